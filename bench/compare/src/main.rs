@@ -1,0 +1,3 @@
+//! nomen and its peers, side by side, in one run.
+
+fn main() {}

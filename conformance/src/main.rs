@@ -1,0 +1,3 @@
+//! Black-box comparison of authoritative servers.
+
+fn main() {}

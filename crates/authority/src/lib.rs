@@ -1,0 +1,1 @@
+//! Authoritative answers: a zone snapshot and a question make an answer.

@@ -1,0 +1,1 @@
+//! DNSSEC: canonical form, NSEC and NSEC3, signatures.

@@ -1,0 +1,1 @@
+//! The query path: request, screen, route, source, rewrite, render.

@@ -1,0 +1,3 @@
+//! The `nomen` binary: reads the command line and runs the verb.
+
+fn main() {}

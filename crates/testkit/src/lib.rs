@@ -1,0 +1,1 @@
+//! What tests share: zone builders, reference models, random names.

@@ -1,0 +1,1 @@
+//! Zones: master files, snapshots, the catalog of zones served; knows no queries.
