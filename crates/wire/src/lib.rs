@@ -1,1 +1,23 @@
-//! DNS names, messages, EDNS and record data, on the wire and as text; no I/O, no clock.
+//! DNS on the wire and as text: names, types, messages, EDNS and record data.
+//!
+//! What lives here: everything that can be said about bytes alone. No sockets, no files, no clock, no
+//! zone or cache, and no allocation while parsing. What does not: what an answer should be
+//! (`authority`), how a record is signed (`dnssec`), where a record is kept (`zone`).
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`name`] | domain names in wire form, their order, their text |
+//! | [`hash`] | one pass over a name: lower case, label offsets, the keyed hash of every suffix |
+//! | [`rr`] | record types and classes with their mnemonics |
+//! | [`message`] | header, parser, builder with compression |
+//! | [`edns`] | OPT: sizes, flags, options, extended errors |
+//! | [`rdata`] | one file per record type: layout, validation, text |
+#![forbid(unsafe_code)]
+
+pub mod hash;
+pub mod name;
+pub mod rdata;
+pub mod rr;
+
+pub use name::{Name, NameBuf};
+pub use rr::{Class, Type};
