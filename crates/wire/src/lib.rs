@@ -14,10 +14,13 @@
 //! | [`rdata`] | one file per record type: layout, validation, text |
 #![forbid(unsafe_code)]
 
+pub mod edns;
 pub mod hash;
+pub mod message;
 pub mod name;
 pub mod rdata;
 pub mod rr;
 
+pub use message::{Header, Opcode, Rcode};
 pub use name::{Name, NameBuf};
 pub use rr::{Class, Type};

@@ -1,0 +1,194 @@
+//! EDNS(0): the OPT record, its flags and options (RFC 6891), extended errors (RFC 8914).
+
+use crate::message::{Builder, Full, Malformed, RawRecord, Section};
+use crate::rr::Type;
+
+/// An option's code (IANA "DNS EDNS0 Option Codes").
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OptionCode(pub u16);
+
+impl OptionCode {
+    /// Name server identifier (RFC 5001).
+    pub const NSID: OptionCode = OptionCode(3);
+    /// Client subnet (RFC 7871).
+    pub const SUBNET: OptionCode = OptionCode(8);
+    /// Zone EXPIRE (RFC 7314).
+    pub const EXPIRE: OptionCode = OptionCode(9);
+    /// Cookies (RFC 7873).
+    pub const COOKIE: OptionCode = OptionCode(10);
+    /// TCP keepalive (RFC 7828).
+    pub const KEEPALIVE: OptionCode = OptionCode(11);
+    /// Padding (RFC 7830).
+    pub const PADDING: OptionCode = OptionCode(12);
+    /// Extended error (RFC 8914).
+    pub const EXTENDED_ERROR: OptionCode = OptionCode(15);
+    /// Zone version (RFC 9660).
+    pub const ZONEVERSION: OptionCode = OptionCode(19);
+}
+
+/// The INFO-CODE of an extended error (RFC 8914 §4 and the IANA registry).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ErrorInfo(pub u16);
+
+impl ErrorInfo {
+    /// Other: the text says it.
+    pub const OTHER: ErrorInfo = ErrorInfo(0);
+    /// The server is not ready (a zone is configured but not loaded).
+    pub const NOT_READY: ErrorInfo = ErrorInfo(14);
+    /// The client may not ask this.
+    pub const PROHIBITED: ErrorInfo = ErrorInfo(18);
+    /// The server has no such zone and offers no recursion.
+    pub const NOT_AUTHORITATIVE: ErrorInfo = ErrorInfo(20);
+    /// The operation or type is not supported.
+    pub const NOT_SUPPORTED: ErrorInfo = ErrorInfo(21);
+    /// The data is not valid (a zone that could not be loaded, say).
+    pub const INVALID_DATA: ErrorInfo = ErrorInfo(24);
+
+    /// The registry's name for the code.
+    pub fn name(self) -> &'static str {
+        const NAMES: [&str; 31] = [
+            "Other", "Unsupported DNSKEY Algorithm", "Unsupported DS Digest Type", "Stale Answer", "Forged Answer",
+            "DNSSEC Indeterminate", "DNSSEC Bogus", "Signature Expired", "Signature Not Yet Valid", "DNSKEY Missing",
+            "RRSIGs Missing", "No Zone Key Bit Set", "NSEC Missing", "Cached Error", "Not Ready", "Blocked", "Censored",
+            "Filtered", "Prohibited", "Stale NXDomain Answer", "Not Authoritative", "Not Supported",
+            "No Reachable Authority", "Network Error", "Invalid Data", "Signature Expired before Valid", "Too Early",
+            "Unsupported NSEC3 Iterations Value", "Unable to conform to policy", "Synthesized", "Invalid Query Type",
+        ];
+        NAMES.get(self.0 as usize).copied().unwrap_or("Unassigned")
+    }
+}
+
+/// What the sender of a message says about itself in OPT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edns<'m> {
+    /// The largest UDP payload the sender can take; values below 512 mean 512 (RFC 6891 §6.2.3).
+    pub udp_size: u16,
+    /// The upper eight bits of the response code.
+    pub extended_rcode: u8,
+    /// EDNS version; we know 0.
+    pub version: u8,
+    /// DO: DNSSEC records are wanted (RFC 3225).
+    pub dnssec_ok: bool,
+    /// The options, still in wire form.
+    pub options: Options<'m>,
+}
+
+/// Length of an OPT record without options.
+pub const OPT_LEN: usize = 11;
+
+impl<'m> Edns<'m> {
+    /// Reads an OPT record; [`Malformed`] if its owner is not the root or its options overrun it.
+    pub fn parse(message: &'m [u8], record: &RawRecord) -> Result<Self, Malformed> {
+        let rdata = message.get(record.rdata.clone()).ok_or(Malformed)?;
+        if !record.owner_is_root(message) {
+            return Err(Malformed);
+        }
+        let options = Options(rdata);
+        options.check()?;
+        let [extended_rcode, version, high, _] = record.ttl.to_be_bytes();
+        let dnssec_ok = high & 0x80 != 0;
+        Ok(Edns { udp_size: record.class.0, extended_rcode, version, dnssec_ok, options })
+    }
+
+    /// The first option with this code.
+    pub fn option(&self, code: OptionCode) -> Option<&'m [u8]> {
+        self.options.clone().find(|(c, _)| *c == code).map(|(_, data)| data)
+    }
+}
+
+/// The options of an OPT record, in the order they came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options<'m>(&'m [u8]);
+
+impl Options<'_> {
+    fn check(self) -> Result<(), Malformed> {
+        let mut rest = self;
+        while rest.next().is_some() {}
+        if rest.0.is_empty() { Ok(()) } else { Err(Malformed) }
+    }
+}
+
+impl<'m> Iterator for Options<'m> {
+    type Item = (OptionCode, &'m [u8]);
+    fn next(&mut self) -> Option<Self::Item> {
+        let (head, rest) = self.0.split_first_chunk::<4>()?;
+        let len = u16::from_be_bytes([head[2], head[3]]) as usize;
+        let (data, rest) = rest.split_at_checked(len)?;
+        self.0 = rest;
+        Some((OptionCode(u16::from_be_bytes([head[0], head[1]])), data))
+    }
+}
+
+/// An OPT record being written as the last record of a message.
+pub struct OptWriter {
+    start: usize,
+}
+
+impl OptWriter {
+    /// Writes the fixed part. Room for it should have been kept free.
+    pub fn begin(b: &mut Builder<'_>, udp_size: u16, extended_rcode: u8, dnssec_ok: bool) -> Result<Self, Full> {
+        let [size_high, size_low] = udp_size.to_be_bytes();
+        let [_, opt] = Type::OPT.0.to_be_bytes();
+        let flags = if dnssec_ok { 0x80 } else { 0 };
+        let start = b.append(&[0, 0, opt, size_high, size_low, extended_rcode, 0, flags, 0, 0, 0])?;
+        b.add_count(Section::Additional, 1);
+        Ok(OptWriter { start })
+    }
+
+    /// Adds an option; on [`Full`] the record is as before.
+    pub fn option(&mut self, b: &mut Builder<'_>, code: OptionCode, parts: &[&[u8]]) -> Result<(), Full> {
+        let len: usize = parts.iter().map(|p| p.len()).sum();
+        if 4 + len > b.room() {
+            return Err(Full);
+        }
+        let len = u16::try_from(len).map_err(|_| Full)?;
+        b.append(&code.0.to_be_bytes())?;
+        b.append(&len.to_be_bytes())?;
+        for part in parts {
+            b.append(part)?;
+        }
+        let rdlen = b.len() - self.start - OPT_LEN;
+        b.patch_u16(self.start + OPT_LEN - 2, rdlen as u16);
+        Ok(())
+    }
+
+    /// Adds an extended error with a text, which may be empty.
+    pub fn extended_error(&mut self, b: &mut Builder<'_>, info: ErrorInfo, text: &str) -> Result<(), Full> {
+        self.option(b, OptionCode::EXTENDED_ERROR, &[&info.0.to_be_bytes(), text.as_bytes()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Compressor, Header, Parser};
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let (mut buf, mut names) = ([0u8; 512], Compressor::small());
+        let mut b = Builder::new(&mut buf, 512, Header::query(1), &mut names);
+        let mut opt = OptWriter::begin(&mut b, 1232, 1, true).expect("fits");
+        opt.option(&mut b, OptionCode::NSID, &[b"ams", b"1"]).expect("fits");
+        opt.extended_error(&mut b, ErrorInfo::NOT_READY, "loading").expect("fits");
+        let len = b.finish();
+        let (_, mut parser) = Parser::new(&buf[..len]).expect("header");
+        let record = parser.record().expect("record");
+        let edns = Edns::parse(&buf[..len], &record).expect("OPT");
+        assert_eq!((edns.udp_size, edns.extended_rcode, edns.version, edns.dnssec_ok), (1232, 1, 0, true));
+        assert_eq!(edns.option(OptionCode::NSID), Some(b"ams1".as_slice()));
+        assert_eq!(edns.option(OptionCode::EXTENDED_ERROR), Some(b"\0\x0eloading".as_slice()));
+        assert_eq!(edns.option(OptionCode::COOKIE), None);
+    }
+
+    #[test]
+    fn options_that_overrun_are_malformed() {
+        for rdata in [b"\0\x03\0\x05abcd".as_slice(), b"\0\x03\0", b"\0"] {
+            let mut message = Header::query(1).octets().to_vec();
+            message.extend([0, 0, 41, 4, 208, 0, 0, 0, 0, 0, rdata.len() as u8]);
+            message.extend(rdata);
+            let (_, mut parser) = Parser::new(&message).expect("header");
+            let record = parser.record().expect("record");
+            assert_eq!(Edns::parse(&message, &record), Err(Malformed));
+        }
+    }
+}

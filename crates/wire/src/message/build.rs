@@ -1,0 +1,339 @@
+//! Writing messages into a buffer of fixed size, names compressed as they come.
+//!
+//! Space for OPT, TSIG or padding is kept free by [`Builder::reserve`]; a record that does not fit leaves
+//! the message as it was and says [`Full`]. Section counts live in the builder until
+//! [`Builder::finish`] patches them into the header.
+
+use super::compress::Compressor;
+use super::header::{HEADER_LEN, Header, Rcode};
+use crate::name::Name;
+use crate::rdata::{self, NameRule};
+use crate::rr::{Class, Type};
+
+/// The record does not fit; the message is unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// A section of a message, by its place in the header's counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// Answer.
+    Answer = 1,
+    /// Authority.
+    Authority = 2,
+    /// Additional.
+    Additional = 3,
+}
+
+/// How a record's owner is written.
+#[derive(Clone, Copy, Debug)]
+pub enum Owner<'a> {
+    /// As a name, compressed against the message.
+    Name(Name<'a>),
+    /// As a pointer to a name that already stands at this offset, below 16,384.
+    At(u16),
+}
+
+/// A state of a message to come back to.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    len: usize,
+    counts: [u16; 4],
+}
+
+/// A message under construction.
+pub struct Builder<'b> {
+    buf: &'b mut [u8],
+    names: &'b mut Compressor,
+    len: usize,
+    limit: usize,
+    counts: [u16; 4],
+}
+
+impl<'b> Builder<'b> {
+    /// Starts a message in `buf` with `header`, whose counts are ignored; at most `limit` octets and what
+    /// `buf` holds. The buffer must have room for the header.
+    #[inline]
+    pub fn new(buf: &'b mut [u8], limit: usize, header: Header, names: &'b mut Compressor) -> Self {
+        names.clear();
+        let limit = limit.min(buf.len());
+        buf[..HEADER_LEN].copy_from_slice(header.octets());
+        Builder { buf, names, len: HEADER_LEN, limit, counts: [0; 4] }
+    }
+
+    /// Octets written so far.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "a message has at least its header")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Octets that may still be written.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.limit - self.len
+    }
+
+    /// What has been written so far; section counts in it are not yet right.
+    #[inline]
+    pub fn written(&self) -> &[u8] {
+        &self.buf[..self.len]
+    }
+
+    /// Sets the largest size the message may reach, as far as the buffer goes; never below what is written.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit.min(self.buf.len()).max(self.len);
+    }
+
+    /// The header as it stands, for reading and changing flags; its counts are the builder's to set.
+    #[inline]
+    pub fn header(&self) -> Header {
+        Header::of(self.buf).unwrap_or(Header::query(0))
+    }
+
+    /// Puts a changed header back.
+    #[inline]
+    pub fn set_header(&mut self, header: Header) {
+        self.buf[..HEADER_LEN].copy_from_slice(header.octets());
+    }
+
+    /// Changes header flags in place.
+    #[inline]
+    pub fn flags(&mut self, change: impl FnOnce(&mut Header)) {
+        let mut header = self.header();
+        change(&mut header);
+        self.set_header(header);
+    }
+
+    /// Sets the low four bits of the response code.
+    #[inline]
+    pub fn set_rcode(&mut self, rcode: Rcode) {
+        self.flags(|h| h.set_rcode(rcode));
+    }
+
+    /// The four low bits of the response code.
+    pub fn rcode(&self) -> Rcode {
+        self.header().rcode()
+    }
+
+    /// Records in `section` so far.
+    #[inline]
+    pub fn count(&self, section: Section) -> u16 {
+        self.counts[section as usize]
+    }
+
+    /// Adds `n` to the count of `section`, for records appended by [`append`](Self::append).
+    #[inline]
+    pub fn add_count(&mut self, section: Section, n: u16) {
+        self.counts[section as usize] = self.counts[section as usize].saturating_add(n);
+    }
+
+    /// A state to come back to with [`rollback`](Self::rollback).
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        Mark { len: self.len, counts: self.counts }
+    }
+
+    /// Takes back everything written since `mark`.
+    pub fn rollback(&mut self, mark: Mark) {
+        self.len = mark.len;
+        self.counts = mark.counts;
+        self.names.truncate(mark.len);
+    }
+
+    /// Appends octets as they are and gives where they start.
+    #[inline]
+    pub fn append(&mut self, octets: &[u8]) -> Result<usize, Full> {
+        let start = self.len;
+        let end = start + octets.len();
+        if end > self.limit {
+            return Err(Full);
+        }
+        self.buf[start..end].copy_from_slice(octets);
+        self.len = end;
+        Ok(start)
+    }
+
+    /// Octets already written, to patch in place.
+    #[inline]
+    pub fn written_mut(&mut self) -> &mut [u8] {
+        &mut self.buf[..self.len]
+    }
+
+    /// Overwrites two octets at `at`, which must have been written.
+    #[inline]
+    pub fn patch_u16(&mut self, at: usize, value: u16) {
+        self.buf[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    }
+
+    /// Adds a question, its name as it is: the first one stands at offset 12.
+    #[inline]
+    pub fn question(&mut self, name: Name<'_>, qtype: Type, qclass: Class) -> Result<(), Full> {
+        let mark = self.mark();
+        self.append(name.as_wire())?;
+        let mut fixed = [0; 4];
+        fixed[..2].copy_from_slice(&qtype.0.to_be_bytes());
+        fixed[2..].copy_from_slice(&qclass.0.to_be_bytes());
+        if self.append(&fixed).is_err() {
+            self.rollback(mark);
+            return Err(Full);
+        }
+        self.counts[0] += 1;
+        Ok(())
+    }
+
+    /// Tells the compressor of a name that stands uncompressed at `offset`, as the question's does.
+    pub fn learn(&mut self, name: Name<'_>, offset: usize) {
+        self.names.insert(name, usize::MAX, offset);
+    }
+
+    /// Writes a name, compressed, and gives where it starts.
+    pub fn name(&mut self, name: Name<'_>) -> Result<usize, Full> {
+        let start = self.len;
+        let wire = name.as_wire();
+        match self.names.find(&self.buf[..start], name) {
+            None => {
+                self.append(wire)?;
+                self.names.insert(name, usize::MAX, start);
+            }
+            Some((labels, offset)) => {
+                let own = wire.len() - name.skip(labels).len();
+                if own + 2 > self.room() {
+                    return Err(Full);
+                }
+                self.append(&wire[..own])?;
+                self.append(&(0xc000 | offset).to_be_bytes())?;
+                self.names.insert(name, labels, start);
+            }
+        }
+        Ok(start)
+    }
+
+    /// Adds a record with uncompressed `rdata`, compressing the names in it that may be, and gives where
+    /// its RDATA starts. On [`Full`] the message is as before.
+    pub fn record(
+        &mut self, section: Section, owner: Owner<'_>, rtype: Type, class: Class, ttl: u32, rdata: &[u8],
+    ) -> Result<usize, Full> {
+        let mark = self.mark();
+        let done = self.try_record(owner, rtype, class, ttl, rdata);
+        match done {
+            Ok(_) => self.add_count(section, 1),
+            Err(Full) => self.rollback(mark),
+        }
+        done
+    }
+
+    fn try_record(
+        &mut self, owner: Owner<'_>, rtype: Type, class: Class, ttl: u32, rdata: &[u8],
+    ) -> Result<usize, Full> {
+        match owner {
+            Owner::Name(name) => self.name(name)?,
+            Owner::At(offset) => self.append(&(0xc000 | offset).to_be_bytes())?,
+        };
+        let mut fixed = [0; 10];
+        fixed[..2].copy_from_slice(&rtype.0.to_be_bytes());
+        fixed[2..4].copy_from_slice(&class.0.to_be_bytes());
+        fixed[4..8].copy_from_slice(&ttl.to_be_bytes());
+        self.append(&fixed)?;
+        let start = self.len;
+        let mut copied = 0;
+        for name in rdata::embedded_names(rtype, rdata) {
+            if name.rule != NameRule::Compress {
+                continue;
+            }
+            let bytes = rdata.get(name.start..name.start + name.len).unwrap_or(&[]);
+            let Ok(embedded) = Name::from_wire(bytes) else { continue };
+            self.append(&rdata[copied..name.start])?;
+            self.name(embedded)?;
+            copied = name.start + name.len;
+        }
+        self.append(&rdata[copied..])?;
+        let len = u16::try_from(self.len - start).map_err(|_| Full)?;
+        self.patch_u16(start - 2, len);
+        Ok(start)
+    }
+
+    /// Patches the counts into the header and gives the length of the message.
+    #[inline]
+    pub fn finish(self) -> usize {
+        for (i, count) in self.counts.into_iter().enumerate() {
+            self.buf[4 + 2 * i..6 + 2 * i].copy_from_slice(&count.to_be_bytes());
+        }
+        self.len
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Parser;
+    use crate::name::NameBuf;
+
+    fn name(text: &str) -> NameBuf {
+        text.parse().expect("name")
+    }
+
+    #[test]
+    fn names_are_compressed_against_all_before_them() {
+        let (mut buf, mut names) = ([0u8; 512], Compressor::small());
+        let mut b = Builder::new(&mut buf, 512, Header::query(1), &mut names);
+        let qname = name("www.Example.com.");
+        b.question(qname.as_name(), Type::NS, Class::IN).expect("fits");
+        b.learn(qname.as_name(), 12);
+        let mx = [b"\0\x0a".as_slice(), name("mail.example.COM.").as_name().as_wire()].concat();
+        b.record(Section::Answer, Owner::At(12), Type::MX, Class::IN, 60, &mx).expect("fits");
+        b.record(Section::Answer, Owner::Name(name("mail.example.com.").as_name()), Type::A, Class::IN, 60, &[1, 2, 3, 4])
+            .expect("fits");
+        let len = b.finish();
+        let message = &buf[..len];
+        // question 12+17+4=33; MX: 2+10+2 -> the name at 47: mail + pointer to 16
+        assert_eq!(&message[47..54], b"\x04mail\xc0\x10");
+        assert_eq!(&message[54..56], b"\xc0\x2f");
+        let (header, mut parser) = Parser::new(message).expect("header");
+        assert_eq!(header.counts(), [1, 2, 0, 0]);
+        parser.question().expect("question");
+        let first = parser.record().expect("record");
+        let second = parser.record().expect("record");
+        assert!(parser.at_end());
+        let mut rdata = Vec::new();
+        parser.expand_rdata(&first, &mut rdata).expect("rdata");
+        assert!(rdata.eq_ignore_ascii_case(&mx));
+        assert_eq!(parser.name_at(second.owner_at), Ok(name("mail.example.com.")));
+    }
+
+    #[test]
+    fn a_record_that_does_not_fit_leaves_no_trace() {
+        let (mut buf, mut names) = ([0u8; 512], Compressor::small());
+        let mut b = Builder::new(&mut buf, 60, Header::query(1), &mut names);
+        b.question(name("a.example.").as_name(), Type::A, Class::IN).expect("fits");
+        let before = b.len();
+        let long = name("quite.a.long.name.that.takes.room.");
+        let add = |b: &mut Builder<'_>, owner: &NameBuf, data: &[u8]| {
+            b.record(Section::Answer, Owner::Name(owner.as_name()), Type::TXT, Class::IN, 1, data)
+        };
+        assert_eq!(add(&mut b, &long, &[0; 40]), Err(Full));
+        assert_eq!((b.len(), b.count(Section::Answer)), (before, 0));
+        // Had the table kept the names taken back, this owner would be a pointer into nothing.
+        b.set_limit(512);
+        add(&mut b, &long, &[0; 4]).expect("fits");
+        let len = b.finish();
+        let (_, mut parser) = Parser::new(&buf[..len]).expect("header");
+        assert_eq!(parser.name_at(before), Ok(long));
+    }
+
+    #[test]
+    fn a_full_table_only_makes_messages_longer() {
+        let (mut buf, mut names) = (vec![0u8; 65_535], Compressor::small());
+        let mut b = Builder::new(&mut buf, 65_535, Header::query(1), &mut names);
+        let owners: Vec<NameBuf> = (0..1000).map(|i| name(&format!("n{i}.x{}.example.", i % 7))).collect();
+        for owner in &owners {
+            b.record(Section::Answer, Owner::Name(owner.as_name()), Type::A, Class::IN, 1, &[0; 4]).expect("fits");
+        }
+        let len = b.finish();
+        let (_, mut parser) = Parser::new(&buf[..len]).expect("header");
+        for owner in &owners {
+            let record = parser.record().expect("record");
+            assert_eq!(parser.name_at(record.owner_at), Ok(*owner));
+        }
+    }
+}
