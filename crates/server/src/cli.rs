@@ -1,0 +1,275 @@
+//! The command line: every verb, option and exit code, as one definition that also yields the man page and the
+//! completions. What the verbs do is elsewhere; `run` only hands over.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+
+/// Everything went well.
+pub const EXIT_OK: u8 = 0;
+/// The verb did its work and found faults: a bad configuration or zone, an answer other than NOERROR or NXDOMAIN.
+pub const EXIT_FAULTS: u8 = 1;
+/// The command line was wrong; clap's own code.
+pub const EXIT_USAGE: u8 = 2;
+/// Something outside failed: no server answered, a file could not be read, an address not be opened.
+pub const EXIT_OUTSIDE: u8 = 3;
+
+const EXIT_HELP: &str = "\
+Exit status:
+  0  everything went well
+  1  faults were found: a bad configuration or zone, a refused control command, an answer with an error code
+  2  the command line was wrong
+  3  something outside failed: nobody answered, a file or an address could not be opened";
+
+/// An authoritative DNS server.
+///
+/// Without `--config`, `nomen serve` needs no privileges: it listens on loopback at port 5300 and serves an example.
+#[derive(Debug, Parser)]
+#[command(name = "nomen", version, after_help = EXIT_HELP, max_term_width = 100, propagate_version = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Answer queries until told to stop.
+    Serve(Serve),
+    /// Check a configuration and every zone it names.
+    Check(Check),
+    /// Work on zone files.
+    #[command(subcommand)]
+    Zone(ZoneVerb),
+    /// Ask a server and print the answer.
+    Query(Query),
+    /// Talk to the running server.
+    Ctl(Ctl),
+    /// Print completions for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write one page for each verb.
+    Man {
+        /// Folder to write `nomen.1`, `nomen-serve.1` and so on to.
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
+}
+
+/// `nomen serve`.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Configuration file; without it the built-in example is served.
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Do not start unless every zone loads.
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// `nomen check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Configuration file.
+    #[arg(value_name = "FILE", default_value = "nomen.toml")]
+    pub file: PathBuf,
+    /// Print every default as TOML instead.
+    #[arg(long, conflicts_with = "print_reference")]
+    pub defaults: bool,
+    /// Print the reference page of all keys as Markdown instead.
+    #[arg(long)]
+    pub print_reference: bool,
+    /// Check the configuration only, load no zone.
+    #[arg(long)]
+    pub no_zones: bool,
+    /// Also check DNSSEC consistency of each zone.
+    #[arg(long)]
+    pub dnssec: bool,
+    /// Most faults shown for one zone.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub errors: usize,
+}
+
+/// `nomen zone`.
+#[derive(Debug, Subcommand)]
+pub enum ZoneVerb {
+    /// Check one zone file.
+    Check(ZoneCheck),
+    /// Print a zone in canonical order, one record a line.
+    Dump(ZoneDump),
+}
+
+/// `nomen zone check`.
+#[derive(Debug, Args)]
+pub struct ZoneCheck {
+    /// Name of the zone.
+    pub origin: String,
+    /// Its master file.
+    pub file: PathBuf,
+    /// Also check DNSSEC consistency.
+    #[arg(long)]
+    pub dnssec: bool,
+    /// Most faults shown.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub errors: usize,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `nomen zone dump`.
+#[derive(Debug, Args)]
+pub struct ZoneDump {
+    /// Name of the zone.
+    pub origin: String,
+    /// Its master file.
+    pub file: PathBuf,
+}
+
+/// `nomen query`.
+#[derive(Debug, Args)]
+#[command(after_help = "Words may come in any order, as with dig: NAME, TYPE, CLASS, @SERVER, +OPTION.\n\n\
+Options:\n  +short +dnssec +tcp +norec +nsid +json +cd +ad +edns +noedns +bufsize=N +padding=N +keepalive\n  \
++cookie +ignore (keep a truncated answer) +all +qr (show the query) +time=SECONDS +tries=N +subnet=NET\n\n\
+A port is written @SERVER -p PORT or @IP@PORT. Without @SERVER: 127.0.0.1.")]
+pub struct Query {
+    /// NAME, TYPE, CLASS, @SERVER and +OPTIONs.
+    #[arg(required = true, value_name = "WORD", allow_hyphen_values = false)]
+    pub words: Vec<String>,
+    /// Port of the server.
+    #[arg(short, long)]
+    pub port: Option<u16>,
+    /// The address (PTR) form of an IP address.
+    #[arg(short = 'x', value_name = "IP")]
+    pub reverse: Option<std::net::IpAddr>,
+}
+
+/// `nomen ctl`.
+#[derive(Debug, Args)]
+pub struct Ctl {
+    /// Control socket; found by itself unless the configuration moved it.
+    #[arg(short, long, value_name = "PATH", global = true)]
+    pub socket: Option<PathBuf>,
+    /// Configuration file to take the socket's path from.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "socket", global = true)]
+    pub config: Option<PathBuf>,
+    /// Print the server's answer as JSON.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Seconds to wait for the answer.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, global = true)]
+    pub timeout: u64,
+    /// The command.
+    #[command(subcommand)]
+    pub verb: CtlVerb,
+}
+
+/// Commands to the running server.
+#[derive(Debug, Subcommand)]
+pub enum CtlVerb {
+    /// Version, uptime, addresses, zones, last reload.
+    Status,
+    /// Every counter.
+    Stats,
+    /// Read the configuration again, and zones whose file changed.
+    Reload,
+    /// Zones of the running server.
+    #[command(subcommand)]
+    Zone(CtlZone),
+    /// Tell step by step how a question would be answered.
+    Explain {
+        /// The name.
+        name: String,
+        /// The type.
+        #[arg(default_value = "A", value_name = "TYPE")]
+        rtype: String,
+        /// As if the client had set the DNSSEC OK bit.
+        #[arg(long)]
+        dnssec: bool,
+    },
+    /// Stop the server.
+    Stop,
+}
+
+/// Commands on zones of the running server.
+#[derive(Debug, Subcommand)]
+pub enum CtlZone {
+    /// Every zone with its serial and state.
+    List {
+        /// Only zones that did not load or are not at the newest version of their file.
+        #[arg(long)]
+        failed: bool,
+    },
+    /// Everything known about one zone.
+    Status {
+        /// Name of the zone.
+        name: String,
+    },
+    /// Read one zone's file again even if it looks unchanged.
+    Reload {
+        /// Name of the zone.
+        name: String,
+    },
+    /// Print a zone as it is served.
+    Dump {
+        /// Name of the zone.
+        name: String,
+    },
+}
+
+
+/// Parses the command line and runs the verb.
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    let code = match cli.verb {
+        Verb::Serve(args) => crate::serve::run(&args),
+        Verb::Check(args) => crate::checks::run(&args),
+        Verb::Zone(ZoneVerb::Check(args)) => crate::checks::zone_check(&args),
+        Verb::Zone(ZoneVerb::Dump(args)) => crate::checks::zone_dump(&args),
+        Verb::Query(args) => crate::query::run(&args),
+        Verb::Ctl(args) => crate::control::client::run(&args),
+        Verb::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "nomen", &mut std::io::stdout());
+            EXIT_OK
+        }
+        Verb::Man { out } => man(out.as_deref()),
+    };
+    ExitCode::from(code)
+}
+
+/// The manual page of the whole on standard output, or a page for each verb in a folder.
+fn man(out: Option<&std::path::Path>) -> u8 {
+    let result = match out {
+        Some(folder) => clap_mangen::generate_to(Cli::command(), folder),
+        None => clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout()),
+    };
+    match result {
+        Ok(()) => EXIT_OK,
+        Err(e) => {
+            eprintln!("nomen: cannot write the manual page: {}", crate::config::reason(&e));
+            EXIT_OUTSIDE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn words_of_a_query_come_in_any_order() {
+        let cli = Cli::try_parse_from(["nomen", "query", "@127.0.0.1", "example.com", "-p", "5300", "MX", "+short"]);
+        let Ok(Cli { verb: Verb::Query(query) }) = cli else { panic!("{cli:?}") };
+        assert_eq!(query.words, ["@127.0.0.1", "example.com", "MX", "+short"]);
+        assert_eq!(query.port, Some(5300));
+    }
+}

@@ -1,0 +1,298 @@
+//! Faults found in configuration text, and how they are shown: file, line, column, the source line and a
+//! caret under the place. Knows no key and no section; `raw` finds the faults, this file prints them.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Widest stretch of a source line that is shown; longer lines are cut around the fault.
+const SHOWN_COLUMNS: usize = 100;
+
+/// One configuration text that was read: the main file, or one that `include` named.
+#[derive(Debug)]
+pub struct Source {
+    /// Where the text came from, as the operator would name it.
+    pub path: PathBuf,
+    /// The text itself.
+    pub text: String,
+}
+
+/// All texts of one configuration; a [`Place`] names one of them by its number.
+#[derive(Debug, Default)]
+pub struct Sources {
+    all: Vec<Source>,
+}
+
+/// A stretch of one source text, in bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Number of the text in [`Sources`].
+    pub source: usize,
+    /// Byte range within that text.
+    pub span: Range<usize>,
+}
+
+/// How much a fault matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// The configuration cannot be used.
+    Error,
+    /// It can be used, yet something is probably not as meant.
+    Warning,
+}
+
+/// One fault, with the place that shows it and advice if there is any.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Error or warning.
+    pub severity: Severity,
+    /// Where it is; none for faults of the whole (a file that cannot be opened).
+    pub place: Option<Place>,
+    /// What is wrong, one sentence without a full stop.
+    pub message: String,
+    /// Short advice printed beside the caret.
+    pub hint: Option<String>,
+    /// Other places that explain the fault ("first defined here").
+    pub related: Vec<(Place, String)>,
+}
+
+impl Diagnostic {
+    /// An error at a place.
+    pub fn error(place: Place, message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            place: Some(place),
+            message: message.into(),
+            hint: None,
+            related: Vec::new(),
+        }
+    }
+
+    /// A warning at a place.
+    pub fn warning(place: Place, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(place, message) }
+    }
+
+    /// An error that no line of the text causes.
+    pub fn whole(message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            place: None,
+            message: message.into(),
+            hint: None,
+            related: Vec::new(),
+        }
+    }
+
+    /// Adds advice, shown beside the caret.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds a second place with its own words.
+    #[must_use]
+    pub fn also(mut self, place: Place, words: impl Into<String>) -> Self {
+        self.related.push((place, words.into()));
+        self
+    }
+}
+
+impl Sources {
+    /// Takes a text and returns its number.
+    pub fn add(&mut self, path: impl Into<PathBuf>, text: String) -> usize {
+        self.all.push(Source { path: path.into(), text });
+        self.all.len() - 1
+    }
+
+    /// The text with this number, if there is one.
+    pub fn get(&self, number: usize) -> Option<&Source> {
+        self.all.get(number)
+    }
+
+    /// The paths of all texts, in the order they were read.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.all.iter().map(|s| s.path.as_path())
+    }
+
+    /// Line and column (both from 1, columns in characters) where a place begins.
+    pub fn line_column(&self, place: &Place) -> (usize, usize) {
+        let Some(source) = self.get(place.source) else { return (1, 1) };
+        let start = floor_char(&source.text, place.span.start);
+        let before = &source.text[..start];
+        let line_start = before.rfind('\n').map_or(0, |i| i + 1);
+        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    }
+
+    /// `file:line:column` of a place.
+    pub fn address(&self, place: &Place) -> String {
+        let (line, column) = self.line_column(place);
+        let path = self.get(place.source).map(|s| s.path.display().to_string()).unwrap_or_default();
+        format!("{path}:{line}:{column}")
+    }
+
+    /// The faults as text for a terminal, each with its source line, one empty line between them.
+    pub fn render(&self, faults: &[Diagnostic]) -> String {
+        let mut out = String::new();
+        for (i, fault) in faults.iter().enumerate() {
+            if i > 0 {
+                out.push('\n');
+            }
+            let word = match fault.severity {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+            };
+            let _ = writeln!(out, "{word}: {}", fault.message);
+            match &fault.place {
+                Some(place) => self.render_place(&mut out, place, '^', fault.hint.as_deref()),
+                None => {
+                    if let Some(hint) = &fault.hint {
+                        let _ = writeln!(out, "  hint: {hint}");
+                    }
+                }
+            }
+            for (place, words) in &fault.related {
+                self.render_place(&mut out, place, '-', Some(words));
+            }
+        }
+        out
+    }
+
+    /// One place: its address, the line, and marks under it.
+    fn render_place(&self, out: &mut String, place: &Place, mark: char, words: Option<&str>) {
+        let Some(source) = self.get(place.source) else { return };
+        let (number, column) = self.line_column(place);
+        let start = floor_char(&source.text, place.span.start);
+        let line_start = source.text[..start].rfind('\n').map_or(0, |i| i + 1);
+        let line_end = source.text[start..].find('\n').map_or(source.text.len(), |i| start + i);
+        let line = source.text[line_start..line_end].trim_end_matches('\r');
+        let end = floor_char(&source.text, place.span.end).clamp(start, line_end);
+        let marked = source.text[start..end].trim_end().chars().count().max(1);
+
+        let before = column - 1;
+        let skip = before.saturating_sub(SHOWN_COLUMNS / 2);
+        let skip = if line.chars().count() <= SHOWN_COLUMNS { 0 } else { skip };
+        let shown: String = line.chars().skip(skip).take(SHOWN_COLUMNS).map(printable).collect();
+        let cut_left = if skip > 0 { "…" } else { "" };
+        let cut_right = if line.chars().count() > skip + SHOWN_COLUMNS { "…" } else { "" };
+        let offset = before - skip + cut_left.chars().count();
+        let marks: String = std::iter::repeat_n(mark, marked.min(SHOWN_COLUMNS)).collect();
+
+        let gutter = " ".repeat(number.to_string().len());
+        let _ = writeln!(out, "{gutter}--> {}", self.address(place));
+        let _ = writeln!(out, "{gutter} |");
+        let _ = writeln!(out, "{number} | {cut_left}{shown}{cut_right}");
+        let spaced = words.map(|w| format!(" {w}")).unwrap_or_default();
+        let _ = writeln!(out, "{gutter} | {}{marks}{spaced}", " ".repeat(offset));
+    }
+}
+
+/// Control characters would move the caret or do worse to a terminal.
+fn printable(c: char) -> char {
+    match c {
+        '\t' => ' ',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    }
+}
+
+/// The last character boundary at or before `at`.
+fn floor_char(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+/// The candidate that a misspelt word was probably meant to be, by edit distance; none if all are far off.
+pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let allowed = (word.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .map(|c| (edit_distance(word, c), c))
+        .filter(|(distance, _)| *distance <= allowed)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, c)| c)
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours that turn one word into the other; `_` and
+/// `-`, and letters of either case, count as equal.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let fold = |s: &str| -> Vec<char> {
+        s.chars().map(|c| if c == '_' { '-' } else { c.to_ascii_lowercase() }).collect()
+    };
+    let (a, b) = (fold(a), fold(b));
+    let mut before_last: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i; b.len() + 1];
+        for j in 1..=b.len() {
+            let same = a[i - 1] == b[j - 1];
+            let mut best = (last[j - 1] + usize::from(!same)).min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(before_last[j - 2] + 1);
+            }
+            row[j] = best;
+        }
+        before_last = last;
+        last = row;
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distance_counts_edits_and_swaps() {
+        assert_eq!(edit_distance("workers", "workers"), 0);
+        assert_eq!(edit_distance("wrokers", "workers"), 1);
+        assert_eq!(edit_distance("worker", "workers"), 1);
+        assert_eq!(edit_distance("max_udp_size", "max-udp-size"), 0);
+        assert_eq!(edit_distance("", "abc"), 3);
+    }
+
+    #[test]
+    fn suggestions_are_near_or_absent() {
+        assert_eq!(did_you_mean("threds", ["user", "threads"]), Some("threads"));
+        assert_eq!(did_you_mean("cache", ["user", "threads"]), None);
+    }
+
+    #[test]
+    fn caret_stands_under_the_place() {
+        let mut sources = Sources::default();
+        let number = sources.add("a.toml", "x = 1\nkéy = 2\n".into());
+        let at = "x = 1\nkéy = ".len();
+        let fault = Diagnostic::error(Place { source: number, span: at..at + 1 }, "bad").hint("good");
+        assert_eq!(
+            sources.render(&[fault]),
+            "error: bad\n --> a.toml:2:7\n  |\n2 | kéy = 2\n  |       ^ good\n"
+        );
+    }
+
+    #[test]
+    fn places_outside_the_text_do_not_panic() {
+        let mut sources = Sources::default();
+        let number = sources.add("a.toml", "é".into());
+        for span in [0..9, 1..1, 7..9] {
+            sources.render(&[Diagnostic::error(Place { source: number, span }, "m")]);
+        }
+        sources.render(&[Diagnostic::error(Place { source: 9, span: 0..1 }, "m")]);
+    }
+
+    #[test]
+    fn long_lines_are_cut_around_the_fault() {
+        let mut sources = Sources::default();
+        let text = format!("{}BAD{}", "a".repeat(500), "b".repeat(500));
+        let number = sources.add("a.toml", text);
+        let shown = sources.render(&[Diagnostic::error(Place { source: number, span: 500..503 }, "m")]);
+        let lines: Vec<&str> = shown.lines().collect();
+        let column = lines[4].find('^').map(|_| lines[4].chars().position(|c| c == '^')).flatten();
+        let marked: String = lines[3].chars().skip(column.unwrap_or(0)).take(3).collect();
+        assert_eq!(marked, "BAD");
+        assert!(lines[3].chars().count() < 110);
+    }
+}

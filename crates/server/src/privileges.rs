@@ -1,0 +1,96 @@
+//! Giving up root once the sockets are open. Users and groups are looked up in `/etc/passwd` and `/etc/group` by
+//! hand: a static binary must not load name service modules. Any step that fails stops the start.
+
+use std::fs;
+
+use caps::CapSet;
+use nix::unistd::{Gid, Uid};
+
+/// Who to become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// User number.
+    pub uid: u32,
+    /// Group number; the only group kept.
+    pub gid: u32,
+}
+
+/// Finds the numbers of a configured user and group: names or numbers.
+pub fn find(user: &str, group: Option<&str>) -> Result<Identity, String> {
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let groups = fs::read_to_string("/etc/group").unwrap_or_default();
+    find_in(user, group, &passwd, &groups)
+}
+
+fn find_in(user: &str, group: Option<&str>, passwd: &str, groups: &str) -> Result<Identity, String> {
+    let line = passwd.lines().map(|l| l.split(':').collect::<Vec<_>>()).find(|f| match f.as_slice() {
+        [name, _, uid, ..] => *name == user || *uid == user,
+        _ => false,
+    });
+    let number = |text: Option<&&str>| text.and_then(|t| t.parse::<u32>().ok());
+    let uid = match (&line, user.parse::<u32>()) {
+        (Some(fields), _) => number(fields.get(2)).ok_or("`/etc/passwd` has a broken line for the user")?,
+        (None, Ok(uid)) => uid,
+        (None, Err(_)) => return Err(format!("there is no user `{user}` in /etc/passwd")),
+    };
+    let gid = match group {
+        Some(group) => {
+            let entry = groups.lines().map(|l| l.split(':').collect::<Vec<_>>()).find(|f| f[0] == group);
+            match (number(entry.as_ref().and_then(|f| f.get(2))), group.parse::<u32>()) {
+                (Some(gid), _) | (None, Ok(gid)) => gid,
+                _ => return Err(format!("there is no group `{group}` in /etc/group")),
+            }
+        }
+        None => number(line.as_ref().and_then(|f| f.get(3)))
+            .ok_or_else(|| format!("user {uid} is not in /etc/passwd, so `group` must be given"))?,
+    };
+    Ok(Identity { uid, gid })
+}
+
+/// Whether the process runs as root.
+pub fn is_root() -> bool {
+    Uid::effective().is_root()
+}
+
+/// Becomes another user for good: groups, user, capabilities, and no way back through set-user-ID programs.
+/// Must be called before the threads that serve are started.
+pub fn become_user(identity: Identity) -> Result<(), String> {
+    let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
+    nix::unistd::setgroups(&[gid]).map_err(|e| format!("cannot give up the groups of root: {}", e.desc()))?;
+    nix::unistd::setresgid(gid, gid, gid).map_err(|e| format!("cannot become group {gid}: {}", e.desc()))?;
+    nix::unistd::setresuid(uid, uid, uid).map_err(|e| format!("cannot become user {uid}: {}", e.desc()))?;
+    if !uid.is_root() && nix::unistd::setuid(Uid::from_raw(0)).is_ok() {
+        return Err("user root could be taken back after giving it up".into());
+    }
+    lock_down()
+}
+
+/// Clears every capability (those systemd hands to a service for low ports, too) and forbids gaining new ones.
+pub fn lock_down() -> Result<(), String> {
+    for set in [CapSet::Ambient, CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
+        caps::clear(None, set).map_err(|e| format!("cannot give up capabilities: {e}"))?;
+    }
+    nix::sys::prctl::set_no_new_privs().map_err(|e| format!("cannot forbid new privileges: {}", e.desc()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nnomen:x:101:102::/:/bin/false\nbad\nhalf:x:zz\n";
+    const GROUPS: &str = "root:x:0:\ndns:x:107:\n";
+
+    #[test]
+    fn names_and_numbers() {
+        let find = |user, group| find_in(user, group, PASSWD, GROUPS);
+        assert_eq!(find("nomen", None), Ok(Identity { uid: 101, gid: 102 }));
+        assert_eq!(find("101", None), Ok(Identity { uid: 101, gid: 102 }));
+        assert_eq!(find("nomen", Some("dns")), Ok(Identity { uid: 101, gid: 107 }));
+        assert_eq!(find("5000", Some("5001")), Ok(Identity { uid: 5000, gid: 5001 }));
+        for (user, group) in
+            [("nobody", None), ("5000", None), ("nomen", Some("none")), ("half", None), ("bad", None)]
+        {
+            assert!(find(user, group).is_err(), "{user} {group:?}");
+        }
+    }
+}
