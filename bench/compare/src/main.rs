@@ -1,3 +1,246 @@
-//! nomen and its peers, side by side, in one run.
+//! nomen and its peers, side by side, in one run: the command line. `run` beside this crate builds it and
+//! installs what is missing; README.md tells what is measured and how to read it.
 
-fn main() {}
+mod answers;
+mod failure;
+mod load;
+mod measure;
+mod message;
+mod queries;
+mod random;
+mod reflector;
+mod report;
+mod servers;
+mod session;
+mod sys;
+mod workloads;
+mod zones;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use failure::{Context, Failure, Result};
+use report::{Machine, Results};
+use servers::{Kind, Programs};
+use session::Plan;
+use workloads::{Sizes, Workload};
+
+/// Compares nomen with its peers on this machine.
+#[derive(Parser)]
+#[command(version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    part: Option<Part>,
+    /// Everything once, at tiny sizes, in less than a minute.
+    #[arg(long)]
+    smoke: bool,
+    /// Workloads, separated by commas; all of them by default.
+    #[arg(long, value_delimiter = ',')]
+    workloads: Vec<Workload>,
+    /// Servers, separated by commas; all that are installed by default.
+    #[arg(long, value_delimiter = ',')]
+    servers: Vec<Kind>,
+    /// Seconds of each measurement.
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Rounds; medians are reported.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Numbers of clients, separated by commas [default: 1,20,100,500 for one-name and delegations, else 20].
+    #[arg(long, value_delimiter = ',')]
+    clients: Vec<usize>,
+    /// Queries a second where the server is not saturated.
+    #[arg(long, default_value_t = 40_000)]
+    rate: u64,
+    /// Delegations in the big zone, four records each (8,750,000 make 35 million records).
+    #[arg(long, default_value_t = 1_000_000)]
+    names: u64,
+    /// Zones of the workload zones-10k.
+    #[arg(long, default_value_t = 10_000)]
+    zones: u64,
+    /// Zones of the workload zones-100k.
+    #[arg(long, default_value_t = 100_000)]
+    more_zones: u64,
+    /// Names in the signed zones.
+    #[arg(long, default_value_t = 100_000)]
+    signed_names: u64,
+    /// Queries in a file before it repeats.
+    #[arg(long, default_value_t = 1_000_000)]
+    queries: u64,
+    /// Seed of zones and queries.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// A root zone file (plain or .gz) to serve instead of a made one.
+    #[arg(long)]
+    root_zone: Option<PathBuf>,
+    /// Answers compared between the servers before they are timed.
+    #[arg(long, default_value_t = 500)]
+    sample: usize,
+    /// CPU of the server [default: the last].
+    #[arg(long)]
+    server_cpu: Option<usize>,
+    /// CPU of the load generator.
+    #[arg(long, default_value_t = 0)]
+    load_cpu: usize,
+    /// First of six ports on loopback.
+    #[arg(long, default_value_t = 25_400)]
+    port: u16,
+    /// Seconds a server may take to load.
+    #[arg(long, default_value_t = 600)]
+    patience: u64,
+    /// Folder where zones and queries are kept between runs.
+    #[arg(long)]
+    work: Option<PathBuf>,
+    /// Folder for the results [default: bench/results/DATE-MACHINE].
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// The nomen to measure.
+    #[arg(long, default_value = "target/release/nomen")]
+    nomen: PathBuf,
+    /// The nsd to measure.
+    #[arg(long, default_value = "nsd")]
+    nsd: PathBuf,
+    /// The knotd to measure.
+    #[arg(long, default_value = "knotd")]
+    knotd: PathBuf,
+    /// The named to measure.
+    #[arg(long, default_value = "named")]
+    named: PathBuf,
+    /// The pdns_server to measure.
+    #[arg(long, default_value = "pdns_server")]
+    pdns: PathBuf,
+}
+
+#[derive(Subcommand)]
+enum Part {
+    /// Only send every query back as its response (started by the benchmark itself).
+    #[command(hide = true)]
+    Reflector {
+        /// Address and port.
+        #[arg(long)]
+        listen: SocketAddr,
+        /// Least size of a response.
+        #[arg(long, default_value_t = 0)]
+        size: usize,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match &arguments.part {
+        Some(Part::Reflector { listen, size }) => reflector::run(*listen, *size),
+        None => compare(&arguments),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("nomen-compare: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn compare(arguments: &Arguments) -> Result<()> {
+    sys::catch_interrupts();
+    let mut results = Results { date: today(), machine: Machine::here(), ..Results::default() };
+    let plan = plan(arguments, &mut results)?;
+    describe(&plan, &mut results);
+    let outcome = session::run(&plan, &mut results);
+    let out = arguments.out.clone().unwrap_or_else(|| {
+        let kind = if arguments.smoke { "smoke-" } else { "" };
+        PathBuf::from(format!("bench/results/{}-{kind}{}", results.date, results.machine.slug()))
+    });
+    write(&out, &results)?;
+    outcome
+}
+
+fn plan(arguments: &Arguments, results: &mut Results) -> Result<Plan> {
+    let programs = Programs {
+        nomen: fs::canonicalize(&arguments.nomen).unwrap_or_else(|_| arguments.nomen.clone()),
+        nsd: arguments.nsd.clone(),
+        knotd: arguments.knotd.clone(),
+        named: arguments.named.clone(),
+        pdns: arguments.pdns.clone(),
+    };
+    let wanted: Vec<Kind> = if arguments.servers.is_empty() {
+        <Kind as clap::ValueEnum>::value_variants().to_vec()
+    } else {
+        arguments.servers.clone()
+    };
+    let (servers, missing): (Vec<Kind>, Vec<Kind>) = wanted.into_iter().partition(|kind| programs.has(*kind));
+    for kind in missing {
+        results.skipped.push(format!("{}: not installed", kind.name()));
+    }
+    if servers.is_empty() {
+        return Err(Failure::new("none of the servers is installed"));
+    }
+    let work = arguments.work.clone().unwrap_or_else(workloads::default_work);
+    fs::create_dir_all(&work).context(|| format!("cannot make {}", work.display()))?;
+    let smoke = arguments.smoke;
+    let sizes = if smoke {
+        Sizes { names: 500, zones: (40, 80), signed: 100, queries: 2000 }
+    } else {
+        Sizes {
+            names: arguments.names.clamp(5, 25_000_000),
+            zones: (arguments.zones.max(1), arguments.more_zones.max(1)),
+            signed: arguments.signed_names.max(10),
+            queries: arguments.queries.max(1),
+        }
+    };
+    Ok(Plan {
+        workloads: if arguments.workloads.is_empty() { Workload::all() } else { arguments.workloads.clone() },
+        servers,
+        programs,
+        seconds: if smoke { 0.1 } else { arguments.seconds },
+        rounds: if smoke { 1 } else { arguments.rounds.max(1) },
+        clients: if smoke { vec![20] } else { arguments.clients.clone() },
+        rate: if smoke { 5_000 } else { arguments.rate },
+        sizes,
+        seed: arguments.seed,
+        work: fs::canonicalize(&work)?,
+        root_zone: arguments.root_zone.clone(),
+        server_cpu: arguments.server_cpu.unwrap_or(results.machine.cpus.saturating_sub(1)),
+        load_cpu: arguments.load_cpu,
+        port: arguments.port,
+        sample: arguments.sample.max(1),
+        patience: Duration::from_secs(arguments.patience),
+    })
+}
+
+/// Notes versions and settings.
+fn describe(plan: &Plan, results: &mut Results) {
+    for kind in &plan.servers {
+        if let Some(version) = plan.programs.version(*kind) {
+            results.versions.insert(kind.name().to_string(), version);
+        }
+    }
+    let mut set = |name: &str, value: String| results.settings.insert(name.to_string(), value);
+    set("seconds", plan.seconds.to_string());
+    set("rounds", plan.rounds.to_string());
+    set("rate", plan.rate.to_string());
+    set("seed", plan.seed.to_string());
+    set("queries", plan.sizes.queries.to_string());
+}
+
+/// The day in UTC.
+fn today() -> String {
+    let output = Command::new("date").args(["-u", "+%F"]).output();
+    output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string()).unwrap_or_default()
+}
+
+/// Prints the table and writes it and the JSON into `folder`.
+fn write(folder: &std::path::Path, results: &Results) -> Result<()> {
+    let table = report::table(results);
+    println!("{table}");
+    fs::create_dir_all(folder).context(|| format!("cannot make {}", folder.display()))?;
+    fs::write(folder.join("table.md"), table)?;
+    let json = serde_json::to_string_pretty(results).context(|| "results as JSON".to_string())?;
+    fs::write(folder.join("results.json"), json + "\n")?;
+    eprintln!("written to {}", folder.display());
+    Ok(())
+}

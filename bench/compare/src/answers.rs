@@ -1,0 +1,123 @@
+//! Whether the servers answer alike: the same queries to each before it is timed, and a comparison of what came
+//! back. The majority is taken as right; who differs is not timed.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use crate::failure::{Context, Result};
+use crate::message::{Summary, summarise};
+
+/// One server's answers to the sample, in its order; `None` where none came or it was damaged.
+#[derive(Clone, Debug)]
+pub(crate) struct Answers {
+    /// Sums of the answers.
+    pub(crate) summaries: Vec<Option<Summary>>,
+    /// Mean size of a response in octets.
+    pub(crate) mean_size: f64,
+}
+
+/// Asks every query of the sample, with two repeats where no answer comes within half a second.
+pub(crate) fn ask(server: SocketAddr, sample: &[Vec<u8>]) -> Result<Answers> {
+    let socket = UdpSocket::bind(if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
+    socket.connect(server).context(|| format!("cannot reach {server}"))?;
+    socket.set_read_timeout(Some(Duration::from_millis(500)))?;
+    let mut summaries = Vec::with_capacity(sample.len());
+    let (mut octets, mut responses) = (0, 0u32);
+    for (number, query) in sample.iter().enumerate() {
+        let mut answer = None;
+        for _ in 0..3 {
+            if let Some(response) = exchange(&socket, query, number as u16) {
+                octets += response.len();
+                responses += 1;
+                answer = Some(response);
+                break;
+            }
+        }
+        summaries.push(answer.and_then(|response| summarise(&response).ok()));
+    }
+    Ok(Answers { summaries, mean_size: octets as f64 / f64::from(responses.max(1)) })
+}
+
+/// Sends one query under this ID and waits for its answer; `None` after the socket's time-out.
+pub(crate) fn exchange(socket: &UdpSocket, query: &[u8], id: u16) -> Option<Vec<u8>> {
+    let mut message = query.to_vec();
+    message.get_mut(..2)?.copy_from_slice(&id.to_be_bytes());
+    socket.send(&message).ok()?;
+    let mut buffer = [0; 65_535];
+    loop {
+        let length = socket.recv(&mut buffer).ok()?;
+        let response = buffer.get(..length)?;
+        if response.get(..2) == message.get(..2) {
+            return Some(response.to_vec());
+        }
+    }
+}
+
+/// How many of a server's answers differ from the majority's, with one of them in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// Answers that differ.
+    pub(crate) count: usize,
+    /// The first of them: its number in the sample and both answers.
+    pub(crate) example: Option<String>,
+}
+
+/// Compares every server's answers with the majority's, query by query. On a tie the answer given by the server
+/// named first counts.
+pub(crate) fn compare(all: &[&Answers]) -> Vec<Difference> {
+    let mut differences = vec![Difference::default(); all.len()];
+    let questions = all.iter().map(|answers| answers.summaries.len()).max().unwrap_or(0);
+    for question in 0..questions {
+        let given: Vec<Option<Summary>> =
+            all.iter().map(|answers| answers.summaries.get(question).copied().flatten()).collect();
+        let mut votes: BTreeMap<Summary, usize> = BTreeMap::new();
+        for summary in given.iter().flatten() {
+            *votes.entry(*summary).or_default() += 1;
+        }
+        let most = votes.values().max().copied().unwrap_or(0);
+        let right = given.iter().flatten().find(|summary| votes.get(*summary) == Some(&most)).copied();
+        for (difference, summary) in differences.iter_mut().zip(&given) {
+            if summary.is_none() || *summary != right {
+                difference.count += 1;
+                difference
+                    .example
+                    .get_or_insert_with(|| format!("#{question}: {summary:?}, others {right:?}"));
+            }
+        }
+    }
+    differences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Count;
+
+    fn summary(rcode: u8) -> Option<Summary> {
+        let none = Count::default();
+        Some(Summary { rcode, authoritative: true, truncated: false, answer: none, authority: none, glue: 0 })
+    }
+
+    fn answers(rcodes: &[Option<u8>]) -> Answers {
+        Answers { summaries: rcodes.iter().map(|rcode| rcode.and_then(summary)).collect(), mean_size: 1.0 }
+    }
+
+    #[test]
+    fn the_majority_is_right() {
+        let servers = [
+            answers(&[Some(3), Some(0), Some(0)]),
+            answers(&[Some(0), Some(0), None]),
+            answers(&[Some(0), Some(0), Some(0)]),
+        ];
+        let found = compare(&servers.iter().collect::<Vec<_>>());
+        assert_eq!(found.iter().map(|difference| difference.count).collect::<Vec<_>>(), [1, 1, 0]);
+        assert!(found[0].example.as_deref().is_some_and(|text| text.starts_with("#0")));
+    }
+
+    #[test]
+    fn silence_of_all_is_still_wrong() {
+        let found = compare(&[&answers(&[None]), &answers(&[None])]);
+        assert_eq!(found.iter().map(|difference| difference.count).collect::<Vec<_>>(), [1, 1]);
+    }
+}

@@ -1,0 +1,339 @@
+//! Load: dnsperf for many clients, our own one for a single outstanding query, where every microsecond of the
+//! generator would count. What the server used meanwhile is `measure.rs`'s business.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::failure::{Context, Failure, Result};
+use crate::sys;
+
+/// What a load generator saw.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Load {
+    /// Queries sent.
+    pub(crate) sent: u64,
+    /// Queries answered.
+    pub(crate) answered: u64,
+    /// Seconds the load lasted.
+    pub(crate) seconds: f64,
+    /// Answers by response code.
+    pub(crate) rcodes: BTreeMap<String, u64>,
+    /// Mean size of a response in octets.
+    pub(crate) response_size: Option<f64>,
+    /// Latency in microseconds.
+    pub(crate) latency: Latency,
+}
+
+/// Latency in microseconds; `None` where the generator does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Latency {
+    /// Arithmetic mean.
+    pub(crate) mean: Option<f64>,
+    /// Median.
+    pub(crate) p50: Option<f64>,
+    /// 99th percentile.
+    pub(crate) p99: Option<f64>,
+}
+
+impl Latency {
+    /// From single measurements in nanoseconds.
+    pub(crate) fn of(nanoseconds: &mut [u64]) -> Latency {
+        if nanoseconds.is_empty() {
+            return Latency::default();
+        }
+        nanoseconds.sort_unstable();
+        let at =
+            |share: f64| nanoseconds[((nanoseconds.len() - 1) as f64 * share).round() as usize] as f64 / 1e3;
+        let mean = nanoseconds.iter().sum::<u64>() as f64 / nanoseconds.len() as f64 / 1e3;
+        Latency { mean: Some(mean), p50: Some(at(0.5)), p99: Some(at(0.99)) }
+    }
+}
+
+/// How dnsperf is to ask.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dnsperf {
+    /// Sockets, each with its own port.
+    pub(crate) clients: usize,
+    /// Queries in flight over all of them.
+    pub(crate) outstanding: usize,
+    /// Queries a second; as many as get answered if `None`.
+    pub(crate) rate: Option<u64>,
+    /// Over TCP, pipelined.
+    pub(crate) tcp: bool,
+}
+
+/// Runs dnsperf for this long.
+pub(crate) fn dnsperf(server: SocketAddr, queries: &Path, how: Dnsperf, seconds: f64) -> Result<Load> {
+    let mut command = Command::new("dnsperf");
+    command
+        .args(["-B", "-s", &server.ip().to_string(), "-p", &server.port().to_string()])
+        .args(["-c", &how.clients.to_string(), "-q", &how.outstanding.to_string(), "-T", "1", "-t", "1"])
+        .args(["-l", &format!("{seconds}"), "-m", if how.tcp { "tcp" } else { "udp" }])
+        .args(["-O", "suppress=timeout"])
+        .arg("-d")
+        .arg(queries);
+    if let Some(rate) = how.rate {
+        command.args(["-Q", &rate.to_string()]);
+    }
+    let output =
+        run(&mut command, Duration::from_secs_f64(seconds + 30.0)).context(|| "dnsperf".to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    parse_dnsperf(&text).context(|| {
+        format!("dnsperf printed no figures: {} {}", text.trim_end(), String::from_utf8_lossy(&output.stderr))
+    })
+}
+
+/// Runs a generator to its end, or kills it when it takes too long or the person interrupts.
+pub(crate) fn run(command: &mut Command, patience: Duration) -> Result<Output> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context(|| format!("cannot start {program}"))?;
+    let deadline = Instant::now() + patience;
+    // The output of a generator is a page at most, well within a pipe's buffer.
+    while child.try_wait()?.is_none() {
+        if sys::interrupted() || Instant::now() > deadline {
+            end(&mut child);
+            return Err(Failure::new(if sys::interrupted() { "interrupted" } else { "took too long" }));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(child.wait_with_output()?)
+}
+
+fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Reads the figures that dnsperf 2.x prints at its end.
+pub(crate) fn parse_dnsperf(text: &str) -> Option<Load> {
+    let field = |name: &str| {
+        text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':').map(str::trim))
+    };
+    let number = |name: &str| field(name)?.split_ascii_whitespace().next()?.parse::<f64>().ok();
+    let mut rcodes = BTreeMap::new();
+    for part in field("Response codes").unwrap_or("").split(',') {
+        let mut words = part.split_ascii_whitespace();
+        if let (Some(name), Some(Ok(count))) = (words.next(), words.next().map(str::parse)) {
+            rcodes.insert(name.to_string(), count);
+        }
+    }
+    let response_size = field("Average packet size")
+        .and_then(|sizes| sizes.split("response").nth(1)?.trim().parse::<f64>().ok());
+    Some(Load {
+        sent: number("Queries sent")? as u64,
+        answered: number("Queries completed")? as u64,
+        seconds: number("Run time (s)")?,
+        rcodes,
+        response_size,
+        latency: Latency {
+            mean: number("Average Latency (s)").map(|seconds| seconds * 1e6),
+            p50: None,
+            p99: None,
+        },
+    })
+}
+
+/// One query outstanding over one connected socket: sends, waits, notes the time, sends the next.
+pub(crate) fn round_trips(server: SocketAddr, queries: &[Vec<u8>], seconds: f64) -> Result<Load> {
+    let socket = UdpSocket::bind(if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
+    socket.connect(server).context(|| format!("cannot reach {server}"))?;
+    socket.set_read_timeout(Some(Duration::from_secs(1)))?;
+    let mut load = Load::default();
+    let mut codes = [0u64; 16];
+    let mut times = Vec::with_capacity((seconds * 80_000.0) as usize);
+    let (mut message, mut buffer) = ([0u8; 512], [0u8; 4096]);
+    let mut octets = 0;
+    let began = Instant::now();
+    let end = began + Duration::from_secs_f64(seconds);
+    for query in queries.iter().cycle() {
+        let length = query.len().min(message.len());
+        message[..length].copy_from_slice(&query[..length]);
+        let id = (load.sent as u16).to_be_bytes();
+        message[..2].copy_from_slice(&id);
+        load.sent += 1;
+        let sent = Instant::now();
+        socket.send(&message[..length])?;
+        let received = loop {
+            match socket.recv(&mut buffer) {
+                Ok(received) if received >= 12 && buffer[..2] == id => break Some(received),
+                Ok(_) => {}
+                Err(_) => break None,
+            }
+        };
+        let now = Instant::now();
+        if let Some(received) = received {
+            times.push((now - sent).as_nanos() as u64);
+            octets += received;
+            codes[usize::from(buffer[3] & 15)] += 1;
+        }
+        if now >= end || sys::interrupted() {
+            break;
+        }
+    }
+    load.seconds = began.elapsed().as_secs_f64();
+    load.answered = times.len() as u64;
+    load.rcodes = named(&codes);
+    load.response_size = (!times.is_empty()).then(|| octets as f64 / times.len() as f64);
+    load.latency = Latency::of(&mut times);
+    Ok(load)
+}
+
+/// One query on each TCP connection, one connection after the other in each of `clients` threads.
+///
+/// Connections are reset, not closed, at the end, so that no port is kept waiting and the run can be of any length.
+pub(crate) fn connections(
+    server: SocketAddr,
+    queries: &[Vec<u8>],
+    clients: usize,
+    seconds: f64,
+) -> Result<Load> {
+    let began = Instant::now();
+    let end = began + Duration::from_secs_f64(seconds);
+    let parts: Vec<Connections> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..clients)
+            .map(|client| {
+                scope.spawn(move || connect_until(server, queries, client * queries.len() / clients, end))
+            })
+            .collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    });
+    let mut codes = [0; 16];
+    let mut times = Vec::new();
+    let mut load = Load { seconds: began.elapsed().as_secs_f64(), ..Load::default() };
+    let mut octets = 0;
+    for part in parts {
+        load.sent += part.sent;
+        octets += part.octets;
+        times.extend(part.times);
+        for (sum, count) in codes.iter_mut().zip(part.codes) {
+            *sum += count;
+        }
+    }
+    load.answered = times.len() as u64;
+    load.rcodes = named(&codes);
+    load.response_size = (!times.is_empty()).then(|| octets as f64 / times.len() as f64);
+    load.latency = Latency::of(&mut times);
+    Ok(load)
+}
+
+#[derive(Default)]
+struct Connections {
+    sent: u64,
+    octets: usize,
+    codes: [u64; 16],
+    times: Vec<u64>,
+}
+
+fn connect_until(server: SocketAddr, queries: &[Vec<u8>], first: usize, end: Instant) -> Connections {
+    let mut seen = Connections::default();
+    for query in queries.iter().cycle().skip(first) {
+        if Instant::now() >= end || sys::interrupted() {
+            break;
+        }
+        seen.sent += 1;
+        let began = Instant::now();
+        if let Ok((rcode, octets)) = one_connection(server, query) {
+            seen.times.push(began.elapsed().as_nanos() as u64);
+            seen.codes[usize::from(rcode)] += 1;
+            seen.octets += octets;
+        }
+    }
+    seen
+}
+
+fn one_connection(server: SocketAddr, query: &[u8]) -> std::io::Result<(u8, usize)> {
+    let mut stream = TcpStream::connect_timeout(&server, Duration::from_secs(2))?;
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    stream.set_nodelay(true)?;
+    sys::reset_on_close(&stream)?;
+    let mut message = (query.len() as u16).to_be_bytes().to_vec();
+    message.extend_from_slice(query);
+    stream.write_all(&message)?;
+    let mut length = [0; 2];
+    stream.read_exact(&mut length)?;
+    let mut response = vec![0; usize::from(u16::from_be_bytes(length))];
+    stream.read_exact(&mut response)?;
+    let rcode = response.get(3).map(|octet| octet & 15);
+    rcode.map(|rcode| (rcode, response.len())).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
+}
+
+/// Response codes by name, those that occurred.
+fn named(codes: &[u64; 16]) -> BTreeMap<String, u64> {
+    const NAMES: [&str; 6] = ["NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED"];
+    let name = |code: usize| NAMES.get(code).map_or_else(|| format!("RCODE{code}"), |name| name.to_string());
+    codes
+        .iter()
+        .enumerate()
+        .filter(|(_, count)| **count > 0)
+        .map(|(code, count)| (name(code), *count))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DNSPERF: &str = "Statistics:
+
+  Queries sent:         150752
+  Queries completed:    150750 (100.00%)
+  Queries lost:         2 (0.00%)
+
+  Response codes:       NOERROR 128000 (84.91%), NXDOMAIN 22750 (15.09%)
+  Average packet size:  request 38, response 91
+  Run time (s):         1.000101
+  Queries per second:   150736.775586
+
+  Average Latency (s):  0.000050 (min 0.000008, max 0.001529)
+  Latency StdDev (s):   0.000024
+";
+
+    #[test]
+    fn dnsperf_figures_are_read() {
+        let load = parse_dnsperf(DNSPERF).unwrap();
+        assert_eq!((load.sent, load.answered), (150_752, 150_750));
+        assert_eq!(load.seconds, 1.000101);
+        assert_eq!(load.response_size, Some(91.0));
+        assert_eq!(load.rcodes["NXDOMAIN"], 22_750);
+        assert!((load.latency.mean.unwrap() - 50.0).abs() < 1e-6);
+        assert_eq!(parse_dnsperf("dnsperf: no such file"), None);
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_sorted_times() {
+        let mut times: Vec<u64> = (1..=101).rev().map(|n| n * 1000).collect();
+        let latency = Latency::of(&mut times);
+        assert_eq!((latency.mean, latency.p50, latency.p99), (Some(51.0), Some(51.0), Some(100.0)));
+        assert_eq!(Latency::of(&mut []), Latency::default());
+    }
+
+    #[test]
+    fn round_trips_count_answers_and_codes() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        let echo = std::thread::spawn(move || {
+            let mut buffer = [0; 512];
+            server.set_read_timeout(Some(Duration::from_millis(400))).unwrap();
+            while let Ok((length, peer)) = server.recv_from(&mut buffer) {
+                buffer[2] |= 0x80;
+                buffer[3] = 3;
+                server.send_to(&buffer[..length], peer).unwrap();
+            }
+        });
+        let load = round_trips(address, &[vec![0; 20]], 0.05).unwrap();
+        echo.join().unwrap();
+        assert!(load.answered > 0 && load.answered == load.sent, "{load:?}");
+        assert_eq!(load.rcodes["NXDOMAIN"], load.answered);
+        assert_eq!(load.response_size, Some(20.0));
+        assert!(load.latency.p99 >= load.latency.p50);
+    }
+}

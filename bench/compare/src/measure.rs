@@ -1,0 +1,243 @@
+//! What a server used: CPU time, user apart from system, instructions and cycles, memory. Read from /proc and
+//! from the kernel's event counters, for all threads of all processes of the server's process group.
+
+use std::fs;
+
+use crate::sys::{Event, HardwareCounter, UserClock};
+
+/// The fields of `/proc/PID/stat` that are used here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    /// Process group.
+    pub(crate) group: u32,
+    /// Clock ticks in user space, all threads.
+    pub(crate) user: u64,
+    /// Clock ticks in the kernel, all threads.
+    pub(crate) system: u64,
+}
+
+/// Reads a `stat` line; `None` if it is not one.
+pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
+    // The command name may hold blanks and parentheses; what counts starts after the last one.
+    let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
+    let group = fields.nth(2)?.parse().ok()?;
+    let user = fields.nth(8)?.parse().ok()?;
+    let system = fields.next()?.parse().ok()?;
+    Some(Stat { group, user, system })
+}
+
+/// The value of a `Name:  123 kB` line, in bytes.
+pub(crate) fn parse_kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.split(':').next() == Some(name))?;
+    let value: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(value * 1024)
+}
+
+/// Nanoseconds on CPU from a `schedstat` line.
+pub(crate) fn parse_schedstat(text: &str) -> Option<u64> {
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
+
+fn numbered(path: &str) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The processes of a group.
+pub(crate) fn processes(group: u32) -> Vec<u32> {
+    let in_group = |pid: &u32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        parse_stat(&text).is_some_and(|stat| stat.group == group)
+    };
+    numbered("/proc").into_iter().filter(in_group).collect()
+}
+
+/// CPU time used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct CpuTime {
+    /// Seconds on a CPU, to the nanosecond where the kernel keeps schedstat.
+    pub(crate) total: f64,
+    /// Seconds in user space by the timer tick.
+    pub(crate) user_ticks: f64,
+    /// Seconds in the kernel by the timer tick.
+    pub(crate) system_ticks: f64,
+}
+
+/// Clock ticks in a second as /proc shows them; fixed at 100 on every Linux architecture.
+const TICKS: f64 = 100.0;
+
+/// CPU time of these processes up to now.
+pub(crate) fn cpu_time(processes: &[u32]) -> CpuTime {
+    let mut sum = CpuTime::default();
+    let mut nanoseconds = 0;
+    for pid in processes {
+        for thread in numbered(&format!("/proc/{pid}/task")) {
+            let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).unwrap_or_default();
+            nanoseconds += parse_schedstat(&text).unwrap_or(0);
+        }
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        if let Some(stat) = parse_stat(&text) {
+            sum.user_ticks += stat.user as f64 / TICKS;
+            sum.system_ticks += stat.system as f64 / TICKS;
+        }
+    }
+    sum.total = if nanoseconds > 0 { nanoseconds as f64 / 1e9 } else { sum.user_ticks + sum.system_ticks };
+    sum
+}
+
+/// Memory in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Memory {
+    /// Now, pages shared between the processes counted once.
+    pub(crate) resident: u64,
+    /// The highest resident size of any one process so far, and at least `resident`.
+    pub(crate) peak: u64,
+}
+
+/// Memory of these processes.
+pub(crate) fn memory(processes: &[u32]) -> Memory {
+    let mut memory = Memory::default();
+    for pid in processes {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let shared_out = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+        let resident = parse_kilobytes(&shared_out, "Pss").or_else(|| parse_kilobytes(&status, "VmRSS"));
+        memory.resident += resident.unwrap_or(0);
+        memory.peak = memory.peak.max(parse_kilobytes(&status, "VmHWM").unwrap_or(0));
+    }
+    memory.peak = memory.peak.max(memory.resident);
+    memory
+}
+
+/// Event counters over the threads that exist when it is made.
+pub(crate) struct Counters {
+    clocks: Vec<UserClock>,
+    /// Cycles, instructions, instructions in user space; empty where the machine has none.
+    hardware: [Vec<HardwareCounter>; 3],
+}
+
+/// What the counters saw; `None` where they could not be had.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Counts {
+    /// Seconds in user space by sampling the CPU clock.
+    pub(crate) user: Option<f64>,
+    /// CPU cycles, user and kernel.
+    pub(crate) cycles: Option<u64>,
+    /// Instructions, user and kernel.
+    pub(crate) instructions: Option<u64>,
+    /// Instructions in user space.
+    pub(crate) user_instructions: Option<u64>,
+}
+
+impl Counters {
+    /// Starts counting.
+    pub(crate) fn start(processes: &[u32]) -> Counters {
+        let threads: Vec<u32> =
+            processes.iter().flat_map(|pid| numbered(&format!("/proc/{pid}/task"))).collect();
+        let counters = |event, user_only| {
+            let opened: std::io::Result<Vec<_>> =
+                threads.iter().map(|thread| HardwareCounter::open(*thread, event, user_only)).collect();
+            opened.unwrap_or_default()
+        };
+        let clocks: std::io::Result<Vec<_>> = threads.iter().map(|thread| UserClock::open(*thread)).collect();
+        Counters {
+            clocks: clocks.unwrap_or_default(),
+            hardware: [
+                counters(Event::Cycles, false),
+                counters(Event::Instructions, false),
+                counters(Event::Instructions, true),
+            ],
+        }
+    }
+
+    /// What was counted since the start.
+    pub(crate) fn read(&self) -> Counts {
+        let user: Option<u64> = self.clocks.iter().map(UserClock::nanoseconds).sum();
+        let sum = |counters: &[HardwareCounter]| {
+            let total: Option<u64> = counters.iter().map(|counter| counter.read().ok()).sum();
+            total.filter(|_| !counters.is_empty())
+        };
+        let [cycles, instructions, user_instructions] = &self.hardware;
+        Counts {
+            user: user.filter(|_| !self.clocks.is_empty()).map(|nanoseconds| nanoseconds as f64 / 1e9),
+            cycles: sum(cycles),
+            instructions: sum(instructions),
+            user_instructions: sum(user_instructions),
+        }
+    }
+}
+
+/// What a span of work used.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Usage {
+    /// CPU seconds.
+    pub(crate) cpu: f64,
+    /// CPU seconds in user space: sampled finely if the kernel lets us, else by the tick's share.
+    pub(crate) user: f64,
+    /// Event counts.
+    pub(crate) counts: Counts,
+}
+
+/// A span of work being watched.
+pub(crate) struct Watch {
+    processes: Vec<u32>,
+    counters: Counters,
+    start: CpuTime,
+}
+
+impl Watch {
+    /// Starts watching a process group.
+    pub(crate) fn start(group: u32) -> Watch {
+        let processes = processes(group);
+        let counters = Counters::start(&processes);
+        let start = cpu_time(&processes);
+        Watch { processes, counters, start }
+    }
+
+    /// What was used since.
+    pub(crate) fn stop(&self) -> Usage {
+        let end = cpu_time(&self.processes);
+        let counts = self.counters.read();
+        let cpu = end.total - self.start.total;
+        let (user, system) =
+            (end.user_ticks - self.start.user_ticks, end.system_ticks - self.start.system_ticks);
+        let by_tick = if user + system > 0.0 { cpu * user / (user + system) } else { 0.0 };
+        Usage { cpu, user: counts.user.unwrap_or(by_tick).min(cpu), counts }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_survives_odd_command_names() {
+        let line = "42 (a) b (c) S 1 77 42 0 -1 4194560 100 0 0 0 123 456 0 0 20 0 1 0 999 1000 10";
+        assert_eq!(parse_stat(line), Some(Stat { group: 77, user: 123, system: 456 }));
+        assert_eq!(parse_stat("42 (x"), None);
+        assert_eq!(parse_stat("42 (x) S 1 2"), None);
+    }
+
+    #[test]
+    fn kilobytes_match_whole_names() {
+        let text = "VmHWMX:\t 1 kB\nVmHWM:\t  1234 kB\nVmRSS:\t 5 kB\n";
+        assert_eq!(parse_kilobytes(text, "VmHWM"), Some(1234 * 1024));
+        assert_eq!(parse_kilobytes(text, "Pss"), None);
+    }
+
+    #[test]
+    fn schedstat_is_the_first_number() {
+        assert_eq!(parse_schedstat("175966 16371 2\n"), Some(175_966));
+        assert_eq!(parse_schedstat(""), None);
+    }
+
+    #[test]
+    fn this_process_can_be_measured() {
+        let own = [std::process::id()];
+        assert!(memory(&own).resident > 100_000);
+        assert!(memory(&own).peak >= memory(&own).resident);
+        assert!(cpu_time(&own).total > 0.0);
+        let stat = fs::read_to_string("/proc/self/stat").unwrap();
+        let group = parse_stat(&stat).unwrap().group;
+        assert!(processes(group).contains(&std::process::id()));
+    }
+}

@@ -1,0 +1,264 @@
+//! What is asked: one function per mix, written once to a pair of files (length-prefixed messages for dnsperf and
+//! our own client, text for kxdpgun) and kept beside the zones.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Context, Failure, Result};
+use crate::message::{Edns, kind, write_query};
+use crate::random::{LABELS, Random, label};
+use crate::zones::small_zone_name;
+
+/// A mix of queries on disk.
+#[derive(Clone, Debug)]
+pub(crate) struct QuerySet {
+    /// Messages with ID 0, each behind its length in two octets.
+    pub(crate) wire: PathBuf,
+    /// One `name type flags` a line.
+    pub(crate) text: PathBuf,
+    /// How many there are.
+    pub(crate) count: u64,
+}
+
+/// A mix of queries and what it needs to know of the zones.
+#[derive(Clone, Debug)]
+pub(crate) enum Mix {
+    /// `www.example.com A`, always.
+    OneName,
+    /// Referrals to, and names beside, the delegations of `test`; `nxdomain` is the percentage of the latter.
+    Delegations {
+        /// Delegations in the zone.
+        count: u64,
+        /// Percentage of names that do not exist.
+        nxdomain: u64,
+    },
+    /// Names in many small zones, one in ten of them missing.
+    Many {
+        /// Zones.
+        count: u64,
+    },
+    /// A signed zone asked with DO: 60 % positive, 25 % NXDOMAIN, 10 % NODATA, the rest referrals.
+    Signed {
+        /// Names below the apex.
+        count: u64,
+    },
+    /// What a root server sees: 65 % NXDOMAIN, 70 % with DO and 15 % with EDNS only.
+    Root {
+        /// Delegated names.
+        names: Vec<String>,
+    },
+}
+
+impl Mix {
+    fn next(&self, seed: u64, random: &mut Random) -> (String, u16, Edns) {
+        match self {
+            Mix::OneName => ("www.example.com".to_string(), kind::A, Edns::None),
+            Mix::Delegations { count, nxdomain } => delegation(seed, random, *count, *nxdomain),
+            Mix::Many { count } => many(seed, random, *count),
+            Mix::Signed { count } => signed(seed, random, *count),
+            Mix::Root { names } => root(random, names),
+        }
+    }
+}
+
+/// An index that no delegation or name has.
+fn absent(random: &mut Random, count: u64) -> u64 {
+    count + random.below(LABELS - count)
+}
+
+fn address_type(random: &mut Random) -> u16 {
+    if random.percent(65) { kind::A } else { kind::AAAA }
+}
+
+fn delegation(seed: u64, random: &mut Random, count: u64, nxdomain: u64) -> (String, u16, Edns) {
+    let index = if random.percent(nxdomain) { absent(random, count) } else { random.below(count) };
+    let prefix = random.pick(&["www.", "www.", "", "mail.", "_dmarc."]);
+    let qtype = match prefix {
+        "_dmarc." => kind::TXT,
+        "" if random.percent(30) => kind::MX,
+        _ => address_type(random),
+    };
+    (format!("{prefix}{}.test", label(seed, index)), qtype, Edns::None)
+}
+
+fn many(seed: u64, random: &mut Random, count: u64) -> (String, u16, Edns) {
+    let zone = small_zone_name(seed, random.below(count));
+    let (prefix, qtype) = match random.below(100) {
+        0..50 => ("www.".to_string(), address_type(random)),
+        50..70 => (String::new(), kind::A),
+        70..80 => (String::new(), kind::MX),
+        80..85 => (String::new(), kind::NS),
+        85..90 => ("ns1.".to_string(), kind::A),
+        _ => (random.letters(8) + ".", kind::A),
+    };
+    (format!("{prefix}{zone}"), qtype, Edns::None)
+}
+
+fn signed(seed: u64, random: &mut Random, count: u64) -> (String, u16, Edns) {
+    // Of ten names one is a delegation (the last), and only even ones have an AAAA record.
+    let ten = random.below((count / 10).max(1)) * 10;
+    let (index, qtype) = match random.below(100) {
+        0..45 => (ten + random.below(9), kind::A),
+        45..60 => (ten + random.below(4) * 2, kind::AAAA),
+        60..85 => (absent(random, count), kind::A),
+        85..95 => (ten + random.below(4) * 2 + 1, kind::AAAA),
+        _ => (ten + 9, kind::A),
+    };
+    (format!("{}.signed.test", label(seed, index)), qtype, Edns::Do)
+}
+
+fn root(random: &mut Random, names: &[String]) -> (String, u16, Edns) {
+    let edns = match random.below(100) {
+        0..70 => Edns::Do,
+        70..85 => Edns::Plain,
+        _ => Edns::None,
+    };
+    let (name, qtype) = match random.below(1000) {
+        // Browsers probing for wildcards, then names that leak from home and company networks.
+        0..350 => {
+            let length = 7 + random.below(9) as usize;
+            (random.letters(length), address_type(random))
+        }
+        350..650 => {
+            let leaf = random.pick(&["", "wpad.", "router.", "printer.", "_ldap._tcp.dc._msdcs."]);
+            let top = random.pick(&[
+                "local",
+                "home",
+                "lan",
+                "corp",
+                "internal",
+                "belkin",
+                "localdomain",
+                "invalid",
+            ]);
+            (format!("{leaf}{top}"), address_type(random))
+        }
+        650..850 => {
+            let popular = random.pick(&["com", "com", "com", "net", "org", "arpa", "de", "uk", "cn"]);
+            (format!("www.{}.{popular}", random.letters(9)), address_type(random))
+        }
+        850..980 => {
+            let top = &names[random.below(names.len() as u64) as usize];
+            (format!("{}.{top}", random.letters(8)), address_type(random))
+        }
+        980..990 => (names[random.below(names.len() as u64) as usize].clone(), kind::DS),
+        990..995 => (".".to_string(), kind::NS),
+        995..998 => (".".to_string(), kind::DNSKEY),
+        _ => (".".to_string(), kind::SOA),
+    };
+    (name, qtype, edns)
+}
+
+/// Writes `count` queries of a mix to `folder/KEY.{wire,text}`, unless they are there.
+pub(crate) fn make(folder: &Path, key: &str, mix: &Mix, seed: u64, count: u64) -> Result<QuerySet> {
+    let stem = format!("{key}-q{count}-s{seed}");
+    let set = QuerySet {
+        wire: folder.join(format!("{stem}.wire")),
+        text: folder.join(format!("{stem}.text")),
+        count,
+    };
+    if set.wire.is_file() && set.text.is_file() {
+        return Ok(set);
+    }
+    fs::create_dir_all(folder)?;
+    let (wire_part, text_part) = (set.wire.with_extension("wire.part"), set.text.with_extension("text.part"));
+    let mut wire = BufWriter::new(File::create(&wire_part)?);
+    let mut text = BufWriter::new(File::create(&text_part)?);
+    // Apart from the zone's own sequence, or queries would walk it in step.
+    let mut random = Random::new(seed ^ 0x7175_6572_7900);
+    let mut message = Vec::with_capacity(128);
+    for _ in 0..count {
+        let (name, qtype, edns) = mix.next(seed, &mut random);
+        message.clear();
+        write_query(&mut message, &name, qtype, edns);
+        wire.write_all(&(message.len() as u16).to_be_bytes())?;
+        wire.write_all(&message)?;
+        let flags = match edns {
+            Edns::None => "",
+            Edns::Plain => " E",
+            Edns::Do => " D",
+        };
+        let root = if name.ends_with('.') { "" } else { "." };
+        writeln!(text, "{name}{root} {}{flags}", kind::name(qtype))?;
+    }
+    wire.flush()?;
+    text.flush()?;
+    fs::rename(wire_part, &set.wire)?;
+    fs::rename(text_part, &set.text)?;
+    Ok(set)
+}
+
+/// Reads queries from the start of a wire file, every `step`th up to `limit`.
+pub(crate) fn read(path: &Path, limit: usize, step: usize) -> Result<Vec<Vec<u8>>> {
+    let mut file =
+        std::io::BufReader::new(File::open(path).context(|| format!("cannot read {}", path.display()))?);
+    let mut queries = Vec::with_capacity(limit.min(1 << 20));
+    let mut position = 0;
+    while queries.len() < limit {
+        let mut length = [0; 2];
+        if file.read_exact(&mut length).is_err() {
+            break;
+        }
+        let length = usize::from(u16::from_be_bytes(length));
+        if position % step.max(1) == 0 {
+            let mut message = vec![0; length];
+            file.read_exact(&mut message).context(|| "query file cut off".to_string())?;
+            queries.push(message);
+        } else {
+            file.seek_relative(length as i64).context(|| "query file cut off".to_string())?;
+        }
+        position += 1;
+    }
+    if queries.is_empty() {
+        return Err(Failure::new(format!("no queries in {}", path.display())));
+    }
+    Ok(queries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_hold_the_same_queries_and_are_repeatable() {
+        let folder = tempfile::tempdir().unwrap();
+        let mix = Mix::Delegations { count: 100, nxdomain: 15 };
+        let set = make(folder.path(), "d", &mix, 9, 500).unwrap();
+        let queries = read(&set.wire, 1000, 1).unwrap();
+        let text = fs::read_to_string(&set.text).unwrap();
+        assert_eq!((queries.len(), text.lines().count()), (500, 500));
+        let first = fs::read(&set.wire).unwrap();
+        fs::remove_file(&set.wire).unwrap();
+        make(folder.path(), "d", &mix, 9, 500).unwrap();
+        assert_eq!(fs::read(&set.wire).unwrap(), first);
+        assert_eq!(read(&set.wire, 1000, 10).unwrap().len(), 50);
+        assert_eq!(read(&set.wire, 20, 10).unwrap()[1], queries[10]);
+    }
+
+    #[test]
+    fn signed_mix_asks_for_what_the_zone_has() {
+        let mut random = Random::new(4);
+        let (mut delegated, mut aaaa) = (0, 0);
+        let names: Vec<String> = (0..100).map(|index| format!("{}.signed.test", label(1, index))).collect();
+        for _ in 0..2000 {
+            let (name, qtype, edns) = signed(1, &mut random, 100);
+            assert_eq!(edns, Edns::Do);
+            let Some(index) = names.iter().position(|known| *known == name) else { continue };
+            delegated += usize::from(index % 10 == 9);
+            aaaa += usize::from(qtype == kind::AAAA && index % 2 == 0);
+        }
+        assert!(delegated > 50 && aaaa > 200, "{delegated} {aaaa}");
+    }
+
+    #[test]
+    fn root_mix_is_mostly_do_and_mostly_missing() {
+        let mut random = Random::new(4);
+        let names = vec!["com".to_string(), "net".to_string()];
+        let queries: Vec<_> = (0..10_000).map(|_| root(&mut random, &names)).collect();
+        let with_do = queries.iter().filter(|query| query.2 == Edns::Do).count();
+        let single = queries.iter().filter(|query| !query.0.contains('.')).count();
+        assert!((6_800..7_200).contains(&with_do), "{with_do}");
+        assert!(single > 3_000, "{single}");
+    }
+}

@@ -1,0 +1,467 @@
+//! Figures to rows, rows to a table and to JSON. Medians are taken here; drawing is in `plot.rs`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::process::Command;
+
+use serde::Serialize;
+
+use crate::load::Load;
+use crate::measure::Usage;
+use crate::servers::Startup;
+
+/// One measurement, per query where it can be. A figure that could not be had is absent, never 0.
+#[derive(Clone, Debug, Default, Serialize, PartialEq)]
+pub(crate) struct Figures {
+    /// Answers per second.
+    pub(crate) qps: Option<f64>,
+    /// Latency in µs.
+    pub(crate) latency_mean_us: Option<f64>,
+    /// Latency in µs, median.
+    pub(crate) latency_p50_us: Option<f64>,
+    /// Latency in µs, 99th percentile.
+    pub(crate) latency_p99_us: Option<f64>,
+    /// CPU µs of the server per answer.
+    pub(crate) cpu_us: Option<f64>,
+    /// The part of it in user space.
+    pub(crate) user_us: Option<f64>,
+    /// The part of it in the kernel.
+    pub(crate) system_us: Option<f64>,
+    /// Instructions per answer.
+    pub(crate) instructions: Option<f64>,
+    /// Instructions in user space per answer.
+    pub(crate) user_instructions: Option<f64>,
+    /// Cycles per answer.
+    pub(crate) cycles: Option<f64>,
+    /// Share of one CPU the server used, 0 to 1.
+    pub(crate) busy: Option<f64>,
+    /// Mean octets of a response.
+    pub(crate) response_size: Option<f64>,
+    /// Percentage of queries without an answer.
+    pub(crate) loss_percent: Option<f64>,
+}
+
+impl Figures {
+    /// From what the generator saw and what the server used meanwhile.
+    pub(crate) fn new(load: &Load, usage: &Usage) -> Figures {
+        let answered = load.answered as f64;
+        let per_answer = |amount: f64| (load.answered > 0).then(|| amount / answered);
+        let events = |count: Option<u64>| count.and_then(|count| per_answer(count as f64));
+        Figures {
+            qps: (load.seconds > 0.0).then(|| answered / load.seconds),
+            latency_mean_us: load.latency.mean,
+            latency_p50_us: load.latency.p50,
+            latency_p99_us: load.latency.p99,
+            cpu_us: per_answer(usage.cpu * 1e6),
+            user_us: per_answer(usage.user * 1e6),
+            system_us: per_answer((usage.cpu - usage.user) * 1e6),
+            instructions: events(usage.counts.instructions),
+            user_instructions: events(usage.counts.user_instructions),
+            cycles: events(usage.counts.cycles),
+            busy: (load.seconds > 0.0).then(|| usage.cpu / load.seconds),
+            response_size: load.response_size,
+            loss_percent: (load.sent > 0).then(|| 100.0 * (1.0 - answered / load.sent as f64)),
+        }
+    }
+
+    /// The median of each figure over the rounds that have it.
+    pub(crate) fn median(rounds: &[Figures]) -> Figures {
+        let of = |pick: fn(&Figures) -> Option<f64>| median(rounds.iter().filter_map(pick).collect());
+        Figures {
+            qps: of(|f| f.qps),
+            latency_mean_us: of(|f| f.latency_mean_us),
+            latency_p50_us: of(|f| f.latency_p50_us),
+            latency_p99_us: of(|f| f.latency_p99_us),
+            cpu_us: of(|f| f.cpu_us),
+            user_us: of(|f| f.user_us),
+            system_us: of(|f| f.system_us),
+            instructions: of(|f| f.instructions),
+            user_instructions: of(|f| f.user_instructions),
+            cycles: of(|f| f.cycles),
+            busy: of(|f| f.busy),
+            response_size: of(|f| f.response_size),
+            loss_percent: of(|f| f.loss_percent),
+        }
+    }
+}
+
+/// The middle value, or the mean of the two in the middle.
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        odd if odd % 2 == 1 => values.get(middle).copied(),
+        _ => Some((values[middle - 1] + values[middle]) / 2.0),
+    }
+}
+
+/// Start-up of a server with a workload's zones, medians over the rounds.
+#[derive(Clone, Debug, Serialize, PartialEq)]
+pub(crate) struct Loading {
+    /// Workload.
+    pub(crate) workload: String,
+    /// Server.
+    pub(crate) server: String,
+    /// Records served.
+    pub(crate) records: u64,
+    /// Wall-clock seconds from start until every probe was answered.
+    pub(crate) seconds: f64,
+    /// CPU seconds until then.
+    pub(crate) cpu_seconds: f64,
+    /// Highest resident size until then, in bytes.
+    pub(crate) peak_bytes: f64,
+    /// Resident size then, shared pages counted once, in bytes.
+    pub(crate) resident_bytes: f64,
+}
+
+impl Loading {
+    /// Medians over starts; `None` without one.
+    pub(crate) fn new(workload: &str, server: &str, records: u64, starts: &[Startup]) -> Option<Loading> {
+        let of = |pick: fn(&Startup) -> f64| median(starts.iter().map(pick).collect());
+        Some(Loading {
+            workload: workload.to_string(),
+            server: server.to_string(),
+            records,
+            seconds: of(|start| start.seconds)?,
+            cpu_seconds: of(|start| start.cpu)?,
+            peak_bytes: of(|start| start.memory.peak as f64)?,
+            resident_bytes: of(|start| start.memory.resident as f64)?,
+        })
+    }
+}
+
+/// One server under one kind of load.
+#[derive(Clone, Debug, Serialize, PartialEq)]
+pub(crate) struct Row {
+    /// Workload.
+    pub(crate) workload: String,
+    /// Kind of load.
+    pub(crate) load: String,
+    /// Server.
+    pub(crate) server: String,
+    /// Rounds measured.
+    pub(crate) rounds: usize,
+    /// Medians.
+    pub(crate) figures: Figures,
+    /// Every round's figures, in order.
+    pub(crate) samples: Vec<Figures>,
+    /// Answers by response code over all rounds.
+    pub(crate) rcodes: BTreeMap<String, u64>,
+    /// What is wrong with the row, if anything.
+    pub(crate) note: Option<String>,
+}
+
+/// A workload as it ran.
+#[derive(Clone, Debug, Serialize, PartialEq)]
+pub(crate) struct Group {
+    /// Workload.
+    pub(crate) workload: String,
+    /// One line for people.
+    pub(crate) title: String,
+    /// Answers compared before timing, by server: how many of the sample differ from the majority.
+    pub(crate) answers: Vec<Agreement>,
+}
+
+/// How one server's answers to the sample compare with the majority's.
+#[derive(Clone, Debug, Serialize, PartialEq)]
+pub(crate) struct Agreement {
+    /// Server.
+    pub(crate) server: String,
+    /// Queries asked.
+    pub(crate) asked: usize,
+    /// Answers that differ.
+    pub(crate) differ: usize,
+    /// One of them.
+    pub(crate) example: Option<String>,
+}
+
+/// The machine, without anything that names it.
+#[derive(Clone, Debug, Default, Serialize, PartialEq)]
+pub(crate) struct Machine {
+    /// CPU model.
+    pub(crate) cpu: String,
+    /// CPU family, model and stepping, since virtual machines often hide the name.
+    pub(crate) family: String,
+    /// Online CPUs.
+    pub(crate) cpus: usize,
+    /// Kernel release.
+    pub(crate) kernel: String,
+    /// Memory in bytes.
+    pub(crate) memory: u64,
+    /// Hypervisor, if any.
+    pub(crate) hypervisor: Option<String>,
+    /// Whether hardware counters could be read.
+    pub(crate) counters: bool,
+}
+
+/// Everything a run found.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Results {
+    /// Day of the run, UTC.
+    pub(crate) date: String,
+    /// Where.
+    pub(crate) machine: Machine,
+    /// Versions by program.
+    pub(crate) versions: BTreeMap<String, String>,
+    /// Seconds per measurement, rounds, seed, rate and sizes.
+    pub(crate) settings: BTreeMap<String, String>,
+    /// Workloads.
+    pub(crate) groups: Vec<Group>,
+    /// Rows, grouped by workload and load.
+    pub(crate) rows: Vec<Row>,
+    /// Start-ups.
+    pub(crate) loading: Vec<Loading>,
+    /// What was skipped, and why.
+    pub(crate) skipped: Vec<String>,
+}
+
+impl Machine {
+    /// This machine.
+    pub(crate) fn here() -> Machine {
+        let output =
+            Command::new("lscpu").env("LC_ALL", "C").output().map(|output| output.stdout).unwrap_or_default();
+        let text = String::from_utf8_lossy(&output).into_owned();
+        let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Machine {
+            memory: crate::measure::parse_kilobytes(&memory, "MemTotal").unwrap_or(0),
+            kernel: release_number(kernel.trim()),
+            counters: false,
+            ..Machine::from_lscpu(&text)
+        }
+    }
+
+    fn from_lscpu(text: &str) -> Machine {
+        let field = |name: &str| {
+            text.lines().find_map(|line| {
+                let (key, value) = line.split_once(':')?;
+                (key.trim() == name).then(|| value.trim().to_string())
+            })
+        };
+        let number = |name: &str| field(name).unwrap_or_else(|| "?".to_string());
+        Machine {
+            cpu: field("Model name").unwrap_or_else(|| "unknown".to_string()),
+            family: format!("{}/{}/{}", number("CPU family"), number("Model"), number("Stepping")),
+            cpus: field("CPU(s)").and_then(|count| count.parse().ok()).unwrap_or(1),
+            hypervisor: field("Hypervisor vendor"),
+            ..Machine::default()
+        }
+    }
+
+    /// A few words for a folder name: CPU family and number of CPUs.
+    pub(crate) fn slug(&self) -> String {
+        let words =
+            format!("{}-{}cpu", self.cpu, self.cpus).replace("(R)", "").replace("(TM)", "").to_lowercase();
+        let plain: String = words.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        plain.split('-').filter(|word| !word.is_empty() && *word != "processor").collect::<Vec<_>>().join("-")
+    }
+}
+
+/// The kernel's version without what its builder added.
+fn release_number(release: &str) -> String {
+    release.split('-').next().unwrap_or(release).to_string()
+}
+
+fn cell(value: Option<f64>, decimals: usize) -> String {
+    value.map_or_else(|| "–".to_string(), |value| format!("{value:.decimals$}"))
+}
+
+fn thousands(value: Option<f64>) -> String {
+    let Some(value) = value else { return "–".to_string() };
+    let digits = format!("{value:.0}");
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// The table, as Markdown that also reads well in a terminal.
+pub(crate) fn table(results: &Results) -> String {
+    let mut out = String::new();
+    let machine = &results.machine;
+    let _ = writeln!(
+        out,
+        "{} · {} (family/model/stepping {}), {} CPUs, Linux {}{}",
+        results.date,
+        machine.cpu,
+        machine.family,
+        machine.cpus,
+        machine.kernel,
+        machine.hypervisor.as_ref().map_or_else(String::new, |name| format!(", virtual machine ({name})"))
+    );
+    let versions: Vec<String> =
+        results.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    let settings: Vec<String> =
+        results.settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let _ = writeln!(out, "{}\n{}", versions.join(", "), settings.join(", "));
+    for group in &results.groups {
+        let _ = writeln!(out, "\n## {} — {}\n", group.workload, group.title);
+        let rows: Vec<&Row> = results.rows.iter().filter(|row| row.workload == group.workload).collect();
+        out.push_str(&load_table(&rows));
+        for agreement in &group.answers {
+            if agreement.differ > 0 {
+                let example = agreement.example.as_deref().unwrap_or("");
+                let (server, differ, asked) = (&agreement.server, agreement.differ, agreement.asked);
+                let _ =
+                    writeln!(out, "\n{server} answers {differ} of {asked} differently; not timed. {example}");
+            }
+        }
+        let starts: Vec<&Loading> =
+            results.loading.iter().filter(|loading| loading.workload == group.workload).collect();
+        out.push_str(&start_table(&starts));
+    }
+    if !results.skipped.is_empty() {
+        let _ = writeln!(out, "\n## Skipped\n\n- {}", results.skipped.join("\n- "));
+    }
+    out
+}
+
+fn load_table(rows: &[&Row]) -> String {
+    const HEAD: [&str; 15] = [
+        "load",
+        "server",
+        "qps",
+        "CPU µs",
+        "user",
+        "system",
+        "mean µs",
+        "p50",
+        "p99",
+        "busy",
+        "instr",
+        "user instr",
+        "cycles",
+        "octets",
+        "loss %",
+    ];
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut lines = vec![HEAD.map(String::from).to_vec()];
+    for row in rows {
+        let f = &row.figures;
+        lines.push(vec![
+            row.load.clone(),
+            row.server.clone() + row.note.as_ref().map_or("", |_| " (!)"),
+            thousands(f.qps),
+            cell(f.cpu_us, 2),
+            cell(f.user_us, 2),
+            cell(f.system_us, 2),
+            cell(f.latency_mean_us, 1),
+            cell(f.latency_p50_us, 1),
+            cell(f.latency_p99_us, 1),
+            cell(f.busy.map(|share| share * 100.0), 0) + "%",
+            thousands(f.instructions),
+            thousands(f.user_instructions),
+            thousands(f.cycles),
+            cell(f.response_size, 0),
+            cell(f.loss_percent, 2),
+        ]);
+    }
+    let mut out = aligned(&lines, 2);
+    for row in rows.iter().filter(|row| row.note.is_some()) {
+        let _ = writeln!(out, "\n(!) {}, {}: {}", row.server, row.load, row.note.as_deref().unwrap_or(""));
+    }
+    out
+}
+
+fn start_table(starts: &[&Loading]) -> String {
+    if starts.is_empty() {
+        return String::new();
+    }
+    let head = ["server", "records", "load s", "load CPU s", "peak MB", "RSS MB"];
+    let mut lines = vec![head.map(String::from).to_vec()];
+    for start in starts {
+        lines.push(vec![
+            start.server.clone(),
+            thousands(Some(start.records as f64)),
+            format!("{:.3}", start.seconds),
+            format!("{:.3}", start.cpu_seconds),
+            format!("{:.1}", start.peak_bytes / 1e6),
+            format!("{:.1}", start.resident_bytes / 1e6),
+        ]);
+    }
+    format!("\n{}", aligned(&lines, 1))
+}
+
+/// A Markdown table with its columns padded; the first `left` columns lean left, the rest right.
+fn aligned(lines: &[Vec<String>], left: usize) -> String {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        lines
+            .iter()
+            .filter_map(|line| line.get(column))
+            .map(|text| text.chars().count())
+            .max()
+            .unwrap_or(0)
+            .max(2)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for (number, line) in lines.iter().enumerate() {
+        for (column, text) in line.iter().enumerate() {
+            let pad = " ".repeat(widths[column].saturating_sub(text.chars().count()));
+            let _ = if column < left { write!(out, "| {text}{pad} ") } else { write!(out, "| {pad}{text} ") };
+        }
+        out.push_str("|\n");
+        if number == 0 {
+            for (column, width) in widths.iter().enumerate() {
+                let dashes = "-".repeat(*width);
+                let _ = if column < left { write!(out, "|-{dashes}-") } else { write!(out, "|-{dashes}:") };
+            }
+            out.push_str("|\n");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_ignore_what_is_absent() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![4.0, 1.0]), Some(2.5));
+        assert_eq!(median(vec![]), None);
+        let round = |qps: Option<f64>| Figures { qps, ..Figures::default() };
+        assert_eq!(Figures::median(&[round(Some(1.0)), round(None), round(Some(3.0))]).qps, Some(2.0));
+    }
+
+    #[test]
+    fn figures_are_per_answer() {
+        let load = Load { sent: 200, answered: 100, seconds: 2.0, ..Load::default() };
+        let usage = Usage { cpu: 0.001, user: 0.000_25, ..Usage::default() };
+        let figures = Figures::new(&load, &usage);
+        assert_eq!(figures.qps, Some(50.0));
+        assert_eq!(figures.cpu_us, Some(10.0));
+        assert_eq!((figures.user_us, figures.system_us), (Some(2.5), Some(7.5)));
+        assert_eq!(figures.loss_percent, Some(50.0));
+        assert_eq!(figures.cycles, None);
+        assert_eq!(Figures::new(&Load::default(), &usage).cpu_us, None);
+    }
+
+    #[test]
+    fn machine_is_described_without_naming_it() {
+        let text = "CPU(s):   2\nOn-line CPU(s) list: 0,1\nModel name:  Intel(R) Xeon(R) Processor\nCPU family: 6\n\
+                    Model: 143\nStepping: 8\nHypervisor vendor:  KVM\n";
+        let machine = Machine::from_lscpu(text);
+        assert_eq!(machine.slug(), "intel-xeon-2cpu");
+        assert_eq!(machine.family, "6/143/8");
+        assert_eq!(machine.hypervisor.as_deref(), Some("KVM"));
+        assert_eq!(release_number("6.12.9-amd64-host5"), "6.12.9");
+    }
+
+    #[test]
+    fn table_lines_up() {
+        assert_eq!(thousands(Some(1_234_567.4)), "1,234,567");
+        let lines = [vec!["a".to_string(), "b".to_string()], vec!["long".to_string(), "1".to_string()]];
+        assert_eq!(aligned(&lines, 1), "| a    |  b |\n|------|---:|\n| long |  1 |\n");
+    }
+}

@@ -1,0 +1,482 @@
+//! The servers: how each is configured, started on one CPU, known to be ready, and ended. Every choice in a
+//! configuration is explained in README.md. What they are asked is told elsewhere.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+
+use crate::answers::exchange;
+use crate::failure::{Context, Failure, Result};
+use crate::measure;
+use crate::sys;
+use crate::zones::ZoneSet;
+
+/// A server that can take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
+pub(crate) enum Kind {
+    /// This project's.
+    Nomen,
+    /// NLnet Labs' NSD.
+    Nsd,
+    /// CZ.NIC's Knot DNS.
+    Knot,
+    /// ISC's BIND.
+    Bind,
+    /// PowerDNS Authoritative Server.
+    Pdns,
+    /// The floor: see `reflector.rs`.
+    Reflector,
+}
+
+impl Kind {
+    /// The name in tables, JSON and plots.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Nomen => "nomen",
+            Kind::Nsd => "NSD",
+            Kind::Knot => "Knot",
+            Kind::Bind => "BIND",
+            Kind::Pdns => "PowerDNS",
+            Kind::Reflector => "reflector",
+        }
+    }
+
+    /// Whether it reads the zones at all.
+    pub(crate) fn serves_zones(self) -> bool {
+        self != Kind::Reflector
+    }
+}
+
+/// Where the programs are.
+#[derive(Clone, Debug)]
+pub(crate) struct Programs {
+    /// `nomen`.
+    pub(crate) nomen: PathBuf,
+    /// `nsd`.
+    pub(crate) nsd: PathBuf,
+    /// `knotd`.
+    pub(crate) knotd: PathBuf,
+    /// `named`.
+    pub(crate) named: PathBuf,
+    /// `pdns_server`.
+    pub(crate) pdns: PathBuf,
+}
+
+impl Programs {
+    /// The program of a server.
+    pub(crate) fn of(&self, kind: Kind) -> PathBuf {
+        match kind {
+            Kind::Nomen => self.nomen.clone(),
+            Kind::Nsd => self.nsd.clone(),
+            Kind::Knot => self.knotd.clone(),
+            Kind::Bind => self.named.clone(),
+            Kind::Pdns => self.pdns.clone(),
+            Kind::Reflector => std::env::current_exe().unwrap_or_default(),
+        }
+    }
+
+    /// Whether the server's program is there.
+    pub(crate) fn has(&self, kind: Kind) -> bool {
+        find(&self.of(kind)).is_some()
+    }
+
+    /// The version a server reports, in one word or two.
+    pub(crate) fn version(&self, kind: Kind) -> Option<String> {
+        let flag = match kind {
+            Kind::Nsd => "-v",
+            Kind::Bind | Kind::Knot => "-V",
+            Kind::Pdns | Kind::Nomen => "--version",
+            Kind::Reflector => return None,
+        };
+        let output = Command::new(self.of(kind)).arg(flag).stdin(Stdio::null()).output().ok()?;
+        let text = [output.stdout, output.stderr].concat();
+        version_in(&String::from_utf8_lossy(&text))
+    }
+}
+
+/// The first word that begins with a digit and holds a dot, up to a dash.
+fn version_in(text: &str) -> Option<String> {
+    let word = text.split(|c: char| c.is_whitespace() || c == ',').find(|word| {
+        word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.') && !word.contains(':')
+    })?;
+    Some(word.split('-').next().unwrap_or(word).to_string())
+}
+
+/// Looks a program up as the shell would.
+pub(crate) fn find(program: &Path) -> Option<PathBuf> {
+    if program.components().count() > 1 {
+        return program.is_file().then(|| program.to_path_buf());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(system).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// How a server is to be started.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Address and port to listen on.
+    pub(crate) address: SocketAddr,
+    /// CPU it may use.
+    pub(crate) cpu: usize,
+    /// Network namespace to start in.
+    pub(crate) namespace: Option<String>,
+    /// Interface to answer on with AF_XDP, beside the sockets.
+    pub(crate) xdp: Option<String>,
+    /// Folder for its configuration and logs; emptied first.
+    pub(crate) folder: PathBuf,
+    /// Least size of a response of the reflector.
+    pub(crate) response_size: usize,
+}
+
+/// A running server; killed with all its processes when dropped.
+pub(crate) struct Server {
+    child: Child,
+    group: u32,
+    /// Where it answers.
+    pub(crate) address: SocketAddr,
+    /// What starting it took.
+    pub(crate) startup: Startup,
+}
+
+/// What starting a server took, until it answered for its zones.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Startup {
+    /// Wall-clock seconds.
+    pub(crate) seconds: f64,
+    /// CPU seconds.
+    pub(crate) cpu: f64,
+    /// Memory once it answered.
+    pub(crate) memory: measure::Memory,
+}
+
+impl Server {
+    /// The process group, for measuring.
+    pub(crate) fn group(&self) -> u32 {
+        self.group
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        sys::kill_group(self.group);
+        let _ = self.child.wait();
+        // A forked worker may outlive its parent for a moment; its port must be free for the next server.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !measure::processes(self.group).is_empty() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Starts a server and waits until it answers each probe with NOERROR or NXDOMAIN.
+pub(crate) fn start(
+    kind: Kind,
+    programs: &Programs,
+    settings: &Settings,
+    zones: &ZoneSet,
+    probes: &[Vec<u8>],
+    patience: Duration,
+) -> Result<Server> {
+    let _ = fs::remove_dir_all(&settings.folder);
+    fs::create_dir_all(&settings.folder)?;
+    let program = find(&programs.of(kind)).context(|| format!("{} is not installed", kind.name()))?;
+    let arguments = configure(kind, settings, zones)?;
+    let log = File::create(settings.folder.join("log"))?;
+    let mut command = wrapped(settings, &program);
+    command
+        .args(arguments)
+        .current_dir(&settings.folder)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .process_group(0);
+    let began = Instant::now();
+    let child = command.spawn().context(|| format!("cannot start {}", kind.name()))?;
+    let group = child.id();
+    let mut server = Server { child, group, address: settings.address, startup: Startup::default() };
+    wait(kind, &mut server, settings, probes, began + patience)?;
+    let processes = measure::processes(group);
+    server.startup = Startup {
+        seconds: began.elapsed().as_secs_f64(),
+        cpu: measure::cpu_time(&processes).total,
+        memory: measure::memory(&processes),
+    };
+    Ok(server)
+}
+
+/// The command line up to the server's own arguments: die with us, in the namespace, on one CPU.
+fn wrapped(settings: &Settings, program: &Path) -> Command {
+    let mut words: Vec<String> = Vec::new();
+    if find(Path::new("setpriv")).is_some() {
+        words.extend(["setpriv", "--pdeathsig", "KILL"].map(String::from));
+    }
+    if let Some(namespace) = &settings.namespace {
+        words.extend(["ip", "netns", "exec", namespace].map(String::from));
+    }
+    words.extend(["taskset".to_string(), "-c".to_string(), settings.cpu.to_string()]);
+    let mut command = Command::new(words.remove(0));
+    command.args(words).arg(program);
+    command
+}
+
+fn wait(
+    kind: Kind,
+    server: &mut Server,
+    settings: &Settings,
+    probes: &[Vec<u8>],
+    deadline: Instant,
+) -> Result<()> {
+    let failed = |what: &str| {
+        let log = fs::read_to_string(settings.folder.join("log")).unwrap_or_default();
+        let tail: Vec<&str> = log.lines().rev().take(5).collect();
+        Failure::new(format!(
+            "{} {what}: {}",
+            kind.name(),
+            tail.into_iter().rev().collect::<Vec<_>>().join(" | ")
+        ))
+    };
+    let socket = UdpSocket::bind(if server.address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
+    socket.connect(server.address).context(|| format!("cannot reach {}", server.address))?;
+    // A server that is not listening yet refuses at once; one that is listening but busy stays silent.
+    socket.set_read_timeout(Some(Duration::from_millis(20)))?;
+    for (id, probe) in probes.iter().enumerate() {
+        loop {
+            let good = |response: &Vec<u8>| response.get(3).is_some_and(|octet| matches!(octet & 15, 0 | 3));
+            if exchange(&socket, probe, id as u16).as_ref().is_some_and(good) {
+                break;
+            }
+            if server.child.try_wait()?.is_some() {
+                return Err(failed("ended before it answered"));
+            }
+            if sys::interrupted() {
+                return Err(Failure::new("interrupted"));
+            }
+            if Instant::now() > deadline {
+                return Err(failed("did not answer in time"));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+    Ok(())
+}
+
+/// Writes the configuration and returns the arguments.
+fn configure(kind: Kind, settings: &Settings, zones: &ZoneSet) -> Result<Vec<String>> {
+    let folder = &settings.folder;
+    let path = |name: &str| folder.join(name).display().to_string();
+    let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+    Ok(match kind {
+        Kind::Nomen => {
+            fs::write(folder.join("nomen.toml"), nomen(settings, zones))?;
+            words(&["serve", "--config", &path("nomen.toml")])
+        }
+        Kind::Nsd => {
+            fs::write(folder.join("nsd.conf"), nsd(settings, zones))?;
+            words(&["-d", "-c", &path("nsd.conf")])
+        }
+        Kind::Knot => {
+            fs::write(folder.join("knot.conf"), knot(settings, zones))?;
+            words(&["-c", &path("knot.conf")])
+        }
+        Kind::Bind => {
+            fs::write(folder.join("named.conf"), bind(settings, zones))?;
+            words(&["-f", "-4", "-n", "1", "-c", &path("named.conf")])
+        }
+        Kind::Pdns => {
+            fs::write(folder.join("named.conf"), pdns_zones(zones))?;
+            fs::write(folder.join("pdns.conf"), pdns(settings, zones))?;
+            if zones.signed {
+                mark_presigned(folder, zones)?;
+            }
+            words(&[&format!("--config-dir={}", folder.display())])
+        }
+        Kind::Reflector => words(&[
+            "reflector",
+            "--listen",
+            &settings.address.to_string(),
+            "--size",
+            &settings.response_size.to_string(),
+        ]),
+    })
+}
+
+fn origin(name: &str) -> String {
+    format!("{name}.")
+}
+
+fn nomen(settings: &Settings, zones: &ZoneSet) -> String {
+    let folder = settings.folder.display();
+    let mut text = format!(
+        "[server]\nworkers = 1\n\n[[listen]]\naddr = [\"{}\"]\nproto = [\"udp\", \"tcp\"]\n",
+        settings.address
+    );
+    if let Some(interface) = &settings.xdp {
+        let _ = writeln!(text, "xdp = \"{interface}\"");
+    }
+    let _ = write!(text, "\n[control]\nsocket = \"{folder}/control.sock\"\n");
+    for zone in &zones.zones {
+        let _ = write!(
+            text,
+            "\n[[zone]]\nname = \"{}\"\nfile = \"{}\"\n",
+            origin(&zone.name),
+            zone.file.display()
+        );
+    }
+    text
+}
+
+fn nsd(settings: &Settings, zones: &ZoneSet) -> String {
+    let folder = settings.folder.display();
+    let (ip, port) = (settings.address.ip(), settings.address.port());
+    let mut text = format!(
+        "server:\n  server-count: 1\n  ip-address: {ip}@{port}\n  port: {port}\n  username: \"\"\n  chroot: \"\"\n  \
+         zonesdir: \"{folder}\"\n  database: \"\"\n  pidfile: \"{folder}/nsd.pid\"\n  \
+         xfrdfile: \"{folder}/xfrd.state\"\n  xfrdir: \"{folder}\"\n  zonelistfile: \"{folder}/zone.list\"\n  \
+         logfile: \"{folder}/nsd.log\"\n  verbosity: 0\n  rrl-ratelimit: 0\n  tcp-count: 1000\n  \
+         tcp-query-count: 0\nremote-control:\n  control-enable: no\n"
+    );
+    for zone in &zones.zones {
+        let name = origin(&zone.name);
+        let _ = write!(text, "zone:\n  name: \"{name}\"\n  zonefile: \"{}\"\n", zone.file.display());
+    }
+    text
+}
+
+fn knot(settings: &Settings, zones: &ZoneSet) -> String {
+    let folder = settings.folder.display();
+    let (ip, port) = (settings.address.ip(), settings.address.port());
+    let mut text = format!(
+        "server:\n  rundir: {folder}\n  listen: {ip}@{port}\n  udp-workers: 1\n  tcp-workers: 1\n  \
+         background-workers: 1\n"
+    );
+    if let Some(interface) = &settings.xdp {
+        let _ = write!(text, "xdp:\n  listen: {interface}@{port}\n");
+    }
+    let _ = write!(
+        text,
+        "log:\n  - target: stderr\n    any: error\ndatabase:\n  storage: {folder}\ntemplate:\n  - id: default\n    \
+         storage: {folder}\n    journal-content: none\n    zonefile-sync: -1\n    zonefile-load: whole\nzone:\n"
+    );
+    for zone in &zones.zones {
+        let _ = write!(text, "  - domain: {}\n    file: {}\n", origin(&zone.name), zone.file.display());
+    }
+    text
+}
+
+fn bind(settings: &Settings, zones: &ZoneSet) -> String {
+    let folder = settings.folder.display();
+    let (ip, port) = (settings.address.ip(), settings.address.port());
+    let mut text = format!(
+        "options {{ directory \"{folder}\"; pid-file none; session-keyfile none; lock-file none; \
+         listen-on port {port} {{ {ip}; }}; listen-on-v6 {{ none; }}; recursion no; allow-query {{ any; }}; \
+         allow-transfer {{ none; }}; notify no; empty-zones-enable no; dnssec-validation no; \
+         zone-statistics none; tcp-clients 1000; tcp-listen-queue 1000; }};\ncontrols {{ }};\n\
+         logging {{ category default {{ null; }}; category queries {{ null; }}; }};\n"
+    );
+    for zone in &zones.zones {
+        let name = origin(&zone.name);
+        let _ = writeln!(text, "zone \"{name}\" {{ type primary; file \"{}\"; }};", zone.file.display());
+    }
+    text
+}
+
+fn pdns_zones(zones: &ZoneSet) -> String {
+    let mut text = String::new();
+    for zone in &zones.zones {
+        let name = if zone.name.is_empty() { "." } else { &zone.name };
+        let _ = writeln!(text, "zone \"{name}\" {{ type master; file \"{}\"; }};", zone.file.display());
+    }
+    text
+}
+
+fn pdns(settings: &Settings, zones: &ZoneSet) -> String {
+    let folder = settings.folder.display();
+    let (ip, port) = (settings.address.ip(), settings.address.port());
+    let mut text = format!(
+        "launch=bind\nbind-config={folder}/named.conf\nbind-check-interval=0\nbind-ignore-broken-records=yes\n\
+         local-address={ip}\nlocal-port={port}\nsocket-dir={folder}\ndaemon=no\nguardian=no\n\
+         receiver-threads=1\ndistributor-threads=1\nretrieval-threads=1\nsignature-threads=1\nloglevel=0\nlog-dns-queries=no\n\
+         log-dns-details=no\nversion-string=anonymous\nsecurity-poll-suffix=\nmax-tcp-connections=1000\n\
+         max-tcp-connections-per-client=0\nmax-tcp-transactions-per-conn=0\nconsistent-backends=yes\n"
+    );
+    if zones.signed {
+        let _ = writeln!(text, "bind-dnssec-db={folder}/dnssec.sqlite");
+    }
+    text
+}
+
+/// Tells PowerDNS that the signatures are in the zone, which its bind backend keeps in a database.
+fn mark_presigned(folder: &Path, zones: &ZoneSet) -> Result<()> {
+    let configuration = format!("--config-dir={}", folder.display());
+    let util = |arguments: &[&str]| -> Result<()> {
+        let output =
+            Command::new("pdnsutil").arg(&configuration).args(arguments).stdin(Stdio::null()).output();
+        let output = output.context(|| "pdnsutil".to_string())?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(Failure::new(format!("pdnsutil: {}", String::from_utf8_lossy(&output.stderr))))
+    };
+    util(&["create-bind-db", &folder.join("dnssec.sqlite").display().to_string()])?;
+    for zone in &zones.zones {
+        let name = if zone.name.is_empty() { "." } else { &zone.name };
+        util(&["set-presigned", name])?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zones::Zone;
+
+    #[test]
+    fn versions_are_found_in_what_servers_print() {
+        let cases = [
+            ("BIND 9.18.49-1~deb12u3-Debian (Extended Support Version) <id:>", "9.18.49"),
+            ("NSD version 4.6.1\nWritten by NLnet Labs.", "4.6.1"),
+            ("knotd (Knot DNS), version 3.2.6\n", "3.2.6"),
+            ("Nov 21 03:49:54 PowerDNS Authoritative Server 4.7.3 (C) 2001-2022", "4.7.3"),
+            ("nomen 0.1.0", "0.1.0"),
+        ];
+        for (text, version) in cases {
+            assert_eq!(version_in(text).as_deref(), Some(version));
+        }
+        assert_eq!(version_in("no version"), None);
+    }
+
+    #[test]
+    fn every_configuration_names_every_zone_and_the_port() {
+        let zone =
+            |name: &str| Zone { name: name.to_string(), file: PathBuf::from(format!("/z/{name}.zone")) };
+        let zones =
+            ZoneSet { key: String::new(), zones: vec![zone("a"), zone("b")], records: 2, signed: false };
+        let settings = Settings {
+            address: "127.0.0.1:5399".parse().unwrap(),
+            cpu: 0,
+            namespace: None,
+            xdp: None,
+            folder: PathBuf::from("/f"),
+            response_size: 0,
+        };
+        for text in [
+            nomen(&settings, &zones),
+            nsd(&settings, &zones),
+            knot(&settings, &zones),
+            bind(&settings, &zones),
+        ] {
+            assert!(
+                text.contains("/z/a.zone") && text.contains("/z/b.zone") && text.contains("5399"),
+                "{text}"
+            );
+        }
+        assert!(pdns_zones(&zones).contains("/z/b.zone") && pdns(&settings, &zones).contains("5399"));
+    }
+}
