@@ -1,0 +1,94 @@
+//! Reflects every DNS query with its QR bit set: what the transports cost when nobody answers anything. The floor
+//! of every benchmark of the server.
+//!
+//! `reflector [--addr 127.0.0.1:5300] [--workers N] [--tcp] [--plain] [--spread hash|cpu|random] [--pin]
+//! [--batch N] [--seconds N]`
+//!
+//! It serves until its standard input ends or the seconds have passed, then prints its counters.
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use net::{Batch, Config, Context, Handler, Listener, Outcome, Spread, Transport, UdpBackend, Worker};
+
+struct Reflector;
+
+impl Handler for Reflector {
+    fn batch(&mut self, batch: &mut Batch<'_>) {
+        for i in 0..batch.len() {
+            let (query, out) = batch.parts(i);
+            let n = query.packet.len();
+            if n > out.len() || query.packet[2] & 0x80 != 0 {
+                continue;
+            }
+            out[..n].copy_from_slice(query.packet);
+            out[2] |= 0x80;
+            batch.set(i, Outcome::Reply(n));
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("reflector: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn std::error::Error>> {
+    let mut addr: SocketAddr = ([127, 0, 0, 1], 5300).into();
+    let mut config = Config::default();
+    let mut seconds = None;
+    let mut transports = vec![Transport::Udp];
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--addr" => addr = value()?.parse()?,
+            "--workers" => config.workers = value()?.parse()?,
+            "--batch" => config.udp.batch = value()?.parse()?,
+            "--seconds" => seconds = Some(Duration::from_secs(value()?.parse()?)),
+            "--tcp" => transports.push(Transport::Tcp),
+            "--plain" => config.udp.backend = UdpBackend::Plain,
+            "--pin" => config.pin_cpus = true,
+            "--spread" => {
+                config.spread = match value()?.as_str() {
+                    "hash" => Spread::Hash,
+                    "cpu" => Spread::Cpu,
+                    "random" => Spread::Random,
+                    other => return Err(format!("unknown spread {other}").into()),
+                }
+            }
+            other => return Err(format!("unknown argument {other}").into()),
+        }
+    }
+    let context = Context::default().on_fault(|fault| eprintln!("{fault}"));
+    let mut running = Vec::new();
+    for transport in transports {
+        let bound = Listener::bind(addr, transport, &config)?;
+        running.push(bound.serve(|_: Worker| Reflector, &context)?);
+    }
+    println!("reflecting on {addr} with {} workers", config.workers);
+    match seconds {
+        Some(time) => std::thread::sleep(time),
+        None => {
+            std::io::stdin().read_to_end(&mut Vec::new())?;
+        }
+    }
+    for listener in &running {
+        listener.stop();
+    }
+    for listener in running {
+        let transport = listener.transport();
+        let totals = listener.join().totals();
+        let counters: Vec<String> =
+            totals.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name}={n}")).collect();
+        println!("{transport}: {}", counters.join(" "));
+    }
+    Ok(())
+}

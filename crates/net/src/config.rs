@@ -1,0 +1,141 @@
+//! Settings of a listener, plain values with documented defaults. Reading them from a file is the server's work.
+
+use std::time::Duration;
+
+/// How the kernel picks the worker that gets a datagram or connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// By a hash of both addresses and ports, the kernel's own way: one client socket always meets the same
+    /// worker.
+    Hash,
+    /// By the CPU that received the packet. Right with a multi-queue network card and pinned workers.
+    Cpu,
+    /// At random for each datagram, so that one busy client uses every worker. TCP falls back to [`Spread::Hash`]
+    /// by itself, since a connection stays where it is.
+    #[default]
+    Random,
+}
+
+/// Which system calls move datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UdpBackend {
+    /// `recvmmsg` and `sendmmsg`, many datagrams a call.
+    #[default]
+    Mmsg,
+    /// `recvfrom` and `sendto`, one datagram a call, from the standard library: what [`UdpBackend::Mmsg`] is
+    /// tested against, and a way out where a sandbox forbids the others. On a wildcard address replies leave from
+    /// whatever address the routing table picks.
+    Plain,
+}
+
+/// Settings of one listener.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Worker threads, each with its own socket. Default: one per CPU this process may use.
+    pub workers: usize,
+    /// Pin worker `i` to the `i`-th CPU this process may use. Default: no.
+    pub pin_cpus: bool,
+    /// How the kernel picks the worker. Default: [`Spread::Random`].
+    pub spread: Spread,
+    /// Bind to addresses that no interface has (yet). Default: no.
+    pub freebind: bool,
+    /// Bind even if another socket already serves this address and port and shares it; without this, an address
+    /// in use is an error, although the sockets would let themselves be shared. Default: no.
+    pub share_port: bool,
+    /// How long a stopping worker goes on answering what already reached it. Default: 2 s.
+    pub drain: Duration,
+    /// Settings of datagram listeners.
+    pub udp: UdpConfig,
+    /// Settings of TCP listeners.
+    pub tcp: TcpConfig,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            pin_cpus: false,
+            spread: Spread::default(),
+            freebind: false,
+            share_port: false,
+            drain: Duration::from_secs(2),
+            udp: UdpConfig::default(),
+            tcp: TcpConfig::default(),
+        }
+    }
+}
+
+/// Settings of a datagram listener.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UdpConfig {
+    /// Which system calls move datagrams. Default: [`UdpBackend::Mmsg`].
+    pub backend: UdpBackend,
+    /// Most datagrams in a batch, 1 to 1024. Default: 64.
+    pub batch: usize,
+    /// Longest query taken, in octets; a longer datagram is dropped and counted. Default: 4096.
+    pub max_query: usize,
+    /// Longest reply, in octets. Default: 4096.
+    pub max_reply: usize,
+    /// Kernel receive buffer per socket, in octets as given to `SO_RCVBUF`; `None` leaves the system's default.
+    /// The kernel caps it at `net.core.rmem_max` unless the process may exceed it. Default: 4 MiB.
+    pub receive_buffer: Option<usize>,
+    /// Kernel send buffer per socket, in octets as given to `SO_SNDBUF`; `None` leaves the system's default.
+    /// Default: 4 MiB.
+    pub send_buffer: Option<usize>,
+    /// How often an idle worker wakes to see whether it should stop, and calls [`crate::Handler::idle`].
+    /// Default: 200 ms.
+    pub idle_wake: Duration,
+}
+
+impl Default for UdpConfig {
+    fn default() -> Self {
+        UdpConfig {
+            backend: UdpBackend::default(),
+            batch: 64,
+            max_query: 4096,
+            max_reply: 4096,
+            receive_buffer: Some(4 << 20),
+            send_buffer: Some(4 << 20),
+            idle_wake: Duration::from_millis(200),
+        }
+    }
+}
+
+/// Settings of a TCP listener. How many connections there may be is in [`crate::TcpLimits`], which listeners share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TcpConfig {
+    /// Connections the kernel may hold before they are accepted, capped by `net.core.somaxconn`. Default: 1024.
+    pub backlog: u32,
+    /// Longest wait for the first message of a connection. Default: 5 s.
+    pub first_message: Duration,
+    /// How long a connection with nothing under way is kept. Shrinks in a straight line towards `idle_min` as
+    /// connections fill the second half of the limit. Default: 10 s.
+    pub idle: Duration,
+    /// The idle time when the limit is reached. Default: 200 ms.
+    pub idle_min: Duration,
+    /// Longest time from the first octet of a message to its last. Default: 2 s.
+    pub message: Duration,
+    /// Longest time in which a client must take at least 4 KiB, or all there is, of what is sent. Default: 5 s.
+    pub write: Duration,
+    /// Queries of one connection waiting for a later answer, streams included; no more is read while so many
+    /// wait. Default: 32.
+    pub max_in_flight: usize,
+    /// Unsent octets above which no more is read from a connection. One batch of answers may exceed it.
+    /// Default: 128 KiB.
+    pub max_unsent: usize,
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        TcpConfig {
+            backlog: 1024,
+            first_message: Duration::from_secs(5),
+            idle: Duration::from_secs(10),
+            idle_min: Duration::from_millis(200),
+            message: Duration::from_secs(2),
+            write: Duration::from_secs(5),
+            max_in_flight: 32,
+            max_unsent: 128 * 1024,
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Binding, apart from serving: sockets are opened first, perhaps as root, and served later without privileges.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+
+use crate::batch::Transport;
+use crate::config::Config;
+use crate::handler::{HandlerFactory, Worker};
+use crate::running::{Context, Reporter, Running, Shutdown};
+use crate::stats::{Stats, WorkerStats};
+use crate::{tcp, udp};
+
+/// Why an address could not be listened on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BindFault {
+    /// The process may not use this port.
+    PermissionDenied,
+    /// Something else listens there.
+    AddressInUse,
+    /// No interface has this address.
+    NoSuchAddress,
+    /// The system does not support this address family.
+    NoSuchFamily,
+    /// The process or the system has no file descriptor left.
+    OutOfDescriptors,
+    /// The system refused this socket option.
+    Option(&'static str),
+    /// The listener was given no socket, or sockets of different addresses.
+    Sockets,
+    /// Something else, told by the cause.
+    Other,
+}
+
+/// An address could not be listened on: which, how, and why.
+#[derive(Debug)]
+pub struct BindError {
+    /// The address asked for.
+    pub addr: SocketAddr,
+    /// The transport asked for.
+    pub transport: Transport,
+    /// The kind of fault.
+    pub fault: BindFault,
+    /// What the system said.
+    pub cause: io::Error,
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let BindError { addr, transport, fault, cause } = self;
+        write!(f, "cannot listen on {transport} {addr}: ")?;
+        match fault {
+            BindFault::PermissionDenied if addr.port() < 1024 => {
+                f.write_str("permission denied: ports below 1024 need root or CAP_NET_BIND_SERVICE")
+            }
+            BindFault::PermissionDenied => f.write_str("permission denied"),
+            BindFault::AddressInUse => f.write_str("another socket already listens on this address and port"),
+            BindFault::NoSuchAddress => {
+                f.write_str("no interface has this address (freebind listens all the same)")
+            }
+            BindFault::NoSuchFamily => {
+                write!(f, "this system has no {}", if addr.is_ipv6() { "IPv6" } else { "IPv4" })
+            }
+            BindFault::OutOfDescriptors => f.write_str("too many open files; raise the limit (ulimit -n)"),
+            BindFault::Option(name) => write!(f, "the system refused the socket option {name}: {cause}"),
+            BindFault::Sockets | BindFault::Other => write!(f, "{cause}"),
+        }
+    }
+}
+
+impl Error for BindError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+/// A [`BindError`] before it knows its address.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) fault: BindFault,
+    pub(crate) cause: io::Error,
+}
+
+impl Refusal {
+    pub(crate) fn from_io(cause: io::Error) -> Self {
+        let fault = match cause.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM) => BindFault::PermissionDenied,
+            Some(libc::EADDRINUSE) => BindFault::AddressInUse,
+            Some(libc::EADDRNOTAVAIL) => BindFault::NoSuchAddress,
+            Some(libc::EAFNOSUPPORT) => BindFault::NoSuchFamily,
+            Some(libc::EMFILE | libc::ENFILE) => BindFault::OutOfDescriptors,
+            _ => BindFault::Other,
+        };
+        Refusal { fault, cause }
+    }
+
+    pub(crate) fn option(name: &'static str) -> impl Fn(io::Error) -> Refusal {
+        move |cause| Refusal { fault: BindFault::Option(name), cause }
+    }
+
+    fn at(self, addr: SocketAddr, transport: Transport) -> BindError {
+        BindError { addr, transport, fault: self.fault, cause: self.cause }
+    }
+}
+
+/// Opens listening sockets.
+pub struct Listener;
+
+impl Listener {
+    /// Opens the sockets of one address: one per worker. With port 0 the system picks a port, the same for all.
+    ///
+    /// Queries queue up in the sockets from here on and are answered once [`Bound::serve`] is called.
+    ///
+    /// # Errors
+    /// [`BindError`] says which address, which transport and why. Sockets opened before the fault are closed.
+    pub fn bind(addr: SocketAddr, transport: Transport, config: &Config) -> Result<Bound, BindError> {
+        let fail = |refusal: Refusal| refusal.at(addr, transport);
+        match transport {
+            Transport::Udp => {
+                let open = |addr, shared| udp::open(addr, config, shared).map_err(fail);
+                let (addr, sockets) =
+                    open_all(addr, config, open, UdpSocket::local_addr).map_err(|e| match e {
+                        OpenError::Bind(e) => e,
+                        OpenError::Io(e) => fail(Refusal::from_io(e)),
+                    })?;
+                if let Some(first) = sockets.first() {
+                    udp::spread(first, config.spread, sockets.len()).map_err(fail)?;
+                }
+                Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets) })
+            }
+            Transport::Tcp => {
+                let open = |addr, shared| tcp::open(addr, config, shared).map_err(fail);
+                let (addr, sockets) =
+                    open_all(addr, config, open, TcpListener::local_addr).map_err(|e| match e {
+                        OpenError::Bind(e) => e,
+                        OpenError::Io(e) => fail(Refusal::from_io(e)),
+                    })?;
+                Ok(Bound { addr, config: config.clone(), sockets: Sockets::Tcp(sockets) })
+            }
+        }
+    }
+
+    /// Takes datagram sockets someone else bound, such as systemd. All must be bound to one address. There will be
+    /// as many workers as sockets, or [`Config::workers`] sharing them if that is more.
+    ///
+    /// # Errors
+    /// [`BindError`] if there is no socket, their addresses differ, or an option is refused.
+    pub fn from_udp(sockets: Vec<UdpSocket>, config: &Config) -> Result<Bound, BindError> {
+        let addr = common_address(&sockets, UdpSocket::local_addr, Transport::Udp)?;
+        let fail = |refusal: Refusal| refusal.at(addr, Transport::Udp);
+        for socket in &sockets {
+            udp::adopt(socket, config).map_err(fail)?;
+        }
+        let sockets =
+            multiply(sockets, config.workers, UdpSocket::try_clone).map_err(|e| fail(Refusal::from_io(e)))?;
+        Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets) })
+    }
+
+    /// Takes listening TCP sockets someone else opened; otherwise as [`Listener::from_udp`].
+    ///
+    /// # Errors
+    /// [`BindError`] if there is no socket or their addresses differ.
+    pub fn from_tcp(sockets: Vec<TcpListener>, config: &Config) -> Result<Bound, BindError> {
+        let addr = common_address(&sockets, TcpListener::local_addr, Transport::Tcp)?;
+        let fail = |e| Refusal::from_io(e).at(addr, Transport::Tcp);
+        for socket in &sockets {
+            socket.set_nonblocking(true).map_err(fail)?;
+        }
+        let sockets = multiply(sockets, config.workers, TcpListener::try_clone).map_err(fail)?;
+        Ok(Bound { addr, config: config.clone(), sockets: Sockets::Tcp(sockets) })
+    }
+}
+
+enum OpenError {
+    Bind(BindError),
+    Io(io::Error),
+}
+
+/// Opens one socket per worker, all on the port the first one got.
+fn open_all<S>(
+    addr: SocketAddr,
+    config: &Config,
+    open: impl Fn(SocketAddr, bool) -> Result<S, BindError>,
+    local_addr: impl Fn(&S) -> io::Result<SocketAddr>,
+) -> Result<(SocketAddr, Vec<S>), OpenError> {
+    let workers = config.workers.max(1);
+    let mut addr = addr;
+    if addr.port() != 0 && !config.share_port {
+        // A socket that does not share finds out whether the address is in use. Sharing sockets would not: two
+        // servers started by mistake would each get half of the queries.
+        drop(open(addr, false).map_err(OpenError::Bind)?);
+    }
+    let mut sockets = Vec::with_capacity(workers);
+    for _ in 0..workers {
+        let socket = open(addr, true).map_err(OpenError::Bind)?;
+        addr = local_addr(&socket).map_err(OpenError::Io)?;
+        sockets.push(socket);
+    }
+    Ok((addr, sockets))
+}
+
+/// The address all these sockets are bound to.
+fn common_address<S>(
+    sockets: &[S],
+    local_addr: impl Fn(&S) -> io::Result<SocketAddr>,
+    transport: Transport,
+) -> Result<SocketAddr, BindError> {
+    let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+    let wrong = |addr, why: &str| {
+        Refusal { fault: BindFault::Sockets, cause: io::Error::new(io::ErrorKind::InvalidInput, why) }
+            .at(addr, transport)
+    };
+    let mut common = None;
+    for socket in sockets {
+        let addr = local_addr(socket).map_err(|e| Refusal::from_io(e).at(nowhere, transport))?;
+        if *common.get_or_insert(addr) != addr {
+            return Err(wrong(addr, "the sockets passed in are bound to different addresses"));
+        }
+    }
+    common.ok_or_else(|| wrong(nowhere, "no socket was passed in"))
+}
+
+/// At least `workers` handles, by sharing sockets where there are fewer.
+fn multiply<S>(
+    mut sockets: Vec<S>,
+    workers: usize,
+    clone: impl Fn(&S) -> io::Result<S>,
+) -> io::Result<Vec<S>> {
+    let given = sockets.len();
+    for i in given..workers {
+        sockets.push(clone(&sockets[i % given])?);
+    }
+    Ok(sockets)
+}
+
+/// Sockets that listen, but that nobody serves yet.
+pub struct Bound {
+    addr: SocketAddr,
+    config: Config,
+    sockets: Sockets,
+}
+
+enum Sockets {
+    Udp(Vec<UdpSocket>),
+    Tcp(Vec<TcpListener>),
+}
+
+/// The workers could not be started: a thread or a per-thread resource was refused.
+#[derive(Debug)]
+pub struct ServeError {
+    /// The listener's address.
+    pub addr: SocketAddr,
+    /// The listener's transport.
+    pub transport: Transport,
+    /// What the system said.
+    pub cause: io::Error,
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot start serving {} {}: {}", self.transport, self.addr, self.cause)
+    }
+}
+
+impl Error for ServeError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+impl Bound {
+    /// The address the sockets are bound to, its port known even if port 0 was asked for.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The listener's transport.
+    pub fn transport(&self) -> Transport {
+        match self.sockets {
+            Sockets::Udp(_) => Transport::Udp,
+            Sockets::Tcp(_) => Transport::Tcp,
+        }
+    }
+
+    /// Starts the workers. Each makes its handler on its own thread.
+    ///
+    /// # Errors
+    /// [`ServeError`] if the system refuses a thread or a resource it needs; workers already started stop.
+    pub fn serve<F: HandlerFactory>(self, factory: F, context: &Context) -> Result<Running, ServeError> {
+        let (addr, transport) = (self.addr, self.transport());
+        let workers = match &self.sockets {
+            Sockets::Udp(sockets) => sockets.len(),
+            Sockets::Tcp(sockets) => sockets.len(),
+        };
+        let factory = Arc::new(factory);
+        let shutdown = Shutdown::new();
+        let stats = Stats::new(workers);
+        // Should a thread fail to start, dropping this stops those that did.
+        let mut running = Running { local: addr, transport, shutdown, stats, threads: Vec::new() };
+        let fail = |cause| ServeError { addr, transport, cause };
+        let job = |index: usize, running: &Running| {
+            let worker = Worker { index, transport, local: addr };
+            Job {
+                worker,
+                config: self.config.clone(),
+                shutdown: running.shutdown.clone(),
+                stats: Arc::clone(&running.stats.workers[index]),
+                reporter: context.reporter(worker),
+            }
+        };
+        match self.sockets {
+            Sockets::Udp(sockets) => {
+                for (index, socket) in sockets.into_iter().enumerate() {
+                    let job = job(index, &running);
+                    running.threads.push(udp::spawn(socket, Arc::clone(&factory), job).map_err(fail)?);
+                }
+            }
+            Sockets::Tcp(sockets) => {
+                for (index, socket) in sockets.into_iter().enumerate() {
+                    let job = job(index, &running);
+                    let limits = context.tcp.clone();
+                    let thread = tcp::spawn(socket, Arc::clone(&factory), job, limits).map_err(fail)?;
+                    running.threads.push(thread);
+                }
+            }
+        }
+        Ok(running)
+    }
+}
+
+/// What a worker needs to know, apart from its socket and its handler.
+pub(crate) struct Job {
+    pub(crate) worker: Worker,
+    pub(crate) config: Config,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) stats: Arc<WorkerStats>,
+    pub(crate) reporter: Reporter,
+}

@@ -1,0 +1,82 @@
+//! System calls that neither the standard library nor socket2 offers: a few socket options and CPU affinity.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use libc::c_int;
+
+/// Sets a socket option.
+fn set_option<T: Copy>(socket: &impl AsRawFd, level: c_int, name: c_int, value: &T) -> io::Result<()> {
+    // SAFETY: `value` points to a live `T` and the length given is that of `T`; the kernel only reads it. A wrong
+    // descriptor, level or name is answered with an error.
+    let rc = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sets a socket option that is a plain number.
+pub(crate) fn set_number(socket: &impl AsRawFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+    set_option(socket, level, name, &value)
+}
+
+/// What a reuseport program picks the socket by.
+#[derive(Clone, Copy)]
+pub(crate) enum PickBy {
+    /// The CPU that handles the packet.
+    Cpu,
+    /// A random number.
+    Random,
+}
+
+/// The offset of [`PickBy::Random`] among the kernel's ancillary loads (`SKF_AD_RANDOM`).
+const AD_RANDOM: c_int = 56;
+
+/// Has the kernel pick among the `sockets` members of this socket's reuseport group by a three-instruction
+/// program: load, take the remainder, return it as the index. It holds for the whole group, present and future.
+pub(crate) fn attach_reuseport(socket: &impl AsRawFd, by: PickBy, sockets: u32) -> io::Result<()> {
+    let offset = match by {
+        PickBy::Cpu => libc::SKF_AD_OFF + libc::SKF_AD_CPU,
+        PickBy::Random => libc::SKF_AD_OFF + AD_RANDOM,
+    };
+    let instruction = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    let mut program = [
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset as u32),
+        instruction(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, sockets),
+        instruction(libc::BPF_RET | libc::BPF_A, 0),
+    ];
+    let description = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // `program` outlives the call, and the kernel copies it.
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &description)
+}
+
+/// Pins the calling thread to the `n`-th CPU it may use, counting round if there are fewer.
+pub(crate) fn pin_thread(n: usize) -> io::Result<()> {
+    // SAFETY: an all-zero `cpu_set_t` is the empty set.
+    let mut allowed: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `allowed` is a live `cpu_set_t` and its size is given; 0 means the calling thread.
+    if unsafe { libc::sched_getaffinity(0, size_of_val(&allowed), &mut allowed) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: every index is below CPU_SETSIZE, the number of bits in the set.
+    let cpus: Vec<usize> =
+        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &allowed) }).collect();
+    let Some(&cpu) = cpus.get(n % cpus.len().max(1)) else {
+        return Err(io::Error::other("this thread may use no CPU"));
+    };
+    // SAFETY: an all-zero `cpu_set_t` is the empty set.
+    let mut only: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `cpu` is below CPU_SETSIZE.
+    unsafe { libc::CPU_SET(cpu, &mut only) };
+    // SAFETY: `only` is a live `cpu_set_t` and its size is given.
+    if unsafe { libc::sched_setaffinity(0, size_of_val(&only), &only) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}

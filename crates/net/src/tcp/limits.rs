@@ -1,0 +1,226 @@
+//! How many TCP connections there may be, in all and per client, and which one goes when there is no room. Looked
+//! at only when connections come and go; a busy connection touches nothing here but its own time stamp.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::ticket::Event;
+
+/// Idle connections noted for eviction in one look over all of them.
+const CANDIDATES: usize = 64;
+
+/// The limits of TCP connections, shared by the listeners that are given clones of it.
+#[derive(Clone)]
+pub struct TcpLimits {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    start: Instant,
+    max: AtomicUsize,
+    max_per_client: AtomicUsize,
+    current: AtomicUsize,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    next_id: u64,
+    connections: HashMap<u64, Arc<Entry>>,
+    per_client: HashMap<IpAddr, usize>,
+    /// Connections found idle, with the stamps they had then, the longest idle last.
+    candidates: Vec<(u64, u64)>,
+}
+
+struct Entry {
+    client: IpAddr,
+    /// Milliseconds from `Shared::start` to when the connection last had something to do; [`BUSY`] while it has.
+    stamp: AtomicU64,
+    events: UnboundedSender<Event>,
+}
+
+const BUSY: u64 = u64::MAX;
+
+/// Why a connection is turned away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TurnedAway {
+    /// The limit is reached and no connection is idle.
+    Full,
+    /// The client has as many as it may have.
+    Client,
+}
+
+impl Default for TcpLimits {
+    /// 10,000 connections in all, 100 per client.
+    fn default() -> Self {
+        TcpLimits::new(10_000, 100)
+    }
+}
+
+impl TcpLimits {
+    /// At most `max` connections in all and `max_per_client` from one client: an IPv4 address or an IPv6 /64.
+    pub fn new(max: usize, max_per_client: usize) -> Self {
+        TcpLimits {
+            shared: Arc::new(Shared {
+                start: Instant::now(),
+                max: AtomicUsize::new(max),
+                max_per_client: AtomicUsize::new(max_per_client),
+                current: AtomicUsize::new(0),
+                table: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Changes the limits. Connections above a lowered limit are not cut; new ones wait for room.
+    pub fn set(&self, max: usize, max_per_client: usize) {
+        self.shared.max.store(max, Ordering::Relaxed);
+        self.shared.max_per_client.store(max_per_client, Ordering::Relaxed);
+    }
+
+    /// Connections there are now.
+    pub fn current(&self) -> usize {
+        self.shared.current.load(Ordering::Relaxed)
+    }
+
+    /// Connections there are in proportion to the limit: 0 none, 1 full.
+    pub(crate) fn load(&self) -> f64 {
+        let max = self.shared.max.load(Ordering::Relaxed).max(1);
+        self.current() as f64 / max as f64
+    }
+
+    /// Takes in a connection from `peer` that hears `events`. If there is no room, the longest idle connection is
+    /// told to go.
+    pub(crate) fn admit(
+        &self,
+        peer: SocketAddr,
+        events: UnboundedSender<Event>,
+    ) -> Result<Permit, TurnedAway> {
+        let client = client(peer.ip());
+        let mut guard = self.table();
+        let table = &mut *guard;
+        let of_client = table.per_client.get(&client).copied().unwrap_or(0);
+        if of_client >= self.shared.max_per_client.load(Ordering::Relaxed) {
+            return Err(TurnedAway::Client);
+        }
+        if table.connections.len() >= self.shared.max.load(Ordering::Relaxed) && !table.evict() {
+            return Err(TurnedAway::Full);
+        }
+        let id = table.next_id;
+        table.next_id += 1;
+        let entry = Arc::new(Entry { client, stamp: AtomicU64::new(self.clock()), events });
+        table.connections.insert(id, Arc::clone(&entry));
+        *table.per_client.entry(client).or_default() += 1;
+        self.shared.current.store(table.connections.len(), Ordering::Relaxed);
+        drop(guard);
+        Ok(Permit { limits: self.clone(), id, entry })
+    }
+
+    /// Tells the longest idle connection to go, so that its file descriptor becomes free.
+    pub(crate) fn evict_one(&self) -> bool {
+        let mut table = self.table();
+        let evicted = table.evict();
+        self.shared.current.store(table.connections.len(), Ordering::Relaxed);
+        evicted
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        // Every change keeps the table whole, so a panic elsewhere while it was locked does not matter.
+        self.shared.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn clock(&self) -> u64 {
+        u64::try_from(self.shared.start.elapsed().as_millis()).unwrap_or(BUSY - 1).min(BUSY - 1)
+    }
+}
+
+impl Table {
+    /// Strikes the longest idle connection off and tells it to go; false if none is idle.
+    fn evict(&mut self) -> bool {
+        for fresh in [false, true] {
+            if fresh {
+                self.look_for_idle();
+            }
+            while let Some((stamp, id)) = self.candidates.pop() {
+                let Some(entry) = self.connections.get(&id) else { continue };
+                // One that did something since it was noted is no longer among the longest idle.
+                if entry.stamp.load(Ordering::Relaxed) == stamp {
+                    let _ = entry.events.send(Event::Evict);
+                    self.remove(id);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn look_for_idle(&mut self) {
+        let mut idle: Vec<(u64, u64)> = self
+            .connections
+            .iter()
+            .map(|(&id, entry)| (entry.stamp.load(Ordering::Relaxed), id))
+            .filter(|&(stamp, _)| stamp != BUSY)
+            .collect();
+        let keep = idle.len().min(CANDIDATES);
+        if keep > 0 && keep < idle.len() {
+            idle.select_nth_unstable(keep - 1);
+        }
+        idle.truncate(keep);
+        idle.sort_unstable_by(|a, b| b.cmp(a));
+        self.candidates = idle;
+    }
+
+    fn remove(&mut self, id: u64) {
+        let Some(entry) = self.connections.remove(&id) else { return };
+        if let Some(n) = self.per_client.get_mut(&entry.client) {
+            *n -= 1;
+            if *n == 0 {
+                self.per_client.remove(&entry.client);
+            }
+        }
+    }
+}
+
+/// A connection's place under the limits; dropping it gives the place back.
+pub(crate) struct Permit {
+    limits: TcpLimits,
+    id: u64,
+    entry: Arc<Entry>,
+}
+
+impl Permit {
+    /// Notes that the connection has something to do, and so is not to be evicted.
+    pub(crate) fn busy(&self) {
+        self.entry.stamp.store(BUSY, Ordering::Relaxed);
+    }
+
+    /// Notes that the connection has nothing to do from now on.
+    pub(crate) fn idle(&self) {
+        self.entry.stamp.store(self.limits.clock(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn load(&self) -> f64 {
+        self.limits.load()
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut table = self.limits.table();
+        table.remove(self.id);
+        self.limits.shared.current.store(table.connections.len(), Ordering::Relaxed);
+    }
+}
+
+/// What counts as one client: an IPv4 address, or the /64 an IPv6 address is in, which one customer usually has to
+/// itself.
+fn client(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V4(v4) => v4.into(),
+        IpAddr::V6(v6) => std::net::Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+    }
+}

@@ -1,0 +1,329 @@
+//! The TCP worker: one thread with a single-threaded runtime, one listening socket, and the accepting of
+//! connections, also when descriptors run out.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::{Interval, MissedTickBehavior};
+
+use super::connection::{Close, Connection, Desk, State};
+use super::limits::{TcpLimits, TurnedAway};
+use super::ticket::{Event, Tickets};
+use crate::config::Config;
+use crate::guard::Guarded;
+use crate::handler::HandlerFactory;
+use crate::listener::{Job, Refusal};
+use crate::running::FaultKind;
+use crate::stats::WorkerStats;
+use crate::{sys, udp};
+
+/// Errors in a row after which a listening socket is made anew.
+const ERRORS_TOLERATED: u32 = 16;
+/// First and longest pause after errors of accepting.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+/// How often the handler's idle hook runs.
+const IDLE_TICK: Duration = Duration::from_secs(1);
+/// Connections taken from the kernel's queue when stopping, at most.
+const LAST_ACCEPTS: usize = 4096;
+
+/// Opens a listening socket. One that is not `shared` is only bound: it finds out whether the address is in use.
+pub(crate) fn open(addr: SocketAddr, config: &Config, shared: bool) -> Result<TcpListener, Refusal> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))
+        .map_err(Refusal::from_io)?;
+    if addr.is_ipv6() {
+        socket.set_only_v6(true).map_err(Refusal::option("IPV6_V6ONLY"))?;
+    }
+    // Connections of an earlier run that linger in TIME_WAIT must not keep us from listening.
+    socket.set_reuse_address(true).map_err(Refusal::option("SO_REUSEADDR"))?;
+    if shared {
+        socket.set_reuse_port(true).map_err(Refusal::option("SO_REUSEPORT"))?;
+    }
+    if config.freebind {
+        udp::set_freebind(&socket, addr).map_err(Refusal::option("IP_FREEBIND"))?;
+    }
+    socket.set_nonblocking(true).map_err(Refusal::from_io)?;
+    socket.bind(&addr.into()).map_err(Refusal::from_io)?;
+    if shared {
+        socket.listen(i32::try_from(config.tcp.backlog).unwrap_or(i32::MAX)).map_err(Refusal::from_io)?;
+    }
+    Ok(socket.into())
+}
+
+/// Starts a worker thread on `socket`.
+pub(crate) fn spawn<F: HandlerFactory>(
+    socket: TcpListener,
+    factory: Arc<F>,
+    job: Job,
+    limits: TcpLimits,
+) -> io::Result<JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    let name = format!("tcp-{}-{}", job.worker.local.port(), job.worker.index);
+    std::thread::Builder::new().name(name).spawn(move || {
+        if job.config.pin_cpus
+            && let Err(e) = sys::pin_thread(job.worker.index)
+        {
+            job.reporter.report(FaultKind::Pin(e));
+        }
+        let guarded = Guarded::new(factory, job.worker, Arc::clone(&job.stats), job.reporter.clone());
+        let acceptor = Acceptor {
+            desk: Rc::new(RefCell::new(Desk::new(guarded))),
+            config: Rc::new(job.config.clone()),
+            stats: Arc::clone(&job.stats),
+            connections: JoinSet::new(),
+            events: Rc::default(),
+            next_id: 0,
+            reserve: reserve(),
+            short: false,
+            limits,
+            job,
+        };
+        LocalSet::new().block_on(&runtime, acceptor.run(socket));
+    })
+}
+
+/// A descriptor kept so that one connection can still be accepted, and closed, when there are no others.
+fn reserve() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
+/// Accepts connections and keeps account of them.
+struct Acceptor<F: HandlerFactory> {
+    desk: Rc<RefCell<Desk<F>>>,
+    config: Rc<Config>,
+    stats: Arc<WorkerStats>,
+    connections: JoinSet<()>,
+    /// Where each connection hears orders.
+    events: Rc<RefCell<HashMap<u64, UnboundedSender<Event>>>>,
+    next_id: u64,
+    reserve: Option<File>,
+    /// Descriptors are short, and that was reported.
+    short: bool,
+    limits: TcpLimits,
+    job: Job,
+}
+
+impl<F: HandlerFactory> Acceptor<F> {
+    async fn run(mut self, socket: TcpListener) {
+        let mut stop = self.job.shutdown.subscribe();
+        let mut tick = tokio::time::interval(IDLE_TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut socket = Some(socket);
+        while let Some(current) = socket.take() {
+            match self.serve(current, &mut stop, &mut tick).await {
+                Ok(last) => {
+                    self.finish(last).await;
+                    return;
+                }
+                Err(error) => {
+                    self.job.reporter.report(FaultKind::Socket(error));
+                    socket = self.rebind(&mut stop).await;
+                }
+            }
+        }
+        self.drain().await;
+    }
+
+    /// Accepts until told to stop, and then returns the socket. An error means that the socket is beyond use.
+    async fn serve(
+        &mut self,
+        socket: TcpListener,
+        stop: &mut watch::Receiver<bool>,
+        tick: &mut Interval,
+    ) -> io::Result<TcpListener> {
+        let listener = tokio::net::TcpListener::from_std(socket)?;
+        let mut errors = 0;
+        loop {
+            let result = tokio::select! {
+                biased;
+                _ = stop.wait_for(|&stopped| stopped) => return listener.into_std(),
+                _ = tick.tick() => {
+                    self.desk.borrow_mut().idle();
+                    continue;
+                }
+                Some(_) = self.connections.join_next() => continue,
+                result = listener.accept() => result,
+            };
+            match result {
+                Ok((stream, peer)) => {
+                    errors = 0;
+                    self.short = false;
+                    self.take_in(stream, peer);
+                }
+                Err(error) => {
+                    self.stats.own.receive_errors.add(1);
+                    errors += 1;
+                    let pause = self.consider(&error, errors, &listener)?;
+                    tokio::select! {
+                        biased;
+                        _ = stop.wait_for(|&stopped| stopped) => return listener.into_std(),
+                        () = tokio::time::sleep(pause) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// What to do about an error of accepting: how long to pause, or the error back if the socket must go.
+    fn consider(
+        &mut self,
+        error: &io::Error,
+        errors: u32,
+        listener: &tokio::net::TcpListener,
+    ) -> io::Result<Duration> {
+        let (first, longest) = PAUSE;
+        let pause = first.saturating_mul(1 << errors.min(8)).min(longest);
+        match error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE) => {
+                self.make_room(error, listener);
+                Ok(pause)
+            }
+            // The system is short of memory; the socket is well.
+            Some(libc::ENOBUFS | libc::ENOMEM) => Ok(pause),
+            // A connection that failed before it was accepted: the next one may be waiting.
+            _ if errors == 1 => Ok(Duration::ZERO),
+            _ if errors <= ERRORS_TOLERATED => Ok(pause),
+            code => {
+                Err(code.map_or_else(|| io::Error::other("accepting failed"), io::Error::from_raw_os_error))
+            }
+        }
+    }
+
+    /// No descriptor is left: lets the longest idle connection go, or else turns the waiting one away, so that its
+    /// client learns at once and the queue moves.
+    fn make_room(&mut self, error: &io::Error, listener: &tokio::net::TcpListener) {
+        if !self.short {
+            self.short = true;
+            let copy = error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);
+            self.job.reporter.report(FaultKind::OutOfDescriptors(copy));
+        }
+        if self.limits.evict_one() {
+            return;
+        }
+        if self.reserve.take().is_some() {
+            if socket2::SockRef::from(listener).accept().is_ok() {
+                self.stats.own.tcp_refused_descriptors.add(1);
+            }
+            self.reserve = reserve();
+        } else {
+            self.reserve = reserve();
+        }
+    }
+
+    /// Starts serving a connection, if the limits allow.
+    fn take_in(&mut self, stream: TcpStream, peer: SocketAddr) {
+        let own = &self.stats.own;
+        let (sender, receiver) = unbounded_channel();
+        let permit = match self.limits.admit(peer, sender.clone()) {
+            Ok(permit) => permit,
+            Err(TurnedAway::Full) => return own.tcp_refused_full.add(1),
+            Err(TurnedAway::Client) => return own.tcp_refused_client.add(1),
+        };
+        own.tcp_accepted.add(1);
+        // Answers are written whole, so waiting to fill a segment gains nothing.
+        let _ = stream.set_nodelay(true);
+        let local = if self.job.worker.local.ip().is_unspecified() {
+            stream.local_addr().unwrap_or(self.job.worker.local)
+        } else {
+            self.job.worker.local
+        };
+        let connection = Connection {
+            stream,
+            desk: Rc::clone(&self.desk),
+            config: Rc::clone(&self.config),
+            stats: Arc::clone(&self.stats),
+            permit,
+            tickets: Tickets::new(sender.clone(), Arc::clone(&self.stats)),
+            events: receiver,
+            peer,
+            local,
+            state: State::new(self.config.tcp.first_message),
+        };
+        let id = self.next_id;
+        self.next_id += 1;
+        self.events.borrow_mut().insert(id, sender);
+        let (events, stats) = (Rc::clone(&self.events), Arc::clone(&self.stats));
+        self.connections.spawn_local(async move {
+            let close = connection.serve().await;
+            events.borrow_mut().remove(&id);
+            count_close(&stats, close);
+        });
+    }
+
+    /// Takes in the connections the kernel still holds, then lets all of them come to their end.
+    async fn finish(&mut self, socket: TcpListener) {
+        for _ in 0..LAST_ACCEPTS {
+            let Ok((stream, peer)) = socket.accept() else { break };
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                self.take_in(stream, peer);
+            }
+        }
+        drop(socket);
+        self.drain().await;
+    }
+
+    async fn drain(&mut self) {
+        for events in self.events.borrow().values() {
+            let _ = events.send(Event::Drain);
+        }
+        while self.connections.join_next().await.is_some() {}
+    }
+
+    /// Makes a new socket for the same address, however long it takes; `None` once told to stop.
+    async fn rebind(&self, stop: &mut watch::Receiver<bool>) -> Option<TcpListener> {
+        let (mut pause, longest) = PAUSE;
+        let mut reported = false;
+        loop {
+            match open(self.job.worker.local, &self.config, true) {
+                Ok(new) => {
+                    self.stats.own.rebinds.add(1);
+                    self.job.reporter.report(FaultKind::Recovered);
+                    return Some(new);
+                }
+                Err(refusal) if !reported => {
+                    reported = true;
+                    self.job.reporter.report(FaultKind::Rebind(refusal.cause));
+                }
+                Err(_) => {}
+            }
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(|&stopped| stopped) => return None,
+                () = tokio::time::sleep(pause) => {}
+            }
+            pause = (pause * 2).min(longest);
+        }
+    }
+}
+
+fn count_close(stats: &WorkerStats, close: Close) {
+    let own = &stats.own;
+    own.tcp_closed.add(1);
+    let counter = match close {
+        Close::Peer => &own.tcp_closed_by_peer,
+        Close::Error => &own.tcp_closed_error,
+        Close::Idle => &own.tcp_timeout_idle,
+        Close::First => &own.tcp_timeout_first,
+        Close::Message => &own.tcp_timeout_message,
+        Close::Write => &own.tcp_timeout_write,
+        Close::Framing => &own.tcp_bad_framing,
+        Close::Stream => &own.tcp_stream_failed,
+        Close::Evicted => &own.tcp_evicted,
+        Close::Stopped => &own.tcp_stopped,
+    };
+    counter.add(1);
+}

@@ -1,0 +1,158 @@
+//! Reads and writes, as plain octets, the socket addresses and packet-information control messages the kernel
+//! exchanges with `recvmsg` and `sendmsg`. No system calls and no `unsafe` here.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+use libc::c_int;
+
+/// Room for a `sockaddr_in` or a `sockaddr_in6`, aligned for either.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+pub(crate) struct Name(pub(crate) [u8; NAME_LEN]);
+
+/// Octets of a `sockaddr_in6`, the larger of the two.
+pub(crate) const NAME_LEN: usize = size_of::<libc::sockaddr_in6>();
+
+/// Room for one packet-information control message, aligned for its header.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+pub(crate) struct Control(pub(crate) [u8; CONTROL_LEN]);
+
+/// Octets of control data asked for.
+pub(crate) const CONTROL_LEN: usize = 64;
+
+/// Octets of a control message header: length, level, type.
+const HEADER: usize = size_of::<libc::cmsghdr>();
+/// Octets of its length field.
+const LENGTH: usize = size_of::<usize>();
+
+impl Name {
+    /// The address the kernel wrote here.
+    #[inline]
+    pub(crate) fn decode(&self) -> Option<SocketAddr> {
+        let b = &self.0;
+        let family = c_int::from(u16::from_ne_bytes([b[0], b[1]]));
+        let port = u16::from_be_bytes([b[2], b[3]]);
+        if family == libc::AF_INET {
+            let ip = Ipv4Addr::new(b[4], b[5], b[6], b[7]);
+            return Some(SocketAddr::V4(SocketAddrV4::new(ip, port)));
+        }
+        if family == libc::AF_INET6 {
+            let flow = u32::from_ne_bytes([b[4], b[5], b[6], b[7]]);
+            let mut ip = [0; 16];
+            ip.copy_from_slice(&b[8..24]);
+            let scope = u32::from_ne_bytes([b[24], b[25], b[26], b[27]]);
+            return Some(SocketAddr::V6(SocketAddrV6::new(ip.into(), port, flow, scope)));
+        }
+        None
+    }
+}
+
+impl Control {
+    pub(crate) const EMPTY: Control = Control([0; CONTROL_LEN]);
+
+    /// Reads where a datagram was sent to, from the first `len` octets, and makes the same control message fit
+    /// for the reply: it keeps the address, so the reply leaves from there, but not the interface, which would
+    /// bypass the routing table (link-local addresses mean nothing without theirs and keep it).
+    ///
+    /// `None` if there is no packet information, as on a socket that was not asked for it.
+    pub(crate) fn take_local(&mut self, len: usize, port: u16) -> Option<SocketAddr> {
+        let b = self.0.get_mut(..len)?;
+        let (level, kind) = header(b)?;
+        let data = b.get_mut(HEADER..)?;
+        if (level, kind) == (libc::IPPROTO_IP, libc::IP_PKTINFO) && data.len() >= 12 {
+            // in_pktinfo: interface index, local address of the packet, destination in its header. The reply
+            // uses the second, which differs from the third only for broadcast and multicast.
+            data[..4].fill(0);
+            let ip = Ipv4Addr::new(data[4], data[5], data[6], data[7]);
+            return Some(SocketAddr::from((ip, port)));
+        }
+        if (level, kind) == (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) && data.len() >= 20 {
+            // in6_pktinfo: address, interface index.
+            let mut octets = [0; 16];
+            octets.copy_from_slice(&data[..16]);
+            let ip = Ipv6Addr::from(octets);
+            let mut scope = 0;
+            if ip.is_unicast_link_local() {
+                scope = u32::from_ne_bytes([data[16], data[17], data[18], data[19]]);
+            } else {
+                data[16..20].fill(0);
+            }
+            return Some(SocketAddr::V6(SocketAddrV6::new(ip, port, 0, scope)));
+        }
+        None
+    }
+
+    /// A control message that sends from `local`, and its length.
+    pub(crate) fn source(local: SocketAddr) -> (Control, usize) {
+        let mut control = Control::EMPTY;
+        let b = &mut control.0;
+        let (level, kind, used) = match local.ip() {
+            IpAddr::V4(ip) => {
+                b[HEADER + 4..HEADER + 8].copy_from_slice(&ip.octets());
+                (libc::IPPROTO_IP, libc::IP_PKTINFO, 12)
+            }
+            IpAddr::V6(ip) => {
+                b[HEADER..HEADER + 16].copy_from_slice(&ip.octets());
+                if let SocketAddr::V6(v6) = local {
+                    b[HEADER + 16..HEADER + 20].copy_from_slice(&v6.scope_id().to_ne_bytes());
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, 20)
+            }
+        };
+        b[..LENGTH].copy_from_slice(&(HEADER + used).to_ne_bytes());
+        b[HEADER - 8..HEADER - 4].copy_from_slice(&level.to_ne_bytes());
+        b[HEADER - 4..HEADER].copy_from_slice(&kind.to_ne_bytes());
+        (control, (HEADER + used).next_multiple_of(LENGTH))
+    }
+}
+
+/// Level and type of the control message at the start of `b`, if it is whole.
+fn header(b: &[u8]) -> Option<(c_int, c_int)> {
+    let head = b.get(..HEADER)?;
+    let mut length = [0; LENGTH];
+    length.copy_from_slice(&head[..LENGTH]);
+    if usize::from_ne_bytes(length) > b.len() {
+        return None;
+    }
+    let level =
+        c_int::from_ne_bytes([head[HEADER - 8], head[HEADER - 7], head[HEADER - 6], head[HEADER - 5]]);
+    let kind = c_int::from_ne_bytes([head[HEADER - 4], head[HEADER - 3], head[HEADER - 2], head[HEADER - 1]]);
+    Some((level, kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_reads_back() {
+        for addr in ["192.0.2.7:53", "[2001:db8::7]:53", "[fe80::1%3]:53"] {
+            let addr: SocketAddr = addr.parse().unwrap();
+            let (mut control, len) = Control::source(addr);
+            assert_eq!(control.take_local(len, 53), Some(addr));
+        }
+    }
+
+    #[test]
+    fn interface_is_forgotten_unless_link_local() {
+        let global: SocketAddr = "[2001:db8::7%9]:53".parse().unwrap();
+        let (mut control, len) = Control::source(global);
+        assert_eq!(control.take_local(len, 53), Some("[2001:db8::7]:53".parse().unwrap()));
+        assert_eq!(control.0[HEADER + 16..HEADER + 20], [0; 4]);
+    }
+
+    #[test]
+    fn cut_control_data_is_none() {
+        let (control, len) = Control::source("192.0.2.7:53".parse().unwrap());
+        for cut in 0..len - 4 {
+            assert_eq!({ control }.take_local(cut, 53), None, "{cut}");
+        }
+        assert_eq!({ control }.take_local(CONTROL_LEN + 1, 53), None);
+    }
+
+    #[test]
+    fn names_of_other_families_are_none() {
+        assert_eq!(Name([0; NAME_LEN]).decode(), None);
+    }
+}

@@ -1,0 +1,14 @@
+//! Datagram service: one loop (`worker`) over several ways of moving datagrams (`mmsg`, `plain`). Sockets are made
+//! in `socket`; answers sent after their batch go through `endpoint`.
+
+mod control;
+mod endpoint;
+mod mmsg;
+mod plain;
+mod raw;
+mod socket;
+mod worker;
+
+pub(crate) use endpoint::Endpoint;
+pub(crate) use socket::{adopt, open, set_freebind, spread};
+pub(crate) use worker::spawn;

@@ -1,0 +1,96 @@
+//! Makes datagram sockets: options, binding, the reuseport program.
+//!
+//! Path MTU: like BIND, NSD and Knot we want neither the DF bit nor the kernel's path MTU cache, which an off-path
+//! attacker can lower with forged ICMP messages. `IP_PMTUDISC_OMIT` gives that: no DF, learned MTUs ignored, and a
+//! message longer than the interface MTU still leaves, in fragments. On IPv6 routers cannot fragment, so, as NSD
+//! and Knot do, we also fragment at the 1280 octets every IPv6 link must carry (RFC 8200 §5).
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use libc::c_int;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use crate::config::{Config, Spread};
+use crate::listener::{BindFault, Refusal};
+use crate::sys;
+
+/// Smallest MTU of an IPv6 link (RFC 8200 §5).
+const IPV6_MIN_MTU: c_int = 1280;
+
+/// Opens, sets up and binds one datagram socket. `shared` sockets may be bound several to one address.
+pub(crate) fn open(addr: SocketAddr, config: &Config, shared: bool) -> Result<UdpSocket, Refusal> {
+    let socket =
+        Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP)).map_err(Refusal::from_io)?;
+    if addr.is_ipv6() {
+        socket.set_only_v6(true).map_err(Refusal::option("IPV6_V6ONLY"))?;
+    }
+    if shared {
+        socket.set_reuse_port(true).map_err(Refusal::option("SO_REUSEPORT"))?;
+    }
+    if config.freebind {
+        set_freebind(&socket, addr).map_err(Refusal::option("IP_FREEBIND"))?;
+    }
+    prepare(&socket, addr, config)?;
+    socket.bind(&addr.into()).map_err(Refusal::from_io)?;
+    Ok(socket.into())
+}
+
+/// Takes a socket bound by someone else, such as systemd, and gives it the options we need.
+pub(crate) fn adopt(socket: &UdpSocket, config: &Config) -> Result<(), Refusal> {
+    let addr = socket.local_addr().map_err(Refusal::from_io)?;
+    socket.set_nonblocking(false).map_err(Refusal::from_io)?;
+    prepare(&SockRef::from(socket), addr, config)
+}
+
+pub(crate) fn set_freebind(socket: &Socket, addr: SocketAddr) -> io::Result<()> {
+    if addr.is_ipv4() { socket.set_freebind_v4(true) } else { socket.set_freebind_v6(true) }
+}
+
+/// Sets the options that do not need an unbound socket.
+fn prepare(socket: &Socket, addr: SocketAddr, config: &Config) -> Result<(), Refusal> {
+    // Buffers that are smaller than asked for still serve; the kernel caps them without an error anyway.
+    if let Some(octets) = config.udp.receive_buffer {
+        let _ = socket.set_recv_buffer_size(octets);
+    }
+    if let Some(octets) = config.udp.send_buffer {
+        let _ = socket.set_send_buffer_size(octets);
+    }
+    let wildcard = addr.ip().is_unspecified();
+    match addr.ip() {
+        IpAddr::V4(_) => {
+            sys::set_number(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_OMIT)
+                .map_err(Refusal::option("IP_MTU_DISCOVER"))?;
+            if wildcard {
+                sys::set_number(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)
+                    .map_err(Refusal::option("IP_PKTINFO"))?;
+            }
+        }
+        IpAddr::V6(_) => {
+            sys::set_number(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_OMIT)
+                .map_err(Refusal::option("IPV6_MTU_DISCOVER"))?;
+            // Refused where the interface's own MTU is smaller, which IPv6 forbids anyway.
+            let _ = sys::set_number(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU, IPV6_MIN_MTU);
+            if wildcard {
+                sys::set_number(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)
+                    .map_err(Refusal::option("IPV6_RECVPKTINFO"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Has the kernel spread datagrams over the group this socket belongs to.
+pub(crate) fn spread(socket: &UdpSocket, spread: Spread, sockets: usize) -> Result<(), Refusal> {
+    let by = match spread {
+        Spread::Hash => return Ok(()),
+        Spread::Cpu => sys::PickBy::Cpu,
+        Spread::Random => sys::PickBy::Random,
+    };
+    if sockets < 2 {
+        return Ok(());
+    }
+    let sockets = u32::try_from(sockets)
+        .map_err(|_| Refusal { fault: BindFault::Other, cause: io::Error::other("too many workers") })?;
+    sys::attach_reuseport(socket, by, sockets).map_err(Refusal::option("SO_ATTACH_REUSEPORT_CBPF"))
+}

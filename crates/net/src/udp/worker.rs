@@ -1,0 +1,160 @@
+//! The datagram worker: one thread, one socket, one loop of receive, answer, send, whichever back end moves the
+//! datagrams. It also mends its socket and drains it at the end.
+
+use std::io;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::endpoint::Endpoint;
+use super::mmsg::Mmsg;
+use super::open;
+use super::plain::Plain;
+use crate::batch::Batch;
+use crate::config::UdpBackend;
+use crate::guard::Guarded;
+use crate::handler::HandlerFactory;
+use crate::listener::Job;
+use crate::running::FaultKind;
+use crate::sys;
+
+/// Errors in a row after which a socket is given up. Some errors are leftovers of earlier replies and go away by
+/// being read.
+const ERRORS_TOLERATED: u32 = 8;
+/// First and longest pause between attempts to make a new socket.
+const REBIND_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// Octets of a cache line.
+const LINE: usize = 64;
+
+/// A way of moving datagrams.
+pub(crate) trait Datagrams {
+    /// Receives a batch, waiting for its first datagram up to the socket's timeout if `wait`. Returns how many
+    /// queries [`Datagrams::batch`] will show, which may be none.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing came; otherwise the socket's error.
+    fn receive(&mut self, wait: bool) -> io::Result<usize>;
+
+    /// The queries received.
+    fn batch(&mut self) -> Batch<'_>;
+
+    /// Sends the replies decided on. What cannot be sent is counted and forgotten.
+    fn send(&mut self);
+}
+
+/// The distance between buffers of `room` octets: an odd number of cache lines, so that the starts of a batch's
+/// buffers, which are what is touched most, do not all compete for the same cache sets.
+pub(crate) fn stride(room: usize) -> usize {
+    (room.div_ceil(LINE) | 1) * LINE
+}
+
+/// Starts a worker thread on `socket`.
+pub(crate) fn spawn<F: HandlerFactory>(
+    socket: UdpSocket,
+    factory: Arc<F>,
+    job: Job,
+) -> io::Result<JoinHandle<()>> {
+    // Without the timeout a blocked worker could not notice that it should stop.
+    socket.set_read_timeout(Some(job.config.udp.idle_wake.max(Duration::from_millis(1))))?;
+    let name = format!("udp-{}-{}", job.worker.local.port(), job.worker.index);
+    std::thread::Builder::new().name(name).spawn(move || {
+        if job.config.pin_cpus
+            && let Err(e) = sys::pin_thread(job.worker.index)
+        {
+            job.reporter.report(FaultKind::Pin(e));
+        }
+        let mut guarded = Guarded::new(factory, job.worker, Arc::clone(&job.stats), job.reporter.clone());
+        let mut socket = socket;
+        // Each round serves one socket; a new round means that it failed and was replaced.
+        loop {
+            let udp = &job.config.udp;
+            let endpoint = Endpoint::new(socket, job.worker.local, udp.max_reply, Arc::clone(&job.stats));
+            let (endpoint, stats) = (Arc::new(endpoint), Arc::clone(&job.stats));
+            let end = match udp.backend {
+                UdpBackend::Mmsg => serve(&mut Mmsg::new(endpoint, stats, udp), &mut guarded, &job),
+                UdpBackend::Plain => serve(&mut Plain::new(endpoint, stats, udp), &mut guarded, &job),
+            };
+            let Err(error) = end else { return };
+            job.reporter.report(FaultKind::Socket(error));
+            match rebind(&job) {
+                Some(new) => socket = new,
+                None => return,
+            }
+        }
+    })
+}
+
+/// Serves until told to stop. An error means that the socket is beyond use.
+fn serve<D: Datagrams, F: HandlerFactory>(
+    datagrams: &mut D,
+    guarded: &mut Guarded<F>,
+    job: &Job,
+) -> io::Result<()> {
+    let own = &job.stats.own;
+    let mut errors = 0;
+    let mut drain_until = None;
+    loop {
+        match datagrams.receive(drain_until.is_none()) {
+            Ok(n) => {
+                errors = 0;
+                if n > 0 {
+                    let mut batch = datagrams.batch();
+                    own.batches.add(1);
+                    own.queries.add(n as u64);
+                    own.bytes_in.add(batch.octets());
+                    guarded.batch(&mut batch);
+                    datagrams.send();
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                if drain_until.is_some() {
+                    return Ok(());
+                }
+                guarded.idle();
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => {
+                own.receive_errors.add(1);
+                errors += 1;
+                if errors > ERRORS_TOLERATED {
+                    return Err(e);
+                }
+            }
+        }
+        match drain_until {
+            None if job.shutdown.triggered() => drain_until = Some(Instant::now() + job.config.drain),
+            Some(deadline) if Instant::now() >= deadline => return Ok(()),
+            _ => {}
+        }
+    }
+}
+
+/// Makes a new socket for the same address, however long it takes; `None` once told to stop.
+#[cold]
+fn rebind(job: &Job) -> Option<UdpSocket> {
+    let (mut pause, longest) = REBIND_PAUSE;
+    let mut reported = false;
+    while !job.shutdown.triggered() {
+        let made =
+            open(job.worker.local, &job.config, true).map_err(|refusal| refusal.cause).and_then(|new| {
+                new.set_read_timeout(Some(job.config.udp.idle_wake))?;
+                Ok(new)
+            });
+        match made {
+            Ok(new) => {
+                job.stats.own.rebinds.add(1);
+                job.reporter.report(FaultKind::Recovered);
+                return Some(new);
+            }
+            Err(e) if !reported => {
+                reported = true;
+                job.reporter.report(FaultKind::Rebind(e));
+            }
+            Err(_) => {}
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(longest);
+    }
+    None
+}
