@@ -1,0 +1,174 @@
+//! The catalog: an immutable set of zones, found by the longest match with a question's name.
+//!
+//! A change makes a new catalog that shares the zones with the old one. What a zone holds is told in
+//! [`crate::store`]; where zones come from and when they change is not decided here.
+
+use std::fmt;
+use std::sync::Arc;
+
+use wire::hash::{HashKey, HashedName};
+use wire::name::MAX_LABELS;
+use wire::{Name, NameBuf};
+
+use crate::store::{Index, Zone};
+
+/// One zone of a catalog. Cloning shares the zone.
+#[derive(Clone)]
+pub struct ZoneEntry {
+    name: Arc<[u8]>,
+    zone: Option<Arc<Zone>>,
+}
+
+impl ZoneEntry {
+    /// The zone's name, in lower case.
+    pub fn name(&self) -> Name<'_> {
+        Name::from_wire(&self.name).unwrap_or(Name::ROOT)
+    }
+
+    /// The snapshot; `None` if the zone is configured but not loaded, which is answered with SERVFAIL.
+    #[inline]
+    pub fn zone(&self) -> Option<&Arc<Zone>> {
+        self.zone.as_ref()
+    }
+}
+
+impl fmt::Debug for ZoneEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name(), if self.zone.is_some() { "loaded" } else { "not loaded" })
+    }
+}
+
+/// One step from a catalog to the next.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Serve this snapshot, in place of what was there under its name.
+    Serve(Arc<Zone>),
+    /// The zone is ours but cannot be served (yet): it gets a snapshot later.
+    Unload(NameBuf),
+    /// The zone is no longer ours.
+    Remove(NameBuf),
+}
+
+/// An immutable set of zones.
+pub struct Catalog {
+    key: HashKey,
+    entries: Vec<ZoneEntry>,
+    index: Index,
+    /// Bit n is set if some zone has a name of n labels: other suffixes of a question need no search.
+    depths: u128,
+}
+
+impl Catalog {
+    /// A catalog without zones. `key` is the one under which names are looked up.
+    pub fn new(key: &HashKey) -> Self {
+        Self::of(*key, Vec::new())
+    }
+
+    /// `entries` have different names.
+    fn of(key: HashKey, entries: Vec<ZoneEntry>) -> Self {
+        let mut index = Index::for_entries(entries.len());
+        let mut depths = 0;
+        for (slot, entry) in entries.iter().enumerate() {
+            index.insert(key.name(entry.name()), slot as u32);
+            depths |= 1 << entry.name().label_count();
+        }
+        Catalog { key, entries, index, depths }
+    }
+
+    /// A catalog with `changes` made one after the other; this one stays as it is.
+    pub fn with(&self, changes: impl IntoIterator<Item = Change>) -> Catalog {
+        let mut new: Vec<Option<ZoneEntry>> = self.entries.iter().cloned().map(Some).collect();
+        let mut added = std::collections::HashMap::new();
+        for change in changes {
+            let (name, zone, keep) = match change {
+                Change::Serve(zone) => (zone.apex().to_buf(), Some(zone), true),
+                Change::Unload(name) => (name, None, true),
+                Change::Remove(name) => (name, None, false),
+            };
+            let mut lower = name;
+            lower.make_lower();
+            let entry = keep.then(|| ZoneEntry { name: lower.as_name().as_wire().into(), zone });
+            let slot = self.slot(lower.as_name().as_wire(), self.key.name(lower.as_name()));
+            match slot.or_else(|| added.get(&lower).copied()) {
+                Some(slot) => new[slot] = entry,
+                None => {
+                    added.insert(lower, new.len());
+                    new.push(entry);
+                }
+            }
+        }
+        Self::of(self.key, new.into_iter().flatten().collect())
+    }
+
+    #[inline]
+    fn slot(&self, lower: &[u8], hash: u64) -> Option<usize> {
+        self.index.find(hash, |slot| *self.entries[slot as usize].name == *lower).map(|slot| slot as usize)
+    }
+
+    /// The zone with the longest name that `name` is at or below, and how many labels `name` has more.
+    #[inline]
+    pub fn find(&self, name: &HashedName) -> Option<(&ZoneEntry, usize)> {
+        self.find_skipping(name, 0)
+    }
+
+    /// The same for `name` without its `skip` leftmost labels; the number of labels still counts from the
+    /// whole name. With the number that [`find`](Self::find) gave and one more it finds the next zone above,
+    /// which answers for DS at a zone's name (RFC 4035 §3.1.4.1).
+    pub fn find_skipping(&self, name: &HashedName, skip: usize) -> Option<(&ZoneEntry, usize)> {
+        let labels = name.label_count();
+        let most = labels.checked_sub(skip)?;
+        let below = if most >= MAX_LABELS { u128::MAX } else { (1 << (most + 1)) - 1 };
+        let mut depths = self.depths & below;
+        while depths != 0 {
+            let depth = depths.ilog2() as usize;
+            depths ^= 1 << depth;
+            let skip = labels - depth;
+            if let Some(slot) = self.slot(name.suffix(skip), name.hash(skip)) {
+                return Some((&self.entries[slot], skip));
+            }
+        }
+        None
+    }
+
+    /// The zone of exactly this name.
+    pub fn get(&self, name: Name<'_>) -> Option<&ZoneEntry> {
+        let mut lower = name.to_buf();
+        lower.make_lower();
+        let slot = self.slot(lower.as_name().as_wire(), self.key.name(lower.as_name()))?;
+        Some(&self.entries[slot])
+    }
+
+    /// All zones, in no particular order.
+    pub fn iter(&self) -> std::slice::Iter<'_, ZoneEntry> {
+        self.entries.iter()
+    }
+
+    /// Number of zones.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are no zones.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The key under which the zones are looked up.
+    pub fn key(&self) -> &HashKey {
+        &self.key
+    }
+}
+
+impl<'a> IntoIterator for &'a Catalog {
+    type Item = &'a ZoneEntry;
+    type IntoIter = std::slice::Iter<'a, ZoneEntry>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.entries).finish()
+    }
+}

@@ -1,0 +1,156 @@
+//! The layout of one node blob: every offset in it is read and written here.
+//!
+//! ```text
+//!  0  u24  size of the blob in units of eight octets
+//!  3  u8   length of the owner name
+//!  4  u16  flags (NodeFlags and the builder's own)
+//!  6  u16  number of RRsets
+//!  8       owner name: lower case, uncompressed, with its root label
+//!          directory: one entry of twelve octets per RRset
+//!          data of the RRsets in the order of the directory, back to back
+//!          padding to a multiple of eight
+//! ```
+//!
+//! A directory entry: `u16` type, `u16` number of records, `u16` octets of records, `u16` octets of
+//! signatures, `u16` number of signatures (twelve bits) with flags above, `u16` number of compression
+//! pointers. The data of an RRset: compiled records, compiled signatures, the pointers' offsets (`u16`
+//! each), and, if the entry says so, one `u32` node address per record for its target name. All numbers
+//! are little-endian except inside the compiled records, which are as on the wire.
+//!
+//! With an owner of usual length the header, the owner, two directory entries and the first record lie in
+//! the first 64 octets: an exact hit reads one line of the index and one of the blob.
+
+use wire::Type;
+
+/// Octets in front of the owner name.
+pub(super) const HEADER: usize = 8;
+/// Octets of one directory entry.
+pub(super) const ENTRY: usize = 12;
+/// In an entry's signature field: the RRset carries a node address per record.
+pub(super) const HAS_TARGETS: u16 = 0x8000;
+/// In an entry's signature field: the number itself. A signature takes at least 31 octets, so twelve bits do.
+pub(super) const SIG_COUNT: u16 = 0x0fff;
+
+/// Octets of a record in front of its RDATA when the owner is a pointer.
+pub(super) const RECORD_HEAD: usize = 12;
+
+#[inline]
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+#[inline]
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+#[inline]
+pub(super) fn be16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+#[inline]
+pub(super) fn be32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Octets of the blob that starts at the front of `bytes`.
+#[inline]
+pub(super) fn size(bytes: &[u8]) -> usize {
+    (u32_at(bytes, 0) & 0x00ff_ffff) as usize * super::arena::UNIT
+}
+
+/// The owner name, lower case.
+#[inline]
+pub(super) fn owner(blob: &[u8]) -> &[u8] {
+    &blob[HEADER..HEADER + blob[3] as usize]
+}
+
+/// The raw flags.
+#[inline]
+pub(super) fn flags(blob: &[u8]) -> u16 {
+    u16_at(blob, 4)
+}
+
+/// Replaces the raw flags.
+pub(super) fn set_flags(blob: &mut [u8], flags: u16) {
+    blob[4..6].copy_from_slice(&flags.to_le_bytes());
+}
+
+/// Number of RRsets.
+#[inline]
+pub(super) fn rrsets(blob: &[u8]) -> usize {
+    u16_at(blob, 6) as usize
+}
+
+/// One entry of the directory, decoded.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) rtype: Type,
+    pub(super) count: u16,
+    pub(super) records_len: u16,
+    pub(super) sigs_len: u16,
+    pub(super) sigs: u16,
+    pub(super) fixups: u16,
+}
+
+impl Entry {
+    #[inline]
+    pub(super) fn read(blob: &[u8], at: usize) -> Self {
+        let e: &[u8] = &blob[at..at + ENTRY];
+        Entry {
+            rtype: Type(u16_at(e, 0)),
+            count: u16_at(e, 2),
+            records_len: u16_at(e, 4),
+            sigs_len: u16_at(e, 6),
+            sigs: u16_at(e, 8),
+            fixups: u16_at(e, 10),
+        }
+    }
+
+    pub(super) fn write(&self, to: &mut [u8]) {
+        let fields = [self.rtype.0, self.count, self.records_len, self.sigs_len, self.sigs, self.fixups];
+        for (place, field) in to.chunks_exact_mut(2).zip(fields) {
+            place.copy_from_slice(&field.to_le_bytes());
+        }
+    }
+
+    #[inline]
+    pub(super) fn has_targets(&self) -> bool {
+        self.sigs & HAS_TARGETS != 0
+    }
+
+    /// Where the addresses of the targets begin, from the start of the RRset's data.
+    #[inline]
+    pub(super) fn targets_at(&self) -> usize {
+        self.records_len as usize + self.sigs_len as usize + 2 * self.fixups as usize
+    }
+
+    /// Octets of the RRset's data.
+    #[inline]
+    pub(super) fn data_len(&self) -> usize {
+        self.targets_at() + if self.has_targets() { 4 * self.count as usize } else { 0 }
+    }
+}
+
+/// The entries of a blob, each with the offset of its data in the blob.
+pub(super) fn entries(blob: &[u8]) -> impl Iterator<Item = (Entry, usize)> {
+    let (directory, count) = (HEADER + blob[3] as usize, rrsets(blob));
+    let mut data = directory + count * ENTRY;
+    (0..count).map(move |i| {
+        let entry = Entry::read(blob, directory + i * ENTRY);
+        let at = data;
+        data += entry.data_len();
+        (entry, at)
+    })
+}
+
+/// Where the target name stands in the RDATA of the types whose targets are resolved when a zone is built.
+pub(super) fn target_offset(t: Type) -> Option<usize> {
+    match t {
+        Type::NS | Type::CNAME => Some(0),
+        Type::MX | Type::KX | Type::AFSDB | Type::RT | Type::SVCB | Type::HTTPS => Some(2),
+        Type::SRV => Some(6),
+        _ => None,
+    }
+}

@@ -1,0 +1,164 @@
+//! [`ZoneBuilder`]: takes records in any order, gives a [`Zone`].
+//!
+//! The records of one owner usually come together: they wait until the owner changes and then become a node
+//! blob at the end of the arena. A name that comes back later gets a second blob; `finish` puts them together.
+//! So building needs neither an index nor an allocation per name.
+
+use std::fmt;
+
+use wire::hash::HashKey;
+use wire::{Name, NameBuf, Type};
+
+use super::Zone;
+use super::arena::Arena;
+use super::encode::Encoder;
+use super::pending::{Note, Notes, Pending};
+
+/// How many notes are kept; see [`ZoneBuilder::notes_left_out`].
+const NOTES: usize = 1000;
+
+/// Why one record cannot be in a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddError {
+    /// A type for questions or messages only (RFC 6895 §3.1).
+    MetaType,
+    /// More than 65,535 octets of RDATA.
+    RdataTooLong,
+}
+
+impl fmt::Display for AddError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MetaType => "records of this type cannot be in a zone",
+            Self::RdataTooLong => "more than 65535 octets of RDATA",
+        })
+    }
+}
+impl std::error::Error for AddError {}
+
+/// Why the records do not make a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildError {
+    /// No SOA at the apex, or one that cannot be read.
+    NoSoa,
+    /// More than 32 GiB of records.
+    TooBig,
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoSoa => "no SOA record at the zone's name",
+            Self::TooBig => "more than 32 GiB of records",
+        })
+    }
+}
+impl std::error::Error for BuildError {}
+
+/// Builds one [`Zone`]; records may come in any order, sorted ones are fastest.
+pub struct ZoneBuilder {
+    pub(super) key: HashKey,
+    pub(super) apex: NameBuf,
+    pub(super) arena: Arena,
+    pub(super) encoder: Encoder,
+    pub(super) notes: Notes,
+    pending: Pending,
+    /// The arena could take no more.
+    pub(super) full: bool,
+}
+
+impl ZoneBuilder {
+    /// A builder for the zone named `apex`. `key` is the one under which names will be looked up.
+    pub fn new(apex: Name<'_>, key: &HashKey) -> Self {
+        let mut apex = apex.to_buf();
+        apex.make_lower();
+        ZoneBuilder {
+            key: *key,
+            apex,
+            arena: Arena::default(),
+            encoder: Encoder::new(),
+            notes: Notes::new(NOTES),
+            pending: Pending::new(),
+            full: false,
+        }
+    }
+
+    /// Adds a record of class IN; `rdata` is uncompressed. See [`add_from`](Self::add_from).
+    pub fn add(&mut self, owner: Name<'_>, t: Type, ttl: u32, rdata: &[u8]) -> Result<(), AddError> {
+        self.add_from(owner, t, ttl, rdata, 0)
+    }
+
+    /// Adds a record and says where it came from: `source` is any number, a line for instance, and comes back
+    /// in the [`Note`]s that concern the record.
+    ///
+    /// RDATA is expected to be well-formed for its type; names in malformed RDATA are not compressed. An owner
+    /// outside the zone is noted and left out.
+    pub fn add_from(
+        &mut self,
+        owner: Name<'_>,
+        t: Type,
+        ttl: u32,
+        rdata: &[u8],
+        source: u64,
+    ) -> Result<(), AddError> {
+        if t.is_meta() {
+            return Err(AddError::MetaType);
+        }
+        if rdata.len() > u16::MAX as usize {
+            return Err(AddError::RdataTooLong);
+        }
+        if self.pending.records.is_empty() || self.pending.owner.as_name() != owner {
+            if !owner.is_at_or_below(self.apex.as_name()) {
+                self.notes.add(super::NoteKind::OutOfZone, owner, t, source);
+                return Ok(());
+            }
+            self.close();
+            self.pending.begin(owner);
+        }
+        self.pending.push(t, ttl, rdata, source);
+        Ok(())
+    }
+
+    /// Makes the zone of all records added so far and leaves the builder empty, but for the notes.
+    ///
+    /// Notes of kind [`is_error`](super::NoteKind::is_error) do not keep the zone from being made: see
+    /// [`first_error`](Self::first_error).
+    pub fn finish(&mut self) -> Result<Zone, BuildError> {
+        self.close();
+        super::finish::finish(self)
+    }
+
+    /// What was noticed about the records, in the order of its discovery; complete after
+    /// [`finish`](Self::finish). At most 1,000 are kept.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes.kept
+    }
+
+    /// Number of notes beyond those kept.
+    pub fn notes_left_out(&self) -> u64 {
+        self.notes.left_out
+    }
+
+    /// The first note that [`is_error`](super::NoteKind::is_error), whether it was kept or not.
+    pub fn first_error(&self) -> Option<&Note> {
+        self.notes.error.as_ref()
+    }
+
+    /// Writes the blob of the pending name.
+    fn close(&mut self) {
+        if self.pending.records.is_empty() {
+            return;
+        }
+        let blob = self.encoder.encode(&mut self.pending, self.apex.as_name(), &mut self.notes);
+        if let Some(blob) = blob {
+            self.full |= self.arena.push(blob).is_err();
+        }
+        self.pending.records.clear();
+    }
+}
+
+impl fmt::Debug for ZoneBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ZoneBuilder({}, {} octets)", self.apex, self.arena.memory())
+    }
+}

@@ -1,0 +1,366 @@
+//! Records of one name → node blob: grouping, merging of equal records, name compression, fix-ups.
+
+use std::collections::HashSet;
+
+use wire::{Name, Type};
+
+use super::arena::{CHUNK, NOWHERE, UNIT};
+use super::blob::{self, ENTRY, Entry, HEADER, RECORD_HEAD};
+use super::names::{self, NameRule};
+use super::node::{NodeFlags, RrSet, TARGETS};
+use super::pending::{NoteKind, Notes, Pending, Record};
+
+/// Names that later ones in the same RRset may point at. More would cost time and save little.
+const DICTIONARY: usize = 64;
+/// Up to this many records of one RRset are compared pair by pair to find equal ones.
+const PAIRWISE: usize = 16;
+
+/// Turns the records of a name into a blob. Kept and reused from name to name.
+pub(super) struct Encoder {
+    blob: Vec<u8>,
+    entries: Vec<Entry>,
+    fixups: Vec<u16>,
+    types: Vec<Type>,
+    dictionary: Vec<Known>,
+    /// Bit L is set if the last L octets of the owner are a name that may be pointed at.
+    suffixes: [u64; 4],
+}
+
+/// A name (or the end of one) that has been written into the RRset at hand.
+#[derive(Clone, Copy)]
+struct Known {
+    /// Where its uncompressed form starts in [`Pending::octets`].
+    start: u32,
+    len: u8,
+    /// Where it was written, from the start of the RRset's records.
+    at: u16,
+}
+
+/// Where an RRset stands in its node: what is asked for most comes first.
+fn rank(t: Type) -> u32 {
+    const FIRST: [Type; 14] = [
+        Type::CNAME,
+        Type::A,
+        Type::AAAA,
+        Type::NS,
+        Type::DS,
+        Type::MX,
+        Type::TXT,
+        Type::HTTPS,
+        Type::SRV,
+        Type::SVCB,
+        Type::PTR,
+        Type::SOA,
+        Type::DNSKEY,
+        Type::CAA,
+    ];
+    const LAST: [Type; 4] = [Type::NSEC, Type::NSEC3, Type::NSEC3PARAM, Type::RRSIG];
+    if let Some(i) = FIRST.iter().position(|&f| f == t) {
+        return i as u32;
+    }
+    let last = LAST.iter().position(|&l| l == t).map_or(0, |i| i as u32 + 1);
+    0x100 + last * 0x1_0000 + t.0 as u32
+}
+
+impl Encoder {
+    pub(super) fn new() -> Self {
+        Encoder {
+            blob: Vec::new(),
+            entries: Vec::new(),
+            fixups: Vec::new(),
+            types: Vec::new(),
+            dictionary: Vec::new(),
+            suffixes: [0; 4],
+        }
+    }
+
+    /// The blob of the pending name; `None` if it has to be left out, which is noted.
+    pub(super) fn encode(
+        &mut self,
+        pending: &mut Pending,
+        apex: Name<'_>,
+        notes: &mut Notes,
+    ) -> Option<&[u8]> {
+        self.group(pending);
+        let pending = &*pending;
+        let owner = pending.owner.as_name();
+        self.note_suffixes(owner);
+        self.entries.clear();
+        // The directory's size is known when all RRsets are: data first, then moved up by the front's length.
+        self.blob.clear();
+        let mut rest = &pending.records[..];
+        while let Some(first) = rest.first() {
+            let end = rest.iter().position(|r| r.covered != first.covered).unwrap_or(rest.len());
+            let (group, later) = rest.split_at(end);
+            rest = later;
+            self.rrset(pending, group, apex, notes);
+        }
+        let mut flags = self.flags(pending, apex);
+        if self.entries.iter().any(Entry::has_targets) {
+            flags |= TARGETS;
+        }
+        self.check(pending, apex, notes);
+        let front = HEADER + owner.len() + self.entries.len() * ENTRY;
+        let size = (front + self.blob.len()).next_multiple_of(UNIT);
+        if size > CHUNK {
+            notes.add(NoteKind::NameTooLarge, owner, Type::ANY, 0);
+            return None;
+        }
+        self.put_front(owner, front, size, flags);
+        Some(&self.blob)
+    }
+
+    /// A blob without records: an empty non-terminal.
+    pub(super) fn empty(&mut self, owner: Name<'_>) -> &[u8] {
+        self.entries.clear();
+        self.blob.clear();
+        let flags = NodeFlags::EMPTY.0 | if owner.is_wildcard() { NodeFlags::WILDCARD.0 } else { 0 };
+        let front = HEADER + owner.len();
+        self.put_front(owner, front, front.next_multiple_of(UNIT), flags);
+        &self.blob
+    }
+
+    /// Puts header, owner and directory in front of the data.
+    fn put_front(&mut self, owner: Name<'_>, front: usize, size: usize, flags: u16) {
+        let data = self.blob.len();
+        self.blob.resize(size, 0);
+        self.blob.copy_within(..data, front);
+        self.blob[front + data..].fill(0);
+        let blob = &mut self.blob[..];
+        blob[..4].copy_from_slice(&((size / UNIT) as u32).to_le_bytes());
+        blob[3] = owner.len() as u8;
+        blob::set_flags(blob, flags);
+        blob[6..8].copy_from_slice(&(self.entries.len() as u16).to_le_bytes());
+        blob[HEADER..HEADER + owner.len()].copy_from_slice(owner.as_wire());
+        let directory = blob[HEADER + owner.len()..front].chunks_exact_mut(ENTRY);
+        self.entries.iter().zip(directory).for_each(|(entry, to)| entry.write(to));
+    }
+
+    /// Sorts the records into RRsets, each followed by its signatures; the source's order stays inside both.
+    fn group(&mut self, pending: &mut Pending) {
+        if pending.records.len() < 2 && pending.records.iter().all(|r| r.rtype != Type::RRSIG) {
+            return;
+        }
+        self.types.clear();
+        self.types.extend(pending.records.iter().map(|r| r.rtype).filter(|&t| t != Type::RRSIG));
+        self.types.sort_unstable();
+        self.types.dedup();
+        for record in &mut pending.records {
+            // A signature over a type that is not there is kept as an RRset of its own kind.
+            if record.rtype == Type::RRSIG && self.types.binary_search(&record.covered).is_err() {
+                record.covered = Type::RRSIG;
+            }
+        }
+        pending.records.sort_by_key(|r| {
+            (rank(r.covered), r.covered, r.rtype == Type::RRSIG && r.covered != Type::RRSIG)
+        });
+    }
+
+    /// Notes which suffixes of the owner may be pointed at: not the root, and of a wildcard only what follows
+    /// the asterisk, because the question will have other labels there.
+    fn note_suffixes(&mut self, owner: Name<'_>) {
+        self.suffixes = [0; 4];
+        for name in owner.ancestors().skip(owner.is_wildcard() as usize) {
+            if !name.is_root() {
+                self.suffixes[name.len() / 64] |= 1 << (name.len() % 64);
+            }
+        }
+    }
+
+    /// Writes one RRset with its signatures and its entry.
+    fn rrset(&mut self, pending: &Pending, group: &[Record], apex: Name<'_>, notes: &mut Notes) {
+        let owner = pending.owner.as_name();
+        let t = group[0].covered;
+        let start = self.blob.len();
+        self.fixups.clear();
+        self.dictionary.clear();
+        let signatures = group.iter().position(|r| r.rtype != t).unwrap_or(group.len());
+        let (records, signatures) = group.split_at(signatures);
+        let count = self.records(pending, records, start, notes);
+        let records_len = self.blob.len() - start;
+        let sig_count = self.records(pending, signatures, start, notes);
+        let total = self.blob.len() - start;
+        if 12 + owner.len() + 4 + total > u16::MAX as usize || sig_count > blob::SIG_COUNT as usize {
+            self.blob.truncate(start);
+            notes.add(NoteKind::RrsetTooLarge, owner, t, group[0].source);
+            return;
+        }
+        for at in &self.fixups {
+            self.blob.extend_from_slice(&at.to_le_bytes());
+        }
+        let in_zone = |r: &Record| target(pending, r).is_some_and(|n| n.is_at_or_below(apex));
+        let has_targets = records.iter().any(in_zone);
+        if has_targets {
+            self.blob.resize(self.blob.len() + 4 * count, NOWHERE as u8);
+        }
+        self.entries.push(Entry {
+            rtype: t,
+            count: count as u16,
+            records_len: records_len as u16,
+            sigs_len: (total - records_len) as u16,
+            sigs: sig_count as u16 | if has_targets { blob::HAS_TARGETS } else { 0 },
+            fixups: self.fixups.len() as u16,
+        });
+    }
+
+    /// Writes records of one type, each different one once, and gives their number.
+    fn records(&mut self, pending: &Pending, records: &[Record], start: usize, notes: &mut Notes) -> usize {
+        let owner = pending.owner.as_name();
+        let Some(first) = records.first() else { return 0 };
+        let mut seen = HashSet::new();
+        let mut count = 0;
+        for (i, record) in records.iter().enumerate() {
+            let duplicate = if records.len() <= PAIRWISE {
+                records[..i].iter().any(|r| same(pending, r, record))
+            } else {
+                !seen.insert(canonical(pending, record))
+            };
+            if duplicate {
+                notes.add(NoteKind::Duplicate, owner, record.rtype, record.source);
+                continue;
+            }
+            if record.ttl != first.ttl {
+                notes.add(NoteKind::TtlMismatch, owner, record.rtype, record.source);
+            }
+            // What is too large for a message is dropped as a whole by the caller: no need to write on.
+            if self.blob.len() - start <= u16::MAX as usize {
+                self.record(pending, record, first.ttl, start);
+            }
+            count += 1;
+        }
+        count
+    }
+
+    fn record(&mut self, pending: &Pending, record: &Record, ttl: u32, start: usize) {
+        self.blob.extend_from_slice(&[0xc0, 12]);
+        self.blob.extend_from_slice(&record.rtype.0.to_be_bytes());
+        self.blob.extend_from_slice(&1u16.to_be_bytes());
+        self.blob.extend_from_slice(&ttl.to_be_bytes());
+        self.blob.extend_from_slice(&[0, 0]);
+        let rdata_at = self.blob.len();
+        debug_assert!(RECORD_HEAD == 12);
+        let rdata = pending.rdata(record);
+        let mut done = 0;
+        for name in names::embedded_names(record.rtype, rdata) {
+            if name.rule == NameRule::Compress {
+                self.blob.extend_from_slice(&rdata[done..name.start]);
+                self.name(pending, record.start as usize + name.start, name.len, start);
+                done = name.start + name.len;
+            }
+        }
+        self.blob.extend_from_slice(&rdata[done..]);
+        let len = (self.blob.len() - rdata_at) as u16;
+        self.blob[rdata_at - 2..rdata_at].copy_from_slice(&len.to_be_bytes());
+    }
+
+    /// Writes the name of `len` octets at `from` in the pending octets, compressed.
+    fn name(&mut self, pending: &Pending, from: usize, len: usize, start: usize) {
+        let owner = pending.owner.as_name().as_wire();
+        let mut at = 0;
+        while at < len {
+            let suffix = &pending.octets[from + at..from + len];
+            let here = self.blob.len() - start;
+            let label = suffix[0] as usize;
+            if label == 0 {
+                self.blob.push(0);
+                return;
+            }
+            if let Some(pointer) = self.known(pending, owner, suffix) {
+                // An RRset that is too long for a message gets a wrong offset here and is dropped later.
+                self.fixups.push(here as u16);
+                self.blob.extend_from_slice(&(0xc000 | pointer).to_be_bytes());
+                return;
+            }
+            if self.dictionary.len() < DICTIONARY && here < RrSet::POINTER_REACH {
+                self.dictionary.push(Known {
+                    start: (from + at) as u32,
+                    len: suffix.len() as u8,
+                    at: here as u16,
+                });
+            }
+            self.blob.extend_from_slice(&suffix[..=label]);
+            at += label + 1;
+        }
+    }
+
+    /// The message offset at which `suffix` stands already, in the question or in the RRset.
+    fn known(&self, pending: &Pending, owner: &[u8], suffix: &[u8]) -> Option<u16> {
+        let len = suffix.len();
+        if self.suffixes[len / 64] & 1 << (len % 64) != 0
+            && owner[owner.len() - len..].eq_ignore_ascii_case(suffix)
+        {
+            return Some((12 + owner.len() - len) as u16);
+        }
+        let same = |k: &&Known| {
+            k.len as usize == len && pending.octets[k.start as usize..][..len].eq_ignore_ascii_case(suffix)
+        };
+        let known = self.dictionary.iter().find(same)?;
+        Some(12 + owner.len() as u16 + 4 + known.at)
+    }
+
+    fn flags(&self, pending: &Pending, apex: Name<'_>) -> u16 {
+        let owner = pending.owner.as_name();
+        let at_apex = owner.len() == apex.len();
+        let has = |t: Type| self.entries.iter().any(|e| e.rtype == t);
+        let nsec3_only =
+            !at_apex && !pending.records.is_empty() && pending.records.iter().all(|r| of_nsec3(pending, r));
+        let flags = [
+            (at_apex, NodeFlags::APEX),
+            (!at_apex && has(Type::NS), NodeFlags::CUT),
+            (has(Type::DNAME), NodeFlags::DNAME),
+            (self.entries.is_empty(), NodeFlags::EMPTY),
+            (owner.is_wildcard(), NodeFlags::WILDCARD),
+            (nsec3_only, NodeFlags::NSEC3_ONLY),
+        ];
+        flags.iter().filter(|(set, _)| *set).fold(0, |all, (_, flag)| all | flag.0)
+    }
+
+    /// Notes combinations of RRsets that no name may have.
+    fn check(&self, pending: &Pending, apex: Name<'_>, notes: &mut Notes) {
+        let owner = pending.owner.as_name();
+        let beside_cname =
+            [Type::CNAME, Type::NSEC, Type::NSEC3, Type::RRSIG, Type::KEY, Type::SIG, Type::NXT];
+        let has_cname = self.entries.iter().any(|e| e.rtype == Type::CNAME);
+        for entry in &self.entries {
+            let t = entry.rtype;
+            let several = entry.count > 1;
+            let kind = match t {
+                Type::CNAME if several => NoteKind::MultipleCname,
+                Type::DNAME if several => NoteKind::MultipleDname,
+                Type::SOA if owner.len() != apex.len() => NoteKind::SoaBelowApex,
+                Type::SOA if several => NoteKind::MultipleSoa,
+                _ if has_cname && !beside_cname.contains(&t) => NoteKind::CnameAndOther,
+                _ => continue,
+            };
+            let source = pending.records.iter().rev().find(|r| r.rtype == t).map_or(0, |r| r.source);
+            notes.add(kind, owner, t, source);
+        }
+    }
+}
+
+/// Whether the record is an NSEC3 or a signature over one.
+fn of_nsec3(pending: &Pending, record: &Record) -> bool {
+    let signed = || pending.rdata(record).get(..2) == Some(&Type::NSEC3.0.to_be_bytes());
+    record.rtype == Type::NSEC3 || record.rtype == Type::RRSIG && signed()
+}
+
+/// The target name of a record whose type has one.
+pub(super) fn target<'a>(pending: &'a Pending, record: &Record) -> Option<Name<'a>> {
+    let at = blob::target_offset(record.rtype)?;
+    let name = Name::parse(pending.rdata(record).get(at..)?).ok()?;
+    let service = matches!(record.rtype, Type::SVCB | Type::HTTPS) && pending.rdata(record)[..2] != [0, 0];
+    // RFC 9460 §2.5.2: `.` in service mode stands for the owner.
+    Some(if service && name.is_root() { pending.owner.as_name() } else { name })
+}
+
+/// Whether two records of one type are the same in canonical form.
+fn same(pending: &Pending, a: &Record, b: &Record) -> bool {
+    let (x, y) = (pending.rdata(a), pending.rdata(b));
+    x == y || x.eq_ignore_ascii_case(y) && canonical(pending, a) == canonical(pending, b)
+}
+
+fn canonical(pending: &Pending, record: &Record) -> Vec<u8> {
+    let mut rdata = pending.rdata(record).to_vec();
+    names::canonical(record.rtype, &mut rdata);
+    rdata
+}

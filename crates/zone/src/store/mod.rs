@@ -1,0 +1,210 @@
+//! The zone snapshot: an immutable [`Zone`] in which the stored RRset *is* the compiled answer.
+//!
+//! A question for an exact name costs two dependent cache lines (a bucket of the index, the first line of
+//! the node) and one copy. What an answer should be is decided in `authority`; master files are read in
+//! [`crate::scan`]; which zone is asked is [`crate::catalog`]'s to say.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `blob.rs` | the layout of a node, octet by octet |
+//! | `arena.rs` | where blobs lie and how they are addressed |
+//! | `index.rs` | hash → address |
+//! | `node.rs` | the reading side: [`Node`], [`RrSet`], [`Rdata`], [`Fixup`], [`Target`] |
+//! | `order.rs` | canonical order: [`Zone::nsec_covering`], [`Zone::iter`] |
+//! | `nsec3.rs` | the NSEC3 chain: [`Nsec3`] |
+//! | `pending.rs` | the records of the name being read, and what is wrong with them: [`Note`] |
+//! | `encode.rs` | records → blob: compression, fix-ups |
+//! | `build.rs` | [`ZoneBuilder`] |
+//! | `finish.rs` | index, empty non-terminals, occlusion, targets |
+//!
+//! Letter case: owners are kept in lower case; names in RDATA keep their case except where they are
+//! compressed against the owner (RFC 4343 §4.1 lets output take the question's case).
+
+mod arena;
+mod blob;
+mod build;
+mod encode;
+mod finish;
+mod index;
+mod names;
+mod node;
+mod nsec3;
+mod order;
+mod pending;
+
+use std::sync::OnceLock;
+
+use wire::Name;
+use wire::hash::HashKey;
+
+pub use build::{AddError, BuildError, ZoneBuilder};
+pub(crate) use index::Index;
+pub use node::{Fixup, Node, NodeFlags, Rdata, RrSet, Target};
+pub use nsec3::Nsec3;
+pub use order::Iter;
+pub use pending::{Note, NoteKind};
+
+use arena::Arena;
+
+/// The numbers of a zone's SOA record (RFC 1035 §3.3.13), times in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Soa {
+    /// TTL of the SOA RRset.
+    pub ttl: u32,
+    /// SERIAL (RFC 1982 arithmetic).
+    pub serial: u32,
+    /// REFRESH.
+    pub refresh: u32,
+    /// RETRY.
+    pub retry: u32,
+    /// EXPIRE.
+    pub expire: u32,
+    /// MINIMUM: the most a negative answer may be kept (RFC 2308 §4).
+    pub minimum: u32,
+}
+
+/// An immutable snapshot of one zone. Made by [`ZoneBuilder`]; shared by reference between threads.
+pub struct Zone {
+    key: HashKey,
+    arena: Arena,
+    index: Index,
+    apex: u32,
+    soa: Soa,
+    records: u64,
+    nodes: u64,
+    nsec: order::Order,
+    nsec3: Option<nsec3::Chain>,
+    all: OnceLock<Box<[u32]>>,
+}
+
+impl Zone {
+    /// The zone's name, in lower case.
+    pub fn apex(&self) -> Name<'_> {
+        self.apex_node().owner()
+    }
+
+    /// The node of the zone's name: SOA, NS, DNSKEY and what else is there.
+    #[inline]
+    pub fn apex_node(&self) -> Node<'_> {
+        Node::new(&self.arena, self.apex)
+    }
+
+    /// The numbers of the SOA record.
+    #[inline]
+    pub fn soa(&self) -> Soa {
+        self.soa
+    }
+
+    /// The SOA's serial number.
+    #[inline]
+    pub fn serial(&self) -> u32 {
+        self.soa.serial
+    }
+
+    /// The TTL of negative answers in seconds: the lesser of the SOA's TTL and its MINIMUM (RFC 2308 §5).
+    #[inline]
+    pub fn negative_ttl(&self) -> u32 {
+        self.soa.ttl.min(self.soa.minimum)
+    }
+
+    /// Number of records, signatures included, merged duplicates counted once.
+    pub fn record_count(&self) -> u64 {
+        self.records
+    }
+
+    /// Number of nodes: names with records, empty non-terminals and NSEC3 owners.
+    pub fn node_count(&self) -> u64 {
+        self.nodes
+    }
+
+    /// Octets of memory the snapshot holds, everything included.
+    pub fn memory(&self) -> usize {
+        size_of::<Zone>()
+            + self.arena.memory()
+            + self.index.memory()
+            + self.nsec.memory()
+            + self.nsec3.as_ref().map_or(0, nsec3::Chain::memory)
+            + self.all.get().map_or(0, |all| size_of_val::<[u32]>(all))
+    }
+
+    /// Whether answers can carry proofs: the SOA is signed and there is an NSEC or NSEC3 chain.
+    pub fn is_signed(&self) -> bool {
+        let soa_signed = self.apex_node().rrset(wire::Type::SOA).is_some_and(|soa| soa.sig_count() > 0);
+        soa_signed && (!self.nsec.is_empty() || self.nsec3.is_some())
+    }
+
+    /// Whether the zone has NSEC records that [`nsec_covering`](Self::nsec_covering) can find.
+    pub fn has_nsec(&self) -> bool {
+        !self.nsec.is_empty()
+    }
+
+    /// The node of a name: `lower` in wire form and lower case, `hash` its hash under the key that the zone
+    /// was built with. Empty non-terminals are found, NSEC3 owners are not.
+    #[inline]
+    pub fn find(&self, lower: &[u8], hash: u64) -> Option<Node<'_>> {
+        let at = self.index.find(hash, |at| blob::owner(self.arena.from(at)) == lower)?;
+        Some(Node::new(&self.arena, at))
+    }
+
+    /// [`find`](Self::find) for a name whose hash is not at hand and whose letter case is unknown.
+    pub fn find_name(&self, name: Name<'_>) -> Option<Node<'_>> {
+        let mut lower = name.to_buf();
+        lower.make_lower();
+        self.find(lower.as_name().as_wire(), self.key.name(lower.as_name()))
+    }
+
+    /// Reads the index line of a hash, so that the loads of a batch overlap. Add the result up and give the sum
+    /// to [`std::hint::black_box`]; it means nothing else.
+    #[inline]
+    pub fn touch(&self, hash: u64) -> u32 {
+        self.index.touch(hash)
+    }
+
+    /// Reads the first line of the node that [`find`](Self::find) will most likely give, after
+    /// [`touch`](Self::touch) brought the index line in. The result is as meaningless.
+    #[inline]
+    pub fn touch_node(&self, hash: u64) -> u32 {
+        self.index.candidate(hash).map_or(0, |at| self.arena.from(at)[0] as u32)
+    }
+
+    /// The node with NSEC whose owner is `name` or comes closest before it in canonical order
+    /// (RFC 4034 §6.1). `None` if the zone has no NSEC, or none that early: a chain begins at the apex.
+    ///
+    /// `name` is at or below the apex. NSEC below zone cuts is not considered.
+    pub fn nsec_covering(&self, name: Name<'_>) -> Option<Node<'_>> {
+        self.nsec.at_or_before(self, name)
+    }
+
+    /// The NSEC3 chain that the apex' NSEC3PARAM names (RFC 5155 §4), if there is one with a hash algorithm we
+    /// know (SHA-1).
+    pub fn nsec3(&self) -> Option<Nsec3<'_>> {
+        Some(Nsec3::new(self, self.nsec3.as_ref()?))
+    }
+
+    /// All nodes in canonical order, the apex first; empty non-terminals and NSEC3 owners among them.
+    ///
+    /// The first call sorts; the order is kept (four octets per node).
+    pub fn iter(&self) -> Iter<'_> {
+        Iter::new(self, self.all.get_or_init(|| order::all(self)))
+    }
+
+    #[inline]
+    fn node(&self, at: u32) -> Node<'_> {
+        Node::new(&self.arena, at)
+    }
+}
+
+impl<'a> IntoIterator for &'a Zone {
+    type Item = Node<'a>;
+    type IntoIter = Iter<'a>;
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+impl std::fmt::Debug for Zone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (apex, serial) = (self.apex(), self.serial());
+        write!(f, "Zone({apex} serial {serial}, {} records at {} names)", self.records, self.nodes)
+    }
+}

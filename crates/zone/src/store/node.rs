@@ -1,0 +1,386 @@
+//! Reading a snapshot: [`Node`], [`RrSet`], [`Rdata`], [`Fixup`] and [`Target`]. Nothing here writes.
+
+use std::ops::BitOr;
+
+use wire::{Name, Type};
+
+use super::arena::{Arena, NOWHERE};
+use super::blob::{self, Entry, RECORD_HEAD, be16_at, be32_at, u16_at, u32_at};
+
+/// What a name is in its zone: a set of the constants below.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeFlags(pub(super) u16);
+
+impl NodeFlags {
+    /// The zone's own name.
+    pub const APEX: NodeFlags = NodeFlags(1);
+    /// Has NS and is not the apex: a zone cut. Set even if the name is [`OCCLUDED`](Self::OCCLUDED).
+    pub const CUT: NodeFlags = NodeFlags(1 << 1);
+    /// Has DNAME (the apex may, too).
+    pub const DNAME: NodeFlags = NodeFlags(1 << 2);
+    /// Lies below a zone cut or below a DNAME: glue, or data that cannot be reached (RFC 2136 §7.18).
+    pub const OCCLUDED: NodeFlags = NodeFlags(1 << 3);
+    /// `*.this` is in the zone (a wildcard with records, or one that only exists as somebody's parent).
+    pub const WILDCARD_CHILD: NodeFlags = NodeFlags(1 << 4);
+    /// No records: an empty non-terminal (RFC 8020).
+    pub const EMPTY: NodeFlags = NodeFlags(1 << 5);
+    /// The leftmost label is `*` (RFC 4592 §2.1.1).
+    pub const WILDCARD: NodeFlags = NodeFlags(1 << 6);
+    /// Holds NSEC3 and its signatures only. Not part of the name space: [`Zone::find`](super::Zone::find)
+    /// never gives it (RFC 5155 §7.2.8); it is met in [`Zone::iter`](super::Zone::iter) and
+    /// [`Nsec3`](super::Nsec3).
+    pub const NSEC3_ONLY: NodeFlags = NodeFlags(1 << 7);
+
+    /// Whether all of `other` are set.
+    #[inline]
+    pub fn contains(self, other: NodeFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether any of `other` is set.
+    #[inline]
+    pub fn intersects(self, other: NodeFlags) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl BitOr for NodeFlags {
+    type Output = NodeFlags;
+    fn bitor(self, other: NodeFlags) -> NodeFlags {
+        NodeFlags(self.0 | other.0)
+    }
+}
+
+/// Builder's flag: parents and flags of the node are settled.
+pub(super) const SETTLED: u16 = 1 << 12;
+/// Builder's flag: some RRset has target addresses to be filled in.
+pub(super) const TARGETS: u16 = 1 << 13;
+/// Builder's flag: replaced by a later blob.
+pub(super) const DEAD: u16 = 1 << 14;
+/// What readers may see of the flags.
+const PUBLIC: u16 = 0xff;
+
+/// A name of the zone with its RRsets. Copied freely: a reference into the snapshot.
+#[derive(Clone, Copy)]
+pub struct Node<'a> {
+    arena: &'a Arena,
+    at: u32,
+    blob: &'a [u8],
+}
+
+impl<'a> Node<'a> {
+    #[inline]
+    pub(super) fn new(arena: &'a Arena, at: u32) -> Self {
+        Node { arena, at, blob: arena.blob(at) }
+    }
+
+    pub(super) fn address(self) -> u32 {
+        self.at
+    }
+
+    /// The owner name, in lower case.
+    #[inline]
+    pub fn owner(self) -> Name<'a> {
+        // The builder has put a name there; the root would be the answer to a damaged blob.
+        Name::from_wire(blob::owner(self.blob)).unwrap_or(Name::ROOT)
+    }
+
+    /// The octets of the owner name, without the check that [`owner`](Self::owner) makes.
+    #[inline]
+    pub fn owner_wire(self) -> &'a [u8] {
+        blob::owner(self.blob)
+    }
+
+    /// What the name is in its zone.
+    #[inline]
+    pub fn flags(self) -> NodeFlags {
+        NodeFlags(blob::flags(self.blob) & PUBLIC)
+    }
+
+    /// The RRset of one type. `RRSIG` gives only the signatures that cover a type the name does not have;
+    /// the others are the [`sigs`](RrSet::sigs) of what they cover.
+    #[inline]
+    pub fn rrset(self, t: Type) -> Option<RrSet<'a>> {
+        let found = blob::entries(self.blob).find(|(entry, _)| entry.rtype == t);
+        found.map(|(entry, at)| self.at_entry(entry, at))
+    }
+
+    /// All RRsets, those most asked for first; signatures come with what they cover.
+    pub fn rrsets(self) -> impl Iterator<Item = RrSet<'a>> {
+        blob::entries(self.blob).map(move |(entry, at)| self.at_entry(entry, at))
+    }
+
+    /// Number of RRsets, signatures not counted.
+    #[inline]
+    pub fn rrset_count(self) -> usize {
+        blob::rrsets(self.blob)
+    }
+
+    #[inline]
+    fn at_entry(self, entry: Entry, at: usize) -> RrSet<'a> {
+        let data = &self.blob[at..at + entry.data_len()];
+        RrSet { node: self, entry, data }
+    }
+}
+
+impl PartialEq for Node<'_> {
+    /// Whether both are the same node of the same snapshot.
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.arena, other.arena) && self.at == other.at
+    }
+}
+impl Eq for Node<'_> {}
+
+impl std::fmt::Debug for Node<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Node({} {:?}", self.owner(), self.flags())?;
+        self.rrsets().try_for_each(|set| write!(f, " {}×{}", set.rtype(), set.count()))?;
+        f.write_str(")")
+    }
+}
+
+/// One RRset, compiled for the answer to a question for exactly its owner. Copied freely.
+///
+/// Records keep the order they had in the zone's source. Equal records were merged and TTLs made equal.
+#[derive(Clone, Copy)]
+pub struct RrSet<'a> {
+    node: Node<'a>,
+    entry: Entry,
+    data: &'a [u8],
+}
+
+impl<'a> RrSet<'a> {
+    /// How far into the RRset its own compression pointers reach: they point at less than this many octets
+    /// behind the start of [`records`](Self::records). So a copy that starts at a message offset of at most
+    /// `0x4000 - POINTER_REACH` never makes a pointer overflow its 14 bits; beyond it use
+    /// [`rdatas`](Self::rdatas).
+    pub const POINTER_REACH: usize = 0x2000;
+
+    /// The node it belongs to.
+    #[inline]
+    pub fn node(&self) -> Node<'a> {
+        self.node
+    }
+
+    /// The type.
+    #[inline]
+    pub fn rtype(&self) -> Type {
+        self.entry.rtype
+    }
+
+    /// The TTL of every record in seconds.
+    #[inline]
+    pub fn ttl(&self) -> u32 {
+        be32_at(self.data, 6)
+    }
+
+    /// Number of records, at least 1, signatures not counted.
+    #[inline]
+    pub fn count(&self) -> u16 {
+        self.entry.count
+    }
+
+    /// Number of signatures that cover the RRset.
+    #[inline]
+    pub fn sig_count(&self) -> u16 {
+        self.entry.sigs & blob::SIG_COUNT
+    }
+
+    /// **The compiled answer**: all records as they stand in a message whose question is exactly the owner.
+    ///
+    /// Owner `c00c`, type, class IN, TTL, RDLENGTH, RDATA. Names in the RDATA of RFC 1035's types are
+    /// compressed against the question (for a wildcard: only what stands right of the `*`) and against
+    /// names earlier in the RRset. Pointers are message offsets for a question name of the owner's length
+    /// with the RRset right behind the question; [`fixups`](Self::fixups) tells what to add elsewhere.
+    #[inline]
+    pub fn records(&self) -> &'a [u8] {
+        &self.data[..self.entry.records_len as usize]
+    }
+
+    /// The RRSIG records covering the RRset, in the form of [`records`](Self::records); no pointers but the
+    /// owner (RFC 4034 §3.1.7).
+    #[inline]
+    pub fn sigs(&self) -> &'a [u8] {
+        &self.data[self.entry.records_len as usize..][..self.entry.sigs_len as usize]
+    }
+
+    /// [`records`](Self::records) and right behind them [`sigs`](Self::sigs), in one slice.
+    #[inline]
+    pub fn records_and_sigs(&self) -> &'a [u8] {
+        &self.data[..self.entry.records_len as usize + self.entry.sigs_len as usize]
+    }
+
+    /// The message offset at which [`records`](Self::records) was compiled to start: behind a question for
+    /// the owner.
+    #[inline]
+    pub fn compiled_at(&self) -> usize {
+        12 + self.node.blob[3] as usize + 4
+    }
+
+    /// Whether RDATA holds compression pointers at all.
+    #[inline]
+    pub fn has_fixups(&self) -> bool {
+        self.entry.fixups != 0
+    }
+
+    /// Every compression pointer inside RDATA, in ascending order. Owner pointers are not listed: there is one
+    /// at the start of each record.
+    #[inline]
+    pub fn fixups(&self) -> impl Iterator<Item = Fixup> + use<'a> {
+        let start = self.entry.records_len as usize + self.entry.sigs_len as usize;
+        let (data, question_end) = (self.data, 12 + self.node.blob[3] as u16);
+        data[start..start + 2 * self.entry.fixups as usize].chunks_exact(2).map(move |octets| {
+            let at = u16_at(octets, 0);
+            let pointer = be16_at(data, at as usize) & 0x3fff;
+            Fixup { at, to_question: pointer < question_end }
+        })
+    }
+
+    /// The target name of each record and the node it names in this zone, for the types with a host or alias
+    /// as target: NS, CNAME, MX, SRV, SVCB, HTTPS, KX, AFSDB, RT. Empty for others.
+    ///
+    /// A service-mode SVCB or HTTPS record with target `.` gives the owner's own node (RFC 9460 §2.5.2).
+    pub fn targets(&self) -> impl Iterator<Item = Target<'a>> + use<'a> {
+        let (set, mut number) = (*self, 0);
+        let offset = blob::target_offset(self.rtype());
+        offset.into_iter().flat_map(move |offset| {
+            Records { set, at: 0, end: set.entry.records_len as usize }.map(move |rdata| {
+                let i = number;
+                number += 1;
+                Target { name_at: rdata.start + offset, node: set.target_node(i) }
+            })
+        })
+    }
+
+    #[inline]
+    fn target_node(&self, i: usize) -> Option<Node<'a>> {
+        if !self.entry.has_targets() {
+            return None;
+        }
+        let at = u32_at(self.data, self.entry.targets_at() + 4 * i);
+        (at != NOWHERE).then(|| Node::new(self.node.arena, at))
+    }
+
+    /// Each record's RDATA, in the order of [`records`](Self::records).
+    pub fn rdatas(&self) -> impl Iterator<Item = Rdata<'a>> + use<'a> {
+        Records { set: *self, at: 0, end: self.entry.records_len as usize }
+    }
+
+    /// Each covering signature's RDATA, in the order of [`sigs`](Self::sigs).
+    pub fn sig_rdatas(&self) -> impl Iterator<Item = Rdata<'a>> + use<'a> {
+        let start = self.entry.records_len as usize;
+        Records { set: *self, at: start, end: start + self.entry.sigs_len as usize }
+    }
+}
+
+impl std::fmt::Debug for RrSet<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RrSet({} {}×{})", self.node.owner(), self.rtype(), self.count())
+    }
+}
+
+/// A compression pointer inside the RDATA of [`RrSet::records`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fixup {
+    /// Offset of its two octets from the start of `records`.
+    pub at: u16,
+    /// `true`: points into the question; with a longer question name add the difference in length.
+    /// `false`: points into the RRset itself; add the difference between where the copy starts and
+    /// [`RrSet::compiled_at`].
+    pub to_question: bool,
+}
+
+/// Where a record's target name stands and what it names.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// Offset of the target name (it may be compressed) from the start of [`RrSet::records`].
+    pub name_at: usize,
+    /// The node of that name in this zone, occluded ones too; `None` if the zone has no such name (a wildcard
+    /// may still match it).
+    pub node: Option<Node<'a>>,
+}
+
+/// The records of an RRset or its signatures, one after the other.
+struct Records<'a> {
+    set: RrSet<'a>,
+    at: usize,
+    end: usize,
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Rdata<'a>;
+    #[inline]
+    fn next(&mut self) -> Option<Rdata<'a>> {
+        if self.at + RECORD_HEAD > self.end {
+            return None;
+        }
+        let (start, data) = (self.at + RECORD_HEAD, self.set.data);
+        let ttl = be32_at(data, self.at + 6);
+        let end = start + be16_at(data, self.at + 10) as usize;
+        self.at = end;
+        Some(Rdata { set: self.set, ttl, start, end })
+    }
+}
+
+/// The RDATA of one record in a snapshot. Copied freely.
+#[derive(Clone, Copy)]
+pub struct Rdata<'a> {
+    set: RrSet<'a>,
+    ttl: u32,
+    start: usize,
+    end: usize,
+}
+
+impl<'a> Rdata<'a> {
+    /// The record's TTL in seconds.
+    pub fn ttl(&self) -> u32 {
+        self.ttl
+    }
+
+    /// The RDATA as compiled: names may be compressed.
+    pub fn compiled(&self) -> &'a [u8] {
+        &self.set.data[self.start..self.end]
+    }
+
+    /// Appends the uncompressed RDATA to `out`. Names that had been compressed come out in lower case where
+    /// they were part of the owner.
+    pub fn copy_to(&self, out: &mut Vec<u8>) {
+        let mut done = self.start;
+        if self.set.entry.fixups != 0 && self.end <= self.set.entry.records_len as usize {
+            for fixup in self.set.fixups().skip_while(|f| (f.at as usize) < self.start) {
+                let at = fixup.at as usize;
+                if at >= self.end {
+                    break;
+                }
+                out.extend_from_slice(&self.set.data[done..at]);
+                self.copy_name(at, out);
+                done = at + 2;
+            }
+        }
+        out.extend_from_slice(&self.set.data[done..self.end]);
+    }
+
+    /// Appends what the pointer at `at` stands for.
+    fn copy_name(&self, mut at: usize, out: &mut Vec<u8>) {
+        let (data, owner) = (self.set.data, self.set.node.owner_wire());
+        let records = 12 + owner.len() + 4;
+        loop {
+            let len = data[at] as usize;
+            if len < 0x40 {
+                out.extend_from_slice(&data[at..=at + len]);
+                at += len + 1;
+                if len == 0 {
+                    return;
+                }
+                continue;
+            }
+            let pointer = (be16_at(data, at) & 0x3fff) as usize;
+            if pointer < 12 + owner.len() {
+                out.extend_from_slice(&owner[pointer - 12..]);
+                return;
+            }
+            // The builder only points backwards, so this ends.
+            at = pointer - records;
+        }
+    }
+}

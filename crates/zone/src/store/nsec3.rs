@@ -1,0 +1,234 @@
+//! The NSEC3 chain of a snapshot (RFC 5155): sorted hashes, searched by interpolation.
+//!
+//! Computes no hashes: callers bring the 20 octets of SHA-1 and get the node.
+
+use wire::Type;
+
+use super::arena::Arena;
+use super::{Node, Zone, blob};
+
+/// Octets of a SHA-1 hash, the only NSEC3 hash algorithm (RFC 5155 §11).
+pub(super) const HASH: usize = 20;
+/// The number of that algorithm.
+const SHA1: u8 = 1;
+
+/// One chain: parameters and, in the order of the hashes, their first eight octets and their nodes.
+pub(super) struct Chain {
+    iterations: u16,
+    salt: Box<[u8]>,
+    prefixes: Box<[u64]>,
+    nodes: Box<[u32]>,
+}
+
+/// Parameters of one NSEC3PARAM or NSEC3 record.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Params {
+    algorithm: u8,
+    iterations: u16,
+    salt: Box<[u8]>,
+}
+
+impl Params {
+    /// Reads the front of NSEC3PARAM or NSEC3 RDATA, which are alike (RFC 5155 §3.2, §4.2).
+    fn read(rdata: &[u8]) -> Option<Params> {
+        let (&[algorithm, _flags, high, low, salt_len], rest) = rdata.split_first_chunk::<5>()?;
+        let salt = rest.get(..salt_len as usize)?.into();
+        Some(Params { algorithm, iterations: u16::from_be_bytes([high, low]), salt })
+    }
+
+    fn matches(&self, rdata: &[u8]) -> bool {
+        let front = rdata.split_first_chunk::<5>();
+        front.is_some_and(|(&[algorithm, _, high, low, salt_len], rest)| {
+            algorithm == self.algorithm
+                && u16::from_be_bytes([high, low]) == self.iterations
+                && rest.get(..salt_len as usize) == Some(&self.salt)
+        })
+    }
+}
+
+impl Chain {
+    /// The chain among the nodes at `owners` (hash prefix and address of every node with NSEC3) that the
+    /// NSEC3PARAM at `apex` tells of; the first one with members if there are several.
+    pub(super) fn new(arena: &Arena, apex: Node<'_>, mut owners: Vec<(u64, u32)>) -> Option<Chain> {
+        let params = apex.rrset(Type::NSEC3PARAM)?;
+        let order = |a: &(u64, u32), b: &(u64, u32)| {
+            a.0.cmp(&b.0).then_with(|| hash_at(arena, a.1).cmp(&hash_at(arena, b.1)))
+        };
+        if !owners.is_sorted_by(|a, b| order(a, b).is_le()) {
+            owners.sort_unstable_by(order);
+        }
+        // FLAGS other than zero mean that the chain is not to be used (RFC 5155 §4.1.2).
+        let usable = params.rdatas().filter(|rdata| rdata.compiled().get(1) == Some(&0));
+        let params = usable.filter_map(|rdata| Params::read(rdata.compiled()));
+        let mut known = params.filter(|params| params.algorithm == SHA1);
+        known.find_map(|params| Self::of(arena, &params, &owners))
+    }
+
+    fn of(arena: &Arena, params: &Params, owners: &[(u64, u32)]) -> Option<Chain> {
+        let belongs = |at: u32| {
+            let set = Node::new(arena, at).rrset(Type::NSEC3);
+            set.is_some_and(|set| set.rdatas().any(|rdata| params.matches(rdata.compiled())))
+        };
+        let members = || owners.iter().filter(|(_, at)| belongs(*at));
+        let nodes: Box<[u32]> = members().map(|&(_, at)| at).collect();
+        let prefixes = members().map(|&(prefix, _)| prefix).collect();
+        let (iterations, salt) = (params.iterations, params.salt.clone());
+        (!nodes.is_empty()).then_some(Chain { iterations, salt, prefixes, nodes })
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.salt.len() + size_of_val::<[u64]>(&self.prefixes) + size_of_val::<[u32]>(&self.nodes)
+    }
+}
+
+/// The hash that a node's first label spells in base 32 with the extended hex alphabet (RFC 4648 §7).
+pub(super) fn hash_of(owner: &[u8]) -> Option<[u8; HASH]> {
+    let label = owner.get(1..33).filter(|_| owner[0] == 32)?;
+    let mut hash = [0; HASH];
+    for (digits, octets) in label.chunks_exact(8).zip(hash.chunks_exact_mut(5)) {
+        let mut value = 0u64;
+        for &digit in digits {
+            let digit = match digit {
+                b'0'..=b'9' => digit - b'0',
+                b'a'..=b'v' => digit - b'a' + 10,
+                b'A'..=b'V' => digit - b'A' + 10,
+                _ => return None,
+            };
+            value = value << 5 | digit as u64;
+        }
+        octets.copy_from_slice(&value.to_be_bytes()[3..]);
+    }
+    Some(hash)
+}
+
+/// The first eight octets of a hash as a number.
+pub(super) fn prefix(hash: &[u8; HASH]) -> u64 {
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash[..8]);
+    u64::from_be_bytes(first)
+}
+
+fn hash_at(arena: &Arena, at: u32) -> Option<[u8; HASH]> {
+    hash_of(blob::owner(arena.from(at)))
+}
+
+/// The NSEC3 chain of a zone. Copied freely.
+#[derive(Clone, Copy)]
+pub struct Nsec3<'a> {
+    zone: &'a Zone,
+    chain: &'a Chain,
+}
+
+impl<'a> Nsec3<'a> {
+    pub(super) fn new(zone: &'a Zone, chain: &'a Chain) -> Self {
+        Nsec3 { zone, chain }
+    }
+
+    /// The hash algorithm: always 1, SHA-1.
+    pub fn algorithm(self) -> u8 {
+        SHA1
+    }
+
+    /// Number of additional iterations.
+    pub fn iterations(self) -> u16 {
+        self.chain.iterations
+    }
+
+    /// The salt, up to 255 octets.
+    pub fn salt(self) -> &'a [u8] {
+        &self.chain.salt
+    }
+
+    /// The node whose owner spells exactly `hash`.
+    pub fn matching(self, hash: &[u8; HASH]) -> Option<Node<'a>> {
+        let node = self.covering(hash);
+        (hash_of(node.owner_wire()).as_ref() == Some(hash)).then_some(node)
+    }
+
+    /// The node whose owner hash is `hash` or comes closest before it; the last of the chain if none does.
+    ///
+    /// If [`matching`](Self::matching) has no node for `hash`, this one's NSEC3 is the one that covers it
+    /// (RFC 5155 §1.3), provided that the chain is whole.
+    pub fn covering(self, hash: &[u8; HASH]) -> Node<'a> {
+        let wanted = prefix(hash);
+        let mut after = first_above(&self.chain.prefixes, wanted);
+        // Among equal prefixes the rest of the hash decides; there is hardly ever more than one.
+        while let Some(before) = after.checked_sub(1) {
+            let same = self.chain.prefixes[before] == wanted;
+            let later = same && hash_at(&self.zone.arena, self.chain.nodes[before]).as_ref() > Some(hash);
+            if !later {
+                break;
+            }
+            after = before;
+        }
+        let last = self.chain.nodes.len() - 1;
+        self.zone.node(self.chain.nodes[after.checked_sub(1).unwrap_or(last)])
+    }
+}
+
+impl std::fmt::Debug for Nsec3<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Nsec3({} iterations, {} nodes)", self.chain.iterations, self.chain.nodes.len())
+    }
+}
+
+/// The first position whose value is greater than `wanted`.
+///
+/// Three steps of interpolation come close if the values are spread evenly, as hashes are; then the window is
+/// doubled until it holds the place, so that uneven values cost a binary search and no more.
+fn first_above(values: &[u64], wanted: u64) -> usize {
+    let len = values.len();
+    let scale = |difference: u64| ((difference as u128 * len as u128) >> 64) as usize;
+    let mut guess = scale(wanted).min(len.saturating_sub(1));
+    for _ in 0..2 {
+        let Some(&value) = values.get(guess) else { return 0 };
+        guess = match wanted.checked_sub(value) {
+            Some(more) => (guess + scale(more)).min(len - 1),
+            None => guess.saturating_sub(scale(value - wanted)),
+        };
+    }
+    let (mut low, mut high, mut step) = (guess, guess, 4);
+    while low > 0 && values[low - 1] > wanted {
+        low = low.saturating_sub(step);
+        step *= 2;
+    }
+    step = 4;
+    while high < len && values[high] <= wanted {
+        high = (high + step).min(len);
+        step *= 2;
+    }
+    low + values[low..high].partition_point(|&value| value <= wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn hashes_are_read_from_labels() {
+        // RFC 5155 appendix A: H(example) with its parameters.
+        let owner = b"\x200p9mhaveqvm6t7vbl5lop2u3t2rp3tom\x07example\0";
+        let hash = hash_of(owner).expect("a hash");
+        assert_eq!(hash[..4], [0x06, 0x53, 0x68, 0xa9]);
+        assert_eq!(hash_of(&owner.to_ascii_uppercase()), Some(hash));
+        assert_eq!(hash_of(b"\x200p9mhaveqvm6t7vbl5lop2u3t2rp3tow\0"), None, "w is no digit");
+        assert_eq!(hash_of(b"\x03www\0"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn interpolation_finds_what_a_plain_search_finds(
+            mut values in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..9, Just(u64::MAX)], 0..200),
+            wanted in prop_oneof![any::<u64>(), 0u64..9, Just(u64::MAX)],
+            pick: prop::sample::Index,
+        ) {
+            values.sort_unstable();
+            let exact = if values.is_empty() { wanted } else { values[pick.index(values.len())] };
+            for wanted in [wanted, exact, exact.saturating_sub(1), exact.saturating_add(1)] {
+                prop_assert_eq!(first_above(&values, wanted), values.partition_point(|&v| v <= wanted));
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The records of one name while it is being read, and what can be wrong with them: [`Note`].
+
+use std::fmt;
+
+use wire::{Name, NameBuf, Type};
+
+/// One record that waits for its name to be complete; its RDATA lies in [`Pending::octets`].
+#[derive(Clone, Copy)]
+pub(super) struct Record {
+    pub(super) rtype: Type,
+    /// What an RRSIG covers; the type itself for everything else.
+    pub(super) covered: Type,
+    pub(super) ttl: u32,
+    pub(super) start: u32,
+    pub(super) len: u16,
+    /// Where the record came from; see [`Note::source`].
+    pub(super) source: u64,
+}
+
+/// All records read so far of the name being read. Kept and reused from name to name.
+pub(super) struct Pending {
+    /// The owner in lower case.
+    pub(super) owner: NameBuf,
+    pub(super) records: Vec<Record>,
+    pub(super) octets: Vec<u8>,
+}
+
+impl Pending {
+    pub(super) fn new() -> Self {
+        Pending { owner: NameBuf::ROOT, records: Vec::new(), octets: Vec::new() }
+    }
+
+    /// Forgets the records and begins a name.
+    pub(super) fn begin(&mut self, owner: Name<'_>) {
+        self.owner = owner.to_buf();
+        self.owner.make_lower();
+        self.records.clear();
+        self.octets.clear();
+    }
+
+    /// Adds a record; its RDATA is at most 65,535 octets.
+    pub(super) fn push(&mut self, rtype: Type, ttl: u32, rdata: &[u8], source: u64) {
+        let covered = match rdata {
+            [high, low, ..] if rtype == Type::RRSIG => Type(u16::from_be_bytes([*high, *low])),
+            _ => rtype,
+        };
+        let (start, len) = (self.octets.len() as u32, rdata.len() as u16);
+        self.octets.extend_from_slice(rdata);
+        self.records.push(Record { rtype, covered, ttl, start, len, source });
+    }
+
+    pub(super) fn rdata(&self, record: &Record) -> &[u8] {
+        &self.octets[record.start as usize..][..record.len as usize]
+    }
+}
+
+/// Something about the zone's data that the operator should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// What it is.
+    pub kind: NoteKind,
+    /// The owner concerned.
+    pub owner: NameBuf,
+    /// The type concerned.
+    pub rtype: Type,
+    /// What [`ZoneBuilder::add_from`](super::ZoneBuilder::add_from) was given with the record concerned; 0 if
+    /// nothing, or if records of a name that came in several places had to be put together.
+    pub source: u64,
+}
+
+/// Kinds of [`Note`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NoteKind {
+    /// The owner is not at or below the apex: the record was left out.
+    OutOfZone,
+    /// The same record twice (equal in canonical form): counted once.
+    Duplicate,
+    /// The records of one RRset have different TTLs (RFC 2181 §5.2): all got that of the first.
+    TtlMismatch,
+    /// CNAME and records of other types at one name (RFC 1034 §3.6.2).
+    CnameAndOther,
+    /// More than one CNAME at one name (RFC 2181 §10.1).
+    MultipleCname,
+    /// More than one DNAME at one name (RFC 6672 §2.4).
+    MultipleDname,
+    /// More than one SOA (RFC 1035 §5.2): the first one counts.
+    MultipleSoa,
+    /// SOA at a name that is not the apex.
+    SoaBelowApex,
+    /// No NS at the apex (RFC 1035 §5.2).
+    NoApexNs,
+    /// The RRset and its signatures do not fit into one message: it was left out.
+    RrsetTooLarge,
+    /// The name has more octets of records than a node can hold (16 MiB): it was left out.
+    NameTooLarge,
+}
+
+impl NoteKind {
+    /// Whether a zone with this should not be served, as other servers refuse it, too.
+    pub fn is_error(self) -> bool {
+        !matches!(self, Self::OutOfZone | Self::Duplicate | Self::TtlMismatch)
+    }
+}
+
+impl fmt::Display for NoteKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OutOfZone => "not in the zone, left out",
+            Self::Duplicate => "the same record twice",
+            Self::TtlMismatch => "TTLs of the RRset differ, using the first",
+            Self::CnameAndOther => "CNAME and other data",
+            Self::MultipleCname => "more than one CNAME",
+            Self::MultipleDname => "more than one DNAME",
+            Self::MultipleSoa => "more than one SOA",
+            Self::SoaBelowApex => "SOA at a name that is not the zone's",
+            Self::NoApexNs => "no NS at the zone's name",
+            Self::RrsetTooLarge => "the RRset does not fit into a message of 64 KiB",
+            Self::NameTooLarge => "more than 16 MiB of records at one name",
+        })
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.owner, self.rtype, self.kind)
+    }
+}
+
+/// Notes, up to a number; those beyond it are only counted.
+pub(super) struct Notes {
+    pub(super) kept: Vec<Note>,
+    pub(super) left_out: u64,
+    /// Whether any note, kept or not, [`is_error`](NoteKind::is_error).
+    pub(super) error: Option<Note>,
+    pub(super) most: usize,
+}
+
+impl Notes {
+    pub(super) fn new(most: usize) -> Self {
+        Notes { kept: Vec::new(), left_out: 0, error: None, most }
+    }
+
+    pub(super) fn add(&mut self, kind: NoteKind, owner: Name<'_>, rtype: Type, source: u64) {
+        let note = || Note { kind, owner: owner.to_buf(), rtype, source };
+        if kind.is_error() && self.error.is_none() {
+            self.error = Some(note());
+        }
+        if self.kept.len() < self.most {
+            self.kept.push(note());
+        } else {
+            self.left_out += 1;
+        }
+    }
+}
