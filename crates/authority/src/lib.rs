@@ -1,1 +1,123 @@
-//! Authoritative answers: a zone snapshot and a question make an answer.
+//! Authoritative answers: a zone snapshot and a question make an answer (RFC 1034 §4.3.2 with RFC 2308,
+//! 4035, 4592, 5155, 6672, 8482 and 9471).
+//!
+//! What lives here: what the sections of an answer hold. What does not: which zone is asked and how the
+//! message is framed (`engine`), how records are kept (`zone`).
+//!
+//! | module | does |
+//! |---|---|
+//! | [`lookup`] | finds what the name is: a node, a wildcard, a cut, a DNAME, nothing |
+//! | `respond` | turns that into sections, one step of a CNAME or DNAME chain at a time |
+//! | `denial` | picks the NSEC or NSEC3 records that prove it |
+//! | `reply` | copies compiled RRsets into the message and moves their pointers |
+#![forbid(unsafe_code)]
+
+mod denial;
+pub mod lookup;
+mod reply;
+mod respond;
+
+use wire::hash::{HashKey, HashedName};
+use wire::message::{Builder, Full};
+use wire::{Name, NameBuf, Type};
+use zone::catalog::Catalog;
+use zone::store::Zone;
+
+use reply::Reply;
+use respond::{Chase, Here};
+
+/// What is asked, and of whom.
+pub struct Ask<'a> {
+    /// QNAME as the client wrote it; it stands in the message at offset 12.
+    pub name: Name<'a>,
+    /// QNAME, hashed under `key`.
+    pub qname: &'a HashedName,
+    /// QTYPE.
+    pub qtype: Type,
+    /// Whether DNSSEC records are wanted.
+    pub dnssec_ok: bool,
+    /// All zones served, for chains that lead from one to another.
+    pub catalog: &'a Catalog,
+    /// The key under which zones were built.
+    pub key: &'a HashKey,
+    /// CNAME and DNAME links followed, at the most.
+    pub max_chain: u8,
+}
+
+/// What answering reuses from one query to the next.
+pub struct Scratch {
+    /// The name a chain has led to.
+    name: HashedName,
+    rdata: Vec<u8>,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Scratch {
+    /// Empty.
+    pub fn new() -> Self {
+        Scratch { name: HashedName::new(), rdata: Vec::new() }
+    }
+}
+
+/// Answers from `zone`, whose apex has `below` labels less than the name asked for, into `b`, where the
+/// question already stands. If something that must be there does not fit, TC is set and what the sections
+/// hold does not count.
+pub fn answer<'a>(ask: &Ask<'a>, zone: &'a Zone, below: usize, b: &mut Builder<'_>, scratch: &mut Scratch) {
+    let Scratch { name, rdata } = scratch;
+    let mut reply = Reply::new(b, ask, rdata);
+    let done = resolve(ask, zone, below, &mut reply, name).and_then(|()| reply.proofs());
+    if let Err(Full) = done {
+        reply.truncate();
+    }
+}
+
+/// Answers the name asked for and then whatever CNAME and DNAME lead to.
+fn resolve<'a>(
+    ask: &Ask<'a>,
+    zone: &'a Zone,
+    below: usize,
+    reply: &mut Reply<'_, '_, 'a>,
+    next: &mut HashedName,
+) -> Result<(), Full> {
+    let here = Here { zone, name: ask.name, hashed: ask.qname, below, at: reply::QNAME_AT };
+    let mut chase = respond::step(ask, &here, reply)?;
+    let mut links = 1;
+    while let Some(Chase { target, at }) = chase {
+        if links > ask.max_chain {
+            return Ok(());
+        }
+        next.set(ask.key, target.as_name());
+        let Some((zone, below)) = zone_of(ask, next) else { return Ok(()) };
+        let here = Here { zone, name: target.as_name(), hashed: next, below, at };
+        chase = respond::step(ask, &here, reply)?;
+        links += 1;
+    }
+    Ok(())
+}
+
+/// The zone served here that a chain goes on in.
+fn zone_of<'a>(ask: &Ask<'a>, name: &HashedName) -> Option<(&'a Zone, usize)> {
+    let (mut entry, mut below) = ask.catalog.find(name)?;
+    if ask.qtype == Type::DS && below == 0 {
+        (entry, below) = ask.catalog.find_skipping(name, 1).unwrap_or((entry, below));
+    }
+    Some((entry.zone()?, below))
+}
+
+/// `name` with `*` put in front of what is left without its `skip` leftmost labels.
+fn wildcard_at(name: &HashedName, skip: usize, buf: &mut [u8; 257]) -> usize {
+    let suffix = name.suffix(skip);
+    buf[..2].copy_from_slice(b"\x01*");
+    buf[2..2 + suffix.len()].copy_from_slice(suffix);
+    2 + suffix.len()
+}
+
+/// DNAME substitution (RFC 6672 §2.2): the owner's labels at the end of `name` become `target`.
+fn substitute(name: Name<'_>, owner_labels: usize, target: Name<'_>) -> Option<NameBuf> {
+    NameBuf::replace_suffix(name, owner_labels, target).ok()
+}

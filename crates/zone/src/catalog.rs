@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use wire::hash::{HashKey, HashedName};
 use wire::name::MAX_LABELS;
@@ -17,6 +18,8 @@ use crate::store::{Index, Zone};
 pub struct ZoneEntry {
     name: Arc<[u8]>,
     zone: Option<Arc<Zone>>,
+    /// Shared by all snapshots of the zone while it stays in the catalog.
+    queries: Arc<AtomicU64>,
 }
 
 impl ZoneEntry {
@@ -29,6 +32,17 @@ impl ZoneEntry {
     #[inline]
     pub fn zone(&self) -> Option<&Arc<Zone>> {
         self.zone.as_ref()
+    }
+
+    /// Counts one query. All workers write to the same place, so this is for those who ask for it.
+    #[inline]
+    pub fn count_query(&self) {
+        self.queries.fetch_add(1, Relaxed);
+    }
+
+    /// Queries counted since the zone came into the catalog.
+    pub fn queries(&self) -> u64 {
+        self.queries.load(Relaxed)
     }
 }
 
@@ -87,9 +101,12 @@ impl Catalog {
             };
             let mut lower = name;
             lower.make_lower();
-            let entry = keep.then(|| ZoneEntry { name: lower.as_name().as_wire().into(), zone });
             let slot = self.slot(lower.as_name().as_wire(), self.key.name(lower.as_name()));
-            match slot.or_else(|| added.get(&lower).copied()) {
+            let slot = slot.or_else(|| added.get(&lower).copied());
+            let before = slot.and_then(|slot| new[slot].as_ref());
+            let queries = before.map_or_else(Arc::default, |entry| Arc::clone(&entry.queries));
+            let entry = keep.then(|| ZoneEntry { name: lower.as_name().as_wire().into(), zone, queries });
+            match slot {
                 Some(slot) => new[slot] = entry,
                 None => {
                     added.insert(lower, new.len());

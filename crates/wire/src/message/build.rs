@@ -141,6 +141,12 @@ impl<'b> Builder<'b> {
         self.names.truncate(mark.len);
     }
 
+    /// Counts the question whose octets have just been appended.
+    #[inline]
+    pub fn add_question(&mut self) {
+        self.counts[0] += 1;
+    }
+
     /// Appends octets as they are and gives where they start.
     #[inline]
     pub fn append(&mut self, octets: &[u8]) -> Result<usize, Full> {

@@ -1,0 +1,117 @@
+//! Which NSEC (RFC 4035 §3.1.3) or NSEC3 (RFC 5155 §7.2) records an answer needs.
+
+use dnssec::nsec3;
+use wire::Type;
+use zone::store::{Node, Nsec3};
+
+use crate::reply::Reply;
+use crate::respond::Here;
+use crate::wildcard_at;
+
+/// The zone answered with `node`, the name's own or a wildcard `wildcard` labels above it; `answered` is
+/// whether the type asked for was there.
+pub(crate) fn data<'z>(
+    here: &Here<'_, 'z>,
+    node: Node<'z>,
+    wildcard: Option<usize>,
+    answered: bool,
+    reply: &mut Reply<'_, '_, 'z>,
+) {
+    match (wildcard, answered) {
+        (None, true) => {}
+        (None, false) => no_data(here, node, reply),
+        (Some(skip), _) => {
+            let Some(chain) = here.zone.nsec3() else {
+                reply.prove(here.zone.nsec_covering(here.hashed.as_name()));
+                if !answered {
+                    reply.prove(Some(node));
+                }
+                return;
+            };
+            if answered {
+                // The next closer name does not exist (RFC 5155 §7.2.6).
+                covering(chain, here, skip - 1, reply);
+            } else {
+                closest_encloser(chain, here, skip, reply);
+                reply.prove(chain.matching(&hash(chain, node.owner_wire())));
+            }
+        }
+    }
+}
+
+/// The name is there without the type asked for.
+fn no_data<'z>(here: &Here<'_, 'z>, node: Node<'z>, reply: &mut Reply<'_, '_, 'z>) {
+    let Some(chain) = here.zone.nsec3() else {
+        // An empty non-terminal has no NSEC; the one before it says what lies between.
+        let own = node.rrset(Type::NSEC).map(|_| node);
+        return reply.prove(own.or_else(|| here.zone.nsec_covering(here.hashed.as_name())));
+    };
+    match chain.matching(&hash(chain, here.hashed.suffix(0))) {
+        Some(own) => reply.prove(Some(own)),
+        // Opt-out left the name without one (RFC 5155 §7.2.4).
+        None if here.below > 0 => {
+            closest_encloser(chain, here, 1, reply);
+        }
+        None => {}
+    }
+}
+
+/// The name is not there; its closest encloser lies `skip` labels up.
+pub(crate) fn no_name<'z>(here: &Here<'_, 'z>, skip: usize, reply: &mut Reply<'_, '_, 'z>) {
+    let mut buf = [0; 257];
+    match here.zone.nsec3() {
+        None => {
+            reply.prove(here.zone.nsec_covering(here.hashed.as_name()));
+            let len = wildcard_at(here.hashed, skip, &mut buf);
+            if let Ok(wildcard) = wire::Name::from_wire(&buf[..len]) {
+                reply.prove(here.zone.nsec_covering(wildcard));
+            }
+        }
+        Some(chain) => {
+            let encloser = closest_encloser(chain, here, skip, reply);
+            let len = wildcard_at(here.hashed, encloser, &mut buf);
+            reply.prove(Some(chain.covering(&hash(chain, &buf[..len]))));
+        }
+    }
+}
+
+/// The cut `skip` labels up has no DS.
+pub(crate) fn no_ds<'z>(here: &Here<'_, 'z>, cut: Node<'z>, skip: usize, reply: &mut Reply<'_, '_, 'z>) {
+    let Some(chain) = here.zone.nsec3() else {
+        return reply.prove(cut.rrset(Type::NSEC).map(|_| cut));
+    };
+    match chain.matching(&hash(chain, cut.owner_wire())) {
+        Some(own) => reply.prove(Some(own)),
+        None => {
+            closest_encloser(chain, here, skip + 1, reply);
+        }
+    }
+}
+
+/// Proves the closest provable encloser, at least `skip` labels up (RFC 5155 §7.2.1): the NSEC3 matching it
+/// and the one covering the next closer name. Gives how many labels up it was.
+fn closest_encloser<'z>(
+    chain: Nsec3<'z>,
+    here: &Here<'_, 'z>,
+    skip: usize,
+    reply: &mut Reply<'_, '_, 'z>,
+) -> usize {
+    for up in skip..=here.below {
+        // Names that opt-out or an incomplete chain left without NSEC3 are passed over.
+        if let Some(own) = chain.matching(&hash(chain, here.hashed.suffix(up))) {
+            reply.prove(Some(own));
+            covering(chain, here, up.saturating_sub(1), reply);
+            return up;
+        }
+    }
+    here.below
+}
+
+/// Proves that the name without its `skip` leftmost labels is not there.
+fn covering<'z>(chain: Nsec3<'z>, here: &Here<'_, 'z>, skip: usize, reply: &mut Reply<'_, '_, 'z>) {
+    reply.prove(Some(chain.covering(&hash(chain, here.hashed.suffix(skip)))));
+}
+
+fn hash(chain: Nsec3<'_>, lower_name: &[u8]) -> [u8; nsec3::HASH_LEN] {
+    nsec3::hash(lower_name, chain.salt(), chain.iterations())
+}

@@ -1,0 +1,121 @@
+//! Finding what a name is in a zone (RFC 1034 §4.3.2 step 3, RFC 4592 §3.3, RFC 6672 §3.2).
+//!
+//! Every ancestor of a name in the zone is itself there, if only as an empty non-terminal, so existence is
+//! monotonic: the closest encloser is found by bisection over the labels, and one probe answers the usual
+//! case.
+
+use wire::hash::{HashKey, HashedName};
+use zone::store::{Node, NodeFlags, Zone};
+
+use crate::wildcard_at;
+
+/// What a name is.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<'z> {
+    /// A name of the zone with authority over it.
+    Exact(Node<'z>),
+    /// At or below a zone cut.
+    Cut {
+        /// The cut: the one closest to the apex.
+        node: Node<'z>,
+        /// Labels of the name below it.
+        skip: usize,
+    },
+    /// Below a DNAME.
+    Dname {
+        /// Its owner.
+        node: Node<'z>,
+        /// Labels of the name below it.
+        skip: usize,
+    },
+    /// Not there, but a wildcard stands for it.
+    Wildcard {
+        /// The wildcard's node.
+        node: Node<'z>,
+        /// Labels of the name below the closest encloser.
+        skip: usize,
+    },
+    /// Not there.
+    Nothing {
+        /// Labels of the name below the closest encloser.
+        skip: usize,
+    },
+}
+
+/// Finds `name`, which has `below` labels below the apex of `zone`.
+///
+/// With `parent_side` a cut that is the name itself is given as [`Found::Exact`]: DS lives there.
+#[inline]
+pub fn find<'z>(
+    zone: &'z Zone,
+    key: &HashKey,
+    name: &HashedName,
+    below: usize,
+    parent_side: bool,
+) -> Found<'z> {
+    let stop = NodeFlags::CUT | NodeFlags::OCCLUDED;
+    if let Some(node) = probe(zone, name, 0) {
+        let flags = node.flags();
+        if !flags.intersects(stop) || (parent_side && !flags.contains(NodeFlags::OCCLUDED)) {
+            return Found::Exact(node);
+        }
+        if !flags.contains(NodeFlags::OCCLUDED) {
+            return Found::Cut { node, skip: 0 };
+        }
+        return topmost(zone, name, 0, below).unwrap_or(Found::Exact(node));
+    }
+    let (node, skip) = closest_encloser(zone, name, below);
+    let flags = node.flags();
+    if flags.intersects(stop | NodeFlags::DNAME) {
+        if let Some(found) = topmost(zone, name, skip, below) {
+            return found;
+        }
+    }
+    if flags.contains(NodeFlags::WILDCARD_CHILD) {
+        let mut buf = [0; 257];
+        let len = wildcard_at(name, skip, &mut buf);
+        let hash = key.child(name.hash(skip), b"*");
+        if let Some(node) = zone.find(&buf[..len], hash) {
+            return Found::Wildcard { node, skip };
+        }
+    }
+    Found::Nothing { skip }
+}
+
+#[inline]
+fn probe<'z>(zone: &'z Zone, name: &HashedName, skip: usize) -> Option<Node<'z>> {
+    zone.find(name.suffix(skip), name.hash(skip))
+}
+
+/// The longest existing ancestor of a name that does not exist, and the labels below it.
+#[inline]
+fn closest_encloser<'z>(zone: &'z Zone, name: &HashedName, below: usize) -> (Node<'z>, usize) {
+    // Not there: `absent`; there: `skip`, with its node.
+    let (mut absent, mut skip, mut node) = (0, below, zone.apex_node());
+    while skip - absent > 1 {
+        let middle = absent + (skip - absent) / 2;
+        match probe(zone, name, middle) {
+            Some(found) => (skip, node) = (middle, found),
+            None => absent = middle,
+        }
+    }
+    (node, skip)
+}
+
+/// The cut or DNAME closest to the apex among the ancestors of `name` from `lowest` labels up; a DNAME
+/// rules what lies below it, not its owner.
+#[cold]
+fn topmost<'z>(zone: &'z Zone, name: &HashedName, lowest: usize, below: usize) -> Option<Found<'z>> {
+    for skip in (lowest..=below).rev() {
+        let node = probe(zone, name, skip)?;
+        let flags = node.flags();
+        // At a name with both, the cut is the parent's word and the DNAME the child's.
+        if flags.contains(NodeFlags::CUT) {
+            return Some(Found::Cut { node, skip });
+        }
+        if flags.contains(NodeFlags::DNAME) && skip > 0 {
+            return Some(Found::Dname { node, skip });
+        }
+    }
+    None
+}

@@ -1,0 +1,424 @@
+//! Placing RRsets in the message.
+//!
+//! An RRset of the snapshot is already an answer: owner `c00c`, names compressed against a question for its
+//! owner. Where the owner ends the name asked for, a copy with its pointers moved is all it takes; anything
+//! else is written record by record through the builder's compression table.
+
+use wire::hash::HashedName;
+use wire::message::{Builder, Full, Header, Owner, Section};
+use wire::{Class, Name, Rcode, Type};
+use zone::store::{Node, RrSet};
+
+use crate::Ask;
+
+/// Where QNAME stands in every message.
+pub(crate) const QNAME_AT: usize = 12;
+/// Offsets from here on cannot be pointed at.
+const REACH: usize = 0x4000;
+/// Denial records that one answer can need: chains of wildcards need the most.
+const MAX_PROOFS: usize = 12;
+/// Hosts whose addresses are added to one answer.
+const MAX_HOSTS: usize = 32;
+
+/// An answer being put together.
+pub(crate) struct Reply<'r, 'b, 'z> {
+    b: &'r mut Builder<'b>,
+    question: &'r HashedName,
+    rdata: &'r mut Vec<u8>,
+    dnssec_ok: bool,
+    /// Whether the compression table knows the question.
+    learned: bool,
+    proofs: List<'z, MAX_PROOFS>,
+    hosts: List<'z, MAX_HOSTS>,
+    links: List<'z, MAX_HOSTS>,
+}
+
+/// A few nodes, each once.
+struct List<'z, const N: usize> {
+    nodes: [Option<Node<'z>>; N],
+    len: usize,
+}
+
+impl<'z, const N: usize> List<'z, N> {
+    fn new() -> Self {
+        List { nodes: [None; N], len: 0 }
+    }
+
+    /// Adds a node; `false` if it was there or there is no more room.
+    fn add(&mut self, node: Node<'z>) -> bool {
+        if self.len == N || self.nodes[..self.len].contains(&Some(node)) {
+            return false;
+        }
+        self.nodes[self.len] = Some(node);
+        self.len += 1;
+        true
+    }
+}
+
+/// Where an RRset was placed: what it takes to find its RDATA again.
+pub(crate) struct Placed {
+    start: usize,
+    /// The copy is the compiled form, so that offsets in it hold.
+    compiled: bool,
+}
+
+impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
+    pub(crate) fn new(b: &'r mut Builder<'b>, ask: &Ask<'r>, rdata: &'r mut Vec<u8>) -> Self {
+        Reply {
+            b,
+            question: ask.qname,
+            rdata,
+            dnssec_ok: ask.dnssec_ok,
+            learned: false,
+            proofs: List::new(),
+            hosts: List::new(),
+            links: List::new(),
+        }
+    }
+
+    pub(crate) fn set_rcode(&mut self, rcode: Rcode) {
+        self.b.set_rcode(rcode);
+    }
+
+    pub(crate) fn set_authoritative(&mut self) {
+        self.b.flags(|h| h.set_authoritative(true));
+    }
+
+    pub(crate) fn truncate(&mut self) {
+        self.b.flags(|h: &mut Header| h.set_truncated(true));
+    }
+
+    /// Notes that a chain has come through `node`; `false` if it had before.
+    pub(crate) fn first_visit(&mut self, node: Node<'z>) -> bool {
+        self.links.add(node)
+    }
+
+    /// Places an RRset, with its signatures if they are wanted, under the owner it has in the zone.
+    #[inline]
+    pub(crate) fn put(&mut self, section: Section, set: RrSet<'z>) -> Result<Placed, Full> {
+        let owner = set.node().owner_wire();
+        match self.offset_in_question(owner) {
+            Some(at) => self.put_at(section, set, at),
+            None => self.put_named(section, set, Owner::Name(set.node().owner())),
+        }
+    }
+
+    /// Places an RRset under the name that stands at `at`: its owner, or what a wildcard stands for.
+    #[inline]
+    pub(crate) fn put_at(&mut self, section: Section, set: RrSet<'z>, at: usize) -> Result<Placed, Full> {
+        let in_question = at < QNAME_AT + self.question.suffix(0).len();
+        let movable = !set.has_fixups() || (in_question && self.b.len() + RrSet::POINTER_REACH < REACH);
+        if at >= REACH || !movable {
+            return self.put_named(section, set, Owner::At(at as u16));
+        }
+        let start = self.copy(section, set, at as u16)?;
+        if set.has_fixups() {
+            // Both end where the question's name ends, so pointers into it move by what it is longer.
+            let question =
+                (QNAME_AT + self.question.suffix(0).len() + 4) as isize - set.compiled_at() as isize;
+            let own = start as isize - set.compiled_at() as isize;
+            if question != 0 || own != 0 {
+                self.move_pointers(set, start, question, own);
+            }
+        }
+        Ok(Placed { start, compiled: true })
+    }
+
+    /// Places the NS records of a cut, which is not ours to sign.
+    #[inline]
+    pub(crate) fn put_unsigned(&mut self, ns: RrSet<'z>) -> Result<Placed, Full> {
+        let dnssec_ok = std::mem::replace(&mut self.dnssec_ok, false);
+        let placed = self.put(Section::Authority, ns);
+        self.dnssec_ok = dnssec_ok;
+        placed
+    }
+
+    /// Copies the compiled RRset and points its owners at `owner_at`.
+    #[inline]
+    fn copy(&mut self, section: Section, set: RrSet<'z>, owner_at: u16) -> Result<usize, Full> {
+        let (octets, mut count) = (set.records(), set.count());
+        let octets = if self.dnssec_ok {
+            count += set.sig_count();
+            set.records_and_sigs()
+        } else {
+            octets
+        };
+        let start = self.b.append(octets)?;
+        self.b.add_count(section, count);
+        if owner_at as usize != QNAME_AT {
+            point_owners(&mut self.b.written_mut()[start..], 0xc000 | owner_at);
+        }
+        Ok(start)
+    }
+
+    fn move_pointers(&mut self, set: RrSet<'z>, start: usize, question: isize, own: isize) {
+        let written = self.b.written_mut();
+        for fixup in set.fixups() {
+            let at = start + fixup.at as usize;
+            let shift = if fixup.to_question { question } else { own };
+            let pointer = u16::from_be_bytes([written[at], written[at + 1]]);
+            let moved = (pointer as isize + shift) as u16;
+            written[at..at + 2].copy_from_slice(&moved.to_be_bytes());
+        }
+    }
+
+    /// Places an RRset record by record, for owners that have nothing to do with the question.
+    #[cold]
+    fn put_named(&mut self, section: Section, set: RrSet<'z>, owner: Owner<'_>) -> Result<Placed, Full> {
+        self.learn_question();
+        let start = self.b.len();
+        let owner = match owner {
+            Owner::At(at) if at as usize >= REACH => Owner::Name(set.node().owner()),
+            owner => owner,
+        };
+        for (rtype, rdata) in set
+            .rdatas()
+            .map(|r| (set.rtype(), r))
+            .chain(set.sig_rdatas().filter(|_| self.dnssec_ok).map(|r| (Type::RRSIG, r)))
+        {
+            self.rdata.clear();
+            rdata.copy_to(self.rdata);
+            self.b.record(section, owner, rtype, Class::IN, rdata.ttl(), self.rdata)?;
+        }
+        Ok(Placed { start, compiled: false })
+    }
+
+    /// Adds one record that is not in the zone: the CNAME that a DNAME makes. Gives where its RDATA starts.
+    pub(crate) fn put_made(
+        &mut self,
+        owner_at: usize,
+        owner: Name<'_>,
+        rtype: Type,
+        ttl: u32,
+        rdata: &[u8],
+    ) -> Result<usize, Full> {
+        self.learn_question();
+        let owner = if owner_at < REACH { Owner::At(owner_at as u16) } else { Owner::Name(owner) };
+        self.b.record(Section::Answer, owner, rtype, Class::IN, ttl, rdata)
+    }
+
+    fn learn_question(&mut self) {
+        if !self.learned {
+            self.learned = true;
+            self.b.learn(self.question.as_name(), QNAME_AT);
+        }
+    }
+
+    /// Where in the message a lower-case `owner` stands as the end of the question's name.
+    #[inline]
+    fn offset_in_question(&self, owner: &[u8]) -> Option<usize> {
+        let question = self.question.suffix(0);
+        let cut = question.len().checked_sub(owner.len())?;
+        if &question[cut..] != owner {
+            return None;
+        }
+        // The octets agree; the boundary must be one between labels.
+        (0..=self.question.label_count())
+            .find(|&skip| self.question.offset(skip) >= cut)
+            .and_then(|skip| (self.question.offset(skip) == cut).then_some(QNAME_AT + cut))
+    }
+
+    /// All signatures at a name, for a question of type RRSIG.
+    pub(crate) fn put_sigs(&mut self, node: Node<'z>, owner_at: usize) -> Result<bool, Full> {
+        let mut any = false;
+        for set in node.rrsets() {
+            let octets = if set.rtype() == Type::RRSIG { set.records() } else { set.sigs() };
+            if octets.is_empty() {
+                continue;
+            }
+            any = true;
+            let start = self.b.append(octets)?;
+            let own = set.rtype() == Type::RRSIG;
+            self.b.add_count(Section::Answer, if own { set.count() } else { set.sig_count() });
+            if owner_at != QNAME_AT && owner_at < REACH {
+                point_owners(&mut self.b.written_mut()[start..], 0xc000 | owner_at as u16);
+            }
+        }
+        Ok(any)
+    }
+
+    /// SOA in the authority section, with the TTL of negative answers (RFC 2308 §3).
+    pub(crate) fn put_soa(&mut self, apex: Node<'z>, negative_ttl: u32) -> Result<(), Full> {
+        let Some(soa) = apex.rrset(Type::SOA) else { return Ok(()) };
+        let start = self.b.len();
+        self.put(Section::Authority, soa)?;
+        if soa.ttl() != negative_ttl {
+            set_ttls(&mut self.b.written_mut()[start..], negative_ttl);
+        }
+        Ok(())
+    }
+
+    /// Asks for the denial record at `node`; it is placed when the answer section is done.
+    pub(crate) fn prove(&mut self, node: Option<Node<'z>>) {
+        if let Some(node) = node {
+            self.proofs.add(node);
+        }
+    }
+
+    /// Places the denial records asked for.
+    #[inline]
+    pub(crate) fn proofs(&mut self) -> Result<(), Full> {
+        for i in 0..std::mem::take(&mut self.proofs.len) {
+            let Some(node) = self.proofs.nodes[i] else { continue };
+            let set = node.rrset(Type::NSEC).or_else(|| node.rrset(Type::NSEC3));
+            let Some(set) = set else { continue };
+            match self.offset_in_question(node.owner_wire()) {
+                Some(at) => self.put_at(Section::Authority, set, at)?,
+                None => {
+                    let (mark, at) = (self.b.mark(), self.b.len());
+                    // Neither NSEC nor NSEC3 hold names that may be compressed: a copy with its owner
+                    // written out in the first record does.
+                    match self.put_denial(set, at) {
+                        Ok(placed) => placed,
+                        Err(Full) => {
+                            self.b.rollback(mark);
+                            return Err(Full);
+                        }
+                    }
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Writes an RRset whose owner is spelled out at `at`, the message's end, and pointed at by the records
+    /// after the first.
+    fn put_denial(&mut self, set: RrSet<'z>, at: usize) -> Result<Placed, Full> {
+        let owner = set.node().owner_wire();
+        let mut own = 0;
+        let suffix = loop {
+            let len = owner[own] as usize;
+            if len == 0 {
+                break None;
+            }
+            own += len + 1;
+            if let Some(offset) = self.offset_in_question(&owner[own..]) {
+                break Some(offset);
+            }
+        };
+        if at + own >= REACH {
+            return self.put_named(Section::Authority, set, Owner::Name(set.node().owner()));
+        }
+        match suffix {
+            Some(offset) => {
+                self.b.append(&owner[..own])?;
+                self.b.append(&(0xc000 | offset as u16).to_be_bytes())?;
+            }
+            None => {
+                self.b.append(owner)?;
+            }
+        }
+        let (octets, mut count) = (set.records_and_sigs(), set.count() + set.sig_count());
+        let octets = if self.dnssec_ok {
+            octets
+        } else {
+            count = set.count();
+            set.records()
+        };
+        let start = self.b.append(&octets[2..])?;
+        let first = 8 + 2 + u16::from_be_bytes([octets[10], octets[11]]) as usize;
+        point_owners(&mut self.b.written_mut()[start + first..], 0xc000 | at as u16);
+        self.b.add_count(Section::Authority, count);
+        Ok(Placed { start: at, compiled: false })
+    }
+
+    /// Addresses of the hosts that the records of `set` name, as far as they fit. With `required` those at
+    /// or below that name must fit (RFC 9471 §3.1) and go first.
+    pub(crate) fn put_hosts(
+        &mut self,
+        set: RrSet<'z>,
+        placed: &Placed,
+        required: Option<Node<'z>>,
+    ) -> Result<(), Full> {
+        if let Some(cut) = required {
+            for target in set.targets() {
+                let Some(node) = target.node.filter(|n| ends_with(n.owner_wire(), cut.owner_wire())) else {
+                    continue;
+                };
+                self.put_addresses(node, placed, target.name_at)?;
+            }
+        }
+        for target in set.targets() {
+            if let Some(node) = target.node {
+                let _ = self.put_addresses(node, placed, target.name_at);
+            }
+        }
+        Ok(())
+    }
+
+    fn put_addresses(&mut self, node: Node<'z>, placed: &Placed, name_at: usize) -> Result<(), Full> {
+        if !self.hosts.add(node) {
+            return Ok(());
+        }
+        for rtype in [Type::A, Type::AAAA] {
+            let Some(set) = node.rrset(rtype) else { continue };
+            let mark = self.b.mark();
+            let done = match self.offset_in_question(node.owner_wire()) {
+                Some(at) => self.put_at(Section::Additional, set, at),
+                None if placed.compiled => self.put_at(Section::Additional, set, placed.start + name_at),
+                None => self.put_named(Section::Additional, set, Owner::Name(node.owner())),
+            };
+            if done.is_err() {
+                self.b.rollback(mark);
+                return Err(Full);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the target name of the first record of a set just placed stands in the message.
+    pub(crate) fn target_at(&self, set: RrSet<'z>, placed: &Placed) -> Option<usize> {
+        let name_at = set.targets().next()?.name_at;
+        if placed.compiled {
+            return Some(placed.start + name_at);
+        }
+        // Written by the builder: owner, then ten fixed octets.
+        let mut at = placed.start;
+        let written = self.b.written();
+        loop {
+            match *written.get(at)? {
+                0 => break at += 1,
+                len if len >= 0xc0 => break at += 2,
+                len => at += len as usize + 1,
+            }
+        }
+        Some(at + 10)
+    }
+}
+
+/// Whether the lower-case wire name `name` is `ancestor` or ends in it, at a label boundary.
+fn ends_with(name: &[u8], ancestor: &[u8]) -> bool {
+    let Some(cut) = name.len().checked_sub(ancestor.len()) else { return false };
+    if &name[cut..] != ancestor {
+        return false;
+    }
+    let mut at = 0;
+    while at < cut {
+        at += name[at] as usize + 1;
+    }
+    at == cut
+}
+
+/// Points the owner of each record in `records`, which are compiled and so two octets long, elsewhere.
+#[inline]
+fn point_owners(mut records: &mut [u8], pointer: u16) {
+    while records.len() >= 12 {
+        records[..2].copy_from_slice(&pointer.to_be_bytes());
+        let len = 12 + u16::from_be_bytes([records[10], records[11]]) as usize;
+        records = &mut records[len..];
+    }
+}
+
+/// Sets the TTL of each record; owners may be names or pointers.
+fn set_ttls(mut records: &mut [u8], ttl: u32) {
+    while !records.is_empty() {
+        let mut at = 0;
+        while records[at] != 0 && records[at] < 0xc0 {
+            at += records[at] as usize + 1;
+        }
+        at += if records[at] == 0 { 1 } else { 2 };
+        records[at + 4..at + 8].copy_from_slice(&ttl.to_be_bytes());
+        let len = u16::from_be_bytes([records[at + 8], records[at + 9]]) as usize;
+        records = &mut records[at + 10 + len..];
+    }
+}

@@ -1,0 +1,186 @@
+//! What the sections hold, by what the name was found to be. One call is one step of a CNAME or DNAME chain.
+
+use wire::hash::HashedName;
+use wire::message::{Full, Section};
+use wire::{Name, NameBuf, Rcode, Type};
+use zone::store::{Node, RrSet, Zone};
+
+use crate::lookup::{self, Found};
+use crate::reply::Reply;
+use crate::{Ask, denial, substitute};
+
+/// The name at hand: the one asked for, or where a chain has led.
+pub(crate) struct Here<'h, 'z> {
+    pub(crate) zone: &'z Zone,
+    /// In the letter case it came in.
+    pub(crate) name: Name<'h>,
+    pub(crate) hashed: &'h HashedName,
+    /// Labels below the zone's apex.
+    pub(crate) below: usize,
+    /// Where it stands in the message.
+    pub(crate) at: usize,
+}
+
+/// Where a chain goes on.
+pub(crate) struct Chase {
+    pub(crate) target: NameBuf,
+    /// Where the target stands in the message.
+    pub(crate) at: usize,
+}
+
+type Step = Result<Option<Chase>, Full>;
+
+/// Answers one name.
+#[inline]
+pub(crate) fn step<'z>(ask: &Ask<'_>, here: &Here<'_, 'z>, reply: &mut Reply<'_, '_, 'z>) -> Step {
+    let parent_side = ask.qtype == Type::DS && here.below > 0;
+    let found = lookup::find(here.zone, ask.key, here.hashed, here.below, parent_side);
+    if let Found::Cut { node, skip } = found {
+        return referral(ask, here, node, skip, reply).map(|()| None);
+    }
+    reply.set_authoritative();
+    match found {
+        Found::Exact(node) => data(ask, here, node, None, reply),
+        Found::Wildcard { node, skip } => data(ask, here, node, Some(skip), reply),
+        Found::Dname { node, skip } => dname(ask, here, node, skip, reply),
+        Found::Nothing { skip } => nothing(ask, here, skip, reply).map(|()| None),
+        Found::Cut { .. } => Ok(None),
+    }
+}
+
+/// The name is there, or a wildcard whose encloser lies `wildcard` labels up stands for it.
+#[inline]
+fn data<'z>(
+    ask: &Ask<'_>,
+    here: &Here<'_, 'z>,
+    node: Node<'z>,
+    wildcard: Option<usize>,
+    reply: &mut Reply<'_, '_, 'z>,
+) -> Step {
+    let answered = match ask.qtype {
+        Type::ANY => {
+            // One RRset is an answer to ANY (RFC 8482 §4.1).
+            let first = node.rrsets().next();
+            first.map(|set| reply.put_at(Section::Answer, set, here.at)).transpose()?.is_some()
+        }
+        Type::RRSIG => reply.put_sigs(node, here.at)?,
+        qtype => match node.rrset(qtype) {
+            Some(set) => {
+                let placed = reply.put_at(Section::Answer, set, here.at)?;
+                if matches!(qtype, Type::NS | Type::MX | Type::SRV | Type::SVCB | Type::HTTPS) {
+                    reply.put_hosts(set, &placed, None)?;
+                }
+                true
+            }
+            None => match node.rrset(Type::CNAME) {
+                Some(set) => return cname(ask, here, set, wildcard, reply),
+                None => false,
+            },
+        },
+    };
+    if !answered {
+        reply.put_soa(here.zone.apex_node(), here.zone.negative_ttl())?;
+    }
+    if ask.dnssec_ok && here.zone.is_signed() {
+        denial::data(here, node, wildcard, answered, reply);
+    }
+    Ok(None)
+}
+
+/// CNAME is placed, and the chain goes on at its target unless it has come through here before.
+#[cold]
+fn cname<'z>(
+    ask: &Ask<'_>,
+    here: &Here<'_, 'z>,
+    set: RrSet<'z>,
+    wildcard: Option<usize>,
+    reply: &mut Reply<'_, '_, 'z>,
+) -> Step {
+    // A wildcard may well be met twice under different names; an exact owner may not.
+    if wildcard.is_none() && !reply.first_visit(set.node()) {
+        return Ok(None);
+    }
+    let placed = reply.put_at(Section::Answer, set, here.at)?;
+    if ask.dnssec_ok && here.zone.is_signed() {
+        denial::data(here, set.node(), wildcard, true, reply);
+    }
+    let Some(rdata) = set.rdatas().next() else { return Ok(None) };
+    let mut target = Vec::with_capacity(wire::name::MAX_NAME);
+    rdata.copy_to(&mut target);
+    let Ok(target) = Name::from_wire(&target).map(Name::to_buf) else { return Ok(None) };
+    if target.as_name() == here.name {
+        return Ok(None);
+    }
+    Ok(reply.target_at(set, &placed).map(|at| Chase { target, at }))
+}
+
+/// DNAME is placed, with the CNAME that it makes (RFC 6672 §3.1).
+#[cold]
+fn dname<'z>(
+    ask: &Ask<'_>,
+    here: &Here<'_, 'z>,
+    node: Node<'z>,
+    skip: usize,
+    reply: &mut Reply<'_, '_, 'z>,
+) -> Step {
+    let Some(set) = node.rrset(Type::DNAME) else { return Ok(None) };
+    // Each pass makes the name different, so only the limit on links ends a loop of DNAMEs; the record
+    // itself need not stand there twice.
+    if reply.first_visit(node) {
+        reply.put(Section::Answer, set)?;
+    }
+    let Some(rdata) = set.rdatas().next() else { return Ok(None) };
+    let mut wire = Vec::with_capacity(wire::name::MAX_NAME);
+    rdata.copy_to(&mut wire);
+    let Ok(suffix) = Name::from_wire(&wire) else { return Ok(None) };
+    let Some(target) = substitute(here.name, here.hashed.label_count() - skip, suffix) else {
+        reply.set_rcode(Rcode::YXDOMAIN);
+        return Ok(None);
+    };
+    let at = reply.put_made(here.at, here.name, Type::CNAME, set.ttl(), target.as_name().as_wire())?;
+    if ask.qtype == Type::CNAME || ask.qtype == Type::ANY {
+        return Ok(None);
+    }
+    Ok(Some(Chase { target, at }))
+}
+
+/// The name is not there and nothing stands for it.
+#[inline]
+fn nothing<'z>(
+    ask: &Ask<'_>,
+    here: &Here<'_, 'z>,
+    skip: usize,
+    reply: &mut Reply<'_, '_, 'z>,
+) -> Result<(), Full> {
+    // The code speaks of the end of the chain (RFC 6604 §3).
+    reply.set_rcode(Rcode::NXDOMAIN);
+    reply.put_soa(here.zone.apex_node(), here.zone.negative_ttl())?;
+    if ask.dnssec_ok && here.zone.is_signed() {
+        denial::no_name(here, skip, reply);
+    }
+    Ok(())
+}
+
+/// The name belongs to somebody else: NS of the cut, DS or the proof that there is none, glue.
+#[inline]
+fn referral<'z>(
+    ask: &Ask<'_>,
+    here: &Here<'_, 'z>,
+    cut: Node<'z>,
+    skip: usize,
+    reply: &mut Reply<'_, '_, 'z>,
+) -> Result<(), Full> {
+    let Some(ns) = cut.rrset(Type::NS) else { return Ok(()) };
+    let placed = reply.put_unsigned(ns)?;
+    if ask.dnssec_ok && here.zone.is_signed() {
+        match cut.rrset(Type::DS) {
+            Some(ds) => {
+                reply.put(Section::Authority, ds)?;
+            }
+            None => denial::no_ds(here, cut, skip, reply),
+        }
+        // Glue stands behind the proofs, which must be there.
+        reply.proofs()?;
+    }
+    reply.put_hosts(ns, &placed, Some(cut))
+}

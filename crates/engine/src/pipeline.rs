@@ -1,0 +1,394 @@
+//! The line a query goes down, for one worker and one batch at a time.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use authority::{Ask, Scratch};
+use wire::Rcode;
+use wire::edns::ErrorInfo;
+use wire::hash::{HashKey, HashedName};
+use wire::message::{Builder, Compressor, Header};
+use zone::catalog::{Catalog, ZoneEntry};
+use zone::store::Zone;
+
+use crate::chaos::{self, Identity};
+use crate::pending::{Responder, Ticket};
+use crate::render::{self, ServerEdns};
+use crate::request::{Question, Request};
+use crate::route::{self, Route};
+use crate::screen::{self, Screened};
+use crate::source::{Asked, MessageStream, Source, Sourced};
+use crate::stats::Stats;
+
+/// The most packets a worker takes in one batch.
+pub const BATCH: usize = 64;
+/// Suffixes of a name whose memory is loaded ahead: the name itself and the usual cut or encloser.
+const TOUCHED: usize = 2;
+
+/// How a query came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// A datagram.
+    Udp = 0,
+    /// A message on a stream.
+    Tcp = 1,
+}
+
+/// Settings of the query path.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The UDP payload taken and sent at the most, in octets; 1232 keeps clear of fragments.
+    pub max_udp_size: u16,
+    /// NSID, empty for none.
+    pub nsid: Box<[u8]>,
+    /// Idle timeout of streams in units of 100 ms, told to clients that ask.
+    pub keepalive: u16,
+    /// What CHAOS names tell.
+    pub identity: Identity,
+    /// CNAME and DNAME links followed for one query, at the most.
+    pub max_chain: u8,
+    /// Whether queries are counted per zone.
+    pub count_per_zone: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            max_udp_size: 1232,
+            nsid: Box::default(),
+            keepalive: 100,
+            identity: Identity::default(),
+            max_chain: 16,
+            count_per_zone: false,
+        }
+    }
+}
+
+/// One query with what is known of its way here.
+pub struct Packet<'p> {
+    /// The message.
+    pub octets: &'p [u8],
+    /// Who sent it.
+    pub peer: SocketAddr,
+    /// How it came.
+    pub transport: Transport,
+}
+
+/// What the transport is to do.
+pub enum Verdict {
+    /// Nothing: no reply is due.
+    Drop,
+    /// Send this many octets of the output buffer.
+    Reply(usize),
+    /// Nothing now; the answer comes through the responder.
+    Pending,
+    /// Send these messages, as fast as the client takes them.
+    Stream(Box<dyn MessageStream>),
+}
+
+/// One answered query, as a query log sees it.
+pub struct LogEntry<'a> {
+    /// The query as it was read.
+    pub request: &'a Request,
+    /// The query's octets.
+    pub packet: &'a Packet<'a>,
+    /// The reply's response code; `None` if there is no reply yet.
+    pub rcode: Option<Rcode>,
+    /// Octets of the reply.
+    pub octets: usize,
+}
+
+/// Takes entries of the query log; must neither block nor fail.
+pub trait QueryLog: Send + Sync {
+    /// Takes one entry.
+    fn log(&self, entry: &LogEntry<'_>);
+}
+
+/// What all workers share. Everything in it can be replaced while queries are answered.
+pub struct Engine {
+    key: HashKey,
+    snapshot: ArcSwap<Snapshot>,
+    fallback: Option<Arc<dyn Source>>,
+}
+
+/// Everything that can change from one batch to the next, pinned as one.
+#[derive(Clone)]
+struct Snapshot {
+    catalog: Arc<Catalog>,
+    config: Arc<Config>,
+    edns: Arc<ServerEdns>,
+    log: Option<Arc<dyn QueryLog>>,
+}
+
+fn server_edns(config: &Config) -> Arc<ServerEdns> {
+    let Config { max_udp_size: udp_size, keepalive, .. } = *config;
+    Arc::new(ServerEdns { udp_size, nsid: config.nsid.clone(), keepalive })
+}
+
+impl Engine {
+    /// An engine that serves `catalog`, whose zones were built under `key`. `fallback` is asked for names
+    /// that no zone holds; without one they are refused.
+    pub fn new(
+        key: HashKey,
+        catalog: Arc<Catalog>,
+        config: Config,
+        fallback: Option<Arc<dyn Source>>,
+    ) -> Self {
+        let edns = server_edns(&config);
+        let snapshot = Snapshot { catalog, config: Arc::new(config), edns, log: None };
+        Engine { key, snapshot: ArcSwap::from_pointee(snapshot), fallback }
+    }
+
+    fn change(&self, change: impl Fn(&mut Snapshot)) {
+        self.snapshot.rcu(|old| {
+            let mut new = Snapshot::clone(old);
+            change(&mut new);
+            new
+        });
+    }
+
+    /// Serves another set of zones from the next batch on.
+    pub fn set_catalog(&self, catalog: &Arc<Catalog>) {
+        self.change(|s| s.catalog = Arc::clone(catalog));
+    }
+
+    /// The zones served now.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.snapshot.load().catalog)
+    }
+
+    /// Uses other settings from the next batch on.
+    pub fn set_config(&self, config: Config) {
+        let (edns, config) = (server_edns(&config), Arc::new(config));
+        self.change(|s| (s.edns, s.config) = (Arc::clone(&edns), Arc::clone(&config)));
+    }
+
+    /// Starts or stops the query log.
+    pub fn set_query_log(&self, log: Option<Arc<dyn QueryLog>>) {
+        self.change(|s| s.log = log.clone());
+    }
+
+    /// The key under which zones are built.
+    pub fn key(&self) -> &HashKey {
+        &self.key
+    }
+}
+
+/// What a worker keeps of one packet between the steps of a batch.
+struct Slot {
+    request: Request,
+    qname: HashedName,
+}
+
+/// One thread's way through the engine, with everything it reuses.
+pub struct Worker {
+    engine: Arc<Engine>,
+    stats: Arc<Stats>,
+    /// Held for the length of a batch.
+    pinned: Arc<Snapshot>,
+    slots: Box<[Slot]>,
+    names: Compressor,
+    scratch: Scratch,
+}
+
+impl Worker {
+    /// A worker with counters of its own.
+    pub fn new(engine: Arc<Engine>, stats: Arc<Stats>) -> Self {
+        let slot = |_| Slot { request: Request::read(&[]), qname: HashedName::new() };
+        let pinned = engine.snapshot.load_full();
+        let slots = (0..BATCH).map(slot).collect();
+        Worker { engine, stats, pinned, slots, names: Compressor::small(), scratch: Scratch::new() }
+    }
+
+    /// The worker's counters.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Pins the snapshots that the next batch is answered from.
+    #[inline]
+    pub fn begin(&mut self) {
+        let now = self.engine.snapshot.load();
+        // Taking a reference writes to a line all workers share; nearly always there is nothing new.
+        if !Arc::ptr_eq(&now, &self.pinned) {
+            self.pinned = arc_swap::Guard::into_inner(now);
+        }
+    }
+
+    /// First step, for each packet of a batch: read it and hash its name. `at` is its place in the batch, below [`BATCH`].
+    #[inline]
+    pub fn prepare(&mut self, at: usize, packet: &Packet<'_>) {
+        let slot = &mut self.slots[at];
+        slot.request = Request::read(packet.octets);
+        let question = slot.request.question;
+        self.stats.query(
+            packet.transport,
+            question.map(|q| q.qtype),
+            packet.octets.len(),
+            slot.request.dnssec_ok(),
+        );
+        if let Some(question) = question {
+            slot.qname.set(&self.engine.key, question.name(packet.octets));
+        }
+    }
+
+    /// Second step, for the first `n` packets: load the memory that finding their names will need. The
+    /// loads depend on nothing, so that those of the whole batch are under way at once.
+    #[inline]
+    pub fn prefetch(&mut self, n: usize) {
+        let mut seen = 0u32;
+        for step in [Zone::touch, Zone::touch_node] {
+            for slot in &self.slots[..n.min(BATCH)] {
+                let found = slot.request.question.and_then(|_| self.pinned.catalog.find(&slot.qname));
+                let Some((zone, below)) = found.and_then(|(entry, below)| Some((entry.zone()?, below)))
+                else {
+                    continue;
+                };
+                for skip in 0..below.min(TOUCHED) {
+                    seen = seen.wrapping_add(step(zone, slot.qname.hash(skip)));
+                }
+            }
+        }
+        std::hint::black_box(seen);
+    }
+
+    /// Last step: answers the packet prepared at `at` into `out`. `responder` is called if the answer comes
+    /// later.
+    pub fn answer(
+        &mut self,
+        at: usize,
+        packet: &Packet<'_>,
+        out: &mut [u8],
+        responder: &mut dyn FnMut() -> Box<dyn Responder>,
+    ) -> Verdict {
+        let Worker { engine, stats, pinned, slots, names, scratch } = self;
+        let Slot { request, qname } = &slots[at];
+        let screened = screen::screen(request);
+        if screened == Screened::Drop {
+            stats.dropped.add(1);
+            return Verdict::Drop;
+        }
+        let line = Line { engine, pinned, packet, request, qname };
+        let edns = &*pinned.edns;
+        let limit = render::limit(request, packet.transport, edns);
+        let mut b = render::start(request, packet.octets, out, limit, names, edns);
+        let question_only = b.mark();
+        let sourced = match screened {
+            Screened::Reject(rcode, info) => Err((rcode, info)),
+            _ => line.source(&mut b, scratch, &mut || line.ticket(limit, responder())),
+        };
+        let error = match sourced {
+            Ok(Sourced::Ready) => None,
+            Ok(Sourced::Pending) => {
+                stats.pending.add(1);
+                return Verdict::Pending;
+            }
+            Ok(Sourced::Stream(messages)) => {
+                stats.streams.add(1);
+                return Verdict::Stream(messages);
+            }
+            Err(error) => {
+                b.rollback(question_only);
+                Some(error)
+            }
+        };
+        let truncated = b.header().truncated();
+        if truncated {
+            render::truncate(&mut b, question_only);
+        }
+        let rcode = error.map_or_else(|| b.rcode(), |e| e.0);
+        let len = render::finish(b, request, packet.transport, edns, error);
+        stats.reply(packet.transport, rcode.0, truncated, len);
+        line.log(rcode, len);
+        Verdict::Reply(len)
+    }
+}
+
+/// One query on its way: everything a step may look at.
+struct Line<'a> {
+    engine: &'a Engine,
+    pinned: &'a Snapshot,
+    packet: &'a Packet<'a>,
+    request: &'a Request,
+    qname: &'a HashedName,
+}
+
+type Rejected = (Rcode, Option<ErrorInfo>);
+
+impl Line<'_> {
+    /// Routes the question and has its source answer.
+    #[inline]
+    fn source(
+        &self,
+        b: &mut Builder<'_>,
+        scratch: &mut Scratch,
+        ticket: &mut dyn FnMut() -> Ticket,
+    ) -> Result<Sourced, Rejected> {
+        let Some(question) = self.request.question else { return Err((Rcode::FORMERR, None)) };
+        match route::route(&self.pinned.catalog, &question, self.qname) {
+            Route::Zone { entry, below } => self.authority(&question, entry, below, b, scratch),
+            Route::Chaos => {
+                let identity = &self.pinned.config.identity;
+                chaos::answer(identity, self.qname.suffix(0), question.qtype, b)?;
+                Ok(Sourced::Ready)
+            }
+            Route::Elsewhere => {
+                let refused = (Rcode::REFUSED, Some(ErrorInfo::NOT_AUTHORITATIVE));
+                let source = self.engine.fallback.as_ref().ok_or(refused)?;
+                let qname = question.name(self.packet.octets);
+                let asked = Asked { request: self.request, qname, qtype: question.qtype };
+                Ok(source.answer(&asked, b, ticket))
+            }
+            Route::Reject(rcode, info) => Err((rcode, info)),
+        }
+    }
+
+    #[inline]
+    fn authority(
+        &self,
+        question: &Question,
+        entry: &ZoneEntry,
+        below: usize,
+        b: &mut Builder<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Sourced, Rejected> {
+        let config = &self.pinned.config;
+        if config.count_per_zone {
+            entry.count_query();
+        }
+        let Some(zone) = entry.zone() else { return Err((Rcode::SERVFAIL, Some(ErrorInfo::NOT_READY))) };
+        let ask = Ask {
+            name: question.name(self.packet.octets),
+            qname: self.qname,
+            qtype: question.qtype,
+            dnssec_ok: self.request.dnssec_ok(),
+            catalog: &self.pinned.catalog,
+            key: &self.engine.key,
+            max_chain: config.max_chain,
+        };
+        authority::answer(&ask, zone, below, b, scratch);
+        Ok(Sourced::Ready)
+    }
+
+    /// What a source needs to answer later.
+    #[cold]
+    fn ticket(&self, limit: usize, responder: Box<dyn Responder>) -> Ticket {
+        let head = self.request.question.map_or(0, |q| q.len()) + Header::query(0).octets().len();
+        Ticket {
+            request: self.request.clone(),
+            head: self.packet.octets[..head.min(self.packet.octets.len())].into(),
+            transport: self.packet.transport,
+            limit,
+            edns: Arc::clone(&self.pinned.edns),
+            responder,
+        }
+    }
+
+    #[inline]
+    fn log(&self, rcode: Rcode, octets: usize) {
+        if let Some(log) = &self.pinned.log {
+            log.log(&LogEntry { request: self.request, packet: self.packet, rcode: Some(rcode), octets });
+        }
+    }
+}

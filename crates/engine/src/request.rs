@@ -1,0 +1,214 @@
+//! Reading a query: header, the one question, OPT and TSIG. Nothing is copied and nothing allocated; what
+//! comes out holds lengths and flags only, so that it can stay in a worker's slot.
+
+use wire::edns::{Edns, OptionCode};
+use wire::message::{HEADER_LEN, Header, Malformed, Parser, RawRecord};
+use wire::{Class, Name, Opcode, Type};
+
+/// A query as far as it could be read.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The query's header.
+    pub header: Header,
+    /// The question, if one could be read.
+    pub question: Option<Question>,
+    /// What OPT said, if there was one.
+    pub edns: Option<ClientEdns>,
+    /// Whether the message ended in a TSIG record, and where its owner name starts.
+    pub tsig_at: Option<u16>,
+    /// What is wrong with it, if anything.
+    pub fault: Option<Fault>,
+}
+
+/// The question: its name lies in the packet right behind the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Length of QNAME in octets.
+    pub name_len: u16,
+    /// QTYPE.
+    pub qtype: Type,
+    /// QCLASS.
+    pub qclass: Class,
+}
+
+impl Question {
+    /// Octets of the whole question section.
+    pub fn len(&self) -> usize {
+        self.name_len as usize + 4
+    }
+
+    /// QNAME as the client wrote it.
+    pub fn name<'p>(&self, packet: &'p [u8]) -> Name<'p> {
+        let end = HEADER_LEN + self.name_len as usize;
+        packet.get(HEADER_LEN..end).and_then(|w| Name::from_wire(w).ok()).unwrap_or(Name::ROOT)
+    }
+}
+
+/// What the client's OPT asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientEdns {
+    /// The largest UDP payload the client takes, at least 512 (RFC 6891 §6.2.3).
+    pub udp_size: u16,
+    /// EDNS version.
+    pub version: u8,
+    /// DO: DNSSEC records are wanted.
+    pub dnssec_ok: bool,
+    /// NSID is asked for (RFC 5001).
+    pub nsid: bool,
+    /// TCP keepalive is asked for (RFC 7828).
+    pub keepalive: bool,
+    /// The query was padded (RFC 7830).
+    pub padding: bool,
+}
+
+/// Why a query gets no ordinary answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Shorter than a header, or a response: silence.
+    Silent,
+    /// The message cannot be read as its header says: FORMERR.
+    Format,
+    /// OPT says a version above 0: BADVERS.
+    Version,
+}
+
+impl Request {
+    /// Reads a packet. Never fails: faults are noted, and as much as could be read is kept for the reply.
+    #[inline]
+    pub fn read(packet: &[u8]) -> Request {
+        let Ok((header, mut parser)) = Parser::new(packet) else {
+            return Request::faulty(Header::query(0), Fault::Silent);
+        };
+        let mut request = Request { header, question: None, edns: None, tsig_at: None, fault: None };
+        if header.is_response() {
+            request.fault = Some(Fault::Silent);
+        } else if header.opcode() == Opcode::QUERY && request.read_body(&mut parser).is_err() {
+            request.fault = Some(Fault::Format);
+        } else if request.edns.is_some_and(|e| e.version > 0) {
+            request.fault = Some(Fault::Version);
+        }
+        request
+    }
+
+    fn faulty(header: Header, fault: Fault) -> Request {
+        Request { header, question: None, edns: None, tsig_at: None, fault: Some(fault) }
+    }
+
+    /// Reads the sections of a standard query: exactly one question (RFC 9619), no octets left over.
+    #[inline]
+    fn read_body(&mut self, parser: &mut Parser<'_>) -> Result<(), Malformed> {
+        let [questions, answers, authorities, additionals] = self.header.counts();
+        if questions != 1 {
+            return Err(Malformed);
+        }
+        let question = parser.question()?;
+        self.question = Some(Question {
+            name_len: question.name.len() as u16,
+            qtype: question.qtype,
+            qclass: question.qclass,
+        });
+        for _ in 0..answers as u32 + authorities as u32 {
+            parser.record()?;
+        }
+        for left in (0..additionals).rev() {
+            let record = parser.record()?;
+            match record.rtype {
+                Type::OPT => self.read_opt(parser.message(), &record)?,
+                // TSIG must be the last record (RFC 8945 §5.1).
+                Type::TSIG if left == 0 => self.tsig_at = Some(record.owner_at as u16),
+                Type::TSIG => return Err(Malformed),
+                _ => {}
+            }
+        }
+        if parser.at_end() { Ok(()) } else { Err(Malformed) }
+    }
+
+    /// Takes OPT; a second one is a format error (RFC 6891 §6.1.1).
+    fn read_opt(&mut self, message: &[u8], record: &RawRecord) -> Result<(), Malformed> {
+        if self.edns.is_some() {
+            return Err(Malformed);
+        }
+        let edns = Edns::parse(message, record)?;
+        let mut client = ClientEdns {
+            udp_size: edns.udp_size.max(512),
+            version: edns.version,
+            dnssec_ok: edns.dnssec_ok,
+            ..ClientEdns::default()
+        };
+        for (code, _) in edns.options {
+            match code {
+                OptionCode::NSID => client.nsid = true,
+                OptionCode::KEEPALIVE => client.keepalive = true,
+                OptionCode::PADDING => client.padding = true,
+                _ => {}
+            }
+        }
+        self.edns = Some(client);
+        Ok(())
+    }
+
+    /// Whether DNSSEC records are wanted.
+    #[inline]
+    pub fn dnssec_ok(&self) -> bool {
+        self.edns.is_some_and(|e| e.dnssec_ok)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUESTION: &[u8] = b"\x01a\0\0\x01\0\x01";
+    const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\x80\0\0\0";
+
+    fn packet(counts: [u16; 4], body: &[&[u8]]) -> Vec<u8> {
+        let mut header = Header::query(7);
+        header.set_counts(counts);
+        [header.octets().as_slice(), &body.concat()].concat()
+    }
+
+    fn fault(counts: [u16; 4], body: &[&[u8]]) -> Option<Fault> {
+        Request::read(&packet(counts, body)).fault
+    }
+
+    #[test]
+    fn a_plain_query_with_opt() {
+        let packet = packet([1, 0, 0, 1], &[QUESTION, OPT]);
+        let request = Request::read(&packet);
+        assert_eq!(request.fault, None);
+        let question = request.question.expect("question");
+        assert_eq!((question.qtype, question.qclass, question.len()), (Type::A, Class::IN, 7));
+        assert_eq!(question.name(&packet).to_string(), "a.");
+        assert_eq!(request.edns.map(|e| (e.udp_size, e.dnssec_ok)), Some((1232, true)));
+    }
+
+    #[test]
+    fn exactly_one_question_as_rfc_9619_says() {
+        assert_eq!(fault([0, 0, 0, 0], &[]), Some(Fault::Format));
+        assert_eq!(fault([2, 0, 0, 0], &[QUESTION, QUESTION]), Some(Fault::Format));
+        assert_eq!(fault([1, 0, 0, 0], &[QUESTION]), None);
+    }
+
+    #[test]
+    fn a_second_opt_and_octets_left_over_are_format_errors() {
+        assert_eq!(fault([1, 0, 0, 2], &[QUESTION, OPT, OPT]), Some(Fault::Format));
+        assert_eq!(fault([1, 0, 0, 1], &[QUESTION, OPT, b"x"]), Some(Fault::Format));
+        assert_eq!(
+            fault([1, 0, 0, 1], &[QUESTION, b"\x01a\0\0\x29\x04\xd0\0\0\0\0\0\0"]),
+            Some(Fault::Format)
+        );
+    }
+
+    #[test]
+    fn a_later_edns_version_is_noted() {
+        assert_eq!(fault([1, 0, 0, 1], &[QUESTION, b"\0\0\x29\x04\xd0\0\x01\0\0\0\0"]), Some(Fault::Version));
+    }
+
+    #[test]
+    fn responses_and_stubs_are_met_with_silence() {
+        let mut header = Header::query(7);
+        header.set_response(true);
+        assert_eq!(Request::read(header.octets()).fault, Some(Fault::Silent));
+        assert_eq!(Request::read(b"short").fault, Some(Fault::Silent));
+    }
+}
