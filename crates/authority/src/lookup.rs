@@ -66,10 +66,9 @@ pub fn find<'z>(
     }
     let (node, skip) = closest_encloser(zone, name, below);
     let flags = node.flags();
-    if flags.intersects(stop | NodeFlags::DNAME) {
-        if let Some(found) = topmost(zone, name, skip, below) {
-            return found;
-        }
+    let ruled = flags.intersects(stop | NodeFlags::DNAME);
+    if let Some(found) = ruled.then(|| topmost(zone, name, skip, below)).flatten() {
+        return found;
     }
     if flags.contains(NodeFlags::WILDCARD_CHILD) {
         let mut buf = [0; 257];

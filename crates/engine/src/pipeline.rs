@@ -374,7 +374,7 @@ impl Line<'_> {
     /// What a source needs to answer later.
     #[cold]
     fn ticket(&self, limit: usize, responder: Box<dyn Responder>) -> Ticket {
-        let head = self.request.question.map_or(0, |q| q.len()) + Header::query(0).octets().len();
+        let head = self.request.question.map_or(0, |q| q.octets()) + Header::query(0).octets().len();
         Ticket {
             request: self.request.clone(),
             head: self.packet.octets[..head.min(self.packet.octets.len())].into(),

@@ -43,7 +43,7 @@ pub(crate) fn start<'b>(
 ) -> Builder<'b> {
     let mut b = Builder::new(buf, limit, request.header.reply(), names);
     if let Some(question) = request.question {
-        let end = HEADER_LEN + question.len();
+        let end = HEADER_LEN + question.octets();
         if let Some(Ok(_)) = packet.get(HEADER_LEN..end).map(|octets| b.append(octets)) {
             b.add_question();
         }

@@ -33,7 +33,7 @@ pub struct Question {
 
 impl Question {
     /// Octets of the whole question section.
-    pub fn len(&self) -> usize {
+    pub fn octets(&self) -> usize {
         self.name_len as usize + 4
     }
 
@@ -177,7 +177,7 @@ mod tests {
         let request = Request::read(&packet);
         assert_eq!(request.fault, None);
         let question = request.question.expect("question");
-        assert_eq!((question.qtype, question.qclass, question.len()), (Type::A, Class::IN, 7));
+        assert_eq!((question.qtype, question.qclass, question.octets()), (Type::A, Class::IN, 7));
         assert_eq!(question.name(&packet).to_string(), "a.");
         assert_eq!(request.edns.map(|e| (e.udp_size, e.dnssec_ok)), Some((1232, true)));
     }
