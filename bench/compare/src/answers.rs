@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use crate::failure::{Context, Result};
+use crate::failure::Result;
 use crate::message::{Summary, summarise};
+use crate::namespaces;
 
 /// One server's answers to the sample, in its order; `None` where none came or it was damaged.
 #[derive(Clone, Debug)]
@@ -18,9 +19,8 @@ pub(crate) struct Answers {
 }
 
 /// Asks every query of the sample, with two repeats where no answer comes within half a second.
-pub(crate) fn ask(server: SocketAddr, sample: &[Vec<u8>]) -> Result<Answers> {
-    let socket = UdpSocket::bind(if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
-    socket.connect(server).context(|| format!("cannot reach {server}"))?;
+pub(crate) fn ask(namespace: Option<&str>, server: SocketAddr, sample: &[Vec<u8>]) -> Result<Answers> {
+    let socket = namespaces::socket(namespace, server)?;
     socket.set_read_timeout(Some(Duration::from_millis(500)))?;
     let mut summaries = Vec::with_capacity(sample.len());
     let (mut octets, mut responses) = (0, 0u32);

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::failure::{Context, Failure, Result};
+use crate::namespaces;
 use crate::sys;
 
 /// What a load generator saw.
@@ -84,6 +85,44 @@ pub(crate) fn dnsperf(server: SocketAddr, queries: &Path, how: Dnsperf, seconds:
     let text = String::from_utf8_lossy(&output.stdout);
     parse_dnsperf(&text).context(|| {
         format!("dnsperf printed no figures: {} {}", text.trim_end(), String::from_utf8_lossy(&output.stderr))
+    })
+}
+
+/// Runs kxdpgun in the client's namespace for this long, sending `rate` queries a second whatever comes back.
+pub(crate) fn kxdpgun(port: u16, queries: &Path, cpu: usize, rate: u64, seconds: f64) -> Result<Load> {
+    let mut command = Command::new("ip");
+    command
+        .args(["netns", "exec", namespaces::CLIENT, "kxdpgun", "-t", &format!("{seconds}")])
+        .args(["-Q", &rate.to_string(), "-b", "32", "-F", &cpu.to_string(), "-p", &port.to_string()])
+        .args(["-I", namespaces::CLIENT_INTERFACE, "-i"])
+        .arg(queries)
+        .arg(namespaces::SERVER_ADDRESS.to_string());
+    let output =
+        run(&mut command, Duration::from_secs_f64(seconds + 30.0)).context(|| "kxdpgun".to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let load = parse_kxdpgun(&text).context(|| {
+        format!("kxdpgun printed no figures: {} {}", text.trim_end(), String::from_utf8_lossy(&output.stderr))
+    })?;
+    // It prints whole seconds only.
+    Ok(Load { seconds, ..load })
+}
+
+/// Reads the figures that kxdpgun prints at its end.
+pub(crate) fn parse_kxdpgun(text: &str) -> Option<Load> {
+    let field =
+        |name: &str| text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'));
+    let number = |name: &str| field(name)?.split_ascii_whitespace().next()?.parse::<f64>().ok();
+    let code = |line: &str| -> Option<(String, u64)> {
+        let (name, rest) = line.trim_start().strip_prefix("responded ")?.split_once(':')?;
+        Some((name.to_string(), rest.split_ascii_whitespace().next()?.parse().ok()?))
+    };
+    Some(Load {
+        sent: number("total queries")? as u64,
+        answered: number("total replies")? as u64,
+        seconds: number("duration")?,
+        rcodes: text.lines().filter_map(code).collect(),
+        response_size: number("average DNS reply size"),
+        latency: Latency::default(),
     })
 }
 
@@ -306,6 +345,26 @@ mod tests {
         assert_eq!(load.rcodes["NXDOMAIN"], 22_750);
         assert!((load.latency.mean.unwrap() - 50.0).abs() < 1e-6);
         assert_eq!(parse_dnsperf("dnsperf: no such file"), None);
+    }
+
+    const KXDPGUN: &str = "using interface vga, XDP threads 1, UDP, native mode
+thread#00: sent 1200000, received 184450
+total queries:     1200000 (600000 pps)
+total replies:     184450 (92225 pps) (15%)
+average DNS reply size: 38 B
+average Ethernet reply rate: 59192908 bps (59.19 Mbps)
+responded NOERROR:   184000
+responded NXDOMAIN:   450
+duration: 2 s
+";
+
+    #[test]
+    fn kxdpgun_figures_are_read() {
+        let load = parse_kxdpgun(KXDPGUN).unwrap();
+        assert_eq!((load.sent, load.answered, load.seconds), (1_200_000, 184_450, 2.0));
+        assert_eq!(load.response_size, Some(38.0));
+        assert_eq!(load.rcodes["NXDOMAIN"], 450);
+        assert_eq!(parse_kxdpgun("error: no interface"), None);
     }
 
     #[test]

@@ -6,6 +6,8 @@ mod failure;
 mod load;
 mod measure;
 mod message;
+mod namespaces;
+mod plot;
 mod queries;
 mod random;
 mod reflector;
@@ -57,6 +59,12 @@ struct Arguments {
     /// Queries a second where the server is not saturated.
     #[arg(long, default_value_t = 40_000)]
     rate: u64,
+    /// Queries a second that kxdpgun sends over veth; more than any server answers.
+    #[arg(long, default_value_t = 600_000)]
+    flood: u64,
+    /// Also measure nomen's AF_XDP front over veth.
+    #[arg(long)]
+    nomen_xdp: bool,
     /// Delegations in the big zone, four records each (8,750,000 make 35 million records).
     #[arg(long, default_value_t = 1_000_000)]
     names: u64,
@@ -200,6 +208,8 @@ fn plan(arguments: &Arguments, results: &mut Results) -> Result<Plan> {
         rounds: if smoke { 1 } else { arguments.rounds.max(1) },
         clients: if smoke { vec![20] } else { arguments.clients.clone() },
         rate: if smoke { 5_000 } else { arguments.rate },
+        flood: arguments.flood,
+        nomen_xdp: arguments.nomen_xdp,
         sizes,
         seed: arguments.seed,
         work: fs::canonicalize(&work)?,
@@ -233,7 +243,7 @@ fn today() -> String {
     output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string()).unwrap_or_default()
 }
 
-/// Prints the table and writes it and the JSON into `folder`.
+/// Prints the table and writes it, the JSON and the plots into `folder`.
 fn write(folder: &std::path::Path, results: &Results) -> Result<()> {
     let table = report::table(results);
     println!("{table}");
@@ -241,6 +251,9 @@ fn write(folder: &std::path::Path, results: &Results) -> Result<()> {
     fs::write(folder.join("table.md"), table)?;
     let json = serde_json::to_string_pretty(results).context(|| "results as JSON".to_string())?;
     fs::write(folder.join("results.json"), json + "\n")?;
+    for (file, svg) in plot::charts(results) {
+        fs::write(folder.join(file), svg)?;
+    }
     eprintln!("written to {}", folder.display());
     Ok(())
 }

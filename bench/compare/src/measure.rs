@@ -52,6 +52,11 @@ pub(crate) fn processes(group: u32) -> Vec<u32> {
     numbered("/proc").into_iter().filter(in_group).collect()
 }
 
+/// The threads of these processes.
+pub(crate) fn threads(processes: &[u32]) -> Vec<u32> {
+    processes.iter().flat_map(|pid| numbered(&format!("/proc/{pid}/task"))).collect()
+}
+
 /// CPU time used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CpuTime {
@@ -131,8 +136,7 @@ pub(crate) struct Counts {
 impl Counters {
     /// Starts counting.
     pub(crate) fn start(processes: &[u32]) -> Counters {
-        let threads: Vec<u32> =
-            processes.iter().flat_map(|pid| numbered(&format!("/proc/{pid}/task"))).collect();
+        let threads = threads(processes);
         let counters = |event, user_only| {
             let opened: std::io::Result<Vec<_>> =
                 threads.iter().map(|thread| HardwareCounter::open(*thread, event, user_only)).collect();
@@ -197,12 +201,20 @@ impl Watch {
     pub(crate) fn stop(&self) -> Usage {
         let end = cpu_time(&self.processes);
         let counts = self.counters.read();
-        let cpu = end.total - self.start.total;
-        let (user, system) =
-            (end.user_ticks - self.start.user_ticks, end.system_ticks - self.start.system_ticks);
-        let by_tick = if user + system > 0.0 { cpu * user / (user + system) } else { 0.0 };
-        Usage { cpu, user: counts.user.unwrap_or(by_tick).min(cpu), counts }
+        let user = end.user_ticks - self.start.user_ticks;
+        let all = user + end.system_ticks - self.start.system_ticks;
+        let (cpu, sampled) = settle(end.total - self.start.total, all);
+        let by_tick = if all > 0.0 { cpu * user / all } else { 0.0 };
+        let user = counts.user.filter(|_| sampled).unwrap_or(by_tick).min(cpu);
+        Usage { cpu, user, counts }
     }
+}
+
+/// Chooses between CPU seconds summed over the threads there are, which are exact, and those of the process,
+/// which include threads that ended meanwhile but come in steps of a tick. Says whether it took the former.
+fn settle(threads: f64, process: f64) -> (f64, bool) {
+    let ended = process - threads > 0.1 * process && process - threads > 4.0 / TICKS;
+    if ended { (process, false) } else { (threads, true) }
 }
 
 #[cfg(test)]
@@ -228,6 +240,13 @@ mod tests {
     fn schedstat_is_the_first_number() {
         assert_eq!(parse_schedstat("175966 16371 2\n"), Some(175_966));
         assert_eq!(parse_schedstat(""), None);
+    }
+
+    #[test]
+    fn ended_threads_are_noticed_and_rounding_is_not() {
+        assert_eq!(settle(1.0, 1.02), (1.0, true));
+        assert_eq!(settle(0.001, 0.02), (0.001, true));
+        assert_eq!(settle(0.01, 1.5), (1.5, false));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,8 +14,9 @@ use clap::ValueEnum;
 use crate::answers::exchange;
 use crate::failure::{Context, Failure, Result};
 use crate::measure;
+use crate::namespaces;
 use crate::sys;
-use crate::zones::ZoneSet;
+use crate::zones::{Denial, ZoneSet};
 
 /// A server that can take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
@@ -45,6 +46,11 @@ impl Kind {
             Kind::Pdns => "PowerDNS",
             Kind::Reflector => "reflector",
         }
+    }
+
+    /// Whether it has an AF_XDP front.
+    pub(crate) fn has_xdp(self) -> bool {
+        matches!(self, Kind::Nomen | Kind::Knot)
     }
 
     /// Whether it reads the zones at all.
@@ -125,14 +131,21 @@ pub(crate) struct Settings {
     pub(crate) address: SocketAddr,
     /// CPU it may use.
     pub(crate) cpu: usize,
-    /// Network namespace to start in.
-    pub(crate) namespace: Option<String>,
-    /// Interface to answer on with AF_XDP, beside the sockets.
-    pub(crate) xdp: Option<String>,
+    /// Whether it runs in the server's namespace of [`namespaces`] rather than on loopback.
+    pub(crate) apart: bool,
+    /// Whether it answers with AF_XDP on the interface there, beside its sockets.
+    pub(crate) xdp: bool,
     /// Folder for its configuration and logs; emptied first.
     pub(crate) folder: PathBuf,
     /// Least size of a response of the reflector.
     pub(crate) response_size: usize,
+}
+
+impl Settings {
+    /// Where a client has to be to reach it.
+    pub(crate) fn client_namespace(&self) -> Option<&'static str> {
+        self.apart.then_some(namespaces::CLIENT)
+    }
 }
 
 /// A running server; killed with all its processes when dropped.
@@ -203,6 +216,10 @@ pub(crate) fn start(
     let mut server = Server { child, group, address: settings.address, startup: Startup::default() };
     wait(kind, &mut server, settings, probes, began + patience)?;
     let processes = measure::processes(group);
+    // Knot's workers bind themselves to CPUs of their own choice, which may be the generator's.
+    for thread in measure::threads(&processes) {
+        sys::pin(thread, settings.cpu).context(|| format!("cannot pin {}", kind.name()))?;
+    }
     server.startup = Startup {
         seconds: began.elapsed().as_secs_f64(),
         cpu: measure::cpu_time(&processes).total,
@@ -217,8 +234,8 @@ fn wrapped(settings: &Settings, program: &Path) -> Command {
     if find(Path::new("setpriv")).is_some() {
         words.extend(["setpriv", "--pdeathsig", "KILL"].map(String::from));
     }
-    if let Some(namespace) = &settings.namespace {
-        words.extend(["ip", "netns", "exec", namespace].map(String::from));
+    if settings.apart {
+        words.extend(["ip", "netns", "exec", namespaces::SERVER].map(String::from));
     }
     words.extend(["taskset".to_string(), "-c".to_string(), settings.cpu.to_string()]);
     let mut command = Command::new(words.remove(0));
@@ -242,8 +259,7 @@ fn wait(
             tail.into_iter().rev().collect::<Vec<_>>().join(" | ")
         ))
     };
-    let socket = UdpSocket::bind(if server.address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
-    socket.connect(server.address).context(|| format!("cannot reach {}", server.address))?;
+    let socket = namespaces::socket(settings.client_namespace(), server.address)?;
     // A server that is not listening yet refuses at once; one that is listening but busy stays silent.
     socket.set_read_timeout(Some(Duration::from_millis(20)))?;
     for (id, probe) in probes.iter().enumerate() {
@@ -292,7 +308,7 @@ fn configure(kind: Kind, settings: &Settings, zones: &ZoneSet) -> Result<Vec<Str
         Kind::Pdns => {
             fs::write(folder.join("named.conf"), pdns_zones(zones))?;
             fs::write(folder.join("pdns.conf"), pdns(settings, zones))?;
-            if zones.signed {
+            if zones.denial.is_some() {
                 mark_presigned(folder, zones)?;
             }
             words(&[&format!("--config-dir={}", folder.display())])
@@ -317,8 +333,8 @@ fn nomen(settings: &Settings, zones: &ZoneSet) -> String {
         "[server]\nworkers = 1\n\n[[listen]]\naddr = [\"{}\"]\nproto = [\"udp\", \"tcp\"]\n",
         settings.address
     );
-    if let Some(interface) = &settings.xdp {
-        let _ = writeln!(text, "xdp = \"{interface}\"");
+    if settings.xdp {
+        let _ = writeln!(text, "xdp = \"{}\"", namespaces::SERVER_INTERFACE);
     }
     let _ = write!(text, "\n[control]\nsocket = \"{folder}/control.sock\"\n");
     for zone in &zones.zones {
@@ -356,8 +372,8 @@ fn knot(settings: &Settings, zones: &ZoneSet) -> String {
         "server:\n  rundir: {folder}\n  listen: {ip}@{port}\n  udp-workers: 1\n  tcp-workers: 1\n  \
          background-workers: 1\n"
     );
-    if let Some(interface) = &settings.xdp {
-        let _ = write!(text, "xdp:\n  listen: {interface}@{port}\n");
+    if settings.xdp {
+        let _ = write!(text, "xdp:\n  listen: {}@{port}\n", namespaces::SERVER_INTERFACE);
     }
     let _ = write!(
         text,
@@ -402,11 +418,11 @@ fn pdns(settings: &Settings, zones: &ZoneSet) -> String {
     let mut text = format!(
         "launch=bind\nbind-config={folder}/named.conf\nbind-check-interval=0\nbind-ignore-broken-records=yes\n\
          local-address={ip}\nlocal-port={port}\nsocket-dir={folder}\ndaemon=no\nguardian=no\n\
-         receiver-threads=1\ndistributor-threads=1\nretrieval-threads=1\nsignature-threads=1\nloglevel=0\nlog-dns-queries=no\n\
+         receiver-threads=1\ndistributor-threads=1\nretrieval-threads=1\nsigning-threads=1\nloglevel=3\nlog-dns-queries=no\n\
          log-dns-details=no\nversion-string=anonymous\nsecurity-poll-suffix=\nmax-tcp-connections=1000\n\
          max-tcp-connections-per-client=0\nmax-tcp-transactions-per-conn=0\nconsistent-backends=yes\n"
     );
-    if zones.signed {
+    if zones.denial.is_some() {
         let _ = writeln!(text, "bind-dnssec-db={folder}/dnssec.sqlite");
     }
     text
@@ -427,6 +443,10 @@ fn mark_presigned(folder: &Path, zones: &ZoneSet) -> Result<()> {
     util(&["create-bind-db", &folder.join("dnssec.sqlite").display().to_string()])?;
     for zone in &zones.zones {
         let name = if zone.name.is_empty() { "." } else { &zone.name };
+        // Zones with NSEC3 must be known as such before they are loaded; ours have no salt and no iterations.
+        if zones.denial == Some(Denial::Nsec3) {
+            util(&["set-meta", name, "NSEC3PARAM", "1 0 0 -"])?;
+        }
         util(&["set-presigned", name])?;
     }
     Ok(())
@@ -457,12 +477,12 @@ mod tests {
         let zone =
             |name: &str| Zone { name: name.to_string(), file: PathBuf::from(format!("/z/{name}.zone")) };
         let zones =
-            ZoneSet { key: String::new(), zones: vec![zone("a"), zone("b")], records: 2, signed: false };
+            ZoneSet { key: String::new(), zones: vec![zone("a"), zone("b")], records: 2, denial: None };
         let settings = Settings {
             address: "127.0.0.1:5399".parse().unwrap(),
             cpu: 0,
-            namespace: None,
-            xdp: None,
+            apart: false,
+            xdp: false,
             folder: PathBuf::from("/f"),
             response_size: 0,
         };

@@ -9,6 +9,7 @@ use crate::answers::{self, Answers};
 use crate::failure::{Failure, Result};
 use crate::load::{self, Dnsperf, Load};
 use crate::measure::Watch;
+use crate::namespaces;
 use crate::queries;
 use crate::report::{Agreement, Figures, Group, Loading, Results, Row};
 use crate::servers::{self, Kind, Programs, Server, Settings, Startup};
@@ -32,6 +33,10 @@ pub(crate) struct Plan {
     pub(crate) clients: Vec<usize>,
     /// Queries a second of the fixed-rate measurements.
     pub(crate) rate: u64,
+    /// Queries a second that kxdpgun sends.
+    pub(crate) flood: u64,
+    /// Whether nomen has an AF_XDP front to measure.
+    pub(crate) nomen_xdp: bool,
     /// Sizes of zones and query files.
     pub(crate) sizes: Sizes,
     /// Seed of zones and queries.
@@ -81,7 +86,7 @@ pub(crate) fn run(plan: &Plan, results: &mut Results) -> Result<()> {
 
 fn run_workload(plan: &Plan, workload: Workload, results: &mut Results) -> Result<()> {
     let material = workload.prepare(&plan.work, &plan.sizes, plan.seed, plan.root_zone.as_deref())?;
-    sys::pin_to(plan.load_cpu)?;
+    sys::pin(0, plan.load_cpu)?;
     let mut kinds: Vec<Kind> =
         plan.servers.iter().copied().filter(|kind| kind.serves_zones() || workload.has_floor()).collect();
     kinds.sort_by_key(|kind| !kind.serves_zones());
@@ -128,27 +133,55 @@ fn turn(
     response_size: usize,
     record: &mut Record,
 ) -> Result<()> {
-    let settings = Settings {
+    let cells = workload.cells(&plan.clients);
+    let mut settings = Settings {
         address: ([127, 0, 0, 1], plan.port + kind as u16).into(),
         cpu: plan.server_cpu,
-        namespace: None,
-        xdp: None,
+        apart: false,
+        xdp: false,
         folder: plan.work.join("run").join(kind.name()),
         response_size,
     };
+    if workload != Workload::Veth {
+        return turn_with(plan, kind, &settings, &cells, material, sample, record);
+    }
+    settings.address = (namespaces::SERVER_ADDRESS, 53).into();
+    settings.apart = true;
+    for cell in cells {
+        settings.xdp = cell == Cell::Veth { xdp: true };
+        let able = kind.has_xdp() && (kind != Kind::Nomen || plan.nomen_xdp);
+        if !settings.xdp || able {
+            // A fresh pair each time: an XDP program left on an interface must not meet the next server.
+            let _pair = namespaces::Pair::create()?;
+            turn_with(plan, kind, &settings, &[cell], material, sample, record)?;
+        }
+    }
+    Ok(())
+}
+
+/// Starts the server as set, checks its answers once, and measures it under each kind of load.
+fn turn_with(
+    plan: &Plan,
+    kind: Kind,
+    settings: &Settings,
+    cells: &[Cell],
+    material: &Material,
+    sample: &[Vec<u8>],
+    record: &mut Record,
+) -> Result<()> {
     let probes: Vec<Vec<u8>> =
         sample.iter().step_by((sample.len() / PROBES).max(1)).take(PROBES).cloned().collect();
-    let server = servers::start(kind, &plan.programs, &settings, &material.zones, &probes, plan.patience)?;
+    let server = servers::start(kind, &plan.programs, settings, &material.zones, &probes, plan.patience)?;
     if kind.serves_zones() {
         record.starts.push(server.startup);
         if record.answers.is_none() {
-            record.answers = Some(answers::ask(server.address, sample)?);
+            record.answers = Some(answers::ask(settings.client_namespace(), server.address, sample)?);
         }
     }
-    for cell in workload.cells(&plan.clients) {
-        let (load, figures) = measure(plan, &server, cell, material)?;
-        record.samples.entry(cell).or_default().push(figures);
-        let codes = record.rcodes.entry(cell).or_default();
+    for cell in cells {
+        let (load, figures) = measure(plan, &server, *cell, material)?;
+        record.samples.entry(*cell).or_default().push(figures);
+        let codes = record.rcodes.entry(*cell).or_default();
         for (code, count) in load.rcodes {
             *codes.entry(code).or_default() += count;
         }
@@ -198,6 +231,9 @@ fn apply(
             perf(Dnsperf { clients, outstanding: clients * 20, rate: None, tcp: true })
         }
         Cell::TcpConnections { clients } => load::connections(server.address, queries, clients, seconds),
+        Cell::Veth { .. } => {
+            load::kxdpgun(server.address.port(), &material.queries.text, plan.load_cpu, plan.flood, seconds)
+        }
     }
 }
 

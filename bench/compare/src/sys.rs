@@ -1,6 +1,7 @@
 //! System calls the standard library has no safe door to: batched datagrams, CPU clocks and counters of other
 //! threads, signals, pinning. All `unsafe` of this crate is here; what the calls are for is told elsewhere.
 
+use std::fs::File;
 use std::io;
 use std::mem;
 use std::net::{TcpStream, UdpSocket};
@@ -37,8 +38,8 @@ pub(crate) fn kill_group(group: u32) {
     }
 }
 
-/// Binds the calling thread, and whatever it starts from now on, to one CPU.
-pub(crate) fn pin_to(cpu: usize) -> io::Result<()> {
+/// Binds a thread to one CPU; thread 0 is the calling one. What it starts from then on is bound as well.
+pub(crate) fn pin(thread: u32, cpu: usize) -> io::Result<()> {
     // SAFETY: an all-zero cpu_set_t is a valid empty set.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
     if cpu >= size_of_val(&set) * 8 {
@@ -47,7 +48,7 @@ pub(crate) fn pin_to(cpu: usize) -> io::Result<()> {
     // SAFETY: `cpu` is below the number of bits in the set, checked above.
     unsafe { libc::CPU_SET(cpu, &mut set) };
     // SAFETY: the pointer and the size describe `set`.
-    check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) }).map(|_| ())
+    check(unsafe { libc::sched_setaffinity(thread as libc::pid_t, size_of_val(&set), &set) }).map(|_| ())
 }
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -68,6 +69,12 @@ pub(crate) fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
         )
     })
     .map(|_| ())
+}
+
+/// Moves the calling thread, and only it, into the network namespace this file stands for.
+pub(crate) fn enter_network(namespace: &File) -> io::Result<()> {
+    // SAFETY: setns(2) reads no memory of ours; the descriptor is open.
+    check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }).map(|_| ())
 }
 
 /// Datagrams in one batch.

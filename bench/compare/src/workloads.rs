@@ -34,6 +34,8 @@ pub(crate) enum Workload {
     Tcp,
     /// Start with the delegations, until the first answers.
     Load,
+    /// The delegations from kxdpgun over veth, saturated: sockets and AF_XDP.
+    Veth,
 }
 
 /// Sizes that scale every workload.
@@ -74,6 +76,11 @@ pub(crate) enum Cell {
         /// Connections at a time.
         clients: usize,
     },
+    /// As many as kxdpgun sends, over veth.
+    Veth {
+        /// To an AF_XDP front rather than to sockets.
+        xdp: bool,
+    },
 }
 
 impl Cell {
@@ -85,6 +92,8 @@ impl Cell {
             Cell::Saturated { clients } => format!("saturated, {}", plural(clients)),
             Cell::TcpPipelined { clients } => format!("TCP pipelined, {}", plural(clients)),
             Cell::TcpConnections { clients } => format!("TCP one query a connection, {}", plural(clients)),
+            Cell::Veth { xdp: false } => "saturated over veth, sockets".to_string(),
+            Cell::Veth { xdp: true } => "saturated over veth, AF_XDP".to_string(),
         }
     }
 }
@@ -117,6 +126,7 @@ impl Workload {
             Workload::SignedNsec3 => format!("signed with NSEC3, {} names, all DO", sizes.signed),
             Workload::Tcp => format!("TCP, {} delegations", sizes.names),
             Workload::Load => format!("start with {} records", sizes.names * 4 + 5),
+            Workload::Veth => format!("kxdpgun over veth, {} delegations", sizes.names),
         }
     }
 
@@ -132,8 +142,10 @@ impl Workload {
         let most = counts.iter().copied().min_by_key(|count| count.abs_diff(20)).unwrap_or(20);
         match self {
             Workload::Load => Vec::new(),
+            Workload::Veth => vec![Cell::Veth { xdp: false }, Cell::Veth { xdp: true }],
+            // Some servers listen with a backlog of ten; beyond it the generator would time lost SYNs.
             Workload::Tcp => {
-                vec![Cell::TcpPipelined { clients: most }, Cell::TcpConnections { clients: most }]
+                vec![Cell::TcpPipelined { clients: most }, Cell::TcpConnections { clients: most.min(8) }]
             }
             _ => {
                 let mut cells: Vec<Cell> =
@@ -168,7 +180,7 @@ impl Workload {
                 let names = top_level_names(&zones.zones[0].file)?;
                 (zones, Mix::Root { names })
             }
-            Workload::Delegations | Workload::Tcp | Workload::Load => {
+            Workload::Delegations | Workload::Tcp | Workload::Load | Workload::Veth => {
                 (maker.delegations(sizes.names)?, Mix::Delegations { count: sizes.names, nxdomain: 15 })
             }
             Workload::Nxdomain => {

@@ -28,8 +28,8 @@ pub(crate) struct ZoneSet {
     pub(crate) zones: Vec<Zone>,
     /// Records over all zones.
     pub(crate) records: u64,
-    /// Whether the zones carry signatures (PowerDNS has to be told).
-    pub(crate) signed: bool,
+    /// How they are signed, if they are (PowerDNS has to be told).
+    pub(crate) denial: Option<Denial>,
 }
 
 /// How a zone is signed.
@@ -74,17 +74,17 @@ impl Maker {
         &self,
         key: String,
         name: &str,
-        signed: bool,
+        denial: Option<Denial>,
         fill: impl FnOnce(&Path) -> Result<u64>,
     ) -> Result<ZoneSet> {
         let (folder, records) = self.cached(&key, fill)?;
         let zone = Zone { name: name.to_string(), file: folder.join("zone") };
-        Ok(ZoneSet { key, zones: vec![zone], records, signed })
+        Ok(ZoneSet { key, zones: vec![zone], records, denial })
     }
 
     /// `example.com` with little more than `www.example.com`.
     pub(crate) fn one_name(&self) -> Result<ZoneSet> {
-        self.single("one-name".to_string(), "example.com", false, |folder| {
+        self.single("one-name".to_string(), "example.com", None, |folder| {
             let mut out = Writer::create(&folder.join("zone"))?;
             out.apex("example.com")?;
             out.line("www 3600 IN A 192.0.2.80")?;
@@ -100,7 +100,7 @@ impl Maker {
     /// servers elsewhere and two DS records.
     pub(crate) fn delegations(&self, count: u64) -> Result<ZoneSet> {
         let seed = self.seed;
-        self.single(format!("delegations-{count}"), "test", false, |folder| {
+        self.single(format!("delegations-{count}"), "test", None, |folder| {
             let mut out = Writer::create(&folder.join("zone"))?;
             out.apex("test")?;
             for index in 0..count {
@@ -131,14 +131,14 @@ impl Maker {
         let zones = (0..count)
             .map(|index| Zone { name: small_zone_name(seed, index), file: file(&folder, index) })
             .collect();
-        Ok(ZoneSet { key, zones, records, signed: false })
+        Ok(ZoneSet { key, zones, records, denial: None })
     }
 
     /// A signed zone `signed.test` with `count` names below it; one in ten is an unsigned delegation.
     pub(crate) fn signed(&self, count: u64, denial: Denial) -> Result<ZoneSet> {
         let seed = self.seed;
         let kind = if denial == Denial::Nsec { "nsec" } else { "nsec3" };
-        self.single(format!("signed-{kind}-{count}"), "signed.test", true, |folder| {
+        self.single(format!("signed-{kind}-{count}"), "signed.test", Some(denial), |folder| {
             let mut out = Writer::create(&folder.join("plain"))?;
             out.apex("signed.test")?;
             for index in 0..count {
@@ -153,14 +153,14 @@ impl Maker {
     /// glue, signed with RSA and NSEC.
     pub(crate) fn root(&self, file: Option<&Path>) -> Result<ZoneSet> {
         let Some(file) = file else {
-            return self.single("root-like".to_string(), "", true, |folder| {
+            return self.single("root-like".to_string(), "", Some(Denial::Nsec), |folder| {
                 let mut out = Writer::create(&folder.join("plain"))?;
                 out.root_like(self.seed)?;
                 out.finish()?;
                 sign(folder, ".", "RSASHA256", Denial::Nsec)
             });
         };
-        self.single(format!("root-{:x}", mix(fs::metadata(file)?.len())), "", true, |folder| {
+        self.single(format!("root-{:x}", mix(fs::metadata(file)?.len())), "", Some(Denial::Nsec), |folder| {
             let text = if file.extension().is_some_and(|extension| extension == "gz") {
                 let out =
                     Command::new("gzip").arg("-dc").arg(file).output().context(|| "gzip".to_string())?;

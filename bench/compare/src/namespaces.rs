@@ -1,0 +1,96 @@
+//! Two network namespaces with a veth pair between them: the generator's and the server's. They are made for one
+//! workload and deleted after it. Everything stays on 198.18.0.0/30 (RFC 2544, benchmarking) inside them.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::failure::{Context, Failure, Result};
+use crate::sys;
+
+/// Namespace of the load generator.
+pub(crate) const CLIENT: &str = "nomen-compare-c";
+/// Namespace of the server.
+pub(crate) const SERVER: &str = "nomen-compare-s";
+/// The generator's end of the pair.
+pub(crate) const CLIENT_INTERFACE: &str = "compare-c";
+/// The server's end of the pair.
+pub(crate) const SERVER_INTERFACE: &str = "compare-s";
+/// Address of the server.
+pub(crate) const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
+
+/// The pair of namespaces; deleted when dropped.
+pub(crate) struct Pair(());
+
+impl Pair {
+    /// Makes them, one queue each, so that one CPU serves each end. Fails without root or `ip`.
+    pub(crate) fn create() -> Result<Pair> {
+        remove();
+        // From here on whatever was made is removed, also when a later step fails.
+        let pair = Pair(());
+        ip(&["netns", "add", CLIENT])?;
+        ip(&["netns", "add", SERVER])?;
+        let queues = ["numrxqueues", "1", "numtxqueues", "1"];
+        let mut add = vec!["link", "add", CLIENT_INTERFACE, "netns", CLIENT];
+        add.extend(queues);
+        add.extend(["type", "veth", "peer", "name", SERVER_INTERFACE, "netns", SERVER]);
+        add.extend(queues);
+        ip(&add)?;
+        ip(&["-n", CLIENT, "addr", "add", "198.18.0.1/30", "dev", CLIENT_INTERFACE])?;
+        ip(&["-n", SERVER, "addr", "add", "198.18.0.2/30", "dev", SERVER_INTERFACE])?;
+        for (namespace, interface) in [(CLIENT, CLIENT_INTERFACE), (SERVER, SERVER_INTERFACE)] {
+            ip(&["-n", namespace, "link", "set", interface, "up"])?;
+            ip(&["-n", namespace, "link", "set", "lo", "up"])?;
+        }
+        Ok(pair)
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        remove();
+    }
+}
+
+fn remove() {
+    for namespace in [CLIENT, SERVER] {
+        if Path::new("/run/netns").join(namespace).exists() {
+            let _ = ip(&["netns", "del", namespace]);
+        }
+    }
+}
+
+fn ip(arguments: &[&str]) -> Result<()> {
+    let output =
+        Command::new("ip").args(arguments).stdin(Stdio::null()).output().context(|| "ip".to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let reason = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::new(format!(
+        "network namespaces cannot be had here (ip {}: {})",
+        arguments.join(" "),
+        reason.trim()
+    )))
+}
+
+/// A UDP socket connected to `server`, opened in this namespace if one is given.
+pub(crate) fn socket(namespace: Option<&str>, server: SocketAddr) -> Result<UdpSocket> {
+    let open = || -> Result<UdpSocket> {
+        let socket = UdpSocket::bind(if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
+        socket.connect(server).context(|| format!("cannot reach {server}"))?;
+        Ok(socket)
+    };
+    let Some(namespace) = namespace else { return open() };
+    let file = File::open(Path::new("/run/netns").join(namespace)).context(|| namespace.to_string())?;
+    // A socket stays in the namespace it was opened in, so a thread of its own may go there and end.
+    let opened = std::thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            sys::enter_network(&file)?;
+            open()
+        });
+        inside.join()
+    });
+    opened.unwrap_or_else(|_| Err(Failure::new("opening a socket in a namespace failed")))
+}

@@ -1,0 +1,253 @@
+//! Bar charts as SVG, fit for a web page: one colour per server everywhere, light and dark by the reader's
+//! setting, no scripts, no fonts of its own. Which figures are drawn is decided here too.
+
+use std::fmt::Write as _;
+
+use crate::report::{Results, Row};
+
+/// A bar: one or two parts of a figure, stacked.
+#[derive(Clone, Debug, PartialEq)]
+struct Bar {
+    server: String,
+    parts: Vec<f64>,
+    label: String,
+}
+
+/// Bars under one heading.
+#[derive(Clone, Debug, PartialEq)]
+struct Panel {
+    title: String,
+    bars: Vec<Bar>,
+}
+
+/// A chart: file name without its ending, heading, explanation, panels on one scale.
+struct Chart {
+    file: &'static str,
+    title: &'static str,
+    note: &'static str,
+    panels: Vec<Panel>,
+}
+
+/// Every chart the results have figures for, as file name and SVG.
+pub(crate) fn charts(results: &Results) -> Vec<(String, String)> {
+    let rows = |load: &'static str| move |row: &&Row| row.load.starts_with(load);
+    let cpu = |row: &Row| {
+        let (user, system) = (row.figures.user_us?, row.figures.system_us?);
+        Some((vec![user, system], format!("{:.2} µs ({user:.2})", user + system)))
+    };
+    let rate = |row: &Row| row.figures.qps.map(|qps| (vec![qps], thousands(qps)));
+    let trip = |row: &Row| {
+        let (p50, p99) = (row.figures.latency_p50_us?, row.figures.latency_p99_us?);
+        Some((vec![p50, (p99 - p50).max(0.0)], format!("{p50:.1} / {p99:.1} µs")))
+    };
+    let charts = [
+        Chart {
+            file: "cpu",
+            title: "Server CPU per query",
+            note: "µs, not saturated; strong: user space (in brackets), pale: kernel. Shorter is better.",
+            panels: panels(results, rows("fixed rate"), cpu),
+        },
+        Chart {
+            file: "saturated",
+            title: "Answers per second, saturated over loopback",
+            note: "One worker on one CPU, dnsperf on another; dnsperf may be the limit. Longer is better.",
+            panels: panels(results, rows("saturated, "), rate),
+        },
+        Chart {
+            file: "veth",
+            title: "Answers per second, saturated by kxdpgun over veth",
+            note: "One worker on one CPU, the generator on another. Longer is better.",
+            panels: panels(results, rows("saturated over veth"), rate),
+        },
+        Chart {
+            file: "round-trip",
+            title: "Round trip with one query outstanding",
+            note: "µs; strong: median, pale: up to the 99th percentile. Shorter is better.",
+            panels: panels(results, rows("one outstanding"), trip),
+        },
+        Chart {
+            file: "tcp",
+            title: "Server CPU per query over TCP",
+            note: "µs; strong: user space (in brackets), pale: kernel. Shorter is better.",
+            panels: panels(results, rows("TCP"), cpu),
+        },
+        Chart {
+            file: "load",
+            title: "Seconds from start to answers",
+            note: "Text zones, page cache warm. Shorter is better.",
+            panels: starts(results, |loading| (loading.seconds, format!("{:.2} s", loading.seconds))),
+        },
+        Chart {
+            file: "memory",
+            title: "Memory with the zones loaded",
+            note: "MB resident, shared pages counted once. Shorter is better.",
+            panels: starts(results, |loading| {
+                let megabytes = loading.resident_bytes / 1e6;
+                (megabytes, format!("{megabytes:.0} MB"))
+            }),
+        },
+    ];
+    let drawn = charts.iter().filter(|chart| !chart.panels.is_empty());
+    drawn.map(|chart| (format!("{}.svg", chart.file), draw(chart))).collect()
+}
+
+fn panels(
+    results: &Results,
+    wanted: impl Fn(&&Row) -> bool,
+    value: impl Fn(&Row) -> Option<(Vec<f64>, String)>,
+) -> Vec<Panel> {
+    let mut panels: Vec<Panel> = Vec::new();
+    for row in results.rows.iter().filter(wanted).filter(|row| row.note.is_none()) {
+        let Some((parts, label)) = value(row) else { continue };
+        let group = results.groups.iter().find(|group| group.workload == row.workload);
+        let heading = group.map_or(row.workload.as_str(), |group| group.title.as_str());
+        let title = format!("{heading} — {}", row.load);
+        let bar = Bar { server: row.server.clone(), parts, label };
+        match panels.iter_mut().find(|panel| panel.title == title) {
+            Some(panel) => panel.bars.push(bar),
+            None => panels.push(Panel { title, bars: vec![bar] }),
+        }
+    }
+    panels
+}
+
+/// Start-ups of the workloads that have enough records for them to say something.
+fn starts(results: &Results, value: impl Fn(&crate::report::Loading) -> (f64, String)) -> Vec<Panel> {
+    let mut panels: Vec<Panel> = Vec::new();
+    let told = ["load", "zones-10k", "zones-100k", "signed-nsec"];
+    for loading in results.loading.iter().filter(|loading| told.contains(&loading.workload.as_str())) {
+        let group = results.groups.iter().find(|group| group.workload == loading.workload);
+        let title = group.map_or_else(|| loading.workload.clone(), |group| group.title.clone());
+        let (amount, label) = value(loading);
+        let bar = Bar { server: loading.server.clone(), parts: vec![amount], label };
+        match panels.iter_mut().find(|panel| panel.title == title) {
+            Some(panel) => panel.bars.push(bar),
+            None => panels.push(Panel { title, bars: vec![bar] }),
+        }
+    }
+    panels
+}
+
+const WIDTH: f64 = 760.0;
+const MARGIN: f64 = 16.0;
+const NAMES: f64 = 96.0;
+const LABELS: f64 = 130.0;
+const BAR: f64 = 18.0;
+const STEP: f64 = 24.0;
+
+const STYLE: &str = "svg{font:13px system-ui,-apple-system,'Segoe UI',sans-serif;background:#fff}\
+text{fill:#1c1f24}.title{font-size:17px;font-weight:600}.note{fill:#667}.panel{font-weight:600}\
+.nomen{fill:#d9480f}.nsd{fill:#3b76af}.knot{fill:#4c9a6a}.bind{fill:#8661b5}.powerdns{fill:#b99a2e}\
+.reflector{fill:#8a9099}.name{text-anchor:end}.pale{opacity:.42}.base{stroke:#b8bec8}\
+@media(prefers-color-scheme:dark){svg{background:#15181d}text{fill:#e4e7ec}.note{fill:#98a2b0}.base{stroke:#4a5260}}";
+
+fn draw(chart: &Chart) -> String {
+    let bars: usize = chart.panels.iter().map(|panel| panel.bars.len()).sum();
+    let height = 66.0 + chart.panels.len() as f64 * 40.0 + bars as f64 * STEP + MARGIN;
+    let sums = chart.panels.iter().flat_map(|panel| &panel.bars).map(|bar| bar.parts.iter().sum::<f64>());
+    let most = sums.fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+    let scale = (WIDTH - 2.0 * MARGIN - NAMES - LABELS) / most;
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
+         height=\"{height}\" role=\"img\">\n<title>{0}</title>\n<style>{STYLE}</style>\n\
+         <text class=\"title\" x=\"{MARGIN}\" y=\"28\">{0}</text>\n\
+         <text class=\"note\" x=\"{MARGIN}\" y=\"48\">{1}</text>\n",
+        escape(chart.title),
+        escape(chart.note)
+    );
+    let mut y = 66.0;
+    for panel in &chart.panels {
+        let _ = writeln!(
+            out,
+            "<text class=\"panel\" x=\"{MARGIN}\" y=\"{:.1}\">{}</text>",
+            y + 20.0,
+            escape(&panel.title)
+        );
+        y += 32.0;
+        let top = y;
+        for bar in &panel.bars {
+            draw_bar(&mut out, bar, y, scale);
+            y += STEP;
+        }
+        let base = MARGIN + NAMES;
+        let _ = writeln!(
+            out,
+            "<line class=\"base\" x1=\"{base}\" x2=\"{base}\" y1=\"{top:.1}\" y2=\"{:.1}\"/>",
+            y - STEP + BAR
+        );
+        y += 8.0;
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+fn draw_bar(out: &mut String, bar: &Bar, y: f64, scale: f64) {
+    let class: String = bar.server.to_lowercase();
+    let mut x = MARGIN + NAMES;
+    let baseline = y + 13.5;
+    let name = escape(&bar.server);
+    let _ = writeln!(out, "<text class=\"name\" x=\"{:.1}\" y=\"{baseline:.1}\">{name}</text>", x - 8.0);
+    for (index, part) in bar.parts.iter().enumerate() {
+        let width = part * scale;
+        let pale = if index > 0 { " pale" } else { "" };
+        let class = escape(&class);
+        let _ = writeln!(
+            out,
+            "<rect class=\"{class}{pale}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{BAR}\"/>"
+        );
+        x += width;
+    }
+    let _ = writeln!(out, "<text x=\"{:.1}\" y=\"{baseline:.1}\">{}</text>", x + 6.0, escape(&bar.label));
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+fn thousands(value: f64) -> String {
+    if value >= 10_000.0 { format!("{:.0}k", value / 1e3) } else { format!("{value:.0}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Figures;
+    use std::collections::BTreeMap;
+
+    fn row(server: &str, user: f64, system: f64, note: Option<&str>) -> Row {
+        let figures = Figures { user_us: Some(user), system_us: Some(system), ..Figures::default() };
+        Row {
+            workload: "w<1>".to_string(),
+            load: "fixed rate, 20 clients".to_string(),
+            server: server.to_string(),
+            rounds: 1,
+            figures,
+            samples: Vec::new(),
+            rcodes: BTreeMap::new(),
+            note: note.map(String::from),
+        }
+    }
+
+    #[test]
+    fn bars_are_to_scale_and_wrong_answers_are_not_drawn() {
+        let rows = vec![
+            row("nomen", 1.0, 3.0, None),
+            row("NSD", 2.0, 6.0, None),
+            row("BIND", 9.0, 9.0, Some("wrong")),
+        ];
+        let results = Results { rows, ..Results::default() };
+        let drawn = charts(&results);
+        assert_eq!(drawn.len(), 1);
+        let (file, svg) = &drawn[0];
+        assert_eq!(file, "cpu.svg");
+        let width = |class: &str| -> f64 {
+            let line = svg.lines().find(|line| line.contains(&format!("class=\"{class}\""))).unwrap();
+            line.split("width=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+        };
+        assert!((width("nomen pale") / width("nsd pale") - 0.5).abs() < 0.01);
+        assert!((width("nsd") / width("nsd pale") - 1.0 / 3.0).abs() < 0.01);
+        assert!(!svg.contains("BIND"));
+        assert!(svg.contains("w&lt;1&gt;") && !svg.contains("w<1>"));
+        assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
+    }
+}
