@@ -84,7 +84,7 @@ pub(crate) struct Package {
     pub(crate) manifest: String,
     /// Normal and build dependencies, by package name.
     pub(crate) dependencies: Vec<String>,
-    /// Root files of its targets, from the repository root.
+    /// Root files of its libraries and programs, from the repository root.
     pub(crate) roots: Vec<String>,
 }
 
@@ -117,8 +117,13 @@ impl Metadata {
                 .filter(|d| d["kind"].as_str() != Some("dev"))
                 .filter_map(|d| d["name"].as_str().map(str::to_owned))
                 .collect();
-            let roots =
-                package["targets"].as_array()?.iter().filter_map(|t| relative(&t["src_path"])).collect();
+            // Tests, benches and examples are roots too, but no part of any program.
+            let program = |target: &&Value| {
+                let kinds = target["kind"].as_array().into_iter().flatten();
+                kinds.filter_map(Value::as_str).any(|kind| kind == "bin" || kind.contains("lib"))
+            };
+            let targets = package["targets"].as_array()?.iter();
+            let roots = targets.filter(program).filter_map(|t| relative(&t["src_path"])).collect();
             packages.push(Package {
                 name: package["name"].as_str()?.to_owned(),
                 manifest: relative(&package["manifest_path"])?,
@@ -238,7 +243,10 @@ mod tests {
     fn metadata_leaves_dev_dependencies_out() {
         let value = serde_json::json!({"packages": [{
             "name": "wire", "manifest_path": "/r/crates/wire/Cargo.toml",
-            "targets": [{"src_path": "/r/crates/wire/src/lib.rs"}],
+            "targets": [
+                {"kind": ["lib"], "src_path": "/r/crates/wire/src/lib.rs"},
+                {"kind": ["test"], "src_path": "/r/crates/wire/tests/all.rs"},
+            ],
             "dependencies": [{"name": "proptest", "kind": "dev"}, {"name": "cc", "kind": "build"}, {"name": "zone", "kind": null}],
         }]});
         let read = Metadata::of(&value, Path::new("/r")).expect("the shape is cargo's");

@@ -122,6 +122,11 @@ fn paths(line: &str, fenced: bool) -> Vec<String> {
     found
 }
 
+/// `TARGET` or `DATE-MACHINE`: a name to be filled in.
+fn is_shouted(part: &str) -> bool {
+    !part.is_empty() && part.chars().all(|c| c.is_ascii_uppercase() || c == '-' || c == '_')
+}
+
 /// Words of a command or a sentence; a comma between braces belongs to the word.
 fn words(piece: &str) -> Vec<&str> {
     let mut depth = 0_usize;
@@ -177,7 +182,12 @@ mod tests {
         assert_eq!(faults("`crates/wire/src/label.rs`\n"), [1]);
         assert_eq!(faults("`crates/wire/src/{name,label}.rs`\n"), [1]);
         assert_eq!(faults("```\nsh scripts/gone --now\n```\n"), [2]);
-        assert!(faults("crates/wire/none.rs in prose, `crates/*/src`, `crates/<room>/src`\n").is_empty());
+        assert!(
+            faults(
+                "crates/wire/none.rs in prose, `crates/*/src`, `crates/<room>/src`, `bench/DATE-HOST/x`\n"
+            )
+            .is_empty()
+        );
     }
 
     #[test]

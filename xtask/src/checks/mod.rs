@@ -5,6 +5,7 @@ mod edges;
 mod header;
 mod length;
 mod links;
+mod map;
 mod panics;
 mod places;
 mod unsafety;
@@ -58,6 +59,7 @@ pub(crate) fn run(root: &Path) -> Result<Vec<Fault>, String> {
     faults.extend(panics::check(&tree, &exceptions));
     faults.extend(words::check(&tree));
     faults.extend(links::check(&tree));
+    faults.extend(map::check(&metadata, &tree));
     faults.extend(places::check(&tree, root));
     faults.extend(changelog::check(&tree));
     faults.sort();

@@ -10,6 +10,8 @@ use crate::tree::Tree;
 const PLACES: &[&str] = &[
     // System calls of the datagram path.
     "crates/net/src",
+    // Limits of descriptors and odd sockets, which tests of the transports set up.
+    "crates/net/tests",
     // Vector instructions of the master-file scanner, with a plain twin.
     "crates/zone/src/scan",
     // The zone's image, mapped from disk and searched in place.
