@@ -6,7 +6,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::failure::{Context, Failure, Result};
 use crate::namespaces;
@@ -27,6 +28,8 @@ pub(crate) struct Load {
     pub(crate) response_size: Option<f64>,
     /// Latency in microseconds.
     pub(crate) latency: Latency,
+    /// Answers to a probe beside the load, which the server worked for as well.
+    pub(crate) probed: u64,
 }
 
 /// Latency in microseconds; `None` where the generator does not tell.
@@ -88,6 +91,59 @@ pub(crate) fn dnsperf(server: SocketAddr, queries: &Path, how: Dnsperf, seconds:
     })
 }
 
+/// Runs dnsperf, which tells the mean latency only, with a probe beside it that adds the percentiles.
+pub(crate) fn dnsperf_probed(
+    server: SocketAddr,
+    queries: &Path,
+    how: Dnsperf,
+    seconds: f64,
+    probes: &[Vec<u8>],
+) -> Result<Load> {
+    let done = AtomicBool::new(false);
+    let (load, times) = std::thread::scope(|scope| {
+        let probe = scope.spawn(|| probe(server, probes, &done));
+        let load = dnsperf(server, queries, how, seconds);
+        done.store(true, Ordering::Relaxed);
+        (load, probe.join())
+    });
+    let mut load = load?;
+    let mut times = times.unwrap_or_else(|_| Ok(Vec::new()))?;
+    let Latency { p50, p99, .. } = Latency::of(&mut times);
+    load.latency = Latency { p50, p99, ..load.latency };
+    load.probed = times.len() as u64;
+    Ok(load)
+}
+
+/// Sends a query every two milliseconds and notes, in nanoseconds, how long the answer took to reach the socket.
+/// The kernel notes the arrival, so that waiting for the generator's CPU does not count as the server's time.
+fn probe(server: SocketAddr, queries: &[Vec<u8>], done: &AtomicBool) -> Result<Vec<u64>> {
+    let socket = namespaces::socket(None, server)?;
+    socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+    sys::stamp_arrivals(&socket)?;
+    let mut times = Vec::new();
+    let mut buffer = [0; 4096];
+    for (number, query) in queries.iter().cycle().enumerate() {
+        if done.load(Ordering::Relaxed) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+        let mut message = query.clone();
+        let id = (number as u16).to_be_bytes();
+        message[..2].copy_from_slice(&id);
+        let sent = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        socket.send(&message)?;
+        while let Ok((length, stamp)) = sys::receive_stamped(&socket, &mut buffer) {
+            if length >= 12 && buffer[..2] == id {
+                times.extend(
+                    stamp.and_then(|stamp| stamp.checked_sub(sent)).map(|took| took.as_nanos() as u64),
+                );
+                break;
+            }
+        }
+    }
+    Ok(times)
+}
+
 /// Runs kxdpgun in the client's namespace for this long, sending `rate` queries a second whatever comes back.
 pub(crate) fn kxdpgun(port: u16, queries: &Path, cpu: usize, rate: u64, seconds: f64) -> Result<Load> {
     let mut command = Command::new("ip");
@@ -123,6 +179,7 @@ pub(crate) fn parse_kxdpgun(text: &str) -> Option<Load> {
         rcodes: text.lines().filter_map(code).collect(),
         response_size: number("average DNS reply size"),
         latency: Latency::default(),
+        probed: 0,
     })
 }
 
@@ -178,6 +235,7 @@ pub(crate) fn parse_dnsperf(text: &str) -> Option<Load> {
             p50: None,
             p99: None,
         },
+        probed: 0,
     })
 }
 

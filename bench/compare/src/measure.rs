@@ -33,9 +33,10 @@ pub(crate) fn parse_kilobytes(text: &str, name: &str) -> Option<u64> {
     Some(value * 1024)
 }
 
-/// Nanoseconds on CPU from a `schedstat` line.
-pub(crate) fn parse_schedstat(text: &str) -> Option<u64> {
-    text.split_ascii_whitespace().next()?.parse().ok()
+/// Nanoseconds on a CPU and nanoseconds waiting for one, from a `schedstat` line.
+pub(crate) fn parse_schedstat(text: &str) -> Option<(u64, u64)> {
+    let mut fields = text.split_ascii_whitespace();
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
 fn numbered(path: &str) -> Vec<u32> {
@@ -62,6 +63,8 @@ pub(crate) fn threads(processes: &[u32]) -> Vec<u32> {
 pub(crate) struct CpuTime {
     /// Seconds on a CPU, to the nanosecond where the kernel keeps schedstat.
     pub(crate) total: f64,
+    /// Seconds ready to run while something else had the CPU.
+    pub(crate) waiting: f64,
     /// Seconds in user space by the timer tick.
     pub(crate) user_ticks: f64,
     /// Seconds in the kernel by the timer tick.
@@ -75,10 +78,13 @@ const TICKS: f64 = 100.0;
 pub(crate) fn cpu_time(processes: &[u32]) -> CpuTime {
     let mut sum = CpuTime::default();
     let mut nanoseconds = 0;
+    let mut waiting = 0;
     for pid in processes {
         for thread in numbered(&format!("/proc/{pid}/task")) {
             let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).unwrap_or_default();
-            nanoseconds += parse_schedstat(&text).unwrap_or(0);
+            let (ran, waited) = parse_schedstat(&text).unwrap_or_default();
+            nanoseconds += ran;
+            waiting += waited;
         }
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         if let Some(stat) = parse_stat(&text) {
@@ -86,6 +92,7 @@ pub(crate) fn cpu_time(processes: &[u32]) -> CpuTime {
             sum.system_ticks += stat.system as f64 / TICKS;
         }
     }
+    sum.waiting = waiting as f64 / 1e9;
     sum.total = if nanoseconds > 0 { nanoseconds as f64 / 1e9 } else { sum.user_ticks + sum.system_ticks };
     sum
 }
@@ -177,6 +184,8 @@ pub(crate) struct Usage {
     pub(crate) cpu: f64,
     /// CPU seconds in user space: sampled finely if the kernel lets us, else by the tick's share.
     pub(crate) user: f64,
+    /// Seconds ready to run while something else had the CPU: on a quiet machine next to nothing.
+    pub(crate) waiting: f64,
     /// Event counts.
     pub(crate) counts: Counts,
 }
@@ -206,7 +215,7 @@ impl Watch {
         let (cpu, sampled) = settle(end.total - self.start.total, all);
         let by_tick = if all > 0.0 { cpu * user / all } else { 0.0 };
         let user = counts.user.filter(|_| sampled).unwrap_or(by_tick).min(cpu);
-        Usage { cpu, user, counts }
+        Usage { cpu, user, waiting: end.waiting - self.start.waiting, counts }
     }
 }
 
@@ -237,8 +246,8 @@ mod tests {
     }
 
     #[test]
-    fn schedstat_is_the_first_number() {
-        assert_eq!(parse_schedstat("175966 16371 2\n"), Some(175_966));
+    fn schedstat_tells_running_and_waiting() {
+        assert_eq!(parse_schedstat("175966 16371 2\n"), Some((175_966, 16_371)));
         assert_eq!(parse_schedstat(""), None);
     }
 

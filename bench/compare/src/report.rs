@@ -36,6 +36,8 @@ pub(crate) struct Figures {
     pub(crate) cycles: Option<f64>,
     /// Share of one CPU the server used, 0 to 1.
     pub(crate) busy: Option<f64>,
+    /// Share of the time the server was ready to run while something else had its CPU; should be near 0.
+    pub(crate) waiting: Option<f64>,
     /// Mean octets of a response.
     pub(crate) response_size: Option<f64>,
     /// Percentage of queries without an answer.
@@ -46,7 +48,8 @@ impl Figures {
     /// From what the generator saw and what the server used meanwhile.
     pub(crate) fn new(load: &Load, usage: &Usage) -> Figures {
         let answered = load.answered as f64;
-        let per_answer = |amount: f64| (load.answered > 0).then(|| amount / answered);
+        let served = (load.answered + load.probed) as f64;
+        let per_answer = |amount: f64| (load.answered > 0).then(|| amount / served);
         let events = |count: Option<u64>| count.and_then(|count| per_answer(count as f64));
         Figures {
             qps: (load.seconds > 0.0).then(|| answered / load.seconds),
@@ -60,6 +63,7 @@ impl Figures {
             user_instructions: events(usage.counts.user_instructions),
             cycles: events(usage.counts.cycles),
             busy: (load.seconds > 0.0).then(|| usage.cpu / load.seconds),
+            waiting: (load.seconds > 0.0).then(|| usage.waiting / load.seconds),
             response_size: load.response_size,
             loss_percent: (load.sent > 0).then(|| 100.0 * (1.0 - answered / load.sent as f64)),
         }
@@ -80,6 +84,7 @@ impl Figures {
             user_instructions: of(|f| f.user_instructions),
             cycles: of(|f| f.cycles),
             busy: of(|f| f.busy),
+            waiting: of(|f| f.waiting),
             response_size: of(|f| f.response_size),
             loss_percent: of(|f| f.loss_percent),
         }
@@ -323,7 +328,7 @@ pub(crate) fn table(results: &Results) -> String {
 }
 
 fn load_table(rows: &[&Row]) -> String {
-    const HEAD: [&str; 15] = [
+    const HEAD: [&str; 16] = [
         "load",
         "server",
         "qps",
@@ -334,6 +339,7 @@ fn load_table(rows: &[&Row]) -> String {
         "p50",
         "p99",
         "busy",
+        "wait",
         "instr",
         "user instr",
         "cycles",
@@ -357,6 +363,7 @@ fn load_table(rows: &[&Row]) -> String {
             cell(f.latency_p50_us, 1),
             cell(f.latency_p99_us, 1),
             cell(f.busy.map(|share| share * 100.0), 0) + "%",
+            cell(f.waiting.map(|share| share * 100.0), 0) + "%",
             thousands(f.instructions),
             thousands(f.user_instructions),
             thousands(f.cycles),

@@ -197,11 +197,7 @@ fn measure(plan: &Plan, server: &Server, cell: Cell, material: &Material) -> Res
         let figures = Figures::new(&load, &watch.stop());
         Ok((load, figures))
     };
-    let needed = match cell {
-        Cell::RoundTrip => queries::read(&material.queries.wire, 100_000, 1)?,
-        Cell::TcpConnections { .. } => queries::read(&material.queries.wire, 100_000, 1)?,
-        _ => Vec::new(),
-    };
+    let needed = queries::read(&material.queries.wire, 100_000, 1)?;
     apply(plan, server, cell, material, &needed, plan.seconds / 5.0)?;
     let (load, figures) = watched(plan.seconds, &needed)?;
     if load.answered == 0 {
@@ -218,7 +214,8 @@ fn apply(
     queries: &[Vec<u8>],
     seconds: f64,
 ) -> Result<Load> {
-    let perf = |how: Dnsperf| load::dnsperf(server.address, &material.queries.wire, how, seconds);
+    let wire = &material.queries.wire;
+    let perf = |how: Dnsperf| load::dnsperf_probed(server.address, wire, how, seconds, queries);
     match cell {
         Cell::RoundTrip => load::round_trips(server.address, queries, seconds),
         Cell::Rate { clients } => {
@@ -228,7 +225,8 @@ fn apply(
             perf(Dnsperf { clients, outstanding: clients.max(200), rate: None, tcp: false })
         }
         Cell::TcpPipelined { clients } => {
-            perf(Dnsperf { clients, outstanding: clients * 20, rate: None, tcp: true })
+            let how = Dnsperf { clients, outstanding: clients * 20, rate: None, tcp: true };
+            load::dnsperf(server.address, wire, how, seconds)
         }
         Cell::TcpConnections { clients } => load::connections(server.address, queries, clients, seconds),
         Cell::Veth { .. } => {

@@ -8,6 +8,7 @@ use std::net::{TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
@@ -69,6 +70,58 @@ pub(crate) fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
         )
     })
     .map(|_| ())
+}
+
+/// Asks the kernel to note when each datagram reached this socket; see [`receive_stamped`].
+pub(crate) fn stamp_arrivals(socket: &UdpSocket) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: the pointer and the size describe `on`, which the kernel only reads.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_TIMESTAMPNS,
+            ptr::from_ref(&on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    })
+    .map(|_| ())
+}
+
+/// Receives one datagram, with the time at which it reached the socket (CLOCK_REALTIME since the epoch) however
+/// late this thread got to run. Honours the socket's read time-out.
+pub(crate) fn receive_stamped(
+    socket: &UdpSocket,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Option<Duration>)> {
+    #[repr(C, align(8))]
+    struct Control([u8; 128]);
+    let mut control = Control([0; 128]);
+    let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: msghdr is plain data for which all zeros is valid.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_iov = &mut vector;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = control.0.len() as _;
+    // SAFETY: the header points at live memory with its true sizes.
+    let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, 0) };
+    if received < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel filled in the header; CMSG_FIRSTHDR checks the length against the control buffer.
+    let first = unsafe { libc::CMSG_FIRSTHDR(&header) };
+    let mut stamp = None;
+    // SAFETY: `first` is null or points at a whole control message inside the aligned buffer.
+    if let Some(message) = unsafe { first.as_ref() }
+        && message.cmsg_level == libc::SOL_SOCKET
+        && message.cmsg_type == libc::SCM_TIMESTAMPNS
+    {
+        // SAFETY: a message of this type carries one timespec, which may lie unaligned.
+        let time: libc::timespec = unsafe { ptr::read_unaligned(libc::CMSG_DATA(first).cast()) };
+        stamp = Some(Duration::new(time.tv_sec as u64, time.tv_nsec as u32));
+    }
+    Ok((received as usize, stamp))
 }
 
 /// Moves the calling thread, and only it, into the network namespace this file stands for.
@@ -347,6 +400,21 @@ mod tests {
             assert_eq!(client.recv(&mut buffer).unwrap(), 10);
             assert_eq!(buffer[0], i);
         }
+    }
+
+    #[test]
+    fn arrivals_are_stamped_between_sending_and_receiving() {
+        let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        stamp_arrivals(&server).unwrap();
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let before = now();
+        client.send_to(b"hello", server.local_addr().unwrap()).unwrap();
+        let mut buffer = [0; 16];
+        let (length, stamp) = receive_stamped(&server, &mut buffer).unwrap();
+        assert_eq!(&buffer[..length], b"hello");
+        let stamp = stamp.unwrap();
+        assert!(before <= stamp && stamp <= now(), "{before:?} {stamp:?}");
     }
 
     #[test]
