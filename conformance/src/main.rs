@@ -1,3 +1,249 @@
-//! Black-box comparison of authoritative servers.
+//! Black-box comparison of authoritative servers: the same zones, the same queries, every section of every answer.
+//! This file reads the command line and runs the suites; what is asked is in `generate` and `messages`, what counts
+//! as a difference in `compare`, and what may stand in `explained`.
 
-fn main() {}
+mod answer;
+mod client;
+mod compare;
+mod explained;
+mod generate;
+mod name;
+mod query;
+mod report;
+mod rng;
+mod servers;
+mod zones;
+
+use clap::Parser;
+use compare::{Case, Reply};
+use query::{Query, Transport};
+use report::Tally;
+use servers::{Kind, Server};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use zones::World;
+
+/// How long an answer may take before the query is sent again.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// Queries sent to everybody before their answers are compared.
+const BATCH: usize = 4000;
+
+/// Compares nomen with BIND, NSD and Knot.
+#[derive(Debug, Parser)]
+#[command(name = "conformance")]
+struct Arguments {
+    /// How many queries to make.
+    #[arg(long, default_value_t = 100_000)]
+    queries: usize,
+    /// The seed of the random zones and the queries.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// A short run for continuous integration: 5,000 queries.
+    #[arg(long)]
+    quick: bool,
+    /// Another program for a server: nomen=PATH, bind=PATH, nsd=PATH or knot=PATH; PATH `none` leaves it out.
+    #[arg(long, value_name = "SERVER=PATH")]
+    server: Vec<String>,
+    /// Compare the peers with one another, without nomen.
+    #[arg(long)]
+    peers_only: bool,
+    /// The signed root zone, gzipped.
+    #[arg(long, env = "NOMEN_ROOT_ZONE")]
+    root_zone: Option<PathBuf>,
+    /// Show only case N, as everybody answers it, differences or none.
+    #[arg(long, value_name = "N")]
+    reproduce: Option<usize>,
+    /// How many unexplained differences to print in full.
+    #[arg(long, default_value_t = 10)]
+    show: usize,
+    /// Where zones and logs go; kept afterwards. Without it a temporary folder, removed at the end.
+    #[arg(long)]
+    work: Option<PathBuf>,
+    /// First of four ports on 127.0.0.1.
+    #[arg(long, default_value_t = 25_300)]
+    port: u16,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("conformance: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<usize, String> {
+    let started = Instant::now();
+    let temporary = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let dir = arguments.work.as_deref().unwrap_or(temporary.path());
+    std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let dir = dir.canonicalize().map_err(|e| e.to_string())?;
+    let default_root = PathBuf::from("../shared/data/root-zone-signed.gz");
+    let root = arguments.root_zone.clone().or_else(|| default_root.exists().then_some(default_root));
+    let worlds = zones::make(&dir, arguments.seed, root.as_deref())?;
+    let programs = programs(arguments)?;
+    let subject = (!arguments.peers_only && programs.contains_key(&Kind::Nomen)).then_some(Kind::Nomen);
+    let queries = if arguments.quick { arguments.queries.min(5_000) } else { arguments.queries };
+    let share: usize = worlds.iter().map(|w| w.share).sum();
+    let mut run = Run { tallies: BTreeMap::new(), subject, number: 0, shown: 0, arguments };
+    for world in &worlds {
+        println!("world {}: {} zones", world.name, world.zones.len());
+        let mut servers = start(&programs, world, arguments.port, &dir)?;
+        run.world(world, &mut servers, queries * world.share / share)?;
+    }
+    let mut unexplained = 0;
+    println!("\nseed {}, {:.0} s", arguments.seed, started.elapsed().as_secs_f64());
+    for (kind, tally) in &run.tallies {
+        tally.print(*kind);
+        unexplained += tally.unexplained;
+    }
+    println!("{unexplained} unexplained");
+    Ok(unexplained)
+}
+
+/// The programs to start, by kind.
+fn programs(arguments: &Arguments) -> Result<BTreeMap<Kind, PathBuf>, String> {
+    let mut programs = BTreeMap::new();
+    for kind in [Kind::Nomen, Kind::Bind, Kind::Nsd, Kind::Knot] {
+        if kind == Kind::Nomen && arguments.peers_only {
+            continue;
+        }
+        programs.insert(kind, kind.default_program());
+    }
+    for text in &arguments.server {
+        let (kind, path) = text.split_once('=').ok_or_else(|| format!("--server {text}: no ="))?;
+        let kind = Kind::from_label(kind).ok_or_else(|| format!("--server {text}: which server is that?"))?;
+        if path == "none" {
+            programs.remove(&kind);
+        } else {
+            let path = Path::new(path);
+            let path = path.canonicalize().map_err(|e| format!("{}: {e}", path.display()))?;
+            programs.insert(kind, path);
+        }
+    }
+    if let Some(path) = programs.get_mut(&Kind::Nomen) {
+        let debug = PathBuf::from("target/debug/nomen");
+        if !path.exists() && debug.exists() {
+            *path = debug;
+        }
+        *path = path.canonicalize().map_err(|e| format!("{}: {e} (build it first, or --peers-only)", path.display()))?;
+    }
+    Ok(programs)
+}
+
+fn start(programs: &BTreeMap<Kind, PathBuf>, world: &World, port: u16, dir: &Path) -> Result<Vec<Server>, String> {
+    let dir = dir.join(format!("{}-servers", world.name));
+    let mut servers = Vec::new();
+    for (i, (kind, program)) in programs.iter().enumerate() {
+        servers.push(Server::start(*kind, program, port + i as u16, &world.zones, &dir)?);
+    }
+    Ok(servers)
+}
+
+/// A run over all worlds.
+struct Run<'a> {
+    tallies: BTreeMap<Kind, Tally>,
+    subject: Option<Kind>,
+    number: usize,
+    shown: usize,
+    arguments: &'a Arguments,
+}
+
+impl Run<'_> {
+    fn world(&mut self, world: &World, servers: &mut [Server], count: usize) -> Result<(), String> {
+        let mut generator = generate::Generator::new(world, self.arguments.seed);
+        let mut left = count;
+        while left > 0 {
+            let queries: Vec<_> = (0..left.min(BATCH)).map(|_| generator.next_query()).collect();
+            left -= queries.len();
+            let cut_short = self.batch(world, servers, &queries)?;
+            // What did not fit into a datagram is asked again by TCP, in full.
+            let again: Vec<_> = cut_short
+                .into_iter()
+                .map(|i| Query { transport: Transport::Tcp, ..queries[i].clone() })
+                .collect();
+            self.batch(world, servers, &again)?;
+        }
+        for server in servers {
+            if !server.is_alive() {
+                return Err(format!("{} died\n{}", server.kind.label(), server.log_tail()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks everybody and compares; gives the queries that somebody truncated over UDP.
+    fn batch(&mut self, world: &World, servers: &[Server], queries: &[Query]) -> Result<Vec<usize>, String> {
+        let answers = ask(servers, queries)?;
+        let mut cut_short = Vec::new();
+        for (i, query) in queries.iter().enumerate() {
+            self.number += 1;
+            let zone = world.zone_of(&query.name);
+            let mut case = Case { query, world, replies: Vec::new() };
+            let mut wires = Vec::new();
+            for (server, answers) in servers.iter().zip(&answers) {
+                if zone.is_some_and(|z| !z.is_served_by(server.kind)) {
+                    continue;
+                }
+                case.replies.push((server.kind, Reply::from_wire(answers[i].as_deref())));
+                wires.push((server.kind, server.address, answers[i].clone()));
+            }
+            if case.replies.iter().any(|(_, r)| r.answer().is_some_and(|a| a.has(answer::flag::TC))) {
+                cut_short.push(i);
+            }
+            let subjects: Vec<_> = match self.subject {
+                Some(kind) => vec![kind],
+                None => servers.iter().map(|s| s.kind).collect(),
+            };
+            let wanted = self.arguments.reproduce;
+            for kind in subjects {
+                let rest = self.tallies.entry(kind).or_default().add(&case, kind);
+                let show = !rest.is_empty() && wanted.is_none() && self.shown < self.arguments.show;
+                if show || wanted == Some(self.number) {
+                    self.shown += 1;
+                    report::show(self.number, &case, kind, &rest, &wires);
+                }
+            }
+        }
+        Ok(cut_short)
+    }
+}
+
+/// Everybody's answers to all queries, in the order of `servers` and `queries`.
+fn ask(servers: &[Server], queries: &[Query]) -> Result<Vec<Vec<Option<Vec<u8>>>>, String> {
+    let wires: Vec<_> = queries.iter().enumerate().map(|(i, q)| q.to_wire(i as u16)).collect();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = servers
+            .iter()
+            .map(|server| scope.spawn(|| ask_one(server, queries, &wires)))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().map_err(|_| "a client thread panicked".to_owned())?)
+            .collect()
+    })
+}
+
+fn ask_one(server: &Server, queries: &[Query], wires: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, String> {
+    let mut answers = vec![None; wires.len()];
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let picked: Vec<_> = (0..wires.len()).filter(|i| queries[*i].transport == transport).collect();
+        let mut messages: Vec<_> = picked.iter().map(|i| wires[*i].clone()).collect();
+        for (id, message) in messages.iter_mut().enumerate() {
+            message[..2].copy_from_slice(&(id as u16).to_be_bytes());
+        }
+        let result = match transport {
+            Transport::Udp => client::udp(server.address, &messages, PATIENCE),
+            Transport::Tcp => client::tcp(server.address, &messages, PATIENCE),
+        };
+        for (i, answer) in picked.into_iter().zip(result.map_err(|e| format!("{}: {e}", server.kind.label()))?) {
+            answers[i] = answer;
+        }
+    }
+    Ok(answers)
+}

@@ -1,0 +1,109 @@
+//! Sends prepared messages to one server and collects what comes back: UDP with a bounded window and retries, TCP
+//! with pipelining. Knows nothing of what the messages say.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+/// Messages in flight to one server.
+const WINDOW: usize = 64;
+/// How often a datagram without answer is sent.
+const TRIES: u32 = 4;
+/// Messages written to a connection before their answers are read.
+const PIPELINE: usize = 24;
+
+/// Sends each message by UDP and gives its answer, or `None` for silence. The ID of message `i` is `i`.
+pub fn udp(server: SocketAddr, messages: &[Vec<u8>], patience: Duration) -> std::io::Result<Vec<Option<Vec<u8>>>> {
+    let socket = UdpSocket::bind((server.ip(), 0))?;
+    socket.connect(server)?;
+    let mut answers = vec![None; messages.len()];
+    let mut todo: VecDeque<(usize, u32)> = (0..messages.len()).map(|i| (i, 0)).collect();
+    let mut flying: VecDeque<(usize, u32, Instant)> = VecDeque::new();
+    let mut buffer = vec![0; 65_536];
+    loop {
+        while flying.len() < WINDOW {
+            let Some((i, tries)) = todo.pop_front() else { break };
+            if let Err(error) = socket.send(&messages[i])
+                && !matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::WouldBlock)
+            {
+                return Err(error);
+            }
+            flying.push_back((i, tries + 1, Instant::now()));
+        }
+        let Some(&(_, _, sent)) = flying.front() else { return Ok(answers) };
+        let wait = patience.saturating_sub(sent.elapsed()).max(Duration::from_millis(1));
+        socket.set_read_timeout(Some(wait))?;
+        match socket.recv(&mut buffer) {
+            Ok(len) if len >= 2 => {
+                let id = usize::from(u16::from_be_bytes([buffer[0], buffer[1]]));
+                if let Some(at) = flying.iter().position(|f| f.0 == id) {
+                    flying.remove(at);
+                    answers[id] = Some(buffer[..len].to_vec());
+                }
+            }
+            Ok(_) => {}
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(e) if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {}
+            Err(e) => return Err(e),
+        }
+        while let Some(&(i, tries, sent)) = flying.front() {
+            if sent.elapsed() < patience {
+                break;
+            }
+            flying.pop_front();
+            if tries < TRIES {
+                todo.push_back((i, tries));
+            }
+        }
+    }
+}
+
+/// Sends each message by TCP, several to a connection, and gives its answer, or `None` when the server closed the
+/// connection or stayed silent instead. The ID of message `i` is `i`.
+pub fn tcp(server: SocketAddr, messages: &[Vec<u8>], patience: Duration) -> std::io::Result<Vec<Option<Vec<u8>>>> {
+    let mut answers: Vec<Option<Vec<u8>>> = vec![None; messages.len()];
+    for start in (0..messages.len()).step_by(PIPELINE) {
+        let group: Vec<usize> = (start..messages.len().min(start + PIPELINE)).collect();
+        let _ = pipeline(server, messages, &group, &mut answers, patience);
+        for i in group {
+            // One that was lost with a shared connection gets one of its own.
+            if answers[i].is_none() {
+                let _ = pipeline(server, messages, &[i], &mut answers, patience);
+            }
+        }
+    }
+    Ok(answers)
+}
+
+fn pipeline(
+    server: SocketAddr,
+    messages: &[Vec<u8>],
+    group: &[usize],
+    answers: &mut [Option<Vec<u8>>],
+    patience: Duration,
+) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect_timeout(&server, Duration::from_secs(3))?;
+    stream.set_read_timeout(Some(patience.max(Duration::from_millis(800))))?;
+    stream.set_write_timeout(Some(Duration::from_secs(3)))?;
+    stream.set_nodelay(true)?;
+    let mut out = Vec::new();
+    for &i in group {
+        out.extend_from_slice(&(messages[i].len() as u16).to_be_bytes());
+        out.extend_from_slice(&messages[i]);
+    }
+    stream.write_all(&out)?;
+    for _ in group {
+        let mut len = [0; 2];
+        stream.read_exact(&mut len)?;
+        let mut answer = vec![0; usize::from(u16::from_be_bytes(len))];
+        stream.read_exact(&mut answer)?;
+        if answer.len() >= 2 {
+            let id = usize::from(u16::from_be_bytes([answer[0], answer[1]]));
+            if group.contains(&id) {
+                answers[id] = Some(answer);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! One query: what is asked, how, and its octets. What to ask is decided in `generate`.
+
+use crate::name::Name;
+
+/// Record types used by name in this crate (IANA registry).
+pub mod rtype {
+    #![allow(missing_docs)]
+    pub const A: u16 = 1;
+    pub const NS: u16 = 2;
+    pub const CNAME: u16 = 5;
+    pub const SOA: u16 = 6;
+    pub const PTR: u16 = 12;
+    pub const MX: u16 = 15;
+    pub const TXT: u16 = 16;
+    pub const SIG: u16 = 24;
+    pub const KEY: u16 = 25;
+    pub const AAAA: u16 = 28;
+    pub const NXT: u16 = 30;
+    pub const SRV: u16 = 33;
+    pub const DNAME: u16 = 39;
+    pub const OPT: u16 = 41;
+    pub const DS: u16 = 43;
+    pub const RRSIG: u16 = 46;
+    pub const NSEC: u16 = 47;
+    pub const DNSKEY: u16 = 48;
+    pub const NSEC3: u16 = 50;
+    pub const NSEC3PARAM: u16 = 51;
+    pub const SVCB: u16 = 64;
+    pub const HTTPS: u16 = 65;
+    pub const IXFR: u16 = 251;
+    pub const AXFR: u16 = 252;
+    pub const ANY: u16 = 255;
+}
+
+/// The transport a query goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// One datagram.
+    Udp,
+    /// A connection shared with other queries.
+    Tcp,
+}
+
+/// The OPT record of a query (RFC 6891).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Edns {
+    /// Requestor's UDP payload size, octets.
+    pub size: u16,
+    /// EDNS version; anything but 0 asks for BADVERS.
+    pub version: u8,
+    /// DNSSEC OK.
+    pub dnssec_ok: bool,
+    /// Raw options, already encoded.
+    pub options: Vec<u8>,
+}
+
+/// A question with its header bits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Query {
+    /// QNAME, letter case as sent.
+    pub name: Name,
+    /// QTYPE.
+    pub qtype: u16,
+    /// QCLASS, 1 for IN.
+    pub class: u16,
+    /// Recursion desired.
+    pub rd: bool,
+    /// Checking disabled.
+    pub cd: bool,
+    /// Authentic data wanted.
+    pub ad: bool,
+    /// OPCODE, 0 for QUERY.
+    pub opcode: u8,
+    /// The OPT record, if one is sent.
+    pub edns: Option<Edns>,
+    /// UDP or TCP.
+    pub transport: Transport,
+}
+
+impl Query {
+    /// A plain question by UDP without EDNS.
+    pub fn plain(name: Name, qtype: u16) -> Self {
+        Self {
+            name,
+            qtype,
+            class: 1,
+            rd: false,
+            cd: false,
+            ad: false,
+            opcode: 0,
+            edns: None,
+            transport: Transport::Udp,
+        }
+    }
+
+    /// True when DNSSEC records were asked for.
+    pub fn dnssec_ok(&self) -> bool {
+        self.edns.as_ref().is_some_and(|e| e.dnssec_ok)
+    }
+
+    /// The message, with `id`.
+    pub fn to_wire(&self, id: u16) -> Vec<u8> {
+        let mut out = Vec::with_capacity(300);
+        out.extend_from_slice(&id.to_be_bytes());
+        out.push((self.opcode << 3) | u8::from(self.rd));
+        out.push((u8::from(self.ad) << 5) | (u8::from(self.cd) << 4));
+        out.extend_from_slice(&[0, 1, 0, 0, 0, 0, 0, u8::from(self.edns.is_some())]);
+        out.extend_from_slice(&self.name.to_wire());
+        out.extend_from_slice(&self.qtype.to_be_bytes());
+        out.extend_from_slice(&self.class.to_be_bytes());
+        if let Some(edns) = &self.edns {
+            out.extend_from_slice(&[0, 0, 41]);
+            out.extend_from_slice(&edns.size.to_be_bytes());
+            out.extend_from_slice(&[0, edns.version, u8::from(edns.dnssec_ok) << 7, 0]);
+            out.extend_from_slice(&(edns.options.len() as u16).to_be_bytes());
+            out.extend_from_slice(&edns.options);
+        }
+        out
+    }
+
+    /// The same as a `dig` command line (without server and port).
+    pub fn to_dig(&self) -> String {
+        let mut out = format!("'{}' TYPE{}", self.name, self.qtype);
+        if self.class != 1 {
+            out += &format!(" -c CLASS{}", self.class);
+        }
+        if self.opcode != 0 {
+            out += &format!(" +opcode={}", self.opcode);
+        }
+        out += if self.rd { " +rec" } else { " +norec" };
+        out += if self.ad { " +ad" } else { " +noad" };
+        out += if self.cd { " +cd" } else { " +nocd" };
+        match &self.edns {
+            None => out += " +noedns",
+            Some(e) => {
+                out += &format!(" +edns={} +bufsize={} +nocookie +noednsneg", e.version, e.size);
+                out += if e.dnssec_ok { " +dnssec" } else { " +nodnssec" };
+                if !e.options.is_empty() {
+                    out += &format!(" (options {:02x?})", e.options);
+                }
+            }
+        }
+        out += if self.transport == Transport::Tcp { " +tcp" } else { " +ignore" };
+        out
+    }
+}

@@ -1,0 +1,93 @@
+//! Counting and printing: what agreed, what was explained, and each unexplained difference with the line that
+//! repeats it.
+
+use crate::answer;
+use crate::compare::{self, Case, Difference, Facet};
+use crate::explained;
+use crate::servers::Kind;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// Counts of one subject.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Queries compared.
+    pub compared: usize,
+    /// Queries in which the subject agreed in everything.
+    pub agreed: usize,
+    /// Differences per rule.
+    pub explained: BTreeMap<&'static str, usize>,
+    /// Queries with at least one unexplained difference.
+    pub unexplained: usize,
+    /// Unexplained differences per facet and who was on the other side.
+    pub kinds: BTreeMap<(Facet, Vec<Kind>), usize>,
+}
+
+impl Tally {
+    /// Adds one case. Gives what remains unexplained.
+    pub fn add(&mut self, case: &Case<'_>, subject: Kind) -> Vec<Difference> {
+        if !case.replies.iter().any(|(k, _)| *k == subject) {
+            return Vec::new();
+        }
+        self.compared += 1;
+        let differences = compare::differences(case, subject);
+        if differences.is_empty() {
+            self.agreed += 1;
+        }
+        let mut rest = Vec::new();
+        for difference in differences {
+            match explained::explain(case, subject, &difference) {
+                Some(rule) => *self.explained.entry(rule.id).or_default() += 1,
+                None => {
+                    *self.kinds.entry((difference.facet, difference.against.clone())).or_default() += 1;
+                    rest.push(difference);
+                }
+            }
+        }
+        if !rest.is_empty() {
+            self.unexplained += 1;
+        }
+        rest
+    }
+
+    /// Prints the counts.
+    pub fn print(&self, subject: Kind) {
+        println!(
+            "{}: {} queries compared, {} agree in everything, {} unexplained",
+            subject.label(),
+            self.compared,
+            self.agreed,
+            self.unexplained
+        );
+        for (id, count) in &self.explained {
+            println!("  explained {count:>8}  {id}");
+        }
+        for ((facet, against), count) in &self.kinds {
+            let against: Vec<_> = against.iter().map(|k| k.label()).collect();
+            println!("  UNEXPLAINED {count:>6}  {facet:?} against {}", against.join("+"));
+        }
+    }
+}
+
+/// Prints one case in full: the line that repeats it and everybody's reply.
+pub fn show(
+    number: usize,
+    case: &Case<'_>,
+    subject: Kind,
+    differences: &[Difference],
+    wires: &[(Kind, SocketAddr, Option<Vec<u8>>)],
+) {
+    let zone = case.world.zone_of(&case.query.name).map_or_else(|| "none".to_owned(), |z| z.name.to_string());
+    println!("\n#{number} world {} zone {zone} subject {}", case.world.name, subject.label());
+    for difference in differences {
+        let against: Vec<_> = difference.against.iter().map(|k| k.label()).collect();
+        println!("  differs in {:?} from {}", difference.facet, against.join(", "));
+    }
+    for (kind, address, wire) in wires {
+        println!("  dig @{} -p {} {}   # {}", address.ip(), address.port(), case.query.to_dig(), kind.label());
+        match wire {
+            None => println!("    silence"),
+            Some(wire) => print!("{}", answer::render(wire)),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Starting and stopping the servers: a minimal configuration each, made as alike as they allow, on loopback.
+//! A server is stopped when its handle is dropped, and by the kernel when the harness dies first.
+
+use crate::answer::{Answer, flag};
+use crate::client;
+use crate::name::Name;
+use crate::query::{Query, rtype};
+use crate::zones::Zone;
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Which program answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// The server of this repository: the subject.
+    Nomen,
+    /// BIND's named.
+    Bind,
+    /// NSD.
+    Nsd,
+    /// Knot DNS.
+    Knot,
+}
+
+impl Kind {
+    /// Name as printed and as taken by `--server`.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Nomen => "nomen",
+            Self::Bind => "bind",
+            Self::Nsd => "nsd",
+            Self::Knot => "knot",
+        }
+    }
+
+    /// The kind called `text`.
+    pub fn from_label(text: &str) -> Option<Self> {
+        [Self::Nomen, Self::Bind, Self::Nsd, Self::Knot].into_iter().find(|k| k.label() == text)
+    }
+
+    /// The program of a Debian package.
+    pub fn default_program(self) -> PathBuf {
+        PathBuf::from(match self {
+            Self::Nomen => "target/release/nomen",
+            Self::Bind => "/usr/sbin/named",
+            Self::Nsd => "/usr/sbin/nsd",
+            Self::Knot => "/usr/sbin/knotd",
+        })
+    }
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    /// Which program.
+    pub kind: Kind,
+    /// Where it answers, UDP and TCP.
+    pub address: SocketAddr,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let pid = self.child.id().to_string();
+        let _ = Command::new("kill").args(["-TERM", &pid]).stderr(Stdio::null()).status();
+        let end = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < end {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    /// Writes the configuration under `dir`, starts `program` on `port` and waits until every zone is answered for.
+    pub fn start(kind: Kind, program: &Path, port: u16, zones: &[Zone], dir: &Path) -> Result<Self, String> {
+        let home = dir.join(kind.label());
+        fs::create_dir_all(&home).map_err(|e| format!("{}: {e}", home.display()))?;
+        let config = home.join("config");
+        let text = match kind {
+            Kind::Nomen => nomen_config(port, zones, &home),
+            Kind::Bind => bind_config(port, zones, &home),
+            Kind::Nsd => nsd_config(port, zones, &home),
+            Kind::Knot => knot_config(port, zones, &home),
+        };
+        fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
+        let log = home.join("log");
+        let log_file = fs::File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
+        let log_too = log_file.try_clone().map_err(|e| e.to_string())?;
+        let arguments: &[&str] = match kind {
+            Kind::Nomen => &["serve", "--config"],
+            Kind::Bind => &["-g", "-c"],
+            Kind::Nsd => &["-d", "-c"],
+            Kind::Knot => &["-c"],
+        };
+        // setpriv makes the kernel end the server when this process ends, however it ends.
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "TERM", "--"])
+            .arg(program)
+            .args(arguments)
+            .arg(&config)
+            .current_dir(&home)
+            .stdin(Stdio::null())
+            .stdout(log_file)
+            .stderr(log_too)
+            .spawn()
+            .map_err(|e| format!("{}: {e}", program.display()))?;
+        let mut server = Self { kind, address: (Ipv4Addr::LOCALHOST, port).into(), child, log };
+        server.wait_until_ready(zones)?;
+        Ok(server)
+    }
+
+    fn wait_until_ready(&mut self, zones: &[Zone]) -> Result<(), String> {
+        let served: Vec<_> = zones.iter().filter(|z| z.is_served_by(self.kind)).collect();
+        let end = Instant::now() + Duration::from_secs(60);
+        let mut missing = served;
+        while Instant::now() < end {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(format!("{} ended at once: {status}\n{}", self.kind.label(), self.log_tail()));
+            }
+            let messages: Vec<_> = missing
+                .iter()
+                .enumerate()
+                .map(|(i, z)| Query::plain(z.name.clone(), rtype::SOA).to_wire(i as u16))
+                .collect();
+            let answers =
+                client::udp(self.address, &messages, Duration::from_millis(300)).map_err(|e| e.to_string())?;
+            let mut answers = answers.iter();
+            missing.retain(|_| {
+                let answer = answers.next().and_then(|a| a.as_ref()).and_then(|a| Answer::parse(a).ok());
+                !answer.is_some_and(|a| a.rcode == 0 && a.has(flag::AA) && !a.sections[0].is_empty())
+            });
+            if missing.is_empty() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let names: Vec<_> = missing.iter().map(|z| z.name.to_string()).collect();
+        Err(format!("{} does not serve {}\n{}", self.kind.label(), names.join(" "), self.log_tail()))
+    }
+
+    /// True while the process runs.
+    pub fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// The last lines the server logged.
+    pub fn log_tail(&self) -> String {
+        let text = fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<_> = text.lines().collect();
+        lines[lines.len().saturating_sub(25)..].join("\n")
+    }
+}
+
+fn nomen_config(port: u16, zones: &[Zone], home: &Path) -> String {
+    let mut out = format!(
+        "[server]\nworkers = 1\n\n[[listen]]\naddr = [\"127.0.0.1@{port}\"]\nproto = [\"udp\", \"tcp\"]\n\n\
+         [control]\nsocket = \"{}\"\n",
+        home.join("control.sock").display()
+    );
+    for zone in zones.iter().filter(|z| z.is_served_by(Kind::Nomen)) {
+        let _ = write!(out, "\n[[zone]]\nname = '{}'\nfile = \"{}\"\n", zone.name, zone.source.display());
+    }
+    out
+}
+
+fn bind_config(port: u16, zones: &[Zone], home: &Path) -> String {
+    let mut out = format!(
+        "options {{\n directory \"{home}\"; pid-file \"{home}/pid\"; session-keyfile \"{home}/session.key\";\n \
+         managed-keys-directory \"{home}\"; lock-file none;\n \
+         listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }};\n \
+         recursion no; allow-query {{ any; }}; allow-transfer {{ none; }}; notify no;\n \
+         dnssec-validation no; empty-zones-enable no; answer-cookie no; minimal-responses no-auth;\n \
+         minimal-any no; edns-udp-size 1232; max-udp-size 1232; check-names primary ignore;\n \
+         check-integrity no; check-mx ignore; check-sibling no; check-wildcard no; check-dup-records ignore;\n \
+         check-mx-cname ignore; check-srv-cname ignore; check-spf ignore; zero-no-soa-ttl no;\n \
+         rrset-order {{ order none; }}; tcp-clients 500; version \"conformance\"; server-id none;\n}};\ncontrols {{ }};\n",
+        home = home.display()
+    );
+    for zone in zones.iter().filter(|z| z.is_served_by(Kind::Bind)) {
+        let _ = writeln!(out, "zone \"{}\" {{ type primary; file \"{}\"; }};", zone.name, zone.full.display());
+    }
+    out
+}
+
+fn nsd_config(port: u16, zones: &[Zone], home: &Path) -> String {
+    let mut out = format!(
+        "server:\n ip-address: 127.0.0.1@{port}\n username: \"\"\n chroot: \"\"\n zonesdir: \"{home}\"\n database: \"\"\n \
+         pidfile: \"{home}/pid\"\n xfrdfile: \"{home}/xfrd.state\"\n xfrdir: \"{home}\"\n zonelistfile: \"{home}/zone.list\"\n \
+         server-count: 1\n ipv4-edns-size: 1232\n ipv6-edns-size: 1232\n tcp-count: 200\n hide-version: no\n \
+         version: \"conformance\"\n rrl-ratelimit: 0\n rrl-whitelist-ratelimit: 0\n round-robin: no\n \
+         minimal-responses: no\n answer-cookie: no\n refuse-any: no\n zonefiles-check: no\n \
+         zonefiles-write: 0\n\
+         remote-control:\n control-enable: no\n",
+        home = home.display()
+    );
+    for zone in zones.iter().filter(|z| z.is_served_by(Kind::Nsd)) {
+        let _ = write!(out, "zone:\n name: \"{}\"\n zonefile: \"{}\"\n", zone.name, zone.full.display());
+    }
+    out
+}
+
+fn knot_config(port: u16, zones: &[Zone], home: &Path) -> String {
+    let mut out = format!(
+        "server:\n    listen: 127.0.0.1@{port}\n    rundir: \"{home}\"\n    udp-workers: 1\n    tcp-workers: 1\n    \
+         background-workers: 1\n    udp-max-payload: 1232\n    answer-rotation: off\n    version: conformance\n\
+         control:\n    listen: \"{home}/knot.sock\"\n\
+         log:\n  - target: stderr\n    any: warning\n\
+         database:\n    storage: \"{home}\"\n\
+         template:\n  - id: default\n    storage: \"{home}\"\n    semantic-checks: soft\n    zonefile-sync: -1\n    \
+         zonefile-load: whole\n    journal-content: none\nzone:\n",
+        home = home.display()
+    );
+    for zone in zones.iter().filter(|z| z.is_served_by(Kind::Knot)) {
+        let _ = write!(out, "  - domain: \"{}\"\n    file: \"{}\"\n", zone.name, zone.full.display());
+    }
+    out
+}

@@ -1,0 +1,260 @@
+//! The zones every server is given: written to a folder, expanded, some signed. Their files are in `zones/` beside
+//! `src/`; the random ones come from `random`. A `World` is a set of zones that are served together.
+
+pub mod random;
+
+use crate::name::Name;
+use crate::rng::Rng;
+use crate::servers::Kind;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A zone on disk.
+#[derive(Clone, Debug)]
+pub struct Zone {
+    /// The apex.
+    pub name: Name,
+    /// The file as an operator would write it; the subject reads this one.
+    pub source: PathBuf,
+    /// The same zone, one record a line with everything written out; the peers read this one, as not all of them
+    /// know `$GENERATE`.
+    pub full: PathBuf,
+    /// Peers that refuse to load it.
+    pub refused_by: Vec<Kind>,
+    /// What is in it.
+    pub nodes: BTreeMap<Name, BTreeSet<String>>,
+    /// True when it carries signatures.
+    pub signed: bool,
+}
+
+impl Zone {
+    /// True when `kind` is given this zone.
+    pub fn is_served_by(&self, kind: Kind) -> bool {
+        !self.refused_by.contains(&kind)
+    }
+
+    /// True when `name` (lower case) has a record of `rtype`.
+    pub fn has(&self, name: &Name, rtype: &str) -> bool {
+        self.nodes.get(name).is_some_and(|types| types.contains(rtype))
+    }
+
+    /// The topmost delegation or DNAME at or above `name` (lower case), below the apex for NS.
+    pub fn cut_above(&self, name: &Name, rtype: &str) -> Option<Name> {
+        let depth = name.0.len().checked_sub(self.name.0.len())?;
+        (0..=depth).map(|skip| Name(name.0[depth - skip..].to_vec())).find(|n| {
+            (rtype != "NS" || n.0.len() > self.name.0.len()) && self.has(n, rtype)
+        })
+    }
+}
+
+/// Zones served together.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// For people.
+    pub name: &'static str,
+    /// The zones.
+    pub zones: Vec<Zone>,
+    /// Its part of the queries, per cent.
+    pub share: usize,
+}
+
+impl World {
+    /// The zone that `name` falls in: the longest match.
+    pub fn zone_of(&self, name: &Name) -> Option<&Zone> {
+        self.zones.iter().filter(|z| name.is_under(&z.name)).max_by_key(|z| z.name.0.len())
+    }
+}
+
+macro_rules! zone_text {
+    ($name:literal) => {
+        include_str!(concat!("../../zones/", $name, ".zone"))
+    };
+}
+
+/// How a zone is signed.
+#[derive(Clone, Copy, Debug)]
+enum Chain {
+    Nsec,
+    Nsec3 { salt: &'static str, iterations: u16, opt_out: bool },
+}
+
+/// Makes all the worlds under `dir`.
+pub fn make(dir: &Path, seed: u64, root_zone: Option<&Path>) -> Result<Vec<World>, String> {
+    let mut worlds = vec![plain_world(dir, seed)?, signed_world(dir, seed)?];
+    match root_zone {
+        Some(path) => worlds.push(root_world(dir, path)?),
+        None => println!("no signed root zone given or found: its part is skipped (--root-zone PATH)"),
+    }
+    Ok(worlds)
+}
+
+fn plain_world(dir: &Path, seed: u64) -> Result<World, String> {
+    let dir = dir.join("plain");
+    let mut zones = Vec::new();
+    for (name, text) in [
+        ("hard.test.", zone_text!("hard")),
+        ("child.hard.test.", zone_text!("child")),
+        ("grand.middle.hard.test.", zone_text!("grand")),
+        ("wild.test.", zone_text!("wild")),
+        ("dname.test.", zone_text!("dname")),
+        ("apexdname.test.", zone_text!("apexdname")),
+        ("chain-a.test.", zone_text!("chain-a")),
+        ("chain-b.test.", zone_text!("chain-b")),
+        ("odd.test.", zone_text!("odd")),
+        ("cuts.test.", zone_text!("cuts")),
+        ("big.test.", zone_text!("big")),
+        ("types.test.", zone_text!("types")),
+    ] {
+        zones.push(plain(&dir, name, text)?);
+    }
+    let text = zone_text!("wildns");
+    let mut wildns = write_source(&dir, "wildns.test.", text)?;
+    wildns.full = wildns.source.clone();
+    wildns.refused_by = vec![Kind::Bind];
+    read_nodes(&mut wildns, text)?;
+    zones.push(wildns);
+    let mut rng = Rng::new(seed);
+    for (name, text) in random::zones(&mut rng, 24, "rnd") {
+        zones.push(plain(&dir, &name, &text)?);
+    }
+    Ok(World { name: "plain", zones, share: 45 })
+}
+
+fn signed_world(dir: &Path, seed: u64) -> Result<World, String> {
+    let dir = dir.join("signed");
+    let mut zones = Vec::new();
+    let plain3 = Chain::Nsec3 { salt: "-", iterations: 0, opt_out: false };
+    let salted = Chain::Nsec3 { salt: "5a17", iterations: 10, opt_out: false };
+    let opt_out = Chain::Nsec3 { salt: "-", iterations: 0, opt_out: true };
+    let main = [("nsec.", Chain::Nsec), ("nsec3.", plain3), ("salt.", salted), ("optout.", opt_out)];
+    for (name, chain) in main {
+        zones.push(signed(&dir, name, zone_text!("signed"), chain)?);
+        zones.push(signed(&dir, &format!("child.{name}"), zone_text!("signed-child"), chain)?);
+        zones.push(plain(&dir, &format!("plain.{name}"), zone_text!("signed-child"))?);
+        zones.push(signed(&dir, &format!("wild.{name}"), zone_text!("wild"), chain)?);
+        zones.push(signed(&dir, &format!("cuts.{name}"), zone_text!("cuts"), chain)?);
+        zones.push(signed(&dir, &format!("dname.{name}"), zone_text!("dname"), chain)?);
+    }
+    zones.push(signed(&dir, "odd.nsec.", zone_text!("odd"), Chain::Nsec)?);
+    zones.push(signed(&dir, "odd.nsec3.", zone_text!("odd"), plain3)?);
+    zones.push(signed(&dir, "types.nsec.", zone_text!("types"), Chain::Nsec)?);
+    let rfc = Chain::Nsec3 { salt: "aabbccdd", iterations: 12, opt_out: true };
+    zones.push(signed(&dir, "example.", zone_text!("rfc5155"), rfc)?);
+    let mut rng = Rng::new(seed ^ 0x5151);
+    for (i, (name, text)) in random::zones(&mut rng, 8, "srnd").into_iter().enumerate() {
+        let chain = [Chain::Nsec, plain3, opt_out, salted][i % 4];
+        zones.push(signed(&dir, &name, &text, chain)?);
+    }
+    Ok(World { name: "signed", zones, share: 40 })
+}
+
+fn root_world(dir: &Path, root_zone: &Path) -> Result<World, String> {
+    let dir = dir.join("root");
+    let text = Command::new("gzip").arg("-dc").arg(root_zone).output().map_err(|e| format!("gzip: {e}"))?;
+    if !text.status.success() {
+        return Err(format!("{}: {}", root_zone.display(), String::from_utf8_lossy(&text.stderr)));
+    }
+    let text = String::from_utf8(text.stdout).map_err(|e| format!("{}: {e}", root_zone.display()))?;
+    let mut root = plain(&dir, ".", &text)?;
+    root.signed = true;
+    let zones = vec![
+        root,
+        // The other example zone has the same name as RFC 5155's and so lives in another world.
+        signed(&dir, "example.", zone_text!("rfc4035"), Chain::Nsec)?,
+        plain(&dir, "hard.test.", zone_text!("hard"))?,
+        plain(&dir, "chain-b.test.", zone_text!("chain-b"))?,
+        plain(&dir, "com.", zone_text!("chain-a"))?,
+    ];
+    Ok(World { name: "root", zones, share: 15 })
+}
+
+fn file_stem(name: &str) -> String {
+    if name == "." { "root".to_owned() } else { name.trim_end_matches('.').to_owned() }
+}
+
+fn write_source(dir: &Path, name: &str, text: &str) -> Result<Zone, String> {
+    fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let source = dir.join(format!("{}.zone", file_stem(name)));
+    fs::write(&source, text).map_err(|e| format!("{}: {e}", source.display()))?;
+    let apex = Name::from_text(name).ok_or_else(|| format!("{name}: not a name"))?;
+    let full = dir.join(format!("{}.full", file_stem(name)));
+    Ok(Zone { name: apex, source, full, refused_by: vec![], nodes: BTreeMap::new(), signed: false })
+}
+
+fn plain(dir: &Path, name: &str, text: &str) -> Result<Zone, String> {
+    let mut zone = write_source(dir, name, text)?;
+    expand(name, &zone.source, &zone.full)?;
+    let full = fs::read_to_string(&zone.full).map_err(|e| e.to_string())?;
+    read_nodes(&mut zone, &full)?;
+    Ok(zone)
+}
+
+/// Writes `source` out in full with BIND's tool, checks off: the zones are wrong on purpose.
+fn expand(name: &str, source: &Path, full: &Path) -> Result<(), String> {
+    let mut command = Command::new("named-compilezone");
+    command.args("-F text -s full -i none -k ignore -n ignore -m ignore -M ignore -S ignore -r ignore -j".split(' '));
+    command.arg("-o").arg(full).arg(name).arg(source);
+    run(&mut command)
+}
+
+fn signed(dir: &Path, name: &str, text: &str, chain: Chain) -> Result<Zone, String> {
+    let mut zone = plain(dir, name, text)?;
+    let keys = dir.join(format!("{}.keys", file_stem(name)));
+    fs::create_dir_all(&keys).map_err(|e| e.to_string())?;
+    for flags in [&["-f", "KSK"][..], &[]] {
+        let mut keygen = Command::new("dnssec-keygen");
+        run(keygen.args(["-q", "-a", "ECDSAP256SHA256"]).args(flags).arg("-K").arg(&keys).arg(name))?;
+    }
+    let out = dir.join(format!("{}.signed", file_stem(name)));
+    let mut signzone = Command::new("dnssec-signzone");
+    signzone.args(["-q", "-P", "-S", "-z", "-x", "-e", "20380101000000", "-s", "20260101000000"]);
+    signzone.args(["-d"]).arg(&keys).arg("-K").arg(&keys).arg("-o").arg(name).arg("-f").arg(&out);
+    if let Chain::Nsec3 { salt, iterations, opt_out } = chain {
+        signzone.args(["-3", salt, "-H", &iterations.to_string()]);
+        if opt_out {
+            signzone.arg("-A");
+        }
+    }
+    run(signzone.arg(&zone.full))?;
+    expand(name, &out, &zone.full)?;
+    zone.source = out;
+    zone.signed = true;
+    let full = fs::read_to_string(&zone.full).map_err(|e| e.to_string())?;
+    zone.nodes.clear();
+    read_nodes(&mut zone, &full)?;
+    Ok(zone)
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| format!("{}: {e}", command.get_program().to_string_lossy()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!(
+        "{:?}: {}\n{}{}",
+        command,
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    ))
+}
+
+/// Reads owners and types from the written-out form: `owner TTL IN TYPE RDATA`, one a line.
+fn read_nodes(zone: &mut Zone, text: &str) -> Result<(), String> {
+    for line in text.lines().filter(|l| !l.starts_with(';') && !l.trim().is_empty()) {
+        let mut words = line.split_ascii_whitespace();
+        let (Some(owner), Some(_ttl), Some("IN"), Some(rtype)) =
+            (words.next(), words.next(), words.next(), words.next())
+        else {
+            return Err(format!("{}: cannot read: {line}", zone.name));
+        };
+        let owner = Name::from_text(owner).ok_or_else(|| format!("{}: bad owner: {line}", zone.name))?;
+        zone.nodes.entry(owner.lower()).or_default().insert(rtype.to_owned());
+    }
+    Ok(())
+}
