@@ -112,8 +112,8 @@ fn paths(line: &str, fenced: bool) -> Vec<String> {
             let word = word.strip_prefix("./").unwrap_or(word);
             let word = word.trim_end_matches([':', '.']);
             // A path with a placeholder, or one that a command is to write, is not a path of the tree.
-            let ours =
-                FOLDERS.iter().any(|f| word.starts_with(f)) && !word.contains(['<', '>', '$', '*', '…']);
+            let placeholder = word.contains(['<', '>', '$', '*', '…']) || word.split('/').any(is_shouted);
+            let ours = FOLDERS.iter().any(|f| word.starts_with(f)) && !placeholder;
             if ours {
                 expand(word, &mut found);
             }
