@@ -108,9 +108,25 @@ impl Arena {
         self.chunks.shrink_to_fit();
     }
 
-    /// Takes the chunks out, oldest first, so that they can be dropped one by one while being copied.
-    pub(super) fn into_chunks(self) -> impl Iterator<Item = Vec<u8>> {
-        self.chunks.into_iter()
+    /// A copy of the blobs for which `keep` holds. Each chunk is given back as soon as it is copied.
+    pub(super) fn compacted(self, keep: impl Fn(&[u8]) -> bool) -> Result<Arena, ArenaFull> {
+        let mut new = Arena::default();
+        for chunk in self.chunks {
+            let mut rest = &chunk[..];
+            while !rest.is_empty() {
+                let (blob, later) = rest.split_at(blob::size(rest));
+                if keep(blob) {
+                    new.push(blob)?;
+                }
+                rest = later;
+            }
+        }
+        Ok(new)
+    }
+
+    /// Octets in use.
+    pub(super) fn len(&self) -> usize {
+        self.chunks.iter().map(Vec::len).sum()
     }
 
     /// Octets allocated.

@@ -8,6 +8,7 @@ use super::arena::{CHUNK, NOWHERE, UNIT};
 use super::blob::{self, ENTRY, Entry, HEADER, RECORD_HEAD};
 use super::names::{self, NameRule};
 use super::node::{NodeFlags, RrSet, TARGETS};
+use super::nsec3;
 use super::pending::{NoteKind, Notes, Pending, Record};
 
 /// Names that later ones in the same RRset may point at. More would cost time and save little.
@@ -188,7 +189,9 @@ impl Encoder {
         for at in &self.fixups {
             self.blob.extend_from_slice(&at.to_le_bytes());
         }
-        let in_zone = |r: &Record| target(pending, r).is_some_and(|n| n.is_at_or_below(apex));
+        let in_zone = |r: &Record| {
+            target(owner, r.rtype, pending.rdata(r)).is_some_and(|name| name.is_at_or_below(apex))
+        };
         let has_targets = records.iter().any(in_zone);
         if has_targets {
             self.blob.resize(self.blob.len() + 4 * count, NOWHERE as u8);
@@ -206,7 +209,6 @@ impl Encoder {
     /// Writes records of one type, each different one once, and gives their number.
     fn records(&mut self, pending: &Pending, records: &[Record], start: usize, notes: &mut Notes) -> usize {
         let owner = pending.owner.as_name();
-        let Some(first) = records.first() else { return 0 };
         let mut seen = HashSet::new();
         let mut count = 0;
         for (i, record) in records.iter().enumerate() {
@@ -219,6 +221,10 @@ impl Encoder {
                 notes.add(NoteKind::Duplicate, owner, record.rtype, record.source);
                 continue;
             }
+            // Signatures over different types are different RRsets (RFC 4034 §3), even where they are kept
+            // together.
+            let covers = |r: &Record| (r.rtype == Type::RRSIG).then(|| pending.rdata(r).get(..2));
+            let first = records.iter().find(|r| covers(r) == covers(record)).unwrap_or(record);
             if record.ttl != first.ttl {
                 notes.add(NoteKind::TtlMismatch, owner, record.rtype, record.source);
             }
@@ -302,8 +308,9 @@ impl Encoder {
         let owner = pending.owner.as_name();
         let at_apex = owner.len() == apex.len();
         let has = |t: Type| self.entries.iter().any(|e| e.rtype == t);
-        let nsec3_only =
-            !at_apex && !pending.records.is_empty() && pending.records.iter().all(|r| of_nsec3(pending, r));
+        let hash_owner = owner.as_wire()[0] as usize + 1 + apex.len() == owner.len()
+            && nsec3::hash_of(owner.as_wire()).is_some();
+        let nsec3_only = hash_owner && pending.records.iter().all(|r| of_nsec3(pending, r));
         let flags = [
             (at_apex, NodeFlags::APEX),
             (!at_apex && has(Type::NS), NodeFlags::CUT),
@@ -345,12 +352,12 @@ fn of_nsec3(pending: &Pending, record: &Record) -> bool {
 }
 
 /// The target name of a record whose type has one.
-pub(super) fn target<'a>(pending: &'a Pending, record: &Record) -> Option<Name<'a>> {
-    let at = blob::target_offset(record.rtype)?;
-    let name = Name::parse(pending.rdata(record).get(at..)?).ok()?;
-    let service = matches!(record.rtype, Type::SVCB | Type::HTTPS) && pending.rdata(record)[..2] != [0, 0];
+pub(super) fn target<'a>(owner: Name<'a>, t: Type, rdata: &'a [u8]) -> Option<Name<'a>> {
+    let at = blob::target_offset(t)?;
+    let name = Name::parse(rdata.get(at..)?).ok()?;
+    let service = matches!(t, Type::SVCB | Type::HTTPS) && rdata[..2] != [0, 0];
     // RFC 9460 §2.5.2: `.` in service mode stands for the owner.
-    Some(if service && name.is_root() { pending.owner.as_name() } else { name })
+    Some(if service && name.is_root() { owner } else { name })
 }
 
 /// Whether two records of one type are the same in canonical form.

@@ -3,7 +3,7 @@
 use wire::hash::{HashKey, HashedName};
 use wire::{Name, NameBuf, Type};
 
-use super::arena::{Arena, NOWHERE};
+use super::arena::Arena;
 use super::blob::{self, entries};
 use super::build::{BuildError, ZoneBuilder};
 use super::encode::Encoder;
@@ -27,20 +27,19 @@ pub(super) fn finish(builder: &mut ZoneBuilder) -> Result<Zone, BuildError> {
         notes: &mut builder.notes,
         index: Index::for_entries(0),
         names: 0,
+        nsec3_only: None,
     };
     if std::mem::take(&mut builder.full) {
         return Err(BuildError::TooBig);
     }
-    work.fill_index();
-    if work.merge()? {
-        work.fill_index();
-    }
+    let repeated = work.fill_index(0);
+    work.merge(repeated)?;
     let apex = work.get(work.apex.as_name()).ok_or(BuildError::NoSoa)?;
     let soa = read_soa(Node::new(&work.arena, apex)).ok_or(BuildError::NoSoa)?;
     if Node::new(&work.arena, apex).rrset(Type::NS).is_none() {
         work.notes.add(NoteKind::NoApexNs, work.apex.as_name(), Type::NS, 0);
     }
-    work.settle()?;
+    work.settle(apex)?;
     work.resolve_targets();
     work.arena.shrink();
     Ok(work.into_zone(apex, soa))
@@ -71,6 +70,8 @@ struct Work<'b> {
     index: Index,
     /// Entries in the index.
     names: usize,
+    /// Made when first needed: see [`Work::nsec3_only_at`].
+    nsec3_only: Option<Vec<(u64, u32)>>,
 }
 
 /// Whether a blob is in the index: not dead, and not only of the NSEC3 chain.
@@ -91,12 +92,14 @@ impl Work<'_> {
         self.find(lower.as_wire(), self.key.name(lower))
     }
 
-    /// Builds the index anew from the arena, of the size that is needed. A name that came twice is in it once.
-    fn fill_index(&mut self) {
+    /// Builds the index anew from the arena, with room for `more` names. A name that came twice is in it once;
+    /// gives hash and address of all blobs of such names.
+    fn fill_index(&mut self, more: usize) -> Vec<(u64, u32)> {
         // Drop the old one first: everything in it can be had from the arena.
         self.index = Index::for_entries(0);
         self.names = self.arena.walk().filter(|(_, blob)| indexed(blob)).count();
-        let mut index = Index::for_entries(self.names);
+        let mut index = Index::for_entries(self.names + more);
+        let mut repeated = Vec::new();
         let mut hashed = HashedName::new();
         let mut batch = Vec::with_capacity(BATCH);
         let mut nodes = self.arena.walk().filter(|(_, blob)| indexed(blob));
@@ -104,80 +107,242 @@ impl Work<'_> {
             batch.clear();
             batch.extend(nodes.by_ref().take(BATCH).map(|(at, blob)| {
                 hashed.set(&self.key, owner(blob));
-                (at, hashed.hash(0))
+                (hashed.hash(0), at)
             }));
-            let Some(_) = batch.first() else { break };
-            std::hint::black_box(batch.iter().map(|&(_, hash)| index.touch(hash)).fold(0, u32::wrapping_add));
-            for &(at, hash) in &batch {
+            if batch.is_empty() {
+                break;
+            }
+            std::hint::black_box(batch.iter().map(|&(hash, _)| index.touch(hash)).fold(0, u32::wrapping_add));
+            for &(hash, at) in &batch {
                 let lower = blob::owner(self.arena.from(at));
-                if index.find(hash, |other| blob::owner(self.arena.from(other)) == lower).is_none() {
-                    index.insert(hash, at);
+                match index.find(hash, |other| blob::owner(self.arena.from(other)) == lower) {
+                    None => index.insert(hash, at),
+                    Some(first) => repeated.extend([(hash, first), (hash, at)]),
                 }
             }
         }
         self.index = index;
+        repeated
     }
 
-    /// Puts together the blobs of names that came in several places. Says whether there were any; the index is
-    /// then out of date.
-    fn merge(&mut self) -> Result<bool, BuildError> {
-        let mut again = self.repeated();
-        if again.is_empty() {
-            return Ok(false);
+    /// Puts together the blobs of names that came in several places; `repeated` tells those in the index.
+    fn merge(&mut self, mut repeated: Vec<(u64, u32)>) -> Result<(), BuildError> {
+        self.find_repeated_nsec3(&mut repeated);
+        if repeated.is_empty() {
+            return Ok(());
         }
-        again.sort_unstable();
-        let mut pending = Pending::new();
-        let mut rest = &again[..];
-        while let Some(&(first, _)) = rest.first() {
-            let end = rest.iter().position(|&(f, _)| f != first).unwrap_or(rest.len());
+        let name = |at: u32| blob::owner(self.arena.from(at));
+        repeated.sort_unstable_by(|a, b| {
+            a.0.cmp(&b.0).then_with(|| name(a.1).cmp(name(b.1))).then(a.1.cmp(&b.1))
+        });
+        repeated.dedup();
+        let same = |a: &(u64, u32), b: &(u64, u32)| a.0 == b.0 && name(a.1) == name(b.1);
+        let ends: Vec<usize> = repeated.chunk_by(same).map(<[_]>::len).collect();
+        let (mut pending, mut dead, mut rest) = (Pending::new(), 0, &repeated[..]);
+        let mut rebuild = ends.len() > self.names / 16;
+        for end in ends {
             let (group, later) = rest.split_at(end);
             rest = later;
-            pending.begin(owner(self.arena.blob(first)));
-            for at in std::iter::once(first).chain(group.iter().map(|&(_, at)| at)) {
-                unpack(Node::new(&self.arena, at), &mut pending);
-                let blob = self.arena.blob_mut(at);
-                let flags = blob::flags(blob) | DEAD;
-                blob::set_flags(blob, flags);
-            }
-            if let Some(blob) = self.encoder.encode(&mut pending, self.apex.as_name(), self.notes) {
-                self.arena.push(blob).map_err(|_| BuildError::TooBig)?;
+            let new = self.merge_group(group, &mut pending, &mut dead)?;
+            match new {
+                Some(new) if !rebuild => {
+                    self.index.replace(group[0].0, new, |at| group.iter().any(|&(_, old)| old == at));
+                }
+                _ => rebuild = true,
             }
         }
-        self.compact()?;
-        Ok(true)
+        if dead > self.arena.len() / 4 {
+            let old = std::mem::take(&mut self.arena);
+            self.arena = old.compacted(live).map_err(|_| BuildError::TooBig)?;
+            rebuild = true;
+        }
+        if rebuild {
+            self.fill_index(0);
+        }
+        Ok(())
     }
 
-    /// Names with more than one blob: (the first one, a later one).
-    fn repeated(&self) -> Vec<(u32, u32)> {
-        let mut again = Vec::new();
-        let mut hashed = HashedName::new();
+    /// Makes one blob of several of the same name. `dead` counts octets that are of no more use.
+    fn merge_group(
+        &mut self,
+        group: &[(u64, u32)],
+        pending: &mut Pending,
+        dead: &mut usize,
+    ) -> Result<Option<u32>, BuildError> {
+        pending.begin(owner(self.arena.blob(group[0].1)));
+        for &(_, at) in group {
+            unpack(Node::new(&self.arena, at), pending);
+            let blob = self.arena.blob_mut(at);
+            *dead += blob.len();
+            let flags = blob::flags(blob) | DEAD;
+            blob::set_flags(blob, flags);
+        }
+        let Some(blob) = self.encoder.encode(pending, self.apex.as_name(), self.notes) else {
+            return Ok(None);
+        };
+        self.arena.push(blob).map(Some).map_err(|_| BuildError::TooBig)
+    }
+
+    /// Adds NSEC3 owners that came in several places, or that have other records elsewhere in the zone.
+    fn find_repeated_nsec3(&self, repeated: &mut Vec<(u64, u32)>) {
+        let chain = self.nsec3_only();
+        if chain.is_empty() {
+            return;
+        }
+        let mut add = |at: u32| repeated.push((self.key.name(owner(self.arena.blob(at))), at));
+        // Equal prefixes of different hashes are told apart when names are compared.
+        for run in chain.chunk_by(|a, b| a.0 == b.0).filter(|run| run.len() > 1) {
+            run.iter().for_each(|&(_, at)| add(at));
+        }
         for (at, blob) in self.arena.walk().filter(|(_, blob)| indexed(blob)) {
-            hashed.set(&self.key, owner(blob));
-            match self.find(blob::owner(blob), hashed.hash(0)) {
-                Some(first) if first != at => again.push((first, at)),
-                _ => {}
+            let Some(prefix) = nsec3::hash_of(blob::owner(blob)).map(|hash| nsec3::prefix(&hash)) else {
+                continue;
+            };
+            let start = chain.partition_point(|&(p, _)| p < prefix);
+            for &(_, other) in chain[start..].iter().take_while(|&&(p, _)| p == prefix) {
+                if blob::owner(self.arena.from(other)) == blob::owner(blob) {
+                    add(at);
+                    add(other);
+                }
             }
         }
-        let mut owners = self.nsec3_owners(false);
-        owners.sort_unstable();
-        let _ = &mut owners;
-        again
     }
 
-    /// Copies the arena without the dead blobs if they are more than a quarter of it.
-    fn compact(&mut self) -> Result<(), BuildError> {
+    /// Creates empty non-terminals and sets the flags that depend on other names.
+    fn settle(&mut self, apex: u32) -> Result<(), BuildError> {
+        let apex_len = self.apex.as_name().len();
+        let below_apex = below(blob::flags(self.arena.blob(apex)));
+        let mut hashed = HashedName::new();
+        let mut next = self.arena.first();
+        while let Some(at) = next {
+            let blob = self.arena.blob(at);
+            let (flags, wire) = (blob::flags(blob), blob::owner(blob));
+            if flags & (DEAD | SETTLED | NodeFlags::NSEC3_ONLY.0 | NodeFlags::APEX.0) == 0 {
+                if wire[0] as usize + 1 + apex_len == wire.len() {
+                    self.settle_one(at, apex, below_apex);
+                } else {
+                    hashed.set(&self.key, owner(blob));
+                    self.settle_deep(at, apex, &hashed)?;
+                }
+            }
+            next = self.arena.next(at);
+        }
         Ok(())
     }
 
-    fn nsec3_owners(&self, _all: bool) -> Vec<(u64, u32)> {
-        Vec::new()
+    /// Settles one node whose parent is settled; `occluded` holds the flags it gets from there.
+    fn settle_one(&mut self, at: u32, parent: u32, occluded: u16) {
+        let blob = self.arena.blob_mut(at);
+        let flags = blob::flags(blob) | occluded | SETTLED;
+        blob::set_flags(blob, flags);
+        if flags & NodeFlags::WILDCARD.0 != 0 {
+            let parent = self.arena.blob_mut(parent);
+            let flags = blob::flags(parent) | NodeFlags::WILDCARD_CHILD.0;
+            blob::set_flags(parent, flags);
+        }
     }
 
-    fn settle(&mut self) -> Result<(), BuildError> {
+    /// Settles a node that is more than one label below the apex, its unsettled ancestors first.
+    fn settle_deep(&mut self, at: u32, apex: u32, name: &HashedName) -> Result<(), BuildError> {
+        let apex_labels = self.apex.as_name().label_count();
+        let mut unsettled = vec![at];
+        let mut base = apex;
+        for skip in 1..name.label_count() - apex_labels {
+            let ancestor = match self.find(name.suffix(skip), name.hash(skip)) {
+                Some(ancestor) => ancestor,
+                None => self.add_empty(name, skip)?,
+            };
+            if blob::flags(self.arena.blob(ancestor)) & SETTLED != 0 {
+                base = ancestor;
+                break;
+            }
+            unsettled.push(ancestor);
+        }
+        for &at in unsettled.iter().rev() {
+            let inherited = below(blob::flags(self.arena.blob(base)));
+            self.settle_one(at, base, inherited);
+            base = at;
+        }
         Ok(())
     }
 
-    fn resolve_targets(&mut self) {}
+    /// Creates the empty non-terminal `name` without its `skip` leftmost labels.
+    fn add_empty(&mut self, name: &HashedName, skip: usize) -> Result<u32, BuildError> {
+        if self.names >= self.index.room() {
+            self.fill_index(self.names / 4 + 1);
+        }
+        let owner = Name::from_wire(name.suffix(skip)).unwrap_or(Name::ROOT);
+        let at = match self.nsec3_only_at(owner) {
+            // With names below it, it is part of the name space after all (RFC 5155 §7.2.8).
+            Some(at) => {
+                let blob = self.arena.blob_mut(at);
+                let flags = blob::flags(blob) & !NodeFlags::NSEC3_ONLY.0;
+                blob::set_flags(blob, flags);
+                at
+            }
+            None => self.arena.push(self.encoder.empty(owner)).map_err(|_| BuildError::TooBig)?,
+        };
+        self.index.insert(name.hash(skip), at);
+        self.names += 1;
+        Ok(at)
+    }
+
+    /// The node of an NSEC3 owner that is not in the index.
+    fn nsec3_only_at(&mut self, owner: Name<'_>) -> Option<u32> {
+        let prefix = nsec3::prefix(&nsec3::hash_of(owner.as_wire())?);
+        if self.nsec3_only.is_none() {
+            self.nsec3_only = Some(self.nsec3_only());
+        }
+        let all = self.nsec3_only.as_deref()?;
+        let start = all.partition_point(|&(p, _)| p < prefix);
+        let mut same = all[start..].iter().take_while(|&&(p, _)| p == prefix);
+        let is_owner = |at: u32| blob::owner(self.arena.from(at)) == owner.as_wire();
+        same.find(|&&(_, at)| is_owner(at)).map(|&(_, at)| at)
+    }
+
+    /// Hash prefixes and addresses of the nodes with NSEC3 only, sorted.
+    fn nsec3_only(&self) -> Vec<(u64, u32)> {
+        let only =
+            |blob: &[u8]| blob::flags(blob) & (DEAD | NodeFlags::NSEC3_ONLY.0) == NodeFlags::NSEC3_ONLY.0;
+        let nodes = self.arena.walk().filter(|(_, blob)| only(blob));
+        let mut all: Vec<_> = nodes
+            .filter_map(|(at, blob)| Some((nsec3::prefix(&nsec3::hash_of(blob::owner(blob))?), at)))
+            .collect();
+        if !all.is_sorted() {
+            all.sort_unstable();
+        }
+        all
+    }
+
+    /// Looks up the target names and puts the addresses of their nodes into the RRsets.
+    fn resolve_targets(&mut self) {
+        let mut batch = Targets::default();
+        let mut next = self.arena.first();
+        while let Some(at) = next {
+            let flags = blob::flags(self.arena.blob(at));
+            if flags & (TARGETS | DEAD) == TARGETS {
+                batch.gather(Node::new(&self.arena, at), self.apex.as_name(), &self.key);
+            }
+            next = self.arena.next(at);
+            if batch.jobs.len() >= BATCH || next.is_none() {
+                self.resolve_batch(&mut batch);
+            }
+        }
+    }
+
+    fn resolve_batch(&mut self, batch: &mut Targets) {
+        let touched = batch.jobs.iter().map(|job| self.index.touch(job.hash));
+        std::hint::black_box(touched.fold(0, u32::wrapping_add));
+        for job in &batch.jobs {
+            let name = &batch.names[job.name.clone()];
+            if let Some(found) = self.find(name, job.hash) {
+                let slot = &mut self.arena.blob_mut(job.at)[job.slot..job.slot + 4];
+                slot.copy_from_slice(&found.to_le_bytes());
+            }
+        }
+        batch.jobs.clear();
+        batch.names.clear();
+    }
 
     fn into_zone(self, apex: u32, soa: Soa) -> Zone {
         let apex_len = self.apex.as_name().len();
@@ -192,7 +357,8 @@ impl Work<'_> {
                 if entry.rtype == Type::NSEC && blob::flags(blob) & NodeFlags::OCCLUDED.0 == 0 {
                     nsec.push(Place::new(blob::owner(blob), apex_len, at));
                 }
-                if entry.rtype == Type::NSEC3 {
+                let wire = blob::owner(blob);
+                if entry.rtype == Type::NSEC3 && wire[0] as usize + 1 + apex_len == wire.len() {
                     nsec3.extend(nsec3::hash_of(blob::owner(blob)).map(|h| (nsec3::prefix(&h), at)));
                 }
             }
@@ -227,6 +393,48 @@ fn unpack(node: Node<'_>, pending: &mut Pending) {
             rdata.clear();
             record.copy_to(&mut rdata);
             pending.push(t, record.ttl(), &rdata, 0);
+        }
+    }
+}
+
+/// The flags that names below one with `flags` get.
+fn below(flags: u16) -> u16 {
+    let hides = NodeFlags::CUT.0 | NodeFlags::DNAME.0 | NodeFlags::OCCLUDED.0;
+    if flags & hides != 0 { NodeFlags::OCCLUDED.0 } else { 0 }
+}
+
+/// Target names to be looked up together.
+#[derive(Default)]
+struct Targets {
+    jobs: Vec<Job>,
+    names: Vec<u8>,
+    rdata: Vec<u8>,
+    hashed: HashedName,
+}
+
+/// One target: the node's address, where in the blob the result goes, and the name's place and hash.
+struct Job {
+    at: u32,
+    slot: usize,
+    hash: u64,
+    name: std::ops::Range<usize>,
+}
+
+impl Targets {
+    /// Takes the target names of a node that lie in the zone.
+    fn gather(&mut self, node: Node<'_>, apex: Name<'_>, key: &HashKey) {
+        for (set, data) in node.rrsets_at() {
+            for (i, rdata) in set.target_slots(data).zip(set.rdatas()) {
+                self.rdata.clear();
+                rdata.copy_to(&mut self.rdata);
+                let target = super::encode::target(node.owner(), set.rtype(), &self.rdata);
+                let Some(target) = target.filter(|name| name.is_at_or_below(apex)) else { continue };
+                self.hashed.set(key, target);
+                let start = self.names.len();
+                self.names.extend_from_slice(self.hashed.suffix(0));
+                let name = start..self.names.len();
+                self.jobs.push(Job { at: node.address(), slot: i, hash: self.hashed.hash(0), name });
+            }
         }
     }
 }

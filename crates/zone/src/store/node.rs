@@ -110,6 +110,11 @@ impl<'a> Node<'a> {
         blob::entries(self.blob).map(move |(entry, at)| self.at_entry(entry, at))
     }
 
+    /// All RRsets with the offset of their data in the blob.
+    pub(super) fn rrsets_at(self) -> impl Iterator<Item = (RrSet<'a>, usize)> {
+        blob::entries(self.blob).map(move |(entry, at)| (self.at_entry(entry, at), at))
+    }
+
     /// Number of RRsets, signatures not counted.
     #[inline]
     pub fn rrset_count(self) -> usize {
@@ -168,7 +173,8 @@ impl<'a> RrSet<'a> {
         self.entry.rtype
     }
 
-    /// The TTL of every record in seconds.
+    /// The TTL of every record in seconds; of the first one for an RRset of type RRSIG, whose records may cover
+    /// different types.
     #[inline]
     pub fn ttl(&self) -> u32 {
         be32_at(self.data, 6)
@@ -250,6 +256,13 @@ impl<'a> RrSet<'a> {
                 Target { name_at: rdata.start + offset, node: set.target_node(i) }
             })
         })
+    }
+
+    /// Where in the blob the addresses of the targets stand, if the data starts at `data`.
+    pub(super) fn target_slots(&self, data: usize) -> impl Iterator<Item = usize> + use<'a> {
+        let count = if self.entry.has_targets() { self.count() as usize } else { 0 };
+        let start = data + self.entry.targets_at();
+        (0..count).map(move |i| start + 4 * i)
     }
 
     #[inline]

@@ -1,0 +1,234 @@
+//! Reference models: a zone and a catalog as plain maps. Slow and simple on purpose; shares no code with what
+//! it is compared to, but for names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use wire::{Name, NameBuf, Type};
+
+/// One record of class IN.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Owner, in any letter case.
+    pub owner: NameBuf,
+    /// Type.
+    pub rtype: Type,
+    /// TTL in seconds.
+    pub ttl: u32,
+    /// RDATA, uncompressed.
+    pub rdata: Vec<u8>,
+}
+
+/// Records of one type at one name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelSet {
+    /// TTL of the first record.
+    pub ttl: u32,
+    /// RDATA in the order given, equal ones once, in canonical form.
+    pub rdatas: Vec<Vec<u8>>,
+    /// TTL of the first signature.
+    pub sig_ttl: u32,
+    /// RDATA of the RRSIGs that cover the set.
+    pub sigs: Vec<Vec<u8>>,
+}
+
+/// What a name is in its zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named as the store's flags, which have the words")]
+pub struct ModelFlags {
+    pub apex: bool,
+    pub cut: bool,
+    pub dname: bool,
+    pub occluded: bool,
+    pub wildcard_child: bool,
+    pub empty: bool,
+    pub wildcard: bool,
+    pub nsec3_only: bool,
+}
+
+/// A zone: name → type → records.
+#[derive(Clone, Debug)]
+pub struct ModelZone {
+    apex: NameBuf,
+    names: BTreeMap<NameBuf, BTreeMap<Type, ModelSet>>,
+}
+
+fn lower(name: Name<'_>) -> NameBuf {
+    let mut name = name.to_buf();
+    name.make_lower();
+    name
+}
+
+/// Where the names of a type begin; they go on to the end of the RDATA, or for SOA are the first two.
+fn names_at(t: Type) -> Option<(usize, usize)> {
+    match t {
+        Type::NS | Type::CNAME | Type::PTR | Type::DNAME => Some((0, 1)),
+        Type::MX => Some((2, 1)),
+        Type::SRV => Some((6, 1)),
+        Type::SOA => Some((0, 2)),
+        _ => None,
+    }
+}
+
+/// RDATA with its names in lower case, for the types that [`random`](crate::random) makes.
+pub fn canonical(t: Type, rdata: &[u8]) -> Vec<u8> {
+    let mut canonical = rdata.to_vec();
+    if let Some((mut at, names)) = names_at(t) {
+        for _ in 0..names {
+            let len = Name::parse(&rdata[at..]).expect("a name").len();
+            canonical[at..at + len].make_ascii_lowercase();
+            at += len;
+        }
+    }
+    canonical
+}
+
+impl ModelZone {
+    /// The zone of those `records` that are at or below `apex`.
+    pub fn new(apex: Name<'_>, records: &[Record]) -> Self {
+        let apex = lower(apex);
+        let mut names: BTreeMap<NameBuf, BTreeMap<Type, ModelSet>> = BTreeMap::new();
+        let inside = || records.iter().filter(|r| r.owner.as_name().is_at_or_below(apex.as_name()));
+        for record in inside().filter(|r| r.rtype != Type::RRSIG) {
+            let sets = names.entry(lower(record.owner.as_name())).or_default();
+            add(sets.entry(record.rtype).or_default(), record);
+        }
+        for record in inside().filter(|r| r.rtype == Type::RRSIG) {
+            let sets = names.entry(lower(record.owner.as_name())).or_default();
+            let covered = Type(u16::from_be_bytes([record.rdata[0], record.rdata[1]]));
+            match sets.get_mut(&covered).filter(|_| covered != Type::RRSIG) {
+                Some(set) => add_sig(set, record),
+                None => add(sets.entry(Type::RRSIG).or_default(), record),
+            }
+        }
+        ModelZone { apex, names }
+    }
+
+    fn nsec3_only(&self, name: &NameBuf) -> bool {
+        let Some(sets) = self.names.get(name) else { return false };
+        let of_nsec3 = |(t, set): (&Type, &ModelSet)| {
+            *t == Type::NSEC3
+                || *t == Type::RRSIG
+                    && set.rdatas.iter().all(|rdata| rdata[..2] == Type::NSEC3.0.to_be_bytes())
+        };
+        let parent = name.as_name().parent().is_some_and(|parent| parent == self.apex.as_name());
+        // A name with names below it exists, whatever its own records are (RFC 5155 §7.2.8).
+        let below = self.names.keys().any(|n| n != name && n.as_name().is_at_or_below(name.as_name()));
+        parent && !below && hash_label(name.as_name()).is_some() && sets.iter().all(of_nsec3)
+    }
+
+    /// Names with records that are part of the name space.
+    fn owners(&self) -> impl Iterator<Item = &NameBuf> {
+        self.names.keys().filter(|name| !self.nsec3_only(name))
+    }
+
+    /// Whether the name exists: it or a name below it has records.
+    pub fn exists(&self, name: Name<'_>) -> bool {
+        name.is_at_or_below(self.apex.as_name()) && self.owners().any(|o| o.as_name().is_at_or_below(name))
+    }
+
+    /// The RRsets of a name, none for an empty non-terminal.
+    pub fn sets(&self, name: Name<'_>) -> BTreeMap<Type, ModelSet> {
+        self.names.get(&name.to_buf()).cloned().unwrap_or_default()
+    }
+
+    /// What an existing name or an NSEC3 owner is.
+    pub fn flags(&self, name: Name<'_>) -> ModelFlags {
+        let has = |name: Name<'_>, t| self.sets(name).contains_key(&t);
+        let apex = self.apex.as_name();
+        let hides = |n: Name<'_>| has(n, Type::DNAME) || n != apex && has(n, Type::NS);
+        let nsec3_only = self.nsec3_only(&lower(name));
+        let above = name.ancestors().skip(1).take_while(|n| n.is_at_or_below(apex));
+        let wildcard = NameBuf::prepend(b"*", name);
+        ModelFlags {
+            apex: name == apex,
+            cut: name != apex && has(name, Type::NS),
+            dname: has(name, Type::DNAME),
+            occluded: !nsec3_only && above.into_iter().any(hides),
+            wildcard_child: !nsec3_only && wildcard.is_ok_and(|w| self.exists(w.as_name())),
+            empty: self.sets(name).is_empty(),
+            wildcard: name.is_wildcard(),
+            nsec3_only,
+        }
+    }
+
+    /// All names in canonical order: owners, empty non-terminals, NSEC3 owners.
+    pub fn all(&self) -> Vec<NameBuf> {
+        let mut all: BTreeSet<NameBuf> = self.names.keys().copied().collect();
+        for owner in self.owners() {
+            let within = |n: &Name<'_>| n.is_at_or_below(self.apex.as_name());
+            all.extend(owner.as_name().ancestors().take_while(within).map(lower));
+        }
+        all.into_iter().collect()
+    }
+
+    /// The last name with NSEC, not below a cut or DNAME, that is not after `name`.
+    pub fn nsec_covering(&self, name: Name<'_>) -> Option<NameBuf> {
+        let mut found = None;
+        for owner in self.names.keys().filter(|o| o.as_name().canonical_cmp(name).is_le()) {
+            if self.sets(owner.as_name()).contains_key(&Type::NSEC) && !self.flags(owner.as_name()).occluded {
+                found = Some(*owner);
+            }
+        }
+        found
+    }
+
+    /// The owners of the NSEC3 chain named by NSEC3PARAM, by the text of their hash.
+    pub fn nsec3_chain(&self) -> Option<BTreeMap<Vec<u8>, NameBuf>> {
+        let params = self.sets(self.apex.as_name()).remove(&Type::NSEC3PARAM)?.rdatas;
+        let chain_of = |param: &Vec<u8>| {
+            let mut chain = BTreeMap::new();
+            for (name, sets) in &self.names {
+                let label = hash_label(name.as_name());
+                let parent = name.as_name().parent().is_some_and(|p| p == self.apex.as_name());
+                let same = |rdata: &Vec<u8>| {
+                    rdata[0] == param[0] && rdata[2..5] == param[2..5] && rdata[5..].starts_with(&param[5..])
+                };
+                let member = sets.get(&Type::NSEC3).is_some_and(|set| set.rdatas.iter().any(same));
+                if let Some(label) = label.filter(|_| parent && member) {
+                    chain.insert(label, *name);
+                }
+            }
+            chain
+        };
+        let usable = params.iter().filter(|p| p[0] == 1 && p[1] == 0);
+        usable.map(chain_of).find(|chain| !chain.is_empty())
+    }
+
+    /// The number of records.
+    pub fn record_count(&self) -> u64 {
+        let sets = self.names.values().flat_map(BTreeMap::values);
+        sets.map(|set| (set.rdatas.len() + set.sigs.len()) as u64).sum()
+    }
+}
+
+fn add(set: &mut ModelSet, record: &Record) {
+    if set.rdatas.is_empty() {
+        set.ttl = record.ttl;
+    }
+    let rdata = canonical(record.rtype, &record.rdata);
+    if !set.rdatas.contains(&rdata) {
+        set.rdatas.push(rdata);
+    }
+}
+
+fn add_sig(set: &mut ModelSet, record: &Record) {
+    if set.sigs.is_empty() {
+        set.sig_ttl = record.ttl;
+    }
+    if !set.sigs.contains(&record.rdata) {
+        set.sigs.push(record.rdata.clone());
+    }
+}
+
+/// The first label, if it is 32 base-32 digits.
+fn hash_label(name: Name<'_>) -> Option<Vec<u8>> {
+    let label = name.labels().next()?.to_ascii_lowercase();
+    let digit = |c: &u8| matches!(c, b'0'..=b'9' | b'a'..=b'v');
+    (label.len() == 32 && label.iter().all(digit)).then_some(label)
+}
+
+/// The longest of `names` that `name` is at or below.
+pub fn longest_match(names: &[NameBuf], name: Name<'_>) -> Option<NameBuf> {
+    let above = names.iter().filter(|n| name.is_at_or_below(n.as_name()));
+    above.max_by_key(|n| n.as_name().label_count()).copied()
+}

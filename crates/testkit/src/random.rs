@@ -1,0 +1,161 @@
+//! Random names, records and zones that are small enough to collide in every interesting way.
+
+use proptest::prelude::*;
+use wire::{Name, NameBuf, Type};
+
+use crate::model::Record;
+
+/// Labels that 20 octets of zero, of middle and of high value spell as NSEC3 owners, and two that differ only in
+/// the end.
+pub const HASHES: [&[u8; 32]; 5] = [
+    b"00000000000000000000000000000000",
+    b"0p9mhaveqvm6t7vbl5lop2u3t2rp3tom",
+    b"h9p7u7tr2u91d0v0ljs9l1gidnp90u3h",
+    b"h9p7u7tr2u91d0v0ljs9l1gidnp90u3i",
+    b"vvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvv",
+];
+
+/// A label from a small set: letters in both cases, `*`, odd octets, an NSEC3 hash now and then.
+pub fn label() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        12 => prop::sample::select(vec!["a", "b", "A", "ns", "Ns1", "*", "c"]).prop_map(|l| l.as_bytes().to_vec()),
+        1 => prop::collection::vec(any::<u8>(), 1..4),
+        1 => prop::collection::vec(b'x'..=b'y', 20..=63),
+        1 => prop::sample::select(HASHES.to_vec()).prop_map(|l| l.to_vec()),
+        1 => prop::sample::select(HASHES.to_vec()).prop_map(|l| l.to_ascii_uppercase()),
+    ]
+}
+
+/// A name at or below `apex`, mostly near it, sometimes deep.
+pub fn name_below(apex: NameBuf) -> impl Strategy<Value = NameBuf> {
+    let labels =
+        prop_oneof![12 => prop::collection::vec(label(), 0..4), 1 => prop::collection::vec(label(), 0..40)];
+    labels.prop_map(move |labels| {
+        let mut name = apex;
+        for label in &labels {
+            name = NameBuf::prepend(label, name.as_name()).unwrap_or(name);
+        }
+        name
+    })
+}
+
+/// The apex of a random zone: the root among them.
+pub fn apex() -> impl Strategy<Value = NameBuf> {
+    prop::sample::select(vec![".", "Com.", "eXample.com.", "1.168.192.in-addr.arpa."])
+        .prop_map(|text| text.parse().expect("a name"))
+}
+
+/// A name in the zone or elsewhere.
+fn target(apex: NameBuf) -> impl Strategy<Value = NameBuf> {
+    let elsewhere = "host.elsewhere.Net.".parse::<NameBuf>().expect("a name");
+    prop_oneof![
+        6 => name_below(apex),
+        2 => name_below(elsewhere),
+        1 => Just(NameBuf::ROOT),
+        1 => apex_upper(apex),
+    ]
+}
+
+fn apex_upper(apex: NameBuf) -> impl Strategy<Value = NameBuf> {
+    let wire = apex.as_name().as_wire().to_ascii_uppercase();
+    Just(Name::from_wire(&wire).map_or(NameBuf::ROOT, Name::to_buf))
+}
+
+fn joined(parts: &[&[u8]]) -> Vec<u8> {
+    parts.concat()
+}
+
+/// An RRSIG over `covered` with a made-up signature.
+pub fn rrsig(covered: Type, tag: u8) -> Vec<u8> {
+    joined(&[
+        &covered.0.to_be_bytes(),
+        &[13, 2, 0, 0, 14, 16, 1, 2, 3, 4, 1, 2, 3, 0, 0, tag],
+        b"\x01s\0",
+        &[tag; 8],
+    ])
+}
+
+/// NSEC3 RDATA with one of two sets of parameters.
+fn nsec3(other: bool, next: u8) -> Vec<u8> {
+    let salt: &[u8] = if other { b"\x00" } else { b"\x02\xab\xcd" };
+    joined(&[&[1, 0, 0, other as u8], salt, &[20], &[next; 20], b"\0\x01\x40"])
+}
+
+fn record_data(apex: NameBuf) -> impl Strategy<Value = (Type, Vec<u8>)> {
+    let named = (target(apex), 0u8..3).prop_flat_map(|(name, n)| {
+        let wire = name.as_name().as_wire().to_vec();
+        let with = |front: &[u8]| joined(&[front, &wire]);
+        prop::sample::select(vec![
+            (Type::NS, with(&[])),
+            (Type::NS, with(&[])),
+            (Type::CNAME, with(&[])),
+            (Type::PTR, with(&[])),
+            (Type::DNAME, with(&[])),
+            (Type::MX, with(&[0x41 + 0x20 * (n & 1), n])),
+            (Type::SRV, with(&[0, n, 0, 0, 0, 53])),
+            (Type::SVCB, with(&[0, n])),
+            (Type::NSEC, joined(&[&wire, b"\0\x01\x40"])),
+        ])
+    });
+    let sig = (prop::sample::select(vec![1u16, 2, 5, 6, 15, 16, 47, 50, 51, 46, 43]), 0u8..3);
+    prop_oneof![
+        3 => (0u8..4).prop_map(|n| (Type::A, vec![192, 0, 2, n])),
+        1 => (0u8..2).prop_map(|n| (Type::AAAA, vec![n; 16])),
+        1 => prop::collection::vec(b'a'..b'c', 1..4).prop_map(|t| (Type::TXT, joined(&[&[t.len() as u8], &t]))),
+        1 => any::<[u8; 3]>().prop_map(|r| (Type(65280), r.to_vec())),
+        6 => named,
+        3 => sig.prop_map(|(t, tag)| (Type::RRSIG, rrsig(Type(t), tag))),
+        2 => (any::<bool>(), 0u8..4).prop_map(|(other, next)| (Type::NSEC3, nsec3(other, next))),
+    ]
+}
+
+/// A record at or below `apex`, now and then outside. NSEC3 stands at hash owners, mostly.
+pub fn record(apex: NameBuf) -> impl Strategy<Value = Record> {
+    let hash = prop::sample::select(HASHES.to_vec())
+        .prop_map(move |label| NameBuf::prepend(label, apex.as_name()).unwrap_or(apex));
+    let elsewhere = "elsewhere.net.".parse::<NameBuf>().expect("a name");
+    let owner = prop_oneof![30 => name_below(apex), 1 => name_below(elsewhere)];
+    (owner, hash, record_data(apex), prop::sample::select(vec![0, 60, 3600]), 0..8u8).prop_map(
+        |(owner, hash, (rtype, rdata), ttl, odd)| {
+            let of_nsec3 = rtype == Type::NSEC3 || rtype == Type::RRSIG && rdata[..2] == [0, 50];
+            let owner = if of_nsec3 && odd > 0 { hash } else { owner };
+            Record { owner, rtype, ttl, rdata }
+        },
+    )
+}
+
+/// SOA RDATA with names that compress against `apex`.
+pub fn soa(apex: Name<'_>, serial: u32) -> Vec<u8> {
+    let (mut rdata, name) =
+        (Vec::new(), |label: &[u8]| NameBuf::prepend(label, apex).map_or(NameBuf::ROOT, |n| n));
+    rdata.extend_from_slice(name(b"NS1").as_name().as_wire());
+    rdata.extend_from_slice(name(b"Hostmaster").as_name().as_wire());
+    for number in [serial, 7200, 3600, 1_209_600, 300] {
+        rdata.extend_from_slice(&number.to_be_bytes());
+    }
+    rdata
+}
+
+/// A zone: its apex and up to 60 records in any order, repeated and mixed, among them exactly one SOA and up to
+/// two NSEC3PARAM at the apex.
+pub fn zone() -> impl Strategy<Value = (NameBuf, Vec<Record>)> {
+    apex().prop_flat_map(|apex| {
+        let records = prop::collection::vec(record(apex), 0..60);
+        let params = prop::sample::subsequence(vec![false, true], 0..=2);
+        (records, params, 1u32..100, any::<prop::sample::Index>()).prop_map(
+            move |(mut records, params, serial, at)| {
+                let apex_record = |rtype, rdata| Record { owner: apex, rtype, ttl: 3600, rdata };
+                let soa = apex_record(Type::SOA, soa(apex.as_name(), serial));
+                let place = at.index(records.len() + 1);
+                records.insert(place, soa);
+                for other in params {
+                    // The salt of `nsec3`, without the rest.
+                    let salt: &[u8] = if other { b"\x00" } else { b"\x02\xab\xcd" };
+                    let rdata = joined(&[&[1, 0, 0, other as u8], salt]);
+                    records.insert(place, apex_record(Type::NSEC3PARAM, rdata));
+                }
+                (apex, records)
+            },
+        )
+    })
+}
