@@ -73,6 +73,12 @@ pub struct Context {
 }
 
 impl Context {
+    /// A context with these connection limits.
+    #[must_use]
+    pub fn new(tcp: TcpLimits) -> Self {
+        Context { tcp, on_fault: None }
+    }
+
     /// Has faults told to `on_fault`, which is called on worker threads and must neither block nor panic.
     #[must_use]
     pub fn on_fault(mut self, on_fault: impl Fn(&Fault) + Send + Sync + 'static) -> Self {

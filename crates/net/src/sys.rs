@@ -1,9 +1,13 @@
-//! System calls that neither the standard library nor socket2 offers: a few socket options and CPU affinity.
+//! What neither the standard library nor socket2 offers safely: a few socket options, CPU affinity, and a
+//! listening socket watched by the runtime but accepted from by hand.
 
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 
 use libc::c_int;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// Sets a socket option.
 fn set_option<T: Copy>(socket: &impl AsRawFd, level: c_int, name: c_int, value: &T) -> io::Result<()> {
@@ -79,4 +83,12 @@ pub(crate) fn pin_thread(n: usize) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// Has the current runtime watch a listening socket for connections. Unlike with the runtime's own listener, an
+/// error of accepting can then be told apart from a connection that waits.
+pub(crate) fn watch_listener(socket: TcpListener) -> io::Result<AsyncFd<TcpListener>> {
+    // SAFETY: a `TcpListener` owns its descriptor, always answers with the same one and closes it only when
+    // dropped, which the `AsyncFd` it moves into does after deregistering it.
+    unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }.map_err(io::Error::from)
 }

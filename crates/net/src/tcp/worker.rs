@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpStream;
@@ -33,6 +33,10 @@ use crate::{sys, udp};
 const ERRORS_TOLERATED: u32 = 16;
 /// First and longest pause after errors of accepting.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+/// Longest pause while descriptors are short: they come back as connections end, and clients are waiting.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
+/// Time without a shortage after which the next one counts as another.
+const SHORTAGE_OVER: Duration = Duration::from_secs(60);
 /// How often the handler's idle hook runs.
 const IDLE_TICK: Duration = Duration::from_secs(1);
 /// Connections taken from the kernel's queue when stopping, at most.
@@ -85,7 +89,7 @@ pub(crate) fn spawn<F: HandlerFactory>(
             events: Rc::default(),
             next_id: 0,
             reserve: reserve(),
-            short: false,
+            shortage: None,
             limits,
             job,
         };
@@ -108,8 +112,8 @@ struct Acceptor<F: HandlerFactory> {
     events: Rc<RefCell<HashMap<u64, UnboundedSender<Event>>>>,
     next_id: u64,
     reserve: Option<File>,
-    /// Descriptors are short, and that was reported.
-    short: bool,
+    /// When descriptors were last found short.
+    shortage: Option<Instant>,
     limits: TcpLimits,
     job: Job,
 }
@@ -142,88 +146,77 @@ impl<F: HandlerFactory> Acceptor<F> {
         stop: &mut watch::Receiver<bool>,
         tick: &mut Interval,
     ) -> io::Result<TcpListener> {
-        let listener = tokio::net::TcpListener::from_std(socket)?;
+        let listener = sys::watch_listener(socket)?;
         let mut errors = 0;
         loop {
-            let result = tokio::select! {
+            let mut ready = tokio::select! {
                 biased;
-                _ = stop.wait_for(|&stopped| stopped) => return listener.into_std(),
+                _ = stop.wait_for(|&stopped| stopped) => return Ok(listener.into_inner()),
                 _ = tick.tick() => {
                     self.desk.borrow_mut().idle();
                     continue;
                 }
                 Some(_) = self.connections.join_next() => continue,
-                result = listener.accept() => result,
+                ready = listener.readable() => ready?,
             };
-            match result {
+            let pause = match self.accept(listener.get_ref()) {
                 Ok((stream, peer)) => {
                     errors = 0;
-                    self.short = false;
                     self.take_in(stream, peer);
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready.clear_ready();
+                    continue;
                 }
                 Err(error) => {
                     self.stats.own.receive_errors.add(1);
                     errors += 1;
-                    let pause = self.consider(&error, errors, &listener)?;
-                    tokio::select! {
-                        biased;
-                        _ = stop.wait_for(|&stopped| stopped) => return listener.into_std(),
-                        () = tokio::time::sleep(pause) => {}
-                    }
+                    pause_after(error, errors)?
                 }
+            };
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(|&stopped| stopped) => return Ok(listener.into_inner()),
+                () = tokio::time::sleep(pause) => {}
             }
         }
     }
 
-    /// What to do about an error of accepting: how long to pause, or the error back if the socket must go.
-    fn consider(
-        &mut self,
-        error: &io::Error,
-        errors: u32,
-        listener: &tokio::net::TcpListener,
-    ) -> io::Result<Duration> {
-        let (first, longest) = PAUSE;
-        let pause = first.saturating_mul(1 << errors.min(8)).min(longest);
-        match error.raw_os_error() {
-            Some(libc::EMFILE | libc::ENFILE) => {
-                self.make_room(error, listener);
-                Ok(pause)
-            }
-            // The system is short of memory; the socket is well.
-            Some(libc::ENOBUFS | libc::ENOMEM) => Ok(pause),
-            // A connection that failed before it was accepted: the next one may be waiting.
-            _ if errors == 1 => Ok(Duration::ZERO),
-            _ if errors <= ERRORS_TOLERATED => Ok(pause),
-            code => {
-                Err(code.map_or_else(|| io::Error::other("accepting failed"), io::Error::from_raw_os_error))
-            }
+    /// Accepts one connection, at need with the reserved descriptor: the system says that descriptors are short
+    /// even if no connection waits, so this is also how to find out whether one does. If one does, the longest
+    /// idle connection has to go for it; if none is idle, it is turned away, so that its client learns at once.
+    fn accept(&mut self, listener: &TcpListener) -> io::Result<(std::net::TcpStream, SocketAddr)> {
+        if self.reserve.is_none() {
+            self.reserve = reserve();
         }
-    }
-
-    /// No descriptor is left: lets the longest idle connection go, or else turns the waiting one away, so that its
-    /// client learns at once and the queue moves.
-    fn make_room(&mut self, error: &io::Error, listener: &tokio::net::TcpListener) {
-        if !self.short {
-            self.short = true;
-            let copy = error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);
-            self.job.reporter.report(FaultKind::OutOfDescriptors(copy));
+        let short = match listener.accept() {
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => e,
+            other => return other,
+        };
+        let Some(file) = self.reserve.take() else { return Err(short) };
+        drop(file);
+        let accepted = listener.accept()?;
+        let now = Instant::now();
+        if self.shortage.replace(now).is_none_or(|last| now - last > SHORTAGE_OVER) {
+            self.job.reporter.report(FaultKind::OutOfDescriptors(short));
         }
         if self.limits.evict_one() {
-            return;
+            return Ok(accepted);
         }
-        if self.reserve.take().is_some() {
-            if socket2::SockRef::from(listener).accept().is_ok() {
-                self.stats.own.tcp_refused_descriptors.add(1);
-            }
-            self.reserve = reserve();
-        } else {
-            self.reserve = reserve();
-        }
+        drop(accepted);
+        self.reserve = reserve();
+        self.stats.own.tcp_refused_descriptors.add(1);
+        // Whatever waits behind it is looked at next.
+        Err(io::ErrorKind::Interrupted.into())
     }
 
     /// Starts serving a connection, if the limits allow.
-    fn take_in(&mut self, stream: TcpStream, peer: SocketAddr) {
+    fn take_in(&mut self, stream: std::net::TcpStream, peer: SocketAddr) {
         let own = &self.stats.own;
+        let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) else {
+            return own.receive_errors.add(1);
+        };
         let (sender, receiver) = unbounded_channel();
         let permit = match self.limits.admit(peer, sender.clone()) {
             Ok(permit) => permit,
@@ -265,12 +258,7 @@ impl<F: HandlerFactory> Acceptor<F> {
     async fn finish(&mut self, socket: TcpListener) {
         for _ in 0..LAST_ACCEPTS {
             let Ok((stream, peer)) = socket.accept() else { break };
-            if stream.set_nonblocking(true).is_err() {
-                continue;
-            }
-            if let Ok(stream) = TcpStream::from_std(stream) {
-                self.take_in(stream, peer);
-            }
+            self.take_in(stream, peer);
         }
         drop(socket);
         self.drain().await;
@@ -307,6 +295,22 @@ impl<F: HandlerFactory> Acceptor<F> {
             }
             pause = (pause * 2).min(longest);
         }
+    }
+}
+
+/// How long to pause after an error of accepting, the `errors`-th in a row; or the error, if the socket must go.
+fn pause_after(error: io::Error, errors: u32) -> io::Result<Duration> {
+    let (first, longest) = PAUSE;
+    let pause = first.saturating_mul(1 << errors.min(8)).min(longest);
+    match error.raw_os_error() {
+        None => Ok(Duration::ZERO),
+        Some(libc::EMFILE | libc::ENFILE) => Ok(pause.min(SHORTAGE_PAUSE)),
+        // The system is short of memory; the socket is well.
+        Some(libc::ENOBUFS | libc::ENOMEM) => Ok(pause),
+        // A connection that failed before it was accepted: the next one may be waiting.
+        Some(_) if errors == 1 => Ok(Duration::ZERO),
+        Some(_) if errors <= ERRORS_TOLERATED => Ok(pause),
+        Some(_) => Err(error),
     }
 }
 

@@ -1,0 +1,6 @@
+//! The transports against real sockets on loopback: what a scripted handler decides must be what clients see.
+
+mod descriptors;
+mod script;
+mod tcp;
+mod udp;

@@ -1,0 +1,316 @@
+//! A handler that does what each query's thirteenth octet says, and clients that talk to it.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use net::{
+    Batch, Config, Context, Handler, Listener, MessageStream, Next, Outcome, Responder, Running, Transport,
+    Worker,
+};
+
+/// How long a test waits for something that must come.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a test waits for something that must not come.
+pub(crate) const SILENCE: Duration = Duration::from_millis(150);
+
+/// What a query asks the scripted handler to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ask {
+    /// Reply with the query, QR set.
+    Echo,
+    /// Reply with this many octets.
+    Large(u32),
+    /// Do not reply.
+    Drop,
+    /// Say nothing about it at all.
+    Undecided,
+    /// Reply from another thread at once.
+    Later,
+    /// Keep the responder until the test takes it.
+    Hold,
+    /// Take a responder and drop it.
+    Forget,
+    /// This many messages of a thousand octets.
+    Stream(u32),
+    /// Two messages and then a failure.
+    Abort,
+    /// Say later that a stream answers.
+    LaterStream(u32),
+    /// Panic.
+    Panic,
+    /// Claim a reply longer than its buffer.
+    Overlong,
+}
+
+/// A query of `len` octets, 17 at least, with this ID.
+pub(crate) fn query(id: u16, ask: Ask, len: usize) -> Vec<u8> {
+    let (code, number) = match ask {
+        Ask::Echo => (b'e', 0),
+        Ask::Large(n) => (b'l', n),
+        Ask::Drop => (b'd', 0),
+        Ask::Undecided => (b'u', 0),
+        Ask::Later => (b'p', 0),
+        Ask::Hold => (b'h', 0),
+        Ask::Forget => (b'f', 0),
+        Ask::Stream(n) => (b's', n),
+        Ask::Abort => (b'a', 0),
+        Ask::LaterStream(n) => (b't', n),
+        Ask::Panic => (b'x', 0),
+        Ask::Overlong => (b'o', 0),
+    };
+    let mut q = vec![id as u8; len.max(17)];
+    q[..2].copy_from_slice(&id.to_be_bytes());
+    q[2] = 0;
+    q[12] = code;
+    q[13..17].copy_from_slice(&number.to_be_bytes());
+    q
+}
+
+/// The reply to an echoed query.
+pub(crate) fn echoed(query: &[u8]) -> Vec<u8> {
+    let mut reply = query.to_vec();
+    reply[2] |= 0x80;
+    reply
+}
+
+/// Responders kept for the test to use.
+pub(crate) type Held = Arc<Mutex<Vec<(Responder, Vec<u8>)>>>;
+
+/// The handler.
+pub(crate) struct Script {
+    held: Held,
+    idles: Arc<AtomicUsize>,
+}
+
+impl Handler for Script {
+    fn batch(&mut self, batch: &mut Batch<'_>) {
+        let (queries, replies) = batch.split();
+        for i in 0..queries.len() {
+            let packet = queries.get(i).packet;
+            if packet.len() < 17 {
+                continue;
+            }
+            let id = packet[0];
+            let number = u32::from_be_bytes(packet[13..17].try_into().unwrap());
+            let outcome = match packet[12] {
+                b'e' => {
+                    replies.buffer(i)[..packet.len()].copy_from_slice(&echoed(packet));
+                    Outcome::Reply(packet.len())
+                }
+                b'l' => {
+                    let n = number as usize;
+                    replies.buffer(i)[..n].fill(id);
+                    replies.buffer(i)[..2].copy_from_slice(&packet[..2]);
+                    Outcome::Reply(n)
+                }
+                b'd' => Outcome::Drop,
+                b'p' => {
+                    let (responder, reply) = (queries.responder(i), echoed(packet));
+                    std::thread::spawn(move || responder.send(&reply));
+                    Outcome::Pending
+                }
+                b'h' => {
+                    self.held.lock().unwrap().push((queries.responder(i), packet.to_vec()));
+                    Outcome::Pending
+                }
+                b'f' => {
+                    drop(queries.responder(i));
+                    Outcome::Pending
+                }
+                b's' => Outcome::Stream(Box::new(Numbers { next: 0, end: number })),
+                b'a' => Outcome::Stream(Box::new(Failing(2))),
+                b't' => {
+                    let stream = Box::new(Numbers { next: 0, end: number });
+                    let _ = queries.responder(i).stream(stream);
+                    Outcome::Pending
+                }
+                b'x' => panic!("as the script says"),
+                b'o' => Outcome::Reply(replies.capacity() + 1),
+                _ => continue,
+            };
+            replies.set(i, outcome);
+        }
+    }
+
+    fn idle(&mut self) {
+        self.idles.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Messages of a thousand octets that begin with their number.
+struct Numbers {
+    next: u32,
+    end: u32,
+}
+
+impl MessageStream for Numbers {
+    fn next(&mut self, out: &mut [u8]) -> Next {
+        if self.next == self.end {
+            return Next::End;
+        }
+        out[..1000].fill(0);
+        out[..4].copy_from_slice(&self.next.to_be_bytes());
+        self.next += 1;
+        Next::Message(1000)
+    }
+}
+
+/// So many messages, then a failure.
+struct Failing(u32);
+
+impl MessageStream for Failing {
+    fn next(&mut self, out: &mut [u8]) -> Next {
+        if self.0 == 0 {
+            return Next::Abort;
+        }
+        self.0 -= 1;
+        out[..20].fill(9);
+        Next::Message(20)
+    }
+}
+
+/// A listener with the scripted handler.
+pub(crate) struct Server {
+    pub(crate) running: Running,
+    pub(crate) held: Held,
+    pub(crate) idles: Arc<AtomicUsize>,
+}
+
+impl Server {
+    pub(crate) fn start(addr: &str, transport: Transport, config: &Config) -> Server {
+        Server::start_with(addr, transport, config, &Context::default())
+    }
+
+    pub(crate) fn start_with(addr: &str, transport: Transport, config: &Config, context: &Context) -> Server {
+        let bound = Listener::bind(addr.parse().unwrap(), transport, config).unwrap();
+        Server::serve(bound, context)
+    }
+
+    pub(crate) fn serve(bound: net::Bound, context: &Context) -> Server {
+        let (held, idles) = (Held::default(), Arc::<AtomicUsize>::default());
+        let (h, n) = (Arc::clone(&held), Arc::clone(&idles));
+        let factory = move |_: Worker| Script { held: Arc::clone(&h), idles: Arc::clone(&n) };
+        Server { running: bound.serve(factory, context).unwrap(), held, idles }
+    }
+
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.running.local_addr()
+    }
+
+    pub(crate) fn totals(&self) -> net::Totals {
+        self.running.stats().totals()
+    }
+
+    /// Waits until the counters satisfy a condition.
+    pub(crate) fn wait_for(&self, what: &str, condition: impl Fn(&net::Totals) -> bool) {
+        wait_until(what, || condition(&self.totals()));
+    }
+
+    pub(crate) fn stop(self) -> net::Totals {
+        self.running.stop();
+        self.running.join().totals()
+    }
+}
+
+/// Waits until a condition holds.
+pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A UDP socket connected to `server`, so that only replies from that very address arrive.
+pub(crate) fn udp_client(server: SocketAddr) -> UdpSocket {
+    let any = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any).unwrap();
+    socket.connect(server).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+/// The next datagram.
+pub(crate) fn receive(socket: &UdpSocket) -> Vec<u8> {
+    let mut buffer = vec![0; 70_000];
+    let n = socket.recv(&mut buffer).expect("a reply");
+    buffer.truncate(n);
+    buffer
+}
+
+/// Asserts that no datagram comes.
+pub(crate) fn silent(socket: &UdpSocket) {
+    socket.set_read_timeout(Some(SILENCE)).unwrap();
+    assert!(socket.recv(&mut [0; 100]).is_err(), "a reply nobody should have sent");
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+}
+
+/// A TCP client.
+pub(crate) struct Client(pub(crate) TcpStream);
+
+impl Client {
+    pub(crate) fn connect(server: SocketAddr) -> Client {
+        let stream = TcpStream::connect(server).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client(stream)
+    }
+
+    /// Sends messages in one write.
+    pub(crate) fn send(&mut self, messages: &[Vec<u8>]) {
+        self.0.write_all(&framed(messages)).unwrap();
+    }
+
+    /// The next message; `None` at the end of the stream.
+    pub(crate) fn receive(&mut self) -> Option<Vec<u8>> {
+        let mut prefix = [0; 2];
+        match self.0.read(&mut prefix[..1]) {
+            Ok(0) => return None,
+            Ok(_) => {}
+            Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => return None,
+            Err(e) => panic!("no message: {e}"),
+        }
+        self.0.read_exact(&mut prefix[1..]).unwrap();
+        let mut message = vec![0; usize::from(u16::from_be_bytes(prefix))];
+        self.0.read_exact(&mut message).unwrap();
+        Some(message)
+    }
+
+    /// Asserts that the server closes, and says after how long.
+    pub(crate) fn closed(&mut self) -> Duration {
+        let start = Instant::now();
+        assert_eq!(self.receive(), None);
+        start.elapsed()
+    }
+
+    /// Asserts that nothing comes and the connection stays.
+    pub(crate) fn silent(&mut self) {
+        self.0.set_read_timeout(Some(SILENCE)).unwrap();
+        match self.0.read(&mut [0; 1]) {
+            Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {}
+            other => panic!("expected silence, got {other:?}"),
+        }
+        self.0.set_read_timeout(Some(PATIENCE)).unwrap();
+    }
+
+    /// Sends one echo query and checks its reply.
+    pub(crate) fn echo(&mut self, id: u16) {
+        let q = query(id, Ask::Echo, 40);
+        self.send(std::slice::from_ref(&q));
+        assert_eq!(self.receive(), Some(echoed(&q)));
+    }
+}
+
+/// Messages behind their lengths.
+pub(crate) fn framed(messages: &[Vec<u8>]) -> Vec<u8> {
+    let mut octets = Vec::new();
+    for message in messages {
+        octets.extend_from_slice(&(message.len() as u16).to_be_bytes());
+        octets.extend_from_slice(message);
+    }
+    octets
+}

@@ -1,0 +1,479 @@
+//! Connections: pipelining, later answers, streams, limits, timeouts, slow and rude clients.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use net::{BindFault, Config, Context, Listener, SendError, TcpConfig, TcpLimits, Transport};
+
+use crate::script::*;
+
+fn config() -> Config {
+    Config { workers: 1, ..Config::default() }
+}
+
+fn with(tcp: TcpConfig) -> Config {
+    Config { tcp, ..config() }
+}
+
+fn start() -> Server {
+    Server::start("127.0.0.1:0", Transport::Tcp, &config())
+}
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+#[test]
+fn pipelined_queries_are_answered_in_few_writes() {
+    for addr in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0", "[::]:0"] {
+        let server = Server::start(addr, Transport::Tcp, &config());
+        let mut to = server.addr();
+        if to.ip().is_unspecified() {
+            to.set_ip(if to.is_ipv4() {
+                [127, 0, 0, 1].into()
+            } else {
+                std::net::Ipv6Addr::LOCALHOST.into()
+            });
+        }
+        let mut client = Client::connect(to);
+        let queries: Vec<_> = (0..100).map(|id| query(id, Ask::Echo, 17 + usize::from(id))).collect();
+        client.send(&queries);
+        for q in &queries {
+            assert_eq!(client.receive(), Some(echoed(q)));
+        }
+        let totals = server.stop();
+        assert_eq!((totals.queries, totals.replies), (100, 100));
+        assert!(totals.batches < 30, "{totals:?}");
+        let octets: usize = queries.iter().map(Vec::len).sum();
+        assert_eq!((totals.bytes_in, totals.bytes_out), (octets as u64, octets as u64));
+    }
+}
+
+#[test]
+fn messages_of_any_size_arrive_in_any_pieces() {
+    let server = start();
+    let mut client = Client::connect(server.addr());
+    for len in [17, 500, 4096, 65_535] {
+        let q = query(3, Ask::Echo, len);
+        client.send(std::slice::from_ref(&q));
+        assert_eq!(client.receive(), Some(echoed(&q)));
+    }
+    // Every way of cutting two messages in two.
+    let queries = [query(1, Ask::Echo, 20), query(2, Ask::Echo, 30)];
+    let octets = framed(&queries);
+    for cut in 0..octets.len() {
+        client.0.write_all(&octets[..cut]).unwrap();
+        let before = server.totals().queries;
+        let whole = u64::from(cut >= 22);
+        if whole == 1 {
+            assert_eq!(client.receive(), Some(echoed(&queries[0])));
+        }
+        client.0.write_all(&octets[cut..]).unwrap();
+        for q in &queries[whole as usize..] {
+            assert_eq!(client.receive(), Some(echoed(q)));
+        }
+        assert!(server.totals().queries >= before);
+    }
+    // Octet by octet.
+    let q = query(9, Ask::Echo, 40);
+    for octet in framed(std::slice::from_ref(&q)) {
+        client.0.write_all(&[octet]).unwrap();
+    }
+    assert_eq!(client.receive(), Some(echoed(&q)));
+    server.stop();
+}
+
+#[test]
+fn answers_go_out_as_they_are_ready() {
+    let server = start();
+    let mut client = Client::connect(server.addr());
+    let asks = [Ask::Hold, Ask::Echo, Ask::Forget, Ask::Drop, Ask::Undecided, Ask::Overlong, Ask::Later];
+    let queries: Vec<_> = asks.iter().enumerate().map(|(id, &ask)| query(id as u16, ask, 30)).collect();
+    client.send(&queries);
+    assert_eq!(client.receive(), Some(echoed(&queries[1])));
+    assert_eq!(client.receive(), Some(echoed(&queries[6])));
+    client.silent();
+    let (responder, q) = server.held.lock().unwrap().pop().unwrap();
+    assert_eq!((responder.transport(), responder.capacity()), (Transport::Tcp, 65_535));
+    assert_eq!(responder.send(&vec![0; 65_536]), Err(SendError::Size));
+    let clone = responder.clone();
+    assert_eq!(responder.send(&q), Ok(()));
+    assert_eq!(clone.send(&q), Err(SendError::Answered));
+    assert_eq!(client.receive(), Some(q));
+    drop(client);
+    server.wait_for("the close", |totals| totals.tcp_closed_by_peer == 1);
+    let totals = server.stop();
+    assert_eq!((totals.pending, totals.dropped, totals.bad_replies), (3, 2, 1));
+    assert_eq!((totals.replies, totals.later_replies, totals.later_errors), (1, 2, 0));
+}
+
+#[test]
+fn an_answer_to_a_closed_connection_is_an_error() {
+    let server = start();
+    let mut client = Client::connect(server.addr());
+    client.send(&[query(1, Ask::Hold, 30)]);
+    wait_until("the query", || !server.held.lock().unwrap().is_empty());
+    let (responder, q) = server.held.lock().unwrap().pop().unwrap();
+    // A reset, not just the end of the client's side.
+    socket2::SockRef::from(&client.0).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(client);
+    server.wait_for("the reset", |totals| totals.tcp_closed == 1);
+    assert_eq!(responder.send(&q), Err(SendError::Closed));
+    assert_eq!(server.stop().later_errors, 1);
+}
+
+#[test]
+fn half_closed_connections_get_all_answers() {
+    let server = start();
+    let mut client = Client::connect(server.addr());
+    let mut queries: Vec<_> = (0..60).map(|id| query(id, Ask::Echo, 500)).collect();
+    queries.push(query(60, Ask::Hold, 30));
+    queries.push(query(61, Ask::Stream(3), 30));
+    client.send(&queries);
+    client.0.shutdown(Shutdown::Write).unwrap();
+    for q in &queries[..60] {
+        assert_eq!(client.receive(), Some(echoed(q)));
+    }
+    for _ in 0..3 {
+        assert_eq!(client.receive().unwrap().len(), 1000);
+    }
+    client.silent();
+    let (responder, q) = server.held.lock().unwrap().pop().unwrap();
+    responder.send(&q).unwrap();
+    assert_eq!(client.receive(), Some(q));
+    client.closed();
+    assert_eq!(server.stop().tcp_closed_by_peer, 1);
+}
+
+#[test]
+fn streams_come_in_order_beside_other_answers() {
+    for ask in [Ask::Stream(2000), Ask::LaterStream(2000)] {
+        let server = start();
+        let mut client = Client::connect(server.addr());
+        let beside = query(2, Ask::Echo, 30);
+        client.send(&[query(1, ask, 30), beside.clone()]);
+        let (mut next, mut echoes) = (0_u32, 0);
+        while next < 2000 || echoes < 1 {
+            let message = client.receive().unwrap();
+            if message.len() == 30 {
+                assert_eq!(message, echoed(&beside));
+                echoes += 1;
+            } else {
+                assert_eq!(message[..4], next.to_be_bytes());
+                next += 1;
+            }
+        }
+        client.echo(3);
+        assert_eq!(server.stop().streams, 1);
+    }
+}
+
+#[test]
+fn a_failed_stream_closes_the_connection() {
+    let server = start();
+    let mut client = Client::connect(server.addr());
+    client.send(&[query(1, Ask::Abort, 30)]);
+    while client.receive().is_some() {}
+    assert_eq!(server.stop().tcp_stream_failed, 1);
+}
+
+#[test]
+fn slow_readers_hold_back_only_themselves_and_are_cut() {
+    let server = Server::start(
+        "127.0.0.1:0",
+        Transport::Tcp,
+        &with(TcpConfig { write: ms(400), ..TcpConfig::default() }),
+    );
+    let mut stream = Client::connect(server.addr());
+    stream.send(&[query(1, Ask::Stream(u32::MAX), 30)]);
+    let mut large = Client::connect(server.addr());
+    let mut sent = 0;
+    large.0.set_nonblocking(true).unwrap();
+    let octets = framed(&[query(1, Ask::Large(60_000), 30)]);
+    let start = Instant::now();
+    // Asks for more and more without reading, until the server stops listening to it.
+    while start.elapsed() < ms(150) {
+        match large.0.write(&octets) {
+            Ok(n) => sent += n,
+            Err(_) => std::thread::sleep(ms(1)),
+        }
+    }
+    assert!(sent > 0);
+    let mut other = Client::connect(server.addr());
+    let asked = Instant::now();
+    for id in 0..100 {
+        other.echo(id);
+    }
+    assert!(asked.elapsed() < ms(200), "{:?}", asked.elapsed());
+    // Far fewer answers than were asked for have been made: what the system buffers, and one batch.
+    let totals = server.totals();
+    assert!(totals.bytes_out < 40 << 20, "{totals:?}");
+    server.wait_for("the cut", |totals| totals.tcp_timeout_write == 2);
+    other.echo(1);
+    server.stop();
+}
+
+#[test]
+fn a_slow_but_steady_reader_gets_its_whole_stream() {
+    let tcp = TcpConfig { write: ms(300), ..TcpConfig::default() };
+    let server = Server::start("127.0.0.1:0", Transport::Tcp, &with(tcp));
+    let mut client = Client::connect(server.addr());
+    // More than the system's buffers hold.
+    client.send(&[query(1, Ask::Stream(20_000), 30)]);
+    let start = Instant::now();
+    for next in 0..20_000_u32 {
+        if next % 1000 == 0 {
+            std::thread::sleep(ms(40));
+        }
+        assert_eq!(client.receive().unwrap()[..4], next.to_be_bytes());
+    }
+    assert!(start.elapsed() > ms(500), "longer than the write timeout");
+    assert_eq!(server.stop().tcp_timeout_write, 0);
+}
+
+#[test]
+fn timeouts_are_told_apart() {
+    let tcp = TcpConfig { first_message: ms(150), message: ms(100), idle: ms(300), ..TcpConfig::default() };
+    let server = Server::start("127.0.0.1:0", Transport::Tcp, &with(tcp));
+    let near = |took: Duration, expected: u64| {
+        assert!(took > ms(expected - 30) && took < ms(expected + 150), "{took:?} instead of {expected} ms");
+    };
+    near(Client::connect(server.addr()).closed(), 150);
+    let mut half = Client::connect(server.addr());
+    half.0.write_all(&[0, 30, 1, 2, 3]).unwrap();
+    near(half.closed(), 100);
+    let mut idle = Client::connect(server.addr());
+    idle.echo(1);
+    near(idle.closed(), 300);
+    let mut late_half = Client::connect(server.addr());
+    late_half.echo(1);
+    late_half.0.write_all(&[0]).unwrap();
+    near(late_half.closed(), 100);
+    // Octets that keep coming do not prolong a message's time.
+    let mut drip = Client::connect(server.addr());
+    drip.0.write_all(&[0, 200]).unwrap();
+    let start = Instant::now();
+    while drip.0.write_all(&[7]).is_ok() && start.elapsed() < PATIENCE {
+        std::thread::sleep(ms(10));
+    }
+    assert!(start.elapsed() < ms(400), "{:?}", start.elapsed());
+    // Waiting for an answer is not idling.
+    let mut waiting = Client::connect(server.addr());
+    waiting.send(&[query(1, Ask::Hold, 30)]);
+    std::thread::sleep(ms(400));
+    let (responder, q) = server.held.lock().unwrap().pop().unwrap();
+    responder.send(&q).unwrap();
+    assert_eq!(waiting.receive(), Some(q));
+    near(waiting.closed(), 300);
+    let totals = server.stop();
+    assert_eq!((totals.tcp_timeout_first, totals.tcp_timeout_message, totals.tcp_timeout_idle), (1, 3, 2));
+}
+
+#[test]
+fn idle_time_shrinks_as_connections_fill_the_limit() {
+    let tcp = TcpConfig { idle: ms(2000), idle_min: ms(50), ..TcpConfig::default() };
+    let context = Context::new(TcpLimits::new(10, 100));
+    let server = Server::start_with("127.0.0.1:0", Transport::Tcp, &with(tcp), &context);
+    let mut clients: Vec<_> = (0..9).map(|_| Client::connect(server.addr())).collect();
+    for client in &mut clients[1..] {
+        client.send(&[query(1, Ask::Hold, 30)]);
+    }
+    server.wait_for("the connections", |totals| totals.pending == 8);
+    clients[0].echo(1);
+    // 9 of 10: a fifth of the time is left.
+    let took = clients[0].closed();
+    assert!(took > ms(300) && took < ms(700), "{took:?}");
+    server.stop();
+}
+
+#[test]
+fn a_message_too_short_closes_after_the_answers_before_it() {
+    let server = start();
+    let mut client = Client::connect(server.addr());
+    let q = query(1, Ask::Echo, 30);
+    let mut octets = framed(std::slice::from_ref(&q));
+    octets.extend_from_slice(&[0, 11]);
+    octets.extend_from_slice(&framed(&[query(2, Ask::Echo, 30)]));
+    client.0.write_all(&octets).unwrap();
+    assert_eq!(client.receive(), Some(echoed(&q)));
+    client.closed();
+    let totals = server.stop();
+    assert_eq!((totals.tcp_bad_framing, totals.runts, totals.queries), (1, 1, 1));
+}
+
+#[test]
+fn clients_and_all_together_are_limited() {
+    let context = Context::new(TcpLimits::new(6, 3));
+    let server = Server::start_with("0.0.0.0:0", Transport::Tcp, &config(), &context);
+    let port = server.addr().port();
+    let connect = |from: &str| {
+        use socket2::{Domain, SockAddr, Socket, Type};
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SockAddr::from(std::net::SocketAddr::new(from.parse().unwrap(), 0))).unwrap();
+        let to = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+        socket.connect(&SockAddr::from(to)).unwrap();
+        let stream: std::net::TcpStream = socket.into();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Client(stream)
+    };
+    let mut first: Vec<_> = (0..3).map(|_| connect("127.0.0.1")).collect();
+    for (id, client) in first.iter_mut().enumerate() {
+        client.echo(id as u16);
+    }
+    connect("127.0.0.1").closed();
+    assert_eq!(server.totals().tcp_refused_client, 1);
+    let mut second: Vec<_> = (0..3).map(|_| connect("127.0.0.2")).collect();
+    for (id, client) in second.iter_mut().enumerate() {
+        client.echo(id as u16);
+    }
+    assert_eq!(context.tcp.current(), 6);
+    // The longest idle one goes: not the first one accepted, which has just been used.
+    std::thread::sleep(ms(5));
+    first[0].echo(9);
+    let mut third = connect("127.0.0.3");
+    third.echo(1);
+    first[1].closed();
+    first[0].echo(10);
+    // All busy: a newcomer finds no room.
+    first.remove(1);
+    for client in first.iter_mut().chain([&mut third]).chain(&mut second) {
+        client.send(&[query(5, Ask::Hold, 30)]);
+    }
+    wait_until("all queries", || server.held.lock().unwrap().len() == 6);
+    let mut refused = connect("127.0.0.4");
+    refused.closed();
+    let totals = server.totals();
+    assert_eq!((totals.tcp_evicted, totals.tcp_refused_full), (1, 1));
+    for (responder, q) in server.held.lock().unwrap().drain(..) {
+        responder.send(&q).unwrap();
+    }
+    assert!(first[0].receive().is_some());
+    drop((first, second, third, refused));
+    wait_until("all gone", || context.tcp.current() == 0);
+    let totals = server.stop();
+    assert_eq!((totals.tcp_current(), totals.tcp_accepted), (0, 7));
+}
+
+#[test]
+fn queries_in_flight_are_limited() {
+    let server = Server::start(
+        "127.0.0.1:0",
+        Transport::Tcp,
+        &with(TcpConfig { max_in_flight: 2, message: ms(100), ..TcpConfig::default() }),
+    );
+    let mut client = Client::connect(server.addr());
+    let queries: Vec<_> = (0..5).map(|id| query(id, Ask::Hold, 30)).collect();
+    client.send(&queries);
+    let mut answered = 0;
+    while answered < 5 {
+        wait_until("queries", || !server.held.lock().unwrap().is_empty());
+        // Longer than the message timeout, which must not count while we are the ones who wait.
+        std::thread::sleep(ms(120));
+        let mut held = server.held.lock().unwrap();
+        assert!(held.len() <= 2);
+        let (responder, q) = held.remove(0);
+        drop(held);
+        responder.send(&q).unwrap();
+        assert_eq!(client.receive(), Some(q));
+        answered += 1;
+    }
+    assert_eq!(server.stop().pending, 5);
+}
+
+#[test]
+fn what_was_received_is_answered_before_the_end() {
+    let config = Config { drain: ms(400), ..config() };
+    let bound = Listener::bind("127.0.0.1:0".parse().unwrap(), Transport::Tcp, &config).unwrap();
+    // Connected, but not accepted when the server is told to stop.
+    let mut clients: Vec<_> = (0..20).map(|_| Client::connect(bound.local_addr())).collect();
+    let queries: Vec<_> = (0..80).map(|id| query(id, Ask::Echo, 100)).collect();
+    for client in &mut clients {
+        client.send(&queries);
+    }
+    clients[0].send(&[query(99, Ask::Hold, 30)]);
+    let server = Server::serve(bound, &Context::default());
+    server.running.stop();
+    for client in &mut clients {
+        for q in &queries {
+            assert_eq!(client.receive(), Some(echoed(q)));
+        }
+    }
+    let (responder, q) = server.held.lock().unwrap().pop().unwrap();
+    responder.send(&q).unwrap();
+    assert_eq!(clients[0].receive(), Some(q));
+    for client in &mut clients {
+        client.closed();
+    }
+    assert_eq!(server.stop().tcp_stopped, 20);
+}
+
+#[test]
+fn stopping_takes_no_longer_than_the_drain_time() {
+    let server = Server::start("127.0.0.1:0", Transport::Tcp, &Config { drain: ms(200), ..config() });
+    let mut endless = Client::connect(server.addr());
+    endless.send(&[query(1, Ask::Stream(u32::MAX), 30)]);
+    let mut waiting = Client::connect(server.addr());
+    waiting.send(&[query(1, Ask::Hold, 30)]);
+    wait_until("the query", || !server.held.lock().unwrap().is_empty());
+    let start = Instant::now();
+    assert_eq!(server.stop().tcp_stopped, 2);
+    assert!(start.elapsed() < ms(600), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_panic_costs_one_query() {
+    let server = start();
+    let mut client = Client::connect(server.addr());
+    let asks = [Ask::Echo, Ask::Panic, Ask::Echo];
+    let queries: Vec<_> = asks.iter().enumerate().map(|(id, &ask)| query(id as u16, ask, 30)).collect();
+    client.send(&queries);
+    for id in [0, 2] {
+        assert_eq!(client.receive(), Some(echoed(&queries[id])));
+    }
+    assert_eq!(server.stop().dropped, 1);
+}
+
+#[test]
+fn connections_spread_over_workers_and_sockets_of_others_serve() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let config = Config { workers: 2, ..config() };
+    let adopted = Server::serve(Listener::from_tcp(vec![listener], &config).unwrap(), &Context::default());
+    let own = Server::start("127.0.0.1:0", Transport::Tcp, &config);
+    for server in [adopted, own] {
+        let mut clients: Vec<_> = (0..40).map(|_| Client::connect(server.addr())).collect();
+        for client in &mut clients {
+            client.echo(1);
+        }
+        assert_eq!(server.totals().tcp_accepted, 40);
+        assert_eq!(server.running.stats().per_worker().count(), 2);
+        server.stop();
+    }
+}
+
+#[test]
+fn an_address_in_use_is_an_error_also_for_sharing_sockets() {
+    let server = start();
+    let error = Listener::bind(server.addr(), Transport::Tcp, &config()).err().unwrap();
+    assert_eq!(error.fault, BindFault::AddressInUse);
+    let mut client = Client::connect(server.addr());
+    client.echo(1);
+    let addr = server.addr();
+    server.stop();
+    client.closed();
+    // Connections that linger after the stop do not keep the address.
+    let again = Listener::bind(addr, Transport::Tcp, &config()).unwrap();
+    assert_eq!(again.local_addr(), addr);
+}
+
+#[test]
+fn the_idle_hook_runs() {
+    let server = start();
+    wait_until("the idle hook", || server.idles.load(Ordering::Relaxed) > 0);
+    let mut rude = Client::connect(server.addr());
+    rude.0.write_all(&[0, 200, 1, 2]).unwrap();
+    rude.0.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(rude.0.read(&mut [0; 10]).unwrap(), 0);
+    assert_eq!(server.stop().tcp_closed_by_peer, 1);
+}

@@ -1,0 +1,322 @@
+//! Datagrams: the same script through both back ends, over both families.
+
+use std::collections::HashSet;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use net::{
+    BindFault, Config, Context, FaultKind, Listener, SendError, Spread, Transport, UdpBackend, UdpConfig,
+};
+
+use crate::script::*;
+
+fn config(workers: usize, backend: UdpBackend) -> Config {
+    let idle_wake = Duration::from_millis(50);
+    Config { workers, udp: UdpConfig { backend, idle_wake, ..UdpConfig::default() }, ..Config::default() }
+}
+
+fn fast(workers: usize) -> Config {
+    config(workers, UdpBackend::Mmsg)
+}
+
+/// Every combination of back end and family.
+fn everywhere(mut test: impl FnMut(Config, &str)) {
+    for backend in [UdpBackend::Mmsg, UdpBackend::Plain] {
+        for addr in ["127.0.0.1:0", "[::1]:0"] {
+            test(config(1, backend), addr);
+        }
+    }
+}
+
+#[test]
+fn both_back_ends_answer_the_same() {
+    let mut asks = Vec::new();
+    for len in [17, 18, 40, 512, 1232, 4095, 4096] {
+        asks.extend([Ask::Echo, Ask::Drop, Ask::Undecided, Ask::Later, Ask::Stream(3)].map(|ask| (ask, len)));
+    }
+    asks.extend(
+        [Ask::Large(1), Ask::Large(12), Ask::Large(4096), Ask::Overlong, Ask::Forget].map(|a| (a, 30)),
+    );
+    let mut results = Vec::new();
+    everywhere(|config, addr| {
+        let server = Server::start(addr, Transport::Udp, &config);
+        let client = udp_client(server.addr());
+        let mut replies = HashSet::new();
+        let mut expected = 0;
+        for (id, (ask, len)) in asks.iter().enumerate() {
+            client.send(&query(id as u16, *ask, *len)).unwrap();
+            expected += usize::from(matches!(ask, Ask::Echo | Ask::Later | Ask::Large(_)));
+        }
+        // Not queries: too short, too long, empty.
+        client.send(&[1; 11]).unwrap();
+        client.send(&[1; 4097]).unwrap();
+        client.send(&[]).unwrap();
+        for _ in 0..expected {
+            replies.insert(receive(&client));
+        }
+        assert_eq!(replies.len(), expected);
+        silent(&client);
+        let totals = server.stop();
+        assert_eq!((totals.runts, totals.too_long), (2, 1));
+        assert_eq!((totals.dropped, totals.streams_refused, totals.bad_replies), (14, 7, 1));
+        assert_eq!((totals.pending, totals.later_replies), (8, 7));
+        assert_eq!(totals.replies + totals.later_replies, expected as u64);
+        assert_eq!(totals.queries, asks.len() as u64);
+        results.push(replies);
+    });
+    assert!(results.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[test]
+fn replies_leave_from_the_address_asked() {
+    // 127.0.0.2 is local without being anybody's first choice of source address.
+    for (bind, asked) in [("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "::1")] {
+        let server = Server::start(bind, Transport::Udp, &fast(1));
+        let asked = SocketAddr::new(asked.parse().unwrap(), server.addr().port());
+        let client = udp_client(asked);
+        for ask in [Ask::Echo, Ask::Later] {
+            let q = query(7, ask, 30);
+            client.send(&q).unwrap();
+            assert_eq!(receive(&client), echoed(&q));
+        }
+        client.send(&query(8, Ask::Hold, 30)).unwrap();
+        wait_until("the query", || !server.held.lock().unwrap().is_empty());
+        let (responder, q) = server.held.lock().unwrap().pop().unwrap();
+        assert_eq!(responder.local(), asked);
+        assert_eq!(responder.peer().port(), client.local_addr().unwrap().port());
+        assert_eq!(responder.capacity(), 4096);
+        assert_eq!(responder.send(&[0; 4097]), Err(SendError::Size));
+        assert_eq!(responder.send(&[]), Err(SendError::Size));
+        assert_eq!(responder.clone().send(&q), Ok(()));
+        assert_eq!(receive(&client), q);
+        server.stop();
+    }
+}
+
+#[test]
+fn full_batches_come_back_whole() {
+    let bound = Listener::bind("127.0.0.1:0".parse().unwrap(), Transport::Udp, &fast(1)).unwrap();
+    let client = udp_client(bound.local_addr());
+    // Sent before anybody serves, so that they are received in few calls.
+    let queries: Vec<_> = (0..200).map(|id| query(id, Ask::Echo, 20 + usize::from(id))).collect();
+    for q in &queries {
+        client.send(q).unwrap();
+    }
+    let server = Server::serve(bound, &Context::default());
+    let replies: Vec<_> = queries.iter().map(|_| receive(&client)).collect();
+    assert_eq!(replies, queries.iter().map(|q| echoed(q)).collect::<Vec<_>>());
+    let totals = server.stop();
+    assert_eq!((totals.queries, totals.batches), (200, 4));
+    let octets: usize = queries.iter().map(Vec::len).sum();
+    assert_eq!((totals.bytes_in, totals.bytes_out), (octets as u64, octets as u64));
+}
+
+#[test]
+fn one_client_meets_every_worker_or_just_one() {
+    for (spread, all) in [(Spread::Random, true), (Spread::Hash, false)] {
+        let server = Server::start("127.0.0.1:0", Transport::Udp, &Config { spread, ..fast(4) });
+        let client = udp_client(server.addr());
+        for id in 0..400 {
+            client.send(&query(id, Ask::Echo, 30)).unwrap();
+            receive(&client);
+        }
+        let busy = server.running.stats().per_worker().filter(|totals| totals.queries > 0).count();
+        assert_eq!(busy, if all { 4 } else { 1 }, "{spread:?}");
+        server.stop();
+    }
+}
+
+#[test]
+fn spread_by_cpu_serves() {
+    let config = Config { spread: Spread::Cpu, pin_cpus: true, ..fast(2) };
+    let server = Server::start("127.0.0.1:0", Transport::Udp, &config);
+    let client = udp_client(server.addr());
+    for id in 0..20 {
+        client.send(&query(id, Ask::Echo, 30)).unwrap();
+        receive(&client);
+    }
+    assert_eq!(server.stop().replies, 20);
+}
+
+#[test]
+fn what_was_received_is_answered_before_the_end() {
+    everywhere(|config, addr| {
+        let bound = Listener::bind(addr.parse().unwrap(), Transport::Udp, &config).unwrap();
+        let client = udp_client(bound.local_addr());
+        for id in 0..150 {
+            client.send(&query(id, Ask::Echo, 30)).unwrap();
+        }
+        let server = Server::serve(bound, &Context::default());
+        assert_eq!(server.stop().replies, 150);
+        for _ in 0..150 {
+            receive(&client);
+        }
+    });
+}
+
+#[test]
+fn stopping_takes_no_longer_than_the_drain_time_under_load() {
+    let config = Config { drain: Duration::from_millis(100), ..fast(1) };
+    let server = Server::start("127.0.0.1:0", Transport::Udp, &config);
+    let client = udp_client(server.addr());
+    let stopped = Arc::new(AtomicUsize::new(0));
+    let flag = Arc::clone(&stopped);
+    let load = std::thread::spawn(move || {
+        let q = query(1, Ask::Drop, 30);
+        while flag.load(Ordering::Relaxed) == 0 {
+            let _ = client.send(&q);
+        }
+    });
+    server.wait_for("load", |totals| totals.queries > 100);
+    let start = Instant::now();
+    server.stop();
+    let took = start.elapsed();
+    stopped.store(1, Ordering::Relaxed);
+    load.join().unwrap();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
+fn a_reply_the_system_refuses_does_not_cost_the_others() {
+    let mut config = fast(1);
+    config.udp.max_reply = 70_000;
+    let bound = Listener::bind("127.0.0.1:0".parse().unwrap(), Transport::Udp, &config).unwrap();
+    let client = udp_client(bound.local_addr());
+    let mut expected = HashSet::new();
+    for id in 0..60 {
+        // No UDP datagram over IPv4 holds more than 65,507 octets.
+        let ask = if id % 3 == 0 { Ask::Large(66_000) } else { Ask::Echo };
+        let q = query(id, ask, 30);
+        client.send(&q).unwrap();
+        if id % 3 != 0 {
+            expected.insert(echoed(&q));
+        }
+    }
+    let server = Server::serve(bound, &Context::default());
+    let replies: HashSet<_> = (0..40).map(|_| receive(&client)).collect();
+    assert_eq!(replies, expected);
+    let totals = server.stop();
+    assert_eq!((totals.replies, totals.send_too_big, totals.batches), (40, 20, 1));
+}
+
+#[test]
+fn a_vanished_client_does_not_disturb_the_others() {
+    let server = Server::start("127.0.0.1:0", Transport::Udp, &fast(1));
+    let client = udp_client(server.addr());
+    for round in 0..50 {
+        // The reply to this one meets a closed port.
+        let gone = udp_client(server.addr());
+        gone.send(&query(round, Ask::Hold, 30)).unwrap();
+        wait_until("the query", || !server.held.lock().unwrap().is_empty());
+        drop(gone);
+        let (responder, q) = server.held.lock().unwrap().pop().unwrap();
+        let _ = responder.send(&q);
+        let q = query(round, Ask::Echo, 30);
+        client.send(&q).unwrap();
+        assert_eq!(receive(&client), echoed(&q));
+    }
+    assert_eq!(server.stop().rebinds, 0);
+}
+
+#[test]
+fn a_panic_costs_one_query() {
+    let bound = Listener::bind("127.0.0.1:0".parse().unwrap(), Transport::Udp, &fast(1)).unwrap();
+    let client = udp_client(bound.local_addr());
+    let asks = |id| if id % 5 == 2 { Ask::Panic } else { Ask::Echo };
+    for id in 0..50 {
+        client.send(&query(id, asks(id), 30)).unwrap();
+    }
+    let panics = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&panics);
+    let context = Context::default().on_fault(move |fault| {
+        assert!(matches!(fault.kind, FaultKind::HandlerPanicked));
+        seen.fetch_add(1, Ordering::Relaxed);
+    });
+    let server = Server::serve(bound, &context);
+    let replies: HashSet<_> = (0..40).map(|_| receive(&client)).collect();
+    assert_eq!(replies.len(), 40);
+    silent(&client);
+    let totals = server.stop();
+    assert_eq!(totals.replies, 40);
+    // Once in the batch, and once each alone.
+    assert_eq!((totals.panics, panics.load(Ordering::Relaxed)), (11, 11));
+}
+
+#[test]
+fn a_socket_that_fails_is_made_anew() {
+    let faults = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&faults);
+    let context = Context::default().on_fault(move |fault| seen.lock().unwrap().push(fault.to_string()));
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let fd = socket.as_raw_fd();
+    let server = Server::serve(Listener::from_udp(vec![socket], &fast(1)).unwrap(), &context);
+    let addr = server.addr();
+    let null = std::fs::File::open("/dev/null").unwrap();
+    // SAFETY: puts another open file behind the worker's descriptor, which the worker still owns and closes.
+    assert_eq!(unsafe { libc::dup2(null.as_raw_fd(), fd) }, fd);
+    server.wait_for("a new socket", |totals| totals.rebinds == 1);
+    let client = udp_client(addr);
+    client.send(&query(1, Ask::Echo, 30)).unwrap();
+    receive(&client);
+    assert_eq!(server.stop().receive_errors, 9);
+    let faults = faults.lock().unwrap();
+    assert_eq!(faults.len(), 2, "{faults:?}");
+    assert!(faults[0].contains("failed") && faults[1].contains("again"), "{faults:?}");
+}
+
+#[test]
+fn sockets_of_others_are_served_by_all_workers() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let server = Server::serve(Listener::from_udp(vec![socket], &fast(3)).unwrap(), &Context::default());
+    assert_eq!(server.running.stats().per_worker().count(), 3);
+    let client = udp_client(server.addr());
+    for id in 0..30 {
+        client.send(&query(id, Ask::Echo, 30)).unwrap();
+        receive(&client);
+    }
+    assert_eq!(server.stop().replies, 30);
+    assert_eq!(Listener::from_udp(vec![], &fast(1)).err().map(|e| e.fault), Some(BindFault::Sockets));
+    let two = ["127.0.0.1:0", "127.0.0.1:0"].map(|addr| UdpSocket::bind(addr).unwrap());
+    assert_eq!(Listener::from_udp(two.into(), &fast(1)).err().map(|e| e.fault), Some(BindFault::Sockets));
+}
+
+#[test]
+fn idle_workers_say_so() {
+    everywhere(|config, addr| {
+        let server = Server::start(addr, Transport::Udp, &config);
+        wait_until("the idle hook", || server.idles.load(Ordering::Relaxed) > 1);
+        server.stop();
+    });
+}
+
+#[test]
+fn bind_errors_say_what_is_wrong() {
+    let server = Server::start("127.0.0.1:0", Transport::Udp, &fast(2));
+    let bind = |addr: SocketAddr, config: &Config| Listener::bind(addr, Transport::Udp, config);
+    let error = bind(server.addr(), &fast(2)).err().unwrap();
+    assert_eq!(error.fault, BindFault::AddressInUse);
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "cannot listen on udp {}: another socket already listens on this address and port",
+            server.addr()
+        )
+    );
+    assert!(bind(server.addr(), &Config { share_port: true, ..fast(2) }).is_ok());
+    let nowhere = "192.0.2.1:0".parse().unwrap();
+    assert_eq!(bind(nowhere, &fast(1)).err().unwrap().fault, BindFault::NoSuchAddress);
+    assert!(bind(nowhere, &Config { freebind: true, ..fast(1) }).is_ok());
+    let denied = net::BindError {
+        addr: "0.0.0.0:53".parse().unwrap(),
+        transport: Transport::Udp,
+        fault: BindFault::PermissionDenied,
+        cause: std::io::ErrorKind::PermissionDenied.into(),
+    };
+    assert_eq!(
+        denied.to_string(),
+        "cannot listen on udp 0.0.0.0:53: permission denied: ports below 1024 need root or CAP_NET_BIND_SERVICE"
+    );
+}
