@@ -9,10 +9,12 @@
 //! | [`lookup`] | finds what the name is: a node, a wildcard, a cut, a DNAME, nothing |
 //! | `respond` | turns that into sections, one step of a CNAME or DNAME chain at a time |
 //! | `denial` | picks the NSEC or NSEC3 records that prove it |
+//! | [`explain`] | tells a person why |
 //! | `reply` | copies compiled RRsets into the message and moves their pointers |
 #![forbid(unsafe_code)]
 
 mod denial;
+pub mod explain;
 pub mod lookup;
 mod reply;
 mod respond;
@@ -20,7 +22,7 @@ mod respond;
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Full};
 use wire::{Name, NameBuf, Type};
-use zone::catalog::Catalog;
+use zone::catalog::{Catalog, ZoneEntry};
 use zone::store::Zone;
 
 use reply::Reply;
@@ -92,7 +94,8 @@ fn resolve<'a>(
             return Ok(());
         }
         next.set(ask.key, target.as_name());
-        let Some((zone, below)) = zone_of(ask, next) else { return Ok(()) };
+        let Some((entry, below)) = zone_for(ask.catalog, next, ask.qtype) else { return Ok(()) };
+        let Some(zone) = entry.zone() else { return Ok(()) };
         let here = Here { zone, name: target.as_name(), hashed: next, below, at };
         chase = respond::step(ask, &here, reply)?;
         links += 1;
@@ -100,13 +103,15 @@ fn resolve<'a>(
     Ok(())
 }
 
-/// The zone served here that a chain goes on in.
-fn zone_of<'a>(ask: &Ask<'a>, name: &HashedName) -> Option<(&'a Zone, usize)> {
-    let (mut entry, mut below) = ask.catalog.find(name)?;
-    if ask.qtype == Type::DS && below == 0 {
-        (entry, below) = ask.catalog.find_skipping(name, 1).unwrap_or((entry, below));
+/// The zone that answers a question, and the labels `name` has below its apex: the closest one, but for DS at
+/// an apex the one above, if it is served here (RFC 4035 §3.1.4.1).
+#[inline]
+pub fn zone_for<'c>(catalog: &'c Catalog, name: &HashedName, qtype: Type) -> Option<(&'c ZoneEntry, usize)> {
+    let found = catalog.find(name)?;
+    if qtype == Type::DS && found.1 == 0 && name.label_count() > 0 {
+        return Some(catalog.find_skipping(name, 1).unwrap_or(found));
     }
-    Some((entry.zone()?, below))
+    Some(found)
 }
 
 /// `name` with `*` put in front of what is left without its `skip` leftmost labels.

@@ -25,5 +25,5 @@ pub mod stats;
 
 pub use pending::{Responder, Ticket};
 pub use pipeline::{BATCH, Config, Engine, Packet, Transport, Verdict, Worker};
-pub use source::{Asked, MessageStream, Source, Sourced};
+pub use source::{Asked, MessageStream, Next, Source, Sourced};
 pub use stats::Stats;

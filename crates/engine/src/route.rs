@@ -35,12 +35,8 @@ pub(crate) fn route<'c>(catalog: &'c Catalog, question: &Question, qname: &Hashe
         // Transfers leave the line here; nobody is allowed one yet.
         return Route::Reject(Rcode::REFUSED, Some(ErrorInfo::PROHIBITED));
     }
-    let Some((entry, below)) = catalog.find(qname) else { return Route::Elsewhere };
-    if question.qtype == Type::DS && below == 0 && qname.label_count() > 0 {
-        // DS lives on the parent's side of the cut (RFC 4035 §3.1.4.1).
-        if let Some((entry, below)) = catalog.find_skipping(qname, 1) {
-            return Route::Zone { entry, below };
-        }
+    match authority::zone_for(catalog, qname, question.qtype) {
+        Some((entry, below)) => Route::Zone { entry, below },
+        None => Route::Elsewhere,
     }
-    Route::Zone { entry, below }
 }

@@ -26,11 +26,21 @@ pub enum Sourced {
     Stream(Box<dyn MessageStream>),
 }
 
+/// What a [`MessageStream`] has next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A whole message of this many octets stands in the buffer.
+    Message(usize),
+    /// The last message has been given.
+    End,
+    /// The source failed; the client must not take what it has got for all there is.
+    Abort,
+}
+
 /// Messages in answer to one query, made as the transport can take them.
 pub trait MessageStream: Send {
-    /// Writes the next whole message to `out`, which holds 65,535 octets, and gives its length; `None`
-    /// after the last.
-    fn next(&mut self, out: &mut [u8]) -> Option<usize>;
+    /// Writes the next whole message to `out`, which holds 65,535 octets.
+    fn next(&mut self, out: &mut [u8]) -> Next;
 }
 
 /// Something that answers questions no zone here answers. Shared by all workers.

@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex};
 
 use engine::{
-    Asked, Config, Engine, MessageStream, Packet, Responder, Source, Sourced, Stats, Ticket, Transport, Verdict,
-    Worker,
+    Asked, Config, Engine, MessageStream, Next, Packet, Responder, Source, Sourced, Stats, Ticket, Transport,
+    Verdict, Worker,
 };
 use wire::edns::{Edns, OptionCode};
 use wire::hash::HashKey;
@@ -22,10 +22,11 @@ struct Scripted {
 struct Three(u8);
 
 impl MessageStream for Three {
-    fn next(&mut self, out: &mut [u8]) -> Option<usize> {
-        self.0 = self.0.checked_sub(1)?;
-        out[0] = self.0;
-        Some(1)
+    fn next(&mut self, out: &mut [u8]) -> Next {
+        let Some(left) = self.0.checked_sub(1) else { return Next::End };
+        self.0 = left;
+        out[0] = left;
+        Next::Message(1)
     }
 }
 
@@ -134,8 +135,8 @@ fn a_stream_is_handed_to_the_transport() {
     let (verdict, _) = Rig::new(true).ask(&query("example.", Type::TXT, b""));
     let Verdict::Stream(mut messages) = verdict else { panic!("not a stream") };
     let mut out = [0; 4];
-    let lengths: Vec<_> = std::iter::from_fn(|| messages.next(&mut out)).collect();
-    assert_eq!(lengths, [1, 1, 1]);
+    let next = [(); 4].map(|()| messages.next(&mut out));
+    assert_eq!(next, [Next::Message(1), Next::Message(1), Next::Message(1), Next::End]);
 }
 
 #[test]
