@@ -2,10 +2,12 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`scan`] | master files: text to records, with the places of faults |
 //! | [`store`] | the snapshot: [`Zone`] and how it is built |
 //! | [`catalog`] | which zones there are, found by the longest match: [`Catalog`] |
 
 pub mod catalog;
+pub mod scan;
 pub mod store;
 
 pub use catalog::{Catalog, Change, ZoneEntry};

@@ -1,0 +1,269 @@
+//! Records in batches: the scanner on a thread of its own, the records taken on the caller's.
+//!
+//! Batches are compact and are used again; a few are on their way at a time, so memory stays small and
+//! neither side runs far ahead.
+
+use super::entry::Scanner;
+use super::fault::{Fault, FaultKind, Severity};
+use super::{Place, Progress, Record, Refusal, ScanConfig, ScanReport, Sink, Source};
+use std::ops::ControlFlow;
+use std::panic::resume_unwind;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+use wire::name::Name;
+use wire::rr::{Class, Type};
+
+/// A batch is sent when it has grown to this many bytes.
+const FULL: usize = 128 * 1024;
+/// Batches on their way at a time.
+const AHEAD: usize = 4;
+/// Octets in front of each record: owner length (0: as before), flags, type, RDLENGTH, TTL, file, line.
+const HEADER: usize = 18;
+
+/// Records in one buffer.
+#[derive(Clone, Debug)]
+pub struct RecordBatch {
+    bytes: Vec<u8>,
+    class: Class,
+    progress: Progress,
+}
+
+impl RecordBatch {
+    fn new(class: Class) -> Self {
+        RecordBatch { bytes: Vec::with_capacity(FULL + 4096), class, progress: Progress::default() }
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// Whether there is no record in it.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// How far the scan was when the batch was sent.
+    pub fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    /// Appends a record; its class is the batch's.
+    fn push(&mut self, record: &Record<'_>) {
+        // The first record of a batch brings its owner even if the one before, in another batch, had the same.
+        let owner = if record.same_owner && !self.bytes.is_empty() { &[] } else { record.owner.as_wire() };
+        let mut header = [0; HEADER];
+        header[0] = owner.len() as u8;
+        header[1] = u8::from(record.same_owner);
+        header[2..4].copy_from_slice(&record.rtype.0.to_le_bytes());
+        header[4..6].copy_from_slice(&(record.rdata.len() as u16).to_le_bytes());
+        header[6..10].copy_from_slice(&record.ttl.to_le_bytes());
+        header[10..14].copy_from_slice(&record.place.file.to_le_bytes());
+        header[14..].copy_from_slice(&record.place.line.to_le_bytes());
+        self.bytes.extend_from_slice(&header);
+        self.bytes.extend_from_slice(owner);
+        self.bytes.extend_from_slice(record.rdata);
+    }
+
+    /// The records, in the order they were read.
+    pub fn records(&self) -> Records<'_> {
+        Records { rest: &self.bytes, owner: Name::ROOT, class: self.class }
+    }
+}
+
+/// The records of a [`RecordBatch`].
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+    owner: Name<'a>,
+    class: Class,
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Record<'a>> {
+        let (header, rest) = self.rest.split_first_chunk::<HEADER>()?;
+        let [owner_len, same, t0, t1, l0, l1, ttl @ .., f0, f1, f2, f3, n0, n1, n2, n3] = *header;
+        let (owner, rest) = rest.split_at_checked(owner_len.into())?;
+        let (rdata, rest) = rest.split_at_checked(u16::from_le_bytes([l0, l1]).into())?;
+        self.rest = rest;
+        if owner_len > 0 {
+            self.owner = Name::from_wire(owner).ok()?;
+        }
+        Some(Record {
+            owner: self.owner,
+            same_owner: same == 1,
+            ttl: u32::from_le_bytes(ttl),
+            class: self.class,
+            rtype: Type(u16::from_le_bytes([t0, t1])),
+            rdata,
+            place: Place {
+                file: u32::from_le_bytes([f0, f1, f2, f3]),
+                line: u32::from_le_bytes([n0, n1, n2, n3]),
+            },
+        })
+    }
+}
+
+/// The scanner's end: fills batches and sends them.
+struct Filler {
+    batch: RecordBatch,
+    full: SyncSender<RecordBatch>,
+    empty: Receiver<RecordBatch>,
+    /// The other side is gone: it has had enough.
+    gone: bool,
+}
+
+impl Filler {
+    fn send(&mut self) {
+        let class = self.batch.class;
+        let next = self.empty.try_recv().unwrap_or_else(|_| RecordBatch::new(class));
+        let batch = std::mem::replace(&mut self.batch, next);
+        self.batch.progress = batch.progress;
+        self.gone |= self.full.send(batch).is_err();
+    }
+}
+
+impl Sink for Filler {
+    #[inline]
+    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+        self.batch.push(record);
+        if self.batch.bytes.len() >= FULL {
+            self.send();
+        }
+        Ok(())
+    }
+
+    fn progress(&mut self, progress: Progress) -> ControlFlow<()> {
+        self.batch.progress = progress;
+        if self.gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// As [`super::read`], with the scanner on a thread of its own; `sink` runs on the caller's thread.
+///
+/// Faults are the same. Those of the sink have no column and no excerpt, and the report has all faults
+/// sorted by file and line.
+pub fn read_pipelined(source: Source<'_>, config: &ScanConfig, sink: &mut impl Sink) -> ScanReport {
+    let (full, batches) = sync_channel(AHEAD);
+    let (give_back, empty) = channel();
+    let batch = RecordBatch::new(config.class);
+    let mut filler = Filler { batch, full, empty, gone: false };
+    let slot = Mutex::new(Some(source)); // so that it is still here if the thread cannot be started
+    let take = || slot.lock().ok().and_then(|mut slot| slot.take());
+    let outcome = thread::scope(|scope| {
+        let scanner = thread::Builder::new().name("zone-scan".into()).spawn_scoped(scope, move || {
+            let report = take().map(|source| Scanner::new(config, &mut filler).run(source));
+            filler.send();
+            report
+        });
+        let scanner = scanner.ok()?;
+        let taken = receive(batches, give_back, config, sink);
+        match scanner.join() {
+            Ok(report) => report.map(|report| (report, taken)),
+            Err(panic) => resume_unwind(panic),
+        }
+    });
+    match (outcome, slot.into_inner().ok().flatten()) {
+        (Some((report, taken)), _) => taken.into_report(report, config),
+        (None, Some(source)) => super::read(source, config, sink),
+        (None, None) => ScanReport { stopped: true, ..ScanReport::default() },
+    }
+}
+
+/// What became of the records at the receiving end.
+#[derive(Default)]
+struct Taken {
+    records: u64,
+    refusals: Vec<(Place, Refusal)>,
+    errors: u64,
+    warnings: u64,
+    stopped: bool,
+}
+
+/// Hands the records of all batches to `sink`.
+fn receive(
+    batches: Receiver<RecordBatch>,
+    give_back: Sender<RecordBatch>,
+    config: &ScanConfig,
+    sink: &mut impl Sink,
+) -> Taken {
+    let mut taken = Taken::default();
+    for mut batch in batches {
+        for record in batch.records() {
+            match sink.record(&record) {
+                Ok(()) => taken.records += 1,
+                Err(refusal) => taken.refused(record.place, refusal, config),
+            }
+            if taken.stopped {
+                return taken;
+            }
+        }
+        if sink.progress(Progress { records: taken.records, ..batch.progress }).is_break() {
+            taken.stopped = true;
+            return taken;
+        }
+        batch.clear();
+        let _ = give_back.send(batch); // the scanner may have ended
+    }
+    taken
+}
+
+impl Taken {
+    #[cold]
+    fn refused(&mut self, place: Place, refusal: Refusal, config: &ScanConfig) {
+        self.stopped |= refusal.stop;
+        match refusal.severity {
+            Severity::Error => {
+                self.errors += 1;
+                self.stopped |= self.errors >= config.limits.errors.max(1) as u64;
+            }
+            Severity::Warning => {
+                self.warnings += 1;
+                if self.warnings > config.limits.warnings as u64 {
+                    return;
+                }
+            }
+        }
+        self.refusals.push((place, refusal));
+    }
+
+    /// Joins both ends' findings.
+    fn into_report(self, mut report: ScanReport, config: &ScanConfig) -> ScanReport {
+        report.records = self.records;
+        report.errors += self.errors;
+        report.warnings += self.warnings;
+        report.stopped |= self.stopped;
+        if self.refusals.is_empty() {
+            return report;
+        }
+        let files = &report.files;
+        report.faults.extend(self.refusals.into_iter().filter_map(|(place, refusal)| {
+            Some(Fault {
+                kind: FaultKind::Refused,
+                severity: refusal.severity,
+                file: files.get(place.file as usize)?.clone(),
+                line: place.line,
+                column: 0,
+                message: refusal.message.into_owned(),
+                note: None,
+                excerpt: None,
+            })
+        }));
+        let number = |fault: &Fault| files.iter().position(|name| *name == fault.file);
+        report.faults.sort_by_key(|fault| (number(fault), fault.line));
+        // Each end kept to the limits by itself: keep to them together.
+        let (mut errors, mut warnings) = (0, 0);
+        report.faults.retain(|fault| {
+            let (count, most) = match fault.severity {
+                Severity::Error => (&mut errors, config.limits.errors.max(1)),
+                Severity::Warning => (&mut warnings, config.limits.warnings),
+            };
+            *count += 1;
+            *count <= most
+        });
+        report
+    }
+}

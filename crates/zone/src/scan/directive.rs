@@ -1,0 +1,188 @@
+//! `$ORIGIN`, `$INCLUDE` (RFC 1035 §5.1), `$TTL` (RFC 2308 §4).
+
+use super::entry::{Here, OpenFile, Scanner, Stop, Trouble, bad_ttl, quoted_field, show};
+use super::fault::FaultKind;
+use super::{Sink, Source, words};
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use wire::name::NameBuf;
+use wire::text::Token;
+
+/// Depth of files that include files which no configuration can exceed: each takes stack and a descriptor.
+const DEEPEST: usize = 64;
+
+impl<S: Sink> Scanner<'_, S> {
+    /// An entry whose first token begins with `$`.
+    pub(super) fn directive<'w>(
+        &mut self,
+        file: &mut OpenFile,
+        here: &Here<'w>,
+        tokens: &[Token<'w>],
+    ) -> Result<(), Stop> {
+        let Some((&word, arguments)) = tokens.split_first() else { return Ok(()) };
+        let is = |name: &str| word.bytes.eq_ignore_ascii_case(name.as_bytes());
+        let done = if is("$ORIGIN") {
+            self.set_origin(file, tokens, arguments)
+        } else if is("$TTL") {
+            self.set_ttl(file, here, tokens, arguments)
+        } else if is("$INCLUDE") {
+            match self.include(file, here, tokens, arguments) {
+                Ok(ended) => return ended,
+                Err(trouble) => Err(trouble),
+            }
+        } else if is("$GENERATE") {
+            match self.generate(file, here, tokens, arguments) {
+                Ok(ended) => return ended,
+                Err(trouble) => Err(trouble),
+            }
+        } else {
+            let message = format!("unknown directive {}", show(word.bytes));
+            let note =
+                "known are $ORIGIN, $TTL, $INCLUDE and $GENERATE; an owner that begins with $ is written \\$";
+            Err(Trouble::at(word, FaultKind::UnknownDirective, message).with_note(note))
+        };
+        done.or_else(|trouble| self.tell(file, here, trouble))
+    }
+
+    fn set_origin<'w>(
+        &mut self,
+        file: &mut OpenFile,
+        tokens: &[Token<'w>],
+        arguments: &[Token<'w>],
+    ) -> Result<(), Box<Trouble<'w>>> {
+        let (origin, rest) = argument(tokens, arguments, "$ORIGIN needs a domain name")?;
+        nothing_more(rest)?;
+        file.origin = name(file, origin)?;
+        file.owner.text.clear(); // the same text now is another name
+        Ok(())
+    }
+
+    fn set_ttl<'w>(
+        &mut self,
+        file: &OpenFile,
+        here: &Here<'w>,
+        tokens: &[Token<'w>],
+        arguments: &[Token<'w>],
+    ) -> Result<(), Box<Trouble<'w>>> {
+        let (token, rest) = argument(tokens, arguments, "$TTL needs a number of seconds")?;
+        nothing_more(rest)?;
+        if token.quoted {
+            return Err(quoted_field(token));
+        }
+        let ttl = words::ttl(token.bytes).ok_or_else(|| bad_ttl(token))?;
+        self.default_ttl = Some(if ttl < 1 << 31 { ttl } else { self.too_large(file, here, token) });
+        Ok(())
+    }
+
+    /// Scans another file in the place of the directive. Origin and owner are as before when it ends
+    /// (RFC 1035 §5.1); it begins with the owner before it, and its `$TTL` lasts, as in BIND.
+    fn include<'w>(
+        &mut self,
+        file: &mut OpenFile,
+        here: &Here<'w>,
+        tokens: &[Token<'w>],
+        arguments: &[Token<'w>],
+    ) -> Result<Result<(), Stop>, Box<Trouble<'w>>> {
+        let (token, rest) = argument(tokens, arguments, "$INCLUDE needs a file")?;
+        let (origin, rest) = match rest.split_first() {
+            Some((&origin, rest)) => (name(file, origin)?, rest),
+            None => (file.origin, rest),
+        };
+        nothing_more(rest)?;
+        let limits = &self.config.limits;
+        let Some(dir) = &file.include_dir else {
+            return Err(Trouble::at(token, FaultKind::IncludeForbidden, "$INCLUDE is not allowed here"));
+        };
+        if file.depth >= limits.include_depth.min(DEEPEST) {
+            let message =
+                format!("files include each other more than {} deep", limits.include_depth.min(DEEPEST));
+            return Err(Trouble::at(token, FaultKind::IncludeTooDeep, message)
+                .with_note("a file that includes itself?"));
+        }
+        if self.included >= limits.includes {
+            let message = format!("more than {} files included", limits.includes);
+            return Err(Trouble::at(token, FaultKind::TooManyIncludes, message));
+        }
+        self.included += 1;
+        let path = dir.join(path(token));
+        let source = Source::file(&*path);
+        let mut inner = self.enter(&source, origin);
+        inner.depth = file.depth + 1;
+        inner.owner = file.owner.inherited();
+        let line = here.entry.line;
+        let mut from = format!("included from {}:{line}", file.name);
+        if let Some(outer) = file.included_from.as_deref() {
+            let _ = write!(from, ", {}", outer.trim_start_matches("included "));
+        }
+        inner.included_from = Some(from.into());
+        let opened = regular(&path).and_then(|()| source.open());
+        let (reader, size) = opened.map_err(|e| {
+            let message = format!("cannot read {}: {e}", show(path.as_os_str().as_bytes()));
+            Trouble::at(token, FaultKind::CannotRead, message)
+        })?;
+        self.owner_changed = true;
+        let ended = self.file(&mut inner, reader, size);
+        self.owner_changed = true;
+        Ok(ended)
+    }
+}
+
+/// Refuses what is not a plain file: a pipe or device could keep the scan waiting for ever.
+fn regular(path: &Path) -> io::Result<()> {
+    if std::fs::metadata(path)?.is_file() { Ok(()) } else { Err(io::Error::other("not a regular file")) }
+}
+
+/// The first of `arguments`, and those after it.
+pub(super) fn argument<'w, 't>(
+    tokens: &[Token<'w>],
+    arguments: &'t [Token<'w>],
+    needs: &str,
+) -> Result<(Token<'w>, &'t [Token<'w>]), Box<Trouble<'w>>> {
+    match arguments.split_first() {
+        Some((&token, rest)) if !token.bytes.is_empty() => Ok((token, rest)),
+        Some((&token, _)) => Err(Trouble::at(token, FaultKind::MissingArgument, needs)),
+        None => Err(Trouble::after(tokens, FaultKind::MissingArgument, needs)),
+    }
+}
+
+fn nothing_more<'w>(rest: &[Token<'w>]) -> Result<(), Box<Trouble<'w>>> {
+    match rest.first() {
+        Some(&token) => {
+            let message = format!("{} is one argument too many", show(token.bytes));
+            Err(Trouble::at(token, FaultKind::ExtraArgument, message))
+        }
+        None => Ok(()),
+    }
+}
+
+fn name<'w>(file: &OpenFile, token: Token<'w>) -> Result<NameBuf, Box<Trouble<'w>>> {
+    if token.quoted {
+        return Err(quoted_field(token));
+    }
+    NameBuf::from_text(token.bytes, Some(file.origin.as_name())).map_err(|e| {
+        let message = format!("{} is not a domain name: {e}", show(token.bytes));
+        Trouble::at(token, FaultKind::BadOrigin(e), message)
+    })
+}
+
+/// A file name: any octets, `\X` and `\DDD` as everywhere in a master file.
+fn path(token: Token<'_>) -> PathBuf {
+    let mut octets = Vec::with_capacity(token.bytes.len());
+    let mut text = token.bytes.iter();
+    while let Some(&octet) = text.next() {
+        let escaped = text.as_slice();
+        let number = escaped.first_chunk::<3>().and_then(|d| std::str::from_utf8(d).ok()?.parse::<u8>().ok());
+        match number {
+            Some(number) if octet == b'\\' => {
+                octets.push(number);
+                text = escaped[3..].iter();
+            }
+            _ if octet == b'\\' => octets.extend(text.next()),
+            _ => octets.push(octet),
+        }
+    }
+    PathBuf::from(OsStr::from_bytes(&octets))
+}

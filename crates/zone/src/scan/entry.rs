@@ -1,0 +1,620 @@
+//! Makes records of entries: owner, TTL, class, type, data; keeps the books on files and faults.
+
+use super::fault::{Excerpt, Fault, FaultKind, Severity};
+use super::input::{Advance, Cursor, View, Window};
+use super::lex::{self, Step};
+use super::simd::Level;
+use super::words::{self, Word};
+use super::{Place, Progress, Record, ScanConfig, ScanReport, Sink, Source};
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use wire::name::NameBuf;
+use wire::rdata;
+use wire::rr::Type;
+use wire::text::Token;
+
+/// TTLs from here on count as 0 (RFC 2181 §8).
+const TTL_END: u32 = 1 << 31;
+
+/// The scan is over before its end.
+pub(super) struct Stop;
+
+/// A fault whose place is still a token.
+#[derive(Debug)]
+pub(super) struct Trouble<'w> {
+    pub(super) kind: FaultKind,
+    pub(super) severity: Severity,
+    pub(super) message: String,
+    pub(super) note: Option<String>,
+    pub(super) at: Spot<'w>,
+}
+
+/// A place within an entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Spot<'w> {
+    /// At this piece of the view.
+    Word(&'w [u8]),
+    /// Behind this piece of the view: what should follow is missing.
+    After(&'w [u8]),
+}
+
+impl<'w> Trouble<'w> {
+    /// An error at `token`. Boxed, so that the good way stays cheap.
+    #[cold]
+    pub(super) fn at(token: Token<'w>, kind: FaultKind, message: impl Into<String>) -> Box<Self> {
+        let at = Spot::Word(token.bytes);
+        Box::new(Trouble { kind, severity: Severity::Error, message: message.into(), note: None, at })
+    }
+
+    /// An error behind the last of `tokens`.
+    #[cold]
+    pub(super) fn after(tokens: &[Token<'w>], kind: FaultKind, message: impl Into<String>) -> Box<Self> {
+        let at = Spot::After(tokens.last().map_or(&[], |t| t.bytes));
+        Box::new(Trouble { kind, severity: Severity::Error, message: message.into(), note: None, at })
+    }
+
+    pub(super) fn with_note(mut self: Box<Self>, note: impl Into<String>) -> Box<Self> {
+        self.note = Some(note.into());
+        self
+    }
+
+    fn warning(mut self: Box<Self>) -> Box<Self> {
+        self.severity = Severity::Warning;
+        self
+    }
+}
+
+/// A file being read, and what holds while it is.
+pub(super) struct OpenFile {
+    /// Index into [`ScanReport::files`].
+    pub(super) id: u32,
+    pub(super) name: Arc<str>,
+    /// Where relative paths of `$INCLUDE` start; `None` where it is forbidden.
+    pub(super) include_dir: Option<PathBuf>,
+    /// `included from a:3, from b:1`.
+    pub(super) included_from: Option<Arc<str>>,
+    /// How many files are open around this one.
+    pub(super) depth: usize,
+    pub(super) origin: NameBuf,
+    pub(super) owner: Owner,
+}
+
+/// The owner that a line with a blank in front continues.
+#[derive(Default)]
+pub(super) struct Owner {
+    name: Option<NameBuf>,
+    /// Its text, for as long as the origin stands.
+    pub(super) text: Vec<u8>,
+    /// It could not be read; records that continue it are passed over, as the fault has been told.
+    bad: bool,
+}
+
+impl Owner {
+    /// The same owner for a file with another origin.
+    pub(super) fn inherited(&self) -> Self {
+        Owner { text: Vec::new(), ..*self }
+    }
+}
+
+/// Where an entry stands.
+#[derive(Clone, Copy)]
+pub(super) struct Here<'w> {
+    pub(super) view: View<'w>,
+    pub(super) entry: Cursor,
+    /// Of a record made by `$GENERATE`: the directive's tokens, where its faults are shown.
+    pub(super) generated: Option<Token<'w>>,
+}
+
+/// What stands between owner and data.
+pub(super) struct Fields {
+    ttl: Option<(u32, usize)>,
+    pub(super) rtype: Type,
+    /// The first token behind the type.
+    pub(super) data: usize,
+}
+
+/// One scan: of one file and all that it includes.
+pub(super) struct Scanner<'s, S> {
+    pub(super) sink: &'s mut S,
+    pub(super) config: &'s ScanConfig,
+    pub(super) report: ScanReport,
+    level: Level,
+    pub(super) default_ttl: Option<u32>,
+    /// The last TTL given with a record.
+    previous_ttl: Option<u32>,
+    told_previous_ttl: bool,
+    /// The owner has changed since the last record that was handed over.
+    pub(super) owner_changed: bool,
+    rdata: Vec<u8>,
+    total: u64,
+    pub(super) included: usize,
+    pub(super) generated: u64,
+}
+
+impl<'s, S: Sink> Scanner<'s, S> {
+    pub(super) fn new(config: &'s ScanConfig, sink: &'s mut S) -> Self {
+        Scanner {
+            sink,
+            config,
+            report: ScanReport::default(),
+            level: Level::detect(),
+            default_ttl: config.default_ttl,
+            previous_ttl: None,
+            told_previous_ttl: false,
+            owner_changed: true,
+            rdata: Vec::with_capacity(1024),
+            total: 0,
+            included: 0,
+            generated: 0,
+        }
+    }
+
+    /// Scans `source` and everything it includes.
+    pub(super) fn run(mut self, source: Source<'_>) -> ScanReport {
+        let mut file = self.enter(&source, self.config.origin);
+        let ended = match source.open() {
+            Ok((reader, size)) => self.file(&mut file, reader, size),
+            Err(e) => self.unreadable(&file, 0, &e),
+        };
+        self.report.stopped = ended.is_err();
+        self.report
+    }
+
+    /// Enters a file into the books.
+    pub(super) fn enter(&mut self, source: &Source<'_>, origin: NameBuf) -> OpenFile {
+        let id = self.report.files.len() as u32;
+        self.report.files.push(source.name.clone());
+        OpenFile {
+            id,
+            name: source.name.clone(),
+            include_dir: source.include_dir.clone(),
+            included_from: None,
+            depth: 0,
+            origin,
+            owner: Owner::default(),
+        }
+    }
+
+    /// Scans one file to its end.
+    pub(super) fn file(
+        &mut self,
+        file: &mut OpenFile,
+        reader: Box<dyn Read + Send + '_>,
+        size: Option<u64>,
+    ) -> Result<(), Stop> {
+        self.total += size.unwrap_or(0);
+        let mut window = Window::new(reader, self.level, self.config.limits.entry_text, size);
+        let mut seen = 0;
+        loop {
+            let advance = match window.advance() {
+                Ok(advance) => advance,
+                Err(e) => return self.unreadable(file, window.cursor.line, &e),
+            };
+            self.report.bytes += window.read - std::mem::replace(&mut seen, window.read);
+            if advance == Advance::End {
+                return Ok(());
+            }
+            let (read, records) = (self.report.bytes, self.report.records);
+            if let ControlFlow::Break(()) = self.sink.progress(Progress { read, total: self.total, records })
+            {
+                return Err(Stop);
+            }
+            let at = self.entries(file, window.view(), window.cursor, advance)?;
+            let stuck = advance == Advance::TooLong && at.start == window.cursor.start;
+            if !stuck {
+                window.go_to(at);
+                continue;
+            }
+            let end = window.view().bytes.len();
+            if let Err(e) = window.skip_line(end) {
+                return self.unreadable(file, window.cursor.line, &e);
+            }
+        }
+    }
+
+    /// Takes every entry that ends in the view; gives where the next one starts.
+    fn entries(
+        &mut self,
+        file: &mut OpenFile,
+        view: View<'_>,
+        mut at: Cursor,
+        advance: Advance,
+    ) -> Result<Cursor, Stop> {
+        let mut tokens = Vec::with_capacity(64); // once for some thousand records
+        loop {
+            tokens.clear();
+            match lex::step(view, at, &mut tokens) {
+                Step::Entry { at: entry, has_owner, after } => {
+                    at = after;
+                    let here = Here { view, entry, generated: None };
+                    if after.start - entry.start > self.config.limits.entry_text {
+                        self.too_long(file, &here)?;
+                        continue;
+                    }
+                    self.entry(file, &here, &tokens, has_owner)?;
+                }
+                Step::Fault { kind, at: fault, length, entry, after } => {
+                    at = after;
+                    let here = Here { view, entry, generated: None };
+                    self.lexical(file, &here, kind, fault, length)?;
+                    if advance == Advance::TooLong {
+                        return Ok(at); // the view is `last` only for the entry at its front
+                    }
+                }
+                Step::More(next) => {
+                    if advance == Advance::TooLong && next.start == at.start && at.start == 0 {
+                        self.too_long(file, &Here { view, entry: next, generated: None })?;
+                    }
+                    return Ok(next);
+                }
+            }
+        }
+    }
+
+    /// A record or directive.
+    #[inline]
+    fn entry<'w>(
+        &mut self,
+        file: &mut OpenFile,
+        here: &Here<'w>,
+        tokens: &[Token<'w>],
+        has_owner: bool,
+    ) -> Result<(), Stop> {
+        let Some(&first) = tokens.first() else { return Ok(()) };
+        if has_owner {
+            if first.bytes.first() == Some(&b'$') && !first.quoted {
+                return self.directive(file, here, tokens);
+            }
+            if let Err(trouble) = self.owner(file, first) {
+                return self.tell(file, here, trouble);
+            }
+        } else if file.owner.name.is_none() {
+            let message =
+                "a line that begins with a blank continues the owner of the line before, and there is none";
+            return self.tell(file, here, Trouble::at(first, FaultKind::NoPreviousOwner, message));
+        }
+        if file.owner.bad {
+            return Ok(());
+        }
+        match self.record(file, here, tokens, usize::from(has_owner)) {
+            Ok(()) => Ok(()),
+            Err(trouble) => self.tell(file, here, trouble),
+        }
+    }
+
+    /// Makes `token` the owner.
+    #[inline]
+    pub(super) fn owner<'w>(
+        &mut self,
+        file: &mut OpenFile,
+        token: Token<'w>,
+    ) -> Result<(), Box<Trouble<'w>>> {
+        let owner = &mut file.owner;
+        if token.bytes == owner.text && !token.quoted && !owner.bad {
+            return Ok(());
+        }
+        self.owner_changed = true;
+        owner.text.clear();
+        owner.bad = true;
+        if token.quoted {
+            owner.name = Some(NameBuf::ROOT);
+            return Err(quoted_field(token));
+        }
+        match NameBuf::from_text(token.bytes, Some(file.origin.as_name())) {
+            Ok(name) => {
+                owner.text.extend_from_slice(token.bytes);
+                (owner.name, owner.bad) = (Some(name), false);
+                Ok(())
+            }
+            Err(e) => {
+                owner.name = Some(NameBuf::ROOT);
+                let message = format!("{} is not a domain name: {e}", show(token.bytes));
+                Err(Trouble::at(token, FaultKind::BadOwner(e), message))
+            }
+        }
+    }
+
+    /// TTL, class and type from token `from` on: any of the first two, in either order, then the type.
+    #[inline]
+    pub(super) fn fields<'w>(&self, tokens: &[Token<'w>], from: usize) -> Result<Fields, Box<Trouble<'w>>> {
+        let (mut ttl, mut class) = (None, false);
+        for (i, &token) in tokens.iter().enumerate().skip(from) {
+            let text = token.bytes;
+            if token.quoted {
+                return Err(quoted_field(token));
+            }
+            if text.first().is_some_and(u8::is_ascii_digit) {
+                if ttl.is_some() {
+                    return Err(Trouble::at(
+                        token,
+                        FaultKind::RepeatedTtl,
+                        format!("second TTL {}", show(text)),
+                    ));
+                }
+                let Some(seconds) = words::ttl(text) else { return Err(bad_ttl(token)) };
+                ttl = Some((seconds, i));
+                continue;
+            }
+            match words::word(text) {
+                Some(Word::Type(rtype)) if rtype.is_meta() => {
+                    let message = format!("{rtype} is a query or meta type, which no zone can hold");
+                    return Err(Trouble::at(token, FaultKind::MetaType, message));
+                }
+                Some(Word::Type(rtype)) => return Ok(Fields { ttl, rtype, data: i + 1 }),
+                Some(Word::Class(_)) if class => {
+                    return Err(Trouble::at(
+                        token,
+                        FaultKind::RepeatedClass,
+                        format!("second class {}", show(text)),
+                    ));
+                }
+                Some(Word::Class(given)) if given == self.config.class => class = true,
+                Some(Word::Class(given)) => {
+                    let message = format!("class {given} in a zone of class {}", self.config.class);
+                    return Err(Trouble::at(token, FaultKind::WrongClass, message));
+                }
+                None => return Err(unknown_type(token, i == 0)),
+            }
+        }
+        Err(Trouble::after(tokens, FaultKind::MissingType, "the record ends before its type"))
+    }
+
+    /// A record of the current owner: TTL, class, type and data are the tokens from `from` on.
+    #[inline]
+    pub(super) fn record<'w>(
+        &mut self,
+        file: &OpenFile,
+        here: &Here<'_>,
+        tokens: &[Token<'w>],
+        from: usize,
+    ) -> Result<(), Box<Trouble<'w>>> {
+        let fields = self.fields(tokens, from)?;
+        let data = &tokens[fields.data..];
+        self.rdata.clear();
+        if let Err(fault) =
+            rdata::parse_text(fields.rtype, data, Some(file.origin.as_name()), &mut self.rdata)
+        {
+            let message = format!("{} record: {fault}", fields.rtype);
+            let kind = FaultKind::Rdata(fault.kind);
+            return Err(match data.get(fault.token) {
+                Some(&token) => Trouble::at(token, kind, message),
+                None => Trouble::after(tokens, kind, message),
+            });
+        }
+        let ttl = self.ttl(file, here, tokens, &fields)?;
+        let Some(owner) = &file.owner.name else { return Ok(()) };
+        let record = Record {
+            owner: owner.as_name(),
+            same_owner: !self.owner_changed,
+            ttl,
+            class: self.config.class,
+            rtype: fields.rtype,
+            rdata: &self.rdata,
+            place: Place { file: file.id, line: here.entry.line },
+        };
+        self.owner_changed = false;
+        match self.sink.record(&record) {
+            Ok(()) => {
+                self.report.records += 1;
+                Ok(())
+            }
+            Err(refusal) => {
+                self.report.stopped |= refusal.stop;
+                let mut trouble = Trouble::at(tokens[0], FaultKind::Refused, refusal.message);
+                trouble.severity = refusal.severity;
+                Err(trouble)
+            }
+        }
+    }
+
+    /// The record's TTL: given, or inherited by RFC 2308 §4 and what BIND made of it.
+    #[inline]
+    fn ttl<'w>(
+        &mut self,
+        file: &OpenFile,
+        here: &Here<'_>,
+        tokens: &[Token<'w>],
+        fields: &Fields,
+    ) -> Result<u32, Box<Trouble<'w>>> {
+        if let Some((ttl, at)) = fields.ttl {
+            let ttl = if ttl < TTL_END { ttl } else { self.too_large(file, here, tokens[at]) };
+            self.previous_ttl = Some(ttl);
+            return Ok(ttl);
+        }
+        if let Some(ttl) = self.default_ttl {
+            return Ok(ttl);
+        }
+        self.inherited_ttl(file, here, tokens, fields)
+    }
+
+    #[cold]
+    fn inherited_ttl<'w>(
+        &mut self,
+        file: &OpenFile,
+        here: &Here<'_>,
+        tokens: &[Token<'w>],
+        fields: &Fields,
+    ) -> Result<u32, Box<Trouble<'w>>> {
+        let word = tokens[fields.data - 1];
+        if let Some(ttl) = self.previous_ttl {
+            if !std::mem::replace(&mut self.told_previous_ttl, true) {
+                let message = format!(
+                    "no TTL here and no $TTL before: taking that of the last record that had one, {ttl}"
+                );
+                self.warn(file, here, Trouble::at(word, FaultKind::TtlFromPrevious, message));
+            }
+            return Ok(ttl);
+        }
+        if fields.rtype == Type::SOA
+            && let Some(minimum) = self.rdata.last_chunk::<4>()
+        {
+            let ttl = Some(u32::from_be_bytes(*minimum)).filter(|&ttl| ttl < TTL_END).unwrap_or(0);
+            self.default_ttl = Some(ttl);
+            let message = format!("no TTL here and no $TTL before: taking the SOA record's MINIMUM, {ttl}");
+            self.warn(file, here, Trouble::at(word, FaultKind::TtlFromSoa, message));
+            return Ok(ttl);
+        }
+        let trouble = Trouble::at(word, FaultKind::NoTtl, "no TTL here, none before, and no $TTL");
+        Err(trouble.with_note("put a line such as `$TTL 1h` at the top of the file"))
+    }
+
+    /// Warns that the TTL `token` counts as 0.
+    #[cold]
+    pub(super) fn too_large(&mut self, file: &OpenFile, here: &Here<'_>, token: Token<'_>) -> u32 {
+        let message = format!("TTL {} is more than 2147483647 and counts as 0", show(token.bytes));
+        self.warn(file, here, Trouble::at(token, FaultKind::TtlTooLarge, message));
+        0
+    }
+
+    fn warn(&mut self, file: &OpenFile, here: &Here<'_>, trouble: Box<Trouble<'_>>) {
+        // A warning never ends the scan.
+        let _ = self.tell(file, here, trouble.warning());
+    }
+
+    /// A fault of quotes and parentheses.
+    #[cold]
+    fn lexical(
+        &mut self,
+        file: &OpenFile,
+        here: &Here<'_>,
+        kind: FaultKind,
+        at: usize,
+        length: usize,
+    ) -> Result<(), Stop> {
+        let (message, note) = match kind {
+            FaultKind::NulOctet => (
+                "NUL octet: this is not a text file, or a crash cut it short".to_owned(),
+                Some("an octet of value 0 is written \\000"),
+            ),
+            FaultKind::UnclosedQuote => (
+                "the quoted string does not end on its line".to_owned(),
+                Some("a line feed within a string is written \\010"),
+            ),
+            FaultKind::UnclosedParenthesis => ("this parenthesis is not closed".to_owned(), None),
+            _ => ("closing parenthesis without an opening one".to_owned(), None),
+        };
+        let at = Spot::Word(here.view.bytes.get(at..at + length).unwrap_or_default());
+        let note = note.map(str::to_owned);
+        self.tell(file, here, Box::new(Trouble { kind, severity: Severity::Error, message, note, at }))
+    }
+
+    #[cold]
+    fn too_long(&mut self, file: &OpenFile, here: &Here<'_>) -> Result<(), Stop> {
+        let limit = self.config.limits.entry_text;
+        let front = here.view.bytes.get(here.entry.start..here.entry.start + 1).unwrap_or_default();
+        let message = format!("the text of this record is longer than {limit} bytes");
+        self.tell(
+            file,
+            here,
+            Trouble::at(Token { bytes: front, quoted: false }, FaultKind::EntryTooLong, message),
+        )
+    }
+
+    /// A file that cannot be opened, or read on behind `line`.
+    #[cold]
+    fn unreadable(&mut self, file: &OpenFile, line: u32, error: &std::io::Error) -> Result<(), Stop> {
+        let message = format!("cannot read the file: {error}");
+        self.keep(Fault {
+            kind: FaultKind::CannotRead,
+            severity: Severity::Error,
+            file: file.name.clone(),
+            line,
+            column: 0,
+            message,
+            note: file.included_from.as_deref().map(str::to_owned),
+            excerpt: None,
+        })
+    }
+
+    /// Enters a fault into the report; `Err` when there are as many as the limit.
+    #[cold]
+    #[expect(clippy::boxed_local, reason = "that is how it comes")]
+    pub(super) fn tell(
+        &mut self,
+        file: &OpenFile,
+        here: &Here<'_>,
+        trouble: Box<Trouble<'_>>,
+    ) -> Result<(), Stop> {
+        let (word, behind) = match trouble.at {
+            Spot::Word(word) => (word, false),
+            Spot::After(word) => (word, true),
+        };
+        let (word, behind) = here.generated.map_or((word, behind), |token| (token.bytes, false));
+        let bytes = here.view.bytes;
+        // Where `word` stands in the view, from its address: it is a piece of it.
+        let offset = (word.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize);
+        let known = offset <= bytes.len();
+        let at = if known { offset + if behind { word.len() } else { 0 } } else { here.entry.start };
+        let lines = memchr::memchr_iter(b'\n', &bytes[here.entry.start.min(at)..at]).count();
+        let line_start = memchr::memrchr(b'\n', &bytes[..at]).map_or(0, |n| n + 1);
+        let line_end = memchr::memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |n| at + n);
+        let width = if behind { 1 } else { word.len() };
+        let mut notes: Vec<String> = trouble.note.into_iter().collect();
+        notes.extend(file.included_from.as_deref().map(str::to_owned));
+        self.keep(Fault {
+            kind: trouble.kind,
+            severity: trouble.severity,
+            file: file.name.clone(),
+            line: here.entry.line.saturating_add(lines as u32),
+            column: u32::try_from(at - line_start + 1).unwrap_or(u32::MAX),
+            message: trouble.message,
+            note: (!notes.is_empty()).then(|| notes.join("; ")),
+            excerpt: Some(Excerpt::new(&bytes[line_start..line_end], at - line_start, width)),
+        })
+    }
+
+    fn keep(&mut self, fault: Fault) -> Result<(), Stop> {
+        let limits = &self.config.limits;
+        match fault.severity {
+            Severity::Warning => {
+                self.report.warnings += 1;
+                if self.report.warnings <= limits.warnings as u64 {
+                    self.report.faults.push(fault);
+                }
+            }
+            Severity::Error => {
+                self.report.errors += 1;
+                self.report.faults.push(fault);
+                self.report.stopped |= self.report.errors >= limits.errors.max(1) as u64;
+            }
+        }
+        if self.report.stopped { Err(Stop) } else { Ok(()) }
+    }
+}
+
+/// A word of the file for a message: printable, and not too long.
+pub(super) fn show(word: &[u8]) -> String {
+    const MOST: usize = 64;
+    let (front, more) = if word.len() > MOST { (&word[..MOST], "…") } else { (word, "") };
+    let text: String =
+        String::from_utf8_lossy(front).chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    format!("`{text}{more}`")
+}
+
+#[cold]
+pub(super) fn quoted_field(token: Token<'_>) -> Box<Trouble<'_>> {
+    Trouble::at(token, FaultKind::QuotedField, "quotes stand only around character strings in record data")
+}
+
+#[cold]
+pub(super) fn bad_ttl(token: Token<'_>) -> Box<Trouble<'_>> {
+    let message = format!("{} is not a TTL", show(token.bytes));
+    let note =
+        "a TTL is a number of seconds below 4294967296, or numbers with units such as 1h30m (w d h m s)";
+    Trouble::at(token, FaultKind::BadTtl, message).with_note(note)
+}
+
+#[cold]
+fn unknown_type(token: Token<'_>, first: bool) -> Box<Trouble<'_>> {
+    let trouble =
+        Trouble::at(token, FaultKind::UnknownType, format!("unknown record type {}", show(token.bytes)));
+    if token.bytes.starts_with(b"$") {
+        return trouble.with_note("a directive starts in the first column");
+    }
+    if first {
+        return trouble.with_note("a line that begins with a blank continues the owner of the line before");
+    }
+    trouble
+}

@@ -1,0 +1,244 @@
+//! What can be wrong with a master file, where, and how it is told.
+
+use std::fmt;
+use std::sync::Arc;
+use wire::name::NameTextError;
+use wire::rdata::TextFaultKind;
+
+/// How bad a fault is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The record is taken, or left out on purpose; the zone can be served.
+    Warning,
+    /// The record cannot be taken; the zone must not be served.
+    Error,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Warning => "warning",
+            Self::Error => "error",
+        })
+    }
+}
+
+/// The fault itself; [`Fault::message`] tells the particulars.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The file cannot be opened or read.
+    CannotRead,
+    /// An octet of value zero, which text does not have.
+    NulOctet,
+    /// A quoted string that does not end on its line.
+    UnclosedQuote,
+    /// `(` without its `)`.
+    UnclosedParenthesis,
+    /// `)` without its `(`.
+    UnmatchedParenthesis,
+    /// The text of one entry is longer than [`Limits::entry_text`](super::Limits::entry_text).
+    EntryTooLong,
+    /// A line that begins with a blank, and no owner before it (RFC 1035 §5.1).
+    NoPreviousOwner,
+    /// Quotes around an owner, a TTL, a class, a type or a directive.
+    QuotedField,
+    /// The owner is not a domain name.
+    BadOwner(NameTextError),
+    /// A TTL that is not a number, with or without units, below 2^32 seconds.
+    BadTtl,
+    /// A second TTL in one record.
+    RepeatedTtl,
+    /// A second class in one record.
+    RepeatedClass,
+    /// A class that is not the zone's.
+    WrongClass,
+    /// Neither a record type, nor a TTL or class.
+    UnknownType,
+    /// The record ends before its type.
+    MissingType,
+    /// A type that no zone can hold (RFC 6895 §3.1).
+    MetaType,
+    /// No TTL given, and none to inherit (RFC 2308 §4).
+    NoTtl,
+    /// The record data is not what the type asks for.
+    Rdata(TextFaultKind),
+    /// A word with `$` in front that is not a directive.
+    UnknownDirective,
+    /// A directive that lacks something.
+    MissingArgument,
+    /// A directive with something left over.
+    ExtraArgument,
+    /// The name after `$ORIGIN` or `$INCLUDE` is not a domain name.
+    BadOrigin(NameTextError),
+    /// `$INCLUDE` where the source allows none.
+    IncludeForbidden,
+    /// Files that include files, deeper than [`Limits::include_depth`](super::Limits::include_depth).
+    IncludeTooDeep,
+    /// More files than [`Limits::includes`](super::Limits::includes).
+    TooManyIncludes,
+    /// The range of `$GENERATE` is not `start-stop` or `start-stop/step`.
+    BadRange,
+    /// `${…}` that is not `${offset,width,base}`.
+    BadModifier,
+    /// `$GENERATE` makes more records than [`Limits::generated`](super::Limits::generated) in all.
+    TooManyGenerated,
+    /// The receiver of the records refused this one.
+    Refused,
+    /// Warning: the first TTL is the SOA record's MINIMUM, for want of another.
+    TtlFromSoa,
+    /// Warning: the TTL is that of the record before, for want of a `$TTL` (RFC 1035 §5.1).
+    TtlFromPrevious,
+    /// Warning: a TTL of 2^31 seconds or more counts as 0 (RFC 2181 §8).
+    TtlTooLarge,
+}
+
+/// A fault with its place.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// Which fault.
+    pub kind: FaultKind,
+    /// How bad.
+    pub severity: Severity,
+    /// The file, as it was named.
+    pub file: Arc<str>,
+    /// Line, from 1; 0 if the fault is the whole file's.
+    pub line: u32,
+    /// Column in bytes, from 1; 0 if the fault is the whole line's.
+    pub column: u32,
+    /// The particulars, one line, lower case, no final stop.
+    pub message: String,
+    /// What else helps: how the file came to be read, what to write instead.
+    pub note: Option<String>,
+    /// The line with the fault, or the part of it around the fault.
+    pub excerpt: Option<Excerpt>,
+}
+
+impl fmt::Display for Fault {
+    /// One line: `zones/example.zone:12:17: error: …`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        for place in [self.line, self.column] {
+            if place == 0 {
+                break;
+            }
+            write!(f, ":{place}")?;
+        }
+        write!(f, ": {}: {}", self.severity, self.message)
+    }
+}
+impl std::error::Error for Fault {}
+
+impl Fault {
+    /// Several lines: the one line of [`fmt::Display`], the source line with a caret, the note.
+    pub fn pretty(&self) -> impl fmt::Display + '_ {
+        Pretty(self)
+    }
+}
+
+struct Pretty<'a>(&'a Fault);
+
+impl fmt::Display for Pretty<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fault = self.0;
+        write!(f, "{fault}")?;
+        let number = fault.line.to_string();
+        let gutter = number.len();
+        if let Some(Excerpt { text, from, width }) = &fault.excerpt {
+            let carets = "^".repeat(*width);
+            write!(f, "\n{:gutter$} |\n{number} | {text}\n{:gutter$} | {:from$}{carets}", "", "", "")?;
+        }
+        if let Some(note) = &fault.note {
+            write!(f, "\n{:gutter$} = {note}", "")?;
+        }
+        Ok(())
+    }
+}
+
+/// A piece of a source line, made printable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt {
+    /// The text, one line.
+    pub text: String,
+    /// Where the fault begins, in characters from the start of `text`.
+    pub from: usize,
+    /// How many characters it has, at least 1.
+    pub width: usize,
+}
+
+/// Most bytes of a line that an excerpt shows on either side of the fault's first byte.
+const CONTEXT: usize = 60;
+
+impl Excerpt {
+    /// The part of `line` around the fault of `length` bytes at byte `at`.
+    pub(super) fn new(line: &[u8], at: usize, length: usize) -> Self {
+        let at = at.min(line.len());
+        let start = if at > 2 * CONTEXT { at - CONTEXT } else { 0 };
+        let end = line.len().min(at + 2 * CONTEXT);
+        let fault_end = end.min(at + length.max(1));
+        let mut text = String::new();
+        let mut push = |bytes: &[u8]| {
+            let lossy = String::from_utf8_lossy(bytes);
+            let printable = lossy.chars().map(|c| match c {
+                '\t' => ' ',
+                c if c.is_control() => '\u{fffd}',
+                c => c,
+            });
+            let before = text.chars().count();
+            text.extend(printable);
+            text.chars().count() - before
+        };
+        if start > 0 {
+            push("… ".as_bytes());
+        }
+        push(&line[start..at]);
+        let width = push(&line[at..fault_end]).max(1);
+        push(&line[fault_end..end]);
+        if end < line.len() {
+            push(" …".as_bytes());
+        }
+        let from = if start > 0 { 2 } else { 0 } + String::from_utf8_lossy(&line[start..at]).chars().count();
+        Excerpt { text: text.trim_end().to_owned(), from, width }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault() -> Fault {
+        Fault {
+            kind: FaultKind::UnknownType,
+            severity: Severity::Error,
+            file: "zones/example.zone".into(),
+            line: 12,
+            column: 17,
+            message: "unknown record type `AAA`".into(),
+            note: Some("included from zones/main.zone:3".into()),
+            excerpt: Some(Excerpt::new(b"www\t3600 IN AAA 192.0.2.1", 12, 3)),
+        }
+    }
+
+    #[test]
+    fn one_line_names_the_place() {
+        assert_eq!(fault().to_string(), "zones/example.zone:12:17: error: unknown record type `AAA`");
+        let whole = Fault { line: 0, column: 0, ..fault() };
+        assert_eq!(whole.to_string(), "zones/example.zone: error: unknown record type `AAA`");
+    }
+
+    #[test]
+    fn pretty_points_at_the_word() {
+        let want = "zones/example.zone:12:17: error: unknown record type `AAA`\n   |\n\
+            12 | www 3600 IN AAA 192.0.2.1\n   |             ^^^\n   = included from zones/main.zone:3";
+        assert_eq!(fault().pretty().to_string(), want);
+    }
+
+    #[test]
+    fn long_lines_and_odd_bytes_are_cut_to_size() {
+        let line = [b"a".repeat(500), b"\xffX\x1bY".to_vec(), b"b".repeat(500)].concat();
+        let excerpt = Excerpt::new(&line, 501, 1);
+        assert!(excerpt.text.chars().count() < 200);
+        assert_eq!(excerpt.text.chars().nth(excerpt.from), Some('X'));
+        assert!(!excerpt.text.contains('\x1b'));
+        assert_eq!(Excerpt::new(b"ab", 7, 0), Excerpt { text: "ab".into(), from: 2, width: 1 });
+    }
+}

@@ -1,0 +1,144 @@
+//! Gathers the tokens of one entry (RFC 1035 §5.1): the scanner's second stage.
+//!
+//! An entry ends with a line feed outside parentheses. What the tokens mean is [`super::entry`]'s
+//! business. Faults here are those of quotes and parentheses; after one, scanning goes on with the next
+//! line that can be the start of an entry.
+
+use super::fault::FaultKind;
+use super::input::{Cursor, View};
+use wire::text::Token;
+
+/// What stands at the cursor.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// An entry of at least one token.
+    Entry {
+        /// Where it starts, blank lines skipped.
+        at: Cursor,
+        /// Whether its first token is in the owner's place: the line does not begin with a blank.
+        has_owner: bool,
+        /// Where the next entry starts.
+        after: Cursor,
+    },
+    /// A fault of `length` bytes at byte `at` of the view; the entry it spoils is passed over.
+    Fault { kind: FaultKind, at: usize, length: usize, entry: Cursor, after: Cursor },
+    /// The entry that starts here goes on behind the view, or there is none.
+    More(Cursor),
+}
+
+/// Reads the entry at `cursor` into `tokens`, which must be empty.
+///
+/// # Panics
+/// Never for an index made by [`super::index`] from the same bytes.
+#[inline]
+pub(super) fn step<'w>(view: View<'w>, cursor: Cursor, tokens: &mut Vec<Token<'w>>) -> Step {
+    let View { bytes, index, .. } = view;
+    let mut at = cursor;
+    let mut lines = 0;
+    let mut open: Option<usize> = None; // the outermost parenthesis
+    let mut depth = 0u32;
+    let mut i = cursor.next;
+    let broken =
+        |kind, fault: usize, length, entry: Cursor, nested: bool| match recover(view, entry, fault, nested) {
+            Some(after) => Step::Fault { kind, at: fault, length, entry, after },
+            None => Step::More(entry),
+        };
+    while let Some(&start) = index.get(i) {
+        let start = start as usize;
+        match bytes[start] {
+            b'\n' => {
+                i += 1;
+                lines += 1;
+                if depth == 0 {
+                    let after = Cursor { next: i, start: start + 1, line: at.line.saturating_add(lines) };
+                    if !tokens.is_empty() {
+                        let has_owner = !matches!(bytes[at.start], b' ' | b'\t' | b'\r');
+                        return Step::Entry { at, has_owner, after };
+                    }
+                    (at, lines, open) = (after, 0, None);
+                }
+            }
+            b'(' => {
+                open.get_or_insert(start);
+                depth += 1;
+                i += 1;
+            }
+            b')' => {
+                let Some(less) = depth.checked_sub(1) else {
+                    return broken(FaultKind::UnmatchedParenthesis, start, 1, at, false);
+                };
+                depth = less;
+                i += 1;
+            }
+            b'"' => {
+                let Some(&end) = index.get(i + 1) else { break };
+                let end = end as usize;
+                match bytes[end] {
+                    b'"' => quoted(bytes, index, i, tokens),
+                    0 => return broken(FaultKind::NulOctet, end, 1, at, depth > 0),
+                    _ => return broken(FaultKind::UnclosedQuote, start, end - start, at, depth > 0),
+                }
+                i += 2;
+            }
+            0 => return broken(FaultKind::NulOctet, start, 1, at, depth > 0),
+            _ => {
+                let Some(&end) = index.get(i + 1) else { break };
+                let end = end as usize;
+                tokens.push(Token { bytes: &bytes[start..end], quoted: false });
+                // What ends a word has an entry of its own only if it means something by itself.
+                i += 1 + usize::from(matches!(bytes[end], b' ' | b'\t' | b'\r' | b';'));
+            }
+        }
+    }
+    match open {
+        Some(open) if view.last && depth > 0 => broken(FaultKind::UnclosedParenthesis, open, 1, at, true),
+        _ => Step::More(at),
+    }
+}
+
+/// Pushes the quoted string between entries `i` and `i + 1`.
+///
+/// A string right behind `key=` belongs to it (RFC 9460 §2.1): the token is then the whole raw text.
+fn quoted<'w>(bytes: &'w [u8], index: &[u32], i: usize, tokens: &mut Vec<Token<'w>>) {
+    let (open, close) = (index[i] as usize, index[i + 1] as usize);
+    if let Some(last) = tokens.last_mut()
+        && !last.quoted
+        && last.bytes.ends_with(b"=")
+        && last.bytes.as_ptr_range().end == bytes[open..].as_ptr()
+    {
+        let start = open - last.bytes.len();
+        last.bytes = &bytes[start..=close];
+        return;
+    }
+    tokens.push(Token { bytes: &bytes[open + 1..close], quoted: true });
+}
+
+/// Where to go on after a fault at byte `fault` of the entry at `entry`: the start of the next line, or
+/// for a fault inside parentheses, of the next line that does not look like their continuation.
+///
+/// `None` if that lies behind the view, and there is more to come.
+fn recover(view: View<'_>, entry: Cursor, fault: usize, nested: bool) -> Option<Cursor> {
+    let View { bytes, index, last } = view;
+    let mut line = entry.line;
+    let mut end = None;
+    for (i, &at) in index.iter().enumerate().skip(entry.next) {
+        let at = at as usize;
+        if bytes[at] != b'\n' {
+            continue;
+        }
+        line = line.saturating_add(1);
+        let after = Cursor { next: i + 1, start: at + 1, line };
+        if at < fault {
+            continue;
+        }
+        let continued = |next| matches!(next, b' ' | b'\t' | b'\r' | b'\n' | b';' | b')');
+        match bytes.get(after.start) {
+            Some(&next) if nested && continued(next) => {}
+            Some(_) => return Some(after),
+            None if last => return Some(after),
+            None => {}
+        }
+        end = Some(after);
+    }
+    end.filter(|_| last)
+}

@@ -1,0 +1,262 @@
+//! Reads master files (RFC 1035 §5) and hands over their records one by one.
+//!
+//! What lives here: the text format with `$ORIGIN`, `$TTL` (RFC 2308 §4), `$INCLUDE` and `$GENERATE`, the
+//! places of faults, the limits. What does not: the text of record data (`wire::rdata`), what is done with
+//! the records ([`super::store`]), whether they make a good zone.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `input` | the window that moves over a file |
+//! | `simd`, `index` | first stage: bytes to the places where something begins or ends |
+//! | `lex` | second stage: the tokens of one entry |
+//! | `words` | types, classes and TTLs by their text |
+//! | `entry` | third stage: entries to records; faults; files |
+//! | `directive`, `generate` | `$ORIGIN`, `$TTL`, `$INCLUDE`; `$GENERATE` |
+//! | `batch` | records in batches, so that another thread can take them |
+//! | `fault` | what can be wrong, and how it is told |
+
+mod batch;
+mod directive;
+mod entry;
+mod fault;
+mod generate;
+mod index;
+mod input;
+mod lex;
+mod simd;
+mod words;
+
+pub use batch::{RecordBatch, Records, read_pipelined};
+pub use fault::{Excerpt, Fault, FaultKind, Severity};
+
+use entry::Scanner;
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use wire::name::{Name, NameBuf};
+use wire::rr::{Class, Type};
+
+/// What to read.
+pub struct Source<'a> {
+    name: Arc<str>,
+    from: From<'a>,
+    include_dir: Option<PathBuf>,
+}
+
+enum From<'a> {
+    Path(PathBuf),
+    Reader(Box<dyn Read + Send + 'a>, Option<u64>),
+}
+
+impl<'a> Source<'a> {
+    /// The file at `path`. It may include files; a relative path is taken from the directory of the file
+    /// that includes.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        let include_dir = Some(path.parent().map(Path::to_path_buf).unwrap_or_default());
+        Source { name: path.to_string_lossy().into(), from: From::Path(path), include_dir }
+    }
+
+    /// Text in memory, called `name` in faults. It may not include files.
+    pub fn bytes(name: &str, bytes: &'a [u8]) -> Self {
+        Source {
+            name: name.into(),
+            from: From::Reader(Box::new(bytes), Some(bytes.len() as u64)),
+            include_dir: None,
+        }
+    }
+
+    /// Whatever `reader` gives, called `name` in faults. It may not include files.
+    pub fn reader(name: &str, reader: impl Read + Send + 'a) -> Self {
+        Source { name: name.into(), from: From::Reader(Box::new(reader), None), include_dir: None }
+    }
+
+    /// Allows the source to include files, relative paths taken from `dir`.
+    pub fn with_includes_from(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.include_dir = Some(dir.into());
+        self
+    }
+
+    /// Opens the source; gives its reader and its size, where known.
+    fn open(self) -> io::Result<(Box<dyn Read + Send + 'a>, Option<u64>)> {
+        match self.from {
+            From::Reader(reader, size) => Ok((reader, size)),
+            From::Path(path) => {
+                let file = File::open(path)?;
+                let about = file.metadata()?;
+                if about.is_dir() {
+                    return Err(io::ErrorKind::IsADirectory.into());
+                }
+                Ok((Box::new(file), about.is_file().then_some(about.len())))
+            }
+        }
+    }
+}
+
+/// How to read a zone's master file.
+#[derive(Clone, Copy, Debug)]
+pub struct ScanConfig {
+    /// The origin at the start of the file: the zone's name.
+    pub origin: NameBuf,
+    /// The zone's class; any other is an error.
+    pub class: Class,
+    /// TTL in seconds of records without one, until a `$TTL` says otherwise.
+    pub default_ttl: Option<u32>,
+    /// Bounds on what one scan may take.
+    pub limits: Limits,
+}
+
+impl ScanConfig {
+    /// Class IN, no default TTL, default limits.
+    pub fn new(origin: Name<'_>) -> Self {
+        ScanConfig { origin: origin.to_buf(), class: Class::IN, default_ttl: None, limits: Limits::default() }
+    }
+}
+
+/// Bounds on what one scan may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Errors after which the scan stops; at least 1.
+    pub errors: usize,
+    /// Warnings that are kept; any more are counted only.
+    pub warnings: usize,
+    /// Depth of files that include files; 0 allows no `$INCLUDE`. At most 64 counts.
+    pub include_depth: usize,
+    /// Files included, in all.
+    pub includes: usize,
+    /// Records made by `$GENERATE`, in all.
+    pub generated: u64,
+    /// Text of one entry in bytes, comments and line feeds inside parentheses included.
+    pub entry_text: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            errors: 20,
+            warnings: 100,
+            include_depth: 20,
+            includes: 10_000,
+            generated: 1_000_000,
+            entry_text: 1 << 20,
+        }
+    }
+}
+
+/// Where a record stands: a file of [`ScanReport::files`], and the line its entry starts on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Index into [`ScanReport::files`].
+    pub file: u32,
+    /// Line, from 1.
+    pub line: u32,
+}
+
+/// A record as read.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// The owner, absolute, letters as written.
+    pub owner: Name<'a>,
+    /// The owner is, octet for octet, that of the record handed over before.
+    pub same_owner: bool,
+    /// Seconds, at most 2^31 − 1.
+    pub ttl: u32,
+    /// The zone's class.
+    pub class: Class,
+    /// No meta type.
+    pub rtype: Type,
+    /// Uncompressed wire form, valid for the type, at most 65535 octets.
+    pub rdata: &'a [u8],
+    /// Where it was read.
+    pub place: Place,
+}
+
+/// Why a [`Sink`] does not take a record; becomes a [`Fault`] at the record's place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Error, or warning where the record is left out and all is well.
+    pub severity: Severity,
+    /// One line, lower case, no final stop.
+    pub message: Cow<'static, str>,
+    /// Whether to end the scan here.
+    pub stop: bool,
+}
+
+impl Refusal {
+    /// The record is wrong.
+    pub fn error(message: impl Into<Cow<'static, str>>) -> Self {
+        Refusal { severity: Severity::Error, message: message.into(), stop: false }
+    }
+
+    /// The record is left out, and the zone can do without.
+    pub fn warning(message: impl Into<Cow<'static, str>>) -> Self {
+        Refusal { severity: Severity::Warning, ..Self::error(message) }
+    }
+
+    /// As [`Refusal::error`], and the scan ends.
+    pub fn stop(message: impl Into<Cow<'static, str>>) -> Self {
+        Refusal { stop: true, ..Self::error(message) }
+    }
+}
+
+/// How far a scan has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes read, of all files.
+    pub read: u64,
+    /// Bytes of all files opened so far; less than `read` if the size of one is unknown.
+    pub total: u64,
+    /// Records handed over.
+    pub records: u64,
+}
+
+/// Takes the records of a scan.
+pub trait Sink {
+    /// Takes one record, or says why not.
+    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal>;
+
+    /// Called once for each block of a file, every few hundred KiB; `Break` ends the scan.
+    fn progress(&mut self, progress: Progress) -> ControlFlow<()> {
+        let _ = progress;
+        ControlFlow::Continue(())
+    }
+}
+
+/// What a scan came to.
+#[derive(Clone, Debug, Default)]
+pub struct ScanReport {
+    /// The faults, in the order they were found, as far as the limits go.
+    pub faults: Vec<Fault>,
+    /// Errors found.
+    pub errors: u64,
+    /// Warnings found, those not kept included.
+    pub warnings: u64,
+    /// Records handed over and taken.
+    pub records: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Names of the files read, in the order they were opened.
+    pub files: Vec<Arc<str>>,
+    /// The end was not reached: too many errors, or the sink broke off.
+    pub stopped: bool,
+}
+
+impl ScanReport {
+    /// Whether every file was read to its end without an error.
+    pub fn is_clean(&self) -> bool {
+        self.errors == 0 && !self.stopped
+    }
+}
+
+/// Reads `source` and hands its records to `sink`, on the caller's thread.
+///
+/// Faults do not end the scan, unless they reach their limit: it goes on with the next record.
+pub fn read(source: Source<'_>, config: &ScanConfig, sink: &mut impl Sink) -> ScanReport {
+    Scanner::new(config, sink).run(source)
+}
+
+#[cfg(test)]
+mod tests;
