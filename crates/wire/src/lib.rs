@@ -12,6 +12,7 @@
 //! | [`message`] | header, parser, builder with compression |
 //! | [`edns`] | OPT: sizes, flags, options, extended errors |
 //! | [`rdata`] | one file per record type: layout, validation, text |
+//! | [`text`] | tokens, escapes, numbers, addresses, base64 and hex |
 #![forbid(unsafe_code)]
 
 pub mod edns;
@@ -20,6 +21,7 @@ pub mod message;
 pub mod name;
 pub mod rdata;
 pub mod rr;
+pub mod text;
 
 pub use message::{Header, Opcode, Rcode};
 pub use name::{Name, NameBuf};

@@ -1,0 +1,320 @@
+//! What fields there are, and the walk over wire bytes: how long each is, where names are.
+
+use std::fmt;
+
+use super::BadRdata;
+use super::bitmap;
+use super::fault::TextFaultKind;
+use super::parse::Cursor;
+use crate::name::Name;
+use crate::rr::Type;
+
+/// What may be done to a name inside RDATA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// May be compressed when sent: the types of RFC 1035 (RFC 3597 §4). Lower case in canonical form.
+    Compress,
+    /// Sent uncompressed, decompressed on receipt (RFC 3597 §4), lower case in canonical form (RFC 4034 §6.2).
+    Lower,
+    /// Never compressed, letter case kept.
+    Plain,
+}
+
+/// A name inside RDATA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EmbeddedName {
+    /// Where it starts in the RDATA.
+    pub start: usize,
+    /// Its octets, root label included.
+    pub len: usize,
+    /// What may be done to it.
+    pub rule: NameRule,
+}
+
+/// One field of a type.
+#[derive(Clone, Copy)]
+pub struct Field {
+    /// What the RFC calls it.
+    pub name: &'static str,
+    /// Its form.
+    pub kind: Kind,
+}
+
+impl Field {
+    /// A field of this name and form.
+    pub const fn new(name: &'static str, kind: Kind) -> Self {
+        Field { name, kind }
+    }
+}
+
+/// The form of a field on the wire and in text.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    /// A domain name.
+    Name(NameRule),
+    /// Domain names up to the end, perhaps none.
+    Names(NameRule),
+    /// One octet, decimal.
+    U8,
+    /// Two octets, decimal.
+    U16,
+    /// Four octets, decimal.
+    U32,
+    /// Eight octets, decimal.
+    U64,
+    /// Four octets: seconds, in text with units if one likes.
+    Duration,
+    /// Four octets: seconds since 1970 as a serial number, in text a date (RFC 4034 §3.2).
+    Time,
+    /// Four octets, dotted decimal.
+    Ipv4,
+    /// Sixteen octets, colons and hex.
+    Ipv6,
+    /// A character-string: a length octet and as many octets (RFC 1035 §3.3).
+    String,
+    /// Character-strings up to the end, one at least.
+    Strings,
+    /// A character-string that text may leave out together with its octets.
+    OptionalString,
+    /// A character-string of one or more letters and digits, never quoted (RFC 8659 §4.1.1).
+    Tag,
+    /// One quoted string without a length octet, up to the end; the number is its least length.
+    LongString(usize),
+    /// Octets up to the end, in base64; the number is the least there must be.
+    Base64(usize),
+    /// Octets up to the end, in base64, `-` if there are none.
+    Base64OrDash,
+    /// A two-octet length and as many octets; in text the length and, unless it is 0, one base64 token.
+    SizedBase64,
+    /// Octets up to the end, in hex; the number is the least there must be.
+    Hex(usize),
+    /// A length octet and as many octets; hex in one token, `-` for none (RFC 5155 §3.3).
+    SizedHex,
+    /// A length octet and as many octets, one at least; base32hex in one token (RFC 5155 §3.3).
+    SizedBase32,
+    /// So many octets, in text hex with this between groups of so many octets.
+    Grouped {
+        /// Octets in all.
+        octets: usize,
+        /// Octets in a group.
+        group: usize,
+        /// What stands between groups.
+        separator: u8,
+    },
+    /// Two octets: a record type by mnemonic.
+    Type,
+    /// The types present at a name, up to the end (RFC 4034 §4.1.2).
+    TypeBitmap,
+    /// One octet: a number, read from a mnemonic out of the list too.
+    Mnemonic8(&'static [(u8, &'static str)]),
+    /// One octet: a number, read from a mnemonic out of the list too and written as one.
+    Mnemonic8Named(&'static [(u8, &'static str)]),
+    /// Two octets: a number, read from a mnemonic out of the list too and written as one.
+    Mnemonic16(&'static [(u16, &'static str)]),
+    /// Any octets up to the end, without a text form (RFC 3597 §5 serves).
+    Opaque,
+    /// A form of its own.
+    Special(&'static dyn Special),
+}
+
+/// A form that only one type has.
+pub trait Special: Sync {
+    /// Octets that the field takes up at the front of `rest`, having checked them.
+    fn wire_len(&self, rest: &[u8]) -> Result<usize, BadRdata>;
+
+    /// The name inside the field's octets, if it holds one.
+    fn name(&self, _octets: &[u8]) -> Option<EmbeddedName> {
+        None
+    }
+
+    /// Whether text can express these octets, which have passed [`Special::wire_len`].
+    fn has_text(&self, _octets: &[u8]) -> bool {
+        true
+    }
+
+    /// Reads the field's tokens and appends its wire form.
+    fn parse(&self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind>;
+
+    /// Writes the field's octets as text, without white space in front or behind; nothing at all for a field
+    /// that text leaves out.
+    fn write(&self, octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result;
+}
+
+/// A rule on RDATA whose fields are well formed: its words if it is broken.
+pub(super) type Check = fn(&[u8]) -> Result<(), &'static str>;
+
+/// The description of a type.
+pub struct Layout {
+    /// The type.
+    pub rtype: Type,
+    /// Its fields in wire order, which is that of the text too.
+    pub fields: &'static [Field],
+    /// What the fields alone cannot say.
+    pub(super) check: Option<Check>,
+    /// Number of fields up to the last one that may hold a name.
+    names_end: usize,
+}
+
+impl Layout {
+    /// Describes a type.
+    pub(super) const fn new(rtype: Type, fields: &'static [Field]) -> Self {
+        let (mut i, mut names_end) = (0, 0);
+        while i < fields.len() {
+            if matches!(fields[i].kind, Kind::Name(_) | Kind::Names(_) | Kind::Special(_)) {
+                names_end = i + 1;
+            }
+            i += 1;
+        }
+        Layout { rtype, fields, check: None, names_end }
+    }
+
+    /// Adds a rule.
+    pub(super) const fn with_check(self, check: Check) -> Self {
+        Layout { check: Some(check), ..self }
+    }
+
+    /// Checks uncompressed RDATA.
+    pub(super) fn validate(&self, rdata: &[u8]) -> Result<(), BadRdata> {
+        let mut at = 0;
+        for field in self.fields {
+            at += field.kind.wire_len(rdata.get(at..).ok_or(BadRdata)?)?;
+        }
+        if at != rdata.len() {
+            return Err(BadRdata);
+        }
+        self.check.map_or(Ok(()), |check| check(rdata).map_err(|_| BadRdata))
+    }
+
+    /// Whether a name in RDATA may come compressed (RFC 3597 §4).
+    pub(super) fn may_be_compressed(&self) -> bool {
+        self.fields.iter().any(|field| matches!(field.kind, Kind::Name(NameRule::Compress | NameRule::Lower)))
+    }
+
+    /// Copies RDATA out of a message, names read by `name`.
+    pub(super) fn expand(
+        &self,
+        region: &[u8],
+        out: &mut Vec<u8>,
+        mut name: impl FnMut(usize, &mut Vec<u8>) -> Option<usize>,
+    ) -> Result<(), BadRdata> {
+        let mut at = 0;
+        for field in self.fields {
+            let rest = region.get(at..).ok_or(BadRdata)?;
+            if let Kind::Name(NameRule::Compress | NameRule::Lower) = field.kind {
+                at += name(at, out).ok_or(BadRdata)?;
+            } else {
+                let len = field.kind.wire_len(rest)?;
+                out.extend_from_slice(rest.get(..len).ok_or(BadRdata)?);
+                at += len;
+            }
+        }
+        if at == region.len() { Ok(()) } else { Err(BadRdata) }
+    }
+
+    /// The first name at or behind offset `at`, which must be where a field starts or be inside the last
+    /// field's list of names; `at` moves behind it.
+    pub(super) fn name_from(&self, rdata: &[u8], at: &mut usize) -> Option<EmbeddedName> {
+        let names = EmbeddedNames { fields: &self.fields[..self.names_end], rdata, at: 0 };
+        let found = names.skip_while(|name| name.start < *at).next()?;
+        *at = found.start + found.len;
+        Some(found)
+    }
+}
+
+/// The names inside RDATA.
+#[derive(Clone)]
+pub struct EmbeddedNames<'r> {
+    fields: &'static [Field],
+    rdata: &'r [u8],
+    at: usize,
+}
+
+impl<'r> EmbeddedNames<'r> {
+    #[inline]
+    pub(super) fn new(layout: Option<&'static Layout>, rdata: &'r [u8]) -> Self {
+        EmbeddedNames {
+            fields: layout.map_or(&[], |layout| &layout.fields[..layout.names_end]),
+            rdata,
+            at: 0,
+        }
+    }
+}
+
+impl Iterator for EmbeddedNames<'_> {
+    type Item = EmbeddedName;
+
+    #[inline]
+    fn next(&mut self) -> Option<EmbeddedName> {
+        loop {
+            let (field, later) = self.fields.split_first()?;
+            let rest = self.rdata.get(self.at..)?;
+            if let Kind::Name(rule) | Kind::Names(rule) = field.kind {
+                if !matches!(field.kind, Kind::Names(_)) {
+                    self.fields = later;
+                }
+                let (start, len) = (self.at, Name::parse(rest).ok()?.len());
+                self.at += len;
+                return Some(EmbeddedName { start, len, rule });
+            }
+            self.fields = later;
+            let len = field.kind.wire_len(rest).ok()?;
+            let start = self.at;
+            self.at += len;
+            if let Kind::Special(special) = field.kind
+                && let Some(name) = special.name(rest.get(..len)?)
+            {
+                return Some(EmbeddedName { start: start + name.start, ..name });
+            }
+        }
+    }
+}
+
+impl Kind {
+    /// Octets that a field of this form takes up at the front of `rest`, having checked them.
+    #[inline]
+    pub fn wire_len(&self, rest: &[u8]) -> Result<usize, BadRdata> {
+        let fixed = |len| if len <= rest.len() { Ok(len) } else { Err(BadRdata) };
+        let sized = |least: usize| match rest.first() {
+            Some(&len) if len as usize >= least => fixed(1 + len as usize),
+            _ => Err(BadRdata),
+        };
+        let at_least = |least| if rest.len() >= least { Ok(rest.len()) } else { Err(BadRdata) };
+        match *self {
+            Kind::Name(_) => Name::parse(rest).map(Name::len).map_err(|_| BadRdata),
+            Kind::Names(_) => all(rest, |rest| Name::parse(rest).map(Name::len).map_err(|_| BadRdata)),
+            Kind::U8 | Kind::Mnemonic8(_) | Kind::Mnemonic8Named(_) => fixed(1),
+            Kind::U16 | Kind::Type | Kind::Mnemonic16(_) => fixed(2),
+            Kind::U32 | Kind::Duration | Kind::Time | Kind::Ipv4 => fixed(4),
+            Kind::U64 => fixed(8),
+            Kind::Ipv6 => fixed(16),
+            Kind::Grouped { octets, .. } => fixed(octets),
+            Kind::String | Kind::SizedHex => sized(0),
+            Kind::SizedBase32 => sized(1),
+            Kind::OptionalString if rest.is_empty() => Ok(0),
+            Kind::OptionalString => sized(0),
+            Kind::Strings if rest.is_empty() => Err(BadRdata),
+            Kind::Strings => all(rest, |rest| Kind::String.wire_len(rest)),
+            Kind::Tag => {
+                let len = sized(1)?;
+                if rest[1..len].iter().all(u8::is_ascii_alphanumeric) { Ok(len) } else { Err(BadRdata) }
+            }
+            Kind::SizedBase64 => {
+                let size = rest.first_chunk::<2>().ok_or(BadRdata)?;
+                fixed(2 + u16::from_be_bytes(*size) as usize)
+            }
+            Kind::LongString(least) | Kind::Base64(least) | Kind::Hex(least) => at_least(least),
+            Kind::Base64OrDash | Kind::Opaque => Ok(rest.len()),
+            Kind::TypeBitmap => bitmap::validate(rest).map(|()| rest.len()),
+            Kind::Special(special) => special.wire_len(rest),
+        }
+    }
+}
+
+/// The length of `rest` if items of the length that `item` tells fill it.
+fn all(rest: &[u8], item: impl Fn(&[u8]) -> Result<usize, BadRdata>) -> Result<usize, BadRdata> {
+    let mut at = 0;
+    while at < rest.len() {
+        at += item(&rest[at..])?;
+    }
+    if at == rest.len() { Ok(at) } else { Err(BadRdata) }
+}

@@ -1,0 +1,58 @@
+//! What the unit tests of the types share: text against wire, both ways.
+
+use super::{TextFaultKind, parse_text, validate, write_text};
+use crate::name::Name;
+use crate::rr::Type;
+use crate::text::{Token, tokens};
+
+const ORIGIN: &[u8] = b"\x07example\x03com\0";
+
+/// Reads `text` with the origin `example.com.`.
+pub(crate) fn parse(t: Type, text: &str) -> Result<Vec<u8>, TextFaultKind> {
+    parse_at(t, text).map_err(|(_, kind)| kind)
+}
+
+/// Reads `text`; an error comes with the index of its token.
+pub(crate) fn parse_at(t: Type, text: &str) -> Result<Vec<u8>, (usize, TextFaultKind)> {
+    let list: Vec<Token<'_>> = tokens(text).collect();
+    let mut out = vec![0xaa];
+    match parse_text(t, &list, Name::from_wire(ORIGIN).ok(), &mut out) {
+        Ok(()) => Ok(out.split_off(1)),
+        Err(fault) => {
+            assert_eq!(out, [0xaa], "what was there before stays");
+            Err((fault.token, fault.kind))
+        }
+    }
+}
+
+/// Writes `wire` as text.
+pub(crate) fn write(t: Type, wire: &[u8]) -> String {
+    let mut text = String::new();
+    write_text(t, wire, &mut text).expect("a String takes everything");
+    text
+}
+
+/// Asserts that `text` reads to `wire`, and `wire` is written as `text` itself.
+#[track_caller]
+pub(crate) fn both(t: Type, text: &str, wire: &[u8]) {
+    reads(t, text, wire);
+    assert_eq!(write(t, wire), text);
+}
+
+/// Asserts that `text` reads to `wire`, that this is valid, and that what is written for it reads back.
+#[track_caller]
+pub(crate) fn reads(t: Type, text: &str, wire: &[u8]) {
+    let read = parse(t, text).unwrap_or_else(|fault| panic!("{t} {text}: {fault}"));
+    assert_eq!(read, wire, "{t} {text}");
+    assert_eq!(validate(t, wire), Ok(()), "{t} {text}");
+    assert_eq!(parse(t, &write(t, wire)).as_deref(), Ok(wire), "{t} {text}");
+}
+
+/// Octets from hex, white space ignored.
+pub(crate) fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(|octet| !octet.is_ascii_whitespace()).collect();
+    digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).expect("ASCII"), 16).expect("hex"))
+        .collect()
+}

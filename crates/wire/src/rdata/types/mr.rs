@@ -1,0 +1,22 @@
+//! MR: a new name of a mailbox, experimental (RFC 1035 §3.3.8).
+//!
+//! | octets | field |
+//! |---|---|
+//! | n | NEWNAME: the new name |
+
+use crate::rdata::field::{Field, Kind, Layout, NameRule};
+use crate::rr::Type;
+
+pub(super) static LAYOUT: Layout =
+    Layout::new(Type::MR, &[Field::new("NEWNAME", Kind::Name(NameRule::Compress))]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rdata::testing::{both, hex};
+
+    #[test]
+    fn examples_read_and_write() {
+        both(Type::MR, r#"host.example.net."#, &hex("04686f7374076578616d706c65036e657400"));
+    }
+}

@@ -1,0 +1,24 @@
+//! NIMLOC: a Nimrod locator (draft-ietf-nimrod-dns).
+//!
+//! No text form is documented.
+//!
+//! | octets | field |
+//! |---|---|
+//! | n | DATA: anything |
+
+use crate::rdata::field::{Field, Kind, Layout};
+use crate::rr::Type;
+
+pub(super) static LAYOUT: Layout = Layout::new(Type::NIMLOC, &[Field::new("DATA", Kind::Opaque)]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rdata::testing::{both, hex};
+
+    #[test]
+    fn examples_read_and_write() {
+        both(Type::NIMLOC, r#"\# 3 00FF41"#, &hex("00ff41"));
+        both(Type::NIMLOC, r#"\# 0"#, &hex(""));
+    }
+}

@@ -1,0 +1,24 @@
+//! NULL: anything at all, experimental (RFC 1035 §3.3.10).
+//!
+//! RFC 1035 keeps it out of master files; the generic form of RFC 3597 carries it all the same.
+//!
+//! | octets | field |
+//! |---|---|
+//! | n | DATA: anything |
+
+use crate::rdata::field::{Field, Kind, Layout};
+use crate::rr::Type;
+
+pub(super) static LAYOUT: Layout = Layout::new(Type::NULL, &[Field::new("DATA", Kind::Opaque)]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rdata::testing::{both, hex};
+
+    #[test]
+    fn examples_read_and_write() {
+        both(Type::NULL, r#"\# 3 00FF41"#, &hex("00ff41"));
+        both(Type::NULL, r#"\# 0"#, &hex(""));
+    }
+}

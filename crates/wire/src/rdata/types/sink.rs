@@ -1,0 +1,24 @@
+//! SINK: a kitchen sink (draft-eastlake-kitchen-sink).
+//!
+//! No text form is in use.
+//!
+//! | octets | field |
+//! |---|---|
+//! | n | DATA: anything |
+
+use crate::rdata::field::{Field, Kind, Layout};
+use crate::rr::Type;
+
+pub(super) static LAYOUT: Layout = Layout::new(Type::SINK, &[Field::new("DATA", Kind::Opaque)]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rdata::testing::{both, hex};
+
+    #[test]
+    fn examples_read_and_write() {
+        both(Type::SINK, r#"\# 3 00FF41"#, &hex("00ff41"));
+        both(Type::SINK, r#"\# 0"#, &hex(""));
+    }
+}

@@ -1,0 +1,22 @@
+//! UNSPEC: reserved (IANA registry), without a document.
+//!
+//! | octets | field |
+//! |---|---|
+//! | n | DATA: anything |
+
+use crate::rdata::field::{Field, Kind, Layout};
+use crate::rr::Type;
+
+pub(super) static LAYOUT: Layout = Layout::new(Type::UNSPEC, &[Field::new("DATA", Kind::Opaque)]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rdata::testing::{both, hex};
+
+    #[test]
+    fn examples_read_and_write() {
+        both(Type::UNSPEC, r#"\# 3 00FF41"#, &hex("00ff41"));
+        both(Type::UNSPEC, r#"\# 0"#, &hex(""));
+    }
+}

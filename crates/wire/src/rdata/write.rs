@@ -1,0 +1,158 @@
+//! Wire to text: the fields of a type written with spaces between them, or the generic form of RFC 3597.
+
+use std::fmt;
+
+use super::bitmap;
+use super::field::{Kind, Layout};
+use super::mnemonic;
+use super::{BadRdata, layout};
+use crate::name::Name;
+use crate::rr::Type;
+use crate::text;
+
+/// Writes RDATA in the form of its type if it has one that fits.
+pub(super) fn record_data(t: Type, rdata: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+    match layout(t) {
+        Some(layout) if layout.validate(rdata).is_ok() && has_text(layout, rdata) => {
+            fields(layout, rdata, to)
+        }
+        _ => generic(rdata, to),
+    }
+}
+
+/// Whether every field of valid RDATA can be expressed in its own form.
+fn has_text(layout: &Layout, rdata: &[u8]) -> bool {
+    let mut at = 0;
+    for field in layout.fields {
+        let Ok(octets) = octets_of(&field.kind, rdata, at) else { return false };
+        let expressible = match field.kind {
+            Kind::Special(special) => special.has_text(octets),
+            Kind::Opaque => false,
+            _ => true,
+        };
+        if !expressible {
+            return false;
+        }
+        at += octets.len();
+    }
+    true
+}
+
+fn octets_of<'r>(kind: &Kind, rdata: &'r [u8], at: usize) -> Result<&'r [u8], BadRdata> {
+    let rest = rdata.get(at..).ok_or(BadRdata)?;
+    rest.get(..kind.wire_len(rest)?).ok_or(BadRdata)
+}
+
+/// `\# length hex` (RFC 3597 §5).
+fn generic(rdata: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+    to.write_str("\\# ")?;
+    text::write_decimal(rdata.len() as u64, to)?;
+    if !rdata.is_empty() {
+        to.write_str(" ")?;
+        text::write_hex(rdata, to)?;
+    }
+    Ok(())
+}
+
+fn fields(layout: &Layout, rdata: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+    let (mut at, mut to) = (0, Spaced { to, pending: false });
+    for field in layout.fields {
+        let octets = octets_of(&field.kind, rdata, at).map_err(|_| fmt::Error)?;
+        to.pending = at > 0;
+        write_field(&field.kind, octets, &mut to)?;
+        at += octets.len();
+    }
+    Ok(())
+}
+
+/// Puts a space in front of what is written next; a field that writes nothing leaves no space behind.
+struct Spaced<'w> {
+    to: &'w mut dyn fmt::Write,
+    pending: bool,
+}
+
+impl fmt::Write for Spaced<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if text.is_empty() {
+            return Ok(());
+        }
+        if std::mem::take(&mut self.pending) {
+            self.to.write_str(" ")?;
+        }
+        self.to.write_str(text)
+    }
+}
+
+/// An unsigned number of up to eight octets.
+fn number(octets: &[u8]) -> u64 {
+    octets.iter().fold(0, |value, &octet| value << 8 | octet as u64)
+}
+
+fn write_field(kind: &Kind, octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+    match *kind {
+        Kind::Name(_) => text::write_name(Name::from_wire(octets).map_err(|_| fmt::Error)?, to),
+        Kind::Names(_) => each(octets, &Kind::Name(super::NameRule::Plain), to),
+        Kind::U8 | Kind::U16 | Kind::U32 | Kind::U64 | Kind::Duration | Kind::Mnemonic8(_) => {
+            text::write_decimal(number(octets), to)
+        }
+        Kind::Mnemonic8Named(list) => mnemonic::write(number(octets), list, to),
+        Kind::Mnemonic16(list) => mnemonic::write(number(octets), list, to),
+        Kind::Time => text::write_time(number(octets) as u32, to),
+        Kind::Ipv4 => {
+            let address: [u8; 4] = octets.try_into().map_err(|_| fmt::Error)?;
+            write!(to, "{}", std::net::Ipv4Addr::from(address))
+        }
+        Kind::Ipv6 => {
+            let address: [u8; 16] = octets.try_into().map_err(|_| fmt::Error)?;
+            write!(to, "{}", std::net::Ipv6Addr::from(address))
+        }
+        Kind::String => text::write_quoted(octets.get(1..).unwrap_or_default(), to),
+        Kind::OptionalString if octets.is_empty() => Ok(()),
+        Kind::OptionalString => text::write_quoted(&octets[1..], to),
+        Kind::Strings => each(octets, &Kind::String, to),
+        Kind::Tag => text::write_ascii(octets.get(1..).unwrap_or_default(), to),
+        Kind::LongString(_) => text::write_quoted(octets, to),
+        Kind::Base64OrDash if octets.is_empty() => to.write_str("-"),
+        Kind::Base64(_) | Kind::Base64OrDash => text::write_base64(octets, to),
+        Kind::SizedBase64 => {
+            let (_, data) = octets.split_at_checked(2).ok_or(fmt::Error)?;
+            text::write_decimal(data.len() as u64, to)?;
+            if data.is_empty() {
+                return Ok(());
+            }
+            to.write_str(" ")?;
+            text::write_base64(data, to)
+        }
+        Kind::SizedHex if octets.len() == 1 => to.write_str("-"),
+        Kind::SizedHex => text::write_hex(octets.get(1..).unwrap_or_default(), to),
+        Kind::SizedBase32 => text::write_base32hex(octets.get(1..).unwrap_or_default(), to),
+        Kind::Hex(_) => text::write_hex(octets, to),
+        Kind::Grouped { group, separator, .. } => {
+            for (i, part) in octets.chunks(group).enumerate() {
+                if i > 0 {
+                    text::write_ascii(&[separator], to)?;
+                }
+                text::write_hex(part, to)?;
+            }
+            Ok(())
+        }
+        Kind::Type => write!(to, "{}", Type(number(octets) as u16)),
+        Kind::TypeBitmap => bitmap::write(octets, to),
+        Kind::Special(special) => special.write(octets, to),
+        Kind::Opaque => Err(fmt::Error),
+    }
+}
+
+/// Writes a row of items of one form.
+fn each(octets: &[u8], kind: &Kind, to: &mut dyn fmt::Write) -> fmt::Result {
+    let mut at = 0;
+    while at < octets.len() {
+        let item = octets_of(kind, octets, at).map_err(|_| fmt::Error)?;
+        if at > 0 {
+            to.write_str(" ")?;
+        }
+        write_field(kind, item, to)?;
+        at += item.len();
+    }
+    Ok(())
+}
