@@ -216,9 +216,9 @@ impl Batch {
         }
         let done = check(call(&mut headers[..count]))? as usize;
         if capacity != 0 {
-            for i in 0..done {
-                self.lengths[i] = headers[i].msg_len as usize;
-                self.peer_lengths[i] = headers[i].msg_hdr.msg_namelen;
+            for (i, header) in headers.iter().enumerate().take(done) {
+                self.lengths[i] = header.msg_len as usize;
+                self.peer_lengths[i] = header.msg_hdr.msg_namelen;
             }
         }
         Ok(done)

@@ -305,7 +305,7 @@ impl Writer {
             return self.line(&format!("ns1.{name} 86400 IN A {address}"));
         }
         self.line(&format!("{name} 3600 IN A {address}"))?;
-        if index % 2 == 0 {
+        if index.is_multiple_of(2) {
             self.line(&format!("{name} 3600 IN AAAA 2001:db8::{:x}", hash & 0xffff))?;
         }
         Ok(())
