@@ -75,7 +75,7 @@ pub(crate) fn run(plan: &Plan, results: &mut Results) -> Result<()> {
     for workload in &plan.workloads {
         if let Err(failure) = run_workload(plan, *workload, results) {
             if sys::interrupted() {
-                return Err(failure);
+                return Err(Failure::new("interrupted; only what was finished before is in the results"));
             }
             eprintln!("{}: {failure}", workload.name());
             results.skipped.push(format!("{}: {failure}", workload.name()));
