@@ -221,7 +221,6 @@ pub enum CtlZone {
     },
 }
 
-
 /// Parses the command line and runs the verb.
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
@@ -267,7 +266,16 @@ mod tests {
 
     #[test]
     fn words_of_a_query_come_in_any_order() {
-        let cli = Cli::try_parse_from(["nomen", "query", "@127.0.0.1", "example.com", "-p", "5300", "MX", "+short"]);
+        let cli = Cli::try_parse_from([
+            "nomen",
+            "query",
+            "@127.0.0.1",
+            "example.com",
+            "-p",
+            "5300",
+            "MX",
+            "+short",
+        ]);
         let Ok(Cli { verb: Verb::Query(query) }) = cli else { panic!("{cli:?}") };
         assert_eq!(query.words, ["@127.0.0.1", "example.com", "MX", "+short"]);
         assert_eq!(query.port, Some(5300));

@@ -1,0 +1,190 @@
+//! `nomen ctl`: sends one command to the running server and prints the answer, as text or as it came.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Frame, Request, default_paths};
+use crate::cli::{Ctl, CtlVerb, CtlZone, EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
+use crate::config::{self, reason};
+
+/// Runs the command; returns the exit code.
+pub fn run(args: &Ctl) -> u8 {
+    let request = request(&args.verb);
+    let stream = match connect(args) {
+        Ok(stream) => stream,
+        Err(message) => {
+            eprintln!("nomen: {message}");
+            return EXIT_OUTSIDE;
+        }
+    };
+    match converse(stream, &request, args) {
+        Ok(code) => code,
+        // Whoever reads our output has enough.
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => EXIT_OK,
+        Err(e) => {
+            eprintln!("nomen: the server did not answer: {}", reason(&e));
+            EXIT_OUTSIDE
+        }
+    }
+}
+
+fn request(verb: &CtlVerb) -> Request {
+    match verb {
+        CtlVerb::Status => Request::Status,
+        CtlVerb::Stats => Request::Stats,
+        CtlVerb::Reload => Request::Reload,
+        CtlVerb::Zone(CtlZone::List { failed }) => Request::ZoneList { failed: *failed },
+        CtlVerb::Zone(CtlZone::Status { name }) => Request::ZoneStatus { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Reload { name }) => Request::ZoneReload { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Dump { name }) => Request::ZoneDump { name: name.clone() },
+        CtlVerb::Explain { name, rtype, dnssec } => {
+            Request::Explain { name: name.clone(), rtype: rtype.clone(), dnssec: *dnssec }
+        }
+        CtlVerb::Stop => Request::Stop,
+    }
+}
+
+/// The socket named on the command line, in the configuration, or at one of the usual places.
+fn connect(args: &Ctl) -> Result<UnixStream, String> {
+    let configured = match &args.config {
+        Some(file) => config::load(file).map_err(|e| e.to_string())?.config.control.socket.value,
+        None => None,
+    };
+    let paths: Vec<PathBuf> = match args.socket.clone().or(configured) {
+        Some(path) => vec![path],
+        None => default_paths(),
+    };
+    let mut fault = None;
+    for path in &paths {
+        match UnixStream::connect(path) {
+            Ok(stream) => return Ok(stream),
+            Err(e) => {
+                let denied = e.kind() == io::ErrorKind::PermissionDenied;
+                if fault.is_none() || denied {
+                    fault = Some(explain_failure(path, &e));
+                }
+            }
+        }
+    }
+    let looked = paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ");
+    Err(match fault {
+        Some(fault) if paths.len() == 1 => fault,
+        Some(fault) if fault.contains("permission") => fault,
+        _ => format!("no running server found (looked at {looked}); use --socket or --config"),
+    })
+}
+
+fn explain_failure(path: &Path, e: &io::Error) -> String {
+    let path = path.display();
+    match e.kind() {
+        io::ErrorKind::NotFound => format!("there is no control socket {path}: is the server running?"),
+        io::ErrorKind::ConnectionRefused => format!("nobody listens on the control socket {path}"),
+        io::ErrorKind::PermissionDenied => {
+            format!(
+                "permission to open the control socket {path} denied: try as root or as the server's user"
+            )
+        }
+        _ => format!("cannot open the control socket {path}: {}", reason(e)),
+    }
+}
+
+fn converse(mut stream: UnixStream, request: &Request, args: &Ctl) -> io::Result<u8> {
+    let patience = Some(Duration::from_secs(args.timeout.max(1)));
+    stream.set_read_timeout(patience)?;
+    stream.set_write_timeout(patience)?;
+    let mut line = serde_json::to_vec(request)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    for line in BufReader::new(stream).lines() {
+        let line = line?;
+        let frame: Frame = serde_json::from_str(&line).map_err(io::Error::other)?;
+        match frame {
+            Frame::Text { text } if args.json => serde_json::to_writer(&mut out, &text)?,
+            Frame::Text { text } => out.write_all(text.as_bytes())?,
+            Frame::Done { data, .. } => {
+                if args.json {
+                    writeln!(out, "{data:#}")?;
+                } else if !matches!(args.verb, CtlVerb::Zone(CtlZone::Dump { .. })) {
+                    out.write_all(human(&args.verb, &data).as_bytes())?;
+                }
+                out.flush()?;
+                return Ok(EXIT_OK);
+            }
+            Frame::Fault { error, .. } => {
+                out.flush()?;
+                if args.json {
+                    println!("{}", serde_json::json!({"error": error}));
+                } else {
+                    eprintln!("nomen: {}", error.trim_end());
+                }
+                return Ok(EXIT_FAULTS);
+            }
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection ended before the answer did"))
+}
+
+/// An answer for people.
+fn human(verb: &CtlVerb, data: &Value) -> String {
+    match (verb, data) {
+        (CtlVerb::Zone(CtlZone::List { .. }), Value::Array(rows)) => zone_table(rows),
+        (CtlVerb::Explain { .. }, Value::Object(map)) => {
+            let lines = |key| map.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+            let mut out = String::new();
+            for (i, step) in lines("steps").iter().enumerate() {
+                out += &format!("{:>2}. {}\n", i + 1, step.as_str().unwrap_or_default());
+            }
+            out.push('\n');
+            out += map.get("answer").and_then(Value::as_str).unwrap_or_default();
+            out
+        }
+        (_, Value::Object(map)) => {
+            let mut out = String::new();
+            let width = map.keys().map(String::len).max().unwrap_or(0);
+            for (key, value) in map {
+                match value {
+                    Value::Null => {}
+                    Value::Array(rows) => rows.iter().for_each(|row| out += &pair(key, &flat(row), width)),
+                    _ => out += &pair(key, &flat(value), width),
+                }
+            }
+            out
+        }
+        (_, other) => format!("{}\n", flat(other)),
+    }
+}
+
+fn pair(key: &str, value: &str, width: usize) -> String {
+    format!("{key:width$}  {}\n", value.trim_end().replace('\n', &format!("\n{:width$}  ", "")))
+}
+
+/// A value in one line: objects as `key value, key value`.
+fn flat(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".into(),
+        Value::Object(map) => {
+            let parts: Vec<String> = map.iter().map(|(k, v)| format!("{k} {}", flat(v))).collect();
+            parts.join(", ")
+        }
+        Value::Array(all) => all.iter().map(flat).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+fn zone_table(rows: &[Value]) -> String {
+    let cell = |row: &Value, key: &str| flat(row.get(key).unwrap_or(&Value::Null));
+    let width = rows.iter().map(|row| cell(row, "name").chars().count()).max().unwrap_or(0).max(4);
+    let mut out = format!("{:width$}  {:6}  {:>10}  {:>10}  SIGNED\n", "ZONE", "STATE", "SERIAL", "RECORDS");
+    for row in rows {
+        let [name, state, serial, records] = ["name", "state", "serial", "records"].map(|key| cell(row, key));
+        let signed = if row.get("signed") == Some(&Value::Bool(true)) { "yes" } else { "no" };
+        out += &format!("{name:width$}  {state:6}  {serial:>10}  {records:>10}  {signed}\n");
+    }
+    out
+}

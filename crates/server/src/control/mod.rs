@@ -1,0 +1,342 @@
+//! The control socket: where it is, who may open it, and the protocol on it: one JSON object in a line each way.
+//! What the commands do is in `verbs` and `explain`; the other end is `client`.
+//!
+//! A request is one line, such as `{"verb":"zone-status","name":"example.com"}`. The answer is one line,
+//! `{"ok":true,"data":…}` or `{"ok":false,"error":"…"}`; before it there may be lines `{"text":"…"}`, which are
+//! pieces of a long output. A connection carries any number of requests, one at a time.
+
+pub mod client;
+mod explain;
+mod verbs;
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::unistd::{Gid, Uid};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::app::App;
+use crate::config::reason;
+use crate::privileges;
+
+/// Longest request, in octets.
+const MAX_REQUEST: u64 = 64 * 1024;
+/// Connections served at a time.
+const MAX_CONNECTIONS: usize = 16;
+/// Longest silence of a client that is connected, and longest wait for it to read.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// The server as a whole.
+    Status,
+    /// Every counter.
+    Stats,
+    /// Read the configuration and changed zones again.
+    Reload,
+    /// Every zone.
+    ZoneList {
+        /// Only those that are not at the newest version of their file.
+        #[serde(default)]
+        failed: bool,
+    },
+    /// One zone.
+    ZoneStatus {
+        /// Its name.
+        name: String,
+    },
+    /// Read one zone again.
+    ZoneReload {
+        /// Its name.
+        name: String,
+    },
+    /// The records of one zone.
+    ZoneDump {
+        /// Its name.
+        name: String,
+    },
+    /// How a question would be answered.
+    Explain {
+        /// The name asked for.
+        name: String,
+        /// The type asked for.
+        rtype: String,
+        /// Whether the DNSSEC OK bit is set.
+        #[serde(default)]
+        dnssec: bool,
+    },
+    /// Stop the server.
+    Stop,
+}
+
+/// One line of an answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Frame {
+    /// A piece of a long output.
+    Text {
+        /// Whole lines.
+        text: String,
+    },
+    /// The end of an answer that went well.
+    Done {
+        /// Always true.
+        ok: True,
+        /// What was asked for.
+        data: serde_json::Value,
+    },
+    /// The end of an answer that did not.
+    Fault {
+        /// Always false.
+        ok: bool,
+        /// Why.
+        error: String,
+    },
+}
+
+/// The literal `true` in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct True;
+
+impl Serialize for True {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bool(true)
+    }
+}
+
+impl<'de> Deserialize<'de> for True {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match bool::deserialize(deserializer)? {
+            true => Ok(True),
+            false => Err(serde::de::Error::custom("expected true")),
+        }
+    }
+}
+
+/// A control socket that was opened and is not served yet.
+pub struct Socket {
+    /// Where it is.
+    pub path: PathBuf,
+    listener: StdListener,
+}
+
+impl Socket {
+    /// Opens the socket at `wanted`, or at the first of [`default_paths`] that can be used. It will belong to
+    /// `owner`, if given. A socket left over by a server that is gone is replaced; a live one is an error.
+    pub fn bind(wanted: Option<&Path>, owner: Option<privileges::Identity>) -> Result<Self, String> {
+        match wanted {
+            Some(path) => Self::bind_at(path, owner),
+            None => {
+                let mut fault = String::from("no folder for it");
+                for path in default_paths() {
+                    match Self::bind_at(&path, owner) {
+                        Ok(socket) => return Ok(socket),
+                        // Another server is not a reason to go elsewhere: `nomen ctl` would find that one.
+                        Err(e) if StdStream::connect(&path).is_ok() => return Err(e),
+                        Err(e) => fault = e,
+                    }
+                }
+                Err(fault)
+            }
+        }
+    }
+
+    fn bind_at(path: &Path, owner: Option<privileges::Identity>) -> Result<Self, String> {
+        let fault = |what: &str, e: &std::io::Error| format!("{what} {}: {}", path.display(), reason(e));
+        if let Some(folder) = path.parent() {
+            prepare_folder(folder, owner)?;
+        }
+        if path.exists() {
+            if StdStream::connect(path).is_ok() {
+                return Err(format!(
+                    "another nomen already listens on the control socket {}",
+                    path.display()
+                ));
+            }
+            let is_socket = fs::symlink_metadata(path).is_ok_and(|m| {
+                use std::os::unix::fs::FileTypeExt;
+                m.file_type().is_socket()
+            });
+            if !is_socket {
+                return Err(format!("{} is in the way of the control socket and is none", path.display()));
+            }
+            fs::remove_file(path).map_err(|e| fault("cannot replace the old control socket", &e))?;
+        }
+        // Nobody else may connect between the birth of the socket and its permissions.
+        let before = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o177));
+        let bound = StdListener::bind(path);
+        nix::sys::stat::umask(before);
+        let listener = bound.map_err(|e| fault("cannot open the control socket", &e))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+            .and_then(|()| give(path, owner))
+            .and_then(|()| listener.set_nonblocking(true))
+            .map_err(|e| fault("cannot prepare the control socket", &e))?;
+        Ok(Self { path: path.to_owned(), listener })
+    }
+
+    /// The socket for the runtime that serves it.
+    pub fn into_tokio(self) -> std::io::Result<UnixListener> {
+        UnixListener::from_std(self.listener)
+    }
+}
+
+/// Makes the socket's folder if it is missing; one in a place that all may write to must be ours alone.
+fn prepare_folder(folder: &Path, owner: Option<privileges::Identity>) -> Result<(), String> {
+    let fault = |e: std::io::Error| format!("cannot make the folder {}: {}", folder.display(), reason(&e));
+    if folder.as_os_str().is_empty() {
+        return Ok(());
+    }
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Ok(()) => return give(folder, owner).map_err(fault),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+        Err(e) => return Err(fault(e)),
+    }
+    if folder.starts_with(std::env::temp_dir()) && Some(folder) == temp_folder().as_deref() {
+        let meta = fs::symlink_metadata(folder).map_err(fault)?;
+        if !meta.is_dir() || meta.uid() != Uid::effective().as_raw() || meta.mode() & 0o077 != 0 {
+            return Err(format!("{} is not a folder of ours alone", folder.display()));
+        }
+    }
+    Ok(())
+}
+
+fn give(path: &Path, owner: Option<privileges::Identity>) -> std::io::Result<()> {
+    match owner {
+        Some(id) if privileges::is_root() => {
+            nix::unistd::chown(path, Some(Uid::from_raw(id.uid)), Some(Gid::from_raw(id.gid)))
+                .map_err(std::io::Error::from)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn temp_folder() -> Option<PathBuf> {
+    Some(std::env::temp_dir().join(format!("nomen-{}", Uid::effective().as_raw())))
+}
+
+/// Where the socket is looked for, and made, when the configuration does not say: best place first.
+pub fn default_paths() -> Vec<PathBuf> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(|d| PathBuf::from(d).join("nomen"));
+    [Some(PathBuf::from("/run/nomen")), runtime, temp_folder()]
+        .into_iter()
+        .flatten()
+        .map(|folder| folder.join("ctl.sock"))
+        .collect()
+}
+
+/// Answers commands for as long as the runtime runs; `stop` is told when one asks for the end.
+pub async fn serve(app: Arc<App>, listener: UnixListener, stop: mpsc::Sender<()>) {
+    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (app, stop) = (Arc::clone(&app), stop.clone());
+                tokio::spawn(async move {
+                    // A client that breaks the protocol or goes away concerns nobody else.
+                    let _ = converse(app, stream, stop).await;
+                    drop(permit);
+                });
+            }
+            // Out of descriptors: there may be some soon.
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+async fn converse(app: Arc<App>, stream: UnixStream, stop: mpsc::Sender<()>) -> std::io::Result<()> {
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::new(reader);
+    loop {
+        let mut line = Vec::new();
+        let mut limited = (&mut reader).take(MAX_REQUEST);
+        let read = limited.read_until(b'\n', &mut line);
+        let Ok(read) = tokio::time::timeout(PATIENCE, read).await else { return Ok(()) };
+        if read? == 0 {
+            return Ok(());
+        }
+        let request = if line.ends_with(b"\n") {
+            serde_json::from_slice::<Request>(&line).map_err(|e| format!("not a command: {e}"))
+        } else {
+            Err(format!("a command has one line of at most {MAX_REQUEST} octets"))
+        };
+        let (frames, mut waiting) = mpsc::channel(4);
+        let stopping = request == Ok(Request::Stop);
+        let whole = line.ends_with(b"\n");
+        match request {
+            Ok(request) => verbs::answer(&app, request, frames),
+            Err(error) => {
+                let _ = frames.try_send(Frame::Fault { ok: false, error });
+            }
+        }
+        while let Some(frame) = waiting.recv().await {
+            let mut text = serde_json::to_vec(&frame)?;
+            text.push(b'\n');
+            let Ok(written) = tokio::time::timeout(PATIENCE, writer.write_all(&text)).await else {
+                return Ok(());
+            };
+            written?;
+        }
+        if stopping {
+            let _ = stop.send(()).await;
+        }
+        if !whole {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_read_back() {
+        let all = [
+            Request::Status,
+            Request::ZoneList { failed: true },
+            Request::ZoneStatus { name: "a".into() },
+            Request::Explain { name: "a".into(), rtype: "A".into(), dnssec: false },
+        ];
+        for request in all {
+            let text = serde_json::to_string(&request).expect("text");
+            assert_eq!(serde_json::from_str::<Request>(&text).ok(), Some(request), "{text}");
+        }
+        assert!(serde_json::from_str::<Request>(r#"{"verb":"zone-status","name":"a","nmae":"b"}"#).is_err());
+    }
+
+    #[test]
+    fn frames_are_told_apart() {
+        let fault = Frame::Fault { ok: false, error: "e".into() };
+        let done = Frame::Done { ok: True, data: serde_json::json!({"error": "no"}) };
+        for frame in [fault, done, Frame::Text { text: "t".into() }] {
+            let text = serde_json::to_string(&frame).expect("text");
+            assert_eq!(serde_json::from_str::<Frame>(&text).ok(), Some(frame));
+        }
+    }
+
+    #[test]
+    fn stale_sockets_are_replaced_and_live_ones_kept() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("sub/ctl.sock");
+        let first = Socket::bind(Some(&path), None).expect("first");
+        assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
+        let error = Socket::bind(Some(&path), None).err().expect("live");
+        assert!(error.contains("already listens"), "{error}");
+        drop(first);
+        Socket::bind(Some(&path), None).expect("stale");
+        let plain = folder.path().join("plain");
+        fs::write(&plain, "keep me").expect("written");
+        assert!(Socket::bind(Some(&plain), None).is_err());
+        assert_eq!(fs::read_to_string(&plain).expect("kept"), "keep me");
+    }
+}

@@ -1,0 +1,177 @@
+//! One exchange with a server: the message out, the answer back, over UDP with retries or over TCP. Answers are
+//! taken only from the server asked, with the ID and question that were sent (RFC 5452 §9).
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use wire::edns::{OptWriter, OptionCode};
+use wire::message::{Builder, Compressor, Full, Header, Parser};
+
+use super::words::Wanted;
+use crate::config::reason;
+
+/// Room for any query.
+const QUERY_ROOM: usize = 2048;
+
+/// An answer and how it came.
+pub struct Answer {
+    /// The message.
+    pub message: Vec<u8>,
+    /// Who sent it.
+    pub server: SocketAddr,
+    /// Whether it came over TCP.
+    pub tcp: bool,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// The query as a message.
+pub fn message(wanted: &Wanted) -> Result<Vec<u8>, String> {
+    let mut buf = vec![0; QUERY_ROOM];
+    let mut names = Compressor::small();
+    let id = RandomState::new().hash_one(std::process::id()) as u16;
+    let mut header = Header::query(id);
+    header.set_recursion_desired(wanted.recursion_desired);
+    header.set_authentic_data(wanted.authentic_data);
+    header.set_checking_disabled(wanted.checking_disabled);
+    let mut b = Builder::new(&mut buf, QUERY_ROOM, header, &mut names);
+    b.question(wanted.name.as_name(), wanted.qtype, wanted.qclass)
+        .and_then(|()| write_opt(&mut b, wanted))
+        .map_err(|Full| "the query does not fit into a message".to_owned())?;
+    let len = b.finish();
+    buf.truncate(len);
+    Ok(buf)
+}
+
+fn write_opt(b: &mut Builder<'_>, wanted: &Wanted) -> Result<(), Full> {
+    let Some(version) = wanted.edns else { return Ok(()) };
+    let start = b.len();
+    let mut opt = OptWriter::begin(b, wanted.udp_size, 0, wanted.dnssec_ok)?;
+    // The version is the second octet of what is the TTL in other records.
+    b.written_mut()[start + 6] = version;
+    if wanted.nsid {
+        opt.option(b, OptionCode::NSID, &[])?;
+    }
+    if wanted.cookie {
+        let cookie = RandomState::new().hash_one(wanted.server);
+        opt.option(b, OptionCode::COOKIE, &[&cookie.to_be_bytes()])?;
+    }
+    if wanted.keepalive && wanted.tcp {
+        opt.option(b, OptionCode::KEEPALIVE, &[])?;
+    }
+    if let Some((ip, length)) = wanted.subnet {
+        write_subnet(b, &mut opt, ip, length)?;
+    }
+    if let Some(block) = wanted.padding {
+        let used = b.len() + 4;
+        let block = usize::from(block);
+        let padding = used.next_multiple_of(block) - used;
+        opt.option(b, OptionCode::PADDING, &[&vec![0; padding]])?;
+    }
+    Ok(())
+}
+
+/// Client subnet: only the octets that the length covers, spare bits zero (RFC 7871 §6).
+fn write_subnet(b: &mut Builder<'_>, opt: &mut OptWriter, ip: IpAddr, length: u8) -> Result<(), Full> {
+    let (family, mut octets) = match ip {
+        IpAddr::V4(ip) => (1u8, ip.octets().to_vec()),
+        IpAddr::V6(ip) => (2, ip.octets().to_vec()),
+    };
+    octets.truncate(usize::from(length).div_ceil(8));
+    if let (Some(last), 1..) = (octets.last_mut(), length % 8) {
+        *last &= 0xff << (8 - length % 8);
+    }
+    opt.option(b, OptionCode::SUBNET, &[&[0, family, length, 0], &octets])
+}
+
+/// Sends the query and waits for the answer, as the options say.
+pub fn ask(wanted: &Wanted, query: &[u8]) -> Result<Answer, String> {
+    let begun = Instant::now();
+    let (message, tcp) = if wanted.tcp {
+        (over_tcp(wanted, query)?, true)
+    } else {
+        let message = over_udp(wanted, query)?;
+        let truncated = Header::of(&message).is_some_and(|h| h.truncated());
+        if truncated && !wanted.keep_truncated {
+            eprintln!(";; Truncated, asking again over TCP");
+            (over_tcp(wanted, query)?, true)
+        } else {
+            (message, false)
+        }
+    };
+    Ok(Answer { message, server: wanted.server, tcp, took: begun.elapsed() })
+}
+
+/// Whether a message answers the query: same ID, a response, and the same question if there is one.
+fn answers(query: &[u8], message: &[u8]) -> bool {
+    let (Ok((asked, mut a)), Ok((answered, mut b))) = (Parser::new(query), Parser::new(message)) else {
+        return false;
+    };
+    if asked.id() != answered.id() || !answered.is_response() {
+        return false;
+    }
+    // Servers that could not read the question may leave it out.
+    answered.counts()[0] == 0 || matches!((a.question(), b.question()), (Ok(a), Ok(b)) if a == b)
+}
+
+fn over_udp(wanted: &Wanted, query: &[u8]) -> Result<Vec<u8>, String> {
+    let server = wanted.server;
+    let fault = |e: io::Error| failure("ask", server, "UDP", &e);
+    let any: SocketAddr = if server.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
+    let socket = UdpSocket::bind(any).map_err(fault)?;
+    socket.connect(server).map_err(fault)?;
+    let mut buf = vec![0; 65_535];
+    for _ in 0..wanted.tries {
+        socket.send(query).map_err(fault)?;
+        let until = Instant::now() + wanted.time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            socket.set_read_timeout(Some(left)).map_err(fault)?;
+            match socket.recv(&mut buf) {
+                Ok(n) if answers(query, &buf[..n]) => return Ok(buf[..n].to_vec()),
+                // Not the answer: somebody else's, or a forgery.
+                Ok(_) => {}
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(fault(e)),
+            }
+        }
+    }
+    Err(format!("no answer from {server} over UDP in {} tries of {:?}", wanted.tries, wanted.time))
+}
+
+fn over_tcp(wanted: &Wanted, query: &[u8]) -> Result<Vec<u8>, String> {
+    let server = wanted.server;
+    let fault = |e: io::Error| failure("ask", server, "TCP", &e);
+    let mut stream = TcpStream::connect_timeout(&server, wanted.time).map_err(fault)?;
+    stream.set_read_timeout(Some(wanted.time)).map_err(fault)?;
+    stream.set_write_timeout(Some(wanted.time)).map_err(fault)?;
+    let length = u16::try_from(query.len()).map_err(|_| "the query is too long for TCP".to_owned())?;
+    let mut framed = length.to_be_bytes().to_vec();
+    framed.extend_from_slice(query);
+    stream.write_all(&framed).map_err(fault)?;
+    let mut length = [0; 2];
+    stream.read_exact(&mut length).map_err(fault)?;
+    let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
+    stream.read_exact(&mut message).map_err(fault)?;
+    if answers(query, &message) {
+        Ok(message)
+    } else {
+        Err(format!("{server} sent an answer over TCP that does not belong to the question"))
+    }
+}
+
+fn failure(what: &str, server: SocketAddr, transport: &str, e: &io::Error) -> String {
+    let why = match e.kind() {
+        io::ErrorKind::ConnectionRefused => "nobody listens there (connection refused)".into(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".into(),
+        io::ErrorKind::UnexpectedEof => "the connection was closed before the answer came".into(),
+        _ => reason(e),
+    };
+    format!("cannot {what} {server} over {transport}: {why}")
+}

@@ -1,0 +1,227 @@
+//! Messages as text: in the form dig made familiar, short, or as JSON after RFC 8427. Also used to show answers
+//! in `nomen ctl explain`.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+use wire::edns::{Edns, ErrorInfo, OptionCode};
+use wire::message::{Header, Malformed, Parser, RawRecord};
+use wire::{Rcode, Type};
+
+use super::ask::Answer;
+use crate::zones::load::RdataText;
+
+/// A record ready to be shown.
+struct Shown {
+    owner: String,
+    ttl: u32,
+    class: String,
+    rtype: Type,
+    rdata: String,
+}
+
+/// A message taken apart.
+struct Parts<'m> {
+    header: Header,
+    questions: Vec<(String, String, Type)>,
+    sections: [Vec<Shown>; 3],
+    opt: Option<Edns<'m>>,
+}
+
+impl<'m> Parts<'m> {
+    fn of(message: &'m [u8]) -> Result<Self, Malformed> {
+        let (header, mut parser) = Parser::new(message)?;
+        let counts = header.counts();
+        let mut parts = Self { header, questions: Vec::new(), sections: Default::default(), opt: None };
+        for _ in 0..counts[0] {
+            let q = parser.question()?;
+            parts.questions.push((q.name.to_string(), q.qclass.to_string(), q.qtype));
+        }
+        for (section, count) in parts.sections.iter_mut().zip(&counts[1..]) {
+            for _ in 0..*count {
+                let record = parser.record()?;
+                if record.rtype == Type::OPT {
+                    parts.opt = Some(Edns::parse(message, &record)?);
+                } else {
+                    section.push(show(&mut parser, &record)?);
+                }
+            }
+        }
+        Ok(parts)
+    }
+
+    fn rcode(&self) -> Rcode {
+        let high = self.opt.map_or(0, |opt| u16::from(opt.extended_rcode));
+        Rcode(high << 4 | self.header.rcode().0)
+    }
+}
+
+fn show(parser: &mut Parser<'_>, record: &RawRecord) -> Result<Shown, Malformed> {
+    let mut octets = Vec::new();
+    parser.expand_rdata(record, &mut octets)?;
+    Ok(Shown {
+        owner: parser.name_at(record.owner_at)?.to_string(),
+        ttl: record.ttl,
+        class: record.class.to_string(),
+        rtype: record.rtype,
+        rdata: RdataText(record.rtype, &octets).to_string(),
+    })
+}
+
+/// The response code, with the bits that EDNS adds.
+pub fn rcode(message: &[u8]) -> Result<Rcode, Malformed> {
+    Parts::of(message).map(|parts| parts.rcode())
+}
+
+fn flag_words(header: &Header) -> String {
+    let flags = [
+        ("qr", header.is_response()),
+        ("aa", header.authoritative()),
+        ("tc", header.truncated()),
+        ("rd", header.recursion_desired()),
+        ("ra", header.recursion_available()),
+        ("ad", header.authentic_data()),
+        ("cd", header.checking_disabled()),
+    ];
+    flags.iter().filter(|(_, on)| *on).map(|(word, _)| format!(" {word}")).collect()
+}
+
+/// Every section of a message, in the form of dig.
+pub fn full(message: &[u8]) -> Result<String, Malformed> {
+    let parts = Parts::of(message)?;
+    let header = &parts.header;
+    let [qd, an, ns, ar] = header.counts();
+    let mut out = format!(
+        ";; ->>HEADER<<- opcode: {}, status: {}, id: {}\n\
+         ;; flags:{}; QUERY: {qd}, ANSWER: {an}, AUTHORITY: {ns}, ADDITIONAL: {ar}\n",
+        header.opcode(),
+        parts.rcode(),
+        header.id(),
+        flag_words(header),
+    );
+    // Writing to a String cannot fail, here and below.
+    if let Some(opt) = &parts.opt {
+        let flags = if opt.dnssec_ok { " do" } else { "" };
+        let _ = write!(
+            out,
+            "\n;; OPT PSEUDOSECTION:\n; EDNS: version: {}, flags:{flags}; udp: {}\n",
+            opt.version, opt.udp_size
+        );
+        for (code, data) in opt.options {
+            let _ = writeln!(out, "; {}", option_text(code, data));
+        }
+    }
+    if !parts.questions.is_empty() {
+        out += "\n;; QUESTION SECTION:\n";
+    }
+    for (name, class, qtype) in &parts.questions {
+        let _ = writeln!(out, ";{name}\t\t{class}\t{qtype}");
+    }
+    for (title, section) in ["ANSWER", "AUTHORITY", "ADDITIONAL"].iter().zip(&parts.sections) {
+        if !section.is_empty() {
+            let _ = writeln!(out, "\n;; {title} SECTION:");
+        }
+        for Shown { owner, ttl, class, rtype, rdata } in section {
+            let _ = writeln!(out, "{owner}\t{ttl}\t{class}\t{rtype}\t{rdata}");
+        }
+    }
+    Ok(out)
+}
+
+/// How the answer came, in the form of dig.
+pub fn footer(answer: &Answer) -> String {
+    let Answer { message, server, tcp, took } = answer;
+    let transport = if *tcp { "TCP" } else { "UDP" };
+    format!(
+        "\n;; Query time: {} msec\n;; SERVER: {}#{} ({transport})\n;; MSG SIZE  rcvd: {}\n",
+        took.as_millis(),
+        server.ip(),
+        server.port(),
+        message.len()
+    )
+}
+
+/// The data of the answer section, one record a line.
+pub fn short(message: &[u8]) -> Result<String, Malformed> {
+    let parts = Parts::of(message)?;
+    Ok(parts.sections[0].iter().map(|r| format!("{}\n", r.rdata)).collect())
+}
+
+fn hex(data: &[u8]) -> String {
+    data.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn printable(data: &[u8]) -> String {
+    data.iter().map(|&b| if (0x20..0x7f).contains(&b) { char::from(b) } else { '.' }).collect()
+}
+
+fn option_text(code: OptionCode, data: &[u8]) -> String {
+    match (code, data) {
+        (OptionCode::NSID, _) => format!("NSID: {} (\"{}\")", hex(data), printable(data)),
+        (OptionCode::COOKIE, _) => format!("COOKIE: {}", hex(data)),
+        (OptionCode::KEEPALIVE, [a, b]) => {
+            let tenths = u16::from_be_bytes([*a, *b]);
+            format!("TCP KEEPALIVE: {}.{} secs", tenths / 10, tenths % 10)
+        }
+        (OptionCode::KEEPALIVE, _) => "TCP KEEPALIVE".into(),
+        (OptionCode::PADDING, _) => format!("PADDING: {} octets", data.len()),
+        (OptionCode::EXTENDED_ERROR, [a, b, text @ ..]) => {
+            let info = ErrorInfo(u16::from_be_bytes([*a, *b]));
+            let text = String::from_utf8_lossy(text);
+            let clean: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+            let clean = if clean.is_empty() { clean } else { format!(": {clean}") };
+            format!("EDE: {} ({}){clean}", info.0, info.name())
+        }
+        _ => format!("OPT={}: {}", code.0, hex(data)),
+    }
+}
+
+/// A message as JSON, after RFC 8427.
+pub fn json(answer: &Answer) -> Result<Value, Malformed> {
+    let parts = Parts::of(&answer.message)?;
+    let header = &parts.header;
+    let record = |r: &Shown| {
+        let mut one = Map::new();
+        one.insert("NAME".into(), r.owner.clone().into());
+        one.insert("TYPE".into(), r.rtype.0.into());
+        one.insert("TYPEname".into(), r.rtype.to_string().into());
+        one.insert("CLASSname".into(), r.class.clone().into());
+        one.insert("TTL".into(), r.ttl.into());
+        one.insert(format!("rdata{}", r.rtype), r.rdata.clone().into());
+        Value::Object(one)
+    };
+    let section = |records: &[Shown]| records.iter().map(record).collect::<Vec<_>>();
+    let question = parts.questions.first();
+    let edns = parts.opt.as_ref().map(|opt| {
+        let options: Vec<Value> = opt
+            .options
+            .map(|(code, data)| json!({"code": code.0, "hex": hex(data), "text": option_text(code, data)}))
+            .collect();
+        json!({"version": opt.version, "udp": opt.udp_size, "DO": u8::from(opt.dnssec_ok), "options": options})
+    });
+    Ok(json!({
+        "ID": header.id(),
+        "QR": u8::from(header.is_response()),
+        "Opcode": header.opcode().0,
+        "AA": u8::from(header.authoritative()),
+        "TC": u8::from(header.truncated()),
+        "RD": u8::from(header.recursion_desired()),
+        "RA": u8::from(header.recursion_available()),
+        "AD": u8::from(header.authentic_data()),
+        "CD": u8::from(header.checking_disabled()),
+        "RCODE": parts.rcode().0,
+        "RCODEname": parts.rcode().to_string(),
+        "QNAME": question.map(|q| q.0.clone()),
+        "QCLASSname": question.map(|q| q.1.clone()),
+        "QTYPE": question.map(|q| q.2.0),
+        "QTYPEname": question.map(|q| q.2.to_string()),
+        "EDNS": edns,
+        "answerRRs": section(&parts.sections[0]),
+        "authorityRRs": section(&parts.sections[1]),
+        "additionalRRs": section(&parts.sections[2]),
+        "server": answer.server.to_string(),
+        "transport": if answer.tcp { "tcp" } else { "udp" },
+        "milliseconds": answer.took.as_secs_f64() * 1000.0,
+        "octets": answer.message.len(),
+    }))
+}

@@ -1,0 +1,334 @@
+//! The words of `nomen query` in any order, as dig takes them: NAME, TYPE, CLASS, @SERVER and +OPTIONs.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use wire::name::{Name, NameBuf};
+use wire::{Class, Type};
+
+use crate::cli::Query;
+use crate::config::report::did_you_mean;
+
+/// How the answer is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Every section, as dig does.
+    Full,
+    /// The data of the answer section only.
+    Short,
+    /// JSON (after RFC 8427).
+    Json,
+}
+
+/// What to ask, whom, and how.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wanted {
+    /// The name.
+    pub name: NameBuf,
+    /// The type.
+    pub qtype: Type,
+    /// The class.
+    pub qclass: Class,
+    /// The server.
+    pub server: SocketAddr,
+    /// How to print.
+    pub form: Form,
+    /// Over TCP from the start.
+    pub tcp: bool,
+    /// Keep a truncated answer instead of asking again over TCP.
+    pub keep_truncated: bool,
+    /// RD.
+    pub recursion_desired: bool,
+    /// AD.
+    pub authentic_data: bool,
+    /// CD.
+    pub checking_disabled: bool,
+    /// DO.
+    pub dnssec_ok: bool,
+    /// EDNS version; none sends no OPT.
+    pub edns: Option<u8>,
+    /// UDP size announced.
+    pub udp_size: u16,
+    /// Ask for the server's identifier.
+    pub nsid: bool,
+    /// Ask for the idle timeout (RFC 7828); TCP only.
+    pub keepalive: bool,
+    /// Send a client cookie (RFC 7873).
+    pub cookie: bool,
+    /// Pad the query to a multiple of this (RFC 7830).
+    pub padding: Option<u16>,
+    /// Client subnet (RFC 7871).
+    pub subnet: Option<(IpAddr, u8)>,
+    /// Show the query as well.
+    pub show_query: bool,
+    /// Time for each try.
+    pub time: Duration,
+    /// Tries over UDP.
+    pub tries: u32,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Wanted {
+    /// The root's A records from this machine, asked as dig would.
+    pub fn new() -> Self {
+        Self {
+            name: Name::ROOT.to_buf(),
+            qtype: Type::A,
+            qclass: Class::IN,
+            server: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 53),
+            form: Form::Full,
+            tcp: false,
+            keep_truncated: false,
+            recursion_desired: true,
+            authentic_data: false,
+            checking_disabled: false,
+            dnssec_ok: false,
+            edns: Some(0),
+            udp_size: 1232,
+            nsid: false,
+            keepalive: false,
+            cookie: false,
+            padding: None,
+            subnet: None,
+            show_query: false,
+            time: Duration::from_secs(3),
+            tries: 3,
+        }
+    }
+}
+
+/// Options with the words that name them; the first word is the one messages use.
+const OPTIONS: [&str; 24] = [
+    "short",
+    "dnssec",
+    "do",
+    "tcp",
+    "vc",
+    "rec",
+    "recurse",
+    "nsid",
+    "json",
+    "cd",
+    "cdflag",
+    "ad",
+    "adflag",
+    "edns",
+    "bufsize",
+    "padding",
+    "keepalive",
+    "cookie",
+    "ignore",
+    "qr",
+    "time",
+    "tries",
+    "subnet",
+    "all",
+];
+
+/// Reads the words.
+pub fn read(args: &Query) -> Result<Wanted, String> {
+    let mut wanted = Wanted::new();
+    let (mut name, mut qtype) = (None, None);
+    if let Some(ip) = args.reverse {
+        name = Some(reverse(ip));
+        qtype = Some(Type::PTR);
+    }
+    for word in &args.words {
+        if let Some(server) = word.strip_prefix('@') {
+            read_server(&mut wanted, server)?;
+        } else if let Some(option) = word.strip_prefix('+') {
+            read_option(&mut wanted, option)?;
+        } else if let Some(class) = class_word(word, name.is_some()) {
+            wanted.qclass = class;
+        } else if let Some(found) =
+            type_word(word, name.is_some() || args.words.len() > 1).filter(|_| qtype.is_none())
+        {
+            qtype = Some(found);
+        } else if name.is_none() {
+            name = Some(word.clone());
+        } else {
+            return Err(format!("`{word}` is neither a type nor a class, and the name is given already"));
+        }
+    }
+    if let Some(port) = args.port {
+        wanted.server.set_port(port);
+    }
+    // `nomen query @server` asks for the root's servers, as dig does.
+    let default_type = if name.is_none() { Type::NS } else { Type::A };
+    let text = name.unwrap_or_else(|| ".".into());
+    wanted.name = NameBuf::from_text(text.as_bytes(), Some(Name::ROOT))
+        .map_err(|fault| format!("`{text}` is not a domain name: {fault}"))?;
+    wanted.qtype = qtype.unwrap_or(default_type);
+    Ok(wanted)
+}
+
+/// A word that is a type. `A` and the like are types even as the first word, unless it is the only one.
+fn type_word(word: &str, others: bool) -> Option<Type> {
+    if !others || word.contains('.') {
+        return None;
+    }
+    word.parse().ok()
+}
+
+fn class_word(word: &str, has_name: bool) -> Option<Class> {
+    match word.to_ascii_uppercase().as_str() {
+        // ANY is a type first.
+        "IN" | "CH" | "HS" => word.parse().ok(),
+        text if has_name && text.starts_with("CLASS") => word.parse().ok(),
+        _ => None,
+    }
+}
+
+fn read_server(wanted: &mut Wanted, text: &str) -> Result<(), String> {
+    let (ip, port) = match text.split_once('@') {
+        Some((ip, port)) => (ip, Some(port.parse::<u16>().map_err(|_| format!("`{port}` is not a port"))?)),
+        None => (text, None),
+    };
+    let bare = ip.strip_prefix('[').and_then(|s| s.strip_suffix(']')).unwrap_or(ip);
+    let ip: IpAddr = bare
+        .parse()
+        .map_err(|_| format!("`{ip}` is not an IP address; nomen query takes no server names"))?;
+    wanted.server = SocketAddr::new(ip, port.unwrap_or(53));
+    Ok(())
+}
+
+fn read_option(wanted: &mut Wanted, text: &str) -> Result<(), String> {
+    let (word, value) = match text.split_once('=') {
+        Some((word, value)) => (word, Some(value)),
+        None => (text, None),
+    };
+    let (name, on) = match word.strip_prefix("no") {
+        Some(rest) if OPTIONS.contains(&rest) => (rest, false),
+        _ => (word, true),
+    };
+    let form = |form| if on { form } else { Form::Full };
+    match name {
+        "short" => wanted.form = form(Form::Short),
+        "json" => wanted.form = form(Form::Json),
+        "all" => wanted.form = Form::Full,
+        "dnssec" | "do" => wanted.dnssec_ok = on,
+        "tcp" | "vc" => wanted.tcp = on,
+        "rec" | "recurse" => wanted.recursion_desired = on,
+        "nsid" => wanted.nsid = on,
+        "cd" | "cdflag" => wanted.checking_disabled = on,
+        "ad" | "adflag" => wanted.authentic_data = on,
+        "cookie" => wanted.cookie = on,
+        "keepalive" => wanted.keepalive = on,
+        "ignore" => wanted.keep_truncated = on,
+        "qr" => wanted.show_query = on,
+        "edns" if !on => wanted.edns = None,
+        "edns" => wanted.edns = Some(value.map_or(Ok(0), |v| number(name, v, 0, 255))? as u8),
+        "bufsize" => wanted.udp_size = number(name, need(name, value)?, 0, 65535)? as u16,
+        "padding" if !on => wanted.padding = None,
+        "padding" => wanted.padding = Some(value.map_or(Ok(128), |v| number(name, v, 1, 1024))? as u16),
+        "time" => wanted.time = Duration::from_secs(number(name, need(name, value)?, 1, 600)?),
+        "tries" => wanted.tries = number(name, need(name, value)?, 1, 100)? as u32,
+        "subnet" => wanted.subnet = Some(subnet(need(name, value)?)?),
+        other => {
+            let near = did_you_mean(other, OPTIONS).map(|n| format!("; did you mean +{n}?"));
+            return Err(format!("unknown option +{other}{}", near.unwrap_or_default()));
+        }
+    }
+    Ok(())
+}
+
+fn need<'v>(name: &str, value: Option<&'v str>) -> Result<&'v str, String> {
+    value.ok_or_else(|| format!("+{name} needs a value: +{name}=…"))
+}
+
+fn number(name: &str, value: &str, min: u64, max: u64) -> Result<u64, String> {
+    match value.parse() {
+        Ok(n) if (min..=max).contains(&n) => Ok(n),
+        _ => Err(format!("+{name}={value}: a number between {min} and {max} is expected")),
+    }
+}
+
+fn subnet(text: &str) -> Result<(IpAddr, u8), String> {
+    let (ip, length) = text.split_once('/').map_or((text, None), |(ip, l)| (ip, Some(l)));
+    let ip: IpAddr =
+        ip.parse().map_err(|_| format!("+subnet={text}: an address such as 192.0.2.0/24 is expected"))?;
+    let most = if ip.is_ipv4() { 32 } else { 128 };
+    let length = length.map_or(Ok(most), |l| number("subnet", l, 0, most))?;
+    Ok((ip, length as u8))
+}
+
+/// The name under in-addr.arpa or ip6.arpa (RFC 1035 §3.5, RFC 3596 §2.5).
+fn reverse(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => {
+            let [a, b, c, d] = ip.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa.")
+        }
+        IpAddr::V6(ip) => {
+            let nibbles =
+                ip.octets().iter().rev().map(|o| format!("{:x}.{:x}.", o & 15, o >> 4)).collect::<String>();
+            format!("{nibbles}ip6.arpa.")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(line: &str) -> Result<Wanted, String> {
+        let words = line.split_whitespace().map(str::to_owned).collect();
+        read(&Query { words, port: None, reverse: None })
+    }
+
+    #[test]
+    fn any_order() {
+        let a = wanted("@192.0.2.1 example.com MX +short +norec").expect("good");
+        let b = wanted("MX +norec example.com +short @192.0.2.1@53").expect("good");
+        assert_eq!(a, b);
+        assert_eq!((a.qtype, a.form, a.recursion_desired), (Type::MX, Form::Short, false));
+        assert_eq!(a.name.to_string(), "example.com.");
+    }
+
+    #[test]
+    fn types_and_names_that_look_alike() {
+        assert_eq!(wanted("mx").expect("a name").name.to_string(), "mx.");
+        assert_eq!(wanted("mx mx").expect("both").name.to_string(), "mx.");
+        assert_eq!(wanted("TYPE65280 example.com").expect("both").qtype, Type(65280));
+        let chaos = wanted("CH TXT version.bind").expect("chaos");
+        assert_eq!((chaos.qclass, chaos.qtype), (Class::CH, Type::TXT));
+        assert_eq!(wanted("@::1").expect("root").qtype, Type::NS);
+        assert_eq!(wanted("example.com ANY").expect("any").qtype, Type::ANY);
+    }
+
+    #[test]
+    fn options_with_values() {
+        let w =
+            wanted("a. +bufsize=4096 +edns=1 +padding +subnet=192.0.2.0/24 +time=1 +tries=2").expect("good");
+        assert_eq!((w.udp_size, w.edns, w.padding, w.tries), (4096, Some(1), Some(128), 2));
+        assert_eq!(w.subnet, Some(("192.0.2.0".parse().expect("ip"), 24)));
+        assert_eq!(wanted("a. +noedns").expect("good").edns, None);
+        assert_eq!(wanted("a. +nodnssec +nsid").map(|w| w.nsid), Ok(true));
+    }
+
+    #[test]
+    fn errors_name_the_word() {
+        for (line, word) in [
+            ("a. +shrot", "+short"),
+            ("a. @ns1.example", "ns1.example"),
+            ("a. +bufsize", "+bufsize=…"),
+            ("a. +bufsize=x", "0 and 65535"),
+            ("a. b. c.", "b."),
+            ("a..b", "a..b"),
+        ] {
+            let error = wanted(line).expect_err(line);
+            assert!(error.contains(word), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn reverse_names() {
+        assert_eq!(reverse("192.0.2.1".parse().expect("ip")), "1.2.0.192.in-addr.arpa.");
+        assert!(reverse("2001:db8::1".parse().expect("ip")).starts_with("1.0.0.0."));
+    }
+}

@@ -1,0 +1,289 @@
+//! `nomen serve`: from configuration to sockets, from root to an ordinary user, from zones to answers, and the
+//! orderly end. The order matters: sockets first, then privileges, then everything that reads foreign data.
+
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::time::{Instant, SystemTime};
+
+use arc_swap::ArcSwap;
+use engine::Engine;
+use net::{Bound, Context, Listener, Running, TcpLimits, Transport};
+use tracing::{error, info, warn};
+use wire::hash::HashKey;
+use zone::catalog::Catalog;
+
+use crate::app::{App, ConfigSource, Prepared, Settings, engine_config, lock, net_config};
+use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, Serve};
+use crate::config::units::Proto;
+use crate::control::{self, Socket};
+use crate::handler::Answer;
+use crate::querylog::QueryLogger;
+use crate::zones::ZoneTable;
+use crate::zones::reload::{self, Reloader};
+use crate::{builtin, logging, metrics, privileges, signals};
+
+/// Why the server did not start: words for the operator and the exit code.
+struct Refusal(String, u8);
+
+/// Runs the server until it is told to stop; returns the exit code.
+pub fn run(args: &Serve) -> u8 {
+    match start(args) {
+        Ok(()) => EXIT_OK,
+        Err(Refusal(message, code)) => {
+            eprintln!("nomen: {}", message.trim_end());
+            code
+        }
+    }
+}
+
+fn start(args: &Serve) -> Result<(), Refusal> {
+    let started_at = Instant::now();
+    let source = match &args.config {
+        Some(path) => ConfigSource::File(path.clone()),
+        None => ConfigSource::BuiltIn,
+    };
+    let prepared = source
+        .prepare()
+        .map_err(|text| Refusal(format!("the configuration cannot be used\n\n{text}"), EXIT_FAULTS))?;
+    let Prepared { settings, specs, warnings } = prepared;
+    let outside = |message: String| Refusal(message, EXIT_OUTSIDE);
+
+    raise_descriptor_limit();
+    let identity = match settings.server.user.value.as_deref() {
+        Some(user) => Some(privileges::find(user, settings.server.group.value.as_deref()).map_err(outside)?),
+        None => None,
+    };
+    let mut notes = Vec::new();
+    let built_in = matches!(source, ConfigSource::BuiltIn);
+    let bound = bind(&settings, built_in, &mut notes).map_err(outside)?;
+    let metrics_socket = bind_metrics(&settings).map_err(outside)?;
+    let control_socket = bind_control(&settings, built_in, identity, &mut notes).map_err(outside)?;
+    give_up_privileges(identity, &mut notes).map_err(outside)?;
+    let logging = logging::start(&settings.log).map_err(outside)?;
+    if !warnings.is_empty() {
+        warn!("the configuration has warnings:\n{}", warnings.trim_end());
+    }
+    notes.iter().for_each(|note| warn!("{note}"));
+
+    let key = HashKey::random();
+    let (reloader, jobs) = Reloader::new();
+    let query_logger =
+        QueryLogger::start().map_err(|e| outside(format!("cannot start the query log: {e}")))?;
+    let catalog = Arc::new(Catalog::new(&key));
+    let app = Arc::new(App {
+        engine: Arc::new(Engine::new(key, catalog, engine_config(&settings), None)),
+        worker_stats: Mutex::default(),
+        listeners: Mutex::default(),
+        tcp_limits: TcpLimits::new(
+            settings.server.tcp_connections.as_usize(),
+            settings.server.tcp_per_client.as_usize(),
+        ),
+        zones: ArcSwap::from_pointee(ZoneTable::new()),
+        settings: ArcSwap::from_pointee(settings.clone()),
+        last_reload: Mutex::default(),
+        reloader,
+        logging,
+        query_logger: Arc::new(query_logger),
+        started: SystemTime::now(),
+        started_at,
+        source,
+    });
+    app.apply_query_log(&settings);
+
+    let summary = app.load_zones(specs, |_| false);
+    info!(
+        zones = summary.zones,
+        loaded = summary.loaded,
+        failed = summary.failed,
+        milliseconds = summary.milliseconds,
+        "zones loaded"
+    );
+    if args.strict && summary.failed > 0 {
+        return Err(Refusal(
+            format!("{} of {} zones are bad (--strict)", summary.failed, summary.zones),
+            EXIT_FAULTS,
+        ));
+    }
+
+    serve_all(&app, bound).map_err(outside)?;
+    let worker_app = Arc::clone(&app);
+    std::thread::Builder::new()
+        .name("reload".into())
+        .spawn(move || reload::work(&worker_app, &jobs))
+        .map_err(|e| outside(format!("cannot start the reload thread: {e}")))?;
+    signals::tell_ready();
+    info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
+    if built_in {
+        let addresses: Vec<_> = lock(&app.listeners).iter().map(Running::local_addr).collect();
+        print!("{}", builtin::greeting(&addresses));
+    }
+    attend(&app, control_socket, metrics_socket).map_err(outside)
+}
+
+/// Opens every listening socket.
+fn bind(settings: &Settings, built_in: bool, notes: &mut Vec<String>) -> Result<Vec<Bound>, String> {
+    let config = net_config(&settings.server);
+    let mut bound = Vec::new();
+    for listen in &settings.listens {
+        for addr in listen.addr.iter() {
+            for proto in listen.proto.iter() {
+                let transport = match proto.value {
+                    Proto::Udp => Transport::Udp,
+                    Proto::Tcp => Transport::Tcp,
+                };
+                match Listener::bind(addr.value.0, transport, &config) {
+                    Ok(socket) => bound.push(socket),
+                    // The built-in configuration asks for IPv6 without knowing whether there is any.
+                    Err(e) if built_in && addr.value.0.is_ipv6() && is_missing(&e) => {
+                        notes.push(e.to_string())
+                    }
+                    Err(e) => return Err(with_hint(&e)),
+                }
+            }
+        }
+    }
+    if bound.is_empty() { Err("there is no address to listen on".into()) } else { Ok(bound) }
+}
+
+fn is_missing(e: &net::BindError) -> bool {
+    matches!(e.fault, net::BindFault::NoSuchAddress | net::BindFault::NoSuchFamily)
+}
+
+/// The error as one sentence, and what to do about it as another.
+fn with_hint(e: &net::BindError) -> String {
+    let port = e.addr.port();
+    let hint = match e.fault {
+        net::BindFault::AddressInUse => format!(
+            "see what it is with `ss -lnp 'sport = :{port}'`, stop it, or choose another address in [[listen]]"
+        ),
+        net::BindFault::PermissionDenied => {
+            "start nomen as root with `user` set in [server], or choose a port above 1023".into()
+        }
+        net::BindFault::NoSuchAddress => "see this machine's addresses with `ip address`".into(),
+        _ => return e.to_string(),
+    };
+    format!("{e}\n  hint: {hint}")
+}
+
+fn bind_metrics(settings: &Settings) -> Result<Option<TcpListener>, String> {
+    let Some(metrics) = &settings.metrics else { return Ok(None) };
+    let addr = metrics.listen.value;
+    TcpListener::bind(addr.0)
+        .and_then(|socket| socket.set_nonblocking(true).map(|()| Some(socket)))
+        .map_err(|e| format!("cannot listen on {addr} for metrics: {}", crate::config::reason(&e)))
+}
+
+fn bind_control(
+    settings: &Settings,
+    built_in: bool,
+    identity: Option<privileges::Identity>,
+    notes: &mut Vec<String>,
+) -> Result<Option<Socket>, String> {
+    if !*settings.control.enable {
+        return Ok(None);
+    }
+    let wanted = settings.control.socket.value.as_deref();
+    match Socket::bind(wanted, identity) {
+        Ok(socket) => Ok(Some(socket)),
+        // Trying nomen out must not fail because another one is being tried out.
+        Err(e) if built_in => {
+            notes.push(format!("no control socket: {e}"));
+            Ok(None)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+fn give_up_privileges(identity: Option<privileges::Identity>, notes: &mut Vec<String>) -> Result<(), String> {
+    match identity {
+        Some(identity) if privileges::is_root() => privileges::become_user(identity)
+            .map_err(|e| format!("refusing to run with privileges that cannot be given up: {e}")),
+        Some(_) => {
+            notes.push("`user` has no effect: nomen was not started as root".into());
+            privileges::lock_down()
+        }
+        None if privileges::is_root() => {
+            notes.push("running as root: set `user` in [server] so that root is given up".into());
+            Ok(())
+        }
+        None => privileges::lock_down(),
+    }
+}
+
+/// Many TCP connections need many descriptors: takes all the system allows.
+fn raise_descriptor_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        // A lower limit only means fewer connections, which are counted and told.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}
+
+fn serve_all(app: &Arc<App>, bound: Vec<Bound>) -> Result<(), String> {
+    let mut context = Context::default().on_fault(|fault| match fault.kind {
+        net::FaultKind::Recovered => info!("{fault}"),
+        net::FaultKind::Pin(_) | net::FaultKind::OutOfDescriptors(_) => warn!("{fault}"),
+        _ => error!("{fault}"),
+    });
+    context.tcp = app.tcp_limits.clone();
+    for socket in bound {
+        let (addr, transport) = (socket.local_addr(), socket.transport());
+        let app_of_workers = Arc::clone(app);
+        let running = socket
+            .serve(move |_: net::Worker| Answer::new(&app_of_workers), &context)
+            .map_err(|e| e.to_string())?;
+        info!("listening on {addr} {transport}");
+        lock(&app.listeners).push(running);
+    }
+    Ok(())
+}
+
+/// Answers control and metrics, handles signals, and ends the service in order.
+fn attend(app: &Arc<App>, control: Option<Socket>, metrics: Option<TcpListener>) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(8)
+        .build()
+        .map_err(|e| format!("cannot start the administration thread: {e}"))?;
+    let path = control.as_ref().map(|c| c.path.clone());
+    let result = runtime.block_on(async {
+        let (stop, mut stopped) = tokio::sync::mpsc::channel(1);
+        if let Some(socket) = control {
+            let listener = socket.into_tokio().map_err(|e| format!("cannot use the control socket: {e}"))?;
+            tokio::spawn(control::serve(Arc::clone(app), listener, stop));
+        }
+        if let Some(socket) = metrics {
+            let listener = tokio::net::TcpListener::from_std(socket)
+                .map_err(|e| format!("cannot use the metrics socket: {e}"))?;
+            tokio::spawn(metrics::serve(Arc::clone(app), listener));
+        }
+        let why = tokio::select! {
+            signal = signals::until_stopped(&app.reloader) => signal.map_err(|e| format!("no signals: {e}"))?,
+            Some(()) = stopped.recv() => "nomen ctl stop",
+        };
+        info!("{why}: answering what has arrived, then stopping");
+        signals::tell_stopping();
+        tokio::spawn(signals::exit_at_next());
+        let app = Arc::clone(app);
+        // Joining blocks; the signal that stops at once must still be heard.
+        tokio::task::spawn_blocking(move || drain(&app)).await.map_err(|e| format!("stopping failed: {e}"))
+    });
+    if let Some(path) = path {
+        // The folder may not be ours to change any more; a stale socket is replaced at the next start.
+        let _ = std::fs::remove_file(path);
+    }
+    runtime.shutdown_background();
+    info!("stopped");
+    result
+}
+
+/// Stops the listeners and waits until what arrived is answered.
+fn drain(app: &App) {
+    let listeners = std::mem::take(&mut *lock(&app.listeners));
+    listeners.iter().for_each(Running::stop);
+    for listener in listeners {
+        listener.join();
+    }
+}
