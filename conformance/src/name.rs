@@ -127,8 +127,9 @@ impl fmt::Display for Name {
         for label in &self.0 {
             for &b in label {
                 match b {
-                    b'.' | b'\\' | b'"' | b'(' | b')' | b';' | b'@' | b'$' => write!(f, "\\{}", b as char)?,
-                    0x21..=0x7e => write!(f, "{}", b as char)?,
+                    b'-' | b'_' | b'*' | b'/' => write!(f, "{}", b as char)?,
+                    b if b.is_ascii_alphanumeric() => write!(f, "{}", b as char)?,
+                    // Not every program reads the same other characters bare or behind a backslash.
                     _ => write!(f, "\\{b:03}")?,
                 }
             }
@@ -144,7 +145,7 @@ mod tests {
 
     #[test]
     fn text_reads_back() {
-        for text in [".", "a.b.", "\\000\\255.x.", "dot\\.ted.", "\\\\.y.", "semi\\;.", "*.A.b."] {
+        for text in [".", "a.b.", "\\000\\255.x.", "dot\\046ted.", "\\092.y.", "semi\\059.", "*.A.b."] {
             let name = Name::from_text(text).unwrap();
             assert_eq!(name.to_string(), text);
             assert_eq!(Name::from_wire(&name.to_wire()).unwrap(), (name.clone(), name.wire_len()));

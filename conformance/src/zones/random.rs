@@ -24,7 +24,15 @@ pub fn zones(rng: &mut Rng, count: usize, stem: &str) -> Vec<(String, String)> {
         }
     }
     let made: Vec<_> = names.iter().map(|name| (name.clone(), zone(rng, name, &names))).collect();
-    made
+    // NSD takes a zone below another zone's DNAME for data below a DNAME and refuses it.
+    let redirected: Vec<String> = made
+        .iter()
+        .flat_map(|(apex, text)| {
+            let owners = text.lines().filter_map(|l| l.split_once(" DNAME ").map(|(owner, _)| owner));
+            owners.map(move |owner| format!(".{owner}.{apex}").to_ascii_lowercase())
+        })
+        .collect();
+    made.into_iter().filter(|(apex, _)| !redirected.iter().any(|r| format!(".{apex}").ends_with(r))).collect()
 }
 
 #[derive(Default, Clone)]
@@ -55,22 +63,26 @@ fn zone(rng: &mut Rng, apex: &str, all: &[String]) -> String {
         add_records(rng, node, owner, &owners, apex, all);
     }
     let mut out = format!(
-        "$ORIGIN {apex}\n$TTL {}\n@ SOA ns HostMaster {} 7200 3600 1209600 {}\n@ NS ns\n",
+        "$ORIGIN {apex}\n$TTL {}\n@ SOA ns HostMaster {} 7200 3600 1209600 {}\n@ NS apex-ns\napex-ns A 192.0.2.1\n",
         300 + rng.below(5) * 100,
         rng.below(1000),
         60 + rng.below(9) * 100
     );
     if rng.chance(50) {
-        let _ = writeln!(out, "@ NS {}", target(rng, &owners, all));
+        let _ = writeln!(out, "@ NS ns.not-{apex}");
     }
     if rng.chance(30) {
         out += "@ MX 10 ns\n";
     }
-    // The apex name server has an address unless something else stands there.
-    if !nodes.contains_key("ns") {
-        out += "ns A 192.0.2.1\n";
-    }
+    // Data below a DNAME is hand-written: NSD refuses such zones.
+    let redirected =
+        nodes.values().flat_map(|n| &n.lines).filter_map(|l| l.split_once(" DNAME ")).map(|(o, _)| o.to_ascii_lowercase());
+    let redirected: Vec<_> = redirected.map(|owner| format!(".{owner}")).collect();
     for line in nodes.values().flat_map(|n| &n.lines) {
+        let owner = line.split(' ').next().unwrap_or_default().to_ascii_lowercase();
+        if redirected.iter().any(|below| owner.ends_with(below)) {
+            continue;
+        }
         out += line;
         out.push('\n');
     }
