@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::batch::Transport;
 use crate::config::Config;
 use crate::handler::{HandlerFactory, Worker};
-use crate::running::{Context, Reporter, Running, Shutdown};
+use crate::running::{Context, FaultKind, Reporter, Running, Shutdown};
 use crate::stats::{Stats, WorkerStats};
 use crate::{tcp, udp};
 
@@ -126,10 +126,7 @@ impl Listener {
                         OpenError::Bind(e) => e,
                         OpenError::Io(e) => fail(Refusal::from_io(e)),
                     })?;
-                if let Some(first) = sockets.first() {
-                    udp::spread(first, config.spread, sockets.len()).map_err(fail)?;
-                }
-                Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets) })
+                Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets), adopted: false })
             }
             Transport::Tcp => {
                 let open = |addr, shared| tcp::open(addr, config, shared).map_err(fail);
@@ -138,7 +135,7 @@ impl Listener {
                         OpenError::Bind(e) => e,
                         OpenError::Io(e) => fail(Refusal::from_io(e)),
                     })?;
-                Ok(Bound { addr, config: config.clone(), sockets: Sockets::Tcp(sockets) })
+                Ok(Bound { addr, config: config.clone(), sockets: Sockets::Tcp(sockets), adopted: false })
             }
         }
     }
@@ -156,7 +153,7 @@ impl Listener {
         }
         let sockets =
             multiply(sockets, config.workers, UdpSocket::try_clone).map_err(|e| fail(Refusal::from_io(e)))?;
-        Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets) })
+        Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets), adopted: true })
     }
 
     /// Takes listening TCP sockets someone else opened; otherwise as [`Listener::from_udp`].
@@ -170,7 +167,7 @@ impl Listener {
             socket.set_nonblocking(true).map_err(fail)?;
         }
         let sockets = multiply(sockets, config.workers, TcpListener::try_clone).map_err(fail)?;
-        Ok(Bound { addr, config: config.clone(), sockets: Sockets::Tcp(sockets) })
+        Ok(Bound { addr, config: config.clone(), sockets: Sockets::Tcp(sockets), adopted: true })
     }
 }
 
@@ -241,6 +238,8 @@ pub struct Bound {
     addr: SocketAddr,
     config: Config,
     sockets: Sockets,
+    /// The sockets were opened by someone else, perhaps not for sharing.
+    adopted: bool,
 }
 
 enum Sockets {
@@ -287,6 +286,9 @@ impl Bound {
 
     /// Starts the workers. Each makes its handler on its own thread.
     ///
+    /// To take over from a listener on the same address without losing a query: bind with
+    /// [`Config::share_port`], stop and join the old listener, then serve. Meanwhile queries wait in the sockets.
+    ///
     /// # Errors
     /// [`ServeError`] if the system refuses a thread or a resource it needs; workers already started stop.
     pub fn serve<F: HandlerFactory>(self, factory: F, context: &Context) -> Result<Running, ServeError> {
@@ -313,6 +315,12 @@ impl Bound {
         };
         match self.sockets {
             Sockets::Udp(sockets) => {
+                if let Some(first) = sockets.first()
+                    && let Err(e) = udp::spread(first, self.config.spread, sockets.len())
+                    && !self.adopted
+                {
+                    job(0, &running).reporter.report(FaultKind::Spread(e));
+                }
                 for (index, socket) in sockets.into_iter().enumerate() {
                     let job = job(index, &running);
                     running.threads.push(udp::spawn(socket, Arc::clone(&factory), job).map_err(fail)?);

@@ -43,8 +43,8 @@ pub enum FaultKind {
     OutOfDescriptors(io::Error),
     /// The thread could not be pinned to its CPU; it runs unpinned.
     Pin(io::Error),
-    /// The worker could not start, and its part of the traffic goes to the others.
-    Start(io::Error),
+    /// The system refused to spread datagrams as configured; its own hash spreads them.
+    Spread(io::Error),
 }
 
 impl fmt::Display for Fault {
@@ -57,7 +57,7 @@ impl fmt::Display for Fault {
             FaultKind::HandlerPanicked => f.write_str("a query made the handler panic; it was replaced"),
             FaultKind::OutOfDescriptors(e) => write!(f, "no file descriptor for a new connection: {e}"),
             FaultKind::Pin(e) => write!(f, "cannot pin the thread to its CPU: {e}"),
-            FaultKind::Start(e) => write!(f, "cannot start: {e}"),
+            FaultKind::Spread(e) => write!(f, "datagrams are spread by hash, not as configured: {e}"),
         }
     }
 }

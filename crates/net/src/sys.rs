@@ -60,6 +60,14 @@ pub(crate) fn attach_reuseport(socket: &impl AsRawFd, by: PickBy, sockets: u32) 
     set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &description)
 }
 
+/// `SO_DETACH_REUSEPORT_BPF`, which libc does not name on every platform.
+const SO_DETACH_REUSEPORT_BPF: c_int = 68;
+
+/// Undoes [`attach_reuseport`] for the whole group.
+pub(crate) fn detach_reuseport(socket: &impl AsRawFd) -> io::Result<()> {
+    set_number(socket, libc::SOL_SOCKET, SO_DETACH_REUSEPORT_BPF, 0)
+}
+
 /// Pins the calling thread to the `n`-th CPU it may use, counting round if there are fewer.
 pub(crate) fn pin_thread(n: usize) -> io::Result<()> {
     // SAFETY: an all-zero `cpu_set_t` is the empty set.

@@ -306,7 +306,7 @@ impl<F: HandlerFactory> Connection<F> {
         let mut desk = desk.borrow_mut();
         let desk = &mut *desk;
         let before = self.state.partial.len();
-        let n = if before == 0 {
+        let (n, used) = if before == 0 {
             // The worker's buffer: idle connections need none of their own.
             let mut buffer = ReadBuf::new(&mut desk.input);
             let poll = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);
@@ -314,7 +314,7 @@ impl<F: HandlerFactory> Connection<F> {
             std::task::ready!(poll)?;
             let used = self.answer(&desk.input[..n], &mut desk.stage, &mut desk.spare);
             self.state.partial.extend_from_slice(&desk.input[used..n]);
-            n
+            (n, used > 0)
         } else {
             // Grows with what arrives, not with what the prefix announces.
             let room = before.clamp(512, READ);
@@ -323,19 +323,16 @@ impl<F: HandlerFactory> Connection<F> {
             let poll = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);
             let n = buffer.filled().len();
             self.state.partial.truncate(before + n);
-            if poll.is_ready() && n > 0 {
-                self.answer_in_place(desk);
-            }
             std::task::ready!(poll)?;
-            n
+            (n, self.answer_in_place(desk))
         };
         if n == 0 {
             self.state.ending = Some(Ending::Eof);
         }
         self.state.message_since = match self.state.message_since {
             _ if self.state.partial.is_empty() => None,
-            // What is left is the rest of a message that was there before, or the start of a new one.
-            Some(since) if self.state.partial.len() >= before && before > 0 => Some(since),
+            // Still the same message.
+            Some(since) if !used => Some(since),
             _ => Some(Instant::now()),
         };
         Poll::Ready(Ok(()))

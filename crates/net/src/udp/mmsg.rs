@@ -177,6 +177,10 @@ impl Datagrams for Mmsg {
         Ok(self.slots.len())
     }
 
+    fn endpoint(&self) -> &Arc<Endpoint> {
+        &self.endpoint
+    }
+
     fn batch(&mut self) -> Batch<'_> {
         let n = self.slots.len();
         Batch::new(

@@ -45,6 +45,10 @@ impl Datagrams for Plain {
         Ok(usize::from(self.slot.is_some()))
     }
 
+    fn endpoint(&self) -> &Arc<Endpoint> {
+        &self.endpoint
+    }
+
     fn batch(&mut self) -> Batch<'_> {
         let room = self.output.len();
         Batch::new(

@@ -6,17 +6,20 @@
 //! and Knot do, we also fragment at the 1280 octets every IPv6 link must carry (RFC 8200 §5).
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use libc::c_int;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::config::{Config, Spread};
-use crate::listener::{BindFault, Refusal};
+use crate::listener::Refusal;
 use crate::sys;
 
 /// Smallest MTU of an IPv6 link (RFC 8200 §5).
 const IPV6_MIN_MTU: c_int = 1280;
+
+/// The port of the discard service (RFC 863), where nobody asks questions from.
+const DISCARD: u16 = 9;
 
 /// Opens, sets up and binds one datagram socket. `shared` sockets may be bound several to one address.
 pub(crate) fn open(addr: SocketAddr, config: &Config, shared: bool) -> Result<UdpSocket, Refusal> {
@@ -80,17 +83,31 @@ fn prepare(socket: &Socket, addr: SocketAddr, config: &Config) -> Result<(), Ref
     Ok(())
 }
 
-/// Has the kernel spread datagrams over the group this socket belongs to.
-pub(crate) fn spread(socket: &UdpSocket, spread: Spread, sockets: usize) -> Result<(), Refusal> {
+/// Has the kernel spread datagrams over the group of `sockets` sockets this one belongs to.
+pub(crate) fn spread(socket: &UdpSocket, spread: Spread, sockets: usize) -> io::Result<()> {
     let by = match spread {
-        Spread::Hash => return Ok(()),
-        Spread::Cpu => sys::PickBy::Cpu,
-        Spread::Random => sys::PickBy::Random,
+        Spread::Cpu if sockets > 1 => sys::PickBy::Cpu,
+        Spread::Random if sockets > 1 => sys::PickBy::Random,
+        _ => return Ok(()),
     };
-    if sockets < 2 {
-        return Ok(());
+    sys::attach_reuseport(socket, by, u32::try_from(sockets).unwrap_or(u32::MAX))
+}
+
+/// Makes sure that no further datagram reaches this socket, while those it holds can still be read and answered.
+/// Closing it instead would lose what arrives between the last read and the close.
+///
+/// A connected socket hears its peer only, and the kernel's hash passes it over when it picks among those that share
+/// an address; a program would not, so that goes first. The peer is the discard port of this very host.
+pub(crate) fn leave(socket: &UdpSocket) -> io::Result<()> {
+    // There may be no program.
+    let _ = sys::detach_reuseport(socket);
+    let mut own = socket.local_addr()?;
+    if own.ip().is_unspecified() {
+        own.set_ip(match own.ip() {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
     }
-    let sockets = u32::try_from(sockets)
-        .map_err(|_| Refusal { fault: BindFault::Other, cause: io::Error::other("too many workers") })?;
-    sys::attach_reuseport(socket, by, sockets).map_err(Refusal::option("SO_ATTACH_REUSEPORT_CBPF"))
+    own.set_port(DISCARD);
+    socket.connect(own)
 }

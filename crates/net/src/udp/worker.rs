@@ -9,14 +9,15 @@ use std::time::{Duration, Instant};
 
 use super::endpoint::Endpoint;
 use super::mmsg::Mmsg;
-use super::open;
 use super::plain::Plain;
+use super::socket::{leave, open};
 use crate::batch::Batch;
 use crate::config::UdpBackend;
 use crate::guard::Guarded;
 use crate::handler::HandlerFactory;
 use crate::listener::Job;
 use crate::running::FaultKind;
+use crate::stats::OwnCounters;
 use crate::sys;
 
 /// Errors in a row after which a socket is given up. Some errors are leftovers of earlier replies and go away by
@@ -24,6 +25,8 @@ use crate::sys;
 const ERRORS_TOLERATED: u32 = 8;
 /// First and longest pause between attempts to make a new socket.
 const REBIND_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// How often a stopping worker looks whether later answers are out.
+const DRAIN_STEP: Duration = Duration::from_millis(5);
 /// Octets of a cache line.
 const LINE: usize = 64;
 
@@ -41,6 +44,9 @@ pub(crate) trait Datagrams {
 
     /// Sends the replies decided on. What cannot be sent is counted and forgotten.
     fn send(&mut self);
+
+    /// The socket, as later answers share it.
+    fn endpoint(&self) -> &Arc<Endpoint>;
 }
 
 /// The distance between buffers of `room` octets: an odd number of cache lines, so that the starts of a batch's
@@ -93,26 +99,13 @@ fn serve<D: Datagrams, F: HandlerFactory>(
 ) -> io::Result<()> {
     let own = &job.stats.own;
     let mut errors = 0;
-    let mut drain_until = None;
-    loop {
-        match datagrams.receive(drain_until.is_none()) {
+    while !job.shutdown.triggered() {
+        match datagrams.receive(true) {
             Ok(n) => {
                 errors = 0;
-                if n > 0 {
-                    let mut batch = datagrams.batch();
-                    own.batches.add(1);
-                    own.queries.add(n as u64);
-                    own.bytes_in.add(batch.octets());
-                    guarded.batch(&mut batch);
-                    datagrams.send();
-                }
+                answer(datagrams, n, guarded, own);
             }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                if drain_until.is_some() {
-                    return Ok(());
-                }
-                guarded.idle();
-            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => guarded.idle(),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => {
                 own.receive_errors.add(1);
@@ -122,11 +115,47 @@ fn serve<D: Datagrams, F: HandlerFactory>(
                 }
             }
         }
-        match drain_until {
-            None if job.shutdown.triggered() => drain_until = Some(Instant::now() + job.config.drain),
-            Some(deadline) if Instant::now() >= deadline => return Ok(()),
-            _ => {}
+    }
+    drain(datagrams, guarded, job);
+    Ok(())
+}
+
+/// Has what was received answered.
+#[inline]
+fn answer<D: Datagrams, F: HandlerFactory>(
+    datagrams: &mut D,
+    n: usize,
+    guarded: &mut Guarded<F>,
+    own: &OwnCounters,
+) {
+    if n == 0 {
+        return;
+    }
+    let mut batch = datagrams.batch();
+    own.batches.add(1);
+    own.queries.add(n as u64);
+    own.bytes_in.add(batch.octets());
+    guarded.batch(&mut batch);
+    datagrams.send();
+}
+
+/// Answers what the socket still holds and waits for answers promised for later, both within the drain time.
+#[cold]
+fn drain<D: Datagrams, F: HandlerFactory>(datagrams: &mut D, guarded: &mut Guarded<F>, job: &Job) {
+    let deadline = Instant::now() + job.config.drain;
+    // Should that fail, which nothing suggests it can, the deadline still ends a flow that never stops.
+    let _ = leave(datagrams.endpoint().socket());
+    let mut errors = 0;
+    while Instant::now() < deadline && errors <= ERRORS_TOLERATED {
+        match datagrams.receive(false) {
+            Ok(n) => answer(datagrams, n, guarded, &job.stats.own),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+            Err(_) => errors += 1,
         }
+    }
+    // Later answers each hold on to the endpoint.
+    while Arc::strong_count(datagrams.endpoint()) > 1 && Instant::now() < deadline {
+        std::thread::sleep(DRAIN_STEP);
     }
 }
 

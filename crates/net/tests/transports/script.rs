@@ -209,7 +209,9 @@ impl Server {
         wait_until(what, || condition(&self.totals()));
     }
 
+    /// Stops the server, letting go of queries held back, and returns its last counters.
     pub(crate) fn stop(self) -> net::Totals {
+        self.held.lock().unwrap().clear();
         self.running.stop();
         self.running.join().totals()
     }

@@ -92,6 +92,7 @@ fn replies_leave_from_the_address_asked() {
         assert_eq!(responder.send(&[]), Err(SendError::Size));
         assert_eq!(responder.clone().send(&q), Ok(()));
         assert_eq!(receive(&client), q);
+        drop(responder);
         server.stop();
     }
 }
@@ -319,4 +320,67 @@ fn bind_errors_say_what_is_wrong() {
         denied.to_string(),
         "cannot listen on udp 0.0.0.0:53: permission denied: ports below 1024 need root or CAP_NET_BIND_SERVICE"
     );
+}
+
+#[test]
+fn handing_over_to_another_listener_loses_nothing() {
+    for spread in [Spread::Random, Spread::Hash] {
+        let mut config = Config { share_port: true, spread, ..fast(2) };
+        config.udp.idle_wake = Duration::from_millis(5);
+        let mut server = Server::start("127.0.0.1:0", Transport::Udp, &config);
+        let client = udp_client(server.addr());
+        client.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        let stopped = Arc::new(AtomicUsize::new(0));
+        let flag = Arc::clone(&stopped);
+        let load = std::thread::spawn(move || {
+            let mut asked = 0;
+            while flag.load(Ordering::Relaxed) == 0 {
+                // Enough at once that some are always on their way.
+                for id in 0..150 {
+                    client.send(&query(id, Ask::Echo, 30)).unwrap();
+                }
+                for _ in 0..150 {
+                    receive(&client);
+                }
+                asked += 150;
+            }
+            asked
+        });
+        let mut answered = 0;
+        for _ in 0..20 {
+            let bound = Listener::bind(server.addr(), Transport::Udp, &config).unwrap();
+            answered += server.stop().replies;
+            server = Server::serve(bound, &Context::default());
+            server.wait_for("queries", |totals| totals.queries > 500);
+        }
+        if spread == Spread::Random {
+            // The old listener, in leaving, did not undo how the new one spreads.
+            let busy = server.running.stats().per_worker().filter(|totals| totals.queries > 0).count();
+            assert_eq!(busy, 2);
+        }
+        stopped.store(1, Ordering::Relaxed);
+        let asked = load.join().unwrap();
+        assert_eq!(answered + server.stop().replies, asked);
+    }
+}
+
+#[test]
+fn stopping_waits_for_answers_promised() {
+    everywhere(|config, addr| {
+        let server = Server::start(addr, Transport::Udp, &config);
+        let client = udp_client(server.addr());
+        let q = query(1, Ask::Hold, 30);
+        client.send(&q).unwrap();
+        wait_until("the query", || !server.held.lock().unwrap().is_empty());
+        server.running.stop();
+        std::thread::sleep(2 * config.udp.idle_wake);
+        assert!(!server.running.is_finished());
+        let (responder, q) = server.held.lock().unwrap().pop().unwrap();
+        responder.send(&q).unwrap();
+        assert_eq!(receive(&client), q);
+        drop(responder);
+        let start = Instant::now();
+        server.stop();
+        assert!(start.elapsed() < Duration::from_secs(1), "did not wait out the drain time");
+    });
 }
