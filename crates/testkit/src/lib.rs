@@ -4,9 +4,11 @@
 //! |---|---|
 //! | [`model`] | zones and catalogs as plain maps, every question answered by looking at everything |
 //! | [`random`] | proptest strategies for names, records and zones |
+//! | [`tld`] | a large zone of delegations, for measurements |
 
 pub mod model;
 pub mod random;
+pub mod tld;
 
 use wire::hash::HashKey;
 use zone::store::{Zone, ZoneBuilder};

@@ -1,5 +1,6 @@
 //! Measures the master-file scanner: `scan make RECORDS FILE` writes a zone shaped like a top-level domain's,
-//! `scan read FILE [ORIGIN] [--pipelined]` scans one and throws the records away.
+//! `scan read FILE [ORIGIN] [--pipelined]` scans one and throws the records away, `scan print FILE ORIGIN`
+//! writes them out, one on each line, for comparison with what other readers make of the file.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -27,6 +28,28 @@ impl Sink for Count {
         self.blocks += 1;
         ControlFlow::Continue(())
     }
+}
+
+/// Writes each record as one line of a master file.
+struct Print<W>(W);
+
+impl<W: std::io::Write> Sink for Print<W> {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+        let mut data = String::new();
+        let Record { owner, ttl, class, rtype, rdata, .. } = *record;
+        wire::rdata::write_text(rtype, rdata, &mut data).map_err(|e| Refusal::error(e.to_string()))?;
+        writeln!(self.0, "{owner} {ttl} {class} {rtype} {data}").map_err(|e| Refusal::stop(e.to_string()))
+    }
+}
+
+fn print(path: &str, origin: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let config = ScanConfig::new(origin.parse::<NameBuf>()?.as_name());
+    let mut to = Print(BufWriter::new(std::io::stdout().lock()));
+    let report = scan::read(Source::file(path), &config, &mut to);
+    for fault in &report.faults {
+        eprintln!("{}", fault.pretty());
+    }
+    Ok(to.0.flush()?)
 }
 
 fn make(records: u64, path: &str) -> std::io::Result<()> {
@@ -68,8 +91,12 @@ fn read(path: &str, origin: &str, pipelined: bool) -> Result<(), Box<dyn std::er
     let config = ScanConfig::new(origin.parse::<NameBuf>()?.as_name());
     let mut count = Count::default();
     let start = Instant::now();
-    let scan = if pipelined { scan::read_pipelined::<Count> } else { scan::read::<Count> };
-    let report = scan(Source::file(path), &config, &mut count);
+    let source = Source::file(path);
+    let report = if pipelined {
+        scan::read_pipelined(source, &config, &mut count)
+    } else {
+        scan::read(source, &config, &mut count)
+    };
     let seconds = start.elapsed().as_secs_f64();
     for fault in &report.faults {
         println!("{}", fault.pretty());
@@ -97,6 +124,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ["make", records, path] => Ok(make(records.parse()?, path)?),
         ["read", path] => read(path, "example.", pipelined),
         ["read", path, origin] => read(path, origin, pipelined),
-        _ => Err("usage: scan make RECORDS FILE | scan read FILE [ORIGIN] [--pipelined]".into()),
+        ["print", path, origin] => print(path, origin),
+        _ => Err("usage: scan make RECORDS FILE | read FILE [ORIGIN] [--pipelined] | print FILE ORIGIN".into()),
     }
 }

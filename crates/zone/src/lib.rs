@@ -4,11 +4,14 @@
 //! |---|---|
 //! | [`scan`] | master files: text to records, with the places of faults |
 //! | [`store`] | the snapshot: [`Zone`] and how it is built |
+//! | [`load`] | from a master file to a snapshot |
 //! | [`catalog`] | which zones there are, found by the longest match: [`Catalog`] |
 
 pub mod catalog;
+pub mod load;
 pub mod scan;
 pub mod store;
 
 pub use catalog::{Catalog, Change, ZoneEntry};
+pub use load::{LoadConfig, LoadError, Loaded, load_file};
 pub use store::{Node, NodeFlags, RrSet, Zone, ZoneBuilder};

@@ -80,6 +80,19 @@ impl<'a> Source<'a> {
         self
     }
 
+    /// What it is called in faults.
+    pub(crate) fn name(&self) -> Arc<str> {
+        self.name.clone()
+    }
+
+    /// Its size in bytes, where known.
+    pub(crate) fn size(&self) -> Option<u64> {
+        match &self.from {
+            From::Reader(_, size) => *size,
+            From::Path(path) => path.metadata().ok().filter(|about| about.is_file()).map(|about| about.len()),
+        }
+    }
+
     /// Opens the source; gives its reader and its size, where known.
     fn open(self) -> io::Result<(Box<dyn Read + Send + 'a>, Option<u64>)> {
         match self.from {

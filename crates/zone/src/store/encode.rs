@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
+use wire::rdata::{self, NameRule};
 use wire::{Name, Type};
 
 use super::arena::{CHUNK, NOWHERE, UNIT};
 use super::blob::{self, ENTRY, Entry, HEADER, RECORD_HEAD};
-use super::names::{self, NameRule};
 use super::node::{NodeFlags, RrSet, TARGETS};
 use super::nsec3;
 use super::pending::{NoteKind, Notes, Pending, Record};
@@ -247,7 +247,7 @@ impl Encoder {
         debug_assert!(RECORD_HEAD == 12);
         let rdata = pending.rdata(record);
         let mut done = 0;
-        for name in names::embedded_names(record.rtype, rdata) {
+        for name in rdata::embedded_names(record.rtype, rdata) {
             if name.rule == NameRule::Compress {
                 self.blob.extend_from_slice(&rdata[done..name.start]);
                 self.name(pending, record.start as usize + name.start, name.len, start);
@@ -368,6 +368,6 @@ fn same(pending: &Pending, a: &Record, b: &Record) -> bool {
 
 fn canonical(pending: &Pending, record: &Record) -> Vec<u8> {
     let mut rdata = pending.rdata(record).to_vec();
-    names::canonical(record.rtype, &mut rdata);
+    rdata::canonical(record.rtype, &mut rdata);
     rdata
 }

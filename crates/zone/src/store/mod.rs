@@ -26,7 +26,6 @@ mod build;
 mod encode;
 mod finish;
 mod index;
-mod names;
 mod node;
 mod nsec3;
 mod order;

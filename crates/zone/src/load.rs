@@ -1,0 +1,237 @@
+//! From a master file to a snapshot: [`scan`](crate::scan) feeds [`store`](crate::store), on two threads if the
+//! file is large.
+//!
+//! What both find wrong comes out as one list of [`Fault`]s with places.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use wire::Name;
+use wire::hash::HashKey;
+
+use crate::scan::{self, Fault, FaultKind, Limits, Progress, Record, Refusal, ScanConfig, ScanReport};
+use crate::scan::{Severity, Sink, Source};
+use crate::store::{Note, Zone, ZoneBuilder};
+
+/// Files of fewer octets are read on the caller's thread: a thread would cost more than it saves.
+const SMALL: u64 = 256 * 1024;
+
+/// How to load a zone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoadConfig {
+    /// TTL in seconds of records without one, until a `$TTL` says otherwise.
+    pub default_ttl: Option<u32>,
+    /// Bounds on what reading may take.
+    pub limits: Limits,
+}
+
+/// A zone that was loaded.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The snapshot.
+    pub zone: Zone,
+    /// Warnings, in the order of their places; those without a place last.
+    pub warnings: Vec<Fault>,
+    /// Number of warnings beyond those kept.
+    pub more_warnings: u64,
+    /// Names of the files that were read, the zone's own first.
+    pub files: Vec<Arc<str>>,
+}
+
+/// Why a zone was not loaded.
+#[derive(Debug)]
+pub struct LoadError {
+    /// At least one error, and the warnings found beside them.
+    pub faults: Vec<Fault>,
+    /// Number of errors and warnings beyond those kept.
+    pub more: u64,
+}
+
+impl fmt::Display for LoadError {
+    /// The first error on one line, and how many there are.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut errors = self.faults.iter().filter(|fault| fault.severity == Severity::Error);
+        match errors.next() {
+            Some(first) => write!(f, "{first}")?,
+            None => f.write_str("the zone could not be loaded")?,
+        }
+        match errors.count() {
+            0 => Ok(()),
+            more => write!(f, " (and {more} more errors)"),
+        }
+    }
+}
+impl std::error::Error for LoadError {}
+
+/// Loads the zone `apex` from the master file at `path`. Names will be looked up under `key`.
+pub fn load_file(
+    path: &Path,
+    apex: Name<'_>,
+    key: &HashKey,
+    config: &LoadConfig,
+) -> Result<Loaded, LoadError> {
+    load(Source::file(path), apex, key, config, |_| ControlFlow::Continue(()))
+}
+
+/// Loads the zone `apex` from any source. `progress` is called every few hundred KiB and may break off.
+pub fn load(
+    source: Source<'_>,
+    apex: Name<'_>,
+    key: &HashKey,
+    config: &LoadConfig,
+    progress: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Loaded, LoadError> {
+    let name = source.name();
+    let scan_config =
+        ScanConfig { default_ttl: config.default_ttl, limits: config.limits, ..ScanConfig::new(apex) };
+    let small = source.size().is_some_and(|size| size < SMALL);
+    let mut builder = Builder { zone: ZoneBuilder::new(apex, key), progress };
+    let mut report = match small {
+        true => scan::read(source, &scan_config, &mut builder),
+        false => scan::read_pipelined(source, &scan_config, &mut builder),
+    };
+    let mut builder = builder.zone;
+    let zone = match report.errors == 0 && !report.stopped {
+        true => builder.finish().map_err(|error| whole_file(&name, error.to_string())),
+        false => Err(whole_file(&name, "not read to the end".to_owned())),
+    };
+    let (errors, scanned) = (report.errors > 0, std::mem::take(&mut report.faults));
+    let mut faults = scanned;
+    let kept = faults.len() as u64;
+    faults.extend(builder.notes().iter().map(|note| at_place(note, &name, &report)));
+    let more = report.errors + report.warnings - kept.min(report.errors + report.warnings);
+    let more = more + builder.notes_left_out();
+    match (zone, builder.first_error()) {
+        (Ok(zone), None) => {
+            Ok(Loaded { zone, warnings: sorted(faults, &report), more_warnings: more, files: report.files })
+        }
+        (Ok(_), Some(error)) => {
+            if !faults.iter().any(|fault| fault.severity == Severity::Error) {
+                faults.push(at_place(error, &name, &report));
+            }
+            Err(LoadError { faults: sorted(faults, &report), more })
+        }
+        (Err(error), _) => {
+            if !errors {
+                faults.push(error);
+            }
+            Err(LoadError { faults: sorted(faults, &report), more })
+        }
+    }
+}
+
+/// Receives records from the scanner.
+struct Builder<P> {
+    zone: ZoneBuilder,
+    progress: P,
+}
+
+impl<P: FnMut(Progress) -> ControlFlow<()>> Sink for Builder<P> {
+    #[inline]
+    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+        let source = (record.place.file as u64) << 32 | record.place.line as u64;
+        let added = self.zone.add_from(record.owner, record.rtype, record.ttl, record.rdata, source);
+        added.map_err(|error| Refusal::error(error.to_string()))
+    }
+
+    fn progress(&mut self, progress: Progress) -> ControlFlow<()> {
+        (self.progress)(progress)
+    }
+}
+
+fn whole_file(name: &Arc<str>, message: String) -> Fault {
+    Fault {
+        kind: FaultKind::Refused,
+        severity: Severity::Error,
+        file: name.clone(),
+        line: 0,
+        column: 0,
+        message,
+        note: None,
+        excerpt: None,
+    }
+}
+
+/// Turns a note about the zone's data into a fault at the record's place.
+fn at_place(note: &Note, name: &Arc<str>, report: &ScanReport) -> Fault {
+    let severity = if note.kind.is_error() { Severity::Error } else { Severity::Warning };
+    let file = report.files.get((note.source >> 32) as usize).unwrap_or(name).clone();
+    Fault { severity, file, line: note.source as u32, ..whole_file(name, note.to_string()) }
+}
+
+/// Puts faults in the order of their places, those of whole files last.
+fn sorted(mut faults: Vec<Fault>, report: &ScanReport) -> Vec<Fault> {
+    let number = |fault: &Fault| report.files.iter().position(|file| *file == fault.file);
+    faults.sort_by_key(|fault| (fault.line == 0, number(fault), fault.line));
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use wire::{NameBuf, Type};
+
+    use super::*;
+
+    fn load_text(text: &str) -> Result<Loaded, LoadError> {
+        let apex: NameBuf = "example.".parse().expect("a name");
+        let key = HashKey::new([1, 2, 3]);
+        let source = Source::bytes("test.zone", text.as_bytes());
+        load(source, apex.as_name(), &key, &LoadConfig::default(), |_| ControlFlow::Continue(()))
+    }
+
+    const APEX: &str = "$TTL 60\n@ SOA ns1 admin 7 1 2 3 4\n@ NS ns1\nns1 A 192.0.2.1\n";
+
+    #[test]
+    fn a_zone_is_loaded() {
+        let loaded = load_text(APEX).expect("a zone");
+        assert_eq!((loaded.zone.serial(), loaded.zone.negative_ttl()), (7, 4));
+        assert_eq!(loaded.zone.record_count(), 3);
+        assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    }
+
+    #[test]
+    fn warnings_have_places() {
+        let text = format!("{APEX}ns1 61 A 192.0.2.2\nns1 A 192.0.2.1\nx.elsewhere. A 192.0.2.1\n");
+        let loaded = load_text(&text).expect("a zone");
+        let lines: Vec<u32> = loaded.warnings.iter().map(|w| w.line).collect();
+        assert_eq!(lines, [5, 6, 7], "{:?}", loaded.warnings);
+        assert_eq!(
+            loaded.warnings[1].to_string(),
+            "test.zone:6: warning: ns1.example. A: the same record twice"
+        );
+    }
+
+    #[test]
+    fn errors_have_places() {
+        let error = load_text(&format!("{APEX}w CNAME ns1\nw A 192.0.2.3\n")).expect_err("CNAME beside A");
+        assert_eq!(error.to_string(), "test.zone:6: error: w.example. A: CNAME and other data");
+        let error = load_text("@ 60 NS ns1\n").expect_err("no SOA");
+        assert_eq!(error.to_string(), "test.zone: error: no SOA record at the zone's name");
+        let error = load_text(&format!("{APEX}w A nonsense\n")).expect_err("bad RDATA");
+        assert_eq!(error.faults.len(), 1, "the scanner's error stands alone");
+        assert_eq!(error.faults[0].line, 5);
+    }
+
+    #[test]
+    fn large_files_are_read_on_two_threads() {
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        file.write_all(APEX.as_bytes()).expect("written");
+        let mut expected = 3;
+        for i in 0..10_000 {
+            writeln!(file, "host-with-a-rather-long-name-{i} A 192.0.2.7").expect("written");
+            expected += 1;
+        }
+        writeln!(file, "ns1 AAAA 2001:db8::1").expect("written");
+        let apex: NameBuf = "example.".parse().expect("a name");
+        let (key, config) = (HashKey::new([1, 2, 3]), LoadConfig::default());
+        let loaded = load_file(file.path(), apex.as_name(), &key, &config).expect("a zone");
+        assert_eq!(loaded.zone.record_count(), expected + 1);
+        let ns1: NameBuf = "ns1.example.".parse().expect("a name");
+        let ns1 = loaded.zone.find_name(ns1.as_name()).expect("the name that came twice");
+        assert!(ns1.rrset(Type::A).is_some() && ns1.rrset(Type::AAAA).is_some());
+    }
+}
