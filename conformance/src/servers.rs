@@ -121,7 +121,7 @@ impl Server {
 
     fn wait_until_ready(&mut self, zones: &[Zone]) -> Result<(), String> {
         let served: Vec<_> = zones.iter().filter(|z| z.is_served_by(self.kind)).collect();
-        let end = Instant::now() + Duration::from_secs(40);
+        let end = Instant::now() + Duration::from_secs(20);
         let mut missing = served;
         while Instant::now() < end {
             if let Ok(Some(status)) = self.child.try_wait() {
