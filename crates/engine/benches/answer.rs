@@ -1,0 +1,124 @@
+//! What answering costs without the kernel: batches of 64 queries through a worker, per workload.
+//! `cargo bench -p engine`; the time of one iteration is that of one batch.
+
+use std::hint::black_box;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use engine::{BATCH, Config, Engine, Packet, Stats, Transport, Verdict, Worker};
+use wire::hash::HashKey;
+use wire::message::Header;
+use wire::{Name, NameBuf, Type};
+use zone::catalog::{Catalog, Change};
+use zone::store::ZoneBuilder;
+
+/// Delegations in the large zone; NOMEN_BENCH_NAMES overrides it.
+const NAMES: u32 = 1_000_000;
+
+fn name(text: &str) -> NameBuf {
+    text.parse().expect("a name")
+}
+
+fn rdata(host: &str) -> Vec<u8> {
+    name(host).as_name().as_wire().to_vec()
+}
+
+fn soa() -> Vec<u8> {
+    let mut rdata = [rdata("ns1.example."), rdata("hostmaster.example.")].concat();
+    for number in [1u32, 3600, 900, 604_800, 300] {
+        rdata.extend(number.to_be_bytes());
+    }
+    rdata
+}
+
+/// A zone with `names` delegations of two name servers each, some with glue.
+fn delegations(key: &HashKey, names: u32) -> Arc<zone::store::Zone> {
+    let apex = name("bench.");
+    let mut builder = ZoneBuilder::new(apex.as_name(), key);
+    let mut add = |owner: Name<'_>, t, rdata: &[u8]| builder.add(owner, t, 86_400, rdata).expect("a record");
+    add(apex.as_name(), Type::SOA, &soa());
+    add(apex.as_name(), Type::NS, &rdata("ns1.example."));
+    for i in 0..names {
+        let child = name(&format!("d{i:07}.bench."));
+        for host in ["ns1", "ns2"] {
+            let host = match i % 8 {
+                0 => format!("{host}.d{i:07}.bench."),
+                _ => format!("{host}.hoster{}.example.", i % 5000),
+            };
+            add(child.as_name(), Type::NS, &rdata(&host));
+        }
+        if i % 8 == 0 {
+            for (n, host) in ["ns1", "ns2"].iter().enumerate() {
+                let glue = NameBuf::prepend(host.as_bytes(), child.as_name()).expect("a name");
+                add(glue.as_name(), Type::A, &[192, 0, 2, n as u8]);
+            }
+        }
+    }
+    Arc::new(builder.finish().expect("a zone"))
+}
+
+fn small(key: &HashKey) -> Arc<zone::store::Zone> {
+    let apex = name("example.com.");
+    let mut builder = ZoneBuilder::new(apex.as_name(), key);
+    let mut add = |owner: &str, t, rdata: &[u8]| builder.add(name(owner).as_name(), t, 3600, rdata).expect("a record");
+    add("example.com.", Type::SOA, &soa());
+    add("example.com.", Type::NS, &rdata("ns1.example.com."));
+    add("ns1.example.com.", Type::A, &[192, 0, 2, 1]);
+    add("www.example.com.", Type::A, &[192, 0, 2, 80]);
+    Arc::new(builder.finish().expect("a zone"))
+}
+
+fn query(qname: &str, qtype: Type) -> Vec<u8> {
+    let mut header = Header::query(7);
+    header.set_counts([1, 0, 0, 1]);
+    let opt: &[u8] = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
+    [header.octets().as_slice(), &rdata(qname), &qtype.0.to_be_bytes(), &[0, 1], opt].concat()
+}
+
+/// Answers `queries` batch by batch, over and over.
+fn run(c: &mut Criterion, label: &str, engine: &Arc<Engine>, queries: &[Vec<u8>]) {
+    let mut worker = Worker::new(Arc::clone(engine), Arc::new(Stats::default()));
+    let peer = SocketAddr::from(([127, 0, 0, 1], 53_000));
+    let mut out = vec![0u8; BATCH * 4096];
+    let mut batches = queries.chunks_exact(BATCH).cycle();
+    let mut group = c.benchmark_group("batch-of-64");
+    group.throughput(Throughput::Elements(BATCH as u64));
+    group.bench_function(label, |b| {
+        b.iter(|| {
+            let batch = batches.next().expect("queries");
+            worker.begin();
+            let packet = |octets| Packet { octets, peer, transport: Transport::Udp };
+            for (i, octets) in batch.iter().enumerate() {
+                worker.prepare(i, &packet(octets));
+            }
+            worker.prefetch(BATCH);
+            for (i, octets) in batch.iter().enumerate() {
+                let out = &mut out[i * 4096..(i + 1) * 4096];
+                let verdict = worker.answer(i, &packet(octets), out, &mut || unreachable!("nothing waits"));
+                assert!(matches!(verdict, Verdict::Reply(_)));
+            }
+            black_box(&out);
+        })
+    });
+    group.finish();
+}
+
+fn answers(c: &mut Criterion) {
+    let names = std::env::var("NOMEN_BENCH_NAMES").ok().and_then(|n| n.parse().ok()).unwrap_or(NAMES);
+    let key = HashKey::new([0x1234_5678_9abc_def1, 0xfedc_ba98_7654_3211, 42]);
+    let zones = [small(&key), delegations(&key, names)];
+    let catalog = Arc::new(Catalog::new(&key).with(zones.map(Change::Serve)));
+    let engine = Arc::new(Engine::new(key, catalog, Config::default(), None));
+    // A fixed walk over the names that no cache line predicts.
+    let pick = |i: u64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as u32 % names;
+    let many = |make: &dyn Fn(u32) -> String| -> Vec<Vec<u8>> {
+        (0..BATCH as u64 * 4096).map(|i| query(&make(pick(i)), Type::A)).collect()
+    };
+    run(c, "one-name", &engine, &vec![query("www.example.com.", Type::A); BATCH]);
+    run(c, "referrals", &engine, &many(&|i| format!("www.d{i:07}.bench.")));
+    run(c, "nxdomain", &engine, &many(&|i| format!("x{i:07}.bench.")));
+}
+
+criterion_group!(benches, answers);
+criterion_main!(benches);
