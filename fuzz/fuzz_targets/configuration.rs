@@ -1,0 +1,51 @@
+//! The configuration: any text is either taken or refused with an error that says where.
+//!
+//! docs/CONFIGURATION.md: "Unknown keys are errors." And TOML 1.0: "A TOML file must be a valid UTF-8 encoded
+//! Unicode document": every place named lies in the text, on a boundary of its characters.
+
+#![no_main]
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use libfuzzer_sys::fuzz_target;
+use server::config::load_text;
+use server::config::report::{Diagnostic, Severity, Sources};
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    // An include would read files of the machine this runs on.
+    if text.contains("include") || text.contains("\\u") || text.contains("\\U") {
+        return;
+    }
+    match load_text("nomen.toml", text.to_owned(), Path::new("/nonexistent")) {
+        Ok(loaded) => {
+            assert!(loaded.warnings.iter().all(|w| w.severity == Severity::Warning));
+            places(&loaded.sources, &loaded.warnings, text);
+        }
+        Err(rejected) => {
+            assert!(rejected.faults.iter().any(|f| f.severity == Severity::Error));
+            places(&rejected.sources, &rejected.faults, text);
+            assert!(!rejected.to_string().is_empty());
+        }
+    }
+
+    // A key nobody knows is an error, whatever else the text says.
+    let with_stranger = format!("stranger = 1\n{text}");
+    assert!(
+        load_text("nomen.toml", with_stranger, Path::new("/nonexistent")).is_err(),
+        "an unknown key was taken"
+    );
+});
+
+fn places(sources: &Sources, faults: &[Diagnostic], text: &str) {
+    let lines = text.lines().count() + 1;
+    for fault in faults {
+        assert!(!fault.message.is_empty());
+        for place in fault.place.iter().chain(fault.related.iter().map(|(place, _)| place)) {
+            assert!(text.get(place.span.clone()).is_some(), "{fault:?}");
+            let (line, column) = sources.line_column(place);
+            assert!((1..=lines).contains(&line) && column >= 1, "{fault:?}");
+        }
+    }
+}
