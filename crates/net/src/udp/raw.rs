@@ -1,6 +1,5 @@
 //! A heap slice whose elements may be pointed to by the kernel's message headers for as long as it lives.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 /// Types for which all-zero octets are a value and which need no drop.
@@ -32,14 +31,13 @@ pub(crate) struct RawSlice<T: Zeroable> {
 unsafe impl<T: Zeroable> Send for RawSlice<T> {}
 
 impl<T: Zeroable> RawSlice<T> {
-    /// `len` zeroed elements. Pages are not touched before they are used.
+    /// `len` zeroed elements, at least one. Octets are zeroed by the system as their pages are touched.
     pub(crate) fn zeroed(len: usize) -> Self {
-        let len = len.max(1);
-        let Ok(layout) = Layout::array::<T>(len) else { panic!("buffer larger than the address space") };
-        // SAFETY: the layout has a size above zero, since neither `T` nor `len` is zero-sized.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start.cast::<T>()) else { handle_alloc_error(layout) };
-        RawSlice { start, len }
+        // SAFETY: all-zero octets are a value of `T`, as `Zeroable` promises.
+        let zero: T = unsafe { std::mem::zeroed() };
+        let boxed = vec![zero; len.max(1)].into_boxed_slice();
+        let len = boxed.len();
+        RawSlice { start: NonNull::from(Box::leak(boxed)).cast(), len }
     }
 
     /// A pointer to element `i` and those after it, for the kernel. It is used only while no slice borrowed from
@@ -70,9 +68,32 @@ impl<T: Zeroable> RawSlice<T> {
 
 impl<T: Zeroable> Drop for RawSlice<T> {
     fn drop(&mut self) {
-        if let Ok(layout) = Layout::array::<T>(self.len) {
-            // SAFETY: allocated in `zeroed` with this very layout.
-            unsafe { dealloc(self.start.as_ptr().cast(), layout) }
-        }
+        let slice = std::ptr::slice_from_raw_parts_mut(self.start.as_ptr(), self.len);
+        // SAFETY: this pointer and length came out of a `Box` in `zeroed`, and this is the only place that puts
+        // them back into one.
+        drop(unsafe { Box::from_raw(slice) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pointers_and_slices_see_the_same_elements() {
+        let mut slice = RawSlice::<u8>::zeroed(3);
+        let second = slice.ptr(1);
+        assert_eq!(slice.slice(), [0, 0, 0]);
+        slice.slice_mut()[2] = 7;
+        // SAFETY: within the allocation, and no slice is borrowed now.
+        unsafe { *second = 5 };
+        assert_eq!(slice.slice(), [0, 5, 7]);
+        assert_eq!(RawSlice::<u8>::zeroed(0).slice(), [0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "i < self.len")]
+    fn pointers_stay_inside() {
+        RawSlice::<u8>::zeroed(3).ptr(3);
     }
 }
