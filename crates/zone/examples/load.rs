@@ -1,20 +1,25 @@
 //! Builds a zone and tells the time, the memory and the octets per record.
 //!
-//! `load RECORDS` makes a zone like that of a top-level domain in memory; `load FILE APEX` reads a master file.
+//! `load RECORDS` makes a zone like that of a top-level domain in memory, `load RECORDS FILE` writes it to a
+//! master file instead, and `load FILE APEX` reads a master file.
 
 use std::error::Error;
+use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use testkit::tld::Tld;
 use wire::NameBuf;
 use wire::hash::HashKey;
-use zone::{Zone, ZoneBuilder};
+use zone::{LoadConfig, Zone, ZoneBuilder, load_file};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.as_slice() {
         [records] => generated(records.parse()?),
-        _ => Err("use: load RECORDS".into()),
+        [records, file] if records.parse::<u64>().is_ok() => written(records.parse()?, file),
+        [file, apex] => read(file, apex),
+        _ => Err("use: load RECORDS | load RECORDS FILE | load FILE APEX".into()),
     }
 }
 
@@ -40,6 +45,37 @@ fn generated(records: u64) -> Result<(), Box<dyn Error>> {
     let zone = builder.finish()?;
     println!("add {:.3} s, finish {:.3} s", adding.as_secs_f64(), start.elapsed().as_secs_f64());
     report(&zone, octets);
+    Ok(())
+}
+
+/// Writes the generated zone with the apex `com.`.
+fn written(records: u64, file: &str) -> Result<(), Box<dyn Error>> {
+    let mut out = std::io::BufWriter::new(std::fs::File::create(file)?);
+    writeln!(out, "$ORIGIN com.\n$TTL 86400")?;
+    let mut text = String::new();
+    for record in Tld::new("com.".parse()?, records) {
+        text.clear();
+        wire::rdata::write_text(record.rtype, &record.rdata, &mut text)?;
+        writeln!(out, "{} IN {} {}", record.owner, record.rtype, text)?;
+    }
+    Ok(out.flush()?)
+}
+
+fn read(file: &str, apex: &str) -> Result<(), Box<dyn Error>> {
+    let (apex, start): (NameBuf, _) = (apex.parse()?, Instant::now());
+    let loaded = load_file(Path::new(file), apex.as_name(), &HashKey::random(), &LoadConfig::default())?;
+    println!("peak while loading {} kB", peak());
+    println!("load {:.3} s, {} warnings", start.elapsed().as_secs_f64(), loaded.warnings.len());
+    let mut rdata = Vec::new();
+    let mut octets = 0;
+    for set in loaded.zone.iter().flat_map(|node| node.rrsets()) {
+        for record in set.rdatas().chain(set.sig_rdatas()) {
+            rdata.clear();
+            record.copy_to(&mut rdata);
+            octets += rdata.len();
+        }
+    }
+    report(&loaded.zone, octets);
     Ok(())
 }
 

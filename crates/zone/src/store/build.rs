@@ -63,6 +63,10 @@ pub struct ZoneBuilder {
     pub(super) encoder: Encoder,
     pub(super) notes: Notes,
     pending: Pending,
+    /// Blobs of the name space.
+    pub(super) names: usize,
+    /// Blobs of the NSEC3 chain only.
+    pub(super) hashed: usize,
     /// The arena could take no more.
     pub(super) full: bool,
 }
@@ -79,6 +83,8 @@ impl ZoneBuilder {
             encoder: Encoder::new(),
             notes: Notes::new(NOTES),
             pending: Pending::new(),
+            names: 0,
+            hashed: 0,
             full: false,
         }
     }
@@ -151,6 +157,10 @@ impl ZoneBuilder {
         }
         let blob = self.encoder.encode(&mut self.pending, self.apex.as_name(), &mut self.notes);
         if let Some(blob) = blob {
+            match super::finish::indexed(blob) {
+                true => self.names += 1,
+                false => self.hashed += 1,
+            }
             self.full |= self.arena.push(blob).is_err();
         }
         self.pending.records.clear();

@@ -6,7 +6,7 @@ use wire::rdata::{self, NameRule};
 use wire::{Name, Type};
 
 use super::arena::{CHUNK, NOWHERE, UNIT};
-use super::blob::{self, ENTRY, Entry, HEADER, RECORD_HEAD};
+use super::blob::{self, ENTRY, Entry, HEADER};
 use super::node::{NodeFlags, RrSet, TARGETS};
 use super::nsec3;
 use super::pending::{NoteKind, Notes, Pending, Record};
@@ -244,7 +244,6 @@ impl Encoder {
         self.blob.extend_from_slice(&ttl.to_be_bytes());
         self.blob.extend_from_slice(&[0, 0]);
         let rdata_at = self.blob.len();
-        debug_assert!(RECORD_HEAD == 12);
         let rdata = pending.rdata(record);
         let mut done = 0;
         for name in rdata::embedded_names(record.rtype, rdata) {

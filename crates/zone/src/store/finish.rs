@@ -26,7 +26,8 @@ pub(super) fn finish(builder: &mut ZoneBuilder) -> Result<Zone, BuildError> {
         encoder: &mut builder.encoder,
         notes: &mut builder.notes,
         index: Index::for_entries(0),
-        names: 0,
+        names: std::mem::take(&mut builder.names),
+        hashed: std::mem::take(&mut builder.hashed),
         nsec3_only: None,
     };
     if std::mem::take(&mut builder.full) {
@@ -70,12 +71,14 @@ struct Work<'b> {
     index: Index,
     /// Entries in the index.
     names: usize,
+    /// Blobs of the NSEC3 chain only; not kept up once they are merged.
+    hashed: usize,
     /// Made when first needed: see [`Work::nsec3_only_at`].
     nsec3_only: Option<Vec<(u64, u32)>>,
 }
 
 /// Whether a blob is in the index: not dead, and not only of the NSEC3 chain.
-fn indexed(blob: &[u8]) -> bool {
+pub(super) fn indexed(blob: &[u8]) -> bool {
     blob::flags(blob) & (DEAD | NodeFlags::NSEC3_ONLY.0) == 0
 }
 
@@ -97,7 +100,6 @@ impl Work<'_> {
     fn fill_index(&mut self, more: usize) -> Vec<(u64, u32)> {
         // Drop the old one first: everything in it can be had from the arena.
         self.index = Index::for_entries(0);
-        self.names = self.arena.walk().filter(|(_, blob)| indexed(blob)).count();
         let mut index = Index::for_entries(self.names + more);
         let mut repeated = Vec::new();
         let mut hashed = HashedName::new();
@@ -157,6 +159,7 @@ impl Work<'_> {
             rebuild = true;
         }
         if rebuild {
+            self.names = self.arena.walk().filter(|(_, blob)| indexed(blob)).count();
             self.fill_index(0);
         }
         Ok(())
@@ -185,10 +188,10 @@ impl Work<'_> {
 
     /// Adds NSEC3 owners that came in several places, or that have other records elsewhere in the zone.
     fn find_repeated_nsec3(&self, repeated: &mut Vec<(u64, u32)>) {
-        let chain = self.nsec3_only();
-        if chain.is_empty() {
+        if self.hashed == 0 {
             return;
         }
+        let chain = self.nsec3_only();
         let mut add = |at: u32| repeated.push((self.key.name(owner(self.arena.blob(at))), at));
         // Equal prefixes of different hashes are told apart when names are compared.
         for run in chain.chunk_by(|a, b| a.0 == b.0).filter(|run| run.len() > 1) {

@@ -30,6 +30,8 @@ mod node;
 mod nsec3;
 mod order;
 mod pending;
+#[cfg(test)]
+mod tests;
 
 use std::sync::OnceLock;
 

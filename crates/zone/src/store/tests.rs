@@ -1,0 +1,198 @@
+//! What the random zones of `tests/model.rs` are too small to show: limits, growth, order of discovery.
+
+use std::collections::BTreeMap;
+
+use wire::hash::HashKey;
+use wire::{NameBuf, Type};
+
+use super::{AddError, BuildError, Node, NodeFlags, NoteKind, RrSet, Zone, ZoneBuilder};
+
+fn name(text: &str) -> NameBuf {
+    text.parse().expect("a name")
+}
+
+fn builder(apex: &str) -> ZoneBuilder {
+    let mut builder = ZoneBuilder::new(name(apex).as_name(), &HashKey::new([11, 22, 33]));
+    let mut soa = b"\x02ns\0\x05admin\0".to_vec();
+    [1u32, 2, 3, 4, 5].iter().for_each(|n| soa.extend_from_slice(&n.to_be_bytes()));
+    builder.add(name(apex).as_name(), Type::SOA, 3600, &soa).expect("a record");
+    builder.add(name(apex).as_name(), Type::NS, 3600, b"\x02ns\0").expect("a record");
+    builder
+}
+
+fn add(builder: &mut ZoneBuilder, owner: &str, t: Type, ttl: u32, rdata: &[u8]) {
+    builder.add(name(owner).as_name(), t, ttl, rdata).expect("a record");
+}
+
+fn kinds(builder: &ZoneBuilder) -> Vec<NoteKind> {
+    builder.notes().iter().map(|note| note.kind).collect()
+}
+
+fn get<'a>(zone: &'a Zone, owner: &str) -> Node<'a> {
+    zone.find_name(name(owner).as_name()).unwrap_or_else(|| panic!("{owner} is not there"))
+}
+
+#[test]
+fn the_compiled_form_is_exactly_this() {
+    let mut b = builder("example.");
+    add(&mut b, "www.Example.", Type::MX, 300, b"\0\x0a\x04mail\x07EXAMPLE\0");
+    add(&mut b, "www.example.", Type::MX, 300, b"\0\x14\x01b\x04Mail\x07example\0");
+    let zone = b.finish().expect("a zone");
+    let set = get(&zone, "WWW.example.").rrset(Type::MX).expect("MX");
+    let expected = [
+        &b"\xc0\x0c\0\x0f\0\x01\0\0\x01\x2c\0\x09\0\x0a\x04mail\xc0\x10"[..],
+        // The question takes 12 to 29; the first name stands 14 octets into the RRset.
+        b"\xc0\x0c\0\x0f\0\x01\0\0\x01\x2c\0\x06\0\x14\x01b\xc0\x2b",
+    ]
+    .concat();
+    assert_eq!(set.records(), expected);
+    assert_eq!(set.compiled_at(), 29);
+    let fixups: Vec<_> = set.fixups().map(|f| (f.at, f.to_question)).collect();
+    assert_eq!(fixups, [(19, true), (37, false)]);
+    assert_eq!(zone.memory() - size_of::<Zone>(), zone.arena.memory() + zone.index.memory());
+}
+
+#[test]
+fn rrsets_too_large_for_a_message_are_named_and_left_out() {
+    let mut b = builder("example.");
+    for i in 0..4200u32 {
+        add(&mut b, "big.example.", Type::A, 60, &i.to_be_bytes());
+    }
+    for i in 0..4000u32 {
+        add(&mut b, "fits.example.", Type::A, 60, &i.to_be_bytes());
+    }
+    let long = vec![b'x'; 65_500];
+    add(&mut b, "fits.example.", Type(65280), 60, &long);
+    add(&mut b, "fits.example.", Type(65281), 60, &long[..65_000]);
+    let zone = b.finish().expect("a zone");
+    assert_eq!(kinds(&b), [NoteKind::RrsetTooLarge, NoteKind::RrsetTooLarge]);
+    assert_eq!((b.notes()[0].owner, b.notes()[0].rtype), (name("big.example."), Type::A));
+    assert_eq!(b.first_error(), b.notes().first());
+    let fits = get(&zone, "fits.example.");
+    assert_eq!(fits.rrset(Type::A).map(|set| set.count()), Some(4000));
+    assert!(fits.rrset(Type(65280)).is_none());
+    assert_eq!(fits.rrset(Type(65281)).map(|set| set.records().len()), Some(65_012));
+    assert!(get(&zone, "big.example.").flags().contains(NodeFlags::EMPTY));
+}
+
+#[test]
+fn pointers_into_the_rrset_stay_within_reach() {
+    let mut b = builder("example.");
+    for i in 0..2000 {
+        let target = name(&format!("n{i}.x{}.elsewhere.", i / 2));
+        add(&mut b, "many.example.", Type::NS, 60, target.as_name().as_wire());
+    }
+    let zone = b.finish().expect("a zone");
+    let set = get(&zone, "many.example.").rrset(Type::NS).expect("NS");
+    assert_eq!(set.count(), 2000);
+    for fixup in set.fixups().filter(|fixup| !fixup.to_question) {
+        let at = fixup.at as usize;
+        let pointer = u16::from_be_bytes([set.records()[at], set.records()[at + 1]]) & 0x3fff;
+        assert!((pointer as usize) < set.compiled_at() + RrSet::POINTER_REACH);
+    }
+    for (i, rdata) in set.rdatas().enumerate() {
+        let mut octets = Vec::new();
+        rdata.copy_to(&mut octets);
+        assert_eq!(octets, name(&format!("n{i}.x{}.elsewhere.", i / 2)).as_name().as_wire());
+    }
+}
+
+#[test]
+fn what_names_may_not_have_is_noted() {
+    let mut b = builder("example.");
+    let target = name("t.example.");
+    let target = target.as_name().as_wire();
+    add(&mut b, "a.example.", Type::CNAME, 60, target);
+    add(&mut b, "a.example.", Type::RRSIG, 60, &[0, 5, 0, 0]);
+    add(&mut b, "a.example.", Type::TXT, 60, b"\x01x");
+    add(&mut b, "b.example.", Type::CNAME, 60, target);
+    add(&mut b, "b.example.", Type::CNAME, 60, b"\x01u\0");
+    add(&mut b, "c.example.", Type::DNAME, 60, target);
+    add(&mut b, "c.example.", Type::DNAME, 60, b"\x01u\0");
+    add(&mut b, "d.example.", Type::SOA, 60, &[0; 22]);
+    add(&mut b, "e.other.", Type::A, 60, &[0; 4]);
+    add(&mut b, "f.example.", Type::A, 60, &[0; 4]);
+    add(&mut b, "f.example.", Type::A, 61, &[0; 4]);
+    add(&mut b, "f.example.", Type::A, 61, &[1; 4]);
+    // The two halves of a name that must not be.
+    add(&mut b, "a.example.", Type::A, 60, &[0; 4]);
+    assert_eq!(b.add(name("g.example.").as_name(), Type::ANY, 0, b""), Err(AddError::MetaType));
+    assert_eq!(b.add(name("g.example.").as_name(), Type::TXT, 0, &[0; 65536]), Err(AddError::RdataTooLong));
+    let zone = b.finish().expect("a zone");
+    use NoteKind::*;
+    let expected = [
+        CnameAndOther,
+        MultipleCname,
+        MultipleDname,
+        OutOfZone,
+        SoaBelowApex,
+        Duplicate,
+        TtlMismatch,
+        CnameAndOther,
+    ];
+    let mut seen = kinds(&b);
+    seen.sort_by_key(|kind| expected.iter().position(|e| e == kind));
+    let mut sorted = expected;
+    sorted.sort_by_key(|kind| expected.iter().position(|e| e == kind));
+    assert_eq!(seen, sorted);
+    assert_eq!(get(&zone, "a.example.").rrset_count(), 3, "nothing is lost");
+    assert_eq!(get(&zone, "f.example.").rrset(Type::A).map(|s| (s.ttl(), s.count())), Some((60, 2)));
+}
+
+#[test]
+fn a_zone_needs_a_soa_and_should_have_ns() {
+    let apex = name("example.");
+    let mut b = ZoneBuilder::new(apex.as_name(), &HashKey::new([1, 2, 3]));
+    assert_eq!(b.finish().err(), Some(BuildError::NoSoa));
+    b.add(apex.as_name(), Type::SOA, 60, &[0; 5]).expect("a record");
+    assert_eq!(b.finish().err(), Some(BuildError::NoSoa), "too short to be one");
+    b.add(apex.as_name(), Type::SOA, 60, &[0; 22]).expect("a record");
+    let zone = b.finish().expect("a zone");
+    assert_eq!((kinds(&b), zone.node_count()), (vec![NoteKind::NoApexNs], 1));
+    assert!(zone.memory() < 1000, "{}", zone.memory());
+}
+
+#[test]
+fn signatures_over_missing_types_keep_their_ttls() {
+    let mut b = builder("example.");
+    for (covered, ttl) in [(1u8, 60), (28, 61), (16, 62), (16, 63)] {
+        add(&mut b, "s.example.", Type::RRSIG, ttl, &[0, covered, 13, ttl as u8]);
+    }
+    add(&mut b, "s.example.", Type::TXT, 7, b"\x01x");
+    let zone = b.finish().expect("a zone");
+    let node = get(&zone, "s.example.");
+    let lone: Vec<u32> = node.rrset(Type::RRSIG).expect("two").rdatas().map(|r| r.ttl()).collect();
+    assert_eq!(lone, [60, 61]);
+    let txt = node.rrset(Type::TXT).expect("TXT");
+    assert_eq!(txt.sig_rdatas().map(|r| r.ttl()).collect::<Vec<_>>(), [62, 62]);
+    assert_eq!((txt.ttl(), kinds(&b)), (7, vec![NoteKind::TtlMismatch]));
+}
+
+/// Names that come back again and again, in an order without order, and deep ones without parents: many blobs
+/// are dead at the end, and the index has to grow.
+#[test]
+fn zones_without_any_order_are_put_together() {
+    let mut b = builder("example.");
+    let mut expected: BTreeMap<NameBuf, Vec<u8>> = BTreeMap::new();
+    for i in 0..30_000u32 {
+        let shuffled = i.wrapping_mul(7_919) % 30_000;
+        let owner = name(&format!("n{}.p{}.q{}.example.", shuffled / 3, shuffled / 6, shuffled / 60));
+        b.add(owner.as_name(), Type::TXT, 60, &[1, (shuffled % 3) as u8]).expect("a record");
+        expected.entry(owner).or_default().push((shuffled % 3) as u8);
+    }
+    let zone = b.finish().expect("a zone");
+    assert_eq!(zone.record_count(), 30_002);
+    assert_eq!(zone.node_count(), 10_000 + 5_000 + 500 + 1);
+    for (owner, texts) in &expected {
+        let node = zone.find_name(owner.as_name()).expect("there");
+        let set = node.rrset(Type::TXT).expect("TXT");
+        let seen: Vec<u8> = set.rdatas().map(|rdata| rdata.compiled()[1]).collect();
+        assert_eq!(&seen, texts, "in the order they came");
+        let parent = zone.find_name(owner.as_name().skip(1)).expect("an empty non-terminal");
+        assert!(parent.flags().contains(NodeFlags::EMPTY));
+    }
+    let names: Vec<NameBuf> = zone.iter().map(|node| node.owner().to_buf()).collect();
+    assert!(names.is_sorted() && names.len() == 15_501);
+    assert!(zone.memory() < 2_500_000, "dead blobs are gone: {}", zone.memory());
+    assert!(kinds(&b).is_empty());
+}
