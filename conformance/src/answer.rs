@@ -221,9 +221,13 @@ pub fn render(wire: &[u8]) -> String {
                     Ok(parsed) => {
                         let data = parsed.data();
                         let owner = own_name(&record.owner());
-                        out += &format!("       {owner} {} {} {data}\n", record.ttl().as_secs(), record.rtype());
+                        out +=
+                            &format!("       {owner} {} {} {data}\n", record.ttl().as_secs(), record.rtype());
                     }
-                    Err(_) => out += &format!("       {} {} unparsable\n", own_name(&record.owner()), record.rtype()),
+                    Err(_) => {
+                        out +=
+                            &format!("       {} {} unparsable\n", own_name(&record.owner()), record.rtype())
+                    }
                 }
             }
             out
@@ -246,10 +250,15 @@ impl Answer {
         let set: Vec<_> = names.iter().filter(|(bit, _)| self.has(*bit)).map(|(_, n)| *n).collect();
         let opt = match &self.opt {
             None => "no EDNS".to_owned(),
-            Some(o) => format!("EDNS v{} size {} do {} options {:?}", o.version, o.size, o.dnssec_ok, o.codes),
+            Some(o) => {
+                format!("EDNS v{} size {} do {} options {:?}", o.version, o.size, o.dnssec_ok, o.codes)
+            }
         };
-        let duplicates =
-            if self.duplicates > 0 { format!(", {} duplicate records", self.duplicates) } else { String::new() };
+        let duplicates = if self.duplicates > 0 {
+            format!(", {} duplicate records", self.duplicates)
+        } else {
+            String::new()
+        };
         format!(
             "rcode {} opcode {} flags {}, {} octets, {}, {} question(s){}\n",
             self.rcode,

@@ -10,11 +10,15 @@ use std::time::{Duration, Instant};
 const WINDOW: usize = 64;
 /// How often a datagram without answer is sent.
 const TRIES: u32 = 4;
-/// Messages written to a connection before their answers are read.
-const PIPELINE: usize = 24;
+/// A good number of messages to write to a connection before their answers are read.
+pub const PIPELINE: usize = 24;
 
 /// Sends each message by UDP and gives its answer, or `None` for silence. The ID of message `i` is `i`.
-pub fn udp(server: SocketAddr, messages: &[Vec<u8>], patience: Duration) -> std::io::Result<Vec<Option<Vec<u8>>>> {
+pub fn udp(
+    server: SocketAddr,
+    messages: &[Vec<u8>],
+    patience: Duration,
+) -> std::io::Result<Vec<Option<Vec<u8>>>> {
     let socket = UdpSocket::bind((server.ip(), 0))?;
     socket.connect(server)?;
     let mut answers = vec![None; messages.len()];
@@ -59,16 +63,22 @@ pub fn udp(server: SocketAddr, messages: &[Vec<u8>], patience: Duration) -> std:
     }
 }
 
-/// Sends each message by TCP, several to a connection, and gives its answer, or `None` when the server closed the
+/// Sends each message by TCP, `together` to a connection, and gives its answer, or `None` when the server closed the
 /// connection or stayed silent instead. The ID of message `i` is `i`.
-pub fn tcp(server: SocketAddr, messages: &[Vec<u8>], patience: Duration) -> std::io::Result<Vec<Option<Vec<u8>>>> {
+pub fn tcp(
+    server: SocketAddr,
+    messages: &[Vec<u8>],
+    patience: Duration,
+    together: usize,
+) -> std::io::Result<Vec<Option<Vec<u8>>>> {
     let mut answers: Vec<Option<Vec<u8>>> = vec![None; messages.len()];
-    for start in (0..messages.len()).step_by(PIPELINE) {
-        let group: Vec<usize> = (start..messages.len().min(start + PIPELINE)).collect();
+    let together = together.max(1);
+    for start in (0..messages.len()).step_by(together) {
+        let group: Vec<usize> = (start..messages.len().min(start + together)).collect();
         let _ = pipeline(server, messages, &group, &mut answers, patience);
         for i in group {
             // One that was lost with a shared connection gets one of its own.
-            if answers[i].is_none() {
+            if together > 1 && answers[i].is_none() {
                 let _ = pipeline(server, messages, &[i], &mut answers, patience);
             }
         }

@@ -81,6 +81,8 @@ pub const FACETS: [Facet; 11] = [
 pub struct Case<'a> {
     /// What was asked.
     pub query: &'a Query,
+    /// The message's name when it is one of the `messages` suite; `query` then says only what it asks about.
+    pub message: Option<&'a str>,
     /// Of which zones.
     pub world: &'a World,
     /// The replies of those that were asked.
@@ -130,7 +132,10 @@ pub fn same(facet: Facet, a: &Reply, b: &Reply) -> bool {
             (None, None) => true,
             (Some(x), Some(y)) => {
                 let codes = |o: &crate::answer::OptRecord| o.codes.iter().copied().collect::<BTreeSet<_>>();
-                x.version == y.version && x.dnssec_ok == y.dnssec_ok && x.size == y.size && codes(x) == codes(y)
+                x.version == y.version
+                    && x.dnssec_ok == y.dnssec_ok
+                    && x.size == y.size
+                    && codes(x) == codes(y)
             }
             _ => false,
         },
@@ -148,7 +153,9 @@ pub fn differences(case: &Case<'_>, subject: Kind) -> Vec<Difference> {
         let apart: Vec<_> = peers.iter().filter(|(_, r)| !same(facet, mine, r)).collect();
         let group = apart
             .iter()
-            .map(|(_, r)| apart.iter().filter(|(_, o)| same(facet, r, o)).map(|(k, _)| *k).collect::<Vec<_>>())
+            .map(|(_, r)| {
+                apart.iter().filter(|(_, o)| same(facet, r, o)).map(|(k, _)| *k).collect::<Vec<_>>()
+            })
             .max_by_key(Vec::len)
             .unwrap_or_default();
         if !group.is_empty() && with < group.len() {

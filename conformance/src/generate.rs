@@ -7,14 +7,15 @@ use crate::zones::{World, Zone};
 
 /// Types asked for, the common ones more often.
 const TYPES: &[u16] = &[
-    1, 1, 1, 28, 28, 2, 2, 6, 6, 5, 5, 15, 15, 16, 16, 39, 39, 43, 43, 43, 33, 255, 255, 46, 47, 48, 50, 51, 12, 64, 65,
-    65280, 1234, 35, 257, 13, 10, 99, 24, 25, 30, 38, 62, 63, 128, 0, 32769, 65535, 7, 8, 9, 17, 18, 256, 29,
+    1, 1, 1, 28, 28, 2, 2, 6, 6, 5, 5, 15, 15, 16, 16, 39, 39, 43, 43, 43, 33, 255, 255, 46, 47, 48, 50, 51,
+    12, 64, 65, 65280, 1234, 35, 257, 13, 10, 99, 24, 25, 30, 38, 62, 63, 32769, 65535, 7, 8, 9, 17, 18, 256,
+    29,
 ];
 
 /// Labels put below existing names.
 const LABELS: &[&[u8]] = &[
-    b"a", b"b", b"www", b"*", b"ns", b"_tcp", b"x", b"\x00", b"\xff", b"zz", b"host", b"wild", b"foo.bar", b"@", b"ent", b"in",
-    b"target", b"ns1", b"mail", b"**", b"-", b"cut",
+    b"a", b"b", b"www", b"*", b"ns", b"_tcp", b"x", b"\x00", b"\xff", b"zz", b"host", b"wild", b"foo.bar",
+    b"@", b"ent", b"in", b"target", b"ns1", b"mail", b"**", b"-", b"cut",
 ];
 
 /// Makes queries about one world.
@@ -136,9 +137,12 @@ impl<'a> Generator<'a> {
 
     fn stray_name(&mut self) -> Name {
         let rng = &mut self.rng;
-        let text: &[&str] = &[".", "test.", "com.", "arpa.", "example.net.", "zz.", "a.root-servers.net.", "hard.test.com."];
+        let text: &[&str] =
+            &[".", "test.", "com.", "arpa.", "example.net.", "zz.", "a.root-servers.net.", "hard.test.com."];
         match rng.below(3) {
-            0 => Name((0..1 + rng.below(4)).map(|_| (0..1 + rng.below(9)).map(|_| rng.octet()).collect()).collect()),
+            0 => Name(
+                (0..1 + rng.below(4)).map(|_| (0..1 + rng.below(9)).map(|_| rng.octet()).collect()).collect(),
+            ),
             _ => Name::from_text(rng.pick::<&str>(text)).unwrap_or_default(),
         }
     }

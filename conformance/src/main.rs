@@ -7,6 +7,7 @@ mod client;
 mod compare;
 mod explained;
 mod generate;
+mod messages;
 mod name;
 mod query;
 mod report;
@@ -15,11 +16,12 @@ mod servers;
 mod zones;
 
 use clap::Parser;
-use compare::{Case, Reply};
+use compare::{Case, Facet, Reply};
 use query::{Query, Transport};
 use report::Tally;
 use servers::{Kind, Server};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -55,8 +57,8 @@ struct Arguments {
     /// Show only case N, as everybody answers it, differences or none.
     #[arg(long, value_name = "N")]
     reproduce: Option<usize>,
-    /// How many unexplained differences to print in full.
-    #[arg(long, default_value_t = 10)]
+    /// How many unexplained differences of each kind to print in full.
+    #[arg(long, default_value_t = 3)]
     show: usize,
     /// Where zones and logs go; kept afterwards. Without it a temporary folder, removed at the end.
     #[arg(long)]
@@ -90,11 +92,14 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
     let subject = (!arguments.peers_only && programs.contains_key(&Kind::Nomen)).then_some(Kind::Nomen);
     let queries = if arguments.quick { arguments.queries.min(5_000) } else { arguments.queries };
     let share: usize = worlds.iter().map(|w| w.share).sum();
-    let mut run = Run { tallies: BTreeMap::new(), subject, number: 0, shown: 0, arguments };
+    let mut run = Run { tallies: BTreeMap::new(), subject, number: 0, shown: BTreeMap::new(), arguments };
     for world in &worlds {
         println!("world {}: {} zones", world.name, world.zones.len());
         let mut servers = start(&programs, world, arguments.port, &dir)?;
         run.world(world, &mut servers, queries * world.share / share)?;
+        if world.name == "plain" {
+            run.messages(world, &servers)?;
+        }
     }
     let mut unexplained = 0;
     println!("\nseed {}, {:.0} s", arguments.seed, started.elapsed().as_secs_f64());
@@ -131,12 +136,19 @@ fn programs(arguments: &Arguments) -> Result<BTreeMap<Kind, PathBuf>, String> {
         if !path.exists() && debug.exists() {
             *path = debug;
         }
-        *path = path.canonicalize().map_err(|e| format!("{}: {e} (build it first, or --peers-only)", path.display()))?;
+        *path = path
+            .canonicalize()
+            .map_err(|e| format!("{}: {e} (build it first, or --peers-only)", path.display()))?;
     }
     Ok(programs)
 }
 
-fn start(programs: &BTreeMap<Kind, PathBuf>, world: &World, port: u16, dir: &Path) -> Result<Vec<Server>, String> {
+fn start(
+    programs: &BTreeMap<Kind, PathBuf>,
+    world: &World,
+    port: u16,
+    dir: &Path,
+) -> Result<Vec<Server>, String> {
     let dir = dir.join(format!("{}-servers", world.name));
     let mut servers = Vec::new();
     for (i, (kind, program)) in programs.iter().enumerate() {
@@ -150,7 +162,7 @@ struct Run<'a> {
     tallies: BTreeMap<Kind, Tally>,
     subject: Option<Kind>,
     number: usize,
-    shown: usize,
+    shown: BTreeMap<(Kind, Facet, Vec<Kind>), usize>,
     arguments: &'a Arguments,
 }
 
@@ -184,7 +196,7 @@ impl Run<'_> {
         for (i, query) in queries.iter().enumerate() {
             self.number += 1;
             let zone = world.zone_of(&query.name);
-            let mut case = Case { query, world, replies: Vec::new() };
+            let mut case = Case { query, message: None, world, replies: Vec::new() };
             let mut wires = Vec::new();
             for (server, answers) in servers.iter().zip(&answers) {
                 if zone.is_some_and(|z| !z.is_served_by(server.kind)) {
@@ -196,21 +208,65 @@ impl Run<'_> {
             if case.replies.iter().any(|(_, r)| r.answer().is_some_and(|a| a.has(answer::flag::TC))) {
                 cut_short.push(i);
             }
-            let subjects: Vec<_> = match self.subject {
-                Some(kind) => vec![kind],
-                None => servers.iter().map(|s| s.kind).collect(),
-            };
-            let wanted = self.arguments.reproduce;
-            for kind in subjects {
-                let rest = self.tallies.entry(kind).or_default().add(&case, kind);
-                let show = !rest.is_empty() && wanted.is_none() && self.shown < self.arguments.show;
-                if show || wanted == Some(self.number) {
-                    self.shown += 1;
-                    report::show(self.number, &case, kind, &rest, &wires);
-                }
-            }
+            self.judge(&case, &wires, servers);
         }
         Ok(cut_short)
+    }
+
+    /// Sends the raw messages of the `messages` suite, by UDP and by TCP, and compares what they bring about.
+    fn messages(&mut self, world: &World, servers: &[Server]) -> Result<(), String> {
+        let list = messages::all(self.arguments.seed);
+        for transport in [Transport::Udp, Transport::Tcp] {
+            let wires: Vec<_> = list.iter().map(|m| m.wire.clone()).collect();
+            let answers: Vec<_> = std::thread::scope(|scope| {
+                let threads: Vec<_> = servers
+                    .iter()
+                    .map(|server| scope.spawn(|| messages::send(server.address, &wires, transport)))
+                    .collect();
+                threads
+                    .into_iter()
+                    .map(|t| t.join().unwrap_or_else(|_| Err("a client thread panicked".to_owned())))
+                    .collect()
+            });
+            let answers = answers.into_iter().collect::<Result<Vec<_>, String>>()?;
+            for (i, message) in list.iter().enumerate() {
+                self.number += 1;
+                let query = Query { transport, ..message.query.clone() };
+                let mut case =
+                    Case { query: &query, message: Some(&message.name), world, replies: Vec::new() };
+                let mut replies = Vec::new();
+                for (server, answers) in servers.iter().zip(&answers) {
+                    case.replies.push((server.kind, Reply::from_wire(answers[i].as_deref())));
+                    replies.push((server.kind, server.address, answers[i].clone()));
+                }
+                self.judge(&case, &replies, servers);
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a case and prints it when it is new or asked for.
+    fn judge(&mut self, case: &Case<'_>, wires: &[(Kind, SocketAddr, Option<Vec<u8>>)], servers: &[Server]) {
+        let subjects: Vec<_> = match self.subject {
+            Some(kind) => vec![kind],
+            None => servers.iter().map(|s| s.kind).collect(),
+        };
+        let wanted = self.arguments.reproduce;
+        for kind in subjects {
+            let rest = self.tallies.entry(kind).or_default().add(case, kind);
+            let mut show = wanted == Some(self.number);
+            if wanted.is_none()
+                && let Some(difference) = rest.first()
+            {
+                let shown =
+                    self.shown.entry((kind, difference.facet, difference.against.clone())).or_default();
+                *shown += 1;
+                show |= *shown <= self.arguments.show;
+            }
+            if show {
+                report::show(self.number, case, kind, &rest, wires);
+            }
+        }
     }
 }
 
@@ -218,10 +274,8 @@ impl Run<'_> {
 fn ask(servers: &[Server], queries: &[Query]) -> Result<Vec<Vec<Option<Vec<u8>>>>, String> {
     let wires: Vec<_> = queries.iter().enumerate().map(|(i, q)| q.to_wire(i as u16)).collect();
     std::thread::scope(|scope| {
-        let threads: Vec<_> = servers
-            .iter()
-            .map(|server| scope.spawn(|| ask_one(server, queries, &wires)))
-            .collect();
+        let threads: Vec<_> =
+            servers.iter().map(|server| scope.spawn(|| ask_one(server, queries, &wires))).collect();
         threads
             .into_iter()
             .map(|thread| thread.join().map_err(|_| "a client thread panicked".to_owned())?)
@@ -239,9 +293,11 @@ fn ask_one(server: &Server, queries: &[Query], wires: &[Vec<u8>]) -> Result<Vec<
         }
         let result = match transport {
             Transport::Udp => client::udp(server.address, &messages, PATIENCE),
-            Transport::Tcp => client::tcp(server.address, &messages, PATIENCE),
+            Transport::Tcp => client::tcp(server.address, &messages, PATIENCE, client::PIPELINE),
         };
-        for (i, answer) in picked.into_iter().zip(result.map_err(|e| format!("{}: {e}", server.kind.label()))?) {
+        for (i, answer) in
+            picked.into_iter().zip(result.map_err(|e| format!("{}: {e}", server.kind.label()))?)
+        {
             answers[i] = answer;
         }
     }

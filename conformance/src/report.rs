@@ -84,7 +84,16 @@ pub fn show(
         println!("  differs in {:?} from {}", difference.facet, against.join(", "));
     }
     for (kind, address, wire) in wires {
-        println!("  dig @{} -p {} {}   # {}", address.ip(), address.port(), case.query.to_dig(), kind.label());
+        match case.message {
+            None => println!(
+                "  dig @{} -p {} {}   # {}",
+                address.ip(),
+                address.port(),
+                case.query.to_dig(),
+                kind.label()
+            ),
+            Some(name) => println!("  message '{name}' by {:?}   # {}", case.query.transport, kind.label()),
+        }
         match wire {
             None => println!("    silence"),
             Some(wire) => print!("{}", answer::render(wire)),

@@ -132,8 +132,8 @@ impl Server {
                 .enumerate()
                 .map(|(i, z)| Query::plain(z.name.clone(), rtype::SOA).to_wire(i as u16))
                 .collect();
-            let answers =
-                client::udp(self.address, &messages, Duration::from_millis(300)).map_err(|e| e.to_string())?;
+            let answers = client::udp(self.address, &messages, Duration::from_millis(300))
+                .map_err(|e| e.to_string())?;
             let mut answers = answers.iter();
             missing.retain(|_| {
                 let answer = answers.next().and_then(|a| a.as_ref()).and_then(|a| Answer::parse(a).ok());
@@ -188,7 +188,8 @@ fn bind_config(port: u16, zones: &[Zone], home: &Path) -> String {
         home = home.display()
     );
     for zone in zones.iter().filter(|z| z.is_served_by(Kind::Bind)) {
-        let _ = writeln!(out, "zone \"{}\" {{ type primary; file \"{}\"; }};", zone.name, zone.full.display());
+        let _ =
+            writeln!(out, "zone \"{}\" {{ type primary; file \"{}\"; }};", zone.name, zone.full.display());
     }
     out
 }

@@ -43,9 +43,9 @@ impl Zone {
     /// The topmost delegation or DNAME at or above `name` (lower case), below the apex for NS.
     pub fn cut_above(&self, name: &Name, rtype: &str) -> Option<Name> {
         let depth = name.0.len().checked_sub(self.name.0.len())?;
-        (0..=depth).map(|skip| Name(name.0[depth - skip..].to_vec())).find(|n| {
-            (rtype != "NS" || n.0.len() > self.name.0.len()) && self.has(n, rtype)
-        })
+        (0..=depth)
+            .map(|skip| Name(name.0[depth - skip..].to_vec()))
+            .find(|n| (rtype != "NS" || n.0.len() > self.name.0.len()) && self.has(n, rtype))
     }
 }
 
@@ -207,7 +207,9 @@ fn plain(dir: &Path, name: &str, text: &str) -> Result<Zone, String> {
 /// Writes `source` out in full with BIND's tool, checks off: the zones are wrong on purpose.
 fn expand(name: &str, source: &Path, full: &Path) -> Result<(), String> {
     let mut command = Command::new("named-compilezone");
-    command.args("-F text -s full -i none -k ignore -n ignore -m ignore -M ignore -S ignore -r ignore -j".split(' '));
+    command.args(
+        "-F text -s full -i none -k ignore -n ignore -m ignore -M ignore -S ignore -r ignore -j".split(' '),
+    );
     command.arg("-o").arg(full).arg(name).arg(source);
     run(&mut command)?;
     let text = fs::read_to_string(full).map_err(|e| e.to_string())?;
@@ -245,7 +247,7 @@ fn signed(dir: &Path, name: &str, text: &str, chain: Chain) -> Result<Zone, Stri
     }
     let out = dir.join(format!("{}.signed", file_stem(name)));
     let mut signzone = Command::new("dnssec-signzone");
-    signzone.args(["-q", "-P", "-S", "-z", "-x", "-e", "20380101000000", "-s", "20260101000000"]);
+    signzone.args(["-q", "-P", "-S", "-x", "-e", "20380101000000", "-s", "20260101000000"]);
     signzone.args(["-d"]).arg(&keys).arg("-K").arg(&keys).arg("-o").arg(name).arg("-f").arg(&out);
     if let Chain::Nsec3 { salt, iterations, opt_out } = chain {
         signzone.args(["-3", salt, "-H", &iterations.to_string()]);

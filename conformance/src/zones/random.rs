@@ -75,8 +75,11 @@ fn zone(rng: &mut Rng, apex: &str, all: &[String]) -> String {
         out += "@ MX 10 ns\n";
     }
     // Data below a DNAME is hand-written: NSD refuses such zones.
-    let redirected =
-        nodes.values().flat_map(|n| &n.lines).filter_map(|l| l.split_once(" DNAME ")).map(|(o, _)| o.to_ascii_lowercase());
+    let redirected = nodes
+        .values()
+        .flat_map(|n| &n.lines)
+        .filter_map(|l| l.split_once(" DNAME "))
+        .map(|(o, _)| o.to_ascii_lowercase());
     let redirected: Vec<_> = redirected.map(|owner| format!(".{owner}")).collect();
     for line in nodes.values().flat_map(|n| &n.lines) {
         let owner = line.split(' ').next().unwrap_or_default().to_ascii_lowercase();
