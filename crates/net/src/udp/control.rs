@@ -53,10 +53,11 @@ impl Control {
 
     /// Reads where a datagram was sent to, from the first `len` octets, and makes the same control message fit
     /// for the reply: it keeps the address, so the reply leaves from there, but not the interface, which would
-    /// bypass the routing table (link-local addresses mean nothing without theirs and keep it).
+    /// bypass the routing table (link-local addresses mean nothing without theirs and keep it). Also returns how
+    /// many octets of control data the reply should be given: whatever else the system told stays behind.
     ///
     /// `None` if there is no packet information, as on a socket that was not asked for it.
-    pub(crate) fn take_local(&mut self, len: usize, port: u16) -> Option<SocketAddr> {
+    pub(crate) fn take_local(&mut self, len: usize, port: u16) -> Option<(SocketAddr, usize)> {
         let b = self.0.get_mut(..len)?;
         let (level, kind) = header(b)?;
         let data = b.get_mut(HEADER..)?;
@@ -65,7 +66,7 @@ impl Control {
             // uses the second, which differs from the third only for broadcast and multicast.
             data[..4].fill(0);
             let ip = Ipv4Addr::new(data[4], data[5], data[6], data[7]);
-            return Some(SocketAddr::from((ip, port)));
+            return Some((SocketAddr::from((ip, port)), space(12)));
         }
         if (level, kind) == (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) && data.len() >= 20 {
             // in6_pktinfo: address, interface index.
@@ -78,7 +79,7 @@ impl Control {
             } else {
                 data[16..20].fill(0);
             }
-            return Some(SocketAddr::V6(SocketAddrV6::new(ip, port, 0, scope)));
+            return Some((SocketAddr::V6(SocketAddrV6::new(ip, port, 0, scope)), space(20)));
         }
         None
     }
@@ -103,8 +104,13 @@ impl Control {
         b[..LENGTH].copy_from_slice(&(HEADER + used).to_ne_bytes());
         b[HEADER - 8..HEADER - 4].copy_from_slice(&level.to_ne_bytes());
         b[HEADER - 4..HEADER].copy_from_slice(&kind.to_ne_bytes());
-        (control, (HEADER + used).next_multiple_of(LENGTH))
+        (control, space(used))
     }
+}
+
+/// Octets a control message with this much data takes, padding included.
+const fn space(data: usize) -> usize {
+    (HEADER + data).next_multiple_of(LENGTH)
 }
 
 /// Level and type of the control message at the start of `b`, if it is whole.
@@ -130,7 +136,9 @@ mod tests {
         for addr in ["192.0.2.7:53", "[2001:db8::7]:53", "[fe80::1%3]:53"] {
             let addr: SocketAddr = addr.parse().unwrap();
             let (mut control, len) = Control::source(addr);
-            assert_eq!(control.take_local(len, 53), Some(addr));
+            assert_eq!(control.take_local(len, 53), Some((addr, len)));
+            // Other control data behind it is not given back.
+            assert_eq!(control.take_local(CONTROL_LEN, 53), Some((addr, len)));
         }
     }
 
@@ -138,7 +146,7 @@ mod tests {
     fn interface_is_forgotten_unless_link_local() {
         let global: SocketAddr = "[2001:db8::7%9]:53".parse().unwrap();
         let (mut control, len) = Control::source(global);
-        assert_eq!(control.take_local(len, 53), Some("[2001:db8::7]:53".parse().unwrap()));
+        assert_eq!(control.take_local(len, 53), Some(("[2001:db8::7]:53".parse().unwrap(), len)));
         assert_eq!(control.0[HEADER + 16..HEADER + 20], [0; 4]);
     }
 

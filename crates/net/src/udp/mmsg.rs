@@ -112,7 +112,9 @@ impl Mmsg {
         if self.endpoint.wildcard() {
             let control_len = header.msg_hdr.msg_controllen;
             let control = &mut self.controls.slice_mut()[raw];
-            local = control.take_local(control_len, local.port()).unwrap_or(local);
+            let (to, used) = control.take_local(control_len, local.port()).unwrap_or((local, 0));
+            local = to;
+            self.headers_in.slice_mut()[raw].msg_hdr.msg_controllen = used as _;
         }
         self.slots.push(Slot { start: raw * self.input_stride, len, peer, local, raw });
     }
@@ -199,7 +201,7 @@ impl Datagrams for Mmsg {
         let (mut at, mut waits) = (0, 0);
         while at < n {
             // SAFETY: headers `at..n` were just filled by `gather`: a name and control data the kernel wrote in
-            // the last `receive`, with the lengths it gave, and one `iovec` over at most `max_reply` octets inside
+            // the last `receive`, with lengths no greater than it gave, and one `iovec` over at most `max_reply` octets inside
             // `output`. All are owned by `self` and borrowed by nobody during the call.
             let rc = unsafe {
                 libc::sendmmsg(
