@@ -125,6 +125,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ["read", path] => read(path, "example.", pipelined),
         ["read", path, origin] => read(path, origin, pipelined),
         ["print", path, origin] => print(path, origin),
-        _ => Err("usage: scan make RECORDS FILE | read FILE [ORIGIN] [--pipelined] | print FILE ORIGIN".into()),
+        _ => {
+            Err("usage: scan make RECORDS FILE | read FILE [ORIGIN] [--pipelined] | print FILE ORIGIN".into())
+        }
     }
 }

@@ -145,7 +145,7 @@ impl Sink for Filler {
 /// As [`super::read`], with the scanner on a thread of its own; `sink` runs on the caller's thread.
 ///
 /// Faults are the same. Those of the sink have no column and no excerpt, and the report has all faults
-/// sorted by file and line.
+/// sorted by file and line. Scanner and sink each keep to the limits on errors and warnings by themselves.
 pub fn read_pipelined(source: Source<'_>, config: &ScanConfig, sink: &mut impl Sink) -> ScanReport {
     let (full, batches) = sync_channel(AHEAD);
     let (give_back, empty) = channel();
@@ -167,7 +167,7 @@ pub fn read_pipelined(source: Source<'_>, config: &ScanConfig, sink: &mut impl S
         }
     });
     match (outcome, slot.into_inner().ok().flatten()) {
-        (Some((report, taken)), _) => taken.into_report(report, config),
+        (Some((report, taken)), _) => taken.into_report(report),
         (None, Some(source)) => super::read(source, config, sink),
         (None, None) => ScanReport { stopped: true, ..ScanReport::default() },
     }
@@ -231,7 +231,7 @@ impl Taken {
     }
 
     /// Joins both ends' findings.
-    fn into_report(self, mut report: ScanReport, config: &ScanConfig) -> ScanReport {
+    fn into_report(self, mut report: ScanReport) -> ScanReport {
         report.records = self.records;
         report.errors += self.errors;
         report.warnings += self.warnings;
@@ -254,16 +254,6 @@ impl Taken {
         }));
         let number = |fault: &Fault| files.iter().position(|name| *name == fault.file);
         report.faults.sort_by_key(|fault| (number(fault), fault.line));
-        // Each end kept to the limits by itself: keep to them together.
-        let (mut errors, mut warnings) = (0, 0);
-        report.faults.retain(|fault| {
-            let (count, most) = match fault.severity {
-                Severity::Error => (&mut errors, config.limits.errors.max(1)),
-                Severity::Warning => (&mut warnings, config.limits.warnings),
-            };
-            *count += 1;
-            *count <= most
-        });
         report
     }
 }

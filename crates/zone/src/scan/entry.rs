@@ -10,10 +10,10 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
-use wire::name::NameBuf;
+use wire::name::{Name, NameBuf};
 use wire::rdata;
-use wire::rr::Type;
-use wire::text::Token;
+use wire::rr::{Class, Type};
+use wire::text::{self, Token};
 
 /// TTLs from here on count as 0 (RFC 2181 §8).
 const TTL_END: u32 = 1 << 31;
@@ -84,7 +84,8 @@ pub(super) struct OpenFile {
 /// The owner that a line with a blank in front continues.
 #[derive(Default)]
 pub(super) struct Owner {
-    name: Option<NameBuf>,
+    /// Its wire form; empty if there is none.
+    wire: Vec<u8>,
     /// Its text, for as long as the origin stands.
     pub(super) text: Vec<u8>,
     /// It could not be read; records that continue it are passed over, as the fault has been told.
@@ -94,7 +95,7 @@ pub(super) struct Owner {
 impl Owner {
     /// The same owner for a file with another origin.
     pub(super) fn inherited(&self) -> Self {
-        Owner { text: Vec::new(), ..*self }
+        Owner { wire: self.wire.clone(), text: Vec::new(), bad: self.bad }
     }
 }
 
@@ -270,7 +271,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
             if let Err(trouble) = self.owner(file, first) {
                 return self.tell(file, here, trouble);
             }
-        } else if file.owner.name.is_none() {
+        } else if file.owner.wire.is_empty() && !file.owner.bad {
             let message =
                 "a line that begins with a blank continues the owner of the line before, and there is none";
             return self.tell(file, here, Trouble::at(first, FaultKind::NoPreviousOwner, message));
@@ -297,23 +298,18 @@ impl<'s, S: Sink> Scanner<'s, S> {
         }
         self.owner_changed = true;
         owner.text.clear();
+        owner.wire.clear();
         owner.bad = true;
         if token.quoted {
-            owner.name = Some(NameBuf::ROOT);
             return Err(quoted_field(token));
         }
-        match NameBuf::from_text(token.bytes, Some(file.origin.as_name())) {
-            Ok(name) => {
-                owner.text.extend_from_slice(token.bytes);
-                (owner.name, owner.bad) = (Some(name), false);
-                Ok(())
-            }
-            Err(e) => {
-                owner.name = Some(NameBuf::ROOT);
-                let message = format!("{} is not a domain name: {e}", show(token.bytes));
-                Err(Trouble::at(token, FaultKind::BadOwner(e), message))
-            }
-        }
+        text::name(token.bytes, Some(file.origin.as_name()), &mut owner.wire).map_err(|e| {
+            let message = format!("{} is not a domain name: {e}", show(token.bytes));
+            Trouble::at(token, FaultKind::BadOwner(e), message)
+        })?;
+        owner.text.extend_from_slice(token.bytes);
+        owner.bad = false;
+        Ok(())
     }
 
     /// TTL, class and type from token `from` on: any of the first two, in either order, then the type.
@@ -335,6 +331,10 @@ impl<'s, S: Sink> Scanner<'s, S> {
                 }
                 let Some(seconds) = words::ttl(text) else { return Err(bad_ttl(token)) };
                 ttl = Some((seconds, i));
+                continue;
+            }
+            if matches!(text, b"IN" | b"in") && !class && self.config.class == Class::IN {
+                class = true; // the usual case, without a look-up
                 continue;
             }
             match words::word(text) {
@@ -384,9 +384,9 @@ impl<'s, S: Sink> Scanner<'s, S> {
             });
         }
         let ttl = self.ttl(file, here, tokens, &fields)?;
-        let Some(owner) = &file.owner.name else { return Ok(()) };
+        let Ok(owner) = Name::from_wire(&file.owner.wire) else { return Ok(()) };
         let record = Record {
-            owner: owner.as_name(),
+            owner,
             same_owner: !self.owner_changed,
             ttl,
             class: self.config.class,
