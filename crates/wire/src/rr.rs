@@ -57,9 +57,48 @@ impl Type {
 
     /// Reads a mnemonic, in any letter case, or `TYPEn`.
     pub fn from_text(text: &[u8]) -> Result<Self, UnknownMnemonic> {
-        let found = TYPES.iter().find(|(_, name)| name.as_bytes().eq_ignore_ascii_case(text));
-        found.map(|&(t, _)| t).or_else(|| numbered(text, b"TYPE").map(Type)).ok_or(UnknownMnemonic)
+        let mut slot = mnemonic_slot(text);
+        while let Some((t, name)) = TYPES.get(MNEMONICS[slot] as usize) {
+            if name.as_bytes().eq_ignore_ascii_case(text) {
+                return Ok(*t);
+            }
+            slot = (slot + 1) % MNEMONICS.len();
+        }
+        numbered(text, b"TYPE").map(Type).ok_or(UnknownMnemonic)
     }
+}
+
+/// Marks an empty slot of [`MNEMONICS`].
+const EMPTY: u8 = u8::MAX;
+
+/// Indices into [`TYPES`] by a hash of the mnemonic, collisions in the slots that follow: zone files name a
+/// type in every record and several in every NSEC.
+static MNEMONICS: [u8; 512] = {
+    assert!(TYPES.len() < EMPTY as usize);
+    let mut slots = [EMPTY; 512];
+    let mut i = 0;
+    while i < TYPES.len() {
+        let mut slot = mnemonic_slot(TYPES[i].1.as_bytes());
+        while slots[slot] != EMPTY {
+            slot = (slot + 1) % slots.len();
+        }
+        slots[slot] = i as u8;
+        i += 1;
+    }
+    slots
+};
+
+/// Where the search for a mnemonic starts; letter case does not matter.
+#[inline]
+const fn mnemonic_slot(text: &[u8]) -> usize {
+    // Longer texts are no mnemonics; sixteen octets tell all that are apart.
+    let len = if text.len() < 16 { text.len() } else { 16 };
+    let (mut hash, mut i) = (0u32, 0);
+    while i < len {
+        hash = (hash ^ (text[i] | 0x20) as u32).wrapping_mul(0x9e37_79b1);
+        i += 1;
+    }
+    (hash >> 23) as usize
 }
 
 /// `PREFIXn` with n in 0..=65535 (RFC 3597 §5).

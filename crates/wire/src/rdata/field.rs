@@ -211,32 +211,60 @@ impl Layout {
         if at == region.len() { Ok(()) } else { Err(BadRdata) }
     }
 
-    /// The first name at or behind offset `at`, which must be where a field starts or be inside the last
-    /// field's list of names; `at` moves behind it.
-    pub(super) fn name_from(&self, rdata: &[u8], at: &mut usize) -> Option<EmbeddedName> {
-        let names = EmbeddedNames { fields: &self.fields[..self.names_end], rdata, at: 0 };
-        let found = names.skip_while(|name| name.start < *at).next()?;
-        *at = found.start + found.len;
-        Some(found)
+    /// The walk over the names of RDATA, at its start.
+    pub(super) fn names(&self) -> NameWalk {
+        NameWalk { fields: &self.fields[..self.names_end], at: 0 }
+    }
+}
+
+/// A walk over the names of RDATA that does not hold on to it.
+#[derive(Clone)]
+pub(super) struct NameWalk {
+    /// Fields still to be looked at, up to the last one that may hold a name.
+    fields: &'static [Field],
+    /// Where the first of them starts, or the next name of a list.
+    at: usize,
+}
+
+impl NameWalk {
+    /// The next name of `rdata`, which must be the same octets each time but for letter case.
+    #[inline]
+    pub(super) fn next(&mut self, rdata: &[u8]) -> Option<EmbeddedName> {
+        loop {
+            let (field, later) = self.fields.split_first()?;
+            let rest = rdata.get(self.at..)?;
+            let start = self.at;
+            if let Kind::Name(rule) | Kind::Names(rule) = field.kind {
+                if !matches!(field.kind, Kind::Names(_)) {
+                    self.fields = later;
+                }
+                let len = Name::parse(rest).ok()?.len();
+                self.at += len;
+                return Some(EmbeddedName { start, len, rule });
+            }
+            self.fields = later;
+            let len = field.kind.wire_len(rest).ok()?;
+            self.at += len;
+            if let Kind::Special(special) = field.kind
+                && let Some(name) = special.name(rest.get(..len)?)
+            {
+                return Some(EmbeddedName { start: start + name.start, ..name });
+            }
+        }
     }
 }
 
 /// The names inside RDATA.
 #[derive(Clone)]
 pub struct EmbeddedNames<'r> {
-    fields: &'static [Field],
+    walk: NameWalk,
     rdata: &'r [u8],
-    at: usize,
 }
 
 impl<'r> EmbeddedNames<'r> {
     #[inline]
     pub(super) fn new(layout: Option<&'static Layout>, rdata: &'r [u8]) -> Self {
-        EmbeddedNames {
-            fields: layout.map_or(&[], |layout| &layout.fields[..layout.names_end]),
-            rdata,
-            at: 0,
-        }
+        EmbeddedNames { walk: layout.map_or(NameWalk { fields: &[], at: 0 }, Layout::names), rdata }
     }
 }
 
@@ -245,27 +273,7 @@ impl Iterator for EmbeddedNames<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<EmbeddedName> {
-        loop {
-            let (field, later) = self.fields.split_first()?;
-            let rest = self.rdata.get(self.at..)?;
-            if let Kind::Name(rule) | Kind::Names(rule) = field.kind {
-                if !matches!(field.kind, Kind::Names(_)) {
-                    self.fields = later;
-                }
-                let (start, len) = (self.at, Name::parse(rest).ok()?.len());
-                self.at += len;
-                return Some(EmbeddedName { start, len, rule });
-            }
-            self.fields = later;
-            let len = field.kind.wire_len(rest).ok()?;
-            let start = self.at;
-            self.at += len;
-            if let Kind::Special(special) = field.kind
-                && let Some(name) = special.name(rest.get(..len)?)
-            {
-                return Some(EmbeddedName { start: start + name.start, ..name });
-            }
-        }
+        self.walk.next(self.rdata)
     }
 }
 

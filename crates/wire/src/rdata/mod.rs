@@ -92,8 +92,8 @@ pub fn expand(
 /// Lower-cases the names in RDATA that the canonical form wants in lower case (RFC 4034 §6.2, RFC 6840 §5.1).
 pub fn canonical(t: Type, rdata: &mut [u8]) {
     let Some(layout) = layout(t) else { return };
-    let mut at = 0;
-    while let Some(name) = layout.name_from(rdata, &mut at) {
+    let mut names = layout.names();
+    while let Some(name) = names.next(rdata) {
         if name.rule != NameRule::Plain {
             rdata[name.start..name.start + name.len].make_ascii_lowercase();
         }

@@ -1,8 +1,12 @@
 //! The types, one file each, and the table that finds the description of a type by its number.
 
 mod a;
+mod a6;
 mod aaaa;
 mod afsdb;
+mod amtrelay;
+mod apl;
+mod atma;
 mod avc;
 mod brid;
 mod caa;
@@ -26,10 +30,16 @@ mod gid;
 mod gpos;
 mod hhit;
 mod hinfo;
+mod hip;
+mod https;
 mod ipn;
+mod ipseckey;
 mod isdn;
+mod key;
 mod kx;
 mod l32;
+mod l64;
+mod loc;
 mod lp;
 mod mb;
 mod md;
@@ -39,17 +49,21 @@ mod minfo;
 mod mr;
 mod mx;
 mod naptr;
+mod nid;
 mod nimloc;
 mod ninfo;
 mod ns;
+mod nsap;
 mod nsap_ptr;
 mod nsec;
 mod nsec3;
 mod nsec3param;
 mod null;
+mod nxt;
 mod openpgpkey;
 mod ptr;
 mod px;
+mod relay;
 mod resinfo;
 mod rkey;
 mod rp;
@@ -62,6 +76,7 @@ mod soa;
 mod spf;
 mod srv;
 mod sshfp;
+mod svcb;
 mod ta;
 mod talink;
 mod tkey;
@@ -73,6 +88,7 @@ mod uinfo;
 mod unspec;
 mod uri;
 mod wallet;
+mod wks;
 mod x25;
 mod zonemd;
 
@@ -82,8 +98,12 @@ use crate::rr::Type;
 /// Every type that has a form of its own.
 pub(super) static ALL: &[&Layout] = &[
     &a::LAYOUT,
+    &a6::LAYOUT,
     &aaaa::LAYOUT,
     &afsdb::LAYOUT,
+    &amtrelay::LAYOUT,
+    &apl::LAYOUT,
+    &atma::LAYOUT,
     &avc::LAYOUT,
     &brid::LAYOUT,
     &caa::LAYOUT,
@@ -107,10 +127,16 @@ pub(super) static ALL: &[&Layout] = &[
     &gpos::LAYOUT,
     &hhit::LAYOUT,
     &hinfo::LAYOUT,
+    &hip::LAYOUT,
+    &https::LAYOUT,
     &ipn::LAYOUT,
+    &ipseckey::LAYOUT,
     &isdn::LAYOUT,
+    &key::LAYOUT,
     &kx::LAYOUT,
     &l32::LAYOUT,
+    &l64::LAYOUT,
+    &loc::LAYOUT,
     &lp::LAYOUT,
     &mb::LAYOUT,
     &md::LAYOUT,
@@ -120,14 +146,17 @@ pub(super) static ALL: &[&Layout] = &[
     &mr::LAYOUT,
     &mx::LAYOUT,
     &naptr::LAYOUT,
+    &nid::LAYOUT,
     &nimloc::LAYOUT,
     &ninfo::LAYOUT,
     &ns::LAYOUT,
+    &nsap::LAYOUT,
     &nsap_ptr::LAYOUT,
     &nsec::LAYOUT,
     &nsec3::LAYOUT,
     &nsec3param::LAYOUT,
     &null::LAYOUT,
+    &nxt::LAYOUT,
     &openpgpkey::LAYOUT,
     &ptr::LAYOUT,
     &px::LAYOUT,
@@ -143,6 +172,7 @@ pub(super) static ALL: &[&Layout] = &[
     &spf::LAYOUT,
     &srv::LAYOUT,
     &sshfp::LAYOUT,
+    &svcb::LAYOUT,
     &ta::LAYOUT,
     &talink::LAYOUT,
     &tkey::LAYOUT,
@@ -154,6 +184,7 @@ pub(super) static ALL: &[&Layout] = &[
     &unspec::LAYOUT,
     &uri::LAYOUT,
     &wallet::LAYOUT,
+    &wks::LAYOUT,
     &x25::LAYOUT,
     &zonemd::LAYOUT,
 ];
