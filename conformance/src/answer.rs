@@ -48,6 +48,8 @@ pub struct OptRecord {
     pub version: u8,
     /// DO bit as given back.
     pub dnssec_ok: bool,
+    /// The flag bits beside DO, to be zero.
+    pub z: u16,
     /// Option codes, in order.
     pub codes: Vec<u16>,
 }
@@ -153,6 +155,7 @@ impl Answer {
             size: record.class().to_int(),
             version: (ttl >> 16) as u8,
             dnssec_ok: ttl & 0x8000 != 0,
+            z: (ttl & 0x7fff) as u16,
             codes,
         });
         Ok(())

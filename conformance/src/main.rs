@@ -303,3 +303,6 @@ fn ask_one(server: &Server, queries: &[Query], wires: &[Vec<u8>]) -> Result<Vec<
     }
     Ok(answers)
 }
+
+#[cfg(test)]
+mod tests;
