@@ -132,10 +132,7 @@ pub fn same(facet: Facet, a: &Reply, b: &Reply) -> bool {
             (None, None) => true,
             (Some(x), Some(y)) => {
                 let codes = |o: &crate::answer::OptRecord| o.codes.iter().copied().collect::<BTreeSet<_>>();
-                x.version == y.version
-                    && x.dnssec_ok == y.dnssec_ok
-                    && x.size == y.size
-                    && codes(x) == codes(y)
+                (x.version, x.dnssec_ok, x.z, x.size) == (y.version, y.dnssec_ok, y.z, y.size) && codes(x) == codes(y)
             }
             _ => false,
         },
