@@ -161,11 +161,14 @@ impl Zone {
         self.index.touch(hash)
     }
 
-    /// Reads the first line of the node that [`find`](Self::find) will most likely give, after
+    /// Reads the first two lines of the node that [`find`](Self::find) will most likely give, after
     /// [`touch`](Self::touch) brought the index line in. The result is as meaningless.
     #[inline]
     pub fn touch_node(&self, hash: u64) -> u32 {
-        self.index.candidate(hash).map_or(0, |at| self.arena.from(at)[0] as u32)
+        let Some(at) = self.index.candidate(hash) else { return 0 };
+        // Most nodes lie across two lines, since blobs begin at any multiple of eight.
+        let rest = self.arena.from(at);
+        rest[0] as u32 ^ rest.get(64).map_or(0, |&octet| octet as u32)
     }
 
     /// The node with NSEC whose owner is `name` or comes closest before it in canonical order
