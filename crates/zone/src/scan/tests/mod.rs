@@ -345,7 +345,7 @@ mod broken;
 mod oracle;
 
 /// A text with faults, several owners and an include, large enough for several batches.
-fn mixed(dir: &Path) -> std::path::PathBuf {
+fn mixed(dir: &Path) -> PathBuf {
     let mut text = String::from("$TTL 5\n$INCLUDE inc\n");
     for n in 0..20_000 {
         writeln!(text, "n{n} A 192.0.2.1\n TXT \"{n}\"\n\tNS n{n}").unwrap();
