@@ -63,8 +63,8 @@ pub(crate) struct Difference {
     pub(crate) example: Option<String>,
 }
 
-/// Compares every server's answers with the majority's, query by query. On a tie the answer given by the server
-/// named first counts.
+/// Compares every server's answers with the majority's, query by query. On a tie nobody
+/// is known to be right, so all differ.
 pub(crate) fn compare(all: &[&Answers]) -> Vec<Difference> {
     let mut differences = vec![Difference::default(); all.len()];
     let questions = all.iter().map(|answers| answers.summaries.len()).max().unwrap_or(0);
@@ -76,7 +76,8 @@ pub(crate) fn compare(all: &[&Answers]) -> Vec<Difference> {
             *votes.entry(*summary).or_default() += 1;
         }
         let most = votes.values().max().copied().unwrap_or(0);
-        let right = given.iter().flatten().find(|summary| votes.get(*summary) == Some(&most)).copied();
+        let mut leading = votes.iter().filter(|(_, count)| **count == most).map(|(summary, _)| *summary);
+        let right = leading.next().filter(|_| leading.next().is_none());
         for (difference, summary) in differences.iter_mut().zip(&given) {
             if summary.is_none() || *summary != right {
                 difference.count += 1;
@@ -113,6 +114,12 @@ mod tests {
         let found = compare(&servers.iter().collect::<Vec<_>>());
         assert_eq!(found.iter().map(|difference| difference.count).collect::<Vec<_>>(), [1, 1, 0]);
         assert!(found[0].example.as_deref().is_some_and(|text| text.starts_with("#0")));
+    }
+
+    #[test]
+    fn a_tie_clears_nobody() {
+        let found = compare(&[&answers(&[Some(0), Some(3)]), &answers(&[Some(3), Some(3)])]);
+        assert_eq!(found.iter().map(|difference| difference.count).collect::<Vec<_>>(), [1, 1]);
     }
 
     #[test]

@@ -164,7 +164,11 @@ fn compare(arguments: &Arguments) -> Result<()> {
         PathBuf::from(format!("bench/results/{}-{kind}{}", results.date, results.machine.slug()))
     });
     write(&out, &results)?;
-    outcome
+    outcome?;
+    match results.faults.first() {
+        Some(fault) => Err(Failure::new(fault)),
+        None => Ok(()),
+    }
 }
 
 fn plan(arguments: &Arguments, results: &mut Results) -> Result<Plan> {
@@ -182,7 +186,7 @@ fn plan(arguments: &Arguments, results: &mut Results) -> Result<Plan> {
     };
     let (servers, missing): (Vec<Kind>, Vec<Kind>) = wanted.into_iter().partition(|kind| programs.has(*kind));
     for kind in missing {
-        results.skipped.push(format!("{}: not installed", kind.name()));
+        results.skip(kind, format!("{}: not installed", kind.name()));
     }
     if servers.is_empty() {
         return Err(Failure::new("none of the servers is installed"));
@@ -234,6 +238,8 @@ fn describe(plan: &Plan, results: &mut Results) {
     set("rounds", plan.rounds.to_string());
     set("rate", plan.rate.to_string());
     set("seed", plan.seed.to_string());
+    set("names", plan.sizes.names.to_string());
+    set("signed names", plan.sizes.signed.to_string());
     set("queries", plan.sizes.queries.to_string());
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::load::Load;
 use crate::measure::Usage;
-use crate::servers::Startup;
+use crate::servers::{Kind, Startup};
 
 /// One measurement, per query where it can be. A figure that could not be had is absent, never 0.
 #[derive(Clone, Debug, Default, Serialize, PartialEq)]
@@ -119,6 +119,8 @@ pub(crate) struct Loading {
     pub(crate) peak_bytes: f64,
     /// Resident size then, shared pages counted once, in bytes.
     pub(crate) resident_bytes: f64,
+    /// CPU it used with nothing to do, in percent of one; only where there is no load to measure.
+    pub(crate) idle_percent: Option<f64>,
 }
 
 impl Loading {
@@ -133,6 +135,9 @@ impl Loading {
             cpu_seconds: of(|start| start.cpu)?,
             peak_bytes: of(|start| start.memory.peak as f64)?,
             resident_bytes: of(|start| start.memory.resident as f64)?,
+            idle_percent: median(
+                starts.iter().filter_map(|start| start.idle).map(|share| share * 100.0).collect(),
+            ),
         })
     }
 }
@@ -220,6 +225,19 @@ pub(crate) struct Results {
     pub(crate) loading: Vec<Loading>,
     /// What was skipped, and why.
     pub(crate) skipped: Vec<String>,
+    /// The part of it that is nomen's own: the run then ends with a failure, so that CI sees it.
+    #[serde(skip)]
+    pub(crate) faults: Vec<String>,
+}
+
+impl Results {
+    /// Notes that a server was left out of a workload, or of the whole run.
+    pub(crate) fn skip(&mut self, kind: Kind, text: String) {
+        if kind == Kind::Nomen {
+            self.faults.push(text.clone());
+        }
+        self.skipped.push(text);
+    }
 }
 
 impl Machine {
@@ -382,7 +400,7 @@ fn start_table(starts: &[&Loading]) -> String {
     if starts.is_empty() {
         return String::new();
     }
-    let head = ["server", "records", "load s", "load CPU s", "peak MB", "RSS MB"];
+    let head = ["server", "records", "load s", "load CPU s", "peak MB", "RSS MB", "idle CPU %"];
     let mut lines = vec![head.map(String::from).to_vec()];
     for start in starts {
         lines.push(vec![
@@ -392,6 +410,7 @@ fn start_table(starts: &[&Loading]) -> String {
             format!("{:.3}", start.cpu_seconds),
             format!("{:.1}", start.peak_bytes / 1e6),
             format!("{:.1}", start.resident_bytes / 1e6),
+            cell(start.idle_percent, 2),
         ]);
     }
     format!("\n{}", aligned(&lines, 1))

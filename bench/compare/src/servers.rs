@@ -167,6 +167,8 @@ pub(crate) struct Startup {
     pub(crate) cpu: f64,
     /// Memory once it answered.
     pub(crate) memory: measure::Memory,
+    /// Share of a CPU it used afterwards while nobody asked, if that was watched.
+    pub(crate) idle: Option<f64>,
 }
 
 impl Server {
@@ -224,6 +226,7 @@ pub(crate) fn start(
         seconds: began.elapsed().as_secs_f64(),
         cpu: measure::cpu_time(&processes).total,
         memory: measure::memory(&processes),
+        idle: None,
     };
     Ok(server)
 }
@@ -329,9 +332,9 @@ fn origin(name: &str) -> String {
 
 fn nomen(settings: &Settings, zones: &ZoneSet) -> String {
     let folder = settings.folder.display();
+    let (ip, port) = (settings.address.ip(), settings.address.port());
     let mut text = format!(
-        "[server]\nworkers = 1\n\n[[listen]]\naddr = [\"{}\"]\nproto = [\"udp\", \"tcp\"]\n",
-        settings.address
+        "[server]\nworkers = 1\n\n[[listen]]\naddr = [\"{ip}@{port}\"]\nproto = [\"udp\", \"tcp\"]\n"
     );
     if settings.xdp {
         let _ = writeln!(text, "xdp = \"{}\"", namespaces::SERVER_INTERFACE);

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::answers::{self, Answers};
 use crate::failure::{Failure, Result};
 use crate::load::{self, Dnsperf, Load};
-use crate::measure::Watch;
+use crate::measure::{self, Watch};
 use crate::namespaces;
 use crate::queries;
 use crate::report::{Agreement, Figures, Group, Loading, Results, Row};
@@ -172,8 +172,11 @@ fn turn_with(
     let probes: Vec<Vec<u8>> =
         sample.iter().step_by((sample.len() / PROBES).max(1)).take(PROBES).cloned().collect();
     let server = servers::start(kind, &plan.programs, settings, &material.zones, &probes, plan.patience)?;
+    settle(&server)?;
     if kind.serves_zones() {
-        record.starts.push(server.startup);
+        let memory = measure::memory(&measure::processes(server.group()));
+        let idle = cells.is_empty().then(|| idle(plan, &server));
+        record.starts.push(Startup { memory, idle, ..server.startup });
         if record.answers.is_none() {
             record.answers = Some(answers::ask(settings.client_namespace(), server.address, sample)?);
         }
@@ -187,6 +190,34 @@ fn turn_with(
         }
     }
     Ok(())
+}
+
+/// Waits until the server has no work of its own left from loading (Knot goes on for a while after it answers),
+/// so that none of it is counted against queries; half a minute at most.
+fn settle(server: &Server) -> Result<()> {
+    let window = Duration::from_millis(100);
+    let end = Instant::now() + Duration::from_secs(30);
+    while Instant::now() < end {
+        let watch = Watch::start(server.group());
+        std::thread::sleep(window);
+        let used = watch.stop();
+        // Waiting for its CPU is work that is still to come.
+        if used.cpu + used.waiting < 0.02 * window.as_secs_f64() {
+            return Ok(());
+        }
+        if sys::interrupted() {
+            return Err(Failure::new("interrupted"));
+        }
+    }
+    Ok(())
+}
+
+/// Share of a CPU the server uses with nothing to do.
+fn idle(plan: &Plan, server: &Server) -> f64 {
+    let watch = Watch::start(server.group());
+    let began = Instant::now();
+    std::thread::sleep(Duration::from_secs_f64(plan.seconds));
+    watch.stop().cpu / began.elapsed().as_secs_f64()
 }
 
 /// Warms up for a fifth of the time, then loads and watches.
@@ -297,7 +328,7 @@ fn gather(
             &record.starts,
         ));
         if let Some(trouble) = &record.trouble {
-            results.skipped.push(format!("{}, {}: {trouble}", workload.name(), kind.name()));
+            results.skip(*kind, format!("{}, {}: {trouble}", workload.name(), kind.name()));
         }
     }
 }
