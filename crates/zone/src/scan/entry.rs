@@ -379,7 +379,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
             let message = format!("{} record: {fault}", fields.rtype);
             let kind = FaultKind::Rdata(fault.kind);
             return Err(match data.get(fault.token) {
-                Some(&token) => Trouble::at(token, kind, message),
+                Some(&token) => Trouble::at(token, kind, format!("{message}: {}", show(token.bytes))),
                 None => Trouble::after(tokens, kind, message),
             });
         }
