@@ -61,10 +61,11 @@ fn explain_one(
     steps: &mut Vec<Step>,
 ) -> Option<NameBuf> {
     let mut say = |what: String, rule| steps.push(step(what, rule));
-    let Some((entry, below)) = zone_for(catalog, hashed, qtype) else {
+    let Some(located) = zone_for(catalog, hashed, qtype) else {
         say(format!("no zone here holds {name}: REFUSED, or the chain ends for the client to follow"), None);
         return None;
     };
+    let (entry, below) = (catalog.entry(located), located.below as usize);
     say(format!("zone {} is the closest that holds {name}", entry.name()), Some("RFC 1034 §4.3.2 step 2"));
     let Some(zone) = entry.zone() else {
         say(format!("zone {} is not loaded: SERVFAIL", entry.name()), None);

@@ -22,7 +22,7 @@ mod respond;
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Full};
 use wire::{Name, NameBuf, Type};
-use zone::catalog::{Catalog, ZoneEntry};
+use zone::catalog::{Catalog, Located};
 use zone::store::Zone;
 
 use reply::Reply;
@@ -94,8 +94,9 @@ fn resolve<'a>(
             return Ok(());
         }
         next.set(ask.key, target.as_name());
-        let Some((entry, below)) = zone_for(ask.catalog, next, ask.qtype) else { return Ok(()) };
-        let Some(zone) = entry.zone() else { return Ok(()) };
+        let Some(located) = zone_for(ask.catalog, next, ask.qtype) else { return Ok(()) };
+        let Some(zone) = ask.catalog.entry(located).zone() else { return Ok(()) };
+        let below = located.below as usize;
         let here = Here { zone, name: target.as_name(), hashed: next, below, at };
         chase = respond::step(ask, &here, reply)?;
         links += 1;
@@ -103,13 +104,13 @@ fn resolve<'a>(
     Ok(())
 }
 
-/// The zone that answers a question, and the labels `name` has below its apex: the closest one, but for DS at
-/// an apex the one above, if it is served here (RFC 4035 §3.1.4.1).
+/// The zone that answers a question: the closest one, but for DS at an apex the one above, if it is served
+/// here (RFC 4035 §3.1.4.1).
 #[inline]
-pub fn zone_for<'c>(catalog: &'c Catalog, name: &HashedName, qtype: Type) -> Option<(&'c ZoneEntry, usize)> {
-    let found = catalog.find(name)?;
-    if qtype == Type::DS && found.1 == 0 && name.label_count() > 0 {
-        return Some(catalog.find_skipping(name, 1).unwrap_or(found));
+pub fn zone_for(catalog: &Catalog, name: &HashedName, qtype: Type) -> Option<Located> {
+    let found = catalog.locate(name, 0)?;
+    if qtype == Type::DS && found.below == 0 && name.label_count() > 0 {
+        return Some(catalog.locate(name, 1).unwrap_or(found));
     }
     Some(found)
 }

@@ -61,7 +61,8 @@ fn delegations(key: &HashKey, names: u32) -> Arc<zone::store::Zone> {
 fn small(key: &HashKey) -> Arc<zone::store::Zone> {
     let apex = name("example.com.");
     let mut builder = ZoneBuilder::new(apex.as_name(), key);
-    let mut add = |owner: &str, t, rdata: &[u8]| builder.add(name(owner).as_name(), t, 3600, rdata).expect("a record");
+    let mut add =
+        |owner: &str, t, rdata: &[u8]| builder.add(name(owner).as_name(), t, 3600, rdata).expect("a record");
     add("example.com.", Type::SOA, &soa());
     add("example.com.", Type::NS, &rdata("ns1.example.com."));
     add("ns1.example.com.", Type::A, &[192, 0, 2, 1]);

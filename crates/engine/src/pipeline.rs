@@ -9,7 +9,7 @@ use wire::Rcode;
 use wire::edns::ErrorInfo;
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Compressor, Header};
-use zone::catalog::{Catalog, ZoneEntry};
+use zone::catalog::{Catalog, Located};
 use zone::store::Zone;
 
 use crate::chaos::{self, Identity};
@@ -179,6 +179,7 @@ impl Engine {
 struct Slot {
     request: Request,
     qname: HashedName,
+    route: Route,
 }
 
 /// One thread's way through the engine, with everything it reuses.
@@ -195,7 +196,8 @@ pub struct Worker {
 impl Worker {
     /// A worker with counters of its own.
     pub fn new(engine: Arc<Engine>, stats: Arc<Stats>) -> Self {
-        let slot = |_| Slot { request: Request::read(&[]), qname: HashedName::new() };
+        let route = Route::Elsewhere;
+        let slot = |_| Slot { request: Request::read(&[]), qname: HashedName::new(), route };
         let pinned = engine.snapshot.load_full();
         let slots = (0..BATCH).map(slot).collect();
         Worker { engine, stats, pinned, slots, names: Compressor::small(), scratch: Scratch::new() }
@@ -216,7 +218,8 @@ impl Worker {
         }
     }
 
-    /// First step, for each packet of a batch: read it and hash its name. `at` is its place in the batch, below [`BATCH`].
+    /// First step, for each packet of a batch: read it, hash its name, find
+    /// its way. `at` is its place in the batch, below [`BATCH`].
     #[inline]
     pub fn prepare(&mut self, at: usize, packet: &Packet<'_>) {
         let slot = &mut self.slots[at];
@@ -230,6 +233,7 @@ impl Worker {
         );
         if let Some(question) = question {
             slot.qname.set(&self.engine.key, question.name(packet.octets));
+            slot.route = route::route(&self.pinned.catalog, &question, &slot.qname);
         }
     }
 
@@ -240,12 +244,9 @@ impl Worker {
         let mut seen = 0u32;
         for step in [Zone::touch, Zone::touch_node] {
             for slot in &self.slots[..n.min(BATCH)] {
-                let found = slot.request.question.and_then(|_| self.pinned.catalog.find(&slot.qname));
-                let Some((zone, below)) = found.and_then(|(entry, below)| Some((entry.zone()?, below)))
-                else {
-                    continue;
-                };
-                for skip in 0..below.min(TOUCHED) {
+                let (Some(_), Route::Zone(located)) = (slot.request.question, slot.route) else { continue };
+                let Some(zone) = self.pinned.catalog.entry(located).zone() else { continue };
+                for skip in 0..(located.below as usize).min(TOUCHED) {
                     seen = seen.wrapping_add(step(zone, slot.qname.hash(skip)));
                 }
             }
@@ -263,13 +264,13 @@ impl Worker {
         responder: &mut dyn FnMut() -> Box<dyn Responder>,
     ) -> Verdict {
         let Worker { engine, stats, pinned, slots, names, scratch } = self;
-        let Slot { request, qname } = &slots[at];
+        let Slot { request, qname, route } = &slots[at];
         let screened = screen::screen(request);
         if screened == Screened::Drop {
             stats.dropped.add(1);
             return Verdict::Drop;
         }
-        let line = Line { engine, pinned, packet, request, qname };
+        let line = Line { engine, pinned, packet, request, qname, route: *route };
         let edns = &*pinned.edns;
         let limit = render::limit(request, packet.transport, edns);
         let mut b = render::start(request, packet.octets, out, limit, names, edns);
@@ -312,6 +313,7 @@ struct Line<'a> {
     packet: &'a Packet<'a>,
     request: &'a Request,
     qname: &'a HashedName,
+    route: Route,
 }
 
 type Rejected = (Rcode, Option<ErrorInfo>);
@@ -326,8 +328,8 @@ impl Line<'_> {
         ticket: &mut dyn FnMut() -> Ticket,
     ) -> Result<Sourced, Rejected> {
         let Some(question) = self.request.question else { return Err((Rcode::FORMERR, None)) };
-        match route::route(&self.pinned.catalog, &question, self.qname) {
-            Route::Zone { entry, below } => self.authority(&question, entry, below, b, scratch),
+        match self.route {
+            Route::Zone(located) => self.authority(&question, located, b, scratch),
             Route::Chaos => {
                 let identity = &self.pinned.config.identity;
                 chaos::answer(identity, self.qname.suffix(0), question.qtype, b)?;
@@ -348,12 +350,11 @@ impl Line<'_> {
     fn authority(
         &self,
         question: &Question,
-        entry: &ZoneEntry,
-        below: usize,
+        located: Located,
         b: &mut Builder<'_>,
         scratch: &mut Scratch,
     ) -> Result<Sourced, Rejected> {
-        let config = &self.pinned.config;
+        let (config, entry) = (&self.pinned.config, self.pinned.catalog.entry(located));
         if config.count_per_zone {
             entry.count_query();
         }
@@ -367,7 +368,7 @@ impl Line<'_> {
             key: &self.engine.key,
             max_chain: config.max_chain,
         };
-        authority::answer(&ask, zone, below, b, scratch);
+        authority::answer(&ask, zone, located.below as usize, b, scratch);
         Ok(Sourced::Ready)
     }
 

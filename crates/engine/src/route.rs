@@ -4,19 +4,15 @@
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
 use wire::{Class, Rcode, Type};
-use zone::catalog::{Catalog, ZoneEntry};
+use zone::catalog::{Catalog, Located};
 
 use crate::request::Question;
 
 /// Where a query goes.
-pub(crate) enum Route<'c> {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Route {
     /// A zone served here.
-    Zone {
-        /// Its place in the catalog.
-        entry: &'c ZoneEntry,
-        /// Labels of the name below its apex.
-        below: usize,
-    },
+    Zone(Located),
     /// The server's own names.
     Chaos,
     /// No zone here: the fallback source, if there is one.
@@ -27,7 +23,7 @@ pub(crate) enum Route<'c> {
 
 /// Finds the way of one question.
 #[inline]
-pub(crate) fn route<'c>(catalog: &'c Catalog, question: &Question, qname: &HashedName) -> Route<'c> {
+pub(crate) fn route(catalog: &Catalog, question: &Question, qname: &HashedName) -> Route {
     if question.qclass == Class::CH {
         return Route::Chaos;
     }
@@ -35,8 +31,5 @@ pub(crate) fn route<'c>(catalog: &'c Catalog, question: &Question, qname: &Hashe
         // Transfers leave the line here; nobody is allowed one yet.
         return Route::Reject(Rcode::REFUSED, Some(ErrorInfo::PROHIBITED));
     }
-    match authority::zone_for(catalog, qname, question.qtype) {
-        Some((entry, below)) => Route::Zone { entry, below },
-        None => Route::Elsewhere,
-    }
+    authority::zone_for(catalog, qname, question.qtype).map_or(Route::Elsewhere, Route::Zone)
 }
