@@ -28,6 +28,7 @@ pub(super) fn finish(builder: &mut ZoneBuilder) -> Result<Zone, BuildError> {
         index: Index::for_entries(0),
         names: std::mem::take(&mut builder.names),
         hashed: std::mem::take(&mut builder.hashed),
+        unsettled: Vec::new(),
         nsec3_only: None,
     };
     if std::mem::take(&mut builder.full) {
@@ -73,6 +74,8 @@ struct Work<'b> {
     names: usize,
     /// Blobs of the NSEC3 chain only; not kept up once they are merged.
     hashed: usize,
+    /// Used again and again by [`Work::settle_deep`].
+    unsettled: Vec<u32>,
     /// Made when first needed: see [`Work::nsec3_only_at`].
     nsec3_only: Option<Vec<(u64, u32)>>,
 }
@@ -248,7 +251,8 @@ impl Work<'_> {
     /// Settles a node that is more than one label below the apex, its unsettled ancestors first.
     fn settle_deep(&mut self, at: u32, apex: u32, name: &HashedName) -> Result<(), BuildError> {
         let apex_labels = self.apex.as_name().label_count();
-        let mut unsettled = vec![at];
+        let mut unsettled = std::mem::take(&mut self.unsettled);
+        unsettled.push(at);
         let mut base = apex;
         for skip in 1..name.label_count() - apex_labels {
             let ancestor = match self.find(name.suffix(skip), name.hash(skip)) {
@@ -261,11 +265,12 @@ impl Work<'_> {
             }
             unsettled.push(ancestor);
         }
-        for &at in unsettled.iter().rev() {
+        while let Some(at) = unsettled.pop() {
             let inherited = below(blob::flags(self.arena.blob(base)));
             self.settle_one(at, base, inherited);
             base = at;
         }
+        self.unsettled = unsettled;
         Ok(())
     }
 

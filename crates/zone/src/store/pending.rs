@@ -141,19 +141,19 @@ impl Notes {
     }
 
     pub(super) fn add(&mut self, kind: NoteKind, owner: Name<'_>, rtype: Type, source: u64) {
+        let note = || Note { kind, owner: owner.to_buf(), rtype, source };
+        if kind.is_error() && self.error.is_none() {
+            self.error = Some(note());
+        }
+        if self.kept.len() >= self.most {
+            self.left_out += 1;
+            return;
+        }
         // Names that are put together at the end may repeat what was noted of their parts.
         let known = |n: &Note| n.kind == kind && n.rtype == rtype && n.owner.as_name() == owner;
         if source == 0 && self.kept.iter().any(known) {
             return;
         }
-        let note = || Note { kind, owner: owner.to_buf(), rtype, source };
-        if kind.is_error() && self.error.is_none() {
-            self.error = Some(note());
-        }
-        if self.kept.len() < self.most {
-            self.kept.push(note());
-        } else {
-            self.left_out += 1;
-        }
+        self.kept.push(note());
     }
 }
