@@ -9,10 +9,12 @@
 //! | [`lookup`] | finds what the name is: a node, a wildcard, a cut, a DNAME, nothing |
 //! | `respond` | turns that into sections, one step of a CNAME or DNAME chain at a time |
 //! | `denial` | picks the NSEC or NSEC3 records that prove it |
+//! | [`audit`] | checks that a signed zone can prove what it will have to |
 //! | [`explain`] | tells a person why |
 //! | `reply` | copies compiled RRsets into the message and moves their pointers |
 #![forbid(unsafe_code)]
 
+pub mod audit;
 mod denial;
 pub mod explain;
 pub mod lookup;

@@ -5,9 +5,11 @@
 //! | [`scan`] | master files: text to records, with the places of faults |
 //! | [`store`] | the snapshot: [`Zone`] and how it is built |
 //! | [`load`] | from a master file to a snapshot |
+//! | [`check`] | what is wrong with a zone as a whole |
 //! | [`catalog`] | which zones there are, found by the longest match: [`Catalog`] |
 
 pub mod catalog;
+pub mod check;
 pub mod load;
 pub mod scan;
 pub mod store;

@@ -1,0 +1,282 @@
+//! Whether a signed zone can prove what answers from it will have to prove: every RRset signed, the NSEC or
+//! NSEC3 chain whole and telling the truth (RFC 4035 §2, RFC 5155 §7.1).
+//!
+//! For `nomen zone check --dnssec`. Faults that are not DNSSEC's are found in [`zone::check`].
+
+use std::fmt;
+
+use dnssec::key::DnsKey;
+use dnssec::nsec3;
+use dnssec::verify::{self, Rrsig, SigFault, SignedSet};
+use wire::{Name, NameBuf, Type};
+use zone::store::{Node, NodeFlags, Nsec3, RrSet, Zone};
+
+/// A fault of one RRset or link of a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What it is.
+    pub kind: FindingKind,
+    /// The owner of the records concerned.
+    pub owner: NameBuf,
+    /// Their type.
+    pub rtype: Type,
+}
+
+/// Kinds of [`Finding`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FindingKind {
+    /// The zone has no DNSKEY.
+    NoDnsKey,
+    /// An RRset that needs signatures has none.
+    Unsigned,
+    /// None of an RRset's signatures is good; this is why the last one is not.
+    BadSignature(SigFault),
+    /// DNSKEY is signed by no key with the SEP bit. A warning: one key may do both.
+    NoSepSignature,
+    /// Signatures over what is not this zone's to sign: NS at a cut, or glue.
+    SignedForeign,
+    /// A name lacks its NSEC.
+    NoNsec,
+    /// NSEC's next name is not the name that comes next.
+    WrongNext,
+    /// NSEC's or NSEC3's list of types is not that of the name.
+    WrongTypes,
+    /// A name lacks its NSEC3.
+    NoNsec3,
+    /// NSEC3's next hash is not the hash that comes next.
+    WrongNextHash,
+    /// An NSEC3 that no name of the zone hashes to.
+    StrayNsec3,
+    /// Neither NSEC nor NSEC3.
+    NoChain,
+}
+
+impl FindingKind {
+    /// Whether validators will reject answers because of it.
+    pub fn is_error(self) -> bool {
+        !matches!(self, Self::NoSepSignature | Self::StrayNsec3 | Self::SignedForeign)
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: ", self.owner, self.rtype)?;
+        match self.kind {
+            FindingKind::BadSignature(fault) => write!(f, "no good signature: {fault}"),
+            FindingKind::NoDnsKey => f.write_str("the zone has no DNSKEY"),
+            FindingKind::Unsigned => f.write_str("not signed"),
+            FindingKind::NoSepSignature => f.write_str("not signed by a key with the SEP bit"),
+            FindingKind::SignedForeign => f.write_str("signed, though it belongs to another zone"),
+            FindingKind::NoNsec => f.write_str("the name has no NSEC"),
+            FindingKind::WrongNext => f.write_str("the next name is not the one that comes next in the zone"),
+            FindingKind::WrongTypes => f.write_str("the list of types is not that of the name"),
+            FindingKind::NoNsec3 => f.write_str("the name has no NSEC3"),
+            FindingKind::WrongNextHash => f.write_str("the next hash is not the one that comes next"),
+            FindingKind::StrayNsec3 => f.write_str("no name of the zone has this hash"),
+            FindingKind::NoChain => f.write_str("the zone has neither NSEC nor NSEC3"),
+        }
+    }
+}
+
+/// Audits `zone` as of `now`, seconds since 1970, calling `found` for each fault in canonical order of owners.
+pub fn audit(zone: &Zone, now: u32, found: &mut dyn FnMut(Finding)) {
+    let mut tell = |kind, owner: Name<'_>, rtype| found(Finding { kind, owner: owner.to_buf(), rtype });
+    let apex = zone.apex_node();
+    let Some(dnskeys) = apex.rrset(Type::DNSKEY) else {
+        return tell(FindingKind::NoDnsKey, zone.apex(), Type::DNSKEY);
+    };
+    let rdatas = copies(dnskeys);
+    let keys: Vec<DnsKey<'_>> = rdatas.iter().filter_map(|rdata| DnsKey::parse(rdata)).collect();
+    let signatures = Signatures { zone, keys: &keys, now };
+    for node in zone.iter() {
+        signatures.node(node, &mut tell);
+    }
+    let seps: Vec<DnsKey<'_>> = keys.iter().copied().filter(|key| key.is_sep()).collect();
+    if (Signatures { zone, keys: &seps, now }).verify(dnskeys).is_err() {
+        tell(FindingKind::NoSepSignature, zone.apex(), Type::DNSKEY);
+    }
+    match zone.nsec3() {
+        Some(chain) => nsec3_chain(zone, chain, &mut tell),
+        None if zone.has_nsec() => nsec_chain(zone, &mut tell),
+        None => tell(FindingKind::NoChain, zone.apex(), Type::NSEC),
+    }
+}
+
+type Tell<'t> = dyn FnMut(FindingKind, Name<'_>, Type) + 't;
+
+/// Each RDATA of a set, uncompressed.
+fn copies(set: RrSet<'_>) -> Vec<Vec<u8>> {
+    let copy = |rdata: zone::store::Rdata<'_>| {
+        let mut out = Vec::new();
+        rdata.copy_to(&mut out);
+        out
+    };
+    set.rdatas().map(copy).collect()
+}
+
+/// The signatures of a zone.
+struct Signatures<'a> {
+    zone: &'a Zone,
+    keys: &'a [DnsKey<'a>],
+    now: u32,
+}
+
+impl Signatures<'_> {
+    fn node(&self, node: Node<'_>, tell: &mut Tell<'_>) {
+        let flags = node.flags();
+        for set in node.rrsets().filter(|set| set.rtype() != Type::RRSIG) {
+            let foreign = flags.contains(NodeFlags::OCCLUDED)
+                || (flags.contains(NodeFlags::CUT) && !matches!(set.rtype(), Type::DS | Type::NSEC));
+            if foreign {
+                if set.sig_count() > 0 {
+                    tell(FindingKind::SignedForeign, node.owner(), set.rtype());
+                }
+                continue;
+            }
+            match (set.sig_count(), self.verify(set)) {
+                (0, _) => tell(FindingKind::Unsigned, node.owner(), set.rtype()),
+                (_, Err(fault)) => tell(FindingKind::BadSignature(fault), node.owner(), set.rtype()),
+                (_, Ok(())) => {}
+            }
+        }
+    }
+
+    /// Whether one of the set's signatures is good; if not, what is wrong with the last one.
+    fn verify(&self, set: RrSet<'_>) -> Result<(), SigFault> {
+        let mut rdatas = copies(set);
+        for rdata in &mut rdatas {
+            wire::rdata::canonical(set.rtype(), rdata);
+        }
+        let mut last = Err(SigFault::NoKey);
+        for rdata in set.sig_rdatas() {
+            let Ok(sig) = Rrsig::parse(rdata.compiled()) else {
+                last = Err(SigFault::Malformed);
+                continue;
+            };
+            let mut signed = SignedSet { owner: set.node().owner(), rtype: set.rtype(), rdatas: &mut rdatas };
+            last = verify::verify(&mut signed, &sig, self.zone.apex(), self.keys, self.now);
+            if last.is_ok() {
+                break;
+            }
+        }
+        last
+    }
+}
+
+/// Whether the zone answers for this name with data or as a cut: what a chain of denial has to know.
+fn in_chain(node: &Node<'_>) -> bool {
+    !node.flags().intersects(NodeFlags::OCCLUDED | NodeFlags::NSEC3_ONLY)
+}
+
+/// Checks that NSEC at each name points at the next one and lists its types.
+fn nsec_chain(zone: &Zone, tell: &mut Tell<'_>) {
+    let names = || zone.iter().filter(|n| in_chain(n) && !n.flags().contains(NodeFlags::EMPTY));
+    let nexts = names().skip(1).chain(names().take(1));
+    for (node, next) in names().zip(nexts) {
+        let rdata = node.rrset(Type::NSEC).and_then(|set| set.rdatas().next()).map(|r| r.compiled());
+        let Some((named, bitmap)) = rdata.and_then(|r| Some((Name::parse(r).ok()?, r))) else {
+            tell(FindingKind::NoNsec, node.owner(), Type::NSEC);
+            continue;
+        };
+        if named != next.owner() {
+            tell(FindingKind::WrongNext, node.owner(), Type::NSEC);
+        }
+        if bitmap_types(&bitmap[named.len()..]) != types(node) {
+            tell(FindingKind::WrongTypes, node.owner(), Type::NSEC);
+        }
+    }
+}
+
+/// Checks that every name has its NSEC3, with its types, and that the hashes follow each other.
+fn nsec3_chain(zone: &Zone, chain: Nsec3<'_>, tell: &mut Tell<'_>) {
+    let mut met = std::collections::BTreeSet::new();
+    for node in zone.iter().filter(in_chain) {
+        let hash = nsec3::hash(node.owner_wire(), chain.salt(), chain.iterations());
+        let Some(own) = chain.matching(&hash) else {
+            // Opt-out leaves insecure delegations out, and the empty names above nothing else.
+            let insecure = node.flags().intersects(NodeFlags::CUT | NodeFlags::EMPTY)
+                && node.rrset(Type::DS).is_none()
+                && nsec3_rdata(chain.covering(&hash)).is_some_and(|rdata| rdata[1] & 1 != 0);
+            if !insecure {
+                tell(FindingKind::NoNsec3, node.owner(), Type::NSEC3);
+            }
+            continue;
+        };
+        met.insert(own.owner_wire());
+        let Some(fields) = nsec3_rdata(own).and_then(Nsec3Fields::parse) else { continue };
+        if bitmap_types(fields.bitmap) != types(node) {
+            tell(FindingKind::WrongTypes, node.owner(), Type::NSEC3);
+        }
+        // What comes right after the next hash said must be the next hash there is.
+        if chain.matching(&fields.next).is_none() || chain.covering(&before(fields.next)) != own {
+            tell(FindingKind::WrongNextHash, own.owner(), Type::NSEC3);
+        }
+    }
+    for node in zone.iter().filter(|n| n.flags().contains(NodeFlags::NSEC3_ONLY)) {
+        if !met.contains(node.owner_wire()) {
+            tell(FindingKind::StrayNsec3, node.owner(), Type::NSEC3);
+        }
+    }
+}
+
+fn nsec3_rdata(node: Node<'_>) -> Option<&[u8]> {
+    node.rrset(Type::NSEC3)?.rdatas().next().map(|rdata| rdata.compiled())
+}
+
+/// The hash one below `hash`, around the end.
+fn before(mut hash: [u8; nsec3::HASH_LEN]) -> [u8; nsec3::HASH_LEN] {
+    for octet in hash.iter_mut().rev() {
+        let borrow = *octet == 0;
+        *octet = octet.wrapping_sub(1);
+        if !borrow {
+            break;
+        }
+    }
+    hash
+}
+
+/// The fields of NSEC3 after the salt.
+struct Nsec3Fields<'a> {
+    next: [u8; nsec3::HASH_LEN],
+    bitmap: &'a [u8],
+}
+
+impl<'a> Nsec3Fields<'a> {
+    fn parse(rdata: &'a [u8]) -> Option<Self> {
+        let rest = rdata.get(5 + *rdata.get(4)? as usize..)?;
+        let (len, rest) = rest.split_first()?;
+        let (next, bitmap) = rest.split_at_checked(*len as usize)?;
+        Some(Nsec3Fields { next: next.try_into().ok()?, bitmap })
+    }
+}
+
+/// The types a chain of denial must list for a name: at a cut only what is the parent's.
+fn types(node: Node<'_>) -> Vec<Type> {
+    let cut = node.flags().contains(NodeFlags::CUT);
+    let mut types: Vec<Type> = node
+        .rrsets()
+        .map(|set| set.rtype())
+        .filter(|&t| !cut || matches!(t, Type::NS | Type::DS | Type::NSEC | Type::RRSIG))
+        .collect();
+    if node.rrsets().any(|set| set.sig_count() > 0) {
+        types.push(Type::RRSIG);
+    }
+    types.sort_unstable();
+    types.dedup();
+    types
+}
+
+/// The types of a bitmap (RFC 4034 §4.1.2), sorted.
+fn bitmap_types(mut bitmap: &[u8]) -> Vec<Type> {
+    let mut types = Vec::new();
+    while let [window, len, rest @ ..] = bitmap {
+        let Some((octets, rest)) = rest.split_at_checked(*len as usize) else { break };
+        for (i, octet) in octets.iter().enumerate() {
+            for bit in (0..8).filter(|bit| octet & (0x80 >> bit) != 0) {
+                types.push(Type((*window as u16) << 8 | (i as u16) << 3 | bit));
+            }
+        }
+        bitmap = rest;
+    }
+    types
+}

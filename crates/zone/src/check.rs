@@ -1,0 +1,264 @@
+//! What is wrong with a zone as a whole: things no single record shows (RFC 1034 §3.6.2 and §4.2.1,
+//! RFC 1912, RFC 2181 §10.3, RFC 6672 §2.3).
+//!
+//! Faults of single records and RRsets are noted while reading and building ([`crate::scan`],
+//! [`crate::store`]). A zone with findings of [`Severity::Error`] works badly for somebody, but can be served;
+//! `nomen zone check` refuses it.
+
+use std::fmt;
+
+use wire::{Name, NameBuf, Type};
+
+use crate::scan::Severity;
+use crate::store::{Node, NodeFlags, RrSet, Zone};
+
+/// Something wrong at one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What it is.
+    pub kind: FindingKind,
+    /// The owner of the records concerned.
+    pub owner: NameBuf,
+    /// Their type.
+    pub rtype: Type,
+    /// The other name concerned: a host without addresses, say.
+    pub other: Option<NameBuf>,
+}
+
+/// Kinds of [`Finding`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FindingKind {
+    /// The zone's NS names a host in the zone that has no address.
+    NsWithoutAddress,
+    /// A cut's NS names a host at or below the cut, and there is no glue.
+    MissingGlue,
+    /// MX, SRV or another record names a host in the zone that has no address.
+    HostWithoutAddress,
+    /// NS, MX, SRV or another record names a host that is a CNAME (RFC 2181 §10.3).
+    HostIsCname,
+    /// DS at a name that is no zone cut.
+    DsWithoutNs,
+    /// DS at the zone's own name: it belongs to the parent.
+    DsAtApex,
+    /// Records that nobody can see: below a cut and not glue, or below a DNAME.
+    Occluded,
+    /// NS at a wildcard (RFC 4592 §4.2).
+    WildcardNs,
+    /// DNAME at a wildcard (RFC 4592 §4.4).
+    WildcardDname,
+    /// SOA timers that cannot work: expire is not above refresh plus retry (RFC 1912 §2.2).
+    SoaTimers,
+    /// Only one name server (RFC 1034 §4.1 asks for two).
+    SingleNs,
+    /// NSEC3 with iterations or salt (RFC 9276 §3.1).
+    Nsec3Parameters,
+    /// Type SPF, which nobody asks for any more (RFC 7208 §3.1).
+    SpfType,
+    /// A host name with characters other than letters, digits and hyphen (RFC 952, RFC 1123 §2.1).
+    HostName,
+}
+
+impl FindingKind {
+    /// How bad it is.
+    pub fn severity(self) -> Severity {
+        match self {
+            Self::NsWithoutAddress
+            | Self::MissingGlue
+            | Self::HostIsCname
+            | Self::DsWithoutNs
+            | Self::DsAtApex => Severity::Error,
+            _ => Severity::Warning,
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Finding { owner, rtype, .. } = self;
+        let other = self.other.unwrap_or(NameBuf::ROOT);
+        match self.kind {
+            FindingKind::NsWithoutAddress => {
+                write!(f, "{owner} {rtype}: {other} has no address records in this zone")
+            }
+            FindingKind::MissingGlue => {
+                write!(f, "{owner} {rtype}: {other} lies below the cut and has no glue (A or AAAA)")
+            }
+            FindingKind::HostWithoutAddress => {
+                write!(f, "{owner} {rtype}: {other} has no address records in this zone")
+            }
+            FindingKind::HostIsCname => write!(f, "{owner} {rtype}: {other} is a CNAME, it must be a host"),
+            FindingKind::DsWithoutNs => write!(f, "{owner} DS: there is no NS, so this is no zone cut"),
+            FindingKind::DsAtApex => write!(f, "{owner} DS: the zone's own DS belongs to the parent zone"),
+            FindingKind::Occluded => {
+                write!(f, "{owner} {rtype}: cannot be seen, it lies below {other}, a zone cut or DNAME")
+            }
+            FindingKind::WildcardNs => write!(f, "{owner} NS: NS at a wildcard delegates nothing"),
+            FindingKind::WildcardDname => write!(f, "{owner} DNAME: DNAME at a wildcard is not defined"),
+            FindingKind::SoaTimers => {
+                write!(f, "{owner} SOA: expire should be larger than refresh and retry together")
+            }
+            FindingKind::SingleNs => write!(f, "{owner} NS: only one name server, there should be two"),
+            FindingKind::Nsec3Parameters => {
+                write!(f, "{owner} NSEC3PARAM: iterations should be 0 and the salt empty (RFC 9276)")
+            }
+            FindingKind::SpfType => write!(f, "{owner} SPF: nobody reads this type any more, use TXT"),
+            FindingKind::HostName => {
+                write!(f, "{owner} {rtype}: not a host name (letters, digits and hyphens)")
+            }
+        }
+    }
+}
+
+/// Checks a whole zone, calling `found` for each finding in canonical order of owners.
+pub fn check(zone: &Zone, found: &mut dyn FnMut(Finding)) {
+    apex(zone, found);
+    for node in zone.iter() {
+        Checker { zone, node, found }.node();
+    }
+}
+
+/// What only the apex can get wrong.
+fn apex(zone: &Zone, found: &mut dyn FnMut(Finding)) {
+    let node = zone.apex_node();
+    let mut tell = |kind, rtype| found(Finding { kind, owner: node.owner().to_buf(), rtype, other: None });
+    let soa = zone.soa();
+    if soa.expire <= soa.refresh.saturating_add(soa.retry) {
+        tell(FindingKind::SoaTimers, Type::SOA);
+    }
+    if node.rrset(Type::NS).is_some_and(|ns| ns.count() < 2) {
+        tell(FindingKind::SingleNs, Type::NS);
+    }
+    if node.rrset(Type::DS).is_some() {
+        tell(FindingKind::DsAtApex, Type::DS);
+    }
+    if zone.nsec3().is_some_and(|chain| chain.iterations() > 0 || !chain.salt().is_empty()) {
+        tell(FindingKind::Nsec3Parameters, Type::NSEC3PARAM);
+    }
+}
+
+/// Checks one node.
+struct Checker<'c, 'z> {
+    zone: &'z Zone,
+    node: Node<'z>,
+    found: &'c mut dyn FnMut(Finding),
+}
+
+impl<'z> Checker<'_, 'z> {
+    fn tell(&mut self, kind: FindingKind, rtype: Type, other: Option<Name<'_>>) {
+        let owner = self.node.owner().to_buf();
+        (self.found)(Finding { kind, owner, rtype, other: other.map(Name::to_buf) });
+    }
+
+    fn node(&mut self) {
+        let flags = self.node.flags();
+        if flags.intersects(NodeFlags::NSEC3_ONLY | NodeFlags::EMPTY) {
+            return;
+        }
+        if flags.contains(NodeFlags::OCCLUDED) {
+            return self.occluded();
+        }
+        if flags.contains(NodeFlags::WILDCARD | NodeFlags::CUT) {
+            self.tell(FindingKind::WildcardNs, Type::NS, None);
+        }
+        if flags.contains(NodeFlags::WILDCARD | NodeFlags::DNAME) {
+            self.tell(FindingKind::WildcardDname, Type::DNAME, None);
+        }
+        let plain = !flags.intersects(NodeFlags::CUT | NodeFlags::APEX);
+        if plain && self.node.rrset(Type::DS).is_some() {
+            self.tell(FindingKind::DsWithoutNs, Type::DS, None);
+        }
+        for set in self.node.rrsets() {
+            match set.rtype() {
+                Type::SPF => self.tell(FindingKind::SpfType, Type::SPF, None),
+                Type::A | Type::AAAA | Type::MX if !is_host_name(self.node.owner()) => {
+                    self.tell(FindingKind::HostName, set.rtype(), None);
+                }
+                Type::NS | Type::MX | Type::SRV => self.hosts(set),
+                _ => {}
+            }
+        }
+    }
+
+    /// Records below a cut: addresses that some NS of the zone may need are glue, all else is lost.
+    fn occluded(&mut self) {
+        let above = self.cut_above();
+        for set in self.node.rrsets() {
+            if !matches!(set.rtype(), Type::A | Type::AAAA) || above.is_none() {
+                self.tell(FindingKind::Occluded, set.rtype(), above.or(self.node.owner().parent()));
+            }
+        }
+    }
+
+    /// The cut above an occluded node; `None` if it is a DNAME that hides it.
+    fn cut_above(&self) -> Option<Name<'z>> {
+        let apex = self.zone.apex();
+        let between = self.node.owner().ancestors().skip(1).take_while(|name| *name != apex);
+        let mut cuts = between.filter(|name| {
+            self.zone.find_name(*name).is_some_and(|node| node.flags().contains(NodeFlags::CUT))
+        });
+        cuts.next()
+    }
+
+    /// The hosts that an RRset names.
+    fn hosts(&mut self, set: RrSet<'z>) {
+        let mut rdata = Vec::new();
+        for record in set.rdatas() {
+            rdata.clear();
+            record.copy_to(&mut rdata);
+            let embedded = wire::rdata::embedded_names(set.rtype(), &rdata).next();
+            let host = embedded.and_then(|e| rdata.get(e.start..e.start + e.len));
+            if let Some(host) = host.and_then(|wire| Name::from_wire(wire).ok()) {
+                self.host(set.rtype(), host);
+            }
+        }
+    }
+
+    fn host(&mut self, rtype: Type, host: Name<'_>) {
+        // A null MX or an SRV for "not available here" (RFC 7505, RFC 2782).
+        if !host.is_at_or_below(self.zone.apex()) || (host.is_root() && rtype != Type::NS) {
+            return;
+        }
+        let node = self.zone.find_name(host);
+        let has = |t: Type| node.is_some_and(|n| n.rrset(t).is_some());
+        if has(Type::CNAME) {
+            return self.tell(FindingKind::HostIsCname, rtype, Some(host));
+        }
+        if has(Type::A) || has(Type::AAAA) || (node.is_none() && self.wildcard_covers(host)) {
+            return;
+        }
+        let below_cut = self.delegated(host);
+        let at_cut = self.node.flags().contains(NodeFlags::CUT);
+        let own = at_cut && host.is_at_or_below(self.node.owner());
+        match rtype {
+            Type::NS if own => self.tell(FindingKind::MissingGlue, rtype, Some(host)),
+            // Other zones answer for what lies below other cuts.
+            _ if below_cut => {}
+            Type::NS => self.tell(FindingKind::NsWithoutAddress, rtype, Some(host)),
+            _ => self.tell(FindingKind::HostWithoutAddress, rtype, Some(host)),
+        }
+    }
+
+    /// Whether `host`, which is in the zone, lies at or below a cut.
+    fn delegated(&self, host: Name<'_>) -> bool {
+        let apex = self.zone.apex();
+        host.ancestors().take_while(|name| *name != apex).any(|name| {
+            self.zone.find_name(name).is_some_and(|node| node.flags().contains(NodeFlags::CUT))
+        })
+    }
+
+    /// Whether a wildcard gives `host`, which is not there, an address.
+    fn wildcard_covers(&self, host: Name<'_>) -> bool {
+        let encloser = host.ancestors().skip(1).find_map(|name| self.zone.find_name(name));
+        let wildcard = encloser.and_then(|node| NameBuf::prepend(b"*", node.owner()).ok());
+        let node = wildcard.and_then(|name| self.zone.find_name(name.as_name()));
+        node.is_some_and(|n| [Type::A, Type::AAAA].iter().any(|&t| n.rrset(t).is_some()))
+    }
+}
+
+/// Whether the first label is one of a host (RFC 1123 §2.1); `*` may stand for hosts, `_` labels are not hosts
+/// but are widely used with addresses all the same, so only other characters count.
+fn is_host_name(name: Name<'_>) -> bool {
+    name.labels().all(|label| {
+        label == b"*" || label.iter().all(|&octet| octet.is_ascii_alphanumeric() || octet == b'-' || octet == b'_')
+    })
+}
