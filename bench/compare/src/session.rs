@@ -106,7 +106,9 @@ fn run_workload(plan: &Plan, workload: Workload, results: &mut Results) -> Resul
                     return Err(failure);
                 }
                 eprintln!("  {failure}");
-                record.trouble = Some(failure.to_string());
+                // What goes into results names no folder of this machine.
+                let work = plan.work.display().to_string();
+                record.trouble = Some(failure.to_string().replace(&work, "WORK"));
             }
         }
         if round == 0 {
