@@ -71,6 +71,13 @@ pub(crate) struct CpuTime {
     pub(crate) system_ticks: f64,
 }
 
+impl CpuTime {
+    /// Seconds including those of threads that have ended, as loaders do.
+    pub(crate) fn with_ended_threads(&self) -> f64 {
+        settle(self.total, self.user_ticks + self.system_ticks).0
+    }
+}
+
 /// Clock ticks in a second as /proc shows them; fixed at 100 on every Linux architecture.
 const TICKS: f64 = 100.0;
 

@@ -224,7 +224,7 @@ pub(crate) fn start(
     }
     server.startup = Startup {
         seconds: began.elapsed().as_secs_f64(),
-        cpu: measure::cpu_time(&processes).total,
+        cpu: measure::cpu_time(&processes).with_ended_threads(),
         memory: measure::memory(&processes),
         idle: None,
     };
