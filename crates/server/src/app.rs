@@ -3,13 +3,14 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use engine::{Engine, Stats};
 use net::{Running, Shutdown, TcpLimits, Transport};
 use tracing::{info, warn};
 use wire::hash::HashKey;
+use zone::catalog::Catalog;
 
 use crate::builtin;
 use crate::config::schema::{Control, Listen, Log, Metrics, Server};
@@ -100,6 +101,8 @@ pub struct App {
     pub tcp_limits: TcpLimits,
     /// Every zone.
     pub zones: ArcSwap<ZoneTable>,
+    /// Catalogs that were replaced and that workers may still be reading.
+    pub retired: Mutex<Vec<Arc<Catalog>>>,
     /// The configuration in force.
     pub settings: ArcSwap<Settings>,
     /// How the last reload ended.
@@ -208,7 +211,15 @@ impl App {
         let new = Arc::new(catalog(&old, &table));
         self.engine.set_catalog(&new);
         self.zones.store(Arc::new(table));
-        release(old);
+        lock(&self.retired).push(old);
+    }
+
+    /// Gives back the memory of replaced catalogs that no worker reads any more; false if there are others. Done
+    /// on the reload thread, so that no query waits for it.
+    pub fn release_retired(&self) -> bool {
+        let mut retired = lock(&self.retired);
+        retired.retain(|catalog| Arc::strong_count(catalog) > 1);
+        retired.is_empty()
     }
 
     /// Takes over what can change while the server runs, and says what cannot.
@@ -232,15 +243,6 @@ impl App {
             QueryLog::Sample(share) => Some(Arc::new(self.query_logger.tap(share))),
         };
         self.engine.set_query_log(log);
-    }
-}
-
-/// Waits a while for the workers to let go of a catalog, so that its memory is given back here and not in the
-/// middle of somebody's query.
-fn release(old: Arc<zone::catalog::Catalog>) {
-    let until = Instant::now() + Duration::from_secs(5);
-    while Arc::strong_count(&old) > 1 && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

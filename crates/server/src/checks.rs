@@ -10,7 +10,8 @@ use wire::hash::HashKey;
 use crate::cli::{Check, EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ZoneCheck, ZoneDump};
 use crate::config::pattern::zone_name;
 use crate::config::{self, reference};
-use crate::zones::load::{self, Examined, Finding};
+use crate::zones::judge;
+use crate::zones::load::{self, Examined, Finding, Meter};
 use crate::zones::{Origin, ZoneSpec, resolve};
 
 /// Runs `nomen check`; returns the exit code.
@@ -65,8 +66,8 @@ fn check_zones(mut specs: Vec<ZoneSpec>, args: &Check) -> (usize, usize) {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(spec) = specs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let examined = examine(spec, &key, args.errors, args.dnssec);
-                    if examined.errors > 0 {
+                    let examined = judge::judge(spec, &key, args.errors, args.dnssec);
+                    if examined.errors() > 0 {
                         bad.fetch_add(1, Ordering::Relaxed);
                     }
                     // One write, so that the lines of two zones do not mix.
@@ -78,11 +79,6 @@ fn check_zones(mut specs: Vec<ZoneSpec>, args: &Check) -> (usize, usize) {
     (specs.len(), bad.into_inner())
 }
 
-/// Reads a zone and checks all there is to check.
-fn examine(spec: &ZoneSpec, key: &HashKey, shown: usize, _dnssec: bool) -> Examined {
-    load::examine(spec, key, shown)
-}
-
 /// The findings of one zone for people: nothing if there are none.
 fn text_of(spec: &ZoneSpec, examined: &Examined) -> String {
     let mut out = String::new();
@@ -90,10 +86,8 @@ fn text_of(spec: &ZoneSpec, examined: &Examined) -> String {
         out += &finding.pretty;
         out.push('\n');
     }
-    let shown = examined.findings.len() as u64;
-    let all = examined.errors + examined.warnings;
-    if all > shown {
-        out += &format!("zone {}: {} more not shown (--errors)\n", spec.name(), all - shown);
+    if examined.hidden > 0 {
+        out += &format!("zone {}: {} more not shown (--errors)\n", spec.name(), examined.hidden);
     }
     out
 }
@@ -112,7 +106,7 @@ pub fn zone_check(args: &ZoneCheck) -> u8 {
             return EXIT_FAULTS;
         }
     };
-    let examined = examine(&spec, &HashKey::random(), args.errors, args.dnssec);
+    let examined = judge::judge(&spec, &HashKey::random(), args.errors, args.dnssec);
     if args.json {
         println!("{:#}", json_of(&spec, &examined));
     } else {
@@ -123,17 +117,17 @@ pub fn zone_check(args: &ZoneCheck) -> u8 {
                 spec.name(),
                 zone.serial(),
                 zone.record_count(),
-                examined.warnings
+                examined.warnings()
             ),
             None => eprintln!(
                 "zone {}: bad, {} errors, {} warnings",
                 spec.name(),
-                examined.errors,
-                examined.warnings
+                examined.errors(),
+                examined.warnings()
             ),
         }
     }
-    if examined.errors > 0 { EXIT_FAULTS } else { EXIT_OK }
+    if examined.errors() > 0 { EXIT_FAULTS } else { EXIT_OK }
 }
 
 fn json_of(spec: &ZoneSpec, examined: &Examined) -> serde_json::Value {
@@ -148,12 +142,12 @@ fn json_of(spec: &ZoneSpec, examined: &Examined) -> serde_json::Value {
     };
     json!({
         "zone": spec.name().to_string(),
-        "good": examined.errors == 0,
+        "good": examined.errors() == 0,
         "serial": examined.zone.as_ref().map(|z| z.serial()),
         "records": examined.zone.as_ref().map(|z| z.record_count()),
         "signed": examined.zone.as_ref().map(|z| z.is_signed()),
-        "errors": examined.errors,
-        "warnings": examined.warnings,
+        "errors": examined.errors(),
+        "warnings": examined.warnings(),
         "findings": examined.findings.iter().map(finding).collect::<Vec<_>>(),
     })
 }
@@ -167,7 +161,7 @@ pub fn zone_dump(args: &ZoneDump) -> u8 {
             return EXIT_FAULTS;
         }
     };
-    let examined = load::examine(&spec, &HashKey::random(), 20);
+    let examined = load::examine(&spec, &HashKey::random(), 20, &Meter::default());
     let Some(zone) = &examined.zone else {
         eprint!("{}", text_of(&spec, &examined));
         return EXIT_FAULTS;

@@ -129,8 +129,7 @@ impl Printer<'_> {
             let mut one = metric.encode_family(&labels)?;
             match kind {
                 MetricType::Counter => one.encode_counter::<NoLabelSet, _, u64>(&value, None)?,
-                // Figures above 2^53 lose their last digits; none gets there.
-                _ => one.encode_gauge(&(value as f64))?,
+                _ => one.encode_gauge(&i64::try_from(value).unwrap_or(i64::MAX))?,
             }
         }
         Ok(())
@@ -191,7 +190,7 @@ fn histograms(app: &App, out: &mut Printer<'_>) -> fmt::Result {
     let mut metric =
         out.0.encode_descriptor("response_size_bytes", "Size of replies", None, MetricType::Histogram)?;
     for (t, transport) in TRANSPORTS.iter().enumerate() {
-        let bounds = SIZE_BOUNDS.iter().map(|b| *b as f64).chain([f64::MAX]);
+        let bounds = SIZE_BOUNDS.iter().map(|b| *b as f64).chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> =
             bounds.enumerate().map(|(i, bound)| (bound, app.sum(|s| s.sizes[t][i].get()))).collect();
         let octets = app.sum(|s| s.octets_out[t].get());
@@ -202,7 +201,7 @@ fn histograms(app: &App, out: &mut Printer<'_>) -> fmt::Result {
     }
     let help = "Time from taking a batch of queries to having answered it, once for each query";
     let mut metric = out.0.encode_descriptor("latency_seconds", help, None, MetricType::Histogram)?;
-    let bounds = LATENCY_BOUNDS.iter().map(|b| *b as f64 / 1e9).chain([f64::MAX]);
+    let bounds = LATENCY_BOUNDS.iter().map(|b| *b as f64 / 1e9).chain([f64::INFINITY]);
     let buckets: Vec<(f64, u64)> =
         bounds.enumerate().map(|(i, bound)| (bound, app.sum(|s| s.latency[i].get()))).collect();
     let seconds = app.sum(|s| s.latency_sum.get()) as f64 / 1e9;

@@ -79,6 +79,7 @@ fn start(args: &Serve) -> Result<(), Refusal> {
             settings.server.tcp_per_client.as_usize(),
         ),
         zones: ArcSwap::from_pointee(ZoneTable::new()),
+        retired: Mutex::default(),
         settings: ArcSwap::from_pointee(settings.clone()),
         last_reload: Mutex::default(),
         reloader,

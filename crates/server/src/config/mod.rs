@@ -375,3 +375,119 @@ pub fn reason(error: &std::io::Error) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn faults(text: &str) -> Vec<String> {
+        match load_text("t.toml", text.to_owned(), Path::new("/")) {
+            Ok(_) => Vec::new(),
+            Err(rejected) => rejected.faults.into_iter().map(|f| f.message).collect(),
+        }
+    }
+
+    #[test]
+    fn nothing_is_a_configuration() {
+        let loaded = load_text("t.toml", String::new(), Path::new("/")).expect("accepted");
+        assert_eq!(loaded.config.listens.len(), 1);
+        assert_eq!(loaded.config.server.max_udp_size.0, 1232);
+        assert!(loaded.config.metrics.is_none());
+    }
+
+    #[test]
+    fn each_fault_has_its_words() {
+        let cases = [
+            ("[server]\nworkers = 0", "0 is out of range: 1 to 1024"),
+            ("[server]\nworkers = \"all\"", "`all` is not one of \"auto\""),
+            ("[server]\nmax-udp-size = 70000", "70000 is out of range: 512 to 4096"),
+            ("[server]\nmax-udp-size = -1", "-1 is out of range: 512 to 4096"),
+            ("[server]\nmax-udp-size = true", "expected an integer, found true or false"),
+            ("[server]\ntcp-idle-timeout = \"1ms\"", "1ms is out of range: 200ms to 1h"),
+            ("[server]\ngroup = \"x\"", "`group` has no effect without `user`"),
+            (
+                "[server]\ntcp-connections = 5",
+                "one client may open 100 TCP connections, more than the 5 there are in all",
+            ),
+            ("server = 1", "`server` is a section: write [server]"),
+            ("[listen]\naddr = [\"127.0.0.1@1\"]", "`listen` can stand several times: write [[listen]]"),
+            ("[[listen]]\naddr = []", "the list is empty"),
+            ("[[zone]]\nname = \"a\"", "zone a. has no `file` and no `template`"),
+            ("[[zone]]\nfile = \"a\"", "[[zone]] needs the key `name`"),
+            ("[[zone]]\nname = \"a\"\ntemplate = \"t\"", "there is no [template.t]"),
+            ("[template.t]", "template `t` says nothing: it needs `file` or `directory`"),
+            (
+                "[template.t]\nfile = \"x{zone}\"\npattern = \"{zone}\"",
+                "`pattern` has no effect without `directory`",
+            ),
+            (
+                "[metrics]\nlisten = \"127.0.0.1@5300\"",
+                "127.0.0.1@5300 overlaps with the DNS address 127.0.0.1@5300",
+            ),
+            ("[log]\nqueries = 2.0", "2.0 is not a share above 0 and up to 1"),
+            ("[resolver]", "unknown section `resolver`"),
+            ("workers = 2", "unknown section `workers`"),
+            ("include = [\"nowhere.toml\"]", "cannot open /nowhere.toml: there is no such file"),
+            ("include = [\"a*/b.toml\"]", "`*` and `?` may stand in the file name only, not in folders"),
+        ];
+        for (text, words) in cases {
+            assert_eq!(faults(text), [words], "{text}");
+        }
+    }
+
+    #[test]
+    fn wildcard_addresses_cover_others_of_their_family() {
+        let listen = |a: &str, b: &str| faults(&format!("[[listen]]\naddr = [\"{a}\", \"{b}\"]")).len();
+        assert_eq!(listen("0.0.0.0@53", "127.0.0.1@53"), 2, "once for each transport");
+        assert_eq!(listen("127.0.0.1@53", "127.0.0.1@53"), 2);
+        assert_eq!(listen("0.0.0.0@53", "[::]@53"), 0);
+        assert_eq!(listen("0.0.0.0@53", "127.0.0.1@5353"), 0);
+    }
+
+    #[test]
+    fn includes_add_up_and_clash() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
+        std::fs::create_dir(folder.path().join("conf.d")).expect("made");
+        write("nomen.toml", "include = [\"conf.d/*.toml\"]\n[server]\nnsid = \"x\"\n");
+        write("conf.d/a.toml", "[[zone]]\nname = \"a\"\nfile = \"a.zone\"\n");
+        write("conf.d/b.toml", "[[zone]]\nname = \"b\"\nfile = \"b.zone\"\n[log]\nlevel = \"warn\"\n");
+        write("conf.d/ignored", "not toml");
+        let loaded = load(&folder.path().join("nomen.toml")).expect("accepted");
+        let files: Vec<_> = loaded.config.zones.iter().map(|z| z.file.value.clone()).collect();
+        assert_eq!(files, ["a.zone", "b.zone"].map(|f| Some(folder.path().join("conf.d").join(f))));
+        write("conf.d/c.toml", "[server]\nid = \"x\"\n");
+        let rejected = load(&folder.path().join("nomen.toml")).expect_err("two [server]");
+        assert_eq!(rejected.faults.len(), 1);
+        assert!(rejected.to_string().contains("[server] stands in more than one file"), "{rejected}");
+        write("conf.d/c.toml", "include = [\"../nomen.toml\"]\n");
+        let rejected = load(&folder.path().join("nomen.toml")).expect_err("a circle");
+        assert!(rejected.to_string().contains("is included more than once"), "{rejected}");
+    }
+
+    #[test]
+    fn wildcards_match_as_in_a_shell() {
+        for (pattern, name, fits) in [
+            ("*.toml", "a.toml", true),
+            ("*.toml", ".toml", true),
+            ("*.toml", "a.tomlx", false),
+            ("a?c*", "abc", true),
+            ("a?c*", "ac", false),
+            ("*a*b*c*", "xxaxxbxxcxx", true),
+            ("*a*b*c*", "xxaxxcxxbxx", false),
+        ] {
+            assert_eq!(wildcard_match(pattern, name), fits, "{pattern} {name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_accepted_or_rejected_with_a_place(text in "[\\[\\]a-z\"=@0-9.{}#\n -]{0,80}") {
+            if let Err(rejected) = load_text("t.toml", text, Path::new("/nonexistent")) {
+                prop_assert!(!rejected.faults.is_empty());
+                prop_assert!(!rejected.to_string().is_empty());
+            }
+        }
+    }
+}

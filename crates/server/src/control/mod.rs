@@ -276,6 +276,8 @@ async fn converse(app: Arc<App>, stream: UnixStream, stop: mpsc::Sender<()>) -> 
             Ok(request) => verbs::answer(&app, request, frames),
             Err(error) => {
                 let _ = frames.try_send(Frame::Fault { ok: false, error });
+                // The answer ends where the last sender does.
+                drop(frames);
             }
         }
         while let Some(frame) = waiting.recv().await {

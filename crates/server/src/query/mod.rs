@@ -65,6 +65,10 @@ fn exchange(wanted: &Wanted) -> io::Result<u8> {
     };
     out.write_all(text.as_bytes())?;
     out.flush()?;
-    let good = print::rcode(&answer.message).is_ok_and(|r| matches!(r, Rcode::NOERROR | Rcode::NXDOMAIN));
+    let rcode = print::rcode(&answer.message).unwrap_or(Rcode::FORMERR);
+    let good = matches!(rcode, Rcode::NOERROR | Rcode::NXDOMAIN);
+    if !good && wanted.form == Form::Short {
+        eprintln!(";; {rcode} from {}", answer.server);
+    }
     Ok(if good { EXIT_OK } else { EXIT_FAULTS })
 }

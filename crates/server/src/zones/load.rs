@@ -2,15 +2,17 @@
 //! reported with its place; whether the zone goes into service is `reload`'s matter.
 
 use std::fmt::{self, Write as _};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::hash::HashKey;
 use wire::{Type, rdata};
 use zone::catalog::{Catalog, Change};
-use zone::scan::{self, Limits, Record, Refusal, ScanConfig, Severity, Sink, Source};
-use zone::store::{Note, RrSet};
-use zone::{Zone, ZoneBuilder};
+use zone::scan::{Fault, Limits, Progress, Severity, Source};
+use zone::store::RrSet;
+use zone::{LoadConfig, Zone};
 
 use super::{Origin, ZoneSpec, ZoneTable};
 
@@ -47,86 +49,58 @@ pub struct Examined {
     pub zone: Option<Zone>,
     /// Errors and warnings in the order of their discovery, as far as the limit allows.
     pub findings: Vec<Finding>,
-    /// Number of errors, those not shown included.
-    pub errors: u64,
-    /// Number of warnings, those not shown included.
-    pub warnings: u64,
-    /// Records read.
-    pub records: u64,
+    /// Number of findings beyond those.
+    pub hidden: u64,
     /// Every file read.
     pub files: Vec<PathBuf>,
 }
 
-/// Takes a scan's records into a builder.
-struct IntoBuilder {
-    builder: ZoneBuilder,
-}
+impl Examined {
+    /// Number of errors among the findings; at least one if there is no zone.
+    pub fn errors(&self) -> usize {
+        self.findings.iter().filter(|f| f.error).count()
+    }
 
-/// A record's place as the one number a builder keeps.
-fn place_number(place: scan::Place) -> u64 {
-    u64::from(place.file) << 32 | u64::from(place.line)
-}
-
-impl Sink for IntoBuilder {
-    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
-        let place = place_number(record.place);
-        self.builder
-            .add_from(record.owner, record.rtype, record.ttl, record.rdata, place)
-            .map_err(|fault| Refusal::error(fault.to_string()))
+    /// Number of warnings among the findings.
+    pub fn warnings(&self) -> usize {
+        self.findings.len() - self.errors()
     }
 }
 
-/// Reads a zone's file with at most `shown` errors reported.
-pub fn examine(spec: &ZoneSpec, key: &HashKey, shown: usize) -> Examined {
-    let config = ScanConfig {
-        limits: Limits { errors: shown.max(1), warnings: shown.max(1), ..Limits::default() },
-        ..ScanConfig::new(spec.name())
-    };
+/// How far all loads together have come; written by the loaders, read by whoever shows it.
+#[derive(Debug, Default)]
+pub struct Meter {
+    /// Records read.
+    pub records: AtomicU64,
+}
+
+/// Reads a zone's file with at most about `shown` errors and as many warnings reported.
+pub fn examine(spec: &ZoneSpec, key: &HashKey, shown: usize, meter: &Meter) -> Examined {
+    let limits = Limits { errors: shown.max(1), warnings: shown.max(1), ..Limits::default() };
+    let config = LoadConfig { limits, ..LoadConfig::default() };
     let source = match &spec.origin {
         Origin::File(path) => Source::file(path),
         Origin::BuiltIn(text) => Source::bytes("built-in", text.as_bytes()),
     };
-    let mut sink = IntoBuilder { builder: ZoneBuilder::new(spec.name(), key) };
-    let report = scan::read(source, &config, &mut sink);
-    let IntoBuilder { mut builder } = sink;
-    let mut out = Examined {
-        zone: None,
-        findings: report.faults.iter().map(from_fault).collect(),
-        errors: report.errors,
-        warnings: report.warnings,
-        records: report.records,
-        files: report.files.iter().map(|f| PathBuf::from(&**f)).collect(),
+    let mut seen = 0;
+    let progress = |progress: Progress| {
+        meter.records.fetch_add(progress.records.saturating_sub(seen), Ordering::Relaxed);
+        seen = progress.records;
+        ControlFlow::Continue(())
     };
-    let built = builder.finish();
-    for note in builder.notes() {
-        let finding = from_note(note, &report.files);
-        let count = if finding.error { &mut out.errors } else { &mut out.warnings };
-        *count += 1;
-        if *count <= shown as u64 {
-            out.findings.push(finding);
-        }
+    let (zone, faults, hidden, files) = match zone::load::load(source, spec.name(), key, &config, progress) {
+        Ok(loaded) => (Some(loaded.zone), loaded.warnings, loaded.more_warnings, loaded.files),
+        Err(error) => (None, error.faults, error.more, Vec::new()),
+    };
+    Examined {
+        zone,
+        findings: faults.iter().map(from_fault).collect(),
+        hidden,
+        files: files.iter().map(|f| PathBuf::from(&**f)).collect(),
     }
-    out.warnings += builder.notes_left_out();
-    match built {
-        Ok(zone) if out.errors == 0 && report.is_clean() && builder.first_error().is_none() => {
-            out.zone = Some(zone);
-        }
-        Ok(_) => {}
-        // Without its SOA because the file could not be read to its end: that was said already.
-        Err(_) if out.errors > 0 => {}
-        Err(fault) => {
-            out.errors += 1;
-            out.findings.push(plain(&report.files, fault.to_string()));
-        }
-    }
-    if out.zone.is_none() && out.errors == 0 {
-        out.errors += 1;
-        out.findings.push(plain(&report.files, "the file was not read to its end".into()));
-    }
-    out
 }
 
-fn from_fault(fault: &scan::Fault) -> Finding {
+fn from_fault(fault: &Fault) -> Finding {
     Finding {
         error: fault.severity == Severity::Error,
         file: Arc::clone(&fault.file),
@@ -137,45 +111,30 @@ fn from_fault(fault: &scan::Fault) -> Finding {
     }
 }
 
-fn from_note(note: &Note, files: &[Arc<str>]) -> Finding {
-    let (number, line) = ((note.source >> 32) as usize, note.source as u32);
-    let file = files.get(number).cloned().unwrap_or_else(|| "".into());
-    let error = note.kind.is_error();
-    let word = if error { "error" } else { "warning" };
-    let message = note.to_string();
-    let pretty = if line > 0 {
-        format!("{file}:{line}: {word}: {message}")
-    } else {
-        format!("{file}: {word}: {message}")
-    };
-    Finding { error, file, line, column: 0, message, pretty }
-}
-
-/// An error of the zone as a whole.
-fn plain(files: &[Arc<str>], message: String) -> Finding {
-    let file = files.first().cloned().unwrap_or_else(|| "".into());
-    let pretty = format!("{file}: error: {message}");
-    Finding { error: true, file, line: 0, column: 0, message, pretty }
-}
-
 /// Faults shown for one zone in the log.
 const SHOWN: usize = 5;
 
 /// Reads a zone for service; the error is text for people, one or more lines.
-pub fn load(spec: &ZoneSpec, key: &HashKey) -> Result<Loaded, String> {
-    let examined = examine(spec, key, SHOWN);
+pub fn load(spec: &ZoneSpec, key: &HashKey, meter: &Meter) -> Result<Loaded, String> {
+    let examined = examine(spec, key, SHOWN, meter);
+    let hidden = examined.hidden;
     match examined.zone {
-        Some(zone) => Ok(Loaded {
-            zone,
-            included: examined.files,
-            warnings: examined.findings.into_iter().map(|f| f.pretty).collect(),
-        }),
+        Some(zone) => {
+            let mut warnings: Vec<String> = examined.findings.into_iter().map(|f| f.pretty).collect();
+            if hidden > 0 {
+                warnings.push(format!("{hidden} more warnings; `nomen zone check` shows them"));
+            }
+            Ok(Loaded { zone, included: examined.files, warnings })
+        }
         None => {
-            let shown: Vec<&str> =
+            let mut shown: Vec<&str> =
                 examined.findings.iter().filter(|f| f.error).map(|f| f.pretty.as_str()).collect();
+            let all = shown.len();
+            shown.truncate(SHOWN);
             let mut text = shown.join("\n");
-            if examined.errors > shown.len() as u64 {
-                let _ = write!(text, "\n… {} errors in all; `nomen zone check` shows more", examined.errors);
+            let more = hidden + (all - shown.len()) as u64;
+            if more > 0 {
+                let _ = write!(text, "\n… {more} more; `nomen zone check` shows them");
             }
             Err(text)
         }
@@ -233,13 +192,5 @@ pub struct RdataText<'a>(pub Type, pub &'a [u8]);
 impl fmt::Display for RdataText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         rdata::write_text(self.0, self.1, f)
-    }
-}
-
-/// The name of a zone's file or of the program's own text, for people.
-pub fn origin_name(spec: &ZoneSpec) -> String {
-    match &spec.origin {
-        Origin::File(path) => path.display().to_string(),
-        Origin::BuiltIn(_) => "built in".into(),
     }
 }

@@ -1,6 +1,7 @@
 //! Which zones are served and what is known of each: from the configuration's zones, templates and folders
 //! to a table of states. Reading files is in `load`, putting new versions into service in `reload`.
 
+pub mod judge;
 pub mod load;
 pub mod reload;
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -14,12 +14,15 @@ use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 use wire::hash::HashKey;
 
-use super::load::{self, Loaded};
+use super::load::{self, Loaded, Meter};
 use super::{Apex, FileStamp, Origin, ZoneSpec, ZoneState, ZoneTable};
 use crate::app::App;
 
 /// Loads that take longer than this show how far they are.
 const QUIET: Duration = Duration::from_secs(1);
+
+/// How often replaced catalogs are looked at, to see whether workers have let go of them.
+const RETIREMENT: Duration = Duration::from_millis(100);
 
 /// What a reload did, in numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -49,19 +52,19 @@ pub fn load_all(
     let mut summary = Summary { zones: specs.len(), ..Summary::default() };
     summary.removed = old.len() - specs.iter().filter(|s| old.contains_key(&s.apex)).count();
     let next = AtomicUsize::new(0);
-    let done = AtomicUsize::new(0);
+    let (done, meter) = (AtomicUsize::new(0), Meter::default());
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(specs.len().max(1));
     let results: Vec<Vec<(Arc<ZoneState>, Outcome)>> = std::thread::scope(|scope| {
         let work = || {
             let mut mine = Vec::new();
             while let Some(spec) = specs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                mine.push(load_one(spec, old.get(&spec.apex), key, force(&spec.apex)));
+                mine.push(load_one(spec, old.get(&spec.apex), key, force(&spec.apex), &meter));
                 done.fetch_add(1, Ordering::Relaxed);
             }
             mine
         };
         let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        show_progress(begun, &done, specs.len(), || threads.iter().all(|t| t.is_finished()));
+        show_progress(begun, &done, &meter, specs.len(), || threads.iter().all(|t| t.is_finished()));
         // A loader that panicked loses its share; those zones keep their last version below.
         threads.into_iter().filter_map(|t| t.join().ok()).collect()
     });
@@ -98,6 +101,7 @@ fn load_one(
     old: Option<&Arc<ZoneState>>,
     key: &HashKey,
     force: bool,
+    meter: &Meter,
 ) -> (Arc<ZoneState>, Outcome) {
     if let Some(old) = old
         && !force
@@ -111,7 +115,7 @@ fn load_one(
         Origin::File(path) => vec![FileStamp::of(path)],
         Origin::BuiltIn(_) => Vec::new(),
     };
-    match load::load(spec, key) {
+    match load::load(spec, key, meter) {
         Ok(loaded) => {
             let state = accept(spec, loaded, stamps);
             (Arc::new(state), Outcome::Loaded)
@@ -122,7 +126,7 @@ fn load_one(
                 Some(zone) => format!("serial {} stays in service", zone.serial()),
                 None => "it is answered with SERVFAIL".into(),
             };
-            error!(zone = %spec.name(), "zone is bad, {consequence}:\n{fault}");
+            error!("zone {} is bad, {consequence}:\n{fault}", spec.name());
             let state = failed(spec, old, fault.into(), stamps);
             (Arc::new(state), Outcome::Failed)
         }
@@ -131,7 +135,7 @@ fn load_one(
 
 fn accept(spec: &ZoneSpec, loaded: Loaded, mut stamps: Vec<FileStamp>) -> ZoneState {
     for warning in &loaded.warnings {
-        warn!(zone = %spec.name(), "{warning}");
+        warn!("zone {}: {warning}", spec.name());
     }
     stamps.extend(loaded.included.iter().map(|path| FileStamp::of(path)));
     let zone = Arc::new(loaded.zone);
@@ -162,7 +166,13 @@ fn failed(
 }
 
 /// Tells how far a long load is, as a bar on a terminal and as log lines elsewhere, until it is over.
-fn show_progress(begun: Instant, done: &AtomicUsize, total: usize, finished: impl Fn() -> bool) {
+fn show_progress(
+    begun: Instant,
+    done: &AtomicUsize,
+    meter: &Meter,
+    total: usize,
+    finished: impl Fn() -> bool,
+) {
     let mut bar: Option<ProgressBar> = None;
     let mut told = QUIET;
     let mut nap = Duration::from_micros(200);
@@ -173,16 +183,19 @@ fn show_progress(begun: Instant, done: &AtomicUsize, total: usize, finished: imp
             continue;
         }
         let now = done.load(Ordering::Relaxed);
+        let records = meter.records.load(Ordering::Relaxed);
         if std::io::stderr().is_terminal() {
             let bar = bar.get_or_insert_with(|| {
-                let style =
-                    ProgressStyle::with_template("{spinner} loading zones {wide_bar} {pos}/{len} {elapsed}");
+                let style = ProgressStyle::with_template(
+                    "{spinner} loading zones {wide_bar} {pos}/{len} zones, {msg} records, {elapsed}",
+                );
                 ProgressBar::new(total as u64)
                     .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
             });
             bar.set_position(now as u64);
+            bar.set_message(records.to_string());
         } else if begun.elapsed() >= told {
-            info!(done = now, total, "loading zones");
+            info!(zones = now, of = total, records, "loading zones");
             told *= 4;
         }
     }
@@ -220,7 +233,16 @@ impl Reloader {
 
 /// Works on jobs until every [`Reloader`] is gone.
 pub fn work(app: &App, queue: &Receiver<Job>) {
-    while let Ok(first) = queue.recv() {
+    loop {
+        let next = match app.release_retired() {
+            true => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            false => queue.recv_timeout(RETIREMENT),
+        };
+        let first = match next {
+            Ok(job) => job,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
         let mut all = Vec::new();
         let mut zones: HashMap<Apex, Vec<oneshot::Sender<_>>> = HashMap::new();
         let mut whole = false;

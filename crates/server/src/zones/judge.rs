@@ -1,0 +1,103 @@
+//! Everything `nomen zone check` looks for beyond single records: the zone as a whole, and with `--dnssec` its
+//! signatures and proofs. Snapshots keep no places, so the file is read once more to find those of the findings.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use wire::hash::HashKey;
+use wire::{NameBuf, Type};
+use zone::check;
+use zone::scan::{self, Record, Refusal, ScanConfig, Severity, Sink, Source};
+
+use super::load::{Examined, Finding, Meter, examine};
+use super::{Origin, ZoneSpec};
+
+/// A finding before its place is known.
+struct Unplaced {
+    error: bool,
+    owner: NameBuf,
+    rtype: Type,
+    message: String,
+}
+
+/// Reads a zone and checks all there is to check, with at most about `shown` findings of each kind reported.
+pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, dnssec: bool) -> Examined {
+    let mut examined = examine(spec, key, shown, &Meter::default());
+    let mut unplaced = Vec::new();
+    if let Some(zone) = &examined.zone {
+        let mut keep = |finding: Unplaced| match unplaced.len() < shown.max(1) * 2 {
+            true => unplaced.push(finding),
+            false => examined.hidden += 1,
+        };
+        check::check(zone, &mut |finding| {
+            let error = finding.kind.severity() == Severity::Error;
+            keep(unplaced_of(error, finding.owner, finding.rtype, &finding));
+        });
+        if dnssec {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
+            // RRSIG times count modulo 2^32 (RFC 4034 §3.1.5).
+            authority::audit::audit(zone, now as u32, &mut |finding| {
+                keep(unplaced_of(finding.kind.is_error(), finding.owner, finding.rtype, &finding));
+            });
+        }
+    }
+    if !unplaced.is_empty() {
+        let places = places(spec, &unplaced);
+        examined.findings.extend(unplaced.into_iter().map(|finding| placed(spec, &places, finding)));
+    }
+    examined
+}
+
+fn unplaced_of(error: bool, owner: NameBuf, rtype: Type, text: &dyn Display) -> Unplaced {
+    Unplaced { error, owner, rtype, message: text.to_string() }
+}
+
+/// Where the first record of an RRset stands: file number and line.
+type Places = HashMap<(NameBuf, Type), Option<(Arc<str>, u32)>>;
+
+struct Finder {
+    wanted: HashMap<(NameBuf, Type), Option<(u32, u32)>>,
+}
+
+impl Sink for Finder {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+        let key = (record.owner.to_buf(), record.rtype);
+        if let Some(place @ None) = self.wanted.get_mut(&key) {
+            *place = Some((record.place.file, record.place.line));
+        }
+        Ok(())
+    }
+}
+
+/// Reads the zone's text again for the places of what was found.
+fn places(spec: &ZoneSpec, findings: &[Unplaced]) -> Places {
+    let wanted = findings.iter().map(|f| ((f.owner, f.rtype), None)).collect();
+    let mut finder = Finder { wanted };
+    let source = match &spec.origin {
+        Origin::File(path) => Source::file(path),
+        Origin::BuiltIn(text) => Source::bytes("built-in", text.as_bytes()),
+    };
+    let report = scan::read(source, &ScanConfig::new(spec.name()), &mut finder);
+    let named = |(file, line): (u32, u32)| Some((Arc::clone(report.files.get(file as usize)?), line));
+    finder.wanted.into_iter().map(|(key, place)| (key, place.and_then(named))).collect()
+}
+
+fn placed(spec: &ZoneSpec, places: &Places, finding: Unplaced) -> Finding {
+    let Unplaced { error, owner, rtype, message } = finding;
+    let place = places.get(&(owner, rtype)).cloned().flatten();
+    let (file, line) = place.unwrap_or_else(|| (file_of(spec), 0));
+    let column = (line > 0) as u32;
+    let place = if line > 0 { format!("{file}:{line}:{column}") } else { file.to_string() };
+    let pretty = format!("{place}: {}: {message}", if error { "error" } else { "warning" });
+    Finding { error, file, line, column, message, pretty }
+}
+
+/// What the zone's own file is called.
+fn file_of(spec: &ZoneSpec) -> Arc<str> {
+    match &spec.origin {
+        Origin::File(path) => path.to_string_lossy().into(),
+        Origin::BuiltIn(_) => "built-in".into(),
+    }
+}

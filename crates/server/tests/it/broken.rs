@@ -1,0 +1,93 @@
+//! What an operator is told about a broken configuration or zone: every fault, each with its place.
+
+use std::fs;
+
+use crate::support::{APEX, run, text};
+
+fn check_config(files: &[(&str, &str)]) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, contents) in files {
+        fs::write(folder.path().join(name), contents).expect("written");
+    }
+    let output = run(folder.path(), &["check", "nomen.toml"]);
+    let code = output.status.code();
+    format!("exit {code:?}\n{}{}", text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn every_fault_of_a_configuration_is_told_at_once() {
+    let config = r#"
+include = ["more.toml"]
+
+[server]
+threds = 4
+workers = 0
+max-udp-size = "1232"
+tcp-idle-timeout = "10 minutes"
+
+[[listen]]
+addr = ["0.0.0.0@53", "192.0.2.1:53", "127.0.0.1@0"]
+proto = ["udp", "dot"]
+
+[[listen]]
+addr = ["127.0.0.1@53"]
+
+[[zone]]
+name = "example.com"
+file = "example.com.zone"
+
+[[zone]]
+name = "a..b"
+file = "x"
+
+[[zone]]
+name = "example.org"
+template = "singed"
+
+[template.signed]
+file = "zones/all.zone"
+
+[metrix]
+listen = "127.0.0.1@9153"
+"#;
+    let more = "[[zone]]\nname = \"EXAMPLE.com.\"\nfile = \"y\"\n[log]\nlevel = \"inof\"\n";
+    insta::assert_snapshot!(check_config(&[("nomen.toml", config), ("more.toml", more)]));
+}
+
+#[test]
+fn syntax_faults_are_told_with_their_place() {
+    insta::assert_snapshot!(check_config(&[("nomen.toml", "[server\nworkers = 2\n[log]\nlevel = info\n")]));
+}
+
+#[test]
+fn a_missing_file_is_told() {
+    insta::assert_snapshot!(check_config(&[]));
+}
+
+#[test]
+fn a_bad_zone_is_told_by_check() {
+    let config = "[[zone]]\nname = \"example\"\nfile = \"example.zone\"\n[[zone]]\nname = \"gone\"\nfile = \"gone.zone\"\n";
+    let zone = format!("{APEX}www A 192.0.2.300\nwww CNAME ns1\nmail MX ten ns1\n");
+    insta::assert_snapshot!(check_config(&[("nomen.toml", config), ("example.zone", &zone)]));
+}
+
+#[test]
+fn a_zone_is_checked_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let zone = format!("{APEX}a CNAME b\na TXT \"beside\"\nelsewhere.org. A 192.0.2.1\nns1 61 A 192.0.2.9\n");
+    fs::write(folder.path().join("example.zone"), zone).expect("written");
+    let output = run(folder.path(), &["zone", "check", "example", "example.zone"]);
+    insta::assert_snapshot!(format!("exit {:?}\n{}", output.status.code(), text(&output.stderr)));
+    let output = run(folder.path(), &["zone", "check", "example", "example.zone", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(json["good"], false);
+    assert_eq!(json["findings"][0]["file"], "example.zone");
+    assert!(json["findings"].as_array().is_some_and(|f| f.len() >= 3), "{json}");
+}
+
+#[test]
+fn good_configurations_and_zones_are_said_to_be_good() {
+    let config = "[[zone]]\nname = \"example\"\nfile = \"example.zone\"\n";
+    let said = check_config(&[("nomen.toml", config), ("example.zone", APEX)]);
+    assert_eq!(said, "exit Some(0)\nnomen.toml: the configuration and 1 zones are good\n");
+}

@@ -1,0 +1,107 @@
+//! The verbs of `nomen ctl`.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+
+use crate::support::{APEX, PATIENCE, Server, text};
+
+fn server() -> Server {
+    Server::start(&format!("{APEX}www CNAME ns1\n*.wild TXT \"w\"\nsub NS ns.sub\nns.sub A 192.0.2.9\n"), "")
+}
+
+#[test]
+fn status_and_stats() {
+    let server = server();
+    server.query(&["www.example"]);
+    let status: serde_json::Value =
+        serde_json::from_slice(&server.ctl(&["status", "--json"]).stdout).expect("JSON");
+    assert_eq!(status["zones"]["ok"], 1);
+    assert_eq!(status["listeners"].as_array().map(Vec::len), Some(2));
+    let stats = text(&server.ctl(&["stats"]).stdout);
+    let line = stats.lines().find(|l| l.starts_with("udp.type.A ")).expect("counted");
+    assert!(line.ends_with(" 1"), "{line}");
+}
+
+#[test]
+fn zones_are_listed_dumped_and_reloaded() {
+    let server = server();
+    let list = text(&server.ctl(&["zone", "list"]).stdout);
+    assert!(list.lines().nth(1).is_some_and(|l| l.starts_with("example.  ok")), "{list}");
+    assert_eq!(text(&server.ctl(&["zone", "list", "--failed"]).stdout).lines().count(), 1);
+    let dump = text(&server.ctl(&["zone", "dump", "example"]).stdout);
+    assert!(
+        dump.starts_with("example. 60 IN SOA ns1.example. admin.example. 1 3600 600 86400 60\n"),
+        "{dump}"
+    );
+    // The dump is the zone: it reads back to itself.
+    std::fs::write(server.path("dumped"), &dump).expect("written");
+    let again = crate::support::run(server.folder.path(), &["zone", "dump", "example", "dumped"]);
+    assert_eq!(text(&again.stdout), dump);
+    assert!(server.ctl(&["zone", "reload", "example"]).status.success());
+    let unknown = server.ctl(&["zone", "status", "nosuch"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(text(&unknown.stderr).contains("there is no zone nosuch"), "{}", text(&unknown.stderr));
+}
+
+#[test]
+fn explain_tells_zone_node_and_rule() {
+    let server = server();
+    let explain = |name: &str, rtype: &str| text(&server.ctl(&["explain", name, rtype]).stdout);
+    let words = [
+        ("www.example", "A", "a CNAME to ns1.example."),
+        ("a.wild.example", "TXT", "wildcard *.wild.example."),
+        ("x.sub.example", "A", "sub.example. is delegated"),
+        ("nosuch.example", "A", "NXDOMAIN"),
+        ("wild.example", "A", "empty non-terminal"),
+        ("example", "MX", "NODATA"),
+        ("elsewhere.test", "A", "no zone here"),
+    ];
+    for (name, rtype, word) in words {
+        let said = explain(name, rtype);
+        assert!(said.contains(word) && said.contains("->>HEADER<<-"), "{name} {rtype}: {said}");
+    }
+}
+
+#[test]
+fn bad_requests_are_answered_and_the_server_lives() {
+    let server = server();
+    for bad in [
+        "nonsense\n",
+        "{\"verb\":\"fly\"}\n",
+        "{\"verb\":\"zone-status\"}\n",
+        "\n",
+        "{\"verb\":\"explain\",\"name\":\"a..b\",\"rtype\":\"A\"}\n",
+    ] {
+        let mut stream = UnixStream::connect(server.path("ctl.sock")).expect("connected");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.write_all(bad.as_bytes()).expect("sent");
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).expect("answered");
+        assert!(line.contains("\"ok\":false"), "{bad:?}: {line}");
+    }
+    let mut stream = UnixStream::connect(server.path("ctl.sock")).expect("connected");
+    // Too long a line ends the connection, at the latest when the server has read enough.
+    let _ = stream.write_all(&vec![b'x'; 1 << 20]);
+    assert!(server.ctl(&["status"]).status.success());
+}
+
+#[test]
+fn a_second_server_does_not_take_the_socket() {
+    let server = server();
+    let config = format!(
+        "[[listen]]\naddr = [\"127.0.0.1@{}\"]\n[control]\nsocket = \"ctl.sock\"\n",
+        crate::support::free_port()
+    );
+    std::fs::write(server.path("second.toml"), config).expect("written");
+    let second = crate::support::run(server.folder.path(), &["serve", "--config", "second.toml"]);
+    assert_eq!(second.status.code(), Some(3));
+    assert!(text(&second.stderr).contains("another nomen already listens"), "{}", text(&second.stderr));
+    assert!(server.ctl(&["status"]).status.success());
+}
+
+#[test]
+fn stop_stops() {
+    let mut server = server();
+    assert!(server.ctl(&["stop"]).status.success());
+    assert!(server.wait().success());
+}

@@ -1,0 +1,9 @@
+//! The whole program from outside: `nomen` is started as a process, asked over sockets and told by signals.
+
+mod broken;
+mod control;
+mod metrics;
+mod query;
+mod reload;
+mod serve;
+mod support;

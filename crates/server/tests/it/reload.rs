@@ -1,0 +1,107 @@
+//! Reloading: nothing is lost, nothing half is served, and what is bad changes nothing.
+
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::support::{APEX, Server, message, text};
+
+/// A zone whose serial, and whose two addresses, are all made from one number.
+fn version(n: u8) -> String {
+    let n1 = u32::from(n) + 1;
+    APEX.replace("admin 1 ", &format!("admin {n1} ")) + &format!("www A 192.0.2.{n}\nwww A 198.51.100.{n}\n")
+}
+
+#[test]
+fn sighup_under_load_loses_no_query_and_mixes_no_versions() {
+    let server = Server::start(&version(0), "");
+    let (stop, asked) = (AtomicBool::new(false), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+                socket.connect(server.address).expect("connected");
+                socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+                let mut buf = [0; 512];
+                let mut id = 0u16;
+                while !stop.load(Ordering::Relaxed) {
+                    id = id.wrapping_add(1);
+                    socket.send(&message(id, "www.example", 1)).expect("sent");
+                    let n = socket.recv(&mut buf).expect("every query is answered");
+                    assert_eq!(buf[..2], id.to_be_bytes());
+                    assert_eq!((buf[3] & 15, buf[7]), (0, 2), "NOERROR with two records");
+                    // Both addresses end in the number of their version: the last octet of each record.
+                    assert_eq!(buf[n - 1], buf[n - 17], "two versions in one answer");
+                    asked.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for n in 1..=20 {
+            server.write("example.zone", &version(n));
+            server.reload();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(asked.load(Ordering::Relaxed) > 20);
+    assert_eq!(server.query(&["www.example", "+short"]).lines().next(), Some("192.0.2.20"));
+}
+
+#[test]
+fn a_bad_zone_keeps_its_last_good_version() {
+    let server = Server::start(&version(1), "");
+    server.write("example.zone", &(version(2) + "www A nonsense\n"));
+    server.reload();
+    assert!(server.query(&["www.example", "+short"]).starts_with("192.0.2.1\n"));
+    let status = text(&server.ctl(&["zone", "status", "example"]).stdout);
+    assert!(status.contains("old") && status.contains("example.zone:9:7"), "{status}");
+    server.write("example.zone", &version(3));
+    server.reload();
+    assert!(server.query(&["www.example", "+short"]).starts_with("192.0.2.3\n"));
+    let status = text(&server.ctl(&["zone", "status", "example"]).stdout);
+    assert!(!status.contains("fault"), "{status}");
+}
+
+#[test]
+fn a_bad_configuration_changes_nothing() {
+    let server = Server::start(&version(1), "");
+    let good = std::fs::read_to_string(server.path("nomen.toml")).expect("the configuration");
+    server.write("example.zone", &version(2));
+    server.write("nomen.toml", &good.replace("workers", "wrokers"));
+    let output = server.ctl(&["reload"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("nomen.toml:2:1") && said.contains("did you mean `workers`?"), "{said}");
+    assert!(server.query(&["www.example", "+short"]).starts_with("192.0.2.1\n"));
+    server.write("nomen.toml", &good);
+    assert!(server.ctl(&["reload"]).status.success());
+    assert!(server.query(&["www.example", "+short"]).starts_with("192.0.2.2\n"));
+}
+
+#[test]
+fn zones_come_and_go_with_their_files() {
+    let server = Server::start(APEX, "");
+    assert!(server.query(&["other", "SOA"]).contains("status: REFUSED"));
+    server.write("other.zone", APEX);
+    server.reload();
+    assert!(server.query(&["other", "SOA"]).contains("status: NOERROR"));
+    std::fs::remove_file(server.path("other.zone")).expect("removed");
+    server.reload();
+    assert!(server.query(&["other", "SOA"]).contains("status: REFUSED"));
+    assert!(server.query(&["example", "SOA"]).contains("status: NOERROR"));
+}
+
+#[test]
+fn only_changed_zones_are_read_and_included_files_count() {
+    let server = Server::start(&format!("{APEX}$INCLUDE part.inc\n"), "");
+    // The zone was bad for want of the included file.
+    server.write("part.inc", "www A 192.0.2.7\n");
+    let summary = |output: &[u8]| -> serde_json::Value { serde_json::from_slice(output).expect("JSON") };
+    let first = summary(&server.ctl(&["reload", "--json"]).stdout);
+    assert_eq!((&first["loaded"], &first["unchanged"]), (&1.into(), &0.into()), "{first}");
+    let second = summary(&server.ctl(&["reload", "--json"]).stdout);
+    assert_eq!((&second["loaded"], &second["unchanged"]), (&0.into(), &1.into()), "{second}");
+    server.write("part.inc", "www A 192.0.2.8\n");
+    let third = summary(&server.ctl(&["reload", "--json"]).stdout);
+    assert_eq!(third["loaded"], 1, "{third}");
+    assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.8\n");
+}
