@@ -2,6 +2,7 @@
 //! Why a difference may stand is decided in `explained`.
 
 use crate::answer::{Answer, flag};
+use crate::messages::Message;
 use crate::query::Query;
 use crate::servers::Kind;
 use crate::zones::World;
@@ -82,7 +83,7 @@ pub struct Case<'a> {
     /// What was asked.
     pub query: &'a Query,
     /// The message's name when it is one of the `messages` suite; `query` then says only what it asks about.
-    pub message: Option<&'a str>,
+    pub message: Option<&'a Message>,
     /// Of which zones.
     pub world: &'a World,
     /// The replies of those that were asked.
@@ -132,7 +133,8 @@ pub fn same(facet: Facet, a: &Reply, b: &Reply) -> bool {
             (None, None) => true,
             (Some(x), Some(y)) => {
                 let codes = |o: &crate::answer::OptRecord| o.codes.iter().copied().collect::<BTreeSet<_>>();
-                (x.version, x.dnssec_ok, x.z, x.size) == (y.version, y.dnssec_ok, y.z, y.size) && codes(x) == codes(y)
+                (x.version, x.dnssec_ok, x.z, x.size) == (y.version, y.dnssec_ok, y.z, y.size)
+                    && codes(x) == codes(y)
             }
             _ => false,
         },

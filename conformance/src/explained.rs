@@ -1,9 +1,12 @@
 //! The differences that may stand: each rule as narrow as it can be made, with the words that decide it.
 //! `EXPLAINED.md` says the same to people, and a test holds the two together.
 
-use crate::answer::Answer;
-use crate::compare::{Case, Difference, Facet};
+use crate::answer::{Answer, OptRecord, flag};
+use crate::compare::{Case, Difference, Facet, Reply};
+use crate::name::Name;
+use crate::query::rtype;
 use crate::servers::Kind;
+use std::collections::BTreeSet;
 
 /// One rule.
 #[derive(Debug)]
@@ -34,16 +37,238 @@ pub struct View<'a> {
 }
 
 /// Every rule, tried in order.
-pub const RULES: &[Rule] = &[];
+pub const RULES: &[Rule] = &[
+    Rule {
+        id: "cname-across-zones",
+        facets: &[Facet::Rcode, Facet::Aa, Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional],
+        subject: Some(Kind::Nomen),
+        why: "The chain goes on into another zone that the server has too. RFC 1034, section 4.3.2, step 3a: \"change QNAME to the canonical name in the CNAME RR, and go back to step 1\", and step 2 searches \"the available zones\". NSD goes on; BIND and Knot stop at the zone's edge.",
+        applies: across_zones,
+    },
+    Rule {
+        id: "chain-limit",
+        facets: &[
+            Facet::Rcode,
+            Facet::Tc,
+            Facet::Answer,
+            Facet::Authority,
+            Facet::Additional,
+            Facet::Duplicates,
+        ],
+        subject: Some(Kind::Nomen),
+        why: "A chain of CNAMEs or DNAMEs without end, or nearly so: how many steps a server takes is its own affair. RFC 1034, section 3.6.2: chains \"should be followed and CNAME loops signalled as an error\"; RFC 6672, section 3.2 gives YXDOMAIN where a substituted name becomes too long.",
+        applies: endless_chain,
+    },
+    Rule {
+        id: "truncated-chain-rcode",
+        facets: &[Facet::Rcode, Facet::Aa],
+        subject: Some(Kind::Nomen),
+        why: "Both answers are truncated on the way along a chain, and the RCODE speaks of where each stopped. RFC 2181, section 9: a truncated response is to be ignored and the query repeated by TCP; that repetition is compared in full.",
+        applies: truncated_chain,
+    },
+    Rule {
+        id: "any-at-dname",
+        facets: &[Facet::Rcode, Facet::Answer, Facet::Authority, Facet::Additional],
+        subject: Some(Kind::Nomen),
+        why: "QTYPE ANY below a DNAME: the synthesised CNAME answers the question (RFC 1034, section 4.3.2, step 3a goes on only \"if QTYPE doesn't match CNAME\", and ANY matches it). NSD and Knot go on.",
+        applies: any_at_dname,
+    },
+    Rule {
+        id: "glue-truncation",
+        facets: &[Facet::Tc],
+        subject: Some(Kind::Nomen),
+        why: "A referral whose glue does not fit. RFC 9471, section 3.1: \"If message size constraints prevent the inclusion of all glue records for in-domain name servers, the server must set the TC flag\".",
+        applies: glue_does_not_fit,
+    },
+    Rule {
+        id: "extended-error",
+        facets: &[Facet::Edns],
+        subject: Some(Kind::Nomen),
+        why: "An EDE option beside an error. RFC 8914, section 2: it \"MAY be included in any response\" to a query with EDNS.",
+        applies: extended_error_only,
+    },
+    Rule {
+        id: "wildcard-ns",
+        facets: &[Facet::Rcode, Facet::Aa, Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional],
+        subject: Some(Kind::Nomen),
+        why: "NS at a wildcard owner. RFC 4592, section 4.2: \"the semantics of a wildcard NS RRset ownership are unspecified\"; BIND refuses to load such a zone, Knot gives a referral and NSD does not.",
+        applies: wildcard_ns,
+    },
+    Rule {
+        id: "formerr-with-opt",
+        facets: &[Facet::Edns],
+        subject: Some(Kind::Nomen),
+        why: "FORMERR to a message whose OPT could be read. RFC 6891, section 6.1.1: \"If an OPT record is present in a received request, compliant responders MUST include an OPT record in their respective responses\".",
+        applies: formerr_with_opt,
+    },
+    Rule {
+        id: "trailing-octets",
+        facets: &[Facet::Rcode, Facet::Aa, Facet::Answer, Facet::Authority, Facet::Additional],
+        subject: Some(Kind::Nomen),
+        why: "Octets behind the last record the header counts. RFC 1035, section 4.1 has no such part in a message; nomen and Knot say FORMERR, BIND and NSD answer.",
+        applies: trailing_octets,
+    },
+    Rule {
+        id: "malformed-formerr",
+        facets: &[Facet::Reply],
+        subject: Some(Kind::Nomen),
+        why: "The question cannot be read. RFC 1035, section 4.1.1: RCODE 1, \"the name server was unable to interpret the query\"; some servers stay silent instead.",
+        applies: malformed_formerr,
+    },
+    Rule {
+        id: "additional-ignored",
+        facets: &[Facet::Rcode, Facet::Aa, Facet::Answer, Facet::Authority, Facet::Additional],
+        subject: Some(Kind::Nomen),
+        why: "A query with a record in its additional section that is neither OPT nor a signature of the transaction. RFC 1035, section 4.1 gives it no meaning in a query; nomen reads past it, others object to its class or RDATA.",
+        applies: additional_ignored,
+    },
+    Rule {
+        id: "opcode-not-implemented",
+        facets: &[Facet::Rcode, Facet::Aa, Facet::Question, Facet::Answer, Facet::Authority],
+        subject: Some(Kind::Nomen),
+        why: "OPCODE other than QUERY. RFC 1035, section 4.1.1: RCODE 4, \"the name server does not support the requested kind of query\"; a primary without transfers or updates supports none other, and the form of the rest of the message is then unknown to it.",
+        applies: opcode_not_implemented,
+    },
+    Rule {
+        id: "meta-qtype",
+        facets: &[Facet::Rcode, Facet::Aa, Facet::Authority, Facet::Answer],
+        subject: Some(Kind::Nomen),
+        why: "A QTYPE that no record can have: 0, OPT, TKEY, TSIG, MAILA, MAILB. RFC 6895, section 3.1 sets 0 and the meta-TYPEs apart, RFC 1035, section 3.2.3 calls MAILA obsolete; nomen and BIND give an error where others look the type up and find nothing.",
+        applies: meta_qtype,
+    },
+    Rule {
+        id: "transfer-refused",
+        facets: &[Facet::Rcode, Facet::Aa],
+        subject: Some(Kind::Nomen),
+        why: "A transfer that is not offered. RFC 5936, section 2.2.1: REFUSED where the server does not give this client the zone; section 4.2: \"AXFR sessions over UDP transport are not defined\".",
+        applies: transfer_refused,
+    },
+    Rule {
+        id: "chaos",
+        facets: &[Facet::Rcode, Facet::Aa, Facet::Answer, Facet::Authority, Facet::Edns, Facet::Additional],
+        subject: Some(Kind::Nomen),
+        why: "The server's own names in class CHAOS. RFC 4892, section 3 leaves to the operator whether and what they answer; every server's text and defaults are its own.",
+        applies: chaos,
+    },
+];
 
 /// The rule that explains `difference` of `subject`, if one does.
 pub fn explain(case: &Case<'_>, subject: Kind, difference: &Difference) -> Option<&'static Rule> {
     let mine = case.of(subject)?;
-    let theirs = case.of(*difference.against.first()?)?;
+    // Silence has no octets to look at; only a rule for silence sees it, and it looks at the subject.
+    let silent = case.replies.iter().any(|(k, r)| difference.against.contains(k) && *r == Reply::Silence);
+    let theirs = case.of(*difference.against.first()?).or(silent.then_some(mine))?;
     let view = View { case, mine, theirs, difference };
     RULES.iter().find(|rule| {
         rule.facets.contains(&difference.facet)
             && rule.subject.is_none_or(|s| s == subject)
             && (rule.applies)(&view)
     })
+}
+
+fn cnames(answer: &Answer) -> usize {
+    answer.sections[0].iter().filter(|r| r.rtype == rtype::CNAME).count()
+}
+
+/// The CNAME target that no record of the answer section stands at: where the chain left off.
+fn chain_end(answer: &Answer) -> Option<(&Name, Name)> {
+    let owners: BTreeSet<_> = answer.sections[0].iter().map(|r| &r.owner).collect();
+    let links = answer.sections[0].iter().filter(|r| r.rtype == rtype::CNAME);
+    links
+        .filter_map(|r| Some((&r.owner, Name::from_wire(&r.rdata)?.0)))
+        .find(|(_, target)| !owners.contains(target))
+}
+
+fn across_zones(view: &View<'_>) -> bool {
+    let world = view.case.world;
+    let Some((owner, target)) = chain_end(view.theirs) else { return false };
+    let (Some(from), Some(to)) = (world.zone_of(owner), world.zone_of(&target)) else { return false };
+    let goes_on = view.mine.sections[0].is_superset(&view.theirs.sections[0]);
+    from.name != to.name && (goes_on || view.mine.has(flag::TC))
+}
+
+/// Some server's answer shows a chain longer than any honest one in the zones, or a loop.
+fn endless_chain(view: &View<'_>) -> bool {
+    view.case.replies.iter().filter_map(|(_, r)| r.answer()).any(|a| {
+        let owners: BTreeSet<_> =
+            a.sections[0].iter().filter(|r| r.rtype == rtype::CNAME).map(|r| r.owner.clone()).collect();
+        let closes =
+            |r: &crate::answer::Record| Name::from_wire(&r.rdata).is_some_and(|(n, _)| owners.contains(&n));
+        let all_close =
+            !owners.is_empty() && a.sections[0].iter().filter(|r| r.rtype == rtype::CNAME).all(closes);
+        cnames(a) > 12 || all_close
+    })
+}
+
+fn truncated_chain(view: &View<'_>) -> bool {
+    let cut = |a: &Answer| a.has(flag::TC);
+    let chained = view.case.replies.iter().filter_map(|(_, r)| r.answer());
+    let redirects =
+        |a: &Answer| a.sections[0].iter().any(|r| r.is_or_covers(rtype::CNAME) || r.rtype == rtype::DNAME);
+    cut(view.mine) && cut(view.theirs) && chained.into_iter().any(redirects)
+}
+
+fn any_at_dname(view: &View<'_>) -> bool {
+    let has = |t| view.mine.sections[0].iter().any(|r| r.rtype == t);
+    view.case.query.qtype == rtype::ANY && has(rtype::DNAME) && has(rtype::CNAME)
+}
+
+fn glue_does_not_fit(view: &View<'_>) -> bool {
+    let referral = !view.theirs.has(flag::AA)
+        && view.theirs.sections[0].is_empty()
+        && view.theirs.sections[1].iter().any(|r| r.rtype == rtype::NS);
+    let room = view.case.query.edns.as_ref().map_or(512, |e| usize::from(e.size.clamp(512, 1232)));
+    // What is missing was nearly as much as would have filled the rest.
+    view.mine.has(flag::TC) && referral && view.theirs.len + 28 + 200 > room
+}
+
+fn extended_error_only(view: &View<'_>) -> bool {
+    let (Some(mine), Some(theirs)) = (&view.mine.opt, &view.theirs.opt) else { return false };
+    let rest = |o: &OptRecord| o.codes.iter().copied().filter(|c| *c != 15).collect::<BTreeSet<_>>();
+    let header = |o: &OptRecord| (o.size, o.version, o.dnssec_ok, o.z);
+    view.mine.rcode != 0 && header(mine) == header(theirs) && rest(mine) == rest(theirs)
+}
+
+fn wildcard_ns(view: &View<'_>) -> bool {
+    let name = view.case.query.name.lower();
+    let Some(zone) = view.case.world.zone_of(&name) else { return false };
+    let depth = name.0.len() - zone.name.0.len();
+    (0..=depth).any(|skip| zone.has(&Name(name.0[skip..].to_vec()).child(b"*"), "NS"))
+}
+
+fn formerr_with_opt(view: &View<'_>) -> bool {
+    view.case.message.is_some() && view.mine.rcode == 1 && view.mine.opt.is_some()
+}
+
+fn trailing_octets(view: &View<'_>) -> bool {
+    let Some(message) = view.case.message else { return false };
+    let trailing = Answer::parse(&message.wire).is_err_and(|e| e.contains("after the last record"));
+    trailing && view.mine.rcode == 1
+}
+
+fn malformed_formerr(view: &View<'_>) -> bool {
+    view.case.message.is_some_and(|m| Answer::parse(&m.wire).is_err()) && view.mine.rcode == 1
+}
+
+fn additional_ignored(view: &View<'_>) -> bool {
+    let Some(request) = view.case.message.and_then(|m| Answer::parse(&m.wire).ok()) else { return false };
+    let foreign = |r: &crate::answer::Record| !matches!(r.rtype, rtype::OPT | rtype::SIG | 250);
+    request.sections[2].iter().any(foreign) && view.theirs.rcode == 1 && view.mine.rcode != 1
+}
+
+fn opcode_not_implemented(view: &View<'_>) -> bool {
+    view.case.message.is_some() && view.mine.opcode != 0 && view.mine.rcode == 4
+}
+
+fn meta_qtype(view: &View<'_>) -> bool {
+    let qtype = view.mine.question.first().map_or(view.case.query.qtype, |q| q.1);
+    matches!(qtype, 0 | 41 | 249 | 250 | 253 | 254) && matches!(view.mine.rcode, 1 | 4)
+}
+
+fn transfer_refused(view: &View<'_>) -> bool {
+    matches!(view.case.query.qtype, rtype::AXFR | rtype::IXFR) && view.mine.rcode == 5
+}
+
+fn chaos(view: &View<'_>) -> bool {
+    view.case.query.class == 3
 }

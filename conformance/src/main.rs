@@ -232,8 +232,7 @@ impl Run<'_> {
             for (i, message) in list.iter().enumerate() {
                 self.number += 1;
                 let query = Query { transport, ..message.query.clone() };
-                let mut case =
-                    Case { query: &query, message: Some(&message.name), world, replies: Vec::new() };
+                let mut case = Case { query: &query, message: Some(message), world, replies: Vec::new() };
                 let mut replies = Vec::new();
                 for (server, answers) in servers.iter().zip(&answers) {
                     case.replies.push((server.kind, Reply::from_wire(answers[i].as_deref())));

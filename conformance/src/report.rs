@@ -92,7 +92,9 @@ pub fn show(
                 case.query.to_dig(),
                 kind.label()
             ),
-            Some(name) => println!("  message '{name}' by {:?}   # {}", case.query.transport, kind.label()),
+            Some(message) => {
+                println!("  message '{}' by {:?}   # {}", message.name, case.query.transport, kind.label())
+            }
         }
         match wire {
             None => println!("    silence"),

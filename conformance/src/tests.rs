@@ -167,6 +167,10 @@ fn the_explained_page_and_the_table_agree() {
     let ruled: Vec<_> = crate::explained::RULES.iter().map(|r| r.id).collect();
     assert_eq!(titled, ruled, "EXPLAINED.md has one section per rule, in the order of the table");
     for rule in crate::explained::RULES {
-        assert!(page.contains(rule.why), "EXPLAINED.md does not give the reason of `{}` as the table has it", rule.id);
+        assert!(
+            page.contains(rule.why),
+            "EXPLAINED.md does not give the reason of `{}` as the table has it",
+            rule.id
+        );
     }
 }
