@@ -60,6 +60,13 @@ pub const RULES: &[Rule] = &[
         applies: endless_chain,
     },
     Rule {
+        id: "cname-and-old-types",
+        facets: &[Facet::Rcode, Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional],
+        subject: Some(Kind::Nomen),
+        why: "QTYPE NSEC, RRSIG, SIG, KEY or NXT at a CNAME that has no such record beside it. RFC 1034, section 3.6.2: when the server \"fails to find a desired RR in the resource set\" and finds a CNAME, it \"restarts the query at the domain name specified\"; no type is left out. nomen and NSD do so; BIND, and Knot for some of the types, say NODATA.",
+        applies: cname_and_old_types,
+    },
+    Rule {
         id: "truncated-chain-rcode",
         facets: &[Facet::Rcode, Facet::Aa],
         subject: Some(Kind::Nomen),
@@ -196,7 +203,11 @@ fn endless_chain(view: &View<'_>) -> bool {
             |r: &crate::answer::Record| Name::from_wire(&r.rdata).is_some_and(|(n, _)| owners.contains(&n));
         let all_close =
             !owners.is_empty() && a.sections[0].iter().filter(|r| r.rtype == rtype::CNAME).all(closes);
-        cnames(a) > 12 || all_close
+        let grows = a.sections[0]
+            .iter()
+            .filter(|r| r.rtype == rtype::DNAME)
+            .any(|r| Name::from_wire(&r.rdata).is_some_and(|(target, _)| target.is_under(&r.owner)));
+        grows || cnames(a) > 12 || all_close
     })
 }
 
@@ -271,4 +282,11 @@ fn transfer_refused(view: &View<'_>) -> bool {
 
 fn chaos(view: &View<'_>) -> bool {
     view.case.query.class == 3
+}
+
+fn cname_and_old_types(view: &View<'_>) -> bool {
+    let types = [rtype::NSEC, rtype::RRSIG, rtype::SIG, rtype::KEY, rtype::NXT];
+    let case = view.case;
+    let stays = |kind: &Kind| case.of(*kind).is_some_and(|a| cnames(a) == 0);
+    types.contains(&case.query.qtype) && cnames(view.mine) > 0 && view.difference.against.iter().any(stays)
 }
