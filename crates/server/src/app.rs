@@ -151,7 +151,7 @@ impl App {
 
     /// Reads the configuration and every changed zone; what is bad stays as it was. Runs on the reload thread.
     pub fn reload(&self) -> Result<Summary, String> {
-        let _ = crate::signals::tell_reloading();
+        crate::signals::tell_reloading();
         let result = self.source.prepare().map(|prepared| {
             if !prepared.warnings.is_empty() {
                 warn!("the configuration has warnings:\n{}", prepared.warnings.trim_end());

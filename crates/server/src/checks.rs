@@ -111,7 +111,7 @@ pub fn zone_check(args: &ZoneCheck) -> u8 {
         println!("{:#}", json_of(&spec, &examined));
     } else {
         eprint!("{}", text_of(&spec, &examined));
-        match &examined.zone {
+        match examined.zone.as_ref().filter(|_| examined.errors() == 0) {
             Some(zone) => println!(
                 "zone {}: good, serial {}, {} records, {} warnings",
                 spec.name(),

@@ -8,6 +8,7 @@ use std::time::{Instant, SystemTime};
 use arc_swap::ArcSwap;
 use engine::Engine;
 use net::{Bound, Context, Listener, Running, TcpLimits, Transport};
+use tokio::runtime::Runtime;
 use tracing::{error, info, warn};
 use wire::hash::HashKey;
 use zone::catalog::Catalog;
@@ -18,6 +19,7 @@ use crate::config::units::Proto;
 use crate::control::{self, Socket};
 use crate::handler::Answer;
 use crate::querylog::QueryLogger;
+use crate::signals::Signals;
 use crate::zones::ZoneTable;
 use crate::zones::reload::{self, Reloader};
 use crate::{builtin, logging, metrics, privileges, signals};
@@ -91,6 +93,14 @@ fn start(args: &Serve) -> Result<(), Refusal> {
     });
     app.apply_query_log(&settings);
 
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(8)
+        .build()
+        .map_err(|e| outside(format!("cannot start the administration thread: {e}")))?;
+    let catch = runtime.block_on(async { Signals::catch_hangup() });
+    let mut signals = catch.map_err(|e| outside(format!("cannot catch signals: {e}")))?;
+
     let summary = app.load_zones(specs, |_| false);
     info!(
         zones = summary.zones,
@@ -112,13 +122,16 @@ fn start(args: &Serve) -> Result<(), Refusal> {
         .name("reload".into())
         .spawn(move || reload::work(&worker_app, &jobs))
         .map_err(|e| outside(format!("cannot start the reload thread: {e}")))?;
+    runtime
+        .block_on(async { signals.catch_stop() })
+        .map_err(|e| outside(format!("cannot catch signals: {e}")))?;
     signals::tell_ready();
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
     if built_in {
         let addresses: Vec<_> = lock(&app.listeners).iter().map(Running::local_addr).collect();
         print!("{}", builtin::greeting(&addresses));
     }
-    attend(&app, control_socket, metrics_socket).map_err(outside)
+    attend(&app, runtime, signals, control_socket, metrics_socket).map_err(outside)
 }
 
 /// Opens every listening socket.
@@ -242,12 +255,13 @@ fn serve_all(app: &Arc<App>, bound: Vec<Bound>) -> Result<(), String> {
 }
 
 /// Answers control and metrics, handles signals, and ends the service in order.
-fn attend(app: &Arc<App>, control: Option<Socket>, metrics: Option<TcpListener>) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(8)
-        .build()
-        .map_err(|e| format!("cannot start the administration thread: {e}"))?;
+fn attend(
+    app: &Arc<App>,
+    runtime: Runtime,
+    signals: Signals,
+    control: Option<Socket>,
+    metrics: Option<TcpListener>,
+) -> Result<(), String> {
     let path = control.as_ref().map(|c| c.path.clone());
     let result = runtime.block_on(async {
         let (stop, mut stopped) = tokio::sync::mpsc::channel(1);
@@ -261,7 +275,7 @@ fn attend(app: &Arc<App>, control: Option<Socket>, metrics: Option<TcpListener>)
             tokio::spawn(metrics::serve(Arc::clone(app), listener));
         }
         let why = tokio::select! {
-            signal = signals::until_stopped(&app.reloader) => signal.map_err(|e| format!("no signals: {e}"))?,
+            signal = signals.until_stopped(&app.reloader) => signal,
             Some(()) = stopped.recv() => "nomen ctl stop",
         };
         info!("{why}: answering what has arrived, then stopping");

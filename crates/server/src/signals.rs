@@ -2,25 +2,51 @@
 //! is told what goes on (sd_notify).
 
 use sd_notify::NotifyState;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
 use crate::zones::reload::{Job, Reloader};
 
-/// Handles signals until the first one that stops the server.
-pub async fn until_stopped(reloader: &Reloader) -> std::io::Result<&'static str> {
-    let mut hangup = signal(SignalKind::hangup())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    loop {
-        tokio::select! {
-            _ = hangup.recv() => {
-                info!("SIGHUP: reloading");
-                reloader.ask(Job::All(None));
+/// Signals that are caught instead of ending the process.
+pub struct Signals {
+    hangup: Signal,
+    /// SIGTERM and SIGINT; caught only once the server answers, so that a long start can be broken off.
+    stop: Option<(Signal, Signal)>,
+}
+
+impl Signals {
+    /// Catches SIGHUP: one that comes during the start leads to a reload after it. Needs a runtime.
+    pub fn catch_hangup() -> std::io::Result<Self> {
+        Ok(Self { hangup: signal(SignalKind::hangup())?, stop: None })
+    }
+
+    /// Catches the signals that stop the server. Must come before anybody is told that the server is ready.
+    pub fn catch_stop(&mut self) -> std::io::Result<()> {
+        self.stop = Some((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?));
+        Ok(())
+    }
+
+    /// Handles signals until the first one that stops the server; returns its name.
+    pub async fn until_stopped(mut self, reloader: &Reloader) -> &'static str {
+        loop {
+            tokio::select! {
+                _ = self.hangup.recv() => {
+                    info!("SIGHUP: reloading");
+                    reloader.ask(Job::All(None));
+                }
+                name = stopped(&mut self.stop) => return name,
             }
-            _ = terminate.recv() => return Ok("SIGTERM"),
-            _ = interrupt.recv() => return Ok("SIGINT"),
         }
+    }
+}
+
+async fn stopped(stop: &mut Option<(Signal, Signal)>) -> &'static str {
+    match stop {
+        Some((terminate, interrupt)) => tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        },
+        None => std::future::pending().await,
     }
 }
 

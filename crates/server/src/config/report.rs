@@ -290,7 +290,7 @@ mod tests {
         let number = sources.add("a.toml", text);
         let shown = sources.render(&[Diagnostic::error(Place { source: number, span: 500..503 }, "m")]);
         let lines: Vec<&str> = shown.lines().collect();
-        let column = lines[4].find('^').map(|_| lines[4].chars().position(|c| c == '^')).flatten();
+        let column = lines[4].chars().position(|c| c == '^');
         let marked: String = lines[3].chars().skip(column.unwrap_or(0)).take(3).collect();
         assert_eq!(marked, "BAD");
         assert!(lines[3].chars().count() < 110);

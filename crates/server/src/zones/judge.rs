@@ -27,9 +27,14 @@ pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, dnssec: bool) -> Exam
     let mut examined = examine(spec, key, shown, &Meter::default());
     let mut unplaced = Vec::new();
     if let Some(zone) = &examined.zone {
-        let mut keep = |finding: Unplaced| match unplaced.len() < shown.max(1) * 2 {
-            true => unplaced.push(finding),
-            false => examined.hidden += 1,
+        // Errors have room of their own: many warnings must not hide one.
+        let mut room = [shown.max(1); 2];
+        let mut keep = |finding: Unplaced| match &mut room[usize::from(finding.error)] {
+            0 => examined.hidden += 1,
+            left => {
+                *left -= 1;
+                unplaced.push(finding);
+            }
         };
         check::check(zone, &mut |finding| {
             let error = finding.kind.severity() == Severity::Error;

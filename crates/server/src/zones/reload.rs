@@ -3,6 +3,7 @@
 //! meanwhile are answered by one further reload together.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -78,12 +79,11 @@ pub fn load_all(
         table.insert(state.spec.apex.clone(), state);
     }
     for spec in specs {
-        if !table.contains_key(&spec.apex) {
+        if let Entry::Vacant(missing) = table.entry(spec.apex.clone()) {
             summary.failed += 1;
             let fault: Arc<str> = "reading the zone failed inside nomen; this is a bug".into();
-            error!(zone = %spec.name(), "{fault}");
-            let state = failed(&spec, old.get(&spec.apex), fault, Vec::new());
-            table.insert(spec.apex, Arc::new(state));
+            error!("zone {}: {fault}", spec.name());
+            missing.insert(Arc::new(failed(&spec, old.get(&spec.apex), fault, Vec::new())));
         }
     }
     summary.milliseconds = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);

@@ -91,3 +91,17 @@ fn good_configurations_and_zones_are_said_to_be_good() {
     let said = check_config(&[("nomen.toml", config), ("example.zone", APEX)]);
     assert_eq!(said, "exit Some(0)\nnomen.toml: the configuration and 1 zones are good\n");
 }
+
+#[test]
+fn many_warnings_hide_no_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let warnings: String = (0..50).map(|i| format!("h{i} MX 10 nowhere{i}\n")).collect();
+    fs::write(folder.path().join("example.zone"), format!("{APEX}{warnings}sub NS ns.sub\n"))
+        .expect("written");
+    let output = run(folder.path(), &["zone", "check", "example", "example.zone", "--errors", "5"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("example.zone:57:1: error: sub.example. NS: ns.sub.example."), "{said}");
+    assert!(said.contains("zone example.: 45 more not shown"), "{said}");
+    assert!(said.contains("zone example.: bad, 1 errors, 5 warnings"), "{said}");
+}
