@@ -81,6 +81,7 @@ pub fn answer<'a>(ask: &Ask<'a>, zone: &'a Zone, below: usize, b: &mut Builder<'
 }
 
 /// Answers the name asked for and then whatever CNAME and DNAME lead to.
+#[inline]
 fn resolve<'a>(
     ask: &Ask<'a>,
     zone: &'a Zone,
@@ -88,20 +89,36 @@ fn resolve<'a>(
     reply: &mut Reply<'_, '_, 'a>,
     next: &mut HashedName,
 ) -> Result<(), Full> {
-    let here = Here { zone, name: ask.name, hashed: ask.qname, below, at: reply::QNAME_AT };
-    let mut chase = respond::step(ask, &here, reply)?;
-    let mut links = 1;
-    while let Some(Chase { target, at }) = chase {
-        if links > ask.max_chain {
-            return Ok(());
-        }
+    let here = Here { zone, name: ask.name, hashed: ask.qname, below, at: reply::QNAME_AT, dnames: &[] };
+    match respond::step(ask, &here, reply)? {
+        None => Ok(()),
+        Some(first) => chase(ask, first, reply, next),
+    }
+}
+
+/// Follows a chain to its end, to a name it has come to before, out of the zones served or to the limit.
+#[cold]
+fn chase<'a>(
+    ask: &Ask<'a>,
+    first: Chase<'a>,
+    reply: &mut Reply<'_, '_, 'a>,
+    next: &mut HashedName,
+) -> Result<(), Full> {
+    let mut names = vec![ask.qname.hash(0)];
+    let mut dnames = Vec::new();
+    let mut link = Some(first);
+    while let Some(Chase { target, at, dname }) = link.filter(|_| names.len() <= ask.max_chain as usize) {
+        dnames.extend(dname);
         next.set(ask.key, target.as_name());
-        let Some(located) = zone_for(ask.catalog, next, ask.qtype) else { return Ok(()) };
-        let Some(zone) = ask.catalog.entry(located).zone() else { return Ok(()) };
+        if names.contains(&next.hash(0)) {
+            break;
+        }
+        names.push(next.hash(0));
+        let Some(located) = zone_for(ask.catalog, next, ask.qtype) else { break };
+        let Some(zone) = ask.catalog.entry(located).zone() else { break };
         let below = located.below as usize;
-        let here = Here { zone, name: target.as_name(), hashed: next, below, at };
-        chase = respond::step(ask, &here, reply)?;
-        links += 1;
+        let here = Here { zone, name: target.as_name(), hashed: next, below, at, dnames: &dnames };
+        link = respond::step(ask, &here, reply)?;
     }
     Ok(())
 }

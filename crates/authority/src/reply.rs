@@ -4,12 +4,13 @@
 //! owner. Where the owner ends the name asked for, a copy with its pointers moved is all it takes; anything
 //! else is written record by record through the builder's compression table.
 
-use wire::hash::HashedName;
+use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Full, Header, Owner, Section};
 use wire::{Class, Name, Rcode, Type};
-use zone::store::{Node, RrSet};
+use zone::store::{Node, RrSet, Zone};
 
 use crate::Ask;
+use crate::lookup::{self, Found};
 
 /// Where QNAME stands in every message.
 pub(crate) const QNAME_AT: usize = 12;
@@ -25,31 +26,33 @@ pub(crate) struct Reply<'r, 'b, 'z> {
     b: &'r mut Builder<'b>,
     question: &'r HashedName,
     rdata: &'r mut Vec<u8>,
+    key: &'r HashKey,
     dnssec_ok: bool,
     /// Whether the compression table knows the question.
     learned: bool,
-    proofs: List<'z, MAX_PROOFS>,
-    hosts: List<'z, MAX_HOSTS>,
-    links: List<'z, MAX_HOSTS>,
+    proofs: Few<Option<Node<'z>>, MAX_PROOFS>,
+    /// Nodes whose addresses are in the message.
+    hosts: Few<u32, MAX_HOSTS>,
 }
 
-/// A few nodes, each once.
-struct List<'z, const N: usize> {
-    nodes: [Option<Node<'z>>; N],
+/// A few numbers, each once.
+pub(crate) struct Few<T, const N: usize> {
+    items: [T; N],
     len: usize,
 }
 
-impl<'z, const N: usize> List<'z, N> {
-    fn new() -> Self {
-        List { nodes: [None; N], len: 0 }
+impl<T: Copy + Default + PartialEq, const N: usize> Few<T, N> {
+    pub(crate) fn new() -> Self {
+        Few { items: [T::default(); N], len: 0 }
     }
 
-    /// Adds a node; `false` if it was there or there is no more room.
-    fn add(&mut self, node: Node<'z>) -> bool {
-        if self.len == N || self.nodes[..self.len].contains(&Some(node)) {
+    /// Adds an item; `false` if it was there or there is no more room.
+    #[inline]
+    pub(crate) fn add(&mut self, item: T) -> bool {
+        if self.len == N || self.items[..self.len].contains(&item) {
             return false;
         }
-        self.nodes[self.len] = Some(node);
+        self.items[self.len] = item;
         self.len += 1;
         true
     }
@@ -68,11 +71,11 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
             b,
             question: ask.qname,
             rdata,
+            key: ask.key,
             dnssec_ok: ask.dnssec_ok,
             learned: false,
-            proofs: List::new(),
-            hosts: List::new(),
-            links: List::new(),
+            proofs: Few::new(),
+            hosts: Few::new(),
         }
     }
 
@@ -86,11 +89,6 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
 
     pub(crate) fn truncate(&mut self) {
         self.b.flags(|h: &mut Header| h.set_truncated(true));
-    }
-
-    /// Notes that a chain has come through `node`; `false` if it had before.
-    pub(crate) fn first_visit(&mut self, node: Node<'z>) -> bool {
-        self.links.add(node)
     }
 
     /// Places an RRset, with its signatures if they are wanted, under the owner it has in the zone.
@@ -250,7 +248,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
 
     /// Asks for the denial record at `node`; it is placed when the answer section is done.
     pub(crate) fn prove(&mut self, node: Option<Node<'z>>) {
-        if let Some(node) = node {
+        if node.is_some() {
             self.proofs.add(node);
         }
     }
@@ -259,7 +257,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     #[inline]
     pub(crate) fn proofs(&mut self) -> Result<(), Full> {
         for i in 0..std::mem::take(&mut self.proofs.len) {
-            let Some(node) = self.proofs.nodes[i] else { continue };
+            let Some(node) = self.proofs.items[i] else { continue };
             let set = node.rrset(Type::NSEC).or_else(|| node.rrset(Type::NSEC3));
             let Some(set) = set else { continue };
             match self.offset_in_question(node.owner_wire()) {
@@ -326,6 +324,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     /// or below that name must fit (RFC 9471 §3.1) and go first.
     pub(crate) fn put_hosts(
         &mut self,
+        zone: &'z Zone,
         set: RrSet<'z>,
         placed: &Placed,
         required: Option<Node<'z>>,
@@ -340,14 +339,48 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         }
         for target in set.targets() {
             if let Some(node) = target.node {
+                // What is not required is left out where it does not fit.
                 let _ = self.put_addresses(node, placed, target.name_at);
             }
+        }
+        if zone.has_wildcards() {
+            self.put_wildcard_hosts(zone, set, placed);
         }
         Ok(())
     }
 
+    /// Addresses that a wildcard gives to hosts that are not in the zone by name.
+    #[cold]
+    fn put_wildcard_hosts(&mut self, zone: &'z Zone, set: RrSet<'z>, placed: &Placed) {
+        let mut rdata = Vec::new();
+        let mut hashed = HashedName::new();
+        for (target, record) in set.targets().zip(set.rdatas()).filter(|(target, _)| target.node.is_none()) {
+            rdata.clear();
+            record.copy_to(&mut rdata);
+            let embedded = wire::rdata::embedded_names(set.rtype(), &rdata).next();
+            let host = embedded.and_then(|e| Name::from_wire(rdata.get(e.start..e.start + e.len)?).ok());
+            let Some(host) = host.filter(|host| host.is_at_or_below(zone.apex())) else { continue };
+            hashed.set(self.key, host);
+            let below = host.label_count() - zone.apex().label_count();
+            let Found::Wildcard { node, .. } = lookup::find(zone, self.key, &hashed, below, false) else {
+                continue;
+            };
+            for rtype in [Type::A, Type::AAAA] {
+                let Some(addresses) = node.rrset(rtype) else { continue };
+                let mark = self.b.mark();
+                let done = match placed.compiled {
+                    true => self.put_at(Section::Additional, addresses, placed.start + target.name_at),
+                    false => self.put_named(Section::Additional, addresses, Owner::Name(host)),
+                };
+                if done.is_err() {
+                    self.b.rollback(mark);
+                }
+            }
+        }
+    }
+
     fn put_addresses(&mut self, node: Node<'z>, placed: &Placed, name_at: usize) -> Result<(), Full> {
-        if !self.hosts.add(node) {
+        if !self.hosts.add(node.id()) {
             return Ok(());
         }
         for rtype in [Type::A, Type::AAAA] {

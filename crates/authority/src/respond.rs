@@ -19,20 +19,24 @@ pub(crate) struct Here<'h, 'z> {
     pub(crate) below: usize,
     /// Where it stands in the message.
     pub(crate) at: usize,
+    /// The DNAMEs that led here.
+    pub(crate) dnames: &'h [Node<'z>],
 }
 
 /// Where a chain goes on.
-pub(crate) struct Chase {
+pub(crate) struct Chase<'z> {
     pub(crate) target: NameBuf,
     /// Where the target stands in the message.
     pub(crate) at: usize,
+    /// The DNAME that led here, if one did: it is in the message by now.
+    pub(crate) dname: Option<Node<'z>>,
 }
 
-type Step = Result<Option<Chase>, Full>;
+type Step<'z> = Result<Option<Chase<'z>>, Full>;
 
 /// Answers one name.
 #[inline]
-pub(crate) fn step<'z>(ask: &Ask<'_>, here: &Here<'_, 'z>, reply: &mut Reply<'_, '_, 'z>) -> Step {
+pub(crate) fn step<'z>(ask: &Ask<'_>, here: &Here<'_, 'z>, reply: &mut Reply<'_, '_, 'z>) -> Step<'z> {
     let parent_side = ask.qtype == Type::DS && here.below > 0;
     let found = lookup::find(here.zone, ask.key, here.hashed, here.below, parent_side);
     if let Found::Cut { node, skip } = found {
@@ -56,7 +60,7 @@ fn data<'z>(
     node: Node<'z>,
     wildcard: Option<usize>,
     reply: &mut Reply<'_, '_, 'z>,
-) -> Step {
+) -> Step<'z> {
     let answered = match ask.qtype {
         Type::ANY => {
             // One RRset is an answer to ANY (RFC 8482 §4.1).
@@ -68,7 +72,7 @@ fn data<'z>(
             Some(set) => {
                 let placed = reply.put_at(Section::Answer, set, here.at)?;
                 if matches!(qtype, Type::NS | Type::MX | Type::SRV | Type::SVCB | Type::HTTPS) {
-                    reply.put_hosts(set, &placed, None)?;
+                    reply.put_hosts(here.zone, set, &placed, None)?;
                 }
                 true
             }
@@ -87,7 +91,7 @@ fn data<'z>(
     Ok(None)
 }
 
-/// CNAME is placed, and the chain goes on at its target unless it has come through here before.
+/// CNAME is placed, and the chain goes on at its target.
 #[cold]
 fn cname<'z>(
     ask: &Ask<'_>,
@@ -95,11 +99,7 @@ fn cname<'z>(
     set: RrSet<'z>,
     wildcard: Option<usize>,
     reply: &mut Reply<'_, '_, 'z>,
-) -> Step {
-    // A wildcard may well be met twice under different names; an exact owner may not.
-    if wildcard.is_none() && !reply.first_visit(set.node()) {
-        return Ok(None);
-    }
+) -> Step<'z> {
     let placed = reply.put_at(Section::Answer, set, here.at)?;
     if ask.dnssec_ok && here.zone.is_signed() {
         denial::data(here, set.node(), wildcard, true, reply);
@@ -108,10 +108,7 @@ fn cname<'z>(
     let mut target = Vec::with_capacity(wire::name::MAX_NAME);
     rdata.copy_to(&mut target);
     let Ok(target) = Name::from_wire(&target).map(Name::to_buf) else { return Ok(None) };
-    if target.as_name() == here.name {
-        return Ok(None);
-    }
-    Ok(reply.target_at(set, &placed).map(|at| Chase { target, at }))
+    Ok(reply.target_at(set, &placed).map(|at| Chase { target, at, dname: None }))
 }
 
 /// DNAME is placed, with the CNAME that it makes (RFC 6672 §3.1).
@@ -122,11 +119,10 @@ fn dname<'z>(
     node: Node<'z>,
     skip: usize,
     reply: &mut Reply<'_, '_, 'z>,
-) -> Step {
+) -> Step<'z> {
     let Some(set) = node.rrset(Type::DNAME) else { return Ok(None) };
-    // Each pass makes the name different, so only the limit on links ends a loop of DNAMEs; the record
-    // itself need not stand there twice.
-    if reply.first_visit(node) {
+    // A chain may come this way again under another name; the record itself need not stand there twice.
+    if !here.dnames.contains(&node) {
         reply.put(Section::Answer, set)?;
     }
     let Some(rdata) = set.rdatas().next() else { return Ok(None) };
@@ -141,7 +137,7 @@ fn dname<'z>(
     if ask.qtype == Type::CNAME || ask.qtype == Type::ANY {
         return Ok(None);
     }
-    Ok(Some(Chase { target, at }))
+    Ok(Some(Chase { target, at, dname: Some(node) }))
 }
 
 /// The name is not there and nothing stands for it.
@@ -182,5 +178,5 @@ fn referral<'z>(
         // Glue stands behind the proofs, which must be there.
         reply.proofs()?;
     }
-    reply.put_hosts(ns, &placed, Some(cut))
+    reply.put_hosts(here.zone, ns, &placed, Some(cut))
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use authority::{Ask, Scratch};
-use wire::Rcode;
 use wire::edns::ErrorInfo;
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Compressor, Header};
+use wire::{Class, Rcode};
 use zone::catalog::{Catalog, Located};
 use zone::store::Zone;
 
@@ -369,6 +369,10 @@ impl Line<'_> {
             max_chain: config.max_chain,
         };
         authority::answer(&ask, zone, located.below as usize, b, scratch);
+        if question.qclass == Class::ANY {
+            // There may be more in classes not known here (RFC 1035 §6.2).
+            b.flags(|h| h.set_authoritative(false));
+        }
         Ok(Sourced::Ready)
     }
 

@@ -82,10 +82,16 @@ impl Request {
         let mut request = Request { header, question: None, edns: None, tsig_at: None, fault: None };
         if header.is_response() {
             request.fault = Some(Fault::Silent);
-        } else if header.opcode() == Opcode::QUERY && request.read_body(&mut parser).is_err() {
-            request.fault = Some(Fault::Format);
-        } else if request.edns.is_some_and(|e| e.version > 0) {
-            request.fault = Some(Fault::Version);
+            return request;
+        }
+        let body = request.read_body(&mut parser);
+        // Of opcodes nobody here knows, what is in the message does not matter.
+        if matches!(header.opcode(), Opcode::QUERY | Opcode::NOTIFY | Opcode::UPDATE) {
+            request.fault = match (body, request.edns) {
+                (Err(Malformed), _) => Some(Fault::Format),
+                (Ok(()), Some(client)) if client.version > 0 => Some(Fault::Version),
+                _ => None,
+            };
         }
         request
     }
@@ -94,21 +100,38 @@ impl Request {
         Request { header, question: None, edns: None, tsig_at: None, fault: Some(fault) }
     }
 
-    /// Reads the sections of a standard query: exactly one question (RFC 9619), no octets left over.
+    /// Reads all sections. Exactly one question is asked (RFC 9619), or one zone named (RFC 2136 §2.3); no
+    /// octets are left over. If the sections cannot be read, what OPT said does not count.
     #[inline]
     fn read_body(&mut self, parser: &mut Parser<'_>) -> Result<(), Malformed> {
-        let [questions, answers, authorities, additionals] = self.header.counts();
+        let questions = self.header.counts()[0];
+        let read = self.read_sections(parser);
+        if read.is_err() {
+            self.edns = None;
+        }
         if questions != 1 {
+            self.question = None;
             return Err(Malformed);
         }
-        let question = parser.question()?;
-        self.question = Some(Question {
-            name_len: question.name.len() as u16,
-            qtype: question.qtype,
-            qclass: question.qclass,
-        });
+        read
+    }
+
+    #[inline]
+    fn read_sections(&mut self, parser: &mut Parser<'_>) -> Result<(), Malformed> {
+        let [questions, answers, authorities, additionals] = self.header.counts();
+        for _ in 0..questions {
+            let question = parser.question()?;
+            self.question = Some(Question {
+                name_len: question.name.len() as u16,
+                qtype: question.qtype,
+                qclass: question.qclass,
+            });
+        }
         for _ in 0..answers as u32 + authorities as u32 {
-            parser.record()?;
+            // OPT and TSIG belong in the additional section (RFC 6891 §6.1.1, RFC 8945 §5.1).
+            if matches!(parser.record()?.rtype, Type::OPT | Type::TSIG) {
+                return Err(Malformed);
+            }
         }
         for left in (0..additionals).rev() {
             let record = parser.record()?;

@@ -1,7 +1,7 @@
-//! Whether a query may be asked at all: faults, opcodes, classes and meta types that end here.
+//! Whether a query may be asked at all: faults, opcodes and classes that end here.
 
 use wire::edns::ErrorInfo;
-use wire::{Class, Opcode, Rcode, Type};
+use wire::{Class, Opcode, Rcode};
 
 use crate::request::{Fault, Request};
 
@@ -28,13 +28,8 @@ pub(crate) fn screen(request: &Request) -> Screened {
     let (Opcode::QUERY, Some(question)) = (request.header.opcode(), request.question) else {
         return Screened::Reject(Rcode::NOTIMP, None);
     };
-    match question.qtype {
-        // OPT, TSIG and TKEY are no data that could be asked for (RFC 6895 §3.1).
-        Type::OPT | Type::TSIG | Type(0) => Screened::Reject(Rcode::FORMERR, None),
-        Type::TKEY | Type::MAILA | Type::MAILB => {
-            Screened::Reject(Rcode::NOTIMP, Some(ErrorInfo::NOT_SUPPORTED))
-        }
-        _ if matches!(question.qclass, Class::IN | Class::CH | Class::ANY) => Screened::Pass,
+    match question.qclass {
+        Class::IN | Class::CH | Class::ANY => Screened::Pass,
         _ => Screened::Reject(Rcode::REFUSED, Some(ErrorInfo::NOT_SUPPORTED)),
     }
 }

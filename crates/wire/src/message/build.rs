@@ -218,7 +218,13 @@ impl<'b> Builder<'b> {
     /// Adds a record with uncompressed `rdata`, compressing the names in it that may be, and gives where
     /// its RDATA starts. On [`Full`] the message is as before.
     pub fn record(
-        &mut self, section: Section, owner: Owner<'_>, rtype: Type, class: Class, ttl: u32, rdata: &[u8],
+        &mut self,
+        section: Section,
+        owner: Owner<'_>,
+        rtype: Type,
+        class: Class,
+        ttl: u32,
+        rdata: &[u8],
     ) -> Result<usize, Full> {
         let mark = self.mark();
         let done = self.try_record(owner, rtype, class, ttl, rdata);
@@ -230,7 +236,12 @@ impl<'b> Builder<'b> {
     }
 
     fn try_record(
-        &mut self, owner: Owner<'_>, rtype: Type, class: Class, ttl: u32, rdata: &[u8],
+        &mut self,
+        owner: Owner<'_>,
+        rtype: Type,
+        class: Class,
+        ttl: u32,
+        rdata: &[u8],
     ) -> Result<usize, Full> {
         match owner {
             Owner::Name(name) => self.name(name)?,
@@ -288,8 +299,15 @@ mod tests {
         b.learn(qname.as_name(), 12);
         let mx = [b"\0\x0a".as_slice(), name("mail.example.COM.").as_name().as_wire()].concat();
         b.record(Section::Answer, Owner::At(12), Type::MX, Class::IN, 60, &mx).expect("fits");
-        b.record(Section::Answer, Owner::Name(name("mail.example.com.").as_name()), Type::A, Class::IN, 60, &[1, 2, 3, 4])
-            .expect("fits");
+        b.record(
+            Section::Answer,
+            Owner::Name(name("mail.example.com.").as_name()),
+            Type::A,
+            Class::IN,
+            60,
+            &[1, 2, 3, 4],
+        )
+        .expect("fits");
         let len = b.finish();
         let message = &buf[..len];
         // question 12+17+4=33; MX: 2+10+2 -> the name at 47: mail + pointer to 16
@@ -333,7 +351,8 @@ mod tests {
         let mut b = Builder::new(&mut buf, 65_535, Header::query(1), &mut names);
         let owners: Vec<NameBuf> = (0..1000).map(|i| name(&format!("n{i}.x{}.example.", i % 7))).collect();
         for owner in &owners {
-            b.record(Section::Answer, Owner::Name(owner.as_name()), Type::A, Class::IN, 1, &[0; 4]).expect("fits");
+            b.record(Section::Answer, Owner::Name(owner.as_name()), Type::A, Class::IN, 1, &[0; 4])
+                .expect("fits");
         }
         let len = b.finish();
         let (_, mut parser) = Parser::new(&buf[..len]).expect("header");

@@ -32,14 +32,14 @@ impl Header {
         header
     }
 
-    /// The header that answers this one: ID, opcode, RD and CD kept, QR set, counts zero
-    /// (RFC 1035 §4.1.1; CD by RFC 4035 §3.1.6).
+    /// The header that answers this one: ID, opcode and RD kept, QR set, all else zero (RFC 1035 §4.1.1).
+    ///
+    /// CD is the resolver's to copy; authoritative answers have it clear (RFC 4035 §3.1.6).
     #[inline]
     pub fn reply(self) -> Header {
         let mut out = [0; HEADER_LEN];
         out[..2].copy_from_slice(&self.0[..2]);
         out[2] = QR | self.0[2] & 0x79;
-        out[3] = self.0[3] & CD;
         Header(out)
     }
 
@@ -119,7 +119,16 @@ flags! {
 
 impl fmt::Debug for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Header(id {}, {}, {}, flags {:02x}{:02x}, counts {:?})", self.id(), self.opcode(), self.rcode(), self.0[2], self.0[3], self.counts())
+        write!(
+            f,
+            "Header(id {}, {}, {}, flags {:02x}{:02x}, counts {:?})",
+            self.id(),
+            self.opcode(),
+            self.rcode(),
+            self.0[2],
+            self.0[3],
+            self.counts()
+        )
     }
 }
 
@@ -179,9 +188,30 @@ impl Rcode {
 
 /// Mnemonics by number; gaps are unassigned.
 const RCODES: [&str; 24] = [
-    "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "YXRRSET", "NXRRSET",
-    "NOTAUTH", "NOTZONE", "DSOTYPENI", "", "", "", "", "BADVERS", "BADKEY", "BADTIME", "BADMODE", "BADNAME",
-    "BADALG", "BADTRUNC", "BADCOOKIE",
+    "NOERROR",
+    "FORMERR",
+    "SERVFAIL",
+    "NXDOMAIN",
+    "NOTIMP",
+    "REFUSED",
+    "YXDOMAIN",
+    "YXRRSET",
+    "NXRRSET",
+    "NOTAUTH",
+    "NOTZONE",
+    "DSOTYPENI",
+    "",
+    "",
+    "",
+    "",
+    "BADVERS",
+    "BADKEY",
+    "BADTIME",
+    "BADMODE",
+    "BADNAME",
+    "BADALG",
+    "BADTRUNC",
+    "BADCOOKIE",
 ];
 
 impl fmt::Display for Rcode {
@@ -198,12 +228,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reply_keeps_id_opcode_rd_and_cd_only() {
+    fn a_reply_keeps_id_opcode_and_rd_only() {
         let query = Header([0xab, 0xcd, 0x7f, 0xff, 0, 1, 0, 2, 0, 3, 0, 4]);
         let reply = query.reply();
         assert_eq!(reply.id(), 0xabcd);
         assert_eq!(reply.opcode(), query.opcode());
-        assert!(reply.is_response() && reply.recursion_desired() && reply.checking_disabled());
+        assert!(reply.is_response() && reply.recursion_desired() && !reply.checking_disabled());
         assert!(!reply.authoritative() && !reply.truncated() && !reply.authentic_data());
         assert!(!reply.recursion_available());
         assert_eq!((reply.rcode(), reply.counts()), (Rcode::NOERROR, [0; 4]));

@@ -107,7 +107,7 @@ impl<'m> Parser<'m> {
     /// pointer could honestly mean.
     #[inline]
     pub fn question(&mut self) -> Result<Question<'m>, Malformed> {
-        let name = Name::parse(&self.message[self.at..]).map_err(|_| Malformed)?;
+        let name = Name::parse(self.message.get(self.at..).ok_or(Malformed)?).map_err(|_| Malformed)?;
         self.at += name.len();
         let fixed: [u8; 4] = self.octets()?;
         let qtype = Type(u16::from_be_bytes([fixed[0], fixed[1]]));
@@ -188,7 +188,11 @@ impl<'m> Parser<'m> {
                 1..=MAX_LABEL => {
                     let label = self.message[..end].get(at..=at + octet).ok_or(Malformed)?;
                     // One octet stays free for the root.
-                    bytes.get_mut(len..len + octet + 1).filter(|_| len + octet + 1 < MAX_NAME).ok_or(Malformed)?.copy_from_slice(label);
+                    bytes
+                        .get_mut(len..len + octet + 1)
+                        .filter(|_| len + octet + 1 < MAX_NAME)
+                        .ok_or(Malformed)?
+                        .copy_from_slice(label);
                     len += octet + 1;
                     at += octet + 1;
                 }

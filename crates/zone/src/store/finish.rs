@@ -356,10 +356,12 @@ impl Work<'_> {
         let apex_len = self.apex.as_name().len();
         let mut records = 0;
         let mut nodes = 0;
+        let mut wildcards = false;
         let mut nsec = Vec::new();
         let mut nsec3 = Vec::new();
         for (at, blob) in self.arena.walk().filter(|(_, blob)| live(blob)) {
             nodes += 1;
+            wildcards |= blob::flags(blob) & NodeFlags::WILDCARD.0 != 0;
             for (entry, _) in entries(blob) {
                 records += entry.count as u64 + (entry.sigs & blob::SIG_COUNT) as u64;
                 if entry.rtype == Type::NSEC && blob::flags(blob) & NodeFlags::OCCLUDED.0 == 0 {
@@ -381,6 +383,7 @@ impl Work<'_> {
             soa,
             records,
             nodes,
+            wildcards,
             nsec,
             nsec3,
             all: std::sync::OnceLock::new(),

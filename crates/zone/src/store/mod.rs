@@ -73,6 +73,7 @@ pub struct Zone {
     soa: Soa,
     records: u64,
     nodes: u64,
+    wildcards: bool,
     nsec: order::Order,
     nsec3: Option<nsec3::Chain>,
     all: OnceLock<Box<[u32]>>,
@@ -126,6 +127,12 @@ impl Zone {
             + self.nsec.memory()
             + self.nsec3.as_ref().map_or(0, nsec3::Chain::memory)
             + self.all.get().map_or(0, |all| size_of_val::<[u32]>(all))
+    }
+
+    /// Whether any name of the zone is a wildcard.
+    #[inline]
+    pub fn has_wildcards(&self) -> bool {
+        self.wildcards
     }
 
     /// Whether answers can carry proofs: the SOA is signed and there is an NSEC or NSEC3 chain.

@@ -78,6 +78,12 @@ impl<'a> Node<'a> {
         self.at
     }
 
+    /// A number that no other node of the same snapshot has.
+    #[inline]
+    pub fn id(self) -> u32 {
+        self.at
+    }
+
     /// The owner name, in lower case.
     #[inline]
     pub fn owner(self) -> Name<'a> {
