@@ -4,7 +4,7 @@
 use crate::answer::{Answer, OptRecord, flag};
 use crate::compare::{Case, Difference, Facet, Reply};
 use crate::name::Name;
-use crate::query::rtype;
+use crate::query::{Transport, rtype};
 use crate::servers::Kind;
 use std::collections::BTreeSet;
 
@@ -75,7 +75,7 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         id: "any-at-dname",
-        facets: &[Facet::Rcode, Facet::Answer, Facet::Authority, Facet::Additional],
+        facets: &[Facet::Rcode, Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional],
         subject: Some(Kind::Nomen),
         why: "QTYPE ANY below a DNAME: the synthesised CNAME answers the question (RFC 1034, section 4.3.2, step 3a goes on only \"if QTYPE doesn't match CNAME\", and ANY matches it). NSD and Knot go on.",
         applies: any_at_dname,
@@ -156,6 +156,41 @@ pub const RULES: &[Rule] = &[
         subject: Some(Kind::Nomen),
         why: "The server's own names in class CHAOS. RFC 4892, section 3 leaves to the operator whether and what they answer; every server's text and defaults are its own.",
         applies: chaos,
+    },
+    Rule {
+        id: "minimal-any",
+        facets: &[Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional],
+        subject: Some(Kind::Nomen),
+        why: "QTYPE ANY answered with one RRset. RFC 8482, section 4.1: a responder \"MAY\" give \"a subset of available RRsets\"; which one is its own choice, and every server's is another.",
+        applies: minimal_any,
+    },
+    Rule {
+        id: "nsec3-owner-names",
+        facets: &[Facet::Rcode, Facet::Aa, Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional],
+        subject: Some(Kind::Nomen),
+        why: "A name at or below the owner of an NSEC3 record. RFC 5155, section 7.2.8: it is answered as a name that does not exist, unless something else stands there; NSD and Knot let it stand in the way of a wildcard or of a closest encloser.",
+        applies: nsec3_owner_names,
+    },
+    Rule {
+        id: "additional-size",
+        facets: &[Facet::Additional],
+        subject: Some(Kind::Nomen),
+        why: "A datagram nearly full: which of the additional records that are not glue it still holds. RFC 2181, section 9: TC is not set \"merely because some extra information could have been included, but there was insufficient room\". The same question by TCP is compared in full.",
+        applies: additional_size,
+    },
+    Rule {
+        id: "sibling-glue-truncation",
+        facets: &[Facet::Tc],
+        subject: Some(Kind::Nomen),
+        why: "A referral without all of its sibling glue. RFC 9471, section 3.2 asks TC only for in-domain glue: what fits of the sibling glue is sent. The same question by TCP is compared in full.",
+        applies: sibling_glue,
+    },
+    Rule {
+        id: "ds-after-cname",
+        facets: &[Facet::Rcode, Facet::Authority],
+        subject: Some(Kind::Nomen),
+        why: "QTYPE DS at a CNAME that leads to the apex of a zone served here, whose parent is served too. RFC 4035, section 3.1.4.1: the parent answers for DS at a cut; nomen holds to it behind a CNAME as it does without one.",
+        applies: ds_after_cname,
     },
 ];
 
@@ -289,4 +324,50 @@ fn cname_and_old_types(view: &View<'_>) -> bool {
     let case = view.case;
     let stays = |kind: &Kind| case.of(*kind).is_some_and(|a| cnames(a) == 0);
     types.contains(&case.query.qtype) && cnames(view.mine) > 0 && view.difference.against.iter().any(stays)
+}
+
+fn minimal_any(view: &View<'_>) -> bool {
+    let subset = view
+        .case
+        .of(Kind::Bind)
+        .is_some_and(|b| b.has(flag::TC) || view.mine.sections[0].is_subset(&b.sections[0]));
+    view.case.query.qtype == rtype::ANY && !view.mine.sections[0].is_empty() && subset
+}
+
+fn nsec3_owner_names(view: &View<'_>) -> bool {
+    let name = view.case.query.name.lower();
+    let Some(zone) = view.case.world.zone_of(&name) else { return false };
+    let depth = name.0.len() - zone.name.0.len();
+    let covered = (0..depth).any(|skip| zone.has(&Name(name.0[skip..].to_vec()), "NSEC3"));
+    // One peer at least must see it as the subject does.
+    covered && view.difference.against.len() < 3
+}
+
+/// Octets a datagram may take.
+fn room(view: &View<'_>) -> Option<usize> {
+    (view.case.query.transport == Transport::Udp)
+        .then(|| view.case.query.edns.as_ref().map_or(512, |e| usize::from(e.size.clamp(512, 1232))))
+}
+
+fn additional_size(view: &View<'_>) -> bool {
+    let fullest = view.mine.len.max(view.theirs.len);
+    // A signed address RRset takes some 150 octets: with more room left than that, it should have been sent.
+    room(view).is_some_and(|room| fullest + 160 > room)
+}
+
+fn sibling_glue(view: &View<'_>) -> bool {
+    let referral = !view.mine.has(flag::AA) && view.mine.sections[1].iter().any(|r| r.rtype == rtype::NS);
+    let cut: BTreeSet<_> =
+        view.mine.sections[1].iter().filter(|r| r.rtype == rtype::NS).map(|r| &r.owner).collect();
+    let in_domain = view.mine.sections[1]
+        .iter()
+        .filter(|r| r.rtype == rtype::NS)
+        .filter_map(|r| Name::from_wire(&r.rdata))
+        .any(|(target, _)| cut.iter().any(|c| target.is_under(c)));
+    room(view).is_some() && referral && !in_domain && !view.mine.has(flag::TC)
+}
+
+fn ds_after_cname(view: &View<'_>) -> bool {
+    let Some((_, target)) = chain_end(view.mine) else { return false };
+    view.case.query.qtype == rtype::DS && view.case.world.zones.iter().any(|z| z.name.lower() == target)
 }

@@ -189,7 +189,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Asks everybody and compares; gives the queries that somebody truncated over UDP.
+    /// Asks everybody and compares; gives those whose full answer only TCP can show.
     fn batch(&mut self, world: &World, servers: &[Server], queries: &[Query]) -> Result<Vec<usize>, String> {
         let answers = ask(servers, queries)?;
         let mut cut_short = Vec::new();
@@ -205,7 +205,11 @@ impl Run<'_> {
                 case.replies.push((server.kind, Reply::from_wire(answers[i].as_deref())));
                 wires.push((server.kind, server.address, answers[i].clone()));
             }
-            if case.replies.iter().any(|(_, r)| r.answer().is_some_and(|a| a.has(answer::flag::TC))) {
+            let truncated = |(_, r): &(Kind, Reply)| r.answer().is_some_and(|a| a.has(answer::flag::TC));
+            let uneven =
+                |kind| compare::differences(&case, kind).iter().any(|d| d.facet == Facet::Additional);
+            let unsure = case.replies.iter().any(truncated) || self.subject.is_some_and(uneven);
+            if query.transport == Transport::Udp && unsure {
                 cut_short.push(i);
             }
             self.judge(&case, &wires, servers);
