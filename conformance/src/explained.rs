@@ -70,7 +70,7 @@ pub const RULES: &[Rule] = &[
         id: "truncated-chain-rcode",
         facets: &[Facet::Rcode, Facet::Aa],
         subject: Some(Kind::Nomen),
-        why: "Both answers are truncated on the way along a chain, and the RCODE speaks of where each stopped. RFC 2181, section 9: a truncated response is to be ignored and the query repeated by TCP; that repetition is compared in full.",
+        why: "An answer is truncated on the way along a chain, and its RCODE speaks of where it stopped. RFC 2181, section 9: a truncated response is to be ignored and the query repeated by TCP; that repetition is compared in full.",
         applies: truncated_chain,
     },
     Rule {
@@ -192,6 +192,20 @@ pub const RULES: &[Rule] = &[
         why: "QTYPE DS at a CNAME that leads to the apex of a zone served here, whose parent is served too. RFC 4035, section 3.1.4.1: the parent answers for DS at a cut; nomen holds to it behind a CNAME as it does without one.",
         applies: ds_after_cname,
     },
+    Rule {
+        id: "fits-or-not",
+        facets: &[Facet::Tc],
+        subject: Some(Kind::Nomen),
+        why: "A datagram about as full as it may be: some servers compress more names than others, so it fits here and not there. RFC 1035, section 4.1.4 leaves compression to the sender. The same question by TCP is compared in full.",
+        applies: fits_or_not,
+    },
+    Rule {
+        id: "nul-in-labels",
+        facets: &[Facet::Tc, Facet::Authority],
+        subject: Some(Kind::Nomen),
+        why: "Denial in a signed zone with octets 0 or 1 in its labels. RFC 4034, section 6.1 orders labels octet by octet, \"the absence of a octet\" sorting before a zero octet; BIND does so, NSD and Knot take another record for the one that covers the name.",
+        applies: nul_in_labels,
+    },
 ];
 
 /// The rule that explains `difference` of `subject`, if one does.
@@ -251,7 +265,7 @@ fn truncated_chain(view: &View<'_>) -> bool {
     let chained = view.case.replies.iter().filter_map(|(_, r)| r.answer());
     let redirects =
         |a: &Answer| a.sections[0].iter().any(|r| r.is_or_covers(rtype::CNAME) || r.rtype == rtype::DNAME);
-    cut(view.mine) && cut(view.theirs) && chained.into_iter().any(redirects)
+    (cut(view.mine) || cut(view.theirs)) && chained.into_iter().any(redirects)
 }
 
 fn any_at_dname(view: &View<'_>) -> bool {
@@ -370,4 +384,17 @@ fn sibling_glue(view: &View<'_>) -> bool {
 fn ds_after_cname(view: &View<'_>) -> bool {
     let Some((_, target)) = chain_end(view.mine) else { return false };
     view.case.query.qtype == rtype::DS && view.case.world.zones.iter().any(|z| z.name.lower() == target)
+}
+
+fn fits_or_not(view: &View<'_>) -> bool {
+    let whole = view.case.replies.iter().filter_map(|(_, r)| r.answer()).filter(|a| !a.has(flag::TC));
+    let fullest = whole.map(|a| a.len).max().unwrap_or(0);
+    room(view).is_some_and(|room| fullest + 60 > room)
+}
+
+fn nul_in_labels(view: &View<'_>) -> bool {
+    let Some(zone) = view.case.world.zone_of(&view.case.query.name) else { return false };
+    let low = |name: &Name| name.0.iter().flatten().any(|o| *o < 2);
+    let peers_apart = view.difference.against.iter().all(|k| matches!(k, Kind::Nsd | Kind::Knot));
+    zone.signed && peers_apart && (low(&view.case.query.name) || zone.nodes.keys().any(low))
 }
