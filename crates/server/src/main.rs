@@ -1,4 +1,5 @@
 //! The `nomen` program: picks the allocator, and hands the command line to `server::cli`.
+#![forbid(unsafe_code)]
 
 /// Zones are built by many threads in many small pieces, and given back at reloads: mimalloc does both well.
 #[global_allocator]

@@ -18,10 +18,11 @@ use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, Serve};
 use crate::config::units::Proto;
 use crate::control::{self, Socket};
 use crate::handler::Answer;
+use crate::logging::Logging;
 use crate::querylog::QueryLogger;
 use crate::signals::Signals;
-use crate::zones::ZoneTable;
 use crate::zones::reload::{self, Reloader};
+use crate::zones::{ZoneSpec, ZoneTable};
 use crate::{builtin, logging, metrics, privileges, signals};
 
 /// Why the server did not start: words for the operator and the exit code.
@@ -38,48 +39,86 @@ pub fn run(args: &Serve) -> u8 {
     }
 }
 
+fn outside(message: String) -> Refusal {
+    Refusal(message, EXIT_OUTSIDE)
+}
+
 fn start(args: &Serve) -> Result<(), Refusal> {
     let started_at = Instant::now();
     let source = match &args.config {
         Some(path) => ConfigSource::File(path.clone()),
         None => ConfigSource::BuiltIn,
     };
-    let prepared = source
+    let Prepared { settings, specs, warnings } = source
         .prepare()
         .map_err(|text| Refusal(format!("the configuration cannot be used\n\n{text}"), EXIT_FAULTS))?;
-    let Prepared { settings, specs, warnings } = prepared;
-    let outside = |message: String| Refusal(message, EXIT_OUTSIDE);
-
-    raise_descriptor_limit();
-    let identity = match settings.server.user.value.as_deref() {
-        Some(user) => Some(privileges::find(user, settings.server.group.value.as_deref()).map_err(outside)?),
-        None => None,
-    };
-    let mut notes = Vec::new();
     let built_in = matches!(source, ConfigSource::BuiltIn);
-    let bound = bind(&settings, built_in, &mut notes).map_err(outside)?;
-    let metrics_socket = bind_metrics(&settings).map_err(outside)?;
-    let control_socket = bind_control(&settings, built_in, identity, &mut notes).map_err(outside)?;
-    give_up_privileges(identity, &mut notes).map_err(outside)?;
+    let sockets = Sockets::open(&settings, built_in).map_err(outside)?;
     let logging = logging::start(&settings.log).map_err(outside)?;
     if !warnings.is_empty() {
         warn!("the configuration has warnings:\n{}", warnings.trim_end());
     }
-    notes.iter().for_each(|note| warn!("{note}"));
-
-    let key = HashKey::random();
+    sockets.notes.iter().for_each(|note| warn!("{note}"));
     let (reloader, jobs) = Reloader::new();
-    let query_logger =
-        QueryLogger::start().map_err(|e| outside(format!("cannot start the query log: {e}")))?;
+    let app = make_app(settings, source, logging, reloader, started_at).map_err(outside)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(8)
+        .build()
+        .map_err(|e| outside(format!("cannot start the administration thread: {e}")))?;
+    let no_signals = |e| outside(format!("cannot catch signals: {e}"));
+    let mut signals = runtime.block_on(async { Signals::catch_hangup() }).map_err(no_signals)?;
+
+    load_first(&app, specs, args.strict)?;
+    serve_all(&app, sockets.dns).map_err(outside)?;
+    let worker_app = Arc::clone(&app);
+    std::thread::Builder::new()
+        .name("reload".into())
+        .spawn(move || reload::work(&worker_app, &jobs))
+        .map_err(|e| outside(format!("cannot start the reload thread: {e}")))?;
+    runtime.block_on(async { signals.catch_stop() }).map_err(no_signals)?;
+    signals::tell_ready();
+    info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
+    if built_in {
+        let addresses: Vec<_> = lock(&app.listeners).iter().map(Running::local_addr).collect();
+        print!("{}", builtin::greeting(&addresses));
+    }
+    attend(&app, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
+}
+
+/// Loads the zones for the first time.
+fn load_first(app: &App, specs: Vec<ZoneSpec>, strict: bool) -> Result<(), Refusal> {
+    let summary = app.load_zones(specs, |_| false);
+    info!(
+        zones = summary.zones,
+        loaded = summary.loaded,
+        failed = summary.failed,
+        milliseconds = summary.milliseconds,
+        "zones loaded"
+    );
+    if strict && summary.failed > 0 {
+        let message = format!("{} of {} zones are bad (--strict)", summary.failed, summary.zones);
+        return Err(Refusal(message, EXIT_FAULTS));
+    }
+    Ok(())
+}
+
+fn make_app(
+    settings: Settings,
+    source: ConfigSource,
+    logging: Logging,
+    reloader: Reloader,
+    started_at: Instant,
+) -> Result<Arc<App>, String> {
+    let key = HashKey::random();
+    let query_logger = QueryLogger::start().map_err(|e| format!("cannot start the query log: {e}"))?;
     let catalog = Arc::new(Catalog::new(&key));
-    let app = Arc::new(App {
+    let server = &settings.server;
+    let app = App {
         engine: Arc::new(Engine::new(key, catalog, engine_config(&settings), None)),
         worker_stats: Mutex::default(),
         listeners: Mutex::default(),
-        tcp_limits: TcpLimits::new(
-            settings.server.tcp_connections.as_usize(),
-            settings.server.tcp_per_client.as_usize(),
-        ),
+        tcp_limits: TcpLimits::new(server.tcp_connections.as_usize(), server.tcp_per_client.as_usize()),
         zones: ArcSwap::from_pointee(ZoneTable::new()),
         retired: Mutex::default(),
         settings: ArcSwap::from_pointee(settings.clone()),
@@ -90,48 +129,34 @@ fn start(args: &Serve) -> Result<(), Refusal> {
         started: SystemTime::now(),
         started_at,
         source,
-    });
+    };
     app.apply_query_log(&settings);
+    Ok(Arc::new(app))
+}
 
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(8)
-        .build()
-        .map_err(|e| outside(format!("cannot start the administration thread: {e}")))?;
-    let catch = runtime.block_on(async { Signals::catch_hangup() });
-    let mut signals = catch.map_err(|e| outside(format!("cannot catch signals: {e}")))?;
+/// Everything that is opened before privileges are given up, which is done by the time this exists.
+struct Sockets {
+    dns: Vec<Bound>,
+    metrics: Option<TcpListener>,
+    control: Option<Socket>,
+    /// What the operator should know once there is a log.
+    notes: Vec<String>,
+}
 
-    let summary = app.load_zones(specs, |_| false);
-    info!(
-        zones = summary.zones,
-        loaded = summary.loaded,
-        failed = summary.failed,
-        milliseconds = summary.milliseconds,
-        "zones loaded"
-    );
-    if args.strict && summary.failed > 0 {
-        return Err(Refusal(
-            format!("{} of {} zones are bad (--strict)", summary.failed, summary.zones),
-            EXIT_FAULTS,
-        ));
+impl Sockets {
+    fn open(settings: &Settings, built_in: bool) -> Result<Self, String> {
+        raise_descriptor_limit();
+        let identity = match settings.server.user.value.as_deref() {
+            Some(user) => Some(privileges::find(user, settings.server.group.value.as_deref())?),
+            None => None,
+        };
+        let mut notes = Vec::new();
+        let dns = bind(settings, built_in, &mut notes)?;
+        let metrics = bind_metrics(settings)?;
+        let control = bind_control(settings, built_in, identity, &mut notes)?;
+        give_up_privileges(identity, &mut notes)?;
+        Ok(Self { dns, metrics, control, notes })
     }
-
-    serve_all(&app, bound).map_err(outside)?;
-    let worker_app = Arc::clone(&app);
-    std::thread::Builder::new()
-        .name("reload".into())
-        .spawn(move || reload::work(&worker_app, &jobs))
-        .map_err(|e| outside(format!("cannot start the reload thread: {e}")))?;
-    runtime
-        .block_on(async { signals.catch_stop() })
-        .map_err(|e| outside(format!("cannot catch signals: {e}")))?;
-    signals::tell_ready();
-    info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
-    if built_in {
-        let addresses: Vec<_> = lock(&app.listeners).iter().map(Running::local_addr).collect();
-        print!("{}", builtin::greeting(&addresses));
-    }
-    attend(&app, runtime, signals, control_socket, metrics_socket).map_err(outside)
 }
 
 /// Opens every listening socket.
