@@ -18,9 +18,6 @@ pub(crate) struct ServerEdns {
     pub(crate) keepalive: u16,
 }
 
-/// Padding blocks for answers (RFC 8467 §4.1).
-const PADDING_BLOCK: usize = 468;
-
 /// The most octets a reply to this request may have.
 #[inline]
 pub(crate) fn limit(request: &Request, transport: Transport, edns: &ServerEdns) -> usize {
@@ -84,19 +81,8 @@ pub(crate) fn finish(
         if let Some(info) = info {
             let _ = opt.extended_error(&mut b, info, "");
         }
-        if client.padding && transport == Transport::Tcp {
-            pad(&mut b, &mut opt);
-        }
     }
     b.finish()
-}
-
-/// Pads to whole blocks. Over UDP padding would only amplify, so it is kept for streams.
-#[cold]
-fn pad(b: &mut Builder<'_>, opt: &mut OptWriter) {
-    const ZEROS: [u8; PADDING_BLOCK] = [0; PADDING_BLOCK];
-    let wanted = (b.len() + 4).next_multiple_of(PADDING_BLOCK) - b.len() - 4;
-    let _ = opt.option(b, OptionCode::PADDING, &[&ZEROS[..wanted]]);
 }
 
 /// Cuts the reply down to its question and sets TC (RFC 2181 §9).

@@ -57,8 +57,6 @@ pub struct ClientEdns {
     pub nsid: bool,
     /// TCP keepalive is asked for (RFC 7828).
     pub keepalive: bool,
-    /// The query was padded (RFC 7830).
-    pub padding: bool,
 }
 
 /// Why a query gets no ordinary answer.
@@ -162,7 +160,6 @@ impl Request {
             match code {
                 OptionCode::NSID => client.nsid = true,
                 OptionCode::KEEPALIVE => client.keepalive = true,
-                OptionCode::PADDING => client.padding = true,
                 _ => {}
             }
         }
