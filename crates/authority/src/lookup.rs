@@ -66,9 +66,15 @@ pub fn find<'z>(
     }
     let (node, skip) = closest_encloser(zone, name, below);
     let flags = node.flags();
-    let ruled = flags.intersects(stop | NodeFlags::DNAME);
-    if let Some(found) = ruled.then(|| topmost(zone, name, skip, below)).flatten() {
-        return found;
+    // The usual cases first: nothing above an encloser that is not occluded rules the name.
+    if flags.contains(NodeFlags::OCCLUDED) {
+        if let Some(found) = topmost(zone, name, skip, below) {
+            return found;
+        }
+    } else if flags.contains(NodeFlags::CUT) {
+        return Found::Cut { node, skip };
+    } else if flags.contains(NodeFlags::DNAME) {
+        return Found::Dname { node, skip };
     }
     if flags.contains(NodeFlags::WILDCARD_CHILD) {
         let mut buf = [0; 257];
