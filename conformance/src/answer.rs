@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 /// One record, comparable.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Record {
+pub(crate) struct Record {
     /// Owner, lower case.
     pub owner: Name,
     /// TYPE.
@@ -28,20 +28,20 @@ pub struct Record {
 
 impl Record {
     /// The type an RRSIG covers.
-    pub fn covers(&self) -> Option<u16> {
+    pub(crate) fn covers(&self) -> Option<u16> {
         (self.rtype == rtype::RRSIG).then_some(())?;
         Some(u16::from_be_bytes([*self.rdata.first()?, *self.rdata.get(1)?]))
     }
 
     /// True for `wanted` and for its signatures.
-    pub fn is_or_covers(&self, wanted: u16) -> bool {
+    pub(crate) fn is_or_covers(&self, wanted: u16) -> bool {
         self.rtype == wanted || self.covers() == Some(wanted)
     }
 }
 
 /// What is comparable of a response's OPT record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OptRecord {
+pub(crate) struct OptRecord {
     /// Responder's payload size, octets.
     pub size: u16,
     /// EDNS version.
@@ -56,7 +56,7 @@ pub struct OptRecord {
 
 /// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// RCODE with its EDNS upper bits.
     pub rcode: u16,
     /// OPCODE.
@@ -76,21 +76,21 @@ pub struct Answer {
 }
 
 /// Header bits in `Answer::flags`.
-pub mod flag {
+pub(crate) mod flag {
     #![allow(missing_docs)]
-    pub const QR: u16 = 0x8000;
-    pub const AA: u16 = 0x0400;
-    pub const TC: u16 = 0x0200;
-    pub const RD: u16 = 0x0100;
-    pub const RA: u16 = 0x0080;
-    pub const Z: u16 = 0x0040;
-    pub const AD: u16 = 0x0020;
-    pub const CD: u16 = 0x0010;
+    pub(crate) const QR: u16 = 0x8000;
+    pub(crate) const AA: u16 = 0x0400;
+    pub(crate) const TC: u16 = 0x0200;
+    pub(crate) const RD: u16 = 0x0100;
+    pub(crate) const RA: u16 = 0x0080;
+    pub(crate) const Z: u16 = 0x0040;
+    pub(crate) const AD: u16 = 0x0020;
+    pub(crate) const CD: u16 = 0x0010;
 }
 
 impl Answer {
     /// Takes a response apart. The error says what is malformed.
-    pub fn parse(wire: &[u8]) -> Result<Self, String> {
+    pub(crate) fn parse(wire: &[u8]) -> Result<Self, String> {
         let message = Message::from_octets(wire).map_err(|_| "shorter than a header".to_owned())?;
         let word = u16::from_be_bytes([wire[2], wire[3]]);
         let mut answer = Self {
@@ -130,7 +130,7 @@ impl Answer {
     }
 
     /// True when header bit `bit` is set.
-    pub fn has(&self, bit: u16) -> bool {
+    pub(crate) fn has(&self, bit: u16) -> bool {
         self.flags & bit != 0
     }
 
@@ -205,7 +205,7 @@ fn lower_names(rtype: u16, rdata: &mut [u8]) {
 }
 
 /// A response as text, much as dig shows it.
-pub fn render(wire: &[u8]) -> String {
+pub(crate) fn render(wire: &[u8]) -> String {
     match Answer::parse(wire) {
         Err(error) => format!("    malformed: {error}: {wire:02x?}\n"),
         Ok(answer) => {

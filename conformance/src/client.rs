@@ -11,10 +11,10 @@ const WINDOW: usize = 64;
 /// How often a datagram without answer is sent.
 const TRIES: u32 = 4;
 /// A good number of messages to write to a connection before their answers are read.
-pub const PIPELINE: usize = 24;
+pub(crate) const PIPELINE: usize = 24;
 
 /// Sends each message by UDP and gives its answer, or `None` for silence. The ID of message `i` is `i`.
-pub fn udp(
+pub(crate) fn udp(
     server: SocketAddr,
     messages: &[Vec<u8>],
     patience: Duration,
@@ -65,7 +65,7 @@ pub fn udp(
 
 /// Sends each message by TCP, `together` to a connection, and gives its answer, or `None` when the server closed the
 /// connection or stayed silent instead. The ID of message `i` is `i`.
-pub fn tcp(
+pub(crate) fn tcp(
     server: SocketAddr,
     messages: &[Vec<u8>],
     patience: Duration,

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 /// What came back: nothing, something malformed, or an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub(crate) enum Reply {
     /// No answer to several tries.
     Silence,
     /// Not a DNS message, and why.
@@ -21,7 +21,7 @@ pub enum Reply {
 
 impl Reply {
     /// From the octets received.
-    pub fn from_wire(wire: Option<&[u8]>) -> Self {
+    pub(crate) fn from_wire(wire: Option<&[u8]>) -> Self {
         match wire.map(Answer::parse) {
             None => Self::Silence,
             Some(Err(error)) => Self::Malformed(error),
@@ -30,14 +30,14 @@ impl Reply {
     }
 
     /// The response, if it is one.
-    pub fn answer(&self) -> Option<&Answer> {
+    pub(crate) fn answer(&self) -> Option<&Answer> {
         if let Self::Answer(answer) = self { Some(answer) } else { None }
     }
 }
 
 /// One thing compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Facet {
+pub(crate) enum Facet {
     /// Answered or silent, well-formed or not.
     Reply,
     /// RCODE with the EDNS bits.
@@ -63,7 +63,7 @@ pub enum Facet {
 }
 
 /// All facets, in the order of printing.
-pub const FACETS: [Facet; 11] = [
+pub(crate) const FACETS: [Facet; 11] = [
     Facet::Reply,
     Facet::Rcode,
     Facet::Aa,
@@ -79,7 +79,7 @@ pub const FACETS: [Facet; 11] = [
 
 /// A query with everybody's reply.
 #[derive(Debug)]
-pub struct Case<'a> {
+pub(crate) struct Case<'a> {
     /// What was asked.
     pub query: &'a Query,
     /// The message's name when it is one of the `messages` suite; `query` then says only what it asks about.
@@ -92,14 +92,14 @@ pub struct Case<'a> {
 
 impl Case<'_> {
     /// The response of `kind`, if it gave one.
-    pub fn of(&self, kind: Kind) -> Option<&Answer> {
+    pub(crate) fn of(&self, kind: Kind) -> Option<&Answer> {
         self.replies.iter().find(|(k, _)| *k == kind).and_then(|(_, r)| r.answer())
     }
 }
 
 /// One facet in which the subject stands apart, and the group it stands apart from.
 #[derive(Clone, Debug)]
-pub struct Difference {
+pub(crate) struct Difference {
     /// What differs.
     pub facet: Facet,
     /// The largest group that agrees with itself and not with the subject.
@@ -107,7 +107,7 @@ pub struct Difference {
 }
 
 /// True when two replies are the same in `facet`.
-pub fn same(facet: Facet, a: &Reply, b: &Reply) -> bool {
+pub(crate) fn same(facet: Facet, a: &Reply, b: &Reply) -> bool {
     let (a, b) = match (a, b) {
         (Reply::Answer(a), Reply::Answer(b)) => (a, b),
         _ if facet == Facet::Reply => return std::mem::discriminant(a) == std::mem::discriminant(b),
@@ -143,7 +143,7 @@ pub fn same(facet: Facet, a: &Reply, b: &Reply) -> bool {
 }
 
 /// Where `subject` stands apart: no peer agrees with it, or fewer than agree with one another against it.
-pub fn differences(case: &Case<'_>, subject: Kind) -> Vec<Difference> {
+pub(crate) fn differences(case: &Case<'_>, subject: Kind) -> Vec<Difference> {
     let Some((_, mine)) = case.replies.iter().find(|(k, _)| *k == subject) else { return Vec::new() };
     let peers: Vec<_> = case.replies.iter().filter(|(k, _)| *k != subject && *k != Kind::Nomen).collect();
     let mut out = Vec::new();

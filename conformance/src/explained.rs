@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 /// One rule.
 #[derive(Debug)]
-pub struct Rule {
+pub(crate) struct Rule {
     /// Short name, printed with its count.
     pub id: &'static str,
     /// Facets it may excuse.
@@ -25,7 +25,7 @@ pub struct Rule {
 
 /// What a rule looks at.
 #[derive(Debug)]
-pub struct View<'a> {
+pub(crate) struct View<'a> {
     /// The query and all replies.
     pub case: &'a Case<'a>,
     /// The subject's response.
@@ -37,7 +37,7 @@ pub struct View<'a> {
 }
 
 /// Every rule, tried in order.
-pub const RULES: &[Rule] = &[
+pub(crate) const RULES: &[Rule] = &[
     Rule {
         id: "cname-across-zones",
         facets: &[Facet::Rcode, Facet::Aa, Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional],
@@ -84,21 +84,21 @@ pub const RULES: &[Rule] = &[
         id: "glue-truncation",
         facets: &[Facet::Tc],
         subject: Some(Kind::Nomen),
-        why: "A referral whose glue does not fit. RFC 9471, section 3.1: \"If message size constraints prevent the inclusion of all glue records for in-domain name servers, the server must set the TC flag\".",
+        why: "A referral whose glue does not fit. RFC 9471, section 3.1: \"If message size constraints prevent the inclusion of all glue records for in-domain name servers [...], the server MUST set the TC (Truncated) flag\".",
         applies: glue_does_not_fit,
     },
     Rule {
         id: "extended-error",
         facets: &[Facet::Edns],
         subject: Some(Kind::Nomen),
-        why: "An EDE option beside an error. RFC 8914, section 2: it \"MAY be included in any response\" to a query with EDNS.",
+        why: "An EDE option beside an error. RFC 8914, section 2: it can stand in any response to a query with an OPT record, whatever the RCODE.",
         applies: extended_error_only,
     },
     Rule {
         id: "wildcard-ns",
         facets: &[Facet::Rcode, Facet::Aa, Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional],
         subject: Some(Kind::Nomen),
-        why: "NS at a wildcard owner. RFC 4592, section 4.2: \"the semantics of a wildcard NS RRset ownership are unspecified\"; BIND refuses to load such a zone, Knot gives a referral and NSD does not.",
+        why: "NS at a wildcard owner. RFC 4592, section 4.2: \"the semantics of a wildcard domain name owning an NS RRSet has come to be poorly defined\"; BIND refuses to load such a zone, Knot gives a referral and NSD does not.",
         applies: wildcard_ns,
     },
     Rule {
@@ -161,7 +161,7 @@ pub const RULES: &[Rule] = &[
         id: "minimal-any",
         facets: &[Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional],
         subject: Some(Kind::Nomen),
-        why: "QTYPE ANY answered with one RRset. RFC 8482, section 4.1: a responder \"MAY\" give \"a subset of available RRsets\"; which one is its own choice, and every server's is another.",
+        why: "QTYPE ANY answered with one RRset. RFC 8482, section 4.1 lets a responder give one RRset or some of those it has; which one is its own choice, and every server's is another.",
         applies: minimal_any,
     },
     Rule {
@@ -209,7 +209,7 @@ pub const RULES: &[Rule] = &[
 ];
 
 /// The rule that explains `difference` of `subject`, if one does.
-pub fn explain(case: &Case<'_>, subject: Kind, difference: &Difference) -> Option<&'static Rule> {
+pub(crate) fn explain(case: &Case<'_>, subject: Kind, difference: &Difference) -> Option<&'static Rule> {
     let mine = case.of(subject)?;
     // Silence has no octets to look at; only a rule for silence sees it, and it looks at the subject.
     let silent = case.replies.iter().any(|(k, r)| difference.against.contains(k) && *r == Reply::Silence);

@@ -19,7 +19,7 @@ const LABELS: &[&[u8]] = &[
 ];
 
 /// Makes queries about one world.
-pub struct Generator<'a> {
+pub(crate) struct Generator<'a> {
     world: &'a World,
     names: Vec<Vec<(&'a Name, bool)>>,
     rng: Rng,
@@ -27,7 +27,7 @@ pub struct Generator<'a> {
 
 impl<'a> Generator<'a> {
     /// A generator whose queries follow from `seed` and the world.
-    pub fn new(world: &'a World, seed: u64) -> Self {
+    pub(crate) fn new(world: &'a World, seed: u64) -> Self {
         let names = world
             .zones
             .iter()
@@ -37,7 +37,7 @@ impl<'a> Generator<'a> {
     }
 
     /// The next query.
-    pub fn next_query(&mut self) -> Query {
+    pub(crate) fn next_query(&mut self) -> Query {
         let (name, from) = self.name();
         let qtype = self.qtype(&name, from);
         let mut query = Query::plain(name, qtype);
@@ -150,7 +150,7 @@ impl<'a> Generator<'a> {
 
 fn below(rng: &mut Rng, name: Name, names: &[(&Name, bool)]) -> Name {
     match rng.below(4) {
-        0 | 1 => name.child(*rng.pick::<&[u8]>(LABELS)),
+        0 | 1 => name.child(rng.pick::<&[u8]>(LABELS)),
         2 => {
             let other = rng.pick(names).0;
             if other.0.is_empty() { name } else { name.child(&other.0[0]) }
@@ -206,6 +206,6 @@ fn is_special(name: &Name, types: &std::collections::BTreeSet<String>) -> bool {
 }
 
 /// A type's number from its mnemonic or `TYPEnnn`.
-pub fn type_number(text: &str) -> Option<u16> {
+pub(crate) fn type_number(text: &str) -> Option<u16> {
     text.parse::<domain::base::Rtype>().ok().map(domain::base::Rtype::to_int).filter(|t| *t != rtype::OPT)
 }

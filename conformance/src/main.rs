@@ -60,6 +60,9 @@ struct Arguments {
     /// How many unexplained differences of each kind to print in full.
     #[arg(long, default_value_t = 3)]
     show: usize,
+    /// Print with each explained difference the words that decide it.
+    #[arg(long)]
+    reasons: bool,
     /// Where zones and logs go; kept afterwards. Without it a temporary folder, removed at the end.
     #[arg(long)]
     work: Option<PathBuf>,
@@ -104,7 +107,7 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
     let mut unexplained = 0;
     println!("\nseed {}, {:.0} s", arguments.seed, started.elapsed().as_secs_f64());
     for (kind, tally) in &run.tallies {
-        tally.print(*kind);
+        tally.print(*kind, arguments.reasons);
         unexplained += tally.unexplained;
     }
     println!("{unexplained} unexplained");

@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_millis(400);
 
 /// One raw message; its first two octets are its place in the list.
 #[derive(Clone, Debug)]
-pub struct Message {
+pub(crate) struct Message {
     /// What is odd about it.
     pub name: String,
     /// The octets.
@@ -23,7 +23,7 @@ pub struct Message {
 }
 
 /// Sends the messages, one to a connection when by TCP.
-pub fn send(
+pub(crate) fn send(
     server: SocketAddr,
     wires: &[Vec<u8>],
     transport: Transport,
@@ -102,7 +102,7 @@ fn record(owner: &Name, rtype: u16, rdata: &[u8]) -> Vec<u8> {
 }
 
 /// Every message of the suite.
-pub fn all(seed: u64) -> Vec<Message> {
+pub(crate) fn all(seed: u64) -> Vec<Message> {
     let mut list = List::default();
     let apex = Name::from_text("hard.test.").unwrap_or_default();
     let soa = Query::plain(apex.clone(), rtype::SOA);

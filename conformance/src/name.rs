@@ -5,16 +5,16 @@ use std::fmt;
 
 /// A name as its labels, leftmost first, without the root label. Letter case is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Name(pub Vec<Vec<u8>>);
+pub(crate) struct Name(pub Vec<Vec<u8>>);
 
 impl Name {
     /// The root.
-    pub fn root() -> Self {
+    pub(crate) fn root() -> Self {
         Self(Vec::new())
     }
 
     /// Reads presentation text (RFC 1035, section 5.1: `\.`, `\DDD`); always taken as absolute.
-    pub fn from_text(text: &str) -> Option<Self> {
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
         let mut labels = Vec::new();
         let mut label = Vec::new();
@@ -53,7 +53,7 @@ impl Name {
     }
 
     /// Reads an uncompressed name at the start of `wire`; gives it and the octets it took.
-    pub fn from_wire(wire: &[u8]) -> Option<(Self, usize)> {
+    pub(crate) fn from_wire(wire: &[u8]) -> Option<(Self, usize)> {
         let mut labels = Vec::new();
         let mut at = 0;
         loop {
@@ -69,17 +69,17 @@ impl Name {
     }
 
     /// Labels of 1 to 63 octets, at most 255 octets in all (RFC 1035, section 2.3.4).
-    pub fn is_legal(&self) -> bool {
+    pub(crate) fn is_legal(&self) -> bool {
         self.0.iter().all(|l| (1..=63).contains(&l.len())) && self.wire_len() <= 255
     }
 
     /// Octets on the wire, uncompressed.
-    pub fn wire_len(&self) -> usize {
+    pub(crate) fn wire_len(&self) -> usize {
         1 + self.0.iter().map(|l| l.len() + 1).sum::<usize>()
     }
 
     /// Uncompressed wire form.
-    pub fn to_wire(&self) -> Vec<u8> {
+    pub(crate) fn to_wire(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.wire_len());
         for label in &self.0 {
             out.push(label.len() as u8);
@@ -90,23 +90,23 @@ impl Name {
     }
 
     /// With ASCII letters in lower case.
-    pub fn lower(&self) -> Self {
+    pub(crate) fn lower(&self) -> Self {
         Self(self.0.iter().map(|l| l.to_ascii_lowercase()).collect())
     }
 
     /// True when `self` is `ancestor` or below it; letter case does not count.
-    pub fn is_under(&self, ancestor: &Name) -> bool {
+    pub(crate) fn is_under(&self, ancestor: &Name) -> bool {
         let (n, m) = (self.0.len(), ancestor.0.len());
         n >= m && self.0[n - m..].iter().zip(&ancestor.0).all(|(a, b)| a.eq_ignore_ascii_case(b))
     }
 
     /// The name without its leftmost label; the root stays the root.
-    pub fn parent(&self) -> Self {
+    pub(crate) fn parent(&self) -> Self {
         Self(self.0.iter().skip(1).cloned().collect())
     }
 
     /// `label` put to the left.
-    pub fn child(&self, label: &[u8]) -> Self {
+    pub(crate) fn child(&self, label: &[u8]) -> Self {
         let mut labels = Vec::with_capacity(self.0.len() + 1);
         labels.push(label.to_vec());
         labels.extend(self.0.iter().cloned());
@@ -114,7 +114,7 @@ impl Name {
     }
 
     /// True when the leftmost label is `*`.
-    pub fn is_wildcard(&self) -> bool {
+    pub(crate) fn is_wildcard(&self) -> bool {
         self.0.first().is_some_and(|l| l == b"*")
     }
 }

@@ -3,38 +3,31 @@
 use crate::name::Name;
 
 /// Record types used by name in this crate (IANA registry).
-pub mod rtype {
+pub(crate) mod rtype {
     #![allow(missing_docs)]
-    pub const A: u16 = 1;
-    pub const NS: u16 = 2;
-    pub const CNAME: u16 = 5;
-    pub const SOA: u16 = 6;
-    pub const PTR: u16 = 12;
-    pub const MX: u16 = 15;
-    pub const TXT: u16 = 16;
-    pub const SIG: u16 = 24;
-    pub const KEY: u16 = 25;
-    pub const AAAA: u16 = 28;
-    pub const NXT: u16 = 30;
-    pub const SRV: u16 = 33;
-    pub const DNAME: u16 = 39;
-    pub const OPT: u16 = 41;
-    pub const DS: u16 = 43;
-    pub const RRSIG: u16 = 46;
-    pub const NSEC: u16 = 47;
-    pub const DNSKEY: u16 = 48;
-    pub const NSEC3: u16 = 50;
-    pub const NSEC3PARAM: u16 = 51;
-    pub const SVCB: u16 = 64;
-    pub const HTTPS: u16 = 65;
-    pub const IXFR: u16 = 251;
-    pub const AXFR: u16 = 252;
-    pub const ANY: u16 = 255;
+    pub(crate) const A: u16 = 1;
+    pub(crate) const NS: u16 = 2;
+    pub(crate) const CNAME: u16 = 5;
+    pub(crate) const SOA: u16 = 6;
+    pub(crate) const TXT: u16 = 16;
+    pub(crate) const SIG: u16 = 24;
+    pub(crate) const KEY: u16 = 25;
+    pub(crate) const NXT: u16 = 30;
+    pub(crate) const DNAME: u16 = 39;
+    pub(crate) const OPT: u16 = 41;
+    pub(crate) const DS: u16 = 43;
+    pub(crate) const RRSIG: u16 = 46;
+    pub(crate) const NSEC: u16 = 47;
+    pub(crate) const SVCB: u16 = 64;
+    pub(crate) const HTTPS: u16 = 65;
+    pub(crate) const IXFR: u16 = 251;
+    pub(crate) const AXFR: u16 = 252;
+    pub(crate) const ANY: u16 = 255;
 }
 
 /// The transport a query goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Transport {
+pub(crate) enum Transport {
     /// One datagram.
     Udp,
     /// A connection shared with other queries.
@@ -43,7 +36,7 @@ pub enum Transport {
 
 /// The OPT record of a query (RFC 6891).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Edns {
+pub(crate) struct Edns {
     /// Requestor's UDP payload size, octets.
     pub size: u16,
     /// EDNS version; anything but 0 asks for BADVERS.
@@ -56,7 +49,7 @@ pub struct Edns {
 
 /// A question with its header bits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Query {
+pub(crate) struct Query {
     /// QNAME, letter case as sent.
     pub name: Name,
     /// QTYPE.
@@ -79,7 +72,7 @@ pub struct Query {
 
 impl Query {
     /// A plain question by UDP without EDNS.
-    pub fn plain(name: Name, qtype: u16) -> Self {
+    pub(crate) fn plain(name: Name, qtype: u16) -> Self {
         Self {
             name,
             qtype,
@@ -93,13 +86,8 @@ impl Query {
         }
     }
 
-    /// True when DNSSEC records were asked for.
-    pub fn dnssec_ok(&self) -> bool {
-        self.edns.as_ref().is_some_and(|e| e.dnssec_ok)
-    }
-
     /// The message, with `id`.
-    pub fn to_wire(&self, id: u16) -> Vec<u8> {
+    pub(crate) fn to_wire(&self, id: u16) -> Vec<u8> {
         let mut out = Vec::with_capacity(300);
         out.extend_from_slice(&id.to_be_bytes());
         out.push((self.opcode << 3) | u8::from(self.rd));
@@ -119,7 +107,7 @@ impl Query {
     }
 
     /// The same as a `dig` command line (without server and port).
-    pub fn to_dig(&self) -> String {
+    pub(crate) fn to_dig(&self) -> String {
         let mut out = format!("'{}' TYPE{}", self.name, self.qtype);
         if self.class != 1 {
             out += &format!(" -c CLASS{}", self.class);

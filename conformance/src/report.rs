@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 /// Counts of one subject.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub(crate) struct Tally {
     /// Queries compared.
     pub compared: usize,
     /// Queries in which the subject agreed in everything.
@@ -25,7 +25,7 @@ pub struct Tally {
 
 impl Tally {
     /// Adds one case. Gives what remains unexplained.
-    pub fn add(&mut self, case: &Case<'_>, subject: Kind) -> Vec<Difference> {
+    pub(crate) fn add(&mut self, case: &Case<'_>, subject: Kind) -> Vec<Difference> {
         if !case.replies.iter().any(|(k, _)| *k == subject) {
             return Vec::new();
         }
@@ -50,8 +50,8 @@ impl Tally {
         rest
     }
 
-    /// Prints the counts.
-    pub fn print(&self, subject: Kind) {
+    /// Prints the counts, with each rule's reason when `reasons`.
+    pub(crate) fn print(&self, subject: Kind, reasons: bool) {
         println!(
             "{}: {} queries compared, {} agree in everything, {} unexplained",
             subject.label(),
@@ -61,6 +61,9 @@ impl Tally {
         );
         for (id, count) in &self.explained {
             println!("  explained {count:>8}  {id}");
+            if let Some(rule) = explained::RULES.iter().find(|r| r.id == *id).filter(|_| reasons) {
+                println!("                      {}", rule.why);
+            }
         }
         for ((facet, against), count) in &self.kinds {
             let against: Vec<_> = against.iter().map(|k| k.label()).collect();
@@ -70,7 +73,7 @@ impl Tally {
 }
 
 /// Prints one case in full: the line that repeats it and everybody's reply.
-pub fn show(
+pub(crate) fn show(
     number: usize,
     case: &Case<'_>,
     subject: Kind,

@@ -3,7 +3,6 @@
 
 use crate::answer::{Answer, flag};
 use crate::client;
-use crate::name::Name;
 use crate::query::{Query, rtype};
 use crate::zones::Zone;
 use std::fmt::Write as _;
@@ -15,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Which program answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// The server of this repository: the subject.
     Nomen,
     /// BIND's named.
@@ -28,7 +27,7 @@ pub enum Kind {
 
 impl Kind {
     /// Name as printed and as taken by `--server`.
-    pub fn label(self) -> &'static str {
+    pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Nomen => "nomen",
             Self::Bind => "bind",
@@ -38,12 +37,12 @@ impl Kind {
     }
 
     /// The kind called `text`.
-    pub fn from_label(text: &str) -> Option<Self> {
+    pub(crate) fn from_label(text: &str) -> Option<Self> {
         [Self::Nomen, Self::Bind, Self::Nsd, Self::Knot].into_iter().find(|k| k.label() == text)
     }
 
     /// The program of a Debian package.
-    pub fn default_program(self) -> PathBuf {
+    pub(crate) fn default_program(self) -> PathBuf {
         PathBuf::from(match self {
             Self::Nomen => "target/release/nomen",
             Self::Bind => "/usr/sbin/named",
@@ -55,7 +54,7 @@ impl Kind {
 
 /// A running server.
 #[derive(Debug)]
-pub struct Server {
+pub(crate) struct Server {
     /// Which program.
     pub kind: Kind,
     /// Where it answers, UDP and TCP.
@@ -82,7 +81,13 @@ impl Drop for Server {
 
 impl Server {
     /// Writes the configuration under `dir`, starts `program` on `port` and waits until every zone is answered for.
-    pub fn start(kind: Kind, program: &Path, port: u16, zones: &[Zone], dir: &Path) -> Result<Self, String> {
+    pub(crate) fn start(
+        kind: Kind,
+        program: &Path,
+        port: u16,
+        zones: &[Zone],
+        dir: &Path,
+    ) -> Result<Self, String> {
         let home = dir.join(kind.label());
         fs::create_dir_all(&home).map_err(|e| format!("{}: {e}", home.display()))?;
         let config = home.join("config");
@@ -149,12 +154,12 @@ impl Server {
     }
 
     /// True while the process runs.
-    pub fn is_alive(&mut self) -> bool {
+    pub(crate) fn is_alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
     /// The last lines the server logged.
-    pub fn log_tail(&self) -> String {
+    pub(crate) fn log_tail(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<_> = text.lines().collect();

@@ -1,7 +1,7 @@
 //! The zones every server is given: written to a folder, expanded, some signed. Their files are in `zones/` beside
 //! `src/`; the random ones come from `random`. A `World` is a set of zones that are served together.
 
-pub mod random;
+pub(crate) mod random;
 
 use crate::name::Name;
 use crate::rng::Rng;
@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 /// A zone on disk.
 #[derive(Clone, Debug)]
-pub struct Zone {
+pub(crate) struct Zone {
     /// The apex.
     pub name: Name,
     /// The file as an operator would write it; the subject reads this one.
@@ -31,27 +31,19 @@ pub struct Zone {
 
 impl Zone {
     /// True when `kind` is given this zone.
-    pub fn is_served_by(&self, kind: Kind) -> bool {
+    pub(crate) fn is_served_by(&self, kind: Kind) -> bool {
         !self.refused_by.contains(&kind)
     }
 
     /// True when `name` (lower case) has a record of `rtype`.
-    pub fn has(&self, name: &Name, rtype: &str) -> bool {
+    pub(crate) fn has(&self, name: &Name, rtype: &str) -> bool {
         self.nodes.get(name).is_some_and(|types| types.contains(rtype))
-    }
-
-    /// The topmost delegation or DNAME at or above `name` (lower case), below the apex for NS.
-    pub fn cut_above(&self, name: &Name, rtype: &str) -> Option<Name> {
-        let depth = name.0.len().checked_sub(self.name.0.len())?;
-        (0..=depth)
-            .map(|skip| Name(name.0[depth - skip..].to_vec()))
-            .find(|n| (rtype != "NS" || n.0.len() > self.name.0.len()) && self.has(n, rtype))
     }
 }
 
 /// Zones served together.
 #[derive(Clone, Debug)]
-pub struct World {
+pub(crate) struct World {
     /// For people.
     pub name: &'static str,
     /// The zones.
@@ -62,7 +54,7 @@ pub struct World {
 
 impl World {
     /// The zone that `name` falls in: the longest match.
-    pub fn zone_of(&self, name: &Name) -> Option<&Zone> {
+    pub(crate) fn zone_of(&self, name: &Name) -> Option<&Zone> {
         self.zones.iter().filter(|z| name.is_under(&z.name)).max_by_key(|z| z.name.0.len())
     }
 }
@@ -81,7 +73,7 @@ enum Chain {
 }
 
 /// Makes all the worlds under `dir`.
-pub fn make(dir: &Path, seed: u64, root_zone: Option<&Path>) -> Result<Vec<World>, String> {
+pub(crate) fn make(dir: &Path, seed: u64, root_zone: Option<&Path>) -> Result<Vec<World>, String> {
     let mut worlds = vec![plain_world(dir, seed)?, signed_world(dir, seed)?];
     match root_zone {
         Some(path) => worlds.push(root_world(dir, path)?),

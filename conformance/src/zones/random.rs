@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 const LABELS: &[&str] = &["a", "b", "B", "c", "Cc", "*", "www", "ns", "x-1", "_tcp", "\\000", "\\255z", "zZ"];
 
 /// `count` zones, some of them below others; name and text.
-pub fn zones(rng: &mut Rng, count: usize, stem: &str) -> Vec<(String, String)> {
+pub(crate) fn zones(rng: &mut Rng, count: usize, stem: &str) -> Vec<(String, String)> {
     let mut names: Vec<String> = Vec::new();
     while names.len() < count {
         // A third of them live below one made before, at a name the parent may or may not delegate.
