@@ -20,16 +20,18 @@ pub fn greeting(addresses: &[SocketAddr]) -> String {
     );
     let Some(first) = addresses.first() else { return out };
     let (ip, port) = (first.ip(), first.port());
+    // As it was called, so that the lines work when it is not installed.
+    let nomen = std::env::args().next().unwrap_or_else(|| "nomen".into());
     let _ = write!(
         out,
         "\nTry, in another terminal:\n\n  \
-         nomen query www.example.com A @{ip} -p {port}\n  \
-         nomen query anything.wild.example.com TXT @{ip} -p {port}\n  \
+         {nomen} query www.example.com A @{ip} -p {port}\n  \
+         {nomen} query anything.wild.example.com TXT @{ip} -p {port}\n  \
          dig @{ip} -p {port} example.com MX\n  \
          dig @{ip} -p {port} +tcp _imaps._tcp.example.com SRV\n  \
-         nomen ctl status\n\n\
-         Then write a configuration: `nomen check --defaults` prints every key with its default, and\n\
-         `nomen serve --config nomen.toml` serves your zones. Stop with Ctrl-C.\n"
+         {nomen} ctl status\n\n\
+         Then write a configuration: `{nomen} check --defaults` prints every key with its default, and\n\
+         `{nomen} serve --config nomen.toml` serves your zones. Stop with Ctrl-C.\n"
     );
     out
 }

@@ -138,7 +138,7 @@ Options:\n  +short +dnssec +tcp +norec +nsid +json +cd +ad +edns +noedns +bufsiz
 A port is written @SERVER -p PORT or @IP@PORT. Without @SERVER: 127.0.0.1.")]
 pub struct Query {
     /// NAME, TYPE, CLASS, @SERVER and +OPTIONs.
-    #[arg(required = true, value_name = "WORD", allow_hyphen_values = false)]
+    #[arg(required_unless_present = "reverse", value_name = "WORD")]
     pub words: Vec<String>,
     /// Port of the server.
     #[arg(short, long)]
@@ -279,5 +279,7 @@ mod tests {
         let Ok(Cli { verb: Verb::Query(query) }) = cli else { panic!("{cli:?}") };
         assert_eq!(query.words, ["@127.0.0.1", "example.com", "MX", "+short"]);
         assert_eq!(query.port, Some(5300));
+        assert!(Cli::try_parse_from(["nomen", "query", "-x", "192.0.2.1"]).is_ok());
+        assert!(Cli::try_parse_from(["nomen", "query"]).is_err());
     }
 }

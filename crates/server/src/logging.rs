@@ -16,9 +16,8 @@ use crate::config::units::{LogFormat, LogLevel, LogTarget};
 /// Log lines that may wait for the writer before further ones are dropped and counted.
 const QUEUE_LINES: usize = 16_384;
 
-/// Keeps the log's writer alive; dropping it writes out what still waits.
+/// The running log.
 pub struct Logging {
-    _guard: WorkerGuard,
     dropped: ErrorCounter,
     level: reload::Handle<LevelFilter, tracing_subscriber::Registry>,
 }
@@ -36,8 +35,9 @@ impl Logging {
     }
 }
 
-/// Installs the log for the whole process.
-pub fn start(config: &Log) -> Result<Logging, String> {
+/// Installs the log for the whole process. Dropping the guard writes out what still waits; it must be the last
+/// thing to go.
+pub fn start(config: &Log) -> Result<(Logging, WorkerGuard), String> {
     let (writer, guard) = open(&config.target)?;
     let dropped = writer.error_counter();
     let (level, handle) = reload::Layer::new(filter(*config.level));
@@ -53,7 +53,7 @@ pub fn start(config: &Log) -> Result<Logging, String> {
         LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init(),
     };
     result.map_err(|e| format!("cannot start the log: {e}"))?;
-    Ok(Logging { _guard: guard, dropped, level: handle })
+    Ok((Logging { dropped, level: handle }, guard))
 }
 
 fn filter(level: LogLevel) -> LevelFilter {

@@ -5,7 +5,8 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
 
 use engine::Transport;
 use engine::pipeline::{LogEntry, QueryLog};
@@ -28,17 +29,25 @@ struct Record {
     name: [u8; 255],
 }
 
+/// What goes through the queue.
+enum Item {
+    /// A query to log.
+    Query(Record),
+    /// Everything before this was written: say so.
+    Flush(Sender<()>),
+}
+
 /// The queue and the counter of what it lost.
 pub struct QueryLogger {
-    queue: SyncSender<Record>,
+    queue: SyncSender<Item>,
     dropped: Arc<AtomicU64>,
 }
 
 impl QueryLogger {
     /// Starts the writer's thread, which ends when the logger and all its taps are gone.
     pub fn start() -> std::io::Result<Self> {
-        let (queue, records) = sync_channel(QUEUE);
-        std::thread::Builder::new().name("query-log".into()).spawn(move || write(&records))?;
+        let (queue, items) = sync_channel(QUEUE);
+        std::thread::Builder::new().name("query-log".into()).spawn(move || write(&items))?;
         Ok(Self { queue, dropped: Arc::default() })
     }
 
@@ -49,6 +58,15 @@ impl QueryLogger {
         Tap { queue: self.queue.clone(), dropped: Arc::clone(&self.dropped), threshold }
     }
 
+    /// Waits until what was queued so far is written, but no longer than `patience`.
+    pub fn flush(&self, patience: Duration) {
+        let (done, written) = channel();
+        if self.queue.try_send(Item::Flush(done)).is_ok() {
+            // Late words are lost; that is what the limit says.
+            let _ = written.recv_timeout(patience);
+        }
+    }
+
     /// Records lost because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
@@ -57,7 +75,7 @@ impl QueryLogger {
 
 /// The engine's end of the queue.
 pub struct Tap {
-    queue: SyncSender<Record>,
+    queue: SyncSender<Item>,
     dropped: Arc<AtomicU64>,
     threshold: u64,
 }
@@ -104,14 +122,22 @@ impl QueryLog for Tap {
             name_len,
             name,
         };
-        if self.queue.try_send(record).is_err() {
+        if self.queue.try_send(Item::Query(record)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-fn write(records: &Receiver<Record>) {
-    while let Ok(record) = records.recv() {
+fn write(items: &Receiver<Item>) {
+    while let Ok(item) = items.recv() {
+        let record = match item {
+            Item::Query(record) => record,
+            Item::Flush(done) => {
+                // Whoever asked may have stopped waiting.
+                let _ = done.send(());
+                continue;
+            }
+        };
         let name = Name::from_wire(&record.name[..usize::from(record.name_len)]).unwrap_or(Name::ROOT);
         tracing::info!(
             client = %record.peer,

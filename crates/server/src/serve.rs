@@ -3,7 +3,7 @@
 
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use engine::Engine;
@@ -24,6 +24,9 @@ use crate::signals::Signals;
 use crate::zones::reload::{self, Reloader};
 use crate::zones::{ZoneSpec, ZoneTable};
 use crate::{builtin, logging, metrics, privileges, signals};
+
+/// Longest wait for the query log at the end.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Why the server did not start: words for the operator and the exit code.
 struct Refusal(String, u8);
@@ -54,7 +57,8 @@ fn start(args: &Serve) -> Result<(), Refusal> {
         .map_err(|text| Refusal(format!("the configuration cannot be used\n\n{text}"), EXIT_FAULTS))?;
     let built_in = matches!(source, ConfigSource::BuiltIn);
     let sockets = Sockets::open(&settings, built_in).map_err(outside)?;
-    let logging = logging::start(&settings.log).map_err(outside)?;
+    // Lives to the end of this function, so that the last words are written.
+    let (logging, _log_writer) = logging::start(&settings.log).map_err(outside)?;
     if !warnings.is_empty() {
         warn!("the configuration has warnings:\n{}", warnings.trim_end());
     }
@@ -315,6 +319,7 @@ fn attend(
         let _ = std::fs::remove_file(path);
     }
     runtime.shutdown_background();
+    app.query_logger.flush(LAST_WORDS);
     info!("stopped");
     result
 }

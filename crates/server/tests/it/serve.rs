@@ -86,6 +86,7 @@ fn sigterm_answers_what_arrived_and_ends_well() {
     ids.sort_unstable();
     assert_eq!(ids, (0..QUERIES).collect::<Vec<_>>(), "{}", server.log());
     assert!(server.wait().success());
+    assert!(server.log().ends_with("stopped\n"), "{}", server.log());
     assert!(!server.path("ctl.sock").exists(), "the control socket was left behind");
 }
 
@@ -114,7 +115,7 @@ fn the_built_in_configuration_is_served_without_arguments() {
         let answer = run(folder.path(), &["query", "www.example.com", "@127.0.0.1", "-p", "5300", "+short"]);
         child.kill().expect("killed");
         assert_eq!(text(&answer.stdout), "example.com.\n192.0.2.1\n");
-        assert!(said.contains("nomen query") && said.contains("dig @"), "{said}");
+        assert!(said.contains("nomen query www") && said.contains("dig @"), "{said}");
     }
     child.wait().expect("ended");
 }
