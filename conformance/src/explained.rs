@@ -206,6 +206,27 @@ pub(crate) const RULES: &[Rule] = &[
         why: "Denial in a signed zone with octets 0 or 1 in its labels. RFC 4034, section 6.1 orders labels octet by octet, \"the absence of a octet\" sorting before a zero octet; BIND does so, NSD and Knot take another record for the one that covers the name.",
         applies: nul_in_labels,
     },
+    Rule {
+        id: "cd-cleared",
+        facets: &[Facet::Flags],
+        subject: Some(Kind::Nomen),
+        why: "CD set in the query and not in the answer. RFC 4035, section 3.1.6: \"A security-aware name server SHOULD clear the CD bit when composing an authoritative response\". BIND copies it always, NSD into BADVERS.",
+        applies: cd_cleared,
+    },
+    Rule {
+        id: "svcb-additional",
+        facets: &[Facet::Additional],
+        subject: Some(Kind::Nomen),
+        why: "Addresses beside SVCB and HTTPS records. RFC 9460, section 4.1: an authoritative server \"SHOULD\" add the records of the target name; the releases of BIND and NSD compared here do not, Knot for HTTPS and SVCB in part.",
+        applies: svcb_additional,
+    },
+    Rule {
+        id: "class-any",
+        facets: &[Facet::Rcode, Facet::Authority, Facet::Additional],
+        subject: Some(Kind::Nomen),
+        why: "QCLASS ANY. RFC 1035, section 6.2 lets it be answered from the zones at hand, never authoritatively; BIND refuses to read it, NSD leaves the authority section out, Knot sets AA.",
+        applies: class_any,
+    },
 ];
 
 /// The rule that explains `difference` of `subject`, if one does.
@@ -397,4 +418,19 @@ fn nul_in_labels(view: &View<'_>) -> bool {
     let low = |name: &Name| name.0.iter().flatten().any(|o| *o < 2);
     let peers_apart = view.difference.against.iter().all(|k| matches!(k, Kind::Nsd | Kind::Knot));
     zone.signed && peers_apart && (low(&view.case.query.name) || zone.nodes.keys().any(low))
+}
+
+fn cd_cleared(view: &View<'_>) -> bool {
+    // CD and nothing else.
+    !view.mine.has(flag::CD)
+        && view.mine.flags | flag::CD | flag::AA | flag::TC == view.theirs.flags | flag::AA | flag::TC
+}
+
+fn svcb_additional(view: &View<'_>) -> bool {
+    let service = |r: &crate::answer::Record| matches!(r.rtype, rtype::SVCB | rtype::HTTPS);
+    view.mine.sections[0].iter().any(service) && view.mine.sections[2].is_superset(&view.theirs.sections[2])
+}
+
+fn class_any(view: &View<'_>) -> bool {
+    view.case.query.class == 255 && !view.mine.has(flag::AA)
 }
