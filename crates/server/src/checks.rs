@@ -3,6 +3,7 @@
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 use wire::hash::HashKey;
@@ -66,7 +67,7 @@ fn check_zones(mut specs: Vec<ZoneSpec>, args: &Check) -> (usize, usize) {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(spec) = specs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let examined = judge::judge(spec, &key, args.errors, args.dnssec);
+                    let examined = judge::judge(spec, &key, args.errors, args.dnssec.then(now));
                     if examined.errors() > 0 {
                         bad.fetch_add(1, Ordering::Relaxed);
                     }
@@ -92,6 +93,11 @@ fn text_of(spec: &ZoneSpec, examined: &Examined) -> String {
     out
 }
 
+/// Seconds since 1970 modulo 2^32, as signatures count them.
+fn now() -> u32 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as u32)
+}
+
 fn spec_of(origin: &str, file: &std::path::Path) -> Result<ZoneSpec, String> {
     let name = zone_name(origin)?;
     Ok(ZoneSpec { apex: name.as_name().as_wire().into(), origin: Origin::File(file.to_owned()) })
@@ -106,7 +112,8 @@ pub fn zone_check(args: &ZoneCheck) -> u8 {
             return EXIT_FAULTS;
         }
     };
-    let examined = judge::judge(&spec, &HashKey::random(), args.errors, args.dnssec);
+    let audit_at = args.dnssec.then(|| args.at.unwrap_or_else(now));
+    let examined = judge::judge(&spec, &HashKey::random(), args.errors, audit_at);
     if args.json {
         println!("{:#}", json_of(&spec, &examined));
     } else {
@@ -120,10 +127,15 @@ pub fn zone_check(args: &ZoneCheck) -> u8 {
                 examined.warnings()
             ),
             None => eprintln!(
-                "zone {}: bad, {} errors, {} warnings",
+                "zone {}: bad, {} errors, {} warnings{}",
                 spec.name(),
                 examined.errors(),
-                examined.warnings()
+                examined.warnings(),
+                if examined.hidden > 0 {
+                    format!(", {} more of either", examined.hidden)
+                } else {
+                    String::new()
+                }
             ),
         }
     }

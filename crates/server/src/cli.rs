@@ -113,6 +113,9 @@ pub struct ZoneCheck {
     /// Also check DNSSEC consistency.
     #[arg(long)]
     pub dnssec: bool,
+    /// Check signatures as of this time, in seconds since 1970, not as of now.
+    #[arg(long, value_name = "SECONDS", requires = "dnssec")]
+    pub at: Option<u32>,
     /// Most faults shown.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub errors: usize,
@@ -157,7 +160,7 @@ pub struct Ctl {
     /// Configuration file to take the socket's path from.
     #[arg(short, long, value_name = "FILE", conflicts_with = "socket", global = true)]
     pub config: Option<PathBuf>,
-    /// Print the server's answer as JSON.
+    /// Print the answer as JSON; long outputs come as one object a line.
     #[arg(long, global = true)]
     pub json: bool,
     /// Seconds to wait for the answer.

@@ -67,7 +67,7 @@ pub fn tell_ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// Tells the service manager that a reload has begun (systemd.service, `Type=notify-reload`).
+/// Tells the service manager that a reload has begun.
 pub fn tell_reloading() {
     if let Ok(now) = NotifyState::monotonic_usec_now() {
         tell(&[NotifyState::Reloading, now]);

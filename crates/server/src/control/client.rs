@@ -104,7 +104,8 @@ fn converse(mut stream: UnixStream, request: &Request, args: &Ctl) -> io::Result
         let line = line?;
         let frame: Frame = serde_json::from_str(&line).map_err(io::Error::other)?;
         match frame {
-            Frame::Text { text } if args.json => serde_json::to_writer(&mut out, &text)?,
+            // Pieces are JSON already, one object a line.
+            Frame::Text { .. } if args.json => writeln!(out, "{line}")?,
             Frame::Text { text } => out.write_all(text.as_bytes())?,
             Frame::Done { data, .. } => {
                 if args.json {

@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use wire::hash::HashKey;
 use wire::{NameBuf, Type};
@@ -23,7 +22,8 @@ struct Unplaced {
 }
 
 /// Reads a zone and checks all there is to check, with at most about `shown` findings of each kind reported.
-pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, dnssec: bool) -> Examined {
+/// With `audit_at`, seconds since 1970 modulo 2^32 (RFC 4034 §3.1.5), DNSSEC is checked as of that time.
+pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>) -> Examined {
     let mut examined = examine(spec, key, shown, &Meter::default());
     let mut unplaced = Vec::new();
     if let Some(zone) = &examined.zone {
@@ -40,10 +40,8 @@ pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, dnssec: bool) -> Exam
             let error = finding.kind.severity() == Severity::Error;
             keep(unplaced_of(error, finding.owner, finding.rtype, &finding));
         });
-        if dnssec {
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
-            // RRSIG times count modulo 2^32 (RFC 4034 §3.1.5).
-            authority::audit::audit(zone, now as u32, &mut |finding| {
+        if let Some(time) = audit_at {
+            authority::audit::audit(zone, time, &mut |finding| {
                 keep(unplaced_of(finding.kind.is_error(), finding.owner, finding.rtype, &finding));
             });
         }
