@@ -219,7 +219,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     /// All signatures at a name, for a question of type RRSIG.
     pub(crate) fn put_sigs(&mut self, node: Node<'z>, owner_at: usize) -> Result<bool, Full> {
         let mut any = false;
-        for set in node.rrsets() {
+        for set in node.rrsets().filter(|set| set.rtype() != Type::NSEC3) {
             let octets = if set.rtype() == Type::RRSIG { set.records() } else { set.sigs() };
             if octets.is_empty() {
                 continue;
@@ -334,13 +334,13 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
                 let Some(node) = target.node.filter(|n| ends_with(n.owner_wire(), cut.owner_wire())) else {
                     continue;
                 };
-                self.put_addresses(node, placed, target.name_at)?;
+                self.put_addresses(set, node, placed, target.name_at)?;
             }
         }
         for target in set.targets() {
             if let Some(node) = target.node {
                 // What is not required is left out where it does not fit.
-                let _ = self.put_addresses(node, placed, target.name_at);
+                let _ = self.put_addresses(set, node, placed, target.name_at);
             }
         }
         if zone.has_wildcards() {
@@ -379,11 +379,20 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         }
     }
 
-    fn put_addresses(&mut self, node: Node<'z>, placed: &Placed, name_at: usize) -> Result<(), Full> {
+    /// Addresses of the host at `node`, which a record of `of` names at `name_at`; for SVCB and HTTPS the
+    /// host's records of that type as well (RFC 9460 §4.1).
+    fn put_addresses(
+        &mut self,
+        of: RrSet<'z>,
+        node: Node<'z>,
+        placed: &Placed,
+        name_at: usize,
+    ) -> Result<(), Full> {
         if !self.hosts.add(node.id()) {
             return Ok(());
         }
-        for rtype in [Type::A, Type::AAAA] {
+        let service = matches!(of.rtype(), Type::SVCB | Type::HTTPS) && node != of.node();
+        for rtype in [Type::A, Type::AAAA, of.rtype()].into_iter().take(2 + service as usize) {
             let Some(set) = node.rrset(rtype) else { continue };
             let mark = self.b.mark();
             let done = match self.offset_in_question(node.owner_wire()) {

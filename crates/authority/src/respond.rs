@@ -61,19 +61,20 @@ fn data<'z>(
     wildcard: Option<usize>,
     reply: &mut Reply<'_, '_, 'z>,
 ) -> Step<'z> {
+    let mut hosts = None;
     let answered = match ask.qtype {
         Type::ANY => {
             // One RRset is an answer to ANY (RFC 8482 §4.1).
-            let first = node.rrsets().next();
+            let first = node.rrsets().find(|set| set.rtype() != Type::NSEC3);
             first.map(|set| reply.put_at(Section::Answer, set, here.at)).transpose()?.is_some()
         }
         Type::RRSIG => reply.put_sigs(node, here.at)?,
+        // NSEC3 belongs to the chain, not to the name that happens to spell a hash (RFC 5155 §7.2.8).
+        Type::NSEC3 => false,
         qtype => match node.rrset(qtype) {
             Some(set) => {
                 let placed = reply.put_at(Section::Answer, set, here.at)?;
-                if matches!(qtype, Type::NS | Type::MX | Type::SRV | Type::SVCB | Type::HTTPS) {
-                    reply.put_hosts(here.zone, set, &placed, None)?;
-                }
+                hosts = has_hosts(qtype).then_some((set, placed));
                 true
             }
             None => match node.rrset(Type::CNAME) {
@@ -88,7 +89,18 @@ fn data<'z>(
     if ask.dnssec_ok && here.zone.is_signed() {
         denial::data(here, node, wildcard, answered, reply);
     }
+    if let Some((set, placed)) = hosts {
+        // Proofs stand in front of what is added, and must be there.
+        reply.proofs()?;
+        reply.put_hosts(here.zone, set, &placed, None)?;
+    }
     Ok(None)
+}
+
+/// Types whose targets' addresses are added to an answer (RFC 1035 §3.3, RFC 2782, RFC 9460 §4.1).
+#[inline]
+fn has_hosts(qtype: Type) -> bool {
+    matches!(qtype, Type::NS | Type::MX | Type::SRV | Type::SVCB | Type::HTTPS)
 }
 
 /// CNAME is placed, and the chain goes on at its target.

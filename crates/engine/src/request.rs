@@ -111,7 +111,8 @@ impl Request {
             self.question = None;
             return Err(Malformed);
         }
-        read
+        read?;
+        if parser.at_end() { Ok(()) } else { Err(Malformed) }
     }
 
     #[inline]
@@ -141,7 +142,7 @@ impl Request {
                 _ => {}
             }
         }
-        if parser.at_end() { Ok(()) } else { Err(Malformed) }
+        Ok(())
     }
 
     /// Takes OPT; a second one is a format error (RFC 6891 §6.1.1).
