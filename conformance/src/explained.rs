@@ -227,6 +227,27 @@ pub(crate) const RULES: &[Rule] = &[
         why: "QCLASS ANY. RFC 1035, section 6.2 lets it be answered from the zones at hand, never authoritatively; BIND refuses to read it, NSD leaves the authority section out, Knot sets AA.",
         applies: class_any,
     },
+    Rule {
+        id: "wildcard-ent",
+        facets: &[Facet::Tc, Facet::Authority],
+        subject: Some(Kind::Nomen),
+        why: "No data at a wildcard that is itself an empty non-terminal, in a zone with NSEC. RFC 4035, section 3.1.3.4 asks for a proof \"that there are no RRsets matching <SNAME, STYPE> that could have been used to answer via wildcard expansion\"; at an empty non-terminal that is the NSEC before it. nomen and NSD send it, BIND and Knot leave it out.",
+        applies: wildcard_ent,
+    },
+    Rule {
+        id: "hosts-limit",
+        facets: &[Facet::Additional],
+        subject: Some(Kind::Nomen),
+        why: "An answer that names very many hosts. RFC 1034, section 4.3.2, step 6: \"attempt to add other RRs which may be useful\"; nomen adds the addresses of at most 32 hosts, so that one answer costs no more than that (CVE-2024-11187).",
+        applies: hosts_limit,
+    },
+    Rule {
+        id: "tcp-keepalive",
+        facets: &[Facet::Edns],
+        subject: Some(Kind::Nomen),
+        why: "The keepalive option asked for over TCP. RFC 7828, section 3.3.2: a server \"MAY include the edns-tcp-keepalive option in any response\" to a query that had an OPT; nomen and BIND do, NSD and Knot do not.",
+        applies: tcp_keepalive,
+    },
 ];
 
 /// The rule that explains `difference` of `subject`, if one does.
@@ -305,7 +326,8 @@ fn glue_does_not_fit(view: &View<'_>) -> bool {
 
 fn extended_error_only(view: &View<'_>) -> bool {
     let (Some(mine), Some(theirs)) = (&view.mine.opt, &view.theirs.opt) else { return false };
-    let rest = |o: &OptRecord| o.codes.iter().copied().filter(|c| *c != 15).collect::<BTreeSet<_>>();
+    // NSID, too, is given only by who has one.
+    let rest = |o: &OptRecord| o.codes.iter().copied().filter(|c| !matches!(c, 3 | 15)).collect::<BTreeSet<_>>();
     let header = |o: &OptRecord| (o.size, o.version, o.dnssec_ok, o.z);
     view.mine.rcode != 0 && header(mine) == header(theirs) && rest(mine) == rest(theirs)
 }
@@ -410,7 +432,10 @@ fn ds_after_cname(view: &View<'_>) -> bool {
 fn fits_or_not(view: &View<'_>) -> bool {
     let whole = view.case.replies.iter().filter_map(|(_, r)| r.answer()).filter(|a| !a.has(flag::TC));
     let fullest = whole.map(|a| a.len).max().unwrap_or(0);
-    room(view).is_some_and(|room| fullest + 60 > room)
+    // Names that DNAME makes repeat whole labels, which some compress and some do not.
+    let chained = view.mine.sections[0].iter().any(|r| r.rtype == rtype::DNAME);
+    let slack = if chained { 260 } else { 60 };
+    room(view).is_some_and(|room| fullest + slack > room)
 }
 
 fn nul_in_labels(view: &View<'_>) -> bool {
@@ -433,4 +458,25 @@ fn svcb_additional(view: &View<'_>) -> bool {
 
 fn class_any(view: &View<'_>) -> bool {
     view.case.query.class == 255 && !view.mine.has(flag::AA)
+}
+
+/// The subject proves all that the others prove, and one NSEC more.
+fn wildcard_ent(view: &View<'_>) -> bool {
+    let proofs = |a: &Answer| a.sections[1].iter().filter(|r| r.rtype == rtype::NSEC).count();
+    let nodata = view.mine.rcode == 0 && cnames(view.mine) == view.mine.sections[0].len();
+    let nsd_too = view.case.of(Kind::Nsd).is_some_and(|a| a.has(flag::TC) || proofs(a) == 2);
+    let more = view.mine.sections[1].is_superset(&view.theirs.sections[1]) && proofs(view.theirs) == 1;
+    let cut = view.difference.facet == Facet::Tc && proofs(view.theirs) == 1 && view.mine.has(flag::TC);
+    nodata && nsd_too && (cut || (more && proofs(view.mine) == 2))
+}
+
+fn hosts_limit(view: &View<'_>) -> bool {
+    let hosts = |a: &Answer| a.sections[2].iter().map(|r| r.owner.clone()).collect::<BTreeSet<_>>().len();
+    hosts(view.mine) == 32 && view.mine.sections[2].is_subset(&view.theirs.sections[2])
+}
+
+fn tcp_keepalive(view: &View<'_>) -> bool {
+    let (Some(mine), Some(theirs)) = (&view.mine.opt, &view.theirs.opt) else { return false };
+    let rest = |o: &OptRecord| o.codes.iter().copied().filter(|c| *c != 11).collect::<BTreeSet<_>>();
+    mine.codes.contains(&11) && rest(mine) == rest(theirs)
 }
