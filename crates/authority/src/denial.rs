@@ -24,7 +24,8 @@ pub(crate) fn data<'z>(
             let Some(chain) = here.zone.nsec3() else {
                 reply.prove(here.zone.nsec_covering(here.hashed.as_name()));
                 if !answered {
-                    reply.prove(Some(node));
+                    // The wildcard may itself be an empty non-terminal.
+                    reply.prove(here.zone.nsec_covering(node.owner()));
                 }
                 return;
             };

@@ -107,7 +107,10 @@ fn chase<'a>(
     let mut names = vec![ask.qname.hash(0)];
     let mut dnames = Vec::new();
     let mut link = Some(first);
-    while let Some(Chase { target, at, dname }) = link.filter(|_| names.len() <= ask.max_chain as usize) {
+    while let Some(Chase { target, at, dname }) = link {
+        if names.len() > ask.max_chain as usize || !reply.can_prove_more() {
+            break;
+        }
         dnames.extend(dname);
         next.set(ask.key, target.as_name());
         if names.contains(&next.hash(0)) {

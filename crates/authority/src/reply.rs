@@ -5,9 +5,9 @@
 //! else is written record by record through the builder's compression table.
 
 use wire::hash::{HashKey, HashedName};
-use wire::message::{Builder, Full, Header, Owner, Section};
-use wire::{Class, Name, Rcode, Type};
-use zone::store::{Node, RrSet, Zone};
+use wire::message::{Builder, Full, Header, Owner, Parser, Section};
+use wire::{Class, Name, NameBuf, Rcode, Type};
+use zone::store::{Node, Rdata, RrSet, Zone};
 
 use crate::Ask;
 use crate::lookup::{self, Found};
@@ -16,8 +16,10 @@ use crate::lookup::{self, Found};
 pub(crate) const QNAME_AT: usize = 12;
 /// Offsets from here on cannot be pointed at.
 const REACH: usize = 0x4000;
-/// Denial records that one answer can need: chains of wildcards need the most.
+/// Denial records that one answer can hold: chains of wildcards need the most.
 const MAX_PROOFS: usize = 12;
+/// Denial records that one name can need (RFC 5155 §7.2.2, §7.2.5).
+const MOST_PROOFS_OF_A_NAME: usize = 3;
 /// Hosts whose addresses are added to one answer.
 const MAX_HOSTS: usize = 32;
 
@@ -56,6 +58,10 @@ impl<T: Copy + Default + PartialEq, const N: usize> Few<T, N> {
         self.len += 1;
         true
     }
+
+    fn contains(&self, item: T) -> bool {
+        self.items[..self.len].contains(&item)
+    }
 }
 
 /// Where an RRset was placed: what it takes to find its RDATA again.
@@ -63,6 +69,8 @@ pub(crate) struct Placed {
     start: usize,
     /// The copy is the compiled form, so that offsets in it hold.
     compiled: bool,
+    /// Where the owner's name stands.
+    owner_at: usize,
 }
 
 impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
@@ -119,7 +127,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
                 self.move_pointers(set, start, question, own);
             }
         }
-        Ok(Placed { start, compiled: true })
+        Ok(Placed { start, compiled: true, owner_at: at })
     }
 
     /// Places the NS records of a cut, which is not ours to sign.
@@ -163,22 +171,42 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     /// Places an RRset record by record, for owners that have nothing to do with the question.
     #[cold]
     fn put_named(&mut self, section: Section, set: RrSet<'z>, owner: Owner<'_>) -> Result<Placed, Full> {
+        let (start, dnssec_ok) = (self.b.len(), self.dnssec_ok);
+        let sigs = set.sig_rdatas().filter(|_| dnssec_ok).map(|r| (Type::RRSIG, r));
+        let owner_at = self.put_each(section, owner, set.rdatas().map(|r| (set.rtype(), r)).chain(sigs))?;
+        Ok(Placed { start, compiled: false, owner_at })
+    }
+
+    /// Writes records one by one and gives where their owner's name stands.
+    fn put_each(
+        &mut self,
+        section: Section,
+        owner: Owner<'_>,
+        records: impl Iterator<Item = (Type, Rdata<'z>)>,
+    ) -> Result<usize, Full> {
         self.learn_question();
         let start = self.b.len();
-        let owner = match owner {
-            Owner::At(at) if at as usize >= REACH => Owner::Name(set.node().owner()),
-            owner => owner,
+        let far = match owner {
+            Owner::At(at) if at as usize >= REACH => self.name_at(at as usize),
+            _ => None,
         };
-        for (rtype, rdata) in set
-            .rdatas()
-            .map(|r| (set.rtype(), r))
-            .chain(set.sig_rdatas().filter(|_| self.dnssec_ok).map(|r| (Type::RRSIG, r)))
-        {
+        let (owner, at) = match (&far, owner) {
+            (Some(name), _) => (Owner::Name(name.as_name()), start),
+            (None, Owner::At(at)) => (owner, at as usize),
+            (None, Owner::Name(_)) => (owner, start),
+        };
+        for (rtype, rdata) in records {
             self.rdata.clear();
             rdata.copy_to(self.rdata);
             self.b.record(section, owner, rtype, Class::IN, rdata.ttl(), self.rdata)?;
         }
-        Ok(Placed { start, compiled: false })
+        Ok(at)
+    }
+
+    /// The name that stands at `at`, to be written again where no pointer can reach it.
+    fn name_at(&self, at: usize) -> Option<NameBuf> {
+        let (_, mut parser) = Parser::new(self.b.written()).ok()?;
+        parser.name_at(at).ok()
     }
 
     /// Adds one record that is not in the zone: the CNAME that a DNAME makes. Gives where its RDATA starts.
@@ -220,15 +248,20 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     pub(crate) fn put_sigs(&mut self, node: Node<'z>, owner_at: usize) -> Result<bool, Full> {
         let mut any = false;
         for set in node.rrsets().filter(|set| set.rtype() != Type::NSEC3) {
-            let octets = if set.rtype() == Type::RRSIG { set.records() } else { set.sigs() };
+            let own = set.rtype() == Type::RRSIG;
+            let octets = if own { set.records() } else { set.sigs() };
             if octets.is_empty() {
                 continue;
             }
             any = true;
+            if owner_at >= REACH {
+                let all = set.rdatas().filter(|_| own).chain(set.sig_rdatas());
+                self.put_each(Section::Answer, Owner::At(owner_at as u16), all.map(|r| (Type::RRSIG, r)))?;
+                continue;
+            }
             let start = self.b.append(octets)?;
-            let own = set.rtype() == Type::RRSIG;
             self.b.add_count(Section::Answer, if own { set.count() } else { set.sig_count() });
-            if owner_at != QNAME_AT && owner_at < REACH {
+            if owner_at != QNAME_AT {
                 point_owners(&mut self.b.written_mut()[start..], 0xc000 | owner_at as u16);
             }
         }
@@ -251,6 +284,11 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         if node.is_some() {
             self.proofs.add(node);
         }
+    }
+
+    /// Whether there is room for what one more name can need.
+    pub(crate) fn can_prove_more(&self) -> bool {
+        self.proofs.len + MOST_PROOFS_OF_A_NAME <= MAX_PROOFS
     }
 
     /// Places the denial records asked for.
@@ -317,7 +355,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         let first = 8 + 2 + u16::from_be_bytes([octets[10], octets[11]]) as usize;
         point_owners(&mut self.b.written_mut()[start + first..], 0xc000 | at as u16);
         self.b.add_count(Section::Authority, count);
-        Ok(Placed { start: at, compiled: false })
+        Ok(Placed { start: at, compiled: false, owner_at: at })
     }
 
     /// Addresses of the hosts that the records of `set` name, as far as they fit. With `required` those at
@@ -329,16 +367,21 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         placed: &Placed,
         required: Option<Node<'z>>,
     ) -> Result<(), Full> {
+        // The additional section comes behind the proofs, those of names further up the chain among them.
+        self.proofs()?;
         if let Some(cut) = required {
             for target in set.targets() {
                 let Some(node) = target.node.filter(|n| ends_with(n.owner_wire(), cut.owner_wire())) else {
                     continue;
                 };
-                self.put_addresses(set, node, placed, target.name_at)?;
+                // However many there are: a list of hosts that is full does not leave one out.
+                if self.hosts.add(node.id()) || !self.hosts.contains(node.id()) {
+                    self.put_addresses(set, node, placed, target.name_at)?;
+                }
             }
         }
         for target in set.targets() {
-            if let Some(node) = target.node {
+            if let Some(node) = target.node.filter(|node| self.hosts.add(node.id())) {
                 // What is not required is left out where it does not fit.
                 let _ = self.put_addresses(set, node, placed, target.name_at);
             }
@@ -352,7 +395,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     /// Addresses that a wildcard gives to hosts that are not in the zone by name.
     #[cold]
     fn put_wildcard_hosts(&mut self, zone: &'z Zone, set: RrSet<'z>, placed: &Placed) {
-        let mut rdata = Vec::new();
+        let (mut rdata, mut seen) = (Vec::new(), Vec::new());
         let mut hashed = HashedName::new();
         for (target, record) in set.targets().zip(set.rdatas()).filter(|(target, _)| target.node.is_none()) {
             rdata.clear();
@@ -361,6 +404,10 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
             let host = embedded.and_then(|e| Name::from_wire(rdata.get(e.start..e.start + e.len)?).ok());
             let Some(host) = host.filter(|host| host.is_at_or_below(zone.apex())) else { continue };
             hashed.set(self.key, host);
+            if seen.len() == MAX_HOSTS || seen.contains(&hashed.hash(0)) {
+                continue;
+            }
+            seen.push(hashed.hash(0));
             let below = host.label_count() - zone.apex().label_count();
             let Found::Wildcard { node, .. } = lookup::find(zone, self.key, &hashed, below, false) else {
                 continue;
@@ -388,14 +435,14 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         placed: &Placed,
         name_at: usize,
     ) -> Result<(), Full> {
-        if !self.hosts.add(node.id()) {
-            return Ok(());
-        }
+        // `.` stands for the owner and does not spell its name (RFC 9460 §2.5.2).
+        let own = node == of.node() && of.records()[name_at] == 0;
         let service = matches!(of.rtype(), Type::SVCB | Type::HTTPS) && node != of.node();
         for rtype in [Type::A, Type::AAAA, of.rtype()].into_iter().take(2 + service as usize) {
             let Some(set) = node.rrset(rtype) else { continue };
             let mark = self.b.mark();
             let done = match self.offset_in_question(node.owner_wire()) {
+                _ if own => self.put_at(Section::Additional, set, placed.owner_at),
                 Some(at) => self.put_at(Section::Additional, set, at),
                 None if placed.compiled => self.put_at(Section::Additional, set, placed.start + name_at),
                 None => self.put_named(Section::Additional, set, Owner::Name(node.owner())),

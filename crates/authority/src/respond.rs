@@ -70,8 +70,7 @@ fn data<'z>(
         }
         Type::RRSIG => reply.put_sigs(node, here.at)?,
         // NSEC3 belongs to the chain, not to the name that happens to spell a hash (RFC 5155 §7.2.8).
-        Type::NSEC3 => false,
-        qtype => match node.rrset(qtype) {
+        qtype => match node.rrset(qtype).filter(|_| qtype != Type::NSEC3) {
             Some(set) => {
                 let placed = reply.put_at(Section::Answer, set, here.at)?;
                 hosts = has_hosts(qtype).then_some((set, placed));
@@ -90,8 +89,6 @@ fn data<'z>(
         denial::data(here, node, wildcard, answered, reply);
     }
     if let Some((set, placed)) = hosts {
-        // Proofs stand in front of what is added, and must be there.
-        reply.proofs()?;
         reply.put_hosts(here.zone, set, &placed, None)?;
     }
     Ok(None)
@@ -187,8 +184,6 @@ fn referral<'z>(
             }
             None => denial::no_ds(here, cut, skip, reply),
         }
-        // Glue stands behind the proofs, which must be there.
-        reply.proofs()?;
     }
     reply.put_hosts(here.zone, ns, &placed, Some(cut))
 }

@@ -2,10 +2,12 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`answers`] | what a question is answered with, by the plainest reading of the RFCs |
 //! | [`model`] | zones and catalogs as plain maps, every question answered by looking at everything |
 //! | [`random`] | proptest strategies for names, records and zones |
 //! | [`tld`] | a large zone of delegations, for measurements |
 
+pub mod answers;
 pub mod model;
 pub mod random;
 pub mod tld;

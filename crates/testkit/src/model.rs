@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use wire::{Name, NameBuf, Type};
 
 /// One record of class IN.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Record {
     /// Owner, in any letter case.
     pub owner: NameBuf,
@@ -16,6 +16,13 @@ pub struct Record {
     pub ttl: u32,
     /// RDATA, uncompressed.
     pub rdata: Vec<u8>,
+}
+
+impl std::fmt::Debug for Record {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} {} ", self.owner, self.ttl, self.rtype)?;
+        wire::rdata::write_text(self.rtype, &self.rdata, f)
+    }
 }
 
 /// Records of one type at one name.
@@ -101,6 +108,11 @@ impl ModelZone {
             }
         }
         ModelZone { apex, names }
+    }
+
+    /// The zone's name, in lower case.
+    pub fn apex(&self) -> Name<'_> {
+        self.apex.as_name()
     }
 
     fn nsec3_only(&self, name: &NameBuf) -> bool {

@@ -1,0 +1,15 @@
+//! Answers from whole zones: what the sections hold, and that the message says it.
+//!
+//! | module | does |
+//! |---|---|
+//! | `cases` | scenarios in `cases/*.txt`: zones as master files, questions, the answers the RFCs ask for |
+//! | `model` | random zones and questions against the reference in [`testkit::answers`] |
+//! | `pointers` | names and RRsets that push compression pointers to where they can go wrong |
+//! | `sign` | signs zones with made-up signatures, so that proofs can be told |
+//! | `support` | a set of zones that can be asked; every message is read by two decoders |
+
+mod cases;
+mod model;
+mod pointers;
+mod sign;
+mod support;

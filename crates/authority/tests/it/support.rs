@@ -1,0 +1,148 @@
+//! A set of zones that can be asked, and answers read back by our parser and by the `domain` crate.
+
+use authority::{Ask, Scratch, answer, zone_for};
+use domain::base::rdata::ComposeRecordData;
+use domain::base::{Message, Record, ToName};
+use domain::rdata::AllRecordData;
+use testkit::answers::Line;
+use testkit::model::canonical;
+use wire::hash::{HashKey, HashedName};
+use wire::message::{Builder, Compressor, Header, Parser};
+use wire::{Class, NameBuf, Rcode, Type};
+use zone::store::Zone;
+use zone::{Catalog, Change};
+
+/// The key of all zones here.
+pub(crate) fn key() -> HashKey {
+    HashKey::new([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 7])
+}
+
+pub(crate) fn name(text: &str) -> NameBuf {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// Zones served together.
+pub(crate) struct Server {
+    catalog: Catalog,
+}
+
+/// One question and the bounds on its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Query {
+    pub(crate) name: NameBuf,
+    pub(crate) qtype: Type,
+    pub(crate) dnssec_ok: bool,
+    pub(crate) size: usize,
+    pub(crate) max_chain: u8,
+}
+
+impl Query {
+    pub(crate) fn new(name: NameBuf, qtype: Type) -> Self {
+        Query { name, qtype, dnssec_ok: false, size: 65_535, max_chain: 16 }
+    }
+}
+
+/// An answer, read. Sections are in the order of the message.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) octets: Vec<u8>,
+    pub(crate) rcode: Rcode,
+    pub(crate) authoritative: bool,
+    pub(crate) truncated: bool,
+    pub(crate) sections: [Vec<Line>; 3],
+}
+
+impl Server {
+    pub(crate) fn new(changes: impl IntoIterator<Item = Change>) -> Self {
+        Server { catalog: Catalog::new(&key()).with(changes) }
+    }
+
+    pub(crate) fn of(zones: impl IntoIterator<Item = Zone>) -> Self {
+        Self::new(zones.into_iter().map(|zone| Change::Serve(zone.into())))
+    }
+
+    /// Asks; `None` if no zone that is loaded holds the name. A truncated answer comes without sections: they do
+    /// not count.
+    pub(crate) fn ask(&self, query: &Query) -> Option<Answer> {
+        let (key, mut hashed) = (key(), HashedName::new());
+        hashed.set(&key, query.name.as_name());
+        let located = zone_for(&self.catalog, &hashed, query.qtype)?;
+        let zone = self.catalog.entry(located).zone()?;
+        let (mut buf, mut names) = (vec![0; 65_535], Compressor::small());
+        let mut b = Builder::new(&mut buf, query.size, Header::query(1).reply(), &mut names);
+        b.question(query.name.as_name(), query.qtype, Class::IN).expect("the question fits");
+        let question_only = b.mark();
+        let ask = Ask {
+            name: query.name.as_name(),
+            qname: &hashed,
+            qtype: query.qtype,
+            dnssec_ok: query.dnssec_ok,
+            catalog: &self.catalog,
+            key: &key,
+            max_chain: query.max_chain,
+        };
+        answer(&ask, zone, located.below as usize, &mut b, &mut Scratch::new());
+        if b.header().truncated() {
+            b.rollback(question_only);
+        }
+        let len = b.finish();
+        buf.truncate(len);
+        assert!(buf.len() <= query.size);
+        Some(read(buf, query))
+    }
+}
+
+fn read(octets: Vec<u8>, query: &Query) -> Answer {
+    let (header, mut parser) = Parser::new(&octets).expect("a header");
+    let question = parser.question().expect("a question");
+    assert_eq!((question.name.as_wire(), question.qtype), (query.name.as_name().as_wire(), query.qtype));
+    let mut sections = [const { Vec::new() }; 3];
+    for (section, &count) in sections.iter_mut().zip(&header.counts()[1..]) {
+        for _ in 0..count {
+            let record = parser.record().expect("a record");
+            assert_eq!(record.class, Class::IN);
+            let owner = parser.name_at(record.owner_at).expect("an owner");
+            let mut rdata = Vec::new();
+            parser.expand_rdata(&record, &mut rdata).expect("RDATA");
+            wire::rdata::validate(record.rtype, &rdata).unwrap_or_else(|e| panic!("{} {e:?}", record.rtype));
+            section.push(Line { owner, rtype: record.rtype, ttl: record.ttl, rdata });
+        }
+    }
+    assert!(parser.at_end(), "octets behind the last record");
+    let elsewhere = read_elsewhere(&octets);
+    for (ours, theirs) in sections.iter().zip(&elsewhere) {
+        assert_eq!(ours.iter().map(canonical_line).collect::<Vec<_>>(), *theirs, "two readers differ");
+    }
+    Answer {
+        rcode: header.rcode(),
+        authoritative: header.authoritative(),
+        truncated: header.truncated(),
+        sections,
+        octets,
+    }
+}
+
+/// The line with names in its data in lower case, so that it compares.
+pub(crate) fn canonical_line(line: &Line) -> Line {
+    Line { rdata: canonical(line.rtype, &line.rdata), ..line.clone() }
+}
+
+/// The sections as the `domain` crate reads them.
+fn read_elsewhere(octets: &[u8]) -> [Vec<Line>; 3] {
+    let message = Message::from_octets(octets).expect("a header");
+    let sections = [message.answer(), message.authority(), message.additional()];
+    sections.map(|section| {
+        let lines = section.expect("sections").map(|record| {
+            let record = record.expect("a record");
+            let owner: domain::base::Name<Vec<u8>> = record.owner().to_name();
+            let owner = wire::Name::from_wire(owner.as_slice()).expect("a name").to_buf();
+            let (rtype, ttl) = (Type(record.rtype().to_int()), record.ttl().as_secs());
+            let parsed: Record<_, AllRecordData<_, _>> =
+                record.into_record().expect("RDATA").expect("every type is taken");
+            let mut rdata = Vec::new();
+            parsed.data().compose_rdata(&mut rdata).expect("a vector grows");
+            Line { owner, rtype, ttl, rdata: canonical(rtype, &rdata) }
+        });
+        lines.collect()
+    })
+}

@@ -1,0 +1,455 @@
+//! Authoritative answers by the plainest reading of the RFCs: every name is looked for by walking down from the
+//! apex, every set by scanning the whole zone. What the server answers is compared with this.
+//!
+//! Knows nothing of messages: sections are lists of records, and everything fits.
+
+use std::collections::BTreeSet;
+
+use wire::{Name, NameBuf, Rcode, Type};
+
+use crate::model::{ModelSet, ModelZone, canonical};
+
+/// A record as it stands in a section. Owners compare without letter case.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Line {
+    /// Owner.
+    pub owner: NameBuf,
+    /// Type.
+    pub rtype: Type,
+    /// TTL in seconds.
+    pub ttl: u32,
+    /// RDATA, uncompressed, in canonical form.
+    pub rdata: Vec<u8>,
+}
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} {} ", self.owner, self.ttl, self.rtype)?;
+        wire::rdata::write_text(self.rtype, &self.rdata, f)
+    }
+}
+
+/// What answers come from.
+pub struct Served<'a> {
+    /// The zones.
+    pub zones: &'a [ModelZone],
+    /// The NSEC3 hash of a lower-case name: name, salt, iterations.
+    pub hash: fn(&[u8], &[u8], u16) -> [u8; 20],
+    /// CNAME and DNAME links followed, at the most.
+    pub max_chain: usize,
+}
+
+/// What an answer must hold.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    /// Response code.
+    pub rcode: Rcode,
+    /// AA.
+    pub authoritative: bool,
+    /// Answer, sorted; without what is in `one_of`.
+    pub answer: Vec<Line>,
+    /// If there are any, one of these RRsets is in the answer, too (RFC 8482 §4.1).
+    pub one_of: Vec<Vec<Line>>,
+    /// Authority, sorted.
+    pub authority: Vec<Line>,
+    /// Additional, sorted.
+    pub additional: Vec<Line>,
+}
+
+/// Answers a question that some zone of `served` holds; `None` if none does.
+pub fn answer(served: &Served<'_>, qname: Name<'_>, qtype: Type, dnssec_ok: bool) -> Option<Expected> {
+    let expected = Expected {
+        rcode: Rcode::NOERROR,
+        authoritative: false,
+        answer: Vec::new(),
+        one_of: Vec::new(),
+        authority: Vec::new(),
+        additional: Vec::new(),
+    };
+    let mut out = Out { served, qtype, dnssec_ok, expected, proofs: Vec::new() };
+    let mut name = qname.to_buf();
+    let mut seen = vec![name];
+    let mut first = true;
+    while let Some(zone) = out.zone_for(name.as_name()) {
+        let next = out.step(zone, name.as_name(), first);
+        first = false;
+        match next.filter(|next| seen.len() <= served.max_chain && !seen.contains(next)) {
+            Some(next) => name = next,
+            None => break,
+        }
+        seen.push(name);
+    }
+    if first {
+        return None;
+    }
+    let (mut expected, proofs) = (out.expected, out.proofs);
+    expected.authority.extend(proofs.into_iter().flat_map(|(_, lines)| lines));
+    expected.answer.sort();
+    expected.authority.sort();
+    expected.additional.sort();
+    Some(expected)
+}
+
+/// What a name is in a zone.
+enum Found {
+    /// There, or a wildcard stands for it: the owner of the records.
+    Node(NameBuf),
+    Cut(NameBuf),
+    Dname(NameBuf),
+    Nothing,
+}
+
+struct Out<'a> {
+    served: &'a Served<'a>,
+    qtype: Type,
+    dnssec_ok: bool,
+    expected: Expected,
+    /// Owners of denial records, with zone, and their records.
+    proofs: Vec<(NameBuf, Vec<Line>)>,
+}
+
+fn has(zone: &ModelZone, name: Name<'_>, t: Type) -> bool {
+    zone.sets(name).contains_key(&t)
+}
+
+/// The name that is the RDATA of the first record of a set.
+fn first_name(set: &ModelSet) -> NameBuf {
+    Name::from_wire(&set.rdatas[0]).expect("a name").to_buf()
+}
+
+/// The names from the apex down to `name`.
+fn way_down(zone: &ModelZone, name: Name<'_>) -> Vec<NameBuf> {
+    let inside = |n: &Name<'_>| n.is_at_or_below(zone.apex());
+    let mut way: Vec<NameBuf> = name.ancestors().take_while(inside).map(Name::to_buf).collect();
+    way.reverse();
+    way
+}
+
+/// The longest ancestor that is there, and the name one label longer on the way to `name`, if that is not.
+fn encloser(zone: &ModelZone, name: Name<'_>) -> (NameBuf, Option<NameBuf>) {
+    let way = way_down(zone, name);
+    let there = way.iter().take_while(|n| zone.exists(n.as_name())).count();
+    (way[there - 1], way.get(there).copied())
+}
+
+fn star(name: NameBuf) -> Option<NameBuf> {
+    NameBuf::prepend(b"*", name.as_name()).ok()
+}
+
+impl<'a> Out<'a> {
+    /// RFC 1034 §4.3.2 step 2; DS is the parent's to answer (RFC 4035 §3.1.4.1).
+    fn zone_for(&self, name: Name<'_>) -> Option<&'a ModelZone> {
+        let depth = |zone: &&ModelZone| zone.apex().label_count();
+        let holding = || self.served.zones.iter().filter(|z| name.is_at_or_below(z.apex()));
+        let own = holding().max_by_key(depth)?;
+        let above = holding().filter(|z| z.apex() != name).max_by_key(depth);
+        if self.qtype == Type::DS { above.or(Some(own)) } else { Some(own) }
+    }
+
+    /// RFC 1034 §4.3.2 step 3, from the apex down, label by label.
+    fn find(&self, zone: &ModelZone, name: Name<'_>) -> Found {
+        for at in way_down(zone, name) {
+            if at.as_name() != zone.apex() && has(zone, at.as_name(), Type::NS) {
+                // DS of the cut itself is this zone's data.
+                if at.as_name() == name && self.qtype == Type::DS {
+                    return Found::Node(at);
+                }
+                return Found::Cut(at);
+            }
+            if at.as_name() != name && has(zone, at.as_name(), Type::DNAME) {
+                return Found::Dname(at);
+            }
+        }
+        match encloser(zone, name) {
+            (there, None) => Found::Node(there),
+            (there, Some(_)) => match star(there).filter(|star| zone.exists(star.as_name())) {
+                Some(star) => Found::Node(star),
+                None => Found::Nothing,
+            },
+        }
+    }
+
+    fn lines(&self, owner: Name<'_>, t: Type, set: &ModelSet) -> Vec<Line> {
+        let line = |rtype, ttl, rdata: &Vec<u8>| Line {
+            owner: owner.to_buf(),
+            rtype,
+            ttl,
+            rdata: canonical(rtype, rdata),
+        };
+        let mut lines: Vec<Line> = set.rdatas.iter().map(|rdata| line(t, set.ttl, rdata)).collect();
+        if self.dnssec_ok {
+            lines.extend(set.sigs.iter().map(|rdata| line(Type::RRSIG, set.sig_ttl, rdata)));
+        }
+        lines
+    }
+
+    fn step(&mut self, zone: &ModelZone, name: Name<'_>, first: bool) -> Option<NameBuf> {
+        let found = self.find(zone, name);
+        self.expected.authoritative |= first && !matches!(found, Found::Cut(_));
+        let proving = self.dnssec_ok && is_signed(zone);
+        match found {
+            Found::Cut(cut) => {
+                self.referral(zone, name, cut, proving);
+                None
+            }
+            Found::Dname(owner) => self.dname(zone, name, owner),
+            Found::Node(node) => self.data(zone, name, node, proving),
+            Found::Nothing => {
+                self.expected.rcode = Rcode::NXDOMAIN;
+                self.soa(zone);
+                if proving {
+                    self.no_name(zone, name);
+                }
+                None
+            }
+        }
+    }
+
+    fn data(&mut self, zone: &ModelZone, name: Name<'_>, node: NameBuf, proving: bool) -> Option<NameBuf> {
+        let mut sets = zone.sets(node.as_name());
+        // What the chain of denial keeps at a name is not the name's (RFC 5155 §7.2.8).
+        sets.remove(&Type::NSEC3);
+        let mut next = None;
+        let answered = match self.qtype {
+            Type::ANY => {
+                let all = sets.iter().map(|(t, set)| self.lines(name, *t, set)).collect::<Vec<_>>();
+                self.expected.one_of = all;
+                !sets.is_empty()
+            }
+            Type::RRSIG => {
+                let dnssec_ok = std::mem::replace(&mut self.dnssec_ok, true);
+                let lines: Vec<Line> = sets.iter().flat_map(|(t, set)| self.lines(name, *t, set)).collect();
+                self.dnssec_ok = dnssec_ok;
+                let before = self.expected.answer.len();
+                self.expected.answer.extend(lines.into_iter().filter(|line| line.rtype == Type::RRSIG));
+                self.expected.answer.len() > before
+            }
+            qtype => match (sets.get(&qtype), sets.get(&Type::CNAME)) {
+                (Some(set), _) => {
+                    let lines = self.lines(name, qtype, set);
+                    self.expected.answer.extend(lines);
+                    if [Type::NS, Type::MX, Type::SRV, Type::SVCB, Type::HTTPS].contains(&qtype) {
+                        self.hosts(zone, name, node, qtype, set);
+                    }
+                    true
+                }
+                (None, Some(set)) => {
+                    let lines = self.lines(name, Type::CNAME, set);
+                    self.expected.answer.extend(lines);
+                    next = Some(first_name(set));
+                    true
+                }
+                (None, None) => false,
+            },
+        };
+        if !answered {
+            self.soa(zone);
+        }
+        if proving {
+            self.prove_data(zone, name, node, answered);
+        }
+        next
+    }
+
+    /// RFC 6672 §3.2; the CNAME's TTL is that of the DNAME (§3.1).
+    fn dname(&mut self, zone: &ModelZone, name: Name<'_>, owner: NameBuf) -> Option<NameBuf> {
+        let set = &zone.sets(owner.as_name())[&Type::DNAME];
+        for line in self.lines(owner.as_name(), Type::DNAME, set) {
+            if !self.expected.answer.contains(&line) {
+                self.expected.answer.push(line);
+            }
+        }
+        let keep = name.label_count() - owner.as_name().label_count();
+        let mut made = Vec::new();
+        for label in name.labels().take(keep) {
+            made.push(label.len() as u8);
+            made.extend_from_slice(label);
+        }
+        made.extend_from_slice(first_name(set).as_name().as_wire());
+        let Ok(made) = Name::from_wire(&made).map(Name::to_buf) else {
+            self.expected.rcode = Rcode::YXDOMAIN;
+            return None;
+        };
+        let rdata = canonical(Type::CNAME, made.as_name().as_wire());
+        self.expected.answer.push(Line { owner: name.to_buf(), rtype: Type::CNAME, ttl: set.ttl, rdata });
+        (!matches!(self.qtype, Type::CNAME | Type::ANY)).then_some(made)
+    }
+
+    fn referral(&mut self, zone: &ModelZone, name: Name<'_>, cut: NameBuf, proving: bool) {
+        let sets = zone.sets(cut.as_name());
+        let dnssec_ok = std::mem::replace(&mut self.dnssec_ok, false);
+        let lines = self.lines(cut.as_name(), Type::NS, &sets[&Type::NS]);
+        self.dnssec_ok = dnssec_ok;
+        self.expected.authority.extend(lines);
+        self.hosts(zone, name, cut, Type::NS, &sets[&Type::NS]);
+        if proving {
+            match sets.get(&Type::DS) {
+                Some(ds) => {
+                    let lines = self.lines(cut.as_name(), Type::DS, ds);
+                    self.expected.authority.extend(lines);
+                }
+                None => self.prove_absence_at(zone, cut.as_name()),
+            }
+        }
+    }
+
+    /// Addresses of the hosts a set names, as far as this zone has them, by name or by wildcard.
+    fn hosts(&mut self, zone: &ModelZone, name: Name<'_>, node: NameBuf, t: Type, set: &ModelSet) {
+        let at = match t {
+            Type::MX | Type::SVCB | Type::HTTPS => 2,
+            Type::SRV => 6,
+            _ => 0,
+        };
+        let mut seen = BTreeSet::new();
+        for rdata in &set.rdatas {
+            let target = Name::parse(&rdata[at..]).expect("a name");
+            // `.` in service mode is the owner, whatever it is called here (RFC 9460 §2.5.2).
+            let own = matches!(t, Type::SVCB | Type::HTTPS) && target.is_root() && rdata[..2] != [0, 0];
+            let (owner, target) = if own { (name, node.as_name()) } else { (target, target) };
+            if !seen.insert(target.to_buf()) {
+                continue;
+            }
+            let there = zone.exists(target);
+            let mut types = vec![Type::A, Type::AAAA];
+            // Another service's own records come along (RFC 9460 §4.1).
+            if matches!(t, Type::SVCB | Type::HTTPS) && there && target != node.as_name() {
+                types.push(t);
+            }
+            let sets = match there || !target.is_at_or_below(zone.apex()) {
+                true => zone.sets(target),
+                false => match self.find(zone, target) {
+                    Found::Node(star) => zone.sets(star.as_name()),
+                    _ => continue,
+                },
+            };
+            for t in types {
+                let lines = sets.get(&t).map(|set| self.lines(owner, t, set));
+                self.expected.additional.extend(lines.into_iter().flatten());
+            }
+        }
+    }
+
+    /// RFC 2308 §3: with the lesser of the SOA's TTL and MINIMUM as TTL.
+    fn soa(&mut self, zone: &ModelZone) {
+        let set = &zone.sets(zone.apex())[&Type::SOA];
+        let minimum = set.rdatas[0].last_chunk().map_or(0, |octets| u32::from_be_bytes(*octets));
+        let mut lines = self.lines(zone.apex(), Type::SOA, set);
+        lines.iter_mut().for_each(|line| line.ttl = set.ttl.min(minimum));
+        self.expected.authority.extend(lines);
+    }
+}
+
+/// Whether the zone can prove anything.
+fn is_signed(zone: &ModelZone) -> bool {
+    let soa = zone.sets(zone.apex()).remove(&Type::SOA);
+    let chain = zone.nsec3_chain().is_some()
+        || zone.all().iter().any(|n| has(zone, n.as_name(), Type::NSEC) && !zone.flags(n.as_name()).occluded);
+    soa.is_some_and(|soa| !soa.sigs.is_empty()) && chain
+}
+
+/// Proofs: RFC 4035 §3.1.3 and RFC 5155 §7.2.
+impl Out<'_> {
+    fn prove_data(&mut self, zone: &ModelZone, name: Name<'_>, node: NameBuf, answered: bool) {
+        let (there, next_closer) = encloser(zone, name);
+        let nsec3 = zone.nsec3_chain().is_some();
+        match (next_closer, answered) {
+            (None, true) => {}
+            (None, false) => self.prove_absence_at(zone, name),
+            // RFC 5155 §7.2.6, RFC 4035 §3.1.3.3.
+            (Some(next_closer), true) if nsec3 => self.cover(zone, next_closer.as_name()),
+            (Some(_), true) => self.nsec(zone, name),
+            // RFC 5155 §7.2.5, RFC 4035 §3.1.3.4.
+            (Some(next_closer), false) if nsec3 => {
+                self.matching(zone, there.as_name());
+                self.cover(zone, next_closer.as_name());
+                self.matching(zone, node.as_name());
+            }
+            (Some(_), false) => {
+                self.nsec(zone, name);
+                self.nsec(zone, node.as_name());
+            }
+        }
+    }
+
+    /// That a name which is there has not the type asked for, or not DS.
+    fn prove_absence_at(&mut self, zone: &ModelZone, name: Name<'_>) {
+        if zone.nsec3_chain().is_none() {
+            return self.nsec(zone, name);
+        }
+        if !self.matching(zone, name) {
+            self.closest_provable(zone, name);
+        }
+    }
+
+    fn no_name(&mut self, zone: &ModelZone, name: Name<'_>) {
+        if zone.nsec3_chain().is_none() {
+            self.nsec(zone, name);
+            if let Some(star) = star(encloser(zone, name).0) {
+                self.nsec(zone, star.as_name());
+            }
+            return;
+        }
+        if let Some(star) = star(self.closest_provable(zone, name)) {
+            self.cover(zone, star.as_name());
+        }
+    }
+
+    /// RFC 5155 §7.2.1, for names whose NSEC3 opt-out has left out, too.
+    fn closest_provable(&mut self, zone: &ModelZone, name: Name<'_>) -> NameBuf {
+        let way = way_down(zone, name);
+        let exists = way.iter().take_while(|n| zone.exists(n.as_name())).count().min(way.len() - 1);
+        for at in (0..exists).rev() {
+            if self.matching(zone, way[at].as_name()) {
+                self.cover(zone, way[at + 1].as_name());
+                return way[at];
+            }
+        }
+        zone.apex().to_buf()
+    }
+
+    /// The NSEC at the name or, if it has none, the one before it.
+    fn nsec(&mut self, zone: &ModelZone, name: Name<'_>) {
+        if let Some(owner) = zone.nsec_covering(name) {
+            self.prove(zone, owner, Type::NSEC);
+        }
+    }
+
+    fn hash_text(&self, zone: &ModelZone, name: Name<'_>) -> Vec<u8> {
+        let param = &zone.sets(zone.apex())[&Type::NSEC3PARAM].rdatas[0];
+        let iterations = u16::from_be_bytes([param[2], param[3]]);
+        let hash = (self.served.hash)(&name.as_wire().to_ascii_lowercase(), &param[5..], iterations);
+        base32hex(&hash)
+    }
+
+    fn matching(&mut self, zone: &ModelZone, name: Name<'_>) -> bool {
+        let found = zone.nsec3_chain().and_then(|chain| chain.get(&self.hash_text(zone, name)).copied());
+        if let Some(owner) = found {
+            self.prove(zone, owner, Type::NSEC3);
+        }
+        found.is_some()
+    }
+
+    /// The NSEC3 with the greatest hash below that of the name, the last one if there is none.
+    fn cover(&mut self, zone: &ModelZone, name: Name<'_>) {
+        let (chain, hash) = (zone.nsec3_chain().expect("a chain"), self.hash_text(zone, name));
+        let before = chain.iter().rfind(|(text, _)| **text <= hash);
+        if let Some((_, owner)) = before.or(chain.iter().next_back()) {
+            self.prove(zone, *owner, Type::NSEC3);
+        }
+    }
+
+    fn prove(&mut self, zone: &ModelZone, owner: NameBuf, t: Type) {
+        if self.proofs.iter().all(|(known, _)| *known != owner) {
+            let lines = self.lines(owner.as_name(), t, &zone.sets(owner.as_name())[&t]);
+            self.proofs.push((owner, lines));
+        }
+    }
+}
+
+/// Base 32 with the extended hex alphabet in lower case, for multiples of five octets (RFC 4648 §7).
+pub fn base32hex(octets: &[u8]) -> Vec<u8> {
+    let bit = |i: usize| octets[i / 8] >> (7 - i % 8) & 1;
+    let digit = |d: usize| (0..5).fold(0, |value, i| value << 1 | bit(5 * d + i));
+    let digits = (0..octets.len() * 8 / 5).map(|d| digit(d) as usize);
+    digits.map(|digit| b"0123456789abcdefghijklmnopqrstuv"[digit]).collect()
+}
