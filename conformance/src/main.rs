@@ -1,6 +1,7 @@
 //! Black-box comparison of authoritative servers: the same zones, the same queries, every section of every answer.
 //! This file reads the command line and runs the suites; what is asked is in `generate` and `messages`, what counts
 //! as a difference in `compare`, and what may stand in `explained`.
+#![forbid(unsafe_code)]
 
 mod answer;
 mod client;

@@ -6,6 +6,7 @@
 //! | [`model`] | zones and catalogs as plain maps, every question answered by looking at everything |
 //! | [`random`] | proptest strategies for names, records and zones |
 //! | [`tld`] | a large zone of delegations, for measurements |
+#![forbid(unsafe_code)]
 
 pub mod answers;
 pub mod model;
