@@ -2,7 +2,8 @@
 //! of every benchmark of the server.
 //!
 //! `reflector [--addr 127.0.0.1:5300] [--workers N] [--tcp] [--plain] [--spread hash|cpu|random] [--pin]
-//! [--batch N] [--seconds N]`
+//! [--batch N] [--seconds N] [--xdp INTERFACE [--xdp-queues N] [--xdp-driver | --xdp-generic]
+//! [--xdp-copy | --xdp-zero-copy]]`
 //!
 //! It serves until its standard input ends or the seconds have passed, then prints its counters.
 
@@ -11,7 +12,10 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use net::{Batch, Config, Context, Handler, Listener, Outcome, Spread, Transport, UdpBackend, Worker};
+use net::{
+    Batch, Config, Context, Handler, Listener, Outcome, Spread, Transport, UdpBackend, Worker, XdpAttach,
+    XdpConfig, XdpCopy,
+};
 
 struct Reflector;
 
@@ -40,11 +44,31 @@ fn main() -> ExitCode {
     }
 }
 
-fn run() -> Result<(), Box<dyn std::error::Error>> {
+type Failure = Box<dyn std::error::Error>;
+
+/// Takes one of the options of the AF_XDP front.
+fn xdp_option(
+    xdp: &mut XdpConfig,
+    option: &str,
+    value: &mut impl FnMut() -> Result<String, String>,
+) -> Result<(), Failure> {
+    match option {
+        "--xdp-queues" => xdp.queues = Some(value()?.parse()?),
+        "--xdp-driver" => xdp.attach = XdpAttach::Driver,
+        "--xdp-generic" => xdp.attach = XdpAttach::Generic,
+        "--xdp-copy" => xdp.copy = XdpCopy::Copy,
+        "--xdp-zero-copy" => xdp.copy = XdpCopy::ZeroCopy,
+        other => return Err(format!("unknown argument {other}").into()),
+    }
+    Ok(())
+}
+
+fn run() -> Result<(), Failure> {
     let mut addr: SocketAddr = ([127, 0, 0, 1], 5300).into();
     let mut config = Config::default();
     let mut seconds = None;
     let mut transports = vec![Transport::Udp];
+    let mut xdp: Option<XdpConfig> = None;
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
@@ -64,6 +88,11 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
                     other => return Err(format!("unknown spread {other}").into()),
                 }
             }
+            "--xdp" => xdp = Some(XdpConfig::new(value()?)),
+            option if option.starts_with("--xdp-") => {
+                let xdp = xdp.as_mut().ok_or_else(|| format!("{option} comes after --xdp"))?;
+                xdp_option(xdp, option, &mut value)?;
+            }
             other => return Err(format!("unknown argument {other}").into()),
         }
     }
@@ -71,6 +100,15 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let mut running = Vec::new();
     for transport in transports {
         let bound = Listener::bind(addr, transport, &config)?;
+        if let (Transport::Udp, Some(xdp)) = (transport, &xdp) {
+            match Listener::xdp(&[&bound], &config, xdp) {
+                Ok(front) => {
+                    println!("{:?}", front.xdp_mode());
+                    running.push(front.serve(|_: Worker| Reflector, &context)?);
+                }
+                Err(error) => eprintln!("reflector: {error}; serving through sockets alone"),
+            }
+        }
         running.push(bound.serve(|_: Worker| Reflector, &context)?);
     }
     println!("reflecting on {addr} with {} workers", config.workers);

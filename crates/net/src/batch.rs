@@ -86,6 +86,8 @@ pub(crate) struct Slot {
 #[derive(Clone, Copy)]
 pub(crate) enum Origin<'a> {
     Udp(&'a Arc<Endpoint>),
+    /// The sockets behind an AF_XDP front.
+    Front(&'a [Arc<Endpoint>]),
     Tcp(&'a Tickets),
 }
 
@@ -112,7 +114,7 @@ impl<'a> Queries<'a> {
     /// How the whole batch came.
     pub fn transport(&self) -> Transport {
         match self.origin {
-            Origin::Udp(_) => Transport::Udp,
+            Origin::Udp(_) | Origin::Front(_) => Transport::Udp,
             Origin::Tcp(_) => Transport::Tcp,
         }
     }
@@ -142,6 +144,7 @@ impl<'a> Queries<'a> {
         let slot = &self.slots[i];
         match self.origin {
             Origin::Udp(endpoint) => Responder::udp(Arc::clone(endpoint), slot.peer, slot.local),
+            Origin::Front(endpoints) => Responder::front(endpoints, slot.peer, slot.local),
             Origin::Tcp(tickets) => Responder::tcp(tickets.issue(), slot.peer, slot.local),
         }
     }

@@ -42,6 +42,12 @@
 //! `recvmmsg`, answer the whole batch through the handler and leave through `sendmmsg`. TCP threads each run a
 //! single-threaded tokio runtime; every complete message found in one read makes up a batch.
 //!
+//! # AF_XDP
+//!
+//! [`Listener::xdp`] puts a front before UDP listeners that are already bound: it takes their plain queries from the
+//! receive queues of a network interface, one worker a queue, and leaves everything else to their sockets. Where the
+//! kernel, the driver or the rights are missing it says so, and the sockets serve as they are.
+//!
 //! # Reload
 //!
 //! A listener whose address and settings did not change is simply left running: the handler sees new data through
@@ -59,6 +65,7 @@ mod stats;
 mod sys;
 mod tcp;
 mod udp;
+mod xdp;
 
 pub use batch::{Batch, Outcome, Queries, Query, Replies, Transport};
 pub use config::{Config, Spread, TcpConfig, UdpBackend, UdpConfig};
@@ -68,6 +75,7 @@ pub use responder::{Responder, SendError};
 pub use running::{Context, Fault, FaultKind, Running, Shutdown};
 pub use stats::{Stats, Totals};
 pub use tcp::TcpLimits;
+pub use xdp::{XdpAttach, XdpConfig, XdpCopy, XdpMode};
 
 /// The shortest message handed to a handler, in octets: the DNS header (RFC 1035 §4.1.1). A shorter datagram is
 /// dropped and counted; a shorter TCP message closes its connection.

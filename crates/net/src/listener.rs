@@ -11,7 +11,8 @@ use crate::config::Config;
 use crate::handler::{HandlerFactory, Worker};
 use crate::running::{Context, FaultKind, Reporter, Running, Shutdown};
 use crate::stats::{Stats, WorkerStats};
-use crate::{tcp, udp};
+use crate::xdp::{Front, XdpConfig, XdpMode};
+use crate::{tcp, udp, xdp};
 
 /// Why an address could not be listened on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,16 @@ pub enum BindFault {
     Option(&'static str),
     /// The listener was given no socket, or sockets of different addresses.
     Sockets,
+    /// There is no network interface of this name, or it carries no Ethernet frames.
+    NoSuchInterface,
+    /// The process lacks the rights AF_XDP needs.
+    XdpDenied,
+    /// Another program is attached to the interface, or another socket to its queue.
+    XdpBusy,
+    /// The kernel may not pin as much memory as AF_XDP needs.
+    XdpMemory,
+    /// The kernel or the driver cannot do what AF_XDP needs, told by the cause.
+    XdpUnsupported,
     /// Something else, told by the cause.
     Other,
 }
@@ -66,6 +77,19 @@ impl fmt::Display for BindError {
             }
             BindFault::OutOfDescriptors => f.write_str("too many open files; raise the limit (ulimit -n)"),
             BindFault::Option(name) => write!(f, "the system refused the socket option {name}: {cause}"),
+            BindFault::NoSuchInterface => write!(f, "AF_XDP needs an Ethernet interface: {cause}"),
+            BindFault::XdpDenied => {
+                write!(f, "AF_XDP needs root, or CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW: {cause}")
+            }
+            BindFault::XdpBusy => {
+                write!(f, "another XDP program or AF_XDP socket uses the interface: {cause}")
+            }
+            BindFault::XdpMemory => {
+                write!(f, "AF_XDP needs more locked memory; raise the limit (ulimit -l): {cause}")
+            }
+            BindFault::XdpUnsupported => {
+                write!(f, "the kernel or the driver does not support AF_XDP: {cause}")
+            }
             BindFault::Sockets | BindFault::Other => write!(f, "{cause}"),
         }
     }
@@ -154,6 +178,34 @@ impl Listener {
         let sockets =
             multiply(sockets, config.workers, UdpSocket::try_clone).map_err(|e| fail(Refusal::from_io(e)))?;
         Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets), adopted: true })
+    }
+
+    /// Puts an AF_XDP front before UDP listeners that are already bound, for queries that reach `xdp.interface`. It
+    /// has its own workers, one for each receive queue, and is served and stopped apart from the listeners, best
+    /// before them. There can be one front on an interface, so all listeners served there go into one call; the
+    /// front's own address, told to its handlers, is that of the first. A query's [`crate::Query::local`] is always
+    /// the address asked.
+    ///
+    /// Of a listener on the wildcard address the front takes the queries to every address the host has now. Replies
+    /// are limited to what fits a packet: the interface's MTU over IPv4, 1280 octets if any address is of IPv6
+    /// (see [`crate::Replies::capacity`]).
+    ///
+    /// # Errors
+    /// [`BindError`] says what is missing. The listeners are as they were, and serve alone.
+    pub fn xdp(listeners: &[&Bound], config: &Config, xdp: &XdpConfig) -> Result<Bound, BindError> {
+        let addr = listeners.first().map_or(SocketAddr::from(([0, 0, 0, 0], 0)), |bound| bound.addr);
+        let fail = |refusal: Refusal| refusal.at(addr, Transport::Udp);
+        let mut sockets = Vec::new();
+        for bound in listeners {
+            if let Sockets::Udp(own) = &bound.sockets
+                && let Some(socket) = own.first()
+            {
+                let clone = socket.try_clone().map_err(|e| fail(Refusal::from_io(e)))?;
+                sockets.push((bound.addr, clone));
+            }
+        }
+        let front = Front::open(sockets, config, xdp).map_err(fail)?;
+        Ok(Bound { addr, config: config.clone(), sockets: Sockets::Xdp(front), adopted: false })
     }
 
     /// Takes listening TCP sockets someone else opened; otherwise as [`Listener::from_udp`].
@@ -245,6 +297,7 @@ pub struct Bound {
 enum Sockets {
     Udp(Vec<UdpSocket>),
     Tcp(Vec<TcpListener>),
+    Xdp(Front),
 }
 
 /// The workers could not be started: a thread or a per-thread resource was refused.
@@ -279,8 +332,16 @@ impl Bound {
     /// The listener's transport.
     pub fn transport(&self) -> Transport {
         match self.sockets {
-            Sockets::Udp(_) => Transport::Udp,
+            Sockets::Udp(_) | Sockets::Xdp(_) => Transport::Udp,
             Sockets::Tcp(_) => Transport::Tcp,
+        }
+    }
+
+    /// What the system granted, if this is an AF_XDP front.
+    pub fn xdp_mode(&self) -> Option<XdpMode> {
+        match &self.sockets {
+            Sockets::Xdp(front) => Some(front.mode()),
+            _ => None,
         }
     }
 
@@ -296,12 +357,14 @@ impl Bound {
         let workers = match &self.sockets {
             Sockets::Udp(sockets) => sockets.len(),
             Sockets::Tcp(sockets) => sockets.len(),
+            Sockets::Xdp(front) => front.len(),
         };
         let factory = Arc::new(factory);
         let shutdown = Shutdown::new();
         let stats = Stats::new(workers);
         // Should a thread fail to start, dropping this stops those that did.
-        let mut running = Running { local: addr, transport, shutdown, stats, threads: Vec::new() };
+        let xdp = self.xdp_mode();
+        let mut running = Running { local: addr, transport, shutdown, stats, threads: Vec::new(), xdp };
         let fail = |cause| ServeError { addr, transport, cause };
         let job = |index: usize, running: &Running| {
             let worker = Worker { index, transport, local: addr };
@@ -332,6 +395,12 @@ impl Bound {
                     let limits = context.tcp.clone();
                     let thread = tcp::spawn(socket, Arc::clone(&factory), job, limits).map_err(fail)?;
                     running.threads.push(thread);
+                }
+            }
+            Sockets::Xdp(front) => {
+                for (index, queue) in front.into_queues().enumerate() {
+                    let job = job(index, &running);
+                    running.threads.push(xdp::spawn(queue, Arc::clone(&factory), job).map_err(fail)?);
                 }
             }
         }

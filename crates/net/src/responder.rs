@@ -8,6 +8,7 @@ use crate::batch::Transport;
 use crate::handler::MessageStream;
 use crate::tcp::Ticket;
 use crate::udp::Endpoint;
+use crate::xdp::endpoint_for;
 
 /// Longest message TCP framing can carry.
 const MAX_TCP: usize = 65_535;
@@ -24,6 +25,8 @@ pub struct Responder {
 #[derive(Clone)]
 enum Inner {
     Udp(Arc<Endpoint>),
+    /// No socket of ours sends from the address asked.
+    Nowhere,
     Tcp(Arc<Ticket>),
 }
 
@@ -64,6 +67,15 @@ impl Responder {
         Responder { inner: Inner::Udp(endpoint), peer, local }
     }
 
+    /// For a query that came through an AF_XDP front: the answer leaves through the socket of its address.
+    pub(crate) fn front(endpoints: &[Arc<Endpoint>], peer: SocketAddr, local: SocketAddr) -> Self {
+        let inner = match endpoint_for(endpoints, local) {
+            Some(endpoint) => Inner::Udp(Arc::clone(endpoint)),
+            None => Inner::Nowhere,
+        };
+        Responder { inner, peer, local }
+    }
+
     pub(crate) fn tcp(ticket: Ticket, peer: SocketAddr, local: SocketAddr) -> Self {
         Responder { inner: Inner::Tcp(Arc::new(ticket)), peer, local }
     }
@@ -81,7 +93,7 @@ impl Responder {
     /// How the query came.
     pub fn transport(&self) -> Transport {
         match self.inner {
-            Inner::Udp(_) => Transport::Udp,
+            Inner::Udp(_) | Inner::Nowhere => Transport::Udp,
             Inner::Tcp(_) => Transport::Tcp,
         }
     }
@@ -90,6 +102,7 @@ impl Responder {
     pub fn capacity(&self) -> usize {
         match &self.inner {
             Inner::Udp(endpoint) => endpoint.max_reply(),
+            Inner::Nowhere => 0,
             Inner::Tcp(_) => MAX_TCP,
         }
     }
@@ -104,6 +117,7 @@ impl Responder {
         }
         match &self.inner {
             Inner::Udp(endpoint) => endpoint.send_later(message, self.peer, self.local),
+            Inner::Nowhere => Err(SendError::Closed),
             Inner::Tcp(ticket) => ticket.message(message),
         }
     }
@@ -114,7 +128,7 @@ impl Responder {
     /// [`SendError::NoStreams`] on UDP; otherwise see [`SendError`].
     pub fn stream(&self, stream: Box<dyn MessageStream>) -> Result<(), SendError> {
         match &self.inner {
-            Inner::Udp(_) => Err(SendError::NoStreams),
+            Inner::Udp(_) | Inner::Nowhere => Err(SendError::NoStreams),
             Inner::Tcp(ticket) => ticket.stream(stream),
         }
     }

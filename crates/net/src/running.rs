@@ -13,6 +13,7 @@ use crate::batch::Transport;
 use crate::handler::Worker;
 use crate::stats::Stats;
 use crate::tcp::TcpLimits;
+use crate::xdp::XdpMode;
 
 /// Something went wrong in a worker. Serving goes on unless the kind says otherwise.
 #[derive(Debug)]
@@ -45,6 +46,8 @@ pub enum FaultKind {
     Pin(io::Error),
     /// The system refused to spread datagrams as configured; its own hash spreads them.
     Spread(io::Error),
+    /// A receive queue of an AF_XDP front failed and its worker ended; its queries go through the sockets.
+    Xdp(io::Error),
 }
 
 impl fmt::Display for Fault {
@@ -57,6 +60,7 @@ impl fmt::Display for Fault {
             FaultKind::HandlerPanicked => f.write_str("a query made the handler panic; it was replaced"),
             FaultKind::OutOfDescriptors(e) => write!(f, "no file descriptor for a new connection: {e}"),
             FaultKind::Pin(e) => write!(f, "cannot pin the thread to its CPU: {e}"),
+            FaultKind::Xdp(e) => write!(f, "the AF_XDP queue failed, the sockets take over: {e}"),
             FaultKind::Spread(e) => write!(f, "datagrams are spread by hash, not as configured: {e}"),
         }
     }
@@ -153,6 +157,7 @@ pub struct Running {
     pub(crate) shutdown: Shutdown,
     pub(crate) stats: Stats,
     pub(crate) threads: Vec<JoinHandle<()>>,
+    pub(crate) xdp: Option<XdpMode>,
 }
 
 impl Running {
@@ -164,6 +169,11 @@ impl Running {
     /// The listener's transport.
     pub fn transport(&self) -> Transport {
         self.transport
+    }
+
+    /// What the system granted, if this is an AF_XDP front; its address is also that of the sockets behind it.
+    pub fn xdp_mode(&self) -> Option<XdpMode> {
+        self.xdp
     }
 
     /// The listener's counters. They remain readable after it stopped.

@@ -14,6 +14,11 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
+    /// Replaces the value by one counted elsewhere; only ever called by the one thread that owns the counter.
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
     fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -108,6 +113,20 @@ counters! {
         send_unreachable,
         /// Replies lost for any other reason.
         send_other,
+        /// Frames an AF_XDP front took.
+        xdp_frames_in,
+        /// Frames an AF_XDP front sent.
+        xdp_frames_out,
+        /// Frames of any kind left to the kernel, on the queues of an AF_XDP front. As of some moment ago.
+        xdp_passed,
+        /// Frames dropped because of a wrong checksum.
+        xdp_bad_checksums,
+        /// Frames dropped because of lengths that do not fit or a source that cannot be.
+        xdp_malformed,
+        /// Frames lost because the receive ring was full. As of some moment ago.
+        xdp_lost,
+        /// Times that queries had to wait because the kernel held on to every frame for replies.
+        xdp_no_frame,
         /// TCP connections accepted and served.
         tcp_accepted,
         /// TCP connections over, for whatever reason: current ones are `tcp_accepted - tcp_closed`.

@@ -9,8 +9,33 @@ use libc::c_int;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Sets a socket option.
-fn set_option<T: Copy>(socket: &impl AsRawFd, level: c_int, name: c_int, value: &T) -> io::Result<()> {
+/// Types any octets are a value of, as the kernel may write them.
+///
+/// # Safety
+/// That must hold.
+pub(crate) unsafe trait Plain: Copy + Default {}
+
+// SAFETY: a number.
+unsafe impl Plain for c_int {}
+
+/// Reads a socket option. What an older kernel does not know of it stays zero.
+pub(crate) fn get_option<T: Plain>(socket: &impl AsRawFd, level: c_int, name: c_int) -> io::Result<T> {
+    let mut value = T::default();
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` is a live `T` of the length given, and whatever the kernel writes there is a value of it.
+    let rc = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, name, std::ptr::from_mut(&mut value).cast(), &mut len)
+    };
+    if rc == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sets a socket option. Where `value` holds a pointer, the caller knows what the kernel does with it.
+pub(crate) fn set_option<T: Copy>(
+    socket: &impl AsRawFd,
+    level: c_int,
+    name: c_int,
+    value: &T,
+) -> io::Result<()> {
     // SAFETY: `value` points to a live `T` and the length given is that of `T`; the kernel only reads it. A wrong
     // descriptor, level or name is answered with an error.
     let rc = unsafe {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use socket2::{MsgHdr, SockAddr, SockRef};
 
 use super::control::Control;
+use super::socket::leave;
 use crate::batch::Outcome;
 use crate::responder::SendError;
 use crate::stats::WorkerStats;
@@ -49,6 +50,13 @@ impl Endpoint {
     #[inline]
     pub(crate) fn max_reply(&self) -> usize {
         self.max_reply
+    }
+
+    /// Makes sure that no further datagram reaches the socket.
+    #[cold]
+    pub(crate) fn leave(&self) {
+        // Should that fail, which nothing suggests it can, the drain time still ends a flow that never stops.
+        let _ = leave(&self.socket);
     }
 
     /// Sends one answer outside any batch, from the address `local`, without waiting.

@@ -179,8 +179,13 @@ impl Datagrams for Mmsg {
         Ok(self.slots.len())
     }
 
-    fn endpoint(&self) -> &Arc<Endpoint> {
-        &self.endpoint
+    fn leave(&mut self) {
+        self.endpoint.leave();
+    }
+
+    fn finished(&mut self) -> bool {
+        // Later answers each hold on to the endpoint.
+        Arc::strong_count(&self.endpoint) == 1
     }
 
     fn batch(&mut self) -> Batch<'_> {

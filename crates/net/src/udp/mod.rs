@@ -1,5 +1,6 @@
 //! Datagram service: one loop (`worker`) over several ways of moving datagrams (`mmsg`, `plain`). Sockets are made
-//! in `socket`; answers sent after their batch go through `endpoint`.
+//! in `socket`; answers sent after their batch go through `endpoint`. Queues of a network card are another way, in
+//! `crate::xdp`.
 
 mod control;
 mod endpoint;
@@ -9,6 +10,6 @@ mod raw;
 mod socket;
 mod worker;
 
-pub(crate) use endpoint::Endpoint;
+pub(crate) use endpoint::{Endpoint, Tally};
 pub(crate) use socket::{adopt, open, set_freebind, spread};
-pub(crate) use worker::spawn;
+pub(crate) use worker::{Datagrams, serve, spawn, stride};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::endpoint::Endpoint;
 use super::mmsg::Mmsg;
 use super::plain::Plain;
-use super::socket::{leave, open};
+use super::socket::open;
 use crate::batch::Batch;
 use crate::config::UdpBackend;
 use crate::guard::Guarded;
@@ -45,8 +45,11 @@ pub(crate) trait Datagrams {
     /// Sends the replies decided on. What cannot be sent is counted and forgotten.
     fn send(&mut self);
 
-    /// The socket, as later answers share it.
-    fn endpoint(&self) -> &Arc<Endpoint>;
+    /// Makes sure that nothing new arrives here, while what has arrived can still be received.
+    fn leave(&mut self);
+
+    /// True if no answer is on its way any more: none is promised for later, and none waits to be sent.
+    fn finished(&mut self) -> bool;
 }
 
 /// The distance between buffers of `room` octets: an odd number of cache lines, so that the starts of a batch's
@@ -92,7 +95,7 @@ pub(crate) fn spawn<F: HandlerFactory>(
 }
 
 /// Serves until told to stop. An error means that the socket is beyond use.
-fn serve<D: Datagrams, F: HandlerFactory>(
+pub(crate) fn serve<D: Datagrams, F: HandlerFactory>(
     datagrams: &mut D,
     guarded: &mut Guarded<F>,
     job: &Job,
@@ -143,8 +146,7 @@ fn answer<D: Datagrams, F: HandlerFactory>(
 #[cold]
 fn drain<D: Datagrams, F: HandlerFactory>(datagrams: &mut D, guarded: &mut Guarded<F>, job: &Job) {
     let deadline = Instant::now() + job.config.drain;
-    // Should that fail, which nothing suggests it can, the deadline still ends a flow that never stops.
-    let _ = leave(datagrams.endpoint().socket());
+    datagrams.leave();
     let mut errors = 0;
     while Instant::now() < deadline && errors <= ERRORS_TOLERATED {
         match datagrams.receive(false) {
@@ -153,8 +155,7 @@ fn drain<D: Datagrams, F: HandlerFactory>(datagrams: &mut D, guarded: &mut Guard
             Err(_) => errors += 1,
         }
     }
-    // Later answers each hold on to the endpoint.
-    while Arc::strong_count(datagrams.endpoint()) > 1 && Instant::now() < deadline {
+    while !datagrams.finished() && Instant::now() < deadline {
         std::thread::sleep(DRAIN_STEP);
     }
 }

@@ -1,6 +1,8 @@
 //! The transports against real sockets on loopback: what a scripted handler decides must be what clients see.
 
 mod descriptors;
+mod link;
 mod script;
 mod tcp;
 mod udp;
+mod xdp;

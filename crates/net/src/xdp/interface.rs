@@ -1,0 +1,193 @@
+//! What the system knows of a network interface: index, link address, MTU, queues, driver, and the addresses of the
+//! host. Asked once, when a front is set up.
+
+use std::ffi::CString;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsRawFd;
+
+/// Octets of an interface's name, its end included.
+const NAME: usize = libc::IFNAMSIZ;
+
+/// `struct ifreq`: a name and up to 24 octets of something.
+#[repr(C, align(8))]
+struct Request {
+    name: [u8; NAME],
+    data: [u8; 24],
+}
+
+/// Commands of `SIOCETHTOOL`.
+const GET_DRIVER: u32 = 0x03;
+const GET_CHANNELS: u32 = 0x3c;
+
+/// Drivers whose senders may leave a checksum unfinished, as no wire lies between.
+const UNFINISHED: [&str; 3] = ["veth", "virtio_net", "tun"];
+
+/// A network interface that carries Ethernet frames.
+#[derive(Clone, Debug)]
+pub(super) struct Interface {
+    pub(super) index: u32,
+    /// Its link address.
+    pub(super) link: [u8; 6],
+    /// Longest packet, link layer not counted.
+    pub(super) mtu: usize,
+    /// Receive queues.
+    pub(super) queues: u32,
+    /// Frames may come with checksums unfinished; see [`super::frame::Rules`].
+    pub(super) unfinished_checksums: bool,
+}
+
+impl Interface {
+    /// Looks up the interface of this name in the network namespace `socket` belongs to.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none; `Unsupported` if it carries no Ethernet frames.
+    pub(super) fn find(socket: &impl AsRawFd, name: &str) -> io::Result<Interface> {
+        let missing = || io::Error::from_raw_os_error(libc::ENODEV);
+        if name.is_empty() || name.len() >= NAME || CString::new(name).is_err() {
+            return Err(missing());
+        }
+        let number = |request: Request| u32::from_ne_bytes([0, 1, 2, 3].map(|i: usize| request.data[i]));
+        let index = number(ask(socket, name, libc::SIOCGIFINDEX)?);
+        let hardware = ask(socket, name, libc::SIOCGIFHWADDR)?.data;
+        // A `sockaddr`: the family is the kind of link, the address follows.
+        if u16::from_ne_bytes([hardware[0], hardware[1]]) != libc::ARPHRD_ETHER {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the interface carries no Ethernet frames",
+            ));
+        }
+        let mut link = [0; 6];
+        link.copy_from_slice(&hardware[2..8]);
+        let mtu = number(ask(socket, name, libc::SIOCGIFMTU)?) as usize;
+        let unfinished_checksums = driver(socket, name).is_ok_and(|d| UNFINISHED.contains(&d.as_str()));
+        let queues = queues(socket, name).unwrap_or(1).max(1);
+        Ok(Interface { index, link, mtu, queues, unfinished_checksums })
+    }
+}
+
+fn empty_request(name: &str) -> Request {
+    let mut request = Request { name: [0; NAME], data: [0; 24] };
+    for (to, from) in request.name[..NAME - 1].iter_mut().zip(name.bytes()) {
+        *to = from;
+    }
+    request
+}
+
+/// One of the plain questions, which fill in the request's own data.
+fn ask(socket: &impl AsRawFd, name: &str, question: libc::c_ulong) -> io::Result<Request> {
+    let mut request = empty_request(name);
+    // SAFETY: `request` is laid out as `struct ifreq`, with its name ended by a zero, and lives; the questions asked
+    // here write within it.
+    let rc = unsafe { libc::ioctl(socket.as_raw_fd(), question as _, &raw mut request) };
+    if rc == 0 { Ok(request) } else { Err(io::Error::last_os_error()) }
+}
+
+/// `struct ethtool_drvinfo`, as 32-bit words.
+const DRIVER_WORDS: usize = 49;
+/// `struct ethtool_channels`, as 32-bit words.
+const CHANNELS_WORDS: usize = 9;
+
+/// A question of `SIOCETHTOOL`, answered in `N` words of which the first is the question.
+fn ethtool<const N: usize>(socket: &impl AsRawFd, name: &str, question: u32) -> io::Result<[u32; N]> {
+    let mut answer = [0_u32; N];
+    answer[0] = question;
+    let mut request = empty_request(name);
+    request.data[..size_of::<usize>()].copy_from_slice(&(&raw mut answer).expose_provenance().to_ne_bytes());
+    // SAFETY: `request` is laid out as `struct ifreq`, its data begins with a pointer to `answer`, and both live.
+    // The two callers give `answer` the size of the structure their question is answered with.
+    let rc = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
+    if rc == 0 { Ok(answer) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The name of the interface's driver.
+fn driver(socket: &impl AsRawFd, name: &str) -> io::Result<String> {
+    let answer: [u32; DRIVER_WORDS] = ethtool(socket, name, GET_DRIVER)?;
+    let name = answer[1..9].iter().flat_map(|word| word.to_ne_bytes()).take_while(|&octet| octet != 0);
+    Ok(name.map(char::from).collect())
+}
+
+/// How many receive queues the interface uses.
+fn queues(socket: &impl AsRawFd, name: &str) -> io::Result<u32> {
+    let answer: [u32; CHANNELS_WORDS] = ethtool(socket, name, GET_CHANNELS)?;
+    // Those that only receive, and those that do both.
+    Ok(answer[5].saturating_add(answer[8]))
+}
+
+/// The addresses of the host that datagrams from elsewhere can be sent to. Of link-local ones only those of the
+/// interface of this index.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn addresses(interface: u32) -> io::Result<Vec<IpAddr>> {
+    let mut list = std::ptr::null_mut();
+    // SAFETY: the call writes a pointer to a list it allocates.
+    if unsafe { libc::getifaddrs(&mut list) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut found = Vec::new();
+    let mut next = list;
+    while !next.is_null() {
+        // SAFETY: `next` is an entry of the list, which is freed only below.
+        let entry = unsafe { &*next };
+        // SAFETY: `ifa_addr` is null or points to an address that lives as long as the list.
+        if let Some(ip) = unsafe { read_address(entry.ifa_addr, interface) } {
+            found.push(ip);
+        }
+        next = entry.ifa_next;
+    }
+    // SAFETY: the list came from `getifaddrs`, and nothing borrowed from it is used after this.
+    unsafe { libc::freeifaddrs(list) };
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
+}
+
+/// Reads an address of an interface.
+///
+/// # Safety
+/// `address` is null or points to a socket address of the size its family says.
+unsafe fn read_address(address: *const libc::sockaddr, interface: u32) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: not null, so the caller vouches for it; every socket address begins with its family.
+    match i32::from(unsafe { (*address).sa_family }) {
+        libc::AF_INET => {
+            // SAFETY: by its family it is a `sockaddr_in`; read without assuming its alignment.
+            let v4 = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
+            let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
+            (!ip.is_loopback()).then_some(ip.into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: by its family it is a `sockaddr_in6`; read without assuming its alignment.
+            let v6 = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
+            let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+            let elsewhere = ip.is_unicast_link_local() && v6.sin6_scope_id != interface;
+            (!ip.is_loopback() && !elsewhere).then_some(ip.into())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_ethernet_interface_is_refused() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for name in ["", "no-such", "a-name-much-too-long-for-an-interface", "a\0b"] {
+            let error = Interface::find(&socket, name).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::ENODEV), "{name:?}");
+        }
+        assert_eq!(Interface::find(&socket, "lo").unwrap_err().kind(), io::ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn loopback_addresses_are_not_for_others() {
+        assert!(addresses(0).unwrap().iter().all(|ip| !ip.is_loopback()));
+    }
+}

@@ -1,0 +1,508 @@
+//! The AF_XDP front over veth, against the sockets it stands before.
+
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use net::{
+    Batch, BindFault, Bound, Config, Context, FaultKind, Handler, Listener, Outcome, Running, Totals,
+    Transport, Worker, XdpAttach, XdpConfig, XdpCopy,
+};
+
+use crate::link::{CLIENT_LINK, Frames, Link, SERVER_INTERFACE, SERVER_LINK};
+use crate::script::{receive, wait_until};
+
+const V4: &str = "198.18.9.2:53";
+const V6: &str = "[fd00:9::2]:53";
+
+/// Answers with what [`answer`] makes of a query, sometimes later, sometimes not at all.
+struct Mirror;
+
+impl Handler for Mirror {
+    fn batch(&mut self, batch: &mut Batch<'_>) {
+        let (queries, replies) = batch.split();
+        for i in 0..queries.len() {
+            let reply = answer(queries.get(i).packet, replies.capacity());
+            let outcome = match reply[3] {
+                3 => Outcome::Drop,
+                7 => {
+                    let responder = queries.responder(i);
+                    std::thread::spawn(move || responder.send(&reply));
+                    Outcome::Pending
+                }
+                _ => {
+                    replies.buffer(i)[..reply.len()].copy_from_slice(&reply);
+                    Outcome::Reply(reply.len())
+                }
+            };
+            replies.set(i, outcome);
+        }
+    }
+}
+
+/// The reply to a query: the same ID, a length and a filling that its octets decide. Cut to `room`, and said so.
+fn answer(query: &[u8], room: usize) -> Vec<u8> {
+    let len = 12 + usize::from(u16::from_be_bytes([query[10], query[11]])) % 3000;
+    let mut reply: Vec<u8> = query.iter().copied().cycle().take(len.min(room)).collect();
+    reply[2] |= 0x80;
+    if len > room {
+        reply[2] |= 0x02;
+    }
+    reply
+}
+
+/// Octets that look random and are the same every time.
+fn noise(seed: u64) -> impl Iterator<Item = u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    std::iter::repeat_with(move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    })
+}
+
+/// A query with this ID. Its reply has at most 1232 octets.
+fn query(id: u16) -> Vec<u8> {
+    let mut octets = noise(id.into());
+    let len = 12 + usize::from(octets.next().unwrap()) * 5;
+    let mut q: Vec<u8> = octets.take(len).collect();
+    q[..2].copy_from_slice(&id.to_be_bytes());
+    q[2] = 0;
+    q[3] &= 15;
+    let reply = u16::from_be_bytes([q[10], q[11]]) % 1221;
+    q[10..12].copy_from_slice(&reply.to_be_bytes());
+    q
+}
+
+fn answered(query: &[u8]) -> bool {
+    query[3] != 3
+}
+
+fn config() -> Config {
+    let mut config = Config { workers: 1, ..Config::default() };
+    config.udp.idle_wake = Duration::from_millis(20);
+    config
+}
+
+fn front(attach: XdpAttach) -> XdpConfig {
+    XdpConfig { attach, frames: 256, ..XdpConfig::new(SERVER_INTERFACE) }
+}
+
+/// The listeners of both families and, if asked for, the front.
+struct Served {
+    sockets: Vec<Running>,
+    front: Option<Running>,
+}
+
+impl Served {
+    fn new(link: &Link, addrs: [&str; 2], xdp: Option<XdpConfig>) -> Served {
+        link.server(|| {
+            let bound = addrs.map(listener);
+            let front = xdp.map(|xdp| {
+                let front = Listener::xdp(&[&bound[0], &bound[1]], &config(), &xdp).unwrap();
+                front.serve(|_: Worker| Mirror, &Context::default()).unwrap()
+            });
+            let sockets = bound.map(|b| b.serve(|_: Worker| Mirror, &Context::default()).unwrap()).into();
+            Served { sockets, front }
+        })
+    }
+
+    /// What the sockets and the front counted, after both have stopped, the front first.
+    fn stop(self) -> (u64, Totals) {
+        let front = self.front.map_or_else(Totals::default, end);
+        (self.sockets.into_iter().map(|running| end(running).queries).sum(), front)
+    }
+}
+
+fn listener(addr: &str) -> Bound {
+    Listener::bind(addr.parse().unwrap(), Transport::Udp, &config()).unwrap()
+}
+
+fn end(running: Running) -> Totals {
+    running.stop();
+    running.join().totals()
+}
+
+/// A socket in the client's namespace.
+fn client(link: &Link, server: &str) -> UdpSocket {
+    let server: SocketAddr = server.parse().unwrap();
+    link.client(|| crate::script::udp_client(server))
+}
+
+/// Sends queries a few at a time and returns all replies, by ID.
+fn ask(client: &UdpSocket, ids: std::ops::Range<u16>) -> Vec<Vec<u8>> {
+    let queries: Vec<_> = ids.map(query).collect();
+    let mut replies = Vec::new();
+    for some in queries.chunks(16) {
+        for q in some {
+            client.send(q).unwrap();
+        }
+        for _ in some.iter().filter(|q| answered(q)) {
+            replies.push(receive(client));
+        }
+    }
+    replies.sort();
+    replies
+}
+
+fn both_ways(mut test: impl FnMut(XdpAttach)) {
+    for attach in [XdpAttach::Driver, XdpAttach::Generic] {
+        test(attach);
+    }
+}
+
+#[test]
+fn a_front_answers_as_the_sockets_do() {
+    let Some(link) = Link::make(1) else { return };
+    let wild = ["0.0.0.0:53", "[::]:53"];
+    let sockets = Served::new(&link, wild, None);
+    let clients = [V4, V6].map(|addr| client(&link, addr));
+    let expected = clients.each_ref().map(|c| ask(c, 0..2000));
+    assert_eq!(sockets.stop().0, 4000);
+    let promised: Vec<_> = (0..2000).map(query).filter(|q| answered(q)).map(|q| answer(&q, 1232)).collect();
+    both_ways(|attach| {
+        for addrs in [wild, [V4, V6]] {
+            let served = Served::new(&link, addrs, Some(front(attach)));
+            for (client, expected) in clients.iter().zip(&expected) {
+                assert_eq!(&ask(client, 0..2000), expected);
+                assert_eq!(expected.len(), promised.len());
+                assert!(promised.iter().all(|reply| expected.binary_search(reply).is_ok()));
+            }
+            let (through_sockets, totals) = served.stop();
+            assert_eq!((through_sockets, totals.queries, totals.xdp_frames_in), (0, 4000, 4000));
+            assert_eq!(totals.replies + totals.later_replies, 2 * promised.len() as u64);
+            assert_eq!(totals.xdp_frames_out, totals.replies);
+            assert!(totals.later_replies > 100);
+            assert_eq!((totals.xdp_bad_checksums, totals.xdp_malformed, totals.xdp_lost), (0, 0, 0));
+        }
+    });
+}
+
+#[test]
+fn several_queues_have_a_worker_each() {
+    let Some(link) = Link::make(3) else { return };
+    for (asked, got) in [(None, 3), (Some(2), 2)] {
+        let served =
+            Served::new(&link, [V4, V6], Some(XdpConfig { queues: asked, ..front(XdpAttach::Auto) }));
+        let running = served.front.as_ref().unwrap();
+        assert_eq!(running.stats().per_worker().count(), got);
+        let mut asked = 0;
+        // Clients of different ports meet different queues.
+        for _ in 0..24 {
+            let client = client(&link, V4);
+            asked += ask(&client, 0..8).len() as u64;
+        }
+        let busy = running.stats().per_worker().filter(|totals| totals.queries > 0).count();
+        assert_eq!(busy, got);
+        let (through_sockets, totals) = served.stop();
+        assert!((through_sockets > 0) == (got < 3), "{through_sockets}");
+        assert_eq!(
+            totals.queries + through_sockets,
+            asked + 24 * (0..8).filter(|&id| !answered(&query(id))).count() as u64
+        );
+    }
+}
+
+/// The sum of RFC 1071, word by word.
+fn checksum(parts: &[&[u8]]) -> u16 {
+    let octets = parts.concat();
+    let words = octets.chunks(2).map(|w| u32::from(w[0]) * 256 + w.get(1).copied().map_or(0, u32::from));
+    words.fold(0_u32, |total, word| (total + word) % 65_535) as u16
+}
+
+/// A query as a frame from the client, its UDP checksum right.
+fn frame(server: &str, tag: Option<u16>, payload: &[u8]) -> Vec<u8> {
+    let v4 = server == V4;
+    let mut frame = [SERVER_LINK, CLIENT_LINK].concat();
+    if let Some(tag) = tag {
+        frame.extend([0x81, 0]);
+        frame.extend(tag.to_be_bytes());
+    }
+    let len = (payload.len() + 8) as u16;
+    let address = |text: &str| match text.parse().unwrap() {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    };
+    let (from, to) = if v4 { ("198.18.9.1", "198.18.9.2") } else { ("fd00:9::1", "fd00:9::2") };
+    let ends = [address(from), address(to)].concat();
+    let mut udp = [4000, 53, len, 0].map(u16::to_be_bytes).concat();
+    udp.extend(payload);
+    let sum = !checksum(&[&ends, &[0, 17], &len.to_be_bytes(), &udp]);
+    udp[6..8].copy_from_slice(&sum.to_be_bytes());
+    let mut ip;
+    if v4 {
+        frame.extend([8, 0]);
+        ip = [&[0x45, 0][..], &(len + 20).to_be_bytes(), &[0, 1, 0, 0, 30, 17, 0, 0], &ends].concat();
+        let sum = !checksum(&[&ip]);
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    } else {
+        frame.extend([0x86, 0xdd]);
+        ip = [&[0x60, 0, 0, 0][..], &len.to_be_bytes(), &[17, 30], &ends].concat();
+    }
+    [frame, ip, udp].concat()
+}
+
+/// Checks the headers of a reply to [`frame`] and returns its payload.
+fn opened(server: &str, tag: Option<u16>, frame: &[u8]) -> Vec<u8> {
+    assert_eq!(frame[..12], [CLIENT_LINK, SERVER_LINK].concat());
+    let mut ip = 14;
+    if let Some(tag) = tag {
+        assert_eq!(frame[12..16], [[0x81, 0], tag.to_be_bytes()].concat());
+        ip = 18;
+    }
+    let (udp, ends, ttl) = if server == V4 {
+        assert_eq!((&frame[ip - 2..ip], frame[ip]), (&[8, 0][..], 0x45));
+        assert_eq!(usize::from(u16::from_be_bytes([frame[ip + 2], frame[ip + 3]])), frame.len() - ip);
+        assert_eq!(checksum(&[&frame[ip..ip + 20]]), 0);
+        (ip + 20, &frame[ip + 12..ip + 20], frame[ip + 8])
+    } else {
+        assert_eq!((&frame[ip - 2..ip], frame[ip]), (&[0x86, 0xdd][..], 0x60));
+        assert_eq!(usize::from(u16::from_be_bytes([frame[ip + 4], frame[ip + 5]])), frame.len() - ip - 40);
+        (ip + 40, &frame[ip + 8..ip + 40], frame[ip + 7])
+    };
+    assert_eq!(ttl, 64);
+    let datagram = &frame[udp..];
+    assert_eq!(datagram[..4], [0, 53, 0x0f, 0xa0]);
+    assert_eq!(usize::from(u16::from_be_bytes([datagram[4], datagram[5]])), datagram.len());
+    assert_ne!(datagram[6..8], [0, 0]);
+    // 0 and 65,535 are the same in this arithmetic, and what a right checksum adds up to.
+    assert_eq!(checksum(&[ends, &[0, 17], &datagram[4..6], datagram]), 0);
+    datagram[8..].to_vec()
+}
+
+#[test]
+fn frames_are_right_with_and_without_a_tag() {
+    let Some(link) = Link::make(1) else { return };
+    both_ways(|attach| {
+        let served = Served::new(&link, [V4, V6], Some(front(attach)));
+        let frames = link.client(Frames::open);
+        // Not those that are answered through the kernel, which knows no tags here.
+        let at_once = |q: &Vec<u8>| answered(q) && q[3] != 7;
+        let queries: Vec<_> = (0..400).map(query).filter(at_once).collect();
+        for q in &queries {
+            for server in [V4, V6] {
+                for tag in [None, Some(0x6123)] {
+                    frames.send(&frame(server, tag, q));
+                    let reply = frames.receive().expect("a reply");
+                    assert_eq!(opened(server, tag, &reply), answer(q, 1232));
+                }
+            }
+        }
+        let (through_sockets, totals) = served.stop();
+        assert_eq!((through_sockets, totals.replies), (0, 4 * queries.len() as u64));
+    });
+}
+
+#[test]
+fn wrong_checksums_are_dropped_and_counted() {
+    let Some(link) = Link::make(1) else { return };
+    both_ways(|attach| {
+        let served = Served::new(&link, [V4, V6], Some(front(attach)));
+        let frames = link.client(Frames::open);
+        let q = (0..).map(query).find(|q| answered(q) && q[3] != 7).unwrap();
+        let damaged = |server: &str, at: usize| {
+            let mut frame = frame(server, None, &q);
+            frame[at] ^= 0x10;
+            frame
+        };
+        // Of the header, of the datagram, in the payload; over IPv6 of the datagram and in the payload.
+        for frame in [damaged(V4, 24), damaged(V4, 40), damaged(V4, 50), damaged(V6, 60), damaged(V6, 70)] {
+            frames.send(&frame);
+        }
+        // None at all is right over IPv4 and wrong over IPv6.
+        let mut none = frame(V6, None, &q);
+        none[60..62].fill(0);
+        frames.send(&none);
+        let mut none = frame(V4, None, &q);
+        none[40..42].fill(0);
+        frames.send(&none);
+        // The first reply is to the last frame.
+        assert_eq!(opened(V4, None, &frames.receive().unwrap()), answer(&q, 1232));
+        let (through_sockets, totals) = served.stop();
+        assert_eq!((through_sockets, totals.queries, totals.xdp_bad_checksums), (0, 1, 6));
+    });
+}
+
+#[test]
+fn all_else_goes_to_the_kernel() {
+    let Some(link) = Link::make(1) else { return };
+    both_ways(|attach| {
+        let served = Served::new(&link, [V4, V6], Some(front(attach)));
+        // Neither side knows the other's link address yet on the first round, so this also shows ARP and ND at work.
+        let clients = [V4, V6].map(|addr| client(&link, addr));
+        let mut large = query(1);
+        (large[3], large[10], large[11]) = (0, 0, 9);
+        large.resize(3000, 5);
+        for client in &clients {
+            // In fragments.
+            client.send(&large).unwrap();
+            assert_eq!(receive(client), answer(&large, 4096));
+        }
+        // With an option in the header, one that says nothing.
+        let options = [1_u8; 4];
+        // SAFETY: four live octets.
+        let rc = unsafe {
+            use std::os::fd::AsRawFd;
+            libc::setsockopt(
+                clients[0].as_raw_fd(),
+                libc::IPPROTO_IP,
+                libc::IP_OPTIONS,
+                options.as_ptr().cast(),
+                4,
+            )
+        };
+        assert_eq!(rc, 0);
+        let mut small = large.clone();
+        small.truncate(40);
+        clients[0].send(&small).unwrap();
+        assert_eq!(receive(&clients[0]), answer(&small, 4096));
+        for addr in ["198.18.9.2:5353", "[fd00:9::2]:5353"] {
+            // Another port, and TCP on ours.
+            let other = link.server(|| UdpSocket::bind(addr).unwrap());
+            let sender = client(&link, addr);
+            sender.send(&small).unwrap();
+            assert_eq!(receive(&other), small);
+            let ours = addr.replace("5353", "53");
+            let listener = link.server(|| TcpListener::bind(&ours).unwrap());
+            let stream = link.client(|| {
+                TcpStream::connect_timeout(&ours.parse().unwrap(), Duration::from_secs(5)).unwrap()
+            });
+            assert_eq!(listener.accept().unwrap().1, stream.local_addr().unwrap());
+        }
+        let (through_sockets, totals) = served.stop();
+        assert_eq!((through_sockets, totals.queries), (3, 0));
+        // Fragments, the options, the other ports, three frames at least of each connection.
+        assert!(totals.xdp_passed >= 4 + 1 + 2 + 6, "{}", totals.xdp_passed);
+    });
+}
+
+#[test]
+fn replies_keep_to_what_a_packet_holds() {
+    let Some(link) = Link::make(1) else { return };
+    let mut q = vec![0; 40];
+    q[10..12].copy_from_slice(&1600_u16.to_be_bytes());
+    for (addrs, server, room) in [(&[V4][..], V4, 1472), (&[V4, V6], V4, 1232), (&[V6], V6, 1232)] {
+        let front = link.server(|| {
+            let bound: Vec<_> = addrs.iter().map(|addr| listener(addr)).collect();
+            let bound: Vec<_> = bound.iter().collect();
+            let front = Listener::xdp(&bound, &config(), &front(XdpAttach::Auto)).unwrap();
+            front.serve(|_: Worker| Mirror, &Context::default()).unwrap()
+        });
+        let client = client(&link, server);
+        client.send(&q).unwrap();
+        let reply = receive(&client);
+        assert_eq!((reply.len(), reply[2]), (room, 0x82));
+        assert_eq!(end(front).replies, 1);
+    }
+}
+
+#[test]
+fn a_front_comes_and_goes() {
+    let Some(link) = Link::make(1) else { return };
+    let served = Served::new(&link, [V4, V6], None);
+    let client = client(&link, V4);
+    link.server(|| {
+        let mut shared = config();
+        shared.share_port = true;
+        let bound = Listener::bind("198.18.9.2:54".parse().unwrap(), Transport::Udp, &shared).unwrap();
+        for attach in [XdpAttach::Driver, XdpAttach::Generic, XdpAttach::Auto] {
+            let open = || Listener::xdp(&[&bound], &config(), &front(attach));
+            let first = open().unwrap();
+            assert!(link.attached());
+            assert_eq!(first.xdp_mode().unwrap().driver, attach != XdpAttach::Generic);
+            let error = open().err().unwrap();
+            assert_eq!(error.fault, BindFault::XdpBusy, "{error}");
+            // Other listeners go on meanwhile.
+            assert_eq!(ask(&client, 0..16).len(), (0..16).map(query).filter(|q| answered(q)).count());
+            // One that is never served, and one that is.
+            drop(first);
+            assert!(!link.attached());
+            let running = open().unwrap().serve(|_: Worker| Mirror, &Context::default()).unwrap();
+            assert!(link.attached());
+            end(running);
+            assert!(!link.attached());
+        }
+    });
+    assert_eq!(served.stop().0, 48);
+}
+
+#[test]
+fn queries_that_wait_are_answered_before_the_end() {
+    let Some(link) = Link::make(1) else { return };
+    let (bound, front) = link.server(|| {
+        let bound = listener(V4);
+        let mut config = config();
+        config.udp.batch = 16;
+        let front = Listener::xdp(&[&bound], &config, &front(XdpAttach::Auto)).unwrap();
+        (bound, front)
+    });
+    let client = client(&link, V4);
+    let queries: Vec<_> = (0..60).map(query).filter(|q| answered(q)).collect();
+    for q in &queries {
+        client.send(q).unwrap();
+    }
+    let totals = end(front.serve(|_: Worker| Mirror, &Context::default()).unwrap());
+    assert_eq!(totals.replies + totals.later_replies, queries.len() as u64);
+    let mut replies: Vec<_> = queries.iter().map(|_| receive(&client)).collect();
+    replies.sort();
+    assert_eq!(replies, queries.iter().map(|q| answer(q, 1472)).collect::<Vec<_>>());
+    drop(bound);
+}
+
+#[test]
+fn an_interface_that_vanishes_ends_its_front() {
+    let Some(link) = Link::make(1) else { return };
+    let faults = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&faults);
+    let context = Context::default().on_fault(move |fault| {
+        assert!(matches!(fault.kind, FaultKind::Xdp(_)));
+        seen.lock().unwrap().push(fault.to_string());
+    });
+    let front = link.server(|| {
+        let bound = listener("0.0.0.0:53");
+        Listener::xdp(&[&bound], &config(), &front(XdpAttach::Auto))
+            .unwrap()
+            .serve(|_: Worker| Mirror, &context)
+            .unwrap()
+    });
+    link.cut();
+    wait_until("the end of the front", || front.is_finished());
+    assert_eq!(faults.lock().unwrap().len(), 1);
+    end(front);
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let Some(link) = Link::make(1) else { return };
+    link.server(|| {
+        let bound = listener("0.0.0.0:53");
+        let open = |xdp: XdpConfig| Listener::xdp(&[&bound], &config(), &xdp).err().unwrap();
+        for name in ["no-such-one", "lo", ""] {
+            let error = open(XdpConfig::new(name));
+            let expected = if name == "lo" { BindFault::XdpUnsupported } else { BindFault::NoSuchInterface };
+            assert_eq!(error.fault, expected, "{error}");
+        }
+        let error = open(XdpConfig { copy: XdpCopy::ZeroCopy, ..front(XdpAttach::Auto) });
+        assert_eq!(error.fault, BindFault::XdpUnsupported, "{error}");
+        assert!(!link.attached());
+        let tcp = Listener::bind("0.0.0.0:53".parse().unwrap(), Transport::Tcp, &config()).unwrap();
+        for none in [&[][..], &[&tcp]] {
+            let error = Listener::xdp(none, &config(), &front(XdpAttach::Auto)).err().unwrap();
+            assert_eq!(error.fault, BindFault::Sockets);
+        }
+        let local = listener("127.0.0.1:54");
+        let error = Listener::xdp(&[&local], &config(), &front(XdpAttach::Auto)).err().unwrap();
+        assert_eq!(error.fault, BindFault::NoSuchAddress);
+        // SAFETY: no pointers; the bare system call changes this thread alone, which ends soon.
+        let rc = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
+        assert_eq!(rc, 0);
+        let error = open(front(XdpAttach::Auto));
+        assert_eq!(error.fault, BindFault::XdpDenied);
+        let text = error.to_string();
+        assert!(
+            text.starts_with("cannot listen on udp 0.0.0.0:53: AF_XDP needs root, or CAP_NET_ADMIN"),
+            "{text}"
+        );
+    });
+}
