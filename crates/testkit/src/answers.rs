@@ -350,7 +350,7 @@ fn is_signed(zone: &ModelZone) -> bool {
 /// Proofs: RFC 4035 §3.1.3 and RFC 5155 §7.2.
 impl Out<'_> {
     fn prove_data(&mut self, zone: &ModelZone, name: Name<'_>, node: NameBuf, answered: bool) {
-        let (there, next_closer) = encloser(zone, name);
+        let (_, next_closer) = encloser(zone, name);
         let nsec3 = zone.nsec3_chain().is_some();
         match (next_closer, answered) {
             (None, true) => {}
@@ -359,9 +359,8 @@ impl Out<'_> {
             (Some(next_closer), true) if nsec3 => self.cover(zone, next_closer.as_name()),
             (Some(_), true) => self.nsec(zone, name),
             // RFC 5155 §7.2.5, RFC 4035 §3.1.3.4.
-            (Some(next_closer), false) if nsec3 => {
-                self.matching(zone, there.as_name());
-                self.cover(zone, next_closer.as_name());
+            (Some(_), false) if nsec3 => {
+                self.closest_provable(zone, name);
                 self.matching(zone, node.as_name());
             }
             (Some(_), false) => {

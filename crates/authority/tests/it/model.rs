@@ -5,7 +5,7 @@ use proptest::sample::Index;
 use testkit::answers::{self, Line, Served};
 use testkit::model::ModelZone;
 use testkit::{Record, random};
-use wire::{Name, NameBuf, Type};
+use wire::{Name, NameBuf, Rcode, Type};
 
 use crate::sign::{self, Chain, sign};
 use crate::support::{Query, Server, canonical_line, key, name};
@@ -137,11 +137,14 @@ fn comparable(lines: &[Line], masked: bool) -> Vec<Line> {
 
 fn check(
     zones: &[(NameBuf, Vec<Record>)],
-    chain: Option<&Chain>,
+    chains: &[Option<Chain>],
     choices: &[Choice],
 ) -> Result<(), TestCaseError> {
-    let settled: Vec<(NameBuf, Vec<Record>)> =
-        zones.iter().map(|(apex, records)| (*apex, settle(apex.as_name(), records, chain))).collect();
+    let settled: Vec<(NameBuf, Vec<Record>)> = zones
+        .iter()
+        .zip(chains)
+        .map(|((apex, records), chain)| (*apex, settle(apex.as_name(), records, chain.as_ref())))
+        .collect();
     let built = settled.iter().map(|(apex, records)| testkit::build(apex.as_name(), &key(), records));
     let server = Server::of(built);
     let models: Vec<ModelZone> =
@@ -155,7 +158,7 @@ fn check(
         let (Some(expected), Some(got)) = (expected, got) else {
             return Err(TestCaseError::fail(format!("{query:?}: no zone")));
         };
-        let masked = chain.is_none();
+        let masked = chains.contains(&None);
         prop_assert!(!got.truncated, "{query:?}");
         prop_assert_eq!(
             (got.rcode, got.authoritative),
@@ -163,6 +166,9 @@ fn check(
             "{:?}",
             query
         );
+        let told = server.explain(&query);
+        prop_assert_eq!(told.starts_with("NXDOMAIN"), got.rcode == Rcode::NXDOMAIN, "{:?}: {}", query, told);
+        prop_assert_eq!(told.contains("YXDOMAIN"), got.rcode == Rcode::YXDOMAIN, "{:?}: {}", query, told);
         let answer = comparable(&got.sections[0], masked);
         let alternatives: Vec<Vec<Line>> = match &expected.one_of[..] {
             [] => vec![comparable(&expected.answer, masked)],
@@ -201,9 +207,9 @@ proptest! {
     #[test]
     fn random_zones_are_answered_as_the_reference_does(
         zones in zones(),
-        chain in chain(),
+        chains in prop::collection::vec(chain(), 3),
         choices in prop::collection::vec(choice(), 1..60),
     ) {
-        check(&zones, chain.as_ref(), &choices)?;
+        check(&zones, &chains, &choices)?;
     }
 }

@@ -223,10 +223,13 @@ fn owners_out_of_reach_keep_the_name_the_chain_led_to() {
         sig("*.wild.example.", Type::A, 1, 1),
         sig("*.wild.example.", Type::TXT, 1, 1),
     ];
-    let server = far(0x4000, "Any.wild.example.", &wild);
-    let answer = ask_signed(&server, "c.example.", Type::A);
-    assert_eq!(answer.sections[0].last().map(|line| line.owner), Some(name("any.wild.example.")));
-    assert_eq!(plain(&answer, 0)[2..], expected("any.wild.example.", &wild, Type::A));
+    // The target comes to stand on each side of the last octet that a pointer reaches.
+    for len in (0x3f60..0x3f90).chain([0x4000]) {
+        let server = far(len, "Any.wild.example.", &wild);
+        let answer = ask_signed(&server, "c.example.", Type::A);
+        assert_eq!(answer.sections[0].last().map(|line| line.owner), Some(name("any.wild.example.")));
+        assert_eq!(plain(&answer, 0)[2..], expected("any.wild.example.", &wild, Type::A));
+    }
     let exact =
         [a("t.example.", 1), sig("t.example.", Type::A, 1, 1), to("d.example.", Type::DNAME, &[], "x.test.")];
     let server = far(0x4000, "t.example.", &exact);
@@ -247,6 +250,23 @@ fn owners_out_of_reach_keep_the_name_the_chain_led_to() {
     let owners: Vec<NameBuf> = answer.sections[0].iter().map(|line| line.owner).collect();
     let any = name("any.wild.example.");
     assert_eq!(owners, [name("d.example."), name("d.example."), name("any.d.example."), any, any]);
+}
+
+/// SOA's two names point at each other; behind a long answer no pointer gets there.
+#[test]
+fn a_soa_out_of_reach_is_written_again() {
+    let apex = name("example.");
+    let soa = record("example.", Type::SOA, random::soa(name("primary.test.").as_name(), 1));
+    for len in (0x1f00..0x4100).step_by(0x61) {
+        let records = [
+            soa.clone(),
+            to("c.example.", Type::CNAME, &[], "nowhere.example."),
+            sig("c.example.", Type::CNAME, 1, len),
+        ];
+        let server = Server::of([testkit::build(apex.as_name(), &key(), &records)]);
+        let answer = ask_signed(&server, "c.example.", Type::A);
+        assert_eq!(plain(&answer, 1), expected("example.", &records, Type::SOA), "{len:#x}");
+    }
 }
 
 /// RFC 9460 §2.5.2: `.` stands for the owner, and so does not say what the addresses belong to.
@@ -364,10 +384,10 @@ fn the_limit_of_tcp_is_the_limit_of_a_message() {
     assert!(ask(&server, "tt.example.", Type::TXT).truncated);
 }
 
-/// A name may be its own suffix's twin octet by octet without being below it: `\006elpmaxe` is no label boundary.
+/// A question may end in the octets of another name without being below it, if the first of them is part of a
+/// label.
 #[test]
 fn equal_octets_across_a_label_boundary_are_no_suffix() {
-    // The last octets of the question equal the owner's, but the first of them is inside a label.
     let inner = Name::from_wire(b"\x09a\x02ns\x04cuty\x07example\0").expect("a name").to_buf();
     let mut question = inner;
     question.make_lower();
@@ -384,4 +404,9 @@ fn equal_octets_across_a_label_boundary_are_no_suffix() {
     let server = serve(&records);
     let answer = server.ask(&Query::new(question, Type::MX)).expect("a zone");
     assert_eq!(plain(&answer, 2), expected("ns.cuty.example.", &records, Type::A));
+    // A pointer into the label would read right, but points at no name (RFC 1035 §4.1.4).
+    let address = answer.octets.len() - 16;
+    assert_eq!(answer.octets[address] & 0xc0, 0xc0);
+    let pointer = u16::from_be_bytes([answer.octets[address], answer.octets[address + 1]]) & 0x3fff;
+    assert!(!(13..22).contains(&pointer), "{pointer}");
 }

@@ -7,7 +7,7 @@ use testkit::model::ModelZone;
 use wire::{Name, NameBuf, Type};
 
 /// How absence is to be proved.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Chain {
     Nsec,
     Nsec3 { opt_out: bool, iterations: u16, salt: Vec<u8> },

@@ -1,5 +1,6 @@
 //! A set of zones that can be asked, and answers read back by our parser and by the `domain` crate.
 
+use authority::explain::explain;
 use authority::{Ask, Scratch, answer, zone_for};
 use domain::base::rdata::ComposeRecordData;
 use domain::base::{Message, Record, ToName};
@@ -89,6 +90,12 @@ impl Server {
         buf.truncate(len);
         assert!(buf.len() <= query.size);
         Some(read(buf, query))
+    }
+
+    /// The last thing that explaining the answer says.
+    pub(crate) fn explain(&self, query: &Query) -> String {
+        let steps = explain(&self.catalog, &key(), query.name.as_name(), query.qtype, query.max_chain);
+        steps.last().expect("a step").what.clone()
     }
 }
 
