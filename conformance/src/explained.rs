@@ -63,7 +63,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "cname-and-old-types",
         facets: &[Facet::Rcode, Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional],
         subject: Some(Kind::Nomen),
-        why: "QTYPE NSEC, RRSIG, SIG, KEY or NXT at a CNAME that has no such record beside it. RFC 1034, section 3.6.2: when the server \"fails to find a desired RR in the resource set\" and finds a CNAME, it \"restarts the query at the domain name specified\"; no type is left out. nomen and NSD do so; BIND, and Knot for some of the types, say NODATA.",
+        why: "QTYPE NSEC, NSEC3, RRSIG, SIG, KEY or NXT at a CNAME that has no such record beside it. RFC 1034, section 3.6.2: when the server \"fails to find a desired RR in the resource set\" and finds a CNAME, it \"restarts the query at the domain name specified\"; no type is left out. nomen does so for all of them; BIND, NSD and Knot each say NODATA for some.",
         applies: cname_and_old_types,
     },
     Rule {
@@ -217,12 +217,12 @@ pub(crate) const RULES: &[Rule] = &[
         id: "svcb-additional",
         facets: &[Facet::Additional],
         subject: Some(Kind::Nomen),
-        why: "Addresses beside SVCB and HTTPS records. RFC 9460, section 4.1: an authoritative server \"SHOULD\" add the records of the target name; the releases of BIND and NSD compared here do not, Knot for HTTPS and SVCB in part.",
+        why: "Addresses beside SVCB and HTTPS records. RFC 9460, section 4.1: an authoritative server \"SHOULD\" add the records of the target name; the releases of BIND and NSD compared here do not, Knot for HTTPS and SVCB in part, and where the target is a CNAME they add that (Knot its NSEC3), which nomen does not.",
         applies: svcb_additional,
     },
     Rule {
         id: "class-any",
-        facets: &[Facet::Rcode, Facet::Authority, Facet::Additional],
+        facets: &[Facet::Rcode, Facet::Aa, Facet::Tc, Facet::Authority, Facet::Additional],
         subject: Some(Kind::Nomen),
         why: "QCLASS ANY. RFC 1035, section 6.2 lets it be answered from the zones at hand, never authoritatively; BIND refuses to read it, NSD leaves the authority section out, Knot sets AA.",
         applies: class_any,
@@ -233,6 +233,13 @@ pub(crate) const RULES: &[Rule] = &[
         subject: Some(Kind::Nomen),
         why: "No data at a wildcard that is itself an empty non-terminal, in a zone with NSEC. RFC 4035, section 3.1.3.4 asks for a proof \"that there are no RRsets matching <SNAME, STYPE> that could have been used to answer via wildcard expansion\"; at an empty non-terminal that is the NSEC before it. nomen and NSD send it, BIND and Knot leave it out.",
         applies: wildcard_ent,
+    },
+    Rule {
+        id: "wildcard-host",
+        facets: &[Facet::Additional],
+        subject: Some(Kind::Nomen),
+        why: "A host that only a wildcard gives an address. RFC 1034, section 4.3.2, step 6: \"attempt to add other RRs which may be useful\", and section 4.3.3 makes wildcards records like others; nomen and Knot add them, BIND and NSD not always.",
+        applies: wildcard_host,
     },
     Rule {
         id: "hosts-limit",
@@ -307,7 +314,13 @@ fn truncated_chain(view: &View<'_>) -> bool {
     let chained = view.case.replies.iter().filter_map(|(_, r)| r.answer());
     let redirects =
         |a: &Answer| a.sections[0].iter().any(|r| r.is_or_covers(rtype::CNAME) || r.rtype == rtype::DNAME);
-    (cut(view.mine) || cut(view.theirs)) && chained.into_iter().any(redirects)
+    // Where nothing of the chain fitted, the zone tells that there is one.
+    let name = view.case.query.name.lower();
+    let below_dname = view.case.world.zone_of(&name).is_some_and(|zone| {
+        let depth = name.0.len() - zone.name.0.len();
+        (1..=depth).any(|skip| zone.has(&Name(name.0[skip..].to_vec()), "DNAME"))
+    });
+    (cut(view.mine) || cut(view.theirs)) && (below_dname || chained.into_iter().any(redirects))
 }
 
 fn any_at_dname(view: &View<'_>) -> bool {
@@ -327,7 +340,8 @@ fn glue_does_not_fit(view: &View<'_>) -> bool {
 fn extended_error_only(view: &View<'_>) -> bool {
     let (Some(mine), Some(theirs)) = (&view.mine.opt, &view.theirs.opt) else { return false };
     // NSID, too, is given only by who has one.
-    let rest = |o: &OptRecord| o.codes.iter().copied().filter(|c| !matches!(c, 3 | 15)).collect::<BTreeSet<_>>();
+    let rest =
+        |o: &OptRecord| o.codes.iter().copied().filter(|c| !matches!(c, 3 | 15)).collect::<BTreeSet<_>>();
     let header = |o: &OptRecord| (o.size, o.version, o.dnssec_ok, o.z);
     view.mine.rcode != 0 && header(mine) == header(theirs) && rest(mine) == rest(theirs)
 }
@@ -377,9 +391,9 @@ fn chaos(view: &View<'_>) -> bool {
 }
 
 fn cname_and_old_types(view: &View<'_>) -> bool {
-    let types = [rtype::NSEC, rtype::RRSIG, rtype::SIG, rtype::KEY, rtype::NXT];
+    let types = [rtype::NSEC, rtype::NSEC3, rtype::RRSIG, rtype::SIG, rtype::KEY, rtype::NXT];
     let case = view.case;
-    let stays = |kind: &Kind| case.of(*kind).is_some_and(|a| cnames(a) == 0);
+    let stays = |kind: &Kind| case.of(*kind).is_some_and(|a| cnames(a) < cnames(view.mine));
     types.contains(&case.query.qtype) && cnames(view.mine) > 0 && view.difference.against.iter().any(stays)
 }
 
@@ -435,7 +449,12 @@ fn fits_or_not(view: &View<'_>) -> bool {
     // Names that DNAME makes repeat whole labels, which some compress and some do not.
     let chained = view.mine.sections[0].iter().any(|r| r.rtype == rtype::DNAME);
     let slack = if chained { 260 } else { 60 };
-    room(view).is_some_and(|room| fullest + slack > room)
+    // Or a peer that is not of those differing truncates as well: what differs is what they would say.
+    let like = |a: &Answer| a.has(flag::TC) == view.mine.has(flag::TC);
+    let agreed = view.case.replies.iter().any(|(kind, reply)| {
+        *kind != Kind::Nomen && !view.difference.against.contains(kind) && reply.answer().is_some_and(like)
+    });
+    room(view).is_some_and(|room| agreed || fullest + slack > room)
 }
 
 fn nul_in_labels(view: &View<'_>) -> bool {
@@ -453,7 +472,11 @@ fn cd_cleared(view: &View<'_>) -> bool {
 
 fn svcb_additional(view: &View<'_>) -> bool {
     let service = |r: &crate::answer::Record| matches!(r.rtype, rtype::SVCB | rtype::HTTPS);
-    view.mine.sections[0].iter().any(service) && view.mine.sections[2].is_superset(&view.theirs.sections[2])
+    let cname = |r: &crate::answer::Record| r.is_or_covers(rtype::CNAME) || r.is_or_covers(rtype::NSEC3);
+    let rest: BTreeSet<_> = view.theirs.sections[2].iter().filter(|r| !cname(r)).cloned().collect();
+    view.mine.sections[0].iter().any(service)
+        && (view.mine.sections[2].is_superset(&view.theirs.sections[2])
+            || rest.len() < view.theirs.sections[2].len())
 }
 
 fn class_any(view: &View<'_>) -> bool {
@@ -468,6 +491,17 @@ fn wildcard_ent(view: &View<'_>) -> bool {
     let more = view.mine.sections[1].is_superset(&view.theirs.sections[1]) && proofs(view.theirs) == 1;
     let cut = view.difference.facet == Facet::Tc && proofs(view.theirs) == 1 && view.mine.has(flag::TC);
     nodata && nsd_too && (cut || (more && proofs(view.mine) == 2))
+}
+
+/// All that the subject has more belongs to names that are not in the zone as such.
+fn wildcard_host(view: &View<'_>) -> bool {
+    let more: Vec<_> = view.mine.sections[2].difference(&view.theirs.sections[2]).collect();
+    let made = |owner: &Name| {
+        view.case.world.zone_of(owner).is_some_and(|z| !z.has(owner, "A") && !z.has(owner, "AAAA"))
+    };
+    !more.is_empty()
+        && view.mine.sections[2].is_superset(&view.theirs.sections[2])
+        && more.iter().all(|r| made(&r.owner))
 }
 
 fn hosts_limit(view: &View<'_>) -> bool {

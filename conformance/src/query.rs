@@ -18,6 +18,7 @@ pub(crate) mod rtype {
     pub(crate) const DS: u16 = 43;
     pub(crate) const RRSIG: u16 = 46;
     pub(crate) const NSEC: u16 = 47;
+    pub(crate) const NSEC3: u16 = 50;
     pub(crate) const SVCB: u16 = 64;
     pub(crate) const HTTPS: u16 = 65;
     pub(crate) const IXFR: u16 = 251;
