@@ -119,7 +119,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "malformed-formerr",
         facets: &[Facet::Reply],
         subject: Some(Kind::Nomen),
-        why: "The question cannot be read. RFC 1035, section 4.1.1: RCODE 1, \"the name server was unable to interpret the query\"; some servers stay silent instead.",
+        why: "The question cannot be read. RFC 1035, section 4.1.1: RCODE 1, \"the name server was unable to interpret the query\" (4 where the opcode is not known either); some servers stay silent instead.",
         applies: malformed_formerr,
     },
     Rule {
@@ -238,7 +238,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "wildcard-host",
         facets: &[Facet::Additional],
         subject: Some(Kind::Nomen),
-        why: "A host that only a wildcard gives an address. RFC 1034, section 4.3.2, step 6: \"attempt to add other RRs which may be useful\", and section 4.3.3 makes wildcards records like others; nomen and Knot add them, BIND and NSD not always.",
+        why: "A host that only a wildcard gives an address. RFC 1034, section 4.3.2, step 6: \"attempt to add other RRs which may be useful\", and section 4.3.3 makes wildcards records like others; which hosts count is each server's own choice: nomen adds those of wildcards with authority, NSD and Knot also those of wildcards below a cut, BIND few.",
         applies: wildcard_host,
     },
     Rule {
@@ -364,7 +364,8 @@ fn trailing_octets(view: &View<'_>) -> bool {
 }
 
 fn malformed_formerr(view: &View<'_>) -> bool {
-    view.case.message.is_some_and(|m| Answer::parse(&m.wire).is_err()) && view.mine.rcode == 1
+    let refused = view.mine.rcode == 1 || (view.mine.rcode == 4 && view.mine.opcode != 0);
+    view.case.message.is_some_and(|m| Answer::parse(&m.wire).is_err()) && refused
 }
 
 fn additional_ignored(view: &View<'_>) -> bool {
@@ -493,15 +494,14 @@ fn wildcard_ent(view: &View<'_>) -> bool {
     nodata && nsd_too && (cut || (more && proofs(view.mine) == 2))
 }
 
-/// All that the subject has more belongs to names that are not in the zone as such.
+/// What one side has and the other has not belongs to names that are not in the zone as such.
 fn wildcard_host(view: &View<'_>) -> bool {
-    let more: Vec<_> = view.mine.sections[2].difference(&view.theirs.sections[2]).collect();
+    let (mine, theirs) = (&view.mine.sections[2], &view.theirs.sections[2]);
     let made = |owner: &Name| {
         view.case.world.zone_of(owner).is_some_and(|z| !z.has(owner, "A") && !z.has(owner, "AAAA"))
     };
-    !more.is_empty()
-        && view.mine.sections[2].is_superset(&view.theirs.sections[2])
-        && more.iter().all(|r| made(&r.owner))
+    (mine.is_superset(theirs) || theirs.is_superset(mine))
+        && mine.symmetric_difference(theirs).all(|r| made(&r.owner))
 }
 
 fn hosts_limit(view: &View<'_>) -> bool {

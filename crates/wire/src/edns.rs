@@ -47,12 +47,37 @@ impl ErrorInfo {
     /// The registry's name for the code.
     pub fn name(self) -> &'static str {
         const NAMES: [&str; 31] = [
-            "Other", "Unsupported DNSKEY Algorithm", "Unsupported DS Digest Type", "Stale Answer", "Forged Answer",
-            "DNSSEC Indeterminate", "DNSSEC Bogus", "Signature Expired", "Signature Not Yet Valid", "DNSKEY Missing",
-            "RRSIGs Missing", "No Zone Key Bit Set", "NSEC Missing", "Cached Error", "Not Ready", "Blocked", "Censored",
-            "Filtered", "Prohibited", "Stale NXDomain Answer", "Not Authoritative", "Not Supported",
-            "No Reachable Authority", "Network Error", "Invalid Data", "Signature Expired before Valid", "Too Early",
-            "Unsupported NSEC3 Iterations Value", "Unable to conform to policy", "Synthesized", "Invalid Query Type",
+            "Other",
+            "Unsupported DNSKEY Algorithm",
+            "Unsupported DS Digest Type",
+            "Stale Answer",
+            "Forged Answer",
+            "DNSSEC Indeterminate",
+            "DNSSEC Bogus",
+            "Signature Expired",
+            "Signature Not Yet Valid",
+            "DNSKEY Missing",
+            "RRSIGs Missing",
+            "No Zone Key Bit Set",
+            "NSEC Missing",
+            "Cached Error",
+            "Not Ready",
+            "Blocked",
+            "Censored",
+            "Filtered",
+            "Prohibited",
+            "Stale NXDomain Answer",
+            "Not Authoritative",
+            "Not Supported",
+            "No Reachable Authority",
+            "Network Error",
+            "Invalid Data",
+            "Signature Expired before Valid",
+            "Too Early",
+            "Unsupported NSEC3 Iterations Value",
+            "Unable to conform to policy",
+            "Synthesized",
+            "Invalid Query Type",
         ];
         NAMES.get(self.0 as usize).copied().unwrap_or("Unassigned")
     }
@@ -126,7 +151,12 @@ pub struct OptWriter {
 
 impl OptWriter {
     /// Writes the fixed part. Room for it should have been kept free.
-    pub fn begin(b: &mut Builder<'_>, udp_size: u16, extended_rcode: u8, dnssec_ok: bool) -> Result<Self, Full> {
+    pub fn begin(
+        b: &mut Builder<'_>,
+        udp_size: u16,
+        extended_rcode: u8,
+        dnssec_ok: bool,
+    ) -> Result<Self, Full> {
         let [size_high, size_low] = udp_size.to_be_bytes();
         let [_, opt] = Type::OPT.0.to_be_bytes();
         let flags = if dnssec_ok { 0x80 } else { 0 };

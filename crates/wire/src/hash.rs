@@ -58,9 +58,8 @@ fn tail_word(tail: &[u8]) -> u64 {
         0 => 0,
         n @ 1..=3 => tail[0] as u64 | (tail[n / 2] as u64) << 8 | (tail[n - 1] as u64) << 16,
         n => {
-            let word = |at: usize| {
-                u32::from_le_bytes([tail[at], tail[at + 1], tail[at + 2], tail[at + 3]]) as u64
-            };
+            let word =
+                |at: usize| u32::from_le_bytes([tail[at], tail[at + 1], tail[at + 2], tail[at + 3]]) as u64;
             word(0) | word(n - 4) << 32
         }
     }

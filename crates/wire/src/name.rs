@@ -197,7 +197,9 @@ impl fmt::Display for Name<'_> {
         for label in self.labels() {
             for &octet in label {
                 match octet {
-                    b'.' | b'\\' | b'"' | b';' | b'(' | b')' | b'@' | b'$' => write!(f, "\\{}", octet as char)?,
+                    b'.' | b'\\' | b'"' | b';' | b'(' | b')' | b'@' | b'$' => {
+                        write!(f, "\\{}", octet as char)?
+                    }
                     0x21..=0x7e => write!(f, "{}", octet as char)?,
                     _ => write!(f, "\\{octet:03}")?,
                 }
@@ -496,8 +498,15 @@ mod tests {
     #[test]
     fn order_is_that_of_rfc_4034_section_6_1() {
         let sorted = [
-            "example.", "a.example.", "yljkjljk.a.example.", "Z.a.example.", "zABC.a.EXAMPLE.", "z.example.",
-            r"\001.z.example.", "*.z.example.", r"\200.z.example.",
+            "example.",
+            "a.example.",
+            "yljkjljk.a.example.",
+            "Z.a.example.",
+            "zABC.a.EXAMPLE.",
+            "z.example.",
+            r"\001.z.example.",
+            "*.z.example.",
+            r"\200.z.example.",
         ];
         for pair in sorted.windows(2) {
             assert!(name(pair[0]) < name(pair[1]), "{} < {}", pair[0], pair[1]);
@@ -515,7 +524,8 @@ mod tests {
 
     #[test]
     fn dname_substitution_replaces_the_suffix() {
-        let replace = |n: &str, drop, s: &str| NameBuf::replace_suffix(name(n).as_name(), drop, name(s).as_name());
+        let replace =
+            |n: &str, drop, s: &str| NameBuf::replace_suffix(name(n).as_name(), drop, name(s).as_name());
         assert_eq!(replace("a.b.example.com", 2, "x.net"), Ok(name("a.b.x.net")));
         let long = format!("{}.example", ["a"; 100].join("."));
         assert!(replace(&long, 1, &["b".repeat(60).as_str(); 2].join(".")).is_err());

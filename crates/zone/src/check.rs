@@ -241,9 +241,9 @@ impl<'z> Checker<'_, 'z> {
     /// Whether `host`, which is in the zone, lies at or below a cut.
     fn delegated(&self, host: Name<'_>) -> bool {
         let apex = self.zone.apex();
-        host.ancestors().take_while(|name| *name != apex).any(|name| {
-            self.zone.find_name(name).is_some_and(|node| node.flags().contains(NodeFlags::CUT))
-        })
+        host.ancestors()
+            .take_while(|name| *name != apex)
+            .any(|name| self.zone.find_name(name).is_some_and(|node| node.flags().contains(NodeFlags::CUT)))
     }
 
     /// Whether a wildcard gives `host`, which is not there, an address.
@@ -259,6 +259,7 @@ impl<'z> Checker<'_, 'z> {
 /// but are widely used with addresses all the same, so only other characters count.
 fn is_host_name(name: Name<'_>) -> bool {
     name.labels().all(|label| {
-        label == b"*" || label.iter().all(|&octet| octet.is_ascii_alphanumeric() || octet == b'-' || octet == b'_')
+        label == b"*"
+            || label.iter().all(|&octet| octet.is_ascii_alphanumeric() || octet == b'-' || octet == b'_')
     })
 }
