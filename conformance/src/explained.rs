@@ -119,7 +119,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "malformed-formerr",
         facets: &[Facet::Reply],
         subject: Some(Kind::Nomen),
-        why: "The question cannot be read. RFC 1035, section 4.1.1: RCODE 1, \"the name server was unable to interpret the query\" (4 where the opcode is not known either); some servers stay silent instead.",
+        why: "The question cannot be read, or is not one (RFC 9619). RFC 1035, section 4.1.1: RCODE 1, \"the name server was unable to interpret the query\" (4 where the opcode is not known either); some servers stay silent instead.",
         applies: malformed_formerr,
     },
     Rule {
@@ -365,7 +365,9 @@ fn trailing_octets(view: &View<'_>) -> bool {
 
 fn malformed_formerr(view: &View<'_>) -> bool {
     let refused = view.mine.rcode == 1 || (view.mine.rcode == 4 && view.mine.opcode != 0);
-    view.case.message.is_some_and(|m| Answer::parse(&m.wire).is_err()) && refused
+    let one_question = |wire: &[u8]| wire.get(4..6) == Some(&[0, 1]);
+    let bad = |wire: &[u8]| Answer::parse(wire).is_err() || !one_question(wire);
+    view.case.message.is_some_and(|m| bad(&m.wire)) && refused
 }
 
 fn additional_ignored(view: &View<'_>) -> bool {
@@ -412,7 +414,7 @@ fn nsec3_owner_names(view: &View<'_>) -> bool {
     let depth = name.0.len() - zone.name.0.len();
     let covered = (0..depth).any(|skip| zone.has(&Name(name.0[skip..].to_vec()), "NSEC3"));
     // One peer at least must see it as the subject does.
-    covered && view.difference.against.len() < 3
+    covered && (view.difference.against.len() < 3 || view.difference.facet == Facet::Tc)
 }
 
 /// Octets a datagram may take.
