@@ -1,0 +1,243 @@
+//! Well-formed record data of every type, made from the types' own descriptions.
+//!
+//! Forms that only one type has are made here a second time, by hand, so that they are not tested against
+//! themselves.
+
+use std::collections::BTreeSet;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use wire::Type;
+use wire::rdata::{Kind, layout};
+
+type Octets = BoxedStrategy<Vec<u8>>;
+
+/// Data of a type that has a form.
+pub(crate) fn rdata(t: Type) -> Octets {
+    match t {
+        Type::X25 => vec(b'0'..=b'9', 4..20).prop_map(|digits| sized(&digits)).boxed(),
+        _ => {
+            let fields = layout(t).map_or(&[][..], |layout| layout.fields);
+            row(fields.iter().map(|field| of_kind(t, &field.kind)).collect())
+        }
+    }
+}
+
+fn row(parts: Vec<Octets>) -> Octets {
+    parts.prop_map(|parts| parts.concat()).boxed()
+}
+
+fn octets(len: impl Into<proptest::collection::SizeRange>) -> Octets {
+    vec(any::<u8>(), len).boxed()
+}
+
+fn sized(octets: &[u8]) -> Vec<u8> {
+    [&[octets.len() as u8], octets].concat()
+}
+
+fn sized16(octets: Vec<u8>) -> Vec<u8> {
+    [&(octets.len() as u16).to_be_bytes()[..], &octets].concat()
+}
+
+fn string() -> Octets {
+    prop_oneof![4 => octets(0..12), 1 => octets(0..=255), 2 => "[ -~]{0,20}".prop_map(String::into_bytes)]
+        .prop_map(|octets| sized(&octets))
+        .boxed()
+}
+
+pub(crate) fn name() -> Octets {
+    let label = prop_oneof![
+        3 => "[a-zA-Z0-9*_-]{1,12}".prop_map(String::into_bytes),
+        1 => octets(1..8),
+        1 => octets(55..=63),
+    ];
+    let labels = vec(label, 0..4);
+    labels.prop_map(|labels| labels.iter().flat_map(|label| sized(label)).chain([0]).collect()).boxed()
+}
+
+/// Sometimes a type with a mnemonic, sometimes any.
+fn rtype() -> BoxedStrategy<u16> {
+    prop_oneof![0..70u16, 0..260u16, any::<u16>()].boxed()
+}
+
+fn bitmap() -> Octets {
+    vec(rtype(), 0..10)
+        .prop_map(|types| {
+            let types: BTreeSet<u16> = types.into_iter().collect();
+            let mut map = Vec::new();
+            for window in 0..=255u8 {
+                let of_window = types.iter().filter(|&&t| t >> 8 == window as u16).map(|t| t & 0xff);
+                let mut bits = Vec::new();
+                for t in of_window {
+                    bits.resize(t as usize / 8 + 1, 0);
+                    bits[t as usize / 8] |= 0x80 >> (t % 8);
+                }
+                if !bits.is_empty() {
+                    map.push(window);
+                    map.extend(sized(&bits));
+                }
+            }
+            map
+        })
+        .boxed()
+}
+
+fn of_kind(t: Type, kind: &Kind) -> Octets {
+    match *kind {
+        Kind::Name(_) => name(),
+        Kind::Names(_) => vec(name(), 0..3).prop_map(|names| names.concat()).boxed(),
+        Kind::U8 | Kind::Mnemonic8(_) | Kind::Mnemonic8Named(_) => octets(1),
+        Kind::U16 | Kind::Mnemonic16(_) => octets(2),
+        Kind::U32 | Kind::Duration | Kind::Time | Kind::Ipv4 => octets(4),
+        Kind::U64 => octets(8),
+        Kind::Ipv6 => prop_oneof![octets(16), vec(prop_oneof![Just(0), Just(1)], 16)].boxed(),
+        Kind::String => string(),
+        Kind::Strings => vec(string(), 1..4).prop_map(|strings| strings.concat()).boxed(),
+        Kind::OptionalString => prop_oneof![string(), Just(Vec::new())].boxed(),
+        Kind::Tag => "[a-zA-Z0-9]{1,15}".prop_map(|tag| sized(tag.as_bytes())).boxed(),
+        Kind::LongString(least) | Kind::Base64(least) | Kind::Hex(least) => octets(least..least + 80),
+        Kind::Base64OrDash | Kind::Opaque => octets(0..80),
+        Kind::SizedBase64 => octets(0..40).prop_map(sized16).boxed(),
+        Kind::SizedHex => octets(0..=255).prop_map(|octets| sized(&octets)).boxed(),
+        Kind::SizedBase32 => octets(1..=255).prop_map(|octets| sized(&octets)).boxed(),
+        Kind::Grouped { octets: len, .. } => octets(len),
+        Kind::Type => rtype().prop_map(|t| t.to_be_bytes().to_vec()).boxed(),
+        Kind::TypeBitmap => bitmap(),
+        Kind::Special(_) => special(t),
+    }
+}
+
+/// The field of its own that a type has.
+fn special(t: Type) -> Octets {
+    match t {
+        Type::WKS => octets(0..60),
+        Type::NSAP => octets(1..24),
+        Type::NXT => octets(0..=16)
+            .prop_map(|mut map| {
+                map.iter_mut().take(1).for_each(|first| *first &= 0x7f);
+                map
+            })
+            .boxed(),
+        Type::ATMA => prop_oneof![
+            octets(2..22),
+            "[0-9]{1,15}".prop_map(|digits| [b"\x01", digits.as_bytes()].concat()),
+            octets(1..20).prop_map(|address| [vec![0], address].concat()),
+        ]
+        .boxed(),
+        Type::LOC => location(),
+        Type::A6 => partial_address(),
+        Type::APL => vec(prefix(), 0..5).prop_map(|items| items.concat()).boxed(),
+        Type::SVCB | Type::HTTPS => parameters(),
+        Type::IPSECKEY => relay(|kind, algorithm| vec![kind, algorithm]),
+        Type::AMTRELAY => relay(|kind, algorithm| vec![kind | algorithm & 0x80]),
+        Type::HIP => (octets(1..=20), octets(1..60), any::<u8>())
+            .prop_map(|(hit, key, algorithm)| {
+                [&[hit.len() as u8, algorithm][..], &(key.len() as u16).to_be_bytes(), &hit, &key].concat()
+            })
+            .boxed(),
+        Type::NID | Type::L64 => octets(8),
+        Type::TSIG => octets(6),
+        other => unreachable!("{other} has no field of its own"),
+    }
+}
+
+fn location() -> Octets {
+    let size = || (0..=9u8, 0..=9u8).prop_map(|(mantissa, exponent)| mantissa << 4 | exponent);
+    let (latitude, longitude) = (90 * 3_600_000u32, 180 * 3_600_000u32);
+    let angle = |most: u32| (1 << 31) - most..=(1 << 31) + most;
+    (size(), size(), size(), angle(latitude), angle(longitude), any::<u32>())
+        .prop_map(|(size, horizontal, vertical, latitude, longitude, altitude)| {
+            let numbers = [latitude, longitude, altitude].map(u32::to_be_bytes).concat();
+            [&[0, size, horizontal, vertical][..], &numbers].concat()
+        })
+        .boxed()
+}
+
+fn partial_address() -> Octets {
+    (0..=128u8, octets(16), name())
+        .prop_map(|(bits, address, name)| {
+            let mut suffix = address[bits as usize / 8..].to_vec();
+            suffix.iter_mut().take(1).for_each(|first| *first &= 0xff >> (bits % 8));
+            [vec![bits], suffix, if bits == 0 { Vec::new() } else { name }].concat()
+        })
+        .boxed()
+}
+
+fn prefix() -> Octets {
+    let item = |family: u16, most_bits: u8, most_octets: usize| {
+        (0..=most_bits, any::<bool>(), octets(0..=most_octets)).prop_map(
+            move |(bits, negated, mut address)| {
+                while address.last() == Some(&0) {
+                    address.pop();
+                }
+                let len = address.len() as u8 | (negated as u8) << 7;
+                [&family.to_be_bytes()[..], &[bits, len], &address].concat()
+            },
+        )
+    };
+    prop_oneof![4 => item(1, 32, 4), 4 => item(2, 128, 16), 1 => item(3, 255, 20)].boxed()
+}
+
+fn relay(head: fn(u8, u8) -> Vec<u8>) -> Octets {
+    (0..=3u8, any::<u8>(), octets(16), name())
+        .prop_map(move |(kind, algorithm, address, name)| {
+            let relay = match kind {
+                0 => &[][..],
+                1 => &address[..4],
+                2 => &address,
+                _ => &name,
+            };
+            [&head(kind, algorithm), relay].concat()
+        })
+        .boxed()
+}
+
+/// Service parameters that keep the rules among themselves.
+fn parameters() -> Octets {
+    let strings = |least| {
+        let item = prop_oneof![octets(1..10), "[h,\\\\\"2 ]{1,6}".prop_map(String::into_bytes)];
+        vec(item, least..3usize)
+            .prop_map(|items| items.iter().flat_map(|item| sized(item)).collect::<Vec<u8>>())
+    };
+    let addresses = |len: usize| (1..4usize).prop_flat_map(move |count| octets(count * len));
+    let groups = vec(any::<u16>(), 1..5).prop_map(|groups| {
+        let groups: BTreeSet<u16> = groups.into_iter().collect();
+        groups.into_iter().flat_map(u16::to_be_bytes).collect::<Vec<u8>>()
+    });
+    let values: Vec<(u16, Octets)> = vec![
+        (1, strings(1).boxed()),
+        (2, octets(0)),
+        (3, octets(2)),
+        (4, addresses(4).boxed()),
+        (5, octets(1..40)),
+        (6, addresses(16).boxed()),
+        (7, octets(1..20)),
+        (8, octets(0)),
+        (9, groups.boxed()),
+        (10, strings(0).boxed()),
+        (667, octets(0..20)),
+        (65_534, octets(0..20)),
+    ];
+    let values: Vec<_> =
+        values.into_iter().map(|(key, value)| (Just(key), any::<bool>(), any::<bool>(), value)).collect();
+    (values, any::<bool>())
+        .prop_map(|(params, with_mandatory)| {
+            let there = |key| params.iter().any(|param| param.0 == key && param.1);
+            // no-default-alpn only together with alpn.
+            let params: Vec<_> =
+                params.iter().filter(|param| param.1 && (param.0 != 2 || there(1))).collect();
+            let listed: Vec<u8> =
+                params.iter().filter(|param| param.2).flat_map(|param| param.0.to_be_bytes()).collect();
+            let mut octets = Vec::new();
+            if with_mandatory && !listed.is_empty() {
+                octets.extend([0, 0]);
+                octets.extend(sized16(listed));
+            }
+            for (key, _, _, value) in params {
+                octets.extend(key.to_be_bytes());
+                octets.extend(sized16(value.clone()));
+            }
+            octets
+        })
+        .boxed()
+}
