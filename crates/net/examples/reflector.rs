@@ -2,7 +2,7 @@
 //! of every benchmark of the server.
 //!
 //! `reflector [--addr 127.0.0.1:5300] [--workers N] [--tcp] [--plain] [--spread hash|cpu|random] [--pin]
-//! [--batch N] [--seconds N] [--xdp INTERFACE [--xdp-queues N] [--xdp-driver | --xdp-generic]
+//! [--batch N] [--no-segments] [--seconds N] [--xdp INTERFACE [--xdp-queues N] [--xdp-driver | --xdp-generic]
 //! [--xdp-copy | --xdp-zero-copy]]`
 //!
 //! It serves until its standard input ends or the seconds have passed, then prints its counters.
@@ -79,6 +79,7 @@ fn run() -> Result<(), Failure> {
             "--seconds" => seconds = Some(Duration::from_secs(value()?.parse()?)),
             "--tcp" => transports.push(Transport::Tcp),
             "--plain" => config.udp.backend = UdpBackend::Plain,
+            "--no-segments" => config.udp.segments = false,
             "--pin" => config.pin_cpus = true,
             "--spread" => {
                 config.spread = match value()?.as_str() {

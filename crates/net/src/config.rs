@@ -70,6 +70,9 @@ impl Default for Config {
 pub struct UdpConfig {
     /// Which system calls move datagrams. Default: [`UdpBackend::Mmsg`].
     pub backend: UdpBackend,
+    /// Send equally long replies of a batch to one destination together (`UDP_SEGMENT`), where the kernel takes
+    /// that. Default: yes.
+    pub segments: bool,
     /// Most datagrams in a batch, 1 to 1024. Default: 64.
     pub batch: usize,
     /// Longest query taken, in octets; a longer datagram is dropped and counted. Default: 4096.
@@ -91,6 +94,7 @@ impl Default for UdpConfig {
     fn default() -> Self {
         UdpConfig {
             backend: UdpBackend::default(),
+            segments: true,
             batch: 64,
             max_query: 4096,
             max_reply: 4096,

@@ -83,6 +83,8 @@ counters! {
         replies,
         /// Octets of those replies, TCP length prefixes not counted.
         bytes_out,
+        /// Replies that left together with others, in one send.
+        joined,
         /// Queries the handler decided to drop or left undecided.
         dropped,
         /// Queries the handler will answer later.

@@ -84,6 +84,18 @@ impl Control {
         None
     }
 
+    /// These `used` octets of control data followed by what has the kernel cut a send into datagrams of `len` octets,
+    /// and the length of both.
+    pub(crate) fn segmented(&self, used: usize, len: u16) -> (Control, usize) {
+        let mut control = *self;
+        let b = &mut control.0[used..];
+        b[..LENGTH].copy_from_slice(&(HEADER + 2).to_ne_bytes());
+        b[HEADER - 8..HEADER - 4].copy_from_slice(&libc::SOL_UDP.to_ne_bytes());
+        b[HEADER - 4..HEADER].copy_from_slice(&libc::UDP_SEGMENT.to_ne_bytes());
+        b[HEADER..HEADER + 2].copy_from_slice(&len.to_ne_bytes());
+        (control, used + space(2))
+    }
+
     /// A control message that sends from `local`, and its length.
     pub(crate) fn source(local: SocketAddr) -> (Control, usize) {
         let mut control = Control::EMPTY;
@@ -148,6 +160,22 @@ mod tests {
         let (mut control, len) = Control::source(global);
         assert_eq!(control.take_local(len, 53), Some(("[2001:db8::7]:53".parse().unwrap(), len)));
         assert_eq!(control.0[HEADER + 16..HEADER + 20], [0; 4]);
+    }
+
+    #[test]
+    fn the_length_of_segments_follows_the_source() {
+        for addr in ["192.0.2.7:53", "[2001:db8::7]:53"] {
+            let addr: SocketAddr = addr.parse().unwrap();
+            let (control, used) = Control::source(addr);
+            let (mut both, len) = control.segmented(used, 1232);
+            assert!(len <= CONTROL_LEN);
+            let second = &both.0[used..len];
+            assert_eq!(header(second), Some((libc::SOL_UDP, libc::UDP_SEGMENT)));
+            assert_eq!(second[HEADER..HEADER + 2], 1232_u16.to_ne_bytes());
+            assert_eq!(both.take_local(len, 53), Some((addr, used)));
+        }
+        let (alone, len) = Control::EMPTY.segmented(0, 40);
+        assert_eq!(header(&alone.0[..len]), Some((libc::SOL_UDP, libc::UDP_SEGMENT)));
     }
 
     #[test]

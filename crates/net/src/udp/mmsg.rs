@@ -9,6 +9,7 @@ use libc::{c_int, c_uint, iovec, mmsghdr};
 
 use super::control::{CONTROL_LEN, Control, NAME_LEN, Name};
 use super::raw::RawSlice;
+use super::segment::{Plan, Reply};
 use super::worker::{Datagrams, stride};
 use super::{Endpoint, endpoint};
 use crate::MIN_MESSAGE;
@@ -40,6 +41,11 @@ pub(crate) struct Mmsg {
     _vectors_in: RawSlice<iovec>,
     headers_out: RawSlice<mmsghdr>,
     vectors_out: RawSlice<iovec>,
+    controls_out: RawSlice<Control>,
+    replies: Vec<Reply>,
+    plan: Plan,
+    /// Replies may leave together.
+    segments: bool,
 }
 
 impl Mmsg {
@@ -52,7 +58,7 @@ impl Mmsg {
         let controls = RawSlice::<Control>::zeroed(n);
         let mut headers_in = RawSlice::<mmsghdr>::zeroed(n);
         let mut vectors_in = RawSlice::<iovec>::zeroed(n);
-        let mut headers_out = RawSlice::<mmsghdr>::zeroed(n);
+        let headers_out = RawSlice::<mmsghdr>::zeroed(n);
         let vectors_out = RawSlice::<iovec>::zeroed(n);
         for i in 0..n {
             vectors_in.slice_mut()[i] =
@@ -64,9 +70,6 @@ impl Mmsg {
             if endpoint.wildcard() {
                 header.msg_control = controls.ptr(i).cast();
             }
-            let header = &mut headers_out.slice_mut()[i].msg_hdr;
-            header.msg_iov = vectors_out.ptr(i);
-            header.msg_iovlen = 1;
         }
         Mmsg {
             endpoint,
@@ -85,6 +88,10 @@ impl Mmsg {
             _vectors_in: vectors_in,
             headers_out,
             vectors_out,
+            controls_out: RawSlice::<Control>::zeroed(n),
+            replies: Vec::with_capacity(n),
+            plan: Plan::default(),
+            segments: config.segments,
         }
     }
 
@@ -123,28 +130,81 @@ impl Mmsg {
     #[inline]
     fn gather(&mut self) -> usize {
         let mut tally = endpoint::Tally::default();
-        let mut n = 0;
+        self.replies.clear();
         for (i, slot) in self.slots.iter().enumerate() {
-            let Some(len) = tally.settle(self.outcomes[i].take(), self.endpoint.max_reply()) else {
-                continue;
-            };
-            self.vectors_out.slice_mut()[n] =
-                iovec { iov_base: self.output.ptr(i * self.output_stride).cast(), iov_len: len };
-            let received = &self.headers_in.slice()[slot.raw].msg_hdr;
+            if let Some(len) = tally.settle(self.outcomes[i].take(), self.endpoint.max_reply()) {
+                self.replies.push(Reply { slot: i, len, peer: slot.peer, local: slot.local });
+            }
+        }
+        tally.record(&self.stats);
+        if self.segments {
+            self.plan.make(&self.replies);
+        } else {
+            self.plan.singly(self.replies.len());
+        }
+        self.address(0)
+    }
+
+    /// Fills the headers of the planned groups from `at` on: header `i` sends group `i`. Returns how many there are.
+    #[inline]
+    fn address(&mut self, at: usize) -> usize {
+        let mut n = at;
+        for group in &self.plan.groups[at..] {
+            for k in group.start..group.start + group.count {
+                let reply = &self.replies[self.plan.order[k]];
+                self.vectors_out.slice_mut()[k] = iovec {
+                    iov_base: self.output.ptr(reply.slot * self.output_stride).cast(),
+                    iov_len: reply.len,
+                };
+            }
+            let reply = &self.replies[self.plan.order[group.start]];
+            let raw = self.slots[reply.slot].raw;
+            let received = &self.headers_in.slice()[raw].msg_hdr;
             let header = &mut self.headers_out.slice_mut()[n].msg_hdr;
             header.msg_name = received.msg_name;
             header.msg_namelen = received.msg_namelen;
             header.msg_control = received.msg_control;
             header.msg_controllen = received.msg_controllen;
+            header.msg_iov = self.vectors_out.ptr(group.start);
+            header.msg_iovlen = group.count as _;
+            if group.count > 1 {
+                let (control, used) =
+                    self.controls.slice()[raw].segmented(received.msg_controllen, reply.len as u16);
+                self.controls_out.slice_mut()[n] = control;
+                header.msg_control = self.controls_out.ptr(n).cast();
+                header.msg_controllen = used as _;
+            }
             n += 1;
         }
-        tally.record(&self.stats);
         n
     }
 
-    /// Octets of outgoing messages `from..to`.
-    fn octets(&self, from: usize, to: usize) -> u64 {
-        self.vectors_out.slice()[from..to].iter().map(|v| v.iov_len as u64).sum()
+    /// Counts the replies of outgoing messages `from..to`.
+    #[inline]
+    fn count_sent(&self, from: usize, to: usize) {
+        let (mut replies, mut joined) = (0, 0);
+        for group in &self.plan.groups[from..to] {
+            replies += group.count;
+            joined += if group.count > 1 { group.count } else { 0 };
+        }
+        let octets = self.headers_out.slice()[from..to].iter().map(|h| u64::from(h.msg_len)).sum();
+        let own = &self.stats.own;
+        own.replies.add(replies as u64);
+        own.bytes_out.add(octets);
+        if joined > 0 {
+            own.joined.add(joined as u64);
+        }
+    }
+
+    /// Has the replies from group `at` on leave one by one, after the kernel refused that group; for good if it takes
+    /// no groups at all. Returns the number of headers.
+    #[cold]
+    fn part(&mut self, at: usize, error: &io::Error) -> usize {
+        if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO | libc::EOPNOTSUPP)) {
+            self.segments = false;
+        }
+        self.plan.part(at);
+        self.address(at)
     }
 }
 
@@ -202,12 +262,13 @@ impl Datagrams for Mmsg {
     }
 
     fn send(&mut self) {
-        let n = self.gather();
+        let mut n = self.gather();
         let (mut at, mut waits) = (0, 0);
         while at < n {
-            // SAFETY: headers `at..n` were just filled by `gather`: a name and control data the kernel wrote in
-            // the last `receive`, with lengths no greater than it gave, and one `iovec` over at most `max_reply` octets inside
-            // `output`. All are owned by `self` and borrowed by nobody during the call.
+            // SAFETY: headers `at..n` were filled by `address`: a name the kernel wrote in the last `receive`,
+            // control data that it wrote then, with lengths no greater than it gave, or a `Control` of ours as long as `segmented` says, and
+            // as many `iovec`s as the group has replies, each over at most `max_reply` octets inside `output`. All are owned
+            // by `self` and borrowed by nobody during the call.
             let rc = unsafe {
                 libc::sendmmsg(
                     self.fd(),
@@ -218,8 +279,7 @@ impl Datagrams for Mmsg {
             };
             if rc > 0 {
                 let next = at + rc as usize;
-                self.stats.own.replies.add(rc as u64);
-                self.stats.own.bytes_out.add(self.octets(at, next));
+                self.count_sent(at, next);
                 at = next;
                 continue;
             }
@@ -232,9 +292,11 @@ impl Datagrams for Mmsg {
                     wait_writable(self.fd());
                 }
                 io::ErrorKind::WouldBlock => {
-                    self.stats.own.send_full.add((n - at) as u64);
+                    let left: usize = self.plan.groups[at..].iter().map(|group| group.count).sum();
+                    self.stats.own.send_full.add(left as u64);
                     return;
                 }
+                _ if self.plan.groups[at].count > 1 => n = self.part(at, &error),
                 _ => {
                     endpoint::count_send_error(&self.stats, &error);
                     at += 1;

@@ -7,6 +7,7 @@ mod endpoint;
 mod mmsg;
 mod plain;
 mod raw;
+mod segment;
 mod socket;
 mod worker;
 

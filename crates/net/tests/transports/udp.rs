@@ -203,6 +203,58 @@ fn a_reply_the_system_refuses_does_not_cost_the_others() {
     assert_eq!((totals.replies, totals.send_too_big, totals.batches), (40, 20, 1));
 }
 
+/// Sends queries of two lengths before anybody serves, so that they make deep batches, and returns what came back
+/// from each of two clients, and the counters.
+fn deep_batches(socket: UdpSocket) -> (Vec<Vec<Vec<u8>>>, net::Totals) {
+    let bound = Listener::from_udp(vec![socket], &fast(1)).unwrap();
+    let clients = [(); 2].map(|()| udp_client(bound.local_addr()));
+    let queries: Vec<_> = (0..160).map(|id| query(id, Ask::Echo, 30 + usize::from(id % 2))).collect();
+    for (i, q) in queries.iter().enumerate() {
+        clients[i / 3 % 2].send(q).unwrap();
+    }
+    let server = Server::serve(bound, &Context::default());
+    let mut replies = Vec::new();
+    for (k, client) in clients.iter().enumerate() {
+        let own = queries.iter().enumerate().filter(|(i, _)| i / 3 % 2 == k);
+        let expected: HashSet<_> = own.map(|(_, q)| echoed(q)).collect();
+        let mut came: Vec<_> = (0..expected.len()).map(|_| receive(client)).collect();
+        assert_eq!(came.iter().cloned().collect::<HashSet<_>>(), expected);
+        came.sort();
+        replies.push(came);
+    }
+    let totals = server.stop();
+    let octets: usize = queries.iter().map(Vec::len).sum();
+    assert_eq!((totals.replies, totals.bytes_out), (160, octets as u64));
+    (replies, totals)
+}
+
+#[test]
+fn equally_long_replies_leave_together() {
+    for addr in ["127.0.0.1:0", "[::1]:0"] {
+        let (joined, totals) = deep_batches(UdpSocket::bind(addr).unwrap());
+        // All, unless two groups were looked for in one place.
+        assert!(totals.joined > 80, "{}", totals.joined);
+        if addr.starts_with('[') {
+            continue;
+        }
+        // The kernel takes no groups on a socket that writes no checksums.
+        let socket = UdpSocket::bind(addr).unwrap();
+        let one: libc::c_int = 1;
+        let len = size_of_val(&one) as libc::socklen_t;
+        let value = (&raw const one).cast();
+        // SAFETY: a live number and its length.
+        let rc =
+            unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, value, len) };
+        assert_eq!(rc, 0);
+        let (alone, totals) = deep_batches(socket);
+        assert_eq!((totals.joined, totals.send_other), (0, 0));
+        assert_eq!(joined, alone);
+    }
+    // From the address asked, also when the kernel picks it.
+    let (_, totals) = deep_batches(UdpSocket::bind("0.0.0.0:0").unwrap());
+    assert!(totals.joined > 80, "{}", totals.joined);
+}
+
 #[test]
 fn a_vanished_client_does_not_disturb_the_others() {
     let server = Server::start("127.0.0.1:0", Transport::Udp, &fast(1));

@@ -1,0 +1,214 @@
+//! Which replies of a batch leave together: those to one destination from one source that are equally long, as one
+//! send that the kernel cuts up (`UDP_SEGMENT`). Planning only; the sending is in `mmsg`.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// Most replies in a send: what every kernel with `UDP_SEGMENT` takes.
+const MOST: usize = 64;
+/// Longest reply that leaves with others, in octets. With its headers each must fit a packet, which by the size of our
+/// IPv6 sockets' packets has 1280 octets.
+const LONGEST: usize = 1232;
+/// Most octets in a send, below what the length field of either family can tell.
+const MOST_OCTETS: usize = 65_000;
+/// Places for open groups, a power of two; a reply looks for its group in one place only.
+const PLACES: usize = 256;
+/// Replies below which a batch is not worth looking through, and from which on it tells how many flows there are.
+const SHALLOW: usize = 4;
+const DEEP: usize = 32;
+/// After deep batches in which little could be joined, so many are sent without looking.
+const PAUSE: u32 = 15;
+
+/// A reply to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reply {
+    /// Index of its slot, and so of its buffer.
+    pub(crate) slot: usize,
+    pub(crate) len: usize,
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: SocketAddr,
+}
+
+/// Replies that leave together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    /// Index of the first of them, among the replies in their new order.
+    pub(crate) start: usize,
+    pub(crate) count: usize,
+    /// Index of the reply it was made for, among those of the batch.
+    first: usize,
+}
+
+/// Groups the replies of one batch after another.
+#[derive(Default)]
+pub(crate) struct Plan {
+    /// Replies, in the order of their groups.
+    pub(crate) order: Vec<usize>,
+    pub(crate) groups: Vec<Group>,
+    /// The group of each reply.
+    membership: Vec<usize>,
+    /// The last group made at each place.
+    places: Vec<u16>,
+    pause: u32,
+}
+
+impl Plan {
+    /// Sends every reply alone.
+    pub(crate) fn singly(&mut self, n: usize) {
+        self.groups.clear();
+        self.order.clear();
+        self.order.extend(0..n);
+        self.groups.extend((0..n).map(|i| Group { start: i, count: 1, first: i }));
+    }
+
+    /// Takes the groups from `at` on apart.
+    pub(crate) fn part(&mut self, at: usize) {
+        let start = self.groups.get(at).map_or(self.order.len(), |group| group.start);
+        self.groups.truncate(at);
+        let alone = |start| Group { start, count: 1, first: self.order[start] };
+        self.groups.extend((start..self.order.len()).map(alone));
+    }
+
+    /// Groups `replies`.
+    #[inline]
+    pub(crate) fn make(&mut self, replies: &[Reply]) {
+        if self.pause > 0 || replies.len() < SHALLOW {
+            self.pause = self.pause.saturating_sub(1);
+            return self.singly(replies.len());
+        }
+        self.groups.clear();
+        self.membership.clear();
+        self.places.clear();
+        self.places.resize(PLACES, 0);
+        for (i, reply) in replies.iter().enumerate() {
+            let place = &mut self.places[place(reply)];
+            let open = self.groups.get_mut(usize::from(*place)).filter(|group| {
+                let first = &replies[group.first];
+                first.len == reply.len
+                    && reply.len <= LONGEST
+                    && group.count < MOST.min(MOST_OCTETS / reply.len)
+                    && first.peer == reply.peer
+                    && first.local == reply.local
+            });
+            match open {
+                Some(group) => {
+                    group.count += 1;
+                    self.membership.push(usize::from(*place));
+                }
+                None => {
+                    *place = self.groups.len() as u16;
+                    self.membership.push(self.groups.len());
+                    self.groups.push(Group { start: 0, count: 1, first: i });
+                }
+            }
+        }
+        // Less than one in four joined: not worth the looking.
+        if replies.len() >= DEEP && self.groups.len() * 4 > replies.len() * 3 {
+            self.pause = PAUSE;
+        }
+        let mut start = 0;
+        for group in &mut self.groups {
+            group.start = start;
+            start += group.count;
+        }
+        self.order.clear();
+        self.order.resize(replies.len(), 0);
+        for (i, &k) in self.membership.iter().enumerate() {
+            let group = &mut self.groups[k];
+            self.order[group.start] = i;
+            group.start += 1;
+        }
+        for group in &mut self.groups {
+            group.start -= group.count;
+        }
+    }
+}
+
+/// Where the group of this reply is looked for. That it may be guessed only costs its guesser: replies that meet in
+/// one place leave alone.
+#[inline]
+fn place(reply: &Reply) -> usize {
+    let address = match reply.peer.ip() {
+        IpAddr::V4(ip) => ip.to_bits().into(),
+        IpAddr::V6(ip) => ip.to_bits() as u64,
+    };
+    let key = address ^ u64::from(reply.peer.port()) << 32 ^ (reply.len as u64) << 48;
+    // The top bits of a product depend on all of its factor (the odd number nearest 2^64 over the golden ratio).
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PLACES.trailing_zeros())) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn reply(slot: usize, port: u16, len: usize) -> Reply {
+        let local = "192.0.2.1:53".parse().unwrap();
+        Reply { slot, len, peer: ([192, 0, 2, 2], port).into(), local }
+    }
+
+    #[test]
+    fn few_flows_are_few_groups() {
+        let replies: Vec<_> = (0..64).map(|i| reply(i, 4000 + i as u16 % 4, 29 + i % 3)).collect();
+        let mut plan = Plan::default();
+        plan.make(&replies);
+        assert_eq!(plan.groups.len(), 12);
+        assert!(plan.groups.iter().all(|group| group.count >= 5));
+    }
+
+    #[test]
+    fn many_flows_are_not_looked_at_every_time() {
+        let many: Vec<_> = (0..64).map(|i| reply(i, 4000 + i as u16, 40)).collect();
+        let one: Vec<_> = (0..64).map(|i| reply(i, 4000, 40)).collect();
+        let mut plan = Plan::default();
+        plan.make(&many);
+        for _ in 0..PAUSE {
+            plan.make(&one);
+            assert_eq!(plan.groups.len(), 64);
+        }
+        plan.make(&one);
+        assert_eq!(plan.groups.len(), 1);
+    }
+
+    #[test]
+    fn groups_keep_to_the_limits_of_the_kernel() {
+        let mut plan = Plan::default();
+        plan.make(&(0..130).map(|i| reply(i, 4000, 40)).collect::<Vec<_>>());
+        assert_eq!(plan.groups.iter().map(|g| g.count).collect::<Vec<_>>(), [64, 64, 2]);
+        plan.make(&(0..60).map(|i| reply(i, 4000, 1232)).collect::<Vec<_>>());
+        assert_eq!(plan.groups.iter().map(|g| g.count).collect::<Vec<_>>(), [52, 8]);
+        plan.make(&(0..8).map(|i| reply(i, 4000, 1233)).collect::<Vec<_>>());
+        assert_eq!(plan.groups.len(), 8);
+    }
+
+    proptest! {
+        #[test]
+        fn every_reply_is_in_one_group_of_its_like(
+            kinds in prop::collection::vec((0..5_u16, 1..4_usize), 0..200),
+        ) {
+            let replies: Vec<_> = kinds.iter().enumerate().map(|(i, (port, len))| reply(i, *port, *len)).collect();
+            let mut plan = Plan::default();
+            plan.make(&replies);
+            let mut order = plan.order.clone();
+            let mut next = 0;
+            for group in &plan.groups {
+                prop_assert_eq!(group.start, next);
+                next += group.count;
+                let members = &plan.order[group.start..next];
+                let first = &replies[members[0]];
+                prop_assert!(members.iter().all(|&i| replies[i].peer == first.peer && replies[i].len == first.len));
+                prop_assert!(members.is_sorted());
+            }
+            order.sort();
+            prop_assert_eq!(order, (0..replies.len()).collect::<Vec<_>>());
+            // Taken apart from somewhere on, each reply is still sent once, in the same order.
+            let at = plan.groups.len() / 2;
+            let order = plan.order.clone();
+            plan.part(at);
+            prop_assert_eq!(&plan.order, &order);
+            prop_assert_eq!(plan.groups.iter().map(|group| group.count).sum::<usize>(), replies.len());
+            prop_assert!(plan.groups[at..].iter().all(|group| group.count == 1));
+            prop_assert!(plan.groups.windows(2).all(|g| g[0].start + g[0].count == g[1].start));
+        }
+    }
+}
