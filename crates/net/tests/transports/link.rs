@@ -71,6 +71,13 @@ impl Link {
         String::from_utf8_lossy(&show.unwrap().stdout).contains("prog/xdp")
     }
 
+    /// Sets the MTU of both ends.
+    pub(crate) fn set_mtu(&self, mtu: u32) {
+        for (namespace, interface) in [(&self.client, "xdp-c"), (&self.server, SERVER_INTERFACE)] {
+            ip(&["-n", namespace], &format!("link set {interface} mtu {mtu}\n")).unwrap();
+        }
+    }
+
     /// Deletes the pair of interfaces.
     pub(crate) fn cut(&self) {
         ip(&["-n", &self.server], "link del xdp-s\n").unwrap();

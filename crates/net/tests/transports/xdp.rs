@@ -398,6 +398,28 @@ fn replies_keep_to_what_a_packet_holds() {
 }
 
 #[test]
+fn larger_packets_have_larger_frames() {
+    let Some(link) = Link::make(1) else { return };
+    link.set_mtu(2600);
+    both_ways(|attach| {
+        let front = link.server(|| {
+            let bound = listener(V4);
+            let front = Listener::xdp(&[&bound], &config(), &front(attach)).unwrap();
+            front.serve(|_: Worker| Mirror, &Context::default()).unwrap()
+        });
+        let client = client(&link, V4);
+        for (wanted, got) in [(1900_u16, 1912), (2900, 2572)] {
+            let mut q = vec![9; 2500];
+            q[..4].fill(0);
+            q[10..12].copy_from_slice(&wanted.to_be_bytes());
+            client.send(&q).unwrap();
+            assert_eq!(receive(&client), answer(&q, got));
+        }
+        assert_eq!(end(front).replies, 2);
+    });
+}
+
+#[test]
 fn a_front_comes_and_goes() {
     let Some(link) = Link::make(1) else { return };
     let served = Served::new(&link, [V4, V6], None);
