@@ -1,13 +1,14 @@
 //! `nomen serve`: from configuration to sockets, from root to an ordinary user, from zones to answers, and the
 //! orderly end. The order matters: sockets first, then privileges, then everything that reads foreign data.
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use engine::Engine;
-use net::{Bound, Context, Listener, Running, TcpLimits, Transport};
+use net::{Bound, Context, Listener, Running, TcpLimits, Transport, XdpConfig};
 use tokio::runtime::Runtime;
 use tracing::{error, info, warn};
 use wire::hash::HashKey;
@@ -167,25 +168,54 @@ impl Sockets {
 fn bind(settings: &Settings, built_in: bool, notes: &mut Vec<String>) -> Result<Vec<Bound>, String> {
     let config = net_config(&settings.server);
     let mut bound = Vec::new();
+    // Interfaces with an AF_XDP front, each with the listeners it stands before.
+    let mut fronts: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for listen in &settings.listens {
-        for addr in listen.addr.iter() {
-            for proto in listen.proto.iter() {
-                let transport = match proto.value {
-                    Proto::Udp => Transport::Udp,
-                    Proto::Tcp => Transport::Tcp,
-                };
-                match Listener::bind(addr.value.0, transport, &config) {
-                    Ok(socket) => bound.push(socket),
-                    // The built-in configuration asks for IPv6 without knowing whether there is any.
-                    Err(e) if built_in && addr.value.0.is_ipv6() && is_missing(&e) => {
-                        notes.push(e.to_string())
+        for (addr, proto) in listen.addr.iter().flat_map(|a| listen.proto.iter().map(move |p| (a, p))) {
+            let transport = match proto.value {
+                Proto::Udp => Transport::Udp,
+                Proto::Tcp => Transport::Tcp,
+            };
+            match Listener::bind(addr.value.0, transport, &config) {
+                Ok(socket) => {
+                    if let (Transport::Udp, Some(interface)) = (transport, &listen.xdp.value) {
+                        fronts.entry(interface).or_default().push(bound.len());
                     }
-                    Err(e) => return Err(with_hint(&e)),
+                    bound.push(socket);
                 }
+                // The built-in configuration asks for IPv6 without knowing whether there is any.
+                Err(e) if built_in && addr.value.0.is_ipv6() && is_missing(&e) => notes.push(e.to_string()),
+                Err(e) => return Err(with_hint(&e)),
             }
         }
     }
-    if bound.is_empty() { Err("there is no address to listen on".into()) } else { Ok(bound) }
+    if bound.is_empty() {
+        return Err("there is no address to listen on".into());
+    }
+    put_fronts(&fronts, &config, &mut bound, notes);
+    Ok(bound)
+}
+
+/// Puts the AF_XDP fronts that were asked for before their listeners; where one cannot be had, the sockets do
+/// its work and the operator is told.
+fn put_fronts(
+    fronts: &BTreeMap<&str, Vec<usize>>,
+    config: &net::Config,
+    bound: &mut Vec<Bound>,
+    notes: &mut Vec<String>,
+) {
+    let mut opened = Vec::new();
+    for (interface, listeners) in fronts {
+        let behind: Vec<&Bound> = listeners.iter().filter_map(|&at| bound.get(at)).collect();
+        match Listener::xdp(&behind, config, &XdpConfig::new(*interface)) {
+            Ok(front) => opened.push(front),
+            Err(e) => {
+                notes.push(format!("no AF_XDP on {interface}, its queries go through the sockets: {e}"))
+            }
+        }
+    }
+    // Fronts are stopped first, so that what they no longer take still finds its socket.
+    bound.splice(0..0, opened);
 }
 
 fn is_missing(e: &net::BindError) -> bool {
@@ -273,11 +303,20 @@ fn serve_all(app: &Arc<App>, bound: Vec<Bound>) -> Result<(), String> {
     context.tcp = app.tcp_limits.clone();
     for socket in bound {
         let (addr, transport) = (socket.local_addr(), socket.transport());
+        let front = socket.xdp_mode();
         let app_of_workers = Arc::clone(app);
         let running = socket
             .serve(move |_: net::Worker| Answer::new(&app_of_workers), &context)
             .map_err(|e| e.to_string())?;
-        info!("listening on {addr} {transport}");
+        match front {
+            Some(mode) => info!(
+                queues = mode.queues,
+                driver = mode.driver,
+                zero_copy = mode.zero_copy,
+                "AF_XDP before {addr} {transport}"
+            ),
+            None => info!("listening on {addr} {transport}"),
+        }
         lock(&app.listeners).push(running);
     }
     Ok(())

@@ -76,6 +76,10 @@ section! {
         "addr" addr: Vec<At<Endpoint>> = builtin_addresses();
         /// Transports to open on each of them.
         "proto" proto: Vec<At<Proto>> = vec![At::default_value(Proto::Udp), At::default_value(Proto::Tcp)];
+        /// Network interface, such as "eth0", whose UDP queries to these addresses are taken by AF_XDP before
+        /// the kernel's network stack, and so past its firewall. Where the kernel, the driver or the rights do
+        /// not allow it, nomen says so and answers through its sockets. Needs root at the start. Unset: no.
+        "xdp" xdp: Option<String> = None;
     }
 }
 
