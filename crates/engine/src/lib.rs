@@ -22,6 +22,7 @@ mod route;
 mod screen;
 pub mod source;
 pub mod stats;
+mod tsig;
 
 pub use pending::{Responder, Ticket};
 pub use pipeline::{BATCH, Config, Engine, Packet, Transport, Verdict, Worker};

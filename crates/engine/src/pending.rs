@@ -43,7 +43,8 @@ impl Ticket {
         let mut names = Compressor::small();
         let mut b = render::start(&self.request, &self.head, &mut buf, self.limit, &mut names, &self.edns);
         fill(&mut b);
-        let len = render::finish(b, &self.request, self.transport, &self.edns, None);
+        render::add_opt(&mut b, &self.request, self.transport, &self.edns, None);
+        let len = b.finish();
         self.responder.send(&buf[..len]);
     }
 }

@@ -20,6 +20,7 @@ use crate::route::{self, Route};
 use crate::screen::{self, Screened};
 use crate::source::{Asked, MessageStream, Source, Sourced};
 use crate::stats::Stats;
+use crate::tsig;
 
 /// The most packets a worker takes in one batch.
 pub const BATCH: usize = 64;
@@ -299,7 +300,11 @@ impl Worker {
             render::truncate(&mut b, question_only);
         }
         let rcode = error.map_or_else(|| b.rcode(), |e| e.0);
-        let len = render::finish(b, request, packet.transport, edns, error);
+        render::add_opt(&mut b, request, packet.transport, edns, error);
+        if let (Rcode::NOTAUTH, Some(at)) = (rcode, request.tsig_at) {
+            tsig::refuse(&mut b, packet.octets, at);
+        }
+        let len = b.finish();
         stats.reply(packet.transport, rcode.0, truncated, len);
         line.log(rcode, len);
         Verdict::Reply(len)

@@ -52,37 +52,34 @@ pub(crate) fn start<'b>(
     b
 }
 
-/// Ends the reply: OPT if the client sent one, then the counts.
+/// Sets the response code of an error and adds OPT, if the client sent one.
 #[inline]
-pub(crate) fn finish(
-    mut b: Builder<'_>,
+pub(crate) fn add_opt(
+    b: &mut Builder<'_>,
     request: &Request,
     transport: Transport,
     edns: &ServerEdns,
     error: Option<(Rcode, Option<ErrorInfo>)>,
-) -> usize {
+) {
     let (rcode, info) = error.unwrap_or((b.rcode(), None));
     if error.is_some() {
         b.set_rcode(rcode);
     }
-    if let Some(client) = request.edns {
-        b.set_limit(limit(request, transport, edns));
-        // The room was kept free; an answer stands without OPT options if a source overran it.
-        let Ok(mut opt) = OptWriter::begin(&mut b, edns.udp_size, (rcode.0 >> 4) as u8, client.dnssec_ok)
-        else {
-            return b.finish();
-        };
-        if client.nsid && !edns.nsid.is_empty() {
-            let _ = opt.option(&mut b, OptionCode::NSID, &[&edns.nsid]);
-        }
-        if client.keepalive && transport == Transport::Tcp {
-            let _ = opt.option(&mut b, OptionCode::KEEPALIVE, &[&edns.keepalive.to_be_bytes()]);
-        }
-        if let Some(info) = info {
-            let _ = opt.extended_error(&mut b, info, "");
-        }
+    let Some(client) = request.edns else { return };
+    b.set_limit(limit(request, transport, edns));
+    // The room was kept free; an answer stands without OPT if a source overran it.
+    let Ok(mut opt) = OptWriter::begin(b, edns.udp_size, (rcode.0 >> 4) as u8, client.dnssec_ok) else {
+        return;
+    };
+    if client.nsid && !edns.nsid.is_empty() {
+        let _ = opt.option(b, OptionCode::NSID, &[&edns.nsid]);
     }
-    b.finish()
+    if client.keepalive && transport == Transport::Tcp {
+        let _ = opt.option(b, OptionCode::KEEPALIVE, &[&edns.keepalive.to_be_bytes()]);
+    }
+    if let Some(info) = info {
+        let _ = opt.extended_error(b, info, "");
+    }
 }
 
 /// Cuts the reply down to its question and sets TC (RFC 2181 §9).

@@ -1,4 +1,4 @@
-//! Whether a query may be asked at all: faults, opcodes and classes that end here.
+//! Whether a query may be asked at all: faults, opcodes, signatures and classes that end here.
 
 use wire::edns::ErrorInfo;
 use wire::{Class, Opcode, Rcode};
@@ -28,6 +28,9 @@ pub(crate) fn screen(request: &Request) -> Screened {
     let (Opcode::QUERY, Some(question)) = (request.header.opcode(), request.question) else {
         return Screened::Reject(Rcode::NOTIMP, None);
     };
+    if request.tsig_at.is_some() {
+        return Screened::Reject(Rcode::NOTAUTH, None);
+    }
     match question.qclass {
         Class::IN | Class::CH | Class::ANY => Screened::Pass,
         _ => Screened::Reject(Rcode::REFUSED, Some(ErrorInfo::NOT_SUPPORTED)),

@@ -188,3 +188,18 @@ fn counters_follow_what_was_answered() {
     assert_eq!(stats.replies[udp][Rcode::NXDOMAIN.0 as usize].get(), 1);
     assert_eq!((stats.pending.get(), stats.dnssec_ok.get(), stats.dropped.get()), (1, 1, 0));
 }
+
+#[test]
+fn a_signature_by_an_unknown_key_is_refused_with_badkey() {
+    // owner "k.", HMAC-SHA256, time, fudge 300, a MAC of four octets, original ID, no error, no other data
+    let mut tsig = b"\x01k\0\0\xfa\0\xff\0\0\0\0\0\x21".to_vec();
+    tsig.extend(b"\x0bhmac-sha256\0\0\0\x65\0\0\0\x01\x2c\0\x04abcd\x12\x34\0\0\0\0");
+    let (_, reply) = Rig::new(true).ask(&query("example.", Type::A, &tsig));
+    let (header, mut parser) = Parser::new(&reply).expect("header");
+    assert_eq!((header.rcode(), header.counts()), (Rcode::NOTAUTH, [1, 0, 0, 1]));
+    parser.question().expect("question");
+    let record = parser.record().expect("TSIG");
+    assert_eq!((record.rtype, record.class, record.ttl), (Type::TSIG, Class::ANY, 0));
+    let rdata = &reply[record.rdata.clone()];
+    assert_eq!(&rdata[13..], b"\0\0\x65\0\0\0\x01\x2c\0\0\x12\x34\0\x11\0\0");
+}

@@ -86,6 +86,11 @@ impl<'m> Parser<'m> {
         self.at
     }
 
+    /// Stands at `offset`; reading beyond the end is [`Malformed`] as ever.
+    pub fn seek(&mut self, offset: usize) {
+        self.at = offset;
+    }
+
     /// Whether everything has been read.
     #[inline]
     pub fn at_end(&self) -> bool {

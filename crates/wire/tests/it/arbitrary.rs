@@ -12,15 +12,42 @@ use wire::rdata::{Kind, layout};
 
 type Octets = BoxedStrategy<Vec<u8>>;
 
+/// How wild names and strings are.
+#[derive(Clone, Copy, PartialEq)]
+enum Taste {
+    /// Any octets.
+    Any,
+    /// Names as hosts have them, in lower case; strings of letters and digits. For readers that take no others.
+    Plain,
+}
+
 /// Data of a type that has a form.
 pub(crate) fn rdata(t: Type) -> Octets {
+    with_taste(t, Taste::Any)
+}
+
+/// Data of a type that has a form, with names and strings that everybody can read.
+pub(crate) fn plain_rdata(t: Type) -> Octets {
+    with_taste(t, Taste::Plain)
+}
+
+fn with_taste(t: Type, taste: Taste) -> Octets {
     match t {
         Type::X25 => vec(b'0'..=b'9', 4..20).prop_map(|digits| sized(&digits)).boxed(),
-        _ => {
-            let fields = layout(t).map_or(&[][..], |layout| layout.fields);
-            row(fields.iter().map(|field| of_kind(t, &field.kind)).collect())
-        }
+        // An algorithm means that there is a key.
+        Type::IPSECKEY => (row_of(t, taste), any::<u8>())
+            .prop_map(|(mut rdata, octet)| {
+                rdata.push(octet);
+                rdata
+            })
+            .boxed(),
+        _ => row_of(t, taste),
     }
+}
+
+fn row_of(t: Type, taste: Taste) -> Octets {
+    let fields = layout(t).map_or(&[][..], |layout| layout.fields);
+    row(fields.iter().map(|field| of_kind(t, &field.kind, taste)).collect())
 }
 
 fn row(parts: Vec<Octets>) -> Octets {
@@ -39,13 +66,25 @@ fn sized16(octets: Vec<u8>) -> Vec<u8> {
     [&(octets.len() as u16).to_be_bytes()[..], &octets].concat()
 }
 
-fn string() -> Octets {
+fn string(taste: Taste) -> Octets {
+    if taste == Taste::Plain {
+        return "[a-zA-Z0-9]{1,20}".prop_map(|text| sized(text.as_bytes())).boxed();
+    }
     prop_oneof![4 => octets(0..12), 1 => octets(0..=255), 2 => "[ -~]{0,20}".prop_map(String::into_bytes)]
         .prop_map(|octets| sized(&octets))
         .boxed()
 }
 
-pub(crate) fn name() -> Octets {
+fn name() -> Octets {
+    name_of(Taste::Any)
+}
+
+fn name_of(taste: Taste) -> Octets {
+    if taste == Taste::Plain {
+        let labels = vec("[a-z]([a-z0-9-]{0,10}[a-z0-9])?", 1..4);
+        let wire = |labels: Vec<String>| labels.iter().flat_map(|l| sized(l.as_bytes())).chain([0]).collect();
+        return labels.prop_map(wire).boxed();
+    }
     let label = prop_oneof![
         3 => "[a-zA-Z0-9*_-]{1,12}".prop_map(String::into_bytes),
         1 => octets(1..8),
@@ -82,19 +121,20 @@ fn bitmap() -> Octets {
         .boxed()
 }
 
-fn of_kind(t: Type, kind: &Kind) -> Octets {
+fn of_kind(t: Type, kind: &Kind, taste: Taste) -> Octets {
     match *kind {
-        Kind::Name(_) => name(),
-        Kind::Names(_) => vec(name(), 0..3).prop_map(|names| names.concat()).boxed(),
+        Kind::Name(_) => name_of(taste),
+        Kind::Names(_) => vec(name_of(taste), 0..3).prop_map(|names| names.concat()).boxed(),
         Kind::U8 | Kind::Mnemonic8(_) | Kind::Mnemonic8Named(_) => octets(1),
         Kind::U16 | Kind::Mnemonic16(_) => octets(2),
         Kind::U32 | Kind::Duration | Kind::Time | Kind::Ipv4 => octets(4),
         Kind::U64 => octets(8),
         Kind::Ipv6 => prop_oneof![octets(16), vec(prop_oneof![Just(0), Just(1)], 16)].boxed(),
-        Kind::String => string(),
-        Kind::Strings => vec(string(), 1..4).prop_map(|strings| strings.concat()).boxed(),
-        Kind::OptionalString => prop_oneof![string(), Just(Vec::new())].boxed(),
+        Kind::String => string(taste),
+        Kind::Strings => vec(string(taste), 1..4).prop_map(|strings| strings.concat()).boxed(),
+        Kind::OptionalString => prop_oneof![string(taste), Just(Vec::new())].boxed(),
         Kind::Tag => "[a-zA-Z0-9]{1,15}".prop_map(|tag| sized(tag.as_bytes())).boxed(),
+        Kind::LongString(least) if taste == Taste::Plain => vec(b'a'..=b'z', least..least + 80).boxed(),
         Kind::LongString(least) | Kind::Base64(least) | Kind::Hex(least) => octets(least..least + 80),
         Kind::Base64OrDash | Kind::Opaque => octets(0..80),
         Kind::SizedBase64 => octets(0..40).prop_map(sized16).boxed(),
@@ -211,7 +251,7 @@ fn parameters() -> Octets {
         (4, addresses(4).boxed()),
         (5, octets(1..40)),
         (6, addresses(16).boxed()),
-        (7, octets(1..20)),
+        (7, "[ -~äÄ]{1,20}".prop_map(String::into_bytes).boxed()),
         (8, octets(0)),
         (9, groups.boxed()),
         (10, strings(0).boxed()),

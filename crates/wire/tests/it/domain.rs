@@ -1,51 +1,130 @@
-//! The `domain` crate as oracle: it reads our text to the same octets, and we read its text.
+//! The `domain` crate as oracle: it finds the same octets in our text, and we in its text.
 
-use domain::base::rdata::ComposeRecordData;
+use domain::base::rdata::{ComposeRecordData, ParseAnyRecordData};
 use domain::base::zonefile_fmt::{DisplayKind, ZonefileFmt};
+use domain::base::{ParsedName, Rtype};
+use domain::dep::octseq::Parser;
+use domain::rdata::AllRecordData;
 use domain::zonefile::inplace::{Entry, Zonefile};
-use proptest::test_runner::{Config, TestRunner};
 use wire::Type;
+use wire::rdata::embedded_names;
 
-use crate::{arbitrary, known_types, read, written};
+use crate::{agree, arbitrary, read, written};
 
-/// What `domain` makes of one record: its octets and its text.
-fn theirs(t: Type, text: &str) -> Result<(Vec<u8>, String), String> {
+/// The types whose own form `domain` knows.
+const KNOWN: &[Type] = &[
+    Type::A,
+    Type::NS,
+    Type::MD,
+    Type::MF,
+    Type::CNAME,
+    Type::SOA,
+    Type::MB,
+    Type::MG,
+    Type::MR,
+    Type::PTR,
+    Type::HINFO,
+    Type::MINFO,
+    Type::MX,
+    Type::TXT,
+    Type::RP,
+    Type::AAAA,
+    Type::SRV,
+    Type::NAPTR,
+    Type::DNAME,
+    Type::DS,
+    Type::SSHFP,
+    Type::IPSECKEY,
+    Type::RRSIG,
+    Type::NSEC,
+    Type::DNSKEY,
+    Type::NSEC3,
+    Type::NSEC3PARAM,
+    Type::TLSA,
+    Type::CDS,
+    Type::CDNSKEY,
+    Type::OPENPGPKEY,
+    Type::ZONEMD,
+    Type::SVCB,
+    Type::HTTPS,
+    Type::CAA,
+];
+
+/// What `domain` makes of a line of a master file.
+fn octets_of_text(t: Type, text: &str) -> Result<Vec<u8>, String> {
     let line = format!("owner.example. 3600 IN {t} {text}\n");
     let entry =
         Zonefile::from(line.as_str()).allow_invalid().next_entry().map_err(|error| error.to_string())?;
     let Some(Entry::Record(record)) = entry else { return Err("no record".into()) };
     let mut octets = Vec::new();
     record.data().compose_rdata(&mut octets).map_err(|error| error.to_string())?;
-    Ok((octets, record.data().display_zonefile(DisplayKind::Simple).to_string()))
+    Ok(octets)
+}
+
+/// The text that `domain` writes for octets, and the octets it would send.
+fn text_of_octets(t: Type, rdata: &[u8]) -> Result<(String, Vec<u8>), String> {
+    let mut parser = Parser::from_ref(rdata);
+    let data = AllRecordData::<_, ParsedName<_>>::parse_any_rdata(Rtype::from_int(t.0), &mut parser)
+        .map_err(|error| error.to_string())?;
+    let mut octets = Vec::new();
+    data.compose_rdata(&mut octets).map_err(|error| error.to_string())?;
+    Ok((data.display_zonefile(DisplayKind::Simple).to_string(), octets))
+}
+
+/// Text that `domain` does not read although it should.
+fn unread_by_domain(t: Type, text: &str) -> bool {
+    match t {
+        // RFC 3597 §4 and the registry: NSAP-PTR is a mnemonic like any other; `domain` has no hyphen in it.
+        Type::NSEC | Type::NSEC3 | Type::RRSIG => text.contains("NSAP-PTR"),
+        // RFC 9460 §2.1: unrecognised keys are written "keyNNNNN"; `domain` does not read them everywhere.
+        // §7.1.1: "the parser MAY disallow" commas and backslashes in ALPN identifiers, and `domain` does.
+        Type::SVCB | Type::HTTPS => text.contains("key") || text.contains('\\'),
+        _ => false,
+    }
+}
+
+/// Text that `domain` writes for octets and that means something else.
+fn miswritten_by_domain(t: Type, rdata: &[u8], text: &str) -> bool {
+    // RFC 1035 §5.1: a quotation mark begins a quoted string; `domain` leaves it unescaped in names.
+    let quote = embedded_names(t, rdata).any(|n| rdata[n.start..n.start + n.len].contains(&b'"'));
+    quote
+        || match t {
+            // RFC 4025 §3.1 has a dot where there is no gateway; `domain` writes nothing.
+            Type::IPSECKEY => rdata.get(1) == Some(&0),
+            // As above: the registry's mnemonic is NSAP-PTR.
+            Type::NSEC | Type::NSEC3 | Type::RRSIG => text.contains("NSAPPTR"),
+            // RFC 9460 appendix A: white space, quotes and octets beyond ASCII are escaped in values, commas
+            // in lists; `domain` does not do so for every key.
+            Type::SVCB | Type::HTTPS => {
+                text.contains("docpath") || text.contains('\\') || !text.is_ascii() || text.contains('"')
+            }
+            _ => false,
+        }
 }
 
 #[test]
-fn explore() {
-    for t in known_types() {
-        let mut runner =
-            TestRunner::new(Config { cases: 60, failure_persistence: None, ..Config::default() });
-        let result = runner.run(&arbitrary::rdata(t), |rdata| {
-            let text = written(t, &rdata);
-            if text.starts_with("\\#") {
-                return Ok(());
-            }
-            let (octets, their) = theirs(t, &text)
-                .map_err(|e| proptest::test_runner::TestCaseError::fail(format!("{text}: {e}")))?;
-            if octets != rdata {
-                return Err(proptest::test_runner::TestCaseError::fail(format!(
-                    "octets {text}: {octets:?} {rdata:?}"
-                )));
-            }
-            match read(t, &their) {
-                Ok(back) if back == rdata => Ok(()),
-                other => Err(proptest::test_runner::TestCaseError::fail(format!(
-                    "back {their}: {other:?} {rdata:?}"
-                ))),
-            }
-        });
-        match result {
-            Ok(()) => println!("OK {t}"),
-            Err(e) => println!("BAD {t}: {e}"),
+fn domain_reads_our_text() {
+    agree(KNOWN, 100, arbitrary::rdata, |t, rdata| {
+        let text = written(t, rdata);
+        match octets_of_text(t, &text) {
+            Ok(octets) if octets == rdata => Ok(()),
+            _ if unread_by_domain(t, &text) => Ok(()),
+            other => Err(format!("{text}: {other:?}, not {rdata:?}")),
         }
-    }
+    });
+}
+
+#[test]
+fn we_read_the_text_of_domain() {
+    agree(KNOWN, 100, arbitrary::rdata, |t, rdata| {
+        let (text, octets) = text_of_octets(t, rdata)?;
+        if octets != rdata {
+            return Err(format!("they send {octets:?}, not {rdata:?}"));
+        }
+        match read(t, &text) {
+            Ok(octets) if octets == rdata => Ok(()),
+            _ if miswritten_by_domain(t, rdata, &text) => Ok(()),
+            other => Err(format!("{text}: {other:?}, not {rdata:?}")),
+        }
+    });
 }

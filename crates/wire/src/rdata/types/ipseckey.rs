@@ -25,7 +25,15 @@ pub(super) static LAYOUT: Layout = Layout::new(
         Field::new("gateway", Kind::Special(&Gateway)),
         Field::new("public key", Kind::Base64(0)),
     ],
-);
+)
+.with_check(algorithm_has_key);
+
+/// RFC 4025 §2.4: algorithm 0 "indicates that no key is present", so any other comes with one.
+fn algorithm_has_key(rdata: &[u8]) -> Result<(), &'static str> {
+    let head = 1 + Gateway.wire_len(rdata.get(1..).unwrap_or_default()).unwrap_or(0);
+    let keyless = rdata.len() <= head && rdata.get(2).is_some_and(|&algorithm| algorithm != 0);
+    if keyless { Err("an algorithm but no key") } else { Ok(()) }
+}
 
 /// Gateway type, algorithm and gateway: the type says how long the gateway is.
 struct Gateway;
@@ -80,7 +88,9 @@ mod tests {
             &hex("0a 02 02 20010db8000000000000000000000001 010351537986"),
         );
         both(Type::IPSECKEY, "10 1 0 192.0.2.38", &hex("0a 01 00 c0000226"));
-        for bad in ["10 4 2 . AQNRU3mG", "10 0 2 x AQNRU3mG", "10 1 2 . AQNRU3mG", "10 1 2"] {
+        for bad in
+            ["10 4 2 . AQNRU3mG", "10 0 2 x AQNRU3mG", "10 1 2 . AQNRU3mG", "10 1 2", "10 1 2 192.0.2.38"]
+        {
             assert!(parse(Type::IPSECKEY, bad).is_err(), "{bad}");
         }
         assert!(

@@ -55,7 +55,7 @@ enum Value {
     Ipv6,
     /// Octets, in base64.
     Base64,
-    /// Octets as they are, one at least.
+    /// UTF-8, one octet at least (RFC 9461 §5).
     Text,
     /// Octets as they are.
     Any,
@@ -247,7 +247,8 @@ impl Value {
             }
             Value::Ipv4 => !value.is_empty() && value.len().is_multiple_of(4),
             Value::Ipv6 => !value.is_empty() && value.len().is_multiple_of(16),
-            Value::Base64 | Value::Text => !value.is_empty(),
+            Value::Base64 => !value.is_empty(),
+            Value::Text => !value.is_empty() && std::str::from_utf8(value).is_ok(),
             Value::Any => true,
         }
     }
@@ -512,6 +513,8 @@ mod tests {
             "00000002 0003",
             "00000004 00030003 00030002 0035",
             "00050000",
+            "00070000",
+            "00070001 ff",
         ] {
             assert!(LAYOUT.validate(&hex(&["000100", bad].concat())).is_err(), "{bad}");
         }
