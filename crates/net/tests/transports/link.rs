@@ -7,6 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use socket2::{MaybeUninitSlice, MsgHdrMut, Socket};
@@ -16,7 +17,12 @@ use socket2::{MaybeUninitSlice, MsgHdrMut, Socket};
 pub(crate) struct Link {
     client: String,
     server: String,
+    _alone: MutexGuard<'static, ()>,
 }
+
+/// One pair at a time: a child process holds all our descriptors until it runs its program, and a socket or an
+/// attached program that another test has just closed would for that moment still be there.
+static ALONE: Mutex<()> = Mutex::new(());
 
 pub(crate) const CLIENT_LINK: [u8; 6] = [2, 0, 0, 0, 9, 1];
 pub(crate) const SERVER_LINK: [u8; 6] = [2, 0, 0, 0, 9, 2];
@@ -27,7 +33,9 @@ impl Link {
     pub(crate) fn make(queues: u32) -> Option<Link> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let id = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let link = Link { client: format!("xdp-test-c-{id}"), server: format!("xdp-test-s-{id}") };
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let (client, server) = (format!("xdp-test-c-{id}"), format!("xdp-test-s-{id}"));
+        let link = Link { client, server, _alone: alone };
         let (c, s) = (&link.client, &link.server);
         let mut commands = format!("netns add {c}\nnetns add {s}\n");
         commands += &format!(

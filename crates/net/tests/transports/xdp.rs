@@ -464,6 +464,11 @@ fn queries_that_wait_are_answered_before_the_end() {
     for q in &queries {
         client.send(q).unwrap();
     }
+    // What is sent after them and comes through the kernel says that they have arrived.
+    let other = link.server(|| UdpSocket::bind("198.18.9.2:5353").unwrap());
+    other.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    client.send_to(&[1], "198.18.9.2:5353").unwrap();
+    assert_eq!(receive(&other), [1]);
     let totals = end(front.serve(|_: Worker| Mirror, &Context::default()).unwrap());
     assert_eq!(totals.replies + totals.later_replies, queries.len() as u64);
     let mut replies: Vec<_> = queries.iter().map(|_| receive(&client)).collect();
