@@ -1,4 +1,4 @@
-//! From a master file to a snapshot: [`scan`](crate::scan) feeds [`store`](crate::store), on two threads if the
+//! From a master file to a snapshot: [`scan`] feeds [`store`](crate::store), on two threads if the
 //! file is large.
 //!
 //! What both find wrong comes out as one list of [`Fault`]s with places.

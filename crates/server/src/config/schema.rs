@@ -72,7 +72,7 @@ section! {
     /// Addresses to answer on; one block for each set, any number of blocks. Without any block nomen
     /// listens on 127.0.0.1 and ::1 at port 5300. A change takes effect at the next start.
     Listen, "[[listen]]" {
-        /// Addresses and ports, such as "0.0.0.0@53" or "[::]@53".
+        /// Addresses and ports, such as `0.0.0.0@53` or `[::]@53`.
         "addr" addr: Vec<At<Endpoint>> = builtin_addresses();
         /// Transports to open on each of them.
         "proto" proto: Vec<At<Proto>> = vec![At::default_value(Proto::Udp), At::default_value(Proto::Tcp)];

@@ -1,6 +1,6 @@
 //! Writing messages into a buffer of fixed size, names compressed as they come.
 //!
-//! Space for OPT, TSIG or padding is kept free by [`Builder::reserve`]; a record that does not fit leaves
+//! Space for OPT, TSIG or padding is kept free by [`Builder::set_limit`]; a record that does not fit leaves
 //! the message as it was and says [`Full`]. Section counts live in the builder until
 //! [`Builder::finish`] patches them into the header.
 

@@ -1,8 +1,8 @@
 //! Record data: one file per type, each a description of its fields that serves every use.
 //!
 //! A type's file declares a [`Layout`], the list of its fields in wire order. One engine interprets the list:
-//! [`field`] walks it over wire bytes (validation, names inside, canonical form), [`parse`] reads text with it
-//! and [`write`] writes text. The few types whose text is not a row of fields bring a [`field::Special`]. What
+//! `field` walks it over wire bytes (validation, names inside, canonical form), `parse` reads text with it
+//! and `write` writes text. The few types whose text is not a row of fields bring a `field::Special`. What
 //! does not live here: which types go with which, or what a record means.
 
 mod bitmap;

@@ -177,7 +177,7 @@ fn longest_data() {
     for t in known_types() {
         let mut text = String::new();
         assert!(write_text(t, &rdata, &mut text).is_ok());
-        assert_eq!(validate(t, &[0xff; 65_536]).is_ok(), false);
+        assert!(validate(t, &[0xff; 65_536]).is_err());
         assert!(embedded_names(t, &rdata).count() == 0);
     }
     let names = vec![0; 65_000];
