@@ -189,24 +189,9 @@ impl Ord for Name<'_> {
 }
 
 impl fmt::Display for Name<'_> {
-    /// Master-file form with the final dot; `.` for the root (RFC 1035 §5.1, RFC 4343 §2.1).
+    /// Master-file form with the final dot, as [`crate::text::write_name`] has it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_root() {
-            return f.write_str(".");
-        }
-        for label in self.labels() {
-            for &octet in label {
-                match octet {
-                    b'.' | b'\\' | b'"' | b';' | b'(' | b')' | b'@' | b'$' => {
-                        write!(f, "\\{}", octet as char)?
-                    }
-                    0x21..=0x7e => write!(f, "{}", octet as char)?,
-                    _ => write!(f, "\\{octet:03}")?,
-                }
-            }
-            f.write_str(".")?;
-        }
-        Ok(())
+        crate::text::write_name(*self, f)
     }
 }
 impl fmt::Debug for Name<'_> {

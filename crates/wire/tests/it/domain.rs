@@ -94,9 +94,13 @@ fn miswritten_by_domain(t: Type, rdata: &[u8], text: &str) -> bool {
             // As above: the registry's mnemonic is NSAP-PTR.
             Type::NSEC | Type::NSEC3 | Type::RRSIG => text.contains("NSAPPTR"),
             // RFC 9460 appendix A: white space, quotes and octets beyond ASCII are escaped in values, commas
-            // in lists; `domain` does not do so for every key.
+            // in lists; `domain` does not do so for every key, and §14.3.2 has hyphens in no-default-alpn.
             Type::SVCB | Type::HTTPS => {
-                text.contains("docpath") || text.contains('\\') || !text.is_ascii() || text.contains('"')
+                let ours = written(t, rdata);
+                let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, ',' | '-' | '/');
+                let mut quoted = ours.split('"').skip(1).step_by(2);
+                quoted.any(|value| !value.chars().all(plain))
+                    || ["docpath", "nodefaultalpn"].iter().any(|&name| text.contains(name))
             }
             _ => false,
         }

@@ -6,7 +6,7 @@ mod hickory;
 mod hostile;
 mod round_trip;
 
-use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use wire::rdata::{TextFault, parse_text, write_text};
 use wire::text::{Token, tokens};
 use wire::{Name, Type};
@@ -30,7 +30,8 @@ fn written(t: Type, rdata: &[u8]) -> String {
 }
 
 /// Runs a comparison with another implementation on well-formed data of each type; its error says where they
-/// differ. All types are gone through before the test fails.
+/// differ. All types are gone through before the test fails. The data is the same in every run, as a new quirk
+/// of the other side must not break a build at random.
 fn agree(
     types: &[Type],
     cases: u32,
@@ -41,7 +42,7 @@ fn agree(
         .iter()
         .filter_map(|&t| {
             let config = Config { cases, failure_persistence: None, ..Config::default() };
-            let run = TestRunner::new(config)
+            let run = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha))
                 .run(&data(t), |rdata| compare(t, &rdata).map_err(TestCaseError::fail));
             run.err().map(|error| format!("{t}: {error}"))
         })

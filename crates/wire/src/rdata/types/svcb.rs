@@ -33,8 +33,8 @@ const ALPN: u16 = 1;
 const NO_DEFAULT_ALPN: u16 = 2;
 /// "Invalid key" (RFC 9460 §14.3.2): never written by name, never read from text.
 const INVALID: u16 = 65_535;
-/// Keys up to this are written by name. Readers older than a key know it as `keyN` only.
-const LAST_NAMED: u16 = 7;
+/// Keys up to this, those of RFC 9460, are written by name. Readers older than a key know it as `keyN` only.
+const LAST_NAMED: u16 = 6;
 
 /// The form of a parameter's value.
 #[derive(Clone, Copy)]
@@ -488,7 +488,7 @@ mod tests {
     fn later_keys_read_by_name_and_by_number() {
         let named =
             r#"1 . alpn=h2 ech=AQID dohpath=/dns-query{?dns} ohttp tls-supported-groups=29,23 docpath=dns,x"#;
-        let numbered = r#"1 . alpn="h2" ech=AQID dohpath="/dns-query{?dns}" key8 key9="\000\029\000\023" key10="\003dns\001x""#;
+        let numbered = r#"1 . alpn="h2" ech=AQID key7="/dns-query{?dns}" key8 key9="\000\029\000\023" key10="\003dns\001x""#;
         assert_eq!(parse(Type::SVCB, named), parse(Type::SVCB, numbered));
         assert_eq!(parse(Type::SVCB, named).map(|wire| write(Type::SVCB, &wire)), Ok(numbered.into()));
         assert!(parse(Type::SVCB, "1 . docpath").is_ok());
