@@ -138,10 +138,16 @@ impl App {
         lock(&self.worker_stats).iter().map(|s| figure(s)).sum()
     }
 
-    /// Counters of every listener, with its address and transport.
-    pub fn net_totals(&self) -> Vec<(std::net::SocketAddr, Transport, net::Totals)> {
+    /// Counters of every listener, with its address and what carries its queries: an AF_XDP front has the address
+    /// of the sockets behind it and is told apart as "xdp".
+    pub fn net_totals(&self) -> Vec<(std::net::SocketAddr, &'static str, net::Totals)> {
         let listeners = lock(&self.listeners);
-        listeners.iter().map(|l| (l.local_addr(), l.transport(), l.stats().totals())).collect()
+        let carrier = |l: &Running| match (l.xdp_mode(), l.transport()) {
+            (Some(_), _) => "xdp",
+            (None, Transport::Udp) => "udp",
+            (None, Transport::Tcp) => "tcp",
+        };
+        listeners.iter().map(|l| (l.local_addr(), carrier(l), l.stats().totals())).collect()
     }
 
     /// Handles that stop the listeners.

@@ -216,7 +216,7 @@ fn transports(app: &App, out: &mut Printer<'_>) -> fmt::Result {
     for (i, name) in names.iter().enumerate() {
         let series = listeners.iter().map(|(addr, transport, totals)| {
             let value = totals.iter().nth(i).map_or(0, |(_, value)| value);
-            ([("listen", addr.to_string().into()), ("transport", transport.to_string().into())], value)
+            ([("listen", addr.to_string().into()), ("transport", (*transport).into())], value)
         });
         let help = format!("Counter `{name}` of a listener");
         out.family(&format!("net_{name}"), &help, MetricType::Counter, series)?;

@@ -106,7 +106,7 @@ fn status(app: &App) -> Value {
         .net_totals()
         .iter()
         .map(|(addr, transport, totals)| {
-            json!({"address": addr.to_string(), "transport": transport.to_string(), "queries": totals.queries})
+            json!({"address": addr.to_string(), "transport": transport, "queries": totals.queries})
         })
         .collect();
     let last = lock(&app.last_reload).clone().map(|last| match last.result {

@@ -119,3 +119,15 @@ fn the_built_in_configuration_is_served_without_arguments() {
     }
     child.wait().expect("ended");
 }
+
+#[test]
+fn without_its_interface_af_xdp_is_told_and_the_sockets_answer() {
+    let more = format!(
+        "[[listen]]\naddr = [\"127.0.0.1@{}\"]\nproto = [\"udp\"]\nxdp = \"no-such-card\"\n",
+        free_port()
+    );
+    let server = Server::start(APEX, &more);
+    assert_eq!(server.query(&["ns1.example", "A", "+short"]), "192.0.2.1\n");
+    let log = server.log();
+    assert!(log.contains("no AF_XDP on no-such-card, its queries go through the sockets"), "{log}");
+}
