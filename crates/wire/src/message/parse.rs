@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::header::{HEADER_LEN, Header};
 use crate::name::{MAX_LABEL, MAX_NAME, Name, NameBuf};
+use crate::rdata;
 use crate::rr::{Class, Type};
 
 /// Compression pointers followed per message before it is given up as hostile.
@@ -216,52 +217,17 @@ impl<'m> Parser<'m> {
         }
     }
 
-    /// Appends a record's data to `out` with its names decompressed, for the types in which compression
-    /// may be met (RFC 3597 §4); the data of other types is copied as it is.
+    /// Appends a record's data to `out` with its names decompressed, for the types in which compression may be
+    /// met; see [`rdata::expand`].
     pub fn expand_rdata(&mut self, record: &RawRecord, out: &mut Vec<u8>) -> Result<(), Malformed> {
-        let (mut at, end) = (record.rdata.start, record.rdata.end);
-        for piece in compressible_layout(record.rtype) {
-            let octets = match *piece {
-                Piece::Name => {
-                    let (name, after) = self.decode(at, end)?;
-                    out.extend_from_slice(name.as_name().as_wire());
-                    at = after;
-                    continue;
-                }
-                Piece::Octets(n) => n,
-                Piece::String => *self.message[..end].get(at).ok_or(Malformed)? as usize + 1,
-                Piece::Rest => end - at,
-            };
-            out.extend_from_slice(self.message[..end].get(at..at + octets).ok_or(Malformed)?);
-            at += octets;
-        }
-        if at == end { Ok(()) } else { Err(Malformed) }
-    }
-}
-
-/// A piece of RDATA in which a compressed name may stand.
-enum Piece {
-    Octets(usize),
-    String,
-    Name,
-    Rest,
-}
-
-/// The layout of the types whose names a sender may have compressed: those of RFC 1035, and those that
-/// RFC 3597 §4 asks receivers to expand as well because older senders compressed them.
-fn compressible_layout(rtype: Type) -> &'static [Piece] {
-    use Piece::{Name, Octets, Rest, String};
-    match rtype {
-        Type::NS | Type::MD | Type::MF | Type::CNAME | Type::MB | Type::MG | Type::MR | Type::PTR => &[Name],
-        Type::SOA => &[Name, Name, Octets(20)],
-        Type::MINFO | Type::RP => &[Name, Name],
-        Type::MX | Type::AFSDB | Type::RT => &[Octets(2), Name],
-        Type::PX => &[Octets(2), Name, Name],
-        Type::SRV => &[Octets(6), Name],
-        Type::NAPTR => &[Octets(4), String, String, String, Name],
-        Type::SIG => &[Octets(18), Name, Rest],
-        Type::NXT => &[Name, Rest],
-        _ => &[Rest],
+        let Range { start, end } = record.rdata.clone();
+        let region = self.message.get(start..end).ok_or(Malformed)?;
+        let expanded = rdata::expand(record.rtype, region, out, |at, out| {
+            let (name, after) = self.decode(start + at, end).ok()?;
+            out.extend_from_slice(name.as_name().as_wire());
+            Some(after - start - at)
+        });
+        expanded.map_err(|_| Malformed)
     }
 }
 

@@ -66,27 +66,24 @@ pub fn validate(t: Type, rdata: &[u8]) -> Result<(), BadRdata> {
 /// receipt (RFC 3597 §4).
 ///
 /// `name` is asked to read the possibly compressed name that starts at an offset of `region`: it appends the
-/// name's uncompressed form and gives the octets it took up in `region`. The result is validated; on an error
-/// `out` is as before.
+/// name's uncompressed form and gives the octets it took up in `region`. What was expanded is validated; data of
+/// other types is copied as it is. On an error `out` is as before.
 pub fn expand(
     t: Type,
     region: &[u8],
     out: &mut Vec<u8>,
     name: impl FnMut(usize, &mut Vec<u8>) -> Option<usize>,
 ) -> Result<(), BadRdata> {
-    let start = out.len();
-    let done = match layout(t).filter(|layout| layout.may_be_compressed()) {
-        None => {
-            out.extend_from_slice(region);
-            Ok(())
-        }
-        Some(layout) => layout.expand(region, out, name),
+    let Some(layout) = layout(t).filter(|layout| layout.may_be_compressed()) else {
+        out.extend_from_slice(region);
+        return Ok(());
     };
-    let checked = done.and_then(|()| validate(t, &out[start..]));
-    if checked.is_err() {
+    let start = out.len();
+    let done = layout.expand(region, out, name).and_then(|()| validate(t, &out[start..]));
+    if done.is_err() {
         out.truncate(start);
     }
-    checked
+    done
 }
 
 /// Lower-cases the names in RDATA that the canonical form wants in lower case (RFC 4034 §6.2, RFC 6840 §5.1).
