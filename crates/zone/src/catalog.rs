@@ -94,7 +94,7 @@ impl Catalog {
             index.insert(key.name(entry.name()), slot as u32);
             depths |= 1 << entry.name().label_count();
         }
-        Catalog { key, entries, index, depths }
+        Catalog { key, entries, index: index.freeze(), depths }
     }
 
     /// A catalog with `changes` made one after the other; this one stays as it is.

@@ -34,7 +34,7 @@ use Outside::{Any, Only};
 const ROOMS: &[Room] = &[
     Room { name: "wire", ours: &[], theirs: Only(&[]) },
     Room { name: "dnssec", ours: &["wire"], theirs: Only(&["aws-lc-rs"]) },
-    Room { name: "zone", ours: &["wire"], theirs: Only(&["memchr", "arc-swap"]) },
+    Room { name: "zone", ours: &["wire"], theirs: Only(&["memchr", "arc-swap", "bytes", "memmap2", "xxhash-rust"]) },
     Room { name: "authority", ours: &["wire", "zone", "dnssec"], theirs: Only(&[]) },
     Room { name: "cache", ours: &["wire"], theirs: Only(&[]) },
     Room { name: "resolver", ours: &["wire", "cache", "dnssec"], theirs: Only(&[]) },

@@ -12,6 +12,7 @@ use wire::{Name, NameBuf, Type};
 use super::Zone;
 use super::arena::Arena;
 use super::encode::Encoder;
+use super::memory::Memory;
 use super::pending::{Note, Notes, Pending};
 
 /// How many notes are kept; see [`ZoneBuilder::notes_left_out`].
@@ -59,7 +60,7 @@ impl std::error::Error for BuildError {}
 pub struct ZoneBuilder {
     pub(super) key: HashKey,
     pub(super) apex: NameBuf,
-    pub(super) arena: Arena,
+    pub(super) arena: Arena<Memory>,
     pub(super) encoder: Encoder,
     pub(super) notes: Notes,
     pending: Pending,
@@ -79,7 +80,7 @@ impl ZoneBuilder {
         ZoneBuilder {
             key: *key,
             apex,
-            arena: Arena::default(),
+            arena: Arena::new(),
             encoder: Encoder::new(),
             notes: Notes::new(NOTES),
             pending: Pending::new(),

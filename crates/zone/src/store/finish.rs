@@ -8,9 +8,10 @@ use super::blob::{self, entries};
 use super::build::{BuildError, ZoneBuilder};
 use super::encode::Encoder;
 use super::index::Index;
+use super::memory::Memory;
 use super::node::{DEAD, Node, NodeFlags, SETTLED, TARGETS};
 use super::nsec3;
-use super::order::{Order, Place};
+use super::order::Places;
 use super::pending::{NoteKind, Notes, Pending};
 use super::{Soa, Zone};
 
@@ -22,7 +23,7 @@ pub(super) fn finish(builder: &mut ZoneBuilder) -> Result<Zone, BuildError> {
     let mut work = Work {
         key: builder.key,
         apex: builder.apex,
-        arena: std::mem::take(&mut builder.arena),
+        arena: std::mem::replace(&mut builder.arena, Arena::new()),
         encoder: &mut builder.encoder,
         notes: &mut builder.notes,
         index: Index::for_entries(0),
@@ -37,13 +38,12 @@ pub(super) fn finish(builder: &mut ZoneBuilder) -> Result<Zone, BuildError> {
     let repeated = work.fill_index(0);
     work.merge(repeated)?;
     let apex = work.get(work.apex.as_name()).ok_or(BuildError::NoSoa)?;
-    let soa = read_soa(Node::new(&work.arena, apex)).ok_or(BuildError::NoSoa)?;
-    if Node::new(&work.arena, apex).rrset(Type::NS).is_none() {
+    let soa = read_soa(Node::alone(&work.arena, apex)).ok_or(BuildError::NoSoa)?;
+    if Node::alone(&work.arena, apex).rrset(Type::NS).is_none() {
         work.notes.add(NoteKind::NoApexNs, work.apex.as_name(), Type::NS, 0);
     }
     work.settle(apex)?;
     work.resolve_targets();
-    work.arena.shrink();
     Ok(work.into_zone(apex, soa))
 }
 
@@ -66,10 +66,10 @@ fn read_soa(apex: Node<'_>) -> Option<Soa> {
 struct Work<'b> {
     key: HashKey,
     apex: NameBuf,
-    arena: Arena,
+    arena: Arena<Memory>,
     encoder: &'b mut Encoder,
     notes: &'b mut Notes,
-    index: Index,
+    index: Index<Memory>,
     /// Entries in the index.
     names: usize,
     /// Blobs of the NSEC3 chain only; not kept up once they are merged.
@@ -157,7 +157,7 @@ impl Work<'_> {
             }
         }
         if dead > self.arena.len() / 4 {
-            let old = std::mem::take(&mut self.arena);
+            let old = std::mem::replace(&mut self.arena, Arena::new());
             self.arena = old.compacted(live).map_err(|_| BuildError::TooBig)?;
             rebuild = true;
         }
@@ -177,7 +177,7 @@ impl Work<'_> {
     ) -> Result<Option<u32>, BuildError> {
         pending.begin(owner(self.arena.blob(group[0].1)));
         for &(_, at) in group {
-            unpack(Node::new(&self.arena, at), pending);
+            unpack(Node::alone(&self.arena, at), pending);
             let blob = self.arena.blob_mut(at);
             *dead += blob.len();
             let flags = blob::flags(blob) | DEAD;
@@ -329,7 +329,7 @@ impl Work<'_> {
         while let Some(at) = next {
             let flags = blob::flags(self.arena.blob(at));
             if flags & (TARGETS | DEAD) == TARGETS {
-                batch.gather(Node::new(&self.arena, at), self.apex.as_name(), &self.key);
+                batch.gather(Node::alone(&self.arena, at), self.apex.as_name(), &self.key);
             }
             next = self.arena.next(at);
             if batch.jobs.len() >= BATCH || next.is_none() {
@@ -354,18 +354,19 @@ impl Work<'_> {
 
     fn into_zone(self, apex: u32, soa: Soa) -> Zone {
         let apex_len = self.apex.as_name().len();
+        let (arena, index) = (self.arena.freeze(), self.index.freeze());
         let mut records = 0;
         let mut nodes = 0;
         let mut wildcards = false;
-        let mut nsec = Vec::new();
+        let mut nsec = Places::growing(self.names);
         let mut nsec3 = Vec::new();
-        for (at, blob) in self.arena.walk().filter(|(_, blob)| live(blob)) {
+        for (at, blob) in arena.walk().filter(|(_, blob)| live(blob)) {
             nodes += 1;
             wildcards |= blob::flags(blob) & NodeFlags::WILDCARD.0 != 0;
             for (entry, _) in entries(blob) {
                 records += entry.count as u64 + (entry.sigs & blob::SIG_COUNT) as u64;
                 if entry.rtype == Type::NSEC && blob::flags(blob) & NodeFlags::OCCLUDED.0 == 0 {
-                    nsec.push(Place::new(blob::owner(blob), apex_len, at));
+                    nsec.push(blob::owner(blob), apex_len, at);
                 }
                 let wire = blob::owner(blob);
                 if entry.rtype == Type::NSEC3 && wire[0] as usize + 1 + apex_len == wire.len() {
@@ -373,12 +374,12 @@ impl Work<'_> {
                 }
             }
         }
-        let nsec = Order::new(nsec, &self.arena);
-        let nsec3 = nsec3::Chain::new(&self.arena, Node::new(&self.arena, apex), nsec3);
+        let nsec = nsec.in_order(&arena);
+        let nsec3 = nsec3::Chain::new(&arena, Node::new(&arena, apex), nsec3);
         Zone {
             key: self.key,
-            arena: self.arena,
-            index: self.index,
+            arena,
+            index,
             apex,
             soa,
             records,

@@ -1,130 +1,188 @@
 //! The hash index: buckets of one cache line, twelve one-octet tags and twelve addresses each.
 //!
-//! The upper half of a hash chooses the bucket, its lowest octet is the tag. A full bucket spills into the
+//! The upper half of a hash chooses the bucket, its lowest octet is the tag, 1 for 0. A full bucket spills into the
 //! next one and remembers that it did, so that a search that finds nothing stops at the first bucket that
 //! never spilt. Knows nothing of names: callers compare.
+//!
+//! ```text
+//!  0  tags, one octet each, 0 where the slot is not in use
+//! 12  u8   number of slots in use
+//! 13  u8   whether an entry that belongs here went to a later bucket
+//! 14  u16  zero
+//! 16  addresses, u32 each
+//! ```
+//!
+//! Numbers are little-endian, so that an image holds the buckets as they are.
+
+use bytes::Bytes;
+
+use super::memory::{self, Memory};
 
 /// Slots per bucket.
 const SLOTS: usize = 12;
+/// Octets per bucket.
+pub(crate) const BUCKET: usize = 64;
+/// Where in a bucket the number of slots in use stands.
+const LEN: usize = 12;
+/// Where in a bucket it says that it spilt.
+const SPILT: usize = 13;
 
-/// One cache line of the index.
-#[derive(Clone)]
-#[repr(C, align(64))]
-pub(crate) struct Bucket {
-    tags: [u8; SLOTS],
-    len: u8,
-    spilt: bool,
-    refs: [u32; SLOTS],
+/// One bucket.
+type Bucket = [u8; BUCKET];
+
+/// Every octet of a number set to 1; to 128 in the slots' octets.
+const ONES: u128 = u128::MAX / 0xff;
+const HIGHS: u128 = (ONES << 7) & ((1 << (8 * SLOTS)) - 1);
+
+/// The tag of a hash. Slots not in use hold 0.
+#[inline]
+fn tag(hash: u64) -> u8 {
+    (hash as u8).max(1)
 }
 
-const EMPTY: Bucket = Bucket { tags: [0; SLOTS], len: 0, spilt: false, refs: [0; SLOTS] };
-
-impl Bucket {
-    /// Bit `i` is set if slot `i` is in use and carries `tag`.
-    #[inline]
-    fn matches(&self, tag: u8) -> u32 {
-        let mut mask = 0;
-        for (i, &t) in self.tags.iter().enumerate() {
-            mask |= u32::from(t == tag) << i;
-        }
-        mask & ((1 << self.len) - 1)
-    }
-
-    /// Puts an entry in; `false` if the bucket is full.
-    #[inline]
-    fn put(&mut self, tag: u8, at: u32) -> bool {
-        let len = self.len as usize;
-        if len >= SLOTS {
-            return false;
-        }
-        (self.tags[len], self.refs[len]) = (tag, at);
-        self.len += 1;
-        true
-    }
+/// The slots that carry `tag`: octet `i` has its highest bit set for slot `i`. The lowest one is right; those
+/// above it may be there by a carry, which costs whoever compares one comparison more.
+#[inline]
+fn matches(bucket: &Bucket, tag: u8) -> u128 {
+    let mut tags = [0; 16];
+    tags.copy_from_slice(&bucket[..16]);
+    let differ = u128::from_le_bytes(tags) ^ (ONES * tag as u128);
+    differ.wrapping_sub(ONES) & !differ & HIGHS
 }
 
-/// The index; see the module.
-pub(crate) struct Index {
-    buckets: Box<[Bucket]>,
+/// The lowest slot of `matches`.
+#[inline]
+fn lowest(matches: u128) -> u32 {
+    matches.trailing_zeros() / 8
 }
 
-impl Index {
-    /// An empty index for about `entries` entries, three quarters full when they are all in.
-    pub(crate) fn for_entries(entries: usize) -> Self {
-        let buckets = (entries / 9 + 1).min(u32::MAX as usize);
-        Index { buckets: vec![EMPTY; buckets].into_boxed_slice() }
-    }
+/// The address in a slot.
+#[inline]
+fn address(bucket: &Bucket, slot: u32) -> u32 {
+    // Slots are less than twelve: the mask spares the check of bounds.
+    u32::from_le_bytes(bucket.as_chunks::<4>().0[(4 + slot as usize) & 15])
+}
 
-    /// How many entries fit before the index gets slow.
-    pub(crate) fn room(&self) -> usize {
-        self.buckets.len() * 11
+fn set_address(bucket: &mut Bucket, slot: usize, at: u32) {
+    bucket.as_chunks_mut::<4>().0[(4 + slot) & 15] = at.to_le_bytes();
+}
+
+/// Puts an entry in; `false` if the bucket is full.
+#[inline]
+fn put(bucket: &mut Bucket, tag: u8, at: u32) -> bool {
+    let len = bucket[LEN] as usize;
+    if len >= SLOTS {
+        return false;
+    }
+    bucket[len] = tag;
+    set_address(bucket, len, at);
+    bucket[LEN] += 1;
+    true
+}
+
+/// The index; see the module. Of [`Memory`] while it is filled.
+pub(crate) struct Index<M = Bytes> {
+    octets: M,
+}
+
+impl<M: AsRef<[u8]>> Index<M> {
+    #[inline]
+    fn buckets(&self) -> &[Bucket] {
+        self.octets.as_ref().as_chunks().0
     }
 
     #[inline]
-    fn home(&self, hash: u64) -> usize {
-        (((hash >> 32) * self.buckets.len() as u64) >> 32) as usize
+    fn home(hash: u64, buckets: usize) -> usize {
+        (((hash >> 32) * buckets as u64) >> 32) as usize
     }
 
     /// Reads the bucket's line, to bring it into the cache. The value means nothing, but should be used.
     #[inline]
     pub(crate) fn touch(&self, hash: u64) -> u32 {
-        self.buckets[self.home(hash)].len as u32
+        let buckets = self.buckets();
+        buckets[Self::home(hash, buckets.len())][LEN] as u32
     }
 
     /// The first entry whose tag fits: most often the right one.
     #[inline]
     pub(crate) fn candidate(&self, hash: u64) -> Option<u32> {
-        let bucket = &self.buckets[self.home(hash)];
-        let mask = bucket.matches(hash as u8);
-        (mask != 0).then(|| bucket.refs[mask.trailing_zeros() as usize])
+        let buckets = self.buckets();
+        let bucket = &buckets[Self::home(hash, buckets.len())];
+        let matches = matches(bucket, tag(hash));
+        (matches != 0).then(|| address(bucket, lowest(matches)))
     }
 
     /// The entry for which `same` holds, among those whose hash may be `hash`.
     #[inline]
     pub(crate) fn find(&self, hash: u64, mut same: impl FnMut(u32) -> bool) -> Option<u32> {
         let (bucket, slot) = self.position(hash, &mut same)?;
-        Some(self.buckets[bucket].refs[slot])
+        Some(address(&self.buckets()[bucket], slot))
     }
 
     #[inline]
-    fn position(&self, hash: u64, same: &mut impl FnMut(u32) -> bool) -> Option<(usize, usize)> {
-        let mut at = self.home(hash);
-        for _ in 0..self.buckets.len() {
-            let bucket = &self.buckets[at];
-            let mut mask = bucket.matches(hash as u8);
-            while mask != 0 {
-                let slot = mask.trailing_zeros() as usize;
-                if same(bucket.refs[slot]) {
+    fn position(&self, hash: u64, same: &mut impl FnMut(u32) -> bool) -> Option<(usize, u32)> {
+        let buckets = self.buckets();
+        let mut at = Self::home(hash, buckets.len());
+        for _ in 0..buckets.len() {
+            let bucket = &buckets[at];
+            let mut matches = matches(bucket, tag(hash));
+            while matches != 0 {
+                let slot = lowest(matches);
+                if same(address(bucket, slot)) {
                     return Some((at, slot));
                 }
-                mask &= mask - 1;
+                matches &= matches - 1;
             }
-            if !bucket.spilt {
+            if bucket[SPILT] == 0 {
                 return None;
             }
-            at = if at + 1 == self.buckets.len() { 0 } else { at + 1 };
+            at = if at + 1 == buckets.len() { 0 } else { at + 1 };
         }
         None
     }
 
+    /// How many entries fit before the index gets slow.
+    pub(crate) fn room(&self) -> usize {
+        self.buckets().len() * 11
+    }
+
+    /// Octets of memory taken.
+    pub(crate) fn memory(&self) -> usize {
+        memory::taken(self.octets.as_ref().len())
+    }
+}
+
+impl Index<Memory> {
+    /// An empty index for about `entries` entries, three quarters full when they are all in.
+    pub(crate) fn for_entries(entries: usize) -> Self {
+        let buckets = (entries / 9 + 1).min(u32::MAX as usize);
+        Index { octets: Memory::zeroed(buckets * BUCKET) }
+    }
+
+    #[inline]
+    fn buckets_mut(&mut self) -> &mut [Bucket] {
+        self.octets.as_mut().as_chunks_mut().0
+    }
+
     /// Adds an entry, which must not be in already. The caller sees to it that there is [`room`](Self::room).
     pub(crate) fn insert(&mut self, hash: u64, at: u32) {
-        let mut bucket = self.home(hash);
-        while !self.buckets[bucket].put(hash as u8, at) {
-            self.buckets[bucket].spilt = true;
-            bucket = if bucket + 1 == self.buckets.len() { 0 } else { bucket + 1 };
+        let buckets = self.buckets_mut();
+        let mut bucket = Self::home(hash, buckets.len());
+        while !put(&mut buckets[bucket], hash as u8, at) {
+            buckets[bucket][SPILT] = 1;
+            bucket = if bucket + 1 == buckets.len() { 0 } else { bucket + 1 };
         }
     }
 
     /// Puts `new` in the place of the entry for which `same` holds.
     pub(crate) fn replace(&mut self, hash: u64, new: u32, mut same: impl FnMut(u32) -> bool) {
         if let Some((bucket, slot)) = self.position(hash, &mut same) {
-            self.buckets[bucket].refs[slot] = new;
+            set_address(&mut self.buckets_mut()[bucket], slot as usize, new);
         }
     }
 
-    /// Octets allocated.
-    pub(crate) fn memory(&self) -> usize {
-        size_of_val::<[Bucket]>(&self.buckets)
+    /// Makes the index unchangeable.
+    pub(crate) fn freeze(self) -> Index {
+        Index { octets: self.octets.freeze() }
     }
 }

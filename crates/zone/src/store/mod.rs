@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `blob.rs` | the layout of a node, octet by octet |
 //! | `arena.rs` | where blobs lie and how they are addressed |
+//! | `memory.rs` | the memory behind arena, index and orders |
 //! | `index.rs` | hash → address |
 //! | `node.rs` | the reading side: [`Node`], [`RrSet`], [`Rdata`], [`Fixup`], [`Target`] |
 //! | `order.rs` | canonical order: [`Zone::nsec_covering`], [`Zone::iter`] |
@@ -26,6 +27,7 @@ mod build;
 mod encode;
 mod finish;
 mod index;
+mod memory;
 mod node;
 mod nsec3;
 mod order;

@@ -74,6 +74,12 @@ impl<'a> Node<'a> {
         Node { arena, at, blob: arena.blob(at) }
     }
 
+    /// A node of an arena that is still being built: its [`targets`](RrSet::targets) cannot be followed.
+    pub(super) fn alone<M: AsRef<[u8]>>(arena: &'a Arena<M>, at: u32) -> Self {
+        static NONE: Arena = Arena::new();
+        Node { arena: &NONE, at, blob: arena.blob(at) }
+    }
+
     pub(super) fn address(self) -> u32 {
         self.at
     }

@@ -2,9 +2,11 @@
 //!
 //! Computes no hashes: callers bring the 20 octets of SHA-1 and get the node.
 
+use bytes::Bytes;
 use wire::Type;
 
 use super::arena::Arena;
+use super::memory::{self, Memory};
 use super::{Node, Zone, blob};
 
 /// Octets of a SHA-1 hash, the only NSEC3 hash algorithm (RFC 5155 §11).
@@ -12,12 +14,13 @@ pub(super) const HASH: usize = 20;
 /// The number of that algorithm.
 const SHA1: u8 = 1;
 
-/// One chain: parameters and, in the order of the hashes, their first eight octets and their nodes.
+/// One chain: parameters and, in the order of the hashes, their first eight octets (as little-endian `u64`)
+/// and the addresses of their nodes (as little-endian `u32`).
 pub(super) struct Chain {
     iterations: u16,
     salt: Box<[u8]>,
-    prefixes: Box<[u64]>,
-    nodes: Box<[u32]>,
+    prefixes: Bytes,
+    nodes: Bytes,
 }
 
 /// Parameters of one NSEC3PARAM or NSEC3 record.
@@ -69,15 +72,29 @@ impl Chain {
             let set = Node::new(arena, at).rrset(Type::NSEC3);
             set.is_some_and(|set| set.rdatas().any(|rdata| params.matches(rdata.compiled())))
         };
-        let members = || owners.iter().filter(|(_, at)| belongs(*at));
-        let nodes: Box<[u32]> = members().map(|&(_, at)| at).collect();
-        let prefixes = members().map(|&(prefix, _)| prefix).collect();
+        let mut prefixes = Memory::growing(8 * owners.len());
+        let mut nodes = Memory::growing(4 * owners.len());
+        for &(prefix, at) in owners.iter().filter(|&&(_, at)| belongs(at)) {
+            prefixes.extend(&prefix.to_le_bytes());
+            nodes.extend(&at.to_le_bytes());
+        }
         let (iterations, salt) = (params.iterations, params.salt.clone());
+        let (prefixes, nodes) = (prefixes.freeze(), nodes.freeze());
         (!nodes.is_empty()).then_some(Chain { iterations, salt, prefixes, nodes })
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.salt.len() + size_of_val::<[u64]>(&self.prefixes) + size_of_val::<[u32]>(&self.nodes)
+        self.salt.len() + memory::taken(self.prefixes.len()) + memory::taken(self.nodes.len())
+    }
+
+    /// First octets of the hashes.
+    fn prefixes(&self) -> &[[u8; 8]] {
+        self.prefixes.as_chunks().0
+    }
+
+    /// Addresses of the nodes.
+    fn nodes(&self) -> &[[u8; 4]] {
+        self.nodes.as_chunks().0
     }
 }
 
@@ -151,24 +168,26 @@ impl<'a> Nsec3<'a> {
     /// (RFC 5155 §1.3), provided that the chain is whole.
     pub fn covering(self, hash: &[u8; HASH]) -> Node<'a> {
         let wanted = prefix(hash);
-        let mut after = first_above(&self.chain.prefixes, wanted);
+        let (prefixes, nodes) = (self.chain.prefixes(), self.chain.nodes());
+        let mut after = first_above(prefixes, wanted);
         // Among equal prefixes the rest of the hash decides; there is hardly ever more than one.
         while let Some(before) = after.checked_sub(1) {
-            let same = self.chain.prefixes[before] == wanted;
-            let later = same && hash_at(&self.zone.arena, self.chain.nodes[before]).as_ref() > Some(hash);
+            let same = u64::from_le_bytes(prefixes[before]) == wanted;
+            let at = u32::from_le_bytes(nodes[before]);
+            let later = same && hash_at(&self.zone.arena, at).as_ref() > Some(hash);
             if !later {
                 break;
             }
             after = before;
         }
-        let last = self.chain.nodes.len() - 1;
-        self.zone.node(self.chain.nodes[after.checked_sub(1).unwrap_or(last)])
+        let last = nodes.len() - 1;
+        self.zone.node(u32::from_le_bytes(nodes[after.checked_sub(1).unwrap_or(last)]))
     }
 }
 
 impl std::fmt::Debug for Nsec3<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Nsec3({} iterations, {} nodes)", self.chain.iterations, self.chain.nodes.len())
+        write!(f, "Nsec3({} iterations, {} nodes)", self.chain.iterations, self.chain.nodes().len())
     }
 }
 
@@ -176,28 +195,29 @@ impl std::fmt::Debug for Nsec3<'_> {
 ///
 /// Three steps of interpolation come close if the values are spread evenly, as hashes are; then the window is
 /// doubled until it holds the place, so that uneven values cost a binary search and no more.
-fn first_above(values: &[u64], wanted: u64) -> usize {
+fn first_above(values: &[[u8; 8]], wanted: u64) -> usize {
     let len = values.len();
     let scale = |difference: u64| ((difference as u128 * len as u128) >> 64) as usize;
     let mut guess = scale(wanted).min(len.saturating_sub(1));
     for _ in 0..2 {
         let Some(&value) = values.get(guess) else { return 0 };
+        let value = u64::from_le_bytes(value);
         guess = match wanted.checked_sub(value) {
             Some(more) => (guess + scale(more)).min(len - 1),
             None => guess.saturating_sub(scale(value - wanted)),
         };
     }
     let (mut low, mut high, mut step) = (guess, guess, 4);
-    while low > 0 && values[low - 1] > wanted {
+    while low > 0 && u64::from_le_bytes(values[low - 1]) > wanted {
         low = low.saturating_sub(step);
         step *= 2;
     }
     step = 4;
-    while high < len && values[high] <= wanted {
+    while high < len && u64::from_le_bytes(values[high]) <= wanted {
         high = (high + step).min(len);
         step *= 2;
     }
-    low + values[low..high].partition_point(|&value| value <= wanted)
+    low + values[low..high].partition_point(|&value| u64::from_le_bytes(value) <= wanted)
 }
 
 #[cfg(test)]
@@ -226,8 +246,9 @@ mod tests {
         ) {
             values.sort_unstable();
             let exact = if values.is_empty() { wanted } else { values[pick.index(values.len())] };
+            let stored: Vec<[u8; 8]> = values.iter().map(|v| v.to_le_bytes()).collect();
             for wanted in [wanted, exact, exact.saturating_sub(1), exact.saturating_add(1)] {
-                prop_assert_eq!(first_above(&values, wanted), values.partition_point(|&v| v <= wanted));
+                prop_assert_eq!(first_above(&stored, wanted), values.partition_point(|&v| v <= wanted));
             }
         }
     }

@@ -5,28 +5,50 @@
 
 use std::cmp::Ordering;
 
+use bytes::Bytes;
 use wire::Name;
 
 use super::arena::{Arena, NOWHERE};
+use super::memory::{self, Memory};
 use super::node::DEAD;
 use super::{Node, Zone, blob};
 
-/// Sort key (upper half, lower half) and address of a node: twelve octets.
-#[derive(Clone, Copy)]
-pub(super) struct Place([u32; 3]);
+/// Octets of a place: the sort key (`u64`) and the address of a node (`u32`), little-endian.
+pub(crate) const PLACE: usize = 12;
 
-impl Place {
-    pub(super) fn new(owner: &[u8], apex_len: usize, at: u32) -> Self {
-        let key = key(owner, apex_len);
-        Place([(key >> 32) as u32, key as u32, at])
+/// A node in the canonical order.
+type Place = [u8; PLACE];
+
+fn key_of(place: &Place) -> u64 {
+    place.first_chunk().map_or(0, |&key| u64::from_le_bytes(key))
+}
+
+fn at(place: &Place) -> u32 {
+    place.last_chunk().map_or(NOWHERE, |&at| u32::from_le_bytes(at))
+}
+
+/// Places that are being gathered.
+pub(super) struct Places(Memory);
+
+impl Places {
+    /// None yet, and not more than about `limit` to come.
+    pub(super) fn growing(limit: usize) -> Self {
+        Places(Memory::growing(limit.saturating_mul(PLACE)))
     }
 
-    fn key(self) -> u64 {
-        (self.0[0] as u64) << 32 | self.0[1] as u64
+    /// Adds a node: its owner and its address.
+    pub(super) fn push(&mut self, owner: &[u8], apex_len: usize, at: u32) {
+        let mut place = [0; PLACE];
+        let (front, back) = place.split_at_mut(8);
+        front.copy_from_slice(&key(owner, apex_len).to_le_bytes());
+        back.copy_from_slice(&at.to_le_bytes());
+        self.0.extend(&place);
     }
 
-    fn at(self) -> u32 {
-        self.0[2]
+    /// Brings the places into canonical order.
+    pub(super) fn in_order(mut self, arena: &Arena) -> Order {
+        sort(self.0.as_mut().as_chunks_mut().0, arena);
+        Order(self.0.freeze())
     }
 }
 
@@ -71,7 +93,7 @@ pub(super) fn key(wire: &[u8], apex_len: usize) -> u64 {
 /// Sorts places into canonical order; finds out first whether they already are, as dumped zones come sorted.
 fn sort(places: &mut [Place], arena: &Arena) {
     let order = |a: &Place, b: &Place| {
-        a.key().cmp(&b.key()).then_with(|| owner(arena, a.at()).canonical_cmp(owner(arena, b.at())))
+        key_of(a).cmp(&key_of(b)).then_with(|| owner(arena, at(a)).canonical_cmp(owner(arena, at(b))))
     };
     if !places.is_sorted_by(|a, b| order(a, b) != Ordering::Greater) {
         places.sort_unstable_by(order);
@@ -83,13 +105,11 @@ fn owner(arena: &Arena, at: u32) -> Name<'_> {
 }
 
 /// Nodes with NSEC in canonical order.
-#[derive(Default)]
-pub(super) struct Order(Box<[Place]>);
+pub(super) struct Order(Bytes);
 
 impl Order {
-    pub(super) fn new(mut places: Vec<Place>, arena: &Arena) -> Self {
-        sort(&mut places, arena);
-        Order(places.into_boxed_slice())
+    fn places(&self) -> &[Place] {
+        self.0.as_chunks().0
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -97,19 +117,20 @@ impl Order {
     }
 
     pub(super) fn memory(&self) -> usize {
-        size_of_val::<[Place]>(&self.0)
+        memory::taken(self.0.len())
     }
 
     /// The last node whose name is `name` or comes before it.
     pub(super) fn at_or_before<'a>(&self, zone: &'a Zone, name: Name<'_>) -> Option<Node<'a>> {
         let wanted = key(name.as_wire(), zone.apex_node().owner_wire().len());
-        let after = self.0.partition_point(|place| match place.key().cmp(&wanted) {
+        let places = self.places();
+        let after = places.partition_point(|place| match key_of(place).cmp(&wanted) {
             Ordering::Less => true,
             Ordering::Greater => false,
-            Ordering::Equal => owner(&zone.arena, place.at()).canonical_cmp(name) != Ordering::Greater,
+            Ordering::Equal => owner(&zone.arena, at(place)).canonical_cmp(name) != Ordering::Greater,
         });
-        let place = self.0.get(after.checked_sub(1)?)?;
-        Some(zone.node(place.at()))
+        let place = places.get(after.checked_sub(1)?)?;
+        Some(zone.node(at(place)))
     }
 }
 
@@ -117,9 +138,9 @@ impl Order {
 pub(super) fn all(zone: &Zone) -> Box<[u32]> {
     let apex_len = zone.apex().len();
     let live = zone.arena.walk().filter(|(_, blob)| blob::flags(blob) & DEAD == 0);
-    let mut places: Vec<Place> = live.map(|(at, blob)| Place::new(blob::owner(blob), apex_len, at)).collect();
-    sort(&mut places, &zone.arena);
-    places.into_iter().map(Place::at).collect()
+    let mut places = Places::growing(zone.nodes as usize);
+    live.for_each(|(at, blob)| places.push(blob::owner(blob), apex_len, at));
+    places.in_order(&zone.arena).places().iter().map(at).collect()
 }
 
 /// The nodes of a zone in canonical order; made by [`Zone::iter`].
