@@ -16,6 +16,7 @@ use zone::catalog::Catalog;
 
 use crate::app::{App, ConfigSource, Prepared, Settings, engine_config, lock, net_config};
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, Serve};
+use crate::config::schema::Listen;
 use crate::config::units::Proto;
 use crate::control::{self, Socket};
 use crate::handler::Answer;
@@ -169,7 +170,7 @@ fn bind(settings: &Settings, built_in: bool, notes: &mut Vec<String>) -> Result<
     let config = net_config(&settings.server);
     let mut bound = Vec::new();
     // Interfaces with an AF_XDP front, each with the listeners it stands before.
-    let mut fronts: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    let mut fronts: BTreeMap<&str, (XdpConfig, Vec<usize>)> = BTreeMap::new();
     for listen in &settings.listens {
         for (addr, proto) in listen.addr.iter().flat_map(|a| listen.proto.iter().map(move |p| (a, p))) {
             let transport = match proto.value {
@@ -179,7 +180,8 @@ fn bind(settings: &Settings, built_in: bool, notes: &mut Vec<String>) -> Result<
             match Listener::bind(addr.value.0, transport, &config) {
                 Ok(socket) => {
                     if let (Transport::Udp, Some(interface)) = (transport, &listen.xdp.value) {
-                        fronts.entry(interface).or_default().push(bound.len());
+                        let front = || (xdp_config(interface, listen), Vec::new());
+                        fronts.entry(interface).or_insert_with(front).1.push(bound.len());
                     }
                     bound.push(socket);
                 }
@@ -196,18 +198,27 @@ fn bind(settings: &Settings, built_in: bool, notes: &mut Vec<String>) -> Result<
     Ok(bound)
 }
 
+fn xdp_config(interface: &str, listen: &Listen) -> XdpConfig {
+    XdpConfig {
+        queues: listen.xdp_queues.value.map(|n| u32::try_from(n.0).unwrap_or(u32::MAX)),
+        attach: listen.xdp_attach.value,
+        copy: listen.xdp_copy.value,
+        ..XdpConfig::new(interface)
+    }
+}
+
 /// Puts the AF_XDP fronts that were asked for before their listeners; where one cannot be had, the sockets do
 /// its work and the operator is told.
 fn put_fronts(
-    fronts: &BTreeMap<&str, Vec<usize>>,
+    fronts: &BTreeMap<&str, (XdpConfig, Vec<usize>)>,
     config: &net::Config,
     bound: &mut Vec<Bound>,
     notes: &mut Vec<String>,
 ) {
     let mut opened = Vec::new();
-    for (interface, listeners) in fronts {
+    for (interface, (xdp, listeners)) in fronts {
         let behind: Vec<&Bound> = listeners.iter().filter_map(|&at| bound.get(at)).collect();
-        match Listener::xdp(&behind, config, &XdpConfig::new(*interface)) {
+        match Listener::xdp(&behind, config, xdp) {
             Ok(front) => opened.push(front),
             Err(e) => {
                 notes.push(format!("no AF_XDP on {interface}, its queries go through the sockets: {e}"))

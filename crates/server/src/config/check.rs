@@ -4,17 +4,20 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
+use net::{XdpAttach, XdpCopy};
 use wire::name::NameBuf;
 
 use super::Config;
 use super::raw::At;
 use super::report::{Diagnostic, Place, did_you_mean};
+use super::schema::Listen;
 use super::units::{Endpoint, Proto};
 
 /// Adds a fault for everything in the configuration that cannot be true together.
 pub fn check(config: &Config, faults: &mut Vec<Diagnostic>) {
     check_server(config, faults);
     check_listens(config, faults);
+    check_fronts(config, faults);
     check_templates(config, faults);
     check_zones(config, faults);
 }
@@ -83,6 +86,43 @@ fn check_listens(config: &Config, faults: &mut Vec<Diagnostic>) {
                 (report(faults, metrics.listen.place.as_ref(), message), first)
             {
                 fault.related.push((first, "listened on already".into()));
+            }
+        }
+    }
+}
+
+/// Settings of AF_XDP without an interface, and two settings for one interface.
+fn check_fronts(config: &Config, faults: &mut Vec<Diagnostic>) {
+    let mut known: HashMap<&str, &Listen> = HashMap::new();
+    for listen in &config.listens {
+        let places = [
+            ("xdp-attach", &listen.xdp_attach.place),
+            ("xdp-copy", &listen.xdp_copy.place),
+            ("xdp-queues", &listen.xdp_queues.place),
+        ];
+        let Some(interface) = listen.xdp.as_deref() else {
+            // A default may be written down.
+            let set = [
+                listen.xdp_attach.value != XdpAttach::Auto,
+                listen.xdp_copy.value != XdpCopy::Auto,
+                listen.xdp_queues.is_some(),
+            ];
+            for ((key, place), _) in places.into_iter().zip(set).filter(|(_, set)| *set) {
+                report(faults, place.as_ref(), format!("`{key}` has no effect without `xdp`"));
+            }
+            continue;
+        };
+        let first = *known.entry(interface).or_insert(listen);
+        let same = [
+            first.xdp_attach.value == listen.xdp_attach.value,
+            first.xdp_copy.value == listen.xdp_copy.value,
+            first.xdp_queues.value == listen.xdp_queues.value,
+        ];
+        for ((key, place), _) in places.into_iter().zip(same).filter(|(_, same)| !same) {
+            let message = format!("`{key}` differs from another [[listen]] with xdp = \"{interface}\"");
+            let place = place.as_ref().or(listen.xdp.place.as_ref());
+            if let (Some(fault), Some(at)) = (report(faults, place, message), first.xdp.place.clone()) {
+                fault.related.push((at, "the other one".into()));
             }
         }
     }

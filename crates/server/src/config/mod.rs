@@ -413,6 +413,15 @@ mod tests {
             ("server = 1", "`server` is a section: write [server]"),
             ("[listen]\naddr = [\"127.0.0.1@1\"]", "`listen` can stand several times: write [[listen]]"),
             ("[[listen]]\naddr = []", "the list is empty"),
+            ("[[listen]]\nxdp-copy = \"copy\"", "`xdp-copy` has no effect without `xdp`"),
+            (
+                "[[listen]]\nxdp = \"e\"\nxdp-attach = \"native\"",
+                "`native` is not one of \"auto\", \"driver\" or \"generic\"",
+            ),
+            (
+                "[[listen]]\naddr = [\"[::1]@1\"]\nxdp = \"e\"\n[[listen]]\nxdp = \"e\"\nxdp-queues = 2",
+                "`xdp-queues` differs from another [[listen]] with xdp = \"e\"",
+            ),
             ("[[zone]]\nname = \"a\"", "zone a. has no `file` and no `template`"),
             ("[[zone]]\nfile = \"a\"", "[[zone]] needs the key `name`"),
             ("[[zone]]\nname = \"a\"\ntemplate = \"t\"", "there is no [template.t]"),

@@ -7,6 +7,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use net::{XdpAttach, XdpCopy};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -527,6 +528,44 @@ impl Value for Proto {
     }
     fn render(&self) -> Option<String> {
         Some(quote(&self.to_string()))
+    }
+}
+
+/// Words of [`XdpAttach`].
+const ATTACH: [(&str, XdpAttach); 3] =
+    [("auto", XdpAttach::Auto), ("driver", XdpAttach::Driver), ("generic", XdpAttach::Generic)];
+
+/// Words of [`XdpCopy`].
+const COPY: [(&str, XdpCopy); 3] =
+    [("auto", XdpCopy::Auto), ("zero-copy", XdpCopy::ZeroCopy), ("copy", XdpCopy::Copy)];
+
+impl Value for XdpAttach {
+    fn kind() -> String {
+        list(ATTACH.iter().map(|(word, _)| *word))
+    }
+    fn example() -> String {
+        quote("driver")
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.word(node, &ATTACH)
+    }
+    fn render(&self) -> Option<String> {
+        ATTACH.iter().find(|(_, value)| value == self).map(|(word, _)| quote(word))
+    }
+}
+
+impl Value for XdpCopy {
+    fn kind() -> String {
+        list(COPY.iter().map(|(word, _)| *word))
+    }
+    fn example() -> String {
+        quote("copy")
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.word(node, &COPY)
+    }
+    fn render(&self) -> Option<String> {
+        COPY.iter().find(|(_, value)| value == self).map(|(word, _)| quote(word))
     }
 }
 

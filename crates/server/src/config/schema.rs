@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use net::{XdpAttach, XdpCopy};
 use wire::name::NameBuf;
 
 use super::pattern::{FilePattern, PathPattern};
@@ -79,7 +80,17 @@ section! {
         /// Network interface, such as "eth0", whose UDP queries to these addresses are taken by AF_XDP before
         /// the kernel's network stack, and so past its firewall. Where the kernel, the driver or the rights do
         /// not allow it, nomen says so and answers through its sockets. Needs root at the start. Unset: no.
+        /// [AF_XDP.md](AF_XDP.md) has the whole story.
         "xdp" xdp: Option<String> = None;
+        /// Where AF_XDP picks its queries out: "driver" is the card's driver, "generic" the kernel's receive path,
+        /// which works with any driver and saves less. "auto": in the driver if that can be had.
+        "xdp-attach" xdp_attach: XdpAttach = XdpAttach::Auto;
+        /// How packets get to nomen and back: "zero-copy" has the card use nomen's memory, "copy" has the kernel
+        /// copy them. "auto": without a copy if the driver can.
+        "xdp-copy" xdp_copy: XdpCopy = XdpCopy::Auto;
+        /// Receive queues of the interface that AF_XDP takes, from the first one on, one thread each; the others'
+        /// queries go through the sockets. Unset: all.
+        "xdp-queues" xdp_queues: Option<Int<1, 1024>> = None;
     }
 }
 
