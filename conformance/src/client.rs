@@ -3,13 +3,13 @@
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// Messages in flight to one server.
 const WINDOW: usize = 64;
 /// How often a datagram without answer is sent.
-const TRIES: u32 = 4;
+pub(crate) const TRIES: u32 = 4;
 /// A good number of messages to write to a connection before their answers are read.
 pub(crate) const PIPELINE: usize = 24;
 
@@ -19,10 +19,31 @@ pub(crate) fn udp(
     messages: &[Vec<u8>],
     patience: Duration,
 ) -> std::io::Result<Vec<Option<Vec<u8>>>> {
-    let socket = UdpSocket::bind((server.ip(), 0))?;
-    socket.connect(server)?;
     let mut answers = vec![None; messages.len()];
-    let mut todo: VecDeque<(usize, u32)> = (0..messages.len()).map(|i| (i, 0)).collect();
+    let all: Vec<_> = (0..messages.len()).collect();
+    udp_some(server, messages, &all, &mut answers, patience, TRIES)?;
+    Ok(answers)
+}
+
+fn connected(server: SocketAddr) -> std::io::Result<UdpSocket> {
+    let any: IpAddr =
+        if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(server)?;
+    Ok(socket)
+}
+
+/// Like [`udp`] with the messages at `indices`, each sent `tries` times at most; their answers go to `answers`.
+pub(crate) fn udp_some(
+    server: SocketAddr,
+    messages: &[Vec<u8>],
+    indices: &[usize],
+    answers: &mut [Option<Vec<u8>>],
+    patience: Duration,
+    tries_allowed: u32,
+) -> std::io::Result<()> {
+    let socket = connected(server)?;
+    let mut todo: VecDeque<(usize, u32)> = indices.iter().map(|&i| (i, 0)).collect();
     let mut flying: VecDeque<(usize, u32, Instant)> = VecDeque::new();
     let mut buffer = vec![0; 65_536];
     loop {
@@ -35,7 +56,7 @@ pub(crate) fn udp(
             }
             flying.push_back((i, tries + 1, Instant::now()));
         }
-        let Some(&(_, _, sent)) = flying.front() else { return Ok(answers) };
+        let Some(&(_, _, sent)) = flying.front() else { return Ok(()) };
         let wait = patience.saturating_sub(sent.elapsed()).max(Duration::from_millis(1));
         socket.set_read_timeout(Some(wait))?;
         match socket.recv(&mut buffer) {
@@ -56,11 +77,50 @@ pub(crate) fn udp(
                 break;
             }
             flying.pop_front();
-            if tries < TRIES {
+            if tries < tries_allowed {
                 todo.push_back((i, tries));
             }
         }
     }
+}
+
+/// Sends the messages at `indices` in bursts that the server finds waiting all at once, since `pause` has it stand
+/// still meanwhile, and puts what comes back into `answers`. Nothing is sent twice.
+pub(crate) fn bursts(
+    server: SocketAddr,
+    messages: &[Vec<u8>],
+    indices: &[usize],
+    answers: &mut [Option<Vec<u8>>],
+    patience: Duration,
+    pause: impl Fn(bool) -> Result<(), String>,
+) -> Result<(), String> {
+    let failed = |e: std::io::Error| e.to_string();
+    let socket = connected(server).map_err(failed)?;
+    let mut buffer = vec![0; 65_536];
+    for burst in indices.chunks(WINDOW) {
+        pause(true)?;
+        let sent = burst.iter().try_for_each(|&i| socket.send(&messages[i]).map(drop));
+        pause(false)?;
+        sent.map_err(failed)?;
+        let end = Instant::now() + patience;
+        while burst.iter().any(|&i| answers[i].is_none()) && Instant::now() < end {
+            let wait = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            socket.set_read_timeout(Some(wait)).map_err(failed)?;
+            match socket.recv(&mut buffer) {
+                Ok(len) if len >= 2 => {
+                    let id = usize::from(u16::from_be_bytes([buffer[0], buffer[1]]));
+                    if let Some(answer) = answers.get_mut(id) {
+                        *answer = Some(buffer[..len].to_vec());
+                    }
+                }
+                Ok(_) => {}
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+                Err(e) if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {}
+                Err(e) => return Err(failed(e)),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Sends each message by TCP, `together` to a connection, and gives its answer, or `None` when the server closed the

@@ -7,9 +7,11 @@ mod answer;
 mod client;
 mod compare;
 mod explained;
+mod fronts;
 mod generate;
 mod messages;
 mod name;
+mod network;
 mod query;
 mod report;
 mod rng;
@@ -18,6 +20,7 @@ mod zones;
 
 use clap::Parser;
 use compare::{Case, Facet, Reply};
+use fronts::{Counts, Fronts, Ways};
 use query::{Query, Transport};
 use report::Tally;
 use servers::{Kind, Server};
@@ -64,10 +67,13 @@ struct Arguments {
     /// Print with each explained difference the words that decide it.
     #[arg(long)]
     reasons: bool,
+    /// Compare nomen with its peers over plain sockets only, and not over what else carries queries.
+    #[arg(long)]
+    sockets_only: bool,
     /// Where zones and logs go; kept afterwards. Without it a temporary folder, removed at the end.
     #[arg(long)]
     work: Option<PathBuf>,
-    /// First of four ports on 127.0.0.1.
+    /// First of four ports on 127.0.0.1; nomen's figures are ten above its own.
     #[arg(long, default_value_t = 25_300)]
     port: u16,
 }
@@ -96,13 +102,30 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
     let subject = (!arguments.peers_only && programs.contains_key(&Kind::Nomen)).then_some(Kind::Nomen);
     let queries = if arguments.quick { arguments.queries.min(5_000) } else { arguments.queries };
     let share: usize = worlds.iter().map(|w| w.share).sum();
-    let mut run = Run { tallies: BTreeMap::new(), subject, number: 0, shown: BTreeMap::new(), arguments };
+    let ways = (subject.is_some() && !arguments.sockets_only).then(Ways::find);
+    let mut run = Run {
+        tallies: BTreeMap::new(),
+        subject,
+        number: 0,
+        shown: BTreeMap::new(),
+        fronts: None,
+        differing: 0,
+        arguments,
+    };
+    let mut counts = Counts::new();
     for world in &worlds {
         println!("world {}: {} zones", world.name, world.zones.len());
         let mut servers = start(&programs, world, arguments.port, &dir)?;
+        let loopback = servers.iter().position(|s| s.kind == Kind::Nomen);
+        if let (Some(ways), Some(at), Some(program)) = (&ways, loopback, programs.get(&Kind::Nomen)) {
+            run.fronts = Some(ways.start(program, world, servers[at].address, &dir)?);
+        }
         run.world(world, &mut servers, queries * world.share / share)?;
         if world.name == "plain" {
             run.messages(world, &servers)?;
+        }
+        if let (Some(fronts), Some(at)) = (run.fronts.take(), loopback) {
+            fronts.finish(&servers[at], &mut counts)?;
         }
     }
     let mut unexplained = 0;
@@ -110,6 +133,9 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
     for (kind, tally) in &run.tallies {
         tally.print(*kind, arguments.reasons);
         unexplained += tally.unexplained;
+    }
+    if let Some(ways) = &ways {
+        unexplained += fronts::print(&counts, &ways.skipped);
     }
     println!("{unexplained} unexplained");
     Ok(unexplained)
@@ -167,6 +193,10 @@ struct Run<'a> {
     subject: Option<Kind>,
     number: usize,
     shown: BTreeMap<(Kind, Facet, Vec<Kind>), usize>,
+    /// The other ways to nomen, for the present world.
+    fronts: Option<Fronts<'a>>,
+    /// Answers that were not the same by every way.
+    differing: usize,
     arguments: &'a Arguments,
 }
 
@@ -196,6 +226,7 @@ impl Run<'_> {
     /// Asks everybody and compares; gives those whose full answer only TCP can show.
     fn batch(&mut self, world: &World, servers: &[Server], queries: &[Query]) -> Result<Vec<usize>, String> {
         let answers = ask(servers, queries)?;
+        self.by_every_way(servers, queries, &answers)?;
         let mut cut_short = Vec::new();
         for (i, query) in queries.iter().enumerate() {
             self.number += 1;
@@ -221,6 +252,28 @@ impl Run<'_> {
         Ok(cut_short)
     }
 
+    /// Asks nomen what came by UDP again by every other way, for the same octets.
+    fn by_every_way(
+        &mut self,
+        servers: &[Server],
+        queries: &[Query],
+        answers: &[Vec<Option<Vec<u8>>>],
+    ) -> Result<(), String> {
+        let nomen = servers.iter().zip(answers).find(|(server, _)| server.kind == Kind::Nomen);
+        let (Some(fronts), Some((loopback, answers))) = (self.fronts.as_mut(), nomen) else { return Ok(()) };
+        let udp: Vec<_> = (0..queries.len()).filter(|&i| queries[i].transport == Transport::Udp).collect();
+        let messages: Vec<_> = udp.iter().enumerate().map(|(id, &i)| queries[i].to_wire(id as u16)).collect();
+        let expected: Vec<_> = udp.iter().map(|&i| answers[i].clone()).collect();
+        for difference in fronts.compare(loopback, &messages, &expected)? {
+            self.differing += 1;
+            if self.differing <= self.arguments.show {
+                let expected = expected[difference.index].as_deref();
+                fronts::show(&difference, &queries[udp[difference.index]].to_dig(), expected);
+            }
+        }
+        Ok(())
+    }
+
     /// Sends the raw messages of the `messages` suite, by UDP and by TCP, and compares what they bring about.
     fn messages(&mut self, world: &World, servers: &[Server]) -> Result<(), String> {
         let list = messages::all(self.arguments.seed);
@@ -237,6 +290,16 @@ impl Run<'_> {
                     .collect()
             });
             let answers = answers.into_iter().collect::<Result<Vec<_>, String>>()?;
+            let nomen = servers.iter().zip(&answers).find(|(server, _)| server.kind == Kind::Nomen);
+            if let (Transport::Udp, Some(fronts), Some((loopback, expected))) =
+                (transport, self.fronts.as_mut(), nomen)
+            {
+                for difference in fronts.compare(loopback, &wires, expected)? {
+                    let expected = expected[difference.index].as_deref();
+                    let name = format!("message '{}'", list[difference.index].name);
+                    fronts::show(&difference, &name, expected);
+                }
+            }
             for (i, message) in list.iter().enumerate() {
                 self.number += 1;
                 let query = Query { transport, ..message.query.clone() };

@@ -3,14 +3,20 @@
 
 use crate::answer::{Answer, flag};
 use crate::client;
+use crate::network::Namespace;
 use crate::query::{Query, rtype};
 use crate::zones::Zone;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+/// How far above nomen's port its figures are.
+pub(crate) const METRICS_OFFSET: u16 = 10;
 
 /// Which program answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -90,13 +96,42 @@ impl Server {
     ) -> Result<Self, String> {
         let home = dir.join(kind.label());
         fs::create_dir_all(&home).map_err(|e| format!("{}: {e}", home.display()))?;
-        let config = home.join("config");
         let text = match kind {
             Kind::Nomen => nomen_config(port, zones, &home),
             Kind::Bind => bind_config(port, zones, &home),
             Kind::Nsd => nsd_config(port, zones, &home),
             Kind::Knot => knot_config(port, zones, &home),
         };
+        let mut server = Self::spawn(kind, program, port, &text, &home, None)?;
+        server.wait_until_ready(zones)?;
+        Ok(server)
+    }
+
+    /// Starts nomen in a network namespace, with these sections of its configuration before those of the zones; one
+    /// listener must be on port 53 of its loopback. Waits until every zone is answered for.
+    pub(crate) fn start_inside(
+        namespace: &Namespace,
+        program: &Path,
+        sections: &str,
+        zones: &[Zone],
+        dir: &Path,
+    ) -> Result<Self, String> {
+        fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        let text = format!("{sections}{}", nomen_zones(zones, dir));
+        let mut server = Self::spawn(Kind::Nomen, program, 53, &text, dir, Some(namespace))?;
+        namespace.enter(|| server.wait_until_ready(zones))?;
+        Ok(server)
+    }
+
+    fn spawn(
+        kind: Kind,
+        program: &Path,
+        port: u16,
+        text: &str,
+        home: &Path,
+        namespace: Option<&Namespace>,
+    ) -> Result<Self, String> {
+        let config = home.join("config");
         fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
         let log = home.join("log");
         let log_file = fs::File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
@@ -107,21 +142,31 @@ impl Server {
             Kind::Nsd => &["-d", "-c"],
             Kind::Knot => &["-c"],
         };
-        // setpriv makes the kernel end the server when this process ends, however it ends.
-        let child = Command::new("setpriv")
-            .args(["--pdeathsig", "TERM", "--"])
+        // setpriv makes the kernel end the server when this process ends, however it ends. One that may be standing
+        // still at that moment would not hear a gentler signal.
+        let signal = if kind == Kind::Nomen { "KILL" } else { "TERM" };
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", signal, "--"]);
+        if let Some(namespace) = namespace {
+            command.args(["nsenter", &format!("--net={}", namespace.path()), "--"]);
+        }
+        let child = command
             .arg(program)
             .args(arguments)
             .arg(&config)
-            .current_dir(&home)
+            .current_dir(home)
             .stdin(Stdio::null())
             .stdout(log_file)
             .stderr(log_too)
             .spawn()
             .map_err(|e| format!("{}: {e}", program.display()))?;
-        let mut server = Self { kind, address: (Ipv4Addr::LOCALHOST, port).into(), child, log };
-        server.wait_until_ready(zones)?;
-        Ok(server)
+        Ok(Self { kind, address: (Ipv4Addr::LOCALHOST, port).into(), child, log })
+    }
+
+    /// Sends the process a signal.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), String> {
+        let pid = i32::try_from(self.child.id()).map_err(|e| e.to_string())?;
+        kill(Pid::from_raw(pid), signal).map_err(|e| format!("{} {signal}: {e}", self.kind.label()))
     }
 
     fn wait_until_ready(&mut self, zones: &[Zone]) -> Result<(), String> {
@@ -158,10 +203,14 @@ impl Server {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// All that the server logged.
+    pub(crate) fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
     /// The last lines the server logged.
     pub(crate) fn log_tail(&self) -> String {
-        let text = fs::read(&self.log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
+        let text = self.log();
         let lines: Vec<_> = text.lines().collect();
         lines[lines.len().saturating_sub(25)..].join("\n")
     }
@@ -170,9 +219,16 @@ impl Server {
 fn nomen_config(port: u16, zones: &[Zone], home: &Path) -> String {
     let mut out = format!(
         "[server]\nworkers = 1\n\n[[listen]]\naddr = [\"127.0.0.1@{port}\"]\nproto = [\"udp\", \"tcp\"]\n\n\
-         [control]\nsocket = \"{}\"\n",
-        home.join("control.sock").display()
+         [metrics]\nlisten = \"127.0.0.1@{}\"\n",
+        port + METRICS_OFFSET
     );
+    out += &nomen_zones(zones, home);
+    out
+}
+
+/// The control socket and the zones.
+fn nomen_zones(zones: &[Zone], home: &Path) -> String {
+    let mut out = format!("\n[control]\nsocket = \"{}\"\n", home.join("control.sock").display());
     for zone in zones.iter().filter(|z| z.is_served_by(Kind::Nomen)) {
         let _ = write!(out, "\n[[zone]]\nname = '{}'\nfile = \"{}\"\n", zone.name, zone.source.display());
     }

@@ -1,0 +1,110 @@
+//! Two network namespaces joined by veth pairs, for fronts that loopback does not have. They have no names: the
+//! kernel takes them away with the last process that holds them, so nothing is left behind however a run ends.
+
+use nix::sched::{CloneFlags, setns, unshare};
+use std::fs::File;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::process::Command;
+
+/// Pairs of interfaces between the namespaces.
+pub(crate) const PAIRS: u8 = 2;
+/// Queues of each interface, each way.
+const QUEUES: u32 = 2;
+
+/// A network namespace.
+#[derive(Debug)]
+pub(crate) struct Namespace(File);
+
+impl Namespace {
+    fn new() -> Result<Self, String> {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                unshare(CloneFlags::CLONE_NEWNET)
+                    .map_err(|e| format!("cannot make a network namespace: {e}"))?;
+                let path = "/proc/thread-self/ns/net";
+                File::open(path).map(Self).map_err(|e| format!("{path}: {e}"))
+            });
+            thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned()))
+        })
+    }
+
+    /// Runs `f` on a thread inside. Its sockets and the processes it starts stay there.
+    pub(crate) fn enter<T: Send>(&self, f: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                setns(&self.0, CloneFlags::CLONE_NEWNET).map_err(|e| format!("setns: {e}"))?;
+                f()
+            });
+            thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned()))
+        })
+    }
+
+    /// A path by which other programs find it while this process runs.
+    pub(crate) fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
+    }
+
+    fn ip(&self, command: &str) -> Result<(), String> {
+        self.enter(|| {
+            let output = Command::new("ip").args(command.split(' ')).output();
+            let output = output.map_err(|e| format!("ip: {e}"))?;
+            let error = String::from_utf8_lossy(&output.stderr);
+            if output.status.success() { Ok(()) } else { Err(format!("ip {command}: {}", error.trim())) }
+        })
+    }
+}
+
+/// The namespaces of the server and of its clients.
+#[derive(Debug)]
+pub(crate) struct Network {
+    /// Where the server runs.
+    pub server: Namespace,
+    /// Where its clients run.
+    pub client: Namespace,
+}
+
+impl Network {
+    /// Makes both with their pairs of interfaces, addresses of both families on them.
+    ///
+    /// # Errors
+    /// Why it cannot be: the rights, or what the system lacks.
+    pub(crate) fn new() -> Result<Self, String> {
+        let network = Self { server: Namespace::new()?, client: Namespace::new()? };
+        // An absolute path, whatever namespaces of this name there are.
+        let there = network.server.path();
+        network.server.ip("link set lo up")?;
+        for pair in 0..PAIRS {
+            let queues = format!("numrxqueues {QUEUES} numtxqueues {QUEUES}");
+            network.client.ip(&format!(
+                "link add client{pair} {queues} type veth peer name {} netns {there} {queues}",
+                interface(pair)
+            ))?;
+            for (namespace, name, end) in
+                [(&network.client, format!("client{pair}"), 1), (&network.server, interface(pair), 2)]
+            {
+                let [v4, v6] = addresses(pair, end);
+                namespace.ip(&format!("addr add {v4}/24 dev {name}"))?;
+                namespace.ip(&format!("addr add {v6}/64 dev {name} nodad"))?;
+                namespace.ip(&format!("link set {name} up"))?;
+            }
+        }
+        Ok(network)
+    }
+}
+
+/// The server's interface of a pair.
+pub(crate) fn interface(pair: u8) -> String {
+    format!("server{pair}")
+}
+
+/// Addresses of one end of a pair.
+fn addresses(pair: u8, end: u8) -> [IpAddr; 2] {
+    let v6 = Ipv6Addr::new(0xfd00, 0x18, pair.into(), 0, 0, 0, 0, end.into());
+    [Ipv4Addr::new(198, 18, pair, end).into(), v6.into()]
+}
+
+/// Where the server answers on a pair, IPv4 and IPv6.
+pub(crate) fn sockets(pair: u8, port: u16) -> [SocketAddr; 2] {
+    addresses(pair, 2).map(|ip| SocketAddr::new(ip, port))
+}
