@@ -40,6 +40,8 @@ pub enum BindFault {
     XdpBusy,
     /// The kernel may not pin as much memory as AF_XDP needs.
     XdpMemory,
+    /// AF_XDP would not see the tags of the VLANs on top of the interface.
+    XdpTags,
     /// The kernel or the driver cannot do what AF_XDP needs, told by the cause.
     XdpUnsupported,
     /// Something else, told by the cause.
@@ -87,6 +89,7 @@ impl fmt::Display for BindError {
             BindFault::XdpMemory => {
                 write!(f, "AF_XDP needs more locked memory; raise the limit (ulimit -l): {cause}")
             }
+            BindFault::XdpTags => write!(f, "AF_XDP needs VLAN tags left in frames: {cause}"),
             BindFault::XdpUnsupported => {
                 write!(f, "the kernel or the driver does not support AF_XDP: {cause}")
             }

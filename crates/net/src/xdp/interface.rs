@@ -19,6 +19,9 @@ struct Request {
 /// Commands of `SIOCETHTOOL`.
 const GET_DRIVER: u32 = 0x03;
 const GET_CHANNELS: u32 = 0x3c;
+const GET_FLAGS: u32 = 0x25;
+/// Of the answer to that: 802.1Q tags are taken off what comes in.
+const TAKES_TAGS_OFF: u32 = 1 << 8;
 
 /// Drivers whose senders may leave a checksum unfinished, as no wire lies between.
 const UNFINISHED: [&str; 3] = ["veth", "virtio_net", "tun"];
@@ -35,6 +38,8 @@ pub(super) struct Interface {
     pub(super) queues: u32,
     /// Frames may come with checksums unfinished; see [`super::frame::Rules`].
     pub(super) unfinished_checksums: bool,
+    /// There are VLAN interfaces on top, and the tags of their frames are taken off where we cannot see them.
+    pub(super) hides_tags: bool,
 }
 
 impl Interface {
@@ -62,7 +67,8 @@ impl Interface {
         let mtu = number(ask(socket, name, libc::SIOCGIFMTU)?) as usize;
         let unfinished_checksums = driver(socket, name).is_ok_and(|d| UNFINISHED.contains(&d.as_str()));
         let queues = queues(socket, name).unwrap_or(1).max(1);
-        Ok(Interface { index, link, mtu, queues, unfinished_checksums })
+        let hides_tags = takes_tags_off(socket, name).unwrap_or(false) && has_vlans(name);
+        Ok(Interface { index, link, mtu, queues, unfinished_checksums, hides_tags })
     }
 }
 
@@ -95,7 +101,7 @@ fn ethtool<const N: usize>(socket: &impl AsRawFd, name: &str, question: u32) -> 
     let mut request = empty_request(name);
     request.data[..size_of::<usize>()].copy_from_slice(&(&raw mut answer).expose_provenance().to_ne_bytes());
     // SAFETY: `request` is laid out as `struct ifreq`, its data begins with a pointer to `answer`, and both live.
-    // The two callers give `answer` the size of the structure their question is answered with.
+    // The callers give `answer` the size of the structure their question is answered with.
     let rc = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
     if rc == 0 { Ok(answer) } else { Err(io::Error::last_os_error()) }
 }
@@ -112,6 +118,24 @@ fn queues(socket: &impl AsRawFd, name: &str) -> io::Result<u32> {
     let answer: [u32; CHANNELS_WORDS] = ethtool(socket, name, GET_CHANNELS)?;
     // Those that only receive, and those that do both.
     Ok(answer[5].saturating_add(answer[8]))
+}
+
+/// Whether tags are taken off frames before programs see them (`rxvlan` of ethtool).
+fn takes_tags_off(socket: &impl AsRawFd, name: &str) -> io::Result<bool> {
+    let [_, flags]: [u32; 2] = ethtool(socket, name, GET_FLAGS)?;
+    Ok(flags & TAKES_TAGS_OFF != 0)
+}
+
+/// Whether there are VLAN interfaces on top, in this thread's network namespace.
+fn has_vlans(name: &str) -> bool {
+    // Kernels without VLANs do not have the file.
+    std::fs::read_to_string("/proc/thread-self/net/vlan/config").is_ok_and(|text| lists_vlans(&text, name))
+}
+
+/// Whether the kernel's list of VLAN interfaces has one on top of `name`. After two lines of headings each line is a
+/// name, a number and the interface below, with bars between.
+fn lists_vlans(text: &str, name: &str) -> bool {
+    text.lines().skip(2).any(|line| line.rsplit('|').next().is_some_and(|below| below.trim() == name))
 }
 
 /// The addresses of the host that datagrams from elsewhere can be sent to. Of link-local ones only those of the
@@ -184,6 +208,16 @@ mod tests {
             assert_eq!(error.raw_os_error(), Some(libc::ENODEV), "{name:?}");
         }
         assert_eq!(Interface::find(&socket, "lo").unwrap_err().kind(), io::ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn vlan_interfaces_are_found_by_what_they_stand_on() {
+        let text = "VLAN Dev name    | VLAN ID\nName-Type: VLAN_NAME_TYPE_RAW_PLUS_VID_NO_PAD\n\
+                    eth0.7         | 7  | eth0\nup             | 100  | ens3f0np0\n";
+        assert!(lists_vlans(text, "eth0") && lists_vlans(text, "ens3f0np0"));
+        for other in ["eth0.7", "up", "7", "eth", "ens3f0", "VLAN ID", ""] {
+            assert!(!lists_vlans(text, other), "{other}");
+        }
     }
 
     #[test]

@@ -73,7 +73,8 @@ pub enum XdpCopy {
 ///
 /// What goes through it bypasses the kernel: its firewall, its packet captures, its routing. A reply goes back to the
 /// link address its query came from. Cards that take VLAN tags off (`rxvlan` of `ethtool -k`) must be told not to
-/// where tagged queries are to be answered. Addresses the host gets later are served through the sockets.
+/// where tagged queries are to be answered; with VLAN interfaces on top of such a card there is no front. Addresses
+/// the host gets later are served through the sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpConfig {
     /// Name of the network interface, such as `eth0`.
@@ -157,6 +158,10 @@ impl Front {
             return Err(Refusal { fault: BindFault::Sockets, cause });
         };
         let interface = Interface::find(any, &xdp.interface).map_err(|e| refuse(("use the interface", e)))?;
+        if interface.hides_tags {
+            let text = format!("`ethtool -K {} rxvlan off` leaves the tags in frames", xdp.interface);
+            return Err(refuse((TAGS, io::Error::new(io::ErrorKind::Unsupported, text))));
+        }
         let targets = targets(&listeners, &interface).map_err(refuse)?;
         let queues = xdp.queues.unwrap_or(u32::MAX).clamp(1, interface.queues);
         let measures = measures(&interface, &targets, config);
@@ -271,6 +276,9 @@ fn attach(
     Ok((Attachment { link: Mutex::new(Some(link)), passed }, map, driver))
 }
 
+/// The step in which it shows that replies to tagged queries would go without a tag.
+const TAGS: &str = "see the tags of its VLANs";
+
 /// The step in which a refusal may be about the program and not about rights.
 const LOAD: &str = "load the program";
 
@@ -299,6 +307,7 @@ const RELEASE_STEP: Duration = Duration::from_millis(5);
 /// Says what a failed step means for whoever runs the server.
 fn refusal(interface: &str, step: &'static str, cause: io::Error) -> Refusal {
     let fault = match cause.raw_os_error() {
+        _ if step == TAGS => BindFault::XdpTags,
         Some(libc::ENODEV | libc::ENXIO) => BindFault::NoSuchInterface,
         Some(libc::EADDRNOTAVAIL) => BindFault::NoSuchAddress,
         Some(libc::EPERM) => BindFault::XdpDenied,

@@ -86,6 +86,18 @@ impl Link {
         }
     }
 
+    /// Adds interfaces of a VLAN to both ends, with addresses in 198.18.7.0/24.
+    pub(crate) fn add_vlan(&self, id: u16) -> Result<(), String> {
+        for (namespace, interface, end) in [(&self.client, "xdp-c", 1), (&self.server, SERVER_INTERFACE, 2)] {
+            let commands = format!(
+                "link add link {interface} name vlan{id} type vlan id {id}\nlink set vlan{id} up\n\
+                 addr add 198.18.7.{end}/24 dev vlan{id}\n"
+            );
+            ip(&["-n", namespace], &commands)?;
+        }
+        Ok(())
+    }
+
     /// Deletes the pair of interfaces.
     pub(crate) fn cut(&self) {
         ip(&["-n", &self.server], "link del xdp-s\n").unwrap();

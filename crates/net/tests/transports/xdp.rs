@@ -1,6 +1,8 @@
 //! The AF_XDP front over veth, against the sockets it stands before.
 
+use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use net::{
     Batch, BindFault, Bound, Config, Context, FaultKind, Handler, Listener, Outcome, Running, Totals,
     Transport, Worker, XdpAttach, XdpConfig, XdpCopy,
 };
+
+use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::link::{CLIENT_LINK, Frames, Link, SERVER_INTERFACE, SERVER_LINK};
 use crate::script::{receive, wait_until};
@@ -370,11 +374,55 @@ fn all_else_goes_to_the_kernel() {
             });
             assert_eq!(listener.accept().unwrap().1, stream.local_addr().unwrap());
         }
+        // A header between that of IPv6 and the datagram.
+        let mut extended = frame(V6, None, &small);
+        let next = std::mem::replace(&mut extended[20], 60);
+        let padding = [next, 0, 1, 4, 0, 0, 0, 0];
+        extended.splice(54..54, padding);
+        let len = u16::from_be_bytes([extended[18], extended[19]]) + 8;
+        extended[18..20].copy_from_slice(&len.to_be_bytes());
+        let frames = link.client(Frames::open);
+        frames.send(&extended);
+        let reply = frames.receive().expect("a reply of the sockets");
+        // The sender of this one is no socket, so nobody else has looked at it.
+        assert_eq!(reply[62..], answer(&small, 4096));
+        for addr in [V4, V6] {
+            link.client(|| ping(addr.parse::<SocketAddr>().unwrap().ip()));
+        }
         let (through_sockets, totals) = served.stop();
-        assert_eq!((through_sockets, totals.queries), (3, 0));
-        // Fragments, the options, the other ports, three frames at least of each connection.
-        assert!(totals.xdp_passed >= 4 + 1 + 2 + 6, "{}", totals.xdp_passed);
+        assert_eq!((through_sockets, totals.queries), (4, 0));
+        // Fragments, the options, the other ports, three frames at least of each connection, the header, two pings.
+        assert!(totals.xdp_passed >= 4 + 1 + 2 + 6 + 1 + 2, "{}", totals.xdp_passed);
     });
+}
+
+/// Asks for an echo and waits for it.
+fn ping(there: IpAddr) {
+    let mut echo = [[0_u8; 8], *b"pingpong"].concat();
+    echo[4..6].copy_from_slice(&[0x12, 0x34]);
+    let (domain, protocol, wanted) = if there.is_ipv4() {
+        echo[0] = 8;
+        let sum = !checksum(&[&echo]);
+        echo[2..4].copy_from_slice(&sum.to_be_bytes());
+        (Domain::IPV4, Protocol::ICMPV4, 0)
+    } else {
+        // The kernel fills in the checksum.
+        echo[0] = 128;
+        (Domain::IPV6, Protocol::ICMPV6, 129)
+    };
+    let mut socket = Socket::new(domain, Type::RAW, Some(protocol)).unwrap();
+    socket.connect(&SocketAddr::new(there, 0).into()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket.send(&echo).unwrap();
+    let mut buffer = [0; 256];
+    loop {
+        let n = socket.read(&mut buffer).expect("an echo");
+        // Over IPv4 the header of the packet comes along.
+        let message = if there.is_ipv4() { &buffer[20..n] } else { &buffer[..n] };
+        if message[0] == wanted && message[4..] == echo[4..] {
+            return;
+        }
+    }
 }
 
 #[test]
@@ -521,9 +569,7 @@ fn what_is_missing_is_said() {
         let local = listener("127.0.0.1:54");
         let error = Listener::xdp(&[&local], &config(), &front(XdpAttach::Auto)).err().unwrap();
         assert_eq!(error.fault, BindFault::NoSuchAddress);
-        // SAFETY: no pointers; the bare system call changes this thread alone, which ends soon.
-        let rc = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
-        assert_eq!(rc, 0);
+        give_up_root();
         let error = open(front(XdpAttach::Auto));
         assert_eq!(error.fault, BindFault::XdpDenied);
         let text = error.to_string();
@@ -531,5 +577,114 @@ fn what_is_missing_is_said() {
             text.starts_with("cannot listen on udp 0.0.0.0:53: AF_XDP needs root, or CAP_NET_ADMIN"),
             "{text}"
         );
+    });
+}
+
+/// Gives up the rights of root, of this thread alone and of those it starts.
+fn give_up_root() {
+    // SAFETY: no pointers; the bare system call changes this thread alone.
+    let rc = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
+    assert_eq!(rc, 0);
+}
+
+#[test]
+fn without_rights_the_sockets_answer() {
+    let Some(link) = Link::make(1) else { return };
+    let running = link.server(|| {
+        give_up_root();
+        // A port that needs no rights itself.
+        let bound = listener("198.18.9.2:5300");
+        let error = Listener::xdp(&[&bound], &config(), &front(XdpAttach::Auto)).err().unwrap();
+        assert_eq!(error.fault, BindFault::XdpDenied, "{error}");
+        bound.serve(|_: Worker| Mirror, &Context::default()).unwrap()
+    });
+    let client = client(&link, "198.18.9.2:5300");
+    assert_eq!(ask(&client, 0..64).len(), (0..64).map(query).filter(|q| answered(q)).count());
+    assert_eq!(end(running).queries, 64);
+}
+
+#[test]
+fn once_open_a_front_needs_no_rights() {
+    let Some(link) = Link::make(2) else { return };
+    let (running, sockets) = link.server(|| {
+        let bound = listener(V4);
+        let front = Listener::xdp(&[&bound], &config(), &front(XdpAttach::Auto)).unwrap();
+        give_up_root();
+        let serve = |bound: Bound| bound.serve(|_: Worker| Mirror, &Context::default()).unwrap();
+        (serve(front), serve(bound))
+    });
+    // Clients of different ports meet both queues.
+    let replies: usize = (0..16).map(|_| ask(&client(&link, V4), 0..16).len()).sum();
+    assert_eq!(replies, 16 * (0..16).map(query).filter(|q| answered(q)).count());
+    assert!(running.stats().per_worker().all(|totals| totals.queries > 0));
+    assert_eq!(end(running).queries, 256);
+    assert!(!link.attached());
+    assert_eq!(end(sockets).queries, 0);
+}
+
+#[test]
+fn a_killed_process_leaves_nothing_attached() {
+    let Some(link) = Link::make(1) else { return };
+    let client = client(&link, V4);
+    let expected = (0..32).map(query).filter(|q| answered(q)).count();
+    for attach in ["driver", "generic"] {
+        let mut child = link.server(|| {
+            Command::new(std::env::current_exe().unwrap())
+                .args(["--ignored", "--exact", "--nocapture", "xdp::serves_until_it_is_killed"])
+                .env("NET_TEST_ATTACH", attach)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap()
+        });
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("ready")), "the child served");
+        assert!(link.attached());
+        assert_eq!(ask(&client, 0..32).len(), expected);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        wait_until("the program to go", || !link.attached());
+        // Nothing is in the way of the next one.
+        let served = Served::new(&link, [V4, V6], Some(front(XdpAttach::Auto)));
+        assert_eq!(ask(&client, 0..32).len(), expected);
+        let (through_sockets, totals) = served.stop();
+        assert_eq!((through_sockets, totals.queries), (0, 32));
+    }
+}
+
+/// The process that [`a_killed_process_leaves_nothing_attached`] kills. It also ends when its standard input does.
+#[test]
+#[ignore = "a part of another test, which runs it"]
+fn serves_until_it_is_killed() {
+    let attach = match std::env::var("NET_TEST_ATTACH").as_deref() {
+        Ok("driver") => XdpAttach::Driver,
+        Ok("generic") => XdpAttach::Generic,
+        _ => return,
+    };
+    let bound = listener(V4);
+    let front = Listener::xdp(&[&bound], &config(), &front(attach)).unwrap();
+    let running = [front, bound].map(|b| b.serve(|_: Worker| Mirror, &Context::default()).unwrap());
+    println!("ready");
+    let _ = std::io::stdin().read(&mut [0]);
+    for one in running {
+        end(one);
+    }
+}
+
+#[test]
+fn tags_that_nobody_would_see_are_no_ground_for_a_front() {
+    let Some(link) = Link::make(1) else { return };
+    if let Err(reason) = link.add_vlan(7) {
+        return eprintln!("skipped: VLAN interfaces cannot be had here: {reason}");
+    }
+    link.server(|| {
+        let bound = listener("0.0.0.0:53");
+        let error = Listener::xdp(&[&bound], &config(), &front(XdpAttach::Auto)).err().unwrap();
+        assert_eq!(error.fault, BindFault::XdpTags, "{error}");
+        assert!(error.to_string().contains("ethtool -K xdp-s rxvlan off"), "{error}");
+        let running = bound.serve(|_: Worker| Mirror, &Context::default()).unwrap();
+        let client = client(&link, "198.18.7.2:53");
+        assert_eq!(ask(&client, 0..16).len(), (0..16).map(query).filter(|q| answered(q)).count());
+        end(running);
     });
 }
