@@ -153,11 +153,21 @@ pub(crate) fn kxdpgun(port: u16, queries: &Path, cpu: usize, rate: u64, seconds:
         .args(["-I", namespaces::CLIENT_INTERFACE, "-i"])
         .arg(queries)
         .arg(namespaces::SERVER_ADDRESS.to_string());
-    let output =
-        run(&mut command, Duration::from_secs_f64(seconds + 30.0)).context(|| "kxdpgun".to_string())?;
-    let text = String::from_utf8_lossy(&output.stdout);
+    // The kernel takes a moment to let go of the interface after the last run.
+    let end = Instant::now() + Duration::from_secs(3);
+    let (output, text) = loop {
+        let output =
+            run(&mut command, Duration::from_secs_f64(seconds + 30.0)).context(|| "kxdpgun".to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let busy = String::from_utf8_lossy(&output.stderr).contains("busy") || text.contains("busy");
+        if !busy || Instant::now() > end {
+            break (output, text);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    };
     let load = parse_kxdpgun(&text).context(|| {
-        format!("kxdpgun printed no figures: {} {}", text.trim_end(), String::from_utf8_lossy(&output.stderr))
+        let error = String::from_utf8_lossy(&output.stderr);
+        format!("kxdpgun printed no figures: {} {}", text.trim(), error.trim())
     })?;
     // It prints whole seconds only.
     Ok(Load { seconds, ..load })

@@ -3,6 +3,7 @@
 
 mod answers;
 mod failure;
+mod goals;
 mod load;
 mod measure;
 mod message;
@@ -41,19 +42,22 @@ struct Arguments {
     /// Everything once, at tiny sizes, in less than a minute.
     #[arg(long)]
     smoke: bool,
-    /// Workloads, separated by commas; all of them by default.
+    /// Every row, in two rounds of a second each: about twenty minutes.
+    #[arg(long)]
+    short: bool,
+    /// Workloads, separated by commas; all of them but load-large by default.
     #[arg(long, value_delimiter = ',')]
     workloads: Vec<Workload>,
     /// Servers, separated by commas; all that are installed by default.
     #[arg(long, value_delimiter = ',')]
     servers: Vec<Kind>,
-    /// Seconds of each measurement.
-    #[arg(long, default_value_t = 5.0)]
-    seconds: f64,
-    /// Rounds; medians are reported.
-    #[arg(long, default_value_t = 3)]
-    rounds: usize,
-    /// Numbers of clients, separated by commas [default: 1,20,100,500 for one-name and delegations, else 20].
+    /// Seconds of each measurement [default: 3, short: 1].
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Rounds; medians are reported [default: 3, short: 2].
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Numbers of clients, separated by commas [default: 1,20,100,500 for unsigned zones over UDP, else 20].
     #[arg(long, value_delimiter = ',')]
     clients: Vec<usize>,
     /// Queries a second where the server is not saturated.
@@ -62,12 +66,12 @@ struct Arguments {
     /// Queries a second that kxdpgun sends over veth; more than any server answers.
     #[arg(long, default_value_t = 600_000)]
     flood: u64,
-    /// Also measure nomen's AF_XDP front over veth.
-    #[arg(long)]
-    nomen_xdp: bool,
-    /// Delegations in the big zone, four records each (8,750,000 make 35 million records).
+    /// Delegations in the big zone, four records each.
     #[arg(long, default_value_t = 1_000_000)]
     names: u64,
+    /// Delegations in the zone of load-large; 8,750,000 make 35 million records.
+    #[arg(long, default_value_t = 8_750_000)]
+    large_names: u64,
     /// Zones of the workload zones-10k.
     #[arg(long, default_value_t = 10_000)]
     zones: u64,
@@ -135,13 +139,16 @@ enum Part {
         /// Least size of a response.
         #[arg(long, default_value_t = 0)]
         size: usize,
+        /// Interface whose queries are taken by AF_XDP.
+        #[arg(long)]
+        xdp: Option<String>,
     },
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.part {
-        Some(Part::Reflector { listen, size }) => reflector::run(*listen, *size),
+        Some(Part::Reflector { listen, size, xdp }) => reflector::run(*listen, *size, xdp.as_deref()),
         None => compare(&arguments),
     };
     match done {
@@ -159,6 +166,7 @@ fn compare(arguments: &Arguments) -> Result<()> {
     let plan = plan(arguments, &mut results)?;
     describe(&plan, &mut results);
     let outcome = session::run(&plan, &mut results);
+    results.goals = goals::evaluate(&results);
     let out = arguments.out.clone().unwrap_or_else(|| {
         let kind = if arguments.smoke { "smoke-" } else { "" };
         PathBuf::from(format!("bench/results/{}-{kind}{}", results.date, results.machine.slug()))
@@ -194,12 +202,18 @@ fn plan(arguments: &Arguments, results: &mut Results) -> Result<Plan> {
     let work = arguments.work.clone().unwrap_or_else(workloads::default_work);
     fs::create_dir_all(&work).context(|| format!("cannot make {}", work.display()))?;
     let smoke = arguments.smoke;
+    let (seconds, rounds) = match (smoke, arguments.short) {
+        (true, _) => (0.1, 1),
+        (false, true) => (1.0, 2),
+        (false, false) => (3.0, 3),
+    };
     let sizes = if smoke {
-        Sizes { names: 500, zones: (40, 80), signed: 100, queries: 2000 }
+        Sizes { names: 500, zones: (40, 80), large: 1000, signed: 100, queries: 2000 }
     } else {
         Sizes {
             names: arguments.names.clamp(5, 25_000_000),
             zones: (arguments.zones.max(1), arguments.more_zones.max(1)),
+            large: arguments.large_names.clamp(5, 25_000_000),
             signed: arguments.signed_names.max(10),
             queries: arguments.queries.max(1),
         }
@@ -208,12 +222,11 @@ fn plan(arguments: &Arguments, results: &mut Results) -> Result<Plan> {
         workloads: if arguments.workloads.is_empty() { Workload::all() } else { arguments.workloads.clone() },
         servers,
         programs,
-        seconds: if smoke { 0.1 } else { arguments.seconds },
-        rounds: if smoke { 1 } else { arguments.rounds.max(1) },
+        seconds: arguments.seconds.unwrap_or(seconds),
+        rounds: arguments.rounds.unwrap_or(rounds).max(1),
         clients: if smoke { vec![20] } else { arguments.clients.clone() },
         rate: if smoke { 5_000 } else { arguments.rate },
         flood: arguments.flood,
-        nomen_xdp: arguments.nomen_xdp,
         sizes,
         seed: arguments.seed,
         work: fs::canonicalize(&work)?,
@@ -222,6 +235,7 @@ fn plan(arguments: &Arguments, results: &mut Results) -> Result<Plan> {
         load_cpu: arguments.load_cpu,
         port: arguments.port,
         sample: arguments.sample.max(1),
+        idle: if smoke { 0.2 } else { 5.0 },
         patience: Duration::from_secs(arguments.patience),
     })
 }

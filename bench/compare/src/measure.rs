@@ -3,6 +3,8 @@
 
 use std::fs;
 
+use serde::Serialize;
+
 use crate::sys::{Event, HardwareCounter, UserClock};
 
 /// The fields of `/proc/PID/stat` that are used here.
@@ -102,6 +104,63 @@ pub(crate) fn cpu_time(processes: &[u32]) -> CpuTime {
     sum.waiting = waiting as f64 / 1e9;
     sum.total = if nanoseconds > 0 { nanoseconds as f64 / 1e9 } else { sum.user_ticks + sum.system_ticks };
     sum
+}
+
+/// Whether the machine is about to run out of memory: less than a twentieth of it is left.
+pub(crate) fn memory_is_short() -> bool {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    match (parse_kilobytes(&text, "MemAvailable"), parse_kilobytes(&text, "MemTotal")) {
+        (Some(available), Some(total)) => available < total / 20,
+        _ => false,
+    }
+}
+
+/// What one CPU did, in shares of the time from 0 to 1, by the timer tick.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Shares {
+    /// In user space.
+    pub(crate) user: f64,
+    /// In the kernel, for a process.
+    pub(crate) system: f64,
+    /// In the kernel, for interrupts: packets that arrive are handled here, on the CPU that sent them over
+    /// loopback or veth.
+    pub(crate) interrupts: f64,
+    /// Nothing.
+    pub(crate) idle: f64,
+    /// Taken away by the hypervisor.
+    pub(crate) stolen: f64,
+}
+
+/// Ticks of one CPU: user with nice, system, both kinds of interrupts, idle with waiting for disks, stolen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CpuTicks([u64; 5]);
+
+impl CpuTicks {
+    /// Those of a CPU since the machine started.
+    pub(crate) fn now(cpu: usize) -> CpuTicks {
+        parse_ticks(&fs::read_to_string("/proc/stat").unwrap_or_default(), cpu).unwrap_or_default()
+    }
+
+    /// What the CPU did between `start` and now; `None` if no tick passed.
+    pub(crate) fn since(self, start: CpuTicks) -> Option<Shares> {
+        let mut part = [0.0; 5];
+        for (part, (now, before)) in part.iter_mut().zip(self.0.into_iter().zip(start.0)) {
+            *part = now.saturating_sub(before) as f64;
+        }
+        let sum: f64 = part.iter().sum();
+        let [user, system, interrupts, idle, stolen] = part.map(|ticks| ticks / sum);
+        (sum > 0.0).then_some(Shares { user, system, interrupts, idle, stolen })
+    }
+}
+
+/// The line of one CPU in `/proc/stat`.
+fn parse_ticks(text: &str, cpu: usize) -> Option<CpuTicks> {
+    let name = format!("cpu{cpu}");
+    let line = text.lines().find(|line| line.split(' ').next() == Some(&name))?;
+    let field: Vec<u64> =
+        line.split_ascii_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
+    let [user, nice, system, idle, disk, hard, soft, stolen, ..] = field[..] else { return None };
+    Some(CpuTicks([user + nice, system, hard + soft, idle + disk, stolen]))
 }
 
 /// Memory in bytes.
@@ -256,6 +315,17 @@ mod tests {
     fn schedstat_tells_running_and_waiting() {
         assert_eq!(parse_schedstat("175966 16371 2\n"), Some((175_966, 16_371)));
         assert_eq!(parse_schedstat(""), None);
+    }
+
+    #[test]
+    fn a_cpu_line_is_split_into_shares() {
+        let text = "cpu  1 1 1 1 1 1 1 1 0 0\ncpu1 10 10 40 20 10 5 5 0 0 0\ncpu10 9 9 9 9 9 9 9 9 0 0\n";
+        let ticks = parse_ticks(text, 1).unwrap();
+        assert_eq!(ticks, CpuTicks([20, 40, 10, 30, 0]));
+        let shares = ticks.since(CpuTicks::default()).unwrap();
+        assert_eq!((shares.system, shares.interrupts, shares.idle), (0.4, 0.1, 0.3));
+        assert_eq!(ticks.since(ticks), None);
+        assert_eq!(parse_ticks(text, 2), None);
     }
 
     #[test]

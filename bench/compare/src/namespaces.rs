@@ -1,5 +1,5 @@
 //! Two network namespaces with a veth pair between them: the generator's and the server's. They are made for one
-//! workload and deleted after it. Everything stays on 198.18.0.0/30 (RFC 2544, benchmarking) inside them.
+//! round and deleted after it. Everything stays on 198.18.0.0/30 (RFC 2544, benchmarking) inside them.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -20,15 +20,19 @@ pub(crate) const SERVER_INTERFACE: &str = "compare-s";
 /// Address of the server.
 pub(crate) const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 
-/// The pair of namespaces; deleted when dropped.
-pub(crate) struct Pair(());
+/// The pair of namespaces, and the calling thread in the server's: what it starts from then on lives there too, so
+/// that loopback traffic meets no firewall rule of the host. Deleted, and the thread back home, when dropped.
+pub(crate) struct Pair {
+    home: File,
+}
 
 impl Pair {
     /// Makes them, one queue each, so that one CPU serves each end. Fails without root or `ip`.
     pub(crate) fn create() -> Result<Pair> {
+        let home = File::open("/proc/thread-self/ns/net").context(|| "network namespace".to_string())?;
         remove();
         // From here on whatever was made is removed, also when a later step fails.
-        let pair = Pair(());
+        let pair = Pair { home };
         ip(&["netns", "add", CLIENT])?;
         ip(&["netns", "add", SERVER])?;
         let queues = ["numrxqueues", "1", "numtxqueues", "1"];
@@ -43,14 +47,21 @@ impl Pair {
             ip(&["-n", namespace, "link", "set", interface, "up"])?;
             ip(&["-n", namespace, "link", "set", "lo", "up"])?;
         }
+        sys::enter_network(&open(SERVER)?).context(|| SERVER.to_string())?;
         Ok(pair)
     }
 }
 
 impl Drop for Pair {
     fn drop(&mut self) {
+        // Cannot fail for a namespace we came from; if it did, the next pair would be made from within this one.
+        let _ = sys::enter_network(&self.home);
         remove();
     }
+}
+
+fn open(namespace: &str) -> Result<File> {
+    File::open(Path::new("/run/netns").join(namespace)).context(|| namespace.to_string())
 }
 
 fn remove() {
@@ -75,20 +86,20 @@ fn ip(arguments: &[&str]) -> Result<()> {
     )))
 }
 
-/// A UDP socket connected to `server`, opened in this namespace if one is given.
+/// A UDP socket connected to `server`, opened in this namespace if one is given, else in the thread's own.
 pub(crate) fn socket(namespace: Option<&str>, server: SocketAddr) -> Result<UdpSocket> {
-    let open = || -> Result<UdpSocket> {
+    let connect = || -> Result<UdpSocket> {
         let socket = UdpSocket::bind(if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
         socket.connect(server).context(|| format!("cannot reach {server}"))?;
         Ok(socket)
     };
-    let Some(namespace) = namespace else { return open() };
-    let file = File::open(Path::new("/run/netns").join(namespace)).context(|| namespace.to_string())?;
+    let Some(namespace) = namespace else { return connect() };
+    let file = open(namespace)?;
     // A socket stays in the namespace it was opened in, so a thread of its own may go there and end.
     let opened = std::thread::scope(|scope| {
         let inside = scope.spawn(|| {
             sys::enter_network(&file)?;
-            open()
+            connect()
         });
         inside.join()
     });

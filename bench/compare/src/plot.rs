@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::report::{Results, Row};
+use crate::report::{Loading, Results, Row};
 
 /// A bar: one or two parts of a figure, stacked.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +45,13 @@ pub(crate) fn charts(results: &Results) -> Vec<(String, String)> {
             file: "cpu",
             title: "Server CPU per query",
             note: "µs, not saturated; strong: user space (in brackets), pale: kernel. Shorter is better.",
-            panels: panels(results, rows("fixed rate"), cpu),
+            panels: panels(results, |row| row.load == USUAL, cpu),
+        },
+        Chart {
+            file: "cpu-clients",
+            title: "Server CPU per query by number of clients",
+            note: "µs, not saturated; strong: user space (in brackets), pale: kernel. Shorter is better.",
+            panels: panels(results, |row| row.load.starts_with("fixed rate") && row.load != USUAL, cpu),
         },
         Chart {
             file: "saturated",
@@ -75,15 +81,18 @@ pub(crate) fn charts(results: &Results) -> Vec<(String, String)> {
             file: "load",
             title: "Seconds from start to answers",
             note: "Text zones, page cache warm. Shorter is better.",
-            panels: starts(results, |loading| (loading.seconds, format!("{:.2} s", loading.seconds))),
+            panels: starts(results, |loading| {
+                let seconds = loading.seconds?;
+                Some((seconds, format!("{seconds:.2} s")))
+            }),
         },
         Chart {
             file: "memory",
             title: "Memory with the zones loaded",
             note: "MB resident, shared pages counted once. Shorter is better.",
             panels: starts(results, |loading| {
-                let megabytes = loading.resident_bytes / 1e6;
-                (megabytes, format!("{megabytes:.0} MB"))
+                let megabytes = loading.resident_bytes? / 1e6;
+                Some((megabytes, format!("{megabytes:.0} MB")))
             }),
         },
     ];
@@ -112,13 +121,13 @@ fn panels(
 }
 
 /// Start-ups of the workloads that have enough records for them to say something.
-fn starts(results: &Results, value: impl Fn(&crate::report::Loading) -> (f64, String)) -> Vec<Panel> {
+fn starts(results: &Results, value: impl Fn(&Loading) -> Option<(f64, String)>) -> Vec<Panel> {
     let mut panels: Vec<Panel> = Vec::new();
-    let told = ["load", "zones-10k", "zones-100k", "signed-nsec"];
+    let told = ["load", "load-large", "zones-10k", "zones-100k", "signed-nsec"];
     for loading in results.loading.iter().filter(|loading| told.contains(&loading.workload.as_str())) {
         let group = results.groups.iter().find(|group| group.workload == loading.workload);
         let title = group.map_or_else(|| loading.workload.clone(), |group| group.title.clone());
-        let (amount, label) = value(loading);
+        let Some((amount, label)) = value(loading) else { continue };
         let bar = Bar { server: loading.server.clone(), parts: vec![amount], label };
         match panels.iter_mut().find(|panel| panel.title == title) {
             Some(panel) => panel.bars.push(bar),
@@ -128,9 +137,12 @@ fn starts(results: &Results, value: impl Fn(&crate::report::Loading) -> (f64, St
     panels
 }
 
+/// The load most rows are told for.
+const USUAL: &str = "fixed rate, 20 clients";
+
 const WIDTH: f64 = 760.0;
 const MARGIN: f64 = 16.0;
-const NAMES: f64 = 96.0;
+const NAMES: f64 = 130.0;
 const LABELS: f64 = 130.0;
 const BAR: f64 = 18.0;
 const STEP: f64 = 24.0;
@@ -182,7 +194,7 @@ fn draw(chart: &Chart) -> String {
 }
 
 fn draw_bar(out: &mut String, bar: &Bar, y: f64, scale: f64) {
-    let class: String = bar.server.to_lowercase();
+    let class = bar.server.split(',').next().unwrap_or_default().to_lowercase();
     let mut x = MARGIN + NAMES;
     let baseline = y + 13.5;
     let name = escape(&bar.server);
@@ -211,7 +223,7 @@ fn thousands(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Figures;
+    use crate::report::{Figures, Noise};
     use std::collections::BTreeMap;
 
     fn row(server: &str, user: f64, system: f64, note: Option<&str>) -> Row {
@@ -222,6 +234,7 @@ mod tests {
             server: server.to_string(),
             rounds: 1,
             figures,
+            noise: Noise::default(),
             samples: Vec::new(),
             rcodes: BTreeMap::new(),
             note: note.map(String::from),

@@ -3,12 +3,29 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-use crate::failure::{Context, Result};
-use crate::sys::{Batch, SLOT};
+use net::{
+    Batch as Queries, Config, Context as Faults, Handler, Listener, Outcome, Transport, Worker, XdpConfig,
+};
+
+use crate::failure::{Context, Failure, Result};
+use crate::sys::{self, Batch, SLOT};
+
+/// Octets of socket buffer, each way: what the servers ask for, so that bursts are not lost here alone.
+const SOCKET_BUFFER: usize = 4 << 20;
 
 /// Answers on `address` until killed; responses shorter than `size` octets are padded with zeros to that length.
-pub(crate) fn run(address: SocketAddr, size: usize) -> Result<()> {
+/// With the name of an interface, queries that come in there are taken by AF_XDP.
+pub(crate) fn run(address: SocketAddr, size: usize, xdp: Option<&str>) -> Result<()> {
+    match xdp {
+        None => sockets(address, size),
+        Some(interface) => front(address, size, interface),
+    }
+}
+
+/// Plain batched system calls, none of the server's code.
+fn sockets(address: SocketAddr, size: usize) -> Result<()> {
     let socket = UdpSocket::bind(address).context(|| format!("cannot listen on {address}"))?;
+    sys::widen_buffers(&socket, SOCKET_BUFFER);
     let mut batch = Batch::new();
     loop {
         let count = batch.receive(&socket)?;
@@ -18,6 +35,43 @@ pub(crate) fn run(address: SocketAddr, size: usize) -> Result<()> {
         }
         // A full socket buffer drops replies, as it would a server's.
         let _ = batch.send(&socket, count);
+    }
+}
+
+/// nomen's own AF_XDP front with nothing behind it; writing another would measure that one.
+fn front(address: SocketAddr, size: usize, interface: &str) -> Result<()> {
+    let config = Config { workers: 1, ..Config::default() };
+    let bound = Listener::bind(address, Transport::Udp, &config).context(|| "reflector".to_string())?;
+    let front = Listener::xdp(&[&bound], &config, &XdpConfig::new(interface))
+        .context(|| "reflector: no AF_XDP".to_string())?;
+    let faults = Faults::default().on_fault(|fault| eprintln!("{fault}"));
+    let serve = |bound: net::Bound| {
+        bound.serve(move |_: Worker| Reflector { size }, &faults).context(|| "reflector".to_string())
+    };
+    let running = [serve(front)?, serve(bound)?];
+    for listener in running {
+        listener.join();
+    }
+    Err(Failure::new("reflector: stopped by itself"))
+}
+
+struct Reflector {
+    size: usize,
+}
+
+impl Handler for Reflector {
+    fn batch(&mut self, batch: &mut Queries<'_>) {
+        for index in 0..batch.len() {
+            let (query, out) = batch.parts(index);
+            let length = query.packet.len();
+            let padded = self.size.clamp(length.min(out.len()), out.len());
+            if let Some((head, rest)) = out.split_at_mut_checked(length) {
+                head.copy_from_slice(query.packet);
+                head[2] |= 0x80;
+                rest[..padded - length].fill(0);
+                batch.set(index, Outcome::Reply(padded));
+            }
+        }
     }
 }
 

@@ -7,8 +7,9 @@ use std::process::Command;
 
 use serde::Serialize;
 
+use crate::goals::{self, Goal};
 use crate::load::Load;
-use crate::measure::Usage;
+use crate::measure::{Shares, Usage};
 use crate::servers::{Kind, Startup};
 
 /// One measurement, per query where it can be. A figure that could not be had is absent, never 0.
@@ -42,6 +43,10 @@ pub(crate) struct Figures {
     pub(crate) response_size: Option<f64>,
     /// Percentage of queries without an answer.
     pub(crate) loss_percent: Option<f64>,
+    /// What the server's CPU did meanwhile, for whomever.
+    pub(crate) server_cpu: Option<Shares>,
+    /// What the generator's CPU did meanwhile.
+    pub(crate) generator_cpu: Option<Shares>,
 }
 
 impl Figures {
@@ -66,6 +71,8 @@ impl Figures {
             waiting: (load.seconds > 0.0).then(|| usage.waiting / load.seconds),
             response_size: load.response_size,
             loss_percent: (load.sent > 0).then(|| 100.0 * (1.0 - answered / load.sent as f64)),
+            server_cpu: None,
+            generator_cpu: None,
         }
     }
 
@@ -87,7 +94,74 @@ impl Figures {
             waiting: of(|f| f.waiting),
             response_size: of(|f| f.response_size),
             loss_percent: of(|f| f.loss_percent),
+            server_cpu: shares(rounds.iter().filter_map(|f| f.server_cpu).collect()),
+            generator_cpu: shares(rounds.iter().filter_map(|f| f.generator_cpu).collect()),
         }
+    }
+}
+
+/// The median of each share.
+fn shares(rounds: Vec<Shares>) -> Option<Shares> {
+    let of = |pick: fn(&Shares) -> f64| median(rounds.iter().map(pick).collect());
+    Some(Shares {
+        user: of(|s| s.user)?,
+        system: of(|s| s.system)?,
+        interrupts: of(|s| s.interrupts)?,
+        idle: of(|s| s.idle)?,
+        stolen: of(|s| s.stolen)?,
+    })
+}
+
+/// How far the rounds of a row lie apart.
+#[derive(Clone, Debug, Default, Serialize, PartialEq)]
+pub(crate) struct Noise {
+    /// CPU µs per answer.
+    pub(crate) cpu_us: Option<Spread>,
+    /// The part of it in user space.
+    pub(crate) user_us: Option<Spread>,
+    /// Answers per second.
+    pub(crate) qps: Option<Spread>,
+    /// Median latency in µs.
+    pub(crate) latency_p50_us: Option<Spread>,
+    /// 99th percentile of latency in µs.
+    pub(crate) latency_p99_us: Option<Spread>,
+}
+
+/// The least and the greatest of several values.
+#[derive(Clone, Copy, Debug, Serialize, PartialEq)]
+pub(crate) struct Spread {
+    /// Least.
+    pub(crate) min: f64,
+    /// Greatest.
+    pub(crate) max: f64,
+    /// The distance between them in percent of the median.
+    pub(crate) percent: f64,
+}
+
+impl Noise {
+    /// A spread above this many percent is marked in the table.
+    const MARKED: f64 = 15.0;
+
+    /// Over the rounds of a row; nothing from a single one.
+    pub(crate) fn of(rounds: &[Figures]) -> Noise {
+        let spread = |pick: fn(&Figures) -> Option<f64>| {
+            let values: Vec<f64> = rounds.iter().filter_map(pick).collect();
+            let middle = median(values.clone()).filter(|middle| *middle > 0.0 && values.len() > 1)?;
+            let (min, max) =
+                values.iter().fold((f64::MAX, f64::MIN), |(low, high), v| (low.min(*v), high.max(*v)));
+            Some(Spread { min, max, percent: 100.0 * (max - min) / middle })
+        };
+        Noise {
+            cpu_us: spread(|f| f.cpu_us),
+            user_us: spread(|f| f.user_us),
+            qps: spread(|f| f.qps),
+            latency_p50_us: spread(|f| f.latency_p50_us),
+            latency_p99_us: spread(|f| f.latency_p99_us),
+        }
+    }
+
+    fn is_marked(&self) -> bool {
+        self.cpu_us.is_some_and(|spread| spread.percent > Noise::MARKED)
     }
 }
 
@@ -109,36 +183,67 @@ pub(crate) struct Loading {
     pub(crate) workload: String,
     /// Server.
     pub(crate) server: String,
+    /// The zones, with their size.
+    pub(crate) zones: String,
     /// Records served.
     pub(crate) records: u64,
     /// Wall-clock seconds from start until every probe was answered.
-    pub(crate) seconds: f64,
+    pub(crate) seconds: Option<f64>,
     /// CPU seconds until then.
-    pub(crate) cpu_seconds: f64,
+    pub(crate) cpu_seconds: Option<f64>,
     /// Highest resident size until then, in bytes.
-    pub(crate) peak_bytes: f64,
+    pub(crate) peak_bytes: Option<f64>,
     /// Resident size then, shared pages counted once, in bytes.
-    pub(crate) resident_bytes: f64,
-    /// CPU it used with nothing to do, in percent of one; only where there is no load to measure.
+    pub(crate) resident_bytes: Option<f64>,
+    /// CPU it used with nothing to do, in percent of one, where that was watched.
     pub(crate) idle_percent: Option<f64>,
+    /// Every start, in seconds.
+    pub(crate) samples: Vec<f64>,
+    /// Why there is nothing, if so.
+    pub(crate) note: Option<String>,
 }
 
 impl Loading {
     /// Medians over starts; `None` without one.
-    pub(crate) fn new(workload: &str, server: &str, records: u64, starts: &[Startup]) -> Option<Loading> {
+    pub(crate) fn new(
+        workload: &str,
+        server: &str,
+        zones: &str,
+        records: u64,
+        starts: &[Startup],
+    ) -> Option<Loading> {
         let of = |pick: fn(&Startup) -> f64| median(starts.iter().map(pick).collect());
-        Some(Loading {
+        let idle = starts.iter().filter_map(|start| start.idle).map(|share| share * 100.0).collect();
+        (!starts.is_empty()).then(|| Loading {
             workload: workload.to_string(),
             server: server.to_string(),
+            zones: zones.to_string(),
             records,
-            seconds: of(|start| start.seconds)?,
-            cpu_seconds: of(|start| start.cpu)?,
-            peak_bytes: of(|start| start.memory.peak as f64)?,
-            resident_bytes: of(|start| start.memory.resident as f64)?,
-            idle_percent: median(
-                starts.iter().filter_map(|start| start.idle).map(|share| share * 100.0).collect(),
-            ),
+            seconds: of(|start| start.seconds),
+            cpu_seconds: of(|start| start.cpu),
+            peak_bytes: of(|start| start.memory.peak as f64),
+            resident_bytes: of(|start| start.memory.resident as f64),
+            idle_percent: median(idle),
+            samples: starts.iter().map(|start| start.seconds).collect(),
+            note: None,
         })
+    }
+
+    /// The row of a server that did not get so far.
+    pub(crate) fn missing(workload: &str, server: &str, zones: &str, records: u64, why: &str) -> Loading {
+        Loading {
+            workload: workload.to_string(),
+            server: server.to_string(),
+            zones: zones.to_string(),
+            records,
+            seconds: None,
+            cpu_seconds: None,
+            peak_bytes: None,
+            resident_bytes: None,
+            idle_percent: None,
+            samples: Vec::new(),
+            note: Some(why.to_string()),
+        }
     }
 }
 
@@ -155,6 +260,8 @@ pub(crate) struct Row {
     pub(crate) rounds: usize,
     /// Medians.
     pub(crate) figures: Figures,
+    /// How far the rounds lie apart.
+    pub(crate) noise: Noise,
     /// Every round's figures, in order.
     pub(crate) samples: Vec<Figures>,
     /// Answers by response code over all rounds.
@@ -223,6 +330,8 @@ pub(crate) struct Results {
     pub(crate) rows: Vec<Row>,
     /// Start-ups.
     pub(crate) loading: Vec<Loading>,
+    /// What nomen is meant to reach, beside what it reached.
+    pub(crate) goals: Vec<Goal>,
     /// What was skipped, and why.
     pub(crate) skipped: Vec<String>,
     /// The part of it that is nomen's own: the run then ends with a failure, so that CI sees it.
@@ -288,11 +397,11 @@ fn release_number(release: &str) -> String {
 }
 
 fn cell(value: Option<f64>, decimals: usize) -> String {
-    value.map_or_else(|| "–".to_string(), |value| format!("{value:.decimals$}"))
+    value.map_or_else(none, |value| format!("{value:.decimals$}"))
 }
 
 fn thousands(value: Option<f64>) -> String {
-    let Some(value) = value else { return "–".to_string() };
+    let Some(value) = value else { return none() };
     let digits = format!("{value:.0}");
     let mut out = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -339,61 +448,99 @@ pub(crate) fn table(results: &Results) -> String {
             results.loading.iter().filter(|loading| loading.workload == group.workload).collect();
         out.push_str(&start_table(&starts));
     }
+    out.push_str(&goals::table(&results.goals));
     if !results.skipped.is_empty() {
         let _ = writeln!(out, "\n## Skipped\n\n- {}", results.skipped.join("\n- "));
     }
     out
 }
 
+/// Columns of a table of loads; those without a figure in any row are left out.
+const LOAD_HEAD: [&str; 20] = [
+    "load",
+    "server",
+    "qps",
+    "CPU µs",
+    "user",
+    "system",
+    "mean µs",
+    "p50",
+    "p99",
+    "busy",
+    "wait",
+    "softirq",
+    "idle",
+    "gen. softirq",
+    "gen. idle",
+    "instr",
+    "user instr",
+    "cycles",
+    "octets",
+    "loss %",
+];
+
 fn load_table(rows: &[&Row]) -> String {
-    const HEAD: [&str; 16] = [
-        "load",
-        "server",
-        "qps",
-        "CPU µs",
-        "user",
-        "system",
-        "mean µs",
-        "p50",
-        "p99",
-        "busy",
-        "wait",
-        "instr",
-        "user instr",
-        "cycles",
-        "octets",
-        "loss %",
-    ];
     if rows.is_empty() {
         return String::new();
     }
-    let mut lines = vec![HEAD.map(String::from).to_vec()];
-    for row in rows {
-        let f = &row.figures;
-        lines.push(vec![
-            row.load.clone(),
-            row.server.clone() + row.note.as_ref().map_or("", |_| " (!)"),
-            thousands(f.qps),
-            cell(f.cpu_us, 2),
-            cell(f.user_us, 2),
-            cell(f.system_us, 2),
-            cell(f.latency_mean_us, 1),
-            cell(f.latency_p50_us, 1),
-            cell(f.latency_p99_us, 1),
-            cell(f.busy.map(|share| share * 100.0), 0) + "%",
-            cell(f.waiting.map(|share| share * 100.0), 0) + "%",
-            thousands(f.instructions),
-            thousands(f.user_instructions),
-            thousands(f.cycles),
-            cell(f.response_size, 0),
-            cell(f.loss_percent, 2),
-        ]);
+    let mut lines = vec![LOAD_HEAD.map(String::from).to_vec()];
+    lines.extend(rows.iter().map(|row| load_line(row)));
+    let mut out = aligned(&without_empty(lines), 2);
+    if rows.iter().any(|row| row.noise.is_marked()) {
+        let _ = writeln!(out, "\n~ rounds differ by more than {} %", Noise::MARKED);
     }
-    let mut out = aligned(&lines, 2);
     for row in rows.iter().filter(|row| row.note.is_some()) {
         let _ = writeln!(out, "\n(!) {}, {}: {}", row.server, row.load, row.note.as_deref().unwrap_or(""));
     }
     out
+}
+
+fn load_line(row: &Row) -> Vec<String> {
+    let f = &row.figures;
+    let percent = |share: Option<f64>| share.map_or_else(none, |share| format!("{:.0}%", share * 100.0));
+    // Both CPUs are of interest where packets of the server are handled on the generator's.
+    let veth = row.load.contains("veth");
+    let server = f.server_cpu.filter(|_| veth);
+    let generator = f.generator_cpu.filter(|_| veth);
+    vec![
+        row.load.clone(),
+        row.server.clone() + row.note.as_ref().map_or("", |_| " (!)"),
+        thousands(f.qps),
+        cell(f.cpu_us, 2) + if row.noise.is_marked() { " ~" } else { "" },
+        cell(f.user_us, 2),
+        cell(f.system_us, 2),
+        cell(f.latency_mean_us, 1),
+        cell(f.latency_p50_us, 1),
+        cell(f.latency_p99_us, 1),
+        percent(f.busy),
+        percent(f.waiting),
+        percent(server.map(|cpu| cpu.interrupts)),
+        percent(server.map(|cpu| cpu.idle)),
+        percent(generator.map(|cpu| cpu.interrupts)),
+        percent(generator.map(|cpu| cpu.idle)),
+        thousands(f.instructions),
+        thousands(f.user_instructions),
+        thousands(f.cycles),
+        cell(f.response_size, 0),
+        cell(f.loss_percent, 2),
+    ]
+}
+
+/// What stands where there is no figure.
+fn none() -> String {
+    "–".to_string()
+}
+
+/// The table without the columns that say nothing in any line below the head.
+fn without_empty(lines: Vec<Vec<String>>) -> Vec<Vec<String>> {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let told =
+        |column: usize| lines.iter().skip(1).any(|line| line.get(column).is_some_and(|text| *text != none()));
+    let kept: Vec<bool> = (0..columns).map(told).collect();
+    let keep = |line: Vec<String>| {
+        line.into_iter().zip(&kept).filter(|(_, kept)| **kept).map(|(text, _)| text).collect()
+    };
+    lines.into_iter().map(keep).collect()
 }
 
 fn start_table(starts: &[&Loading]) -> String {
@@ -404,20 +551,24 @@ fn start_table(starts: &[&Loading]) -> String {
     let mut lines = vec![head.map(String::from).to_vec()];
     for start in starts {
         lines.push(vec![
-            start.server.clone(),
+            start.server.clone() + start.note.as_ref().map_or("", |_| " (!)"),
             thousands(Some(start.records as f64)),
-            format!("{:.3}", start.seconds),
-            format!("{:.3}", start.cpu_seconds),
-            format!("{:.1}", start.peak_bytes / 1e6),
-            format!("{:.1}", start.resident_bytes / 1e6),
+            cell(start.seconds, 3),
+            cell(start.cpu_seconds, 3),
+            cell(start.peak_bytes.map(|bytes| bytes / 1e6), 1),
+            cell(start.resident_bytes.map(|bytes| bytes / 1e6), 1),
             cell(start.idle_percent, 2),
         ]);
     }
-    format!("\n{}", aligned(&lines, 1))
+    let mut out = format!("\n{}", aligned(&without_empty(lines), 1));
+    for start in starts.iter().filter(|start| start.note.is_some()) {
+        let _ = writeln!(out, "\n(!) {} not finished: {}", start.server, start.note.as_deref().unwrap_or(""));
+    }
+    out
 }
 
 /// A Markdown table with its columns padded; the first `left` columns lean left, the rest right.
-fn aligned(lines: &[Vec<String>], left: usize) -> String {
+pub(crate) fn aligned(lines: &[Vec<String>], left: usize) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         lines
@@ -482,6 +633,24 @@ mod tests {
         assert_eq!(machine.family, "6/143/8");
         assert_eq!(machine.hypervisor.as_deref(), Some("KVM"));
         assert_eq!(release_number("6.12.9-amd64-host5"), "6.12.9");
+    }
+
+    #[test]
+    fn noise_is_the_distance_of_the_rounds() {
+        let round = |cpu: f64| Figures { cpu_us: Some(cpu), ..Figures::default() };
+        let noise = Noise::of(&[round(4.0), round(5.0), round(4.5)]);
+        let spread = noise.cpu_us.unwrap();
+        assert_eq!((spread.min, spread.max), (4.0, 5.0));
+        assert!((spread.percent - 22.2).abs() < 0.1 && noise.is_marked());
+        assert!(!Noise::of(&[round(4.0), round(4.1)]).is_marked());
+        assert_eq!(Noise::of(&[round(4.0)]), Noise::default());
+    }
+
+    #[test]
+    fn columns_without_figures_are_left_out() {
+        let line = |words: [&str; 3]| words.map(String::from).to_vec();
+        let lines = vec![line(["a", "b", "c"]), line(["1", "–", "–"]), line(["2", "–", "3"])];
+        assert_eq!(without_empty(lines), [["a", "c"], ["1", "–"], ["2", "3"]]);
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Kind {
 
     /// Whether it has an AF_XDP front.
     pub(crate) fn has_xdp(self) -> bool {
-        matches!(self, Kind::Nomen | Kind::Knot)
+        matches!(self, Kind::Nomen | Kind::Knot | Kind::Reflector)
     }
 
     /// Whether it reads the zones at all.
@@ -85,6 +85,13 @@ impl Programs {
             Kind::Pdns => self.pdns.clone(),
             Kind::Reflector => std::env::current_exe().unwrap_or_default(),
         }
+    }
+
+    /// Whether this nomen can keep images of zones: whether it knows the key that says where.
+    pub(crate) fn keeps_images(&self) -> bool {
+        let mut command = Command::new(&self.nomen);
+        let output = command.args(["check", "--print-reference"]).stdin(Stdio::null()).output();
+        output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("### `state-dir`"))
     }
 
     /// Whether the server's program is there.
@@ -131,20 +138,21 @@ pub(crate) struct Settings {
     pub(crate) address: SocketAddr,
     /// CPU it may use.
     pub(crate) cpu: usize,
-    /// Whether it runs in the server's namespace of [`namespaces`] rather than on loopback.
-    pub(crate) apart: bool,
-    /// Whether it answers with AF_XDP on the interface there, beside its sockets.
+    /// Whether it answers with AF_XDP on the interface of [`namespaces`], beside its sockets, and is asked from the
+    /// other end.
     pub(crate) xdp: bool,
     /// Folder for its configuration and logs; emptied first.
     pub(crate) folder: PathBuf,
     /// Least size of a response of the reflector.
     pub(crate) response_size: usize,
+    /// Folder where nomen keeps images of zones.
+    pub(crate) state: Option<PathBuf>,
 }
 
 impl Settings {
     /// Where a client has to be to reach it.
     pub(crate) fn client_namespace(&self) -> Option<&'static str> {
-        self.apart.then_some(namespaces::CLIENT)
+        self.xdp.then_some(namespaces::CLIENT)
     }
 }
 
@@ -152,6 +160,7 @@ impl Settings {
 pub(crate) struct Server {
     child: Child,
     group: u32,
+    log: PathBuf,
     /// Where it answers.
     pub(crate) address: SocketAddr,
     /// What starting it took.
@@ -175,6 +184,11 @@ impl Server {
     /// The process group, for measuring.
     pub(crate) fn group(&self) -> u32 {
         self.group
+    }
+
+    /// What it has said so far.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
     }
 }
 
@@ -215,7 +229,8 @@ pub(crate) fn start(
     let began = Instant::now();
     let child = command.spawn().context(|| format!("cannot start {}", kind.name()))?;
     let group = child.id();
-    let mut server = Server { child, group, address: settings.address, startup: Startup::default() };
+    let log = settings.folder.join("log");
+    let mut server = Server { child, group, log, address: settings.address, startup: Startup::default() };
     wait(kind, &mut server, settings, probes, began + patience)?;
     let processes = measure::processes(group);
     // Knot's workers bind themselves to CPUs of their own choice, which may be the generator's.
@@ -231,13 +246,21 @@ pub(crate) fn start(
     Ok(server)
 }
 
+/// Whether nomen has finished an image of a zone in its state folder.
+pub(crate) fn image_is_kept(state: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(state) else { return false };
+    let is_image = |path: PathBuf| path.extension().is_some_and(|extension| extension == "image");
+    entries.filter_map(|entry| Some(entry.ok()?.path())).any(is_image)
+}
+
 /// The command line up to the server's own arguments: die with us, in the namespace, on one CPU.
 fn wrapped(settings: &Settings, program: &Path) -> Command {
     let mut words: Vec<String> = Vec::new();
     if find(Path::new("setpriv")).is_some() {
         words.extend(["setpriv", "--pdeathsig", "KILL"].map(String::from));
     }
-    if settings.apart {
+    // With the namespace's own /sys, where AF_XDP fronts may look their interface up.
+    if settings.xdp {
         words.extend(["ip", "netns", "exec", namespaces::SERVER].map(String::from));
     }
     words.extend(["taskset".to_string(), "-c".to_string(), settings.cpu.to_string()]);
@@ -262,6 +285,7 @@ fn wait(
             tail.into_iter().rev().collect::<Vec<_>>().join(" | ")
         ))
     };
+    let began = Instant::now();
     let socket = namespaces::socket(settings.client_namespace(), server.address)?;
     // A server that is not listening yet refuses at once; one that is listening but busy stays silent.
     socket.set_read_timeout(Some(Duration::from_millis(20)))?;
@@ -279,6 +303,9 @@ fn wait(
             }
             if Instant::now() > deadline {
                 return Err(failed("did not answer in time"));
+            }
+            if began.elapsed() > Duration::from_secs(2) && measure::memory_is_short() {
+                return Err(failed("needs more memory than there is"));
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -316,13 +343,14 @@ fn configure(kind: Kind, settings: &Settings, zones: &ZoneSet) -> Result<Vec<Str
             }
             words(&[&format!("--config-dir={}", folder.display())])
         }
-        Kind::Reflector => words(&[
-            "reflector",
-            "--listen",
-            &settings.address.to_string(),
-            "--size",
-            &settings.response_size.to_string(),
-        ]),
+        Kind::Reflector => {
+            let (address, size) = (settings.address.to_string(), settings.response_size.to_string());
+            let mut all = words(&["reflector", "--listen", &address, "--size", &size]);
+            if settings.xdp {
+                all.extend(words(&["--xdp", namespaces::SERVER_INTERFACE]));
+            }
+            all
+        }
     })
 }
 
@@ -333,9 +361,11 @@ fn origin(name: &str) -> String {
 fn nomen(settings: &Settings, zones: &ZoneSet) -> String {
     let folder = settings.folder.display();
     let (ip, port) = (settings.address.ip(), settings.address.port());
-    let mut text = format!(
-        "[server]\nworkers = 1\n\n[[listen]]\naddr = [\"{ip}@{port}\"]\nproto = [\"udp\", \"tcp\"]\n"
-    );
+    let mut text = "[server]\nworkers = 1\n".to_string();
+    if let Some(state) = &settings.state {
+        let _ = writeln!(text, "state-dir = \"{}\"", state.display());
+    }
+    let _ = write!(text, "\n[[listen]]\naddr = [\"{ip}@{port}\"]\nproto = [\"udp\", \"tcp\"]\n");
     if settings.xdp {
         let _ = writeln!(text, "xdp = \"{}\"", namespaces::SERVER_INTERFACE);
     }
@@ -484,10 +514,10 @@ mod tests {
         let settings = Settings {
             address: "127.0.0.1:5399".parse().unwrap(),
             cpu: 0,
-            apart: false,
             xdp: false,
             folder: PathBuf::from("/f"),
             response_size: 0,
+            state: None,
         };
         for text in [
             nomen(&settings, &zones),

@@ -1,5 +1,6 @@
-//! One run: for every workload, round by round and server by server, start, check the answers, load, measure,
-//! stop. Servers take turns (A B C, A B C) so that a machine that drifts drifts for all.
+//! One run: stage by stage, round by round and server by server, start, check the answers, load, measure, stop.
+//! Servers take turns (A B C, A B C) so that a machine that drifts drifts for all; the reflector lives beside
+//! nomen and is measured right before or after it, since what is wanted is their difference.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,20 +9,21 @@ use std::time::{Duration, Instant};
 use crate::answers::{self, Answers};
 use crate::failure::{Failure, Result};
 use crate::load::{self, Dnsperf, Load};
-use crate::measure::{self, Watch};
-use crate::namespaces;
-use crate::queries;
-use crate::report::{Agreement, Figures, Group, Loading, Results, Row};
+use crate::measure::{self, CpuTicks, Watch};
+use crate::namespaces::{self, Pair};
+use crate::queries::{self, QuerySet};
+use crate::report::{Agreement, Figures, Group, Loading, Noise, Results, Row};
 use crate::servers::{self, Kind, Programs, Server, Settings, Startup};
 use crate::sys;
-use crate::workloads::{Cell, Material, Sizes, Workload};
+use crate::workloads::{Base, Cell, Sizes, Stage, Workload, stages};
+use crate::zones::ZoneSet;
 
 /// What the command line asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Workloads in order.
     pub(crate) workloads: Vec<Workload>,
-    /// Servers in order; the reflector is run last.
+    /// Servers in order; the reflector runs beside the first.
     pub(crate) servers: Vec<Kind>,
     /// Their programs.
     pub(crate) programs: Programs,
@@ -35,8 +37,6 @@ pub(crate) struct Plan {
     pub(crate) rate: u64,
     /// Queries a second that kxdpgun sends.
     pub(crate) flood: u64,
-    /// Whether nomen has an AF_XDP front to measure.
-    pub(crate) nomen_xdp: bool,
     /// Sizes of zones and query files.
     pub(crate) sizes: Sizes,
     /// Seed of zones and queries.
@@ -49,148 +49,402 @@ pub(crate) struct Plan {
     pub(crate) server_cpu: usize,
     /// CPU of the load generator.
     pub(crate) load_cpu: usize,
-    /// First port; each start takes the next one.
+    /// First port; each server has its own.
     pub(crate) port: u16,
     /// Answers compared before timing.
     pub(crate) sample: usize,
+    /// Seconds that servers are watched with nothing to do.
+    pub(crate) idle: f64,
     /// How long a server may take to load.
     pub(crate) patience: Duration,
 }
 
 /// Queries that must be answered before a server counts as started.
 const PROBES: usize = 16;
+/// Queries that our own client repeats.
+const TIMED: usize = 100_000;
+/// Servers whose answers must be known before one that differs is left out at once.
+const QUORUM: usize = 4;
 
-/// Everything one server has shown so far in a workload.
+/// Everything one server has shown so far in a stage.
 #[derive(Default)]
 struct Record {
-    answers: Option<Answers>,
     starts: Vec<Startup>,
+    restarts: Vec<Startup>,
+    parts: BTreeMap<Workload, Part>,
+    /// Why it is not started any more.
+    trouble: Option<String>,
+    /// Why its AF_XDP front is not started any more, or its image not tried.
+    aside: BTreeMap<&'static str, String>,
+}
+
+/// What it has shown in one workload.
+#[derive(Default)]
+struct Part {
+    answers: Option<Answers>,
     samples: BTreeMap<Cell, Vec<Figures>>,
     rcodes: BTreeMap<Cell, BTreeMap<String, u64>>,
+    /// Loads it is not put under any more, and why.
+    broken: BTreeMap<Cell, String>,
+    /// Why it is not timed any more.
     trouble: Option<String>,
+}
+
+type Records = BTreeMap<Kind, Record>;
+
+fn part(records: &mut Records, kind: Kind, workload: Workload) -> &mut Part {
+    records.entry(kind).or_default().parts.entry(workload).or_default()
+}
+
+/// A workload of the stage with its queries.
+struct Task {
+    workload: Workload,
+    queries: QuerySet,
+    /// Asked of every server before it is timed.
+    sample: Vec<Vec<u8>>,
+    /// For our own clients.
+    timed: Vec<Vec<u8>>,
+    cells: Vec<Cell>,
+}
+
+/// A stage with everything it needs.
+struct Scene<'a> {
+    plan: &'a Plan,
+    stage: &'a Stage,
+    zones: ZoneSet,
+    tasks: Vec<Task>,
+    /// Servers in order, without the reflector unless it is alone.
+    kinds: Vec<Kind>,
+    /// The server that the reflector runs beside, if it takes part.
+    lead: Option<Kind>,
+    images: bool,
 }
 
 /// Runs the plan and adds to the results; what cannot run is skipped with its reason.
 pub(crate) fn run(plan: &Plan, results: &mut Results) -> Result<()> {
-    for workload in &plan.workloads {
-        if let Err(failure) = run_workload(plan, *workload, results) {
+    for stage in stages(&plan.workloads) {
+        if let Err(failure) = run_stage(plan, &stage, results) {
             if sys::interrupted() {
                 return Err(Failure::new("interrupted; only what was finished before is in the results"));
             }
-            eprintln!("{}: {failure}", workload.name());
-            results.skipped.push(format!("{}: {failure}", workload.name()));
+            for workload in &stage.workloads {
+                eprintln!("{}: {failure}", workload.name());
+                results.skipped.push(format!("{}: {failure}", workload.name()));
+            }
         }
     }
     Ok(())
 }
 
-fn run_workload(plan: &Plan, workload: Workload, results: &mut Results) -> Result<()> {
-    let material = workload.prepare(&plan.work, &plan.sizes, plan.seed, plan.root_zone.as_deref())?;
+fn run_stage(plan: &Plan, stage: &Stage, results: &mut Results) -> Result<()> {
+    let scene = Scene::set(plan, stage)?;
     sys::pin(0, plan.load_cpu)?;
-    let mut kinds: Vec<Kind> =
-        plan.servers.iter().copied().filter(|kind| kind.serves_zones() || workload.has_floor()).collect();
-    kinds.sort_by_key(|kind| !kind.serves_zones());
-    let step = (material.queries.count as usize / plan.sample.max(1)).max(1);
-    let sample = queries::read(&material.queries.wire, plan.sample, step)?;
-    let mut records: BTreeMap<Kind, Record> = BTreeMap::new();
-    for round in 0..plan.rounds {
-        for kind in &kinds {
-            let size = reply_size(&records);
-            let record = records.entry(*kind).or_default();
-            if record.trouble.is_some() {
-                continue;
+    let mut records = Records::new();
+    // What takes minutes and hardly varies is done once.
+    let rounds = if stage.base == Base::Large { 1 } else { plan.rounds };
+    for round in 0..rounds {
+        let mut pair = Pair::create();
+        if let (0, Err(failure), true) = (round, &pair, scene.has_veth()) {
+            results.skipped.push(format!("veth: {failure}"));
+        }
+        for kind in &scene.kinds {
+            eprintln!("{} round {}/{rounds}: {}", scene.name(), round + 1, kind.name());
+            scene
+                .attempt(&mut records, *kind, |records| turn(&scene, round, *kind, pair.is_ok(), records))?;
+        }
+        if scene.has_veth() && pair.is_ok() {
+            for kind in scene.fronts() {
+                // A fresh pair each time: an XDP program left on an interface must not meet the next server.
+                drop(pair);
+                pair = Pair::create();
+                eprintln!("{} round {}/{rounds}: {}, AF_XDP", scene.name(), round + 1, kind.name());
+                scene.aside(&mut records, kind, "AF_XDP", |records| front_turn(&scene, kind, records))?;
             }
-            eprintln!("{} round {}/{}: {}", workload.name(), round + 1, plan.rounds, kind.name());
-            if let Err(failure) = turn(plan, workload, *kind, &material, &sample, size, record) {
-                if sys::interrupted() {
-                    return Err(failure);
-                }
-                eprintln!("  {failure}");
-                // What goes into results names no folder of this machine.
-                let work = plan.work.display().to_string();
-                record.trouble = Some(failure.to_string().replace(&work, "WORK"));
-            }
+        }
+        if scene.images {
+            eprintln!("{} round {}/{rounds}: nomen, from image", scene.name(), round + 1);
+            let again = |records: &mut Records| restart(&scene, pair.is_ok(), records);
+            scene.aside(&mut records, Kind::Nomen, "image", again)?;
         }
         if round == 0 {
-            judge(plan, workload, &mut records, results);
+            judge(&scene, &mut records, results);
         }
     }
-    gather(workload, &material, &kinds, &records, results);
+    gather(&scene, &records, results);
     Ok(())
+}
+
+impl<'a> Scene<'a> {
+    /// Makes zones and queries, and decides who takes part.
+    fn set(plan: &'a Plan, stage: &'a Stage) -> Result<Scene<'a>> {
+        let zones = stage.base.zones(&plan.work, &plan.sizes, plan.seed, plan.root_zone.as_deref())?;
+        let task = |workload: &Workload| -> Result<Task> {
+            let queries = workload.queries(&zones, &plan.work, &plan.sizes, plan.seed)?;
+            let step = (queries.count as usize / plan.sample.max(1)).max(1);
+            let sample = queries::read(&queries.wire, plan.sample, step)?;
+            let cells = workload.cells(&plan.clients);
+            let timed = if cells.is_empty() { 1 } else { TIMED };
+            let timed = queries::read(&queries.wire, timed, 1)?;
+            Ok(Task { workload: *workload, queries, sample, timed, cells })
+        };
+        // Starting from an image is a start, not a workload with answers of its own, unless it is all that is wanted.
+        let own = |workload: &&Workload| **workload != Workload::Restart || stage.workloads.len() == 1;
+        let tasks = stage.workloads.iter().filter(own).map(task).collect::<Result<Vec<_>>>()?;
+        let floored = stage.workloads.iter().any(|workload| workload.has_floor());
+        let serving = |kind: &Kind| kind.serves_zones();
+        let mut kinds: Vec<Kind> = plan.servers.iter().copied().filter(serving).collect();
+        let floor = floored && plan.servers.contains(&Kind::Reflector);
+        let lead = kinds.first().copied().filter(|_| floor);
+        if kinds.is_empty() && floor {
+            kinds.push(Kind::Reflector);
+        }
+        let images = stage.restarts() && plan.servers.contains(&Kind::Nomen) && plan.programs.keeps_images();
+        Ok(Scene { plan, stage, zones, tasks, kinds, lead, images })
+    }
+
+    fn name(&self) -> String {
+        self.stage.workloads.iter().map(|workload| workload.name()).collect::<Vec<_>>().join("+")
+    }
+
+    fn has_veth(&self) -> bool {
+        self.stage.workloads.contains(&Workload::Veth)
+    }
+
+    /// Who is measured behind an AF_XDP front; the reflector right after nomen.
+    fn fronts(&self) -> Vec<Kind> {
+        let mut able: Vec<Kind> = self.plan.servers.iter().copied().filter(|kind| kind.has_xdp()).collect();
+        able.sort_by_key(|kind| (*kind != Kind::Nomen, *kind != Kind::Reflector));
+        able
+    }
+
+    fn probes(&self) -> Vec<Vec<u8>> {
+        let sample = self.tasks.first().map_or(&[][..], |task| &task.sample);
+        sample.iter().step_by((sample.len() / PROBES).max(1)).take(PROBES).cloned().collect()
+    }
+
+    /// How a server is started: in the pair of namespaces if there is one, or else on the host's loopback.
+    fn settings(&self, kind: Kind, apart: bool, size: usize) -> Settings {
+        let port = self.plan.port + kind as u16;
+        Settings {
+            address: if apart {
+                (namespaces::SERVER_ADDRESS, port).into()
+            } else {
+                ([127, 0, 0, 1], port).into()
+            },
+            cpu: self.plan.server_cpu,
+            xdp: false,
+            folder: self.plan.work.join("run").join(kind.name()),
+            response_size: size,
+            state: None,
+        }
+    }
+
+    fn start(&self, kind: Kind, settings: &Settings) -> Result<Server> {
+        let plan = self.plan;
+        let server =
+            servers::start(kind, &plan.programs, settings, &self.zones, &self.probes(), plan.patience)?;
+        settle(&server)?;
+        Ok(server)
+    }
+
+    /// Text for results, which name no folder of this machine.
+    fn plain(&self, failure: &Failure) -> String {
+        failure.to_string().replace(&self.plan.work.display().to_string(), "WORK")
+    }
+
+    /// Lets a server have its turn unless it is in trouble, and notes the trouble it gets into.
+    fn attempt(
+        &self,
+        records: &mut Records,
+        kind: Kind,
+        turn: impl FnOnce(&mut Records) -> Result<()>,
+    ) -> Result<()> {
+        let record = records.entry(kind).or_default();
+        let hopeless = !record.parts.is_empty() && record.parts.values().all(|part| part.trouble.is_some());
+        if record.trouble.is_some() || hopeless {
+            return Ok(());
+        }
+        if let Err(failure) = turn(records) {
+            if sys::interrupted() {
+                return Err(failure);
+            }
+            eprintln!("  {failure}");
+            records.entry(kind).or_default().trouble = Some(self.plain(&failure));
+        }
+        Ok(())
+    }
+
+    /// The same for what a server does beside its turn; what goes wrong there leaves its turns alone.
+    fn aside(
+        &self,
+        records: &mut Records,
+        kind: Kind,
+        what: &'static str,
+        turn: impl FnOnce(&mut Records) -> Result<()>,
+    ) -> Result<()> {
+        let record = records.entry(kind).or_default();
+        if record.trouble.is_some() || record.aside.contains_key(what) {
+            return Ok(());
+        }
+        if let Err(failure) = turn(records) {
+            if sys::interrupted() {
+                return Err(failure);
+            }
+            eprintln!("  {failure}");
+            records.entry(kind).or_default().aside.insert(what, self.plain(&failure));
+        }
+        Ok(())
+    }
 }
 
 /// The size the reflector's replies should have: the mean of those of the first server that answered.
-fn reply_size(records: &BTreeMap<Kind, Record>) -> usize {
-    let sizes = records.values().filter_map(|record| Some(record.answers.as_ref()?.mean_size));
-    sizes.map(|size| size.round() as usize).next().unwrap_or(0)
+fn reply_size(records: &Records, workload: Workload) -> usize {
+    let answers = |record: &Record| Some(record.parts.get(&workload)?.answers.as_ref()?.mean_size);
+    records.values().filter_map(answers).map(|size| size.round() as usize).next().unwrap_or(0)
 }
 
-/// One server's turn in one round.
-fn turn(
-    plan: &Plan,
-    workload: Workload,
-    kind: Kind,
-    material: &Material,
-    sample: &[Vec<u8>],
-    response_size: usize,
-    record: &mut Record,
-) -> Result<()> {
-    let cells = workload.cells(&plan.clients);
-    let mut settings = Settings {
-        address: ([127, 0, 0, 1], plan.port + kind as u16).into(),
-        cpu: plan.server_cpu,
-        apart: false,
-        xdp: false,
-        folder: plan.work.join("run").join(kind.name()),
-        response_size,
-    };
-    if workload != Workload::Veth {
-        return turn_with(plan, kind, &settings, &cells, material, sample, record);
+/// One server's turn in one round: every workload of the stage, from one start.
+fn turn(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Records) -> Result<()> {
+    let server = scene.start(kind, &scene.settings(kind, apart, 0))?;
+    if kind.serves_zones() {
+        let memory = measure::memory(&measure::processes(server.group()));
+        let watched = scene.stage.base.idles() && (round == 0 || kind == Kind::Nomen);
+        let idle = watched.then(|| idle(scene.plan, &server));
+        records.entry(kind).or_default().starts.push(Startup { memory, idle, ..server.startup });
     }
-    settings.address = (namespaces::SERVER_ADDRESS, 53).into();
-    settings.apart = true;
-    for cell in cells {
-        settings.xdp = cell == Cell::Veth { xdp: true };
-        let able = kind.has_xdp() && (kind != Kind::Nomen || plan.nomen_xdp);
-        if !settings.xdp || able {
-            // A fresh pair each time: an XDP program left on an interface must not meet the next server.
-            let _pair = namespaces::Pair::create()?;
-            turn_with(plan, kind, &settings, &[cell], material, sample, record)?;
+    for task in &scene.tasks {
+        if kind.serves_zones() && part(records, kind, task.workload).answers.is_none() {
+            let answers = answers::ask(None, server.address, &task.sample)?;
+            part(records, kind, task.workload).answers = Some(answers);
+            part(records, kind, task.workload).trouble = differs(task, kind, records);
+        }
+        if part(records, kind, task.workload).trouble.is_some() {
+            continue;
+        }
+        let wanted = scene.lead == Some(kind) && task.workload.has_floor();
+        let size = reply_size(records, task.workload);
+        let start_floor = || scene.start(Kind::Reflector, &scene.settings(Kind::Reflector, apart, size));
+        let floor = wanted.then(start_floor).transpose()?;
+        for (number, cell) in task.cells.iter().enumerate() {
+            if matches!(cell, Cell::Veth { xdp: true }) || (matches!(cell, Cell::Veth { .. }) && !apart) {
+                continue;
+            }
+            let mut both = vec![(kind, &server)];
+            both.extend(floor.as_ref().map(|floor| (Kind::Reflector, floor)));
+            if (round + number) % 2 == 1 {
+                both.reverse();
+            }
+            for (kind, server) in both {
+                let part = part(records, kind, task.workload);
+                if !part.broken.contains_key(cell) {
+                    part.add(scene, *cell, measure(scene.plan, server, *cell, task))?;
+                }
+            }
         }
     }
     Ok(())
 }
 
-/// Starts the server as set, checks its answers once, and measures it under each kind of load.
-fn turn_with(
-    plan: &Plan,
-    kind: Kind,
-    settings: &Settings,
-    cells: &[Cell],
-    material: &Material,
-    sample: &[Vec<u8>],
-    record: &mut Record,
-) -> Result<()> {
-    let probes: Vec<Vec<u8>> =
-        sample.iter().step_by((sample.len() / PROBES).max(1)).take(PROBES).cloned().collect();
-    let server = servers::start(kind, &plan.programs, settings, &material.zones, &probes, plan.patience)?;
-    settle(&server)?;
-    if kind.serves_zones() {
-        let memory = measure::memory(&measure::processes(server.group()));
-        let idle = cells.is_empty().then(|| idle(plan, &server));
-        record.starts.push(Startup { memory, idle, ..server.startup });
-        if record.answers.is_none() {
-            record.answers = Some(answers::ask(settings.client_namespace(), server.address, sample)?);
+impl Part {
+    /// Adds a measurement, or notes why there is none: a load that fails leaves the others alone.
+    fn add(&mut self, scene: &Scene, cell: Cell, measured: Result<(Load, Figures)>) -> Result<()> {
+        match measured {
+            Ok((load, figures)) => {
+                self.samples.entry(cell).or_default().push(figures);
+                let codes = self.rcodes.entry(cell).or_default();
+                for (code, count) in load.rcodes {
+                    *codes.entry(code).or_default() += count;
+                }
+            }
+            Err(failure) if sys::interrupted() => return Err(failure),
+            Err(failure) => {
+                eprintln!("  {}: {failure}", cell.name());
+                self.broken.insert(cell, scene.plain(&failure));
+                // Rounds are compared one with another, so a row has all of them or none.
+                self.samples.remove(&cell);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a server differs from what enough others agree on, so that timing it would be wasted.
+fn differs(task: &Task, kind: Kind, records: &Records) -> Option<String> {
+    let given: Vec<(Kind, &Answers)> = given(task.workload, records);
+    if given.len() < QUORUM {
+        return None;
+    }
+    let found = answers::compare(&given.iter().map(|(_, answers)| *answers).collect::<Vec<_>>());
+    let own = given.iter().zip(found).find(|((other, _), _)| *other == kind)?.1;
+    (own.count > 0).then(|| differ_text(own.count, task.sample.len()))
+}
+
+fn differ_text(count: usize, asked: usize) -> String {
+    format!("{count} of {asked} answers differ from the other servers'")
+}
+
+fn given(workload: Workload, records: &Records) -> Vec<(Kind, &Answers)> {
+    records
+        .iter()
+        .filter_map(|(kind, record)| Some((*kind, record.parts.get(&workload)?.answers.as_ref()?)))
+        .collect()
+}
+
+/// A server behind its AF_XDP front: its answers must be those it gives through sockets.
+fn front_turn(scene: &Scene, kind: Kind, records: &mut Records) -> Result<()> {
+    let Some(task) = scene.tasks.iter().find(|task| task.workload == Workload::Veth) else { return Ok(()) };
+    if part(records, kind, task.workload).trouble.is_some() {
+        return Ok(());
+    }
+    let mut settings = scene.settings(kind, true, reply_size(records, task.workload));
+    settings.xdp = true;
+    let server = scene.start(kind, &settings)?;
+    if let Some(line) = server.log().lines().find(|line| line.contains("no AF_XDP")) {
+        return Err(Failure::new(format!("AF_XDP was not to be had: {line}")));
+    }
+    if let Some(known) = &part(records, kind, task.workload).answers {
+        let given = answers::ask(settings.client_namespace(), server.address, &task.sample)?;
+        let pairs = known.summaries.iter().zip(&given.summaries);
+        let count = pairs.filter(|(sockets, front)| sockets != front).count();
+        if count > 0 {
+            return Err(Failure::new(format!(
+                "{count} of {} answers through AF_XDP differ from those through sockets",
+                task.sample.len()
+            )));
         }
     }
-    for cell in cells {
-        let (load, figures) = measure(plan, &server, *cell, material)?;
-        record.samples.entry(*cell).or_default().push(figures);
-        let codes = record.rcodes.entry(*cell).or_default();
-        for (code, count) in load.rcodes {
-            *codes.entry(code).or_default() += count;
+    let cell = Cell::Veth { xdp: true };
+    let measured = measure(scene.plan, &server, cell, task);
+    part(records, kind, task.workload).add(scene, cell, measured)
+}
+
+/// nomen started once so that it keeps an image, and again from it.
+fn restart(scene: &Scene, apart: bool, records: &mut Records) -> Result<()> {
+    let mut settings = scene.settings(Kind::Nomen, apart, 0);
+    let state = scene.plan.work.join("run").join("nomen-state");
+    let _ = std::fs::remove_dir_all(&state);
+    std::fs::create_dir_all(&state)?;
+    settings.state = Some(state.clone());
+    let first = scene.start(Kind::Nomen, &settings)?;
+    let end = Instant::now() + scene.plan.patience;
+    while !servers::image_is_kept(&state) {
+        if sys::interrupted() || Instant::now() > end {
+            return Err(Failure::new(format!("no image was kept: {}", first.log().trim_end())));
         }
+        std::thread::sleep(Duration::from_millis(50));
     }
+    drop(first);
+    let server = scene.start(Kind::Nomen, &settings)?;
+    let memory = measure::memory(&measure::processes(server.group()));
+    if let Some(task) = scene.tasks.first()
+        && let Some(known) = &part(records, Kind::Nomen, task.workload).answers
+        && answers::ask(None, server.address, &task.sample)?.summaries != known.summaries
+    {
+        return Err(Failure::new("answers from the image differ from those from the text"));
+    }
+    records.entry(Kind::Nomen).or_default().restarts.push(Startup { memory, ..server.startup });
+    drop(server);
+    let _ = std::fs::remove_dir_all(&state);
     Ok(())
 }
 
@@ -218,36 +472,33 @@ fn settle(server: &Server) -> Result<()> {
 fn idle(plan: &Plan, server: &Server) -> f64 {
     let watch = Watch::start(server.group());
     let began = Instant::now();
-    std::thread::sleep(Duration::from_secs_f64(plan.seconds));
+    std::thread::sleep(Duration::from_secs_f64(plan.idle));
     watch.stop().cpu / began.elapsed().as_secs_f64()
 }
 
 /// Warms up for a fifth of the time, then loads and watches.
-fn measure(plan: &Plan, server: &Server, cell: Cell, material: &Material) -> Result<(Load, Figures)> {
-    let watched = |seconds: f64, queries: &[Vec<u8>]| -> Result<(Load, Figures)> {
-        let watch = Watch::start(server.group());
-        let load = apply(plan, server, cell, material, queries, seconds)?;
-        let figures = Figures::new(&load, &watch.stop());
-        Ok((load, figures))
-    };
-    let needed = queries::read(&material.queries.wire, 100_000, 1)?;
-    apply(plan, server, cell, material, &needed, plan.seconds / 5.0)?;
-    let (load, figures) = watched(plan.seconds, &needed)?;
+fn measure(plan: &Plan, server: &Server, cell: Cell, task: &Task) -> Result<(Load, Figures)> {
+    // Where a tenth of a second is measured nobody looks at the figures.
+    if plan.seconds >= 0.5 {
+        apply(plan, server, cell, task, plan.seconds / 5.0)?;
+    }
+    let cpus = [plan.server_cpu, plan.load_cpu];
+    let before = cpus.map(CpuTicks::now);
+    let watch = Watch::start(server.group());
+    let load = apply(plan, server, cell, task, plan.seconds)?;
+    let usage = watch.stop();
+    let [server_cpu, generator_cpu] = cpus.map(CpuTicks::now);
+    let mut figures = Figures::new(&load, &usage);
+    figures.server_cpu = server_cpu.since(before[0]);
+    figures.generator_cpu = generator_cpu.since(before[1]);
     if load.answered == 0 {
         return Err(Failure::new(format!("{}: nothing was answered", cell.name())));
     }
     Ok((load, figures))
 }
 
-fn apply(
-    plan: &Plan,
-    server: &Server,
-    cell: Cell,
-    material: &Material,
-    queries: &[Vec<u8>],
-    seconds: f64,
-) -> Result<Load> {
-    let wire = &material.queries.wire;
+fn apply(plan: &Plan, server: &Server, cell: Cell, task: &Task, seconds: f64) -> Result<Load> {
+    let (wire, queries) = (&task.queries.wire, &task.timed[..]);
     let perf = |how: Dnsperf| load::dnsperf_probed(server.address, wire, how, seconds, queries);
     match cell {
         Cell::RoundTrip => load::round_trips(server.address, queries, seconds),
@@ -263,74 +514,97 @@ fn apply(
         }
         Cell::TcpConnections { clients } => load::connections(server.address, queries, clients, seconds),
         Cell::Veth { .. } => {
-            load::kxdpgun(server.address.port(), &material.queries.text, plan.load_cpu, plan.flood, seconds)
+            load::kxdpgun(server.address.port(), &task.queries.text, plan.load_cpu, plan.flood, seconds)
         }
     }
 }
 
 /// Compares the answers of the first round; who differs from the majority is not timed any further.
-fn judge(plan: &Plan, workload: Workload, records: &mut BTreeMap<Kind, Record>, results: &mut Results) {
-    let given: Vec<(Kind, &Answers)> =
-        records.iter().filter_map(|(kind, record)| Some((*kind, record.answers.as_ref()?))).collect();
-    let found = answers::compare(&given.iter().map(|(_, answers)| *answers).collect::<Vec<_>>());
-    let mut agreements = Vec::new();
-    let verdicts: Vec<(Kind, usize, answers::Difference)> = given
-        .iter()
-        .zip(found)
-        .map(|((kind, answers), difference)| (*kind, answers.summaries.len(), difference))
-        .collect();
-    for (kind, asked, difference) in verdicts {
-        if difference.count > 0
-            && let Some(record) = records.get_mut(&kind)
-        {
-            let text = format!("{} of {asked} answers differ from the other servers'", difference.count);
-            eprintln!("  {}: {text}: {}", kind.name(), difference.example.as_deref().unwrap_or(""));
-            record.trouble = Some(text);
-            record.samples.clear();
+fn judge(scene: &Scene, records: &mut Records, results: &mut Results) {
+    for task in &scene.tasks {
+        let workload = task.workload;
+        let given = given(workload, records);
+        let found = answers::compare(&given.iter().map(|(_, answers)| *answers).collect::<Vec<_>>());
+        let verdicts: Vec<(Kind, answers::Difference)> =
+            given.iter().map(|(kind, _)| *kind).zip(found).collect();
+        let asked = task.sample.len();
+        let mut agreements = Vec::new();
+        for (kind, difference) in verdicts {
+            if difference.count > 0 {
+                let text = differ_text(difference.count, asked);
+                let example = difference.example.as_deref().unwrap_or("");
+                eprintln!("  {}, {}: {text}: {example}", workload.name(), kind.name());
+                let part = part(records, kind, workload);
+                part.trouble = Some(text);
+                part.samples.clear();
+            }
+            let (differ, example) = (difference.count, difference.example);
+            agreements.push(Agreement { server: kind.name().to_string(), asked, differ, example });
         }
-        let (differ, example) = (difference.count, difference.example);
-        agreements.push(Agreement { server: kind.name().to_string(), asked, differ, example });
+        let (workload, title) = (workload.name(), workload.title(&scene.plan.sizes));
+        results.groups.push(Group { workload, title, answers: agreements });
     }
-    let (workload, title) = (workload.name(), workload.title(&plan.sizes));
-    results.groups.push(Group { workload, title, answers: agreements });
 }
 
-fn gather(
-    workload: Workload,
-    material: &Material,
-    kinds: &[Kind],
-    records: &BTreeMap<Kind, Record>,
-    results: &mut Results,
-) {
-    let mut cells: Vec<Cell> = records.values().flat_map(|record| record.samples.keys().copied()).collect();
+fn gather(scene: &Scene, records: &Records, results: &mut Results) {
+    for task in &scene.tasks {
+        gather_rows(task.workload, records, results);
+    }
+    let starts = scene.stage.of_starts().name();
+    let loading = |server: &str, starts_of: &[Startup]| {
+        Loading::new(&starts, server, &scene.zones.key, scene.zones.records, starts_of)
+    };
+    for (kind, record) in records {
+        let row = match (loading(kind.name(), &record.starts), &record.trouble) {
+            (None, Some(trouble)) => {
+                Some(Loading::missing(&starts, kind.name(), &scene.zones.key, scene.zones.records, trouble))
+            }
+            (row, _) => row,
+        };
+        results.loading.extend(row.filter(|_| kind.serves_zones()));
+        results.loading.extend(loading(&format!("{}, from image", kind.name()), &record.restarts));
+        if let Some(trouble) = &record.trouble {
+            results.skip(*kind, format!("{}, {}: {trouble}", scene.name(), kind.name()));
+        }
+        for (what, trouble) in &record.aside {
+            results.skip(*kind, format!("{}, {}, {what}: {trouble}", scene.name(), kind.name()));
+        }
+    }
+    if scene.stage.restarts() && !scene.images && scene.plan.servers.contains(&Kind::Nomen) {
+        results.skipped.push("restart: this nomen keeps no images".to_string());
+    }
+}
+
+fn gather_rows(workload: Workload, records: &Records, results: &mut Results) {
+    let parts =
+        || records.iter().filter_map(|(kind, record)| Some((kind, record, record.parts.get(&workload)?)));
+    let mut cells: Vec<Cell> = parts().flat_map(|(_, _, part)| part.samples.keys().copied()).collect();
     cells.sort();
     cells.dedup();
     for cell in cells {
-        for kind in kinds {
-            let Some(record) = records.get(kind) else { continue };
-            let Some(samples) = record.samples.get(&cell) else { continue };
+        for (kind, record, part) in parts() {
+            let Some(samples) = part.samples.get(&cell) else { continue };
             results.rows.push(Row {
                 workload: workload.name(),
                 load: cell.name(),
                 server: kind.name().to_string(),
                 rounds: samples.len(),
                 figures: Figures::median(samples),
+                noise: Noise::of(samples),
                 samples: samples.clone(),
-                rcodes: record.rcodes.get(&cell).cloned().unwrap_or_default(),
-                note: record.trouble.clone(),
+                rcodes: part.rcodes.get(&cell).cloned().unwrap_or_default(),
+                note: part.trouble.clone().or_else(|| record.trouble.clone()),
             });
         }
     }
-    for kind in kinds {
-        let Some(record) = records.get(kind) else { continue };
-        results.loading.extend(Loading::new(
-            &workload.name(),
-            kind.name(),
-            material.zones.records,
-            &record.starts,
-        ));
-        if let Some(trouble) = &record.trouble {
-            results.skip(*kind, format!("{}, {}: {trouble}", workload.name(), kind.name()));
-        }
+    let troubles: Vec<(Kind, String)> =
+        parts().filter_map(|(kind, _, part)| Some((*kind, part.trouble.clone()?))).collect();
+    let broken: Vec<(Kind, String)> = parts()
+        .flat_map(|(kind, _, part)| {
+            part.broken.iter().map(|(cell, why)| (*kind, format!("{}: {why}", cell.name())))
+        })
+        .collect();
+    for (kind, trouble) in troubles.into_iter().chain(broken) {
+        results.skip(kind, format!("{}, {}: {trouble}", workload.name(), kind.name()));
     }
 }

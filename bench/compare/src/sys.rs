@@ -72,6 +72,28 @@ pub(crate) fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
     .map(|_| ())
 }
 
+/// Asks for socket buffers of this many octets, past the system's limit where we may. The kernel's answer is what
+/// it is: smaller buffers are no error.
+pub(crate) fn widen_buffers(socket: &UdpSocket, octets: usize) {
+    let wanted = libc::c_int::try_from(octets).unwrap_or(libc::c_int::MAX);
+    let set = |option: libc::c_int| {
+        // SAFETY: the pointer and the size describe `wanted`, which the kernel only reads.
+        check(unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                option,
+                ptr::from_ref(&wanted).cast(),
+                size_of_val(&wanted) as libc::socklen_t,
+            )
+        })
+    };
+    for (forced, asked) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+    {
+        let _ = set(forced).or_else(|_| set(asked));
+    }
+}
+
 /// Asks the kernel to note when each datagram reached this socket; see [`receive_stamped`].
 pub(crate) fn stamp_arrivals(socket: &UdpSocket) -> io::Result<()> {
     let on: libc::c_int = 1;

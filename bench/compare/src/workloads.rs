@@ -1,11 +1,11 @@
-//! The plan: which zones, which queries and which kinds of load make up each workload, and in what order they run
-//! over the servers. Figures are only gathered here; `report.rs` prints them.
+//! The plan: which zones, which queries and which kinds of load make up each workload, and which workloads share
+//! zones and so a start. Running them is `session.rs`'s business.
 
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
-use crate::failure::Result;
+use crate::failure::{Context, Result};
 use crate::queries::{self, Mix, QuerySet};
 use crate::zones::{Denial, Maker, ZoneSet, top_level_names};
 
@@ -34,6 +34,10 @@ pub(crate) enum Workload {
     Tcp,
     /// Start with the delegations, until the first answers.
     Load,
+    /// Start again with the delegations, from the image nomen keeps of them.
+    Restart,
+    /// Start with a far bigger zone of delegations, once; not among the defaults.
+    LoadLarge,
     /// The delegations from kxdpgun over veth, saturated: sockets and AF_XDP.
     Veth,
 }
@@ -45,6 +49,8 @@ pub(crate) struct Sizes {
     pub(crate) names: u64,
     /// Zones of `zones-10k` and `zones-100k`.
     pub(crate) zones: (u64, u64),
+    /// Delegations in the zone of `load-large`.
+    pub(crate) large: u64,
     /// Names in the signed zones.
     pub(crate) signed: u64,
     /// Queries in a file before it repeats.
@@ -102,15 +108,116 @@ fn plural(clients: usize) -> String {
     if clients == 1 { "1 client".to_string() } else { format!("{clients} clients") }
 }
 
+/// The zones a workload is about. Workloads about the same ones share each start of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Base {
+    /// `example.com`.
+    OneName,
+    /// The root zone.
+    Root,
+    /// The delegations.
+    Delegations,
+    /// The delegations of `load-large`.
+    Large,
+    /// The small zones of `zones-10k`.
+    Zones10k,
+    /// The small zones of `zones-100k`.
+    Zones100k,
+    /// The zone signed with NSEC.
+    SignedNsec,
+    /// The zone signed with NSEC3.
+    SignedNsec3,
+}
+
+impl Base {
+    /// Makes, or finds, the zones.
+    pub(crate) fn zones(self, work: &Path, sizes: &Sizes, seed: u64, root: Option<&Path>) -> Result<ZoneSet> {
+        let maker = Maker::new(&work.join("zones"), seed);
+        match self {
+            Base::OneName => maker.one_name(),
+            Base::Root => maker.root(root),
+            Base::Delegations => maker.delegations(sizes.names),
+            Base::Large => maker.delegations(sizes.large),
+            Base::Zones10k => maker.many(sizes.zones.0),
+            Base::Zones100k => maker.many(sizes.zones.1),
+            Base::SignedNsec => maker.signed(sizes.signed, Denial::Nsec),
+            Base::SignedNsec3 => maker.signed(sizes.signed, Denial::Nsec3),
+        }
+    }
+
+    /// Whether servers are also watched with nothing to do: once with next to no zones, once with a big one, once
+    /// with many.
+    pub(crate) fn idles(self) -> bool {
+        matches!(self, Base::OneName | Base::Delegations | Base::Large | Base::Zones100k)
+    }
+}
+
+/// Workloads that share their zones, in the order they were asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stage {
+    /// The zones.
+    pub(crate) base: Base,
+    /// The workloads, at least one.
+    pub(crate) workloads: Vec<Workload>,
+}
+
+/// Sorts workloads into stages; each stage stands where its first workload does.
+pub(crate) fn stages(workloads: &[Workload]) -> Vec<Stage> {
+    let mut stages: Vec<Stage> = Vec::new();
+    for workload in workloads {
+        let base = workload.base();
+        match stages.iter_mut().find(|stage| stage.base == base) {
+            Some(stage) if stage.workloads.contains(workload) => {}
+            Some(stage) => stage.workloads.push(*workload),
+            None => stages.push(Stage { base, workloads: vec![*workload] }),
+        }
+    }
+    stages
+}
+
+impl Stage {
+    /// The workload whose table tells how servers started: the one that is about that, or else the first.
+    pub(crate) fn of_starts(&self) -> Workload {
+        let about = |workload: &&Workload| matches!(workload, Workload::Load | Workload::LoadLarge);
+        let first = self.workloads.first().copied().unwrap_or(Workload::Load);
+        self.workloads.iter().find(about).copied().unwrap_or(first)
+    }
+
+    /// Whether nomen is also started from its image.
+    pub(crate) fn restarts(&self) -> bool {
+        self.base == Base::Large || self.workloads.contains(&Workload::Restart)
+    }
+}
+
 impl Workload {
-    /// All of them, in the order of the table.
+    /// Those that run unless others are asked for, in the order of the table.
     pub(crate) fn all() -> Vec<Workload> {
-        Workload::value_variants().to_vec()
+        let all = Workload::value_variants().iter().copied();
+        all.filter(|workload| *workload != Workload::LoadLarge).collect()
     }
 
     /// The name on the command line and in results.
     pub(crate) fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
+    }
+
+    /// The zones it is about.
+    pub(crate) fn base(self) -> Base {
+        match self {
+            Workload::OneName => Base::OneName,
+            Workload::Root => Base::Root,
+            Workload::Delegations
+            | Workload::Nxdomain
+            | Workload::Tcp
+            | Workload::Load
+            | Workload::Restart
+            | Workload::Veth => Base::Delegations,
+            Workload::LoadLarge => Base::Large,
+            Workload::Zones10k => Base::Zones10k,
+            Workload::Zones100k => Base::Zones100k,
+            Workload::SignedNsec => Base::SignedNsec,
+            Workload::SignedNsec3 => Base::SignedNsec3,
+        }
     }
 
     /// One line for people.
@@ -126,22 +233,35 @@ impl Workload {
             Workload::SignedNsec3 => format!("signed with NSEC3, {} names, all DO", sizes.signed),
             Workload::Tcp => format!("TCP, {} delegations", sizes.names),
             Workload::Load => format!("start with {} records", sizes.names * 4 + 5),
+            Workload::Restart => format!("start from an image, {} records", sizes.names * 4 + 5),
+            Workload::LoadLarge => format!("start with {} records", sizes.large * 4 + 5),
             Workload::Veth => format!("kxdpgun over veth, {} delegations", sizes.names),
         }
     }
 
-    /// How it is asked. `clients` are the counts wanted everywhere; without them `one-name` and `delegations` are
-    /// asked with 1, 20, 100 and 500, the others with 20.
+    /// Whether its answers carry no signatures, and are asked for with every number of clients.
+    pub(crate) fn is_unsigned(self) -> bool {
+        matches!(
+            self,
+            Workload::OneName
+                | Workload::Delegations
+                | Workload::Nxdomain
+                | Workload::Zones10k
+                | Workload::Zones100k
+        )
+    }
+
+    /// How it is asked. `clients` are the counts wanted everywhere; without them unsigned workloads are asked with
+    /// 1, 20, 100 and 500, the others with 20.
     pub(crate) fn cells(self, clients: &[usize]) -> Vec<Cell> {
-        let wide = matches!(self, Workload::OneName | Workload::Delegations);
         let counts: &[usize] = match clients {
-            [] if wide => &[1, 20, 100, 500],
+            [] if self.is_unsigned() => &[1, 20, 100, 500],
             [] => &[20],
             given => given,
         };
         let most = counts.iter().copied().min_by_key(|count| count.abs_diff(20)).unwrap_or(20);
         match self {
-            Workload::Load => Vec::new(),
+            Workload::Load | Workload::Restart | Workload::LoadLarge => Vec::new(),
             Workload::Veth => vec![Cell::Veth { xdp: false }, Cell::Veth { xdp: true }],
             // Some servers listen with a backlog of ten; beyond it the generator would time lost SYNs.
             Workload::Tcp => {
@@ -151,7 +271,7 @@ impl Workload {
                 let mut cells: Vec<Cell> =
                     counts.iter().map(|count| Cell::Rate { clients: *count }).collect();
                 cells.push(Cell::Saturated { clients: most });
-                if wide {
+                if matches!(self, Workload::OneName | Workload::Delegations) {
                     cells.push(Cell::RoundTrip);
                 }
                 cells
@@ -161,58 +281,68 @@ impl Workload {
 
     /// Whether a reflector says anything here: it speaks UDP only and loads nothing.
     pub(crate) fn has_floor(self) -> bool {
-        !matches!(self, Workload::Tcp | Workload::Load)
+        !matches!(self, Workload::Tcp | Workload::Load | Workload::Restart | Workload::LoadLarge)
     }
 
-    /// Makes, or finds, the zones and queries.
-    pub(crate) fn prepare(
-        self,
-        work: &Path,
-        sizes: &Sizes,
-        seed: u64,
-        root: Option<&Path>,
-    ) -> Result<Material> {
-        let maker = Maker::new(&work.join("zones"), seed);
-        let (zones, mix) = match self {
-            Workload::OneName => (maker.one_name()?, Mix::OneName),
+    /// Makes, or finds, the queries for these zones.
+    pub(crate) fn queries(self, zones: &ZoneSet, work: &Path, sizes: &Sizes, seed: u64) -> Result<QuerySet> {
+        let mix = match self {
+            Workload::OneName => Mix::OneName,
             Workload::Root => {
-                let zones = maker.root(root)?;
-                let names = top_level_names(&zones.zones[0].file)?;
-                (zones, Mix::Root { names })
+                let zone = zones.zones.first().context(|| "no root zone".to_string())?;
+                Mix::Root { names: top_level_names(&zone.file)? }
             }
-            Workload::Delegations | Workload::Tcp | Workload::Load | Workload::Veth => {
-                (maker.delegations(sizes.names)?, Mix::Delegations { count: sizes.names, nxdomain: 15 })
+            Workload::Delegations | Workload::Tcp | Workload::Load | Workload::Restart | Workload::Veth => {
+                Mix::Delegations { count: sizes.names, nxdomain: 15 }
             }
-            Workload::Nxdomain => {
-                (maker.delegations(sizes.names)?, Mix::Delegations { count: sizes.names, nxdomain: 100 })
-            }
-            Workload::Zones10k => (maker.many(sizes.zones.0)?, Mix::Many { count: sizes.zones.0 }),
-            Workload::Zones100k => (maker.many(sizes.zones.1)?, Mix::Many { count: sizes.zones.1 }),
-            Workload::SignedNsec => {
-                (maker.signed(sizes.signed, Denial::Nsec)?, Mix::Signed { count: sizes.signed })
-            }
-            Workload::SignedNsec3 => {
-                (maker.signed(sizes.signed, Denial::Nsec3)?, Mix::Signed { count: sizes.signed })
-            }
+            Workload::LoadLarge => Mix::Delegations { count: sizes.large, nxdomain: 15 },
+            Workload::Nxdomain => Mix::Delegations { count: sizes.names, nxdomain: 100 },
+            Workload::Zones10k => Mix::Many { count: sizes.zones.0 },
+            Workload::Zones100k => Mix::Many { count: sizes.zones.1 },
+            Workload::SignedNsec | Workload::SignedNsec3 => Mix::Signed { count: sizes.signed },
         };
         let key =
             if self == Workload::Nxdomain { format!("{}-nxdomain", zones.key) } else { zones.key.clone() };
         let count = if self == Workload::OneName { 1000 } else { sizes.queries };
-        let queries = queries::make(&work.join("queries"), &key, &mix, seed, count)?;
-        Ok(Material { zones, queries })
+        queries::make(&work.join("queries"), &key, &mix, seed, count)
     }
-}
-
-/// What a workload serves and asks.
-#[derive(Clone, Debug)]
-pub(crate) struct Material {
-    /// The zones.
-    pub(crate) zones: ZoneSet,
-    /// The queries.
-    pub(crate) queries: QuerySet,
 }
 
 /// Where zones and queries are kept between runs.
 pub(crate) fn default_work() -> PathBuf {
     std::env::temp_dir().join("nomen-compare")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workloads_about_the_same_zones_share_a_stage() {
+        let stages = stages(&Workload::all());
+        let shared = stages.iter().find(|stage| stage.base == Base::Delegations).unwrap();
+        for workload in [Workload::Delegations, Workload::Nxdomain, Workload::Tcp, Workload::Veth] {
+            assert!(shared.workloads.contains(&workload), "{workload:?}");
+        }
+        assert_eq!(shared.of_starts(), Workload::Load);
+        assert!(shared.restarts());
+        assert!(stages.iter().all(|stage| stage.base != Base::Large), "35 million records by default");
+        let sum: usize = stages.iter().map(|stage| stage.workloads.len()).sum();
+        assert_eq!(sum, Workload::all().len());
+    }
+
+    #[test]
+    fn every_unsigned_workload_is_asked_with_every_number_of_clients() {
+        for workload in Workload::all().into_iter().filter(|workload| workload.is_unsigned()) {
+            let cells = workload.cells(&[]);
+            for clients in [1, 20, 100, 500] {
+                assert!(cells.contains(&Cell::Rate { clients }), "{workload:?} {clients}");
+            }
+        }
+        assert_eq!(Workload::Root.cells(&[]).len(), 2);
+        assert_eq!(
+            Workload::Nxdomain.cells(&[3]),
+            [Cell::Rate { clients: 3 }, Cell::Saturated { clients: 3 }]
+        );
+    }
 }

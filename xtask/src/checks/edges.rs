@@ -34,7 +34,11 @@ use Outside::{Any, Only};
 const ROOMS: &[Room] = &[
     Room { name: "wire", ours: &[], theirs: Only(&[]) },
     Room { name: "dnssec", ours: &["wire"], theirs: Only(&["aws-lc-rs"]) },
-    Room { name: "zone", ours: &["wire"], theirs: Only(&["memchr", "arc-swap", "bytes", "memmap2", "xxhash-rust"]) },
+    Room {
+        name: "zone",
+        ours: &["wire"],
+        theirs: Only(&["memchr", "arc-swap", "bytes", "memmap2", "xxhash-rust"]),
+    },
     Room { name: "authority", ours: &["wire", "zone", "dnssec"], theirs: Only(&[]) },
     Room { name: "cache", ours: &["wire"], theirs: Only(&[]) },
     Room { name: "resolver", ours: &["wire", "cache", "dnssec"], theirs: Only(&[]) },
@@ -66,7 +70,12 @@ const ROOMS: &[Room] = &[
     },
     Room { name: "testkit", ours: &["wire", "zone"], theirs: Any },
     Room { name: "conformance", ours: &["wire", "zone", "testkit"], theirs: Any },
-    Room { name: "nomen-compare", ours: &["wire", "zone", "testkit"], theirs: Any },
+    Room { name: "nomen-compare", ours: &["wire", "zone", "testkit", "net"], theirs: Any },
+    Room {
+        name: "nomen-pieces",
+        ours: &["wire", "dnssec", "zone", "authority", "engine", "testkit"],
+        theirs: Any,
+    },
     Room { name: "xtask", ours: &[], theirs: Any },
 ];
 

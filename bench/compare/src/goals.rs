@@ -1,0 +1,562 @@
+//! What nomen is meant to reach, computed from what a run measured: every goal with its figure, met or not. Goals
+//! are ratios and differences within one run, taken round by round; the figure told is their median.
+
+use serde::Serialize;
+
+use crate::report::{Figures, Loading, Results, aligned, median};
+
+/// How a figure has to stand to what is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Relation {
+    /// Not above it.
+    AtMost,
+    /// Not below it.
+    AtLeast,
+    /// Below it.
+    Below,
+    /// Above it.
+    Above,
+}
+
+impl Relation {
+    fn holds(self, measured: f64, wanted: f64) -> bool {
+        match self {
+            Relation::AtMost => measured <= wanted,
+            Relation::AtLeast => measured >= wanted,
+            Relation::Below => measured < wanted,
+            Relation::Above => measured > wanted,
+        }
+    }
+
+    fn sign(self) -> &'static str {
+        match self {
+            Relation::AtMost => "≤",
+            Relation::AtLeast => "≥",
+            Relation::Below => "<",
+            Relation::Above => ">",
+        }
+    }
+}
+
+/// Whether a goal was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Verdict {
+    /// Reached.
+    Met,
+    /// Not reached.
+    Missed,
+    /// Something it takes was not measured.
+    NotMeasured,
+}
+
+/// One goal.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Goal {
+    /// What is compared.
+    pub(crate) goal: String,
+    /// Workload and load.
+    pub(crate) place: String,
+    /// The figure, median over the rounds.
+    pub(crate) measured: Option<f64>,
+    /// How it has to stand to `wanted`.
+    pub(crate) relation: Relation,
+    /// What is wanted.
+    pub(crate) wanted: f64,
+    /// Unit of both; `×` for ratios.
+    pub(crate) unit: &'static str,
+    /// Reached or not.
+    pub(crate) verdict: Verdict,
+    /// Rounds that reach it, taken one by one.
+    pub(crate) rounds_met: usize,
+    /// Rounds.
+    pub(crate) rounds: usize,
+    /// What the figure was computed from, medians.
+    pub(crate) from: String,
+}
+
+/// Number of clients at which goals without a number of clients are judged.
+const USUAL: &str = "fixed rate, 20 clients";
+/// Records from which a zone counts as the big one of the goals about 35 million records.
+const LARGE: u64 = 20_000_000;
+/// Unsigned workloads over UDP.
+const UNSIGNED: [&str; 5] = ["one-name", "delegations", "nxdomain", "zones-10k", "zones-100k"];
+
+/// A figure of a measurement.
+type Pick = fn(&Figures) -> Option<f64>;
+
+/// One figure of one server over the rounds.
+struct Series {
+    server: String,
+    values: Vec<f64>,
+}
+
+impl Series {
+    fn middle(&self) -> f64 {
+        median(self.values.clone()).unwrap_or(f64::NAN)
+    }
+
+    fn told(&self) -> String {
+        format!("{} {}", self.server, figure(self.middle()))
+    }
+}
+
+/// What one round's goal is made of: nomen's figure and the other's.
+type Combine = fn(f64, f64) -> f64;
+
+const RATIO: Combine = |own, other| own / other;
+const DIFFERENCE: Combine = |own, other| own - other;
+
+/// Every goal, in the order they are spoken of, whether or not it was measured.
+pub(crate) fn evaluate(results: &Results) -> Vec<Goal> {
+    let judge = Judge { results, goals: Vec::new() };
+    judge.all()
+}
+
+struct Judge<'a> {
+    results: &'a Results,
+    goals: Vec<Goal>,
+}
+
+impl Judge<'_> {
+    fn all(mut self) -> Vec<Goal> {
+        self.user();
+        self.floor();
+        self.veth();
+        self.round_trips();
+        self.starts();
+        self.signed();
+        self.tcp();
+        self.idle();
+        self.goals
+    }
+
+    fn user(&mut self) {
+        let pick: Pick = |f| f.user_us;
+        for workload in UNSIGNED {
+            let wanted = if workload == "one-name" { 0.25 } else { 0.5 };
+            let own = self.own(workload, USUAL, pick);
+            let saturated = self.own(workload, "saturated, 20 clients", pick);
+            self.plain("user CPU per query", (workload, USUAL), Relation::AtMost, wanted, "µs", own);
+            // The goal is judged where servers are not saturated; batches make it cheaper where they are.
+            if let (Some(goal), Some(saturated)) = (self.goals.last_mut(), saturated) {
+                goal.from += &format!(" (saturated {})", figure(saturated.middle()));
+            }
+        }
+        for workload in &UNSIGNED[1..] {
+            self.best_peer("user CPU", (workload, USUAL), pick, Relation::AtMost, 0.25);
+        }
+    }
+
+    fn floor(&mut self) {
+        for workload in UNSIGNED {
+            for clients in ["1 client", "20 clients", "100 clients", "500 clients"] {
+                let load = format!("fixed rate, {clients}");
+                self.reflector("CPU above the reflector", (workload, &load), |f| f.cpu_us, 0.4);
+            }
+        }
+    }
+
+    fn veth(&mut self) {
+        let (pick, sockets, xdp): (Pick, _, _) =
+            (|f| f.qps, "saturated over veth, sockets", "saturated over veth, AF_XDP");
+        let own = self.own("veth", sockets, pick);
+        let reflector = self.series("veth", sockets, "reflector", pick);
+        self.combined("rate to the reflector's", ("veth", sockets), (own, reflector), RATIO, at_least(0.95));
+        self.best_peer_of("rate", ("veth", sockets), pick, f64::max, at_least(1.25));
+        let (own, knot) = (self.own("veth", xdp, pick), self.series("veth", xdp, "Knot", pick));
+        self.combined("rate to Knot's AF_XDP", ("veth", xdp), (own, knot), RATIO, at_least(1.3));
+        let (own, plain) = (self.own("veth", xdp, pick), self.own("veth", sockets, pick));
+        self.combined("rate to its own sockets'", ("veth", xdp), (own, plain), RATIO, at_least(1.6));
+    }
+
+    fn round_trips(&mut self) {
+        let load = "one outstanding";
+        for workload in ["one-name", "delegations"] {
+            let percentiles: [(&str, Pick); 2] =
+                [("p50", |f| f.latency_p50_us), ("p99", |f| f.latency_p99_us)];
+            for (name, pick) in percentiles {
+                self.reflector(&format!("{name} above the reflector"), (workload, load), pick, 2.0);
+                self.best_peer(name, (workload, load), pick, Relation::Below, 1.0);
+            }
+        }
+    }
+
+    fn starts(&mut self) {
+        let seconds: fn(&Loading) -> Vec<f64> = |loading| loading.samples.clone();
+        let resident: fn(&Loading) -> Vec<f64> =
+            |loading| loading.resident_bytes.map(|b| b / 1e6).into_iter().collect();
+        for (what, pick, wanted) in [("load seconds", seconds, 0.25), ("RSS in MB", resident, 0.5)] {
+            let own = self.start("nomen", false, pick);
+            let peers = self.peers_starts(false, pick);
+            let best = best(peers, f64::min);
+            let name = format!("{what} to the best peer's");
+            self.combined(&name, ("load", "4M records"), (own, best), RATIO, at_most(wanted, "×"));
+        }
+        let peak: fn(&Loading) -> Vec<f64> =
+            |loading| loading.peak_bytes.map(|b| b / 1e9).into_iter().collect();
+        let own = self.start("nomen", true, peak);
+        self.plain("peak memory", ("load-large", "35M records"), Relation::Below, 3.0, "GB", own);
+        for (large, place, wanted) in [(false, "4M records", 0.2), (true, "35M records", 1.0)] {
+            let own = self.start("nomen, from image", large, seconds);
+            self.plain("start from an image", ("restart", place), Relation::AtMost, wanted, "s", own);
+        }
+    }
+
+    fn signed(&mut self) {
+        for workload in ["signed-nsec", "signed-nsec3"] {
+            let place = (workload, USUAL);
+            self.best_peer("user CPU", place, |f| f.user_us, Relation::AtMost, 1.0 / 3.0);
+            self.reflector("CPU above the reflector, same sizes", place, |f| f.cpu_us, 0.6);
+        }
+    }
+
+    fn tcp(&mut self) {
+        // Queries per CPU second are the inverse of the CPU time of a query.
+        for load in ["TCP pipelined, 20 clients", "TCP one query a connection, 8 clients"] {
+            let rate: Pick = |f| f.cpu_us.filter(|cpu| *cpu > 0.0).map(|cpu| 1e6 / cpu);
+            let above = (Relation::Above, 1.0, "×");
+            self.best_peer_of("queries per CPU second", ("tcp", load), rate, f64::max, above);
+        }
+    }
+
+    fn idle(&mut self) {
+        for zones in ["one-name", "delegations", "zones-100k"] {
+            let row = self.results.loading.iter().find(|loading| {
+                let base = loading.zones.starts_with(zones)
+                    || (zones == "zones-100k" && loading.workload == "zones-100k");
+                loading.server == "nomen" && base && loading.records < LARGE
+            });
+            let own = row.and_then(|row| row.idle_percent);
+            let own = own.map(|percent| Series { server: "nomen".to_string(), values: vec![percent] });
+            self.plain("CPU when idle", (zones, "nothing asked"), Relation::AtMost, 0.5, "%", own);
+        }
+    }
+
+    /// A figure of nomen alone.
+    fn plain(
+        &mut self,
+        goal: &str,
+        place: (&str, &str),
+        relation: Relation,
+        wanted: f64,
+        unit: &'static str,
+        own: Option<Series>,
+    ) {
+        let from = own.as_ref().map(Series::told).unwrap_or_default();
+        let values = own.map(|own| own.values).unwrap_or_default();
+        self.add(goal, place, values, (relation, wanted, unit), from);
+    }
+
+    /// A figure of nomen and another's, combined round by round.
+    fn combined(
+        &mut self,
+        goal: &str,
+        place: (&str, &str),
+        both: (Option<Series>, Option<Series>),
+        combine: Combine,
+        wanted: (Relation, f64, &'static str),
+    ) {
+        let told = |series: &Option<Series>, name: &str| {
+            series.as_ref().map_or_else(|| format!("{name} not measured"), Series::told)
+        };
+        let from = format!("{}, {}", told(&both.0, "nomen"), told(&both.1, "the other"));
+        let values = match both {
+            (Some(own), Some(other)) => {
+                own.values.iter().zip(&other.values).map(|(a, b)| combine(*a, *b)).collect()
+            }
+            _ => Vec::new(),
+        };
+        self.add(goal, place, values, wanted, from);
+    }
+
+    /// At most so many microseconds more than the reflector.
+    fn reflector(&mut self, goal: &str, place: (&str, &str), pick: Pick, wanted: f64) {
+        let own = self.own(place.0, place.1, pick);
+        let floor = self.series(place.0, place.1, "reflector", pick);
+        self.combined(goal, place, (own, floor), DIFFERENCE, at_most(wanted, "µs"));
+    }
+
+    /// A ratio to the best peer, where less is better.
+    fn best_peer(&mut self, what: &str, place: (&str, &str), pick: Pick, relation: Relation, wanted: f64) {
+        self.best_peer_of(what, place, pick, f64::min, (relation, wanted, "×"));
+    }
+
+    fn best_peer_of(
+        &mut self,
+        what: &str,
+        place: (&str, &str),
+        pick: Pick,
+        better: fn(f64, f64) -> f64,
+        wanted: (Relation, f64, &'static str),
+    ) {
+        let own = self.own(place.0, place.1, pick);
+        let peer = best(self.peers(place.0, place.1, pick), better);
+        self.combined(&format!("{what} to the best peer's"), place, (own, peer), RATIO, wanted);
+    }
+
+    fn add(
+        &mut self,
+        goal: &str,
+        place: (&str, &str),
+        values: Vec<f64>,
+        (relation, wanted, unit): (Relation, f64, &'static str),
+        from: String,
+    ) {
+        let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+        let (rounds, rounds_met) =
+            (values.len(), values.iter().filter(|value| relation.holds(**value, wanted)).count());
+        let measured = median(values);
+        let verdict = match measured {
+            None => Verdict::NotMeasured,
+            Some(measured) if relation.holds(measured, wanted) => Verdict::Met,
+            Some(_) => Verdict::Missed,
+        };
+        let (goal, place) = (goal.to_string(), format!("{}, {}", place.0, place.1));
+        self.goals.push(Goal {
+            goal,
+            place,
+            measured,
+            relation,
+            wanted,
+            unit,
+            verdict,
+            rounds_met,
+            rounds,
+            from,
+        });
+    }
+
+    fn own(&self, workload: &str, load: &str, pick: Pick) -> Option<Series> {
+        self.series(workload, load, "nomen", pick)
+    }
+
+    /// A figure of a server over the rounds, unless its answers were wrong or a round lacks it.
+    fn series(&self, workload: &str, load: &str, server: &str, pick: Pick) -> Option<Series> {
+        let mut rows = self.results.rows.iter();
+        let row = rows.find(|row| {
+            row.workload == workload && row.load == load && row.server == server && row.note.is_none()
+        })?;
+        let values: Option<Vec<f64>> = row.samples.iter().map(pick).collect();
+        let values = values.filter(|values| !values.is_empty())?;
+        Some(Series { server: server.to_string(), values })
+    }
+
+    fn peers(&self, workload: &str, load: &str, pick: Pick) -> Vec<Series> {
+        PEERS.iter().filter_map(|peer| self.series(workload, load, peer, pick)).collect()
+    }
+
+    /// A figure of the start with the big zone.
+    fn start(&self, server: &str, large: bool, pick: fn(&Loading) -> Vec<f64>) -> Option<Series> {
+        let mut starts = self.results.loading.iter();
+        let row = starts.find(|loading| {
+            loading.zones.starts_with("delegations-")
+                && (loading.workload == "load-large" || loading.records >= LARGE) == large
+                && loading.server == server
+        })?;
+        let values = Some(pick(row)).filter(|values| !values.is_empty())?;
+        Some(Series { server: server.to_string(), values })
+    }
+
+    fn peers_starts(&self, large: bool, pick: fn(&Loading) -> Vec<f64>) -> Vec<Series> {
+        PEERS.iter().filter_map(|peer| self.start(peer, large, pick)).collect()
+    }
+}
+
+const PEERS: [&str; 4] = ["NSD", "Knot", "BIND", "PowerDNS"];
+
+const fn at_most(wanted: f64, unit: &'static str) -> (Relation, f64, &'static str) {
+    (Relation::AtMost, wanted, unit)
+}
+
+const fn at_least(wanted: f64) -> (Relation, f64, &'static str) {
+    (Relation::AtLeast, wanted, "×")
+}
+
+/// The best of several servers in each round; named after the one that is best by its median.
+fn best(peers: Vec<Series>, better: fn(f64, f64) -> f64) -> Option<Series> {
+    let rounds = peers.iter().map(|peer| peer.values.len()).max()?;
+    let round = |round: usize| peers.iter().filter_map(|peer| peer.values.get(round).copied()).reduce(better);
+    let values: Vec<f64> = (0..rounds).filter_map(round).collect();
+    let top = peers.iter().reduce(|a, b| if better(a.middle(), b.middle()) == a.middle() { a } else { b })?;
+    Some(Series { server: top.server.clone(), values })
+}
+
+/// A figure with as many digits as its size makes sense of.
+fn figure(value: f64) -> String {
+    match value.abs() {
+        huge if huge >= 1e7 => format!("{:.0}M", value / 1e6),
+        big if big >= 1e4 => format!("{:.0}k", value / 1e3),
+        large if large >= 100.0 => format!("{value:.0}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// The goals as a table, with a line that sums them up; nothing without goals.
+pub(crate) fn table(goals: &[Goal]) -> String {
+    if goals.is_empty() {
+        return String::new();
+    }
+    let count = |verdict: Verdict| goals.iter().filter(|goal| goal.verdict == verdict).count();
+    let mut lines =
+        vec![["goal", "where", "from", "measured", "wanted", "verdict"].map(String::from).to_vec()];
+    for goal in goals {
+        let unit = if goal.unit == "×" { "×".to_string() } else { format!(" {}", goal.unit) };
+        let torn = goal.rounds_met > 0 && goal.rounds_met < goal.rounds;
+        let verdict = match goal.verdict {
+            Verdict::Met => "met",
+            Verdict::Missed => "missed",
+            Verdict::NotMeasured => "not measured",
+        };
+        let rounds = format!(" ({} of {} rounds)", goal.rounds_met, goal.rounds);
+        lines.push(vec![
+            goal.goal.clone(),
+            goal.place.clone(),
+            goal.from.clone(),
+            goal.measured.map_or_else(|| "–".to_string(), |measured| format!("{measured:.2}{unit}")),
+            format!("{} {:.2}{unit}", goal.relation.sign(), goal.wanted),
+            verdict.to_string() + if torn { &rounds } else { "" },
+        ]);
+    }
+    format!(
+        "\n## goals — {} met, {} missed, {} not measured\n\n{}",
+        count(Verdict::Met),
+        count(Verdict::Missed),
+        count(Verdict::NotMeasured),
+        aligned(&lines, 3)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{Noise, Row};
+    use std::collections::BTreeMap;
+
+    fn row(workload: &str, load: &str, server: &str, samples: Vec<Figures>) -> Row {
+        Row {
+            workload: workload.to_string(),
+            load: load.to_string(),
+            server: server.to_string(),
+            rounds: samples.len(),
+            figures: Figures::median(&samples),
+            noise: Noise::of(&samples),
+            samples,
+            rcodes: BTreeMap::new(),
+            note: None,
+        }
+    }
+
+    fn cpu(values: &[f64]) -> Vec<Figures> {
+        values
+            .iter()
+            .map(|cpu| Figures { cpu_us: Some(*cpu), user_us: Some(cpu / 10.0), ..Figures::default() })
+            .collect()
+    }
+
+    fn found<'a>(goals: &'a [Goal], goal: &str, place: &str) -> &'a Goal {
+        goals.iter().find(|candidate| candidate.goal == goal && candidate.place == place).unwrap()
+    }
+
+    fn start(server: &str, records: u64, samples: Vec<f64>, megabytes: f64) -> Loading {
+        let mut row = Loading::missing("load", server, "delegations-1000000", records, "");
+        row.seconds = median(samples.clone());
+        row.samples = samples;
+        row.resident_bytes = Some(megabytes * 1e6);
+        row.peak_bytes = row.resident_bytes;
+        row.note = None;
+        row
+    }
+
+    #[test]
+    fn differences_are_taken_round_by_round() {
+        // The medians differ by 1.0, the rounds by 0.3: the machine drifted, and it drifted for both.
+        let rows = vec![
+            row("one-name", USUAL, "nomen", cpu(&[4.3, 5.3, 9.0])),
+            row("one-name", USUAL, "reflector", cpu(&[4.0, 5.0, 4.3])),
+        ];
+        let goals = evaluate(&Results { rows, ..Results::default() });
+        let goal = found(&goals, "CPU above the reflector", "one-name, fixed rate, 20 clients");
+        assert!((goal.measured.unwrap() - 0.3).abs() < 1e-9, "{goal:?}");
+        assert_eq!((goal.verdict, goal.rounds_met, goal.rounds), (Verdict::Met, 2, 3));
+        assert!(table(&goals).contains("met (2 of 3 rounds)"));
+    }
+
+    #[test]
+    fn the_best_peer_is_the_best_of_each_round() {
+        let mut rows = vec![
+            row("delegations", USUAL, "nomen", cpu(&[2.0, 2.0])),
+            row("delegations", USUAL, "NSD", cpu(&[10.0, 6.0])),
+            row("delegations", USUAL, "Knot", cpu(&[8.0, 9.0])),
+            row("delegations", USUAL, "BIND", cpu(&[1.0, 1.0])),
+        ];
+        // Timed on wrong answers: no peer to be measured by.
+        rows[3].note = Some("wrong".to_string());
+        let goals = evaluate(&Results { rows, ..Results::default() });
+        let goal = found(&goals, "user CPU to the best peer's", "delegations, fixed rate, 20 clients");
+        assert!((goal.measured.unwrap() - (2.0 / 8.0 + 2.0 / 6.0) / 2.0).abs() < 1e-9, "{goal:?}");
+        assert_eq!(goal.verdict, Verdict::Missed);
+        assert!(goal.from.contains("nomen 0.20"), "{}", goal.from);
+    }
+
+    #[test]
+    fn no_goal_is_hidden_when_it_was_not_measured() {
+        let nothing = evaluate(&Results::default());
+        let rows = vec![row("one-name", USUAL, "nomen", cpu(&[4.0]))];
+        let something = evaluate(&Results { rows, ..Results::default() });
+        assert_eq!(nothing.len(), something.len());
+        assert!(nothing.iter().all(|goal| goal.verdict == Verdict::NotMeasured));
+        let lone = found(&something, "CPU above the reflector", "one-name, fixed rate, 20 clients");
+        assert_eq!(lone.verdict, Verdict::NotMeasured);
+        assert!(lone.from.contains("the other not measured"));
+        assert!(table(&nothing).contains("0 met, 0 missed"));
+    }
+
+    #[test]
+    fn starts_are_told_apart_by_size_and_image() {
+        let loading = vec![
+            start("nomen", 4_000_005, vec![2.0, 3.0], 270.0),
+            start("nomen, from image", 4_000_005, vec![0.1, 0.15], 270.0),
+            start("NSD", 4_000_005, vec![11.0, 12.0], 880.0),
+            start("Knot", 4_000_005, vec![10.0, 13.0], 930.0),
+            start("nomen", 35_000_005, vec![20.0], 3300.0),
+            start("BIND", 35_000_005, vec![1.0], 1.0),
+        ];
+        let goals = evaluate(&Results { loading, ..Results::default() });
+        let load = found(&goals, "load seconds to the best peer's", "load, 4M records");
+        assert!((load.measured.unwrap() - 0.225).abs() < 1e-9, "{load:?}");
+        assert_eq!(load.verdict, Verdict::Met);
+        assert_eq!(found(&goals, "RSS in MB to the best peer's", "load, 4M records").verdict, Verdict::Met);
+        assert_eq!(found(&goals, "peak memory", "load-large, 35M records").verdict, Verdict::Missed);
+        assert_eq!(found(&goals, "start from an image", "restart, 4M records").verdict, Verdict::Met);
+        assert_eq!(
+            found(&goals, "start from an image", "restart, 35M records").verdict,
+            Verdict::NotMeasured
+        );
+    }
+
+    #[test]
+    fn rates_want_more_and_queries_per_cpu_second_want_less_cpu() {
+        let rate = |qps: f64| vec![Figures { qps: Some(qps), ..Figures::default() }];
+        let sockets = "saturated over veth, sockets";
+        let pipelined = "TCP pipelined, 20 clients";
+        let rows = vec![
+            row("veth", sockets, "nomen", rate(100.0)),
+            row("veth", sockets, "reflector", rate(102.0)),
+            row("veth", sockets, "NSD", rate(90.0)),
+            row("veth", sockets, "Knot", rate(60.0)),
+            row("tcp", pipelined, "nomen", cpu(&[4.0])),
+            row("tcp", pipelined, "NSD", cpu(&[5.0])),
+        ];
+        let goals = evaluate(&Results { rows, ..Results::default() });
+        let place = format!("veth, {sockets}");
+        assert_eq!(found(&goals, "rate to the reflector's", &place).verdict, Verdict::Met);
+        let peer = found(&goals, "rate to the best peer's", &place);
+        assert_eq!(peer.verdict, Verdict::Missed);
+        assert!(peer.from.contains("NSD"), "{}", peer.from);
+        let tcp = found(&goals, "queries per CPU second to the best peer's", &format!("tcp, {pipelined}"));
+        assert_eq!(tcp.verdict, Verdict::Met);
+        assert!((tcp.measured.unwrap() - 1.25).abs() < 1e-9);
+    }
+}
