@@ -168,7 +168,7 @@ impl Index<Memory> {
     pub(crate) fn insert(&mut self, hash: u64, at: u32) {
         let buckets = self.buckets_mut();
         let mut bucket = Self::home(hash, buckets.len());
-        while !put(&mut buckets[bucket], hash as u8, at) {
+        while !put(&mut buckets[bucket], tag(hash), at) {
             buckets[bucket][SPILT] = 1;
             bucket = if bucket + 1 == buckets.len() { 0 } else { bucket + 1 };
         }

@@ -52,6 +52,21 @@ fn the_compiled_form_is_exactly_this() {
     assert_eq!(zone.memory() - size_of::<Zone>(), zone.arena.memory() + zone.index.memory());
 }
 
+/// The lowest octet of a hash is the index's tag, and 0 marks a slot that is not in use.
+#[test]
+fn names_whose_hashes_end_in_a_zero_octet_are_found() {
+    let key = HashKey::new([11, 22, 33]);
+    let names = (0..4096).map(|i| name(&format!("n{i}.example.")));
+    let ending: Vec<NameBuf> = names.filter(|name| key.name(name.as_name()) as u8 == 0).collect();
+    assert!(ending.len() > 4, "{ending:?}");
+    for owner in ending {
+        let mut b = builder("example.");
+        b.add(owner.as_name(), Type::A, 60, &[192, 0, 2, 1]).expect("a record");
+        let zone = b.finish().expect("a zone");
+        assert!(zone.find_name(owner.as_name()).is_some(), "{owner}");
+    }
+}
+
 #[test]
 fn rrsets_too_large_for_a_message_are_named_and_left_out() {
     let mut b = builder("example.");
