@@ -5,15 +5,19 @@
 //! | [`scan`] | master files: text to records, with the places of faults |
 //! | [`store`] | the snapshot: [`Zone`] and how it is built |
 //! | [`load`] | from a master file to a snapshot |
+//! | [`image`] | snapshots in files, ready to be served |
 //! | [`check`] | what is wrong with a zone as a whole |
 //! | [`catalog`] | which zones there are, found by the longest match: [`Catalog`] |
 
 pub mod catalog;
 pub mod check;
+pub mod image;
 pub mod load;
 pub mod scan;
+mod stamp;
 pub mod store;
 
 pub use catalog::{Catalog, Change, ZoneEntry};
 pub use load::{LoadConfig, LoadError, Loaded, load_file};
+pub use stamp::{SourceFile, Stamp};
 pub use store::{Node, NodeFlags, RrSet, Zone, ZoneBuilder};

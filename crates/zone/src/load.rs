@@ -13,6 +13,7 @@ use wire::hash::HashKey;
 
 use crate::scan::{self, Fault, FaultKind, Limits, Progress, Record, Refusal, ScanConfig, ScanReport};
 use crate::scan::{Severity, Sink, Source};
+use crate::stamp::SourceFile;
 use crate::store::{Note, Zone, ZoneBuilder};
 
 /// Files of fewer octets are read on the caller's thread: a thread would cost more than it saves.
@@ -38,6 +39,8 @@ pub struct Loaded {
     pub more_warnings: u64,
     /// Names of the files that were read, the zone's own first.
     pub files: Vec<Arc<str>>,
+    /// The files that were read and what they were like when they were opened, if all was read from files.
+    pub sources: Option<Vec<SourceFile>>,
 }
 
 /// Why a zone was not loaded.
@@ -105,7 +108,9 @@ pub fn load(
     let more = more + builder.notes_left_out();
     match (zone, builder.first_error()) {
         (Ok(zone), None) => {
-            Ok(Loaded { zone, warnings: sorted(faults, &report), more_warnings: more, files: report.files })
+            let sources = sources(&report);
+            let warnings = sorted(faults, &report);
+            Ok(Loaded { zone, warnings, more_warnings: more, files: report.files, sources })
         }
         (Ok(_), Some(error)) => {
             if !faults.iter().any(|fault| fault.severity == Severity::Error) {
@@ -139,6 +144,11 @@ impl<P: FnMut(Progress) -> ControlFlow<()>> Sink for Builder<P> {
     fn progress(&mut self, progress: Progress) -> ControlFlow<()> {
         (self.progress)(progress)
     }
+}
+
+/// The files behind a report, unless something else was read, too.
+fn sources(report: &ScanReport) -> Option<Vec<SourceFile>> {
+    report.sources.iter().cloned().collect()
 }
 
 fn whole_file(name: &Arc<str>, message: String) -> Fault {

@@ -11,6 +11,7 @@ use testkit::model::{ModelFlags, ModelSet, ModelZone, canonical, longest_match};
 use testkit::random;
 use wire::hash::{HashKey, HashedName};
 use wire::{Name, NameBuf, Type};
+use zone::image::{self, Image, Making};
 use zone::store::{Node, NodeFlags, RrSet, Zone, ZoneBuilder};
 use zone::{Catalog, Change};
 
@@ -172,7 +173,17 @@ fn check_targets(zone: &Zone, set: &RrSet<'_>) {
 }
 
 fn check_zone(apex: Name<'_>, records: &[testkit::Record]) -> Result<(), TestCaseError> {
-    let zone = testkit::build(apex, &key(), records);
+    check_snapshot(&testkit::build(apex, &key(), records), apex, records)
+}
+
+/// The same zone by way of an image.
+fn through_image(zone: &Zone) -> Zone {
+    let mut octets = Vec::new();
+    image::write_to(&mut octets, zone, &Making::default()).expect("written");
+    Image::from_octets(&octets).expect("an image").read(&key(), 2).expect("the zone")
+}
+
+fn check_snapshot(zone: &Zone, apex: Name<'_>, records: &[testkit::Record]) -> Result<(), TestCaseError> {
     let model = ModelZone::new(apex, records);
     prop_assert_eq!(zone.record_count(), model.record_count());
     let mut hashed = HashedName::new();
@@ -193,16 +204,16 @@ fn check_zone(apex: Name<'_>, records: &[testkit::Record]) -> Result<(), TestCas
     let all: Vec<NameBuf> = zone.iter().map(|n| n.owner().to_buf()).collect();
     prop_assert_eq!(&all, &model.all());
     prop_assert_eq!(zone.node_count() as usize, all.len());
-    for node in &zone {
+    for node in zone {
         prop_assert_eq!(flags(node), model.flags(node.owner()), "{:?}", node);
         prop_assert_eq!(sets(node), model.sets(node.owner()));
         for set in node.rrsets() {
             prop_assert!(node.rrset(set.rtype()).is_some_and(|s| s.records() == set.records()));
             check_compiled(&set);
-            check_targets(&zone, &set);
+            check_targets(zone, &set);
         }
     }
-    check_nsec3(&zone, &model)
+    check_nsec3(zone, &model)
 }
 
 fn check_nsec3(zone: &Zone, model: &ModelZone) -> Result<(), TestCaseError> {
@@ -252,6 +263,15 @@ proptest! {
     fn sorted_zones_are_what_the_model_says((apex, mut records) in random::zone()) {
         records.sort_by_key(|r| (r.owner, r.rtype));
         check_zone(apex.as_name(), &records)?;
+    }
+
+    #[test]
+    fn zones_from_images_are_what_the_model_says((apex, records) in random::zone()) {
+        let zone = testkit::build(apex.as_name(), &key(), &records);
+        let read = through_image(&zone);
+        prop_assert_eq!((read.memory(), read.soa(), read.is_signed()), (zone.memory(), zone.soa(), zone.is_signed()));
+        prop_assert_eq!(read.has_wildcards(), zone.has_wildcards());
+        check_snapshot(&read, apex.as_name(), &records)?;
     }
 
     #[test]

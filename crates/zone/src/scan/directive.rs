@@ -119,12 +119,12 @@ impl<S: Sink> Scanner<'_, S> {
         }
         inner.included_from = Some(from.into());
         let opened = regular(&path).and_then(|()| source.open());
-        let (reader, size) = opened.map_err(|e| {
+        let opened = opened.map_err(|e| {
             let message = format!("cannot read {}: {e}", show(path.as_os_str().as_bytes()));
             Trouble::at(token, FaultKind::CannotRead, message)
         })?;
         self.owner_changed = true;
-        let ended = self.file(&mut inner, reader, size);
+        let ended = self.file(&mut inner, opened);
         self.owner_changed = true;
         Ok(ended)
     }

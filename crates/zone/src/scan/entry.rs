@@ -5,8 +5,7 @@ use super::input::{Advance, Cursor, View, Window};
 use super::lex::{self, Step};
 use super::simd::Level;
 use super::words::{self, Word};
-use super::{Place, Progress, Record, ScanConfig, ScanReport, Sink, Source};
-use std::io::Read;
+use super::{Opened, Place, Progress, Record, ScanConfig, ScanReport, Sink, Source};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -156,7 +155,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
     pub(super) fn run(mut self, source: Source<'_>) -> ScanReport {
         let mut file = self.enter(&source, self.config.origin);
         let ended = match source.open() {
-            Ok((reader, size)) => self.file(&mut file, reader, size),
+            Ok(opened) => self.file(&mut file, opened),
             Err(e) => self.unreadable(&file, 0, &e),
         };
         self.report.stopped = ended.is_err();
@@ -167,6 +166,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
     pub(super) fn enter(&mut self, source: &Source<'_>, origin: NameBuf) -> OpenFile {
         let id = self.report.files.len() as u32;
         self.report.files.push(source.name.clone());
+        self.report.sources.push(None);
         OpenFile {
             id,
             name: source.name.clone(),
@@ -179,12 +179,11 @@ impl<'s, S: Sink> Scanner<'s, S> {
     }
 
     /// Scans one file to its end.
-    pub(super) fn file(
-        &mut self,
-        file: &mut OpenFile,
-        reader: Box<dyn Read + Send + '_>,
-        size: Option<u64>,
-    ) -> Result<(), Stop> {
+    pub(super) fn file(&mut self, file: &mut OpenFile, opened: Opened<'_>) -> Result<(), Stop> {
+        let Opened { reader, size, file: version } = opened;
+        if let Some(slot) = self.report.sources.get_mut(file.id as usize) {
+            *slot = version;
+        }
         self.total += size.unwrap_or(0);
         let mut window = Window::new(reader, self.level, self.config.limits.entry_text, size);
         let mut seen = 0;

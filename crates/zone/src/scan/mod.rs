@@ -39,6 +39,8 @@ use std::sync::Arc;
 use wire::name::{Name, NameBuf};
 use wire::rr::{Class, Type};
 
+use crate::stamp::{SourceFile, Stamp};
+
 /// What to read.
 pub struct Source<'a> {
     name: Arc<str>,
@@ -93,20 +95,31 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Opens the source; gives its reader and its size, where known.
-    fn open(self) -> io::Result<(Box<dyn Read + Send + 'a>, Option<u64>)> {
+    /// Opens the source.
+    fn open(self) -> io::Result<Opened<'a>> {
         match self.from {
-            From::Reader(reader, size) => Ok((reader, size)),
+            From::Reader(reader, size) => Ok(Opened { reader, size, file: None }),
             From::Path(path) => {
-                let file = File::open(path)?;
+                let file = File::open(&path)?;
                 let about = file.metadata()?;
                 if about.is_dir() {
                     return Err(io::ErrorKind::IsADirectory.into());
                 }
-                Ok((Box::new(file), about.is_file().then_some(about.len())))
+                let size = about.is_file().then_some(about.len());
+                let version = size.map(|_| SourceFile { path, stamp: Stamp::from(&about) });
+                Ok(Opened { reader: Box::new(file), size, file: version })
             }
         }
     }
+}
+
+/// A source that can be read.
+struct Opened<'a> {
+    reader: Box<dyn Read + Send + 'a>,
+    /// Its size in bytes, where known.
+    size: Option<u64>,
+    /// What it was like before anything was read, if it is a file.
+    file: Option<SourceFile>,
 }
 
 /// How to read a zone's master file.
@@ -253,6 +266,8 @@ pub struct ScanReport {
     pub bytes: u64,
     /// Names of the files read, in the order they were opened.
     pub files: Vec<Arc<str>>,
+    /// What each of those was like when it was opened; `None` for what is no file.
+    pub sources: Vec<Option<SourceFile>>,
     /// The end was not reached: too many errors, or the sink broke off.
     pub stopped: bool,
 }

@@ -37,6 +37,11 @@ impl<M> Arena<M> {
 }
 
 impl<M: AsRef<[u8]>> Arena<M> {
+    /// The chunks; only the last may be less than full.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = &M> {
+        self.chunks.iter()
+    }
+
     /// Everything from `at` to the end of its chunk.
     #[inline]
     pub(crate) fn from(&self, at: u32) -> &[u8] {
@@ -90,7 +95,7 @@ impl<M: AsRef<[u8]>> Arena<M> {
     /// Octets of memory taken.
     pub(crate) fn memory(&self) -> usize {
         let chunks = self.chunks.iter().map(|chunk| memory::taken(chunk.as_ref().len()));
-        self.chunks.capacity() * size_of::<M>() + chunks.sum::<usize>()
+        self.chunks.len() * size_of::<M>() + chunks.sum::<usize>()
     }
 }
 
@@ -141,5 +146,12 @@ impl Arena<Memory> {
     /// Makes the blobs unchangeable.
     pub(crate) fn freeze(self) -> Arena {
         Arena { chunks: self.chunks.into_iter().map(Memory::freeze).collect() }
+    }
+}
+
+impl Arena {
+    /// An arena of verified chunks.
+    pub(super) fn of(chunks: Vec<Bytes>) -> Self {
+        Arena { chunks }
     }
 }

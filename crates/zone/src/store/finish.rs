@@ -48,7 +48,7 @@ pub(super) fn finish(builder: &mut ZoneBuilder) -> Result<Zone, BuildError> {
 }
 
 /// Reads the numbers of the apex' (first) SOA.
-fn read_soa(apex: Node<'_>) -> Option<Soa> {
+pub(super) fn read_soa(apex: Node<'_>) -> Option<Soa> {
     let set = apex.rrset(Type::SOA)?;
     let numbers = set.rdatas().next()?.compiled().last_chunk::<20>()?;
     let number = |i: usize| blob::be32_at(numbers, 4 * i);

@@ -186,3 +186,27 @@ impl Index<Memory> {
         Index { octets: self.octets.freeze() }
     }
 }
+
+impl Index {
+    /// An index of verified buckets.
+    pub(super) fn of(octets: Bytes) -> Self {
+        Index { octets }
+    }
+
+    /// The buckets, which may be shared.
+    pub(super) fn octets(&self) -> &Bytes {
+        &self.octets
+    }
+}
+
+/// Whether `buckets` can be searched, and `is_node` holds for every address in them.
+pub(super) fn is_sound(buckets: &[u8], is_node: impl Fn(u32) -> bool) -> bool {
+    buckets.as_chunks::<BUCKET>().0.iter().all(|bucket| {
+        let len = bucket[LEN] as usize;
+        len <= SLOTS
+            && (bucket[SPILT] == 0 || bucket[SPILT] == 1 && len == SLOTS)
+            && bucket[len..SLOTS].iter().chain(&bucket[LEN + 2..16]).all(|&octet| octet == 0)
+            && bucket[16 + 4 * len..].iter().all(|&octet| octet == 0)
+            && (0..len as u32).all(|slot| is_node(address(bucket, slot)))
+    })
+}

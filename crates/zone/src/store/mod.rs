@@ -17,6 +17,7 @@
 //! | `encode.rs` | records → blob: compression, fix-ups |
 //! | `build.rs` | [`ZoneBuilder`] |
 //! | `finish.rs` | index, empty non-terminals, occlusion, targets |
+//! | `parts.rs`, `verify.rs` | a snapshot taken apart, put together again, and whether that may be searched |
 //!
 //! Letter case: owners are kept in lower case; names in RDATA keep their case except where they are
 //! compressed against the owner (RFC 4343 §4.1 lets output take the question's case).
@@ -31,9 +32,11 @@ mod memory;
 mod node;
 mod nsec3;
 mod order;
+mod parts;
 mod pending;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 use std::sync::OnceLock;
 
@@ -42,10 +45,13 @@ use wire::hash::HashKey;
 
 pub use build::{AddError, BuildError, ZoneBuilder};
 pub(crate) use index::Index;
+pub(crate) use memory::Memory;
 pub use node::{Fixup, Node, NodeFlags, Rdata, RrSet, Target};
 pub use nsec3::Nsec3;
 pub use order::Iter;
+pub(crate) use parts::{ChainParts, LAYOUT, Parts};
 pub use pending::{Note, NoteKind};
+pub(crate) use verify::{Counts, Unsound, in_parallel};
 
 use arena::Arena;
 
@@ -199,6 +205,11 @@ impl Zone {
     /// The first call sorts; the order is kept (four octets per node).
     pub fn iter(&self) -> Iter<'_> {
         Iter::new(self, self.all.get_or_init(|| order::all(self)))
+    }
+
+    /// The key under which names are looked up.
+    pub(crate) fn key(&self) -> &HashKey {
+        &self.key
     }
 
     #[inline]

@@ -7,10 +7,13 @@ use wire::Type;
 
 use super::arena::Arena;
 use super::memory::{self, Memory};
+use super::parts::ChainParts;
 use super::{Node, Zone, blob};
 
 /// Octets of a SHA-1 hash, the only NSEC3 hash algorithm (RFC 5155 §11).
 pub(super) const HASH: usize = 20;
+/// Most octets of a salt (RFC 5155 §3.1.4).
+pub(super) const MAX_SALT: usize = 255;
 /// The number of that algorithm.
 const SHA1: u8 = 1;
 
@@ -81,6 +84,22 @@ impl Chain {
         let (iterations, salt) = (params.iterations, params.salt.clone());
         let (prefixes, nodes) = (prefixes.freeze(), nodes.freeze());
         (!nodes.is_empty()).then_some(Chain { iterations, salt, prefixes, nodes })
+    }
+
+    /// A chain of verified parts.
+    pub(super) fn of_parts(parts: ChainParts) -> Chain {
+        let ChainParts { iterations, salt, prefixes, nodes } = parts;
+        Chain { iterations, salt, prefixes, nodes }
+    }
+
+    /// What the chain is made of.
+    pub(super) fn parts(&self) -> ChainParts {
+        ChainParts {
+            iterations: self.iterations,
+            salt: self.salt.clone(),
+            prefixes: self.prefixes.clone(),
+            nodes: self.nodes.clone(),
+        }
     }
 
     pub(super) fn memory(&self) -> usize {

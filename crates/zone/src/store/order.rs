@@ -27,6 +27,11 @@ fn at(place: &Place) -> u32 {
     place.last_chunk().map_or(NOWHERE, |&at| u32::from_le_bytes(at))
 }
 
+/// The addresses in a row of places.
+pub(super) fn addresses(places: &[u8]) -> impl Iterator<Item = u32> {
+    places.as_chunks().0.iter().map(at)
+}
+
 /// Places that are being gathered.
 pub(super) struct Places(Memory);
 
@@ -112,6 +117,16 @@ impl Order {
         self.0.as_chunks().0
     }
 
+    /// An order of verified places.
+    pub(super) fn of(octets: Bytes) -> Order {
+        Order(octets)
+    }
+
+    /// The places, which may be shared.
+    pub(super) fn octets(&self) -> &Bytes {
+        &self.0
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -140,7 +155,7 @@ pub(super) fn all(zone: &Zone) -> Box<[u32]> {
     let live = zone.arena.walk().filter(|(_, blob)| blob::flags(blob) & DEAD == 0);
     let mut places = Places::growing(zone.nodes as usize);
     live.for_each(|(at, blob)| places.push(blob::owner(blob), apex_len, at));
-    places.in_order(&zone.arena).places().iter().map(at).collect()
+    addresses(places.in_order(&zone.arena).octets()).collect()
 }
 
 /// The nodes of a zone in canonical order; made by [`Zone::iter`].

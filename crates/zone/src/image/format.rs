@@ -1,0 +1,268 @@
+//! The header of an image, octet by octet, and the checksums. Opens no file.
+//!
+//! ```text
+//!  0  [u8; 8]  magic
+//!  8  u32      version of the format
+//! 12  u32      octets of the header
+//! 16  u64      checksum of what follows in the header
+//! 24           fields in the order of [`Header`]: numbers as they are, octets with a u32 in front
+//! ```
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use wire::hash::HashKey;
+use wire::{Name, NameBuf};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{ImageError, Making, damaged};
+use crate::stamp::{SourceFile, Stamp};
+use crate::store::{Counts, LAYOUT};
+
+const MAGIC: [u8; 8] = *b"nomenimg";
+/// Raised whenever the header changes.
+const VERSION: u32 = 1;
+/// Octets in front of the fields.
+pub(super) const FRONT: usize = 24;
+/// Parts begin at multiples of this.
+pub(super) const PAGE: u64 = 4096;
+/// Octets that have a checksum of their own.
+pub(super) const PIECE: usize = 1 << 20;
+/// No header is longer: it would have the checksums of more pieces than an arena can hold.
+const MAX_HEADER: usize = 16 << 20;
+
+/// What a part of an image is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Chunk = 1,
+    Index = 2,
+    Nsec = 3,
+    Nsec3Prefixes = 4,
+    Nsec3Nodes = 5,
+}
+
+impl Kind {
+    fn of(number: u8) -> Option<Kind> {
+        use Kind::{Chunk, Index, Nsec, Nsec3Nodes, Nsec3Prefixes};
+        [Chunk, Index, Nsec, Nsec3Prefixes, Nsec3Nodes].into_iter().find(|&kind| kind as u8 == number)
+    }
+}
+
+/// A part of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Section {
+    pub(super) kind: Kind,
+    /// Where in the file it begins.
+    pub(super) at: u64,
+    /// Octets.
+    pub(super) len: u64,
+    /// The checksum of each of its pieces.
+    pub(super) sums: Vec<u64>,
+}
+
+/// Everything the header tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    /// The layout of the parts.
+    pub(super) layout: u32,
+    /// The version of the program, which may have learnt to read text in another way.
+    pub(super) program: String,
+    /// See [`fingerprint`].
+    pub(super) key: [u64; 2],
+    pub(super) apex: NameBuf,
+    pub(super) serial: u32,
+    pub(super) apex_at: u32,
+    pub(super) counts: Counts,
+    /// Iterations and salt of the NSEC3 chain.
+    pub(super) nsec3: Option<(u16, Vec<u8>)>,
+    pub(super) making: Making,
+    pub(super) sections: Vec<Section>,
+}
+
+/// The version of the program that writes and reads here.
+pub(super) const PROGRAM: &str = env!("CARGO_PKG_VERSION");
+
+/// The checksum of octets.
+pub(super) fn sum(octets: &[u8]) -> u64 {
+    xxh3_64(octets)
+}
+
+/// Two hashes that tell one key from another, and one way of hashing from another, without telling the key.
+pub(super) fn fingerprint(key: &HashKey) -> [u64; 2] {
+    [&b"\x05image\x05nomen\0"[..], b"\x0bfingerprint\x03key\x05image\x05nomen\0"]
+        .map(|wire| key.name(Name::from_wire(wire).unwrap_or(Name::ROOT)))
+}
+
+impl Header {
+    /// A header for what this version of the program makes.
+    pub(super) fn is_ours(&self) -> bool {
+        self.layout == LAYOUT && self.program == PROGRAM
+    }
+
+    /// The header as it stands in the file.
+    pub(super) fn to_octets(&self) -> Vec<u8> {
+        let mut out = Writer(vec![0; FRONT]);
+        out.u32(self.layout);
+        out.octets(self.program.as_bytes());
+        self.key.iter().for_each(|&half| out.u64(half));
+        out.octets(self.apex.as_name().as_wire());
+        out.u32(self.serial);
+        out.u32(self.apex_at);
+        out.u64(self.counts.records);
+        out.u64(self.counts.nodes);
+        out.u32(self.counts.wildcards.into());
+        out.u32(self.nsec3.as_ref().map_or(u32::MAX, |&(iterations, _)| iterations.into()));
+        out.octets(self.nsec3.as_ref().map_or(&[], |(_, salt)| salt));
+        out.u64(self.making.warnings);
+        out.u32(self.making.sources.len() as u32);
+        for source in &self.making.sources {
+            out.octets(source.path.as_os_str().as_bytes());
+            let Stamp { size, inode, modified, changed } = source.stamp;
+            out.u64(size);
+            out.u64(inode);
+            for (seconds, nanos) in [modified, changed] {
+                out.u64(seconds as u64);
+                out.u32(nanos);
+            }
+        }
+        out.u32(self.sections.len() as u32);
+        for section in &self.sections {
+            out.u32(section.kind as u32);
+            out.u64(section.at);
+            out.u64(section.len);
+            section.sums.iter().for_each(|&sum| out.u64(sum));
+        }
+        let mut octets = out.0;
+        let (len, checksum) = (octets.len() as u32, sum(&octets[FRONT..]));
+        octets[..8].copy_from_slice(&MAGIC);
+        octets[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        octets[12..16].copy_from_slice(&len.to_le_bytes());
+        octets[16..24].copy_from_slice(&checksum.to_le_bytes());
+        octets
+    }
+
+    /// The length of the header that begins with `front`, in a file of `file` octets.
+    pub(super) fn len(front: &[u8; FRONT], file: u64) -> Result<usize, ImageError> {
+        let mut front = Reader(front);
+        if front.take(8)? != MAGIC || front.u32()? != VERSION {
+            return Err(ImageError::OtherFormat);
+        }
+        let len = front.u32()? as usize;
+        match (FRONT..=MAX_HEADER).contains(&len) && len as u64 <= file {
+            true => Ok(len),
+            false => Err(damaged("the header has an impossible length")),
+        }
+    }
+
+    /// Reads a whole header. `checked` is false where the checksum is to be taken on trust.
+    pub(super) fn from_octets(octets: &[u8], file: u64, checked: bool) -> Result<Header, ImageError> {
+        let (front, fields) = octets.split_at_checked(FRONT).ok_or_else(short)?;
+        let told = front.last_chunk().map_or(0, |&octets| u64::from_le_bytes(octets));
+        if checked && told != sum(fields) {
+            return Err(damaged("the checksum of the header"));
+        }
+        let mut from = Reader(fields);
+        let layout = from.u32()?;
+        let program = String::from_utf8_lossy(from.octets()?).into_owned();
+        let key = [from.u64()?, from.u64()?];
+        let apex = Name::from_wire(from.octets()?).map_err(|_| damaged("the zone's name"))?.to_buf();
+        let (serial, apex_at) = (from.u32()?, from.u32()?);
+        let (records, nodes, wildcards) = (from.u64()?, from.u64()?, from.u32()? != 0);
+        let (iterations, salt) = (u16::try_from(from.u32()?).ok(), from.octets()?.to_vec());
+        let making = Making { warnings: from.u64()?, sources: from.sources()? };
+        let sections = from.sections(file)?;
+        if !from.0.is_empty() {
+            return Err(damaged("the header has more than it should"));
+        }
+        Ok(Header {
+            layout,
+            program,
+            key,
+            apex,
+            serial,
+            apex_at,
+            counts: Counts { records, nodes, wildcards },
+            nsec3: iterations.map(|iterations| (iterations, salt)),
+            making,
+            sections,
+        })
+    }
+}
+
+fn short() -> ImageError {
+    damaged("the header is cut short")
+}
+
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn u32(&mut self, number: u32) {
+        self.0.extend_from_slice(&number.to_le_bytes());
+    }
+    fn u64(&mut self, number: u64) {
+        self.0.extend_from_slice(&number.to_le_bytes());
+    }
+    fn octets(&mut self, octets: &[u8]) {
+        self.u32(octets.len() as u32);
+        self.0.extend_from_slice(octets);
+    }
+}
+
+/// What is left to be read. Nothing is allocated for a length that is only claimed.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], ImageError> {
+        let (taken, rest) = self.0.split_at_checked(len).ok_or_else(short)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+    fn chunk<const N: usize>(&mut self) -> Result<[u8; N], ImageError> {
+        let (taken, rest) = self.0.split_first_chunk::<N>().ok_or_else(short)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+    fn u32(&mut self) -> Result<u32, ImageError> {
+        self.chunk().map(u32::from_le_bytes)
+    }
+    fn u64(&mut self) -> Result<u64, ImageError> {
+        self.chunk().map(u64::from_le_bytes)
+    }
+    fn octets(&mut self) -> Result<&'a [u8], ImageError> {
+        let len = self.u32()? as usize;
+        self.take(len)
+    }
+
+    fn sources(&mut self) -> Result<Vec<SourceFile>, ImageError> {
+        let count = self.u32()?;
+        let mut sources = Vec::new();
+        for _ in 0..count {
+            let path = PathBuf::from(OsStr::from_bytes(self.octets()?));
+            let (size, inode) = (self.u64()?, self.u64()?);
+            let modified = (self.u64()? as i64, self.u32()?);
+            let changed = (self.u64()? as i64, self.u32()?);
+            sources.push(SourceFile { path, stamp: Stamp { size, inode, modified, changed } });
+        }
+        Ok(sources)
+    }
+
+    /// The sections, which lie in a file of `file` octets.
+    fn sections(&mut self, file: u64) -> Result<Vec<Section>, ImageError> {
+        let count = self.u32()?;
+        let mut sections = Vec::new();
+        for _ in 0..count {
+            let kind = u8::try_from(self.u32()?).ok().and_then(Kind::of);
+            let kind = kind.ok_or_else(|| damaged("a part of unknown kind"))?;
+            let (at, len) = (self.u64()?, self.u64()?);
+            if at.checked_add(len).is_none_or(|end| end > file) {
+                return Err(damaged(format!("part {} lies beyond the end", sections.len())));
+            }
+            let pieces = len.div_ceil(PIECE as u64) as usize;
+            let sums = self.take(pieces.saturating_mul(8))?.as_chunks::<8>().0;
+            let sums = sums.iter().map(|&octets| u64::from_le_bytes(octets)).collect();
+            sections.push(Section { kind, at, len, sums });
+        }
+        Ok(sections)
+    }
+}

@@ -1,0 +1,105 @@
+//! Images: snapshots in files, ready to be served without reading text, sorting or hashing anything.
+//!
+//! An image holds the parts of a [`Zone`](crate::Zone) as they lie in memory, under a header that tells what it
+//! was made from. It is read into memory and checked by all CPUs at once, not mapped: pages of a file cannot be
+//! huge, a file that is cut short would kill the process, and checking it reads everything anyhow. Whether a zone
+//! needs an image, and where images lie, is not decided here.
+//!
+//! ```text
+//! header     magic, version of the format, length, checksum; then how it was made, the files it was made
+//!            from, the parts (kind, place, length) and the checksum of each MiB of them
+//! parts      each from a multiple of 4096 on: chunks of the arena, index, NSEC order, NSEC3 chain
+//! ```
+//!
+//! Numbers are little-endian; checksums are XXH3 with 64 bits. An image is written under another name, brought
+//! to the disk and then moved to its place, so that it is there as a whole or not at all. What is damaged by
+//! accident is refused for its checksum; what has been made to harm is refused unless every offset and address
+//! in it is sound (`store/verify.rs`): then it may hold a wrong zone, as any text may, but nothing that breaks a
+//! lookup.
+
+mod format;
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+pub use read::Image;
+pub use write::{TEMPORARY, remove_leftovers, write, write_to};
+
+use crate::stamp::SourceFile;
+
+/// How a snapshot was made: what an image must tell beside the snapshot itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Making {
+    /// The files that were read, the zone's own first, with absolute paths.
+    pub sources: Vec<SourceFile>,
+    /// Number of warnings about them.
+    pub warnings: u64,
+}
+
+/// Why an image cannot be used.
+#[derive(Debug)]
+pub enum ImageError {
+    /// There is none.
+    Missing,
+    /// It could not be read.
+    Io(io::Error),
+    /// It is no image, or one of another version of nomen, which lays zones out in another way.
+    OtherFormat,
+    /// It holds another zone.
+    OtherZone,
+    /// Its index was made under another hash key.
+    OtherKey,
+    /// This file is not the one that it was made from.
+    Changed(PathBuf),
+    /// It was made from another file than this.
+    OtherFile(PathBuf),
+    /// It is not as it was written: what does not fit.
+    Damaged(String),
+}
+
+impl fmt::Display for ImageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("there is none"),
+            Self::Io(error) => write!(f, "it cannot be read: {error}"),
+            Self::OtherFormat => f.write_str("it was not made by this version of nomen"),
+            Self::OtherZone => f.write_str("it holds another zone"),
+            Self::OtherKey => f.write_str("it was made under another hash key"),
+            Self::Changed(path) => write!(f, "{} has changed since", path.display()),
+            Self::OtherFile(path) => write!(f, "it was not made from {}", path.display()),
+            Self::Damaged(what) => write!(f, "it is damaged: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for ImageError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl ImageError {
+    /// One word for counters: `missing`, `stale` (made from other text, under another key or by another version)
+    /// or `damaged` (which includes unreadable).
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Io(_) | Self::Damaged(_) => "damaged",
+            Self::OtherFormat | Self::OtherZone | Self::OtherKey | Self::Changed(_) | Self::OtherFile(_) => {
+                "stale"
+            }
+        }
+    }
+}
+
+fn damaged(what: impl Into<String>) -> ImageError {
+    ImageError::Damaged(what.into())
+}

@@ -1,0 +1,434 @@
+//! Whether the parts of a snapshot that come from outside may be searched: every length, offset and address in
+//! them is looked at, so that no lookup can leave the memory it belongs to, follow an address to where no node
+//! begins, or run in a circle.
+//!
+//! This is no proof that the zone says what its text says: that is what checksums are for. What wrong content
+//! can do here is what wrong text could do, too: wrong answers.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use wire::{Name, Type};
+
+use super::arena::{CHUNK, CHUNK_BITS, MAX_CHUNKS, NOWHERE, UNIT};
+use super::blob::{self, ENTRY, Entry, HEADER, RECORD_HEAD, be16_at};
+use super::index::{self, BUCKET};
+use super::node::{DEAD, NodeFlags};
+use super::order::{self, PLACE};
+use super::parts::Parts;
+
+/// Why parts do not make a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unsound(pub(crate) &'static str);
+
+/// What an arena holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Records of the live nodes, signatures included.
+    pub(crate) records: u64,
+    /// Live nodes.
+    pub(crate) nodes: u64,
+    /// Whether the leftmost label of any is an asterisk.
+    pub(crate) wildcards: bool,
+}
+
+/// Pieces of the index and the orders that are checked by one thread at a time.
+const PIECE: usize = 1 << 20;
+
+/// Most pointers and labels of one compressed name; a name of 255 octets has at most 128 labels.
+const MAX_HOPS: usize = 128;
+
+/// Checks the parts of the zone `apex` with `threads` threads.
+pub(super) fn parts(parts: &Parts, apex: Name<'_>, threads: usize) -> Result<(), Unsound> {
+    if parts.chunks.is_empty() || parts.chunks.len() > MAX_CHUNKS {
+        return Err(Unsound("the number of chunks is out of bounds"));
+    }
+    if parts.chunks.iter().any(|chunk| chunk.len() > CHUNK || !chunk.len().is_multiple_of(UNIT)) {
+        return Err(Unsound("a chunk has an impossible length"));
+    }
+    if parts.index.is_empty()
+        || !parts.index.len().is_multiple_of(BUCKET)
+        || !parts.nsec.len().is_multiple_of(PLACE)
+    {
+        return Err(Unsound("the index or the order of names has an impossible length"));
+    }
+    let chain = parts.nsec3.as_ref().map_or((&[][..], &[][..]), |c| (&c.prefixes[..], &c.nodes[..]));
+    if parts.nsec3.is_some() && (chain.1.is_empty() || chain.0.len() != 2 * chain.1.len())
+        || !chain.1.len().is_multiple_of(4)
+    {
+        return Err(Unsound("the NSEC3 chain has an impossible length"));
+    }
+    let starts = Bits::for_chunks(parts);
+    let wanted = Bits::for_chunks(parts);
+    let found = Mutex::new(Counts::default());
+    in_parallel(threads, parts.chunks.len(), |i| {
+        let mut checker = Checker { apex: apex.as_wire(), wanted: &wanted, counts: Counts::default() };
+        checker.chunk(&parts.chunks[i], &starts.0[i])?;
+        let mut found = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        found.records += checker.counts.records;
+        found.nodes += checker.counts.nodes;
+        found.wildcards |= checker.counts.wildcards;
+        Ok(())
+    })?;
+    if *found.lock().unwrap_or_else(std::sync::PoisonError::into_inner) != parts.counts {
+        return Err(Unsound("the numbers of records and names are not those of the nodes"));
+    }
+    if !wanted.within(&starts) {
+        return Err(Unsound("a record's target is no node"));
+    }
+    let is_node = |at: u32| starts.has(at);
+    in_parallel(threads, parts.index.len().div_ceil(PIECE), |i| {
+        let piece = &parts.index[i * PIECE..parts.index.len().min((i + 1) * PIECE)];
+        let sound = index::is_sound(piece, is_node);
+        if sound { Ok(()) } else { Err(Unsound("an entry of the index is no node")) }
+    })?;
+    let mut chain_nodes = chain.1.as_chunks::<4>().0.iter();
+    if !order::addresses(&parts.nsec).all(is_node) || !chain_nodes.all(|&at| is_node(u32::from_le_bytes(at)))
+    {
+        return Err(Unsound("a name of a chain is no node"));
+    }
+    apex_is(parts, &starts, apex)
+}
+
+/// Whether the apex' address is that of the apex' node.
+fn apex_is(parts: &Parts, starts: &Bits, apex: Name<'_>) -> Result<(), Unsound> {
+    let there = starts.has(parts.apex).then(|| {
+        let chunk = &parts.chunks[(parts.apex >> CHUNK_BITS) as usize];
+        &chunk[(parts.apex & ((1 << CHUNK_BITS) - 1)) as usize * UNIT..]
+    });
+    match there {
+        Some(node) if blob::owner(node) == apex.as_wire() && blob::flags(node) & DEAD == 0 => Ok(()),
+        _ => Err(Unsound("the apex is not where it should be")),
+    }
+}
+
+/// Runs `work` for the numbers below `jobs` on up to `threads` threads, until one fails.
+pub(crate) fn in_parallel<E: Send>(
+    threads: usize,
+    jobs: usize,
+    work: impl Fn(usize) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(None);
+    let run = || {
+        while let Some(job) = Some(next.fetch_add(1, Relaxed)).filter(|&job| job < jobs) {
+            if let Err(error) = work(job) {
+                next.store(jobs, Relaxed);
+                failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(error);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        // The caller's thread works, too, and alone if no other can be had.
+        for _ in 1..threads.min(jobs) {
+            let _ = std::thread::Builder::new().spawn_scoped(scope, run);
+        }
+        run();
+    });
+    failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).map_or(Ok(()), Err)
+}
+
+/// One bit for each address of an arena.
+struct Bits(Vec<Box<[AtomicU64]>>);
+
+impl Bits {
+    fn for_chunks(parts: &Parts) -> Bits {
+        let words = |octets: usize| (octets / UNIT).div_ceil(64);
+        let zeros = |n| (0..n).map(|_| AtomicU64::new(0)).collect();
+        Bits(parts.chunks.iter().map(|chunk| zeros(words(chunk.len()))).collect())
+    }
+
+    /// The word and the bit of an address, if it is within the arena.
+    #[inline]
+    fn place(&self, at: u32) -> Option<(&AtomicU64, u64)> {
+        let unit = (at & ((1 << CHUNK_BITS) - 1)) as usize;
+        let word = self.0.get((at >> CHUNK_BITS) as usize)?.get(unit / 64)?;
+        Some((word, 1 << (unit % 64)))
+    }
+
+    #[inline]
+    fn has(&self, at: u32) -> bool {
+        self.place(at).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
+    }
+
+    /// Sets a bit; `false` if the address lies outside.
+    #[inline]
+    fn set(&self, at: u32) -> bool {
+        let Some((word, bit)) = self.place(at) else { return false };
+        // Popular hosts are wanted again and again: reading is cheaper than writing.
+        if word.load(Relaxed) & bit == 0 {
+            word.fetch_or(bit, Relaxed);
+        }
+        true
+    }
+
+    /// Whether every bit is also set in `other`, which has the same size.
+    fn within(&self, other: &Bits) -> bool {
+        let words = self.0.iter().flatten().zip(other.0.iter().flatten());
+        words.into_iter().all(|(mine, theirs)| mine.load(Relaxed) & !theirs.load(Relaxed) == 0)
+    }
+}
+
+/// Checks blobs.
+struct Checker<'a> {
+    apex: &'a [u8],
+    wanted: &'a Bits,
+    counts: Counts,
+}
+
+type Check = Result<(), Unsound>;
+
+impl Checker<'_> {
+    /// Checks every blob of a chunk and marks where they start.
+    fn chunk(&mut self, chunk: &[u8], starts: &[AtomicU64]) -> Check {
+        let (mut at, mut word, mut bits) = (0, 0, 0u64);
+        while at < chunk.len() {
+            // Lengths are multiples of eight, so there is a header's worth.
+            let size = blob::size(&chunk[at..]);
+            let Some(blob) = chunk.get(at..at + size).filter(|_| size > 0) else {
+                return Err(Unsound("a node is longer than its chunk"));
+            };
+            self.blob(blob)?;
+            let unit = at / UNIT;
+            if unit / 64 != word {
+                starts[word].store(bits, Relaxed);
+                (word, bits) = (unit / 64, 0);
+            }
+            bits |= 1 << (unit % 64);
+            at += size;
+        }
+        if let Some(last) = starts.get(word) {
+            last.store(bits, Relaxed);
+        }
+        Ok(())
+    }
+
+    fn blob(&mut self, blob: &[u8]) -> Check {
+        let directory = HEADER + blob[3] as usize;
+        let count = blob::rrsets(blob);
+        let mut data = directory + count * ENTRY;
+        if data > blob.len() {
+            return Err(Unsound("a node is shorter than its directory"));
+        }
+        let owner = Owner::read(&blob[HEADER..directory], self.apex)?;
+        let (mut records, mut has) = (0, 0);
+        for i in 0..count {
+            let entry = Entry::read(blob, directory + i * ENTRY);
+            let Some(octets) = blob.get(data..data + entry.data_len()) else {
+                return Err(Unsound("a node is shorter than its records"));
+            };
+            data += octets.len();
+            self.rrset(octets, &entry, &owner)?;
+            records += entry.count as u64 + (entry.sigs & blob::SIG_COUNT) as u64;
+            has |= match entry.rtype {
+                Type::NS if owner.wire.len() != self.apex.len() => NodeFlags::CUT.0,
+                Type::DNAME => NodeFlags::DNAME.0,
+                _ => 0,
+            };
+        }
+        let at_apex = owner.wire.len() == self.apex.len();
+        let wildcard = owner.wire.starts_with(b"\x01*");
+        has |= if at_apex { NodeFlags::APEX.0 } else { 0 };
+        has |= if wildcard { NodeFlags::WILDCARD.0 } else { 0 };
+        has |= if count == 0 { NodeFlags::EMPTY.0 } else { 0 };
+        let flags = blob::flags(blob);
+        let told = NodeFlags::CUT.0
+            | NodeFlags::DNAME.0
+            | NodeFlags::APEX.0
+            | NodeFlags::WILDCARD.0
+            | NodeFlags::EMPTY.0;
+        if flags & told != has {
+            return Err(Unsound("a node's flags do not fit its records"));
+        }
+        if flags & DEAD == 0 {
+            self.counts.nodes += 1;
+            self.counts.records += records;
+            self.counts.wildcards |= wildcard;
+        }
+        Ok(())
+    }
+
+    fn rrset(&self, octets: &[u8], entry: &Entry, owner: &Owner<'_>) -> Check {
+        let (records, sigs) = (entry.records_len as usize, entry.sigs_len as usize);
+        if 12 + owner.wire.len() + 4 + records + sigs > u16::MAX as usize || entry.count == 0 {
+            return Err(Unsound("an RRset has an impossible size"));
+        }
+        let (compiled, rest) = octets.split_at(records);
+        let (signatures, rest) = rest.split_at(sigs);
+        let (fixups, targets) = rest.split_at(2 * entry.fixups as usize);
+        let fixups = fixups.as_chunks::<2>().0;
+        let offset = blob::target_offset(entry.rtype);
+        let targets = match (targets.is_empty(), offset) {
+            (false, Some(offset)) => Some((targets.as_chunks::<4>().0, offset)),
+            (true, _) => None,
+            (false, None) => return Err(Unsound("a type without targets has targets")),
+        };
+        let mut walk = Walk { left: compiled, at: 0, head: head(entry.rtype) };
+        let (mut count, mut next) = (0usize, 0usize);
+        while let Some((start, end)) = walk.step()? {
+            while let Some(&fixup) = fixups.get(next) {
+                let at = u16::from_le_bytes(fixup) as usize;
+                if at < start {
+                    return Err(Unsound("a compression pointer is not in RDATA"));
+                }
+                if at + 2 > end {
+                    break;
+                }
+                name(compiled, at, owner)?;
+                next += 1;
+            }
+            if let Some((targets, offset)) = targets {
+                let target = targets.get(count).map_or(NOWHERE, |&at| u32::from_le_bytes(at));
+                if target != NOWHERE && (start + offset >= end || !self.wanted.set(target)) {
+                    return Err(Unsound("a record's target is no node"));
+                }
+            }
+            count += 1;
+        }
+        if count != entry.count as usize || next != fixups.len() {
+            return Err(Unsound("an RRset has other records or pointers than it says"));
+        }
+        let mut walk = Walk { left: signatures, at: 0, head: head(Type::RRSIG) };
+        let mut count = 0;
+        while walk.step()?.is_some() {
+            count += 1;
+        }
+        match count == (entry.sigs & blob::SIG_COUNT) as usize {
+            true => Ok(()),
+            false => Err(Unsound("an RRset has other signatures than it says")),
+        }
+    }
+}
+
+/// The front of every compiled record of one type: the owner, the type and the class.
+fn head(t: Type) -> [u8; 6] {
+    let [high, low] = t.0.to_be_bytes();
+    [0xc0, 12, high, low, 0, 1]
+}
+
+/// Goes from record to record.
+struct Walk<'a> {
+    left: &'a [u8],
+    at: usize,
+    head: [u8; 6],
+}
+
+impl Walk<'_> {
+    /// Where the next record's RDATA starts and ends; `None` at the end.
+    #[inline]
+    fn step(&mut self) -> Result<Option<(usize, usize)>, Unsound> {
+        if self.left.is_empty() {
+            return Ok(None);
+        }
+        let Some((front, rest)) = self.left.split_first_chunk::<RECORD_HEAD>() else {
+            return Err(Unsound("a record is cut short"));
+        };
+        let len = be16_at(front, 10) as usize;
+        if front[..6] != self.head || len > rest.len() {
+            return Err(Unsound("a record is not of its RRset, or longer than it"));
+        }
+        let start = self.at + RECORD_HEAD;
+        self.left = &rest[len..];
+        self.at = start + len;
+        Ok(Some((start, start + len)))
+    }
+}
+
+/// An owner name and where its labels start.
+struct Owner<'a> {
+    wire: &'a [u8],
+    labels: [u64; 4],
+}
+
+impl<'a> Owner<'a> {
+    fn read(wire: &'a [u8], apex: &[u8]) -> Result<Self, Unsound> {
+        let (mut at, mut labels) = (0, [0u64; 4]);
+        let mut apex_at = None;
+        while let Some(&len) = wire.get(at) {
+            labels[(at / 64) & 3] |= 1 << (at % 64);
+            if at + apex.len() == wire.len() {
+                apex_at = Some(at);
+            }
+            if len == 0 {
+                let whole = at + 1 == wire.len();
+                return match apex_at {
+                    Some(apex_at) if whole && wire[apex_at..] == *apex => Ok(Owner { wire, labels }),
+                    _ => Err(Unsound("an owner is no name of the zone")),
+                };
+            }
+            if len > 63 {
+                break;
+            }
+            at += len as usize + 1;
+        }
+        Err(Unsound("an owner is no name"))
+    }
+
+    fn has_label_at(&self, at: usize) -> bool {
+        at < self.wire.len() && self.labels[(at / 64) & 3] & 1 << (at % 64) != 0
+    }
+}
+
+/// Checks the pointer at `at` and what it stands for: names that end, each pointing at an earlier one only.
+fn name(records: &[u8], at: usize, owner: &Owner<'_>) -> Check {
+    const BAD: Unsound = Unsound("a compression pointer leads nowhere");
+    let (mut at, mut before) = (at, at);
+    for _ in 0..MAX_HOPS {
+        let Some(&len) = records.get(at) else { return Err(BAD) };
+        match len {
+            0 => return Ok(()),
+            1..=63 => at += len as usize + 1,
+            0xc0.. => {
+                let Some(pointer) = records.get(at..at + 2) else { return Err(BAD) };
+                let to = (be16_at(pointer, 0) & 0x3fff) as usize;
+                if let Some(to) = to.checked_sub(12).filter(|&to| to < owner.wire.len()) {
+                    return if owner.has_label_at(to) { Ok(()) } else { Err(BAD) };
+                }
+                match to.checked_sub(12 + owner.wire.len() + 4) {
+                    Some(to) if to < before => (at, before) = (to, to),
+                    _ => return Err(BAD),
+                }
+            }
+            _ => return Err(BAD),
+        }
+    }
+    Err(BAD)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_job_is_done_once_and_the_first_failure_is_told() {
+        for threads in [1, 2, 7] {
+            let sum = AtomicUsize::new(0);
+            let done = in_parallel(threads, 100, |i| {
+                sum.fetch_add(i, Relaxed);
+                Ok::<(), ()>(())
+            });
+            assert_eq!((done, sum.into_inner()), (Ok(()), 4950));
+            assert_eq!(in_parallel(threads, 9, |i| if i == 5 { Err(i) } else { Ok(()) }), Err(5));
+        }
+    }
+
+    #[test]
+    fn names_end_and_never_run_in_circles() {
+        let owner = Owner::read(b"\x03www\x07example\0", b"\x07example\0").expect("a name");
+        let here = 12 + owner.wire.len() as u16 + 4;
+        let pointer = |to: u16| (0xc000 | to).to_be_bytes();
+        let check = |octets: &[u8], at| name(octets, at, &owner).is_ok();
+        assert!(check(&pointer(16), 0), "example in the owner");
+        assert!(check(&pointer(12), 0), "the owner itself");
+        assert!(!check(&pointer(13), 0), "inside a label");
+        assert!(!check(&pointer(11), 0), "in the header");
+        assert!(!check(&pointer(here - 1), 0), "in the question's type");
+        assert!(!check(&pointer(here), 0), "at itself");
+        let long = [&b"\x01a\0\x02bc"[..], &pointer(here), &b"\x01d"[..], &pointer(here + 3)].concat();
+        assert!(check(&long, 10), "{long:?}");
+        let circle = [&b"\x01a"[..], &pointer(here + 4), &pointer(here)].concat();
+        assert!(!check(&circle, 4), "one points at the other");
+        assert!(!check(b"\x3fabc", 0), "cut short");
+        assert!(!check(b"\x41abc", 0), "neither label nor pointer");
+    }
+}
