@@ -1,0 +1,15 @@
+//! Every piece, timed: `cargo bench -p nomen-pieces`, with a part of a name behind `--` for some of them. The same
+//! pieces are counted in instructions by the program of this crate.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+
+fn pieces(c: &mut Criterion) {
+    for mut piece in nomen_pieces::all() {
+        c.bench_function(&piece.name, |b| b.iter(|| black_box((piece.run)())));
+    }
+}
+
+criterion_group!(benches, pieces);
+criterion_main!(benches);

@@ -1,0 +1,162 @@
+//! Whole answers without the kernel: batches of 64 queries through a worker of the engine, as the server does it.
+
+use std::hint::black_box;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use engine::{BATCH, Config, Engine, Packet, Stats, Transport, Verdict, Worker};
+use testkit::tld::Tld;
+use wire::hash::HashKey;
+use wire::{Header, NameBuf, Rcode, Type};
+use zone::{Catalog, Change, Zone};
+
+use crate::messages::query;
+use crate::zones::{Chain, zone};
+use crate::{Piece, name};
+
+/// Room for one reply.
+const ROOM: usize = 4096;
+
+/// What is asked and what the answer must be: rcode, and records in its answer and authority sections.
+struct Kind {
+    name: &'static str,
+    /// QNAME, `#` for a number.
+    pattern: &'static str,
+    qtype: Type,
+    /// Whether the query has OPT, and DO in it.
+    edns: Option<bool>,
+    expected: (Rcode, u16, u16),
+}
+
+const fn kind(
+    name: &'static str,
+    pattern: &'static str,
+    qtype: Type,
+    edns: Option<bool>,
+    expected: (Rcode, u16, u16),
+) -> Kind {
+    Kind { name, pattern, qtype, edns, expected }
+}
+
+const PLAIN: Option<bool> = Some(false);
+const DO: Option<bool> = Some(true);
+
+const KINDS: [Kind; 21] = [
+    kind("exact", "h#.plain.", Type::A, PLAIN, (Rcode::NOERROR, 2, 0)),
+    kind("exact-without-edns", "h#.plain.", Type::A, None, (Rcode::NOERROR, 2, 0)),
+    kind("cname", "c#.plain.", Type::A, PLAIN, (Rcode::NOERROR, 3, 0)),
+    kind("wildcard", "any#.w.plain.", Type::A, PLAIN, (Rcode::NOERROR, 1, 0)),
+    kind("referral", "www.d#.plain.", Type::A, PLAIN, (Rcode::NOERROR, 0, 2)),
+    kind("nodata", "h#.plain.", Type::AAAA, PLAIN, (Rcode::NOERROR, 0, 1)),
+    kind("nxdomain", "x#.plain.", Type::A, PLAIN, (Rcode::NXDOMAIN, 0, 1)),
+    kind("deep-nxdomain", "a.b.c.d.x#.c.b.deep.plain.", Type::A, PLAIN, (Rcode::NXDOMAIN, 0, 1)),
+    kind("refused", "x#.elsewhere.", Type::A, PLAIN, (Rcode::REFUSED, 0, 0)),
+    kind("nsec/exact", "h#.nsec.", Type::A, DO, (Rcode::NOERROR, 3, 0)),
+    kind("nsec/wildcard", "any#.w.nsec.", Type::A, DO, (Rcode::NOERROR, 2, 2)),
+    kind("nsec/referral", "www.d#.nsec.", Type::A, DO, (Rcode::NOERROR, 0, 4)),
+    kind("nsec/nodata", "h#.nsec.", Type::AAAA, DO, (Rcode::NOERROR, 0, 4)),
+    kind("nsec/nxdomain", "x#.nsec.", Type::A, DO, (Rcode::NXDOMAIN, 0, 6)),
+    kind("nsec/nxdomain-without-do", "x#.nsec.", Type::A, PLAIN, (Rcode::NXDOMAIN, 0, 1)),
+    kind("nsec3/exact", "h#.nsec3.", Type::A, DO, (Rcode::NOERROR, 3, 0)),
+    kind("nsec3/wildcard", "any#.w.nsec3.", Type::A, DO, (Rcode::NOERROR, 2, 2)),
+    kind("nsec3/referral", "www.d#.nsec3.", Type::A, DO, (Rcode::NOERROR, 0, 4)),
+    kind("nsec3/nodata", "h#.nsec3.", Type::AAAA, DO, (Rcode::NOERROR, 0, 4)),
+    kind("nsec3/nxdomain", "x#.nsec3.", Type::A, DO, (Rcode::NXDOMAIN, 0, 8)),
+    kind("nsec3/deep-nxdomain", "a.b.c.d.x#.c.b.deep.nsec3.", Type::A, DO, (Rcode::NXDOMAIN, 0, 8)),
+];
+
+pub(crate) fn pieces(key: &HashKey) -> Vec<Piece> {
+    let zones = [("plain.", Chain::None), ("nsec.", Chain::Nsec), ("nsec3.", Chain::Nsec3)];
+    let engine = serving(key, zones.map(|(apex, chain)| zone(key, apex, chain)));
+    let one = |kind: &Kind| {
+        // Even numbers: the delegations that have DS.
+        let qname = |i: usize| name(&kind.pattern.replace('#', &(i * 14).to_string()));
+        let edns = kind.edns.map(|dnssec_ok| (dnssec_ok, b"".as_slice()));
+        let queries = (0..BATCH).map(|i| query(qname(i).as_name(), kind.qtype, edns)).collect();
+        let mut batch = Batches::new(&engine, queries);
+        batch.next();
+        for i in 0..BATCH {
+            assert_eq!(batch.outcome(i), kind.expected, "{} {i}", kind.name);
+        }
+        Piece::new(format!("answer/{}", kind.name), move || batch.next())
+    };
+    KINDS.iter().map(one).collect()
+}
+
+fn serving<const N: usize>(key: &HashKey, zones: [Zone; N]) -> Arc<Engine> {
+    let catalog = Catalog::new(key).with(zones.map(|zone| Change::Serve(Arc::new(zone))));
+    Arc::new(Engine::new(*key, Arc::new(catalog), Config::default(), None))
+}
+
+/// Queries answered batch by batch, over and over.
+struct Batches {
+    worker: Worker,
+    queries: Vec<Vec<u8>>,
+    at: usize,
+    replies: Vec<u8>,
+}
+
+impl Batches {
+    fn new(engine: &Arc<Engine>, queries: Vec<Vec<u8>>) -> Self {
+        let worker = Worker::new(Arc::clone(engine), Arc::new(Stats::default()));
+        Batches { worker, queries, at: 0, replies: vec![0; BATCH * ROOM] }
+    }
+
+    /// Answers the next batch and gives the octets of its replies.
+    fn next(&mut self) -> usize {
+        let batch = &self.queries[self.at..self.at + BATCH];
+        self.at = (self.at + BATCH) % self.queries.len();
+        let peer = SocketAddr::from(([127, 0, 0, 1], 53_000));
+        let packet = |octets| Packet { octets, peer, transport: Transport::Udp };
+        self.worker.begin();
+        for (i, octets) in black_box(batch).iter().enumerate() {
+            self.worker.prepare(i, &packet(octets));
+        }
+        self.worker.prefetch(BATCH);
+        let mut sent = 0;
+        for (i, (octets, out)) in batch.iter().zip(self.replies.chunks_exact_mut(ROOM)).enumerate() {
+            match self.worker.answer(i, &packet(octets), out, &mut || unreachable!("nothing waits")) {
+                Verdict::Reply(len) => sent += len,
+                _ => panic!("query {i} has no reply"),
+            }
+        }
+        black_box(&self.replies);
+        sent
+    }
+
+    /// Rcode, answers and authority records of a reply of the last batch.
+    fn outcome(&self, i: usize) -> (Rcode, u16, u16) {
+        let header = Header::of(&self.replies[i * ROOM..]).expect("a header");
+        assert!(header.is_response() && !header.truncated());
+        let [_, answers, authorities, _] = header.counts();
+        (header.rcode(), answers, authorities)
+    }
+}
+
+/// Pieces that ask a zone of `names` delegations for names it has, in no order, and for names it has not: not for
+/// counting instructions, which the size hardly changes, but for counting misses of the cache.
+pub fn large(names: u64) -> Vec<Piece> {
+    let key = crate::key();
+    let apex = name("com.");
+    let mut builder = zone::ZoneBuilder::new(apex.as_name(), &key);
+    // Three records for each delegation, nearly.
+    for record in Tld::new(apex, names * 5 / 2) {
+        builder.add(record.owner.as_name(), record.rtype, record.ttl, &record.rdata).expect("a record");
+    }
+    let engine = serving(&key, [builder.finish().expect("a zone")]);
+    // A walk over the names that no cache line predicts.
+    let pick = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % names;
+    let below =
+        |label: &[u8], i: u64| NameBuf::prepend(label, Tld::name(apex, pick(i)).as_name()).expect("a name");
+    let referrals = |i: u64| below(b"www", i);
+    let absent = |i: u64| name(&format!("0{}.com.", pick(i)));
+    let asks: [(&str, &dyn Fn(u64) -> NameBuf); 2] = [("referral", &referrals), ("nxdomain", &absent)];
+    let one = |(kind, qname): (&str, &dyn Fn(u64) -> NameBuf)| {
+        // Many batches: what one leaves in the cache must not help the next.
+        let queries =
+            (0..BATCH as u64 * 512).map(|i| query(qname(i).as_name(), Type::A, Some((false, b"")))).collect();
+        let mut batches = Batches::new(&engine, queries);
+        Piece::new(format!("answer/{kind}/{names}-names"), move || batches.next())
+    };
+    asks.map(one).into()
+}

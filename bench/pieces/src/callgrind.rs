@@ -1,0 +1,168 @@
+//! Running this program inside callgrind and reading what it counted. What does not live here: what the counts may be.
+//!
+//! The program inside does each piece once before it counts, so that what happens once (symbols looked up by the
+//! dynamic linker, tables made on first use) is left out, and once in [`counted_piece`], which callgrind is told to
+//! count and to write a dump after. Dumps are numbered as the pieces are.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nomen_pieces::Piece;
+
+use crate::counts::{Counts, Made};
+
+/// The argument that says: this is the program inside.
+pub(crate) const INSIDE: &str = "--inside-callgrind";
+/// The function counted, as callgrind writes it.
+const COUNTED: &str = "*::counted_piece";
+
+/// Does one piece once. Callgrind knows it by its name, so it must stay a function.
+#[inline(never)]
+fn counted_piece(piece: &mut Piece) -> usize {
+    (piece.run)()
+}
+
+/// What the program does inside callgrind: each piece, warm; then it says what they are called.
+pub(crate) fn inside(pieces: Vec<Piece>) -> Result<(), String> {
+    println!("features {}", features());
+    for mut piece in pieces {
+        let warm = (piece.run)();
+        std::hint::black_box((warm, counted_piece(&mut piece)));
+        println!("piece {}", piece.name);
+    }
+    Ok(())
+}
+
+/// The instruction sets, of those that the library of C and our dependencies choose by, that callgrind lets the
+/// program see.
+fn features() -> String {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let known = [
+            ("sse4.2", std::arch::is_x86_feature_detected!("sse4.2")),
+            ("avx", std::arch::is_x86_feature_detected!("avx")),
+            ("avx2", std::arch::is_x86_feature_detected!("avx2")),
+            ("bmi2", std::arch::is_x86_feature_detected!("bmi2")),
+            ("avx512f", std::arch::is_x86_feature_detected!("avx512f")),
+        ];
+        known.iter().filter(|(_, there)| *there).map(|(name, _)| *name).collect::<Vec<_>>().join(" ")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    String::new()
+}
+
+/// Counts the instructions of every piece.
+pub(crate) fn instructions() -> Result<Counts, String> {
+    let run = Run::new(&[INSIDE], false)?;
+    let counts = run.counted()?.into_iter().map(|(name, totals)| (name, totals[0])).collect();
+    let made = Made {
+        rustc: said("rustc", &["--version"])?,
+        target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
+        features: run.features()?,
+        libc: said("getconf", &["GNU_LIBC_VERSION"]).unwrap_or_else(|_| "unknown".to_owned()),
+        valgrind: said("valgrind", &["--version"])?,
+    };
+    Ok(Counts { made, counts })
+}
+
+/// Instructions and misses of the data caches of the pieces in a zone of `names` delegations.
+pub(crate) fn misses(names: &str) -> Result<Vec<(String, [u64; 3])>, String> {
+    let counted = Run::new(&[INSIDE, names], true)?.counted()?;
+    let sum = |totals: Vec<u64>| match totals[..] {
+        // Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw
+        [ir, _, _, _, d1mr, d1mw, _, dlmr, dlmw] => Ok([ir, d1mr + d1mw, dlmr + dlmw]),
+        _ => Err(format!("callgrind counted {totals:?}, which are not the nine events of a cache")),
+    };
+    counted.into_iter().map(|(name, totals)| Ok((name, sum(totals)?))).collect()
+}
+
+/// One run inside callgrind: what was printed and the folder of its dumps.
+struct Run {
+    printed: String,
+    folder: PathBuf,
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // What cannot be removed is a few files in the folder for such things.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Run {
+    fn new(arguments: &[&str], cache: bool) -> Result<Run, String> {
+        let program = std::env::current_exe().map_err(|e| format!("where this program lies: {e}"))?;
+        let folder = std::env::temp_dir().join(format!("nomen-pieces-{}", std::process::id()));
+        fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        let mut run = Run { printed: String::new(), folder };
+        let mut out = OsString::from("--callgrind-out-file=");
+        out.push(run.folder.join("out"));
+        let output = Command::new("valgrind")
+            .args([
+                "--tool=callgrind",
+                "--error-exitcode=99",
+                "--log-file=/dev/null",
+                "--compress-strings=no",
+            ])
+            .args([format!("--toggle-collect={COUNTED}"), format!("--dump-after={COUNTED}")])
+            .arg(format!("--cache-sim={}", if cache { "yes" } else { "no" }))
+            .arg(out)
+            .arg(program)
+            .args(arguments)
+            // The environment lies on the stack: its length would move what is counted.
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .output()
+            .map_err(|e| format!("valgrind, which counts the instructions, cannot be run: {e}"))?;
+        if !output.status.success() {
+            return Err(format!(
+                "inside callgrind: {}: {}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr)
+            ));
+        }
+        run.printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        Ok(run)
+    }
+
+    fn features(&self) -> Result<String, String> {
+        let line = self.printed.lines().find_map(|line| line.strip_prefix("features "));
+        line.map(str::to_owned)
+            .ok_or_else(|| "the program inside callgrind said nothing of features".to_owned())
+    }
+
+    /// Each piece with the totals of its dump.
+    fn counted(&self) -> Result<Vec<(String, Vec<u64>)>, String> {
+        let names = self.printed.lines().filter_map(|line| line.strip_prefix("piece "));
+        let one = |(i, name): (usize, &str)| {
+            let totals = totals(&self.folder.join(format!("out.{}", i + 1)))?;
+            match totals.first() {
+                None | Some(0) => Err(format!("callgrind counted nothing for {name}")),
+                Some(_) => Ok((name.to_owned(), totals)),
+            }
+        };
+        names.enumerate().map(one).collect()
+    }
+}
+
+/// The line of totals of a dump.
+fn totals(path: &Path) -> Result<Vec<u64>, String> {
+    let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let fields: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once(": ")).collect();
+    let totals = fields.get("totals").or_else(|| fields.get("summary"));
+    let totals = totals.ok_or_else(|| format!("{}: no totals", path.display()))?;
+    let number = |n: &str| n.parse().map_err(|_| format!("{}: {n} is no count", path.display()));
+    totals.split_whitespace().map(number).collect()
+}
+
+/// What a program prints on one line.
+fn said(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(arguments).output().map_err(|e| format!("{program}: {e}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => Err(format!("{program}: {}", output.status)),
+    }
+}

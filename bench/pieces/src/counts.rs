@@ -1,0 +1,197 @@
+//! The file of counts and what a count may become. What does not live here: counting.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// Percent by which a count may grow where everything it depends on but the source is as it was.
+const MAY_GROW: f64 = 5.0;
+/// The same where the compiler, the library of C, valgrind or the processor's features are others.
+const MAY_GROW_ELSEWHERE: f64 = 15.0;
+/// Instructions that no comparison looks at: in a small piece one is several percent.
+const SLACK: u64 = 4;
+
+const HEAD: &str = "\
+# Instructions of each piece, as callgrind counts them; made by `cargo run --release -p nomen-pieces -- --update`.
+# Groups zone-find, lookup, catalog and answer do 64 at a time.
+
+";
+
+/// What was counted, and under what conditions.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Counts {
+    /// What the counts depend on besides the source.
+    pub(crate) made: Made,
+    /// Instructions by piece.
+    pub(crate) counts: BTreeMap<String, u64>,
+}
+
+/// What counts depend on besides the source.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Made {
+    /// The compiler's version.
+    pub(crate) rustc: String,
+    /// Architecture and system.
+    pub(crate) target: String,
+    /// Instruction sets that code is chosen by at run time.
+    pub(crate) features: String,
+    /// Version of the library of C, whose functions copy and compare.
+    pub(crate) libc: String,
+    /// Version of valgrind.
+    pub(crate) valgrind: String,
+}
+
+impl Made {
+    /// What is not the same, in words.
+    fn differences(&self, new: &Made) -> Vec<String> {
+        let fields = [
+            (&self.rustc, &new.rustc),
+            (&self.target, &new.target),
+            (&self.features, &new.features),
+            (&self.libc, &new.libc),
+            (&self.valgrind, &new.valgrind),
+        ];
+        fields.iter().filter(|(old, new)| old != new).map(|(old, new)| format!("{new}, was {old}")).collect()
+    }
+}
+
+impl Counts {
+    /// Reads the file.
+    pub(crate) fn read(path: &Path) -> Result<Counts, String> {
+        let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
+    }
+
+    /// Writes the file.
+    pub(crate) fn write(&self, path: &Path) -> Result<(), String> {
+        let text = toml::to_string(self).map_err(|e| e.to_string())?;
+        fs::write(path, format!("{HEAD}{text}")).map_err(|e| format!("{}: {e}", path.display()))
+    }
+}
+
+/// What a comparison says.
+pub(crate) struct Report {
+    /// Lines to print.
+    pub(crate) text: String,
+    /// Pieces that need more than they may, are new or are gone.
+    pub(crate) worse: usize,
+}
+
+/// Holds `new` against `old`.
+pub(crate) fn compare(old: &Counts, new: &Counts) -> Report {
+    let mut report = Report { text: String::new(), worse: 0 };
+    if old.made.target != new.made.target {
+        let (target, was) = (&new.made.target, &old.made.target);
+        report.line(format_args!("no comparison: the counts are those of {was}, this is {target}"));
+        return report;
+    }
+    let differences = old.made.differences(&new.made);
+    let may_grow = if differences.is_empty() { MAY_GROW } else { MAY_GROW_ELSEWHERE };
+    for difference in &differences {
+        report.line(format_args!("counted with {difference}: only what grows by over {may_grow} % fails"));
+    }
+    let (mut better, mut grown) = (0, 0);
+    for (name, &now) in &new.counts {
+        let Some(&before) = old.counts.get(name) else {
+            report.worse += 1;
+            report.line(format_args!("NEW    {name}: {now}, and no count in the file"));
+            continue;
+        };
+        let percent = 100.0 * (now as f64 - before as f64) / before.max(1) as f64;
+        let verdict = match percent {
+            _ if now.abs_diff(before) < SLACK => continue,
+            p if p > may_grow => "WORSE",
+            p if p > MAY_GROW => "grown",
+            p if p < -MAY_GROW => "better",
+            _ => continue,
+        };
+        report.worse += (verdict == "WORSE") as usize;
+        grown += (verdict == "grown") as usize;
+        better += (verdict == "better") as usize;
+        report.line(format_args!("{verdict:<6} {name}: {before} -> {now} instructions ({percent:+.1} %)"));
+    }
+    for name in old.counts.keys().filter(|name| !new.counts.contains_key(*name)) {
+        report.worse += 1;
+        report.line(format_args!("GONE   {name}: in the file, and not counted"));
+    }
+    let (worse, all) = (report.worse, new.counts.len());
+    report.line(format_args!("{all} pieces: {worse} not as they may be, {grown} grown, {better} better"));
+    if better > 0 {
+        report.line(format_args!("what is better is held once the file is updated (--update)"));
+    }
+    report
+}
+
+impl Report {
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        // Writing to a string does not fail.
+        let _ = writeln!(self.text, "{line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(rustc: &str, counts: &[(&str, u64)]) -> Counts {
+        let same = || "same".to_owned();
+        let made = Made {
+            rustc: rustc.to_owned(),
+            target: same(),
+            features: same(),
+            libc: same(),
+            valgrind: same(),
+        };
+        Counts { made, counts: counts.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect() }
+    }
+
+    fn worse(old: &Counts, new: &Counts) -> usize {
+        compare(old, new).worse
+    }
+
+    #[test]
+    fn five_percent_more_are_too_many() {
+        let old = counts("1", &[("a", 1000), ("b", 20)]);
+        assert_eq!(worse(&old, &counts("1", &[("a", 1050), ("b", 23)])), 0);
+        assert_eq!(worse(&old, &counts("1", &[("a", 500), ("b", 5)])), 0);
+        let report = compare(&old, &counts("1", &[("a", 1060), ("b", 24)]));
+        assert_eq!(report.worse, 2);
+        assert!(report.text.contains("WORSE  a: 1000 -> 1060 instructions (+6.0 %)"), "{}", report.text);
+    }
+
+    #[test]
+    fn another_compiler_may_need_more() {
+        let old = counts("1", &[("a", 1000)]);
+        let report = compare(&old, &counts("2", &[("a", 1100)]));
+        assert_eq!(report.worse, 0);
+        assert!(report.text.contains("grown  a") && report.text.contains("2, was 1"), "{}", report.text);
+        assert_eq!(worse(&old, &counts("2", &[("a", 1200)])), 1);
+    }
+
+    #[test]
+    fn pieces_come_and_go_with_the_file() {
+        assert_eq!(worse(&counts("1", &[("a", 1)]), &counts("1", &[("b", 1)])), 2);
+    }
+
+    #[test]
+    fn another_architecture_is_not_compared() {
+        let mut new = counts("1", &[("a", 5000)]);
+        new.made.target = "other".to_owned();
+        let report = compare(&counts("1", &[("a", 1)]), &new);
+        assert_eq!(report.worse, 0);
+        assert!(report.text.contains("no comparison"), "{}", report.text);
+    }
+
+    #[test]
+    fn the_file_is_read_as_it_was_written() {
+        let old = counts("1", &[("group/kind/size", 12)]);
+        let text = toml::to_string(&old).expect("it can be written");
+        let new: Counts = toml::from_str(&text).expect("it can be read");
+        assert_eq!((new.counts, new.made == old.made), (old.counts, true));
+    }
+}

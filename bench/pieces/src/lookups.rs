@@ -1,0 +1,95 @@
+//! Lookups by themselves: a name's node in a zone, what a name is, and the zone it belongs to. 64 names each time.
+
+use std::hint::black_box;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use authority::lookup::{Found, find};
+use wire::NameBuf;
+use wire::hash::{HashKey, HashedName};
+use zone::{Catalog, Change, Zone};
+
+use crate::zones::{Chain, zone};
+use crate::{Piece, name};
+
+/// Whether a lookup found what it had to.
+type Test = fn(&Found<'_>) -> bool;
+
+/// Names looked up each time.
+const NAMES: usize = 64;
+/// Zones in the catalog.
+const ZONES: usize = 1000;
+
+fn hashed(key: &HashKey, names: impl Iterator<Item = NameBuf>) -> Vec<HashedName> {
+    let one = |name: NameBuf| {
+        let mut hashed = HashedName::new();
+        hashed.set(key, name.as_name());
+        hashed
+    };
+    names.map(one).collect()
+}
+
+fn numbered(pattern: &str) -> impl Iterator<Item = NameBuf> {
+    // Far apart, so that neighbours in the zone are not neighbours here.
+    (0..NAMES).map(move |i| name(&pattern.replace('#', &(i * 13).to_string())))
+}
+
+pub(crate) fn pieces(key: &HashKey) -> Vec<Piece> {
+    let plain = Rc::new(zone(key, "plain.", Chain::None));
+    let mut pieces = Vec::new();
+    for (kind, pattern, there) in [("hit", "h#.plain.", true), ("miss", "x#.plain.", false)] {
+        let (zone, names) = (Rc::clone(&plain), hashed(key, numbered(pattern)));
+        let probe =
+            move || names.iter().filter(|n| black_box(&zone).find(n.suffix(0), n.hash(0)).is_some()).count();
+        assert_eq!(probe(), if there { NAMES } else { 0 });
+        pieces.push(Piece::new(format!("zone-find/{kind}"), probe));
+    }
+    let is: [(&str, &str, Test); 6] = [
+        ("exact", "h#.plain.", |found| matches!(found, Found::Exact(_))),
+        ("deep-exact", "h#.e.d.c.b.deep.plain.", |found| matches!(found, Found::Exact(_))),
+        ("cut", "www.d#.plain.", |found| matches!(found, Found::Cut { .. })),
+        ("wildcard", "any#.w.plain.", |found| matches!(found, Found::Wildcard { .. })),
+        ("miss", "x#.plain.", |found| matches!(found, Found::Nothing { .. })),
+        ("deep-miss", "a.b.c.d.x#.c.b.deep.plain.", |found| matches!(found, Found::Nothing { .. })),
+    ];
+    for (kind, pattern, right) in is {
+        let (zone, names) = (Rc::clone(&plain), hashed(key, numbered(pattern)));
+        let lookup = looking(*key, zone, names, right);
+        assert_eq!(lookup(), NAMES, "{kind}");
+        pieces.push(Piece::new(format!("lookup/{kind}"), lookup));
+    }
+    pieces.extend(catalog(key));
+    pieces
+}
+
+fn looking(key: HashKey, zone: Rc<Zone>, names: Vec<HashedName>, right: Test) -> impl Fn() -> usize {
+    move || {
+        let is_right = |name: &&HashedName| {
+            let below = name.label_count() - 1;
+            right(&find(black_box(&zone), &key, name, below, false))
+        };
+        names.iter().filter(is_right).count()
+    }
+}
+
+/// Which of a thousand zones a name lies in, and that it lies in none.
+fn catalog(key: &HashKey) -> Vec<Piece> {
+    let apexes = (0..ZONES).map(|i| name(&format!("z{i}.example.")));
+    let empty =
+        |apex: NameBuf| {
+            let soa = testkit::random::soa(apex.as_name(), 1);
+            let ns = apex.as_name().as_wire().to_vec();
+            let records = [(wire::Type::SOA, soa), (wire::Type::NS, ns)]
+                .map(|(rtype, rdata)| testkit::Record { owner: apex, rtype, ttl: 3600, rdata });
+            Change::Serve(Arc::new(testkit::build(apex.as_name(), key, &records)))
+        };
+    let catalog = Rc::new(Catalog::new(key).with(apexes.map(empty)));
+    let kinds = [("hit", "www.z#.example.", NAMES), ("miss", "a.b.x#.example.", 0)];
+    let one = |(kind, pattern, there)| {
+        let (catalog, names) = (Rc::clone(&catalog), hashed(key, numbered(pattern)));
+        let locate = move || names.iter().filter(|n| black_box(&catalog).locate(n, 0).is_some()).count();
+        assert_eq!(locate(), there, "{kind}");
+        Piece::new(format!("catalog/{kind}"), locate)
+    };
+    kinds.map(one).into()
+}
