@@ -153,6 +153,12 @@ impl CpuTicks {
     }
 }
 
+/// CPUs of the machine, also those this process may not use.
+pub(crate) fn cpus() -> usize {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    (0..).take_while(|cpu| parse_ticks(&text, *cpu).is_some()).count().max(1)
+}
+
 /// The line of one CPU in `/proc/stat`.
 fn parse_ticks(text: &str, cpu: usize) -> Option<CpuTicks> {
     let name = format!("cpu{cpu}");

@@ -145,7 +145,8 @@ pub(crate) struct Settings {
     pub(crate) folder: PathBuf,
     /// Least size of a response of the reflector.
     pub(crate) response_size: usize,
-    /// Folder where nomen keeps images of zones.
+    /// Folder where nomen keeps images of zones. It may then use every CPU until it answers, since that is what
+    /// an image is read with; nothing but its start is measured.
     pub(crate) state: Option<PathBuf>,
 }
 
@@ -246,11 +247,15 @@ pub(crate) fn start(
     Ok(server)
 }
 
-/// Whether nomen has finished an image of a zone in its state folder.
+/// Whether nomen has finished an image of a zone in its state folder: a file beside the key of its hashes, at any
+/// depth, whose name is not one of those under which files are written before they are whole.
 pub(crate) fn image_is_kept(state: &Path) -> bool {
     let Ok(entries) = fs::read_dir(state) else { return false };
-    let is_image = |path: PathBuf| path.extension().is_some_and(|extension| extension == "image");
-    entries.filter_map(|entry| Some(entry.ok()?.path())).any(is_image)
+    entries.filter_map(|entry| Some(entry.ok()?.path())).any(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let whole = !name.starts_with('.') && name != "hash-key";
+        whole && if path.is_dir() { image_is_kept(&path) } else { path.is_file() }
+    })
 }
 
 /// The command line up to the server's own arguments: die with us, in the namespace, on one CPU.
@@ -263,7 +268,9 @@ fn wrapped(settings: &Settings, program: &Path) -> Command {
     if settings.xdp {
         words.extend(["ip", "netns", "exec", namespaces::SERVER].map(String::from));
     }
-    words.extend(["taskset".to_string(), "-c".to_string(), settings.cpu.to_string()]);
+    let last = measure::cpus().max(settings.cpu + 1) - 1;
+    let cpus = if settings.state.is_some() { format!("0-{last}") } else { settings.cpu.to_string() };
+    words.extend(["taskset".to_string(), "-c".to_string(), cpus]);
     let mut command = Command::new(words.remove(0));
     command.args(words).arg(program);
     command
@@ -503,6 +510,20 @@ mod tests {
             assert_eq!(version_in(text).as_deref(), Some(version));
         }
         assert_eq!(version_in("no version"), None);
+    }
+
+    #[test]
+    fn an_image_counts_once_it_is_whole() {
+        let state = tempfile::tempdir().unwrap();
+        let images = state.path().join("images");
+        fs::create_dir(&images).unwrap();
+        for name in ["hash-key", "images/.unfinished-test"] {
+            fs::write(state.path().join(name), "x").unwrap();
+            assert!(!image_is_kept(state.path()), "{name}");
+        }
+        fs::write(images.join("test"), "x").unwrap();
+        assert!(image_is_kept(state.path()));
+        assert!(!image_is_kept(&state.path().join("missing")));
     }
 
     #[test]
