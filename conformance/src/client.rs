@@ -137,8 +137,9 @@ pub(crate) fn tcp(
         let group: Vec<usize> = (start..messages.len().min(start + together)).collect();
         let _ = pipeline(server, messages, &group, &mut answers, patience);
         for i in group {
-            // One that was lost with a shared connection gets one of its own.
-            if together > 1 && answers[i].is_none() {
+            // One that was lost with a shared connection gets one of its own, and silence is asked twice: a busy machine
+            // may be silent for once.
+            if answers[i].is_none() {
                 let _ = pipeline(server, messages, &[i], &mut answers, patience);
             }
         }
