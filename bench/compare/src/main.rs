@@ -215,7 +215,7 @@ fn plan(arguments: &Arguments, results: &mut Results) -> Result<Plan> {
             zones: (arguments.zones.max(1), arguments.more_zones.max(1)),
             large: arguments.large_names.clamp(5, 25_000_000),
             signed: arguments.signed_names.max(10),
-            queries: arguments.queries.max(1),
+            queries: arguments.queries.max(1000),
         }
     };
     Ok(Plan {

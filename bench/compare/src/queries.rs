@@ -10,11 +10,17 @@ use crate::message::{Edns, kind, write_query};
 use crate::random::{LABELS, Random, label};
 use crate::zones::small_zone_name;
 
+/// Parts that a set of queries is cut into: a warm-up and a measurement at each of four numbers of clients.
+const PARTS: u64 = 8;
+
 /// A mix of queries on disk.
 #[derive(Clone, Debug)]
 pub(crate) struct QuerySet {
     /// Messages with ID 0, each behind its length in two octets.
     pub(crate) wire: PathBuf,
+    /// The same cut into parts of equal length, in order, so that measurements in a row need not repeat each
+    /// other's queries.
+    pub(crate) parts: Vec<PathBuf>,
     /// One `name type flags` a line.
     pub(crate) text: PathBuf,
     /// How many there are.
@@ -153,40 +159,63 @@ fn root(random: &mut Random, names: &[String]) -> (String, u16, Edns) {
 /// Writes `count` queries of a mix to `folder/KEY.{wire,text}`, unless they are there.
 pub(crate) fn make(folder: &Path, key: &str, mix: &Mix, seed: u64, count: u64) -> Result<QuerySet> {
     let stem = format!("{key}-q{count}-s{seed}");
+    let part = |number: u64| folder.join(format!("{stem}.part{number}.wire"));
     let set = QuerySet {
         wire: folder.join(format!("{stem}.wire")),
+        parts: (0..PARTS).map(part).collect(),
         text: folder.join(format!("{stem}.text")),
         count,
     };
-    if set.wire.is_file() && set.text.is_file() {
+    if [&set.wire, &set.text].into_iter().chain(&set.parts).all(|file| file.is_file()) {
         return Ok(set);
     }
     fs::create_dir_all(folder)?;
-    let (wire_part, text_part) = (set.wire.with_extension("wire.part"), set.text.with_extension("text.part"));
-    let mut wire = BufWriter::new(File::create(&wire_part)?);
-    let mut text = BufWriter::new(File::create(&text_part)?);
+    let (mut wire, mut text) = (Whole::create(&set.wire)?, Whole::create(&set.text)?);
+    let mut parts = set.parts.iter().map(|part| Whole::create(part)).collect::<Result<Vec<_>>>()?;
     // Apart from the zone's own sequence, or queries would walk it in step.
     let mut random = Random::new(seed ^ 0x7175_6572_7900);
     let mut message = Vec::with_capacity(128);
-    for _ in 0..count {
+    for number in 0..count {
         let (name, qtype, edns) = mix.next(seed, &mut random);
         message.clear();
         write_query(&mut message, &name, qtype, edns);
-        wire.write_all(&(message.len() as u16).to_be_bytes())?;
-        wire.write_all(&message)?;
+        let at = (number / (count / PARTS).max(1)).min(PARTS - 1) as usize;
+        for out in [Some(&mut wire), parts.get_mut(at)].into_iter().flatten() {
+            out.out.write_all(&(message.len() as u16).to_be_bytes())?;
+            out.out.write_all(&message)?;
+        }
         let flags = match edns {
             Edns::None => "",
             Edns::Plain => " E",
             Edns::Do => " D",
         };
         let root = if name.ends_with('.') { "" } else { "." };
-        writeln!(text, "{name}{root} {}{flags}", kind::name(qtype))?;
+        writeln!(text.out, "{name}{root} {}{flags}", kind::name(qtype))?;
     }
-    wire.flush()?;
-    text.flush()?;
-    fs::rename(wire_part, &set.wire)?;
-    fs::rename(text_part, &set.text)?;
+    for file in parts.into_iter().chain([wire, text]) {
+        file.finish()?;
+    }
     Ok(set)
+}
+
+/// A file that has its name only once it is whole.
+struct Whole {
+    out: BufWriter<File>,
+    unfinished: PathBuf,
+    path: PathBuf,
+}
+
+impl Whole {
+    fn create(path: &Path) -> Result<Whole> {
+        let unfinished = path.with_added_extension("unfinished");
+        Ok(Whole { out: BufWriter::new(File::create(&unfinished)?), unfinished, path: path.to_path_buf() })
+    }
+
+    fn finish(mut self) -> Result<()> {
+        self.out.flush()?;
+        fs::rename(self.unfinished, self.path)?;
+        Ok(())
+    }
 }
 
 /// Reads queries from the start of a wire file, every `step`th up to `limit`.
@@ -234,6 +263,9 @@ mod tests {
         assert_eq!(fs::read(&set.wire).unwrap(), first);
         assert_eq!(read(&set.wire, 1000, 10).unwrap().len(), 50);
         assert_eq!(read(&set.wire, 20, 10).unwrap()[1], queries[10]);
+        let parts: Vec<u8> = set.parts.iter().flat_map(|part| fs::read(part).unwrap()).collect();
+        assert_eq!(parts, first, "parts that are not the whole");
+        assert!(set.parts.iter().all(|part| read(part, 1000, 1).unwrap().len() >= 500 / 8));
     }
 
     #[test]

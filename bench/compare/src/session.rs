@@ -62,7 +62,7 @@ pub(crate) struct Plan {
 /// Queries that must be answered before a server counts as started.
 const PROBES: usize = 16;
 /// Queries that our own client repeats.
-const TIMED: usize = 100_000;
+const TIMED: usize = 300_000;
 /// Servers whose answers must be known before one that differs is left out at once.
 const QUORUM: usize = 4;
 
@@ -480,12 +480,12 @@ fn idle(plan: &Plan, server: &Server) -> f64 {
 fn measure(plan: &Plan, server: &Server, cell: Cell, task: &Task) -> Result<(Load, Figures)> {
     // Where a tenth of a second is measured nobody looks at the figures.
     if plan.seconds >= 0.5 {
-        apply(plan, server, cell, task, plan.seconds / 5.0)?;
+        apply(plan, server, cell, task, 0, plan.seconds / 5.0)?;
     }
     let cpus = [plan.server_cpu, plan.load_cpu];
     let before = cpus.map(CpuTicks::now);
     let watch = Watch::start(server.group());
-    let load = apply(plan, server, cell, task, plan.seconds)?;
+    let load = apply(plan, server, cell, task, 1, plan.seconds)?;
     let usage = watch.stop();
     let [server_cpu, generator_cpu] = cpus.map(CpuTicks::now);
     let mut figures = Figures::new(&load, &usage);
@@ -497,11 +497,20 @@ fn measure(plan: &Plan, server: &Server, cell: Cell, task: &Task) -> Result<(Loa
     Ok((load, figures))
 }
 
-fn apply(plan: &Plan, server: &Server, cell: Cell, task: &Task, seconds: f64) -> Result<Load> {
-    let (wire, queries) = (&task.queries.wire, &task.timed[..]);
-    let perf = |how: Dnsperf| load::dnsperf_probed(server.address, wire, how, seconds, queries);
+/// Puts one kind of load on the server. `turn` is 0 for the warm-up and 1 for what is measured: they ask for
+/// different names, and so do the numbers of clients, or short measurements would be of a few names that every
+/// cache knows by then.
+fn apply(plan: &Plan, server: &Server, cell: Cell, task: &Task, turn: usize, seconds: f64) -> Result<Load> {
+    let queries = &task.timed[..];
+    let number = task.cells.iter().position(|candidate| *candidate == cell).unwrap_or(0);
+    let perf = |how: Dnsperf| {
+        // Where not all that can be had is asked for, a part is enough.
+        let part = task.queries.parts.get((2 * number + turn) % task.queries.parts.len().max(1));
+        let file = part.filter(|_| how.rate.is_some()).unwrap_or(&task.queries.wire);
+        load::dnsperf_probed(server.address, file, how, seconds, queries)
+    };
     match cell {
-        Cell::RoundTrip => load::round_trips(server.address, queries, seconds),
+        Cell::RoundTrip => load::round_trips(server.address, queries, turn * queries.len() / 4, seconds),
         Cell::Rate { clients } => {
             perf(Dnsperf { clients, outstanding: clients.max(100), rate: Some(plan.rate), tcp: false })
         }
@@ -510,7 +519,7 @@ fn apply(plan: &Plan, server: &Server, cell: Cell, task: &Task, seconds: f64) ->
         }
         Cell::TcpPipelined { clients } => {
             let how = Dnsperf { clients, outstanding: clients * 20, rate: None, tcp: true };
-            load::dnsperf(server.address, wire, how, seconds)
+            load::dnsperf(server.address, &task.queries.wire, how, seconds)
         }
         Cell::TcpConnections { clients } => load::connections(server.address, queries, clients, seconds),
         Cell::Veth { .. } => {
