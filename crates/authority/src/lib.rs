@@ -118,7 +118,7 @@ fn chase<'a>(
         }
         names.push(next.hash(0));
         let Some(located) = zone_for(ask.catalog, next, ask.qtype) else { break };
-        let Some(zone) = ask.catalog.entry(located).zone() else { break };
+        let Some(zone) = ask.catalog.zone(located) else { break };
         let below = located.below as usize;
         let here = Here { zone, name: target.as_name(), hashed: next, below, at, dnames: &dnames };
         link = respond::step(ask, &here, reply)?;

@@ -58,15 +58,19 @@ fn delegations(key: &HashKey, names: u32) -> Arc<zone::store::Zone> {
     Arc::new(builder.finish().expect("a zone"))
 }
 
-fn small(key: &HashKey) -> Arc<zone::store::Zone> {
-    let apex = name("example.com.");
-    let mut builder = ZoneBuilder::new(apex.as_name(), key);
-    let mut add =
-        |owner: &str, t, rdata: &[u8]| builder.add(name(owner).as_name(), t, 3600, rdata).expect("a record");
-    add("example.com.", Type::SOA, &soa());
-    add("example.com.", Type::NS, &rdata("ns1.example.com."));
-    add("ns1.example.com.", Type::A, &[192, 0, 2, 1]);
-    add("www.example.com.", Type::A, &[192, 0, 2, 80]);
+/// A zone of a few names.
+fn small(key: &HashKey, apex: &str) -> Arc<zone::store::Zone> {
+    let mut builder = ZoneBuilder::new(name(apex).as_name(), key);
+    let mut add = |host: &str, t, rdata: &[u8]| {
+        let owner = name(&format!("{host}{apex}"));
+        builder.add(owner.as_name(), t, 3600, rdata).expect("a record")
+    };
+    add("", Type::SOA, &soa());
+    add("", Type::NS, &rdata(&format!("ns1.{apex}")));
+    add("", Type::MX, &[&[0, 10], rdata(&format!("mail.{apex}")).as_slice()].concat());
+    add("ns1.", Type::A, &[192, 0, 2, 1]);
+    add("mail.", Type::A, &[192, 0, 2, 25]);
+    add("www.", Type::A, &[192, 0, 2, 80]);
     Arc::new(builder.finish().expect("a zone"))
 }
 
@@ -93,7 +97,7 @@ fn run(c: &mut Criterion, label: &str, engine: &Arc<Engine>, queries: &[Vec<u8>]
             for (i, octets) in batch.iter().enumerate() {
                 worker.prepare(i, &packet(octets));
             }
-            worker.prefetch(BATCH);
+            worker.route(BATCH);
             for (i, octets) in batch.iter().enumerate() {
                 let out = &mut out[i * 4096..(i + 1) * 4096];
                 let verdict = worker.answer(i, &packet(octets), out, &mut || unreachable!("nothing waits"));
@@ -108,9 +112,11 @@ fn run(c: &mut Criterion, label: &str, engine: &Arc<Engine>, queries: &[Vec<u8>]
 fn answers(c: &mut Criterion) {
     let names = std::env::var("NOMEN_BENCH_NAMES").ok().and_then(|n| n.parse().ok()).unwrap_or(NAMES);
     let key = HashKey::new([0x1234_5678_9abc_def1, 0xfedc_ba98_7654_3211, 42]);
-    let zones = [small(&key), delegations(&key, names)];
-    let catalog = Arc::new(Catalog::new(&key).with(zones.map(Change::Serve)));
-    let engine = Arc::new(Engine::new(key, catalog, Config::default(), None));
+    let serving = |zones: Vec<Arc<zone::store::Zone>>| {
+        let catalog = Arc::new(Catalog::new(&key).with(zones.into_iter().map(Change::Serve)));
+        Arc::new(Engine::new(key, catalog, Config::default(), None))
+    };
+    let engine = serving(vec![small(&key, "example.com."), delegations(&key, names)]);
     // A fixed walk over the names that no cache line predicts.
     let pick = |i: u64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as u32 % names;
     let many = |make: &dyn Fn(u32) -> String| -> Vec<Vec<u8>> {
@@ -119,6 +125,12 @@ fn answers(c: &mut Criterion) {
     run(c, "one-name", &engine, &vec![query("www.example.com.", Type::A); BATCH]);
     run(c, "referrals", &engine, &many(&|i| format!("www.d{i:07}.bench.")));
     run(c, "nxdomain", &engine, &many(&|i| format!("x{i:07}.bench.")));
+    drop(engine);
+    for zones in [10_000, 100_000] {
+        let engine = serving((0..zones).map(|i| small(&key, &format!("z{i:06}.test."))).collect());
+        let host = |i: u32| ["www.", "mail.", "", "nothing."][i as usize / 7 % 4];
+        run(c, &format!("{zones}-zones"), &engine, &many(&|i| format!("{}z{:06}.test.", host(i), i % zones)));
+    }
 }
 
 criterion_group!(benches, answers);

@@ -10,7 +10,6 @@ use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Compressor, Header};
 use wire::{Class, Rcode};
 use zone::catalog::{Catalog, Located};
-use zone::store::Zone;
 
 use crate::chaos::{self, Identity};
 use crate::pending::{Responder, Ticket};
@@ -24,8 +23,6 @@ use crate::tsig;
 
 /// The most packets a worker takes in one batch.
 pub const BATCH: usize = 64;
-/// Suffixes of a name whose memory is loaded ahead: the name itself and the usual cut or encloser.
-const TOUCHED: usize = 2;
 
 /// How a query came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,8 +187,18 @@ pub struct Worker {
     /// Held for the length of a batch.
     pinned: Arc<Snapshot>,
     slots: Box<[Slot]>,
+    /// What to ask memory for, packed closely: the slots are far apart.
+    aims: Vec<Aim>,
     names: Compressor,
     scratch: Scratch,
+}
+
+/// Where in which zone a query's answer will be looked for.
+#[derive(Clone, Copy)]
+struct Aim {
+    located: Located,
+    /// Hashes of the name and of its parent, the usual cut or encloser; the same twice for the apex.
+    hashes: [u64; 2],
 }
 
 impl Worker {
@@ -201,7 +208,8 @@ impl Worker {
         let slot = |_| Slot { request: Request::read(&[]), qname: HashedName::new(), route };
         let pinned = engine.snapshot.load_full();
         let slots = (0..BATCH).map(slot).collect();
-        Worker { engine, stats, pinned, slots, names: Compressor::small(), scratch: Scratch::new() }
+        let aims = Vec::with_capacity(BATCH);
+        Worker { engine, stats, pinned, slots, aims, names: Compressor::small(), scratch: Scratch::new() }
     }
 
     /// The worker's counters.
@@ -219,8 +227,8 @@ impl Worker {
         }
     }
 
-    /// First step, for each packet of a batch: read it, hash its name, find
-    /// its way. `at` is its place in the batch, below [`BATCH`].
+    /// First step, for each packet of a batch: read it and hash its name. `at` is its place in the batch, below
+    /// [`BATCH`].
     #[inline]
     pub fn prepare(&mut self, at: usize, packet: &Packet<'_>) {
         let slot = &mut self.slots[at];
@@ -232,27 +240,42 @@ impl Worker {
             packet.octets.len(),
             slot.request.dnssec_ok(),
         );
+        slot.route = Route::Elsewhere;
         if let Some(question) = question {
             slot.qname.set(&self.engine.key, question.name(packet.octets));
-            slot.route = route::route(&self.pinned.catalog, &question, &slot.qname);
+            if self.pinned.catalog.is_large() {
+                self.pinned.catalog.ahead(&slot.qname);
+            }
         }
     }
 
-    /// Second step, for the first `n` packets: load the memory that finding their names will need. The
-    /// loads depend on nothing, so that those of the whole batch are under way at once.
-    #[inline]
-    pub fn prefetch(&mut self, n: usize) {
-        let mut seen = 0u32;
-        for step in [Zone::touch, Zone::touch_node] {
-            for slot in &self.slots[..n.min(BATCH)] {
-                let (Some(_), Route::Zone(located)) = (slot.request.question, slot.route) else { continue };
-                let Some(zone) = self.pinned.catalog.entry(located).zone() else { continue };
-                for skip in 0..(located.below as usize).min(TOUCHED) {
-                    seen = seen.wrapping_add(step(zone, slot.qname.hash(skip)));
-                }
-            }
+    /// Second step, for the first `n` packets: find their way, and ask for the memory that their answers will be
+    /// copied from. Each pass over the batch asks for what the next one reads, so that the whole batch waits for
+    /// memory together.
+    pub fn route(&mut self, n: usize) {
+        let (catalog, slots) = (&*self.pinned.catalog, &mut self.slots[..n.min(BATCH)]);
+        if catalog.is_large() {
+            let asked = slots.iter().filter(|slot| slot.request.question.is_some());
+            asked.for_each(|slot| catalog.ahead_zone(&slot.qname));
         }
-        std::hint::black_box(seen);
+        self.aims.clear();
+        for slot in slots {
+            let Some(question) = &slot.request.question else { continue };
+            slot.route = route::route(catalog, question, &slot.qname);
+            let Route::Zone(located) = slot.route else { continue };
+            if catalog.is_large() {
+                catalog.ahead_located(located);
+            }
+            let parent = 1.min(located.below as usize);
+            self.aims.push(Aim { located, hashes: [slot.qname.hash(0), slot.qname.hash(parent)] });
+        }
+        let aims = || self.aims.iter().filter_map(|aim| Some((catalog.zone(aim.located)?, aim.hashes)));
+        aims().for_each(|(zone, hashes)| hashes.into_iter().for_each(|hash| zone.ahead(hash)));
+        for (zone, hashes) in aims() {
+            hashes.into_iter().for_each(|hash| zone.ahead_node(hash));
+            zone.ahead_apex();
+        }
+        aims().for_each(|(zone, hashes)| hashes.into_iter().for_each(|hash| zone.ahead_glue(hash)));
     }
 
     /// Last step: answers the packet prepared at `at` into `out`. `responder` is called if the answer comes
@@ -264,7 +287,7 @@ impl Worker {
         out: &mut [u8],
         responder: &mut dyn FnMut() -> Box<dyn Responder>,
     ) -> Verdict {
-        let Worker { engine, stats, pinned, slots, names, scratch } = self;
+        let Worker { engine, stats, pinned, slots, names, scratch, .. } = self;
         let Slot { request, qname, route } = &slots[at];
         let screened = screen::screen(request);
         if screened == Screened::Drop {
@@ -359,17 +382,19 @@ impl Line<'_> {
         b: &mut Builder<'_>,
         scratch: &mut Scratch,
     ) -> Result<Sourced, Rejected> {
-        let (config, entry) = (&self.pinned.config, self.pinned.catalog.entry(located));
+        let (config, catalog) = (&self.pinned.config, &self.pinned.catalog);
         if config.count_per_zone {
-            entry.count_query();
+            catalog.entry(located).count_query();
         }
-        let Some(zone) = entry.zone() else { return Err((Rcode::SERVFAIL, Some(ErrorInfo::NOT_READY))) };
+        let Some(zone) = catalog.zone(located) else {
+            return Err((Rcode::SERVFAIL, Some(ErrorInfo::NOT_READY)));
+        };
         let ask = Ask {
             name: question.name(self.packet.octets),
             qname: self.qname,
             qtype: question.qtype,
             dnssec_ok: self.request.dnssec_ok(),
-            catalog: &self.pinned.catalog,
+            catalog,
             key: &self.engine.key,
             max_chain: config.max_chain,
         };

@@ -78,7 +78,7 @@ impl Rig {
         let mut out = vec![0; 4096];
         self.worker.begin();
         self.worker.prepare(0, &packet);
-        self.worker.prefetch(1);
+        self.worker.route(1);
         let sent = Arc::clone(&self.sent);
         let verdict = self.worker.answer(0, &packet, &mut out, &mut || Box::new(Mailbox(Arc::clone(&sent))));
         if let Verdict::Reply(len) = verdict {

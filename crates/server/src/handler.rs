@@ -42,7 +42,7 @@ impl Handler for Answer {
             for at in 0..count {
                 self.worker.prepare(at, &packet(&queries, start + at));
             }
-            self.worker.prefetch(count);
+            self.worker.route(count);
             for at in 0..count {
                 let i = start + at;
                 let responder = || -> Box<dyn engine::Responder> { Box::new(Later(queries.responder(i))) };

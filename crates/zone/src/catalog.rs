@@ -11,6 +11,7 @@ use wire::hash::{HashKey, HashedName};
 use wire::name::MAX_LABELS;
 use wire::{Name, NameBuf};
 
+use crate::ahead;
 use crate::store::{Index, Zone};
 
 /// One zone of a catalog. Cloning shares the zone.
@@ -71,9 +72,35 @@ pub struct Located {
     pub below: u8,
 }
 
+/// What a search reads of an entry, in one cache line: with many zones none is at hand.
+#[repr(align(64))]
+struct Head {
+    zone: Option<Arc<Zone>>,
+    hash: u64,
+    len: u8,
+    /// The name, as far as it goes in.
+    name: [u8; HEAD_NAME],
+}
+
+/// Octets of a name in its [`Head`].
+const HEAD_NAME: usize = 47;
+const _: () = assert!(size_of::<Head>() == 64);
+/// Catalogs of up to this many zones are at hand anyhow: nothing is asked for ahead.
+const FEW: usize = 16;
+
+impl Head {
+    fn new(entry: &ZoneEntry, hash: u64) -> Self {
+        let mut name = [0; HEAD_NAME];
+        let len = entry.name.len().min(HEAD_NAME);
+        name[..len].copy_from_slice(&entry.name[..len]);
+        Head { zone: entry.zone.clone(), hash, len: entry.name.len() as u8, name }
+    }
+}
+
 /// An immutable set of zones.
 pub struct Catalog {
     key: HashKey,
+    heads: Vec<Head>,
     entries: Vec<ZoneEntry>,
     index: Index,
     /// Bit n is set if some zone has a name of n labels: other suffixes of a question need no search.
@@ -89,12 +116,15 @@ impl Catalog {
     /// `entries` have different names.
     fn of(key: HashKey, entries: Vec<ZoneEntry>) -> Self {
         let mut index = Index::for_entries(entries.len());
+        let mut heads = Vec::with_capacity(entries.len());
         let mut depths = 0;
         for (slot, entry) in entries.iter().enumerate() {
-            index.insert(key.name(entry.name()), slot as u32);
+            let hash = key.name(entry.name());
+            index.insert(hash, slot as u32);
+            heads.push(Head::new(entry, hash));
             depths |= 1 << entry.name().label_count();
         }
-        Catalog { key, entries, index: index.freeze(), depths }
+        Catalog { key, heads, entries, index: index.freeze(), depths }
     }
 
     /// A catalog with `changes` made one after the other; this one stays as it is.
@@ -127,7 +157,59 @@ impl Catalog {
 
     #[inline]
     fn slot(&self, lower: &[u8], hash: u64) -> Option<usize> {
-        self.index.find(hash, |slot| *self.entries[slot as usize].name == *lower).map(|slot| slot as usize)
+        self.index.find(hash, |slot| self.is_named(slot as usize, lower, hash)).map(|slot| slot as usize)
+    }
+
+    #[inline]
+    fn is_named(&self, slot: usize, lower: &[u8], hash: u64) -> bool {
+        let head = &self.heads[slot];
+        if head.hash != hash || head.len as usize != lower.len() {
+            return false;
+        }
+        match head.name.get(..lower.len()) {
+            Some(name) => name == lower,
+            None => *self.entries[slot].name == *lower,
+        }
+    }
+
+    /// The depths at which zones may be that `name`, without its `skip` leftmost labels, is at or below: bit n for
+    /// names of n labels.
+    #[inline]
+    fn depths_above(&self, name: &HashedName, skip: usize) -> Option<u128> {
+        let most = name.label_count().checked_sub(skip)?;
+        let below = if most >= MAX_LABELS { u128::MAX } else { (1 << (most + 1)) - 1 };
+        Some(self.depths & below)
+    }
+
+    /// Whether the zones are so many that it pays to ask for memory ahead with [`ahead`](Self::ahead) and
+    /// [`ahead_zone`](Self::ahead_zone).
+    #[inline]
+    pub fn is_large(&self) -> bool {
+        self.entries.len() > FEW
+    }
+
+    /// Asks for the index line that [`locate`](Self::locate) will most likely read first.
+    #[inline]
+    pub fn ahead(&self, name: &HashedName) {
+        if let Some(hash) = self.likely(name) {
+            self.index.ahead(hash);
+        }
+    }
+
+    /// Asks for what [`locate`](Self::locate) will most likely read next; [`ahead`](Self::ahead) goes before, for
+    /// the whole batch.
+    #[inline]
+    pub fn ahead_zone(&self, name: &HashedName) {
+        if let Some(slot) = self.likely(name).and_then(|hash| self.index.candidate(hash)) {
+            ahead::value(&self.heads[slot as usize]);
+        }
+    }
+
+    /// The hash of the longest suffix of `name` that a zone may have.
+    #[inline]
+    fn likely(&self, name: &HashedName) -> Option<u64> {
+        let depths = self.depths_above(name, 0).filter(|&depths| depths != 0)?;
+        Some(name.hash(name.label_count() - depths.ilog2() as usize))
     }
 
     /// The zone with the longest name that `name` is at or below, and how many labels `name` has more.
@@ -148,9 +230,7 @@ impl Catalog {
     /// the steps of a batch. Good for this catalog only.
     pub fn locate(&self, name: &HashedName, skip: usize) -> Option<Located> {
         let labels = name.label_count();
-        let most = labels.checked_sub(skip)?;
-        let below = if most >= MAX_LABELS { u128::MAX } else { (1 << (most + 1)) - 1 };
-        let mut depths = self.depths & below;
+        let mut depths = self.depths_above(name, skip)?;
         while depths != 0 {
             let depth = depths.ilog2() as usize;
             depths ^= 1 << depth;
@@ -166,6 +246,20 @@ impl Catalog {
     #[inline]
     pub fn entry(&self, located: Located) -> &ZoneEntry {
         &self.entries[located.slot as usize]
+    }
+
+    /// The snapshot of the zone located before; `None` if it is not loaded.
+    #[inline]
+    pub fn zone(&self, located: Located) -> Option<&Zone> {
+        self.heads[located.slot as usize].zone.as_deref()
+    }
+
+    /// Asks for the zone located before.
+    #[inline]
+    pub fn ahead_located(&self, located: Located) {
+        if let Some(zone) = self.zone(located) {
+            zone.ahead_self();
+        }
     }
 
     /// The zone of exactly this name.

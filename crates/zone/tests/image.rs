@@ -220,8 +220,9 @@ fn explore(zone: &Zone, names: &[NameBuf]) -> usize {
     let own: Vec<NameBuf> = zone.iter().map(|node| node.owner().to_buf()).collect();
     for name in names.iter().chain(&own) {
         hashed.set(&key(), name.as_name());
-        zone.touch(hashed.hash(0));
-        zone.touch_node(hashed.hash(0));
+        zone.ahead(hashed.hash(0));
+        zone.ahead_node(hashed.hash(0));
+        zone.ahead_glue(hashed.hash(0));
         seen += usize::from(zone.find(hashed.suffix(0), hashed.hash(0)).is_some());
         seen += usize::from(zone.nsec_covering(name.as_name()).is_some());
     }

@@ -14,6 +14,8 @@ const PLACES: &[&str] = &[
     "crates/net/tests",
     // Vector instructions of the master-file scanner, with a plain twin.
     "crates/zone/src/scan",
+    // Prefetches.
+    "crates/zone/src/ahead",
     // The zone's image, mapped from disk and searched in place.
     "crates/zone/src/image",
     // System calls of the load generator; no part of the server.

@@ -26,26 +26,29 @@ pub(crate) struct ArenaFull;
 
 /// Node blobs; see the module. Of [`Memory`] while they are written.
 pub(crate) struct Arena<M = Bytes> {
-    chunks: Vec<M>,
-}
-
-impl<M> Arena<M> {
-    /// An arena without blobs.
-    pub(crate) const fn new() -> Self {
-        Arena { chunks: Vec::new() }
-    }
+    /// Apart from the others: most zones have no more, and theirs is found without going through a table.
+    first: M,
+    more: Vec<M>,
 }
 
 impl<M: AsRef<[u8]>> Arena<M> {
-    /// The chunks; only the last may be less than full.
+    /// The chunks, at least one; only the last may be less than full, and only a sole one empty.
     pub(crate) fn chunks(&self) -> impl Iterator<Item = &M> {
-        self.chunks.iter()
+        std::iter::once(&self.first).chain(&self.more)
+    }
+
+    #[inline]
+    fn chunk(&self, index: usize) -> &[u8] {
+        match index.checked_sub(1) {
+            None => self.first.as_ref(),
+            Some(index) => self.more[index].as_ref(),
+        }
     }
 
     /// Everything from `at` to the end of its chunk.
     #[inline]
     pub(crate) fn from(&self, at: u32) -> &[u8] {
-        let chunk = self.chunks[(at >> CHUNK_BITS) as usize].as_ref();
+        let chunk = self.chunk((at >> CHUNK_BITS) as usize);
         &chunk[(at & ((1 << CHUNK_BITS) - 1)) as usize * UNIT..]
     }
 
@@ -58,7 +61,7 @@ impl<M: AsRef<[u8]>> Arena<M> {
 
     /// Every blob with its address, dead ones too, in the order they were appended.
     pub(crate) fn walk(&self) -> impl Iterator<Item = (u32, &[u8])> {
-        self.chunks.iter().enumerate().flat_map(|(i, chunk)| {
+        self.chunks().enumerate().flat_map(|(i, chunk)| {
             let chunk = chunk.as_ref();
             let mut at = 0;
             std::iter::from_fn(move || {
@@ -72,7 +75,7 @@ impl<M: AsRef<[u8]>> Arena<M> {
 
     /// The address of the first blob.
     pub(crate) fn first(&self) -> Option<u32> {
-        self.chunks.first().filter(|c| !c.as_ref().is_empty()).map(|_| 0)
+        (!self.first.as_ref().is_empty()).then_some(0)
     }
 
     /// The address of the blob that follows the one at `at`, in the order of [`walk`](Self::walk).
@@ -80,48 +83,65 @@ impl<M: AsRef<[u8]>> Arena<M> {
         let units = blob::size(self.from(at)) / UNIT;
         let index = (at >> CHUNK_BITS) as usize;
         let next = (at & ((1 << CHUNK_BITS) - 1)) as usize + units;
-        if next * UNIT < self.chunks[index].as_ref().len() {
+        if next * UNIT < self.chunk(index).len() {
             return Some(at + units as u32);
         }
-        let more = self.chunks.get(index + 1).is_some_and(|c| !c.as_ref().is_empty());
+        let more = self.more.get(index).is_some_and(|c| !c.as_ref().is_empty());
         more.then_some(((index + 1) << CHUNK_BITS) as u32)
     }
 
     /// Octets in use.
     pub(crate) fn len(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.as_ref().len()).sum()
+        self.chunks().map(|chunk| chunk.as_ref().len()).sum()
     }
 
     /// Octets of memory taken.
     pub(crate) fn memory(&self) -> usize {
-        let chunks = self.chunks.iter().map(|chunk| memory::taken(chunk.as_ref().len()));
-        self.chunks.len() * size_of::<M>() + chunks.sum::<usize>()
+        let chunks = self.chunks().map(|chunk| memory::taken(chunk.as_ref().len()));
+        self.more.len() * size_of::<M>() + chunks.sum::<usize>()
     }
 }
 
+impl Arena {
+    /// An arena without blobs.
+    pub(crate) const EMPTY: Arena = Arena { first: Bytes::new(), more: Vec::new() };
+}
+
 impl Arena<Memory> {
+    /// An arena to be filled.
+    pub(crate) const fn building() -> Self {
+        Arena { first: Memory::growing(CHUNK), more: Vec::new() }
+    }
+
     /// Appends a blob, whose length is a multiple of [`UNIT`], and gives its address.
     pub(crate) fn push(&mut self, blob: &[u8]) -> Result<u32, ArenaFull> {
         if blob.len() > CHUNK {
             return Err(ArenaFull);
         }
-        let fits = self.chunks.last().is_some_and(|c| c.len() + blob.len() <= CHUNK);
-        if !fits {
-            if self.chunks.len() >= MAX_CHUNKS {
+        let last = self.more.last().unwrap_or(&self.first);
+        if last.len() + blob.len() > CHUNK {
+            if self.more.len() + 1 >= MAX_CHUNKS {
                 return Err(ArenaFull);
             }
-            self.chunks.push(Memory::growing(CHUNK));
+            self.more.push(Memory::growing(CHUNK));
         }
-        let index = self.chunks.len() - 1;
-        let chunk = &mut self.chunks[index];
+        let index = self.more.len();
+        let chunk = self.chunk_mut(index);
         let at = (index << CHUNK_BITS) | (chunk.len() / UNIT);
         chunk.extend(blob);
         Ok(at as u32)
     }
 
+    fn chunk_mut(&mut self, index: usize) -> &mut Memory {
+        match index.checked_sub(1) {
+            None => &mut self.first,
+            Some(index) => &mut self.more[index],
+        }
+    }
+
     /// The blob at `at`, to be changed in place.
     pub(crate) fn blob_mut(&mut self, at: u32) -> &mut [u8] {
-        let chunk = self.chunks[(at >> CHUNK_BITS) as usize].as_mut();
+        let chunk = self.chunk_mut((at >> CHUNK_BITS) as usize).as_mut();
         let rest = &mut chunk[(at & ((1 << CHUNK_BITS) - 1)) as usize * UNIT..];
         let size = blob::size(rest);
         &mut rest[..size]
@@ -129,8 +149,8 @@ impl Arena<Memory> {
 
     /// A copy of the blobs for which `keep` holds. Each chunk is given back as soon as it is copied.
     pub(crate) fn compacted(self, keep: impl Fn(&[u8]) -> bool) -> Result<Self, ArenaFull> {
-        let mut new = Arena::new();
-        for chunk in self.chunks {
+        let mut new = Arena::building();
+        for chunk in std::iter::once(self.first).chain(self.more) {
             let mut rest = chunk.as_ref();
             while !rest.is_empty() {
                 let (blob, later) = rest.split_at(blob::size(rest));
@@ -145,13 +165,14 @@ impl Arena<Memory> {
 
     /// Makes the blobs unchangeable.
     pub(crate) fn freeze(self) -> Arena {
-        Arena { chunks: self.chunks.into_iter().map(Memory::freeze).collect() }
+        Arena { first: self.first.freeze(), more: self.more.into_iter().map(Memory::freeze).collect() }
     }
 }
 
 impl Arena {
     /// An arena of verified chunks.
     pub(super) fn of(chunks: Vec<Bytes>) -> Self {
-        Arena { chunks }
+        let mut chunks = chunks.into_iter();
+        Arena { first: chunks.next().unwrap_or_default(), more: chunks.collect() }
     }
 }

@@ -80,7 +80,7 @@ impl ZoneBuilder {
         ZoneBuilder {
             key: *key,
             apex,
-            arena: Arena::new(),
+            arena: Arena::building(),
             encoder: Encoder::new(),
             notes: Notes::new(NOTES),
             pending: Pending::new(),

@@ -23,7 +23,7 @@ pub(super) fn finish(builder: &mut ZoneBuilder) -> Result<Zone, BuildError> {
     let mut work = Work {
         key: builder.key,
         apex: builder.apex,
-        arena: std::mem::replace(&mut builder.arena, Arena::new()),
+        arena: std::mem::replace(&mut builder.arena, Arena::building()),
         encoder: &mut builder.encoder,
         notes: &mut builder.notes,
         index: Index::for_entries(0),
@@ -117,7 +117,7 @@ impl Work<'_> {
             if batch.is_empty() {
                 break;
             }
-            std::hint::black_box(batch.iter().map(|&(hash, _)| index.touch(hash)).fold(0, u32::wrapping_add));
+            batch.iter().for_each(|&(hash, _)| index.ahead(hash));
             for &(hash, at) in &batch {
                 let lower = blob::owner(self.arena.from(at));
                 match index.find(hash, |other| blob::owner(self.arena.from(other)) == lower) {
@@ -157,7 +157,7 @@ impl Work<'_> {
             }
         }
         if dead > self.arena.len() / 4 {
-            let old = std::mem::replace(&mut self.arena, Arena::new());
+            let old = std::mem::replace(&mut self.arena, Arena::building());
             self.arena = old.compacted(live).map_err(|_| BuildError::TooBig)?;
             rebuild = true;
         }
@@ -339,8 +339,7 @@ impl Work<'_> {
     }
 
     fn resolve_batch(&mut self, batch: &mut Targets) {
-        let touched = batch.jobs.iter().map(|job| self.index.touch(job.hash));
-        std::hint::black_box(touched.fold(0, u32::wrapping_add));
+        batch.jobs.iter().for_each(|job| self.index.ahead(job.hash));
         for job in &batch.jobs {
             let name = &batch.names[job.name.clone()];
             if let Some(found) = self.find(name, job.hash) {

@@ -18,6 +18,8 @@ use bytes::Bytes;
 
 use super::memory::{self, Memory};
 
+use crate::ahead;
+
 /// Slots per bucket.
 const SLOTS: usize = 12;
 /// Octets per bucket.
@@ -96,11 +98,11 @@ impl<M: AsRef<[u8]>> Index<M> {
         (((hash >> 32) * buckets as u64) >> 32) as usize
     }
 
-    /// Reads the bucket's line, to bring it into the cache. The value means nothing, but should be used.
+    /// Asks for the bucket's line.
     #[inline]
-    pub(crate) fn touch(&self, hash: u64) -> u32 {
+    pub(crate) fn ahead(&self, hash: u64) {
         let buckets = self.buckets();
-        buckets[Self::home(hash, buckets.len())][LEN] as u32
+        ahead::value(&buckets[Self::home(hash, buckets.len())]);
     }
 
     /// The first entry whose tag fits: most often the right one.

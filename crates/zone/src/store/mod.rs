@@ -53,7 +53,16 @@ pub(crate) use parts::{ChainParts, LAYOUT, Parts};
 pub use pending::{Note, NoteKind};
 pub(crate) use verify::{Counts, Unsound, in_parallel};
 
+use crate::ahead;
 use arena::Arena;
+
+/// Cache lines of a zone that a lookup reads; [`Zone`]'s fields are in this order.
+const HOT_LINES: usize = 2;
+const _: () = assert!(std::mem::offset_of!(Zone, key) <= 64 * HOT_LINES);
+/// Cache lines of a node asked for ahead.
+const NODE_LINES: usize = 3;
+/// Hosts of a delegation asked for ahead.
+const GLUE_AHEAD: usize = 4;
 
 /// The numbers of a zone's SOA record (RFC 1035 §3.3.13), times in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,15 +82,18 @@ pub struct Soa {
 }
 
 /// An immutable snapshot of one zone. Made by [`ZoneBuilder`]; shared by reference between threads.
+///
+/// What a lookup reads comes first and lies in [`HOT_LINES`] cache lines: of many small zones none is at hand.
+#[repr(C, align(64))]
 pub struct Zone {
-    key: HashKey,
-    arena: Arena,
     index: Index,
+    arena: Arena,
     apex: u32,
+    wildcards: bool,
     soa: Soa,
+    key: HashKey,
     records: u64,
     nodes: u64,
-    wildcards: bool,
     nsec: order::Order,
     nsec3: Option<nsec3::Chain>,
     all: OnceLock<Box<[u32]>>,
@@ -169,21 +181,55 @@ impl Zone {
         self.find(lower.as_name().as_wire(), self.key.name(lower.as_name()))
     }
 
-    /// Reads the index line of a hash, so that the loads of a batch overlap. Add the result up and give the sum
-    /// to [`std::hint::black_box`]; it means nothing else.
+    /// Asks for the zone's own lines, which everything else is found through.
     #[inline]
-    pub fn touch(&self, hash: u64) -> u32 {
-        self.index.touch(hash)
+    pub(crate) fn ahead_self(&self) {
+        ahead::value(self);
+        ahead::value(&self.apex);
     }
 
-    /// Reads the first two lines of the node that [`find`](Self::find) will most likely give, after
-    /// [`touch`](Self::touch) brought the index line in. The result is as meaningless.
+    /// Asks for the index line of a hash, which [`find`](Self::find) will read.
     #[inline]
-    pub fn touch_node(&self, hash: u64) -> u32 {
-        let Some(at) = self.index.candidate(hash) else { return 0 };
-        // Most nodes lie across two lines, since blobs begin at any multiple of eight.
+    pub fn ahead(&self, hash: u64) {
+        self.index.ahead(hash);
+    }
+
+    /// Asks for the lines of the node that [`find`](Self::find) will most likely give. Reads the index line, so
+    /// [`ahead`](Self::ahead) goes before, for the whole batch.
+    #[inline]
+    pub fn ahead_node(&self, hash: u64) {
+        if let Some(at) = self.index.candidate(hash) {
+            self.ahead_at(at);
+        }
+    }
+
+    /// Asks for the lines of the apex node, which negative answers need.
+    #[inline]
+    pub fn ahead_apex(&self) {
+        self.ahead_at(self.apex);
+    }
+
+    #[inline]
+    fn ahead_at(&self, at: u32) {
+        // Most nodes lie across two or three lines, since blobs begin at any multiple of eight.
         let rest = self.arena.from(at);
-        rest[0] as u32 ^ rest.get(64).map_or(0, |&octet| octet as u32)
+        for line in 0..NODE_LINES {
+            ahead::line(rest, line * 64);
+        }
+    }
+
+    /// Asks for the nodes of the hosts that the cut found under `hash` delegates to: their addresses are glue.
+    /// Reads the cut's node, so [`ahead_node`](Self::ahead_node) goes before, for the whole batch.
+    #[inline]
+    pub fn ahead_glue(&self, hash: u64) {
+        let Some(at) = self.index.candidate(hash) else { return };
+        if blob::flags(self.arena.from(at)) & NodeFlags::CUT.0 == 0 {
+            return;
+        }
+        let Some(ns) = self.node(at).rrset(wire::Type::NS) else { return };
+        for host in ns.target_addresses().take(GLUE_AHEAD) {
+            ahead::line(self.arena.from(host), 0);
+        }
     }
 
     /// The node with NSEC whose owner is `name` or comes closest before it in canonical order

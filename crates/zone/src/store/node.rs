@@ -76,7 +76,7 @@ impl<'a> Node<'a> {
 
     /// A node of an arena that is still being built: its [`targets`](RrSet::targets) cannot be followed.
     pub(super) fn alone<M: AsRef<[u8]>>(arena: &'a Arena<M>, at: u32) -> Self {
-        static NONE: Arena = Arena::new();
+        static NONE: Arena = Arena::EMPTY;
         Node { arena: &NONE, at, blob: arena.blob(at) }
     }
 
@@ -275,6 +275,14 @@ impl<'a> RrSet<'a> {
         let count = if self.entry.has_targets() { self.count() as usize } else { 0 };
         let start = data + self.entry.targets_at();
         (0..count).map(move |i| start + 4 * i)
+    }
+
+    /// The addresses of the targets' nodes in the arena.
+    #[inline]
+    pub(super) fn target_addresses(&self) -> impl Iterator<Item = u32> + use<'a> {
+        let (data, start) = (self.data, self.entry.targets_at());
+        let count = if self.entry.has_targets() { self.count() as usize } else { 0 };
+        (0..count).map(move |i| u32_at(data, start + 4 * i)).filter(|&at| at != NOWHERE)
     }
 
     #[inline]

@@ -1,0 +1,39 @@
+//! Asking for memory ahead of its use, so that the misses of a batch overlap. A plain read would do the same, but
+//! holds up everything behind it until it is there; a hint does not.
+
+/// Asks for the cache line that holds `octets[at]`. Nothing happens beyond the end.
+#[inline]
+pub(crate) fn line(octets: &[u8], at: usize) {
+    if at < octets.len() {
+        hint(octets.as_ptr().wrapping_add(at));
+    }
+}
+
+/// Asks for the cache line that holds the start of `value`.
+#[inline]
+pub(crate) fn value<T>(value: &T) {
+    hint(std::ptr::from_ref(value).cast());
+}
+
+#[inline]
+#[cfg(target_arch = "x86_64")]
+fn hint(address: *const u8) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: a prefetch is a hint: it reads nothing the program can see and faults at no address.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+}
+
+#[inline]
+#[cfg(target_arch = "aarch64")]
+fn hint(address: *const u8) {
+    // SAFETY: PRFM is a hint: it reads nothing the program can see and faults at no address.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly))
+    };
+}
+
+#[inline]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn hint(address: *const u8) {
+    let _ = address;
+}
