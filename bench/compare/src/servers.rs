@@ -370,7 +370,7 @@ fn nomen(settings: &Settings, zones: &ZoneSet) -> String {
     let (ip, port) = (settings.address.ip(), settings.address.port());
     let mut text = "[server]\nworkers = 1\n".to_string();
     if let Some(state) = &settings.state {
-        let _ = writeln!(text, "state-dir = \"{}\"", state.display());
+        let _ = writeln!(text, "state-dir = \"{}\"\nimage-min-records = 1", state.display());
     }
     let _ = write!(text, "\n[[listen]]\naddr = [\"{ip}@{port}\"]\nproto = [\"udp\", \"tcp\"]\n");
     if settings.xdp {

@@ -59,6 +59,13 @@ pub(crate) struct Plan {
     pub(crate) patience: Duration,
 }
 
+impl Plan {
+    /// Whether anybody will look at the figures: nobody does where a tenth of a second is measured.
+    fn is_timed(&self) -> bool {
+        self.seconds >= 0.5
+    }
+}
+
 /// Queries that must be answered before a server counts as started.
 const PROBES: usize = 16;
 /// Queries that our own client repeats.
@@ -243,7 +250,9 @@ impl<'a> Scene<'a> {
         let plan = self.plan;
         let server =
             servers::start(kind, &plan.programs, settings, &self.zones, &self.probes(), plan.patience)?;
-        settle(&server)?;
+        if plan.is_timed() {
+            settle(&server)?;
+        }
         Ok(server)
     }
 
@@ -423,7 +432,6 @@ fn restart(scene: &Scene, apart: bool, records: &mut Records) -> Result<()> {
     let mut settings = scene.settings(Kind::Nomen, apart, 0);
     let state = scene.plan.work.join("run").join("nomen-state");
     let _ = std::fs::remove_dir_all(&state);
-    std::fs::create_dir_all(&state)?;
     settings.state = Some(state.clone());
     let first = scene.start(Kind::Nomen, &settings)?;
     let end = Instant::now() + scene.plan.patience;
@@ -436,6 +444,9 @@ fn restart(scene: &Scene, apart: bool, records: &mut Records) -> Result<()> {
     drop(first);
     let server = scene.start(Kind::Nomen, &settings)?;
     let memory = measure::memory(&measure::processes(server.group()));
+    if !server.log().contains("from image") {
+        return Err(Failure::new(format!("the image was not used: {}", server.log().trim_end())));
+    }
     if let Some(task) = scene.tasks.first()
         && let Some(known) = &part(records, Kind::Nomen, task.workload).answers
         && answers::ask(None, server.address, &task.sample)?.summaries != known.summaries
@@ -478,8 +489,7 @@ fn idle(plan: &Plan, server: &Server) -> f64 {
 
 /// Warms up for a fifth of the time, then loads and watches.
 fn measure(plan: &Plan, server: &Server, cell: Cell, task: &Task) -> Result<(Load, Figures)> {
-    // Where a tenth of a second is measured nobody looks at the figures.
-    if plan.seconds >= 0.5 {
+    if plan.is_timed() {
         apply(plan, server, cell, task, 0, plan.seconds / 5.0)?;
     }
     let cpus = [plan.server_cpu, plan.load_cpu];
