@@ -67,9 +67,9 @@ fn update() -> Result<(), String> {
 
 fn misses(names: &str) -> Result<(), String> {
     number(names)?;
-    println!("a batch of 64 queries         instructions  first-level misses  last-level misses");
+    println!("a batch of 64 queries         instructions  misses of 32 KiB  misses of 2 MiB");
     for (name, [instructions, first, last]) in callgrind::misses(names)? {
-        println!("{name:<30}{instructions:>12}{first:>20}{last:>19}");
+        println!("{name:<30}{instructions:>12}{first:>18}{last:>17}");
     }
     Ok(())
 }
