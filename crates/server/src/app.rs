@@ -18,6 +18,7 @@ use crate::config::units::{Identity, QueryLog};
 use crate::config::{self, Config, Loaded};
 use crate::logging::Logging;
 use crate::querylog::QueryLogger;
+use crate::zones::images::{self, Images};
 use crate::zones::load::catalog;
 use crate::zones::reload::{Reloader, Summary, load_all};
 use crate::zones::{Apex, ZoneSpec, ZoneTable, resolve};
@@ -109,6 +110,8 @@ pub struct App {
     pub last_reload: Mutex<Option<LastReload>>,
     /// Asks for reloads.
     pub reloader: Reloader,
+    /// The images of zones, if there is a place for them.
+    pub images: Option<Images>,
     /// The log.
     pub logging: Logging,
     /// The query log's writer.
@@ -192,12 +195,16 @@ impl App {
         }
         // Every zone is looked at, so that the new table is whole; only this one is read whether changed or not.
         let specs = table.values().filter(|s| s.spec.apex == *apex).map(|s| s.spec.clone()).collect();
-        let (one, mut summary) = load_all(specs, &table, self.key(), |_| true);
+        let loaded = load_all(specs, &table, self.key(), self.images.as_ref(), |_| true);
+        let (one, mut summary) = (loaded.table, loaded.summary);
         summary.removed = 0;
         let mut new = ZoneTable::clone(&table);
         let fault = one.get(apex).and_then(|state| state.fault.clone());
         new.extend(one);
         self.serve_table(new);
+        if let Some(images) = &self.images {
+            images.write(loaded.orders);
+        }
         match fault {
             Some(fault) => Err(fault.to_string()),
             None => Ok(summary),
@@ -207,9 +214,13 @@ impl App {
     /// Loads zones and puts them into service.
     pub fn load_zones(&self, specs: Vec<ZoneSpec>, force: impl Fn(&Apex) -> bool + Sync) -> Summary {
         let old = self.zones.load_full();
-        let (table, summary) = load_all(specs, &old, self.key(), force);
-        self.serve_table(table);
-        summary
+        let loaded = load_all(specs, &old, self.key(), self.images.as_ref(), force);
+        self.serve_table(loaded.table);
+        if let Some(images) = &self.images {
+            images.keep(self.zones.load().values().map(|state| &state.spec));
+            images.write(loaded.orders);
+        }
+        loaded.summary
     }
 
     fn serve_table(&self, table: ZoneTable) {
@@ -308,9 +319,10 @@ pub fn net_config(server: &Server) -> net::Config {
 /// What changed that only a restart puts into force.
 fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let mut changed = Vec::new();
-    let fixed = |s: &Server| (s.user.clone(), s.group.clone(), net_config(s));
+    let state = |s: &Server| (images::folder_of(s), *s.images, s.image_min_records.0);
+    let fixed = |s: &Server| (s.user.clone(), s.group.clone(), net_config(s), state(s));
     if fixed(&old.server) != fixed(&new.server) {
-        changed.push("a key of [server] about users, threads, buffers or timeouts");
+        changed.push("a key of [server] about users, threads, buffers, timeouts or images");
     }
     if old.listens != new.listens {
         changed.push("[[listen]]");

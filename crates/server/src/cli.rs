@@ -101,6 +101,11 @@ pub enum ZoneVerb {
     Check(ZoneCheck),
     /// Print a zone in canonical order, one record a line.
     Dump(ZoneDump),
+    /// Make the images from which a server starts at once.
+    ///
+    /// A server with `images` on makes them itself; this is for making them beforehand, while a server runs or
+    /// not. They lie in the state folder of the configuration.
+    Compile(ZoneCompile),
 }
 
 /// `nomen zone check`.
@@ -131,6 +136,17 @@ pub struct ZoneDump {
     pub origin: String,
     /// Its master file.
     pub file: PathBuf,
+}
+
+/// `nomen zone compile`.
+#[derive(Debug, Args)]
+pub struct ZoneCompile {
+    /// Configuration file.
+    #[arg(short, long, value_name = "FILE", default_value = "nomen.toml")]
+    pub config: PathBuf,
+    /// Zones of the configuration; without any, all that have at least `image-min-records` records.
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
 }
 
 /// `nomen query`.
@@ -232,6 +248,7 @@ pub fn run() -> ExitCode {
         Verb::Check(args) => crate::checks::run(&args),
         Verb::Zone(ZoneVerb::Check(args)) => crate::checks::zone_check(&args),
         Verb::Zone(ZoneVerb::Dump(args)) => crate::checks::zone_dump(&args),
+        Verb::Zone(ZoneVerb::Compile(args)) => crate::compile::run(&args),
         Verb::Query(args) => crate::query::run(&args),
         Verb::Ctl(args) => crate::control::client::run(&args),
         Verb::Completions { shell } => {

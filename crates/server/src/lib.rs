@@ -10,13 +10,14 @@
 //! | [`handler`] | joins `net` and `engine` |
 //! | [`control`], [`metrics`], [`logging`], [`querylog`], [`signals`] | what operators see and say |
 //! | [`privileges`] | giving up root |
-//! | [`checks`], [`query`] | the verbs that need no running server |
+//! | [`checks`], [`compile`], [`query`] | the verbs that need no running server |
 #![forbid(unsafe_code)]
 
 pub mod app;
 pub mod builtin;
 pub mod checks;
 pub mod cli;
+pub mod compile;
 pub mod config;
 pub mod control;
 pub mod handler;

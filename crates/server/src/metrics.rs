@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::stats::{LATENCY_BOUNDS, RCODES, SIZE_BOUNDS, TYPES, place_label};
@@ -144,6 +145,7 @@ impl Collector for Figures {
         histograms(app, &mut printer)?;
         transports(app, &mut printer)?;
         zones(app, &mut printer)?;
+        images(app, &mut printer)?;
         process(app, &mut printer)
     }
 }
@@ -261,6 +263,30 @@ fn zones(app: &App, out: &mut Printer<'_>) -> fmt::Result {
     let catalog = app.engine.catalog();
     let queries = catalog.iter().map(|e| ([("zone", e.name().to_string().into())], e.queries()));
     out.family("zone_queries", "Queries for names in each zone", MetricType::Counter, queries)
+}
+
+fn images(app: &App, out: &mut Printer<'_>) -> fmt::Result {
+    let Some(counts) = app.images.as_ref().map(|images| images.counts()) else { return Ok(()) };
+    let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let loads = [
+        ("used", &counts.used),
+        ("missing", &counts.missing),
+        ("stale", &counts.stale),
+        ("damaged", &counts.damaged),
+    ];
+    out.family(
+        "image_loads",
+        "Zones to be loaded by what became of their image; all but those whose image was used are read from text",
+        MetricType::Counter,
+        loads.into_iter().map(|(word, count)| ([("image", word.into())], get(count))),
+    )?;
+    let writes = [("written", &counts.written), ("failed", &counts.unwritten)];
+    out.family(
+        "image_writes",
+        "Images written, and those that could not be",
+        MetricType::Counter,
+        writes.into_iter().map(|(word, count)| ([("result", word.into())], get(count))),
+    )
 }
 
 fn process(app: &App, out: &mut Printer<'_>) -> fmt::Result {

@@ -23,6 +23,7 @@ use crate::handler::Answer;
 use crate::logging::Logging;
 use crate::querylog::QueryLogger;
 use crate::signals::Signals;
+use crate::zones::images::{self, Images, State};
 use crate::zones::reload::{self, Reloader};
 use crate::zones::{ZoneSpec, ZoneTable};
 use crate::{builtin, logging, metrics, privileges, signals};
@@ -66,7 +67,8 @@ fn start(args: &Serve) -> Result<(), Refusal> {
     }
     sockets.notes.iter().for_each(|note| warn!("{note}"));
     let (reloader, jobs) = Reloader::new();
-    let app = make_app(settings, source, logging, reloader, started_at).map_err(outside)?;
+    let (key, images) = open_state(&settings, built_in);
+    let app = make_app(settings, source, (key, images), (logging, reloader), started_at).map_err(outside)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(8)
@@ -112,11 +114,10 @@ fn load_first(app: &App, specs: Vec<ZoneSpec>, strict: bool) -> Result<(), Refus
 fn make_app(
     settings: Settings,
     source: ConfigSource,
-    logging: Logging,
-    reloader: Reloader,
+    (key, images): (HashKey, Option<Images>),
+    (logging, reloader): (Logging, Reloader),
     started_at: Instant,
 ) -> Result<Arc<App>, String> {
-    let key = HashKey::random();
     let query_logger = QueryLogger::start().map_err(|e| format!("cannot start the query log: {e}"))?;
     let catalog = Arc::new(Catalog::new(&key));
     let server = &settings.server;
@@ -130,6 +131,7 @@ fn make_app(
         settings: ArcSwap::from_pointee(settings.clone()),
         last_reload: Mutex::default(),
         reloader,
+        images,
         logging,
         query_logger: Arc::new(query_logger),
         started: SystemTime::now(),
@@ -138,6 +140,23 @@ fn make_app(
     };
     app.apply_query_log(&settings);
     Ok(Arc::new(app))
+}
+
+/// The key of this process, and the images that were made under it if they are wanted. Without a state folder, or
+/// with one that cannot be used, the key is a new one and there are no images.
+fn open_state(settings: &Settings, built_in: bool) -> (HashKey, Option<Images>) {
+    let server = &settings.server;
+    let folder = images::folder_of(server).filter(|_| *server.images && !built_in);
+    let Some(folder) = folder else { return (HashKey::random(), None) };
+    let opened = State::open(&folder).and_then(|state| {
+        let key = state.key;
+        let images = Images::start(state, server.image_min_records.0);
+        images.map(|images| (key, Some(images))).map_err(|e| format!("cannot start a thread: {e}"))
+    });
+    opened.unwrap_or_else(|fault| {
+        warn!("zones are read from text, their images are not used: {fault}");
+        (HashKey::random(), None)
+    })
 }
 
 /// Everything that is opened before privileges are given up, which is done by the time this exists.
@@ -160,9 +179,22 @@ impl Sockets {
         let dns = bind(settings, built_in, &mut notes)?;
         let metrics = bind_metrics(settings)?;
         let control = bind_control(settings, built_in, identity, &mut notes)?;
+        make_state_folder(settings, built_in, identity, &mut notes);
         give_up_privileges(identity, &mut notes)?;
         Ok(Self { dns, metrics, control, notes })
     }
+}
+
+/// Makes the state folder while that is still allowed. Without it everything is read from text.
+fn make_state_folder(
+    settings: &Settings,
+    built_in: bool,
+    identity: Option<privileges::Identity>,
+    notes: &mut Vec<String>,
+) {
+    let folder = images::folder_of(&settings.server).filter(|_| *settings.server.images && !built_in);
+    let owner = identity.filter(|_| privileges::is_root()).map(|i| (i.uid, i.gid));
+    notes.extend(folder.and_then(|folder| images::make_folder(&folder, owner).err()));
 }
 
 /// Opens every listening socket.

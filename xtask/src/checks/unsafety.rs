@@ -16,8 +16,6 @@ const PLACES: &[&str] = &[
     "crates/zone/src/scan",
     // Prefetches.
     "crates/zone/src/ahead",
-    // The zone's image, mapped from disk and searched in place.
-    "crates/zone/src/image",
     // System calls of the load generator; no part of the server.
     "bench/compare/src/sys",
 ];
@@ -113,7 +111,7 @@ mod tests {
         assert_eq!(faults("crates/zone/src/snapshot.rs", text), [3]);
         assert_eq!(faults("crates/zone/src/scanner.rs", text), [3]);
         assert!(faults("crates/zone/src/scan/avx2.rs", text).is_empty());
-        assert!(faults("crates/zone/src/image.rs", text).is_empty());
+        assert!(faults("crates/zone/src/scan.rs", text).is_empty());
     }
 
     #[test]

@@ -28,6 +28,16 @@ section! {
         "user" user: Option<String> = None;
         /// Group to become: a name from `/etc/group` or a number. Unset: the user's own group.
         "group" group: Option<String> = None;
+        /// Folder for what nomen keeps between its runs: images of zones and the secret key behind the hashes of
+        /// names, `hash-key`; removing that file makes a new key, and new images. Only the user nomen runs as
+        /// may have access. Made if it is missing. Unset: the folder of systemd's `StateDirectory`, else none.
+        "state-dir" state_dir: Option<PathBuf> = None;
+        /// Keep images of large zones in the state folder, so that a start does not have to read their text again.
+        /// An image whose text, or a file it includes, has changed is not used, and neither is a damaged one.
+        "images" images: bool = true;
+        /// Least number of records of a zone for which an image is kept. `nomen zone compile` makes one of any zone
+        /// it is given by name, and once there it is kept up.
+        "image-min-records" image_min_records: Int<1, 4_294_967_295> = Int(100_000);
         /// Threads that answer queries; "auto" is one for each CPU the process may use.
         "workers" workers: Workers = Workers::Auto;
         /// Keep each worker on its own CPU.

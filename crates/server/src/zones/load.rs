@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use wire::hash::HashKey;
 use wire::{Type, rdata};
 use zone::catalog::{Catalog, Change};
+use zone::image::Making;
 use zone::scan::{Fault, Limits, Progress, Severity, Source};
 use zone::store::RrSet;
-use zone::{LoadConfig, Zone};
+use zone::{LoadConfig, SourceFile, Zone};
 
 use super::{Origin, ZoneSpec, ZoneTable};
 
@@ -24,6 +25,8 @@ pub struct Loaded {
     pub included: Vec<PathBuf>,
     /// What is not as it should be, each in one line.
     pub warnings: Vec<String>,
+    /// What an image tells of how the zone was made, if it was made from files only.
+    pub making: Option<Making>,
 }
 
 /// One thing that is wrong with a zone.
@@ -53,6 +56,8 @@ pub struct Examined {
     pub hidden: u64,
     /// Every file read.
     pub files: Vec<PathBuf>,
+    /// The same with their versions, if there is a zone and it was read from files only.
+    pub sources: Option<Vec<SourceFile>>,
 }
 
 impl Examined {
@@ -88,8 +93,12 @@ pub fn examine(spec: &ZoneSpec, key: &HashKey, shown: usize, meter: &Meter) -> E
         seen = progress.records;
         ControlFlow::Continue(())
     };
+    let mut sources = None;
     let (zone, faults, hidden, files) = match zone::load::load(source, spec.name(), key, &config, progress) {
-        Ok(loaded) => (Some(loaded.zone), loaded.warnings, loaded.more_warnings, loaded.files),
+        Ok(loaded) => {
+            sources = loaded.sources;
+            (Some(loaded.zone), loaded.warnings, loaded.more_warnings, loaded.files)
+        }
         Err(error) => (None, error.faults, error.more, Vec::new()),
     };
     Examined {
@@ -97,6 +106,7 @@ pub fn examine(spec: &ZoneSpec, key: &HashKey, shown: usize, meter: &Meter) -> E
         findings: faults.iter().map(from_fault).collect(),
         hidden,
         files: files.iter().map(|f| PathBuf::from(&**f)).collect(),
+        sources,
     }
 }
 
@@ -120,11 +130,12 @@ pub fn load(spec: &ZoneSpec, key: &HashKey, meter: &Meter) -> Result<Loaded, Str
     let hidden = examined.hidden;
     match examined.zone {
         Some(zone) => {
+            let making = making(examined.sources, examined.findings.len() as u64 + hidden);
             let mut warnings: Vec<String> = examined.findings.into_iter().map(|f| f.pretty).collect();
             if hidden > 0 {
                 warnings.push(format!("{hidden} more warnings; `nomen zone check` shows them"));
             }
-            Ok(Loaded { zone, included: examined.files, warnings })
+            Ok(Loaded { zone, included: examined.files, warnings, making })
         }
         None => {
             let mut shown: Vec<&str> =
@@ -139,6 +150,11 @@ pub fn load(spec: &ZoneSpec, key: &HashKey, meter: &Meter) -> Result<Loaded, Str
             Err(text)
         }
     }
+}
+
+fn making(sources: Option<Vec<SourceFile>>, warnings: u64) -> Option<Making> {
+    let sources = sources?.into_iter().map(SourceFile::absolute).collect::<Result<_, _>>().ok()?;
+    Some(Making { sources, warnings })
 }
 
 /// The catalog that follows `old` and serves `table`.

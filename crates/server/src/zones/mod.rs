@@ -1,19 +1,20 @@
 //! Which zones are served and what is known of each: from the configuration's zones, templates and folders
-//! to a table of states. Reading files is in `load`, putting new versions into service in `reload`.
+//! to a table of states. Reading files is in `load`, their compiled form in `images`,
+//! putting new versions into service in `reload`.
 
+pub mod images;
 pub mod judge;
 pub mod load;
 pub mod reload;
 
 use std::collections::HashMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use wire::name::{Name, NameBuf};
-use zone::Zone;
+use zone::{SourceFile, Stamp, Zone};
 
 use crate::config::report::{Diagnostic, Place};
 use crate::config::{Config, reason};
@@ -50,18 +51,19 @@ impl ZoneSpec {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileStamp {
     path: PathBuf,
-    /// Device, inode, size, and change times in nanoseconds; none if the file could not be looked at.
-    seen: Option<(u64, u64, u64, i128, i128)>,
+    /// None if the file could not be looked at.
+    seen: Option<Stamp>,
 }
 
 impl FileStamp {
     /// Looks at a file.
     pub fn of(path: &Path) -> Self {
-        let nanos = |s: i64, n: i64| i128::from(s) * 1_000_000_000 + i128::from(n);
-        let seen = fs::metadata(path).ok().map(|m| {
-            (m.dev(), m.ino(), m.size(), nanos(m.mtime(), m.mtime_nsec()), nanos(m.ctime(), m.ctime_nsec()))
-        });
-        Self { path: path.to_owned(), seen }
+        Self { path: path.to_owned(), seen: Stamp::of(path).ok() }
+    }
+
+    /// What a file was like when it was opened to be read.
+    pub fn of_source(source: &SourceFile) -> Self {
+        Self { path: source.path.clone(), seen: Some(source.stamp) }
     }
 
     /// Whether the file still looks the same. A file that cannot be looked at never does.

@@ -14,7 +14,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 use wire::hash::HashKey;
+use zone::Zone;
+use zone::image::Making;
 
+use super::images::{self, Images};
 use super::load::{self, Loaded, Meter};
 use super::{Apex, FileStamp, Origin, ZoneSpec, ZoneState, ZoneTable};
 use crate::app::App;
@@ -42,24 +45,38 @@ pub struct Summary {
     pub milliseconds: u64,
 }
 
-/// Reads every zone of `specs` that is new, changed or forced, and returns the new table.
+/// What a load came to.
+pub struct Outcomes {
+    /// Every zone.
+    pub table: ZoneTable,
+    /// The same in numbers.
+    pub summary: Summary,
+    /// Images that should be written once the table is in service.
+    pub orders: Vec<images::Order>,
+}
+
+/// Reads every zone of `specs` that is new, changed or forced, from its image where that is current and nothing is
+/// forced.
 pub fn load_all(
     specs: Vec<ZoneSpec>,
     old: &ZoneTable,
     key: &HashKey,
+    images: Option<&Images>,
     force: impl Fn(&Apex) -> bool + Sync,
-) -> (ZoneTable, Summary) {
+) -> Outcomes {
     let begun = Instant::now();
     let mut summary = Summary { zones: specs.len(), ..Summary::default() };
     summary.removed = old.len() - specs.iter().filter(|s| old.contains_key(&s.apex)).count();
     let next = AtomicUsize::new(0);
     let (done, meter) = (AtomicUsize::new(0), Meter::default());
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(specs.len().max(1));
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = cpus.min(specs.len().max(1));
+    let loader = Loader { key, images, meter: &meter, threads: cpus / workers };
     let results: Vec<Vec<(Arc<ZoneState>, Outcome)>> = std::thread::scope(|scope| {
         let work = || {
             let mut mine = Vec::new();
             while let Some(spec) = specs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                mine.push(load_one(spec, old.get(&spec.apex), key, force(&spec.apex), &meter));
+                mine.push(loader.load_one(spec, old.get(&spec.apex), force(&spec.apex)));
                 done.fetch_add(1, Ordering::Relaxed);
             }
             mine
@@ -70,9 +87,13 @@ pub fn load_all(
         threads.into_iter().filter_map(|t| t.join().ok()).collect()
     });
     let mut table = ZoneTable::with_capacity(specs.len());
+    let mut orders = Vec::new();
     for (state, outcome) in results.into_iter().flatten() {
         match outcome {
-            Outcome::Loaded => summary.loaded += 1,
+            Outcome::Loaded(order) => {
+                summary.loaded += 1;
+                orders.extend(order);
+            }
             Outcome::Unchanged => summary.unchanged += 1,
             Outcome::Failed => summary.failed += 1,
         }
@@ -87,49 +108,85 @@ pub fn load_all(
         }
     }
     summary.milliseconds = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    (table, summary)
+    Outcomes { table, summary, orders }
 }
 
 enum Outcome {
-    Loaded,
+    /// With the image to be written.
+    Loaded(Option<images::Order>),
     Unchanged,
     Failed,
 }
 
-fn load_one(
-    spec: &ZoneSpec,
-    old: Option<&Arc<ZoneState>>,
-    key: &HashKey,
-    force: bool,
-    meter: &Meter,
-) -> (Arc<ZoneState>, Outcome) {
-    if let Some(old) = old
-        && !force
-        && old.spec == *spec
-        && !old.is_stale()
-    {
-        return (Arc::clone(old), Outcome::Unchanged);
+/// What reading a zone takes.
+struct Loader<'l> {
+    key: &'l HashKey,
+    images: Option<&'l Images>,
+    meter: &'l Meter,
+    /// Threads for one image.
+    threads: usize,
+}
+
+impl Loader<'_> {
+    fn load_one(
+        &self,
+        spec: &ZoneSpec,
+        old: Option<&Arc<ZoneState>>,
+        force: bool,
+    ) -> (Arc<ZoneState>, Outcome) {
+        if let Some(old) = old
+            && !force
+            && old.spec == *spec
+            && !old.is_stale()
+        {
+            return (Arc::clone(old), Outcome::Unchanged);
+        }
+        // Looked at before reading: a file that changes meanwhile is read again next time.
+        let stamps = match &spec.origin {
+            Origin::File(path) => vec![FileStamp::of(path)],
+            Origin::BuiltIn(_) => Vec::new(),
+        };
+        let image = self.images.filter(|_| !force).and_then(|images| images.load(spec, self.threads));
+        if let Some((zone, making)) = image {
+            return (Arc::new(from_image(spec, zone, &making)), Outcome::Loaded(None));
+        }
+        match load::load(spec, self.key, self.meter) {
+            Ok(mut loaded) => {
+                let making = loaded.making.take();
+                let state = accept(spec, loaded, stamps);
+                let order = making.and_then(|making| self.order(&state, making));
+                (Arc::new(state), Outcome::Loaded(order))
+            }
+            Err(fault) => {
+                let served = old.and_then(|o| o.zone.as_ref());
+                let consequence = match served {
+                    Some(zone) => format!("serial {} stays in service", zone.serial()),
+                    None => "it is answered with SERVFAIL".into(),
+                };
+                error!("zone {} is bad, {consequence}:\n{fault}", spec.name());
+                let state = failed(spec, old, fault.into(), stamps);
+                (Arc::new(state), Outcome::Failed)
+            }
+        }
     }
-    // Looked at before reading: a file that changes meanwhile is read again next time.
-    let stamps = match &spec.origin {
-        Origin::File(path) => vec![FileStamp::of(path)],
-        Origin::BuiltIn(_) => Vec::new(),
-    };
-    match load::load(spec, key, meter) {
-        Ok(loaded) => {
-            let state = accept(spec, loaded, stamps);
-            (Arc::new(state), Outcome::Loaded)
-        }
-        Err(fault) => {
-            let served = old.and_then(|o| o.zone.as_ref());
-            let consequence = match served {
-                Some(zone) => format!("serial {} stays in service", zone.serial()),
-                None => "it is answered with SERVFAIL".into(),
-            };
-            error!("zone {} is bad, {consequence}:\n{fault}", spec.name());
-            let state = failed(spec, old, fault.into(), stamps);
-            (Arc::new(state), Outcome::Failed)
-        }
+
+    /// The image that a zone read from text should have.
+    fn order(&self, state: &ZoneState, making: Making) -> Option<images::Order> {
+        let zone =
+            state.zone.as_ref().filter(|zone| self.images.is_some_and(|i| i.wants(&state.spec, zone)))?;
+        Some(images::Order { spec: state.spec.clone(), zone: Arc::clone(zone), making })
+    }
+}
+
+/// The state of a zone whose image was found current: its files are those that the image was made from.
+fn from_image(spec: &ZoneSpec, zone: Zone, making: &Making) -> ZoneState {
+    ZoneState {
+        spec: spec.clone(),
+        zone: Some(Arc::new(zone)),
+        stamps: making.sources.iter().map(FileStamp::of_source).collect(),
+        loaded: Some(SystemTime::now()),
+        fault: None,
+        warnings: usize::try_from(making.warnings).unwrap_or(usize::MAX),
     }
 }
 

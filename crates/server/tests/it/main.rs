@@ -2,6 +2,7 @@
 
 mod broken;
 mod control;
+mod images;
 mod metrics;
 mod query;
 mod reload;

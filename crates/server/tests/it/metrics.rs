@@ -5,7 +5,8 @@ use std::net::TcpStream;
 
 use crate::support::{APEX, PATIENCE, Server, free_port};
 
-fn http(port: u16, request: &str) -> String {
+/// Sends one request and gives the whole answer.
+pub(crate) fn http(port: u16, request: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connected");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     write!(stream, "{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sent");

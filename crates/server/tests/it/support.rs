@@ -21,7 +21,11 @@ pub(crate) const APEX: &str =
 /// The program.
 pub(crate) fn nomen(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nomen"));
-    command.args(arguments).env_remove("NOTIFY_SOCKET").env_remove("XDG_RUNTIME_DIR");
+    command
+        .args(arguments)
+        .env_remove("NOTIFY_SOCKET")
+        .env_remove("XDG_RUNTIME_DIR")
+        .env_remove("STATE_DIRECTORY");
     command
 }
 
@@ -67,14 +71,21 @@ impl Server {
 
     /// Starts a server in a prepared folder, which gets the configuration.
     pub(crate) fn start_in(folder: TempDir, more: &str, arguments: &[&str]) -> Self {
+        Self::start_with(folder, "", more, arguments)
+    }
+
+    /// The same with more keys for `[server]`.
+    pub(crate) fn start_with(folder: TempDir, keys: &str, more: &str, arguments: &[&str]) -> Self {
         let port = free_port();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let config = format!(
-            "[server]\nworkers = 2\n[[listen]]\naddr = [\"127.0.0.1@{port}\"]\n[control]\nsocket = \"ctl.sock\"\n\
+            "[server]\nworkers = 2\n{keys}[[listen]]\naddr = [\"127.0.0.1@{port}\"]\n[control]\nsocket = \"ctl.sock\"\n\
              [template.folder]\ndirectory = \".\"\n{more}"
         );
         fs::write(folder.path().join("nomen.toml"), config).expect("written");
         let notify_path = folder.path().join("notify.sock");
+        // From an earlier server in the same folder.
+        let _ = fs::remove_file(&notify_path);
         let notify = UnixDatagram::bind(&notify_path).expect("a notification socket");
         notify.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let log = fs::File::create(folder.path().join("log")).expect("a log");
@@ -149,6 +160,14 @@ impl Server {
         all.extend(words);
         let output = run(self.folder.path(), &all);
         text(&output.stdout) + &text(&output.stderr)
+    }
+
+    /// Stops the server and gives its folder, for another one to start in.
+    pub(crate) fn stop(mut self) -> TempDir {
+        self.signal(Signal::SIGTERM);
+        assert!(self.wait().success(), "{}", self.log());
+        let empty = tempfile::tempdir().expect("a folder");
+        std::mem::replace(&mut self.folder, empty)
     }
 
     /// Waits for the end of the process.

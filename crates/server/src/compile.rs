@@ -1,0 +1,100 @@
+//! `nomen zone compile`: makes the images of configured zones, beside a server that runs or without one.
+
+use std::collections::HashSet;
+use std::time::Instant;
+
+use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ZoneCompile};
+use crate::config;
+use crate::config::pattern::zone_name;
+use crate::config::schema::Server;
+use crate::zones::images::{self, State};
+use crate::zones::load::{self, Meter};
+use crate::zones::{Apex, ZoneSpec, resolve};
+
+/// Runs the verb; returns the exit code.
+pub fn run(args: &ZoneCompile) -> u8 {
+    match prepare(args) {
+        Ok((state, specs, least)) => compile(&state, &specs, least),
+        Err((message, code)) => {
+            eprintln!("{}", message.trim_end());
+            code
+        }
+    }
+}
+
+/// The state folder, the zones to compile, and the least number of records that one must have.
+fn prepare(args: &ZoneCompile) -> Result<(State, Vec<ZoneSpec>, u64), (String, u8)> {
+    let faults = |message: String| (message, EXIT_FAULTS);
+    let loaded = config::load(&args.config).map_err(|rejected| faults(rejected.to_string()))?;
+    let specs = resolve(&loaded.config).map_err(|found| faults(loaded.sources.render(&found)))?;
+    let server = &loaded.config.server;
+    let (specs, least) = match args.names.is_empty() {
+        true => (specs, server.image_min_records.0),
+        false => (chosen(specs, &args.names).map_err(faults)?, 0),
+    };
+    Ok((open(server)?, specs, least))
+}
+
+fn open(server: &Server) -> Result<State, (String, u8)> {
+    let Some(folder) = images::folder_of(server) else {
+        let message = "nomen: there is no place for images: set `state-dir` in [server]";
+        return Err((message.into(), EXIT_FAULTS));
+    };
+    let opened = images::make_folder(&folder, None).and_then(|()| State::open(&folder));
+    opened.map_err(|fault| (format!("nomen: {fault}"), EXIT_OUTSIDE))
+}
+
+/// The zones of these names.
+fn chosen(specs: Vec<ZoneSpec>, names: &[String]) -> Result<Vec<ZoneSpec>, String> {
+    let mut wanted: HashSet<Apex> = HashSet::new();
+    for name in names {
+        let name = zone_name(name).map_err(|fault| format!("nomen: {fault}"))?;
+        if !specs.iter().any(|spec| spec.name() == name.as_name()) {
+            return Err(format!("nomen: the configuration has no zone {name}"));
+        }
+        wanted.insert(name.as_name().as_wire().into());
+    }
+    Ok(specs.into_iter().filter(|spec| wanted.contains(&spec.apex)).collect())
+}
+
+/// Compiles zones one after the other: each of them is read by as many threads as there are uses for.
+fn compile(state: &State, specs: &[ZoneSpec], least: u64) -> u8 {
+    let (mut code, mut small) = (EXIT_OK, 0);
+    for spec in specs {
+        let (name, begun) = (spec.name(), Instant::now());
+        let loaded = match load::load(spec, &state.key, &Meter::default()) {
+            Ok(loaded) => loaded,
+            Err(fault) => {
+                eprintln!("zone {name}: bad, no image made\n{fault}");
+                code = code.max(EXIT_FAULTS);
+                continue;
+            }
+        };
+        loaded.warnings.iter().for_each(|warning| eprintln!("{warning}"));
+        if loaded.zone.record_count() < least {
+            small += 1;
+            continue;
+        }
+        let Some(making) = loaded.making else {
+            eprintln!("zone {name}: no image made, it is not read from ordinary files");
+            code = code.max(EXIT_FAULTS);
+            continue;
+        };
+        match state.write(spec, &loaded.zone, &making) {
+            Ok((path, octets)) => println!(
+                "{}: zone {name}, {} records, {octets} bytes, {:.2} s",
+                path.display(),
+                loaded.zone.record_count(),
+                begun.elapsed().as_secs_f64()
+            ),
+            Err(fault) => {
+                eprintln!("zone {name}: {fault}");
+                code = code.max(EXIT_OUTSIDE);
+            }
+        }
+    }
+    if small > 0 {
+        println!("{small} zones have fewer than {least} records (`image-min-records`) and get no image");
+    }
+    code
+}

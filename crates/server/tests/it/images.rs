@@ -1,0 +1,158 @@
+//! Starting from images: made by the server or beforehand, used while the text is what it was, never otherwise.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::metrics::http;
+use crate::support::{APEX, Server, free_port, run, text};
+
+/// More than `image-min-records` of these tests.
+fn zone(address: &str) -> String {
+    let hosts: String = (0..50).map(|i| format!("host{i} A 192.0.2.{i}\n")).collect();
+    format!("{APEX}{hosts}www A {address}\n")
+}
+
+/// A server with images of every zone of 20 records and more.
+fn start(folder: TempDir) -> Server {
+    start_with(folder, "")
+}
+
+/// The same with more sections.
+fn start_with(folder: TempDir, more: &str) -> Server {
+    Server::start_with(folder, "state-dir = \"state\"\nimage-min-records = 20\n", more, &[])
+}
+
+fn folder(zone: &str) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("example.zone"), zone).expect("written");
+    folder
+}
+
+fn image(folder: &Path) -> PathBuf {
+    folder.join("state/images/example.image")
+}
+
+/// Waits until the log tells something, as the writing of images is nobody's answer.
+fn wait_for_log(server: &Server, words: &str, times: usize) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while server.log().matches(words).count() < times {
+        assert!(Instant::now() < until, "{words} is not told:\n{}", server.log());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn address(server: &Server) -> String {
+    server.query(&["www.example", "+short"]).trim().to_owned()
+}
+
+#[test]
+fn an_image_appears_is_used_and_made_anew_when_the_text_changes() {
+    let server = start(folder(&zone("192.0.2.77")));
+    wait_for_log(&server, "image written", 1);
+    assert!(image(server.folder.path()).exists());
+    let server = start(server.stop());
+    assert!(server.log().contains("zone example.: from image"), "{}", server.log());
+    assert_eq!(address(&server), "192.0.2.77");
+    // While it runs, a change is seen as ever, and the image follows.
+    server.write("example.zone", &zone("192.0.2.78"));
+    server.reload();
+    assert_eq!(address(&server), "192.0.2.78");
+    wait_for_log(&server, "image written", 1);
+    let stopped = server.stop();
+    // While it does not run, too.
+    fs::write(stopped.path().join("example.zone"), zone("192.0.2.79")).expect("written");
+    let server = start(stopped);
+    assert_eq!(address(&server), "192.0.2.79");
+    assert!(server.log().contains("has changed since"), "{}", server.log());
+    wait_for_log(&server, "image written", 1);
+    let server = start(server.stop());
+    assert!(server.log().contains("from image"), "{}", server.log());
+    assert_eq!(address(&server), "192.0.2.79");
+    // A zone that came from an image is as unchanged, or stale, as any other.
+    let summary = |output: &[u8]| -> serde_json::Value { serde_json::from_slice(output).expect("JSON") };
+    assert_eq!(summary(&server.ctl(&["reload", "--json"]).stdout)["unchanged"], 1);
+    server.write("example.zone", &zone("192.0.2.80"));
+    assert_eq!(summary(&server.ctl(&["reload", "--json"]).stdout)["loaded"], 1);
+    assert_eq!(address(&server), "192.0.2.80");
+}
+
+#[test]
+fn damaged_images_are_told_and_made_anew() {
+    let server = start(folder(&zone("192.0.2.77")));
+    wait_for_log(&server, "image written", 1);
+    let stopped = server.stop();
+    let mut octets = fs::read(image(stopped.path())).expect("an image");
+    // The header takes less than a page, the nodes begin in the next one.
+    octets[4096 + 100] ^= 1;
+    fs::write(image(stopped.path()), &octets).expect("written");
+    let port = free_port();
+    let server = start_with(stopped, &format!("[metrics]\nlisten = \"127.0.0.1@{port}\"\n"));
+    assert_eq!(address(&server), "192.0.2.77");
+    assert!(server.log().contains("is not used: it is damaged: the checksum of part"), "{}", server.log());
+    wait_for_log(&server, "image written", 1);
+    let figures = http(port, "GET /metrics");
+    for line in [
+        "nomen_image_loads_total{image=\"damaged\"} 1",
+        "nomen_image_loads_total{image=\"used\"} 0",
+        "nomen_image_writes_total{result=\"written\"} 1",
+    ] {
+        assert!(figures.lines().any(|l| l == line), "{line} is missing:\n{figures}");
+    }
+    let stopped = server.stop();
+    // Another key is another server's: everything is made anew.
+    fs::remove_file(stopped.path().join("state/hash-key")).expect("removed");
+    let server = start(stopped);
+    assert!(server.log().contains("another hash key"), "{}", server.log());
+    assert_eq!(address(&server), "192.0.2.77");
+}
+
+#[test]
+fn zones_are_compiled_beforehand() {
+    let prepared = folder(&zone("192.0.2.77"));
+    fs::write(prepared.path().join("small.zone"), APEX).expect("written");
+    let config = "[server]\nstate-dir = \"state\"\nimage-min-records = 20\n\
+                  [template.folder]\ndirectory = \".\"\n";
+    fs::write(prepared.path().join("nomen.toml"), config).expect("written");
+    let compile = |names: &[&str]| {
+        let output = run(prepared.path(), &[&["zone", "compile"], names].concat());
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+    let (code, said) = compile(&[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("state/images/example.image: zone example., 5") && said.contains("1 zones have fewer")
+    );
+    let small = prepared.path().join("state/images/small.image");
+    assert!(!small.exists());
+    assert_eq!(compile(&["small"]).0, Some(0));
+    assert!(small.exists());
+    let (code, said) = compile(&["elsewhere"]);
+    assert!(code == Some(1) && said.contains("no zone elsewhere."), "{said}");
+    fs::write(prepared.path().join("small.zone"), "nonsense").expect("written");
+    let (code, said) = compile(&["small"]);
+    assert!(code == Some(1) && said.contains("zone small.: bad"), "{said}");
+    fs::write(prepared.path().join("small.zone"), APEX).expect("written");
+    let server = start(prepared);
+    assert!(server.log().contains("zone example.: from image"), "{}", server.log());
+    assert!(server.log().contains("zone small.: its image is not used"), "{}", server.log());
+    assert_eq!(address(&server), "192.0.2.77");
+}
+
+#[test]
+fn without_a_place_that_can_be_used_everything_is_read_from_text() {
+    use std::os::unix::fs::PermissionsExt;
+    let prepared = folder(&zone("192.0.2.77"));
+    let state = prepared.path().join("state");
+    fs::create_dir(&state).expect("created");
+    fs::write(state.join("hash-key"), [7; 24]).expect("written");
+    fs::set_permissions(state.join("hash-key"), fs::Permissions::from_mode(0o644)).expect("set");
+    let server = start(prepared);
+    assert_eq!(address(&server), "192.0.2.77");
+    assert!(server.log().contains("others than its owner may read"), "{}", server.log());
+    assert!(!image(server.folder.path()).exists());
+    let without = run(server.folder.path(), &["zone", "compile", "--config", "missing.toml"]);
+    assert_eq!(without.status.code(), Some(1));
+}
