@@ -2,6 +2,8 @@
 //! from the kernel's event counters, for all threads of all processes of the server's process group.
 
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -151,6 +153,31 @@ impl CpuTicks {
         let [user, system, interrupts, idle, stolen] = part.map(|ticks| ticks / sum);
         (sum > 0.0).then_some(Shares { user, system, interrupts, idle, stolen })
     }
+}
+
+/// Watches several CPUs ten times a second until told to stop, and gives what each did in the `seconds` in which
+/// they together were busiest: generators take their time before and after they send.
+pub(crate) fn busiest(cpus: [usize; 2], seconds: f64, done: &AtomicBool) -> [Option<Shares>; 2] {
+    const STEP: f64 = 0.1;
+    let mut seen = vec![cpus.map(CpuTicks::now)];
+    while !done.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_secs_f64(STEP));
+        seen.push(cpus.map(CpuTicks::now));
+    }
+    window(&seen, (seconds / STEP).round().max(1.0) as usize)
+}
+
+/// What was done between the two readings `steps` apart with the least idle time between them.
+fn window(seen: &[[CpuTicks; 2]], steps: usize) -> [Option<Shares>; 2] {
+    let steps = steps.min(seen.len().saturating_sub(1)).max(1);
+    let shares =
+        |pair: (&[CpuTicks; 2], &[CpuTicks; 2])| [pair.1[0].since(pair.0[0]), pair.1[1].since(pair.0[1])];
+    let idle = |shares: &[Option<Shares>; 2]| shares.iter().flatten().map(|share| share.idle).sum::<f64>();
+    let windows = seen.iter().zip(seen.iter().skip(steps)).map(shares);
+    windows
+        .filter(|shares| shares[0].is_some())
+        .min_by(|a, b| idle(a).total_cmp(&idle(b)))
+        .unwrap_or_default()
 }
 
 /// CPUs of the machine, also those this process may not use.
@@ -332,6 +359,17 @@ mod tests {
         assert_eq!((shares.system, shares.interrupts, shares.idle), (0.4, 0.1, 0.3));
         assert_eq!(ticks.since(ticks), None);
         assert_eq!(parse_ticks(text, 2), None);
+    }
+
+    #[test]
+    fn the_busiest_window_is_found() {
+        // Idle ticks of both CPUs, in tenths of a second: loading, sending for two tenths, waiting.
+        let at = |busy: u64, idle: u64| [CpuTicks([busy, 0, 0, idle, 0]), CpuTicks([0, busy, 0, idle, 0])];
+        let seen = [at(0, 0), at(2, 8), at(11, 9), at(21, 9), at(21, 19), at(22, 28)];
+        let [server, generator] = window(&seen, 2).map(Option::unwrap);
+        assert_eq!((server.user, server.idle), (0.95, 0.05));
+        assert_eq!(generator.system, 0.95);
+        assert_eq!(window(&seen[..1], 2), [None, None]);
     }
 
     #[test]

@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::answers::{self, Answers};
 use crate::failure::{Failure, Result};
 use crate::load::{self, Dnsperf, Load};
-use crate::measure::{self, CpuTicks, Watch};
+use crate::measure::{self, Watch};
 use crate::namespaces::{self, Pair};
 use crate::queries::{self, QuerySet};
 use crate::report::{Agreement, Figures, Group, Loading, Noise, Results, Row};
@@ -493,14 +494,18 @@ fn measure(plan: &Plan, server: &Server, cell: Cell, task: &Task) -> Result<(Loa
         apply(plan, server, cell, task, 0, plan.seconds / 5.0)?;
     }
     let cpus = [plan.server_cpu, plan.load_cpu];
-    let before = cpus.map(CpuTicks::now);
-    let watch = Watch::start(server.group());
-    let load = apply(plan, server, cell, task, 1, plan.seconds)?;
-    let usage = watch.stop();
-    let [server_cpu, generator_cpu] = cpus.map(CpuTicks::now);
+    let done = AtomicBool::new(false);
+    let (measured, shares) = std::thread::scope(|scope| {
+        let shares = scope.spawn(|| measure::busiest(cpus, plan.seconds, &done));
+        let watch = Watch::start(server.group());
+        let load = apply(plan, server, cell, task, 1, plan.seconds);
+        let usage = watch.stop();
+        done.store(true, Ordering::Relaxed);
+        (load.map(|load| (load, usage)), shares.join())
+    });
+    let (load, usage) = measured?;
     let mut figures = Figures::new(&load, &usage);
-    figures.server_cpu = server_cpu.since(before[0]);
-    figures.generator_cpu = generator_cpu.since(before[1]);
+    [figures.server_cpu, figures.generator_cpu] = shares.unwrap_or_default();
     if load.answered == 0 {
         return Err(Failure::new(format!("{}: nothing was answered", cell.name())));
     }
