@@ -300,17 +300,20 @@ impl Checker<'_> {
     }
 }
 
-/// The front of every compiled record of one type: the owner, the type and the class.
-fn head(t: Type) -> [u8; 6] {
+/// The front of every compiled record of one type, the owner, the type and the class, as a number.
+fn head(t: Type) -> u64 {
     let [high, low] = t.0.to_be_bytes();
-    [0xc0, 12, high, low, 0, 1]
+    u64::from_le_bytes([0xc0, 12, high, low, 0, 1, 0, 0])
 }
+
+/// The octets of a number that [`head`] speaks of.
+const HEAD: u64 = (1 << 48) - 1;
 
 /// Goes from record to record.
 struct Walk<'a> {
     left: &'a [u8],
     at: usize,
-    head: [u8; 6],
+    head: u64,
 }
 
 impl Walk<'_> {
@@ -324,7 +327,8 @@ impl Walk<'_> {
             return Err(Unsound("a record is cut short"));
         };
         let len = be16_at(front, 10) as usize;
-        if front[..6] != self.head || len > rest.len() {
+        let told = front.first_chunk().map_or(0, |&octets| u64::from_le_bytes(octets));
+        if told & HEAD != self.head || len > rest.len() {
             return Err(Unsound("a record is not of its RRset, or longer than it"));
         }
         let start = self.at + RECORD_HEAD;
@@ -334,38 +338,34 @@ impl Walk<'_> {
     }
 }
 
-/// An owner name and where its labels start.
+/// An owner name of the zone.
 struct Owner<'a> {
     wire: &'a [u8],
-    labels: [u64; 4],
 }
 
 impl<'a> Owner<'a> {
     fn read(wire: &'a [u8], apex: &[u8]) -> Result<Self, Unsound> {
-        let (mut at, mut labels) = (0, [0u64; 4]);
-        let mut apex_at = None;
-        while let Some(&len) = wire.get(at) {
-            labels[(at / 64) & 3] |= 1 << (at % 64);
-            if at + apex.len() == wire.len() {
-                apex_at = Some(at);
+        // The apex is a name, so only what stands in front of it has to be looked at.
+        let Some(below) = wire.len().checked_sub(apex.len()).filter(|&below| wire[below..] == *apex) else {
+            return Err(Unsound("an owner is no name of the zone"));
+        };
+        let mut at = 0;
+        while at < below {
+            let len = wire[at] as usize;
+            if len == 0 || len > 63 {
+                return Err(Unsound("an owner is no name"));
             }
-            if len == 0 {
-                let whole = at + 1 == wire.len();
-                return match apex_at {
-                    Some(apex_at) if whole && wire[apex_at..] == *apex => Ok(Owner { wire, labels }),
-                    _ => Err(Unsound("an owner is no name of the zone")),
-                };
-            }
-            if len > 63 {
-                break;
-            }
-            at += len as usize + 1;
+            at += len + 1;
         }
-        Err(Unsound("an owner is no name"))
+        if at == below { Ok(Owner { wire }) } else { Err(Unsound("an owner is no name of the zone")) }
     }
 
-    fn has_label_at(&self, at: usize) -> bool {
-        at < self.wire.len() && self.labels[(at / 64) & 3] & 1 << (at % 64) != 0
+    fn has_label_at(&self, to: usize) -> bool {
+        let mut at = 0;
+        while at < to && at < self.wire.len() {
+            at += self.wire[at] as usize + 1;
+        }
+        at == to
     }
 }
 
