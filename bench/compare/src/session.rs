@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::answers::{self, Answers};
 use crate::failure::{Failure, Result};
 use crate::load::{self, Dnsperf, Load};
-use crate::measure::{self, Watch};
+use crate::measure::{self, CpuTicks, Watch};
 use crate::namespaces::{self, Pair};
 use crate::queries::{self, QuerySet};
 use crate::report::{Agreement, Figures, Group, Loading, Noise, Results, Row};
@@ -336,7 +336,7 @@ fn turn(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Reco
         let start_floor = || scene.start(Kind::Reflector, &scene.settings(Kind::Reflector, apart, size));
         let floor = wanted.then(start_floor).transpose()?;
         for (number, cell) in task.cells.iter().enumerate() {
-            if matches!(cell, Cell::Veth { xdp: true }) || (matches!(cell, Cell::Veth { .. }) && !apart) {
+            if matches!(cell, Cell::Veth { .. }) && !(apart && floods(scene.plan, kind, *cell)) {
                 continue;
             }
             let mut both = vec![(kind, &server)];
@@ -353,6 +353,12 @@ fn turn(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Reco
         }
     }
     Ok(())
+}
+
+/// Whether a server is flooded over veth in its own turn. Each flood costs two seconds more than it lasts, which a
+/// smoke run spares the servers that have nothing but sockets.
+fn floods(plan: &Plan, kind: Kind, cell: Cell) -> bool {
+    cell == Cell::Veth { xdp: false } && (plan.is_timed() || kind.has_xdp())
 }
 
 impl Part {
@@ -495,17 +501,19 @@ fn measure(plan: &Plan, server: &Server, cell: Cell, task: &Task) -> Result<(Loa
     }
     let cpus = [plan.server_cpu, plan.load_cpu];
     let done = AtomicBool::new(false);
+    let (before, veth) = (cpus.map(CpuTicks::now), matches!(cell, Cell::Veth { .. }));
     let (measured, shares) = std::thread::scope(|scope| {
-        let shares = scope.spawn(|| measure::busiest(cpus, plan.seconds, &done));
+        let shares = veth.then(|| scope.spawn(|| measure::busiest(cpus, plan.seconds, &done)));
         let watch = Watch::start(server.group());
         let load = apply(plan, server, cell, task, 1, plan.seconds);
         let usage = watch.stop();
         done.store(true, Ordering::Relaxed);
-        (load.map(|load| (load, usage)), shares.join())
+        (load.map(|load| (load, usage)), shares.map(|shares| shares.join().unwrap_or_default()))
     });
     let (load, usage) = measured?;
     let mut figures = Figures::new(&load, &usage);
-    [figures.server_cpu, figures.generator_cpu] = shares.unwrap_or_default();
+    let whole = || [0, 1].map(|cpu| CpuTicks::now(cpus[cpu]).since(before[cpu]));
+    [figures.server_cpu, figures.generator_cpu] = shares.unwrap_or_else(whole);
     if load.answered == 0 {
         return Err(Failure::new(format!("{}: nothing was answered", cell.name())));
     }
