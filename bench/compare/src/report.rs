@@ -448,7 +448,7 @@ pub(crate) fn table(results: &Results) -> String {
             results.loading.iter().filter(|loading| loading.workload == group.workload).collect();
         out.push_str(&start_table(&starts));
     }
-    out.push_str(&goals::table(&results.goals));
+    out.push_str(&goals::table(results));
     if !results.skipped.is_empty() {
         let _ = writeln!(out, "\n## Skipped\n\n- {}", results.skipped.join("\n- "));
     }
