@@ -296,6 +296,24 @@ fn every_wrong_octet_is_refused_or_harmless() {
     assert!(explore(&zone(), &questions()) > 100);
 }
 
+/// Two pointers in one place would have RDATA copied backwards.
+#[test]
+fn pointers_stand_one_behind_the_other() {
+    let mut builder = ZoneBuilder::new(name("example.").as_name(), &key());
+    // The places of the two names' pointers in the RRset: behind `ns1` and behind `admin`.
+    let soa = [&b"\x03ns1\x07example\0\x05admin\x07example\0"[..], &[0; 20]].concat();
+    builder.add(name("example.").as_name(), Type::SOA, 60, &soa).expect("a record");
+    let whole = octets(&builder.finish().expect("a zone"));
+    let places = [16u8, 0, 24, 0];
+    let at = whole.windows(4).position(|octets| octets == places).expect("the places");
+    for wrong in [[16, 0, 16, 0], [24, 0, 24, 0], [24, 0, 16, 0], [16, 0, 17, 0]] {
+        let mut octets = whole.clone();
+        octets[at..at + 4].copy_from_slice(&wrong);
+        let read = Image::unchecked(&octets).and_then(|image| image.read(&key(), 1));
+        assert!(matches!(read, Err(ImageError::Damaged(_))), "{wrong:?}");
+    }
+}
+
 #[test]
 fn names_of_the_root_zone_are_names_of_the_zone() {
     let mut builder = ZoneBuilder::new(Name::ROOT, &key());

@@ -266,16 +266,18 @@ impl Checker<'_> {
         let mut walk = Walk { left: compiled, at: 0, head: head(entry.rtype) };
         let (mut count, mut next) = (0usize, 0usize);
         while let Some((start, end)) = walk.step()? {
+            // Pointers stand one behind the other: RDATA is copied piece by piece between them.
+            let mut free = start;
             while let Some(&fixup) = fixups.get(next) {
                 let at = u16::from_le_bytes(fixup) as usize;
-                if at < start {
-                    return Err(Unsound("a compression pointer is not in RDATA"));
+                if at < free {
+                    return Err(Unsound("a compression pointer is not in RDATA, or in another one"));
                 }
                 if at + 2 > end {
                     break;
                 }
                 name(compiled, at, owner)?;
-                next += 1;
+                (next, free) = (next + 1, at + 2);
             }
             if let Some((targets, offset)) = targets {
                 let target = targets.get(count).map_or(NOWHERE, |&at| u32::from_le_bytes(at));

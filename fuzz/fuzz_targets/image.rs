@@ -1,0 +1,109 @@
+//! Images: whatever their octets are, reading them gives an error or a zone in which no lookup fails.
+//!
+//! The input is read as an image, and as changes to a good one whose checksums are then not looked at: what remains
+//! is what verifying the parts has to find. RFC 1035 §4.1.4 says of pointers what the zone must hold to, whoever
+//! made it: "an entire domain name or a list of labels at the end of a domain name is replaced with a pointer to a
+//! prior occurance of the same name".
+
+#![no_main]
+#![forbid(unsafe_code)]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use wire::hash::{HashKey, HashedName};
+use wire::{Name, NameBuf, Type};
+use zone::image::{self, Image, Making};
+use zone::store::{Zone, ZoneBuilder};
+
+/// An image with every kind of part.
+static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut octets = Vec::new();
+    image::write_to(&mut octets, &zone(), &Making::default()).expect("a Vec takes everything");
+    octets
+});
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(zone) = Image::from_octets(data).and_then(|image| image.read(&key(), 1)) {
+        explore(&zone);
+    }
+    if let Ok(zone) = Image::unchecked(data).and_then(|image| image.read(&key(), 1)) {
+        explore(&zone);
+    }
+    let mut octets = WHOLE.clone();
+    for change in data.as_chunks::<3>().0.iter().take(8) {
+        let [high, low, octet] = *change;
+        // Parts begin at pages and are shorter than a kibioctet: every change hits something.
+        let place = usize::from(u16::from_be_bytes([high, low]));
+        let pages = octets.len().div_ceil(4096);
+        let at = place / 1024 % pages * 4096 + place % 1024;
+        if let Some(there) = octets.get_mut(at) {
+            *there = octet;
+        }
+    }
+    if let Ok(zone) = Image::unchecked(&octets).and_then(|image| image.read(&key(), 1)) {
+        explore(&zone);
+    }
+});
+
+fn key() -> HashKey {
+    HashKey::new([1, 2, 3])
+}
+
+fn name(text: &str) -> NameBuf {
+    text.parse().expect("a name")
+}
+
+fn zone() -> Zone {
+    let mut builder = ZoneBuilder::new(name("example.").as_name(), &key());
+    let mut add = |owner: &str, rtype: Type, rdata: &[u8]| {
+        builder.add(name(owner).as_name(), rtype, 3600, rdata).expect("a record");
+    };
+    add("example.", Type::SOA, b"\x02ns\x07example\0\x05admin\0\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0\x05");
+    add("example.", Type::RRSIG, b"\0\x06\x0d\x01\0\0\0\0\x60\0\0\0\x50\0\0\0\0\x01\x07example\0signature");
+    add("example.", Type::NS, b"\x02ns\x07example\0");
+    add("example.", Type::NS, b"\x03ns2\x02ns\x07example\0");
+    add("example.", Type::NSEC, b"\x02ns\x07example\0\0\x01\x40");
+    add("example.", Type::NSEC3PARAM, &[1, 0, 0, 0, 0]);
+    add("ns.example.", Type::A, &[192, 0, 2, 1]);
+    add("*.wild.example.", Type::MX, b"\0\x0a\x02ns\x07example\0");
+    add("cut.example.", Type::NS, b"\x02ns\x03cut\x07example\0");
+    add("ns.cut.example.", Type::A, &[192, 0, 2, 2]);
+    let nsec3 = [&[1, 0, 0, 0, 0, 20][..], &[7; 20], b"\0\x01\x40"].concat();
+    add("0p9mhaveqvm6t7vbl5lop2u3t2rp3tom.example.", Type::NSEC3, &nsec3);
+    builder.finish().expect("a zone")
+}
+
+/// Looks at everything a zone has, in the ways that answering does.
+fn explore(zone: &Zone) {
+    let (mut hashed, mut octets) = (HashedName::new(), Vec::new());
+    let mut look_up = |name: Name<'_>| {
+        hashed.set(&key(), name);
+        zone.ahead(hashed.hash(0));
+        zone.ahead_node(hashed.hash(0));
+        zone.ahead_glue(hashed.hash(0));
+        let _ = zone.find(hashed.suffix(0), hashed.hash(0));
+        let _ = zone.nsec_covering(name);
+    };
+    for text in ["example.", "ns.example.", "www.example.", "a.wild.example.", "x.ns.cut.example."] {
+        look_up(name(text).as_name());
+    }
+    for node in zone {
+        look_up(node.owner());
+        for set in node.rrsets() {
+            octets.clear();
+            set.rdatas().chain(set.sig_rdatas()).for_each(|rdata| rdata.copy_to(&mut octets));
+            assert!(set.fixups().all(|fixup| usize::from(fixup.at) + 2 <= set.records().len()));
+            for target in set.targets().filter(|target| target.node.is_some()) {
+                assert!(target.name_at < set.records().len());
+            }
+        }
+    }
+    if let Some(chain) = zone.nsec3() {
+        for octet in [0, 6, 0x80, 0xff] {
+            let _ = chain.matching(&[octet; 20]);
+            assert!(chain.covering(&[octet; 20]).rrset_count() < 1 << 16);
+        }
+    }
+    zone::check::check(zone, &mut |_| {});
+}
