@@ -99,11 +99,16 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         self.b.flags(|h: &mut Header| h.set_truncated(true));
     }
 
-    /// Places an RRset, with its signatures if they are wanted, under the owner it has in the zone.
+    /// Places an RRset, with its signatures if they are wanted, under the owner it has in the zone. `at` is where
+    /// that stands in the message, if it is known to.
     #[inline]
-    pub(crate) fn put(&mut self, section: Section, set: RrSet<'z>) -> Result<Placed, Full> {
-        let owner = set.node().owner_wire();
-        match self.offset_in_question(owner) {
+    pub(crate) fn put(
+        &mut self,
+        section: Section,
+        set: RrSet<'z>,
+        at: Option<usize>,
+    ) -> Result<Placed, Full> {
+        match at.or_else(|| self.offset_in_question(set.node().owner_wire())) {
             Some(at) => self.put_at(section, set, at),
             None => self.put_named(section, set, Owner::Name(set.node().owner())),
         }
@@ -132,9 +137,9 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
 
     /// Places the NS records of a cut, which is not ours to sign.
     #[inline]
-    pub(crate) fn put_unsigned(&mut self, ns: RrSet<'z>) -> Result<Placed, Full> {
+    pub(crate) fn put_unsigned(&mut self, ns: RrSet<'z>, at: Option<usize>) -> Result<Placed, Full> {
         let dnssec_ok = std::mem::replace(&mut self.dnssec_ok, false);
-        let placed = self.put(Section::Authority, ns);
+        let placed = self.put(Section::Authority, ns, at);
         self.dnssec_ok = dnssec_ok;
         placed
     }
@@ -269,10 +274,15 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     }
 
     /// SOA in the authority section, with the TTL of negative answers (RFC 2308 §3).
-    pub(crate) fn put_soa(&mut self, apex: Node<'z>, negative_ttl: u32) -> Result<(), Full> {
+    pub(crate) fn put_soa(
+        &mut self,
+        apex: Node<'z>,
+        at: Option<usize>,
+        negative_ttl: u32,
+    ) -> Result<(), Full> {
         let Some(soa) = apex.rrset(Type::SOA) else { return Ok(()) };
         let start = self.b.len();
-        self.put(Section::Authority, soa)?;
+        self.put(Section::Authority, soa, at)?;
         if soa.ttl() != negative_ttl {
             set_ttls(&mut self.b.written_mut()[start..], negative_ttl);
         }
@@ -370,20 +380,17 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         // The additional section comes behind the proofs, those of names further up the chain among them.
         self.proofs()?;
         if let Some(cut) = required {
-            for target in set.targets() {
-                let Some(node) = target.node.filter(|n| ends_with(n.owner_wire(), cut.owner_wire())) else {
-                    continue;
-                };
+            for (name_at, node) in set.hosts().filter(|(_, n)| ends_with(n.owner_wire(), cut.owner_wire())) {
                 // However many there are: a list of hosts that is full does not leave one out.
                 if self.hosts.add(node.id()) || !self.hosts.contains(node.id()) {
-                    self.put_addresses(set, node, placed, target.name_at)?;
+                    self.put_addresses(set, node, placed, name_at)?;
                 }
             }
         }
-        for target in set.targets() {
-            if let Some(node) = target.node.filter(|node| self.hosts.add(node.id())) {
+        for (name_at, node) in set.hosts() {
+            if self.hosts.add(node.id()) {
                 // What is not required is left out where it does not fit.
-                let _ = self.put_addresses(set, node, placed, target.name_at);
+                let _ = self.put_addresses(set, node, placed, name_at);
             }
         }
         if zone.has_wildcards() {
@@ -438,10 +445,11 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         // `.` stands for the owner and does not spell its name (RFC 9460 §2.5.2).
         let own = node == of.node() && of.records()[name_at] == 0;
         let service = matches!(of.rtype(), Type::SVCB | Type::HTTPS) && node != of.node();
+        let in_question = self.offset_in_question(node.owner_wire());
         for rtype in [Type::A, Type::AAAA, of.rtype()].into_iter().take(2 + service as usize) {
             let Some(set) = node.rrset(rtype) else { continue };
             let mark = self.b.mark();
-            let done = match self.offset_in_question(node.owner_wire()) {
+            let done = match in_question {
                 _ if own => self.put_at(Section::Additional, set, placed.owner_at),
                 Some(at) => self.put_at(Section::Additional, set, at),
                 None if placed.compiled => self.put_at(Section::Additional, set, placed.start + name_at),

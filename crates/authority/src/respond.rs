@@ -6,7 +6,7 @@ use wire::{Name, NameBuf, Rcode, Type};
 use zone::store::{Node, RrSet, Zone};
 
 use crate::lookup::{self, Found};
-use crate::reply::Reply;
+use crate::reply::{QNAME_AT, Reply};
 use crate::{Ask, denial, substitute};
 
 /// The name at hand: the one asked for, or where a chain has led.
@@ -21,6 +21,14 @@ pub(crate) struct Here<'h, 'z> {
     pub(crate) at: usize,
     /// The DNAMEs that led here.
     pub(crate) dnames: &'h [Node<'z>],
+}
+
+impl Here<'_, '_> {
+    /// Where the ancestor `skip` labels up stands in the message, if that is known without a search.
+    #[inline]
+    fn ancestor_at(&self, skip: usize) -> Option<usize> {
+        (self.at == QNAME_AT).then(|| QNAME_AT + self.hashed.offset(skip))
+    }
 }
 
 /// Where a chain goes on.
@@ -83,7 +91,7 @@ fn data<'z>(
         },
     };
     if !answered {
-        reply.put_soa(here.zone.apex_node(), here.zone.negative_ttl())?;
+        reply.put_soa(here.zone.apex_node(), here.ancestor_at(here.below), here.zone.negative_ttl())?;
     }
     if ask.dnssec_ok && here.zone.is_signed() {
         denial::data(here, node, wildcard, answered, reply);
@@ -132,7 +140,7 @@ fn dname<'z>(
     let Some(set) = node.rrset(Type::DNAME) else { return Ok(None) };
     // A chain may come this way again under another name; the record itself need not stand there twice.
     if !here.dnames.contains(&node) {
-        reply.put(Section::Answer, set)?;
+        reply.put(Section::Answer, set, here.ancestor_at(skip))?;
     }
     let Some(rdata) = set.rdatas().next() else { return Ok(None) };
     let mut wire = Vec::with_capacity(wire::name::MAX_NAME);
@@ -159,7 +167,7 @@ fn nothing<'z>(
 ) -> Result<(), Full> {
     // The code speaks of the end of the chain (RFC 6604 §3).
     reply.set_rcode(Rcode::NXDOMAIN);
-    reply.put_soa(here.zone.apex_node(), here.zone.negative_ttl())?;
+    reply.put_soa(here.zone.apex_node(), here.ancestor_at(here.below), here.zone.negative_ttl())?;
     if ask.dnssec_ok && here.zone.is_signed() {
         denial::no_name(here, skip, reply);
     }
@@ -176,11 +184,12 @@ fn referral<'z>(
     reply: &mut Reply<'_, '_, 'z>,
 ) -> Result<(), Full> {
     let Some(ns) = cut.rrset(Type::NS) else { return Ok(()) };
-    let placed = reply.put_unsigned(ns)?;
+    let at = here.ancestor_at(skip);
+    let placed = reply.put_unsigned(ns, at)?;
     if ask.dnssec_ok && here.zone.is_signed() {
         match cut.rrset(Type::DS) {
             Some(ds) => {
-                reply.put(Section::Authority, ds)?;
+                reply.put(Section::Authority, ds, at)?;
             }
             None => denial::no_ds(here, cut, skip, reply),
         }

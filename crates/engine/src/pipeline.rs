@@ -10,6 +10,7 @@ use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Compressor, Header};
 use wire::{Class, Rcode};
 use zone::catalog::{Catalog, Located};
+use zone::store::{NodeAhead, Zone};
 
 use crate::chaos::{self, Identity};
 use crate::pending::{Responder, Ticket};
@@ -194,11 +195,27 @@ pub struct Worker {
 }
 
 /// Where in which zone a query's answer will be looked for.
-#[derive(Clone, Copy)]
 struct Aim {
     located: Located,
-    /// Hashes of the name and of its parent, the usual cut or encloser; the same twice for the apex.
-    hashes: [u64; 2],
+    /// Hashes of the name and of its parent, the usual cut or encloser, as far as they lie below the apex.
+    hashes: [u64; PLACES],
+    nodes: [Option<NodeAhead>; PLACES],
+}
+
+/// Places in a zone where an answer is looked for ahead.
+const PLACES: usize = 2;
+
+impl Aim {
+    #[inline]
+    fn hashes(&self) -> impl Iterator<Item = u64> {
+        self.hashes.into_iter().take(self.located.below as usize)
+    }
+
+    #[inline]
+    fn nodes_in(&self, zone: &Zone) -> [Option<NodeAhead>; PLACES] {
+        let mut hashes = self.hashes();
+        std::array::from_fn(|_| hashes.next().and_then(|hash| zone.ahead_node(hash)))
+    }
 }
 
 impl Worker {
@@ -266,16 +283,22 @@ impl Worker {
             if catalog.is_large() {
                 catalog.ahead_located(located);
             }
-            let parent = 1.min(located.below as usize);
-            self.aims.push(Aim { located, hashes: [slot.qname.hash(0), slot.qname.hash(parent)] });
+            let hashes = std::array::from_fn(|skip| slot.qname.hash(skip));
+            self.aims.push(Aim { located, hashes, nodes: [None; PLACES] });
         }
-        let aims = || self.aims.iter().filter_map(|aim| Some((catalog.zone(aim.located)?, aim.hashes)));
-        aims().for_each(|(zone, hashes)| hashes.into_iter().for_each(|hash| zone.ahead(hash)));
-        for (zone, hashes) in aims() {
-            hashes.into_iter().for_each(|hash| zone.ahead_node(hash));
+        for aim in &self.aims {
+            let Some(zone) = catalog.zone(aim.located) else { continue };
+            aim.hashes().for_each(|hash| zone.ahead(hash));
+        }
+        for aim in &mut self.aims {
+            let Some(zone) = catalog.zone(aim.located) else { continue };
+            aim.nodes = aim.nodes_in(zone);
             zone.ahead_apex();
         }
-        aims().for_each(|(zone, hashes)| hashes.into_iter().for_each(|hash| zone.ahead_glue(hash)));
+        for aim in &self.aims {
+            let Some(zone) = catalog.zone(aim.located) else { continue };
+            aim.nodes.into_iter().flatten().for_each(|node| zone.ahead_glue(node));
+        }
     }
 
     /// Last step: answers the packet prepared at `at` into `out`. `responder` is called if the answer comes

@@ -37,10 +37,11 @@ impl Question {
         self.name_len as usize + 4
     }
 
-    /// QNAME as the client wrote it.
+    /// QNAME as the client wrote it. `packet` is the one that the question was read from.
+    #[inline]
     pub fn name<'p>(&self, packet: &'p [u8]) -> Name<'p> {
         let end = HEADER_LEN + self.name_len as usize;
-        packet.get(HEADER_LEN..end).and_then(|w| Name::from_wire(w).ok()).unwrap_or(Name::ROOT)
+        packet.get(HEADER_LEN..end).map_or(Name::ROOT, Name::of_checked)
     }
 }
 

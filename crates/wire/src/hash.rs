@@ -155,16 +155,24 @@ impl HashedName {
 /// Length octets are below 64 and so never in `A`..=`Z`: a whole wire name can be lowered blindly.
 #[inline]
 fn lower_into(wire: &[u8], to: &mut [u8; 256]) {
-    let mut words = wire.chunks_exact(8);
-    let mut at = 0;
-    for word in &mut words {
-        let mut w = [0; 8];
-        w.copy_from_slice(word);
-        to[at..at + 8].copy_from_slice(&lower_word(u64::from_le_bytes(w)).to_le_bytes());
-        at += 8;
+    let (words, rest) = wire.as_chunks::<8>();
+    for (to, word) in to.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+        *to = lower_word(u64::from_le_bytes(*word)).to_le_bytes();
     }
-    for (i, octet) in words.remainder().iter().enumerate() {
-        to[at + i] = octet.to_ascii_lowercase();
+    if rest.is_empty() {
+        return;
+    }
+    let at = wire.len() - rest.len();
+    match wire.last_chunk::<8>() {
+        // The last word again, overlapping the one before it.
+        Some(last) => {
+            to[wire.len() - 8..wire.len()]
+                .copy_from_slice(&lower_word(u64::from_le_bytes(*last)).to_le_bytes());
+        }
+        None => to[at..at + rest.len()]
+            .iter_mut()
+            .zip(rest)
+            .for_each(|(to, octet)| *to = octet.to_ascii_lowercase()),
     }
 }
 

@@ -49,6 +49,14 @@ impl<'a> Name<'a> {
         if name.0.len() == bytes.len() { Ok(name) } else { Err(BadName) }
     }
 
+    /// Takes octets that [`parse`](Self::parse) has given before as [`as_wire`](Self::as_wire), without looking
+    /// again. Of other octets nothing can be said but that no memory is at risk.
+    #[inline]
+    pub fn of_checked(wire: &'a [u8]) -> Self {
+        debug_assert!(Self::from_wire(wire).is_ok(), "not a name");
+        Name(wire)
+    }
+
     /// The wire form, root label included.
     #[inline]
     pub fn as_wire(self) -> &'a [u8] {

@@ -11,8 +11,8 @@ use wire::hash::{HashKey, HashedName};
 use wire::name::MAX_LABELS;
 use wire::{Name, NameBuf};
 
-use crate::ahead;
 use crate::store::{Index, Zone};
+use crate::{ahead, octets};
 
 /// One zone of a catalog. Cloning shares the zone.
 #[derive(Clone)]
@@ -167,7 +167,7 @@ impl Catalog {
             return false;
         }
         match head.name.get(..lower.len()) {
-            Some(name) => name == lower,
+            Some(name) => octets::same(name, lower),
             None => *self.entries[slot].name == *lower,
         }
     }

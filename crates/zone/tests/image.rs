@@ -221,8 +221,7 @@ fn explore(zone: &Zone, names: &[NameBuf]) -> usize {
     for name in names.iter().chain(&own) {
         hashed.set(&key(), name.as_name());
         zone.ahead(hashed.hash(0));
-        zone.ahead_node(hashed.hash(0));
-        zone.ahead_glue(hashed.hash(0));
+        zone.ahead_node(hashed.hash(0)).into_iter().for_each(|node| zone.ahead_glue(node));
         seen += usize::from(zone.find(hashed.suffix(0), hashed.hash(0)).is_some());
         seen += usize::from(zone.nsec_covering(name.as_name()).is_some());
     }

@@ -38,16 +38,62 @@ pub enum Owner<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     len: usize,
-    counts: [u16; 4],
+    counts: Counts,
+}
+
+/// Counts of the four sections in one register, the first one lowest. No message has room for so many records
+/// that one count would run into the next.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts(u64);
+
+impl Counts {
+    #[inline]
+    fn add(&mut self, section: usize, n: u16) {
+        debug_assert!(u16::MAX - self.get(section) >= n, "more records than a message has room for");
+        self.0 = self.0.wrapping_add((n as u64) << (16 * section));
+    }
+
+    #[inline]
+    fn get(self, section: usize) -> u16 {
+        (self.0 >> (16 * section)) as u16
+    }
+
+    /// As they stand in the header.
+    #[inline]
+    fn octets(self) -> [u8; 8] {
+        let high = 0x00ff_00ff_00ff_00ff;
+        (((self.0 & high) << 8) | ((self.0 >> 8) & high)).to_le_bytes()
+    }
+}
+
+/// Copies `from` to the front of `to`. Short copies are most of an answer, and are done in place: two moves that
+/// may overlap.
+#[inline]
+fn copy(to: &mut [u8], from: &[u8]) {
+    #[inline]
+    fn ends<const N: usize>(to: &mut [u8], from: &[u8]) -> bool {
+        let Some((first, last)) = from.first_chunk::<N>().zip(from.last_chunk::<N>()) else { return false };
+        let at = from.len() - N;
+        if from.len() > 2 * N || to.len() < from.len() {
+            return false;
+        }
+        to[..N].copy_from_slice(first);
+        to[at..at + N].copy_from_slice(last);
+        true
+    }
+    if !(ends::<16>(to, from) || ends::<32>(to, from) || ends::<8>(to, from)) {
+        to[..from.len()].copy_from_slice(from);
+    }
 }
 
 /// A message under construction.
 pub struct Builder<'b> {
     buf: &'b mut [u8],
     names: &'b mut Compressor,
+    header: Header,
     len: usize,
     limit: usize,
-    counts: [u16; 4],
+    counts: Counts,
 }
 
 impl<'b> Builder<'b> {
@@ -57,8 +103,8 @@ impl<'b> Builder<'b> {
     pub fn new(buf: &'b mut [u8], limit: usize, header: Header, names: &'b mut Compressor) -> Self {
         names.clear();
         let limit = limit.min(buf.len());
-        buf[..HEADER_LEN].copy_from_slice(header.octets());
-        Builder { buf, names, len: HEADER_LEN, limit, counts: [0; 4] }
+        assert!(buf.len() >= HEADER_LEN);
+        Builder { buf, names, header, len: HEADER_LEN, limit, counts: Counts::default() }
     }
 
     /// Octets written so far.
@@ -74,7 +120,7 @@ impl<'b> Builder<'b> {
         self.limit - self.len
     }
 
-    /// What has been written so far; section counts in it are not yet right.
+    /// What has been written so far; the header in it is not there yet.
     #[inline]
     pub fn written(&self) -> &[u8] {
         &self.buf[..self.len]
@@ -88,21 +134,19 @@ impl<'b> Builder<'b> {
     /// The header as it stands, for reading and changing flags; its counts are the builder's to set.
     #[inline]
     pub fn header(&self) -> Header {
-        Header::of(self.buf).unwrap_or(Header::query(0))
+        self.header
     }
 
     /// Puts a changed header back.
     #[inline]
     pub fn set_header(&mut self, header: Header) {
-        self.buf[..HEADER_LEN].copy_from_slice(header.octets());
+        self.header = header;
     }
 
     /// Changes header flags in place.
     #[inline]
     pub fn flags(&mut self, change: impl FnOnce(&mut Header)) {
-        let mut header = self.header();
-        change(&mut header);
-        self.set_header(header);
+        change(&mut self.header);
     }
 
     /// Sets the low four bits of the response code.
@@ -119,13 +163,13 @@ impl<'b> Builder<'b> {
     /// Records in `section` so far.
     #[inline]
     pub fn count(&self, section: Section) -> u16 {
-        self.counts[section as usize]
+        self.counts.get(section as usize)
     }
 
     /// Adds `n` to the count of `section`, for records appended by [`append`](Self::append).
     #[inline]
     pub fn add_count(&mut self, section: Section, n: u16) {
-        self.counts[section as usize] = self.counts[section as usize].saturating_add(n);
+        self.counts.add(section as usize, n);
     }
 
     /// A state to come back to with [`rollback`](Self::rollback).
@@ -144,7 +188,7 @@ impl<'b> Builder<'b> {
     /// Counts the question whose octets have just been appended.
     #[inline]
     pub fn add_question(&mut self) {
-        self.counts[0] += 1;
+        self.counts.add(0, 1);
     }
 
     /// Appends octets as they are and gives where they start.
@@ -155,7 +199,7 @@ impl<'b> Builder<'b> {
         if end > self.limit {
             return Err(Full);
         }
-        self.buf[start..end].copy_from_slice(octets);
+        copy(&mut self.buf[start..end], octets);
         self.len = end;
         Ok(start)
     }
@@ -184,7 +228,7 @@ impl<'b> Builder<'b> {
             self.rollback(mark);
             return Err(Full);
         }
-        self.counts[0] += 1;
+        self.counts.add(0, 1);
         Ok(())
     }
 
@@ -270,12 +314,11 @@ impl<'b> Builder<'b> {
         Ok(start)
     }
 
-    /// Patches the counts into the header and gives the length of the message.
+    /// Writes the header with its counts and gives the length of the message.
     #[inline]
     pub fn finish(self) -> usize {
-        for (i, count) in self.counts.into_iter().enumerate() {
-            self.buf[4 + 2 * i..6 + 2 * i].copy_from_slice(&count.to_be_bytes());
-        }
+        self.buf[..4].copy_from_slice(&self.header.octets()[..4]);
+        self.buf[4..HEADER_LEN].copy_from_slice(&self.counts.octets());
         self.len
     }
 }

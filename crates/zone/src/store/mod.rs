@@ -53,7 +53,7 @@ pub(crate) use parts::{ChainParts, LAYOUT, Parts};
 pub use pending::{Note, NoteKind};
 pub(crate) use verify::{Counts, Unsound, in_parallel};
 
-use crate::ahead;
+use crate::{ahead, octets};
 use arena::Arena;
 
 /// Cache lines of a zone that a lookup reads; [`Zone`]'s fields are in this order.
@@ -98,6 +98,10 @@ pub struct Zone {
     nsec3: Option<nsec3::Chain>,
     all: OnceLock<Box<[u32]>>,
 }
+
+/// A node that was asked for ahead: very likely, not surely, the one that will be found.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeAhead(u32);
 
 impl Zone {
     /// The zone's name, in lower case.
@@ -170,7 +174,7 @@ impl Zone {
     /// was built with. Empty non-terminals are found, NSEC3 owners are not.
     #[inline]
     pub fn find(&self, lower: &[u8], hash: u64) -> Option<Node<'_>> {
-        let at = self.index.find(hash, |at| blob::owner(self.arena.from(at)) == lower)?;
+        let at = self.index.find(hash, |at| octets::same(blob::owner(self.arena.from(at)), lower))?;
         Some(Node::new(&self.arena, at))
     }
 
@@ -194,13 +198,14 @@ impl Zone {
         self.index.ahead(hash);
     }
 
-    /// Asks for the lines of the node that [`find`](Self::find) will most likely give. Reads the index line, so
-    /// [`ahead`](Self::ahead) goes before, for the whole batch.
+    /// Asks for the lines of the node that [`find`](Self::find) will most likely give, and gives it as what
+    /// [`ahead_glue`](Self::ahead_glue) takes. Reads the index line, so [`ahead`](Self::ahead) goes before, for the
+    /// whole batch.
     #[inline]
-    pub fn ahead_node(&self, hash: u64) {
-        if let Some(at) = self.index.candidate(hash) {
-            self.ahead_at(at);
-        }
+    pub fn ahead_node(&self, hash: u64) -> Option<NodeAhead> {
+        let at = self.index.candidate(hash)?;
+        self.ahead_at(at);
+        Some(NodeAhead(at))
     }
 
     /// Asks for the lines of the apex node, which negative answers need.
@@ -218,11 +223,10 @@ impl Zone {
         }
     }
 
-    /// Asks for the nodes of the hosts that the cut found under `hash` delegates to: their addresses are glue.
-    /// Reads the cut's node, so [`ahead_node`](Self::ahead_node) goes before, for the whole batch.
+    /// Asks for the nodes of the hosts that a cut delegates to: their addresses are glue. Reads the node, so
+    /// [`ahead_node`](Self::ahead_node) goes before, for the whole batch.
     #[inline]
-    pub fn ahead_glue(&self, hash: u64) {
-        let Some(at) = self.index.candidate(hash) else { return };
+    pub fn ahead_glue(&self, NodeAhead(at): NodeAhead) {
         if blob::flags(self.arena.from(at)) & NodeFlags::CUT.0 == 0 {
             return;
         }

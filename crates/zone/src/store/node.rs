@@ -270,6 +270,14 @@ impl<'a> RrSet<'a> {
         })
     }
 
+    /// Those of the [`targets`](Self::targets) that have a node, with it.
+    #[inline]
+    pub fn hosts(&self) -> Hosts<'a> {
+        let left = if self.entry.has_targets() { self.count() as usize } else { 0 };
+        let offset = blob::target_offset(self.rtype()).unwrap_or(0);
+        Hosts { set: *self, offset, at: 0, slot: self.entry.targets_at(), left }
+    }
+
     /// Where in the blob the addresses of the targets stand, if the data starts at `data`.
     pub(super) fn target_slots(&self, data: usize) -> impl Iterator<Item = usize> + use<'a> {
         let count = if self.entry.has_targets() { self.count() as usize } else { 0 };
@@ -280,9 +288,9 @@ impl<'a> RrSet<'a> {
     /// The addresses of the targets' nodes in the arena.
     #[inline]
     pub(super) fn target_addresses(&self) -> impl Iterator<Item = u32> + use<'a> {
-        let (data, start) = (self.data, self.entry.targets_at());
         let count = if self.entry.has_targets() { self.count() as usize } else { 0 };
-        (0..count).map(move |i| u32_at(data, start + 4 * i)).filter(|&at| at != NOWHERE)
+        let slots = &self.data[self.entry.targets_at()..][..4 * count];
+        slots.as_chunks().0.iter().map(|slot| u32::from_le_bytes(*slot)).filter(|&at| at != NOWHERE)
     }
 
     #[inline]
@@ -331,6 +339,36 @@ pub struct Target<'a> {
     /// The node of that name in this zone, occluded ones too; `None` if the zone has no such name (a wildcard
     /// may still match it).
     pub node: Option<Node<'a>>,
+}
+
+/// The hosts that an RRset names and the zone has; see [`RrSet::hosts`].
+pub struct Hosts<'a> {
+    set: RrSet<'a>,
+    /// Where in its RDATA a record's target stands.
+    offset: usize,
+    /// Where the next record starts, where its target's address does, and how many are left.
+    at: usize,
+    slot: usize,
+    left: usize,
+}
+
+impl<'a> Iterator for Hosts<'a> {
+    type Item = (usize, Node<'a>);
+    /// Where the target name stands, from the start of [`RrSet::records`], and its node.
+    #[inline]
+    fn next(&mut self) -> Option<(usize, Node<'a>)> {
+        let data = self.set.data;
+        while self.left > 0 {
+            let (rdata, node) = (self.at + RECORD_HEAD, u32_at(data, self.slot));
+            self.at = rdata + be16_at(data, self.at + 10) as usize;
+            self.slot += 4;
+            self.left -= 1;
+            if node != NOWHERE {
+                return Some((rdata + self.offset, Node::new(self.set.node.arena, node)));
+            }
+        }
+        None
+    }
 }
 
 /// The records of an RRset or its signatures, one after the other.
