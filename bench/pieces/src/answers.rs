@@ -112,7 +112,7 @@ impl Batches {
         for (i, octets) in black_box(batch).iter().enumerate() {
             self.worker.prepare(i, &packet(octets));
         }
-        self.worker.prefetch(BATCH);
+        self.worker.route(BATCH);
         let mut sent = 0;
         for (i, (octets, out)) in batch.iter().zip(self.replies.chunks_exact_mut(ROOM)).enumerate() {
             match self.worker.answer(i, &packet(octets), out, &mut || unreachable!("nothing waits")) {

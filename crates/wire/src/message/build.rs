@@ -66,23 +66,28 @@ impl Counts {
     }
 }
 
-/// Copies `from` to the front of `to`. Short copies are most of an answer, and are done in place: two moves that
-/// may overlap.
+/// Copies `from` to `to`, which is as long. Short copies are most of an answer, and are done in place: two moves
+/// that may overlap.
 #[inline]
 fn copy(to: &mut [u8], from: &[u8]) {
-    #[inline]
-    fn ends<const N: usize>(to: &mut [u8], from: &[u8]) -> bool {
-        let Some((first, last)) = from.first_chunk::<N>().zip(from.last_chunk::<N>()) else { return false };
-        let at = from.len() - N;
-        if from.len() > 2 * N || to.len() < from.len() {
-            return false;
-        }
-        to[..N].copy_from_slice(first);
-        to[at..at + N].copy_from_slice(last);
-        true
+    match from.len() {
+        8..=15 => ends::<8>(to, from),
+        16..=32 => ends::<16>(to, from),
+        33..=64 => ends::<32>(to, from),
+        _ => to.copy_from_slice(from),
     }
-    if !(ends::<16>(to, from) || ends::<32>(to, from) || ends::<8>(to, from)) {
-        to[..from.len()].copy_from_slice(from);
+}
+
+/// Copies the first and the last `N` octets.
+#[inline]
+fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
+    if let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) {
+        if let Some(to) = to.first_chunk_mut() {
+            *to = *first;
+        }
+        if let Some(to) = to.last_chunk_mut() {
+            *to = *last;
+        }
     }
 }
 
@@ -366,6 +371,26 @@ mod tests {
         parser.expand_rdata(&first, &mut rdata).expect("rdata");
         assert!(rdata.eq_ignore_ascii_case(&mx));
         assert_eq!(parser.name_at(second.owner_at), Ok(name("mail.example.com.")));
+    }
+
+    #[test]
+    fn octets_of_every_length_are_copied() {
+        for len in 0..200 {
+            let from: Vec<u8> = (0..len).map(|i| i as u8 ^ 0x5a).collect();
+            let mut to = vec![0; len];
+            copy(&mut to, &from);
+            assert_eq!(to, from);
+        }
+    }
+
+    #[test]
+    fn counts_stand_in_the_header_section_by_section() {
+        let mut counts = Counts::default();
+        for (section, n) in [(0, 1), (1, 0x1234), (2, 0xff), (3, 0x0100), (1, 1)] {
+            counts.add(section, n);
+        }
+        assert_eq!(counts.get(1), 0x1235);
+        assert_eq!(counts.octets(), [0, 1, 0x12, 0x35, 0, 0xff, 1, 0]);
     }
 
     #[test]
