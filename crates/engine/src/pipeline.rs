@@ -271,10 +271,6 @@ impl Worker {
     /// memory together.
     pub fn route(&mut self, n: usize) {
         let (catalog, slots) = (&*self.pinned.catalog, &mut self.slots[..n.min(BATCH)]);
-        if catalog.is_large() {
-            let asked = slots.iter().filter(|slot| slot.request.question.is_some());
-            asked.for_each(|slot| catalog.ahead_zone(&slot.qname));
-        }
         self.aims.clear();
         for slot in slots {
             let Some(question) = &slot.request.question else { continue };

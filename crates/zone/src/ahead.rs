@@ -15,6 +15,13 @@ pub(crate) fn value<T>(value: &T) {
     hint(std::ptr::from_ref(value).cast());
 }
 
+/// Asks for the first `lines` cache lines of `value`.
+#[inline]
+pub(crate) fn lines<T>(value: &T, lines: usize) {
+    let start: *const u8 = std::ptr::from_ref(value).cast();
+    (0..lines).for_each(|line| hint(start.wrapping_add(line * 64)));
+}
+
 #[inline]
 #[cfg(target_arch = "x86_64")]
 fn hint(address: *const u8) {

@@ -11,7 +11,7 @@ use wire::hash::{HashKey, HashedName};
 use wire::name::MAX_LABELS;
 use wire::{Name, NameBuf};
 
-use crate::store::{Index, Zone};
+use crate::store::Zone;
 use crate::{ahead, octets};
 
 /// One zone of a catalog. Cloning shares the zone.
@@ -67,42 +67,54 @@ pub enum Change {
 /// A zone's place in one catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Located {
-    slot: u32,
+    head: u32,
     /// Labels that the name looked up has below the zone's.
     pub below: u8,
 }
 
-/// What a search reads of an entry, in one cache line: with many zones none is at hand.
-#[repr(align(64))]
+/// A place of the hash table that zones are found through, in one cache line: with many zones none is at hand.
+#[derive(Default)]
+#[repr(C, align(64))]
 struct Head {
     zone: Option<Arc<Zone>>,
     hash: u64,
+    /// Which of the entries it stands for.
+    entry: u32,
+    /// Octets of the name; 0 in a free place.
     len: u8,
     /// The name, as far as it goes in.
-    name: [u8; HEAD_NAME],
+    name: HeadName,
 }
 
 /// Octets of a name in its [`Head`].
-const HEAD_NAME: usize = 47;
+const HEAD_NAME: usize = 43;
+
+struct HeadName([u8; HEAD_NAME]);
+
+impl Default for HeadName {
+    fn default() -> Self {
+        HeadName([0; HEAD_NAME])
+    }
+}
 const _: () = assert!(size_of::<Head>() == 64);
 /// Catalogs of up to this many zones are at hand anyhow: nothing is asked for ahead.
 const FEW: usize = 16;
 
 impl Head {
-    fn new(entry: &ZoneEntry, hash: u64) -> Self {
-        let mut name = [0; HEAD_NAME];
-        let len = entry.name.len().min(HEAD_NAME);
-        name[..len].copy_from_slice(&entry.name[..len]);
-        Head { zone: entry.zone.clone(), hash, len: entry.name.len() as u8, name }
+    fn new(entry: u32, of: &ZoneEntry, hash: u64) -> Self {
+        let mut head = Head { zone: of.zone.clone(), hash, entry, len: of.name.len() as u8, ..Head::default() };
+        let shown = of.name.len().min(HEAD_NAME);
+        head.name.0[..shown].copy_from_slice(&of.name[..shown]);
+        head
     }
 }
 
 /// An immutable set of zones.
 pub struct Catalog {
     key: HashKey,
-    heads: Vec<Head>,
+    /// Half of them free; who does not find his place free takes the next free one.
+    heads: Box<[Head]>,
     entries: Vec<ZoneEntry>,
-    index: Index,
     /// Bit n is set if some zone has a name of n labels: other suffixes of a question need no search.
     depths: u128,
 }
@@ -115,16 +127,28 @@ impl Catalog {
 
     /// `entries` have different names.
     fn of(key: HashKey, entries: Vec<ZoneEntry>) -> Self {
-        let mut index = Index::for_entries(entries.len());
-        let mut heads = Vec::with_capacity(entries.len());
-        let mut depths = 0;
-        for (slot, entry) in entries.iter().enumerate() {
+        let heads = (0..2 * entries.len() + 1).map(|_| Head::default()).collect();
+        let mut new = Catalog { key, heads, entries: Vec::new(), depths: 0 };
+        for (number, entry) in entries.iter().enumerate() {
             let hash = key.name(entry.name());
-            index.insert(hash, slot as u32);
-            heads.push(Head::new(entry, hash));
-            depths |= 1 << entry.name().label_count();
+            let mut at = new.home(hash);
+            while new.heads[at].len != 0 {
+                at = new.after(at);
+            }
+            new.heads[at] = Head::new(number as u32, entry, hash);
+            new.depths |= 1 << entry.name().label_count();
         }
-        Catalog { key, heads, entries, index: index.freeze(), depths }
+        Catalog { entries, ..new }
+    }
+
+    #[inline]
+    fn home(&self, hash: u64) -> usize {
+        (((hash >> 32) * self.heads.len() as u64) >> 32) as usize
+    }
+
+    #[inline]
+    fn after(&self, at: usize) -> usize {
+        if at + 1 == self.heads.len() { 0 } else { at + 1 }
     }
 
     /// A catalog with `changes` made one after the other; this one stays as it is.
@@ -139,8 +163,7 @@ impl Catalog {
             };
             let mut lower = name;
             lower.make_lower();
-            let slot = self.slot(lower.as_name().as_wire(), self.key.name(lower.as_name()));
-            let slot = slot.or_else(|| added.get(&lower).copied());
+            let slot = self.number(lower.as_name()).or_else(|| added.get(&lower).copied());
             let before = slot.and_then(|slot| new[slot].as_ref());
             let queries = before.map_or_else(Arc::default, |entry| Arc::clone(&entry.queries));
             let entry = keep.then(|| ZoneEntry { name: lower.as_name().as_wire().into(), zone, queries });
@@ -155,21 +178,35 @@ impl Catalog {
         Self::of(self.key, new.into_iter().flatten().collect())
     }
 
+    /// Which head has the name `lower`.
     #[inline]
-    fn slot(&self, lower: &[u8], hash: u64) -> Option<usize> {
-        self.index.find(hash, |slot| self.is_named(slot as usize, lower, hash)).map(|slot| slot as usize)
+    fn head(&self, lower: &[u8], hash: u64) -> Option<usize> {
+        let mut at = self.home(hash);
+        // Half the heads are free, so this ends.
+        loop {
+            let head = &self.heads[at];
+            if head.len == 0 {
+                return None;
+            }
+            if head.hash == hash && self.is_named(head, lower) {
+                return Some(at);
+            }
+            at = self.after(at);
+        }
     }
 
     #[inline]
-    fn is_named(&self, slot: usize, lower: &[u8], hash: u64) -> bool {
-        let head = &self.heads[slot];
-        if head.hash != hash || head.len as usize != lower.len() {
-            return false;
-        }
-        match head.name.get(..lower.len()) {
+    fn is_named(&self, head: &Head, lower: &[u8]) -> bool {
+        match head.name.0.get(..head.len as usize) {
             Some(name) => octets::same(name, lower),
-            None => *self.entries[slot].name == *lower,
+            None => *self.entries[head.entry as usize].name == *lower,
         }
+    }
+
+    /// Which entry has the name `lower`.
+    fn number(&self, lower: Name<'_>) -> Option<usize> {
+        let at = self.head(lower.as_wire(), self.key.name(lower))?;
+        Some(self.heads[at].entry as usize)
     }
 
     /// The depths at which zones may be that `name`, without its `skip` leftmost labels, is at or below: bit n for
@@ -181,27 +218,18 @@ impl Catalog {
         Some(self.depths & below)
     }
 
-    /// Whether the zones are so many that it pays to ask for memory ahead with [`ahead`](Self::ahead) and
-    /// [`ahead_zone`](Self::ahead_zone).
+    /// Whether the zones are so many that it pays to ask for memory with [`ahead`](Self::ahead) and
+    /// [`ahead_located`](Self::ahead_located).
     #[inline]
     pub fn is_large(&self) -> bool {
         self.entries.len() > FEW
     }
 
-    /// Asks for the index line that [`locate`](Self::locate) will most likely read first.
+    /// Asks for what [`locate`](Self::locate) will most likely read.
     #[inline]
     pub fn ahead(&self, name: &HashedName) {
         if let Some(hash) = self.likely(name) {
-            self.index.ahead(hash);
-        }
-    }
-
-    /// Asks for what [`locate`](Self::locate) will most likely read next; [`ahead`](Self::ahead) goes before, for
-    /// the whole batch.
-    #[inline]
-    pub fn ahead_zone(&self, name: &HashedName) {
-        if let Some(slot) = self.likely(name).and_then(|hash| self.index.candidate(hash)) {
-            ahead::value(&self.heads[slot as usize]);
+            ahead::value(&self.heads[self.home(hash)]);
         }
     }
 
@@ -235,8 +263,8 @@ impl Catalog {
             let depth = depths.ilog2() as usize;
             depths ^= 1 << depth;
             let skip = labels - depth;
-            if let Some(slot) = self.slot(name.suffix(skip), name.hash(skip)) {
-                return Some(Located { slot: slot as u32, below: skip as u8 });
+            if let Some(head) = self.head(name.suffix(skip), name.hash(skip)) {
+                return Some(Located { head: head as u32, below: skip as u8 });
             }
         }
         None
@@ -245,13 +273,13 @@ impl Catalog {
     /// The zone located before.
     #[inline]
     pub fn entry(&self, located: Located) -> &ZoneEntry {
-        &self.entries[located.slot as usize]
+        &self.entries[self.heads[located.head as usize].entry as usize]
     }
 
     /// The snapshot of the zone located before; `None` if it is not loaded.
     #[inline]
     pub fn zone(&self, located: Located) -> Option<&Zone> {
-        self.heads[located.slot as usize].zone.as_deref()
+        self.heads[located.head as usize].zone.as_deref()
     }
 
     /// Asks for the zone located before.
@@ -266,8 +294,7 @@ impl Catalog {
     pub fn get(&self, name: Name<'_>) -> Option<&ZoneEntry> {
         let mut lower = name.to_buf();
         lower.make_lower();
-        let slot = self.slot(lower.as_name().as_wire(), self.key.name(lower.as_name()))?;
-        Some(&self.entries[slot])
+        Some(&self.entries[self.number(lower.as_name())?])
     }
 
     /// All zones, in no particular order.

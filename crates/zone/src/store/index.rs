@@ -83,13 +83,21 @@ fn put(bucket: &mut Bucket, tag: u8, at: u32) -> bool {
 }
 
 /// The index; see the module. Of [`Memory`] while it is filled.
+#[repr(C)]
 pub(crate) struct Index<M = Bytes> {
+    /// The only bucket, if there is one and nothing changes any more: most zones are small, and theirs then lies
+    /// with the zone.
+    sole: Bucket,
     octets: M,
+    is_sole: bool,
 }
 
 impl<M: AsRef<[u8]>> Index<M> {
     #[inline]
     fn buckets(&self) -> &[Bucket] {
+        if self.is_sole {
+            return std::slice::from_ref(&self.sole);
+        }
         self.octets.as_ref().as_chunks().0
     }
 
@@ -158,7 +166,7 @@ impl Index<Memory> {
     /// An empty index for about `entries` entries, three quarters full when they are all in.
     pub(crate) fn for_entries(entries: usize) -> Self {
         let buckets = (entries / 9 + 1).min(u32::MAX as usize);
-        Index { octets: Memory::zeroed(buckets * BUCKET) }
+        Index { sole: [0; BUCKET], octets: Memory::zeroed(buckets * BUCKET), is_sole: false }
     }
 
     #[inline]
@@ -185,14 +193,15 @@ impl Index<Memory> {
 
     /// Makes the index unchangeable.
     pub(crate) fn freeze(self) -> Index {
-        Index { octets: self.octets.freeze() }
+        Index::of(self.octets.freeze())
     }
 }
 
 impl Index {
     /// An index of verified buckets.
     pub(super) fn of(octets: Bytes) -> Self {
-        Index { octets }
+        let sole = <&Bucket>::try_from(&octets[..]);
+        Index { sole: sole.copied().unwrap_or([0; BUCKET]), is_sole: sole.is_ok(), octets }
     }
 
     /// The buckets, which may be shared.

@@ -44,7 +44,7 @@ use wire::Name;
 use wire::hash::HashKey;
 
 pub use build::{AddError, BuildError, ZoneBuilder};
-pub(crate) use index::Index;
+use index::Index;
 pub(crate) use memory::Memory;
 pub use node::{Fixup, Node, NodeFlags, Rdata, RrSet, Target};
 pub use nsec3::Nsec3;
@@ -57,7 +57,7 @@ use crate::{ahead, octets};
 use arena::Arena;
 
 /// Cache lines of a zone that a lookup reads; [`Zone`]'s fields are in this order.
-const HOT_LINES: usize = 2;
+const HOT_LINES: usize = 3;
 const _: () = assert!(std::mem::offset_of!(Zone, key) <= 64 * HOT_LINES);
 /// Cache lines of a node asked for ahead.
 const NODE_LINES: usize = 3;
@@ -188,8 +188,7 @@ impl Zone {
     /// Asks for the zone's own lines, which everything else is found through.
     #[inline]
     pub(crate) fn ahead_self(&self) {
-        ahead::value(self);
-        ahead::value(&self.apex);
+        ahead::lines(self, HOT_LINES);
     }
 
     /// Asks for the index line of a hash, which [`find`](Self::find) will read.
