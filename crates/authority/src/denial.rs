@@ -34,7 +34,8 @@ pub(crate) fn data<'z>(
                 covering(chain, here, skip - 1, reply);
             } else {
                 closest_encloser(chain, here, skip, reply);
-                reply.prove(chain.matching(&hash(chain, node.owner_wire())));
+                let wildcard = reply.memo.hash(chain, node.owner_wire());
+                reply.prove(chain.matching(&wildcard));
             }
         }
     }
@@ -71,7 +72,8 @@ pub(crate) fn no_name<'z>(here: &Here<'_, 'z>, skip: usize, reply: &mut Reply<'_
         Some(chain) => {
             let encloser = closest_encloser(chain, here, skip, reply);
             let len = wildcard_at(here.hashed, encloser, &mut buf);
-            reply.prove(Some(chain.covering(&hash(chain, &buf[..len]))));
+            let wildcard = reply.memo.hash(chain, &buf[..len]);
+            reply.prove(Some(chain.covering(&wildcard)));
         }
     }
 }
@@ -99,7 +101,7 @@ fn closest_encloser<'z>(
 ) -> usize {
     for up in skip..=here.below {
         // Names that opt-out or an incomplete chain left without NSEC3 are passed over.
-        if let Some(own) = chain.matching(&hash(chain, here.hashed.suffix(up))) {
+        if let Some(own) = chain.matching(&reply.memo.hash(chain, here.hashed.suffix(up))) {
             reply.prove(Some(own));
             covering(chain, here, up.saturating_sub(1), reply);
             return up;

@@ -9,6 +9,7 @@
 //! | [`lookup`] | finds what the name is: a node, a wildcard, a cut, a DNAME, nothing |
 //! | `respond` | turns that into sections, one step of a CNAME or DNAME chain at a time |
 //! | `denial` | picks the NSEC or NSEC3 records that prove it |
+//! | `memo` | keeps the NSEC3 hashes that many answers share |
 //! | [`audit`] | checks that a signed zone can prove what it will have to |
 //! | [`explain`] | tells a person why |
 //! | `reply` | copies compiled RRsets into the message and moves their pointers |
@@ -18,6 +19,7 @@ pub mod audit;
 mod denial;
 pub mod explain;
 pub mod lookup;
+mod memo;
 mod reply;
 mod respond;
 
@@ -27,6 +29,7 @@ use wire::{Name, NameBuf, Type};
 use zone::catalog::{Catalog, Located};
 use zone::store::Zone;
 
+use memo::Memo;
 use reply::Reply;
 use respond::{Chase, Here};
 
@@ -53,6 +56,7 @@ pub struct Scratch {
     /// The name a chain has led to.
     name: HashedName,
     rdata: Vec<u8>,
+    memo: Memo,
 }
 
 impl Default for Scratch {
@@ -64,7 +68,7 @@ impl Default for Scratch {
 impl Scratch {
     /// Empty.
     pub fn new() -> Self {
-        Scratch { name: HashedName::new(), rdata: Vec::new() }
+        Scratch { name: HashedName::new(), rdata: Vec::new(), memo: Memo::new() }
     }
 }
 
@@ -72,8 +76,8 @@ impl Scratch {
 /// question already stands. If something that must be there does not fit, TC is set and what the sections
 /// hold does not count.
 pub fn answer<'a>(ask: &Ask<'a>, zone: &'a Zone, below: usize, b: &mut Builder<'_>, scratch: &mut Scratch) {
-    let Scratch { name, rdata } = scratch;
-    let mut reply = Reply::new(b, ask, rdata);
+    let Scratch { name, rdata, memo } = scratch;
+    let mut reply = Reply::new(b, ask, rdata, memo);
     let done = resolve(ask, zone, below, &mut reply, name).and_then(|()| reply.proofs());
     if let Err(Full) = done {
         reply.truncate();

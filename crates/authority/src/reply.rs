@@ -11,6 +11,7 @@ use zone::store::{Node, Rdata, RrSet, Zone};
 
 use crate::Ask;
 use crate::lookup::{self, Found};
+use crate::memo::Memo;
 
 /// Where QNAME stands in every message.
 pub(crate) const QNAME_AT: usize = 12;
@@ -28,6 +29,8 @@ pub(crate) struct Reply<'r, 'b, 'z> {
     b: &'r mut Builder<'b>,
     question: &'r HashedName,
     rdata: &'r mut Vec<u8>,
+    /// NSEC3 hashes that other answers needed.
+    pub(crate) memo: &'r mut Memo,
     key: &'r HashKey,
     dnssec_ok: bool,
     /// Whether the compression table knows the question.
@@ -74,11 +77,17 @@ pub(crate) struct Placed {
 }
 
 impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
-    pub(crate) fn new(b: &'r mut Builder<'b>, ask: &Ask<'r>, rdata: &'r mut Vec<u8>) -> Self {
+    pub(crate) fn new(
+        b: &'r mut Builder<'b>,
+        ask: &Ask<'r>,
+        rdata: &'r mut Vec<u8>,
+        memo: &'r mut Memo,
+    ) -> Self {
         Reply {
             b,
             question: ask.qname,
             rdata,
+            memo,
             key: ask.key,
             dnssec_ok: ask.dnssec_ok,
             learned: false,
