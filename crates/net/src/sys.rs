@@ -2,7 +2,7 @@
 //! listening socket watched by the runtime but accepted from by hand.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
 use libc::c_int;
@@ -116,6 +116,23 @@ pub(crate) fn pin_thread(n: usize) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// Accepts a connection that never blocks, in one system call where there is one for it.
+pub(crate) fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    #[cfg(target_os = "linux")]
+    {
+        let (socket, peer) =
+            socket2::SockRef::from(listener).accept4(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)?;
+        Ok((socket.into(), peer.as_socket().ok_or(io::ErrorKind::InvalidData)?))
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let (stream, peer) = listener.accept()?;
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        Ok((stream, peer))
+    }
 }
 
 /// Has the current runtime watch a listening socket for connections. Unlike with the runtime's own listener, an

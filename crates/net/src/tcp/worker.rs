@@ -58,6 +58,8 @@ pub(crate) fn open(addr: SocketAddr, config: &Config, shared: bool) -> Result<Tc
         udp::set_freebind(&socket, addr).map_err(Refusal::option("IP_FREEBIND"))?;
     }
     socket.set_nonblocking(true).map_err(Refusal::from_io)?;
+    // Answers are written whole, so waiting to fill a segment gains nothing. Connections take it over from here.
+    let _ = socket.set_tcp_nodelay(true);
     socket.bind(&addr.into()).map_err(Refusal::from_io)?;
     if shared {
         socket.listen(i32::try_from(config.tcp.backlog).unwrap_or(i32::MAX)).map_err(Refusal::from_io)?;
@@ -190,13 +192,13 @@ impl<F: HandlerFactory> Acceptor<F> {
         if self.reserve.is_none() {
             self.reserve = reserve();
         }
-        let short = match listener.accept() {
+        let short = match sys::accept(listener) {
             Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => e,
             other => return other,
         };
         let Some(file) = self.reserve.take() else { return Err(short) };
         drop(file);
-        let accepted = listener.accept()?;
+        let accepted = sys::accept(listener)?;
         let now = Instant::now();
         if self.shortage.replace(now).is_none_or(|last| now - last > SHORTAGE_OVER) {
             self.job.reporter.report(FaultKind::OutOfDescriptors(short));
@@ -214,7 +216,7 @@ impl<F: HandlerFactory> Acceptor<F> {
     /// Starts serving a connection, if the limits allow.
     fn take_in(&mut self, stream: std::net::TcpStream, peer: SocketAddr) {
         let own = &self.stats.own;
-        let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) else {
+        let Ok(stream) = TcpStream::from_std(stream) else {
             return own.receive_errors.add(1);
         };
         let (sender, receiver) = unbounded_channel();
@@ -224,8 +226,6 @@ impl<F: HandlerFactory> Acceptor<F> {
             Err(TurnedAway::Client) => return own.tcp_refused_client.add(1),
         };
         own.tcp_accepted.add(1);
-        // Answers are written whole, so waiting to fill a segment gains nothing.
-        let _ = stream.set_nodelay(true);
         let local = if self.job.worker.local.ip().is_unspecified() {
             stream.local_addr().unwrap_or(self.job.worker.local)
         } else {
@@ -257,7 +257,7 @@ impl<F: HandlerFactory> Acceptor<F> {
     /// Takes in the connections the kernel still holds, then lets all of them come to their end.
     async fn finish(&mut self, socket: TcpListener) {
         for _ in 0..LAST_ACCEPTS {
-            let Ok((stream, peer)) = socket.accept() else { break };
+            let Ok((stream, peer)) = sys::accept(&socket) else { break };
             self.take_in(stream, peer);
         }
         drop(socket);
@@ -330,4 +330,27 @@ fn count_close(stats: &WorkerStats, close: Close) {
         Close::Stopped => &own.tcp_stopped,
     };
     counter.add(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn accepted_connections_neither_block_nor_delay() -> io::Result<()> {
+        let config = Config::default();
+        for addr in ["127.0.0.1:0", "[::1]:0"] {
+            let addr = addr.parse().map_err(io::Error::other)?;
+            let Ok(listener) = open(addr, &config, true) else { continue };
+            let client = std::net::TcpStream::connect(listener.local_addr()?)?;
+            let (mut stream, peer) = sys::accept(&listener)?;
+            assert_eq!(peer, client.local_addr()?);
+            assert!(stream.nodelay()?);
+            let read = stream.read(&mut [0; 1]);
+            assert_eq!(read.map_err(|e| e.kind()), Err(io::ErrorKind::WouldBlock));
+        }
+        Ok(())
+    }
 }
