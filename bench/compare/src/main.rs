@@ -64,7 +64,7 @@ struct Arguments {
     #[arg(long, default_value_t = 40_000)]
     rate: u64,
     /// Queries a second that kxdpgun sends over veth; more than any server answers.
-    #[arg(long, default_value_t = 600_000)]
+    #[arg(long, default_value_t = 1_500_000)]
     flood: u64,
     /// Delegations in the big zone, four records each.
     #[arg(long, default_value_t = 1_000_000)]
