@@ -102,7 +102,8 @@ const FEW: usize = 16;
 
 impl Head {
     fn new(entry: u32, of: &ZoneEntry, hash: u64) -> Self {
-        let mut head = Head { zone: of.zone.clone(), hash, entry, len: of.name.len() as u8, ..Head::default() };
+        let mut head =
+            Head { zone: of.zone.clone(), hash, entry, len: of.name.len() as u8, ..Head::default() };
         let shown = of.name.len().min(HEAD_NAME);
         head.name.0[..shown].copy_from_slice(&of.name[..shown]);
         head
