@@ -92,7 +92,7 @@ impl Write for Portions<'_> {
     }
 }
 
-/// Writes the image of `zone` to `out` and gives its size in octets. A file should be written with [`write`].
+/// Writes the image of `zone` to `out` and gives its size in octets. A file should be written with [`write()`].
 pub fn write_to(out: &mut impl Write, zone: &Zone, making: &Making) -> io::Result<u64> {
     let parts = zone.parts();
     let (header, octets) = lay_out(zone, &parts, making);

@@ -83,7 +83,7 @@ pub struct Soa {
 
 /// An immutable snapshot of one zone. Made by [`ZoneBuilder`]; shared by reference between threads.
 ///
-/// What a lookup reads comes first and lies in [`HOT_LINES`] cache lines: of many small zones none is at hand.
+/// What a lookup reads comes first and lies in a few cache lines (`HOT_LINES`): of many small zones none is at hand.
 #[repr(C, align(64))]
 pub struct Zone {
     index: Index,
