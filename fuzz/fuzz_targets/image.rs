@@ -59,7 +59,11 @@ fn zone() -> Zone {
     let mut add = |owner: &str, rtype: Type, rdata: &[u8]| {
         builder.add(name(owner).as_name(), rtype, 3600, rdata).expect("a record");
     };
-    add("example.", Type::SOA, b"\x02ns\x07example\0\x05admin\0\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0\x05");
+    add(
+        "example.",
+        Type::SOA,
+        b"\x02ns\x07example\0\x05admin\0\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0\x05",
+    );
     add("example.", Type::RRSIG, b"\0\x06\x0d\x01\0\0\0\0\x60\0\0\0\x50\0\0\0\0\x01\x07example\0signature");
     add("example.", Type::NS, b"\x02ns\x07example\0");
     add("example.", Type::NS, b"\x03ns2\x02ns\x07example\0");
