@@ -84,8 +84,7 @@ fn explore(zone: &Zone) {
     let mut look_up = |name: Name<'_>| {
         hashed.set(&key(), name);
         zone.ahead(hashed.hash(0));
-        zone.ahead_node(hashed.hash(0));
-        zone.ahead_glue(hashed.hash(0));
+        zone.ahead_node(hashed.hash(0)).into_iter().for_each(|node| zone.ahead_glue(node));
         let _ = zone.find(hashed.suffix(0), hashed.hash(0));
         let _ = zone.nsec_covering(name);
     };
