@@ -47,7 +47,8 @@ pub fn run(args: &Check) -> u8 {
     let bad = check_zones(specs, args);
     match bad {
         (total, 0) => {
-            println!("{}: the configuration and {total} zones are good", args.file.display());
+            let zones = if total == 1 { "its zone".into() } else { format!("{total} zones") };
+            println!("{}: the configuration and {zones} are good", args.file.display());
             EXIT_OK
         }
         (total, bad) => {

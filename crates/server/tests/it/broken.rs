@@ -89,7 +89,7 @@ fn a_zone_is_checked_alone() {
 fn good_configurations_and_zones_are_said_to_be_good() {
     let config = "[[zone]]\nname = \"example\"\nfile = \"example.zone\"\n";
     let said = check_config(&[("nomen.toml", config), ("example.zone", APEX)]);
-    assert_eq!(said, "exit Some(0)\nnomen.toml: the configuration and 1 zones are good\n");
+    assert_eq!(said, "exit Some(0)\nnomen.toml: the configuration and its zone are good\n");
 }
 
 #[test]

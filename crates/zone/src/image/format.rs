@@ -9,6 +9,7 @@
 //! ```
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -46,6 +47,17 @@ impl Kind {
     fn of(number: u8) -> Option<Kind> {
         use Kind::{Chunk, Index, Nsec, Nsec3Nodes, Nsec3Prefixes};
         [Chunk, Index, Nsec, Nsec3Prefixes, Nsec3Nodes].into_iter().find(|&kind| kind as u8 == number)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Chunk => "names",
+            Kind::Index => "index",
+            Kind::Nsec => "order of NSEC",
+            Kind::Nsec3Prefixes | Kind::Nsec3Nodes => "order of NSEC3",
+        })
     }
 }
 

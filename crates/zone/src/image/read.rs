@@ -169,7 +169,7 @@ impl<R: Octets> Image<R> {
         })?;
         if self.checked && piece.told != Some(sum(piece.octets)) {
             let Piece { number, kind, at, .. } = piece;
-            return Err(damaged(format!("the checksum of part {number} ({kind:?}) from octet {at} on")));
+            return Err(damaged(format!("the checksum of part {number} ({kind}) from octet {at} on")));
         }
         Ok(())
     }
