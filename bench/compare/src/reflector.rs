@@ -3,9 +3,8 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-use net::{
-    Batch as Queries, Config, Context as Faults, Handler, Listener, Outcome, Transport, Worker, XdpConfig,
-};
+use exchange::{Batch as Queries, Handler, LateReplies, Outcome, Seat, Transport};
+use net::{Config, Context as Faults, Listener, XdpConfig};
 
 use crate::failure::{Context, Failure, Result};
 use crate::sys::{self, Batch, SLOT};
@@ -46,7 +45,7 @@ fn front(address: SocketAddr, size: usize, interface: &str) -> Result<()> {
         .context(|| "reflector: no AF_XDP".to_string())?;
     let faults = Faults::default().on_fault(|fault| eprintln!("{fault}"));
     let serve = |bound: net::Bound| {
-        bound.serve(move |_: Worker| Reflector { size }, &faults).context(|| "reflector".to_string())
+        bound.serve(move |_: &Seat| Reflector { size }, &faults).context(|| "reflector".to_string())
     };
     let running = [serve(front)?, serve(bound)?];
     for listener in running {
@@ -72,6 +71,10 @@ impl Handler for Reflector {
                 batch.set(index, Outcome::Reply(padded));
             }
         }
+    }
+
+    fn late(&mut self, _: &mut LateReplies<'_>) -> bool {
+        false
     }
 }
 

@@ -1,10 +1,11 @@
 //! Whole answers without the kernel: batches of 64 queries through a worker of the engine, as the server does it.
 
 use std::hint::black_box;
-use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Waker;
 
-use engine::{BATCH, Config, Engine, Packet, Stats, Transport, Verdict, Worker};
+use engine::{Account, BATCH, Config, Engine, Sources, Worker, Zones};
+use exchange::{Packets, Transport};
 use testkit::tld::Tld;
 use wire::hash::HashKey;
 use wire::{Header, NameBuf, Rcode, Type};
@@ -72,8 +73,8 @@ pub(crate) fn pieces(key: &HashKey) -> Vec<Piece> {
         // Even numbers: the delegations that have DS.
         let qname = |i: usize| name(&kind.pattern.replace('#', &(i * 14).to_string()));
         let edns = kind.edns.map(|dnssec_ok| (dnssec_ok, b"".as_slice()));
-        let queries = (0..BATCH).map(|i| query(qname(i).as_name(), kind.qtype, edns)).collect();
-        let mut batch = Batches::new(&engine, queries);
+        let queries: Vec<_> = (0..BATCH).map(|i| query(qname(i).as_name(), kind.qtype, edns)).collect();
+        let mut batch = Batches::new(&engine, &queries);
         batch.next();
         for i in 0..BATCH {
             assert_eq!(batch.outcome(i), kind.expected, "{} {i}", kind.name);
@@ -83,50 +84,42 @@ pub(crate) fn pieces(key: &HashKey) -> Vec<Piece> {
     KINDS.iter().map(one).collect()
 }
 
-fn serving<const N: usize>(key: &HashKey, zones: [Zone; N]) -> Arc<Engine> {
+fn serving<const N: usize>(key: &HashKey, zones: [Zone; N]) -> Arc<Engine<Zones>> {
     let catalog = Catalog::new(key).with(zones.map(|zone| Change::Serve(Arc::new(zone))));
-    Arc::new(Engine::new(*key, Arc::new(catalog), Config::default(), None))
+    Arc::new(Engine::new(Zones::new(Arc::new(catalog)), Sources::default(), Config::default()))
 }
 
 /// Queries answered batch by batch, over and over.
 struct Batches {
-    worker: Worker,
-    queries: Vec<Vec<u8>>,
+    worker: Worker<Zones>,
+    batches: Vec<Packets>,
     at: usize,
-    replies: Vec<u8>,
 }
 
 impl Batches {
-    fn new(engine: &Arc<Engine>, queries: Vec<Vec<u8>>) -> Self {
-        let worker = Worker::new(Arc::clone(engine), Arc::new(Stats::default()));
-        Batches { worker, queries, at: 0, replies: vec![0; BATCH * ROOM] }
+    fn new(engine: &Arc<Engine<Zones>>, queries: &[Vec<u8>]) -> Self {
+        let account = Arc::new(Account::new(Waker::noop().clone()));
+        let batch = |queries: &[Vec<u8>]| {
+            let mut packets = Packets::new(Transport::Udp, ROOM);
+            queries.iter().for_each(|query| packets.push(query));
+            packets
+        };
+        let batches = queries.chunks_exact(BATCH).map(batch).collect();
+        Batches { worker: Worker::new(Arc::clone(engine), account), batches, at: 0 }
     }
 
-    /// Answers the next batch and gives the octets of its replies.
+    /// Answers the next batch and returns the bytes of its last reply.
     fn next(&mut self) -> usize {
-        let batch = &self.queries[self.at..self.at + BATCH];
-        self.at = (self.at + BATCH) % self.queries.len();
-        let peer = SocketAddr::from(([127, 0, 0, 1], 53_000));
-        let packet = |octets| Packet { octets, peer, transport: Transport::Udp };
-        self.worker.begin();
-        for (i, octets) in black_box(batch).iter().enumerate() {
-            self.worker.prepare(i, &packet(octets));
-        }
-        self.worker.route(BATCH);
-        let mut sent = 0;
-        for (i, (octets, out)) in batch.iter().zip(self.replies.chunks_exact_mut(ROOM)).enumerate() {
-            match self.worker.answer(i, &packet(octets), out, &mut || unreachable!("nothing waits")) {
-                Verdict::Reply(len) => sent += len,
-                _ => panic!("query {i} has no reply"),
-            }
-        }
-        black_box(&self.replies);
-        sent
+        let batch = black_box(&mut self.batches[self.at]);
+        batch.ask(&mut self.worker);
+        let len = batch.reply(BATCH - 1).map_or(0, <[u8]>::len);
+        self.at = (self.at + 1) % self.batches.len();
+        black_box(len)
     }
 
-    /// Rcode, answers and authority records of a reply of the last batch.
+    /// Rcode, answers and authority records of a reply of the first batch.
     fn outcome(&self, i: usize) -> (Rcode, u16, u16) {
-        let header = Header::of(&self.replies[i * ROOM..]).expect("a header");
+        let header = Header::of(self.batches[0].reply(i).expect("a reply")).expect("a header");
         assert!(header.is_response() && !header.truncated());
         let [_, answers, authorities, _] = header.counts();
         (header.rcode(), answers, authorities)
@@ -153,9 +146,9 @@ pub fn large(names: u64) -> Vec<Piece> {
     let asks: [(&str, &dyn Fn(u64) -> NameBuf); 2] = [("referral", &referrals), ("nxdomain", &absent)];
     let one = |(kind, qname): (&str, &dyn Fn(u64) -> NameBuf)| {
         // Many batches: what one leaves in the cache must not help the next.
-        let queries =
-            (0..BATCH as u64 * 512).map(|i| query(qname(i).as_name(), Type::A, Some((false, b"")))).collect();
-        let mut batches = Batches::new(&engine, queries);
+        let all = 0..BATCH as u64 * 512;
+        let queries: Vec<_> = all.map(|i| query(qname(i).as_name(), Type::A, Some((false, b"")))).collect();
+        let mut batches = Batches::new(&engine, &queries);
         Piece::new(format!("answer/{kind}/{names}-names"), move || batches.next())
     };
     asks.map(one).into()

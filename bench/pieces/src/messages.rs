@@ -127,7 +127,7 @@ fn parsing() -> Vec<Piece> {
         assert!(Request::read(&octets).fault.is_none());
         pieces.push(Piece::new(format!("parse/{shape}"), move || {
             let request = black_box(Request::read(black_box(&octets)));
-            request.question.map_or(0, |question| question.octets())
+            request.question.map_or(0, |question| question.len_in_message())
         }));
     }
     let mut message = vec![0; 4096];

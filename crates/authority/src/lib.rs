@@ -13,8 +13,10 @@
 //! | [`audit`] | checks that a signed zone can prove what it will have to |
 //! | [`explain`] | tells a person why |
 //! | `reply` | copies compiled RRsets into the message and moves their pointers |
+//! | `aim` | prefetches what a batch of answers will read |
 #![forbid(unsafe_code)]
 
+mod aim;
 pub mod audit;
 mod denial;
 pub mod explain;
@@ -28,6 +30,8 @@ use wire::message::{Builder, Full};
 use wire::{Name, NameBuf, Type};
 use zone::catalog::{Catalog, Located};
 use zone::store::Zone;
+
+pub use aim::{Aim, PASSES, prefetch};
 
 use memo::Memo;
 use reply::Reply;

@@ -2,11 +2,12 @@
 //! `cargo bench -p engine`; the time of one iteration is that of one batch.
 
 use std::hint::black_box;
-use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Waker;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use engine::{BATCH, Config, Engine, Packet, Stats, Transport, Verdict, Worker};
+use engine::{Account, BATCH, Config, Engine, Sources, Worker, Zones};
+use exchange::{Packets, Transport};
 use wire::hash::HashKey;
 use wire::message::Header;
 use wire::{Name, NameBuf, Type};
@@ -82,28 +83,23 @@ fn query(qname: &str, qtype: Type) -> Vec<u8> {
 }
 
 /// Answers `queries` batch by batch, over and over.
-fn run(c: &mut Criterion, label: &str, engine: &Arc<Engine>, queries: &[Vec<u8>]) {
-    let mut worker = Worker::new(Arc::clone(engine), Arc::new(Stats::default()));
-    let peer = SocketAddr::from(([127, 0, 0, 1], 53_000));
-    let mut out = vec![0u8; BATCH * 4096];
-    let mut batches = queries.chunks_exact(BATCH).cycle();
+fn run(c: &mut Criterion, label: &str, engine: &Arc<Engine<Zones>>, queries: &[Vec<u8>]) {
+    let account = Arc::new(Account::new(Waker::noop().clone()));
+    let mut worker = Worker::new(Arc::clone(engine), account);
+    let batch = |queries: &[Vec<u8>]| {
+        let mut packets = Packets::new(Transport::Udp, 4096);
+        queries.iter().for_each(|query| packets.push(query));
+        packets
+    };
+    let mut batches: Vec<Packets> = queries.chunks_exact(BATCH).map(batch).collect();
+    let mut next = (0..batches.len()).cycle();
     let mut group = c.benchmark_group("batch-of-64");
     group.throughput(Throughput::Elements(BATCH as u64));
     group.bench_function(label, |b| {
         b.iter(|| {
-            let batch = batches.next().expect("queries");
-            worker.begin();
-            let packet = |octets| Packet { octets, peer, transport: Transport::Udp };
-            for (i, octets) in batch.iter().enumerate() {
-                worker.prepare(i, &packet(octets));
-            }
-            worker.route(BATCH);
-            for (i, octets) in batch.iter().enumerate() {
-                let out = &mut out[i * 4096..(i + 1) * 4096];
-                let verdict = worker.answer(i, &packet(octets), out, &mut || unreachable!("nothing waits"));
-                assert!(matches!(verdict, Verdict::Reply(_)));
-            }
-            black_box(&out);
+            let batch = &mut batches[next.next().expect("queries")];
+            batch.ask(&mut worker);
+            black_box(batch.reply(BATCH - 1).expect("a reply"));
         })
     });
     group.finish();
@@ -114,7 +110,7 @@ fn answers(c: &mut Criterion) {
     let key = HashKey::new([0x1234_5678_9abc_def1, 0xfedc_ba98_7654_3211, 42]);
     let serving = |zones: Vec<Arc<zone::store::Zone>>| {
         let catalog = Arc::new(Catalog::new(&key).with(zones.into_iter().map(Change::Serve)));
-        Arc::new(Engine::new(key, catalog, Config::default(), None))
+        Arc::new(Engine::new(Zones::new(catalog), Sources::default(), Config::default()))
     };
     let engine = serving(vec![small(&key, "example.com."), delegations(&key, names)]);
     // A fixed walk over the names that no cache line predicts.

@@ -1,13 +1,13 @@
 //! What the server says of itself in class CHAOS: `version.bind`, `version.server`, `id.server`,
 //! `hostname.bind` (RFC 4892).
 
-use wire::edns::ErrorInfo;
-use wire::message::Builder;
-use wire::{Rcode, Type};
+use wire::message::{Builder, HEADER_LEN, Owner, Section};
+use wire::{Class, Type};
 
-use crate::render;
+use crate::memory::Answered;
+use crate::source::Refusal;
 
-/// The texts given out; `None` hides one, and asking for it is refused.
+/// The texts; `None` hides one, and asking for it is refused.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     /// For `version.bind` and `version.server`.
@@ -18,21 +18,29 @@ pub struct Identity {
 
 /// Answers a CHAOS question for the lower-case name `qname`.
 #[cold]
-pub(crate) fn answer(
-    identity: &Identity,
-    qname: &[u8],
-    qtype: Type,
-    b: &mut Builder<'_>,
-) -> Result<(), (Rcode, Option<ErrorInfo>)> {
+pub(crate) fn answer(identity: &Identity, qname: &[u8], qtype: Type, b: &mut Builder<'_>) -> Answered {
     let text = match qname {
         b"\x07version\x04bind\0" | b"\x07version\x06server\0" => &identity.version,
         b"\x02id\x06server\0" | b"\x08hostname\x04bind\0" => &identity.id,
         _ => &None,
     };
-    let Some(text) = text else { return Err((Rcode::REFUSED, Some(ErrorInfo::NOT_AUTHORITATIVE))) };
+    let text = text.as_ref().ok_or(Refusal::NOT_AUTHORITATIVE)?;
     b.flags(|h| h.set_authoritative(true));
-    if matches!(qtype, Type::TXT | Type::ANY) && !render::txt(b, text) {
-        return Err((Rcode::SERVFAIL, None));
+    if matches!(qtype, Type::TXT | Type::ANY) && !txt(b, text) {
+        return Err(Refusal::TOO_LARGE);
     }
-    Ok(())
+    Ok(None)
+}
+
+/// A TXT record for the question's name with `text`, in strings of at most 255 bytes. Returns whether it fits.
+fn txt(b: &mut Builder<'_>, text: &[u8]) -> bool {
+    let mut rdata = Vec::with_capacity(text.len() + 2);
+    for part in text.chunks(255) {
+        rdata.push(part.len() as u8);
+        rdata.extend_from_slice(part);
+    }
+    if text.is_empty() {
+        rdata.push(0);
+    }
+    b.record(Section::Answer, Owner::At(HEADER_LEN as u16), Type::TXT, Class::CH, 0, &rdata).is_ok()
 }

@@ -1,30 +1,39 @@
 //! The query path, one line in one direction, the same for every transport.
 //!
 //! ```text
-//!  packet ─▶ request ─▶ screen ─▶ route ─▶ source ─▶ render ─▶ reply
-//!            parse,     may it    which    Ready      OPT, TC,
-//!            hash       be asked  source   Pending ─▶ resumes at render
-//!                                          Stream     messages pulled by the transport
+//!  Batch ─▶ request ─▶ gate ─▶ route ─▶ source ─▶ tail ─▶ reply
+//!           parse,     may it  which    │         TC, extended error, OPT, TSIG, counters, query log
+//!           hash       be      source   ├ Memory   answers at once: zones, later the cache
+//!                      asked            └ Source   answers at once, later (Ticket) or as a stream;
+//!                                                  a late answer joins again at tail
 //! ```
 //!
-//! What lives here: what happens to one query between the socket and the data. What does not: sockets
-//! (`net`), what a zone answers (`authority`), configuration files, threads and sockets (`server`).
-//! A worker is one thread's [`Worker`]; it meets queries in batches: [`Worker::begin`],
-//! [`Worker::prepare`] for each packet, [`Worker::answer`] for each packet.
+//! What lives here: what happens to one query between the socket and the data. What does not: sockets (`net`), what a
+//! zone answers (`authority`), configuration files, threads (`server`). The way in is a [`exchange::Batch`], the way out
+//! its outcomes: a [`Worker`] is an [`exchange::Handler`].
+//!
+//! Read [`pipeline`] first.
 #![forbid(unsafe_code)]
 
 mod chaos;
-pub mod pending;
+mod gate;
+pub mod late;
+pub mod memory;
 pub mod pipeline;
-mod render;
 pub mod request;
 mod route;
-mod screen;
+mod settings;
 pub mod source;
 pub mod stats;
+mod tail;
 mod tsig;
+mod zones;
 
-pub use pending::{Responder, Ticket};
-pub use pipeline::{BATCH, Config, Engine, Packet, Transport, Verdict, Worker};
-pub use source::{Asked, MessageStream, Next, Source, Sourced};
+pub use chaos::Identity;
+pub use late::{Account, Ticket};
+pub use memory::{Answered, Both, Memory};
+pub use pipeline::{BATCH, Worker};
+pub use settings::{Config, Engine, LogEntry, QueryLog};
+pub use source::{Asked, Operation, Promise, Refusal, Source, Sourced, Sources, TicketOffice};
 pub use stats::Stats;
+pub use zones::Zones;

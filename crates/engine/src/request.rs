@@ -1,5 +1,5 @@
-//! Reading a query: header, the one question, OPT and TSIG. Nothing is copied and nothing allocated; what
-//! comes out holds lengths and flags only, so that it can stay in a worker's slot.
+//! Reading a query: header, the one question, OPT and TSIG. Nothing is copied and nothing allocated: a request holds
+//! lengths and flags only.
 
 use wire::edns::{Edns, OptionCode};
 use wire::message::{HEADER_LEN, Header, Malformed, Parser, RawRecord};
@@ -23,7 +23,7 @@ pub struct Request {
 /// The question: its name lies in the packet right behind the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Length of QNAME in octets.
+    /// Length of QNAME in bytes.
     pub name_len: u16,
     /// QTYPE.
     pub qtype: Type,
@@ -32,8 +32,9 @@ pub struct Question {
 }
 
 impl Question {
-    /// Octets of the whole question section.
-    pub fn octets(&self) -> usize {
+    /// Bytes of the whole question section.
+    #[inline]
+    pub fn len_in_message(&self) -> usize {
         self.name_len as usize + 4
     }
 
@@ -100,7 +101,7 @@ impl Request {
     }
 
     /// Reads all sections. Exactly one question is asked (RFC 9619), or one zone named (RFC 2136 §2.3); no
-    /// octets are left over. If the sections cannot be read, what OPT said does not count.
+    /// bytes are left over. If the sections cannot be read, what OPT said does not count.
     #[inline]
     fn read_body(&mut self, parser: &mut Parser<'_>) -> Result<(), Malformed> {
         let questions = self.header.counts()[0];
@@ -199,7 +200,7 @@ mod tests {
         let request = Request::read(&packet);
         assert_eq!(request.fault, None);
         let question = request.question.expect("question");
-        assert_eq!((question.qtype, question.qclass, question.octets()), (Type::A, Class::IN, 7));
+        assert_eq!((question.qtype, question.qclass, question.len_in_message()), (Type::A, Class::IN, 7));
         assert_eq!(question.name(&packet).to_string(), "a.");
         assert_eq!(request.edns.map(|e| (e.udp_size, e.dnssec_ok)), Some((1232, true)));
     }
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_opt_and_octets_left_over_are_format_errors() {
+    fn a_second_opt_and_bytes_left_over_are_format_errors() {
         assert_eq!(fault([1, 0, 0, 2], &[QUESTION, OPT, OPT]), Some(Fault::Format));
         assert_eq!(fault([1, 0, 0, 1], &[QUESTION, OPT, b"x"]), Some(Fault::Format));
         assert_eq!(

@@ -1,35 +1,42 @@
-//! Which source a query goes to: the zone that holds the name, the server's own CHAOS names, or whatever
-//! is asked when no zone does.
+//! Where a query goes that may be asked: to data in memory, to a source beyond it, or to what the server says of itself.
 
-use wire::edns::ErrorInfo;
-use wire::hash::HashedName;
-use wire::{Class, Rcode, Type};
-use zone::catalog::{Catalog, Located};
+use wire::Class;
 
-use crate::request::Question;
+use crate::gate::{self, Stopped};
+use crate::request::{Question, Request};
+use crate::source::{Operation, Sources};
 
 /// Where a query goes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Route {
-    /// A zone served here.
-    Zone(Located),
-    /// The server's own names.
-    Chaos,
-    /// No zone here: the fallback source, if there is one.
-    Elsewhere,
+pub(crate) enum Route<S> {
+    /// To data in memory that hold its name.
+    Memory(S, Question),
+    /// To the source that does this.
+    Source(Operation, Question),
+    /// To the server's own names.
+    Chaos(Question),
     /// Nowhere.
-    Reject(Rcode, Option<ErrorInfo>),
+    Stopped(Stopped),
 }
 
-/// Finds the way of one question.
-#[inline]
-pub(crate) fn route(catalog: &Catalog, question: &Question, qname: &HashedName) -> Route {
-    if question.qclass == Class::CH {
-        return Route::Chaos;
+impl<S> Route<S> {
+    /// The way as far as the query alone shows it: a question that memory may answer is on its way to the source that
+    /// is asked if memory does not.
+    #[inline]
+    pub(crate) fn of(request: &Request, sources: &Sources) -> Self {
+        match gate::admit(request, sources) {
+            Ok((Operation::Query, question)) if question.qclass == Class::CH => Route::Chaos(question),
+            Ok((operation, question)) => Route::Source(operation, question),
+            Err(stopped) => Route::Stopped(stopped),
+        }
     }
-    if matches!(question.qtype, Type::AXFR | Type::IXFR) {
-        // Transfers leave the line here; nobody is allowed one yet.
-        return Route::Reject(Rcode::REFUSED, Some(ErrorInfo::PROHIBITED));
+
+    /// The question, if memory may answer it.
+    #[inline]
+    pub(crate) fn question(&self) -> Option<Question> {
+        match self {
+            Route::Source(Operation::Query, question) => Some(*question),
+            _ => None,
+        }
     }
-    authority::zone_for(catalog, qname, question.qtype).map_or(Route::Elsewhere, Route::Zone)
 }

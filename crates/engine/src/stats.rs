@@ -1,40 +1,19 @@
 //! Counters of one worker: written by it alone, read and summed by whoever reports.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use exchange::{Counter, TRANSPORTS, Transport};
 use wire::Type;
 
-use crate::pipeline::Transport;
-
-/// Transports told apart.
-pub const TRANSPORTS: usize = 2;
-/// Response codes told apart; higher ones share the last place.
+/// Response codes counted apart; higher ones share the last place.
 pub const RCODES: usize = 24;
 /// Places for types: 0 to 127 by number, then URI, CAA, everything else.
 pub const TYPES: usize = 131;
-/// Upper bounds of the response size histogram, in octets; one place more holds what is larger.
+/// Upper bounds of the response size histogram, in bytes; one place more holds what is larger.
 pub const SIZE_BOUNDS: [usize; 9] = [64, 128, 256, 512, 1_024, 1_232, 4_096, 16_384, 65_535];
 /// Upper bounds of the latency histogram, in nanoseconds; one place more holds what took longer.
 pub const LATENCY_BOUNDS: [u64; 11] =
     [1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
-
-/// A counter with one writer: no locked instruction is needed to add to it.
-#[derive(Default, Debug)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds `n`; only the owning worker may.
-    #[inline]
-    pub fn add(&self, n: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
-    }
-
-    /// The present value.
-    pub fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-}
 
 /// The counters of one worker, on cache lines of their own.
 #[repr(align(128))]
@@ -45,18 +24,20 @@ pub struct Stats {
     pub replies: [[Counter; RCODES]; TRANSPORTS],
     /// Replies by transport and size, see [`SIZE_BOUNDS`].
     pub sizes: [[Counter; SIZE_BOUNDS.len() + 1]; TRANSPORTS],
-    /// Octets sent, by transport.
-    pub octets_out: [Counter; TRANSPORTS],
-    /// Octets received, by transport.
-    pub octets_in: [Counter; TRANSPORTS],
+    /// Bytes sent, by transport.
+    pub bytes_out: [Counter; TRANSPORTS],
+    /// Bytes received, by transport.
+    pub bytes_in: [Counter; TRANSPORTS],
     /// Replies with TC set.
     pub truncated: Counter,
-    /// Queries left without a reply (responses, stubs, what the screen drops).
+    /// Queries left without a reply (responses, stubs, what the gate drops).
     pub dropped: Counter,
     /// Queries that asked for DNSSEC records.
     pub dnssec_ok: Counter,
-    /// Queries whose answer came later.
+    /// Queries left to be answered later.
     pub pending: Counter,
+    /// Queries that were, with a reply or a stream.
+    pub late: Counter,
     /// Queries answered by a stream of messages.
     pub streams: Counter,
     /// Time from taking a batch to having answered it, counted once per query; see [`LATENCY_BOUNDS`].
@@ -72,12 +53,13 @@ impl Default for Stats {
             queries: from_fn(|_| from_fn(|_| Counter::default())),
             replies: from_fn(|_| from_fn(|_| Counter::default())),
             sizes: from_fn(|_| from_fn(|_| Counter::default())),
-            octets_out: from_fn(|_| Counter::default()),
-            octets_in: from_fn(|_| Counter::default()),
+            bytes_out: from_fn(|_| Counter::default()),
+            bytes_in: from_fn(|_| Counter::default()),
             truncated: Counter::default(),
             dropped: Counter::default(),
             dnssec_ok: Counter::default(),
             pending: Counter::default(),
+            late: Counter::default(),
             streams: Counter::default(),
             latency: from_fn(|_| Counter::default()),
             latency_sum: Counter::default(),
@@ -109,21 +91,21 @@ pub fn place_label(place: usize) -> String {
 impl Stats {
     /// Counts a query as it was read.
     #[inline]
-    pub(crate) fn query(&self, transport: Transport, qtype: Option<Type>, octets: usize, dnssec_ok: bool) {
+    pub(crate) fn query(&self, transport: Transport, qtype: Option<Type>, len: usize, dnssec_ok: bool) {
         let place = qtype.map_or(TYPES - 1, type_place);
-        self.queries[transport as usize][place].add(1);
-        self.octets_in[transport as usize].add(octets as u64);
+        self.queries[transport.index()][place].add(1);
+        self.bytes_in[transport.index()].add(len as u64);
         self.dnssec_ok.add(dnssec_ok as u64);
     }
 
-    /// Counts a reply of `octets`, by its header.
+    /// Counts a reply of `len` bytes.
     #[inline]
-    pub(crate) fn reply(&self, transport: Transport, rcode: u16, truncated: bool, octets: usize) {
-        let t = transport as usize;
+    pub(crate) fn reply(&self, transport: Transport, rcode: u16, truncated: bool, len: usize) {
+        let t = transport.index();
         self.replies[t][(rcode as usize).min(RCODES - 1)].add(1);
-        let place = SIZE_BOUNDS.iter().position(|&bound| octets <= bound).unwrap_or(SIZE_BOUNDS.len());
+        let place = SIZE_BOUNDS.iter().position(|&bound| len <= bound).unwrap_or(SIZE_BOUNDS.len());
         self.sizes[t][place].add(1);
-        self.octets_out[t].add(octets as u64);
+        self.bytes_out[t].add(len as u64);
         self.truncated.add(truncated as u64);
     }
 

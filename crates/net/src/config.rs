@@ -75,17 +75,17 @@ pub struct UdpConfig {
     pub segments: bool,
     /// Most datagrams in a batch, 1 to 1024. Default: 64.
     pub batch: usize,
-    /// Longest query taken, in octets; a longer datagram is dropped and counted. Default: 4096.
+    /// Longest query taken, in bytes; a longer datagram is dropped and counted. Default: 4096.
     pub max_query: usize,
-    /// Longest reply, in octets. Default: 4096.
+    /// Longest reply, in bytes. Default: 4096.
     pub max_reply: usize,
-    /// Kernel receive buffer per socket, in octets as given to `SO_RCVBUF`; `None` leaves the system's default.
+    /// Kernel receive buffer per socket, in bytes as given to `SO_RCVBUF`; `None` leaves the system's default.
     /// The kernel caps it at `net.core.rmem_max` unless the process may exceed it. Default: 4 MiB.
     pub receive_buffer: Option<usize>,
-    /// Kernel send buffer per socket, in octets as given to `SO_SNDBUF`; `None` leaves the system's default.
+    /// Kernel send buffer per socket, in bytes as given to `SO_SNDBUF`; `None` leaves the system's default.
     /// Default: 4 MiB.
     pub send_buffer: Option<usize>,
-    /// How often an idle worker wakes to see whether it should stop, and calls [`crate::Handler::idle`].
+    /// How often an idle worker wakes to see whether it should stop, and calls [`exchange::Handler::idle`].
     /// Default: 200 ms.
     pub idle_wake: Duration,
 }
@@ -105,41 +105,22 @@ impl Default for UdpConfig {
     }
 }
 
-/// Settings of a TCP listener. How many connections there may be is in [`crate::TcpLimits`], which listeners share.
+/// Settings of a TCP listener. How many connections there may be, and how long each may take for what it does, is in
+/// [`crate::TcpLimits`], which listeners share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TcpConfig {
     /// Connections the kernel may hold before they are accepted, capped by `net.core.somaxconn`. Default: 1024.
     pub backlog: u32,
-    /// Longest wait for the first message of a connection. Default: 5 s.
-    pub first_message: Duration,
-    /// How long a connection with nothing under way is kept. Shrinks in a straight line towards `idle_min` as
-    /// connections fill the second half of the limit. Default: 10 s.
-    pub idle: Duration,
-    /// The idle time when the limit is reached. Default: 200 ms.
-    pub idle_min: Duration,
-    /// Longest time from the first octet of a message to its last. Default: 2 s.
-    pub message: Duration,
-    /// Longest time in which a client must take at least 4 KiB, or all there is, of what is sent. Default: 5 s.
-    pub write: Duration,
     /// Queries of one connection waiting for a later answer, streams included; no more is read while so many
     /// wait. Default: 32.
     pub max_in_flight: usize,
-    /// Unsent octets above which no more is read from a connection. One batch of answers may exceed it.
+    /// Unsent bytes above which no more is read from a connection. One batch of answers may exceed it.
     /// Default: 128 KiB.
     pub max_unsent: usize,
 }
 
 impl Default for TcpConfig {
     fn default() -> Self {
-        TcpConfig {
-            backlog: 1024,
-            first_message: Duration::from_secs(5),
-            idle: Duration::from_secs(10),
-            idle_min: Duration::from_millis(200),
-            message: Duration::from_secs(2),
-            write: Duration::from_secs(5),
-            max_in_flight: 32,
-            max_unsent: 128 * 1024,
-        }
+        TcpConfig { backlog: 1024, max_in_flight: 32, max_unsent: 128 * 1024 }
     }
 }

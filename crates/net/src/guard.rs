@@ -3,64 +3,67 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::batch::Batch;
-use crate::handler::{Handler, HandlerFactory, Worker};
+use exchange::{Batch, Handler, HandlerFactory, LateReplies, Seat};
+
 use crate::running::{FaultKind, Reporter};
 use crate::stats::WorkerStats;
 
 /// A worker's handler and the means to replace it.
 pub(crate) struct Guarded<F: HandlerFactory> {
     factory: Arc<F>,
-    worker: Worker,
+    seat: Seat,
     handler: F::Handler,
     stats: Arc<WorkerStats>,
     reporter: Reporter,
 }
 
 impl<F: HandlerFactory> Guarded<F> {
-    pub(crate) fn new(factory: Arc<F>, worker: Worker, stats: Arc<WorkerStats>, reporter: Reporter) -> Self {
-        let handler = factory.make(worker);
-        Guarded { factory, worker, handler, stats, reporter }
+    pub(crate) fn new(factory: Arc<F>, seat: Seat, stats: Arc<WorkerStats>, reporter: Reporter) -> Self {
+        let handler = factory.make(&seat);
+        Guarded { factory, seat, handler, stats, reporter }
     }
 
     /// Hands the batch to the handler. If that panics, the handler is made anew and every query left undecided is
     /// offered once more, alone; one that makes the handler panic again is dropped.
     #[inline]
     pub(crate) fn batch(&mut self, batch: &mut Batch<'_>) {
-        if self.attempt(batch) {
+        if self.attempt(|handler| handler.batch(batch)).is_some() {
             return;
         }
         for i in 0..batch.len() {
             if let Some(mut one) = batch.undecided(i) {
-                self.attempt(&mut one);
+                let _ = self.attempt(|handler| handler.batch(&mut one));
             }
         }
     }
 
-    /// True if the handler returned.
-    #[inline]
-    fn attempt(&mut self, batch: &mut Batch<'_>) -> bool {
-        let handler = &mut self.handler;
-        // The handler is thrown away if it unwinds, and outcomes are only ever whole values, so nothing half done
-        // can be seen afterwards.
-        if catch_unwind(AssertUnwindSafe(|| handler.batch(batch))).is_ok() {
-            return true;
-        }
-        self.renew();
-        false
+    /// Has the handler write late answers. Returns whether more are ready.
+    pub(crate) fn late(&mut self, replies: &mut LateReplies<'_>) -> bool {
+        // After a panic there may be more; the answer that caused it is lost.
+        self.attempt(|handler| handler.late(replies)).unwrap_or(true)
     }
 
     pub(crate) fn idle(&mut self) {
+        let _ = self.attempt(Handler::idle);
+    }
+
+    /// What `work` returns; `None` if it panicked.
+    #[inline]
+    fn attempt<R>(&mut self, work: impl FnOnce(&mut F::Handler) -> R) -> Option<R> {
         let handler = &mut self.handler;
-        if catch_unwind(AssertUnwindSafe(|| handler.idle())).is_err() {
+        // The handler is thrown away if it unwinds, and outcomes are only ever whole values, so nothing half done
+        // can be seen afterwards.
+        let done = catch_unwind(AssertUnwindSafe(|| work(handler))).ok();
+        if done.is_none() {
             self.renew();
         }
+        done
     }
 
     #[cold]
     fn renew(&mut self) {
-        self.stats.own.panics.add(1);
+        self.stats.panics.add(1);
         self.reporter.report(FaultKind::HandlerPanicked);
-        self.handler = self.factory.make(self.worker);
+        self.handler = self.factory.make(&self.seat);
     }
 }

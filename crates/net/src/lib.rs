@@ -1,15 +1,15 @@
 //! Transports: datagrams and streams framed and handed to a handler; knows no DNS beyond framing.
 //!
-//! What lives here: listening sockets, the worker threads that read them, batches of queries, replies sent at
-//! once, later ([`Responder`]) or in many messages ([`MessageStream`]), and the limits that keep slow or hostile
-//! clients from harming others. What does not: parsing, answering, access rules. The only DNS this crate knows is
-//! that a message has at least [`MIN_MESSAGE`] octets and that TCP puts two octets of length before it (RFC 1035
-//! §4.2.2, RFC 7766 §8).
+//! What lives here: listening sockets, the worker threads that read them, how their queries become the batches of
+//! [`exchange`] and how replies leave, at once, late or as streams, and the limits that keep slow or hostile clients
+//! from harming others. What does not: parsing, answering, access rules. The only DNS this crate knows is that a
+//! message has a header of twelve bytes and that TCP puts two bytes of length before it (RFC 1035 §4.2.2, RFC 7766 §8).
 //!
 //! # From bind to stop
 //!
 //! ```no_run
-//! use net::{Batch, Config, Context, Handler, Listener, Outcome, Transport, Worker};
+//! use exchange::{Batch, Handler, LateReplies, Outcome, Seat, Transport};
+//! use net::{Config, Context, Listener};
 //!
 //! struct Refuse;
 //! impl Handler for Refuse {
@@ -24,12 +24,16 @@
 //!             batch.set(i, Outcome::Reply(n));
 //!         }
 //!     }
+//!
+//!     fn late(&mut self, _: &mut LateReplies<'_>) -> bool {
+//!         false // nothing is ever left pending
+//!     }
 //! }
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Bind first (perhaps as root), drop privileges, then serve.
 //! let bound = Listener::bind("127.0.0.1:0".parse()?, Transport::Udp, &Config::default())?;
-//! let running = bound.serve(|_worker: Worker| Refuse, &Context::default())?;
+//! let running = bound.serve(|_: &Seat| Refuse, &Context::default())?;
 //! running.stop();
 //! running.join();
 //! # Ok(()) }
@@ -38,9 +42,10 @@
 //! # Threads
 //!
 //! A listener is one address and one transport. It has [`Config::workers`] threads, each with its own
-//! `SO_REUSEPORT` socket and its own [`Handler`], so nothing is shared on the way of a query. UDP threads block in
-//! `recvmmsg`, answer the whole batch through the handler and leave through `sendmmsg`. TCP threads each run a
-//! single-threaded tokio runtime; every complete message found in one read makes up a batch.
+//! `SO_REUSEPORT` socket and its own [`exchange::Handler`], so nothing is shared on the way of a query. UDP threads
+//! block in `recvmmsg`, answer the whole batch through the handler and send with `sendmmsg`. While answers are due
+//! later they also wait for the waker of their [`exchange::Seat`], and send what has become ready in batches of its own.
+//! TCP threads each run a single-threaded tokio runtime; every complete message found in one read makes up a batch.
 //!
 //! # AF_XDP
 //!
@@ -51,15 +56,13 @@
 //! # Reload
 //!
 //! A listener whose address and settings did not change is simply left running: the handler sees new data through
-//! whatever snapshot it reads at the start of [`Handler::batch`]. [`Running::stop`] ends one listener without
+//! whatever snapshot it reads at the start of [`exchange::Handler::batch`]. [`Running::stop`] ends one listener without
 //! touching the others, after answering what its sockets already held.
 
-mod batch;
+mod alarm;
 mod config;
 mod guard;
-mod handler;
 mod listener;
-mod responder;
 mod running;
 mod stats;
 mod sys;
@@ -67,16 +70,9 @@ mod tcp;
 mod udp;
 mod xdp;
 
-pub use batch::{Batch, Outcome, Queries, Query, Replies, Transport};
 pub use config::{Config, Spread, TcpConfig, UdpBackend, UdpConfig};
-pub use handler::{Handler, HandlerFactory, MessageStream, Next, Worker};
 pub use listener::{BindError, BindFault, Bound, Listener, ServeError};
-pub use responder::{Responder, SendError};
-pub use running::{Context, Fault, FaultKind, Running, Shutdown};
+pub use running::{Context, FaultKind, Running, Shutdown, WorkerFault, WorkerId};
 pub use stats::{Stats, Totals};
-pub use tcp::TcpLimits;
+pub use tcp::{TcpLimits, TcpTimes};
 pub use xdp::{XdpAttach, XdpConfig, XdpCopy, XdpMode};
-
-/// The shortest message handed to a handler, in octets: the DNS header (RFC 1035 §4.1.1). A shorter datagram is
-/// dropped and counted; a shorter TCP message closes its connection.
-pub const MIN_MESSAGE: usize = 12;

@@ -6,10 +6,10 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 
-use crate::batch::Transport;
+use exchange::{HandlerFactory, Transport};
+
 use crate::config::Config;
-use crate::handler::{HandlerFactory, Worker};
-use crate::running::{Context, FaultKind, Reporter, Running, Shutdown};
+use crate::running::{Context, FaultKind, Reporter, Running, Shutdown, WorkerId};
 use crate::stats::{Stats, WorkerStats};
 use crate::xdp::{Front, XdpConfig, XdpMode};
 use crate::{tcp, udp, xdp};
@@ -186,12 +186,12 @@ impl Listener {
     /// Puts an AF_XDP front before UDP listeners that are already bound, for queries that reach `xdp.interface`. It
     /// has its own workers, one for each receive queue, and is served and stopped apart from the listeners, best
     /// before them. There can be one front on an interface, so all listeners served there go into one call; the
-    /// front's own address, told to its handlers, is that of the first. A query's [`crate::Query::local`] is always
+    /// front's own address, which its handlers see, is that of the first. A client's [`exchange::Client::local`] is always
     /// the address asked.
     ///
     /// Of a listener on the wildcard address the front takes the queries to every address the host has now. Replies
     /// are limited to what fits a packet: the interface's MTU over IPv4, 1280 octets if any address is of IPv6
-    /// (see [`crate::Replies::capacity`]).
+    /// (see [`exchange::Replies::room`]).
     ///
     /// # Errors
     /// [`BindError`] says what is missing. The listeners are as they were, and serve alone.
@@ -370,13 +370,13 @@ impl Bound {
         let mut running = Running { local: addr, transport, shutdown, stats, threads: Vec::new(), xdp };
         let fail = |cause| ServeError { addr, transport, cause };
         let job = |index: usize, running: &Running| {
-            let worker = Worker { index, transport, local: addr };
+            let id = WorkerId { index, transport, local: addr };
             Job {
-                worker,
+                id,
                 config: self.config.clone(),
                 shutdown: running.shutdown.clone(),
                 stats: Arc::clone(&running.stats.workers[index]),
-                reporter: context.reporter(worker),
+                reporter: context.reporter(id),
             }
         };
         match self.sockets {
@@ -413,7 +413,7 @@ impl Bound {
 
 /// What a worker needs to know, apart from its socket and its handler.
 pub(crate) struct Job {
-    pub(crate) worker: Worker,
+    pub(crate) id: WorkerId,
     pub(crate) config: Config,
     pub(crate) shutdown: Shutdown,
     pub(crate) stats: Arc<WorkerStats>,

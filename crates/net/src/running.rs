@@ -5,25 +5,40 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
 use std::thread::JoinHandle;
 
+use exchange::{Seat, Transport};
 use tokio::sync::watch;
 
-use crate::batch::Transport;
-use crate::handler::Worker;
 use crate::stats::Stats;
 use crate::tcp::TcpLimits;
 use crate::xdp::XdpMode;
 
-/// Something went wrong in a worker. Serving goes on unless the kind says otherwise.
-#[derive(Debug)]
-pub struct Fault {
-    /// Address of the listener.
-    pub local: SocketAddr,
+/// Which worker of which listener.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerId {
+    /// Number of the worker within its listener, from 0.
+    pub index: usize,
     /// Transport of the listener.
     pub transport: Transport,
-    /// Number of the worker.
-    pub worker: usize,
+    /// Address of the listener.
+    pub local: SocketAddr,
+}
+
+impl WorkerId {
+    /// The worker's seat, as its handler knows it.
+    pub(crate) fn seat(self, waker: Waker) -> Seat {
+        let WorkerId { index, transport, local } = self;
+        Seat { index, transport, local, waker }
+    }
+}
+
+/// Something went wrong in a worker. Serving goes on unless the kind says otherwise.
+#[derive(Debug)]
+pub struct WorkerFault {
+    /// Where it happened.
+    pub worker: WorkerId,
     /// What happened.
     pub kind: FaultKind,
 }
@@ -50,9 +65,10 @@ pub enum FaultKind {
     Xdp(io::Error),
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for WorkerFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} worker {}: ", self.transport, self.local, self.worker)?;
+        let WorkerId { index, transport, local } = self.worker;
+        write!(f, "{transport} {local} worker {index}: ")?;
         match &self.kind {
             FaultKind::Socket(e) => write!(f, "the socket failed and is made anew: {e}"),
             FaultKind::Rebind(e) => write!(f, "cannot make a new socket, still trying: {e}"),
@@ -66,9 +82,9 @@ impl fmt::Display for Fault {
     }
 }
 
-type OnFault = Arc<dyn Fn(&Fault) + Send + Sync>;
+type OnFault = Arc<dyn Fn(&WorkerFault) + Send + Sync>;
 
-/// What listeners share: connection limits and where faults are told.
+/// What listeners share: connection limits, and who hears of faults.
 #[derive(Clone, Default)]
 pub struct Context {
     /// How many TCP connections there may be, counted over all listeners given the same limits.
@@ -83,31 +99,30 @@ impl Context {
         Context { tcp, on_fault: None }
     }
 
-    /// Has faults told to `on_fault`, which is called on worker threads and must neither block nor panic.
+    /// Has faults reported to `on_fault`, which is called on worker threads and must neither block nor panic.
     #[must_use]
-    pub fn on_fault(mut self, on_fault: impl Fn(&Fault) + Send + Sync + 'static) -> Self {
+    pub fn on_fault(mut self, on_fault: impl Fn(&WorkerFault) + Send + Sync + 'static) -> Self {
         self.on_fault = Some(Arc::new(on_fault));
         self
     }
 
-    pub(crate) fn reporter(&self, worker: Worker) -> Reporter {
+    pub(crate) fn reporter(&self, worker: WorkerId) -> Reporter {
         Reporter { on_fault: self.on_fault.clone(), worker }
     }
 }
 
-/// Tells faults of one worker.
+/// Reports faults of one worker.
 #[derive(Clone)]
 pub(crate) struct Reporter {
     on_fault: Option<OnFault>,
-    worker: Worker,
+    worker: WorkerId,
 }
 
 impl Reporter {
     #[cold]
     pub(crate) fn report(&self, kind: FaultKind) {
         if let Some(on_fault) = &self.on_fault {
-            let Worker { index, transport, local } = self.worker;
-            on_fault(&Fault { local, transport, worker: index, kind });
+            on_fault(&WorkerFault { worker: self.worker, kind });
         }
     }
 }

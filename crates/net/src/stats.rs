@@ -1,180 +1,126 @@
 //! Counters: each worker writes its own, a reader adds them up. No logging and no export format here.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A counter with one writer. Adding is a plain load and store, so it costs no locked instruction.
-#[derive(Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds `n`; only ever called by the one thread that owns the counter.
-    #[inline]
-    pub(crate) fn add(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-    }
-
-    /// Replaces the value by one counted elsewhere; only ever called by the one thread that owns the counter.
-    pub(crate) fn set(&self, n: u64) {
-        self.0.store(n, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// A counter that several threads write: for answers sent later, from outside the worker.
-#[derive(Default)]
-pub(crate) struct SharedCounter(AtomicU64);
-
-impl SharedCounter {
-    pub(crate) fn add(&self, n: u64) {
-        self.0.fetch_add(n, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
+use exchange::Counter;
 
 macro_rules! counters {
-    (own { $($(#[$own_doc:meta])* $own:ident,)* } shared { $($(#[$shared_doc:meta])* $shared:ident,)* }) => {
-        /// The counters one worker writes, on cache lines of their own.
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The counters of one worker, written by its thread alone, on cache lines of their own.
         #[derive(Default)]
         #[repr(align(128))]
-        pub(crate) struct OwnCounters { $(pub(crate) $own: Counter,)* }
-
-        /// The counters that answers sent later write.
-        #[derive(Default)]
-        #[repr(align(128))]
-        pub(crate) struct SharedCounters { $(pub(crate) $shared: SharedCounter,)* }
+        pub(crate) struct WorkerStats { $(pub(crate) $name: Counter,)* }
 
         /// Sums of counters since the listener began to serve.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Totals {
-            $($(#[$own_doc])* pub $own: u64,)*
-            $($(#[$shared_doc])* pub $shared: u64,)*
+            $($(#[$doc])* pub $name: u64,)*
         }
 
         impl Totals {
             fn add(&mut self, worker: &WorkerStats) {
-                $(self.$own = self.$own.wrapping_add(worker.own.$own.get());)*
-                $(self.$shared = self.$shared.wrapping_add(worker.shared.$shared.get());)*
+                $(self.$name = self.$name.wrapping_add(worker.$name.get());)*
             }
 
             /// Every counter with its name, in a fixed order: for metrics.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($own), self.$own),)* $((stringify!($shared), self.$shared),)*].into_iter()
+                [$((stringify!($name), self.$name),)*].into_iter()
             }
         }
     };
 }
 
 counters! {
-    own {
-        /// Queries handed to the handler.
-        queries,
-        /// Octets of those queries.
-        bytes_in,
-        /// Batches handed to the handler; `queries / batches` says how full they are.
-        batches,
-        /// Messages sent at once or from streams. On TCP: handed to the connection.
-        replies,
-        /// Octets of those replies, TCP length prefixes not counted.
-        bytes_out,
-        /// Replies that left together with others, in one send.
-        joined,
-        /// Queries the handler decided to drop or left undecided.
-        dropped,
-        /// Queries the handler will answer later.
-        pending,
-        /// Queries answered by a stream of messages.
-        streams,
-        /// Streams offered on UDP, which cannot carry them.
-        streams_refused,
-        /// Replies longer than their buffer or empty, dropped.
-        bad_replies,
-        /// Messages shorter than a DNS header, or from port 0.
-        runts,
-        /// Datagrams longer than the longest query taken.
-        too_long,
-        /// Panics of the handler.
-        panics,
-        /// Errors when receiving or accepting.
-        receive_errors,
-        /// Sockets made anew after an error.
-        rebinds,
-        /// Replies lost because the send buffer stayed full.
-        send_full,
-        /// Replies lost because they were too long for the path or interface.
-        send_too_big,
-        /// Replies lost to a firewall or a policy.
-        send_denied,
-        /// Replies lost because no route led to the client.
-        send_unreachable,
-        /// Replies lost for any other reason.
-        send_other,
-        /// Frames an AF_XDP front took.
-        xdp_frames_in,
-        /// Frames an AF_XDP front sent.
-        xdp_frames_out,
-        /// Frames of any kind left to the kernel, on the queues of an AF_XDP front. As of some moment ago.
-        xdp_passed,
-        /// Frames dropped because of a wrong checksum.
-        xdp_bad_checksums,
-        /// Frames dropped because of lengths that do not fit or a source that cannot be.
-        xdp_malformed,
-        /// Frames lost because the receive ring was full. As of some moment ago.
-        xdp_lost,
-        /// Times that queries had to wait because the kernel held on to every frame for replies.
-        xdp_no_frame,
-        /// TCP connections accepted and served.
-        tcp_accepted,
-        /// TCP connections over, for whatever reason: current ones are `tcp_accepted - tcp_closed`.
-        tcp_closed,
-        /// Closed by the client, in order.
-        tcp_closed_by_peer,
-        /// Closed after an error of the socket, such as a reset.
-        tcp_closed_error,
-        /// Closed because nothing was asked for too long.
-        tcp_timeout_idle,
-        /// Closed because no first message came in time.
-        tcp_timeout_first,
-        /// Closed because a message that had begun was not completed in time.
-        tcp_timeout_message,
-        /// Closed because the client read too slowly.
-        tcp_timeout_write,
-        /// Closed because of a message shorter than a DNS header.
-        tcp_bad_framing,
-        /// Closed because a stream failed.
-        tcp_stream_failed,
-        /// Closed to make room for a new connection.
-        tcp_evicted,
-        /// Closed because the listener stopped.
-        tcp_stopped,
-        /// Connections turned away because the limit was reached and none was idle.
-        tcp_refused_full,
-        /// Connections turned away because their client had too many.
-        tcp_refused_client,
-        /// Connections turned away because the process had no file descriptor left.
-        tcp_refused_descriptors,
-    }
-    shared {
-        /// Answers sent later.
-        later_replies,
-        /// Octets of answers sent later.
-        later_bytes,
-        /// Answers sent later that the kernel did not take, or whose connection was gone.
-        later_errors,
-    }
-}
-
-/// All counters of one worker.
-#[derive(Default)]
-pub(crate) struct WorkerStats {
-    pub(crate) own: OwnCounters,
-    pub(crate) shared: SharedCounters,
+    /// Queries handed to the handler.
+    queries,
+    /// Bytes of those queries.
+    bytes_in,
+    /// Batches handed to the handler; `queries / batches` says how full they are.
+    batches,
+    /// Messages sent: at once, late or from streams. Over TCP: handed to the connection.
+    replies,
+    /// Bytes of those replies, TCP length prefixes not counted.
+    bytes_out,
+    /// Replies that left together with others, in one send.
+    joined,
+    /// Queries the handler decided to drop or left undecided.
+    dropped,
+    /// Queries the handler left to be answered later.
+    pending,
+    /// Queries answered by a stream of messages.
+    streams,
+    /// Streams offered on UDP, which cannot carry them.
+    streams_refused,
+    /// Replies longer than their buffer or empty, dropped.
+    bad_replies,
+    /// Messages shorter than a DNS header, or from port 0.
+    runts,
+    /// Datagrams longer than the longest query taken.
+    too_long,
+    /// Panics of the handler.
+    panics,
+    /// Errors when receiving or accepting.
+    receive_errors,
+    /// Sockets made anew after an error.
+    rebinds,
+    /// Replies lost because the send buffer stayed full.
+    send_full,
+    /// Replies lost because they were too long for the path or interface.
+    send_too_big,
+    /// Replies lost to a firewall or a policy.
+    send_denied,
+    /// Replies lost because no route led to the client.
+    send_unreachable,
+    /// Replies lost for any other reason.
+    send_other,
+    /// Frames an AF_XDP front took.
+    xdp_frames_in,
+    /// Frames an AF_XDP front sent.
+    xdp_frames_out,
+    /// Frames of any kind left to the kernel, on the queues of an AF_XDP front. As of some moment ago.
+    xdp_passed,
+    /// Frames dropped because of a wrong checksum.
+    xdp_bad_checksums,
+    /// Frames dropped because of lengths that do not fit or a source that cannot be.
+    xdp_malformed,
+    /// Frames lost because the receive ring was full. As of some moment ago.
+    xdp_lost,
+    /// Times that queries had to wait because the kernel held on to every frame for replies.
+    xdp_no_frame,
+    /// TCP connections accepted and served.
+    tcp_accepted,
+    /// TCP connections over, for whatever reason: current ones are `tcp_accepted - tcp_closed`.
+    tcp_closed,
+    /// Closed by the client, in order.
+    tcp_closed_by_peer,
+    /// Closed after an error of the socket, such as a reset.
+    tcp_closed_error,
+    /// Closed because nothing was asked for too long.
+    tcp_timeout_idle,
+    /// Closed because no first message came in time.
+    tcp_timeout_first,
+    /// Closed because a message that had begun was not completed in time.
+    tcp_timeout_message,
+    /// Closed because the client read too slowly.
+    tcp_timeout_write,
+    /// Closed because of a message shorter than a DNS header.
+    tcp_bad_framing,
+    /// Closed because a stream failed.
+    tcp_stream_failed,
+    /// Closed to make room for a new connection.
+    tcp_evicted,
+    /// Closed because the listener stopped.
+    tcp_stopped,
+    /// Connections turned away because the limit was reached and none was idle.
+    tcp_refused_full,
+    /// Connections turned away because their client had too many.
+    tcp_refused_client,
+    /// Connections turned away because the process had no file descriptor left.
+    tcp_refused_descriptors,
+    /// Answers that came later and were sent; among the replies.
+    late_replies,
+    /// Late answers that found their connection gone, or no socket that sends from the address asked.
+    late_lost,
 }
 
 /// The counters of a listener. Reading them disturbs nobody.

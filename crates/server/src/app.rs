@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwap;
-use engine::{Engine, Stats};
-use net::{Running, Shutdown, TcpLimits, Transport};
+use engine::{Engine, Sources, Zones};
+use net::{Running, TcpLimits, TcpTimes};
 use tracing::{info, warn};
 use wire::hash::HashKey;
 use zone::catalog::Catalog;
@@ -16,6 +16,7 @@ use crate::builtin;
 use crate::config::schema::{Control, Listen, Log, Metrics, Server};
 use crate::config::units::{Identity, QueryLog};
 use crate::config::{self, Config, Loaded};
+use crate::handler::Accounts;
 use crate::logging::Logging;
 use crate::querylog::QueryLogger;
 use crate::zones::images::{self, Images};
@@ -93,9 +94,9 @@ pub struct LastReload {
 /// The running server.
 pub struct App {
     /// The query path.
-    pub engine: Arc<Engine>,
-    /// Counters of the engine's workers, one for each thread that answers.
-    pub worker_stats: Mutex<Vec<Arc<Stats>>>,
+    pub engine: Arc<Engine<Zones>>,
+    /// Accounts of the engine's workers, one for each thread that answers.
+    pub accounts: Accounts,
     /// The listeners; emptied when the server stops.
     pub listeners: Mutex<Vec<Running>>,
     /// Limits over all TCP connections.
@@ -132,13 +133,8 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl App {
     /// The key zones are built under.
-    pub fn key(&self) -> &HashKey {
+    pub fn key(&self) -> HashKey {
         self.engine.key()
-    }
-
-    /// Sums one figure over all workers' counters.
-    pub fn sum(&self, figure: impl Fn(&Stats) -> u64) -> u64 {
-        lock(&self.worker_stats).iter().map(|s| figure(s)).sum()
     }
 
     /// Counters of every listener, with its address and what carries its queries: an AF_XDP front has the address
@@ -147,15 +143,9 @@ impl App {
         let listeners = lock(&self.listeners);
         let carrier = |l: &Running| match (l.xdp_mode(), l.transport()) {
             (Some(_), _) => "xdp",
-            (None, Transport::Udp) => "udp",
-            (None, Transport::Tcp) => "tcp",
+            (None, transport) => transport.label(),
         };
         listeners.iter().map(|l| (l.local_addr(), carrier(l), l.stats().totals())).collect()
-    }
-
-    /// Handles that stop the listeners.
-    pub fn shutdowns(&self) -> Vec<Shutdown> {
-        lock(&self.listeners).iter().map(Running::shutdown).collect()
     }
 
     /// Reads the configuration and every changed zone; what is bad stays as it was. Runs on the reload thread.
@@ -195,7 +185,7 @@ impl App {
         }
         // Every zone is looked at, so that the new table is whole; only this one is read whether changed or not.
         let specs = table.values().filter(|s| s.spec.apex == *apex).map(|s| s.spec.clone()).collect();
-        let loaded = load_all(specs, &table, self.key(), self.images.as_ref(), |_| true);
+        let loaded = load_all(specs, &table, &self.key(), self.images.as_ref(), |_| true);
         let (one, mut summary) = (loaded.table, loaded.summary);
         summary.removed = 0;
         let mut new = ZoneTable::clone(&table);
@@ -214,7 +204,7 @@ impl App {
     /// Loads zones and puts them into service.
     pub fn load_zones(&self, specs: Vec<ZoneSpec>, force: impl Fn(&Apex) -> bool + Sync) -> Summary {
         let old = self.zones.load_full();
-        let loaded = load_all(specs, &old, self.key(), self.images.as_ref(), force);
+        let loaded = load_all(specs, &old, &self.key(), self.images.as_ref(), force);
         self.serve_table(loaded.table);
         if let Some(images) = &self.images {
             images.keep(self.zones.load().values().map(|state| &state.spec));
@@ -246,7 +236,9 @@ impl App {
             warn!("{section} changed; this takes effect at the next start");
         }
         self.engine.set_config(engine_config(&new));
+        self.engine.change_memory(|zones| set_zones_config(zones, &new));
         self.tcp_limits.set(new.server.tcp_connections.as_usize(), new.server.tcp_per_client.as_usize());
+        self.tcp_limits.set_times(&tcp_times(&new.server));
         self.logging.set_level(*new.log.level);
         self.apply_query_log(&new);
         self.settings.store(Arc::new(new));
@@ -254,7 +246,7 @@ impl App {
 
     /// Turns the query log on or off.
     pub fn apply_query_log(&self, settings: &Settings) {
-        let log: Option<Arc<dyn engine::pipeline::QueryLog>> = match *settings.log.queries {
+        let log: Option<Arc<dyn engine::QueryLog>> = match *settings.log.queries {
             QueryLog::Off => None,
             QueryLog::On => Some(Arc::new(self.query_logger.tap(1.0))),
             QueryLog::Sample(share) => Some(Arc::new(self.query_logger.tap(share))),
@@ -275,13 +267,24 @@ pub fn engine_config(settings: &Settings) -> engine::Config {
         max_udp_size: u16::try_from(server.max_udp_size.0).unwrap_or(1232),
         nsid: server.nsid.value.as_ref().map(|n| n.0.clone().into_boxed_slice()).unwrap_or_default(),
         keepalive: u16::try_from(server.tcp_idle.0.as_millis() / 100).unwrap_or(u16::MAX),
-        max_chain: u8::try_from(server.max_chain.0).unwrap_or(16),
-        count_per_zone: settings.metrics.as_ref().is_some_and(|m| m.per_zone.value),
         ..engine::Config::default()
     };
     config.identity.version = text(&server.version.value, &|| format!("nomen {}", env!("CARGO_PKG_VERSION")));
     config.identity.id = text(&server.id.value, &host_name);
     config
+}
+
+/// An engine that serves no zones yet.
+pub fn make_engine(key: &HashKey, settings: &Settings) -> Arc<Engine<Zones>> {
+    let mut zones = Zones::new(Arc::new(Catalog::new(key)));
+    set_zones_config(&mut zones, settings);
+    Arc::new(Engine::new(zones, Sources::default(), engine_config(settings)))
+}
+
+/// How zones are answered from, out of the configuration.
+fn set_zones_config(zones: &mut Zones, settings: &Settings) {
+    zones.max_chain = u8::try_from(settings.server.max_chain.0).unwrap_or(16);
+    zones.count_per_zone = settings.metrics.as_ref().is_some_and(|m| m.per_zone.value);
 }
 
 fn host_name() -> String {
@@ -304,15 +307,22 @@ pub fn net_config(server: &Server) -> net::Config {
             ..net::UdpConfig::default()
         },
         tcp: net::TcpConfig {
-            first_message: server.tcp_first.0,
-            idle: server.tcp_idle.0,
-            message: server.tcp_message.0,
-            write: server.tcp_write.0,
             max_in_flight: server.tcp_pipeline.as_usize(),
             max_unsent: usize::try_from(server.tcp_write_buffer.0).unwrap_or(usize::MAX),
             ..net::TcpConfig::default()
         },
         ..net::Config::default()
+    }
+}
+
+/// How long TCP connections may take, out of the configuration.
+pub fn tcp_times(server: &Server) -> TcpTimes {
+    TcpTimes {
+        first_message: server.tcp_first.0,
+        idle: server.tcp_idle.0,
+        message: server.tcp_message.0,
+        write: server.tcp_write.0,
+        ..TcpTimes::default()
     }
 }
 
@@ -322,7 +332,7 @@ fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let state = |s: &Server| (images::folder_of(s), *s.images, s.image_min_records.0);
     let fixed = |s: &Server| (s.user.clone(), s.group.clone(), net_config(s), state(s));
     if fixed(&old.server) != fixed(&new.server) {
-        changed.push("a key of [server] about users, threads, buffers, timeouts or images");
+        changed.push("a key of [server] about users, threads, buffers or images");
     }
     if old.listens != new.listens {
         changed.push("[[listen]]");

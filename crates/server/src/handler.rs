@@ -1,93 +1,50 @@
-//! Where `net` and `engine` meet: a batch of packets goes down the engine's line, and its verdicts go back. Each
-//! worker thread has one handler of its own.
+//! Where `net` and `engine` meet: the engine's workers, made for the seats of a listener's threads, and the accounts
+//! that outlive them.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
-use engine::{BATCH, Packet, Verdict, Worker};
-use net::{Batch, Handler, MessageStream, Next, Outcome, Queries};
+use engine::{Account, Engine, Stats, Worker, Zones};
+use exchange::{HandlerFactory, Seat};
 
-use crate::app::{App, lock};
+use crate::app::lock;
 
-/// One worker thread's way into the engine.
-pub struct Answer {
-    worker: Worker,
-    stats: Arc<engine::Stats>,
-}
+/// Every account of the server, to be summed up.
+#[derive(Clone, Default)]
+pub struct Accounts(Arc<Mutex<Vec<Arc<Account>>>>);
 
-impl Answer {
-    /// A handler with counters of its own, which `app` sums up from now on.
-    pub fn new(app: &App) -> Self {
-        let stats = Arc::new(engine::Stats::default());
-        lock(&app.worker_stats).push(Arc::clone(&stats));
-        Self { worker: Worker::new(Arc::clone(&app.engine), Arc::clone(&stats)), stats }
+impl Accounts {
+    /// Sums one figure over all workers' counters.
+    pub fn sum(&self, figure: impl Fn(&Stats) -> u64) -> u64 {
+        lock(&self.0).iter().map(|account| figure(&account.stats)).sum()
     }
 }
 
-fn packet<'q>(queries: &Queries<'q>, i: usize) -> Packet<'q> {
-    let query = queries.get(i);
-    let transport = match query.transport {
-        net::Transport::Udp => engine::Transport::Udp,
-        net::Transport::Tcp => engine::Transport::Tcp,
-    };
-    Packet { octets: query.packet, peer: query.peer, transport }
+/// Makes the engine's workers for one listener.
+pub struct Workers {
+    engine: Arc<Engine<Zones>>,
+    all: Accounts,
+    /// By the number of the seat. A worker made anew after a panic goes on with the account of the one before.
+    seats: Mutex<HashMap<usize, Arc<Account>>>,
 }
 
-impl Handler for Answer {
-    fn batch(&mut self, batch: &mut Batch<'_>) {
-        let begun = batch.now();
-        let (queries, replies) = batch.split();
-        self.worker.begin();
-        for start in (0..queries.len()).step_by(BATCH) {
-            let count = (queries.len() - start).min(BATCH);
-            for at in 0..count {
-                self.worker.prepare(at, &packet(&queries, start + at));
-            }
-            self.worker.route(count);
-            for at in 0..count {
-                let i = start + at;
-                let responder = || -> Box<dyn engine::Responder> { Box::new(Later(queries.responder(i))) };
-                let out = replies.buffer(i);
-                let verdict = self.worker.answer(at, &packet(&queries, i), out, &mut { responder });
-                replies.set(i, outcome(verdict));
-            }
-        }
-        self.stats.batch(begun.elapsed(), queries.len());
-    }
-
-    fn idle(&mut self) {
-        // Lets go of a catalog that was replaced meanwhile.
-        self.worker.begin();
+impl Workers {
+    /// A factory whose workers' accounts join `all`.
+    pub fn new(engine: &Arc<Engine<Zones>>, all: &Accounts) -> Self {
+        Workers { engine: Arc::clone(engine), all: all.clone(), seats: Mutex::default() }
     }
 }
 
-fn outcome(verdict: Verdict) -> Outcome {
-    match verdict {
-        Verdict::Drop => Outcome::Drop,
-        Verdict::Reply(octets) => Outcome::Reply(octets),
-        Verdict::Pending => Outcome::Pending,
-        Verdict::Stream(messages) => Outcome::Stream(Box::new(Messages(messages))),
-    }
-}
+impl HandlerFactory for Workers {
+    type Handler = Worker<Zones>;
 
-/// `net`'s way back to a client, as the engine knows it.
-struct Later(net::Responder);
-
-impl engine::Responder for Later {
-    fn send(self: Box<Self>, message: &[u8]) {
-        // A client that is gone misses its answer; `net` counts that.
-        let _ = self.0.send(message);
-    }
-}
-
-/// The engine's stream of messages, as `net` pulls it.
-struct Messages(Box<dyn engine::MessageStream>);
-
-impl MessageStream for Messages {
-    fn next(&mut self, out: &mut [u8]) -> Next {
-        match self.0.next(out) {
-            engine::Next::Message(octets) => Next::Message(octets),
-            engine::Next::End => Next::End,
-            engine::Next::Abort => Next::Abort,
-        }
+    fn make(&self, seat: &Seat) -> Worker<Zones> {
+        let new = || {
+            let account = Arc::new(Account::new(seat.waker.clone()));
+            lock(&self.all.0).push(Arc::clone(&account));
+            account
+        };
+        let account = Arc::clone(lock(&self.seats).entry(seat.index).or_insert_with(new));
+        Worker::new(Arc::clone(&self.engine), account)
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::stats::{LATENCY_BOUNDS, RCODES, SIZE_BOUNDS, TYPES, place_label};
+use exchange::Transport;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE};
@@ -28,8 +29,6 @@ const MAX_CONNECTIONS: usize = 16;
 const CONNECTION_LIFE: Duration = Duration::from_secs(300);
 /// Longest time for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// Labels of the engine's transports, in its order.
-const TRANSPORTS: [&str; 2] = ["udp", "tcp"];
 
 /// Answers scrapes for as long as the runtime runs.
 pub async fn serve(app: Arc<App>, listener: TcpListener) {
@@ -151,34 +150,36 @@ impl Collector for Figures {
 }
 
 fn queries(app: &App, out: &mut Printer<'_>) -> fmt::Result {
-    let queries = TRANSPORTS.iter().enumerate().flat_map(|(t, transport)| {
+    let queries = Transport::ALL.iter().enumerate().flat_map(|(t, transport)| {
         (0..TYPES).filter_map(move |place| {
-            let count = app.sum(|s| s.queries[t][place].get());
-            let labels = [("transport", (*transport).into()), ("type", place_label(place).into())];
+            let count = app.accounts.sum(|s| s.queries[t][place].get());
+            let labels = [("transport", transport.label().into()), ("type", place_label(place).into())];
             (count > 0).then_some((labels, count))
         })
     });
     out.family("queries", "Queries received, by transport and type", MetricType::Counter, queries)?;
-    let replies = TRANSPORTS.iter().enumerate().flat_map(|(t, transport)| {
+    let replies = Transport::ALL.iter().enumerate().flat_map(|(t, transport)| {
         (0..RCODES).filter_map(move |rcode| {
-            let count = app.sum(|s| s.replies[t][rcode].get());
+            let count = app.accounts.sum(|s| s.replies[t][rcode].get());
             let label = match u16::try_from(rcode) {
                 Ok(n) if rcode + 1 < RCODES => Rcode(n).to_string(),
                 _ => "other".into(),
             };
             // The usual codes are there from the start, so that rates can be computed from the first query on.
             (count > 0 || rcode <= 5)
-                .then(|| ([("transport", (*transport).into()), ("rcode", label.into())], count))
+                .then(|| ([("transport", transport.label().into()), ("rcode", label.into())], count))
         })
     });
     out.family("replies", "Replies sent, by transport and response code", MetricType::Counter, replies)?;
-    let one = |figure: fn(&engine::Stats) -> u64| app.sum(figure);
+    let one = |figure: fn(&engine::Stats) -> u64| app.accounts.sum(figure);
     out.counter("truncated", "Replies with TC set", one(|s| s.truncated.get()))?;
     out.counter(
         "unanswered",
         "Messages that are given no reply, such as responses",
         one(|s| s.dropped.get()),
     )?;
+    out.counter("pending", "Queries left to be answered later", one(|s| s.pending.get()))?;
+    out.counter("late", "Queries answered later than with their batch", one(|s| s.late.get()))?;
     out.counter("dnssec_ok", "Queries that asked for DNSSEC records", one(|s| s.dnssec_ok.get()))?;
     out.counter(
         "query_log_dropped",
@@ -191,22 +192,22 @@ fn queries(app: &App, out: &mut Printer<'_>) -> fmt::Result {
 fn histograms(app: &App, out: &mut Printer<'_>) -> fmt::Result {
     let mut metric =
         out.0.encode_descriptor("response_size_bytes", "Size of replies", None, MetricType::Histogram)?;
-    for (t, transport) in TRANSPORTS.iter().enumerate() {
+    for (t, transport) in Transport::ALL.iter().enumerate() {
         let bounds = SIZE_BOUNDS.iter().map(|b| *b as f64).chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> =
-            bounds.enumerate().map(|(i, bound)| (bound, app.sum(|s| s.sizes[t][i].get()))).collect();
-        let octets = app.sum(|s| s.octets_out[t].get());
+            bounds.enumerate().map(|(i, bound)| (bound, app.accounts.sum(|s| s.sizes[t][i].get()))).collect();
+        let bytes = app.accounts.sum(|s| s.bytes_out[t].get());
         let count = buckets.iter().map(|b| b.1).sum();
-        let labels: &[(&str, &str)] = &[("transport", *transport)];
+        let labels: &[(&str, &str)] = &[("transport", transport.label())];
         let mut one = metric.encode_family(&labels)?;
-        one.encode_histogram::<NoLabelSet>(octets as f64, count, &buckets, None)?;
+        one.encode_histogram::<NoLabelSet>(bytes as f64, count, &buckets, None)?;
     }
     let help = "Time from taking a batch of queries to having answered it, once for each query";
     let mut metric = out.0.encode_descriptor("latency_seconds", help, None, MetricType::Histogram)?;
     let bounds = LATENCY_BOUNDS.iter().map(|b| *b as f64 / 1e9).chain([f64::INFINITY]);
     let buckets: Vec<(f64, u64)> =
-        bounds.enumerate().map(|(i, bound)| (bound, app.sum(|s| s.latency[i].get()))).collect();
-    let seconds = app.sum(|s| s.latency_sum.get()) as f64 / 1e9;
+        bounds.enumerate().map(|(i, bound)| (bound, app.accounts.sum(|s| s.latency[i].get()))).collect();
+    let seconds = app.accounts.sum(|s| s.latency_sum.get()) as f64 / 1e9;
     let count = buckets.iter().map(|b| b.1).sum();
     metric.encode_histogram::<NoLabelSet>(seconds, count, &buckets, None)
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
-use engine::Transport;
-use engine::pipeline::{LogEntry, QueryLog};
+use engine::{LogEntry, QueryLog};
+use exchange::Transport;
 use wire::name::Name;
 use wire::{Class, Rcode, Type};
 
@@ -22,8 +22,8 @@ struct Record {
     transport: Transport,
     qtype: Option<Type>,
     qclass: Option<Class>,
-    rcode: Option<Rcode>,
-    octets: usize,
+    rcode: Rcode,
+    len: usize,
     dnssec_ok: bool,
     name_len: u8,
     name: [u8; 255],
@@ -106,19 +106,19 @@ impl QueryLog for Tap {
         let question = entry.request.question;
         let mut name = [0; 255];
         let mut name_len = 0;
-        if let Some(question) = question {
-            let wire = question.name(entry.packet.octets).as_wire();
+        if question.is_some() {
+            let wire = entry.qname.as_wire();
             name[..wire.len()].copy_from_slice(wire);
-            // A name has at most 255 octets.
+            // A name has at most 255 bytes.
             name_len = wire.len() as u8;
         }
         let record = Record {
-            peer: entry.packet.peer,
-            transport: entry.packet.transport,
+            peer: entry.client.peer,
+            transport: entry.client.transport,
             qtype: question.map(|q| q.qtype),
             qclass: question.map(|q| q.qclass),
             rcode: entry.rcode,
-            octets: entry.octets,
+            len: entry.len,
             dnssec_ok: entry.request.dnssec_ok(),
             name_len,
             name,
@@ -142,15 +142,12 @@ fn write(items: &Receiver<Item>) {
         let name = Name::from_wire(&record.name[..usize::from(record.name_len)]).unwrap_or(Name::ROOT);
         tracing::info!(
             client = %record.peer,
-            transport = match record.transport {
-                Transport::Udp => "udp",
-                Transport::Tcp => "tcp",
-            },
+            transport = record.transport.label(),
             name = %name,
             class = record.qclass.map(|c| c.to_string()),
             r#type = record.qtype.map(|t| t.to_string()),
-            rcode = record.rcode.map(|r| r.to_string()),
-            octets = record.octets,
+            rcode = %record.rcode,
+            bytes = record.len,
             dnssec_ok = record.dnssec_ok,
             "query"
         );

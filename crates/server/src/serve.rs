@@ -7,19 +7,18 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
-use engine::Engine;
-use net::{Bound, Context, Listener, Running, TcpLimits, Transport, XdpConfig};
+use exchange::Transport;
+use net::{Bound, Context, Listener, Running, TcpLimits, XdpConfig};
 use tokio::runtime::Runtime;
 use tracing::{error, info, warn};
 use wire::hash::HashKey;
-use zone::catalog::Catalog;
 
-use crate::app::{App, ConfigSource, Prepared, Settings, engine_config, lock, net_config};
+use crate::app::{App, ConfigSource, Prepared, Settings, lock, make_engine, net_config, tcp_times};
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, Serve};
 use crate::config::schema::Listen;
 use crate::config::units::Proto;
 use crate::control::{self, Socket};
-use crate::handler::Answer;
+use crate::handler::{Accounts, Workers};
 use crate::logging::Logging;
 use crate::querylog::QueryLogger;
 use crate::signals::Signals;
@@ -119,13 +118,16 @@ fn make_app(
     started_at: Instant,
 ) -> Result<Arc<App>, String> {
     let query_logger = QueryLogger::start().map_err(|e| format!("cannot start the query log: {e}"))?;
-    let catalog = Arc::new(Catalog::new(&key));
     let server = &settings.server;
     let app = App {
-        engine: Arc::new(Engine::new(key, catalog, engine_config(&settings), None)),
-        worker_stats: Mutex::default(),
+        engine: make_engine(&key, &settings),
+        accounts: Accounts::default(),
         listeners: Mutex::default(),
-        tcp_limits: TcpLimits::new(server.tcp_connections.as_usize(), server.tcp_per_client.as_usize()),
+        tcp_limits: TcpLimits::new(
+            server.tcp_connections.as_usize(),
+            server.tcp_per_client.as_usize(),
+            &tcp_times(server),
+        ),
         zones: ArcSwap::from_pointee(ZoneTable::new()),
         retired: Mutex::default(),
         settings: ArcSwap::from_pointee(settings.clone()),
@@ -347,10 +349,8 @@ fn serve_all(app: &Arc<App>, bound: Vec<Bound>) -> Result<(), String> {
     for socket in bound {
         let (addr, transport) = (socket.local_addr(), socket.transport());
         let front = socket.xdp_mode();
-        let app_of_workers = Arc::clone(app);
-        let running = socket
-            .serve(move |_: net::Worker| Answer::new(&app_of_workers), &context)
-            .map_err(|e| e.to_string())?;
+        let workers = Workers::new(&app.engine, &app.accounts);
+        let running = socket.serve(workers, &context).map_err(|e| e.to_string())?;
         match front {
             Some(mode) => info!(
                 queues = mode.queues,

@@ -1,18 +1,71 @@
-//! How many TCP connections there may be, in all and per client, and which one goes when there is no room. Looked
-//! at only when connections come and go; a busy connection touches nothing here but its own time stamp.
+//! How many TCP connections there may be, in all and per client, which one goes when there is no room, and how long
+//! each may take. All of it can be changed while connections are served. Changed only when connections come and go; a
+//! busy connection writes nothing here but its own time stamp.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::ticket::Event;
+use super::event::Event;
 
 /// Idle connections noted for eviction in one look over all of them.
 const CANDIDATES: usize = 64;
+
+/// How long a connection may take for what it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpTimes {
+    /// Longest wait for the first message of a connection. Default: 5 s.
+    pub first_message: Duration,
+    /// How long a connection with nothing under way is kept. Shrinks in a straight line towards `idle_min` as
+    /// connections fill the second half of the limit. Default: 10 s.
+    pub idle: Duration,
+    /// The idle time when the limit is reached. Default: 200 ms.
+    pub idle_min: Duration,
+    /// Longest time from the first byte of a message to its last. Default: 2 s.
+    pub message: Duration,
+    /// Longest time in which a client must take at least 4 KiB, or all there is, of what is sent. Default: 5 s.
+    pub write: Duration,
+}
+
+impl Default for TcpTimes {
+    fn default() -> Self {
+        TcpTimes {
+            first_message: Duration::from_secs(5),
+            idle: Duration::from_secs(10),
+            idle_min: Duration::from_millis(200),
+            message: Duration::from_secs(2),
+            write: Duration::from_secs(5),
+        }
+    }
+}
+
+/// [`TcpTimes`] that can be changed while they are read: nanoseconds, in the order of the fields.
+struct LiveTimes([AtomicU64; 5]);
+
+impl LiveTimes {
+    fn new(times: &TcpTimes) -> Self {
+        let live = LiveTimes(Default::default());
+        live.set(times);
+        live
+    }
+
+    fn set(&self, times: &TcpTimes) {
+        let TcpTimes { first_message, idle, idle_min, message, write } = *times;
+        for (place, time) in self.0.iter().zip([first_message, idle, idle_min, message, write]) {
+            place.store(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+    }
+
+    fn get(&self) -> TcpTimes {
+        let read = |place: &AtomicU64| Duration::from_nanos(place.load(Ordering::Relaxed));
+        let [first_message, idle, idle_min, message, write] = self.0.each_ref().map(read);
+        TcpTimes { first_message, idle, idle_min, message, write }
+    }
+}
 
 /// The limits of TCP connections, shared by the listeners that are given clones of it.
 #[derive(Clone)]
@@ -25,6 +78,7 @@ struct Shared {
     max: AtomicUsize,
     max_per_client: AtomicUsize,
     current: AtomicUsize,
+    times: LiveTimes,
     table: Mutex<Table>,
 }
 
@@ -56,21 +110,22 @@ pub(crate) enum TurnedAway {
 }
 
 impl Default for TcpLimits {
-    /// 10,000 connections in all, 100 per client.
+    /// 10,000 connections in all, 100 per client, and the default times.
     fn default() -> Self {
-        TcpLimits::new(10_000, 100)
+        TcpLimits::new(10_000, 100, &TcpTimes::default())
     }
 }
 
 impl TcpLimits {
     /// At most `max` connections in all and `max_per_client` from one client: an IPv4 address or an IPv6 /64.
-    pub fn new(max: usize, max_per_client: usize) -> Self {
+    pub fn new(max: usize, max_per_client: usize, times: &TcpTimes) -> Self {
         TcpLimits {
             shared: Arc::new(Shared {
                 start: Instant::now(),
                 max: AtomicUsize::new(max),
                 max_per_client: AtomicUsize::new(max_per_client),
                 current: AtomicUsize::new(0),
+                times: LiveTimes::new(times),
                 table: Mutex::default(),
             }),
         }
@@ -80,6 +135,17 @@ impl TcpLimits {
     pub fn set(&self, max: usize, max_per_client: usize) {
         self.shared.max.store(max, Ordering::Relaxed);
         self.shared.max_per_client.store(max_per_client, Ordering::Relaxed);
+    }
+
+    /// Changes the times. A connection that waits without doing anything keeps to the old ones until it does
+    /// something, or until they end.
+    pub fn set_times(&self, times: &TcpTimes) {
+        self.shared.times.set(times);
+    }
+
+    /// The times in force.
+    pub fn times(&self) -> TcpTimes {
+        self.shared.times.get()
     }
 
     /// Connections there are now.
@@ -205,6 +271,10 @@ impl Permit {
 
     pub(crate) fn load(&self) -> f64 {
         self.limits.load()
+    }
+
+    pub(crate) fn times(&self) -> TcpTimes {
+        self.limits.times()
     }
 }
 

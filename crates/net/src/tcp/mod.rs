@@ -1,12 +1,16 @@
-//! TCP service (RFC 7766): listening and accepting in `worker`, one connection's life in `connection`, limits over
-//! all of them in `limits`, answers that come later in `ticket`.
+//! TCP service (RFC 7766): listening and accepting in `worker`; what a connection decides in `life`, without I/O or a
+//! clock of its own; its reading and writing in `connection`, over any stream; late answers find their connection in
+//! `returns`; limits and times over all of them are in `limits`.
 
 mod connection;
+mod event;
+mod life;
 mod limits;
 mod output;
-mod ticket;
+#[cfg(test)]
+mod replay;
+mod returns;
 mod worker;
 
-pub use limits::TcpLimits;
-pub(crate) use ticket::{Ticket, Tickets};
+pub use limits::{TcpLimits, TcpTimes};
 pub(crate) use worker::{open, spawn};

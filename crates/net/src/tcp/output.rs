@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::AsyncWrite;
-use tokio::net::TcpStream;
 
 /// Capacity above which an emptied buffer is not kept.
 const KEEP: usize = 256 * 1024;
@@ -18,12 +17,12 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Octets not yet taken by the system.
+    /// Bytes not yet taken by the system.
     pub(crate) fn unsent(&self) -> usize {
         self.buffer.len() - self.sent
     }
 
-    /// Adds a message behind its two octets of length. The caller has checked that it is not too long.
+    /// Adds a message behind its two bytes of length. The caller has checked that it is not too long.
     pub(crate) fn push(&mut self, message: &[u8]) {
         debug_assert!(message.len() <= usize::from(u16::MAX));
         self.buffer.extend_from_slice(&(message.len() as u16).to_be_bytes());
@@ -48,11 +47,11 @@ impl Output {
         }
     }
 
-    /// Writes what the system takes now. `Ready` holds how many octets it took, 0 if there was nothing to write;
+    /// Writes what the system takes now. `Ready` holds how many bytes it took, 0 if there was nothing to write;
     /// `Pending` means that it takes none now.
     pub(crate) fn poll_write(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut (impl AsyncWrite + Unpin),
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
         if self.unsent() == 0 {
@@ -97,7 +96,7 @@ mod tests {
         assert_eq!(spare.capacity(), 0);
         output.push(b"x");
         output.return_to(&mut spare);
-        assert_eq!(spare.capacity(), 0, "a buffer with unsent octets stays");
+        assert_eq!(spare.capacity(), 0, "a buffer with unsent bytes stays");
         output.buffer.clear();
         output.return_to(&mut spare);
         assert_eq!((spare.capacity(), output.buffer.capacity()), (64, 0));

@@ -1,8 +1,7 @@
-//! The TCP worker: one thread with a single-threaded runtime, one listening socket, and the accepting of
-//! connections, also when descriptors run out.
+//! The TCP worker: one thread with a single-threaded runtime, one listening socket, the accepting of connections, also
+//! when descriptors run out.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -11,19 +10,21 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use exchange::HandlerFactory;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Interval, MissedTickBehavior};
 
-use super::connection::{Close, Connection, Desk, State};
+use super::connection::{Connection, Desk};
+use super::event::Event;
+use super::life::{Close, Life};
 use super::limits::{TcpLimits, TurnedAway};
-use super::ticket::{Event, Tickets};
+use super::returns::{Bell, Events, Returns};
 use crate::config::Config;
 use crate::guard::Guarded;
-use crate::handler::HandlerFactory;
 use crate::listener::{Job, Refusal};
 use crate::running::FaultKind;
 use crate::stats::WorkerStats;
@@ -75,27 +76,36 @@ pub(crate) fn spawn<F: HandlerFactory>(
     limits: TcpLimits,
 ) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-    let name = format!("tcp-{}-{}", job.worker.local.port(), job.worker.index);
+    let name = format!("tcp-{}-{}", job.id.local.port(), job.id.index);
     std::thread::Builder::new().name(name).spawn(move || {
         if job.config.pin_cpus
-            && let Err(e) = sys::pin_thread(job.worker.index)
+            && let Err(e) = sys::pin_thread(job.id.index)
         {
             job.reporter.report(FaultKind::Pin(e));
         }
-        let guarded = Guarded::new(factory, job.worker, Arc::clone(&job.stats), job.reporter.clone());
+        let bell = Bell::new();
+        let seat = job.id.seat(Arc::clone(&bell).into());
+        let guarded = Guarded::new(factory, seat, Arc::clone(&job.stats), job.reporter.clone());
+        let desk = Rc::new(RefCell::new(Desk::new(guarded)));
+        let events = Events::default();
+        let returns = Returns::new(Rc::clone(&desk), Rc::clone(&events), Arc::clone(&job.stats));
         let acceptor = Acceptor {
-            desk: Rc::new(RefCell::new(Desk::new(guarded))),
+            desk,
             config: Rc::new(job.config.clone()),
             stats: Arc::clone(&job.stats),
             connections: JoinSet::new(),
-            events: Rc::default(),
-            next_id: 0,
+            events,
+            next_id: 1,
             reserve: reserve(),
             shortage: None,
             limits,
             job,
         };
-        LocalSet::new().block_on(&runtime, acceptor.run(socket));
+        LocalSet::new().block_on(&runtime, async {
+            // Ends with the set, when the acceptor has seen its last connection off.
+            tokio::task::spawn_local(returns.run(bell));
+            acceptor.run(socket).await;
+        });
     })
 }
 
@@ -111,7 +121,7 @@ struct Acceptor<F: HandlerFactory> {
     stats: Arc<WorkerStats>,
     connections: JoinSet<()>,
     /// Where each connection hears orders.
-    events: Rc<RefCell<HashMap<u64, UnboundedSender<Event>>>>,
+    events: Events,
     next_id: u64,
     reserve: Option<File>,
     /// When descriptors were last found short.
@@ -155,7 +165,7 @@ impl<F: HandlerFactory> Acceptor<F> {
                 biased;
                 _ = stop.wait_for(|&stopped| stopped) => return Ok(listener.into_inner()),
                 _ = tick.tick() => {
-                    self.desk.borrow_mut().idle();
+                    self.desk.borrow_mut().stage().guarded.idle();
                     continue;
                 }
                 Some(_) = self.connections.join_next() => continue,
@@ -172,7 +182,7 @@ impl<F: HandlerFactory> Acceptor<F> {
                     continue;
                 }
                 Err(error) => {
-                    self.stats.own.receive_errors.add(1);
+                    self.stats.receive_errors.add(1);
                     errors += 1;
                     pause_after(error, errors)?
                 }
@@ -208,14 +218,14 @@ impl<F: HandlerFactory> Acceptor<F> {
         }
         drop(accepted);
         self.reserve = reserve();
-        self.stats.own.tcp_refused_descriptors.add(1);
+        self.stats.tcp_refused_descriptors.add(1);
         // Whatever waits behind it is looked at next.
         Err(io::ErrorKind::Interrupted.into())
     }
 
     /// Starts serving a connection, if the limits allow.
     fn take_in(&mut self, stream: std::net::TcpStream, peer: SocketAddr) {
-        let own = &self.stats.own;
+        let own = &self.stats;
         let Ok(stream) = TcpStream::from_std(stream) else {
             return own.receive_errors.add(1);
         };
@@ -226,25 +236,26 @@ impl<F: HandlerFactory> Acceptor<F> {
             Err(TurnedAway::Client) => return own.tcp_refused_client.add(1),
         };
         own.tcp_accepted.add(1);
-        let local = if self.job.worker.local.ip().is_unspecified() {
-            stream.local_addr().unwrap_or(self.job.worker.local)
+        let local = if self.job.id.local.ip().is_unspecified() {
+            stream.local_addr().unwrap_or(self.job.id.local)
         } else {
-            self.job.worker.local
+            self.job.id.local
         };
+        let id = self.next_id;
+        self.next_id += 1;
         let connection = Connection {
             stream,
             desk: Rc::clone(&self.desk),
             config: Rc::clone(&self.config),
             stats: Arc::clone(&self.stats),
             permit,
-            tickets: Tickets::new(sender.clone(), Arc::clone(&self.stats)),
             events: receiver,
+            id,
             peer,
             local,
-            state: State::new(self.config.tcp.first_message),
+            transport: self.job.id.transport,
+            life: Life::new(Instant::now()),
         };
-        let id = self.next_id;
-        self.next_id += 1;
         self.events.borrow_mut().insert(id, sender);
         let (events, stats) = (Rc::clone(&self.events), Arc::clone(&self.stats));
         self.connections.spawn_local(async move {
@@ -276,9 +287,9 @@ impl<F: HandlerFactory> Acceptor<F> {
         let (mut pause, longest) = PAUSE;
         let mut reported = false;
         loop {
-            match open(self.job.worker.local, &self.config, true) {
+            match open(self.job.id.local, &self.config, true) {
                 Ok(new) => {
-                    self.stats.own.rebinds.add(1);
+                    self.stats.rebinds.add(1);
                     self.job.reporter.report(FaultKind::Recovered);
                     return Some(new);
                 }
@@ -315,19 +326,18 @@ fn pause_after(error: io::Error, errors: u32) -> io::Result<Duration> {
 }
 
 fn count_close(stats: &WorkerStats, close: Close) {
-    let own = &stats.own;
-    own.tcp_closed.add(1);
+    stats.tcp_closed.add(1);
     let counter = match close {
-        Close::Peer => &own.tcp_closed_by_peer,
-        Close::Error => &own.tcp_closed_error,
-        Close::Idle => &own.tcp_timeout_idle,
-        Close::First => &own.tcp_timeout_first,
-        Close::Message => &own.tcp_timeout_message,
-        Close::Write => &own.tcp_timeout_write,
-        Close::Framing => &own.tcp_bad_framing,
-        Close::Stream => &own.tcp_stream_failed,
-        Close::Evicted => &own.tcp_evicted,
-        Close::Stopped => &own.tcp_stopped,
+        Close::Peer => &stats.tcp_closed_by_peer,
+        Close::Error => &stats.tcp_closed_error,
+        Close::Idle => &stats.tcp_timeout_idle,
+        Close::First => &stats.tcp_timeout_first,
+        Close::Message => &stats.tcp_timeout_message,
+        Close::Write => &stats.tcp_timeout_write,
+        Close::Framing => &stats.tcp_bad_framing,
+        Close::Stream => &stats.tcp_stream_failed,
+        Close::Evicted => &stats.tcp_evicted,
+        Close::Stopped => &stats.tcp_stopped,
     };
     counter.add(1);
 }

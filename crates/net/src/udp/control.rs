@@ -48,6 +48,29 @@ impl Name {
     }
 }
 
+impl Name {
+    /// An address as the kernel writes it, and how many bytes that takes.
+    pub(crate) fn encode(addr: SocketAddr) -> (Name, usize) {
+        let mut name = Name([0; NAME_LEN]);
+        let b = &mut name.0;
+        b[2..4].copy_from_slice(&addr.port().to_be_bytes());
+        let (family, len) = match addr {
+            SocketAddr::V4(v4) => {
+                b[4..8].copy_from_slice(&v4.ip().octets());
+                (libc::AF_INET, size_of::<libc::sockaddr_in>())
+            }
+            SocketAddr::V6(v6) => {
+                b[4..8].copy_from_slice(&v6.flowinfo().to_ne_bytes());
+                b[8..24].copy_from_slice(&v6.ip().octets());
+                b[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
+                (libc::AF_INET6, size_of::<libc::sockaddr_in6>())
+            }
+        };
+        b[..2].copy_from_slice(&(family as u16).to_ne_bytes());
+        (name, len)
+    }
+}
+
 impl Control {
     pub(crate) const EMPTY: Control = Control([0; CONTROL_LEN]);
 
@@ -185,6 +208,15 @@ mod tests {
             assert_eq!({ control }.take_local(cut, 53), None, "{cut}");
         }
         assert_eq!({ control }.take_local(CONTROL_LEN + 1, 53), None);
+    }
+
+    #[test]
+    fn names_read_back() {
+        for (text, len) in [("192.0.2.7:53", 16), ("[2001:db8::7]:5353", 28), ("[fe80::1%3]:53", 28)] {
+            let addr: SocketAddr = text.parse().unwrap();
+            let (name, used) = Name::encode(addr);
+            assert_eq!((name.decode(), used), (Some(addr), len));
+        }
     }
 
     #[test]

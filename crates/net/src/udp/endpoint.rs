@@ -1,34 +1,26 @@
-//! A datagram socket as its worker and later answers share it, and the bookkeeping of outcomes and send errors.
+//! A datagram socket as its worker knows it, and the bookkeeping of outcomes and send errors.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::Arc;
 
+use exchange::Outcome;
 use socket2::{MsgHdr, SockAddr, SockRef};
 
 use super::control::Control;
 use super::socket::leave;
-use crate::batch::Outcome;
-use crate::responder::SendError;
 use crate::stats::WorkerStats;
 
-/// One worker's socket. Answers sent later hold on to it, so it closes when worker and last answer are done.
+/// One worker's socket.
 pub(crate) struct Endpoint {
     socket: UdpSocket,
     local: SocketAddr,
     max_reply: usize,
-    stats: Arc<WorkerStats>,
 }
 
 impl Endpoint {
-    pub(crate) fn new(
-        socket: UdpSocket,
-        local: SocketAddr,
-        max_reply: usize,
-        stats: Arc<WorkerStats>,
-    ) -> Self {
-        Endpoint { socket, local, max_reply, stats }
+    pub(crate) fn new(socket: UdpSocket, local: SocketAddr, max_reply: usize) -> Self {
+        Endpoint { socket, local, max_reply }
     }
 
     pub(crate) fn socket(&self) -> &UdpSocket {
@@ -59,13 +51,11 @@ impl Endpoint {
         let _ = leave(&self.socket);
     }
 
-    /// Sends one answer outside any batch, from the address `local`, without waiting.
-    pub(crate) fn send_later(
-        &self,
-        message: &[u8],
-        peer: SocketAddr,
-        local: SocketAddr,
-    ) -> Result<(), SendError> {
+    /// Sends one message outside any batch, from the address `local`, without waiting.
+    ///
+    /// # Errors
+    /// The kernel's, such as `WouldBlock` where there is no room.
+    pub(crate) fn send_one(&self, message: &[u8], peer: SocketAddr, local: SocketAddr) -> io::Result<()> {
         let socket = SockRef::from(&self.socket);
         let name = SockAddr::from(peer);
         let buffers = [io::IoSlice::new(message)];
@@ -74,21 +64,7 @@ impl Endpoint {
         if self.wildcard() && !local.ip().is_unspecified() {
             header = header.with_control(&control.0[..used]);
         }
-        match socket.sendmsg(&header, libc::MSG_DONTWAIT) {
-            Ok(_) => {
-                self.stats.shared.later_replies.add(1);
-                self.stats.shared.later_bytes.add(message.len() as u64);
-                Ok(())
-            }
-            Err(e) => {
-                self.stats.shared.later_errors.add(1);
-                if e.kind() == io::ErrorKind::WouldBlock {
-                    Err(SendError::Busy)
-                } else {
-                    Err(SendError::Refused)
-                }
-            }
-        }
+        socket.sendmsg(&header, libc::MSG_DONTWAIT).map(|_| ())
     }
 }
 
@@ -98,7 +74,7 @@ impl AsRawFd for Endpoint {
     }
 }
 
-/// Counts the outcomes of one batch, so that the shared counters are written once.
+/// Counts the outcomes of one batch, so that the counters are written once.
 #[derive(Default)]
 pub(crate) struct Tally {
     dropped: u64,
@@ -121,29 +97,29 @@ impl Tally {
         None
     }
 
-    pub(crate) fn record(self, stats: &WorkerStats) {
-        let own = &stats.own;
+    /// Adds to the counters. Returns how many queries are to be answered later.
+    pub(crate) fn record(self, stats: &WorkerStats) -> u64 {
         for (counter, n) in [
-            (&own.dropped, self.dropped),
-            (&own.pending, self.pending),
-            (&own.streams_refused, self.refused_streams),
-            (&own.bad_replies, self.bad),
+            (&stats.dropped, self.dropped),
+            (&stats.pending, self.pending),
+            (&stats.streams_refused, self.refused_streams),
+            (&stats.bad_replies, self.bad),
         ] {
             if n > 0 {
                 counter.add(n);
             }
         }
+        self.pending
     }
 }
 
 /// Counts a reply the kernel refused.
 #[cold]
 pub(crate) fn count_send_error(stats: &WorkerStats, error: &io::Error) {
-    let own = &stats.own;
     let counter = match error.raw_os_error() {
-        Some(libc::EAGAIN) => &own.send_full,
-        Some(libc::EMSGSIZE) => &own.send_too_big,
-        Some(libc::EPERM | libc::EACCES) => &own.send_denied,
+        Some(libc::EAGAIN) => &stats.send_full,
+        Some(libc::EMSGSIZE) => &stats.send_too_big,
+        Some(libc::EPERM | libc::EACCES) => &stats.send_denied,
         Some(
             libc::ENETUNREACH
             | libc::EHOSTUNREACH
@@ -151,8 +127,8 @@ pub(crate) fn count_send_error(stats: &WorkerStats, error: &io::Error) {
             | libc::EHOSTDOWN
             | libc::EADDRNOTAVAIL
             | libc::ECONNREFUSED,
-        ) => &own.send_unreachable,
-        _ => &own.send_other,
+        ) => &stats.send_unreachable,
+        _ => &stats.send_other,
     };
     counter.add(1);
 }

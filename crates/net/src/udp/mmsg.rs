@@ -4,7 +4,11 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
+use exchange::{
+    Batch, Clock, Envelope, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies, ReturnAddress, Transport,
+};
 use libc::{c_int, c_uint, iovec, mmsghdr};
 
 use super::control::{CONTROL_LEN, Control, NAME_LEN, Name};
@@ -12,8 +16,7 @@ use super::raw::RawSlice;
 use super::segment::{Plan, Reply};
 use super::worker::{Datagrams, stride};
 use super::{Endpoint, endpoint};
-use crate::MIN_MESSAGE;
-use crate::batch::{Batch, Origin, Outcome, Queries, Replies, Slot};
+use crate::alarm::Alarm;
 use crate::config::UdpConfig;
 use crate::stats::WorkerStats;
 
@@ -23,13 +26,16 @@ const SEND_WAITS: u32 = 5;
 
 /// Datagrams moved many at a time.
 pub(crate) struct Mmsg {
-    endpoint: Arc<Endpoint>,
+    endpoint: Endpoint,
     stats: Arc<WorkerStats>,
+    /// How long an idle worker waits.
+    idle_wake: Duration,
     /// Datagrams received by the last call: headers from here on are as good as new.
     received: usize,
     /// Of those, the ones fit for the handler.
-    slots: Vec<Slot>,
+    envelopes: Vec<Envelope>,
     outcomes: Vec<Option<Outcome>>,
+    late: Vec<(ReturnAddress, Outcome)>,
     input: RawSlice<u8>,
     input_stride: usize,
     output: RawSlice<u8>,
@@ -49,7 +55,7 @@ pub(crate) struct Mmsg {
 }
 
 impl Mmsg {
-    pub(crate) fn new(endpoint: Arc<Endpoint>, stats: Arc<WorkerStats>, config: &UdpConfig) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, stats: Arc<WorkerStats>, config: &UdpConfig) -> Self {
         let n = config.batch.clamp(1, 1024);
         let (input_stride, output_stride) = (stride(config.max_query), stride(config.max_reply));
         let input = RawSlice::<u8>::zeroed(n * input_stride);
@@ -74,10 +80,12 @@ impl Mmsg {
         Mmsg {
             endpoint,
             stats,
+            idle_wake: config.idle_wake,
             // Every header still has to get its lengths.
             received: n,
-            slots: Vec::with_capacity(n),
+            envelopes: Vec::with_capacity(n),
             outcomes: std::iter::repeat_with(|| None).take(n).collect(),
+            late: Vec::with_capacity(n),
             input,
             input_stride,
             output,
@@ -105,13 +113,13 @@ impl Mmsg {
         let header = &self.headers_in.slice()[raw];
         let (len, flags) = (header.msg_len as usize, header.msg_hdr.msg_flags);
         if flags & libc::MSG_TRUNC != 0 {
-            self.stats.own.too_long.add(1);
+            self.stats.too_long.add(1);
             return;
         }
         let peer = match self.names.slice()[raw].decode() {
             Some(peer) if len >= MIN_MESSAGE && peer.port() != 0 => peer,
             _ => {
-                self.stats.own.runts.add(1);
+                self.stats.runts.add(1);
                 return;
             }
         };
@@ -123,26 +131,27 @@ impl Mmsg {
             local = to;
             self.headers_in.slice_mut()[raw].msg_hdr.msg_controllen = used as _;
         }
-        self.slots.push(Slot { start: raw * self.input_stride, len, peer, local, raw });
+        self.envelopes.push(Envelope { start: raw * self.input_stride, len, peer, local, raw });
     }
 
-    /// Fills the outgoing headers from the outcomes; returns how many there are.
+    /// Fills the outgoing headers from the outcomes; returns how many there are, and how many queries are to be answered
+    /// later.
     #[inline]
-    fn gather(&mut self) -> usize {
+    fn gather(&mut self) -> (usize, u64) {
         let mut tally = endpoint::Tally::default();
         self.replies.clear();
-        for (i, slot) in self.slots.iter().enumerate() {
+        for (i, envelope) in self.envelopes.iter().enumerate() {
             if let Some(len) = tally.settle(self.outcomes[i].take(), self.endpoint.max_reply()) {
-                self.replies.push(Reply { slot: i, len, peer: slot.peer, local: slot.local });
+                self.replies.push(Reply { buffer: i, len, peer: envelope.peer, local: envelope.local });
             }
         }
-        tally.record(&self.stats);
+        let due = tally.record(&self.stats);
         if self.segments {
             self.plan.make(&self.replies);
         } else {
             self.plan.singly(self.replies.len());
         }
-        self.address(0)
+        (self.address(0), due)
     }
 
     /// Fills the headers of the planned groups from `at` on: header `i` sends group `i`. Returns how many there are.
@@ -153,12 +162,12 @@ impl Mmsg {
             for k in group.start..group.start + group.count {
                 let reply = &self.replies[self.plan.order[k]];
                 self.vectors_out.slice_mut()[k] = iovec {
-                    iov_base: self.output.ptr(reply.slot * self.output_stride).cast(),
+                    iov_base: self.output.ptr(reply.buffer * self.output_stride).cast(),
                     iov_len: reply.len,
                 };
             }
             let reply = &self.replies[self.plan.order[group.start]];
-            let raw = self.slots[reply.slot].raw;
+            let raw = self.envelopes[reply.buffer].raw;
             let received = &self.headers_in.slice()[raw].msg_hdr;
             let header = &mut self.headers_out.slice_mut()[n].msg_hdr;
             header.msg_name = received.msg_name;
@@ -187,12 +196,11 @@ impl Mmsg {
             replies += group.count;
             joined += if group.count > 1 { group.count } else { 0 };
         }
-        let octets = self.headers_out.slice()[from..to].iter().map(|h| u64::from(h.msg_len)).sum();
-        let own = &self.stats.own;
-        own.replies.add(replies as u64);
-        own.bytes_out.add(octets);
+        let bytes = self.headers_out.slice()[from..to].iter().map(|h| u64::from(h.msg_len)).sum();
+        self.stats.replies.add(replies as u64);
+        self.stats.bytes_out.add(bytes);
         if joined > 0 {
-            own.joined.add(joined as u64);
+            self.stats.joined.add(joined as u64);
         }
     }
 
@@ -217,10 +225,10 @@ impl Datagrams for Mmsg {
         }
         // A failed call may still have touched the first header.
         self.received = 1;
-        self.slots.clear();
+        self.envelopes.clear();
         let flags = if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
         // SAFETY: `headers_in` has `outcomes.len()` headers. Each names one `Name`, one `iovec` over `max_query`
-        // octets inside `input` and either no control data or one `Control`, with those lengths, all owned by
+        // bytes inside `input` and either no control data or one `Control`, with those lengths, all owned by
         // `self` and borrowed by nobody during the call. No timeout is passed.
         let rc = unsafe {
             libc::recvmmsg(
@@ -236,7 +244,7 @@ impl Datagrams for Mmsg {
         for raw in 0..n {
             self.admit(raw);
         }
-        Ok(self.slots.len())
+        Ok(self.envelopes.len())
     }
 
     fn leave(&mut self) {
@@ -244,31 +252,72 @@ impl Datagrams for Mmsg {
     }
 
     fn finished(&mut self) -> bool {
-        // Later answers each hold on to the endpoint.
-        Arc::strong_count(&self.endpoint) == 1
+        true
+    }
+
+    fn wait_beside(&mut self, alarm: &Alarm) -> io::Result<()> {
+        match alarm.wait_beside(self.fd(), self.idle_wake) {
+            true => Ok(()),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        }
     }
 
     fn batch(&mut self) -> Batch<'_> {
-        let n = self.slots.len();
+        let n = self.envelopes.len();
+        let (input, envelopes) = (self.input.slice(), &self.envelopes[..]);
         Batch::new(
-            Queries { input: self.input.slice(), slots: &self.slots, origin: Origin::Udp(&self.endpoint) },
+            Queries { input, envelopes, transport: Transport::Udp, connection: 0 },
             Replies {
                 output: self.output.slice_mut(),
                 outcomes: &mut self.outcomes[..n],
                 stride: self.output_stride,
                 room: self.endpoint.max_reply(),
             },
+            Clock::System,
         )
     }
 
-    fn send(&mut self) {
-        let mut n = self.gather();
+    fn late(&mut self) -> LateReplies<'_> {
+        let measures = (self.output_stride, self.endpoint.max_reply(), self.outcomes.len());
+        LateReplies::new(self.output.slice_mut(), measures, &mut self.late, Clock::System)
+    }
+
+    /// Late answers leave as the replies of a batch that was received from those who asked.
+    fn send_late(&mut self) -> u64 {
+        self.envelopes.clear();
+        self.received = self.received.max(self.late.len());
+        for (raw, (to, outcome)) in self.late.drain(..).enumerate() {
+            let (peer, local) = (to.client.peer, to.client.local);
+            let header = &mut self.headers_in.slice_mut()[raw].msg_hdr;
+            let (name, used) = Name::encode(peer);
+            self.names.slice_mut()[raw] = name;
+            header.msg_namelen = used as libc::socklen_t;
+            header.msg_controllen = 0;
+            if self.endpoint.wildcard() && !local.ip().is_unspecified() {
+                let (control, used) = Control::source(local);
+                self.controls.slice_mut()[raw] = control;
+                header.msg_controllen = used as _;
+            }
+            let fits =
+                matches!(outcome, Outcome::Reply(len) if (1..=self.endpoint.max_reply()).contains(&len));
+            self.stats.late_replies.add(fits as u64);
+            self.outcomes[raw] = Some(outcome);
+            self.envelopes.push(Envelope { start: 0, len: 0, peer, local, raw });
+        }
+        let settled = self.envelopes.len() as u64;
+        self.send();
+        settled
+    }
+
+    fn send(&mut self) -> u64 {
+        let (mut n, due) = self.gather();
         let (mut at, mut waits) = (0, 0);
         while at < n {
-            // SAFETY: headers `at..n` were filled by `address`: a name the kernel wrote in the last `receive`,
-            // control data that it wrote then, with lengths no greater than it gave, or a `Control` of ours as long as `segmented` says, and
-            // as many `iovec`s as the group has replies, each over at most `max_reply` octets inside `output`. All are owned
-            // by `self` and borrowed by nobody during the call.
+            // SAFETY: headers `at..n` were filled by `address`: a name and control data that the kernel wrote in the
+            // last `receive`, with lengths no greater than it gave, or that `send_late` put in their place, with the
+            // lengths `encode` and `source` gave; or a `Control` of ours as long as `segmented` says; and as many
+            // `iovec`s as the group has replies, each over at most `max_reply` bytes inside `output`. All are owned by
+            // `self` and borrowed by nobody during the call.
             let rc = unsafe {
                 libc::sendmmsg(
                     self.fd(),
@@ -293,8 +342,8 @@ impl Datagrams for Mmsg {
                 }
                 io::ErrorKind::WouldBlock => {
                     let left: usize = self.plan.groups[at..].iter().map(|group| group.count).sum();
-                    self.stats.own.send_full.add(left as u64);
-                    return;
+                    self.stats.send_full.add(left as u64);
+                    return due;
                 }
                 _ if self.plan.groups[at].count > 1 => n = self.part(at, &error),
                 _ => {
@@ -303,6 +352,7 @@ impl Datagrams for Mmsg {
                 }
             }
         }
+        due
     }
 }
 

@@ -1,6 +1,5 @@
 //! Datagram service: one loop (`worker`) over several ways of moving datagrams (`mmsg`, `plain`). Sockets are made
-//! in `socket`; answers sent after their batch go through `endpoint`. Queues of a network card are another way, in
-//! `crate::xdp`.
+//! in `socket`. Queues of a network card are another way, in `crate::xdp`.
 
 mod control;
 mod endpoint;
@@ -11,6 +10,6 @@ mod segment;
 mod socket;
 mod worker;
 
-pub(crate) use endpoint::{Endpoint, Tally};
+pub(crate) use endpoint::{Endpoint, Tally, count_send_error};
 pub(crate) use socket::{adopt, open, set_freebind, spread};
-pub(crate) use worker::{Datagrams, serve, spawn, stride};
+pub(crate) use worker::{Datagrams, Worker, spawn, stride};

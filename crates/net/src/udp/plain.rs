@@ -2,47 +2,69 @@
 //! exactly as `mmsg` does and is what that one is tested against.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::time::Duration;
+
+use exchange::{
+    Batch, Clock, Envelope, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies, ReturnAddress, Transport,
+};
 
 use super::Endpoint;
 use super::endpoint::{Tally, count_send_error};
 use super::worker::Datagrams;
-use crate::MIN_MESSAGE;
-use crate::batch::{Batch, Origin, Outcome, Queries, Replies, Slot};
+use crate::alarm::Alarm;
 use crate::config::UdpConfig;
 use crate::stats::WorkerStats;
 
 /// Datagrams moved one at a time.
 pub(crate) struct Plain {
-    endpoint: Arc<Endpoint>,
+    endpoint: Endpoint,
     stats: Arc<WorkerStats>,
-    /// One octet longer than the longest query, so that a longer one shows.
+    idle_wake: Duration,
+    /// One byte longer than the longest query, so that a longer one shows.
     input: Vec<u8>,
     output: Vec<u8>,
-    slot: Option<Slot>,
+    envelope: Option<Envelope>,
     outcome: Option<Outcome>,
+    late: Vec<(ReturnAddress, Outcome)>,
 }
 
 impl Plain {
-    pub(crate) fn new(endpoint: Arc<Endpoint>, stats: Arc<WorkerStats>, config: &UdpConfig) -> Self {
-        let (input, output) = (vec![0; config.max_query + 1], vec![0; config.max_reply]);
-        Plain { endpoint, stats, input, output, slot: None, outcome: None }
+    pub(crate) fn new(endpoint: Endpoint, stats: Arc<WorkerStats>, config: &UdpConfig) -> Self {
+        Plain {
+            endpoint,
+            stats,
+            idle_wake: config.idle_wake,
+            input: vec![0; config.max_query + 1],
+            output: vec![0; config.max_reply],
+            envelope: None,
+            outcome: None,
+            late: Vec::new(),
+        }
     }
 }
 
 impl Datagrams for Plain {
     fn receive(&mut self, wait: bool) -> io::Result<usize> {
-        self.slot = None;
+        self.envelope = None;
         self.endpoint.socket().set_nonblocking(!wait)?;
         let (len, peer) = self.endpoint.socket().recv_from(&mut self.input)?;
         if len == self.input.len() {
-            self.stats.own.too_long.add(1);
+            self.stats.too_long.add(1);
         } else if len < MIN_MESSAGE || peer.port() == 0 {
-            self.stats.own.runts.add(1);
+            self.stats.runts.add(1);
         } else {
-            self.slot = Some(Slot { start: 0, len, peer, local: self.endpoint.local(), raw: 0 });
+            self.envelope = Some(Envelope { start: 0, len, peer, local: self.endpoint.local(), raw: 0 });
         }
-        Ok(usize::from(self.slot.is_some()))
+        Ok(usize::from(self.envelope.is_some()))
+    }
+
+    fn wait_beside(&mut self, alarm: &Alarm) -> io::Result<()> {
+        match alarm.wait_beside(self.endpoint.as_raw_fd(), self.idle_wake) {
+            true => Ok(()),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        }
     }
 
     fn leave(&mut self) {
@@ -50,35 +72,52 @@ impl Datagrams for Plain {
     }
 
     fn finished(&mut self) -> bool {
-        // Later answers each hold on to the endpoint.
-        Arc::strong_count(&self.endpoint) == 1
+        true
     }
 
     fn batch(&mut self) -> Batch<'_> {
         let room = self.output.len();
+        let (input, envelopes) = (&self.input[..], self.envelope.as_slice());
         Batch::new(
-            Queries { input: &self.input, slots: self.slot.as_slice(), origin: Origin::Udp(&self.endpoint) },
+            Queries { input, envelopes, transport: Transport::Udp, connection: 0 },
             Replies {
                 output: &mut self.output,
                 outcomes: std::slice::from_mut(&mut self.outcome),
                 stride: room,
                 room,
             },
+            Clock::System,
         )
     }
 
-    fn send(&mut self) {
-        let Some(slot) = self.slot else { return };
+    fn send(&mut self) -> u64 {
+        let Some(envelope) = self.envelope else { return 0 };
         let mut tally = Tally::default();
         if let Some(len) = tally.settle(self.outcome.take(), self.output.len()) {
-            match self.endpoint.socket().send_to(&self.output[..len], slot.peer) {
+            match self.endpoint.socket().send_to(&self.output[..len], envelope.peer) {
                 Ok(_) => {
-                    self.stats.own.replies.add(1);
-                    self.stats.own.bytes_out.add(len as u64);
+                    self.stats.replies.add(1);
+                    self.stats.bytes_out.add(len as u64);
                 }
                 Err(e) => count_send_error(&self.stats, &e),
             }
         }
-        tally.record(&self.stats);
+        tally.record(&self.stats)
+    }
+
+    fn late(&mut self) -> LateReplies<'_> {
+        let room = self.output.len();
+        LateReplies::new(&mut self.output, (room, room, 1), &mut self.late, Clock::System)
+    }
+
+    fn send_late(&mut self) -> u64 {
+        let Some((to, outcome)) = self.late.pop() else { return 0 };
+        let (peer, local) = (to.client.peer, to.client.local);
+        let fits = matches!(outcome, Outcome::Reply(len) if (1..=self.output.len()).contains(&len));
+        self.stats.late_replies.add(fits as u64);
+        self.envelope = Some(Envelope { start: 0, len: 0, peer, local, raw: 0 });
+        self.outcome = Some(outcome);
+        self.send();
+        1
     }
 }

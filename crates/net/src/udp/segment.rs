@@ -21,8 +21,8 @@ const PAUSE: u32 = 15;
 /// A reply to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reply {
-    /// Index of its slot, and so of its buffer.
-    pub(crate) slot: usize,
+    /// Index of its buffer, and of its envelope.
+    pub(crate) buffer: usize,
     pub(crate) len: usize,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
@@ -142,9 +142,9 @@ mod tests {
 
     use super::*;
 
-    fn reply(slot: usize, port: u16, len: usize) -> Reply {
+    fn reply(buffer: usize, port: u16, len: usize) -> Reply {
         let local = "192.0.2.1:53".parse().unwrap();
-        Reply { slot, len, peer: ([192, 0, 2, 2], port).into(), local }
+        Reply { buffer, len, peer: ([192, 0, 2, 2], port).into(), local }
     }
 
     #[test]

@@ -20,19 +20,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use exchange::HandlerFactory;
+
+use crate::alarm::Alarm;
 use crate::config::Config;
-use crate::guard::Guarded;
-use crate::handler::HandlerFactory;
 use crate::listener::{BindFault, Job, Refusal};
 use crate::running::FaultKind;
-use crate::sys;
-use crate::udp::{Endpoint, serve};
+use crate::udp::{Endpoint, Worker};
 use bpf::{Attach, Passed};
 use frame::{HEADROOM, IPV4, IPV6, Rules, UDP};
 use interface::Interface;
 use program::Targets;
 use queue::Measures;
-pub(crate) use queue::{Queue, endpoint_for};
+pub(crate) use queue::Queue;
 use socket::{Layout, QueueSocket, StepError, Target};
 
 /// Groups of frames for replies: batches of replies that may be on their way at a time.
@@ -330,24 +330,18 @@ pub(crate) fn spawn<F: HandlerFactory>(
     let FrontQueue { socket, attachment, listeners, measures } = queue;
     let mut endpoints = Vec::new();
     for (addr, socket) in listeners.iter() {
-        let max_reply = job.config.udp.max_reply;
-        let stats = Arc::clone(&job.stats);
-        endpoints.push(Arc::new(Endpoint::new(socket.try_clone()?, *addr, max_reply, stats)));
+        endpoints.push(Endpoint::new(socket.try_clone()?, *addr, job.config.udp.max_reply));
     }
-    let name = format!("xdp-{}-{}", job.worker.local.port(), job.worker.index);
+    let alarm = Alarm::new()?;
+    let name = format!("xdp-{}-{}", job.id.local.port(), job.id.index);
     std::thread::Builder::new().name(name).spawn(move || {
-        if job.config.pin_cpus
-            && let Err(e) = sys::pin_thread(job.worker.index)
-        {
-            job.reporter.report(FaultKind::Pin(e));
-        }
-        let mut guarded = Guarded::new(factory, job.worker, Arc::clone(&job.stats), job.reporter.clone());
-        let stats = Arc::clone(&job.stats);
-        let mut queue = Queue::new(socket, attachment, endpoints, stats, measures, &job.config.udp);
-        if let Err(error) = serve(&mut queue, &mut guarded, &job) {
+        let (stats, udp, reporter) = (Arc::clone(&job.stats), job.config.udp.clone(), job.reporter.clone());
+        let mut worker = Worker::new(factory, alarm, job);
+        let mut queue = Queue::new(socket, attachment, endpoints, stats, measures, &udp);
+        if let Err(error) = worker.serve(&mut queue) {
             // With its socket the queue's entry in the map goes, and its frames pass to the kernel.
             drop(queue);
-            job.reporter.report(FaultKind::Xdp(error));
+            reporter.report(FaultKind::Xdp(error));
         }
     })
 }

@@ -1,24 +1,30 @@
 //! One receive queue as a way of moving datagrams: frames come in from its AF_XDP socket, queries go to the handler,
-//! replies are written straight into frames that go out. Answers sent later leave through the kernel's own sockets.
+//! replies are written straight into frames that go out. Late answers leave through the kernel's own sockets.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
+
+use exchange::{
+    Batch, Clock, Envelope, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies, ReturnAddress, Transport,
+};
 
 use super::Attachment;
 use super::frame::{self, Fault, HEADROOM, Link, Rules};
 use super::socket::QueueSocket;
-use crate::MIN_MESSAGE;
-use crate::batch::{Batch, Origin, Outcome, Queries, Replies, Slot};
+use crate::alarm::Alarm;
 use crate::config::UdpConfig;
 use crate::stats::WorkerStats;
-use crate::udp::{Datagrams, Endpoint, Tally, stride};
+use crate::udp::{Datagrams, Endpoint, Tally, count_send_error, stride};
 
 /// How long the kernel is given to take a reply, and how often in a row, before queries are left where they are.
 const SEND_WAIT: Duration = Duration::from_millis(10);
 const SEND_WAITS: u32 = 5;
+/// Late answers written together.
+const LATE: usize = 16;
 /// The kernel's counters are read once in so many waits, and whenever nothing came.
 const WAITS_PER_READING: u32 = 256;
 
@@ -38,17 +44,21 @@ pub(super) struct Measures {
 pub(crate) struct Queue {
     socket: QueueSocket,
     attachment: Arc<Attachment>,
-    endpoints: Vec<Arc<Endpoint>>,
+    /// The sockets behind the front.
+    endpoints: Vec<Endpoint>,
     stats: Arc<WorkerStats>,
     measures: Measures,
     max_query: usize,
     idle_wake: Duration,
     /// Queries, copied out of their frames so that those go back to the kernel at once.
     input: Box<[u8]>,
-    slots: Vec<Slot>,
-    /// The link layer of each slot's query.
+    envelopes: Vec<Envelope>,
+    /// The link layer of each query.
     links: Vec<Link>,
     outcomes: Vec<Option<Outcome>>,
+    /// Where late answers are written, once there are any, and who gets them.
+    late_output: Vec<u8>,
+    late: Vec<(ReturnAddress, Outcome)>,
     /// Frames to send: number in the group, start, length.
     sends: Vec<(usize, usize, usize)>,
     ids: Ids,
@@ -59,7 +69,7 @@ impl Queue {
     pub(super) fn new(
         socket: QueueSocket,
         attachment: Arc<Attachment>,
-        endpoints: Vec<Arc<Endpoint>>,
+        endpoints: Vec<Endpoint>,
         stats: Arc<WorkerStats>,
         measures: Measures,
         config: &UdpConfig,
@@ -76,9 +86,11 @@ impl Queue {
             max_query,
             idle_wake: config.idle_wake.max(Duration::from_millis(1)),
             input: vec![0; n * stride(max_query)].into(),
-            slots: Vec::with_capacity(n),
+            envelopes: Vec::with_capacity(n),
             links: Vec::with_capacity(n),
             outcomes: std::iter::repeat_with(|| None).take(n).collect(),
+            late_output: Vec::new(),
+            late: Vec::new(),
             sends: Vec::with_capacity(n),
             ids: Ids::new(),
             waits: 0,
@@ -97,7 +109,7 @@ impl Queue {
         }
         let free = self.socket.reserve();
         if !free {
-            self.stats.own.xdp_no_frame.add(1);
+            self.stats.xdp_no_frame.add(1);
         }
         Ok(free)
     }
@@ -120,41 +132,40 @@ impl Queue {
 
     /// Copies the kernel's counters to ours.
     fn read_counters(&self) {
-        self.stats.own.xdp_lost.set(self.socket.lost());
-        self.stats.own.xdp_passed.set(self.attachment.passed.of(self.socket.queue()));
+        self.stats.xdp_lost.set(self.socket.lost());
+        self.stats.xdp_passed.set(self.attachment.passed.of(self.socket.queue()));
     }
 
     /// Takes frames off the ring, as many as make a batch.
     #[inline]
     fn take(&mut self) {
-        let Queue { socket, stats, measures, max_query, input, slots, links, .. } = self;
-        let own = &stats.own;
+        let Queue { socket, stats, measures, max_query, input, envelopes, links, .. } = self;
         let stride = stride(*max_query);
         let n = socket.receive(measures.batch, |octets| {
             let query = match frame::parse(octets, measures.rules) {
                 Ok(query) => query,
-                Err(Fault::Checksum) => return own.xdp_bad_checksums.add(1),
-                Err(Fault::Malformed) => return own.xdp_malformed.add(1),
+                Err(Fault::Checksum) => return stats.xdp_bad_checksums.add(1),
+                Err(Fault::Malformed) => return stats.xdp_malformed.add(1),
             };
             let len = query.payload.len();
             if len > *max_query {
-                return own.too_long.add(1);
+                return stats.too_long.add(1);
             }
             if len < MIN_MESSAGE || query.peer.port() == 0 {
-                return own.runts.add(1);
+                return stats.runts.add(1);
             }
-            let start = slots.len() * stride;
+            let start = envelopes.len() * stride;
             input[start..start + len].copy_from_slice(query.payload);
-            slots.push(Slot { start, len, peer: query.peer, local: query.local, raw: links.len() });
+            envelopes.push(Envelope { start, len, peer: query.peer, local: query.local, raw: links.len() });
             links.push(query.link);
         });
-        own.xdp_frames_in.add(n as u64);
+        stats.xdp_frames_in.add(n as u64);
     }
 }
 
 impl Datagrams for Queue {
     fn receive(&mut self, wait: bool) -> io::Result<usize> {
-        self.slots.clear();
+        self.envelopes.clear();
         self.links.clear();
         if !self.socket.readable() {
             if !wait {
@@ -166,44 +177,90 @@ impl Datagrams for Queue {
             return Ok(0);
         }
         self.take();
-        Ok(self.slots.len())
+        Ok(self.envelopes.len())
     }
 
     fn batch(&mut self) -> Batch<'_> {
-        let n = self.slots.len();
+        let n = self.envelopes.len();
         let output = self.socket.frames().get_mut(HEADROOM..).unwrap_or_default();
         Batch::new(
-            Queries { input: &self.input, slots: &self.slots, origin: Origin::Front(&self.endpoints) },
+            Queries {
+                input: &self.input,
+                envelopes: &self.envelopes,
+                transport: Transport::Udp,
+                connection: 0,
+            },
             Replies {
                 output,
                 outcomes: &mut self.outcomes[..n],
                 stride: self.measures.frame,
                 room: self.measures.room,
             },
+            Clock::System,
         )
     }
 
-    fn send(&mut self) {
-        let Measures { frame: size, room, .. } = self.measures;
+    fn wait_beside(&mut self, alarm: &Alarm) -> io::Result<()> {
+        let unsent = self.socket.unsent();
+        let time = if unsent { SEND_WAIT.min(self.idle_wake) } else { self.idle_wake };
+        if unsent {
+            self.socket.kick();
+        }
+        match alarm.wait_beside(self.socket.as_raw_fd(), time) || unsent {
+            true => Ok(()),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn late(&mut self) -> LateReplies<'_> {
+        let room = self.endpoints.iter().map(Endpoint::max_reply).min().unwrap_or(0);
+        self.late_output.resize(LATE * room, 0);
+        LateReplies::new(&mut self.late_output, (room, room, LATE), &mut self.late, Clock::System)
+    }
+
+    fn send_late(&mut self) -> u64 {
+        let room = self.late_output.len() / LATE;
+        let settled = self.late.len() as u64;
         let mut tally = Tally::default();
-        let mut octets = 0;
-        let frames = self.socket.frames();
-        for (i, (slot, frame)) in self.slots.iter().zip(frames.chunks_exact_mut(size)).enumerate() {
-            let Some(len) = tally.settle(self.outcomes[i].take(), room) else { continue };
-            let ends = (slot.local, slot.peer);
-            if let Some(start) = frame::build(frame, &self.links[slot.raw], ends, len, self.ids.next()) {
-                self.sends.push((i, start, HEADROOM + len - start));
-                octets += len as u64;
+        for ((to, outcome), buffer) in self.late.drain(..).zip(self.late_output.chunks_exact(room.max(1))) {
+            let Some(len) = tally.settle(Some(outcome), room) else { continue };
+            self.stats.late_replies.add(1);
+            let (peer, local) = (to.client.peer, to.client.local);
+            match endpoint_for(&self.endpoints, local).map(|e| e.send_one(&buffer[..len], peer, local)) {
+                Some(Ok(())) => {
+                    self.stats.replies.add(1);
+                    self.stats.bytes_out.add(len as u64);
+                }
+                Some(Err(e)) => count_send_error(&self.stats, &e),
+                None => self.stats.late_lost.add(1),
             }
         }
         tally.record(&self.stats);
+        settled
+    }
+
+    fn send(&mut self) -> u64 {
+        let Measures { frame: size, room, .. } = self.measures;
+        let mut tally = Tally::default();
+        let mut bytes = 0;
+        let frames = self.socket.frames();
+        for (i, (envelope, frame)) in self.envelopes.iter().zip(frames.chunks_exact_mut(size)).enumerate() {
+            let Some(len) = tally.settle(self.outcomes[i].take(), room) else { continue };
+            let ends = (envelope.local, envelope.peer);
+            if let Some(start) = frame::build(frame, &self.links[envelope.raw], ends, len, self.ids.next()) {
+                self.sends.push((i, start, HEADROOM + len - start));
+                bytes += len as u64;
+            }
+        }
+        let due = tally.record(&self.stats);
         if self.sends.is_empty() {
-            return;
+            return due;
         }
         let sent = self.socket.transmit(self.sends.drain(..));
-        self.stats.own.xdp_frames_out.add(sent as u64);
-        self.stats.own.replies.add(sent as u64);
-        self.stats.own.bytes_out.add(octets);
+        self.stats.xdp_frames_out.add(sent as u64);
+        self.stats.replies.add(sent as u64);
+        self.stats.bytes_out.add(bytes);
+        due
     }
 
     /// Frames pass to the kernel's own sockets from here on.
@@ -214,14 +271,14 @@ impl Datagrams for Queue {
     fn finished(&mut self) -> bool {
         self.socket.kick();
         self.read_counters();
-        self.socket.all_sent() && self.endpoints.iter().all(|endpoint| Arc::strong_count(endpoint) == 1)
+        self.socket.all_sent()
     }
 }
 
 /// The socket that sends from `local`: the one bound to it, or else to the wildcard address.
-pub(crate) fn endpoint_for(endpoints: &[Arc<Endpoint>], local: SocketAddr) -> Option<&Arc<Endpoint>> {
-    let exact = |e: &&Arc<Endpoint>| e.local().ip() == local.ip() && e.local().port() == local.port();
-    let wild = |e: &&Arc<Endpoint>| {
+fn endpoint_for(endpoints: &[Endpoint], local: SocketAddr) -> Option<&Endpoint> {
+    let exact = |e: &&Endpoint| e.local().ip() == local.ip() && e.local().port() == local.port();
+    let wild = |e: &&Endpoint| {
         e.wildcard() && e.local().is_ipv4() == local.is_ipv4() && e.local().port() == local.port()
     };
     endpoints.iter().find(exact).or_else(|| endpoints.iter().find(wild))

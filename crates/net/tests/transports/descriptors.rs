@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use net::{Config, Context, TcpConfig, Transport};
+use exchange::Transport;
+use net::{Config, Context, TcpLimits, TcpTimes};
 
 use crate::script::*;
 
@@ -32,9 +33,10 @@ fn server_with_few_descriptors() {
     let limit = libc::rlimit { rlim_cur: 40, rlim_max: 40 };
     // SAFETY: reads a live `rlimit`.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
-    let tcp = TcpConfig { first_message: Duration::from_secs(60), ..TcpConfig::default() };
-    let config = Config { workers: 1, tcp, ..Config::default() };
-    let context = Context::default().on_fault(|fault| println!("FAULT {fault}"));
+    let times = TcpTimes { first_message: Duration::from_secs(60), ..TcpTimes::default() };
+    let config = Config { workers: 1, ..Config::default() };
+    let context =
+        Context::new(TcpLimits::new(10_000, 100, &times)).on_fault(|fault| println!("FAULT {fault}"));
     let server = Server::start_with("127.0.0.1:0", Transport::Tcp, &config, &context);
     println!("\nADDR {}", server.addr());
     // Each line lets go of the queries held back; the end of our standard input is the end.

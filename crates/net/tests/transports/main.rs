@@ -1,6 +1,7 @@
 //! The transports against real sockets on loopback: what a scripted handler decides must be what clients see.
 
 mod descriptors;
+mod later;
 mod link;
 mod script;
 mod tcp;

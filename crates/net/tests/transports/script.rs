@@ -1,4 +1,4 @@
-//! A handler that does what each query's thirteenth octet says, and clients that talk to it.
+//! A handler that does what each query's thirteenth byte says, and clients that talk to it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use net::{
-    Batch, Config, Context, Handler, Listener, MessageStream, Next, Outcome, Responder, Running, Transport,
-    Worker,
-};
+use exchange::{Batch, Handler, LateReplies, MessageStream, Next, Outcome, Seat, Transport};
+use net::{Config, Context, Listener, Running};
+
+use crate::later::{self, Promise, Queue, Queues, Settled};
 
 /// How long a test waits for something that must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -21,7 +21,7 @@ pub(crate) const SILENCE: Duration = Duration::from_millis(150);
 pub(crate) enum Ask {
     /// Reply with the query, QR set.
     Echo,
-    /// Reply with this many octets.
+    /// Reply with this many bytes.
     Large(u32),
     /// Do not reply.
     Drop,
@@ -29,23 +29,25 @@ pub(crate) enum Ask {
     Undecided,
     /// Reply from another thread at once.
     Later,
-    /// Keep the responder until the test takes it.
+    /// Keep the promise until the test takes it.
     Hold,
-    /// Take a responder and drop it.
+    /// Promise an answer and let go of it.
     Forget,
-    /// This many messages of a thousand octets.
+    /// This many messages of a thousand bytes.
     Stream(u32),
     /// Two messages and then a failure.
     Abort,
     /// Say later that a stream answers.
     LaterStream(u32),
+    /// Claim later a reply longer than its buffer.
+    LaterOverlong,
     /// Panic.
     Panic,
     /// Claim a reply longer than its buffer.
     Overlong,
 }
 
-/// A query of `len` octets, 17 at least, with this ID.
+/// A query of `len` bytes, 17 at least, with this ID.
 pub(crate) fn query(id: u16, ask: Ask, len: usize) -> Vec<u8> {
     let (code, number) = match ask {
         Ask::Echo => (b'e', 0),
@@ -58,6 +60,7 @@ pub(crate) fn query(id: u16, ask: Ask, len: usize) -> Vec<u8> {
         Ask::Stream(n) => (b's', n),
         Ask::Abort => (b'a', 0),
         Ask::LaterStream(n) => (b't', n),
+        Ask::LaterOverlong => (b'q', 0),
         Ask::Panic => (b'x', 0),
         Ask::Overlong => (b'o', 0),
     };
@@ -76,20 +79,22 @@ pub(crate) fn echoed(query: &[u8]) -> Vec<u8> {
     reply
 }
 
-/// Responders kept for the test to use.
-pub(crate) type Held = Arc<Mutex<Vec<(Responder, Vec<u8>)>>>;
+/// Promises kept for the test to settle, each with its query.
+pub(crate) type Held = Arc<Mutex<Vec<(Promise, Vec<u8>)>>>;
 
 /// The handler.
 pub(crate) struct Script {
     held: Held,
     idles: Arc<AtomicUsize>,
+    queue: Queue,
 }
 
 impl Handler for Script {
     fn batch(&mut self, batch: &mut Batch<'_>) {
         let (queries, replies) = batch.split();
+        let promise = |i| Promise::new(queries.return_address(i), &self.queue);
         for i in 0..queries.len() {
-            let packet = queries.get(i).packet;
+            let packet = queries.packet(i);
             if packet.len() < 17 {
                 continue;
             }
@@ -108,31 +113,38 @@ impl Handler for Script {
                 }
                 b'd' => Outcome::Drop,
                 b'p' => {
-                    let (responder, reply) = (queries.responder(i), echoed(packet));
-                    std::thread::spawn(move || responder.send(&reply));
+                    let (promise, reply) = (promise(i), echoed(packet));
+                    std::thread::spawn(move || promise.send(&reply));
                     Outcome::Pending
                 }
                 b'h' => {
-                    self.held.lock().unwrap().push((queries.responder(i), packet.to_vec()));
+                    self.held.lock().unwrap().push((promise(i), packet.to_vec()));
                     Outcome::Pending
                 }
                 b'f' => {
-                    drop(queries.responder(i));
+                    drop(promise(i));
+                    Outcome::Pending
+                }
+                b'q' => {
+                    promise(i).settle(Settled::Overlong);
                     Outcome::Pending
                 }
                 b's' => Outcome::Stream(Box::new(Numbers { next: 0, end: number })),
                 b'a' => Outcome::Stream(Box::new(Failing(2))),
                 b't' => {
-                    let stream = Box::new(Numbers { next: 0, end: number });
-                    let _ = queries.responder(i).stream(stream);
+                    promise(i).settle(Settled::Stream(Box::new(Numbers { next: 0, end: number })));
                     Outcome::Pending
                 }
                 b'x' => panic!("as the script says"),
-                b'o' => Outcome::Reply(replies.capacity() + 1),
+                b'o' => Outcome::Reply(replies.room + 1),
                 _ => continue,
             };
             replies.set(i, outcome);
         }
+    }
+
+    fn late(&mut self, replies: &mut LateReplies<'_>) -> bool {
+        later::write(&self.queue, replies)
     }
 
     fn idle(&mut self) {
@@ -140,7 +152,7 @@ impl Handler for Script {
     }
 }
 
-/// Messages of a thousand octets that begin with their number.
+/// Messages of a thousand bytes that begin with their number.
 struct Numbers {
     next: u32,
     end: u32,
@@ -192,7 +204,9 @@ impl Server {
     pub(crate) fn serve(bound: net::Bound, context: &Context) -> Server {
         let (held, idles) = (Held::default(), Arc::<AtomicUsize>::default());
         let (h, n) = (Arc::clone(&held), Arc::clone(&idles));
-        let factory = move |_: Worker| Script { held: Arc::clone(&h), idles: Arc::clone(&n) };
+        let queues = Queues::default();
+        let factory =
+            move |seat: &Seat| Script { held: Arc::clone(&h), idles: Arc::clone(&n), queue: queues.of(seat) };
         Server { running: bound.serve(factory, context).unwrap(), held, idles }
     }
 
@@ -309,10 +323,10 @@ impl Client {
 
 /// Messages behind their lengths.
 pub(crate) fn framed(messages: &[Vec<u8>]) -> Vec<u8> {
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     for message in messages {
-        octets.extend_from_slice(&(message.len() as u16).to_be_bytes());
-        octets.extend_from_slice(message);
+        bytes.extend_from_slice(&(message.len() as u16).to_be_bytes());
+        bytes.extend_from_slice(message);
     }
-    octets
+    bytes
 }

@@ -6,13 +6,14 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use exchange::{Batch, Handler, LateReplies, Outcome, Seat, Transport};
 use net::{
-    Batch, BindFault, Bound, Config, Context, FaultKind, Handler, Listener, Outcome, Running, Totals,
-    Transport, Worker, XdpAttach, XdpConfig, XdpCopy,
+    BindFault, Bound, Config, Context, FaultKind, Listener, Running, Totals, XdpAttach, XdpConfig, XdpCopy,
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::later::{self, Promise, Queue, Queues};
 use crate::link::{CLIENT_LINK, Frames, Link, SERVER_INTERFACE, SERVER_LINK};
 use crate::script::{receive, wait_until};
 
@@ -20,18 +21,24 @@ const V4: &str = "198.18.9.2:53";
 const V6: &str = "[fd00:9::2]:53";
 
 /// Answers with what [`answer`] makes of a query, sometimes later, sometimes not at all.
-struct Mirror;
+struct Mirror(Queue);
+
+/// Makes mirrors.
+fn mirror() -> impl Fn(&Seat) -> Mirror + Send + Sync {
+    let queues = Queues::default();
+    move |seat| Mirror(queues.of(seat))
+}
 
 impl Handler for Mirror {
     fn batch(&mut self, batch: &mut Batch<'_>) {
         let (queries, replies) = batch.split();
         for i in 0..queries.len() {
-            let reply = answer(queries.get(i).packet, replies.capacity());
+            let reply = answer(queries.packet(i), replies.room);
             let outcome = match reply[3] {
                 3 => Outcome::Drop,
                 7 => {
-                    let responder = queries.responder(i);
-                    std::thread::spawn(move || responder.send(&reply));
+                    let promise = Promise::new(queries.return_address(i), &self.0);
+                    std::thread::spawn(move || promise.send(&reply));
                     Outcome::Pending
                 }
                 _ => {
@@ -41,6 +48,10 @@ impl Handler for Mirror {
             };
             replies.set(i, outcome);
         }
+    }
+
+    fn late(&mut self, replies: &mut LateReplies<'_>) -> bool {
+        later::write(&self.0, replies)
     }
 }
 
@@ -105,9 +116,9 @@ impl Served {
             let bound = addrs.map(listener);
             let front = xdp.map(|xdp| {
                 let front = Listener::xdp(&[&bound[0], &bound[1]], &config(), &xdp).unwrap();
-                front.serve(|_: Worker| Mirror, &Context::default()).unwrap()
+                front.serve(mirror(), &Context::default()).unwrap()
             });
-            let sockets = bound.map(|b| b.serve(|_: Worker| Mirror, &Context::default()).unwrap()).into();
+            let sockets = bound.map(|b| b.serve(mirror(), &Context::default()).unwrap()).into();
             Served { sockets, front }
         })
     }
@@ -175,9 +186,9 @@ fn a_front_answers_as_the_sockets_do() {
             }
             let (through_sockets, totals) = served.stop();
             assert_eq!((through_sockets, totals.queries, totals.xdp_frames_in), (0, 4000, 4000));
-            assert_eq!(totals.replies + totals.later_replies, 2 * promised.len() as u64);
-            assert_eq!(totals.xdp_frames_out, totals.replies);
-            assert!(totals.later_replies > 100);
+            assert_eq!(totals.replies, 2 * promised.len() as u64);
+            assert_eq!(totals.xdp_frames_out + totals.late_replies, totals.replies);
+            assert!(totals.late_replies > 100);
             assert_eq!((totals.xdp_bad_checksums, totals.xdp_malformed, totals.xdp_lost), (0, 0, 0));
         }
     });
@@ -435,7 +446,7 @@ fn replies_keep_to_what_a_packet_holds() {
             let bound: Vec<_> = addrs.iter().map(|addr| listener(addr)).collect();
             let bound: Vec<_> = bound.iter().collect();
             let front = Listener::xdp(&bound, &config(), &front(XdpAttach::Auto)).unwrap();
-            front.serve(|_: Worker| Mirror, &Context::default()).unwrap()
+            front.serve(mirror(), &Context::default()).unwrap()
         });
         let client = client(&link, server);
         client.send(&q).unwrap();
@@ -453,7 +464,7 @@ fn larger_packets_have_larger_frames() {
         let front = link.server(|| {
             let bound = listener(V4);
             let front = Listener::xdp(&[&bound], &config(), &front(attach)).unwrap();
-            front.serve(|_: Worker| Mirror, &Context::default()).unwrap()
+            front.serve(mirror(), &Context::default()).unwrap()
         });
         let client = client(&link, V4);
         for (wanted, got) in [(1900_u16, 1912), (2900, 2572)] {
@@ -488,7 +499,7 @@ fn a_front_comes_and_goes() {
             // One that is never served, and one that is.
             drop(first);
             assert!(!link.attached());
-            let running = open().unwrap().serve(|_: Worker| Mirror, &Context::default()).unwrap();
+            let running = open().unwrap().serve(mirror(), &Context::default()).unwrap();
             assert!(link.attached());
             end(running);
             assert!(!link.attached());
@@ -517,8 +528,8 @@ fn queries_that_wait_are_answered_before_the_end() {
     other.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     client.send_to(&[1], "198.18.9.2:5353").unwrap();
     assert_eq!(receive(&other), [1]);
-    let totals = end(front.serve(|_: Worker| Mirror, &Context::default()).unwrap());
-    assert_eq!(totals.replies + totals.later_replies, queries.len() as u64);
+    let totals = end(front.serve(mirror(), &Context::default()).unwrap());
+    assert_eq!(totals.replies, queries.len() as u64);
     let mut replies: Vec<_> = queries.iter().map(|_| receive(&client)).collect();
     replies.sort();
     assert_eq!(replies, queries.iter().map(|q| answer(q, 1472)).collect::<Vec<_>>());
@@ -538,7 +549,7 @@ fn an_interface_that_vanishes_ends_its_front() {
         let bound = listener("0.0.0.0:53");
         Listener::xdp(&[&bound], &config(), &front(XdpAttach::Auto))
             .unwrap()
-            .serve(|_: Worker| Mirror, &context)
+            .serve(mirror(), &context)
             .unwrap()
     });
     link.cut();
@@ -596,7 +607,7 @@ fn without_rights_the_sockets_answer() {
         let bound = listener("198.18.9.2:5300");
         let error = Listener::xdp(&[&bound], &config(), &front(XdpAttach::Auto)).err().unwrap();
         assert_eq!(error.fault, BindFault::XdpDenied, "{error}");
-        bound.serve(|_: Worker| Mirror, &Context::default()).unwrap()
+        bound.serve(mirror(), &Context::default()).unwrap()
     });
     let client = client(&link, "198.18.9.2:5300");
     assert_eq!(ask(&client, 0..64).len(), (0..64).map(query).filter(|q| answered(q)).count());
@@ -610,7 +621,7 @@ fn once_open_a_front_needs_no_rights() {
         let bound = listener(V4);
         let front = Listener::xdp(&[&bound], &config(), &front(XdpAttach::Auto)).unwrap();
         give_up_root();
-        let serve = |bound: Bound| bound.serve(|_: Worker| Mirror, &Context::default()).unwrap();
+        let serve = |bound: Bound| bound.serve(mirror(), &Context::default()).unwrap();
         (serve(front), serve(bound))
     });
     // Clients of different ports meet both queues.
@@ -663,7 +674,7 @@ fn serves_until_it_is_killed() {
     };
     let bound = listener(V4);
     let front = Listener::xdp(&[&bound], &config(), &front(attach)).unwrap();
-    let running = [front, bound].map(|b| b.serve(|_: Worker| Mirror, &Context::default()).unwrap());
+    let running = [front, bound].map(|b| b.serve(mirror(), &Context::default()).unwrap());
     println!("ready");
     let _ = std::io::stdin().read(&mut [0]);
     for one in running {
@@ -682,7 +693,7 @@ fn tags_that_nobody_would_see_are_no_ground_for_a_front() {
         let error = Listener::xdp(&[&bound], &config(), &front(XdpAttach::Auto)).err().unwrap();
         assert_eq!(error.fault, BindFault::XdpTags, "{error}");
         assert!(error.to_string().contains("ethtool -K xdp-s rxvlan off"), "{error}");
-        let running = bound.serve(|_: Worker| Mirror, &Context::default()).unwrap();
+        let running = bound.serve(mirror(), &Context::default()).unwrap();
         let client = client(&link, "198.18.7.2:53");
         assert_eq!(ask(&client, 0..16).len(), (0..16).map(query).filter(|q| answered(q)).count());
         end(running);

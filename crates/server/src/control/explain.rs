@@ -1,10 +1,11 @@
 //! `nomen ctl explain`: the steps to an answer, which `authority` tells, and the answer itself as the query path
 //! makes it.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::task::Waker;
 
-use engine::{Packet, Transport, Verdict, Worker};
+use engine::{Account, Worker};
+use exchange::{MAX_MESSAGE, Outcome, Packets, Transport};
 use serde_json::{Value, json};
 use wire::name::NameBuf;
 use wire::{Class, Type};
@@ -20,7 +21,7 @@ pub(super) fn explain(app: &Arc<App>, name: &str, rtype: &str, dnssec: bool) -> 
     let rtype: Type = rtype.parse().map_err(|_| format!("`{rtype}` is no record type"))?;
     let max_chain = u8::try_from(app.settings.load().server.max_chain.0).unwrap_or(u8::MAX);
     let steps =
-        authority::explain::explain(&app.engine.catalog(), app.key(), name.as_name(), rtype, max_chain);
+        authority::explain::explain(&app.engine.catalog(), &app.key(), name.as_name(), rtype, max_chain);
     let steps: Vec<String> = steps.iter().map(ToString::to_string).collect();
     let answer = answer(app, name, rtype, dnssec)?;
     Ok(json!({"steps": steps, "answer": answer}))
@@ -28,28 +29,17 @@ pub(super) fn explain(app: &Arc<App>, name: &str, rtype: &str, dnssec: bool) -> 
 
 /// The answer that the query path makes, as text; counted nowhere.
 fn answer(app: &Arc<App>, name: NameBuf, qtype: Type, dnssec_ok: bool) -> Result<String, String> {
-    let peer = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let wanted = Wanted { name, qtype, qclass: Class::IN, dnssec_ok, tcp: true, ..Wanted::new() };
-    let query = ask::message(&wanted)?;
-    let packet = Packet { octets: &query, peer, transport: Transport::Tcp };
-    let mut worker = Worker::new(Arc::clone(&app.engine), Arc::default());
-    let mut out = vec![0; 65_535];
-    worker.begin();
-    worker.prepare(0, &packet);
-    let verdict = worker.answer(0, &packet, &mut out, &mut || Box::new(Nobody));
-    match verdict {
-        Verdict::Reply(octets) => {
-            print::full(&out[..octets]).map_err(|e| format!("the answer is broken: {e}"))
-        }
-        Verdict::Drop => Ok(";; no reply\n".into()),
-        Verdict::Pending => Ok(";; the answer comes later\n".into()),
-        Verdict::Stream(_) => Ok(";; the answer is a stream of messages\n".into()),
+    let mut worker = Worker::new(Arc::clone(&app.engine), Arc::new(Account::new(Waker::noop().clone())));
+    let mut packets = Packets::new(Transport::Tcp, MAX_MESSAGE);
+    packets.push(&ask::message(&wanted)?);
+    packets.ask(&mut worker);
+    if let Some(reply) = packets.reply(0) {
+        return print::full(reply).map_err(|e| format!("the answer is broken: {e}"));
     }
-}
-
-/// Takes answers nobody waits for.
-struct Nobody;
-
-impl engine::Responder for Nobody {
-    fn send(self: Box<Self>, _message: &[u8]) {}
+    Ok(match packets.take_outcome(0) {
+        Some(Outcome::Pending) => ";; the answer comes later\n".into(),
+        Some(Outcome::Stream(_)) => ";; the answer is a stream of messages\n".into(),
+        _ => ";; no reply\n".into(),
+    })
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::stats::{LATENCY_BOUNDS, RCODES, SIZE_BOUNDS, TYPES, place_label};
+use exchange::Transport;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
 use wire::Rcode;
@@ -137,16 +138,16 @@ fn stats(app: &App) -> Value {
     let mut put = |name: String, value: u64| {
         all.insert(name, value.into());
     };
-    for (t, transport) in ["udp", "tcp"].iter().enumerate() {
-        put(format!("{transport}.queries"), app.sum(|s| s.queries[t].iter().map(|c| c.get()).sum()));
+    for (t, transport) in Transport::ALL.iter().enumerate() {
+        put(format!("{transport}.queries"), app.accounts.sum(|s| s.queries[t].iter().map(|c| c.get()).sum()));
         for place in 0..TYPES {
-            let count = app.sum(|s| s.queries[t][place].get());
+            let count = app.accounts.sum(|s| s.queries[t][place].get());
             if count > 0 {
                 put(format!("{transport}.type.{}", place_label(place)), count);
             }
         }
         for rcode in 0..RCODES {
-            let count = app.sum(|s| s.replies[t][rcode].get());
+            let count = app.accounts.sum(|s| s.replies[t][rcode].get());
             if count > 0 {
                 let label = u16::try_from(rcode).map_or_else(|_| "other".into(), |n| Rcode(n).to_string());
                 put(format!("{transport}.rcode.{label}"), count);
@@ -154,18 +155,18 @@ fn stats(app: &App) -> Value {
         }
         for i in 0..=SIZE_BOUNDS.len() {
             let label = SIZE_BOUNDS.get(i).map_or("more".into(), |b| b.to_string());
-            put(format!("{transport}.size.{label}"), app.sum(|s| s.sizes[t][i].get()));
+            put(format!("{transport}.size.{label}"), app.accounts.sum(|s| s.sizes[t][i].get()));
         }
-        put(format!("{transport}.octets.in"), app.sum(|s| s.octets_in[t].get()));
-        put(format!("{transport}.octets.out"), app.sum(|s| s.octets_out[t].get()));
+        put(format!("{transport}.bytes.in"), app.accounts.sum(|s| s.bytes_in[t].get()));
+        put(format!("{transport}.bytes.out"), app.accounts.sum(|s| s.bytes_out[t].get()));
     }
     for i in 0..=LATENCY_BOUNDS.len() {
         let label = LATENCY_BOUNDS.get(i).map_or("more".into(), |b| format!("{}us", b / 1000));
-        put(format!("latency.{label}"), app.sum(|s| s.latency[i].get()));
+        put(format!("latency.{label}"), app.accounts.sum(|s| s.latency[i].get()));
     }
-    put("truncated".into(), app.sum(|s| s.truncated.get()));
-    put("unanswered".into(), app.sum(|s| s.dropped.get()));
-    put("dnssec_ok".into(), app.sum(|s| s.dnssec_ok.get()));
+    put("truncated".into(), app.accounts.sum(|s| s.truncated.get()));
+    put("unanswered".into(), app.accounts.sum(|s| s.dropped.get()));
+    put("dnssec_ok".into(), app.accounts.sum(|s| s.dnssec_ok.get()));
     put("log.dropped".into(), app.logging.dropped() as u64);
     put("query_log.dropped".into(), app.query_logger.dropped());
     for (addr, transport, totals) in app.net_totals() {

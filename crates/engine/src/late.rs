@@ -1,0 +1,107 @@
+//! Queries that wait: what is kept of one whose answer comes later, and its way back to the worker that received it.
+//!
+//! A source takes a [`Ticket`] and settles it from any thread. Settling puts it into the worker's [`Account`] and wakes
+//! the worker, which answers it as it answers anything else: same tail, same counters, same log. A ticket that is dropped
+//! settles itself with SERVFAIL, so that no client is left in silence.
+
+use std::task::Waker;
+use std::time::Instant;
+
+use exchange::{LateQueue, MessageStream, ReturnAddress};
+use std::sync::Arc;
+use wire::Name;
+use wire::message::Builder;
+
+use crate::memory::Answered;
+use crate::request::Request;
+use crate::source::Refusal;
+use crate::stats::Stats;
+
+/// What a worker has done and still has to do. It belongs to a worker thread for good, also when its handler is made
+/// anew after a panic.
+pub struct Account {
+    /// The worker's counters.
+    pub stats: Stats,
+    pub(crate) ready: LateQueue<Ready>,
+}
+
+impl Account {
+    /// A new worker's account. `waker` wakes it when late answers are ready.
+    pub fn new(waker: Waker) -> Self {
+        Account { stats: Stats::default(), ready: LateQueue::new(waker) }
+    }
+}
+
+/// What is kept of a query while it waits.
+pub(crate) struct Waiting {
+    pub(crate) request: Request,
+    /// The header and question as they came.
+    pub(crate) head: Box<[u8]>,
+    pub(crate) to: ReturnAddress,
+    pub(crate) received: Instant,
+}
+
+/// A query that waits no longer.
+pub(crate) struct Ready {
+    pub(crate) waiting: Box<Waiting>,
+    pub(crate) settled: Settled,
+}
+
+/// With what it was settled.
+pub(crate) enum Settled {
+    Sections(Box<dyn FnOnce(&mut Builder<'_>) -> Answered + Send>),
+    Stream(Box<dyn MessageStream>),
+}
+
+/// A query whose source said [`Pending`](crate::Sourced::Pending): all that is needed to answer it later, from any
+/// thread.
+#[must_use = "dropping a ticket answers SERVFAIL"]
+pub struct Ticket {
+    waiting: Option<Box<Waiting>>,
+    account: Arc<Account>,
+}
+
+impl Ticket {
+    pub(crate) fn new(waiting: Waiting, account: &Arc<Account>) -> Self {
+        Ticket { waiting: Some(Box::new(waiting)), account: Arc::clone(account) }
+    }
+
+    /// The name asked for, as the client wrote it.
+    pub fn qname(&self) -> Name<'_> {
+        let waiting = self.waiting.as_deref();
+        waiting.map_or(Name::ROOT, |w| w.request.question.map_or(Name::ROOT, |q| q.name(&w.head)))
+    }
+
+    /// The query as it was read.
+    pub fn request(&self) -> Option<&Request> {
+        self.waiting.as_deref().map(|waiting| &waiting.request)
+    }
+
+    /// Answers: `fill`, called by the worker, writes the sections and sets the flags, as a source that answers at once
+    /// does.
+    pub fn resume(mut self, fill: impl FnOnce(&mut Builder<'_>) -> Answered + Send + 'static) {
+        self.settle(Settled::Sections(Box::new(fill)));
+    }
+
+    /// Refuses.
+    pub fn refuse(self, refusal: Refusal) {
+        self.resume(move |_| Err(refusal));
+    }
+
+    /// Answers with a stream of messages, which only streams can carry.
+    pub fn stream(mut self, messages: Box<dyn MessageStream>) {
+        self.settle(Settled::Stream(messages));
+    }
+
+    fn settle(&mut self, settled: Settled) {
+        if let Some(waiting) = self.waiting.take() {
+            self.account.ready.push(Ready { waiting, settled });
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.settle(Settled::Sections(Box::new(|_| Err(Refusal::ABANDONED))));
+    }
+}

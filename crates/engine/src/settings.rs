@@ -1,0 +1,129 @@
+//! What all workers of an engine share, and how it is replaced while queries are answered.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use exchange::Client;
+use wire::hash::HashKey;
+use wire::{Name, Rcode};
+
+use crate::chaos::Identity;
+use crate::memory::Memory;
+use crate::request::Request;
+use crate::source::Sources;
+
+/// Settings of the query path.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The UDP payload taken and sent at the most, in bytes; 1232 keeps clear of fragments.
+    pub max_udp_size: u16,
+    /// NSID (RFC 5001), empty for none.
+    pub nsid: Box<[u8]>,
+    /// Idle timeout of streams in units of 100 ms, announced to clients that ask (RFC 7828).
+    pub keepalive: u16,
+    /// What CHAOS names are answered with.
+    pub identity: Identity,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { max_udp_size: 1232, nsid: Box::default(), keepalive: 100, identity: Identity::default() }
+    }
+}
+
+/// One answered query, as a query log sees it.
+pub struct LogEntry<'a> {
+    /// The query as it was read.
+    pub request: &'a Request,
+    /// QNAME as the client wrote it; the root if there was no question.
+    pub qname: Name<'a>,
+    /// Who asked.
+    pub client: Client,
+    /// The reply's response code.
+    pub rcode: Rcode,
+    /// Bytes of the reply.
+    pub len: usize,
+}
+
+/// Takes entries of the query log; must neither block nor fail.
+pub trait QueryLog: Send + Sync {
+    /// Takes one entry.
+    fn log(&self, entry: &LogEntry<'_>);
+}
+
+/// What all workers share: data that is in memory, sources to ask beyond it, and settings. All of it can be replaced
+/// while queries are answered; a batch sees one version of everything.
+pub struct Engine<M: Memory> {
+    shared: ArcSwap<Shared<M>>,
+}
+
+/// One version of everything, pinned by a worker for a batch.
+pub(crate) struct Shared<M> {
+    pub(crate) memory: M,
+    pub(crate) sources: Sources,
+    pub(crate) config: Arc<Config>,
+    pub(crate) log: Option<Arc<dyn QueryLog>>,
+}
+
+impl<M: Clone> Clone for Shared<M> {
+    fn clone(&self) -> Self {
+        Shared {
+            memory: self.memory.clone(),
+            sources: self.sources.clone(),
+            config: Arc::clone(&self.config),
+            log: self.log.clone(),
+        }
+    }
+}
+
+impl<M: Memory> Engine<M> {
+    /// An engine that answers from `memory`, and asks `sources` for what that does not hold.
+    pub fn new(memory: M, sources: Sources, config: Config) -> Self {
+        let shared = Shared { memory, sources, config: Arc::new(config), log: None };
+        Engine { shared: ArcSwap::from_pointee(shared) }
+    }
+
+    pub(crate) fn shared(&self) -> &ArcSwap<Shared<M>> {
+        &self.shared
+    }
+
+    fn change(&self, change: impl Fn(&mut Shared<M>)) {
+        self.shared.rcu(|old| {
+            let mut new = Shared::clone(old);
+            change(&mut new);
+            new
+        });
+    }
+
+    /// Answers from changed data from the next batch on. `change` may be called several times, if others change
+    /// something at the same time.
+    pub fn change_memory(&self, change: impl Fn(&mut M)) {
+        self.change(|shared| change(&mut shared.memory));
+    }
+
+    /// Looks at the data that is answered from now.
+    pub fn with_memory<R>(&self, look: impl FnOnce(&M) -> R) -> R {
+        look(&self.shared.load().memory)
+    }
+
+    /// Uses other settings from the next batch on.
+    pub fn set_config(&self, config: Config) {
+        let config = Arc::new(config);
+        self.change(|shared| shared.config = Arc::clone(&config));
+    }
+
+    /// Asks other sources from the next batch on.
+    pub fn set_sources(&self, sources: &Sources) {
+        self.change(|shared| shared.sources = sources.clone());
+    }
+
+    /// Starts or stops the query log.
+    pub fn set_query_log(&self, log: Option<Arc<dyn QueryLog>>) {
+        self.change(|shared| shared.log = log.clone());
+    }
+
+    /// The key under which names are looked up.
+    pub fn key(&self) -> HashKey {
+        *self.shared.load().memory.key()
+    }
+}

@@ -1,0 +1,132 @@
+//! What happens to every answer, whether it comes at once or late: header and question in front; behind it truncation,
+//! extended error, OPT (RFC 6891 §6.1.1) and TSIG; counters and query log.
+
+use exchange::Client;
+use wire::edns::{OPT_LEN, OptWriter, OptionCode};
+use wire::message::{Builder, Compressor, HEADER_LEN, Header, MAX_MESSAGE, Mark};
+use wire::{Name, Rcode};
+
+use crate::memory::Answered;
+use crate::request::{ClientEdns, Request};
+use crate::settings::{Config, LogEntry, QueryLog};
+use crate::source::Refusal;
+use crate::stats::Stats;
+use crate::tsig;
+
+/// The frame of one answer.
+pub(crate) struct Frame<'f> {
+    pub(crate) request: &'f Request,
+    /// The query, or its header and question.
+    pub(crate) packet: &'f [u8],
+    pub(crate) client: Client,
+    pub(crate) config: &'f Config,
+}
+
+/// A reply as it leaves.
+#[derive(Clone, Copy)]
+pub(crate) struct Reply {
+    pub(crate) rcode: Rcode,
+    pub(crate) truncated: bool,
+    /// Bytes of the message.
+    pub(crate) len: usize,
+}
+
+impl Frame<'_> {
+    /// The most bytes the reply may have.
+    #[inline]
+    fn limit(&self) -> usize {
+        match self.request.edns {
+            _ if self.client.transport.is_stream() => MAX_MESSAGE,
+            Some(client) => client.udp_size.min(self.config.max_udp_size).max(512) as usize,
+            None => 512,
+        }
+    }
+
+    /// Starts the reply: header, the question echoed byte by byte, room kept free for OPT. Returns also the state to
+    /// come back to if what follows does not count.
+    #[inline]
+    pub(crate) fn begin<'b>(&self, out: &'b mut [u8], names: &'b mut Compressor) -> (Builder<'b>, Mark) {
+        let limit = self.limit();
+        let mut b = Builder::new(out, limit, self.request.header.reply(), names);
+        if let Some(question) = self.request.question {
+            let end = HEADER_LEN + question.len_in_message();
+            if let Some(Ok(_)) = self.packet.get(HEADER_LEN..end).map(|bytes| b.append(bytes)) {
+                b.add_question();
+            }
+        }
+        if let Some(client) = self.request.edns {
+            let nsid = if self.sends_nsid(client) { 4 + self.config.nsid.len() } else { 0 };
+            b.set_limit(limit.saturating_sub(OPT_LEN + nsid));
+        }
+        let question_only = b.mark();
+        (b, question_only)
+    }
+
+    #[inline]
+    fn sends_nsid(&self, client: ClientEdns) -> bool {
+        client.nsid && !self.config.nsid.is_empty()
+    }
+
+    /// Ends the reply that `answered` has filled.
+    #[inline]
+    pub(crate) fn end(&self, mut b: Builder<'_>, question_only: Mark, answered: Answered) -> Reply {
+        if answered.is_err() {
+            b.rollback(question_only);
+        }
+        let truncated = b.header().truncated();
+        if truncated {
+            cut(&mut b, question_only);
+        }
+        let Refusal { rcode, info } = match answered {
+            Ok(info) => Refusal { rcode: b.rcode(), info },
+            Err(refusal) => {
+                b.set_rcode(refusal.rcode);
+                refusal
+            }
+        };
+        self.add_opt(&mut b, Refusal { rcode, info });
+        if let (Rcode::NOTAUTH, Some(at)) = (rcode, self.request.tsig_at) {
+            tsig::refuse(&mut b, self.packet, at);
+        }
+        Reply { rcode, truncated, len: b.finish() }
+    }
+
+    /// Adds OPT, if the client sent one.
+    #[inline]
+    fn add_opt(&self, b: &mut Builder<'_>, Refusal { rcode, info }: Refusal) {
+        let Some(client) = self.request.edns else { return };
+        b.set_limit(self.limit());
+        // The room was kept free; an answer stands without OPT if a source overran it.
+        let high = (rcode.0 >> 4) as u8;
+        let Ok(mut opt) = OptWriter::begin(b, self.config.max_udp_size, high, client.dnssec_ok) else {
+            return;
+        };
+        if self.sends_nsid(client) {
+            let _ = opt.option(b, OptionCode::NSID, &[&self.config.nsid]);
+        }
+        if client.keepalive && self.client.transport.is_stream() {
+            let _ = opt.option(b, OptionCode::KEEPALIVE, &[&self.config.keepalive.to_be_bytes()]);
+        }
+        if let Some(info) = info {
+            let _ = opt.extended_error(b, info, "");
+        }
+    }
+
+    /// Counts the reply, and logs it if there is a query log.
+    #[inline]
+    pub(crate) fn account(&self, reply: Reply, stats: &Stats, log: Option<&dyn QueryLog>) {
+        let Reply { rcode, truncated, len } = reply;
+        stats.reply(self.client.transport, rcode.0, truncated, len);
+        if let Some(log) = log {
+            let qname = self.request.question.map_or(Name::ROOT, |question| question.name(self.packet));
+            log.log(&LogEntry { request: self.request, qname, client: self.client, rcode, len });
+        }
+    }
+}
+
+/// Cuts the reply down to its question and sets TC (RFC 2181 §9).
+#[cold]
+fn cut(b: &mut Builder<'_>, question_only: Mark) {
+    b.rollback(question_only);
+    b.flags(|h: &mut Header| h.set_truncated(true));
+}

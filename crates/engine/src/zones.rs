@@ -1,0 +1,114 @@
+//! The zones served, as data in memory. What an answer holds, and which memory it is made of, `authority` knows.
+
+use std::sync::Arc;
+
+use authority::{Aim, Ask, Scratch};
+use wire::Class;
+use wire::hash::{HashKey, HashedName};
+use wire::message::Builder;
+use zone::catalog::{Catalog, Located};
+
+use crate::memory::{Answered, Memory};
+use crate::request::Question;
+use crate::settings::Engine;
+use crate::source::{Asked, Refusal};
+
+/// Zones, and how they are answered from.
+#[derive(Clone)]
+pub struct Zones {
+    /// The zones.
+    pub catalog: Arc<Catalog>,
+    /// CNAME and DNAME links followed for one query, at the most.
+    pub max_chain: u8,
+    /// Whether queries are counted for each zone.
+    pub count_per_zone: bool,
+}
+
+impl Zones {
+    /// These zones, following 16 links at the most and not counted one by one.
+    pub fn new(catalog: Arc<Catalog>) -> Self {
+        Zones { catalog, max_chain: 16, count_per_zone: false }
+    }
+}
+
+impl Engine<Zones> {
+    /// Serves another set of zones from the next batch on.
+    pub fn set_catalog(&self, catalog: &Arc<Catalog>) {
+        self.change_memory(|zones| zones.catalog = Arc::clone(catalog));
+    }
+
+    /// The zones served now.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.with_memory(|zones| Arc::clone(&zones.catalog))
+    }
+}
+
+impl Memory for Zones {
+    type Spot = Located;
+    type Aim = Aim;
+    type Scratch = Scratch;
+
+    const PASSES: usize = authority::PASSES;
+
+    #[inline]
+    fn key(&self) -> &HashKey {
+        self.catalog.key()
+    }
+
+    #[inline]
+    fn prefetch_spot(&self, qname: &HashedName) {
+        if self.catalog.is_large() {
+            self.catalog.ahead(qname);
+        }
+    }
+
+    #[inline]
+    fn find(&self, qname: &HashedName, question: &Question) -> Option<Located> {
+        let located = authority::zone_for(&self.catalog, qname, question.qtype)?;
+        if self.catalog.is_large() {
+            self.catalog.ahead_located(located);
+        }
+        Some(located)
+    }
+
+    #[inline]
+    fn aim(&self, spot: Located, qname: &HashedName, question: &Question, dnssec_ok: bool) -> Aim {
+        Aim::new(spot, qname, question.qtype, dnssec_ok)
+    }
+
+    #[inline]
+    fn prefetch(&self, pass: usize, aims: &mut [Aim]) {
+        authority::prefetch(&self.catalog, pass, aims);
+    }
+
+    #[inline]
+    fn answer(
+        &self,
+        spot: Located,
+        asked: &Asked<'_>,
+        b: &mut Builder<'_>,
+        scratch: &mut Scratch,
+    ) -> Answered {
+        let catalog = &self.catalog;
+        if self.count_per_zone {
+            catalog.entry(spot).count_query();
+        }
+        let zone = catalog.zone(spot).ok_or(Refusal::NOT_LOADED)?;
+        let Question { qtype, qclass, .. } = asked.question;
+        let ask = Ask {
+            name: asked.name(),
+            qname: asked.qname,
+            qtype,
+            dnssec_ok: asked.request.dnssec_ok(),
+            catalog,
+            key: catalog.key(),
+            max_chain: self.max_chain,
+        };
+        authority::answer(&ask, zone, spot.below as usize, b, scratch);
+        if qclass == Class::ANY {
+            // There may be more in classes not known here (RFC 1035 §6.2).
+            b.flags(|h| h.set_authoritative(false));
+        }
+        Ok(None)
+    }
+}

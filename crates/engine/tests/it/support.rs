@@ -1,0 +1,198 @@
+//! A worker of an engine with a scripted source, and messages for it.
+
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+use engine::{
+    Account, Asked, Config, Engine, LogEntry, QueryLog, Refusal, Source, Sourced, Sources, Ticket,
+    TicketOffice, Worker, Zones,
+};
+use exchange::{MAX_MESSAGE, MessageStream, Next, Outcome, Packets, Transport};
+use wire::edns::{Edns, ErrorInfo, OptionCode};
+use wire::hash::HashKey;
+use wire::message::{Builder, Header, Owner, Parser, Section};
+use wire::{Class, NameBuf, Opcode, Rcode, Type};
+use zone::catalog::Catalog;
+
+/// Answers by the type asked for.
+#[derive(Default)]
+pub(crate) struct Scripted {
+    /// Tickets taken for the test to settle.
+    pub(crate) tickets: Mutex<Vec<Ticket>>,
+}
+
+impl Scripted {
+    pub(crate) fn ticket(&self) -> Ticket {
+        self.tickets.lock().expect("lock").pop().expect("a ticket")
+    }
+}
+
+/// Three messages of one byte.
+pub(crate) struct Three(pub(crate) u8);
+
+impl MessageStream for Three {
+    fn next(&mut self, out: &mut [u8]) -> Next {
+        let Some(left) = self.0.checked_sub(1) else { return Next::End };
+        self.0 = left;
+        out[0] = left;
+        Next::Message(1)
+    }
+}
+
+/// Writes `records` addresses for the question's name.
+pub(crate) fn fill(b: &mut Builder<'_>, records: u8) {
+    for n in 0..records {
+        if b.record(Section::Answer, Owner::At(12), Type::A, Class::IN, 30, &[192, 0, 2, n]).is_err() {
+            return b.flags(|h| h.set_truncated(true));
+        }
+    }
+}
+
+impl Source for Scripted {
+    fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, tickets: TicketOffice<'_>) -> Sourced {
+        match asked.question.qtype {
+            // At once, and late: the same sections.
+            Type::A => {
+                fill(b, 3);
+                Sourced::Ready(Some(ErrorInfo(3)))
+            }
+            Type::AAAA | Type::CNAME | Type::PTR => {
+                let (ticket, promise) = tickets.take();
+                self.tickets.lock().expect("lock").push(ticket);
+                Sourced::Pending(promise)
+            }
+            Type::TXT => Sourced::Stream(Box::new(Three(3))),
+            Type::MX => {
+                fill(b, 3);
+                Sourced::Refused(Refusal::because(Rcode::SERVFAIL, ErrorInfo::NOT_READY))
+            }
+            // More than fits.
+            Type::SRV => {
+                fill(b, 200);
+                Sourced::Ready(None)
+            }
+            _ => {
+                b.set_rcode(Rcode::NXDOMAIN);
+                Sourced::Ready(None)
+            }
+        }
+    }
+}
+
+/// Keeps what is logged.
+#[derive(Default)]
+pub(crate) struct Logged(pub(crate) Mutex<Vec<String>>);
+
+impl QueryLog for Logged {
+    fn log(&self, entry: &LogEntry<'_>) {
+        let LogEntry { qname, client, rcode, len, .. } = entry;
+        self.0.lock().expect("lock").push(format!("{} {qname} {rcode} {len}", client.transport));
+    }
+}
+
+pub(crate) struct Rig {
+    pub(crate) worker: Worker<Zones>,
+    pub(crate) source: Arc<Scripted>,
+    pub(crate) log: Arc<Logged>,
+}
+
+/// An engine without zones, and a source for every operation, if there is to be one.
+pub(crate) fn rig(sources: bool) -> Rig {
+    let key = HashKey::new([1, 2, 3]);
+    let source = Arc::new(Scripted::default());
+    let all = || -> Option<Arc<dyn Source>> { Some(source.clone()) };
+    let asked = match sources {
+        true => Sources { elsewhere: all(), transfer: all(), notify: all(), update: all() },
+        false => Sources::default(),
+    };
+    let config = Config { nsid: b"test".as_slice().into(), ..Config::default() };
+    let engine = Engine::new(Zones::new(Arc::new(Catalog::new(&key))), asked, config);
+    let log = Arc::new(Logged::default());
+    engine.set_query_log(Some(log.clone()));
+    let account = Arc::new(Account::new(Waker::noop().clone()));
+    Rig { worker: Worker::new(Arc::new(engine), account), source, log }
+}
+
+impl Rig {
+    pub(crate) fn new() -> Rig {
+        rig(true)
+    }
+
+    /// Asks and returns the reply, or what else came of it.
+    pub(crate) fn ask_by(&mut self, transport: Transport, query: &[u8]) -> Result<Vec<u8>, Outcome> {
+        let mut packets = Packets::new(transport, MAX_MESSAGE);
+        packets.push(query);
+        packets.ask(&mut self.worker);
+        match packets.reply(0) {
+            Some(reply) => Ok(reply.to_vec()),
+            None => Err(packets.take_outcome(0).expect("decided")),
+        }
+    }
+
+    pub(crate) fn ask(&mut self, query: &[u8]) -> Result<Vec<u8>, Outcome> {
+        self.ask_by(Transport::Udp, query)
+    }
+
+    /// The late answers that are ready.
+    pub(crate) fn late(&mut self) -> Vec<(Transport, Outcome, Vec<u8>)> {
+        let all = Packets::new(Transport::Udp, MAX_MESSAGE).late(&mut self.worker);
+        all.into_iter().map(|(to, outcome, message)| (to.client.transport, outcome, message)).collect()
+    }
+}
+
+/// OPT with NSID asked for, a size of 4096 and DO.
+pub(crate) const OPT_NSID: &[u8] = b"\0\0\x29\x10\0\0\0\x80\0\0\x04\0\x03\0\0";
+
+/// A query with `additional` records behind the question.
+pub(crate) fn query(name: &str, qtype: Type, additional: &[u8]) -> Vec<u8> {
+    message(Opcode::QUERY, name, (qtype, Class::IN), additional)
+}
+
+pub(crate) fn message(
+    opcode: Opcode,
+    name: &str,
+    (qtype, qclass): (Type, Class),
+    additional: &[u8],
+) -> Vec<u8> {
+    let name: NameBuf = name.parse().expect("name");
+    let mut header = Header::query(0x1234);
+    header.set_recursion_desired(true);
+    header.set_counts([1, 0, 0, !additional.is_empty() as u16]);
+    let mut packet = header.octets().to_vec();
+    packet[2] |= opcode.0 << 3;
+    packet.extend_from_slice(name.as_name().as_wire());
+    packet.extend_from_slice(&qtype.0.to_be_bytes());
+    packet.extend_from_slice(&qclass.0.to_be_bytes());
+    packet.extend_from_slice(additional);
+    packet
+}
+
+/// What a reply says: response code (upper bits from OPT included), TC, answers, extended error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) rcode: Rcode,
+    pub(crate) truncated: bool,
+    pub(crate) answers: u16,
+    pub(crate) error: Option<u16>,
+}
+
+pub(crate) fn said(reply: &[u8]) -> Said {
+    let (header, mut parser) = Parser::new(reply).expect("header");
+    assert!(header.is_response() && header.id() == 0x1234);
+    let [questions, answers, authorities, additionals] = header.counts();
+    for _ in 0..questions {
+        parser.question().expect("question");
+    }
+    let mut said = Said { rcode: header.rcode(), truncated: header.truncated(), answers, error: None };
+    for _ in 0..answers + authorities + additionals {
+        let record = parser.record().expect("record");
+        if record.rtype == Type::OPT {
+            let edns = Edns::parse(reply, &record).expect("OPT");
+            said.rcode = Rcode(said.rcode.0 | (record.ttl >> 24 << 4) as u16);
+            let code = |info: &[u8]| u16::from_be_bytes([info[0], info[1]]);
+            said.error = edns.option(OptionCode::EXTENDED_ERROR).map(code);
+        }
+    }
+    assert!(parser.at_end());
+    said
+}

@@ -1,0 +1,83 @@
+//! What a transport calls: handlers, one for each worker, and what they decide.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::task::Waker;
+
+use crate::{Batch, LateReplies, MessageStream, Transport};
+
+/// What a handler decides about one query.
+#[derive(Default)]
+pub enum Outcome {
+    /// No reply. Counted.
+    #[default]
+    Drop,
+    /// The reply is this many bytes at the start of the query's buffer. Zero, or more than the buffer holds, is
+    /// treated as [`Outcome::Drop`].
+    Reply(usize),
+    /// The handler has kept the query's return address, and answers through [`Handler::late`].
+    Pending,
+    /// Many messages answer this query. Streams only: as the outcome of a datagram it is dropped and counted.
+    Stream(Box<dyn MessageStream>),
+}
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Drop => f.write_str("Drop"),
+            Outcome::Reply(n) => write!(f, "Reply({n})"),
+            Outcome::Pending => f.write_str("Pending"),
+            Outcome::Stream(_) => f.write_str("Stream"),
+        }
+    }
+}
+
+/// Answers queries. Every worker thread owns one, made on that thread by a [`HandlerFactory`], so it needs no
+/// locks and need not be `Send`.
+pub trait Handler: 'static {
+    /// Answers a batch: look at all queries, then set an outcome for each. Must not block, since nothing else on
+    /// this worker proceeds meanwhile.
+    ///
+    /// A panic costs the query that caused it: the worker makes a new handler and offers the undecided queries of
+    /// the batch again one by one.
+    fn batch(&mut self, batch: &mut Batch<'_>);
+
+    /// Writes answers to queries that were left [`Outcome::Pending`] and can be answered now, as many as `replies` has
+    /// room for. Returns whether more are ready. Called some time after the seat's waker was woken.
+    fn late(&mut self, replies: &mut LateReplies<'_>) -> bool;
+
+    /// Called when the worker found nothing to do: for datagrams a few times a second while no queries come, for
+    /// streams about once a second. The place to let go of snapshots that were kept between batches.
+    fn idle(&mut self) {}
+}
+
+/// The worker that a handler is made for.
+#[derive(Clone, Debug)]
+pub struct Seat {
+    /// Number of the worker within its listener, from 0.
+    pub index: usize,
+    /// Transport of the listener.
+    pub transport: Transport,
+    /// Address the listener is bound to.
+    pub local: SocketAddr,
+    /// Wakes the worker, so that it calls [`Handler::late`] soon.
+    pub waker: Waker,
+}
+
+/// Makes one [`Handler`] for each worker, on the worker's own thread. Any `Fn(&Seat) -> impl Handler` is one.
+pub trait HandlerFactory: Send + Sync + 'static {
+    /// The handler made.
+    type Handler: Handler;
+
+    /// Makes the handler of one worker. Called again for the same seat only after its handler panicked: what must
+    /// outlive that, such as answers under way, belongs to the factory.
+    fn make(&self, seat: &Seat) -> Self::Handler;
+}
+
+impl<H: Handler, F: Fn(&Seat) -> H + Send + Sync + 'static> HandlerFactory for F {
+    type Handler = H;
+
+    fn make(&self, seat: &Seat) -> H {
+        self(seat)
+    }
+}

@@ -1,0 +1,43 @@
+//! What a transport and the query path hand each other: queries in batches, replies at once, later, or as streams.
+//!
+//! `net` fills a [`Batch`] and calls a [`Handler`]; `engine` is one. Neither knows the other. What lives here: the
+//! types of that exchange. What does not: sockets and framing (`net`), reading a query (`engine`).
+//!
+//! # The life of a query
+//!
+//! ```text
+//!                    ┌ Reply(n)   the first n bytes of its buffer leave with the batch
+//! Batch ─▶ Handler ──┼ Drop       silence
+//!          ::batch   ├ Stream(s)  the transport pulls messages from s, as the client takes them
+//!                    └ Pending    the handler keeps a ReturnAddress, and wakes the worker when it has the answer:
+//!                                 the worker calls Handler::late, which writes answers for any number of addresses
+//! ```
+//!
+//! Each `Pending` is settled once through [`Handler::late`], by a reply, a stream or `Drop`: workers count those that
+//! are due, and wait for them before they end.
+#![forbid(unsafe_code)]
+
+mod batch;
+mod client;
+mod clock;
+mod counter;
+mod handler;
+mod late;
+mod packets;
+mod stream;
+mod transport;
+
+pub use batch::{Batch, Envelope, Queries, Query, Replies};
+pub use client::{Client, ReturnAddress};
+pub use clock::Clock;
+pub use counter::Counter;
+pub use handler::{Handler, HandlerFactory, Outcome, Seat};
+pub use late::{LateQueue, LateReplies};
+pub use packets::Packets;
+pub use stream::{MessageStream, Next};
+pub use transport::{TRANSPORTS, Transport};
+
+/// The shortest message handed to a handler, in bytes: the DNS header (RFC 1035 §4.1.1).
+pub const MIN_MESSAGE: usize = 12;
+/// The longest message a stream can carry, in bytes (RFC 1035 §4.2.2).
+pub const MAX_MESSAGE: usize = 65_535;

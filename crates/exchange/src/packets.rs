@@ -1,0 +1,141 @@
+//! Batches without a transport: for tools, tests and measurements that ask a handler themselves.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use crate::{
+    Batch, Client, Clock, Envelope, Handler, LateReplies, Outcome, Queries, Replies, ReturnAddress, Transport,
+};
+
+/// Queries to be answered together, and what became of them.
+pub struct Packets {
+    transport: Transport,
+    room: usize,
+    input: Vec<u8>,
+    envelopes: Vec<Envelope>,
+    output: Vec<u8>,
+    outcomes: Vec<Option<Outcome>>,
+    clock: Clock,
+}
+
+impl Packets {
+    /// No queries yet, by `transport`, with `room` bytes for each reply.
+    pub fn new(transport: Transport, room: usize) -> Self {
+        Packets {
+            transport,
+            room,
+            input: Vec::new(),
+            envelopes: Vec::new(),
+            output: Vec::new(),
+            outcomes: Vec::new(),
+            clock: Clock::System,
+        }
+    }
+
+    /// Has the clock stand still, or go again.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Adds a query from a client on loopback.
+    pub fn push(&mut self, packet: &[u8]) {
+        let client = SocketAddr::from((Ipv4Addr::LOCALHOST, 53_000));
+        self.push_from(client, SocketAddr::from((Ipv4Addr::LOCALHOST, 53)), packet);
+    }
+
+    /// Adds a query from `peer` to `local`.
+    pub fn push_from(&mut self, peer: SocketAddr, local: SocketAddr, packet: &[u8]) {
+        let (start, raw) = (self.input.len(), self.envelopes.len());
+        self.input.extend_from_slice(packet);
+        self.envelopes.push(Envelope { start, len: packet.len(), peer, local, raw });
+        self.output.resize(self.envelopes.len() * self.room, 0);
+        self.outcomes.push(None);
+    }
+
+    /// Forgets the queries.
+    pub fn clear(&mut self) {
+        self.input.clear();
+        self.envelopes.clear();
+        self.outcomes.clear();
+    }
+
+    /// How many queries there are.
+    pub fn len(&self) -> usize {
+        self.envelopes.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.envelopes.is_empty()
+    }
+
+    /// Has `handler` answer all of them as one batch.
+    pub fn ask<H: Handler>(&mut self, handler: &mut H) {
+        if self.is_empty() {
+            return;
+        }
+        self.outcomes.fill_with(|| None);
+        let queries = Queries {
+            input: &self.input,
+            envelopes: &self.envelopes,
+            transport: self.transport,
+            connection: 0,
+        };
+        let replies = Replies {
+            output: &mut self.output,
+            outcomes: &mut self.outcomes,
+            stride: self.room,
+            room: self.room,
+        };
+        handler.batch(&mut Batch::new(queries, replies, self.clock));
+    }
+
+    /// Who asks query `i`.
+    ///
+    /// # Panics
+    /// If there is no query `i`.
+    pub fn client(&self, i: usize) -> Client {
+        let envelope = &self.envelopes[i];
+        Client { peer: envelope.peer, local: envelope.local, transport: self.transport }
+    }
+
+    /// The reply to query `i`, if there is one.
+    pub fn reply(&self, i: usize) -> Option<&[u8]> {
+        match self.outcomes.get(i)? {
+            Some(Outcome::Reply(len)) => self.output.get(i * self.room..)?.get(..*len),
+            _ => None,
+        }
+    }
+
+    /// What was decided about query `i`, to be kept. A [`reply`](Self::reply) has to be taken before.
+    pub fn take_outcome(&mut self, i: usize) -> Option<Outcome> {
+        self.outcomes.get_mut(i)?.take()
+    }
+
+    /// Takes the late answers that `handler` has ready, in their order: who gets each, what it is, and the message of
+    /// a reply.
+    pub fn late<H: Handler>(&self, handler: &mut H) -> Vec<(ReturnAddress, Outcome, Vec<u8>)> {
+        let mut all = Vec::new();
+        let mut output = vec![0; 8 * self.room];
+        loop {
+            let mut replies = Vec::new();
+            let more = handler.late(&mut LateReplies::new(
+                &mut output,
+                (self.room, self.room, 8),
+                &mut replies,
+                self.clock,
+            ));
+            for (i, (to, outcome)) in replies.into_iter().enumerate() {
+                let message = match outcome {
+                    Outcome::Reply(len) => output[i * self.room..][..len].to_vec(),
+                    _ => Vec::new(),
+                };
+                all.push((to, outcome, message));
+            }
+            if !more {
+                return all;
+            }
+        }
+    }
+}

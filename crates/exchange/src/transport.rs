@@ -1,0 +1,64 @@
+//! The transports, each in one line. What the rest of the program needs to know of one is a property here, so that a
+//! further transport is a further line.
+
+use std::fmt;
+
+macro_rules! transports {
+    ($($(#[cfg($cfg:meta)])? $name:ident $doc:literal { label: $label:literal, stream: $stream:literal })*) => {
+        /// How a query travels.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Transport { $($(#[cfg($cfg)])? #[doc = $doc] $name,)* }
+
+        impl Transport {
+            /// Every transport, in the order of [`index`](Self::index).
+            pub const ALL: &[Transport] = &[$($(#[cfg($cfg)])? Transport::$name,)*];
+
+            /// The word for it in metrics, logs and messages.
+            pub const fn label(self) -> &'static str {
+                match self { $($(#[cfg($cfg)])? Transport::$name => $label,)* }
+            }
+
+            /// Whether it is a stream: messages of up to 65,535 bytes, many to an answer, from a client whose address
+            /// cannot be forged. Otherwise a query is a datagram.
+            pub const fn is_stream(self) -> bool {
+                match self { $($(#[cfg($cfg)])? Transport::$name => $stream,)* }
+            }
+        }
+    };
+}
+
+transports! {
+    Udp "Datagrams over IPv4 or IPv6 (RFC 1035 §4.2.1)." { label: "udp", stream: false }
+    Tcp "A TCP connection, two bytes of length before each message (RFC 7766)." { label: "tcp", stream: true }
+    #[cfg(feature = "fictitious")]
+    Pigeon "Avian carriers (RFC 1149): no listener has any; tests send queries by it." { label: "pigeon", stream: false }
+}
+
+/// How many transports there are: the length of tables with a place for each.
+pub const TRANSPORTS: usize = Transport::ALL.len();
+
+impl Transport {
+    /// Its place in tables of [`TRANSPORTS`] entries.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.label())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_transport_has_a_place_and_a_label_of_its_own() {
+        let labels: std::collections::HashSet<_> = Transport::ALL.iter().map(|t| t.label()).collect();
+        assert_eq!(labels.len(), TRANSPORTS);
+        assert!(Transport::ALL.iter().enumerate().all(|(place, t)| t.index() == place));
+    }
+}

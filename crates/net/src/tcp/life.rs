@@ -1,0 +1,330 @@
+//! What one connection decides: when there is room for more queries, what its half a message or its silence means, and
+//! when enough is enough. No I/O, and no clock: whoever owns it passes the time in, so that a life can be replayed.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use exchange::{MAX_MESSAGE, MIN_MESSAGE, MessageStream};
+
+use super::event::{Event, Late};
+use super::limits::TcpTimes;
+use super::output::Output;
+use crate::config::TcpConfig;
+
+/// Most messages in a batch.
+pub(super) const BATCH: usize = 32;
+/// What a client must take within the write timeout to count as reading, in bytes.
+const WRITE_PROGRESS: usize = 4096;
+/// A connection's first guess at the size of its answers.
+const FIRST_GUESS: usize = 16 * 1024;
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Close {
+    /// The client closed it, in order.
+    Peer,
+    /// The socket failed.
+    Error,
+    /// Nothing was asked for too long.
+    Idle,
+    /// No first message came in time.
+    First,
+    /// A message that had begun was not completed in time.
+    Message,
+    /// The client read too slowly.
+    Write,
+    /// A message is shorter than a DNS header.
+    Framing,
+    /// A stream of messages failed.
+    Stream,
+    /// Another connection needs the room.
+    Evicted,
+    /// The listener stops.
+    Stopped,
+}
+
+/// Why a connection takes no more queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// The client closed its side.
+    Eof,
+    /// The client sent something that cannot be framed.
+    Framing,
+    /// Another connection needs the room.
+    Evicted,
+}
+
+/// The next message in `input`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Frame {
+    /// This many bytes, after their prefix.
+    Whole(usize),
+    /// It is not all there.
+    Partial,
+    /// Shorter than a DNS header.
+    Bad,
+}
+
+/// Cuts the first message out.
+pub(super) fn frame(input: &[u8]) -> Frame {
+    let [high, low, rest @ ..] = input else { return Frame::Partial };
+    let len = usize::from(u16::from_be_bytes([*high, *low]));
+    match len {
+        ..MIN_MESSAGE => Frame::Bad,
+        _ if rest.len() < len => Frame::Partial,
+        _ => Frame::Whole(len),
+    }
+}
+
+/// What changes over a connection's life.
+pub(super) struct Life {
+    /// Received and not yet answered: half a message, or whole ones while too much is under way.
+    pub(super) partial: Vec<u8>,
+    pub(super) output: Output,
+    pub(super) streams: VecDeque<Box<dyn MessageStream>>,
+    /// Queries to be answered later.
+    pending: usize,
+    ending: Option<Ending>,
+    stream_failed: bool,
+    /// Set once the listener stops: when patience ends.
+    drain_until: Option<Instant>,
+    /// A message was received whole.
+    greeted: bool,
+    /// When something was last received whole, sent entirely or answered.
+    active: Instant,
+    /// Whether that is news to the permit.
+    news: bool,
+    /// Since when half a message has been waiting for its rest.
+    message_since: Option<Instant>,
+    /// Since when the client has not taken enough.
+    write_since: Instant,
+    /// What it took since then.
+    written: usize,
+    /// A slowly falling maximum of answer sizes, by which batches are kept from filling memory.
+    largest: usize,
+}
+
+impl Life {
+    pub(super) fn new(now: Instant) -> Self {
+        Life {
+            partial: Vec::new(),
+            output: Output::default(),
+            streams: VecDeque::new(),
+            pending: 0,
+            ending: None,
+            stream_failed: false,
+            drain_until: None,
+            greeted: false,
+            active: now,
+            news: false,
+            message_since: None,
+            write_since: now,
+            written: 0,
+            largest: FIRST_GUESS,
+        }
+    }
+
+    /// Queries that will still be answered.
+    pub(super) fn in_flight(&self) -> usize {
+        self.pending + self.streams.len()
+    }
+
+    /// How many queries may be answered now: fewer if much is under way, or if answers are so large that a whole
+    /// batch of them would take much memory.
+    pub(super) fn batch_room(&self, config: &TcpConfig) -> usize {
+        if self.output.unsent() > config.max_unsent || self.ending == Some(Ending::Framing) {
+            return 0;
+        }
+        let by_size = (config.max_unsent / self.largest.max(1)).max(1);
+        config.max_in_flight.max(1).saturating_sub(self.in_flight()).min(by_size).min(BATCH)
+    }
+
+    /// Whether more may be read. If not, half a message is not the client's fault.
+    pub(super) fn wants_input(&mut self, config: &TcpConfig) -> bool {
+        let wanted = self.ending.is_none() && self.batch_room(config) > 0;
+        if !wanted {
+            self.message_since = None;
+        }
+        wanted
+    }
+
+    /// Notes that `n` bytes were received, 0 at the end of the stream; `answered` says whether whole messages came
+    /// with them.
+    pub(super) fn received(&mut self, n: usize, answered: bool, now: Instant) {
+        if n == 0 {
+            self.ending = Some(Ending::Eof);
+        }
+        self.message_since = match self.message_since {
+            _ if self.partial.is_empty() => None,
+            // Still the same message.
+            Some(since) if !answered => Some(since),
+            _ => Some(now),
+        };
+    }
+
+    /// Notes a message that cannot be framed: the last thing taken from this client.
+    pub(super) fn bad_framing(&mut self) {
+        self.ending = Some(Ending::Framing);
+    }
+
+    /// Notes a batch answered, `pending` queries of it to be settled later.
+    pub(super) fn answered(&mut self, pending: usize, now: Instant) {
+        self.pending += pending;
+        self.greeted = true;
+        self.touch(now);
+    }
+
+    /// Makes the guess at sizes forget a little, before the answers of a batch.
+    pub(super) fn next_guess(&mut self) {
+        self.largest -= self.largest / 8;
+    }
+
+    /// Puts an answer into the output.
+    pub(super) fn send(&mut self, message: &[u8], now: Instant) {
+        self.touch_output(now);
+        self.output.push(message);
+        self.largest = self.largest.max(message.len());
+    }
+
+    /// Starts the clock on the client's reading, if nothing was unsent before.
+    pub(super) fn touch_output(&mut self, now: Instant) {
+        if self.output.unsent() == 0 {
+            self.write_since = now;
+            self.written = 0;
+        }
+    }
+
+    fn touch(&mut self, now: Instant) {
+        self.active = now;
+        self.news = true;
+    }
+
+    /// Takes in news from outside.
+    pub(super) fn event(&mut self, event: Event, drain: Duration, now: Instant) {
+        match event {
+            Event::Late(late) => {
+                self.pending = self.pending.saturating_sub(1);
+                match late {
+                    Late::Message(message) => self.send(&message, now),
+                    Late::Stream(stream) => self.streams.push_back(stream),
+                    Late::Nothing => {}
+                }
+            }
+            Event::Evict => {
+                self.ending.get_or_insert(Ending::Evicted);
+            }
+            Event::Drain => {
+                self.drain_until.get_or_insert(now + drain);
+            }
+        }
+        self.touch(now);
+    }
+
+    /// Notes that a stream has ended, or failed.
+    pub(super) fn stream_over(&mut self, failed: bool) {
+        self.news = true;
+        self.stream_failed |= failed;
+    }
+
+    /// Notes that the system took `n` bytes of the output.
+    pub(super) fn wrote(&mut self, n: usize, now: Instant) {
+        if n == 0 {
+            return;
+        }
+        self.written += n;
+        if self.written >= WRITE_PROGRESS {
+            self.written = 0;
+            self.write_since = now;
+        }
+        if self.output.unsent() == 0 {
+            self.touch(now);
+        }
+    }
+
+    /// Why the connection is over, if it is. `quiet` reports whether nothing waits to be read, and is asked only if it
+    /// matters.
+    pub(super) fn finished(&self, quiet: impl FnOnce() -> bool) -> Option<Close> {
+        if self.stream_failed {
+            return Some(Close::Stream);
+        }
+        if self.in_flight() > 0 || self.output.unsent() > 0 {
+            return None;
+        }
+        match self.ending {
+            Some(Ending::Framing) => Some(Close::Framing),
+            // Whole messages that had to wait are answered first; half a one will not become whole any more.
+            Some(_) if matches!(frame(&self.partial), Frame::Whole(_)) => None,
+            Some(Ending::Eof) => Some(Close::Peer),
+            Some(Ending::Evicted) => Some(Close::Evicted),
+            None => {
+                let stopping = self.drain_until.is_some() && self.partial.is_empty();
+                (stopping && quiet()).then_some(Close::Stopped)
+            }
+        }
+    }
+
+    /// Whether the connection has something to do, if that may have changed since the last call.
+    pub(super) fn take_news(&mut self) -> Option<bool> {
+        std::mem::take(&mut self.news).then(|| self.in_flight() > 0 || self.output.unsent() > 0)
+    }
+
+    /// When patience ends, and what to call it. `load` is how full the limit of connections is.
+    pub(super) fn deadline(&self, times: &TcpTimes, load: f64) -> Option<(Instant, Close)> {
+        let mut earliest: Option<(Instant, Close)> = self.drain_until.map(|at| (at, Close::Stopped));
+        let mut limit = |at: Instant, close| {
+            if earliest.is_none_or(|(sooner, _)| at < sooner) {
+                earliest = Some((at, close));
+            }
+        };
+        if self.output.unsent() > 0 {
+            limit(self.write_since + times.write, Close::Write);
+        }
+        if let Some(since) = self.message_since {
+            limit(since + times.message, Close::Message);
+        }
+        if self.output.unsent() == 0 && self.in_flight() == 0 {
+            let idle = idle_time(times.idle, times.idle_min, load);
+            if !self.greeted {
+                limit(self.active + times.first_message.min(idle), Close::First);
+            } else if self.message_since.is_none() {
+                limit(self.active + idle, Close::Idle);
+            }
+        }
+        earliest
+    }
+}
+
+const _: () = assert!(MAX_MESSAGE <= u16::MAX as usize);
+
+/// The idle time at this load: all of it up to half full, then falling in a straight line.
+fn idle_time(idle: Duration, least: Duration, load: f64) -> Duration {
+    let fullness = ((load - 0.5) * 2.0).clamp(0.0, 1.0);
+    idle.mul_f64(1.0 - fullness).max(least.min(idle))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_time_shrinks_from_half_full() {
+        let (idle, least) = (Duration::from_secs(10), Duration::from_millis(200));
+        assert_eq!(idle_time(idle, least, 0.0), idle);
+        assert_eq!(idle_time(idle, least, 0.5), idle);
+        assert_eq!(idle_time(idle, least, 0.75), idle / 2);
+        assert_eq!(idle_time(idle, least, 1.0), least);
+        assert_eq!(idle_time(idle, least, 1.7), least);
+        assert_eq!(idle_time(least / 2, least, 1.0), least / 2);
+    }
+
+    #[test]
+    fn frames() {
+        assert_eq!(frame(&[]), Frame::Partial);
+        assert_eq!(frame(&[0]), Frame::Partial);
+        assert_eq!(frame(&[0, 11]), Frame::Bad);
+        assert_eq!(frame(&[0, 12]), Frame::Partial);
+        assert_eq!(frame(&[&[0, 12][..], &[1; 11]].concat()), Frame::Partial);
+        assert_eq!(frame(&[&[0, 12][..], &[1; 12]].concat()), Frame::Whole(12));
+        assert_eq!(frame(&[&[1, 0][..], &[1; 300]].concat()), Frame::Whole(256));
+    }
+}

@@ -1,0 +1,345 @@
+//! Lives of connections, replayed: a client's bytes, a handler's answers and the time are all in the test's hands.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use exchange::{Batch, Clock, Handler, LateReplies, MessageStream, Next, Outcome, Seat, Transport};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use super::connection::{Bytes, Connection, Desk};
+use super::event::{Event, Late};
+use super::life::{Close, Life};
+use super::limits::{TcpLimits, TcpTimes};
+use crate::config::Config;
+use crate::guard::Guarded;
+use crate::running::{Context as Listening, WorkerId};
+use crate::stats::WorkerStats;
+
+/// The client's end of a connection.
+#[derive(Default)]
+struct Wire {
+    to_server: VecDeque<u8>,
+    closed: bool,
+    from_server: Vec<u8>,
+    /// Bytes the client still takes.
+    takes: usize,
+}
+
+/// The server's end.
+struct Pipe(Rc<RefCell<Wire>>);
+
+impl AsyncRead for Pipe {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut wire = self.0.borrow_mut();
+        if wire.to_server.is_empty() && !wire.closed {
+            return Poll::Pending;
+        }
+        let n = wire.to_server.len().min(buffer.remaining());
+        wire.to_server.drain(..n).for_each(|byte| buffer.put_slice(&[byte]));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Pipe {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut wire = self.0.borrow_mut();
+        let n = bytes.len().min(wire.takes);
+        if n == 0 {
+            return Poll::Pending;
+        }
+        wire.takes -= n;
+        wire.from_server.extend_from_slice(&bytes[..n]);
+        Poll::Ready(Ok(n))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Bytes for Pipe {
+    fn is_quiet(&self) -> bool {
+        self.0.borrow().to_server.is_empty()
+    }
+}
+
+/// Echoes a query, or does what its last byte says: `p` later, `s` as a stream without end.
+struct Echo;
+
+impl Handler for Echo {
+    fn batch(&mut self, batch: &mut Batch<'_>) {
+        for i in 0..batch.len() {
+            let (query, out) = batch.parts(i);
+            let outcome = match query.packet.last() {
+                Some(b'p') => Outcome::Pending,
+                Some(b's') => Outcome::Stream(Box::new(Endless)),
+                _ => {
+                    out[..query.packet.len()].copy_from_slice(query.packet);
+                    Outcome::Reply(query.packet.len())
+                }
+            };
+            batch.set(i, outcome);
+        }
+    }
+
+    fn late(&mut self, _: &mut LateReplies<'_>) -> bool {
+        false
+    }
+}
+
+struct Endless;
+
+impl MessageStream for Endless {
+    fn next(&mut self, out: &mut [u8]) -> Next {
+        out[..1000].fill(7);
+        Next::Message(1000)
+    }
+}
+
+type Factory = fn(&Seat) -> Echo;
+
+/// Notes that it was woken.
+struct Again(AtomicBool);
+
+impl Wake for Again {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// One connection and its client, at a time of their own.
+struct Replay {
+    connection: Connection<Factory, Pipe>,
+    events: UnboundedSender<Event>,
+    wire: Rc<RefCell<Wire>>,
+    begun: Instant,
+    now: Instant,
+    over: Cell<Option<Close>>,
+}
+
+/// A message behind its length, whose last byte says what the handler does.
+fn message(what: u8) -> Vec<u8> {
+    let mut bytes = vec![0, 20];
+    bytes.extend([9; 19]);
+    bytes.push(what);
+    bytes
+}
+
+impl Replay {
+    /// A connection just accepted, under limits of which it fills `1 / most`.
+    fn new(times: TcpTimes, most: usize) -> Replay {
+        let id = WorkerId { index: 0, transport: Transport::Tcp, local: ([127, 0, 0, 1], 53).into() };
+        let stats = Arc::new(WorkerStats::default());
+        let make: Factory = |_| Echo;
+        let reporter = Listening::default().reporter(id);
+        let seat = id.seat(Waker::noop().clone());
+        let guarded = Guarded::new(Arc::new(make), seat, Arc::clone(&stats), reporter);
+        let (events, receiver) = unbounded_channel();
+        let limits = TcpLimits::new(most, most, &times);
+        let peer = ([192, 0, 2, 1], 4000).into();
+        let Ok(permit) = limits.admit(peer, events.clone()) else { panic!("there is room") };
+        let wire = Rc::new(RefCell::new(Wire { takes: usize::MAX, ..Wire::default() }));
+        let begun = Instant::now();
+        let connection = Connection {
+            stream: Pipe(Rc::clone(&wire)),
+            desk: Rc::new(RefCell::new(Desk::new(guarded))),
+            config: Rc::new(Config::default()),
+            stats,
+            permit,
+            events: receiver,
+            id: 1,
+            peer,
+            local: id.local,
+            transport: Transport::Tcp,
+            life: Life::new(begun),
+        };
+        let replay = Replay { connection, events, wire, begun, now: begun, over: Cell::new(None) };
+        replay.wait(0)
+    }
+
+    /// Polls for as long as the connection wants to be polled again at once.
+    fn poll(&mut self) {
+        let again = Arc::new(Again(AtomicBool::new(true)));
+        let waker = Waker::from(Arc::clone(&again));
+        while self.over.get().is_none() && again.0.swap(false, Relaxed) {
+            if let Poll::Ready(close) =
+                self.connection.poll(&mut Context::from_waker(&waker), Clock::At(self.now))
+            {
+                self.over.set(Some(close));
+            }
+        }
+    }
+
+    /// Lets time pass, and the connection do what is due in it.
+    fn wait(mut self, milliseconds: u64) -> Self {
+        let until = self.now + Duration::from_millis(milliseconds);
+        self.poll();
+        while let Some(deadline) = self.connection.deadline().filter(|&at| at <= until) {
+            if self.over.get().is_some() {
+                return self;
+            }
+            self.now = self.now.max(deadline);
+            self.poll();
+        }
+        if self.over.get().is_none() {
+            self.now = until;
+        }
+        self
+    }
+
+    fn send(mut self, bytes: &[u8]) -> Self {
+        self.wire.borrow_mut().to_server.extend(bytes);
+        self.poll();
+        self
+    }
+
+    fn take(mut self, bytes: usize) -> Self {
+        self.wire.borrow_mut().takes = bytes;
+        self.poll();
+        self
+    }
+
+    fn event(mut self, event: Event) -> Self {
+        assert!(self.events.send(event).is_ok());
+        self.poll();
+        self
+    }
+
+    /// Why it ended, and after how many milliseconds.
+    fn end(self) -> (Option<Close>, u128) {
+        (self.over.get(), (self.now - self.begun).as_millis())
+    }
+
+    fn received(&self) -> usize {
+        self.wire.borrow().from_server.len()
+    }
+}
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn times() -> TcpTimes {
+    TcpTimes { first_message: ms(150), message: ms(100), idle: ms(300), idle_min: ms(50), write: ms(400) }
+}
+
+const ENOUGH: u64 = 60_000;
+
+#[test]
+fn each_silence_ends_at_its_own_time() {
+    let new = || Replay::new(times(), 1000);
+    assert_eq!(new().wait(ENOUGH).end(), (Some(Close::First), 150));
+    assert_eq!(new().send(&[0, 30, 1, 2, 3]).wait(ENOUGH).end(), (Some(Close::Message), 100));
+    assert_eq!(new().wait(20).send(&message(b'e')).wait(ENOUGH).end(), (Some(Close::Idle), 320));
+    let half_later = new().send(&message(b'e')).wait(70).send(&[0]).wait(ENOUGH);
+    assert_eq!(half_later.end(), (Some(Close::Message), 170));
+}
+
+#[test]
+fn bytes_that_keep_coming_do_not_prolong_a_message() {
+    let mut replay = Replay::new(times(), 1000).send(&[0, 200]);
+    for _ in 0..50 {
+        replay = replay.wait(10).send(&[7]);
+    }
+    assert_eq!(replay.end(), (Some(Close::Message), 100));
+}
+
+#[test]
+fn a_query_that_waits_for_its_answer_is_not_idle() {
+    let replay = Replay::new(times(), 1000).send(&message(b'p')).wait(10_000);
+    assert_eq!(replay.over.get(), None);
+    let replay = replay.event(Event::Late(Late::Message(vec![1; 20])));
+    assert_eq!(replay.received(), 22);
+    assert_eq!(replay.wait(ENOUGH).end(), (Some(Close::Idle), 10_300));
+    let unanswered = Replay::new(times(), 1000).send(&message(b'p')).wait(1000);
+    assert_eq!(unanswered.event(Event::Late(Late::Nothing)).wait(ENOUGH).end(), (Some(Close::Idle), 1300));
+}
+
+#[test]
+fn half_a_message_behind_too_many_queries_is_not_the_clients_fault() {
+    let most = Config::default().tcp.max_in_flight;
+    let mut replay = Replay::new(times(), 1000);
+    for _ in 0..most {
+        replay = replay.send(&message(b'p'));
+    }
+    // Nothing of it is read until an answer makes room.
+    let replay = replay.send(&[0, 20, 9]).wait(10_000);
+    assert_eq!(replay.over.get(), None);
+    let replay = replay.event(Event::Late(Late::Nothing)).wait(ENOUGH);
+    assert_eq!(replay.end(), (Some(Close::Message), 10_100));
+}
+
+#[test]
+fn idle_time_shrinks_as_connections_fill_the_limit() {
+    let alone = Replay::new(times(), 4).send(&message(b'e')).wait(ENOUGH);
+    assert_eq!(alone.end(), (Some(Close::Idle), 300), "a quarter full");
+    let full = Replay::new(times(), 1).send(&message(b'e')).wait(ENOUGH);
+    assert_eq!(full.end(), (Some(Close::Idle), 50), "the last one");
+}
+
+#[test]
+fn a_client_that_does_not_read_is_cut_and_one_that_reads_slowly_is_not() {
+    let cut = Replay::new(times(), 1000).take(100).send(&message(b's')).wait(ENOUGH);
+    assert_eq!(cut.end(), (Some(Close::Write), 400));
+    let mut slow = Replay::new(times(), 1000).take(0).send(&message(b's'));
+    for _ in 0..50 {
+        slow = slow.wait(390).take(4096);
+    }
+    assert_eq!(slow.over.get(), None);
+    assert_eq!(slow.received(), 50 * 4096);
+    // A little at a time is not enough.
+    let mut drip = Replay::new(times(), 1000).take(0).send(&message(b's'));
+    for _ in 0..50 {
+        drip = drip.wait(100).take(1000);
+    }
+    assert_eq!(drip.over.get(), Some(Close::Write));
+}
+
+#[test]
+fn answers_are_not_made_for_a_client_that_does_not_take_them() {
+    let replay = Replay::new(times(), 1000).take(0);
+    let most = Config::default().tcp.max_unsent;
+    let many: Vec<u8> = message(b'e').repeat(20_000);
+    let replay = replay.send(&many);
+    assert!(replay.connection.life.output.unsent() < most + 64 * 1024);
+    assert!(replay.wire.borrow().to_server.len() > many.len() / 4, "the rest is left to the system");
+    let whole = replay.take(usize::MAX).wait(10);
+    assert_eq!(whole.received(), many.len());
+}
+
+#[test]
+fn the_end_of_the_listener_waits_for_answers_but_not_for_ever() {
+    let drain = Config::default().drain.as_millis() as u64;
+    let idle = Replay::new(times(), 1000).send(&message(b'e')).event(Event::Drain);
+    assert_eq!(idle.end(), (Some(Close::Stopped), 0));
+    let waiting = Replay::new(times(), 1000).send(&message(b'p')).event(Event::Drain).wait(100);
+    assert_eq!(waiting.over.get(), None);
+    let answered = waiting.event(Event::Late(Late::Message(vec![1; 20])));
+    assert_eq!(answered.received(), 22);
+    assert_eq!(answered.end(), (Some(Close::Stopped), 100));
+    let forgotten = Replay::new(times(), 1000).send(&message(b'p')).event(Event::Drain).wait(ENOUGH);
+    assert_eq!(forgotten.end(), (Some(Close::Stopped), u128::from(drain)));
+}
+
+#[test]
+fn new_times_hold_from_the_next_thing_a_client_does() {
+    let limits = TcpLimits::new(10, 10, &times());
+    limits.set_times(&TcpTimes { idle: ms(7), ..times() });
+    assert_eq!(limits.times(), TcpTimes { idle: ms(7), ..times() });
+}

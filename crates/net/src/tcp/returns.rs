@@ -1,0 +1,110 @@
+//! Late answers on their way to the connections that wait for them.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Wake;
+
+use exchange::{Clock, HandlerFactory, LateReplies, MAX_MESSAGE, Outcome, ReturnAddress};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::connection::Desk;
+use super::event::{Event, Late};
+use crate::stats::WorkerStats;
+
+/// Late answers written together.
+const LATE: usize = 16;
+
+/// Where each connection of a worker, by its number, hears news.
+pub(super) type Events = Rc<RefCell<HashMap<u64, UnboundedSender<Event>>>>;
+
+/// Rings when late answers are ready.
+pub(super) struct Bell(Notify);
+
+impl Bell {
+    pub(super) fn new() -> Arc<Bell> {
+        Arc::new(Bell(Notify::new()))
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.notify_one();
+    }
+}
+
+/// Has the handler write late answers and hands them to their connections.
+pub(super) struct Returns<F: HandlerFactory> {
+    desk: Rc<RefCell<Desk<F>>>,
+    events: Events,
+    stats: Arc<WorkerStats>,
+    replies: Vec<(ReturnAddress, Outcome)>,
+}
+
+impl<F: HandlerFactory> Returns<F> {
+    pub(super) fn new(desk: Rc<RefCell<Desk<F>>>, events: Events, stats: Arc<WorkerStats>) -> Self {
+        Returns { desk, events, stats, replies: Vec::new() }
+    }
+
+    /// Does so whenever the bell rings.
+    pub(super) async fn run(mut self, bell: Arc<Bell>) {
+        loop {
+            bell.0.notified().await;
+            while self.some() {
+                // Others get their turn between two batches.
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Hands over as many as are written together. Returns whether more are ready.
+    fn some(&mut self) -> bool {
+        let mut desk = self.desk.borrow_mut();
+        let stage = desk.stage();
+        let measures = (MAX_MESSAGE, MAX_MESSAGE, LATE);
+        let mut replies = LateReplies::new(&mut stage.output, measures, &mut self.replies, Clock::System);
+        let more = stage.guarded.late(&mut replies);
+        let events = self.events.borrow();
+        for (i, (to, outcome)) in self.replies.drain(..).enumerate() {
+            let late = match outcome {
+                Outcome::Reply(len) if (1..=MAX_MESSAGE).contains(&len) => {
+                    Late::Message(stage.output[i * MAX_MESSAGE..][..len].to_vec())
+                }
+                Outcome::Stream(stream) => Late::Stream(stream),
+                Outcome::Reply(_) => {
+                    self.stats.bad_replies.add(1);
+                    Late::Nothing
+                }
+                Outcome::Drop | Outcome::Pending => {
+                    self.stats.dropped.add(1);
+                    Late::Nothing
+                }
+            };
+            let counted = late.len();
+            match events.get(&to.connection).map(|connection| connection.send(Event::Late(late))) {
+                Some(Ok(())) => count(&self.stats, counted),
+                _ => self.stats.late_lost.add(1),
+            }
+        }
+        more
+    }
+}
+
+/// Counts an answer of `len` bytes; a stream, if there is no length.
+fn count(stats: &WorkerStats, len: Option<usize>) {
+    match len {
+        Some(0) => {}
+        Some(len) => {
+            stats.replies.add(1);
+            stats.late_replies.add(1);
+            stats.bytes_out.add(len as u64);
+        }
+        None => stats.streams.add(1),
+    }
+}

@@ -1,0 +1,81 @@
+//! Answers promised for later, as tests settle them: the queue each worker's handler takes them from, and the promises
+//! that go into it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use exchange::{Client, LateQueue, LateReplies, MessageStream, Outcome, ReturnAddress, Seat};
+
+/// A promise settled: with a message, a stream or nothing.
+pub(crate) enum Settled {
+    Message(Vec<u8>),
+    Stream(Box<dyn MessageStream>),
+    Nothing,
+    /// What a faulty handler might say.
+    Overlong,
+}
+
+pub(crate) type Queue = Arc<LateQueue<(ReturnAddress, Settled)>>;
+
+/// The queues of all workers of a listener, by their number: they outlive handlers that panic.
+#[derive(Clone, Default)]
+pub(crate) struct Queues(Arc<Mutex<HashMap<usize, Queue>>>);
+
+impl Queues {
+    pub(crate) fn of(&self, seat: &Seat) -> Queue {
+        let new = || Arc::new(LateQueue::new(seat.waker.clone()));
+        Arc::clone(self.0.lock().unwrap().entry(seat.index).or_insert_with(new))
+    }
+}
+
+/// Writes what is ready, as a handler does.
+pub(crate) fn write(queue: &Queue, replies: &mut LateReplies<'_>) -> bool {
+    while let Some(buffer) = replies.buffer() {
+        let Some((to, settled)) = queue.pop() else { return false };
+        let outcome = match settled {
+            Settled::Message(message) => {
+                buffer[..message.len()].copy_from_slice(&message);
+                Outcome::Reply(message.len())
+            }
+            Settled::Stream(stream) => Outcome::Stream(stream),
+            Settled::Nothing => Outcome::Drop,
+            Settled::Overlong => Outcome::Reply(buffer.len() + 1),
+        };
+        replies.push(to, outcome);
+    }
+    !queue.is_empty()
+}
+
+/// A query that waits for its answer. Dropping it settles it with none.
+pub(crate) struct Promise {
+    pub(crate) to: ReturnAddress,
+    queue: Option<Queue>,
+}
+
+impl Promise {
+    pub(crate) fn new(to: ReturnAddress, queue: &Queue) -> Self {
+        Promise { to, queue: Some(Arc::clone(queue)) }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.to.client
+    }
+
+    pub(crate) fn settle(mut self, settled: Settled) {
+        if let Some(queue) = self.queue.take() {
+            queue.push((self.to, settled));
+        }
+    }
+
+    pub(crate) fn send(self, message: &[u8]) {
+        self.settle(Settled::Message(message.to_vec()));
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if let Some(queue) = self.queue.take() {
+            queue.push((self.to, Settled::Nothing));
+        }
+    }
+}
