@@ -64,7 +64,10 @@ fn explain_reports_the_steps_and_then_what_a_client_would_get() {
         let asked = server.query(&[name, rtype, "+tcp"]);
         let sections = |text: &str| -> Vec<String> {
             let records = text.lines().filter(|line| !line.starts_with(';') && !line.trim().is_empty());
-            records.filter(|line| line.contains(" IN ") || line.contains("\tIN\t")).map(str::to_owned).collect()
+            records
+                .filter(|line| line.contains(" IN ") || line.contains("\tIN\t"))
+                .map(str::to_owned)
+                .collect()
         };
         assert_eq!(sections(&said), sections(&asked), "{name} {rtype}: explained and asked");
     }

@@ -1,0 +1,103 @@
+//! A further transport is one line in `exchange`, a further source of data in memory one type here: neither touches
+//! anything else. The transport is `Pigeon`, which is compiled in for this test alone; the source is [`Attic`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::Waker;
+
+use engine::request::Question;
+use engine::{Account, Answered, Asked, Both, Config, Engine, Memory, Refusal, Sources, Worker, Zones};
+use exchange::{Packets, Transport};
+use wire::hash::{HashKey, HashedName};
+use wire::message::{Builder, Header, Owner, Section};
+use wire::{Class, NameBuf, Rcode, Type};
+use zone::catalog::{Catalog, Change};
+use zone::store::ZoneBuilder;
+
+/// Holds one name, `old.attic.`, and says TXT about it.
+#[derive(Clone)]
+struct Attic {
+    key: HashKey,
+    name: NameBuf,
+    /// Calls of `prefetch_spot`, and of `prefetch` by pass.
+    prefetched: Arc<[AtomicUsize; 3]>,
+}
+
+impl Memory for Attic {
+    type Spot = ();
+    type Aim = ();
+    type Scratch = ();
+
+    const PASSES: usize = 2;
+
+    fn key(&self) -> &HashKey {
+        &self.key
+    }
+
+    fn prefetch_spot(&self, _: &HashedName) {
+        self.prefetched[0].fetch_add(1, Relaxed);
+    }
+
+    fn find(&self, qname: &HashedName, _: &Question) -> Option<()> {
+        (qname.as_name() == self.name.as_name()).then_some(())
+    }
+
+    fn aim(&self, (): (), _: &HashedName, _: &Question, _: bool) {}
+
+    fn prefetch(&self, pass: usize, aims: &mut [()]) {
+        self.prefetched[pass + 1].fetch_add(aims.len(), Relaxed);
+    }
+
+    fn answer(&self, (): (), asked: &Asked<'_>, b: &mut Builder<'_>, (): &mut ()) -> Answered {
+        assert!(asked.client.peer.ip().is_loopback() && asked.name() == self.name.as_name());
+        b.record(Section::Answer, Owner::At(12), Type::TXT, Class::IN, 60, b"\x04dust")
+            .map_err(|_| Refusal::TOO_LARGE)?;
+        Ok(None)
+    }
+}
+
+fn name(text: &str) -> NameBuf {
+    text.parse().expect("a name")
+}
+
+fn zones(key: &HashKey) -> Zones {
+    let apex = name("zone.");
+    let mut builder = ZoneBuilder::new(apex.as_name(), key);
+    builder.add(apex.as_name(), Type::SOA, 60, &[0; 22]).expect("a record");
+    builder.add(name("www.zone.").as_name(), Type::A, 60, &[192, 0, 2, 1]).expect("a record");
+    let zone = Arc::new(builder.finish().expect("a zone"));
+    Zones::new(Arc::new(Catalog::new(key).with([Change::Serve(zone)])))
+}
+
+fn query(qname: &str, qtype: Type) -> Vec<u8> {
+    let mut header = Header::query(7);
+    header.set_counts([1, 0, 0, 0]);
+    [header.octets().as_slice(), name(qname).as_name().as_wire(), &qtype.0.to_be_bytes(), &[0, 1]].concat()
+}
+
+#[test]
+fn a_third_source_and_a_third_transport_work_with_everything_there_is() {
+    let key = HashKey::new([1, 2, 3]);
+    let attic = Attic { key, name: name("old.attic."), prefetched: Arc::default() };
+    let memory = Both { first: zones(&key), then: attic.clone() };
+    let engine = Engine::new(memory, Sources::default(), Config::default());
+    let account = Arc::new(Account::new(Waker::noop().clone()));
+    let mut worker = Worker::new(Arc::new(engine), account);
+    let asks = [("www.zone.", Type::A), ("old.attic.", Type::TXT), ("elsewhere.", Type::A)];
+    for &transport in Transport::ALL {
+        let mut packets = Packets::new(transport, 4096);
+        asks.iter().for_each(|(name, qtype)| packets.push(&query(name, *qtype)));
+        packets.ask(&mut worker);
+        let said = [0, 1, 2].map(|i| {
+            let header = Header::of(packets.reply(i).expect("a reply")).expect("a header");
+            (header.rcode(), header.counts()[1])
+        });
+        assert_eq!(said, [(Rcode::NOERROR, 1), (Rcode::NOERROR, 1), (Rcode::REFUSED, 0)], "{transport}");
+        let counted = |qtype: Type| worker.stats().queries[transport.index()][qtype.0 as usize].get();
+        assert_eq!((counted(Type::A), counted(Type::TXT)), (2, 1), "{transport}");
+    }
+    assert!(Transport::ALL.iter().any(|transport| transport.label() == "pigeon"));
+    // Every question was prefetched for, and in each pass the one the attic answers.
+    let batches = Transport::ALL.len();
+    assert_eq!(attic.prefetched.each_ref().map(|n| n.load(Relaxed)), [3 * batches, batches, batches]);
+}
