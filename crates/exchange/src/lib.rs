@@ -15,6 +15,8 @@
 //!
 //! Each `Pending` is settled once through [`Handler::late`], by a reply, a stream or `Drop`: workers count those that
 //! are due, and wait for them before they end.
+//!
+//! The other direction, messages that this server sends on its own account, is [`Core`]'s.
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -23,6 +25,7 @@ mod clock;
 mod counter;
 mod handler;
 mod late;
+mod outgoing;
 mod packets;
 mod stream;
 mod transport;
@@ -33,6 +36,7 @@ pub use clock::Clock;
 pub use counter::Counter;
 pub use handler::{Handler, HandlerFactory, Outcome, Seat};
 pub use late::{LateQueue, LateReplies};
+pub use outgoing::{Action, Core, Event, Link};
 pub use packets::Packets;
 pub use stream::{MessageStream, Next};
 pub use transport::{TRANSPORTS, Transport};

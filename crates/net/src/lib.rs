@@ -53,6 +53,11 @@
 //! receive queues of a network interface, one worker a queue, and leaves everything else to their sockets. Where the
 //! kernel, the driver or the rights are missing it says so, and the sockets serve as they are.
 //!
+//! # Outgoing messages
+//!
+//! [`Outgoing`] drives an [`exchange::Core`], which decides what is sent to other servers, with sockets on a thread of
+//! its own: a worker that answers never waits for what another server says.
+//!
 //! # Reload
 //!
 //! A listener whose address and settings did not change is simply left running: the handler sees new data through
@@ -61,8 +66,10 @@
 
 mod alarm;
 mod config;
+mod framing;
 mod guard;
 mod listener;
+mod outgoing;
 mod running;
 mod stats;
 mod sys;
@@ -72,6 +79,7 @@ mod xdp;
 
 pub use config::{Config, Spread, TcpConfig, UdpBackend, UdpConfig};
 pub use listener::{BindError, BindFault, Bound, Listener, ServeError};
+pub use outgoing::{Outgoing, OutgoingConfig, OutgoingTotals};
 pub use running::{Context, FaultKind, Running, Shutdown, WorkerFault, WorkerId};
 pub use stats::{Stats, Totals};
 pub use tcp::{TcpLimits, TcpTimes};

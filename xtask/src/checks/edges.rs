@@ -62,7 +62,11 @@ const ROOMS: &[Room] = &[
         ],
         theirs: Only(&["arc-swap"]),
     },
-    Room { name: "net", ours: &["exchange"], theirs: Only(&["libc", "socket2", "tokio"]) },
+    Room {
+        name: "net",
+        ours: &["exchange"],
+        theirs: Only(&["getrandom", "libc", "mio", "socket2", "tokio"]),
+    },
     Room {
         name: "nomen",
         ours: &[

@@ -20,9 +20,10 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::event::Event;
-use super::life::{BATCH, Close, Frame, Life, frame};
+use super::life::{BATCH, Close, Life};
 use super::limits::Permit;
 use crate::config::Config;
+use crate::framing::{Frame, frame};
 use crate::guard::Guarded;
 use crate::stats::WorkerStats;
 

@@ -4,12 +4,13 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use exchange::{MAX_MESSAGE, MIN_MESSAGE, MessageStream};
+use exchange::MessageStream;
 
 use super::event::{Event, Late};
 use super::limits::TcpTimes;
 use super::output::Output;
 use crate::config::TcpConfig;
+use crate::framing::{Frame, frame};
 
 /// Most messages in a batch.
 pub(super) const BATCH: usize = 32;
@@ -52,28 +53,6 @@ enum Ending {
     Framing,
     /// Another connection needs the room.
     Evicted,
-}
-
-/// The next message in `input`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Frame {
-    /// This many bytes, after their prefix.
-    Whole(usize),
-    /// It is not all there.
-    Partial,
-    /// Shorter than a DNS header.
-    Bad,
-}
-
-/// Cuts the first message out.
-pub(super) fn frame(input: &[u8]) -> Frame {
-    let [high, low, rest @ ..] = input else { return Frame::Partial };
-    let len = usize::from(u16::from_be_bytes([*high, *low]));
-    match len {
-        ..MIN_MESSAGE => Frame::Bad,
-        _ if rest.len() < len => Frame::Partial,
-        _ => Frame::Whole(len),
-    }
 }
 
 /// What changes over a connection's life.
@@ -294,8 +273,6 @@ impl Life {
     }
 }
 
-const _: () = assert!(MAX_MESSAGE <= u16::MAX as usize);
-
 /// The idle time at this load: all of it up to half full, then falling in a straight line.
 fn idle_time(idle: Duration, least: Duration, load: f64) -> Duration {
     let fullness = ((load - 0.5) * 2.0).clamp(0.0, 1.0);
@@ -315,16 +292,5 @@ mod tests {
         assert_eq!(idle_time(idle, least, 1.0), least);
         assert_eq!(idle_time(idle, least, 1.7), least);
         assert_eq!(idle_time(least / 2, least, 1.0), least / 2);
-    }
-
-    #[test]
-    fn frames() {
-        assert_eq!(frame(&[]), Frame::Partial);
-        assert_eq!(frame(&[0]), Frame::Partial);
-        assert_eq!(frame(&[0, 11]), Frame::Bad);
-        assert_eq!(frame(&[0, 12]), Frame::Partial);
-        assert_eq!(frame(&[&[0, 12][..], &[1; 11]].concat()), Frame::Partial);
-        assert_eq!(frame(&[&[0, 12][..], &[1; 12]].concat()), Frame::Whole(12));
-        assert_eq!(frame(&[&[1, 0][..], &[1; 300]].concat()), Frame::Whole(256));
     }
 }

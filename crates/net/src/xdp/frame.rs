@@ -25,7 +25,7 @@ const TTL: u8 = 64;
 
 /// The link layer of a query, as it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Link {
+pub(super) struct LinkLayer {
     destination: [u8; 6],
     source: [u8; 6],
     /// Octets of the 802.1Q tag after its type.
@@ -35,7 +35,7 @@ pub(super) struct Link {
 /// A query taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parsed<'a> {
-    pub(super) link: Link,
+    pub(super) link: LinkLayer,
     pub(super) peer: SocketAddr,
     pub(super) local: SocketAddr,
     pub(super) payload: &'a [u8],
@@ -113,10 +113,10 @@ pub(super) fn parse(frame: &[u8], rules: Rules) -> Result<Parsed<'_>, Fault> {
 }
 
 #[inline]
-fn parse_link(frame: &[u8]) -> Option<(Link, u16, &[u8])> {
+fn parse_link(frame: &[u8]) -> Option<(LinkLayer, u16, &[u8])> {
     let (destination, rest) = frame.split_first_chunk::<6>()?;
     let (source, rest) = rest.split_first_chunk::<6>()?;
-    let mut link = Link { destination: *destination, source: *source, tag: None };
+    let mut link = LinkLayer { destination: *destination, source: *source, tag: None };
     let (kind, mut rest) = rest.split_first_chunk::<2>()?;
     let mut kind = u16::from_be_bytes(*kind);
     if kind == TYPE_TAG {
@@ -130,7 +130,7 @@ fn parse_link(frame: &[u8]) -> Option<(Link, u16, &[u8])> {
 }
 
 #[inline]
-fn parse_ipv4(link: Link, packet: &[u8], rules: Rules) -> Result<Parsed<'_>, Fault> {
+fn parse_ipv4(link: LinkLayer, packet: &[u8], rules: Rules) -> Result<Parsed<'_>, Fault> {
     let header: &[u8; IPV4] = packet.first_chunk().ok_or(Fault::Malformed)?;
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let fragmented = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
@@ -156,7 +156,7 @@ fn parse_ipv4(link: Link, packet: &[u8], rules: Rules) -> Result<Parsed<'_>, Fau
 }
 
 #[inline]
-fn parse_ipv6(link: Link, packet: &[u8], rules: Rules) -> Result<Parsed<'_>, Fault> {
+fn parse_ipv6(link: LinkLayer, packet: &[u8], rules: Rules) -> Result<Parsed<'_>, Fault> {
     let header: &[u8; IPV6] = packet.first_chunk().ok_or(Fault::Malformed)?;
     let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
     if header[0] >> 4 != 6 || header[6] != PROTOCOL_UDP {
@@ -213,7 +213,7 @@ fn parse_udp<'a>(
 #[inline]
 pub(super) fn build(
     frame: &mut [u8],
-    link: &Link,
+    link: &LinkLayer,
     (from, to): (SocketAddr, SocketAddr),
     len: usize,
     id: u16,
@@ -271,7 +271,7 @@ fn write_ipv4(header: &mut [u8], from: Ipv4Addr, to: Ipv4Addr, udp_len: u16, id:
 
 /// Writes the link layer that ends before `end`; returns where it begins.
 #[inline]
-fn write_link(frame: &mut [u8], link: &Link, kind: u16, end: usize) -> usize {
+fn write_link(frame: &mut [u8], link: &LinkLayer, kind: u16, end: usize) -> usize {
     frame[end - 2..end].copy_from_slice(&kind.to_be_bytes());
     let mut at = end - 2;
     if let Some(tag) = link.tag {

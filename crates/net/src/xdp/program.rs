@@ -23,7 +23,7 @@ pub(super) struct Instruction {
 
 /// What the program is made for.
 pub(super) struct Targets<'a> {
-    /// Link address of the interface.
+    /// Link-layer address of the interface.
     pub(super) link: [u8; 6],
     /// Addresses and ports whose datagrams are ours.
     pub(super) sockets: &'a [(IpAddr, u16)],

@@ -13,7 +13,7 @@ use exchange::{
 };
 
 use super::Attachment;
-use super::frame::{self, Fault, HEADROOM, Link, Rules};
+use super::frame::{self, Fault, HEADROOM, LinkLayer, Rules};
 use super::socket::QueueSocket;
 use crate::alarm::Alarm;
 use crate::config::UdpConfig;
@@ -54,7 +54,7 @@ pub(crate) struct Queue {
     input: Box<[u8]>,
     envelopes: Vec<Envelope>,
     /// The link layer of each query.
-    links: Vec<Link>,
+    links: Vec<LinkLayer>,
     outcomes: Vec<Option<Outcome>>,
     /// Where late answers are written, once there are any, and who gets them.
     late_output: Vec<u8>,

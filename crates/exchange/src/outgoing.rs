@@ -1,0 +1,88 @@
+//! Messages that this server sends on its own account: to upstream servers, primaries, secondaries.
+//!
+//! Whoever decides about them is a [`Core`], a state machine without sockets and without a clock: it is told what
+//! happened and when, and says what is to be done. `net` drives it with real sockets on threads of its own, so that
+//! threads which answer never wait for it; tests drive it with scripted ones on virtual time.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+use crate::Transport;
+
+/// A number that a core gives to one datagram exchange or one connection. It is free again after the event that ends
+/// it, or after [`Action::Close`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Link(pub u64);
+
+/// What a core wants done.
+#[derive(Debug)]
+pub enum Action {
+    /// Open a link to `to`, from the address `from` if it says so. Of datagrams each link has a fresh socket on a random
+    /// port that hears nobody but `to`; of streams each is a connection.
+    Open {
+        /// Its number, which is not in use.
+        link: Link,
+        /// How messages travel on it.
+        transport: Transport,
+        /// The other end.
+        to: SocketAddr,
+        /// Our address; `None` leaves the choice to the routing table.
+        from: Option<IpAddr>,
+    },
+    /// Send a message, without framing, on a link. What is sent before a connection is open waits for that.
+    Send {
+        /// The link.
+        link: Link,
+        /// The message.
+        message: Vec<u8>,
+    },
+    /// Forget a link: nothing more is heard of it.
+    Close {
+        /// The link.
+        link: Link,
+    },
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event<'e> {
+    /// A connection is open. Datagram links are from the start.
+    Opened {
+        /// The link.
+        link: Link,
+    },
+    /// A message came in, without framing. Only its sender's address has been checked.
+    Message {
+        /// The link it came on.
+        link: Link,
+        /// The message, of any length.
+        message: &'e [u8],
+    },
+    /// The link is over: refused, unreachable, reset; or, with [`io::ErrorKind::UnexpectedEof`], closed by the other
+    /// end in order.
+    Ended {
+        /// The link.
+        link: Link,
+        /// Why.
+        error: io::ErrorKind,
+    },
+}
+
+/// Decides what is sent and what comes of it. See the module.
+pub trait Core: Send + 'static {
+    /// What other threads ask it for.
+    type Request: Send + 'static;
+
+    /// Takes a request.
+    fn request(&mut self, request: Self::Request, now: Instant, actions: &mut Vec<Action>);
+
+    /// Takes news of a link.
+    fn event(&mut self, event: Event<'_>, now: Instant, actions: &mut Vec<Action>);
+
+    /// When [`timeout`](Self::timeout) is to be called, if nothing happens before.
+    fn deadline(&self) -> Option<Instant>;
+
+    /// The deadline has come.
+    fn timeout(&mut self, now: Instant, actions: &mut Vec<Action>);
+}

@@ -1,0 +1,41 @@
+//! Messages on a stream: two bytes of length before each (RFC 1035 §4.2.2).
+
+use exchange::MIN_MESSAGE;
+
+/// The next message in `input`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Frame {
+    /// This many bytes, after their prefix.
+    Whole(usize),
+    /// It is not all there.
+    Partial,
+    /// Shorter than a DNS header.
+    Bad,
+}
+
+/// Cuts the first message out.
+pub(crate) fn frame(input: &[u8]) -> Frame {
+    let [high, low, rest @ ..] = input else { return Frame::Partial };
+    let len = usize::from(u16::from_be_bytes([*high, *low]));
+    match len {
+        ..MIN_MESSAGE => Frame::Bad,
+        _ if rest.len() < len => Frame::Partial,
+        _ => Frame::Whole(len),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames() {
+        assert_eq!(frame(&[]), Frame::Partial);
+        assert_eq!(frame(&[0]), Frame::Partial);
+        assert_eq!(frame(&[0, 11]), Frame::Bad);
+        assert_eq!(frame(&[0, 12]), Frame::Partial);
+        assert_eq!(frame(&[&[0, 12][..], &[1; 11]].concat()), Frame::Partial);
+        assert_eq!(frame(&[&[0, 12][..], &[1; 12]].concat()), Frame::Whole(12));
+        assert_eq!(frame(&[&[1, 0][..], &[1; 300]].concat()), Frame::Whole(256));
+    }
+}

@@ -1,0 +1,218 @@
+//! One link: a connected datagram socket, or a connection with what waits to be written and what was read of a message.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use exchange::{MAX_MESSAGE, Transport};
+use mio::event::Source;
+use mio::net::{TcpStream, UdpSocket};
+use mio::{Interest, Registry, Token};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::port;
+use crate::framing::{Frame, frame};
+
+/// Unsent bytes above which a connection counts as stuck: its core sends far less before it hears something.
+const MOST_UNSENT: usize = 1 << 20;
+
+/// Reads of one link before the others get their turn.
+const READS: usize = 16;
+
+/// How far a link has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// The system will say when there is more to do.
+    Waits,
+    /// There may be more to read at once.
+    More,
+}
+
+/// What was read, passed on message by message.
+pub(super) type Take<'t> = dyn FnMut(&[u8]) + 't;
+
+/// The sockets behind a link.
+pub(super) enum LinkSocket {
+    Datagrams(UdpSocket),
+    Stream(Upstream),
+}
+
+/// A connection to another server.
+pub(super) struct Upstream {
+    stream: TcpStream,
+    open: bool,
+    unsent: Vec<u8>,
+    /// What was read of messages that are not whole yet.
+    partial: Vec<u8>,
+}
+
+impl LinkSocket {
+    /// Opens a link; a connection goes on being opened.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn open(transport: Transport, to: SocketAddr, from: Option<IpAddr>) -> io::Result<LinkSocket> {
+        let any = match to {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        if !transport.is_stream() {
+            let socket = port::bind(from.unwrap_or(any))?;
+            socket.set_nonblocking(true)?;
+            // Connected, the kernel lets nobody but `to` through, and reports what is unreachable.
+            socket.connect(to)?;
+            return Ok(LinkSocket::Datagrams(UdpSocket::from_std(socket)));
+        }
+        let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_nonblocking(true)?;
+        socket.set_tcp_nodelay(true)?;
+        if let Some(from) = from {
+            socket.bind(&SocketAddr::new(from, 0).into())?;
+        }
+        match socket.connect(&to.into()) {
+            Err(e)
+                if e.raw_os_error() != Some(libc::EINPROGRESS) && e.kind() != io::ErrorKind::WouldBlock =>
+            {
+                return Err(e);
+            }
+            _ => {}
+        }
+        let stream = TcpStream::from_std(socket.into());
+        Ok(LinkSocket::Stream(Upstream { stream, open: false, unsent: Vec::new(), partial: Vec::new() }))
+    }
+
+    pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        match self {
+            LinkSocket::Datagrams(socket) => socket.register(registry, token, Interest::READABLE),
+            LinkSocket::Stream(upstream) => {
+                upstream.stream.register(registry, token, Interest::READABLE | Interest::WRITABLE)
+            }
+        }
+    }
+
+    pub(super) fn deregister(&mut self, registry: &Registry) {
+        // A socket that was never registered needs nothing.
+        let _ = match self {
+            LinkSocket::Datagrams(socket) => socket.deregister(registry),
+            LinkSocket::Stream(upstream) => upstream.stream.deregister(registry),
+        };
+    }
+
+    /// Sends a message, or keeps it until the connection takes it.
+    ///
+    /// # Errors
+    /// The system's; also if far more waits than a connection that works would leave.
+    pub(super) fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        match self {
+            // A datagram for which there is no room is lost, as it might be anywhere on its way.
+            LinkSocket::Datagrams(socket) => match socket.send(message) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
+                sent => sent.map(|_| ()),
+            },
+            LinkSocket::Stream(upstream) => {
+                let len = u16::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+                upstream.unsent.extend_from_slice(&len.to_be_bytes());
+                upstream.unsent.extend_from_slice(message);
+                if upstream.unsent.len() > MOST_UNSENT {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                upstream.flush()
+            }
+        }
+    }
+
+    /// Whether a connection that was being opened is open now.
+    ///
+    /// # Errors
+    /// Why it could not be opened.
+    pub(super) fn opened(&mut self) -> io::Result<bool> {
+        match self {
+            LinkSocket::Datagrams(_) => Ok(false),
+            LinkSocket::Stream(upstream) => upstream.opened(),
+        }
+    }
+
+    /// Writes and reads what is possible, but not for ever.
+    ///
+    /// # Errors
+    /// Why the link is over. What was read before that has been passed on.
+    pub(super) fn ready(&mut self, buffer: &mut [u8], take: &mut Take<'_>) -> io::Result<Progress> {
+        for _ in 0..READS {
+            let read = match self {
+                LinkSocket::Datagrams(socket) => socket.recv(buffer).map(|n| take(&buffer[..n])),
+                LinkSocket::Stream(upstream) => upstream.exchange(buffer, take),
+            };
+            match read {
+                Ok(()) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Progress::Waits),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(Progress::More)
+    }
+}
+
+impl Upstream {
+    fn opened(&mut self) -> io::Result<bool> {
+        if self.open {
+            return Ok(false);
+        }
+        if let Some(error) = self.stream.take_error()? {
+            return Err(error);
+        }
+        match self.stream.peer_addr() {
+            Ok(_) => self.open = true,
+            Err(e) if e.kind() == io::ErrorKind::NotConnected => {}
+            Err(e) => return Err(e),
+        }
+        Ok(self.open)
+    }
+
+    /// Writes what waits and reads once.
+    fn exchange(&mut self, buffer: &mut [u8], take: &mut Take<'_>) -> io::Result<()> {
+        if !self.open {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.flush()?;
+        match self.stream.read(buffer)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            n => {
+                self.partial.extend_from_slice(&buffer[..n]);
+                self.cut(take)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while self.open && !self.unsent.is_empty() {
+            match self.stream.write(&self.unsent) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => drop(self.unsent.drain(..n)),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes on the messages that are whole.
+    fn cut(&mut self, take: &mut Take<'_>) -> io::Result<()> {
+        let mut at = 0;
+        let end = loop {
+            match frame(&self.partial[at..]) {
+                Frame::Whole(len) => {
+                    take(&self.partial[at + 2..at + 2 + len]);
+                    at += 2 + len;
+                }
+                Frame::Partial => break Ok(()),
+                Frame::Bad => break Err(io::ErrorKind::InvalidData.into()),
+            }
+        };
+        self.partial.drain(..at);
+        end
+    }
+}
+
+/// Bytes of the buffer that links read into.
+pub(super) const BUFFER: usize = MAX_MESSAGE + 2;

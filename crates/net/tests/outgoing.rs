@@ -1,0 +1,217 @@
+//! Outgoing links against real sockets on loopback: what a core orders happens, and it hears what became of it.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use exchange::{Action, Core, Event, Link, Transport};
+use net::{Outgoing, OutgoingConfig};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a core was told.
+#[derive(Debug, PartialEq, Eq)]
+enum Heard {
+    Opened(u64),
+    Message(u64, Vec<u8>),
+    Ended(u64, ErrorKind),
+    Timeout,
+}
+
+/// Passes on what it is told, and does what it is asked.
+struct Relay {
+    heard: Sender<Heard>,
+    deadlines: VecDeque<Instant>,
+}
+
+enum Order {
+    Act(Vec<Action>),
+    Timeout(Duration),
+}
+
+impl Core for Relay {
+    type Request = Order;
+
+    fn request(&mut self, order: Order, now: Instant, actions: &mut Vec<Action>) {
+        match order {
+            Order::Act(all) => actions.extend(all),
+            Order::Timeout(after) => self.deadlines.push_back(now + after),
+        }
+    }
+
+    fn event(&mut self, event: Event<'_>, _: Instant, _: &mut Vec<Action>) {
+        let heard = match event {
+            Event::Opened { link } => Heard::Opened(link.0),
+            Event::Message { link, message } => Heard::Message(link.0, message.to_vec()),
+            Event::Ended { link, error } => Heard::Ended(link.0, error),
+        };
+        let _ = self.heard.send(heard);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.deadlines.front().copied()
+    }
+
+    fn timeout(&mut self, now: Instant, _: &mut Vec<Action>) {
+        assert!(self.deadlines.pop_front().is_some_and(|at| at <= now));
+        let _ = self.heard.send(Heard::Timeout);
+    }
+}
+
+struct Rig {
+    outgoing: Outgoing<Order>,
+    heard: Receiver<Heard>,
+}
+
+impl Rig {
+    fn new(links: usize) -> Rig {
+        let (sender, heard) = channel();
+        let core = Relay { heard: sender, deadlines: VecDeque::new() };
+        let outgoing = Outgoing::start("outgoing", core, &OutgoingConfig { links }).unwrap();
+        Rig { outgoing, heard }
+    }
+
+    fn act(&self, actions: impl IntoIterator<Item = Action>) {
+        assert!(self.outgoing.request(Order::Act(actions.into_iter().collect())));
+    }
+
+    fn hear(&self) -> Heard {
+        self.heard.recv_timeout(PATIENCE).expect("news")
+    }
+}
+
+fn open(link: u64, transport: Transport, to: SocketAddr) -> Action {
+    Action::Open { link: Link(link), transport, to, from: None }
+}
+
+fn send(link: u64, message: &[u8]) -> Action {
+    Action::Send { link: Link(link), message: message.to_vec() }
+}
+
+fn server() -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+#[test]
+fn datagrams_go_out_and_only_the_other_end_is_heard() {
+    let (rig, server, stranger) = (Rig::new(10), server(), server());
+    let to = server.local_addr().unwrap();
+    rig.act([open(1, Transport::Udp, to), send(1, b"question")]);
+    let mut buffer = [0; 100];
+    let (n, client) = server.recv_from(&mut buffer).unwrap();
+    assert_eq!(&buffer[..n], b"question");
+    stranger.send_to(b"forged", client).unwrap();
+    server.send_to(b"first", client).unwrap();
+    server.send_to(b"second", client).unwrap();
+    assert_eq!(rig.hear(), Heard::Message(1, b"first".to_vec()));
+    assert_eq!(rig.hear(), Heard::Message(1, b"second".to_vec()));
+    // Every link has a port of its own.
+    rig.act([open(2, Transport::Udp, to), send(2, b"question")]);
+    let (_, other) = server.recv_from(&mut buffer).unwrap();
+    assert_ne!(client.port(), other.port());
+    let totals = rig.outgoing.totals();
+    assert_eq!((totals.opened, totals.open, totals.sent, totals.received), (2, 2, 2, 2));
+}
+
+#[test]
+fn a_closed_link_hears_nothing_more() {
+    let (rig, server) = (Rig::new(10), server());
+    rig.act([open(1, Transport::Udp, server.local_addr().unwrap()), send(1, b"question")]);
+    let (_, client) = server.recv_from(&mut [0; 100]).unwrap();
+    rig.act([Action::Close { link: Link(1) }]);
+    // Closing happens on the other thread; a second link shows that it has happened.
+    rig.act([open(2, Transport::Udp, server.local_addr().unwrap()), send(2, b"question")]);
+    let (_, second) = server.recv_from(&mut [0; 100]).unwrap();
+    let _ = server.send_to(b"late", client);
+    server.send_to(b"right", second).unwrap();
+    assert_eq!(rig.hear(), Heard::Message(2, b"right".to_vec()));
+    assert_eq!(rig.outgoing.totals().open, 1);
+}
+
+#[test]
+fn an_unreachable_port_is_reported() {
+    let rig = Rig::new(10);
+    let closed = server().local_addr().unwrap();
+    rig.act([open(1, Transport::Udp, closed), send(1, b"question")]);
+    assert_eq!(rig.hear(), Heard::Ended(1, ErrorKind::ConnectionRefused));
+    rig.act([open(2, Transport::Tcp, closed), send(2, b"question")]);
+    assert_eq!(rig.hear(), Heard::Ended(2, ErrorKind::ConnectionRefused));
+    assert_eq!(rig.outgoing.totals().open, 0);
+}
+
+#[test]
+fn a_connection_carries_messages_both_ways_in_any_pieces() {
+    let rig = Rig::new(10);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // What is sent before the connection is open waits for that.
+    rig.act([
+        open(7, Transport::Tcp, listener.local_addr().unwrap()),
+        send(7, b"before"),
+        send(7, &[9; 60_000]),
+    ]);
+    let (mut stream, _) = listener.accept().unwrap();
+    assert_eq!(rig.hear(), Heard::Opened(7));
+    let mut got = vec![0; 2 + 6 + 2 + 60_000];
+    stream.read_exact(&mut got).unwrap();
+    assert_eq!(&got[..8], b"\0\x06before");
+    let answers = [vec![1; 12], vec![2; 300], vec![3; 65_535]];
+    for answer in &answers {
+        let framed = [&(answer.len() as u16).to_be_bytes()[..], answer].concat();
+        for piece in framed.chunks(7001) {
+            stream.write_all(piece).unwrap();
+        }
+        assert_eq!(rig.hear(), Heard::Message(7, answer.clone()));
+    }
+    drop(stream);
+    assert_eq!(rig.hear(), Heard::Ended(7, ErrorKind::UnexpectedEof));
+}
+
+#[test]
+fn a_message_shorter_than_a_header_ends_the_connection() {
+    let rig = Rig::new(10);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    rig.act([open(1, Transport::Tcp, listener.local_addr().unwrap())]);
+    let (mut stream, _) = listener.accept().unwrap();
+    assert_eq!(rig.hear(), Heard::Opened(1));
+    stream.write_all(&[0, 11]).unwrap();
+    assert_eq!(rig.hear(), Heard::Ended(1, ErrorKind::InvalidData));
+}
+
+#[test]
+fn a_flood_on_one_link_does_not_keep_others_waiting() {
+    let (rig, server) = (Rig::new(10), server());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    rig.act([open(1, Transport::Tcp, listener.local_addr().unwrap())]);
+    let (mut stream, _) = listener.accept().unwrap();
+    assert_eq!(rig.hear(), Heard::Opened(1));
+    let flood = std::thread::spawn(move || {
+        let message = [&[0xff, 0xff][..], &[7; 65_535]].concat();
+        while stream.write_all(&message).is_ok() {}
+    });
+    rig.act([open(2, Transport::Udp, server.local_addr().unwrap()), send(2, b"question")]);
+    let (_, client) = server.recv_from(&mut [0; 100]).unwrap();
+    server.send_to(b"answer", client).unwrap();
+    let others = std::iter::repeat_with(|| rig.hear())
+        .take_while(|heard| *heard != Heard::Message(2, b"answer".to_vec()));
+    assert!(others.take(1_000_000).all(|heard| matches!(heard, Heard::Message(1, _))));
+    rig.act([Action::Close { link: Link(1) }]);
+    flood.join().unwrap();
+}
+
+#[test]
+fn links_are_limited_and_deadlines_kept() {
+    let (rig, server) = (Rig::new(1), server());
+    let to = server.local_addr().unwrap();
+    rig.act([open(1, Transport::Udp, to), open(2, Transport::Udp, to)]);
+    assert_eq!(rig.hear(), Heard::Ended(2, ErrorKind::QuotaExceeded));
+    assert!(rig.outgoing.request(Order::Timeout(Duration::from_millis(20))));
+    assert_eq!(rig.hear(), Heard::Timeout);
+    let totals = rig.outgoing.totals();
+    assert_eq!((totals.opened, totals.refused), (1, 1));
+    rig.outgoing.stop();
+    assert!(!rig.outgoing.request(Order::Act(Vec::new())), "nobody is there any more");
+}
