@@ -12,6 +12,8 @@ use wire::hash::HashedName;
 use zone::catalog::{Catalog, Located};
 use zone::store::{NodeAhead, Zone};
 
+use crate::zone_for;
+
 /// Passes over a batch.
 pub const PASSES: usize = 3;
 
@@ -27,10 +29,21 @@ pub struct Aim {
 }
 
 impl Aim {
-    /// The aim of a question in the zone `located`.
+    /// The aim of a question, if a zone of `catalog` holds its name. Prefetches the zone.
     #[inline]
-    pub fn new(located: Located, qname: &HashedName, _qtype: Type, _dnssec_ok: bool) -> Self {
-        Aim { located, hashes: std::array::from_fn(|skip| qname.hash(skip)), nodes: [None; NAMES] }
+    pub fn find(catalog: &Catalog, qname: &HashedName, qtype: Type, _dnssec_ok: bool) -> Option<Self> {
+        let located = zone_for(catalog, qname, qtype)?;
+        if catalog.is_large() {
+            catalog.ahead_located(located);
+        }
+        let hashes = std::array::from_fn(|skip| qname.hash(skip));
+        Some(Aim { located, hashes, nodes: [None; NAMES] })
+    }
+
+    /// The zone.
+    #[inline]
+    pub fn located(&self) -> Located {
+        self.located
     }
 
     #[inline]

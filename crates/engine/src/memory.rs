@@ -6,10 +6,10 @@
 //! line sees to the order.
 //!
 //! ```text
-//! for each question   prefetch_spot   what `find` will read
-//! for each question   find            where its answer will be looked for: a spot
-//! PASSES times        prefetch        what `answer` will read, for all spots of the batch
-//! for each question   answer
+//! for each question   prefetch_find   what `find` will read
+//! for each question   find            where its answer will be looked for: an aim
+//! PASSES times        prefetch        what the next pass, or `answer`, will read, for all aims of the batch
+//! for each question   answer          which may use what the passes have found out
 //! ```
 
 use wire::edns::ErrorInfo;
@@ -24,9 +24,8 @@ pub type Answered = Result<Option<ErrorInfo>, Refusal>;
 
 /// Data in memory. Cloned when any of it is replaced, so it is made of references.
 pub trait Memory: Clone + Send + Sync + 'static {
-    /// Where the answer to a question will be looked for. Borrows nothing; good for this version of the data only.
-    type Spot: Copy + Send;
-    /// What the passes keep of one question, closely packed.
+    /// Where the answer to a question will be looked for, and what the passes find out about it. Borrows nothing; good
+    /// for this version of the data only. Small: the aims of a batch lie closely packed.
     type Aim: Send;
     /// What answering reuses from one question to the next.
     type Scratch: Default + Send;
@@ -38,13 +37,10 @@ pub trait Memory: Clone + Send + Sync + 'static {
     fn key(&self) -> &HashKey;
 
     /// Prefetches what [`find`](Self::find) will most likely read.
-    fn prefetch_spot(&self, qname: &HashedName);
+    fn prefetch_find(&self, qname: &HashedName);
 
     /// Where the answer to this question will be looked for; `None` if these data say nothing about it.
-    fn find(&self, qname: &HashedName, question: &Question) -> Option<Self::Spot>;
-
-    /// What the passes need to know of a question.
-    fn aim(&self, spot: Self::Spot, qname: &HashedName, question: &Question, dnssec_ok: bool) -> Self::Aim;
+    fn find(&self, qname: &HashedName, question: &Question, dnssec_ok: bool) -> Option<Self::Aim>;
 
     /// Prefetches what pass `pass + 1`, or else answering, will read. Passes are numbered from 0.
     fn prefetch(&self, pass: usize, aims: &mut [Self::Aim]);
@@ -53,7 +49,7 @@ pub trait Memory: Clone + Send + Sync + 'static {
     /// refused, what was written does not count.
     fn answer(
         &self,
-        spot: Self::Spot,
+        aim: &Self::Aim,
         asked: &Asked<'_>,
         b: &mut Builder<'_>,
         scratch: &mut Self::Scratch,
@@ -79,7 +75,6 @@ pub enum Either<A, B> {
 }
 
 impl<A: Memory, B: Memory> Memory for Both<A, B> {
-    type Spot = Either<A::Spot, B::Spot>;
     type Aim = Either<A::Aim, B::Aim>;
     type Scratch = (A::Scratch, B::Scratch);
 
@@ -90,23 +85,15 @@ impl<A: Memory, B: Memory> Memory for Both<A, B> {
     }
 
     #[inline]
-    fn prefetch_spot(&self, qname: &HashedName) {
-        self.first.prefetch_spot(qname);
-        self.then.prefetch_spot(qname);
+    fn prefetch_find(&self, qname: &HashedName) {
+        self.first.prefetch_find(qname);
+        self.then.prefetch_find(qname);
     }
 
     #[inline]
-    fn find(&self, qname: &HashedName, question: &Question) -> Option<Self::Spot> {
-        let first = self.first.find(qname, question).map(Either::First);
-        first.or_else(|| self.then.find(qname, question).map(Either::Then))
-    }
-
-    #[inline]
-    fn aim(&self, spot: Self::Spot, qname: &HashedName, question: &Question, dnssec_ok: bool) -> Self::Aim {
-        match spot {
-            Either::First(spot) => Either::First(self.first.aim(spot, qname, question, dnssec_ok)),
-            Either::Then(spot) => Either::Then(self.then.aim(spot, qname, question, dnssec_ok)),
-        }
+    fn find(&self, qname: &HashedName, question: &Question, dnssec_ok: bool) -> Option<Self::Aim> {
+        let first = self.first.find(qname, question, dnssec_ok).map(Either::First);
+        first.or_else(|| self.then.find(qname, question, dnssec_ok).map(Either::Then))
     }
 
     #[inline]
@@ -125,14 +112,14 @@ impl<A: Memory, B: Memory> Memory for Both<A, B> {
     #[inline]
     fn answer(
         &self,
-        spot: Self::Spot,
+        aim: &Self::Aim,
         asked: &Asked<'_>,
         b: &mut Builder<'_>,
         scratch: &mut Self::Scratch,
     ) -> Answered {
-        match spot {
-            Either::First(spot) => self.first.answer(spot, asked, b, &mut scratch.0),
-            Either::Then(spot) => self.then.answer(spot, asked, b, &mut scratch.1),
+        match aim {
+            Either::First(aim) => self.first.answer(aim, asked, b, &mut scratch.0),
+            Either::Then(aim) => self.then.answer(aim, asked, b, &mut scratch.1),
         }
     }
 }

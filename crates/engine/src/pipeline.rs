@@ -20,12 +20,13 @@ use crate::tail::Frame;
 
 /// The most queries that go through the passes together; larger batches go in parts.
 pub const BATCH: usize = 64;
+const _: () = assert!(BATCH <= u8::MAX as usize, "routes number aims in a byte");
 
 /// What a worker keeps of one query between the passes.
-struct Case<S> {
+struct Case {
     request: Request,
     qname: HashedName,
-    route: Route<S>,
+    route: Route,
 }
 
 /// One thread's way through the engine, with everything it reuses.
@@ -34,8 +35,8 @@ pub struct Worker<M: Memory> {
     account: Arc<Account>,
     /// Held for the length of a batch.
     shared: Arc<Shared<M>>,
-    cases: Box<[Case<M::Spot>]>,
-    /// What to prefetch, packed closely: the cases are far apart.
+    cases: Box<[Case]>,
+    /// Of the cases that memory answers; packed closely, while the cases are far apart.
     aims: Vec<M::Aim>,
     names: Compressor,
     scratch: M::Scratch,
@@ -121,7 +122,7 @@ impl<M: Memory> Worker<M> {
             if let Some(question) = asked {
                 case.qname.set(key, question.name(packet));
                 if case.route.question().is_some() {
-                    shared.memory.prefetch_spot(&case.qname);
+                    shared.memory.prefetch_find(&case.qname);
                 }
             }
         }
@@ -135,9 +136,10 @@ impl<M: Memory> Worker<M> {
         aims.clear();
         for Case { request, qname, route } in &mut cases[..count] {
             let Some(question) = route.question() else { continue };
-            let Some(spot) = memory.find(qname, &question) else { continue };
-            *route = Route::Memory(spot, question);
-            aims.push(memory.aim(spot, qname, &question, request.dnssec_ok()));
+            let Some(aim) = memory.find(qname, &question, request.dnssec_ok()) else { continue };
+            // A batch has no more aims than cases, and those are few.
+            *route = Route::Memory(aims.len() as u8, question);
+            aims.push(aim);
         }
         for pass in 0..M::PASSES {
             memory.prefetch(pass, aims);
@@ -170,7 +172,7 @@ impl<M: Memory> Worker<M> {
         out: &mut [u8],
         to: &dyn Fn() -> ReturnAddress,
     ) -> Outcome {
-        let Worker { account, shared, cases, names, scratch, .. } = self;
+        let Worker { account, shared, cases, aims, names, scratch, .. } = self;
         let Case { request, qname, route } = &cases[case];
         if let Route::Stopped(Stopped::Silence) = route {
             account.stats.dropped.add(1);
@@ -180,7 +182,9 @@ impl<M: Memory> Worker<M> {
         let (mut b, question_only) = frame.begin(out, names);
         let asked = |question| Asked { packet, client, received, request, question, qname };
         let answered = match *route {
-            Route::Memory(spot, question) => shared.memory.answer(spot, &asked(question), &mut b, scratch),
+            Route::Memory(aim, question) => {
+                shared.memory.answer(&aims[usize::from(aim)], &asked(question), &mut b, scratch)
+            }
             Route::Stopped(stopped) => Err(stopped.refusal()),
             Route::Chaos(Question { qtype, .. }) => {
                 chaos::answer(&shared.config.identity, qname.suffix(0), qtype, &mut b)

@@ -8,9 +8,9 @@ use crate::source::{Operation, Sources};
 
 /// Where a query goes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Route<S> {
-    /// To data in memory that hold its name.
-    Memory(S, Question),
+pub(crate) enum Route {
+    /// To data in memory that hold its name: the number of its aim in the batch.
+    Memory(u8, Question),
     /// To the source that does this.
     Source(Operation, Question),
     /// To the server's own names.
@@ -19,7 +19,7 @@ pub(crate) enum Route<S> {
     Stopped(Stopped),
 }
 
-impl<S> Route<S> {
+impl Route {
     /// The way as far as the query alone shows it: a question that memory may answer is on its way to the source that
     /// is asked if memory does not.
     #[inline]

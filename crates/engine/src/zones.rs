@@ -6,7 +6,7 @@ use authority::{Aim, Ask, Scratch};
 use wire::Class;
 use wire::hash::{HashKey, HashedName};
 use wire::message::Builder;
-use zone::catalog::{Catalog, Located};
+use zone::catalog::Catalog;
 
 use crate::memory::{Answered, Memory};
 use crate::request::Question;
@@ -44,7 +44,6 @@ impl Engine<Zones> {
 }
 
 impl Memory for Zones {
-    type Spot = Located;
     type Aim = Aim;
     type Scratch = Scratch;
 
@@ -56,24 +55,15 @@ impl Memory for Zones {
     }
 
     #[inline]
-    fn prefetch_spot(&self, qname: &HashedName) {
+    fn prefetch_find(&self, qname: &HashedName) {
         if self.catalog.is_large() {
             self.catalog.ahead(qname);
         }
     }
 
     #[inline]
-    fn find(&self, qname: &HashedName, question: &Question) -> Option<Located> {
-        let located = authority::zone_for(&self.catalog, qname, question.qtype)?;
-        if self.catalog.is_large() {
-            self.catalog.ahead_located(located);
-        }
-        Some(located)
-    }
-
-    #[inline]
-    fn aim(&self, spot: Located, qname: &HashedName, question: &Question, dnssec_ok: bool) -> Aim {
-        Aim::new(spot, qname, question.qtype, dnssec_ok)
+    fn find(&self, qname: &HashedName, question: &Question, dnssec_ok: bool) -> Option<Aim> {
+        Aim::find(&self.catalog, qname, question.qtype, dnssec_ok)
     }
 
     #[inline]
@@ -82,18 +72,12 @@ impl Memory for Zones {
     }
 
     #[inline]
-    fn answer(
-        &self,
-        spot: Located,
-        asked: &Asked<'_>,
-        b: &mut Builder<'_>,
-        scratch: &mut Scratch,
-    ) -> Answered {
-        let catalog = &self.catalog;
+    fn answer(&self, aim: &Aim, asked: &Asked<'_>, b: &mut Builder<'_>, scratch: &mut Scratch) -> Answered {
+        let (catalog, located) = (&self.catalog, aim.located());
         if self.count_per_zone {
-            catalog.entry(spot).count_query();
+            catalog.entry(located).count_query();
         }
-        let zone = catalog.zone(spot).ok_or(Refusal::NOT_LOADED)?;
+        let zone = catalog.zone(located).ok_or(Refusal::NOT_LOADED)?;
         let Question { qtype, qclass, .. } = asked.question;
         let ask = Ask {
             name: asked.name(),
@@ -104,7 +88,7 @@ impl Memory for Zones {
             key: catalog.key(),
             max_chain: self.max_chain,
         };
-        authority::answer(&ask, zone, spot.below as usize, b, scratch);
+        authority::answer(&ask, zone, located.below as usize, b, scratch);
         if qclass == Class::ANY {
             // There may be more in classes not known here (RFC 1035 §6.2).
             b.flags(|h| h.set_authoritative(false));

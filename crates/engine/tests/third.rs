@@ -19,12 +19,11 @@ use zone::store::ZoneBuilder;
 struct Attic {
     key: HashKey,
     name: NameBuf,
-    /// Calls of `prefetch_spot`, and of `prefetch` by pass.
+    /// Calls of `prefetch_find`, and of `prefetch` by pass.
     prefetched: Arc<[AtomicUsize; 3]>,
 }
 
 impl Memory for Attic {
-    type Spot = ();
     type Aim = ();
     type Scratch = ();
 
@@ -34,21 +33,19 @@ impl Memory for Attic {
         &self.key
     }
 
-    fn prefetch_spot(&self, _: &HashedName) {
+    fn prefetch_find(&self, _: &HashedName) {
         self.prefetched[0].fetch_add(1, Relaxed);
     }
 
-    fn find(&self, qname: &HashedName, _: &Question) -> Option<()> {
+    fn find(&self, qname: &HashedName, _: &Question, _: bool) -> Option<()> {
         (qname.as_name() == self.name.as_name()).then_some(())
     }
-
-    fn aim(&self, (): (), _: &HashedName, _: &Question, _: bool) {}
 
     fn prefetch(&self, pass: usize, aims: &mut [()]) {
         self.prefetched[pass + 1].fetch_add(aims.len(), Relaxed);
     }
 
-    fn answer(&self, (): (), asked: &Asked<'_>, b: &mut Builder<'_>, (): &mut ()) -> Answered {
+    fn answer(&self, (): &(), asked: &Asked<'_>, b: &mut Builder<'_>, (): &mut ()) -> Answered {
         assert!(asked.client.peer.ip().is_loopback() && asked.name() == self.name.as_name());
         b.record(Section::Answer, Owner::At(12), Type::TXT, Class::IN, 60, b"\x04dust")
             .map_err(|_| Refusal::TOO_LARGE)?;
