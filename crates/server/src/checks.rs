@@ -9,8 +9,9 @@ use serde_json::json;
 use wire::hash::HashKey;
 
 use crate::cli::{Check, EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ZoneCheck, ZoneDump};
-use crate::config::pattern::zone_name;
+use crate::config::zones::zone_name;
 use crate::config::{self, reference};
+use crate::words::reason;
 use crate::zones::judge;
 use crate::zones::load::{self, Examined, Finding, Meter};
 use crate::zones::{Origin, ZoneSpec, resolve};
@@ -32,7 +33,6 @@ pub fn run(args: &Check) -> u8 {
             return EXIT_FAULTS;
         }
     };
-    eprint!("{}", loaded.sources.render(&loaded.warnings));
     let specs = match resolve(&loaded.config) {
         Ok(specs) => specs,
         Err(faults) => {
@@ -100,7 +100,7 @@ fn now() -> u32 {
 }
 
 fn spec_of(origin: &str, file: &std::path::Path) -> Result<ZoneSpec, String> {
-    let name = zone_name(origin)?;
+    let name = zone_name(origin).map_err(|fault| fault.to_string())?;
     Ok(ZoneSpec { apex: name.as_name().as_wire().into(), origin: Origin::File(file.to_owned()) })
 }
 
@@ -193,7 +193,7 @@ pub fn zone_dump(args: &ZoneDump) -> u8 {
         // Whoever reads our output has enough.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => EXIT_OK,
         Err(e) => {
-            eprintln!("nomen: cannot write: {}", config::reason(&e));
+            eprintln!("nomen: cannot write: {}", reason(&e));
             EXIT_OUTSIDE
         }
     }

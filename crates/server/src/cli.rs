@@ -269,7 +269,7 @@ fn man(out: Option<&std::path::Path>) -> u8 {
     match result {
         Ok(()) => EXIT_OK,
         Err(e) => {
-            eprintln!("nomen: cannot write the manual page: {}", crate::config::reason(&e));
+            eprintln!("nomen: cannot write the manual page: {}", crate::words::reason(&e));
             EXIT_OUTSIDE
         }
     }

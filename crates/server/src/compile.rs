@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ZoneCompile};
 use crate::config;
-use crate::config::pattern::zone_name;
-use crate::config::schema::Server;
+use crate::config::Storage;
+use crate::config::zones::zone_name;
 use crate::zones::images::{self, State};
 use crate::zones::load::{self, Meter};
 use crate::zones::{Apex, ZoneSpec, resolve};
@@ -27,16 +27,16 @@ fn prepare(args: &ZoneCompile) -> Result<(State, Vec<ZoneSpec>, u64), (String, u
     let faults = |message: String| (message, EXIT_FAULTS);
     let loaded = config::load(&args.config).map_err(|rejected| faults(rejected.to_string()))?;
     let specs = resolve(&loaded.config).map_err(|found| faults(loaded.sources.render(&found)))?;
-    let server = &loaded.config.server;
+    let storage = &loaded.config.settings.server.storage;
     let (specs, least) = match args.names.is_empty() {
-        true => (specs, server.image_min_records.0),
+        true => (specs, storage.image_min_records.0),
         false => (chosen(specs, &args.names).map_err(faults)?, 0),
     };
-    Ok((open(server)?, specs, least))
+    Ok((open(storage)?, specs, least))
 }
 
-fn open(server: &Server) -> Result<State, (String, u8)> {
-    let Some(folder) = images::folder_of(server) else {
+fn open(storage: &Storage) -> Result<State, (String, u8)> {
+    let Some(folder) = storage.folder() else {
         let message = "nomen: there is no place for images: set `state-dir` in [server]";
         return Err((message.into(), EXIT_FAULTS));
     };

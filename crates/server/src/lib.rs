@@ -28,4 +28,5 @@ pub mod query;
 pub mod querylog;
 pub mod serve;
 pub mod signals;
+pub mod words;
 pub mod zones;

@@ -224,7 +224,7 @@ fn transports(app: &App, out: &mut Printer<'_>) -> fmt::Result {
         out.family(&format!("net_{name}"), &help, MetricType::Counter, series)?;
     }
     out.gauge("tcp_connections", "TCP connections open now", app.tcp_limits.current() as f64)?;
-    let limit = app.settings.load().server.tcp_connections.0;
+    let limit = app.settings.load().server.tcp.connections.0;
     out.gauge("tcp_connections_limit", "Most TCP connections there may be", limit as f64)
 }
 
@@ -252,7 +252,7 @@ fn zones(app: &App, out: &mut Printer<'_>) -> fmt::Result {
             f64::from(u8::from(good)),
         )?;
     }
-    if !app.settings.load().metrics.as_ref().is_some_and(|m| m.per_zone.value) {
+    if !app.settings.load().counts_per_zone() {
         return Ok(());
     }
     let serials = table.values().filter_map(|state| {

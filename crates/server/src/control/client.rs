@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::{Frame, Request, default_paths};
 use crate::cli::{Ctl, CtlVerb, CtlZone, EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
-use crate::config::{self, reason};
+use crate::config;
+use crate::words::reason;
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &Ctl) -> u8 {
@@ -51,7 +52,9 @@ fn request(verb: &CtlVerb) -> Request {
 /// The socket named on the command line, in the configuration, or at one of the usual places.
 fn connect(args: &Ctl) -> Result<UnixStream, String> {
     let configured = match &args.config {
-        Some(file) => config::load(file).map_err(|e| e.to_string())?.config.control.socket.value,
+        Some(file) => {
+            config::load(file).map_err(|e| e.to_string())?.config.settings.control.value.socket.value
+        }
         None => None,
     };
     let paths: Vec<PathBuf> = match args.socket.clone().or(configured) {

@@ -10,15 +10,15 @@ use wire::name::NameBuf;
 use wire::{Class, Type};
 
 use crate::app::App;
-use crate::config::pattern::zone_name;
+use crate::config::zones::zone_name;
 use crate::query::words::Wanted;
 use crate::query::{ask, print};
 
 /// Explains a question of class IN.
 pub(super) fn explain(app: &Arc<App>, name: &str, rtype: &str, dnssec: bool) -> Result<Value, String> {
-    let name = zone_name(name)?;
+    let name = zone_name(name).map_err(|fault| fault.to_string())?;
     let rtype: Type = rtype.parse().map_err(|_| format!("`{rtype}` is no record type"))?;
-    let max_chain = u8::try_from(app.settings.load().server.max_chain.0).unwrap_or(u8::MAX);
+    let max_chain = app.settings.load().server.answers.max_chain.0;
     let steps =
         authority::explain::explain(&app.engine.catalog(), app.key(), name.as_name(), rtype, max_chain);
     let steps: Vec<String> = steps.iter().map(ToString::to_string).collect();

@@ -23,8 +23,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::app::App;
-use crate::config::reason;
 use crate::privileges;
+use crate::words::reason;
 
 /// Longest request, in octets.
 const MAX_REQUEST: u64 = 64 * 1024;

@@ -10,7 +10,7 @@ use wire::Rcode;
 
 use super::{Frame, Request, True, explain};
 use crate::app::{App, ConfigSource, lock};
-use crate::config::pattern::zone_name;
+use crate::config::zones::zone_name;
 use crate::zones::reload::{Job, Summary};
 use crate::zones::{Apex, Origin, ZoneState, load};
 
@@ -87,7 +87,7 @@ async fn finish_reload(
 }
 
 fn apex(name: &str) -> Result<Apex, String> {
-    zone_name(name).map(|n| n.as_name().as_wire().into())
+    zone_name(name).map(|n| n.as_name().as_wire().into()).map_err(|fault| fault.to_string())
 }
 
 fn find(app: &App, name: &str) -> Result<Arc<ZoneState>, String> {
@@ -123,11 +123,12 @@ fn status(app: &App) -> Value {
             ConfigSource::BuiltIn => "built in".into(),
         },
         "listeners": listeners,
-        "workers": app.settings.load().server.workers.count(),
+        "workers": app.settings.load().server.threads.workers.count(),
         "tcp_connections": app.tcp_limits.current(),
         "zones": {"ok": count("ok"), "old": count("old"), "failed": count("failed")},
         "memory_bytes": crate::metrics::resident_memory(),
         "last_reload": last,
+        "pending_keys": *lock(&app.pending_keys),
     })
 }
 
@@ -196,7 +197,7 @@ fn zone_list(app: &App, only_failed: bool) -> Value {
 fn zone_status(app: &App, state: &ZoneState) -> Value {
     let name = state.spec.name();
     let zone = state.zone.as_ref();
-    let per_zone = app.settings.load().metrics.as_ref().is_some_and(|m| *m.per_zone);
+    let per_zone = app.settings.load().counts_per_zone();
     json!({
         "name": name.to_string(),
         "state": state.word(),

@@ -10,7 +10,7 @@ use wire::edns::{OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, Full, Header, Parser};
 
 use super::words::Wanted;
-use crate::config::reason;
+use crate::words::reason;
 
 /// Room for any query.
 const QUERY_ROOM: usize = 2048;

@@ -26,7 +26,7 @@ pub fn run(args: &Query) -> u8 {
         // Whoever reads our output has enough.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => EXIT_OK,
         Err(e) => {
-            eprintln!("nomen: cannot write: {}", crate::config::reason(&e));
+            eprintln!("nomen: cannot write: {}", crate::words::reason(&e));
             EXIT_OUTSIDE
         }
     }

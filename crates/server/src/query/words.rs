@@ -7,7 +7,7 @@ use wire::name::{Name, NameBuf};
 use wire::{Class, Type};
 
 use crate::cli::Query;
-use crate::config::report::did_you_mean;
+use crate::words::did_you_mean;
 
 /// How the answer is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -21,8 +21,7 @@ use zone::Zone;
 use zone::image::{self, Image, ImageError, Making};
 
 use super::{Apex, Origin, ZoneSpec};
-use crate::config::reason;
-use crate::config::schema::Server;
+use crate::words::reason;
 
 /// The file with the hash key.
 const KEY_FILE: &str = "hash-key";
@@ -40,16 +39,6 @@ pub struct State {
     folder: PathBuf,
     /// The key that outlives the process.
     pub key: HashKey,
-}
-
-/// The state folder that a configuration names, or else the one systemd made for the service.
-pub fn folder_of(server: &Server) -> Option<PathBuf> {
-    // With several folders, the first one is ours.
-    let given = || {
-        let all = std::env::var("STATE_DIRECTORY").ok()?;
-        all.split(':').next().map(PathBuf::from).filter(|path| path.is_absolute())
-    };
-    server.state_dir.value.clone().or_else(given)
 }
 
 /// Makes the folder if it is missing, for `owner` (user and group) if that is not who makes it. To be called

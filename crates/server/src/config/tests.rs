@@ -1,0 +1,314 @@
+//! The configuration as a whole: what is refused and in which words, and what a reload takes over.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::table::{Effect, KeyValue, Section, SectionDoc};
+use super::*;
+
+fn faults(text: &str) -> Vec<String> {
+    match load_text("t.toml", text.to_owned(), Path::new("/")) {
+        Ok(_) => Vec::new(),
+        Err(rejected) => rejected.faults.into_iter().map(|f| f.message).collect(),
+    }
+}
+
+#[test]
+fn nothing_is_a_configuration() {
+    let loaded = load_text("t.toml", String::new(), Path::new("/")).expect("accepted");
+    assert_eq!(loaded.config.settings.listens.len(), 1);
+    assert_eq!(loaded.config.settings.server.answers.max_udp_size.0, 1232);
+    assert!(loaded.config.settings.metrics.is_none());
+}
+
+#[test]
+fn each_fault_has_its_words() {
+    let cases = [
+        ("[server]\nworkers = 0", "0 is out of range: 1 to 1024"),
+        ("[server]\nworkers = \"all\"", "`all` is not one of \"auto\""),
+        ("[server]\nmax-udp-size = 70000", "70000 is out of range: 512 to 4096"),
+        ("[server]\nmax-udp-size = -1", "-1 is out of range: 512 to 4096"),
+        ("[server]\nmax-udp-size = true", "expected an integer, found true or false"),
+        ("[server]\ntcp-idle-timeout = \"1ms\"", "1ms is out of range: 200ms to 1h"),
+        ("[server]\ngroup = \"x\"", "`group` has no effect without `user`"),
+        (
+            "[server]\ntcp-connections = 5",
+            "one client may open 100 TCP connections, more than the 5 there are in all",
+        ),
+        ("server = 1", "`server` is a section: write [server]"),
+        ("[listen]\naddr = [\"127.0.0.1@1\"]", "`listen` can stand several times: write [[listen]]"),
+        ("[[listen]]\naddr = []", "the list is empty"),
+        ("[[listen]]\nxdp-copy = \"copy\"", "`xdp-copy` has no effect without `xdp`"),
+        (
+            "[[listen]]\nxdp = \"e\"\nxdp-attach = \"native\"",
+            "`native` is not one of \"auto\", \"driver\" or \"generic\"",
+        ),
+        (
+            "[[listen]]\naddr = [\"[::1]@1\"]\nxdp = \"e\"\n[[listen]]\nxdp = \"e\"\nxdp-queues = 2",
+            "`xdp-queues` differs from another [[listen]] with xdp = \"e\"",
+        ),
+        ("[[zone]]\nname = \"a\"", "zone a. has no `file` and no `template`"),
+        ("[[zone]]\nfile = \"a\"", "[[zone]] needs the key `name`"),
+        ("[[zone]]\nname = \"a\"\ntemplate = \"t\"", "there is no [template.t]"),
+        ("[template.t]", "template `t` says nothing: it needs `file` or `directory`"),
+        (
+            "[template.t]\nfile = \"x{zone}\"\npattern = \"{zone}\"",
+            "`pattern` has no effect without `directory`",
+        ),
+        (
+            "[metrics]\nlisten = \"127.0.0.1@5300\"",
+            "127.0.0.1@5300 overlaps with the DNS address 127.0.0.1@5300",
+        ),
+        ("[log]\nqueries = 2.0", "2.0 is not a share above 0 and up to 1"),
+        ("[resolver]", "unknown section `resolver`"),
+        ("workers = 2", "unknown section `workers`"),
+        ("include = [\"nowhere.toml\"]", "cannot open /nowhere.toml: there is no such file"),
+        ("include = [\"a*/b.toml\"]", "`*` and `?` may stand in the file name only, not in folders"),
+    ];
+    for (text, words) in cases {
+        assert_eq!(faults(text), [words], "{text}");
+    }
+}
+
+#[test]
+fn wildcard_addresses_cover_others_of_their_family() {
+    let listen = |a: &str, b: &str| faults(&format!("[[listen]]\naddr = [\"{a}\", \"{b}\"]")).len();
+    assert_eq!(listen("0.0.0.0@53", "127.0.0.1@53"), 2, "once for each transport");
+    assert_eq!(listen("127.0.0.1@53", "127.0.0.1@53"), 2);
+    assert_eq!(listen("0.0.0.0@53", "[::]@53"), 0);
+    assert_eq!(listen("0.0.0.0@53", "127.0.0.1@5353"), 0);
+}
+
+#[test]
+fn includes_add_up_and_clash() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
+    std::fs::create_dir(folder.path().join("conf.d")).expect("made");
+    write("nomen.toml", "include = [\"conf.d/*.toml\"]\n[server]\nnsid = \"x\"\n");
+    write("conf.d/a.toml", "[[zone]]\nname = \"a\"\nfile = \"a.zone\"\n");
+    write("conf.d/b.toml", "[[zone]]\nname = \"b\"\nfile = \"b.zone\"\n[log]\nlevel = \"warn\"\n");
+    write("conf.d/ignored", "not toml");
+    let loaded = load(&folder.path().join("nomen.toml")).expect("accepted");
+    let files: Vec<_> = loaded.config.zones.iter().map(|z| z.file.value.clone()).collect();
+    assert_eq!(files, ["a.zone", "b.zone"].map(|f| Some(folder.path().join("conf.d").join(f))));
+    write("conf.d/c.toml", "[server]\nid = \"x\"\n");
+    let rejected = load(&folder.path().join("nomen.toml")).expect_err("two [server]");
+    assert_eq!(rejected.faults.len(), 1);
+    assert!(rejected.to_string().contains("[server] stands in more than one file"), "{rejected}");
+    write("conf.d/c.toml", "include = [\"../nomen.toml\"]\n");
+    let rejected = load(&folder.path().join("nomen.toml")).expect_err("a circle");
+    assert!(rejected.to_string().contains("is included more than once"), "{rejected}");
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_accepted_or_rejected_with_a_place(text in "[\\[\\]a-z\"=@0-9.{}#\n -]{0,80}") {
+        if let Err(rejected) = load_text("t.toml", text, Path::new("/nonexistent")) {
+            prop_assert!(!rejected.faults.is_empty());
+            prop_assert!(!rejected.to_string().is_empty());
+        }
+    }
+}
+
+fn settings(text: &str) -> Settings {
+    match load_text("t.toml", text.to_owned(), Path::new("/")) {
+        Ok(accepted) => accepted.config.settings,
+        Err(rejected) => panic!("{rejected}"),
+    }
+}
+
+/// What a server that was started with one text reports when it reads others.
+fn reported(start: &str, reloads: &[&str]) -> Vec<Vec<String>> {
+    let mut running = settings(start);
+    let adopt = |text: &&str| running.adopt(settings(text)).iter().map(ToString::to_string).collect();
+    reloads.iter().map(adopt).collect()
+}
+
+/// Every key of these settings, with its section.
+fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
+    fn of<T: Section>(section: &T) -> Vec<(&'static str, KeyValue)> {
+        section.values().into_iter().map(|key| (T::HEADER, key)).collect()
+    }
+    let Settings { server, listens, control, metrics, log } = settings;
+    let mut all = [of(&**server), of(&**control), of(&**log)].concat();
+    all.extend(listens.iter().flat_map(|listen| of(&**listen)));
+    all.extend(metrics.iter().flat_map(|metrics| of(&**metrics)));
+    all
+}
+
+/// Every section of [`Settings`] with the example of every key.
+fn examples() -> String {
+    let mut config = Config::default();
+    let wanted = ["[server]", "[[listen]]", "[control]", "[metrics]", "[log]"];
+    let sections = config.slots().map(|slot| slot.describe());
+    let sections = sections.into_iter().filter(|section| wanted.contains(&section.header));
+    let text = |section: SectionDoc| {
+        let keys: Vec<String> = section.keys.iter().map(|k| format!("{} = {}", k.name, k.example)).collect();
+        format!("{}\n{}\n", section.header, keys.join("\n"))
+    };
+    sections.map(text).collect()
+}
+
+#[test]
+fn a_reload_takes_over_the_live_keys_and_no_other() {
+    let start = settings("[metrics]\n");
+    let new = settings(&examples());
+    let mut running = start.clone();
+    let pending = running.adopt(new.clone());
+    let [before, after, wanted] = [&start, &running, &new].map(values);
+    let mut waiting = Vec::new();
+    for ((before, after), wanted) in before.into_iter().zip(after).zip(wanted) {
+        match after.1.effect {
+            Effect::Live => assert_eq!(after, wanted),
+            Effect::Restart => {
+                assert_eq!(after, before);
+                if wanted != before {
+                    waiting.push((
+                        before.0.to_owned(),
+                        before.1.key.to_owned(),
+                        before.1.value,
+                        wanted.1.value,
+                    ));
+                }
+            }
+        }
+    }
+    waiting.sort();
+    let mut pending: Vec<_> =
+        pending.into_iter().map(|p| (p.section, p.key, p.running, p.configured)).collect();
+    pending.sort();
+    assert!(pending.len() > 15, "{pending:?}");
+    assert_eq!(pending, waiting);
+}
+
+#[test]
+fn which_keys_are_live() {
+    let all = values(&settings("[metrics]\n"));
+    let live = all.iter().filter(|(_, key)| key.effect == Effect::Live);
+    let live: Vec<String> = live.map(|(section, key)| format!("{} {section}", key.key)).collect();
+    assert_eq!(
+        live,
+        [
+            "tcp-connections [server]",
+            "tcp-connections-per-client [server]",
+            "nsid [server]",
+            "id [server]",
+            "version [server]",
+            "max-udp-size [server]",
+            "max-chain [server]",
+            "level [log]",
+            "queries [log]",
+            "per-zone [metrics]",
+        ]
+    );
+}
+
+#[test]
+fn a_restart_key_is_reported_at_every_reload_until_it_is_put_back() {
+    let (two, four) = ("[server]\nworkers = 2\n", "[server]\nworkers = 4\n");
+    let changed =
+        vec!["`workers` of [server] changed from 2 to 4; this takes effect at the next start".to_owned()];
+    let unset =
+        vec!["`workers` of [server] changed from 2 to \"auto\"; this takes effect at the next start".into()];
+    assert_eq!(reported(two, &[four, four, "", two]), [changed.clone(), changed, unset, vec![]]);
+}
+
+#[test]
+fn the_idle_time_that_clients_are_told_is_the_one_in_force() {
+    let mut running = settings("");
+    let pending = running.adopt(settings("[server]\ntcp-idle-timeout = \"30s\"\nmax-chain = 3\n"));
+    assert_eq!(pending.len(), 1, "{pending:?}");
+    assert_eq!(running.net_config().tcp.idle.as_secs(), 10);
+    let engine = running.engine_config();
+    assert_eq!((engine.keepalive, engine.max_chain), (100, 3));
+}
+
+#[test]
+fn sections_that_come_or_go_wait_for_the_next_start() {
+    let on = "[metrics]\nper-zone = true\n";
+    let [came, same]: [Vec<String>; 2] = reported("", &[on, ""]).try_into().expect("two reloads");
+    let words =
+        "`listen` of [metrics] changed from unset to \"127.0.0.1@9153\"; this takes effect at the next start";
+    assert_eq!((came, same), (vec![words.to_owned()], vec![]));
+    let words =
+        "`listen` of [metrics] changed from \"127.0.0.1@9153\" to unset; this takes effect at the next start";
+    assert_eq!(reported(on, &[""]), [[words]]);
+    let mut running = settings("");
+    running.adopt(settings(on));
+    assert!(!running.counts_per_zone(), "nobody could read the figures");
+}
+
+#[test]
+fn blocks_are_known_by_what_is_in_them() {
+    let block = |port: u16, more: &str| format!("[[listen]]\naddr = [\"127.0.0.1@{port}\"]\n{more}");
+    let [a, b, c] = [1, 2, 3].map(|port| block(port, ""));
+    let start = format!("{a}{b}");
+    let reloads = [
+        format!("{b}{a}"),
+        b.clone(),
+        format!("{a}{b}{c}"),
+        format!("{b}{c}"),
+        format!("{a}{}", block(2, "proto = [\"tcp\"]\n")),
+    ];
+    let words = |number: usize, key: &str, from: &str, to: &str| {
+        vec![format!(
+            "`{key}` of [[listen]] (block {number}) changed from {from} to {to}; this takes effect at the next start"
+        )]
+    };
+    let addr = |port: u16| format!("[\"127.0.0.1@{port}\"]");
+    let expected = [
+        vec![],
+        words(1, "addr", &addr(1), "unset"),
+        words(3, "addr", "unset", &addr(3)),
+        words(2, "addr", &addr(1), &addr(3)),
+        words(2, "proto", "[\"udp\", \"tcp\"]", "[\"tcp\"]"),
+    ];
+    assert_eq!(reported(&start, &reloads.each_ref().map(String::as_str)), expected);
+}
+
+/// What operators get is what tests and benchmarks of the parts measure.
+#[test]
+fn defaults_are_those_of_the_parts() {
+    let (net, parts) = (Settings::default().net_config(), net::Config::default());
+    assert_eq!((net.workers, net.pin_cpus, net.drain), (parts.workers, parts.pin_cpus, parts.drain));
+    assert_eq!(net.tcp, parts.tcp);
+    assert_eq!(net::UdpConfig { batch: parts.udp.batch, ..net.udp }, parts.udp);
+    let (engine, parts) = (Settings::default().engine_config(), engine::Config::default());
+    assert_eq!(
+        (engine.max_udp_size, engine.keepalive, engine.max_chain, engine.count_per_zone),
+        (parts.max_udp_size, parts.keepalive, parts.max_chain, parts.count_per_zone)
+    );
+}
+
+proptest! {
+    /// Whatever is read in whatever order, the same start leaves the same keys in force and the last text decides
+    /// what waits.
+    #[test]
+    fn what_waits_depends_on_the_start_and_the_last_reload(reloads in prop::collection::vec(0..TEXTS.len(), 2..6)) {
+        let mut running = settings(TEXTS[reloads[0]]);
+        let start = running.clone();
+        let mut pending = Vec::new();
+        for &text in &reloads[1..] {
+            pending = running.adopt(settings(TEXTS[text]));
+        }
+        let last = settings(TEXTS[reloads[reloads.len() - 1]]);
+        prop_assert_eq!(start.clone().adopt(last.clone()), pending.clone());
+        prop_assert_eq!(running.clone().adopt(last), pending);
+        let fixed = |settings: &Settings| -> Vec<_> {
+            values(settings).into_iter().filter(|(_, key)| key.effect == Effect::Restart).collect()
+        };
+        prop_assert_eq!(fixed(&running), fixed(&start));
+        prop_assert_eq!(running.adopt(start), vec![]);
+    }
+}
+
+/// Configurations that differ in live keys, in restart keys, in blocks and in sections.
+const TEXTS: [&str; 6] = [
+    "",
+    "[server]\nworkers = 2\ntcp-idle-timeout = \"20s\"\nnsid = \"a\"\n",
+    "[server]\nuser = \"nomen\"\nmax-chain = 3\n[metrics]\nper-zone = true\n",
+    "[metrics]\nlisten = \"127.0.0.1@1\"\n[log]\nlevel = \"warn\"\ntarget = \"/log\"\n",
+    "[[listen]]\naddr = [\"127.0.0.1@1\"]\n[[listen]]\naddr = [\"127.0.0.1@2\"]\nproto = [\"udp\"]\n[control]\nenable = false\n",
+    "[[listen]]\naddr = [\"127.0.0.1@2\"]\nproto = [\"udp\"]\n[log]\nqueries = true\n",
+];
