@@ -15,7 +15,7 @@ use wire::hash::HashKey;
 use zone::catalog::Catalog;
 
 use crate::app::{App, ConfigSource, Prepared, lock};
-use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, Serve};
+use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ServeArgs};
 use crate::config::Settings;
 use crate::control::{self, Socket};
 use crate::handler::Answer;
@@ -34,7 +34,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 struct Refusal(String, u8);
 
 /// Runs the server until it is told to stop; returns the exit code.
-pub fn run(args: &Serve) -> u8 {
+pub fn run(args: &ServeArgs) -> u8 {
     match start(args) {
         Ok(()) => EXIT_OK,
         Err(Refusal(message, code)) => {
@@ -48,7 +48,7 @@ fn outside(message: String) -> Refusal {
     Refusal(message, EXIT_OUTSIDE)
 }
 
-fn start(args: &Serve) -> Result<(), Refusal> {
+fn start(args: &ServeArgs) -> Result<(), Refusal> {
     let started_at = Instant::now();
     let source = match &args.config {
         Some(path) => ConfigSource::File(path.clone()),

@@ -11,8 +11,7 @@ use wire::{Class, Type};
 
 use crate::app::App;
 use crate::config::zones::zone_name;
-use crate::query::words::Wanted;
-use crate::query::{ask, print};
+use crate::message::{QuerySpec, print};
 
 /// Explains a question of class IN.
 pub(super) fn explain(app: &Arc<App>, name: &str, rtype: &str, dnssec: bool) -> Result<Value, String> {
@@ -29,8 +28,8 @@ pub(super) fn explain(app: &Arc<App>, name: &str, rtype: &str, dnssec: bool) -> 
 /// The answer that the query path makes, as text; counted nowhere.
 fn answer(app: &Arc<App>, name: NameBuf, qtype: Type, dnssec_ok: bool) -> Result<String, String> {
     let peer = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-    let wanted = Wanted { name, qtype, qclass: Class::IN, dnssec_ok, tcp: true, ..Wanted::new() };
-    let query = ask::message(&wanted)?;
+    let wanted = QuerySpec { name, qtype, qclass: Class::IN, dnssec_ok, ..QuerySpec::default() };
+    let query = wanted.message().map_err(|fault| fault.to_string())?;
     let packet = Packet { octets: &query, peer, transport: Transport::Tcp };
     let mut worker = Worker::new(Arc::clone(&app.engine), Arc::default());
     let mut out = vec![0; 65_535];

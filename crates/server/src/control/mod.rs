@@ -1,11 +1,10 @@
 //! The control socket: where it is, who may open it, and the protocol on it: one JSON object in a line each way.
-//! What the commands do is in `verbs` and `explain`; the other end is `client`.
+//! What the commands do is in `verbs` and `explain`; the other end is `crate::tools::ctl`.
 //!
 //! A request is one line, such as `{"verb":"zone-status","name":"example.com"}`. The answer is one line,
 //! `{"ok":true,"data":…}` or `{"ok":false,"error":"…"}`; before it there may be lines `{"text":"…"}`, which are
 //! pieces of a long output. A connection carries any number of requests, one at a time.
 
-pub mod client;
 mod explain;
 mod verbs;
 

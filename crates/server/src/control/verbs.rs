@@ -11,8 +11,9 @@ use wire::Rcode;
 use super::{Frame, Request, True, explain};
 use crate::app::{App, ConfigSource, lock};
 use crate::config::zones::zone_name;
+use crate::zones::dump::dump_lines;
 use crate::zones::reload::{Job, Summary};
-use crate::zones::{Apex, Origin, ZoneState, load};
+use crate::zones::{Apex, Origin, ZoneState};
 
 /// Size of the pieces a long output is sent in, in octets.
 const PIECE: usize = 64 * 1024;
@@ -229,7 +230,7 @@ fn dump(app: &App, name: &str, frames: &mpsc::Sender<Frame>) {
         return send(frames, Err(format!("zone {name} is not loaded")));
     };
     let mut piece = String::with_capacity(PIECE + 1024);
-    let whole = load::dump(zone, &mut |line| {
+    let whole = dump_lines(zone, &mut |line| {
         piece.push_str(line);
         piece.push('\n');
         piece.len() < PIECE || frames.blocking_send(Frame::Text { text: std::mem::take(&mut piece) }).is_ok()

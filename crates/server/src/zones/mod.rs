@@ -1,9 +1,9 @@
 //! Which zones are served and what is known of each: from the configuration's zones, templates and folders
-//! to a table of states. Reading files is in `load`, their compiled form in `images`,
-//! putting new versions into service in `reload`.
+//! to a table of states. Reading files is in `load`, their compiled form in `images`, putting new versions into service in
+//! `reload`, printing them in `dump`.
 
+pub mod dump;
 pub mod images;
-pub mod judge;
 pub mod load;
 pub mod reload;
 

@@ -5,15 +5,16 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Frame, Request, default_paths};
-use crate::cli::{Ctl, CtlVerb, CtlZone, EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
-use crate::config;
+use crate::cli::{CtlArgs, CtlVerb, CtlZone, EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
+use crate::config::{self, PendingKey};
+use crate::control::{Frame, Request, default_paths};
 use crate::words::reason;
 
 /// Runs the command; returns the exit code.
-pub fn run(args: &Ctl) -> u8 {
+pub fn run(args: &CtlArgs) -> u8 {
     let request = request(&args.verb);
     let stream = match connect(args) {
         Ok(stream) => stream,
@@ -50,7 +51,7 @@ fn request(verb: &CtlVerb) -> Request {
 }
 
 /// The socket named on the command line, in the configuration, or at one of the usual places.
-fn connect(args: &Ctl) -> Result<UnixStream, String> {
+fn connect(args: &CtlArgs) -> Result<UnixStream, String> {
     let configured = match &args.config {
         Some(file) => {
             config::load(file).map_err(|e| e.to_string())?.config.settings.control.value.socket.value
@@ -95,7 +96,7 @@ fn explain_failure(path: &Path, e: &io::Error) -> String {
     }
 }
 
-fn converse(mut stream: UnixStream, request: &Request, args: &Ctl) -> io::Result<u8> {
+fn converse(mut stream: UnixStream, request: &Request, args: &CtlArgs) -> io::Result<u8> {
     let patience = Some(Duration::from_secs(args.timeout.max(1)));
     stream.set_read_timeout(patience)?;
     stream.set_write_timeout(patience)?;
@@ -153,7 +154,9 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
             for (key, value) in map {
                 match value {
                     Value::Null => {}
-                    Value::Array(rows) => rows.iter().for_each(|row| out += &pair(key, &flat(row), width)),
+                    Value::Array(rows) => {
+                        rows.iter().for_each(|row| out += &pair(key, &row_text(row), width))
+                    }
                     _ => out += &pair(key, &flat(value), width),
                 }
             }
@@ -161,6 +164,11 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
         }
         (_, other) => format!("{}\n", flat(other)),
     }
+}
+
+/// One of several values under the same key: a sentence where there is one for it.
+fn row_text(row: &Value) -> String {
+    PendingKey::deserialize(row).map_or_else(|_| flat(row), |key| key.to_string())
 }
 
 fn pair(key: &str, value: &str, width: usize) -> String {

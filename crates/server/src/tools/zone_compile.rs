@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ZoneCompile};
+use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ZoneCompileArgs};
 use crate::config;
 use crate::config::Storage;
 use crate::config::zones::zone_name;
@@ -12,7 +12,7 @@ use crate::zones::load::{self, Meter};
 use crate::zones::{Apex, ZoneSpec, resolve};
 
 /// Runs the verb; returns the exit code.
-pub fn run(args: &ZoneCompile) -> u8 {
+pub fn run(args: &ZoneCompileArgs) -> u8 {
     match prepare(args) {
         Ok((state, specs, least)) => compile(&state, &specs, least),
         Err((message, code)) => {
@@ -23,7 +23,7 @@ pub fn run(args: &ZoneCompile) -> u8 {
 }
 
 /// The state folder, the zones to compile, and the least number of records that one must have.
-fn prepare(args: &ZoneCompile) -> Result<(State, Vec<ZoneSpec>, u64), (String, u8)> {
+fn prepare(args: &ZoneCompileArgs) -> Result<(State, Vec<ZoneSpec>, u64), (String, u8)> {
     let faults = |message: String| (message, EXIT_FAULTS);
     let loaded = config::load(&args.config).map_err(|rejected| faults(rejected.to_string()))?;
     let specs = resolve(&loaded.config).map_err(|found| faults(loaded.sources.render(&found)))?;
