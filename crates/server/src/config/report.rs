@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Widest stretch of a source line that is shown; longer lines are cut around the fault.
 const SHOWN_COLUMNS: usize = 100;
@@ -86,11 +86,6 @@ impl Sources {
     /// The text with this number, if there is one.
     pub fn get(&self, number: usize) -> Option<&Source> {
         self.all.get(number)
-    }
-
-    /// The paths of all texts, in the order they were read.
-    pub fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.all.iter().map(|s| s.path.as_path())
     }
 
     /// Line and column (both from 1, columns in characters) where a place begins.

@@ -4,4 +4,4 @@
 pub mod compose;
 pub mod print;
 
-pub use compose::{QuerySpec, QueryTooLong};
+pub use compose::QuerySpec;
