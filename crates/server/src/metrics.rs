@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::stats::{LATENCY_BOUNDS, RCODES, SIZE_BOUNDS, TYPES, place_label};
@@ -267,25 +266,17 @@ fn zones(app: &App, out: &mut Printer<'_>) -> fmt::Result {
 
 fn images(app: &App, out: &mut Printer<'_>) -> fmt::Result {
     let Some(counts) = app.images.as_ref().map(|images| images.counts()) else { return Ok(()) };
-    let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    let loads = [
-        ("used", &counts.used),
-        ("missing", &counts.missing),
-        ("stale", &counts.stale),
-        ("damaged", &counts.damaged),
-    ];
     out.family(
         "image_loads",
         "Zones to be loaded by what became of their image; all but those whose image was used are read from text",
         MetricType::Counter,
-        loads.into_iter().map(|(word, count)| ([("image", word.into())], get(count))),
+        counts.loads().into_iter().map(|(word, count)| ([("image", word.into())], count)),
     )?;
-    let writes = [("written", &counts.written), ("failed", &counts.unwritten)];
     out.family(
         "image_writes",
         "Images written, and those that could not be",
         MetricType::Counter,
-        writes.into_iter().map(|(word, count)| ([("result", word.into())], get(count))),
+        counts.writes().into_iter().map(|(word, count)| ([("result", word.into())], count)),
     )
 }
 

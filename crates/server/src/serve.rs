@@ -22,7 +22,7 @@ use crate::handler::Answer;
 use crate::logging::Logging;
 use crate::querylog::QueryLogger;
 use crate::signals::Signals;
-use crate::zones::images::{self, Images, State};
+use crate::zones::images::{self, Images, StateFolder};
 use crate::zones::reload::{self, Reloader};
 use crate::zones::{ZoneSpec, ZoneTable};
 use crate::{builtin, logging, metrics, privileges, signals};
@@ -145,7 +145,7 @@ fn open_state(settings: &Settings, built_in: bool) -> (HashKey, Option<Images>) 
     let storage = &settings.server.storage;
     let folder = storage.folder().filter(|_| *storage.images && !built_in);
     let Some(folder) = folder else { return (HashKey::random(), None) };
-    let opened = State::open(&folder).and_then(|state| {
+    let opened = StateFolder::open(&folder).and_then(|state| {
         let key = state.key;
         let images = Images::start(state, storage.image_min_records.0);
         images.map(|images| (key, Some(images))).map_err(|e| format!("cannot start a thread: {e}"))

@@ -168,6 +168,10 @@ fn stats(app: &App) -> Value {
     put("truncated".into(), app.sum(|s| s.truncated.get()));
     put("unanswered".into(), app.sum(|s| s.dropped.get()));
     put("dnssec_ok".into(), app.sum(|s| s.dnssec_ok.get()));
+    if let Some(images) = &app.images {
+        images.counts().loads().iter().for_each(|(word, count)| put(format!("images.load.{word}"), *count));
+        images.counts().writes().iter().for_each(|(word, count)| put(format!("images.write.{word}"), *count));
+    }
     put("log.dropped".into(), app.logging.dropped() as u64);
     put("query_log.dropped".into(), app.query_logger.dropped());
     for (addr, transport, totals) in app.net_totals() {

@@ -7,7 +7,7 @@ use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ZoneCompileArgs};
 use crate::config;
 use crate::config::Storage;
 use crate::config::zones::zone_name;
-use crate::zones::images::{self, State};
+use crate::zones::images::{self, StateFolder};
 use crate::zones::load::{self, Meter};
 use crate::zones::{Apex, ZoneSpec, resolve};
 
@@ -23,7 +23,7 @@ pub fn run(args: &ZoneCompileArgs) -> u8 {
 }
 
 /// The state folder, the zones to compile, and the least number of records that one must have.
-fn prepare(args: &ZoneCompileArgs) -> Result<(State, Vec<ZoneSpec>, u64), (String, u8)> {
+fn prepare(args: &ZoneCompileArgs) -> Result<(StateFolder, Vec<ZoneSpec>, u64), (String, u8)> {
     let faults = |message: String| (message, EXIT_FAULTS);
     let loaded = config::load(&args.config).map_err(|rejected| faults(rejected.to_string()))?;
     let specs = resolve(&loaded.config).map_err(|found| faults(loaded.sources.render(&found)))?;
@@ -35,12 +35,12 @@ fn prepare(args: &ZoneCompileArgs) -> Result<(State, Vec<ZoneSpec>, u64), (Strin
     Ok((open(storage)?, specs, least))
 }
 
-fn open(storage: &Storage) -> Result<State, (String, u8)> {
+fn open(storage: &Storage) -> Result<StateFolder, (String, u8)> {
     let Some(folder) = storage.folder() else {
         let message = "nomen: there is no place for images: set `state-dir` in [server]";
         return Err((message.into(), EXIT_FAULTS));
     };
-    let opened = images::make_folder(&folder, None).and_then(|()| State::open(&folder));
+    let opened = images::make_folder(&folder, None).and_then(|()| StateFolder::open(&folder));
     opened.map_err(|fault| (format!("nomen: {fault}"), EXIT_OUTSIDE))
 }
 
@@ -58,7 +58,7 @@ fn chosen(specs: Vec<ZoneSpec>, names: &[String]) -> Result<Vec<ZoneSpec>, Strin
 }
 
 /// Compiles zones one after the other: each of them is read by as many threads as there are uses for.
-fn compile(state: &State, specs: &[ZoneSpec], least: u64) -> u8 {
+fn compile(state: &StateFolder, specs: &[ZoneSpec], least: u64) -> u8 {
     let (mut code, mut small) = (EXIT_OK, 0);
     for spec in specs {
         let (name, begun) = (spec.name(), Instant::now());

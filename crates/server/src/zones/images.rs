@@ -35,7 +35,7 @@ const SUFFIX: &str = ".image";
 const LONGEST: usize = 180;
 
 /// A state folder that can be used.
-pub struct State {
+pub struct StateFolder {
     folder: PathBuf,
     /// The key that outlives the process.
     pub key: HashKey,
@@ -55,9 +55,9 @@ pub fn make_folder(folder: &Path, owner: Option<(u32, u32)>) -> Result<(), Strin
     }
 }
 
-impl State {
+impl StateFolder {
     /// Opens the folder: its key is read, or made if there is none. The error is text for people.
-    pub fn open(folder: &Path) -> Result<State, String> {
+    pub fn open(folder: &Path) -> Result<StateFolder, String> {
         let images = folder.join(IMAGES);
         match fs::DirBuilder::new().mode(0o700).create(&images) {
             Ok(()) => own(&images, folder),
@@ -82,7 +82,7 @@ impl State {
         let mut words = octets.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word));
         let mut word = || words.next().unwrap_or_default();
         let key = HashKey::new([word(), word(), word()]);
-        Ok(State { folder: folder.to_owned(), key })
+        Ok(StateFolder { folder: folder.to_owned(), key })
     }
 
     /// Where the image of a zone lies.
@@ -156,7 +156,7 @@ fn file_name(spec: &ZoneSpec) -> OsString {
 
 /// What images have done, for metrics.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct ImageCounts {
     /// Zones taken from their image.
     pub used: AtomicU64,
     /// Zones that had none.
@@ -169,6 +169,25 @@ pub struct Counts {
     pub written: AtomicU64,
     /// Images that could not be written.
     pub unwritten: AtomicU64,
+}
+
+impl ImageCounts {
+    /// What became of the images of zones that were to be loaded; all but the used ones were read from text.
+    pub fn loads(&self) -> [(&'static str, u64); 4] {
+        let all = [
+            ("used", &self.used),
+            ("missing", &self.missing),
+            ("stale", &self.stale),
+            ("damaged", &self.damaged),
+        ];
+        all.map(|(word, count)| (word, count.load(Relaxed)))
+    }
+
+    /// How the writing of images ended.
+    pub fn writes(&self) -> [(&'static str, u64); 2] {
+        [("written", &self.written), ("failed", &self.unwritten)]
+            .map(|(word, count)| (word, count.load(Relaxed)))
+    }
 }
 
 /// An image that is to be written.
@@ -190,17 +209,17 @@ enum Task {
 
 /// The images of a running server.
 pub struct Images {
-    state: Arc<State>,
+    state: Arc<StateFolder>,
     /// Zones of fewer records are read from text unless they have an image.
     least: u64,
-    counts: Arc<Counts>,
+    counts: Arc<ImageCounts>,
     tasks: Sender<Task>,
 }
 
 impl Images {
     /// Starts the thread that writes images of zones with at least `least` records.
-    pub fn start(state: State, least: u64) -> io::Result<Images> {
-        let (state, counts) = (Arc::new(state), Arc::new(Counts::default()));
+    pub fn start(state: StateFolder, least: u64) -> io::Result<Images> {
+        let (state, counts) = (Arc::new(state), Arc::new(ImageCounts::default()));
         let (tasks, queue) = channel();
         let (theirs, told) = (Arc::clone(&state), Arc::clone(&counts));
         std::thread::Builder::new().name("images".into()).spawn(move || work(&theirs, &told, &queue))?;
@@ -208,7 +227,7 @@ impl Images {
     }
 
     /// What has happened so far.
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &ImageCounts {
         &self.counts
     }
 
@@ -287,7 +306,7 @@ fn told(error: &ImageError) -> String {
 }
 
 /// Works on tasks until the server ends.
-fn work(state: &State, counts: &Counts, queue: &Receiver<Task>) {
+fn work(state: &StateFolder, counts: &ImageCounts, queue: &Receiver<Task>) {
     let folder = state.folder.join(IMAGES);
     if let Err(e) = image::remove_leftovers(&folder) {
         warn!("cannot clean up the folder {}: {}", folder.display(), reason(&e));
@@ -309,7 +328,7 @@ fn work(state: &State, counts: &Counts, queue: &Receiver<Task>) {
     }
 }
 
-fn write_one(state: &State, counts: &Counts, order: &Order) {
+fn write_one(state: &StateFolder, counts: &ImageCounts, order: &Order) {
     let name = order.spec.name();
     if !order.making.sources.iter().all(|source| source.is_current()) {
         debug!("zone {name}: no image written, its text has changed already");
@@ -373,19 +392,19 @@ mod tests {
     #[test]
     fn the_key_outlives_the_process_and_is_refused_when_others_may_read_it() {
         let folder = tempfile::tempdir().expect("a folder");
-        let key = |state: State| state.key.name(wire::Name::from_wire(b"\x01a\0").expect("a name"));
-        let first = key(State::open(folder.path()).expect("a new key"));
-        assert_eq!(key(State::open(folder.path()).expect("the same key")), first);
+        let key = |state: StateFolder| state.key.name(wire::Name::from_wire(b"\x01a\0").expect("a name"));
+        let first = key(StateFolder::open(folder.path()).expect("a new key"));
+        assert_eq!(key(StateFolder::open(folder.path()).expect("the same key")), first);
         let path = folder.path().join(KEY_FILE);
         assert_eq!(fs::metadata(&path).expect("a file").mode() & 0o7777, 0o600);
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2, "key and images");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("set");
-        let fault = State::open(folder.path()).err().expect("refused");
+        let fault = StateFolder::open(folder.path()).err().expect("refused");
         assert!(fault.contains("others than its owner"), "{fault}");
         fs::remove_file(&path).expect("removed");
-        assert_ne!(key(State::open(folder.path()).expect("another key")), first);
+        assert_ne!(key(StateFolder::open(folder.path()).expect("another key")), first);
         fs::write(&path, "short").expect("written");
-        let fault = State::open(folder.path()).err().expect("refused");
+        let fault = StateFolder::open(folder.path()).err().expect("refused");
         assert!(fault.contains("24 octets"), "{fault}");
     }
 
