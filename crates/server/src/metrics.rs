@@ -173,11 +173,7 @@ fn queries(app: &App, out: &mut Printer<'_>) -> fmt::Result {
     out.family("replies", "Replies sent, by transport and response code", MetricType::Counter, replies)?;
     let one = |figure: fn(&engine::Stats) -> u64| app.sum(figure);
     out.counter("truncated", "Replies with TC set", one(|s| s.truncated.get()))?;
-    out.counter(
-        "unanswered",
-        "Messages that are given no reply, such as responses",
-        one(|s| s.dropped.get()),
-    )?;
+    out.counter("unanswered", "Messages that get no reply, such as responses", one(|s| s.dropped.get()))?;
     out.counter("dnssec_ok", "Queries that asked for DNSSEC records", one(|s| s.dnssec_ok.get()))?;
     out.counter(
         "query_log_dropped",
@@ -296,7 +292,7 @@ fn unix(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }
 
-/// Memory of the process in RAM, in bytes, as the kernel tells it.
+/// Memory of the process in RAM, in bytes, as the kernel reports it.
 pub fn resident_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;

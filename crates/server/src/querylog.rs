@@ -23,7 +23,7 @@ struct Record {
     qtype: Option<Type>,
     qclass: Option<Class>,
     rcode: Option<Rcode>,
-    octets: usize,
+    bytes: usize,
     dnssec_ok: bool,
     name_len: u8,
     name: [u8; 255],
@@ -109,7 +109,7 @@ impl QueryLog for Tap {
         if let Some(question) = question {
             let wire = question.name(entry.packet.octets).as_wire();
             name[..wire.len()].copy_from_slice(wire);
-            // A name has at most 255 octets.
+            // A name has at most 255 bytes.
             name_len = wire.len() as u8;
         }
         let record = Record {
@@ -118,7 +118,7 @@ impl QueryLog for Tap {
             qtype: question.map(|q| q.qtype),
             qclass: question.map(|q| q.qclass),
             rcode: entry.rcode,
-            octets: entry.octets,
+            bytes: entry.octets,
             dnssec_ok: entry.request.dnssec_ok(),
             name_len,
             name,
@@ -150,7 +150,7 @@ fn write(items: &Receiver<Item>) {
             class = record.qclass.map(|c| c.to_string()),
             r#type = record.qtype.map(|t| t.to_string()),
             rcode = record.rcode.map(|r| r.to_string()),
-            octets = record.octets,
+            bytes = record.bytes,
             dnssec_ok = record.dnssec_ok,
             "query"
         );

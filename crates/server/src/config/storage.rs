@@ -16,7 +16,7 @@ keys! {
         /// An image whose text, or a file it includes, has changed is not used, and neither is a damaged one.
         restart "images" images: bool = true, example false;
         /// Least number of records of a zone for which an image is kept. `nomen zone compile` makes one of any zone
-        /// it is given by name, and once there it is kept up.
+        /// it is asked for by name, and once there it is kept up.
         restart "image-min-records" image_min_records: Int<u64, 1, 4_294_967_295> = Int(100_000), example 10000;
     }
 }

@@ -16,7 +16,7 @@ keys! {
         /// Time a new TCP connection may take until its first query is there.
         restart "tcp-first-timeout" first: Time<100, 600_000> = Time::secs(5), example "3s";
         /// Time a TCP connection may stay without a query before it is closed (RFC 7766 §6.2.3). It shrinks
-        /// as connections fill the second half of the limit. Clients that ask are told it (RFC 7828).
+        /// as connections fill the second half of the limit. It is announced to clients that ask (RFC 7828).
         restart "tcp-idle-timeout" idle: Time<200, 3_600_000> = Time::secs(10), example "30s";
         /// Time a client may take from the first to the last byte of one query over TCP.
         restart "tcp-message-timeout" message: Time<100, 600_000> = Time::secs(2), example "3s";
@@ -48,7 +48,7 @@ impl Tcp {
         (self.connections.0, self.per_client.0)
     }
 
-    /// The idle timeout in units of 100 ms, as clients are told it (RFC 7828 §3.1).
+    /// The idle timeout in units of 100 ms, as it is announced to clients (RFC 7828 §3.1).
     pub fn keepalive(&self) -> u16 {
         const UNIT: Duration = Duration::from_millis(100);
         u16::try_from(self.idle.0.as_millis() / UNIT.as_millis()).unwrap_or(u16::MAX)

@@ -1,6 +1,7 @@
 //! The configuration as a whole: what is refused and in which words, and what a reload takes over.
 
 use std::path::Path;
+use std::time::Duration;
 
 use proptest::prelude::*;
 
@@ -183,28 +184,6 @@ fn a_reload_takes_over_the_live_keys_and_no_other() {
 }
 
 #[test]
-fn which_keys_are_live() {
-    let all = values(&settings("[metrics]\n"));
-    let live = all.iter().filter(|(_, key)| key.effect == Effect::Live);
-    let live: Vec<String> = live.map(|(section, key)| format!("{} {section}", key.key)).collect();
-    assert_eq!(
-        live,
-        [
-            "tcp-connections [server]",
-            "tcp-connections-per-client [server]",
-            "nsid [server]",
-            "id [server]",
-            "version [server]",
-            "max-udp-size [server]",
-            "max-chain [server]",
-            "level [log]",
-            "queries [log]",
-            "per-zone [metrics]",
-        ]
-    );
-}
-
-#[test]
 fn a_restart_key_is_reported_at_every_reload_until_it_is_put_back() {
     let (two, four) = ("[server]\nworkers = 2\n", "[server]\nworkers = 4\n");
     let changed =
@@ -214,14 +193,13 @@ fn a_restart_key_is_reported_at_every_reload_until_it_is_put_back() {
     assert_eq!(reported(two, &[four, four, "", two]), [changed.clone(), changed, unset, vec![]]);
 }
 
+/// RFC 7828 §3.3.2: the server announces for how long it keeps an idle connection.
 #[test]
-fn the_idle_time_that_clients_are_told_is_the_one_in_force() {
+fn the_idle_time_that_is_announced_is_the_one_in_force() {
     let mut running = settings("");
-    let pending = running.adopt(settings("[server]\ntcp-idle-timeout = \"30s\"\nmax-chain = 3\n"));
-    assert_eq!(pending.len(), 1, "{pending:?}");
-    assert_eq!(running.net_config().tcp.idle.as_secs(), 10);
-    let engine = running.engine_config();
-    assert_eq!((engine.keepalive, engine.max_chain), (100, 3));
+    running.adopt(settings("[server]\ntcp-idle-timeout = \"30s\"\n"));
+    let tenths = u64::from(running.engine_config().keepalive);
+    assert_eq!(Duration::from_millis(100 * tenths), running.net_config().tcp.idle);
 }
 
 #[test]
@@ -265,6 +243,49 @@ fn blocks_are_known_by_what_is_in_them() {
         words(2, "proto", "[\"udp\", \"tcp\"]", "[\"tcp\"]"),
     ];
     assert_eq!(reported(&start, &reloads.each_ref().map(String::as_str)), expected);
+}
+
+#[test]
+fn every_key_reaches_its_part() {
+    let text = "[server]\nworkers = 3\npin-cpus = true\nudp-buffer = \"1MiB\"\ndrain = \"9s\"\n\
+                tcp-connections = 11\ntcp-connections-per-client = 7\ntcp-first-timeout = \"1s\"\n\
+                tcp-idle-timeout = \"2s\"\ntcp-message-timeout = \"3s\"\ntcp-write-timeout = \"4s\"\n\
+                tcp-pipeline = 5\ntcp-write-buffer = \"6KiB\"\nnsid = \"n\"\nid = \"i\"\nversion = \"v\"\n\
+                max-udp-size = 700\nmax-chain = 8\n[metrics]\nper-zone = true\n\
+                [[listen]]\nxdp = \"e\"\nxdp-attach = \"driver\"\nxdp-copy = \"copy\"\nxdp-queues = 2\n";
+    let settings = settings(text);
+    let net = settings.net_config();
+    let wanted = net::Config {
+        workers: 3,
+        pin_cpus: true,
+        drain: Duration::from_secs(9),
+        udp: net::UdpConfig {
+            batch: engine::BATCH,
+            receive_buffer: Some(1 << 20),
+            send_buffer: Some(1 << 20),
+            ..net::UdpConfig::default()
+        },
+        tcp: net::TcpConfig {
+            first_message: Duration::from_secs(1),
+            idle: Duration::from_secs(2),
+            message: Duration::from_secs(3),
+            write: Duration::from_secs(4),
+            max_in_flight: 5,
+            max_unsent: 6 << 10,
+            ..net::TcpConfig::default()
+        },
+        ..net::Config::default()
+    };
+    assert_eq!(net, wanted);
+    assert_eq!(settings.server.tcp.limits(), (11, 7));
+    let engine = settings.engine_config();
+    assert_eq!((&*engine.nsid, engine.max_udp_size, engine.max_chain), (&b"n"[..], 700, 8));
+    assert_eq!((engine.keepalive, engine.count_per_zone), (20, true));
+    assert_eq!(engine.identity.id.as_deref(), Some(&b"i"[..]));
+    assert_eq!(engine.identity.version.as_deref(), Some(&b"v"[..]));
+    let xdp = settings.listens[0].xdp_config().expect("a front");
+    assert_eq!((xdp.interface.as_str(), xdp.queues), ("e", Some(2)));
+    assert_eq!((xdp.attach, xdp.copy), (net::XdpAttach::Driver, net::XdpCopy::Copy));
 }
 
 /// What operators get is what tests and benchmarks of the parts measure.

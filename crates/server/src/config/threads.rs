@@ -17,7 +17,7 @@ keys! {
         /// Kernel receive and send buffer of each UDP socket. The kernel caps it at `net.core.rmem_max` and
         /// `net.core.wmem_max` unless nomen is started as root.
         restart "udp-buffer" udp_buffer: Size<4096, { 1 << 30 }> = Size(4 << 20), example "8MiB";
-        /// How long queries that already arrived are answered after nomen was told to stop.
+        /// How long queries that already arrived are answered after a signal or `nomen ctl stop`.
         restart "drain" drain: Time<0, 60_000> = Time::secs(2), example "5s";
     }
 }

@@ -8,26 +8,26 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
 use wire::Rcode;
 
-use super::{Frame, Request, True, explain};
+use super::{Command, Frame, True, explain};
 use crate::app::{App, ConfigSource, lock};
 use crate::config::zones::zone_name;
 use crate::zones::dump::dump_lines;
 use crate::zones::reload::{Job, Summary};
 use crate::zones::{Apex, Origin, ZoneState};
 
-/// Size of the pieces a long output is sent in, in octets.
+/// Size of the pieces a long output is sent in, in bytes.
 const PIECE: usize = 64 * 1024;
 
 /// Begins to answer; the last frame is followed by the end of the channel.
-pub(super) fn answer(app: &Arc<App>, request: Request, frames: mpsc::Sender<Frame>) {
+pub(super) fn answer(app: &Arc<App>, command: Command, frames: mpsc::Sender<Frame>) {
     let app = Arc::clone(app);
-    match request {
-        Request::Reload => {
+    match command {
+        Command::Reload => {
             let (reply, result) = oneshot::channel();
             let asked = app.reloader.ask(Job::All(Some(reply)));
             tokio::spawn(finish_reload(asked, result, frames));
         }
-        Request::ZoneReload { name } => match apex(&name) {
+        Command::ZoneReload { name } => match apex(&name) {
             Ok(apex) => {
                 let (reply, result) = oneshot::channel();
                 let asked = app.reloader.ask(Job::Zone(apex, reply));
@@ -35,10 +35,10 @@ pub(super) fn answer(app: &Arc<App>, request: Request, frames: mpsc::Sender<Fram
             }
             Err(error) => send(&frames, Err(error)),
         },
-        Request::ZoneDump { name } => {
+        Command::ZoneDump { name } => {
             tokio::task::spawn_blocking(move || dump(&app, &name, &frames));
         }
-        Request::Stop => send(&frames, Ok(json!("stopping"))),
+        Command::Stop => send(&frames, Ok(json!("stopping"))),
         // Listing a million zones takes a while: not on the thread that hears signals.
         other => {
             tokio::task::spawn_blocking(move || {
@@ -50,14 +50,14 @@ pub(super) fn answer(app: &Arc<App>, request: Request, frames: mpsc::Sender<Fram
 }
 
 /// Commands that are answered from what is known.
-fn now(app: &Arc<App>, request: &Request) -> Result<Value, String> {
-    match request {
-        Request::Status => Ok(status(app)),
-        Request::Stats => Ok(stats(app)),
-        Request::ZoneList { failed } => Ok(zone_list(app, *failed)),
-        Request::ZoneStatus { name } => find(app, name).map(|state| zone_status(app, &state)),
-        Request::Explain { name, rtype, dnssec } => explain::explain(app, name, rtype, *dnssec),
-        Request::Reload | Request::ZoneReload { .. } | Request::ZoneDump { .. } | Request::Stop => {
+fn now(app: &Arc<App>, command: &Command) -> Result<Value, String> {
+    match command {
+        Command::Status => Ok(status(app)),
+        Command::Stats => Ok(stats(app)),
+        Command::ZoneList { failed } => Ok(zone_list(app, *failed)),
+        Command::ZoneStatus { name } => find(app, name).map(|state| zone_status(app, &state)),
+        Command::Explain { name, rtype, dnssec } => explain::explain(app, name, rtype, *dnssec),
+        Command::Reload | Command::ZoneReload { .. } | Command::ZoneDump { .. } | Command::Stop => {
             Ok(Value::Null)
         }
     }
@@ -158,8 +158,8 @@ fn stats(app: &App) -> Value {
             let label = SIZE_BOUNDS.get(i).map_or("more".into(), |b| b.to_string());
             put(format!("{transport}.size.{label}"), app.sum(|s| s.sizes[t][i].get()));
         }
-        put(format!("{transport}.octets.in"), app.sum(|s| s.octets_in[t].get()));
-        put(format!("{transport}.octets.out"), app.sum(|s| s.octets_out[t].get()));
+        put(format!("{transport}.bytes.in"), app.sum(|s| s.octets_in[t].get()));
+        put(format!("{transport}.bytes.out"), app.sum(|s| s.octets_out[t].get()));
     }
     for i in 0..=LATENCY_BOUNDS.len() {
         let label = LATENCY_BOUNDS.get(i).map_or("more".into(), |b| format!("{}us", b / 1000));

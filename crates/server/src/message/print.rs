@@ -148,7 +148,7 @@ fn option_text(code: OptionCode, data: &[u8]) -> String {
             format!("TCP KEEPALIVE: {}.{} secs", tenths / 10, tenths % 10)
         }
         (OptionCode::KEEPALIVE, _) => "TCP KEEPALIVE".into(),
-        (OptionCode::PADDING, _) => format!("PADDING: {} octets", data.len()),
+        (OptionCode::PADDING, _) => format!("PADDING: {} bytes", data.len()),
         (OptionCode::EXTENDED_ERROR, [a, b, text @ ..]) => {
             let info = ErrorInfo(u16::from_be_bytes([*a, *b]));
             let text = String::from_utf8_lossy(text);
@@ -203,6 +203,6 @@ pub fn json(message: &[u8]) -> Result<Value, Malformed> {
         "answerRRs": section(&parts.sections[0]),
         "authorityRRs": section(&parts.sections[1]),
         "additionalRRs": section(&parts.sections[2]),
-        "octets": message.len(),
+        "bytes": message.len(),
     }))
 }

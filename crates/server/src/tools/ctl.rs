@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use crate::cli::{CtlArgs, CtlVerb, CtlZone, EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use crate::config::{self, PendingKey};
-use crate::control::{Frame, Request, default_paths};
+use crate::control::{Command, Frame, default_paths};
 use crate::words::reason;
 
 /// Runs the command; returns the exit code.
 pub fn run(args: &CtlArgs) -> u8 {
-    let request = request(&args.verb);
+    let command = command(&args.verb);
     let stream = match connect(args) {
         Ok(stream) => stream,
         Err(message) => {
@@ -23,7 +23,7 @@ pub fn run(args: &CtlArgs) -> u8 {
             return EXIT_OUTSIDE;
         }
     };
-    match converse(stream, &request, args) {
+    match converse(stream, &command, args) {
         Ok(code) => code,
         // Whoever reads our output has enough.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => EXIT_OK,
@@ -34,19 +34,19 @@ pub fn run(args: &CtlArgs) -> u8 {
     }
 }
 
-fn request(verb: &CtlVerb) -> Request {
+fn command(verb: &CtlVerb) -> Command {
     match verb {
-        CtlVerb::Status => Request::Status,
-        CtlVerb::Stats => Request::Stats,
-        CtlVerb::Reload => Request::Reload,
-        CtlVerb::Zone(CtlZone::List { failed }) => Request::ZoneList { failed: *failed },
-        CtlVerb::Zone(CtlZone::Status { name }) => Request::ZoneStatus { name: name.clone() },
-        CtlVerb::Zone(CtlZone::Reload { name }) => Request::ZoneReload { name: name.clone() },
-        CtlVerb::Zone(CtlZone::Dump { name }) => Request::ZoneDump { name: name.clone() },
+        CtlVerb::Status => Command::Status,
+        CtlVerb::Stats => Command::Stats,
+        CtlVerb::Reload => Command::Reload,
+        CtlVerb::Zone(CtlZone::List { failed }) => Command::ZoneList { failed: *failed },
+        CtlVerb::Zone(CtlZone::Status { name }) => Command::ZoneStatus { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Reload { name }) => Command::ZoneReload { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Dump { name }) => Command::ZoneDump { name: name.clone() },
         CtlVerb::Explain { name, rtype, dnssec } => {
-            Request::Explain { name: name.clone(), rtype: rtype.clone(), dnssec: *dnssec }
+            Command::Explain { name: name.clone(), rtype: rtype.clone(), dnssec: *dnssec }
         }
-        CtlVerb::Stop => Request::Stop,
+        CtlVerb::Stop => Command::Stop,
     }
 }
 
@@ -96,11 +96,11 @@ fn explain_failure(path: &Path, e: &io::Error) -> String {
     }
 }
 
-fn converse(mut stream: UnixStream, request: &Request, args: &CtlArgs) -> io::Result<u8> {
+fn converse(mut stream: UnixStream, command: &Command, args: &CtlArgs) -> io::Result<u8> {
     let patience = Some(Duration::from_secs(args.timeout.max(1)));
     stream.set_read_timeout(patience)?;
     stream.set_write_timeout(patience)?;
-    let mut line = serde_json::to_vec(request)?;
+    let mut line = serde_json::to_vec(command)?;
     line.push(b'\n');
     stream.write_all(&line)?;
     let mut out = io::BufWriter::new(io::stdout().lock());

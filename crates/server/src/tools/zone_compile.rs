@@ -81,8 +81,8 @@ fn compile(state: &StateFolder, specs: &[ZoneSpec], least: u64) -> u8 {
             continue;
         };
         match state.write(spec, &loaded.zone, &making) {
-            Ok((path, octets)) => println!(
-                "{}: zone {name}, {} records, {octets} bytes, {:.2} s",
+            Ok((path, bytes)) => println!(
+                "{}: zone {name}, {} records, {bytes} bytes, {:.2} s",
                 path.display(),
                 loaded.zone.record_count(),
                 begun.elapsed().as_secs_f64()

@@ -27,11 +27,11 @@ use crate::words::reason;
 const KEY_FILE: &str = "hash-key";
 /// The folder with the images.
 const IMAGES: &str = "images";
-/// Octets of a hash key.
+/// Bytes of a hash key.
 const KEY: usize = 24;
 /// What the names of images end in.
 const SUFFIX: &str = ".image";
-/// Longest name of an image without its ending; systems allow 255 octets, and writing needs some more.
+/// Longest name of an image without its ending; systems allow 255 bytes, and writing needs some more.
 const LONGEST: usize = 180;
 
 /// A state folder that can be used.
@@ -75,11 +75,11 @@ impl StateFolder {
         if about.mode() & 0o077 != 0 {
             return refused("others than its owner may read or write it; remove it, and a new one is made");
         }
-        let mut octets = [0; KEY];
-        if about.len() != KEY as u64 || file.read_exact(&mut octets).is_err() {
-            return refused("it does not have 24 octets; remove it, and a new one is made");
+        let mut secret = [0; KEY];
+        if about.len() != KEY as u64 || file.read_exact(&mut secret).is_err() {
+            return refused("it does not have 24 bytes; remove it, and a new one is made");
         }
-        let mut words = octets.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word));
+        let mut words = secret.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word));
         let mut word = || words.next().unwrap_or_default();
         let key = HashKey::new([word(), word(), word()]);
         Ok(StateFolder { folder: folder.to_owned(), key })
@@ -90,7 +90,7 @@ impl StateFolder {
         self.folder.join(IMAGES).join(file_name(spec))
     }
 
-    /// Writes the image of a zone and gives its path and its size.
+    /// Writes the image of a zone and returns its path and its size in bytes.
     pub fn write(&self, spec: &ZoneSpec, zone: &Zone, making: &Making) -> Result<(PathBuf, u64), String> {
         let path = self.path(spec);
         let written = image::write(&path, zone, making);
@@ -134,12 +134,12 @@ fn own(path: &Path, folder: &Path) {
 fn file_name(spec: &ZoneSpec) -> OsString {
     let text = spec.name().to_string();
     let mut name = String::new();
-    for octet in text.trim_end_matches('.').bytes() {
-        match octet {
-            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => name.push(octet.into()),
-            b'A'..=b'Z' => name.push(octet.to_ascii_lowercase().into()),
+    for byte in text.trim_end_matches('.').bytes() {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => name.push(byte.into()),
+            b'A'..=b'Z' => name.push(byte.to_ascii_lowercase().into()),
             b'.' if !name.is_empty() => name.push('.'),
-            _ => name.push_str(&format!("%{octet:02x}")),
+            _ => name.push_str(&format!("%{byte:02x}")),
         }
     }
     if name.is_empty() {
@@ -221,8 +221,8 @@ impl Images {
     pub fn start(state: StateFolder, least: u64) -> io::Result<Images> {
         let (state, counts) = (Arc::new(state), Arc::new(ImageCounts::default()));
         let (tasks, queue) = channel();
-        let (theirs, told) = (Arc::clone(&state), Arc::clone(&counts));
-        std::thread::Builder::new().name("images".into()).spawn(move || work(&theirs, &told, &queue))?;
+        let (theirs, counted) = (Arc::clone(&state), Arc::clone(&counts));
+        std::thread::Builder::new().name("images".into()).spawn(move || work(&theirs, &counted, &queue))?;
         Ok(Images { state, least, counts, tasks })
     }
 
@@ -271,7 +271,7 @@ impl Images {
                     _ => {
                         self.counts.damaged.fetch_add(1, Relaxed);
                         let path = self.state.path(spec);
-                        warn!("zone {name}: its image {} is not used: {}", path.display(), told(&error));
+                        warn!("zone {name}: its image {} is not used: {}", path.display(), in_words(&error));
                     }
                 }
                 None
@@ -298,7 +298,7 @@ impl Images {
     }
 }
 
-fn told(error: &ImageError) -> String {
+fn in_words(error: &ImageError) -> String {
     match error {
         ImageError::Io(e) => format!("it cannot be read: {}", reason(e)),
         other => other.to_string(),
@@ -336,10 +336,10 @@ fn write_one(state: &StateFolder, counts: &ImageCounts, order: &Order) {
     }
     let begun = Instant::now();
     match state.write(&order.spec, &order.zone, &order.making) {
-        Ok((path, octets)) => {
+        Ok((path, bytes)) => {
             counts.written.fetch_add(1, Relaxed);
             let milliseconds = begun.elapsed().as_millis() as u64;
-            info!(octets, milliseconds, "zone {name}: image written to {}", path.display());
+            info!(bytes, milliseconds, "zone {name}: image written to {}", path.display());
         }
         Err(fault) => {
             counts.unwritten.fetch_add(1, Relaxed);
@@ -405,7 +405,7 @@ mod tests {
         assert_ne!(key(StateFolder::open(folder.path()).expect("another key")), first);
         fs::write(&path, "short").expect("written");
         let fault = StateFolder::open(folder.path()).err().expect("refused");
-        assert!(fault.contains("24 octets"), "{fault}");
+        assert!(fault.contains("24 bytes"), "{fault}");
     }
 
     #[test]

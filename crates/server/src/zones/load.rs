@@ -23,7 +23,7 @@ pub struct Loaded {
     pub included: Vec<PathBuf>,
     /// What is not as it should be, each in one line.
     pub warnings: Vec<String>,
-    /// What an image tells of how the zone was made, if it was made from files only.
+    /// What an image says of how the zone was made, if it was made from files only.
     pub making: Option<Making>,
 }
 

@@ -49,7 +49,7 @@ impl ZoneSpec {
     }
 }
 
-/// What tells one version of a file from another without reading it.
+/// What distinguishes one version of a file from another without reading it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileStamp {
     path: PathBuf,

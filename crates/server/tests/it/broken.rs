@@ -1,4 +1,4 @@
-//! What an operator is told about a broken configuration or zone: every fault, each with its place.
+//! What an operator reads about a broken configuration or zone: every fault, each with its place.
 
 use std::fs;
 

@@ -85,10 +85,10 @@ fn damaged_images_are_told_and_made_anew() {
     let server = start(folder(&zone("192.0.2.77")));
     wait_for_image(&server);
     let stopped = server.stop();
-    let mut octets = fs::read(image(stopped.path())).expect("an image");
+    let mut bytes = fs::read(image(stopped.path())).expect("an image");
     // The header takes less than a page, the nodes begin in the next one.
-    octets[4096 + 100] ^= 1;
-    fs::write(image(stopped.path()), &octets).expect("written");
+    bytes[4096 + 100] ^= 1;
+    fs::write(image(stopped.path()), &bytes).expect("written");
     let figures_at = free_address();
     let server = start_with(stopped, &format!("[metrics]\nlisten = {}\n", written(figures_at)));
     assert_eq!(address(&server), "192.0.2.77");

@@ -29,7 +29,7 @@ fn sighup_under_load_loses_no_query_and_mixes_no_versions() {
                     let n = socket.recv(&mut buf).expect("every query is answered");
                     assert_eq!(buf[..2], id.to_be_bytes());
                     assert_eq!((buf[3] & 15, buf[7]), (0, 2), "NOERROR with two records");
-                    // Both addresses end in the number of their version: the last octet of each record.
+                    // Both addresses end in the number of their version: the last byte of each record.
                     assert_eq!(buf[n - 1], buf[n - 17], "two versions in one answer");
                     asked.fetch_add(1, Ordering::Relaxed);
                 }
@@ -133,11 +133,11 @@ fn keys_that_need_a_start_are_reported_until_they_are_put_back() {
 }
 
 #[test]
-fn clients_are_told_the_idle_time_that_tcp_uses() {
+fn the_idle_time_that_tcp_uses_is_announced() {
     let server = Server::start(APEX, "");
-    let told = || server.query(&["example", "SOA", "+tcp", "+keepalive"]);
-    assert!(told().contains("; TCP KEEPALIVE: 10.0 secs"), "{}", told());
+    let announced = || server.query(&["example", "SOA", "+tcp", "+keepalive"]);
+    assert!(announced().contains("; TCP KEEPALIVE: 10.0 secs"), "{}", announced());
     server.reconfigure("workers = 2", "workers = 2\ntcp-idle-timeout = \"30s\"");
     server.reload();
-    assert!(told().contains("; TCP KEEPALIVE: 10.0 secs"), "{}", told());
+    assert!(announced().contains("; TCP KEEPALIVE: 10.0 secs"), "{}", announced());
 }

@@ -1,4 +1,4 @@
-//! A `nomen serve` in a folder of its own, which tells over its notification socket when it is ready.
+//! A `nomen serve` in a folder of its own, which reports over its notification socket when it is ready.
 //!
 //! No test here depends on how fast anything is: what is not certain once a call has returned is waited for, with
 //! [`eventually`].
@@ -53,7 +53,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 }
 
 /// An address on loopback that nobody else takes: the address belongs to this process (Linux has all of 127.0.0.0/8 on
-/// loopback), the port has been given to nobody in it and is below those the system gives out.
+/// loopback), the port is used once in it and below those the system hands out.
 pub(crate) fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(10_000);
     // A process number has 22 bits at the most.
@@ -113,13 +113,13 @@ impl Server {
         server
     }
 
-    /// Waits until the server has told its state.
+    /// Waits until the server has reported its state.
     fn wait_for_state(&self, state: &str) {
         let mut buf = [0; 512];
         loop {
-            let told =
+            let size =
                 self.notify.recv(&mut buf).unwrap_or_else(|e| panic!("no {state}: {e}\n{}", self.log()));
-            if text(&buf[..told]).lines().any(|line| line == state) {
+            if text(&buf[..size]).lines().any(|line| line == state) {
                 return;
             }
         }
@@ -168,7 +168,7 @@ impl Server {
 
     /// Reloads by SIGHUP and waits for the end of it.
     pub(crate) fn hang_up(&self) {
-        // What earlier reloads have told is there already: they told it before they answered.
+        // What earlier reloads have reported is there already: they did so before they answered.
         self.notify.set_nonblocking(true).expect("set");
         while self.notify.recv(&mut [0; 512]).is_ok() {}
         self.notify.set_nonblocking(false).expect("set");
