@@ -1,7 +1,8 @@
 //! `nomen check`: everything that can be found out about a configuration and its zones without serving them.
 
-use std::io::{self, Write};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 
 use wire::hash::HashKey;
 
@@ -52,25 +53,35 @@ pub fn run(args: &CheckArgs) -> u8 {
     }
 }
 
-/// Checks zones over all CPUs; returns how many there are and how many are bad.
+/// Checks zones over all CPUs and prints what is wrong with them in the order of their names; returns how many there are
+/// and how many are bad.
 fn check_zones(mut specs: Vec<ZoneSpec>, args: &CheckArgs) -> (usize, usize) {
     specs.sort_by(|a, b| a.name().cmp(&b.name()));
-    let key = HashKey::random();
-    let (next, bad) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (key, specs, next) = (HashKey::random(), &specs, &AtomicUsize::new(0));
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(specs.len().max(1));
+    let (done, results) = channel();
+    let mut bad = 0;
     std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                while let Some(spec) = specs.get(next.fetch_add(1, Ordering::Relaxed)) {
+        for done in vec![done; workers] {
+            scope.spawn(move || {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(spec) = specs.get(at) else { return };
                     let examined = judge(spec, &key, args.errors, args.dnssec.then(now));
-                    if examined.errors() > 0 {
-                        bad.fetch_add(1, Ordering::Relaxed);
-                    }
-                    // One write, so that the lines of two zones do not mix.
-                    let _ = io::stderr().lock().write_all(text_of(spec, &examined).as_bytes());
+                    // Whoever prints is there as long as there are zones.
+                    let _ = done.send((at, text_of(spec, &examined), examined.errors() > 0));
                 }
             });
         }
+        let (mut early, mut printed) = (HashMap::new(), 0);
+        for (at, text, is_bad) in results {
+            bad += usize::from(is_bad);
+            early.insert(at, text);
+            while let Some(text) = early.remove(&printed) {
+                eprint!("{text}");
+                printed += 1;
+            }
+        }
     });
-    (specs.len(), bad.into_inner())
+    (specs.len(), bad)
 }

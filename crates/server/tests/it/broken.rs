@@ -72,6 +72,22 @@ fn a_bad_zone_is_told_by_check() {
 }
 
 #[test]
+fn zones_are_reported_in_the_order_of_their_names() {
+    // Those in front take longer than those behind, so that threads finish in another order.
+    let names: Vec<String> = (0..20).map(|i| format!("z{i:02}")).collect();
+    let lines = |count: usize| "h A 192.0.2.1\n".repeat(count * 500);
+    let zones: Vec<(String, String)> = (names.iter().enumerate())
+        .map(|(i, name)| (format!("{name}.zone"), format!("{APEX}{}h A x\n", lines(names.len() - i))))
+        .collect();
+    let mut files = vec![("nomen.toml", "[template.t]\ndirectory = \".\"\n")];
+    files.extend(zones.iter().map(|(name, text)| (name.as_str(), text.as_str())));
+    let said = check_config(&files);
+    let named = |line| str::strip_prefix(line, "./").and_then(|line| line.split_once(".zone:"));
+    let reported: Vec<&str> = said.lines().filter_map(named).map(|(name, _)| name).collect();
+    assert_eq!(reported, names, "{said}");
+}
+
+#[test]
 fn a_zone_is_checked_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let zone = format!("{APEX}a CNAME b\na TXT \"beside\"\nelsewhere.org. A 192.0.2.1\nns1 61 A 192.0.2.9\n");
