@@ -36,4 +36,4 @@ pub use pipeline::{BATCH, Worker};
 pub use settings::{Config, Engine, LogEntry, QueryLog};
 pub use source::{Asked, Operation, Promise, Refusal, Source, Sourced, Sources, TicketOffice};
 pub use stats::Stats;
-pub use zones::Zones;
+pub use zones::{Zones, ZonesConfig};

@@ -13,21 +13,34 @@ use crate::request::Question;
 use crate::settings::Engine;
 use crate::source::{Asked, Refusal};
 
+/// How zones are answered from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZonesConfig {
+    /// CNAME and DNAME links followed for one query, at the most. Default: 16.
+    pub max_chain: u8,
+    /// Whether queries are counted for each zone. Default: no.
+    pub count_per_zone: bool,
+}
+
+impl Default for ZonesConfig {
+    fn default() -> Self {
+        ZonesConfig { max_chain: 16, count_per_zone: false }
+    }
+}
+
 /// Zones, and how they are answered from.
 #[derive(Clone)]
 pub struct Zones {
     /// The zones.
     pub catalog: Arc<Catalog>,
-    /// CNAME and DNAME links followed for one query, at the most.
-    pub max_chain: u8,
-    /// Whether queries are counted for each zone.
-    pub count_per_zone: bool,
+    /// How they are answered from.
+    pub config: ZonesConfig,
 }
 
 impl Zones {
-    /// These zones, following 16 links at the most and not counted one by one.
+    /// These zones, answered from as the defaults say.
     pub fn new(catalog: Arc<Catalog>) -> Self {
-        Zones { catalog, max_chain: 16, count_per_zone: false }
+        Zones { catalog, config: ZonesConfig::default() }
     }
 }
 
@@ -74,7 +87,7 @@ impl Memory for Zones {
     #[inline]
     fn answer(&self, aim: &Aim, asked: &Asked<'_>, b: &mut Builder<'_>, scratch: &mut Scratch) -> Answered {
         let (catalog, located) = (&self.catalog, aim.located());
-        if self.count_per_zone {
+        if self.config.count_per_zone {
             catalog.entry(located).count_query();
         }
         let zone = catalog.zone(located).ok_or(Refusal::NOT_LOADED)?;
@@ -86,7 +99,7 @@ impl Memory for Zones {
             dnssec_ok: asked.request.dnssec_ok(),
             catalog,
             key: catalog.key(),
-            max_chain: self.max_chain,
+            max_chain: self.config.max_chain,
         };
         authority::answer(&ask, zone, located.below as usize, b, scratch);
         if qclass == Class::ANY {

@@ -6,38 +6,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwap;
-use engine::{Engine, Sources, Zones};
-use net::{Running, TcpLimits, TcpTimes};
+use engine::{Engine, Zones};
+use net::{Running, TcpLimits};
 use tracing::{info, warn};
 use wire::hash::HashKey;
 use zone::catalog::Catalog;
 
 use crate::builtin;
-use crate::config::schema::{Control, Listen, Log, Metrics, Server};
-use crate::config::units::{Identity, QueryLog};
-use crate::config::{self, Config, Loaded};
+use crate::config::log::LoggedQueries;
+use crate::config::{self, Accepted, PendingKey, Rejected, Settings};
 use crate::handler::Accounts;
 use crate::logging::Logging;
 use crate::querylog::QueryLogger;
-use crate::zones::images::{self, Images};
+use crate::zones::images::Images;
 use crate::zones::load::catalog;
 use crate::zones::reload::{Reloader, Summary, load_all};
 use crate::zones::{Apex, ZoneSpec, ZoneTable, resolve};
-
-/// The configuration without its zones, of which there may be a million.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
-    /// `[server]`.
-    pub server: Server,
-    /// Every `[[listen]]`.
-    pub listens: Vec<Listen>,
-    /// `[control]`.
-    pub control: Control,
-    /// `[metrics]`.
-    pub metrics: Option<Metrics>,
-    /// `[log]`.
-    pub log: Log,
-}
 
 /// Where the configuration comes from.
 #[derive(Debug, Clone)]
@@ -54,32 +38,22 @@ pub struct Prepared {
     pub settings: Settings,
     /// The zones to serve.
     pub specs: Vec<ZoneSpec>,
-    /// Warnings, as text for a log.
-    pub warnings: String,
 }
 
 impl ConfigSource {
-    /// Reads and checks the configuration, and finds its zones. The error is text for people.
-    pub fn prepare(&self) -> Result<Prepared, String> {
+    /// Reads and checks the configuration, and finds its zones.
+    pub fn prepare(&self) -> Result<Prepared, Rejected> {
         match self {
             Self::File(path) => {
-                let Loaded { config, sources, warnings } = config::load(path).map_err(|e| e.to_string())?;
-                let specs = resolve(&config).map_err(|faults| sources.render(&faults))?;
-                Ok(Prepared { settings: settings(config), specs, warnings: sources.render(&warnings) })
+                let Accepted { config, sources } = config::load(path)?;
+                match resolve(&config) {
+                    Ok(specs) => Ok(Prepared { settings: config.settings, specs }),
+                    Err(faults) => Err(Rejected { sources, faults }),
+                }
             }
-            Self::BuiltIn => {
-                let loaded = config::load_text("built-in", String::new(), std::path::Path::new("/"))
-                    .map_err(|e| e.to_string())?;
-                let settings = settings(loaded.config);
-                Ok(Prepared { settings, specs: builtin::zones(), warnings: String::new() })
-            }
+            Self::BuiltIn => Ok(Prepared { settings: Settings::default(), specs: builtin::zones() }),
         }
     }
-}
-
-fn settings(config: Config) -> Settings {
-    let Config { server, listens, control, metrics, log, zones: _, templates: _ } = config;
-    Settings { server, listens, control, metrics, log }
 }
 
 /// How the last reload ended.
@@ -105,8 +79,10 @@ pub struct App {
     pub zones: ArcSwap<ZoneTable>,
     /// Catalogs that were replaced and that workers may still be reading.
     pub retired: Mutex<Vec<Arc<Catalog>>>,
-    /// The configuration in force.
+    /// The configuration in force: of keys that wait for the next start, the values since the last one.
     pub settings: ArcSwap<Settings>,
+    /// The keys that wait for the next start, as of the last configuration that was read.
+    pub pending_keys: Mutex<Vec<PendingKey>>,
     /// How the last reload ended.
     pub last_reload: Mutex<Option<LastReload>>,
     /// Asks for reloads.
@@ -151,10 +127,7 @@ impl App {
     /// Reads the configuration and every changed zone; what is bad stays as it was. Runs on the reload thread.
     pub fn reload(&self) -> Result<Summary, String> {
         crate::signals::tell_reloading();
-        let result = self.source.prepare().map(|prepared| {
-            if !prepared.warnings.is_empty() {
-                warn!("the configuration has warnings:\n{}", prepared.warnings.trim_end());
-            }
+        let result = self.source.prepare().map_err(|rejected| rejected.to_string()).map(|prepared| {
             self.adopt(prepared.settings);
             self.load_zones(prepared.specs, |_| false)
         });
@@ -229,122 +202,32 @@ impl App {
         retired.is_empty()
     }
 
-    /// Takes over what can change while the server runs, and says what cannot.
+    /// Takes over what can change while the server runs, and reports what cannot.
     pub fn adopt(&self, new: Settings) {
-        let old = self.settings.load_full();
-        for section in needs_restart(&old, &new) {
-            warn!("{section} changed; this takes effect at the next start");
+        let mut settings = Settings::clone(&self.settings.load());
+        let pending = settings.adopt(new);
+        for key in &pending {
+            warn!("{key}");
         }
-        self.engine.set_config(engine_config(&new));
-        self.engine.change_memory(|zones| set_zones_config(zones, &new));
-        self.tcp_limits.set(new.server.tcp_connections.as_usize(), new.server.tcp_per_client.as_usize());
-        self.tcp_limits.set_times(&tcp_times(&new.server));
-        self.logging.set_level(*new.log.level);
-        self.apply_query_log(&new);
-        self.settings.store(Arc::new(new));
+        self.engine.set_config(settings.engine_config());
+        let zones_config = settings.zones_config();
+        self.engine.change_memory(|zones| zones.config = zones_config);
+        let (connections, per_client) = settings.server.tcp.limits();
+        self.tcp_limits.set(connections, per_client);
+        self.tcp_limits.set_times(&settings.server.tcp.times());
+        self.logging.set_level(*settings.log.level);
+        self.apply_query_log(&settings);
+        self.settings.store(Arc::new(settings));
+        *lock(&self.pending_keys) = pending;
     }
 
     /// Turns the query log on or off.
     pub fn apply_query_log(&self, settings: &Settings) {
         let log: Option<Arc<dyn engine::QueryLog>> = match *settings.log.queries {
-            QueryLog::Off => None,
-            QueryLog::On => Some(Arc::new(self.query_logger.tap(1.0))),
-            QueryLog::Sample(share) => Some(Arc::new(self.query_logger.tap(share))),
+            LoggedQueries::None => None,
+            LoggedQueries::All => Some(Arc::new(self.query_logger.tap(1.0))),
+            LoggedQueries::Share(share) => Some(Arc::new(self.query_logger.tap(share))),
         };
         self.engine.set_query_log(log);
     }
-}
-
-/// The engine's settings out of the configuration.
-pub fn engine_config(settings: &Settings) -> engine::Config {
-    let server = &settings.server;
-    let text = |identity: &Identity, auto: &dyn Fn() -> String| match identity {
-        Identity::Hide => None,
-        Identity::Auto => Some(auto().into_bytes().into_boxed_slice()),
-        Identity::Text(text) => Some(text.as_bytes().into()),
-    };
-    let mut config = engine::Config {
-        max_udp_size: u16::try_from(server.max_udp_size.0).unwrap_or(1232),
-        nsid: server.nsid.value.as_ref().map(|n| n.0.clone().into_boxed_slice()).unwrap_or_default(),
-        keepalive: u16::try_from(server.tcp_idle.0.as_millis() / 100).unwrap_or(u16::MAX),
-        ..engine::Config::default()
-    };
-    config.identity.version = text(&server.version.value, &|| format!("nomen {}", env!("CARGO_PKG_VERSION")));
-    config.identity.id = text(&server.id.value, &host_name);
-    config
-}
-
-/// An engine that serves no zones yet.
-pub fn make_engine(key: &HashKey, settings: &Settings) -> Arc<Engine<Zones>> {
-    let mut zones = Zones::new(Arc::new(Catalog::new(key)));
-    set_zones_config(&mut zones, settings);
-    Arc::new(Engine::new(zones, Sources::default(), engine_config(settings)))
-}
-
-/// How zones are answered from, out of the configuration.
-fn set_zones_config(zones: &mut Zones, settings: &Settings) {
-    zones.max_chain = u8::try_from(settings.server.max_chain.0).unwrap_or(16);
-    zones.count_per_zone = settings.metrics.as_ref().is_some_and(|m| m.per_zone.value);
-}
-
-fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name: String = name.trim().chars().take(255).collect();
-    if name.is_empty() { "nomen".into() } else { name }
-}
-
-/// `net`'s settings out of the configuration.
-pub fn net_config(server: &Server) -> net::Config {
-    let buffer = usize::try_from(server.udp_buffer.0).unwrap_or(usize::MAX);
-    net::Config {
-        workers: server.workers.count(),
-        pin_cpus: *server.pin_cpus,
-        drain: server.drain.0,
-        udp: net::UdpConfig {
-            batch: engine::BATCH,
-            receive_buffer: Some(buffer),
-            send_buffer: Some(buffer),
-            ..net::UdpConfig::default()
-        },
-        tcp: net::TcpConfig {
-            max_in_flight: server.tcp_pipeline.as_usize(),
-            max_unsent: usize::try_from(server.tcp_write_buffer.0).unwrap_or(usize::MAX),
-            ..net::TcpConfig::default()
-        },
-        ..net::Config::default()
-    }
-}
-
-/// How long TCP connections may take, out of the configuration.
-pub fn tcp_times(server: &Server) -> TcpTimes {
-    TcpTimes {
-        first_message: server.tcp_first.0,
-        idle: server.tcp_idle.0,
-        message: server.tcp_message.0,
-        write: server.tcp_write.0,
-        ..TcpTimes::default()
-    }
-}
-
-/// What changed that only a restart puts into force.
-fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
-    let mut changed = Vec::new();
-    let state = |s: &Server| (images::folder_of(s), *s.images, s.image_min_records.0);
-    let fixed = |s: &Server| (s.user.clone(), s.group.clone(), net_config(s), state(s));
-    if fixed(&old.server) != fixed(&new.server) {
-        changed.push("a key of [server] about users, threads, buffers or images");
-    }
-    if old.listens != new.listens {
-        changed.push("[[listen]]");
-    }
-    if old.control != new.control {
-        changed.push("[control]");
-    }
-    if old.metrics.as_ref().map(|m| m.listen.value) != new.metrics.as_ref().map(|m| m.listen.value) {
-        changed.push("`listen` of [metrics]");
-    }
-    if old.log.target != new.log.target || old.log.format != new.log.format {
-        changed.push("`target` or `format` of [log]");
-    }
-    changed
 }

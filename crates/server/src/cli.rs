@@ -6,6 +6,9 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
+use crate::tools;
+use crate::words::reason;
+
 /// Everything went well.
 pub const EXIT_OK: u8 = 0;
 /// The verb did its work and found faults: a bad configuration or zone, an answer other than NOERROR or NXDOMAIN.
@@ -37,16 +40,16 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Answer queries until told to stop.
-    Serve(Serve),
+    Serve(ServeArgs),
     /// Check a configuration and every zone it names.
-    Check(Check),
+    Check(CheckArgs),
     /// Work on zone files.
     #[command(subcommand)]
     Zone(ZoneVerb),
     /// Ask a server and print the answer.
-    Query(Query),
+    Query(QueryArgs),
     /// Talk to the running server.
-    Ctl(Ctl),
+    Ctl(CtlArgs),
     /// Print completions for a shell.
     Completions {
         /// The shell.
@@ -62,7 +65,7 @@ pub enum Verb {
 
 /// `nomen serve`.
 #[derive(Debug, Args)]
-pub struct Serve {
+pub struct ServeArgs {
     /// Configuration file; without it the built-in example is served.
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -73,7 +76,7 @@ pub struct Serve {
 
 /// `nomen check`.
 #[derive(Debug, Args)]
-pub struct Check {
+pub struct CheckArgs {
     /// Configuration file.
     #[arg(value_name = "FILE", default_value = "nomen.toml")]
     pub file: PathBuf,
@@ -98,19 +101,19 @@ pub struct Check {
 #[derive(Debug, Subcommand)]
 pub enum ZoneVerb {
     /// Check one zone file.
-    Check(ZoneCheck),
+    Check(ZoneCheckArgs),
     /// Print a zone in canonical order, one record a line.
-    Dump(ZoneDump),
+    Dump(ZoneDumpArgs),
     /// Make the images from which a server starts at once.
     ///
     /// A server with `images` on makes them itself; this is for making them beforehand, while a server runs or
     /// not. They lie in the state folder of the configuration.
-    Compile(ZoneCompile),
+    Compile(ZoneCompileArgs),
 }
 
 /// `nomen zone check`.
 #[derive(Debug, Args)]
-pub struct ZoneCheck {
+pub struct ZoneCheckArgs {
     /// Name of the zone.
     pub origin: String,
     /// Its master file.
@@ -131,7 +134,7 @@ pub struct ZoneCheck {
 
 /// `nomen zone dump`.
 #[derive(Debug, Args)]
-pub struct ZoneDump {
+pub struct ZoneDumpArgs {
     /// Name of the zone.
     pub origin: String,
     /// Its master file.
@@ -140,7 +143,7 @@ pub struct ZoneDump {
 
 /// `nomen zone compile`.
 #[derive(Debug, Args)]
-pub struct ZoneCompile {
+pub struct ZoneCompileArgs {
     /// Configuration file.
     #[arg(short, long, value_name = "FILE", default_value = "nomen.toml")]
     pub config: PathBuf,
@@ -155,7 +158,7 @@ pub struct ZoneCompile {
 Options:\n  +short +dnssec +tcp +norec +nsid +json +cd +ad +edns +noedns +bufsize=N +padding=N +keepalive\n  \
 +cookie +ignore (keep a truncated answer) +all +qr (show the query) +time=SECONDS +tries=N +subnet=NET\n\n\
 A port is written @SERVER -p PORT or @IP@PORT. Without @SERVER: 127.0.0.1.")]
-pub struct Query {
+pub struct QueryArgs {
     /// NAME, TYPE, CLASS, @SERVER and +OPTIONs.
     #[arg(required_unless_present = "reverse", value_name = "WORD")]
     pub words: Vec<String>,
@@ -169,7 +172,7 @@ pub struct Query {
 
 /// `nomen ctl`.
 #[derive(Debug, Args)]
-pub struct Ctl {
+pub struct CtlArgs {
     /// Control socket; found by itself unless the configuration moved it.
     #[arg(short, long, value_name = "PATH", global = true)]
     pub socket: Option<PathBuf>,
@@ -245,12 +248,12 @@ pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let code = match cli.verb {
         Verb::Serve(args) => crate::serve::run(&args),
-        Verb::Check(args) => crate::checks::run(&args),
-        Verb::Zone(ZoneVerb::Check(args)) => crate::checks::zone_check(&args),
-        Verb::Zone(ZoneVerb::Dump(args)) => crate::checks::zone_dump(&args),
-        Verb::Zone(ZoneVerb::Compile(args)) => crate::compile::run(&args),
-        Verb::Query(args) => crate::query::run(&args),
-        Verb::Ctl(args) => crate::control::client::run(&args),
+        Verb::Check(args) => tools::check::run(&args),
+        Verb::Zone(ZoneVerb::Check(args)) => tools::zone_check::run(&args),
+        Verb::Zone(ZoneVerb::Dump(args)) => tools::zone_dump::run(&args),
+        Verb::Zone(ZoneVerb::Compile(args)) => tools::zone_compile::run(&args),
+        Verb::Query(args) => tools::query::run(&args),
+        Verb::Ctl(args) => tools::ctl::run(&args),
         Verb::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "nomen", &mut std::io::stdout());
             EXIT_OK
@@ -269,7 +272,7 @@ fn man(out: Option<&std::path::Path>) -> u8 {
     match result {
         Ok(()) => EXIT_OK,
         Err(e) => {
-            eprintln!("nomen: cannot write the manual page: {}", crate::config::reason(&e));
+            eprintln!("nomen: cannot write the manual page: {}", reason(&e));
             EXIT_OUTSIDE
         }
     }

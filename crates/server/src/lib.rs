@@ -10,22 +10,23 @@
 //! | [`handler`] | joins `net` and `engine` |
 //! | [`control`], [`metrics`], [`logging`], [`querylog`], [`signals`] | what operators see and say |
 //! | [`privileges`] | giving up root |
-//! | [`checks`], [`compile`], [`query`] | the verbs that need no running server |
+//! | [`message`], [`words`] | queries made and messages printed; words for people |
+//! | [`tools`] | every verb but `nomen serve`; only [`cli`] knows them |
 #![forbid(unsafe_code)]
 
 pub mod app;
 pub mod builtin;
-pub mod checks;
 pub mod cli;
-pub mod compile;
 pub mod config;
 pub mod control;
 pub mod handler;
 pub mod logging;
+pub mod message;
 pub mod metrics;
 pub mod privileges;
-pub mod query;
 pub mod querylog;
 pub mod serve;
 pub mod signals;
+pub mod tools;
+pub mod words;
 pub mod zones;

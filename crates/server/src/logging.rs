@@ -10,8 +10,7 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::{fmt, reload};
 
-use crate::config::schema::Log;
-use crate::config::units::{LogFormat, LogLevel, LogTarget};
+use crate::config::log::{Log, LogFormat, LogLevel, LogTarget};
 
 /// Log lines that may wait for the writer before further ones are dropped and counted.
 const QUEUE_LINES: usize = 16_384;
@@ -81,5 +80,5 @@ fn open_file(path: &Path) -> Result<std::fs::File, String> {
         .create(true)
         .append(true)
         .open(path)
-        .map_err(|e| format!("cannot open the log file {}: {}", path.display(), crate::config::reason(&e)))
+        .map_err(|e| format!("cannot open the log file {}: {}", path.display(), crate::words::reason(&e)))
 }

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::stats::{LATENCY_BOUNDS, RCODES, SIZE_BOUNDS, TYPES, place_label};
@@ -173,11 +172,7 @@ fn queries(app: &App, out: &mut Printer<'_>) -> fmt::Result {
     out.family("replies", "Replies sent, by transport and response code", MetricType::Counter, replies)?;
     let one = |figure: fn(&engine::Stats) -> u64| app.accounts.sum(figure);
     out.counter("truncated", "Replies with TC set", one(|s| s.truncated.get()))?;
-    out.counter(
-        "unanswered",
-        "Messages that are given no reply, such as responses",
-        one(|s| s.dropped.get()),
-    )?;
+    out.counter("unanswered", "Messages that get no reply, such as responses", one(|s| s.dropped.get()))?;
     out.counter("pending", "Queries left to be answered later", one(|s| s.pending.get()))?;
     out.counter("late", "Queries answered later than with their batch", one(|s| s.late.get()))?;
     out.counter("dnssec_ok", "Queries that asked for DNSSEC records", one(|s| s.dnssec_ok.get()))?;
@@ -225,7 +220,7 @@ fn transports(app: &App, out: &mut Printer<'_>) -> fmt::Result {
         out.family(&format!("net_{name}"), &help, MetricType::Counter, series)?;
     }
     out.gauge("tcp_connections", "TCP connections open now", app.tcp_limits.current() as f64)?;
-    let limit = app.settings.load().server.tcp_connections.0;
+    let limit = app.settings.load().server.tcp.connections.0;
     out.gauge("tcp_connections_limit", "Most TCP connections there may be", limit as f64)
 }
 
@@ -253,7 +248,7 @@ fn zones(app: &App, out: &mut Printer<'_>) -> fmt::Result {
             f64::from(u8::from(good)),
         )?;
     }
-    if !app.settings.load().metrics.as_ref().is_some_and(|m| m.per_zone.value) {
+    if !app.settings.load().counts_per_zone() {
         return Ok(());
     }
     let serials = table.values().filter_map(|state| {
@@ -268,25 +263,17 @@ fn zones(app: &App, out: &mut Printer<'_>) -> fmt::Result {
 
 fn images(app: &App, out: &mut Printer<'_>) -> fmt::Result {
     let Some(counts) = app.images.as_ref().map(|images| images.counts()) else { return Ok(()) };
-    let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    let loads = [
-        ("used", &counts.used),
-        ("missing", &counts.missing),
-        ("stale", &counts.stale),
-        ("damaged", &counts.damaged),
-    ];
     out.family(
         "image_loads",
         "Zones to be loaded by what became of their image; all but those whose image was used are read from text",
         MetricType::Counter,
-        loads.into_iter().map(|(word, count)| ([("image", word.into())], get(count))),
+        counts.loads().into_iter().map(|(word, count)| ([("image", word.into())], count)),
     )?;
-    let writes = [("written", &counts.written), ("failed", &counts.unwritten)];
     out.family(
         "image_writes",
         "Images written, and those that could not be",
         MetricType::Counter,
-        writes.into_iter().map(|(word, count)| ([("result", word.into())], get(count))),
+        counts.writes().into_iter().map(|(word, count)| ([("result", word.into())], count)),
     )
 }
 
@@ -306,7 +293,7 @@ fn unix(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }
 
-/// Memory of the process in RAM, in bytes, as the kernel tells it.
+/// Memory of the process in RAM, in bytes, as the kernel reports it.
 pub fn resident_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;

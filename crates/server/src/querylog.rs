@@ -23,7 +23,7 @@ struct Record {
     qtype: Option<Type>,
     qclass: Option<Class>,
     rcode: Rcode,
-    len: usize,
+    bytes: usize,
     dnssec_ok: bool,
     name_len: u8,
     name: [u8; 255],
@@ -118,7 +118,7 @@ impl QueryLog for Tap {
             qtype: question.map(|q| q.qtype),
             qclass: question.map(|q| q.qclass),
             rcode: entry.rcode,
-            len: entry.len,
+            bytes: entry.len,
             dnssec_ok: entry.request.dnssec_ok(),
             name_len,
             name,
@@ -147,7 +147,7 @@ fn write(items: &Receiver<Item>) {
             class = record.qclass.map(|c| c.to_string()),
             r#type = record.qtype.map(|t| t.to_string()),
             rcode = %record.rcode,
-            bytes = record.len,
+            bytes = record.bytes,
             dnssec_ok = record.dnssec_ok,
             "query"
         );

@@ -7,22 +7,23 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
+use engine::{Engine, Sources, Zones};
 use exchange::Transport;
 use net::{Bound, Context, Listener, Running, TcpLimits, XdpConfig};
 use tokio::runtime::Runtime;
 use tracing::{error, info, warn};
 use wire::hash::HashKey;
+use zone::catalog::Catalog;
 
-use crate::app::{App, ConfigSource, Prepared, Settings, lock, make_engine, net_config, tcp_times};
-use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, Serve};
-use crate::config::schema::Listen;
-use crate::config::units::Proto;
+use crate::app::{App, ConfigSource, Prepared, lock};
+use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ServeArgs};
+use crate::config::Settings;
 use crate::control::{self, Socket};
 use crate::handler::{Accounts, Workers};
 use crate::logging::Logging;
 use crate::querylog::QueryLogger;
 use crate::signals::Signals;
-use crate::zones::images::{self, Images, State};
+use crate::zones::images::{self, Images, StateFolder};
 use crate::zones::reload::{self, Reloader};
 use crate::zones::{ZoneSpec, ZoneTable};
 use crate::{builtin, logging, metrics, privileges, signals};
@@ -34,7 +35,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 struct Refusal(String, u8);
 
 /// Runs the server until it is told to stop; returns the exit code.
-pub fn run(args: &Serve) -> u8 {
+pub fn run(args: &ServeArgs) -> u8 {
     match start(args) {
         Ok(()) => EXIT_OK,
         Err(Refusal(message, code)) => {
@@ -48,22 +49,19 @@ fn outside(message: String) -> Refusal {
     Refusal(message, EXIT_OUTSIDE)
 }
 
-fn start(args: &Serve) -> Result<(), Refusal> {
+fn start(args: &ServeArgs) -> Result<(), Refusal> {
     let started_at = Instant::now();
     let source = match &args.config {
         Some(path) => ConfigSource::File(path.clone()),
         None => ConfigSource::BuiltIn,
     };
-    let Prepared { settings, specs, warnings } = source
+    let Prepared { settings, specs } = source
         .prepare()
         .map_err(|text| Refusal(format!("the configuration cannot be used\n\n{text}"), EXIT_FAULTS))?;
     let built_in = matches!(source, ConfigSource::BuiltIn);
     let sockets = Sockets::open(&settings, built_in).map_err(outside)?;
     // Lives to the end of this function, so that the last words are written.
     let (logging, _log_writer) = logging::start(&settings.log).map_err(outside)?;
-    if !warnings.is_empty() {
-        warn!("the configuration has warnings:\n{}", warnings.trim_end());
-    }
     sockets.notes.iter().for_each(|note| warn!("{note}"));
     let (reloader, jobs) = Reloader::new();
     let (key, images) = open_state(&settings, built_in);
@@ -118,19 +116,18 @@ fn make_app(
     started_at: Instant,
 ) -> Result<Arc<App>, String> {
     let query_logger = QueryLogger::start().map_err(|e| format!("cannot start the query log: {e}"))?;
-    let server = &settings.server;
+    let catalog = Arc::new(Catalog::new(&key));
+    let zones = Zones { catalog, config: settings.zones_config() };
+    let (connections, per_client) = settings.server.tcp.limits();
     let app = App {
-        engine: make_engine(&key, &settings),
+        engine: Arc::new(Engine::new(zones, Sources::default(), settings.engine_config())),
         accounts: Accounts::default(),
         listeners: Mutex::default(),
-        tcp_limits: TcpLimits::new(
-            server.tcp_connections.as_usize(),
-            server.tcp_per_client.as_usize(),
-            &tcp_times(server),
-        ),
+        tcp_limits: TcpLimits::new(connections, per_client, &settings.server.tcp.times()),
         zones: ArcSwap::from_pointee(ZoneTable::new()),
         retired: Mutex::default(),
         settings: ArcSwap::from_pointee(settings.clone()),
+        pending_keys: Mutex::default(),
         last_reload: Mutex::default(),
         reloader,
         images,
@@ -147,12 +144,12 @@ fn make_app(
 /// The key of this process, and the images that were made under it if they are wanted. Without a state folder, or
 /// with one that cannot be used, the key is a new one and there are no images.
 fn open_state(settings: &Settings, built_in: bool) -> (HashKey, Option<Images>) {
-    let server = &settings.server;
-    let folder = images::folder_of(server).filter(|_| *server.images && !built_in);
+    let storage = &settings.server.storage;
+    let folder = storage.folder().filter(|_| *storage.images && !built_in);
     let Some(folder) = folder else { return (HashKey::random(), None) };
-    let opened = State::open(&folder).and_then(|state| {
+    let opened = StateFolder::open(&folder).and_then(|state| {
         let key = state.key;
-        let images = Images::start(state, server.image_min_records.0);
+        let images = Images::start(state, storage.image_min_records.0);
         images.map(|images| (key, Some(images))).map_err(|e| format!("cannot start a thread: {e}"))
     });
     opened.unwrap_or_else(|fault| {
@@ -173,8 +170,9 @@ struct Sockets {
 impl Sockets {
     fn open(settings: &Settings, built_in: bool) -> Result<Self, String> {
         raise_descriptor_limit();
-        let identity = match settings.server.user.value.as_deref() {
-            Some(user) => Some(privileges::find(user, settings.server.group.value.as_deref())?),
+        let wanted = &settings.server.privileges;
+        let identity = match wanted.user.as_deref() {
+            Some(user) => Some(privileges::find(user, wanted.group.as_deref())?),
             None => None,
         };
         let mut notes = Vec::new();
@@ -194,28 +192,28 @@ fn make_state_folder(
     identity: Option<privileges::Identity>,
     notes: &mut Vec<String>,
 ) {
-    let folder = images::folder_of(&settings.server).filter(|_| *settings.server.images && !built_in);
+    let storage = &settings.server.storage;
+    let folder = storage.folder().filter(|_| *storage.images && !built_in);
     let owner = identity.filter(|_| privileges::is_root()).map(|i| (i.uid, i.gid));
     notes.extend(folder.and_then(|folder| images::make_folder(&folder, owner).err()));
 }
 
 /// Opens every listening socket.
 fn bind(settings: &Settings, built_in: bool, notes: &mut Vec<String>) -> Result<Vec<Bound>, String> {
-    let config = net_config(&settings.server);
+    let config = settings.net_config();
     let mut bound = Vec::new();
     // Interfaces with an AF_XDP front, each with the listeners it stands before.
-    let mut fronts: BTreeMap<&str, (XdpConfig, Vec<usize>)> = BTreeMap::new();
+    let mut fronts: BTreeMap<String, (XdpConfig, Vec<usize>)> = BTreeMap::new();
     for listen in &settings.listens {
-        for (addr, proto) in listen.addr.iter().flat_map(|a| listen.proto.iter().map(move |p| (a, p))) {
-            let transport = match proto.value {
-                Proto::Udp => Transport::Udp,
-                Proto::Tcp => Transport::Tcp,
-            };
+        let xdp = listen.xdp_config();
+        for (addr, transport) in
+            listen.addr.iter().flat_map(|a| listen.proto.iter().map(move |p| (a, p.value)))
+        {
             match Listener::bind(addr.value.0, transport, &config) {
                 Ok(socket) => {
-                    if let (Transport::Udp, Some(interface)) = (transport, &listen.xdp.value) {
-                        let front = || (xdp_config(interface, listen), Vec::new());
-                        fronts.entry(interface).or_insert_with(front).1.push(bound.len());
+                    if let (Transport::Udp, Some(xdp)) = (transport, &xdp) {
+                        let front = || (xdp.clone(), Vec::new());
+                        fronts.entry(xdp.interface.clone()).or_insert_with(front).1.push(bound.len());
                     }
                     bound.push(socket);
                 }
@@ -232,19 +230,10 @@ fn bind(settings: &Settings, built_in: bool, notes: &mut Vec<String>) -> Result<
     Ok(bound)
 }
 
-fn xdp_config(interface: &str, listen: &Listen) -> XdpConfig {
-    XdpConfig {
-        queues: listen.xdp_queues.value.map(|n| u32::try_from(n.0).unwrap_or(u32::MAX)),
-        attach: listen.xdp_attach.value,
-        copy: listen.xdp_copy.value,
-        ..XdpConfig::new(interface)
-    }
-}
-
 /// Puts the AF_XDP fronts that were asked for before their listeners; where one cannot be had, the sockets do
 /// its work and the operator is told.
 fn put_fronts(
-    fronts: &BTreeMap<&str, (XdpConfig, Vec<usize>)>,
+    fronts: &BTreeMap<String, (XdpConfig, Vec<usize>)>,
     config: &net::Config,
     bound: &mut Vec<Bound>,
     notes: &mut Vec<String>,
@@ -288,7 +277,7 @@ fn bind_metrics(settings: &Settings) -> Result<Option<TcpListener>, String> {
     let addr = metrics.listen.value;
     TcpListener::bind(addr.0)
         .and_then(|socket| socket.set_nonblocking(true).map(|()| Some(socket)))
-        .map_err(|e| format!("cannot listen on {addr} for metrics: {}", crate::config::reason(&e)))
+        .map_err(|e| format!("cannot listen on {addr} for metrics: {}", crate::words::reason(&e)))
 }
 
 fn bind_control(

@@ -1,16 +1,16 @@
-//! The reference page and the list of defaults, both printed from the declarations in `schema`. A test
-//! compares docs/CONFIGURATION.md with what this prints.
+//! The reference page and the list of defaults, both printed from what features declare. A test compares
+//! docs/CONFIGURATION.md with what this prints.
 
 use std::fmt::Write as _;
 
-use super::raw::{KeyDoc, SectionDoc};
-use super::schema;
+use super::Config;
+use super::table::{Effect, KeyDoc, SectionDoc};
 
 /// Words at the top of the reference page.
 const OPENING: &str = "\
 # Configuration reference
 
-<!-- Printed by `nomen check --print-reference`; edit crates/server/src/config/schema.rs instead. -->
+<!-- Printed by `nomen check --print-reference`; edit the keys in crates/server/src/config instead. -->
 
 One TOML file, named with `nomen serve --config FILE`. Without it nomen serves a built-in example.
 
@@ -23,14 +23,22 @@ One TOML file, named with `nomen serve --config FILE`. Without it nomen serves a
   name. Each single section (`[server]`, `[control]`, `[metrics]`, `[log]`) may stand in one file only.
 
 `nomen check FILE` checks a configuration and every zone it names; `nomen check --defaults` prints every default.
-SIGHUP or `nomen ctl reload` reads the file again. What needs a restart to change: `[server]`, `[[listen]]`,
-`[control]`, `[metrics]` and `target` and `format` of `[log]`; nomen says so when it finds one of them changed.
+
+A reload, by SIGHUP or `nomen ctl reload`, reads the file again. Each key says whether a change *takes effect at a reload* or
+*takes effect at the next start*. A change of the latter kind is logged at every reload until the server is started
+again or the value put back, and `nomen ctl status` lists it. The same holds for a `[[listen]]` block or `[metrics]` that comes
+or goes.
 ";
+
+/// Every section in the order of the page.
+fn sections() -> Vec<SectionDoc> {
+    Config::default().slots().map(|slot| slot.describe()).into()
+}
 
 /// The reference page, in Markdown.
 pub fn markdown() -> String {
     let mut out = String::from(OPENING);
-    for section in schema::all() {
+    for section in sections() {
         let _ = write!(out, "\n## `{}`\n\n{}\n", section.header, paragraph(section.doc));
         for key in &section.keys {
             let default = match (&key.default, key.required) {
@@ -38,7 +46,11 @@ pub fn markdown() -> String {
                 (Some(default), _) => format!("default `{default}`"),
                 (None, _) => "unset by default".to_owned(),
             };
-            let _ = write!(out, "\n### `{}`\n\n{}; {default}. ", key.name, capital(&key.kind));
+            let effect = match key.effect {
+                Effect::Live => "takes effect at a reload",
+                Effect::Restart => "takes effect at the next start",
+            };
+            let _ = write!(out, "\n### `{}`\n\n{}; {default}; {effect}. ", key.name, capital(&key.kind));
             let _ = write!(out, "Example: `{} = {}`\n\n{}\n", key.name, key.example, paragraph(key.doc));
         }
     }
@@ -49,32 +61,21 @@ pub fn markdown() -> String {
 pub fn defaults() -> String {
     let mut out =
         String::from("# Every key with its default. Keys and sections that are off are comments.\n");
-    for section in schema::all() {
-        let off = !matches!(section.header, "[server]" | "[[listen]]" | "[control]" | "[log]");
-        let _ = write!(out, "\n{}{}\n", if off { "# " } else { "" }, section.header);
+    for section in sections() {
+        let _ = write!(out, "\n{}{}\n", if section.on { "" } else { "# " }, section.header);
         for key in &section.keys {
-            let _ = writeln!(out, "{}", default_line(key, off));
+            let _ = writeln!(out, "{}", default_line(key, section.on));
         }
     }
     out
 }
 
-fn default_line(key: &KeyDoc, section_is_off: bool) -> String {
-    let mark = if section_is_off || key.default.is_none() { "# " } else { "" };
+fn default_line(key: &KeyDoc, section_is_on: bool) -> String {
     match &key.default {
-        Some(default) => format!("{mark}{} = {default}", key.name),
-        None => format!("{mark}{} = {}", key.name, key.example),
+        Some(default) if section_is_on => format!("{} = {default}", key.name),
+        Some(default) => format!("# {} = {default}", key.name),
+        None => format!("# {} = {}", key.name, key.example),
     }
-}
-
-/// A TOML text that uses every key of one section, for the test that each documented key is accepted.
-pub fn example_of(section: &SectionDoc) -> String {
-    let header = section.header.replace(".X", ".x");
-    let mut out = format!("{header}\n");
-    for key in &section.keys {
-        let _ = writeln!(out, "{} = {}", key.name, key.example);
-    }
-    out
 }
 
 /// The lines of a doc comment without their leading space.
@@ -90,12 +91,24 @@ fn capital(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::config::load_text;
     use std::path::Path;
+
+    use super::*;
+    use crate::config::{Accepted, load_text};
 
     /// Set to rewrite the page instead of comparing.
     const UPDATE: &str = "NOMEN_UPDATE_REFERENCE";
+
+    /// A section with the example of every key.
+    fn example_of(section: &SectionDoc) -> String {
+        let keys = section.keys.iter().map(|key| format!("{} = {}\n", key.name, key.example));
+        let header = section.header.replace(".X", ".customers");
+        keys.fold(format!("{header}\n"), |text, key| text + &key)
+    }
+
+    fn accepted(text: &str) -> Accepted {
+        load_text("example", text.to_owned(), Path::new("/")).unwrap_or_else(|rejected| panic!("{rejected}"))
+    }
 
     #[test]
     fn page_is_up_to_date() {
@@ -110,18 +123,23 @@ mod tests {
 
     #[test]
     fn defaults_read_back() {
-        let loaded = load_text("defaults", defaults(), Path::new("/")).expect("defaults are accepted");
-        let empty = load_text("empty", String::new(), Path::new("/")).expect("nothing is accepted");
-        assert_eq!(loaded.config, empty.config);
+        assert_eq!(accepted(&defaults()).config, accepted("").config);
     }
 
     /// What is commented out in the defaults must be accepted as well once the comment signs are gone.
     #[test]
     fn each_documented_key_is_accepted() {
-        let text: String = schema::all().iter().map(example_of).collect();
-        let text = text.replace("template = \"nomen\"", "template = \"x\"");
-        if let Err(rejected) = load_text("example", text, Path::new("/")) {
-            panic!("{rejected}");
+        accepted(&sections().iter().map(example_of).collect::<String>());
+    }
+
+    /// Somebody will copy them, and hardly anybody can live with the least or the most that a key takes.
+    #[test]
+    fn no_example_is_a_bound() {
+        for key in sections().into_iter().flat_map(|section| section.keys) {
+            let bounds = key.kind.split_once('(').and_then(|(_, bounds)| bounds.split_once(" to "));
+            let Some((least, most)) = bounds else { continue };
+            let example = key.example.trim_matches('"');
+            assert!(![least, most.trim_end_matches(')')].contains(&example), "{} = {example}", key.name);
         }
     }
 
@@ -129,7 +147,7 @@ mod tests {
     /// declared is refused in every section.
     #[test]
     fn undocumented_keys_are_refused() {
-        for section in schema::all() {
+        for section in sections() {
             let text = format!("{}undocumented = 1\n", example_of(&section));
             let rejected = load_text("example", text, Path::new("/")).expect_err("must be refused");
             assert!(rejected.to_string().contains("unknown key `undocumented`"), "{rejected}");
@@ -138,7 +156,7 @@ mod tests {
 
     #[test]
     fn every_key_is_explained() {
-        for section in schema::all() {
+        for section in sections() {
             assert!(section.doc.len() > 10, "{}", section.header);
             for key in section.keys {
                 assert!(key.doc.trim().ends_with('.'), "{} {}", section.header, key.name);

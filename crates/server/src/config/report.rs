@@ -1,9 +1,9 @@
 //! Faults found in configuration text, and how they are shown: file, line, column, the source line and a
-//! caret under the place. Knows no key and no section; `raw` finds the faults, this file prints them.
+//! caret under the place. Knows no key and no section: reading finds the faults, this file prints them.
 
 use std::fmt::Write as _;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Widest stretch of a source line that is shown; longer lines are cut around the fault.
 const SHOWN_COLUMNS: usize = 100;
@@ -32,20 +32,9 @@ pub struct Place {
     pub span: Range<usize>,
 }
 
-/// How much a fault matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Severity {
-    /// The configuration cannot be used.
-    Error,
-    /// It can be used, yet something is probably not as meant.
-    Warning,
-}
-
 /// One fault, with the place that shows it and advice if there is any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Error or warning.
-    pub severity: Severity,
     /// Where it is; none for faults of the whole (a file that cannot be opened).
     pub place: Option<Place>,
     /// What is wrong, one sentence without a full stop.
@@ -59,29 +48,17 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// An error at a place.
     pub fn error(place: Place, message: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Error,
-            place: Some(place),
-            message: message.into(),
-            hint: None,
-            related: Vec::new(),
-        }
-    }
-
-    /// A warning at a place.
-    pub fn warning(place: Place, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(place, message) }
+        Self { place: Some(place), ..Self::whole(message) }
     }
 
     /// An error that no line of the text causes.
     pub fn whole(message: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Error,
-            place: None,
-            message: message.into(),
-            hint: None,
-            related: Vec::new(),
-        }
+        Self { place: None, message: message.into(), hint: None, related: Vec::new() }
+    }
+
+    /// An error at a place, if it has one: what a default causes stands nowhere.
+    pub fn at(place: Option<&Place>, message: impl Into<String>) -> Self {
+        Self { place: place.cloned(), ..Self::whole(message) }
     }
 
     /// Adds advice, shown beside the caret.
@@ -91,10 +68,10 @@ impl Diagnostic {
         self
     }
 
-    /// Adds a second place with its own words.
+    /// Adds a second place, if there is one, with its own words.
     #[must_use]
-    pub fn also(mut self, place: Place, words: impl Into<String>) -> Self {
-        self.related.push((place, words.into()));
+    pub fn also(mut self, place: Option<&Place>, words: impl Into<String>) -> Self {
+        self.related.extend(place.cloned().map(|place| (place, words.into())));
         self
     }
 }
@@ -109,11 +86,6 @@ impl Sources {
     /// The text with this number, if there is one.
     pub fn get(&self, number: usize) -> Option<&Source> {
         self.all.get(number)
-    }
-
-    /// The paths of all texts, in the order they were read.
-    pub fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.all.iter().map(|s| s.path.as_path())
     }
 
     /// Line and column (both from 1, columns in characters) where a place begins.
@@ -139,11 +111,7 @@ impl Sources {
             if i > 0 {
                 out.push('\n');
             }
-            let word = match fault.severity {
-                Severity::Error => "error",
-                Severity::Warning => "warning",
-            };
-            let _ = writeln!(out, "{word}: {}", fault.message);
+            let _ = writeln!(out, "error: {}", fault.message);
             match &fault.place {
                 Some(place) => self.render_place(&mut out, place, '^', fault.hint.as_deref()),
                 None => {
@@ -206,60 +174,9 @@ fn floor_char(text: &str, at: usize) -> usize {
     at
 }
 
-/// The candidate that a misspelt word was probably meant to be, by edit distance; none if all are far off.
-pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let allowed = (word.chars().count() / 3).max(1);
-    candidates
-        .into_iter()
-        .map(|c| (edit_distance(word, c), c))
-        .filter(|(distance, _)| *distance <= allowed)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, c)| c)
-}
-
-/// Insertions, deletions, replacements and swaps of neighbours that turn one word into the other; `_` and
-/// `-`, and letters of either case, count as equal.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let fold = |s: &str| -> Vec<char> {
-        s.chars().map(|c| if c == '_' { '-' } else { c.to_ascii_lowercase() }).collect()
-    };
-    let (a, b) = (fold(a), fold(b));
-    let mut before_last: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i; b.len() + 1];
-        for j in 1..=b.len() {
-            let same = a[i - 1] == b[j - 1];
-            let mut best = (last[j - 1] + usize::from(!same)).min(last[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(before_last[j - 2] + 1);
-            }
-            row[j] = best;
-        }
-        before_last = last;
-        last = row;
-    }
-    last[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn distance_counts_edits_and_swaps() {
-        assert_eq!(edit_distance("workers", "workers"), 0);
-        assert_eq!(edit_distance("wrokers", "workers"), 1);
-        assert_eq!(edit_distance("worker", "workers"), 1);
-        assert_eq!(edit_distance("max_udp_size", "max-udp-size"), 0);
-        assert_eq!(edit_distance("", "abc"), 3);
-    }
-
-    #[test]
-    fn suggestions_are_near_or_absent() {
-        assert_eq!(did_you_mean("threds", ["user", "threads"]), Some("threads"));
-        assert_eq!(did_you_mean("cache", ["user", "threads"]), None);
-    }
 
     #[test]
     fn caret_stands_under_the_place() {

@@ -11,15 +11,14 @@ use wire::name::NameBuf;
 use wire::{Class, Type};
 
 use crate::app::App;
-use crate::config::pattern::zone_name;
-use crate::query::words::Wanted;
-use crate::query::{ask, print};
+use crate::config::zones::zone_name;
+use crate::message::{QuerySpec, print};
 
 /// Explains a question of class IN.
 pub(super) fn explain(app: &Arc<App>, name: &str, rtype: &str, dnssec: bool) -> Result<Value, String> {
-    let name = zone_name(name)?;
+    let name = zone_name(name).map_err(|fault| fault.to_string())?;
     let rtype: Type = rtype.parse().map_err(|_| format!("`{rtype}` is no record type"))?;
-    let max_chain = u8::try_from(app.settings.load().server.max_chain.0).unwrap_or(u8::MAX);
+    let max_chain = app.settings.load().server.answers.max_chain.0;
     let steps =
         authority::explain::explain(&app.engine.catalog(), &app.key(), name.as_name(), rtype, max_chain);
     let steps: Vec<String> = steps.iter().map(ToString::to_string).collect();
@@ -29,10 +28,10 @@ pub(super) fn explain(app: &Arc<App>, name: &str, rtype: &str, dnssec: bool) -> 
 
 /// The answer that the query path makes, as text; counted nowhere.
 fn answer(app: &Arc<App>, name: NameBuf, qtype: Type, dnssec_ok: bool) -> Result<String, String> {
-    let wanted = Wanted { name, qtype, qclass: Class::IN, dnssec_ok, tcp: true, ..Wanted::new() };
+    let spec = QuerySpec { name, qtype, qclass: Class::IN, dnssec_ok, ..QuerySpec::default() };
     let mut worker = Worker::new(Arc::clone(&app.engine), Arc::new(Account::new(Waker::noop().clone())));
     let mut packets = Packets::new(Transport::Tcp, MAX_MESSAGE);
-    packets.push(&ask::message(&wanted)?);
+    packets.push(&spec.message().map_err(|fault| fault.to_string())?);
     packets.ask(&mut worker);
     if let Some(reply) = packets.reply(0) {
         return print::full(reply).map_err(|e| format!("the answer is broken: {e}"));

@@ -1,11 +1,10 @@
 //! The control socket: where it is, who may open it, and the protocol on it: one JSON object in a line each way.
-//! What the commands do is in `verbs` and `explain`; the other end is `client`.
+//! What the commands do is in `verbs` and `explain`; the other end is `crate::tools::ctl`.
 //!
-//! A request is one line, such as `{"verb":"zone-status","name":"example.com"}`. The answer is one line,
+//! A command is one line, such as `{"verb":"zone-status","name":"example.com"}`. The answer is one line,
 //! `{"ok":true,"data":…}` or `{"ok":false,"error":"…"}`; before it there may be lines `{"text":"…"}`, which are
-//! pieces of a long output. A connection carries any number of requests, one at a time.
+//! pieces of a long output. A connection carries any number of commands, one at a time.
 
-pub mod client;
 mod explain;
 mod verbs;
 
@@ -23,11 +22,11 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::app::App;
-use crate::config::reason;
 use crate::privileges;
+use crate::words::reason;
 
-/// Longest request, in octets.
-const MAX_REQUEST: u64 = 64 * 1024;
+/// Longest command, in bytes.
+const MAX_COMMAND: u64 = 64 * 1024;
 /// Connections served at a time.
 const MAX_CONNECTIONS: usize = 16;
 /// Longest silence of a client that is connected, and longest wait for it to read.
@@ -36,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Request {
+pub enum Command {
     /// The server as a whole.
     Status,
     /// Every counter.
@@ -233,7 +232,7 @@ pub fn default_paths() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Answers commands for as long as the runtime runs; `stop` is told when one asks for the end.
+/// Answers commands for as long as the runtime runs; a message on `stop` asks for the end.
 pub async fn serve(app: Arc<App>, listener: UnixListener, stop: mpsc::Sender<()>) {
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
@@ -258,22 +257,22 @@ async fn converse(app: Arc<App>, stream: UnixStream, stop: mpsc::Sender<()>) -> 
     let mut reader = BufReader::new(reader);
     loop {
         let mut line = Vec::new();
-        let mut limited = (&mut reader).take(MAX_REQUEST);
+        let mut limited = (&mut reader).take(MAX_COMMAND);
         let read = limited.read_until(b'\n', &mut line);
         let Ok(read) = tokio::time::timeout(PATIENCE, read).await else { return Ok(()) };
         if read? == 0 {
             return Ok(());
         }
-        let request = if line.ends_with(b"\n") {
-            serde_json::from_slice::<Request>(&line).map_err(|e| format!("not a command: {e}"))
+        let command = if line.ends_with(b"\n") {
+            serde_json::from_slice::<Command>(&line).map_err(|e| format!("not a command: {e}"))
         } else {
-            Err(format!("a command has one line of at most {MAX_REQUEST} octets"))
+            Err(format!("a command has one line of at most {MAX_COMMAND} bytes"))
         };
         let (frames, mut waiting) = mpsc::channel(4);
-        let stopping = request == Ok(Request::Stop);
+        let stopping = command == Ok(Command::Stop);
         let whole = line.ends_with(b"\n");
-        match request {
-            Ok(request) => verbs::answer(&app, request, frames),
+        match command {
+            Ok(command) => verbs::answer(&app, command, frames),
             Err(error) => {
                 let _ = frames.try_send(Frame::Fault { ok: false, error });
                 // The answer ends where the last sender does.
@@ -302,18 +301,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_read_back() {
+    fn commands_read_back() {
         let all = [
-            Request::Status,
-            Request::ZoneList { failed: true },
-            Request::ZoneStatus { name: "a".into() },
-            Request::Explain { name: "a".into(), rtype: "A".into(), dnssec: false },
+            Command::Status,
+            Command::ZoneList { failed: true },
+            Command::ZoneStatus { name: "a".into() },
+            Command::Explain { name: "a".into(), rtype: "A".into(), dnssec: false },
         ];
-        for request in all {
-            let text = serde_json::to_string(&request).expect("text");
-            assert_eq!(serde_json::from_str::<Request>(&text).ok(), Some(request), "{text}");
+        for command in all {
+            let text = serde_json::to_string(&command).expect("text");
+            assert_eq!(serde_json::from_str::<Command>(&text).ok(), Some(command), "{text}");
         }
-        assert!(serde_json::from_str::<Request>(r#"{"verb":"zone-status","name":"a","nmae":"b"}"#).is_err());
+        assert!(serde_json::from_str::<Command>(r#"{"verb":"zone-status","name":"a","nmae":"b"}"#).is_err());
     }
 
     #[test]

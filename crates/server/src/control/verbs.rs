@@ -9,25 +9,26 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
 use wire::Rcode;
 
-use super::{Frame, Request, True, explain};
+use super::{Command, Frame, True, explain};
 use crate::app::{App, ConfigSource, lock};
-use crate::config::pattern::zone_name;
+use crate::config::zones::zone_name;
+use crate::zones::dump::dump_lines;
 use crate::zones::reload::{Job, Summary};
-use crate::zones::{Apex, Origin, ZoneState, load};
+use crate::zones::{Apex, Origin, ZoneState};
 
-/// Size of the pieces a long output is sent in, in octets.
+/// Size of the pieces a long output is sent in, in bytes.
 const PIECE: usize = 64 * 1024;
 
 /// Begins to answer; the last frame is followed by the end of the channel.
-pub(super) fn answer(app: &Arc<App>, request: Request, frames: mpsc::Sender<Frame>) {
+pub(super) fn answer(app: &Arc<App>, command: Command, frames: mpsc::Sender<Frame>) {
     let app = Arc::clone(app);
-    match request {
-        Request::Reload => {
+    match command {
+        Command::Reload => {
             let (reply, result) = oneshot::channel();
             let asked = app.reloader.ask(Job::All(Some(reply)));
             tokio::spawn(finish_reload(asked, result, frames));
         }
-        Request::ZoneReload { name } => match apex(&name) {
+        Command::ZoneReload { name } => match apex(&name) {
             Ok(apex) => {
                 let (reply, result) = oneshot::channel();
                 let asked = app.reloader.ask(Job::Zone(apex, reply));
@@ -35,10 +36,10 @@ pub(super) fn answer(app: &Arc<App>, request: Request, frames: mpsc::Sender<Fram
             }
             Err(error) => send(&frames, Err(error)),
         },
-        Request::ZoneDump { name } => {
+        Command::ZoneDump { name } => {
             tokio::task::spawn_blocking(move || dump(&app, &name, &frames));
         }
-        Request::Stop => send(&frames, Ok(json!("stopping"))),
+        Command::Stop => send(&frames, Ok(json!("stopping"))),
         // Listing a million zones takes a while: not on the thread that hears signals.
         other => {
             tokio::task::spawn_blocking(move || {
@@ -50,14 +51,14 @@ pub(super) fn answer(app: &Arc<App>, request: Request, frames: mpsc::Sender<Fram
 }
 
 /// Commands that are answered from what is known.
-fn now(app: &Arc<App>, request: &Request) -> Result<Value, String> {
-    match request {
-        Request::Status => Ok(status(app)),
-        Request::Stats => Ok(stats(app)),
-        Request::ZoneList { failed } => Ok(zone_list(app, *failed)),
-        Request::ZoneStatus { name } => find(app, name).map(|state| zone_status(app, &state)),
-        Request::Explain { name, rtype, dnssec } => explain::explain(app, name, rtype, *dnssec),
-        Request::Reload | Request::ZoneReload { .. } | Request::ZoneDump { .. } | Request::Stop => {
+fn now(app: &Arc<App>, command: &Command) -> Result<Value, String> {
+    match command {
+        Command::Status => Ok(status(app)),
+        Command::Stats => Ok(stats(app)),
+        Command::ZoneList { failed } => Ok(zone_list(app, *failed)),
+        Command::ZoneStatus { name } => find(app, name).map(|state| zone_status(app, &state)),
+        Command::Explain { name, rtype, dnssec } => explain::explain(app, name, rtype, *dnssec),
+        Command::Reload | Command::ZoneReload { .. } | Command::ZoneDump { .. } | Command::Stop => {
             Ok(Value::Null)
         }
     }
@@ -88,7 +89,7 @@ async fn finish_reload(
 }
 
 fn apex(name: &str) -> Result<Apex, String> {
-    zone_name(name).map(|n| n.as_name().as_wire().into())
+    zone_name(name).map(|n| n.as_name().as_wire().into()).map_err(|fault| fault.to_string())
 }
 
 fn find(app: &App, name: &str) -> Result<Arc<ZoneState>, String> {
@@ -124,11 +125,12 @@ fn status(app: &App) -> Value {
             ConfigSource::BuiltIn => "built in".into(),
         },
         "listeners": listeners,
-        "workers": app.settings.load().server.workers.count(),
+        "workers": app.settings.load().server.threads.workers.count(),
         "tcp_connections": app.tcp_limits.current(),
         "zones": {"ok": count("ok"), "old": count("old"), "failed": count("failed")},
         "memory_bytes": crate::metrics::resident_memory(),
         "last_reload": last,
+        "pending_keys": *lock(&app.pending_keys),
     })
 }
 
@@ -166,7 +168,13 @@ fn stats(app: &App) -> Value {
     }
     put("truncated".into(), app.accounts.sum(|s| s.truncated.get()));
     put("unanswered".into(), app.accounts.sum(|s| s.dropped.get()));
+    put("pending".into(), app.accounts.sum(|s| s.pending.get()));
+    put("late".into(), app.accounts.sum(|s| s.late.get()));
     put("dnssec_ok".into(), app.accounts.sum(|s| s.dnssec_ok.get()));
+    if let Some(images) = &app.images {
+        images.counts().loads().iter().for_each(|(word, count)| put(format!("images.load.{word}"), *count));
+        images.counts().writes().iter().for_each(|(word, count)| put(format!("images.write.{word}"), *count));
+    }
     put("log.dropped".into(), app.logging.dropped() as u64);
     put("query_log.dropped".into(), app.query_logger.dropped());
     for (addr, transport, totals) in app.net_totals() {
@@ -197,7 +205,7 @@ fn zone_list(app: &App, only_failed: bool) -> Value {
 fn zone_status(app: &App, state: &ZoneState) -> Value {
     let name = state.spec.name();
     let zone = state.zone.as_ref();
-    let per_zone = app.settings.load().metrics.as_ref().is_some_and(|m| *m.per_zone);
+    let per_zone = app.settings.load().counts_per_zone();
     json!({
         "name": name.to_string(),
         "state": state.word(),
@@ -229,7 +237,7 @@ fn dump(app: &App, name: &str, frames: &mpsc::Sender<Frame>) {
         return send(frames, Err(format!("zone {name} is not loaded")));
     };
     let mut piece = String::with_capacity(PIECE + 1024);
-    let whole = load::dump(zone, &mut |line| {
+    let whole = dump_lines(zone, &mut |line| {
         piece.push_str(line);
         piece.push('\n');
         piece.len() < PIECE || frames.blocking_send(Frame::Text { text: std::mem::take(&mut piece) }).is_ok()

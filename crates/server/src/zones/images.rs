@@ -21,35 +21,24 @@ use zone::Zone;
 use zone::image::{self, Image, ImageError, Making};
 
 use super::{Apex, Origin, ZoneSpec};
-use crate::config::reason;
-use crate::config::schema::Server;
+use crate::words::reason;
 
 /// The file with the hash key.
 const KEY_FILE: &str = "hash-key";
 /// The folder with the images.
 const IMAGES: &str = "images";
-/// Octets of a hash key.
+/// Bytes of a hash key.
 const KEY: usize = 24;
 /// What the names of images end in.
 const SUFFIX: &str = ".image";
-/// Longest name of an image without its ending; systems allow 255 octets, and writing needs some more.
+/// Longest name of an image without its ending; systems allow 255 bytes, and writing needs some more.
 const LONGEST: usize = 180;
 
 /// A state folder that can be used.
-pub struct State {
+pub struct StateFolder {
     folder: PathBuf,
     /// The key that outlives the process.
     pub key: HashKey,
-}
-
-/// The state folder that a configuration names, or else the one systemd made for the service.
-pub fn folder_of(server: &Server) -> Option<PathBuf> {
-    // With several folders, the first one is ours.
-    let given = || {
-        let all = std::env::var("STATE_DIRECTORY").ok()?;
-        all.split(':').next().map(PathBuf::from).filter(|path| path.is_absolute())
-    };
-    server.state_dir.value.clone().or_else(given)
 }
 
 /// Makes the folder if it is missing, for `owner` (user and group) if that is not who makes it. To be called
@@ -66,9 +55,9 @@ pub fn make_folder(folder: &Path, owner: Option<(u32, u32)>) -> Result<(), Strin
     }
 }
 
-impl State {
+impl StateFolder {
     /// Opens the folder: its key is read, or made if there is none. The error is text for people.
-    pub fn open(folder: &Path) -> Result<State, String> {
+    pub fn open(folder: &Path) -> Result<StateFolder, String> {
         let images = folder.join(IMAGES);
         match fs::DirBuilder::new().mode(0o700).create(&images) {
             Ok(()) => own(&images, folder),
@@ -86,14 +75,14 @@ impl State {
         if about.mode() & 0o077 != 0 {
             return refused("others than its owner may read or write it; remove it, and a new one is made");
         }
-        let mut octets = [0; KEY];
-        if about.len() != KEY as u64 || file.read_exact(&mut octets).is_err() {
-            return refused("it does not have 24 octets; remove it, and a new one is made");
+        let mut secret = [0; KEY];
+        if about.len() != KEY as u64 || file.read_exact(&mut secret).is_err() {
+            return refused("it does not have 24 bytes; remove it, and a new one is made");
         }
-        let mut words = octets.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word));
+        let mut words = secret.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word));
         let mut word = || words.next().unwrap_or_default();
         let key = HashKey::new([word(), word(), word()]);
-        Ok(State { folder: folder.to_owned(), key })
+        Ok(StateFolder { folder: folder.to_owned(), key })
     }
 
     /// Where the image of a zone lies.
@@ -101,7 +90,7 @@ impl State {
         self.folder.join(IMAGES).join(file_name(spec))
     }
 
-    /// Writes the image of a zone and gives its path and its size.
+    /// Writes the image of a zone and returns its path and its size in bytes.
     pub fn write(&self, spec: &ZoneSpec, zone: &Zone, making: &Making) -> Result<(PathBuf, u64), String> {
         let path = self.path(spec);
         let written = image::write(&path, zone, making);
@@ -145,12 +134,12 @@ fn own(path: &Path, folder: &Path) {
 fn file_name(spec: &ZoneSpec) -> OsString {
     let text = spec.name().to_string();
     let mut name = String::new();
-    for octet in text.trim_end_matches('.').bytes() {
-        match octet {
-            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => name.push(octet.into()),
-            b'A'..=b'Z' => name.push(octet.to_ascii_lowercase().into()),
+    for byte in text.trim_end_matches('.').bytes() {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => name.push(byte.into()),
+            b'A'..=b'Z' => name.push(byte.to_ascii_lowercase().into()),
             b'.' if !name.is_empty() => name.push('.'),
-            _ => name.push_str(&format!("%{octet:02x}")),
+            _ => name.push_str(&format!("%{byte:02x}")),
         }
     }
     if name.is_empty() {
@@ -167,7 +156,7 @@ fn file_name(spec: &ZoneSpec) -> OsString {
 
 /// What images have done, for metrics.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct ImageCounts {
     /// Zones taken from their image.
     pub used: AtomicU64,
     /// Zones that had none.
@@ -180,6 +169,25 @@ pub struct Counts {
     pub written: AtomicU64,
     /// Images that could not be written.
     pub unwritten: AtomicU64,
+}
+
+impl ImageCounts {
+    /// What became of the images of zones that were to be loaded; all but the used ones were read from text.
+    pub fn loads(&self) -> [(&'static str, u64); 4] {
+        let all = [
+            ("used", &self.used),
+            ("missing", &self.missing),
+            ("stale", &self.stale),
+            ("damaged", &self.damaged),
+        ];
+        all.map(|(word, count)| (word, count.load(Relaxed)))
+    }
+
+    /// How the writing of images ended.
+    pub fn writes(&self) -> [(&'static str, u64); 2] {
+        [("written", &self.written), ("failed", &self.unwritten)]
+            .map(|(word, count)| (word, count.load(Relaxed)))
+    }
 }
 
 /// An image that is to be written.
@@ -201,25 +209,25 @@ enum Task {
 
 /// The images of a running server.
 pub struct Images {
-    state: Arc<State>,
+    state: Arc<StateFolder>,
     /// Zones of fewer records are read from text unless they have an image.
     least: u64,
-    counts: Arc<Counts>,
+    counts: Arc<ImageCounts>,
     tasks: Sender<Task>,
 }
 
 impl Images {
     /// Starts the thread that writes images of zones with at least `least` records.
-    pub fn start(state: State, least: u64) -> io::Result<Images> {
-        let (state, counts) = (Arc::new(state), Arc::new(Counts::default()));
+    pub fn start(state: StateFolder, least: u64) -> io::Result<Images> {
+        let (state, counts) = (Arc::new(state), Arc::new(ImageCounts::default()));
         let (tasks, queue) = channel();
-        let (theirs, told) = (Arc::clone(&state), Arc::clone(&counts));
-        std::thread::Builder::new().name("images".into()).spawn(move || work(&theirs, &told, &queue))?;
+        let (theirs, counted) = (Arc::clone(&state), Arc::clone(&counts));
+        std::thread::Builder::new().name("images".into()).spawn(move || work(&theirs, &counted, &queue))?;
         Ok(Images { state, least, counts, tasks })
     }
 
     /// What has happened so far.
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &ImageCounts {
         &self.counts
     }
 
@@ -263,7 +271,7 @@ impl Images {
                     _ => {
                         self.counts.damaged.fetch_add(1, Relaxed);
                         let path = self.state.path(spec);
-                        warn!("zone {name}: its image {} is not used: {}", path.display(), told(&error));
+                        warn!("zone {name}: its image {} is not used: {}", path.display(), in_words(&error));
                     }
                 }
                 None
@@ -290,7 +298,7 @@ impl Images {
     }
 }
 
-fn told(error: &ImageError) -> String {
+fn in_words(error: &ImageError) -> String {
     match error {
         ImageError::Io(e) => format!("it cannot be read: {}", reason(e)),
         other => other.to_string(),
@@ -298,7 +306,7 @@ fn told(error: &ImageError) -> String {
 }
 
 /// Works on tasks until the server ends.
-fn work(state: &State, counts: &Counts, queue: &Receiver<Task>) {
+fn work(state: &StateFolder, counts: &ImageCounts, queue: &Receiver<Task>) {
     let folder = state.folder.join(IMAGES);
     if let Err(e) = image::remove_leftovers(&folder) {
         warn!("cannot clean up the folder {}: {}", folder.display(), reason(&e));
@@ -320,7 +328,7 @@ fn work(state: &State, counts: &Counts, queue: &Receiver<Task>) {
     }
 }
 
-fn write_one(state: &State, counts: &Counts, order: &Order) {
+fn write_one(state: &StateFolder, counts: &ImageCounts, order: &Order) {
     let name = order.spec.name();
     if !order.making.sources.iter().all(|source| source.is_current()) {
         debug!("zone {name}: no image written, its text has changed already");
@@ -328,10 +336,10 @@ fn write_one(state: &State, counts: &Counts, order: &Order) {
     }
     let begun = Instant::now();
     match state.write(&order.spec, &order.zone, &order.making) {
-        Ok((path, octets)) => {
+        Ok((path, bytes)) => {
             counts.written.fetch_add(1, Relaxed);
             let milliseconds = begun.elapsed().as_millis() as u64;
-            info!(octets, milliseconds, "zone {name}: image written to {}", path.display());
+            info!(bytes, milliseconds, "zone {name}: image written to {}", path.display());
         }
         Err(fault) => {
             counts.unwritten.fetch_add(1, Relaxed);
@@ -384,20 +392,20 @@ mod tests {
     #[test]
     fn the_key_outlives_the_process_and_is_refused_when_others_may_read_it() {
         let folder = tempfile::tempdir().expect("a folder");
-        let key = |state: State| state.key.name(wire::Name::from_wire(b"\x01a\0").expect("a name"));
-        let first = key(State::open(folder.path()).expect("a new key"));
-        assert_eq!(key(State::open(folder.path()).expect("the same key")), first);
+        let key = |state: StateFolder| state.key.name(wire::Name::from_wire(b"\x01a\0").expect("a name"));
+        let first = key(StateFolder::open(folder.path()).expect("a new key"));
+        assert_eq!(key(StateFolder::open(folder.path()).expect("the same key")), first);
         let path = folder.path().join(KEY_FILE);
         assert_eq!(fs::metadata(&path).expect("a file").mode() & 0o7777, 0o600);
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2, "key and images");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("set");
-        let fault = State::open(folder.path()).err().expect("refused");
+        let fault = StateFolder::open(folder.path()).err().expect("refused");
         assert!(fault.contains("others than its owner"), "{fault}");
         fs::remove_file(&path).expect("removed");
-        assert_ne!(key(State::open(folder.path()).expect("another key")), first);
+        assert_ne!(key(StateFolder::open(folder.path()).expect("another key")), first);
         fs::write(&path, "short").expect("written");
-        let fault = State::open(folder.path()).err().expect("refused");
-        assert!(fault.contains("24 octets"), "{fault}");
+        let fault = StateFolder::open(folder.path()).err().expect("refused");
+        assert!(fault.contains("24 bytes"), "{fault}");
     }
 
     #[test]

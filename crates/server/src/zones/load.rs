@@ -1,18 +1,16 @@
-//! One zone from its master file to a snapshot, and back to text. Everything that is wrong with the file is
+//! One zone from its master file to a snapshot. Everything that is wrong with the file is
 //! reported with its place; whether the zone goes into service is `reload`'s matter.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::hash::HashKey;
-use wire::{Type, rdata};
 use zone::catalog::{Catalog, Change};
 use zone::image::Making;
 use zone::scan::{Fault, Limits, Progress, Severity, Source};
-use zone::store::RrSet;
 use zone::{LoadConfig, SourceFile, Zone};
 
 use super::{Origin, ZoneSpec, ZoneTable};
@@ -25,7 +23,7 @@ pub struct Loaded {
     pub included: Vec<PathBuf>,
     /// What is not as it should be, each in one line.
     pub warnings: Vec<String>,
-    /// What an image tells of how the zone was made, if it was made from files only.
+    /// What an image says of how the zone was made, if it was made from files only.
     pub making: Option<Making>,
 }
 
@@ -166,47 +164,4 @@ pub fn catalog(old: &Catalog, table: &ZoneTable) -> Catalog {
         None => Change::Unload(state.spec.name().to_buf()),
     });
     old.with(gone.into_iter().chain(served))
-}
-
-/// A zone as master-file text, line by line in canonical order, SOA first. Stops, and returns false, when
-/// `line` does.
-pub fn dump(zone: &Zone, line: &mut impl FnMut(&str) -> bool) -> bool {
-    let mut text = String::new();
-    for node in zone.iter() {
-        let owner = node.owner().to_string();
-        let soa = node.rrset(Type::SOA);
-        let rest = node.rrsets().filter(|set| set.rtype() != Type::SOA);
-        for set in soa.into_iter().chain(rest) {
-            if !dump_set(&owner, &set, &mut text, line) {
-                return false;
-            }
-        }
-    }
-    true
-}
-
-fn dump_set(owner: &str, set: &RrSet<'_>, text: &mut String, line: &mut impl FnMut(&str) -> bool) -> bool {
-    let records = set.rdatas().map(|r| (set.rtype(), r));
-    let sigs = set.sig_rdatas().map(|r| (Type::RRSIG, r));
-    let mut octets = Vec::new();
-    for (rtype, record) in records.chain(sigs) {
-        octets.clear();
-        record.copy_to(&mut octets);
-        text.clear();
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{owner} {} IN {rtype} {}", record.ttl(), RdataText(rtype, &octets));
-        if !line(text) {
-            return false;
-        }
-    }
-    true
-}
-
-/// RDATA in presentation form.
-pub struct RdataText<'a>(pub Type, pub &'a [u8]);
-
-impl fmt::Display for RdataText<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        rdata::write_text(self.0, self.1, f)
-    }
 }

@@ -1,9 +1,9 @@
 //! Which zones are served and what is known of each: from the configuration's zones, templates and folders
-//! to a table of states. Reading files is in `load`, their compiled form in `images`,
-//! putting new versions into service in `reload`.
+//! to a table of states. Reading files is in `load`, their compiled form in `images`, putting new versions into service in
+//! `reload`, printing them in `dump`.
 
+pub mod dump;
 pub mod images;
-pub mod judge;
 pub mod load;
 pub mod reload;
 
@@ -16,8 +16,10 @@ use std::time::SystemTime;
 use wire::name::{Name, NameBuf};
 use zone::{SourceFile, Stamp, Zone};
 
-use crate::config::report::{Diagnostic, Place};
-use crate::config::{Config, reason};
+use crate::config::Config;
+use crate::config::report::Diagnostic;
+use crate::config::zones::ZoneNameFault;
+use crate::words::reason;
 
 /// The name of a zone: lower-case wire form. Shorter in memory than a [`NameBuf`].
 pub type Apex = Box<[u8]>;
@@ -47,7 +49,7 @@ impl ZoneSpec {
     }
 }
 
-/// What tells one version of a file from another without reading it.
+/// What distinguishes one version of a file from another without reading it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileStamp {
     path: PathBuf,
@@ -134,7 +136,7 @@ pub fn resolve(config: &Config) -> Result<Vec<ZoneSpec>, Vec<Diagnostic>> {
         let found = match list_folder(folder, |file_name| template.pattern.zone_of(file_name)) {
             Ok(found) => found,
             Err(message) => {
-                faults.push(at(place, message));
+                faults.push(Diagnostic::at(place, message));
                 continue;
             }
         };
@@ -142,14 +144,14 @@ pub fn resolve(config: &Config) -> Result<Vec<ZoneSpec>, Vec<Diagnostic>> {
             let name = match name {
                 Ok(name) => name,
                 Err(message) => {
-                    faults.push(at(place, format!("file {}: {message}", path.display())));
+                    faults.push(Diagnostic::at(place, format!("file {}: {message}", path.display())));
                     continue;
                 }
             };
             let apex: Apex = name.as_name().as_wire().into();
             if let Some(other) = from_folder.get(&apex) {
                 let [a, b] = [other, &path].map(|p| p.display());
-                faults.push(at(place, format!("two files hold zone {name}: {a} and {b}")));
+                faults.push(Diagnostic::at(place, format!("two files hold zone {name}: {a} and {b}")));
                 continue;
             }
             from_folder.insert(apex.clone(), path.clone());
@@ -159,12 +161,12 @@ pub fn resolve(config: &Config) -> Result<Vec<ZoneSpec>, Vec<Diagnostic>> {
     if faults.is_empty() { Ok(specs.into_values().collect()) } else { Err(faults) }
 }
 
-type Found = Vec<(PathBuf, Result<NameBuf, String>)>;
+type Found = Vec<(PathBuf, Result<NameBuf, ZoneNameFault>)>;
 
 /// The files of a folder that are zones, in the order of their names.
 fn list_folder(
     folder: &Path,
-    zone_of: impl Fn(&str) -> Option<Result<NameBuf, String>>,
+    zone_of: impl Fn(&str) -> Option<Result<NameBuf, ZoneNameFault>>,
 ) -> Result<Found, String> {
     let fault = |e: std::io::Error| format!("cannot read the folder {}: {}", folder.display(), reason(&e));
     let mut found = Vec::new();
@@ -177,11 +179,4 @@ fn list_folder(
     }
     found.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(found)
-}
-
-fn at(place: Option<&Place>, message: String) -> Diagnostic {
-    match place {
-        Some(place) => Diagnostic::error(place.clone(), message),
-        None => Diagnostic::whole(message),
-    }
 }

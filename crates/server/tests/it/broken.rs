@@ -1,4 +1,4 @@
-//! What an operator is told about a broken configuration or zone: every fault, each with its place.
+//! What an operator reads about a broken configuration or zone: every fault, each with its place.
 
 use std::fs;
 
@@ -69,6 +69,22 @@ fn a_bad_zone_is_told_by_check() {
     let config = "[[zone]]\nname = \"example\"\nfile = \"example.zone\"\n[[zone]]\nname = \"gone\"\nfile = \"gone.zone\"\n";
     let zone = format!("{APEX}www A 192.0.2.300\nwww CNAME ns1\nmail MX ten ns1\n");
     insta::assert_snapshot!(check_config(&[("nomen.toml", config), ("example.zone", &zone)]));
+}
+
+#[test]
+fn zones_are_reported_in_the_order_of_their_names() {
+    // Those in front take longer than those behind, so that threads finish in another order.
+    let names: Vec<String> = (0..20).map(|i| format!("z{i:02}")).collect();
+    let lines = |count: usize| "h A 192.0.2.1\n".repeat(count * 500);
+    let zones: Vec<(String, String)> = (names.iter().enumerate())
+        .map(|(i, name)| (format!("{name}.zone"), format!("{APEX}{}h A x\n", lines(names.len() - i))))
+        .collect();
+    let mut files = vec![("nomen.toml", "[template.t]\ndirectory = \".\"\n")];
+    files.extend(zones.iter().map(|(name, text)| (name.as_str(), text.as_str())));
+    let said = check_config(&files);
+    let named = |line| str::strip_prefix(line, "./").and_then(|line| line.split_once(".zone:"));
+    let reported: Vec<&str> = said.lines().filter_map(named).map(|(name, _)| name).collect();
+    assert_eq!(reported, names, "{said}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 
-use crate::support::{APEX, PATIENCE, Server, text};
+use crate::support::{APEX, PATIENCE, Server, free_address, text, written};
 
 fn server() -> Server {
     Server::start(&format!("{APEX}www CNAME ns1\n*.wild TXT \"w\"\nsub NS ns.sub\nns.sub A 192.0.2.9\n"), "")
@@ -13,8 +13,7 @@ fn server() -> Server {
 fn status_and_stats() {
     let server = server();
     server.query(&["www.example"]);
-    let status: serde_json::Value =
-        serde_json::from_slice(&server.ctl(&["status", "--json"]).stdout).expect("JSON");
+    let status = server.ctl_json(&["status"]);
     assert_eq!(status["zones"]["ok"], 1);
     assert_eq!(status["listeners"].as_array().map(Vec::len), Some(2));
     let stats = text(&server.ctl(&["stats"]).stdout);
@@ -99,10 +98,8 @@ fn bad_requests_are_answered_and_the_server_lives() {
 #[test]
 fn a_second_server_does_not_take_the_socket() {
     let server = server();
-    let config = format!(
-        "[[listen]]\naddr = [\"127.0.0.1@{}\"]\n[control]\nsocket = \"ctl.sock\"\n",
-        crate::support::free_port()
-    );
+    let config =
+        format!("[[listen]]\naddr = [{}]\n[control]\nsocket = \"ctl.sock\"\n", written(free_address()));
     std::fs::write(server.path("second.toml"), config).expect("written");
     let second = crate::support::run(server.folder.path(), &["serve", "--config", "second.toml"]);
     assert_eq!(second.status.code(), Some(3));

@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 use crate::metrics::http;
-use crate::support::{APEX, Server, free_port, run, text};
+use crate::support::{APEX, Server, eventually, free_address, run, text, written};
 
 /// More than `image-min-records` of these tests.
 fn zone(address: &str) -> String {
@@ -22,7 +21,7 @@ fn start(folder: TempDir) -> Server {
 
 /// The same with more sections.
 fn start_with(folder: TempDir, more: &str) -> Server {
-    Server::start_with(folder, "state-dir = \"state\"\nimage-min-records = 20\n", more, &[])
+    Server::start_in(folder, "state-dir = \"state\"\nimage-min-records = 20\n", more)
 }
 
 fn folder(zone: &str) -> TempDir {
@@ -35,13 +34,15 @@ fn image(folder: &Path) -> PathBuf {
     folder.join("state/images/example.image")
 }
 
-/// Waits until the log tells something, as the writing of images is nobody's answer.
-fn wait_for_log(server: &Server, words: &str, times: usize) {
-    let until = Instant::now() + Duration::from_secs(20);
-    while server.log().matches(words).count() < times {
-        assert!(Instant::now() < until, "{words} is not told:\n{}", server.log());
-        std::thread::sleep(Duration::from_millis(2));
-    }
+/// Waits until the server has written its first image: it does so after it is ready.
+fn wait_for_image(server: &Server) {
+    eventually("an image is written", server, || server.counter("images.write.written") == 1);
+}
+
+/// How many zones were loaded from their image, and how many had none that could be used.
+fn loads(server: &Server) -> (u64, u64) {
+    let count = |word: &str| server.counter(&format!("images.load.{word}"));
+    (count("used"), count("missing") + count("stale") + count("damaged"))
 }
 
 fn address(server: &Server) -> String {
@@ -51,49 +52,49 @@ fn address(server: &Server) -> String {
 #[test]
 fn an_image_appears_is_used_and_made_anew_when_the_text_changes() {
     let server = start(folder(&zone("192.0.2.77")));
-    wait_for_log(&server, "image written", 1);
+    wait_for_image(&server);
     assert!(image(server.folder.path()).exists());
     let server = start(server.stop());
-    assert!(server.log().contains("zone example.: from image"), "{}", server.log());
+    assert_eq!(loads(&server), (1, 0));
     assert_eq!(address(&server), "192.0.2.77");
     // While it runs, a change is seen as ever, and the image follows.
     server.write("example.zone", &zone("192.0.2.78"));
     server.reload();
     assert_eq!(address(&server), "192.0.2.78");
-    wait_for_log(&server, "image written", 1);
+    wait_for_image(&server);
     let stopped = server.stop();
     // While it does not run, too.
     fs::write(stopped.path().join("example.zone"), zone("192.0.2.79")).expect("written");
     let server = start(stopped);
+    assert_eq!(loads(&server), (0, 1));
     assert_eq!(address(&server), "192.0.2.79");
-    assert!(server.log().contains("has changed since"), "{}", server.log());
-    wait_for_log(&server, "image written", 1);
+    server.wait_for_log("has changed since", 1);
+    wait_for_image(&server);
     let server = start(server.stop());
-    assert!(server.log().contains("from image"), "{}", server.log());
+    assert_eq!(loads(&server), (1, 0));
     assert_eq!(address(&server), "192.0.2.79");
     // A zone that came from an image is as unchanged, or stale, as any other.
-    let summary = |output: &[u8]| -> serde_json::Value { serde_json::from_slice(output).expect("JSON") };
-    assert_eq!(summary(&server.ctl(&["reload", "--json"]).stdout)["unchanged"], 1);
+    assert_eq!(server.reload()["unchanged"], 1);
     server.write("example.zone", &zone("192.0.2.80"));
-    assert_eq!(summary(&server.ctl(&["reload", "--json"]).stdout)["loaded"], 1);
+    assert_eq!(server.reload()["loaded"], 1);
     assert_eq!(address(&server), "192.0.2.80");
 }
 
 #[test]
 fn damaged_images_are_told_and_made_anew() {
     let server = start(folder(&zone("192.0.2.77")));
-    wait_for_log(&server, "image written", 1);
+    wait_for_image(&server);
     let stopped = server.stop();
-    let mut octets = fs::read(image(stopped.path())).expect("an image");
+    let mut bytes = fs::read(image(stopped.path())).expect("an image");
     // The header takes less than a page, the nodes begin in the next one.
-    octets[4096 + 100] ^= 1;
-    fs::write(image(stopped.path()), &octets).expect("written");
-    let port = free_port();
-    let server = start_with(stopped, &format!("[metrics]\nlisten = \"127.0.0.1@{port}\"\n"));
+    bytes[4096 + 100] ^= 1;
+    fs::write(image(stopped.path()), &bytes).expect("written");
+    let figures_at = free_address();
+    let server = start_with(stopped, &format!("[metrics]\nlisten = {}\n", written(figures_at)));
     assert_eq!(address(&server), "192.0.2.77");
-    assert!(server.log().contains("is not used: it is damaged: the checksum of part"), "{}", server.log());
-    wait_for_log(&server, "image written", 1);
-    let figures = http(port, "GET /metrics");
+    server.wait_for_log("is not used: it is damaged: the checksum of part", 1);
+    wait_for_image(&server);
+    let figures = http(figures_at, "GET /metrics");
     for line in [
         "nomen_image_loads_total{image=\"damaged\"} 1",
         "nomen_image_loads_total{image=\"used\"} 0",
@@ -105,7 +106,8 @@ fn damaged_images_are_told_and_made_anew() {
     // Another key is another server's: everything is made anew.
     fs::remove_file(stopped.path().join("state/hash-key")).expect("removed");
     let server = start(stopped);
-    assert!(server.log().contains("another hash key"), "{}", server.log());
+    assert_eq!(loads(&server), (0, 1));
+    server.wait_for_log("another hash key", 1);
     assert_eq!(address(&server), "192.0.2.77");
 }
 
@@ -136,8 +138,8 @@ fn zones_are_compiled_beforehand() {
     assert!(code == Some(1) && said.contains("zone small.: bad"), "{said}");
     fs::write(prepared.path().join("small.zone"), APEX).expect("written");
     let server = start(prepared);
-    assert!(server.log().contains("zone example.: from image"), "{}", server.log());
-    assert!(server.log().contains("zone small.: its image is not used"), "{}", server.log());
+    // That of the other one was made from the text before its last.
+    assert_eq!(loads(&server), (1, 1));
     assert_eq!(address(&server), "192.0.2.77");
 }
 
@@ -151,7 +153,7 @@ fn without_a_place_that_can_be_used_everything_is_read_from_text() {
     fs::set_permissions(state.join("hash-key"), fs::Permissions::from_mode(0o644)).expect("set");
     let server = start(prepared);
     assert_eq!(address(&server), "192.0.2.77");
-    assert!(server.log().contains("others than its owner may read"), "{}", server.log());
+    server.wait_for_log("others than its owner may read", 1);
     assert!(!image(server.folder.path()).exists());
     let without = run(server.folder.path(), &["zone", "compile", "--config", "missing.toml"]);
     assert_eq!(without.status.code(), Some(1));

@@ -27,12 +27,8 @@ fn full_form_is_that_of_dig() {
 
 #[test]
 fn nsid_and_chaos() {
-    let more = "";
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("example.zone"), APEX).expect("written");
-    let server = Server::start_in(folder, more, &[]);
-    let config = std::fs::read_to_string(server.path("nomen.toml")).expect("the configuration");
-    server.write("nomen.toml", &config.replace("workers = 2", "workers = 2\nnsid = \"ams1\"\nid = \"here\""));
+    let server = Server::start(APEX, "");
+    server.reconfigure("workers = 2", "workers = 2\nnsid = \"ams1\"\nid = \"here\"");
     server.reload();
     assert!(server.query(&["example", "SOA", "+nsid"]).contains("; NSID: 616d7331 (\"ams1\")"));
     assert_eq!(server.query(&["id.server", "CH", "TXT", "+short"]), "\"here\"\n");
@@ -66,7 +62,8 @@ fn large_answers_come_over_tcp() {
 #[test]
 fn exit_codes() {
     let folder = tempfile::tempdir().expect("a folder");
-    let nobody = format!("@127.0.0.1@{}", crate::support::free_port());
+    let nobody = crate::support::free_address();
+    let nobody = format!("@{}@{}", nobody.ip(), nobody.port());
     let output = run(folder.path(), &["query", "example", &nobody, "+time=1", "+tries=1"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(text(&output.stderr).contains("nobody listens there"), "{}", text(&output.stderr));

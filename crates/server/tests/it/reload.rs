@@ -2,9 +2,8 @@
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
 
-use crate::support::{APEX, Server, message, text};
+use crate::support::{APEX, PATIENCE, Server, eventually, message, text};
 
 /// A zone whose serial, and whose two addresses, are all made from one number.
 fn version(n: u8) -> String {
@@ -21,7 +20,7 @@ fn sighup_under_load_loses_no_query_and_mixes_no_versions() {
             scope.spawn(|| {
                 let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
                 socket.connect(server.address).expect("connected");
-                socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+                socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
                 let mut buf = [0; 512];
                 let mut id = 0u16;
                 while !stop.load(Ordering::Relaxed) {
@@ -30,19 +29,21 @@ fn sighup_under_load_loses_no_query_and_mixes_no_versions() {
                     let n = socket.recv(&mut buf).expect("every query is answered");
                     assert_eq!(buf[..2], id.to_be_bytes());
                     assert_eq!((buf[3] & 15, buf[7]), (0, 2), "NOERROR with two records");
-                    // Both addresses end in the number of their version: the last octet of each record.
+                    // Both addresses end in the number of their version: the last byte of each record.
                     assert_eq!(buf[n - 1], buf[n - 17], "two versions in one answer");
                     asked.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
         for n in 1..=20 {
+            let before = asked.load(Ordering::Relaxed);
             server.write("example.zone", &version(n));
-            server.reload();
+            server.hang_up();
+            // One of each thread may have been under way before the reload.
+            eventually("there are queries", &server, || asked.load(Ordering::Relaxed) > before + 2);
         }
         stop.store(true, Ordering::Relaxed);
     });
-    assert!(asked.load(Ordering::Relaxed) > 20);
     assert_eq!(server.query(&["www.example", "+short"]).lines().next(), Some("192.0.2.20"));
 }
 
@@ -73,7 +74,7 @@ fn a_bad_configuration_changes_nothing() {
     assert!(said.contains("nomen.toml:2:1") && said.contains("did you mean `workers`?"), "{said}");
     assert!(server.query(&["www.example", "+short"]).starts_with("192.0.2.1\n"));
     server.write("nomen.toml", &good);
-    assert!(server.ctl(&["reload"]).status.success());
+    server.reload();
     assert!(server.query(&["www.example", "+short"]).starts_with("192.0.2.2\n"));
 }
 
@@ -95,13 +96,49 @@ fn only_changed_zones_are_read_and_included_files_count() {
     let server = Server::start(&format!("{APEX}$INCLUDE part.inc\n"), "");
     // The zone was bad for want of the included file.
     server.write("part.inc", "www A 192.0.2.7\n");
-    let summary = |output: &[u8]| -> serde_json::Value { serde_json::from_slice(output).expect("JSON") };
-    let first = summary(&server.ctl(&["reload", "--json"]).stdout);
+    let first = server.reload();
     assert_eq!((&first["loaded"], &first["unchanged"]), (&1.into(), &0.into()), "{first}");
-    let second = summary(&server.ctl(&["reload", "--json"]).stdout);
+    let second = server.reload();
     assert_eq!((&second["loaded"], &second["unchanged"]), (&0.into(), &1.into()), "{second}");
     server.write("part.inc", "www A 192.0.2.8\n");
-    let third = summary(&server.ctl(&["reload", "--json"]).stdout);
+    let third = server.reload();
     assert_eq!(third["loaded"], 1, "{third}");
     assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.8\n");
+}
+
+#[test]
+fn keys_that_need_a_start_are_reported_until_they_are_put_back() {
+    let server = Server::start(APEX, "");
+    let pending = || server.ctl_json(&["status"])["pending_keys"].clone();
+    assert_eq!(pending(), serde_json::json!([]));
+    server.reconfigure("workers = 2", "workers = 4\nmax-chain = 3");
+    let words = "`workers` of [server] changed from 2 to 4; this takes effect at the next start";
+    for reloads in 1..=2 {
+        server.reload();
+        server.wait_for_log(words, reloads);
+        let key =
+            serde_json::json!({"section": "[server]", "key": "workers", "running": "2", "configured": "4"});
+        assert_eq!(pending(), serde_json::json!([key]));
+    }
+    let status = text(&server.ctl(&["status"]).stdout);
+    assert!(status.lines().any(|l| l.starts_with("pending_keys") && l.ends_with(words)), "{status}");
+    assert_eq!(server.ctl_json(&["status"])["workers"], 2, "those that run");
+    // A configuration that cannot be used changes nothing here either.
+    server.reconfigure("workers = 4", "wrokers = 4");
+    assert_eq!(server.ctl(&["reload"]).status.code(), Some(1));
+    assert_eq!(pending().as_array().map(Vec::len), Some(1));
+    server.reconfigure("wrokers = 4", "workers = 2");
+    server.reload();
+    assert_eq!(pending(), serde_json::json!([]));
+}
+
+#[test]
+fn the_idle_time_that_tcp_uses_is_announced() {
+    let server = Server::start(APEX, "");
+    let announced = || server.query(&["example", "SOA", "+tcp", "+keepalive"]);
+    assert!(announced().contains("; TCP KEEPALIVE: 10.0 secs"), "{}", announced());
+    server.reconfigure("workers = 2", "workers = 2\ntcp-idle-timeout = \"30s\"");
+    server.reload();
+    assert!(announced().contains("; TCP KEEPALIVE: 30.0 secs"), "{}", announced());
+    assert_eq!(server.ctl_json(&["status"])["pending_keys"], serde_json::json!([]));
 }

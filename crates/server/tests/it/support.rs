@@ -1,10 +1,14 @@
-//! A `nomen serve` in a folder of its own, which tells over its notification socket when it is ready.
+//! A `nomen serve` in a folder of its own, which reports over its notification socket when it is ready.
+//!
+//! No test here depends on how fast anything is: what is not certain once a call has returned is waited for, with
+//! [`eventually`].
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -12,11 +16,20 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 /// Longest wait for anything, far above what anything takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Minimal records at a zone's name.
 pub(crate) const APEX: &str =
     "$TTL 60\n@ SOA ns1 admin 1 3600 600 86400 60\n@ NS ns1\n@ NS ns2\nns1 A 192.0.2.1\nns2 A 192.0.2.2\n";
+
+/// Waits until something is so.
+pub(crate) fn eventually(what: &str, server: &Server, mut so: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !so() {
+        assert!(Instant::now() < until, "not so in {PATIENCE:?}: {what}\n{}", server.log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
 
 /// The program.
 pub(crate) fn nomen(arguments: &[&str]) -> Command {
@@ -39,16 +52,18 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A port that is free for UDP and TCP on loopback, for as long as nobody else takes it.
-pub(crate) fn free_port() -> u16 {
-    for _ in 0..100 {
-        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a TCP port");
-        let port = tcp.local_addr().expect("its address").port();
-        if UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return port;
-        }
-    }
-    panic!("no port is free for both UDP and TCP");
+/// An address on loopback that nobody else takes: the address belongs to this process (Linux has all of 127.0.0.0/8 on
+/// loopback), the port is used once in it and below those the system hands out.
+pub(crate) fn free_address() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(10_000);
+    // A process number has 22 bits at the most.
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    SocketAddr::from((Ipv4Addr::new(127, 64 + a, b, c), NEXT.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// An address as the configuration has it.
+pub(crate) fn written(address: SocketAddr) -> String {
+    format!("\"{}@{}\"", address.ip(), address.port())
 }
 
 /// A running server; killed when dropped.
@@ -66,21 +81,17 @@ impl Server {
     pub(crate) fn start(zone: &str, more: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("example.zone"), zone).expect("written");
-        Self::start_in(folder, more, &[])
+        Self::start_in(folder, "", more)
     }
 
-    /// Starts a server in a prepared folder, which gets the configuration.
-    pub(crate) fn start_in(folder: TempDir, more: &str, arguments: &[&str]) -> Self {
-        Self::start_with(folder, "", more, arguments)
-    }
-
-    /// The same with more keys for `[server]`.
-    pub(crate) fn start_with(folder: TempDir, keys: &str, more: &str, arguments: &[&str]) -> Self {
-        let port = free_port();
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    /// Starts a server in a prepared folder, which gets the configuration, with more keys for `[server]` and more
+    /// sections.
+    pub(crate) fn start_in(folder: TempDir, keys: &str, more: &str) -> Self {
+        let address = free_address();
         let config = format!(
-            "[server]\nworkers = 2\n{keys}[[listen]]\naddr = [\"127.0.0.1@{port}\"]\n[control]\nsocket = \"ctl.sock\"\n\
-             [template.folder]\ndirectory = \".\"\n{more}"
+            "[server]\nworkers = 2\n{keys}[[listen]]\naddr = [{}]\n[control]\nsocket = \"ctl.sock\"\n\
+             [template.folder]\ndirectory = \".\"\n{more}",
+            written(address)
         );
         fs::write(folder.path().join("nomen.toml"), config).expect("written");
         let notify_path = folder.path().join("notify.sock");
@@ -89,9 +100,7 @@ impl Server {
         let notify = UnixDatagram::bind(&notify_path).expect("a notification socket");
         notify.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let log = fs::File::create(folder.path().join("log")).expect("a log");
-        let mut all = vec!["serve", "--config", "nomen.toml"];
-        all.extend(arguments);
-        let child = nomen(&all)
+        let child = nomen(&["serve", "--config", "nomen.toml"])
             .current_dir(folder.path())
             .env("NOTIFY_SOCKET", &notify_path)
             .stdin(Stdio::null())
@@ -100,25 +109,31 @@ impl Server {
             .spawn()
             .expect("nomen starts");
         let server = Self { folder, address, child, notify };
-        server.wait_for("READY=1");
+        server.wait_for_state("READY=1");
         server
     }
 
-    /// Waits until the server has told its state.
-    pub(crate) fn wait_for(&self, state: &str) {
+    /// Waits until the server has reported its state.
+    fn wait_for_state(&self, state: &str) {
         let mut buf = [0; 512];
         loop {
-            let told =
+            let size =
                 self.notify.recv(&mut buf).unwrap_or_else(|e| panic!("no {state}: {e}\n{}", self.log()));
-            if text(&buf[..told]).lines().any(|line| line == state) {
+            if text(&buf[..size]).lines().any(|line| line == state) {
                 return;
             }
         }
     }
 
-    /// Everything logged so far.
+    /// Everything logged so far. Lines are written by a thread of their own, so the last ones may be missing.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// Waits until the log has these words so many times.
+    pub(crate) fn wait_for_log(&self, words: &str, times: usize) {
+        let what = format!("the log has {times} times: {words}");
+        eventually(&what, self, || self.log().matches(words).count() >= times);
     }
 
     /// A path in the server's folder.
@@ -133,17 +148,33 @@ impl Server {
         fs::rename(fresh, self.path(name)).expect("moved");
     }
 
+    /// Changes words of the configuration file, which must have them.
+    pub(crate) fn reconfigure(&self, from: &str, to: &str) {
+        let config = fs::read_to_string(self.path("nomen.toml")).expect("the configuration");
+        assert!(config.contains(from), "{config}");
+        self.write("nomen.toml", &config.replace(from, to));
+    }
+
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).expect("a process number");
         kill(Pid::from_raw(pid), signal).expect("the server is there");
     }
 
-    /// Reloads and waits for the end of it.
-    pub(crate) fn reload(&self) {
+    /// Reloads through the control socket, which answers when it is done; returns what was done.
+    pub(crate) fn reload(&self) -> serde_json::Value {
+        self.ctl_json(&["reload"])
+    }
+
+    /// Reloads by SIGHUP and waits for the end of it.
+    pub(crate) fn hang_up(&self) {
+        // What earlier reloads have reported is there already: they did so before they answered.
+        self.notify.set_nonblocking(true).expect("set");
+        while self.notify.recv(&mut [0; 512]).is_ok() {}
+        self.notify.set_nonblocking(false).expect("set");
         self.signal(Signal::SIGHUP);
-        self.wait_for("RELOADING=1");
-        self.wait_for("READY=1");
+        self.wait_for_state("RELOADING=1");
+        self.wait_for_state("READY=1");
     }
 
     /// Runs `nomen ctl`.
@@ -153,16 +184,27 @@ impl Server {
         run(self.folder.path(), &all)
     }
 
-    /// Runs `nomen query` and returns what it printed.
+    /// Runs `nomen ctl` with success and returns its answer.
+    pub(crate) fn ctl_json(&self, arguments: &[&str]) -> serde_json::Value {
+        let output = self.ctl(&[arguments, &["--json"]].concat());
+        assert!(output.status.success(), "{}\n{}", text(&output.stdout), self.log());
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    /// One counter of `nomen ctl stats`; 0 if there is none.
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        self.ctl_json(&["stats"])[name].as_u64().unwrap_or(0)
+    }
+
+    /// Runs `nomen query`, which asks once and waits long, and returns what it printed.
     pub(crate) fn query(&self, words: &[&str]) -> String {
         let server = format!("@{}@{}", self.address.ip(), self.address.port());
-        let mut all = vec!["query", &server];
-        all.extend(words);
-        let output = run(self.folder.path(), &all);
+        let time = format!("+time={}", PATIENCE.as_secs());
+        let output = run(self.folder.path(), &[&["query", &server, &time, "+tries=1"], words].concat());
         text(&output.stdout) + &text(&output.stderr)
     }
 
-    /// Stops the server and gives its folder, for another one to start in.
+    /// Stops the server and returns its folder, for another one to start in.
     pub(crate) fn stop(mut self) -> TempDir {
         self.signal(Signal::SIGTERM);
         assert!(self.wait().success(), "{}", self.log());

@@ -1,22 +1,17 @@
 //! One exchange with a server: the message out, the answer back, over UDP with retries or over TCP. Answers are
 //! taken only from the server asked, with the ID and question that were sent (RFC 5452 §9).
 
-use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use wire::edns::{OptWriter, OptionCode};
-use wire::message::{Builder, Compressor, Full, Header, Parser};
+use wire::message::{Header, Parser};
 
 use super::words::Wanted;
-use crate::config::reason;
-
-/// Room for any query.
-const QUERY_ROOM: usize = 2048;
+use crate::words::reason;
 
 /// An answer and how it came.
-pub struct Answer {
+pub struct Received {
     /// The message.
     pub message: Vec<u8>,
     /// Who sent it.
@@ -27,67 +22,8 @@ pub struct Answer {
     pub took: Duration,
 }
 
-/// The query as a message.
-pub fn message(wanted: &Wanted) -> Result<Vec<u8>, String> {
-    let mut buf = vec![0; QUERY_ROOM];
-    let mut names = Compressor::small();
-    let id = RandomState::new().hash_one(std::process::id()) as u16;
-    let mut header = Header::query(id);
-    header.set_recursion_desired(wanted.recursion_desired);
-    header.set_authentic_data(wanted.authentic_data);
-    header.set_checking_disabled(wanted.checking_disabled);
-    let mut b = Builder::new(&mut buf, QUERY_ROOM, header, &mut names);
-    b.question(wanted.name.as_name(), wanted.qtype, wanted.qclass)
-        .and_then(|()| write_opt(&mut b, wanted))
-        .map_err(|Full| "the query does not fit into a message".to_owned())?;
-    let len = b.finish();
-    buf.truncate(len);
-    Ok(buf)
-}
-
-fn write_opt(b: &mut Builder<'_>, wanted: &Wanted) -> Result<(), Full> {
-    let Some(version) = wanted.edns else { return Ok(()) };
-    let start = b.len();
-    let mut opt = OptWriter::begin(b, wanted.udp_size, 0, wanted.dnssec_ok)?;
-    // The version is the second octet of what is the TTL in other records.
-    b.written_mut()[start + 6] = version;
-    if wanted.nsid {
-        opt.option(b, OptionCode::NSID, &[])?;
-    }
-    if wanted.cookie {
-        let cookie = RandomState::new().hash_one(wanted.server);
-        opt.option(b, OptionCode::COOKIE, &[&cookie.to_be_bytes()])?;
-    }
-    if wanted.keepalive && wanted.tcp {
-        opt.option(b, OptionCode::KEEPALIVE, &[])?;
-    }
-    if let Some((ip, length)) = wanted.subnet {
-        write_subnet(b, &mut opt, ip, length)?;
-    }
-    if let Some(block) = wanted.padding {
-        let used = b.len() + 4;
-        let block = usize::from(block);
-        let padding = used.next_multiple_of(block) - used;
-        opt.option(b, OptionCode::PADDING, &[&vec![0; padding]])?;
-    }
-    Ok(())
-}
-
-/// Client subnet: only the octets that the length covers, spare bits zero (RFC 7871 §6).
-fn write_subnet(b: &mut Builder<'_>, opt: &mut OptWriter, ip: IpAddr, length: u8) -> Result<(), Full> {
-    let (family, mut octets) = match ip {
-        IpAddr::V4(ip) => (1u8, ip.octets().to_vec()),
-        IpAddr::V6(ip) => (2, ip.octets().to_vec()),
-    };
-    octets.truncate(usize::from(length).div_ceil(8));
-    if let (Some(last), 1..) = (octets.last_mut(), length % 8) {
-        *last &= 0xff << (8 - length % 8);
-    }
-    opt.option(b, OptionCode::SUBNET, &[&[0, family, length, 0], &octets])
-}
-
 /// Sends the query and waits for the answer, as the options say.
-pub fn ask(wanted: &Wanted, query: &[u8]) -> Result<Answer, String> {
+pub fn ask(wanted: &Wanted, query: &[u8]) -> Result<Received, String> {
     let begun = Instant::now();
     let (message, tcp) = if wanted.tcp {
         (over_tcp(wanted, query)?, true)
@@ -101,7 +37,7 @@ pub fn ask(wanted: &Wanted, query: &[u8]) -> Result<Answer, String> {
             (message, false)
         }
     };
-    Ok(Answer { message, server: wanted.server, tcp, took: begun.elapsed() })
+    Ok(Received { message, server: wanted.server, tcp, took: begun.elapsed() })
 }
 
 /// Whether a message answers the query: same ID, a response, and the same question if there is one.

@@ -4,14 +4,15 @@
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use wire::hash::HashKey;
 use wire::{NameBuf, Type};
 use zone::check;
 use zone::scan::{self, Record, Refusal, ScanConfig, Severity, Sink, Source};
 
-use super::load::{Examined, Finding, Meter, examine};
-use super::{Origin, ZoneSpec};
+use crate::zones::load::{Examined, Finding, Meter, examine};
+use crate::zones::{Origin, ZoneSpec};
 
 /// A finding before its place is known.
 struct Unplaced {
@@ -51,6 +52,24 @@ pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>
         examined.findings.extend(unplaced.into_iter().map(|finding| placed(spec, &places, finding)));
     }
     examined
+}
+
+/// Seconds since 1970 modulo 2^32, as signatures count them.
+pub fn now() -> u32 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as u32)
+}
+
+/// The findings of one zone for people: nothing if there are none.
+pub fn text_of(spec: &ZoneSpec, examined: &Examined) -> String {
+    let mut out = String::new();
+    for finding in &examined.findings {
+        out += &finding.pretty;
+        out.push('\n');
+    }
+    if examined.hidden > 0 {
+        out += &format!("zone {}: {} more not shown (--errors)\n", spec.name(), examined.hidden);
+    }
+    out
 }
 
 fn unplaced_of(error: bool, owner: NameBuf, rtype: Type, text: &dyn Display) -> Unplaced {

@@ -1,13 +1,16 @@
 //! Patterns that tie zone names to files: the path of a template's zones, and the names of files in a zone
 //! directory. Both directions are here so that they agree on how a zone name is spelt as a file name.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::DeValue;
 use wire::name::{Name, NameBuf};
 
-use super::raw::{Reader, Value, quote};
+use super::{ZoneNameFault, zone_name};
+use crate::config::table::read::Reader;
+use crate::config::table::value::{Value, quote};
 
 /// What stands for the root zone in a file name, its own name being no file name.
 const ROOT_WORD: &str = "root";
@@ -24,6 +27,35 @@ enum Piece {
     Tld,
 }
 
+/// What is wrong with a pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PatternFault {
+    /// A `{` without its `}`.
+    Unclosed,
+    /// There is no such placeholder.
+    Unknown(String),
+    /// All zones would have the same path.
+    Fixed,
+    /// A file name with a folder.
+    Folder,
+    /// A file name that does not say where the zone's name stands.
+    NotOneZone,
+}
+
+impl fmt::Display for PatternFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unclosed => f.write_str("a `{` is never closed"),
+            Self::Unknown(word) => {
+                write!(f, "unknown placeholder {{{word}}}; there are {{zone}}, {{1}}, {{2}}, {{3}}, {{tld}}")
+            }
+            Self::Fixed => f.write_str("the pattern has no placeholder such as {zone}"),
+            Self::Folder => f.write_str("the pattern is for a file name and cannot contain `/`"),
+            Self::NotOneZone => f.write_str("the pattern needs {zone} exactly once and no other placeholder"),
+        }
+    }
+}
+
 /// A path with placeholders for the zone's name; relative ones start from the configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathPattern {
@@ -34,10 +66,10 @@ pub struct PathPattern {
 
 impl PathPattern {
     /// Reads a pattern; without any placeholder all zones would share one file, so that is an error.
-    pub fn parse(text: &str, base: &Path) -> Result<Self, String> {
+    pub fn parse(text: &str, base: &Path) -> Result<Self, PatternFault> {
         let pieces = parse_pieces(text)?;
         if pieces.iter().all(|p| matches!(p, Piece::Text(_))) {
-            return Err("the pattern has no placeholder such as {zone}".into());
+            return Err(PatternFault::Fixed);
         }
         Ok(Self { base: base.to_owned(), text: text.to_owned(), pieces })
     }
@@ -73,9 +105,9 @@ impl Default for FilePattern {
 
 impl FilePattern {
     /// Reads a pattern with exactly one `{zone}` and no folder.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, PatternFault> {
         if text.contains('/') {
-            return Err("the pattern is for a file name and cannot contain `/`".into());
+            return Err(PatternFault::Folder);
         }
         match parse_pieces(text)?.as_slice() {
             [Piece::Zone] => Ok(Self { before: String::new(), after: String::new() }),
@@ -84,13 +116,13 @@ impl FilePattern {
             [Piece::Text(before), Piece::Zone, Piece::Text(after)] => {
                 Ok(Self { before: before.clone(), after: after.clone() })
             }
-            _ => Err("the pattern needs {zone} exactly once and no other placeholder".into()),
+            _ => Err(PatternFault::NotOneZone),
         }
     }
 
     /// The zone a file holds; none if the name does not fit the pattern or is hidden, an error if the part
     /// that should be a zone name is none.
-    pub fn zone_of(&self, file_name: &str) -> Option<Result<NameBuf, String>> {
+    pub fn zone_of(&self, file_name: &str) -> Option<Result<NameBuf, ZoneNameFault>> {
         let word = file_name.strip_prefix(self.before.as_str())?.strip_suffix(self.after.as_str())?;
         if word.is_empty() || file_name.starts_with('.') {
             return None;
@@ -98,17 +130,6 @@ impl FilePattern {
         let name = if word == ROOT_WORD { "." } else { word };
         Some(zone_name(name))
     }
-}
-
-/// Reads a zone name; letters are made small, so that names compare as text too.
-pub fn zone_name(text: &str) -> Result<NameBuf, String> {
-    if text.is_empty() {
-        return Err("the zone name is empty; the root zone is \".\"".into());
-    }
-    let mut name = NameBuf::from_text(text.as_bytes(), Some(Name::ROOT))
-        .map_err(|fault| format!("`{text}` is not a domain name: {fault}"))?;
-    name.make_lower();
-    Ok(name)
 }
 
 /// A zone name without its final dot, safe as a file name.
@@ -122,7 +143,7 @@ fn file_word(zone: Name<'_>) -> String {
     word
 }
 
-fn parse_pieces(text: &str) -> Result<Vec<Piece>, String> {
+fn parse_pieces(text: &str) -> Result<Vec<Piece>, PatternFault> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while let Some(open) = rest.find('{') {
@@ -130,7 +151,7 @@ fn parse_pieces(text: &str) -> Result<Vec<Piece>, String> {
             pieces.push(Piece::Text(rest[..open].to_owned()));
         }
         let Some(close) = rest[open..].find('}').map(|i| open + i) else {
-            return Err("a `{` is never closed".into());
+            return Err(PatternFault::Unclosed);
         };
         pieces.push(match &rest[open + 1..close] {
             "zone" => Piece::Zone,
@@ -138,11 +159,7 @@ fn parse_pieces(text: &str) -> Result<Vec<Piece>, String> {
             "2" => Piece::Char(2),
             "3" => Piece::Char(3),
             "tld" => Piece::Tld,
-            other => {
-                return Err(format!(
-                    "unknown placeholder {{{other}}}; there are {{zone}}, {{1}}, {{2}}, {{3}}, {{tld}}"
-                ));
-            }
+            other => return Err(PatternFault::Unknown(other.to_owned())),
         });
         rest = &rest[close + 1..];
     }
@@ -152,27 +169,9 @@ fn parse_pieces(text: &str) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-impl Value for NameBuf {
-    fn kind() -> String {
-        "domain name".into()
-    }
-    fn example() -> String {
-        quote("example.com")
-    }
-    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
-        reader.text(node, "a domain name in quotes", zone_name)
-    }
-    fn render(&self) -> Option<String> {
-        Some(quote(&self.to_string()))
-    }
-}
-
 impl Value for PathPattern {
     fn kind() -> String {
         "path with placeholders".into()
-    }
-    fn example() -> String {
-        quote("zones/{zone}.zone")
     }
     fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
         let base = reader.base.clone();
@@ -186,9 +185,6 @@ impl Value for PathPattern {
 impl Value for FilePattern {
     fn kind() -> String {
         "file name with `{zone}`".into()
-    }
-    fn example() -> String {
-        quote("db.{zone}")
     }
     fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
         reader.text(node, "a file name with {zone} in it", Self::parse)
@@ -225,11 +221,20 @@ mod tests {
 
     #[test]
     fn bad_patterns() {
-        for bad in ["z/fixed.zone", "z/{zone", "z/{zones}"] {
-            assert!(PathPattern::parse(bad, Path::new("/")).is_err(), "{bad}");
+        for (bad, fault) in [
+            ("z/fixed.zone", PatternFault::Fixed),
+            ("z/{zone", PatternFault::Unclosed),
+            ("z/{zones}", PatternFault::Unknown("zones".into())),
+        ] {
+            assert_eq!(PathPattern::parse(bad, Path::new("/")), Err(fault), "{bad}");
         }
-        for bad in ["x", "{zone}{zone}", "{1}", "a/{zone}"] {
-            assert!(FilePattern::parse(bad).is_err(), "{bad}");
+        for (bad, fault) in [
+            ("x", PatternFault::NotOneZone),
+            ("{zone}{zone}", PatternFault::NotOneZone),
+            ("{1}", PatternFault::NotOneZone),
+            ("a/{zone}", PatternFault::Folder),
+        ] {
+            assert_eq!(FilePattern::parse(bad), Err(fault), "{bad}");
         }
     }
 

@@ -1,15 +1,11 @@
-//! Messages as text: in the form dig made familiar, short, or as JSON after RFC 8427. Also used to show answers
-//! in `nomen ctl explain`.
+//! Messages as text: in the form dig made familiar, short, or as JSON after RFC 8427.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 use wire::edns::{Edns, ErrorInfo, OptionCode};
 use wire::message::{Header, Malformed, Parser, RawRecord};
-use wire::{Rcode, Type};
-
-use super::ask::Answer;
-use crate::zones::load::RdataText;
+use wire::{Rcode, Type, rdata};
 
 /// A record ready to be shown.
 struct Shown {
@@ -57,14 +53,16 @@ impl<'m> Parts<'m> {
 }
 
 fn show(parser: &mut Parser<'_>, record: &RawRecord) -> Result<Shown, Malformed> {
-    let mut octets = Vec::new();
-    parser.expand_rdata(record, &mut octets)?;
+    let (mut data, mut text) = (Vec::new(), String::new());
+    parser.expand_rdata(record, &mut data)?;
+    // Writing to a String cannot fail, here and below.
+    let _ = rdata::write_text(record.rtype, &data, &mut text);
     Ok(Shown {
         owner: parser.name_at(record.owner_at)?.to_string(),
         ttl: record.ttl,
         class: record.class.to_string(),
         rtype: record.rtype,
-        rdata: RdataText(record.rtype, &octets).to_string(),
+        rdata: text,
     })
 }
 
@@ -99,7 +97,6 @@ pub fn full(message: &[u8]) -> Result<String, Malformed> {
         header.id(),
         flag_words(header),
     );
-    // Writing to a String cannot fail, here and below.
     if let Some(opt) = &parts.opt {
         let flags = if opt.dnssec_ok { " do" } else { "" };
         let _ = write!(
@@ -128,19 +125,6 @@ pub fn full(message: &[u8]) -> Result<String, Malformed> {
     Ok(out)
 }
 
-/// How the answer came, in the form of dig.
-pub fn footer(answer: &Answer) -> String {
-    let Answer { message, server, tcp, took } = answer;
-    let transport = if *tcp { "TCP" } else { "UDP" };
-    format!(
-        "\n;; Query time: {} msec\n;; SERVER: {}#{} ({transport})\n;; MSG SIZE  rcvd: {}\n",
-        took.as_millis(),
-        server.ip(),
-        server.port(),
-        message.len()
-    )
-}
-
 /// The data of the answer section, one record a line.
 pub fn short(message: &[u8]) -> Result<String, Malformed> {
     let parts = Parts::of(message)?;
@@ -164,7 +148,7 @@ fn option_text(code: OptionCode, data: &[u8]) -> String {
             format!("TCP KEEPALIVE: {}.{} secs", tenths / 10, tenths % 10)
         }
         (OptionCode::KEEPALIVE, _) => "TCP KEEPALIVE".into(),
-        (OptionCode::PADDING, _) => format!("PADDING: {} octets", data.len()),
+        (OptionCode::PADDING, _) => format!("PADDING: {} bytes", data.len()),
         (OptionCode::EXTENDED_ERROR, [a, b, text @ ..]) => {
             let info = ErrorInfo(u16::from_be_bytes([*a, *b]));
             let text = String::from_utf8_lossy(text);
@@ -177,8 +161,8 @@ fn option_text(code: OptionCode, data: &[u8]) -> String {
 }
 
 /// A message as JSON, after RFC 8427.
-pub fn json(answer: &Answer) -> Result<Value, Malformed> {
-    let parts = Parts::of(&answer.message)?;
+pub fn json(message: &[u8]) -> Result<Value, Malformed> {
+    let parts = Parts::of(message)?;
     let header = &parts.header;
     let record = |r: &Shown| {
         let mut one = Map::new();
@@ -219,9 +203,6 @@ pub fn json(answer: &Answer) -> Result<Value, Malformed> {
         "answerRRs": section(&parts.sections[0]),
         "authorityRRs": section(&parts.sections[1]),
         "additionalRRs": section(&parts.sections[2]),
-        "server": answer.server.to_string(),
-        "transport": if answer.tcp { "tcp" } else { "udp" },
-        "milliseconds": answer.took.as_secs_f64() * 1000.0,
-        "octets": answer.message.len(),
+        "bytes": message.len(),
     }))
 }

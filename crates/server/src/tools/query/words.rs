@@ -6,8 +6,9 @@ use std::time::Duration;
 use wire::name::{Name, NameBuf};
 use wire::{Class, Type};
 
-use crate::cli::Query;
-use crate::config::report::did_you_mean;
+use crate::cli::QueryArgs;
+use crate::message::QuerySpec;
+use crate::words::did_you_mean;
 
 /// How the answer is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,12 +24,8 @@ pub enum Form {
 /// What to ask, whom, and how.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wanted {
-    /// The name.
-    pub name: NameBuf,
-    /// The type.
-    pub qtype: Type,
-    /// The class.
-    pub qclass: Class,
+    /// The query.
+    pub query: QuerySpec,
     /// The server.
     pub server: SocketAddr,
     /// How to print.
@@ -37,28 +34,6 @@ pub struct Wanted {
     pub tcp: bool,
     /// Keep a truncated answer instead of asking again over TCP.
     pub keep_truncated: bool,
-    /// RD.
-    pub recursion_desired: bool,
-    /// AD.
-    pub authentic_data: bool,
-    /// CD.
-    pub checking_disabled: bool,
-    /// DO.
-    pub dnssec_ok: bool,
-    /// EDNS version; none sends no OPT.
-    pub edns: Option<u8>,
-    /// UDP size announced.
-    pub udp_size: u16,
-    /// Ask for the server's identifier.
-    pub nsid: bool,
-    /// Ask for the idle timeout (RFC 7828); TCP only.
-    pub keepalive: bool,
-    /// Send a client cookie (RFC 7873).
-    pub cookie: bool,
-    /// Pad the query to a multiple of this (RFC 7830).
-    pub padding: Option<u16>,
-    /// Client subnet (RFC 7871).
-    pub subnet: Option<(IpAddr, u8)>,
     /// Show the query as well.
     pub show_query: bool,
     /// Time for each try.
@@ -69,32 +44,12 @@ pub struct Wanted {
 
 impl Default for Wanted {
     fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Wanted {
-    /// The root's A records from this machine, asked as dig would.
-    pub fn new() -> Self {
         Self {
-            name: Name::ROOT.to_buf(),
-            qtype: Type::A,
-            qclass: Class::IN,
+            query: QuerySpec::default(),
             server: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 53),
             form: Form::Full,
             tcp: false,
             keep_truncated: false,
-            recursion_desired: true,
-            authentic_data: false,
-            checking_disabled: false,
-            dnssec_ok: false,
-            edns: Some(0),
-            udp_size: 1232,
-            nsid: false,
-            keepalive: false,
-            cookie: false,
-            padding: None,
-            subnet: None,
             show_query: false,
             time: Duration::from_secs(3),
             tries: 3,
@@ -131,8 +86,8 @@ const OPTIONS: [&str; 24] = [
 ];
 
 /// Reads the words.
-pub fn read(args: &Query) -> Result<Wanted, String> {
-    let mut wanted = Wanted::new();
+pub fn read(args: &QueryArgs) -> Result<Wanted, String> {
+    let mut wanted = Wanted::default();
     let (mut name, mut qtype) = (None, None);
     if let Some(ip) = args.reverse {
         name = Some(reverse(ip));
@@ -144,7 +99,7 @@ pub fn read(args: &Query) -> Result<Wanted, String> {
         } else if let Some(option) = word.strip_prefix('+') {
             read_option(&mut wanted, option)?;
         } else if let Some(class) = class_word(word, name.is_some()) {
-            wanted.qclass = class;
+            wanted.query.qclass = class;
         } else if let Some(found) =
             type_word(word, name.is_some() || args.words.len() > 1).filter(|_| qtype.is_none())
         {
@@ -161,9 +116,11 @@ pub fn read(args: &Query) -> Result<Wanted, String> {
     // `nomen query @server` asks for the root's servers, as dig does.
     let default_type = if name.is_none() { Type::NS } else { Type::A };
     let text = name.unwrap_or_else(|| ".".into());
-    wanted.name = NameBuf::from_text(text.as_bytes(), Some(Name::ROOT))
+    wanted.query.name = NameBuf::from_text(text.as_bytes(), Some(Name::ROOT))
         .map_err(|fault| format!("`{text}` is not a domain name: {fault}"))?;
-    wanted.qtype = qtype.unwrap_or(default_type);
+    wanted.query.qtype = qtype.unwrap_or(default_type);
+    // Over UDP the option must not be sent (RFC 7828 §3.2.1).
+    wanted.query.keepalive &= wanted.tcp;
     Ok(wanted)
 }
 
@@ -211,24 +168,24 @@ fn read_option(wanted: &mut Wanted, text: &str) -> Result<(), String> {
         "short" => wanted.form = form(Form::Short),
         "json" => wanted.form = form(Form::Json),
         "all" => wanted.form = Form::Full,
-        "dnssec" | "do" => wanted.dnssec_ok = on,
+        "dnssec" | "do" => wanted.query.dnssec_ok = on,
         "tcp" | "vc" => wanted.tcp = on,
-        "rec" | "recurse" => wanted.recursion_desired = on,
-        "nsid" => wanted.nsid = on,
-        "cd" | "cdflag" => wanted.checking_disabled = on,
-        "ad" | "adflag" => wanted.authentic_data = on,
-        "cookie" => wanted.cookie = on,
-        "keepalive" => wanted.keepalive = on,
+        "rec" | "recurse" => wanted.query.recursion_desired = on,
+        "nsid" => wanted.query.nsid = on,
+        "cd" | "cdflag" => wanted.query.checking_disabled = on,
+        "ad" | "adflag" => wanted.query.authentic_data = on,
+        "cookie" => wanted.query.cookie = on,
+        "keepalive" => wanted.query.keepalive = on,
         "ignore" => wanted.keep_truncated = on,
         "qr" => wanted.show_query = on,
-        "edns" if !on => wanted.edns = None,
-        "edns" => wanted.edns = Some(value.map_or(Ok(0), |v| number(name, v, 0, 255))? as u8),
-        "bufsize" => wanted.udp_size = number(name, need(name, value)?, 0, 65535)? as u16,
-        "padding" if !on => wanted.padding = None,
-        "padding" => wanted.padding = Some(value.map_or(Ok(128), |v| number(name, v, 1, 1024))? as u16),
+        "edns" if !on => wanted.query.edns = None,
+        "edns" => wanted.query.edns = Some(value.map_or(Ok(0), |v| number(name, v, 0, 255))? as u8),
+        "bufsize" => wanted.query.udp_size = number(name, need(name, value)?, 0, 65535)? as u16,
+        "padding" if !on => wanted.query.padding = None,
+        "padding" => wanted.query.padding = Some(value.map_or(Ok(128), |v| number(name, v, 1, 1024))? as u16),
         "time" => wanted.time = Duration::from_secs(number(name, need(name, value)?, 1, 600)?),
         "tries" => wanted.tries = number(name, need(name, value)?, 1, 100)? as u32,
-        "subnet" => wanted.subnet = Some(subnet(need(name, value)?)?),
+        "subnet" => wanted.query.subnet = Some(subnet(need(name, value)?)?),
         other => {
             let near = did_you_mean(other, OPTIONS).map(|n| format!("; did you mean +{n}?"));
             return Err(format!("unknown option +{other}{}", near.unwrap_or_default()));
@@ -278,7 +235,7 @@ mod tests {
 
     fn wanted(line: &str) -> Result<Wanted, String> {
         let words = line.split_whitespace().map(str::to_owned).collect();
-        read(&Query { words, port: None, reverse: None })
+        read(&QueryArgs { words, port: None, reverse: None })
     }
 
     #[test]
@@ -286,29 +243,32 @@ mod tests {
         let a = wanted("@192.0.2.1 example.com MX +short +norec").expect("good");
         let b = wanted("MX +norec example.com +short @192.0.2.1@53").expect("good");
         assert_eq!(a, b);
-        assert_eq!((a.qtype, a.form, a.recursion_desired), (Type::MX, Form::Short, false));
-        assert_eq!(a.name.to_string(), "example.com.");
+        assert_eq!((a.query.qtype, a.form, a.query.recursion_desired), (Type::MX, Form::Short, false));
+        assert_eq!(a.query.name.to_string(), "example.com.");
     }
 
     #[test]
     fn types_and_names_that_look_alike() {
-        assert_eq!(wanted("mx").expect("a name").name.to_string(), "mx.");
-        assert_eq!(wanted("mx mx").expect("both").name.to_string(), "mx.");
-        assert_eq!(wanted("TYPE65280 example.com").expect("both").qtype, Type(65280));
+        assert_eq!(wanted("mx").expect("a name").query.name.to_string(), "mx.");
+        assert_eq!(wanted("mx mx").expect("both").query.name.to_string(), "mx.");
+        assert_eq!(wanted("TYPE65280 example.com").expect("both").query.qtype, Type(65280));
         let chaos = wanted("CH TXT version.bind").expect("chaos");
-        assert_eq!((chaos.qclass, chaos.qtype), (Class::CH, Type::TXT));
-        assert_eq!(wanted("@::1").expect("root").qtype, Type::NS);
-        assert_eq!(wanted("example.com ANY").expect("any").qtype, Type::ANY);
+        assert_eq!((chaos.query.qclass, chaos.query.qtype), (Class::CH, Type::TXT));
+        assert_eq!(wanted("@::1").expect("root").query.qtype, Type::NS);
+        assert_eq!(wanted("example.com ANY").expect("any").query.qtype, Type::ANY);
     }
 
     #[test]
     fn options_with_values() {
         let w =
             wanted("a. +bufsize=4096 +edns=1 +padding +subnet=192.0.2.0/24 +time=1 +tries=2").expect("good");
-        assert_eq!((w.udp_size, w.edns, w.padding, w.tries), (4096, Some(1), Some(128), 2));
-        assert_eq!(w.subnet, Some(("192.0.2.0".parse().expect("ip"), 24)));
-        assert_eq!(wanted("a. +noedns").expect("good").edns, None);
-        assert_eq!(wanted("a. +nodnssec +nsid").map(|w| w.nsid), Ok(true));
+        assert_eq!((w.query.udp_size, w.query.edns, w.query.padding, w.tries), (4096, Some(1), Some(128), 2));
+        assert_eq!(w.query.subnet, Some(("192.0.2.0".parse().expect("ip"), 24)));
+        assert_eq!(wanted("a. +noedns").expect("good").query.edns, None);
+        for (line, sent) in [("a. +keepalive +tcp", true), ("a. +keepalive", false)] {
+            assert_eq!(wanted(line).map(|w| w.query.keepalive), Ok(sent), "{line}");
+        }
+        assert_eq!(wanted("a. +nodnssec +nsid").map(|w| w.query.nsid), Ok(true));
     }
 
     #[test]

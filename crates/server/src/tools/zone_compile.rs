@@ -3,16 +3,16 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ZoneCompile};
+use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ZoneCompileArgs};
 use crate::config;
-use crate::config::pattern::zone_name;
-use crate::config::schema::Server;
-use crate::zones::images::{self, State};
+use crate::config::Storage;
+use crate::config::zones::zone_name;
+use crate::zones::images::{self, StateFolder};
 use crate::zones::load::{self, Meter};
 use crate::zones::{Apex, ZoneSpec, resolve};
 
 /// Runs the verb; returns the exit code.
-pub fn run(args: &ZoneCompile) -> u8 {
+pub fn run(args: &ZoneCompileArgs) -> u8 {
     match prepare(args) {
         Ok((state, specs, least)) => compile(&state, &specs, least),
         Err((message, code)) => {
@@ -23,24 +23,24 @@ pub fn run(args: &ZoneCompile) -> u8 {
 }
 
 /// The state folder, the zones to compile, and the least number of records that one must have.
-fn prepare(args: &ZoneCompile) -> Result<(State, Vec<ZoneSpec>, u64), (String, u8)> {
+fn prepare(args: &ZoneCompileArgs) -> Result<(StateFolder, Vec<ZoneSpec>, u64), (String, u8)> {
     let faults = |message: String| (message, EXIT_FAULTS);
     let loaded = config::load(&args.config).map_err(|rejected| faults(rejected.to_string()))?;
     let specs = resolve(&loaded.config).map_err(|found| faults(loaded.sources.render(&found)))?;
-    let server = &loaded.config.server;
+    let storage = &loaded.config.settings.server.storage;
     let (specs, least) = match args.names.is_empty() {
-        true => (specs, server.image_min_records.0),
+        true => (specs, storage.image_min_records.0),
         false => (chosen(specs, &args.names).map_err(faults)?, 0),
     };
-    Ok((open(server)?, specs, least))
+    Ok((open(storage)?, specs, least))
 }
 
-fn open(server: &Server) -> Result<State, (String, u8)> {
-    let Some(folder) = images::folder_of(server) else {
+fn open(storage: &Storage) -> Result<StateFolder, (String, u8)> {
+    let Some(folder) = storage.folder() else {
         let message = "nomen: there is no place for images: set `state-dir` in [server]";
         return Err((message.into(), EXIT_FAULTS));
     };
-    let opened = images::make_folder(&folder, None).and_then(|()| State::open(&folder));
+    let opened = images::make_folder(&folder, None).and_then(|()| StateFolder::open(&folder));
     opened.map_err(|fault| (format!("nomen: {fault}"), EXIT_OUTSIDE))
 }
 
@@ -58,7 +58,7 @@ fn chosen(specs: Vec<ZoneSpec>, names: &[String]) -> Result<Vec<ZoneSpec>, Strin
 }
 
 /// Compiles zones one after the other: each of them is read by as many threads as there are uses for.
-fn compile(state: &State, specs: &[ZoneSpec], least: u64) -> u8 {
+fn compile(state: &StateFolder, specs: &[ZoneSpec], least: u64) -> u8 {
     let (mut code, mut small) = (EXIT_OK, 0);
     for spec in specs {
         let (name, begun) = (spec.name(), Instant::now());
@@ -81,8 +81,8 @@ fn compile(state: &State, specs: &[ZoneSpec], least: u64) -> u8 {
             continue;
         };
         match state.write(spec, &loaded.zone, &making) {
-            Ok((path, octets)) => println!(
-                "{}: zone {name}, {} records, {octets} bytes, {:.2} s",
+            Ok((path, bytes)) => println!(
+                "{}: zone {name}, {} records, {bytes} bytes, {:.2} s",
                 path.display(),
                 loaded.zone.record_count(),
                 begun.elapsed().as_secs_f64()

@@ -5,15 +5,17 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Frame, Request, default_paths};
-use crate::cli::{Ctl, CtlVerb, CtlZone, EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
-use crate::config::{self, reason};
+use crate::cli::{CtlArgs, CtlVerb, CtlZone, EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
+use crate::config::{self, PendingKey};
+use crate::control::{Command, Frame, default_paths};
+use crate::words::reason;
 
 /// Runs the command; returns the exit code.
-pub fn run(args: &Ctl) -> u8 {
-    let request = request(&args.verb);
+pub fn run(args: &CtlArgs) -> u8 {
+    let command = command(&args.verb);
     let stream = match connect(args) {
         Ok(stream) => stream,
         Err(message) => {
@@ -21,7 +23,7 @@ pub fn run(args: &Ctl) -> u8 {
             return EXIT_OUTSIDE;
         }
     };
-    match converse(stream, &request, args) {
+    match converse(stream, &command, args) {
         Ok(code) => code,
         // Whoever reads our output has enough.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => EXIT_OK,
@@ -32,26 +34,28 @@ pub fn run(args: &Ctl) -> u8 {
     }
 }
 
-fn request(verb: &CtlVerb) -> Request {
+fn command(verb: &CtlVerb) -> Command {
     match verb {
-        CtlVerb::Status => Request::Status,
-        CtlVerb::Stats => Request::Stats,
-        CtlVerb::Reload => Request::Reload,
-        CtlVerb::Zone(CtlZone::List { failed }) => Request::ZoneList { failed: *failed },
-        CtlVerb::Zone(CtlZone::Status { name }) => Request::ZoneStatus { name: name.clone() },
-        CtlVerb::Zone(CtlZone::Reload { name }) => Request::ZoneReload { name: name.clone() },
-        CtlVerb::Zone(CtlZone::Dump { name }) => Request::ZoneDump { name: name.clone() },
+        CtlVerb::Status => Command::Status,
+        CtlVerb::Stats => Command::Stats,
+        CtlVerb::Reload => Command::Reload,
+        CtlVerb::Zone(CtlZone::List { failed }) => Command::ZoneList { failed: *failed },
+        CtlVerb::Zone(CtlZone::Status { name }) => Command::ZoneStatus { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Reload { name }) => Command::ZoneReload { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Dump { name }) => Command::ZoneDump { name: name.clone() },
         CtlVerb::Explain { name, rtype, dnssec } => {
-            Request::Explain { name: name.clone(), rtype: rtype.clone(), dnssec: *dnssec }
+            Command::Explain { name: name.clone(), rtype: rtype.clone(), dnssec: *dnssec }
         }
-        CtlVerb::Stop => Request::Stop,
+        CtlVerb::Stop => Command::Stop,
     }
 }
 
 /// The socket named on the command line, in the configuration, or at one of the usual places.
-fn connect(args: &Ctl) -> Result<UnixStream, String> {
+fn connect(args: &CtlArgs) -> Result<UnixStream, String> {
     let configured = match &args.config {
-        Some(file) => config::load(file).map_err(|e| e.to_string())?.config.control.socket.value,
+        Some(file) => {
+            config::load(file).map_err(|e| e.to_string())?.config.settings.control.value.socket.value
+        }
         None => None,
     };
     let paths: Vec<PathBuf> = match args.socket.clone().or(configured) {
@@ -92,11 +96,11 @@ fn explain_failure(path: &Path, e: &io::Error) -> String {
     }
 }
 
-fn converse(mut stream: UnixStream, request: &Request, args: &Ctl) -> io::Result<u8> {
+fn converse(mut stream: UnixStream, command: &Command, args: &CtlArgs) -> io::Result<u8> {
     let patience = Some(Duration::from_secs(args.timeout.max(1)));
     stream.set_read_timeout(patience)?;
     stream.set_write_timeout(patience)?;
-    let mut line = serde_json::to_vec(request)?;
+    let mut line = serde_json::to_vec(command)?;
     line.push(b'\n');
     stream.write_all(&line)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
@@ -150,7 +154,9 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
             for (key, value) in map {
                 match value {
                     Value::Null => {}
-                    Value::Array(rows) => rows.iter().for_each(|row| out += &pair(key, &flat(row), width)),
+                    Value::Array(rows) => {
+                        rows.iter().for_each(|row| out += &pair(key, &row_text(row), width))
+                    }
                     _ => out += &pair(key, &flat(value), width),
                 }
             }
@@ -158,6 +164,11 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
         }
         (_, other) => format!("{}\n", flat(other)),
     }
+}
+
+/// One of several values under the same key: a sentence where there is one for it.
+fn row_text(row: &Value) -> String {
+    PendingKey::deserialize(row).map_or_else(|_| flat(row), |key| key.to_string())
 }
 
 fn pair(key: &str, value: &str, width: usize) -> String {

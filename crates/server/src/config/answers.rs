@@ -1,0 +1,203 @@
+//! Keys of `[server]` about answers, and about what the server says of itself.
+
+use std::fmt;
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::table::keys;
+use super::table::read::Reader;
+use super::table::value::{Int, Value, quote};
+
+keys! {
+    /// Answers, and what the server says of itself.
+    pub struct Answers {
+        /// Name server identifier sent to clients that ask for it (RFC 5001). Unset: none is sent.
+        live "nsid" nsid: Option<Nsid> = None, example "ams1";
+        /// Answer to `id.server CH TXT` and `hostname.bind CH TXT`: "hide" refuses, "auto" is the host's name.
+        live "id" id: ChaosText = ChaosText::Hide, example "ams1";
+        /// Answer to `version.server CH TXT` and `version.bind CH TXT`: "hide" refuses, "auto" is the program
+        /// and its version.
+        live "version" version: ChaosText = ChaosText::Auto, example "hide";
+        /// Largest UDP answer in bytes, and the size announced to clients (RFC 6891 §6.2.5). Larger answers
+        /// are cut and fetched over TCP; values above 1232 risk fragments that networks drop.
+        live "max-udp-size" max_udp_size: Int<u16, 512, 4096> = Int(1232), example 1232;
+        /// Most CNAME and DNAME records followed for one answer.
+        live "max-chain" max_chain: Int<u8, 1, 64> = Int(16), example 12;
+    }
+}
+
+impl Answers {
+    /// What the engine is to do, as far as these keys say it.
+    pub fn config(&self) -> engine::Config {
+        let mut config = engine::Config {
+            max_udp_size: self.max_udp_size.0,
+            nsid: self.nsid.value.as_ref().map(|n| n.0.as_slice().into()).unwrap_or_default(),
+            ..engine::Config::default()
+        };
+        config.identity.version = self.version.text(|| format!("nomen {}", env!("CARGO_PKG_VERSION")));
+        config.identity.id = self.id.text(host_name);
+        config
+    }
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name: String = name.trim().chars().take(ChaosText::MAX_LEN).collect();
+    if name.is_empty() { "nomen".into() } else { name }
+}
+
+/// What a question of class CHAOS about the server gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChaosText {
+    /// The built-in text: the program and its version, or the host's name.
+    Auto,
+    /// REFUSED.
+    Hide,
+    /// This text.
+    Text(String),
+}
+
+/// What is wrong with a [`ChaosText`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChaosTextLength;
+
+impl fmt::Display for ChaosTextLength {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "1 to {} bytes fit in an answer", ChaosText::MAX_LEN)
+    }
+}
+
+impl ChaosText {
+    /// Longest text in bytes: that of one character string (RFC 1035 §3.3).
+    pub const MAX_LEN: usize = 255;
+
+    /// Reads "auto", "hide" or any other text.
+    pub fn parse(text: &str) -> Result<Self, ChaosTextLength> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "hide" => Ok(Self::Hide),
+            t if t.is_empty() || t.len() > Self::MAX_LEN => Err(ChaosTextLength),
+            t => Ok(Self::Text(t.to_owned())),
+        }
+    }
+
+    /// The text of the answer; none refuses.
+    fn text(&self, auto: impl FnOnce() -> String) -> Option<Box<[u8]>> {
+        match self {
+            Self::Hide => None,
+            Self::Auto => Some(auto().into_bytes().into()),
+            Self::Text(text) => Some(text.as_bytes().into()),
+        }
+    }
+}
+
+impl Value for ChaosText {
+    fn kind() -> String {
+        "\"auto\", \"hide\" or text".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.text(node, "a string", Self::parse)
+    }
+    fn render(&self) -> Option<String> {
+        Some(quote(match self {
+            Self::Auto => "auto",
+            Self::Hide => "hide",
+            Self::Text(text) => text,
+        }))
+    }
+}
+
+/// The name server identifier of RFC 5001: text as it is, or bytes written `0x…`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nsid(pub Vec<u8>);
+
+/// What is wrong with the text of an [`Nsid`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NsidFault {
+    /// There are no hexadecimal digits behind `0x`, or an odd number of them.
+    Hex,
+    /// It has no bytes.
+    Empty,
+    /// It has this many bytes.
+    TooLong(usize),
+}
+
+impl fmt::Display for NsidFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hex => f.write_str("after `0x` an even number of hexadecimal digits is expected"),
+            Self::Empty => f.write_str("an empty identifier says nothing; leave the key out"),
+            Self::TooLong(length) => write!(f, "{length} bytes are too many (at most {})", Nsid::MAX_LEN),
+        }
+    }
+}
+
+impl Nsid {
+    /// Longest identifier accepted, in bytes: it travels in every answer that asked for it.
+    pub const MAX_LEN: usize = 128;
+
+    /// Reads text, or hexadecimal digits after `0x`.
+    pub fn parse(text: &str) -> Result<Self, NsidFault> {
+        let bytes = match text.strip_prefix("0x") {
+            None => text.as_bytes().to_vec(),
+            Some(hex) => {
+                let digits: Option<Vec<u8>> =
+                    hex.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect();
+                match digits {
+                    Some(d) if d.len() % 2 == 0 => d.chunks(2).map(|p| p[0] << 4 | p[1]).collect(),
+                    _ => return Err(NsidFault::Hex),
+                }
+            }
+        };
+        match bytes.len() {
+            0 => Err(NsidFault::Empty),
+            n if n > Self::MAX_LEN => Err(NsidFault::TooLong(n)),
+            _ => Ok(Self(bytes)),
+        }
+    }
+}
+
+impl Value for Nsid {
+    fn kind() -> String {
+        "text, or bytes as \"0x…\"".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.text(node, "a string", Self::parse)
+    }
+    fn render(&self) -> Option<String> {
+        let hex: String = self.0.iter().map(|b| format!("{b:02x}")).collect();
+        Some(quote(&format!("0x{hex}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn nsid_is_text_or_hex() {
+        assert_eq!(Nsid::parse("ams1"), Ok(Nsid(b"ams1".to_vec())));
+        assert_eq!(Nsid::parse("0xC0ffee"), Ok(Nsid(vec![0xc0, 0xff, 0xee])));
+        assert_eq!(Nsid::parse("0xabc"), Err(NsidFault::Hex));
+        assert_eq!(Nsid::parse("0xag"), Err(NsidFault::Hex));
+        assert_eq!(Nsid::parse(""), Err(NsidFault::Empty));
+        assert_eq!(Nsid::parse("0x"), Err(NsidFault::Empty));
+        assert_eq!(Nsid::parse(&"x".repeat(129)), Err(NsidFault::TooLong(129)));
+    }
+
+    #[test]
+    fn chaos_texts_fit_in_a_character_string() {
+        assert_eq!(ChaosText::parse(&"x".repeat(255)), Ok(ChaosText::Text("x".repeat(255))));
+        assert_eq!(ChaosText::parse(&"x".repeat(256)), Err(ChaosTextLength));
+        assert_eq!(ChaosText::parse(""), Err(ChaosTextLength));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_an_identifier_or_an_error(text in "\\PC{0,20}") {
+            let _ = Nsid::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! `[[listen]]`: the addresses to answer on, and the AF_XDP front before them.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use exchange::{TRANSPORTS, Transport};
+use net::{XdpAttach, XdpConfig, XdpCopy};
+
+use super::report::{Diagnostic, Place};
+use super::table::keys;
+use super::table::read::At;
+use super::table::value::{AddrPort, Int, Word};
+
+/// Port of the built-in configuration: high, so that no privilege is needed.
+const BUILTIN_PORT: u16 = 5300;
+
+keys! {
+    /// Addresses to answer on; one block for each set, any number of blocks. Without any block nomen
+    /// listens on 127.0.0.1 and ::1 at port 5300.
+    pub struct Listen in "[[listen]]" {
+        /// Addresses and ports, such as `0.0.0.0@53` or `[::]@53`.
+        restart "addr" addr: Vec<At<AddrPort>> = builtin_addresses(),
+            example ["192.0.2.1@53", "[2001:db8::1]@53"];
+        /// Transports to open on each of them.
+        restart "proto" proto: Vec<At<Transport>> = [Transport::Udp, Transport::Tcp].map(At::unwritten).into(),
+            example ["udp", "tcp"];
+        /// Network interface, such as "eth0", whose UDP queries to these addresses are taken by AF_XDP before
+        /// the kernel's network stack, and so past its firewall. Where the kernel, the driver or the rights do
+        /// not allow it, nomen says so and answers through its sockets. Needs root at the start. Unset: no.
+        /// [AF_XDP.md](AF_XDP.md) has the whole story.
+        restart "xdp" xdp: Option<String> = None, example "eth0";
+        /// Where AF_XDP picks its queries out: "driver" is the card's driver, "generic" the kernel's receive path,
+        /// which works with any driver and saves less. "auto": in the driver if that can be had.
+        restart "xdp-attach" xdp_attach: XdpAttach = XdpAttach::Auto, example "driver";
+        /// How packets get to nomen and back: "zero-copy" has the card use nomen's memory, "copy" has the kernel
+        /// copy them. "auto": without a copy if the driver can.
+        restart "xdp-copy" xdp_copy: XdpCopy = XdpCopy::Auto, example "copy";
+        /// Receive queues of the interface that AF_XDP takes, from the first one on, one thread each; the others'
+        /// queries go through the sockets. Unset: all.
+        restart "xdp-queues" xdp_queues: Option<Int<u32, 1, 1024>> = None, example 4;
+    }
+}
+
+fn builtin_addresses() -> Vec<At<AddrPort>> {
+    [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)]
+        .map(|ip| At::unwritten(AddrPort(SocketAddr::new(ip, BUILTIN_PORT))))
+        .into()
+}
+
+impl Listen {
+    /// The AF_XDP front that is wanted before these addresses.
+    pub fn xdp_config(&self) -> Option<XdpConfig> {
+        let interface = self.xdp.value.as_deref()?;
+        Some(XdpConfig {
+            queues: self.xdp_queues.value.map(|queues| queues.0),
+            attach: *self.xdp_attach,
+            copy: *self.xdp_copy,
+            ..XdpConfig::new(interface)
+        })
+    }
+}
+
+/// Every transport under its label.
+const TRANSPORT_WORDS: [(&str, Transport); TRANSPORTS] = {
+    let (mut words, mut i) = ([("", Transport::Udp); TRANSPORTS], 0);
+    while i < TRANSPORTS {
+        words[i] = (Transport::ALL[i].label(), Transport::ALL[i]);
+        i += 1;
+    }
+    words
+};
+
+impl Word for Transport {
+    const WORDS: &'static [(&'static str, Self)] = &TRANSPORT_WORDS;
+
+    fn kind() -> String {
+        let labels: Vec<String> = Self::ALL.iter().map(|t| format!("\"{t}\"")).collect();
+        format!("transport ({})", labels.join(", "))
+    }
+}
+
+impl Word for XdpAttach {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("auto", Self::Auto), ("driver", Self::Driver), ("generic", Self::Generic)];
+}
+
+impl Word for XdpCopy {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("auto", Self::Auto), ("zero-copy", Self::ZeroCopy), ("copy", Self::Copy)];
+}
+
+/// An address that is listened on, and where it was written.
+pub(super) struct Opened {
+    transport: Transport,
+    addr: SocketAddr,
+    place: Option<Place>,
+}
+
+impl Opened {
+    /// The first of these that leaves no room for another socket. IPv6 sockets are opened for IPv6 only.
+    fn clash(opened: &[Self], transport: Transport, addr: SocketAddr) -> Option<&Self> {
+        opened.iter().find(|o| {
+            o.transport == transport
+                && o.addr.port() == addr.port()
+                && o.addr.is_ipv4() == addr.is_ipv4()
+                && (o.addr.ip() == addr.ip() || o.addr.ip().is_unspecified() || addr.ip().is_unspecified())
+        })
+    }
+
+    /// Reports another service's TCP address that overlaps with one of these.
+    pub(super) fn check_other(opened: &[Self], other: &At<AddrPort>, faults: &mut Vec<Diagnostic>) {
+        if let Some(first) = Self::clash(opened, Transport::Tcp, other.0) {
+            let message = format!("{} overlaps with the DNS address {}", other.value, AddrPort(first.addr));
+            let fault = Diagnostic::at(other.place.as_ref(), message);
+            faults.push(fault.also(first.place.as_ref(), "listened on already"));
+        }
+    }
+}
+
+/// The same address and port twice for one transport, or a wildcard address that covers another one. Returns what is
+/// opened.
+pub(super) fn check(listens: &[At<Listen>], faults: &mut Vec<Diagnostic>) -> Vec<Opened> {
+    check_fronts(listens, faults);
+    let mut opened: Vec<Opened> = Vec::new();
+    for listen in listens {
+        for transport in listen.proto.iter().map(|proto| proto.value) {
+            for addr in listen.addr.iter() {
+                let Some(first) = Opened::clash(&opened, transport, addr.0) else {
+                    opened.push(Opened { transport, addr: addr.0, place: addr.place.clone() });
+                    continue;
+                };
+                let other =
+                    if first.addr == addr.0 { "itself".into() } else { AddrPort(first.addr).to_string() };
+                let message = format!("{} over {transport} overlaps with {other}", addr.value);
+                let fault = Diagnostic::at(addr.place.as_ref(), message);
+                faults.push(fault.also(first.place.as_ref(), "listened on already"));
+            }
+        }
+    }
+    opened
+}
+
+/// Settings of AF_XDP without an interface, and two settings for one interface.
+fn check_fronts(listens: &[At<Listen>], faults: &mut Vec<Diagnostic>) {
+    let mut known: HashMap<&str, &Listen> = HashMap::new();
+    for listen in listens {
+        let places = [
+            ("xdp-attach", &listen.xdp_attach.place),
+            ("xdp-copy", &listen.xdp_copy.place),
+            ("xdp-queues", &listen.xdp_queues.place),
+        ];
+        let Some(interface) = listen.xdp.as_deref() else {
+            // A default may be written down.
+            let set = [
+                listen.xdp_attach.value != XdpAttach::Auto,
+                listen.xdp_copy.value != XdpCopy::Auto,
+                listen.xdp_queues.is_some(),
+            ];
+            for ((key, place), _) in places.into_iter().zip(set).filter(|(_, set)| *set) {
+                faults.push(Diagnostic::at(place.as_ref(), format!("`{key}` has no effect without `xdp`")));
+            }
+            continue;
+        };
+        let first = *known.entry(interface).or_insert(listen);
+        let same = [
+            first.xdp_attach == listen.xdp_attach,
+            first.xdp_copy == listen.xdp_copy,
+            first.xdp_queues == listen.xdp_queues,
+        ];
+        for ((key, place), _) in places.into_iter().zip(same).filter(|(_, same)| !same) {
+            let message = format!("`{key}` differs from another [[listen]] with xdp = \"{interface}\"");
+            let fault = Diagnostic::at(place.as_ref().or(listen.xdp.place.as_ref()), message);
+            faults.push(fault.also(first.xdp.place.as_ref(), "the other one"));
+        }
+    }
+}

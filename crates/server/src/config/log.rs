@@ -1,0 +1,135 @@
+//! `[log]`: what is logged and where, which `crate::logging` and `crate::querylog` do.
+
+use std::path::PathBuf;
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::table::keys;
+use super::table::read::Reader;
+use super::table::value::{Value, Word, quote};
+
+keys! {
+    /// What is logged, and where.
+    pub struct Log in "[log]" {
+        /// Form of a line.
+        restart "format" format: LogFormat = LogFormat::Text, example "json";
+        /// Least severe events that are logged.
+        live "level" level: LogLevel = LogLevel::Info, example "warn";
+        /// Where lines go: "stderr", "stdout" or a file that is appended to.
+        restart "target" target: LogTarget = LogTarget::Stderr, example "/var/log/nomen.log";
+        /// Log queries: all, none, or a share of them. Queries never wait for the log: what it cannot take is
+        /// counted and dropped.
+        live "queries" queries: LoggedQueries = LoggedQueries::None, example 0.01;
+    }
+}
+
+/// Which queries are logged.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum LoggedQueries {
+    /// None.
+    None,
+    /// All, as far as the log keeps up.
+    All,
+    /// About this share of them, above 0 and at most 1.
+    Share(f64),
+}
+
+impl Value for LoggedQueries {
+    fn kind() -> String {
+        "true, false, or the share of queries as a number above 0 and up to 1".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        match node.get_ref() {
+            DeValue::Boolean(true) => Some(Self::All),
+            DeValue::Boolean(false) => Some(Self::None),
+            DeValue::Float(share) => match share.as_str().parse::<f64>() {
+                Ok(share) if share > 0.0 && share <= 1.0 => Some(Self::Share(share)),
+                _ => {
+                    reader.bad_value(node, format!("{share} is not a share above 0 and up to 1"));
+                    None
+                }
+            },
+            _ => {
+                reader.wrong_type(node, &format!("{} (such as 0.01)", Self::kind()));
+                None
+            }
+        }
+    }
+    fn render(&self) -> Option<String> {
+        Some(match self {
+            Self::None => "false".into(),
+            Self::All => "true".into(),
+            Self::Share(share) => format!("{share:?}"),
+        })
+    }
+}
+
+/// The form of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One line of text per event.
+    Text,
+    /// One JSON object per event.
+    Json,
+}
+
+impl Word for LogFormat {
+    const WORDS: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
+}
+
+/// The least severe events that are logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Only what stops something from working.
+    Error,
+    /// And what looks wrong.
+    Warn,
+    /// And what an operator wants to know.
+    Info,
+    /// And what a developer wants to know.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl Word for LogLevel {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("error", Self::Error),
+        ("warn", Self::Warn),
+        ("info", Self::Info),
+        ("debug", Self::Debug),
+        ("trace", Self::Trace),
+    ];
+}
+
+/// Where log lines go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Standard error, which systemd and container runtimes collect.
+    Stderr,
+    /// Standard output.
+    Stdout,
+    /// Appended to a file.
+    File(PathBuf),
+}
+
+impl Value for LogTarget {
+    fn kind() -> String {
+        "\"stderr\", \"stdout\" or path".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        match String::read(node, reader)?.as_str() {
+            "stderr" => Some(Self::Stderr),
+            "stdout" => Some(Self::Stdout),
+            path => Some(Self::File(reader.resolve(path))),
+        }
+    }
+    fn render(&self) -> Option<String> {
+        match self {
+            Self::Stderr => Some(quote("stderr")),
+            Self::Stdout => Some(quote("stdout")),
+            Self::File(path) => path.render(),
+        }
+    }
+}

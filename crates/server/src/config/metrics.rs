@@ -1,0 +1,25 @@
+//! `[metrics]`: figures over HTTP, which `crate::metrics` makes.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use super::listen::Opened;
+use super::report::Diagnostic;
+use super::table::keys;
+use super::table::value::AddrPort;
+
+keys! {
+    /// Figures for Prometheus over HTTP at `/metrics`. The section's presence turns it on.
+    pub struct Metrics in "[metrics]" {
+        /// Address to listen on. There is no access control: keep it on loopback or a management network.
+        restart "listen" listen: AddrPort = AddrPort(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 9153)),
+            example "[::1]@9153";
+        /// Also count queries, and show the serial, for each zone. One time series per zone and figure.
+        live "per-zone" per_zone: bool = false, example true;
+    }
+}
+
+impl Metrics {
+    pub(super) fn check(&self, opened: &[Opened], faults: &mut Vec<Diagnostic>) {
+        Opened::check_other(opened, &self.listen, faults);
+    }
+}

@@ -1,0 +1,23 @@
+//! Keys of `[server]` about whom the process becomes once its sockets are open; `crate::privileges` becomes it.
+
+use super::report::Diagnostic;
+use super::table::keys;
+
+keys! {
+    /// Whom to become.
+    pub struct Privileges {
+        /// User to become once the sockets are open: a name from `/etc/passwd` or a number.
+        /// Needed when started as root; without it a root process stays root and warns.
+        restart "user" user: Option<String> = None, example "nomen";
+        /// Group to become: a name from `/etc/group` or a number. Unset: the user's own group.
+        restart "group" group: Option<String> = None, example "nomen";
+    }
+}
+
+impl Privileges {
+    pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {
+        if self.group.is_some() && self.user.is_none() {
+            faults.push(Diagnostic::at(self.group.place.as_ref(), "`group` has no effect without `user`"));
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! What features declare their keys with. `keys!` makes of one declaration per key the field, its reader, its default,
+//! its documentation and what a reload does with a change, so that none of them can disagree; `section!` makes one
+//! section of the file out of the keys of several features.
+//!
+//! ```text
+//! keys! {
+//!     /// What is logged, and where.
+//!     pub struct Log in "[log]" {
+//!         /// Least severe events that are logged.
+//!         live "level" level: LogLevel = LogLevel::Info, example "warn";
+//!     }
+//! }
+//! ```
+//!
+//! The words before a key are its documentation. `live` or `restart` is its [`Effect`]. A key without `=` must be given.
+//! The example is TOML; somebody will copy it, so it has to be one that does no harm. Without `in "[log]"` the keys belong
+//! to a section that `section!` puts together.
+
+pub mod pending;
+pub mod read;
+pub mod slot;
+pub mod value;
+
+use read::{Fields, Reader};
+
+/// When a change of a key takes effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// At a reload.
+    Live,
+    /// At the next start.
+    Restart,
+}
+
+/// What the reference page says about one key.
+#[derive(Debug, Clone)]
+pub struct KeyDoc {
+    /// Its name.
+    pub name: &'static str,
+    /// The kind of value.
+    pub kind: String,
+    /// The default as TOML; none if the key must be given or stays unset.
+    pub default: Option<String>,
+    /// Whether the key must be given.
+    pub required: bool,
+    /// When a change takes effect.
+    pub effect: Effect,
+    /// A value to copy, as TOML.
+    pub example: &'static str,
+    /// The words beside its declaration.
+    pub doc: &'static str,
+}
+
+/// What the reference page says about one section.
+#[derive(Debug, Clone)]
+pub struct SectionDoc {
+    /// The header, such as `[server]` or `[[zone]]`.
+    pub header: &'static str,
+    /// The words beside its declaration.
+    pub doc: &'static str,
+    /// Whether its feature is on when nobody writes the section.
+    pub on: bool,
+    /// Its keys in the order they were declared.
+    pub keys: Vec<KeyDoc>,
+}
+
+/// A key with its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyValue {
+    /// Its name.
+    pub key: &'static str,
+    /// When a change takes effect.
+    pub effect: Effect,
+    /// The value as TOML; none where the key is not set.
+    pub value: Option<String>,
+}
+
+/// Keys that belong together, declared by `keys!`.
+pub trait Keys: Sized {
+    /// Takes the keys out of a section, reporting every fault; none if one that must be given is missing.
+    fn read(fields: &mut Fields<'_, '_>, reader: &mut Reader<'_>) -> Option<Self>;
+
+    /// What the reference page says about them, in the order they were declared.
+    fn describe() -> Vec<KeyDoc>;
+
+    /// Every key with its value, in the order they were declared.
+    fn values(&self) -> Vec<KeyValue>;
+
+    /// Takes over the values that can change while the server runs.
+    fn take_live(&mut self, new: Self);
+}
+
+/// Keys that are a whole section of the file.
+pub trait Section: Keys {
+    /// The header, such as `[server]` or `[[zone]]`.
+    const HEADER: &'static str;
+    /// The words beside its declaration.
+    const DOC: &'static str;
+
+    /// The name at the top of the file: the header without its brackets.
+    fn name() -> &'static str {
+        let name = Self::HEADER.trim_matches(['[', ']']);
+        name.split_once('.').map_or(name, |(name, _)| name)
+    }
+}
+
+/// Declares the keys of one feature.
+macro_rules! keys {
+    (@effect live) => {
+        $crate::config::table::Effect::Live
+    };
+    (@effect restart) => {
+        $crate::config::table::Effect::Restart
+    };
+    (@default $default:expr) => {
+        Some($default)
+    };
+    (@default) => {
+        None
+    };
+    // Keys that all have defaults can be left out together.
+    (@unset $name:ident { $($field:ident = $default:expr;)* }) => {
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $( $field: $crate::config::table::read::At::unwritten($default), )* }
+            }
+        }
+    };
+    (@unset $name:ident { $($other:tt)* }) => {};
+    (
+        $(#[doc = $doc:literal])*
+        $vis:vis struct $name:ident in $header:literal { $($keys:tt)* }
+    ) => {
+        keys! { $(#[doc = $doc])* $vis struct $name { $($keys)* } }
+
+        impl $crate::config::table::Section for $name {
+            const HEADER: &'static str = $header;
+            const DOC: &'static str = concat!($($doc, "\n",)*);
+        }
+    };
+    (
+        $(#[doc = $doc:literal])*
+        $vis:vis struct $name:ident {
+            $(
+                $(#[doc = $key_doc:literal])*
+                $effect:ident $key:literal $field:ident: $ty:ty $(= $default:expr)?, example $example:tt;
+            )*
+        }
+    ) => {
+        $(#[doc = $doc])*
+        #[derive(Debug, Clone, PartialEq)]
+        $vis struct $name {
+            $( $(#[doc = $key_doc])* $vis $field: $crate::config::table::read::At<$ty>, )*
+        }
+
+        keys! { @unset $name { $( $field $(= $default)?; )* } }
+
+        impl $crate::config::table::Keys for $name {
+            fn read(
+                fields: &mut $crate::config::table::read::Fields<'_, '_>,
+                reader: &mut $crate::config::table::read::Reader<'_>,
+            ) -> Option<Self> {
+                $( let $field = fields.take::<$ty>($key, keys!(@default $($default)?), reader); )*
+                Some(Self { $( $field: $field?, )* })
+            }
+
+            fn describe() -> Vec<$crate::config::table::KeyDoc> {
+                use $crate::config::table::value::Value;
+                vec![ $( {
+                    let default: Option<$ty> = keys!(@default $($default)?);
+                    $crate::config::table::KeyDoc {
+                        name: $key,
+                        kind: <$ty as Value>::kind(),
+                        default: default.as_ref().and_then(Value::render),
+                        required: default.is_none(),
+                        effect: keys!(@effect $effect),
+                        example: stringify!($example),
+                        doc: concat!($($key_doc, "\n",)*),
+                    }
+                }, )* ]
+            }
+
+            fn values(&self) -> Vec<$crate::config::table::KeyValue> {
+                use $crate::config::table::{KeyValue, value::Value};
+                vec![ $( KeyValue {
+                    key: $key,
+                    effect: keys!(@effect $effect),
+                    value: self.$field.value.render(),
+                }, )* ]
+            }
+
+            fn take_live(&mut self, new: Self) {
+                $(
+                    if keys!(@effect $effect) == $crate::config::table::Effect::Live {
+                        self.$field = new.$field;
+                    }
+                )*
+            }
+        }
+    };
+}
+pub(super) use keys;
+
+/// Puts the keys of several features into one section.
+macro_rules! section {
+    (
+        $(#[doc = $doc:literal])*
+        $vis:vis struct $name:ident in $header:literal {
+            $( $(#[doc = $part_doc:literal])* $field:ident: $part:ty; )*
+        }
+    ) => {
+        $(#[doc = $doc])*
+        #[derive(Debug, Clone, PartialEq, Default)]
+        $vis struct $name {
+            $( $(#[doc = $part_doc])* $vis $field: $part, )*
+        }
+
+        impl $crate::config::table::Keys for $name {
+            fn read(
+                fields: &mut $crate::config::table::read::Fields<'_, '_>,
+                reader: &mut $crate::config::table::read::Reader<'_>,
+            ) -> Option<Self> {
+                $( let $field = <$part>::read(fields, reader); )*
+                Some(Self { $( $field: $field?, )* })
+            }
+
+            fn describe() -> Vec<$crate::config::table::KeyDoc> {
+                [ $( <$part>::describe(), )* ].concat()
+            }
+
+            fn values(&self) -> Vec<$crate::config::table::KeyValue> {
+                [ $( self.$field.values(), )* ].concat()
+            }
+
+            fn take_live(&mut self, new: Self) {
+                $( self.$field.take_live(new.$field); )*
+            }
+        }
+
+        impl $crate::config::table::Section for $name {
+            const HEADER: &'static str = $header;
+            const DOC: &'static str = concat!($($doc, "\n",)*);
+        }
+    };
+}
+pub(super) use section;

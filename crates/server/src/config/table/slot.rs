@@ -1,0 +1,138 @@
+//! The places at the top of a configuration that sections are read into. The type of the place says how often a section
+//! may stand there: [`At`] once and always in force, `Option` once and off when it is missing, `Vec` any number of times,
+//! `BTreeMap` any number of times under names.
+
+use std::collections::BTreeMap;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::read::{At, Reader};
+use super::{Section, SectionDoc};
+use crate::config::report::Diagnostic;
+
+/// A place for sections of one kind.
+pub trait Slot {
+    /// The key at the top of the file.
+    fn name(&self) -> &'static str;
+
+    /// Takes in what stands under that key; faults are reported to the reader.
+    fn read(&mut self, node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>);
+
+    /// What the reference page says about the section.
+    fn describe(&self) -> SectionDoc;
+}
+
+fn describe<T: Section>(on: bool) -> SectionDoc {
+    SectionDoc { header: T::HEADER, doc: T::DOC, on, keys: T::describe() }
+}
+
+impl<T: Section> Slot for At<T> {
+    fn name(&self) -> &'static str {
+        T::name()
+    }
+
+    fn read(&mut self, node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) {
+        let first = self.place.is_some().then_some(&*self);
+        if let Some(section) = read_one(first, node, reader) {
+            *self = section;
+        }
+    }
+
+    fn describe(&self) -> SectionDoc {
+        describe::<T>(true)
+    }
+}
+
+impl<T: Section> Slot for Option<At<T>> {
+    fn name(&self) -> &'static str {
+        T::name()
+    }
+
+    fn read(&mut self, node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) {
+        if let Some(section) = read_one(self.as_ref(), node, reader) {
+            *self = Some(section);
+        }
+    }
+
+    fn describe(&self) -> SectionDoc {
+        describe::<T>(self.is_some())
+    }
+}
+
+impl<T: Section> Slot for Vec<At<T>> {
+    fn name(&self) -> &'static str {
+        T::name()
+    }
+
+    fn read(&mut self, node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) {
+        let Some(array) = node.get_ref().as_array() else {
+            let message = format!("`{}` can stand several times: write {}", T::name(), T::HEADER);
+            return reader.bad_value(node, message);
+        };
+        for member in array.iter() {
+            let Some(table) = member.get_ref().as_table() else {
+                reader.bad_value(member, format!("expected a {} block", T::HEADER));
+                continue;
+            };
+            let place = Some(reader.place(member.span()));
+            let Some(value) = reader.section(table, member.span()) else { continue };
+            // The first block that is written replaces those that are there when none is.
+            self.retain(|block| block.place.is_some());
+            self.push(At { value, place });
+        }
+    }
+
+    fn describe(&self) -> SectionDoc {
+        describe::<T>(!self.is_empty())
+    }
+}
+
+impl<T: Section> Slot for BTreeMap<String, At<T>> {
+    fn name(&self) -> &'static str {
+        T::name()
+    }
+
+    fn read(&mut self, node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) {
+        let name = T::name();
+        let Some(table) = node.get_ref().as_table() else {
+            return reader.bad_value(node, format!("a {name} needs a name: write {}", T::HEADER));
+        };
+        for (key, node) in table {
+            let Some(section) = read_one(None, node, reader) else { continue };
+            let word = key.get_ref().as_ref();
+            match self.get(word) {
+                Some(first) => {
+                    let message = format!("{name} `{word}` exists already");
+                    let fault = Diagnostic::error(reader.place(key.span()), message);
+                    reader.faults.push(fault.also(first.place.as_ref(), "first here"));
+                }
+                None => drop(self.insert(word.to_owned(), section)),
+            }
+        }
+    }
+
+    fn describe(&self) -> SectionDoc {
+        describe::<T>(!self.is_empty())
+    }
+}
+
+/// A section that may stand once in all texts together, and stood `first` already if it did.
+fn read_one<T: Section>(
+    first: Option<&At<T>>,
+    node: &Spanned<DeValue<'_>>,
+    reader: &mut Reader<'_>,
+) -> Option<At<T>> {
+    let place = reader.place(node.span());
+    let Some(table): Option<&DeTable<'_>> = node.get_ref().as_table() else {
+        reader.bad_value(node, format!("`{}` is a section: write {}", T::name(), T::HEADER));
+        return None;
+    };
+    let value = reader.section(table, node.span());
+    if let Some(first) = first {
+        let fault = Diagnostic::error(place, format!("{} stands in more than one file", T::HEADER));
+        reader.faults.push(fault.also(first.place.as_ref(), "first here"));
+        return None;
+    }
+    value.map(|value| At { value, place: Some(place) })
+}

@@ -1,0 +1,335 @@
+//! The configuration as a whole: what is refused and in which words, and what a reload takes over.
+
+use std::path::Path;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::table::{Effect, KeyValue, Section, SectionDoc};
+use super::*;
+
+fn faults(text: &str) -> Vec<String> {
+    match load_text("t.toml", text.to_owned(), Path::new("/")) {
+        Ok(_) => Vec::new(),
+        Err(rejected) => rejected.faults.into_iter().map(|f| f.message).collect(),
+    }
+}
+
+#[test]
+fn nothing_is_a_configuration() {
+    let loaded = load_text("t.toml", String::new(), Path::new("/")).expect("accepted");
+    assert_eq!(loaded.config.settings.listens.len(), 1);
+    assert_eq!(loaded.config.settings.server.answers.max_udp_size.0, 1232);
+    assert!(loaded.config.settings.metrics.is_none());
+}
+
+#[test]
+fn each_fault_has_its_words() {
+    let cases = [
+        ("[server]\nworkers = 0", "0 is out of range: 1 to 1024"),
+        ("[server]\nworkers = \"all\"", "`all` is not one of \"auto\""),
+        ("[server]\nmax-udp-size = 70000", "70000 is out of range: 512 to 4096"),
+        ("[server]\nmax-udp-size = -1", "-1 is out of range: 512 to 4096"),
+        ("[server]\nmax-udp-size = true", "expected an integer, found true or false"),
+        ("[server]\ntcp-idle-timeout = \"1ms\"", "1ms is out of range: 200ms to 1h"),
+        ("[server]\ngroup = \"x\"", "`group` has no effect without `user`"),
+        (
+            "[server]\ntcp-connections = 5",
+            "one client may open 100 TCP connections, more than the 5 there are in all",
+        ),
+        ("server = 1", "`server` is a section: write [server]"),
+        ("[listen]\naddr = [\"127.0.0.1@1\"]", "`listen` can stand several times: write [[listen]]"),
+        ("[[listen]]\naddr = []", "the list is empty"),
+        ("[[listen]]\nxdp-copy = \"copy\"", "`xdp-copy` has no effect without `xdp`"),
+        (
+            "[[listen]]\nxdp = \"e\"\nxdp-attach = \"native\"",
+            "`native` is not one of \"auto\", \"driver\" or \"generic\"",
+        ),
+        (
+            "[[listen]]\naddr = [\"[::1]@1\"]\nxdp = \"e\"\n[[listen]]\nxdp = \"e\"\nxdp-queues = 2",
+            "`xdp-queues` differs from another [[listen]] with xdp = \"e\"",
+        ),
+        ("[[zone]]\nname = \"a\"", "zone a. has no `file` and no `template`"),
+        ("[[zone]]\nfile = \"a\"", "[[zone]] needs the key `name`"),
+        ("[[zone]]\nname = \"a\"\ntemplate = \"t\"", "there is no [template.t]"),
+        ("[template.t]", "template `t` says nothing: it needs `file` or `directory`"),
+        (
+            "[template.t]\nfile = \"x{zone}\"\npattern = \"{zone}\"",
+            "`pattern` has no effect without `directory`",
+        ),
+        (
+            "[metrics]\nlisten = \"127.0.0.1@5300\"",
+            "127.0.0.1@5300 overlaps with the DNS address 127.0.0.1@5300",
+        ),
+        ("[log]\nqueries = 2.0", "2.0 is not a share above 0 and up to 1"),
+        ("[resolver]", "unknown section `resolver`"),
+        ("workers = 2", "unknown section `workers`"),
+        ("include = [\"nowhere.toml\"]", "cannot open /nowhere.toml: there is no such file"),
+        ("include = [\"a*/b.toml\"]", "`*` and `?` may stand in the file name only, not in folders"),
+    ];
+    for (text, words) in cases {
+        assert_eq!(faults(text), [words], "{text}");
+    }
+}
+
+#[test]
+fn wildcard_addresses_cover_others_of_their_family() {
+    let listen = |a: &str, b: &str| faults(&format!("[[listen]]\naddr = [\"{a}\", \"{b}\"]")).len();
+    assert_eq!(listen("0.0.0.0@53", "127.0.0.1@53"), 2, "once for each transport");
+    assert_eq!(listen("127.0.0.1@53", "127.0.0.1@53"), 2);
+    assert_eq!(listen("0.0.0.0@53", "[::]@53"), 0);
+    assert_eq!(listen("0.0.0.0@53", "127.0.0.1@5353"), 0);
+}
+
+#[test]
+fn includes_add_up_and_clash() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
+    std::fs::create_dir(folder.path().join("conf.d")).expect("made");
+    write("nomen.toml", "include = [\"conf.d/*.toml\"]\n[server]\nnsid = \"x\"\n");
+    write("conf.d/a.toml", "[[zone]]\nname = \"a\"\nfile = \"a.zone\"\n");
+    write("conf.d/b.toml", "[[zone]]\nname = \"b\"\nfile = \"b.zone\"\n[log]\nlevel = \"warn\"\n");
+    write("conf.d/ignored", "not toml");
+    let loaded = load(&folder.path().join("nomen.toml")).expect("accepted");
+    let files: Vec<_> = loaded.config.zones.iter().map(|z| z.file.value.clone()).collect();
+    assert_eq!(files, ["a.zone", "b.zone"].map(|f| Some(folder.path().join("conf.d").join(f))));
+    write("conf.d/c.toml", "[server]\nid = \"x\"\n");
+    let rejected = load(&folder.path().join("nomen.toml")).expect_err("two [server]");
+    assert_eq!(rejected.faults.len(), 1);
+    assert!(rejected.to_string().contains("[server] stands in more than one file"), "{rejected}");
+    write("conf.d/c.toml", "include = [\"../nomen.toml\"]\n");
+    let rejected = load(&folder.path().join("nomen.toml")).expect_err("a circle");
+    assert!(rejected.to_string().contains("is included more than once"), "{rejected}");
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_accepted_or_rejected_with_a_place(text in "[\\[\\]a-z\"=@0-9.{}#\n -]{0,80}") {
+        if let Err(rejected) = load_text("t.toml", text, Path::new("/nonexistent")) {
+            prop_assert!(!rejected.faults.is_empty());
+            prop_assert!(!rejected.to_string().is_empty());
+        }
+    }
+}
+
+fn settings(text: &str) -> Settings {
+    match load_text("t.toml", text.to_owned(), Path::new("/")) {
+        Ok(accepted) => accepted.config.settings,
+        Err(rejected) => panic!("{rejected}"),
+    }
+}
+
+/// What a server that was started with one text reports when it reads others.
+fn reported(start: &str, reloads: &[&str]) -> Vec<Vec<String>> {
+    let mut running = settings(start);
+    let adopt = |text: &&str| running.adopt(settings(text)).iter().map(ToString::to_string).collect();
+    reloads.iter().map(adopt).collect()
+}
+
+/// Every key of these settings, with its section.
+fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
+    fn of<T: Section>(section: &T) -> Vec<(&'static str, KeyValue)> {
+        section.values().into_iter().map(|key| (T::HEADER, key)).collect()
+    }
+    let Settings { server, listens, control, metrics, log } = settings;
+    let mut all = [of(&**server), of(&**control), of(&**log)].concat();
+    all.extend(listens.iter().flat_map(|listen| of(&**listen)));
+    all.extend(metrics.iter().flat_map(|metrics| of(&**metrics)));
+    all
+}
+
+/// Every section of [`Settings`] with the example of every key.
+fn examples() -> String {
+    let mut config = Config::default();
+    let wanted = ["[server]", "[[listen]]", "[control]", "[metrics]", "[log]"];
+    let sections = config.slots().map(|slot| slot.describe());
+    let sections = sections.into_iter().filter(|section| wanted.contains(&section.header));
+    let text = |section: SectionDoc| {
+        let keys: Vec<String> = section.keys.iter().map(|k| format!("{} = {}", k.name, k.example)).collect();
+        format!("{}\n{}\n", section.header, keys.join("\n"))
+    };
+    sections.map(text).collect()
+}
+
+#[test]
+fn a_reload_takes_over_the_live_keys_and_no_other() {
+    let start = settings("[metrics]\n");
+    let new = settings(&examples());
+    let mut running = start.clone();
+    let pending = running.adopt(new.clone());
+    let [before, after, wanted] = [&start, &running, &new].map(values);
+    let mut waiting = Vec::new();
+    for ((before, after), wanted) in before.into_iter().zip(after).zip(wanted) {
+        match after.1.effect {
+            Effect::Live => assert_eq!(after, wanted),
+            Effect::Restart => {
+                assert_eq!(after, before);
+                if wanted != before {
+                    waiting.push((
+                        before.0.to_owned(),
+                        before.1.key.to_owned(),
+                        before.1.value,
+                        wanted.1.value,
+                    ));
+                }
+            }
+        }
+    }
+    waiting.sort();
+    let mut pending: Vec<_> =
+        pending.into_iter().map(|p| (p.section, p.key, p.running, p.configured)).collect();
+    pending.sort();
+    assert!(pending.len() > 15, "{pending:?}");
+    assert_eq!(pending, waiting);
+}
+
+#[test]
+fn a_restart_key_is_reported_at_every_reload_until_it_is_put_back() {
+    let (two, four) = ("[server]\nworkers = 2\n", "[server]\nworkers = 4\n");
+    let changed =
+        vec!["`workers` of [server] changed from 2 to 4; this takes effect at the next start".to_owned()];
+    let unset =
+        vec!["`workers` of [server] changed from 2 to \"auto\"; this takes effect at the next start".into()];
+    assert_eq!(reported(two, &[four, four, "", two]), [changed.clone(), changed, unset, vec![]]);
+}
+
+/// RFC 7828 §3.3.2: the server announces for how long it keeps an idle connection.
+#[test]
+fn the_idle_time_that_is_announced_is_the_one_in_force() {
+    let mut running = settings("");
+    running.adopt(settings("[server]\ntcp-idle-timeout = \"30s\"\n"));
+    let tenths = u64::from(running.engine_config().keepalive);
+    assert_eq!(Duration::from_millis(100 * tenths), Duration::from_secs(30));
+    assert_eq!(running.server.tcp.times().idle, Duration::from_secs(30));
+}
+
+#[test]
+fn sections_that_come_or_go_wait_for_the_next_start() {
+    let on = "[metrics]\nper-zone = true\n";
+    let [came, same]: [Vec<String>; 2] = reported("", &[on, ""]).try_into().expect("two reloads");
+    let words =
+        "`listen` of [metrics] changed from unset to \"127.0.0.1@9153\"; this takes effect at the next start";
+    assert_eq!((came, same), (vec![words.to_owned()], vec![]));
+    let words =
+        "`listen` of [metrics] changed from \"127.0.0.1@9153\" to unset; this takes effect at the next start";
+    assert_eq!(reported(on, &[""]), [[words]]);
+    let mut running = settings("");
+    running.adopt(settings(on));
+    assert!(!running.counts_per_zone(), "nobody could read the figures");
+}
+
+#[test]
+fn blocks_are_known_by_what_is_in_them() {
+    let block = |port: u16, more: &str| format!("[[listen]]\naddr = [\"127.0.0.1@{port}\"]\n{more}");
+    let [a, b, c] = [1, 2, 3].map(|port| block(port, ""));
+    let start = format!("{a}{b}");
+    let reloads = [
+        format!("{b}{a}"),
+        b.clone(),
+        format!("{a}{b}{c}"),
+        format!("{b}{c}"),
+        format!("{a}{}", block(2, "proto = [\"tcp\"]\n")),
+    ];
+    let words = |number: usize, key: &str, from: &str, to: &str| {
+        vec![format!(
+            "`{key}` of [[listen]] (block {number}) changed from {from} to {to}; this takes effect at the next start"
+        )]
+    };
+    let addr = |port: u16| format!("[\"127.0.0.1@{port}\"]");
+    let expected = [
+        vec![],
+        words(1, "addr", &addr(1), "unset"),
+        words(3, "addr", "unset", &addr(3)),
+        words(2, "addr", &addr(1), &addr(3)),
+        words(2, "proto", "[\"udp\", \"tcp\"]", "[\"tcp\"]"),
+    ];
+    assert_eq!(reported(&start, &reloads.each_ref().map(String::as_str)), expected);
+}
+
+#[test]
+fn every_key_reaches_its_part() {
+    let text = "[server]\nworkers = 3\npin-cpus = true\nudp-buffer = \"1MiB\"\ndrain = \"9s\"\n\
+                tcp-connections = 11\ntcp-connections-per-client = 7\ntcp-first-timeout = \"1s\"\n\
+                tcp-idle-timeout = \"2s\"\ntcp-message-timeout = \"3s\"\ntcp-write-timeout = \"4s\"\n\
+                tcp-pipeline = 5\ntcp-write-buffer = \"6KiB\"\nnsid = \"n\"\nid = \"i\"\nversion = \"v\"\n\
+                max-udp-size = 700\nmax-chain = 8\n[metrics]\nper-zone = true\n\
+                [[listen]]\nxdp = \"e\"\nxdp-attach = \"driver\"\nxdp-copy = \"copy\"\nxdp-queues = 2\n";
+    let settings = settings(text);
+    let net = settings.net_config();
+    let wanted = net::Config {
+        workers: 3,
+        pin_cpus: true,
+        drain: Duration::from_secs(9),
+        udp: net::UdpConfig {
+            batch: engine::BATCH,
+            receive_buffer: Some(1 << 20),
+            send_buffer: Some(1 << 20),
+            ..net::UdpConfig::default()
+        },
+        tcp: net::TcpConfig { max_in_flight: 5, max_unsent: 6 << 10, ..net::TcpConfig::default() },
+        ..net::Config::default()
+    };
+    assert_eq!(net, wanted);
+    assert_eq!(settings.server.tcp.limits(), (11, 7));
+    let times = net::TcpTimes {
+        first_message: Duration::from_secs(1),
+        idle: Duration::from_secs(2),
+        message: Duration::from_secs(3),
+        write: Duration::from_secs(4),
+        ..net::TcpTimes::default()
+    };
+    assert_eq!(settings.server.tcp.times(), times);
+    let engine = settings.engine_config();
+    assert_eq!((&*engine.nsid, engine.max_udp_size, engine.keepalive), (&b"n"[..], 700, 20));
+    assert_eq!(settings.zones_config(), engine::ZonesConfig { max_chain: 8, count_per_zone: true });
+    assert_eq!(engine.identity.id.as_deref(), Some(&b"i"[..]));
+    assert_eq!(engine.identity.version.as_deref(), Some(&b"v"[..]));
+    let xdp = settings.listens[0].xdp_config().expect("a front");
+    assert_eq!((xdp.interface.as_str(), xdp.queues), ("e", Some(2)));
+    assert_eq!((xdp.attach, xdp.copy), (net::XdpAttach::Driver, net::XdpCopy::Copy));
+}
+
+/// What operators get is what tests and benchmarks of the parts measure.
+#[test]
+fn defaults_are_those_of_the_parts() {
+    let (net, parts) = (Settings::default().net_config(), net::Config::default());
+    assert_eq!((net.workers, net.pin_cpus, net.drain), (parts.workers, parts.pin_cpus, parts.drain));
+    assert_eq!(net.tcp, parts.tcp);
+    assert_eq!(net::UdpConfig { batch: parts.udp.batch, ..net.udp }, parts.udp);
+    let (engine, parts) = (Settings::default().engine_config(), engine::Config::default());
+    assert_eq!((engine.max_udp_size, engine.keepalive), (parts.max_udp_size, parts.keepalive));
+    assert_eq!(Settings::default().zones_config(), engine::ZonesConfig::default());
+    assert_eq!(Settings::default().server.tcp.times(), net::TcpTimes::default());
+}
+
+proptest! {
+    /// Whatever is read in whatever order, the same start leaves the same keys in force and the last text decides
+    /// what waits.
+    #[test]
+    fn what_waits_depends_on_the_start_and_the_last_reload(reloads in prop::collection::vec(0..TEXTS.len(), 2..6)) {
+        let mut running = settings(TEXTS[reloads[0]]);
+        let start = running.clone();
+        let mut pending = Vec::new();
+        for &text in &reloads[1..] {
+            pending = running.adopt(settings(TEXTS[text]));
+        }
+        let last = settings(TEXTS[reloads[reloads.len() - 1]]);
+        prop_assert_eq!(start.clone().adopt(last.clone()), pending.clone());
+        prop_assert_eq!(running.clone().adopt(last), pending);
+        let fixed = |settings: &Settings| -> Vec<_> {
+            values(settings).into_iter().filter(|(_, key)| key.effect == Effect::Restart).collect()
+        };
+        prop_assert_eq!(fixed(&running), fixed(&start));
+        prop_assert_eq!(running.adopt(start), vec![]);
+    }
+}
+
+/// Configurations that differ in live keys, in restart keys, in blocks and in sections.
+const TEXTS: [&str; 6] = [
+    "",
+    "[server]\nworkers = 2\ntcp-idle-timeout = \"20s\"\nnsid = \"a\"\n",
+    "[server]\nuser = \"nomen\"\nmax-chain = 3\n[metrics]\nper-zone = true\n",
+    "[metrics]\nlisten = \"127.0.0.1@1\"\n[log]\nlevel = \"warn\"\ntarget = \"/log\"\n",
+    "[[listen]]\naddr = [\"127.0.0.1@1\"]\n[[listen]]\naddr = [\"127.0.0.1@2\"]\nproto = [\"udp\"]\n[control]\nenable = false\n",
+    "[[listen]]\naddr = [\"127.0.0.1@2\"]\nproto = [\"udp\"]\n[log]\nqueries = true\n",
+];

@@ -1,0 +1,79 @@
+//! Keys of `[server]` about the threads that answer, the buffers of their sockets, and how they stop.
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::table::keys;
+use super::table::read::Reader;
+use super::table::value::{Int, Size, Time, Value, quote};
+
+keys! {
+    /// The threads that answer.
+    pub struct Threads {
+        /// Threads that answer queries; "auto" is one for each CPU the process may use.
+        restart "workers" workers: WorkerCount = WorkerCount::Auto, example 4;
+        /// Keep each worker on its own CPU.
+        restart "pin-cpus" pin_cpus: bool = false, example true;
+        /// Kernel receive and send buffer of each UDP socket. The kernel caps it at `net.core.rmem_max` and
+        /// `net.core.wmem_max` unless nomen is started as root.
+        restart "udp-buffer" udp_buffer: Size<4096, { 1 << 30 }> = Size(4 << 20), example "8MiB";
+        /// How long queries that already arrived are answered after a signal or `nomen ctl stop`.
+        restart "drain" drain: Time<0, 60_000> = Time::secs(2), example "5s";
+    }
+}
+
+impl Threads {
+    /// What listeners are to do, but for their TCP connections.
+    pub fn config(&self) -> net::Config {
+        let buffer = Some(self.udp_buffer.0);
+        net::Config {
+            workers: self.workers.count(),
+            pin_cpus: *self.pin_cpus,
+            drain: self.drain.0,
+            udp: net::UdpConfig {
+                batch: engine::BATCH,
+                receive_buffer: buffer,
+                send_buffer: buffer,
+                ..net::UdpConfig::default()
+            },
+            ..net::Config::default()
+        }
+    }
+}
+
+/// How many threads answer queries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkerCount {
+    /// One for each CPU the process may run on.
+    Auto,
+    /// This many.
+    Count(u16),
+}
+
+impl WorkerCount {
+    /// The number of threads to start.
+    pub fn count(self) -> usize {
+        match self {
+            Self::Auto => std::thread::available_parallelism().map_or(1, usize::from),
+            Self::Count(n) => usize::from(n),
+        }
+    }
+}
+
+impl Value for WorkerCount {
+    fn kind() -> String {
+        "\"auto\" or integer (1 to 1024)".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        if node.get_ref().is_str() {
+            return reader.word(node, &[("auto", Self::Auto)]);
+        }
+        Int::<u16, 1, 1024>::read(node, reader).map(|count| Self::Count(count.0))
+    }
+    fn render(&self) -> Option<String> {
+        Some(match self {
+            Self::Auto => quote("auto"),
+            Self::Count(n) => n.to_string(),
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! `[[zone]]` and `[template.X]`: which zones there are and where their files lie. Reads no zone file and no folder;
+//! `crate::zones` does that.
+
+pub mod pattern;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::PathBuf;
+
+use toml::Spanned;
+use toml::de::DeValue;
+use wire::name::{Name, NameBuf, NameTextError};
+
+use super::report::Diagnostic;
+use super::table::keys;
+use super::table::read::{At, Reader};
+use super::table::value::{Value, quote};
+use crate::words::did_you_mean;
+use pattern::{FilePattern, PathPattern};
+
+keys! {
+    /// A zone to serve, read from a master file (RFC 1035 §5).
+    pub struct ConfiguredZone in "[[zone]]" {
+        /// Name of the zone, such as "example.com"; "." is the root zone.
+        live "name" name: NameBuf, example "example.com";
+        /// Its master file. May be left out when a template names a pattern.
+        live "file" file: Option<PathBuf> = None, example "zones/example.com.zone";
+        /// Template to take what is not said here from.
+        live "template" template: Option<String> = None, example "customers";
+    }
+}
+
+keys! {
+    /// What several zones have in common; X is the name zones refer to it by. With a `directory`, every file in
+    /// it whose name fits `pattern` is a zone of its own, no `[[zone]]` needed.
+    pub struct Template in "[template.X]" {
+        /// Master file of the zones that name this template. `{zone}` stands for the zone's name (`root` for
+        /// the root zone), `{1}`, `{2}` and `{3}` for its first characters, `{tld}` for its last label.
+        live "file" file: Option<PathPattern> = None, example "zones/{zone}.zone";
+        /// Folder to load zones from: new files become zones at a reload, zones whose file is gone go too.
+        live "directory" directory: Option<PathBuf> = None, example "zones";
+        /// File names that are zones within the directory; `{zone}` is where the zone's name stands.
+        live "pattern" pattern: FilePattern = FilePattern::default(), example "db.{zone}";
+    }
+}
+
+/// Every `[template.X]` by its name.
+pub type Templates = BTreeMap<String, At<Template>>;
+
+/// What is wrong with the name of a zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ZoneNameFault {
+    /// There is none.
+    Empty,
+    /// This text is not a domain name.
+    Malformed(String, NameTextError),
+}
+
+impl fmt::Display for ZoneNameFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the zone name is empty; the root zone is \".\""),
+            Self::Malformed(text, fault) => write!(f, "`{text}` is not a domain name: {fault}"),
+        }
+    }
+}
+
+/// Reads a zone name; letters are made small, so that names compare as text too.
+pub fn zone_name(text: &str) -> Result<NameBuf, ZoneNameFault> {
+    if text.is_empty() {
+        return Err(ZoneNameFault::Empty);
+    }
+    let mut name = NameBuf::from_text(text.as_bytes(), Some(Name::ROOT))
+        .map_err(|fault| ZoneNameFault::Malformed(text.to_owned(), fault))?;
+    name.make_lower();
+    Ok(name)
+}
+
+impl Value for NameBuf {
+    fn kind() -> String {
+        "domain name".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.text(node, "a domain name in quotes", zone_name)
+    }
+    fn render(&self) -> Option<String> {
+        Some(quote(&self.to_string()))
+    }
+}
+
+/// Templates that say nothing, zones named twice or without a file.
+pub(super) fn check(zones: &[At<ConfiguredZone>], templates: &Templates, faults: &mut Vec<Diagnostic>) {
+    for (name, template) in templates {
+        if template.file.is_none() && template.directory.is_none() {
+            let message = format!("template `{name}` says nothing: it needs `file` or `directory`");
+            faults.push(Diagnostic::at(template.place.as_ref(), message));
+        }
+        let pattern = &template.pattern;
+        if template.directory.is_none() && pattern.place.is_some() {
+            let message = "`pattern` has no effect without `directory`";
+            faults.push(Diagnostic::at(pattern.place.as_ref(), message));
+        }
+    }
+    let mut seen: HashMap<&NameBuf, &At<NameBuf>> = HashMap::new();
+    for zone in zones {
+        let first = *seen.entry(&zone.name.value).or_insert(&zone.name);
+        if !std::ptr::eq(first, &zone.name) {
+            let message = format!("zone {} is defined twice", zone.name.value);
+            let fault = Diagnostic::at(zone.name.place.as_ref(), message);
+            faults.push(fault.also(first.place.as_ref(), "first here"));
+        }
+        faults.extend(check_file(zone, templates));
+    }
+}
+
+/// A zone has a file of its own, or one that its template names.
+fn check_file(zone: &ConfiguredZone, templates: &Templates) -> Option<Diagnostic> {
+    let name = &zone.name;
+    let Some(wanted) = zone.template.as_deref() else {
+        let message = || format!("zone {} has no `file` and no `template`", name.value);
+        return zone.file.is_none().then(|| Diagnostic::at(name.place.as_ref(), message()));
+    };
+    let Some(template) = templates.get(wanted) else {
+        let near = did_you_mean(wanted, templates.keys().map(String::as_str));
+        let message = format!("there is no [template.{wanted}]");
+        let fault = Diagnostic::at(zone.template.place.as_ref(), message);
+        return Some(match near {
+            Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
+            None => fault,
+        });
+    };
+    (zone.file.is_none() && template.file.is_none()).then(|| {
+        let message = format!("zone {} has no `file`, and template `{wanted}` has none either", name.value);
+        Diagnostic::at(name.place.as_ref(), message)
+    })
+}

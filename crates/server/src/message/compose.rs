@@ -1,0 +1,139 @@
+//! A query as a message.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+
+use wire::edns::{OptWriter, OptionCode};
+use wire::message::{Builder, Compressor, Full, Header};
+use wire::name::{Name, NameBuf};
+use wire::{Class, Type};
+
+/// Room for any query, in bytes.
+const QUERY_ROOM: usize = 2048;
+
+/// What a query says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QuerySpec {
+    /// The name.
+    pub name: NameBuf,
+    /// The type.
+    pub qtype: Type,
+    /// The class.
+    pub qclass: Class,
+    /// RD.
+    pub recursion_desired: bool,
+    /// AD.
+    pub authentic_data: bool,
+    /// CD.
+    pub checking_disabled: bool,
+    /// EDNS version; none leaves OPT out, with everything below.
+    pub edns: Option<u8>,
+    /// DO.
+    pub dnssec_ok: bool,
+    /// UDP size announced, in bytes.
+    pub udp_size: u16,
+    /// Ask for the server's identifier (RFC 5001).
+    pub nsid: bool,
+    /// Ask for the idle timeout (RFC 7828), which is for TCP only.
+    pub keepalive: bool,
+    /// Send a client cookie (RFC 7873).
+    pub cookie: bool,
+    /// Pad the query to a multiple of this many bytes (RFC 7830).
+    pub padding: Option<u16>,
+    /// Client subnet (RFC 7871): an address and the length of its prefix in bits.
+    pub subnet: Option<(IpAddr, u8)>,
+}
+
+/// The root's A records, asked for as dig does.
+impl Default for QuerySpec {
+    fn default() -> Self {
+        Self {
+            name: Name::ROOT.to_buf(),
+            qtype: Type::A,
+            qclass: Class::IN,
+            recursion_desired: true,
+            authentic_data: false,
+            checking_disabled: false,
+            edns: Some(0),
+            dnssec_ok: false,
+            udp_size: 1232,
+            nsid: false,
+            keepalive: false,
+            cookie: false,
+            padding: None,
+            subnet: None,
+        }
+    }
+}
+
+/// A query that does not fit into a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueryTooLong;
+
+impl fmt::Display for QueryTooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the query does not fit into a message")
+    }
+}
+
+impl QuerySpec {
+    /// The message, with an ID of its own.
+    pub fn message(&self) -> Result<Vec<u8>, QueryTooLong> {
+        let mut buf = vec![0; QUERY_ROOM];
+        let mut names = Compressor::small();
+        let id = RandomState::new().hash_one(std::process::id()) as u16;
+        let mut header = Header::query(id);
+        header.set_recursion_desired(self.recursion_desired);
+        header.set_authentic_data(self.authentic_data);
+        header.set_checking_disabled(self.checking_disabled);
+        let mut b = Builder::new(&mut buf, QUERY_ROOM, header, &mut names);
+        b.question(self.name.as_name(), self.qtype, self.qclass)
+            .and_then(|()| write_opt(&mut b, self))
+            .map_err(|Full| QueryTooLong)?;
+        let len = b.finish();
+        buf.truncate(len);
+        Ok(buf)
+    }
+}
+
+fn write_opt(b: &mut Builder<'_>, spec: &QuerySpec) -> Result<(), Full> {
+    let Some(version) = spec.edns else { return Ok(()) };
+    let start = b.len();
+    let mut opt = OptWriter::begin(b, spec.udp_size, 0, spec.dnssec_ok)?;
+    // The version is the second byte of what is the TTL in other records.
+    b.written_mut()[start + 6] = version;
+    if spec.nsid {
+        opt.option(b, OptionCode::NSID, &[])?;
+    }
+    if spec.cookie {
+        let cookie = RandomState::new().hash_one(std::process::id());
+        opt.option(b, OptionCode::COOKIE, &[&cookie.to_be_bytes()])?;
+    }
+    if spec.keepalive {
+        opt.option(b, OptionCode::KEEPALIVE, &[])?;
+    }
+    if let Some((ip, length)) = spec.subnet {
+        write_subnet(b, &mut opt, ip, length)?;
+    }
+    if let Some(block) = spec.padding {
+        let used = b.len() + 4;
+        let block = usize::from(block);
+        let padding = used.next_multiple_of(block) - used;
+        opt.option(b, OptionCode::PADDING, &[&vec![0; padding]])?;
+    }
+    Ok(())
+}
+
+/// Client subnet: only the bytes that the length covers, spare bits zero (RFC 7871 §6).
+fn write_subnet(b: &mut Builder<'_>, opt: &mut OptWriter, ip: IpAddr, length: u8) -> Result<(), Full> {
+    let (family, mut address) = match ip {
+        IpAddr::V4(ip) => (1u8, ip.octets().to_vec()),
+        IpAddr::V6(ip) => (2, ip.octets().to_vec()),
+    };
+    address.truncate(usize::from(length).div_ceil(8));
+    if let (Some(last), 1..) = (address.last_mut(), length % 8) {
+        *last &= 0xff << (8 - length % 8);
+    }
+    opt.option(b, OptionCode::SUBNET, &[&[0, family, length, 0], &address])
+}

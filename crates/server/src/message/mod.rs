@@ -1,0 +1,7 @@
+//! DNS messages for people: a query made from what somebody asked for, a message printed. `nomen query` shows what came
+//! over the network with it, `nomen ctl explain` what the query path made.
+
+pub mod compose;
+pub mod print;
+
+pub use compose::QuerySpec;

@@ -1,0 +1,20 @@
+//! Every verb but `nomen serve`: programs that do one thing and end. The server knows nothing of them.
+
+pub mod check;
+pub mod ctl;
+pub mod judge;
+pub mod query;
+pub mod zone_check;
+pub mod zone_compile;
+pub mod zone_dump;
+
+use std::path::Path;
+
+use crate::config::zones::{ZoneNameFault, zone_name};
+use crate::zones::{Origin, ZoneSpec};
+
+/// The zone of this name in this file.
+pub fn zone_spec(origin: &str, file: &Path) -> Result<ZoneSpec, ZoneNameFault> {
+    let name = zone_name(origin)?;
+    Ok(ZoneSpec { apex: name.as_name().as_wire().into(), origin: Origin::File(file.to_owned()) })
+}

@@ -1,0 +1,69 @@
+//! Words for people: what an I/O error means, and which word was meant where another was written.
+
+/// An I/O error in words an operator knows, without the number.
+pub fn reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such file".into(),
+        std::io::ErrorKind::PermissionDenied => "permission denied".into(),
+        _ => {
+            let text = error.to_string();
+            text.split(" (os error").next().unwrap_or(&text).to_owned()
+        }
+    }
+}
+
+/// The candidate that a misspelt word was probably meant to be, by edit distance; none if all are far off.
+pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let allowed = (word.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .map(|c| (edit_distance(word, c), c))
+        .filter(|(distance, _)| *distance <= allowed)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, c)| c)
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours that turn one word into the other; `_` and
+/// `-`, and letters of either case, count as equal.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let fold = |s: &str| -> Vec<char> {
+        s.chars().map(|c| if c == '_' { '-' } else { c.to_ascii_lowercase() }).collect()
+    };
+    let (a, b) = (fold(a), fold(b));
+    let mut before_last: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i; b.len() + 1];
+        for j in 1..=b.len() {
+            let same = a[i - 1] == b[j - 1];
+            let mut best = (last[j - 1] + usize::from(!same)).min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(before_last[j - 2] + 1);
+            }
+            row[j] = best;
+        }
+        before_last = last;
+        last = row;
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distance_counts_edits_and_swaps() {
+        assert_eq!(edit_distance("workers", "workers"), 0);
+        assert_eq!(edit_distance("wrokers", "workers"), 1);
+        assert_eq!(edit_distance("worker", "workers"), 1);
+        assert_eq!(edit_distance("max_udp_size", "max-udp-size"), 0);
+        assert_eq!(edit_distance("", "abc"), 3);
+    }
+
+    #[test]
+    fn suggestions_are_near_or_absent() {
+        assert_eq!(did_you_mean("threds", ["user", "threads"]), Some("threads"));
+        assert_eq!(did_you_mean("cache", ["user", "threads"]), None);
+    }
+}
