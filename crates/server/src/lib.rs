@@ -5,28 +5,31 @@
 //! |---|---|
 //! | [`cli`] | the command line, and through it the man page and completions |
 //! | [`config`] | reads and checks the configuration; its reference page |
-//! | [`serve`] | `nomen serve` from start to end; [`app`] is what runs meanwhile |
-//! | [`zones`] | which zones there are, loading and reloading them |
-//! | [`handler`] | joins `net` and `engine` |
-//! | [`control`], [`metrics`], [`logging`], [`querylog`], [`signals`] | what operators see and say |
+//! | [`serve`] | `nomen serve` from start to end: makes the parts below and ends them in order |
+//! | [`frontend`] | what answers: engine, listeners, query log |
+//! | [`zones`] | which zones there are, and keeping them: loading, reloading, publishing |
+//! | [`in_force`] | the configuration in force, and who takes over what a reload changes |
+//! | [`control`], [`metrics`], [`logging`], [`querylog`], [`signals`], [`process`] | what operators see and say |
 //! | [`privileges`] | giving up root |
 //! | [`message`], [`words`] | queries made and messages printed; words for people |
 //! | [`tools`] | every verb but `nomen serve`; only [`cli`] knows them |
 #![forbid(unsafe_code)]
 
-pub mod app;
 pub mod builtin;
 pub mod cli;
 pub mod config;
 pub mod control;
-pub mod handler;
+pub mod frontend;
+pub mod in_force;
 pub mod logging;
 pub mod message;
 pub mod metrics;
 pub mod privileges;
+pub mod process;
 pub mod querylog;
 pub mod serve;
 pub mod signals;
+mod sync;
 pub mod tools;
 pub mod words;
 pub mod zones;

@@ -10,7 +10,9 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::{fmt, reload};
 
+use crate::config::Settings;
 use crate::config::log::{Log, LogFormat, LogLevel, LogTarget};
+use crate::in_force::Adopt;
 
 /// Log lines that may wait for the writer before further ones are dropped and counted.
 const QUEUE_LINES: usize = 16_384;
@@ -28,9 +30,15 @@ impl Logging {
     }
 
     /// Changes the least severe level that is logged.
-    pub fn set_level(&self, level: LogLevel) {
+    fn set_level(&self, level: LogLevel) {
         // Fails only if the subscriber is gone, and then nothing is logged anyway.
         let _ = self.level.reload(filter(level));
+    }
+}
+
+impl Adopt for Logging {
+    fn adopt(&self, settings: &Settings) {
+        self.set_level(*settings.log.level);
     }
 }
 

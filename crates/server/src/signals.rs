@@ -5,7 +5,7 @@ use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
-use crate::zones::reload::{Job, Reloader};
+use crate::zones::keeping::ZoneKeeping;
 
 /// Signals that are caught instead of ending the process.
 pub struct Signals {
@@ -27,12 +27,12 @@ impl Signals {
     }
 
     /// Handles signals until the first one that stops the server; returns its name.
-    pub async fn until_stopped(mut self, reloader: &Reloader) -> &'static str {
+    pub async fn until_stopped(mut self, keeping: &ZoneKeeping) -> &'static str {
         loop {
             tokio::select! {
                 _ = self.hangup.recv() => {
                     info!("SIGHUP: reloading");
-                    reloader.ask(Job::All(None));
+                    keeping.reload_unheard();
                 }
                 name = stopped(&mut self.stop) => return name,
             }

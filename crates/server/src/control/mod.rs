@@ -1,12 +1,16 @@
 //! The control socket: where it is, who may open it, and the protocol on it: one JSON object in a line each way.
-//! What the commands do is in `verbs` and `explain`; the other end is `crate::tools::ctl`.
+//! Which file does what a command says is in `verbs`, which parts of the server they reach in `parts`; the other end is `crate::tools::ctl`.
 //!
 //! A command is one line, such as `{"verb":"zone-status","name":"example.com"}`. The answer is one line,
 //! `{"ok":true,"data":…}` or `{"ok":false,"error":"…"}`; before it there may be lines `{"text":"…"}`, which are
 //! pieces of a long output. A connection carries any number of commands, one at a time.
 
 mod explain;
+mod parts;
+mod stats;
+mod status;
 mod verbs;
+mod zones;
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -21,7 +25,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::app::App;
+pub use parts::Parts;
+
 use crate::privileges;
 use crate::words::reason;
 
@@ -233,16 +238,16 @@ pub fn default_paths() -> Vec<PathBuf> {
 }
 
 /// Answers commands for as long as the runtime runs; a message on `stop` asks for the end.
-pub async fn serve(app: Arc<App>, listener: UnixListener, stop: mpsc::Sender<()>) {
+pub async fn serve(parts: Arc<Parts>, listener: UnixListener, stop: mpsc::Sender<()>) {
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (app, stop) = (Arc::clone(&app), stop.clone());
+                let (parts, stop) = (Arc::clone(&parts), stop.clone());
                 tokio::spawn(async move {
                     // A client that breaks the protocol or goes away concerns nobody else.
-                    let _ = converse(app, stream, stop).await;
+                    let _ = converse(parts, stream, stop).await;
                     drop(permit);
                 });
             }
@@ -252,7 +257,7 @@ pub async fn serve(app: Arc<App>, listener: UnixListener, stop: mpsc::Sender<()>
     }
 }
 
-async fn converse(app: Arc<App>, stream: UnixStream, stop: mpsc::Sender<()>) -> std::io::Result<()> {
+async fn converse(parts: Arc<Parts>, stream: UnixStream, stop: mpsc::Sender<()>) -> std::io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     loop {
@@ -272,7 +277,7 @@ async fn converse(app: Arc<App>, stream: UnixStream, stop: mpsc::Sender<()>) -> 
         let stopping = command == Ok(Command::Stop);
         let whole = line.ends_with(b"\n");
         match command {
-            Ok(command) => verbs::answer(&app, command, frames),
+            Ok(command) => verbs::answer(&parts, command, frames),
             Err(error) => {
                 let _ = frames.try_send(Frame::Fault { ok: false, error });
                 // The answer ends where the last sender does.

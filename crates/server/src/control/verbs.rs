@@ -1,49 +1,31 @@
-//! What the commands on the control socket do. Each gets the running server and answers with JSON.
+//! Which command is whose: each goes to the file that knows its part of the server, and is answered with JSON.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use engine::stats::{LATENCY_BOUNDS, RCODES, SIZE_BOUNDS, TYPES, place_label};
-use exchange::Transport;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
-use wire::Rcode;
 
-use super::{Command, Frame, True, explain};
-use crate::app::{App, ConfigSource, lock};
-use crate::config::zones::zone_name;
-use crate::zones::dump::dump_lines;
-use crate::zones::reload::{Job, Summary};
-use crate::zones::{Apex, Origin, ZoneState};
-
-/// Size of the pieces a long output is sent in, in bytes.
-const PIECE: usize = 64 * 1024;
+use super::parts::Parts;
+use super::{Command, Frame, True, explain, stats, status, zones};
+use crate::zones::keeping::{ReloadFault, Reloaded};
 
 /// Begins to answer; the last frame is followed by the end of the channel.
-pub(super) fn answer(app: &Arc<App>, command: Command, frames: mpsc::Sender<Frame>) {
-    let app = Arc::clone(app);
+pub(super) fn answer(parts: &Arc<Parts>, command: Command, frames: mpsc::Sender<Frame>) {
+    let parts = Arc::clone(parts);
     match command {
-        Command::Reload => {
-            let (reply, result) = oneshot::channel();
-            let asked = app.reloader.ask(Job::All(Some(reply)));
-            tokio::spawn(finish_reload(asked, result, frames));
-        }
-        Command::ZoneReload { name } => match apex(&name) {
-            Ok(apex) => {
-                let (reply, result) = oneshot::channel();
-                let asked = app.reloader.ask(Job::Zone(apex, reply));
-                tokio::spawn(finish_reload(asked, result, frames));
-            }
+        Command::Reload => drop(tokio::spawn(finish_reload(parts.keeping.reload(), frames))),
+        Command::ZoneReload { name } => match zones::apex(&name) {
+            Ok(apex) => drop(tokio::spawn(finish_reload(parts.keeping.reload_zone(apex), frames))),
             Err(error) => send(&frames, Err(error)),
         },
         Command::ZoneDump { name } => {
-            tokio::task::spawn_blocking(move || dump(&app, &name, &frames));
+            tokio::task::spawn_blocking(move || zones::dump(&parts.kept, &name, &frames));
         }
         Command::Stop => send(&frames, Ok(json!("stopping"))),
         // Listing a million zones takes a while: not on the thread that hears signals.
         other => {
             tokio::task::spawn_blocking(move || {
-                let result = now(&app, &other);
+                let result = now(&parts, &other);
                 send(&frames, result);
             });
         }
@@ -51,203 +33,40 @@ pub(super) fn answer(app: &Arc<App>, command: Command, frames: mpsc::Sender<Fram
 }
 
 /// Commands that are answered from what is known.
-fn now(app: &Arc<App>, command: &Command) -> Result<Value, String> {
+fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
+    let Parts { frontend, kept, images, in_force, logging, process, .. } = parts;
     match command {
-        Command::Status => Ok(status(app)),
-        Command::Stats => Ok(stats(app)),
-        Command::ZoneList { failed } => Ok(zone_list(app, *failed)),
-        Command::ZoneStatus { name } => find(app, name).map(|state| zone_status(app, &state)),
-        Command::Explain { name, rtype, dnssec } => explain::explain(app, name, rtype, *dnssec),
+        Command::Status => Ok(status::status(frontend, kept, in_force, process)),
+        Command::Stats => Ok(stats::stats(frontend, images.as_deref(), logging)),
+        Command::ZoneList { failed } => Ok(zones::list(kept, *failed)),
+        Command::ZoneStatus { name } => zones::status(kept, &frontend.engine, in_force, name),
+        Command::Explain { name, rtype, dnssec } => {
+            let max_chain = in_force.settings().server.answers.max_chain.0;
+            explain::explain(&frontend.engine, max_chain, name, rtype, *dnssec)
+        }
         Command::Reload | Command::ZoneReload { .. } | Command::ZoneDump { .. } | Command::Stop => {
             Ok(Value::Null)
         }
     }
 }
 
-fn send(frames: &mpsc::Sender<Frame>, result: Result<Value, String>) {
+/// Sends an answer of one frame.
+pub(super) fn send(frames: &mpsc::Sender<Frame>, result: Result<Value, String>) {
     // The channel is empty, so there is room; the client may have gone.
     let _ = frames.try_send(last(result));
 }
 
-fn last(result: Result<Value, String>) -> Frame {
+/// The last frame of an answer.
+pub(super) fn last(result: Result<Value, String>) -> Frame {
     match result {
         Ok(data) => Frame::Done { ok: True, data },
         Err(error) => Frame::Fault { ok: false, error },
     }
 }
 
-async fn finish_reload(
-    asked: bool,
-    result: oneshot::Receiver<Result<Summary, String>>,
-    frames: mpsc::Sender<Frame>,
-) {
-    let result = match (asked, result.await) {
-        (true, Ok(result)) => result.map(|summary| json!(summary)),
-        _ => Err("the server is stopping".into()),
-    };
+async fn finish_reload(result: oneshot::Receiver<Reloaded>, frames: mpsc::Sender<Frame>) {
+    // Whoever took the request and let go of it is stopping.
+    let result = result.await.unwrap_or(Err(ReloadFault::Stopping));
+    let result = result.map(|summary| json!(summary)).map_err(|fault| fault.to_string());
     let _ = frames.send(last(result)).await;
-}
-
-fn apex(name: &str) -> Result<Apex, String> {
-    zone_name(name).map(|n| n.as_name().as_wire().into()).map_err(|fault| fault.to_string())
-}
-
-fn find(app: &App, name: &str) -> Result<Arc<ZoneState>, String> {
-    let apex = apex(name)?;
-    app.zones.load().get(&apex).cloned().ok_or_else(|| format!("there is no zone {name} here"))
-}
-
-fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
-}
-
-fn status(app: &App) -> Value {
-    let zones = app.zones.load();
-    let count = |word| zones.values().filter(|z| z.word() == word).count();
-    let listeners: Vec<Value> = app
-        .net_totals()
-        .iter()
-        .map(|(addr, transport, totals)| {
-            json!({"address": addr.to_string(), "transport": transport, "queries": totals.queries})
-        })
-        .collect();
-    let last = lock(&app.last_reload).clone().map(|last| match last.result {
-        Ok(summary) => json!({"at": seconds(last.at), "summary": summary}),
-        Err(error) => json!({"at": seconds(last.at), "error": error}),
-    });
-    json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "pid": std::process::id(),
-        "started": seconds(app.started),
-        "uptime_seconds": app.started_at.elapsed().as_secs(),
-        "configuration": match &app.source {
-            ConfigSource::File(path) => path.display().to_string(),
-            ConfigSource::BuiltIn => "built in".into(),
-        },
-        "listeners": listeners,
-        "workers": app.settings.load().server.threads.workers.count(),
-        "tcp_connections": app.tcp_limits.current(),
-        "zones": {"ok": count("ok"), "old": count("old"), "failed": count("failed")},
-        "memory_bytes": crate::metrics::resident_memory(),
-        "last_reload": last,
-        "pending_keys": *lock(&app.pending_keys),
-    })
-}
-
-/// Counters as one flat object: names are paths, so that text output can be searched.
-fn stats(app: &App) -> Value {
-    let mut all = Map::new();
-    let mut put = |name: String, value: u64| {
-        all.insert(name, value.into());
-    };
-    for (t, transport) in Transport::ALL.iter().enumerate() {
-        put(format!("{transport}.queries"), app.accounts.sum(|s| s.queries[t].iter().map(|c| c.get()).sum()));
-        for place in 0..TYPES {
-            let count = app.accounts.sum(|s| s.queries[t][place].get());
-            if count > 0 {
-                put(format!("{transport}.type.{}", place_label(place)), count);
-            }
-        }
-        for rcode in 0..RCODES {
-            let count = app.accounts.sum(|s| s.replies[t][rcode].get());
-            if count > 0 {
-                let label = u16::try_from(rcode).map_or_else(|_| "other".into(), |n| Rcode(n).to_string());
-                put(format!("{transport}.rcode.{label}"), count);
-            }
-        }
-        for i in 0..=SIZE_BOUNDS.len() {
-            let label = SIZE_BOUNDS.get(i).map_or("more".into(), |b| b.to_string());
-            put(format!("{transport}.size.{label}"), app.accounts.sum(|s| s.sizes[t][i].get()));
-        }
-        put(format!("{transport}.bytes.in"), app.accounts.sum(|s| s.bytes_in[t].get()));
-        put(format!("{transport}.bytes.out"), app.accounts.sum(|s| s.bytes_out[t].get()));
-    }
-    for i in 0..=LATENCY_BOUNDS.len() {
-        let label = LATENCY_BOUNDS.get(i).map_or("more".into(), |b| format!("{}us", b / 1000));
-        put(format!("latency.{label}"), app.accounts.sum(|s| s.latency[i].get()));
-    }
-    put("truncated".into(), app.accounts.sum(|s| s.truncated.get()));
-    put("unanswered".into(), app.accounts.sum(|s| s.dropped.get()));
-    put("pending".into(), app.accounts.sum(|s| s.pending.get()));
-    put("late".into(), app.accounts.sum(|s| s.late.get()));
-    put("dnssec_ok".into(), app.accounts.sum(|s| s.dnssec_ok.get()));
-    if let Some(images) = &app.images {
-        images.counts().loads().iter().for_each(|(word, count)| put(format!("images.load.{word}"), *count));
-        images.counts().writes().iter().for_each(|(word, count)| put(format!("images.write.{word}"), *count));
-    }
-    put("log.dropped".into(), app.logging.dropped() as u64);
-    put("query_log.dropped".into(), app.query_logger.dropped());
-    for (addr, transport, totals) in app.net_totals() {
-        for (name, value) in totals.iter().filter(|(_, value)| *value > 0) {
-            put(format!("net.{addr}.{transport}.{name}"), value);
-        }
-    }
-    Value::Object(all)
-}
-
-fn zone_list(app: &App, only_failed: bool) -> Value {
-    let zones = app.zones.load();
-    let mut states: Vec<&Arc<ZoneState>> =
-        zones.values().filter(|z| !only_failed || z.fault.is_some()).collect();
-    states.sort_by(|a, b| a.spec.name().cmp(&b.spec.name()));
-    let rows = states.iter().map(|state| {
-        json!({
-            "name": state.spec.name().to_string(),
-            "state": state.word(),
-            "serial": state.zone.as_ref().map(|z| z.serial()),
-            "records": state.zone.as_ref().map(|z| z.record_count()),
-            "signed": state.zone.as_ref().map(|z| z.is_signed()),
-        })
-    });
-    Value::Array(rows.collect())
-}
-
-fn zone_status(app: &App, state: &ZoneState) -> Value {
-    let name = state.spec.name();
-    let zone = state.zone.as_ref();
-    let per_zone = app.settings.load().counts_per_zone();
-    json!({
-        "name": name.to_string(),
-        "state": state.word(),
-        "file": match &state.spec.origin {
-            Origin::File(path) => path.display().to_string(),
-            Origin::BuiltIn(_) => "built in".into(),
-        },
-        "loaded": state.loaded.map(seconds),
-        "serial": zone.map(|z| z.serial()),
-        "records": zone.map(|z| z.record_count()),
-        "names": zone.map(|z| z.node_count()),
-        "memory_bytes": zone.map(|z| z.memory()),
-        "negative_ttl": zone.map(|z| z.negative_ttl()),
-        "signed": zone.map(|z| z.is_signed()),
-        "denial": zone.filter(|z| z.is_signed()).map(|z| if z.nsec3().is_some() { "NSEC3" } else { "NSEC" }),
-        "warnings": state.warnings,
-        "fault": state.fault.as_deref(),
-        "queries": per_zone.then(|| app.engine.catalog().get(name).map(|e| e.queries())).flatten(),
-    })
-}
-
-/// Sends a zone's records in pieces; waits for a client that reads slowly, and stops when it has gone.
-fn dump(app: &App, name: &str, frames: &mpsc::Sender<Frame>) {
-    let state = match find(app, name) {
-        Ok(state) => state,
-        Err(error) => return send(frames, Err(error)),
-    };
-    let Some(zone) = &state.zone else {
-        return send(frames, Err(format!("zone {name} is not loaded")));
-    };
-    let mut piece = String::with_capacity(PIECE + 1024);
-    let whole = dump_lines(zone, &mut |line| {
-        piece.push_str(line);
-        piece.push('\n');
-        piece.len() < PIECE || frames.blocking_send(Frame::Text { text: std::mem::take(&mut piece) }).is_ok()
-    });
-    if !whole {
-        return;
-    }
-    if !piece.is_empty() && frames.blocking_send(Frame::Text { text: piece }).is_err() {
-        return;
-    }
-    let data = json!({"zone": zone.apex().to_string(), "records": zone.record_count()});
-    let _ = frames.blocking_send(last(Ok(data)));
 }

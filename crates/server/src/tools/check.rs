@@ -9,7 +9,8 @@ use wire::hash::HashKey;
 use super::judge::{judge, now, text_of};
 use crate::cli::{CheckArgs, EXIT_FAULTS, EXIT_OK};
 use crate::config::{self, reference};
-use crate::zones::{ZoneSpec, resolve};
+use crate::zones::ZoneSpec;
+use crate::zones::resolve::resolve;
 
 /// Runs `nomen check`; returns the exit code.
 pub fn run(args: &CheckArgs) -> u8 {

@@ -9,7 +9,8 @@ use crate::config::Storage;
 use crate::config::zones::zone_name;
 use crate::zones::images::{self, StateFolder};
 use crate::zones::load::{self, Meter};
-use crate::zones::{Apex, ZoneSpec, resolve};
+use crate::zones::resolve::resolve;
+use crate::zones::{Apex, ZoneSpec};
 
 /// Runs the verb; returns the exit code.
 pub fn run(args: &ZoneCompileArgs) -> u8 {

@@ -191,7 +191,8 @@ impl ImageCounts {
 }
 
 /// An image that is to be written.
-pub struct Order {
+#[derive(Debug)]
+pub struct ImageOrder {
     /// The zone's entry in the configuration.
     pub spec: ZoneSpec,
     /// The version that is in service.
@@ -202,7 +203,7 @@ pub struct Order {
 
 /// What the writing thread is asked for.
 enum Task {
-    Write(Order),
+    Write(ImageOrder),
     /// These are the zones there are; images of others go.
     Keep(HashSet<OsString>),
 }
@@ -285,7 +286,7 @@ impl Images {
     }
 
     /// Has images written, soon.
-    pub fn write(&self, orders: Vec<Order>) {
+    pub fn write(&self, orders: Vec<ImageOrder>) {
         for order in orders {
             // The thread ends with the process only.
             let _ = self.tasks.send(Task::Write(order));
@@ -313,7 +314,7 @@ fn work(state: &StateFolder, counts: &ImageCounts, queue: &Receiver<Task>) {
     }
     while let Ok(first) = queue.recv() {
         // Of several versions of a zone only the last is worth writing.
-        let mut orders: HashMap<Apex, Order> = HashMap::new();
+        let mut orders: HashMap<Apex, ImageOrder> = HashMap::new();
         let mut kept = None;
         for task in std::iter::once(first).chain(queue.try_iter()) {
             match task {
@@ -328,7 +329,7 @@ fn work(state: &StateFolder, counts: &ImageCounts, queue: &Receiver<Task>) {
     }
 }
 
-fn write_one(state: &StateFolder, counts: &ImageCounts, order: &Order) {
+fn write_one(state: &StateFolder, counts: &ImageCounts, order: &ImageOrder) {
     let name = order.spec.name();
     if !order.making.sources.iter().all(|source| source.is_current()) {
         debug!("zone {name}: no image written, its text has changed already");

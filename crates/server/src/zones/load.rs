@@ -8,12 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::hash::HashKey;
-use zone::catalog::{Catalog, Change};
 use zone::image::Making;
 use zone::scan::{Fault, Limits, Progress, Severity, Source};
 use zone::{LoadConfig, SourceFile, Zone};
 
-use super::{Origin, ZoneSpec, ZoneTable};
+use super::{Origin, ZoneSpec};
 
 /// A zone that can be served.
 pub struct Loaded {
@@ -153,15 +152,4 @@ pub fn load(spec: &ZoneSpec, key: &HashKey, meter: &Meter) -> Result<Loaded, Str
 fn making(sources: Option<Vec<SourceFile>>, warnings: u64) -> Option<Making> {
     let sources = sources?.into_iter().map(SourceFile::absolute).collect::<Result<_, _>>().ok()?;
     Some(Making { sources, warnings })
-}
-
-/// The catalog that follows `old` and serves `table`.
-pub fn catalog(old: &Catalog, table: &ZoneTable) -> Catalog {
-    let gone = old.iter().filter(|e| !table.contains_key(e.name().as_wire()));
-    let gone: Vec<Change> = gone.map(|e| Change::Remove(e.name().to_buf())).collect();
-    let served = table.values().map(|state| match &state.zone {
-        Some(zone) => Change::Serve(Arc::clone(zone)),
-        None => Change::Unload(state.spec.name().to_buf()),
-    });
-    old.with(gone.into_iter().chain(served))
 }

@@ -1,27 +1,33 @@
-//! Which zones are served and what is known of each: from the configuration's zones, templates and folders
-//! to a table of states. Reading files is in `load`, their compiled form in `images`, putting new versions into service in
-//! `reload`, printing them in `dump`.
+//! Which zones are served, and what is known of each.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `resolve` | which zones the configuration asks for |
+//! | `keeper` | one zone: what is known of it, and what is to be done when something happens to it |
+//! | `keeping` | all of them: the thread that tells keepers what happens and does what they say |
+//! | `loaders`, `load`, `images` | reading zones: the threads, a zone's text, a zone's image |
+//! | `progress` | how far a long load is |
+//! | `publisher` | the steps from one catalog to the next |
+//! | `dump` | printing a zone |
 
 pub mod dump;
 pub mod images;
+pub mod keeper;
+pub mod keeping;
 pub mod load;
-pub mod reload;
+mod loaders;
+mod progress;
+mod publisher;
+pub mod resolve;
 
-use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use wire::name::{Name, NameBuf};
+use wire::Name;
 use zone::{SourceFile, Stamp, Zone};
 
-use crate::config::Config;
-use crate::config::report::Diagnostic;
-use crate::config::zones::ZoneNameFault;
-use crate::words::reason;
-
-/// The name of a zone: lower-case wire form. Shorter in memory than a [`NameBuf`].
+/// The name of a zone: lower-case wire form. Shorter in memory than a `NameBuf`.
 pub type Apex = Box<[u8]>;
 
 /// Where a zone's records come from.
@@ -81,8 +87,6 @@ pub struct ZoneState {
     pub spec: ZoneSpec,
     /// The version served: the last good one. None: questions get SERVFAIL.
     pub zone: Option<Arc<Zone>>,
-    /// The master file and all it included, as they were when last read.
-    pub stamps: Vec<FileStamp>,
     /// When the version served was read.
     pub loaded: Option<SystemTime>,
     /// Why the newest version of the file is not the one served.
@@ -92,14 +96,6 @@ pub struct ZoneState {
 }
 
 impl ZoneState {
-    /// Whether the file has to be read again.
-    pub fn is_stale(&self) -> bool {
-        match self.spec.origin {
-            Origin::BuiltIn(_) => self.zone.is_none(),
-            Origin::File(_) => self.fault.is_some() || !self.stamps.iter().all(FileStamp::is_current),
-        }
-    }
-
     /// One word for listings.
     pub fn word(&self) -> &'static str {
         match (&self.zone, &self.fault) {
@@ -108,75 +104,4 @@ impl ZoneState {
             (None, _) => "failed",
         }
     }
-}
-
-/// Every zone by its name.
-pub type ZoneTable = HashMap<Apex, Arc<ZoneState>>;
-
-/// The zones a configuration asks for: its own, and those of its templates' folders. A zone that is named in the
-/// configuration may also lie in a folder; the configuration's word counts.
-pub fn resolve(config: &Config) -> Result<Vec<ZoneSpec>, Vec<Diagnostic>> {
-    let mut faults = Vec::new();
-    let mut specs = HashMap::new();
-    for zone in &config.zones {
-        let name = zone.name.value.as_name();
-        let template = zone.template.value.as_ref().and_then(|t| config.templates.get(t));
-        let pattern = template.and_then(|t| t.file.value.as_ref());
-        let file = zone.file.value.clone().or_else(|| pattern.map(|p| p.path(name)));
-        // A zone without any file was reported when the configuration was checked.
-        if let Some(file) = file {
-            let apex: Apex = name.as_wire().into();
-            specs.insert(apex.clone(), ZoneSpec { apex, origin: Origin::File(file) });
-        }
-    }
-    let mut from_folder: HashMap<Apex, PathBuf> = HashMap::new();
-    for template in config.templates.values() {
-        let Some(folder) = template.directory.value.as_deref() else { continue };
-        let place = template.directory.place.as_ref();
-        let found = match list_folder(folder, |file_name| template.pattern.zone_of(file_name)) {
-            Ok(found) => found,
-            Err(message) => {
-                faults.push(Diagnostic::at(place, message));
-                continue;
-            }
-        };
-        for (path, name) in found {
-            let name = match name {
-                Ok(name) => name,
-                Err(message) => {
-                    faults.push(Diagnostic::at(place, format!("file {}: {message}", path.display())));
-                    continue;
-                }
-            };
-            let apex: Apex = name.as_name().as_wire().into();
-            if let Some(other) = from_folder.get(&apex) {
-                let [a, b] = [other, &path].map(|p| p.display());
-                faults.push(Diagnostic::at(place, format!("two files hold zone {name}: {a} and {b}")));
-                continue;
-            }
-            from_folder.insert(apex.clone(), path.clone());
-            specs.entry(apex.clone()).or_insert(ZoneSpec { apex, origin: Origin::File(path) });
-        }
-    }
-    if faults.is_empty() { Ok(specs.into_values().collect()) } else { Err(faults) }
-}
-
-type Found = Vec<(PathBuf, Result<NameBuf, ZoneNameFault>)>;
-
-/// The files of a folder that are zones, in the order of their names.
-fn list_folder(
-    folder: &Path,
-    zone_of: impl Fn(&str) -> Option<Result<NameBuf, ZoneNameFault>>,
-) -> Result<Found, String> {
-    let fault = |e: std::io::Error| format!("cannot read the folder {}: {}", folder.display(), reason(&e));
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(fault)? {
-        let entry = entry.map_err(fault)?;
-        let Some(name) = entry.file_name().to_str().and_then(&zone_of) else { continue };
-        if entry.path().is_file() {
-            found.push((entry.path(), name));
-        }
-    }
-    found.sort_by(|a, b| a.0.cmp(&b.0));
-    Ok(found)
 }

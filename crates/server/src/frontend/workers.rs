@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use engine::{Account, Engine, Stats, Worker, Zones};
 use exchange::{HandlerFactory, Seat};
 
-use crate::app::lock;
+use crate::sync::lock;
 
 /// Every account of the server, to be summed up.
 #[derive(Clone, Default)]
@@ -21,7 +21,7 @@ impl Accounts {
 }
 
 /// Makes the engine's workers for one listener.
-pub struct Workers {
+pub(super) struct Workers {
     engine: Arc<Engine<Zones>>,
     all: Accounts,
     /// By the number of the seat. A worker made anew after a panic goes on with the account of the one before.
@@ -30,7 +30,7 @@ pub struct Workers {
 
 impl Workers {
     /// A factory whose workers' accounts join `all`.
-    pub fn new(engine: &Arc<Engine<Zones>>, all: &Accounts) -> Self {
+    pub(super) fn new(engine: &Arc<Engine<Zones>>, all: &Accounts) -> Self {
         Workers { engine: Arc::clone(engine), all: all.clone(), seats: Mutex::default() }
     }
 }

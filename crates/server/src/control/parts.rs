@@ -1,0 +1,29 @@
+//! What commands ask about, and whom.
+
+use std::sync::Arc;
+
+use crate::frontend::Frontend;
+use crate::in_force::InForce;
+use crate::logging::Logging;
+use crate::process::Process;
+use crate::zones::images::Images;
+use crate::zones::keeping::{Kept, ZoneKeeping};
+
+/// The parts of a running server that commands reach.
+#[derive(Clone)]
+pub struct Parts {
+    /// What answers queries.
+    pub frontend: Arc<Frontend>,
+    /// What is known of zones.
+    pub kept: Arc<Kept>,
+    /// Who reads them again.
+    pub keeping: ZoneKeeping,
+    /// Their images, if there are any.
+    pub images: Option<Arc<Images>>,
+    /// The configuration.
+    pub in_force: Arc<InForce>,
+    /// The log.
+    pub logging: Arc<Logging>,
+    /// The process.
+    pub process: Process,
+}

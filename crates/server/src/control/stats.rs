@@ -1,0 +1,63 @@
+//! `nomen ctl stats`: every counter.
+
+use engine::stats::{LATENCY_BOUNDS, RCODES, SIZE_BOUNDS, TYPES, place_label};
+use exchange::Transport;
+use serde_json::{Map, Value};
+use wire::Rcode;
+
+use crate::frontend::Frontend;
+use crate::logging::Logging;
+use crate::zones::images::Images;
+
+/// Counters as one flat object: names are paths, so that text output can be searched.
+pub(super) fn stats(frontend: &Frontend, images: Option<&Images>, logging: &Logging) -> Value {
+    let accounts = &frontend.accounts;
+    let mut all = Map::new();
+    let mut put = |name: String, value: u64| {
+        all.insert(name, value.into());
+    };
+    for (t, transport) in Transport::ALL.iter().enumerate() {
+        put(format!("{transport}.queries"), accounts.sum(|s| s.queries[t].iter().map(|c| c.get()).sum()));
+        for place in 0..TYPES {
+            let count = accounts.sum(|s| s.queries[t][place].get());
+            if count > 0 {
+                put(format!("{transport}.type.{}", place_label(place)), count);
+            }
+        }
+        for rcode in 0..RCODES {
+            let count = accounts.sum(|s| s.replies[t][rcode].get());
+            if count > 0 {
+                let label = u16::try_from(rcode).map_or_else(|_| "other".into(), |n| Rcode(n).to_string());
+                put(format!("{transport}.rcode.{label}"), count);
+            }
+        }
+        for i in 0..=SIZE_BOUNDS.len() {
+            let label = SIZE_BOUNDS.get(i).map_or("more".into(), |b| b.to_string());
+            put(format!("{transport}.size.{label}"), accounts.sum(|s| s.sizes[t][i].get()));
+        }
+        put(format!("{transport}.bytes.in"), accounts.sum(|s| s.bytes_in[t].get()));
+        put(format!("{transport}.bytes.out"), accounts.sum(|s| s.bytes_out[t].get()));
+    }
+    for i in 0..=LATENCY_BOUNDS.len() {
+        let label = LATENCY_BOUNDS.get(i).map_or("more".into(), |b| format!("{}us", b / 1000));
+        put(format!("latency.{label}"), accounts.sum(|s| s.latency[i].get()));
+    }
+    put("truncated".into(), accounts.sum(|s| s.truncated.get()));
+    put("unanswered".into(), accounts.sum(|s| s.dropped.get()));
+    put("deferred".into(), accounts.sum(|s| s.pending.get()));
+    put("deferred_answered".into(), accounts.sum(|s| s.late.get()));
+    put("dnssec_ok".into(), accounts.sum(|s| s.dnssec_ok.get()));
+    if let Some(images) = images {
+        images.counts().loads().iter().for_each(|(word, count)| put(format!("images.load.{word}"), *count));
+        images.counts().writes().iter().for_each(|(word, count)| put(format!("images.write.{word}"), *count));
+    }
+    put("log.dropped".into(), logging.dropped() as u64);
+    put("query_log.dropped".into(), frontend.query_logger.dropped());
+    for listener in frontend.listeners() {
+        let (addr, carrier) = (listener.local, listener.carrier);
+        for (name, value) in listener.totals.iter().filter(|(_, value)| *value > 0) {
+            put(format!("net.{addr}.{carrier}.{name}"), value);
+        }
+    }
+    Value::Object(all)
+}

@@ -1,0 +1,53 @@
+//! `nomen ctl status`: the server as a whole.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::frontend::Frontend;
+use crate::in_force::{ConfigSource, InForce};
+use crate::process::{Process, resident_memory};
+use crate::zones::keeping::Kept;
+
+/// Seconds since 1970.
+pub(super) fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+/// The server as a whole.
+pub(super) fn status(frontend: &Frontend, kept: &Kept, in_force: &InForce, process: &Process) -> Value {
+    let zones = kept.all();
+    let count = |word| zones.iter().filter(|z| z.word() == word).count();
+    let listeners: Vec<Value> = frontend
+        .listeners()
+        .iter()
+        .map(|listener| {
+            json!({
+                "address": listener.local.to_string(),
+                "transport": listener.carrier,
+                "queries": listener.totals.queries,
+            })
+        })
+        .collect();
+    let last = kept.last_reload().map(|last| match last.result {
+        Ok(summary) => json!({"at": seconds(last.at), "summary": summary}),
+        Err(error) => json!({"at": seconds(last.at), "error": error.to_string()}),
+    });
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "pid": std::process::id(),
+        "started": seconds(process.started),
+        "uptime_seconds": process.since.elapsed().as_secs(),
+        "configuration": match &in_force.source {
+            ConfigSource::File(path) => path.display().to_string(),
+            ConfigSource::BuiltIn => "built in".into(),
+        },
+        "listeners": listeners,
+        "workers": in_force.settings().server.threads.workers.count(),
+        "tcp_connections": frontend.tcp_limits.current(),
+        "zones": {"ok": count("ok"), "old": count("old"), "failed": count("failed")},
+        "memory_bytes": resident_memory(),
+        "last_reload": last,
+        "pending_keys": in_force.pending(),
+    })
+}

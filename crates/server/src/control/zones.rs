@@ -1,0 +1,102 @@
+//! `nomen ctl zone`: what is known of zones, and their records.
+
+use std::sync::Arc;
+
+use engine::{Engine, Zones};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::Frame;
+use super::status::seconds;
+use super::verbs::{last, send};
+use crate::config::zones::zone_name;
+use crate::in_force::InForce;
+use crate::zones::dump::dump_lines;
+use crate::zones::keeping::Kept;
+use crate::zones::{Apex, Origin, ZoneState};
+
+/// Size of the pieces a long output is sent in, in bytes.
+const PIECE: usize = 64 * 1024;
+
+/// The zone that a command names.
+pub(super) fn apex(name: &str) -> Result<Apex, String> {
+    zone_name(name).map(|n| n.as_name().as_wire().into()).map_err(|fault| fault.to_string())
+}
+
+fn find(kept: &Kept, name: &str) -> Result<Arc<ZoneState>, String> {
+    kept.get(&apex(name)?).ok_or_else(|| format!("there is no zone {name} here"))
+}
+
+/// Every zone, or those that are not at the newest version of their files.
+pub(super) fn list(kept: &Kept, only_failed: bool) -> Value {
+    let mut states = kept.all();
+    states.retain(|state| !only_failed || state.fault.is_some());
+    states.sort_by(|a, b| a.spec.name().cmp(&b.spec.name()));
+    let rows = states.iter().map(|state| {
+        json!({
+            "name": state.spec.name().to_string(),
+            "state": state.word(),
+            "serial": state.zone.as_ref().map(|z| z.serial()),
+            "records": state.zone.as_ref().map(|z| z.record_count()),
+            "signed": state.zone.as_ref().map(|z| z.is_signed()),
+        })
+    });
+    Value::Array(rows.collect())
+}
+
+/// One zone.
+pub(super) fn status(
+    kept: &Kept,
+    engine: &Engine<Zones>,
+    in_force: &InForce,
+    name: &str,
+) -> Result<Value, String> {
+    let state = find(kept, name)?;
+    let name = state.spec.name();
+    let zone = state.zone.as_ref();
+    let per_zone = in_force.settings().counts_per_zone();
+    Ok(json!({
+        "name": name.to_string(),
+        "state": state.word(),
+        "file": match &state.spec.origin {
+            Origin::File(path) => path.display().to_string(),
+            Origin::BuiltIn(_) => "built in".into(),
+        },
+        "loaded": state.loaded.map(seconds),
+        "serial": zone.map(|z| z.serial()),
+        "records": zone.map(|z| z.record_count()),
+        "names": zone.map(|z| z.node_count()),
+        "memory_bytes": zone.map(|z| z.memory()),
+        "negative_ttl": zone.map(|z| z.negative_ttl()),
+        "signed": zone.map(|z| z.is_signed()),
+        "denial": zone.filter(|z| z.is_signed()).map(|z| if z.nsec3().is_some() { "NSEC3" } else { "NSEC" }),
+        "warnings": state.warnings,
+        "fault": state.fault.as_deref(),
+        "queries": per_zone.then(|| engine.catalog().get(name).map(|e| e.queries())).flatten(),
+    }))
+}
+
+/// Sends a zone's records in pieces; waits for a client that reads slowly, and stops when it has gone.
+pub(super) fn dump(kept: &Kept, name: &str, frames: &mpsc::Sender<Frame>) {
+    let state = match find(kept, name) {
+        Ok(state) => state,
+        Err(error) => return send(frames, Err(error)),
+    };
+    let Some(zone) = &state.zone else {
+        return send(frames, Err(format!("zone {name} is not loaded")));
+    };
+    let mut piece = String::with_capacity(PIECE + 1024);
+    let whole = dump_lines(zone, &mut |line| {
+        piece.push_str(line);
+        piece.push('\n');
+        piece.len() < PIECE || frames.blocking_send(Frame::Text { text: std::mem::take(&mut piece) }).is_ok()
+    });
+    if !whole {
+        return;
+    }
+    if !piece.is_empty() && frames.blocking_send(Frame::Text { text: piece }).is_err() {
+        return;
+    }
+    let data = json!({"zone": zone.apex().to_string(), "records": zone.record_count()});
+    let _ = frames.blocking_send(last(Ok(data)));
+}

@@ -1,0 +1,146 @@
+//! What answers queries: the engine, its workers and their accounts, the listeners, the query log. `workers` joins `net`
+//! and `engine`.
+
+mod workers;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use engine::{Engine, QueryLog, Sources, Zones};
+use net::{Bound, Context, Running, ServeError, TcpLimits};
+use tracing::{error, info, warn};
+use wire::hash::HashKey;
+use zone::catalog::Catalog;
+
+use crate::config::Settings;
+use crate::config::log::LoggedQueries;
+use crate::in_force::Adopt;
+use crate::querylog::QueryLogger;
+use crate::sync::lock;
+pub use workers::Accounts;
+use workers::Workers;
+
+/// Longest wait for the query log at the end.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What answers queries.
+pub struct Frontend {
+    /// The query path.
+    pub engine: Arc<Engine<Zones>>,
+    /// Accounts of the engine's workers, one for each thread that answers.
+    pub accounts: Accounts,
+    /// The listeners; emptied when the server stops.
+    listeners: Mutex<Vec<Running>>,
+    /// Limits over all TCP connections.
+    pub tcp_limits: TcpLimits,
+    /// The query log's writer.
+    pub query_logger: QueryLogger,
+}
+
+/// Counters of one listener.
+pub struct ListenerTotals {
+    /// Where it listens.
+    pub local: SocketAddr,
+    /// What carries its queries: a transport's label; of an AF_XDP front, which has the address of the sockets behind it,
+    /// "xdp".
+    pub carrier: &'static str,
+    /// The counters.
+    pub totals: net::Totals,
+}
+
+impl Frontend {
+    /// An engine that serves no zones yet, and nobody listens.
+    ///
+    /// # Errors
+    /// The system's, if it refuses a thread for the query log.
+    pub fn new(key: &HashKey, settings: &Settings) -> std::io::Result<Frontend> {
+        let zones = Zones { catalog: Arc::new(Catalog::new(key)), config: settings.zones_config() };
+        let (connections, per_client) = settings.server.tcp.limits();
+        let frontend = Frontend {
+            engine: Arc::new(Engine::new(zones, Sources::default(), settings.engine_config())),
+            accounts: Accounts::default(),
+            listeners: Mutex::default(),
+            tcp_limits: TcpLimits::new(connections, per_client, &settings.server.tcp.times()),
+            query_logger: QueryLogger::start()?,
+        };
+        frontend.log_queries(*settings.log.queries);
+        Ok(frontend)
+    }
+
+    /// Turns the query log on or off.
+    fn log_queries(&self, queries: LoggedQueries) {
+        let log: Option<Arc<dyn QueryLog>> = match queries {
+            LoggedQueries::None => None,
+            LoggedQueries::All => Some(Arc::new(self.query_logger.tap(1.0))),
+            LoggedQueries::Share(share) => Some(Arc::new(self.query_logger.tap(share))),
+        };
+        self.engine.set_query_log(log);
+    }
+
+    /// Starts the workers of these sockets.
+    ///
+    /// # Errors
+    /// If the system refuses a thread; those that were started go on.
+    pub fn serve(&self, bound: Vec<Bound>) -> Result<(), ServeError> {
+        let mut context = Context::default().on_fault(|fault| match fault.kind {
+            net::FaultKind::Recovered => info!("{fault}"),
+            net::FaultKind::Pin(_) | net::FaultKind::OutOfDescriptors(_) => warn!("{fault}"),
+            _ => error!("{fault}"),
+        });
+        context.tcp = self.tcp_limits.clone();
+        for socket in bound {
+            let (addr, transport) = (socket.local_addr(), socket.transport());
+            let front = socket.xdp_mode();
+            let running = socket.serve(Workers::new(&self.engine, &self.accounts), &context)?;
+            match front {
+                Some(mode) => info!(
+                    queues = mode.queues,
+                    driver = mode.driver,
+                    zero_copy = mode.zero_copy,
+                    "AF_XDP before {addr} {transport}"
+                ),
+                None => info!("listening on {addr} {transport}"),
+            }
+            lock(&self.listeners).push(running);
+        }
+        Ok(())
+    }
+
+    /// Where is listened.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        lock(&self.listeners).iter().map(Running::local_addr).collect()
+    }
+
+    /// Counters of every listener.
+    pub fn listeners(&self) -> Vec<ListenerTotals> {
+        let of = |listener: &Running| ListenerTotals {
+            local: listener.local_addr(),
+            carrier: listener.xdp_mode().map_or(listener.transport().label(), |_| "xdp"),
+            totals: listener.stats().totals(),
+        };
+        lock(&self.listeners).iter().map(of).collect()
+    }
+
+    /// Stops the listeners and waits until what arrived is answered, and logged.
+    pub fn drain(&self) {
+        let listeners = std::mem::take(&mut *lock(&self.listeners));
+        listeners.iter().for_each(Running::stop);
+        for listener in listeners {
+            listener.join();
+        }
+        self.query_logger.flush(LAST_WORDS);
+    }
+}
+
+impl Adopt for Frontend {
+    fn adopt(&self, settings: &Settings) {
+        self.engine.set_config(settings.engine_config());
+        let zones_config = settings.zones_config();
+        self.engine.change_memory(|zones| zones.config = zones_config);
+        let (connections, per_client) = settings.server.tcp.limits();
+        self.tcp_limits.set(connections, per_client);
+        self.tcp_limits.set_times(&settings.server.tcp.times());
+        self.log_queries(*settings.log.queries);
+    }
+}

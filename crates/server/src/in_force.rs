@@ -1,0 +1,101 @@
+//! The configuration in force: where it comes from, what it says now, and who takes over what a reload changes.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwap;
+use tracing::warn;
+
+use crate::builtin;
+use crate::config::{self, Accepted, PendingKey, Rejected, Settings};
+use crate::sync::lock;
+use crate::zones::ZoneSpec;
+use crate::zones::resolve::resolve;
+
+/// Where the configuration comes from.
+#[derive(Debug, Clone)]
+pub enum ConfigSource {
+    /// A file.
+    File(PathBuf),
+    /// The example that is part of the program.
+    BuiltIn,
+}
+
+/// A configuration made ready for use.
+pub struct Prepared {
+    /// Everything but the zones.
+    pub settings: Settings,
+    /// The zones to serve.
+    pub specs: Vec<ZoneSpec>,
+}
+
+impl ConfigSource {
+    /// Reads and checks the configuration, and finds its zones.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn prepare(&self) -> Result<Prepared, Rejected> {
+        match self {
+            Self::File(path) => {
+                let Accepted { config, sources } = config::load(path)?;
+                match resolve(&config) {
+                    Ok(specs) => Ok(Prepared { settings: config.settings, specs }),
+                    Err(faults) => Err(Rejected { sources, faults }),
+                }
+            }
+            Self::BuiltIn => Ok(Prepared { settings: Settings::default(), specs: builtin::zones() }),
+        }
+    }
+}
+
+/// A part of the server that takes over settings while it runs.
+pub trait Adopt: Send + Sync {
+    /// Takes them over: all of them are in force now.
+    fn adopt(&self, settings: &Settings);
+}
+
+/// The configuration in force.
+pub struct InForce {
+    /// Where it comes from.
+    pub source: ConfigSource,
+    /// What it says; of keys that wait for the next start, the values since the last one.
+    settings: ArcSwap<Settings>,
+    /// The keys that wait, as of the last configuration that was read.
+    pending: Mutex<Vec<PendingKey>>,
+    parts: Vec<Arc<dyn Adopt>>,
+}
+
+impl InForce {
+    /// These settings, which `parts` were made with.
+    pub fn new(source: ConfigSource, settings: Settings, parts: Vec<Arc<dyn Adopt>>) -> Self {
+        InForce { source, settings: ArcSwap::from_pointee(settings), pending: Mutex::default(), parts }
+    }
+
+    /// What is in force.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
+    /// The keys that wait for the next start.
+    pub fn pending(&self) -> Vec<PendingKey> {
+        lock(&self.pending).clone()
+    }
+
+    /// Reads the configuration anew, has every part take over what can change while the server runs, and reports what
+    /// cannot. Returns the zones it asks for.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it. Nothing has changed.
+    pub fn renew(&self) -> Result<Vec<ZoneSpec>, Rejected> {
+        let Prepared { settings: new, specs } = self.source.prepare()?;
+        let mut settings = Settings::clone(&self.settings.load());
+        let pending = settings.adopt(new);
+        for key in &pending {
+            warn!("{key}");
+        }
+        self.parts.iter().for_each(|part| part.adopt(&settings));
+        self.settings.store(Arc::new(settings));
+        *lock(&self.pending) = pending;
+        Ok(specs)
+    }
+}

@@ -1,0 +1,85 @@
+//! Zones: how many, in what state, of what size; and what became of their images.
+
+use std::fmt;
+use std::sync::Arc;
+
+use engine::{Engine, Zones};
+use prometheus_client::metrics::MetricType;
+
+use super::{Figures, Printer, unix};
+use crate::in_force::InForce;
+use crate::zones::images::{ImageCounts, Images};
+use crate::zones::keeping::Kept;
+
+/// What is known of zones.
+pub struct ZoneFigures {
+    /// The zones.
+    pub kept: Arc<Kept>,
+    /// Where queries for each are counted.
+    pub engine: Arc<Engine<Zones>>,
+    /// Whether they are shown one by one.
+    pub in_force: Arc<InForce>,
+    /// Their images, if there are any.
+    pub images: Option<Arc<Images>>,
+}
+
+impl Figures for ZoneFigures {
+    fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
+        self.zones(out)?;
+        self.images.as_ref().map_or(Ok(()), |of| images(of.counts(), out))
+    }
+}
+
+impl ZoneFigures {
+    fn zones(&self, out: &mut Printer<'_>) -> fmt::Result {
+        let all = self.kept.all();
+        let count = |word| all.iter().filter(|z| z.word() == word).count() as u64;
+        let states = ["ok", "old", "failed"].map(|word| ([("state", word.into())], count(word)));
+        out.family(
+            "zones",
+            "Zones by state: ok, old (the file is bad, its last good version is served), failed (not served)",
+            MetricType::Gauge,
+            states.into_iter(),
+        )?;
+        let loaded = || all.iter().filter_map(|z| z.zone.as_ref());
+        let records: u64 = loaded().map(|z| z.record_count()).sum();
+        let memory: usize = loaded().map(|z| z.memory()).sum();
+        out.gauge("zone_records", "Records in all zones", records as f64)?;
+        out.gauge("zone_memory_bytes", "Memory of all zones", memory as f64)?;
+        if let Some(last) = self.kept.last_reload() {
+            out.gauge("last_reload_timestamp_seconds", "When the last reload ended", unix(last.at))?;
+            let good = last.result.as_ref().is_ok_and(|s| s.failed == 0);
+            out.gauge(
+                "last_reload_success",
+                "1 if everything in the last reload was good",
+                f64::from(u8::from(good)),
+            )?;
+        }
+        if !self.in_force.settings().counts_per_zone() {
+            return Ok(());
+        }
+        let serials = all.iter().filter_map(|state| {
+            let zone = state.zone.as_ref()?;
+            Some(([("zone", state.spec.name().to_string().into())], u64::from(zone.serial())))
+        });
+        out.family("zone_serial", "Serial number of each zone", MetricType::Gauge, serials)?;
+        let catalog = self.engine.catalog();
+        let queries = catalog.iter().map(|e| ([("zone", e.name().to_string().into())], e.queries()));
+        out.family("zone_queries", "Queries for names in each zone", MetricType::Counter, queries)
+    }
+}
+
+fn images(counts: &ImageCounts, out: &mut Printer<'_>) -> fmt::Result {
+    out.family(
+        "image_loads",
+        "Zones to be loaded by what became of their image; all but those whose image was used are read from text",
+        MetricType::Counter,
+        counts.loads().into_iter().map(|(word, count)| ([("image", word.into())], count)),
+    )?;
+    out.family(
+        "image_writes",
+        "Images written, and those that could not be",
+        MetricType::Counter,
+        counts.writes().into_iter().map(|(word, count)| ([("result", word.into())], count)),
+    )
+}

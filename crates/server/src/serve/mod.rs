@@ -1,0 +1,180 @@
+//! `nomen serve`: from configuration to sockets, from root to an ordinary user, from zones to answers, and the
+//! orderly end. The order matters: sockets first, then privileges, then everything that reads foreign data.
+
+mod sockets;
+
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use tokio::runtime::Runtime;
+use tracing::{info, warn};
+use wire::hash::HashKey;
+
+use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ServeArgs};
+use crate::config::Settings;
+use crate::control::{self, Parts, Socket};
+use crate::frontend::Frontend;
+use crate::in_force::{Adopt, ConfigSource, InForce, Prepared};
+use crate::metrics::{self, AllFigures, Figures, ListenerFigures, ProcessFigures, QueryFigures, ZoneFigures};
+use crate::process::Process;
+use crate::signals::{self, Signals};
+use crate::zones::ZoneSpec;
+use crate::zones::images::{Images, StateFolder};
+use crate::zones::keeping::Keeping;
+use crate::{builtin, logging};
+use sockets::Sockets;
+
+/// Why the server did not start: words for the operator and the exit code.
+struct Refusal(String, u8);
+
+/// Runs the server until it is told to stop; returns the exit code.
+pub fn run(args: &ServeArgs) -> u8 {
+    match start(args) {
+        Ok(()) => EXIT_OK,
+        Err(Refusal(message, code)) => {
+            eprintln!("nomen: {}", message.trim_end());
+            code
+        }
+    }
+}
+
+fn outside(message: String) -> Refusal {
+    Refusal(message, EXIT_OUTSIDE)
+}
+
+fn start(args: &ServeArgs) -> Result<(), Refusal> {
+    let process = Process::start();
+    let source = match &args.config {
+        Some(path) => ConfigSource::File(path.clone()),
+        None => ConfigSource::BuiltIn,
+    };
+    let Prepared { settings, specs } = source
+        .prepare()
+        .map_err(|text| Refusal(format!("the configuration cannot be used\n\n{text}"), EXIT_FAULTS))?;
+    let built_in = matches!(source, ConfigSource::BuiltIn);
+    let sockets = Sockets::open(&settings, built_in).map_err(outside)?;
+    // Lives to the end of this function, so that the last words are written.
+    let (logging, _log_writer) = logging::start(&settings.log).map_err(outside)?;
+    sockets.notes.iter().for_each(|note| warn!("{note}"));
+    let (key, images) = open_state(&settings, built_in);
+    let frontend = Frontend::new(&key, &settings);
+    let frontend = Arc::new(frontend.map_err(|e| outside(format!("cannot start the query log: {e}")))?);
+    let logging = Arc::new(logging);
+    let adopting: Vec<Arc<dyn Adopt>> = vec![frontend.clone(), logging.clone()];
+    let in_force = Arc::new(InForce::new(source, settings, adopting));
+    let renew = in_force.clone();
+    let (mut zones, keeping, kept) =
+        Keeping::new(Arc::clone(&frontend.engine), images.clone(), Box::new(move || renew.renew()));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(8)
+        .build()
+        .map_err(|e| outside(format!("cannot start the administration thread: {e}")))?;
+    let no_signals = |e| outside(format!("cannot catch signals: {e}"));
+    let mut signals = runtime.block_on(async { Signals::catch_hangup() }).map_err(no_signals)?;
+
+    load_first(&mut zones, specs, args.strict)?;
+    frontend.serve(sockets.dns).map_err(|e| outside(e.to_string()))?;
+    std::thread::Builder::new()
+        .name("zones".into())
+        .spawn(move || zones.work())
+        .map_err(|e| outside(format!("cannot start the thread that keeps zones: {e}")))?;
+    runtime.block_on(async { signals.catch_stop() }).map_err(no_signals)?;
+    signals::tell_ready();
+    info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
+    if built_in {
+        print!("{}", builtin::greeting(&frontend.addresses()));
+    }
+    let parts = Parts { frontend, kept, keeping, images, in_force, logging, process };
+    attend(parts, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
+}
+
+/// Loads the zones for the first time.
+fn load_first(zones: &mut Keeping, specs: Vec<ZoneSpec>, strict: bool) -> Result<(), Refusal> {
+    let summary = zones.load_first(specs);
+    info!(
+        zones = summary.zones,
+        loaded = summary.loaded,
+        failed = summary.failed,
+        milliseconds = summary.milliseconds,
+        "zones loaded"
+    );
+    if strict && summary.failed > 0 {
+        let message = format!("{} of {} zones are bad (--strict)", summary.failed, summary.zones);
+        return Err(Refusal(message, EXIT_FAULTS));
+    }
+    Ok(())
+}
+
+/// The key of this process, and the images that were made under it if they are wanted. Without a state folder, or
+/// with one that cannot be used, the key is a new one and there are no images.
+fn open_state(settings: &Settings, built_in: bool) -> (HashKey, Option<Arc<Images>>) {
+    let storage = &settings.server.storage;
+    let folder = storage.folder().filter(|_| *storage.images && !built_in);
+    let Some(folder) = folder else { return (HashKey::random(), None) };
+    let opened = StateFolder::open(&folder).and_then(|state| {
+        let key = state.key;
+        let images = Images::start(state, storage.image_min_records.0);
+        images.map(|images| (key, Some(Arc::new(images)))).map_err(|e| format!("cannot start a thread: {e}"))
+    });
+    opened.unwrap_or_else(|fault| {
+        warn!("zones are read from text, their images are not used: {fault}");
+        (HashKey::random(), None)
+    })
+}
+
+/// The figures of all parts.
+fn figures(parts: &Parts) -> AllFigures {
+    let Parts { frontend, kept, images, in_force, logging, process, .. } = parts.clone();
+    let engine = Arc::clone(&frontend.engine);
+    let all: [Box<dyn Figures>; 4] = [
+        Box::new(QueryFigures(Arc::clone(&frontend))),
+        Box::new(ListenerFigures { frontend, in_force: Arc::clone(&in_force) }),
+        Box::new(ZoneFigures { kept, engine, in_force, images }),
+        Box::new(ProcessFigures { process, logging }),
+    ];
+    all.into_iter().collect()
+}
+
+/// Answers control and metrics, handles signals, and ends the service in order.
+fn attend(
+    parts: Parts,
+    runtime: Runtime,
+    signals: Signals,
+    control: Option<Socket>,
+    metrics: Option<TcpListener>,
+) -> Result<(), String> {
+    let path = control.as_ref().map(|c| c.path.clone());
+    let Parts { frontend, keeping, .. } = parts.clone();
+    let result = runtime.block_on(async {
+        let (stop, mut stopped) = tokio::sync::mpsc::channel(1);
+        if let Some(socket) = metrics {
+            let listener = tokio::net::TcpListener::from_std(socket)
+                .map_err(|e| format!("cannot use the metrics socket: {e}"))?;
+            tokio::spawn(metrics::serve(figures(&parts), listener));
+        }
+        if let Some(socket) = control {
+            let listener = socket.into_tokio().map_err(|e| format!("cannot use the control socket: {e}"))?;
+            tokio::spawn(control::serve(Arc::new(parts), listener, stop));
+        }
+        let why = tokio::select! {
+            signal = signals.until_stopped(&keeping) => signal,
+            Some(()) = stopped.recv() => "nomen ctl stop",
+        };
+        info!("{why}: answering what has arrived, then stopping");
+        signals::tell_stopping();
+        tokio::spawn(signals::exit_at_next());
+        keeping.stop();
+        // Joining blocks; the signal that stops at once must still be heard.
+        tokio::task::spawn_blocking(move || frontend.drain())
+            .await
+            .map_err(|e| format!("stopping failed: {e}"))
+    });
+    if let Some(path) = path {
+        // The folder may not be ours to change any more; a stale socket is replaced at the next start.
+        let _ = std::fs::remove_file(path);
+    }
+    runtime.shutdown_background();
+    info!("stopped");
+    result
+}

@@ -1,0 +1,182 @@
+//! Everything that is opened before privileges are given up, and giving them up.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+
+use exchange::Transport;
+use net::{Bound, Listener, XdpConfig};
+
+use crate::config::Settings;
+use crate::control::Socket;
+use crate::privileges;
+use crate::zones::images;
+
+/// Everything that is opened before privileges are given up, which is done by the time this exists.
+pub(super) struct Sockets {
+    pub(super) dns: Vec<Bound>,
+    pub(super) metrics: Option<TcpListener>,
+    pub(super) control: Option<Socket>,
+    /// What the operator should know once there is a log.
+    pub(super) notes: Vec<String>,
+}
+
+impl Sockets {
+    pub(super) fn open(settings: &Settings, built_in: bool) -> Result<Self, String> {
+        raise_descriptor_limit();
+        let wanted = &settings.server.privileges;
+        let identity = match wanted.user.as_deref() {
+            Some(user) => Some(privileges::find(user, wanted.group.as_deref())?),
+            None => None,
+        };
+        let mut notes = Vec::new();
+        let dns = bind(settings, built_in, &mut notes)?;
+        let metrics = bind_metrics(settings)?;
+        let control = bind_control(settings, built_in, identity, &mut notes)?;
+        make_state_folder(settings, built_in, identity, &mut notes);
+        give_up_privileges(identity, &mut notes)?;
+        Ok(Self { dns, metrics, control, notes })
+    }
+}
+
+/// Makes the state folder while that is still allowed. Without it everything is read from text.
+fn make_state_folder(
+    settings: &Settings,
+    built_in: bool,
+    identity: Option<privileges::Identity>,
+    notes: &mut Vec<String>,
+) {
+    let storage = &settings.server.storage;
+    let folder = storage.folder().filter(|_| *storage.images && !built_in);
+    let owner = identity.filter(|_| privileges::is_root()).map(|i| (i.uid, i.gid));
+    notes.extend(folder.and_then(|folder| images::make_folder(&folder, owner).err()));
+}
+
+/// Opens every listening socket.
+fn bind(settings: &Settings, built_in: bool, notes: &mut Vec<String>) -> Result<Vec<Bound>, String> {
+    let config = settings.net_config();
+    let mut bound = Vec::new();
+    // Interfaces with an AF_XDP front, each with the listeners it stands before.
+    let mut fronts: BTreeMap<String, (XdpConfig, Vec<usize>)> = BTreeMap::new();
+    for listen in &settings.listens {
+        let xdp = listen.xdp_config();
+        for (addr, transport) in
+            listen.addr.iter().flat_map(|a| listen.proto.iter().map(move |p| (a, p.value)))
+        {
+            match Listener::bind(addr.value.0, transport, &config) {
+                Ok(socket) => {
+                    if let (Transport::Udp, Some(xdp)) = (transport, &xdp) {
+                        let front = || (xdp.clone(), Vec::new());
+                        fronts.entry(xdp.interface.clone()).or_insert_with(front).1.push(bound.len());
+                    }
+                    bound.push(socket);
+                }
+                // The built-in configuration asks for IPv6 without knowing whether there is any.
+                Err(e) if built_in && addr.value.0.is_ipv6() && is_missing(&e) => notes.push(e.to_string()),
+                Err(e) => return Err(with_hint(&e)),
+            }
+        }
+    }
+    if bound.is_empty() {
+        return Err("there is no address to listen on".into());
+    }
+    put_fronts(&fronts, &config, &mut bound, notes);
+    Ok(bound)
+}
+
+/// Puts the AF_XDP fronts that were asked for before their listeners; where one cannot be had, the sockets do
+/// its work and the operator hears of it.
+fn put_fronts(
+    fronts: &BTreeMap<String, (XdpConfig, Vec<usize>)>,
+    config: &net::Config,
+    bound: &mut Vec<Bound>,
+    notes: &mut Vec<String>,
+) {
+    let mut opened = Vec::new();
+    for (interface, (xdp, listeners)) in fronts {
+        let behind: Vec<&Bound> = listeners.iter().filter_map(|&at| bound.get(at)).collect();
+        match Listener::xdp(&behind, config, xdp) {
+            Ok(front) => opened.push(front),
+            Err(e) => {
+                notes.push(format!("no AF_XDP on {interface}, its queries go through the sockets: {e}"))
+            }
+        }
+    }
+    // Fronts are stopped first, so that what they no longer take still finds its socket.
+    bound.splice(0..0, opened);
+}
+
+fn is_missing(e: &net::BindError) -> bool {
+    matches!(e.fault, net::BindFault::NoSuchAddress | net::BindFault::NoSuchFamily)
+}
+
+/// The error as one sentence, and what to do about it as another.
+fn with_hint(e: &net::BindError) -> String {
+    let port = e.addr.port();
+    let hint = match e.fault {
+        net::BindFault::AddressInUse => format!(
+            "see what it is with `ss -lnp 'sport = :{port}'`, stop it, or choose another address in [[listen]]"
+        ),
+        net::BindFault::PermissionDenied => {
+            "start nomen as root with `user` set in [server], or choose a port above 1023".into()
+        }
+        net::BindFault::NoSuchAddress => "see this machine's addresses with `ip address`".into(),
+        _ => return e.to_string(),
+    };
+    format!("{e}\n  hint: {hint}")
+}
+
+fn bind_metrics(settings: &Settings) -> Result<Option<TcpListener>, String> {
+    let Some(metrics) = &settings.metrics else { return Ok(None) };
+    let addr = metrics.listen.value;
+    TcpListener::bind(addr.0)
+        .and_then(|socket| socket.set_nonblocking(true).map(|()| Some(socket)))
+        .map_err(|e| format!("cannot listen on {addr} for metrics: {}", crate::words::reason(&e)))
+}
+
+fn bind_control(
+    settings: &Settings,
+    built_in: bool,
+    identity: Option<privileges::Identity>,
+    notes: &mut Vec<String>,
+) -> Result<Option<Socket>, String> {
+    if !*settings.control.enable {
+        return Ok(None);
+    }
+    let wanted = settings.control.socket.value.as_deref();
+    match Socket::bind(wanted, identity) {
+        Ok(socket) => Ok(Some(socket)),
+        // Trying nomen out must not fail because another one is being tried out.
+        Err(e) if built_in => {
+            notes.push(format!("no control socket: {e}"));
+            Ok(None)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+fn give_up_privileges(identity: Option<privileges::Identity>, notes: &mut Vec<String>) -> Result<(), String> {
+    match identity {
+        Some(identity) if privileges::is_root() => privileges::become_user(identity)
+            .map_err(|e| format!("refusing to run with privileges that cannot be given up: {e}")),
+        Some(_) => {
+            notes.push("`user` has no effect: nomen was not started as root".into());
+            privileges::lock_down()
+        }
+        None if privileges::is_root() => {
+            notes.push("running as root: set `user` in [server] so that root is given up".into());
+            Ok(())
+        }
+        None => privileges::lock_down(),
+    }
+}
+
+/// Many TCP connections need many descriptors: takes all the system allows.
+fn raise_descriptor_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        // A lower limit only means fewer connections, which are counted and reported.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}

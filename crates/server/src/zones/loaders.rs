@@ -1,0 +1,173 @@
+//! The threads that read zones: as many as there are CPUs while there is work, none otherwise.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+use wire::hash::HashKey;
+
+use super::images::Images;
+use super::keeper::{Load, Looked, Reading};
+use super::load::{self, Meter};
+use super::{Apex, FileStamp, Origin};
+use crate::sync::lock;
+
+/// What a load came to, for the keeper of this zone.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// The zone.
+    pub(super) apex: Apex,
+    /// The number of the load.
+    pub(super) number: u32,
+    /// What it came to.
+    pub(super) looked: Looked,
+}
+
+/// What all loader threads need.
+struct Shared {
+    key: HashKey,
+    images: Option<Arc<Images>>,
+    meter: Meter,
+    queue: Mutex<Queue>,
+}
+
+/// What is to be done and who does it. In one lock: a thread that finds no work is gone by the time that work comes.
+#[derive(Default)]
+struct Queue {
+    /// Work that is not all taken yet, in the order in which it came.
+    work: VecDeque<Arc<Work>>,
+    /// Threads at work.
+    running: usize,
+}
+
+/// Loads that were ordered together.
+struct Work {
+    loads: Vec<Load>,
+    next: AtomicUsize,
+    /// Threads for one image, where there are fewer loads than CPUs.
+    threads: usize,
+}
+
+/// Orders loads.
+pub(super) struct Loaders {
+    shared: Arc<Shared>,
+    most: usize,
+}
+
+impl Loaders {
+    /// Loaders that build zones under `key`, from images where they may.
+    pub(super) fn new(key: HashKey, images: Option<Arc<Images>>) -> Self {
+        let shared = Shared { key, images, meter: Meter::default(), queue: Mutex::default() };
+        let most = std::thread::available_parallelism().map_or(1, usize::from);
+        Loaders { shared: Arc::new(shared), most }
+    }
+
+    /// How far all loads together have come.
+    pub(super) fn meter(&self) -> &Meter {
+        &self.shared.meter
+    }
+
+    /// Has `loads` done. What each comes to goes to `done`, wrapped by `wrap`.
+    pub(super) fn order<M: Send + 'static>(
+        &self,
+        loads: Vec<Load>,
+        done: &Sender<M>,
+        wrap: impl Fn(Outcome) -> M + Copy + Send + 'static,
+    ) {
+        let threads = (self.most / loads.len().max(1)).max(1);
+        let wanted = loads.len().min(self.most);
+        let work = Arc::new(Work { loads, next: AtomicUsize::new(0), threads });
+        lock(&self.shared.queue).work.push_back(work);
+        for _ in 0..wanted {
+            {
+                let mut queue = lock(&self.shared.queue);
+                if queue.running == self.most {
+                    return;
+                }
+                queue.running += 1;
+            }
+            let (shared, theirs) = (Arc::clone(&self.shared), done.clone());
+            let work = move || shared.work(&|outcome| theirs.send(wrap(outcome)).is_ok());
+            if std::thread::Builder::new().name("loader".into()).spawn(work).is_err() {
+                // No thread to be had: the work is done here, and whoever ordered it waits.
+                return self.shared.work(&|outcome| done.send(wrap(outcome)).is_ok());
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Does loads until there are none, or nobody wants to hear of them any more.
+    fn work(&self, done: &dyn Fn(Outcome) -> bool) {
+        while let Some((work, i)) = self.take() {
+            let load = &work.loads[i];
+            // A panic is a bug of ours, and costs this zone its load.
+            let looked =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.look(load, work.threads)));
+            let looked = looked.unwrap_or_else(|_| Looked::Bad {
+                fault: "reading the zone failed inside nomen; this is a bug".into(),
+                stamps: Arc::new([]),
+            });
+            if !done(Outcome { apex: load.spec.apex.clone(), number: load.number, looked }) {
+                lock(&self.queue).running -= 1;
+                return;
+            }
+        }
+    }
+
+    /// The next load that nobody has taken. If there is none, the thread that asks counts no longer as running.
+    fn take(&self) -> Option<(Arc<Work>, usize)> {
+        let mut queue = lock(&self.queue);
+        while let Some(work) = queue.work.front() {
+            let i = work.next.fetch_add(1, Ordering::Relaxed);
+            if i < work.loads.len() {
+                return Some((Arc::clone(work), i));
+            }
+            queue.work.pop_front();
+        }
+        queue.running -= 1;
+        None
+    }
+
+    fn look(&self, load: &Load, threads: usize) -> Looked {
+        if load.known.as_ref().is_some_and(|known| known.iter().all(FileStamp::is_current)) {
+            return Looked::Unchanged;
+        }
+        let images = self.images.as_ref();
+        if let Some((zone, making)) =
+            images.filter(|_| load.image).and_then(|images| images.load(&load.spec, threads))
+        {
+            return Looked::Loaded(Box::new(Reading {
+                zone: Arc::new(zone),
+                stamps: making.sources.iter().map(FileStamp::of_source).collect(),
+                at: SystemTime::now(),
+                warnings: Vec::new(),
+                warning_count: usize::try_from(making.warnings).unwrap_or(usize::MAX),
+                making: None,
+            }));
+        }
+        // Looked at before reading: a file that changes meanwhile is read again next time.
+        let mut stamps: Vec<FileStamp> = match &load.spec.origin {
+            Origin::File(path) => vec![FileStamp::of(path)],
+            Origin::BuiltIn(_) => Vec::new(),
+        };
+        match load::load(&load.spec, &self.key, &self.meter) {
+            Ok(loaded) => {
+                stamps.extend(loaded.included.iter().map(|path| FileStamp::of(path)));
+                let zone = Arc::new(loaded.zone);
+                let wanted = images.is_some_and(|images| images.wants(&load.spec, &zone));
+                Looked::Loaded(Box::new(Reading {
+                    stamps: stamps.into(),
+                    at: SystemTime::now(),
+                    warning_count: loaded.warnings.len(),
+                    warnings: loaded.warnings,
+                    making: loaded.making.filter(|_| wanted),
+                    zone,
+                }))
+            }
+            Err(fault) => Looked::Bad { fault: fault.into(), stamps: stamps.into() },
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! How far a long load is: a bar on a terminal, log lines elsewhere, nothing for short ones.
+
+use std::io::IsTerminal;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tracing::info;
+
+use super::load::Meter;
+
+/// Loads that take longer than this show how far they are.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// Shows the progress of one round; ends when it is dropped.
+pub(super) struct Progress {
+    begun: Instant,
+    bar: Option<ProgressBar>,
+    /// When the next line is due.
+    next: Duration,
+    /// Records that had been read before.
+    before: u64,
+}
+
+impl Progress {
+    pub(super) fn new(begun: Instant, meter: &Meter) -> Self {
+        Progress { begun, bar: None, next: QUIET, before: meter.records.load(Ordering::Relaxed) }
+    }
+
+    /// Shows that `done` zones of `total` are done, if it is time for that.
+    pub(super) fn show(&mut self, done: usize, total: usize, meter: &Meter) {
+        let elapsed = self.begun.elapsed();
+        if elapsed < QUIET || done == total {
+            return;
+        }
+        let records = meter.records.load(Ordering::Relaxed) - self.before;
+        if std::io::stderr().is_terminal() {
+            let bar = self.bar.get_or_insert_with(|| {
+                let style = ProgressStyle::with_template(
+                    "{spinner} loading zones {wide_bar} {pos}/{len} zones, {msg} records, {elapsed}",
+                );
+                ProgressBar::new(total as u64)
+                    .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+            });
+            bar.set_position(done as u64);
+            bar.set_message(records.to_string());
+        } else if elapsed >= self.next {
+            info!(zones = done, of = total, records, "loading zones");
+            self.next *= 4;
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
