@@ -4,8 +4,7 @@
 use wire::message::{Builder, HEADER_LEN, Owner, Section};
 use wire::{Class, Type};
 
-use crate::memory::Answered;
-use crate::source::Refusal;
+use crate::refusal::{Answered, Refusal};
 
 /// The texts; `None` hides one, and asking for it is refused.
 #[derive(Clone, Debug, Default)]

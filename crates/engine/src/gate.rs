@@ -14,8 +14,9 @@
 
 use wire::{Class, Opcode, Type};
 
+use crate::refusal::Refusal;
 use crate::request::{Fault, Question, Request};
-use crate::source::{Operation, Refusal, Sources};
+use crate::source::{Operation, Sources};
 
 /// What becomes of a query that may not be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

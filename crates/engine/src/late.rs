@@ -12,9 +12,8 @@ use std::sync::Arc;
 use wire::Name;
 use wire::message::Builder;
 
-use crate::memory::Answered;
+use crate::refusal::{Answered, Refusal};
 use crate::request::Request;
-use crate::source::Refusal;
 use crate::stats::Stats;
 
 /// What a worker has done and still has to do. It belongs to a worker thread for good, also when its handler is made

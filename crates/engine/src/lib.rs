@@ -15,11 +15,13 @@
 //! Read [`pipeline`] first.
 #![forbid(unsafe_code)]
 
+mod asked;
 mod chaos;
 mod gate;
 pub mod late;
 pub mod memory;
 pub mod pipeline;
+mod refusal;
 pub mod request;
 mod route;
 mod settings;
@@ -29,11 +31,13 @@ mod tail;
 mod tsig;
 mod zones;
 
+pub use asked::Asked;
 pub use chaos::Identity;
 pub use late::{Account, Ticket};
-pub use memory::{Answered, Both, Memory};
+pub use memory::{Both, Memory};
 pub use pipeline::{BATCH, Worker};
+pub use refusal::{Answered, Refusal};
 pub use settings::{Config, Engine, LogEntry, QueryLog};
-pub use source::{Asked, Operation, Promise, Refusal, Source, Sourced, Sources, TicketOffice};
+pub use source::{Operation, Promise, Source, Sourced, Sources, TicketOffice};
 pub use stats::Stats;
 pub use zones::{Zones, ZonesConfig};

@@ -12,15 +12,12 @@
 //! for each question   answer          which may use what the passes have found out
 //! ```
 
-use wire::edns::ErrorInfo;
 use wire::hash::{HashKey, HashedName};
 use wire::message::Builder;
 
+use crate::asked::Asked;
+use crate::refusal::Answered;
 use crate::request::Question;
-use crate::source::{Asked, Refusal};
-
-/// What a question is answered with from memory.
-pub type Answered = Result<Option<ErrorInfo>, Refusal>;
 
 /// Data in memory. Cloned when any of it is replaced, so it is made of references.
 pub trait Memory: Clone + Send + Sync + 'static {

@@ -7,14 +7,16 @@ use exchange::{Batch, Handler, LateReplies, Outcome, Queries, Query, Replies, Re
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, HEADER_LEN};
 
+use crate::asked::Asked;
 use crate::chaos;
 use crate::gate::Stopped;
 use crate::late::{Account, Ready, Settled, Ticket, Waiting};
-use crate::memory::{Answered, Memory};
+use crate::memory::Memory;
+use crate::refusal::{Answered, Refusal};
 use crate::request::{Question, Request};
 use crate::route::Route;
 use crate::settings::{Engine, Shared};
-use crate::source::{Asked, Operation, Refusal, Sourced, TicketOffice};
+use crate::source::{Operation, Sourced, TicketOffice};
 use crate::stats::Stats;
 use crate::tail::Frame;
 

@@ -6,10 +6,9 @@ use wire::edns::{OPT_LEN, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, HEADER_LEN, Header, MAX_MESSAGE, Mark};
 use wire::{Name, Rcode};
 
-use crate::memory::Answered;
+use crate::refusal::{Answered, Refusal};
 use crate::request::{ClientEdns, Request};
 use crate::settings::{Config, LogEntry, QueryLog};
-use crate::source::Refusal;
 use crate::stats::Stats;
 use crate::tsig;
 

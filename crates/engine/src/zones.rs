@@ -8,10 +8,11 @@ use wire::hash::{HashKey, HashedName};
 use wire::message::Builder;
 use zone::catalog::Catalog;
 
-use crate::memory::{Answered, Memory};
+use crate::asked::Asked;
+use crate::memory::Memory;
+use crate::refusal::{Answered, Refusal};
 use crate::request::Question;
 use crate::settings::Engine;
-use crate::source::{Asked, Refusal};
 
 /// How zones are answered from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

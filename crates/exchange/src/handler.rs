@@ -1,36 +1,9 @@
-//! What a transport calls: handlers, one for each worker, and what they decide.
+//! What a transport calls: handlers, one for each worker.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::task::Waker;
 
-use crate::{Batch, LateReplies, MessageStream, Transport};
-
-/// What a handler decides about one query.
-#[derive(Default)]
-pub enum Outcome {
-    /// No reply. Counted.
-    #[default]
-    Drop,
-    /// The reply is this many bytes at the start of the query's buffer. Zero, or more than the buffer holds, is
-    /// treated as [`Outcome::Drop`].
-    Reply(usize),
-    /// The handler has kept the query's return address, and answers through [`Handler::late`].
-    Pending,
-    /// Many messages answer this query. Streams only: as the outcome of a datagram it is dropped and counted.
-    Stream(Box<dyn MessageStream>),
-}
-
-impl fmt::Debug for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Outcome::Drop => f.write_str("Drop"),
-            Outcome::Reply(n) => write!(f, "Reply({n})"),
-            Outcome::Pending => f.write_str("Pending"),
-            Outcome::Stream(_) => f.write_str("Stream"),
-        }
-    }
-}
+use crate::{Batch, LateReplies, Transport};
 
 /// Answers queries. Every worker thread owns one, made on that thread by a [`HandlerFactory`], so it needs no
 /// locks and need not be `Send`.
@@ -42,7 +15,7 @@ pub trait Handler: 'static {
     /// the batch again one by one.
     fn batch(&mut self, batch: &mut Batch<'_>);
 
-    /// Writes answers to queries that were left [`Outcome::Pending`] and can be answered now, as many as `replies` has
+    /// Writes answers to queries that were left [`Outcome::Pending`](crate::Outcome::Pending) and can be answered now, as many as `replies` has
     /// room for. Returns whether more are ready. Called some time after the seat's waker was woken.
     fn late(&mut self, replies: &mut LateReplies<'_>) -> bool;
 

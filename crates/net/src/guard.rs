@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use exchange::{Batch, Handler, HandlerFactory, LateReplies, Seat};
 
-use crate::running::{FaultKind, Reporter};
+use crate::fault::{FaultKind, Reporter};
 use crate::stats::WorkerStats;
 
 /// A worker's handler and the means to replace it.

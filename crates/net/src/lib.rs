@@ -66,11 +66,15 @@
 
 mod alarm;
 mod config;
+mod fault;
 mod framing;
 mod guard;
+mod job;
 mod listener;
 mod outgoing;
+mod refusal;
 mod running;
+mod shutdown;
 mod stats;
 mod sys;
 mod tcp;
@@ -78,9 +82,12 @@ mod udp;
 mod xdp;
 
 pub use config::{Config, Spread, TcpConfig, UdpBackend, UdpConfig};
-pub use listener::{BindError, BindFault, Bound, Listener, ServeError};
+pub use fault::{FaultKind, WorkerFault, WorkerId};
+pub use listener::{Bound, Listener, ServeError};
 pub use outgoing::{Outgoing, OutgoingConfig, OutgoingTotals};
-pub use running::{Context, FaultKind, Running, Shutdown, WorkerFault, WorkerId};
+pub use refusal::{BindError, BindFault};
+pub use running::{Context, Running};
+pub use shutdown::Shutdown;
 pub use stats::{Stats, Totals};
 pub use tcp::{TcpLimits, TcpTimes};
 pub use xdp::{XdpAttach, XdpConfig, XdpCopy, XdpMode};

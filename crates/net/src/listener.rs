@@ -9,129 +9,14 @@ use std::sync::Arc;
 use exchange::{HandlerFactory, Transport};
 
 use crate::config::Config;
-use crate::running::{Context, FaultKind, Reporter, Running, Shutdown, WorkerId};
-use crate::stats::{Stats, WorkerStats};
+use crate::fault::{FaultKind, WorkerId};
+use crate::job::Job;
+use crate::refusal::{BindError, BindFault, Refusal};
+use crate::running::{Context, Running};
+use crate::shutdown::Shutdown;
+use crate::stats::Stats;
 use crate::xdp::{Front, XdpConfig, XdpMode};
 use crate::{tcp, udp, xdp};
-
-/// Why an address could not be listened on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BindFault {
-    /// The process may not use this port.
-    PermissionDenied,
-    /// Something else listens there.
-    AddressInUse,
-    /// No interface has this address.
-    NoSuchAddress,
-    /// The system does not support this address family.
-    NoSuchFamily,
-    /// The process or the system has no file descriptor left.
-    OutOfDescriptors,
-    /// The system refused this socket option.
-    Option(&'static str),
-    /// The listener was given no socket, or sockets of different addresses.
-    Sockets,
-    /// There is no network interface of this name, or it carries no Ethernet frames.
-    NoSuchInterface,
-    /// The process lacks the rights AF_XDP needs.
-    XdpDenied,
-    /// Another program is attached to the interface, or another socket to its queue.
-    XdpBusy,
-    /// The kernel may not pin as much memory as AF_XDP needs.
-    XdpMemory,
-    /// AF_XDP would not see the tags of the VLANs on top of the interface.
-    XdpTags,
-    /// The kernel or the driver cannot do what AF_XDP needs, told by the cause.
-    XdpUnsupported,
-    /// Something else, told by the cause.
-    Other,
-}
-
-/// An address could not be listened on: which, how, and why.
-#[derive(Debug)]
-pub struct BindError {
-    /// The address asked for.
-    pub addr: SocketAddr,
-    /// The transport asked for.
-    pub transport: Transport,
-    /// The kind of fault.
-    pub fault: BindFault,
-    /// What the system said.
-    pub cause: io::Error,
-}
-
-impl fmt::Display for BindError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let BindError { addr, transport, fault, cause } = self;
-        write!(f, "cannot listen on {transport} {addr}: ")?;
-        match fault {
-            BindFault::PermissionDenied if addr.port() < 1024 => {
-                f.write_str("permission denied: ports below 1024 need root or CAP_NET_BIND_SERVICE")
-            }
-            BindFault::PermissionDenied => f.write_str("permission denied"),
-            BindFault::AddressInUse => f.write_str("another socket already listens on this address and port"),
-            BindFault::NoSuchAddress => {
-                f.write_str("no interface has this address (freebind listens all the same)")
-            }
-            BindFault::NoSuchFamily => {
-                write!(f, "this system has no {}", if addr.is_ipv6() { "IPv6" } else { "IPv4" })
-            }
-            BindFault::OutOfDescriptors => f.write_str("too many open files; raise the limit (ulimit -n)"),
-            BindFault::Option(name) => write!(f, "the system refused the socket option {name}: {cause}"),
-            BindFault::NoSuchInterface => write!(f, "AF_XDP needs an Ethernet interface: {cause}"),
-            BindFault::XdpDenied => {
-                write!(f, "AF_XDP needs root, or CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW: {cause}")
-            }
-            BindFault::XdpBusy => {
-                write!(f, "another XDP program or AF_XDP socket uses the interface: {cause}")
-            }
-            BindFault::XdpMemory => {
-                write!(f, "AF_XDP needs more locked memory; raise the limit (ulimit -l): {cause}")
-            }
-            BindFault::XdpTags => write!(f, "AF_XDP needs VLAN tags left in frames: {cause}"),
-            BindFault::XdpUnsupported => {
-                write!(f, "the kernel or the driver does not support AF_XDP: {cause}")
-            }
-            BindFault::Sockets | BindFault::Other => write!(f, "{cause}"),
-        }
-    }
-}
-
-impl Error for BindError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.cause)
-    }
-}
-
-/// A [`BindError`] before it knows its address.
-#[derive(Debug)]
-pub(crate) struct Refusal {
-    pub(crate) fault: BindFault,
-    pub(crate) cause: io::Error,
-}
-
-impl Refusal {
-    pub(crate) fn from_io(cause: io::Error) -> Self {
-        let fault = match cause.raw_os_error() {
-            Some(libc::EACCES | libc::EPERM) => BindFault::PermissionDenied,
-            Some(libc::EADDRINUSE) => BindFault::AddressInUse,
-            Some(libc::EADDRNOTAVAIL) => BindFault::NoSuchAddress,
-            Some(libc::EAFNOSUPPORT) => BindFault::NoSuchFamily,
-            Some(libc::EMFILE | libc::ENFILE) => BindFault::OutOfDescriptors,
-            _ => BindFault::Other,
-        };
-        Refusal { fault, cause }
-    }
-
-    pub(crate) fn option(name: &'static str) -> impl Fn(io::Error) -> Refusal {
-        move |cause| Refusal { fault: BindFault::Option(name), cause }
-    }
-
-    fn at(self, addr: SocketAddr, transport: Transport) -> BindError {
-        BindError { addr, transport, fault: self.fault, cause: self.cause }
-    }
-}
 
 /// Opens listening sockets.
 pub struct Listener;
@@ -409,13 +294,4 @@ impl Bound {
         }
         Ok(running)
     }
-}
-
-/// What a worker needs to know, apart from its socket and its handler.
-pub(crate) struct Job {
-    pub(crate) id: WorkerId,
-    pub(crate) config: Config,
-    pub(crate) shutdown: Shutdown,
-    pub(crate) stats: Arc<WorkerStats>,
-    pub(crate) reporter: Reporter,
 }

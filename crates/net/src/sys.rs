@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
 use libc::c_int;
+use socket2::Socket;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -53,6 +54,11 @@ pub(crate) fn set_option<T: Copy>(
 /// Sets a socket option that is a plain number.
 pub(crate) fn set_number(socket: &impl AsRawFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     set_option(socket, level, name, &value)
+}
+
+/// Lets a socket be bound to an address that no interface has (yet).
+pub(crate) fn set_freebind(socket: &Socket, addr: SocketAddr) -> io::Result<()> {
+    if addr.is_ipv4() { socket.set_freebind_v4(true) } else { socket.set_freebind_v6(true) }
 }
 
 /// What a reuseport program picks the socket by.

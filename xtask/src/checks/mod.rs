@@ -1,6 +1,7 @@
 //! The checks, one file each, and the order they run in. What a fault looks like is here too.
 
 mod changelog;
+mod circles;
 mod edges;
 mod header;
 mod length;
@@ -53,6 +54,7 @@ pub(crate) fn run(root: &Path) -> Result<Vec<Fault>, String> {
         .map(|(path, line, why)| Fault::new(path, *line, format!("does not parse: {why}")))
         .collect();
     faults.extend(header::check(&tree));
+    faults.extend(circles::check(&tree));
     faults.extend(edges::check(&metadata, &tree));
     faults.extend(unsafety::check(&tree, &metadata));
     faults.extend(length::check(&tree, &exceptions));

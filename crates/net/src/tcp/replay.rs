@@ -19,8 +19,9 @@ use super::event::{Event, Late};
 use super::life::{Close, Life};
 use super::limits::{TcpLimits, TcpTimes};
 use crate::config::Config;
+use crate::fault::WorkerId;
 use crate::guard::Guarded;
-use crate::running::{Context as Listening, WorkerId};
+use crate::running::Context as Listening;
 use crate::stats::WorkerStats;
 
 /// The client's end of a connection.

@@ -24,11 +24,12 @@ use super::life::{Close, Life};
 use super::limits::{TcpLimits, TurnedAway};
 use super::returns::{Bell, Events, Returns};
 use crate::config::Config;
+use crate::fault::FaultKind;
 use crate::guard::Guarded;
-use crate::listener::{Job, Refusal};
-use crate::running::FaultKind;
+use crate::job::Job;
+use crate::refusal::Refusal;
 use crate::stats::WorkerStats;
-use crate::{sys, udp};
+use crate::sys;
 
 /// Errors in a row after which a listening socket is made anew.
 const ERRORS_TOLERATED: u32 = 16;
@@ -56,7 +57,7 @@ pub(crate) fn open(addr: SocketAddr, config: &Config, shared: bool) -> Result<Tc
         socket.set_reuse_port(true).map_err(Refusal::option("SO_REUSEPORT"))?;
     }
     if config.freebind {
-        udp::set_freebind(&socket, addr).map_err(Refusal::option("IP_FREEBIND"))?;
+        sys::set_freebind(&socket, addr).map_err(Refusal::option("IP_FREEBIND"))?;
     }
     socket.set_nonblocking(true).map_err(Refusal::from_io)?;
     // Answers are written whole, so waiting to fill a segment gains nothing. Connections take it over from here.

@@ -12,10 +12,10 @@ use exchange::{
 use libc::{c_int, c_uint, iovec, mmsghdr};
 
 use super::control::{CONTROL_LEN, Control, NAME_LEN, Name};
+use super::datagrams::{Datagrams, stride};
+use super::endpoint::{self, Endpoint};
 use super::raw::RawSlice;
 use super::segment::{Plan, Reply};
-use super::worker::{Datagrams, stride};
-use super::{Endpoint, endpoint};
 use crate::alarm::Alarm;
 use crate::config::UdpConfig;
 use crate::stats::WorkerStats;

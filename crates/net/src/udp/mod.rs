@@ -1,15 +1,19 @@
-//! Datagram service: one loop (`worker`) over several ways of moving datagrams (`mmsg`, `plain`). Sockets are made
-//! in `socket`. Queues of a network card are another way, in `crate::xdp`.
+//! Datagram service: one loop (`service`) over several ways of moving datagrams (`datagrams` says what each can do): `mmsg`,
+//! `plain`, and in `crate::xdp` the queues of a network card. `worker` is the thread of a socket, `socket` makes them.
 
 mod control;
+mod datagrams;
 mod endpoint;
 mod mmsg;
 mod plain;
 mod raw;
 mod segment;
+mod service;
 mod socket;
 mod worker;
 
+pub(crate) use datagrams::{Datagrams, stride};
 pub(crate) use endpoint::{Endpoint, Tally, count_send_error};
-pub(crate) use socket::{adopt, open, set_freebind, spread};
-pub(crate) use worker::{Datagrams, Worker, spawn, stride};
+pub(crate) use service::DatagramService;
+pub(crate) use socket::{adopt, open, spread};
+pub(crate) use worker::spawn;

@@ -10,9 +10,8 @@ use exchange::{
     Batch, Clock, Envelope, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies, ReturnAddress, Transport,
 };
 
-use super::Endpoint;
-use super::endpoint::{Tally, count_send_error};
-use super::worker::Datagrams;
+use super::datagrams::Datagrams;
+use super::endpoint::{Endpoint, Tally, count_send_error};
 use crate::alarm::Alarm;
 use crate::config::UdpConfig;
 use crate::stats::WorkerStats;

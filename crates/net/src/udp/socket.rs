@@ -12,7 +12,7 @@ use libc::c_int;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::config::{Config, Spread};
-use crate::listener::Refusal;
+use crate::refusal::Refusal;
 use crate::sys;
 
 /// Smallest MTU of an IPv6 link (RFC 8200 §5).
@@ -32,7 +32,7 @@ pub(crate) fn open(addr: SocketAddr, config: &Config, shared: bool) -> Result<Ud
         socket.set_reuse_port(true).map_err(Refusal::option("SO_REUSEPORT"))?;
     }
     if config.freebind {
-        set_freebind(&socket, addr).map_err(Refusal::option("IP_FREEBIND"))?;
+        sys::set_freebind(&socket, addr).map_err(Refusal::option("IP_FREEBIND"))?;
     }
     prepare(&socket, addr, config)?;
     socket.bind(&addr.into()).map_err(Refusal::from_io)?;
@@ -44,10 +44,6 @@ pub(crate) fn adopt(socket: &UdpSocket, config: &Config) -> Result<(), Refusal> 
     let addr = socket.local_addr().map_err(Refusal::from_io)?;
     socket.set_nonblocking(false).map_err(Refusal::from_io)?;
     prepare(&SockRef::from(socket), addr, config)
-}
-
-pub(crate) fn set_freebind(socket: &Socket, addr: SocketAddr) -> io::Result<()> {
-    if addr.is_ipv4() { socket.set_freebind_v4(true) } else { socket.set_freebind_v6(true) }
 }
 
 /// Sets the options that do not need an unbound socket.

@@ -12,7 +12,7 @@ use exchange::{
     Batch, Clock, Envelope, LateReplies, MIN_MESSAGE, Outcome, Queries, Replies, ReturnAddress, Transport,
 };
 
-use super::Attachment;
+use super::attachment::Attachment;
 use super::frame::{self, Fault, HEADROOM, LinkLayer, Rules};
 use super::socket::QueueSocket;
 use crate::alarm::Alarm;

@@ -1,0 +1,33 @@
+//! What is asked of whoever answers.
+
+use std::time::Instant;
+
+use exchange::Client;
+use wire::Name;
+use wire::hash::HashedName;
+
+use crate::request::{Question, Request};
+
+/// What is asked of a source, memory or other: all that later stages need to know of a query.
+pub struct Asked<'a> {
+    /// The query as it came.
+    pub packet: &'a [u8],
+    /// Who asks, and how.
+    pub client: Client,
+    /// When the batch was received.
+    pub received: Instant,
+    /// The query as it was read.
+    pub request: &'a Request,
+    /// Its question: QNAME's length, QTYPE, QCLASS. Of an update, the zone (RFC 2136 §2.3).
+    pub question: Question,
+    /// QNAME in lower case, and the hash of each of its suffixes.
+    pub qname: &'a HashedName,
+}
+
+impl<'a> Asked<'a> {
+    /// QNAME as the client wrote it.
+    #[inline]
+    pub fn name(&self) -> Name<'a> {
+        self.question.name(self.packet)
+    }
+}

@@ -1,0 +1,49 @@
+//! The words in which a question is refused.
+
+use wire::Rcode;
+use wire::edns::ErrorInfo;
+
+/// Why there is no ordinary answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The response code.
+    pub rcode: Rcode,
+    /// The extended error that goes with it (RFC 8914).
+    pub info: Option<ErrorInfo>,
+}
+
+impl Refusal {
+    /// The message cannot be read as its header says.
+    pub const MALFORMED: Refusal = Refusal::plain(Rcode::FORMERR);
+    /// OPT has a version above 0 (RFC 6891 §6.1.3).
+    pub const EDNS_VERSION: Refusal = Refusal::plain(Rcode::BADVERS);
+    /// Nobody here does what the opcode asks for.
+    pub const OPCODE: Refusal = Refusal::plain(Rcode::NOTIMP);
+    /// Signed with a key nobody here knows (RFC 8945 §5.2.1).
+    pub const UNKNOWN_KEY: Refusal = Refusal::plain(Rcode::NOTAUTH);
+    /// There are no data of this class.
+    pub const CLASS: Refusal = Refusal::because(Rcode::REFUSED, ErrorInfo::NOT_SUPPORTED);
+    /// No zone here holds the name, and nobody else is asked.
+    pub const NOT_AUTHORITATIVE: Refusal = Refusal::because(Rcode::REFUSED, ErrorInfo::NOT_AUTHORITATIVE);
+    /// This client may not do this.
+    pub const PROHIBITED: Refusal = Refusal::because(Rcode::REFUSED, ErrorInfo::PROHIBITED);
+    /// The zone is ours but is not loaded.
+    pub const NOT_LOADED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::NOT_READY);
+    /// Whoever promised an answer has let go of the question.
+    pub const ABANDONED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
+    /// The answer does not fit a message.
+    pub const TOO_LARGE: Refusal = Refusal::plain(Rcode::SERVFAIL);
+
+    /// A response code that says enough.
+    pub const fn plain(rcode: Rcode) -> Refusal {
+        Refusal { rcode, info: None }
+    }
+
+    /// A response code, and why.
+    pub const fn because(rcode: Rcode, info: ErrorInfo) -> Refusal {
+        Refusal { rcode, info: Some(info) }
+    }
+}
+
+/// What becomes of a question that is answered at once: an extended error may go with the sections, or there are none.
+pub type Answered = Result<Option<ErrorInfo>, Refusal>;

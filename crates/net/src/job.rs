@@ -1,0 +1,17 @@
+//! A worker's part of its listener.
+
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::fault::{Reporter, WorkerId};
+use crate::shutdown::Shutdown;
+use crate::stats::WorkerStats;
+
+/// What a worker needs to know, apart from its socket and its handler.
+pub(crate) struct Job {
+    pub(crate) id: WorkerId,
+    pub(crate) config: Config,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) stats: Arc<WorkerStats>,
+    pub(crate) reporter: Reporter,
+}

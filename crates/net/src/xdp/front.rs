@@ -1,0 +1,253 @@
+//! Opening a front: the interface, the program, a socket for each queue, and the threads of its workers.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use exchange::HandlerFactory;
+
+use super::attachment::Attachment;
+use super::bpf::{self, Attach, Passed};
+use super::config::{XdpAttach, XdpConfig, XdpCopy, XdpMode};
+use super::frame::{HEADROOM, IPV4, IPV6, Rules, UDP};
+use super::interface::{self, Interface};
+use super::program::{self, Targets};
+use super::queue::{Measures, Queue};
+use super::socket::{Layout, QueueSocket, StepError, Target};
+use crate::alarm::Alarm;
+use crate::config::Config;
+use crate::fault::FaultKind;
+use crate::job::Job;
+use crate::refusal::{BindFault, Refusal};
+use crate::udp::{DatagramService, Endpoint};
+
+/// Groups of frames for replies: batches of replies that may be on their way at a time.
+const GROUPS: usize = 8;
+/// Bytes the kernel keeps for itself at the start of a frame that comes in (`XDP_PACKET_HEADROOM`).
+const KERNEL_HEADROOM: usize = 256;
+/// Bytes of link layer and tag.
+const LINK: usize = 18;
+/// Longest IPv6 packet that no link may refuse (RFC 8200 §5). Routers do not cut up IPv6 packets, and we learn of no
+/// smaller path, so replies keep to it.
+const IPV6_MIN_MTU: usize = 1280;
+
+/// Queues that are open and filling, served by nobody yet.
+pub(crate) struct Front {
+    sockets: Vec<QueueSocket>,
+    attachment: Arc<Attachment>,
+    listeners: Arc<[(SocketAddr, UdpSocket)]>,
+    measures: Measures,
+    driver: bool,
+}
+
+/// One queue of a front.
+pub(crate) struct FrontQueue {
+    socket: QueueSocket,
+    attachment: Arc<Attachment>,
+    listeners: Arc<[(SocketAddr, UdpSocket)]>,
+    measures: Measures,
+}
+
+impl Front {
+    /// Opens a socket on each queue and attaches the program. `listeners` are the sockets whose queries are taken.
+    pub(crate) fn open(
+        listeners: Vec<(SocketAddr, UdpSocket)>,
+        config: &Config,
+        xdp: &XdpConfig,
+    ) -> Result<Self, Refusal> {
+        let refuse = |(step, cause)| refusal(&xdp.interface, step, cause);
+        let Some((_, any)) = listeners.first() else {
+            let cause = io::Error::new(io::ErrorKind::InvalidInput, "no datagram listener was passed in");
+            return Err(Refusal { fault: BindFault::Sockets, cause });
+        };
+        let interface = Interface::find(any, &xdp.interface).map_err(|e| refuse(("use the interface", e)))?;
+        if interface.hides_tags {
+            let text = format!("`ethtool -K {} rxvlan off` leaves the tags in frames", xdp.interface);
+            return Err(refuse((TAGS, io::Error::new(io::ErrorKind::Unsupported, text))));
+        }
+        let targets = targets(&listeners, &interface).map_err(refuse)?;
+        let queues = xdp.queues.unwrap_or(u32::MAX).clamp(1, interface.queues);
+        let measures = measures(&interface, &targets, config);
+        let (attachment, map, driver) = attach(&interface, &targets, measures, xdp.attach).map_err(refuse)?;
+        let layout = Layout {
+            frame: measures.frame,
+            receive: xdp.frames.clamp(64, 1 << 16).next_power_of_two(),
+            group: measures.batch,
+            groups: GROUPS,
+        };
+        let mut sockets = Vec::new();
+        for queue in 0..queues {
+            let socket = open_queue(interface.index, queue, layout, xdp.copy).map_err(refuse)?;
+            bpf::insert_socket(&map, queue, &socket)
+                .map_err(|e| refuse(("enter a socket in the map of sockets", e)))?;
+            sockets.push(socket);
+        }
+        let (attachment, listeners) = (Arc::new(attachment), listeners.into());
+        Ok(Front { sockets, attachment, listeners, measures, driver })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.sockets.len()
+    }
+
+    pub(crate) fn mode(&self) -> XdpMode {
+        XdpMode {
+            driver: self.driver,
+            zero_copy: self.sockets.iter().all(QueueSocket::zero_copy),
+            queues: u32::try_from(self.sockets.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// The queues, one for each worker.
+    pub(crate) fn into_queues(self) -> impl Iterator<Item = FrontQueue> {
+        let Front { sockets, attachment, listeners, measures, .. } = self;
+        sockets.into_iter().map(move |socket| FrontQueue {
+            socket,
+            attachment: Arc::clone(&attachment),
+            listeners: Arc::clone(&listeners),
+            measures,
+        })
+    }
+}
+
+/// The addresses and ports to take from the interface.
+fn targets(
+    listeners: &[(SocketAddr, UdpSocket)],
+    interface: &Interface,
+) -> Result<Vec<(IpAddr, u16)>, StepError> {
+    let mut targets = Vec::new();
+    let own = interface::addresses(interface.index).map_err(|e| ("list the host's addresses", e))?;
+    for (addr, _) in listeners {
+        if addr.ip().is_unspecified() {
+            let family = own.iter().filter(|ip| ip.is_ipv4() == addr.is_ipv4());
+            targets.extend(family.map(|ip| (*ip, addr.port())));
+        } else if !addr.ip().is_loopback() {
+            targets.push((addr.ip(), addr.port()));
+        }
+    }
+    targets.sort_unstable();
+    targets.dedup();
+    if targets.is_empty() {
+        let cause = io::Error::from_raw_os_error(libc::EADDRNOTAVAIL);
+        return Err(("find an address to serve", cause));
+    }
+    Ok(targets)
+}
+
+fn measures(interface: &Interface, targets: &[(IpAddr, u16)], config: &Config) -> Measures {
+    let frame = if interface.mtu + LINK > 2048 - KERNEL_HEADROOM { 4096 } else { 2048 };
+    let mut room = config.udp.max_reply.min(frame - HEADROOM);
+    for (ip, _) in targets {
+        let packet = match ip {
+            IpAddr::V4(_) => interface.mtu.saturating_sub(IPV4 + UDP),
+            IpAddr::V6(_) => interface.mtu.min(IPV6_MIN_MTU).saturating_sub(IPV6 + UDP),
+        };
+        room = room.min(packet);
+    }
+    let rules = Rules { unfinished_checksums: interface.unfinished_checksums, interface: interface.index };
+    Measures { rules, frame, batch: config.udp.batch.clamp(1, 1024), room }
+}
+
+/// Loads the program and attaches it. Also returns the map of sockets, still empty, and whether the program runs in
+/// the driver.
+fn attach(
+    interface: &Interface,
+    targets: &[(IpAddr, u16)],
+    measures: Measures,
+    how: XdpAttach,
+) -> Result<(Attachment, OwnedFd, bool), StepError> {
+    use std::os::fd::AsRawFd;
+    let map = bpf::sockets_map(interface.queues).map_err(|e| ("make a map of AF_XDP sockets", e))?;
+    let passed = Passed::new().map_err(|e| ("make a map of counters", e))?;
+    let targets =
+        Targets { link: interface.link, sockets: targets, longest: measures.frame - KERNEL_HEADROOM };
+    let code = program::assemble(&targets, map.as_raw_fd(), passed.map().as_raw_fd()).ok_or_else(|| {
+        let text = format!("more than {} addresses", program::MOST_SOCKETS);
+        ("make the program", io::Error::new(io::ErrorKind::InvalidInput, text))
+    })?;
+    let program = bpf::load(&code).map_err(|e| (LOAD, e))?;
+    let attach = |how| bpf::attach(&program, interface.index, how);
+    let (link, driver) = match how {
+        XdpAttach::Driver => (attach(Attach::Driver), true),
+        XdpAttach::Generic => (attach(Attach::Generic), false),
+        XdpAttach::Auto => match attach(Attach::Driver) {
+            Ok(link) => (Ok(link), true),
+            Err(_) => (attach(Attach::Generic), false),
+        },
+    };
+    let link = link.map_err(|e| ("attach the program to the interface", e))?;
+    Ok((Attachment { link: Mutex::new(Some(link)), passed }, map, driver))
+}
+
+/// The step in which it shows that replies to tagged queries would go without a tag.
+const TAGS: &str = "see the tags of its VLANs";
+
+/// The step in which a refusal may be about the program and not about rights.
+const LOAD: &str = "load the program";
+
+fn open_queue(interface: u32, queue: u32, layout: Layout, copy: XdpCopy) -> Result<QueueSocket, StepError> {
+    let open = |zero_copy| QueueSocket::open(Target { interface, queue, zero_copy }, layout);
+    let deadline = Instant::now() + RELEASE;
+    loop {
+        let opened = match copy {
+            XdpCopy::ZeroCopy => open(true),
+            XdpCopy::Copy => open(false),
+            XdpCopy::Auto => open(true).or_else(|_| open(false)),
+        };
+        match opened {
+            Err((_, e)) if e.raw_os_error() == Some(libc::EBUSY) && Instant::now() < deadline => {
+                std::thread::sleep(RELEASE_STEP);
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// A queue whose socket was just closed is let go of a little later; how long to wait for that, and in what steps.
+const RELEASE: Duration = Duration::from_millis(500);
+const RELEASE_STEP: Duration = Duration::from_millis(5);
+
+/// Says what a failed step means for whoever runs the server.
+fn refusal(interface: &str, step: &'static str, cause: io::Error) -> Refusal {
+    let fault = match cause.raw_os_error() {
+        _ if step == TAGS => BindFault::XdpTags,
+        Some(libc::ENODEV | libc::ENXIO) => BindFault::NoSuchInterface,
+        Some(libc::EADDRNOTAVAIL) => BindFault::NoSuchAddress,
+        Some(libc::EPERM) => BindFault::XdpDenied,
+        Some(libc::EACCES) if step != LOAD => BindFault::XdpDenied,
+        Some(libc::EBUSY | libc::EEXIST) => BindFault::XdpBusy,
+        Some(libc::ENOMEM | libc::ENOBUFS) => BindFault::XdpMemory,
+        Some(libc::EMFILE | libc::ENFILE) => BindFault::OutOfDescriptors,
+        _ => BindFault::XdpUnsupported,
+    };
+    let cause = io::Error::new(cause.kind(), format!("{interface}: cannot {step}: {cause}"));
+    Refusal { fault, cause }
+}
+
+/// Starts a worker thread on a queue.
+pub(crate) fn spawn<F: HandlerFactory>(
+    queue: FrontQueue,
+    factory: Arc<F>,
+    job: Job,
+) -> io::Result<JoinHandle<()>> {
+    let FrontQueue { socket, attachment, listeners, measures } = queue;
+    let mut endpoints = Vec::new();
+    for (addr, socket) in listeners.iter() {
+        endpoints.push(Endpoint::new(socket.try_clone()?, *addr, job.config.udp.max_reply));
+    }
+    let alarm = Alarm::new()?;
+    let name = format!("xdp-{}-{}", job.id.local.port(), job.id.index);
+    std::thread::Builder::new().name(name).spawn(move || {
+        let (stats, udp, reporter) = (Arc::clone(&job.stats), job.config.udp.clone(), job.reporter.clone());
+        let mut service = DatagramService::new(factory, alarm, job);
+        let mut queue = Queue::new(socket, attachment, endpoints, stats, measures, &udp);
+        if let Err(error) = service.serve(&mut queue) {
+            // With its socket the queue's entry in the map goes, and its frames pass to the kernel.
+            drop(queue);
+            reporter.report(FaultKind::Xdp(error));
+        }
+    })
+}
