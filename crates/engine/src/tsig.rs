@@ -6,7 +6,7 @@ use wire::{Class, Type};
 
 /// The TSIG error BADKEY (RFC 8945 §3).
 const BADKEY: u16 = 17;
-/// Octets of TSIG data between the algorithm's name and the MAC: time signed and fudge.
+/// Bytes of TSIG data between the algorithm's name and the MAC: time signed and fudge.
 const TIME_AND_FUDGE: usize = 8;
 
 /// Adds the TSIG that refuses the one whose owner stands at `at` of `packet`. One that cannot be read, or that

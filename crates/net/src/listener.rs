@@ -75,7 +75,7 @@ impl Listener {
     /// the address asked.
     ///
     /// Of a listener on the wildcard address the front takes the queries to every address the host has now. Replies
-    /// are limited to what fits a packet: the interface's MTU over IPv4, 1280 octets if any address is of IPv6
+    /// are limited to what fits a packet: the interface's MTU over IPv4, 1280 bytes if any address is of IPv6
     /// (see [`exchange::Replies::room`]).
     ///
     /// # Errors

@@ -35,9 +35,9 @@ pub enum BindFault {
     XdpMemory,
     /// AF_XDP would not see the tags of the VLANs on top of the interface.
     XdpTags,
-    /// The kernel or the driver cannot do what AF_XDP needs, told by the cause.
+    /// The kernel or the driver cannot do what AF_XDP needs; the cause says what.
     XdpUnsupported,
-    /// Something else, told by the cause.
+    /// Something else; see the cause.
     Other,
 }
 

@@ -10,7 +10,7 @@ use socket2::Socket;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Types any octets are a value of, as the kernel may write them.
+/// Types any bytes are a value of, as the kernel may write them.
 ///
 /// # Safety
 /// That must hold.

@@ -202,7 +202,7 @@ pub enum CtlVerb {
     /// Zones of the running server.
     #[command(subcommand)]
     Zone(CtlZone),
-    /// Tell step by step how a question would be answered.
+    /// Explain step by step how a question would be answered.
     Explain {
         /// The name.
         name: String,

@@ -1,5 +1,5 @@
 //! Signals and the service manager: SIGHUP reloads, SIGTERM and SIGINT stop, a second one stops at once; systemd
-//! is told what goes on (sd_notify).
+//! is notified of what goes on (sd_notify).
 
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -20,7 +20,7 @@ impl Signals {
         Ok(Self { hangup: signal(SignalKind::hangup())?, stop: None })
     }
 
-    /// Catches the signals that stop the server. Must come before anybody is told that the server is ready.
+    /// Catches the signals that stop the server. Must come before anybody is notified that the server is ready.
     pub fn catch_stop(&mut self) -> std::io::Result<()> {
         self.stop = Some((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?));
         Ok(())
@@ -62,26 +62,26 @@ pub async fn exit_at_next() -> std::io::Result<()> {
     std::process::exit(1);
 }
 
-/// Tells the service manager that the server answers.
-pub fn tell_ready() {
-    tell(&[NotifyState::Ready]);
+/// Notifies the service manager that the server answers.
+pub fn notify_ready() {
+    notify(&[NotifyState::Ready]);
 }
 
-/// Tells the service manager that a reload has begun.
-pub fn tell_reloading() {
+/// Notifies the service manager that a reload has begun.
+pub fn notify_reloading() {
     if let Ok(now) = NotifyState::monotonic_usec_now() {
-        tell(&[NotifyState::Reloading, now]);
+        notify(&[NotifyState::Reloading, now]);
     }
 }
 
-/// Tells the service manager that the server is about to end.
-pub fn tell_stopping() {
-    tell(&[NotifyState::Stopping]);
+/// Notifies the service manager that the server is about to end.
+pub fn notify_stopping() {
+    notify(&[NotifyState::Stopping]);
 }
 
-fn tell(state: &[NotifyState<'_>]) {
+fn notify(state: &[NotifyState<'_>]) {
     // Without a service manager this does nothing; one that does not listen changes nothing for clients.
     if let Err(e) = sd_notify::notify(state) {
-        warn!("the service manager cannot be told: {e}");
+        warn!("the service manager cannot be notified: {e}");
     }
 }

@@ -244,7 +244,8 @@ mod tests {
 
     #[test]
     fn a_circle_is_found_wherever_its_names_come_from() {
-        let plain = [("lib.rs", "mod a; mod b;"), ("a.rs", "use crate::b::B;"), ("b.rs", "fn f() { crate::a::g() }")];
+        let plain =
+            [("lib.rs", "mod a; mod b;"), ("a.rs", "use crate::b::B;"), ("b.rs", "fn f() { crate::a::g() }")];
         assert_eq!(faults(&plain).len(), 1);
         let passed_on = [
             ("lib.rs", "mod a; mod c; pub use c::d::D;"),

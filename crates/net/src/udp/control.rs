@@ -1,4 +1,4 @@
-//! Reads and writes, as plain octets, the socket addresses and packet-information control messages the kernel
+//! Reads and writes, as plain bytes, the socket addresses and packet-information control messages the kernel
 //! exchanges with `recvmsg` and `sendmsg`. No system calls and no `unsafe` here.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -10,7 +10,7 @@ use libc::c_int;
 #[repr(C, align(8))]
 pub(crate) struct Name(pub(crate) [u8; NAME_LEN]);
 
-/// Octets of a `sockaddr_in6`, the larger of the two.
+/// Bytes of a `sockaddr_in6`, the larger of the two.
 pub(crate) const NAME_LEN: usize = size_of::<libc::sockaddr_in6>();
 
 /// Room for one packet-information control message, aligned for its header.
@@ -18,12 +18,12 @@ pub(crate) const NAME_LEN: usize = size_of::<libc::sockaddr_in6>();
 #[repr(C, align(8))]
 pub(crate) struct Control(pub(crate) [u8; CONTROL_LEN]);
 
-/// Octets of control data asked for.
+/// Bytes of control data asked for.
 pub(crate) const CONTROL_LEN: usize = 64;
 
-/// Octets of a control message header: length, level, type.
+/// Bytes of a control message header: length, level, type.
 const HEADER: usize = size_of::<libc::cmsghdr>();
-/// Octets of its length field.
+/// Bytes of its length field.
 const LENGTH: usize = size_of::<usize>();
 
 impl Name {
@@ -74,10 +74,10 @@ impl Name {
 impl Control {
     pub(crate) const EMPTY: Control = Control([0; CONTROL_LEN]);
 
-    /// Reads where a datagram was sent to, from the first `len` octets, and makes the same control message fit
+    /// Reads where a datagram was sent to, from the first `len` bytes, and makes the same control message fit
     /// for the reply: it keeps the address, so the reply leaves from there, but not the interface, which would
     /// bypass the routing table (link-local addresses mean nothing without theirs and keep it). Also returns how
-    /// many octets of control data the reply should be given: whatever else the system told stays behind.
+    /// many bytes of control data the reply should be given: whatever else the system reported stays behind.
     ///
     /// `None` if there is no packet information, as on a socket that was not asked for it.
     pub(crate) fn take_local(&mut self, len: usize, port: u16) -> Option<(SocketAddr, usize)> {
@@ -93,9 +93,9 @@ impl Control {
         }
         if (level, kind) == (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) && data.len() >= 20 {
             // in6_pktinfo: address, interface index.
-            let mut octets = [0; 16];
-            octets.copy_from_slice(&data[..16]);
-            let ip = Ipv6Addr::from(octets);
+            let mut bytes = [0; 16];
+            bytes.copy_from_slice(&data[..16]);
+            let ip = Ipv6Addr::from(bytes);
             let mut scope = 0;
             if ip.is_unicast_link_local() {
                 scope = u32::from_ne_bytes([data[16], data[17], data[18], data[19]]);
@@ -107,7 +107,7 @@ impl Control {
         None
     }
 
-    /// These `used` octets of control data followed by what has the kernel cut a send into datagrams of `len` octets,
+    /// These `used` bytes of control data followed by what has the kernel cut a send into datagrams of `len` bytes,
     /// and the length of both.
     pub(crate) fn segmented(&self, used: usize, len: u16) -> (Control, usize) {
         let mut control = *self;
@@ -143,7 +143,7 @@ impl Control {
     }
 }
 
-/// Octets a control message with this much data takes, padding included.
+/// Bytes a control message with this much data takes, padding included.
 const fn space(data: usize) -> usize {
     (HEADER + data).next_multiple_of(LENGTH)
 }

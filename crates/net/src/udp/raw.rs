@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-/// Types for which all-zero octets are a value and which need no drop.
+/// Types for which all-zero bytes are a value and which need no drop.
 ///
 /// # Safety
 /// Both must hold.
@@ -10,9 +10,9 @@ pub(crate) unsafe trait Zeroable: Copy {}
 
 // SAFETY: an integer.
 unsafe impl Zeroable for u8 {}
-// SAFETY: arrays of octets.
+// SAFETY: arrays of bytes.
 unsafe impl Zeroable for super::control::Name {}
-// SAFETY: arrays of octets.
+// SAFETY: arrays of bytes.
 unsafe impl Zeroable for super::control::Control {}
 // SAFETY: a nullable raw pointer and an integer.
 unsafe impl Zeroable for libc::iovec {}
@@ -31,9 +31,9 @@ pub(crate) struct RawSlice<T: Zeroable> {
 unsafe impl<T: Zeroable> Send for RawSlice<T> {}
 
 impl<T: Zeroable> RawSlice<T> {
-    /// `len` zeroed elements, at least one. Octets are zeroed by the system as their pages are touched.
+    /// `len` zeroed elements, at least one. Bytes are zeroed by the system as their pages are touched.
     pub(crate) fn zeroed(len: usize) -> Self {
-        // SAFETY: all-zero octets are a value of `T`, as `Zeroable` promises.
+        // SAFETY: all-zero bytes are a value of `T`, as `Zeroable` promises.
         let zero: T = unsafe { std::mem::zeroed() };
         let boxed = vec![zero; len.max(1)].into_boxed_slice();
         let len = boxed.len();

@@ -5,14 +5,14 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Most replies in a send: what every kernel with `UDP_SEGMENT` takes.
 const MOST: usize = 64;
-/// Longest reply that leaves with others, in octets. With its headers each must fit a packet, which by the size of our
-/// IPv6 sockets' packets has 1280 octets.
+/// Longest reply that leaves with others, in bytes. With its headers each must fit a packet, which by the size of our
+/// IPv6 sockets' packets has 1280 bytes.
 const LONGEST: usize = 1232;
-/// Most octets in a send, below what the length field of either family can tell.
-const MOST_OCTETS: usize = 65_000;
+/// Most bytes in a send, below what the length field of either family can hold.
+const MOST_BYTES: usize = 65_000;
 /// Places for open groups, a power of two; a reply looks for its group in one place only.
 const PLACES: usize = 256;
-/// Replies below which a batch is not worth looking through, and from which on it tells how many flows there are.
+/// Replies below which a batch is not worth looking through, and from which on it shows how many flows there are.
 const SHALLOW: usize = 4;
 const DEEP: usize = 32;
 /// After deep batches in which little could be joined, so many are sent without looking.
@@ -85,7 +85,7 @@ impl Plan {
                 let first = &replies[group.first];
                 first.len == reply.len
                     && reply.len <= LONGEST
-                    && group.count < MOST.min(MOST_OCTETS / reply.len)
+                    && group.count < MOST.min(MOST_BYTES / reply.len)
                     && first.peer == reply.peer
                     && first.local == reply.local
             });

@@ -3,7 +3,7 @@
 //! Path MTU: like BIND, NSD and Knot we want neither the DF bit nor the kernel's path MTU cache, which an off-path
 //! attacker can lower with forged ICMP messages. `IP_PMTUDISC_OMIT` gives that: no DF, learned MTUs ignored, and a
 //! message longer than the interface MTU still leaves, in fragments. On IPv6 routers cannot fragment, so, as NSD
-//! and Knot do, we also fragment at the 1280 octets every IPv6 link must carry (RFC 8200 §5).
+//! and Knot do, we also fragment at the 1280 bytes every IPv6 link must carry (RFC 8200 §5).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -49,11 +49,11 @@ pub(crate) fn adopt(socket: &UdpSocket, config: &Config) -> Result<(), Refusal> 
 /// Sets the options that do not need an unbound socket.
 fn prepare(socket: &Socket, addr: SocketAddr, config: &Config) -> Result<(), Refusal> {
     // Buffers that are smaller than asked for still serve; the kernel caps them without an error anyway.
-    if let Some(octets) = config.udp.receive_buffer {
-        let _ = socket.set_recv_buffer_size(octets);
+    if let Some(bytes) = config.udp.receive_buffer {
+        let _ = socket.set_recv_buffer_size(bytes);
     }
-    if let Some(octets) = config.udp.send_buffer {
-        let _ = socket.set_send_buffer_size(octets);
+    if let Some(bytes) = config.udp.send_buffer {
+        let _ = socket.set_send_buffer_size(bytes);
     }
     let wildcard = addr.ip().is_unspecified();
     match addr.ip() {

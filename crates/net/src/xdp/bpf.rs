@@ -127,7 +127,7 @@ pub(super) fn insert_socket(map: &OwnedFd, queue: u32, socket: &impl AsRawFd) ->
         value: (&raw const value).expose_provenance() as u64,
         flags: 0,
     };
-    // SAFETY: the attribute of this command; key and value are live numbers of the four octets the map was made for.
+    // SAFETY: the attribute of this command; key and value are live numbers of the four bytes the map was made for.
     unsafe { bpf(MAP_UPDATE, &attribute) }.map(drop)
 }
 

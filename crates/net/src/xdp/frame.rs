@@ -1,5 +1,5 @@
 //! Ethernet frames that carry one UDP datagram: taking a query apart, and putting a reply together around its
-//! payload. Octets only: no rings, no system calls, no `unsafe`.
+//! payload. Bytes only: no rings, no system calls, no `unsafe`.
 //!
 //! Understood is what the program in the kernel lets through: Ethernet, at most one 802.1Q tag, IPv4 without options
 //! and in one piece (RFC 791) or IPv6 without extension headers (RFC 8200), UDP (RFC 768). The kernel's own checks
@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// Octets kept free before the payload of a reply; the headers end where the payload begins.
+/// Bytes kept free before the payload of a reply; the headers end where the payload begins.
 pub(super) const HEADROOM: usize = 128;
 
 const TAG: usize = 4;
@@ -28,7 +28,7 @@ const TTL: u8 = 64;
 pub(super) struct LinkLayer {
     destination: [u8; 6],
     source: [u8; 6],
-    /// Octets of the 802.1Q tag after its type.
+    /// Bytes of the 802.1Q tag after its type.
     tag: Option<[u8; 2]>,
 }
 
@@ -61,10 +61,10 @@ pub(super) struct Rules {
 }
 
 /// The sum of 16-bit words of RFC 1071, not yet folded. In the byte order of this machine, which that sum allows:
-/// the folded value written in the same order is right. `octets` must start at an even place of what is summed.
+/// the folded value written in the same order is right. `bytes` must start at an even place of what is summed.
 #[inline]
-fn sum(octets: &[u8], start: u64) -> u64 {
-    let (words, rest) = octets.as_chunks::<4>();
+fn sum(bytes: &[u8], start: u64) -> u64 {
+    let (words, rest) = bytes.as_chunks::<4>();
     let mut total = start;
     for word in words {
         total += u64::from(u32::from_ne_bytes(*word));
@@ -94,8 +94,8 @@ fn pseudo_header(source: &[u8], destination: &[u8], udp_len: u16) -> u64 {
 }
 
 #[inline]
-fn u16_at(octets: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes(*octets.get(at..)?.first_chunk()?))
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 /// Takes a frame apart and checks it.
@@ -205,7 +205,7 @@ fn parse_udp<'a>(
     }
 }
 
-/// Puts the headers of a reply before its payload, which is the `len` octets of `frame` from [`HEADROOM`] on, and
+/// Puts the headers of a reply before its payload, which is the `len` bytes of `frame` from [`HEADROOM`] on, and
 /// returns where the frame begins. `link` is that of the query; the reply goes back the way it came. `id` identifies
 /// the fragments a router may cut an IPv4 packet into.
 ///
@@ -292,11 +292,11 @@ pub(super) mod tests {
 
     const RULES: Rules = Rules { unfinished_checksums: false, interface: 7 };
 
-    /// The sum of RFC 1071 as the RFC tells it, one 16-bit word in network order at a time.
+    /// The sum of RFC 1071 as the RFC describes it, one 16-bit word in network order at a time.
     fn reference_sum(parts: &[&[u8]]) -> u16 {
-        let octets: Vec<u8> = parts.concat();
+        let bytes: Vec<u8> = parts.concat();
         let mut total: u32 = 0;
-        for word in octets.chunks(2) {
+        for word in bytes.chunks(2) {
             total += u32::from(word[0]) << 8 | u32::from(word.get(1).copied().unwrap_or(0));
             if total > 0xffff {
                 total -= 0xffff;
@@ -378,13 +378,13 @@ pub(super) mod tests {
     fn impossible_sources_are_malformed() {
         let to = v4().1;
         for from in ["0.1.2.3:9", "127.0.0.1:9", "224.0.0.1:9", "255.255.255.255:9", "192.0.2.2:9"] {
-            let octets = frame(from.parse().unwrap(), to, None, &[1; 20]);
-            assert_eq!(parse(&octets, RULES), Err(Fault::Malformed), "{from}");
+            let bytes = frame(from.parse().unwrap(), to, None, &[1; 20]);
+            assert_eq!(parse(&bytes, RULES), Err(Fault::Malformed), "{from}");
         }
         let to = v6().1;
         for from in ["[::]:9", "[::1]:9", "[ff02::1]:9", "[2001:db8::2]:9"] {
-            let octets = frame(from.parse().unwrap(), to, None, &[1; 20]);
-            assert_eq!(parse(&octets, RULES), Err(Fault::Malformed), "{from}");
+            let bytes = frame(from.parse().unwrap(), to, None, &[1; 20]);
+            assert_eq!(parse(&bytes, RULES), Err(Fault::Malformed), "{from}");
         }
         let mut group = frame(v4().0, v4().1, None, &[1; 20]);
         group[6] |= 1;
@@ -410,43 +410,43 @@ pub(super) mod tests {
 
     #[test]
     fn a_checksum_may_be_left_out_over_ipv4_only() {
-        let mut octets = frame(v4().0, v4().1, None, &[1; 20]);
-        octets[40..42].fill(0);
-        assert_eq!(parse(&octets, RULES).map(|p| p.payload.len()), Ok(20));
-        let mut octets = frame(v6().0, v6().1, None, &[1; 20]);
-        octets[60..62].fill(0);
-        assert_eq!(parse(&octets, RULES), Err(Fault::Checksum));
+        let mut bytes = frame(v4().0, v4().1, None, &[1; 20]);
+        bytes[40..42].fill(0);
+        assert_eq!(parse(&bytes, RULES).map(|p| p.payload.len()), Ok(20));
+        let mut bytes = frame(v6().0, v6().1, None, &[1; 20]);
+        bytes[60..62].fill(0);
+        assert_eq!(parse(&bytes, RULES), Err(Fault::Checksum));
     }
 
     #[test]
     fn a_checksum_may_be_unfinished_where_no_wire_lies_between() {
         for (from, to) in [v4(), v6()] {
-            let mut octets = frame(from, to, None, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
+            let mut bytes = frame(from, to, None, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
             let at = if from.is_ipv4() { 40 } else { 60 };
             let (source, destination) = (address(from.ip()), address(to.ip()));
             let pseudo = reference_sum(&[&source, &destination, &[0, 17, 0, 21]]);
-            octets[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());
-            assert_eq!(parse(&octets, RULES), Err(Fault::Checksum));
+            bytes[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());
+            assert_eq!(parse(&bytes, RULES), Err(Fault::Checksum));
             let lenient = Rules { unfinished_checksums: true, ..RULES };
-            assert_eq!(parse(&octets, lenient).map(|p| p.payload.len()), Ok(13));
-            octets[at] ^= 1;
-            assert_eq!(parse(&octets, lenient), Err(Fault::Checksum));
+            assert_eq!(parse(&bytes, lenient).map(|p| p.payload.len()), Ok(13));
+            bytes[at] ^= 1;
+            assert_eq!(parse(&bytes, lenient), Err(Fault::Checksum));
         }
     }
 
     #[test]
     fn link_local_addresses_keep_their_interface() {
         let (from, to) = ("[fe80::1]:4000".parse().unwrap(), "[fe80::2]:53".parse().unwrap());
-        let octets = frame(from, to, None, &[1; 20]);
-        let parsed = parse(&octets, RULES).unwrap();
+        let bytes = frame(from, to, None, &[1; 20]);
+        let parsed = parse(&bytes, RULES).unwrap();
         assert_eq!(parsed.peer, "[fe80::1%7]:4000".parse().unwrap());
         assert_eq!(parsed.local, "[fe80::2%7]:53".parse().unwrap());
     }
 
     #[test]
     fn replies_that_cannot_be_are_not_built() {
-        let octets = frame(v4().0, v4().1, None, &[1; 20]);
-        let link = parse(&octets, RULES).unwrap().link;
+        let bytes = frame(v4().0, v4().1, None, &[1; 20]);
+        let link = parse(&bytes, RULES).unwrap().link;
         let mut out = vec![0; 70_000];
         let ends = (v4().1, v4().0);
         assert_eq!(build(&mut out[..HEADROOM + 10], &link, ends, 11, 0), None);
@@ -477,9 +477,9 @@ pub(super) mod tests {
             payload in prop::collection::vec(any::<u8>(), 0..600),
             trailer in 0..30_usize,
         ) {
-            let mut octets = frame(from, to, tag, &payload);
-            octets.resize(octets.len() + trailer, 0xee);
-            let parsed = parse(&octets, RULES).unwrap();
+            let mut bytes = frame(from, to, tag, &payload);
+            bytes.resize(bytes.len() + trailer, 0xee);
+            let parsed = parse(&bytes, RULES).unwrap();
             prop_assert_eq!((parsed.peer, parsed.local, parsed.payload), (from, to, &payload[..]));
             prop_assert_eq!(parsed.link.tag, tag.map(u16::to_be_bytes));
         }
@@ -491,15 +491,15 @@ pub(super) mod tests {
             at in any::<prop::sample::Index>(),
             bit in 0..8_u8,
         ) {
-            let mut octets = frame(from, to, None, &payload);
+            let mut bytes = frame(from, to, None, &payload);
             // All that a checksum covers; a cleared UDP checksum over IPv4 means that there is none.
-            let covered = if from.is_ipv4() { 14..octets.len() } else { 22..octets.len() };
+            let covered = if from.is_ipv4() { 14..bytes.len() } else { 22..bytes.len() };
             let at = covered.start + at.index(covered.len());
-            octets[at] ^= 1 << bit;
-            if from.is_ipv4() && octets[40..42] == [0, 0] {
+            bytes[at] ^= 1 << bit;
+            if from.is_ipv4() && bytes[40..42] == [0, 0] {
                 return Ok(());
             }
-            prop_assert!(parse(&octets, RULES).is_err());
+            prop_assert!(parse(&bytes, RULES).is_err());
         }
 
         #[test]
@@ -508,17 +508,17 @@ pub(super) mod tests {
             cut in any::<prop::sample::Index>(),
             noise in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         ) {
-            let mut octets = frame(from, to, Some(1), &[7; 40]);
+            let mut bytes = frame(from, to, Some(1), &[7; 40]);
             for (at, value) in noise {
-                let at = at.index(octets.len());
-                octets[at] = value;
+                let at = at.index(bytes.len());
+                bytes[at] = value;
             }
-            octets.truncate(cut.index(octets.len() + 1));
-            let _ = parse(&octets, RULES);
+            bytes.truncate(cut.index(bytes.len() + 1));
+            let _ = parse(&bytes, RULES);
         }
 
         #[test]
-        fn replies_are_right_in_every_octet(
+        fn replies_are_right_in_every_byte(
             (from, to) in ends(),
             tag in any::<Option<u16>>(),
             payload in prop::collection::vec(any::<u8>(), 0..1500),
@@ -546,7 +546,7 @@ pub(super) mod tests {
                 expected[ip + 7] = 64;
             }
             prop_assert_eq!(&out[start..HEADROOM + payload.len()], &expected[..]);
-            prop_assert!(out[..start].iter().all(|&octet| octet == 0xaa));
+            prop_assert!(out[..start].iter().all(|&byte| byte == 0xaa));
         }
     }
 }

@@ -6,10 +6,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 
-/// Octets of an interface's name, its end included.
+/// Bytes of an interface's name, its end included.
 const NAME: usize = libc::IFNAMSIZ;
 
-/// `struct ifreq`: a name and up to 24 octets of something.
+/// `struct ifreq`: a name and up to 24 bytes of something.
 #[repr(C, align(8))]
 struct Request {
     name: [u8; NAME],
@@ -109,7 +109,7 @@ fn ethtool<const N: usize>(socket: &impl AsRawFd, name: &str, question: u32) -> 
 /// The name of the interface's driver.
 fn driver(socket: &impl AsRawFd, name: &str) -> io::Result<String> {
     let answer: [u32; DRIVER_WORDS] = ethtool(socket, name, GET_DRIVER)?;
-    let name = answer[1..9].iter().flat_map(|word| word.to_ne_bytes()).take_while(|&octet| octet != 0);
+    let name = answer[1..9].iter().flat_map(|word| word.to_ne_bytes()).take_while(|&byte| byte != 0);
     Ok(name.map(char::from).collect())
 }
 

@@ -27,14 +27,14 @@ pub(super) struct Targets<'a> {
     pub(super) link: [u8; 6],
     /// Addresses and ports whose datagrams are ours.
     pub(super) sockets: &'a [(IpAddr, u16)],
-    /// Longest frame taken, in octets.
+    /// Longest frame taken, in bytes.
     pub(super) longest: usize,
 }
 
-/// Slots of the map of counters, a power of two. Each takes [`SLOT`] octets; frames of queue `q` count in slot
+/// Slots of the map of counters, a power of two. Each takes [`SLOT`] bytes; frames of queue `q` count in slot
 /// `q % SLOTS`.
 pub(super) const SLOTS: usize = 64;
-/// Octets of a slot: a cache line, so that queues do not disturb each other.
+/// Bytes of a slot: a cache line, so that queues do not disturb each other.
 pub(super) const SLOT: usize = 64;
 
 /// Most addresses a program is made for, which keeps its jumps short.
@@ -115,21 +115,21 @@ impl Assembler {
         self.op(code, a, b, 0, number);
     }
 
-    /// Goes to `label` unless the two octets at `offset` of the frame are these.
-    fn unless_u16(&mut self, offset: i16, octets: [u8; 2], label: Label) {
+    /// Goes to `label` unless the two bytes at `offset` of the frame are these.
+    fn unless_u16(&mut self, offset: i16, bytes: [u8; 2], label: Label) {
         self.op(LOAD_U16, R4, R2, offset, 0);
-        self.jump(JUMP_NOT_EQUAL, R4, 0, u16::from_ne_bytes(octets).into(), label);
+        self.jump(JUMP_NOT_EQUAL, R4, 0, u16::from_ne_bytes(bytes).into(), label);
     }
 
-    fn unless_u8(&mut self, offset: i16, octet: u8, label: Label) {
+    fn unless_u8(&mut self, offset: i16, byte: u8, label: Label) {
         self.op(LOAD_U8, R4, R2, offset, 0);
-        self.jump(JUMP_NOT_EQUAL, R4, 0, octet.into(), label);
+        self.jump(JUMP_NOT_EQUAL, R4, 0, byte.into(), label);
     }
 
-    /// Goes to `label` unless the frame holds `octets` from where R2 points.
-    fn unless_long(&mut self, octets: i32, label: Label) {
+    /// Goes to `label` unless the frame holds `bytes` from where R2 points.
+    fn unless_long(&mut self, bytes: i32, label: Label) {
         self.op(MOVE, R4, R2, 0, 0);
-        self.op(ADD_NUMBER, R4, 0, 0, octets);
+        self.op(ADD_NUMBER, R4, 0, 0, bytes);
         self.jump(JUMP_GREATER, R4, R3, 0, label);
     }
 
@@ -169,8 +169,8 @@ pub(super) fn assemble(
     a.op(MOVE, R4, R2, 0, 0);
     a.op(ADD_NUMBER, R4, 0, 0, i32::try_from(targets.longest + 1).ok()?);
     a.jump(JUMP_LESS_EQUAL, R4, R3, 0, pass);
-    for (offset, octets) in (0..).step_by(2).zip(targets.link.as_chunks::<2>().0) {
-        a.unless_u16(offset, *octets, pass);
+    for (offset, bytes) in (0..).step_by(2).zip(targets.link.as_chunks::<2>().0) {
+        a.unless_u16(offset, *bytes, pass);
     }
     a.op(LOAD_U16, R5, R2, 12, 0);
     a.jump(JUMP_NOT_EQUAL, R5, 0, network_order(TYPE_TAG), network);
@@ -204,7 +204,7 @@ pub(super) fn assemble(
     a.finish()
 }
 
-/// R2 points four octets too far into a tagged frame, so offsets are those of an untagged one.
+/// R2 points four bytes too far into a tagged frame, so offsets are those of an untagged one.
 fn ipv4_part(a: &mut Assembler, targets: &Targets<'_>, ours: Label, pass: Label) {
     a.unless_u8(14, 0x45, pass);
     a.unless_u8(23, PROTOCOL_UDP, pass);
@@ -235,9 +235,9 @@ fn ipv6_part(a: &mut Assembler, targets: &Targets<'_>, ours: Label, pass: Label)
     for (ip, port) in targets.sockets {
         if let IpAddr::V6(ip) = ip {
             let next = a.label();
-            for (offset, octets) in (38..).step_by(4).zip(ip.octets().as_chunks::<4>().0) {
+            for (offset, bytes) in (38..).step_by(4).zip(ip.octets().as_chunks::<4>().0) {
                 a.op(LOAD_U32, R4, R2, offset, 0);
-                a.jump(JUMP_NOT_EQUAL, R4, 0, i32::from_ne_bytes(*octets), next);
+                a.jump(JUMP_NOT_EQUAL, R4, 0, i32::from_ne_bytes(*bytes), next);
             }
             a.jump(JUMP_EQUAL, R5, 0, network_order(*port), ours);
             a.place(next);
@@ -262,7 +262,7 @@ mod tests {
 
     /// Runs the program as the kernel would on a queue that has a socket: true if it redirects. Panics on what the
     /// kernel's verifier would refuse: reading outside the frame or before the start, unknown instructions, loops.
-    fn redirects(program: &[Instruction], octets: &[u8]) -> bool {
+    fn redirects(program: &[Instruction], bytes: &[u8]) -> bool {
         const BASE: u64 = 1 << 32;
         let mut registers = [0_u64; 11];
         let (mut at, mut steps) = (0, 0);
@@ -278,7 +278,7 @@ mod tests {
                     assert_eq!(len, 4);
                     return match offset {
                         DATA => BASE,
-                        DATA_END => BASE + octets.len() as u64,
+                        DATA_END => BASE + bytes.len() as u64,
                         QUEUE => 3,
                         _ => panic!("no such field"),
                     };
@@ -286,7 +286,7 @@ mod tests {
                 let start = (registers[from] - BASE) as usize + offset as usize;
                 let mut word = [0; 8];
                 let place = if cfg!(target_endian = "big") { 8 - len..8 } else { 0..len };
-                word[place].copy_from_slice(&octets[start..start + len]);
+                word[place].copy_from_slice(&bytes[start..start + len]);
                 u64::from_ne_bytes(word)
             };
             let mut jump = false;
@@ -353,8 +353,8 @@ mod tests {
         for (to, expected) in cases {
             let from = addr(if to.starts_with('[') { "[2001:db8::1]:9" } else { "192.0.2.1:9" });
             for tag in [None, Some(7)] {
-                let octets = frame(from, addr(to), tag, &[0; 40]);
-                assert_eq!(redirects(&program, &octets), expected, "{to} {tag:?}");
+                let bytes = frame(from, addr(to), tag, &[0; 40]);
+                assert_eq!(redirects(&program, &bytes), expected, "{to} {tag:?}");
             }
         }
     }
@@ -378,12 +378,12 @@ mod tests {
         ];
         let v6_changes: [&[(usize, u8)]; 4] = [&[(20, 6)], &[(20, 44)], &[(14, 0x40)], &[(1, 1)]];
         let cases = v4_changes.map(|c| (&v4, c)).into_iter().chain(v6_changes.map(|c| (&v6, c)));
-        for (octets, changes) in cases {
-            let mut octets = octets.clone();
+        for (bytes, changes) in cases {
+            let mut bytes = bytes.clone();
             for &(at, value) in changes {
-                octets[at] = value;
+                bytes[at] = value;
             }
-            assert!(!redirects(&program, &octets), "{changes:?}");
+            assert!(!redirects(&program, &bytes), "{changes:?}");
         }
         // DF alone is no fragment.
         let mut whole = v4.clone();
@@ -411,8 +411,8 @@ mod tests {
             (0..n).map(|i| ([0x20, 1, 0, 0, 0, 0, 0, i as u16].into(), 53)).collect()
         };
         let last = SocketAddr::from(([0x20, 1, 0, 0, 0, 0, 0, MOST_SOCKETS as u16 - 1], 53));
-        let octets = frame(addr("[2001:db8::1]:9"), last, None, &[0; 40]);
-        assert!(redirects(&program(&many(MOST_SOCKETS), 1792), &octets));
+        let bytes = frame(addr("[2001:db8::1]:9"), last, None, &[0; 40]);
+        assert!(redirects(&program(&many(MOST_SOCKETS), 1792), &bytes));
         let sockets = many(MOST_SOCKETS + 1);
         assert!(assemble(&Targets { link: [0; 6], sockets: &sockets, longest: 1792 }, 0, 0).is_none());
     }
@@ -427,13 +427,13 @@ mod tests {
             cut in any::<prop::sample::Index>(),
         ) {
             let (from, to) = if v6 { ("[2001:db8::1]:9", "[2001:db8::2]:53") } else { ("192.0.2.1:9", "192.0.2.2:53") };
-            let mut octets = frame(addr(from), addr(to), tag, &[0; 30]);
+            let mut bytes = frame(addr(from), addr(to), tag, &[0; 30]);
             for (at, value) in noise {
-                let at = at.index(octets.len());
-                octets[at] = value;
+                let at = at.index(bytes.len());
+                bytes[at] = value;
             }
-            octets.truncate(cut.index(octets.len() + 1));
-            redirects(&program(&served(), 1792), &octets);
+            bytes.truncate(cut.index(bytes.len() + 1));
+            redirects(&program(&served(), 1792), &bytes);
         }
     }
 }

@@ -32,7 +32,7 @@ const WAITS_PER_READING: u32 = 256;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measures {
     pub(super) rules: Rules,
-    /// Octets of a frame.
+    /// Bytes of a frame.
     pub(super) frame: usize,
     /// Queries of a batch.
     pub(super) batch: usize,
@@ -141,8 +141,8 @@ impl Queue {
     fn take(&mut self) {
         let Queue { socket, stats, measures, max_query, input, envelopes, links, .. } = self;
         let stride = stride(*max_query);
-        let n = socket.receive(measures.batch, |octets| {
-            let query = match frame::parse(octets, measures.rules) {
+        let n = socket.receive(measures.batch, |bytes| {
+            let query = match frame::parse(bytes, measures.rules) {
                 Ok(query) => query,
                 Err(Fault::Checksum) => return stats.xdp_bad_checksums.add(1),
                 Err(Fault::Malformed) => return stats.xdp_malformed.add(1),

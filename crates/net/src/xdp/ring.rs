@@ -15,11 +15,11 @@ pub(super) struct Mapping {
 // SAFETY: it is memory owned by this value; access goes through methods that say who may use it.
 unsafe impl Send for Mapping {}
 
-/// Octets of a huge page.
+/// Bytes of a huge page.
 const HUGE: usize = 2 << 20;
 
 impl Mapping {
-    /// Zeroed memory of at least `len` octets, in huge pages if the system has some to spare.
+    /// Zeroed memory of at least `len` bytes, in huge pages if the system has some to spare.
     pub(super) fn anonymous(len: usize) -> io::Result<Self> {
         let huge = len.next_multiple_of(HUGE);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
@@ -64,7 +64,7 @@ impl Drop for Mapping {
     }
 }
 
-/// What a ring carries: plain numbers, of which any octets are a value.
+/// What a ring carries: plain numbers, of which any bytes are a value.
 ///
 /// # Safety
 /// That must hold.

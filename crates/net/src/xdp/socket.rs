@@ -12,9 +12,9 @@ use std::time::Duration;
 use super::ring::{Consumer, Mapping, Place, Producer};
 use crate::sys::{self, set_number};
 
-/// Sends from one system call at most, as told to kernels that can be told.
+/// Sends from one system call at most; kernels that can be asked for a limit are asked for this one.
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
-/// Kernel memory that replies on their way may occupy, in octets.
+/// Kernel memory that replies on their way may occupy, in bytes.
 const SEND_BUFFER: libc::c_int = 8 << 20;
 /// How often in a row the kernel is asked to send on when it says that there is more.
 const KICKS: u32 = 64;
@@ -22,7 +22,7 @@ const KICKS: u32 = 64;
 /// Measures of a socket's memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
-    /// Octets of a frame: 2048 or 4096.
+    /// Bytes of a frame: 2048 or 4096.
     pub(super) frame: usize,
     /// Frames for what comes in, a power of two.
     pub(super) receive: usize,
@@ -55,7 +55,7 @@ pub(super) struct QueueSocket {
     current: Option<usize>,
     queue: u32,
     zero_copy: bool,
-    /// The error that ended it; the system tells it once.
+    /// The error that ended it; the system reports it once.
     failed: Option<i32>,
 }
 
@@ -154,10 +154,10 @@ impl QueueSocket {
             }
             // SAFETY: `at..end` lies in a frame for receiving, so within the mapping. The kernel has handed it over
             // through the ring and gets it back below, after the borrow has ended; nothing else points into it.
-            let octets = unsafe {
+            let bytes = unsafe {
                 std::slice::from_raw_parts(self.memory.start().add(at).as_ptr(), descriptor.len as usize)
             };
-            each(octets);
+            each(bytes);
             // There is room: the ring has as many places as there are such frames.
             self.fill.push((frame * self.layout.frame) as u64);
         }
@@ -309,7 +309,7 @@ impl QueueSocket {
         if rc < 0 {
             return Err(io::Error::last_os_error());
         }
-        // Of an interface that is gone the kernel tells only those who ask.
+        // That an interface is gone the kernel reports only to those who ask.
         if poll.revents & events == 0
             && let Ok(code) = sys::get_option::<libc::c_int>(&self.socket, libc::SOL_SOCKET, libc::SO_ERROR)
             && code != 0

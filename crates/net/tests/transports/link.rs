@@ -191,9 +191,9 @@ impl Frames {
             let mut message = MsgHdrMut::new().with_buffers(&mut buffers).with_control(&mut control);
             let n = self.0.recvmsg(&mut message, 0).ok()?;
             let used = message.control_len();
-            let read = |octets: &[MaybeUninit<u8>]| -> Vec<u8> {
-                // SAFETY: all octets were initialised.
-                octets.iter().map(|o| unsafe { o.assume_init() }).collect()
+            let read = |bytes: &[MaybeUninit<u8>]| -> Vec<u8> {
+                // SAFETY: all bytes were initialised.
+                bytes.iter().map(|o| unsafe { o.assume_init() }).collect()
             };
             let (mut frame, control) = (read(&data[..n]), read(&control[..used]));
             // The header of the control message, then status, two lengths, two offsets, tag and its type.

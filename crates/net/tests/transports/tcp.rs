@@ -56,8 +56,8 @@ fn pipelined_queries_are_answered_in_few_writes() {
         let totals = server.stop();
         assert_eq!((totals.queries, totals.replies), (100, 100));
         assert!(totals.batches < 30, "{totals:?}");
-        let octets: usize = queries.iter().map(Vec::len).sum();
-        assert_eq!((totals.bytes_in, totals.bytes_out), (octets as u64, octets as u64));
+        let bytes: usize = queries.iter().map(Vec::len).sum();
+        assert_eq!((totals.bytes_in, totals.bytes_out), (bytes as u64, bytes as u64));
     }
 }
 
@@ -72,24 +72,24 @@ fn messages_of_any_size_arrive_in_any_pieces() {
     }
     // Every way of cutting two messages in two.
     let queries = [query(1, Ask::Echo, 20), query(2, Ask::Echo, 30)];
-    let octets = framed(&queries);
-    for cut in 0..octets.len() {
-        client.0.write_all(&octets[..cut]).unwrap();
+    let bytes = framed(&queries);
+    for cut in 0..bytes.len() {
+        client.0.write_all(&bytes[..cut]).unwrap();
         let before = server.totals().queries;
         let whole = u64::from(cut >= 22);
         if whole == 1 {
             assert_eq!(client.receive(), Some(echoed(&queries[0])));
         }
-        client.0.write_all(&octets[cut..]).unwrap();
+        client.0.write_all(&bytes[cut..]).unwrap();
         for q in &queries[whole as usize..] {
             assert_eq!(client.receive(), Some(echoed(q)));
         }
         assert!(server.totals().queries >= before);
     }
-    // Octet by octet.
+    // Byte by byte.
     let q = query(9, Ask::Echo, 40);
-    for octet in framed(std::slice::from_ref(&q)) {
-        client.0.write_all(&[octet]).unwrap();
+    for byte in framed(std::slice::from_ref(&q)) {
+        client.0.write_all(&[byte]).unwrap();
     }
     assert_eq!(client.receive(), Some(echoed(&q)));
     server.stop();
@@ -224,10 +224,10 @@ fn a_message_too_short_closes_after_the_answers_before_it() {
     let server = start();
     let mut client = Client::connect(server.addr());
     let q = query(1, Ask::Echo, 30);
-    let mut octets = framed(std::slice::from_ref(&q));
-    octets.extend_from_slice(&[0, 11]);
-    octets.extend_from_slice(&framed(&[query(2, Ask::Echo, 30)]));
-    client.0.write_all(&octets).unwrap();
+    let mut bytes = framed(std::slice::from_ref(&q));
+    bytes.extend_from_slice(&[0, 11]);
+    bytes.extend_from_slice(&framed(&[query(2, Ask::Echo, 30)]));
+    client.0.write_all(&bytes).unwrap();
     assert_eq!(client.receive(), Some(echoed(&q)));
     client.closed();
     let totals = server.stop();

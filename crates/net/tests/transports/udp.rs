@@ -107,8 +107,8 @@ fn full_batches_come_back_whole() {
     assert_eq!(replies, queries.iter().map(|q| echoed(q)).collect::<Vec<_>>());
     let totals = server.stop();
     assert_eq!((totals.queries, totals.batches), (200, 4));
-    let octets: usize = queries.iter().map(Vec::len).sum();
-    assert_eq!((totals.bytes_in, totals.bytes_out), (octets as u64, octets as u64));
+    let bytes: usize = queries.iter().map(Vec::len).sum();
+    assert_eq!((totals.bytes_in, totals.bytes_out), (bytes as u64, bytes as u64));
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_reply_the_system_refuses_does_not_cost_the_others() {
     let client = udp_client(bound.local_addr());
     let mut expected = HashSet::new();
     for id in 0..60 {
-        // No UDP datagram over IPv4 holds more than 65,507 octets.
+        // No UDP datagram over IPv4 holds more than 65,507 bytes.
         let ask = if id % 3 == 0 { Ask::Large(66_000) } else { Ask::Echo };
         let q = query(id, ask, 30);
         client.send(&q).unwrap();
@@ -219,8 +219,8 @@ fn deep_batches(socket: UdpSocket) -> (Vec<Vec<Vec<u8>>>, net::Totals) {
         replies.push(came);
     }
     let totals = server.stop();
-    let octets: usize = queries.iter().map(Vec::len).sum();
-    assert_eq!((totals.replies, totals.bytes_out), (160, octets as u64));
+    let bytes: usize = queries.iter().map(Vec::len).sum();
+    assert_eq!((totals.replies, totals.bytes_out), (160, bytes as u64));
     (replies, totals)
 }
 

@@ -55,7 +55,7 @@ impl Handler for Mirror {
     }
 }
 
-/// The reply to a query: the same ID, a length and a filling that its octets decide. Cut to `room`, and said so.
+/// The reply to a query: the same ID, a length and a filling that its bytes decide. Cut to `room`, and said so.
 fn answer(query: &[u8], room: usize) -> Vec<u8> {
     let len = 12 + usize::from(u16::from_be_bytes([query[10], query[11]])) % 3000;
     let mut reply: Vec<u8> = query.iter().copied().cycle().take(len.min(room)).collect();
@@ -66,7 +66,7 @@ fn answer(query: &[u8], room: usize) -> Vec<u8> {
     reply
 }
 
-/// Octets that look random and are the same every time.
+/// Bytes that look random and are the same every time.
 fn noise(seed: u64) -> impl Iterator<Item = u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     std::iter::repeat_with(move || {
@@ -77,11 +77,11 @@ fn noise(seed: u64) -> impl Iterator<Item = u8> {
     })
 }
 
-/// A query with this ID. Its reply has at most 1232 octets.
+/// A query with this ID. Its reply has at most 1232 bytes.
 fn query(id: u16) -> Vec<u8> {
-    let mut octets = noise(id.into());
-    let len = 12 + usize::from(octets.next().unwrap()) * 5;
-    let mut q: Vec<u8> = octets.take(len).collect();
+    let mut bytes = noise(id.into());
+    let len = 12 + usize::from(bytes.next().unwrap()) * 5;
+    let mut q: Vec<u8> = bytes.take(len).collect();
     q[..2].copy_from_slice(&id.to_be_bytes());
     q[2] = 0;
     q[3] &= 15;
@@ -221,8 +221,8 @@ fn several_queues_have_a_worker_each() {
 
 /// The sum of RFC 1071, word by word.
 fn checksum(parts: &[&[u8]]) -> u16 {
-    let octets = parts.concat();
-    let words = octets.chunks(2).map(|w| u32::from(w[0]) * 256 + w.get(1).copied().map_or(0, u32::from));
+    let bytes = parts.concat();
+    let words = bytes.chunks(2).map(|w| u32::from(w[0]) * 256 + w.get(1).copied().map_or(0, u32::from));
     words.fold(0_u32, |total, word| (total + word) % 65_535) as u16
 }
 
@@ -356,7 +356,7 @@ fn all_else_goes_to_the_kernel() {
         }
         // With an option in the header, one that says nothing.
         let options = [1_u8; 4];
-        // SAFETY: four live octets.
+        // SAFETY: four live bytes.
         let rc = unsafe {
             use std::os::fd::AsRawFd;
             libc::setsockopt(

@@ -1,4 +1,4 @@
-//! `nomen ctl explain`: the steps to an answer, which `authority` tells, and the answer itself as the query path
+//! `nomen ctl explain`: the steps to an answer, which `authority` finds, and the answer itself as the query path
 //! makes it.
 
 use std::sync::Arc;

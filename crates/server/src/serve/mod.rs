@@ -80,7 +80,7 @@ fn start(args: &ServeArgs) -> Result<(), Refusal> {
         .spawn(move || zones.work())
         .map_err(|e| outside(format!("cannot start the thread that keeps zones: {e}")))?;
     runtime.block_on(async { signals.catch_stop() }).map_err(no_signals)?;
-    signals::tell_ready();
+    signals::notify_ready();
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
     if built_in {
         print!("{}", builtin::greeting(&frontend.addresses()));
@@ -162,7 +162,7 @@ fn attend(
             Some(()) = stopped.recv() => "nomen ctl stop",
         };
         info!("{why}: answering what has arrived, then stopping");
-        signals::tell_stopping();
+        signals::notify_stopping();
         tokio::spawn(signals::exit_at_next());
         keeping.stop();
         // Joining blocks; the signal that stops at once must still be heard.

@@ -309,7 +309,7 @@ impl Keeping {
 
     /// Begins a reload of everything; ends it at once if the configuration is bad.
     fn reload(&mut self, replies: Vec<Reply>) {
-        signals::tell_reloading();
+        signals::notify_reloading();
         match (self.prepare)() {
             Ok(specs) => self.look_at_all(specs, Purpose::All, replies),
             Err(rejected) => {
@@ -323,7 +323,7 @@ impl Keeping {
     /// Notes how a reload of everything ended, and tells everybody.
     fn reloaded(&self, result: Reloaded, replies: Vec<Reply>) {
         *lock(&self.kept.last_reload) = Some(LastReload { at: SystemTime::now(), result: result.clone() });
-        signals::tell_ready();
+        signals::notify_ready();
         answer(replies, &result);
     }
 
