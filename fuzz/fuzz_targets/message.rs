@@ -51,7 +51,7 @@ fn read(data: &[u8]) -> Result<(Header, Plain), Malformed> {
     for (section, count) in sections.into_iter().zip(&counts[1..]) {
         for _ in 0..*count {
             let record = parser.record()?;
-            assert!(record.rdata.end == parser.position() && record.rdata.start <= record.rdata.end);
+            assert!(record.rdata.end == parser.position().index() && record.rdata.start <= record.rdata.end);
             let owner: NameBuf = parser.name_at(record.owner_at)?;
             let mut rdata = Vec::new();
             parser.expand_rdata(&record, &mut rdata)?;

@@ -24,7 +24,7 @@ mod reply;
 mod respond;
 
 use wire::hash::{HashKey, HashedName};
-use wire::message::{Builder, Full};
+use wire::message::{Builder, Full, Offset};
 use wire::{Name, NameBuf, Type};
 use zone::catalog::{Catalog, Located};
 use zone::store::Zone;
@@ -35,7 +35,7 @@ use respond::{Chase, Here};
 
 /// What is asked, and of whom.
 pub struct Ask<'a> {
-    /// QNAME as the client wrote it; it stands in the message at offset 12.
+    /// QNAME as the client wrote it; it stands in the message at [`Offset::QNAME`].
     pub name: Name<'a>,
     /// QNAME, hashed under `key`.
     pub qname: &'a HashedName,
@@ -93,7 +93,7 @@ fn resolve<'a>(
     reply: &mut Reply<'_, '_, 'a>,
     next: &mut HashedName,
 ) -> Result<(), Full> {
-    let here = Here { zone, name: ask.name, hashed: ask.qname, below, at: reply::QNAME_AT, dnames: &[] };
+    let here = Here { zone, name: ask.name, hashed: ask.qname, below, at: Offset::QNAME, dnames: &[] };
     match respond::step(ask, &here, reply)? {
         None => Ok(()),
         Some(first) => chase(ask, first, reply, next),

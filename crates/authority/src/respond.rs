@@ -1,12 +1,12 @@
 //! What the sections hold, by what the name was found to be. One call is one step of a CNAME or DNAME chain.
 
 use wire::hash::HashedName;
-use wire::message::{Full, Section};
+use wire::message::{Full, Offset, Section};
 use wire::{Name, NameBuf, Rcode, Type};
 use zone::store::{Node, RrSet, Zone};
 
 use crate::lookup::{self, Found};
-use crate::reply::{QNAME_AT, Reply};
+use crate::reply::Reply;
 use crate::{Ask, denial, substitute};
 
 /// The name at hand: the one asked for, or where a chain has led.
@@ -18,7 +18,7 @@ pub(crate) struct Here<'h, 'z> {
     /// Labels below the zone's apex.
     pub(crate) below: usize,
     /// Where it stands in the message.
-    pub(crate) at: usize,
+    pub(crate) at: Offset,
     /// The DNAMEs that led here.
     pub(crate) dnames: &'h [Node<'z>],
 }
@@ -26,8 +26,8 @@ pub(crate) struct Here<'h, 'z> {
 impl Here<'_, '_> {
     /// Where the ancestor `skip` labels up stands in the message, if that is known without a search.
     #[inline]
-    fn ancestor_at(&self, skip: usize) -> Option<usize> {
-        (self.at == QNAME_AT).then(|| QNAME_AT + self.hashed.offset(skip))
+    fn ancestor_at(&self, skip: usize) -> Option<Offset> {
+        if self.at == Offset::QNAME { Offset::QNAME.plus(self.hashed.offset(skip)) } else { None }
     }
 }
 
@@ -35,7 +35,7 @@ impl Here<'_, '_> {
 pub(crate) struct Chase<'z> {
     pub(crate) target: NameBuf,
     /// Where the target stands in the message.
-    pub(crate) at: usize,
+    pub(crate) at: Offset,
     /// The DNAME that led here, if one did: it is in the message by now.
     pub(crate) dname: Option<Node<'z>>,
 }
@@ -150,7 +150,7 @@ fn dname<'z>(
         reply.set_rcode(Rcode::YXDOMAIN);
         return Ok(None);
     };
-    let at = reply.put_made(here.at, here.name, Type::CNAME, set.ttl(), target.as_name().as_wire())?;
+    let at = reply.put_made(here.at, Type::CNAME, set.ttl(), target.as_name().as_wire())?;
     if ask.qtype == Type::CNAME || ask.qtype == Type::ANY {
         return Ok(None);
     }

@@ -99,6 +99,6 @@ pub(crate) fn txt(b: &mut Builder<'_>, text: &[u8]) -> bool {
     if text.is_empty() {
         rdata.push(0);
     }
-    let owner = wire::message::Owner::At(HEADER_LEN as u16);
+    let owner = wire::message::Owner::At(wire::message::Offset::QNAME);
     b.record(Section::Answer, owner, wire::Type::TXT, Class::CH, 0, &rdata).is_ok()
 }

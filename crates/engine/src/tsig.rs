@@ -1,7 +1,7 @@
 //! Signed queries. There are no keys here yet, so every signature is by a key nobody knows: NOTAUTH, with a
 //! TSIG that says BADKEY and signs nothing (RFC 8945 §5.2.1, §5.3.2).
 
-use wire::message::{Builder, Full, Malformed, Owner, Parser, Section};
+use wire::message::{Builder, Full, Malformed, Offset, Owner, Parser, Section};
 use wire::{Class, Type};
 
 /// The TSIG error BADKEY (RFC 8945 §3).
@@ -12,19 +12,20 @@ const TIME_AND_FUDGE: usize = 8;
 /// Adds the TSIG that refuses the one whose owner stands at `at` of `packet`. One that cannot be read, or that
 /// finds no room, is left out: the response code says enough.
 #[cold]
-pub(crate) fn refuse(b: &mut Builder<'_>, packet: &[u8], at: u16) {
-    let _ = try_refuse(b, packet, at as usize);
+pub(crate) fn refuse(b: &mut Builder<'_>, packet: &[u8], at: Offset) {
+    let _ = try_refuse(b, packet, at);
 }
 
-fn try_refuse(b: &mut Builder<'_>, packet: &[u8], at: usize) -> Result<(), RefuseError> {
+fn try_refuse(b: &mut Builder<'_>, packet: &[u8], at: Offset) -> Result<(), RefuseError> {
     let (header, mut parser) = Parser::new(packet)?;
     let owner = parser.name_at(at)?;
     parser.seek(at);
     let record = parser.record()?;
-    let algorithm = parser.name_at(record.rdata.start)?;
-    parser.seek(record.rdata.start);
+    let algorithm = parser.name_at(record.rdata_at())?;
+    parser.seek(record.rdata_at());
     parser.skip_name()?;
-    let times = packet.get(parser.position()..parser.position() + TIME_AND_FUDGE).ok_or(Malformed)?;
+    let times_at = parser.position().index();
+    let times = packet.get(times_at..times_at + TIME_AND_FUDGE).ok_or(Malformed)?;
     let mut rdata = algorithm.as_name().as_wire().to_vec();
     rdata.extend_from_slice(times);
     rdata.extend_from_slice(&[0, 0]); // no MAC

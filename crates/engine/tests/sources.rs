@@ -9,7 +9,7 @@ use engine::{
 };
 use wire::edns::{Edns, OptionCode};
 use wire::hash::HashKey;
-use wire::message::{Builder, Header, Owner, Parser, Section};
+use wire::message::{Builder, Header, Offset, Owner, Parser, Section};
 use wire::{Class, NameBuf, Rcode, Type};
 use zone::catalog::Catalog;
 
@@ -114,7 +114,8 @@ fn an_answer_that_comes_later_is_framed_like_one_that_comes_at_once() {
     assert_eq!(ticket.qname().to_string(), "WwW.example.");
     let resumed = std::thread::spawn(move || {
         ticket.resume(|b| {
-            b.record(Section::Answer, Owner::At(12), Type::A, Class::IN, 30, &[192, 0, 2, 1]).expect("fits");
+            b.record(Section::Answer, Owner::At(Offset::QNAME), Type::A, Class::IN, 30, &[192, 0, 2, 1])
+                .expect("fits");
         });
     });
     resumed.join().expect("resumed");

@@ -4,10 +4,8 @@
 //! message itself is what candidates are compared with. The table is kept by whoever builds messages and
 //! reused from one to the next.
 
+use super::layout::{Offset, POINTER, POINTER_LEN};
 use crate::name::{MAX_LABELS, Name};
-
-/// Offsets from here on cannot be pointed at.
-const REACH: usize = 0x4000;
 
 #[derive(Clone, Copy)]
 struct Slot {
@@ -58,8 +56,8 @@ impl Compressor {
         }
     }
 
-    /// Finds the longest suffix of `name` in `message`: how many labels lie in front of it and its offset.
-    pub(super) fn find(&self, message: &[u8], name: Name<'_>) -> Option<(usize, u16)> {
+    /// Finds the longest suffix of `name` in `message`: how many labels lie in front of it, and the pointer to it.
+    pub(super) fn find(&self, message: &[u8], name: Name<'_>) -> Option<(usize, [u8; POINTER_LEN])> {
         if self.used == 0 {
             return None;
         }
@@ -67,15 +65,15 @@ impl Compressor {
         let labels = suffix_hashes(name, &mut hashes);
         let mut suffix = name;
         for (skipped, &hash) in hashes[..labels].iter().enumerate() {
-            if let Some(offset) = self.probe(message, suffix, hash) {
-                return Some((skipped, offset));
+            if let Some(pointer) = self.probe(message, suffix, hash).and_then(Offset::pointer) {
+                return Some((skipped, pointer));
             }
             suffix = suffix.parent()?;
         }
         None
     }
 
-    fn probe(&self, message: &[u8], suffix: Name<'_>, hash: u16) -> Option<u16> {
+    fn probe(&self, message: &[u8], suffix: Name<'_>, hash: u16) -> Option<Offset> {
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
         loop {
@@ -84,21 +82,21 @@ impl Compressor {
                 return None;
             }
             if slot.hash == hash && slot.offset != GONE && is_at(message, slot.offset as usize, suffix) {
-                return Some(slot.offset);
+                return Offset::new(slot.offset as usize);
             }
             at = (at + 1) & mask;
         }
     }
 
-    /// Remembers the first `labels` suffixes of `name`, written at `offset`.
-    pub(super) fn insert(&mut self, name: Name<'_>, labels: usize, offset: usize) {
+    /// Remembers the first `labels` suffixes of `name`, written at `at`.
+    pub(super) fn insert(&mut self, name: Name<'_>, labels: usize, at: Offset) {
         let mut hashes = [0u16; MAX_LABELS];
         let count = suffix_hashes(name, &mut hashes).min(labels);
         let mask = self.slots.len() - 1;
-        let mut offset = offset;
+        let mut offset = at.index();
         for (&hash, label) in hashes[..count].iter().zip(name.labels()) {
             // Full at three quarters: names that come later are found no more, which is only longer.
-            if offset >= REACH || self.used * 4 >= self.slots.len() * 3 {
+            if offset >= Offset::REACH || self.used * 4 >= self.slots.len() * 3 {
                 return;
             }
             let mut at = hash as usize & mask;
@@ -135,9 +133,9 @@ fn is_at(message: &[u8], mut offset: usize, name: Name<'_>) -> bool {
     let mut rest = name.as_wire();
     loop {
         let Some(&len) = message.get(offset) else { return false };
-        if len >= 0xc0 {
+        if len >= POINTER {
             let Some(&low) = message.get(offset + 1) else { return false };
-            let target = (len as usize & 0x3f) << 8 | low as usize;
+            let target = Offset::of_pointer([len, low]).index();
             if target >= offset {
                 return false;
             }

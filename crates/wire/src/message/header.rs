@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// Length of the header in octets.
-pub const HEADER_LEN: usize = 12;
+use super::layout::HEADER_LEN;
 
 /// A message header, as the octets it is.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -21,6 +21,7 @@
 //! the first 64 octets: an exact hit reads one line of the index and one of the blob.
 
 use wire::Type;
+use wire::message::{HEADER_LEN, Offset, POINTER_LEN, QUESTION_TAIL, RDLENGTH_AT, RECORD_HEAD, TTL_AT};
 
 /// Octets in front of the owner name.
 pub(super) const HEADER: usize = 8;
@@ -31,8 +32,40 @@ pub(super) const HAS_TARGETS: u16 = 0x8000;
 /// In an entry's signature field: the number itself. A signature takes at least 31 octets, so twelve bits do.
 pub(super) const SIG_COUNT: u16 = 0x0fff;
 
-/// Octets of a record in front of its RDATA when the owner is a pointer.
-pub(super) const RECORD_HEAD: usize = 12;
+/// Bytes of a compiled record in front of its RDATA: its owner is a pointer.
+pub const COMPILED_HEAD: usize = POINTER_LEN + RECORD_HEAD;
+/// Where in a compiled record its TTL stands.
+pub(super) const COMPILED_TTL: usize = POINTER_LEN + TTL_AT;
+/// Where in a compiled record its RDLENGTH stands.
+pub(super) const COMPILED_RDLENGTH: usize = POINTER_LEN + RDLENGTH_AT;
+
+/// The message offset at which an RRset is compiled to start: behind a question for its owner, of so many bytes.
+#[inline]
+pub(super) fn compiled_at(owner_len: usize) -> usize {
+    HEADER_LEN + owner_len + QUESTION_TAIL
+}
+
+/// What a compression pointer in a compiled RRset leads to.
+#[derive(Clone, Copy)]
+pub(super) enum Lead {
+    /// The owner, as it stands in the question, from so many bytes into it.
+    Owner(usize),
+    /// The RRset, from so many bytes into its records.
+    Records(usize),
+}
+
+impl Lead {
+    /// Where `pointer` leads in an RRset whose owner has so many bytes; `None` for the header and for the
+    /// question's type and class.
+    #[inline]
+    pub(super) fn of(pointer: [u8; POINTER_LEN], owner_len: usize) -> Option<Lead> {
+        let to = Offset::of_pointer(pointer).index();
+        match to.checked_sub(HEADER_LEN)? {
+            to if to < owner_len => Some(Lead::Owner(to)),
+            _ => to.checked_sub(compiled_at(owner_len)).map(Lead::Records),
+        }
+    }
+}
 
 #[inline]
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {

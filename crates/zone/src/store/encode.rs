@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
+use wire::message::{MAX_MESSAGE, Offset, POINTER_LEN, QNAME_POINTER};
 use wire::rdata::{self, NameRule};
-use wire::{Name, Type};
+use wire::{Class, Name, Type};
 
 use super::arena::{CHUNK, NOWHERE, UNIT};
 use super::blob::{self, ENTRY, Entry, HEADER};
@@ -181,7 +182,7 @@ impl Encoder {
         let records_len = self.blob.len() - start;
         let sig_count = self.records(pending, signatures, start, notes);
         let total = self.blob.len() - start;
-        if 12 + owner.len() + 4 + total > u16::MAX as usize || sig_count > blob::SIG_COUNT as usize {
+        if blob::compiled_at(owner.len()) + total > MAX_MESSAGE || sig_count > blob::SIG_COUNT as usize {
             self.blob.truncate(start);
             notes.add(NoteKind::RrsetTooLarge, owner, t, group[0].source);
             return;
@@ -238,9 +239,9 @@ impl Encoder {
     }
 
     fn record(&mut self, pending: &Pending, record: &Record, ttl: u32, start: usize) {
-        self.blob.extend_from_slice(&[0xc0, 12]);
+        self.blob.extend_from_slice(&QNAME_POINTER);
         self.blob.extend_from_slice(&record.rtype.0.to_be_bytes());
-        self.blob.extend_from_slice(&1u16.to_be_bytes());
+        self.blob.extend_from_slice(&Class::IN.0.to_be_bytes());
         self.blob.extend_from_slice(&ttl.to_be_bytes());
         self.blob.extend_from_slice(&[0, 0]);
         let rdata_at = self.blob.len();
@@ -273,7 +274,7 @@ impl Encoder {
             if let Some(pointer) = self.known(pending, owner, suffix) {
                 // An RRset that is too long for a message gets a wrong offset here and is dropped later.
                 self.fixups.push(here as u16);
-                self.blob.extend_from_slice(&(0xc000 | pointer).to_be_bytes());
+                self.blob.extend_from_slice(&pointer);
                 return;
             }
             if self.dictionary.len() < DICTIONARY && here < RrSet::POINTER_REACH {
@@ -288,19 +289,19 @@ impl Encoder {
         }
     }
 
-    /// The message offset at which `suffix` stands already, in the question or in the RRset.
-    fn known(&self, pending: &Pending, owner: &[u8], suffix: &[u8]) -> Option<u16> {
+    /// The pointer to where `suffix` stands already, in the question or in the RRset.
+    fn known(&self, pending: &Pending, owner: &[u8], suffix: &[u8]) -> Option<[u8; POINTER_LEN]> {
         let len = suffix.len();
         if self.suffixes[len / 64] & 1 << (len % 64) != 0
             && owner[owner.len() - len..].eq_ignore_ascii_case(suffix)
         {
-            return Some((12 + owner.len() - len) as u16);
+            return Offset::QNAME.plus(owner.len() - len)?.pointer();
         }
         let same = |k: &&Known| {
             k.len as usize == len && pending.octets[k.start as usize..][..len].eq_ignore_ascii_case(suffix)
         };
         let known = self.dictionary.iter().find(same)?;
-        Some(12 + owner.len() as u16 + 4 + known.at)
+        Offset::new(blob::compiled_at(owner.len()) + known.at as usize)?.pointer()
     }
 
     fn flags(&self, pending: &Pending, apex: Name<'_>) -> u16 {

@@ -43,6 +43,7 @@ use std::sync::OnceLock;
 use wire::Name;
 use wire::hash::HashKey;
 
+pub use blob::COMPILED_HEAD;
 pub use build::{AddError, BuildError, ZoneBuilder};
 use index::Index;
 pub(crate) use memory::Memory;

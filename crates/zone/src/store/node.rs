@@ -2,10 +2,13 @@
 
 use std::ops::BitOr;
 
+use wire::message::{HEADER_LEN, Offset, POINTER, POINTER_LEN};
 use wire::{Name, Type};
 
 use super::arena::{Arena, NOWHERE};
-use super::blob::{self, Entry, RECORD_HEAD, be16_at, be32_at, u16_at, u32_at};
+use super::blob::{
+    self, COMPILED_HEAD, COMPILED_RDLENGTH, COMPILED_TTL, Entry, be16_at, be32_at, u16_at, u32_at,
+};
 
 /// What a name is in its zone: a set of the constants below.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,7 +172,7 @@ pub struct RrSet<'a> {
 impl<'a> RrSet<'a> {
     /// How far into the RRset its own compression pointers reach: they point at less than this many octets
     /// behind the start of [`records`](Self::records). So a copy that starts at a message offset of at most
-    /// `0x4000 - POINTER_REACH` never makes a pointer overflow its 14 bits; beyond it use
+    /// `Offset::REACH - POINTER_REACH` never makes a pointer overflow its 14 bits; beyond it use
     /// [`rdatas`](Self::rdatas).
     pub const POINTER_REACH: usize = 0x2000;
 
@@ -189,7 +192,7 @@ impl<'a> RrSet<'a> {
     /// different types.
     #[inline]
     pub fn ttl(&self) -> u32 {
-        be32_at(self.data, 6)
+        be32_at(self.data, COMPILED_TTL)
     }
 
     /// Number of records, at least 1, signatures not counted.
@@ -232,7 +235,7 @@ impl<'a> RrSet<'a> {
     /// the owner.
     #[inline]
     pub fn compiled_at(&self) -> usize {
-        12 + self.node.blob[3] as usize + 4
+        blob::compiled_at(self.node.blob[3] as usize)
     }
 
     /// Whether RDATA holds compression pointers at all.
@@ -246,11 +249,11 @@ impl<'a> RrSet<'a> {
     #[inline]
     pub fn fixups(&self) -> impl Iterator<Item = Fixup> + use<'a> {
         let start = self.entry.records_len as usize + self.entry.sigs_len as usize;
-        let (data, question_end) = (self.data, 12 + self.node.blob[3] as u16);
+        let (data, question_end) = (self.data, HEADER_LEN + self.node.blob[3] as usize);
         data[start..start + 2 * self.entry.fixups as usize].chunks_exact(2).map(move |octets| {
             let at = u16_at(octets, 0);
-            let pointer = be16_at(data, at as usize) & 0x3fff;
-            Fixup { at, to_question: pointer < question_end }
+            let to = Offset::of_pointer(pointer_at(data, at as usize));
+            Fixup { at, to_question: to.index() < question_end }
         })
     }
 
@@ -359,8 +362,8 @@ impl<'a> Iterator for Hosts<'a> {
     fn next(&mut self) -> Option<(usize, Node<'a>)> {
         let data = self.set.data;
         while self.left > 0 {
-            let (rdata, node) = (self.at + RECORD_HEAD, u32_at(data, self.slot));
-            self.at = rdata + be16_at(data, self.at + 10) as usize;
+            let (rdata, node) = (self.at + COMPILED_HEAD, u32_at(data, self.slot));
+            self.at = rdata + be16_at(data, self.at + COMPILED_RDLENGTH) as usize;
             self.slot += 4;
             self.left -= 1;
             if node != NOWHERE {
@@ -369,6 +372,12 @@ impl<'a> Iterator for Hosts<'a> {
         }
         None
     }
+}
+
+/// The two bytes of the compression pointer at `at`.
+#[inline]
+fn pointer_at(data: &[u8], at: usize) -> [u8; POINTER_LEN] {
+    [data[at], data[at + 1]]
 }
 
 /// The records of an RRset or its signatures, one after the other.
@@ -382,12 +391,12 @@ impl<'a> Iterator for Records<'a> {
     type Item = Rdata<'a>;
     #[inline]
     fn next(&mut self) -> Option<Rdata<'a>> {
-        if self.at + RECORD_HEAD > self.end {
+        if self.at + COMPILED_HEAD > self.end {
             return None;
         }
-        let (start, data) = (self.at + RECORD_HEAD, self.set.data);
-        let ttl = be32_at(data, self.at + 6);
-        let end = start + be16_at(data, self.at + 10) as usize;
+        let (start, data) = (self.at + COMPILED_HEAD, self.set.data);
+        let ttl = be32_at(data, self.at + COMPILED_TTL);
+        let end = start + be16_at(data, self.at + COMPILED_RDLENGTH) as usize;
         self.at = end;
         Some(Rdata { set: self.set, ttl, start, end })
     }
@@ -425,7 +434,7 @@ impl<'a> Rdata<'a> {
                 }
                 out.extend_from_slice(&self.set.data[done..at]);
                 self.copy_name(at, out);
-                done = at + 2;
+                done = at + POINTER_LEN;
             }
         }
         out.extend_from_slice(&self.set.data[done..self.end]);
@@ -434,10 +443,9 @@ impl<'a> Rdata<'a> {
     /// Appends what the pointer at `at` stands for.
     fn copy_name(&self, mut at: usize, out: &mut Vec<u8>) {
         let (data, owner) = (self.set.data, self.set.node.owner_wire());
-        let records = 12 + owner.len() + 4;
         loop {
             let len = data[at] as usize;
-            if len < 0x40 {
+            if data[at] < POINTER {
                 out.extend_from_slice(&data[at..=at + len]);
                 at += len + 1;
                 if len == 0 {
@@ -445,13 +453,12 @@ impl<'a> Rdata<'a> {
                 }
                 continue;
             }
-            let pointer = (be16_at(data, at) & 0x3fff) as usize;
-            if pointer < 12 + owner.len() {
-                out.extend_from_slice(&owner[pointer - 12..]);
-                return;
+            match blob::Lead::of(pointer_at(data, at), owner.len()) {
+                // The builder only points backwards, so this ends.
+                Some(blob::Lead::Records(to)) => at = to,
+                Some(blob::Lead::Owner(to)) => return out.extend_from_slice(&owner[to..]),
+                None => return,
             }
-            // The builder only points backwards, so this ends.
-            at = pointer - records;
         }
     }
 }

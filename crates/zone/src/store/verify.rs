@@ -8,10 +8,11 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use wire::{Name, Type};
+use wire::message::{MAX_MESSAGE, POINTER, POINTER_LEN, QNAME_POINTER};
+use wire::{Class, Name, Type};
 
 use super::arena::{CHUNK, CHUNK_BITS, MAX_CHUNKS, NOWHERE, UNIT};
-use super::blob::{self, ENTRY, Entry, HEADER, RECORD_HEAD, be16_at};
+use super::blob::{self, COMPILED_HEAD, COMPILED_RDLENGTH, ENTRY, Entry, HEADER, Lead, be16_at};
 use super::index::{self, BUCKET};
 use super::node::{DEAD, NodeFlags};
 use super::order::{self, PLACE};
@@ -250,7 +251,7 @@ impl Checker<'_> {
 
     fn rrset(&self, octets: &[u8], entry: &Entry, owner: &Owner<'_>) -> Check {
         let (records, sigs) = (entry.records_len as usize, entry.sigs_len as usize);
-        if 12 + owner.wire.len() + 4 + records + sigs > u16::MAX as usize || entry.count == 0 {
+        if blob::compiled_at(owner.wire.len()) + records + sigs > MAX_MESSAGE || entry.count == 0 {
             return Err(Unsound("an RRset has an impossible size"));
         }
         let (compiled, rest) = octets.split_at(records);
@@ -273,11 +274,11 @@ impl Checker<'_> {
                 if at < free {
                     return Err(Unsound("a compression pointer is not in RDATA, or in another one"));
                 }
-                if at + 2 > end {
+                if at + POINTER_LEN > end {
                     break;
                 }
                 name(compiled, at, owner)?;
-                (next, free) = (next + 1, at + 2);
+                (next, free) = (next + 1, at + POINTER_LEN);
             }
             if let Some((targets, offset)) = targets {
                 let target = targets.get(count).map_or(NOWHERE, |&at| u32::from_le_bytes(at));
@@ -304,8 +305,8 @@ impl Checker<'_> {
 
 /// The front of every compiled record of one type, the owner, the type and the class, as a number.
 fn head(t: Type) -> u64 {
-    let [high, low] = t.0.to_be_bytes();
-    u64::from_le_bytes([0xc0, 12, high, low, 0, 1, 0, 0])
+    let ([to, at], [high, low], [class, in_]) = (QNAME_POINTER, t.0.to_be_bytes(), Class::IN.0.to_be_bytes());
+    u64::from_le_bytes([to, at, high, low, class, in_, 0, 0])
 }
 
 /// The octets of a number that [`head`] speaks of.
@@ -325,15 +326,15 @@ impl Walk<'_> {
         if self.left.is_empty() {
             return Ok(None);
         }
-        let Some((front, rest)) = self.left.split_first_chunk::<RECORD_HEAD>() else {
+        let Some((front, rest)) = self.left.split_first_chunk::<COMPILED_HEAD>() else {
             return Err(Unsound("a record is cut short"));
         };
-        let len = be16_at(front, 10) as usize;
+        let len = be16_at(front, COMPILED_RDLENGTH) as usize;
         let told = front.first_chunk().map_or(0, |&octets| u64::from_le_bytes(octets));
         if told & HEAD != self.head || len > rest.len() {
             return Err(Unsound("a record is not of its RRset, or longer than it"));
         }
-        let start = self.at + RECORD_HEAD;
+        let start = self.at + COMPILED_HEAD;
         self.left = &rest[len..];
         self.at = start + len;
         Ok(Some((start, start + len)))
@@ -380,14 +381,11 @@ fn name(records: &[u8], at: usize, owner: &Owner<'_>) -> Check {
         match len {
             0 => return Ok(()),
             1..=63 => at += len as usize + 1,
-            0xc0.. => {
-                let Some(pointer) = records.get(at..at + 2) else { return Err(BAD) };
-                let to = (be16_at(pointer, 0) & 0x3fff) as usize;
-                if let Some(to) = to.checked_sub(12).filter(|&to| to < owner.wire.len()) {
-                    return if owner.has_label_at(to) { Ok(()) } else { Err(BAD) };
-                }
-                match to.checked_sub(12 + owner.wire.len() + 4) {
-                    Some(to) if to < before => (at, before) = (to, to),
+            POINTER.. => {
+                let Some(&low) = records.get(at + 1) else { return Err(BAD) };
+                match Lead::of([len, low], owner.wire.len()) {
+                    Some(Lead::Owner(to)) => return if owner.has_label_at(to) { Ok(()) } else { Err(BAD) },
+                    Some(Lead::Records(to)) if to < before => (at, before) = (to, to),
                     _ => return Err(BAD),
                 }
             }
@@ -417,7 +415,7 @@ mod tests {
     #[test]
     fn names_end_and_never_run_in_circles() {
         let owner = Owner::read(b"\x03www\x07example\0", b"\x07example\0").expect("a name");
-        let here = 12 + owner.wire.len() as u16 + 4;
+        let here = blob::compiled_at(owner.wire.len()) as u16;
         let pointer = |to: u16| (0xc000 | to).to_be_bytes();
         let check = |octets: &[u8], at| name(octets, at, &owner).is_ok();
         assert!(check(&pointer(16), 0), "example in the owner");
