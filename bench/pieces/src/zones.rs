@@ -147,7 +147,7 @@ fn nsec(names: &BTreeMap<NameBuf, Owned>) -> Vec<Record> {
 }
 
 fn nsec3(apex: NameBuf, names: &BTreeMap<NameBuf, Owned>) -> Vec<Record> {
-    let hash = |name: &NameBuf| dnssec::nsec3::hash(name.as_name().as_wire(), &[], 0);
+    let hash = |name: &NameBuf| dnssec::nsec3::hash(name.as_name().to_lower().as_lower(), &[], 0);
     let hashed: BTreeMap<_, _> = names.iter().map(|(name, sets)| (hash(name), sets)).collect();
     let nexts = hashed.keys().cycle().skip(1);
     let make = |((own, sets), next): ((&[u8; 20], &&Owned), &[u8; 20])| {

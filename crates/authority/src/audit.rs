@@ -83,7 +83,7 @@ pub fn audit(zone: &Zone, now: u32, found: &mut dyn FnMut(Finding)) {
     let mut tell = |kind, owner: Name<'_>, rtype| found(Finding { kind, owner: owner.to_buf(), rtype });
     let apex = zone.apex_node();
     let Some(dnskeys) = apex.rrset(Type::DNSKEY) else {
-        return tell(FindingKind::NoDnsKey, zone.apex(), Type::DNSKEY);
+        return tell(FindingKind::NoDnsKey, zone.apex().as_name(), Type::DNSKEY);
     };
     let rdatas = copies(dnskeys);
     let keys: Vec<DnsKey<'_>> = rdatas.iter().filter_map(|rdata| DnsKey::parse(rdata)).collect();
@@ -93,12 +93,12 @@ pub fn audit(zone: &Zone, now: u32, found: &mut dyn FnMut(Finding)) {
     }
     let seps: Vec<DnsKey<'_>> = keys.iter().copied().filter(|key| key.is_sep()).collect();
     if (Signatures { zone, keys: &seps, now }).verify(dnskeys).is_err() {
-        tell(FindingKind::NoSepSignature, zone.apex(), Type::DNSKEY);
+        tell(FindingKind::NoSepSignature, zone.apex().as_name(), Type::DNSKEY);
     }
     match zone.nsec3() {
         Some(chain) => nsec3_chain(zone, chain, &mut tell),
         None if zone.has_nsec() => nsec_chain(zone, &mut tell),
-        None => tell(FindingKind::NoChain, zone.apex(), Type::NSEC),
+        None => tell(FindingKind::NoChain, zone.apex().as_name(), Type::NSEC),
     }
 }
 
@@ -129,13 +129,15 @@ impl Signatures<'_> {
                 || (flags.contains(NodeFlags::CUT) && !matches!(set.rtype(), Type::DS | Type::NSEC));
             if foreign {
                 if set.sig_count() > 0 {
-                    tell(FindingKind::SignedForeign, node.owner(), set.rtype());
+                    tell(FindingKind::SignedForeign, node.owner().as_name(), set.rtype());
                 }
                 continue;
             }
             match (set.sig_count(), self.verify(set)) {
-                (0, _) => tell(FindingKind::Unsigned, node.owner(), set.rtype()),
-                (_, Err(fault)) => tell(FindingKind::BadSignature(fault), node.owner(), set.rtype()),
+                (0, _) => tell(FindingKind::Unsigned, node.owner().as_name(), set.rtype()),
+                (_, Err(fault)) => {
+                    tell(FindingKind::BadSignature(fault), node.owner().as_name(), set.rtype())
+                }
                 (_, Ok(())) => {}
             }
         }
@@ -153,8 +155,9 @@ impl Signatures<'_> {
                 last = Err(SigFault::Malformed);
                 continue;
             };
-            let mut signed = SignedSet { owner: set.node().owner(), rtype: set.rtype(), rdatas: &mut rdatas };
-            last = verify::verify(&mut signed, &sig, self.zone.apex(), self.keys, self.now);
+            let mut signed =
+                SignedSet { owner: set.node().owner().as_name(), rtype: set.rtype(), rdatas: &mut rdatas };
+            last = verify::verify(&mut signed, &sig, self.zone.apex().as_name(), self.keys, self.now);
             if last.is_ok() {
                 break;
             }
@@ -175,14 +178,14 @@ fn nsec_chain(zone: &Zone, tell: &mut Tell<'_>) {
     for (node, next) in names().zip(nexts) {
         let rdata = node.rrset(Type::NSEC).and_then(|set| set.rdatas().next()).map(|r| r.compiled());
         let Some((named, bitmap)) = rdata.and_then(|r| Some((Name::parse(r).ok()?, r))) else {
-            tell(FindingKind::NoNsec, node.owner(), Type::NSEC);
+            tell(FindingKind::NoNsec, node.owner().as_name(), Type::NSEC);
             continue;
         };
-        if named != next.owner() {
-            tell(FindingKind::WrongNext, node.owner(), Type::NSEC);
+        if named != next.owner().as_name() {
+            tell(FindingKind::WrongNext, node.owner().as_name(), Type::NSEC);
         }
         if bitmap_types(&bitmap[named.len()..]) != types(node) {
-            tell(FindingKind::WrongTypes, node.owner(), Type::NSEC);
+            tell(FindingKind::WrongTypes, node.owner().as_name(), Type::NSEC);
         }
     }
 }
@@ -191,30 +194,30 @@ fn nsec_chain(zone: &Zone, tell: &mut Tell<'_>) {
 fn nsec3_chain(zone: &Zone, chain: Nsec3<'_>, tell: &mut Tell<'_>) {
     let mut met = std::collections::BTreeSet::new();
     for node in zone.iter().filter(in_chain) {
-        let hash = nsec3::hash(node.owner_wire(), chain.salt(), chain.iterations());
+        let hash = nsec3::hash(node.owner(), chain.salt(), chain.iterations());
         let Some(own) = chain.matching(&hash) else {
             // Opt-out leaves insecure delegations out, and the empty names above nothing else.
             let insecure = node.flags().intersects(NodeFlags::CUT | NodeFlags::EMPTY)
                 && node.rrset(Type::DS).is_none()
                 && nsec3_rdata(chain.covering(&hash)).is_some_and(|rdata| rdata[1] & 1 != 0);
             if !insecure {
-                tell(FindingKind::NoNsec3, node.owner(), Type::NSEC3);
+                tell(FindingKind::NoNsec3, node.owner().as_name(), Type::NSEC3);
             }
             continue;
         };
-        met.insert(own.owner_wire());
+        met.insert(own.owner().as_wire());
         let Some(fields) = nsec3_rdata(own).and_then(Nsec3Fields::parse) else { continue };
         if bitmap_types(fields.bitmap) != types(node) {
-            tell(FindingKind::WrongTypes, node.owner(), Type::NSEC3);
+            tell(FindingKind::WrongTypes, node.owner().as_name(), Type::NSEC3);
         }
         // What comes right after the next hash said must be the next hash there is.
         if chain.matching(&fields.next).is_none() || chain.covering(&before(fields.next)) != own {
-            tell(FindingKind::WrongNextHash, own.owner(), Type::NSEC3);
+            tell(FindingKind::WrongNextHash, own.owner().as_name(), Type::NSEC3);
         }
     }
     for node in zone.iter().filter(|n| n.flags().contains(NodeFlags::NSEC3_ONLY)) {
-        if !met.contains(node.owner_wire()) {
-            tell(FindingKind::StrayNsec3, node.owner(), Type::NSEC3);
+        if !met.contains(node.owner().as_wire()) {
+            tell(FindingKind::StrayNsec3, node.owner().as_name(), Type::NSEC3);
         }
     }
 }

@@ -141,14 +141,6 @@ pub fn zone_for(catalog: &Catalog, name: &HashedName, qtype: Type) -> Option<Loc
     Some(found)
 }
 
-/// `name` with `*` put in front of what is left without its `skip` leftmost labels.
-fn wildcard_at(name: &HashedName, skip: usize, buf: &mut [u8; 257]) -> usize {
-    let suffix = name.suffix(skip);
-    buf[..2].copy_from_slice(b"\x01*");
-    buf[2..2 + suffix.len()].copy_from_slice(suffix);
-    2 + suffix.len()
-}
-
 /// DNAME substitution (RFC 6672 §2.2): the owner's labels at the end of `name` become `target`.
 fn substitute(name: Name<'_>, owner_labels: usize, target: Name<'_>) -> Option<NameBuf> {
     NameBuf::replace_suffix(name, owner_labels, target).ok()

@@ -9,7 +9,7 @@ use wire::message::{
     Builder, Full, Header, Offset, Owner, POINTER, POINTER_LEN, QUESTION_TAIL, RDLENGTH_AT, RECORD_HEAD,
     Section, TTL_AT, rdlength,
 };
-use wire::{Class, Name, Rcode, Type};
+use wire::{Class, LowerName, Name, Rcode, Type};
 use zone::store::{COMPILED_HEAD, Node, Rdata, RrSet, Zone};
 
 use crate::Ask;
@@ -125,16 +125,16 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         set: RrSet<'z>,
         at: Option<Offset>,
     ) -> Result<Placed, Full> {
-        match at.or_else(|| self.offset_in_question(set.node().owner_wire())) {
+        match at.or_else(|| self.offset_in_question(set.node().owner())) {
             Some(at) => self.put_at(section, set, at),
-            None => self.put_named(section, set, Owner::Name(set.node().owner())),
+            None => self.put_named(section, set, Owner::Name(set.node().owner().as_name())),
         }
     }
 
     /// Places an RRset under the name that stands at `at`: its owner, or what a wildcard stands for.
     #[inline]
     pub(crate) fn put_at(&mut self, section: Section, set: RrSet<'z>, at: Offset) -> Result<Placed, Full> {
-        let question_end = Offset::QNAME.index() + self.question.suffix(0).len();
+        let question_end = Offset::QNAME.index() + self.question.as_lower().len();
         let within_reach = || self.b.len() + RrSet::POINTER_REACH < Offset::REACH;
         let movable = !set.has_fixups() || (at.index() < question_end && within_reach());
         let Some(pointer) = at.pointer().filter(|_| movable) else {
@@ -243,14 +243,14 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     fn learn_question(&mut self) {
         if !self.learned {
             self.learned = true;
-            self.b.learn(self.question.as_name(), Offset::QNAME);
+            self.b.learn(self.question.as_lower().as_name(), Offset::QNAME);
         }
     }
 
-    /// Where in the message a lower-case `owner` stands as the end of the question's name.
+    /// Where in the message `owner` stands as the end of the question's name.
     #[inline]
-    fn offset_in_question(&self, owner: &[u8]) -> Option<Offset> {
-        let question = self.question.suffix(0);
+    fn offset_in_question(&self, owner: LowerName<'_>) -> Option<Offset> {
+        let (question, owner) = (self.question.as_lower().as_wire(), owner.as_wire());
         let cut = question.len().checked_sub(owner.len())?;
         if &question[cut..] != owner {
             return None;
@@ -321,7 +321,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
             let Some(node) = self.proofs.items[i] else { continue };
             let set = node.rrset(Type::NSEC).or_else(|| node.rrset(Type::NSEC3));
             let Some(set) = set else { continue };
-            match self.offset_in_question(node.owner_wire()) {
+            match self.offset_in_question(node.owner()) {
                 Some(at) => self.put_at(Section::Authority, set, at)?,
                 None => {
                     let mark = self.b.mark();
@@ -343,28 +343,27 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     /// Writes an RRset whose owner is spelled out at the message's end, and pointed at by the records after the
     /// first.
     fn put_denial(&mut self, set: RrSet<'z>) -> Result<Placed, Full> {
-        let (owner, owner_at) = (set.node().owner_wire(), self.b.end());
-        let mut own = 0;
+        let (owner, owner_at) = (set.node().owner(), self.b.end());
+        let mut rest = owner;
         let suffix = loop {
-            let len = owner[own] as usize;
-            if len == 0 {
-                break None;
+            match rest.parent() {
+                None => break None,
+                Some(parent) => rest = parent,
             }
-            own += len + 1;
-            if let Some(pointer) = self.offset_in_question(&owner[own..]).and_then(Offset::pointer) {
+            if let Some(pointer) = self.offset_in_question(rest).and_then(Offset::pointer) {
                 break Some(pointer);
             }
         };
         let Some(owner_pointer) = owner_at.pointer() else {
-            return self.put_named(Section::Authority, set, Owner::Name(set.node().owner()));
+            return self.put_named(Section::Authority, set, Owner::Name(set.node().owner().as_name()));
         };
         match suffix {
             Some(pointer) => {
-                self.b.append(&owner[..own])?;
+                self.b.append(&owner.as_wire()[..owner.len() - rest.len()])?;
                 self.b.append(&pointer)?;
             }
             None => {
-                self.b.append(owner)?;
+                self.b.append(owner.as_wire())?;
             }
         }
         let (octets, mut count) = (set.records_and_sigs(), set.count() + set.sig_count());
@@ -393,7 +392,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         // The additional section comes behind the proofs, those of names further up the chain among them.
         self.proofs()?;
         if let Some(cut) = required {
-            for (name_at, node) in set.hosts().filter(|(_, n)| ends_with(n.owner_wire(), cut.owner_wire())) {
+            for (name_at, node) in set.hosts().filter(|(_, host)| host.owner().is_at_or_below(cut.owner())) {
                 // However many there are: a list of hosts that is full does not leave one out.
                 if self.hosts.add(node.id()) || !self.hosts.contains(node.id()) {
                     self.put_addresses(set, node, placed, name_at)?;
@@ -422,7 +421,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
             record.copy_to(&mut rdata);
             let embedded = wire::rdata::embedded_names(set.rtype(), &rdata).next();
             let host = embedded.and_then(|e| Name::from_wire(rdata.get(e.start..e.start + e.len)?).ok());
-            let Some(host) = host.filter(|host| host.is_at_or_below(zone.apex())) else { continue };
+            let Some(host) = host.filter(|host| host.is_at_or_below(zone.apex().as_name())) else { continue };
             hashed.set(self.key, host);
             if seen.len() == MAX_HOSTS || seen.contains(&hashed.hash(0)) {
                 continue;
@@ -460,14 +459,14 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         let service = matches!(of.rtype(), Type::SVCB | Type::HTTPS) && node != of.node();
         let at = match own {
             true => Some(placed.owner_at),
-            false => self.offset_in_question(node.owner_wire()).or_else(|| placed.name_at(name_at)),
+            false => self.offset_in_question(node.owner()).or_else(|| placed.name_at(name_at)),
         };
         for rtype in [Type::A, Type::AAAA, of.rtype()].into_iter().take(2 + service as usize) {
             let Some(set) = node.rrset(rtype) else { continue };
             let mark = self.b.mark();
             let done = match at {
                 Some(at) => self.put_at(Section::Additional, set, at),
-                None => self.put_named(Section::Additional, set, Owner::Name(node.owner())),
+                None => self.put_named(Section::Additional, set, Owner::Name(node.owner().as_name())),
             };
             if done.is_err() {
                 self.b.rollback(mark);
@@ -486,19 +485,6 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         let owner = self.b.written().get(placed.start.index()..)?;
         placed.start.plus(name_len(owner) + RECORD_HEAD)
     }
-}
-
-/// Whether the lower-case wire name `name` is `ancestor` or ends in it, at a label boundary.
-fn ends_with(name: &[u8], ancestor: &[u8]) -> bool {
-    let Some(cut) = name.len().checked_sub(ancestor.len()) else { return false };
-    if &name[cut..] != ancestor {
-        return false;
-    }
-    let mut at = 0;
-    while at < cut {
-        at += name[at] as usize + 1;
-    }
-    at == cut
 }
 
 /// Bytes of the first of `records`, which are compiled.

@@ -1,16 +1,16 @@
 //! The NSEC3 hash (RFC 5155 §5).
 
 use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, digest};
+use wire::LowerName;
 
 /// The only hash algorithm the registry knows: SHA-1.
 pub const SHA1: u8 = 1;
 /// Octets of a hash.
 pub const HASH_LEN: usize = 20;
 
-/// Hashes a lower-case, uncompressed name: `iterations` further rounds after the first, the salt added in
-/// each.
-pub fn hash(lower_name: &[u8], salt: &[u8], iterations: u16) -> [u8; HASH_LEN] {
-    let mut hashed = round(lower_name, salt);
+/// Hashes a name: `iterations` further rounds after the first, the salt added in each.
+pub fn hash(name: LowerName<'_>, salt: &[u8], iterations: u16) -> [u8; HASH_LEN] {
+    let mut hashed = round(name.as_wire(), salt);
     for _ in 0..iterations {
         hashed = round(&hashed, salt);
     }
@@ -48,7 +48,7 @@ mod tests {
         ];
         for (name, text) in expected {
             let name: NameBuf = name.parse().expect("name");
-            let hashed = hash(name.as_name().as_wire(), &[0xaa, 0xbb, 0xcc, 0xdd], 12);
+            let hashed = hash(name.as_name().to_lower().as_lower(), &[0xaa, 0xbb, 0xcc, 0xdd], 12);
             assert_eq!(base32hex(&hashed), text);
         }
     }

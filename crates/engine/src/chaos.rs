@@ -3,7 +3,7 @@
 
 use wire::edns::ErrorInfo;
 use wire::message::Builder;
-use wire::{Rcode, Type};
+use wire::{LowerName, Rcode, Type};
 
 use crate::render;
 
@@ -16,15 +16,15 @@ pub struct Identity {
     pub id: Option<Box<[u8]>>,
 }
 
-/// Answers a CHAOS question for the lower-case name `qname`.
+/// Answers a CHAOS question for `qname`.
 #[cold]
 pub(crate) fn answer(
     identity: &Identity,
-    qname: &[u8],
+    qname: LowerName<'_>,
     qtype: Type,
     b: &mut Builder<'_>,
 ) -> Result<(), (Rcode, Option<ErrorInfo>)> {
-    let text = match qname {
+    let text = match qname.as_wire() {
         b"\x07version\x04bind\0" | b"\x07version\x06server\0" => &identity.version,
         b"\x02id\x06server\0" | b"\x08hostname\x04bind\0" => &identity.id,
         _ => &None,

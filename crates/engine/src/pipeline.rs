@@ -8,7 +8,7 @@ use authority::{Ask, Scratch};
 use wire::edns::ErrorInfo;
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Compressor, Header};
-use wire::{Class, Rcode};
+use wire::{Class, NameHash, Rcode};
 use zone::catalog::{Catalog, Located};
 use zone::store::{NodeAhead, Zone};
 
@@ -198,7 +198,7 @@ pub struct Worker {
 struct Aim {
     located: Located,
     /// Hashes of the name and of its parent, the usual cut or encloser, as far as they lie below the apex.
-    hashes: [u64; PLACES],
+    hashes: [NameHash; PLACES],
     nodes: [Option<NodeAhead>; PLACES],
 }
 
@@ -207,7 +207,7 @@ const PLACES: usize = 2;
 
 impl Aim {
     #[inline]
-    fn hashes(&self) -> impl Iterator<Item = u64> {
+    fn hashes(&self) -> impl Iterator<Item = NameHash> {
         self.hashes.into_iter().take(self.located.below as usize)
     }
 
@@ -379,7 +379,7 @@ impl Line<'_> {
             Route::Zone(located) => self.authority(&question, located, b, scratch),
             Route::Chaos => {
                 let identity = &self.pinned.config.identity;
-                chaos::answer(identity, self.qname.suffix(0), question.qtype, b)?;
+                chaos::answer(identity, self.qname.as_lower(), question.qtype, b)?;
                 Ok(Sourced::Ready)
             }
             Route::Elsewhere => {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use wire::{Name, NameBuf, Rcode, Type};
+use wire::{LowerName, Name, NameBuf, Rcode, Type};
 
 use crate::model::{ModelSet, ModelZone, canonical};
 
@@ -33,8 +33,8 @@ impl std::fmt::Debug for Line {
 pub struct Served<'a> {
     /// The zones.
     pub zones: &'a [ModelZone],
-    /// The NSEC3 hash of a lower-case name: name, salt, iterations.
-    pub hash: fn(&[u8], &[u8], u16) -> [u8; 20],
+    /// The NSEC3 hash of a name: name, salt, iterations.
+    pub hash: fn(LowerName<'_>, &[u8], u16) -> [u8; 20],
     /// CNAME and DNAME links followed, at the most.
     pub max_chain: usize,
 }
@@ -416,7 +416,7 @@ impl Out<'_> {
     fn hash_text(&self, zone: &ModelZone, name: Name<'_>) -> Vec<u8> {
         let param = &zone.sets(zone.apex())[&Type::NSEC3PARAM].rdatas[0];
         let iterations = u16::from_be_bytes([param[2], param[3]]);
-        let hash = (self.served.hash)(&name.as_wire().to_ascii_lowercase(), &param[5..], iterations);
+        let hash = (self.served.hash)(name.to_lower().as_lower(), &param[5..], iterations);
         base32hex(&hash)
     }
 

@@ -60,9 +60,7 @@ pub struct ModelZone {
 }
 
 fn lower(name: Name<'_>) -> NameBuf {
-    let mut name = name.to_buf();
-    name.make_lower();
-    name
+    name.to_lower().into()
 }
 
 /// Where the names of a type begin; they go on to the end of the RDATA, or for SOA are the first two.

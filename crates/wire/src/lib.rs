@@ -23,6 +23,7 @@ pub mod rdata;
 pub mod rr;
 pub mod text;
 
+pub use hash::NameHash;
 pub use message::{Header, Opcode, Rcode};
-pub use name::{Name, NameBuf};
+pub use name::{LowerName, LowerNameBuf, Name, NameBuf};
 pub use rr::{Class, Type};

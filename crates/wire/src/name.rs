@@ -3,8 +3,13 @@
 //! Names keep the letter case they came with and compare without it (RFC 1035 §2.3.3, RFC 4343).
 //! Compressed names are read by [`crate::message::Parser`]; hashing is in [`crate::hash`].
 
+mod lower;
+
 use std::cmp::Ordering;
 use std::fmt;
+
+pub(crate) use lower::copy_lower;
+pub use lower::{LowerName, LowerNameBuf};
 
 /// The longest name in octets, length octets and root included (RFC 1035 §2.3.4).
 pub const MAX_NAME: usize = 255;
@@ -114,24 +119,17 @@ impl<'a> Name<'a> {
     #[inline]
     pub fn is_at_or_below(self, ancestor: Name<'_>) -> bool {
         let Some(cut) = self.0.len().checked_sub(ancestor.0.len()) else { return false };
-        if !self.0[cut..].eq_ignore_ascii_case(ancestor.0) {
-            return false;
-        }
+        self.0[cut..].eq_ignore_ascii_case(ancestor.0) && self.has_label_at(cut)
+    }
+
+    /// Whether a label starts `cut` bytes into the name, or the root does.
+    #[inline]
+    fn has_label_at(self, cut: usize) -> bool {
         let mut at = 0;
         while at < cut {
             at += self.0[at] as usize + 1;
         }
         at == cut
-    }
-
-    /// Number of labels that both names share, counted from the right, the root not counted.
-    pub fn common_labels(self, other: Name<'_>) -> usize {
-        let (mut a, mut b) = ([0u8; MAX_LABELS + 1], [0u8; MAX_LABELS + 1]);
-        let (na, nb) = (self.offsets(&mut a), other.offsets(&mut b));
-        let most = na.min(nb);
-        (1..=most)
-            .take_while(|i| label_at(self.0, a[na - i]).eq_ignore_ascii_case(label_at(other.0, b[nb - i])))
-            .count()
     }
 
     /// Writes the offset of each label, left to right, and gives their number.
@@ -156,6 +154,12 @@ impl<'a> Name<'a> {
             }
         }
         na.cmp(&nb)
+    }
+
+    /// An owned copy in lower case.
+    #[inline]
+    pub fn to_lower(self) -> LowerNameBuf {
+        LowerNameBuf::of(self)
     }
 
     /// An owned copy.
@@ -351,11 +355,6 @@ impl NameBuf {
         Ok(buf)
     }
 
-    /// Turns every letter to lower case.
-    pub fn make_lower(&mut self) {
-        self.bytes[..self.len as usize].make_ascii_lowercase();
-    }
-
     /// A writer for names that come label by label; used by the message parser.
     pub(crate) fn from_parts(bytes: [u8; MAX_NAME], len: u8) -> Self {
         NameBuf { len, bytes }
@@ -485,7 +484,6 @@ mod tests {
         // The octets of `\001b` look like the label `b`, but the boundary is elsewhere.
         assert!(!name(r"x\001b.c").as_name().is_at_or_below(name("b.c").as_name()));
         assert!(name("a").as_name().is_at_or_below(Name::ROOT));
-        assert_eq!(name("a.b.c").as_name().common_labels(name("x.B.C").as_name()), 2);
     }
 
     #[test]

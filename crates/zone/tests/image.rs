@@ -118,7 +118,7 @@ fn other_keys_and_what_is_no_image_are_told_apart() {
     }
     image::write(&path, &zone(), &Making::default()).expect("written");
     let image = Image::open(&path).expect("an image");
-    assert_eq!((image.apex().to_buf(), image.serial()), (name("example."), 7));
+    assert_eq!((image.apex().as_name().to_buf(), image.serial()), (name("example."), 7));
     let other = HashKey::new([1, 2, 3]);
     assert!(matches!(image.read(&other, 1), Err(ImageError::OtherKey)));
     assert!(matches!(Image::open(folder.path()).err(), Some(ImageError::OtherFormat)));
@@ -217,7 +217,7 @@ fn read_at(path: &Path) -> Result<Zone, ImageError> {
 /// Looks at everything there is to look at in a zone, in every way that answering does.
 fn explore(zone: &Zone, names: &[NameBuf]) -> usize {
     let (mut hashed, mut octets, mut seen) = (HashedName::new(), Vec::new(), 0);
-    let own: Vec<NameBuf> = zone.iter().map(|node| node.owner().to_buf()).collect();
+    let own: Vec<NameBuf> = zone.iter().map(|node| node.owner().as_name().to_buf()).collect();
     for name in names.iter().chain(&own) {
         hashed.set(&key(), name.as_name());
         zone.ahead(hashed.hash(0));

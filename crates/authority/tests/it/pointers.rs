@@ -389,8 +389,7 @@ fn the_limit_of_tcp_is_the_limit_of_a_message() {
 #[test]
 fn equal_octets_across_a_label_boundary_are_no_suffix() {
     let inner = Name::from_wire(b"\x09a\x02ns\x04cuty\x07example\0").expect("a name").to_buf();
-    let mut question = inner;
-    question.make_lower();
+    let question = inner.as_name().to_lower().into();
     let records = [
         to("mx.example.", Type::MX, &[0, 1], "ns.cuty.example."),
         a("ns.cuty.example.", 1),

@@ -4,7 +4,7 @@
 use testkit::Record;
 use testkit::answers::base32hex;
 use testkit::model::ModelZone;
-use wire::{Name, NameBuf, Type};
+use wire::{LowerName, Name, NameBuf, Type};
 
 /// How absence is to be proved.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,8 +13,8 @@ pub(crate) enum Chain {
     Nsec3 { opt_out: bool, iterations: u16, salt: Vec<u8> },
 }
 
-pub(crate) fn hash(lower_name: &[u8], salt: &[u8], iterations: u16) -> [u8; 20] {
-    dnssec::nsec3::hash(lower_name, salt, iterations)
+pub(crate) fn hash(name: LowerName<'_>, salt: &[u8], iterations: u16) -> [u8; 20] {
+    dnssec::nsec3::hash(name, salt, iterations)
 }
 
 /// The records and all that signing adds. DNSSEC records that were there are left out, DS excepted.
@@ -122,8 +122,10 @@ fn nsec3(zone: &ModelZone, ttl: u32, opt_out: bool, iterations: u16, salt: &[u8]
             !(opt_out && left_out)
         })
         .collect();
-    let mut hashes: Vec<([u8; 20], NameBuf)> =
-        kept.into_iter().map(|name| (hash(name.as_name().as_wire(), salt, iterations), name)).collect();
+    let mut hashes: Vec<([u8; 20], NameBuf)> = kept
+        .into_iter()
+        .map(|name| (hash(name.as_name().to_lower().as_lower(), salt, iterations), name))
+        .collect();
     hashes.sort();
     let make = |i: usize| {
         let ((own, name), (next, _)) = (&hashes[i], &hashes[(i + 1) % hashes.len()]);

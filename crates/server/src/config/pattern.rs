@@ -105,10 +105,9 @@ pub fn zone_name(text: &str) -> Result<NameBuf, String> {
     if text.is_empty() {
         return Err("the zone name is empty; the root zone is \".\"".into());
     }
-    let mut name = NameBuf::from_text(text.as_bytes(), Some(Name::ROOT))
+    let name = NameBuf::from_text(text.as_bytes(), Some(Name::ROOT))
         .map_err(|fault| format!("`{text}` is not a domain name: {fault}"))?;
-    name.make_lower();
-    Ok(name)
+    Ok(name.as_name().to_lower().into())
 }
 
 /// A zone name without its final dot, safe as a file name.

@@ -160,7 +160,7 @@ fn making(sources: Option<Vec<SourceFile>>, warnings: u64) -> Option<Making> {
 /// The catalog that follows `old` and serves `table`.
 pub fn catalog(old: &Catalog, table: &ZoneTable) -> Catalog {
     let gone = old.iter().filter(|e| !table.contains_key(e.name().as_wire()));
-    let gone: Vec<Change> = gone.map(|e| Change::Remove(e.name().to_buf())).collect();
+    let gone: Vec<Change> = gone.map(|e| Change::Remove(e.name().as_name().to_buf())).collect();
     let served = table.values().map(|state| match &state.zone {
         Some(zone) => Change::Serve(Arc::clone(zone)),
         None => Change::Unload(state.spec.name().to_buf()),

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use wire::hash::HashKey;
-use wire::{Name, NameBuf};
+use wire::{LowerName, LowerNameBuf, Name};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{ImageError, Making, damaged};
@@ -82,7 +82,7 @@ pub(super) struct Header {
     pub(super) program: String,
     /// See [`fingerprint`].
     pub(super) key: [u64; 2],
-    pub(super) apex: NameBuf,
+    pub(super) apex: LowerNameBuf,
     pub(super) serial: u32,
     pub(super) apex_at: u32,
     pub(super) counts: Counts,
@@ -103,7 +103,7 @@ pub(super) fn sum(octets: &[u8]) -> u64 {
 /// Two hashes that tell one key from another, and one way of hashing from another, without telling the key.
 pub(super) fn fingerprint(key: &HashKey) -> [u64; 2] {
     [&b"\x05image\x05nomen\0"[..], b"\x0bfingerprint\x03key\x05image\x05nomen\0"]
-        .map(|wire| key.name(Name::from_wire(wire).unwrap_or(Name::ROOT)))
+        .map(|wire| key.name(LowerName::of_checked(wire)).bits())
 }
 
 impl Header {
@@ -178,7 +178,7 @@ impl Header {
         let layout = from.u32()?;
         let program = String::from_utf8_lossy(from.octets()?).into_owned();
         let key = [from.u64()?, from.u64()?];
-        let apex = Name::from_wire(from.octets()?).map_err(|_| damaged("the zone's name"))?.to_buf();
+        let apex = Name::from_wire(from.octets()?).map_err(|_| damaged("the zone's name"))?.to_lower();
         let (serial, apex_at) = (from.u32()?, from.u32()?);
         let (records, nodes, wildcards) = (from.u64()?, from.u64()?, from.u32()? != 0);
         let (iterations, salt) = (u16::try_from(from.u32()?).ok(), from.octets()?.to_vec());

@@ -20,8 +20,8 @@
 //! With an owner of usual length the header, the owner, two directory entries and the first record lie in
 //! the first 64 octets: an exact hit reads one line of the index and one of the blob.
 
-use wire::Type;
 use wire::message::{HEADER_LEN, Offset, POINTER_LEN, QUESTION_TAIL, RDLENGTH_AT, RECORD_HEAD, TTL_AT};
+use wire::{LowerName, Type};
 
 /// Octets in front of the owner name.
 pub(super) const HEADER: usize = 8;
@@ -93,10 +93,10 @@ pub(super) fn size(bytes: &[u8]) -> usize {
     (u32_at(bytes, 0) & 0x00ff_ffff) as usize * super::arena::UNIT
 }
 
-/// The owner name, lower case.
+/// The owner name. The builder has put one there, or verifying has found one.
 #[inline]
-pub(super) fn owner(blob: &[u8]) -> &[u8] {
-    &blob[HEADER..HEADER + blob[3] as usize]
+pub(super) fn owner(blob: &[u8]) -> LowerName<'_> {
+    LowerName::of_checked(&blob[HEADER..HEADER + blob[3] as usize])
 }
 
 /// The raw flags.

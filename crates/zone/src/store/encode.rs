@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use wire::message::{MAX_MESSAGE, Offset, POINTER_LEN, QNAME_POINTER};
 use wire::rdata::{self, NameRule};
-use wire::{Class, Name, Type};
+use wire::{Class, LowerName, Name, Type};
 
 use super::arena::{CHUNK, NOWHERE, UNIT};
 use super::blob::{self, ENTRY, Entry, HEADER};
@@ -113,7 +113,8 @@ impl Encoder {
     }
 
     /// A blob without records: an empty non-terminal.
-    pub(super) fn empty(&mut self, owner: Name<'_>) -> &[u8] {
+    pub(super) fn empty(&mut self, owner: LowerName<'_>) -> &[u8] {
+        let owner = owner.as_name();
         self.entries.clear();
         self.blob.clear();
         let flags = NodeFlags::EMPTY.0 | if owner.is_wildcard() { NodeFlags::WILDCARD.0 } else { 0 };
@@ -305,18 +306,17 @@ impl Encoder {
     }
 
     fn flags(&self, pending: &Pending, apex: Name<'_>) -> u16 {
-        let owner = pending.owner.as_name();
+        let owner = pending.owner.as_lower();
         let at_apex = owner.len() == apex.len();
         let has = |t: Type| self.entries.iter().any(|e| e.rtype == t);
-        let hash_owner = owner.as_wire()[0] as usize + 1 + apex.len() == owner.len()
-            && nsec3::hash_of(owner.as_wire()).is_some();
+        let hash_owner = is_child(owner, apex.len()) && nsec3::hash_of(owner).is_some();
         let nsec3_only = hash_owner && pending.records.iter().all(|r| of_nsec3(pending, r));
         let flags = [
             (at_apex, NodeFlags::APEX),
             (!at_apex && has(Type::NS), NodeFlags::CUT),
             (has(Type::DNAME), NodeFlags::DNAME),
             (self.entries.is_empty(), NodeFlags::EMPTY),
-            (owner.is_wildcard(), NodeFlags::WILDCARD),
+            (owner.as_name().is_wildcard(), NodeFlags::WILDCARD),
             (nsec3_only, NodeFlags::NSEC3_ONLY),
         ];
         flags.iter().filter(|(set, _)| *set).fold(0, |all, (_, flag)| all | flag.0)
@@ -349,6 +349,11 @@ impl Encoder {
 fn of_nsec3(pending: &Pending, record: &Record) -> bool {
     let signed = || pending.rdata(record).get(..2) == Some(&Type::NSEC3.0.to_be_bytes());
     record.rtype == Type::NSEC3 || record.rtype == Type::RRSIG && signed()
+}
+
+/// Whether a name at or below the apex, which has `apex_len` bytes, lies right below it.
+pub(super) fn is_child(owner: LowerName<'_>, apex_len: usize) -> bool {
+    owner.parent().is_some_and(|parent| parent.len() == apex_len)
 }
 
 /// The target name of a record whose type has one.

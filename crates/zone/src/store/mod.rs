@@ -40,8 +40,8 @@ mod verify;
 
 use std::sync::OnceLock;
 
-use wire::Name;
 use wire::hash::HashKey;
+use wire::{LowerName, Name, NameHash};
 
 pub use blob::COMPILED_HEAD;
 pub use build::{AddError, BuildError, ZoneBuilder};
@@ -54,7 +54,7 @@ pub(crate) use parts::{ChainParts, LAYOUT, Parts};
 pub use pending::{Note, NoteKind};
 pub(crate) use verify::{Counts, Unsound, in_parallel};
 
-use crate::{ahead, octets};
+use crate::ahead;
 use arena::Arena;
 
 /// Cache lines of a zone that a lookup reads; [`Zone`]'s fields are in this order.
@@ -105,8 +105,8 @@ pub struct Zone {
 pub struct NodeAhead(u32);
 
 impl Zone {
-    /// The zone's name, in lower case.
-    pub fn apex(&self) -> Name<'_> {
+    /// The zone's name.
+    pub fn apex(&self) -> LowerName<'_> {
         self.apex_node().owner()
     }
 
@@ -171,19 +171,18 @@ impl Zone {
         !self.nsec.is_empty()
     }
 
-    /// The node of a name: `lower` in wire form and lower case, `hash` its hash under the key that the zone
-    /// was built with. Empty non-terminals are found, NSEC3 owners are not.
+    /// The node of the name `lower`, whose hash under the zone's [`key`](Self::key) is `hash`. Empty
+    /// non-terminals are found, NSEC3 owners are not.
     #[inline]
-    pub fn find(&self, lower: &[u8], hash: u64) -> Option<Node<'_>> {
-        let at = self.index.find(hash, |at| octets::same(blob::owner(self.arena.from(at)), lower))?;
+    pub fn find(&self, lower: LowerName<'_>, hash: NameHash) -> Option<Node<'_>> {
+        let at = self.index.find(hash, |at| blob::owner(self.arena.from(at)) == lower)?;
         Some(Node::new(&self.arena, at))
     }
 
     /// [`find`](Self::find) for a name whose hash is not at hand and whose letter case is unknown.
     pub fn find_name(&self, name: Name<'_>) -> Option<Node<'_>> {
-        let mut lower = name.to_buf();
-        lower.make_lower();
-        self.find(lower.as_name().as_wire(), self.key.name(lower.as_name()))
+        let lower = name.to_lower();
+        self.find(lower.as_lower(), self.key.name(lower.as_lower()))
     }
 
     /// Asks for the zone's own lines, which everything else is found through.
@@ -194,7 +193,7 @@ impl Zone {
 
     /// Asks for the index line of a hash, which [`find`](Self::find) will read.
     #[inline]
-    pub fn ahead(&self, hash: u64) {
+    pub fn ahead(&self, hash: NameHash) {
         self.index.ahead(hash);
     }
 
@@ -202,7 +201,7 @@ impl Zone {
     /// [`ahead_glue`](Self::ahead_glue) takes. Reads the index line, so [`ahead`](Self::ahead) goes before, for the
     /// whole batch.
     #[inline]
-    pub fn ahead_node(&self, hash: u64) -> Option<NodeAhead> {
+    pub fn ahead_node(&self, hash: NameHash) -> Option<NodeAhead> {
         let at = self.index.candidate(hash)?;
         self.ahead_at(at);
         Some(NodeAhead(at))
@@ -257,8 +256,8 @@ impl Zone {
         Iter::new(self, self.all.get_or_init(|| order::all(self)))
     }
 
-    /// The key under which names are looked up.
-    pub(crate) fn key(&self) -> &HashKey {
+    /// The key under which names are looked up: hashes that [`find`](Self::find) takes are made with it.
+    pub fn key(&self) -> &HashKey {
         &self.key
     }
 

@@ -3,7 +3,7 @@
 use std::ops::BitOr;
 
 use wire::message::{HEADER_LEN, Offset, POINTER, POINTER_LEN};
-use wire::{Name, Type};
+use wire::{LowerName, Type};
 
 use super::arena::{Arena, NOWHERE};
 use super::blob::{
@@ -93,16 +93,9 @@ impl<'a> Node<'a> {
         self.at
     }
 
-    /// The owner name, in lower case.
+    /// The owner name.
     #[inline]
-    pub fn owner(self) -> Name<'a> {
-        // The builder has put a name there; the root would be the answer to a damaged blob.
-        Name::from_wire(blob::owner(self.blob)).unwrap_or(Name::ROOT)
-    }
-
-    /// The octets of the owner name, without the check that [`owner`](Self::owner) makes.
-    #[inline]
-    pub fn owner_wire(self) -> &'a [u8] {
+    pub fn owner(self) -> LowerName<'a> {
         blob::owner(self.blob)
     }
 
@@ -442,7 +435,7 @@ impl<'a> Rdata<'a> {
 
     /// Appends what the pointer at `at` stands for.
     fn copy_name(&self, mut at: usize, out: &mut Vec<u8>) {
-        let (data, owner) = (self.set.data, self.set.node.owner_wire());
+        let (data, owner) = (self.set.data, self.set.node.owner().as_wire());
         loop {
             let len = data[at] as usize;
             if data[at] < POINTER {

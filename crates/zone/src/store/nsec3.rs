@@ -3,7 +3,7 @@
 //! Computes no hashes: callers bring the 20 octets of SHA-1 and get the node.
 
 use bytes::Bytes;
-use wire::Type;
+use wire::{LowerName, Type};
 
 use super::arena::Arena;
 use super::memory::{self, Memory};
@@ -118,8 +118,8 @@ impl Chain {
 }
 
 /// The hash that a node's first label spells in base 32 with the extended hex alphabet (RFC 4648 §7).
-pub(super) fn hash_of(owner: &[u8]) -> Option<[u8; HASH]> {
-    let label = owner.get(1..33).filter(|_| owner[0] == 32)?;
+pub(super) fn hash_of(owner: LowerName<'_>) -> Option<[u8; HASH]> {
+    let label = owner.labels().next().filter(|label| label.len() == 32)?;
     let mut hash = [0; HASH];
     for (digits, octets) in label.chunks_exact(8).zip(hash.chunks_exact_mut(5)) {
         let mut value = 0u64;
@@ -127,7 +127,6 @@ pub(super) fn hash_of(owner: &[u8]) -> Option<[u8; HASH]> {
             let digit = match digit {
                 b'0'..=b'9' => digit - b'0',
                 b'a'..=b'v' => digit - b'a' + 10,
-                b'A'..=b'V' => digit - b'A' + 10,
                 _ => return None,
             };
             value = value << 5 | digit as u64;
@@ -178,7 +177,7 @@ impl<'a> Nsec3<'a> {
     /// The node whose owner spells exactly `hash`.
     pub fn matching(self, hash: &[u8; HASH]) -> Option<Node<'a>> {
         let node = self.covering(hash);
-        (hash_of(node.owner_wire()).as_ref() == Some(hash)).then_some(node)
+        (hash_of(node.owner()).as_ref() == Some(hash)).then_some(node)
     }
 
     /// The node whose owner hash is `hash` or comes closest before it; the last of the chain if none does.
@@ -242,18 +241,21 @@ fn first_above(values: &[[u8; 8]], wanted: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use wire::NameBuf;
 
     use super::*;
 
     #[test]
     fn hashes_are_read_from_labels() {
         // RFC 5155 appendix A: H(example) with its parameters.
-        let owner = b"\x200p9mhaveqvm6t7vbl5lop2u3t2rp3tom\x07example\0";
-        let hash = hash_of(owner).expect("a hash");
+        let hash_of = |text: &str| {
+            let owner: NameBuf = text.parse().expect("a name");
+            hash_of(owner.as_name().to_lower().as_lower())
+        };
+        let hash = hash_of("0P9mhaveqvm6t7vbl5lop2u3t2rp3tom.example.").expect("a hash");
         assert_eq!(hash[..4], [0x06, 0x53, 0x68, 0xab]);
-        assert_eq!(hash_of(&owner.to_ascii_uppercase()), Some(hash));
-        assert_eq!(hash_of(b"\x200p9mhaveqvm6t7vbl5lop2u3t2rp3tow\0"), None, "w is no digit");
-        assert_eq!(hash_of(b"\x03www\0"), None);
+        assert_eq!(hash_of("0p9mhaveqvm6t7vbl5lop2u3t2rp3tow."), None, "w is no digit");
+        assert_eq!(hash_of("www."), None);
     }
 
     proptest! {

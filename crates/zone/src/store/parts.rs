@@ -4,7 +4,7 @@
 //! served: see [`super::verify`].
 
 use bytes::Bytes;
-use wire::Name;
+use wire::LowerName;
 use wire::hash::HashKey;
 
 use super::Zone;
@@ -65,7 +65,7 @@ impl Zone {
     /// made under. Verified by `threads` threads.
     pub(crate) fn from_parts(
         parts: Parts,
-        apex: Name<'_>,
+        apex: LowerName<'_>,
         key: &HashKey,
         threads: usize,
     ) -> Result<Zone, Unsound> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use wire::{Name, NameBuf, Type};
+use wire::{LowerNameBuf, Name, NameBuf, Type};
 
 /// One record that waits for its name to be complete; its RDATA lies in [`Pending::octets`].
 #[derive(Clone, Copy)]
@@ -19,21 +19,19 @@ pub(super) struct Record {
 
 /// All records read so far of the name being read. Kept and reused from name to name.
 pub(super) struct Pending {
-    /// The owner in lower case.
-    pub(super) owner: NameBuf,
+    pub(super) owner: LowerNameBuf,
     pub(super) records: Vec<Record>,
     pub(super) octets: Vec<u8>,
 }
 
 impl Pending {
     pub(super) fn new() -> Self {
-        Pending { owner: NameBuf::ROOT, records: Vec::new(), octets: Vec::new() }
+        Pending { owner: LowerNameBuf::ROOT, records: Vec::new(), octets: Vec::new() }
     }
 
     /// Forgets the records and begins a name.
     pub(super) fn begin(&mut self, owner: Name<'_>) {
-        self.owner = owner.to_buf();
-        self.owner.make_lower();
+        self.owner = owner.to_lower();
         self.records.clear();
         self.octets.clear();
     }

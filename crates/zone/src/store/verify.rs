@@ -9,7 +9,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use wire::message::{MAX_MESSAGE, POINTER, POINTER_LEN, QNAME_POINTER};
-use wire::{Class, Name, Type};
+use wire::name::MAX_LABEL;
+use wire::{Class, LowerName, Type};
 
 use super::arena::{CHUNK, CHUNK_BITS, MAX_CHUNKS, NOWHERE, UNIT};
 use super::blob::{self, COMPILED_HEAD, COMPILED_RDLENGTH, ENTRY, Entry, HEADER, Lead, be16_at};
@@ -40,7 +41,7 @@ const PIECE: usize = 1 << 20;
 const MAX_HOPS: usize = 128;
 
 /// Checks the parts of the zone `apex` with `threads` threads.
-pub(super) fn parts(parts: &Parts, apex: Name<'_>, threads: usize) -> Result<(), Unsound> {
+pub(super) fn parts(parts: &Parts, apex: LowerName<'_>, threads: usize) -> Result<(), Unsound> {
     if parts.chunks.is_empty() || parts.chunks.len() > MAX_CHUNKS {
         return Err(Unsound("the number of chunks is out of bounds"));
     }
@@ -92,13 +93,13 @@ pub(super) fn parts(parts: &Parts, apex: Name<'_>, threads: usize) -> Result<(),
 }
 
 /// Whether the apex' address is that of the apex' node.
-fn apex_is(parts: &Parts, starts: &Bits, apex: Name<'_>) -> Result<(), Unsound> {
+fn apex_is(parts: &Parts, starts: &Bits, apex: LowerName<'_>) -> Result<(), Unsound> {
     let there = starts.has(parts.apex).then(|| {
         let chunk = &parts.chunks[(parts.apex >> CHUNK_BITS) as usize];
         &chunk[(parts.apex & ((1 << CHUNK_BITS) - 1)) as usize * UNIT..]
     });
     match there {
-        Some(node) if blob::owner(node) == apex.as_wire() && blob::flags(node) & DEAD == 0 => Ok(()),
+        Some(node) if blob::owner(node) == apex && blob::flags(node) & DEAD == 0 => Ok(()),
         _ => Err(Unsound("the apex is not where it should be")),
     }
 }
@@ -355,8 +356,9 @@ impl<'a> Owner<'a> {
         let mut at = 0;
         while at < below {
             let len = wire[at] as usize;
-            if len == 0 || len > 63 {
-                return Err(Unsound("an owner is no name"));
+            let label = wire.get(at + 1..at + 1 + len).unwrap_or_default();
+            if len == 0 || len > MAX_LABEL || label.iter().any(u8::is_ascii_uppercase) {
+                return Err(Unsound("an owner is no name in lower case"));
             }
             at += len + 1;
         }
