@@ -10,7 +10,7 @@ use wire::message::{
     Section, TTL_AT, rdlength,
 };
 use wire::{Class, LowerName, Name, Rcode, Type};
-use zone::store::{COMPILED_HEAD, Node, Rdata, RrSet, Zone};
+use zone::store::{COMPILED_HEAD, Node, NodeAddress, Rdata, RrSet, Zone};
 
 use crate::Ask;
 use crate::lookup::{self, Found};
@@ -36,10 +36,10 @@ pub(crate) struct Reply<'r, 'b, 'z> {
     learned: bool,
     proofs: Few<Option<Node<'z>>, MAX_PROOFS>,
     /// Nodes whose addresses are in the message.
-    hosts: Few<u32, MAX_HOSTS>,
+    hosts: Few<NodeAddress, MAX_HOSTS>,
 }
 
-/// A few numbers, each once.
+/// A few items, each once.
 pub(crate) struct Few<T, const N: usize> {
     items: [T; N],
     len: usize,
@@ -394,13 +394,13 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         if let Some(cut) = required {
             for (name_at, node) in set.hosts().filter(|(_, host)| host.owner().is_at_or_below(cut.owner())) {
                 // However many there are: a list of hosts that is full does not leave one out.
-                if self.hosts.add(node.id()) || !self.hosts.contains(node.id()) {
+                if self.hosts.add(node.address()) || !self.hosts.contains(node.address()) {
                     self.put_addresses(set, node, placed, name_at)?;
                 }
             }
         }
         for (name_at, node) in set.hosts() {
-            if self.hosts.add(node.id()) {
+            if self.hosts.add(node.address()) {
                 // What is not required is left out where it does not fit.
                 let _ = self.put_addresses(set, node, placed, name_at);
             }

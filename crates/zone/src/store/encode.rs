@@ -6,7 +6,7 @@ use wire::message::{MAX_MESSAGE, Offset, POINTER_LEN, QNAME_POINTER};
 use wire::rdata::{self, NameRule};
 use wire::{Class, LowerName, Name, Type};
 
-use super::arena::{CHUNK, NOWHERE, UNIT};
+use super::arena::{CHUNK, NodeAddress, UNIT};
 use super::blob::{self, ENTRY, Entry, HEADER};
 use super::node::{NodeFlags, RrSet, TARGETS};
 use super::nsec3;
@@ -196,7 +196,7 @@ impl Encoder {
         };
         let has_targets = records.iter().any(in_zone);
         if has_targets {
-            self.blob.resize(self.blob.len() + 4 * count, NOWHERE as u8);
+            (0..count).for_each(|_| self.blob.extend_from_slice(&NodeAddress::NOWHERE));
         }
         self.entries.push(Entry {
             rtype: t,

@@ -3,7 +3,7 @@
 use wire::hash::{HashKey, HashedName};
 use wire::{LowerName, LowerNameBuf, Name, NameHash, Type};
 
-use super::arena::Arena;
+use super::arena::{Arena, NodeAddress};
 use super::blob::{self, entries};
 use super::build::{BuildError, ZoneBuilder};
 use super::encode::{Encoder, is_child};
@@ -75,9 +75,9 @@ struct Work<'b> {
     /// Blobs of the NSEC3 chain only; not kept up once they are merged.
     hashed: usize,
     /// Used again and again by [`Work::settle_deep`].
-    unsettled: Vec<u32>,
+    unsettled: Vec<NodeAddress>,
     /// Made when first needed: see [`Work::nsec3_only_at`].
-    nsec3_only: Option<Vec<(u64, u32)>>,
+    nsec3_only: Option<Vec<(u64, NodeAddress)>>,
 }
 
 /// Whether a blob is in the index: not dead, and not only of the NSEC3 chain.
@@ -90,17 +90,17 @@ fn live(blob: &[u8]) -> bool {
 }
 
 impl Work<'_> {
-    fn find(&self, lower: LowerName<'_>, hash: NameHash) -> Option<u32> {
+    fn find(&self, lower: LowerName<'_>, hash: NameHash) -> Option<NodeAddress> {
         self.index.find(hash, |at| blob::owner(self.arena.from(at)) == lower)
     }
 
-    fn get(&self, lower: LowerName<'_>) -> Option<u32> {
+    fn get(&self, lower: LowerName<'_>) -> Option<NodeAddress> {
         self.find(lower, self.key.name(lower))
     }
 
     /// Builds the index anew from the arena, with room for `more` names. A name that came twice is in it once;
     /// gives hash and address of all blobs of such names.
-    fn fill_index(&mut self, more: usize) -> Vec<(NameHash, u32)> {
+    fn fill_index(&mut self, more: usize) -> Vec<(NameHash, NodeAddress)> {
         // Drop the old one first: everything in it can be had from the arena.
         self.index = Index::for_entries(0);
         let mut index = Index::for_entries(self.names + more);
@@ -131,18 +131,19 @@ impl Work<'_> {
     }
 
     /// Puts together the blobs of names that came in several places; `repeated` tells those in the index.
-    fn merge(&mut self, mut repeated: Vec<(NameHash, u32)>) -> Result<(), BuildError> {
+    fn merge(&mut self, mut repeated: Vec<(NameHash, NodeAddress)>) -> Result<(), BuildError> {
         self.find_repeated_nsec3(&mut repeated);
         if repeated.is_empty() {
             return Ok(());
         }
-        let name = |at: u32| blob::owner(self.arena.from(at));
+        let name = |at: NodeAddress| blob::owner(self.arena.from(at));
         repeated.sort_unstable_by(|a, b| {
             let by_name = || name(a.1).as_wire().cmp(name(b.1).as_wire());
             a.0.bits().cmp(&b.0.bits()).then_with(by_name).then(a.1.cmp(&b.1))
         });
         repeated.dedup();
-        let same = |a: &(NameHash, u32), b: &(NameHash, u32)| a.0 == b.0 && name(a.1) == name(b.1);
+        let same =
+            |a: &(NameHash, NodeAddress), b: &(NameHash, NodeAddress)| a.0 == b.0 && name(a.1) == name(b.1);
         let ends: Vec<usize> = repeated.chunk_by(same).map(<[_]>::len).collect();
         let (mut pending, mut dead, mut rest) = (Pending::new(), 0, &repeated[..]);
         let mut rebuild = ends.len() > self.names / 16;
@@ -172,10 +173,10 @@ impl Work<'_> {
     /// Makes one blob of several of the same name. `dead` counts octets that are of no more use.
     fn merge_group(
         &mut self,
-        group: &[(NameHash, u32)],
+        group: &[(NameHash, NodeAddress)],
         pending: &mut Pending,
         dead: &mut usize,
-    ) -> Result<Option<u32>, BuildError> {
+    ) -> Result<Option<NodeAddress>, BuildError> {
         pending.begin(blob::owner(self.arena.blob(group[0].1)).as_name());
         for &(_, at) in group {
             unpack(Node::alone(&self.arena, at), pending);
@@ -191,12 +192,12 @@ impl Work<'_> {
     }
 
     /// Adds NSEC3 owners that came in several places, or that have other records elsewhere in the zone.
-    fn find_repeated_nsec3(&self, repeated: &mut Vec<(NameHash, u32)>) {
+    fn find_repeated_nsec3(&self, repeated: &mut Vec<(NameHash, NodeAddress)>) {
         if self.hashed == 0 {
             return;
         }
         let chain = self.nsec3_only();
-        let mut add = |at: u32| repeated.push((self.key.name(blob::owner(self.arena.blob(at))), at));
+        let mut add = |at: NodeAddress| repeated.push((self.key.name(blob::owner(self.arena.blob(at))), at));
         // Equal prefixes of different hashes are told apart when names are compared.
         for run in chain.chunk_by(|a, b| a.0 == b.0).filter(|run| run.len() > 1) {
             run.iter().for_each(|&(_, at)| add(at));
@@ -216,7 +217,7 @@ impl Work<'_> {
     }
 
     /// Creates empty non-terminals and sets the flags that depend on other names.
-    fn settle(&mut self, apex: u32) -> Result<(), BuildError> {
+    fn settle(&mut self, apex: NodeAddress) -> Result<(), BuildError> {
         let apex_len = self.apex.as_name().len();
         let below_apex = below(blob::flags(self.arena.blob(apex)));
         let mut hashed = HashedName::new();
@@ -238,7 +239,7 @@ impl Work<'_> {
     }
 
     /// Settles one node whose parent is settled; `occluded` holds the flags it gets from there.
-    fn settle_one(&mut self, at: u32, parent: u32, occluded: u16) {
+    fn settle_one(&mut self, at: NodeAddress, parent: NodeAddress, occluded: u16) {
         let blob = self.arena.blob_mut(at);
         let flags = blob::flags(blob) | occluded | SETTLED;
         blob::set_flags(blob, flags);
@@ -250,7 +251,12 @@ impl Work<'_> {
     }
 
     /// Settles a node that is more than one label below the apex, its unsettled ancestors first.
-    fn settle_deep(&mut self, at: u32, apex: u32, name: &HashedName) -> Result<(), BuildError> {
+    fn settle_deep(
+        &mut self,
+        at: NodeAddress,
+        apex: NodeAddress,
+        name: &HashedName,
+    ) -> Result<(), BuildError> {
         let apex_labels = self.apex.as_name().label_count();
         let mut unsettled = std::mem::take(&mut self.unsettled);
         unsettled.push(at);
@@ -276,7 +282,7 @@ impl Work<'_> {
     }
 
     /// Creates the empty non-terminal `name` without its `skip` leftmost labels.
-    fn add_empty(&mut self, name: &HashedName, skip: usize) -> Result<u32, BuildError> {
+    fn add_empty(&mut self, name: &HashedName, skip: usize) -> Result<NodeAddress, BuildError> {
         if self.names >= self.index.room() {
             self.fill_index(self.names / 4 + 1);
         }
@@ -297,7 +303,7 @@ impl Work<'_> {
     }
 
     /// The node of an NSEC3 owner that is not in the index.
-    fn nsec3_only_at(&mut self, owner: LowerName<'_>) -> Option<u32> {
+    fn nsec3_only_at(&mut self, owner: LowerName<'_>) -> Option<NodeAddress> {
         let prefix = nsec3::prefix(&nsec3::hash_of(owner)?);
         if self.nsec3_only.is_none() {
             self.nsec3_only = Some(self.nsec3_only());
@@ -305,12 +311,12 @@ impl Work<'_> {
         let all = self.nsec3_only.as_deref()?;
         let start = all.partition_point(|&(p, _)| p < prefix);
         let mut same = all[start..].iter().take_while(|&&(p, _)| p == prefix);
-        let is_owner = |at: u32| blob::owner(self.arena.from(at)) == owner;
+        let is_owner = |at: NodeAddress| blob::owner(self.arena.from(at)) == owner;
         same.find(|&&(_, at)| is_owner(at)).map(|&(_, at)| at)
     }
 
     /// Hash prefixes and addresses of the nodes with NSEC3 only, sorted.
-    fn nsec3_only(&self) -> Vec<(u64, u32)> {
+    fn nsec3_only(&self) -> Vec<(u64, NodeAddress)> {
         let only =
             |blob: &[u8]| blob::flags(blob) & (DEAD | NodeFlags::NSEC3_ONLY.0) == NodeFlags::NSEC3_ONLY.0;
         let nodes = self.arena.walk().filter(|(_, blob)| only(blob));
@@ -345,14 +351,14 @@ impl Work<'_> {
             let name = LowerName::of_checked(&batch.names[job.name.clone()]);
             if let Some(found) = self.find(name, job.hash) {
                 let slot = &mut self.arena.blob_mut(job.at)[job.slot..job.slot + 4];
-                slot.copy_from_slice(&found.to_le_bytes());
+                slot.copy_from_slice(&found.stored());
             }
         }
         batch.jobs.clear();
         batch.names.clear();
     }
 
-    fn into_zone(self, apex: u32, soa: Soa) -> Zone {
+    fn into_zone(self, apex: NodeAddress, soa: Soa) -> Zone {
         let apex_len = self.apex.as_name().len();
         let (arena, index) = (self.arena.freeze(), self.index.freeze());
         let mut records = 0;
@@ -421,7 +427,7 @@ struct Targets {
 
 /// One target: the node's address, where in the blob the result goes, and the name's place and hash.
 struct Job {
-    at: u32,
+    at: NodeAddress,
     slot: usize,
     hash: NameHash,
     name: std::ops::Range<usize>,

@@ -43,6 +43,7 @@ use std::sync::OnceLock;
 use wire::hash::HashKey;
 use wire::{LowerName, Name, NameHash};
 
+pub use arena::NodeAddress;
 pub use blob::COMPILED_HEAD;
 pub use build::{AddError, BuildError, ZoneBuilder};
 use index::Index;
@@ -89,7 +90,7 @@ pub struct Soa {
 pub struct Zone {
     index: Index,
     arena: Arena,
-    apex: u32,
+    apex: NodeAddress,
     wildcards: bool,
     soa: Soa,
     key: HashKey,
@@ -97,12 +98,12 @@ pub struct Zone {
     nodes: u64,
     nsec: order::Order,
     nsec3: Option<nsec3::Chain>,
-    all: OnceLock<Box<[u32]>>,
+    all: OnceLock<Box<[NodeAddress]>>,
 }
 
 /// A node that was asked for ahead: very likely, not surely, the one that will be found.
 #[derive(Clone, Copy, Debug)]
-pub struct NodeAhead(u32);
+pub struct NodeAhead(NodeAddress);
 
 impl Zone {
     /// The zone's name.
@@ -151,7 +152,7 @@ impl Zone {
             + self.index.memory()
             + self.nsec.memory()
             + self.nsec3.as_ref().map_or(0, nsec3::Chain::memory)
-            + self.all.get().map_or(0, |all| size_of_val::<[u32]>(all))
+            + self.all.get().map_or(0, |all| size_of_val::<[NodeAddress]>(all))
     }
 
     /// Whether any name of the zone is a wildcard.
@@ -214,7 +215,7 @@ impl Zone {
     }
 
     #[inline]
-    fn ahead_at(&self, at: u32) {
+    fn ahead_at(&self, at: NodeAddress) {
         // Most nodes lie across two or three lines, since blobs begin at any multiple of eight.
         let rest = self.arena.from(at);
         for line in 0..NODE_LINES {
@@ -262,7 +263,7 @@ impl Zone {
     }
 
     #[inline]
-    fn node(&self, at: u32) -> Node<'_> {
+    fn node(&self, at: NodeAddress) -> Node<'_> {
         Node::new(&self.arena, at)
     }
 }

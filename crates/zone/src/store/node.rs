@@ -5,10 +5,8 @@ use std::ops::BitOr;
 use wire::message::{HEADER_LEN, Offset, POINTER, POINTER_LEN};
 use wire::{LowerName, Type};
 
-use super::arena::{Arena, NOWHERE};
-use super::blob::{
-    self, COMPILED_HEAD, COMPILED_RDLENGTH, COMPILED_TTL, Entry, be16_at, be32_at, u16_at, u32_at,
-};
+use super::arena::{Arena, NodeAddress};
+use super::blob::{self, COMPILED_HEAD, COMPILED_RDLENGTH, COMPILED_TTL, Entry, be16_at, be32_at, u16_at};
 
 /// What a name is in its zone: a set of the constants below.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,29 +65,25 @@ const PUBLIC: u16 = 0xff;
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
     arena: &'a Arena,
-    at: u32,
+    at: NodeAddress,
     blob: &'a [u8],
 }
 
 impl<'a> Node<'a> {
     #[inline]
-    pub(super) fn new(arena: &'a Arena, at: u32) -> Self {
+    pub(super) fn new(arena: &'a Arena, at: NodeAddress) -> Self {
         Node { arena, at, blob: arena.blob(at) }
     }
 
     /// A node of an arena that is still being built: its [`targets`](RrSet::targets) cannot be followed.
-    pub(super) fn alone<M: AsRef<[u8]>>(arena: &'a Arena<M>, at: u32) -> Self {
+    pub(super) fn alone<M: AsRef<[u8]>>(arena: &'a Arena<M>, at: NodeAddress) -> Self {
         static NONE: Arena = Arena::EMPTY;
         Node { arena: &NONE, at, blob: arena.blob(at) }
     }
 
-    pub(super) fn address(self) -> u32 {
-        self.at
-    }
-
-    /// A number that no other node of the same snapshot has.
+    /// Where it lies in the snapshot: what tells it from every other node there.
     #[inline]
-    pub fn id(self) -> u32 {
+    pub fn address(self) -> NodeAddress {
         self.at
     }
 
@@ -283,10 +277,10 @@ impl<'a> RrSet<'a> {
 
     /// The addresses of the targets' nodes in the arena.
     #[inline]
-    pub(super) fn target_addresses(&self) -> impl Iterator<Item = u32> + use<'a> {
+    pub(super) fn target_addresses(&self) -> impl Iterator<Item = NodeAddress> + use<'a> {
         let count = if self.entry.has_targets() { self.count() as usize } else { 0 };
         let slots = &self.data[self.entry.targets_at()..][..4 * count];
-        slots.as_chunks().0.iter().map(|slot| u32::from_le_bytes(*slot)).filter(|&at| at != NOWHERE)
+        slots.as_chunks().0.iter().filter_map(|slot| NodeAddress::somewhere(*slot))
     }
 
     #[inline]
@@ -294,8 +288,8 @@ impl<'a> RrSet<'a> {
         if !self.entry.has_targets() {
             return None;
         }
-        let at = u32_at(self.data, self.entry.targets_at() + 4 * i);
-        (at != NOWHERE).then(|| Node::new(self.node.arena, at))
+        let at = NodeAddress::somewhere(slot_at(self.data, self.entry.targets_at() + 4 * i))?;
+        Some(Node::new(self.node.arena, at))
     }
 
     /// Each record's RDATA, in the order of [`records`](Self::records).
@@ -355,16 +349,22 @@ impl<'a> Iterator for Hosts<'a> {
     fn next(&mut self) -> Option<(usize, Node<'a>)> {
         let data = self.set.data;
         while self.left > 0 {
-            let (rdata, node) = (self.at + COMPILED_HEAD, u32_at(data, self.slot));
+            let (rdata, node) = (self.at + COMPILED_HEAD, NodeAddress::somewhere(slot_at(data, self.slot)));
             self.at = rdata + be16_at(data, self.at + COMPILED_RDLENGTH) as usize;
             self.slot += 4;
             self.left -= 1;
-            if node != NOWHERE {
+            if let Some(node) = node {
                 return Some((rdata + self.offset, Node::new(self.set.node.arena, node)));
             }
         }
         None
     }
+}
+
+/// The four bytes of the node address stored at `at`.
+#[inline]
+fn slot_at(data: &[u8], at: usize) -> [u8; 4] {
+    [data[at], data[at + 1], data[at + 2], data[at + 3]]
 }
 
 /// The two bytes of the compression pointer at `at`.

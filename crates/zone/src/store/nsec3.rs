@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use wire::{LowerName, Type};
 
-use super::arena::Arena;
+use super::arena::{Arena, NodeAddress};
 use super::memory::{self, Memory};
 use super::parts::ChainParts;
 use super::{Node, Zone, blob};
@@ -55,9 +55,9 @@ impl Params {
 impl Chain {
     /// The chain among the nodes at `owners` (hash prefix and address of every node with NSEC3) that the
     /// NSEC3PARAM at `apex` tells of; the first one with members if there are several.
-    pub(super) fn new(arena: &Arena, apex: Node<'_>, mut owners: Vec<(u64, u32)>) -> Option<Chain> {
+    pub(super) fn new(arena: &Arena, apex: Node<'_>, mut owners: Vec<(u64, NodeAddress)>) -> Option<Chain> {
         let params = apex.rrset(Type::NSEC3PARAM)?;
-        let order = |a: &(u64, u32), b: &(u64, u32)| {
+        let order = |a: &(u64, NodeAddress), b: &(u64, NodeAddress)| {
             a.0.cmp(&b.0).then_with(|| hash_at(arena, a.1).cmp(&hash_at(arena, b.1)))
         };
         if !owners.is_sorted_by(|a, b| order(a, b).is_le()) {
@@ -70,8 +70,8 @@ impl Chain {
         known.find_map(|params| Self::of(arena, &params, &owners))
     }
 
-    fn of(arena: &Arena, params: &Params, owners: &[(u64, u32)]) -> Option<Chain> {
-        let belongs = |at: u32| {
+    fn of(arena: &Arena, params: &Params, owners: &[(u64, NodeAddress)]) -> Option<Chain> {
+        let belongs = |at: NodeAddress| {
             let set = Node::new(arena, at).rrset(Type::NSEC3);
             set.is_some_and(|set| set.rdatas().any(|rdata| params.matches(rdata.compiled())))
         };
@@ -79,7 +79,7 @@ impl Chain {
         let mut nodes = Memory::growing(4 * owners.len());
         for &(prefix, at) in owners.iter().filter(|&&(_, at)| belongs(at)) {
             prefixes.extend(&prefix.to_le_bytes());
-            nodes.extend(&at.to_le_bytes());
+            nodes.extend(&at.stored());
         }
         let (iterations, salt) = (params.iterations, params.salt.clone());
         let (prefixes, nodes) = (prefixes.freeze(), nodes.freeze());
@@ -143,7 +143,7 @@ pub(super) fn prefix(hash: &[u8; HASH]) -> u64 {
     u64::from_be_bytes(first)
 }
 
-fn hash_at(arena: &Arena, at: u32) -> Option<[u8; HASH]> {
+fn hash_at(arena: &Arena, at: NodeAddress) -> Option<[u8; HASH]> {
     hash_of(blob::owner(arena.from(at)))
 }
 
@@ -191,7 +191,7 @@ impl<'a> Nsec3<'a> {
         // Among equal prefixes the rest of the hash decides; there is hardly ever more than one.
         while let Some(before) = after.checked_sub(1) {
             let same = u64::from_le_bytes(prefixes[before]) == wanted;
-            let at = u32::from_le_bytes(nodes[before]);
+            let at = NodeAddress::of(nodes[before]);
             let later = same && hash_at(&self.zone.arena, at).as_ref() > Some(hash);
             if !later {
                 break;
@@ -199,7 +199,7 @@ impl<'a> Nsec3<'a> {
             after = before;
         }
         let last = nodes.len() - 1;
-        self.zone.node(u32::from_le_bytes(nodes[after.checked_sub(1).unwrap_or(last)]))
+        self.zone.node(NodeAddress::of(nodes[after.checked_sub(1).unwrap_or(last)]))
     }
 }
 

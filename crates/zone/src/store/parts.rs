@@ -8,7 +8,7 @@ use wire::LowerName;
 use wire::hash::HashKey;
 
 use super::Zone;
-use super::arena::Arena;
+use super::arena::{Arena, NodeAddress};
 use super::finish::read_soa;
 use super::index::Index;
 use super::node::Node;
@@ -31,7 +31,7 @@ pub(crate) struct Parts {
     /// The NSEC3 chain.
     pub(crate) nsec3: Option<ChainParts>,
     /// The address of the apex node.
-    pub(crate) apex: u32,
+    pub(crate) apex: NodeAddress,
     /// What is in the arena.
     pub(crate) counts: Counts,
 }

@@ -12,7 +12,7 @@ use wire::message::{MAX_MESSAGE, POINTER, POINTER_LEN, QNAME_POINTER};
 use wire::name::MAX_LABEL;
 use wire::{Class, LowerName, Type};
 
-use super::arena::{CHUNK, CHUNK_BITS, MAX_CHUNKS, NOWHERE, UNIT};
+use super::arena::{CHUNK, MAX_CHUNKS, NodeAddress, UNIT};
 use super::blob::{self, COMPILED_HEAD, COMPILED_RDLENGTH, ENTRY, Entry, HEADER, Lead, be16_at};
 use super::index::{self, BUCKET};
 use super::node::{DEAD, NodeFlags};
@@ -78,15 +78,14 @@ pub(super) fn parts(parts: &Parts, apex: LowerName<'_>, threads: usize) -> Resul
     if !wanted.within(&starts) {
         return Err(Unsound("a record's target is no node"));
     }
-    let is_node = |at: u32| starts.has(at);
+    let is_node = |at: NodeAddress| starts.has(at);
     in_parallel(threads, parts.index.len().div_ceil(PIECE), |i| {
         let piece = &parts.index[i * PIECE..parts.index.len().min((i + 1) * PIECE)];
         let sound = index::is_sound(piece, is_node);
         if sound { Ok(()) } else { Err(Unsound("an entry of the index is no node")) }
     })?;
     let mut chain_nodes = chain.1.as_chunks::<4>().0.iter();
-    if !order::addresses(&parts.nsec).all(is_node) || !chain_nodes.all(|&at| is_node(u32::from_le_bytes(at)))
-    {
+    if !order::addresses(&parts.nsec).all(is_node) || !chain_nodes.all(|&at| is_node(NodeAddress::of(at))) {
         return Err(Unsound("a name of a chain is no node"));
     }
     apex_is(parts, &starts, apex)
@@ -95,8 +94,8 @@ pub(super) fn parts(parts: &Parts, apex: LowerName<'_>, threads: usize) -> Resul
 /// Whether the apex' address is that of the apex' node.
 fn apex_is(parts: &Parts, starts: &Bits, apex: LowerName<'_>) -> Result<(), Unsound> {
     let there = starts.has(parts.apex).then(|| {
-        let chunk = &parts.chunks[(parts.apex >> CHUNK_BITS) as usize];
-        &chunk[(parts.apex & ((1 << CHUNK_BITS) - 1)) as usize * UNIT..]
+        let chunk = &parts.chunks[parts.apex.chunk()];
+        &chunk[parts.apex.start()..]
     });
     match there {
         Some(node) if blob::owner(node) == apex && blob::flags(node) & DEAD == 0 => Ok(()),
@@ -142,20 +141,19 @@ impl Bits {
 
     /// The word and the bit of an address, if it is within the arena.
     #[inline]
-    fn place(&self, at: u32) -> Option<(&AtomicU64, u64)> {
-        let unit = (at & ((1 << CHUNK_BITS) - 1)) as usize;
-        let word = self.0.get((at >> CHUNK_BITS) as usize)?.get(unit / 64)?;
-        Some((word, 1 << (unit % 64)))
+    fn place(&self, at: NodeAddress) -> Option<(&AtomicU64, u64)> {
+        let word = self.0.get(at.chunk())?.get(at.unit() / 64)?;
+        Some((word, 1 << (at.unit() % 64)))
     }
 
     #[inline]
-    fn has(&self, at: u32) -> bool {
+    fn has(&self, at: NodeAddress) -> bool {
         self.place(at).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
     }
 
     /// Sets a bit; `false` if the address lies outside.
     #[inline]
-    fn set(&self, at: u32) -> bool {
+    fn set(&self, at: NodeAddress) -> bool {
         let Some((word, bit)) = self.place(at) else { return false };
         // Popular hosts are wanted again and again: reading is cheaper than writing.
         if word.load(Relaxed) & bit == 0 {
@@ -282,8 +280,8 @@ impl Checker<'_> {
                 (next, free) = (next + 1, at + POINTER_LEN);
             }
             if let Some((targets, offset)) = targets {
-                let target = targets.get(count).map_or(NOWHERE, |&at| u32::from_le_bytes(at));
-                if target != NOWHERE && (start + offset >= end || !self.wanted.set(target)) {
+                let target = targets.get(count).and_then(|&at| NodeAddress::somewhere(at));
+                if target.is_some_and(|target| start + offset >= end || !self.wanted.set(target)) {
                     return Err(Unsound("a record's target is no node"));
                 }
             }
