@@ -5,11 +5,13 @@ use std::hint::black_box;
 use engine::request::Request;
 use wire::edns::{ErrorInfo, OptWriter};
 use wire::message::{Builder, Compressor, HEADER_LEN, Header, Offset, Owner, Parser, Section};
-use wire::{Class, Name, NameBuf, Rcode, Type};
+use wire::{Class, Name, NameBuf, Rcode, Ttl, Type};
 
 use crate::{Piece, name};
 
 const QNAME: &str = "www.some-customer.example.com.";
+const HOUR: Ttl = Ttl::from_secs(3600);
+const TWO_DAYS: Ttl = Ttl::from_secs(172_800);
 /// Names in the message that is full of them.
 const MANY: usize = 100;
 
@@ -60,11 +62,11 @@ fn referral(buf: &mut [u8], names: &mut Compressor, input: &(NameBuf, NameBuf, V
     b.learn(qname.as_name(), Offset::QNAME);
     for server in servers {
         let (owner, rdata) = (Owner::Name(zone.as_name()), server.as_name().as_wire());
-        b.record(Section::Authority, owner, Type::NS, Class::IN, 172_800, rdata).expect("fits");
+        b.record(Section::Authority, owner, Type::NS, Class::IN, TWO_DAYS, rdata).expect("fits");
     }
     for server in servers {
         let owner = Owner::Name(server.as_name());
-        b.record(Section::Additional, owner, Type::A, Class::IN, 172_800, &[192, 5, 6, 30]).expect("fits");
+        b.record(Section::Additional, owner, Type::A, Class::IN, TWO_DAYS, &[192, 5, 6, 30]).expect("fits");
     }
     b.finish()
 }
@@ -154,7 +156,7 @@ fn rendering() -> Vec<Piece> {
         let mut b = Builder::new(black_box(&mut buf), 512, Header::query(1).reply(), &mut names);
         b.question(black_box(qname.as_name()), Type::A, Class::IN).expect("fits");
         let owner = Owner::At(Offset::QNAME);
-        b.record(Section::Answer, owner, Type::A, Class::IN, 3600, &[192, 0, 2, 1]).expect("fits");
+        b.record(Section::Answer, owner, Type::A, Class::IN, HOUR, &[192, 0, 2, 1]).expect("fits");
         OptWriter::begin(&mut b, 1232, 0, true).expect("fits");
         b.finish()
     });

@@ -85,7 +85,7 @@ mod tests {
         let mut builder = ZoneBuilder::new(apex.as_name(), &HashKey::new([1, 2, 3]));
         let mut add = |owner: &str, t: wire::Type, rdata: &[u8]| {
             let owner: NameBuf = owner.parse().expect("a name");
-            builder.add(owner.as_name(), t, 60, rdata).expect("a record");
+            builder.add(owner.as_name(), t, wire::Ttl::from_secs(60), rdata).expect("a record");
         };
         add("example.", wire::Type::SOA, &[&[0, 0][..], &[0; 20]].concat());
         add("example.", wire::Type::NS, &[0]);

@@ -9,7 +9,7 @@ use wire::message::{
     Builder, Full, Header, Offset, Owner, POINTER, POINTER_LEN, QUESTION_TAIL, RDLENGTH_AT, RECORD_HEAD,
     Section, TTL_AT, rdlength,
 };
-use wire::{Class, LowerName, Name, Rcode, Type};
+use wire::{Class, LowerName, Name, Rcode, Ttl, Type};
 use zone::store::{COMPILED_HEAD, Node, NodeAddress, Rdata, RrSet, Zone};
 
 use crate::Ask;
@@ -233,7 +233,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         &mut self,
         owner_at: Offset,
         rtype: Type,
-        ttl: u32,
+        ttl: Ttl,
         rdata: &[u8],
     ) -> Result<Offset, Full> {
         self.learn_question();
@@ -291,7 +291,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         &mut self,
         apex: Node<'z>,
         at: Option<Offset>,
-        negative_ttl: u32,
+        negative_ttl: Ttl,
     ) -> Result<(), Full> {
         let Some(soa) = apex.rrset(Type::SOA) else { return Ok(()) };
         let start = self.b.len();
@@ -516,7 +516,7 @@ fn name_len(written: &[u8]) -> usize {
 }
 
 /// Sets the TTL of each record; owners may be names or pointers.
-fn set_ttls(mut records: &mut [u8], ttl: u32) {
+fn set_ttls(mut records: &mut [u8], ttl: Ttl) {
     while !records.is_empty() {
         let owner = name_len(records);
         let head = &mut records[owner..];

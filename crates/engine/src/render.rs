@@ -2,7 +2,7 @@
 
 use wire::edns::{ErrorInfo, OPT_LEN, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, HEADER_LEN, Header, Mark, Section};
-use wire::{Class, Rcode};
+use wire::{Class, Rcode, Ttl};
 
 use crate::pipeline::Transport;
 use crate::request::Request;
@@ -100,5 +100,5 @@ pub(crate) fn txt(b: &mut Builder<'_>, text: &[u8]) -> bool {
         rdata.push(0);
     }
     let owner = wire::message::Owner::At(wire::message::Offset::QNAME);
-    b.record(Section::Answer, owner, wire::Type::TXT, Class::CH, 0, &rdata).is_ok()
+    b.record(Section::Answer, owner, wire::Type::TXT, Class::CH, Ttl::ZERO, &rdata).is_ok()
 }

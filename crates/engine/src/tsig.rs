@@ -2,7 +2,7 @@
 //! TSIG that says BADKEY and signs nothing (RFC 8945 §5.2.1, §5.3.2).
 
 use wire::message::{Builder, Full, Malformed, Offset, Owner, Parser, Section};
-use wire::{Class, Type};
+use wire::{Class, Ttl, Type};
 
 /// The TSIG error BADKEY (RFC 8945 §3).
 const BADKEY: u16 = 17;
@@ -32,7 +32,7 @@ fn try_refuse(b: &mut Builder<'_>, packet: &[u8], at: Offset) -> Result<(), Refu
     rdata.extend_from_slice(&header.id().to_be_bytes());
     rdata.extend_from_slice(&BADKEY.to_be_bytes());
     rdata.extend_from_slice(&[0, 0]); // no other data
-    b.record(Section::Additional, Owner::Name(owner.as_name()), Type::TSIG, Class::ANY, 0, &rdata)?;
+    b.record(Section::Additional, Owner::Name(owner.as_name()), Type::TSIG, Class::ANY, Ttl::ZERO, &rdata)?;
     Ok(())
 }
 

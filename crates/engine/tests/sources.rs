@@ -114,8 +114,15 @@ fn an_answer_that_comes_later_is_framed_like_one_that_comes_at_once() {
     assert_eq!(ticket.qname().to_string(), "WwW.example.");
     let resumed = std::thread::spawn(move || {
         ticket.resume(|b| {
-            b.record(Section::Answer, Owner::At(Offset::QNAME), Type::A, Class::IN, 30, &[192, 0, 2, 1])
-                .expect("fits");
+            b.record(
+                Section::Answer,
+                Owner::At(Offset::QNAME),
+                Type::A,
+                Class::IN,
+                wire::Ttl::from_secs(30),
+                &[192, 0, 2, 1],
+            )
+            .expect("fits");
         });
     });
     resumed.join().expect("resumed");
@@ -200,7 +207,7 @@ fn a_signature_by_an_unknown_key_is_refused_with_badkey() {
     assert_eq!((header.rcode(), header.counts()), (Rcode::NOTAUTH, [1, 0, 0, 1]));
     parser.question().expect("question");
     let record = parser.record().expect("TSIG");
-    assert_eq!((record.rtype, record.class, record.ttl), (Type::TSIG, Class::ANY, 0));
+    assert_eq!((record.rtype, record.class, record.ttl()), (Type::TSIG, Class::ANY, wire::Ttl::ZERO));
     let rdata = &reply[record.rdata.clone()];
     assert_eq!(&rdata[13..], b"\0\0\x65\0\0\0\x01\x2c\0\0\x12\x34\0\x11\0\0");
 }

@@ -110,7 +110,7 @@ impl<'m> Edns<'m> {
         }
         let options = Options(rdata);
         options.check()?;
-        let [extended_rcode, version, high, _] = record.ttl.to_be_bytes();
+        let [extended_rcode, version, high, _] = record.ttl_field;
         let dnssec_ok = high & 0x80 != 0;
         Ok(Edns { udp_size: record.class.0, extended_rcode, version, dnssec_ok, options })
     }

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use testkit::model::{ModelFlags, ModelSet, ModelZone, canonical, longest_match};
 use testkit::random;
 use wire::hash::{HashKey, HashedName};
-use wire::{Name, NameBuf, Type};
+use wire::{Name, NameBuf, Ttl, Type};
 use zone::image::{self, Image, Making};
 use zone::store::{Node, NodeFlags, RrSet, Zone, ZoneBuilder};
 use zone::{Catalog, Change};
@@ -78,7 +78,7 @@ fn universe(apex: Name<'_>, records: &[testkit::Record]) -> Vec<NameBuf> {
 
 /// A message with the question `qname` and the RRset at `gap` octets behind it, read by another library; gives
 /// the RDATA of each record, uncompressed.
-fn read_elsewhere(set: &RrSet<'_>, qname: Name<'_>, gap: usize) -> Vec<(Type, u32, Vec<u8>)> {
+fn read_elsewhere(set: &RrSet<'_>, qname: Name<'_>, gap: usize) -> Vec<(Type, Ttl, Vec<u8>)> {
     let count = set.count() + set.sig_count();
     let filler = gap > 0;
     let mut message = vec![0, 0, 0x84, 0, 0, 1];
@@ -106,7 +106,7 @@ fn read_elsewhere(set: &RrSet<'_>, qname: Name<'_>, gap: usize) -> Vec<(Type, u3
         let record = record.expect("a record");
         let owner: domain::base::Name<Vec<u8>> = record.owner().to_name();
         assert_eq!(owner.as_slice(), qname.as_wire());
-        let (t, ttl) = (Type(record.rtype().to_int()), record.ttl().as_secs());
+        let (t, ttl) = (Type(record.rtype().to_int()), Ttl::from_secs(record.ttl().as_secs()));
         let mut rdata = Vec::new();
         // NSEC with a root target and such are fine, so the other library reads all that we make.
         let parsed: Record<_, AllRecordData<_, _>> =
@@ -314,6 +314,6 @@ proptest! {
 
 fn small_zone(apex: Name<'_>) -> Zone {
     let mut builder = ZoneBuilder::new(apex, &key());
-    builder.add(apex, Type::SOA, 60, &random::soa(Name::ROOT, 1)).expect("a record");
+    builder.add(apex, Type::SOA, Ttl::from_secs(60), &random::soa(Name::ROOT, 1)).expect("a record");
     builder.finish().expect("a zone")
 }

@@ -9,7 +9,7 @@ use testkit::answers::Line;
 use testkit::model::canonical;
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Compressor, Header, Parser};
-use wire::{Class, NameBuf, Rcode, Type};
+use wire::{Class, NameBuf, Rcode, Ttl, Type};
 use zone::store::Zone;
 use zone::{Catalog, Change};
 
@@ -112,7 +112,7 @@ fn read(octets: Vec<u8>, query: &Query) -> Answer {
             let mut rdata = Vec::new();
             parser.expand_rdata(&record, &mut rdata).expect("RDATA");
             wire::rdata::validate(record.rtype, &rdata).unwrap_or_else(|e| panic!("{} {e:?}", record.rtype));
-            section.push(Line { owner, rtype: record.rtype, ttl: record.ttl, rdata });
+            section.push(Line { owner, rtype: record.rtype, ttl: record.ttl(), rdata });
         }
     }
     assert!(parser.at_end(), "octets behind the last record");
@@ -143,7 +143,7 @@ fn read_elsewhere(octets: &[u8]) -> [Vec<Line>; 3] {
             let record = record.expect("a record");
             let owner: domain::base::Name<Vec<u8>> = record.owner().to_name();
             let owner = wire::Name::from_wire(owner.as_slice()).expect("a name").to_buf();
-            let (rtype, ttl) = (Type(record.rtype().to_int()), record.ttl().as_secs());
+            let (rtype, ttl) = (Type(record.rtype().to_int()), Ttl::from_secs(record.ttl().as_secs()));
             let parsed: Record<_, AllRecordData<_, _>> =
                 record.into_record().expect("RDATA").expect("every type is taken");
             let mut rdata = Vec::new();

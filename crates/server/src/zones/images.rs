@@ -237,7 +237,7 @@ impl Images {
                 self.counts.used.fetch_add(1, Relaxed);
                 let milliseconds = begun.elapsed().as_millis() as u64;
                 info!(
-                    serial = zone.serial(),
+                    serial = zone.serial().0,
                     records = zone.record_count(),
                     milliseconds,
                     "zone {name}: from image"

@@ -14,6 +14,7 @@ use super::parse::Parser;
 use crate::name::Name;
 use crate::rdata::{self, NameRule};
 use crate::rr::{Class, Type};
+use crate::ttl::Ttl;
 
 /// The record does not fit; the message is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,7 +272,7 @@ impl<'b> Builder<'b> {
         owner: Owner<'_>,
         rtype: Type,
         class: Class,
-        ttl: u32,
+        ttl: Ttl,
         rdata: &[u8],
     ) -> Result<Offset, Full> {
         let mark = self.mark();
@@ -288,7 +289,7 @@ impl<'b> Builder<'b> {
         owner: Owner<'_>,
         rtype: Type,
         class: Class,
-        ttl: u32,
+        ttl: Ttl,
         rdata: &[u8],
     ) -> Result<Offset, Full> {
         match owner {
@@ -335,6 +336,8 @@ mod tests {
     use crate::message::Parser;
     use crate::name::NameBuf;
 
+    const MINUTE: Ttl = Ttl::from_secs(60);
+
     fn name(text: &str) -> NameBuf {
         text.parse().expect("name")
     }
@@ -347,13 +350,13 @@ mod tests {
         b.question(qname.as_name(), Type::NS, Class::IN).expect("fits");
         b.learn(qname.as_name(), Offset::QNAME);
         let mx = [b"\0\x0a".as_slice(), name("mail.example.COM.").as_name().as_wire()].concat();
-        b.record(Section::Answer, Owner::At(Offset::QNAME), Type::MX, Class::IN, 60, &mx).expect("fits");
+        b.record(Section::Answer, Owner::At(Offset::QNAME), Type::MX, Class::IN, MINUTE, &mx).expect("fits");
         b.record(
             Section::Answer,
             Owner::Name(name("mail.example.com.").as_name()),
             Type::A,
             Class::IN,
-            60,
+            MINUTE,
             &[1, 2, 3, 4],
         )
         .expect("fits");
@@ -392,7 +395,7 @@ mod tests {
         let before = b.end();
         let long = name("quite.a.long.name.that.takes.room.");
         let add = |b: &mut Builder<'_>, owner: &NameBuf, data: &[u8]| {
-            b.record(Section::Answer, Owner::Name(owner.as_name()), Type::TXT, Class::IN, 1, data)
+            b.record(Section::Answer, Owner::Name(owner.as_name()), Type::TXT, Class::IN, MINUTE, data)
         };
         assert_eq!(add(&mut b, &long, &[0; 40]), Err(Full));
         assert_eq!((b.end(), b.count(Section::Answer)), (before, 0));
@@ -410,7 +413,7 @@ mod tests {
         let mut b = Builder::new(&mut buf, 65_535, Header::query(1), &mut names);
         let owners: Vec<NameBuf> = (0..1000).map(|i| name(&format!("n{i}.x{}.example.", i % 7))).collect();
         for owner in &owners {
-            b.record(Section::Answer, Owner::Name(owner.as_name()), Type::A, Class::IN, 1, &[0; 4])
+            b.record(Section::Answer, Owner::Name(owner.as_name()), Type::A, Class::IN, MINUTE, &[0; 4])
                 .expect("fits");
         }
         let len = b.finish();

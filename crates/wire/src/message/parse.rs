@@ -14,6 +14,7 @@ use super::layout::{
 use crate::name::{MAX_LABEL, MAX_NAME, Name, NameBuf};
 use crate::rdata;
 use crate::rr::{Class, Type};
+use crate::ttl::Ttl;
 
 /// Compression pointers followed per message before it is given up as hostile.
 ///
@@ -63,8 +64,8 @@ pub struct RawRecord {
     pub rtype: Type,
     /// CLASS; for OPT the sender's UDP size.
     pub class: Class,
-    /// TTL in seconds; for OPT version and flags.
-    pub ttl: u32,
+    /// The field that holds the [`ttl`](Self::ttl), or for OPT response code, version and flags (RFC 6891 §6.1.3).
+    pub ttl_field: [u8; 4],
     /// Where RDATA lies, inside the message.
     pub rdata: Range<usize>,
 }
@@ -73,6 +74,11 @@ impl RawRecord {
     /// Whether the owner is the root, written as the single octet zero.
     pub fn owner_is_root(&self, message: &[u8]) -> bool {
         message.get(self.owner_at.index()) == Some(&0)
+    }
+
+    /// TTL, of types other than OPT.
+    pub fn ttl(&self) -> Ttl {
+        Ttl::from_be_bytes(self.ttl_field)
     }
 
     /// Where RDATA starts.
@@ -142,7 +148,7 @@ impl<'m> Parser<'m> {
             owner_at,
             rtype: Type(u16::from_be_bytes([head[0], head[1]])),
             class: Class(u16::from_be_bytes([head[2], head[3]])),
-            ttl: u32::from_be_bytes([head[TTL_AT], head[TTL_AT + 1], head[TTL_AT + 2], head[TTL_AT + 3]]),
+            ttl_field: [head[TTL_AT], head[TTL_AT + 1], head[TTL_AT + 2], head[TTL_AT + 3]],
             rdata: start..start + rdata.len(),
         })
     }

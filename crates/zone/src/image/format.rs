@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use wire::hash::HashKey;
-use wire::{LowerName, LowerNameBuf, Name};
+use wire::{LowerName, LowerNameBuf, Name, Serial};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{ImageError, Making, damaged};
@@ -83,7 +83,7 @@ pub(super) struct Header {
     /// See [`fingerprint`].
     pub(super) key: [u64; 2],
     pub(super) apex: LowerNameBuf,
-    pub(super) serial: u32,
+    pub(super) serial: Serial,
     pub(super) apex_at: NodeAddress,
     pub(super) counts: Counts,
     /// Iterations and salt of the NSEC3 chain.
@@ -119,7 +119,7 @@ impl Header {
         out.octets(self.program.as_bytes());
         self.key.iter().for_each(|&half| out.u64(half));
         out.octets(self.apex.as_name().as_wire());
-        out.u32(self.serial);
+        out.u32(self.serial.0);
         out.0.extend_from_slice(&self.apex_at.stored());
         out.u64(self.counts.records);
         out.u64(self.counts.nodes);
@@ -179,7 +179,7 @@ impl Header {
         let program = String::from_utf8_lossy(from.octets()?).into_owned();
         let key = [from.u64()?, from.u64()?];
         let apex = Name::from_wire(from.octets()?).map_err(|_| damaged("the zone's name"))?.to_lower();
-        let (serial, apex_at) = (from.u32()?, NodeAddress::of(from.chunk()?));
+        let (serial, apex_at) = (Serial(from.u32()?), NodeAddress::of(from.chunk()?));
         let (records, nodes, wildcards) = (from.u64()?, from.u64()?, from.u32()? != 0);
         let (iterations, salt) = (u16::try_from(from.u32()?).ok(), from.octets()?.to_vec());
         let making = Making { warnings: from.u64()?, sources: from.sources()? };

@@ -7,7 +7,7 @@ use std::path::{self, Path};
 use std::sync::{Mutex, PoisonError};
 
 use wire::hash::HashKey;
-use wire::{LowerName, Name};
+use wire::{LowerName, Name, Serial};
 
 use super::format::{FRONT, Header, Kind, PIECE, Section, fingerprint, sum};
 use super::{ImageError, Making, damaged};
@@ -73,7 +73,7 @@ impl<R> Image<R> {
     }
 
     /// The serial number of the zone's SOA.
-    pub fn serial(&self) -> u32 {
+    pub fn serial(&self) -> Serial {
         self.header.serial
     }
 

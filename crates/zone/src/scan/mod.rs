@@ -36,6 +36,7 @@ use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use wire::Ttl;
 use wire::name::{Name, NameBuf};
 use wire::rr::{Class, Type};
 
@@ -129,8 +130,8 @@ pub struct ScanConfig {
     pub origin: NameBuf,
     /// The zone's class; any other is an error.
     pub class: Class,
-    /// TTL in seconds of records without one, until a `$TTL` says otherwise.
-    pub default_ttl: Option<u32>,
+    /// TTL of records without one, until a `$TTL` says otherwise.
+    pub default_ttl: Option<Ttl>,
     /// Bounds on what one scan may take.
     pub limits: Limits,
 }
@@ -188,8 +189,8 @@ pub struct Record<'a> {
     pub owner: Name<'a>,
     /// The owner is, octet for octet, that of the record handed over before.
     pub same_owner: bool,
-    /// Seconds, at most 2^31 − 1.
-    pub ttl: u32,
+    /// The TTL.
+    pub ttl: Ttl,
     /// The zone's class.
     pub class: Class,
     /// No meta type.

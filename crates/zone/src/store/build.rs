@@ -7,7 +7,7 @@
 use std::fmt;
 
 use wire::hash::HashKey;
-use wire::{LowerNameBuf, Name, Type};
+use wire::{LowerNameBuf, Name, Ttl, Type};
 
 use super::Zone;
 use super::arena::Arena;
@@ -89,7 +89,7 @@ impl ZoneBuilder {
     }
 
     /// Adds a record of class IN; `rdata` is uncompressed. See [`add_from`](Self::add_from).
-    pub fn add(&mut self, owner: Name<'_>, t: Type, ttl: u32, rdata: &[u8]) -> Result<(), AddError> {
+    pub fn add(&mut self, owner: Name<'_>, t: Type, ttl: Ttl, rdata: &[u8]) -> Result<(), AddError> {
         self.add_from(owner, t, ttl, rdata, 0)
     }
 
@@ -102,7 +102,7 @@ impl ZoneBuilder {
         &mut self,
         owner: Name<'_>,
         t: Type,
-        ttl: u32,
+        ttl: Ttl,
         rdata: &[u8],
         source: u64,
     ) -> Result<(), AddError> {

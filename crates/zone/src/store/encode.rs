@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use wire::message::{MAX_MESSAGE, Offset, POINTER_LEN, QNAME_POINTER};
 use wire::rdata::{self, NameRule};
-use wire::{Class, LowerName, Name, Type};
+use wire::{Class, LowerName, Name, Ttl, Type};
 
 use super::arena::{CHUNK, NodeAddress, UNIT};
 use super::blob::{self, ENTRY, Entry, HEADER};
@@ -239,7 +239,7 @@ impl Encoder {
         count
     }
 
-    fn record(&mut self, pending: &Pending, record: &Record, ttl: u32, start: usize) {
+    fn record(&mut self, pending: &Pending, record: &Record, ttl: Ttl, start: usize) {
         self.blob.extend_from_slice(&QNAME_POINTER);
         self.blob.extend_from_slice(&record.rtype.0.to_be_bytes());
         self.blob.extend_from_slice(&Class::IN.0.to_be_bytes());

@@ -1,7 +1,7 @@
 //! From blobs to a [`Zone`]: index, names that came twice, empty non-terminals, occlusion, targets.
 
 use wire::hash::{HashKey, HashedName};
-use wire::{LowerName, LowerNameBuf, Name, NameHash, Type};
+use wire::{LowerName, LowerNameBuf, Name, NameHash, Serial, Type};
 
 use super::arena::{Arena, NodeAddress};
 use super::blob::{self, entries};
@@ -54,7 +54,7 @@ pub(super) fn read_soa(apex: Node<'_>) -> Option<Soa> {
     let number = |i: usize| blob::be32_at(numbers, 4 * i);
     Some(Soa {
         ttl: set.ttl(),
-        serial: number(0),
+        serial: Serial(number(0)),
         refresh: number(1),
         retry: number(2),
         expire: number(3),

@@ -41,7 +41,7 @@ mod verify;
 use std::sync::OnceLock;
 
 use wire::hash::HashKey;
-use wire::{LowerName, Name, NameHash};
+use wire::{LowerName, Name, NameHash, Serial, Ttl};
 
 pub use arena::NodeAddress;
 pub use blob::COMPILED_HEAD;
@@ -70,9 +70,9 @@ const GLUE_AHEAD: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Soa {
     /// TTL of the SOA RRset.
-    pub ttl: u32,
-    /// SERIAL (RFC 1982 arithmetic).
-    pub serial: u32,
+    pub ttl: Ttl,
+    /// SERIAL.
+    pub serial: Serial,
     /// REFRESH.
     pub refresh: u32,
     /// RETRY.
@@ -125,14 +125,14 @@ impl Zone {
 
     /// The SOA's serial number.
     #[inline]
-    pub fn serial(&self) -> u32 {
+    pub fn serial(&self) -> Serial {
         self.soa.serial
     }
 
-    /// The TTL of negative answers in seconds: the lesser of the SOA's TTL and its MINIMUM (RFC 2308 §5).
+    /// The TTL of negative answers: the lesser of the SOA's TTL and its MINIMUM (RFC 2308 §5).
     #[inline]
-    pub fn negative_ttl(&self) -> u32 {
-        self.soa.ttl.min(self.soa.minimum)
+    pub fn negative_ttl(&self) -> Ttl {
+        Ttl::from_secs(self.soa.ttl.as_secs().min(self.soa.minimum))
     }
 
     /// Number of records, signatures included, merged duplicates counted once.

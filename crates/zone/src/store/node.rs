@@ -3,10 +3,10 @@
 use std::ops::BitOr;
 
 use wire::message::{HEADER_LEN, Offset, POINTER, POINTER_LEN};
-use wire::{LowerName, Type};
+use wire::{LowerName, Ttl, Type};
 
 use super::arena::{Arena, NodeAddress};
-use super::blob::{self, COMPILED_HEAD, COMPILED_RDLENGTH, COMPILED_TTL, Entry, be16_at, be32_at, u16_at};
+use super::blob::{self, COMPILED_HEAD, COMPILED_RDLENGTH, COMPILED_TTL, Entry, be16_at, u16_at};
 
 /// What a name is in its zone: a set of the constants below.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -175,11 +175,11 @@ impl<'a> RrSet<'a> {
         self.entry.rtype
     }
 
-    /// The TTL of every record in seconds; of the first one for an RRset of type RRSIG, whose records may cover
+    /// The TTL of every record; of the first one for an RRset of type RRSIG, whose records may cover
     /// different types.
     #[inline]
-    pub fn ttl(&self) -> u32 {
-        be32_at(self.data, COMPILED_TTL)
+    pub fn ttl(&self) -> Ttl {
+        ttl_at(self.data, COMPILED_TTL)
     }
 
     /// Number of records, at least 1, signatures not counted.
@@ -367,6 +367,12 @@ fn slot_at(data: &[u8], at: usize) -> [u8; 4] {
     [data[at], data[at + 1], data[at + 2], data[at + 3]]
 }
 
+/// The TTL at `at` of a compiled record.
+#[inline]
+fn ttl_at(data: &[u8], at: usize) -> Ttl {
+    Ttl::from_be_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]])
+}
+
 /// The two bytes of the compression pointer at `at`.
 #[inline]
 fn pointer_at(data: &[u8], at: usize) -> [u8; POINTER_LEN] {
@@ -388,7 +394,7 @@ impl<'a> Iterator for Records<'a> {
             return None;
         }
         let (start, data) = (self.at + COMPILED_HEAD, self.set.data);
-        let ttl = be32_at(data, self.at + COMPILED_TTL);
+        let ttl = ttl_at(data, self.at + COMPILED_TTL);
         let end = start + be16_at(data, self.at + COMPILED_RDLENGTH) as usize;
         self.at = end;
         Some(Rdata { set: self.set, ttl, start, end })
@@ -399,14 +405,14 @@ impl<'a> Iterator for Records<'a> {
 #[derive(Clone, Copy)]
 pub struct Rdata<'a> {
     set: RrSet<'a>,
-    ttl: u32,
+    ttl: Ttl,
     start: usize,
     end: usize,
 }
 
 impl<'a> Rdata<'a> {
-    /// The record's TTL in seconds.
-    pub fn ttl(&self) -> u32 {
+    /// The record's TTL.
+    pub fn ttl(&self) -> Ttl {
         self.ttl
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use wire::{LowerNameBuf, Name, NameBuf, Type};
+use wire::{LowerNameBuf, Name, NameBuf, Ttl, Type};
 
 /// One record that waits for its name to be complete; its RDATA lies in [`Pending::octets`].
 #[derive(Clone, Copy)]
@@ -10,7 +10,7 @@ pub(super) struct Record {
     pub(super) rtype: Type,
     /// What an RRSIG covers; the type itself for everything else.
     pub(super) covered: Type,
-    pub(super) ttl: u32,
+    pub(super) ttl: Ttl,
     pub(super) start: u32,
     pub(super) len: u16,
     /// Where the record came from; see [`Note::source`].
@@ -37,7 +37,7 @@ impl Pending {
     }
 
     /// Adds a record; its RDATA is at most 65,535 octets.
-    pub(super) fn push(&mut self, rtype: Type, ttl: u32, rdata: &[u8], source: u64) {
+    pub(super) fn push(&mut self, rtype: Type, ttl: Ttl, rdata: &[u8], source: u64) {
         let covered = match rdata {
             [high, low, ..] if rtype == Type::RRSIG => Type(u16::from_be_bytes([*high, *low])),
             _ => rtype,

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 
 use wire::hash::HashKey;
-use wire::{NameBuf, Type};
+use wire::{NameBuf, Ttl, Type};
 
 use super::{AddError, BuildError, Node, NodeFlags, NoteKind, RrSet, Zone, ZoneBuilder};
+
+const MINUTE: Ttl = Ttl::from_secs(60);
+const HOUR: Ttl = Ttl::from_secs(3600);
 
 fn name(text: &str) -> NameBuf {
     text.parse().expect("a name")
@@ -15,13 +18,13 @@ fn builder(apex: &str) -> ZoneBuilder {
     let mut builder = ZoneBuilder::new(name(apex).as_name(), &HashKey::new([11, 22, 33]));
     let mut soa = b"\x02ns\0\x05admin\0".to_vec();
     [1u32, 2, 3, 4, 5].iter().for_each(|n| soa.extend_from_slice(&n.to_be_bytes()));
-    builder.add(name(apex).as_name(), Type::SOA, 3600, &soa).expect("a record");
-    builder.add(name(apex).as_name(), Type::NS, 3600, b"\x02ns\0").expect("a record");
+    builder.add(name(apex).as_name(), Type::SOA, HOUR, &soa).expect("a record");
+    builder.add(name(apex).as_name(), Type::NS, HOUR, b"\x02ns\0").expect("a record");
     builder
 }
 
 fn add(builder: &mut ZoneBuilder, owner: &str, t: Type, ttl: u32, rdata: &[u8]) {
-    builder.add(name(owner).as_name(), t, ttl, rdata).expect("a record");
+    builder.add(name(owner).as_name(), t, Ttl::from_secs(ttl), rdata).expect("a record");
 }
 
 fn kinds(builder: &ZoneBuilder) -> Vec<NoteKind> {
@@ -62,7 +65,7 @@ fn names_whose_hashes_end_in_a_zero_octet_are_found() {
     assert!(ending.len() > 4, "{ending:?}");
     for owner in ending {
         let mut b = builder("example.");
-        b.add(owner.as_name(), Type::A, 60, &[192, 0, 2, 1]).expect("a record");
+        b.add(owner.as_name(), Type::A, MINUTE, &[192, 0, 2, 1]).expect("a record");
         let zone = b.finish().expect("a zone");
         assert!(zone.find_name(owner.as_name()).is_some(), "{owner}");
     }
@@ -132,8 +135,11 @@ fn what_names_may_not_have_is_noted() {
     add(&mut b, "f.example.", Type::A, 61, &[1; 4]);
     // The two halves of a name that must not be.
     add(&mut b, "a.example.", Type::A, 60, &[0; 4]);
-    assert_eq!(b.add(name("g.example.").as_name(), Type::ANY, 0, b""), Err(AddError::MetaType));
-    assert_eq!(b.add(name("g.example.").as_name(), Type::TXT, 0, &[0; 65536]), Err(AddError::RdataTooLong));
+    assert_eq!(b.add(name("g.example.").as_name(), Type::ANY, MINUTE, b""), Err(AddError::MetaType));
+    assert_eq!(
+        b.add(name("g.example.").as_name(), Type::TXT, MINUTE, &[0; 65536]),
+        Err(AddError::RdataTooLong)
+    );
     let zone = b.finish().expect("a zone");
     use NoteKind::*;
     let expected = [
@@ -152,7 +158,7 @@ fn what_names_may_not_have_is_noted() {
     sorted.sort_by_key(|kind| expected.iter().position(|e| e == kind));
     assert_eq!(seen, sorted);
     assert_eq!(get(&zone, "a.example.").rrset_count(), 3, "nothing is lost");
-    assert_eq!(get(&zone, "f.example.").rrset(Type::A).map(|s| (s.ttl(), s.count())), Some((60, 2)));
+    assert_eq!(get(&zone, "f.example.").rrset(Type::A).map(|s| (s.ttl(), s.count())), Some((MINUTE, 2)));
 }
 
 #[test]
@@ -160,9 +166,9 @@ fn a_zone_needs_a_soa_and_should_have_ns() {
     let apex = name("example.");
     let mut b = ZoneBuilder::new(apex.as_name(), &HashKey::new([1, 2, 3]));
     assert_eq!(b.finish().err(), Some(BuildError::NoSoa));
-    b.add(apex.as_name(), Type::SOA, 60, &[0; 5]).expect("a record");
+    b.add(apex.as_name(), Type::SOA, MINUTE, &[0; 5]).expect("a record");
     assert_eq!(b.finish().err(), Some(BuildError::NoSoa), "too short to be one");
-    b.add(apex.as_name(), Type::SOA, 60, &[0; 22]).expect("a record");
+    b.add(apex.as_name(), Type::SOA, MINUTE, &[0; 22]).expect("a record");
     let zone = b.finish().expect("a zone");
     assert_eq!((kinds(&b), zone.node_count()), (vec![NoteKind::NoApexNs], 1));
     assert!(zone.memory() < 1000, "{}", zone.memory());
@@ -177,11 +183,11 @@ fn signatures_over_missing_types_keep_their_ttls() {
     add(&mut b, "s.example.", Type::TXT, 7, b"\x01x");
     let zone = b.finish().expect("a zone");
     let node = get(&zone, "s.example.");
-    let lone: Vec<u32> = node.rrset(Type::RRSIG).expect("two").rdatas().map(|r| r.ttl()).collect();
-    assert_eq!(lone, [60, 61]);
+    let lone: Vec<Ttl> = node.rrset(Type::RRSIG).expect("two").rdatas().map(|r| r.ttl()).collect();
+    assert_eq!(lone, [60, 61].map(Ttl::from_secs));
     let txt = node.rrset(Type::TXT).expect("TXT");
-    assert_eq!(txt.sig_rdatas().map(|r| r.ttl()).collect::<Vec<_>>(), [62, 62]);
-    assert_eq!((txt.ttl(), kinds(&b)), (7, vec![NoteKind::TtlMismatch]));
+    assert_eq!(txt.sig_rdatas().map(|r| r.ttl()).collect::<Vec<_>>(), [62, 62].map(Ttl::from_secs));
+    assert_eq!((txt.ttl(), kinds(&b)), (Ttl::from_secs(7), vec![NoteKind::TtlMismatch]));
 }
 
 /// Names that come back again and again, in an order without order, and deep ones without parents: many blobs
@@ -193,7 +199,7 @@ fn zones_without_any_order_are_put_together() {
     for i in 0..30_000u32 {
         let shuffled = i.wrapping_mul(7_919) % 30_000;
         let owner = name(&format!("n{}.p{}.q{}.example.", shuffled / 3, shuffled / 6, shuffled / 60));
-        b.add(owner.as_name(), Type::TXT, 60, &[1, (shuffled % 3) as u8]).expect("a record");
+        b.add(owner.as_name(), Type::TXT, MINUTE, &[1, (shuffled % 3) as u8]).expect("a record");
         expected.entry(owner).or_default().push((shuffled % 3) as u8);
     }
     let zone = b.finish().expect("a zone");
