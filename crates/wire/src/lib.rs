@@ -18,6 +18,7 @@
 
 pub mod edns;
 pub mod hash;
+mod malformed;
 pub mod message;
 pub mod name;
 pub mod rdata;
@@ -27,6 +28,7 @@ pub mod text;
 mod ttl;
 
 pub use hash::NameHash;
+pub use malformed::Malformed;
 pub use message::{Header, Opcode, Rcode};
 pub use name::{LowerName, LowerNameBuf, Name, NameBuf};
 pub use rr::{Class, Type};

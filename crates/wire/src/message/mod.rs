@@ -14,4 +14,6 @@ pub use layout::{
     HEADER_LEN, MAX_MESSAGE, Offset, POINTER, POINTER_LEN, QNAME_POINTER, QUESTION_TAIL, RDLENGTH_AT,
     RECORD_HEAD, TTL_AT, rdlength,
 };
-pub use parse::{MAX_POINTER_HOPS, Malformed, Parser, Question, RawRecord};
+pub use parse::{MAX_POINTER_HOPS, Parser, Question, RawRecord};
+
+pub use crate::malformed::Malformed;

@@ -11,6 +11,7 @@ use super::header::Header;
 use super::layout::{
     HEADER_LEN, MAX_MESSAGE, Offset, POINTER, POINTER_LEN, QUESTION_TAIL, RECORD_HEAD, TTL_AT, rdlength,
 };
+use crate::malformed::Malformed;
 use crate::name::{MAX_LABEL, MAX_NAME, Name, NameBuf};
 use crate::rdata;
 use crate::rr::{Class, Type};
@@ -23,17 +24,6 @@ pub const MAX_POINTER_HOPS: u16 = 16_384;
 
 /// [`MAX_LABEL`], as a length stands in a message.
 const LABEL: u8 = MAX_LABEL as u8;
-
-/// A message that cannot be read. Carries nothing: on the query path the answer is FORMERR or silence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
-
-impl std::fmt::Display for Malformed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("malformed message")
-    }
-}
-impl std::error::Error for Malformed {}
 
 /// A cursor over one message.
 #[derive(Clone)]
@@ -206,12 +196,11 @@ impl<'m> Parser<'m> {
     pub fn expand_rdata(&mut self, record: &RawRecord, out: &mut Vec<u8>) -> Result<(), Malformed> {
         let Range { start, end } = record.rdata.clone();
         let region = self.message.get(start..end).ok_or(Malformed)?;
-        let expanded = rdata::expand(record.rtype, region, out, |at, out| {
+        rdata::expand(record.rtype, region, out, |at, out| {
             let (name, after) = self.decode(start + at, end).ok()?;
             out.extend_from_slice(name.as_name().as_wire());
             Some(after - start - at)
-        });
-        expanded.map_err(|_| Malformed)
+        })
     }
 }
 
