@@ -177,7 +177,7 @@ mod tests {
     fn signed_zones_have_every_signature_and_a_true_chain() {
         for chain in [Chain::Nsec, Chain::Nsec3] {
             let zone = zone(&crate::key(), "signed.", chain);
-            audit(&zone, 0x6800_0000, &mut |finding| match finding.kind {
+            audit(&zone, wire::Serial(0x6800_0000), &mut |finding| match finding.kind {
                 FindingKind::BadSignature(_) | FindingKind::NoSepSignature => {}
                 _ => panic!("{finding}"),
             });

@@ -3,7 +3,7 @@
 use dnssec::nsec3;
 use wire::name::MAX_NAME;
 use wire::{LowerName, Type};
-use zone::store::{Node, Nsec3};
+use zone::store::{Node, Nsec3Chain};
 
 use crate::reply::Reply;
 use crate::respond::Here;
@@ -95,7 +95,7 @@ pub(crate) fn no_ds<'z>(here: &Here<'_, 'z>, cut: Node<'z>, skip: usize, reply: 
 /// Proves the closest provable encloser, at least `skip` labels up (RFC 5155 §7.2.1): the NSEC3 matching it
 /// and the one covering the next closer name. Gives how many labels up it was.
 fn closest_encloser<'z>(
-    chain: Nsec3<'z>,
+    chain: Nsec3Chain<'z>,
     here: &Here<'_, 'z>,
     skip: usize,
     reply: &mut Reply<'_, '_, 'z>,
@@ -112,10 +112,10 @@ fn closest_encloser<'z>(
 }
 
 /// Proves that the name without its `skip` leftmost labels is not there.
-fn covering<'z>(chain: Nsec3<'z>, here: &Here<'_, 'z>, skip: usize, reply: &mut Reply<'_, '_, 'z>) {
+fn covering<'z>(chain: Nsec3Chain<'z>, here: &Here<'_, 'z>, skip: usize, reply: &mut Reply<'_, '_, 'z>) {
     reply.prove(Some(chain.covering(&hash(chain, here.hashed.suffix(skip)))));
 }
 
-fn hash(chain: Nsec3<'_>, name: LowerName<'_>) -> [u8; nsec3::HASH_LEN] {
+fn hash(chain: Nsec3Chain<'_>, name: LowerName<'_>) -> [u8; nsec3::HASH_LEN] {
     nsec3::hash(name, chain.salt(), chain.iterations())
 }

@@ -4,7 +4,7 @@
 
 use dnssec::nsec3::{self, HASH_LEN};
 use wire::LowerName;
-use zone::store::Nsec3;
+use zone::store::Nsec3Chain;
 
 /// Names kept; each has one place, and the last one stays.
 const PLACES: usize = 256;
@@ -52,7 +52,7 @@ impl Memo {
     }
 
     /// The hash of a name, as `chain` hashes.
-    pub(crate) fn hash(&mut self, chain: Nsec3<'_>, name: LowerName<'_>) -> [u8; HASH_LEN] {
+    pub(crate) fn hash(&mut self, chain: Nsec3Chain<'_>, name: LowerName<'_>) -> [u8; HASH_LEN] {
         let (salt, iterations) = (chain.salt(), chain.iterations());
         let compute = || nsec3::hash(name, salt, iterations);
         let (Some(name), Some(salt)) = (Short::of(name.as_wire()), Short::of(salt)) else { return compute() };

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use wire::message::{MAX_MESSAGE, Offset, POINTER_LEN, QNAME_POINTER};
+use wire::rdata::view::Rrsig;
 use wire::rdata::{self, NameRule};
 use wire::{Class, LowerName, Name, Ttl, Type};
 
@@ -225,7 +226,8 @@ impl Encoder {
             }
             // Signatures over different types are different RRsets (RFC 4034 §3), even where they are kept
             // together.
-            let covers = |r: &Record| (r.rtype == Type::RRSIG).then(|| pending.rdata(r).get(..2));
+            let covers =
+                |r: &Record| (r.rtype == Type::RRSIG).then(|| Rrsig::read_type_covered(pending.rdata(r)));
             let first = records.iter().find(|r| covers(r) == covers(record)).unwrap_or(record);
             if record.ttl != first.ttl {
                 notes.add(NoteKind::TtlMismatch, owner, record.rtype, record.source);
@@ -347,7 +349,7 @@ impl Encoder {
 
 /// Whether the record is an NSEC3 or a signature over one.
 fn of_nsec3(pending: &Pending, record: &Record) -> bool {
-    let signed = || pending.rdata(record).get(..2) == Some(&Type::NSEC3.0.to_be_bytes());
+    let signed = || Rrsig::read_type_covered(pending.rdata(record)) == Ok(Type::NSEC3);
     record.rtype == Type::NSEC3 || record.rtype == Type::RRSIG && signed()
 }
 

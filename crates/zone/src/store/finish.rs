@@ -1,8 +1,10 @@
 //! From blobs to a [`Zone`]: index, names that came twice, empty non-terminals, occlusion, targets.
 
 use wire::hash::{HashKey, HashedName};
-use wire::{LowerName, LowerNameBuf, Name, NameHash, Serial, Type};
+use wire::rdata::view::{Soa, SoaNumbers};
+use wire::{LowerName, LowerNameBuf, Name, NameHash, Ttl, Type};
 
+use super::Zone;
 use super::arena::{Arena, NodeAddress};
 use super::blob::{self, entries};
 use super::build::{BuildError, ZoneBuilder};
@@ -13,7 +15,6 @@ use super::node::{DEAD, Node, NodeFlags, SETTLED, TARGETS};
 use super::nsec3;
 use super::order::Places;
 use super::pending::{NoteKind, Notes, Pending};
-use super::{Soa, Zone};
 
 /// Nodes handled together, so that their loads overlap.
 const BATCH: usize = 32;
@@ -38,28 +39,23 @@ pub(super) fn finish(builder: &mut ZoneBuilder) -> Result<Zone, BuildError> {
     let repeated = work.fill_index(0);
     work.merge(repeated)?;
     let apex = work.get(work.apex.as_lower()).ok_or(BuildError::NoSoa)?;
-    let soa = read_soa(Node::alone(&work.arena, apex)).ok_or(BuildError::NoSoa)?;
+    let (soa, negative_ttl) = read_soa(Node::alone(&work.arena, apex)).ok_or(BuildError::NoSoa)?;
     if Node::alone(&work.arena, apex).rrset(Type::NS).is_none() {
         work.notes.add(NoteKind::NoApexNs, work.apex.as_name(), Type::NS, 0);
     }
     work.settle(apex)?;
     work.resolve_targets();
-    Ok(work.into_zone(apex, soa))
+    Ok(work.into_zone(apex, soa, negative_ttl))
 }
 
-/// Reads the numbers of the apex' (first) SOA.
-pub(super) fn read_soa(apex: Node<'_>) -> Option<Soa> {
+/// The numbers of the apex' (first) SOA, and the TTL of negative answers: the lesser of its TTL and its MINIMUM
+/// (RFC 2308 §5).
+pub(super) fn read_soa(apex: Node<'_>) -> Option<(SoaNumbers, Ttl)> {
     let set = apex.rrset(Type::SOA)?;
-    let numbers = set.rdatas().next()?.compiled().last_chunk::<20>()?;
-    let number = |i: usize| blob::be32_at(numbers, 4 * i);
-    Some(Soa {
-        ttl: set.ttl(),
-        serial: Serial(number(0)),
-        refresh: number(1),
-        retry: number(2),
-        expire: number(3),
-        minimum: number(4),
-    })
+    let mut rdata = Vec::new();
+    set.rdatas().next()?.copy_to(&mut rdata);
+    let numbers = Soa::read(&rdata).ok()?.numbers;
+    Some((numbers, Ttl::from_secs(set.ttl().as_secs().min(numbers.minimum))))
 }
 
 /// A zone in the making.
@@ -358,7 +354,7 @@ impl Work<'_> {
         batch.names.clear();
     }
 
-    fn into_zone(self, apex: NodeAddress, soa: Soa) -> Zone {
+    fn into_zone(self, apex: NodeAddress, soa: SoaNumbers, negative_ttl: Ttl) -> Zone {
         let apex_len = self.apex.as_name().len();
         let (arena, index) = (self.arena.freeze(), self.index.freeze());
         let mut records = 0;
@@ -387,6 +383,7 @@ impl Work<'_> {
             index,
             apex,
             soa,
+            negative_ttl,
             records,
             nodes,
             wildcards,

@@ -12,7 +12,7 @@
 //! | `index.rs` | hash → address |
 //! | `node.rs` | the reading side: [`Node`], [`RrSet`], [`Rdata`], [`Fixup`], [`Target`] |
 //! | `order.rs` | canonical order: [`Zone::nsec_covering`], [`Zone::iter`] |
-//! | `nsec3.rs` | the NSEC3 chain: [`Nsec3`] |
+//! | `nsec3.rs` | the NSEC3 chain: [`Nsec3Chain`] |
 //! | `pending.rs` | the records of the name being read, and what is wrong with them: [`Note`] |
 //! | `encode.rs` | records → blob: compression, fix-ups |
 //! | `build.rs` | [`ZoneBuilder`] |
@@ -41,6 +41,7 @@ mod verify;
 use std::sync::OnceLock;
 
 use wire::hash::HashKey;
+use wire::rdata::view::SoaNumbers;
 use wire::{LowerName, Name, NameHash, Serial, Ttl};
 
 pub use arena::NodeAddress;
@@ -49,7 +50,7 @@ pub use build::{AddError, BuildError, ZoneBuilder};
 use index::Index;
 pub(crate) use memory::Memory;
 pub use node::{Fixup, Node, NodeFlags, Rdata, RrSet, Target};
-pub use nsec3::Nsec3;
+pub use nsec3::Nsec3Chain;
 pub use order::Iter;
 pub(crate) use parts::{ChainParts, LAYOUT, Parts};
 pub use pending::{Note, NoteKind};
@@ -66,23 +67,6 @@ const NODE_LINES: usize = 3;
 /// Hosts of a delegation asked for ahead.
 const GLUE_AHEAD: usize = 4;
 
-/// The numbers of a zone's SOA record (RFC 1035 §3.3.13), times in seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Soa {
-    /// TTL of the SOA RRset.
-    pub ttl: Ttl,
-    /// SERIAL.
-    pub serial: Serial,
-    /// REFRESH.
-    pub refresh: u32,
-    /// RETRY.
-    pub retry: u32,
-    /// EXPIRE.
-    pub expire: u32,
-    /// MINIMUM: the most a negative answer may be kept (RFC 2308 §4).
-    pub minimum: u32,
-}
-
 /// An immutable snapshot of one zone. Made by [`ZoneBuilder`]; shared by reference between threads.
 ///
 /// What a lookup reads comes first and lies in a few cache lines (`HOT_LINES`): of many small zones none is at hand.
@@ -92,7 +76,8 @@ pub struct Zone {
     arena: Arena,
     apex: NodeAddress,
     wildcards: bool,
-    soa: Soa,
+    soa: SoaNumbers,
+    negative_ttl: Ttl,
     key: HashKey,
     records: u64,
     nodes: u64,
@@ -119,7 +104,7 @@ impl Zone {
 
     /// The numbers of the SOA record.
     #[inline]
-    pub fn soa(&self) -> Soa {
+    pub fn soa(&self) -> SoaNumbers {
         self.soa
     }
 
@@ -132,7 +117,7 @@ impl Zone {
     /// The TTL of negative answers: the lesser of the SOA's TTL and its MINIMUM (RFC 2308 §5).
     #[inline]
     pub fn negative_ttl(&self) -> Ttl {
-        Ttl::from_secs(self.soa.ttl.as_secs().min(self.soa.minimum))
+        self.negative_ttl
     }
 
     /// Number of records, signatures included, merged duplicates counted once.
@@ -246,8 +231,8 @@ impl Zone {
 
     /// The NSEC3 chain that the apex' NSEC3PARAM names (RFC 5155 §4), if there is one with a hash algorithm we
     /// know (SHA-1).
-    pub fn nsec3(&self) -> Option<Nsec3<'_>> {
-        Some(Nsec3::new(self, self.nsec3.as_ref()?))
+    pub fn nsec3(&self) -> Option<Nsec3Chain<'_>> {
+        Some(Nsec3Chain::new(self, self.nsec3.as_ref()?))
     }
 
     /// All nodes in canonical order, the apex first; empty non-terminals and NSEC3 owners among them.

@@ -29,7 +29,7 @@ impl NodeFlags {
     pub const WILDCARD: NodeFlags = NodeFlags(1 << 6);
     /// Holds NSEC3 and its signatures only. Not part of the name space: [`Zone::find`](super::Zone::find)
     /// never gives it (RFC 5155 §7.2.8); it is met in [`Zone::iter`](super::Zone::iter) and
-    /// [`Nsec3`](super::Nsec3).
+    /// [`Nsec3Chain`](super::Nsec3Chain).
     pub const NSEC3_ONLY: NodeFlags = NodeFlags(1 << 7);
 
     /// Whether all of `other` are set.

@@ -3,6 +3,7 @@
 //! Computes no hashes: callers bring the 20 octets of SHA-1 and get the node.
 
 use bytes::Bytes;
+use wire::rdata::view::{Nsec3, Nsec3Param};
 use wire::{LowerName, Type};
 
 use super::arena::{Arena, NodeAddress};
@@ -14,8 +15,6 @@ use super::{Node, Zone, blob};
 pub(super) const HASH: usize = 20;
 /// Most octets of a salt (RFC 5155 §3.1.4).
 pub(super) const MAX_SALT: usize = 255;
-/// The number of that algorithm.
-const SHA1: u8 = 1;
 
 /// One chain: parameters and, in the order of the hashes, their first eight octets (as little-endian `u64`)
 /// and the addresses of their nodes (as little-endian `u32`).
@@ -24,32 +23,6 @@ pub(super) struct Chain {
     salt: Box<[u8]>,
     prefixes: Bytes,
     nodes: Bytes,
-}
-
-/// Parameters of one NSEC3PARAM or NSEC3 record.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Params {
-    algorithm: u8,
-    iterations: u16,
-    salt: Box<[u8]>,
-}
-
-impl Params {
-    /// Reads the front of NSEC3PARAM or NSEC3 RDATA, which are alike (RFC 5155 §3.2, §4.2).
-    fn read(rdata: &[u8]) -> Option<Params> {
-        let (&[algorithm, _flags, high, low, salt_len], rest) = rdata.split_first_chunk::<5>()?;
-        let salt = rest.get(..salt_len as usize)?.into();
-        Some(Params { algorithm, iterations: u16::from_be_bytes([high, low]), salt })
-    }
-
-    fn matches(&self, rdata: &[u8]) -> bool {
-        let front = rdata.split_first_chunk::<5>();
-        front.is_some_and(|(&[algorithm, _, high, low, salt_len], rest)| {
-            algorithm == self.algorithm
-                && u16::from_be_bytes([high, low]) == self.iterations
-                && rest.get(..salt_len as usize) == Some(&self.salt)
-        })
-    }
 }
 
 impl Chain {
@@ -63,17 +36,18 @@ impl Chain {
         if !owners.is_sorted_by(|a, b| order(a, b).is_le()) {
             owners.sort_unstable_by(order);
         }
+        let params = params.rdatas().filter_map(|rdata| Nsec3Param::read(rdata.compiled()).ok());
         // FLAGS other than zero mean that the chain is not to be used (RFC 5155 §4.1.2).
-        let usable = params.rdatas().filter(|rdata| rdata.compiled().get(1) == Some(&0));
-        let params = usable.filter_map(|rdata| Params::read(rdata.compiled()));
-        let mut known = params.filter(|params| params.algorithm == SHA1);
-        known.find_map(|params| Self::of(arena, &params, &owners))
+        let mut usable = params.filter(|param| param.flags == 0 && param.algorithm == Nsec3Param::SHA1);
+        usable.find_map(|param| Self::of(arena, &param, &owners))
     }
 
-    fn of(arena: &Arena, params: &Params, owners: &[(u64, NodeAddress)]) -> Option<Chain> {
+    fn of(arena: &Arena, param: &Nsec3Param<'_>, owners: &[(u64, NodeAddress)]) -> Option<Chain> {
         let belongs = |at: NodeAddress| {
             let set = Node::new(arena, at).rrset(Type::NSEC3);
-            set.is_some_and(|set| set.rdatas().any(|rdata| params.matches(rdata.compiled())))
+            let params = set.into_iter().flat_map(|set| set.rdatas());
+            let mut params = params.filter_map(|rdata| Nsec3::read_param(rdata.compiled()).ok());
+            params.any(|its| its.hashes_as(param))
         };
         let mut prefixes = Memory::growing(8 * owners.len());
         let mut nodes = Memory::growing(4 * owners.len());
@@ -81,7 +55,7 @@ impl Chain {
             prefixes.extend(&prefix.to_le_bytes());
             nodes.extend(&at.stored());
         }
-        let (iterations, salt) = (params.iterations, params.salt.clone());
+        let (iterations, salt) = (param.iterations, param.salt.into());
         let (prefixes, nodes) = (prefixes.freeze(), nodes.freeze());
         (!nodes.is_empty()).then_some(Chain { iterations, salt, prefixes, nodes })
     }
@@ -149,19 +123,14 @@ fn hash_at(arena: &Arena, at: NodeAddress) -> Option<[u8; HASH]> {
 
 /// The NSEC3 chain of a zone. Copied freely.
 #[derive(Clone, Copy)]
-pub struct Nsec3<'a> {
+pub struct Nsec3Chain<'a> {
     zone: &'a Zone,
     chain: &'a Chain,
 }
 
-impl<'a> Nsec3<'a> {
+impl<'a> Nsec3Chain<'a> {
     pub(super) fn new(zone: &'a Zone, chain: &'a Chain) -> Self {
-        Nsec3 { zone, chain }
-    }
-
-    /// The hash algorithm: always 1, SHA-1.
-    pub fn algorithm(self) -> u8 {
-        SHA1
+        Nsec3Chain { zone, chain }
     }
 
     /// Number of additional iterations.
@@ -203,9 +172,9 @@ impl<'a> Nsec3<'a> {
     }
 }
 
-impl std::fmt::Debug for Nsec3<'_> {
+impl std::fmt::Debug for Nsec3Chain<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Nsec3({} iterations, {} nodes)", self.chain.iterations, self.chain.nodes().len())
+        write!(f, "Nsec3Chain({} iterations, {} nodes)", self.chain.iterations, self.chain.nodes().len())
     }
 }
 

@@ -75,13 +75,15 @@ impl Zone {
             return Err(Unsound("the salt of the NSEC3 chain is too long"));
         }
         let arena = Arena::of(chunks);
-        let soa = read_soa(Node::new(&arena, apex)).ok_or(Unsound("the apex has no SOA record"))?;
+        let (soa, negative_ttl) = read_soa(Node::new(&arena, apex))
+            .ok_or(Unsound("the apex has no SOA record that can be read"))?;
         Ok(Zone {
             key: *key,
             arena,
             index: Index::of(index),
             apex,
             soa,
+            negative_ttl,
             records: counts.records,
             nodes: counts.nodes,
             wildcards: counts.wildcards,

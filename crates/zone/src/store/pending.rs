@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use wire::rdata::view::Rrsig;
 use wire::{LowerNameBuf, Name, NameBuf, Ttl, Type};
 
 /// One record that waits for its name to be complete; its RDATA lies in [`Pending::octets`].
@@ -38,8 +39,8 @@ impl Pending {
 
     /// Adds a record; its RDATA is at most 65,535 octets.
     pub(super) fn push(&mut self, rtype: Type, ttl: Ttl, rdata: &[u8], source: u64) {
-        let covered = match rdata {
-            [high, low, ..] if rtype == Type::RRSIG => Type(u16::from_be_bytes([*high, *low])),
+        let covered = match rtype {
+            Type::RRSIG => Rrsig::read_type_covered(rdata).unwrap_or(rtype),
             _ => rtype,
         };
         let (start, len) = (self.octets.len() as u32, rdata.len() as u16);

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use wire::hash::HashKey;
+use wire::rdata::{embedded_names, validate};
+use wire::rr::TYPES;
 use wire::{NameBuf, Ttl, Type};
 
+use super::blob::target_offset;
 use super::{AddError, BuildError, Node, NodeFlags, NoteKind, RrSet, Zone, ZoneBuilder};
 
 const MINUTE: Ttl = Ttl::from_secs(60);
@@ -69,6 +72,21 @@ fn names_whose_hashes_end_in_a_zero_octet_are_found() {
         let zone = b.finish().expect("a zone");
         assert!(zone.find_name(owner.as_name()).is_some(), "{owner}");
     }
+}
+
+#[test]
+fn targets_stand_where_their_types_have_their_first_name() {
+    // Data of each type: its fields in front of the name at their shortest, all of them zero, and the name.
+    let targets = TYPES.iter().filter_map(|&(t, _)| Some((t, target_offset(t)?)));
+    let mut seen = 0;
+    for (t, offset) in targets {
+        let rdata = [vec![0; offset].as_slice(), b"\x04host\0"].concat();
+        let name = embedded_names(t, &rdata).next().expect("a name");
+        assert_eq!((name.start, name.len), (offset, 6), "{t}");
+        assert_eq!(validate(t, &rdata), Ok(()), "{t}");
+        seen += 1;
+    }
+    assert_eq!(seen, 9);
 }
 
 #[test]
