@@ -8,7 +8,7 @@ use super::compress::Compressor;
 use super::copy::copy;
 use super::header::{Header, Rcode};
 use super::layout::{
-    HEADER_LEN, MAX_MESSAGE, Offset, POINTER_LEN, QUESTION_TAIL, RDLENGTH_AT, RECORD_HEAD, TTL_AT,
+    HEADER_LEN, MAX_MESSAGE, Offset, POINTER, POINTER_LEN, QUESTION_TAIL, RDLENGTH_AT, RECORD_HEAD, TTL_AT,
 };
 use super::parse::Parser;
 use crate::name::Name;
@@ -36,8 +36,8 @@ pub enum Section {
 pub enum Owner<'a> {
     /// As a name, compressed against the message.
     Name(Name<'a>),
-    /// As the name that already stands at this offset: by a pointer to it, or written again where no pointer
-    /// reaches.
+    /// As the name that already stands at this offset, in the question, as an owner or in RDATA: by a pointer to it, or
+    /// written again where no pointer reaches.
     At(Offset),
 }
 
@@ -256,6 +256,16 @@ impl<'b> Builder<'b> {
         Ok(start)
     }
 
+    /// The pointer to the name at `at`, if one reaches it. Where that is a pointer itself, it is that one: owners that
+    /// point at each other would make a chain without an end (see [`MAX_POINTERS`](super::MAX_POINTERS)).
+    #[inline]
+    fn pointer_to(&self, at: Offset) -> Option<[u8; POINTER_LEN]> {
+        match self.buf.get(at.index()..)?.first_chunk() {
+            Some(&pointer) if pointer[0] >= POINTER => Some(pointer),
+            _ => at.pointer(),
+        }
+    }
+
     /// Writes the name that stands at `at` again; [`Full`], too, if no name stands there.
     #[cold]
     fn name_again(&mut self, at: Offset) -> Result<Offset, Full> {
@@ -294,7 +304,7 @@ impl<'b> Builder<'b> {
     ) -> Result<Offset, Full> {
         match owner {
             Owner::Name(name) => self.name(name)?,
-            Owner::At(at) => match at.pointer() {
+            Owner::At(at) => match self.pointer_to(at) {
                 Some(pointer) => self.append(&pointer)?,
                 None => self.name_again(at)?,
             },
@@ -333,7 +343,7 @@ impl<'b> Builder<'b> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Parser;
+    use crate::message::{MAX_POINTERS, Parser};
     use crate::name::NameBuf;
 
     const MINUTE: Ttl = Ttl::from_secs(60);
@@ -405,6 +415,69 @@ mod tests {
         let len = b.finish();
         let (_, mut parser) = Parser::new(&buf[..len]).expect("header");
         assert_eq!(parser.name_at(before), Ok(long));
+    }
+
+    /// How many pointers a reader of the name at `at` follows.
+    fn pointers(message: &[u8], at: Offset) -> usize {
+        let mut at = at.index();
+        let mut pointers = 0;
+        while message[at] != 0 {
+            if message[at] >= POINTER {
+                at = Offset::of_pointer([message[at], message[at + 1]]).index();
+                pointers += 1;
+            } else {
+                at += message[at] as usize + 1;
+            }
+        }
+        pointers
+    }
+
+    #[test]
+    fn names_that_could_point_at_each_other_for_ever_stay_shallow() {
+        let (mut buf, mut names) = ([0u8; 4096], Compressor::small());
+        let mut b = Builder::new(&mut buf, 4096, Header::query(1), &mut names);
+        let mut owner = name("example.");
+        b.question(owner.as_name(), Type::NS, Class::IN).expect("fits");
+        b.learn(owner.as_name(), Offset::QNAME);
+        let mut at = Offset::QNAME;
+        for label in b'a'..=b'z' {
+            let target = NameBuf::prepend(&[label], owner.as_name()).expect("short");
+            // The owner is what the record before names, by a pointer, and by name.
+            let rdata = target.as_name().as_wire();
+            at = b.record(Section::Answer, Owner::At(at), Type::NS, Class::IN, MINUTE, rdata).expect("fits");
+            b.record(Section::Answer, Owner::Name(target.as_name()), Type::A, Class::IN, MINUTE, &[0; 4])
+                .expect("fits");
+            owner = target;
+        }
+        let len = b.finish();
+        let (_, mut parser) = Parser::new(&buf[..len]).expect("header");
+        parser.question().expect("question");
+        let mut deepest = 0;
+        while !parser.at_end() {
+            let record = parser.record().expect("record");
+            deepest = deepest.max(pointers(&buf, record.owner_at));
+            if record.rtype == Type::NS {
+                assert!(pointers(&buf, record.rdata_at()) < MAX_POINTERS, "owners may point here");
+            }
+        }
+        assert_eq!(deepest, MAX_POINTERS);
+        assert_eq!(parser.name_at(at), Ok(owner));
+        assert!(len < 1100, "compressed all the same: {len} bytes");
+    }
+
+    #[test]
+    fn owners_at_owners_do_not_make_a_chain() {
+        let (mut buf, mut names) = ([0u8; 4096], Compressor::small());
+        let mut b = Builder::new(&mut buf, 4096, Header::query(1), &mut names);
+        b.question(name("example.").as_name(), Type::A, Class::IN).expect("fits");
+        let mut at = Offset::QNAME;
+        for _ in 0..20 {
+            let owner_at = b.end();
+            b.record(Section::Answer, Owner::At(at), Type::A, Class::IN, MINUTE, &[0; 4]).expect("fits");
+            at = owner_at;
+        }
+        let len = b.finish();
+        assert_eq!(pointers(&buf[..len], at), 1);
     }
 
     #[test]

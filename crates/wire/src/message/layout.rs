@@ -25,6 +25,13 @@ pub fn rdlength(head: &[u8]) -> usize {
 /// Bytes of a compression pointer (RFC 1035 §4.1.4).
 pub const POINTER_LEN: usize = 2;
 
+/// The most compression pointers that reading any name of a message made here follows.
+///
+/// RFC 1035 §4.1.4 has no bound, but readers have, each its own: the library that Go programs resolve names with takes a
+/// name of more than ten pointers for a loop. So a name that is written out or compressed follows one less than this, and
+/// an owner that is nothing but a pointer to such a name follows as many.
+pub const MAX_POINTERS: usize = 8;
+
 /// The most bytes one message can have over a stream, and so at all (RFC 1035 §4.2.2).
 pub const MAX_MESSAGE: usize = 65_535;
 

@@ -11,8 +11,8 @@ pub use build::{Builder, Full, Mark, Owner, Section};
 pub use compress::Compressor;
 pub use header::{Header, Opcode, Rcode};
 pub use layout::{
-    HEADER_LEN, MAX_MESSAGE, Offset, POINTER, POINTER_LEN, QNAME_POINTER, QUESTION_TAIL, RDLENGTH_AT,
-    RECORD_HEAD, TTL_AT, rdlength,
+    HEADER_LEN, MAX_MESSAGE, MAX_POINTERS, Offset, POINTER, POINTER_LEN, QNAME_POINTER, QUESTION_TAIL,
+    RDLENGTH_AT, RECORD_HEAD, TTL_AT, rdlength,
 };
 pub use parse::{MAX_POINTER_HOPS, Parser, Question, RawRecord};
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use wire::message::{MAX_MESSAGE, Offset, POINTER_LEN, QNAME_POINTER};
+use wire::message::{MAX_MESSAGE, MAX_POINTERS, Offset, POINTER_LEN, QNAME_POINTER};
 use wire::rdata::view::Rrsig;
 use wire::rdata::{self, NameRule};
 use wire::{Class, LowerName, Name, Ttl, Type};
@@ -37,7 +37,13 @@ struct Known {
     len: u8,
     /// Where it was written, from the start of the RRset's records.
     at: u16,
+    /// Pointers that its reader follows.
+    pointers: u8,
 }
+
+/// The most pointers in a suffix that a name may point at: that name has one more, and the owners of other records may be
+/// nothing but a pointer to it.
+const DEEPEST: u8 = MAX_POINTERS as u8 - 2;
 
 /// Where an RRset stands in its node: what is asked for most comes first.
 fn rank(t: Type) -> u32 {
@@ -265,7 +271,7 @@ impl Encoder {
     /// Writes the name of `len` octets at `from` in the pending octets, compressed.
     fn name(&mut self, pending: &Pending, from: usize, len: usize, start: usize) {
         let owner = pending.owner.as_name().as_wire();
-        let mut at = 0;
+        let (mut at, own, mut deepest) = (0, self.dictionary.len(), DEEPEST);
         while at < len {
             let suffix = &pending.octets[from + at..from + len];
             let here = self.blob.len() - start;
@@ -274,10 +280,11 @@ impl Encoder {
                 self.blob.push(0);
                 return;
             }
-            if let Some(pointer) = self.known(pending, owner, suffix) {
+            if let Some((pointer, pointers)) = self.known(pending, owner, suffix, &mut deepest) {
                 // An RRset that is too long for a message gets a wrong offset here and is dropped later.
                 self.fixups.push(here as u16);
                 self.blob.extend_from_slice(&pointer);
+                self.dictionary[own..].iter_mut().for_each(|suffix| suffix.pointers = pointers);
                 return;
             }
             if self.dictionary.len() < DICTIONARY && here < RrSet::POINTER_REACH {
@@ -285,6 +292,7 @@ impl Encoder {
                     start: (from + at) as u32,
                     len: suffix.len() as u8,
                     at: here as u16,
+                    pointers: 0,
                 });
             }
             self.blob.extend_from_slice(&suffix[..=label]);
@@ -292,19 +300,33 @@ impl Encoder {
         }
     }
 
-    /// The pointer to where `suffix` stands already, in the question or in the RRset.
-    fn known(&self, pending: &Pending, owner: &[u8], suffix: &[u8]) -> Option<[u8; POINTER_LEN]> {
+    /// The pointer to where `suffix` stands already and follows at most `deepest` pointers, in the question or in the
+    /// RRset, and how many pointers a name that ends in it has. If it only stands deeper, `deepest` becomes 0: the name
+    /// is one that later ones can point at again.
+    fn known(
+        &self,
+        pending: &Pending,
+        owner: &[u8],
+        suffix: &[u8],
+        deepest: &mut u8,
+    ) -> Option<([u8; POINTER_LEN], u8)> {
         let len = suffix.len();
         if self.suffixes[len / 64] & 1 << (len % 64) != 0
             && owner[owner.len() - len..].eq_ignore_ascii_case(suffix)
         {
-            return Offset::QNAME.plus(owner.len() - len)?.pointer();
+            return Some((Offset::QNAME.plus(owner.len() - len)?.pointer()?, 1));
         }
         let same = |k: &&Known| {
             k.len as usize == len && pending.octets[k.start as usize..][..len].eq_ignore_ascii_case(suffix)
         };
-        let known = self.dictionary.iter().find(same)?;
-        Offset::new(blob::compiled_at(owner.len()) + known.at as usize)?.pointer()
+        let mut known = self.dictionary.iter().filter(same).peekable();
+        known.peek()?;
+        let Some(known) = known.find(|k| k.pointers <= *deepest) else {
+            *deepest = 0;
+            return None;
+        };
+        let at = Offset::new(blob::compiled_at(owner.len()) + known.at as usize)?;
+        Some((at.pointer()?, known.pointers + 1))
     }
 
     fn flags(&self, pending: &Pending, apex: Name<'_>) -> u16 {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use wire::hash::HashKey;
+use wire::message::{MAX_POINTERS, Offset, POINTER};
 use wire::rdata::{embedded_names, validate};
 use wire::rr::TYPES;
 use wire::{NameBuf, Ttl, Type};
@@ -132,6 +133,37 @@ fn pointers_into_the_rrset_stay_within_reach() {
         rdata.copy_to(&mut octets);
         assert_eq!(octets, name(&format!("n{i}.x{}.elsewhere.", i / 2)).as_name().as_wire());
     }
+}
+
+/// Owners in the additional section point at the names of an RRset, so these may have one pointer less than any name.
+#[test]
+fn names_of_an_rrset_do_not_point_through_all_those_before() {
+    let mut b = builder("example.");
+    let mut target = name("mail.other.");
+    for i in 0..40 {
+        add(&mut b, "mx.example.", Type::MX, 60, &[&[0, i], target.as_name().as_wire()].concat());
+        target = NameBuf::prepend(&[b'a' + i % 26], target.as_name()).expect("short");
+    }
+    let zone = b.finish().expect("a zone");
+    let set = get(&zone, "mx.example.").rrset(Type::MX).expect("MX");
+    let records = set.records();
+    let mut deepest = 0;
+    for name_at in set.targets().map(|target| target.name_at) {
+        let (mut at, mut pointers) = (name_at, 0);
+        while records[at] != 0 {
+            if records[at] >= POINTER {
+                let to = Offset::of_pointer([records[at], records[at + 1]]).index();
+                (at, pointers) = (to - set.compiled_at(), pointers + 1);
+            } else {
+                at += records[at] as usize + 1;
+            }
+        }
+        deepest = deepest.max(pointers);
+    }
+    assert_eq!(deepest, MAX_POINTERS - 1);
+    let mut last = Vec::new();
+    set.rdatas().last().expect("forty").copy_to(&mut last);
+    assert_eq!(last[2..].len(), name("mail.other.").as_name().len() + 2 * 39);
 }
 
 #[test]

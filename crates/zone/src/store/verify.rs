@@ -8,7 +8,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use wire::message::{MAX_MESSAGE, POINTER, POINTER_LEN, QNAME_POINTER};
+use wire::message::{MAX_MESSAGE, MAX_POINTERS, POINTER, POINTER_LEN, QNAME_POINTER};
 use wire::name::MAX_LABEL;
 use wire::{Class, LowerName, Type};
 
@@ -37,8 +37,8 @@ pub(crate) struct Counts {
 /// Pieces of the index and the orders that are checked by one thread at a time.
 const PIECE: usize = 1 << 20;
 
-/// Most pointers and labels of one compressed name; a name of 255 octets has at most 128 labels.
-const MAX_HOPS: usize = 128;
+/// The most pointers in a name of an RRset: the owners of other records may point at it.
+const MOST_POINTERS: usize = MAX_POINTERS - 1;
 
 /// Checks the parts of the zone `apex` with `threads` threads.
 pub(super) fn parts(parts: &Parts, apex: LowerName<'_>, threads: usize) -> Result<(), Unsound> {
@@ -372,17 +372,25 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// Checks the pointer at `at` and what it stands for: names that end, each pointing at an earlier one only.
+/// [`MAX_LABEL`], as a length stands in a name.
+const LABEL: u8 = MAX_LABEL as u8;
+
+/// Checks the pointer at `at` and what it stands for: names that end, each pointing at an earlier one only, and not too
+/// many of them.
 fn name(records: &[u8], at: usize, owner: &Owner<'_>) -> Check {
     const BAD: Unsound = Unsound("a compression pointer leads nowhere");
-    let (mut at, mut before) = (at, at);
-    for _ in 0..MAX_HOPS {
+    let (mut at, mut before, mut pointers) = (at, at, 0);
+    loop {
         let Some(&len) = records.get(at) else { return Err(BAD) };
         match len {
             0 => return Ok(()),
-            1..=63 => at += len as usize + 1,
+            1..=LABEL => at += len as usize + 1,
             POINTER.. => {
                 let Some(&low) = records.get(at + 1) else { return Err(BAD) };
+                pointers += 1;
+                if pointers > MOST_POINTERS {
+                    return Err(Unsound("a name has more compression pointers than readers follow"));
+                }
                 match Lead::of([len, low], owner.wire.len()) {
                     Some(Lead::Owner(to)) => return if owner.has_label_at(to) { Ok(()) } else { Err(BAD) },
                     Some(Lead::Records(to)) if to < before => (at, before) = (to, to),
@@ -392,7 +400,6 @@ fn name(records: &[u8], at: usize, owner: &Owner<'_>) -> Check {
             _ => return Err(BAD),
         }
     }
-    Err(BAD)
 }
 
 #[cfg(test)]
@@ -426,6 +433,16 @@ mod tests {
         assert!(!check(&pointer(here), 0), "at itself");
         let long = [&b"\x01a\0\x02bc"[..], &pointer(here), &b"\x01d"[..], &pointer(here + 3)].concat();
         assert!(check(&long, 10), "{long:?}");
+        // One name behind the other, each pointing at the one before: `a`, then `b` and a pointer, and so on.
+        let ladder = |rungs: u16| -> Vec<u8> {
+            let rung =
+                |i: u16| [&b"\x01b"[..], &pointer(here + if i == 0 { 0 } else { 3 + 4 * (i - 1) })].concat();
+            [b"\x01a\0".to_vec()].into_iter().chain((0..rungs).map(rung)).collect::<Vec<_>>().concat()
+        };
+        for (rungs, good) in [(MOST_POINTERS, true), (MOST_POINTERS + 1, false)] {
+            let octets = ladder(rungs as u16);
+            assert_eq!(check(&octets, octets.len() - 2), good, "{rungs}");
+        }
         let circle = [&b"\x01a"[..], &pointer(here + 4), &pointer(here)].concat();
         assert!(!check(&circle, 4), "one points at the other");
         assert!(!check(b"\x3fabc", 0), "cut short");
