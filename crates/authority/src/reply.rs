@@ -9,7 +9,7 @@ use wire::message::{
     Builder, Full, Header, Offset, Owner, POINTER, POINTER_LEN, QUESTION_TAIL, RDLENGTH_AT, RECORD_HEAD,
     Section, TTL_AT, rdlength,
 };
-use wire::{Class, LowerName, Name, Rcode, Ttl, Type};
+use wire::{Class, LowerName, NameHash, Rcode, Ttl, Type};
 use zone::store::{COMPILED_HEAD, Node, NodeAddress, Rdata, RrSet, Zone};
 
 use crate::Ask;
@@ -414,19 +414,17 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     /// Addresses that a wildcard gives to hosts that are not in the zone by name.
     #[cold]
     fn put_wildcard_hosts(&mut self, zone: &'z Zone, set: RrSet<'z>, placed: &Placed) {
-        let (mut rdata, mut seen) = (Vec::new(), Vec::new());
-        let mut hashed = HashedName::new();
-        for (target, record) in set.targets().zip(set.rdatas()).filter(|(target, _)| target.node.is_none()) {
-            rdata.clear();
-            record.copy_to(&mut rdata);
-            let embedded = wire::rdata::embedded_names(set.rtype(), &rdata).next();
-            let host = embedded.and_then(|e| Name::from_wire(rdata.get(e.start..e.start + e.len)?).ok());
-            let Some(host) = host.filter(|host| host.is_at_or_below(zone.apex().as_name())) else { continue };
-            hashed.set(self.key, host);
-            if seen.len() == MAX_HOSTS || seen.contains(&hashed.hash(0)) {
+        let (mut hashed, mut seen) = (HashedName::new(), Few::<NameHash, MAX_HOSTS>::new());
+        for target in set.targets().filter(|target| target.node.is_none()) {
+            let Some(host) = set.name_at(target.name_at) else { continue };
+            let host = host.as_name();
+            if !host.is_at_or_below(zone.apex().as_name()) {
                 continue;
             }
-            seen.push(hashed.hash(0));
+            hashed.set(self.key, host);
+            if !seen.add(hashed.hash(0)) {
+                continue;
+            }
             let below = host.label_count() - zone.apex().label_count();
             let Found::Wildcard { node, .. } = lookup::find(zone, self.key, &hashed, below, false) else {
                 continue;

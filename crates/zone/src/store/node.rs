@@ -3,7 +3,8 @@
 use std::ops::BitOr;
 
 use wire::message::{HEADER_LEN, Offset, POINTER, POINTER_LEN};
-use wire::{LowerName, Ttl, Type};
+use wire::name::MAX_NAME;
+use wire::{LowerName, Name, NameBuf, Ttl, Type};
 
 use super::arena::{Arena, NodeAddress};
 use super::blob::{self, COMPILED_HEAD, COMPILED_RDLENGTH, COMPILED_TTL, Entry, be16_at, u16_at};
@@ -292,6 +293,42 @@ impl<'a> RrSet<'a> {
         Some(Node::new(self.node.arena, at))
     }
 
+    /// The name that stands `name_at` bytes into [`records`](Self::records), uncompressed, as [`Rdata::copy_to`] has it;
+    /// `None` if none stands there. [`Target::name_at`] is such a place.
+    pub fn name_at(&self, name_at: usize) -> Option<NameBuf> {
+        let (mut wire, mut len) = ([0; MAX_NAME], 0);
+        self.for_each_piece(name_at, |piece| {
+            if let Some(to) = wire.get_mut(len..len + piece.len()) {
+                to.copy_from_slice(piece);
+            }
+            len += piece.len();
+        });
+        Name::from_wire(wire.get(..len)?).ok().map(Name::to_buf)
+    }
+
+    /// Calls `f` with the pieces that the name at `at` is put together from, each a label or the end of the owner.
+    fn for_each_piece(&self, mut at: usize, mut f: impl FnMut(&[u8])) {
+        let (data, owner) = (self.data, self.node.owner().as_wire());
+        while let Some(&len) = data.get(at) {
+            match len {
+                POINTER.. => match blob::Lead::of(pointer_at(data, at), owner.len()) {
+                    // The builder only points backwards, so this ends.
+                    Some(blob::Lead::Records(to)) => at = to,
+                    Some(blob::Lead::Owner(to)) => return f(&owner[to..]),
+                    None => return,
+                },
+                _ => {
+                    let label = &data[at..=at + len as usize];
+                    f(label);
+                    at += label.len();
+                    if len == 0 {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
     /// Each record's RDATA, in the order of [`records`](Self::records).
     pub fn rdatas(&self) -> impl Iterator<Item = Rdata<'a>> + use<'a> {
         Records { set: *self, at: 0, end: self.entry.records_len as usize }
@@ -432,32 +469,16 @@ impl<'a> Rdata<'a> {
                     break;
                 }
                 out.extend_from_slice(&self.set.data[done..at]);
-                self.copy_name(at, out);
+                self.set.for_each_piece(at, |piece| out.extend_from_slice(piece));
                 done = at + POINTER_LEN;
             }
         }
         out.extend_from_slice(&self.set.data[done..self.end]);
     }
 
-    /// Appends what the pointer at `at` stands for.
-    fn copy_name(&self, mut at: usize, out: &mut Vec<u8>) {
-        let (data, owner) = (self.set.data, self.set.node.owner().as_wire());
-        loop {
-            let len = data[at] as usize;
-            if data[at] < POINTER {
-                out.extend_from_slice(&data[at..=at + len]);
-                at += len + 1;
-                if len == 0 {
-                    return;
-                }
-                continue;
-            }
-            match blob::Lead::of(pointer_at(data, at), owner.len()) {
-                // The builder only points backwards, so this ends.
-                Some(blob::Lead::Records(to)) => at = to,
-                Some(blob::Lead::Owner(to)) => return out.extend_from_slice(&owner[to..]),
-                None => return,
-            }
-        }
+    /// The name that the RDATA begins with, uncompressed as [`copy_to`](Self::copy_to) has it: for the types whose data
+    /// is a name, such as CNAME and DNAME.
+    pub fn name(&self) -> Option<NameBuf> {
+        self.set.name_at(self.start)
     }
 }
