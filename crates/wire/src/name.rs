@@ -272,52 +272,11 @@ impl NameBuf {
     /// The root.
     pub const ROOT: NameBuf = NameBuf { len: 1, bytes: [0; MAX_NAME] };
 
-    /// Reads master-file text (RFC 1035 §5.1): escapes, `@` for the origin, relative names completed by it.
+    /// Reads master-file text as [`crate::text::name`] does: escapes, `@` for the origin, relative names completed by it.
     pub fn from_text(text: &[u8], origin: Option<Name<'_>>) -> Result<Self, NameTextError> {
-        match text {
-            [] => return Err(NameTextError::Empty),
-            b"." => return Ok(Self::ROOT),
-            b"@" => return origin.map(Name::to_buf).ok_or(NameTextError::NoOrigin),
-            _ => {}
-        }
-        let mut buf = NameBuf { len: 0, bytes: [0; MAX_NAME] };
-        let (mut label, mut at, mut i) = (0usize, 1usize, 0usize); // `label`: where its length octet goes
-        let mut absolute = false;
-        while i < text.len() {
-            absolute = false;
-            if text[i] == b'.' {
-                let len = at - label - 1;
-                if len == 0 {
-                    return Err(NameTextError::EmptyLabel);
-                }
-                buf.bytes[label] = len as u8;
-                (label, at, i, absolute) = (at, at + 1, i + 1, true);
-                continue;
-            }
-            let (octet, used) = unescape(&text[i..])?;
-            if at - label > MAX_LABEL {
-                return Err(NameTextError::LabelTooLong);
-            }
-            if at >= MAX_NAME - 1 {
-                return Err(NameTextError::NameTooLong);
-            }
-            buf.bytes[at] = octet;
-            (at, i) = (at + 1, i + used);
-        }
-        if absolute {
-            buf.len = at as u8; // the octet at `label` is the root's, still zero
-            buf.bytes[label] = 0;
-            return Ok(buf);
-        }
-        buf.bytes[label] = (at - label - 1) as u8;
-        let origin = origin.ok_or(NameTextError::NoOrigin)?.as_wire();
-        let end = at + origin.len();
-        if end > MAX_NAME {
-            return Err(NameTextError::NameTooLong);
-        }
-        buf.bytes[at..end].copy_from_slice(origin);
-        buf.len = end as u8;
-        Ok(buf)
+        let mut wire = Vec::with_capacity(MAX_NAME);
+        crate::text::name(text, origin, &mut wire)?;
+        Name::from_wire(&wire).map(Name::to_buf).map_err(|_| NameTextError::NameTooLong)
     }
 
     /// Borrows the name.
@@ -358,23 +317,6 @@ impl NameBuf {
     /// A writer for names that come label by label; used by the message parser.
     pub(crate) fn from_parts(bytes: [u8; MAX_NAME], len: u8) -> Self {
         NameBuf { len, bytes }
-    }
-}
-
-/// Reads one octet of text at the front, escapes resolved; gives it and how many bytes it took.
-fn unescape(text: &[u8]) -> Result<(u8, usize), NameTextError> {
-    match text {
-        [b'\\', a, b, c, ..] if a.is_ascii_digit() => {
-            if !(b.is_ascii_digit() && c.is_ascii_digit()) {
-                return Err(NameTextError::BadEscape);
-            }
-            let value = (a - b'0') as u16 * 100 + (b - b'0') as u16 * 10 + (c - b'0') as u16;
-            u8::try_from(value).map(|v| (v, 4)).map_err(|_| NameTextError::BadEscape)
-        }
-        [b'\\', a, ..] if !a.is_ascii_digit() => Ok((*a, 2)),
-        [b'\\', ..] => Err(NameTextError::BadEscape),
-        [octet, ..] => Ok((*octet, 1)),
-        [] => Err(NameTextError::Empty),
     }
 }
 

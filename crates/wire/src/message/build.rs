@@ -126,16 +126,10 @@ impl<'b> Builder<'b> {
         self.limit = limit.min(self.buf.len()).max(self.len);
     }
 
-    /// The header as it stands, for reading and changing flags; its counts are the builder's to set.
+    /// The header as it stands, but for its counts; [`flags`](Self::flags) changes it.
     #[inline]
     pub fn header(&self) -> Header {
         self.header
-    }
-
-    /// Puts a changed header back.
-    #[inline]
-    pub fn set_header(&mut self, header: Header) {
-        self.header = header;
     }
 
     /// Changes header flags in place.

@@ -60,11 +60,6 @@ impl Header {
         Opcode(self.0[2] >> 3 & 0xf)
     }
 
-    /// Sets the opcode.
-    pub fn set_opcode(&mut self, opcode: Opcode) {
-        self.0[2] = self.0[2] & !0x78 | (opcode.0 & 0xf) << 3;
-    }
-
     /// The four low bits of the response code.
     #[inline]
     pub fn rcode(&self) -> Rcode {

@@ -14,9 +14,6 @@ use super::{BadName, MAX_NAME, Name, NameBuf};
 pub struct LowerName<'a>(Name<'a>);
 
 impl<'a> LowerName<'a> {
-    /// The root.
-    pub const ROOT: LowerName<'static> = LowerName(Name::ROOT);
-
     /// Takes a name that has no upper-case letter; [`BadName`] if it has one.
     pub fn new(name: Name<'a>) -> Result<Self, BadName> {
         // Lengths are below `A`, so the whole wire form can be looked at.

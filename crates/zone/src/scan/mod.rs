@@ -77,12 +77,6 @@ impl<'a> Source<'a> {
         Source { name: name.into(), from: From::Reader(Box::new(reader), None), include_dir: None }
     }
 
-    /// Allows the source to include files, relative paths taken from `dir`.
-    pub fn with_includes_from(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.include_dir = Some(dir.into());
-        self
-    }
-
     /// What it is called in faults.
     pub(crate) fn name(&self) -> Arc<str> {
         self.name.clone()
