@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use wire::hash::{HashKey, HashedName};
-use wire::{Name, NameBuf, Type};
+use wire::{Name, NameBuf, Ttl, Type};
 use zone::image::{self, Image, Making};
 use zone::store::{Zone, ZoneBuilder};
 
@@ -57,7 +57,7 @@ fn name(text: &str) -> NameBuf {
 fn zone() -> Zone {
     let mut builder = ZoneBuilder::new(name("example.").as_name(), &key());
     let mut add = |owner: &str, rtype: Type, rdata: &[u8]| {
-        builder.add(name(owner).as_name(), rtype, 3600, rdata).expect("a record");
+        builder.add(name(owner).as_name(), rtype, Ttl::from_secs(3600), rdata).expect("a record");
     };
     add(
         "example.",
@@ -92,7 +92,7 @@ fn explore(zone: &Zone) {
         look_up(name(text).as_name());
     }
     for node in zone {
-        look_up(node.owner());
+        look_up(node.owner().as_name());
         for set in node.rrsets() {
             octets.clear();
             set.rdatas().chain(set.sig_rdatas()).for_each(|rdata| rdata.copy_to(&mut octets));

@@ -12,16 +12,15 @@ use std::io::{self, Read};
 
 use libfuzzer_sys::fuzz_target;
 use wire::rdata::{validate, write_text};
-use wire::{Class, Name, Type};
+use wire::{Class, Name, Ttl, Type};
 use zone::scan::{Limits, Record, Refusal, ScanConfig, ScanReport, Sink, Source, read};
 
 /// Records, each owner with its letters as written.
 #[derive(Default, PartialEq, Debug)]
-struct Records(Vec<(Vec<u8>, u32, Class, Type, Vec<u8>)>);
+struct Records(Vec<(Vec<u8>, Ttl, Class, Type, Vec<u8>)>);
 
 impl Sink for Records {
     fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
-        assert!(record.ttl <= i32::MAX as u32);
         assert!(!record.rtype.is_meta());
         assert_eq!(validate(record.rtype, record.rdata), Ok(()));
         let owner = record.owner.as_wire().to_vec();
@@ -67,7 +66,7 @@ fuzz_target!(|data: &[u8]| {
 
 fn scan(source: Source<'_>) -> (Records, ScanReport) {
     let mut config = ScanConfig::new(Name::from_wire(b"\x07example\x03com\0").expect("a name"));
-    config.default_ttl = Some(3600);
+    config.default_ttl = Some(Ttl::from_secs(3600));
     config.limits = Limits { generated: 500, errors: 50, ..Limits::default() };
     let mut records = Records::default();
     let report = read(source, &config, &mut records);

@@ -8,13 +8,13 @@
 
 use libfuzzer_sys::fuzz_target;
 use wire::message::{Builder, Compressor, MAX_MESSAGE, Malformed, Owner, Parser, Section};
-use wire::{Class, Header, NameBuf, Type};
+use wire::{Class, Header, NameBuf, Ttl, Type};
 
 /// A message with every name written out.
 #[derive(Debug, PartialEq)]
 struct Plain {
     questions: Vec<(Vec<u8>, Type, Class)>,
-    records: Vec<(Section, Vec<u8>, Type, Class, u32, Vec<u8>)>,
+    records: Vec<(Section, Vec<u8>, Type, Class, Ttl, Vec<u8>)>,
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -51,12 +51,12 @@ fn read(data: &[u8]) -> Result<(Header, Plain), Malformed> {
     for (section, count) in sections.into_iter().zip(&counts[1..]) {
         for _ in 0..*count {
             let record = parser.record()?;
-            assert!(record.rdata.end == parser.position() && record.rdata.start <= record.rdata.end);
+            assert!(record.rdata.end == parser.position().index() && record.rdata.start <= record.rdata.end);
             let owner: NameBuf = parser.name_at(record.owner_at)?;
             let mut rdata = Vec::new();
             parser.expand_rdata(&record, &mut rdata)?;
             let owner = owner.as_name().as_wire().to_vec();
-            plain.records.push((section, owner, record.rtype, record.class, record.ttl, rdata));
+            plain.records.push((section, owner, record.rtype, record.class, record.ttl(), rdata));
         }
     }
     Ok((header, plain))

@@ -5,12 +5,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use authority::lookup::{Found, find};
-use wire::NameBuf;
 use wire::hash::{HashKey, HashedName};
+use wire::{NameBuf, Ttl};
 use zone::{Catalog, Change, Zone};
 
 use crate::zones::{Chain, zone};
 use crate::{Piece, name};
+
+/// The TTL of every record.
+const HOUR: Ttl = Ttl::from_secs(3600);
 
 /// Whether a lookup found what it had to.
 type Test = fn(&Found<'_>) -> bool;
@@ -80,7 +83,7 @@ fn catalog(key: &HashKey) -> Vec<Piece> {
             let soa = testkit::random::soa(apex.as_name(), 1);
             let ns = apex.as_name().as_wire().to_vec();
             let records = [(wire::Type::SOA, soa), (wire::Type::NS, ns)]
-                .map(|(rtype, rdata)| testkit::Record { owner: apex, rtype, ttl: 3600, rdata });
+                .map(|(rtype, rdata)| testkit::Record { owner: apex, rtype, ttl: HOUR, rdata });
             Change::Serve(Arc::new(testkit::build(apex.as_name(), key, &records)))
         };
     let catalog = Rc::new(Catalog::new(key).with(apexes.map(empty)));

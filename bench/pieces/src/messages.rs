@@ -4,12 +4,14 @@ use std::hint::black_box;
 
 use engine::request::Request;
 use wire::edns::{ErrorInfo, OptWriter};
-use wire::message::{Builder, Compressor, HEADER_LEN, Header, Owner, Parser, Section};
-use wire::{Class, Name, NameBuf, Rcode, Type};
+use wire::message::{Builder, Compressor, HEADER_LEN, Header, Offset, Owner, Parser, Section};
+use wire::{Class, Name, NameBuf, Rcode, Ttl, Type};
 
 use crate::{Piece, name};
 
 const QNAME: &str = "www.some-customer.example.com.";
+const HOUR: Ttl = Ttl::from_secs(3600);
+const TWO_DAYS: Ttl = Ttl::from_secs(172_800);
 /// Names in the message that is full of them.
 const MANY: usize = 100;
 
@@ -27,21 +29,21 @@ fn decompression() -> Vec<Piece> {
         let mut message = vec![0; HEADER_LEN];
         let labels: Vec<&[u8]> = vec![b"label-of-15-oct"; 10];
         // The root end first, so that each part can point at the one before.
-        let mut before = None;
+        let mut before: Option<Offset> = None;
         let parts = pointers + 1;
         for part in (0..parts).rev() {
-            let at = message.len();
+            let at = Offset::new(message.len());
             for label in &labels[part * 10 / parts..(part + 1) * 10 / parts] {
                 message.push(label.len() as u8);
                 message.extend_from_slice(label);
             }
             match before {
-                Some(at) => message.extend_from_slice(&(0xc000 | at as u16).to_be_bytes()),
+                Some(at) => message.extend_from_slice(&at.pointer().expect("within reach")),
                 None => message.push(0),
             }
-            before = Some(at);
+            before = at;
         }
-        let at = before.unwrap_or(HEADER_LEN);
+        let at = before.unwrap_or(Offset::QNAME);
         let read = move || {
             let (_, mut parser) = Parser::new(black_box(&message)).expect("a header");
             black_box(parser.name_at(at).expect("a name")).as_name().len()
@@ -57,14 +59,14 @@ fn referral(buf: &mut [u8], names: &mut Compressor, input: &(NameBuf, NameBuf, V
     let (qname, zone, servers) = input;
     let mut b = Builder::new(buf, 4096, Header::query(1).reply(), names);
     b.question(qname.as_name(), Type::A, Class::IN).expect("fits");
-    b.learn(qname.as_name(), HEADER_LEN);
+    b.learn(qname.as_name(), Offset::QNAME);
     for server in servers {
         let (owner, rdata) = (Owner::Name(zone.as_name()), server.as_name().as_wire());
-        b.record(Section::Authority, owner, Type::NS, Class::IN, 172_800, rdata).expect("fits");
+        b.record(Section::Authority, owner, Type::NS, Class::IN, TWO_DAYS, rdata).expect("fits");
     }
     for server in servers {
         let owner = Owner::Name(server.as_name());
-        b.record(Section::Additional, owner, Type::A, Class::IN, 172_800, &[192, 5, 6, 30]).expect("fits");
+        b.record(Section::Additional, owner, Type::A, Class::IN, TWO_DAYS, &[192, 5, 6, 30]).expect("fits");
     }
     b.finish()
 }
@@ -153,8 +155,8 @@ fn rendering() -> Vec<Piece> {
     let address = Piece::new("render/one-address", move || {
         let mut b = Builder::new(black_box(&mut buf), 512, Header::query(1).reply(), &mut names);
         b.question(black_box(qname.as_name()), Type::A, Class::IN).expect("fits");
-        let owner = Owner::At(HEADER_LEN as u16);
-        b.record(Section::Answer, owner, Type::A, Class::IN, 3600, &[192, 0, 2, 1]).expect("fits");
+        let owner = Owner::At(Offset::QNAME);
+        b.record(Section::Answer, owner, Type::A, Class::IN, HOUR, &[192, 0, 2, 1]).expect("fits");
         OptWriter::begin(&mut b, 1232, 0, true).expect("fits");
         b.finish()
     });

@@ -38,14 +38,13 @@ pub(crate) fn pieces(key: &HashKey) -> Vec<Piece> {
         }
         let upper = name(&mixed);
         pieces.push(Piece::new(format!("name-lower/{size}"), move || {
-            let mut copy = black_box(upper);
-            copy.make_lower();
-            black_box(&copy).as_name().len()
+            let lower = black_box(upper.as_name()).to_lower();
+            black_box(&lower).as_name().len()
         }));
         let (key, mut hashed) = (*key, HashedName::new());
         pieces.push(Piece::new(format!("name-hash/{size}"), move || {
             hashed.set(&key, black_box(upper.as_name()));
-            hashed.hash(0) as usize
+            hashed.hash(0).bits() as usize
         }));
     }
     pieces

@@ -7,13 +7,17 @@ use testkit::Record;
 use testkit::answers::base32hex;
 use testkit::random::soa;
 use wire::hash::HashKey;
-use wire::{Name, NameBuf, Type};
+use wire::{Name, NameBuf, Ttl, Type};
 use zone::Zone;
 
 use crate::name;
 
 /// Hosts, aliases and delegations, each so many.
 pub(crate) const EACH: usize = 1000;
+/// The TTL of what is in the zone.
+const HOUR: Ttl = Ttl::from_secs(3600);
+/// The TTL of proofs: that of negative answers.
+const MINUTES: Ttl = Ttl::from_secs(300);
 /// The RFC 9276 parameters: SHA-1, no flags, no iterations, no salt.
 const NSEC3PARAM: [u8; 5] = [1, 0, 0, 0, 0];
 
@@ -40,7 +44,7 @@ fn plain(apex: NameBuf) -> Vec<Record> {
     let below = |text: String| NameBuf::from_text(text.as_bytes(), Some(apex.as_name())).expect("a name");
     let mut records = Vec::new();
     let mut add = |owner: NameBuf, rtype, rdata: &[u8]| {
-        records.push(Record { owner, rtype, ttl: 3600, rdata: rdata.to_vec() });
+        records.push(Record { owner, rtype, ttl: HOUR, rdata: rdata.to_vec() });
     };
     add(apex, Type::SOA, &soa(apex.as_name(), 1));
     add(apex, Type::NS, below("ns1".to_owned()).as_name().as_wire());
@@ -66,15 +70,20 @@ fn plain(apex: NameBuf) -> Vec<Record> {
 }
 
 /// What a name of the zone has: its types, each with the TTL of its RRset.
-type Owned = BTreeMap<Type, u32>;
+type Owned = BTreeMap<Type, Ttl>;
 
 /// Adds the chain, and a signature for every RRset that has one in a signed zone (RFC 4035 §2).
 fn sign(apex: NameBuf, chain: Chain, records: &mut Vec<Record>) {
     // A zone key of P-256, made up as well.
     let key = [&[1, 0, 3, 13], [0xcd; 64].as_slice()].concat();
-    records.push(Record { owner: apex, rtype: Type::DNSKEY, ttl: 3600, rdata: key });
+    records.push(Record { owner: apex, rtype: Type::DNSKEY, ttl: HOUR, rdata: key });
     if chain == Chain::Nsec3 {
-        records.push(Record { owner: apex, rtype: Type::NSEC3PARAM, ttl: 0, rdata: NSEC3PARAM.to_vec() });
+        records.push(Record {
+            owner: apex,
+            rtype: Type::NSEC3PARAM,
+            ttl: Ttl::ZERO,
+            rdata: NSEC3PARAM.to_vec(),
+        });
     }
     let names = authoritative(apex, records);
     let proofs = match chain {
@@ -111,7 +120,7 @@ fn authoritative(apex: NameBuf, records: &[Record]) -> BTreeMap<NameBuf, Owned> 
     names
 }
 
-fn rrsig(apex: NameBuf, owner: NameBuf, covered: Type, ttl: u32) -> Record {
+fn rrsig(apex: NameBuf, owner: NameBuf, covered: Type, ttl: Ttl) -> Record {
     let labels = owner.as_name().label_count() - owner.as_name().is_wildcard() as usize;
     let mut rdata = covered.0.to_be_bytes().to_vec();
     rdata.extend_from_slice(&[13, labels as u8]);
@@ -141,19 +150,19 @@ fn nsec(names: &BTreeMap<NameBuf, Owned>) -> Vec<Record> {
     let nexts = full.iter().cycle().skip(1);
     let make = |((owner, sets), (next, _)): (&(&NameBuf, &Owned), &(&NameBuf, &Owned))| {
         let rdata = [next.as_name().as_wire(), &bitmap(sets, Some(Type::NSEC))].concat();
-        Record { owner: **owner, rtype: Type::NSEC, ttl: 300, rdata }
+        Record { owner: **owner, rtype: Type::NSEC, ttl: MINUTES, rdata }
     };
     full.iter().zip(nexts).map(make).collect()
 }
 
 fn nsec3(apex: NameBuf, names: &BTreeMap<NameBuf, Owned>) -> Vec<Record> {
-    let hash = |name: &NameBuf| dnssec::nsec3::hash(name.as_name().as_wire(), &[], 0);
+    let hash = |name: &NameBuf| dnssec::nsec3::hash(name.as_name().to_lower().as_lower(), &[], 0);
     let hashed: BTreeMap<_, _> = names.iter().map(|(name, sets)| (hash(name), sets)).collect();
     let nexts = hashed.keys().cycle().skip(1);
     let make = |((own, sets), next): ((&[u8; 20], &&Owned), &[u8; 20])| {
         let rdata = [&NSEC3PARAM, [20].as_slice(), next, &bitmap(sets, None)].concat();
         let owner = NameBuf::prepend(&base32hex(own), apex.as_name()).expect("a name");
-        Record { owner, rtype: Type::NSEC3, ttl: 300, rdata }
+        Record { owner, rtype: Type::NSEC3, ttl: MINUTES, rdata }
     };
     hashed.iter().zip(nexts).map(make).collect()
 }
@@ -168,7 +177,7 @@ mod tests {
     fn signed_zones_have_every_signature_and_a_true_chain() {
         for chain in [Chain::Nsec, Chain::Nsec3] {
             let zone = zone(&crate::key(), "signed.", chain);
-            audit(&zone, 0x6800_0000, &mut |finding| match finding.kind {
+            audit(&zone, wire::Serial(0x6800_0000), &mut |finding| match finding.kind {
                 FindingKind::BadSignature(_) | FindingKind::NoSepSignature => {}
                 _ => panic!("{finding}"),
             });

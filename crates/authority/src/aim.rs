@@ -7,8 +7,8 @@
 //! | 1 | those lines | the nodes they name, and the apex |
 //! | 2 | those nodes | the addresses of the hosts a cut delegates to |
 
-use wire::Type;
 use wire::hash::HashedName;
+use wire::{NameHash, Type};
 use zone::catalog::{Catalog, Located};
 use zone::store::{NodeAhead, Zone};
 
@@ -24,7 +24,7 @@ const NAMES: usize = 2;
 pub struct Aim {
     located: Located,
     /// Hashes of the names, as far as they lie below the apex.
-    hashes: [u64; NAMES],
+    hashes: [NameHash; NAMES],
     nodes: [Option<NodeAhead>; NAMES],
 }
 
@@ -47,7 +47,7 @@ impl Aim {
     }
 
     #[inline]
-    fn hashes(&self) -> impl Iterator<Item = u64> {
+    fn hashes(&self) -> impl Iterator<Item = NameHash> {
         self.hashes.into_iter().take(self.located.below as usize)
     }
 

@@ -5,11 +5,11 @@
 
 use std::fmt;
 
-use dnssec::key::DnsKey;
 use dnssec::nsec3;
-use dnssec::verify::{self, Rrsig, SigFault, SignedSet};
-use wire::{Name, NameBuf, Type};
-use zone::store::{Node, NodeFlags, Nsec3, RrSet, Zone};
+use dnssec::verify::{self, SigFault, SignedSet};
+use wire::rdata::view::{Dnskey, Nsec, Nsec3, Rrsig, TypeBitmap};
+use wire::{Name, NameBuf, Serial, Type};
+use zone::store::{Node, NodeFlags, Nsec3Chain, RrSet, Zone};
 
 /// A fault of one RRset or link of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,13 +35,13 @@ pub enum FindingKind {
     NoSepSignature,
     /// Signatures over what is not this zone's to sign: NS at a cut, or glue.
     SignedForeign,
-    /// A name lacks its NSEC.
+    /// A name lacks its NSEC, or has one that cannot be read.
     NoNsec,
     /// NSEC's next name is not the name that comes next.
     WrongNext,
     /// NSEC's or NSEC3's list of types is not that of the name.
     WrongTypes,
-    /// A name lacks its NSEC3.
+    /// A name lacks its NSEC3, or has one that cannot be read.
     NoNsec3,
     /// NSEC3's next hash is not the hash that comes next.
     WrongNextHash,
@@ -79,26 +79,26 @@ impl fmt::Display for Finding {
 }
 
 /// Audits `zone` as of `now`, seconds since 1970, calling `found` for each fault in canonical order of owners.
-pub fn audit(zone: &Zone, now: u32, found: &mut dyn FnMut(Finding)) {
+pub fn audit(zone: &Zone, now: Serial, found: &mut dyn FnMut(Finding)) {
     let mut tell = |kind, owner: Name<'_>, rtype| found(Finding { kind, owner: owner.to_buf(), rtype });
     let apex = zone.apex_node();
     let Some(dnskeys) = apex.rrset(Type::DNSKEY) else {
-        return tell(FindingKind::NoDnsKey, zone.apex(), Type::DNSKEY);
+        return tell(FindingKind::NoDnsKey, zone.apex().as_name(), Type::DNSKEY);
     };
     let rdatas = copies(dnskeys);
-    let keys: Vec<DnsKey<'_>> = rdatas.iter().filter_map(|rdata| DnsKey::parse(rdata)).collect();
+    let keys: Vec<Dnskey<'_>> = rdatas.iter().filter_map(|rdata| Dnskey::read(rdata).ok()).collect();
     let signatures = Signatures { zone, keys: &keys, now };
     for node in zone.iter() {
         signatures.node(node, &mut tell);
     }
-    let seps: Vec<DnsKey<'_>> = keys.iter().copied().filter(|key| key.is_sep()).collect();
+    let seps: Vec<Dnskey<'_>> = keys.iter().copied().filter(|key| key.is_sep()).collect();
     if (Signatures { zone, keys: &seps, now }).verify(dnskeys).is_err() {
-        tell(FindingKind::NoSepSignature, zone.apex(), Type::DNSKEY);
+        tell(FindingKind::NoSepSignature, zone.apex().as_name(), Type::DNSKEY);
     }
     match zone.nsec3() {
         Some(chain) => nsec3_chain(zone, chain, &mut tell),
         None if zone.has_nsec() => nsec_chain(zone, &mut tell),
-        None => tell(FindingKind::NoChain, zone.apex(), Type::NSEC),
+        None => tell(FindingKind::NoChain, zone.apex().as_name(), Type::NSEC),
     }
 }
 
@@ -117,8 +117,8 @@ fn copies(set: RrSet<'_>) -> Vec<Vec<u8>> {
 /// The signatures of a zone.
 struct Signatures<'a> {
     zone: &'a Zone,
-    keys: &'a [DnsKey<'a>],
-    now: u32,
+    keys: &'a [Dnskey<'a>],
+    now: Serial,
 }
 
 impl Signatures<'_> {
@@ -129,13 +129,15 @@ impl Signatures<'_> {
                 || (flags.contains(NodeFlags::CUT) && !matches!(set.rtype(), Type::DS | Type::NSEC));
             if foreign {
                 if set.sig_count() > 0 {
-                    tell(FindingKind::SignedForeign, node.owner(), set.rtype());
+                    tell(FindingKind::SignedForeign, node.owner().as_name(), set.rtype());
                 }
                 continue;
             }
             match (set.sig_count(), self.verify(set)) {
-                (0, _) => tell(FindingKind::Unsigned, node.owner(), set.rtype()),
-                (_, Err(fault)) => tell(FindingKind::BadSignature(fault), node.owner(), set.rtype()),
+                (0, _) => tell(FindingKind::Unsigned, node.owner().as_name(), set.rtype()),
+                (_, Err(fault)) => {
+                    tell(FindingKind::BadSignature(fault), node.owner().as_name(), set.rtype())
+                }
                 (_, Ok(())) => {}
             }
         }
@@ -149,12 +151,16 @@ impl Signatures<'_> {
         }
         let mut last = Err(SigFault::NoKey);
         for rdata in set.sig_rdatas() {
-            let Ok(sig) = Rrsig::parse(rdata.compiled()) else {
-                last = Err(SigFault::Malformed);
-                continue;
+            let sig = match Rrsig::read(rdata.compiled()) {
+                Ok(sig) => sig,
+                Err(malformed) => {
+                    last = Err(malformed.into());
+                    continue;
+                }
             };
-            let mut signed = SignedSet { owner: set.node().owner(), rtype: set.rtype(), rdatas: &mut rdatas };
-            last = verify::verify(&mut signed, &sig, self.zone.apex(), self.keys, self.now);
+            let mut signed =
+                SignedSet { owner: set.node().owner().as_name(), rtype: set.rtype(), rdatas: &mut rdatas };
+            last = verify::verify(&mut signed, &sig, self.zone.apex().as_name(), self.keys, self.now);
             if last.is_ok() {
                 break;
             }
@@ -173,61 +179,72 @@ fn nsec_chain(zone: &Zone, tell: &mut Tell<'_>) {
     let names = || zone.iter().filter(|n| in_chain(n) && !n.flags().contains(NodeFlags::EMPTY));
     let nexts = names().skip(1).chain(names().take(1));
     for (node, next) in names().zip(nexts) {
-        let rdata = node.rrset(Type::NSEC).and_then(|set| set.rdatas().next()).map(|r| r.compiled());
-        let Some((named, bitmap)) = rdata.and_then(|r| Some((Name::parse(r).ok()?, r))) else {
-            tell(FindingKind::NoNsec, node.owner(), Type::NSEC);
+        let Some(nsec) = first(node, Type::NSEC).and_then(|rdata| Nsec::read(rdata).ok()) else {
+            tell(FindingKind::NoNsec, node.owner().as_name(), Type::NSEC);
             continue;
         };
-        if named != next.owner() {
-            tell(FindingKind::WrongNext, node.owner(), Type::NSEC);
+        if nsec.next != next.owner().as_name() {
+            tell(FindingKind::WrongNext, node.owner().as_name(), Type::NSEC);
         }
-        if bitmap_types(&bitmap[named.len()..]) != types(node) {
-            tell(FindingKind::WrongTypes, node.owner(), Type::NSEC);
+        if !lists(nsec.types, node) {
+            tell(FindingKind::WrongTypes, node.owner().as_name(), Type::NSEC);
         }
     }
 }
 
 /// Checks that every name has its NSEC3, with its types, and that the hashes follow each other.
-fn nsec3_chain(zone: &Zone, chain: Nsec3<'_>, tell: &mut Tell<'_>) {
+fn nsec3_chain(zone: &Zone, chain: Nsec3Chain<'_>, tell: &mut Tell<'_>) {
     let mut met = std::collections::BTreeSet::new();
     for node in zone.iter().filter(in_chain) {
-        let hash = nsec3::hash(node.owner_wire(), chain.salt(), chain.iterations());
+        let hash = nsec3::hash(node.owner(), chain.salt(), chain.iterations());
         let Some(own) = chain.matching(&hash) else {
             // Opt-out leaves insecure delegations out, and the empty names above nothing else.
             let insecure = node.flags().intersects(NodeFlags::CUT | NodeFlags::EMPTY)
                 && node.rrset(Type::DS).is_none()
-                && nsec3_rdata(chain.covering(&hash)).is_some_and(|rdata| rdata[1] & 1 != 0);
+                && nsec3_at(chain.covering(&hash)).is_some_and(|nsec3| nsec3.is_opt_out());
             if !insecure {
-                tell(FindingKind::NoNsec3, node.owner(), Type::NSEC3);
+                tell(FindingKind::NoNsec3, node.owner().as_name(), Type::NSEC3);
             }
             continue;
         };
-        met.insert(own.owner_wire());
-        let Some(fields) = nsec3_rdata(own).and_then(Nsec3Fields::parse) else { continue };
-        if bitmap_types(fields.bitmap) != types(node) {
-            tell(FindingKind::WrongTypes, node.owner(), Type::NSEC3);
+        met.insert(own.owner().as_wire());
+        let Some(nsec3) = nsec3_at(own) else {
+            tell(FindingKind::NoNsec3, node.owner().as_name(), Type::NSEC3);
+            continue;
+        };
+        if !lists(nsec3.types, node) {
+            tell(FindingKind::WrongTypes, node.owner().as_name(), Type::NSEC3);
         }
         // What comes right after the next hash said must be the next hash there is.
-        if chain.matching(&fields.next).is_none() || chain.covering(&before(fields.next)) != own {
-            tell(FindingKind::WrongNextHash, own.owner(), Type::NSEC3);
+        let follows = nsec3
+            .next_hash
+            .try_into()
+            .is_ok_and(|next| chain.matching(&next).is_some() && chain.covering(&before(next)) == own);
+        if !follows {
+            tell(FindingKind::WrongNextHash, own.owner().as_name(), Type::NSEC3);
         }
     }
     for node in zone.iter().filter(|n| n.flags().contains(NodeFlags::NSEC3_ONLY)) {
-        if !met.contains(node.owner_wire()) {
-            tell(FindingKind::StrayNsec3, node.owner(), Type::NSEC3);
+        if !met.contains(node.owner().as_wire()) {
+            tell(FindingKind::StrayNsec3, node.owner().as_name(), Type::NSEC3);
         }
     }
 }
 
-fn nsec3_rdata(node: Node<'_>) -> Option<&[u8]> {
-    node.rrset(Type::NSEC3)?.rdatas().next().map(|rdata| rdata.compiled())
+/// The RDATA of the first record of a type whose data is never compressed.
+fn first(node: Node<'_>, rtype: Type) -> Option<&[u8]> {
+    node.rrset(rtype)?.rdatas().next().map(|rdata| rdata.compiled())
+}
+
+fn nsec3_at(node: Node<'_>) -> Option<Nsec3<'_>> {
+    Nsec3::read(first(node, Type::NSEC3)?).ok()
 }
 
 /// The hash one below `hash`, around the end.
 fn before(mut hash: [u8; nsec3::HASH_LEN]) -> [u8; nsec3::HASH_LEN] {
-    for octet in hash.iter_mut().rev() {
-        let borrow = *octet == 0;
-        *octet = octet.wrapping_sub(1);
+    for byte in hash.iter_mut().rev() {
+        let borrow = *byte == 0;
+        *byte = byte.wrapping_sub(1);
         if !borrow {
             break;
         }
@@ -235,19 +252,9 @@ fn before(mut hash: [u8; nsec3::HASH_LEN]) -> [u8; nsec3::HASH_LEN] {
     hash
 }
 
-/// The fields of NSEC3 after the salt.
-struct Nsec3Fields<'a> {
-    next: [u8; nsec3::HASH_LEN],
-    bitmap: &'a [u8],
-}
-
-impl<'a> Nsec3Fields<'a> {
-    fn parse(rdata: &'a [u8]) -> Option<Self> {
-        let rest = rdata.get(5 + *rdata.get(4)? as usize..)?;
-        let (len, rest) = rest.split_first()?;
-        let (next, bitmap) = rest.split_at_checked(*len as usize)?;
-        Some(Nsec3Fields { next: next.try_into().ok()?, bitmap })
-    }
+/// Whether `listed` are the types that a chain of denial must list for a name.
+fn lists(listed: TypeBitmap<'_>, node: Node<'_>) -> bool {
+    listed.iter().eq(types(node))
 }
 
 /// The types a chain of denial must list for a name: at a cut only what is the parent's.
@@ -263,20 +270,5 @@ fn types(node: Node<'_>) -> Vec<Type> {
     }
     types.sort_unstable();
     types.dedup();
-    types
-}
-
-/// The types of a bitmap (RFC 4034 §4.1.2), sorted.
-fn bitmap_types(mut bitmap: &[u8]) -> Vec<Type> {
-    let mut types = Vec::new();
-    while let [window, len, rest @ ..] = bitmap {
-        let Some((octets, rest)) = rest.split_at_checked(*len as usize) else { break };
-        for (i, octet) in octets.iter().enumerate() {
-            for bit in (0..8).filter(|bit| octet & (0x80 >> bit) != 0) {
-                types.push(Type((*window as u16) << 8 | (i as u16) << 3 | bit));
-            }
-        }
-        bitmap = rest;
-    }
     types
 }

@@ -1,12 +1,12 @@
 //! Which NSEC (RFC 4035 §3.1.3) or NSEC3 (RFC 5155 §7.2) records an answer needs.
 
 use dnssec::nsec3;
-use wire::Type;
-use zone::store::{Node, Nsec3};
+use wire::name::MAX_NAME;
+use wire::{LowerName, Type};
+use zone::store::{Node, Nsec3Chain};
 
 use crate::reply::Reply;
 use crate::respond::Here;
-use crate::wildcard_at;
 
 /// The zone answered with `node`, the name's own or a wildcard `wildcard` labels above it; `answered` is
 /// whether the type asked for was there.
@@ -22,10 +22,10 @@ pub(crate) fn data<'z>(
         (None, false) => no_data(here, node, reply),
         (Some(skip), _) => {
             let Some(chain) = here.zone.nsec3() else {
-                reply.prove(here.zone.nsec_covering(here.hashed.as_name()));
+                reply.prove(here.zone.nsec_covering(here.hashed.as_lower().as_name()));
                 if !answered {
                     // The wildcard may itself be an empty non-terminal.
-                    reply.prove(here.zone.nsec_covering(node.owner()));
+                    reply.prove(here.zone.nsec_covering(node.owner().as_name()));
                 }
                 return;
             };
@@ -34,7 +34,7 @@ pub(crate) fn data<'z>(
                 covering(chain, here, skip - 1, reply);
             } else {
                 closest_encloser(chain, here, skip, reply);
-                let wildcard = reply.memo.hash(chain, node.owner_wire());
+                let wildcard = reply.memo.hash(chain, node.owner());
                 reply.prove(chain.matching(&wildcard));
             }
         }
@@ -46,7 +46,7 @@ fn no_data<'z>(here: &Here<'_, 'z>, node: Node<'z>, reply: &mut Reply<'_, '_, 'z
     let Some(chain) = here.zone.nsec3() else {
         // An empty non-terminal has no NSEC; the one before it says what lies between.
         let own = node.rrset(Type::NSEC).map(|_| node);
-        return reply.prove(own.or_else(|| here.zone.nsec_covering(here.hashed.as_name())));
+        return reply.prove(own.or_else(|| here.zone.nsec_covering(here.hashed.as_lower().as_name())));
     };
     match chain.matching(&hash(chain, here.hashed.suffix(0))) {
         Some(own) => reply.prove(Some(own)),
@@ -60,20 +60,21 @@ fn no_data<'z>(here: &Here<'_, 'z>, node: Node<'z>, reply: &mut Reply<'_, '_, 'z
 
 /// The name is not there; its closest encloser lies `skip` labels up.
 pub(crate) fn no_name<'z>(here: &Here<'_, 'z>, skip: usize, reply: &mut Reply<'_, '_, 'z>) {
-    let mut buf = [0; 257];
+    let mut buf = [0; MAX_NAME];
     match here.zone.nsec3() {
         None => {
-            reply.prove(here.zone.nsec_covering(here.hashed.as_name()));
-            let len = wildcard_at(here.hashed, skip, &mut buf);
-            if let Ok(wildcard) = wire::Name::from_wire(&buf[..len]) {
-                reply.prove(here.zone.nsec_covering(wildcard));
+            reply.prove(here.zone.nsec_covering(here.hashed.as_lower().as_name()));
+            // Where it would be too long to be a name there is no wildcard to deny.
+            if let Ok(wildcard) = here.hashed.suffix(skip).wildcard(&mut buf) {
+                reply.prove(here.zone.nsec_covering(wildcard.as_name()));
             }
         }
         Some(chain) => {
             let encloser = closest_encloser(chain, here, skip, reply);
-            let len = wildcard_at(here.hashed, encloser, &mut buf);
-            let wildcard = reply.memo.hash(chain, &buf[..len]);
-            reply.prove(Some(chain.covering(&wildcard)));
+            if let Ok(wildcard) = here.hashed.suffix(encloser).wildcard(&mut buf) {
+                let wildcard = reply.memo.hash(chain, wildcard);
+                reply.prove(Some(chain.covering(&wildcard)));
+            }
         }
     }
 }
@@ -83,7 +84,7 @@ pub(crate) fn no_ds<'z>(here: &Here<'_, 'z>, cut: Node<'z>, skip: usize, reply: 
     let Some(chain) = here.zone.nsec3() else {
         return reply.prove(cut.rrset(Type::NSEC).map(|_| cut));
     };
-    match chain.matching(&hash(chain, cut.owner_wire())) {
+    match chain.matching(&hash(chain, cut.owner())) {
         Some(own) => reply.prove(Some(own)),
         None => {
             closest_encloser(chain, here, skip + 1, reply);
@@ -94,7 +95,7 @@ pub(crate) fn no_ds<'z>(here: &Here<'_, 'z>, cut: Node<'z>, skip: usize, reply: 
 /// Proves the closest provable encloser, at least `skip` labels up (RFC 5155 §7.2.1): the NSEC3 matching it
 /// and the one covering the next closer name. Gives how many labels up it was.
 fn closest_encloser<'z>(
-    chain: Nsec3<'z>,
+    chain: Nsec3Chain<'z>,
     here: &Here<'_, 'z>,
     skip: usize,
     reply: &mut Reply<'_, '_, 'z>,
@@ -111,10 +112,10 @@ fn closest_encloser<'z>(
 }
 
 /// Proves that the name without its `skip` leftmost labels is not there.
-fn covering<'z>(chain: Nsec3<'z>, here: &Here<'_, 'z>, skip: usize, reply: &mut Reply<'_, '_, 'z>) {
+fn covering<'z>(chain: Nsec3Chain<'z>, here: &Here<'_, 'z>, skip: usize, reply: &mut Reply<'_, '_, 'z>) {
     reply.prove(Some(chain.covering(&hash(chain, here.hashed.suffix(skip)))));
 }
 
-fn hash(chain: Nsec3<'_>, lower_name: &[u8]) -> [u8; nsec3::HASH_LEN] {
-    nsec3::hash(lower_name, chain.salt(), chain.iterations())
+fn hash(chain: Nsec3Chain<'_>, name: LowerName<'_>) -> [u8; nsec3::HASH_LEN] {
+    nsec3::hash(name, chain.salt(), chain.iterations())
 }

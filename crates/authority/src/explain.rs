@@ -155,7 +155,5 @@ fn types(node: Node<'_>) -> String {
 
 /// The name that is the RDATA of the first record of a type.
 fn first_name(node: Node<'_>, rtype: Type) -> Option<NameBuf> {
-    let mut wire = Vec::new();
-    node.rrset(rtype)?.rdatas().next()?.copy_to(&mut wire);
-    Name::from_wire(&wire).ok().map(Name::to_buf)
+    node.rrset(rtype)?.rdatas().next()?.name()
 }

@@ -26,8 +26,9 @@ mod reply;
 mod respond;
 
 use wire::hash::{HashKey, HashedName};
-use wire::message::{Builder, Full};
-use wire::{Name, NameBuf, Type};
+use wire::message::{Builder, Full, Offset};
+use wire::rdata::MAX_RDATA;
+use wire::{Name, NameBuf, NameHash, Type};
 use zone::catalog::{Catalog, Located};
 use zone::store::Zone;
 
@@ -39,7 +40,7 @@ use respond::{Chase, Here};
 
 /// What is asked, and of whom.
 pub struct Ask<'a> {
-    /// QNAME as the client wrote it; it stands in the message at offset 12.
+    /// QNAME as the client wrote it; it stands in the message at [`Offset::QNAME`].
     pub name: Name<'a>,
     /// QNAME, hashed under `key`.
     pub qname: &'a HashedName,
@@ -57,10 +58,19 @@ pub struct Ask<'a> {
 
 /// What answering reuses from one query to the next.
 pub struct Scratch {
-    /// The name a chain has led to.
-    name: HashedName,
+    chain: Links,
     rdata: Vec<u8>,
     memo: Memo,
+}
+
+/// What following a chain keeps.
+struct Links {
+    /// The name it has led to.
+    name: HashedName,
+    /// All names it has come to.
+    names: Vec<NameHash>,
+    /// The owners of the DNAMEs it went by.
+    dnames: Vec<NameHash>,
 }
 
 impl Default for Scratch {
@@ -70,9 +80,12 @@ impl Default for Scratch {
 }
 
 impl Scratch {
-    /// Empty.
+    /// With room for everything that answering can need: it never grows.
     pub fn new() -> Self {
-        Scratch { name: HashedName::new(), rdata: Vec::new(), memo: Memo::new() }
+        // One for the name asked for, and one for each link of the longest chain.
+        let links = || Vec::with_capacity(1 + u8::MAX as usize);
+        let chain = Links { name: HashedName::new(), names: links(), dnames: links() };
+        Scratch { chain, rdata: Vec::with_capacity(MAX_RDATA), memo: Memo::new() }
     }
 }
 
@@ -80,9 +93,9 @@ impl Scratch {
 /// question already stands. If something that must be there does not fit, TC is set and what the sections
 /// hold does not count.
 pub fn answer<'a>(ask: &Ask<'a>, zone: &'a Zone, below: usize, b: &mut Builder<'_>, scratch: &mut Scratch) {
-    let Scratch { name, rdata, memo } = scratch;
+    let Scratch { chain, rdata, memo } = scratch;
     let mut reply = Reply::new(b, ask, rdata, memo);
-    let done = resolve(ask, zone, below, &mut reply, name).and_then(|()| reply.proofs());
+    let done = resolve(ask, zone, below, &mut reply, chain).and_then(|()| reply.proofs());
     if let Err(Full) = done {
         reply.truncate();
     }
@@ -95,12 +108,12 @@ fn resolve<'a>(
     zone: &'a Zone,
     below: usize,
     reply: &mut Reply<'_, '_, 'a>,
-    next: &mut HashedName,
+    chain: &mut Links,
 ) -> Result<(), Full> {
-    let here = Here { zone, name: ask.name, hashed: ask.qname, below, at: reply::QNAME_AT, dnames: &[] };
+    let here = Here { zone, name: ask.name, hashed: ask.qname, below, at: Offset::QNAME, dnames: &[] };
     match respond::step(ask, &here, reply)? {
         None => Ok(()),
-        Some(first) => chase(ask, first, reply, next),
+        Some(first) => chase(ask, first, reply, chain),
     }
 }
 
@@ -108,12 +121,14 @@ fn resolve<'a>(
 #[cold]
 fn chase<'a>(
     ask: &Ask<'a>,
-    first: Chase<'a>,
+    first: Chase,
     reply: &mut Reply<'_, '_, 'a>,
-    next: &mut HashedName,
+    chain: &mut Links,
 ) -> Result<(), Full> {
-    let mut names = vec![ask.qname.hash(0)];
-    let mut dnames = Vec::new();
+    let Links { name: next, names, dnames } = chain;
+    names.clear();
+    names.push(ask.qname.hash(0));
+    dnames.clear();
     let mut link = Some(first);
     while let Some(Chase { target, at, dname }) = link {
         if names.len() > ask.max_chain as usize || !reply.can_prove_more() {
@@ -128,7 +143,7 @@ fn chase<'a>(
         let Some(located) = zone_for(ask.catalog, next, ask.qtype) else { break };
         let Some(zone) = ask.catalog.zone(located) else { break };
         let below = located.below as usize;
-        let here = Here { zone, name: target.as_name(), hashed: next, below, at, dnames: &dnames };
+        let here = Here { zone, name: target.as_name(), hashed: next, below, at, dnames };
         link = respond::step(ask, &here, reply)?;
     }
     Ok(())
@@ -143,14 +158,6 @@ pub fn zone_for(catalog: &Catalog, name: &HashedName, qtype: Type) -> Option<Loc
         return Some(catalog.locate(name, 1).unwrap_or(found));
     }
     Some(found)
-}
-
-/// `name` with `*` put in front of what is left without its `skip` leftmost labels.
-fn wildcard_at(name: &HashedName, skip: usize, buf: &mut [u8; 257]) -> usize {
-    let suffix = name.suffix(skip);
-    buf[..2].copy_from_slice(b"\x01*");
-    buf[2..2 + suffix.len()].copy_from_slice(suffix);
-    2 + suffix.len()
 }
 
 /// DNAME substitution (RFC 6672 §2.2): the owner's labels at the end of `name` become `target`.

@@ -5,9 +5,8 @@
 //! case.
 
 use wire::hash::{HashKey, HashedName};
+use wire::name::MAX_NAME;
 use zone::store::{Node, NodeFlags, Zone};
-
-use crate::wildcard_at;
 
 /// What a name is.
 #[derive(Clone, Copy, Debug)]
@@ -76,15 +75,19 @@ pub fn find<'z>(
     } else if flags.contains(NodeFlags::DNAME) {
         return Found::Dname { node, skip };
     }
-    if flags.contains(NodeFlags::WILDCARD_CHILD) {
-        let mut buf = [0; 257];
-        let len = wildcard_at(name, skip, &mut buf);
-        let hash = key.child(name.hash(skip), b"*");
-        if let Some(node) = zone.find(&buf[..len], hash) {
-            return Found::Wildcard { node, skip };
-        }
+    if flags.contains(NodeFlags::WILDCARD_CHILD)
+        && let Some(node) = wildcard(zone, key, name, skip)
+    {
+        return Found::Wildcard { node, skip };
     }
     Found::Nothing { skip }
+}
+
+/// The wildcard right below `name` without its `skip` leftmost labels.
+fn wildcard<'z>(zone: &'z Zone, key: &HashKey, name: &HashedName, skip: usize) -> Option<Node<'z>> {
+    let mut buf = [0; MAX_NAME];
+    let wildcard = name.suffix(skip).wildcard(&mut buf).ok()?;
+    zone.find(wildcard, key.child(name.hash(skip), b"*"))
 }
 
 #[inline]

@@ -3,7 +3,8 @@
 //! (RFC 5155 §5). What a query alone is about, its next closer name, is not kept: it would push out the others.
 
 use dnssec::nsec3::{self, HASH_LEN};
-use zone::store::Nsec3;
+use wire::LowerName;
+use zone::store::Nsec3Chain;
 
 /// Names kept; each has one place, and the last one stays.
 const PLACES: usize = 256;
@@ -50,11 +51,11 @@ impl Memo {
         Memo { places: vec![free; PLACES].into() }
     }
 
-    /// The hash of a lower-case name, as `chain` hashes.
-    pub(crate) fn hash(&mut self, chain: Nsec3<'_>, lower_name: &[u8]) -> [u8; HASH_LEN] {
+    /// The hash of a name, as `chain` hashes.
+    pub(crate) fn hash(&mut self, chain: Nsec3Chain<'_>, name: LowerName<'_>) -> [u8; HASH_LEN] {
         let (salt, iterations) = (chain.salt(), chain.iterations());
-        let compute = || nsec3::hash(lower_name, salt, iterations);
-        let (Some(name), Some(salt)) = (Short::of(lower_name), Short::of(salt)) else { return compute() };
+        let compute = || nsec3::hash(name, salt, iterations);
+        let (Some(name), Some(salt)) = (Short::of(name.as_wire()), Short::of(salt)) else { return compute() };
         let place = &mut self.places[place_of(&name)];
         if !(place.name == name && place.salt == salt && place.iterations == iterations) {
             *place = Place { name, salt, iterations, hash: compute() };
@@ -84,7 +85,7 @@ mod tests {
         let mut builder = ZoneBuilder::new(apex.as_name(), &HashKey::new([1, 2, 3]));
         let mut add = |owner: &str, t: wire::Type, rdata: &[u8]| {
             let owner: NameBuf = owner.parse().expect("a name");
-            builder.add(owner.as_name(), t, 60, rdata).expect("a record");
+            builder.add(owner.as_name(), t, wire::Ttl::from_secs(60), rdata).expect("a record");
         };
         add("example.", wire::Type::SOA, &[&[0, 0][..], &[0; 20]].concat());
         add("example.", wire::Type::NS, &[0]);
@@ -108,8 +109,8 @@ mod tests {
             for zone in &zones {
                 let chain = zone.nsec3().expect("a chain");
                 for _ in 0..2 {
-                    let wire = name.as_name().as_wire();
-                    assert_eq!(memo.hash(chain, wire), nsec3::hash(wire, chain.salt(), chain.iterations()));
+                    let name = LowerName::new(name.as_name()).expect("lower case");
+                    assert_eq!(memo.hash(chain, name), nsec3::hash(name, chain.salt(), chain.iterations()));
                 }
             }
         }

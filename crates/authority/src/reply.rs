@@ -5,18 +5,17 @@
 //! else is written record by record through the builder's compression table.
 
 use wire::hash::{HashKey, HashedName};
-use wire::message::{Builder, Full, Header, Owner, Parser, Section};
-use wire::{Class, Name, NameBuf, Rcode, Type};
-use zone::store::{Node, Rdata, RrSet, Zone};
+use wire::message::{
+    Builder, Full, Header, Offset, Owner, POINTER, POINTER_LEN, QUESTION_TAIL, RDLENGTH_AT, RECORD_HEAD,
+    Section, TTL_AT, rdlength,
+};
+use wire::{Class, LowerName, NameHash, Rcode, Ttl, Type};
+use zone::store::{COMPILED_HEAD, Node, NodeAddress, Rdata, RrSet, Zone};
 
 use crate::Ask;
 use crate::lookup::{self, Found};
 use crate::memo::Memo;
 
-/// Where QNAME stands in every message.
-pub(crate) const QNAME_AT: usize = 12;
-/// Offsets from here on cannot be pointed at.
-const REACH: usize = 0x4000;
 /// Denial records that one answer can hold: chains of wildcards need the most.
 const MAX_PROOFS: usize = 12;
 /// Denial records that one name can need (RFC 5155 §7.2.2, §7.2.5).
@@ -37,10 +36,10 @@ pub(crate) struct Reply<'r, 'b, 'z> {
     learned: bool,
     proofs: Few<Option<Node<'z>>, MAX_PROOFS>,
     /// Nodes whose addresses are in the message.
-    hosts: Few<u32, MAX_HOSTS>,
+    hosts: Few<NodeAddress, MAX_HOSTS>,
 }
 
-/// A few numbers, each once.
+/// A few items, each once.
 pub(crate) struct Few<T, const N: usize> {
     items: [T; N],
     len: usize,
@@ -69,11 +68,20 @@ impl<T: Copy + Default + PartialEq, const N: usize> Few<T, N> {
 
 /// Where an RRset was placed: what it takes to find its RDATA again.
 pub(crate) struct Placed {
-    start: usize,
+    start: Offset,
     /// The copy is the compiled form, so that offsets in it hold.
     compiled: bool,
     /// Where the owner's name stands.
-    owner_at: usize,
+    owner_at: Offset,
+}
+
+impl Placed {
+    /// Where in the message the name stands that is `name_at` bytes into the compiled RRset, if that is what was
+    /// placed.
+    #[inline]
+    fn name_at(&self, name_at: usize) -> Option<Offset> {
+        self.start.plus(name_at).filter(|_| self.compiled)
+    }
 }
 
 impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
@@ -115,28 +123,28 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         &mut self,
         section: Section,
         set: RrSet<'z>,
-        at: Option<usize>,
+        at: Option<Offset>,
     ) -> Result<Placed, Full> {
-        match at.or_else(|| self.offset_in_question(set.node().owner_wire())) {
+        match at.or_else(|| self.offset_in_question(set.node().owner())) {
             Some(at) => self.put_at(section, set, at),
-            None => self.put_named(section, set, Owner::Name(set.node().owner())),
+            None => self.put_named(section, set, Owner::Name(set.node().owner().as_name())),
         }
     }
 
     /// Places an RRset under the name that stands at `at`: its owner, or what a wildcard stands for.
     #[inline]
-    pub(crate) fn put_at(&mut self, section: Section, set: RrSet<'z>, at: usize) -> Result<Placed, Full> {
-        let in_question = at < QNAME_AT + self.question.suffix(0).len();
-        let movable = !set.has_fixups() || (in_question && self.b.len() + RrSet::POINTER_REACH < REACH);
-        if at >= REACH || !movable {
-            return self.put_named(section, set, Owner::At(at as u16));
-        }
-        let start = self.copy(section, set, at as u16)?;
+    pub(crate) fn put_at(&mut self, section: Section, set: RrSet<'z>, at: Offset) -> Result<Placed, Full> {
+        let question_end = Offset::QNAME.index() + self.question.as_lower().len();
+        let within_reach = || self.b.len() + RrSet::POINTER_REACH < Offset::REACH;
+        let movable = !set.has_fixups() || (at.index() < question_end && within_reach());
+        let Some(pointer) = at.pointer().filter(|_| movable) else {
+            return self.put_named(section, set, Owner::At(at));
+        };
+        let start = self.copy(section, set, at, pointer)?;
         if set.has_fixups() {
             // Both end where the question's name ends, so pointers into it move by what it is longer.
-            let question =
-                (QNAME_AT + self.question.suffix(0).len() + 4) as isize - set.compiled_at() as isize;
-            let own = start as isize - set.compiled_at() as isize;
+            let question = (question_end + QUESTION_TAIL) as isize - set.compiled_at() as isize;
+            let own = start.index() as isize - set.compiled_at() as isize;
             if question != 0 || own != 0 {
                 self.move_pointers(set, start, question, own);
             }
@@ -146,16 +154,23 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
 
     /// Places the NS records of a cut, which is not ours to sign.
     #[inline]
-    pub(crate) fn put_unsigned(&mut self, ns: RrSet<'z>, at: Option<usize>) -> Result<Placed, Full> {
+    pub(crate) fn put_unsigned(&mut self, ns: RrSet<'z>, at: Option<Offset>) -> Result<Placed, Full> {
         let dnssec_ok = std::mem::replace(&mut self.dnssec_ok, false);
         let placed = self.put(Section::Authority, ns, at);
         self.dnssec_ok = dnssec_ok;
         placed
     }
 
-    /// Copies the compiled RRset and points its owners at `owner_at`.
+    /// Copies the compiled RRset, whose owner stands at `at`, and makes `pointer`, which leads there, the owner of
+    /// its records.
     #[inline]
-    fn copy(&mut self, section: Section, set: RrSet<'z>, owner_at: u16) -> Result<usize, Full> {
+    fn copy(
+        &mut self,
+        section: Section,
+        set: RrSet<'z>,
+        at: Offset,
+        pointer: [u8; POINTER_LEN],
+    ) -> Result<Offset, Full> {
         let (octets, mut count) = (set.records(), set.count());
         let octets = if self.dnssec_ok {
             count += set.sig_count();
@@ -165,89 +180,77 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         };
         let start = self.b.append(octets)?;
         self.b.add_count(section, count);
-        if owner_at as usize != QNAME_AT {
-            point_owners(&mut self.b.written_mut()[start..], 0xc000 | owner_at);
+        if at != Offset::QNAME {
+            point_owners(&mut self.b.written_mut()[start.index()..], pointer);
         }
         Ok(start)
     }
 
-    fn move_pointers(&mut self, set: RrSet<'z>, start: usize, question: isize, own: isize) {
-        let written = self.b.written_mut();
+    /// Moves the pointers of a copy that starts at `start`: those into the question by `question` bytes, the others
+    /// by `own`. Within reach of pointers the sum never changes the bits that make them pointers.
+    fn move_pointers(&mut self, set: RrSet<'z>, start: Offset, question: isize, own: isize) {
+        let written = &mut self.b.written_mut()[start.index()..];
         for fixup in set.fixups() {
-            let at = start + fixup.at as usize;
+            let at = fixup.at as usize;
             let shift = if fixup.to_question { question } else { own };
             let pointer = u16::from_be_bytes([written[at], written[at + 1]]);
             let moved = (pointer as isize + shift) as u16;
-            written[at..at + 2].copy_from_slice(&moved.to_be_bytes());
+            written[at..at + POINTER_LEN].copy_from_slice(&moved.to_be_bytes());
         }
     }
 
     /// Places an RRset record by record, for owners that have nothing to do with the question.
     #[cold]
     fn put_named(&mut self, section: Section, set: RrSet<'z>, owner: Owner<'_>) -> Result<Placed, Full> {
-        let (start, dnssec_ok) = (self.b.len(), self.dnssec_ok);
+        let (start, dnssec_ok) = (self.b.end(), self.dnssec_ok);
         let sigs = set.sig_rdatas().filter(|_| dnssec_ok).map(|r| (Type::RRSIG, r));
         let owner_at = self.put_each(section, owner, set.rdatas().map(|r| (set.rtype(), r)).chain(sigs))?;
         Ok(Placed { start, compiled: false, owner_at })
     }
 
-    /// Writes records one by one and gives where their owner's name stands.
+    /// Writes records one by one and returns where their owner's name stands.
     fn put_each(
         &mut self,
         section: Section,
         owner: Owner<'_>,
         records: impl Iterator<Item = (Type, Rdata<'z>)>,
-    ) -> Result<usize, Full> {
+    ) -> Result<Offset, Full> {
         self.learn_question();
-        let start = self.b.len();
-        let far = match owner {
-            Owner::At(at) if at as usize >= REACH => self.name_at(at as usize),
-            _ => None,
-        };
-        let (owner, at) = match (&far, owner) {
-            (Some(name), _) => (Owner::Name(name.as_name()), start),
-            (None, Owner::At(at)) => (owner, at as usize),
-            (None, Owner::Name(_)) => (owner, start),
+        let owner_at = match owner {
+            Owner::At(at) => at,
+            Owner::Name(_) => self.b.end(),
         };
         for (rtype, rdata) in records {
             self.rdata.clear();
             rdata.copy_to(self.rdata);
             self.b.record(section, owner, rtype, Class::IN, rdata.ttl(), self.rdata)?;
         }
-        Ok(at)
+        Ok(owner_at)
     }
 
-    /// The name that stands at `at`, to be written again where no pointer can reach it.
-    fn name_at(&self, at: usize) -> Option<NameBuf> {
-        let (_, mut parser) = Parser::new(self.b.written()).ok()?;
-        parser.name_at(at).ok()
-    }
-
-    /// Adds one record that is not in the zone: the CNAME that a DNAME makes. Gives where its RDATA starts.
+    /// Adds one record that is not in the zone: the CNAME that a DNAME makes. Returns where its RDATA starts.
     pub(crate) fn put_made(
         &mut self,
-        owner_at: usize,
-        owner: Name<'_>,
+        owner_at: Offset,
         rtype: Type,
-        ttl: u32,
+        ttl: Ttl,
         rdata: &[u8],
-    ) -> Result<usize, Full> {
+    ) -> Result<Offset, Full> {
         self.learn_question();
-        let owner = if owner_at < REACH { Owner::At(owner_at as u16) } else { Owner::Name(owner) };
-        self.b.record(Section::Answer, owner, rtype, Class::IN, ttl, rdata)
+        self.b.record(Section::Answer, Owner::At(owner_at), rtype, Class::IN, ttl, rdata)
     }
 
     fn learn_question(&mut self) {
         if !self.learned {
             self.learned = true;
-            self.b.learn(self.question.as_name(), QNAME_AT);
+            self.b.learn(self.question.as_lower().as_name(), Offset::QNAME);
         }
     }
 
-    /// Where in the message a lower-case `owner` stands as the end of the question's name.
+    /// Where in the message `owner` stands as the end of the question's name.
     #[inline]
-    fn offset_in_question(&self, owner: &[u8]) -> Option<usize> {
-        let question = self.question.suffix(0);
+    fn offset_in_question(&self, owner: LowerName<'_>) -> Option<Offset> {
+        let (question, owner) = (self.question.as_lower().as_wire(), owner.as_wire());
         let cut = question.len().checked_sub(owner.len())?;
         if &question[cut..] != owner {
             return None;
@@ -255,11 +258,12 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         // The octets agree; the boundary must be one between labels.
         (0..=self.question.label_count())
             .find(|&skip| self.question.offset(skip) >= cut)
-            .and_then(|skip| (self.question.offset(skip) == cut).then_some(QNAME_AT + cut))
+            .filter(|&skip| self.question.offset(skip) == cut)?;
+        Offset::QNAME.plus(cut)
     }
 
     /// All signatures at a name, for a question of type RRSIG.
-    pub(crate) fn put_sigs(&mut self, node: Node<'z>, owner_at: usize) -> Result<bool, Full> {
+    pub(crate) fn put_sigs(&mut self, node: Node<'z>, owner_at: Offset) -> Result<bool, Full> {
         let mut any = false;
         for set in node.rrsets().filter(|set| set.rtype() != Type::NSEC3) {
             let own = set.rtype() == Type::RRSIG;
@@ -268,15 +272,15 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
                 continue;
             }
             any = true;
-            if owner_at >= REACH {
+            let Some(pointer) = owner_at.pointer() else {
                 let all = set.rdatas().filter(|_| own).chain(set.sig_rdatas());
-                self.put_each(Section::Answer, Owner::At(owner_at as u16), all.map(|r| (Type::RRSIG, r)))?;
+                self.put_each(Section::Answer, Owner::At(owner_at), all.map(|r| (Type::RRSIG, r)))?;
                 continue;
-            }
+            };
             let start = self.b.append(octets)?;
             self.b.add_count(Section::Answer, if own { set.count() } else { set.sig_count() });
-            if owner_at != QNAME_AT {
-                point_owners(&mut self.b.written_mut()[start..], 0xc000 | owner_at as u16);
+            if owner_at != Offset::QNAME {
+                point_owners(&mut self.b.written_mut()[start.index()..], pointer);
             }
         }
         Ok(any)
@@ -286,8 +290,8 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     pub(crate) fn put_soa(
         &mut self,
         apex: Node<'z>,
-        at: Option<usize>,
-        negative_ttl: u32,
+        at: Option<Offset>,
+        negative_ttl: Ttl,
     ) -> Result<(), Full> {
         let Some(soa) = apex.rrset(Type::SOA) else { return Ok(()) };
         let start = self.b.len();
@@ -317,13 +321,13 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
             let Some(node) = self.proofs.items[i] else { continue };
             let set = node.rrset(Type::NSEC).or_else(|| node.rrset(Type::NSEC3));
             let Some(set) = set else { continue };
-            match self.offset_in_question(node.owner_wire()) {
+            match self.offset_in_question(node.owner()) {
                 Some(at) => self.put_at(Section::Authority, set, at)?,
                 None => {
-                    let (mark, at) = (self.b.mark(), self.b.len());
+                    let mark = self.b.mark();
                     // Neither NSEC nor NSEC3 hold names that may be compressed: a copy with its owner
                     // written out in the first record does.
-                    match self.put_denial(set, at) {
+                    match self.put_denial(set) {
                         Ok(placed) => placed,
                         Err(Full) => {
                             self.b.rollback(mark);
@@ -336,31 +340,30 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         Ok(())
     }
 
-    /// Writes an RRset whose owner is spelled out at `at`, the message's end, and pointed at by the records
-    /// after the first.
-    fn put_denial(&mut self, set: RrSet<'z>, at: usize) -> Result<Placed, Full> {
-        let owner = set.node().owner_wire();
-        let mut own = 0;
+    /// Writes an RRset whose owner is spelled out at the message's end, and pointed at by the records after the
+    /// first.
+    fn put_denial(&mut self, set: RrSet<'z>) -> Result<Placed, Full> {
+        let (owner, owner_at) = (set.node().owner(), self.b.end());
+        let mut rest = owner;
         let suffix = loop {
-            let len = owner[own] as usize;
-            if len == 0 {
-                break None;
+            match rest.parent() {
+                None => break None,
+                Some(parent) => rest = parent,
             }
-            own += len + 1;
-            if let Some(offset) = self.offset_in_question(&owner[own..]) {
-                break Some(offset);
+            if let Some(pointer) = self.offset_in_question(rest).and_then(Offset::pointer) {
+                break Some(pointer);
             }
         };
-        if at + own >= REACH {
-            return self.put_named(Section::Authority, set, Owner::Name(set.node().owner()));
-        }
+        let Some(owner_pointer) = owner_at.pointer() else {
+            return self.put_named(Section::Authority, set, Owner::Name(set.node().owner().as_name()));
+        };
         match suffix {
-            Some(offset) => {
-                self.b.append(&owner[..own])?;
-                self.b.append(&(0xc000 | offset as u16).to_be_bytes())?;
+            Some(pointer) => {
+                self.b.append(&owner.as_wire()[..owner.len() - rest.len()])?;
+                self.b.append(&pointer)?;
             }
             None => {
-                self.b.append(owner)?;
+                self.b.append(owner.as_wire())?;
             }
         }
         let (octets, mut count) = (set.records_and_sigs(), set.count() + set.sig_count());
@@ -370,11 +373,11 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
             count = set.count();
             set.records()
         };
-        let start = self.b.append(&octets[2..])?;
-        let first = 8 + 2 + u16::from_be_bytes([octets[10], octets[11]]) as usize;
-        point_owners(&mut self.b.written_mut()[start + first..], 0xc000 | at as u16);
+        let start = self.b.append(&octets[POINTER_LEN..])?.index();
+        let first = compiled_len(octets) - POINTER_LEN;
+        point_owners(&mut self.b.written_mut()[start + first..], owner_pointer);
         self.b.add_count(Section::Authority, count);
-        Ok(Placed { start: at, compiled: false, owner_at: at })
+        Ok(Placed { start: owner_at, compiled: false, owner_at })
     }
 
     /// Addresses of the hosts that the records of `set` name, as far as they fit. With `required` those at
@@ -389,15 +392,15 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         // The additional section comes behind the proofs, those of names further up the chain among them.
         self.proofs()?;
         if let Some(cut) = required {
-            for (name_at, node) in set.hosts().filter(|(_, n)| ends_with(n.owner_wire(), cut.owner_wire())) {
+            for (name_at, node) in set.hosts().filter(|(_, host)| host.owner().is_at_or_below(cut.owner())) {
                 // However many there are: a list of hosts that is full does not leave one out.
-                if self.hosts.add(node.id()) || !self.hosts.contains(node.id()) {
+                if self.hosts.add(node.address()) || !self.hosts.contains(node.address()) {
                     self.put_addresses(set, node, placed, name_at)?;
                 }
             }
         }
         for (name_at, node) in set.hosts() {
-            if self.hosts.add(node.id()) {
+            if self.hosts.add(node.address()) {
                 // What is not required is left out where it does not fit.
                 let _ = self.put_addresses(set, node, placed, name_at);
             }
@@ -411,19 +414,17 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     /// Addresses that a wildcard gives to hosts that are not in the zone by name.
     #[cold]
     fn put_wildcard_hosts(&mut self, zone: &'z Zone, set: RrSet<'z>, placed: &Placed) {
-        let (mut rdata, mut seen) = (Vec::new(), Vec::new());
-        let mut hashed = HashedName::new();
-        for (target, record) in set.targets().zip(set.rdatas()).filter(|(target, _)| target.node.is_none()) {
-            rdata.clear();
-            record.copy_to(&mut rdata);
-            let embedded = wire::rdata::embedded_names(set.rtype(), &rdata).next();
-            let host = embedded.and_then(|e| Name::from_wire(rdata.get(e.start..e.start + e.len)?).ok());
-            let Some(host) = host.filter(|host| host.is_at_or_below(zone.apex())) else { continue };
-            hashed.set(self.key, host);
-            if seen.len() == MAX_HOSTS || seen.contains(&hashed.hash(0)) {
+        let (mut hashed, mut seen) = (HashedName::new(), Few::<NameHash, MAX_HOSTS>::new());
+        for target in set.targets().filter(|target| target.node.is_none()) {
+            let Some(host) = set.name_at(target.name_at) else { continue };
+            let host = host.as_name();
+            if !host.is_at_or_below(zone.apex().as_name()) {
                 continue;
             }
-            seen.push(hashed.hash(0));
+            hashed.set(self.key, host);
+            if !seen.add(hashed.hash(0)) {
+                continue;
+            }
             let below = host.label_count() - zone.apex().label_count();
             let Found::Wildcard { node, .. } = lookup::find(zone, self.key, &hashed, below, false) else {
                 continue;
@@ -431,9 +432,9 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
             for rtype in [Type::A, Type::AAAA] {
                 let Some(addresses) = node.rrset(rtype) else { continue };
                 let mark = self.b.mark();
-                let done = match placed.compiled {
-                    true => self.put_at(Section::Additional, addresses, placed.start + target.name_at),
-                    false => self.put_named(Section::Additional, addresses, Owner::Name(host)),
+                let done = match placed.name_at(target.name_at) {
+                    Some(at) => self.put_at(Section::Additional, addresses, at),
+                    None => self.put_named(Section::Additional, addresses, Owner::Name(host)),
                 };
                 if done.is_err() {
                     self.b.rollback(mark);
@@ -454,15 +455,16 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         // `.` stands for the owner and does not spell its name (RFC 9460 §2.5.2).
         let own = node == of.node() && of.records()[name_at] == 0;
         let service = matches!(of.rtype(), Type::SVCB | Type::HTTPS) && node != of.node();
-        let in_question = self.offset_in_question(node.owner_wire());
+        let at = match own {
+            true => Some(placed.owner_at),
+            false => self.offset_in_question(node.owner()).or_else(|| placed.name_at(name_at)),
+        };
         for rtype in [Type::A, Type::AAAA, of.rtype()].into_iter().take(2 + service as usize) {
             let Some(set) = node.rrset(rtype) else { continue };
             let mark = self.b.mark();
-            let done = match in_question {
-                _ if own => self.put_at(Section::Additional, set, placed.owner_at),
+            let done = match at {
                 Some(at) => self.put_at(Section::Additional, set, at),
-                None if placed.compiled => self.put_at(Section::Additional, set, placed.start + name_at),
-                None => self.put_named(Section::Additional, set, Owner::Name(node.owner())),
+                None => self.put_named(Section::Additional, set, Owner::Name(node.owner().as_name())),
             };
             if done.is_err() {
                 self.b.rollback(mark);
@@ -473,58 +475,51 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     }
 
     /// Where the target name of the first record of a set just placed stands in the message.
-    pub(crate) fn target_at(&self, set: RrSet<'z>, placed: &Placed) -> Option<usize> {
-        let name_at = set.targets().next()?.name_at;
+    pub(crate) fn target_at(&self, set: RrSet<'z>, placed: &Placed) -> Option<Offset> {
         if placed.compiled {
-            return Some(placed.start + name_at);
+            return placed.name_at(set.targets().next()?.name_at);
         }
-        // Written by the builder: owner, then ten fixed octets.
-        let mut at = placed.start;
-        let written = self.b.written();
-        loop {
-            match *written.get(at)? {
-                0 => break at += 1,
-                len if len >= 0xc0 => break at += 2,
-                len => at += len as usize + 1,
-            }
-        }
-        Some(at + 10)
+        // Written by the builder: an owner, and then the record's head.
+        let owner = self.b.written().get(placed.start.index()..)?;
+        placed.start.plus(name_len(owner) + RECORD_HEAD)
     }
 }
 
-/// Whether the lower-case wire name `name` is `ancestor` or ends in it, at a label boundary.
-fn ends_with(name: &[u8], ancestor: &[u8]) -> bool {
-    let Some(cut) = name.len().checked_sub(ancestor.len()) else { return false };
-    if &name[cut..] != ancestor {
-        return false;
-    }
-    let mut at = 0;
-    while at < cut {
-        at += name[at] as usize + 1;
-    }
-    at == cut
-}
-
-/// Points the owner of each record in `records`, which are compiled and so two octets long, elsewhere.
+/// Bytes of the first of `records`, which are compiled.
 #[inline]
-fn point_owners(mut records: &mut [u8], pointer: u16) {
-    while records.len() >= 12 {
-        records[..2].copy_from_slice(&pointer.to_be_bytes());
-        let len = 12 + u16::from_be_bytes([records[10], records[11]]) as usize;
+fn compiled_len(records: &[u8]) -> usize {
+    COMPILED_HEAD + rdlength(&records[POINTER_LEN..])
+}
+
+/// Makes `pointer` the owner of each record in `records`, which are compiled: their owners are pointers already.
+#[inline]
+fn point_owners(mut records: &mut [u8], pointer: [u8; POINTER_LEN]) {
+    while records.len() >= COMPILED_HEAD {
+        records[..POINTER_LEN].copy_from_slice(&pointer);
+        let len = compiled_len(records);
         records = &mut records[len..];
     }
 }
 
-/// Sets the TTL of each record; owners may be names or pointers.
-fn set_ttls(mut records: &mut [u8], ttl: u32) {
-    while !records.is_empty() {
-        let mut at = 0;
-        while records[at] != 0 && records[at] < 0xc0 {
-            at += records[at] as usize + 1;
+/// Bytes that the name at the front of `written` takes there, the pointer it may end in included.
+fn name_len(written: &[u8]) -> usize {
+    let mut at = 0;
+    while written[at] != 0 {
+        if written[at] >= POINTER {
+            return at + POINTER_LEN;
         }
-        at += if records[at] == 0 { 1 } else { 2 };
-        records[at + 4..at + 8].copy_from_slice(&ttl.to_be_bytes());
-        let len = u16::from_be_bytes([records[at + 8], records[at + 9]]) as usize;
-        records = &mut records[at + 10 + len..];
+        at += written[at] as usize + 1;
+    }
+    at + 1
+}
+
+/// Sets the TTL of each record; owners may be names or pointers.
+fn set_ttls(mut records: &mut [u8], ttl: Ttl) {
+    while !records.is_empty() {
+        let owner = name_len(records);
+        let head = &mut records[owner..];
+        head[TTL_AT..RDLENGTH_AT].copy_from_slice(&ttl.to_be_bytes());
+        let len = RECORD_HEAD + rdlength(head);
+        records = &mut head[len..];
     }
 }

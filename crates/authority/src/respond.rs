@@ -1,12 +1,12 @@
 //! What the sections hold, by what the name was found to be. One call is one step of a CNAME or DNAME chain.
 
 use wire::hash::HashedName;
-use wire::message::{Full, Section};
-use wire::{Name, NameBuf, Rcode, Type};
+use wire::message::{Full, Offset, Section};
+use wire::{Name, NameBuf, NameHash, Rcode, Type};
 use zone::store::{Node, RrSet, Zone};
 
 use crate::lookup::{self, Found};
-use crate::reply::{QNAME_AT, Reply};
+use crate::reply::Reply;
 use crate::{Ask, denial, substitute};
 
 /// The name at hand: the one asked for, or where a chain has led.
@@ -18,33 +18,34 @@ pub(crate) struct Here<'h, 'z> {
     /// Labels below the zone's apex.
     pub(crate) below: usize,
     /// Where it stands in the message.
-    pub(crate) at: usize,
-    /// The DNAMEs that led here.
-    pub(crate) dnames: &'h [Node<'z>],
+    pub(crate) at: Offset,
+    /// The owners of the DNAMEs that led here.
+    pub(crate) dnames: &'h [NameHash],
 }
 
 impl Here<'_, '_> {
     /// Where the ancestor `skip` labels up stands in the message, if that is known without a search.
     #[inline]
-    fn ancestor_at(&self, skip: usize) -> Option<usize> {
-        (self.at == QNAME_AT).then(|| QNAME_AT + self.hashed.offset(skip))
+    fn ancestor_at(&self, skip: usize) -> Option<Offset> {
+        if self.at == Offset::QNAME { Offset::QNAME.plus(self.hashed.offset(skip)) } else { None }
     }
 }
 
 /// Where a chain goes on.
-pub(crate) struct Chase<'z> {
+pub(crate) struct Chase {
     pub(crate) target: NameBuf,
     /// Where the target stands in the message.
-    pub(crate) at: usize,
-    /// The DNAME that led here, if one did: it is in the message by now.
-    pub(crate) dname: Option<Node<'z>>,
+    pub(crate) at: Offset,
+    /// The owner of the DNAME that led here, if one did: the record is in the message by now. Two zones never both answer
+    /// below one name, so this is enough to know it by.
+    pub(crate) dname: Option<NameHash>,
 }
 
-type Step<'z> = Result<Option<Chase<'z>>, Full>;
+type Step = Result<Option<Chase>, Full>;
 
 /// Answers one name.
 #[inline]
-pub(crate) fn step<'z>(ask: &Ask<'_>, here: &Here<'_, 'z>, reply: &mut Reply<'_, '_, 'z>) -> Step<'z> {
+pub(crate) fn step<'z>(ask: &Ask<'_>, here: &Here<'_, 'z>, reply: &mut Reply<'_, '_, 'z>) -> Step {
     let parent_side = ask.qtype == Type::DS && here.below > 0;
     let found = lookup::find(here.zone, ask.key, here.hashed, here.below, parent_side);
     if let Found::Cut { node, skip } = found {
@@ -68,7 +69,7 @@ fn data<'z>(
     node: Node<'z>,
     wildcard: Option<usize>,
     reply: &mut Reply<'_, '_, 'z>,
-) -> Step<'z> {
+) -> Step {
     let mut hosts = None;
     let answered = match ask.qtype {
         Type::ANY => {
@@ -116,15 +117,12 @@ fn cname<'z>(
     set: RrSet<'z>,
     wildcard: Option<usize>,
     reply: &mut Reply<'_, '_, 'z>,
-) -> Step<'z> {
+) -> Step {
     let placed = reply.put_at(Section::Answer, set, here.at)?;
     if ask.dnssec_ok && here.zone.is_signed() {
         denial::data(here, set.node(), wildcard, true, reply);
     }
-    let Some(rdata) = set.rdatas().next() else { return Ok(None) };
-    let mut target = Vec::with_capacity(wire::name::MAX_NAME);
-    rdata.copy_to(&mut target);
-    let Ok(target) = Name::from_wire(&target).map(Name::to_buf) else { return Ok(None) };
+    let Some(target) = set.rdatas().next().and_then(|rdata| rdata.name()) else { return Ok(None) };
     Ok(reply.target_at(set, &placed).map(|at| Chase { target, at, dname: None }))
 }
 
@@ -136,25 +134,23 @@ fn dname<'z>(
     node: Node<'z>,
     skip: usize,
     reply: &mut Reply<'_, '_, 'z>,
-) -> Step<'z> {
+) -> Step {
     let Some(set) = node.rrset(Type::DNAME) else { return Ok(None) };
     // A chain may come this way again under another name; the record itself need not stand there twice.
-    if !here.dnames.contains(&node) {
+    let owner = here.hashed.hash(skip);
+    if !here.dnames.contains(&owner) {
         reply.put(Section::Answer, set, here.ancestor_at(skip))?;
     }
-    let Some(rdata) = set.rdatas().next() else { return Ok(None) };
-    let mut wire = Vec::with_capacity(wire::name::MAX_NAME);
-    rdata.copy_to(&mut wire);
-    let Ok(suffix) = Name::from_wire(&wire) else { return Ok(None) };
-    let Some(target) = substitute(here.name, here.hashed.label_count() - skip, suffix) else {
+    let Some(suffix) = set.rdatas().next().and_then(|rdata| rdata.name()) else { return Ok(None) };
+    let Some(target) = substitute(here.name, here.hashed.label_count() - skip, suffix.as_name()) else {
         reply.set_rcode(Rcode::YXDOMAIN);
         return Ok(None);
     };
-    let at = reply.put_made(here.at, here.name, Type::CNAME, set.ttl(), target.as_name().as_wire())?;
+    let at = reply.put_made(here.at, Type::CNAME, set.ttl(), target.as_name().as_wire())?;
     if ask.qtype == Type::CNAME || ask.qtype == Type::ANY {
         return Ok(None);
     }
-    Ok(Some(Chase { target, at, dname: Some(node) }))
+    Ok(Some(Chase { target, at, dname: Some(owner) }))
 }
 
 /// The name is not there and nothing stands for it.

@@ -1,40 +1,56 @@
 //! The NSEC3 hash (RFC 5155 §5).
 
-use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, digest};
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use wire::LowerName;
+use wire::name::MAX_NAME;
 
-/// The only hash algorithm the registry knows: SHA-1.
-pub const SHA1: u8 = 1;
-/// Octets of a hash.
+/// Bytes of a hash.
 pub const HASH_LEN: usize = 20;
 
-/// Hashes a lower-case, uncompressed name: `iterations` further rounds after the first, the salt added in
-/// each.
-pub fn hash(lower_name: &[u8], salt: &[u8], iterations: u16) -> [u8; HASH_LEN] {
-    let mut hashed = round(lower_name, salt);
+/// The longest salt in bytes: its length is one byte (RFC 5155 §3.1.4).
+const MAX_SALT: usize = u8::MAX as usize;
+
+/// Hashes a name: `iterations` further rounds after the first, the salt, of up to 255 bytes, added in each.
+pub fn hash(name: LowerName<'_>, salt: &[u8], iterations: u16) -> [u8; HASH_LEN] {
+    let mut hashed = round(name.as_wire(), salt);
     for _ in 0..iterations {
         hashed = round(&hashed, salt);
     }
     hashed
 }
 
+/// Hashes `data` and the salt behind it. They are laid end to end, as hashing them one after the other takes memory from
+/// the heap, and this is part of answering.
 fn round(data: &[u8], salt: &[u8]) -> [u8; HASH_LEN] {
-    let done = if salt.is_empty() {
-        digest(&SHA1_FOR_LEGACY_USE_ONLY, data)
-    } else {
-        let mut context = Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
-        context.update(data);
-        context.update(salt);
-        context.finish()
+    let mut both = [0; MAX_NAME + MAX_SALT];
+    let all = match salt {
+        [] => data,
+        _ => {
+            let len = data.len() + salt.len();
+            both[..data.len()].copy_from_slice(data);
+            both[data.len()..len].copy_from_slice(salt);
+            &both[..len]
+        }
     };
-    let mut out = [0; HASH_LEN];
-    out.copy_from_slice(done.as_ref());
-    out
+    let mut hashed = [0; HASH_LEN];
+    hashed.copy_from_slice(digest(&SHA1_FOR_LEGACY_USE_ONLY, all).as_ref());
+    hashed
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use wire::NameBuf;
+    use wire::text::write_base32hex;
+
+    #[test]
+    fn the_longest_name_and_the_longest_salt_are_hashed() {
+        let name: NameBuf = format!("{}.{0}.{0}.{}", "a".repeat(63), "b".repeat(61)).parse().expect("name");
+        assert_eq!(name.as_name().len(), MAX_NAME);
+        let name = name.as_name().to_lower();
+        let salts = [&[7; MAX_SALT][..], &[7; MAX_SALT - 1], &[]].map(|salt| hash(name.as_lower(), salt, 2));
+        assert!(salts[0] != salts[1] && salts[1] != salts[2]);
+    }
 
     /// The names of RFC 5155, Appendix A: salt aabbccdd, 12 iterations.
     #[test]
@@ -48,16 +64,10 @@ mod tests {
         ];
         for (name, text) in expected {
             let name: NameBuf = name.parse().expect("name");
-            let hashed = hash(name.as_name().as_wire(), &[0xaa, 0xbb, 0xcc, 0xdd], 12);
-            assert_eq!(base32hex(&hashed), text);
+            let hashed = hash(name.as_name().to_lower().as_lower(), &[0xaa, 0xbb, 0xcc, 0xdd], 12);
+            let mut written = String::new();
+            write_base32hex(&hashed, &mut written).expect("a String takes everything");
+            assert_eq!(written, text);
         }
-    }
-
-    fn base32hex(octets: &[u8]) -> String {
-        let bits = |i: usize| octets[i / 8] >> (7 - i % 8) & 1;
-        let digit = |d: usize| (0..5).fold(0, |acc, b| acc << 1 | bits(d * 5 + b));
-        (0..octets.len() * 8 / 5)
-            .map(|d| b"0123456789abcdefghijklmnopqrstuv"[digit(d) as usize] as char)
-            .collect()
     }
 }

@@ -1,37 +1,17 @@
 //! Verifying signatures over RRsets (RFC 4034 §3, RFC 4035 §5.3).
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use aws_lc_rs::signature::{
     self, ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ED25519, RsaPublicKeyComponents,
     UnparsedPublicKey,
 };
-use wire::{Class, Name, Type};
+use wire::name::MAX_NAME;
+use wire::rdata::view::{Dnskey, Rrsig, SigAlgorithm};
+use wire::{Class, Malformed, Name, Serial, Type};
 
-use crate::key::{DnsKey, SigAlgorithm};
-
-/// An RRSIG's RDATA, read.
-#[derive(Clone, Copy, Debug)]
-pub struct Rrsig<'a> {
-    /// The type whose RRset is signed.
-    pub type_covered: Type,
-    /// The signature's algorithm.
-    pub algorithm: SigAlgorithm,
-    /// Labels of the owner that was signed, without root and `*`.
-    pub labels: u8,
-    /// The TTL that was signed, in seconds.
-    pub original_ttl: u32,
-    /// End of validity, seconds since 1970 modulo 2^32.
-    pub expiration: u32,
-    /// Start of validity, likewise.
-    pub inception: u32,
-    /// The tag of the key that signed.
-    pub key_tag: u16,
-    /// The zone whose key signed.
-    pub signer: Name<'a>,
-    fixed_and_signer: &'a [u8],
-    signature: &'a [u8],
-}
+use crate::key::tag;
 
 /// Why a signature does not make its RRset secure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,36 +53,19 @@ impl fmt::Display for SigFault {
 }
 impl std::error::Error for SigFault {}
 
-impl<'a> Rrsig<'a> {
-    /// Reads RDATA.
-    pub fn parse(rdata: &'a [u8]) -> Result<Self, SigFault> {
-        let (fixed, rest) = rdata.split_first_chunk::<18>().ok_or(SigFault::Malformed)?;
-        let signer = Name::parse(rest).map_err(|_| SigFault::Malformed)?;
-        let (fixed_and_signer, signature) = rdata.split_at(18 + signer.len());
-        let u32_at = |at: usize| u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
-        Ok(Rrsig {
-            type_covered: Type(u16::from_be_bytes([fixed[0], fixed[1]])),
-            algorithm: SigAlgorithm(fixed[2]),
-            labels: fixed[3],
-            original_ttl: u32_at(4),
-            expiration: u32_at(8),
-            inception: u32_at(12),
-            key_tag: u16::from_be_bytes([fixed[16], fixed[17]]),
-            signer,
-            fixed_and_signer,
-            signature,
-        })
+impl From<Malformed> for SigFault {
+    fn from(_: Malformed) -> Self {
+        SigFault::Malformed
     }
+}
 
-    /// Whether `now`, seconds since 1970, lies in the validity period; serial number arithmetic
-    /// (RFC 4034 §3.1.5).
-    pub fn check_time(&self, now: u32) -> Result<(), SigFault> {
-        let after = |a: u32, b: u32| a.wrapping_sub(b) as i32 > 0;
-        match (after(self.inception, now), after(now, self.expiration)) {
-            (true, _) => Err(SigFault::NotYetValid),
-            (_, true) => Err(SigFault::Expired),
-            _ => Ok(()),
-        }
+/// Whether `now`, in seconds since 1970, lies in the signature's period of validity (RFC 4034 §3.1.5).
+fn check_time(sig: &Rrsig<'_>, now: Serial) -> Result<(), SigFault> {
+    let after = |a: Serial, b: Serial| a.compare(b) == Some(Ordering::Greater);
+    match (after(sig.inception, now), after(now, sig.expiration)) {
+        (true, _) => Err(SigFault::NotYetValid),
+        (_, true) => Err(SigFault::Expired),
+        _ => Ok(()),
     }
 }
 
@@ -117,18 +80,20 @@ pub struct SignedSet<'a> {
 }
 
 impl SignedSet<'_> {
-    /// The octets that `sig` signs (RFC 4034 §3.1.8.1).
-    fn signed_octets(&mut self, sig: &Rrsig<'_>) -> Result<Vec<u8>, SigFault> {
+    /// The bytes that `sig` signs (RFC 4034 §3.1.8.1).
+    fn signed_bytes(&mut self, sig: &Rrsig<'_>) -> Result<Vec<u8>, SigFault> {
         let labels = self.owner.label_count() - self.owner.is_wildcard() as usize;
         let above = labels.checked_sub(sig.labels as usize).ok_or(SigFault::BadLabels)?;
-        let mut owner = Vec::with_capacity(wire::name::MAX_NAME);
+        let mut owner = Vec::with_capacity(MAX_NAME);
         if above > 0 {
             owner.extend_from_slice(b"\x01*");
         }
         let skip = if above > 0 { above + self.owner.is_wildcard() as usize } else { 0 };
         owner.extend(self.owner.skip(skip).as_wire().to_ascii_lowercase());
-        let mut out = sig.fixed_and_signer.to_vec();
-        out[18..].make_ascii_lowercase();
+        // The signer's name is the last of these fields, and the only one with letters in it.
+        let mut out = sig.signed_fields.to_vec();
+        let signer_at = out.len() - sig.signer.len();
+        out[signer_at..].make_ascii_lowercase();
         self.rdatas.sort_unstable();
         for rdata in self.rdatas.iter() {
             out.extend_from_slice(&owner);
@@ -150,8 +115,8 @@ pub fn verify(
     set: &mut SignedSet<'_>,
     sig: &Rrsig<'_>,
     zone: Name<'_>,
-    keys: &[DnsKey<'_>],
-    now: u32,
+    keys: &[Dnskey<'_>],
+    now: Serial,
 ) -> Result<(), SigFault> {
     if sig.type_covered != set.rtype {
         return Err(SigFault::OtherType);
@@ -159,15 +124,15 @@ pub fn verify(
     if sig.signer != zone {
         return Err(SigFault::WrongSigner);
     }
-    sig.check_time(now)?;
-    if !sig.algorithm.is_supported() {
+    check_time(sig, now)?;
+    if !is_supported(sig.algorithm) {
         return Err(SigFault::UnsupportedAlgorithm);
     }
-    let octets = set.signed_octets(sig)?;
-    let fits = |k: &&DnsKey<'_>| k.tag() == sig.key_tag && k.algorithm() == sig.algorithm && k.is_zone_key();
+    let bytes = set.signed_bytes(sig)?;
+    let fits = |k: &&Dnskey<'_>| k.algorithm == sig.algorithm && k.is_zone_key() && tag(k) == sig.key_tag;
     let mut fault = SigFault::NoKey;
     for key in keys.iter().filter(fits).take(2) {
-        if verify_octets(*key, &octets, sig.signature) {
+        if verify_bytes(key, &bytes, sig.signature) {
             return Ok(());
         }
         fault = SigFault::BadSignature;
@@ -175,31 +140,45 @@ pub fn verify(
     Err(fault)
 }
 
-fn verify_octets(key: DnsKey<'_>, octets: &[u8], signature: &[u8]) -> bool {
-    let public = key.public_key();
+/// Whether signatures of this algorithm can be verified here.
+fn is_supported(algorithm: SigAlgorithm) -> bool {
+    matches!(
+        algorithm,
+        SigAlgorithm::RSASHA1
+            | SigAlgorithm::RSASHA1_NSEC3_SHA1
+            | SigAlgorithm::RSASHA256
+            | SigAlgorithm::RSASHA512
+            | SigAlgorithm::ECDSAP256SHA256
+            | SigAlgorithm::ECDSAP384SHA384
+            | SigAlgorithm::ED25519
+    )
+}
+
+fn verify_bytes(key: &Dnskey<'_>, bytes: &[u8], signature: &[u8]) -> bool {
+    let public = key.public_key;
     let ecdsa = |algorithm, len: usize| {
         let point = [&[4], public].concat();
-        public.len() == len && UnparsedPublicKey::new(algorithm, point).verify(octets, signature).is_ok()
+        public.len() == len && UnparsedPublicKey::new(algorithm, point).verify(bytes, signature).is_ok()
     };
-    match key.algorithm() {
+    match key.algorithm {
         SigAlgorithm::RSASHA1 | SigAlgorithm::RSASHA1_NSEC3_SHA1 => {
-            rsa(&signature::RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY, public, octets, signature)
+            rsa(&signature::RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY, public, bytes, signature)
         }
         SigAlgorithm::RSASHA256 => {
-            rsa(&signature::RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY, public, octets, signature)
+            rsa(&signature::RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY, public, bytes, signature)
         }
         SigAlgorithm::RSASHA512 => {
-            rsa(&signature::RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY, public, octets, signature)
+            rsa(&signature::RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY, public, bytes, signature)
         }
         SigAlgorithm::ECDSAP256SHA256 => ecdsa(&ECDSA_P256_SHA256_FIXED, 64),
         SigAlgorithm::ECDSAP384SHA384 => ecdsa(&ECDSA_P384_SHA384_FIXED, 96),
-        SigAlgorithm::ED25519 => UnparsedPublicKey::new(&ED25519, public).verify(octets, signature).is_ok(),
+        SigAlgorithm::ED25519 => UnparsedPublicKey::new(&ED25519, public).verify(bytes, signature).is_ok(),
         _ => false,
     }
 }
 
 /// RSA with a key in the form of RFC 3110 §2: exponent length, exponent, modulus.
-fn rsa(parameters: &'static signature::RsaParameters, key: &[u8], octets: &[u8], signature: &[u8]) -> bool {
+fn rsa(parameters: &'static signature::RsaParameters, key: &[u8], bytes: &[u8], signature: &[u8]) -> bool {
     let split = match key {
         [0, high, low, rest @ ..] => rest.split_at_checked(u16::from_be_bytes([*high, *low]) as usize),
         [len, rest @ ..] => rest.split_at_checked(*len as usize),
@@ -209,8 +188,8 @@ fn rsa(parameters: &'static signature::RsaParameters, key: &[u8], octets: &[u8],
     let Some((e, n)) = split.filter(|(e, n)| !e.is_empty() && e.len() <= 8 && !n.is_empty()) else {
         return false;
     };
-    let n = &n[n.iter().position(|&octet| octet != 0).unwrap_or(n.len())..];
-    RsaPublicKeyComponents { n, e }.verify(parameters, octets, signature).is_ok()
+    let n = &n[n.iter().position(|&byte| byte != 0).unwrap_or(n.len())..];
+    RsaPublicKeyComponents { n, e }.verify(parameters, bytes, signature).is_ok()
 }
 
 #[cfg(test)]
@@ -253,16 +232,16 @@ mod tests {
 
     fn check(example: &mut Example, now: u32) -> Result<(), SigFault> {
         let zone = example.owner;
-        let sig = Rrsig::parse(&example.rrsig)?;
+        let sig = Rrsig::read(&example.rrsig)?;
         let mut set = SignedSet { owner: zone.as_name(), rtype: Type::MX, rdatas: &mut example.rdatas };
-        verify(&mut set, &sig, zone.as_name(), &[DnsKey::parse(&KEY).ok_or(SigFault::NoKey)?], now)
+        verify(&mut set, &sig, zone.as_name(), &[Dnskey::read(&KEY)?], Serial(now))
     }
 
     const NOW: u32 = 1_439_000_000;
 
     #[test]
     fn the_example_of_rfc_8080_verifies() {
-        assert_eq!(DnsKey::parse(&KEY).map(DnsKey::tag), Some(3613));
+        assert_eq!(Dnskey::read(&KEY).map(|key| tag(&key)), Ok(3613));
         assert_eq!(check(&mut example(), NOW), Ok(()));
     }
 
@@ -284,10 +263,17 @@ mod tests {
         let mut across = example();
         across.rrsig[8..12].copy_from_slice(&5u32.to_be_bytes());
         across.rrsig[12..16].copy_from_slice(&(u32::MAX - 5).to_be_bytes());
-        let sig = Rrsig::parse(&across.rrsig).expect("RRSIG");
-        assert_eq!(sig.check_time(u32::MAX), Ok(()));
-        assert_eq!(sig.check_time(3), Ok(()));
-        assert_eq!(sig.check_time(6), Err(SigFault::Expired));
+        let sig = Rrsig::read(&across.rrsig).expect("RRSIG");
+        assert_eq!(check_time(&sig, Serial(u32::MAX)), Ok(()));
+        assert_eq!(check_time(&sig, Serial(3)), Ok(()));
+        assert_eq!(check_time(&sig, Serial(6)), Err(SigFault::Expired));
+    }
+
+    #[test]
+    fn what_is_no_rrsig_is_malformed() {
+        let mut data = example();
+        data.rrsig.truncate(data.rrsig.len() - SIGNATURE.len());
+        assert_eq!(check(&mut data, NOW), Err(SigFault::Malformed));
     }
 
     #[test]

@@ -10,12 +10,15 @@ use engine::{Account, BATCH, Config, Engine, Sources, Worker, Zones};
 use exchange::{Packets, Transport};
 use wire::hash::HashKey;
 use wire::message::Header;
-use wire::{Name, NameBuf, Type};
+use wire::{Name, NameBuf, Ttl, Type};
 use zone::catalog::{Catalog, Change};
 use zone::store::ZoneBuilder;
 
 /// Delegations in the large zone; NOMEN_BENCH_NAMES overrides it.
 const NAMES: u32 = 1_000_000;
+
+/// The TTL of every record.
+const HOUR: Ttl = Ttl::from_secs(3600);
 
 fn name(text: &str) -> NameBuf {
     text.parse().expect("a name")
@@ -37,7 +40,7 @@ fn soa() -> Vec<u8> {
 fn delegations(key: &HashKey, names: u32) -> Arc<zone::store::Zone> {
     let apex = name("bench.");
     let mut builder = ZoneBuilder::new(apex.as_name(), key);
-    let mut add = |owner: Name<'_>, t, rdata: &[u8]| builder.add(owner, t, 86_400, rdata).expect("a record");
+    let mut add = |owner: Name<'_>, t, rdata: &[u8]| builder.add(owner, t, HOUR, rdata).expect("a record");
     add(apex.as_name(), Type::SOA, &soa());
     add(apex.as_name(), Type::NS, &rdata("ns1.example."));
     for i in 0..names {
@@ -64,7 +67,7 @@ fn small(key: &HashKey, apex: &str) -> Arc<zone::store::Zone> {
     let mut builder = ZoneBuilder::new(name(apex).as_name(), key);
     let mut add = |host: &str, t, rdata: &[u8]| {
         let owner = name(&format!("{host}{apex}"));
-        builder.add(owner.as_name(), t, 3600, rdata).expect("a record")
+        builder.add(owner.as_name(), t, HOUR, rdata).expect("a record")
     };
     add("", Type::SOA, &soa());
     add("", Type::NS, &rdata(&format!("ns1.{apex}")));

@@ -1,8 +1,8 @@
 //! What the server says of itself in class CHAOS: `version.bind`, `version.server`, `id.server`,
 //! `hostname.bind` (RFC 4892).
 
-use wire::message::{Builder, HEADER_LEN, Owner, Section};
-use wire::{Class, Type};
+use wire::message::{Builder, Offset, Owner, Section};
+use wire::{Class, LowerName, Ttl, Type};
 
 use crate::refusal::{Answered, Refusal};
 
@@ -15,10 +15,15 @@ pub struct Identity {
     pub id: Option<Box<[u8]>>,
 }
 
-/// Answers a CHAOS question for the lower-case name `qname`.
+/// Answers a CHAOS question for `qname`.
 #[cold]
-pub(crate) fn answer(identity: &Identity, qname: &[u8], qtype: Type, b: &mut Builder<'_>) -> Answered {
-    let text = match qname {
+pub(crate) fn answer(
+    identity: &Identity,
+    qname: LowerName<'_>,
+    qtype: Type,
+    b: &mut Builder<'_>,
+) -> Answered {
+    let text = match qname.as_wire() {
         b"\x07version\x04bind\0" | b"\x07version\x06server\0" => &identity.version,
         b"\x02id\x06server\0" | b"\x08hostname\x04bind\0" => &identity.id,
         _ => &None,
@@ -41,5 +46,5 @@ fn txt(b: &mut Builder<'_>, text: &[u8]) -> bool {
     if text.is_empty() {
         rdata.push(0);
     }
-    b.record(Section::Answer, Owner::At(HEADER_LEN as u16), Type::TXT, Class::CH, 0, &rdata).is_ok()
+    b.record(Section::Answer, Owner::At(Offset::QNAME), Type::TXT, Class::CH, Ttl::ZERO, &rdata).is_ok()
 }

@@ -189,7 +189,7 @@ impl<M: Memory> Worker<M> {
             }
             Route::Stopped(stopped) => Err(stopped.refusal()),
             Route::Chaos(Question { qtype, .. }) => {
-                chaos::answer(&shared.config.identity, qname.suffix(0), qtype, &mut b)
+                chaos::answer(&shared.config.identity, qname.as_lower(), qtype, &mut b)
             }
             Route::Source(operation, question) => {
                 let mut issue = || ticket(request, packet, to(), received, account);

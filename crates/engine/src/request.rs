@@ -2,7 +2,7 @@
 //! lengths and flags only.
 
 use wire::edns::{Edns, OptionCode};
-use wire::message::{HEADER_LEN, Header, Malformed, Parser, RawRecord};
+use wire::message::{HEADER_LEN, Header, Malformed, Offset, Parser, QUESTION_TAIL, RawRecord};
 use wire::{Class, Name, Opcode, Type};
 
 /// A query as far as it could be read.
@@ -15,7 +15,7 @@ pub struct Request {
     /// What OPT said, if there was one.
     pub edns: Option<ClientEdns>,
     /// Whether the message ended in a TSIG record, and where its owner name starts.
-    pub tsig_at: Option<u16>,
+    pub tsig_at: Option<Offset>,
     /// What is wrong with it, if anything.
     pub fault: Option<Fault>,
 }
@@ -35,7 +35,7 @@ impl Question {
     /// Bytes of the whole question section.
     #[inline]
     pub fn len_in_message(&self) -> usize {
-        self.name_len as usize + 4
+        self.name_len as usize + QUESTION_TAIL
     }
 
     /// QNAME as the client wrote it. `packet` is the one that the question was read from.
@@ -139,7 +139,7 @@ impl Request {
             match record.rtype {
                 Type::OPT => self.read_opt(parser.message(), &record)?,
                 // TSIG must be the last record (RFC 8945 §5.1).
-                Type::TSIG if left == 0 => self.tsig_at = Some(record.owner_at as u16),
+                Type::TSIG if left == 0 => self.tsig_at = Some(record.owner_at),
                 Type::TSIG => return Err(Malformed),
                 _ => {}
             }

@@ -1,8 +1,8 @@
 //! Signed queries. There are no keys here yet, so every signature is by a key nobody knows: NOTAUTH, with a
 //! TSIG that says BADKEY and signs nothing (RFC 8945 §5.2.1, §5.3.2).
 
-use wire::message::{Builder, Full, Malformed, Owner, Parser, Section};
-use wire::{Class, Type};
+use wire::message::{Builder, Full, Malformed, Offset, Owner, Parser, Section};
+use wire::{Class, Ttl, Type};
 
 /// The TSIG error BADKEY (RFC 8945 §3).
 const BADKEY: u16 = 17;
@@ -12,26 +12,27 @@ const TIME_AND_FUDGE: usize = 8;
 /// Adds the TSIG that refuses the one whose owner stands at `at` of `packet`. One that cannot be read, or that
 /// finds no room, is left out: the response code says enough.
 #[cold]
-pub(crate) fn refuse(b: &mut Builder<'_>, packet: &[u8], at: u16) {
-    let _ = try_refuse(b, packet, at as usize);
+pub(crate) fn refuse(b: &mut Builder<'_>, packet: &[u8], at: Offset) {
+    let _ = try_refuse(b, packet, at);
 }
 
-fn try_refuse(b: &mut Builder<'_>, packet: &[u8], at: usize) -> Result<(), RefuseError> {
+fn try_refuse(b: &mut Builder<'_>, packet: &[u8], at: Offset) -> Result<(), RefuseError> {
     let (header, mut parser) = Parser::new(packet)?;
     let owner = parser.name_at(at)?;
     parser.seek(at);
     let record = parser.record()?;
-    let algorithm = parser.name_at(record.rdata.start)?;
-    parser.seek(record.rdata.start);
+    let algorithm = parser.name_at(record.rdata_at())?;
+    parser.seek(record.rdata_at());
     parser.skip_name()?;
-    let times = packet.get(parser.position()..parser.position() + TIME_AND_FUDGE).ok_or(Malformed)?;
+    let times_at = parser.position().index();
+    let times = packet.get(times_at..times_at + TIME_AND_FUDGE).ok_or(Malformed)?;
     let mut rdata = algorithm.as_name().as_wire().to_vec();
     rdata.extend_from_slice(times);
     rdata.extend_from_slice(&[0, 0]); // no MAC
     rdata.extend_from_slice(&header.id().to_be_bytes());
     rdata.extend_from_slice(&BADKEY.to_be_bytes());
     rdata.extend_from_slice(&[0, 0]); // no other data
-    b.record(Section::Additional, Owner::Name(owner.as_name()), Type::TSIG, Class::ANY, 0, &rdata)?;
+    b.record(Section::Additional, Owner::Name(owner.as_name()), Type::TSIG, Class::ANY, Ttl::ZERO, &rdata)?;
     Ok(())
 }
 

@@ -9,8 +9,8 @@ use engine::request::Question;
 use engine::{Account, Answered, Asked, Both, Config, Engine, Memory, Refusal, Sources, Worker, Zones};
 use exchange::{Packets, Transport};
 use wire::hash::{HashKey, HashedName};
-use wire::message::{Builder, Header, Owner, Section};
-use wire::{Class, NameBuf, Rcode, Type};
+use wire::message::{Builder, Header, Offset, Owner, Section};
+use wire::{Class, NameBuf, Rcode, Ttl, Type};
 use zone::catalog::{Catalog, Change};
 use zone::store::ZoneBuilder;
 
@@ -38,7 +38,7 @@ impl Memory for Attic {
     }
 
     fn find(&self, qname: &HashedName, _: &Question, _: bool) -> Option<()> {
-        (qname.as_name() == self.name.as_name()).then_some(())
+        (qname.as_lower().as_name() == self.name.as_name()).then_some(())
     }
 
     fn prefetch(&self, pass: usize, aims: &mut [()]) {
@@ -47,8 +47,15 @@ impl Memory for Attic {
 
     fn answer(&self, (): &(), asked: &Asked<'_>, b: &mut Builder<'_>, (): &mut ()) -> Answered {
         assert!(asked.client.peer.ip().is_loopback() && asked.name() == self.name.as_name());
-        b.record(Section::Answer, Owner::At(12), Type::TXT, Class::IN, 60, b"\x04dust")
-            .map_err(|_| Refusal::TOO_LARGE)?;
+        b.record(
+            Section::Answer,
+            Owner::At(Offset::QNAME),
+            Type::TXT,
+            Class::IN,
+            Ttl::from_secs(60),
+            b"\x04dust",
+        )
+        .map_err(|_| Refusal::TOO_LARGE)?;
         Ok(None)
     }
 }
@@ -60,8 +67,8 @@ fn name(text: &str) -> NameBuf {
 fn zones(key: &HashKey) -> Zones {
     let apex = name("zone.");
     let mut builder = ZoneBuilder::new(apex.as_name(), key);
-    builder.add(apex.as_name(), Type::SOA, 60, &[0; 22]).expect("a record");
-    builder.add(name("www.zone.").as_name(), Type::A, 60, &[192, 0, 2, 1]).expect("a record");
+    builder.add(apex.as_name(), Type::SOA, Ttl::from_secs(60), &[0; 22]).expect("a record");
+    builder.add(name("www.zone.").as_name(), Type::A, Ttl::from_secs(60), &[192, 0, 2, 1]).expect("a record");
     let zone = Arc::new(builder.finish().expect("a zone"));
     Zones::new(Arc::new(Catalog::new(key).with([Change::Serve(zone)])))
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use wire::{Name, NameBuf, Rcode, Type};
+use wire::{LowerName, Name, NameBuf, Rcode, Ttl, Type};
 
 use crate::model::{ModelSet, ModelZone, canonical};
 
@@ -16,8 +16,8 @@ pub struct Line {
     pub owner: NameBuf,
     /// Type.
     pub rtype: Type,
-    /// TTL in seconds.
-    pub ttl: u32,
+    /// TTL.
+    pub ttl: Ttl,
     /// RDATA, uncompressed, in canonical form.
     pub rdata: Vec<u8>,
 }
@@ -33,8 +33,8 @@ impl std::fmt::Debug for Line {
 pub struct Served<'a> {
     /// The zones.
     pub zones: &'a [ModelZone],
-    /// The NSEC3 hash of a lower-case name: name, salt, iterations.
-    pub hash: fn(&[u8], &[u8], u16) -> [u8; 20],
+    /// The NSEC3 hash of a name: name, salt, iterations.
+    pub hash: fn(LowerName<'_>, &[u8], u16) -> [u8; 20],
     /// CNAME and DNAME links followed, at the most.
     pub max_chain: usize,
 }
@@ -332,9 +332,10 @@ impl<'a> Out<'a> {
     /// RFC 2308 §3: with the lesser of the SOA's TTL and MINIMUM as TTL.
     fn soa(&mut self, zone: &ModelZone) {
         let set = &zone.sets(zone.apex())[&Type::SOA];
-        let minimum = set.rdatas[0].last_chunk().map_or(0, |octets| u32::from_be_bytes(*octets));
+        let minimum = set.rdatas[0].last_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+        let ttl = Ttl::from_secs(set.ttl.as_secs().min(minimum));
         let mut lines = self.lines(zone.apex(), Type::SOA, set);
-        lines.iter_mut().for_each(|line| line.ttl = set.ttl.min(minimum));
+        lines.iter_mut().for_each(|line| line.ttl = ttl);
         self.expected.authority.extend(lines);
     }
 }
@@ -416,7 +417,7 @@ impl Out<'_> {
     fn hash_text(&self, zone: &ModelZone, name: Name<'_>) -> Vec<u8> {
         let param = &zone.sets(zone.apex())[&Type::NSEC3PARAM].rdatas[0];
         let iterations = u16::from_be_bytes([param[2], param[3]]);
-        let hash = (self.served.hash)(&name.as_wire().to_ascii_lowercase(), &param[5..], iterations);
+        let hash = (self.served.hash)(name.to_lower().as_lower(), &param[5..], iterations);
         base32hex(&hash)
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wire::{Name, NameBuf, Type};
+use wire::{Name, NameBuf, Ttl, Type};
 
 /// One record of class IN.
 #[derive(Clone)]
@@ -12,8 +12,8 @@ pub struct Record {
     pub owner: NameBuf,
     /// Type.
     pub rtype: Type,
-    /// TTL in seconds.
-    pub ttl: u32,
+    /// TTL.
+    pub ttl: Ttl,
     /// RDATA, uncompressed.
     pub rdata: Vec<u8>,
 }
@@ -29,11 +29,11 @@ impl std::fmt::Debug for Record {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelSet {
     /// TTL of the first record.
-    pub ttl: u32,
+    pub ttl: Ttl,
     /// RDATA in the order given, equal ones once, in canonical form.
     pub rdatas: Vec<Vec<u8>>,
     /// TTL of the first signature.
-    pub sig_ttl: u32,
+    pub sig_ttl: Ttl,
     /// RDATA of the RRSIGs that cover the set.
     pub sigs: Vec<Vec<u8>>,
 }
@@ -60,9 +60,7 @@ pub struct ModelZone {
 }
 
 fn lower(name: Name<'_>) -> NameBuf {
-    let mut name = name.to_buf();
-    name.make_lower();
-    name
+    name.to_lower().into()
 }
 
 /// Where the names of a type begin; they go on to the end of the RDATA, or for SOA are the first two.

@@ -1,7 +1,7 @@
 //! Random names, records and zones that are small enough to collide in every interesting way.
 
 use proptest::prelude::*;
-use wire::{Name, NameBuf, Type};
+use wire::{Name, NameBuf, Ttl, Type};
 
 use crate::model::Record;
 
@@ -14,6 +14,9 @@ pub const HASHES: [&[u8; 32]; 5] = [
     b"h9p7u7tr2u91d0v0ljs9l1gidnp90u3i",
     b"vvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvv",
 ];
+
+/// The TTL of what stands at the apex.
+const HOUR: Ttl = Ttl::from_secs(3600);
 
 /// A label from a small set: letters in both cases, `*`, odd octets, an NSEC3 hash now and then.
 pub fn label() -> impl Strategy<Value = Vec<u8>> {
@@ -119,7 +122,7 @@ pub fn record(apex: NameBuf) -> impl Strategy<Value = Record> {
         |(owner, hash, (rtype, rdata), ttl, odd)| {
             let of_nsec3 = rtype == Type::NSEC3 || rtype == Type::RRSIG && rdata[..2] == [0, 50];
             let owner = if of_nsec3 && odd > 0 { hash } else { owner };
-            Record { owner, rtype, ttl, rdata }
+            Record { owner, rtype, ttl: Ttl::from_secs(ttl), rdata }
         },
     )
 }
@@ -144,7 +147,7 @@ pub fn zone() -> impl Strategy<Value = (NameBuf, Vec<Record>)> {
         let params = prop::sample::subsequence(vec![false, true], 0..=2);
         (records, params, 1u32..100, any::<prop::sample::Index>()).prop_map(
             move |(mut records, params, serial, at)| {
-                let apex_record = |rtype, rdata| Record { owner: apex, rtype, ttl: 3600, rdata };
+                let apex_record = |rtype, rdata| Record { owner: apex, rtype, ttl: HOUR, rdata };
                 let soa = apex_record(Type::SOA, soa(apex.as_name(), serial));
                 let place = at.index(records.len() + 1);
                 records.insert(place, soa);

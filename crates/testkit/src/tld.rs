@@ -1,9 +1,12 @@
 //! A zone like that of a top-level domain, of any size, always the same for one size: for measurements.
 
-use wire::{NameBuf, Type};
+use wire::{NameBuf, Ttl, Type};
 
 use crate::model::Record;
 use crate::random::soa;
+
+/// The TTL of every record.
+const DAY: Ttl = Ttl::from_secs(86_400);
 
 /// Names of a top-level domain: delegations in canonical order, most to hosts of a few providers, one in five
 /// with a host of its own and glue, one in ten with DS.
@@ -19,7 +22,7 @@ impl Tld {
     /// About `records` records under `apex`.
     pub fn new(apex: NameBuf, records: u64) -> Self {
         let mut queue = std::collections::VecDeque::new();
-        let record = |rtype, rdata| Record { owner: apex, rtype, ttl: 86400, rdata };
+        let record = |rtype, rdata| Record { owner: apex, rtype, ttl: DAY, rdata };
         queue.push_back(record(Type::SOA, soa(apex.as_name(), 1)));
         let host: NameBuf = "a.nic.example.".parse().unwrap_or(NameBuf::ROOT);
         queue.push_back(record(Type::NS, host.as_name().as_wire().to_vec()));
@@ -64,7 +67,7 @@ impl Tld {
     }
 
     fn push(&mut self, owner: NameBuf, rtype: Type, rdata: Vec<u8>) {
-        self.queue.push_back(Record { owner, rtype, ttl: 86400, rdata });
+        self.queue.push_back(Record { owner, rtype, ttl: DAY, rdata });
     }
 }
 

@@ -1,6 +1,6 @@
 //! EDNS(0): the OPT record, its flags and options (RFC 6891), extended errors (RFC 8914).
 
-use crate::message::{Builder, Full, Malformed, RawRecord, Section};
+use crate::message::{Builder, Full, Malformed, Offset, RawRecord, Section};
 use crate::rr::Type;
 
 /// An option's code (IANA "DNS EDNS0 Option Codes").
@@ -110,7 +110,7 @@ impl<'m> Edns<'m> {
         }
         let options = Options(rdata);
         options.check()?;
-        let [extended_rcode, version, high, _] = record.ttl.to_be_bytes();
+        let [extended_rcode, version, high, _] = record.ttl_field;
         let dnssec_ok = high & 0x80 != 0;
         Ok(Edns { udp_size: record.class.0, extended_rcode, version, dnssec_ok, options })
     }
@@ -146,7 +146,8 @@ impl<'m> Iterator for Options<'m> {
 
 /// An OPT record being written as the last record of a message.
 pub struct OptWriter {
-    start: usize,
+    /// Where the options start.
+    options_at: Offset,
 }
 
 impl OptWriter {
@@ -160,9 +161,9 @@ impl OptWriter {
         let [size_high, size_low] = udp_size.to_be_bytes();
         let [_, opt] = Type::OPT.0.to_be_bytes();
         let flags = if dnssec_ok { 0x80 } else { 0 };
-        let start = b.append(&[0, 0, opt, size_high, size_low, extended_rcode, 0, flags, 0, 0, 0])?;
+        b.append(&[0, 0, opt, size_high, size_low, extended_rcode, 0, flags, 0, 0, 0])?;
         b.add_count(Section::Additional, 1);
-        Ok(OptWriter { start })
+        Ok(OptWriter { options_at: b.end() })
     }
 
     /// Adds an option; on [`Full`] the record is as before.
@@ -177,8 +178,7 @@ impl OptWriter {
         for part in parts {
             b.append(part)?;
         }
-        let rdlen = b.len() - self.start - OPT_LEN;
-        b.patch_u16(self.start + OPT_LEN - 2, rdlen as u16);
+        b.end_rdata(self.options_at);
         Ok(())
     }
 

@@ -5,14 +5,27 @@
 //! question are found without hashing again. Keys are secret per process, so that nobody outside can
 //! choose names that collide (hash flooding).
 
-use crate::name::{MAX_LABELS, Name};
+use crate::name::{LowerName, MAX_LABELS, Name, copy_lower};
 
 /// The secret behind all name hashes of one process.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HashKey([u64; 3]);
 
+/// The hash of a name under a [`HashKey`]. Hashes under different keys have nothing to do with each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct NameHash(u64);
+
+impl NameHash {
+    /// All 64 bits, for tables that are searched by some of them.
+    #[inline]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+}
+
 impl HashKey {
-    /// A key made of 24 secret octets.
+    /// A key made of 24 secret bytes.
     pub fn new(secret: [u64; 3]) -> Self {
         // Odd multipliers keep the folded multiplication from losing low bits.
         HashKey([secret[0] | 1, secret[1] | 1, secret[2]])
@@ -26,32 +39,41 @@ impl HashKey {
 
     /// The hash of the root: where every fold begins.
     #[inline]
-    pub fn root(&self) -> u64 {
-        self.0[2]
+    pub fn root(&self) -> NameHash {
+        NameHash(self.0[2])
     }
 
     /// Folds one more lower-case label in front of the suffix hashed to `suffix`.
     #[inline]
-    pub fn child(&self, suffix: u64, label: &[u8]) -> u64 {
-        let mut h = suffix ^ (label.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    pub fn child(&self, suffix: NameHash, label: &[u8]) -> NameHash {
+        let mut h = suffix.0 ^ (label.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut words = label.chunks_exact(8);
         for word in &mut words {
             let mut w = [0; 8];
             w.copy_from_slice(word);
             h = fold(u64::from_le_bytes(w) ^ self.0[0], h ^ self.0[1]);
         }
-        fold(tail_word(words.remainder()) ^ self.0[1], h ^ self.0[0])
+        NameHash(fold(tail_word(words.remainder()) ^ self.0[1], h ^ self.0[0]))
     }
 
-    /// The hash of a whole name that is already lower-case.
-    pub fn name(&self, lower: Name<'_>) -> u64 {
+    /// The hash of a whole name.
+    pub fn name(&self, lower: LowerName<'_>) -> NameHash {
         let mut hashed = HashedName::new();
-        hashed.set(self, lower);
+        hashed.set(self, lower.as_name());
         hashed.hash(0)
     }
 }
 
-/// Up to seven octets as one word, without a byte-wise loop.
+/// Up to seven bytes as one word, without a loop: reads that may overlap and leave nothing out.
+///
+/// ```text
+/// 0 bytes  nothing
+/// 1 to 3   the first, the one in the middle, the last:   "a" is a a a,  "ab" is a b b,  "abc" is a b c
+/// 4 to 7   the first four and the last four:             "abcde" is abcd bcde
+/// ```
+///
+/// Two tails of one length never have the same word. Those of different lengths may, as `a` and `aa`: the length of
+/// the label is hashed, too.
 #[inline]
 fn tail_word(tail: &[u8]) -> u64 {
     match tail.len() {
@@ -65,7 +87,8 @@ fn tail_word(tail: &[u8]) -> u64 {
     }
 }
 
-/// Folded multiplication: both halves of the 128-bit product.
+/// Folded multiplication: both halves of the 128-bit product, one over the other. Each bit of the result depends on
+/// bits all over both factors, for the price of one multiplication.
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = (a as u128).wrapping_mul(b as u128);
@@ -80,7 +103,7 @@ pub struct HashedName {
     labels: u8,
     lower: [u8; 256],
     offsets: [u8; MAX_LABELS + 1],
-    hashes: [u64; MAX_LABELS + 1],
+    hashes: [NameHash; MAX_LABELS + 1],
 }
 
 impl Default for HashedName {
@@ -92,7 +115,7 @@ impl Default for HashedName {
 impl HashedName {
     /// The root, under no key: call [`set`](Self::set) before looking anything up.
     pub fn new() -> Self {
-        let (offsets, hashes) = ([0; MAX_LABELS + 1], [0; MAX_LABELS + 1]);
+        let (offsets, hashes) = ([0; MAX_LABELS + 1], [NameHash(0); MAX_LABELS + 1]);
         HashedName { len: 1, labels: 0, lower: [0; 256], offsets, hashes }
     }
 
@@ -101,7 +124,7 @@ impl HashedName {
     pub fn set(&mut self, key: &HashKey, name: Name<'_>) {
         let wire = name.as_wire();
         self.len = wire.len() as u8;
-        lower_into(wire, &mut self.lower);
+        copy_lower(wire, &mut self.lower);
         let (mut at, mut n) = (0usize, 0usize);
         while self.lower[at] != 0 && n < MAX_LABELS {
             self.offsets[n] = at as u8;
@@ -126,10 +149,16 @@ impl HashedName {
         self.labels as usize
     }
 
+    /// The name, in lower case.
+    #[inline]
+    pub fn as_lower(&self) -> LowerName<'_> {
+        LowerName::of_checked(&self.lower[..self.len as usize])
+    }
+
     /// The lower-case name without its `skip` leftmost labels.
     #[inline]
-    pub fn suffix(&self, skip: usize) -> &[u8] {
-        &self.lower[self.offset(skip)..self.len as usize]
+    pub fn suffix(&self, skip: usize) -> LowerName<'_> {
+        LowerName::of_checked(&self.lower[self.offset(skip)..self.len as usize])
     }
 
     /// Offset in octets of the suffix without its `skip` leftmost labels.
@@ -140,51 +169,9 @@ impl HashedName {
 
     /// The hash of that suffix.
     #[inline]
-    pub fn hash(&self, skip: usize) -> u64 {
+    pub fn hash(&self, skip: usize) -> NameHash {
         self.hashes[skip.min(self.labels as usize)]
     }
-
-    /// The lower-case name.
-    pub fn as_name(&self) -> Name<'_> {
-        Name::parse(&self.lower[..self.len as usize]).unwrap_or(Name::ROOT)
-    }
-}
-
-/// Copies `wire` in lower case, eight octets at a time; octets beyond its end in `to` are left undefined.
-///
-/// Length octets are below 64 and so never in `A`..=`Z`: a whole wire name can be lowered blindly.
-#[inline]
-fn lower_into(wire: &[u8], to: &mut [u8; 256]) {
-    let (words, rest) = wire.as_chunks::<8>();
-    for (to, word) in to.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-        *to = lower_word(u64::from_le_bytes(*word)).to_le_bytes();
-    }
-    if rest.is_empty() {
-        return;
-    }
-    let at = wire.len() - rest.len();
-    match wire.last_chunk::<8>() {
-        // The last word again, overlapping the one before it.
-        Some(last) => {
-            to[wire.len() - 8..wire.len()]
-                .copy_from_slice(&lower_word(u64::from_le_bytes(*last)).to_le_bytes());
-        }
-        None => to[at..at + rest.len()]
-            .iter_mut()
-            .zip(rest)
-            .for_each(|(to, octet)| *to = octet.to_ascii_lowercase()),
-    }
-}
-
-/// Lowers eight octets at once.
-#[inline]
-fn lower_word(w: u64) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let low7 = w & (0x7f * ONES);
-    let above_z = low7 + (0x7f - b'Z' as u64) * ONES;
-    let from_a = low7 + (0x80 - b'A' as u64) * ONES;
-    let upper = (above_z ^ from_a) & !w & (0x80 * ONES);
-    w | upper >> 2
 }
 
 #[cfg(test)]
@@ -203,10 +190,9 @@ mod tests {
         let mut hashed = HashedName::new();
         hashed.set(&key(), name.as_name());
         for skip in 0..=4 {
-            let mut suffix = name.as_name().skip(skip).to_buf();
-            suffix.make_lower();
-            assert_eq!(hashed.hash(skip), key().name(suffix.as_name()));
-            assert_eq!(hashed.suffix(skip), suffix.as_name().as_wire());
+            let suffix = name.as_name().skip(skip).to_lower();
+            assert_eq!(hashed.hash(skip), key().name(suffix.as_lower()));
+            assert_eq!(hashed.suffix(skip), suffix.as_lower());
         }
     }
 
@@ -222,13 +208,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn words_are_lowered_as_octets_are(w: u64) {
-            let mut octets = w.to_le_bytes();
-            octets.make_ascii_lowercase();
-            prop_assert_eq!(lower_word(w).to_le_bytes(), octets);
-        }
-
         #[test]
         fn short_labels_never_share_a_tail_word_at_one_length(a: [u8; 7], b: [u8; 7], n in 1usize..8) {
             prop_assert_eq!(tail_word(&a[..n]) == tail_word(&b[..n]), a[..n] == b[..n]);

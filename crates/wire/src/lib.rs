@@ -9,6 +9,7 @@
 //! | [`name`] | domain names in wire form, their order, their text |
 //! | [`hash`] | one pass over a name: lower case, label offsets, the keyed hash of every suffix |
 //! | [`rr`] | record types and classes with their mnemonics |
+//! | `serial`, `ttl` | numbers with an arithmetic of their own: [`Serial`], [`Ttl`] |
 //! | [`message`] | header, parser, builder with compression |
 //! | [`edns`] | OPT: sizes, flags, options, extended errors |
 //! | [`rdata`] | one file per record type: layout, validation, text |
@@ -17,12 +18,19 @@
 
 pub mod edns;
 pub mod hash;
+mod malformed;
 pub mod message;
 pub mod name;
 pub mod rdata;
 pub mod rr;
+mod serial;
 pub mod text;
+mod ttl;
 
+pub use hash::NameHash;
+pub use malformed::Malformed;
 pub use message::{Header, Opcode, Rcode};
-pub use name::{Name, NameBuf};
+pub use name::{LowerName, LowerNameBuf, Name, NameBuf};
 pub use rr::{Class, Type};
+pub use serial::Serial;
+pub use ttl::Ttl;

@@ -3,8 +3,13 @@
 //! Names keep the letter case they came with and compare without it (RFC 1035 §2.3.3, RFC 4343).
 //! Compressed names are read by [`crate::message::Parser`]; hashing is in [`crate::hash`].
 
+mod lower;
+
 use std::cmp::Ordering;
 use std::fmt;
+
+pub(crate) use lower::copy_lower;
+pub use lower::{LowerName, LowerNameBuf};
 
 /// The longest name in octets, length octets and root included (RFC 1035 §2.3.4).
 pub const MAX_NAME: usize = 255;
@@ -114,24 +119,17 @@ impl<'a> Name<'a> {
     #[inline]
     pub fn is_at_or_below(self, ancestor: Name<'_>) -> bool {
         let Some(cut) = self.0.len().checked_sub(ancestor.0.len()) else { return false };
-        if !self.0[cut..].eq_ignore_ascii_case(ancestor.0) {
-            return false;
-        }
+        self.0[cut..].eq_ignore_ascii_case(ancestor.0) && self.has_label_at(cut)
+    }
+
+    /// Whether a label starts `cut` bytes into the name, or the root does.
+    #[inline]
+    fn has_label_at(self, cut: usize) -> bool {
         let mut at = 0;
         while at < cut {
             at += self.0[at] as usize + 1;
         }
         at == cut
-    }
-
-    /// Number of labels that both names share, counted from the right, the root not counted.
-    pub fn common_labels(self, other: Name<'_>) -> usize {
-        let (mut a, mut b) = ([0u8; MAX_LABELS + 1], [0u8; MAX_LABELS + 1]);
-        let (na, nb) = (self.offsets(&mut a), other.offsets(&mut b));
-        let most = na.min(nb);
-        (1..=most)
-            .take_while(|i| label_at(self.0, a[na - i]).eq_ignore_ascii_case(label_at(other.0, b[nb - i])))
-            .count()
     }
 
     /// Writes the offset of each label, left to right, and gives their number.
@@ -156,6 +154,12 @@ impl<'a> Name<'a> {
             }
         }
         na.cmp(&nb)
+    }
+
+    /// An owned copy in lower case.
+    #[inline]
+    pub fn to_lower(self) -> LowerNameBuf {
+        LowerNameBuf::of(self)
     }
 
     /// An owned copy.
@@ -268,52 +272,11 @@ impl NameBuf {
     /// The root.
     pub const ROOT: NameBuf = NameBuf { len: 1, bytes: [0; MAX_NAME] };
 
-    /// Reads master-file text (RFC 1035 §5.1): escapes, `@` for the origin, relative names completed by it.
+    /// Reads master-file text as [`crate::text::name`] does: escapes, `@` for the origin, relative names completed by it.
     pub fn from_text(text: &[u8], origin: Option<Name<'_>>) -> Result<Self, NameTextError> {
-        match text {
-            [] => return Err(NameTextError::Empty),
-            b"." => return Ok(Self::ROOT),
-            b"@" => return origin.map(Name::to_buf).ok_or(NameTextError::NoOrigin),
-            _ => {}
-        }
-        let mut buf = NameBuf { len: 0, bytes: [0; MAX_NAME] };
-        let (mut label, mut at, mut i) = (0usize, 1usize, 0usize); // `label`: where its length octet goes
-        let mut absolute = false;
-        while i < text.len() {
-            absolute = false;
-            if text[i] == b'.' {
-                let len = at - label - 1;
-                if len == 0 {
-                    return Err(NameTextError::EmptyLabel);
-                }
-                buf.bytes[label] = len as u8;
-                (label, at, i, absolute) = (at, at + 1, i + 1, true);
-                continue;
-            }
-            let (octet, used) = unescape(&text[i..])?;
-            if at - label > MAX_LABEL {
-                return Err(NameTextError::LabelTooLong);
-            }
-            if at >= MAX_NAME - 1 {
-                return Err(NameTextError::NameTooLong);
-            }
-            buf.bytes[at] = octet;
-            (at, i) = (at + 1, i + used);
-        }
-        if absolute {
-            buf.len = at as u8; // the octet at `label` is the root's, still zero
-            buf.bytes[label] = 0;
-            return Ok(buf);
-        }
-        buf.bytes[label] = (at - label - 1) as u8;
-        let origin = origin.ok_or(NameTextError::NoOrigin)?.as_wire();
-        let end = at + origin.len();
-        if end > MAX_NAME {
-            return Err(NameTextError::NameTooLong);
-        }
-        buf.bytes[at..end].copy_from_slice(origin);
-        buf.len = end as u8;
-        Ok(buf)
+        let mut wire = Vec::with_capacity(MAX_NAME);
+        crate::text::name(text, origin, &mut wire)?;
+        Name::from_wire(&wire).map(Name::to_buf).map_err(|_| NameTextError::NameTooLong)
     }
 
     /// Borrows the name.
@@ -351,31 +314,9 @@ impl NameBuf {
         Ok(buf)
     }
 
-    /// Turns every letter to lower case.
-    pub fn make_lower(&mut self) {
-        self.bytes[..self.len as usize].make_ascii_lowercase();
-    }
-
     /// A writer for names that come label by label; used by the message parser.
     pub(crate) fn from_parts(bytes: [u8; MAX_NAME], len: u8) -> Self {
         NameBuf { len, bytes }
-    }
-}
-
-/// Reads one octet of text at the front, escapes resolved; gives it and how many bytes it took.
-fn unescape(text: &[u8]) -> Result<(u8, usize), NameTextError> {
-    match text {
-        [b'\\', a, b, c, ..] if a.is_ascii_digit() => {
-            if !(b.is_ascii_digit() && c.is_ascii_digit()) {
-                return Err(NameTextError::BadEscape);
-            }
-            let value = (a - b'0') as u16 * 100 + (b - b'0') as u16 * 10 + (c - b'0') as u16;
-            u8::try_from(value).map(|v| (v, 4)).map_err(|_| NameTextError::BadEscape)
-        }
-        [b'\\', a, ..] if !a.is_ascii_digit() => Ok((*a, 2)),
-        [b'\\', ..] => Err(NameTextError::BadEscape),
-        [octet, ..] => Ok((*octet, 1)),
-        [] => Err(NameTextError::Empty),
     }
 }
 
@@ -485,7 +426,6 @@ mod tests {
         // The octets of `\001b` look like the label `b`, but the boundary is elsewhere.
         assert!(!name(r"x\001b.c").as_name().is_at_or_below(name("b.c").as_name()));
         assert!(name("a").as_name().is_at_or_below(Name::ROOT));
-        assert_eq!(name("a.b.c").as_name().common_labels(name("x.B.C").as_name()), 2);
     }
 
     #[test]

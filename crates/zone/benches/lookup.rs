@@ -4,7 +4,7 @@
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use testkit::tld::Tld;
 use wire::hash::{HashKey, HashedName};
-use wire::{NameBuf, Type};
+use wire::{LowerName, NameBuf, NameHash, Type};
 use zone::{Zone, ZoneBuilder};
 
 const BATCH: usize = 64;
@@ -19,14 +19,14 @@ fn build(key: &HashKey, apex: NameBuf, records: u64) -> Zone {
 
 /// A name in lower case with its hash, small enough that the questions themselves stay in the cache.
 struct Question {
-    hash: u64,
+    hash: NameHash,
     len: u8,
     name: [u8; 39],
 }
 
 impl Question {
-    fn name(&self) -> &[u8] {
-        &self.name[..self.len as usize]
+    fn name(&self) -> LowerName<'_> {
+        LowerName::of_checked(&self.name[..self.len as usize])
     }
 }
 
@@ -37,8 +37,9 @@ fn questions(key: &HashKey, apex: NameBuf, delegations: u64) -> Vec<Question> {
     let question = |i| {
         hashed.set(key, Tld::name(apex, spread(i)).as_name());
         let mut name = [0; 39];
-        name[..hashed.suffix(0).len()].copy_from_slice(hashed.suffix(0));
-        Question { hash: hashed.hash(0), len: hashed.suffix(0).len() as u8, name }
+        let lower = hashed.as_lower().as_wire();
+        name[..lower.len()].copy_from_slice(lower);
+        Question { hash: hashed.hash(0), len: lower.len() as u8, name }
     };
     (0..16_384).map(question).collect()
 }

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use wire::hash::{HashKey, HashedName};
 use wire::name::MAX_LABELS;
-use wire::{Name, NameBuf};
+use wire::{LowerName, Name, NameBuf, NameHash};
 
+use crate::ahead;
 use crate::store::Zone;
-use crate::{ahead, octets};
 
 /// One zone of a catalog. Cloning shares the zone.
 #[derive(Clone)]
@@ -24,9 +24,9 @@ pub struct ZoneEntry {
 }
 
 impl ZoneEntry {
-    /// The zone's name, in lower case.
-    pub fn name(&self) -> Name<'_> {
-        Name::from_wire(&self.name).unwrap_or(Name::ROOT)
+    /// The zone's name.
+    pub fn name(&self) -> LowerName<'_> {
+        LowerName::of_checked(&self.name)
     }
 
     /// The snapshot; `None` if the zone is configured but not loaded, which is answered with SERVFAIL.
@@ -77,7 +77,7 @@ pub struct Located {
 #[repr(C, align(64))]
 struct Head {
     zone: Option<Arc<Zone>>,
-    hash: u64,
+    hash: NameHash,
     /// Which of the entries it stands for.
     entry: u32,
     /// Octets of the name; 0 in a free place.
@@ -101,7 +101,7 @@ const _: () = assert!(size_of::<Head>() == 64);
 const FEW: usize = 16;
 
 impl Head {
-    fn new(entry: u32, of: &ZoneEntry, hash: u64) -> Self {
+    fn new(entry: u32, of: &ZoneEntry, hash: NameHash) -> Self {
         let mut head =
             Head { zone: of.zone.clone(), hash, entry, len: of.name.len() as u8, ..Head::default() };
         let shown = of.name.len().min(HEAD_NAME);
@@ -143,8 +143,8 @@ impl Catalog {
     }
 
     #[inline]
-    fn home(&self, hash: u64) -> usize {
-        (((hash >> 32) * self.heads.len() as u64) >> 32) as usize
+    fn home(&self, hash: NameHash) -> usize {
+        (((hash.bits() >> 32) * self.heads.len() as u64) >> 32) as usize
     }
 
     #[inline]
@@ -158,20 +158,19 @@ impl Catalog {
         let mut added = std::collections::HashMap::new();
         for change in changes {
             let (name, zone, keep) = match change {
-                Change::Serve(zone) => (zone.apex().to_buf(), Some(zone), true),
+                Change::Serve(zone) => (zone.apex().as_name().to_buf(), Some(zone), true),
                 Change::Unload(name) => (name, None, true),
                 Change::Remove(name) => (name, None, false),
             };
-            let mut lower = name;
-            lower.make_lower();
-            let slot = self.number(lower.as_name()).or_else(|| added.get(&lower).copied());
+            let lower = name.as_name().to_lower();
+            let slot = self.number(lower.as_lower()).or_else(|| added.get(&name).copied());
             let before = slot.and_then(|slot| new[slot].as_ref());
             let queries = before.map_or_else(Arc::default, |entry| Arc::clone(&entry.queries));
             let entry = keep.then(|| ZoneEntry { name: lower.as_name().as_wire().into(), zone, queries });
             match slot {
                 Some(slot) => new[slot] = entry,
                 None => {
-                    added.insert(lower, new.len());
+                    added.insert(name, new.len());
                     new.push(entry);
                 }
             }
@@ -181,7 +180,7 @@ impl Catalog {
 
     /// Which head has the name `lower`.
     #[inline]
-    fn head(&self, lower: &[u8], hash: u64) -> Option<usize> {
+    fn head(&self, lower: LowerName<'_>, hash: NameHash) -> Option<usize> {
         let mut at = self.home(hash);
         // Half the heads are free, so this ends.
         loop {
@@ -197,16 +196,16 @@ impl Catalog {
     }
 
     #[inline]
-    fn is_named(&self, head: &Head, lower: &[u8]) -> bool {
+    fn is_named(&self, head: &Head, lower: LowerName<'_>) -> bool {
         match head.name.0.get(..head.len as usize) {
-            Some(name) => octets::same(name, lower),
-            None => *self.entries[head.entry as usize].name == *lower,
+            Some(name) => LowerName::of_checked(name) == lower,
+            None => self.entries[head.entry as usize].name() == lower,
         }
     }
 
     /// Which entry has the name `lower`.
-    fn number(&self, lower: Name<'_>) -> Option<usize> {
-        let at = self.head(lower.as_wire(), self.key.name(lower))?;
+    fn number(&self, lower: LowerName<'_>) -> Option<usize> {
+        let at = self.head(lower, self.key.name(lower))?;
         Some(self.heads[at].entry as usize)
     }
 
@@ -236,7 +235,7 @@ impl Catalog {
 
     /// The hash of the longest suffix of `name` that a zone may have.
     #[inline]
-    fn likely(&self, name: &HashedName) -> Option<u64> {
+    fn likely(&self, name: &HashedName) -> Option<NameHash> {
         let depths = self.depths_above(name, 0).filter(|&depths| depths != 0)?;
         Some(name.hash(name.label_count() - depths.ilog2() as usize))
     }
@@ -293,9 +292,7 @@ impl Catalog {
 
     /// The zone of exactly this name.
     pub fn get(&self, name: Name<'_>) -> Option<&ZoneEntry> {
-        let mut lower = name.to_buf();
-        lower.make_lower();
-        Some(&self.entries[self.number(lower.as_name())?])
+        Some(&self.entries[self.number(name.to_lower().as_lower())?])
     }
 
     /// All zones, in no particular order.

@@ -120,7 +120,8 @@ pub fn check(zone: &Zone, found: &mut dyn FnMut(Finding)) {
 /// What only the apex can get wrong.
 fn apex(zone: &Zone, found: &mut dyn FnMut(Finding)) {
     let node = zone.apex_node();
-    let mut tell = |kind, rtype| found(Finding { kind, owner: node.owner().to_buf(), rtype, other: None });
+    let mut tell =
+        |kind, rtype| found(Finding { kind, owner: node.owner().as_name().to_buf(), rtype, other: None });
     let soa = zone.soa();
     if soa.expire <= soa.refresh.saturating_add(soa.retry) {
         tell(FindingKind::SoaTimers, Type::SOA);
@@ -145,7 +146,7 @@ struct Checker<'c, 'z> {
 
 impl<'z> Checker<'_, 'z> {
     fn tell(&mut self, kind: FindingKind, rtype: Type, other: Option<Name<'_>>) {
-        let owner = self.node.owner().to_buf();
+        let owner = self.node.owner().as_name().to_buf();
         (self.found)(Finding { kind, owner, rtype, other: other.map(Name::to_buf) });
     }
 
@@ -170,7 +171,7 @@ impl<'z> Checker<'_, 'z> {
         for set in self.node.rrsets() {
             match set.rtype() {
                 Type::SPF => self.tell(FindingKind::SpfType, Type::SPF, None),
-                Type::A | Type::AAAA | Type::MX if !is_host_name(self.node.owner()) => {
+                Type::A | Type::AAAA | Type::MX if !is_host_name(self.node.owner().as_name()) => {
                     self.tell(FindingKind::HostName, set.rtype(), None);
                 }
                 Type::NS | Type::MX | Type::SRV => self.hosts(set),
@@ -184,15 +185,15 @@ impl<'z> Checker<'_, 'z> {
         let above = self.cut_above();
         for set in self.node.rrsets() {
             if !matches!(set.rtype(), Type::A | Type::AAAA) || above.is_none() {
-                self.tell(FindingKind::Occluded, set.rtype(), above.or(self.node.owner().parent()));
+                self.tell(FindingKind::Occluded, set.rtype(), above.or(self.node.owner().as_name().parent()));
             }
         }
     }
 
     /// The cut above an occluded node; `None` if it is a DNAME that hides it.
     fn cut_above(&self) -> Option<Name<'z>> {
-        let apex = self.zone.apex();
-        let between = self.node.owner().ancestors().skip(1).take_while(|name| *name != apex);
+        let apex = self.zone.apex().as_name();
+        let between = self.node.owner().as_name().ancestors().skip(1).take_while(|name| *name != apex);
         let mut cuts = between.filter(|name| {
             self.zone.find_name(*name).is_some_and(|node| node.flags().contains(NodeFlags::CUT))
         });
@@ -215,7 +216,7 @@ impl<'z> Checker<'_, 'z> {
 
     fn host(&mut self, rtype: Type, host: Name<'_>) {
         // A null MX or an SRV for "not available here" (RFC 7505, RFC 2782).
-        if !host.is_at_or_below(self.zone.apex()) || (host.is_root() && rtype != Type::NS) {
+        if !host.is_at_or_below(self.zone.apex().as_name()) || (host.is_root() && rtype != Type::NS) {
             return;
         }
         let node = self.zone.find_name(host);
@@ -228,7 +229,7 @@ impl<'z> Checker<'_, 'z> {
         }
         let below_cut = self.delegated(host);
         let at_cut = self.node.flags().contains(NodeFlags::CUT);
-        let own = at_cut && host.is_at_or_below(self.node.owner());
+        let own = at_cut && host.is_at_or_below(self.node.owner().as_name());
         match rtype {
             Type::NS if own => self.tell(FindingKind::MissingGlue, rtype, Some(host)),
             // Other zones answer for what lies below other cuts.
@@ -240,7 +241,7 @@ impl<'z> Checker<'_, 'z> {
 
     /// Whether `host`, which is in the zone, lies at or below a cut.
     fn delegated(&self, host: Name<'_>) -> bool {
-        let apex = self.zone.apex();
+        let apex = self.zone.apex().as_name();
         host.ancestors()
             .take_while(|name| *name != apex)
             .any(|name| self.zone.find_name(name).is_some_and(|node| node.flags().contains(NodeFlags::CUT)))
@@ -249,7 +250,7 @@ impl<'z> Checker<'_, 'z> {
     /// Whether a wildcard gives `host`, which is not there, an address.
     fn wildcard_covers(&self, host: Name<'_>) -> bool {
         let encloser = host.ancestors().skip(1).find_map(|name| self.zone.find_name(name));
-        let wildcard = encloser.and_then(|node| NameBuf::prepend(b"*", node.owner()).ok());
+        let wildcard = encloser.and_then(|node| NameBuf::prepend(b"*", node.owner().as_name()).ok());
         let node = wildcard.and_then(|name| self.zone.find_name(name.as_name()));
         node.is_some_and(|n| [Type::A, Type::AAAA].iter().any(|&t| n.rrset(t).is_some()))
     }

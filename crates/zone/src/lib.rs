@@ -14,7 +14,6 @@ pub mod catalog;
 pub mod check;
 pub mod image;
 pub mod load;
-mod octets;
 pub mod scan;
 mod stamp;
 pub mod store;

@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use wire::Name;
 use wire::hash::HashKey;
+use wire::{Name, Ttl};
 
 use crate::scan::{self, Fault, FaultKind, Limits, Progress, Record, Refusal, ScanConfig, ScanReport};
 use crate::scan::{Severity, Sink, Source};
@@ -22,8 +22,8 @@ const SMALL: u64 = 256 * 1024;
 /// How to load a zone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoadConfig {
-    /// TTL in seconds of records without one, until a `$TTL` says otherwise.
-    pub default_ttl: Option<u32>,
+    /// TTL of records without one, until a `$TTL` says otherwise.
+    pub default_ttl: Option<Ttl>,
     /// Bounds on what reading may take.
     pub limits: Limits,
 }
@@ -182,7 +182,7 @@ fn sorted(mut faults: Vec<Fault>, report: &ScanReport) -> Vec<Fault> {
 mod tests {
     use std::io::Write;
 
-    use wire::{NameBuf, Type};
+    use wire::{NameBuf, Serial, Type};
 
     use super::*;
 
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn a_zone_is_loaded() {
         let loaded = load_text(APEX).expect("a zone");
-        assert_eq!((loaded.zone.serial(), loaded.zone.negative_ttl()), (7, 4));
+        assert_eq!((loaded.zone.serial(), loaded.zone.negative_ttl()), (Serial(7), Ttl::from_secs(4)));
         assert_eq!(loaded.zone.record_count(), 3);
         assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
     }

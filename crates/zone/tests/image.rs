@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use testkit::random;
 use testkit::tld::Tld;
 use wire::hash::{HashKey, HashedName};
-use wire::{Name, NameBuf, Type};
+use wire::{Name, NameBuf, Serial, Ttl, Type};
 use zone::image::{self, Image, ImageError, Making};
 use zone::store::{Zone, ZoneBuilder};
 use zone::{LoadConfig, Loaded, load_file};
@@ -27,7 +27,7 @@ fn zone() -> Zone {
     let apex = name("example.");
     let mut builder = ZoneBuilder::new(apex.as_name(), &key());
     let mut add = |owner: &str, rtype, rdata: &[u8]| {
-        builder.add(name(owner).as_name(), rtype, 3600, rdata).expect("a record");
+        builder.add(name(owner).as_name(), rtype, Ttl::from_secs(3600), rdata).expect("a record");
     };
     add("example.", Type::SOA, &random::soa(apex.as_name(), 7));
     add("example.", Type::RRSIG, &random::rrsig(Type::SOA, 1));
@@ -118,7 +118,7 @@ fn other_keys_and_what_is_no_image_are_told_apart() {
     }
     image::write(&path, &zone(), &Making::default()).expect("written");
     let image = Image::open(&path).expect("an image");
-    assert_eq!((image.apex().to_buf(), image.serial()), (name("example."), 7));
+    assert_eq!((image.apex().as_name().to_buf(), image.serial()), (name("example."), Serial(7)));
     let other = HashKey::new([1, 2, 3]);
     assert!(matches!(image.read(&other, 1), Err(ImageError::OtherKey)));
     assert!(matches!(Image::open(folder.path()).err(), Some(ImageError::OtherFormat)));
@@ -217,7 +217,7 @@ fn read_at(path: &Path) -> Result<Zone, ImageError> {
 /// Looks at everything there is to look at in a zone, in every way that answering does.
 fn explore(zone: &Zone, names: &[NameBuf]) -> usize {
     let (mut hashed, mut octets, mut seen) = (HashedName::new(), Vec::new(), 0);
-    let own: Vec<NameBuf> = zone.iter().map(|node| node.owner().to_buf()).collect();
+    let own: Vec<NameBuf> = zone.iter().map(|node| node.owner().as_name().to_buf()).collect();
     for name in names.iter().chain(&own) {
         hashed.set(&key(), name.as_name());
         zone.ahead(hashed.hash(0));
@@ -301,7 +301,7 @@ fn pointers_stand_one_behind_the_other() {
     let mut builder = ZoneBuilder::new(name("example.").as_name(), &key());
     // The places of the two names' pointers in the RRset: behind `ns1` and behind `admin`.
     let soa = [&b"\x03ns1\x07example\0\x05admin\x07example\0"[..], &[0; 20]].concat();
-    builder.add(name("example.").as_name(), Type::SOA, 60, &soa).expect("a record");
+    builder.add(name("example.").as_name(), Type::SOA, Ttl::from_secs(60), &soa).expect("a record");
     let whole = octets(&builder.finish().expect("a zone"));
     let places = [16u8, 0, 24, 0];
     let at = whole.windows(4).position(|octets| octets == places).expect("the places");
@@ -316,8 +316,8 @@ fn pointers_stand_one_behind_the_other() {
 #[test]
 fn names_of_the_root_zone_are_names_of_the_zone() {
     let mut builder = ZoneBuilder::new(Name::ROOT, &key());
-    builder.add(Name::ROOT, Type::SOA, 60, &random::soa(Name::ROOT, 1)).expect("a record");
-    builder.add(name("a.b.").as_name(), Type::A, 60, &[1, 2, 3, 4]).expect("a record");
+    builder.add(Name::ROOT, Type::SOA, Ttl::from_secs(60), &random::soa(Name::ROOT, 1)).expect("a record");
+    builder.add(name("a.b.").as_name(), Type::A, Ttl::from_secs(60), &[1, 2, 3, 4]).expect("a record");
     let folder = tempfile::tempdir().expect("a folder");
     let zone = read(&folder, &octets(&builder.finish().expect("a zone"))).expect("the zone");
     assert!(zone.find_name(name("b.").as_name()).is_some());

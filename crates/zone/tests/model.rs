@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use testkit::model::{ModelFlags, ModelSet, ModelZone, canonical, longest_match};
 use testkit::random;
 use wire::hash::{HashKey, HashedName};
-use wire::{Name, NameBuf, Type};
+use wire::{Name, NameBuf, Ttl, Type};
 use zone::image::{self, Image, Making};
 use zone::store::{Node, NodeFlags, RrSet, Zone, ZoneBuilder};
 use zone::{Catalog, Change};
@@ -70,7 +70,7 @@ fn universe(apex: Name<'_>, records: &[testkit::Record]) -> Vec<NameBuf> {
             }
         }
     }
-    names.iter_mut().for_each(NameBuf::make_lower);
+    names.iter_mut().for_each(|name| *name = name.as_name().to_lower().into());
     names.sort();
     names.dedup();
     names
@@ -78,7 +78,7 @@ fn universe(apex: Name<'_>, records: &[testkit::Record]) -> Vec<NameBuf> {
 
 /// A message with the question `qname` and the RRset at `gap` octets behind it, read by another library; gives
 /// the RDATA of each record, uncompressed.
-fn read_elsewhere(set: &RrSet<'_>, qname: Name<'_>, gap: usize) -> Vec<(Type, u32, Vec<u8>)> {
+fn read_elsewhere(set: &RrSet<'_>, qname: Name<'_>, gap: usize) -> Vec<(Type, Ttl, Vec<u8>)> {
     let count = set.count() + set.sig_count();
     let filler = gap > 0;
     let mut message = vec![0, 0, 0x84, 0, 0, 1];
@@ -93,7 +93,7 @@ fn read_elsewhere(set: &RrSet<'_>, qname: Name<'_>, gap: usize) -> Vec<(Type, u3
     }
     let start = message.len();
     message.extend_from_slice(set.records_and_sigs());
-    let longer = qname.len() - set.node().owner_wire().len();
+    let longer = qname.len() - set.node().owner().len();
     for fixup in set.fixups() {
         let at = start + fixup.at as usize;
         let shift = if fixup.to_question { longer } else { start - set.compiled_at() };
@@ -106,7 +106,7 @@ fn read_elsewhere(set: &RrSet<'_>, qname: Name<'_>, gap: usize) -> Vec<(Type, u3
         let record = record.expect("a record");
         let owner: domain::base::Name<Vec<u8>> = record.owner().to_name();
         assert_eq!(owner.as_slice(), qname.as_wire());
-        let (t, ttl) = (Type(record.rtype().to_int()), record.ttl().as_secs());
+        let (t, ttl) = (Type(record.rtype().to_int()), Ttl::from_secs(record.ttl().as_secs()));
         let mut rdata = Vec::new();
         // NSEC with a root target and such are fine, so the other library reads all that we make.
         let parsed: Record<_, AllRecordData<_, _>> =
@@ -128,7 +128,7 @@ fn check_compiled(set: &RrSet<'_>) {
         rdata.copy_to(&mut octets);
         plain.push((t, rdata.ttl(), canonical(t, &octets)));
     }
-    let owner = set.node().owner();
+    let owner = set.node().owner().as_name();
     let mut names = vec![owner.to_buf()];
     if owner.is_wildcard() {
         // A wildcard's compiled form is used for longer names: nothing may point at the asterisk.
@@ -163,7 +163,7 @@ fn check_targets(zone: &Zone, set: &RrSet<'_>) {
         rdata.copy_to(&mut octets);
         let mut name = Name::parse(&octets[offset..]).expect("a name").to_buf();
         if set.rtype() == Type::SVCB && octets[..2] != [0, 0] && name.as_name().is_root() {
-            name = set.node().owner().to_buf();
+            name = set.node().owner().as_name().to_buf();
         }
         assert_eq!(target.node, zone.find_name(name.as_name()), "{name}");
         let compiled = &set.records()[target.name_at..];
@@ -194,19 +194,19 @@ fn check_snapshot(zone: &Zone, apex: Name<'_>, records: &[testkit::Record]) -> R
         let found = zone.find(hashed.suffix(0), hashed.hash(0));
         prop_assert_eq!(found.is_some(), model.exists(name), "{}", name);
         if let Some(node) = found {
-            prop_assert_eq!(node.owner(), name);
+            prop_assert_eq!(node.owner().as_name(), name);
             prop_assert_eq!(flags(node), model.flags(name), "{}", name);
             prop_assert_eq!(sets(node), model.sets(name), "{}", name);
         }
-        let covering = zone.nsec_covering(name).map(|n| n.owner().to_buf());
+        let covering = zone.nsec_covering(name).map(|n| n.owner().as_name().to_buf());
         prop_assert_eq!(covering, model.nsec_covering(name), "{}", name);
     }
-    let all: Vec<NameBuf> = zone.iter().map(|n| n.owner().to_buf()).collect();
+    let all: Vec<NameBuf> = zone.iter().map(|n| n.owner().as_name().to_buf()).collect();
     prop_assert_eq!(&all, &model.all());
     prop_assert_eq!(zone.node_count() as usize, all.len());
     for node in zone {
-        prop_assert_eq!(flags(node), model.flags(node.owner()), "{:?}", node);
-        prop_assert_eq!(sets(node), model.sets(node.owner()));
+        prop_assert_eq!(flags(node), model.flags(node.owner().as_name()), "{:?}", node);
+        prop_assert_eq!(sets(node), model.sets(node.owner().as_name()));
         for set in node.rrsets() {
             prop_assert!(node.rrset(set.rtype()).is_some_and(|s| s.records() == set.records()));
             check_compiled(&set);
@@ -225,8 +225,11 @@ fn check_nsec3(zone: &Zone, model: &ModelZone) -> Result<(), TestCaseError> {
             let hash = decode(&text);
             let covering = chain.range(..=text.clone()).next_back().or(chain.last_key_value());
             let covering = covering.map(|(_, name)| *name).expect("a chain has members");
-            prop_assert_eq!(nsec3.covering(&hash).owner().to_buf(), covering);
-            prop_assert_eq!(nsec3.matching(&hash).map(|n| n.owner().to_buf()), chain.get(&text).copied());
+            prop_assert_eq!(nsec3.covering(&hash).owner().as_name().to_buf(), covering);
+            prop_assert_eq!(
+                nsec3.matching(&hash).map(|n| n.owner().as_name().to_buf()),
+                chain.get(&text).copied()
+            );
         }
     }
     Ok(())
@@ -298,11 +301,11 @@ proptest! {
             loop {
                 let expected = longest_match(&known, question.as_name().skip(skip)).filter(|_| skip <= question.as_name().label_count());
                 let found = catalog.find_skipping(&hashed, skip);
-                prop_assert_eq!(found.map(|(e, _)| e.name().to_buf()), expected);
+                prop_assert_eq!(found.map(|(e, _)| e.name().as_name().to_buf()), expected);
                 let Some((entry, at)) = found else { break };
-                prop_assert_eq!(question.as_name().skip(at), entry.name());
-                prop_assert_eq!(entry.zone().is_some(), names[&entry.name().to_buf()]);
-                prop_assert!(catalog.get(entry.name()).is_some());
+                prop_assert_eq!(question.as_name().skip(at), entry.name().as_name());
+                prop_assert_eq!(entry.zone().is_some(), names[&entry.name().as_name().to_buf()]);
+                prop_assert!(catalog.get(entry.name().as_name()).is_some());
                 skip = at + 1;
             }
         }
@@ -311,6 +314,6 @@ proptest! {
 
 fn small_zone(apex: Name<'_>) -> Zone {
     let mut builder = ZoneBuilder::new(apex, &key());
-    builder.add(apex, Type::SOA, 60, &random::soa(Name::ROOT, 1)).expect("a record");
+    builder.add(apex, Type::SOA, Ttl::from_secs(60), &random::soa(Name::ROOT, 1)).expect("a record");
     builder.finish().expect("a zone")
 }

@@ -16,6 +16,8 @@ const PLACES: &[&str] = &[
     "crates/zone/src/scan",
     // Prefetches.
     "crates/zone/src/ahead",
+    // An allocator that counts, for the test that answering does not allocate.
+    "crates/authority/tests/it/allocations",
     // System calls of the load generator; no part of the server.
     "bench/compare/src/sys",
 ];

@@ -5,7 +5,7 @@ use proptest::sample::Index;
 use testkit::answers::{self, Line, Served};
 use testkit::model::ModelZone;
 use testkit::{Record, random};
-use wire::{Name, NameBuf, Rcode, Type};
+use wire::{Name, NameBuf, Rcode, Ttl, Type};
 
 use crate::sign::{self, Chain, sign};
 use crate::support::{Query, Server, canonical_line, key, name};
@@ -59,12 +59,12 @@ fn choice() -> impl Strategy<Value = Choice> {
 fn zone_at(apex: NameBuf, most: usize) -> impl Strategy<Value = (NameBuf, Vec<Record>)> {
     let ds = (random::name_below(apex), 0..3u8).prop_map(|(owner, n)| {
         let rdata = [&[0, n, 13, 2][..], &[n; 32]].concat();
-        Record { owner, rtype: Type::DS, ttl: 300, rdata }
+        Record { owner, rtype: Type::DS, ttl: Ttl::from_secs(300), rdata }
     });
     let record = prop_oneof![12 => random::record(apex), 1 => ds];
     prop::collection::vec(record, 0..most).prop_map(move |mut records| {
         let rdata = random::soa(apex.as_name(), 1);
-        records.push(Record { owner: apex, rtype: Type::SOA, ttl: 3600, rdata });
+        records.push(Record { owner: apex, rtype: Type::SOA, ttl: Ttl::from_secs(3600), rdata });
         (apex, records)
     })
 }
@@ -129,7 +129,7 @@ fn definite(choice: &Choice, universe: &[NameBuf]) -> Query {
 fn comparable(lines: &[Line], masked: bool) -> Vec<Line> {
     let mut lines: Vec<Line> = lines.iter().map(canonical_line).collect();
     for line in lines.iter_mut().filter(|line| masked && line.rtype == Type::RRSIG) {
-        line.ttl = 0;
+        line.ttl = Ttl::ZERO;
     }
     lines.sort();
     lines

@@ -3,12 +3,14 @@
 
 use testkit::model::canonical;
 use testkit::{Record, random};
-use wire::{Name, NameBuf, Type};
+use wire::{Name, NameBuf, Ttl, Type};
 
 use crate::support::{Answer, Query, Server, key, name};
 
+const MINUTE: Ttl = Ttl::from_secs(60);
+
 fn record(owner: &str, rtype: Type, rdata: Vec<u8>) -> Record {
-    Record { owner: name(owner), rtype, ttl: 60, rdata }
+    Record { owner: name(owner), rtype, ttl: MINUTE, rdata }
 }
 
 fn to(owner: &str, rtype: Type, front: &[u8], target: &str) -> Record {
@@ -389,15 +391,14 @@ fn the_limit_of_tcp_is_the_limit_of_a_message() {
 #[test]
 fn equal_octets_across_a_label_boundary_are_no_suffix() {
     let inner = Name::from_wire(b"\x09a\x02ns\x04cuty\x07example\0").expect("a name").to_buf();
-    let mut question = inner;
-    question.make_lower();
+    let question = inner.as_name().to_lower().into();
     let records = [
         to("mx.example.", Type::MX, &[0, 1], "ns.cuty.example."),
         a("ns.cuty.example.", 1),
         Record {
             owner: question,
             rtype: Type::MX,
-            ttl: 60,
+            ttl: MINUTE,
             rdata: [&[0, 1], name("ns.cuty.example.").as_name().as_wire()].concat(),
         },
     ];

@@ -4,7 +4,7 @@
 use testkit::Record;
 use testkit::answers::base32hex;
 use testkit::model::ModelZone;
-use wire::{Name, NameBuf, Type};
+use wire::{LowerName, Name, NameBuf, Ttl, Type};
 
 /// How absence is to be proved.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,8 +13,8 @@ pub(crate) enum Chain {
     Nsec3 { opt_out: bool, iterations: u16, salt: Vec<u8> },
 }
 
-pub(crate) fn hash(lower_name: &[u8], salt: &[u8], iterations: u16) -> [u8; 20] {
-    dnssec::nsec3::hash(lower_name, salt, iterations)
+pub(crate) fn hash(name: LowerName<'_>, salt: &[u8], iterations: u16) -> [u8; 20] {
+    dnssec::nsec3::hash(name, salt, iterations)
 }
 
 /// The records and all that signing adds. DNSSEC records that were there are left out, DS excepted.
@@ -26,12 +26,13 @@ pub(crate) fn sign(apex: Name<'_>, records: &[Record], chain: &Chain) -> Vec<Rec
         rdata.extend_from_slice(&iterations.to_be_bytes());
         rdata.push(salt.len() as u8);
         rdata.extend_from_slice(salt);
-        records.push(Record { owner: apex.to_buf(), rtype: Type::NSEC3PARAM, ttl: 0, rdata });
+        records.push(Record { owner: apex.to_buf(), rtype: Type::NSEC3PARAM, ttl: Ttl::ZERO, rdata });
     }
     let zone = ModelZone::new(apex, &records);
     let soa = &zone.sets(apex)[&Type::SOA];
     // RFC 9077: proofs live as long as negative answers.
-    let ttl = soa.rdatas[0].last_chunk().map_or(0, |octets| u32::from_be_bytes(*octets)).min(soa.ttl);
+    let minimum = soa.rdatas[0].last_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+    let ttl = Ttl::from_secs(minimum.min(soa.ttl.as_secs()));
     let proofs = match chain {
         Chain::Nsec => nsec(&zone, ttl),
         Chain::Nsec3 { opt_out, iterations, salt } => nsec3(&zone, ttl, *opt_out, *iterations, salt),
@@ -54,7 +55,7 @@ fn names(zone: &ModelZone) -> Vec<NameBuf> {
     zone.all().into_iter().filter(|name| !zone.flags(name.as_name()).occluded).collect()
 }
 
-fn rrsig(apex: Name<'_>, owner: NameBuf, covered: Type, ttl: u32) -> Record {
+fn rrsig(apex: Name<'_>, owner: NameBuf, covered: Type, ttl: Ttl) -> Record {
     let labels = owner.as_name().label_count() - owner.as_name().is_wildcard() as usize;
     let mut rdata = covered.0.to_be_bytes().to_vec();
     rdata.extend_from_slice(&[13, labels as u8]);
@@ -96,7 +97,7 @@ fn bitmap(types: &[Type]) -> Vec<u8> {
     out
 }
 
-fn nsec(zone: &ModelZone, ttl: u32) -> Vec<Record> {
+fn nsec(zone: &ModelZone, ttl: Ttl) -> Vec<Record> {
     let names: Vec<NameBuf> =
         names(zone).into_iter().filter(|name| !zone.sets(name.as_name()).is_empty()).collect();
     let nexts = names.iter().cycle().skip(1);
@@ -108,7 +109,7 @@ fn nsec(zone: &ModelZone, ttl: u32) -> Vec<Record> {
     names.iter().zip(nexts).map(make).collect()
 }
 
-fn nsec3(zone: &ModelZone, ttl: u32, opt_out: bool, iterations: u16, salt: &[u8]) -> Vec<Record> {
+fn nsec3(zone: &ModelZone, ttl: Ttl, opt_out: bool, iterations: u16, salt: &[u8]) -> Vec<Record> {
     let insecure = |name: &NameBuf| {
         let sets = zone.sets(name.as_name());
         zone.flags(name.as_name()).cut && !sets.contains_key(&Type::DS)
@@ -122,8 +123,10 @@ fn nsec3(zone: &ModelZone, ttl: u32, opt_out: bool, iterations: u16, salt: &[u8]
             !(opt_out && left_out)
         })
         .collect();
-    let mut hashes: Vec<([u8; 20], NameBuf)> =
-        kept.into_iter().map(|name| (hash(name.as_name().as_wire(), salt, iterations), name)).collect();
+    let mut hashes: Vec<([u8; 20], NameBuf)> = kept
+        .into_iter()
+        .map(|name| (hash(name.as_name().to_lower().as_lower(), salt, iterations), name))
+        .collect();
     hashes.sort();
     let make = |i: usize| {
         let ((own, name), (next, _)) = (&hashes[i], &hashes[(i + 1) % hashes.len()]);

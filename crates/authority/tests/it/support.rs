@@ -8,8 +8,8 @@ use domain::rdata::AllRecordData;
 use testkit::answers::Line;
 use testkit::model::canonical;
 use wire::hash::{HashKey, HashedName};
-use wire::message::{Builder, Compressor, Header, Parser};
-use wire::{Class, NameBuf, Rcode, Type};
+use wire::message::{Builder, Compressor, Header, MAX_POINTERS, Offset, POINTER, Parser, RawRecord};
+use wire::{Class, NameBuf, Rcode, Ttl, Type};
 use zone::store::Zone;
 use zone::{Catalog, Change};
 
@@ -99,6 +99,38 @@ impl Server {
     }
 }
 
+/// Follows the pointers of the name at `at`: each leads to before the labels in front of it, and there are not so many
+/// that readers give up.
+fn check_pointers(message: &[u8], at: usize) {
+    let (mut at, mut run, mut pointers) = (at, at, 0);
+    loop {
+        match message[at] {
+            0 => break,
+            high @ POINTER.. => {
+                let target = Offset::of_pointer([high, message[at + 1]]).index();
+                assert!(target < run, "a pointer at {at} leads to {target}, not backwards");
+                (at, run, pointers) = (target, target, pointers + 1);
+            }
+            len => at += len as usize + 1,
+        }
+    }
+    assert!(pointers <= MAX_POINTERS, "{pointers} pointers in the name at {run}");
+}
+
+/// Checks every name in a record, its owner and those in its data.
+fn check_names(message: &[u8], record: &RawRecord) {
+    check_pointers(message, record.owner_at.index());
+    let (start, region) = (record.rdata.start, &message[record.rdata.clone()]);
+    let seen = wire::rdata::expand(record.rtype, region, &mut Vec::new(), |at, out| {
+        check_pointers(message, start + at);
+        let (_, mut parser) = Parser::new(message).ok()?;
+        parser.seek(Offset::new(start + at)?);
+        out.extend_from_slice(parser.name().ok()?.as_name().as_wire());
+        Some(parser.position().index() - start - at)
+    });
+    assert_eq!(seen, Ok(()), "{}", record.rtype);
+}
+
 fn read(octets: Vec<u8>, query: &Query) -> Answer {
     let (header, mut parser) = Parser::new(&octets).expect("a header");
     let question = parser.question().expect("a question");
@@ -108,11 +140,12 @@ fn read(octets: Vec<u8>, query: &Query) -> Answer {
         for _ in 0..count {
             let record = parser.record().expect("a record");
             assert_eq!(record.class, Class::IN);
+            check_names(&octets, &record);
             let owner = parser.name_at(record.owner_at).expect("an owner");
             let mut rdata = Vec::new();
             parser.expand_rdata(&record, &mut rdata).expect("RDATA");
             wire::rdata::validate(record.rtype, &rdata).unwrap_or_else(|e| panic!("{} {e:?}", record.rtype));
-            section.push(Line { owner, rtype: record.rtype, ttl: record.ttl, rdata });
+            section.push(Line { owner, rtype: record.rtype, ttl: record.ttl(), rdata });
         }
     }
     assert!(parser.at_end(), "octets behind the last record");
@@ -143,7 +176,7 @@ fn read_elsewhere(octets: &[u8]) -> [Vec<Line>; 3] {
             let record = record.expect("a record");
             let owner: domain::base::Name<Vec<u8>> = record.owner().to_name();
             let owner = wire::Name::from_wire(owner.as_slice()).expect("a name").to_buf();
-            let (rtype, ttl) = (Type(record.rtype().to_int()), record.ttl().as_secs());
+            let (rtype, ttl) = (Type(record.rtype().to_int()), Ttl::from_secs(record.ttl().as_secs()));
             let parsed: Record<_, AllRecordData<_, _>> =
                 record.into_record().expect("RDATA").expect("every type is taken");
             let mut rdata = Vec::new();

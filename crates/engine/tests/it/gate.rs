@@ -59,7 +59,7 @@ fn a_signature_by_an_unknown_key_is_refused_with_badkey() {
         assert_eq!((header.rcode(), header.counts()), (Rcode::NOTAUTH, [1, 0, 0, 1]));
         parser.question().expect("question");
         let record = parser.record().expect("TSIG");
-        assert_eq!((record.rtype, record.class, record.ttl), (Type::TSIG, Class::ANY, 0));
+        assert_eq!((record.rtype, record.class, record.ttl().as_secs()), (Type::TSIG, Class::ANY, 0));
         let rdata = &reply[record.rdata.clone()];
         assert_eq!(&rdata[13..], b"\0\0\x65\0\0\0\x01\x2c\0\0\x12\x34\0\x11\0\0");
     }

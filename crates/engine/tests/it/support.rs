@@ -10,8 +10,8 @@ use engine::{
 use exchange::{MAX_MESSAGE, MessageStream, Next, Outcome, Packets, Transport};
 use wire::edns::{Edns, ErrorInfo, OptionCode};
 use wire::hash::HashKey;
-use wire::message::{Builder, Header, Owner, Parser, Section};
-use wire::{Class, NameBuf, Opcode, Rcode, Type};
+use wire::message::{Builder, Header, Offset, Owner, Parser, Section};
+use wire::{Class, NameBuf, Opcode, Rcode, Ttl, Type};
 use zone::catalog::Catalog;
 
 /// Answers by the type asked for.
@@ -42,7 +42,16 @@ impl MessageStream for Three {
 /// Writes `records` addresses for the question's name.
 pub(crate) fn fill(b: &mut Builder<'_>, records: u8) {
     for n in 0..records {
-        if b.record(Section::Answer, Owner::At(12), Type::A, Class::IN, 30, &[192, 0, 2, n]).is_err() {
+        if b.record(
+            Section::Answer,
+            Owner::At(Offset::QNAME),
+            Type::A,
+            Class::IN,
+            Ttl::from_secs(30),
+            &[192, 0, 2, n],
+        )
+        .is_err()
+        {
             return b.flags(|h| h.set_truncated(true));
         }
     }
@@ -188,7 +197,7 @@ pub(crate) fn said(reply: &[u8]) -> Said {
         let record = parser.record().expect("record");
         if record.rtype == Type::OPT {
             let edns = Edns::parse(reply, &record).expect("OPT");
-            said.rcode = Rcode(said.rcode.0 | (record.ttl >> 24 << 4) as u16);
+            said.rcode = Rcode(said.rcode.0 | u16::from(edns.extended_rcode) << 4);
             let code = |info: &[u8]| u16::from_be_bytes([info[0], info[1]]);
             said.error = edns.option(OptionCode::EXTENDED_ERROR).map(code);
         }

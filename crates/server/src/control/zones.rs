@@ -36,7 +36,7 @@ pub(super) fn list(kept: &Kept, only_failed: bool) -> Value {
         json!({
             "name": state.spec.name().to_string(),
             "state": state.word(),
-            "serial": state.zone.as_ref().map(|z| z.serial()),
+            "serial": state.zone.as_ref().map(|z| z.serial().0),
             "records": state.zone.as_ref().map(|z| z.record_count()),
             "signed": state.zone.as_ref().map(|z| z.is_signed()),
         })
@@ -63,11 +63,11 @@ pub(super) fn status(
             Origin::BuiltIn(_) => "built in".into(),
         },
         "loaded": state.loaded.map(seconds),
-        "serial": zone.map(|z| z.serial()),
+        "serial": zone.map(|z| z.serial().0),
         "records": zone.map(|z| z.record_count()),
         "names": zone.map(|z| z.node_count()),
         "memory_bytes": zone.map(|z| z.memory()),
-        "negative_ttl": zone.map(|z| z.negative_ttl()),
+        "negative_ttl": zone.map(|z| z.negative_ttl().as_secs()),
         "signed": zone.map(|z| z.is_signed()),
         "denial": zone.filter(|z| z.is_signed()).map(|z| if z.nsec3().is_some() { "NSEC3" } else { "NSEC" }),
         "warnings": state.warnings,

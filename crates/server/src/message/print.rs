@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 use wire::edns::{Edns, ErrorInfo, OptionCode};
 use wire::message::{Header, Malformed, Parser, RawRecord};
-use wire::{Rcode, Type, rdata};
+use wire::{Rcode, Ttl, Type, rdata};
 
 /// A record ready to be shown.
 struct Shown {
     owner: String,
-    ttl: u32,
+    ttl: Ttl,
     class: String,
     rtype: Type,
     rdata: String,
@@ -59,7 +59,7 @@ fn show(parser: &mut Parser<'_>, record: &RawRecord) -> Result<Shown, Malformed>
     let _ = rdata::write_text(record.rtype, &data, &mut text);
     Ok(Shown {
         owner: parser.name_at(record.owner_at)?.to_string(),
-        ttl: record.ttl,
+        ttl: record.ttl(),
         class: record.class.to_string(),
         rtype: record.rtype,
         rdata: text,
@@ -170,7 +170,7 @@ pub fn json(message: &[u8]) -> Result<Value, Malformed> {
         one.insert("TYPE".into(), r.rtype.0.into());
         one.insert("TYPEname".into(), r.rtype.to_string().into());
         one.insert("CLASSname".into(), r.class.clone().into());
-        one.insert("TTL".into(), r.ttl.into());
+        one.insert("TTL".into(), r.ttl.as_secs().into());
         one.insert(format!("rdata{}", r.rtype), r.rdata.clone().into());
         Value::Object(one)
     };

@@ -60,7 +60,7 @@ impl ZoneFigures {
         }
         let serials = all.iter().filter_map(|state| {
             let zone = state.zone.as_ref()?;
-            Some(([("zone", state.spec.name().to_string().into())], u64::from(zone.serial())))
+            Some(([("zone", state.spec.name().to_string().into())], u64::from(zone.serial().0)))
         });
         out.family("zone_serial", "Serial number of each zone", MetricType::Gauge, serials)?;
         let catalog = self.engine.catalog();

@@ -42,7 +42,7 @@ pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>
             keep(unplaced_of(error, finding.owner, finding.rtype, &finding));
         });
         if let Some(time) = audit_at {
-            authority::audit::audit(zone, time, &mut |finding| {
+            authority::audit::audit(zone, wire::Serial(time), &mut |finding| {
                 keep(unplaced_of(finding.kind.is_error(), finding.owner, finding.rtype, &finding));
             });
         }

@@ -61,7 +61,7 @@ fn json_of(spec: &ZoneSpec, examined: &Examined) -> serde_json::Value {
     json!({
         "zone": spec.name().to_string(),
         "good": examined.errors() == 0,
-        "serial": examined.zone.as_ref().map(|z| z.serial()),
+        "serial": examined.zone.as_ref().map(|z| z.serial().0),
         "records": examined.zone.as_ref().map(|z| z.record_count()),
         "signed": examined.zone.as_ref().map(|z| z.is_signed()),
         "errors": examined.errors(),

@@ -246,7 +246,7 @@ impl Images {
                 self.counts.used.fetch_add(1, Relaxed);
                 let milliseconds = begun.elapsed().as_millis() as u64;
                 info!(
-                    serial = zone.serial(),
+                    serial = zone.serial().0,
                     records = zone.record_count(),
                     milliseconds,
                     "zone {name}: from image"
@@ -393,9 +393,9 @@ mod tests {
     #[test]
     fn the_key_outlives_the_process_and_is_refused_when_others_may_read_it() {
         let folder = tempfile::tempdir().expect("a folder");
-        let key = |state: StateFolder| state.key.name(wire::Name::from_wire(b"\x01a\0").expect("a name"));
+        let key = |state: StateFolder| state.key;
         let first = key(StateFolder::open(folder.path()).expect("a new key"));
-        assert_eq!(key(StateFolder::open(folder.path()).expect("the same key")), first);
+        assert!(key(StateFolder::open(folder.path()).expect("the same key")) == first);
         let path = folder.path().join(KEY_FILE);
         assert_eq!(fs::metadata(&path).expect("a file").mode() & 0o7777, 0o600);
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2, "key and images");
@@ -403,7 +403,7 @@ mod tests {
         let fault = StateFolder::open(folder.path()).err().expect("refused");
         assert!(fault.contains("others than its owner"), "{fault}");
         fs::remove_file(&path).expect("removed");
-        assert_ne!(key(StateFolder::open(folder.path()).expect("another key")), first);
+        assert!(key(StateFolder::open(folder.path()).expect("another key")) != first);
         fs::write(&path, "short").expect("written");
         let fault = StateFolder::open(folder.path()).err().expect("refused");
         assert!(fault.contains("24 bytes"), "{fault}");

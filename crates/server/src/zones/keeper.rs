@@ -13,6 +13,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use wire::Serial;
 use zone::Zone;
 use zone::catalog::Change;
 use zone::image::Making;
@@ -106,7 +107,7 @@ pub enum Report {
     /// A warning about the version that goes into service.
     Warning(String),
     /// The files are bad; the serial number of the version that stays in service, if there is one.
-    Bad(Arc<str>, Option<u32>),
+    Bad(Arc<str>, Option<Serial>),
 }
 
 /// One zone's keeper.
@@ -231,7 +232,7 @@ impl Keeper {
 mod tests {
     use super::*;
     use wire::hash::HashKey;
-    use wire::{NameBuf, Type};
+    use wire::{NameBuf, Ttl, Type};
     use zone::ZoneBuilder;
 
     fn apex() -> NameBuf {
@@ -246,7 +247,7 @@ mod tests {
     fn reading(serial: u8) -> Looked {
         let mut builder = ZoneBuilder::new(apex().as_name(), &HashKey::new([1, 2, 3]));
         let rdata = [&[0, 0][..], &[0, 0, 0, serial], &[0; 16]].concat();
-        builder.add(apex().as_name(), Type::SOA, 60, &rdata).expect("a record");
+        builder.add(apex().as_name(), Type::SOA, Ttl::from_secs(60), &rdata).expect("a record");
         Looked::Loaded(Box::new(Reading {
             zone: Arc::new(builder.finish().expect("a zone")),
             stamps: Arc::new([]),

@@ -539,7 +539,7 @@ mod tests {
         /// The serial numbers of the zones that are served, with their names; 0 if a zone is not loaded.
         fn served(&self) -> Vec<(String, u32)> {
             let catalog = self.engine.catalog();
-            let serial = |e: &zone::ZoneEntry| e.zone().map_or(0, |zone| zone.serial());
+            let serial = |e: &zone::ZoneEntry| e.zone().map_or(0, |zone| zone.serial().0);
             let mut all: Vec<_> = catalog.iter().map(|e| (e.name().to_string(), serial(e))).collect();
             all.sort();
             all

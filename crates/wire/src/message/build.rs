@@ -5,10 +5,16 @@
 //! [`Builder::finish`] patches them into the header.
 
 use super::compress::Compressor;
-use super::header::{HEADER_LEN, Header, Rcode};
+use super::copy::copy;
+use super::header::{Header, Rcode};
+use super::layout::{
+    HEADER_LEN, MAX_MESSAGE, Offset, POINTER, POINTER_LEN, QUESTION_TAIL, RDLENGTH_AT, RECORD_HEAD, TTL_AT,
+};
+use super::parse::Parser;
 use crate::name::Name;
 use crate::rdata::{self, NameRule};
 use crate::rr::{Class, Type};
+use crate::ttl::Ttl;
 
 /// The record does not fit; the message is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +36,9 @@ pub enum Section {
 pub enum Owner<'a> {
     /// As a name, compressed against the message.
     Name(Name<'a>),
-    /// As a pointer to a name that already stands at this offset, below 16,384.
-    At(u16),
+    /// As the name that already stands at this offset, in the question, as an owner or in RDATA: by a pointer to it, or
+    /// written again where no pointer reaches.
+    At(Offset),
 }
 
 /// A state of a message to come back to.
@@ -66,31 +73,6 @@ impl Counts {
     }
 }
 
-/// Copies `from` to `to`, which is as long. Short copies are most of an answer, and are done in place: two moves
-/// that may overlap.
-#[inline]
-fn copy(to: &mut [u8], from: &[u8]) {
-    match from.len() {
-        8..=15 => ends::<8>(to, from),
-        16..=32 => ends::<16>(to, from),
-        33..=64 => ends::<32>(to, from),
-        _ => to.copy_from_slice(from),
-    }
-}
-
-/// Copies the first and the last `N` octets.
-#[inline]
-fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
-    if let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) {
-        if let Some(to) = to.first_chunk_mut() {
-            *to = *first;
-        }
-        if let Some(to) = to.last_chunk_mut() {
-            *to = *last;
-        }
-    }
-}
-
 /// A message under construction.
 pub struct Builder<'b> {
     buf: &'b mut [u8],
@@ -107,8 +89,10 @@ impl<'b> Builder<'b> {
     #[inline]
     pub fn new(buf: &'b mut [u8], limit: usize, header: Header, names: &'b mut Compressor) -> Self {
         names.clear();
-        let limit = limit.min(buf.len());
+        let len = buf.len().min(MAX_MESSAGE);
+        let buf = &mut buf[..len];
         assert!(buf.len() >= HEADER_LEN);
+        let limit = limit.min(buf.len());
         Builder { buf, names, header, len: HEADER_LEN, limit, counts: Counts::default() }
     }
 
@@ -117,6 +101,12 @@ impl<'b> Builder<'b> {
     #[expect(clippy::len_without_is_empty, reason = "a message has at least its header")]
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// The offset of what is written next.
+    #[inline]
+    pub fn end(&self) -> Offset {
+        Offset::end_of(self.len)
     }
 
     /// Octets that may still be written.
@@ -136,16 +126,10 @@ impl<'b> Builder<'b> {
         self.limit = limit.min(self.buf.len()).max(self.len);
     }
 
-    /// The header as it stands, for reading and changing flags; its counts are the builder's to set.
+    /// The header as it stands, but for its counts; [`flags`](Self::flags) changes it.
     #[inline]
     pub fn header(&self) -> Header {
         self.header
-    }
-
-    /// Puts a changed header back.
-    #[inline]
-    pub fn set_header(&mut self, header: Header) {
-        self.header = header;
     }
 
     /// Changes header flags in place.
@@ -196,17 +180,17 @@ impl<'b> Builder<'b> {
         self.counts.add(0, 1);
     }
 
-    /// Appends octets as they are and gives where they start.
+    /// Appends octets as they are and returns where they start.
     #[inline]
-    pub fn append(&mut self, octets: &[u8]) -> Result<usize, Full> {
-        let start = self.len;
+    pub fn append(&mut self, octets: &[u8]) -> Result<Offset, Full> {
+        let (start, begin) = (self.len, self.end());
         let end = start + octets.len();
         if end > self.limit {
             return Err(Full);
         }
         copy(&mut self.buf[start..end], octets);
         self.len = end;
-        Ok(start)
+        Ok(begin)
     }
 
     /// Octets already written, to patch in place.
@@ -215,18 +199,20 @@ impl<'b> Builder<'b> {
         &mut self.buf[..self.len]
     }
 
-    /// Overwrites two octets at `at`, which must have been written.
+    /// Ends the RDATA that starts at `rdata_at` here: its length goes into the two bytes in front of it.
     #[inline]
-    pub fn patch_u16(&mut self, at: usize, value: u16) {
-        self.buf[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    pub fn end_rdata(&mut self, rdata_at: Offset) {
+        let start = rdata_at.index();
+        let len = (self.len - start) as u16; // a message has no more
+        self.buf[start - 2..start].copy_from_slice(&len.to_be_bytes());
     }
 
-    /// Adds a question, its name as it is: the first one stands at offset 12.
+    /// Adds a question, its name as it is: the first one stands at [`Offset::QNAME`].
     #[inline]
     pub fn question(&mut self, name: Name<'_>, qtype: Type, qclass: Class) -> Result<(), Full> {
         let mark = self.mark();
         self.append(name.as_wire())?;
-        let mut fixed = [0; 4];
+        let mut fixed = [0; QUESTION_TAIL];
         fixed[..2].copy_from_slice(&qtype.0.to_be_bytes());
         fixed[2..].copy_from_slice(&qclass.0.to_be_bytes());
         if self.append(&fixed).is_err() {
@@ -237,34 +223,52 @@ impl<'b> Builder<'b> {
         Ok(())
     }
 
-    /// Tells the compressor of a name that stands uncompressed at `offset`, as the question's does.
-    pub fn learn(&mut self, name: Name<'_>, offset: usize) {
-        self.names.insert(name, usize::MAX, offset);
+    /// Tells the compressor of a name that stands uncompressed at `at`, as the question's does.
+    pub fn learn(&mut self, name: Name<'_>, at: Offset) {
+        self.names.insert(name, usize::MAX, at);
     }
 
-    /// Writes a name, compressed, and gives where it starts.
-    pub fn name(&mut self, name: Name<'_>) -> Result<usize, Full> {
-        let start = self.len;
+    /// Writes a name, compressed, and returns where it starts.
+    pub fn name(&mut self, name: Name<'_>) -> Result<Offset, Full> {
+        let start = self.end();
         let wire = name.as_wire();
-        match self.names.find(&self.buf[..start], name) {
+        match self.names.find(&self.buf[..self.len], name) {
             None => {
                 self.append(wire)?;
                 self.names.insert(name, usize::MAX, start);
             }
-            Some((labels, offset)) => {
+            Some((labels, pointer)) => {
                 let own = wire.len() - name.skip(labels).len();
-                if own + 2 > self.room() {
+                if own + POINTER_LEN > self.room() {
                     return Err(Full);
                 }
                 self.append(&wire[..own])?;
-                self.append(&(0xc000 | offset).to_be_bytes())?;
+                self.append(&pointer)?;
                 self.names.insert(name, labels, start);
             }
         }
         Ok(start)
     }
 
-    /// Adds a record with uncompressed `rdata`, compressing the names in it that may be, and gives where
+    /// The pointer to the name at `at`, if one reaches it. Where that is a pointer itself, it is that one: owners that
+    /// point at each other would make a chain without an end (see [`MAX_POINTERS`](super::MAX_POINTERS)).
+    #[inline]
+    fn pointer_to(&self, at: Offset) -> Option<[u8; POINTER_LEN]> {
+        match self.buf.get(at.index()..)?.first_chunk() {
+            Some(&pointer) if pointer[0] >= POINTER => Some(pointer),
+            _ => at.pointer(),
+        }
+    }
+
+    /// Writes the name that stands at `at` again; [`Full`], too, if no name stands there.
+    #[cold]
+    fn name_again(&mut self, at: Offset) -> Result<Offset, Full> {
+        let (_, mut parser) = Parser::new(self.written()).map_err(|_| Full)?;
+        let name = parser.name_at(at).map_err(|_| Full)?;
+        self.name(name.as_name())
+    }
+
+    /// Adds a record with uncompressed `rdata`, compressing the names in it that may be, and returns where
     /// its RDATA starts. On [`Full`] the message is as before.
     pub fn record(
         &mut self,
@@ -272,9 +276,9 @@ impl<'b> Builder<'b> {
         owner: Owner<'_>,
         rtype: Type,
         class: Class,
-        ttl: u32,
+        ttl: Ttl,
         rdata: &[u8],
-    ) -> Result<usize, Full> {
+    ) -> Result<Offset, Full> {
         let mark = self.mark();
         let done = self.try_record(owner, rtype, class, ttl, rdata);
         match done {
@@ -289,19 +293,22 @@ impl<'b> Builder<'b> {
         owner: Owner<'_>,
         rtype: Type,
         class: Class,
-        ttl: u32,
+        ttl: Ttl,
         rdata: &[u8],
-    ) -> Result<usize, Full> {
+    ) -> Result<Offset, Full> {
         match owner {
             Owner::Name(name) => self.name(name)?,
-            Owner::At(offset) => self.append(&(0xc000 | offset).to_be_bytes())?,
+            Owner::At(at) => match self.pointer_to(at) {
+                Some(pointer) => self.append(&pointer)?,
+                None => self.name_again(at)?,
+            },
         };
-        let mut fixed = [0; 10];
-        fixed[..2].copy_from_slice(&rtype.0.to_be_bytes());
-        fixed[2..4].copy_from_slice(&class.0.to_be_bytes());
-        fixed[4..8].copy_from_slice(&ttl.to_be_bytes());
-        self.append(&fixed)?;
-        let start = self.len;
+        let mut head = [0; RECORD_HEAD];
+        head[..2].copy_from_slice(&rtype.0.to_be_bytes());
+        head[2..4].copy_from_slice(&class.0.to_be_bytes());
+        head[TTL_AT..RDLENGTH_AT].copy_from_slice(&ttl.to_be_bytes());
+        self.append(&head)?;
+        let rdata_at = self.end();
         let mut copied = 0;
         for name in rdata::embedded_names(rtype, rdata) {
             if name.rule != NameRule::Compress {
@@ -314,12 +321,11 @@ impl<'b> Builder<'b> {
             copied = name.start + name.len;
         }
         self.append(&rdata[copied..])?;
-        let len = u16::try_from(self.len - start).map_err(|_| Full)?;
-        self.patch_u16(start - 2, len);
-        Ok(start)
+        self.end_rdata(rdata_at);
+        Ok(rdata_at)
     }
 
-    /// Writes the header with its counts and gives the length of the message.
+    /// Writes the header with its counts and returns the length of the message.
     #[inline]
     pub fn finish(self) -> usize {
         self.buf[..4].copy_from_slice(&self.header.octets()[..4]);
@@ -331,8 +337,10 @@ impl<'b> Builder<'b> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Parser;
+    use crate::message::{MAX_POINTERS, Parser};
     use crate::name::NameBuf;
+
+    const MINUTE: Ttl = Ttl::from_secs(60);
 
     fn name(text: &str) -> NameBuf {
         text.parse().expect("name")
@@ -344,15 +352,15 @@ mod tests {
         let mut b = Builder::new(&mut buf, 512, Header::query(1), &mut names);
         let qname = name("www.Example.com.");
         b.question(qname.as_name(), Type::NS, Class::IN).expect("fits");
-        b.learn(qname.as_name(), 12);
+        b.learn(qname.as_name(), Offset::QNAME);
         let mx = [b"\0\x0a".as_slice(), name("mail.example.COM.").as_name().as_wire()].concat();
-        b.record(Section::Answer, Owner::At(12), Type::MX, Class::IN, 60, &mx).expect("fits");
+        b.record(Section::Answer, Owner::At(Offset::QNAME), Type::MX, Class::IN, MINUTE, &mx).expect("fits");
         b.record(
             Section::Answer,
             Owner::Name(name("mail.example.com.").as_name()),
             Type::A,
             Class::IN,
-            60,
+            MINUTE,
             &[1, 2, 3, 4],
         )
         .expect("fits");
@@ -374,16 +382,6 @@ mod tests {
     }
 
     #[test]
-    fn octets_of_every_length_are_copied() {
-        for len in 0..200 {
-            let from: Vec<u8> = (0..len).map(|i| i as u8 ^ 0x5a).collect();
-            let mut to = vec![0; len];
-            copy(&mut to, &from);
-            assert_eq!(to, from);
-        }
-    }
-
-    #[test]
     fn counts_stand_in_the_header_section_by_section() {
         let mut counts = Counts::default();
         for (section, n) in [(0, 1), (1, 0x1234), (2, 0xff), (3, 0x0100), (1, 1)] {
@@ -398,13 +396,13 @@ mod tests {
         let (mut buf, mut names) = ([0u8; 512], Compressor::small());
         let mut b = Builder::new(&mut buf, 60, Header::query(1), &mut names);
         b.question(name("a.example.").as_name(), Type::A, Class::IN).expect("fits");
-        let before = b.len();
+        let before = b.end();
         let long = name("quite.a.long.name.that.takes.room.");
         let add = |b: &mut Builder<'_>, owner: &NameBuf, data: &[u8]| {
-            b.record(Section::Answer, Owner::Name(owner.as_name()), Type::TXT, Class::IN, 1, data)
+            b.record(Section::Answer, Owner::Name(owner.as_name()), Type::TXT, Class::IN, MINUTE, data)
         };
         assert_eq!(add(&mut b, &long, &[0; 40]), Err(Full));
-        assert_eq!((b.len(), b.count(Section::Answer)), (before, 0));
+        assert_eq!((b.end(), b.count(Section::Answer)), (before, 0));
         // Had the table kept the names taken back, this owner would be a pointer into nothing.
         b.set_limit(512);
         add(&mut b, &long, &[0; 4]).expect("fits");
@@ -413,13 +411,76 @@ mod tests {
         assert_eq!(parser.name_at(before), Ok(long));
     }
 
+    /// How many pointers a reader of the name at `at` follows.
+    fn pointers(message: &[u8], at: Offset) -> usize {
+        let mut at = at.index();
+        let mut pointers = 0;
+        while message[at] != 0 {
+            if message[at] >= POINTER {
+                at = Offset::of_pointer([message[at], message[at + 1]]).index();
+                pointers += 1;
+            } else {
+                at += message[at] as usize + 1;
+            }
+        }
+        pointers
+    }
+
+    #[test]
+    fn names_that_could_point_at_each_other_for_ever_stay_shallow() {
+        let (mut buf, mut names) = ([0u8; 4096], Compressor::small());
+        let mut b = Builder::new(&mut buf, 4096, Header::query(1), &mut names);
+        let mut owner = name("example.");
+        b.question(owner.as_name(), Type::NS, Class::IN).expect("fits");
+        b.learn(owner.as_name(), Offset::QNAME);
+        let mut at = Offset::QNAME;
+        for label in b'a'..=b'z' {
+            let target = NameBuf::prepend(&[label], owner.as_name()).expect("short");
+            // The owner is what the record before names, by a pointer, and by name.
+            let rdata = target.as_name().as_wire();
+            at = b.record(Section::Answer, Owner::At(at), Type::NS, Class::IN, MINUTE, rdata).expect("fits");
+            b.record(Section::Answer, Owner::Name(target.as_name()), Type::A, Class::IN, MINUTE, &[0; 4])
+                .expect("fits");
+            owner = target;
+        }
+        let len = b.finish();
+        let (_, mut parser) = Parser::new(&buf[..len]).expect("header");
+        parser.question().expect("question");
+        let mut deepest = 0;
+        while !parser.at_end() {
+            let record = parser.record().expect("record");
+            deepest = deepest.max(pointers(&buf, record.owner_at));
+            if record.rtype == Type::NS {
+                assert!(pointers(&buf, record.rdata_at()) < MAX_POINTERS, "owners may point here");
+            }
+        }
+        assert_eq!(deepest, MAX_POINTERS);
+        assert_eq!(parser.name_at(at), Ok(owner));
+        assert!(len < 1100, "compressed all the same: {len} bytes");
+    }
+
+    #[test]
+    fn owners_at_owners_do_not_make_a_chain() {
+        let (mut buf, mut names) = ([0u8; 4096], Compressor::small());
+        let mut b = Builder::new(&mut buf, 4096, Header::query(1), &mut names);
+        b.question(name("example.").as_name(), Type::A, Class::IN).expect("fits");
+        let mut at = Offset::QNAME;
+        for _ in 0..20 {
+            let owner_at = b.end();
+            b.record(Section::Answer, Owner::At(at), Type::A, Class::IN, MINUTE, &[0; 4]).expect("fits");
+            at = owner_at;
+        }
+        let len = b.finish();
+        assert_eq!(pointers(&buf[..len], at), 1);
+    }
+
     #[test]
     fn a_full_table_only_makes_messages_longer() {
         let (mut buf, mut names) = (vec![0u8; 65_535], Compressor::small());
         let mut b = Builder::new(&mut buf, 65_535, Header::query(1), &mut names);
         let owners: Vec<NameBuf> = (0..1000).map(|i| name(&format!("n{i}.x{}.example.", i % 7))).collect();
         for owner in &owners {
-            b.record(Section::Answer, Owner::Name(owner.as_name()), Type::A, Class::IN, 1, &[0; 4])
+            b.record(Section::Answer, Owner::Name(owner.as_name()), Type::A, Class::IN, MINUTE, &[0; 4])
                 .expect("fits");
         }
         let len = b.finish();

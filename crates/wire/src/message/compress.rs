@@ -4,10 +4,8 @@
 //! message itself is what candidates are compared with. The table is kept by whoever builds messages and
 //! reused from one to the next.
 
+use super::layout::{MAX_POINTERS, Offset, POINTER, POINTER_LEN};
 use crate::name::{MAX_LABELS, Name};
-
-/// Offsets from here on cannot be pointed at.
-const REACH: usize = 0x4000;
 
 #[derive(Clone, Copy)]
 struct Slot {
@@ -58,47 +56,59 @@ impl Compressor {
         }
     }
 
-    /// Finds the longest suffix of `name` in `message`: how many labels lie in front of it and its offset.
-    pub(super) fn find(&self, message: &[u8], name: Name<'_>) -> Option<(usize, u16)> {
+    /// Finds the longest suffix of `name` in `message` that a compressed name may point at: how many labels lie in front
+    /// of it, and the pointer to it.
+    ///
+    /// Where the longest is too deep already, one that follows no pointers is taken, so that the names that come after
+    /// this one have somewhere to point: names that grow label by label would else all be written from the seventh on.
+    pub(super) fn find(&self, message: &[u8], name: Name<'_>) -> Option<(usize, [u8; POINTER_LEN])> {
         if self.used == 0 {
             return None;
         }
         let mut hashes = [0u16; MAX_LABELS];
         let labels = suffix_hashes(name, &mut hashes);
-        let mut suffix = name;
+        let (mut suffix, mut deepest) = (name, DEEPEST);
         for (skipped, &hash) in hashes[..labels].iter().enumerate() {
-            if let Some(offset) = self.probe(message, suffix, hash) {
-                return Some((skipped, offset));
+            if let Some(pointer) = self.probe(message, suffix, hash, &mut deepest).and_then(Offset::pointer) {
+                return Some((skipped, pointer));
             }
             suffix = suffix.parent()?;
         }
         None
     }
 
-    fn probe(&self, message: &[u8], suffix: Name<'_>, hash: u16) -> Option<u16> {
+    /// Where `suffix` stands and follows at most `deepest` pointers, which becomes 0 if it only stands deeper.
+    fn probe(&self, message: &[u8], suffix: Name<'_>, hash: u16, deepest: &mut usize) -> Option<Offset> {
         let mask = self.slots.len() - 1;
-        let mut at = hash as usize & mask;
+        let (mut at, mut too_deep) = (hash as usize & mask, false);
         loop {
             let slot = self.slots[at];
             if slot.offset == 0 {
-                return None;
+                break;
             }
-            if slot.hash == hash && slot.offset != GONE && is_at(message, slot.offset as usize, suffix) {
-                return Some(slot.offset);
+            if slot.hash == hash && slot.offset != GONE {
+                match depth_at(message, slot.offset as usize, suffix) {
+                    Some(depth) if depth <= *deepest => return Offset::new(slot.offset as usize),
+                    depth => too_deep |= depth.is_some(),
+                }
             }
             at = (at + 1) & mask;
         }
+        if too_deep {
+            *deepest = 0;
+        }
+        None
     }
 
-    /// Remembers the first `labels` suffixes of `name`, written at `offset`.
-    pub(super) fn insert(&mut self, name: Name<'_>, labels: usize, offset: usize) {
+    /// Remembers the first `labels` suffixes of `name`, written at `at`.
+    pub(super) fn insert(&mut self, name: Name<'_>, labels: usize, at: Offset) {
         let mut hashes = [0u16; MAX_LABELS];
         let count = suffix_hashes(name, &mut hashes).min(labels);
         let mask = self.slots.len() - 1;
-        let mut offset = offset;
+        let mut offset = at.index();
         for (&hash, label) in hashes[..count].iter().zip(name.labels()) {
             // Full at three quarters: names that come later are found no more, which is only longer.
-            if offset >= REACH || self.used * 4 >= self.slots.len() * 3 {
+            if offset >= Offset::REACH || self.used * 4 >= self.slots.len() * 3 {
                 return;
             }
             let mut at = hash as usize & mask;
@@ -130,29 +140,30 @@ fn suffix_hashes(name: Name<'_>, to: &mut [u16; MAX_LABELS]) -> usize {
     count
 }
 
-/// Whether `name` is what a reader finds at `offset` of `message`, which we wrote ourselves.
-fn is_at(message: &[u8], mut offset: usize, name: Name<'_>) -> bool {
-    let mut rest = name.as_wire();
+/// The most pointers in a suffix that a name may point at: that name has one more, and an owner may be nothing but a
+/// pointer to it.
+const DEEPEST: usize = MAX_POINTERS - 2;
+
+/// How many pointers a reader of `offset` of `message`, which we wrote ourselves, follows to find `name` there; `None` if
+/// it is not what he finds.
+fn depth_at(message: &[u8], mut offset: usize, name: Name<'_>) -> Option<usize> {
+    let (mut rest, mut depth) = (name.as_wire(), 0);
     loop {
-        let Some(&len) = message.get(offset) else { return false };
-        if len >= 0xc0 {
-            let Some(&low) = message.get(offset + 1) else { return false };
-            let target = (len as usize & 0x3f) << 8 | low as usize;
+        let &len = message.get(offset)?;
+        if len >= POINTER {
+            let target = Offset::of_pointer([len, *message.get(offset + 1)?]).index();
             if target >= offset {
-                return false;
+                return None;
             }
-            offset = target;
+            (offset, depth) = (target, depth + 1);
             continue;
         }
         let size = len as usize + 1;
-        let (Some(here), Some(label)) = (message.get(offset..offset + size), rest.get(..size)) else {
-            return false;
-        };
-        if !here.eq_ignore_ascii_case(label) {
-            return false;
+        if !message.get(offset..offset + size)?.eq_ignore_ascii_case(rest.get(..size)?) {
+            return None;
         }
         if len == 0 {
-            return true;
+            return Some(depth);
         }
         offset += size;
         rest = &rest[size..];

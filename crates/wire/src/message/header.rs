@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// Length of the header in octets.
-pub const HEADER_LEN: usize = 12;
+use super::layout::HEADER_LEN;
 
 /// A message header, as the octets it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,11 +58,6 @@ impl Header {
     #[inline]
     pub fn opcode(&self) -> Opcode {
         Opcode(self.0[2] >> 3 & 0xf)
-    }
-
-    /// Sets the opcode.
-    pub fn set_opcode(&mut self, opcode: Opcode) {
-        self.0[2] = self.0[2] & !0x78 | (opcode.0 & 0xf) << 3;
     }
 
     /// The four low bits of the response code.

@@ -2,13 +2,18 @@
 
 mod build;
 mod compress;
+mod copy;
 mod header;
+mod layout;
 mod parse;
 
 pub use build::{Builder, Full, Mark, Owner, Section};
 pub use compress::Compressor;
-pub use header::{HEADER_LEN, Header, Opcode, Rcode};
-pub use parse::{MAX_POINTER_HOPS, Malformed, Parser, Question, RawRecord};
+pub use header::{Header, Opcode, Rcode};
+pub use layout::{
+    HEADER_LEN, MAX_MESSAGE, MAX_POINTERS, Offset, POINTER, POINTER_LEN, QNAME_POINTER, QUESTION_TAIL,
+    RDLENGTH_AT, RECORD_HEAD, TTL_AT, rdlength,
+};
+pub use parse::{MAX_POINTER_HOPS, Parser, Question, RawRecord};
 
-/// The most octets one message can have over a stream, and so at all (RFC 1035 §4.2.2).
-pub const MAX_MESSAGE: usize = 65_535;
+pub use crate::malformed::Malformed;

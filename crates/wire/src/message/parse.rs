@@ -6,32 +6,31 @@
 
 use std::ops::Range;
 
-use super::header::{HEADER_LEN, Header};
+use super::copy::copy;
+use super::header::Header;
+use super::layout::{
+    HEADER_LEN, MAX_MESSAGE, Offset, POINTER, POINTER_LEN, QUESTION_TAIL, RECORD_HEAD, TTL_AT, rdlength,
+};
+use crate::malformed::Malformed;
 use crate::name::{MAX_LABEL, MAX_NAME, Name, NameBuf};
 use crate::rdata;
 use crate::rr::{Class, Type};
+use crate::ttl::Ttl;
 
 /// Compression pointers followed per message before it is given up as hostile.
 ///
 /// A full 64 KiB transfer message of small records holds about 4,000 names of one hop each.
 pub const MAX_POINTER_HOPS: u16 = 16_384;
 
-/// A message that cannot be read. Carries nothing: on the query path the answer is FORMERR or silence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
-
-impl std::fmt::Display for Malformed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("malformed message")
-    }
-}
-impl std::error::Error for Malformed {}
+/// [`MAX_LABEL`], as a length stands in a message.
+const LABEL: u8 = MAX_LABEL as u8;
 
 /// A cursor over one message.
 #[derive(Clone)]
 pub struct Parser<'m> {
     message: &'m [u8],
-    at: usize,
+    /// What is still to be read: the end of the message.
+    rest: &'m [u8],
     hops_left: u16,
 }
 
@@ -50,13 +49,13 @@ pub struct Question<'m> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawRecord {
     /// Where the owner name starts.
-    pub owner_at: usize,
+    pub owner_at: Offset,
     /// TYPE.
     pub rtype: Type,
     /// CLASS; for OPT the sender's UDP size.
     pub class: Class,
-    /// TTL in seconds; for OPT version and flags.
-    pub ttl: u32,
+    /// The field that holds the [`ttl`](Self::ttl), or for OPT response code, version and flags (RFC 6891 §6.1.3).
+    pub ttl_field: [u8; 4],
     /// Where RDATA lies, inside the message.
     pub rdata: Range<usize>,
 }
@@ -64,16 +63,26 @@ pub struct RawRecord {
 impl RawRecord {
     /// Whether the owner is the root, written as the single octet zero.
     pub fn owner_is_root(&self, message: &[u8]) -> bool {
-        message.get(self.owner_at) == Some(&0)
+        message.get(self.owner_at.index()) == Some(&0)
+    }
+
+    /// TTL, of types other than OPT.
+    pub fn ttl(&self) -> Ttl {
+        Ttl::from_be_bytes(self.ttl_field)
+    }
+
+    /// Where RDATA starts.
+    pub fn rdata_at(&self) -> Offset {
+        Offset::end_of(self.rdata.start)
     }
 }
 
 impl<'m> Parser<'m> {
-    /// Reads the header and stands in front of the question section.
+    /// Reads the header and stands in front of the question section. No message is longer than [`MAX_MESSAGE`].
     #[inline]
     pub fn new(message: &'m [u8]) -> Result<(Header, Self), Malformed> {
-        let header = Header::of(message).ok_or(Malformed)?;
-        Ok((header, Parser { message, at: HEADER_LEN, hops_left: MAX_POINTER_HOPS }))
+        let header = Header::of(message).filter(|_| message.len() <= MAX_MESSAGE).ok_or(Malformed)?;
+        Ok((header, Parser { message, rest: &message[HEADER_LEN..], hops_left: MAX_POINTER_HOPS }))
     }
 
     /// The message being read.
@@ -81,139 +90,104 @@ impl<'m> Parser<'m> {
         self.message
     }
 
-    /// Offset of the next octet to read.
+    /// Offset of the next byte to read.
     #[inline]
-    pub fn position(&self) -> usize {
-        self.at
+    pub fn position(&self) -> Offset {
+        Offset::end_of(self.message.len() - self.rest.len())
     }
 
-    /// Stands at `offset`; reading beyond the end is [`Malformed`] as ever.
-    pub fn seek(&mut self, offset: usize) {
-        self.at = offset;
+    /// Stands at `offset`; beyond the end there is nothing to read.
+    pub fn seek(&mut self, offset: Offset) {
+        self.rest = self.message.get(offset.index()..).unwrap_or_default();
     }
 
     /// Whether everything has been read.
     #[inline]
     pub fn at_end(&self) -> bool {
-        self.at == self.message.len()
+        self.rest.is_empty()
     }
 
-    fn octets<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let rest = self.message.get(self.at..).ok_or(Malformed)?;
-        let octets = *rest.first_chunk().ok_or(Malformed)?;
-        self.at += N;
-        Ok(octets)
-    }
-
-    fn u16(&mut self) -> Result<u16, Malformed> {
-        self.octets().map(u16::from_be_bytes)
+    #[inline]
+    fn bytes<const N: usize>(&mut self) -> Result<&'m [u8; N], Malformed> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(Malformed)?;
+        self.rest = rest;
+        Ok(bytes)
     }
 
     /// Reads a question whose name is not compressed; there is nothing in front of the first one that a
     /// pointer could honestly mean.
     #[inline]
     pub fn question(&mut self) -> Result<Question<'m>, Malformed> {
-        let name = Name::parse(self.message.get(self.at..).ok_or(Malformed)?).map_err(|_| Malformed)?;
-        self.at += name.len();
-        let fixed: [u8; 4] = self.octets()?;
-        let qtype = Type(u16::from_be_bytes([fixed[0], fixed[1]]));
-        Ok(Question { name, qtype, qclass: Class(u16::from_be_bytes([fixed[2], fixed[3]])) })
+        let name = Name::parse(self.rest).map_err(|_| Malformed)?;
+        self.rest = &self.rest[name.len()..];
+        let [t0, t1, c0, c1] = *self.bytes::<QUESTION_TAIL>()?;
+        let (qtype, qclass) = (Type(u16::from_be_bytes([t0, t1])), Class(u16::from_be_bytes([c0, c1])));
+        Ok(Question { name, qtype, qclass })
     }
 
     /// Reads a record up to the end of its data, without decoding either name or data.
     #[inline]
     pub fn record(&mut self) -> Result<RawRecord, Malformed> {
-        let owner_at = self.at;
+        let owner_at = self.position();
         self.skip_name()?;
-        let fixed: [u8; 10] = self.octets()?;
-        let start = self.at;
-        let end = start + u16::from_be_bytes([fixed[8], fixed[9]]) as usize;
-        if end > self.message.len() {
-            return Err(Malformed);
-        }
-        self.at = end;
+        let head = self.bytes::<RECORD_HEAD>()?;
+        let start = self.message.len() - self.rest.len();
+        let (rdata, rest) = self.rest.split_at_checked(rdlength(head)).ok_or(Malformed)?;
+        self.rest = rest;
         Ok(RawRecord {
             owner_at,
-            rtype: Type(u16::from_be_bytes([fixed[0], fixed[1]])),
-            class: Class(u16::from_be_bytes([fixed[2], fixed[3]])),
-            ttl: u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]),
-            rdata: start..end,
+            rtype: Type(u16::from_be_bytes([head[0], head[1]])),
+            class: Class(u16::from_be_bytes([head[2], head[3]])),
+            ttl_field: [head[TTL_AT], head[TTL_AT + 1], head[TTL_AT + 2], head[TTL_AT + 3]],
+            rdata: start..start + rdata.len(),
         })
     }
 
     /// Steps over a name, compressed or not, without following its pointer.
     #[inline]
     pub fn skip_name(&mut self) -> Result<(), Malformed> {
-        let start = self.at;
-        loop {
-            let len = *self.message.get(self.at).ok_or(Malformed)? as usize;
-            match len {
-                0 => {
-                    self.at += 1;
-                    return Ok(());
-                }
-                1..=MAX_LABEL => self.at += len + 1,
-                0xc0.. => {
-                    self.u16()?;
-                    return Ok(());
-                }
-                _ => return Err(Malformed),
-            }
-            if self.at - start >= MAX_NAME {
-                return Err(Malformed);
-            }
-        }
+        let (labels, end) = run(self.rest)?;
+        let end = labels + if end == 0 { 1 } else { POINTER_LEN };
+        self.rest = self.rest.get(end..).ok_or(Malformed)?;
+        Ok(())
     }
 
-    /// Decodes the name at `offset`, which may be compressed; the cursor does not move.
-    pub fn name_at(&mut self, offset: usize) -> Result<NameBuf, Malformed> {
-        self.decode(offset, self.message.len()).map(|(name, _)| name)
+    /// Decodes the name at `at`, which may be compressed; the cursor does not move.
+    pub fn name_at(&mut self, at: Offset) -> Result<NameBuf, Malformed> {
+        self.decode(at.index(), self.message.len()).map(|(name, _)| name)
     }
 
     /// Decodes the name at the cursor and steps over it.
     pub fn name(&mut self) -> Result<NameBuf, Malformed> {
-        let (name, end) = self.decode(self.at, self.message.len())?;
-        self.at = end;
+        let (name, end) = self.decode(self.position().index(), self.message.len())?;
+        self.rest = &self.message[end..];
         Ok(name)
     }
 
-    /// Decodes a name and gives the offset after its own octets; it may not start or run beyond `end`
-    /// before its first pointer.
-    fn decode(&mut self, offset: usize, end: usize) -> Result<(NameBuf, usize), Malformed> {
-        let mut bytes = [0u8; MAX_NAME];
-        let (mut len, mut at, mut end) = (0usize, offset, end);
-        let mut run = offset; // where the present run of labels began
-        let mut after = None;
+    /// Decodes a name and returns the offset behind its own bytes; it may not start or run beyond `end` before its
+    /// first pointer.
+    fn decode(&mut self, start: usize, end: usize) -> Result<(NameBuf, usize), Malformed> {
+        let (mut bytes, mut len) = ([0u8; MAX_NAME], 0);
+        let (mut message, mut at, mut after) = (&self.message[..end], start, None);
         loop {
-            let octet = *self.message[..end].get(at).ok_or(Malformed)? as usize;
-            match octet {
-                0 => {
-                    let name = NameBuf::from_parts(bytes, len as u8 + 1);
-                    return Ok((name, after.unwrap_or(at + 1)));
-                }
-                1..=MAX_LABEL => {
-                    let label = self.message[..end].get(at..=at + octet).ok_or(Malformed)?;
-                    // One octet stays free for the root.
-                    bytes
-                        .get_mut(len..len + octet + 1)
-                        .filter(|_| len + octet + 1 < MAX_NAME)
-                        .ok_or(Malformed)?
-                        .copy_from_slice(label);
-                    len += octet + 1;
-                    at += octet + 1;
-                }
-                0xc0.. => {
-                    let low = *self.message[..end].get(at + 1).ok_or(Malformed)? as usize;
-                    let target = (octet & 0x3f) << 8 | low;
-                    self.hops_left = self.hops_left.checked_sub(1).ok_or(Malformed)?;
-                    if target >= run {
-                        return Err(Malformed);
-                    }
-                    after.get_or_insert(at + 2);
-                    (run, at, end) = (target, target, self.message.len());
-                }
-                _ => return Err(Malformed),
+            let here = message.get(at..).ok_or(Malformed)?;
+            let (labels, end) = run(here)?;
+            // One byte stays free for the root.
+            let to = bytes.get_mut(len..len + labels).filter(|_| len + labels < MAX_NAME);
+            copy(to.ok_or(Malformed)?, &here[..labels]);
+            len += labels;
+            if end == 0 {
+                let name = NameBuf::from_parts(bytes, len as u8 + 1);
+                return Ok((name, after.unwrap_or(at + labels + 1)));
             }
+            let low = *here.get(labels + 1).ok_or(Malformed)?;
+            let target = Offset::of_pointer([end, low]).index();
+            self.hops_left = self.hops_left.checked_sub(1).ok_or(Malformed)?;
+            if target >= at {
+                return Err(Malformed);
+            }
+            after.get_or_insert(at + labels + POINTER_LEN);
+            (message, at) = (self.message, target);
         }
     }
 
@@ -222,12 +196,28 @@ impl<'m> Parser<'m> {
     pub fn expand_rdata(&mut self, record: &RawRecord, out: &mut Vec<u8>) -> Result<(), Malformed> {
         let Range { start, end } = record.rdata.clone();
         let region = self.message.get(start..end).ok_or(Malformed)?;
-        let expanded = rdata::expand(record.rtype, region, out, |at, out| {
+        rdata::expand(record.rtype, region, out, |at, out| {
             let (name, after) = self.decode(start + at, end).ok()?;
             out.extend_from_slice(name.as_name().as_wire());
             Some(after - start - at)
-        });
-        expanded.map_err(|_| Malformed)
+        })
+    }
+}
+
+/// The bytes that the labels at the front of `bytes` take, and the byte behind them: the root's zero or the first of
+/// a pointer.
+#[inline]
+fn run(bytes: &[u8]) -> Result<(usize, u8), Malformed> {
+    let mut at = 0;
+    loop {
+        match *bytes.get(at).ok_or(Malformed)? {
+            end @ (0 | POINTER..) => return Ok((at, end)),
+            len @ 1..=LABEL => at += len as usize + 1,
+            _ => return Err(Malformed),
+        }
+        if at >= MAX_NAME {
+            return Err(Malformed);
+        }
     }
 }
 
@@ -244,7 +234,7 @@ mod tests {
     fn decode(body: &[u8], at: usize) -> Result<NameBuf, Malformed> {
         let message = message(body);
         let (_, mut parser) = Parser::new(&message)?;
-        parser.name_at(at)
+        parser.name_at(Offset::new(at).ok_or(Malformed)?)
     }
 
     #[test]
@@ -286,7 +276,7 @@ mod tests {
         }
         let message = message(&body);
         let (_, mut parser) = Parser::new(&message).expect("header");
-        let top = message.len() - 2;
+        let top = Offset::new(message.len() - 2).expect("an offset");
         let asked = (0..).take_while(|_| parser.name_at(top).is_ok()).take(100).count();
         assert_eq!(asked, MAX_POINTER_HOPS as usize / 2_000);
     }
@@ -296,6 +286,14 @@ mod tests {
         let message = message(b"\0\0\x01\0\x01\0\0\0\0\0\x04abc");
         let (_, mut parser) = Parser::new(&message).expect("header");
         assert_eq!(parser.record(), Err(Malformed));
+    }
+
+    #[test]
+    fn no_message_is_longer_than_a_stream_can_frame() {
+        let mut longest = message(&[0; MAX_MESSAGE - HEADER_LEN]);
+        assert!(Parser::new(&longest).is_ok());
+        longest.push(0);
+        assert_eq!(Parser::new(&longest).map(|(header, _)| header), Err(Malformed));
     }
 
     #[test]

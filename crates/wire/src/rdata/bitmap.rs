@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::BadRdata;
 use super::fault::TextFaultKind;
 use super::parse::Cursor;
+use crate::malformed::Malformed;
 use crate::rr::Type;
 use crate::text::write_ascii;
 
@@ -12,37 +12,67 @@ use crate::text::write_ascii;
 const WINDOW: usize = 32;
 
 /// Checks that windows ascend, hold 1 to 32 octets and do not end with a zero octet.
-pub(super) fn validate(mut map: &[u8]) -> Result<(), BadRdata> {
+pub(super) fn validate(mut map: &[u8]) -> Result<(), Malformed> {
     let mut next_window = 0;
     while let [window, len, rest @ ..] = map {
-        let octets = rest.get(..*len as usize).ok_or(BadRdata)?;
+        let octets = rest.get(..*len as usize).ok_or(Malformed)?;
         if (*window as usize) < next_window
             || octets.len() > WINDOW
             || octets.last().is_none_or(|&last| last == 0)
         {
-            return Err(BadRdata);
+            return Err(Malformed);
         }
         next_window = *window as usize + 1;
         map = &rest[octets.len()..];
     }
-    if map.is_empty() { Ok(()) } else { Err(BadRdata) }
+    if map.is_empty() { Ok(()) } else { Err(Malformed) }
 }
 
-/// The types in a valid map, in ascending order.
-pub(crate) fn types(mut map: &[u8]) -> impl Iterator<Item = Type> {
-    std::iter::from_fn(move || {
-        let [window, len, rest @ ..] = map else { return None };
-        let (octets, later) = rest.split_at_checked(*len as usize)?;
-        map = later;
-        Some((*window, octets))
-    })
-    .flat_map(|(window, octets)| {
-        octets.iter().enumerate().flat_map(move |(i, &octet)| {
-            (0..8)
-                .filter(move |bit| octet & 0x80 >> bit != 0)
-                .map(move |bit| Type((window as u16) << 8 | (i as u16) << 3 | bit))
+/// The types at a name (RFC 4034 §4.1.2), as NSEC, NSEC3 and CSYNC have them: for each window of 256 types that has
+/// any, its number, the length of its map, and the map, whose bits count from the left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct TypeBitmap<'a>(&'a [u8]);
+
+impl<'a> TypeBitmap<'a> {
+    /// Reads all of `map`: windows ascend, hold 1 to 32 bytes and do not end in a zero byte.
+    pub fn read(map: &'a [u8]) -> Result<Self, Malformed> {
+        validate(map).map(|()| TypeBitmap(map))
+    }
+
+    /// The windows with their numbers.
+    fn windows(self) -> impl Iterator<Item = (u8, &'a [u8])> {
+        let mut map = self.0;
+        std::iter::from_fn(move || {
+            let [window, len, rest @ ..] = map else { return None };
+            let (bytes, later) = rest.split_at_checked(*len as usize)?;
+            map = later;
+            Some((*window, bytes))
         })
-    })
+    }
+
+    /// The types, in ascending order.
+    pub fn iter(self) -> impl Iterator<Item = Type> + use<'a> {
+        self.windows().flat_map(|(window, bytes)| {
+            bytes.iter().enumerate().flat_map(move |(i, &byte)| {
+                (0..8)
+                    .filter(move |bit| byte & 0x80 >> bit != 0)
+                    .map(move |bit| Type((window as u16) << 8 | (i as u16) << 3 | bit))
+            })
+        })
+    }
+
+    /// Whether `t` is one of them.
+    pub fn contains(self, t: Type) -> bool {
+        let [window, low] = t.0.to_be_bytes();
+        let bytes = self.windows().find(|&(number, _)| number == window).map_or(&[][..], |(_, bytes)| bytes);
+        bytes.get(low as usize / 8).is_some_and(|byte| byte & 0x80 >> (low % 8) != 0)
+    }
+}
+
+impl fmt::Debug for TypeBitmap<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
 }
 
 /// Reads mnemonics up to the last token, in any order.
@@ -88,7 +118,7 @@ fn push_window(number: u8, window: &[u8], out: &mut Vec<u8>) {
 
 /// Writes the mnemonics with spaces between them.
 pub(super) fn write(map: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
-    for (i, t) in types(map).enumerate() {
+    for (i, t) in TypeBitmap(map).iter().enumerate() {
         if i > 0 {
             write_ascii(b" ", to)?;
         }
@@ -125,12 +155,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sets_read_back(numbers in prop::collection::vec(prop_oneof![0u16..256, any::<u16>()], 0..12)) {
+        fn sets_read_back(
+            numbers in prop::collection::vec(prop_oneof![0u16..256, any::<u16>()], 0..12),
+            probes: [u16; 8],
+        ) {
             let text = numbers.iter().map(|n| format!(" TYPE{n}")).collect::<String>();
             let rdata = parse_type(Type::NSEC, &format!(".{text}")).expect("a map");
             prop_assert_eq!(validate(&rdata[1..]), Ok(()));
-            let set: std::collections::BTreeSet<Type> = numbers.into_iter().map(Type).collect();
-            prop_assert_eq!(types(&rdata[1..]).collect::<Vec<_>>(), set.into_iter().collect::<Vec<_>>());
+            let set: std::collections::BTreeSet<Type> = numbers.iter().copied().map(Type).collect();
+            let probes = probes.into_iter().chain(numbers);
+            let map = TypeBitmap::read(&rdata[1..]).expect("a map");
+            prop_assert!(map.iter().eq(set.iter().copied()));
+            for n in (0..600).chain(probes) {
+                prop_assert_eq!(map.contains(Type(n)), set.contains(&Type(n)), "{}", n);
+            }
         }
     }
 }

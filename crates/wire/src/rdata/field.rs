@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use super::BadRdata;
 use super::bitmap;
 use super::fault::TextFaultKind;
 use super::parse::Cursor;
+use crate::malformed::Malformed;
 use crate::name::Name;
 use crate::rr::Type;
 
@@ -120,7 +120,7 @@ pub enum Kind {
 /// A form that only one type has.
 pub trait Special: Sync {
     /// Octets that the field takes up at the front of `rest`, having checked them.
-    fn wire_len(&self, rest: &[u8]) -> Result<usize, BadRdata>;
+    fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed>;
 
     /// The name inside the field's octets, if it holds one.
     fn name(&self, _octets: &[u8]) -> Option<EmbeddedName> {
@@ -174,15 +174,15 @@ impl Layout {
     }
 
     /// Checks uncompressed RDATA.
-    pub(super) fn validate(&self, rdata: &[u8]) -> Result<(), BadRdata> {
+    pub(super) fn validate(&self, rdata: &[u8]) -> Result<(), Malformed> {
         let mut at = 0;
         for field in self.fields {
-            at += field.kind.wire_len(rdata.get(at..).ok_or(BadRdata)?)?;
+            at += field.kind.wire_len(rdata.get(at..).ok_or(Malformed)?)?;
         }
         if at != rdata.len() {
-            return Err(BadRdata);
+            return Err(Malformed);
         }
-        self.check.map_or(Ok(()), |check| check(rdata).map_err(|_| BadRdata))
+        self.check.map_or(Ok(()), |check| check(rdata).map_err(|_| Malformed))
     }
 
     /// Whether a name in RDATA may come compressed (RFC 3597 §4).
@@ -196,19 +196,19 @@ impl Layout {
         region: &[u8],
         out: &mut Vec<u8>,
         mut name: impl FnMut(usize, &mut Vec<u8>) -> Option<usize>,
-    ) -> Result<(), BadRdata> {
+    ) -> Result<(), Malformed> {
         let mut at = 0;
         for field in self.fields {
-            let rest = region.get(at..).ok_or(BadRdata)?;
+            let rest = region.get(at..).ok_or(Malformed)?;
             if let Kind::Name(NameRule::Compress | NameRule::Lower) = field.kind {
-                at += name(at, out).ok_or(BadRdata)?;
+                at += name(at, out).ok_or(Malformed)?;
             } else {
                 let len = field.kind.wire_len(rest)?;
-                out.extend_from_slice(rest.get(..len).ok_or(BadRdata)?);
+                out.extend_from_slice(rest.get(..len).ok_or(Malformed)?);
                 at += len;
             }
         }
-        if at == region.len() { Ok(()) } else { Err(BadRdata) }
+        if at == region.len() { Ok(()) } else { Err(Malformed) }
     }
 
     /// The walk over the names of RDATA, at its start.
@@ -280,16 +280,16 @@ impl Iterator for EmbeddedNames<'_> {
 impl Kind {
     /// Octets that a field of this form takes up at the front of `rest`, having checked them.
     #[inline]
-    pub fn wire_len(&self, rest: &[u8]) -> Result<usize, BadRdata> {
-        let fixed = |len| if len <= rest.len() { Ok(len) } else { Err(BadRdata) };
+    pub fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
+        let fixed = |len| if len <= rest.len() { Ok(len) } else { Err(Malformed) };
         let sized = |least: usize| match rest.first() {
             Some(&len) if len as usize >= least => fixed(1 + len as usize),
-            _ => Err(BadRdata),
+            _ => Err(Malformed),
         };
-        let at_least = |least| if rest.len() >= least { Ok(rest.len()) } else { Err(BadRdata) };
+        let at_least = |least| if rest.len() >= least { Ok(rest.len()) } else { Err(Malformed) };
         match *self {
-            Kind::Name(_) => Name::parse(rest).map(Name::len).map_err(|_| BadRdata),
-            Kind::Names(_) => all(rest, |rest| Name::parse(rest).map(Name::len).map_err(|_| BadRdata)),
+            Kind::Name(_) => Name::parse(rest).map(Name::len).map_err(|_| Malformed),
+            Kind::Names(_) => all(rest, |rest| Name::parse(rest).map(Name::len).map_err(|_| Malformed)),
             Kind::U8 | Kind::Mnemonic8(_) | Kind::Mnemonic8Named(_) => fixed(1),
             Kind::U16 | Kind::Type | Kind::Mnemonic16(_) => fixed(2),
             Kind::U32 | Kind::Duration | Kind::Time | Kind::Ipv4 => fixed(4),
@@ -300,14 +300,14 @@ impl Kind {
             Kind::SizedBase32 => sized(1),
             Kind::OptionalString if rest.is_empty() => Ok(0),
             Kind::OptionalString => sized(0),
-            Kind::Strings if rest.is_empty() => Err(BadRdata),
+            Kind::Strings if rest.is_empty() => Err(Malformed),
             Kind::Strings => all(rest, |rest| Kind::String.wire_len(rest)),
             Kind::Tag => {
                 let len = sized(1)?;
-                if rest[1..len].iter().all(u8::is_ascii_alphanumeric) { Ok(len) } else { Err(BadRdata) }
+                if rest[1..len].iter().all(u8::is_ascii_alphanumeric) { Ok(len) } else { Err(Malformed) }
             }
             Kind::SizedBase64 => {
-                let size = rest.first_chunk::<2>().ok_or(BadRdata)?;
+                let size = rest.first_chunk::<2>().ok_or(Malformed)?;
                 fixed(2 + u16::from_be_bytes(*size) as usize)
             }
             Kind::LongString(least) | Kind::Base64(least) | Kind::Hex(least) => at_least(least),
@@ -319,10 +319,10 @@ impl Kind {
 }
 
 /// The length of `rest` if items of the length that `item` tells fill it.
-fn all(rest: &[u8], item: impl Fn(&[u8]) -> Result<usize, BadRdata>) -> Result<usize, BadRdata> {
+fn all(rest: &[u8], item: impl Fn(&[u8]) -> Result<usize, Malformed>) -> Result<usize, Malformed> {
     let mut at = 0;
     while at < rest.len() {
         at += item(&rest[at..])?;
     }
-    if at == rest.len() { Ok(at) } else { Err(BadRdata) }
+    if at == rest.len() { Ok(at) } else { Err(Malformed) }
 }

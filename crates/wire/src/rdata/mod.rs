@@ -2,7 +2,7 @@
 //!
 //! A type's file declares a [`Layout`], the list of its fields in wire order. One engine interprets the list:
 //! `field` walks it over wire bytes (validation, names inside, canonical form), `parse` reads text with it
-//! and `write` writes text. The few types whose text is not a row of fields bring a `field::Special`. What
+//! and `write` writes text. [`view`] has the types whose fields are looked into elsewhere. The few types whose text is not a row of fields bring a `field::Special`. What
 //! does not live here: which types go with which, or what a record means.
 
 mod bitmap;
@@ -11,10 +11,12 @@ mod field;
 mod mnemonic;
 mod parse;
 mod types;
+pub mod view;
 mod write;
 
 use std::fmt;
 
+use crate::malformed::Malformed;
 use crate::name::Name;
 use crate::rr::Type;
 use crate::text::Token;
@@ -25,17 +27,6 @@ pub use parse::Cursor;
 
 /// The longest RDATA: its length is a 16-bit field (RFC 1035 §3.2.1).
 pub const MAX_RDATA: usize = u16::MAX as usize;
-
-/// RDATA that does not have the form of its type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadRdata;
-
-impl fmt::Display for BadRdata {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("record data does not have the form of its type")
-    }
-}
-impl std::error::Error for BadRdata {}
 
 /// The fields of a type; `None` if it is unknown or has no form of its own.
 #[inline]
@@ -55,9 +46,9 @@ pub fn embedded_names(t: Type, rdata: &[u8]) -> EmbeddedNames<'_> {
 ///
 /// Data of unknown types is always well formed (RFC 3597 §3), up to 65,535 octets.
 #[inline]
-pub fn validate(t: Type, rdata: &[u8]) -> Result<(), BadRdata> {
+pub fn validate(t: Type, rdata: &[u8]) -> Result<(), Malformed> {
     if rdata.len() > MAX_RDATA {
-        return Err(BadRdata);
+        return Err(Malformed);
     }
     layout(t).map_or(Ok(()), |layout| layout.validate(rdata))
 }
@@ -73,7 +64,7 @@ pub fn expand(
     region: &[u8],
     out: &mut Vec<u8>,
     name: impl FnMut(usize, &mut Vec<u8>) -> Option<usize>,
-) -> Result<(), BadRdata> {
+) -> Result<(), Malformed> {
     let Some(layout) = layout(t).filter(|layout| layout.may_be_compressed()) else {
         out.extend_from_slice(region);
         return Ok(());

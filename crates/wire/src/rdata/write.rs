@@ -4,8 +4,9 @@ use std::fmt;
 
 use super::bitmap;
 use super::field::{Kind, Layout};
+use super::layout;
 use super::mnemonic;
-use super::{BadRdata, layout};
+use crate::malformed::Malformed;
 use crate::name::Name;
 use crate::rr::Type;
 use crate::text;
@@ -38,9 +39,9 @@ fn has_text(layout: &Layout, rdata: &[u8]) -> bool {
     true
 }
 
-fn octets_of<'r>(kind: &Kind, rdata: &'r [u8], at: usize) -> Result<&'r [u8], BadRdata> {
-    let rest = rdata.get(at..).ok_or(BadRdata)?;
-    rest.get(..kind.wire_len(rest)?).ok_or(BadRdata)
+fn octets_of<'r>(kind: &Kind, rdata: &'r [u8], at: usize) -> Result<&'r [u8], Malformed> {
+    let rest = rdata.get(at..).ok_or(Malformed)?;
+    rest.get(..kind.wire_len(rest)?).ok_or(Malformed)
 }
 
 /// `\# length hex` (RFC 3597 §5).

@@ -5,6 +5,7 @@ mod domain;
 mod hickory;
 mod hostile;
 mod round_trip;
+mod views;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use wire::rdata::{TextFault, parse_text, write_text};

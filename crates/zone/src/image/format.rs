@@ -14,12 +14,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use wire::hash::HashKey;
-use wire::{Name, NameBuf};
+use wire::{LowerName, LowerNameBuf, Name, Serial};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{ImageError, Making, damaged};
 use crate::stamp::{SourceFile, Stamp};
-use crate::store::{Counts, LAYOUT};
+use crate::store::{Counts, LAYOUT, NodeAddress};
 
 const MAGIC: [u8; 8] = *b"nomenimg";
 /// Raised whenever the header changes.
@@ -82,9 +82,9 @@ pub(super) struct Header {
     pub(super) program: String,
     /// See [`fingerprint`].
     pub(super) key: [u64; 2],
-    pub(super) apex: NameBuf,
-    pub(super) serial: u32,
-    pub(super) apex_at: u32,
+    pub(super) apex: LowerNameBuf,
+    pub(super) serial: Serial,
+    pub(super) apex_at: NodeAddress,
     pub(super) counts: Counts,
     /// Iterations and salt of the NSEC3 chain.
     pub(super) nsec3: Option<(u16, Vec<u8>)>,
@@ -103,7 +103,7 @@ pub(super) fn sum(octets: &[u8]) -> u64 {
 /// Two hashes that tell one key from another, and one way of hashing from another, without telling the key.
 pub(super) fn fingerprint(key: &HashKey) -> [u64; 2] {
     [&b"\x05image\x05nomen\0"[..], b"\x0bfingerprint\x03key\x05image\x05nomen\0"]
-        .map(|wire| key.name(Name::from_wire(wire).unwrap_or(Name::ROOT)))
+        .map(|wire| key.name(LowerName::of_checked(wire)).bits())
 }
 
 impl Header {
@@ -119,8 +119,8 @@ impl Header {
         out.octets(self.program.as_bytes());
         self.key.iter().for_each(|&half| out.u64(half));
         out.octets(self.apex.as_name().as_wire());
-        out.u32(self.serial);
-        out.u32(self.apex_at);
+        out.u32(self.serial.0);
+        out.0.extend_from_slice(&self.apex_at.stored());
         out.u64(self.counts.records);
         out.u64(self.counts.nodes);
         out.u32(self.counts.wildcards.into());
@@ -178,8 +178,8 @@ impl Header {
         let layout = from.u32()?;
         let program = String::from_utf8_lossy(from.octets()?).into_owned();
         let key = [from.u64()?, from.u64()?];
-        let apex = Name::from_wire(from.octets()?).map_err(|_| damaged("the zone's name"))?.to_buf();
-        let (serial, apex_at) = (from.u32()?, from.u32()?);
+        let apex = Name::from_wire(from.octets()?).map_err(|_| damaged("the zone's name"))?.to_lower();
+        let (serial, apex_at) = (Serial(from.u32()?), NodeAddress::of(from.chunk()?));
         let (records, nodes, wildcards) = (from.u64()?, from.u64()?, from.u32()? != 0);
         let (iterations, salt) = (u16::try_from(from.u32()?).ok(), from.octets()?.to_vec());
         let making = Making { warnings: from.u64()?, sources: from.sources()? };

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{self, Path};
 use std::sync::{Mutex, PoisonError};
 
-use wire::Name;
 use wire::hash::HashKey;
+use wire::{LowerName, Name, Serial};
 
 use super::format::{FRONT, Header, Kind, PIECE, Section, fingerprint, sum};
 use super::{ImageError, Making, damaged};
@@ -68,12 +68,12 @@ impl<'a> Image<&'a [u8]> {
 
 impl<R> Image<R> {
     /// The zone's name.
-    pub fn apex(&self) -> Name<'_> {
-        self.header.apex.as_name()
+    pub fn apex(&self) -> LowerName<'_> {
+        self.header.apex.as_lower()
     }
 
     /// The serial number of the zone's SOA.
-    pub fn serial(&self) -> u32 {
+    pub fn serial(&self) -> Serial {
         self.header.serial
     }
 
@@ -85,7 +85,7 @@ impl<R> Image<R> {
     /// Whether it is what reading the zone `apex` from `text` under `key` would make now: none of the files has
     /// changed.
     pub fn check_current(&self, apex: Name<'_>, text: &Path, key: &HashKey) -> Result<(), ImageError> {
-        if self.apex() != apex {
+        if self.apex().as_name() != apex {
             return Err(ImageError::OtherZone);
         }
         if self.header.key != fingerprint(key) {

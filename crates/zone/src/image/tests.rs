@@ -1,7 +1,7 @@
 //! What only the inside of an image shows; the rest is in `tests/image.rs`.
 
 use wire::hash::HashKey;
-use wire::{NameBuf, Type};
+use wire::{NameBuf, Ttl, Type};
 
 use super::format::{Kind, fingerprint, sum};
 use crate::store::{LAYOUT, Zone, ZoneBuilder};
@@ -14,7 +14,7 @@ fn name(text: &str) -> NameBuf {
 fn zone() -> Zone {
     let mut builder = ZoneBuilder::new(name("example.").as_name(), &HashKey::new([1, 2, 3]));
     let mut add = |owner: &str, rtype: Type, rdata: &[u8]| {
-        builder.add(name(owner).as_name(), rtype, 3600, rdata).expect("a record");
+        builder.add(name(owner).as_name(), rtype, Ttl::from_secs(3600), rdata).expect("a record");
     };
     add(
         "example.",

@@ -11,6 +11,7 @@ use std::panic::resume_unwind;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
+use wire::Ttl;
 use wire::name::Name;
 use wire::rr::{Class, Type};
 
@@ -57,7 +58,7 @@ impl RecordBatch {
         header[1] = u8::from(record.same_owner);
         header[2..4].copy_from_slice(&record.rtype.0.to_le_bytes());
         header[4..6].copy_from_slice(&(record.rdata.len() as u16).to_le_bytes());
-        header[6..10].copy_from_slice(&record.ttl.to_le_bytes());
+        header[6..10].copy_from_slice(&record.ttl.to_be_bytes());
         header[10..14].copy_from_slice(&record.place.file.to_le_bytes());
         header[14..].copy_from_slice(&record.place.line.to_le_bytes());
         self.bytes.extend_from_slice(&header);
@@ -95,7 +96,7 @@ impl<'a> Iterator for Records<'a> {
         Some(Record {
             owner: self.owner,
             same_owner: same == 1,
-            ttl: u32::from_le_bytes(ttl),
+            ttl: Ttl::from_be_bytes(ttl),
             class: self.class,
             rtype: Type(u16::from_le_bytes([t0, t1])),
             rdata,

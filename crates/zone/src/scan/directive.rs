@@ -72,8 +72,8 @@ impl<S: Sink> Scanner<'_, S> {
         if token.quoted {
             return Err(quoted_field(token));
         }
-        let ttl = words::ttl(token.bytes).ok_or_else(|| bad_ttl(token))?;
-        self.default_ttl = Some(if ttl < 1 << 31 { ttl } else { self.too_large(file, here, token) });
+        let seconds = words::ttl(token.bytes).ok_or_else(|| bad_ttl(token))?;
+        self.default_ttl = Some(self.counted(file, here, token, seconds));
         Ok(())
     }
 

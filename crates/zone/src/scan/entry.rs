@@ -9,13 +9,11 @@ use super::{Opened, Place, Progress, Record, ScanConfig, ScanReport, Sink, Sourc
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
+use wire::Ttl;
 use wire::name::{Name, NameBuf};
 use wire::rdata;
 use wire::rr::{Class, Type};
 use wire::text::{self, Token};
-
-/// TTLs from here on count as 0 (RFC 2181 §8).
-const TTL_END: u32 = 1 << 31;
 
 /// The scan is over before its end.
 pub(super) struct Stop;
@@ -109,6 +107,7 @@ pub(super) struct Here<'w> {
 
 /// What stands between owner and data.
 pub(super) struct Fields {
+    /// Seconds as written, and the token.
     ttl: Option<(u32, usize)>,
     pub(super) rtype: Type,
     /// The first token behind the type.
@@ -121,9 +120,9 @@ pub(super) struct Scanner<'s, S> {
     pub(super) config: &'s ScanConfig,
     pub(super) report: ScanReport,
     level: Level,
-    pub(super) default_ttl: Option<u32>,
+    pub(super) default_ttl: Option<Ttl>,
     /// The last TTL given with a record.
-    previous_ttl: Option<u32>,
+    previous_ttl: Option<Ttl>,
     told_previous_ttl: bool,
     /// The owner has changed since the last record that was handed over.
     pub(super) owner_changed: bool,
@@ -416,9 +415,9 @@ impl<'s, S: Sink> Scanner<'s, S> {
         here: &Here<'_>,
         tokens: &[Token<'w>],
         fields: &Fields,
-    ) -> Result<u32, Box<Trouble<'w>>> {
-        if let Some((ttl, at)) = fields.ttl {
-            let ttl = if ttl < TTL_END { ttl } else { self.too_large(file, here, tokens[at]) };
+    ) -> Result<Ttl, Box<Trouble<'w>>> {
+        if let Some((seconds, at)) = fields.ttl {
+            let ttl = self.counted(file, here, tokens[at], seconds);
             self.previous_ttl = Some(ttl);
             return Ok(ttl);
         }
@@ -435,7 +434,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
         here: &Here<'_>,
         tokens: &[Token<'w>],
         fields: &Fields,
-    ) -> Result<u32, Box<Trouble<'w>>> {
+    ) -> Result<Ttl, Box<Trouble<'w>>> {
         let word = tokens[fields.data - 1];
         if let Some(ttl) = self.previous_ttl {
             if !std::mem::replace(&mut self.told_previous_ttl, true) {
@@ -449,7 +448,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
         if fields.rtype == Type::SOA
             && let Some(minimum) = self.rdata.last_chunk::<4>()
         {
-            let ttl = Some(u32::from_be_bytes(*minimum)).filter(|&ttl| ttl < TTL_END).unwrap_or(0);
+            let ttl = Ttl::from_be_bytes(*minimum);
             self.default_ttl = Some(ttl);
             let message = format!("no TTL here and no $TTL before: taking the SOA record's MINIMUM, {ttl}");
             self.warn(file, here, Trouble::at(word, FaultKind::TtlFromSoa, message));
@@ -459,12 +458,26 @@ impl<'s, S: Sink> Scanner<'s, S> {
         Err(trouble.with_note("put a line such as `$TTL 1h` at the top of the file"))
     }
 
+    /// The TTL that so many seconds, written as `token`, count as.
+    #[inline]
+    pub(super) fn counted(
+        &mut self,
+        file: &OpenFile,
+        here: &Here<'_>,
+        token: Token<'_>,
+        seconds: u32,
+    ) -> Ttl {
+        if seconds > Ttl::MAX.as_secs() {
+            self.too_large(file, here, token);
+        }
+        Ttl::from_secs(seconds)
+    }
+
     /// Warns that the TTL `token` counts as 0.
     #[cold]
-    pub(super) fn too_large(&mut self, file: &OpenFile, here: &Here<'_>, token: Token<'_>) -> u32 {
+    fn too_large(&mut self, file: &OpenFile, here: &Here<'_>, token: Token<'_>) {
         let message = format!("TTL {} is more than 2147483647 and counts as 0", show(token.bytes));
         self.warn(file, here, Trouble::at(token, FaultKind::TtlTooLarge, message));
-        0
     }
 
     fn warn(&mut self, file: &OpenFile, here: &Here<'_>, trouble: Box<Trouble<'_>>) {

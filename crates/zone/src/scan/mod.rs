@@ -36,6 +36,7 @@ use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use wire::Ttl;
 use wire::name::{Name, NameBuf};
 use wire::rr::{Class, Type};
 
@@ -74,12 +75,6 @@ impl<'a> Source<'a> {
     /// Whatever `reader` gives, called `name` in faults. It may not include files.
     pub fn reader(name: &str, reader: impl Read + Send + 'a) -> Self {
         Source { name: name.into(), from: From::Reader(Box::new(reader), None), include_dir: None }
-    }
-
-    /// Allows the source to include files, relative paths taken from `dir`.
-    pub fn with_includes_from(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.include_dir = Some(dir.into());
-        self
     }
 
     /// What it is called in faults.
@@ -129,8 +124,8 @@ pub struct ScanConfig {
     pub origin: NameBuf,
     /// The zone's class; any other is an error.
     pub class: Class,
-    /// TTL in seconds of records without one, until a `$TTL` says otherwise.
-    pub default_ttl: Option<u32>,
+    /// TTL of records without one, until a `$TTL` says otherwise.
+    pub default_ttl: Option<Ttl>,
     /// Bounds on what one scan may take.
     pub limits: Limits,
 }
@@ -188,8 +183,8 @@ pub struct Record<'a> {
     pub owner: Name<'a>,
     /// The owner is, octet for octet, that of the record handed over before.
     pub same_owner: bool,
-    /// Seconds, at most 2^31 − 1.
-    pub ttl: u32,
+    /// The TTL.
+    pub ttl: Ttl,
     /// The zone's class.
     pub class: Class,
     /// No meta type.

@@ -15,10 +15,62 @@ pub(crate) const UNIT: usize = 8;
 pub(crate) const CHUNK_BITS: u32 = 21;
 /// Octets in a full chunk; also the most a single node may take.
 pub(crate) const CHUNK: usize = UNIT << CHUNK_BITS;
-/// Most chunks of an arena. The last of the 2^11 stays unused, which keeps [`NOWHERE`] free.
+/// Most chunks of an arena. The last of the 2^11 stays unused, which keeps [`NodeAddress::NOWHERE`] free.
 pub(crate) const MAX_CHUNKS: usize = (1 << (32 - CHUNK_BITS)) - 1;
-/// The address that means "no node".
-pub(crate) const NOWHERE: u32 = u32::MAX;
+
+/// Where a node lies in its snapshot: no other node of the same snapshot has the same. The default is where the first
+/// one lies.
+///
+/// Stored as a little-endian `u32`, the number of the chunk above [`CHUNK_BITS`] bits for the unit within it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct NodeAddress(u32);
+
+impl NodeAddress {
+    /// As stored where there is no node.
+    pub(crate) const NOWHERE: [u8; 4] = [0xff; 4];
+
+    #[inline]
+    fn new(chunk: usize, unit: usize) -> Self {
+        NodeAddress(((chunk << CHUNK_BITS) | unit) as u32)
+    }
+
+    /// The address stored as `stored`, where there is one.
+    #[inline]
+    pub(crate) fn of(stored: [u8; 4]) -> Self {
+        NodeAddress(u32::from_le_bytes(stored))
+    }
+
+    /// The address stored as `stored`, where there may be none.
+    #[inline]
+    pub(crate) fn somewhere(stored: [u8; 4]) -> Option<Self> {
+        (stored != Self::NOWHERE).then(|| Self::of(stored))
+    }
+
+    /// The address as it is stored.
+    #[inline]
+    pub(crate) fn stored(self) -> [u8; 4] {
+        self.0.to_le_bytes()
+    }
+
+    /// Which of the chunks the node lies in.
+    #[inline]
+    pub(crate) fn chunk(self) -> usize {
+        (self.0 >> CHUNK_BITS) as usize
+    }
+
+    /// Where in the chunk it starts, in units.
+    #[inline]
+    pub(crate) fn unit(self) -> usize {
+        (self.0 & ((1 << CHUNK_BITS) - 1)) as usize
+    }
+
+    /// Where in the chunk it starts, in bytes.
+    #[inline]
+    pub(crate) fn start(self) -> usize {
+        self.unit() * UNIT
+    }
+}
 
 /// The arena cannot take the blob: larger than a chunk, or all addresses are used (32 GiB).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,26 +99,25 @@ impl<M: AsRef<[u8]>> Arena<M> {
 
     /// Everything from `at` to the end of its chunk.
     #[inline]
-    pub(crate) fn from(&self, at: u32) -> &[u8] {
-        let chunk = self.chunk((at >> CHUNK_BITS) as usize);
-        &chunk[(at & ((1 << CHUNK_BITS) - 1)) as usize * UNIT..]
+    pub(crate) fn from(&self, at: NodeAddress) -> &[u8] {
+        &self.chunk(at.chunk())[at.start()..]
     }
 
     /// The blob at `at`.
     #[inline]
-    pub(crate) fn blob(&self, at: u32) -> &[u8] {
+    pub(crate) fn blob(&self, at: NodeAddress) -> &[u8] {
         let rest = self.from(at);
         &rest[..blob::size(rest)]
     }
 
     /// Every blob with its address, dead ones too, in the order they were appended.
-    pub(crate) fn walk(&self) -> impl Iterator<Item = (u32, &[u8])> {
+    pub(crate) fn walk(&self) -> impl Iterator<Item = (NodeAddress, &[u8])> {
         self.chunks().enumerate().flat_map(|(i, chunk)| {
             let chunk = chunk.as_ref();
             let mut at = 0;
             std::iter::from_fn(move || {
                 let rest = chunk.get(at..).filter(|rest| !rest.is_empty())?;
-                let address = ((i << CHUNK_BITS) | (at / UNIT)) as u32;
+                let address = NodeAddress::new(i, at / UNIT);
                 at += blob::size(rest);
                 Some((address, &rest[..blob::size(rest)]))
             })
@@ -74,20 +125,18 @@ impl<M: AsRef<[u8]>> Arena<M> {
     }
 
     /// The address of the first blob.
-    pub(crate) fn first(&self) -> Option<u32> {
-        (!self.first.as_ref().is_empty()).then_some(0)
+    pub(crate) fn first(&self) -> Option<NodeAddress> {
+        (!self.first.as_ref().is_empty()).then_some(NodeAddress::default())
     }
 
     /// The address of the blob that follows the one at `at`, in the order of [`walk`](Self::walk).
-    pub(crate) fn next(&self, at: u32) -> Option<u32> {
-        let units = blob::size(self.from(at)) / UNIT;
-        let index = (at >> CHUNK_BITS) as usize;
-        let next = (at & ((1 << CHUNK_BITS) - 1)) as usize + units;
-        if next * UNIT < self.chunk(index).len() {
-            return Some(at + units as u32);
+    pub(crate) fn next(&self, at: NodeAddress) -> Option<NodeAddress> {
+        let next = at.unit() + blob::size(self.from(at)) / UNIT;
+        if next * UNIT < self.chunk(at.chunk()).len() {
+            return Some(NodeAddress::new(at.chunk(), next));
         }
-        let more = self.more.get(index).is_some_and(|c| !c.as_ref().is_empty());
-        more.then_some(((index + 1) << CHUNK_BITS) as u32)
+        let more = self.more.get(at.chunk()).is_some_and(|c| !c.as_ref().is_empty());
+        more.then_some(NodeAddress::new(at.chunk() + 1, 0))
     }
 
     /// Octets in use.
@@ -114,7 +163,7 @@ impl Arena<Memory> {
     }
 
     /// Appends a blob, whose length is a multiple of [`UNIT`], and gives its address.
-    pub(crate) fn push(&mut self, blob: &[u8]) -> Result<u32, ArenaFull> {
+    pub(crate) fn push(&mut self, blob: &[u8]) -> Result<NodeAddress, ArenaFull> {
         if blob.len() > CHUNK {
             return Err(ArenaFull);
         }
@@ -127,9 +176,9 @@ impl Arena<Memory> {
         }
         let index = self.more.len();
         let chunk = self.chunk_mut(index);
-        let at = (index << CHUNK_BITS) | (chunk.len() / UNIT);
+        let at = NodeAddress::new(index, chunk.len() / UNIT);
         chunk.extend(blob);
-        Ok(at as u32)
+        Ok(at)
     }
 
     fn chunk_mut(&mut self, index: usize) -> &mut Memory {
@@ -140,9 +189,8 @@ impl Arena<Memory> {
     }
 
     /// The blob at `at`, to be changed in place.
-    pub(crate) fn blob_mut(&mut self, at: u32) -> &mut [u8] {
-        let chunk = self.chunk_mut((at >> CHUNK_BITS) as usize).as_mut();
-        let rest = &mut chunk[(at & ((1 << CHUNK_BITS) - 1)) as usize * UNIT..];
+    pub(crate) fn blob_mut(&mut self, at: NodeAddress) -> &mut [u8] {
+        let rest = &mut self.chunk_mut(at.chunk()).as_mut()[at.start()..];
         let size = blob::size(rest);
         &mut rest[..size]
     }

@@ -20,7 +20,8 @@
 //! With an owner of usual length the header, the owner, two directory entries and the first record lie in
 //! the first 64 octets: an exact hit reads one line of the index and one of the blob.
 
-use wire::Type;
+use wire::message::{HEADER_LEN, Offset, POINTER_LEN, QUESTION_TAIL, RDLENGTH_AT, RECORD_HEAD, TTL_AT};
+use wire::{LowerName, Type};
 
 /// Octets in front of the owner name.
 pub(super) const HEADER: usize = 8;
@@ -31,8 +32,40 @@ pub(super) const HAS_TARGETS: u16 = 0x8000;
 /// In an entry's signature field: the number itself. A signature takes at least 31 octets, so twelve bits do.
 pub(super) const SIG_COUNT: u16 = 0x0fff;
 
-/// Octets of a record in front of its RDATA when the owner is a pointer.
-pub(super) const RECORD_HEAD: usize = 12;
+/// Bytes of a compiled record in front of its RDATA: its owner is a pointer.
+pub const COMPILED_HEAD: usize = POINTER_LEN + RECORD_HEAD;
+/// Where in a compiled record its TTL stands.
+pub(super) const COMPILED_TTL: usize = POINTER_LEN + TTL_AT;
+/// Where in a compiled record its RDLENGTH stands.
+pub(super) const COMPILED_RDLENGTH: usize = POINTER_LEN + RDLENGTH_AT;
+
+/// The message offset at which an RRset is compiled to start: behind a question for its owner, of so many bytes.
+#[inline]
+pub(super) fn compiled_at(owner_len: usize) -> usize {
+    HEADER_LEN + owner_len + QUESTION_TAIL
+}
+
+/// What a compression pointer in a compiled RRset leads to.
+#[derive(Clone, Copy)]
+pub(super) enum Lead {
+    /// The owner, as it stands in the question, from so many bytes into it.
+    Owner(usize),
+    /// The RRset, from so many bytes into its records.
+    Records(usize),
+}
+
+impl Lead {
+    /// Where `pointer` leads in an RRset whose owner has so many bytes; `None` for the header and for the
+    /// question's type and class.
+    #[inline]
+    pub(super) fn of(pointer: [u8; POINTER_LEN], owner_len: usize) -> Option<Lead> {
+        let to = Offset::of_pointer(pointer).index();
+        match to.checked_sub(HEADER_LEN)? {
+            to if to < owner_len => Some(Lead::Owner(to)),
+            _ => to.checked_sub(compiled_at(owner_len)).map(Lead::Records),
+        }
+    }
+}
 
 #[inline]
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -49,21 +82,16 @@ pub(super) fn be16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-#[inline]
-pub(super) fn be32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
 /// Octets of the blob that starts at the front of `bytes`.
 #[inline]
 pub(super) fn size(bytes: &[u8]) -> usize {
     (u32_at(bytes, 0) & 0x00ff_ffff) as usize * super::arena::UNIT
 }
 
-/// The owner name, lower case.
+/// The owner name. The builder has put one there, or verifying has found one.
 #[inline]
-pub(super) fn owner(blob: &[u8]) -> &[u8] {
-    &blob[HEADER..HEADER + blob[3] as usize]
+pub(super) fn owner(blob: &[u8]) -> LowerName<'_> {
+    LowerName::of_checked(&blob[HEADER..HEADER + blob[3] as usize])
 }
 
 /// The raw flags.
@@ -145,7 +173,9 @@ pub(super) fn entries(blob: &[u8]) -> impl Iterator<Item = (Entry, usize)> {
     })
 }
 
-/// Where the target name stands in the RDATA of the types whose targets are resolved when a zone is built.
+/// Where the target name stands in the RDATA of the types whose targets are resolved when a zone is built: in front of
+/// it is nothing but fields of fixed length, so it is known without reading any. [`wire::rdata::embedded_names`] says the
+/// same, as a test sees to.
 pub(super) fn target_offset(t: Type) -> Option<usize> {
     match t {
         Type::NS | Type::CNAME => Some(0),

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use wire::hash::HashKey;
-use wire::{Name, NameBuf, Type};
+use wire::{LowerNameBuf, Name, Ttl, Type};
 
 use super::Zone;
 use super::arena::Arena;
@@ -59,7 +59,7 @@ impl std::error::Error for BuildError {}
 /// Builds one [`Zone`]; records may come in any order, sorted ones are fastest.
 pub struct ZoneBuilder {
     pub(super) key: HashKey,
-    pub(super) apex: NameBuf,
+    pub(super) apex: LowerNameBuf,
     pub(super) arena: Arena<Memory>,
     pub(super) encoder: Encoder,
     pub(super) notes: Notes,
@@ -75,11 +75,9 @@ pub struct ZoneBuilder {
 impl ZoneBuilder {
     /// A builder for the zone named `apex`. `key` is the one under which names will be looked up.
     pub fn new(apex: Name<'_>, key: &HashKey) -> Self {
-        let mut apex = apex.to_buf();
-        apex.make_lower();
         ZoneBuilder {
             key: *key,
-            apex,
+            apex: apex.to_lower(),
             arena: Arena::building(),
             encoder: Encoder::new(),
             notes: Notes::new(NOTES),
@@ -91,7 +89,7 @@ impl ZoneBuilder {
     }
 
     /// Adds a record of class IN; `rdata` is uncompressed. See [`add_from`](Self::add_from).
-    pub fn add(&mut self, owner: Name<'_>, t: Type, ttl: u32, rdata: &[u8]) -> Result<(), AddError> {
+    pub fn add(&mut self, owner: Name<'_>, t: Type, ttl: Ttl, rdata: &[u8]) -> Result<(), AddError> {
         self.add_from(owner, t, ttl, rdata, 0)
     }
 
@@ -104,7 +102,7 @@ impl ZoneBuilder {
         &mut self,
         owner: Name<'_>,
         t: Type,
-        ttl: u32,
+        ttl: Ttl,
         rdata: &[u8],
         source: u64,
     ) -> Result<(), AddError> {

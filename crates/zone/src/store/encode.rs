@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 
+use wire::message::{MAX_MESSAGE, MAX_POINTERS, Offset, POINTER_LEN, QNAME_POINTER};
+use wire::rdata::view::Rrsig;
 use wire::rdata::{self, NameRule};
-use wire::{Name, Type};
+use wire::{Class, LowerName, Name, Ttl, Type};
 
-use super::arena::{CHUNK, NOWHERE, UNIT};
+use super::arena::{CHUNK, NodeAddress, UNIT};
 use super::blob::{self, ENTRY, Entry, HEADER};
 use super::node::{NodeFlags, RrSet, TARGETS};
 use super::nsec3;
@@ -35,7 +37,13 @@ struct Known {
     len: u8,
     /// Where it was written, from the start of the RRset's records.
     at: u16,
+    /// Pointers that its reader follows.
+    pointers: u8,
 }
+
+/// The most pointers in a suffix that a name may point at: that name has one more, and the owners of other records may be
+/// nothing but a pointer to it.
+const DEEPEST: u8 = MAX_POINTERS as u8 - 2;
 
 /// Where an RRset stands in its node: what is asked for most comes first.
 fn rank(t: Type) -> u32 {
@@ -112,7 +120,8 @@ impl Encoder {
     }
 
     /// A blob without records: an empty non-terminal.
-    pub(super) fn empty(&mut self, owner: Name<'_>) -> &[u8] {
+    pub(super) fn empty(&mut self, owner: LowerName<'_>) -> &[u8] {
+        let owner = owner.as_name();
         self.entries.clear();
         self.blob.clear();
         let flags = NodeFlags::EMPTY.0 | if owner.is_wildcard() { NodeFlags::WILDCARD.0 } else { 0 };
@@ -181,7 +190,7 @@ impl Encoder {
         let records_len = self.blob.len() - start;
         let sig_count = self.records(pending, signatures, start, notes);
         let total = self.blob.len() - start;
-        if 12 + owner.len() + 4 + total > u16::MAX as usize || sig_count > blob::SIG_COUNT as usize {
+        if blob::compiled_at(owner.len()) + total > MAX_MESSAGE || sig_count > blob::SIG_COUNT as usize {
             self.blob.truncate(start);
             notes.add(NoteKind::RrsetTooLarge, owner, t, group[0].source);
             return;
@@ -194,7 +203,7 @@ impl Encoder {
         };
         let has_targets = records.iter().any(in_zone);
         if has_targets {
-            self.blob.resize(self.blob.len() + 4 * count, NOWHERE as u8);
+            (0..count).for_each(|_| self.blob.extend_from_slice(&NodeAddress::NOWHERE));
         }
         self.entries.push(Entry {
             rtype: t,
@@ -223,7 +232,8 @@ impl Encoder {
             }
             // Signatures over different types are different RRsets (RFC 4034 §3), even where they are kept
             // together.
-            let covers = |r: &Record| (r.rtype == Type::RRSIG).then(|| pending.rdata(r).get(..2));
+            let covers =
+                |r: &Record| (r.rtype == Type::RRSIG).then(|| Rrsig::read_type_covered(pending.rdata(r)));
             let first = records.iter().find(|r| covers(r) == covers(record)).unwrap_or(record);
             if record.ttl != first.ttl {
                 notes.add(NoteKind::TtlMismatch, owner, record.rtype, record.source);
@@ -237,10 +247,10 @@ impl Encoder {
         count
     }
 
-    fn record(&mut self, pending: &Pending, record: &Record, ttl: u32, start: usize) {
-        self.blob.extend_from_slice(&[0xc0, 12]);
+    fn record(&mut self, pending: &Pending, record: &Record, ttl: Ttl, start: usize) {
+        self.blob.extend_from_slice(&QNAME_POINTER);
         self.blob.extend_from_slice(&record.rtype.0.to_be_bytes());
-        self.blob.extend_from_slice(&1u16.to_be_bytes());
+        self.blob.extend_from_slice(&Class::IN.0.to_be_bytes());
         self.blob.extend_from_slice(&ttl.to_be_bytes());
         self.blob.extend_from_slice(&[0, 0]);
         let rdata_at = self.blob.len();
@@ -261,7 +271,7 @@ impl Encoder {
     /// Writes the name of `len` octets at `from` in the pending octets, compressed.
     fn name(&mut self, pending: &Pending, from: usize, len: usize, start: usize) {
         let owner = pending.owner.as_name().as_wire();
-        let mut at = 0;
+        let (mut at, own, mut deepest) = (0, self.dictionary.len(), DEEPEST);
         while at < len {
             let suffix = &pending.octets[from + at..from + len];
             let here = self.blob.len() - start;
@@ -270,10 +280,11 @@ impl Encoder {
                 self.blob.push(0);
                 return;
             }
-            if let Some(pointer) = self.known(pending, owner, suffix) {
+            if let Some((pointer, pointers)) = self.known(pending, owner, suffix, &mut deepest) {
                 // An RRset that is too long for a message gets a wrong offset here and is dropped later.
                 self.fixups.push(here as u16);
-                self.blob.extend_from_slice(&(0xc000 | pointer).to_be_bytes());
+                self.blob.extend_from_slice(&pointer);
+                self.dictionary[own..].iter_mut().for_each(|suffix| suffix.pointers = pointers);
                 return;
             }
             if self.dictionary.len() < DICTIONARY && here < RrSet::POINTER_REACH {
@@ -281,6 +292,7 @@ impl Encoder {
                     start: (from + at) as u32,
                     len: suffix.len() as u8,
                     at: here as u16,
+                    pointers: 0,
                 });
             }
             self.blob.extend_from_slice(&suffix[..=label]);
@@ -288,34 +300,47 @@ impl Encoder {
         }
     }
 
-    /// The message offset at which `suffix` stands already, in the question or in the RRset.
-    fn known(&self, pending: &Pending, owner: &[u8], suffix: &[u8]) -> Option<u16> {
+    /// The pointer to where `suffix` stands already and follows at most `deepest` pointers, in the question or in the
+    /// RRset, and how many pointers a name that ends in it has. If it only stands deeper, `deepest` becomes 0: the name
+    /// is one that later ones can point at again.
+    fn known(
+        &self,
+        pending: &Pending,
+        owner: &[u8],
+        suffix: &[u8],
+        deepest: &mut u8,
+    ) -> Option<([u8; POINTER_LEN], u8)> {
         let len = suffix.len();
         if self.suffixes[len / 64] & 1 << (len % 64) != 0
             && owner[owner.len() - len..].eq_ignore_ascii_case(suffix)
         {
-            return Some((12 + owner.len() - len) as u16);
+            return Some((Offset::QNAME.plus(owner.len() - len)?.pointer()?, 1));
         }
         let same = |k: &&Known| {
             k.len as usize == len && pending.octets[k.start as usize..][..len].eq_ignore_ascii_case(suffix)
         };
-        let known = self.dictionary.iter().find(same)?;
-        Some(12 + owner.len() as u16 + 4 + known.at)
+        let mut known = self.dictionary.iter().filter(same).peekable();
+        known.peek()?;
+        let Some(known) = known.find(|k| k.pointers <= *deepest) else {
+            *deepest = 0;
+            return None;
+        };
+        let at = Offset::new(blob::compiled_at(owner.len()) + known.at as usize)?;
+        Some((at.pointer()?, known.pointers + 1))
     }
 
     fn flags(&self, pending: &Pending, apex: Name<'_>) -> u16 {
-        let owner = pending.owner.as_name();
+        let owner = pending.owner.as_lower();
         let at_apex = owner.len() == apex.len();
         let has = |t: Type| self.entries.iter().any(|e| e.rtype == t);
-        let hash_owner = owner.as_wire()[0] as usize + 1 + apex.len() == owner.len()
-            && nsec3::hash_of(owner.as_wire()).is_some();
+        let hash_owner = is_child(owner, apex.len()) && nsec3::hash_of(owner).is_some();
         let nsec3_only = hash_owner && pending.records.iter().all(|r| of_nsec3(pending, r));
         let flags = [
             (at_apex, NodeFlags::APEX),
             (!at_apex && has(Type::NS), NodeFlags::CUT),
             (has(Type::DNAME), NodeFlags::DNAME),
             (self.entries.is_empty(), NodeFlags::EMPTY),
-            (owner.is_wildcard(), NodeFlags::WILDCARD),
+            (owner.as_name().is_wildcard(), NodeFlags::WILDCARD),
             (nsec3_only, NodeFlags::NSEC3_ONLY),
         ];
         flags.iter().filter(|(set, _)| *set).fold(0, |all, (_, flag)| all | flag.0)
@@ -346,8 +371,13 @@ impl Encoder {
 
 /// Whether the record is an NSEC3 or a signature over one.
 fn of_nsec3(pending: &Pending, record: &Record) -> bool {
-    let signed = || pending.rdata(record).get(..2) == Some(&Type::NSEC3.0.to_be_bytes());
+    let signed = || Rrsig::read_type_covered(pending.rdata(record)) == Ok(Type::NSEC3);
     record.rtype == Type::NSEC3 || record.rtype == Type::RRSIG && signed()
+}
+
+/// Whether a name at or below the apex, which has `apex_len` bytes, lies right below it.
+pub(super) fn is_child(owner: LowerName<'_>, apex_len: usize) -> bool {
+    owner.parent().is_some_and(|parent| parent.len() == apex_len)
 }
 
 /// The target name of a record whose type has one.

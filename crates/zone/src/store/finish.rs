@@ -1,19 +1,20 @@
 //! From blobs to a [`Zone`]: index, names that came twice, empty non-terminals, occlusion, targets.
 
 use wire::hash::{HashKey, HashedName};
-use wire::{Name, NameBuf, Type};
+use wire::rdata::view::{Soa, SoaNumbers};
+use wire::{LowerName, LowerNameBuf, Name, NameHash, Ttl, Type};
 
-use super::arena::Arena;
+use super::Zone;
+use super::arena::{Arena, NodeAddress};
 use super::blob::{self, entries};
 use super::build::{BuildError, ZoneBuilder};
-use super::encode::Encoder;
+use super::encode::{Encoder, is_child};
 use super::index::Index;
 use super::memory::Memory;
 use super::node::{DEAD, Node, NodeFlags, SETTLED, TARGETS};
 use super::nsec3;
 use super::order::Places;
 use super::pending::{NoteKind, Notes, Pending};
-use super::{Soa, Zone};
 
 /// Nodes handled together, so that their loads overlap.
 const BATCH: usize = 32;
@@ -37,35 +38,30 @@ pub(super) fn finish(builder: &mut ZoneBuilder) -> Result<Zone, BuildError> {
     }
     let repeated = work.fill_index(0);
     work.merge(repeated)?;
-    let apex = work.get(work.apex.as_name()).ok_or(BuildError::NoSoa)?;
-    let soa = read_soa(Node::alone(&work.arena, apex)).ok_or(BuildError::NoSoa)?;
+    let apex = work.get(work.apex.as_lower()).ok_or(BuildError::NoSoa)?;
+    let (soa, negative_ttl) = read_soa(Node::alone(&work.arena, apex)).ok_or(BuildError::NoSoa)?;
     if Node::alone(&work.arena, apex).rrset(Type::NS).is_none() {
         work.notes.add(NoteKind::NoApexNs, work.apex.as_name(), Type::NS, 0);
     }
     work.settle(apex)?;
     work.resolve_targets();
-    Ok(work.into_zone(apex, soa))
+    Ok(work.into_zone(apex, soa, negative_ttl))
 }
 
-/// Reads the numbers of the apex' (first) SOA.
-pub(super) fn read_soa(apex: Node<'_>) -> Option<Soa> {
+/// The numbers of the apex' (first) SOA, and the TTL of negative answers: the lesser of its TTL and its MINIMUM
+/// (RFC 2308 §5).
+pub(super) fn read_soa(apex: Node<'_>) -> Option<(SoaNumbers, Ttl)> {
     let set = apex.rrset(Type::SOA)?;
-    let numbers = set.rdatas().next()?.compiled().last_chunk::<20>()?;
-    let number = |i: usize| blob::be32_at(numbers, 4 * i);
-    Some(Soa {
-        ttl: set.ttl(),
-        serial: number(0),
-        refresh: number(1),
-        retry: number(2),
-        expire: number(3),
-        minimum: number(4),
-    })
+    let mut rdata = Vec::new();
+    set.rdatas().next()?.copy_to(&mut rdata);
+    let numbers = Soa::read(&rdata).ok()?.numbers;
+    Some((numbers, Ttl::from_secs(set.ttl().as_secs().min(numbers.minimum))))
 }
 
 /// A zone in the making.
 struct Work<'b> {
     key: HashKey,
-    apex: NameBuf,
+    apex: LowerNameBuf,
     arena: Arena<Memory>,
     encoder: &'b mut Encoder,
     notes: &'b mut Notes,
@@ -75,9 +71,9 @@ struct Work<'b> {
     /// Blobs of the NSEC3 chain only; not kept up once they are merged.
     hashed: usize,
     /// Used again and again by [`Work::settle_deep`].
-    unsettled: Vec<u32>,
+    unsettled: Vec<NodeAddress>,
     /// Made when first needed: see [`Work::nsec3_only_at`].
-    nsec3_only: Option<Vec<(u64, u32)>>,
+    nsec3_only: Option<Vec<(u64, NodeAddress)>>,
 }
 
 /// Whether a blob is in the index: not dead, and not only of the NSEC3 chain.
@@ -90,17 +86,17 @@ fn live(blob: &[u8]) -> bool {
 }
 
 impl Work<'_> {
-    fn find(&self, lower: &[u8], hash: u64) -> Option<u32> {
+    fn find(&self, lower: LowerName<'_>, hash: NameHash) -> Option<NodeAddress> {
         self.index.find(hash, |at| blob::owner(self.arena.from(at)) == lower)
     }
 
-    fn get(&self, lower: Name<'_>) -> Option<u32> {
-        self.find(lower.as_wire(), self.key.name(lower))
+    fn get(&self, lower: LowerName<'_>) -> Option<NodeAddress> {
+        self.find(lower, self.key.name(lower))
     }
 
     /// Builds the index anew from the arena, with room for `more` names. A name that came twice is in it once;
     /// gives hash and address of all blobs of such names.
-    fn fill_index(&mut self, more: usize) -> Vec<(u64, u32)> {
+    fn fill_index(&mut self, more: usize) -> Vec<(NameHash, NodeAddress)> {
         // Drop the old one first: everything in it can be had from the arena.
         self.index = Index::for_entries(0);
         let mut index = Index::for_entries(self.names + more);
@@ -111,7 +107,7 @@ impl Work<'_> {
         loop {
             batch.clear();
             batch.extend(nodes.by_ref().take(BATCH).map(|(at, blob)| {
-                hashed.set(&self.key, owner(blob));
+                hashed.set(&self.key, blob::owner(blob).as_name());
                 (hashed.hash(0), at)
             }));
             if batch.is_empty() {
@@ -131,17 +127,19 @@ impl Work<'_> {
     }
 
     /// Puts together the blobs of names that came in several places; `repeated` tells those in the index.
-    fn merge(&mut self, mut repeated: Vec<(u64, u32)>) -> Result<(), BuildError> {
+    fn merge(&mut self, mut repeated: Vec<(NameHash, NodeAddress)>) -> Result<(), BuildError> {
         self.find_repeated_nsec3(&mut repeated);
         if repeated.is_empty() {
             return Ok(());
         }
-        let name = |at: u32| blob::owner(self.arena.from(at));
+        let name = |at: NodeAddress| blob::owner(self.arena.from(at));
         repeated.sort_unstable_by(|a, b| {
-            a.0.cmp(&b.0).then_with(|| name(a.1).cmp(name(b.1))).then(a.1.cmp(&b.1))
+            let by_name = || name(a.1).as_wire().cmp(name(b.1).as_wire());
+            a.0.bits().cmp(&b.0.bits()).then_with(by_name).then(a.1.cmp(&b.1))
         });
         repeated.dedup();
-        let same = |a: &(u64, u32), b: &(u64, u32)| a.0 == b.0 && name(a.1) == name(b.1);
+        let same =
+            |a: &(NameHash, NodeAddress), b: &(NameHash, NodeAddress)| a.0 == b.0 && name(a.1) == name(b.1);
         let ends: Vec<usize> = repeated.chunk_by(same).map(<[_]>::len).collect();
         let (mut pending, mut dead, mut rest) = (Pending::new(), 0, &repeated[..]);
         let mut rebuild = ends.len() > self.names / 16;
@@ -171,11 +169,11 @@ impl Work<'_> {
     /// Makes one blob of several of the same name. `dead` counts octets that are of no more use.
     fn merge_group(
         &mut self,
-        group: &[(u64, u32)],
+        group: &[(NameHash, NodeAddress)],
         pending: &mut Pending,
         dead: &mut usize,
-    ) -> Result<Option<u32>, BuildError> {
-        pending.begin(owner(self.arena.blob(group[0].1)));
+    ) -> Result<Option<NodeAddress>, BuildError> {
+        pending.begin(blob::owner(self.arena.blob(group[0].1)).as_name());
         for &(_, at) in group {
             unpack(Node::alone(&self.arena, at), pending);
             let blob = self.arena.blob_mut(at);
@@ -190,12 +188,12 @@ impl Work<'_> {
     }
 
     /// Adds NSEC3 owners that came in several places, or that have other records elsewhere in the zone.
-    fn find_repeated_nsec3(&self, repeated: &mut Vec<(u64, u32)>) {
+    fn find_repeated_nsec3(&self, repeated: &mut Vec<(NameHash, NodeAddress)>) {
         if self.hashed == 0 {
             return;
         }
         let chain = self.nsec3_only();
-        let mut add = |at: u32| repeated.push((self.key.name(owner(self.arena.blob(at))), at));
+        let mut add = |at: NodeAddress| repeated.push((self.key.name(blob::owner(self.arena.blob(at))), at));
         // Equal prefixes of different hashes are told apart when names are compared.
         for run in chain.chunk_by(|a, b| a.0 == b.0).filter(|run| run.len() > 1) {
             run.iter().for_each(|&(_, at)| add(at));
@@ -215,19 +213,19 @@ impl Work<'_> {
     }
 
     /// Creates empty non-terminals and sets the flags that depend on other names.
-    fn settle(&mut self, apex: u32) -> Result<(), BuildError> {
+    fn settle(&mut self, apex: NodeAddress) -> Result<(), BuildError> {
         let apex_len = self.apex.as_name().len();
         let below_apex = below(blob::flags(self.arena.blob(apex)));
         let mut hashed = HashedName::new();
         let mut next = self.arena.first();
         while let Some(at) = next {
             let blob = self.arena.blob(at);
-            let (flags, wire) = (blob::flags(blob), blob::owner(blob));
+            let (flags, owner) = (blob::flags(blob), blob::owner(blob));
             if flags & (DEAD | SETTLED | NodeFlags::NSEC3_ONLY.0 | NodeFlags::APEX.0) == 0 {
-                if wire[0] as usize + 1 + apex_len == wire.len() {
+                if is_child(owner, apex_len) {
                     self.settle_one(at, apex, below_apex);
                 } else {
-                    hashed.set(&self.key, owner(blob));
+                    hashed.set(&self.key, owner.as_name());
                     self.settle_deep(at, apex, &hashed)?;
                 }
             }
@@ -237,7 +235,7 @@ impl Work<'_> {
     }
 
     /// Settles one node whose parent is settled; `occluded` holds the flags it gets from there.
-    fn settle_one(&mut self, at: u32, parent: u32, occluded: u16) {
+    fn settle_one(&mut self, at: NodeAddress, parent: NodeAddress, occluded: u16) {
         let blob = self.arena.blob_mut(at);
         let flags = blob::flags(blob) | occluded | SETTLED;
         blob::set_flags(blob, flags);
@@ -249,7 +247,12 @@ impl Work<'_> {
     }
 
     /// Settles a node that is more than one label below the apex, its unsettled ancestors first.
-    fn settle_deep(&mut self, at: u32, apex: u32, name: &HashedName) -> Result<(), BuildError> {
+    fn settle_deep(
+        &mut self,
+        at: NodeAddress,
+        apex: NodeAddress,
+        name: &HashedName,
+    ) -> Result<(), BuildError> {
         let apex_labels = self.apex.as_name().label_count();
         let mut unsettled = std::mem::take(&mut self.unsettled);
         unsettled.push(at);
@@ -275,11 +278,11 @@ impl Work<'_> {
     }
 
     /// Creates the empty non-terminal `name` without its `skip` leftmost labels.
-    fn add_empty(&mut self, name: &HashedName, skip: usize) -> Result<u32, BuildError> {
+    fn add_empty(&mut self, name: &HashedName, skip: usize) -> Result<NodeAddress, BuildError> {
         if self.names >= self.index.room() {
             self.fill_index(self.names / 4 + 1);
         }
-        let owner = Name::from_wire(name.suffix(skip)).unwrap_or(Name::ROOT);
+        let owner = name.suffix(skip);
         let at = match self.nsec3_only_at(owner) {
             // With names below it, it is part of the name space after all (RFC 5155 §7.2.8).
             Some(at) => {
@@ -296,20 +299,20 @@ impl Work<'_> {
     }
 
     /// The node of an NSEC3 owner that is not in the index.
-    fn nsec3_only_at(&mut self, owner: Name<'_>) -> Option<u32> {
-        let prefix = nsec3::prefix(&nsec3::hash_of(owner.as_wire())?);
+    fn nsec3_only_at(&mut self, owner: LowerName<'_>) -> Option<NodeAddress> {
+        let prefix = nsec3::prefix(&nsec3::hash_of(owner)?);
         if self.nsec3_only.is_none() {
             self.nsec3_only = Some(self.nsec3_only());
         }
         let all = self.nsec3_only.as_deref()?;
         let start = all.partition_point(|&(p, _)| p < prefix);
         let mut same = all[start..].iter().take_while(|&&(p, _)| p == prefix);
-        let is_owner = |at: u32| blob::owner(self.arena.from(at)) == owner.as_wire();
+        let is_owner = |at: NodeAddress| blob::owner(self.arena.from(at)) == owner;
         same.find(|&&(_, at)| is_owner(at)).map(|&(_, at)| at)
     }
 
     /// Hash prefixes and addresses of the nodes with NSEC3 only, sorted.
-    fn nsec3_only(&self) -> Vec<(u64, u32)> {
+    fn nsec3_only(&self) -> Vec<(u64, NodeAddress)> {
         let only =
             |blob: &[u8]| blob::flags(blob) & (DEAD | NodeFlags::NSEC3_ONLY.0) == NodeFlags::NSEC3_ONLY.0;
         let nodes = self.arena.walk().filter(|(_, blob)| only(blob));
@@ -341,17 +344,17 @@ impl Work<'_> {
     fn resolve_batch(&mut self, batch: &mut Targets) {
         batch.jobs.iter().for_each(|job| self.index.ahead(job.hash));
         for job in &batch.jobs {
-            let name = &batch.names[job.name.clone()];
+            let name = LowerName::of_checked(&batch.names[job.name.clone()]);
             if let Some(found) = self.find(name, job.hash) {
                 let slot = &mut self.arena.blob_mut(job.at)[job.slot..job.slot + 4];
-                slot.copy_from_slice(&found.to_le_bytes());
+                slot.copy_from_slice(&found.stored());
             }
         }
         batch.jobs.clear();
         batch.names.clear();
     }
 
-    fn into_zone(self, apex: u32, soa: Soa) -> Zone {
+    fn into_zone(self, apex: NodeAddress, soa: SoaNumbers, negative_ttl: Ttl) -> Zone {
         let apex_len = self.apex.as_name().len();
         let (arena, index) = (self.arena.freeze(), self.index.freeze());
         let mut records = 0;
@@ -367,8 +370,7 @@ impl Work<'_> {
                 if entry.rtype == Type::NSEC && blob::flags(blob) & NodeFlags::OCCLUDED.0 == 0 {
                     nsec.push(blob::owner(blob), apex_len, at);
                 }
-                let wire = blob::owner(blob);
-                if entry.rtype == Type::NSEC3 && wire[0] as usize + 1 + apex_len == wire.len() {
+                if entry.rtype == Type::NSEC3 && is_child(blob::owner(blob), apex_len) {
                     nsec3.extend(nsec3::hash_of(blob::owner(blob)).map(|h| (nsec3::prefix(&h), at)));
                 }
             }
@@ -381,6 +383,7 @@ impl Work<'_> {
             index,
             apex,
             soa,
+            negative_ttl,
             records,
             nodes,
             wildcards,
@@ -389,10 +392,6 @@ impl Work<'_> {
             all: std::sync::OnceLock::new(),
         }
     }
-}
-
-fn owner(blob: &[u8]) -> Name<'_> {
-    Name::from_wire(blob::owner(blob)).unwrap_or(Name::ROOT)
 }
 
 /// Turns a node back into records.
@@ -425,9 +424,9 @@ struct Targets {
 
 /// One target: the node's address, where in the blob the result goes, and the name's place and hash.
 struct Job {
-    at: u32,
+    at: NodeAddress,
     slot: usize,
-    hash: u64,
+    hash: NameHash,
     name: std::ops::Range<usize>,
 }
 
@@ -438,11 +437,11 @@ impl Targets {
             for (i, rdata) in set.target_slots(data).zip(set.rdatas()) {
                 self.rdata.clear();
                 rdata.copy_to(&mut self.rdata);
-                let target = super::encode::target(node.owner(), set.rtype(), &self.rdata);
+                let target = super::encode::target(node.owner().as_name(), set.rtype(), &self.rdata);
                 let Some(target) = target.filter(|name| name.is_at_or_below(apex)) else { continue };
                 self.hashed.set(key, target);
                 let start = self.names.len();
-                self.names.extend_from_slice(self.hashed.suffix(0));
+                self.names.extend_from_slice(self.hashed.as_lower().as_wire());
                 let name = start..self.names.len();
                 self.jobs.push(Job { at: node.address(), slot: i, hash: self.hashed.hash(0), name });
             }

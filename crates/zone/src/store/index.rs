@@ -15,7 +15,9 @@
 //! Numbers are little-endian, so that an image holds the buckets as they are.
 
 use bytes::Bytes;
+use wire::NameHash;
 
+use super::arena::NodeAddress;
 use super::memory::{self, Memory};
 
 use crate::ahead;
@@ -38,8 +40,8 @@ const HIGHS: u128 = (ONES << 7) & ((1 << (8 * SLOTS)) - 1);
 
 /// The tag of a hash. Slots not in use hold 0.
 #[inline]
-fn tag(hash: u64) -> u8 {
-    (hash as u8).max(1)
+fn tag(hash: NameHash) -> u8 {
+    (hash.bits() as u8).max(1)
 }
 
 /// The slots that carry `tag`: octet `i` has its highest bit set for slot `i`. The lowest one is right; those
@@ -60,18 +62,18 @@ fn lowest(matches: u128) -> u32 {
 
 /// The address in a slot.
 #[inline]
-fn address(bucket: &Bucket, slot: u32) -> u32 {
+fn address(bucket: &Bucket, slot: u32) -> NodeAddress {
     // Slots are less than twelve: the mask spares the check of bounds.
-    u32::from_le_bytes(bucket.as_chunks::<4>().0[(4 + slot as usize) & 15])
+    NodeAddress::of(bucket.as_chunks::<4>().0[(4 + slot as usize) & 15])
 }
 
-fn set_address(bucket: &mut Bucket, slot: usize, at: u32) {
-    bucket.as_chunks_mut::<4>().0[(4 + slot) & 15] = at.to_le_bytes();
+fn set_address(bucket: &mut Bucket, slot: usize, at: NodeAddress) {
+    bucket.as_chunks_mut::<4>().0[(4 + slot) & 15] = at.stored();
 }
 
 /// Puts an entry in; `false` if the bucket is full.
 #[inline]
-fn put(bucket: &mut Bucket, tag: u8, at: u32) -> bool {
+fn put(bucket: &mut Bucket, tag: u8, at: NodeAddress) -> bool {
     let len = bucket[LEN] as usize;
     if len >= SLOTS {
         return false;
@@ -102,20 +104,20 @@ impl<M: AsRef<[u8]>> Index<M> {
     }
 
     #[inline]
-    fn home(hash: u64, buckets: usize) -> usize {
-        (((hash >> 32) * buckets as u64) >> 32) as usize
+    fn home(hash: NameHash, buckets: usize) -> usize {
+        (((hash.bits() >> 32) * buckets as u64) >> 32) as usize
     }
 
     /// Asks for the bucket's line.
     #[inline]
-    pub(crate) fn ahead(&self, hash: u64) {
+    pub(crate) fn ahead(&self, hash: NameHash) {
         let buckets = self.buckets();
         ahead::value(&buckets[Self::home(hash, buckets.len())]);
     }
 
     /// The first entry whose tag fits: most often the right one.
     #[inline]
-    pub(crate) fn candidate(&self, hash: u64) -> Option<u32> {
+    pub(crate) fn candidate(&self, hash: NameHash) -> Option<NodeAddress> {
         let buckets = self.buckets();
         let bucket = &buckets[Self::home(hash, buckets.len())];
         let matches = matches(bucket, tag(hash));
@@ -124,13 +126,17 @@ impl<M: AsRef<[u8]>> Index<M> {
 
     /// The entry for which `same` holds, among those whose hash may be `hash`.
     #[inline]
-    pub(crate) fn find(&self, hash: u64, mut same: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub(crate) fn find(
+        &self,
+        hash: NameHash,
+        mut same: impl FnMut(NodeAddress) -> bool,
+    ) -> Option<NodeAddress> {
         let (bucket, slot) = self.position(hash, &mut same)?;
         Some(address(&self.buckets()[bucket], slot))
     }
 
     #[inline]
-    fn position(&self, hash: u64, same: &mut impl FnMut(u32) -> bool) -> Option<(usize, u32)> {
+    fn position(&self, hash: NameHash, same: &mut impl FnMut(NodeAddress) -> bool) -> Option<(usize, u32)> {
         let buckets = self.buckets();
         let mut at = Self::home(hash, buckets.len());
         for _ in 0..buckets.len() {
@@ -175,7 +181,7 @@ impl Index<Memory> {
     }
 
     /// Adds an entry, which must not be in already. The caller sees to it that there is [`room`](Self::room).
-    pub(crate) fn insert(&mut self, hash: u64, at: u32) {
+    pub(crate) fn insert(&mut self, hash: NameHash, at: NodeAddress) {
         let buckets = self.buckets_mut();
         let mut bucket = Self::home(hash, buckets.len());
         while !put(&mut buckets[bucket], tag(hash), at) {
@@ -185,7 +191,12 @@ impl Index<Memory> {
     }
 
     /// Puts `new` in the place of the entry for which `same` holds.
-    pub(crate) fn replace(&mut self, hash: u64, new: u32, mut same: impl FnMut(u32) -> bool) {
+    pub(crate) fn replace(
+        &mut self,
+        hash: NameHash,
+        new: NodeAddress,
+        mut same: impl FnMut(NodeAddress) -> bool,
+    ) {
         if let Some((bucket, slot)) = self.position(hash, &mut same) {
             set_address(&mut self.buckets_mut()[bucket], slot as usize, new);
         }
@@ -211,7 +222,7 @@ impl Index {
 }
 
 /// Whether `buckets` can be searched, and `is_node` holds for every address in them.
-pub(super) fn is_sound(buckets: &[u8], is_node: impl Fn(u32) -> bool) -> bool {
+pub(super) fn is_sound(buckets: &[u8], is_node: impl Fn(NodeAddress) -> bool) -> bool {
     buckets.as_chunks::<BUCKET>().0.iter().all(|bucket| {
         let len = bucket[LEN] as usize;
         len <= SLOTS

@@ -12,7 +12,7 @@
 //! | `index.rs` | hash → address |
 //! | `node.rs` | the reading side: [`Node`], [`RrSet`], [`Rdata`], [`Fixup`], [`Target`] |
 //! | `order.rs` | canonical order: [`Zone::nsec_covering`], [`Zone::iter`] |
-//! | `nsec3.rs` | the NSEC3 chain: [`Nsec3`] |
+//! | `nsec3.rs` | the NSEC3 chain: [`Nsec3Chain`] |
 //! | `pending.rs` | the records of the name being read, and what is wrong with them: [`Note`] |
 //! | `encode.rs` | records → blob: compression, fix-ups |
 //! | `build.rs` | [`ZoneBuilder`] |
@@ -40,20 +40,23 @@ mod verify;
 
 use std::sync::OnceLock;
 
-use wire::Name;
 use wire::hash::HashKey;
+use wire::rdata::view::SoaNumbers;
+use wire::{LowerName, Name, NameHash, Serial, Ttl};
 
+pub use arena::NodeAddress;
+pub use blob::COMPILED_HEAD;
 pub use build::{AddError, BuildError, ZoneBuilder};
 use index::Index;
 pub(crate) use memory::Memory;
 pub use node::{Fixup, Node, NodeFlags, Rdata, RrSet, Target};
-pub use nsec3::Nsec3;
+pub use nsec3::Nsec3Chain;
 pub use order::Iter;
 pub(crate) use parts::{ChainParts, LAYOUT, Parts};
 pub use pending::{Note, NoteKind};
 pub(crate) use verify::{Counts, Unsound, in_parallel};
 
-use crate::{ahead, octets};
+use crate::ahead;
 use arena::Arena;
 
 /// Cache lines of a zone that a lookup reads; [`Zone`]'s fields are in this order.
@@ -64,23 +67,6 @@ const NODE_LINES: usize = 3;
 /// Hosts of a delegation asked for ahead.
 const GLUE_AHEAD: usize = 4;
 
-/// The numbers of a zone's SOA record (RFC 1035 §3.3.13), times in seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Soa {
-    /// TTL of the SOA RRset.
-    pub ttl: u32,
-    /// SERIAL (RFC 1982 arithmetic).
-    pub serial: u32,
-    /// REFRESH.
-    pub refresh: u32,
-    /// RETRY.
-    pub retry: u32,
-    /// EXPIRE.
-    pub expire: u32,
-    /// MINIMUM: the most a negative answer may be kept (RFC 2308 §4).
-    pub minimum: u32,
-}
-
 /// An immutable snapshot of one zone. Made by [`ZoneBuilder`]; shared by reference between threads.
 ///
 /// What a lookup reads comes first and lies in a few cache lines (`HOT_LINES`): of many small zones none is at hand.
@@ -88,24 +74,25 @@ pub struct Soa {
 pub struct Zone {
     index: Index,
     arena: Arena,
-    apex: u32,
+    apex: NodeAddress,
     wildcards: bool,
-    soa: Soa,
+    soa: SoaNumbers,
+    negative_ttl: Ttl,
     key: HashKey,
     records: u64,
     nodes: u64,
     nsec: order::Order,
     nsec3: Option<nsec3::Chain>,
-    all: OnceLock<Box<[u32]>>,
+    all: OnceLock<Box<[NodeAddress]>>,
 }
 
 /// A node that was asked for ahead: very likely, not surely, the one that will be found.
 #[derive(Clone, Copy, Debug)]
-pub struct NodeAhead(u32);
+pub struct NodeAhead(NodeAddress);
 
 impl Zone {
-    /// The zone's name, in lower case.
-    pub fn apex(&self) -> Name<'_> {
+    /// The zone's name.
+    pub fn apex(&self) -> LowerName<'_> {
         self.apex_node().owner()
     }
 
@@ -117,20 +104,20 @@ impl Zone {
 
     /// The numbers of the SOA record.
     #[inline]
-    pub fn soa(&self) -> Soa {
+    pub fn soa(&self) -> SoaNumbers {
         self.soa
     }
 
     /// The SOA's serial number.
     #[inline]
-    pub fn serial(&self) -> u32 {
+    pub fn serial(&self) -> Serial {
         self.soa.serial
     }
 
-    /// The TTL of negative answers in seconds: the lesser of the SOA's TTL and its MINIMUM (RFC 2308 §5).
+    /// The TTL of negative answers: the lesser of the SOA's TTL and its MINIMUM (RFC 2308 §5).
     #[inline]
-    pub fn negative_ttl(&self) -> u32 {
-        self.soa.ttl.min(self.soa.minimum)
+    pub fn negative_ttl(&self) -> Ttl {
+        self.negative_ttl
     }
 
     /// Number of records, signatures included, merged duplicates counted once.
@@ -150,7 +137,7 @@ impl Zone {
             + self.index.memory()
             + self.nsec.memory()
             + self.nsec3.as_ref().map_or(0, nsec3::Chain::memory)
-            + self.all.get().map_or(0, |all| size_of_val::<[u32]>(all))
+            + self.all.get().map_or(0, |all| size_of_val::<[NodeAddress]>(all))
     }
 
     /// Whether any name of the zone is a wildcard.
@@ -170,19 +157,18 @@ impl Zone {
         !self.nsec.is_empty()
     }
 
-    /// The node of a name: `lower` in wire form and lower case, `hash` its hash under the key that the zone
-    /// was built with. Empty non-terminals are found, NSEC3 owners are not.
+    /// The node of the name `lower`, whose hash under the zone's [`key`](Self::key) is `hash`. Empty
+    /// non-terminals are found, NSEC3 owners are not.
     #[inline]
-    pub fn find(&self, lower: &[u8], hash: u64) -> Option<Node<'_>> {
-        let at = self.index.find(hash, |at| octets::same(blob::owner(self.arena.from(at)), lower))?;
+    pub fn find(&self, lower: LowerName<'_>, hash: NameHash) -> Option<Node<'_>> {
+        let at = self.index.find(hash, |at| blob::owner(self.arena.from(at)) == lower)?;
         Some(Node::new(&self.arena, at))
     }
 
     /// [`find`](Self::find) for a name whose hash is not at hand and whose letter case is unknown.
     pub fn find_name(&self, name: Name<'_>) -> Option<Node<'_>> {
-        let mut lower = name.to_buf();
-        lower.make_lower();
-        self.find(lower.as_name().as_wire(), self.key.name(lower.as_name()))
+        let lower = name.to_lower();
+        self.find(lower.as_lower(), self.key.name(lower.as_lower()))
     }
 
     /// Asks for the zone's own lines, which everything else is found through.
@@ -193,7 +179,7 @@ impl Zone {
 
     /// Asks for the index line of a hash, which [`find`](Self::find) will read.
     #[inline]
-    pub fn ahead(&self, hash: u64) {
+    pub fn ahead(&self, hash: NameHash) {
         self.index.ahead(hash);
     }
 
@@ -201,7 +187,7 @@ impl Zone {
     /// [`ahead_glue`](Self::ahead_glue) takes. Reads the index line, so [`ahead`](Self::ahead) goes before, for the
     /// whole batch.
     #[inline]
-    pub fn ahead_node(&self, hash: u64) -> Option<NodeAhead> {
+    pub fn ahead_node(&self, hash: NameHash) -> Option<NodeAhead> {
         let at = self.index.candidate(hash)?;
         self.ahead_at(at);
         Some(NodeAhead(at))
@@ -214,7 +200,7 @@ impl Zone {
     }
 
     #[inline]
-    fn ahead_at(&self, at: u32) {
+    fn ahead_at(&self, at: NodeAddress) {
         // Most nodes lie across two or three lines, since blobs begin at any multiple of eight.
         let rest = self.arena.from(at);
         for line in 0..NODE_LINES {
@@ -245,8 +231,8 @@ impl Zone {
 
     /// The NSEC3 chain that the apex' NSEC3PARAM names (RFC 5155 §4), if there is one with a hash algorithm we
     /// know (SHA-1).
-    pub fn nsec3(&self) -> Option<Nsec3<'_>> {
-        Some(Nsec3::new(self, self.nsec3.as_ref()?))
+    pub fn nsec3(&self) -> Option<Nsec3Chain<'_>> {
+        Some(Nsec3Chain::new(self, self.nsec3.as_ref()?))
     }
 
     /// All nodes in canonical order, the apex first; empty non-terminals and NSEC3 owners among them.
@@ -256,13 +242,13 @@ impl Zone {
         Iter::new(self, self.all.get_or_init(|| order::all(self)))
     }
 
-    /// The key under which names are looked up.
-    pub(crate) fn key(&self) -> &HashKey {
+    /// The key under which names are looked up: hashes that [`find`](Self::find) takes are made with it.
+    pub fn key(&self) -> &HashKey {
         &self.key
     }
 
     #[inline]
-    fn node(&self, at: u32) -> Node<'_> {
+    fn node(&self, at: NodeAddress) -> Node<'_> {
         Node::new(&self.arena, at)
     }
 }

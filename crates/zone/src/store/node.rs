@@ -2,10 +2,12 @@
 
 use std::ops::BitOr;
 
-use wire::{Name, Type};
+use wire::message::{HEADER_LEN, Offset, POINTER, POINTER_LEN};
+use wire::name::MAX_NAME;
+use wire::{LowerName, Name, NameBuf, Ttl, Type};
 
-use super::arena::{Arena, NOWHERE};
-use super::blob::{self, Entry, RECORD_HEAD, be16_at, be32_at, u16_at, u32_at};
+use super::arena::{Arena, NodeAddress};
+use super::blob::{self, COMPILED_HEAD, COMPILED_RDLENGTH, COMPILED_TTL, Entry, be16_at, u16_at};
 
 /// What a name is in its zone: a set of the constants below.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +30,7 @@ impl NodeFlags {
     pub const WILDCARD: NodeFlags = NodeFlags(1 << 6);
     /// Holds NSEC3 and its signatures only. Not part of the name space: [`Zone::find`](super::Zone::find)
     /// never gives it (RFC 5155 §7.2.8); it is met in [`Zone::iter`](super::Zone::iter) and
-    /// [`Nsec3`](super::Nsec3).
+    /// [`Nsec3Chain`](super::Nsec3Chain).
     pub const NSEC3_ONLY: NodeFlags = NodeFlags(1 << 7);
 
     /// Whether all of `other` are set.
@@ -64,42 +66,31 @@ const PUBLIC: u16 = 0xff;
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
     arena: &'a Arena,
-    at: u32,
+    at: NodeAddress,
     blob: &'a [u8],
 }
 
 impl<'a> Node<'a> {
     #[inline]
-    pub(super) fn new(arena: &'a Arena, at: u32) -> Self {
+    pub(super) fn new(arena: &'a Arena, at: NodeAddress) -> Self {
         Node { arena, at, blob: arena.blob(at) }
     }
 
     /// A node of an arena that is still being built: its [`targets`](RrSet::targets) cannot be followed.
-    pub(super) fn alone<M: AsRef<[u8]>>(arena: &'a Arena<M>, at: u32) -> Self {
+    pub(super) fn alone<M: AsRef<[u8]>>(arena: &'a Arena<M>, at: NodeAddress) -> Self {
         static NONE: Arena = Arena::EMPTY;
         Node { arena: &NONE, at, blob: arena.blob(at) }
     }
 
-    pub(super) fn address(self) -> u32 {
+    /// Where it lies in the snapshot: what tells it from every other node there.
+    #[inline]
+    pub fn address(self) -> NodeAddress {
         self.at
     }
 
-    /// A number that no other node of the same snapshot has.
+    /// The owner name.
     #[inline]
-    pub fn id(self) -> u32 {
-        self.at
-    }
-
-    /// The owner name, in lower case.
-    #[inline]
-    pub fn owner(self) -> Name<'a> {
-        // The builder has put a name there; the root would be the answer to a damaged blob.
-        Name::from_wire(blob::owner(self.blob)).unwrap_or(Name::ROOT)
-    }
-
-    /// The octets of the owner name, without the check that [`owner`](Self::owner) makes.
-    #[inline]
-    pub fn owner_wire(self) -> &'a [u8] {
+    pub fn owner(self) -> LowerName<'a> {
         blob::owner(self.blob)
     }
 
@@ -169,7 +160,7 @@ pub struct RrSet<'a> {
 impl<'a> RrSet<'a> {
     /// How far into the RRset its own compression pointers reach: they point at less than this many octets
     /// behind the start of [`records`](Self::records). So a copy that starts at a message offset of at most
-    /// `0x4000 - POINTER_REACH` never makes a pointer overflow its 14 bits; beyond it use
+    /// `Offset::REACH - POINTER_REACH` never makes a pointer overflow its 14 bits; beyond it use
     /// [`rdatas`](Self::rdatas).
     pub const POINTER_REACH: usize = 0x2000;
 
@@ -185,11 +176,11 @@ impl<'a> RrSet<'a> {
         self.entry.rtype
     }
 
-    /// The TTL of every record in seconds; of the first one for an RRset of type RRSIG, whose records may cover
+    /// The TTL of every record; of the first one for an RRset of type RRSIG, whose records may cover
     /// different types.
     #[inline]
-    pub fn ttl(&self) -> u32 {
-        be32_at(self.data, 6)
+    pub fn ttl(&self) -> Ttl {
+        ttl_at(self.data, COMPILED_TTL)
     }
 
     /// Number of records, at least 1, signatures not counted.
@@ -232,7 +223,7 @@ impl<'a> RrSet<'a> {
     /// the owner.
     #[inline]
     pub fn compiled_at(&self) -> usize {
-        12 + self.node.blob[3] as usize + 4
+        blob::compiled_at(self.node.blob[3] as usize)
     }
 
     /// Whether RDATA holds compression pointers at all.
@@ -246,11 +237,11 @@ impl<'a> RrSet<'a> {
     #[inline]
     pub fn fixups(&self) -> impl Iterator<Item = Fixup> + use<'a> {
         let start = self.entry.records_len as usize + self.entry.sigs_len as usize;
-        let (data, question_end) = (self.data, 12 + self.node.blob[3] as u16);
+        let (data, question_end) = (self.data, HEADER_LEN + self.node.blob[3] as usize);
         data[start..start + 2 * self.entry.fixups as usize].chunks_exact(2).map(move |octets| {
             let at = u16_at(octets, 0);
-            let pointer = be16_at(data, at as usize) & 0x3fff;
-            Fixup { at, to_question: pointer < question_end }
+            let to = Offset::of_pointer(pointer_at(data, at as usize));
+            Fixup { at, to_question: to.index() < question_end }
         })
     }
 
@@ -287,10 +278,10 @@ impl<'a> RrSet<'a> {
 
     /// The addresses of the targets' nodes in the arena.
     #[inline]
-    pub(super) fn target_addresses(&self) -> impl Iterator<Item = u32> + use<'a> {
+    pub(super) fn target_addresses(&self) -> impl Iterator<Item = NodeAddress> + use<'a> {
         let count = if self.entry.has_targets() { self.count() as usize } else { 0 };
         let slots = &self.data[self.entry.targets_at()..][..4 * count];
-        slots.as_chunks().0.iter().map(|slot| u32::from_le_bytes(*slot)).filter(|&at| at != NOWHERE)
+        slots.as_chunks().0.iter().filter_map(|slot| NodeAddress::somewhere(*slot))
     }
 
     #[inline]
@@ -298,8 +289,44 @@ impl<'a> RrSet<'a> {
         if !self.entry.has_targets() {
             return None;
         }
-        let at = u32_at(self.data, self.entry.targets_at() + 4 * i);
-        (at != NOWHERE).then(|| Node::new(self.node.arena, at))
+        let at = NodeAddress::somewhere(slot_at(self.data, self.entry.targets_at() + 4 * i))?;
+        Some(Node::new(self.node.arena, at))
+    }
+
+    /// The name that stands `name_at` bytes into [`records`](Self::records), uncompressed, as [`Rdata::copy_to`] has it;
+    /// `None` if none stands there. [`Target::name_at`] is such a place.
+    pub fn name_at(&self, name_at: usize) -> Option<NameBuf> {
+        let (mut wire, mut len) = ([0; MAX_NAME], 0);
+        self.for_each_piece(name_at, |piece| {
+            if let Some(to) = wire.get_mut(len..len + piece.len()) {
+                to.copy_from_slice(piece);
+            }
+            len += piece.len();
+        });
+        Name::from_wire(wire.get(..len)?).ok().map(Name::to_buf)
+    }
+
+    /// Calls `f` with the pieces that the name at `at` is put together from, each a label or the end of the owner.
+    fn for_each_piece(&self, mut at: usize, mut f: impl FnMut(&[u8])) {
+        let (data, owner) = (self.data, self.node.owner().as_wire());
+        while let Some(&len) = data.get(at) {
+            match len {
+                POINTER.. => match blob::Lead::of(pointer_at(data, at), owner.len()) {
+                    // The builder only points backwards, so this ends.
+                    Some(blob::Lead::Records(to)) => at = to,
+                    Some(blob::Lead::Owner(to)) => return f(&owner[to..]),
+                    None => return,
+                },
+                _ => {
+                    let label = &data[at..=at + len as usize];
+                    f(label);
+                    at += label.len();
+                    if len == 0 {
+                        return;
+                    }
+                }
+            }
+        }
     }
 
     /// Each record's RDATA, in the order of [`records`](Self::records).
@@ -359,16 +386,34 @@ impl<'a> Iterator for Hosts<'a> {
     fn next(&mut self) -> Option<(usize, Node<'a>)> {
         let data = self.set.data;
         while self.left > 0 {
-            let (rdata, node) = (self.at + RECORD_HEAD, u32_at(data, self.slot));
-            self.at = rdata + be16_at(data, self.at + 10) as usize;
+            let (rdata, node) = (self.at + COMPILED_HEAD, NodeAddress::somewhere(slot_at(data, self.slot)));
+            self.at = rdata + be16_at(data, self.at + COMPILED_RDLENGTH) as usize;
             self.slot += 4;
             self.left -= 1;
-            if node != NOWHERE {
+            if let Some(node) = node {
                 return Some((rdata + self.offset, Node::new(self.set.node.arena, node)));
             }
         }
         None
     }
+}
+
+/// The four bytes of the node address stored at `at`.
+#[inline]
+fn slot_at(data: &[u8], at: usize) -> [u8; 4] {
+    [data[at], data[at + 1], data[at + 2], data[at + 3]]
+}
+
+/// The TTL at `at` of a compiled record.
+#[inline]
+fn ttl_at(data: &[u8], at: usize) -> Ttl {
+    Ttl::from_be_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]])
+}
+
+/// The two bytes of the compression pointer at `at`.
+#[inline]
+fn pointer_at(data: &[u8], at: usize) -> [u8; POINTER_LEN] {
+    [data[at], data[at + 1]]
 }
 
 /// The records of an RRset or its signatures, one after the other.
@@ -382,12 +427,12 @@ impl<'a> Iterator for Records<'a> {
     type Item = Rdata<'a>;
     #[inline]
     fn next(&mut self) -> Option<Rdata<'a>> {
-        if self.at + RECORD_HEAD > self.end {
+        if self.at + COMPILED_HEAD > self.end {
             return None;
         }
-        let (start, data) = (self.at + RECORD_HEAD, self.set.data);
-        let ttl = be32_at(data, self.at + 6);
-        let end = start + be16_at(data, self.at + 10) as usize;
+        let (start, data) = (self.at + COMPILED_HEAD, self.set.data);
+        let ttl = ttl_at(data, self.at + COMPILED_TTL);
+        let end = start + be16_at(data, self.at + COMPILED_RDLENGTH) as usize;
         self.at = end;
         Some(Rdata { set: self.set, ttl, start, end })
     }
@@ -397,14 +442,14 @@ impl<'a> Iterator for Records<'a> {
 #[derive(Clone, Copy)]
 pub struct Rdata<'a> {
     set: RrSet<'a>,
-    ttl: u32,
+    ttl: Ttl,
     start: usize,
     end: usize,
 }
 
 impl<'a> Rdata<'a> {
-    /// The record's TTL in seconds.
-    pub fn ttl(&self) -> u32 {
+    /// The record's TTL.
+    pub fn ttl(&self) -> Ttl {
         self.ttl
     }
 
@@ -424,34 +469,16 @@ impl<'a> Rdata<'a> {
                     break;
                 }
                 out.extend_from_slice(&self.set.data[done..at]);
-                self.copy_name(at, out);
-                done = at + 2;
+                self.set.for_each_piece(at, |piece| out.extend_from_slice(piece));
+                done = at + POINTER_LEN;
             }
         }
         out.extend_from_slice(&self.set.data[done..self.end]);
     }
 
-    /// Appends what the pointer at `at` stands for.
-    fn copy_name(&self, mut at: usize, out: &mut Vec<u8>) {
-        let (data, owner) = (self.set.data, self.set.node.owner_wire());
-        let records = 12 + owner.len() + 4;
-        loop {
-            let len = data[at] as usize;
-            if len < 0x40 {
-                out.extend_from_slice(&data[at..=at + len]);
-                at += len + 1;
-                if len == 0 {
-                    return;
-                }
-                continue;
-            }
-            let pointer = (be16_at(data, at) & 0x3fff) as usize;
-            if pointer < 12 + owner.len() {
-                out.extend_from_slice(&owner[pointer - 12..]);
-                return;
-            }
-            // The builder only points backwards, so this ends.
-            at = pointer - records;
-        }
+    /// The name that the RDATA begins with, uncompressed as [`copy_to`](Self::copy_to) has it: for the types whose data
+    /// is a name, such as CNAME and DNAME.
+    pub fn name(&self) -> Option<NameBuf> {
+        self.set.name_at(self.start)
     }
 }

@@ -3,9 +3,10 @@
 //! Computes no hashes: callers bring the 20 octets of SHA-1 and get the node.
 
 use bytes::Bytes;
-use wire::Type;
+use wire::rdata::view::{Nsec3, Nsec3Param};
+use wire::{LowerName, Type};
 
-use super::arena::Arena;
+use super::arena::{Arena, NodeAddress};
 use super::memory::{self, Memory};
 use super::parts::ChainParts;
 use super::{Node, Zone, blob};
@@ -14,8 +15,6 @@ use super::{Node, Zone, blob};
 pub(super) const HASH: usize = 20;
 /// Most octets of a salt (RFC 5155 §3.1.4).
 pub(super) const MAX_SALT: usize = 255;
-/// The number of that algorithm.
-const SHA1: u8 = 1;
 
 /// One chain: parameters and, in the order of the hashes, their first eight octets (as little-endian `u64`)
 /// and the addresses of their nodes (as little-endian `u32`).
@@ -26,62 +25,37 @@ pub(super) struct Chain {
     nodes: Bytes,
 }
 
-/// Parameters of one NSEC3PARAM or NSEC3 record.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Params {
-    algorithm: u8,
-    iterations: u16,
-    salt: Box<[u8]>,
-}
-
-impl Params {
-    /// Reads the front of NSEC3PARAM or NSEC3 RDATA, which are alike (RFC 5155 §3.2, §4.2).
-    fn read(rdata: &[u8]) -> Option<Params> {
-        let (&[algorithm, _flags, high, low, salt_len], rest) = rdata.split_first_chunk::<5>()?;
-        let salt = rest.get(..salt_len as usize)?.into();
-        Some(Params { algorithm, iterations: u16::from_be_bytes([high, low]), salt })
-    }
-
-    fn matches(&self, rdata: &[u8]) -> bool {
-        let front = rdata.split_first_chunk::<5>();
-        front.is_some_and(|(&[algorithm, _, high, low, salt_len], rest)| {
-            algorithm == self.algorithm
-                && u16::from_be_bytes([high, low]) == self.iterations
-                && rest.get(..salt_len as usize) == Some(&self.salt)
-        })
-    }
-}
-
 impl Chain {
     /// The chain among the nodes at `owners` (hash prefix and address of every node with NSEC3) that the
     /// NSEC3PARAM at `apex` tells of; the first one with members if there are several.
-    pub(super) fn new(arena: &Arena, apex: Node<'_>, mut owners: Vec<(u64, u32)>) -> Option<Chain> {
+    pub(super) fn new(arena: &Arena, apex: Node<'_>, mut owners: Vec<(u64, NodeAddress)>) -> Option<Chain> {
         let params = apex.rrset(Type::NSEC3PARAM)?;
-        let order = |a: &(u64, u32), b: &(u64, u32)| {
+        let order = |a: &(u64, NodeAddress), b: &(u64, NodeAddress)| {
             a.0.cmp(&b.0).then_with(|| hash_at(arena, a.1).cmp(&hash_at(arena, b.1)))
         };
         if !owners.is_sorted_by(|a, b| order(a, b).is_le()) {
             owners.sort_unstable_by(order);
         }
+        let params = params.rdatas().filter_map(|rdata| Nsec3Param::read(rdata.compiled()).ok());
         // FLAGS other than zero mean that the chain is not to be used (RFC 5155 §4.1.2).
-        let usable = params.rdatas().filter(|rdata| rdata.compiled().get(1) == Some(&0));
-        let params = usable.filter_map(|rdata| Params::read(rdata.compiled()));
-        let mut known = params.filter(|params| params.algorithm == SHA1);
-        known.find_map(|params| Self::of(arena, &params, &owners))
+        let mut usable = params.filter(|param| param.flags == 0 && param.algorithm == Nsec3Param::SHA1);
+        usable.find_map(|param| Self::of(arena, &param, &owners))
     }
 
-    fn of(arena: &Arena, params: &Params, owners: &[(u64, u32)]) -> Option<Chain> {
-        let belongs = |at: u32| {
+    fn of(arena: &Arena, param: &Nsec3Param<'_>, owners: &[(u64, NodeAddress)]) -> Option<Chain> {
+        let belongs = |at: NodeAddress| {
             let set = Node::new(arena, at).rrset(Type::NSEC3);
-            set.is_some_and(|set| set.rdatas().any(|rdata| params.matches(rdata.compiled())))
+            let params = set.into_iter().flat_map(|set| set.rdatas());
+            let mut params = params.filter_map(|rdata| Nsec3::read_param(rdata.compiled()).ok());
+            params.any(|its| its.hashes_as(param))
         };
         let mut prefixes = Memory::growing(8 * owners.len());
         let mut nodes = Memory::growing(4 * owners.len());
         for &(prefix, at) in owners.iter().filter(|&&(_, at)| belongs(at)) {
             prefixes.extend(&prefix.to_le_bytes());
-            nodes.extend(&at.to_le_bytes());
+            nodes.extend(&at.stored());
         }
-        let (iterations, salt) = (params.iterations, params.salt.clone());
+        let (iterations, salt) = (param.iterations, param.salt.into());
         let (prefixes, nodes) = (prefixes.freeze(), nodes.freeze());
         (!nodes.is_empty()).then_some(Chain { iterations, salt, prefixes, nodes })
     }
@@ -118,8 +92,8 @@ impl Chain {
 }
 
 /// The hash that a node's first label spells in base 32 with the extended hex alphabet (RFC 4648 §7).
-pub(super) fn hash_of(owner: &[u8]) -> Option<[u8; HASH]> {
-    let label = owner.get(1..33).filter(|_| owner[0] == 32)?;
+pub(super) fn hash_of(owner: LowerName<'_>) -> Option<[u8; HASH]> {
+    let label = owner.labels().next().filter(|label| label.len() == 32)?;
     let mut hash = [0; HASH];
     for (digits, octets) in label.chunks_exact(8).zip(hash.chunks_exact_mut(5)) {
         let mut value = 0u64;
@@ -127,7 +101,6 @@ pub(super) fn hash_of(owner: &[u8]) -> Option<[u8; HASH]> {
             let digit = match digit {
                 b'0'..=b'9' => digit - b'0',
                 b'a'..=b'v' => digit - b'a' + 10,
-                b'A'..=b'V' => digit - b'A' + 10,
                 _ => return None,
             };
             value = value << 5 | digit as u64;
@@ -144,25 +117,20 @@ pub(super) fn prefix(hash: &[u8; HASH]) -> u64 {
     u64::from_be_bytes(first)
 }
 
-fn hash_at(arena: &Arena, at: u32) -> Option<[u8; HASH]> {
+fn hash_at(arena: &Arena, at: NodeAddress) -> Option<[u8; HASH]> {
     hash_of(blob::owner(arena.from(at)))
 }
 
 /// The NSEC3 chain of a zone. Copied freely.
 #[derive(Clone, Copy)]
-pub struct Nsec3<'a> {
+pub struct Nsec3Chain<'a> {
     zone: &'a Zone,
     chain: &'a Chain,
 }
 
-impl<'a> Nsec3<'a> {
+impl<'a> Nsec3Chain<'a> {
     pub(super) fn new(zone: &'a Zone, chain: &'a Chain) -> Self {
-        Nsec3 { zone, chain }
-    }
-
-    /// The hash algorithm: always 1, SHA-1.
-    pub fn algorithm(self) -> u8 {
-        SHA1
+        Nsec3Chain { zone, chain }
     }
 
     /// Number of additional iterations.
@@ -178,7 +146,7 @@ impl<'a> Nsec3<'a> {
     /// The node whose owner spells exactly `hash`.
     pub fn matching(self, hash: &[u8; HASH]) -> Option<Node<'a>> {
         let node = self.covering(hash);
-        (hash_of(node.owner_wire()).as_ref() == Some(hash)).then_some(node)
+        (hash_of(node.owner()).as_ref() == Some(hash)).then_some(node)
     }
 
     /// The node whose owner hash is `hash` or comes closest before it; the last of the chain if none does.
@@ -192,7 +160,7 @@ impl<'a> Nsec3<'a> {
         // Among equal prefixes the rest of the hash decides; there is hardly ever more than one.
         while let Some(before) = after.checked_sub(1) {
             let same = u64::from_le_bytes(prefixes[before]) == wanted;
-            let at = u32::from_le_bytes(nodes[before]);
+            let at = NodeAddress::of(nodes[before]);
             let later = same && hash_at(&self.zone.arena, at).as_ref() > Some(hash);
             if !later {
                 break;
@@ -200,13 +168,13 @@ impl<'a> Nsec3<'a> {
             after = before;
         }
         let last = nodes.len() - 1;
-        self.zone.node(u32::from_le_bytes(nodes[after.checked_sub(1).unwrap_or(last)]))
+        self.zone.node(NodeAddress::of(nodes[after.checked_sub(1).unwrap_or(last)]))
     }
 }
 
-impl std::fmt::Debug for Nsec3<'_> {
+impl std::fmt::Debug for Nsec3Chain<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Nsec3({} iterations, {} nodes)", self.chain.iterations, self.chain.nodes().len())
+        write!(f, "Nsec3Chain({} iterations, {} nodes)", self.chain.iterations, self.chain.nodes().len())
     }
 }
 
@@ -242,18 +210,21 @@ fn first_above(values: &[[u8; 8]], wanted: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use wire::NameBuf;
 
     use super::*;
 
     #[test]
     fn hashes_are_read_from_labels() {
         // RFC 5155 appendix A: H(example) with its parameters.
-        let owner = b"\x200p9mhaveqvm6t7vbl5lop2u3t2rp3tom\x07example\0";
-        let hash = hash_of(owner).expect("a hash");
+        let hash_of = |text: &str| {
+            let owner: NameBuf = text.parse().expect("a name");
+            hash_of(owner.as_name().to_lower().as_lower())
+        };
+        let hash = hash_of("0P9mhaveqvm6t7vbl5lop2u3t2rp3tom.example.").expect("a hash");
         assert_eq!(hash[..4], [0x06, 0x53, 0x68, 0xab]);
-        assert_eq!(hash_of(&owner.to_ascii_uppercase()), Some(hash));
-        assert_eq!(hash_of(b"\x200p9mhaveqvm6t7vbl5lop2u3t2rp3tow\0"), None, "w is no digit");
-        assert_eq!(hash_of(b"\x03www\0"), None);
+        assert_eq!(hash_of("0p9mhaveqvm6t7vbl5lop2u3t2rp3tow."), None, "w is no digit");
+        assert_eq!(hash_of("www."), None);
     }
 
     proptest! {

@@ -6,9 +6,9 @@
 use std::cmp::Ordering;
 
 use bytes::Bytes;
-use wire::Name;
+use wire::{LowerName, Name};
 
-use super::arena::{Arena, NOWHERE};
+use super::arena::{Arena, NodeAddress};
 use super::memory::{self, Memory};
 use super::node::DEAD;
 use super::{Node, Zone, blob};
@@ -23,12 +23,13 @@ fn key_of(place: &Place) -> u64 {
     place.first_chunk().map_or(0, |&key| u64::from_le_bytes(key))
 }
 
-fn at(place: &Place) -> u32 {
-    place.last_chunk().map_or(NOWHERE, |&at| u32::from_le_bytes(at))
+fn at(place: &Place) -> NodeAddress {
+    let [.., a, b, c, d] = *place;
+    NodeAddress::of([a, b, c, d])
 }
 
 /// The addresses in a row of places.
-pub(super) fn addresses(places: &[u8]) -> impl Iterator<Item = u32> {
+pub(super) fn addresses(places: &[u8]) -> impl Iterator<Item = NodeAddress> {
     places.as_chunks().0.iter().map(at)
 }
 
@@ -42,11 +43,11 @@ impl Places {
     }
 
     /// Adds a node: its owner and its address.
-    pub(super) fn push(&mut self, owner: &[u8], apex_len: usize, at: u32) {
+    pub(super) fn push(&mut self, owner: LowerName<'_>, apex_len: usize, at: NodeAddress) {
         let mut place = [0; PLACE];
         let (front, back) = place.split_at_mut(8);
-        front.copy_from_slice(&key(owner, apex_len).to_le_bytes());
-        back.copy_from_slice(&at.to_le_bytes());
+        front.copy_from_slice(&key(owner.as_name(), apex_len).to_le_bytes());
+        back.copy_from_slice(&at.stored());
         self.0.extend(&place);
     }
 
@@ -61,7 +62,8 @@ impl Places {
 ///
 /// Labels from the right, lower case, each followed by a zero octet; octets 0 and 1 inside labels become two
 /// octets (1 1 and 1 2), so that no label is taken for the end of another.
-pub(super) fn key(wire: &[u8], apex_len: usize) -> u64 {
+pub(super) fn key(name: Name<'_>, apex_len: usize) -> u64 {
+    let wire = name.as_wire();
     let below = wire.len().saturating_sub(apex_len);
     let (mut starts, mut count, mut at) = ([0u8; 128], 0, 0);
     while at < below {
@@ -105,8 +107,8 @@ fn sort(places: &mut [Place], arena: &Arena) {
     }
 }
 
-fn owner(arena: &Arena, at: u32) -> Name<'_> {
-    Node::new(arena, at).owner()
+fn owner(arena: &Arena, at: NodeAddress) -> Name<'_> {
+    Node::new(arena, at).owner().as_name()
 }
 
 /// Nodes with NSEC in canonical order.
@@ -137,7 +139,7 @@ impl Order {
 
     /// The last node whose name is `name` or comes before it.
     pub(super) fn at_or_before<'a>(&self, zone: &'a Zone, name: Name<'_>) -> Option<Node<'a>> {
-        let wanted = key(name.as_wire(), zone.apex_node().owner_wire().len());
+        let wanted = key(name, zone.apex().len());
         let places = self.places();
         let after = places.partition_point(|place| match key_of(place).cmp(&wanted) {
             Ordering::Less => true,
@@ -150,7 +152,7 @@ impl Order {
 }
 
 /// The addresses of all nodes in canonical order.
-pub(super) fn all(zone: &Zone) -> Box<[u32]> {
+pub(super) fn all(zone: &Zone) -> Box<[NodeAddress]> {
     let apex_len = zone.apex().len();
     let live = zone.arena.walk().filter(|(_, blob)| blob::flags(blob) & DEAD == 0);
     let mut places = Places::growing(zone.nodes as usize);
@@ -162,12 +164,11 @@ pub(super) fn all(zone: &Zone) -> Box<[u32]> {
 #[derive(Clone)]
 pub struct Iter<'a> {
     zone: &'a Zone,
-    rest: std::slice::Iter<'a, u32>,
+    rest: std::slice::Iter<'a, NodeAddress>,
 }
 
 impl<'a> Iter<'a> {
-    pub(super) fn new(zone: &'a Zone, all: &'a [u32]) -> Self {
-        debug_assert!(!all.contains(&NOWHERE));
+    pub(super) fn new(zone: &'a Zone, all: &'a [NodeAddress]) -> Self {
         Iter { zone, rest: all.iter() }
     }
 }
@@ -202,7 +203,7 @@ mod tests {
     proptest! {
         #[test]
         fn keys_never_contradict_the_canonical_order(a in name(), b in name()) {
-            let (ka, kb) = (key(a.as_name().as_wire(), 3), key(b.as_name().as_wire(), 3));
+            let (ka, kb) = (key(a.as_name(), 3), key(b.as_name(), 3));
             if ka != kb {
                 prop_assert_eq!(ka.cmp(&kb), a.cmp(&b));
             }

@@ -4,11 +4,11 @@
 //! served: see [`super::verify`].
 
 use bytes::Bytes;
-use wire::Name;
+use wire::LowerName;
 use wire::hash::HashKey;
 
 use super::Zone;
-use super::arena::Arena;
+use super::arena::{Arena, NodeAddress};
 use super::finish::read_soa;
 use super::index::Index;
 use super::node::Node;
@@ -31,7 +31,7 @@ pub(crate) struct Parts {
     /// The NSEC3 chain.
     pub(crate) nsec3: Option<ChainParts>,
     /// The address of the apex node.
-    pub(crate) apex: u32,
+    pub(crate) apex: NodeAddress,
     /// What is in the arena.
     pub(crate) counts: Counts,
 }
@@ -65,7 +65,7 @@ impl Zone {
     /// made under. Verified by `threads` threads.
     pub(crate) fn from_parts(
         parts: Parts,
-        apex: Name<'_>,
+        apex: LowerName<'_>,
         key: &HashKey,
         threads: usize,
     ) -> Result<Zone, Unsound> {
@@ -75,13 +75,15 @@ impl Zone {
             return Err(Unsound("the salt of the NSEC3 chain is too long"));
         }
         let arena = Arena::of(chunks);
-        let soa = read_soa(Node::new(&arena, apex)).ok_or(Unsound("the apex has no SOA record"))?;
+        let (soa, negative_ttl) = read_soa(Node::new(&arena, apex))
+            .ok_or(Unsound("the apex has no SOA record that can be read"))?;
         Ok(Zone {
             key: *key,
             arena,
             index: Index::of(index),
             apex,
             soa,
+            negative_ttl,
             records: counts.records,
             nodes: counts.nodes,
             wildcards: counts.wildcards,

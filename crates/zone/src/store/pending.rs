@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use wire::{Name, NameBuf, Type};
+use wire::rdata::view::Rrsig;
+use wire::{LowerNameBuf, Name, NameBuf, Ttl, Type};
 
 /// One record that waits for its name to be complete; its RDATA lies in [`Pending::octets`].
 #[derive(Clone, Copy)]
@@ -10,7 +11,7 @@ pub(super) struct Record {
     pub(super) rtype: Type,
     /// What an RRSIG covers; the type itself for everything else.
     pub(super) covered: Type,
-    pub(super) ttl: u32,
+    pub(super) ttl: Ttl,
     pub(super) start: u32,
     pub(super) len: u16,
     /// Where the record came from; see [`Note::source`].
@@ -19,29 +20,27 @@ pub(super) struct Record {
 
 /// All records read so far of the name being read. Kept and reused from name to name.
 pub(super) struct Pending {
-    /// The owner in lower case.
-    pub(super) owner: NameBuf,
+    pub(super) owner: LowerNameBuf,
     pub(super) records: Vec<Record>,
     pub(super) octets: Vec<u8>,
 }
 
 impl Pending {
     pub(super) fn new() -> Self {
-        Pending { owner: NameBuf::ROOT, records: Vec::new(), octets: Vec::new() }
+        Pending { owner: LowerNameBuf::ROOT, records: Vec::new(), octets: Vec::new() }
     }
 
     /// Forgets the records and begins a name.
     pub(super) fn begin(&mut self, owner: Name<'_>) {
-        self.owner = owner.to_buf();
-        self.owner.make_lower();
+        self.owner = owner.to_lower();
         self.records.clear();
         self.octets.clear();
     }
 
     /// Adds a record; its RDATA is at most 65,535 octets.
-    pub(super) fn push(&mut self, rtype: Type, ttl: u32, rdata: &[u8], source: u64) {
-        let covered = match rdata {
-            [high, low, ..] if rtype == Type::RRSIG => Type(u16::from_be_bytes([*high, *low])),
+    pub(super) fn push(&mut self, rtype: Type, ttl: Ttl, rdata: &[u8], source: u64) {
+        let covered = match rtype {
+            Type::RRSIG => Rrsig::read_type_covered(rdata).unwrap_or(rtype),
             _ => rtype,
         };
         let (start, len) = (self.octets.len() as u32, rdata.len() as u16);

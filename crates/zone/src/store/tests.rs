@@ -3,9 +3,16 @@
 use std::collections::BTreeMap;
 
 use wire::hash::HashKey;
-use wire::{NameBuf, Type};
+use wire::message::{MAX_POINTERS, Offset, POINTER};
+use wire::rdata::{embedded_names, validate};
+use wire::rr::TYPES;
+use wire::{NameBuf, Ttl, Type};
 
+use super::blob::target_offset;
 use super::{AddError, BuildError, Node, NodeFlags, NoteKind, RrSet, Zone, ZoneBuilder};
+
+const MINUTE: Ttl = Ttl::from_secs(60);
+const HOUR: Ttl = Ttl::from_secs(3600);
 
 fn name(text: &str) -> NameBuf {
     text.parse().expect("a name")
@@ -15,13 +22,13 @@ fn builder(apex: &str) -> ZoneBuilder {
     let mut builder = ZoneBuilder::new(name(apex).as_name(), &HashKey::new([11, 22, 33]));
     let mut soa = b"\x02ns\0\x05admin\0".to_vec();
     [1u32, 2, 3, 4, 5].iter().for_each(|n| soa.extend_from_slice(&n.to_be_bytes()));
-    builder.add(name(apex).as_name(), Type::SOA, 3600, &soa).expect("a record");
-    builder.add(name(apex).as_name(), Type::NS, 3600, b"\x02ns\0").expect("a record");
+    builder.add(name(apex).as_name(), Type::SOA, HOUR, &soa).expect("a record");
+    builder.add(name(apex).as_name(), Type::NS, HOUR, b"\x02ns\0").expect("a record");
     builder
 }
 
 fn add(builder: &mut ZoneBuilder, owner: &str, t: Type, ttl: u32, rdata: &[u8]) {
-    builder.add(name(owner).as_name(), t, ttl, rdata).expect("a record");
+    builder.add(name(owner).as_name(), t, Ttl::from_secs(ttl), rdata).expect("a record");
 }
 
 fn kinds(builder: &ZoneBuilder) -> Vec<NoteKind> {
@@ -57,14 +64,30 @@ fn the_compiled_form_is_exactly_this() {
 fn names_whose_hashes_end_in_a_zero_octet_are_found() {
     let key = HashKey::new([11, 22, 33]);
     let names = (0..4096).map(|i| name(&format!("n{i}.example.")));
-    let ending: Vec<NameBuf> = names.filter(|name| key.name(name.as_name()) as u8 == 0).collect();
+    let hash = |name: &NameBuf| key.name(name.as_name().to_lower().as_lower());
+    let ending: Vec<NameBuf> = names.filter(|name| hash(name).bits() as u8 == 0).collect();
     assert!(ending.len() > 4, "{ending:?}");
     for owner in ending {
         let mut b = builder("example.");
-        b.add(owner.as_name(), Type::A, 60, &[192, 0, 2, 1]).expect("a record");
+        b.add(owner.as_name(), Type::A, MINUTE, &[192, 0, 2, 1]).expect("a record");
         let zone = b.finish().expect("a zone");
         assert!(zone.find_name(owner.as_name()).is_some(), "{owner}");
     }
+}
+
+#[test]
+fn targets_stand_where_their_types_have_their_first_name() {
+    // Data of each type: its fields in front of the name at their shortest, all of them zero, and the name.
+    let targets = TYPES.iter().filter_map(|&(t, _)| Some((t, target_offset(t)?)));
+    let mut seen = 0;
+    for (t, offset) in targets {
+        let rdata = [vec![0; offset].as_slice(), b"\x04host\0"].concat();
+        let name = embedded_names(t, &rdata).next().expect("a name");
+        assert_eq!((name.start, name.len), (offset, 6), "{t}");
+        assert_eq!(validate(t, &rdata), Ok(()), "{t}");
+        seen += 1;
+    }
+    assert_eq!(seen, 9);
 }
 
 #[test]
@@ -112,6 +135,37 @@ fn pointers_into_the_rrset_stay_within_reach() {
     }
 }
 
+/// Owners in the additional section point at the names of an RRset, so these may have one pointer less than any name.
+#[test]
+fn names_of_an_rrset_do_not_point_through_all_those_before() {
+    let mut b = builder("example.");
+    let mut target = name("mail.other.");
+    for i in 0..40 {
+        add(&mut b, "mx.example.", Type::MX, 60, &[&[0, i], target.as_name().as_wire()].concat());
+        target = NameBuf::prepend(&[b'a' + i % 26], target.as_name()).expect("short");
+    }
+    let zone = b.finish().expect("a zone");
+    let set = get(&zone, "mx.example.").rrset(Type::MX).expect("MX");
+    let records = set.records();
+    let mut deepest = 0;
+    for name_at in set.targets().map(|target| target.name_at) {
+        let (mut at, mut pointers) = (name_at, 0);
+        while records[at] != 0 {
+            if records[at] >= POINTER {
+                let to = Offset::of_pointer([records[at], records[at + 1]]).index();
+                (at, pointers) = (to - set.compiled_at(), pointers + 1);
+            } else {
+                at += records[at] as usize + 1;
+            }
+        }
+        deepest = deepest.max(pointers);
+    }
+    assert_eq!(deepest, MAX_POINTERS - 1);
+    let mut last = Vec::new();
+    set.rdatas().last().expect("forty").copy_to(&mut last);
+    assert_eq!(last[2..].len(), name("mail.other.").as_name().len() + 2 * 39);
+}
+
 #[test]
 fn what_names_may_not_have_is_noted() {
     let mut b = builder("example.");
@@ -131,8 +185,11 @@ fn what_names_may_not_have_is_noted() {
     add(&mut b, "f.example.", Type::A, 61, &[1; 4]);
     // The two halves of a name that must not be.
     add(&mut b, "a.example.", Type::A, 60, &[0; 4]);
-    assert_eq!(b.add(name("g.example.").as_name(), Type::ANY, 0, b""), Err(AddError::MetaType));
-    assert_eq!(b.add(name("g.example.").as_name(), Type::TXT, 0, &[0; 65536]), Err(AddError::RdataTooLong));
+    assert_eq!(b.add(name("g.example.").as_name(), Type::ANY, MINUTE, b""), Err(AddError::MetaType));
+    assert_eq!(
+        b.add(name("g.example.").as_name(), Type::TXT, MINUTE, &[0; 65536]),
+        Err(AddError::RdataTooLong)
+    );
     let zone = b.finish().expect("a zone");
     use NoteKind::*;
     let expected = [
@@ -151,7 +208,7 @@ fn what_names_may_not_have_is_noted() {
     sorted.sort_by_key(|kind| expected.iter().position(|e| e == kind));
     assert_eq!(seen, sorted);
     assert_eq!(get(&zone, "a.example.").rrset_count(), 3, "nothing is lost");
-    assert_eq!(get(&zone, "f.example.").rrset(Type::A).map(|s| (s.ttl(), s.count())), Some((60, 2)));
+    assert_eq!(get(&zone, "f.example.").rrset(Type::A).map(|s| (s.ttl(), s.count())), Some((MINUTE, 2)));
 }
 
 #[test]
@@ -159,9 +216,9 @@ fn a_zone_needs_a_soa_and_should_have_ns() {
     let apex = name("example.");
     let mut b = ZoneBuilder::new(apex.as_name(), &HashKey::new([1, 2, 3]));
     assert_eq!(b.finish().err(), Some(BuildError::NoSoa));
-    b.add(apex.as_name(), Type::SOA, 60, &[0; 5]).expect("a record");
+    b.add(apex.as_name(), Type::SOA, MINUTE, &[0; 5]).expect("a record");
     assert_eq!(b.finish().err(), Some(BuildError::NoSoa), "too short to be one");
-    b.add(apex.as_name(), Type::SOA, 60, &[0; 22]).expect("a record");
+    b.add(apex.as_name(), Type::SOA, MINUTE, &[0; 22]).expect("a record");
     let zone = b.finish().expect("a zone");
     assert_eq!((kinds(&b), zone.node_count()), (vec![NoteKind::NoApexNs], 1));
     assert!(zone.memory() < 1000, "{}", zone.memory());
@@ -176,11 +233,11 @@ fn signatures_over_missing_types_keep_their_ttls() {
     add(&mut b, "s.example.", Type::TXT, 7, b"\x01x");
     let zone = b.finish().expect("a zone");
     let node = get(&zone, "s.example.");
-    let lone: Vec<u32> = node.rrset(Type::RRSIG).expect("two").rdatas().map(|r| r.ttl()).collect();
-    assert_eq!(lone, [60, 61]);
+    let lone: Vec<Ttl> = node.rrset(Type::RRSIG).expect("two").rdatas().map(|r| r.ttl()).collect();
+    assert_eq!(lone, [60, 61].map(Ttl::from_secs));
     let txt = node.rrset(Type::TXT).expect("TXT");
-    assert_eq!(txt.sig_rdatas().map(|r| r.ttl()).collect::<Vec<_>>(), [62, 62]);
-    assert_eq!((txt.ttl(), kinds(&b)), (7, vec![NoteKind::TtlMismatch]));
+    assert_eq!(txt.sig_rdatas().map(|r| r.ttl()).collect::<Vec<_>>(), [62, 62].map(Ttl::from_secs));
+    assert_eq!((txt.ttl(), kinds(&b)), (Ttl::from_secs(7), vec![NoteKind::TtlMismatch]));
 }
 
 /// Names that come back again and again, in an order without order, and deep ones without parents: many blobs
@@ -192,7 +249,7 @@ fn zones_without_any_order_are_put_together() {
     for i in 0..30_000u32 {
         let shuffled = i.wrapping_mul(7_919) % 30_000;
         let owner = name(&format!("n{}.p{}.q{}.example.", shuffled / 3, shuffled / 6, shuffled / 60));
-        b.add(owner.as_name(), Type::TXT, 60, &[1, (shuffled % 3) as u8]).expect("a record");
+        b.add(owner.as_name(), Type::TXT, MINUTE, &[1, (shuffled % 3) as u8]).expect("a record");
         expected.entry(owner).or_default().push((shuffled % 3) as u8);
     }
     let zone = b.finish().expect("a zone");
@@ -206,7 +263,7 @@ fn zones_without_any_order_are_put_together() {
         let parent = zone.find_name(owner.as_name().skip(1)).expect("an empty non-terminal");
         assert!(parent.flags().contains(NodeFlags::EMPTY));
     }
-    let names: Vec<NameBuf> = zone.iter().map(|node| node.owner().to_buf()).collect();
+    let names: Vec<NameBuf> = zone.iter().map(|node| node.owner().as_name().to_buf()).collect();
     assert!(names.is_sorted() && names.len() == 15_501);
     assert!(zone.memory() < 2_500_000, "dead blobs are gone: {}", zone.memory());
     assert!(kinds(&b).is_empty());

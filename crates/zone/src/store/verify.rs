@@ -8,10 +8,12 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use wire::{Name, Type};
+use wire::message::{MAX_MESSAGE, MAX_POINTERS, POINTER, POINTER_LEN, QNAME_POINTER};
+use wire::name::MAX_LABEL;
+use wire::{Class, LowerName, Type};
 
-use super::arena::{CHUNK, CHUNK_BITS, MAX_CHUNKS, NOWHERE, UNIT};
-use super::blob::{self, ENTRY, Entry, HEADER, RECORD_HEAD, be16_at};
+use super::arena::{CHUNK, MAX_CHUNKS, NodeAddress, UNIT};
+use super::blob::{self, COMPILED_HEAD, COMPILED_RDLENGTH, ENTRY, Entry, HEADER, Lead, be16_at};
 use super::index::{self, BUCKET};
 use super::node::{DEAD, NodeFlags};
 use super::order::{self, PLACE};
@@ -35,11 +37,11 @@ pub(crate) struct Counts {
 /// Pieces of the index and the orders that are checked by one thread at a time.
 const PIECE: usize = 1 << 20;
 
-/// Most pointers and labels of one compressed name; a name of 255 octets has at most 128 labels.
-const MAX_HOPS: usize = 128;
+/// The most pointers in a name of an RRset: the owners of other records may point at it.
+const MOST_POINTERS: usize = MAX_POINTERS - 1;
 
 /// Checks the parts of the zone `apex` with `threads` threads.
-pub(super) fn parts(parts: &Parts, apex: Name<'_>, threads: usize) -> Result<(), Unsound> {
+pub(super) fn parts(parts: &Parts, apex: LowerName<'_>, threads: usize) -> Result<(), Unsound> {
     if parts.chunks.is_empty() || parts.chunks.len() > MAX_CHUNKS {
         return Err(Unsound("the number of chunks is out of bounds"));
     }
@@ -76,28 +78,27 @@ pub(super) fn parts(parts: &Parts, apex: Name<'_>, threads: usize) -> Result<(),
     if !wanted.within(&starts) {
         return Err(Unsound("a record's target is no node"));
     }
-    let is_node = |at: u32| starts.has(at);
+    let is_node = |at: NodeAddress| starts.has(at);
     in_parallel(threads, parts.index.len().div_ceil(PIECE), |i| {
         let piece = &parts.index[i * PIECE..parts.index.len().min((i + 1) * PIECE)];
         let sound = index::is_sound(piece, is_node);
         if sound { Ok(()) } else { Err(Unsound("an entry of the index is no node")) }
     })?;
     let mut chain_nodes = chain.1.as_chunks::<4>().0.iter();
-    if !order::addresses(&parts.nsec).all(is_node) || !chain_nodes.all(|&at| is_node(u32::from_le_bytes(at)))
-    {
+    if !order::addresses(&parts.nsec).all(is_node) || !chain_nodes.all(|&at| is_node(NodeAddress::of(at))) {
         return Err(Unsound("a name of a chain is no node"));
     }
     apex_is(parts, &starts, apex)
 }
 
 /// Whether the apex' address is that of the apex' node.
-fn apex_is(parts: &Parts, starts: &Bits, apex: Name<'_>) -> Result<(), Unsound> {
+fn apex_is(parts: &Parts, starts: &Bits, apex: LowerName<'_>) -> Result<(), Unsound> {
     let there = starts.has(parts.apex).then(|| {
-        let chunk = &parts.chunks[(parts.apex >> CHUNK_BITS) as usize];
-        &chunk[(parts.apex & ((1 << CHUNK_BITS) - 1)) as usize * UNIT..]
+        let chunk = &parts.chunks[parts.apex.chunk()];
+        &chunk[parts.apex.start()..]
     });
     match there {
-        Some(node) if blob::owner(node) == apex.as_wire() && blob::flags(node) & DEAD == 0 => Ok(()),
+        Some(node) if blob::owner(node) == apex && blob::flags(node) & DEAD == 0 => Ok(()),
         _ => Err(Unsound("the apex is not where it should be")),
     }
 }
@@ -140,20 +141,19 @@ impl Bits {
 
     /// The word and the bit of an address, if it is within the arena.
     #[inline]
-    fn place(&self, at: u32) -> Option<(&AtomicU64, u64)> {
-        let unit = (at & ((1 << CHUNK_BITS) - 1)) as usize;
-        let word = self.0.get((at >> CHUNK_BITS) as usize)?.get(unit / 64)?;
-        Some((word, 1 << (unit % 64)))
+    fn place(&self, at: NodeAddress) -> Option<(&AtomicU64, u64)> {
+        let word = self.0.get(at.chunk())?.get(at.unit() / 64)?;
+        Some((word, 1 << (at.unit() % 64)))
     }
 
     #[inline]
-    fn has(&self, at: u32) -> bool {
+    fn has(&self, at: NodeAddress) -> bool {
         self.place(at).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
     }
 
     /// Sets a bit; `false` if the address lies outside.
     #[inline]
-    fn set(&self, at: u32) -> bool {
+    fn set(&self, at: NodeAddress) -> bool {
         let Some((word, bit)) = self.place(at) else { return false };
         // Popular hosts are wanted again and again: reading is cheaper than writing.
         if word.load(Relaxed) & bit == 0 {
@@ -250,7 +250,7 @@ impl Checker<'_> {
 
     fn rrset(&self, octets: &[u8], entry: &Entry, owner: &Owner<'_>) -> Check {
         let (records, sigs) = (entry.records_len as usize, entry.sigs_len as usize);
-        if 12 + owner.wire.len() + 4 + records + sigs > u16::MAX as usize || entry.count == 0 {
+        if blob::compiled_at(owner.wire.len()) + records + sigs > MAX_MESSAGE || entry.count == 0 {
             return Err(Unsound("an RRset has an impossible size"));
         }
         let (compiled, rest) = octets.split_at(records);
@@ -273,15 +273,15 @@ impl Checker<'_> {
                 if at < free {
                     return Err(Unsound("a compression pointer is not in RDATA, or in another one"));
                 }
-                if at + 2 > end {
+                if at + POINTER_LEN > end {
                     break;
                 }
                 name(compiled, at, owner)?;
-                (next, free) = (next + 1, at + 2);
+                (next, free) = (next + 1, at + POINTER_LEN);
             }
             if let Some((targets, offset)) = targets {
-                let target = targets.get(count).map_or(NOWHERE, |&at| u32::from_le_bytes(at));
-                if target != NOWHERE && (start + offset >= end || !self.wanted.set(target)) {
+                let target = targets.get(count).and_then(|&at| NodeAddress::somewhere(at));
+                if target.is_some_and(|target| start + offset >= end || !self.wanted.set(target)) {
                     return Err(Unsound("a record's target is no node"));
                 }
             }
@@ -304,8 +304,8 @@ impl Checker<'_> {
 
 /// The front of every compiled record of one type, the owner, the type and the class, as a number.
 fn head(t: Type) -> u64 {
-    let [high, low] = t.0.to_be_bytes();
-    u64::from_le_bytes([0xc0, 12, high, low, 0, 1, 0, 0])
+    let ([to, at], [high, low], [class, in_]) = (QNAME_POINTER, t.0.to_be_bytes(), Class::IN.0.to_be_bytes());
+    u64::from_le_bytes([to, at, high, low, class, in_, 0, 0])
 }
 
 /// The octets of a number that [`head`] speaks of.
@@ -325,15 +325,15 @@ impl Walk<'_> {
         if self.left.is_empty() {
             return Ok(None);
         }
-        let Some((front, rest)) = self.left.split_first_chunk::<RECORD_HEAD>() else {
+        let Some((front, rest)) = self.left.split_first_chunk::<COMPILED_HEAD>() else {
             return Err(Unsound("a record is cut short"));
         };
-        let len = be16_at(front, 10) as usize;
+        let len = be16_at(front, COMPILED_RDLENGTH) as usize;
         let told = front.first_chunk().map_or(0, |&octets| u64::from_le_bytes(octets));
         if told & HEAD != self.head || len > rest.len() {
             return Err(Unsound("a record is not of its RRset, or longer than it"));
         }
-        let start = self.at + RECORD_HEAD;
+        let start = self.at + COMPILED_HEAD;
         self.left = &rest[len..];
         self.at = start + len;
         Ok(Some((start, start + len)))
@@ -354,8 +354,9 @@ impl<'a> Owner<'a> {
         let mut at = 0;
         while at < below {
             let len = wire[at] as usize;
-            if len == 0 || len > 63 {
-                return Err(Unsound("an owner is no name"));
+            let label = wire.get(at + 1..at + 1 + len).unwrap_or_default();
+            if len == 0 || len > MAX_LABEL || label.iter().any(u8::is_ascii_uppercase) {
+                return Err(Unsound("an owner is no name in lower case"));
             }
             at += len + 1;
         }
@@ -371,30 +372,34 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// Checks the pointer at `at` and what it stands for: names that end, each pointing at an earlier one only.
+/// [`MAX_LABEL`], as a length stands in a name.
+const LABEL: u8 = MAX_LABEL as u8;
+
+/// Checks the pointer at `at` and what it stands for: names that end, each pointing at an earlier one only, and not too
+/// many of them.
 fn name(records: &[u8], at: usize, owner: &Owner<'_>) -> Check {
     const BAD: Unsound = Unsound("a compression pointer leads nowhere");
-    let (mut at, mut before) = (at, at);
-    for _ in 0..MAX_HOPS {
+    let (mut at, mut before, mut pointers) = (at, at, 0);
+    loop {
         let Some(&len) = records.get(at) else { return Err(BAD) };
         match len {
             0 => return Ok(()),
-            1..=63 => at += len as usize + 1,
-            0xc0.. => {
-                let Some(pointer) = records.get(at..at + 2) else { return Err(BAD) };
-                let to = (be16_at(pointer, 0) & 0x3fff) as usize;
-                if let Some(to) = to.checked_sub(12).filter(|&to| to < owner.wire.len()) {
-                    return if owner.has_label_at(to) { Ok(()) } else { Err(BAD) };
+            1..=LABEL => at += len as usize + 1,
+            POINTER.. => {
+                let Some(&low) = records.get(at + 1) else { return Err(BAD) };
+                pointers += 1;
+                if pointers > MOST_POINTERS {
+                    return Err(Unsound("a name has more compression pointers than readers follow"));
                 }
-                match to.checked_sub(12 + owner.wire.len() + 4) {
-                    Some(to) if to < before => (at, before) = (to, to),
+                match Lead::of([len, low], owner.wire.len()) {
+                    Some(Lead::Owner(to)) => return if owner.has_label_at(to) { Ok(()) } else { Err(BAD) },
+                    Some(Lead::Records(to)) if to < before => (at, before) = (to, to),
                     _ => return Err(BAD),
                 }
             }
             _ => return Err(BAD),
         }
     }
-    Err(BAD)
 }
 
 #[cfg(test)]
@@ -417,7 +422,7 @@ mod tests {
     #[test]
     fn names_end_and_never_run_in_circles() {
         let owner = Owner::read(b"\x03www\x07example\0", b"\x07example\0").expect("a name");
-        let here = 12 + owner.wire.len() as u16 + 4;
+        let here = blob::compiled_at(owner.wire.len()) as u16;
         let pointer = |to: u16| (0xc000 | to).to_be_bytes();
         let check = |octets: &[u8], at| name(octets, at, &owner).is_ok();
         assert!(check(&pointer(16), 0), "example in the owner");
@@ -428,6 +433,16 @@ mod tests {
         assert!(!check(&pointer(here), 0), "at itself");
         let long = [&b"\x01a\0\x02bc"[..], &pointer(here), &b"\x01d"[..], &pointer(here + 3)].concat();
         assert!(check(&long, 10), "{long:?}");
+        // One name behind the other, each pointing at the one before: `a`, then `b` and a pointer, and so on.
+        let ladder = |rungs: u16| -> Vec<u8> {
+            let rung =
+                |i: u16| [&b"\x01b"[..], &pointer(here + if i == 0 { 0 } else { 3 + 4 * (i - 1) })].concat();
+            [b"\x01a\0".to_vec()].into_iter().chain((0..rungs).map(rung)).collect::<Vec<_>>().concat()
+        };
+        for (rungs, good) in [(MOST_POINTERS, true), (MOST_POINTERS + 1, false)] {
+            let octets = ladder(rungs as u16);
+            assert_eq!(check(&octets, octets.len() - 2), good, "{rungs}");
+        }
         let circle = [&b"\x01a"[..], &pointer(here + 4), &pointer(here)].concat();
         assert!(!check(&circle, 4), "one points at the other");
         assert!(!check(b"\x3fabc", 0), "cut short");

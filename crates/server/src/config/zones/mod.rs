@@ -70,10 +70,9 @@ pub fn zone_name(text: &str) -> Result<NameBuf, ZoneNameFault> {
     if text.is_empty() {
         return Err(ZoneNameFault::Empty);
     }
-    let mut name = NameBuf::from_text(text.as_bytes(), Some(Name::ROOT))
+    let name = NameBuf::from_text(text.as_bytes(), Some(Name::ROOT))
         .map_err(|fault| ZoneNameFault::Malformed(text.to_owned(), fault))?;
-    name.make_lower();
-    Ok(name)
+    Ok(name.as_name().to_lower().into())
 }
 
 impl Value for NameBuf {

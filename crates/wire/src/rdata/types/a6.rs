@@ -9,8 +9,8 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
+use crate::malformed::Malformed;
 use crate::name::Name;
-use crate::rdata::BadRdata;
 use crate::rdata::fault::TextFaultKind;
 use crate::rdata::field::{EmbeddedName, Field, Kind, Layout, NameRule, Special};
 use crate::rdata::parse::Cursor;
@@ -33,13 +33,13 @@ fn prefix_mask(bits: u8) -> u8 {
 
 impl Special for Partial {
     /// Bits of the prefix inside the suffix must be zero: RFC 2874 §3.1.1 has them so when sent.
-    fn wire_len(&self, rest: &[u8]) -> Result<usize, BadRdata> {
-        let (&bits, rest) = rest.split_first().ok_or(BadRdata)?;
-        let (suffix, name) = rest.split_at_checked(suffix_len(bits).ok_or(BadRdata)?).ok_or(BadRdata)?;
+    fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
+        let (&bits, rest) = rest.split_first().ok_or(Malformed)?;
+        let (suffix, name) = rest.split_at_checked(suffix_len(bits).ok_or(Malformed)?).ok_or(Malformed)?;
         if suffix.first().is_some_and(|first| first & prefix_mask(bits) != 0) {
-            return Err(BadRdata);
+            return Err(Malformed);
         }
-        let name_len = if bits == 0 { 0 } else { Name::parse(name).map_err(|_| BadRdata)?.len() };
+        let name_len = if bits == 0 { 0 } else { Name::parse(name).map_err(|_| Malformed)?.len() };
         Ok(1 + suffix.len() + name_len)
     }
 

@@ -9,7 +9,7 @@
 use std::fmt;
 
 use super::relay::{self, Relay};
-use crate::rdata::BadRdata;
+use crate::malformed::Malformed;
 use crate::rdata::fault::TextFaultKind;
 use crate::rdata::field::{EmbeddedName, Field, Kind, Layout, Special};
 use crate::rdata::parse::Cursor;
@@ -26,8 +26,8 @@ const OPTIONAL: u8 = 0x80;
 struct DiscoveryAndRelay;
 
 impl Special for DiscoveryAndRelay {
-    fn wire_len(&self, rest: &[u8]) -> Result<usize, BadRdata> {
-        let (head, relay) = rest.split_first().ok_or(BadRdata)?;
+    fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
+        let (head, relay) = rest.split_first().ok_or(Malformed)?;
         match Relay::of(head & !OPTIONAL) {
             Some(form) => Ok(1 + form.wire_len(relay)?),
             None => Ok(rest.len()),

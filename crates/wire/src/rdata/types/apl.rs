@@ -14,7 +14,7 @@
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::rdata::BadRdata;
+use crate::malformed::Malformed;
 use crate::rdata::fault::TextFaultKind;
 use crate::rdata::field::{Field, Kind, Layout, Special};
 use crate::rdata::parse::Cursor;
@@ -58,12 +58,12 @@ impl Item<'_> {
 struct Prefixes;
 
 impl Special for Prefixes {
-    fn wire_len(&self, octets: &[u8]) -> Result<usize, BadRdata> {
+    fn wire_len(&self, octets: &[u8]) -> Result<usize, Malformed> {
         let mut rest = octets;
         while !rest.is_empty() {
-            let (item, later) = item(rest).ok_or(BadRdata)?;
+            let (item, later) = item(rest).ok_or(Malformed)?;
             if !item.is_valid() {
-                return Err(BadRdata);
+                return Err(Malformed);
             }
             rest = later;
         }

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use crate::rdata::BadRdata;
+use crate::malformed::Malformed;
 use crate::rdata::fault::TextFaultKind;
 use crate::rdata::field::{Field, Kind, Layout, Special};
 use crate::rdata::parse::Cursor;
@@ -23,8 +23,8 @@ const E164: u8 = 1;
 struct AtmAddress;
 
 impl Special for AtmAddress {
-    fn wire_len(&self, rest: &[u8]) -> Result<usize, BadRdata> {
-        if rest.len() < 2 { Err(BadRdata) } else { Ok(rest.len()) }
+    fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
+        if rest.len() < 2 { Err(Malformed) } else { Ok(rest.len()) }
     }
 
     fn has_text(&self, octets: &[u8]) -> bool {

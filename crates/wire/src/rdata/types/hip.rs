@@ -13,7 +13,7 @@
 
 use std::fmt;
 
-use crate::rdata::BadRdata;
+use crate::malformed::Malformed;
 use crate::rdata::fault::TextFaultKind;
 use crate::rdata::field::{Field, Kind, Layout, NameRule, Special};
 use crate::rdata::parse::{Cursor, hex_word};
@@ -43,8 +43,8 @@ fn parts(rest: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 }
 
 impl Special for Identity {
-    fn wire_len(&self, rest: &[u8]) -> Result<usize, BadRdata> {
-        parts(rest).map(|(_, hit, key)| HEAD + hit.len() + key.len()).ok_or(BadRdata)
+    fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
+        parts(rest).map(|(_, hit, key)| HEAD + hit.len() + key.len()).ok_or(Malformed)
     }
 
     fn parse(&self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {

@@ -11,7 +11,7 @@
 use std::fmt;
 
 use super::relay::{self, Relay};
-use crate::rdata::BadRdata;
+use crate::malformed::Malformed;
 use crate::rdata::fault::TextFaultKind;
 use crate::rdata::field::{EmbeddedName, Field, Kind, Layout, Special};
 use crate::rdata::parse::Cursor;
@@ -39,9 +39,9 @@ fn algorithm_has_key(rdata: &[u8]) -> Result<(), &'static str> {
 struct Gateway;
 
 impl Special for Gateway {
-    fn wire_len(&self, rest: &[u8]) -> Result<usize, BadRdata> {
-        let [kind, _, rest @ ..] = rest else { return Err(BadRdata) };
-        Ok(2 + Relay::of(*kind).ok_or(BadRdata)?.wire_len(rest)?)
+    fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
+        let [kind, _, rest @ ..] = rest else { return Err(Malformed) };
+        Ok(2 + Relay::of(*kind).ok_or(Malformed)?.wire_len(rest)?)
     }
 
     fn name(&self, octets: &[u8]) -> Option<EmbeddedName> {

@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use crate::rdata::BadRdata;
+use crate::malformed::Malformed;
 use crate::rdata::fault::TextFaultKind;
 use crate::rdata::field::{Field, Kind, Layout, Special};
 use crate::rdata::parse::Cursor;
@@ -38,18 +38,18 @@ const LARGEST: u64 = 9_000_000_000;
 struct Location;
 
 impl Special for Location {
-    fn wire_len(&self, rest: &[u8]) -> Result<usize, BadRdata> {
+    fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
         match rest {
             [0, octets @ ..] => {
-                let fields: &[u8; 15] = octets.first_chunk().ok_or(BadRdata)?;
+                let fields: &[u8; 15] = octets.first_chunk().ok_or(Malformed)?;
                 let sizes = fields[..3].iter().all(|&size| size >> 4 <= 9 && size & 15 <= 9);
                 let (latitude, longitude, _) = coordinates(fields);
                 let on_earth =
                     latitude.abs_diff(MIDDLE) <= 90 * DEGREE && longitude.abs_diff(MIDDLE) <= 180 * DEGREE;
-                if sizes && on_earth { Ok(16) } else { Err(BadRdata) }
+                if sizes && on_earth { Ok(16) } else { Err(Malformed) }
             }
             [_, ..] => Ok(rest.len()),
-            [] => Err(BadRdata),
+            [] => Err(Malformed),
         }
     }
 

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use crate::rdata::BadRdata;
+use crate::malformed::Malformed;
 use crate::rdata::fault::TextFaultKind;
 use crate::rdata::field::{Field, Kind, Layout, Special};
 use crate::rdata::parse::Cursor;
@@ -22,8 +22,8 @@ pub(super) static LAYOUT: Layout = Layout::new(
 pub(super) struct Groups;
 
 impl Special for Groups {
-    fn wire_len(&self, rest: &[u8]) -> Result<usize, BadRdata> {
-        rest.first_chunk::<8>().map(|octets| octets.len()).ok_or(BadRdata)
+    fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
+        rest.first_chunk::<8>().map(|octets| octets.len()).ok_or(Malformed)
     }
 
     fn parse(&self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::rdata::BadRdata;
+use crate::malformed::Malformed;
 use crate::rdata::fault::TextFaultKind;
 use crate::rdata::field::{Field, Kind, Layout, Special};
 use crate::rdata::parse::Cursor;
@@ -18,8 +18,8 @@ pub(super) static LAYOUT: Layout = Layout::new(Type::NSAP, &[Field::new("NSAP", 
 struct DottedHex;
 
 impl Special for DottedHex {
-    fn wire_len(&self, rest: &[u8]) -> Result<usize, BadRdata> {
-        if rest.is_empty() { Err(BadRdata) } else { Ok(rest.len()) }
+    fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
+        if rest.is_empty() { Err(Malformed) } else { Ok(rest.len()) }
     }
 
     fn parse(&self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {

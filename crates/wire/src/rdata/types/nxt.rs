@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use crate::rdata::BadRdata;
+use crate::malformed::Malformed;
 use crate::rdata::fault::TextFaultKind;
 use crate::rdata::field::{Field, Kind, Layout, NameRule, Special};
 use crate::rdata::parse::Cursor;
@@ -28,9 +28,9 @@ struct OldBitmap;
 
 impl Special for OldBitmap {
     /// Bit 0 set would announce another format, which was never defined (RFC 2535 §5.2).
-    fn wire_len(&self, rest: &[u8]) -> Result<usize, BadRdata> {
+    fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
         let well_formed = rest.len() <= LONGEST && rest.first().is_none_or(|&first| first & 0x80 == 0);
-        if well_formed { Ok(rest.len()) } else { Err(BadRdata) }
+        if well_formed { Ok(rest.len()) } else { Err(Malformed) }
     }
 
     /// Text says which types are there, not how many zero octets follow them.

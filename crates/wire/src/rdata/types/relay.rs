@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use crate::malformed::Malformed;
 use crate::name::Name;
-use crate::rdata::BadRdata;
 use crate::rdata::fault::TextFaultKind;
 use crate::rdata::field::{EmbeddedName, Kind, NameRule};
 use crate::rdata::parse::Cursor;
@@ -34,7 +34,7 @@ impl Relay {
     }
 
     /// Octets that it takes up at the front of `rest`.
-    pub(super) fn wire_len(self, rest: &[u8]) -> Result<usize, BadRdata> {
+    pub(super) fn wire_len(self, rest: &[u8]) -> Result<usize, Malformed> {
         match self {
             Relay::Nothing => Ok(0),
             Relay::Ipv4 => Kind::Ipv4.wire_len(rest),

@@ -12,7 +12,7 @@
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::rdata::BadRdata;
+use crate::malformed::Malformed;
 use crate::rdata::fault::TextFaultKind;
 use crate::rdata::field::{Field, Kind, Layout, NameRule, Special};
 use crate::rdata::parse::Cursor;
@@ -103,16 +103,16 @@ struct Params;
 
 impl Special for Params {
     /// Keys ascend, values have their form, what `mandatory` lists is there (RFC 9460 §2.2, §8).
-    fn wire_len(&self, octets: &[u8]) -> Result<usize, BadRdata> {
+    fn wire_len(&self, octets: &[u8]) -> Result<usize, Malformed> {
         let mut least = 0;
         for param in params(octets) {
-            let (key, value) = param.ok_or(BadRdata)?;
+            let (key, value) = param.ok_or(Malformed)?;
             if (key as u32) < least || !form_of(key).accepts(value) {
-                return Err(BadRdata);
+                return Err(Malformed);
             }
             least = key as u32 + 1;
         }
-        mandatory_are_there(octets).map_err(|_| BadRdata)?;
+        mandatory_are_there(octets).map_err(|_| Malformed)?;
         Ok(octets.len())
     }
 

@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use crate::rdata::BadRdata;
+use crate::malformed::Malformed;
 use crate::rdata::fault::TextFaultKind;
 use crate::rdata::field::{Field, Kind, Layout, NameRule, Special};
 use crate::rdata::mnemonic::ERRORS;
@@ -40,8 +40,8 @@ struct Number48;
 static U48: Number48 = Number48;
 
 impl Special for Number48 {
-    fn wire_len(&self, rest: &[u8]) -> Result<usize, BadRdata> {
-        rest.first_chunk::<6>().map(|octets| octets.len()).ok_or(BadRdata)
+    fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
+        rest.first_chunk::<6>().map(|octets| octets.len()).ok_or(Malformed)
     }
 
     fn parse(&self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {

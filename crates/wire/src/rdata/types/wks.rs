@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use crate::rdata::BadRdata;
+use crate::malformed::Malformed;
 use crate::rdata::fault::TextFaultKind;
 use crate::rdata::field::{Field, Kind, Layout, Special};
 use crate::rdata::parse::Cursor;
@@ -74,8 +74,8 @@ const LONGEST: usize = 65_536 / 8;
 struct Ports;
 
 impl Special for Ports {
-    fn wire_len(&self, rest: &[u8]) -> Result<usize, BadRdata> {
-        if rest.len() <= LONGEST { Ok(rest.len()) } else { Err(BadRdata) }
+    fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
+        if rest.len() <= LONGEST { Ok(rest.len()) } else { Err(Malformed) }
     }
 
     /// Text says which ports are there, not how many zero octets follow them.

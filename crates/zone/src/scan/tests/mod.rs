@@ -45,7 +45,10 @@ impl Sink for Keep {
 }
 
 fn config() -> ScanConfig {
-    ScanConfig { default_ttl: Some(60), ..ScanConfig::new("x.".parse::<NameBuf>().unwrap().as_name()) }
+    ScanConfig {
+        default_ttl: Some(Ttl::from_secs(60)),
+        ..ScanConfig::new("x.".parse::<NameBuf>().unwrap().as_name())
+    }
 }
 
 fn scan_with(text: &[u8], config: &ScanConfig) -> (Keep, ScanReport) {

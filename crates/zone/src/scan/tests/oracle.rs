@@ -14,7 +14,7 @@ struct Records(Vec<(NameBuf, u32, Type, Vec<u8>)>);
 
 impl Sink for Records {
     fn record(&mut self, r: &Record<'_>) -> Result<(), Refusal> {
-        self.0.push((r.owner.to_buf(), r.ttl, r.rtype, r.rdata.to_vec()));
+        self.0.push((r.owner.to_buf(), r.ttl.as_secs(), r.rtype, r.rdata.to_vec()));
         Ok(())
     }
 }

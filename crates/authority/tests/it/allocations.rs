@@ -1,0 +1,177 @@
+//! No heap on the query path: once everything that is kept has been made, answering takes no memory, whatever the
+//! answer is.
+//!
+//! The allocator of this program counts for the thread that asks it to.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use authority::{Ask, Scratch, answer, zone_for};
+use testkit::{Record, random};
+use wire::hash::HashedName;
+use wire::message::{Builder, Compressor, Header};
+use wire::{Class, Rcode, Ttl, Type};
+use zone::{Catalog, Change};
+
+use crate::sign::{Chain, sign};
+use crate::support::{key, name};
+
+struct Counting;
+
+thread_local! {
+    /// Allocations of this thread, while it counts them.
+    static COUNT: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+fn count() {
+    // While a thread ends it has no counter any more, and counts nothing.
+    let _ = COUNT.try_with(|count| count.set(count.get().map(|n| n + 1)));
+}
+
+// SAFETY: every call goes to the system's allocator with what it came with; counting allocates nothing, as a `Cell`
+// that is made at compile time needs neither initialising nor dropping.
+unsafe impl GlobalAlloc for Counting {
+    /// # Safety
+    /// What [`GlobalAlloc::alloc`] says.
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps to the contract, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    /// # Safety
+    /// What [`GlobalAlloc::dealloc`] says.
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps to the contract, which is the same; `at` came from the system's allocator.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    /// # Safety
+    /// What [`GlobalAlloc::realloc`] says.
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps to the contract, which is the same; `at` came from the system's allocator.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What `work` returns, and how often it allocates.
+fn counted<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    COUNT.set(Some(0));
+    let done = work();
+    (done, COUNT.replace(None).expect("counting"))
+}
+
+#[test]
+fn the_allocator_counts() {
+    assert_eq!(counted(|| Box::new(1)).1, 1);
+    assert_eq!(counted(|| 1).1, 0);
+}
+
+fn record(owner: &str, rtype: Type, rdata: &[u8]) -> Record {
+    Record { owner: name(owner), rtype, ttl: Ttl::from_secs(60), rdata: rdata.to_vec() }
+}
+
+fn to(owner: &str, rtype: Type, front: &[u8], target: &str) -> Record {
+    record(owner, rtype, &[front, name(target).as_name().as_wire()].concat())
+}
+
+/// A zone that has something of everything.
+fn records(apex: &str) -> Vec<Record> {
+    let below = |label: &str| format!("{label}.{apex}");
+    let mut records = vec![
+        record(apex, Type::SOA, &random::soa(name(apex).as_name(), 1)),
+        to(apex, Type::NS, &[], &below("ns")),
+        record(&below("ns"), Type::A, &[192, 0, 2, 53]),
+        record(&below("host"), Type::A, &[192, 0, 2, 1]),
+        record(&below("host"), Type::AAAA, &[1; 16]),
+        record(&below("*.wild"), Type::A, &[192, 0, 2, 2]),
+        to(&below("mx"), Type::MX, &[0, 1], &below("host")),
+        to(&below("mx"), Type::MX, &[0, 2], &below("a.wild")),
+        to(&below("mx"), Type::MX, &[0, 3], &below("b.wild")),
+        to(&below("mx"), Type::MX, &[0, 4], "mail.elsewhere."),
+        to(&below("*.mxs"), Type::MX, &[0, 1], &below("c.wild")),
+        to(&below("far"), Type::CNAME, &[], &below("mx")),
+        to(&below("svc"), Type::HTTPS, &[0, 1], "."),
+        record(&below("svc"), Type::A, &[192, 0, 2, 3]),
+        to(&below("cut"), Type::NS, &[], &below("ns.cut")),
+        to(&below("cut"), Type::NS, &[], &below("ns")),
+        record(&below("ns.cut"), Type::A, &[192, 0, 2, 4]),
+        to(&below("secure"), Type::NS, &[], &below("ns")),
+        record(&below("secure"), Type::DS, &[&[0, 1, 13, 2][..], &[7; 32]].concat()),
+        to(&below("d"), Type::DNAME, &[], &below("e")),
+        to(&below("e"), Type::DNAME, &[], &below("wild")),
+        to(&below("circle"), Type::DNAME, &[], &below("a.circle")),
+    ];
+    for i in 0..14 {
+        records.push(to(&below(&format!("c{i}")), Type::CNAME, &[], &below(&format!("c{}", i + 1))));
+    }
+    records.push(record(&below("c14"), Type::A, &[192, 0, 2, 5]));
+    records
+}
+
+#[test]
+fn answering_takes_no_memory() {
+    let nsec3 = |opt_out, iterations, salt: &[u8]| Chain::Nsec3 { opt_out, iterations, salt: salt.to_vec() };
+    let zones = [
+        ("plain.", None),
+        ("nsec.", Some(Chain::Nsec)),
+        ("nsec3.", Some(nsec3(false, 0, &[]))),
+        ("salted.", Some(nsec3(true, 5, &[9; 40]))),
+    ];
+    let build = |(apex, chain): &(&str, Option<Chain>)| {
+        let records = records(apex);
+        let records =
+            chain.as_ref().map_or(records.clone(), |chain| sign(name(apex).as_name(), &records, chain));
+        Change::Serve(testkit::build(name(apex).as_name(), &key(), &records).into())
+    };
+    let catalog = Catalog::new(&key()).with(zones.iter().map(build));
+    let long = format!("{}.{0}.{0}.{}.circle", "x".repeat(63), "y".repeat(38));
+    let questions = [
+        ("exact", "host", Type::A, Rcode::NOERROR),
+        ("wildcard", "x.wild", Type::A, Rcode::NOERROR),
+        ("chain of CNAME", "c0", Type::A, Rcode::NOERROR),
+        ("chain of DNAME", "x.d", Type::A, Rcode::NOERROR),
+        ("DNAME that makes longer and longer names", "x.circle", Type::A, Rcode::NOERROR),
+        ("DNAME that makes too long a name", long.as_str(), Type::A, Rcode::YXDOMAIN),
+        ("referral", "www.cut", Type::A, Rcode::NOERROR),
+        ("referral with DS", "www.secure", Type::A, Rcode::NOERROR),
+        ("DS of a cut", "cut", Type::DS, Rcode::NOERROR),
+        ("no such name", "nothing.here.at.all", Type::A, Rcode::NXDOMAIN),
+        ("no such name below a CNAME's wildcard", "x.y.host", Type::A, Rcode::NXDOMAIN),
+        ("no such type", "host", Type::TXT, Rcode::NOERROR),
+        ("no such type at a wildcard", "x.wild", Type::TXT, Rcode::NOERROR),
+        ("hosts with addresses, some of a wildcard", "mx", Type::MX, Rcode::NOERROR),
+        ("the same under a wildcard", "y.mxs", Type::MX, Rcode::NOERROR),
+        ("the same behind a CNAME", "far", Type::MX, Rcode::NOERROR),
+        ("a service at its own name", "svc", Type::HTTPS, Rcode::NOERROR),
+        ("everything", "host", Type::ANY, Rcode::NOERROR),
+        ("signatures", "host", Type::RRSIG, Rcode::NOERROR),
+    ];
+    let (mut scratch, mut names, mut buf) = (Scratch::new(), Compressor::small(), vec![0; 65_535]);
+    let (key, mut qname) = (key(), HashedName::new());
+    for (apex, _) in &zones {
+        for (what, label, qtype, rcode) in &questions {
+            for (dnssec_ok, size) in [(false, 512), (true, 65_535)] {
+                let asked = name(&format!("{label}.{apex}"));
+                let ((), allocations) = counted(|| {
+                    qname.set(&key, asked.as_name());
+                    let located = zone_for(&catalog, &qname, *qtype).expect("a zone");
+                    let zone = catalog.zone(located).expect("a snapshot");
+                    let mut b = Builder::new(&mut buf, size, Header::query(1).reply(), &mut names);
+                    b.question(asked.as_name(), *qtype, Class::IN).expect("fits");
+                    let (name, catalog, key) = (asked.as_name(), &catalog, &key);
+                    let ask =
+                        Ask { name, qname: &qname, qtype: *qtype, dnssec_ok, catalog, key, max_chain: 16 };
+                    answer(&ask, zone, located.below as usize, &mut b, &mut scratch);
+                    assert!(b.rcode() == *rcode || b.header().truncated() && !dnssec_ok, "{what} of {apex}");
+                    b.finish();
+                });
+                assert_eq!(allocations, 0, "{what} of {apex}, DO {dnssec_ok}");
+            }
+        }
+    }
+}
