@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use authority::{Ask, Scratch};
 use wire::edns::ErrorInfo;
 use wire::hash::{HashKey, HashedName};
-use wire::message::{Builder, Compressor, Header};
+use wire::message::{Builder, Compressor, HEADER_LEN};
 use wire::{Class, NameHash, Rcode};
 use zone::catalog::{Catalog, Located};
 use zone::store::{NodeAhead, Zone};
@@ -428,7 +428,7 @@ impl Line<'_> {
     /// What a source needs to answer later.
     #[cold]
     fn ticket(&self, limit: usize, responder: Box<dyn Responder>) -> Ticket {
-        let head = self.request.question.map_or(0, |q| q.octets()) + Header::query(0).octets().len();
+        let head = self.request.question.map_or(0, |q| q.octets()) + HEADER_LEN;
         Ticket {
             request: self.request.clone(),
             head: self.packet.octets[..head.min(self.packet.octets.len())].into(),

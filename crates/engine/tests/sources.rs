@@ -93,7 +93,7 @@ fn query(name: &str, qtype: Type, opt: &[u8]) -> Vec<u8> {
     let mut header = Header::query(0x1234);
     header.set_recursion_desired(true);
     header.set_counts([1, 0, 0, !opt.is_empty() as u16]);
-    let mut packet = header.octets().to_vec();
+    let mut packet = header.as_bytes().to_vec();
     packet.extend_from_slice(name.as_name().as_wire());
     packet.extend_from_slice(&qtype.0.to_be_bytes());
     packet.extend_from_slice(&Class::IN.0.to_be_bytes());

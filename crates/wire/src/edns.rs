@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn options_that_overrun_are_malformed() {
         for rdata in [b"\0\x03\0\x05abcd".as_slice(), b"\0\x03\0", b"\0"] {
-            let mut message = Header::query(1).octets().to_vec();
+            let mut message = Header::query(1).as_bytes().to_vec();
             message.extend([0, 0, 41, 4, 208, 0, 0, 0, 0, 0, rdata.len() as u8]);
             message.extend(rdata);
             let (_, mut parser) = Parser::new(&message).expect("header");
