@@ -1,6 +1,6 @@
 //! EDNS(0): the OPT record, its flags and options (RFC 6891), extended errors (RFC 8914).
 
-use crate::message::{Builder, Full, Malformed, Offset, RawRecord, Section};
+use crate::message::{Builder, Full, Malformed, Offset, RECORD_HEAD, RawRecord, Section};
 use crate::rr::Type;
 
 /// An option's code (IANA "DNS EDNS0 Option Codes").
@@ -98,8 +98,8 @@ pub struct Edns<'m> {
     pub options: Options<'m>,
 }
 
-/// Length of an OPT record without options.
-pub const OPT_LEN: usize = 11;
+/// Length of an OPT record without options: its owner is the root.
+pub const OPT_LEN: usize = 1 + RECORD_HEAD;
 
 impl<'m> Edns<'m> {
     /// Reads an OPT record; [`Malformed`] if its owner is not the root or its options overrun it.
