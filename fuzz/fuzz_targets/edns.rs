@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((fixed, options)) = data.split_first_chunk::<6>() else { return };
     let Ok(length) = u16::try_from(options.len()) else { return };
 
-    let mut message = Header::query(1).octets().to_vec();
+    let mut message = Header::query(1).as_bytes().to_vec();
     message.extend([0, 0, 41]);
     message.extend(fixed);
     message.extend(length.to_be_bytes());

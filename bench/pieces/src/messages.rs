@@ -105,7 +105,7 @@ pub(crate) fn query(qname: Name<'_>, qtype: Type, edns: Opt<'_>) -> Vec<u8> {
     let mut header = Header::query(7);
     header.set_counts([1, 0, 0, edns.is_some() as u16]);
     let mut octets =
-        [header.octets().as_slice(), qname.as_wire(), &qtype.0.to_be_bytes(), &Class::IN.0.to_be_bytes()]
+        [header.as_bytes().as_slice(), qname.as_wire(), &qtype.0.to_be_bytes(), &Class::IN.0.to_be_bytes()]
             .concat();
     if let Some((dnssec_ok, options)) = edns {
         octets.extend_from_slice(&[0, 0, 41, 0x04, 0xd0, 0, 0, (dnssec_ok as u8) << 7, 0]);

@@ -1,5 +1,5 @@
 //! Whether a signed zone can prove what answers from it will have to prove: every RRset signed, the NSEC or
-//! NSEC3 chain whole and telling the truth (RFC 4035 §2, RFC 5155 §7.1).
+//! NSEC3 chain whole and true (RFC 4035 §2, RFC 5155 §7.1).
 //!
 //! For `nomen zone check --dnssec`. Faults that are not DNSSEC's are found in [`zone::check`].
 
@@ -80,29 +80,29 @@ impl fmt::Display for Finding {
 
 /// Audits `zone` as of `now`, seconds since 1970, calling `found` for each fault in canonical order of owners.
 pub fn audit(zone: &Zone, now: Serial, found: &mut dyn FnMut(Finding)) {
-    let mut tell = |kind, owner: Name<'_>, rtype| found(Finding { kind, owner: owner.to_buf(), rtype });
+    let mut report = |kind, owner: Name<'_>, rtype| found(Finding { kind, owner: owner.to_buf(), rtype });
     let apex = zone.apex_node();
     let Some(dnskeys) = apex.rrset(Type::DNSKEY) else {
-        return tell(FindingKind::NoDnsKey, zone.apex().as_name(), Type::DNSKEY);
+        return report(FindingKind::NoDnsKey, zone.apex().as_name(), Type::DNSKEY);
     };
     let rdatas = copies(dnskeys);
     let keys: Vec<Dnskey<'_>> = rdatas.iter().filter_map(|rdata| Dnskey::read(rdata).ok()).collect();
     let signatures = Signatures { zone, keys: &keys, now };
     for node in zone.iter() {
-        signatures.node(node, &mut tell);
+        signatures.node(node, &mut report);
     }
     let seps: Vec<Dnskey<'_>> = keys.iter().copied().filter(|key| key.is_sep()).collect();
     if (Signatures { zone, keys: &seps, now }).verify(dnskeys).is_err() {
-        tell(FindingKind::NoSepSignature, zone.apex().as_name(), Type::DNSKEY);
+        report(FindingKind::NoSepSignature, zone.apex().as_name(), Type::DNSKEY);
     }
     match zone.nsec3() {
-        Some(chain) => nsec3_chain(zone, chain, &mut tell),
-        None if zone.has_nsec() => nsec_chain(zone, &mut tell),
-        None => tell(FindingKind::NoChain, zone.apex().as_name(), Type::NSEC),
+        Some(chain) => nsec3_chain(zone, chain, &mut report),
+        None if zone.has_nsec() => nsec_chain(zone, &mut report),
+        None => report(FindingKind::NoChain, zone.apex().as_name(), Type::NSEC),
     }
 }
 
-type Tell<'t> = dyn FnMut(FindingKind, Name<'_>, Type) + 't;
+type Report<'t> = dyn FnMut(FindingKind, Name<'_>, Type) + 't;
 
 /// Each RDATA of a set, uncompressed.
 fn copies(set: RrSet<'_>) -> Vec<Vec<u8>> {
@@ -122,21 +122,21 @@ struct Signatures<'a> {
 }
 
 impl Signatures<'_> {
-    fn node(&self, node: Node<'_>, tell: &mut Tell<'_>) {
+    fn node(&self, node: Node<'_>, report: &mut Report<'_>) {
         let flags = node.flags();
         for set in node.rrsets().filter(|set| set.rtype() != Type::RRSIG) {
             let foreign = flags.contains(NodeFlags::OCCLUDED)
                 || (flags.contains(NodeFlags::CUT) && !matches!(set.rtype(), Type::DS | Type::NSEC));
             if foreign {
                 if set.sig_count() > 0 {
-                    tell(FindingKind::SignedForeign, node.owner().as_name(), set.rtype());
+                    report(FindingKind::SignedForeign, node.owner().as_name(), set.rtype());
                 }
                 continue;
             }
             match (set.sig_count(), self.verify(set)) {
-                (0, _) => tell(FindingKind::Unsigned, node.owner().as_name(), set.rtype()),
+                (0, _) => report(FindingKind::Unsigned, node.owner().as_name(), set.rtype()),
                 (_, Err(fault)) => {
-                    tell(FindingKind::BadSignature(fault), node.owner().as_name(), set.rtype())
+                    report(FindingKind::BadSignature(fault), node.owner().as_name(), set.rtype())
                 }
                 (_, Ok(())) => {}
             }
@@ -175,25 +175,25 @@ fn in_chain(node: &Node<'_>) -> bool {
 }
 
 /// Checks that NSEC at each name points at the next one and lists its types.
-fn nsec_chain(zone: &Zone, tell: &mut Tell<'_>) {
+fn nsec_chain(zone: &Zone, report: &mut Report<'_>) {
     let names = || zone.iter().filter(|n| in_chain(n) && !n.flags().contains(NodeFlags::EMPTY));
     let nexts = names().skip(1).chain(names().take(1));
     for (node, next) in names().zip(nexts) {
         let Some(nsec) = first(node, Type::NSEC).and_then(|rdata| Nsec::read(rdata).ok()) else {
-            tell(FindingKind::NoNsec, node.owner().as_name(), Type::NSEC);
+            report(FindingKind::NoNsec, node.owner().as_name(), Type::NSEC);
             continue;
         };
         if nsec.next != next.owner().as_name() {
-            tell(FindingKind::WrongNext, node.owner().as_name(), Type::NSEC);
+            report(FindingKind::WrongNext, node.owner().as_name(), Type::NSEC);
         }
         if !lists(nsec.types, node) {
-            tell(FindingKind::WrongTypes, node.owner().as_name(), Type::NSEC);
+            report(FindingKind::WrongTypes, node.owner().as_name(), Type::NSEC);
         }
     }
 }
 
 /// Checks that every name has its NSEC3, with its types, and that the hashes follow each other.
-fn nsec3_chain(zone: &Zone, chain: Nsec3Chain<'_>, tell: &mut Tell<'_>) {
+fn nsec3_chain(zone: &Zone, chain: Nsec3Chain<'_>, report: &mut Report<'_>) {
     let mut met = std::collections::BTreeSet::new();
     for node in zone.iter().filter(in_chain) {
         let hash = nsec3::hash(node.owner(), chain.salt(), chain.iterations());
@@ -203,17 +203,17 @@ fn nsec3_chain(zone: &Zone, chain: Nsec3Chain<'_>, tell: &mut Tell<'_>) {
                 && node.rrset(Type::DS).is_none()
                 && nsec3_at(chain.covering(&hash)).is_some_and(|nsec3| nsec3.is_opt_out());
             if !insecure {
-                tell(FindingKind::NoNsec3, node.owner().as_name(), Type::NSEC3);
+                report(FindingKind::NoNsec3, node.owner().as_name(), Type::NSEC3);
             }
             continue;
         };
         met.insert(own.owner().as_wire());
         let Some(nsec3) = nsec3_at(own) else {
-            tell(FindingKind::NoNsec3, node.owner().as_name(), Type::NSEC3);
+            report(FindingKind::NoNsec3, node.owner().as_name(), Type::NSEC3);
             continue;
         };
         if !lists(nsec3.types, node) {
-            tell(FindingKind::WrongTypes, node.owner().as_name(), Type::NSEC3);
+            report(FindingKind::WrongTypes, node.owner().as_name(), Type::NSEC3);
         }
         // What comes right after the next hash said must be the next hash there is.
         let follows = nsec3
@@ -221,12 +221,12 @@ fn nsec3_chain(zone: &Zone, chain: Nsec3Chain<'_>, tell: &mut Tell<'_>) {
             .try_into()
             .is_ok_and(|next| chain.matching(&next).is_some() && chain.covering(&before(next)) == own);
         if !follows {
-            tell(FindingKind::WrongNextHash, own.owner().as_name(), Type::NSEC3);
+            report(FindingKind::WrongNextHash, own.owner().as_name(), Type::NSEC3);
         }
     }
     for node in zone.iter().filter(|n| n.flags().contains(NodeFlags::NSEC3_ONLY)) {
         if !met.contains(node.owner().as_wire()) {
-            tell(FindingKind::StrayNsec3, node.owner().as_name(), Type::NSEC3);
+            report(FindingKind::StrayNsec3, node.owner().as_name(), Type::NSEC3);
         }
     }
 }

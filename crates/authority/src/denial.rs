@@ -93,7 +93,7 @@ pub(crate) fn no_ds<'z>(here: &Here<'_, 'z>, cut: Node<'z>, skip: usize, reply: 
 }
 
 /// Proves the closest provable encloser, at least `skip` labels up (RFC 5155 §7.2.1): the NSEC3 matching it
-/// and the one covering the next closer name. Gives how many labels up it was.
+/// and the one covering the next closer name. Returns how many labels up it was.
 fn closest_encloser<'z>(
     chain: Nsec3Chain<'z>,
     here: &Here<'_, 'z>,

@@ -51,7 +51,7 @@ fn step(what: String, rule: Option<&'static str>) -> Step {
     Step { what, rule }
 }
 
-/// Explains one name and gives the one a chain goes on with.
+/// Explains one name and returns the one a chain goes on with.
 fn explain_one(
     catalog: &Catalog,
     key: &HashKey,

@@ -11,7 +11,7 @@
 //! | `denial` | picks the NSEC or NSEC3 records that prove it |
 //! | `memo` | keeps the NSEC3 hashes that many answers share |
 //! | [`audit`] | checks that a signed zone can prove what it will have to |
-//! | [`explain`] | tells a person why |
+//! | [`explain`] | says to a person why |
 //! | `reply` | copies compiled RRsets into the message and moves their pointers |
 //! | `aim` | prefetches what a batch of answers will read |
 #![forbid(unsafe_code)]

@@ -26,21 +26,21 @@ struct Place {
     hash: [u8; HASH_LEN],
 }
 
-/// A few octets; those behind the end are zero.
+/// A few bytes; those behind the end are zero.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Short<const N: usize> {
-    octets: [u8; N],
+    bytes: [u8; N],
     len: u8,
 }
 
 impl<const N: usize> Short<N> {
-    const EMPTY: Self = Short { octets: [0; N], len: 0 };
+    const EMPTY: Self = Short { bytes: [0; N], len: 0 };
 
     #[inline]
-    fn of(octets: &[u8]) -> Option<Self> {
+    fn of(bytes: &[u8]) -> Option<Self> {
         let mut short = Self::EMPTY;
-        short.octets.get_mut(..octets.len())?.copy_from_slice(octets);
-        short.len = octets.len() as u8;
+        short.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        short.len = bytes.len() as u8;
         Some(short)
     }
 }
@@ -66,7 +66,7 @@ impl Memo {
 
 /// The place of a name. Whoever knows names that share one only makes them cost what they cost without it.
 fn place_of(name: &Short<MAX_NAME>) -> usize {
-    let words = name.octets.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+    let words = name.bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
     let mixed = words
         .fold(name.len as u64, |sum, word| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29));
     mixed as usize % PLACES

@@ -171,14 +171,14 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         at: Offset,
         pointer: [u8; POINTER_LEN],
     ) -> Result<Offset, Full> {
-        let (octets, mut count) = (set.records(), set.count());
-        let octets = if self.dnssec_ok {
+        let (bytes, mut count) = (set.records(), set.count());
+        let bytes = if self.dnssec_ok {
             count += set.sig_count();
             set.records_and_sigs()
         } else {
-            octets
+            bytes
         };
-        let start = self.b.append(octets)?;
+        let start = self.b.append(bytes)?;
         self.b.add_count(section, count);
         if at != Offset::QNAME {
             point_owners(&mut self.b.written_mut()[start.index()..], pointer);
@@ -255,7 +255,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         if &question[cut..] != owner {
             return None;
         }
-        // The octets agree; the boundary must be one between labels.
+        // The bytes agree; the boundary must be one between labels.
         (0..=self.question.label_count())
             .find(|&skip| self.question.offset(skip) >= cut)
             .filter(|&skip| self.question.offset(skip) == cut)?;
@@ -267,8 +267,8 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         let mut any = false;
         for set in node.rrsets().filter(|set| set.rtype() != Type::NSEC3) {
             let own = set.rtype() == Type::RRSIG;
-            let octets = if own { set.records() } else { set.sigs() };
-            if octets.is_empty() {
+            let bytes = if own { set.records() } else { set.sigs() };
+            if bytes.is_empty() {
                 continue;
             }
             any = true;
@@ -277,7 +277,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
                 self.put_each(Section::Answer, Owner::At(owner_at), all.map(|r| (Type::RRSIG, r)))?;
                 continue;
             };
-            let start = self.b.append(octets)?;
+            let start = self.b.append(bytes)?;
             self.b.add_count(Section::Answer, if own { set.count() } else { set.sig_count() });
             if owner_at != Offset::QNAME {
                 point_owners(&mut self.b.written_mut()[start.index()..], pointer);
@@ -366,15 +366,15 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
                 self.b.append(owner.as_wire())?;
             }
         }
-        let (octets, mut count) = (set.records_and_sigs(), set.count() + set.sig_count());
-        let octets = if self.dnssec_ok {
-            octets
+        let (bytes, mut count) = (set.records_and_sigs(), set.count() + set.sig_count());
+        let bytes = if self.dnssec_ok {
+            bytes
         } else {
             count = set.count();
             set.records()
         };
-        let start = self.b.append(&octets[POINTER_LEN..])?.index();
-        let first = compiled_len(octets) - POINTER_LEN;
+        let start = self.b.append(&bytes[POINTER_LEN..])?.index();
+        let first = compiled_len(bytes) - POINTER_LEN;
         point_owners(&mut self.b.written_mut()[start + first..], owner_pointer);
         self.b.add_count(Section::Authority, count);
         Ok(Placed { start: owner_at, compiled: false, owner_at })
@@ -411,7 +411,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         Ok(())
     }
 
-    /// Addresses that a wildcard gives to hosts that are not in the zone by name.
+    /// Addresses that a wildcard has for hosts that are not in the zone by name.
     #[cold]
     fn put_wildcard_hosts(&mut self, zone: &'z Zone, set: RrSet<'z>, placed: &Placed) {
         let (mut hashed, mut seen) = (HashedName::new(), Few::<NameHash, MAX_HOSTS>::new());

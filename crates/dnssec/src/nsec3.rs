@@ -3,12 +3,10 @@
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use wire::LowerName;
 use wire::name::MAX_NAME;
+use wire::rdata::view::Nsec3Param;
 
 /// Bytes of a hash.
 pub const HASH_LEN: usize = 20;
-
-/// The longest salt in bytes: its length is one byte (RFC 5155 §3.1.4).
-const MAX_SALT: usize = u8::MAX as usize;
 
 /// Hashes a name: `iterations` further rounds after the first, the salt, of up to 255 bytes, added in each.
 pub fn hash(name: LowerName<'_>, salt: &[u8], iterations: u16) -> [u8; HASH_LEN] {
@@ -22,7 +20,7 @@ pub fn hash(name: LowerName<'_>, salt: &[u8], iterations: u16) -> [u8; HASH_LEN]
 /// Hashes `data` and the salt behind it. They are laid end to end, as hashing them one after the other takes memory from
 /// the heap, and this is part of answering.
 fn round(data: &[u8], salt: &[u8]) -> [u8; HASH_LEN] {
-    let mut both = [0; MAX_NAME + MAX_SALT];
+    let mut both = [0; MAX_NAME + Nsec3Param::MAX_SALT];
     let all = match salt {
         [] => data,
         _ => {
@@ -48,7 +46,8 @@ mod tests {
         let name: NameBuf = format!("{}.{0}.{0}.{}", "a".repeat(63), "b".repeat(61)).parse().expect("name");
         assert_eq!(name.as_name().len(), MAX_NAME);
         let name = name.as_name().to_lower();
-        let salts = [&[7; MAX_SALT][..], &[7; MAX_SALT - 1], &[]].map(|salt| hash(name.as_lower(), salt, 2));
+        let salts = [&[7; Nsec3Param::MAX_SALT][..], &[7; Nsec3Param::MAX_SALT - 1], &[]]
+            .map(|salt| hash(name.as_lower(), salt, 2));
         assert!(salts[0] != salts[1] && salts[1] != salts[2]);
     }
 

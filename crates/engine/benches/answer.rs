@@ -82,7 +82,7 @@ fn query(qname: &str, qtype: Type) -> Vec<u8> {
     let mut header = Header::query(7);
     header.set_counts([1, 0, 0, 1]);
     let opt: &[u8] = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
-    [header.octets().as_slice(), &rdata(qname), &qtype.0.to_be_bytes(), &[0, 1], opt].concat()
+    [header.as_bytes().as_slice(), &rdata(qname), &qtype.0.to_be_bytes(), &[0, 1], opt].concat()
 }
 
 /// Answers `queries` batch by batch, over and over.

@@ -187,7 +187,7 @@ mod tests {
     fn packet(counts: [u16; 4], body: &[&[u8]]) -> Vec<u8> {
         let mut header = Header::query(7);
         header.set_counts(counts);
-        [header.octets().as_slice(), &body.concat()].concat()
+        [header.as_bytes().as_slice(), &body.concat()].concat()
     }
 
     fn fault(counts: [u16; 4], body: &[&[u8]]) -> Option<Fault> {
@@ -231,7 +231,7 @@ mod tests {
     fn responses_and_stubs_are_met_with_silence() {
         let mut header = Header::query(7);
         header.set_response(true);
-        assert_eq!(Request::read(header.octets()).fault, Some(Fault::Silent));
+        assert_eq!(Request::read(header.as_bytes()).fault, Some(Fault::Silent));
         assert_eq!(Request::read(b"short").fault, Some(Fault::Silent));
     }
 }

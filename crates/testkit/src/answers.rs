@@ -446,10 +446,10 @@ impl Out<'_> {
     }
 }
 
-/// Base 32 with the extended hex alphabet in lower case, for multiples of five octets (RFC 4648 §7).
-pub fn base32hex(octets: &[u8]) -> Vec<u8> {
-    let bit = |i: usize| octets[i / 8] >> (7 - i % 8) & 1;
+/// Base 32 with the extended hex alphabet in lower case, for multiples of five bytes (RFC 4648 §7).
+pub fn base32hex(bytes: &[u8]) -> Vec<u8> {
+    let bit = |i: usize| bytes[i / 8] >> (7 - i % 8) & 1;
     let digit = |d: usize| (0..5).fold(0, |value, i| value << 1 | bit(5 * d + i));
-    let digits = (0..octets.len() * 8 / 5).map(|d| digit(d) as usize);
+    let digits = (0..bytes.len() * 8 / 5).map(|d| digit(d) as usize);
     digits.map(|digit| b"0123456789abcdefghijklmnopqrstuv"[digit]).collect()
 }

@@ -5,7 +5,7 @@ use wire::{Name, NameBuf, Ttl, Type};
 
 use crate::model::Record;
 
-/// Labels that 20 octets of zero, of middle and of high value spell as NSEC3 owners, and two that differ only in
+/// Labels that 20 bytes of zero, of middle and of high value spell as NSEC3 owners, and two that differ only in
 /// the end.
 pub const HASHES: [&[u8; 32]; 5] = [
     b"00000000000000000000000000000000",
@@ -18,7 +18,7 @@ pub const HASHES: [&[u8; 32]; 5] = [
 /// The TTL of what stands at the apex.
 const HOUR: Ttl = Ttl::from_secs(3600);
 
-/// A label from a small set: letters in both cases, `*`, odd octets, an NSEC3 hash now and then.
+/// A label from a small set: letters in both cases, `*`, odd bytes, an NSEC3 hash now and then.
 pub fn label() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         12 => prop::sample::select(vec!["a", "b", "A", "ns", "Ns1", "*", "c"]).prop_map(|l| l.as_bytes().to_vec()),

@@ -1,6 +1,6 @@
 //! EDNS(0): the OPT record, its flags and options (RFC 6891), extended errors (RFC 8914).
 
-use crate::message::{Builder, Full, Malformed, Offset, RawRecord, Section};
+use crate::message::{Builder, Full, Malformed, Offset, RECORD_HEAD, RawRecord, Section};
 use crate::rr::Type;
 
 /// An option's code (IANA "DNS EDNS0 Option Codes").
@@ -98,8 +98,8 @@ pub struct Edns<'m> {
     pub options: Options<'m>,
 }
 
-/// Length of an OPT record without options.
-pub const OPT_LEN: usize = 11;
+/// Length of an OPT record without options: its owner is the root.
+pub const OPT_LEN: usize = 1 + RECORD_HEAD;
 
 impl<'m> Edns<'m> {
     /// Reads an OPT record; [`Malformed`] if its owner is not the root or its options overrun it.
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn options_that_overrun_are_malformed() {
         for rdata in [b"\0\x03\0\x05abcd".as_slice(), b"\0\x03\0", b"\0"] {
-            let mut message = Header::query(1).octets().to_vec();
+            let mut message = Header::query(1).as_bytes().to_vec();
             message.extend([0, 0, 41, 4, 208, 0, 0, 0, 0, 0, rdata.len() as u8]);
             message.extend(rdata);
             let (_, mut parser) = Parser::new(&message).expect("header");

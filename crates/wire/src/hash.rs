@@ -1,4 +1,4 @@
-//! One pass over a name gives its lower-case form, its label offsets and the keyed hash of every suffix.
+//! One pass over a name for its lower-case form, its label offsets and the keyed hash of every suffix.
 //!
 //! The hash of a name is folded label by label from the root, so that the hash of `www.example.com`
 //! passes through those of `com` and `example.com`: the zone, the closest encloser and the wildcard of a
@@ -31,7 +31,7 @@ impl HashKey {
         HashKey([secret[0] | 1, secret[1] | 1, secret[2]])
     }
 
-    /// A key from the standard library's per-process random state; no two calls give the same.
+    /// A key from the standard library's per-process random state; no two calls return the same.
     pub fn random() -> Self {
         use std::hash::{BuildHasher, RandomState};
         HashKey::new([1u64, 2, 3].map(|i| RandomState::new().hash_one(i)))
@@ -161,7 +161,7 @@ impl HashedName {
         LowerName::of_checked(&self.lower[self.offset(skip)..self.len as usize])
     }
 
-    /// Offset in octets of the suffix without its `skip` leftmost labels.
+    /// Offset in bytes of the suffix without its `skip` leftmost labels.
     #[inline]
     pub fn offset(&self, skip: usize) -> usize {
         self.offsets[skip.min(self.labels as usize)] as usize

@@ -6,13 +6,14 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`name`] | domain names in wire form, their order, their text |
+//! | [`name`] | domain names in wire form, their order, their text; those known to be in lower case |
 //! | [`hash`] | one pass over a name: lower case, label offsets, the keyed hash of every suffix |
 //! | [`rr`] | record types and classes with their mnemonics |
 //! | `serial`, `ttl` | numbers with an arithmetic of their own: [`Serial`], [`Ttl`] |
-//! | [`message`] | header, parser, builder with compression |
+//! | `malformed` | what is wrong with bytes that cannot be read: [`Malformed`] |
+//! | [`message`] | layout, header, parser, builder with compression |
 //! | [`edns`] | OPT: sizes, flags, options, extended errors |
-//! | [`rdata`] | one file per record type: layout, validation, text |
+//! | [`rdata`] | one file per record type: layout, validation, text; views of the types that others look into |
 //! | [`text`] | tokens, escapes, numbers, addresses, base64 and hex |
 #![forbid(unsafe_code)]
 

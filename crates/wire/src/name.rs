@@ -11,9 +11,9 @@ use std::fmt;
 pub(crate) use lower::copy_lower;
 pub use lower::{LowerName, LowerNameBuf};
 
-/// The longest name in octets, length octets and root included (RFC 1035 §2.3.4).
+/// The longest name in bytes, length bytes and root included (RFC 1035 §2.3.4).
 pub const MAX_NAME: usize = 255;
-/// The longest label in octets, without its length octet (RFC 1035 §2.3.4).
+/// The longest label in bytes, without its length byte (RFC 1035 §2.3.4).
 pub const MAX_LABEL: usize = 63;
 /// The most labels a name can have, the root not counted.
 pub const MAX_LABELS: usize = 127;
@@ -22,7 +22,7 @@ pub const MAX_LABELS: usize = 127;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadName;
 
-/// A domain name: borrowed, uncompressed wire form, ends with the root label, at most 255 octets.
+/// A domain name: borrowed, uncompressed wire form, ends with the root label, at most 255 bytes.
 #[derive(Clone, Copy)]
 pub struct Name<'a>(&'a [u8]);
 
@@ -54,8 +54,8 @@ impl<'a> Name<'a> {
         if name.0.len() == bytes.len() { Ok(name) } else { Err(BadName) }
     }
 
-    /// Takes octets that [`parse`](Self::parse) has given before as [`as_wire`](Self::as_wire), without looking
-    /// again. Of other octets nothing can be said but that no memory is at risk.
+    /// Takes bytes that [`parse`](Self::parse) has taken before, from [`as_wire`](Self::as_wire), without looking
+    /// again. Of other bytes nothing can be said but that no memory is at risk.
     #[inline]
     pub fn of_checked(wire: &'a [u8]) -> Self {
         debug_assert!(Self::from_wire(wire).is_ok(), "not a name");
@@ -68,9 +68,9 @@ impl<'a> Name<'a> {
         self.0
     }
 
-    /// Length in octets on the wire, 1 to 255.
+    /// Length in bytes on the wire, 1 to 255.
     #[inline]
-    #[expect(clippy::len_without_is_empty, reason = "a name is never empty: the root has one octet")]
+    #[expect(clippy::len_without_is_empty, reason = "a name is never empty: the root has one byte")]
     pub fn len(self) -> usize {
         self.0.len()
     }
@@ -132,7 +132,7 @@ impl<'a> Name<'a> {
         at == cut
     }
 
-    /// Writes the offset of each label, left to right, and gives their number.
+    /// Writes the offset of each label, left to right, and returns their number.
     fn offsets(self, to: &mut [u8; MAX_LABELS + 1]) -> usize {
         let (mut at, mut n) = (0usize, 0usize);
         while self.0[at] != 0 {
@@ -143,7 +143,7 @@ impl<'a> Name<'a> {
         n
     }
 
-    /// Canonical order (RFC 4034 §6.1): by label from the right, as lower-case octets, short before long.
+    /// Canonical order (RFC 4034 §6.1): by label from the right, as lower-case bytes, short before long.
     pub fn canonical_cmp(self, other: Name<'_>) -> Ordering {
         let (mut a, mut b) = ([0u8; MAX_LABELS + 1], [0u8; MAX_LABELS + 1]);
         let (na, nb) = (self.offsets(&mut a), other.offsets(&mut b));
@@ -182,7 +182,7 @@ fn cmp_label(a: &[u8], b: &[u8]) -> Ordering {
 }
 
 impl PartialEq for Name<'_> {
-    /// Equal without regard to ASCII letter case. Length octets are below `A`, so whole names compare at once.
+    /// Equal without regard to ASCII letter case. Length bytes are below `A`, so whole names compare at once.
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         self.0.eq_ignore_ascii_case(other.0)
@@ -237,9 +237,9 @@ pub enum NameTextError {
     Empty,
     /// Two dots in a row, or one in front.
     EmptyLabel,
-    /// A label of more than 63 octets.
+    /// A label of more than 63 bytes.
     LabelTooLong,
-    /// More than 255 octets in all.
+    /// More than 255 bytes in all.
     NameTooLong,
     /// `\` at the end, or `\DDD` that is not a number up to 255.
     BadEscape,
@@ -252,8 +252,8 @@ impl fmt::Display for NameTextError {
         f.write_str(match self {
             Self::Empty => "empty name",
             Self::EmptyLabel => "empty label (two dots in a row, or a dot in front)",
-            Self::LabelTooLong => "label longer than 63 octets",
-            Self::NameTooLong => "name longer than 255 octets",
+            Self::LabelTooLong => "label longer than 63 bytes",
+            Self::NameTooLong => "name longer than 255 bytes",
             Self::BadEscape => "bad escape (\\ needs a character or three digits up to 255)",
             Self::NoOrigin => "relative name without an origin to complete it",
         })
@@ -300,7 +300,7 @@ impl NameBuf {
 
     /// `prefix` without its last `drop` labels, then `suffix`: DNAME substitution (RFC 6672 §2.2).
     ///
-    /// [`BadName`] if the result is longer than 255 octets.
+    /// [`BadName`] if the result is longer than 255 bytes.
     pub fn replace_suffix(name: Name<'_>, drop: usize, suffix: Name<'_>) -> Result<Self, BadName> {
         let keep = name.label_count().saturating_sub(drop);
         let prefix = name.len() - name.skip(keep).len();
@@ -322,7 +322,7 @@ impl NameBuf {
 
 impl std::str::FromStr for NameBuf {
     type Err = NameTextError;
-    /// Text without an origin: a missing final dot is taken as given.
+    /// Text without an origin: the final dot may be missing.
     fn from_str(text: &str) -> Result<Self, NameTextError> {
         NameBuf::from_text(text.as_bytes(), Some(Name::ROOT))
     }
@@ -346,8 +346,8 @@ impl Ord for NameBuf {
 impl std::hash::Hash for NameBuf {
     /// Hashes the lower-case form, in step with `Eq`.
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        for octet in self.as_name().as_wire() {
-            state.write_u8(octet.to_ascii_lowercase());
+        for byte in self.as_name().as_wire() {
+            state.write_u8(byte.to_ascii_lowercase());
         }
     }
 }
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn longest_name_has_255_octets() {
+    fn longest_name_has_255_bytes() {
         let text = ["a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(61)].join(".");
         assert_eq!(name(&text).as_name().len(), 255);
         assert_eq!(name(&(text.clone() + ".")).as_name().len(), 255);
@@ -423,7 +423,7 @@ mod tests {
     fn below_means_at_a_label_boundary() {
         assert!(name("a.b.c").as_name().is_at_or_below(name("B.c").as_name()));
         assert!(!name("ab.c").as_name().is_at_or_below(name("b.c").as_name()));
-        // The octets of `\001b` look like the label `b`, but the boundary is elsewhere.
+        // The bytes of `\001b` look like the label `b`, but the boundary is elsewhere.
         assert!(!name(r"x\001b.c").as_name().is_at_or_below(name("b.c").as_name()));
         assert!(name("a").as_name().is_at_or_below(Name::ROOT));
     }

@@ -88,10 +88,11 @@ static MNEMONICS: [u8; 512] = {
     slots
 };
 
-/// Where the search for a mnemonic starts; letter case does not matter.
+/// Where the search for a mnemonic starts; letter case does not matter, as bit 5, in which `A` (0x41) and `a` (0x61)
+/// differ, is set in every byte.
 #[inline]
 const fn mnemonic_slot(text: &[u8]) -> usize {
-    // Longer texts are no mnemonics; sixteen octets tell all that are apart.
+    // Longer texts are no mnemonics; the first sixteen bytes differ in all that there are.
     let len = if text.len() < 16 { text.len() } else { 16 };
     let (mut hash, mut i) = (0u32, 0);
     while i < len {
@@ -138,7 +139,7 @@ pub struct Class(pub u16);
 impl Class {
     /// The Internet.
     pub const IN: Class = Class(1);
-    /// CHAOS: where servers tell about themselves.
+    /// CHAOS: what servers say of themselves (RFC 4892).
     pub const CH: Class = Class(3);
     /// Hesiod.
     pub const HS: Class = Class(4);

@@ -20,10 +20,10 @@ pub use number::{decimal, duration, time, write_decimal, write_time};
 ///
 /// A quotation mark that opens a token makes the token quoted; its `bytes` are what lies between the marks.
 /// A quotation mark inside a token that did not open with one stays in `bytes` with all that follows up to
-/// the closing mark, white space included: `alpn="h2 h3"` is one token of twelve octets (RFC 9460 §2.1).
+/// the closing mark, white space included: `alpn="h2 h3"` is one token of twelve bytes (RFC 9460 §2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token<'a> {
-    /// The octets as written: escapes not resolved, the enclosing quotation marks taken off.
+    /// The bytes as written: escapes not resolved, the enclosing quotation marks taken off.
     pub bytes: &'a [u8],
     /// Whether the token stood in quotation marks.
     pub quoted: bool,
@@ -48,8 +48,8 @@ pub fn tokens(line: &str) -> impl Iterator<Item = Token<'_>> {
             return Some(Token { bytes: &inner[..end], quoted });
         }
         let mut end = 0;
-        while let Some(&octet) = rest.get(end).filter(|octet| !octet.is_ascii_whitespace()) {
-            end += match octet {
+        while let Some(&byte) = rest.get(end).filter(|byte| !byte.is_ascii_whitespace()) {
+            end += match byte {
                 b'\\' => 2,
                 b'"' => 2 + quoted_len(&rest[end + 1..]),
                 _ => 1,
@@ -61,11 +61,11 @@ pub fn tokens(line: &str) -> impl Iterator<Item = Token<'_>> {
     })
 }
 
-/// Octets up to the quotation mark that is not escaped, or to the end.
+/// Bytes up to the quotation mark that is not escaped, or to the end.
 fn quoted_len(text: &[u8]) -> usize {
     let mut at = 0;
-    while let Some(&octet) = text.get(at).filter(|&&octet| octet != b'"') {
-        at += if octet == b'\\' { 2 } else { 1 };
+    while let Some(&byte) = text.get(at).filter(|&&byte| byte != b'"') {
+        at += if byte == b'\\' { 2 } else { 1 };
     }
     at.min(text.len())
 }
@@ -74,28 +74,28 @@ fn quoted_len(text: &[u8]) -> usize {
 #[inline]
 pub fn unescape(raw: &[u8], out: &mut Vec<u8>) -> Result<(), BadEscape> {
     let mut rest = raw;
-    while let Some(at) = rest.iter().position(|&octet| octet == b'\\') {
+    while let Some(at) = rest.iter().position(|&byte| byte == b'\\') {
         out.extend_from_slice(&rest[..at]);
-        let (octet, used) = unescape_one(&rest[at..])?;
-        out.push(octet);
+        let (byte, used) = unescape_one(&rest[at..])?;
+        out.push(byte);
         rest = &rest[at + used..];
     }
     out.extend_from_slice(rest);
     Ok(())
 }
 
-/// Reads one octet at the front, its escape resolved; gives it and how many octets of text it took.
+/// Reads one byte at the front, its escape resolved; returns it and how many bytes of text it took.
 ///
 /// `text` must not be empty; if it is, that is a [`BadEscape`].
 pub(crate) fn unescape_one(text: &[u8]) -> Result<(u8, usize), BadEscape> {
     match *text {
         [b'\\', a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', ..] => {
             let value = (a - b'0') as u16 * 100 + (b - b'0') as u16 * 10 + (c - b'0') as u16;
-            u8::try_from(value).map(|octet| (octet, 4)).map_err(|_| BadEscape)
+            u8::try_from(value).map(|byte| (byte, 4)).map_err(|_| BadEscape)
         }
         [b'\\', a, ..] if !a.is_ascii_digit() => Ok((a, 2)),
         [b'\\', ..] | [] => Err(BadEscape),
-        [octet, ..] => Ok((octet, 1)),
+        [byte, ..] => Ok((byte, 1)),
     }
 }
 
@@ -116,7 +116,7 @@ pub fn name(text: &[u8], origin: Option<Name<'_>>, out: &mut Vec<u8>) -> Result<
         }
         _ => {}
     }
-    // The wire form is the text moved by one octet, with a length in place of each dot.
+    // The wire form is the text moved by one byte, with a length in place of each dot.
     let start = out.len();
     out.reserve(text.len() + 2);
     out.push(0);
@@ -140,7 +140,7 @@ pub fn name(text: &[u8], origin: Option<Name<'_>>, out: &mut Vec<u8>) -> Result<
     finish_name(start, label, origin, out)
 }
 
-/// Writes the length of the label that ends in front of `at` over the octet at `label`.
+/// Writes the length of the label that ends in front of `at` over the byte at `label`.
 #[inline]
 fn end_label(wire: &mut [u8], label: usize, at: usize) -> Result<(), NameTextError> {
     match at - label - 1 {
@@ -153,7 +153,7 @@ fn end_label(wire: &mut [u8], label: usize, at: usize) -> Result<(), NameTextErr
     }
 }
 
-/// Ends the name at `out[start..]`, whose last length octet is at `label`: the root, or the origin.
+/// Ends the name at `out[start..]`, whose last length byte is at `label`: the root, or the origin.
 #[inline]
 fn finish_name(
     start: usize,
@@ -172,7 +172,7 @@ fn finish_name(
     if out.len() - start > MAX_NAME { Err(NameTextError::NameTooLong) } else { Ok(()) }
 }
 
-/// [`name`] for text with escapes in it, octet by octet.
+/// [`name`] for text with escapes in it, byte by byte.
 #[cold]
 fn escaped_name(text: &[u8], origin: Option<Name<'_>>, out: &mut Vec<u8>) -> Result<(), NameTextError> {
     let start = out.len();
@@ -187,8 +187,8 @@ fn escaped_name(text: &[u8], origin: Option<Name<'_>>, out: &mut Vec<u8>) -> Res
             rest = &rest[1..];
             continue;
         }
-        let (octet, used) = unescape_one(rest).map_err(|_| NameTextError::BadEscape)?;
-        out.push(octet);
+        let (byte, used) = unescape_one(rest).map_err(|_| NameTextError::BadEscape)?;
+        out.push(byte);
         rest = &rest[used..];
     }
     finish_name(start, label, origin, out)
@@ -196,53 +196,53 @@ fn escaped_name(text: &[u8], origin: Option<Name<'_>>, out: &mut Vec<u8>) -> Res
 
 /// Writes a name with the final dot; `.` for the root (RFC 1035 §5.1, RFC 4343 §2.1).
 ///
-/// All octets but letters, digits and `-`, `_`, `*`, `/` are escaped, since some master-file readers take no
+/// All bytes but letters, digits and `-`, `_`, `*`, `/` are escaped, since some master-file readers take no
 /// others as they are.
 pub fn write_name(name: Name<'_>, to: &mut dyn fmt::Write) -> fmt::Result {
     if name.is_root() {
         return to.write_str(".");
     }
     for label in name.labels() {
-        write_escaped(label, to, |octet| {
-            octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_' | b'*' | b'/')
+        write_escaped(label, to, |byte| {
+            byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'*' | b'/')
         })?;
         to.write_str(".")?;
     }
     Ok(())
 }
 
-/// Writes a string in quotation marks, escaped so that any reader finds the same octets.
-pub fn write_quoted(octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+/// Writes a string in quotation marks, escaped so that any reader finds the same bytes.
+pub fn write_quoted(bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
     to.write_str("\"")?;
-    write_escaped(octets, to, |octet| matches!(octet, b' '..=b'~') && !matches!(octet, b'"' | b'\\'))?;
+    write_escaped(bytes, to, |byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\'))?;
     to.write_str("\"")
 }
 
-/// Writes octets, escaping those that are not `plain`: printable ones as `\X`, others as `\DDD`.
+/// Writes bytes, escaping those that are not `plain`: printable ones as `\X`, others as `\DDD`.
 pub(crate) fn write_escaped(
-    octets: &[u8],
+    bytes: &[u8],
     to: &mut dyn fmt::Write,
     plain: impl Fn(u8) -> bool,
 ) -> fmt::Result {
-    let mut rest = octets;
+    let mut rest = bytes;
     while !rest.is_empty() {
-        let run = rest.iter().position(|&octet| !plain(octet)).unwrap_or(rest.len());
+        let run = rest.iter().position(|&byte| !plain(byte)).unwrap_or(rest.len());
         write_ascii(&rest[..run], to)?;
-        let Some(&octet) = rest.get(run) else { break };
+        let Some(&byte) = rest.get(run) else { break };
         // Some readers take `\[` for a bit-string label (RFC 2673), which nothing uses any more.
-        if matches!(octet, 0x21..=0x7e) && octet != b'[' {
-            write_ascii(&[b'\\', octet], to)?;
+        if matches!(byte, 0x21..=0x7e) && byte != b'[' {
+            write_ascii(&[b'\\', byte], to)?;
         } else {
-            write_ascii(&[b'\\', b'0' + octet / 100, b'0' + octet / 10 % 10, b'0' + octet % 10], to)?;
+            write_ascii(&[b'\\', b'0' + byte / 100, b'0' + byte / 10 % 10, b'0' + byte % 10], to)?;
         }
         rest = &rest[run + 1..];
     }
     Ok(())
 }
 
-/// Writes octets that are ASCII; others are an error, as there is no such text.
-pub(crate) fn write_ascii(octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
-    to.write_str(std::str::from_utf8(octets).map_err(|_| fmt::Error)?)
+/// Writes bytes that are ASCII; others are an error, as there is no such text.
+pub(crate) fn write_ascii(bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+    to.write_str(std::str::from_utf8(bytes).map_err(|_| fmt::Error)?)
 }
 
 #[cfg(test)]
@@ -288,13 +288,13 @@ mod tests {
         }
 
         #[test]
-        fn strings_read_back(octets: Vec<u8>) {
+        fn strings_read_back(bytes: Vec<u8>) {
             let mut text = String::new();
-            prop_assert!(write_quoted(&octets, &mut text).is_ok());
+            prop_assert!(write_quoted(&bytes, &mut text).is_ok());
             let token = tokens(&text).next();
             let mut out = Vec::new();
             prop_assert_eq!(unescape(token.map(|t| t.bytes).unwrap_or_default(), &mut out), Ok(()));
-            prop_assert_eq!(out, octets);
+            prop_assert_eq!(out, bytes);
         }
 
         #[test]
@@ -304,7 +304,7 @@ mod tests {
             wire.push(0);
             if let Ok(name) = Name::from_wire(&wire) {
                 let (text, mut out) = (name.to_string(), Vec::new());
-                prop_assert!(text.bytes().all(|octet| matches!(octet, 0x21..=0x7e)));
+                prop_assert!(text.bytes().all(|byte| matches!(byte, 0x21..=0x7e)));
                 prop_assert_eq!(super::name(text.as_bytes(), None, &mut out), Ok(()));
                 prop_assert_eq!(out, wire);
             }

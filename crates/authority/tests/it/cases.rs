@@ -118,8 +118,8 @@ fn chain<'t>(words: &mut impl Iterator<Item = &'t str>) -> Option<Chain> {
             None => opt_out = word == "opt-out",
             Some(("iterations", number)) => iterations = number.parse().expect("a number"),
             Some((_, hex)) => {
-                let octet = |at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal");
-                salt = (0..hex.len()).step_by(2).map(octet).collect();
+                let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal");
+                salt = (0..hex.len()).step_by(2).map(byte).collect();
             }
         }
     }

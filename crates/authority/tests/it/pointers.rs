@@ -21,7 +21,7 @@ fn a(owner: &str, last: u8) -> Record {
     record(owner, Type::A, vec![192, 0, 2, last])
 }
 
-/// A signature of `len` octets: what makes messages large.
+/// A signature of `len` bytes: what makes messages large.
 fn sig(owner: &str, covered: Type, tag: u8, len: usize) -> Record {
     let mut rdata = random::rrsig(covered, tag);
     rdata.resize(rdata.len() + len, tag);
@@ -55,7 +55,7 @@ fn expected(owner: &str, records: &[Record], rtype: Type) -> Vec<(NameBuf, Type,
     of_type.map(|r| (name(owner), rtype, canonical(rtype, &r.rdata))).collect()
 }
 
-/// A name of exactly `len` octets that ends in `.example.`.
+/// A name of exactly `len` bytes that ends in `.example.`.
 fn long(len: usize) -> String {
     let mut left = len - name("example.").as_name().len();
     let mut text = String::new();
@@ -118,7 +118,7 @@ fn wildcard_sets_move_with_the_length_of_the_question() {
     }
 }
 
-/// RFC 1034 §4.3.2 step 3b: the NS RRset stands for the cut's name, any number of octets into the question.
+/// RFC 1034 §4.3.2 step 3b: the NS RRset stands for the cut's name, any number of bytes into the question.
 #[test]
 fn referrals_move_with_the_length_of_the_question() {
     let records = [
@@ -179,7 +179,7 @@ fn sets_behind_a_chain_have_owners_beyond_the_question() {
     assert_eq!(plain(&referral, 2), expected("ns.cut.example.", &records[13..], Type::A));
 }
 
-/// A CNAME with signatures of `len` octets, to a target asked for `rtype`.
+/// A CNAME with signatures of `len` bytes, to a target asked for `rtype`.
 fn far(len: usize, target: &str, rest: &[Record]) -> Server {
     let mut records = vec![
         to("c.example.", Type::CNAME, &[], "mid.example."),
@@ -206,7 +206,7 @@ fn sets_around_the_reach_of_pointers_are_right() {
         for (target, owner) in [("t.behind.example.", at_t), ("any.wild.example.", at_wild)] {
             let server = far(len, target, &rest);
             let answer = ask_signed(&server, "c.example.", Type::MX);
-            assert!(!answer.truncated && answer.octets.len() > len);
+            assert!(!answer.truncated && answer.bytes.len() > len);
             let wanted: Vec<Record> = rest.iter().filter(|r| r.owner == *owner).cloned().collect();
             assert_eq!(plain(&answer, 0)[2..], expected(target, &wanted, Type::MX), "{len:#x} {target}");
             // No more than 32 hosts get their addresses.
@@ -225,7 +225,7 @@ fn owners_out_of_reach_keep_the_name_the_chain_led_to() {
         sig("*.wild.example.", Type::A, 1, 1),
         sig("*.wild.example.", Type::TXT, 1, 1),
     ];
-    // The target comes to stand on each side of the last octet that a pointer reaches.
+    // The target comes to stand on each side of the last byte that a pointer reaches.
     for len in (0x3f60..0x3f90).chain([0x4000]) {
         let server = far(len, "Any.wild.example.", &wild);
         let answer = ask_signed(&server, "c.example.", Type::A);
@@ -306,7 +306,7 @@ fn many_name_servers_in_domain_bring_all_their_glue_or_truncation() {
     let server = serve(&records);
     let answer = ask(&server, "www.cut.example.", Type::A);
     assert_eq!((answer.truncated, answer.sections[2].len()), (false, 60));
-    let whole = answer.octets.len();
+    let whole = answer.bytes.len();
     for size in [512, 1232, whole - 1, whole] {
         let query = Query { size, ..Query::new(name("www.cut.example."), Type::A) };
         assert_eq!(server.ask(&query).expect("a zone").truncated, size < whole, "{size}");
@@ -337,7 +337,7 @@ fn every_size_gives_a_message_that_is_whole_or_says_so() {
         let all = server.ask(&query).expect("a zone");
         let least = name(qname).as_name().len() + 16;
         let mut before = (true, 0);
-        for size in least..=all.octets.len() {
+        for size in least..=all.bytes.len() {
             let answer = server.ask(&Query { size, ..query }).expect("a zone");
             if !answer.truncated {
                 assert_eq!(answer.sections[..2], all.sections[..2], "{qname} {size}");
@@ -376,7 +376,7 @@ fn the_limit_of_tcp_is_the_limit_of_a_message() {
     let (full, last) = (room / 268, room % 268 - 13);
     let records = txt(full + 1, last);
     let answer = ask(&serve(&records), "t.example.", Type::TXT);
-    assert_eq!((answer.truncated, answer.octets.len()), (false, 65_535));
+    assert_eq!((answer.truncated, answer.bytes.len()), (false, 65_535));
     assert_eq!(plain(&answer, 0), expected("t.example.", &records, Type::TXT));
     // A question for a wildcard's RRset may be longer than the wildcard.
     let wild: Vec<Record> =
@@ -386,10 +386,10 @@ fn the_limit_of_tcp_is_the_limit_of_a_message() {
     assert!(ask(&server, "tt.example.", Type::TXT).truncated);
 }
 
-/// A question may end in the octets of another name without being below it, if the first of them is part of a
+/// A question may end in the bytes of another name without being below it, if the first of them is part of a
 /// label.
 #[test]
-fn equal_octets_across_a_label_boundary_are_no_suffix() {
+fn equal_bytes_across_a_label_boundary_are_no_suffix() {
     let inner = Name::from_wire(b"\x09a\x02ns\x04cuty\x07example\0").expect("a name").to_buf();
     let question = inner.as_name().to_lower().into();
     let records = [
@@ -406,8 +406,8 @@ fn equal_octets_across_a_label_boundary_are_no_suffix() {
     let answer = server.ask(&Query::new(question, Type::MX)).expect("a zone");
     assert_eq!(plain(&answer, 2), expected("ns.cuty.example.", &records, Type::A));
     // A pointer into the label would read right, but points at no name (RFC 1035 §4.1.4).
-    let address = answer.octets.len() - 16;
-    assert_eq!(answer.octets[address] & 0xc0, 0xc0);
-    let pointer = u16::from_be_bytes([answer.octets[address], answer.octets[address + 1]]) & 0x3fff;
+    let address = answer.bytes.len() - 16;
+    assert_eq!(answer.bytes[address] & 0xc0, 0xc0);
+    let pointer = u16::from_be_bytes([answer.bytes[address], answer.bytes[address + 1]]) & 0x3fff;
     assert!(!(13..22).contains(&pointer), "{pointer}");
 }

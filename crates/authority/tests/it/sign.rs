@@ -84,14 +84,14 @@ fn types(zone: &ModelZone, name: Name<'_>, own: Option<Type>) -> Vec<Type> {
 fn bitmap(types: &[Type]) -> Vec<u8> {
     let mut out = Vec::new();
     for window in 0..=255u8 {
-        let mut octets = [0u8; 32];
+        let mut bytes = [0u8; 32];
         for t in types.iter().filter(|t| (t.0 >> 8) as u8 == window) {
-            octets[(t.0 & 0xff) as usize / 8] |= 0x80 >> (t.0 % 8);
+            bytes[(t.0 & 0xff) as usize / 8] |= 0x80 >> (t.0 % 8);
         }
-        let used = octets.iter().rposition(|octet| *octet != 0).map_or(0, |last| last + 1);
+        let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         if used > 0 {
             out.extend_from_slice(&[window, used as u8]);
-            out.extend_from_slice(&octets[..used]);
+            out.extend_from_slice(&bytes[..used]);
         }
     }
     out

@@ -46,7 +46,7 @@ impl Query {
 /// An answer, read. Sections are in the order of the message.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    pub(crate) octets: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     pub(crate) rcode: Rcode,
     pub(crate) authoritative: bool,
     pub(crate) truncated: bool,
@@ -131,8 +131,8 @@ fn check_names(message: &[u8], record: &RawRecord) {
     assert_eq!(seen, Ok(()), "{}", record.rtype);
 }
 
-fn read(octets: Vec<u8>, query: &Query) -> Answer {
-    let (header, mut parser) = Parser::new(&octets).expect("a header");
+fn read(bytes: Vec<u8>, query: &Query) -> Answer {
+    let (header, mut parser) = Parser::new(&bytes).expect("a header");
     let question = parser.question().expect("a question");
     assert_eq!((question.name.as_wire(), question.qtype), (query.name.as_name().as_wire(), query.qtype));
     let mut sections = [const { Vec::new() }; 3];
@@ -140,7 +140,7 @@ fn read(octets: Vec<u8>, query: &Query) -> Answer {
         for _ in 0..count {
             let record = parser.record().expect("a record");
             assert_eq!(record.class, Class::IN);
-            check_names(&octets, &record);
+            check_names(&bytes, &record);
             let owner = parser.name_at(record.owner_at).expect("an owner");
             let mut rdata = Vec::new();
             parser.expand_rdata(&record, &mut rdata).expect("RDATA");
@@ -148,8 +148,8 @@ fn read(octets: Vec<u8>, query: &Query) -> Answer {
             section.push(Line { owner, rtype: record.rtype, ttl: record.ttl(), rdata });
         }
     }
-    assert!(parser.at_end(), "octets behind the last record");
-    let elsewhere = read_elsewhere(&octets);
+    assert!(parser.at_end(), "bytes behind the last record");
+    let elsewhere = read_elsewhere(&bytes);
     for (ours, theirs) in sections.iter().zip(&elsewhere) {
         assert_eq!(ours.iter().map(canonical_line).collect::<Vec<_>>(), *theirs, "two readers differ");
     }
@@ -158,7 +158,7 @@ fn read(octets: Vec<u8>, query: &Query) -> Answer {
         authoritative: header.authoritative(),
         truncated: header.truncated(),
         sections,
-        octets,
+        bytes,
     }
 }
 
@@ -168,8 +168,8 @@ pub(crate) fn canonical_line(line: &Line) -> Line {
 }
 
 /// The sections as the `domain` crate reads them.
-fn read_elsewhere(octets: &[u8]) -> [Vec<Line>; 3] {
-    let message = Message::from_octets(octets).expect("a header");
+fn read_elsewhere(bytes: &[u8]) -> [Vec<Line>; 3] {
+    let message = Message::from_octets(bytes).expect("a header");
     let sections = [message.answer(), message.authority(), message.additional()];
     sections.map(|section| {
         let lines = section.expect("sections").map(|record| {

@@ -167,7 +167,7 @@ pub(crate) fn message(
     let mut header = Header::query(0x1234);
     header.set_recursion_desired(true);
     header.set_counts([1, 0, 0, !additional.is_empty() as u16]);
-    let mut packet = header.octets().to_vec();
+    let mut packet = header.as_bytes().to_vec();
     packet[2] |= opcode.0 << 3;
     packet.extend_from_slice(name.as_name().as_wire());
     packet.extend_from_slice(&qtype.0.to_be_bytes());

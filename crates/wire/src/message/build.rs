@@ -65,9 +65,11 @@ impl Counts {
         (self.0 >> (16 * section)) as u16
     }
 
-    /// As they stand in the header.
+    /// As they stand in the header, where each is big-endian: the two bytes of every count change places, all at once.
+    /// Counts 1, 2, 3 and 4 are `0004_0003_0002_0001`; moved by a byte to either side and put together again they are
+    /// `0400_0300_0200_0100`, and from the lowest byte on that is `00 01 00 02 00 03 00 04`.
     #[inline]
-    fn octets(self) -> [u8; 8] {
+    fn to_bytes(self) -> [u8; 8] {
         let high = 0x00ff_00ff_00ff_00ff;
         (((self.0 & high) << 8) | ((self.0 >> 8) & high)).to_le_bytes()
     }
@@ -84,7 +86,7 @@ pub struct Builder<'b> {
 }
 
 impl<'b> Builder<'b> {
-    /// Starts a message in `buf` with `header`, whose counts are ignored; at most `limit` octets and what
+    /// Starts a message in `buf` with `header`, whose counts are ignored; at most `limit` bytes and what
     /// `buf` holds. The buffer must have room for the header.
     #[inline]
     pub fn new(buf: &'b mut [u8], limit: usize, header: Header, names: &'b mut Compressor) -> Self {
@@ -96,7 +98,7 @@ impl<'b> Builder<'b> {
         Builder { buf, names, header, len: HEADER_LEN, limit, counts: Counts::default() }
     }
 
-    /// Octets written so far.
+    /// Bytes written so far.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a message has at least its header")]
     pub fn len(&self) -> usize {
@@ -109,7 +111,7 @@ impl<'b> Builder<'b> {
         Offset::end_of(self.len)
     }
 
-    /// Octets that may still be written.
+    /// Bytes that may still be written.
     #[inline]
     pub fn room(&self) -> usize {
         self.limit - self.len
@@ -174,26 +176,26 @@ impl<'b> Builder<'b> {
         self.names.truncate(mark.len);
     }
 
-    /// Counts the question whose octets have just been appended.
+    /// Counts the question whose bytes have just been appended.
     #[inline]
     pub fn add_question(&mut self) {
         self.counts.add(0, 1);
     }
 
-    /// Appends octets as they are and returns where they start.
+    /// Appends bytes as they are and returns where they start.
     #[inline]
-    pub fn append(&mut self, octets: &[u8]) -> Result<Offset, Full> {
+    pub fn append(&mut self, bytes: &[u8]) -> Result<Offset, Full> {
         let (start, begin) = (self.len, self.end());
-        let end = start + octets.len();
+        let end = start + bytes.len();
         if end > self.limit {
             return Err(Full);
         }
-        copy(&mut self.buf[start..end], octets);
+        copy(&mut self.buf[start..end], bytes);
         self.len = end;
         Ok(begin)
     }
 
-    /// Octets already written, to patch in place.
+    /// Bytes already written, to patch in place.
     #[inline]
     pub fn written_mut(&mut self) -> &mut [u8] {
         &mut self.buf[..self.len]
@@ -223,7 +225,7 @@ impl<'b> Builder<'b> {
         Ok(())
     }
 
-    /// Tells the compressor of a name that stands uncompressed at `at`, as the question's does.
+    /// Makes the compressor know a name that stands uncompressed at `at`, as the question's does.
     pub fn learn(&mut self, name: Name<'_>, at: Offset) {
         self.names.insert(name, usize::MAX, at);
     }
@@ -328,8 +330,8 @@ impl<'b> Builder<'b> {
     /// Writes the header with its counts and returns the length of the message.
     #[inline]
     pub fn finish(self) -> usize {
-        self.buf[..4].copy_from_slice(&self.header.octets()[..4]);
-        self.buf[4..HEADER_LEN].copy_from_slice(&self.counts.octets());
+        self.buf[..4].copy_from_slice(&self.header.as_bytes()[..4]);
+        self.buf[4..HEADER_LEN].copy_from_slice(&self.counts.to_bytes());
         self.len
     }
 }
@@ -388,7 +390,7 @@ mod tests {
             counts.add(section, n);
         }
         assert_eq!(counts.get(1), 0x1235);
-        assert_eq!(counts.octets(), [0, 1, 0x12, 0x35, 0, 0xff, 1, 0]);
+        assert_eq!(counts.to_bytes(), [0, 1, 0x12, 0x35, 0, 0xff, 1, 0]);
     }
 
     #[test]

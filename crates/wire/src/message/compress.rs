@@ -1,6 +1,6 @@
 //! Name compression for a message being built (RFC 1035 §4.1.4).
 //!
-//! An open-addressed set of (16-bit hash, 16-bit offset): four octets a slot and no names stored; the
+//! An open-addressed set of (16-bit hash, 16-bit offset): four bytes a slot and no names stored; the
 //! message itself is what candidates are compared with. The table is kept by whoever builds messages and
 //! reused from one to the next.
 
@@ -122,13 +122,13 @@ impl Compressor {
     }
 }
 
-/// Writes the hash of each suffix, longest first, and gives their number; letter case does not count.
+/// Writes the hash of each suffix, longest first, and returns their number; letter case does not count.
 fn suffix_hashes(name: Name<'_>, to: &mut [u16; MAX_LABELS]) -> usize {
     let mut count = 0;
     for label in name.labels() {
         let mut hash = 0x1505u32 ^ label.len() as u32;
-        for octet in label {
-            hash = hash.wrapping_mul(33) ^ octet.to_ascii_lowercase() as u32;
+        for byte in label {
+            hash = hash.wrapping_mul(33) ^ byte.to_ascii_lowercase() as u32;
         }
         to[count] = (hash ^ hash >> 15) as u16;
         count += 1;

@@ -12,7 +12,8 @@ pub(super) fn copy(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Copies the first and the last `N` bytes.
+/// Copies the first and the last `N` bytes, which overlap where there are fewer than `2 * N`: of 11 bytes with `N` 8
+/// those are 0 to 7 and 3 to 10.
 #[inline]
 fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     if let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) {

@@ -1,10 +1,10 @@
-//! The twelve octets in front of every message (RFC 1035 §4.1.1, RFC 4035 §3 for AD and CD).
+//! The twelve bytes in front of every message (RFC 1035 §4.1.1, RFC 4035 §3 for AD and CD).
 
 use std::fmt;
 
 use super::layout::HEADER_LEN;
 
-/// A message header, as the octets it is.
+/// A message header, as the bytes it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Header([u8; HEADER_LEN]);
 
@@ -20,7 +20,7 @@ impl Header {
     /// The header of `message`; `None` if it is shorter than that.
     #[inline]
     pub fn of(message: &[u8]) -> Option<Header> {
-        message.first_chunk().map(|octets| Header(*octets))
+        message.first_chunk().map(|bytes| Header(*bytes))
     }
 
     /// A query's header: one question, everything else zero.
@@ -42,9 +42,9 @@ impl Header {
         Header(out)
     }
 
-    /// The octets.
+    /// The header as it stands in front of a message.
     #[inline]
-    pub fn octets(&self) -> &[u8; HEADER_LEN] {
+    pub fn as_bytes(&self) -> &[u8; HEADER_LEN] {
         &self.0
     }
 
@@ -240,7 +240,7 @@ mod tests {
         header.set_rcode(Rcode::NXDOMAIN);
         header.set_truncated(true);
         header.set_truncated(false);
-        assert_eq!(header.octets(), &[0, 7, 4, 3, 0, 1, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(header.as_bytes(), &[0, 7, 4, 3, 0, 1, 0, 0, 0, 0, 0, 0]);
         assert_eq!(Rcode::BADVERS.to_string(), "BADVERS");
         assert_eq!(Rcode(13).to_string(), "RCODE13");
     }

@@ -1,6 +1,6 @@
 //! Reading messages: a cursor with a budget for compression pointers, and nothing allocated.
 //!
-//! A pointer must lead to before the octet where the run of labels it ends began, so chains always move
+//! A pointer must lead to before the byte where the run of labels it ends began, so chains always move
 //! backwards and end; and all names of one message share one budget of pointer hops, so that a message
 //! full of long chains costs no more than a plain one.
 
@@ -17,7 +17,7 @@ use crate::rdata;
 use crate::rr::{Class, Type};
 use crate::ttl::Ttl;
 
-/// Compression pointers followed per message before it is given up as hostile.
+/// Compression pointers followed for one message; one that needs more is hostile.
 ///
 /// A full 64 KiB transfer message of small records holds about 4,000 names of one hop each.
 pub const MAX_POINTER_HOPS: u16 = 16_384;
@@ -61,7 +61,7 @@ pub struct RawRecord {
 }
 
 impl RawRecord {
-    /// Whether the owner is the root, written as the single octet zero.
+    /// Whether the owner is the root, written as the single byte zero.
     pub fn owner_is_root(&self, message: &[u8]) -> bool {
         message.get(self.owner_at.index()) == Some(&0)
     }
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     fn message(body: &[u8]) -> Vec<u8> {
-        let mut message = Header::query(1).octets().to_vec();
+        let mut message = Header::query(1).as_bytes().to_vec();
         message.extend_from_slice(body);
         message
     }

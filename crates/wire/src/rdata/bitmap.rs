@@ -8,22 +8,22 @@ use crate::malformed::Malformed;
 use crate::rr::Type;
 use crate::text::write_ascii;
 
-/// Octets of the map of one whole window.
+/// Bytes of the map of one whole window.
 const WINDOW: usize = 32;
 
-/// Checks that windows ascend, hold 1 to 32 octets and do not end with a zero octet.
+/// Checks that windows ascend, hold 1 to 32 bytes and do not end with a zero byte.
 pub(super) fn validate(mut map: &[u8]) -> Result<(), Malformed> {
     let mut next_window = 0;
     while let [window, len, rest @ ..] = map {
-        let octets = rest.get(..*len as usize).ok_or(Malformed)?;
+        let bytes = rest.get(..*len as usize).ok_or(Malformed)?;
         if (*window as usize) < next_window
-            || octets.len() > WINDOW
-            || octets.last().is_none_or(|&last| last == 0)
+            || bytes.len() > WINDOW
+            || bytes.last().is_none_or(|&last| last == 0)
         {
             return Err(Malformed);
         }
         next_window = *window as usize + 1;
-        map = &rest[octets.len()..];
+        map = &rest[bytes.len()..];
     }
     if map.is_empty() { Ok(()) } else { Err(Malformed) }
 }
@@ -110,7 +110,7 @@ fn set(map: &mut [u8], number: u16) {
 }
 
 fn push_window(number: u8, window: &[u8], out: &mut Vec<u8>) {
-    if let Some(last) = window.iter().rposition(|&octet| octet != 0) {
+    if let Some(last) = window.iter().rposition(|&byte| byte != 0) {
         out.extend_from_slice(&[number, last as u8 + 1]);
         out.extend_from_slice(&window[..=last]);
     }

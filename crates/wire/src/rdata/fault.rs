@@ -47,7 +47,7 @@ pub enum TextFaultKind {
     },
     /// Not a domain name.
     Name(NameTextError),
-    /// Not four decimal octets.
+    /// Not four decimal bytes.
     BadIpv4,
     /// Not an IPv6 address.
     BadIpv6,
@@ -63,7 +63,7 @@ pub enum TextFaultKind {
     BadHex,
     /// `\` at the end, or `\DDD` that is not a number up to 255.
     BadEscape,
-    /// A character-string of more than 255 octets (RFC 1035 §3.3).
+    /// A character-string of more than 255 bytes (RFC 1035 §3.3).
     StringTooLong,
     /// Not a record type's mnemonic, nor `TYPEn`.
     BadType,
@@ -75,24 +75,24 @@ pub enum TextFaultKind {
     Rule(&'static str),
     /// A service parameter key that is neither registered nor `keyN` (RFC 9460 §2.1).
     UnknownSvcKey,
-    /// A service parameter key given twice (RFC 9460 §2.1).
+    /// A service parameter key twice (RFC 9460 §2.1).
     DuplicateSvcKey,
     /// A service parameter without the value it must have.
     MissingSvcValue,
     /// A service parameter with a value although it has none.
     UnexpectedSvcValue,
-    /// More than 65,535 octets.
+    /// More than 65,535 bytes.
     TooLong,
     /// The type has no text form but the generic one (RFC 3597 §5).
     OnlyGeneric,
-    /// The octets after `\# length` are more or fewer than the length says.
+    /// The bytes after `\# length` are more or fewer than the length says.
     GenericLength {
         /// What the length says.
         declared: u64,
-        /// The octets there are.
+        /// The bytes there are.
         found: usize,
     },
-    /// The octets given in generic form are not data of this type.
+    /// The bytes in generic form are not data of this type.
     GenericMalformed,
 }
 
@@ -113,21 +113,21 @@ impl fmt::Display for TextFaultKind {
             Self::BadBase32 => "bad base32hex",
             Self::BadHex => "bad hex (wrong digit, or an odd number of them)",
             Self::BadEscape => "bad escape (\\ needs a character or three digits up to 255)",
-            Self::StringTooLong => "string longer than 255 octets",
+            Self::StringTooLong => "string longer than 255 bytes",
             Self::BadType => "unknown record type",
             Self::BadMnemonic => "neither a number nor a known mnemonic",
             Self::BadForm(form) => return write!(f, "not {form}"),
             Self::Rule(rule) => rule,
             Self::UnknownSvcKey => "unknown service parameter key",
-            Self::DuplicateSvcKey => "service parameter key given twice",
+            Self::DuplicateSvcKey => "the same service parameter key twice",
             Self::MissingSvcValue => "service parameter needs a value",
             Self::UnexpectedSvcValue => "service parameter takes no value",
-            Self::TooLong => return write!(f, "record data longer than {MAX_RDATA} octets"),
+            Self::TooLong => return write!(f, "record data longer than {MAX_RDATA} bytes"),
             Self::OnlyGeneric => "this type has no text form but \\# (RFC 3597)",
             Self::GenericLength { declared, found } => {
-                return write!(f, "\\# announces {declared} octets, but {found} follow");
+                return write!(f, "\\# announces {declared} bytes, but {found} follow");
             }
-            Self::GenericMalformed => "the octets after \\# are not data of this type",
+            Self::GenericMalformed => "the bytes after \\# are not data of this type",
         })
     }
 }

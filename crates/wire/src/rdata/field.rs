@@ -25,7 +25,7 @@ pub enum NameRule {
 pub struct EmbeddedName {
     /// Where it starts in the RDATA.
     pub start: usize,
-    /// Its octets, root label included.
+    /// Its bytes, root label included.
     pub len: usize,
     /// What may be done to it.
     pub rule: NameRule,
@@ -54,64 +54,64 @@ pub enum Kind {
     Name(NameRule),
     /// Domain names up to the end, perhaps none.
     Names(NameRule),
-    /// One octet, decimal.
+    /// One byte, decimal.
     U8,
-    /// Two octets, decimal.
+    /// Two bytes, decimal.
     U16,
-    /// Four octets, decimal.
+    /// Four bytes, decimal.
     U32,
-    /// Eight octets, decimal.
+    /// Eight bytes, decimal.
     U64,
-    /// Four octets: seconds, in text with units if one likes.
+    /// Four bytes: seconds, in text with units if one likes.
     Duration,
-    /// Four octets: seconds since 1970 as a serial number, in text a date (RFC 4034 §3.2).
+    /// Four bytes: seconds since 1970 as a serial number, in text a date (RFC 4034 §3.2).
     Time,
-    /// Four octets, dotted decimal.
+    /// Four bytes, dotted decimal.
     Ipv4,
-    /// Sixteen octets, colons and hex.
+    /// Sixteen bytes, colons and hex.
     Ipv6,
-    /// A character-string: a length octet and as many octets (RFC 1035 §3.3).
+    /// A character-string: a length byte and as many bytes (RFC 1035 §3.3).
     String,
     /// Character-strings up to the end, one at least.
     Strings,
-    /// A character-string that text may leave out together with its octets.
+    /// A character-string that text may leave out together with its bytes.
     OptionalString,
     /// A character-string of one or more letters and digits, never quoted (RFC 8659 §4.1.1).
     Tag,
-    /// One quoted string without a length octet, up to the end; the number is its least length.
+    /// One quoted string without a length byte, up to the end; the number is its least length.
     LongString(usize),
-    /// Octets up to the end, in base64; the number is the least there must be.
+    /// Bytes up to the end, in base64; the number is the least there must be.
     Base64(usize),
-    /// Octets up to the end, in base64, `-` if there are none.
+    /// Bytes up to the end, in base64, `-` if there are none.
     Base64OrDash,
-    /// A two-octet length and as many octets; in text the length and, unless it is 0, one base64 token.
+    /// A two-byte length and as many bytes; in text the length and, unless it is 0, one base64 token.
     SizedBase64,
-    /// Octets up to the end, in hex; the number is the least there must be.
+    /// Bytes up to the end, in hex; the number is the least there must be.
     Hex(usize),
-    /// A length octet and as many octets; hex in one token, `-` for none (RFC 5155 §3.3).
+    /// A length byte and as many bytes; hex in one token, `-` for none (RFC 5155 §3.3).
     SizedHex,
-    /// A length octet and as many octets, one at least; base32hex in one token (RFC 5155 §3.3).
+    /// A length byte and as many bytes, one at least; base32hex in one token (RFC 5155 §3.3).
     SizedBase32,
-    /// So many octets, in text hex with this between groups of so many octets.
+    /// So many bytes, in text hex with this between groups of so many bytes.
     Grouped {
-        /// Octets in all.
-        octets: usize,
-        /// Octets in a group.
+        /// Bytes in all.
+        bytes: usize,
+        /// Bytes in a group.
         group: usize,
         /// What stands between groups.
         separator: u8,
     },
-    /// Two octets: a record type by mnemonic.
+    /// Two bytes: a record type by mnemonic.
     Type,
     /// The types present at a name, up to the end (RFC 4034 §4.1.2).
     TypeBitmap,
-    /// One octet: a number, read from a mnemonic out of the list too.
+    /// One byte: a number, read from a mnemonic out of the list too.
     Mnemonic8(&'static [(u8, &'static str)]),
-    /// One octet: a number, read from a mnemonic out of the list too and written as one.
+    /// One byte: a number, read from a mnemonic out of the list too and written as one.
     Mnemonic8Named(&'static [(u8, &'static str)]),
-    /// Two octets: a number, read from a mnemonic out of the list too and written as one.
+    /// Two bytes: a number, read from a mnemonic out of the list too and written as one.
     Mnemonic16(&'static [(u16, &'static str)]),
-    /// Any octets up to the end, without a text form (RFC 3597 §5 serves).
+    /// Any bytes up to the end, without a text form (RFC 3597 §5 serves).
     Opaque,
     /// A form of its own.
     Special(&'static dyn Special),
@@ -119,25 +119,25 @@ pub enum Kind {
 
 /// A form that only one type has.
 pub trait Special: Sync {
-    /// Octets that the field takes up at the front of `rest`, having checked them.
+    /// Bytes that the field takes up at the front of `rest`, having checked them.
     fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed>;
 
-    /// The name inside the field's octets, if it holds one.
-    fn name(&self, _octets: &[u8]) -> Option<EmbeddedName> {
+    /// The name inside the field's bytes, if it holds one.
+    fn name(&self, _bytes: &[u8]) -> Option<EmbeddedName> {
         None
     }
 
-    /// Whether text can express these octets, which have passed [`Special::wire_len`].
-    fn has_text(&self, _octets: &[u8]) -> bool {
+    /// Whether text can express these bytes, which have passed [`Special::wire_len`].
+    fn has_text(&self, _bytes: &[u8]) -> bool {
         true
     }
 
     /// Reads the field's tokens and appends its wire form.
     fn parse(&self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind>;
 
-    /// Writes the field's octets as text, without white space in front or behind; nothing at all for a field
+    /// Writes the field's bytes as text, without white space in front or behind; nothing at all for a field
     /// that text leaves out.
-    fn write(&self, octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result;
+    fn write(&self, bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result;
 }
 
 /// A rule on RDATA whose fields are well formed: its words if it is broken.
@@ -227,7 +227,7 @@ pub(super) struct NameWalk {
 }
 
 impl NameWalk {
-    /// The next name of `rdata`, which must be the same octets each time but for letter case.
+    /// The next name of `rdata`, which must be the same bytes each time but for letter case.
     #[inline]
     pub(super) fn next(&mut self, rdata: &[u8]) -> Option<EmbeddedName> {
         loop {
@@ -278,7 +278,7 @@ impl Iterator for EmbeddedNames<'_> {
 }
 
 impl Kind {
-    /// Octets that a field of this form takes up at the front of `rest`, having checked them.
+    /// Bytes that a field of this form takes up at the front of `rest`, having checked them.
     #[inline]
     pub fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
         let fixed = |len| if len <= rest.len() { Ok(len) } else { Err(Malformed) };
@@ -295,7 +295,7 @@ impl Kind {
             Kind::U32 | Kind::Duration | Kind::Time | Kind::Ipv4 => fixed(4),
             Kind::U64 => fixed(8),
             Kind::Ipv6 => fixed(16),
-            Kind::Grouped { octets, .. } => fixed(octets),
+            Kind::Grouped { bytes, .. } => fixed(bytes),
             Kind::String | Kind::SizedHex => sized(0),
             Kind::SizedBase32 => sized(1),
             Kind::OptionalString if rest.is_empty() => Ok(0),
@@ -318,7 +318,7 @@ impl Kind {
     }
 }
 
-/// The length of `rest` if items of the length that `item` tells fill it.
+/// The length of `rest` if items of the length that `item` returns fill it.
 fn all(rest: &[u8], item: impl Fn(&[u8]) -> Result<usize, Malformed>) -> Result<usize, Malformed> {
     let mut at = 0;
     while at < rest.len() {

@@ -44,7 +44,7 @@ pub fn embedded_names(t: Type, rdata: &[u8]) -> EmbeddedNames<'_> {
 
 /// Checks that uncompressed RDATA has the form of its type, with nothing missing and nothing left over.
 ///
-/// Data of unknown types is always well formed (RFC 3597 §3), up to 65,535 octets.
+/// Data of unknown types is always well formed (RFC 3597 §3), up to 65,535 bytes.
 #[inline]
 pub fn validate(t: Type, rdata: &[u8]) -> Result<(), Malformed> {
     if rdata.len() > MAX_RDATA {
@@ -57,7 +57,7 @@ pub fn validate(t: Type, rdata: &[u8]) -> Result<(), Malformed> {
 /// receipt (RFC 3597 §4).
 ///
 /// `name` is asked to read the possibly compressed name that starts at an offset of `region`: it appends the
-/// name's uncompressed form and gives the octets it took up in `region`. What was expanded is validated; data of
+/// name's uncompressed form and returns the bytes it took up in `region`. What was expanded is validated; data of
 /// other types is copied as it is. On an error `out` is as before.
 pub fn expand(
     t: Type,
@@ -107,7 +107,7 @@ pub fn parse_text(
     done
 }
 
-/// Writes RDATA as one line that any master-file reader turns into the same octets.
+/// Writes RDATA as one line that any master-file reader turns into the same bytes.
 ///
 /// Unknown types, malformed data and data that the type's own form cannot express are written as RFC 3597 §5
 /// has it.

@@ -73,7 +73,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         text::name(self.word()?, self.origin, out).map_err(TextFaultKind::Name)
     }
 
-    /// Takes a character-string and appends it with its length octet.
+    /// Takes a character-string and appends it with its length byte.
     #[inline]
     pub fn string(&mut self, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
         let token = self.token()?;
@@ -84,7 +84,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         Ok(())
     }
 
-    /// Takes all tokens that are left as one base64 text of at least so many octets.
+    /// Takes all tokens that are left as one base64 text of at least so many bytes.
     #[inline]
     pub fn base64_to_end(&mut self, least: usize, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
         let start = out.len();
@@ -96,7 +96,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         if out.len() - start < least { Err(TextFaultKind::Missing) } else { Ok(()) }
     }
 
-    /// Takes all tokens that are left as one hex text of at least so many octets.
+    /// Takes all tokens that are left as one hex text of at least so many bytes.
     #[inline]
     pub fn hex_to_end(&mut self, least: usize, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
         let start = out.len();
@@ -108,7 +108,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         if out.len() - start < least { Err(TextFaultKind::Missing) } else { Ok(()) }
     }
 
-    /// Takes one token of hex and appends it with a length octet in front; `-` stands for none.
+    /// Takes one token of hex and appends it with a length byte in front; `-` stands for none.
     fn sized_hex(&mut self, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
         let word = self.word()?;
         let start = out.len();
@@ -120,7 +120,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         Ok(())
     }
 
-    /// Takes one token of base32hex and appends it with a length octet in front.
+    /// Takes one token of base32hex and appends it with a length byte in front.
     fn sized_base32(&mut self, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
         let word = self.word()?;
         let start = out.len();
@@ -133,7 +133,7 @@ impl<'t, 'a> Cursor<'t, 'a> {
         Ok(())
     }
 
-    /// Takes a length and, unless it is 0, a token of base64 that has as many octets.
+    /// Takes a length and, unless it is 0, a token of base64 that has as many bytes.
     fn sized_base64(&mut self, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
         let size = self.number(u16::MAX as u64)?;
         out.extend_from_slice(&(size as u16).to_be_bytes());
@@ -148,27 +148,27 @@ impl<'t, 'a> Cursor<'t, 'a> {
         if fits { Ok(()) } else { Err(TextFaultKind::BadForm("as long as the length in front of it")) }
     }
 
-    /// Takes hex digits in groups of `group` octets, `octets` in all.
+    /// Takes hex digits in groups of `group` bytes, `bytes` in all.
     fn grouped(
         &mut self,
-        octets: usize,
+        bytes: usize,
         group: usize,
         separator: u8,
         out: &mut Vec<u8>,
     ) -> Result<(), TextFaultKind> {
         let word = self.word()?;
         let start = out.len();
-        for part in word.split(|&octet| octet == separator) {
+        for part in word.split(|&byte| byte == separator) {
             if part.len() != group * 2 {
                 return Err(TextFaultKind::BadHex);
             }
             hex_word(part, out)?;
         }
-        if out.len() - start == octets { Ok(()) } else { Err(TextFaultKind::BadHex) }
+        if out.len() - start == bytes { Ok(()) } else { Err(TextFaultKind::BadHex) }
     }
 }
 
-/// Appends the octets of one whole hex text.
+/// Appends the bytes of one whole hex text.
 pub(super) fn hex_word(word: &[u8], out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
     let mut reader = Hex::default();
     reader.feed(word, out)?;
@@ -292,7 +292,7 @@ fn parse_rare_field(
             }
         }
         Kind::SizedBase64 => cursor.sized_base64(out)?,
-        Kind::Grouped { octets, group, separator } => cursor.grouped(octets, group, separator, out)?,
+        Kind::Grouped { bytes, group, separator } => cursor.grouped(bytes, group, separator, out)?,
         Kind::Special(special) => special.parse(cursor, out)?,
         _ => {
             cursor.token()?;

@@ -48,9 +48,9 @@ pub(crate) fn reads(t: Type, text: &str, wire: &[u8]) {
     assert_eq!(parse(t, &write(t, wire)).as_deref(), Ok(wire), "{t} {text}");
 }
 
-/// Octets from hex, white space ignored.
+/// Bytes from hex, white space ignored.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text.bytes().filter(|octet| !octet.is_ascii_whitespace()).collect();
+    let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     digits
         .chunks(2)
         .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).expect("ASCII"), 16).expect("hex"))

@@ -299,6 +299,8 @@ pub struct Nsec3Param<'a> {
 impl<'a> Nsec3Param<'a> {
     /// The hash algorithm SHA-1 (RFC 5155 §11).
     pub const SHA1: u8 = 1;
+    /// The longest salt in bytes: its length is one byte (RFC 5155 §3.1.4).
+    pub const MAX_SALT: usize = u8::MAX as usize;
     /// In the flags: the hashes between this one and the next may be those of insecure delegations (RFC 5155 §3.1.2.1).
     pub const OPT_OUT: u8 = 1;
 

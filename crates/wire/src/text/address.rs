@@ -1,12 +1,12 @@
 //! IPv4 and IPv6 addresses, read as strictly as `inet_pton` does.
 
-/// Reads four decimal octets with dots between them; no leading zeros, no short forms.
+/// Reads four decimal numbers up to 255 with dots between them; no leading zeros, no short forms.
 #[inline]
 pub fn ipv4(text: &[u8]) -> Option<[u8; 4]> {
     let mut address = [0u8; 4];
     let (mut index, mut value, mut digits) = (0, 0u32, 0);
-    for &octet in text {
-        if octet == b'.' {
+    for &byte in text {
+        if byte == b'.' {
             if digits == 0 || index == 3 {
                 return None;
             }
@@ -14,7 +14,7 @@ pub fn ipv4(text: &[u8]) -> Option<[u8; 4]> {
             (index, value, digits) = (index + 1, 0, 0);
             continue;
         }
-        let digit = octet.wrapping_sub(b'0') as u32;
+        let digit = byte.wrapping_sub(b'0') as u32;
         let leading_zero = digits > 0 && value == 0;
         value = value * 10 + digit;
         if digit > 9 || leading_zero || value > 255 {
@@ -41,7 +41,7 @@ pub fn ipv6(text: &[u8]) -> Option<[u8; 16]> {
     // Each turn reads one group; what follows it decides whether there is another.
     while !rest.is_empty() {
         let (mut value, mut len) = (0u16, 0);
-        while let Some(digit) = rest.get(len).and_then(|&octet| hex_digit(octet)) {
+        while let Some(digit) = rest.get(len).and_then(|&byte| hex_digit(byte)) {
             if len == 4 {
                 return None;
             }
@@ -70,7 +70,8 @@ pub fn ipv6(text: &[u8]) -> Option<[u8; 16]> {
     }
     match gap {
         None if filled == 16 => Some(address),
-        // `::` stands for one group of zeros at least.
+        // `::` stands for one group of zeros at least. What stands behind it was put right behind what stands in front:
+        // `1::2` as 1, 2, 0, 0, 0, 0, 0, 0; turning what follows the gap brings it to the end.
         Some(at) if filled <= 14 => {
             address[at..].rotate_right(16 - filled);
             Some(address)
@@ -80,11 +81,11 @@ pub fn ipv6(text: &[u8]) -> Option<[u8; 16]> {
 }
 
 #[inline]
-fn hex_digit(octet: u8) -> Option<u8> {
-    match octet {
-        b'0'..=b'9' => Some(octet - b'0'),
-        b'a'..=b'f' => Some(octet - b'a' + 10),
-        b'A'..=b'F' => Some(octet - b'A' + 10),
+fn hex_digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
         _ => None,
     }
 }

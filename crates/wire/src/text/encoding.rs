@@ -6,11 +6,12 @@ use std::fmt;
 
 use super::write_ascii;
 
-/// Text outside the encoding's alphabet, of a wrong length, or with bits set that no octet holds.
+/// Text outside the encoding's alphabet, of a wrong length, or with bits set that no byte holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadEncoding;
 
-/// Marks octets outside the alphabet; every value inside one is below it.
+/// Marks bytes outside the alphabet: a bit that no value inside one has, so that several values are looked at by one
+/// test of all of them put together.
 const NONE: u8 = 0x80;
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const BASE32HEX: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
@@ -19,7 +20,7 @@ static BASE64_VALUES: [u8; 256] = values(BASE64, false);
 static BASE32HEX_VALUES: [u8; 256] = values(BASE32HEX, true);
 static HEX_VALUES: [u8; 256] = values(HEX, true);
 
-/// The value of every octet in `alphabet`, [`NONE`] for the others.
+/// The value of every byte in `alphabet`, [`NONE`] for the others.
 const fn values(alphabet: &[u8], any_case: bool) -> [u8; 256] {
     let mut table = [NONE; 256];
     let mut i = 0;
@@ -37,7 +38,7 @@ const fn values(alphabet: &[u8], any_case: bool) -> [u8; 256] {
 /// Reads base64 with its padding.
 #[derive(Default)]
 pub struct Base64 {
-    /// Bits of the characters that do not fill an octet yet.
+    /// Bits of the characters that do not fill a byte yet.
     bits: u32,
     /// Characters of the group so far, padding included, 0 to 3.
     in_group: u8,
@@ -55,23 +56,23 @@ impl Base64 {
         if self.in_group == 0 && !self.ended {
             rest = decode_groups(text, out);
         }
-        for &octet in rest {
-            self.one(octet, out)?;
+        for &byte in rest {
+            self.one(byte, out)?;
         }
         Ok(())
     }
 
-    fn one(&mut self, octet: u8, out: &mut Vec<u8>) -> Result<(), BadEncoding> {
+    fn one(&mut self, byte: u8, out: &mut Vec<u8>) -> Result<(), BadEncoding> {
         if self.ended {
             return Err(BadEncoding);
         }
-        if octet == b'=' {
+        if byte == b'=' {
             if self.in_group < 2 {
                 return Err(BadEncoding);
             }
             self.padding += 1;
         } else {
-            let value = BASE64_VALUES[octet as usize];
+            let value = BASE64_VALUES[byte as usize];
             if value == NONE || self.padding > 0 {
                 return Err(BadEncoding);
             }
@@ -82,13 +83,13 @@ impl Base64 {
             return Ok(());
         }
         let (bits, padding) = (self.bits << (6 * self.padding), self.padding);
-        let octets = bits.to_be_bytes();
+        let bytes = bits.to_be_bytes();
         let kept = 3 - padding as usize;
-        // Bits beyond the last octet must be zero (RFC 4648 §3.5), so that every value has one spelling.
-        if octets[1 + kept..].iter().any(|&octet| octet != 0) {
+        // Bits beyond the last byte must be zero (RFC 4648 §3.5), so that every value has one spelling.
+        if bytes[1 + kept..].iter().any(|&byte| byte != 0) {
             return Err(BadEncoding);
         }
-        out.extend_from_slice(&octets[1..1 + kept]);
+        out.extend_from_slice(&bytes[1..1 + kept]);
         *self = Base64 { ended: padding > 0, ..Base64::default() };
         Ok(())
     }
@@ -99,14 +100,14 @@ impl Base64 {
     }
 }
 
-/// Decodes whole groups of four letters of the alphabet and gives the rest of the text.
+/// Decodes whole groups of four letters of the alphabet and returns the rest of the text.
 fn decode_groups<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
     let (groups, _) = text.as_chunks::<4>();
     let start = out.len();
     out.resize(start + groups.len() * 3, 0);
     let mut done = 0;
     for (group, to) in groups.iter().zip(out[start..].as_chunks_mut::<3>().0) {
-        let [a, b, c, d] = group.map(|octet| BASE64_VALUES[octet as usize]);
+        let [a, b, c, d] = group.map(|byte| BASE64_VALUES[byte as usize]);
         if (a | b | c | d) & NONE != 0 {
             break;
         }
@@ -126,8 +127,8 @@ impl Base32Hex {
     #[inline]
     pub fn decode(text: &[u8], out: &mut Vec<u8>) -> Result<(), BadEncoding> {
         let (mut bits, mut held) = (0u32, 0u32);
-        for &octet in text {
-            let value = BASE32HEX_VALUES[octet as usize];
+        for &byte in text {
+            let value = BASE32HEX_VALUES[byte as usize];
             if value == NONE {
                 return Err(BadEncoding);
             }
@@ -154,8 +155,8 @@ impl Hex {
     /// Decodes one piece and appends what it holds.
     #[inline]
     pub fn feed(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), BadEncoding> {
-        for &octet in text {
-            let value = HEX_VALUES[octet as usize];
+        for &byte in text {
+            let value = HEX_VALUES[byte as usize];
             if value == NONE {
                 return Err(BadEncoding);
             }
@@ -167,20 +168,20 @@ impl Hex {
         Ok(())
     }
 
-    /// Checks that no half octet is left.
+    /// Checks that no half byte is left.
     pub fn finish(self) -> Result<(), BadEncoding> {
         if self.high.is_none() { Ok(()) } else { Err(BadEncoding) }
     }
 }
 
 /// Writes base64 with padding, in one piece.
-pub fn write_base64(octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
-    for piece in octets.chunks(48) {
+pub fn write_base64(bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+    for piece in bytes.chunks(48) {
         let mut text = [b'='; 64];
         let mut len = 0;
         for (group, letters) in piece.chunks(3).zip(text.as_chunks_mut::<4>().0) {
-            let octet = |i| group.get(i).copied().unwrap_or(0) as u32;
-            let bits = octet(0) << 16 | octet(1) << 8 | octet(2);
+            let byte = |i| group.get(i).copied().unwrap_or(0) as u32;
+            let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
             for (i, letter) in letters.iter_mut().enumerate().take(group.len() + 1) {
                 *letter = BASE64[(bits >> (18 - 6 * i)) as usize & 63];
             }
@@ -192,8 +193,8 @@ pub fn write_base64(octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
 }
 
 /// Writes base32hex in lower case without padding.
-pub fn write_base32hex(octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
-    for piece in octets.chunks(5) {
+pub fn write_base32hex(bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+    for piece in bytes.chunks(5) {
         let mut bytes = [0u8; 8];
         bytes[3..3 + piece.len()].copy_from_slice(piece);
         let bits = u64::from_be_bytes(bytes);
@@ -204,11 +205,11 @@ pub fn write_base32hex(octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
 }
 
 /// Writes hex in upper case, in one piece.
-pub fn write_hex(octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
-    for piece in octets.chunks(32) {
+pub fn write_hex(bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+    for piece in bytes.chunks(32) {
         let mut text = [0u8; 64];
-        for (octet, pair) in piece.iter().zip(text.as_chunks_mut::<2>().0) {
-            *pair = [HEX[(octet >> 4) as usize], HEX[(octet & 15) as usize]];
+        for (byte, pair) in piece.iter().zip(text.as_chunks_mut::<2>().0) {
+            *pair = [HEX[(byte >> 4) as usize], HEX[(byte & 15) as usize]];
         }
         write_ascii(&text[..piece.len() * 2], to)?;
     }
@@ -265,26 +266,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn everything_reads_back_whole_or_in_pieces(octets: Vec<u8>, cuts: [prop::sample::Index; 2]) {
+        fn everything_reads_back_whole_or_in_pieces(bytes: Vec<u8>, cuts: [prop::sample::Index; 2]) {
             let mut text = String::new();
-            prop_assert!(write_base64(&octets, &mut text).is_ok());
+            prop_assert!(write_base64(&bytes, &mut text).is_ok());
             let mut cuts = cuts.map(|cut| cut.index(text.len() + 1));
             cuts.sort();
             let pieces = [&text[..cuts[0]], &text[cuts[0]..cuts[1]], &text[cuts[1]..]];
-            prop_assert_eq!(base64(&pieces), Ok(octets.clone()));
+            prop_assert_eq!(base64(&pieces), Ok(bytes.clone()));
 
             let mut text = String::new();
-            prop_assert!(write_base32hex(&octets, &mut text).is_ok());
-            prop_assert_eq!(base32(&text), Ok(octets.clone()));
+            prop_assert!(write_base32hex(&bytes, &mut text).is_ok());
+            prop_assert_eq!(base32(&text), Ok(bytes.clone()));
 
             let mut text = String::new();
-            prop_assert!(write_hex(&octets, &mut text).is_ok());
+            prop_assert!(write_hex(&bytes, &mut text).is_ok());
             let (mut out, mut reader) = (Vec::new(), Hex::default());
             let cut = cuts[0] % (text.len() + 1);
             prop_assert_eq!(reader.feed(&text.as_bytes()[..cut], &mut out), Ok(()));
             prop_assert_eq!(reader.feed(&text.as_bytes()[cut..], &mut out), Ok(()));
             prop_assert_eq!(reader.finish(), Ok(()));
-            prop_assert_eq!(out, octets);
+            prop_assert_eq!(out, bytes);
         }
     }
 }

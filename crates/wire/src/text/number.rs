@@ -11,8 +11,8 @@ pub fn decimal(text: &[u8]) -> Option<u64> {
         return None;
     }
     let mut value = 0u64;
-    for &octet in text {
-        let digit = octet.wrapping_sub(b'0');
+    for &byte in text {
+        let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
             return None;
         }
@@ -28,13 +28,13 @@ pub fn decimal(text: &[u8]) -> Option<u64> {
 #[inline]
 pub fn duration(text: &[u8]) -> Option<u32> {
     let (mut total, mut value, mut digits) = (0u64, 0u64, false);
-    for &octet in text {
-        let digit = octet.wrapping_sub(b'0');
+    for &byte in text {
+        let digit = byte.wrapping_sub(b'0');
         if digit <= 9 {
             value = value * 10 + digit as u64;
             digits = true;
         } else {
-            let unit = match octet | 0x20 {
+            let unit = match byte | 0x20 {
                 b's' => 1,
                 b'm' => 60,
                 b'h' => 3_600,
@@ -61,7 +61,8 @@ pub fn duration(text: &[u8]) -> Option<u32> {
 
 /// Days from 1970-01-01 to the first of `month` (1 to 12) in `year`, Gregorian, for years from 1970.
 fn days_to_month(year: u64, month: u64) -> u64 {
-    // Years that begin in March put the leap day at the end.
+    // Years that begin in March put the leap day at the end. Their months have 31, 30, 31, 30 and 31 days, which is 153
+    // in five, and again: (m * 153 + 2) / 5 is 0, 31, 61, 92, 122, 153 for the first six.
     let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     y * 365 + y / 4 - y / 100 + y / 400 + (m * 153 + 2) / 5 - 719_468
 }

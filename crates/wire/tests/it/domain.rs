@@ -1,4 +1,4 @@
-//! The `domain` crate as oracle: it finds the same octets in our text, and we in its text.
+//! The `domain` crate as oracle: it finds the same bytes in our text, and we in its text.
 
 use domain::base::rdata::{ComposeRecordData, ParseAnyRecordData};
 use domain::base::zonefile_fmt::{DisplayKind, ZonefileFmt};
@@ -51,24 +51,24 @@ const KNOWN: &[Type] = &[
 ];
 
 /// What `domain` makes of a line of a master file.
-fn octets_of_text(t: Type, text: &str) -> Result<Vec<u8>, String> {
+fn bytes_of_text(t: Type, text: &str) -> Result<Vec<u8>, String> {
     let line = format!("owner.example. 3600 IN {t} {text}\n");
     let entry =
         Zonefile::from(line.as_str()).allow_invalid().next_entry().map_err(|error| error.to_string())?;
     let Some(Entry::Record(record)) = entry else { return Err("no record".into()) };
-    let mut octets = Vec::new();
-    record.data().compose_rdata(&mut octets).map_err(|error| error.to_string())?;
-    Ok(octets)
+    let mut bytes = Vec::new();
+    record.data().compose_rdata(&mut bytes).map_err(|error| error.to_string())?;
+    Ok(bytes)
 }
 
-/// The text that `domain` writes for octets, and the octets it would send.
-fn text_of_octets(t: Type, rdata: &[u8]) -> Result<(String, Vec<u8>), String> {
+/// The text that `domain` writes for bytes, and the bytes it would send.
+fn text_of_bytes(t: Type, rdata: &[u8]) -> Result<(String, Vec<u8>), String> {
     let mut parser = Parser::from_ref(rdata);
     let data = AllRecordData::<_, ParsedName<_>>::parse_any_rdata(Rtype::from_int(t.0), &mut parser)
         .map_err(|error| error.to_string())?;
-    let mut octets = Vec::new();
-    data.compose_rdata(&mut octets).map_err(|error| error.to_string())?;
-    Ok((data.display_zonefile(DisplayKind::Simple).to_string(), octets))
+    let mut bytes = Vec::new();
+    data.compose_rdata(&mut bytes).map_err(|error| error.to_string())?;
+    Ok((data.display_zonefile(DisplayKind::Simple).to_string(), bytes))
 }
 
 /// Text that `domain` does not read although it should.
@@ -83,7 +83,7 @@ fn unread_by_domain(t: Type, text: &str) -> bool {
     }
 }
 
-/// Text that `domain` writes for octets and that means something else.
+/// Text that `domain` writes for bytes and that means something else.
 fn miswritten_by_domain(t: Type, rdata: &[u8], text: &str) -> bool {
     // RFC 1035 §5.1: a quotation mark begins a quoted string; `domain` leaves it unescaped in names.
     let quote = embedded_names(t, rdata).any(|n| rdata[n.start..n.start + n.len].contains(&b'"'));
@@ -93,7 +93,7 @@ fn miswritten_by_domain(t: Type, rdata: &[u8], text: &str) -> bool {
             Type::IPSECKEY => rdata.get(1) == Some(&0),
             // As above: the registry's mnemonic is NSAP-PTR.
             Type::NSEC | Type::NSEC3 | Type::RRSIG => text.contains("NSAPPTR"),
-            // RFC 9460 appendix A: white space, quotes and octets beyond ASCII are escaped in values, commas
+            // RFC 9460 appendix A: white space, quotes and bytes beyond ASCII are escaped in values, commas
             // in lists; `domain` does not do so for every key, and §14.3.2 has hyphens in no-default-alpn.
             Type::SVCB | Type::HTTPS => {
                 let ours = written(t, rdata);
@@ -110,8 +110,8 @@ fn miswritten_by_domain(t: Type, rdata: &[u8], text: &str) -> bool {
 fn domain_reads_our_text() {
     agree(KNOWN, 100, arbitrary::rdata, |t, rdata| {
         let text = written(t, rdata);
-        match octets_of_text(t, &text) {
-            Ok(octets) if octets == rdata => Ok(()),
+        match bytes_of_text(t, &text) {
+            Ok(bytes) if bytes == rdata => Ok(()),
             _ if unread_by_domain(t, &text) => Ok(()),
             other => Err(format!("{text}: {other:?}, not {rdata:?}")),
         }
@@ -121,12 +121,12 @@ fn domain_reads_our_text() {
 #[test]
 fn we_read_the_text_of_domain() {
     agree(KNOWN, 100, arbitrary::rdata, |t, rdata| {
-        let (text, octets) = text_of_octets(t, rdata)?;
-        if octets != rdata {
-            return Err(format!("they send {octets:?}, not {rdata:?}"));
+        let (text, bytes) = text_of_bytes(t, rdata)?;
+        if bytes != rdata {
+            return Err(format!("they send {bytes:?}, not {rdata:?}"));
         }
         match read(t, &text) {
-            Ok(octets) if octets == rdata => Ok(()),
+            Ok(bytes) if bytes == rdata => Ok(()),
             _ if miswritten_by_domain(t, rdata, &text) => Ok(()),
             other => Err(format!("{text}: {other:?}, not {rdata:?}")),
         }

@@ -1,4 +1,4 @@
-//! The `hickory-proto` crate as oracle: it finds the same octets in our text, and we in its text.
+//! The `hickory-proto` crate as oracle: it finds the same bytes in our text, and we in its text.
 
 use hickory_proto::rr::{Name, RData, RecordType};
 use hickory_proto::serialize::binary::{BinDecoder, BinEncodable, BinEncoder, NameEncoding, Restrict};
@@ -48,23 +48,23 @@ const WRITTEN: &[Type] = &[
     Type::CAA,
 ];
 
-fn octets_of(data: &RData) -> Result<Vec<u8>, String> {
-    let mut octets = Vec::new();
-    let mut encoder = BinEncoder::new(&mut octets);
+fn bytes_of(data: &RData) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let mut encoder = BinEncoder::new(&mut bytes);
     encoder.set_name_encoding(NameEncoding::Uncompressed);
     data.emit(&mut encoder).map_err(|error| error.to_string())?;
-    Ok(octets)
+    Ok(bytes)
 }
 
 /// What it makes of a line of a master file.
-fn octets_of_text(t: Type, text: &str) -> Result<Vec<u8>, String> {
+fn bytes_of_text(t: Type, text: &str) -> Result<Vec<u8>, String> {
     let line = format!("owner.example. 3600 IN {t} {text}\n");
     let (_, sets) = Parser::new(line, None, Some(Name::root())).parse().map_err(|error| error.to_string())?;
     let set = sets.values().next().ok_or("no record")?;
-    octets_of(&set.records_without_rrsigs().next().ok_or("no record")?.data)
+    bytes_of(&set.records_without_rrsigs().next().ok_or("no record")?.data)
 }
 
-fn data_of_octets(t: Type, rdata: &[u8]) -> Result<RData, String> {
+fn data_of_bytes(t: Type, rdata: &[u8]) -> Result<RData, String> {
     let mut decoder = BinDecoder::new(rdata);
     RData::read(&mut decoder, RecordType::from(t.0), Restrict::new(rdata.len() as u16))
         .map_err(|error| error.to_string())
@@ -73,10 +73,10 @@ fn data_of_octets(t: Type, rdata: &[u8]) -> Result<RData, String> {
 #[test]
 fn what_hickory_takes_in_it_sends_unchanged() {
     let types: Vec<Type> = known_types().collect();
-    agree(&types, 60, arbitrary::rdata, |t, rdata| match data_of_octets(t, rdata) {
-        Ok(data) => match octets_of(&data)? {
-            octets if octets == rdata => Ok(()),
-            octets => Err(format!("they send {octets:?}, not {rdata:?}")),
+    agree(&types, 60, arbitrary::rdata, |t, rdata| match data_of_bytes(t, rdata) {
+        Ok(data) => match bytes_of(&data)? {
+            bytes if bytes == rdata => Ok(()),
+            bytes => Err(format!("they send {bytes:?}, not {rdata:?}")),
         },
         // RFC 3403 §4.1 leaves FLAGS to the application, RFC 7477 §2.1.1.2 has the unknown flags of CSYNC
         // only rejected by who acts on them, RFC 9460 §2.2 has unknown and later keys in wire form.
@@ -85,15 +85,15 @@ fn what_hickory_takes_in_it_sends_unchanged() {
     });
 }
 
-// RFC 1035 §2.3.3 would have letter case preserved, §5.1 any octet as \DDD: `hickory-proto` does neither, so
+// RFC 1035 §2.3.3 would have letter case preserved, §5.1 any byte as \DDD: `hickory-proto` does neither, so
 // names and strings are plain ones.
 
 #[test]
 fn hickory_reads_our_text() {
     agree(READ, 60, arbitrary::plain_rdata, |t, rdata| {
         let text = written(t, rdata);
-        match octets_of_text(t, &text) {
-            Ok(octets) if octets == rdata => Ok(()),
+        match bytes_of_text(t, &text) {
+            Ok(bytes) if bytes == rdata => Ok(()),
             // RFC 4398 §2.2: the type is "an unsigned decimal integer or ... a mnemonic symbol"; they read digits.
             Err(_) if t == Type::CERT && text.starts_with(|c: char| !c.is_ascii_digit()) => Ok(()),
             other => Err(format!("{text}: {other:?}, not {rdata:?}")),
@@ -104,9 +104,9 @@ fn hickory_reads_our_text() {
 #[test]
 fn we_read_the_text_of_hickory() {
     agree(WRITTEN, 60, arbitrary::plain_rdata, |t, rdata| {
-        let text = data_of_octets(t, rdata)?.to_string();
+        let text = data_of_bytes(t, rdata)?.to_string();
         match read(t, &text) {
-            Ok(octets) if octets == rdata => Ok(()),
+            Ok(bytes) if bytes == rdata => Ok(()),
             other => Err(format!("{text}: {other:?}, not {rdata:?}")),
         }
     });

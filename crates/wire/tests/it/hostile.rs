@@ -1,4 +1,4 @@
-//! Any octets and any text: no panic, and what is accepted is well formed.
+//! Any bytes and any text: no panic, and what is accepted is well formed.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -22,24 +22,24 @@ fn for_every_type<S: Strategy>(
     }
 }
 
-/// One change to a row of octets.
-fn change(octets: &mut Vec<u8>, at: prop::sample::Index, what: u8, octet: u8) {
-    if octets.is_empty() {
-        return octets.push(octet);
+/// One change to a row of bytes.
+fn change(bytes: &mut Vec<u8>, at: prop::sample::Index, what: u8, byte: u8) {
+    if bytes.is_empty() {
+        return bytes.push(byte);
     }
-    let at = at.index(octets.len());
+    let at = at.index(bytes.len());
     match what % 5 {
-        0 => octets[at] = octet,
-        1 => octets[at] ^= 1 << (octet % 8),
-        2 => octets.truncate(at),
-        3 => octets.insert(at, octet),
+        0 => bytes[at] = byte,
+        1 => bytes[at] ^= 1 << (byte % 8),
+        2 => bytes.truncate(at),
+        3 => bytes.insert(at, byte),
         _ => {
-            octets.remove(at);
+            bytes.remove(at);
         }
     }
 }
 
-fn octets_are_harmless(t: Type, rdata: &[u8]) -> Result<(), TestCaseError> {
+fn bytes_are_harmless(t: Type, rdata: &[u8]) -> Result<(), TestCaseError> {
     for found in embedded_names(t, rdata) {
         prop_assert!(found.start + found.len <= rdata.len(), "{}", t);
     }
@@ -54,47 +54,47 @@ fn octets_are_harmless(t: Type, rdata: &[u8]) -> Result<(), TestCaseError> {
 }
 
 #[test]
-fn any_octets() {
+fn any_bytes() {
     for_every_type(
         100,
         |_| prop::collection::vec(any::<u8>(), 0..60),
-        |t, rdata| octets_are_harmless(t, &rdata),
+        |t, rdata| bytes_are_harmless(t, &rdata),
     );
 }
 
 #[test]
-fn octets_that_were_well_formed() {
+fn bytes_that_were_well_formed() {
     let changes = || prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), any::<u8>()), 1..3);
     for_every_type(
         150,
         |t| (arbitrary::rdata(t), changes()),
         |t, (mut rdata, changes)| {
-            for (at, what, octet) in changes {
-                change(&mut rdata, at, what, octet);
+            for (at, what, byte) in changes {
+                change(&mut rdata, at, what, byte);
             }
-            octets_are_harmless(t, &rdata)
+            bytes_are_harmless(t, &rdata)
         },
     );
 }
 
 #[test]
 fn text_that_was_well_formed() {
-    let octet =
+    let byte =
         prop_oneof![Just(b'"'), Just(b'\\'), Just(b' '), Just(b'.'), Just(b'-'), b'0'..=b'9', any::<u8>()];
     let changes =
-        move || prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), octet.clone()), 1..4);
+        move || prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), byte.clone()), 1..4);
     for_every_type(
         150,
         |t| (arbitrary::rdata(t), changes()),
         |t, (rdata, changes)| {
             let mut text = written(t, &rdata).into_bytes();
-            for (at, what, octet) in changes {
-                change(&mut text, at, what, octet);
+            for (at, what, byte) in changes {
+                change(&mut text, at, what, byte);
             }
             let text = String::from_utf8_lossy(&text);
             if let Ok(rdata) = read(t, &text) {
                 prop_assert_eq!(validate(t, &rdata), Ok(()), "{} {}", t, text);
-                octets_are_harmless(t, &rdata)?;
+                bytes_are_harmless(t, &rdata)?;
             }
             Ok(())
         },

@@ -19,11 +19,11 @@ fn for_every_type(cases: u32, property: impl Fn(Type, &[u8]) -> Result<(), TestC
 }
 
 #[test]
-fn text_reads_back_to_the_same_octets() {
+fn text_reads_back_to_the_same_bytes() {
     for_every_type(100, |t, rdata| {
         prop_assert_eq!(validate(t, rdata), Ok(()));
         let text = written(t, rdata);
-        prop_assert!(text.bytes().all(|octet| matches!(octet, b' '..=b'~')), "{} {}", t, text);
+        prop_assert!(text.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{} {}", t, text);
         let back = read(t, &text);
         prop_assert!(back.as_deref() == Ok(rdata), "{} {}: {:?}, not {:?}", t, text, back, rdata);
         Ok(())
@@ -33,7 +33,7 @@ fn text_reads_back_to_the_same_octets() {
 #[test]
 fn generic_text_serves_every_type() {
     for_every_type(10, |t, rdata| {
-        let hex: String = rdata.iter().map(|octet| format!("{octet:02x}")).collect();
+        let hex: String = rdata.iter().map(|byte| format!("{byte:02x}")).collect();
         let back = read(t, &format!("\\# {} {hex}", rdata.len()));
         prop_assert_eq!(back.as_deref(), Ok(rdata));
         Ok(())

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use wire::Ttl;
 use wire::name::{Name, NameBuf};
 use wire::rdata;
+use wire::rdata::view::Soa;
 use wire::rr::{Class, Type};
 use wire::text::{self, Token};
 
@@ -446,9 +447,9 @@ impl<'s, S: Sink> Scanner<'s, S> {
             return Ok(ttl);
         }
         if fields.rtype == Type::SOA
-            && let Some(minimum) = self.rdata.last_chunk::<4>()
+            && let Ok(soa) = Soa::read(&self.rdata)
         {
-            let ttl = Ttl::from_be_bytes(*minimum);
+            let ttl = Ttl::from_secs(soa.numbers.minimum);
             self.default_ttl = Some(ttl);
             let message = format!("no TTL here and no $TTL before: taking the SOA record's MINIMUM, {ttl}");
             self.warn(file, here, Trouble::at(word, FaultKind::TtlFromSoa, message));

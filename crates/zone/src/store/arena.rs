@@ -21,7 +21,7 @@ pub(crate) const MAX_CHUNKS: usize = (1 << (32 - CHUNK_BITS)) - 1;
 /// Where a node lies in its snapshot: no other node of the same snapshot has the same. The default is where the first
 /// one lies.
 ///
-/// Stored as a little-endian `u32`, the number of the chunk above [`CHUNK_BITS`] bits for the unit within it.
+/// Stored as a little-endian `u32`, the number of the chunk above `CHUNK_BITS` bits for the unit within it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct NodeAddress(u32);

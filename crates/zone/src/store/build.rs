@@ -7,6 +7,7 @@
 use std::fmt;
 
 use wire::hash::HashKey;
+use wire::rdata::MAX_RDATA;
 use wire::{LowerNameBuf, Name, Ttl, Type};
 
 use super::Zone;
@@ -109,7 +110,7 @@ impl ZoneBuilder {
         if t.is_meta() {
             return Err(AddError::MetaType);
         }
-        if rdata.len() > u16::MAX as usize {
+        if rdata.len() > MAX_RDATA {
             return Err(AddError::RdataTooLong);
         }
         if self.pending.records.is_empty() || self.pending.owner.as_name() != owner {

@@ -13,8 +13,6 @@ use super::{Node, Zone, blob};
 
 /// Octets of a SHA-1 hash, the only NSEC3 hash algorithm (RFC 5155 §11).
 pub(super) const HASH: usize = 20;
-/// Most octets of a salt (RFC 5155 §3.1.4).
-pub(super) const MAX_SALT: usize = 255;
 
 /// One chain: parameters and, in the order of the hashes, their first eight octets (as little-endian `u64`)
 /// and the addresses of their nodes (as little-endian `u32`).

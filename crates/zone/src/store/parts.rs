@@ -6,13 +6,14 @@
 use bytes::Bytes;
 use wire::LowerName;
 use wire::hash::HashKey;
+use wire::rdata::view::Nsec3Param;
 
 use super::Zone;
 use super::arena::{Arena, NodeAddress};
 use super::finish::read_soa;
 use super::index::Index;
 use super::node::Node;
-use super::nsec3::{Chain, MAX_SALT};
+use super::nsec3::Chain;
 use super::order::Order;
 use super::verify::{self, Counts, Unsound};
 
@@ -71,7 +72,7 @@ impl Zone {
     ) -> Result<Zone, Unsound> {
         verify::parts(&parts, apex, threads)?;
         let Parts { chunks, index, nsec, nsec3, apex, counts } = parts;
-        if nsec3.as_ref().is_some_and(|chain| chain.salt.len() > MAX_SALT) {
+        if nsec3.as_ref().is_some_and(|chain| chain.salt.len() > Nsec3Param::MAX_SALT) {
             return Err(Unsound("the salt of the NSEC3 chain is too long"));
         }
         let arena = Arena::of(chunks);

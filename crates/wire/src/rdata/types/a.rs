@@ -1,6 +1,6 @@
 //! A: an IPv4 address (RFC 1035 §3.4.1).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 4 | ADDRESS: the address |
 

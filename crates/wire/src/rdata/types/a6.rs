@@ -1,9 +1,9 @@
 //! A6: part of an IPv6 address and where the rest is (RFC 2874 §3), historic (RFC 6563).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | prefix length in bits, 0 to 128 |
-//! | 0–16 | address suffix: the octets that the prefix does not cover whole, its own bits zero |
+//! | 0–16 | address suffix: the bytes that the prefix does not cover whole, its own bits zero |
 //! | 0 or n | prefix name, absent if the prefix length is 0 |
 
 use std::fmt;
@@ -21,12 +21,12 @@ pub(super) static LAYOUT: Layout = Layout::new(Type::A6, &[Field::new("address",
 
 struct Partial;
 
-/// Octets of the address that a prefix of so many bits leaves to the suffix.
+/// Bytes of the address that a prefix of so many bits leaves to the suffix.
 fn suffix_len(bits: u8) -> Option<usize> {
     if bits <= 128 { Some(16 - bits as usize / 8) } else { None }
 }
 
-/// The bits of the suffix's first octet that belong to the prefix.
+/// The bits of the suffix's first byte that belong to the prefix.
 fn prefix_mask(bits: u8) -> u8 {
     !(0xff >> (bits % 8))
 }
@@ -43,10 +43,10 @@ impl Special for Partial {
         Ok(1 + suffix.len() + name_len)
     }
 
-    fn name(&self, octets: &[u8]) -> Option<EmbeddedName> {
-        let bits = *octets.first().filter(|&&bits| bits > 0)?;
+    fn name(&self, bytes: &[u8]) -> Option<EmbeddedName> {
+        let bits = *bytes.first().filter(|&&bits| bits > 0)?;
         let start = 1 + suffix_len(bits)?;
-        Some(EmbeddedName { start, len: octets.len().checked_sub(start)?, rule: NameRule::Lower })
+        Some(EmbeddedName { start, len: bytes.len().checked_sub(start)?, rule: NameRule::Lower })
     }
 
     fn parse(&self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
@@ -62,8 +62,8 @@ impl Special for Partial {
         if bits == 0 { Ok(()) } else { cursor.name(out) }
     }
 
-    fn write(&self, octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
-        let (&bits, rest) = octets.split_first().ok_or(fmt::Error)?;
+    fn write(&self, bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+        let (&bits, rest) = bytes.split_first().ok_or(fmt::Error)?;
         let (suffix, name) = suffix_len(bits).and_then(|len| rest.split_at_checked(len)).ok_or(fmt::Error)?;
         text::write_decimal(bits as u64, to)?;
         if !suffix.is_empty() {

@@ -1,6 +1,6 @@
 //! AAAA: an IPv6 address (RFC 3596 §2.2).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 16 | ADDRESS: the address |
 

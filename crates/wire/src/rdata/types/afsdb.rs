@@ -1,6 +1,6 @@
 //! AFSDB: a database server of a cell (RFC 1183 §1, RFC 5864).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | subtype: 1 for AFS, 2 for DCE |
 //! | n | hostname: the server |

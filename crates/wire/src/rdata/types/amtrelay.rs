@@ -1,6 +1,6 @@
 //! AMTRELAY: a relay for multicast over unicast (RFC 8777 §4).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | precedence: the lower one is tried first |
 //! | 1 | D, the highest bit: discovery may be left out; type: 0 none, 1 IPv4, 2 IPv6, 3 a name |
@@ -34,12 +34,12 @@ impl Special for DiscoveryAndRelay {
         }
     }
 
-    fn name(&self, octets: &[u8]) -> Option<EmbeddedName> {
-        relay::name(Relay::of(octets.first()? & !OPTIONAL)?, 1, octets)
+    fn name(&self, bytes: &[u8]) -> Option<EmbeddedName> {
+        relay::name(Relay::of(bytes.first()? & !OPTIONAL)?, 1, bytes)
     }
 
-    fn has_text(&self, octets: &[u8]) -> bool {
-        octets.first().is_some_and(|head| Relay::of(head & !OPTIONAL).is_some())
+    fn has_text(&self, bytes: &[u8]) -> bool {
+        bytes.first().is_some_and(|head| Relay::of(head & !OPTIONAL).is_some())
     }
 
     fn parse(&self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
@@ -49,8 +49,8 @@ impl Special for DiscoveryAndRelay {
         Relay::of(kind).ok_or(TextFaultKind::BadMnemonic)?.parse(cursor, out)
     }
 
-    fn write(&self, octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
-        let (head, relay) = octets.split_first().ok_or(fmt::Error)?;
+    fn write(&self, bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+        let (head, relay) = bytes.split_first().ok_or(fmt::Error)?;
         let kind = head & !OPTIONAL;
         write!(to, "{} {kind} ", head >> 7)?;
         Relay::of(kind).ok_or(fmt::Error)?.write(relay, to)

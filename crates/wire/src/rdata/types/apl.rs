@@ -2,12 +2,12 @@
 //!
 //! Any number of items, perhaps none:
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | ADDRESSFAMILY: 1 IPv4, 2 IPv6 |
 //! | 1 | PREFIX: bits |
-//! | 1 | N, the highest bit: all but this prefix; AFDLENGTH: octets of the address |
-//! | 0–127 | AFDPART: the address without the zero octets at its end |
+//! | 1 | N, the highest bit: all but this prefix; AFDLENGTH: bytes of the address |
+//! | 0–127 | AFDPART: the address without the zero bytes at its end |
 //!
 //! Text: `[!]family:address/prefix` for each.
 
@@ -35,7 +35,7 @@ struct Item<'r> {
     address: &'r [u8],
 }
 
-/// Reads the item at the front and gives the rest.
+/// Reads the item at the front and returns the rest.
 fn item(rest: &[u8]) -> Option<(Item<'_>, &[u8])> {
     let (head, rest) = rest.split_first_chunk::<4>()?;
     let (address, rest) = rest.split_at_checked((head[3] & 0x7f) as usize)?;
@@ -44,7 +44,7 @@ fn item(rest: &[u8]) -> Option<(Item<'_>, &[u8])> {
 }
 
 impl Item<'_> {
-    /// No zero octet at the end (RFC 3123 §4); for the families known, no more than the address has.
+    /// No zero byte at the end (RFC 3123 §4); for the families known, no more than the address has.
     fn is_valid(&self) -> bool {
         let fits = match self.family {
             IPV4 => self.prefix <= 32 && self.address.len() <= 4,
@@ -58,8 +58,8 @@ impl Item<'_> {
 struct Prefixes;
 
 impl Special for Prefixes {
-    fn wire_len(&self, octets: &[u8]) -> Result<usize, Malformed> {
-        let mut rest = octets;
+    fn wire_len(&self, bytes: &[u8]) -> Result<usize, Malformed> {
+        let mut rest = bytes;
         while !rest.is_empty() {
             let (item, later) = item(rest).ok_or(Malformed)?;
             if !item.is_valid() {
@@ -67,12 +67,12 @@ impl Special for Prefixes {
             }
             rest = later;
         }
-        Ok(octets.len())
+        Ok(bytes.len())
     }
 
     /// Text is defined for IPv4 and IPv6 only.
-    fn has_text(&self, octets: &[u8]) -> bool {
-        let mut rest = octets;
+    fn has_text(&self, bytes: &[u8]) -> bool {
+        let mut rest = bytes;
         while let Some((item, later)) = item(rest) {
             if !matches!(item.family, IPV4 | IPV6) {
                 return false;
@@ -89,8 +89,8 @@ impl Special for Prefixes {
         Ok(())
     }
 
-    fn write(&self, octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
-        let mut rest = octets;
+    fn write(&self, bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+        let mut rest = bytes;
         while let Some((item, later)) = item(rest) {
             let negation = if item.negated { "!" } else { "" };
             write!(to, "{negation}{}:", item.family)?;
@@ -116,21 +116,21 @@ fn parse_item(word: &[u8], out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
         [b'!', rest @ ..] => (0x80, rest),
         _ => (0, word),
     };
-    let slash = word.iter().position(|&octet| octet == b'/').ok_or(FORM)?;
+    let slash = word.iter().position(|&byte| byte == b'/').ok_or(FORM)?;
     let (family, address) = word[..slash].split_at_checked(2).ok_or(FORM)?;
     let prefix = text::decimal(&word[slash + 1..]).ok_or(FORM)?;
-    let (mut octets, most) = ([0u8; 16], if family == b"1:" { 32 } else { 128 });
+    let (mut bytes, most) = ([0u8; 16], if family == b"1:" { 32 } else { 128 });
     match family {
-        b"1:" => octets[..4].copy_from_slice(&text::ipv4(address).ok_or(TextFaultKind::BadIpv4)?),
-        b"2:" => octets = text::ipv6(address).ok_or(TextFaultKind::BadIpv6)?,
+        b"1:" => bytes[..4].copy_from_slice(&text::ipv4(address).ok_or(TextFaultKind::BadIpv4)?),
+        b"2:" => bytes = text::ipv6(address).ok_or(TextFaultKind::BadIpv6)?,
         _ => return Err(FORM),
     }
     if prefix > most {
         return Err(TextFaultKind::OutOfRange { min: 0, max: most });
     }
-    let len = octets.iter().rposition(|&octet| octet != 0).map_or(0, |last| last + 1);
+    let len = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     out.extend_from_slice(&[0, family[0] - b'0', prefix as u8, negated | len as u8]);
-    out.extend_from_slice(&octets[..len]);
+    out.extend_from_slice(&bytes[..len]);
     Ok(())
 }
 

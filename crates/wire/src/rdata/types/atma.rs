@@ -1,9 +1,9 @@
 //! ATMA: an ATM address (ATM Forum, ATM Name System Specification 2.0, af-dans-0152, July 2000).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | FORMAT: 0 for an ATM end system address, 1 for E.164 |
-//! | n | ADDRESS: format 0: 20 octets, in text hex digits with dots anywhere; format 1: digits, in text behind `+` |
+//! | n | ADDRESS: format 0: 20 bytes, in text hex digits with dots anywhere; format 1: digits, in text behind `+` |
 
 use std::fmt;
 
@@ -27,8 +27,8 @@ impl Special for AtmAddress {
         if rest.len() < 2 { Err(Malformed) } else { Ok(rest.len()) }
     }
 
-    fn has_text(&self, octets: &[u8]) -> bool {
-        match octets {
+    fn has_text(&self, bytes: &[u8]) -> bool {
+        match bytes {
             [END_SYSTEM, ..] => true,
             [E164, digits @ ..] => digits.iter().all(u8::is_ascii_digit),
             _ => false,
@@ -40,14 +40,14 @@ impl Special for AtmAddress {
         let start = out.len();
         if let [b'+', digits @ ..] = word {
             out.push(E164);
-            out.extend(digits.iter().filter(|&&octet| octet != b'.'));
+            out.extend(digits.iter().filter(|&&byte| byte != b'.'));
             if !out[start + 1..].iter().all(u8::is_ascii_digit) {
                 return Err(TextFaultKind::BadForm("+ and digits, or hex digits"));
             }
         } else {
             out.push(END_SYSTEM);
             let mut reader = Hex::default();
-            for part in word.split(|&octet| octet == b'.') {
+            for part in word.split(|&byte| byte == b'.') {
                 reader.feed(part, out)?;
             }
             reader.finish()?;
@@ -59,8 +59,8 @@ impl Special for AtmAddress {
         }
     }
 
-    fn write(&self, octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
-        match octets {
+    fn write(&self, bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+        match bytes {
             [E164, digits @ ..] => {
                 to.write_str("+")?;
                 text::write_ascii(digits, to)

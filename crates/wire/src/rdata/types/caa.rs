@@ -1,6 +1,6 @@
 //! CAA: who may issue certificates (RFC 8659 §4.1).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | Flags: 128 for critical |
 //! | 1+n | Tag: letters and digits |

@@ -1,6 +1,6 @@
 //! CDNSKEY: the key the child wants a DS of (RFC 7344 §3.2), or `0 3 0 AA==` for none (RFC 8078 §4).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | flags: what the key is for |
 //! | 1 | protocol: 3 for DNSSEC |

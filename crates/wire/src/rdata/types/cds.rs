@@ -1,6 +1,6 @@
 //! CDS: what the child wants as its DS (RFC 7344 §3.1), or `0 0 0 00` to have none (RFC 8078 §4).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | key tag: of the key |
 //! | 1 | algorithm: of the key |

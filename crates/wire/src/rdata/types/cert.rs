@@ -1,6 +1,6 @@
 //! CERT: a certificate or revocation list (RFC 4398 §2).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | type: what kind of certificate |
 //! | 2 | key tag: of the key in it, or 0 |

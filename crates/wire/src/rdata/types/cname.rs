@@ -1,6 +1,6 @@
 //! CNAME: the name that this name is an alias of (RFC 1035 §3.3.1).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | CNAME: the canonical name |
 

@@ -1,6 +1,6 @@
 //! CSYNC: what the parent is to copy from the child (RFC 7477 §2.1).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 4 | SOA serial: from which version on |
 //! | 2 | flags: 1 immediate, 2 soaminimum |

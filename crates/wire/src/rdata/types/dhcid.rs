@@ -1,6 +1,6 @@
 //! DHCID: whose lease a name is (RFC 4701 §3).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | DATA: identifier type, digest type and digest |
 

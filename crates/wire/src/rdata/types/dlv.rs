@@ -1,6 +1,6 @@
 //! DLV: a DS kept elsewhere, obsolete (RFC 4431 §3, RFC 8749).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | key tag: of the key |
 //! | 1 | algorithm: of the key |

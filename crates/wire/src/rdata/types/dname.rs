@@ -2,7 +2,7 @@
 //!
 //! Not to be compressed (RFC 6672 §2.5).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | target: the root of the other tree |
 

@@ -1,6 +1,6 @@
 //! DNSKEY: a key of the zone (RFC 4034 §2).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | flags: what the key is for |
 //! | 1 | protocol: 3 for DNSSEC |

@@ -1,6 +1,6 @@
 //! DOA: a digital object (draft-durand-doa-over-dns).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 4 | DOA-ENTERPRISE: who defines the type |
 //! | 4 | DOA-TYPE: the type |

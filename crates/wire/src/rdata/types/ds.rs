@@ -1,6 +1,6 @@
 //! DS: the digest of a key of the child zone (RFC 4034 §5).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | key tag: of the key |
 //! | 1 | algorithm: of the key |

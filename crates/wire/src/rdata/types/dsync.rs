@@ -1,9 +1,9 @@
-//! DSYNC: where a child tells its parent of changes (RFC 9859 §2).
+//! DSYNC: where a child notifies its parent of changes (RFC 9859 §2).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | RRtype: the type the entry is for |
-//! | 1 | Scheme: how to tell |
+//! | 1 | Scheme: how to notify |
 //! | 2 | Port: the port |
 //! | n | Target: the host |
 

@@ -2,7 +2,7 @@
 //!
 //! No text form is documented.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | DATA: anything |
 

@@ -1,16 +1,14 @@
 //! EUI64: a 64-bit hardware address (RFC 7043 §4).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 8 | Address: the address |
 
 use crate::rdata::field::{Field, Kind, Layout};
 use crate::rr::Type;
 
-pub(super) static LAYOUT: Layout = Layout::new(
-    Type::EUI64,
-    &[Field::new("Address", Kind::Grouped { octets: 8, group: 1, separator: b'-' })],
-);
+pub(super) static LAYOUT: Layout =
+    Layout::new(Type::EUI64, &[Field::new("Address", Kind::Grouped { bytes: 8, group: 1, separator: b'-' })]);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! GPOS: a geographical position (RFC 1712 §3), superseded by LOC.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1+n | LONGITUDE: degrees as a decimal number |
 //! | 1+n | LATITUDE: degrees as a decimal number |

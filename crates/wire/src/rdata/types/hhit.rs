@@ -2,7 +2,7 @@
 //!
 //! The CBOR inside is not looked at.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | data: CBOR |
 

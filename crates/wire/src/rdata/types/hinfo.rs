@@ -1,6 +1,6 @@
 //! HINFO: the machine and system of a host (RFC 1035 §3.3.2), or the answer to ANY (RFC 8482 §4.2).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1+n | CPU: the machine |
 //! | 1+n | OS: the system |

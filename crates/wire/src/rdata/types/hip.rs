@@ -1,6 +1,6 @@
 //! HIP: the host identity of a host and its rendezvous servers (RFC 8005 §5).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | HIT length |
 //! | 1 | PK algorithm: as in IPSECKEY |
@@ -31,7 +31,7 @@ pub(super) static LAYOUT: Layout = Layout::new(
 /// Everything in front of the servers.
 struct Identity;
 
-/// Octets of the two lengths and the algorithm.
+/// Bytes of the two lengths and the algorithm.
 const HEAD: usize = 4;
 
 /// Algorithm, HIT and public key.
@@ -63,8 +63,8 @@ impl Special for Identity {
         Ok(())
     }
 
-    fn write(&self, octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
-        let (algorithm, hit, key) = parts(octets).ok_or(fmt::Error)?;
+    fn write(&self, bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+        let (algorithm, hit, key) = parts(bytes).ok_or(fmt::Error)?;
         text::write_decimal(algorithm as u64, to)?;
         to.write_str(" ")?;
         text::write_hex(hit, to)?;

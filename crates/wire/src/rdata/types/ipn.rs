@@ -1,6 +1,6 @@
 //! IPN: a node number of the bundle protocol (draft-johnson-dns-ipn-cla).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 8 | node number: decimal |
 

@@ -1,6 +1,6 @@
 //! IPSECKEY: the public key and gateway for IPsec with a host (RFC 4025 §2).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | precedence: the lower one is tried first |
 //! | 1 | gateway type: 0 none, 1 IPv4, 2 IPv6, 3 a name |
@@ -44,8 +44,8 @@ impl Special for Gateway {
         Ok(2 + Relay::of(*kind).ok_or(Malformed)?.wire_len(rest)?)
     }
 
-    fn name(&self, octets: &[u8]) -> Option<EmbeddedName> {
-        relay::name(Relay::of(*octets.first()?)?, 2, octets)
+    fn name(&self, bytes: &[u8]) -> Option<EmbeddedName> {
+        relay::name(Relay::of(*bytes.first()?)?, 2, bytes)
     }
 
     fn parse(&self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
@@ -55,8 +55,8 @@ impl Special for Gateway {
         Relay::of(kind).ok_or(TextFaultKind::BadMnemonic)?.parse(cursor, out)
     }
 
-    fn write(&self, octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
-        let [kind, algorithm, gateway @ ..] = octets else { return Err(fmt::Error) };
+    fn write(&self, bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+        let [kind, algorithm, gateway @ ..] = bytes else { return Err(fmt::Error) };
         write_decimal(*kind as u64, to)?;
         to.write_str(" ")?;
         write_decimal(*algorithm as u64, to)?;

@@ -1,6 +1,6 @@
 //! ISDN: a telephone number (RFC 1183 §3.2).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1+n | ISDN-address: the number with direct dial-in |
 //! | 0 or 1+n | sa: the subaddress |

@@ -1,6 +1,6 @@
 //! KEY: a key of the first DNSSEC, today for SIG(0) (RFC 2535 §3, RFC 3445).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | flags: what the key is for; two of its bits say that there is no key |
 //! | 1 | protocol: 3 for DNSSEC |

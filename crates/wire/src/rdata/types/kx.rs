@@ -1,6 +1,6 @@
 //! KX: a key exchanger (RFC 2230 §3.1).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | PREFERENCE: the lower one is tried first |
 //! | n | EXCHANGER: the host |

@@ -1,6 +1,6 @@
 //! L32: a 32-bit ILNP locator (RFC 6742 §2.2).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | Preference: the lower one is tried first |
 //! | 4 | Locator32: written like an IPv4 address |

@@ -1,6 +1,6 @@
 //! L64: a 64-bit ILNP locator (RFC 6742 §2.3).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | Preference: the lower one is tried first |
 //! | 8 | Locator64, in text four groups of hex with colons between |

@@ -1,6 +1,6 @@
 //! LOC: where on Earth something is (RFC 1876).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | VERSION: 0; what follows any other version is not known |
 //! | 1 | SIZE: diameter of the thing in cm, mantissa and power of ten, four bits each, both up to 9 |
@@ -40,8 +40,8 @@ struct Location;
 impl Special for Location {
     fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
         match rest {
-            [0, octets @ ..] => {
-                let fields: &[u8; 15] = octets.first_chunk().ok_or(Malformed)?;
+            [0, bytes @ ..] => {
+                let fields: &[u8; 15] = bytes.first_chunk().ok_or(Malformed)?;
                 let sizes = fields[..3].iter().all(|&size| size >> 4 <= 9 && size & 15 <= 9);
                 let (latitude, longitude, _) = coordinates(fields);
                 let on_earth =
@@ -54,8 +54,8 @@ impl Special for Location {
     }
 
     /// Version 0, and sizes in the one spelling that text leads to: a mantissa of 0 has the exponent 0.
-    fn has_text(&self, octets: &[u8]) -> bool {
-        octets[0] == 0 && octets[1..4].iter().all(|&size| size >> 4 != 0 || size == 0)
+    fn has_text(&self, bytes: &[u8]) -> bool {
+        bytes[0] == 0 && bytes[1..4].iter().all(|&size| size >> 4 != 0 || size == 0)
     }
 
     fn parse(&self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
@@ -76,8 +76,8 @@ impl Special for Location {
         Ok(())
     }
 
-    fn write(&self, octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
-        let fields: &[u8; 15] = octets.get(1..).and_then(<[u8]>::first_chunk).ok_or(fmt::Error)?;
+    fn write(&self, bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+        let fields: &[u8; 15] = bytes.get(1..).and_then(<[u8]>::first_chunk).ok_or(fmt::Error)?;
         let (latitude, longitude, altitude) = coordinates(fields);
         write_angle(latitude, ["N", "S"], to)?;
         to.write_str(" ")?;
@@ -141,7 +141,7 @@ fn seconds(word: &[u8]) -> Result<u32, TextFaultKind> {
 
 /// A decimal number with up to `places` digits behind the point, as a multiple of the last place.
 fn fixed_point(word: &[u8], places: usize) -> Result<u64, TextFaultKind> {
-    let (whole, fraction) = match word.iter().position(|&octet| octet == b'.') {
+    let (whole, fraction) = match word.iter().position(|&byte| byte == b'.') {
         Some(point) => (&word[..point], &word[point + 1..]),
         None => (word, &b"0"[..]),
     };
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_text_cannot_say_is_written_as_octets() {
+    fn what_text_cannot_say_is_written_as_bytes() {
         assert_eq!(write(Type::LOC, &[1, 2, 3]), r"\# 3 010203");
         assert!(write(Type::LOC, &hex("00 01 16 13 80000000 80000000 00989680")).starts_with(r"\# 16"));
     }

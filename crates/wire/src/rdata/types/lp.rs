@@ -2,7 +2,7 @@
 //!
 //! Not to be compressed.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | Preference: the lower one is tried first |
 //! | n | FQDN: the network |

@@ -1,6 +1,6 @@
 //! MB: the host of a mailbox, experimental (RFC 1035 §3.3.3).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | MADNAME: the host |
 

@@ -1,6 +1,6 @@
 //! MD: a mail destination, obsolete (RFC 1035 §3.3.4).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | MADNAME: the host |
 

@@ -1,6 +1,6 @@
 //! MF: a mail forwarder, obsolete (RFC 1035 §3.3.5).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | MADNAME: the host |
 

@@ -1,6 +1,6 @@
 //! MG: a member of a mail group, experimental (RFC 1035 §3.3.6).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | MGMNAME: the mailbox |
 

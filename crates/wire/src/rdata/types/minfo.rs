@@ -1,6 +1,6 @@
 //! MINFO: who is in charge of a mailbox or list, experimental (RFC 1035 §3.3.7).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | RMAILBX: who is responsible |
 //! | n | EMAILBX: who gets error reports |

@@ -1,6 +1,6 @@
 //! MR: a new name of a mailbox, experimental (RFC 1035 §3.3.8).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | NEWNAME: the new name |
 

@@ -2,7 +2,7 @@
 //!
 //! A null MX is `0 .` (RFC 7505 §3).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | PREFERENCE: the lower one is tried first |
 //! | n | EXCHANGE: the host |

@@ -1,6 +1,6 @@
 //! NAPTR: a rewrite rule (RFC 3403 §4.1).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | ORDER: the rules go in this order |
 //! | 2 | PREFERENCE: among those of one order |

@@ -1,6 +1,6 @@
 //! NID: a 64-bit ILNP node identifier (RFC 6742 §2.1).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | Preference: the lower one is tried first |
 //! | 8 | NodeID, in text four groups of hex with colons between |
@@ -23,24 +23,24 @@ pub(super) struct Groups;
 
 impl Special for Groups {
     fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
-        rest.first_chunk::<8>().map(|octets| octets.len()).ok_or(Malformed)
+        rest.first_chunk::<8>().map(|bytes| bytes.len()).ok_or(Malformed)
     }
 
     fn parse(&self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
         const FORM: TextFaultKind =
             TextFaultKind::BadForm("four groups of one to four hex digits with colons between");
-        let mut groups = cursor.word()?.split(|&octet| octet == b':');
+        let mut groups = cursor.word()?.split(|&byte| byte == b':');
         for _ in 0..4 {
             let group = groups.next().filter(|group| (1..=4).contains(&group.len())).ok_or(FORM)?;
-            let digit = |value: u16, &octet: &u8| Some(value << 4 | (octet as char).to_digit(16)? as u16);
+            let digit = |value: u16, &byte: &u8| Some(value << 4 | (byte as char).to_digit(16)? as u16);
             let value = group.iter().try_fold(0, digit).ok_or(FORM)?;
             out.extend_from_slice(&value.to_be_bytes());
         }
         if groups.next().is_none() { Ok(()) } else { Err(FORM) }
     }
 
-    fn write(&self, octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
-        for (i, &group) in octets.as_chunks::<2>().0.iter().enumerate() {
+    fn write(&self, bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+        for (i, &group) in bytes.as_chunks::<2>().0.iter().enumerate() {
             let separator = if i > 0 { ":" } else { "" };
             write!(to, "{separator}{:04x}", u16::from_be_bytes(group))?;
         }

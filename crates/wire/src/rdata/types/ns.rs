@@ -1,6 +1,6 @@
 //! NS: a name server of the zone (RFC 1035 §3.3.11).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | NSDNAME: the server |
 

@@ -1,6 +1,6 @@
 //! NSAP: an address of the OSI network layer (RFC 1706 §5).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | NSAP: the address; in text `0x` and hex digits, dots anywhere between them |
 
@@ -27,16 +27,16 @@ impl Special for DottedHex {
             return Err(TextFaultKind::BadForm("0x and hex digits"));
         };
         let (start, mut reader) = (out.len(), Hex::default());
-        for part in digits.split(|&octet| octet == b'.') {
+        for part in digits.split(|&byte| byte == b'.') {
             reader.feed(part, out)?;
         }
         reader.finish()?;
         if out.len() == start { Err(TextFaultKind::BadHex) } else { Ok(()) }
     }
 
-    fn write(&self, octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+    fn write(&self, bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
         to.write_str("0x")?;
-        text::write_hex(octets, to)
+        text::write_hex(bytes, to)
     }
 }
 

@@ -1,6 +1,6 @@
 //! NSAP-PTR: the name of an NSAP address (RFC 1348 §4, RFC 1706 §6).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | PTRDNAME: the name |
 

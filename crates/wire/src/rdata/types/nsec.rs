@@ -2,7 +2,7 @@
 //!
 //! The next name keeps its letter case in canonical form (RFC 6840 §5.1).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | next domain name: the next owner in canonical order |
 //! | n | type bit maps: windows of the types present |

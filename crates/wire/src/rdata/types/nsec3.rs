@@ -1,6 +1,6 @@
 //! NSEC3: the next hashed name and the types at this one (RFC 5155 §3).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | hash algorithm: 1 for SHA-1 |
 //! | 1 | flags: 1 for opt-out |

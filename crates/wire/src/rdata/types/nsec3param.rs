@@ -1,6 +1,6 @@
 //! NSEC3PARAM: which NSEC3 chain the zone answers with (RFC 5155 §4).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | hash algorithm: 1 for SHA-1 |
 //! | 1 | flags: 0 |

@@ -2,7 +2,7 @@
 //!
 //! RFC 1035 keeps it out of master files; the generic form of RFC 3597 carries it all the same.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | DATA: anything |
 

@@ -1,6 +1,6 @@
 //! NXT: the next name of the zone in the first DNSSEC (RFC 2535 §5), superseded by NSEC.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | next domain name, lower case in canonical form |
 //! | 1–16 | type bit map: one bit for each of the types 1 to 127 from the left, bit 0 is zero |
@@ -21,7 +21,7 @@ pub(super) static LAYOUT: Layout = Layout::new(
     ],
 );
 
-/// Octets that hold the types below 128.
+/// Bytes that hold the types below 128.
 const LONGEST: usize = 16;
 
 struct OldBitmap;
@@ -33,9 +33,9 @@ impl Special for OldBitmap {
         if well_formed { Ok(rest.len()) } else { Err(Malformed) }
     }
 
-    /// Text says which types are there, not how many zero octets follow them.
-    fn has_text(&self, octets: &[u8]) -> bool {
-        octets.last() != Some(&0)
+    /// Text says which types are there, not how many zero bytes follow them.
+    fn has_text(&self, bytes: &[u8]) -> bool {
+        bytes.last() != Some(&0)
     }
 
     fn parse(&self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
@@ -46,14 +46,14 @@ impl Special for OldBitmap {
                 _ => return Err(TextFaultKind::OutOfRange { min: 1, max: 127 }),
             }
         }
-        let len = map.iter().rposition(|&octet| octet != 0).map_or(0, |last| last + 1);
+        let len = map.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         out.extend_from_slice(&map[..len]);
         Ok(())
     }
 
-    fn write(&self, octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
-        let types = (0u16..).zip(octets).flat_map(|(i, &octet)| {
-            (0..8).filter(move |bit| octet & 0x80 >> bit != 0).map(move |bit| Type(i * 8 + bit))
+    fn write(&self, bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+        let types = (0u16..).zip(bytes).flat_map(|(i, &byte)| {
+            (0..8).filter(move |bit| byte & 0x80 >> bit != 0).map(move |bit| Type(i * 8 + bit))
         });
         for (i, t) in types.enumerate() {
             write!(to, "{}{t}", if i > 0 { " " } else { "" })?;

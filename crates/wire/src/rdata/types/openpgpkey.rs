@@ -1,6 +1,6 @@
 //! OPENPGPKEY: a transferable OpenPGP key (RFC 7929 §2).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | public key: the key |
 

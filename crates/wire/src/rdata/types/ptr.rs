@@ -1,6 +1,6 @@
 //! PTR: a pointer to another place in the name space (RFC 1035 §3.3.12).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | PTRDNAME: the name |
 

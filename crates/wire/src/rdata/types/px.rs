@@ -1,6 +1,6 @@
 //! PX: X.400 mail mapping (RFC 2163 §4).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | PREFERENCE: the lower one is tried first |
 //! | n | MAP822: the domain of RFC 822 |

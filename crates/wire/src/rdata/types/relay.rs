@@ -33,7 +33,7 @@ impl Relay {
         })
     }
 
-    /// Octets that it takes up at the front of `rest`.
+    /// Bytes that it takes up at the front of `rest`.
     pub(super) fn wire_len(self, rest: &[u8]) -> Result<usize, Malformed> {
         match self {
             Relay::Nothing => Ok(0),
@@ -55,25 +55,25 @@ impl Relay {
         Ok(())
     }
 
-    /// Writes its octets.
-    pub(super) fn write(self, octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+    /// Writes its bytes.
+    pub(super) fn write(self, bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
         match self {
             Relay::Nothing => to.write_str("."),
             Relay::Ipv4 => {
-                let address: [u8; 4] = octets.try_into().map_err(|_| fmt::Error)?;
+                let address: [u8; 4] = bytes.try_into().map_err(|_| fmt::Error)?;
                 write!(to, "{}", std::net::Ipv4Addr::from(address))
             }
             Relay::Ipv6 => {
-                let address: [u8; 16] = octets.try_into().map_err(|_| fmt::Error)?;
+                let address: [u8; 16] = bytes.try_into().map_err(|_| fmt::Error)?;
                 write!(to, "{}", std::net::Ipv6Addr::from(address))
             }
-            Relay::Name => text::write_name(Name::from_wire(octets).map_err(|_| fmt::Error)?, to),
+            Relay::Name => text::write_name(Name::from_wire(bytes).map_err(|_| fmt::Error)?, to),
         }
     }
 }
 
-/// The name in a field that has `start` octets in front of it.
-pub(super) fn name(relay: Relay, start: usize, octets: &[u8]) -> Option<EmbeddedName> {
-    let len = octets.len().checked_sub(start)?;
+/// The name in a field that has `start` bytes in front of it.
+pub(super) fn name(relay: Relay, start: usize, bytes: &[u8]) -> Option<EmbeddedName> {
+    let len = bytes.len().checked_sub(start)?;
     (relay == Relay::Name).then_some(EmbeddedName { start, len, rule: NameRule::Plain })
 }

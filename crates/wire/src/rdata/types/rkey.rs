@@ -1,6 +1,6 @@
 //! RKEY: a key to encrypt NAPTR data with (draft-reid-dnsext-rkey).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | flags: what the key is for |
 //! | 1 | protocol: 3 for DNSSEC |

@@ -1,6 +1,6 @@
 //! RP: who is responsible for a name (RFC 1183 §2.2).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | mbox-dname: a mailbox, or the root |
 //! | n | txt-dname: a name with TXT records, or the root |

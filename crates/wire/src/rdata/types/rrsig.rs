@@ -2,7 +2,7 @@
 //!
 //! The signer's name is never compressed when sent and is in lower case in canonical form (RFC 6840 §5.1).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | type covered: the type of the signed RRset |
 //! | 1 | algorithm: the algorithm of the key |

@@ -1,6 +1,6 @@
 //! RT: a host that routes to this one (RFC 1183 §3.3).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | preference: the lower one is tried first |
 //! | n | intermediate-host: the host |

@@ -2,7 +2,7 @@
 //!
 //! Same form as RRSIG.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | type covered: the type of the signed RRset |
 //! | 1 | algorithm: the algorithm of the key |

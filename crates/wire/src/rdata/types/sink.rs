@@ -2,7 +2,7 @@
 //!
 //! No text form is in use.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | DATA: anything |
 

@@ -2,7 +2,7 @@
 //!
 //! Same form as TLSA.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | certificate usage: how it limits what is accepted |
 //! | 1 | selector: whole certificate or its key |

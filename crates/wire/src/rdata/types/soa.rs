@@ -2,7 +2,7 @@
 //!
 //! The four time spans may be written with units, as every master-file reader takes them.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | MNAME: the primary server |
 //! | n | RNAME: the mailbox of who is in charge |

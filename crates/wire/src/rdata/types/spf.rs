@@ -2,9 +2,9 @@
 //!
 //! Same form as TXT.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
-//! | n | TXT-DATA: strings, each with a length octet |
+//! | n | TXT-DATA: strings, each with a length byte |
 
 use crate::rdata::field::{Field, Kind, Layout};
 use crate::rr::Type;

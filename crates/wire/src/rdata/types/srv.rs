@@ -2,7 +2,7 @@
 //!
 //! The target is not to be compressed; RFC 2782 says so over RFC 2052.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | Priority: the lowest is used first |
 //! | 2 | Weight: share among those of one priority |

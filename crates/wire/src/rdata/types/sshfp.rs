@@ -1,6 +1,6 @@
 //! SSHFP: the fingerprint of an SSH host key (RFC 4255 §3.1, RFC 6594).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | algorithm: of the key |
 //! | 1 | fp type: how the fingerprint was made |

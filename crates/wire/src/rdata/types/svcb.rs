@@ -1,6 +1,6 @@
 //! SVCB: where and how to reach a service (RFC 9460).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | SvcPriority: 0 for an alias, else the lowest is used first |
 //! | n | TargetName, never compressed |
@@ -41,7 +41,7 @@ const LAST_NAMED: u16 = 6;
 enum Value {
     /// Keys, ascending, without `mandatory` itself.
     Keys,
-    /// Strings with a length octet each; whether there may be none, which is no value at all.
+    /// Strings with a length byte each; whether there may be none, which is no value at all.
     Strings { optional: bool },
     /// None.
     Nothing,
@@ -53,11 +53,11 @@ enum Value {
     Ipv4,
     /// IPv6 addresses.
     Ipv6,
-    /// Octets, in base64.
+    /// Bytes, in base64.
     Base64,
-    /// UTF-8, one octet at least (RFC 9461 §5).
+    /// UTF-8, one byte at least (RFC 9461 §5).
     Text,
-    /// Octets as they are.
+    /// Bytes as they are.
     Any,
 }
 
@@ -95,30 +95,30 @@ fn params(mut rest: &[u8]) -> impl Iterator<Item = Option<(u16, &[u8])>> {
     })
 }
 
-fn has_key(octets: &[u8], wanted: u16) -> bool {
-    params(octets).flatten().any(|(key, _)| key == wanted)
+fn has_key(bytes: &[u8], wanted: u16) -> bool {
+    params(bytes).flatten().any(|(key, _)| key == wanted)
 }
 
 struct Params;
 
 impl Special for Params {
     /// Keys ascend, values have their form, what `mandatory` lists is there (RFC 9460 §2.2, §8).
-    fn wire_len(&self, octets: &[u8]) -> Result<usize, Malformed> {
+    fn wire_len(&self, bytes: &[u8]) -> Result<usize, Malformed> {
         let mut least = 0;
-        for param in params(octets) {
+        for param in params(bytes) {
             let (key, value) = param.ok_or(Malformed)?;
             if (key as u32) < least || !form_of(key).accepts(value) {
                 return Err(Malformed);
             }
             least = key as u32 + 1;
         }
-        mandatory_are_there(octets).map_err(|_| Malformed)?;
-        Ok(octets.len())
+        mandatory_are_there(bytes).map_err(|_| Malformed)?;
+        Ok(bytes.len())
     }
 
-    fn has_text(&self, octets: &[u8]) -> bool {
+    fn has_text(&self, bytes: &[u8]) -> bool {
         // Text is held to more than the wire is: a lone no-default-alpn is not self-consistent.
-        !has_key(octets, INVALID) && is_consistent(octets).is_ok()
+        !has_key(bytes, INVALID) && is_consistent(bytes).is_ok()
     }
 
     fn parse(&self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
@@ -131,8 +131,8 @@ impl Special for Params {
         mandatory_are_there(&out[start..]).and(is_consistent(&out[start..])).map_err(TextFaultKind::Rule)
     }
 
-    fn write(&self, octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
-        for (i, param) in params(octets).enumerate() {
+    fn write(&self, bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+        for (i, param) in params(bytes).enumerate() {
             let (key, value) = param.ok_or(fmt::Error)?;
             if i > 0 {
                 to.write_str(" ")?;
@@ -144,17 +144,17 @@ impl Special for Params {
 }
 
 /// RFC 9460 §8: whatever `mandatory` lists must be there.
-fn mandatory_are_there(octets: &[u8]) -> Result<(), &'static str> {
+fn mandatory_are_there(bytes: &[u8]) -> Result<(), &'static str> {
     let listed =
-        params(octets).flatten().find(|(key, _)| *key == MANDATORY).map_or(&[][..], |(_, value)| value);
+        params(bytes).flatten().find(|(key, _)| *key == MANDATORY).map_or(&[][..], |(_, value)| value);
     let (keys, _) = listed.as_chunks::<2>();
-    let all_there = keys.iter().all(|&key| has_key(octets, u16::from_be_bytes(key)));
+    let all_there = keys.iter().all(|&key| has_key(bytes, u16::from_be_bytes(key)));
     if all_there { Ok(()) } else { Err("a key listed in mandatory is missing") }
 }
 
 /// RFC 9460 §7.1.1: `no-default-alpn` only together with `alpn`.
-fn is_consistent(octets: &[u8]) -> Result<(), &'static str> {
-    let lone = has_key(octets, NO_DEFAULT_ALPN) && !has_key(octets, ALPN);
+fn is_consistent(bytes: &[u8]) -> Result<(), &'static str> {
+    let lone = has_key(bytes, NO_DEFAULT_ALPN) && !has_key(bytes, ALPN);
     if lone { Err("no-default-alpn without alpn") } else { Ok(()) }
 }
 
@@ -173,9 +173,9 @@ fn insert(start: usize, at: usize, key: u16, out: &mut [u8]) -> Result<(), TextF
     Ok(())
 }
 
-/// Reads `key[=value]`, appends key, length and value, and gives the key.
+/// Reads `key[=value]`, appends key, length and value, and returns the key.
 fn param(word: &[u8], out: &mut Vec<u8>) -> Result<u16, TextFaultKind> {
-    let (name, raw) = match word.iter().position(|&octet| octet == b'=') {
+    let (name, raw) = match word.iter().position(|&byte| byte == b'=') {
         Some(at) => (&word[..at], unquoted(&word[at + 1..])?),
         None => (word, &[][..]),
     };
@@ -212,7 +212,7 @@ fn unquoted(raw: &[u8]) -> Result<&[u8], TextFaultKind> {
     };
     // A mark left over must be escaped.
     let mut rest = inner;
-    while let Some(at) = rest.iter().position(|octet| matches!(octet, b'"' | b'\\')) {
+    while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\')) {
         match rest[at] {
             b'"' => return Err(TextFaultKind::Quoted),
             _ => rest = rest.get(at + 2..).ok_or(TextFaultKind::BadEscape)?,
@@ -265,17 +265,17 @@ impl Value {
             Value::Port => out.extend_from_slice(&number(raw)?.to_be_bytes()),
             Value::Keys => return parse_keys(raw, out),
             Value::Groups => {
-                for item in raw.split(|&octet| octet == b',') {
+                for item in raw.split(|&byte| byte == b',') {
                     out.extend_from_slice(&number(item)?.to_be_bytes());
                 }
             }
             Value::Ipv4 => {
-                for item in raw.split(|&octet| octet == b',') {
+                for item in raw.split(|&byte| byte == b',') {
                     out.extend_from_slice(&text::ipv4(item).ok_or(TextFaultKind::BadIpv4)?);
                 }
             }
             Value::Ipv6 => {
-                for item in raw.split(|&octet| octet == b',') {
+                for item in raw.split(|&byte| byte == b',') {
                     out.extend_from_slice(&text::ipv6(item).ok_or(TextFaultKind::BadIpv6)?);
                 }
             }
@@ -297,7 +297,7 @@ fn number(digits: &[u8]) -> Result<u16, TextFaultKind> {
 /// Keys in any order, each once (RFC 9460 §8).
 fn parse_keys(raw: &[u8], out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
     let start = out.len();
-    for item in raw.split(|&octet| octet == b',') {
+    for item in raw.split(|&byte| byte == b',') {
         let named = KEYS.iter().find(|entry| entry.1.as_bytes() == item).map(|entry| entry.0);
         let key = named.map_or_else(|| generic_key(item), Ok)?;
         if key == MANDATORY {
@@ -327,9 +327,9 @@ fn parse_strings(raw: &[u8], out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
         }
     };
     while !rest.is_empty() {
-        let (octet, used) = text::unescape_one(rest)?;
+        let (byte, used) = text::unescape_one(rest)?;
         rest = &rest[used..];
-        match octet {
+        match byte {
             b',' if !escaped => {
                 end_item(length_at, out)?;
                 length_at = out.len();
@@ -339,8 +339,8 @@ fn parse_strings(raw: &[u8], out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
                 escaped = true;
                 continue;
             }
-            _ if escaped && !matches!(octet, b',' | b'\\') => return Err(TextFaultKind::BadEscape),
-            _ => out.push(octet),
+            _ if escaped && !matches!(byte, b',' | b'\\') => return Err(TextFaultKind::BadEscape),
+            _ => out.push(byte),
         }
         escaped = false;
     }
@@ -396,13 +396,11 @@ fn write_strings(value: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
     let mut rest = value;
     while let [len, tail @ ..] = rest {
         let (string, tail) = tail.split_at_checked(*len as usize).ok_or(fmt::Error)?;
-        for octet in string {
-            match octet {
+        for byte in string {
+            match byte {
                 b',' => to.write_str("\\\\,")?,
                 b'\\' => to.write_str("\\\\\\\\")?,
-                _ => {
-                    text::write_escaped(&[*octet], to, |octet| matches!(octet, b' '..=b'~') && octet != b'"')?
-                }
+                _ => text::write_escaped(&[*byte], to, |byte| matches!(byte, b' '..=b'~') && byte != b'"')?,
             }
         }
         if !tail.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! Same form as DS.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | key tag: of the key |
 //! | 1 | algorithm: of the key |

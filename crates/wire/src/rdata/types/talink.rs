@@ -1,6 +1,6 @@
 //! TALINK: a list of trust anchor rolls (draft-wijngaards-dnsop-trust-history).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | previous name: the previous one |
 //! | n | next name: the next one |

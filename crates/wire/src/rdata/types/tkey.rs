@@ -2,7 +2,7 @@
 //!
 //! Only in messages; text is for people who look at them.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | Algorithm: what the key is for |
 //! | 4 | Inception: not valid before |

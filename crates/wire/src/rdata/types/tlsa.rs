@@ -1,6 +1,6 @@
 //! TLSA: which certificate a TLS server has (RFC 6698 §2.1).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | certificate usage: how it limits what is accepted |
 //! | 1 | selector: whole certificate or its key |

@@ -2,7 +2,7 @@
 //!
 //! Only in messages; text is for people who look at them.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | Algorithm: of the MAC |
 //! | 6 | Time Signed: seconds since 1970 |
@@ -41,7 +41,7 @@ static U48: Number48 = Number48;
 
 impl Special for Number48 {
     fn wire_len(&self, rest: &[u8]) -> Result<usize, Malformed> {
-        rest.first_chunk::<6>().map(|octets| octets.len()).ok_or(Malformed)
+        rest.first_chunk::<6>().map(|bytes| bytes.len()).ok_or(Malformed)
     }
 
     fn parse(&self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
@@ -50,8 +50,8 @@ impl Special for Number48 {
         Ok(())
     }
 
-    fn write(&self, octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
-        write_decimal(octets.iter().fold(0, |value, &octet| value << 8 | octet as u64), to)
+    fn write(&self, bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+        write_decimal(bytes.iter().fold(0, |value, &byte| value << 8 | byte as u64), to)
     }
 }
 

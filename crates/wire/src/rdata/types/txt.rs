@@ -1,8 +1,8 @@
 //! TXT: text, one or more strings (RFC 1035 §3.3.14).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
-//! | n | TXT-DATA: strings, each with a length octet |
+//! | n | TXT-DATA: strings, each with a length byte |
 
 use crate::rdata::field::{Field, Kind, Layout};
 use crate::rr::Type;
@@ -23,7 +23,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_end_at_255_octets() {
+    fn strings_end_at_255_bytes() {
         let longest = "a".repeat(255);
         assert!(parse(Type::TXT, &longest).is_ok());
         assert_eq!(parse_at(Type::TXT, &format!("x {longest}a")), Err((1, TextFaultKind::StringTooLong)));

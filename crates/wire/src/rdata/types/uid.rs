@@ -1,6 +1,6 @@
 //! UID: reserved (IANA registry), without a document.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | n | DATA: anything |
 

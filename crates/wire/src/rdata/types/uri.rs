@@ -1,6 +1,6 @@
 //! URI: a mapping to a URI (RFC 7553 §4).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 2 | Priority: the lowest is used first |
 //! | 2 | Weight: share among those of one priority |

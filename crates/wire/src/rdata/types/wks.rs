@@ -1,6 +1,6 @@
 //! WKS: the well known services of an address (RFC 1035 §3.4.2), obsolete.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 4 | ADDRESS |
 //! | 1 | PROTOCOL: an IP protocol number, in text perhaps a mnemonic |
@@ -68,7 +68,7 @@ const SERVICES: &[(u16, &str)] = &[
     (544, "kshell"),
 ];
 
-/// Octets that one bit for every port takes.
+/// Bytes that one bit for every port takes.
 const LONGEST: usize = 65_536 / 8;
 
 struct Ports;
@@ -78,9 +78,9 @@ impl Special for Ports {
         if rest.len() <= LONGEST { Ok(rest.len()) } else { Err(Malformed) }
     }
 
-    /// Text says which ports are there, not how many zero octets follow them.
-    fn has_text(&self, octets: &[u8]) -> bool {
-        octets.last() != Some(&0)
+    /// Text says which ports are there, not how many zero bytes follow them.
+    fn has_text(&self, bytes: &[u8]) -> bool {
+        bytes.last() != Some(&0)
     }
 
     fn parse(&self, cursor: &mut Cursor<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
@@ -96,9 +96,9 @@ impl Special for Ports {
         Ok(())
     }
 
-    fn write(&self, octets: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
-        let ports = (0u64..).zip(octets).flat_map(|(i, &octet)| {
-            (0..8).filter(move |bit| octet & 0x80 >> bit != 0).map(move |bit| i * 8 + bit)
+    fn write(&self, bytes: &[u8], to: &mut dyn fmt::Write) -> fmt::Result {
+        let ports = (0u64..).zip(bytes).flat_map(|(i, &byte)| {
+            (0..8).filter(move |bit| byte & 0x80 >> bit != 0).map(move |bit| i * 8 + bit)
         });
         for (i, port) in ports.enumerate() {
             if i > 0 {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_octets_at_the_end_survive() {
+    fn zero_bytes_at_the_end_survive() {
         assert_eq!(write(Type::WKS, &hex("0a000001 06 00")), r"\# 6 0A0000010600");
     }
 }

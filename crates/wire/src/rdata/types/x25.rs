@@ -1,6 +1,6 @@
 //! X25: a PSDN address (RFC 1183 §3.1).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1+n | PSDN-address: digits of X.121, four at least |
 

@@ -1,11 +1,11 @@
 //! ZONEMD: a digest of the zone (RFC 8976 §2).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 4 | serial: the version that was digested |
 //! | 1 | scheme: 1 SIMPLE |
 //! | 1 | hash algorithm: 1 SHA-384, 2 SHA-512 |
-//! | n | digest: the digest, twelve octets at least |
+//! | n | digest: the digest, twelve bytes at least |
 
 use crate::rdata::field::{Field, Kind, Layout};
 use crate::rr::Type;
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn digest_has_twelve_octets_at_least() {
+    fn digest_has_twelve_bytes_at_least() {
         assert_eq!(parse(Type::ZONEMD, "1 1 240 00112233445566778899AA"), Err(TextFaultKind::Missing));
         assert!(parse(Type::ZONEMD, "1 1 240 00112233445566778899AABB").is_ok());
     }
