@@ -12,7 +12,7 @@ use wire::{NameHash, Type};
 use zone::catalog::{Catalog, Located};
 use zone::store::{NodeAhead, Zone};
 
-use crate::zone_for;
+use crate::lookup::zone_for;
 
 /// Passes over a batch.
 pub const PASSES: usize = 3;

@@ -5,8 +5,8 @@ use wire::name::MAX_NAME;
 use wire::{LowerName, Type};
 use zone::store::{Node, Nsec3Chain};
 
+use crate::here::Here;
 use crate::reply::Reply;
-use crate::respond::Here;
 
 /// The zone answered with `node`, the name's own or a wildcard `wildcard` labels above it; `answered` is
 /// whether the type asked for was there.

@@ -9,8 +9,7 @@ use wire::{Name, NameBuf, Type};
 use zone::catalog::Catalog;
 use zone::store::{Node, NodeFlags, Zone};
 
-use crate::lookup::{self, Found};
-use crate::{substitute, zone_for};
+use crate::lookup::{self, Found, zone_for};
 
 /// One step on the way to an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +87,8 @@ fn explain_one(
         Found::Dname { node, .. } => {
             say(format!("{name} lies below the DNAME at {}", node.owner()), Some("RFC 6672 §3.2"));
             let target = first_name(node, Type::DNAME);
-            let made = target.and_then(|t| substitute(name, node.owner().label_count(), t.as_name()));
+            let made = target
+                .and_then(|t| NameBuf::replace_suffix(name, node.owner().label_count(), t.as_name()).ok());
             match made {
                 Some(made) => say(format!("a CNAME to {made} is made"), Some("RFC 6672 §3.1")),
                 None => say("the name made would be too long: YXDOMAIN".into(), Some("RFC 6672 §2.2")),

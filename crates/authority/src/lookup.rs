@@ -1,12 +1,26 @@
-//! Finding what a name is in a zone (RFC 1034 §4.3.2 step 3, RFC 4592 §3.3, RFC 6672 §3.2).
+//! Finding which zone answers a question, and what a name is in a zone (RFC 1034 §4.3.2 steps 2 and 3, RFC 4592 §3.3,
+//! RFC 6672 §3.2).
 //!
 //! Every ancestor of a name in the zone is itself there, if only as an empty non-terminal, so existence is
 //! monotonic: the closest encloser is found by bisection over the labels, and one probe answers the usual
 //! case.
 
+use wire::Type;
 use wire::hash::{HashKey, HashedName};
 use wire::name::MAX_NAME;
+use zone::catalog::{Catalog, Located};
 use zone::store::{Node, NodeFlags, Zone};
+
+/// The zone that answers a question: the closest one, but for DS at an apex the one above, if it is served
+/// here (RFC 4035 §3.1.4.1).
+#[inline]
+pub fn zone_for(catalog: &Catalog, name: &HashedName, qtype: Type) -> Option<Located> {
+    let found = catalog.locate(name, 0)?;
+    if qtype == Type::DS && found.below == 0 && name.label_count() > 0 {
+        return Some(catalog.locate(name, 1).unwrap_or(found));
+    }
+    Some(found)
+}
 
 /// What a name is.
 #[derive(Clone, Copy, Debug)]

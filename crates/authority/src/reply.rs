@@ -12,7 +12,7 @@ use wire::message::{
 use wire::{Class, LowerName, NameHash, Rcode, Ttl, Type};
 use zone::store::{COMPILED_HEAD, Node, NodeAddress, Rdata, RrSet, Zone};
 
-use crate::Ask;
+use crate::ask::Ask;
 use crate::lookup::{self, Found};
 use crate::memo::Memo;
 

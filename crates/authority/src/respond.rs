@@ -1,35 +1,14 @@
 //! What the sections hold, by what the name was found to be. One call is one step of a CNAME or DNAME chain.
 
-use wire::hash::HashedName;
 use wire::message::{Full, Offset, Section};
-use wire::{Name, NameBuf, NameHash, Rcode, Type};
-use zone::store::{Node, RrSet, Zone};
+use wire::{NameBuf, NameHash, Rcode, Type};
+use zone::store::{Node, RrSet};
 
+use crate::ask::Ask;
+use crate::denial;
+use crate::here::Here;
 use crate::lookup::{self, Found};
 use crate::reply::Reply;
-use crate::{Ask, denial, substitute};
-
-/// The name at hand: the one asked for, or where a chain has led.
-pub(crate) struct Here<'h, 'z> {
-    pub(crate) zone: &'z Zone,
-    /// In the letter case it came in.
-    pub(crate) name: Name<'h>,
-    pub(crate) hashed: &'h HashedName,
-    /// Labels below the zone's apex.
-    pub(crate) below: usize,
-    /// Where it stands in the message.
-    pub(crate) at: Offset,
-    /// The owners of the DNAMEs that led here.
-    pub(crate) dnames: &'h [NameHash],
-}
-
-impl Here<'_, '_> {
-    /// Where the ancestor `skip` labels up stands in the message, if that is known without a search.
-    #[inline]
-    fn ancestor_at(&self, skip: usize) -> Option<Offset> {
-        if self.at == Offset::QNAME { Offset::QNAME.plus(self.hashed.offset(skip)) } else { None }
-    }
-}
 
 /// Where a chain goes on.
 pub(crate) struct Chase {
@@ -142,7 +121,9 @@ fn dname<'z>(
         reply.put(Section::Answer, set, here.ancestor_at(skip))?;
     }
     let Some(suffix) = set.rdatas().next().and_then(|rdata| rdata.name()) else { return Ok(None) };
-    let Some(target) = substitute(here.name, here.hashed.label_count() - skip, suffix.as_name()) else {
+    // The owner's labels at the end of the name become the target (RFC 6672 §2.2).
+    let labels = here.hashed.label_count() - skip;
+    let Ok(target) = NameBuf::replace_suffix(here.name, labels, suffix.as_name()) else {
         reply.set_rcode(Rcode::YXDOMAIN);
         return Ok(None);
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use authority::{Aim, Ask, Scratch};
+use authority::{Aim, Ask, NotLoaded, Scratch};
 use wire::Class;
 use wire::hash::{HashKey, HashedName};
 use wire::message::Builder;
@@ -87,11 +87,10 @@ impl Memory for Zones {
 
     #[inline]
     fn answer(&self, aim: &Aim, asked: &Asked<'_>, b: &mut Builder<'_>, scratch: &mut Scratch) -> Answered {
-        let (catalog, located) = (&self.catalog, aim.located());
+        let catalog = &*self.catalog;
         if self.config.count_per_zone {
-            catalog.entry(located).count_query();
+            catalog.entry(aim.located()).count_query();
         }
-        let zone = catalog.zone(located).ok_or(Refusal::NOT_LOADED)?;
         let Question { qtype, qclass, .. } = asked.question;
         let ask = Ask {
             name: asked.name(),
@@ -102,7 +101,7 @@ impl Memory for Zones {
             key: catalog.key(),
             max_chain: self.config.max_chain,
         };
-        authority::answer(&ask, zone, located.below as usize, b, scratch);
+        authority::answer(&ask, aim, b, scratch).map_err(|NotLoaded| Refusal::NOT_LOADED)?;
         if qclass == Class::ANY {
             // There may be more in classes not known here (RFC 1035 §6.2).
             b.flags(|h| h.set_authoritative(false));

@@ -9,7 +9,7 @@ use super::Fault;
 use crate::tree::Tree;
 
 /// The crates that are held to it.
-const ROOMS: [&str; 3] = ["exchange", "engine", "net"];
+const ROOMS: [&str; 4] = ["exchange", "authority", "engine", "net"];
 
 /// A path in the code, as segments from the root of the crate.
 type Path = Vec<String>;

@@ -1,0 +1,121 @@
+//! One answer: the name asked for, and then the names that CNAME and DNAME lead to.
+
+use wire::NameHash;
+use wire::hash::HashedName;
+use wire::message::{Builder, Full, Offset};
+use wire::rdata::MAX_RDATA;
+use zone::store::Zone;
+
+use crate::aim::Aim;
+use crate::ask::Ask;
+use crate::here::Here;
+use crate::lookup::zone_for;
+use crate::memo::Memo;
+use crate::reply::Reply;
+use crate::respond::{self, Chase};
+
+/// What answering reuses from one query to the next.
+pub struct Scratch {
+    chain: Links,
+    rdata: Vec<u8>,
+    memo: Memo,
+}
+
+/// What following a chain keeps.
+struct Links {
+    /// The name it has led to.
+    name: HashedName,
+    /// All names it has come to.
+    names: Vec<NameHash>,
+    /// The owners of the DNAMEs it went by.
+    dnames: Vec<NameHash>,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Scratch {
+    /// With room for everything that answering can need: it never grows.
+    pub fn new() -> Self {
+        // One for the name asked for, and one for each link of the longest chain.
+        let links = || Vec::with_capacity(1 + u8::MAX as usize);
+        let chain = Links { name: HashedName::new(), names: links(), dnames: links() };
+        Scratch { chain, rdata: Vec::with_capacity(MAX_RDATA), memo: Memo::new() }
+    }
+}
+
+/// The zone that is asked is not loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotLoaded;
+
+/// Answers into `b`, where the question already stands, from the zone that `aim` was found in; `aim` is of the same
+/// question and catalog. If something that must be there does not fit, TC is set and what the sections hold does not
+/// count.
+#[inline]
+pub fn answer<'a>(
+    ask: &Ask<'a>,
+    aim: &Aim,
+    b: &mut Builder<'_>,
+    scratch: &mut Scratch,
+) -> Result<(), NotLoaded> {
+    let zone = ask.catalog.zone(aim.located()).ok_or(NotLoaded)?;
+    let Scratch { chain, rdata, memo } = scratch;
+    let mut reply = Reply::new(b, ask, rdata, memo);
+    let done = resolve(ask, zone, aim, &mut reply, chain).and_then(|()| reply.proofs());
+    if let Err(Full) = done {
+        reply.truncate();
+    }
+    Ok(())
+}
+
+/// Answers the name asked for and then whatever CNAME and DNAME lead to.
+#[inline]
+fn resolve<'a>(
+    ask: &Ask<'a>,
+    zone: &'a Zone,
+    aim: &Aim,
+    reply: &mut Reply<'_, '_, 'a>,
+    chain: &mut Links,
+) -> Result<(), Full> {
+    let below = aim.located().below as usize;
+    let here = Here { zone, name: ask.name, hashed: ask.qname, below, at: Offset::QNAME, dnames: &[] };
+    match respond::step(ask, &here, reply)? {
+        None => Ok(()),
+        Some(first) => chase(ask, first, reply, chain),
+    }
+}
+
+/// Follows a chain to its end, to a name it has come to before, out of the zones served or to the limit.
+#[cold]
+fn chase<'a>(
+    ask: &Ask<'a>,
+    first: Chase,
+    reply: &mut Reply<'_, '_, 'a>,
+    chain: &mut Links,
+) -> Result<(), Full> {
+    let Links { name: next, names, dnames } = chain;
+    names.clear();
+    names.push(ask.qname.hash(0));
+    dnames.clear();
+    let mut link = Some(first);
+    while let Some(Chase { target, at, dname }) = link {
+        if names.len() > ask.max_chain as usize || !reply.can_prove_more() {
+            break;
+        }
+        dnames.extend(dname);
+        next.set(ask.key, target.as_name());
+        if names.contains(&next.hash(0)) {
+            break;
+        }
+        names.push(next.hash(0));
+        let Some(located) = zone_for(ask.catalog, next, ask.qtype) else { break };
+        let Some(zone) = ask.catalog.zone(located) else { break };
+        let below = located.below as usize;
+        let here = Here { zone, name: target.as_name(), hashed: next, below, at, dnames };
+        link = respond::step(ask, &here, reply)?;
+    }
+    Ok(())
+}
