@@ -24,7 +24,7 @@ static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
 });
 
 fuzz_target!(|data: &[u8]| {
-    if let Ok(zone) = Image::from_octets(data).and_then(|image| image.read(&key(), 1)) {
+    if let Ok(zone) = Image::from_bytes(data).and_then(|image| image.read(&key(), 1)) {
         explore(&zone);
     }
     if let Ok(zone) = Image::unchecked(data).and_then(|image| image.read(&key(), 1)) {

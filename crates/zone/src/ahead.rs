@@ -1,11 +1,11 @@
 //! Asking for memory ahead of its use, so that the misses of a batch overlap. A plain read would do the same, but
 //! holds up everything behind it until it is there; a hint does not.
 
-/// Asks for the cache line that holds `octets[at]`. Nothing happens beyond the end.
+/// Asks for the cache line that holds `bytes[at]`. Nothing happens beyond the end.
 #[inline]
-pub(crate) fn line(octets: &[u8], at: usize) {
-    if at < octets.len() {
-        hint(octets.as_ptr().wrapping_add(at));
+pub(crate) fn line(bytes: &[u8], at: usize) {
+    if at < bytes.len() {
+        hint(bytes.as_ptr().wrapping_add(at));
     }
 }
 

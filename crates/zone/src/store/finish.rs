@@ -166,7 +166,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Makes one blob of several of the same name. `dead` counts octets that are of no more use.
+    /// Makes one blob of several of the same name. `dead` counts bytes that are of no more use.
     fn merge_group(
         &mut self,
         group: &[(NameHash, NodeAddress)],

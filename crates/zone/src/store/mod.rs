@@ -6,7 +6,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `blob.rs` | the layout of a node, octet by octet |
+//! | `blob.rs` | the layout of a node, byte by byte |
 //! | `arena.rs` | where blobs lie and how they are addressed |
 //! | `memory.rs` | the memory behind arena, index and orders |
 //! | `index.rs` | hash → address |
@@ -130,7 +130,7 @@ impl Zone {
         self.nodes
     }
 
-    /// Octets of memory the snapshot holds, everything included.
+    /// Bytes of memory the snapshot holds, everything included.
     pub fn memory(&self) -> usize {
         size_of::<Zone>()
             + self.arena.memory()
@@ -237,7 +237,7 @@ impl Zone {
 
     /// All nodes in canonical order, the apex first; empty non-terminals and NSEC3 owners among them.
     ///
-    /// The first call sorts; the order is kept (four octets per node).
+    /// The first call sorts; the order is kept (four bytes per node).
     pub fn iter(&self) -> Iter<'_> {
         Iter::new(self, self.all.get_or_init(|| order::all(self)))
     }

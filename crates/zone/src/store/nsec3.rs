@@ -1,6 +1,6 @@
 //! The NSEC3 chain of a snapshot (RFC 5155): sorted hashes, searched by interpolation.
 //!
-//! Computes no hashes: callers bring the 20 octets of SHA-1 and get the node.
+//! Computes no hashes: callers bring the 20 bytes of SHA-1 and get the node.
 
 use bytes::Bytes;
 use wire::rdata::view::{Nsec3, Nsec3Param};
@@ -11,10 +11,10 @@ use super::memory::{self, Memory};
 use super::parts::ChainParts;
 use super::{Node, Zone, blob};
 
-/// Octets of a SHA-1 hash, the only NSEC3 hash algorithm (RFC 5155 §11).
+/// Bytes of a SHA-1 hash, the only NSEC3 hash algorithm (RFC 5155 §11).
 pub(super) const HASH: usize = 20;
 
-/// One chain: parameters and, in the order of the hashes, their first eight octets (as little-endian `u64`)
+/// One chain: parameters and, in the order of the hashes, their first eight bytes (as little-endian `u64`)
 /// and the addresses of their nodes (as little-endian `u32`).
 pub(super) struct Chain {
     iterations: u16,
@@ -78,7 +78,7 @@ impl Chain {
         self.salt.len() + memory::taken(self.prefixes.len()) + memory::taken(self.nodes.len())
     }
 
-    /// First octets of the hashes.
+    /// First bytes of the hashes.
     fn prefixes(&self) -> &[[u8; 8]] {
         self.prefixes.as_chunks().0
     }
@@ -93,7 +93,7 @@ impl Chain {
 pub(super) fn hash_of(owner: LowerName<'_>) -> Option<[u8; HASH]> {
     let label = owner.labels().next().filter(|label| label.len() == 32)?;
     let mut hash = [0; HASH];
-    for (digits, octets) in label.chunks_exact(8).zip(hash.chunks_exact_mut(5)) {
+    for (digits, bytes) in label.chunks_exact(8).zip(hash.chunks_exact_mut(5)) {
         let mut value = 0u64;
         for &digit in digits {
             let digit = match digit {
@@ -103,12 +103,12 @@ pub(super) fn hash_of(owner: LowerName<'_>) -> Option<[u8; HASH]> {
             };
             value = value << 5 | digit as u64;
         }
-        octets.copy_from_slice(&value.to_be_bytes()[3..]);
+        bytes.copy_from_slice(&value.to_be_bytes()[3..]);
     }
     Some(hash)
 }
 
-/// The first eight octets of a hash as a number.
+/// The first eight bytes of a hash as a number.
 pub(super) fn prefix(hash: &[u8; HASH]) -> u64 {
     let mut first = [0; 8];
     first.copy_from_slice(&hash[..8]);
@@ -136,7 +136,7 @@ impl<'a> Nsec3Chain<'a> {
         self.chain.iterations
     }
 
-    /// The salt, up to 255 octets.
+    /// The salt, up to 255 bytes.
     pub fn salt(self) -> &'a [u8] {
         &self.chain.salt
     }

@@ -1,6 +1,6 @@
 //! Canonical order (RFC 4034 §6.1): the NSEC chain and the order of all nodes.
 //!
-//! Each node is held with the first eight octets of its name in a form that sorts as the canonical order
+//! Each node is held with the first eight bytes of its name in a form that sorts as the canonical order
 //! does, so that a search seldom has to read a node.
 
 use std::cmp::Ordering;
@@ -13,7 +13,7 @@ use super::memory::{self, Memory};
 use super::node::DEAD;
 use super::{Node, Zone, blob};
 
-/// Octets of a place: the sort key (`u64`) and the address of a node (`u32`), little-endian.
+/// Bytes of a place: the sort key (`u64`) and the address of a node (`u32`), little-endian.
 pub(crate) const PLACE: usize = 12;
 
 /// A node in the canonical order.
@@ -58,10 +58,10 @@ impl Places {
     }
 }
 
-/// The first eight octets of a name's order-preserving form, of the part below the apex.
+/// The first eight bytes of a name's order-preserving form, of the part below the apex.
 ///
-/// Labels from the right, lower case, each followed by a zero octet; octets 0 and 1 inside labels become two
-/// octets (1 1 and 1 2), so that no label is taken for the end of another.
+/// Labels from the right, lower case, each followed by a zero byte; bytes 0 and 1 inside labels become two
+/// bytes (1 1 and 1 2), so that no label is taken for the end of another.
 pub(super) fn key(name: Name<'_>, apex_len: usize) -> u64 {
     let wire = name.as_wire();
     let below = wire.len().saturating_sub(apex_len);
@@ -71,20 +71,20 @@ pub(super) fn key(name: Name<'_>, apex_len: usize) -> u64 {
         count += 1;
         at += wire[at] as usize + 1;
     }
-    let (mut key, mut octets) = (0u64, 0);
-    let mut push = |octet: u8| {
-        if octets < 8 {
-            key |= (octet as u64) << (56 - 8 * octets);
-            octets += 1;
+    let (mut key, mut bytes) = (0u64, 0);
+    let mut push = |byte: u8| {
+        if bytes < 8 {
+            key |= (byte as u64) << (56 - 8 * bytes);
+            bytes += 1;
         }
-        octets < 8
+        bytes < 8
     };
     'labels: for &start in starts[..count].iter().rev() {
         let start = start as usize;
-        for &octet in &wire[start + 1..=start + wire[start] as usize] {
-            let more = match octet {
-                0 | 1 => push(1) && push(octet + 1),
-                _ => push(octet.to_ascii_lowercase()),
+        for &byte in &wire[start + 1..=start + wire[start] as usize] {
+            let more = match byte {
+                0 | 1 => push(1) && push(byte + 1),
+                _ => push(byte.to_ascii_lowercase()),
             };
             if !more {
                 break 'labels;
@@ -120,12 +120,12 @@ impl Order {
     }
 
     /// An order of verified places.
-    pub(super) fn of(octets: Bytes) -> Order {
-        Order(octets)
+    pub(super) fn of(bytes: Bytes) -> Order {
+        Order(bytes)
     }
 
     /// The places, which may be shared.
-    pub(super) fn octets(&self) -> &Bytes {
+    pub(super) fn bytes(&self) -> &Bytes {
         &self.0
     }
 
@@ -157,7 +157,7 @@ pub(super) fn all(zone: &Zone) -> Box<[NodeAddress]> {
     let live = zone.arena.walk().filter(|(_, blob)| blob::flags(blob) & DEAD == 0);
     let mut places = Places::growing(zone.nodes as usize);
     live.for_each(|(at, blob)| places.push(blob::owner(blob), apex_len, at));
-    addresses(places.in_order(&zone.arena).octets()).collect()
+    addresses(places.in_order(&zone.arena).bytes()).collect()
 }
 
 /// The nodes of a zone in canonical order; made by [`Zone::iter`].
@@ -192,8 +192,8 @@ mod tests {
     use super::key;
 
     fn name() -> impl Strategy<Value = NameBuf> {
-        let octet = prop_oneof![Just(0u8), Just(1), Just(2), Just(b'A'), Just(b'a'), Just(b'b'), any::<u8>()];
-        let label = prop::collection::vec(octet, 1..6);
+        let byte = prop_oneof![Just(0u8), Just(1), Just(2), Just(b'A'), Just(b'a'), Just(b'b'), any::<u8>()];
+        let label = prop::collection::vec(byte, 1..6);
         prop::collection::vec(label, 0..5).prop_map(|labels| {
             let apex: NameBuf = "z.".parse().expect("a name");
             labels.iter().fold(apex, |name, l| NameBuf::prepend(l, name.as_name()).expect("short"))

@@ -17,7 +17,7 @@ use super::nsec3::Chain;
 use super::order::Order;
 use super::verify::{self, Counts, Unsound};
 
-/// Raised whenever what the octets of a part mean changes, so that older images are not read.
+/// Raised whenever what the bytes of a part mean changes, so that older images are not read.
 pub(crate) const LAYOUT: u32 = 1;
 
 /// The parts of a snapshot. Cloning shares them.
@@ -42,7 +42,7 @@ pub(crate) struct Parts {
 pub(crate) struct ChainParts {
     pub(crate) iterations: u16,
     pub(crate) salt: Box<[u8]>,
-    /// First octets of the hashes.
+    /// First bytes of the hashes.
     pub(crate) prefixes: Bytes,
     /// Addresses of the nodes.
     pub(crate) nodes: Bytes,
@@ -54,8 +54,8 @@ impl Zone {
         let counts = Counts { records: self.records, nodes: self.nodes, wildcards: self.wildcards };
         Parts {
             chunks: self.arena.chunks().cloned().collect(),
-            index: self.index.octets().clone(),
-            nsec: self.nsec.octets().clone(),
+            index: self.index.bytes().clone(),
+            nsec: self.nsec.bytes().clone(),
             nsec3: self.nsec3.as_ref().map(Chain::parts),
             apex: self.apex,
             counts,
