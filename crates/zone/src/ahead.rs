@@ -15,6 +15,16 @@ pub(crate) fn value<T>(value: &T) {
     hint(std::ptr::from_ref(value).cast());
 }
 
+/// Asks for the cache lines that `slice` lies in.
+#[inline]
+pub(crate) fn slice<T>(slice: &[T]) {
+    let (start, len): (*const u8, _) = (slice.as_ptr().cast(), size_of_val(slice));
+    (0..len).step_by(64).for_each(|at| hint(start.wrapping_add(at)));
+    if let Some(last) = len.checked_sub(1) {
+        hint(start.wrapping_add(last));
+    }
+}
+
 /// Asks for the first `lines` cache lines of `value`.
 #[inline]
 pub(crate) fn lines<T>(value: &T, lines: usize) {

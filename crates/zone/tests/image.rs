@@ -221,9 +221,9 @@ fn explore(zone: &Zone, names: &[NameBuf]) -> usize {
     for name in names.iter().chain(&own) {
         hashed.set(&key(), name.as_name());
         zone.ahead(hashed.hash(0));
-        zone.ahead_node(hashed.hash(0)).into_iter().for_each(|node| zone.ahead_glue(node));
+        zone.ahead_node(hashed.hash(0)).into_iter().for_each(|node| zone.ahead_glue(zone.candidate(node)));
         seen += usize::from(zone.find(hashed.suffix(0), hashed.hash(0)).is_some());
-        seen += usize::from(zone.nsec_covering(name.as_name()).is_some());
+        seen += usize::from(zone.nsec().is_some_and(|chain| chain.covering(hashed.as_lower()).is_some()));
     }
     for node in zone {
         for set in node.rrsets() {

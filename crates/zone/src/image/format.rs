@@ -39,14 +39,13 @@ pub(super) enum Kind {
     Chunk = 1,
     Index = 2,
     Nsec = 3,
-    Nsec3Prefixes = 4,
-    Nsec3Nodes = 5,
+    Nsec3 = 4,
 }
 
 impl Kind {
     fn of(number: u8) -> Option<Kind> {
-        use Kind::{Chunk, Index, Nsec, Nsec3Nodes, Nsec3Prefixes};
-        [Chunk, Index, Nsec, Nsec3Prefixes, Nsec3Nodes].into_iter().find(|&kind| kind as u8 == number)
+        use Kind::{Chunk, Index, Nsec, Nsec3};
+        [Chunk, Index, Nsec, Nsec3].into_iter().find(|&kind| kind as u8 == number)
     }
 }
 
@@ -56,7 +55,7 @@ impl fmt::Display for Kind {
             Kind::Chunk => "names",
             Kind::Index => "index",
             Kind::Nsec => "order of NSEC",
-            Kind::Nsec3Prefixes | Kind::Nsec3Nodes => "order of NSEC3",
+            Kind::Nsec3 => "order of NSEC3",
         })
     }
 }

@@ -177,7 +177,7 @@ impl<R: ReadAt> Image<R> {
     /// Puts the filled memory in its place.
     fn parts(&self, memory: Vec<Memory>) -> Result<Parts, ImageError> {
         let mut chunks = Vec::new();
-        let [mut index, mut nsec, mut prefixes, mut nodes] = [const { None }; 4];
+        let [mut index, mut nsec, mut places] = [const { None }; 3];
         for (Section { kind, .. }, memory) in self.header.sections.iter().zip(memory) {
             let bytes = memory.freeze();
             let slot = match kind {
@@ -187,19 +187,18 @@ impl<R: ReadAt> Image<R> {
                 }
                 Kind::Index => &mut index,
                 Kind::Nsec => &mut nsec,
-                Kind::Nsec3Prefixes => &mut prefixes,
-                Kind::Nsec3Nodes => &mut nodes,
+                Kind::Nsec3 => &mut places,
             };
             if slot.replace(bytes).is_some() {
                 return Err(damaged("two parts of the same kind"));
             }
         }
         let missing = || damaged("a part is missing");
-        let nsec3 = match (&self.header.nsec3, prefixes, nodes) {
-            (Some((iterations, salt)), Some(prefixes), Some(nodes)) => {
-                Some(ChainParts { iterations: *iterations, salt: salt[..].into(), prefixes, nodes })
+        let nsec3 = match (&self.header.nsec3, places) {
+            (Some((iterations, salt)), Some(places)) => {
+                Some(ChainParts { iterations: *iterations, salt: salt[..].into(), places })
             }
-            (None, None, None) => None,
+            (None, None) => None,
             _ => return Err(missing()),
         };
         let (index, nsec) = (index.ok_or_else(missing)?, nsec.ok_or_else(missing)?);

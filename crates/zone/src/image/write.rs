@@ -113,10 +113,9 @@ fn pad(out: &mut impl Write, bytes: u64) -> io::Result<()> {
 /// The parts with their kinds, in the order in which they are written.
 pub(super) fn pieces_of(parts: &Parts) -> impl Iterator<Item = (Kind, &[u8])> {
     let chunks = parts.chunks.iter().map(|chunk| (Kind::Chunk, &chunk[..]));
-    let chain = parts.nsec3.as_ref();
-    let chain = chain.map(|c| [(Kind::Nsec3Prefixes, &c.prefixes[..]), (Kind::Nsec3Nodes, &c.nodes[..])]);
+    let chain = parts.nsec3.as_ref().map(|chain| (Kind::Nsec3, &chain.places[..]));
     let index = [(Kind::Index, &parts.index[..]), (Kind::Nsec, &parts.nsec[..])];
-    chunks.chain(index).chain(chain.into_iter().flatten())
+    chunks.chain(index).chain(chain)
 }
 
 /// The header, with the parts' places and checksums, and its bytes.

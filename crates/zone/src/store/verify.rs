@@ -16,8 +16,8 @@ use super::arena::{CHUNK, MAX_CHUNKS, NodeAddress, UNIT};
 use super::blob::{self, COMPILED_HEAD, COMPILED_RDLENGTH, ENTRY, Entry, HEADER, Lead, be16_at};
 use super::index::{self, BUCKET};
 use super::node::{DEAD, NodeFlags};
-use super::order::{self, PLACE};
 use super::parts::Parts;
+use super::sorted::{self, PLACE};
 
 /// Why parts do not make a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,10 +54,8 @@ pub(super) fn parts(parts: &Parts, apex: LowerName<'_>, threads: usize) -> Resul
     {
         return Err(Unsound("the index or the order of names has an impossible length"));
     }
-    let chain = parts.nsec3.as_ref().map_or((&[][..], &[][..]), |c| (&c.prefixes[..], &c.nodes[..]));
-    if parts.nsec3.is_some() && (chain.1.is_empty() || chain.0.len() != 2 * chain.1.len())
-        || !chain.1.len().is_multiple_of(4)
-    {
+    let nsec3 = parts.nsec3.as_ref().map_or(&[][..], |chain| &chain.places);
+    if parts.nsec3.is_some() && nsec3.is_empty() || !nsec3.len().is_multiple_of(PLACE) {
         return Err(Unsound("the NSEC3 chain has an impossible length"));
     }
     let starts = Bits::for_chunks(parts);
@@ -84,8 +82,7 @@ pub(super) fn parts(parts: &Parts, apex: LowerName<'_>, threads: usize) -> Resul
         let sound = index::is_sound(piece, is_node);
         if sound { Ok(()) } else { Err(Unsound("an entry of the index is no node")) }
     })?;
-    let mut chain_nodes = chain.1.as_chunks::<4>().0.iter();
-    if !order::addresses(&parts.nsec).all(is_node) || !chain_nodes.all(|&at| is_node(NodeAddress::of(at))) {
+    if !sorted::addresses(&parts.nsec).chain(sorted::addresses(nsec3)).all(is_node) {
         return Err(Unsound("a name of a chain is no node"));
     }
     apex_is(parts, &starts, apex)
