@@ -11,7 +11,7 @@
 use wire::hash::HashedName;
 use wire::{NameHash, Type};
 use zone::catalog::{Catalog, Located};
-use zone::store::{Node, NodeAhead, NodeFlags, Search, Zone};
+use zone::store::{Node, NodeFlags, PrefetchedNode, Search, Zone};
 
 use crate::lead::Lead;
 use crate::lookup::zone_for;
@@ -29,7 +29,7 @@ pub struct Aim {
     dnssec_ok: bool,
     /// Hashes of the names, as far as they lie below the apex.
     hashes: [NameHash; NAMES],
-    nodes: [Option<NodeAhead>; NAMES],
+    nodes: [Option<PrefetchedNode>; NAMES],
     lead: Option<Lead>,
 }
 
@@ -57,14 +57,14 @@ impl Aim {
     pub fn prefetch(&mut self, catalog: &Catalog, pass: usize, qname: &HashedName) -> bool {
         let Some(zone) = catalog.zone(self.located) else { return false };
         match pass {
-            0 => self.hashes().for_each(|hash| zone.ahead(hash)),
+            0 => self.hashes().for_each(|hash| zone.prefetch_index(hash)),
             1 => {
                 self.nodes = self.nodes_in(zone);
-                zone.ahead_apex();
+                zone.prefetch_apex();
             }
             2 => {
                 let cuts = self.nodes.into_iter().flatten().map(|node| zone.candidate(node));
-                cuts.for_each(|node| zone.ahead_glue(node));
+                cuts.for_each(|node| zone.prefetch_glue(node));
                 self.lead = self.find_lead(zone, qname);
                 return self.lead.is_some();
             }
@@ -82,9 +82,9 @@ impl Aim {
     }
 
     #[inline]
-    fn nodes_in(&self, zone: &Zone) -> [Option<NodeAhead>; NAMES] {
+    fn nodes_in(&self, zone: &Zone) -> [Option<PrefetchedNode>; NAMES] {
         let mut hashes = self.hashes();
-        std::array::from_fn(|_| hashes.next().and_then(|hash| zone.ahead_node(hash)))
+        std::array::from_fn(|_| hashes.next().and_then(|hash| zone.prefetch_node(hash)))
     }
 
     /// What an answer that carries proofs will most likely have to search for.

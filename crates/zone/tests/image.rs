@@ -220,8 +220,10 @@ fn explore(zone: &Zone, names: &[NameBuf]) -> usize {
     let own: Vec<NameBuf> = zone.iter().map(|node| node.owner().as_name().to_buf()).collect();
     for name in names.iter().chain(&own) {
         hashed.set(&key(), name.as_name());
-        zone.ahead(hashed.hash(0));
-        zone.ahead_node(hashed.hash(0)).into_iter().for_each(|node| zone.ahead_glue(zone.candidate(node)));
+        zone.prefetch_index(hashed.hash(0));
+        zone.prefetch_node(hashed.hash(0))
+            .into_iter()
+            .for_each(|node| zone.prefetch_glue(zone.candidate(node)));
         seen += usize::from(zone.find(hashed.suffix(0), hashed.hash(0)).is_some());
         seen += usize::from(zone.nsec().is_some_and(|chain| chain.covering(hashed.as_lower()).is_some()));
     }

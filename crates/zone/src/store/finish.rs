@@ -114,7 +114,7 @@ impl Work<'_> {
             if batch.is_empty() {
                 break;
             }
-            batch.iter().for_each(|&(hash, _)| index.ahead(hash));
+            batch.iter().for_each(|&(hash, _)| index.prefetch(hash));
             for &(hash, at) in &batch {
                 let lower = blob::owner(self.arena.from(at));
                 match index.find(hash, |other| blob::owner(self.arena.from(other)) == lower) {
@@ -343,7 +343,7 @@ impl Work<'_> {
     }
 
     fn resolve_batch(&mut self, batch: &mut Targets) {
-        batch.jobs.iter().for_each(|job| self.index.ahead(job.hash));
+        batch.jobs.iter().for_each(|job| self.index.prefetch(job.hash));
         for job in &batch.jobs {
             let name = LowerName::of_checked(&batch.names[job.name.clone()]);
             if let Some(found) = self.find(name, job.hash) {

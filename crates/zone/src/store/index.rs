@@ -20,7 +20,7 @@ use wire::NameHash;
 use super::arena::NodeAddress;
 use super::memory::{self, Memory};
 
-use crate::ahead;
+use crate::prefetch;
 
 /// Slots per bucket.
 const SLOTS: usize = 12;
@@ -108,11 +108,11 @@ impl<M: AsRef<[u8]>> Index<M> {
         (((hash.bits() >> 32) * buckets as u64) >> 32) as usize
     }
 
-    /// Asks for the bucket's line.
+    /// Prefetches the first bucket that [`find`](Self::find) will read.
     #[inline]
-    pub(crate) fn ahead(&self, hash: NameHash) {
+    pub(crate) fn prefetch(&self, hash: NameHash) {
         let buckets = self.buckets();
-        ahead::value(&buckets[Self::home(hash, buckets.len())]);
+        prefetch::value(&buckets[Self::home(hash, buckets.len())]);
     }
 
     /// The first entry whose tag fits: most often the right one.

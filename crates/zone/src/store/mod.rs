@@ -62,16 +62,16 @@ pub use pending::{Note, NoteKind};
 pub use sorted::Search;
 pub(crate) use verify::{Counts, Unsound, in_parallel};
 
-use crate::ahead;
+use crate::prefetch;
 use arena::Arena;
 
 /// Cache lines of a zone that a lookup reads; [`Zone`]'s fields are in this order.
 const HOT_LINES: usize = 3;
 const _: () = assert!(std::mem::offset_of!(Zone, key) <= 64 * HOT_LINES);
-/// Cache lines of a node asked for ahead.
+/// Cache lines of a node that are prefetched.
 const NODE_LINES: usize = 3;
-/// Hosts of a delegation asked for ahead.
-const GLUE_AHEAD: usize = 4;
+/// Hosts of a delegation whose nodes are prefetched.
+const GLUE_HOSTS: usize = 4;
 
 /// An immutable snapshot of one zone. Made by [`ZoneBuilder`]; shared by reference between threads.
 ///
@@ -92,9 +92,9 @@ pub struct Zone {
     all: OnceLock<Box<[NodeAddress]>>,
 }
 
-/// A node that was asked for ahead: very likely, not surely, the one that will be found.
+/// A node that was prefetched: very likely, not surely, the one that [`Zone::find`] will return.
 #[derive(Clone, Copy, Debug)]
-pub struct NodeAhead(NodeAddress);
+pub struct PrefetchedNode(NodeAddress);
 
 impl Zone {
     /// The zone's name.
@@ -172,59 +172,59 @@ impl Zone {
         self.find(lower.as_lower(), self.key.name(lower.as_lower()))
     }
 
-    /// Asks for the zone's own lines, which everything else is found through.
+    /// Prefetches the fields of the zone itself that every lookup reads.
     #[inline]
-    pub(crate) fn ahead_self(&self) {
-        ahead::lines(self, HOT_LINES);
+    pub(crate) fn prefetch_self(&self) {
+        prefetch::lines(self, HOT_LINES);
     }
 
-    /// Asks for the index line of a hash, which [`find`](Self::find) will read.
+    /// Prefetches the bucket of the index that [`find`](Self::find) will read for this hash.
     #[inline]
-    pub fn ahead(&self, hash: NameHash) {
-        self.index.ahead(hash);
+    pub fn prefetch_index(&self, hash: NameHash) {
+        self.index.prefetch(hash);
     }
 
-    /// Asks for the lines of the node that [`find`](Self::find) will most likely give, and gives it as what
-    /// [`ahead_glue`](Self::ahead_glue) takes. Reads the index line, so [`ahead`](Self::ahead) goes before, for the
-    /// whole batch.
+    /// Prefetches the node that [`find`](Self::find) will most likely return for this hash, and returns it for
+    /// [`prefetch_glue`](Self::prefetch_glue). Reads the index, so call [`prefetch_index`](Self::prefetch_index) for
+    /// the whole batch first.
     #[inline]
-    pub fn ahead_node(&self, hash: NameHash) -> Option<NodeAhead> {
+    pub fn prefetch_node(&self, hash: NameHash) -> Option<PrefetchedNode> {
         let at = self.index.candidate(hash)?;
-        self.ahead_at(at);
-        Some(NodeAhead(at))
+        self.prefetch_at(at);
+        Some(PrefetchedNode(at))
     }
 
-    /// Asks for the lines of the apex node, which negative answers need.
+    /// Prefetches the apex node, which negative answers need.
     #[inline]
-    pub fn ahead_apex(&self) {
-        self.ahead_at(self.apex);
+    pub fn prefetch_apex(&self) {
+        self.prefetch_at(self.apex);
     }
 
     #[inline]
-    fn ahead_at(&self, at: NodeAddress) {
-        // Most nodes lie across two or three lines, since blobs begin at any multiple of eight.
+    fn prefetch_at(&self, at: NodeAddress) {
+        // Blobs begin at any multiple of eight, so most nodes lie across two or three lines.
         let rest = self.arena.from(at);
         for line in 0..NODE_LINES {
-            ahead::line(rest, line * 64);
+            prefetch::line(rest, line * 64);
         }
     }
 
-    /// The node that was asked for.
+    /// The node that was prefetched, which most likely is the one of the name looked for.
     #[inline]
-    pub fn candidate(&self, NodeAhead(at): NodeAhead) -> Node<'_> {
+    pub fn candidate(&self, PrefetchedNode(at): PrefetchedNode) -> Node<'_> {
         self.node(at)
     }
 
-    /// Asks for the nodes of the hosts that a cut delegates to: their addresses are glue. Reads the node, so
-    /// [`ahead_node`](Self::ahead_node) goes before, for the whole batch.
+    /// Prefetches the nodes of the hosts that a zone cut delegates to: their addresses are glue. Reads the node, so
+    /// [`prefetch_node`](Self::prefetch_node) goes before, for the whole batch.
     #[inline]
-    pub fn ahead_glue(&self, cut: Node<'_>) {
+    pub fn prefetch_glue(&self, cut: Node<'_>) {
         if !cut.flags().contains(NodeFlags::CUT) {
             return;
         }
         let Some(ns) = cut.rrset(wire::Type::NS) else { return };
-        for host in ns.target_addresses().take(GLUE_AHEAD) {
-            ahead::line(self.arena.from(host), 0);
+        for host in ns.target_addresses().take(GLUE_HOSTS) {
+            prefetch::line(self.arena.from(host), 0);
         }
     }
 

@@ -36,7 +36,7 @@ impl<'a> NsecChain<'a> {
     #[inline]
     pub fn advance(self, search: &mut Search) {
         if let Some(at) = self.row.advance(search) {
-            self.zone.ahead_at(at);
+            self.zone.prefetch_at(at);
         }
     }
 

@@ -130,7 +130,7 @@ impl<'a> Nsec3Chain<'a> {
     #[inline]
     pub fn advance(self, search: &mut Search) {
         if let Some(at) = self.chain.row.advance(search) {
-            self.zone.ahead_at(at);
+            self.zone.prefetch_at(at);
         }
     }
 

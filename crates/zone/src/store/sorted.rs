@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 use super::arena::NodeAddress;
 use super::memory::{self, Memory};
-use crate::ahead;
+use crate::prefetch;
 
 /// Bytes of a place: the key (`u64`) and the address of a node (`u32`), little-endian.
 pub(crate) const PLACE: usize = 12;
@@ -119,11 +119,11 @@ impl Sorted {
         self.step(search);
         match search.steps {
             1 => {
-                ahead::slice(block(&self.middle, search.at));
+                prefetch::slice(block(&self.middle, search.at));
                 None
             }
             2 => {
-                ahead::slice(block(self.places(), search.at));
+                prefetch::slice(block(self.places(), search.at));
                 None
             }
             _ => {
