@@ -13,13 +13,13 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use wire::hash::{HashKey, HashedName};
 use wire::{Name, NameBuf, Ttl, Type};
-use zone::image::{self, Image, Making};
+use zone::image::{self, Image, Provenance};
 use zone::store::{Zone, ZoneBuilder};
 
 /// An image with every kind of part.
 static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut octets = Vec::new();
-    image::write_to(&mut octets, &zone(), &Making::default()).expect("a Vec takes everything");
+    image::write_to(&mut octets, &zone(), &Provenance::default()).expect("a Vec takes everything");
     octets
 });
 

@@ -1,4 +1,4 @@
-//! Exact lookups: one by one and in batches of 64 whose loads overlap, in a small zone and in one of 4 million
+//! Exact lookups: one by one, and in batches of 64 whose cache misses overlap, in a small zone and in one of 4 million
 //! records (set `ZONE_BENCH_RECORDS` for another number).
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

@@ -1,6 +1,6 @@
-//! Prefetching: starting to bring memory into the cache before it is read, so that the cache misses of a batch
-//! overlap. A plain read would bring it in, too, but the processor soon stops at a read that waits; it does not
-//! wait for a prefetch.
+//! Prefetching: the cache starts to fetch memory before it is read, so that the cache misses of a batch overlap. A
+//! plain read would fetch it, too, but everything after a read that waits soon waits as well; nothing waits for a
+//! prefetch.
 
 /// Bytes in a cache line of the processors we know.
 const LINE: usize = 64;

@@ -1,14 +1,14 @@
 //! The zone snapshot: an immutable [`Zone`] in which the stored RRset *is* the compiled answer.
 //!
-//! A question for an exact name costs two dependent cache lines (a bucket of the index, the first line of
-//! the node) and one copy. What an answer should be is decided in `authority`; master files are read in
-//! [`crate::scan`]; which zone is asked is [`crate::catalog`]'s to say.
+//! A question for an exact name costs two dependent cache misses (a bucket of the index, the front of the node) and
+//! one copy. `authority` decides what an answer should be, [`crate::scan`] reads master files, [`crate::catalog`]
+//! finds the zone for a name.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `blob.rs` | the layout of a node, byte by byte |
 //! | `arena.rs` | where blobs lie and how they are addressed |
-//! | `memory.rs` | the memory behind arena, index and orders |
+//! | `memory.rs` | the memory of arena, index and orders |
 //! | `index.rs` | hash → address |
 //! | `node.rs` | the reading side: [`Node`], [`RrSet`], [`Rdata`], [`Fixup`], [`Target`] |
 //! | `order.rs` | canonical order: [`Zone::iter`] |
@@ -19,7 +19,7 @@
 //! | `encode.rs` | records → blob: compression, fix-ups |
 //! | `build.rs` | [`ZoneBuilder`] |
 //! | `finish.rs` | index, empty non-terminals, occlusion, targets |
-//! | `parts.rs`, `verify.rs` | a snapshot taken apart, put together again, and whether that may be searched |
+//! | `parts.rs`, `verify.rs` | a snapshot taken apart and put together again; whether such parts can be searched |
 //!
 //! Letter case: owners are kept in lower case; names in RDATA keep their case except where they are
 //! compressed against the owner (RFC 4343 §4.1 lets output take the question's case).
@@ -52,15 +52,15 @@ pub use arena::NodeAddress;
 pub use blob::COMPILED_HEAD;
 pub use build::{AddError, BuildError, ZoneBuilder};
 use index::Index;
-pub(crate) use memory::Memory;
+pub(crate) use memory::Region;
 pub use node::{Fixup, Node, NodeFlags, Rdata, RrSet, Target};
 pub use nsec::NsecChain;
 pub use nsec3::Nsec3Chain;
 pub use order::Iter;
-pub(crate) use parts::{ChainParts, LAYOUT, Parts};
+pub(crate) use parts::{LAYOUT, Nsec3Parts, ZoneParts};
 pub use pending::{Note, NoteKind};
 pub use sorted::Search;
-pub(crate) use verify::{Counts, Unsound, in_parallel};
+pub(crate) use verify::{Unsound, ZoneCounts, in_parallel};
 
 use crate::prefetch;
 use arena::Arena;
@@ -75,7 +75,8 @@ const GLUE_HOSTS: usize = 4;
 
 /// An immutable snapshot of one zone. Made by [`ZoneBuilder`]; shared by reference between threads.
 ///
-/// What a lookup reads comes first and lies in a few cache lines (`HOT_LINES`): of many small zones none is at hand.
+/// What a lookup reads comes first and lies in a few cache lines (`HOT_LINES`): with many small zones none of them is in
+/// the cache.
 #[repr(C, align(64))]
 pub struct Zone {
     index: Index,
@@ -88,7 +89,7 @@ pub struct Zone {
     records: u64,
     nodes: u64,
     nsec: sorted::Sorted,
-    nsec3: Option<nsec3::Chain>,
+    nsec3: Option<nsec3::StoredChain>,
     all: OnceLock<Box<[NodeAddress]>>,
 }
 
@@ -142,7 +143,7 @@ impl Zone {
             + self.arena.memory()
             + self.index.memory()
             + self.nsec.memory()
-            + self.nsec3.as_ref().map_or(0, nsec3::Chain::memory)
+            + self.nsec3.as_ref().map_or(0, nsec3::StoredChain::memory)
             + self.all.get().map_or(0, |all| size_of_val::<[NodeAddress]>(all))
     }
 
@@ -166,7 +167,7 @@ impl Zone {
         Some(Node::new(&self.arena, at))
     }
 
-    /// [`find`](Self::find) for a name whose hash is not at hand and whose letter case is unknown.
+    /// [`find`](Self::find) for a name whose hash is not known, in any letter case.
     pub fn find_name(&self, name: Name<'_>) -> Option<Node<'_>> {
         let lower = name.to_lower();
         self.find(lower.as_lower(), self.key.name(lower.as_lower()))
@@ -234,8 +235,8 @@ impl Zone {
         (!self.nsec.is_empty()).then(|| NsecChain::new(self, &self.nsec))
     }
 
-    /// The NSEC3 chain that the apex' NSEC3PARAM names (RFC 5155 §4), if there is one with a hash algorithm we
-    /// know (SHA-1).
+    /// The NSEC3 chain whose parameters the apex' NSEC3PARAM has (RFC 5155 §4), if its hash algorithm is SHA-1, the only
+    /// one there is.
     pub fn nsec3(&self) -> Option<Nsec3Chain<'_>> {
         Some(Nsec3Chain::new(self, self.nsec3.as_ref()?))
     }
