@@ -6,7 +6,7 @@ use zone::catalog::Catalog;
 
 /// What is asked, and of whom.
 pub struct Ask<'a> {
-    /// QNAME as the client wrote it; it stands in the message at [`Offset::QNAME`].
+    /// QNAME as the client wrote it; it stands in the message at [`Offset::QNAME`](wire::message::Offset::QNAME).
     pub name: Name<'a>,
     /// QNAME, hashed under `key`.
     pub qname: &'a HashedName,
