@@ -1,16 +1,16 @@
-//! The query path, one line in one direction, the same for every transport.
+//! The query path, the same for every transport.
 //!
 //! ```text
 //!  Batch ─▶ request ─▶ gate ─▶ route ─▶ source ─▶ tail ─▶ reply
 //!           parse,     may it  which    │         TC, extended error, OPT, TSIG, counters, query log
-//!           hash       be      source   ├ Memory   answers at once: zones, later the cache
+//!           hash       be      source   ├ Memory   answers at once: zones
 //!                      asked            └ Source   answers at once, later (Ticket) or as a stream;
-//!                                                  a late answer joins again at tail
+//!                                                  a late answer comes back at tail
 //! ```
 //!
-//! What lives here: what happens to one query between the socket and the data. What does not: sockets (`net`), what a
-//! zone answers (`authority`), configuration files, threads (`server`). The way in is a [`exchange::Batch`], the way out
-//! its outcomes: a [`Worker`] is an [`exchange::Handler`].
+//! What lives here: what happens to a query between the socket and the data. What does not: sockets and threads (`net`),
+//! what a zone answers (`authority`), configuration files (`server`). A [`Worker`] is an [`exchange::Handler`]: a batch goes
+//! in, and each query gets its outcome.
 //!
 //! Read [`pipeline`] first.
 #![forbid(unsafe_code)]

@@ -1,22 +1,22 @@
-//! What a transport and the query path hand each other: queries in batches, replies at once, later, or as streams.
+//! What a transport and the query path pass to each other: queries in batches, replies at once, later, or as streams.
 //!
-//! `net` fills a [`Batch`] and calls a [`Handler`]; `engine` is one. Neither knows the other. What lives here: the
+//! `net` fills a [`Batch`] and calls a [`Handler`]; `engine` has one. Neither knows the other. What lives here: the
 //! types of that exchange. What does not: sockets and framing (`net`), reading a query (`engine`).
 //!
 //! # The life of a query
 //!
 //! ```text
 //!                    ┌ Reply(n)   the first n bytes of its buffer leave with the batch
-//! Batch ─▶ Handler ──┼ Drop       silence
+//! Batch ─▶ Handler ──┼ Drop       no reply
 //!          ::batch   ├ Stream(s)  the transport pulls messages from s, as the client takes them
 //!                    └ Pending    the handler keeps a ReturnAddress, and wakes the worker when it has the answer:
 //!                                 the worker calls Handler::late, which writes answers for any number of addresses
 //! ```
 //!
-//! Each `Pending` is settled once through [`Handler::late`], by a reply, a stream or `Drop`: workers count those that
-//! are due, and wait for them before they end.
+//! Each `Pending` is settled once through [`Handler::late`], by a reply, a stream or `Drop`. Workers count those that are
+//! due, and at the end wait for them as long as their drain time lasts.
 //!
-//! The other direction, messages that this server sends on its own account, is [`Core`]'s.
+//! Messages that this server sends of its own accord, to other servers, go another way: a [`Core`] decides about them.
 #![forbid(unsafe_code)]
 
 mod batch;

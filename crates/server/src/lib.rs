@@ -4,14 +4,16 @@
 //! | module | does |
 //! |---|---|
 //! | [`cli`] | the command line, and through it the man page and completions |
-//! | [`config`] | reads and checks the configuration; its reference page |
+//! | [`config`] | reads and checks the configuration; makes its reference page |
+//! | [`builtin`] | the example that is served without a configuration |
 //! | [`serve`] | `nomen serve` from start to end: makes the parts below and ends them in order |
 //! | [`frontend`] | what answers: engine, listeners, query log |
 //! | [`zones`] | which zones there are, and keeping them: loading, reloading, publishing |
-//! | [`in_force`] | the configuration in force, and who takes over what a reload changes |
-//! | [`control`], [`metrics`], [`logging`], [`querylog`], [`signals`], [`process`] | what operators see and say |
+//! | [`in_force`] | the configuration in force, and which parts take over what a reload changes |
+//! | [`control`], [`signals`] | what operators can have a running server do: commands on a socket, signals |
+//! | [`metrics`], [`logging`], [`querylog`], [`process`] | what operators see: figures, log, query log, the process itself |
 //! | [`privileges`] | giving up root |
-//! | [`message`], [`words`] | queries made and messages printed; words for people |
+//! | [`message`], [`words`] | making queries and printing messages; words for people |
 //! | [`tools`] | every verb but `nomen serve`; only [`cli`] knows them |
 #![forbid(unsafe_code)]
 

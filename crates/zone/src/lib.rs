@@ -1,4 +1,4 @@
-//! Zones: master files, snapshots, the catalog of zones served; knows no queries.
+//! Zones: master files, snapshots, the catalog of zones served. Reads no query and decides no answer.
 //!
 //! | module | holds |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | [`load`] | from a master file to a snapshot |
 //! | [`image`] | snapshots in files, ready to be served |
 //! | [`check`] | what is wrong with a zone as a whole |
-//! | [`catalog`] | which zones there are, found by the longest match: [`Catalog`] |
+//! | [`catalog`] | which zones there are, and which is the closest to a name: [`Catalog`] |
 
 pub mod catalog;
 pub mod check;
