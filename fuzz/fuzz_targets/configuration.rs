@@ -9,7 +9,7 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use server::config::load_text;
+use server::config::read_text;
 use server::config::report::{Diagnostic, Sources};
 
 fuzz_target!(|data: &[u8]| {
@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
     if text.contains("include") || text.contains("\\u") || text.contains("\\U") {
         return;
     }
-    if let Err(rejected) = load_text("nomen.toml", text.to_owned(), Path::new("/nonexistent")) {
+    if let Err(rejected) = read_text("nomen.toml", text.to_owned(), Path::new("/nonexistent")) {
         assert!(!rejected.faults.is_empty());
         places(&rejected.sources, &rejected.faults, text);
         assert!(!rejected.to_string().is_empty());
@@ -27,7 +27,7 @@ fuzz_target!(|data: &[u8]| {
     // A key nobody knows is an error, whatever else the text says.
     let with_stranger = format!("stranger = 1\n{text}");
     assert!(
-        load_text("nomen.toml", with_stranger, Path::new("/nonexistent")).is_err(),
+        read_text("nomen.toml", with_stranger, Path::new("/nonexistent")).is_err(),
         "an unknown key was taken"
     );
 });

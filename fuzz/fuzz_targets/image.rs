@@ -84,7 +84,9 @@ fn explore(zone: &Zone) {
     let mut look_up = |name: Name<'_>| {
         hashed.set(&key(), name);
         zone.prefetch_index(hashed.hash(0));
-        zone.prefetch_node(hashed.hash(0)).into_iter().for_each(|node| zone.prefetch_glue(zone.candidate(node)));
+        zone.prefetch_node(hashed.hash(0))
+            .into_iter()
+            .for_each(|node| zone.prefetch_glue(zone.candidate(node)));
         let _ = zone.find(hashed.suffix(0), hashed.hash(0));
         let _ = zone.nsec().and_then(|chain| chain.covering(hashed.as_lower()));
     };

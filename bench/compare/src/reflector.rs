@@ -4,7 +4,7 @@
 use std::net::{SocketAddr, UdpSocket};
 
 use exchange::{Batch as Queries, Handler, LateReplies, Outcome, Seat, Transport};
-use net::{Config, Context as Faults, Listener, XdpConfig};
+use net::{Context as Faults, Listener, ListenerConfig, XdpConfig};
 
 use crate::failure::{Context, Failure, Result};
 use crate::sys::{self, Batch, SLOT};
@@ -39,7 +39,7 @@ fn sockets(address: SocketAddr, size: usize) -> Result<()> {
 
 /// nomen's own AF_XDP front with nothing behind it; writing another would measure that one.
 fn front(address: SocketAddr, size: usize, interface: &str) -> Result<()> {
-    let config = Config { workers: 1, ..Config::default() };
+    let config = ListenerConfig { workers: 1, ..ListenerConfig::default() };
     let bound = Listener::bind(address, Transport::Udp, &config).context(|| "reflector".to_string())?;
     let front = Listener::xdp(&[&bound], &config, &XdpConfig::new(interface))
         .context(|| "reflector: no AF_XDP".to_string())?;

@@ -15,7 +15,7 @@
 use wire::{Class, Opcode, Type};
 
 use crate::refusal::Refusal;
-use crate::request::{Fault, Question, Request};
+use crate::request::{QueryFault, Question, Request};
 use crate::source::{Operation, Sources};
 
 /// What becomes of a query that may not be asked.
@@ -59,9 +59,9 @@ pub(crate) fn admit(request: &Request, sources: &Sources) -> Result<(Operation, 
 fn form(request: &Request) -> Result<(), Stopped> {
     match request.fault {
         None => Ok(()),
-        Some(Fault::Silent) => Err(Stopped::Silence),
-        Some(Fault::Format) => Err(Refusal::MALFORMED.into()),
-        Some(Fault::Version) => Err(Refusal::EDNS_VERSION.into()),
+        Some(QueryFault::Silent) => Err(Stopped::Silence),
+        Some(QueryFault::Format) => Err(Refusal::MALFORMED.into()),
+        Some(QueryFault::Version) => Err(Refusal::EDNS_VERSION.into()),
     }
 }
 

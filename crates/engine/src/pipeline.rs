@@ -18,7 +18,7 @@ use crate::route::Route;
 use crate::settings::{Engine, Shared};
 use crate::source::{Operation, Sourced, TicketOffice};
 use crate::stats::Stats;
-use crate::tail::Frame;
+use crate::tail::ReplyFrame;
 
 /// The most queries that go through the passes together; larger batches go in parts.
 pub const BATCH: usize = 64;
@@ -192,7 +192,7 @@ impl<M: Memory> Worker<M> {
             account.stats.dropped.add(1);
             return Outcome::Drop;
         }
-        let frame = Frame { request, packet, client, config: &shared.config };
+        let frame = ReplyFrame { request, packet, client, config: &shared.config };
         let (mut b, question_only) = frame.begin(out, names);
         let asked = |question| Asked { packet, client, received, request, question, qname };
         let answered = match *route {
@@ -227,7 +227,7 @@ impl<M: Memory> Worker<M> {
             Settled::Sections(fill) => fill,
             Settled::Stream(messages) => return (*to, count(Outcome::Stream(messages), stats)),
         };
-        let frame = Frame { request, packet: head, client: to.client, config: &shared.config };
+        let frame = ReplyFrame { request, packet: head, client: to.client, config: &shared.config };
         let (mut b, question_only) = frame.begin(out, names);
         let answered = fill(&mut b);
         let reply = frame.end(b, question_only, answered);

@@ -17,7 +17,7 @@ pub struct Request {
     /// Whether the message ended in a TSIG record, and where its owner name starts.
     pub tsig_at: Option<Offset>,
     /// What is wrong with it, if anything.
-    pub fault: Option<Fault>,
+    pub fault: Option<QueryFault>,
 }
 
 /// The question: its name lies in the packet right behind the header.
@@ -63,7 +63,7 @@ pub struct ClientEdns {
 
 /// Why a query gets no ordinary answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum QueryFault {
     /// Shorter than a header, or a response: silence.
     Silent,
     /// The message cannot be read as its header says: FORMERR.
@@ -77,26 +77,26 @@ impl Request {
     #[inline]
     pub fn read(packet: &[u8]) -> Request {
         let Ok((header, mut parser)) = Parser::new(packet) else {
-            return Request::faulty(Header::query(0), Fault::Silent);
+            return Request::faulty(Header::query(0), QueryFault::Silent);
         };
         let mut request = Request { header, question: None, edns: None, tsig_at: None, fault: None };
         if header.is_response() {
-            request.fault = Some(Fault::Silent);
+            request.fault = Some(QueryFault::Silent);
             return request;
         }
         let body = request.read_body(&mut parser);
         // Of opcodes nobody here knows, what is in the message does not matter.
         if matches!(header.opcode(), Opcode::QUERY | Opcode::NOTIFY | Opcode::UPDATE) {
             request.fault = match (body, request.edns) {
-                (Err(Malformed), _) => Some(Fault::Format),
-                (Ok(()), Some(client)) if client.version > 0 => Some(Fault::Version),
+                (Err(Malformed), _) => Some(QueryFault::Format),
+                (Ok(()), Some(client)) if client.version > 0 => Some(QueryFault::Version),
                 _ => None,
             };
         }
         request
     }
 
-    fn faulty(header: Header, fault: Fault) -> Request {
+    fn faulty(header: Header, fault: QueryFault) -> Request {
         Request { header, question: None, edns: None, tsig_at: None, fault: Some(fault) }
     }
 
@@ -190,7 +190,7 @@ mod tests {
         [header.as_bytes().as_slice(), &body.concat()].concat()
     }
 
-    fn fault(counts: [u16; 4], body: &[&[u8]]) -> Option<Fault> {
+    fn fault(counts: [u16; 4], body: &[&[u8]]) -> Option<QueryFault> {
         Request::read(&packet(counts, body)).fault
     }
 
@@ -207,31 +207,34 @@ mod tests {
 
     #[test]
     fn exactly_one_question_as_rfc_9619_says() {
-        assert_eq!(fault([0, 0, 0, 0], &[]), Some(Fault::Format));
-        assert_eq!(fault([2, 0, 0, 0], &[QUESTION, QUESTION]), Some(Fault::Format));
+        assert_eq!(fault([0, 0, 0, 0], &[]), Some(QueryFault::Format));
+        assert_eq!(fault([2, 0, 0, 0], &[QUESTION, QUESTION]), Some(QueryFault::Format));
         assert_eq!(fault([1, 0, 0, 0], &[QUESTION]), None);
     }
 
     #[test]
     fn a_second_opt_and_bytes_left_over_are_format_errors() {
-        assert_eq!(fault([1, 0, 0, 2], &[QUESTION, OPT, OPT]), Some(Fault::Format));
-        assert_eq!(fault([1, 0, 0, 1], &[QUESTION, OPT, b"x"]), Some(Fault::Format));
+        assert_eq!(fault([1, 0, 0, 2], &[QUESTION, OPT, OPT]), Some(QueryFault::Format));
+        assert_eq!(fault([1, 0, 0, 1], &[QUESTION, OPT, b"x"]), Some(QueryFault::Format));
         assert_eq!(
             fault([1, 0, 0, 1], &[QUESTION, b"\x01a\0\0\x29\x04\xd0\0\0\0\0\0\0"]),
-            Some(Fault::Format)
+            Some(QueryFault::Format)
         );
     }
 
     #[test]
     fn a_later_edns_version_is_noted() {
-        assert_eq!(fault([1, 0, 0, 1], &[QUESTION, b"\0\0\x29\x04\xd0\0\x01\0\0\0\0"]), Some(Fault::Version));
+        assert_eq!(
+            fault([1, 0, 0, 1], &[QUESTION, b"\0\0\x29\x04\xd0\0\x01\0\0\0\0"]),
+            Some(QueryFault::Version)
+        );
     }
 
     #[test]
     fn responses_and_stubs_are_met_with_silence() {
         let mut header = Header::query(7);
         header.set_response(true);
-        assert_eq!(Request::read(header.as_bytes()).fault, Some(Fault::Silent));
-        assert_eq!(Request::read(b"short").fault, Some(Fault::Silent));
+        assert_eq!(Request::read(header.as_bytes()).fault, Some(QueryFault::Silent));
+        assert_eq!(Request::read(b"short").fault, Some(QueryFault::Silent));
     }
 }

@@ -13,7 +13,7 @@ use crate::stats::Stats;
 use crate::tsig;
 
 /// The frame of one answer.
-pub(crate) struct Frame<'f> {
+pub(crate) struct ReplyFrame<'f> {
     pub(crate) request: &'f Request,
     /// The query, or its header and question.
     pub(crate) packet: &'f [u8],
@@ -23,14 +23,14 @@ pub(crate) struct Frame<'f> {
 
 /// A reply as it leaves.
 #[derive(Clone, Copy)]
-pub(crate) struct Reply {
+pub(crate) struct FinishedReply {
     pub(crate) rcode: Rcode,
     pub(crate) truncated: bool,
     /// Bytes of the message.
     pub(crate) len: usize,
 }
 
-impl Frame<'_> {
+impl ReplyFrame<'_> {
     /// The most bytes the reply may have.
     #[inline]
     fn limit(&self) -> usize {
@@ -68,7 +68,7 @@ impl Frame<'_> {
 
     /// Ends the reply that `answered` has filled.
     #[inline]
-    pub(crate) fn end(&self, mut b: Builder<'_>, question_only: Mark, answered: Answered) -> Reply {
+    pub(crate) fn end(&self, mut b: Builder<'_>, question_only: Mark, answered: Answered) -> FinishedReply {
         if answered.is_err() {
             b.rollback(question_only);
         }
@@ -87,7 +87,7 @@ impl Frame<'_> {
         if let (Rcode::NOTAUTH, Some(at)) = (rcode, self.request.tsig_at) {
             tsig::refuse(&mut b, self.packet, at);
         }
-        Reply { rcode, truncated, len: b.finish() }
+        FinishedReply { rcode, truncated, len: b.finish() }
     }
 
     /// Adds OPT, if the client sent one.
@@ -113,8 +113,8 @@ impl Frame<'_> {
 
     /// Counts the reply, and logs it if there is a query log.
     #[inline]
-    pub(crate) fn account(&self, reply: Reply, stats: &Stats, log: Option<&dyn QueryLog>) {
-        let Reply { rcode, truncated, len } = reply;
+    pub(crate) fn account(&self, reply: FinishedReply, stats: &Stats, log: Option<&dyn QueryLog>) {
+        let FinishedReply { rcode, truncated, len } = reply;
         stats.reply(self.client.transport, rcode.0, truncated, len);
         if let Some(log) = log {
             let qname = self.request.question.map_or(Name::ROOT, |question| question.name(self.packet));

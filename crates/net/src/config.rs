@@ -30,7 +30,7 @@ pub enum UdpBackend {
 
 /// Settings of one listener.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Config {
+pub struct ListenerConfig {
     /// Worker threads, each with its own socket. Default: one per CPU this process may use.
     pub workers: usize,
     /// Pin worker `i` to the `i`-th CPU this process may use. Default: no.
@@ -50,9 +50,9 @@ pub struct Config {
     pub tcp: TcpConfig,
 }
 
-impl Default for Config {
+impl Default for ListenerConfig {
     fn default() -> Self {
-        Config {
+        ListenerConfig {
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             pin_cpus: false,
             spread: Spread::default(),

@@ -33,13 +33,13 @@ pub struct WorkerFault {
     /// Where it happened.
     pub worker: WorkerId,
     /// What happened.
-    pub kind: FaultKind,
+    pub kind: WorkerFaultKind,
 }
 
 /// What went wrong in a worker.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum FaultKind {
+pub enum WorkerFaultKind {
     /// The socket failed; the worker is trying to make a new one.
     Socket(io::Error),
     /// Making a new socket failed; the worker keeps trying, more and more slowly. Reported once per outage.
@@ -63,14 +63,16 @@ impl fmt::Display for WorkerFault {
         let WorkerId { index, transport, local } = self.worker;
         write!(f, "{transport} {local} worker {index}: ")?;
         match &self.kind {
-            FaultKind::Socket(e) => write!(f, "the socket failed and is made anew: {e}"),
-            FaultKind::Rebind(e) => write!(f, "cannot make a new socket, still trying: {e}"),
-            FaultKind::Recovered => f.write_str("serving again on a new socket"),
-            FaultKind::HandlerPanicked => f.write_str("a query made the handler panic; it was replaced"),
-            FaultKind::OutOfDescriptors(e) => write!(f, "no file descriptor for a new connection: {e}"),
-            FaultKind::Pin(e) => write!(f, "cannot pin the thread to its CPU: {e}"),
-            FaultKind::Xdp(e) => write!(f, "the AF_XDP queue failed, the sockets take over: {e}"),
-            FaultKind::Spread(e) => write!(f, "datagrams are spread by hash, not as configured: {e}"),
+            WorkerFaultKind::Socket(e) => write!(f, "the socket failed and is made anew: {e}"),
+            WorkerFaultKind::Rebind(e) => write!(f, "cannot make a new socket, still trying: {e}"),
+            WorkerFaultKind::Recovered => f.write_str("serving again on a new socket"),
+            WorkerFaultKind::HandlerPanicked => {
+                f.write_str("a query made the handler panic; it was replaced")
+            }
+            WorkerFaultKind::OutOfDescriptors(e) => write!(f, "no file descriptor for a new connection: {e}"),
+            WorkerFaultKind::Pin(e) => write!(f, "cannot pin the thread to its CPU: {e}"),
+            WorkerFaultKind::Xdp(e) => write!(f, "the AF_XDP queue failed, the sockets take over: {e}"),
+            WorkerFaultKind::Spread(e) => write!(f, "datagrams are spread by hash, not as configured: {e}"),
         }
     }
 }
@@ -86,7 +88,7 @@ pub(crate) struct Reporter {
 
 impl Reporter {
     #[cold]
-    pub(crate) fn report(&self, kind: FaultKind) {
+    pub(crate) fn report(&self, kind: WorkerFaultKind) {
         if let Some(on_fault) = &self.on_fault {
             on_fault(&WorkerFault { worker: self.worker, kind });
         }

@@ -4,7 +4,7 @@ use exchange::MIN_MESSAGE;
 
 /// The next message in `input`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Frame {
+pub(crate) enum Framed {
     /// This many bytes, after their prefix.
     Whole(usize),
     /// It is not all there.
@@ -14,13 +14,13 @@ pub(crate) enum Frame {
 }
 
 /// Cuts the first message out.
-pub(crate) fn frame(input: &[u8]) -> Frame {
-    let [high, low, rest @ ..] = input else { return Frame::Partial };
+pub(crate) fn frame(input: &[u8]) -> Framed {
+    let [high, low, rest @ ..] = input else { return Framed::Partial };
     let len = usize::from(u16::from_be_bytes([*high, *low]));
     match len {
-        ..MIN_MESSAGE => Frame::Bad,
-        _ if rest.len() < len => Frame::Partial,
-        _ => Frame::Whole(len),
+        ..MIN_MESSAGE => Framed::Bad,
+        _ if rest.len() < len => Framed::Partial,
+        _ => Framed::Whole(len),
     }
 }
 
@@ -30,12 +30,12 @@ mod tests {
 
     #[test]
     fn frames() {
-        assert_eq!(frame(&[]), Frame::Partial);
-        assert_eq!(frame(&[0]), Frame::Partial);
-        assert_eq!(frame(&[0, 11]), Frame::Bad);
-        assert_eq!(frame(&[0, 12]), Frame::Partial);
-        assert_eq!(frame(&[&[0, 12][..], &[1; 11]].concat()), Frame::Partial);
-        assert_eq!(frame(&[&[0, 12][..], &[1; 12]].concat()), Frame::Whole(12));
-        assert_eq!(frame(&[&[1, 0][..], &[1; 300]].concat()), Frame::Whole(256));
+        assert_eq!(frame(&[]), Framed::Partial);
+        assert_eq!(frame(&[0]), Framed::Partial);
+        assert_eq!(frame(&[0, 11]), Framed::Bad);
+        assert_eq!(frame(&[0, 12]), Framed::Partial);
+        assert_eq!(frame(&[&[0, 12][..], &[1; 11]].concat()), Framed::Partial);
+        assert_eq!(frame(&[&[0, 12][..], &[1; 12]].concat()), Framed::Whole(12));
+        assert_eq!(frame(&[&[1, 0][..], &[1; 300]].concat()), Framed::Whole(256));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use exchange::{Batch, Handler, HandlerFactory, LateReplies, Seat};
 
-use crate::fault::{FaultKind, Reporter};
+use crate::fault::{Reporter, WorkerFaultKind};
 use crate::stats::WorkerStats;
 
 /// A worker's handler and the means to replace it.
@@ -63,7 +63,7 @@ impl<F: HandlerFactory> Guarded<F> {
     #[cold]
     fn renew(&mut self) {
         self.stats.panics.add(1);
-        self.reporter.report(FaultKind::HandlerPanicked);
+        self.reporter.report(WorkerFaultKind::HandlerPanicked);
         self.handler = self.factory.make(&self.seat);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::config::Config;
+use crate::config::ListenerConfig;
 use crate::fault::{Reporter, WorkerId};
 use crate::shutdown::Shutdown;
 use crate::stats::WorkerStats;
@@ -10,7 +10,7 @@ use crate::stats::WorkerStats;
 /// What a worker needs to know, apart from its socket and its handler.
 pub(crate) struct Job {
     pub(crate) id: WorkerId,
-    pub(crate) config: Config,
+    pub(crate) config: ListenerConfig,
     pub(crate) shutdown: Shutdown,
     pub(crate) stats: Arc<WorkerStats>,
     pub(crate) reporter: Reporter,

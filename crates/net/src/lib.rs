@@ -9,7 +9,7 @@
 //!
 //! ```no_run
 //! use exchange::{Batch, Handler, LateReplies, Outcome, Seat, Transport};
-//! use net::{Config, Context, Listener};
+//! use net::{Context, Listener, ListenerConfig};
 //!
 //! struct Refuse;
 //! impl Handler for Refuse {
@@ -32,7 +32,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Bind first (perhaps as root), drop privileges, then serve.
-//! let bound = Listener::bind("127.0.0.1:0".parse()?, Transport::Udp, &Config::default())?;
+//! let bound = Listener::bind("127.0.0.1:0".parse()?, Transport::Udp, &ListenerConfig::default())?;
 //! let running = bound.serve(|_: &Seat| Refuse, &Context::default())?;
 //! running.stop();
 //! running.join();
@@ -41,7 +41,7 @@
 //!
 //! # Threads
 //!
-//! A listener is one address and one transport. It has [`Config::workers`] threads, each with its own
+//! A listener is one address and one transport. It has [`ListenerConfig::workers`] threads, each with its own
 //! `SO_REUSEPORT` socket and its own [`exchange::Handler`], so nothing is shared on the way of a query. UDP threads
 //! block in `recvmmsg`, answer the whole batch through the handler and send with `sendmmsg`. While answers are due
 //! later they also wait for the waker of their [`exchange::Seat`], and send what has become ready in batches of its own.
@@ -81,13 +81,13 @@ mod tcp;
 mod udp;
 mod xdp;
 
-pub use config::{Config, Spread, TcpConfig, UdpBackend, UdpConfig};
-pub use fault::{FaultKind, WorkerFault, WorkerId};
+pub use config::{ListenerConfig, Spread, TcpConfig, UdpBackend, UdpConfig};
+pub use fault::{WorkerFault, WorkerFaultKind, WorkerId};
 pub use listener::{Bound, Listener, ServeError};
 pub use outgoing::{Outgoing, OutgoingConfig, OutgoingTotals};
 pub use refusal::{BindError, BindFault};
 pub use running::{Context, Running};
 pub use shutdown::Shutdown;
-pub use stats::{Stats, Totals};
+pub use stats::{ListenerStats, Totals};
 pub use tcp::{TcpLimits, TcpTimes};
 pub use xdp::{XdpAttach, XdpConfig, XdpCopy, XdpMode};

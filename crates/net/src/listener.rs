@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use exchange::{HandlerFactory, Transport};
 
-use crate::config::Config;
-use crate::fault::{FaultKind, WorkerId};
+use crate::config::ListenerConfig;
+use crate::fault::{WorkerFaultKind, WorkerId};
 use crate::job::Job;
-use crate::refusal::{BindError, BindFault, Refusal};
+use crate::refusal::{BindError, BindFault, BindRefusal};
 use crate::running::{Context, Running};
 use crate::shutdown::Shutdown;
-use crate::stats::Stats;
+use crate::stats::ListenerStats;
 use crate::xdp::{Front, XdpConfig, XdpMode};
 use crate::{tcp, udp, xdp};
 
@@ -28,15 +28,15 @@ impl Listener {
     ///
     /// # Errors
     /// [`BindError`] says which address, which transport and why. Sockets opened before the fault are closed.
-    pub fn bind(addr: SocketAddr, transport: Transport, config: &Config) -> Result<Bound, BindError> {
-        let fail = |refusal: Refusal| refusal.at(addr, transport);
+    pub fn bind(addr: SocketAddr, transport: Transport, config: &ListenerConfig) -> Result<Bound, BindError> {
+        let fail = |refusal: BindRefusal| refusal.at(addr, transport);
         match transport {
             Transport::Udp => {
                 let open = |addr, shared| udp::open(addr, config, shared).map_err(fail);
                 let (addr, sockets) =
                     open_all(addr, config, open, UdpSocket::local_addr).map_err(|e| match e {
                         OpenError::Bind(e) => e,
-                        OpenError::Io(e) => fail(Refusal::from_io(e)),
+                        OpenError::Io(e) => fail(BindRefusal::from_io(e)),
                     })?;
                 Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets), adopted: false })
             }
@@ -45,7 +45,7 @@ impl Listener {
                 let (addr, sockets) =
                     open_all(addr, config, open, TcpListener::local_addr).map_err(|e| match e {
                         OpenError::Bind(e) => e,
-                        OpenError::Io(e) => fail(Refusal::from_io(e)),
+                        OpenError::Io(e) => fail(BindRefusal::from_io(e)),
                     })?;
                 Ok(Bound { addr, config: config.clone(), sockets: Sockets::Tcp(sockets), adopted: false })
             }
@@ -53,18 +53,18 @@ impl Listener {
     }
 
     /// Takes datagram sockets someone else bound, such as systemd. All must be bound to one address. There will be
-    /// as many workers as sockets, or [`Config::workers`] sharing them if that is more.
+    /// as many workers as sockets, or [`ListenerConfig::workers`] sharing them if that is more.
     ///
     /// # Errors
     /// [`BindError`] if there is no socket, their addresses differ, or an option is refused.
-    pub fn from_udp(sockets: Vec<UdpSocket>, config: &Config) -> Result<Bound, BindError> {
+    pub fn from_udp(sockets: Vec<UdpSocket>, config: &ListenerConfig) -> Result<Bound, BindError> {
         let addr = common_address(&sockets, UdpSocket::local_addr, Transport::Udp)?;
-        let fail = |refusal: Refusal| refusal.at(addr, Transport::Udp);
+        let fail = |refusal: BindRefusal| refusal.at(addr, Transport::Udp);
         for socket in &sockets {
             udp::adopt(socket, config).map_err(fail)?;
         }
-        let sockets =
-            multiply(sockets, config.workers, UdpSocket::try_clone).map_err(|e| fail(Refusal::from_io(e)))?;
+        let sockets = multiply(sockets, config.workers, UdpSocket::try_clone)
+            .map_err(|e| fail(BindRefusal::from_io(e)))?;
         Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets), adopted: true })
     }
 
@@ -80,15 +80,15 @@ impl Listener {
     ///
     /// # Errors
     /// [`BindError`] says what is missing. The listeners are as they were, and serve alone.
-    pub fn xdp(listeners: &[&Bound], config: &Config, xdp: &XdpConfig) -> Result<Bound, BindError> {
+    pub fn xdp(listeners: &[&Bound], config: &ListenerConfig, xdp: &XdpConfig) -> Result<Bound, BindError> {
         let addr = listeners.first().map_or(SocketAddr::from(([0, 0, 0, 0], 0)), |bound| bound.addr);
-        let fail = |refusal: Refusal| refusal.at(addr, Transport::Udp);
+        let fail = |refusal: BindRefusal| refusal.at(addr, Transport::Udp);
         let mut sockets = Vec::new();
         for bound in listeners {
             if let Sockets::Udp(own) = &bound.sockets
                 && let Some(socket) = own.first()
             {
-                let clone = socket.try_clone().map_err(|e| fail(Refusal::from_io(e)))?;
+                let clone = socket.try_clone().map_err(|e| fail(BindRefusal::from_io(e)))?;
                 sockets.push((bound.addr, clone));
             }
         }
@@ -100,9 +100,9 @@ impl Listener {
     ///
     /// # Errors
     /// [`BindError`] if there is no socket or their addresses differ.
-    pub fn from_tcp(sockets: Vec<TcpListener>, config: &Config) -> Result<Bound, BindError> {
+    pub fn from_tcp(sockets: Vec<TcpListener>, config: &ListenerConfig) -> Result<Bound, BindError> {
         let addr = common_address(&sockets, TcpListener::local_addr, Transport::Tcp)?;
-        let fail = |e| Refusal::from_io(e).at(addr, Transport::Tcp);
+        let fail = |e| BindRefusal::from_io(e).at(addr, Transport::Tcp);
         for socket in &sockets {
             socket.set_nonblocking(true).map_err(fail)?;
         }
@@ -119,7 +119,7 @@ enum OpenError {
 /// Opens one socket per worker, all on the port the first one got.
 fn open_all<S>(
     addr: SocketAddr,
-    config: &Config,
+    config: &ListenerConfig,
     open: impl Fn(SocketAddr, bool) -> Result<S, BindError>,
     local_addr: impl Fn(&S) -> io::Result<SocketAddr>,
 ) -> Result<(SocketAddr, Vec<S>), OpenError> {
@@ -147,12 +147,12 @@ fn common_address<S>(
 ) -> Result<SocketAddr, BindError> {
     let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
     let wrong = |addr, why: &str| {
-        Refusal { fault: BindFault::Sockets, cause: io::Error::new(io::ErrorKind::InvalidInput, why) }
+        BindRefusal { fault: BindFault::Sockets, cause: io::Error::new(io::ErrorKind::InvalidInput, why) }
             .at(addr, transport)
     };
     let mut common = None;
     for socket in sockets {
-        let addr = local_addr(socket).map_err(|e| Refusal::from_io(e).at(nowhere, transport))?;
+        let addr = local_addr(socket).map_err(|e| BindRefusal::from_io(e).at(nowhere, transport))?;
         if *common.get_or_insert(addr) != addr {
             return Err(wrong(addr, "the sockets passed in are bound to different addresses"));
         }
@@ -176,7 +176,7 @@ fn multiply<S>(
 /// Sockets that listen, but that nobody serves yet.
 pub struct Bound {
     addr: SocketAddr,
-    config: Config,
+    config: ListenerConfig,
     sockets: Sockets,
     /// The sockets were opened by someone else, perhaps not for sharing.
     adopted: bool,
@@ -236,7 +236,7 @@ impl Bound {
     /// Starts the workers. Each makes its handler on its own thread.
     ///
     /// To take over from a listener on the same address without losing a query: bind with
-    /// [`Config::share_port`], stop and join the old listener, then serve. Meanwhile queries wait in the sockets.
+    /// [`ListenerConfig::share_port`], stop and join the old listener, then serve. Meanwhile queries wait in the sockets.
     ///
     /// # Errors
     /// [`ServeError`] if the system refuses a thread or a resource it needs; workers already started stop.
@@ -249,7 +249,7 @@ impl Bound {
         };
         let factory = Arc::new(factory);
         let shutdown = Shutdown::new();
-        let stats = Stats::new(workers);
+        let stats = ListenerStats::new(workers);
         // Should a thread fail to start, dropping this stops those that did.
         let xdp = self.xdp_mode();
         let mut running = Running { local: addr, transport, shutdown, stats, threads: Vec::new(), xdp };
@@ -270,7 +270,7 @@ impl Bound {
                     && let Err(e) = udp::spread(first, self.config.spread, sockets.len())
                     && !self.adopted
                 {
-                    job(0, &running).reporter.report(FaultKind::Spread(e));
+                    job(0, &running).reporter.report(WorkerFaultKind::Spread(e));
                 }
                 for (index, socket) in sockets.into_iter().enumerate() {
                     let job = job(index, &running);

@@ -99,12 +99,12 @@ impl Error for BindError {
 
 /// A [`BindError`] before it knows its address.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct BindRefusal {
     pub(crate) fault: BindFault,
     pub(crate) cause: io::Error,
 }
 
-impl Refusal {
+impl BindRefusal {
     pub(crate) fn from_io(cause: io::Error) -> Self {
         let fault = match cause.raw_os_error() {
             Some(libc::EACCES | libc::EPERM) => BindFault::PermissionDenied,
@@ -114,11 +114,11 @@ impl Refusal {
             Some(libc::EMFILE | libc::ENFILE) => BindFault::OutOfDescriptors,
             _ => BindFault::Other,
         };
-        Refusal { fault, cause }
+        BindRefusal { fault, cause }
     }
 
-    pub(crate) fn option(name: &'static str) -> impl Fn(io::Error) -> Refusal {
-        move |cause| Refusal { fault: BindFault::Option(name), cause }
+    pub(crate) fn option(name: &'static str) -> impl Fn(io::Error) -> BindRefusal {
+        move |cause| BindRefusal { fault: BindFault::Option(name), cause }
     }
 
     pub(crate) fn at(self, addr: SocketAddr, transport: Transport) -> BindError {

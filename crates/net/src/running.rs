@@ -8,7 +8,7 @@ use exchange::Transport;
 
 use crate::fault::{OnFault, Reporter, WorkerFault, WorkerId};
 use crate::shutdown::Shutdown;
-use crate::stats::Stats;
+use crate::stats::ListenerStats;
 use crate::tcp::TcpLimits;
 use crate::xdp::XdpMode;
 
@@ -44,7 +44,7 @@ pub struct Running {
     pub(crate) local: SocketAddr,
     pub(crate) transport: Transport,
     pub(crate) shutdown: Shutdown,
-    pub(crate) stats: Stats,
+    pub(crate) stats: ListenerStats,
     pub(crate) threads: Vec<JoinHandle<()>>,
     pub(crate) xdp: Option<XdpMode>,
 }
@@ -66,7 +66,7 @@ impl Running {
     }
 
     /// The listener's counters. They remain readable after it stopped.
-    pub fn stats(&self) -> &Stats {
+    pub fn stats(&self) -> &ListenerStats {
         &self.stats
     }
 
@@ -86,7 +86,7 @@ impl Running {
     }
 
     /// Waits for every worker to end, which they do only after [`Running::stop`]. Returns the final counters.
-    pub fn join(mut self) -> Stats {
+    pub fn join(mut self) -> ListenerStats {
         for thread in self.threads.drain(..) {
             // A worker catches its handler's panics; one of its own was already shown by the panic hook.
             let _ = thread.join();

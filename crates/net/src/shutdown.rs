@@ -25,7 +25,7 @@ impl Shutdown {
         }
     }
 
-    /// Asks the workers to answer what already reached them and end, within [`crate::Config::drain`] and one
+    /// Asks the workers to answer what already reached them and end, within [`crate::ListenerConfig::drain`] and one
     /// [`crate::UdpConfig::idle_wake`]. Returns at once.
     pub fn trigger(&self) {
         self.inner.flag.store(true, Ordering::Release);

@@ -125,13 +125,13 @@ counters! {
 
 /// The counters of a listener. Reading them disturbs nobody.
 #[derive(Clone)]
-pub struct Stats {
+pub struct ListenerStats {
     pub(crate) workers: Vec<Arc<WorkerStats>>,
 }
 
-impl Stats {
+impl ListenerStats {
     pub(crate) fn new(workers: usize) -> Self {
-        Stats { workers: (0..workers).map(|_| Arc::default()).collect() }
+        ListenerStats { workers: (0..workers).map(|_| Arc::default()).collect() }
     }
 
     /// The sums over all workers.

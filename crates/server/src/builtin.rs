@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-use crate::zones::{Origin, ZoneSpec};
+use crate::zones::{ZoneSpec, ZoneText};
 
 /// The example zone's text.
 const EXAMPLE: &str = include_str!("builtin/example.com.zone");
 
 /// The zones of the built-in configuration.
 pub fn zones() -> Vec<ZoneSpec> {
-    vec![ZoneSpec { apex: (*b"\x07example\x03com\x00").into(), origin: Origin::BuiltIn(EXAMPLE) }]
+    vec![ZoneSpec { apex: (*b"\x07example\x03com\x00").into(), text: ZoneText::BuiltIn(EXAMPLE) }]
 }
 
 /// What to try next, for a terminal.

@@ -37,7 +37,7 @@ impl ConfigSource {
     pub fn prepare(&self) -> Result<Prepared, Rejected> {
         match self {
             Self::File(path) => {
-                let Accepted { config, sources } = config::load(path)?;
+                let Accepted { config, sources } = config::read_files(path)?;
                 match resolve(&config) {
                     Ok(specs) => Ok(Prepared { settings: config.settings, specs }),
                     Err(faults) => Err(Rejected { sources, faults }),

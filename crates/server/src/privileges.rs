@@ -8,7 +8,7 @@ use nix::unistd::{Gid, Uid};
 
 /// Who to become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Identity {
+pub struct UserIds {
     /// User number.
     pub uid: u32,
     /// Group number; the only group kept.
@@ -16,13 +16,13 @@ pub struct Identity {
 }
 
 /// Finds the numbers of a configured user and group: names or numbers.
-pub fn find(user: &str, group: Option<&str>) -> Result<Identity, String> {
+pub fn find(user: &str, group: Option<&str>) -> Result<UserIds, String> {
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let groups = fs::read_to_string("/etc/group").unwrap_or_default();
     find_in(user, group, &passwd, &groups)
 }
 
-fn find_in(user: &str, group: Option<&str>, passwd: &str, groups: &str) -> Result<Identity, String> {
+fn find_in(user: &str, group: Option<&str>, passwd: &str, groups: &str) -> Result<UserIds, String> {
     let line = passwd.lines().map(|l| l.split(':').collect::<Vec<_>>()).find(|f| match f.as_slice() {
         [name, _, uid, ..] => *name == user || *uid == user,
         _ => false,
@@ -44,7 +44,7 @@ fn find_in(user: &str, group: Option<&str>, passwd: &str, groups: &str) -> Resul
         None => number(line.as_ref().and_then(|f| f.get(3)))
             .ok_or_else(|| format!("user {uid} is not in /etc/passwd, so `group` must be given"))?,
     };
-    Ok(Identity { uid, gid })
+    Ok(UserIds { uid, gid })
 }
 
 /// Whether the process runs as root.
@@ -54,8 +54,8 @@ pub fn is_root() -> bool {
 
 /// Becomes another user for good: groups, user, capabilities, and no way back through set-user-ID programs.
 /// Must be called before the threads that serve are started.
-pub fn become_user(identity: Identity) -> Result<(), String> {
-    let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
+pub fn become_user(ids: UserIds) -> Result<(), String> {
+    let (uid, gid) = (Uid::from_raw(ids.uid), Gid::from_raw(ids.gid));
     nix::unistd::setgroups(&[gid]).map_err(|e| format!("cannot give up the groups of root: {}", e.desc()))?;
     nix::unistd::setresgid(gid, gid, gid).map_err(|e| format!("cannot become group {gid}: {}", e.desc()))?;
     nix::unistd::setresuid(uid, uid, uid).map_err(|e| format!("cannot become user {uid}: {}", e.desc()))?;
@@ -83,10 +83,10 @@ mod tests {
     #[test]
     fn names_and_numbers() {
         let find = |user, group| find_in(user, group, PASSWD, GROUPS);
-        assert_eq!(find("nomen", None), Ok(Identity { uid: 101, gid: 102 }));
-        assert_eq!(find("101", None), Ok(Identity { uid: 101, gid: 102 }));
-        assert_eq!(find("nomen", Some("dns")), Ok(Identity { uid: 101, gid: 107 }));
-        assert_eq!(find("5000", Some("5001")), Ok(Identity { uid: 5000, gid: 5001 }));
+        assert_eq!(find("nomen", None), Ok(UserIds { uid: 101, gid: 102 }));
+        assert_eq!(find("101", None), Ok(UserIds { uid: 101, gid: 102 }));
+        assert_eq!(find("nomen", Some("dns")), Ok(UserIds { uid: 101, gid: 107 }));
+        assert_eq!(find("5000", Some("5001")), Ok(UserIds { uid: 5000, gid: 5001 }));
         for (user, group) in
             [("nobody", None), ("5000", None), ("nomen", Some("none")), ("half", None), ("bad", None)]
         {

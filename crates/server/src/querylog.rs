@@ -17,7 +17,7 @@ use wire::{Class, Rcode, Type};
 const QUEUE: usize = 8192;
 
 /// One answered query, small enough to be copied on the query path.
-struct Record {
+struct LogRecord {
     peer: SocketAddr,
     transport: Transport,
     qtype: Option<Type>,
@@ -33,7 +33,7 @@ struct Record {
 #[expect(clippy::large_enum_variant, reason = "a box would be an allocation on the query path")]
 enum Item {
     /// A query to log.
-    Query(Record),
+    Query(LogRecord),
     /// Everything before this was written: say so.
     Flush(Sender<()>),
 }
@@ -112,7 +112,7 @@ impl QueryLog for Tap {
             // A name has at most 255 bytes.
             name_len = wire.len() as u8;
         }
-        let record = Record {
+        let record = LogRecord {
             peer: entry.client.peer,
             transport: entry.client.transport,
             qtype: question.map(|q| q.qtype),

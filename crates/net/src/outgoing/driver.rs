@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use exchange::{Action, Core, Event, Link};
 use mio::{Events, Poll, Token, Waker};
 
-use super::socket::{BUFFER, LinkSocket, Progress};
+use super::socket::{BUFFER, LinkProgress, LinkSocket};
 
 /// The token of the waker; links have the others.
 const WAKE: Token = Token(0);
@@ -202,8 +202,8 @@ impl<C: Core> Driver<C> {
             core.event(Event::Message { link, message }, now, actions);
         };
         match socket.ready(buffer, &mut take) {
-            Ok(Progress::Waits) => {}
-            Ok(Progress::More) => self.again.push(link),
+            Ok(LinkProgress::Waits) => {}
+            Ok(LinkProgress::More) => self.again.push(link),
             Err(error) => self.end(link, error.kind(), now),
         }
     }

@@ -10,7 +10,7 @@ use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::port;
-use crate::framing::{Frame, frame};
+use crate::framing::{Framed, frame};
 
 /// Unsent bytes above which a connection counts as stuck: its core sends far less before it hears something.
 const MOST_UNSENT: usize = 1 << 20;
@@ -20,7 +20,7 @@ const READS: usize = 16;
 
 /// How far a link has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum LinkProgress {
     /// The system will say when there is more to do.
     Waits,
     /// There may be more to read at once.
@@ -135,7 +135,7 @@ impl LinkSocket {
     ///
     /// # Errors
     /// Why the link is over. What was read before that has been passed on.
-    pub(super) fn ready(&mut self, buffer: &mut [u8], take: &mut Take<'_>) -> io::Result<Progress> {
+    pub(super) fn ready(&mut self, buffer: &mut [u8], take: &mut Take<'_>) -> io::Result<LinkProgress> {
         for _ in 0..READS {
             let read = match self {
                 LinkSocket::Datagrams(socket) => socket.recv(buffer).map(|n| take(&buffer[..n])),
@@ -143,12 +143,12 @@ impl LinkSocket {
             };
             match read {
                 Ok(()) => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Progress::Waits),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(LinkProgress::Waits),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
         }
-        Ok(Progress::More)
+        Ok(LinkProgress::More)
     }
 }
 
@@ -201,12 +201,12 @@ impl Upstream {
         let mut at = 0;
         let end = loop {
             match frame(&self.partial[at..]) {
-                Frame::Whole(len) => {
+                Framed::Whole(len) => {
                     take(&self.partial[at + 2..at + 2 + len]);
                     at += 2 + len;
                 }
-                Frame::Partial => break Ok(()),
-                Frame::Bad => break Err(io::ErrorKind::InvalidData.into()),
+                Framed::Partial => break Ok(()),
+                Framed::Bad => break Err(io::ErrorKind::InvalidData.into()),
             }
         };
         self.partial.drain(..at);

@@ -19,11 +19,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::event::Event;
+use super::event::ConnectionEvent;
 use super::life::{BATCH, Close, Life};
 use super::limits::Permit;
-use crate::config::Config;
-use crate::framing::{Frame, frame};
+use crate::config::ListenerConfig;
+use crate::framing::{Framed, frame};
 use crate::guard::Guarded;
 use crate::stats::WorkerStats;
 
@@ -93,10 +93,10 @@ impl<F: HandlerFactory> Desk<F> {
 pub(crate) struct Connection<F: HandlerFactory, S: Bytes> {
     pub(super) stream: S,
     pub(super) desk: Rc<RefCell<Desk<F>>>,
-    pub(super) config: Rc<Config>,
+    pub(super) config: Rc<ListenerConfig>,
     pub(super) stats: Arc<WorkerStats>,
     pub(super) permit: Permit,
-    pub(super) events: UnboundedReceiver<Event>,
+    pub(super) events: UnboundedReceiver<ConnectionEvent>,
     /// Its number among the connections of its worker.
     pub(super) id: u64,
     pub(super) peer: SocketAddr,
@@ -250,13 +250,13 @@ impl<F: HandlerFactory, S: Bytes> Connection<F, S> {
             stage.envelopes.clear();
             while stage.envelopes.len() < room {
                 match frame(&input[at..]) {
-                    Frame::Whole(len) => {
+                    Framed::Whole(len) => {
                         let (peer, local) = (self.peer, self.local);
                         stage.envelopes.push(Envelope { start: at + 2, len, peer, local, raw: 0 });
                         at += 2 + len;
                     }
-                    Frame::Partial => break,
-                    Frame::Bad => {
+                    Framed::Partial => break,
+                    Framed::Bad => {
                         self.stats.runts.add(1);
                         self.life.bad_framing();
                         break;

@@ -3,7 +3,7 @@
 use exchange::MessageStream;
 
 /// News for a connection.
-pub(crate) enum Event {
+pub(crate) enum ConnectionEvent {
     /// One of its queries is settled.
     Late(Late),
     /// Make room for another connection.

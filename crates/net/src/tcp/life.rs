@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use exchange::MessageStream;
 
-use super::event::{Event, Late};
+use super::event::{ConnectionEvent, Late};
 use super::limits::TcpTimes;
 use super::output::Output;
 use crate::config::TcpConfig;
-use crate::framing::{Frame, frame};
+use crate::framing::{Framed, frame};
 
 /// Most messages in a batch.
 pub(super) const BATCH: usize = 32;
@@ -179,9 +179,9 @@ impl Life {
     }
 
     /// Takes in news from outside.
-    pub(super) fn event(&mut self, event: Event, drain: Duration, now: Instant) {
+    pub(super) fn event(&mut self, event: ConnectionEvent, drain: Duration, now: Instant) {
         match event {
-            Event::Late(late) => {
+            ConnectionEvent::Late(late) => {
                 self.pending = self.pending.saturating_sub(1);
                 match late {
                     Late::Message(message) => self.send(&message, now),
@@ -189,10 +189,10 @@ impl Life {
                     Late::Nothing => {}
                 }
             }
-            Event::Evict => {
+            ConnectionEvent::Evict => {
                 self.ending.get_or_insert(Ending::Evicted);
             }
-            Event::Drain => {
+            ConnectionEvent::Drain => {
                 self.drain_until.get_or_insert(now + drain);
             }
         }
@@ -232,7 +232,7 @@ impl Life {
         match self.ending {
             Some(Ending::Framing) => Some(Close::Framing),
             // Whole messages that had to wait are answered first; half a one will not become whole any more.
-            Some(_) if matches!(frame(&self.partial), Frame::Whole(_)) => None,
+            Some(_) if matches!(frame(&self.partial), Framed::Whole(_)) => None,
             Some(Ending::Eof) => Some(Close::Peer),
             Some(Ending::Evicted) => Some(Close::Evicted),
             None => {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::event::Event;
+use super::event::ConnectionEvent;
 
 /// Idle connections noted for eviction in one look over all of them.
 const CANDIDATES: usize = 64;
@@ -95,7 +95,7 @@ struct Entry {
     client: IpAddr,
     /// Milliseconds from `Shared::start` to when the connection last had something to do; [`BUSY`] while it has.
     stamp: AtomicU64,
-    events: UnboundedSender<Event>,
+    events: UnboundedSender<ConnectionEvent>,
 }
 
 const BUSY: u64 = u64::MAX;
@@ -164,7 +164,7 @@ impl TcpLimits {
     pub(crate) fn admit(
         &self,
         peer: SocketAddr,
-        events: UnboundedSender<Event>,
+        events: UnboundedSender<ConnectionEvent>,
     ) -> Result<Permit, TurnedAway> {
         let client = client(peer.ip());
         let mut guard = self.table();
@@ -215,7 +215,7 @@ impl Table {
                 let Some(entry) = self.connections.get(&id) else { continue };
                 // One that did something since it was noted is no longer among the longest idle.
                 if entry.stamp.load(Ordering::Relaxed) == stamp {
-                    let _ = entry.events.send(Event::Evict);
+                    let _ = entry.events.send(ConnectionEvent::Evict);
                     self.remove(id);
                     return true;
                 }

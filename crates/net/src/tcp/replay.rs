@@ -15,10 +15,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::connection::{Bytes, Connection, Desk};
-use super::event::{Event, Late};
+use super::event::{ConnectionEvent, Late};
 use super::life::{Close, Life};
 use super::limits::{TcpLimits, TcpTimes};
-use crate::config::Config;
+use crate::config::ListenerConfig;
 use crate::fault::WorkerId;
 use crate::guard::Guarded;
 use crate::running::Context as Listening;
@@ -127,7 +127,7 @@ impl Wake for Again {
 /// One connection and its client, at a time of their own.
 struct Replay {
     connection: Connection<Factory, Pipe>,
-    events: UnboundedSender<Event>,
+    events: UnboundedSender<ConnectionEvent>,
     wire: Rc<RefCell<Wire>>,
     begun: Instant,
     now: Instant,
@@ -160,7 +160,7 @@ impl Replay {
         let connection = Connection {
             stream: Pipe(Rc::clone(&wire)),
             desk: Rc::new(RefCell::new(Desk::new(guarded))),
-            config: Rc::new(Config::default()),
+            config: Rc::new(ListenerConfig::default()),
             stats,
             permit,
             events: receiver,
@@ -216,7 +216,7 @@ impl Replay {
         self
     }
 
-    fn event(mut self, event: Event) -> Self {
+    fn event(mut self, event: ConnectionEvent) -> Self {
         assert!(self.events.send(event).is_ok());
         self.poll();
         self
@@ -265,16 +265,19 @@ fn bytes_that_keep_coming_do_not_prolong_a_message() {
 fn a_query_that_waits_for_its_answer_is_not_idle() {
     let replay = Replay::new(times(), 1000).send(&message(b'p')).wait(10_000);
     assert_eq!(replay.over.get(), None);
-    let replay = replay.event(Event::Late(Late::Message(vec![1; 20])));
+    let replay = replay.event(ConnectionEvent::Late(Late::Message(vec![1; 20])));
     assert_eq!(replay.received(), 22);
     assert_eq!(replay.wait(ENOUGH).end(), (Some(Close::Idle), 10_300));
     let unanswered = Replay::new(times(), 1000).send(&message(b'p')).wait(1000);
-    assert_eq!(unanswered.event(Event::Late(Late::Nothing)).wait(ENOUGH).end(), (Some(Close::Idle), 1300));
+    assert_eq!(
+        unanswered.event(ConnectionEvent::Late(Late::Nothing)).wait(ENOUGH).end(),
+        (Some(Close::Idle), 1300)
+    );
 }
 
 #[test]
 fn half_a_message_behind_too_many_queries_is_not_the_clients_fault() {
-    let most = Config::default().tcp.max_in_flight;
+    let most = ListenerConfig::default().tcp.max_in_flight;
     let mut replay = Replay::new(times(), 1000);
     for _ in 0..most {
         replay = replay.send(&message(b'p'));
@@ -282,7 +285,7 @@ fn half_a_message_behind_too_many_queries_is_not_the_clients_fault() {
     // Nothing of it is read until an answer makes room.
     let replay = replay.send(&[0, 20, 9]).wait(10_000);
     assert_eq!(replay.over.get(), None);
-    let replay = replay.event(Event::Late(Late::Nothing)).wait(ENOUGH);
+    let replay = replay.event(ConnectionEvent::Late(Late::Nothing)).wait(ENOUGH);
     assert_eq!(replay.end(), (Some(Close::Message), 10_100));
 }
 
@@ -315,7 +318,7 @@ fn a_client_that_does_not_read_is_cut_and_one_that_reads_slowly_is_not() {
 #[test]
 fn answers_are_not_made_for_a_client_that_does_not_take_them() {
     let replay = Replay::new(times(), 1000).take(0);
-    let most = Config::default().tcp.max_unsent;
+    let most = ListenerConfig::default().tcp.max_unsent;
     let many: Vec<u8> = message(b'e').repeat(20_000);
     let replay = replay.send(&many);
     assert!(replay.connection.life.output.unsent() < most + 64 * 1024);
@@ -326,15 +329,16 @@ fn answers_are_not_made_for_a_client_that_does_not_take_them() {
 
 #[test]
 fn the_end_of_the_listener_waits_for_answers_but_not_for_ever() {
-    let drain = Config::default().drain.as_millis() as u64;
-    let idle = Replay::new(times(), 1000).send(&message(b'e')).event(Event::Drain);
+    let drain = ListenerConfig::default().drain.as_millis() as u64;
+    let idle = Replay::new(times(), 1000).send(&message(b'e')).event(ConnectionEvent::Drain);
     assert_eq!(idle.end(), (Some(Close::Stopped), 0));
-    let waiting = Replay::new(times(), 1000).send(&message(b'p')).event(Event::Drain).wait(100);
+    let waiting = Replay::new(times(), 1000).send(&message(b'p')).event(ConnectionEvent::Drain).wait(100);
     assert_eq!(waiting.over.get(), None);
-    let answered = waiting.event(Event::Late(Late::Message(vec![1; 20])));
+    let answered = waiting.event(ConnectionEvent::Late(Late::Message(vec![1; 20])));
     assert_eq!(answered.received(), 22);
     assert_eq!(answered.end(), (Some(Close::Stopped), 100));
-    let forgotten = Replay::new(times(), 1000).send(&message(b'p')).event(Event::Drain).wait(ENOUGH);
+    let forgotten =
+        Replay::new(times(), 1000).send(&message(b'p')).event(ConnectionEvent::Drain).wait(ENOUGH);
     assert_eq!(forgotten.end(), (Some(Close::Stopped), u128::from(drain)));
 }
 

@@ -11,14 +11,14 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::connection::Desk;
-use super::event::{Event, Late};
+use super::event::{ConnectionEvent, Late};
 use crate::stats::WorkerStats;
 
 /// Late answers written together.
 const LATE: usize = 16;
 
 /// Where each connection of a worker, by its number, hears news.
-pub(super) type Events = Rc<RefCell<HashMap<u64, UnboundedSender<Event>>>>;
+pub(super) type Events = Rc<RefCell<HashMap<u64, UnboundedSender<ConnectionEvent>>>>;
 
 /// Rings when late answers are ready.
 pub(super) struct Bell(Notify);
@@ -87,7 +87,7 @@ impl<F: HandlerFactory> Returns<F> {
                 }
             };
             let counted = late.len();
-            match events.get(&to.connection).map(|connection| connection.send(Event::Late(late))) {
+            match events.get(&to.connection).map(|connection| connection.send(ConnectionEvent::Late(late))) {
                 Some(Ok(())) => count(&self.stats, counted),
                 _ => self.stats.late_lost.add(1),
             }

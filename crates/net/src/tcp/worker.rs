@@ -19,15 +19,15 @@ use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Interval, MissedTickBehavior};
 
 use super::connection::{Connection, Desk};
-use super::event::Event;
+use super::event::ConnectionEvent;
 use super::life::{Close, Life};
 use super::limits::{TcpLimits, TurnedAway};
 use super::returns::{Bell, Events, Returns};
-use crate::config::Config;
-use crate::fault::FaultKind;
+use crate::config::ListenerConfig;
+use crate::fault::WorkerFaultKind;
 use crate::guard::Guarded;
 use crate::job::Job;
-use crate::refusal::Refusal;
+use crate::refusal::BindRefusal;
 use crate::stats::WorkerStats;
 use crate::sys;
 
@@ -45,26 +45,30 @@ const IDLE_TICK: Duration = Duration::from_secs(1);
 const LAST_ACCEPTS: usize = 4096;
 
 /// Opens a listening socket. One that is not `shared` is only bound: it finds out whether the address is in use.
-pub(crate) fn open(addr: SocketAddr, config: &Config, shared: bool) -> Result<TcpListener, Refusal> {
+pub(crate) fn open(
+    addr: SocketAddr,
+    config: &ListenerConfig,
+    shared: bool,
+) -> Result<TcpListener, BindRefusal> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))
-        .map_err(Refusal::from_io)?;
+        .map_err(BindRefusal::from_io)?;
     if addr.is_ipv6() {
-        socket.set_only_v6(true).map_err(Refusal::option("IPV6_V6ONLY"))?;
+        socket.set_only_v6(true).map_err(BindRefusal::option("IPV6_V6ONLY"))?;
     }
     // Connections of an earlier run that linger in TIME_WAIT must not keep us from listening.
-    socket.set_reuse_address(true).map_err(Refusal::option("SO_REUSEADDR"))?;
+    socket.set_reuse_address(true).map_err(BindRefusal::option("SO_REUSEADDR"))?;
     if shared {
-        socket.set_reuse_port(true).map_err(Refusal::option("SO_REUSEPORT"))?;
+        socket.set_reuse_port(true).map_err(BindRefusal::option("SO_REUSEPORT"))?;
     }
     if config.freebind {
-        sys::set_freebind(&socket, addr).map_err(Refusal::option("IP_FREEBIND"))?;
+        sys::set_freebind(&socket, addr).map_err(BindRefusal::option("IP_FREEBIND"))?;
     }
-    socket.set_nonblocking(true).map_err(Refusal::from_io)?;
+    socket.set_nonblocking(true).map_err(BindRefusal::from_io)?;
     // Answers are written whole, so waiting to fill a segment gains nothing. Connections take it over from here.
     let _ = socket.set_tcp_nodelay(true);
-    socket.bind(&addr.into()).map_err(Refusal::from_io)?;
+    socket.bind(&addr.into()).map_err(BindRefusal::from_io)?;
     if shared {
-        socket.listen(i32::try_from(config.tcp.backlog).unwrap_or(i32::MAX)).map_err(Refusal::from_io)?;
+        socket.listen(i32::try_from(config.tcp.backlog).unwrap_or(i32::MAX)).map_err(BindRefusal::from_io)?;
     }
     Ok(socket.into())
 }
@@ -82,7 +86,7 @@ pub(crate) fn spawn<F: HandlerFactory>(
         if job.config.pin_cpus
             && let Err(e) = sys::pin_thread(job.id.index)
         {
-            job.reporter.report(FaultKind::Pin(e));
+            job.reporter.report(WorkerFaultKind::Pin(e));
         }
         let bell = Bell::new();
         let seat = job.id.seat(Arc::clone(&bell).into());
@@ -118,7 +122,7 @@ fn reserve() -> Option<File> {
 /// Accepts connections and keeps account of them.
 struct Acceptor<F: HandlerFactory> {
     desk: Rc<RefCell<Desk<F>>>,
-    config: Rc<Config>,
+    config: Rc<ListenerConfig>,
     stats: Arc<WorkerStats>,
     connections: JoinSet<()>,
     /// Where each connection hears orders.
@@ -144,7 +148,7 @@ impl<F: HandlerFactory> Acceptor<F> {
                     return;
                 }
                 Err(error) => {
-                    self.job.reporter.report(FaultKind::Socket(error));
+                    self.job.reporter.report(WorkerFaultKind::Socket(error));
                     socket = self.rebind(&mut stop).await;
                 }
             }
@@ -212,7 +216,7 @@ impl<F: HandlerFactory> Acceptor<F> {
         let accepted = sys::accept(listener)?;
         let now = Instant::now();
         if self.shortage.replace(now).is_none_or(|last| now - last > SHORTAGE_OVER) {
-            self.job.reporter.report(FaultKind::OutOfDescriptors(short));
+            self.job.reporter.report(WorkerFaultKind::OutOfDescriptors(short));
         }
         if self.limits.evict_one() {
             return Ok(accepted);
@@ -278,7 +282,7 @@ impl<F: HandlerFactory> Acceptor<F> {
 
     async fn drain(&mut self) {
         for events in self.events.borrow().values() {
-            let _ = events.send(Event::Drain);
+            let _ = events.send(ConnectionEvent::Drain);
         }
         while self.connections.join_next().await.is_some() {}
     }
@@ -291,12 +295,12 @@ impl<F: HandlerFactory> Acceptor<F> {
             match open(self.job.id.local, &self.config, true) {
                 Ok(new) => {
                     self.stats.rebinds.add(1);
-                    self.job.reporter.report(FaultKind::Recovered);
+                    self.job.reporter.report(WorkerFaultKind::Recovered);
                     return Some(new);
                 }
                 Err(refusal) if !reported => {
                     reported = true;
-                    self.job.reporter.report(FaultKind::Rebind(refusal.cause));
+                    self.job.reporter.report(WorkerFaultKind::Rebind(refusal.cause));
                 }
                 Err(_) => {}
             }
@@ -351,7 +355,7 @@ mod tests {
 
     #[test]
     fn accepted_connections_neither_block_nor_delay() -> io::Result<()> {
-        let config = Config::default();
+        let config = ListenerConfig::default();
         for addr in ["127.0.0.1:0", "[::1]:0"] {
             let addr = addr.parse().map_err(io::Error::other)?;
             let Ok(listener) = open(addr, &config, true) else { continue };

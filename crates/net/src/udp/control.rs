@@ -8,7 +8,7 @@ use libc::c_int;
 /// Room for a `sockaddr_in` or a `sockaddr_in6`, aligned for either.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-pub(crate) struct Name(pub(crate) [u8; NAME_LEN]);
+pub(crate) struct SocketName(pub(crate) [u8; NAME_LEN]);
 
 /// Bytes of a `sockaddr_in6`, the larger of the two.
 pub(crate) const NAME_LEN: usize = size_of::<libc::sockaddr_in6>();
@@ -16,7 +16,7 @@ pub(crate) const NAME_LEN: usize = size_of::<libc::sockaddr_in6>();
 /// Room for one packet-information control message, aligned for its header.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-pub(crate) struct Control(pub(crate) [u8; CONTROL_LEN]);
+pub(crate) struct ControlBytes(pub(crate) [u8; CONTROL_LEN]);
 
 /// Bytes of control data asked for.
 pub(crate) const CONTROL_LEN: usize = 64;
@@ -26,7 +26,7 @@ const HEADER: usize = size_of::<libc::cmsghdr>();
 /// Bytes of its length field.
 const LENGTH: usize = size_of::<usize>();
 
-impl Name {
+impl SocketName {
     /// The address the kernel wrote here.
     #[inline]
     pub(crate) fn decode(&self) -> Option<SocketAddr> {
@@ -48,10 +48,10 @@ impl Name {
     }
 }
 
-impl Name {
+impl SocketName {
     /// An address as the kernel writes it, and how many bytes that takes.
-    pub(crate) fn encode(addr: SocketAddr) -> (Name, usize) {
-        let mut name = Name([0; NAME_LEN]);
+    pub(crate) fn encode(addr: SocketAddr) -> (SocketName, usize) {
+        let mut name = SocketName([0; NAME_LEN]);
         let b = &mut name.0;
         b[2..4].copy_from_slice(&addr.port().to_be_bytes());
         let (family, len) = match addr {
@@ -71,8 +71,8 @@ impl Name {
     }
 }
 
-impl Control {
-    pub(crate) const EMPTY: Control = Control([0; CONTROL_LEN]);
+impl ControlBytes {
+    pub(crate) const EMPTY: ControlBytes = ControlBytes([0; CONTROL_LEN]);
 
     /// Reads where a datagram was sent to, from the first `len` bytes, and makes the same control message fit
     /// for the reply: it keeps the address, so the reply leaves from there, but not the interface, which would
@@ -109,7 +109,7 @@ impl Control {
 
     /// These `used` bytes of control data followed by what has the kernel cut a send into datagrams of `len` bytes,
     /// and the length of both.
-    pub(crate) fn segmented(&self, used: usize, len: u16) -> (Control, usize) {
+    pub(crate) fn segmented(&self, used: usize, len: u16) -> (ControlBytes, usize) {
         let mut control = *self;
         let b = &mut control.0[used..];
         b[..LENGTH].copy_from_slice(&(HEADER + 2).to_ne_bytes());
@@ -120,8 +120,8 @@ impl Control {
     }
 
     /// A control message that sends from `local`, and its length.
-    pub(crate) fn source(local: SocketAddr) -> (Control, usize) {
-        let mut control = Control::EMPTY;
+    pub(crate) fn source(local: SocketAddr) -> (ControlBytes, usize) {
+        let mut control = ControlBytes::EMPTY;
         let b = &mut control.0;
         let (level, kind, used) = match local.ip() {
             IpAddr::V4(ip) => {
@@ -170,7 +170,7 @@ mod tests {
     fn source_reads_back() {
         for addr in ["192.0.2.7:53", "[2001:db8::7]:53", "[fe80::1%3]:53"] {
             let addr: SocketAddr = addr.parse().unwrap();
-            let (mut control, len) = Control::source(addr);
+            let (mut control, len) = ControlBytes::source(addr);
             assert_eq!(control.take_local(len, 53), Some((addr, len)));
             // Other control data behind it is not given back.
             assert_eq!(control.take_local(CONTROL_LEN, 53), Some((addr, len)));
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn interface_is_forgotten_unless_link_local() {
         let global: SocketAddr = "[2001:db8::7%9]:53".parse().unwrap();
-        let (mut control, len) = Control::source(global);
+        let (mut control, len) = ControlBytes::source(global);
         assert_eq!(control.take_local(len, 53), Some(("[2001:db8::7]:53".parse().unwrap(), len)));
         assert_eq!(control.0[HEADER + 16..HEADER + 20], [0; 4]);
     }
@@ -189,7 +189,7 @@ mod tests {
     fn the_length_of_segments_follows_the_source() {
         for addr in ["192.0.2.7:53", "[2001:db8::7]:53"] {
             let addr: SocketAddr = addr.parse().unwrap();
-            let (control, used) = Control::source(addr);
+            let (control, used) = ControlBytes::source(addr);
             let (mut both, len) = control.segmented(used, 1232);
             assert!(len <= CONTROL_LEN);
             let second = &both.0[used..len];
@@ -197,13 +197,13 @@ mod tests {
             assert_eq!(second[HEADER..HEADER + 2], 1232_u16.to_ne_bytes());
             assert_eq!(both.take_local(len, 53), Some((addr, used)));
         }
-        let (alone, len) = Control::EMPTY.segmented(0, 40);
+        let (alone, len) = ControlBytes::EMPTY.segmented(0, 40);
         assert_eq!(header(&alone.0[..len]), Some((libc::SOL_UDP, libc::UDP_SEGMENT)));
     }
 
     #[test]
     fn cut_control_data_is_none() {
-        let (control, len) = Control::source("192.0.2.7:53".parse().unwrap());
+        let (control, len) = ControlBytes::source("192.0.2.7:53".parse().unwrap());
         for cut in 0..len - 4 {
             assert_eq!({ control }.take_local(cut, 53), None, "{cut}");
         }
@@ -214,13 +214,13 @@ mod tests {
     fn names_read_back() {
         for (text, len) in [("192.0.2.7:53", 16), ("[2001:db8::7]:5353", 28), ("[fe80::1%3]:53", 28)] {
             let addr: SocketAddr = text.parse().unwrap();
-            let (name, used) = Name::encode(addr);
+            let (name, used) = SocketName::encode(addr);
             assert_eq!((name.decode(), used), (Some(addr), len));
         }
     }
 
     #[test]
     fn names_of_other_families_are_none() {
-        assert_eq!(Name([0; NAME_LEN]).decode(), None);
+        assert_eq!(SocketName([0; NAME_LEN]).decode(), None);
     }
 }

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use exchange::Outcome;
 use socket2::{MsgHdr, SockAddr, SockRef};
 
-use super::control::Control;
+use super::control::ControlBytes;
 use super::socket::leave;
 use crate::stats::WorkerStats;
 
@@ -59,7 +59,7 @@ impl Endpoint {
         let socket = SockRef::from(&self.socket);
         let name = SockAddr::from(peer);
         let buffers = [io::IoSlice::new(message)];
-        let (control, used) = Control::source(local);
+        let (control, used) = ControlBytes::source(local);
         let mut header = MsgHdr::new().with_addr(&name).with_buffers(&buffers);
         if self.wildcard() && !local.ip().is_unspecified() {
             header = header.with_control(&control.0[..used]);

@@ -11,11 +11,11 @@ use exchange::{
 };
 use libc::{c_int, c_uint, iovec, mmsghdr};
 
-use super::control::{CONTROL_LEN, Control, NAME_LEN, Name};
+use super::control::{CONTROL_LEN, ControlBytes, NAME_LEN, SocketName};
 use super::datagrams::{Datagrams, stride};
 use super::endpoint::{self, Endpoint};
 use super::raw::RawSlice;
-use super::segment::{Plan, Reply};
+use super::segment::{Plan, QueuedReply};
 use crate::alarm::Alarm;
 use crate::config::UdpConfig;
 use crate::stats::WorkerStats;
@@ -40,15 +40,15 @@ pub(crate) struct Mmsg {
     input_stride: usize,
     output: RawSlice<u8>,
     output_stride: usize,
-    names: RawSlice<Name>,
-    controls: RawSlice<Control>,
+    names: RawSlice<SocketName>,
+    controls: RawSlice<ControlBytes>,
     headers_in: RawSlice<mmsghdr>,
     /// Pointed to by `headers_in`, and never read by us.
     _vectors_in: RawSlice<iovec>,
     headers_out: RawSlice<mmsghdr>,
     vectors_out: RawSlice<iovec>,
-    controls_out: RawSlice<Control>,
-    replies: Vec<Reply>,
+    controls_out: RawSlice<ControlBytes>,
+    replies: Vec<QueuedReply>,
     plan: Plan,
     /// Replies may leave together.
     segments: bool,
@@ -60,8 +60,8 @@ impl Mmsg {
         let (input_stride, output_stride) = (stride(config.max_query), stride(config.max_reply));
         let input = RawSlice::<u8>::zeroed(n * input_stride);
         let output = RawSlice::<u8>::zeroed(n * output_stride);
-        let names = RawSlice::<Name>::zeroed(n);
-        let controls = RawSlice::<Control>::zeroed(n);
+        let names = RawSlice::<SocketName>::zeroed(n);
+        let controls = RawSlice::<ControlBytes>::zeroed(n);
         let mut headers_in = RawSlice::<mmsghdr>::zeroed(n);
         let mut vectors_in = RawSlice::<iovec>::zeroed(n);
         let headers_out = RawSlice::<mmsghdr>::zeroed(n);
@@ -96,7 +96,7 @@ impl Mmsg {
             _vectors_in: vectors_in,
             headers_out,
             vectors_out,
-            controls_out: RawSlice::<Control>::zeroed(n),
+            controls_out: RawSlice::<ControlBytes>::zeroed(n),
             replies: Vec::with_capacity(n),
             plan: Plan::default(),
             segments: config.segments,
@@ -142,7 +142,7 @@ impl Mmsg {
         self.replies.clear();
         for (i, envelope) in self.envelopes.iter().enumerate() {
             if let Some(len) = tally.settle(self.outcomes[i].take(), self.endpoint.max_reply()) {
-                self.replies.push(Reply { buffer: i, len, peer: envelope.peer, local: envelope.local });
+                self.replies.push(QueuedReply { buffer: i, len, peer: envelope.peer, local: envelope.local });
             }
         }
         let due = tally.record(&self.stats);
@@ -227,8 +227,8 @@ impl Datagrams for Mmsg {
         self.received = 1;
         self.envelopes.clear();
         let flags = if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
-        // SAFETY: `headers_in` has `outcomes.len()` headers. Each names one `Name`, one `iovec` over `max_query`
-        // bytes inside `input` and either no control data or one `Control`, with those lengths, all owned by
+        // SAFETY: `headers_in` has `outcomes.len()` headers. Each names one `SocketName`, one `iovec` over `max_query`
+        // bytes inside `input` and either no control data or one `ControlBytes`, with those lengths, all owned by
         // `self` and borrowed by nobody during the call. No timeout is passed.
         let rc = unsafe {
             libc::recvmmsg(
@@ -289,12 +289,12 @@ impl Datagrams for Mmsg {
         for (raw, (to, outcome)) in self.late.drain(..).enumerate() {
             let (peer, local) = (to.client.peer, to.client.local);
             let header = &mut self.headers_in.slice_mut()[raw].msg_hdr;
-            let (name, used) = Name::encode(peer);
+            let (name, used) = SocketName::encode(peer);
             self.names.slice_mut()[raw] = name;
             header.msg_namelen = used as libc::socklen_t;
             header.msg_controllen = 0;
             if self.endpoint.wildcard() && !local.ip().is_unspecified() {
-                let (control, used) = Control::source(local);
+                let (control, used) = ControlBytes::source(local);
                 self.controls.slice_mut()[raw] = control;
                 header.msg_controllen = used as _;
             }
@@ -315,7 +315,7 @@ impl Datagrams for Mmsg {
         while at < n {
             // SAFETY: headers `at..n` were filled by `address`: a name and control data that the kernel wrote in the
             // last `receive`, with lengths no greater than it gave, or that `send_late` put in their place, with the
-            // lengths `encode` and `source` gave; or a `Control` of ours as long as `segmented` says; and as many
+            // lengths `encode` and `source` gave; or a `ControlBytes` of ours as long as `segmented` says; and as many
             // `iovec`s as the group has replies, each over at most `max_reply` bytes inside `output`. All are owned by
             // `self` and borrowed by nobody during the call.
             let rc = unsafe {

@@ -11,9 +11,9 @@ pub(crate) unsafe trait Zeroable: Copy {}
 // SAFETY: an integer.
 unsafe impl Zeroable for u8 {}
 // SAFETY: arrays of bytes.
-unsafe impl Zeroable for super::control::Name {}
+unsafe impl Zeroable for super::control::SocketName {}
 // SAFETY: arrays of bytes.
-unsafe impl Zeroable for super::control::Control {}
+unsafe impl Zeroable for super::control::ControlBytes {}
 // SAFETY: a nullable raw pointer and an integer.
 unsafe impl Zeroable for libc::iovec {}
 // SAFETY: nullable raw pointers and integers.

@@ -20,7 +20,7 @@ const PAUSE: u32 = 15;
 
 /// A reply to be sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reply {
+pub(crate) struct QueuedReply {
     /// Index of its buffer, and of its envelope.
     pub(crate) buffer: usize,
     pub(crate) len: usize,
@@ -70,7 +70,7 @@ impl Plan {
 
     /// Groups `replies`.
     #[inline]
-    pub(crate) fn make(&mut self, replies: &[Reply]) {
+    pub(crate) fn make(&mut self, replies: &[QueuedReply]) {
         if self.pause > 0 || replies.len() < SHALLOW {
             self.pause = self.pause.saturating_sub(1);
             return self.singly(replies.len());
@@ -126,7 +126,7 @@ impl Plan {
 /// Where the group of this reply is looked for. That it may be guessed only costs its guesser: replies that meet in
 /// one place leave alone.
 #[inline]
-fn place(reply: &Reply) -> usize {
+fn place(reply: &QueuedReply) -> usize {
     let address = match reply.peer.ip() {
         IpAddr::V4(ip) => ip.to_bits().into(),
         IpAddr::V6(ip) => ip.to_bits() as u64,
@@ -142,9 +142,9 @@ mod tests {
 
     use super::*;
 
-    fn reply(buffer: usize, port: u16, len: usize) -> Reply {
+    fn reply(buffer: usize, port: u16, len: usize) -> QueuedReply {
         let local = "192.0.2.1:53".parse().unwrap();
-        Reply { buffer, len, peer: ([192, 0, 2, 2], port).into(), local }
+        QueuedReply { buffer, len, peer: ([192, 0, 2, 2], port).into(), local }
     }
 
     #[test]

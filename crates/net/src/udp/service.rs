@@ -10,7 +10,7 @@ use exchange::{HandlerFactory, Seat};
 
 use super::datagrams::Datagrams;
 use crate::alarm::Alarm;
-use crate::fault::FaultKind;
+use crate::fault::WorkerFaultKind;
 use crate::guard::Guarded;
 use crate::job::Job;
 use crate::stats::WorkerStats;
@@ -37,7 +37,7 @@ impl<F: HandlerFactory> DatagramService<F> {
         if job.config.pin_cpus
             && let Err(e) = sys::pin_thread(job.id.index)
         {
-            job.reporter.report(FaultKind::Pin(e));
+            job.reporter.report(WorkerFaultKind::Pin(e));
         }
         let seat: Seat = job.id.seat(Arc::clone(&alarm).into());
         let guarded = Guarded::new(factory, seat, Arc::clone(&job.stats), job.reporter.clone());

@@ -11,8 +11,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use libc::c_int;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::config::{Config, Spread};
-use crate::refusal::Refusal;
+use crate::config::{ListenerConfig, Spread};
+use crate::refusal::BindRefusal;
 use crate::sys;
 
 /// Smallest MTU of an IPv6 link (RFC 8200 §5).
@@ -22,32 +22,36 @@ const IPV6_MIN_MTU: c_int = 1280;
 const DISCARD: u16 = 9;
 
 /// Opens, sets up and binds one datagram socket. `shared` sockets may be bound several to one address.
-pub(crate) fn open(addr: SocketAddr, config: &Config, shared: bool) -> Result<UdpSocket, Refusal> {
-    let socket =
-        Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP)).map_err(Refusal::from_io)?;
+pub(crate) fn open(
+    addr: SocketAddr,
+    config: &ListenerConfig,
+    shared: bool,
+) -> Result<UdpSocket, BindRefusal> {
+    let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))
+        .map_err(BindRefusal::from_io)?;
     if addr.is_ipv6() {
-        socket.set_only_v6(true).map_err(Refusal::option("IPV6_V6ONLY"))?;
+        socket.set_only_v6(true).map_err(BindRefusal::option("IPV6_V6ONLY"))?;
     }
     if shared {
-        socket.set_reuse_port(true).map_err(Refusal::option("SO_REUSEPORT"))?;
+        socket.set_reuse_port(true).map_err(BindRefusal::option("SO_REUSEPORT"))?;
     }
     if config.freebind {
-        sys::set_freebind(&socket, addr).map_err(Refusal::option("IP_FREEBIND"))?;
+        sys::set_freebind(&socket, addr).map_err(BindRefusal::option("IP_FREEBIND"))?;
     }
     prepare(&socket, addr, config)?;
-    socket.bind(&addr.into()).map_err(Refusal::from_io)?;
+    socket.bind(&addr.into()).map_err(BindRefusal::from_io)?;
     Ok(socket.into())
 }
 
 /// Takes a socket bound by someone else, such as systemd, and gives it the options we need.
-pub(crate) fn adopt(socket: &UdpSocket, config: &Config) -> Result<(), Refusal> {
-    let addr = socket.local_addr().map_err(Refusal::from_io)?;
-    socket.set_nonblocking(false).map_err(Refusal::from_io)?;
+pub(crate) fn adopt(socket: &UdpSocket, config: &ListenerConfig) -> Result<(), BindRefusal> {
+    let addr = socket.local_addr().map_err(BindRefusal::from_io)?;
+    socket.set_nonblocking(false).map_err(BindRefusal::from_io)?;
     prepare(&SockRef::from(socket), addr, config)
 }
 
 /// Sets the options that do not need an unbound socket.
-fn prepare(socket: &Socket, addr: SocketAddr, config: &Config) -> Result<(), Refusal> {
+fn prepare(socket: &Socket, addr: SocketAddr, config: &ListenerConfig) -> Result<(), BindRefusal> {
     // Buffers that are smaller than asked for still serve; the kernel caps them without an error anyway.
     if let Some(bytes) = config.udp.receive_buffer {
         let _ = socket.set_recv_buffer_size(bytes);
@@ -59,20 +63,20 @@ fn prepare(socket: &Socket, addr: SocketAddr, config: &Config) -> Result<(), Ref
     match addr.ip() {
         IpAddr::V4(_) => {
             sys::set_number(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_OMIT)
-                .map_err(Refusal::option("IP_MTU_DISCOVER"))?;
+                .map_err(BindRefusal::option("IP_MTU_DISCOVER"))?;
             if wildcard {
                 sys::set_number(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)
-                    .map_err(Refusal::option("IP_PKTINFO"))?;
+                    .map_err(BindRefusal::option("IP_PKTINFO"))?;
             }
         }
         IpAddr::V6(_) => {
             sys::set_number(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_OMIT)
-                .map_err(Refusal::option("IPV6_MTU_DISCOVER"))?;
+                .map_err(BindRefusal::option("IPV6_MTU_DISCOVER"))?;
             // Refused where the interface's own MTU is smaller, which IPv6 forbids anyway.
             let _ = sys::set_number(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU, IPV6_MIN_MTU);
             if wildcard {
                 sys::set_number(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)
-                    .map_err(Refusal::option("IPV6_RECVPKTINFO"))?;
+                    .map_err(BindRefusal::option("IPV6_RECVPKTINFO"))?;
             }
         }
     }

@@ -15,7 +15,7 @@ use super::service::DatagramService;
 use super::socket::open;
 use crate::alarm::Alarm;
 use crate::config::UdpBackend;
-use crate::fault::FaultKind;
+use crate::fault::WorkerFaultKind;
 use crate::job::Job;
 
 /// First and longest pause between attempts to make a new socket.
@@ -48,7 +48,7 @@ pub(crate) fn spawn<F: HandlerFactory>(
                 }
             };
             let Err(error) = end else { return };
-            service.job.reporter.report(FaultKind::Socket(error));
+            service.job.reporter.report(WorkerFaultKind::Socket(error));
             match rebind(&service.job) {
                 Some(new) => socket = new,
                 None => return,
@@ -70,12 +70,12 @@ fn rebind(job: &Job) -> Option<UdpSocket> {
         match made {
             Ok(new) => {
                 job.stats.rebinds.add(1);
-                job.reporter.report(FaultKind::Recovered);
+                job.reporter.report(WorkerFaultKind::Recovered);
                 return Some(new);
             }
             Err(e) if !reported => {
                 reported = true;
-                job.reporter.report(FaultKind::Rebind(e));
+                job.reporter.report(WorkerFaultKind::Rebind(e));
             }
             Err(_) => {}
         }

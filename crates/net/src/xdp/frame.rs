@@ -43,7 +43,7 @@ pub(super) struct Parsed<'a> {
 
 /// Why a frame is no query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum FrameFault {
     /// The checksum of the IPv4 header or of the datagram is wrong, or missing over IPv6.
     Checksum,
     /// Lengths that do not fit each other, or a source nobody can have.
@@ -101,14 +101,14 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 /// Takes a frame apart and checks it.
 ///
 /// # Errors
-/// [`Fault`] if it must not be answered.
+/// [`FrameFault`] if it must not be answered.
 #[inline]
-pub(super) fn parse(frame: &[u8], rules: Rules) -> Result<Parsed<'_>, Fault> {
-    let (link, kind, packet) = parse_link(frame).ok_or(Fault::Malformed)?;
+pub(super) fn parse(frame: &[u8], rules: Rules) -> Result<Parsed<'_>, FrameFault> {
+    let (link, kind, packet) = parse_link(frame).ok_or(FrameFault::Malformed)?;
     match kind {
         TYPE_IPV4 => parse_ipv4(link, packet, rules),
         TYPE_IPV6 => parse_ipv6(link, packet, rules),
-        _ => Err(Fault::Malformed),
+        _ => Err(FrameFault::Malformed),
     }
 }
 
@@ -130,17 +130,17 @@ fn parse_link(frame: &[u8]) -> Option<(LinkLayer, u16, &[u8])> {
 }
 
 #[inline]
-fn parse_ipv4(link: LinkLayer, packet: &[u8], rules: Rules) -> Result<Parsed<'_>, Fault> {
-    let header: &[u8; IPV4] = packet.first_chunk().ok_or(Fault::Malformed)?;
+fn parse_ipv4(link: LinkLayer, packet: &[u8], rules: Rules) -> Result<Parsed<'_>, FrameFault> {
+    let header: &[u8; IPV4] = packet.first_chunk().ok_or(FrameFault::Malformed)?;
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let fragmented = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
     if header[0] != 0x45 || header[9] != PROTOCOL_UDP || fragmented {
-        return Err(Fault::Malformed);
+        return Err(FrameFault::Malformed);
     }
     if fold(sum(header, 0)) != 0xffff {
-        return Err(Fault::Checksum);
+        return Err(FrameFault::Checksum);
     }
-    let datagram = packet.get(IPV4..total).ok_or(Fault::Malformed)?;
+    let datagram = packet.get(IPV4..total).ok_or(FrameFault::Malformed)?;
     let source = Ipv4Addr::new(header[12], header[13], header[14], header[15]);
     let destination = Ipv4Addr::new(header[16], header[17], header[18], header[19]);
     let impossible = source.octets()[0] == 0
@@ -149,27 +149,27 @@ fn parse_ipv4(link: LinkLayer, packet: &[u8], rules: Rules) -> Result<Parsed<'_>
         || source.is_broadcast()
         || source == destination;
     if impossible {
-        return Err(Fault::Malformed);
+        return Err(FrameFault::Malformed);
     }
     let (from, to, payload) = parse_udp(datagram, &header[12..16], &header[16..20], true, rules)?;
     Ok(Parsed { link, peer: (source, from).into(), local: (destination, to).into(), payload })
 }
 
 #[inline]
-fn parse_ipv6(link: LinkLayer, packet: &[u8], rules: Rules) -> Result<Parsed<'_>, Fault> {
-    let header: &[u8; IPV6] = packet.first_chunk().ok_or(Fault::Malformed)?;
+fn parse_ipv6(link: LinkLayer, packet: &[u8], rules: Rules) -> Result<Parsed<'_>, FrameFault> {
+    let header: &[u8; IPV6] = packet.first_chunk().ok_or(FrameFault::Malformed)?;
     let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
     if header[0] >> 4 != 6 || header[6] != PROTOCOL_UDP {
-        return Err(Fault::Malformed);
+        return Err(FrameFault::Malformed);
     }
-    let datagram = packet.get(IPV6..IPV6 + length).ok_or(Fault::Malformed)?;
+    let datagram = packet.get(IPV6..IPV6 + length).ok_or(FrameFault::Malformed)?;
     let address =
         |at: usize| header[at..].first_chunk().map_or(Ipv6Addr::UNSPECIFIED, |o: &[u8; 16]| (*o).into());
     let (source, destination) = (address(8), address(24));
     let impossible =
         source.is_unspecified() || source.is_loopback() || source.is_multicast() || source == destination;
     if impossible {
-        return Err(Fault::Malformed);
+        return Err(FrameFault::Malformed);
     }
     let (from, to, payload) = parse_udp(datagram, &header[8..24], &header[24..40], false, rules)?;
     let scoped = |ip: Ipv6Addr, port| {
@@ -187,21 +187,21 @@ fn parse_udp<'a>(
     destination: &[u8],
     may_omit: bool,
     rules: Rules,
-) -> Result<(u16, u16, &'a [u8]), Fault> {
-    let field = |at| u16_at(datagram, at).ok_or(Fault::Malformed);
+) -> Result<(u16, u16, &'a [u8]), FrameFault> {
+    let field = |at| u16_at(datagram, at).ok_or(FrameFault::Malformed);
     let (from, to, length) = (field(0)?, field(2)?, field(4)?);
     // What follows the datagram in its packet is ignored, as the kernel does.
-    let datagram = datagram.get(..usize::from(length)).ok_or(Fault::Malformed)?;
-    let payload = datagram.get(UDP..).ok_or(Fault::Malformed)?;
+    let datagram = datagram.get(..usize::from(length)).ok_or(FrameFault::Malformed)?;
+    let payload = datagram.get(UDP..).ok_or(FrameFault::Malformed)?;
     if field(6)? == 0 {
-        return if may_omit { Ok((from, to, payload)) } else { Err(Fault::Checksum) };
+        return if may_omit { Ok((from, to, payload)) } else { Err(FrameFault::Checksum) };
     }
     let pseudo = pseudo_header(source, destination, length);
     let right = fold(sum(datagram, pseudo)) == 0xffff;
     if right || (rules.unfinished_checksums && datagram[6..UDP] == fold(pseudo).to_ne_bytes()) {
         Ok((from, to, payload))
     } else {
-        Err(Fault::Checksum)
+        Err(FrameFault::Checksum)
     }
 }
 
@@ -379,16 +379,16 @@ pub(super) mod tests {
         let to = v4().1;
         for from in ["0.1.2.3:9", "127.0.0.1:9", "224.0.0.1:9", "255.255.255.255:9", "192.0.2.2:9"] {
             let bytes = frame(from.parse().unwrap(), to, None, &[1; 20]);
-            assert_eq!(parse(&bytes, RULES), Err(Fault::Malformed), "{from}");
+            assert_eq!(parse(&bytes, RULES), Err(FrameFault::Malformed), "{from}");
         }
         let to = v6().1;
         for from in ["[::]:9", "[::1]:9", "[ff02::1]:9", "[2001:db8::2]:9"] {
             let bytes = frame(from.parse().unwrap(), to, None, &[1; 20]);
-            assert_eq!(parse(&bytes, RULES), Err(Fault::Malformed), "{from}");
+            assert_eq!(parse(&bytes, RULES), Err(FrameFault::Malformed), "{from}");
         }
         let mut group = frame(v4().0, v4().1, None, &[1; 20]);
         group[6] |= 1;
-        assert_eq!(parse(&group, RULES), Err(Fault::Malformed));
+        assert_eq!(parse(&group, RULES), Err(FrameFault::Malformed));
     }
 
     #[test]
@@ -397,15 +397,15 @@ pub(super) mod tests {
         for (at, value) in [(14, 0x46), (20, 0x20), (21, 1), (23, 6), (12, 9)] {
             let mut bad = good.clone();
             bad[at] = value;
-            assert_eq!(parse(&bad, RULES), Err(Fault::Malformed), "{at}");
+            assert_eq!(parse(&bad, RULES), Err(FrameFault::Malformed), "{at}");
         }
         let good = frame(v6().0, v6().1, None, &[1; 20]);
         for (at, value) in [(14, 0x40), (20, 44)] {
             let mut bad = good.clone();
             bad[at] = value;
-            assert_eq!(parse(&bad, RULES), Err(Fault::Malformed), "{at}");
+            assert_eq!(parse(&bad, RULES), Err(FrameFault::Malformed), "{at}");
         }
-        assert_eq!(parse(&frame(v4().0, v4().1, Some(5), &[])[..17], RULES), Err(Fault::Malformed));
+        assert_eq!(parse(&frame(v4().0, v4().1, Some(5), &[])[..17], RULES), Err(FrameFault::Malformed));
     }
 
     #[test]
@@ -415,7 +415,7 @@ pub(super) mod tests {
         assert_eq!(parse(&bytes, RULES).map(|p| p.payload.len()), Ok(20));
         let mut bytes = frame(v6().0, v6().1, None, &[1; 20]);
         bytes[60..62].fill(0);
-        assert_eq!(parse(&bytes, RULES), Err(Fault::Checksum));
+        assert_eq!(parse(&bytes, RULES), Err(FrameFault::Checksum));
     }
 
     #[test]
@@ -426,11 +426,11 @@ pub(super) mod tests {
             let (source, destination) = (address(from.ip()), address(to.ip()));
             let pseudo = reference_sum(&[&source, &destination, &[0, 17, 0, 21]]);
             bytes[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());
-            assert_eq!(parse(&bytes, RULES), Err(Fault::Checksum));
+            assert_eq!(parse(&bytes, RULES), Err(FrameFault::Checksum));
             let lenient = Rules { unfinished_checksums: true, ..RULES };
             assert_eq!(parse(&bytes, lenient).map(|p| p.payload.len()), Ok(13));
             bytes[at] ^= 1;
-            assert_eq!(parse(&bytes, lenient), Err(Fault::Checksum));
+            assert_eq!(parse(&bytes, lenient), Err(FrameFault::Checksum));
         }
     }
 

@@ -16,12 +16,12 @@ use super::frame::{HEADROOM, IPV4, IPV6, Rules, UDP};
 use super::interface::{self, Interface};
 use super::program::{self, Targets};
 use super::queue::{Measures, Queue};
-use super::socket::{Layout, QueueSocket, StepError, Target};
+use super::socket::{FrameLayout, QueueChoice, QueueSocket, StepError};
 use crate::alarm::Alarm;
-use crate::config::Config;
-use crate::fault::FaultKind;
+use crate::config::ListenerConfig;
+use crate::fault::WorkerFaultKind;
 use crate::job::Job;
-use crate::refusal::{BindFault, Refusal};
+use crate::refusal::{BindFault, BindRefusal};
 use crate::udp::{DatagramService, Endpoint};
 
 /// Groups of frames for replies: batches of replies that may be on their way at a time.
@@ -55,13 +55,13 @@ impl Front {
     /// Opens a socket on each queue and attaches the program. `listeners` are the sockets whose queries are taken.
     pub(crate) fn open(
         listeners: Vec<(SocketAddr, UdpSocket)>,
-        config: &Config,
+        config: &ListenerConfig,
         xdp: &XdpConfig,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, BindRefusal> {
         let refuse = |(step, cause)| refusal(&xdp.interface, step, cause);
         let Some((_, any)) = listeners.first() else {
             let cause = io::Error::new(io::ErrorKind::InvalidInput, "no datagram listener was passed in");
-            return Err(Refusal { fault: BindFault::Sockets, cause });
+            return Err(BindRefusal { fault: BindFault::Sockets, cause });
         };
         let interface = Interface::find(any, &xdp.interface).map_err(|e| refuse(("use the interface", e)))?;
         if interface.hides_tags {
@@ -72,7 +72,7 @@ impl Front {
         let queues = xdp.queues.unwrap_or(u32::MAX).clamp(1, interface.queues);
         let measures = measures(&interface, &targets, config);
         let (attachment, map, driver) = attach(&interface, &targets, measures, xdp.attach).map_err(refuse)?;
-        let layout = Layout {
+        let layout = FrameLayout {
             frame: measures.frame,
             receive: xdp.frames.clamp(64, 1 << 16).next_power_of_two(),
             group: measures.batch,
@@ -137,7 +137,7 @@ fn targets(
     Ok(targets)
 }
 
-fn measures(interface: &Interface, targets: &[(IpAddr, u16)], config: &Config) -> Measures {
+fn measures(interface: &Interface, targets: &[(IpAddr, u16)], config: &ListenerConfig) -> Measures {
     let frame = if interface.mtu + LINK > 2048 - KERNEL_HEADROOM { 4096 } else { 2048 };
     let mut room = config.udp.max_reply.min(frame - HEADROOM);
     for (ip, _) in targets {
@@ -188,8 +188,13 @@ const TAGS: &str = "see the tags of its VLANs";
 /// The step in which a refusal may be about the program and not about rights.
 const LOAD: &str = "load the program";
 
-fn open_queue(interface: u32, queue: u32, layout: Layout, copy: XdpCopy) -> Result<QueueSocket, StepError> {
-    let open = |zero_copy| QueueSocket::open(Target { interface, queue, zero_copy }, layout);
+fn open_queue(
+    interface: u32,
+    queue: u32,
+    layout: FrameLayout,
+    copy: XdpCopy,
+) -> Result<QueueSocket, StepError> {
+    let open = |zero_copy| QueueSocket::open(QueueChoice { interface, queue, zero_copy }, layout);
     let deadline = Instant::now() + RELEASE;
     loop {
         let opened = match copy {
@@ -211,7 +216,7 @@ const RELEASE: Duration = Duration::from_millis(500);
 const RELEASE_STEP: Duration = Duration::from_millis(5);
 
 /// Says what a failed step means for whoever runs the server.
-fn refusal(interface: &str, step: &'static str, cause: io::Error) -> Refusal {
+fn refusal(interface: &str, step: &'static str, cause: io::Error) -> BindRefusal {
     let fault = match cause.raw_os_error() {
         _ if step == TAGS => BindFault::XdpTags,
         Some(libc::ENODEV | libc::ENXIO) => BindFault::NoSuchInterface,
@@ -224,7 +229,7 @@ fn refusal(interface: &str, step: &'static str, cause: io::Error) -> Refusal {
         _ => BindFault::XdpUnsupported,
     };
     let cause = io::Error::new(cause.kind(), format!("{interface}: cannot {step}: {cause}"));
-    Refusal { fault, cause }
+    BindRefusal { fault, cause }
 }
 
 /// Starts a worker thread on a queue.
@@ -247,7 +252,7 @@ pub(crate) fn spawn<F: HandlerFactory>(
         if let Err(error) = service.serve(&mut queue) {
             // With its socket the queue's entry in the map goes, and its frames pass to the kernel.
             drop(queue);
-            reporter.report(FaultKind::Xdp(error));
+            reporter.report(WorkerFaultKind::Xdp(error));
         }
     })
 }

@@ -13,7 +13,7 @@ use exchange::{
 };
 
 use super::attachment::Attachment;
-use super::frame::{self, Fault, HEADROOM, LinkLayer, Rules};
+use super::frame::{self, FrameFault, HEADROOM, LinkLayer, Rules};
 use super::socket::QueueSocket;
 use crate::alarm::Alarm;
 use crate::config::UdpConfig;
@@ -144,8 +144,8 @@ impl Queue {
         let n = socket.receive(measures.batch, |bytes| {
             let query = match frame::parse(bytes, measures.rules) {
                 Ok(query) => query,
-                Err(Fault::Checksum) => return stats.xdp_bad_checksums.add(1),
-                Err(Fault::Malformed) => return stats.xdp_malformed.add(1),
+                Err(FrameFault::Checksum) => return stats.xdp_bad_checksums.add(1),
+                Err(FrameFault::Malformed) => return stats.xdp_malformed.add(1),
             };
             let len = query.payload.len();
             if len > *max_query {

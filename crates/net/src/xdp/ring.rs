@@ -76,7 +76,7 @@ unsafe impl Entry for u64 {}
 unsafe impl Entry for libc::xdp_desc {}
 
 /// Where the parts of a ring lie in its mapping, and how it is mapped.
-pub(super) struct Place {
+pub(super) struct RingPlan {
     pub(super) socket: RawFd,
     pub(super) offset: libc::off_t,
     pub(super) parts: libc::xdp_ring_offset,
@@ -98,7 +98,7 @@ struct Ring<T: Entry> {
 unsafe impl<T: Entry> Send for Ring<T> {}
 
 impl<T: Entry> Ring<T> {
-    fn map(place: &Place) -> io::Result<Self> {
+    fn map(place: &RingPlan) -> io::Result<Self> {
         let invalid = || io::Error::from(io::ErrorKind::InvalidData);
         let entries = place.entries as usize;
         let at = |offset: u64| usize::try_from(offset).map_err(|_| invalid());
@@ -163,7 +163,7 @@ pub(super) struct Producer<T: Entry> {
 }
 
 impl<T: Entry> Producer<T> {
-    pub(super) fn map(place: &Place) -> io::Result<Self> {
+    pub(super) fn map(place: &RingPlan) -> io::Result<Self> {
         let ring = Ring::map(place)?;
         let (written, taken) =
             (ring.producer().load(Ordering::Relaxed), ring.consumer().load(Ordering::Acquire));
@@ -213,7 +213,7 @@ pub(super) struct Consumer<T: Entry> {
 }
 
 impl<T: Entry> Consumer<T> {
-    pub(super) fn map(place: &Place) -> io::Result<Self> {
+    pub(super) fn map(place: &RingPlan) -> io::Result<Self> {
         let ring = Ring::map(place)?;
         let (taken, written) =
             (ring.consumer().load(Ordering::Relaxed), ring.producer().load(Ordering::Acquire));

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use super::ring::{Consumer, Mapping, Place, Producer};
+use super::ring::{Consumer, Mapping, Producer, RingPlan};
 use crate::sys::{self, set_number};
 
 /// Sends from one system call at most; kernels that can be asked for a limit are asked for this one.
@@ -21,7 +21,7 @@ const KICKS: u32 = 64;
 
 /// Measures of a socket's memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
+pub(super) struct FrameLayout {
     /// Bytes of a frame: 2048 or 4096.
     pub(super) frame: usize,
     /// Frames for what comes in, a power of two.
@@ -32,7 +32,7 @@ pub(super) struct Layout {
     pub(super) groups: usize,
 }
 
-impl Layout {
+impl FrameLayout {
     /// Frames for what goes out.
     fn send(&self) -> usize {
         self.group * self.groups
@@ -48,7 +48,7 @@ pub(super) struct QueueSocket {
     outgoing: Producer<libc::xdp_desc>,
     completed: Consumer<u64>,
     memory: Mapping,
-    layout: Layout,
+    layout: FrameLayout,
     /// Frames of each group that the kernel still holds.
     held: Box<[usize]>,
     /// The group to be filled next, all of whose frames are ours.
@@ -61,7 +61,7 @@ pub(super) struct QueueSocket {
 
 /// What `open` needs to know.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Target {
+pub(super) struct QueueChoice {
     pub(super) interface: u32,
     pub(super) queue: u32,
     pub(super) zero_copy: bool,
@@ -75,7 +75,7 @@ impl QueueSocket {
     ///
     /// # Errors
     /// The step that failed.
-    pub(super) fn open(target: Target, layout: Layout) -> Result<Self, StepError> {
+    pub(super) fn open(target: QueueChoice, layout: FrameLayout) -> Result<Self, StepError> {
         let step = |what: &'static str| move |e| (what, e);
         let socket = new_socket().map_err(step("make an AF_XDP socket"))?;
         let frames = layout.receive + layout.send();
@@ -95,7 +95,7 @@ impl QueueSocket {
         }
         let offsets = offsets(&socket).map_err(step("learn the layout of the rings"))?;
         let descriptor = socket.as_raw_fd();
-        let place = |offset, parts, entries| Place { socket: descriptor, offset, parts, entries };
+        let place = |offset, parts, entries| RingPlan { socket: descriptor, offset, parts, entries };
         let mapped = step("map the rings of an AF_XDP socket");
         let fill = place(libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t, offsets.fr, incoming);
         let received = place(libc::XDP_PGOFF_RX_RING, offsets.rx, incoming);
@@ -363,7 +363,7 @@ fn new_socket() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-fn register(socket: &OwnedFd, memory: &Mapping, layout: Layout, frames: usize) -> io::Result<()> {
+fn register(socket: &OwnedFd, memory: &Mapping, layout: FrameLayout, frames: usize) -> io::Result<()> {
     debug_assert!(frames * layout.frame <= memory.len());
     let description = libc::xdp_umem_reg {
         addr: memory.start().as_ptr().expose_provenance() as u64,
@@ -388,7 +388,7 @@ fn offsets(socket: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     Ok(libc::xdp_mmap_offsets { rx, tx, fr, cr })
 }
 
-fn bind(socket: &OwnedFd, target: Target) -> io::Result<()> {
+fn bind(socket: &OwnedFd, target: QueueChoice) -> io::Result<()> {
     let mode = if target.zero_copy { libc::XDP_ZEROCOPY } else { libc::XDP_COPY };
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,

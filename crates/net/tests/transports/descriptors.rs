@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use exchange::Transport;
-use net::{Config, Context, TcpLimits, TcpTimes};
+use net::{Context, ListenerConfig, TcpLimits, TcpTimes};
 
 use crate::script::*;
 
@@ -34,10 +34,10 @@ fn server_with_few_descriptors() {
     // SAFETY: reads a live `rlimit`.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
     let times = TcpTimes { first_message: Duration::from_secs(60), ..TcpTimes::default() };
-    let config = Config { workers: 1, ..Config::default() };
+    let config = ListenerConfig { workers: 1, ..ListenerConfig::default() };
     let context =
         Context::new(TcpLimits::new(10_000, 100, &times)).on_fault(|fault| println!("FAULT {fault}"));
-    let server = Server::start_with("127.0.0.1:0", Transport::Tcp, &config, &context);
+    let server = ScriptedServer::start_with("127.0.0.1:0", Transport::Tcp, &config, &context);
     println!("\nADDR {}", server.addr());
     // Each line lets go of the queries held back; the end of our standard input is the end.
     for _ in std::io::stdin().lines() {
@@ -64,15 +64,15 @@ fn running_out_of_descriptors_neither_crashes_nor_spins() {
     let addr: SocketAddr = addr.parse().unwrap();
 
     // More idle connections than there are descriptors: each newcomer pushes out the longest idle one.
-    let mut idle: Vec<_> = (0..60).map(|_| Client::connect(addr)).collect();
+    let mut idle: Vec<_> = (0..60).map(|_| TcpClient::connect(addr)).collect();
     for client in idle.iter_mut().skip(40) {
         client.echo(1);
     }
     // Every descriptor busy: newcomers are turned away, at once and without harm.
-    let holding = framed(&[query(1, Ask::Hold, 30), query(2, Ask::Echo, 30)]);
+    let holding = framed(&[query(1, Order::Hold, 30), query(2, Order::Echo, 30)]);
     let mut busy = Vec::new();
     loop {
-        let mut client = Client::connect(addr);
+        let mut client = TcpClient::connect(addr);
         if client.0.write_all(&holding).is_err() || client.receive().is_none() {
             break;
         }
@@ -80,7 +80,7 @@ fn running_out_of_descriptors_neither_crashes_nor_spins() {
         assert!(busy.len() < 40, "more connections than descriptors");
     }
     let asked = Instant::now();
-    Client::connect(addr).closed();
+    TcpClient::connect(addr).closed();
     assert!(asked.elapsed() < Duration::from_secs(1));
     for client in &mut busy {
         client.echo(3);
@@ -90,9 +90,9 @@ fn running_out_of_descriptors_neither_crashes_nor_spins() {
     drop((idle, busy));
     let mut orders = child.stdin.take().unwrap();
     orders.write_all(b"release\n").unwrap();
-    let q = query(7, Ask::Echo, 40);
+    let q = query(7, Order::Echo, 40);
     wait_until("service", || {
-        let mut client = Client::connect(addr);
+        let mut client = TcpClient::connect(addr);
         client.0.write_all(&framed(std::slice::from_ref(&q))).is_ok() && client.receive().is_some()
     });
 

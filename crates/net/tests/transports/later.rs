@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use exchange::{Client, LateQueue, LateReplies, MessageStream, Outcome, ReturnAddress, Seat};
 
 /// A promise settled: with a message, a stream or nothing.
-pub(crate) enum Settled {
+pub(crate) enum Settlement {
     Message(Vec<u8>),
     Stream(Box<dyn MessageStream>),
     Nothing,
@@ -15,31 +15,31 @@ pub(crate) enum Settled {
     Overlong,
 }
 
-pub(crate) type Queue = Arc<LateQueue<(ReturnAddress, Settled)>>;
+pub(crate) type LateAnswers = Arc<LateQueue<(ReturnAddress, Settlement)>>;
 
 /// The queues of all workers of a listener, by their number: they outlive handlers that panic.
 #[derive(Clone, Default)]
-pub(crate) struct Queues(Arc<Mutex<HashMap<usize, Queue>>>);
+pub(crate) struct Queues(Arc<Mutex<HashMap<usize, LateAnswers>>>);
 
 impl Queues {
-    pub(crate) fn of(&self, seat: &Seat) -> Queue {
+    pub(crate) fn of(&self, seat: &Seat) -> LateAnswers {
         let new = || Arc::new(LateQueue::new(seat.waker.clone()));
         Arc::clone(self.0.lock().unwrap().entry(seat.index).or_insert_with(new))
     }
 }
 
 /// Writes what is ready, as a handler does.
-pub(crate) fn write(queue: &Queue, replies: &mut LateReplies<'_>) -> bool {
+pub(crate) fn write(queue: &LateAnswers, replies: &mut LateReplies<'_>) -> bool {
     while let Some(buffer) = replies.buffer() {
         let Some((to, settled)) = queue.pop() else { return false };
         let outcome = match settled {
-            Settled::Message(message) => {
+            Settlement::Message(message) => {
                 buffer[..message.len()].copy_from_slice(&message);
                 Outcome::Reply(message.len())
             }
-            Settled::Stream(stream) => Outcome::Stream(stream),
-            Settled::Nothing => Outcome::Drop,
-            Settled::Overlong => Outcome::Reply(buffer.len() + 1),
+            Settlement::Stream(stream) => Outcome::Stream(stream),
+            Settlement::Nothing => Outcome::Drop,
+            Settlement::Overlong => Outcome::Reply(buffer.len() + 1),
         };
         replies.push(to, outcome);
     }
@@ -47,35 +47,35 @@ pub(crate) fn write(queue: &Queue, replies: &mut LateReplies<'_>) -> bool {
 }
 
 /// A query that waits for its answer. Dropping it settles it with none.
-pub(crate) struct Promise {
+pub(crate) struct WaitingQuery {
     pub(crate) to: ReturnAddress,
-    queue: Option<Queue>,
+    queue: Option<LateAnswers>,
 }
 
-impl Promise {
-    pub(crate) fn new(to: ReturnAddress, queue: &Queue) -> Self {
-        Promise { to, queue: Some(Arc::clone(queue)) }
+impl WaitingQuery {
+    pub(crate) fn new(to: ReturnAddress, queue: &LateAnswers) -> Self {
+        WaitingQuery { to, queue: Some(Arc::clone(queue)) }
     }
 
     pub(crate) fn client(&self) -> Client {
         self.to.client
     }
 
-    pub(crate) fn settle(mut self, settled: Settled) {
+    pub(crate) fn settle(mut self, settled: Settlement) {
         if let Some(queue) = self.queue.take() {
             queue.push((self.to, settled));
         }
     }
 
     pub(crate) fn send(self, message: &[u8]) {
-        self.settle(Settled::Message(message.to_vec()));
+        self.settle(Settlement::Message(message.to_vec()));
     }
 }
 
-impl Drop for Promise {
+impl Drop for WaitingQuery {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
-            queue.push((self.to, Settled::Nothing));
+            queue.push((self.to, Settlement::Nothing));
         }
     }
 }

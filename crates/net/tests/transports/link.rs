@@ -14,7 +14,7 @@ use socket2::{MaybeUninitSlice, MsgHdrMut, Socket};
 
 /// The pair; deleted when dropped. The client has the addresses 198.18.9.1 and fd00:9::1, the server those that end
 /// in 2, and its link address is [`SERVER_LINK`].
-pub(crate) struct Link {
+pub(crate) struct VethPair {
     client: String,
     server: String,
     _alone: MutexGuard<'static, ()>,
@@ -28,14 +28,14 @@ pub(crate) const CLIENT_LINK: [u8; 6] = [2, 0, 0, 0, 9, 1];
 pub(crate) const SERVER_LINK: [u8; 6] = [2, 0, 0, 0, 9, 2];
 pub(crate) const SERVER_INTERFACE: &str = "xdp-s";
 
-impl Link {
+impl VethPair {
     /// Makes the pair with this many queues each way; `None`, with the reason printed, where that is not permitted.
-    pub(crate) fn make(queues: u32) -> Option<Link> {
+    pub(crate) fn make(queues: u32) -> Option<VethPair> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let id = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let (client, server) = (format!("xdp-test-c-{id}"), format!("xdp-test-s-{id}"));
-        let link = Link { client, server, _alone: alone };
+        let link = VethPair { client, server, _alone: alone };
         let (c, s) = (&link.client, &link.server);
         let mut commands = format!("netns add {c}\nnetns add {s}\n");
         commands += &format!(
@@ -104,7 +104,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for VethPair {
     fn drop(&mut self) {
         for name in [&self.client, &self.server] {
             let _ = ip(&[], &format!("netns del {name}\n"));

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use exchange::{Batch, Handler, LateReplies, MessageStream, Next, Outcome, Seat, Transport};
-use net::{Config, Context, Listener, Running};
+use net::{Context, Listener, ListenerConfig, Running};
 
-use crate::later::{self, Promise, Queue, Queues, Settled};
+use crate::later::{self, LateAnswers, Queues, Settlement, WaitingQuery};
 
 /// How long a test waits for something that must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -18,7 +18,7 @@ pub(crate) const SILENCE: Duration = Duration::from_millis(150);
 
 /// What a query asks the scripted handler to do.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Ask {
+pub(crate) enum Order {
     /// Reply with the query, QR set.
     Echo,
     /// Reply with this many bytes.
@@ -48,21 +48,21 @@ pub(crate) enum Ask {
 }
 
 /// A query of `len` bytes, 17 at least, with this ID.
-pub(crate) fn query(id: u16, ask: Ask, len: usize) -> Vec<u8> {
+pub(crate) fn query(id: u16, ask: Order, len: usize) -> Vec<u8> {
     let (code, number) = match ask {
-        Ask::Echo => (b'e', 0),
-        Ask::Large(n) => (b'l', n),
-        Ask::Drop => (b'd', 0),
-        Ask::Undecided => (b'u', 0),
-        Ask::Later => (b'p', 0),
-        Ask::Hold => (b'h', 0),
-        Ask::Forget => (b'f', 0),
-        Ask::Stream(n) => (b's', n),
-        Ask::Abort => (b'a', 0),
-        Ask::LaterStream(n) => (b't', n),
-        Ask::LaterOverlong => (b'q', 0),
-        Ask::Panic => (b'x', 0),
-        Ask::Overlong => (b'o', 0),
+        Order::Echo => (b'e', 0),
+        Order::Large(n) => (b'l', n),
+        Order::Drop => (b'd', 0),
+        Order::Undecided => (b'u', 0),
+        Order::Later => (b'p', 0),
+        Order::Hold => (b'h', 0),
+        Order::Forget => (b'f', 0),
+        Order::Stream(n) => (b's', n),
+        Order::Abort => (b'a', 0),
+        Order::LaterStream(n) => (b't', n),
+        Order::LaterOverlong => (b'q', 0),
+        Order::Panic => (b'x', 0),
+        Order::Overlong => (b'o', 0),
     };
     let mut q = vec![id as u8; len.max(17)];
     q[..2].copy_from_slice(&id.to_be_bytes());
@@ -80,19 +80,19 @@ pub(crate) fn echoed(query: &[u8]) -> Vec<u8> {
 }
 
 /// Promises kept for the test to settle, each with its query.
-pub(crate) type Held = Arc<Mutex<Vec<(Promise, Vec<u8>)>>>;
+pub(crate) type Held = Arc<Mutex<Vec<(WaitingQuery, Vec<u8>)>>>;
 
 /// The handler.
 pub(crate) struct Script {
     held: Held,
     idles: Arc<AtomicUsize>,
-    queue: Queue,
+    queue: LateAnswers,
 }
 
 impl Handler for Script {
     fn batch(&mut self, batch: &mut Batch<'_>) {
         let (queries, replies) = batch.split();
-        let promise = |i| Promise::new(queries.return_address(i), &self.queue);
+        let promise = |i| WaitingQuery::new(queries.return_address(i), &self.queue);
         for i in 0..queries.len() {
             let packet = queries.packet(i);
             if packet.len() < 17 {
@@ -126,13 +126,13 @@ impl Handler for Script {
                     Outcome::Pending
                 }
                 b'q' => {
-                    promise(i).settle(Settled::Overlong);
+                    promise(i).settle(Settlement::Overlong);
                     Outcome::Pending
                 }
                 b's' => Outcome::Stream(Box::new(Numbers { next: 0, end: number })),
                 b'a' => Outcome::Stream(Box::new(Failing(2))),
                 b't' => {
-                    promise(i).settle(Settled::Stream(Box::new(Numbers { next: 0, end: number })));
+                    promise(i).settle(Settlement::Stream(Box::new(Numbers { next: 0, end: number })));
                     Outcome::Pending
                 }
                 b'x' => panic!("as the script says"),
@@ -185,29 +185,34 @@ impl MessageStream for Failing {
 }
 
 /// A listener with the scripted handler.
-pub(crate) struct Server {
+pub(crate) struct ScriptedServer {
     pub(crate) running: Running,
     pub(crate) held: Held,
     pub(crate) idles: Arc<AtomicUsize>,
 }
 
-impl Server {
-    pub(crate) fn start(addr: &str, transport: Transport, config: &Config) -> Server {
-        Server::start_with(addr, transport, config, &Context::default())
+impl ScriptedServer {
+    pub(crate) fn start(addr: &str, transport: Transport, config: &ListenerConfig) -> ScriptedServer {
+        ScriptedServer::start_with(addr, transport, config, &Context::default())
     }
 
-    pub(crate) fn start_with(addr: &str, transport: Transport, config: &Config, context: &Context) -> Server {
+    pub(crate) fn start_with(
+        addr: &str,
+        transport: Transport,
+        config: &ListenerConfig,
+        context: &Context,
+    ) -> ScriptedServer {
         let bound = Listener::bind(addr.parse().unwrap(), transport, config).unwrap();
-        Server::serve(bound, context)
+        ScriptedServer::serve(bound, context)
     }
 
-    pub(crate) fn serve(bound: net::Bound, context: &Context) -> Server {
+    pub(crate) fn serve(bound: net::Bound, context: &Context) -> ScriptedServer {
         let (held, idles) = (Held::default(), Arc::<AtomicUsize>::default());
         let (h, n) = (Arc::clone(&held), Arc::clone(&idles));
         let queues = Queues::default();
         let factory =
             move |seat: &Seat| Script { held: Arc::clone(&h), idles: Arc::clone(&n), queue: queues.of(seat) };
-        Server { running: bound.serve(factory, context).unwrap(), held, idles }
+        ScriptedServer { running: bound.serve(factory, context).unwrap(), held, idles }
     }
 
     pub(crate) fn addr(&self) -> SocketAddr {
@@ -265,15 +270,15 @@ pub(crate) fn silent(socket: &UdpSocket) {
 }
 
 /// A TCP client.
-pub(crate) struct Client(pub(crate) TcpStream);
+pub(crate) struct TcpClient(pub(crate) TcpStream);
 
-impl Client {
-    pub(crate) fn connect(server: SocketAddr) -> Client {
+impl TcpClient {
+    pub(crate) fn connect(server: SocketAddr) -> TcpClient {
         let stream = TcpStream::connect(server).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Client(stream)
+        TcpClient(stream)
     }
 
     /// Sends messages in one write.
@@ -315,7 +320,7 @@ impl Client {
 
     /// Sends one echo query and checks its reply.
     pub(crate) fn echo(&mut self, id: u16) {
-        let q = query(id, Ask::Echo, 40);
+        let q = query(id, Order::Echo, 40);
         self.send(std::slice::from_ref(&q));
         assert_eq!(self.receive(), Some(echoed(&q)));
     }

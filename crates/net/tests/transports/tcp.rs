@@ -6,16 +6,16 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use exchange::Transport;
-use net::{BindFault, Config, Context, Listener, TcpConfig, TcpLimits, TcpTimes};
+use net::{BindFault, Context, Listener, ListenerConfig, TcpConfig, TcpLimits, TcpTimes};
 
 use crate::script::*;
 
-fn config() -> Config {
-    Config { workers: 1, ..Config::default() }
+fn config() -> ListenerConfig {
+    ListenerConfig { workers: 1, ..ListenerConfig::default() }
 }
 
-fn with(tcp: TcpConfig) -> Config {
-    Config { tcp, ..config() }
+fn with(tcp: TcpConfig) -> ListenerConfig {
+    ListenerConfig { tcp, ..config() }
 }
 
 /// Limits that nothing meets, with these times.
@@ -23,12 +23,12 @@ fn taking(times: TcpTimes) -> Context {
     Context::new(TcpLimits::new(1000, 1000, &times))
 }
 
-fn start_taking(times: TcpTimes) -> Server {
-    Server::start_with("127.0.0.1:0", Transport::Tcp, &config(), &taking(times))
+fn start_taking(times: TcpTimes) -> ScriptedServer {
+    ScriptedServer::start_with("127.0.0.1:0", Transport::Tcp, &config(), &taking(times))
 }
 
-fn start() -> Server {
-    Server::start("127.0.0.1:0", Transport::Tcp, &config())
+fn start() -> ScriptedServer {
+    ScriptedServer::start("127.0.0.1:0", Transport::Tcp, &config())
 }
 
 fn ms(n: u64) -> Duration {
@@ -38,7 +38,7 @@ fn ms(n: u64) -> Duration {
 #[test]
 fn pipelined_queries_are_answered_in_few_writes() {
     for addr in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0", "[::]:0"] {
-        let server = Server::start(addr, Transport::Tcp, &config());
+        let server = ScriptedServer::start(addr, Transport::Tcp, &config());
         let mut to = server.addr();
         if to.ip().is_unspecified() {
             to.set_ip(if to.is_ipv4() {
@@ -47,8 +47,8 @@ fn pipelined_queries_are_answered_in_few_writes() {
                 std::net::Ipv6Addr::LOCALHOST.into()
             });
         }
-        let mut client = Client::connect(to);
-        let queries: Vec<_> = (0..100).map(|id| query(id, Ask::Echo, 17 + usize::from(id))).collect();
+        let mut client = TcpClient::connect(to);
+        let queries: Vec<_> = (0..100).map(|id| query(id, Order::Echo, 17 + usize::from(id))).collect();
         client.send(&queries);
         for q in &queries {
             assert_eq!(client.receive(), Some(echoed(q)));
@@ -64,14 +64,14 @@ fn pipelined_queries_are_answered_in_few_writes() {
 #[test]
 fn messages_of_any_size_arrive_in_any_pieces() {
     let server = start();
-    let mut client = Client::connect(server.addr());
+    let mut client = TcpClient::connect(server.addr());
     for len in [17, 500, 4096, 65_535] {
-        let q = query(3, Ask::Echo, len);
+        let q = query(3, Order::Echo, len);
         client.send(std::slice::from_ref(&q));
         assert_eq!(client.receive(), Some(echoed(&q)));
     }
     // Every way of cutting two messages in two.
-    let queries = [query(1, Ask::Echo, 20), query(2, Ask::Echo, 30)];
+    let queries = [query(1, Order::Echo, 20), query(2, Order::Echo, 30)];
     let bytes = framed(&queries);
     for cut in 0..bytes.len() {
         client.0.write_all(&bytes[..cut]).unwrap();
@@ -87,7 +87,7 @@ fn messages_of_any_size_arrive_in_any_pieces() {
         assert!(server.totals().queries >= before);
     }
     // Byte by byte.
-    let q = query(9, Ask::Echo, 40);
+    let q = query(9, Order::Echo, 40);
     for byte in framed(std::slice::from_ref(&q)) {
         client.0.write_all(&[byte]).unwrap();
     }
@@ -98,16 +98,16 @@ fn messages_of_any_size_arrive_in_any_pieces() {
 #[test]
 fn answers_go_out_as_they_are_ready() {
     let server = start();
-    let mut client = Client::connect(server.addr());
+    let mut client = TcpClient::connect(server.addr());
     let asks = [
-        Ask::Hold,
-        Ask::Echo,
-        Ask::Forget,
-        Ask::Drop,
-        Ask::Undecided,
-        Ask::Overlong,
-        Ask::Later,
-        Ask::LaterOverlong,
+        Order::Hold,
+        Order::Echo,
+        Order::Forget,
+        Order::Drop,
+        Order::Undecided,
+        Order::Overlong,
+        Order::Later,
+        Order::LaterOverlong,
     ];
     let queries: Vec<_> = asks.iter().enumerate().map(|(id, &ask)| query(id as u16, ask, 30)).collect();
     client.send(&queries);
@@ -128,8 +128,8 @@ fn answers_go_out_as_they_are_ready() {
 #[test]
 fn an_answer_to_a_closed_connection_is_counted_as_lost() {
     let server = start();
-    let mut client = Client::connect(server.addr());
-    client.send(&[query(1, Ask::Hold, 30)]);
+    let mut client = TcpClient::connect(server.addr());
+    client.send(&[query(1, Order::Hold, 30)]);
     wait_until("the query", || !server.held.lock().unwrap().is_empty());
     let (promise, q) = server.held.lock().unwrap().pop().unwrap();
     // A reset, not just the end of the client's side.
@@ -144,10 +144,10 @@ fn an_answer_to_a_closed_connection_is_counted_as_lost() {
 #[test]
 fn half_closed_connections_get_all_answers() {
     let server = start();
-    let mut client = Client::connect(server.addr());
-    let mut queries: Vec<_> = (0..60).map(|id| query(id, Ask::Echo, 500)).collect();
-    queries.push(query(60, Ask::Hold, 30));
-    queries.push(query(61, Ask::Stream(3), 30));
+    let mut client = TcpClient::connect(server.addr());
+    let mut queries: Vec<_> = (0..60).map(|id| query(id, Order::Echo, 500)).collect();
+    queries.push(query(60, Order::Hold, 30));
+    queries.push(query(61, Order::Stream(3), 30));
     client.send(&queries);
     client.0.shutdown(Shutdown::Write).unwrap();
     for q in &queries[..60] {
@@ -166,10 +166,10 @@ fn half_closed_connections_get_all_answers() {
 
 #[test]
 fn streams_come_in_order_beside_other_answers() {
-    for ask in [Ask::Stream(2000), Ask::LaterStream(2000)] {
+    for ask in [Order::Stream(2000), Order::LaterStream(2000)] {
         let server = start();
-        let mut client = Client::connect(server.addr());
-        let beside = query(2, Ask::Echo, 30);
+        let mut client = TcpClient::connect(server.addr());
+        let beside = query(2, Order::Echo, 30);
         client.send(&[query(1, ask, 30), beside.clone()]);
         let (mut next, mut echoes) = (0_u32, 0);
         while next < 2000 || echoes < 1 {
@@ -190,8 +190,8 @@ fn streams_come_in_order_beside_other_answers() {
 #[test]
 fn a_failed_stream_closes_the_connection() {
     let server = start();
-    let mut client = Client::connect(server.addr());
-    client.send(&[query(1, Ask::Abort, 30)]);
+    let mut client = TcpClient::connect(server.addr());
+    client.send(&[query(1, Order::Abort, 30)]);
     while client.receive().is_some() {}
     assert_eq!(server.stop().tcp_stream_failed, 1);
 }
@@ -199,15 +199,15 @@ fn a_failed_stream_closes_the_connection() {
 #[test]
 fn slow_readers_hold_back_only_themselves_and_are_cut() {
     let server = start_taking(TcpTimes { write: ms(400), ..TcpTimes::default() });
-    let mut stream = Client::connect(server.addr());
-    stream.send(&[query(1, Ask::Stream(u32::MAX), 30)]);
-    let mut large = Client::connect(server.addr());
+    let mut stream = TcpClient::connect(server.addr());
+    stream.send(&[query(1, Order::Stream(u32::MAX), 30)]);
+    let mut large = TcpClient::connect(server.addr());
     // Asks for ever more without reading, until the server stops listening to it and in the end cuts it off.
     let asking = std::thread::spawn(move || {
-        let queries = framed(&[query(1, Ask::Large(60_000), 30)]);
+        let queries = framed(&[query(1, Order::Large(60_000), 30)]);
         while large.0.write_all(&queries).is_ok() {}
     });
-    let mut other = Client::connect(server.addr());
+    let mut other = TcpClient::connect(server.addr());
     for id in 0..100 {
         other.echo(id);
     }
@@ -222,11 +222,11 @@ fn slow_readers_hold_back_only_themselves_and_are_cut() {
 #[test]
 fn a_message_too_short_closes_after_the_answers_before_it() {
     let server = start();
-    let mut client = Client::connect(server.addr());
-    let q = query(1, Ask::Echo, 30);
+    let mut client = TcpClient::connect(server.addr());
+    let q = query(1, Order::Echo, 30);
     let mut bytes = framed(std::slice::from_ref(&q));
     bytes.extend_from_slice(&[0, 11]);
-    bytes.extend_from_slice(&framed(&[query(2, Ask::Echo, 30)]));
+    bytes.extend_from_slice(&framed(&[query(2, Order::Echo, 30)]));
     client.0.write_all(&bytes).unwrap();
     assert_eq!(client.receive(), Some(echoed(&q)));
     client.closed();
@@ -237,7 +237,7 @@ fn a_message_too_short_closes_after_the_answers_before_it() {
 #[test]
 fn clients_and_all_together_are_limited() {
     let context = Context::new(TcpLimits::new(6, 3, &TcpTimes::default()));
-    let server = Server::start_with("0.0.0.0:0", Transport::Tcp, &config(), &context);
+    let server = ScriptedServer::start_with("0.0.0.0:0", Transport::Tcp, &config(), &context);
     let port = server.addr().port();
     let connect = |from: &str| {
         use socket2::{Domain, SockAddr, Socket, Type};
@@ -247,7 +247,7 @@ fn clients_and_all_together_are_limited() {
         socket.connect(&SockAddr::from(to)).unwrap();
         let stream: std::net::TcpStream = socket.into();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Client(stream)
+        TcpClient(stream)
     };
     let mut first: Vec<_> = (0..3).map(|_| connect("127.0.0.1")).collect();
     for (id, client) in first.iter_mut().enumerate() {
@@ -270,7 +270,7 @@ fn clients_and_all_together_are_limited() {
     // All busy: a newcomer finds no room.
     first.remove(1);
     for client in first.iter_mut().chain([&mut third]).chain(&mut second) {
-        client.send(&[query(5, Ask::Hold, 30)]);
+        client.send(&[query(5, Order::Hold, 30)]);
     }
     wait_until("all queries", || server.held.lock().unwrap().len() == 6);
     let mut refused = connect("127.0.0.4");
@@ -289,13 +289,13 @@ fn clients_and_all_together_are_limited() {
 
 #[test]
 fn queries_in_flight_are_limited() {
-    let server = Server::start(
+    let server = ScriptedServer::start(
         "127.0.0.1:0",
         Transport::Tcp,
         &with(TcpConfig { max_in_flight: 2, ..TcpConfig::default() }),
     );
-    let mut client = Client::connect(server.addr());
-    let queries: Vec<_> = (0..5).map(|id| query(id, Ask::Hold, 30)).collect();
+    let mut client = TcpClient::connect(server.addr());
+    let queries: Vec<_> = (0..5).map(|id| query(id, Order::Hold, 30)).collect();
     client.send(&queries);
     for _ in 0..5 {
         wait_until("queries", || !server.held.lock().unwrap().is_empty());
@@ -311,16 +311,16 @@ fn queries_in_flight_are_limited() {
 
 #[test]
 fn what_was_received_is_answered_before_the_end() {
-    let config = Config { drain: ms(400), ..config() };
+    let config = ListenerConfig { drain: ms(400), ..config() };
     let bound = Listener::bind("127.0.0.1:0".parse().unwrap(), Transport::Tcp, &config).unwrap();
     // Connected, but not accepted when the server is told to stop.
-    let mut clients: Vec<_> = (0..20).map(|_| Client::connect(bound.local_addr())).collect();
-    let queries: Vec<_> = (0..80).map(|id| query(id, Ask::Echo, 100)).collect();
+    let mut clients: Vec<_> = (0..20).map(|_| TcpClient::connect(bound.local_addr())).collect();
+    let queries: Vec<_> = (0..80).map(|id| query(id, Order::Echo, 100)).collect();
     for client in &mut clients {
         client.send(&queries);
     }
-    clients[0].send(&[query(99, Ask::Hold, 30)]);
-    let server = Server::serve(bound, &Context::default());
+    clients[0].send(&[query(99, Order::Hold, 30)]);
+    let server = ScriptedServer::serve(bound, &Context::default());
     server.running.stop();
     for client in &mut clients {
         for q in &queries {
@@ -338,11 +338,12 @@ fn what_was_received_is_answered_before_the_end() {
 
 #[test]
 fn stopping_takes_no_longer_than_the_drain_time() {
-    let server = Server::start("127.0.0.1:0", Transport::Tcp, &Config { drain: ms(200), ..config() });
-    let mut endless = Client::connect(server.addr());
-    endless.send(&[query(1, Ask::Stream(u32::MAX), 30)]);
-    let mut waiting = Client::connect(server.addr());
-    waiting.send(&[query(1, Ask::Hold, 30)]);
+    let server =
+        ScriptedServer::start("127.0.0.1:0", Transport::Tcp, &ListenerConfig { drain: ms(200), ..config() });
+    let mut endless = TcpClient::connect(server.addr());
+    endless.send(&[query(1, Order::Stream(u32::MAX), 30)]);
+    let mut waiting = TcpClient::connect(server.addr());
+    waiting.send(&[query(1, Order::Hold, 30)]);
     wait_until("the query", || !server.held.lock().unwrap().is_empty());
     let start = Instant::now();
     assert_eq!(server.stop().tcp_stopped, 2);
@@ -352,8 +353,8 @@ fn stopping_takes_no_longer_than_the_drain_time() {
 #[test]
 fn a_panic_costs_one_query() {
     let server = start();
-    let mut client = Client::connect(server.addr());
-    let asks = [Ask::Echo, Ask::Panic, Ask::Echo];
+    let mut client = TcpClient::connect(server.addr());
+    let asks = [Order::Echo, Order::Panic, Order::Echo];
     let queries: Vec<_> = asks.iter().enumerate().map(|(id, &ask)| query(id as u16, ask, 30)).collect();
     client.send(&queries);
     for id in [0, 2] {
@@ -365,11 +366,12 @@ fn a_panic_costs_one_query() {
 #[test]
 fn connections_spread_over_workers_and_sockets_of_others_serve() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let config = Config { workers: 2, ..config() };
-    let adopted = Server::serve(Listener::from_tcp(vec![listener], &config).unwrap(), &Context::default());
-    let own = Server::start("127.0.0.1:0", Transport::Tcp, &config);
+    let config = ListenerConfig { workers: 2, ..config() };
+    let adopted =
+        ScriptedServer::serve(Listener::from_tcp(vec![listener], &config).unwrap(), &Context::default());
+    let own = ScriptedServer::start("127.0.0.1:0", Transport::Tcp, &config);
     for server in [adopted, own] {
-        let mut clients: Vec<_> = (0..40).map(|_| Client::connect(server.addr())).collect();
+        let mut clients: Vec<_> = (0..40).map(|_| TcpClient::connect(server.addr())).collect();
         for client in &mut clients {
             client.echo(1);
         }
@@ -384,7 +386,7 @@ fn an_address_in_use_is_an_error_also_for_sharing_sockets() {
     let server = start();
     let error = Listener::bind(server.addr(), Transport::Tcp, &config()).err().unwrap();
     assert_eq!(error.fault, BindFault::AddressInUse);
-    let mut client = Client::connect(server.addr());
+    let mut client = TcpClient::connect(server.addr());
     client.echo(1);
     let addr = server.addr();
     server.stop();
@@ -398,7 +400,7 @@ fn an_address_in_use_is_an_error_also_for_sharing_sockets() {
 fn the_idle_hook_runs() {
     let server = start();
     wait_until("the idle hook", || server.idles.load(Ordering::Relaxed) > 0);
-    let mut rude = Client::connect(server.addr());
+    let mut rude = TcpClient::connect(server.addr());
     rude.0.write_all(&[0, 200, 1, 2]).unwrap();
     rude.0.shutdown(Shutdown::Write).unwrap();
     assert_eq!(rude.0.read(&mut [0; 10]).unwrap(), 0);

@@ -8,21 +8,25 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use exchange::Transport;
-use net::{BindFault, Config, Context, FaultKind, Listener, Spread, UdpBackend, UdpConfig};
+use net::{BindFault, Context, Listener, ListenerConfig, Spread, UdpBackend, UdpConfig, WorkerFaultKind};
 
 use crate::script::*;
 
-fn config(workers: usize, backend: UdpBackend) -> Config {
+fn config(workers: usize, backend: UdpBackend) -> ListenerConfig {
     let idle_wake = Duration::from_millis(50);
-    Config { workers, udp: UdpConfig { backend, idle_wake, ..UdpConfig::default() }, ..Config::default() }
+    ListenerConfig {
+        workers,
+        udp: UdpConfig { backend, idle_wake, ..UdpConfig::default() },
+        ..ListenerConfig::default()
+    }
 }
 
-fn fast(workers: usize) -> Config {
+fn fast(workers: usize) -> ListenerConfig {
     config(workers, UdpBackend::Mmsg)
 }
 
 /// Every combination of back end and family.
-fn everywhere(mut test: impl FnMut(Config, &str)) {
+fn everywhere(mut test: impl FnMut(ListenerConfig, &str)) {
     for backend in [UdpBackend::Mmsg, UdpBackend::Plain] {
         for addr in ["127.0.0.1:0", "[::1]:0"] {
             test(config(1, backend), addr);
@@ -34,21 +38,31 @@ fn everywhere(mut test: impl FnMut(Config, &str)) {
 fn both_back_ends_answer_the_same() {
     let mut asks = Vec::new();
     for len in [17, 18, 40, 512, 1232, 4095, 4096] {
-        asks.extend([Ask::Echo, Ask::Drop, Ask::Undecided, Ask::Later, Ask::Stream(3)].map(|ask| (ask, len)));
+        asks.extend(
+            [Order::Echo, Order::Drop, Order::Undecided, Order::Later, Order::Stream(3)]
+                .map(|ask| (ask, len)),
+        );
     }
     asks.extend(
-        [Ask::Large(1), Ask::Large(12), Ask::Large(4096), Ask::Overlong, Ask::Forget, Ask::LaterOverlong]
-            .map(|a| (a, 30)),
+        [
+            Order::Large(1),
+            Order::Large(12),
+            Order::Large(4096),
+            Order::Overlong,
+            Order::Forget,
+            Order::LaterOverlong,
+        ]
+        .map(|a| (a, 30)),
     );
     let mut results = Vec::new();
     everywhere(|config, addr| {
-        let server = Server::start(addr, Transport::Udp, &config);
+        let server = ScriptedServer::start(addr, Transport::Udp, &config);
         let client = udp_client(server.addr());
         let mut replies = HashSet::new();
         let mut expected = 0;
         for (id, (ask, len)) in asks.iter().enumerate() {
             client.send(&query(id as u16, *ask, *len)).unwrap();
-            expected += usize::from(matches!(ask, Ask::Echo | Ask::Later | Ask::Large(_)));
+            expected += usize::from(matches!(ask, Order::Echo | Order::Later | Order::Large(_)));
         }
         // Not queries: too short, too long, empty.
         client.send(&[1; 11]).unwrap();
@@ -74,15 +88,15 @@ fn both_back_ends_answer_the_same() {
 fn replies_leave_from_the_address_asked() {
     // 127.0.0.2 is local without being anybody's first choice of source address.
     for (bind, asked) in [("0.0.0.0:0", "127.0.0.2"), ("[::]:0", "::1")] {
-        let server = Server::start(bind, Transport::Udp, &fast(1));
+        let server = ScriptedServer::start(bind, Transport::Udp, &fast(1));
         let asked = SocketAddr::new(asked.parse().unwrap(), server.addr().port());
         let client = udp_client(asked);
-        for ask in [Ask::Echo, Ask::Later] {
+        for ask in [Order::Echo, Order::Later] {
             let q = query(7, ask, 30);
             client.send(&q).unwrap();
             assert_eq!(receive(&client), echoed(&q));
         }
-        client.send(&query(8, Ask::Hold, 30)).unwrap();
+        client.send(&query(8, Order::Hold, 30)).unwrap();
         wait_until("the query", || !server.held.lock().unwrap().is_empty());
         let (promise, q) = server.held.lock().unwrap().pop().unwrap();
         assert_eq!(promise.client().local, asked);
@@ -98,11 +112,11 @@ fn full_batches_come_back_whole() {
     let bound = Listener::bind("127.0.0.1:0".parse().unwrap(), Transport::Udp, &fast(1)).unwrap();
     let client = udp_client(bound.local_addr());
     // Sent before anybody serves, so that they are received in few calls.
-    let queries: Vec<_> = (0..200).map(|id| query(id, Ask::Echo, 20 + usize::from(id))).collect();
+    let queries: Vec<_> = (0..200).map(|id| query(id, Order::Echo, 20 + usize::from(id))).collect();
     for q in &queries {
         client.send(q).unwrap();
     }
-    let server = Server::serve(bound, &Context::default());
+    let server = ScriptedServer::serve(bound, &Context::default());
     let replies: Vec<_> = queries.iter().map(|_| receive(&client)).collect();
     assert_eq!(replies, queries.iter().map(|q| echoed(q)).collect::<Vec<_>>());
     let totals = server.stop();
@@ -114,10 +128,11 @@ fn full_batches_come_back_whole() {
 #[test]
 fn one_client_meets_every_worker_or_just_one() {
     for (spread, all) in [(Spread::Random, true), (Spread::Hash, false)] {
-        let server = Server::start("127.0.0.1:0", Transport::Udp, &Config { spread, ..fast(4) });
+        let server =
+            ScriptedServer::start("127.0.0.1:0", Transport::Udp, &ListenerConfig { spread, ..fast(4) });
         let client = udp_client(server.addr());
         for id in 0..400 {
-            client.send(&query(id, Ask::Echo, 30)).unwrap();
+            client.send(&query(id, Order::Echo, 30)).unwrap();
             receive(&client);
         }
         let busy = server.running.stats().per_worker().filter(|totals| totals.queries > 0).count();
@@ -128,11 +143,11 @@ fn one_client_meets_every_worker_or_just_one() {
 
 #[test]
 fn spread_by_cpu_serves() {
-    let config = Config { spread: Spread::Cpu, pin_cpus: true, ..fast(2) };
-    let server = Server::start("127.0.0.1:0", Transport::Udp, &config);
+    let config = ListenerConfig { spread: Spread::Cpu, pin_cpus: true, ..fast(2) };
+    let server = ScriptedServer::start("127.0.0.1:0", Transport::Udp, &config);
     let client = udp_client(server.addr());
     for id in 0..20 {
-        client.send(&query(id, Ask::Echo, 30)).unwrap();
+        client.send(&query(id, Order::Echo, 30)).unwrap();
         receive(&client);
     }
     assert_eq!(server.stop().replies, 20);
@@ -144,9 +159,9 @@ fn what_was_received_is_answered_before_the_end() {
         let bound = Listener::bind(addr.parse().unwrap(), Transport::Udp, &config).unwrap();
         let client = udp_client(bound.local_addr());
         for id in 0..150 {
-            client.send(&query(id, Ask::Echo, 30)).unwrap();
+            client.send(&query(id, Order::Echo, 30)).unwrap();
         }
-        let server = Server::serve(bound, &Context::default());
+        let server = ScriptedServer::serve(bound, &Context::default());
         assert_eq!(server.stop().replies, 150);
         for _ in 0..150 {
             receive(&client);
@@ -156,13 +171,13 @@ fn what_was_received_is_answered_before_the_end() {
 
 #[test]
 fn stopping_takes_no_longer_than_the_drain_time_under_load() {
-    let config = Config { drain: Duration::from_millis(100), ..fast(1) };
-    let server = Server::start("127.0.0.1:0", Transport::Udp, &config);
+    let config = ListenerConfig { drain: Duration::from_millis(100), ..fast(1) };
+    let server = ScriptedServer::start("127.0.0.1:0", Transport::Udp, &config);
     let client = udp_client(server.addr());
     let stopped = Arc::new(AtomicUsize::new(0));
     let flag = Arc::clone(&stopped);
     let load = std::thread::spawn(move || {
-        let q = query(1, Ask::Drop, 30);
+        let q = query(1, Order::Drop, 30);
         while flag.load(Ordering::Relaxed) == 0 {
             let _ = client.send(&q);
         }
@@ -185,14 +200,14 @@ fn a_reply_the_system_refuses_does_not_cost_the_others() {
     let mut expected = HashSet::new();
     for id in 0..60 {
         // No UDP datagram over IPv4 holds more than 65,507 bytes.
-        let ask = if id % 3 == 0 { Ask::Large(66_000) } else { Ask::Echo };
+        let ask = if id % 3 == 0 { Order::Large(66_000) } else { Order::Echo };
         let q = query(id, ask, 30);
         client.send(&q).unwrap();
         if id % 3 != 0 {
             expected.insert(echoed(&q));
         }
     }
-    let server = Server::serve(bound, &Context::default());
+    let server = ScriptedServer::serve(bound, &Context::default());
     let replies: HashSet<_> = (0..40).map(|_| receive(&client)).collect();
     assert_eq!(replies, expected);
     let totals = server.stop();
@@ -204,11 +219,11 @@ fn a_reply_the_system_refuses_does_not_cost_the_others() {
 fn deep_batches(socket: UdpSocket) -> (Vec<Vec<Vec<u8>>>, net::Totals) {
     let bound = Listener::from_udp(vec![socket], &fast(1)).unwrap();
     let clients = [(); 2].map(|()| udp_client(bound.local_addr()));
-    let queries: Vec<_> = (0..160).map(|id| query(id, Ask::Echo, 30 + usize::from(id % 2))).collect();
+    let queries: Vec<_> = (0..160).map(|id| query(id, Order::Echo, 30 + usize::from(id % 2))).collect();
     for (i, q) in queries.iter().enumerate() {
         clients[i / 3 % 2].send(q).unwrap();
     }
-    let server = Server::serve(bound, &Context::default());
+    let server = ScriptedServer::serve(bound, &Context::default());
     let mut replies = Vec::new();
     for (k, client) in clients.iter().enumerate() {
         let own = queries.iter().enumerate().filter(|(i, _)| i / 3 % 2 == k);
@@ -253,17 +268,17 @@ fn equally_long_replies_leave_together() {
 
 #[test]
 fn a_vanished_client_does_not_disturb_the_others() {
-    let server = Server::start("127.0.0.1:0", Transport::Udp, &fast(1));
+    let server = ScriptedServer::start("127.0.0.1:0", Transport::Udp, &fast(1));
     let client = udp_client(server.addr());
     for round in 0..50 {
         // The reply to this one meets a closed port.
         let gone = udp_client(server.addr());
-        gone.send(&query(round, Ask::Hold, 30)).unwrap();
+        gone.send(&query(round, Order::Hold, 30)).unwrap();
         wait_until("the query", || !server.held.lock().unwrap().is_empty());
         drop(gone);
         let (promise, q) = server.held.lock().unwrap().pop().unwrap();
         promise.send(&q);
-        let q = query(round, Ask::Echo, 30);
+        let q = query(round, Order::Echo, 30);
         client.send(&q).unwrap();
         assert_eq!(receive(&client), echoed(&q));
     }
@@ -274,17 +289,17 @@ fn a_vanished_client_does_not_disturb_the_others() {
 fn a_panic_costs_one_query() {
     let bound = Listener::bind("127.0.0.1:0".parse().unwrap(), Transport::Udp, &fast(1)).unwrap();
     let client = udp_client(bound.local_addr());
-    let asks = |id| if id % 5 == 2 { Ask::Panic } else { Ask::Echo };
+    let asks = |id| if id % 5 == 2 { Order::Panic } else { Order::Echo };
     for id in 0..50 {
         client.send(&query(id, asks(id), 30)).unwrap();
     }
     let panics = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&panics);
     let context = Context::default().on_fault(move |fault| {
-        assert!(matches!(fault.kind, FaultKind::HandlerPanicked));
+        assert!(matches!(fault.kind, WorkerFaultKind::HandlerPanicked));
         seen.fetch_add(1, Ordering::Relaxed);
     });
-    let server = Server::serve(bound, &context);
+    let server = ScriptedServer::serve(bound, &context);
     let replies: HashSet<_> = (0..40).map(|_| receive(&client)).collect();
     assert_eq!(replies.len(), 40);
     silent(&client);
@@ -301,14 +316,14 @@ fn a_socket_that_fails_is_made_anew() {
     let context = Context::default().on_fault(move |fault| seen.lock().unwrap().push(fault.to_string()));
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let fd = socket.as_raw_fd();
-    let server = Server::serve(Listener::from_udp(vec![socket], &fast(1)).unwrap(), &context);
+    let server = ScriptedServer::serve(Listener::from_udp(vec![socket], &fast(1)).unwrap(), &context);
     let addr = server.addr();
     let null = std::fs::File::open("/dev/null").unwrap();
     // SAFETY: puts another open file behind the worker's descriptor, which the worker still owns and closes.
     assert_eq!(unsafe { libc::dup2(null.as_raw_fd(), fd) }, fd);
     server.wait_for("a new socket", |totals| totals.rebinds == 1);
     let client = udp_client(addr);
-    client.send(&query(1, Ask::Echo, 30)).unwrap();
+    client.send(&query(1, Order::Echo, 30)).unwrap();
     receive(&client);
     assert_eq!(server.stop().receive_errors, 9);
     let faults = faults.lock().unwrap();
@@ -319,11 +334,12 @@ fn a_socket_that_fails_is_made_anew() {
 #[test]
 fn sockets_of_others_are_served_by_all_workers() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let server = Server::serve(Listener::from_udp(vec![socket], &fast(3)).unwrap(), &Context::default());
+    let server =
+        ScriptedServer::serve(Listener::from_udp(vec![socket], &fast(3)).unwrap(), &Context::default());
     assert_eq!(server.running.stats().per_worker().count(), 3);
     let client = udp_client(server.addr());
     for id in 0..30 {
-        client.send(&query(id, Ask::Echo, 30)).unwrap();
+        client.send(&query(id, Order::Echo, 30)).unwrap();
         receive(&client);
     }
     assert_eq!(server.stop().replies, 30);
@@ -335,7 +351,7 @@ fn sockets_of_others_are_served_by_all_workers() {
 #[test]
 fn idle_workers_say_so() {
     everywhere(|config, addr| {
-        let server = Server::start(addr, Transport::Udp, &config);
+        let server = ScriptedServer::start(addr, Transport::Udp, &config);
         wait_until("the idle hook", || server.idles.load(Ordering::Relaxed) > 1);
         server.stop();
     });
@@ -343,8 +359,8 @@ fn idle_workers_say_so() {
 
 #[test]
 fn bind_errors_say_what_is_wrong() {
-    let server = Server::start("127.0.0.1:0", Transport::Udp, &fast(2));
-    let bind = |addr: SocketAddr, config: &Config| Listener::bind(addr, Transport::Udp, config);
+    let server = ScriptedServer::start("127.0.0.1:0", Transport::Udp, &fast(2));
+    let bind = |addr: SocketAddr, config: &ListenerConfig| Listener::bind(addr, Transport::Udp, config);
     let error = bind(server.addr(), &fast(2)).err().unwrap();
     assert_eq!(error.fault, BindFault::AddressInUse);
     assert_eq!(
@@ -354,10 +370,10 @@ fn bind_errors_say_what_is_wrong() {
             server.addr()
         )
     );
-    assert!(bind(server.addr(), &Config { share_port: true, ..fast(2) }).is_ok());
+    assert!(bind(server.addr(), &ListenerConfig { share_port: true, ..fast(2) }).is_ok());
     let nowhere = "192.0.2.1:0".parse().unwrap();
     assert_eq!(bind(nowhere, &fast(1)).err().unwrap().fault, BindFault::NoSuchAddress);
-    assert!(bind(nowhere, &Config { freebind: true, ..fast(1) }).is_ok());
+    assert!(bind(nowhere, &ListenerConfig { freebind: true, ..fast(1) }).is_ok());
     let denied = net::BindError {
         addr: "0.0.0.0:53".parse().unwrap(),
         transport: Transport::Udp,
@@ -373,9 +389,9 @@ fn bind_errors_say_what_is_wrong() {
 #[test]
 fn handing_over_to_another_listener_loses_nothing() {
     for spread in [Spread::Random, Spread::Hash] {
-        let mut config = Config { share_port: true, spread, ..fast(2) };
+        let mut config = ListenerConfig { share_port: true, spread, ..fast(2) };
         config.udp.idle_wake = Duration::from_millis(5);
-        let mut server = Server::start("127.0.0.1:0", Transport::Udp, &config);
+        let mut server = ScriptedServer::start("127.0.0.1:0", Transport::Udp, &config);
         let client = udp_client(server.addr());
         client.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         let stopped = Arc::new(AtomicUsize::new(0));
@@ -385,7 +401,7 @@ fn handing_over_to_another_listener_loses_nothing() {
             while flag.load(Ordering::Relaxed) == 0 {
                 // Enough at once that some are always on their way.
                 for id in 0..150 {
-                    client.send(&query(id, Ask::Echo, 30)).unwrap();
+                    client.send(&query(id, Order::Echo, 30)).unwrap();
                 }
                 for _ in 0..150 {
                     receive(&client);
@@ -398,7 +414,7 @@ fn handing_over_to_another_listener_loses_nothing() {
         for _ in 0..20 {
             let bound = Listener::bind(server.addr(), Transport::Udp, &config).unwrap();
             answered += server.stop().replies;
-            server = Server::serve(bound, &Context::default());
+            server = ScriptedServer::serve(bound, &Context::default());
             server.wait_for("queries", |totals| totals.queries > 500);
         }
         if spread == Spread::Random {
@@ -415,9 +431,9 @@ fn handing_over_to_another_listener_loses_nothing() {
 #[test]
 fn stopping_waits_for_answers_promised() {
     everywhere(|config, addr| {
-        let server = Server::start(addr, Transport::Udp, &config);
+        let server = ScriptedServer::start(addr, Transport::Udp, &config);
         let client = udp_client(server.addr());
-        let q = query(1, Ask::Hold, 30);
+        let q = query(1, Order::Hold, 30);
         client.send(&q).unwrap();
         wait_until("the query", || !server.held.lock().unwrap().is_empty());
         server.running.stop();
@@ -437,9 +453,9 @@ fn late_answers_wake_a_worker_that_would_sleep_for_a_minute() {
     everywhere(|mut config, addr| {
         config.udp.idle_wake = Duration::from_secs(60);
         config.drain = Duration::ZERO;
-        let server = Server::start(addr, Transport::Udp, &config);
+        let server = ScriptedServer::start(addr, Transport::Udp, &config);
         let client = udp_client(server.addr());
-        let queries: Vec<_> = (0..100).map(|id| query(id, Ask::Hold, 30)).collect();
+        let queries: Vec<_> = (0..100).map(|id| query(id, Order::Hold, 30)).collect();
         for q in &queries {
             client.send(q).unwrap();
         }
@@ -452,7 +468,7 @@ fn late_answers_wake_a_worker_that_would_sleep_for_a_minute() {
         server.wait_for("the count", |totals| totals.late_replies == 100);
         server.running.stop();
         // One more query lets the worker see that it should stop.
-        client.send(&query(1, Ask::Drop, 30)).unwrap();
+        client.send(&query(1, Order::Drop, 30)).unwrap();
         wait_until("the end", || server.running.is_finished());
     });
 }
@@ -460,11 +476,11 @@ fn late_answers_wake_a_worker_that_would_sleep_for_a_minute() {
 #[test]
 fn a_panic_costs_no_answer_that_is_due_later() {
     everywhere(|config, addr| {
-        let server = Server::start(addr, Transport::Udp, &config);
+        let server = ScriptedServer::start(addr, Transport::Udp, &config);
         let client = udp_client(server.addr());
-        let held = query(1, Ask::Hold, 30);
+        let held = query(1, Order::Hold, 30);
         client.send(&held).unwrap();
-        client.send(&query(2, Ask::Panic, 30)).unwrap();
+        client.send(&query(2, Order::Panic, 30)).unwrap();
         server.wait_for("the panic", |totals| totals.panics > 0);
         wait_until("the query", || !server.held.lock().unwrap().is_empty());
         let (promise, q) = server.held.lock().unwrap().pop().unwrap();

@@ -8,20 +8,21 @@ use std::time::Duration;
 
 use exchange::{Batch, Handler, LateReplies, Outcome, Seat, Transport};
 use net::{
-    BindFault, Bound, Config, Context, FaultKind, Listener, Running, Totals, XdpAttach, XdpConfig, XdpCopy,
+    BindFault, Bound, Context, Listener, ListenerConfig, Running, Totals, WorkerFaultKind, XdpAttach,
+    XdpConfig, XdpCopy,
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::later::{self, Promise, Queue, Queues};
-use crate::link::{CLIENT_LINK, Frames, Link, SERVER_INTERFACE, SERVER_LINK};
+use crate::later::{self, LateAnswers, Queues, WaitingQuery};
+use crate::link::{CLIENT_LINK, Frames, SERVER_INTERFACE, SERVER_LINK, VethPair};
 use crate::script::{receive, wait_until};
 
 const V4: &str = "198.18.9.2:53";
 const V6: &str = "[fd00:9::2]:53";
 
 /// Answers with what [`answer`] makes of a query, sometimes later, sometimes not at all.
-struct Mirror(Queue);
+struct Mirror(LateAnswers);
 
 /// Makes mirrors.
 fn mirror() -> impl Fn(&Seat) -> Mirror + Send + Sync {
@@ -37,7 +38,7 @@ impl Handler for Mirror {
             let outcome = match reply[3] {
                 3 => Outcome::Drop,
                 7 => {
-                    let promise = Promise::new(queries.return_address(i), &self.0);
+                    let promise = WaitingQuery::new(queries.return_address(i), &self.0);
                     std::thread::spawn(move || promise.send(&reply));
                     Outcome::Pending
                 }
@@ -94,8 +95,8 @@ fn answered(query: &[u8]) -> bool {
     query[3] != 3
 }
 
-fn config() -> Config {
-    let mut config = Config { workers: 1, ..Config::default() };
+fn config() -> ListenerConfig {
+    let mut config = ListenerConfig { workers: 1, ..ListenerConfig::default() };
     config.udp.idle_wake = Duration::from_millis(20);
     config
 }
@@ -111,7 +112,7 @@ struct Served {
 }
 
 impl Served {
-    fn new(link: &Link, addrs: [&str; 2], xdp: Option<XdpConfig>) -> Served {
+    fn new(link: &VethPair, addrs: [&str; 2], xdp: Option<XdpConfig>) -> Served {
         link.server(|| {
             let bound = addrs.map(listener);
             let front = xdp.map(|xdp| {
@@ -140,7 +141,7 @@ fn end(running: Running) -> Totals {
 }
 
 /// A socket in the client's namespace.
-fn client(link: &Link, server: &str) -> UdpSocket {
+fn client(link: &VethPair, server: &str) -> UdpSocket {
     let server: SocketAddr = server.parse().unwrap();
     link.client(|| crate::script::udp_client(server))
 }
@@ -169,7 +170,7 @@ fn both_ways(mut test: impl FnMut(XdpAttach)) {
 
 #[test]
 fn a_front_answers_as_the_sockets_do() {
-    let Some(link) = Link::make(1) else { return };
+    let Some(link) = VethPair::make(1) else { return };
     let wild = ["0.0.0.0:53", "[::]:53"];
     let sockets = Served::new(&link, wild, None);
     let clients = [V4, V6].map(|addr| client(&link, addr));
@@ -196,7 +197,7 @@ fn a_front_answers_as_the_sockets_do() {
 
 #[test]
 fn several_queues_have_a_worker_each() {
-    let Some(link) = Link::make(3) else { return };
+    let Some(link) = VethPair::make(3) else { return };
     for (asked, got) in [(None, 3), (Some(2), 2)] {
         let served =
             Served::new(&link, [V4, V6], Some(XdpConfig { queues: asked, ..front(XdpAttach::Auto) }));
@@ -288,7 +289,7 @@ fn opened(server: &str, tag: Option<u16>, frame: &[u8]) -> Vec<u8> {
 
 #[test]
 fn frames_are_right_with_and_without_a_tag() {
-    let Some(link) = Link::make(1) else { return };
+    let Some(link) = VethPair::make(1) else { return };
     both_ways(|attach| {
         let served = Served::new(&link, [V4, V6], Some(front(attach)));
         let frames = link.client(Frames::open);
@@ -311,7 +312,7 @@ fn frames_are_right_with_and_without_a_tag() {
 
 #[test]
 fn wrong_checksums_are_dropped_and_counted() {
-    let Some(link) = Link::make(1) else { return };
+    let Some(link) = VethPair::make(1) else { return };
     both_ways(|attach| {
         let served = Served::new(&link, [V4, V6], Some(front(attach)));
         let frames = link.client(Frames::open);
@@ -341,7 +342,7 @@ fn wrong_checksums_are_dropped_and_counted() {
 
 #[test]
 fn all_else_goes_to_the_kernel() {
-    let Some(link) = Link::make(1) else { return };
+    let Some(link) = VethPair::make(1) else { return };
     both_ways(|attach| {
         let served = Served::new(&link, [V4, V6], Some(front(attach)));
         // Neither side knows the other's link address yet on the first round, so this also shows ARP and ND at work.
@@ -438,7 +439,7 @@ fn ping(there: IpAddr) {
 
 #[test]
 fn replies_keep_to_what_a_packet_holds() {
-    let Some(link) = Link::make(1) else { return };
+    let Some(link) = VethPair::make(1) else { return };
     let mut q = vec![0; 40];
     q[10..12].copy_from_slice(&1600_u16.to_be_bytes());
     for (addrs, server, room) in [(&[V4][..], V4, 1472), (&[V4, V6], V4, 1232), (&[V6], V6, 1232)] {
@@ -458,7 +459,7 @@ fn replies_keep_to_what_a_packet_holds() {
 
 #[test]
 fn larger_packets_have_larger_frames() {
-    let Some(link) = Link::make(1) else { return };
+    let Some(link) = VethPair::make(1) else { return };
     link.set_mtu(2600);
     both_ways(|attach| {
         let front = link.server(|| {
@@ -480,7 +481,7 @@ fn larger_packets_have_larger_frames() {
 
 #[test]
 fn a_front_comes_and_goes() {
-    let Some(link) = Link::make(1) else { return };
+    let Some(link) = VethPair::make(1) else { return };
     let served = Served::new(&link, [V4, V6], None);
     let client = client(&link, V4);
     link.server(|| {
@@ -510,7 +511,7 @@ fn a_front_comes_and_goes() {
 
 #[test]
 fn queries_that_wait_are_answered_before_the_end() {
-    let Some(link) = Link::make(1) else { return };
+    let Some(link) = VethPair::make(1) else { return };
     let (bound, front) = link.server(|| {
         let bound = listener(V4);
         let mut config = config();
@@ -538,11 +539,11 @@ fn queries_that_wait_are_answered_before_the_end() {
 
 #[test]
 fn an_interface_that_vanishes_ends_its_front() {
-    let Some(link) = Link::make(1) else { return };
+    let Some(link) = VethPair::make(1) else { return };
     let faults = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&faults);
     let context = Context::default().on_fault(move |fault| {
-        assert!(matches!(fault.kind, FaultKind::Xdp(_)));
+        assert!(matches!(fault.kind, WorkerFaultKind::Xdp(_)));
         seen.lock().unwrap().push(fault.to_string());
     });
     let front = link.server(|| {
@@ -560,7 +561,7 @@ fn an_interface_that_vanishes_ends_its_front() {
 
 #[test]
 fn what_is_missing_is_said() {
-    let Some(link) = Link::make(1) else { return };
+    let Some(link) = VethPair::make(1) else { return };
     link.server(|| {
         let bound = listener("0.0.0.0:53");
         let open = |xdp: XdpConfig| Listener::xdp(&[&bound], &config(), &xdp).err().unwrap();
@@ -600,7 +601,7 @@ fn give_up_root() {
 
 #[test]
 fn without_rights_the_sockets_answer() {
-    let Some(link) = Link::make(1) else { return };
+    let Some(link) = VethPair::make(1) else { return };
     let running = link.server(|| {
         give_up_root();
         // A port that needs no rights itself.
@@ -616,7 +617,7 @@ fn without_rights_the_sockets_answer() {
 
 #[test]
 fn once_open_a_front_needs_no_rights() {
-    let Some(link) = Link::make(2) else { return };
+    let Some(link) = VethPair::make(2) else { return };
     let (running, sockets) = link.server(|| {
         let bound = listener(V4);
         let front = Listener::xdp(&[&bound], &config(), &front(XdpAttach::Auto)).unwrap();
@@ -635,7 +636,7 @@ fn once_open_a_front_needs_no_rights() {
 
 #[test]
 fn a_killed_process_leaves_nothing_attached() {
-    let Some(link) = Link::make(1) else { return };
+    let Some(link) = VethPair::make(1) else { return };
     let client = client(&link, V4);
     let expected = (0..32).map(query).filter(|q| answered(q)).count();
     for attach in ["driver", "generic"] {
@@ -684,7 +685,7 @@ fn serves_until_it_is_killed() {
 
 #[test]
 fn tags_that_nobody_would_see_are_no_ground_for_a_front() {
-    let Some(link) = Link::make(1) else { return };
+    let Some(link) = VethPair::make(1) else { return };
     if let Err(reason) = link.add_vlan(7) {
         return eprintln!("skipped: VLAN interfaces cannot be had here: {reason}");
     }

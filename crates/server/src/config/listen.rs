@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use exchange::{TRANSPORTS, Transport};
 use net::{XdpAttach, XdpConfig, XdpCopy};
 
-use super::report::{Diagnostic, Place};
+use super::report::{ConfigPlace, Diagnostic};
 use super::table::keys;
 use super::table::read::At;
 use super::table::value::{AddrPort, Int, Word};
@@ -93,7 +93,7 @@ impl Word for XdpCopy {
 pub(super) struct Opened {
     transport: Transport,
     addr: SocketAddr,
-    place: Option<Place>,
+    place: Option<ConfigPlace>,
 }
 
 impl Opened {

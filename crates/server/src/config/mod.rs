@@ -1,5 +1,5 @@
 //! The configuration: a file for each feature, which declares its keys, says what cannot be true together, and makes of
-//! its values the plain `Config` of the part that it configures.
+//! its values the plain settings of the part that it configures.
 //!
 //! | file | section | for |
 //! |---|---|---|
@@ -9,14 +9,14 @@
 //! | `zones` | `[[zone]]`, `[template.X]` | `crate::zones` |
 //! | `control`, `metrics`, `log` | their own | the modules of that name |
 //!
-//! `table` is what the files are written with, `load` reads the operator's files, `report` shows what is wrong with them,
+//! `table` is what the files are written with, `files` reads the operator's files, `report` shows what is wrong with them,
 //! and `reference` prints the page of all keys. A feature's keys get into the configuration by one line: in `server` if
 //! they belong to `[server]`, else in [`Settings`], where the compiler then asks for the rest.
 
 pub mod answers;
 pub mod control;
+pub mod files;
 pub mod listen;
-pub mod load;
 pub mod log;
 pub mod metrics;
 pub mod privileges;
@@ -29,7 +29,7 @@ pub mod tcp;
 pub mod threads;
 pub mod zones;
 
-pub use load::{Accepted, Rejected, load, load_text};
+pub use files::{Accepted, Rejected, read_files, read_text};
 pub use storage::Storage;
 pub use table::pending::PendingKey;
 
@@ -41,12 +41,12 @@ use report::Diagnostic;
 use server::Server;
 use table::pending::{adopt, adopt_blocks, adopt_option};
 use table::read::At;
-use table::slot::Slot;
+use table::slot::SectionSlot;
 use zones::{ConfiguredZone, Templates};
 
 /// A configuration that was read and checked.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Config {
+pub struct Configuration {
     /// Everything but the zones.
     pub settings: Settings,
     /// Every `[[zone]]`, each with the place of its block.
@@ -83,10 +83,10 @@ impl Default for Settings {
     }
 }
 
-impl Config {
+impl Configuration {
     /// What stands at the top of a file, in the order of the reference page.
-    fn slots(&mut self) -> [&mut dyn Slot; 7] {
-        let Config { settings, zones, templates } = self;
+    fn slots(&mut self) -> [&mut dyn SectionSlot; 7] {
+        let Configuration { settings, zones, templates } = self;
         let Settings { server, listens, control, metrics, log } = settings;
         [server, listens, zones, templates, control, metrics, log]
     }
@@ -119,7 +119,7 @@ impl Settings {
     }
 
     /// What listeners are to do.
-    pub fn net_config(&self) -> net::Config {
+    pub fn net_config(&self) -> net::ListenerConfig {
         self.server.net_config()
     }
 

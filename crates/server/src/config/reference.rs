@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::Config;
+use super::Configuration;
 use super::table::{Effect, KeyDoc, SectionDoc};
 
 /// Words at the top of the reference page.
@@ -32,7 +32,7 @@ or goes.
 
 /// Every section in the order of the page.
 fn sections() -> Vec<SectionDoc> {
-    Config::default().slots().map(|slot| slot.describe()).into()
+    Configuration::default().slots().map(|slot| slot.describe()).into()
 }
 
 /// The reference page, in Markdown.
@@ -94,7 +94,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::{Accepted, load_text};
+    use crate::config::{Accepted, read_text};
 
     /// Set to rewrite the page instead of comparing.
     const UPDATE: &str = "NOMEN_UPDATE_REFERENCE";
@@ -107,7 +107,7 @@ mod tests {
     }
 
     fn accepted(text: &str) -> Accepted {
-        load_text("example", text.to_owned(), Path::new("/")).unwrap_or_else(|rejected| panic!("{rejected}"))
+        read_text("example", text.to_owned(), Path::new("/")).unwrap_or_else(|rejected| panic!("{rejected}"))
     }
 
     #[test]
@@ -149,7 +149,7 @@ mod tests {
     fn undocumented_keys_are_refused() {
         for section in sections() {
             let text = format!("{}undocumented = 1\n", example_of(&section));
-            let rejected = load_text("example", text, Path::new("/")).expect_err("must be refused");
+            let rejected = read_text("example", text, Path::new("/")).expect_err("must be refused");
             assert!(rejected.to_string().contains("unknown key `undocumented`"), "{rejected}");
         }
     }

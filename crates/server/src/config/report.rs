@@ -10,23 +10,23 @@ const SHOWN_COLUMNS: usize = 100;
 
 /// One configuration text that was read: the main file, or one that `include` named.
 #[derive(Debug)]
-pub struct Source {
+pub struct ConfigText {
     /// Where the text came from, as the operator would name it.
     pub path: PathBuf,
     /// The text itself.
     pub text: String,
 }
 
-/// All texts of one configuration; a [`Place`] names one of them by its number.
+/// All texts of one configuration; a [`ConfigPlace`] names one of them by its number.
 #[derive(Debug, Default)]
-pub struct Sources {
-    all: Vec<Source>,
+pub struct ConfigTexts {
+    all: Vec<ConfigText>,
 }
 
 /// A stretch of one source text, in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// Number of the text in [`Sources`].
+pub struct ConfigPlace {
+    /// Number of the text in [`ConfigTexts`].
     pub source: usize,
     /// Byte range within that text.
     pub span: Range<usize>,
@@ -36,18 +36,18 @@ pub struct Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
     /// Where it is; none for faults of the whole (a file that cannot be opened).
-    pub place: Option<Place>,
+    pub place: Option<ConfigPlace>,
     /// What is wrong, one sentence without a full stop.
     pub message: String,
     /// Short advice printed beside the caret.
     pub hint: Option<String>,
     /// Other places that explain the fault ("first defined here").
-    pub related: Vec<(Place, String)>,
+    pub related: Vec<(ConfigPlace, String)>,
 }
 
 impl Diagnostic {
     /// An error at a place.
-    pub fn error(place: Place, message: impl Into<String>) -> Self {
+    pub fn error(place: ConfigPlace, message: impl Into<String>) -> Self {
         Self { place: Some(place), ..Self::whole(message) }
     }
 
@@ -57,7 +57,7 @@ impl Diagnostic {
     }
 
     /// An error at a place, if it has one: what a default causes stands nowhere.
-    pub fn at(place: Option<&Place>, message: impl Into<String>) -> Self {
+    pub fn at(place: Option<&ConfigPlace>, message: impl Into<String>) -> Self {
         Self { place: place.cloned(), ..Self::whole(message) }
     }
 
@@ -70,26 +70,26 @@ impl Diagnostic {
 
     /// Adds a second place, if there is one, with its own words.
     #[must_use]
-    pub fn also(mut self, place: Option<&Place>, words: impl Into<String>) -> Self {
+    pub fn also(mut self, place: Option<&ConfigPlace>, words: impl Into<String>) -> Self {
         self.related.extend(place.cloned().map(|place| (place, words.into())));
         self
     }
 }
 
-impl Sources {
+impl ConfigTexts {
     /// Takes a text and returns its number.
     pub fn add(&mut self, path: impl Into<PathBuf>, text: String) -> usize {
-        self.all.push(Source { path: path.into(), text });
+        self.all.push(ConfigText { path: path.into(), text });
         self.all.len() - 1
     }
 
     /// The text with this number, if there is one.
-    pub fn get(&self, number: usize) -> Option<&Source> {
+    pub fn get(&self, number: usize) -> Option<&ConfigText> {
         self.all.get(number)
     }
 
     /// Line and column (both from 1, columns in characters) where a place begins.
-    pub fn line_column(&self, place: &Place) -> (usize, usize) {
+    pub fn line_column(&self, place: &ConfigPlace) -> (usize, usize) {
         let Some(source) = self.get(place.source) else { return (1, 1) };
         let start = floor_char(&source.text, place.span.start);
         let before = &source.text[..start];
@@ -98,7 +98,7 @@ impl Sources {
     }
 
     /// `file:line:column` of a place.
-    pub fn address(&self, place: &Place) -> String {
+    pub fn address(&self, place: &ConfigPlace) -> String {
         let (line, column) = self.line_column(place);
         let path = self.get(place.source).map(|s| s.path.display().to_string()).unwrap_or_default();
         format!("{path}:{line}:{column}")
@@ -128,7 +128,7 @@ impl Sources {
     }
 
     /// One place: its address, the line, and marks under it.
-    fn render_place(&self, out: &mut String, place: &Place, mark: char, words: Option<&str>) {
+    fn render_place(&self, out: &mut String, place: &ConfigPlace, mark: char, words: Option<&str>) {
         let Some(source) = self.get(place.source) else { return };
         let (number, column) = self.line_column(place);
         let start = floor_char(&source.text, place.span.start);
@@ -180,10 +180,10 @@ mod tests {
 
     #[test]
     fn caret_stands_under_the_place() {
-        let mut sources = Sources::default();
+        let mut sources = ConfigTexts::default();
         let number = sources.add("a.toml", "x = 1\nkéy = 2\n".into());
         let at = "x = 1\nkéy = ".len();
-        let fault = Diagnostic::error(Place { source: number, span: at..at + 1 }, "bad").hint("good");
+        let fault = Diagnostic::error(ConfigPlace { source: number, span: at..at + 1 }, "bad").hint("good");
         assert_eq!(
             sources.render(&[fault]),
             "error: bad\n --> a.toml:2:7\n  |\n2 | kéy = 2\n  |       ^ good\n"
@@ -192,20 +192,20 @@ mod tests {
 
     #[test]
     fn places_outside_the_text_do_not_panic() {
-        let mut sources = Sources::default();
+        let mut sources = ConfigTexts::default();
         let number = sources.add("a.toml", "é".into());
         for span in [0..9, 1..1, 7..9] {
-            sources.render(&[Diagnostic::error(Place { source: number, span }, "m")]);
+            sources.render(&[Diagnostic::error(ConfigPlace { source: number, span }, "m")]);
         }
-        sources.render(&[Diagnostic::error(Place { source: 9, span: 0..1 }, "m")]);
+        sources.render(&[Diagnostic::error(ConfigPlace { source: 9, span: 0..1 }, "m")]);
     }
 
     #[test]
     fn long_lines_are_cut_around_the_fault() {
-        let mut sources = Sources::default();
+        let mut sources = ConfigTexts::default();
         let text = format!("{}BAD{}", "a".repeat(500), "b".repeat(500));
         let number = sources.add("a.toml", text);
-        let shown = sources.render(&[Diagnostic::error(Place { source: number, span: 500..503 }, "m")]);
+        let shown = sources.render(&[Diagnostic::error(ConfigPlace { source: number, span: 500..503 }, "m")]);
         let lines: Vec<&str> = shown.lines().collect();
         let column = lines[4].chars().position(|c| c == '^');
         let marked: String = lines[3].chars().skip(column.unwrap_or(0)).take(3).collect();

@@ -25,7 +25,7 @@ section! {
 
 impl Server {
     /// What listeners are to do.
-    pub fn net_config(&self) -> net::Config {
-        net::Config { tcp: self.tcp.config(), ..self.threads.config() }
+    pub fn net_config(&self) -> net::ListenerConfig {
+        net::ListenerConfig { tcp: self.tcp.config(), ..self.threads.config() }
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::table::{Effect, KeyValue, Section, SectionDoc};
+use super::table::{ConfigSection, Effect, KeyValue, SectionDoc};
 use super::*;
 
 fn faults(text: &str) -> Vec<String> {
-    match load_text("t.toml", text.to_owned(), Path::new("/")) {
+    match read_text("t.toml", text.to_owned(), Path::new("/")) {
         Ok(_) => Vec::new(),
         Err(rejected) => rejected.faults.into_iter().map(|f| f.message).collect(),
     }
@@ -17,7 +17,7 @@ fn faults(text: &str) -> Vec<String> {
 
 #[test]
 fn nothing_is_a_configuration() {
-    let loaded = load_text("t.toml", String::new(), Path::new("/")).expect("accepted");
+    let loaded = read_text("t.toml", String::new(), Path::new("/")).expect("accepted");
     assert_eq!(loaded.config.settings.listens.len(), 1);
     assert_eq!(loaded.config.settings.server.answers.max_udp_size.0, 1232);
     assert!(loaded.config.settings.metrics.is_none());
@@ -90,22 +90,22 @@ fn includes_add_up_and_clash() {
     write("conf.d/a.toml", "[[zone]]\nname = \"a\"\nfile = \"a.zone\"\n");
     write("conf.d/b.toml", "[[zone]]\nname = \"b\"\nfile = \"b.zone\"\n[log]\nlevel = \"warn\"\n");
     write("conf.d/ignored", "not toml");
-    let loaded = load(&folder.path().join("nomen.toml")).expect("accepted");
+    let loaded = read_files(&folder.path().join("nomen.toml")).expect("accepted");
     let files: Vec<_> = loaded.config.zones.iter().map(|z| z.file.value.clone()).collect();
     assert_eq!(files, ["a.zone", "b.zone"].map(|f| Some(folder.path().join("conf.d").join(f))));
     write("conf.d/c.toml", "[server]\nid = \"x\"\n");
-    let rejected = load(&folder.path().join("nomen.toml")).expect_err("two [server]");
+    let rejected = read_files(&folder.path().join("nomen.toml")).expect_err("two [server]");
     assert_eq!(rejected.faults.len(), 1);
     assert!(rejected.to_string().contains("[server] stands in more than one file"), "{rejected}");
     write("conf.d/c.toml", "include = [\"../nomen.toml\"]\n");
-    let rejected = load(&folder.path().join("nomen.toml")).expect_err("a circle");
+    let rejected = read_files(&folder.path().join("nomen.toml")).expect_err("a circle");
     assert!(rejected.to_string().contains("is included more than once"), "{rejected}");
 }
 
 proptest! {
     #[test]
     fn any_text_is_accepted_or_rejected_with_a_place(text in "[\\[\\]a-z\"=@0-9.{}#\n -]{0,80}") {
-        if let Err(rejected) = load_text("t.toml", text, Path::new("/nonexistent")) {
+        if let Err(rejected) = read_text("t.toml", text, Path::new("/nonexistent")) {
             prop_assert!(!rejected.faults.is_empty());
             prop_assert!(!rejected.to_string().is_empty());
         }
@@ -113,7 +113,7 @@ proptest! {
 }
 
 fn settings(text: &str) -> Settings {
-    match load_text("t.toml", text.to_owned(), Path::new("/")) {
+    match read_text("t.toml", text.to_owned(), Path::new("/")) {
         Ok(accepted) => accepted.config.settings,
         Err(rejected) => panic!("{rejected}"),
     }
@@ -128,7 +128,7 @@ fn reported(start: &str, reloads: &[&str]) -> Vec<Vec<String>> {
 
 /// Every key of these settings, with its section.
 fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
-    fn of<T: Section>(section: &T) -> Vec<(&'static str, KeyValue)> {
+    fn of<T: ConfigSection>(section: &T) -> Vec<(&'static str, KeyValue)> {
         section.values().into_iter().map(|key| (T::HEADER, key)).collect()
     }
     let Settings { server, listens, control, metrics, log } = settings;
@@ -140,7 +140,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
 
 /// Every section of [`Settings`] with the example of every key.
 fn examples() -> String {
-    let mut config = Config::default();
+    let mut config = Configuration::default();
     let wanted = ["[server]", "[[listen]]", "[control]", "[metrics]", "[log]"];
     let sections = config.slots().map(|slot| slot.describe());
     let sections = sections.into_iter().filter(|section| wanted.contains(&section.header));
@@ -256,7 +256,7 @@ fn every_key_reaches_its_part() {
                 [[listen]]\nxdp = \"e\"\nxdp-attach = \"driver\"\nxdp-copy = \"copy\"\nxdp-queues = 2\n";
     let settings = settings(text);
     let net = settings.net_config();
-    let wanted = net::Config {
+    let wanted = net::ListenerConfig {
         workers: 3,
         pin_cpus: true,
         drain: Duration::from_secs(9),
@@ -267,7 +267,7 @@ fn every_key_reaches_its_part() {
             ..net::UdpConfig::default()
         },
         tcp: net::TcpConfig { max_in_flight: 5, max_unsent: 6 << 10, ..net::TcpConfig::default() },
-        ..net::Config::default()
+        ..net::ListenerConfig::default()
     };
     assert_eq!(net, wanted);
     assert_eq!(settings.server.tcp.limits(), (11, 7));
@@ -292,7 +292,7 @@ fn every_key_reaches_its_part() {
 /// What operators get is what tests and benchmarks of the parts measure.
 #[test]
 fn defaults_are_those_of_the_parts() {
-    let (net, parts) = (Settings::default().net_config(), net::Config::default());
+    let (net, parts) = (Settings::default().net_config(), net::ListenerConfig::default());
     assert_eq!((net.workers, net.pin_cpus, net.drain), (parts.workers, parts.pin_cpus, parts.drain));
     assert_eq!(net.tcp, parts.tcp);
     assert_eq!(net::UdpConfig { batch: parts.udp.batch, ..net.udp }, parts.udp);

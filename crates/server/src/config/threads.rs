@@ -24,9 +24,9 @@ keys! {
 
 impl Threads {
     /// What listeners are to do, but for their TCP connections.
-    pub fn config(&self) -> net::Config {
+    pub fn config(&self) -> net::ListenerConfig {
         let buffer = Some(self.udp_buffer.0);
-        net::Config {
+        net::ListenerConfig {
             workers: self.workers.count(),
             pin_cpus: *self.pin_cpus,
             drain: self.drain.0,
@@ -36,7 +36,7 @@ impl Threads {
                 send_buffer: buffer,
                 ..net::UdpConfig::default()
             },
-            ..net::Config::default()
+            ..net::ListenerConfig::default()
         }
     }
 }

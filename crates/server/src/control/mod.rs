@@ -85,7 +85,7 @@ pub enum Command {
 /// One line of an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Frame {
+pub enum AnswerLine {
     /// A piece of a long output.
     Text {
         /// Whole lines.
@@ -136,7 +136,7 @@ pub struct Socket {
 impl Socket {
     /// Opens the socket at `wanted`, or at the first of [`default_paths`] that can be used. It will belong to
     /// `owner`, if given. A socket left over by a server that is gone is replaced; a live one is an error.
-    pub fn bind(wanted: Option<&Path>, owner: Option<privileges::Identity>) -> Result<Self, String> {
+    pub fn bind(wanted: Option<&Path>, owner: Option<privileges::UserIds>) -> Result<Self, String> {
         match wanted {
             Some(path) => Self::bind_at(path, owner),
             None => {
@@ -154,7 +154,7 @@ impl Socket {
         }
     }
 
-    fn bind_at(path: &Path, owner: Option<privileges::Identity>) -> Result<Self, String> {
+    fn bind_at(path: &Path, owner: Option<privileges::UserIds>) -> Result<Self, String> {
         let fault = |what: &str, e: &std::io::Error| format!("{what} {}: {}", path.display(), reason(e));
         if let Some(folder) = path.parent() {
             prepare_folder(folder, owner)?;
@@ -194,7 +194,7 @@ impl Socket {
 }
 
 /// Makes the socket's folder if it is missing; one in a place that all may write to must be ours alone.
-fn prepare_folder(folder: &Path, owner: Option<privileges::Identity>) -> Result<(), String> {
+fn prepare_folder(folder: &Path, owner: Option<privileges::UserIds>) -> Result<(), String> {
     let fault = |e: std::io::Error| format!("cannot make the folder {}: {}", folder.display(), reason(&e));
     if folder.as_os_str().is_empty() {
         return Ok(());
@@ -213,7 +213,7 @@ fn prepare_folder(folder: &Path, owner: Option<privileges::Identity>) -> Result<
     Ok(())
 }
 
-fn give(path: &Path, owner: Option<privileges::Identity>) -> std::io::Result<()> {
+fn give(path: &Path, owner: Option<privileges::UserIds>) -> std::io::Result<()> {
     match owner {
         Some(id) if privileges::is_root() => {
             nix::unistd::chown(path, Some(Uid::from_raw(id.uid)), Some(Gid::from_raw(id.gid)))
@@ -273,19 +273,19 @@ async fn converse(parts: Arc<Parts>, stream: UnixStream, stop: mpsc::Sender<()>)
         } else {
             Err(format!("a command has one line of at most {MAX_COMMAND} bytes"))
         };
-        let (frames, mut waiting) = mpsc::channel(4);
+        let (lines, mut waiting) = mpsc::channel(4);
         let stopping = command == Ok(Command::Stop);
         let whole = line.ends_with(b"\n");
         match command {
-            Ok(command) => verbs::answer(&parts, command, frames),
+            Ok(command) => verbs::answer(&parts, command, lines),
             Err(error) => {
-                let _ = frames.try_send(Frame::Fault { ok: false, error });
+                let _ = lines.try_send(AnswerLine::Fault { ok: false, error });
                 // The answer ends where the last sender does.
-                drop(frames);
+                drop(lines);
             }
         }
-        while let Some(frame) = waiting.recv().await {
-            let mut text = serde_json::to_vec(&frame)?;
+        while let Some(line) = waiting.recv().await {
+            let mut text = serde_json::to_vec(&line)?;
             text.push(b'\n');
             let Ok(written) = tokio::time::timeout(PATIENCE, writer.write_all(&text)).await else {
                 return Ok(());
@@ -321,12 +321,12 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_told_apart() {
-        let fault = Frame::Fault { ok: false, error: "e".into() };
-        let done = Frame::Done { ok: True, data: serde_json::json!({"error": "no"}) };
-        for frame in [fault, done, Frame::Text { text: "t".into() }] {
-            let text = serde_json::to_string(&frame).expect("text");
-            assert_eq!(serde_json::from_str::<Frame>(&text).ok(), Some(frame));
+    fn answer_lines_are_told_apart() {
+        let fault = AnswerLine::Fault { ok: false, error: "e".into() };
+        let done = AnswerLine::Done { ok: True, data: serde_json::json!({"error": "no"}) };
+        for line in [fault, done, AnswerLine::Text { text: "t".into() }] {
+            let text = serde_json::to_string(&line).expect("text");
+            assert_eq!(serde_json::from_str::<AnswerLine>(&text).ok(), Some(line));
         }
     }
 

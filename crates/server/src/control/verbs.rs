@@ -6,27 +6,27 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::parts::Parts;
-use super::{Command, Frame, True, explain, stats, status, zones};
+use super::{AnswerLine, Command, True, explain, stats, status, zones};
 use crate::zones::keeping::{ReloadFault, Reloaded};
 
-/// Begins to answer; the last frame is followed by the end of the channel.
-pub(super) fn answer(parts: &Arc<Parts>, command: Command, frames: mpsc::Sender<Frame>) {
+/// Begins to answer; the last line is followed by the end of the channel.
+pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<AnswerLine>) {
     let parts = Arc::clone(parts);
     match command {
-        Command::Reload => drop(tokio::spawn(finish_reload(parts.keeping.reload(), frames))),
+        Command::Reload => drop(tokio::spawn(finish_reload(parts.keeping.reload(), lines))),
         Command::ZoneReload { name } => match zones::apex(&name) {
-            Ok(apex) => drop(tokio::spawn(finish_reload(parts.keeping.reload_zone(apex), frames))),
-            Err(error) => send(&frames, Err(error)),
+            Ok(apex) => drop(tokio::spawn(finish_reload(parts.keeping.reload_zone(apex), lines))),
+            Err(error) => send(&lines, Err(error)),
         },
         Command::ZoneDump { name } => {
-            tokio::task::spawn_blocking(move || zones::dump(&parts.kept, &name, &frames));
+            tokio::task::spawn_blocking(move || zones::dump(&parts.kept, &name, &lines));
         }
-        Command::Stop => send(&frames, Ok(json!("stopping"))),
+        Command::Stop => send(&lines, Ok(json!("stopping"))),
         // Listing a million zones takes a while: not on the thread that hears signals.
         other => {
             tokio::task::spawn_blocking(move || {
                 let result = now(&parts, &other);
-                send(&frames, result);
+                send(&lines, result);
             });
         }
     }
@@ -50,23 +50,23 @@ fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
     }
 }
 
-/// Sends an answer of one frame.
-pub(super) fn send(frames: &mpsc::Sender<Frame>, result: Result<Value, String>) {
+/// Sends an answer of one line.
+pub(super) fn send(lines: &mpsc::Sender<AnswerLine>, result: Result<Value, String>) {
     // The channel is empty, so there is room; the client may have gone.
-    let _ = frames.try_send(last(result));
+    let _ = lines.try_send(last(result));
 }
 
-/// The last frame of an answer.
-pub(super) fn last(result: Result<Value, String>) -> Frame {
+/// The last line of an answer.
+pub(super) fn last(result: Result<Value, String>) -> AnswerLine {
     match result {
-        Ok(data) => Frame::Done { ok: True, data },
-        Err(error) => Frame::Fault { ok: false, error },
+        Ok(data) => AnswerLine::Done { ok: True, data },
+        Err(error) => AnswerLine::Fault { ok: false, error },
     }
 }
 
-async fn finish_reload(result: oneshot::Receiver<Reloaded>, frames: mpsc::Sender<Frame>) {
+async fn finish_reload(result: oneshot::Receiver<Reloaded>, lines: mpsc::Sender<AnswerLine>) {
     // Whoever took the request and let go of it is stopping.
     let result = result.await.unwrap_or(Err(ReloadFault::Stopping));
     let result = result.map(|summary| json!(summary)).map_err(|fault| fault.to_string());
-    let _ = frames.send(last(result)).await;
+    let _ = lines.send(last(result)).await;
 }

@@ -6,14 +6,14 @@ use engine::{Engine, Zones};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::Frame;
+use super::AnswerLine;
 use super::status::seconds;
 use super::verbs::{last, send};
 use crate::config::zones::zone_name;
 use crate::in_force::InForce;
 use crate::zones::dump::dump_lines;
 use crate::zones::keeping::Kept;
-use crate::zones::{Apex, Origin, ZoneState};
+use crate::zones::{Apex, ZoneState, ZoneText};
 
 /// Size of the pieces a long output is sent in, in bytes.
 const PIECE: usize = 64 * 1024;
@@ -58,9 +58,9 @@ pub(super) fn status(
     Ok(json!({
         "name": name.to_string(),
         "state": state.word(),
-        "file": match &state.spec.origin {
-            Origin::File(path) => path.display().to_string(),
-            Origin::BuiltIn(_) => "built in".into(),
+        "file": match &state.spec.text {
+            ZoneText::File(path) => path.display().to_string(),
+            ZoneText::BuiltIn(_) => "built in".into(),
         },
         "loaded": state.loaded.map(seconds),
         "serial": zone.map(|z| z.serial().0),
@@ -77,26 +77,27 @@ pub(super) fn status(
 }
 
 /// Sends a zone's records in pieces; waits for a client that reads slowly, and stops when it has gone.
-pub(super) fn dump(kept: &Kept, name: &str, frames: &mpsc::Sender<Frame>) {
+pub(super) fn dump(kept: &Kept, name: &str, lines: &mpsc::Sender<AnswerLine>) {
     let state = match find(kept, name) {
         Ok(state) => state,
-        Err(error) => return send(frames, Err(error)),
+        Err(error) => return send(lines, Err(error)),
     };
     let Some(zone) = &state.zone else {
-        return send(frames, Err(format!("zone {name} is not loaded")));
+        return send(lines, Err(format!("zone {name} is not loaded")));
     };
     let mut piece = String::with_capacity(PIECE + 1024);
     let whole = dump_lines(zone, &mut |line| {
         piece.push_str(line);
         piece.push('\n');
-        piece.len() < PIECE || frames.blocking_send(Frame::Text { text: std::mem::take(&mut piece) }).is_ok()
+        piece.len() < PIECE
+            || lines.blocking_send(AnswerLine::Text { text: std::mem::take(&mut piece) }).is_ok()
     });
     if !whole {
         return;
     }
-    if !piece.is_empty() && frames.blocking_send(Frame::Text { text: piece }).is_err() {
+    if !piece.is_empty() && lines.blocking_send(AnswerLine::Text { text: piece }).is_err() {
         return;
     }
     let data = json!({"zone": zone.apex().to_string(), "records": zone.record_count()});
-    let _ = frames.blocking_send(last(Ok(data)));
+    let _ = lines.blocking_send(last(Ok(data)));
 }

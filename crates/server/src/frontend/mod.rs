@@ -84,8 +84,8 @@ impl Frontend {
     /// If the system refuses a thread; those that were started go on.
     pub fn serve(&self, bound: Vec<Bound>) -> Result<(), ServeError> {
         let mut context = Context::default().on_fault(|fault| match fault.kind {
-            net::FaultKind::Recovered => info!("{fault}"),
-            net::FaultKind::Pin(_) | net::FaultKind::OutOfDescriptors(_) => warn!("{fault}"),
+            net::WorkerFaultKind::Recovered => info!("{fault}"),
+            net::WorkerFaultKind::Pin(_) | net::WorkerFaultKind::OutOfDescriptors(_) => warn!("{fault}"),
             _ => error!("{fault}"),
         });
         context.tcp = self.tcp_limits.clone();

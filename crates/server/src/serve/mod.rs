@@ -25,24 +25,24 @@ use crate::{builtin, logging};
 use sockets::Sockets;
 
 /// Why the server did not start: words for the operator and the exit code.
-struct Refusal(String, u8);
+struct StartFault(String, u8);
 
 /// Runs the server until it is told to stop; returns the exit code.
 pub fn run(args: &ServeArgs) -> u8 {
     match start(args) {
         Ok(()) => EXIT_OK,
-        Err(Refusal(message, code)) => {
+        Err(StartFault(message, code)) => {
             eprintln!("nomen: {}", message.trim_end());
             code
         }
     }
 }
 
-fn outside(message: String) -> Refusal {
-    Refusal(message, EXIT_OUTSIDE)
+fn outside(message: String) -> StartFault {
+    StartFault(message, EXIT_OUTSIDE)
 }
 
-fn start(args: &ServeArgs) -> Result<(), Refusal> {
+fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let process = Process::start();
     let source = match &args.config {
         Some(path) => ConfigSource::File(path.clone()),
@@ -50,7 +50,7 @@ fn start(args: &ServeArgs) -> Result<(), Refusal> {
     };
     let Prepared { settings, specs } = source
         .prepare()
-        .map_err(|text| Refusal(format!("the configuration cannot be used\n\n{text}"), EXIT_FAULTS))?;
+        .map_err(|text| StartFault(format!("the configuration cannot be used\n\n{text}"), EXIT_FAULTS))?;
     let built_in = matches!(source, ConfigSource::BuiltIn);
     let sockets = Sockets::open(&settings, built_in).map_err(outside)?;
     // Lives to the end of this function, so that the last words are written.
@@ -90,7 +90,7 @@ fn start(args: &ServeArgs) -> Result<(), Refusal> {
 }
 
 /// Loads the zones for the first time.
-fn load_first(zones: &mut Keeping, specs: Vec<ZoneSpec>, strict: bool) -> Result<(), Refusal> {
+fn load_first(zones: &mut Keeping, specs: Vec<ZoneSpec>, strict: bool) -> Result<(), StartFault> {
     let summary = zones.load_first(specs);
     info!(
         zones = summary.zones,
@@ -101,7 +101,7 @@ fn load_first(zones: &mut Keeping, specs: Vec<ZoneSpec>, strict: bool) -> Result
     );
     if strict && summary.failed > 0 {
         let message = format!("{} of {} zones are bad (--strict)", summary.failed, summary.zones);
-        return Err(Refusal(message, EXIT_FAULTS));
+        return Err(StartFault(message, EXIT_FAULTS));
     }
     Ok(())
 }

@@ -24,16 +24,16 @@ impl Sockets {
     pub(super) fn open(settings: &Settings, built_in: bool) -> Result<Self, String> {
         raise_descriptor_limit();
         let wanted = &settings.server.privileges;
-        let identity = match wanted.user.as_deref() {
+        let ids = match wanted.user.as_deref() {
             Some(user) => Some(privileges::find(user, wanted.group.as_deref())?),
             None => None,
         };
         let mut notes = Vec::new();
         let dns = bind(settings, built_in, &mut notes)?;
         let metrics = bind_metrics(settings)?;
-        let control = bind_control(settings, built_in, identity, &mut notes)?;
-        make_state_folder(settings, built_in, identity, &mut notes);
-        give_up_privileges(identity, &mut notes)?;
+        let control = bind_control(settings, built_in, ids, &mut notes)?;
+        make_state_folder(settings, built_in, ids, &mut notes);
+        give_up_privileges(ids, &mut notes)?;
         Ok(Self { dns, metrics, control, notes })
     }
 }
@@ -42,12 +42,12 @@ impl Sockets {
 fn make_state_folder(
     settings: &Settings,
     built_in: bool,
-    identity: Option<privileges::Identity>,
+    ids: Option<privileges::UserIds>,
     notes: &mut Vec<String>,
 ) {
     let storage = &settings.server.storage;
     let folder = storage.folder().filter(|_| *storage.images && !built_in);
-    let owner = identity.filter(|_| privileges::is_root()).map(|i| (i.uid, i.gid));
+    let owner = ids.filter(|_| privileges::is_root()).map(|i| (i.uid, i.gid));
     notes.extend(folder.and_then(|folder| images::make_folder(&folder, owner).err()));
 }
 
@@ -87,7 +87,7 @@ fn bind(settings: &Settings, built_in: bool, notes: &mut Vec<String>) -> Result<
 /// its work and the operator hears of it.
 fn put_fronts(
     fronts: &BTreeMap<String, (XdpConfig, Vec<usize>)>,
-    config: &net::Config,
+    config: &net::ListenerConfig,
     bound: &mut Vec<Bound>,
     notes: &mut Vec<String>,
 ) {
@@ -136,14 +136,14 @@ fn bind_metrics(settings: &Settings) -> Result<Option<TcpListener>, String> {
 fn bind_control(
     settings: &Settings,
     built_in: bool,
-    identity: Option<privileges::Identity>,
+    ids: Option<privileges::UserIds>,
     notes: &mut Vec<String>,
 ) -> Result<Option<Socket>, String> {
     if !*settings.control.enable {
         return Ok(None);
     }
     let wanted = settings.control.socket.value.as_deref();
-    match Socket::bind(wanted, identity) {
+    match Socket::bind(wanted, ids) {
         Ok(socket) => Ok(Some(socket)),
         // Trying nomen out must not fail because another one is being tried out.
         Err(e) if built_in => {
@@ -154,9 +154,9 @@ fn bind_control(
     }
 }
 
-fn give_up_privileges(identity: Option<privileges::Identity>, notes: &mut Vec<String>) -> Result<(), String> {
-    match identity {
-        Some(identity) if privileges::is_root() => privileges::become_user(identity)
+fn give_up_privileges(ids: Option<privileges::UserIds>, notes: &mut Vec<String>) -> Result<(), String> {
+    match ids {
+        Some(ids) if privileges::is_root() => privileges::become_user(ids)
             .map_err(|e| format!("refusing to run with privileges that cannot be given up: {e}")),
         Some(_) => {
             notes.push("`user` has no effect: nomen was not started as root".into());

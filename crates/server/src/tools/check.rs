@@ -22,7 +22,7 @@ pub fn run(args: &CheckArgs) -> u8 {
         print!("{}", reference::markdown());
         return EXIT_OK;
     }
-    let accepted = match config::load(&args.file) {
+    let accepted = match config::read_files(&args.file) {
         Ok(accepted) => accepted,
         Err(rejected) => {
             eprint!("{rejected}");

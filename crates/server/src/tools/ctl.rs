@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::cli::{CtlArgs, CtlVerb, CtlZone, EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use crate::config::{self, PendingKey};
-use crate::control::{Command, Frame, default_paths};
+use crate::control::{AnswerLine, Command, default_paths};
 use crate::words::reason;
 
 /// Runs the command; returns the exit code.
@@ -54,7 +54,7 @@ fn command(verb: &CtlVerb) -> Command {
 fn connect(args: &CtlArgs) -> Result<UnixStream, String> {
     let configured = match &args.config {
         Some(file) => {
-            config::load(file).map_err(|e| e.to_string())?.config.settings.control.value.socket.value
+            config::read_files(file).map_err(|e| e.to_string())?.config.settings.control.value.socket.value
         }
         None => None,
     };
@@ -106,12 +106,12 @@ fn converse(mut stream: UnixStream, command: &Command, args: &CtlArgs) -> io::Re
     let mut out = io::BufWriter::new(io::stdout().lock());
     for line in BufReader::new(stream).lines() {
         let line = line?;
-        let frame: Frame = serde_json::from_str(&line).map_err(io::Error::other)?;
-        match frame {
+        let answer: AnswerLine = serde_json::from_str(&line).map_err(io::Error::other)?;
+        match answer {
             // Pieces are JSON already, one object a line.
-            Frame::Text { .. } if args.json => writeln!(out, "{line}")?,
-            Frame::Text { text } => out.write_all(text.as_bytes())?,
-            Frame::Done { data, .. } => {
+            AnswerLine::Text { .. } if args.json => writeln!(out, "{line}")?,
+            AnswerLine::Text { text } => out.write_all(text.as_bytes())?,
+            AnswerLine::Done { data, .. } => {
                 if args.json {
                     writeln!(out, "{data:#}")?;
                 } else if !matches!(args.verb, CtlVerb::Zone(CtlZone::Dump { .. })) {
@@ -120,7 +120,7 @@ fn converse(mut stream: UnixStream, command: &Command, args: &CtlArgs) -> io::Re
                 out.flush()?;
                 return Ok(EXIT_OK);
             }
-            Frame::Fault { error, .. } => {
+            AnswerLine::Fault { error, .. } => {
                 out.flush()?;
                 if args.json {
                     println!("{}", serde_json::json!({"error": error}));

@@ -11,8 +11,8 @@ use wire::{NameBuf, Type};
 use zone::check;
 use zone::scan::{self, Record, Rejection, ScanConfig, Severity, Sink, TextSource};
 
-use crate::zones::load::{Examined, Finding, Meter, examine};
-use crate::zones::{Origin, ZoneSpec};
+use crate::zones::text::{Examined, Meter, ZoneFinding, examine};
+use crate::zones::{ZoneSpec, ZoneText};
 
 /// A finding before its place is known.
 struct Unplaced {
@@ -97,29 +97,29 @@ impl Sink for Finder {
 fn places(spec: &ZoneSpec, findings: &[Unplaced]) -> Places {
     let wanted = findings.iter().map(|f| ((f.owner, f.rtype), None)).collect();
     let mut finder = Finder { wanted };
-    let source = match &spec.origin {
-        Origin::File(path) => TextSource::file(path),
-        Origin::BuiltIn(text) => TextSource::bytes("built-in", text.as_bytes()),
+    let source = match &spec.text {
+        ZoneText::File(path) => TextSource::file(path),
+        ZoneText::BuiltIn(text) => TextSource::bytes("built-in", text.as_bytes()),
     };
     let report = scan::read(source, &ScanConfig::new(spec.name()), &mut finder);
     let named = |(file, line): (u32, u32)| Some((Arc::clone(report.files.get(file as usize)?), line));
     finder.wanted.into_iter().map(|(key, place)| (key, place.and_then(named))).collect()
 }
 
-fn placed(spec: &ZoneSpec, places: &Places, finding: Unplaced) -> Finding {
+fn placed(spec: &ZoneSpec, places: &Places, finding: Unplaced) -> ZoneFinding {
     let Unplaced { error, owner, rtype, message } = finding;
     let place = places.get(&(owner, rtype)).cloned().flatten();
     let (file, line) = place.unwrap_or_else(|| (file_of(spec), 0));
     let column = (line > 0) as u32;
     let place = if line > 0 { format!("{file}:{line}:{column}") } else { file.to_string() };
     let pretty = format!("{place}: {}: {message}", if error { "error" } else { "warning" });
-    Finding { error, file, line, column, message, pretty }
+    ZoneFinding { error, file, line, column, message, pretty }
 }
 
 /// What the zone's own file is called.
 fn file_of(spec: &ZoneSpec) -> Arc<str> {
-    match &spec.origin {
-        Origin::File(path) => path.to_string_lossy().into(),
-        Origin::BuiltIn(_) => "built-in".into(),
+    match &spec.text {
+        ZoneText::File(path) => path.to_string_lossy().into(),
+        ZoneText::BuiltIn(_) => "built-in".into(),
     }
 }

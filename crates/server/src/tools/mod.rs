@@ -11,10 +11,10 @@ pub mod zone_dump;
 use std::path::Path;
 
 use crate::config::zones::{ZoneNameFault, zone_name};
-use crate::zones::{Origin, ZoneSpec};
+use crate::zones::{ZoneSpec, ZoneText};
 
 /// The zone of this name in this file.
 pub fn zone_spec(origin: &str, file: &Path) -> Result<ZoneSpec, ZoneNameFault> {
     let name = zone_name(origin)?;
-    Ok(ZoneSpec { apex: name.as_name().as_wire().into(), origin: Origin::File(file.to_owned()) })
+    Ok(ZoneSpec { apex: name.as_name().as_wire().into(), text: ZoneText::File(file.to_owned()) })
 }

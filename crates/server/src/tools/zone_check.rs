@@ -7,7 +7,7 @@ use super::judge::{judge, now, text_of};
 use super::zone_spec;
 use crate::cli::{EXIT_FAULTS, EXIT_OK, ZoneCheckArgs};
 use crate::zones::ZoneSpec;
-use crate::zones::load::{Examined, Finding};
+use crate::zones::text::{Examined, ZoneFinding};
 
 /// Runs the verb; returns the exit code.
 pub fn run(args: &ZoneCheckArgs) -> u8 {
@@ -49,7 +49,7 @@ pub fn run(args: &ZoneCheckArgs) -> u8 {
 }
 
 fn json_of(spec: &ZoneSpec, examined: &Examined) -> serde_json::Value {
-    let finding = |f: &Finding| {
+    let finding = |f: &ZoneFinding| {
         json!({
             "severity": if f.error { "error" } else { "warning" },
             "file": &*f.file,

@@ -8,8 +8,8 @@ use crate::config;
 use crate::config::Storage;
 use crate::config::zones::zone_name;
 use crate::zones::images::{self, StateFolder};
-use crate::zones::load::{self, Meter};
 use crate::zones::resolve::resolve;
+use crate::zones::text::{self, Meter};
 use crate::zones::{Apex, ZoneSpec};
 
 /// Runs the verb; returns the exit code.
@@ -26,9 +26,9 @@ pub fn run(args: &ZoneCompileArgs) -> u8 {
 /// The state folder, the zones to compile, and the least number of records that one must have.
 fn prepare(args: &ZoneCompileArgs) -> Result<(StateFolder, Vec<ZoneSpec>, u64), (String, u8)> {
     let faults = |message: String| (message, EXIT_FAULTS);
-    let loaded = config::load(&args.config).map_err(|rejected| faults(rejected.to_string()))?;
-    let specs = resolve(&loaded.config).map_err(|found| faults(loaded.sources.render(&found)))?;
-    let storage = &loaded.config.settings.server.storage;
+    let accepted = config::read_files(&args.config).map_err(|rejected| faults(rejected.to_string()))?;
+    let specs = resolve(&accepted.config).map_err(|found| faults(accepted.sources.render(&found)))?;
+    let storage = &accepted.config.settings.server.storage;
     let (specs, least) = match args.names.is_empty() {
         true => (specs, storage.image_min_records.0),
         false => (chosen(specs, &args.names).map_err(faults)?, 0),
@@ -63,29 +63,29 @@ fn compile(state: &StateFolder, specs: &[ZoneSpec], least: u64) -> u8 {
     let (mut code, mut small) = (EXIT_OK, 0);
     for spec in specs {
         let (name, begun) = (spec.name(), Instant::now());
-        let loaded = match load::load(spec, &state.key, &Meter::default()) {
-            Ok(loaded) => loaded,
+        let built = match text::build(spec, &state.key, &Meter::default()) {
+            Ok(built) => built,
             Err(fault) => {
                 eprintln!("zone {name}: bad, no image made\n{fault}");
                 code = code.max(EXIT_FAULTS);
                 continue;
             }
         };
-        loaded.warnings.iter().for_each(|warning| eprintln!("{warning}"));
-        if loaded.zone.record_count() < least {
+        built.warnings.iter().for_each(|warning| eprintln!("{warning}"));
+        if built.zone.record_count() < least {
             small += 1;
             continue;
         }
-        let Some(provenance) = loaded.provenance else {
+        let Some(provenance) = built.provenance else {
             eprintln!("zone {name}: no image made, it is not read from ordinary files");
             code = code.max(EXIT_FAULTS);
             continue;
         };
-        match state.write(spec, &loaded.zone, &provenance) {
+        match state.write(spec, &built.zone, &provenance) {
             Ok((path, bytes)) => println!(
                 "{}: zone {name}, {} records, {bytes} bytes, {:.2} s",
                 path.display(),
-                loaded.zone.record_count(),
+                built.zone.record_count(),
                 begun.elapsed().as_secs_f64()
             ),
             Err(fault) => {

@@ -9,7 +9,7 @@ use super::zone_spec;
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ZoneDumpArgs};
 use crate::words::reason;
 use crate::zones::dump::dump_lines;
-use crate::zones::load::{Meter, examine};
+use crate::zones::text::{Meter, examine};
 
 /// Runs the verb; returns the exit code.
 pub fn run(args: &ZoneDumpArgs) -> u8 {

@@ -20,7 +20,7 @@ use wire::hash::HashKey;
 use zone::Zone;
 use zone::image::{self, Image, ImageError, Provenance};
 
-use super::{Apex, Origin, ZoneSpec};
+use super::{Apex, ZoneSpec, ZoneText};
 use crate::words::reason;
 
 /// The file with the hash key.
@@ -238,8 +238,8 @@ impl Images {
     }
 
     /// The zone from its image, if there is one that is current and whole; read by `threads` threads.
-    pub fn load(&self, spec: &ZoneSpec, threads: usize) -> Option<(Zone, Provenance)> {
-        let Origin::File(text) = &spec.origin else { return None };
+    pub fn read(&self, spec: &ZoneSpec, threads: usize) -> Option<(Zone, Provenance)> {
+        let ZoneText::File(text) = &spec.text else { return None };
         let begun = Instant::now();
         let read = Image::open(&self.state.path(spec)).and_then(|image| {
             image.check_current(spec.name(), text, &self.state.key)?;
@@ -377,7 +377,7 @@ mod tests {
 
     fn spec(name: &str) -> ZoneSpec {
         let name: wire::NameBuf = name.parse().expect("a name");
-        ZoneSpec { apex: name.as_name().as_wire().into(), origin: Origin::BuiltIn("") }
+        ZoneSpec { apex: name.as_name().as_wire().into(), text: ZoneText::BuiltIn("") }
     }
 
     #[test]

@@ -19,11 +19,11 @@ use zone::catalog::Change;
 use zone::image::Provenance;
 
 use super::images::ImageOrder;
-use super::{FileStamp, Origin, ZoneSpec, ZoneState};
+use super::{FileStamp, ZoneSpec, ZoneState, ZoneText};
 
 /// How closely a zone's files are to be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Check {
+pub enum ReadWhen {
     /// They are read if they look changed.
     IfChanged,
     /// They are read in any case.
@@ -79,9 +79,9 @@ pub struct Reading {
 
 /// What happens to a zone.
 #[derive(Debug)]
-pub enum Event {
+pub enum KeeperEvent {
     /// The configuration wants it served from here.
-    Wanted(Origin, Check),
+    Wanted(ZoneText, ReadWhen),
     /// A load has ended.
     Looked(u32, Looked),
     /// The configuration wants it no longer.
@@ -90,20 +90,20 @@ pub enum Event {
 
 /// What is to be done.
 #[derive(Debug)]
-pub enum Action {
-    /// Look at its files; ends in [`Event::Looked`].
+pub enum KeeperAction {
+    /// Look at its files; ends in [`KeeperEvent::Looked`].
     Load(Load),
     /// Make this step to the next catalog.
     Publish(Change),
     /// Write an image, once the zone is in service.
     WriteImage(ImageOrder),
     /// Report this to the operator.
-    Report(Report),
+    Report(Notice),
 }
 
 /// What an operator should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Report {
+pub enum Notice {
     /// A warning about the version that goes into service.
     Warning(String),
     /// The files are bad; the serial number of the version that stays in service, if there is one.
@@ -125,7 +125,7 @@ pub struct Keeper {
 #[derive(Debug)]
 struct Loading {
     /// What was wanted since it began.
-    again: Option<Check>,
+    again: Option<ReadWhen>,
 }
 
 impl Keeper {
@@ -146,79 +146,80 @@ impl Keeper {
     }
 
     /// Takes an event. Returns what is to be done, in this order.
-    pub fn handle(&mut self, event: Event) -> Vec<Action> {
+    pub fn handle(&mut self, event: KeeperEvent) -> Vec<KeeperAction> {
         match event {
-            Event::Wanted(origin, check) => self.wanted(origin, check),
-            Event::Looked(number, looked) if number == self.number && self.loading.is_some() => {
+            KeeperEvent::Wanted(text, when) => self.wanted(text, when),
+            KeeperEvent::Looked(number, looked) if number == self.number && self.loading.is_some() => {
                 self.looked(looked)
             }
             // Of a load that no longer counts.
-            Event::Looked(..) => Vec::new(),
-            Event::Unwanted => {
+            KeeperEvent::Looked(..) => Vec::new(),
+            KeeperEvent::Unwanted => {
                 self.loading = None;
-                vec![Action::Publish(Change::Remove(self.state.spec.name().to_buf()))]
+                vec![KeeperAction::Publish(Change::Remove(self.state.spec.name().to_buf()))]
             }
         }
     }
 
-    fn wanted(&mut self, origin: Origin, check: Check) -> Vec<Action> {
-        if self.state.spec.origin != origin {
-            self.change(|state| state.spec.origin = origin);
+    fn wanted(&mut self, text: ZoneText, when: ReadWhen) -> Vec<KeeperAction> {
+        if self.state.spec.text != text {
+            self.change(|state| state.spec.text = text);
             self.stamps = None;
         }
         match &mut self.loading {
             Some(loading) => {
-                loading.again = loading.again.max(Some(check));
+                loading.again = loading.again.max(Some(when));
                 Vec::new()
             }
-            None => vec![self.load(check)],
+            None => vec![self.load(when)],
         }
     }
 
-    fn load(&mut self, check: Check) -> Action {
+    fn load(&mut self, when: ReadWhen) -> KeeperAction {
         self.loading = Some(Loading { again: None });
         self.number = self.number.wrapping_add(1);
         // What is bad is read again: perhaps it was not the files' fault.
-        let known = self.stamps.clone().filter(|_| check == Check::IfChanged && self.state.fault.is_none());
-        let image = check == Check::IfChanged;
-        Action::Load(Load { number: self.number, spec: self.state.spec.clone(), known, image })
+        let known = self.stamps.clone().filter(|_| when == ReadWhen::IfChanged && self.state.fault.is_none());
+        let image = when == ReadWhen::IfChanged;
+        KeeperAction::Load(Load { number: self.number, spec: self.state.spec.clone(), known, image })
     }
 
-    fn looked(&mut self, looked: Looked) -> Vec<Action> {
+    fn looked(&mut self, looked: Looked) -> Vec<KeeperAction> {
         let mut actions = match looked {
             Looked::Unchanged => Vec::new(),
             Looked::Loaded(reading) => self.accept(*reading),
             Looked::Bad { fault, stamps } => self.reject(fault, stamps),
         };
-        if let Some(check) = self.loading.take().and_then(|loading| loading.again) {
-            actions.push(self.load(check));
+        if let Some(when) = self.loading.take().and_then(|loading| loading.again) {
+            actions.push(self.load(when));
         }
         actions
     }
 
-    fn accept(&mut self, reading: Reading) -> Vec<Action> {
+    fn accept(&mut self, reading: Reading) -> Vec<KeeperAction> {
         let Reading { zone, stamps, at, warnings, warning_count, provenance } = reading;
         self.stamps = Some(stamps);
         self.change(|state| {
             state.zone = Some(Arc::clone(&zone));
             (state.loaded, state.fault, state.warnings) = (Some(at), None, warning_count);
         });
-        let mut actions: Vec<Action> =
-            warnings.into_iter().map(|text| Action::Report(Report::Warning(text))).collect();
-        actions.push(Action::Publish(Change::Serve(Arc::clone(&zone))));
+        let mut actions: Vec<KeeperAction> =
+            warnings.into_iter().map(|text| KeeperAction::Report(Notice::Warning(text))).collect();
+        actions.push(KeeperAction::Publish(Change::Serve(Arc::clone(&zone))));
         let spec = self.state.spec.clone();
-        actions
-            .extend(provenance.map(|provenance| Action::WriteImage(ImageOrder { spec, zone, provenance })));
+        actions.extend(
+            provenance.map(|provenance| KeeperAction::WriteImage(ImageOrder { spec, zone, provenance })),
+        );
         actions
     }
 
-    fn reject(&mut self, fault: Arc<str>, stamps: Arc<[FileStamp]>) -> Vec<Action> {
+    fn reject(&mut self, fault: Arc<str>, stamps: Arc<[FileStamp]>) -> Vec<KeeperAction> {
         self.stamps = Some(stamps);
         self.change(|state| state.fault = Some(Arc::clone(&fault)));
         let serving = self.state.zone.as_ref().map(|zone| zone.serial());
-        let mut actions = vec![Action::Report(Report::Bad(fault, serving))];
+        let mut actions = vec![KeeperAction::Report(Notice::Bad(fault, serving))];
         if serving.is_none() {
-            actions.push(Action::Publish(Change::Unload(self.state.spec.name().to_buf())));
+            actions.push(KeeperAction::Publish(Change::Unload(self.state.spec.name().to_buf())));
         }
         actions
     }
@@ -241,7 +242,7 @@ mod tests {
     }
 
     fn keeper() -> Keeper {
-        let spec = ZoneSpec { apex: apex().as_name().as_wire().into(), origin: Origin::File("a".into()) };
+        let spec = ZoneSpec { apex: apex().as_name().as_wire().into(), text: ZoneText::File("a".into()) };
         Keeper::new(spec)
     }
 
@@ -264,50 +265,50 @@ mod tests {
     }
 
     /// One word for each action.
-    fn words(actions: &[Action]) -> Vec<String> {
-        let word = |action: &Action| match action {
-            Action::Load(load) => {
+    fn words(actions: &[KeeperAction]) -> Vec<String> {
+        let word = |action: &KeeperAction| match action {
+            KeeperAction::Load(load) => {
                 format!("load {} known {} image {}", load.number, load.known.is_some(), load.image)
             }
-            Action::Publish(Change::Serve(zone)) => format!("serve {}", zone.serial()),
-            Action::Publish(Change::Unload(_)) => "unload".into(),
-            Action::Publish(Change::Remove(_)) => "remove".into(),
-            Action::WriteImage(_) => "image".into(),
-            Action::Report(Report::Warning(text)) => format!("warn {text}"),
-            Action::Report(Report::Bad(_, serial)) => format!("bad, serving {}", serial.is_some()),
+            KeeperAction::Publish(Change::Serve(zone)) => format!("serve {}", zone.serial()),
+            KeeperAction::Publish(Change::Unload(_)) => "unload".into(),
+            KeeperAction::Publish(Change::Remove(_)) => "remove".into(),
+            KeeperAction::WriteImage(_) => "image".into(),
+            KeeperAction::Report(Notice::Warning(text)) => format!("warn {text}"),
+            KeeperAction::Report(Notice::Bad(_, serial)) => format!("bad, serving {}", serial.is_some()),
         };
         actions.iter().map(word).collect()
     }
 
-    fn want(keeper: &mut Keeper, check: Check) -> Vec<String> {
-        words(&keeper.handle(Event::Wanted(Origin::File("a".into()), check)))
+    fn want(keeper: &mut Keeper, when: ReadWhen) -> Vec<String> {
+        words(&keeper.handle(KeeperEvent::Wanted(ZoneText::File("a".into()), when)))
     }
 
     fn look(keeper: &mut Keeper, number: u32, looked: Looked) -> Vec<String> {
-        words(&keeper.handle(Event::Looked(number, looked)))
+        words(&keeper.handle(KeeperEvent::Looked(number, looked)))
     }
 
     #[test]
     fn a_good_zone_is_served_and_then_read_only_when_it_changed() {
         let mut keeper = keeper();
-        assert_eq!(want(&mut keeper, Check::IfChanged), ["load 1 known false image true"]);
+        assert_eq!(want(&mut keeper, ReadWhen::IfChanged), ["load 1 known false image true"]);
         assert_eq!(look(&mut keeper, 1, reading(7)), ["warn odd", "serve 7", "image"]);
         assert_eq!((keeper.state().word(), keeper.state().warnings), ("ok", 1));
-        assert_eq!(want(&mut keeper, Check::IfChanged), ["load 2 known true image true"]);
+        assert_eq!(want(&mut keeper, ReadWhen::IfChanged), ["load 2 known true image true"]);
         assert!(look(&mut keeper, 2, Looked::Unchanged).is_empty());
-        assert_eq!(want(&mut keeper, Check::Anyway), ["load 3 known false image false"]);
+        assert_eq!(want(&mut keeper, ReadWhen::Anyway), ["load 3 known false image false"]);
     }
 
     #[test]
     fn a_bad_version_leaves_the_one_that_is_served() {
         let mut keeper = keeper();
-        want(&mut keeper, Check::IfChanged);
+        want(&mut keeper, ReadWhen::IfChanged);
         look(&mut keeper, 1, reading(7));
-        want(&mut keeper, Check::IfChanged);
+        want(&mut keeper, ReadWhen::IfChanged);
         assert_eq!(look(&mut keeper, 2, bad()), ["bad, serving true"]);
         assert_eq!(keeper.state().word(), "old");
         // It is read again even if it looks the same.
-        assert_eq!(want(&mut keeper, Check::IfChanged), ["load 3 known false image true"]);
+        assert_eq!(want(&mut keeper, ReadWhen::IfChanged), ["load 3 known false image true"]);
         assert_eq!(look(&mut keeper, 3, reading(8)), ["warn odd", "serve 8", "image"]);
         assert_eq!((keeper.state().word(), keeper.state().fault.is_none()), ("ok", true));
     }
@@ -315,7 +316,7 @@ mod tests {
     #[test]
     fn a_zone_without_a_good_version_is_ours_all_the_same() {
         let mut keeper = keeper();
-        want(&mut keeper, Check::IfChanged);
+        want(&mut keeper, ReadWhen::IfChanged);
         assert_eq!(look(&mut keeper, 1, bad()), ["bad, serving false", "unload"]);
         assert_eq!(keeper.state().word(), "failed");
     }
@@ -323,9 +324,9 @@ mod tests {
     #[test]
     fn what_is_wanted_during_a_load_is_looked_at_after_it() {
         let mut keeper = keeper();
-        want(&mut keeper, Check::IfChanged);
-        assert!(want(&mut keeper, Check::Anyway).is_empty());
-        assert!(want(&mut keeper, Check::IfChanged).is_empty());
+        want(&mut keeper, ReadWhen::IfChanged);
+        assert!(want(&mut keeper, ReadWhen::Anyway).is_empty());
+        assert!(want(&mut keeper, ReadWhen::IfChanged).is_empty());
         let all = look(&mut keeper, 1, reading(7));
         assert_eq!(all, ["warn odd", "serve 7", "image", "load 2 known false image false"]);
         assert!(look(&mut keeper, 1, reading(6)).is_empty(), "the first load has ended already");
@@ -334,17 +335,17 @@ mod tests {
     #[test]
     fn another_file_is_read_whatever_was_known_of_the_first() {
         let mut keeper = keeper();
-        want(&mut keeper, Check::IfChanged);
+        want(&mut keeper, ReadWhen::IfChanged);
         look(&mut keeper, 1, reading(7));
-        let moved = keeper.handle(Event::Wanted(Origin::File("b".into()), Check::IfChanged));
+        let moved = keeper.handle(KeeperEvent::Wanted(ZoneText::File("b".into()), ReadWhen::IfChanged));
         assert_eq!(words(&moved), ["load 2 known false image true"]);
     }
 
     #[test]
     fn a_zone_that_is_no_longer_wanted_goes_and_stays_gone() {
         let mut keeper = keeper();
-        want(&mut keeper, Check::IfChanged);
-        assert_eq!(words(&keeper.handle(Event::Unwanted)), ["remove"]);
+        want(&mut keeper, ReadWhen::IfChanged);
+        assert_eq!(words(&keeper.handle(KeeperEvent::Unwanted)), ["remove"]);
         assert!(look(&mut keeper, 1, reading(7)).is_empty(), "the load that was under way");
     }
 }

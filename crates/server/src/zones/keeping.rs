@@ -17,9 +17,9 @@ use tracing::{error, info, warn};
 use wire::Name;
 
 use super::images::{ImageOrder, Images};
-use super::keeper::{Action, Check, Event, Keeper, Looked, Report};
-use super::loaders::{Loaders, Outcome};
-use super::progress::Progress;
+use super::keeper::{Keeper, KeeperAction, KeeperEvent, Looked, Notice, ReadWhen};
+use super::loaders::{LoadEnd, Loaders};
+use super::progress::ProgressDisplay;
 use super::publisher::Publisher;
 use super::{Apex, ZoneSpec, ZoneState};
 use crate::config::Rejected;
@@ -75,7 +75,7 @@ impl std::error::Error for ReloadFault {}
 
 /// How a request ended.
 pub type Reloaded = Result<Summary, ReloadFault>;
-type Reply = oneshot::Sender<Reloaded>;
+type Asker = oneshot::Sender<Reloaded>;
 
 /// How the last reload ended.
 #[derive(Debug, Clone)]
@@ -125,9 +125,9 @@ impl Kept {
 
 /// What the thread hears.
 enum Message {
-    Reload(Option<Reply>),
-    ReloadZone(Apex, Reply),
-    Loaded(Outcome),
+    Reload(Option<Asker>),
+    ReloadZone(Apex, Asker),
+    Loaded(LoadEnd),
     Stop,
 }
 
@@ -160,7 +160,7 @@ impl ZoneKeeping {
         let _ = self.messages.send(Message::Stop);
     }
 
-    fn ask(&self, message: impl FnOnce(Reply) -> Message) -> oneshot::Receiver<Reloaded> {
+    fn ask(&self, message: impl FnOnce(Asker) -> Message) -> oneshot::Receiver<Reloaded> {
         let (reply, result) = oneshot::channel();
         // Nobody takes it if the server is stopping; dropped, the reply says so.
         let _ = self.messages.send(message(reply));
@@ -186,9 +186,9 @@ pub struct Keeping {
     /// What the last round did.
     last: Summary,
     /// Who asked for all zones to be looked at next, if anybody did.
-    all: Option<Vec<Reply>>,
+    all: Option<Vec<Asker>>,
     /// The same for single zones.
-    single: HashMap<Apex, Vec<Reply>>,
+    single: HashMap<Apex, Vec<Asker>>,
 }
 
 /// What is done together.
@@ -198,8 +198,8 @@ struct Round {
     /// Zones whose loads it waits for.
     waiting: usize,
     summary: Summary,
-    replies: Vec<Reply>,
-    progress: Progress,
+    replies: Vec<Asker>,
+    progress: ProgressDisplay,
 }
 
 /// What a round is for.
@@ -308,7 +308,7 @@ impl Keeping {
     }
 
     /// Begins a reload of everything; ends it at once if the configuration is bad.
-    fn reload(&mut self, replies: Vec<Reply>) {
+    fn reload(&mut self, replies: Vec<Asker>) {
         signals::notify_reloading();
         match (self.prepare)() {
             Ok(specs) => self.look_at_all(specs, Purpose::All, replies),
@@ -321,14 +321,14 @@ impl Keeping {
     }
 
     /// Notes how a reload of everything ended, and tells everybody.
-    fn reloaded(&self, result: Reloaded, replies: Vec<Reply>) {
+    fn reloaded(&self, result: Reloaded, replies: Vec<Asker>) {
         *lock(&self.kept.last_reload) = Some(LastReload { at: SystemTime::now(), result: result.clone() });
         signals::notify_ready();
         answer(replies, &result);
     }
 
     /// Begins a round about the zones that are wanted and those that no longer are.
-    fn look_at_all(&mut self, specs: Vec<ZoneSpec>, purpose: Purpose, replies: Vec<Reply>) {
+    fn look_at_all(&mut self, specs: Vec<ZoneSpec>, purpose: Purpose, replies: Vec<Asker>) {
         let summary = Summary { zones: specs.len(), ..Summary::default() };
         self.begin(purpose, summary, replies);
         if let Some(images) = &self.images {
@@ -341,14 +341,14 @@ impl Keeping {
             let gone: Vec<Apex> = keepers.keys().filter(|apex| !wanted.contains(apex)).cloned().collect();
             for apex in gone {
                 if let Some(mut zone) = keepers.remove(&apex) {
-                    actions.extend(zone.keeper.handle(Event::Unwanted));
+                    actions.extend(zone.keeper.handle(KeeperEvent::Unwanted));
                     self.round.iter_mut().for_each(|round| round.summary.removed += 1);
                 }
             }
             for spec in specs {
-                let origin = spec.origin.clone();
+                let text = spec.text.clone();
                 let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec));
-                actions.extend(zone.keeper.handle(Event::Wanted(origin, Check::IfChanged)));
+                actions.extend(zone.keeper.handle(KeeperEvent::Wanted(text, ReadWhen::IfChanged)));
                 zone.awaited = true;
                 self.round.iter_mut().for_each(|round| round.waiting += 1);
             }
@@ -357,22 +357,22 @@ impl Keeping {
     }
 
     /// Begins a round about one zone.
-    fn reload_zone(&mut self, apex: Apex, replies: Vec<Reply>) {
+    fn reload_zone(&mut self, apex: Apex, replies: Vec<Asker>) {
         let actions = {
             let mut keepers = write(&self.kept.keepers);
             let Some(zone) = keepers.get_mut(&apex) else {
                 return answer(replies, &Err(ReloadFault::NoSuchZone));
             };
             zone.awaited = true;
-            let origin = zone.keeper.state().spec.origin.clone();
-            zone.keeper.handle(Event::Wanted(origin, Check::Anyway))
+            let text = zone.keeper.state().spec.text.clone();
+            zone.keeper.handle(KeeperEvent::Wanted(text, ReadWhen::Anyway))
         };
         self.begin(Purpose::Zone(apex), Summary { zones: 1, ..Summary::default() }, replies);
         self.round.iter_mut().for_each(|round| round.waiting = 1);
         self.act(actions);
     }
 
-    fn begin(&mut self, purpose: Purpose, summary: Summary, replies: Vec<Reply>) {
+    fn begin(&mut self, purpose: Purpose, summary: Summary, replies: Vec<Asker>) {
         let begun = Instant::now();
         self.round = Some(Round {
             purpose,
@@ -380,12 +380,12 @@ impl Keeping {
             waiting: 0,
             summary,
             replies,
-            progress: Progress::new(begun, self.loaders.meter()),
+            progress: ProgressDisplay::new(begun, self.loaders.meter()),
         });
     }
 
     /// Tells a zone's keeper what its load came to.
-    fn loaded(&mut self, Outcome { apex, number, looked }: Outcome) {
+    fn loaded(&mut self, LoadEnd { apex, number, looked }: LoadEnd) {
         let came_to = match &looked {
             Looked::Unchanged => |summary: &mut Summary| summary.unchanged += 1,
             Looked::Loaded(_) => |summary: &mut Summary| summary.loaded += 1,
@@ -395,7 +395,7 @@ impl Keeping {
             let mut keepers = write(&self.kept.keepers);
             // It may be gone by now.
             let Some(zone) = keepers.get_mut(&apex) else { return };
-            let actions = zone.keeper.handle(Event::Looked(number, looked));
+            let actions = zone.keeper.handle(KeeperEvent::Looked(number, looked));
             if !zone.keeper.is_loading() && std::mem::take(&mut zone.awaited) {
                 self.round.iter_mut().for_each(|round| {
                     round.waiting -= 1;
@@ -409,15 +409,15 @@ impl Keeping {
     }
 
     /// Does what keepers say.
-    fn act(&mut self, actions: Vec<Action>) {
+    fn act(&mut self, actions: Vec<KeeperAction>) {
         let mut loads = Vec::new();
         for action in actions {
             match action {
-                Action::Load(load) => loads.push(load),
-                Action::Publish(step) => self.publisher.add(step, Instant::now()),
-                Action::WriteImage(order) => self.orders.push(order),
+                KeeperAction::Load(load) => loads.push(load),
+                KeeperAction::Publish(step) => self.publisher.add(step, Instant::now()),
+                KeeperAction::WriteImage(order) => self.orders.push(order),
                 // Written before.
-                Action::Report(_) => {}
+                KeeperAction::Report(_) => {}
             }
         }
         if !loads.is_empty() {
@@ -452,7 +452,7 @@ impl Keeping {
     }
 }
 
-fn answer(replies: Vec<Reply>, result: &Reloaded) {
+fn answer(replies: Vec<Asker>, result: &Reloaded) {
     for reply in replies {
         // Whoever asked may have gone away.
         let _ = reply.send(result.clone());
@@ -460,18 +460,18 @@ fn answer(replies: Vec<Reply>, result: &Reloaded) {
 }
 
 /// Logs what an operator should know.
-fn report(apex: &Apex, actions: &[Action]) {
+fn report(apex: &Apex, actions: &[KeeperAction]) {
     let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
     for action in actions {
         match action {
-            Action::Report(Report::Warning(text)) => warn!("zone {name}: {text}"),
-            Action::Report(Report::Bad(fault, Some(serial))) => {
+            KeeperAction::Report(Notice::Warning(text)) => warn!("zone {name}: {text}"),
+            KeeperAction::Report(Notice::Bad(fault, Some(serial))) => {
                 error!("zone {name} is bad, serial {serial} stays in service:\n{fault}");
             }
-            Action::Report(Report::Bad(fault, None)) => {
+            KeeperAction::Report(Notice::Bad(fault, None)) => {
                 error!("zone {name} is bad, it is answered with SERVFAIL:\n{fault}");
             }
-            Action::Load(_) | Action::Publish(_) | Action::WriteImage(_) => {}
+            KeeperAction::Load(_) | KeeperAction::Publish(_) | KeeperAction::WriteImage(_) => {}
         }
     }
 }
@@ -488,7 +488,7 @@ mod tests {
     use zone::catalog::Catalog;
 
     use super::*;
-    use crate::zones::Origin;
+    use crate::zones::ZoneText;
 
     /// A folder of zones, each file named after its zone, and the thread that keeps them.
     struct Rig {
@@ -505,7 +505,7 @@ mod tests {
     fn specs(folder: &Path) -> Vec<ZoneSpec> {
         let files = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
         let name = |path: &Path| path.file_name().expect("a name").to_str().expect("text").to_owned();
-        files.map(|path| ZoneSpec { apex: apex(&name(&path)), origin: Origin::File(path) }).collect()
+        files.map(|path| ZoneSpec { apex: apex(&name(&path)), text: ZoneText::File(path) }).collect()
     }
 
     impl Rig {

@@ -10,13 +10,13 @@ use wire::hash::HashKey;
 
 use super::images::Images;
 use super::keeper::{Load, Looked, Reading};
-use super::load::{self, Meter};
-use super::{Apex, FileStamp, Origin};
+use super::text::{self, Meter};
+use super::{Apex, FileStamp, ZoneText};
 use crate::sync::lock;
 
 /// What a load came to, for the keeper of this zone.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(super) struct LoadEnd {
     /// The zone.
     pub(super) apex: Apex,
     /// The number of the load.
@@ -30,12 +30,12 @@ struct Shared {
     key: HashKey,
     images: Option<Arc<Images>>,
     meter: Meter,
-    queue: Mutex<Queue>,
+    queue: Mutex<LoadQueue>,
 }
 
 /// What is to be done and who does it. In one lock: a thread that finds no work is gone by the time that work comes.
 #[derive(Default)]
-struct Queue {
+struct LoadQueue {
     /// Work that is not all taken yet, in the order in which it came.
     work: VecDeque<Arc<Work>>,
     /// Threads at work.
@@ -74,7 +74,7 @@ impl Loaders {
         &self,
         loads: Vec<Load>,
         done: &Sender<M>,
-        wrap: impl Fn(Outcome) -> M + Copy + Send + 'static,
+        wrap: impl Fn(LoadEnd) -> M + Copy + Send + 'static,
     ) {
         let threads = (self.most / loads.len().max(1)).max(1);
         let wanted = loads.len().min(self.most);
@@ -100,7 +100,7 @@ impl Loaders {
 
 impl Shared {
     /// Does loads until there are none, or nobody wants to hear of them any more.
-    fn work(&self, done: &dyn Fn(Outcome) -> bool) {
+    fn work(&self, done: &dyn Fn(LoadEnd) -> bool) {
         while let Some((work, i)) = self.take() {
             let load = &work.loads[i];
             // A panic is a bug of ours, and costs this zone its load.
@@ -110,7 +110,7 @@ impl Shared {
                 fault: "reading the zone failed inside nomen; this is a bug".into(),
                 stamps: Arc::new([]),
             });
-            if !done(Outcome { apex: load.spec.apex.clone(), number: load.number, looked }) {
+            if !done(LoadEnd { apex: load.spec.apex.clone(), number: load.number, looked }) {
                 lock(&self.queue).running -= 1;
                 return;
             }
@@ -137,7 +137,7 @@ impl Shared {
         }
         let images = self.images.as_ref();
         if let Some((zone, provenance)) =
-            images.filter(|_| load.image).and_then(|images| images.load(&load.spec, threads))
+            images.filter(|_| load.image).and_then(|images| images.read(&load.spec, threads))
         {
             return Looked::Loaded(Box::new(Reading {
                 zone: Arc::new(zone),
@@ -149,11 +149,11 @@ impl Shared {
             }));
         }
         // Looked at before reading: a file that changes meanwhile is read again next time.
-        let mut stamps: Vec<FileStamp> = match &load.spec.origin {
-            Origin::File(path) => vec![FileStamp::of(path)],
-            Origin::BuiltIn(_) => Vec::new(),
+        let mut stamps: Vec<FileStamp> = match &load.spec.text {
+            ZoneText::File(path) => vec![FileStamp::of(path)],
+            ZoneText::BuiltIn(_) => Vec::new(),
         };
-        match load::load(&load.spec, &self.key, &self.meter) {
+        match text::build(&load.spec, &self.key, &self.meter) {
             Ok(loaded) => {
                 stamps.extend(loaded.included.iter().map(|path| FileStamp::of(path)));
                 let zone = Arc::new(loaded.zone);

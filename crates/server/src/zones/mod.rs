@@ -5,7 +5,7 @@
 //! | `resolve` | which zones the configuration asks for |
 //! | `keeper` | one zone: what is known of it, and what is to be done when something happens to it |
 //! | `keeping` | all of them: the thread that tells keepers what happens and does what they say |
-//! | `loaders`, `load`, `images` | reading zones: the threads, a zone's text, a zone's image |
+//! | `loaders`, `text`, `images` | reading zones: the threads, a zone's text, a zone's image |
 //! | `progress` | how far a long load is |
 //! | `publisher` | the steps from one catalog to the next |
 //! | `dump` | printing a zone |
@@ -14,11 +14,11 @@ pub mod dump;
 pub mod images;
 pub mod keeper;
 pub mod keeping;
-pub mod load;
 mod loaders;
 mod progress;
 mod publisher;
 pub mod resolve;
+pub mod text;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub type Apex = Box<[u8]>;
 
 /// Where a zone's records come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub enum ZoneText {
     /// A master file.
     File(PathBuf),
     /// Text that is part of the program.
@@ -45,7 +45,7 @@ pub struct ZoneSpec {
     /// Its name.
     pub apex: Apex,
     /// Where its records are.
-    pub origin: Origin,
+    pub text: ZoneText,
 }
 
 impl ZoneSpec {

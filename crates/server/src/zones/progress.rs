@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use tracing::info;
 
-use super::load::Meter;
+use super::text::Meter;
 
 /// Loads that take longer than this show how far they are.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Shows the progress of one round; ends when it is dropped.
-pub(super) struct Progress {
+pub(super) struct ProgressDisplay {
     begun: Instant,
     bar: Option<ProgressBar>,
     /// When the next line is due.
@@ -22,9 +22,9 @@ pub(super) struct Progress {
     before: u64,
 }
 
-impl Progress {
+impl ProgressDisplay {
     pub(super) fn new(begun: Instant, meter: &Meter) -> Self {
-        Progress { begun, bar: None, next: QUIET, before: meter.records.load(Ordering::Relaxed) }
+        ProgressDisplay { begun, bar: None, next: QUIET, before: meter.records.load(Ordering::Relaxed) }
     }
 
     /// Shows that `done` zones of `total` are done, if it is time for that.
@@ -51,7 +51,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressDisplay {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use wire::NameBuf;
 
-use super::{Apex, Origin, ZoneSpec};
-use crate::config::Config;
+use super::{Apex, ZoneSpec, ZoneText};
+use crate::config::Configuration;
 use crate::config::report::Diagnostic;
 use crate::config::zones::ZoneNameFault;
 use crate::words::reason;
 
 /// The zones a configuration asks for: its own, and those of its templates' folders. A zone that is named in the
 /// configuration may also lie in a folder; the configuration's word counts.
-pub fn resolve(config: &Config) -> Result<Vec<ZoneSpec>, Vec<Diagnostic>> {
+pub fn resolve(config: &Configuration) -> Result<Vec<ZoneSpec>, Vec<Diagnostic>> {
     let mut faults = Vec::new();
     let mut specs = HashMap::new();
     for zone in &config.zones {
@@ -25,7 +25,7 @@ pub fn resolve(config: &Config) -> Result<Vec<ZoneSpec>, Vec<Diagnostic>> {
         // A zone without any file was reported when the configuration was checked.
         if let Some(file) = file {
             let apex: Apex = name.as_wire().into();
-            specs.insert(apex.clone(), ZoneSpec { apex, origin: Origin::File(file) });
+            specs.insert(apex.clone(), ZoneSpec { apex, text: ZoneText::File(file) });
         }
     }
     let mut from_folder: HashMap<Apex, PathBuf> = HashMap::new();
@@ -54,19 +54,19 @@ pub fn resolve(config: &Config) -> Result<Vec<ZoneSpec>, Vec<Diagnostic>> {
                 continue;
             }
             from_folder.insert(apex.clone(), path.clone());
-            specs.entry(apex.clone()).or_insert(ZoneSpec { apex, origin: Origin::File(path) });
+            specs.entry(apex.clone()).or_insert(ZoneSpec { apex, text: ZoneText::File(path) });
         }
     }
     if faults.is_empty() { Ok(specs.into_values().collect()) } else { Err(faults) }
 }
 
-type Found = Vec<(PathBuf, Result<NameBuf, ZoneNameFault>)>;
+type FoundZones = Vec<(PathBuf, Result<NameBuf, ZoneNameFault>)>;
 
 /// The files of a folder that are zones, in the order of their names.
 fn list_folder(
     folder: &Path,
     zone_of: impl Fn(&str) -> Option<Result<NameBuf, ZoneNameFault>>,
-) -> Result<Found, String> {
+) -> Result<FoundZones, String> {
     let fault = |e: std::io::Error| format!("cannot read the folder {}: {}", folder.display(), reason(&e));
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(fault)? {

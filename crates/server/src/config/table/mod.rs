@@ -91,7 +91,7 @@ pub trait Keys: Sized {
 }
 
 /// Keys that are a whole section of the file.
-pub trait Section: Keys {
+pub trait ConfigSection: Keys {
     /// The header, such as `[server]` or `[[zone]]`.
     const HEADER: &'static str;
     /// The words beside its declaration.
@@ -133,7 +133,7 @@ macro_rules! keys {
     ) => {
         keys! { $(#[doc = $doc])* $vis struct $name { $($keys)* } }
 
-        impl $crate::config::table::Section for $name {
+        impl $crate::config::table::ConfigSection for $name {
             const HEADER: &'static str = $header;
             const DOC: &'static str = concat!($($doc, "\n",)*);
         }
@@ -237,7 +237,7 @@ macro_rules! section {
             }
         }
 
-        impl $crate::config::table::Section for $name {
+        impl $crate::config::table::ConfigSection for $name {
             const HEADER: &'static str = $header;
             const DOC: &'static str = concat!($($doc, "\n",)*);
         }

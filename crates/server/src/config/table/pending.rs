@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::read::At;
-use super::{Effect, KeyValue, Section};
+use super::{ConfigSection, Effect, KeyValue};
 
 /// A key that is configured with another value than the one in force since the start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,14 +39,14 @@ impl fmt::Display for PendingKey {
 }
 
 /// Takes over what is live in a section that is always there.
-pub fn adopt<T: Section>(running: &mut At<T>, new: At<T>, pending: &mut Vec<PendingKey>) {
+pub fn adopt<T: ConfigSection>(running: &mut At<T>, new: At<T>, pending: &mut Vec<PendingKey>) {
     compare::<T>(fixed(&**running), fixed(&*new), None, pending);
     running.value.take_live(new.value);
 }
 
 /// Takes over what is live in a section that may be missing. Whether it is there changes at the next start, unless all
 /// its keys are live.
-pub fn adopt_option<T: Section>(
+pub fn adopt_option<T: ConfigSection>(
     running: &mut Option<At<T>>,
     new: Option<At<T>>,
     pending: &mut Vec<PendingKey>,
@@ -62,7 +62,11 @@ pub fn adopt_option<T: Section>(
 
 /// Takes over what is live in blocks. How many there are changes at the next start, and so does what only a start puts
 /// into force; by the latter a block is known again, wherever it stands. Blocks whose keys are all live are taken over.
-pub fn adopt_blocks<T: Section>(running: &mut Vec<At<T>>, new: Vec<At<T>>, pending: &mut Vec<PendingKey>) {
+pub fn adopt_blocks<T: ConfigSection>(
+    running: &mut Vec<At<T>>,
+    new: Vec<At<T>>,
+    pending: &mut Vec<PendingKey>,
+) {
     if all_live::<T>() {
         *running = new;
         return;
@@ -92,22 +96,22 @@ pub fn adopt_blocks<T: Section>(running: &mut Vec<At<T>>, new: Vec<At<T>>, pendi
     }
 }
 
-fn all_live<T: Section>() -> bool {
+fn all_live<T: ConfigSection>() -> bool {
     T::describe().iter().all(|key| key.effect == Effect::Live)
 }
 
 /// The keys that stay as they are until the next start.
-fn fixed<T: Section>(section: &T) -> Vec<KeyValue> {
+fn fixed<T: ConfigSection>(section: &T) -> Vec<KeyValue> {
     section.values().into_iter().filter(|key| key.effect == Effect::Restart).collect()
 }
 
 /// The key that stands for a section that is there on one side only: the first one.
-fn whole<T: Section>(section: &T) -> Vec<KeyValue> {
+fn whole<T: ConfigSection>(section: &T) -> Vec<KeyValue> {
     fixed(section).into_iter().find(|key| key.value.is_some()).into_iter().collect()
 }
 
 /// Notes the keys that differ; a side without any has no such section.
-fn compare<T: Section>(
+fn compare<T: ConfigSection>(
     running: Vec<KeyValue>,
     configured: Vec<KeyValue>,
     block: Option<usize>,

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::Section;
+use super::ConfigSection;
 use super::value::{Value, list};
-use crate::config::report::{Diagnostic, Place};
+use crate::config::report::{ConfigPlace, Diagnostic};
 use crate::words::did_you_mean;
 
 /// A value together with the place it was written at; what nobody wrote has no place.
@@ -20,7 +20,7 @@ pub struct At<T> {
     /// The value.
     pub value: T,
     /// Where the operator wrote it.
-    pub place: Option<Place>,
+    pub place: Option<ConfigPlace>,
 }
 
 impl<T> At<T> {
@@ -47,7 +47,7 @@ impl<T: PartialEq> PartialEq for At<T> {
 /// Faults found so far, and which text is being read.
 #[derive(Debug)]
 pub struct Reader<'f> {
-    /// Number of the text in `Sources`.
+    /// Number of the text in `ConfigTexts`.
     pub source: usize,
     /// Folder that relative paths in this text start from.
     pub base: PathBuf,
@@ -57,8 +57,8 @@ pub struct Reader<'f> {
 
 impl Reader<'_> {
     /// The place of a byte range of the text being read.
-    pub fn place(&self, span: Range<usize>) -> Place {
-        Place { source: self.source, span }
+    pub fn place(&self, span: Range<usize>) -> ConfigPlace {
+        ConfigPlace { source: self.source, span }
     }
 
     /// Reports that a value is of another kind than `wanted`.
@@ -120,7 +120,7 @@ impl Reader<'_> {
     }
 
     /// Reads a whole section; a key nobody declared is a fault.
-    pub fn section<T: Section>(&mut self, table: &DeTable<'_>, span: Range<usize>) -> Option<T> {
+    pub fn section<T: ConfigSection>(&mut self, table: &DeTable<'_>, span: Range<usize>) -> Option<T> {
         let mut fields = Fields::new(table, span, T::HEADER);
         let section = T::read(&mut fields, self);
         fields.finish(self);

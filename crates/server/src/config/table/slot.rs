@@ -8,11 +8,11 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::read::{At, Reader};
-use super::{Section, SectionDoc};
+use super::{ConfigSection, SectionDoc};
 use crate::config::report::Diagnostic;
 
 /// A place for sections of one kind.
-pub trait Slot {
+pub trait SectionSlot {
     /// The key at the top of the file.
     fn name(&self) -> &'static str;
 
@@ -23,11 +23,11 @@ pub trait Slot {
     fn describe(&self) -> SectionDoc;
 }
 
-fn describe<T: Section>(on: bool) -> SectionDoc {
+fn describe<T: ConfigSection>(on: bool) -> SectionDoc {
     SectionDoc { header: T::HEADER, doc: T::DOC, on, keys: T::describe() }
 }
 
-impl<T: Section> Slot for At<T> {
+impl<T: ConfigSection> SectionSlot for At<T> {
     fn name(&self) -> &'static str {
         T::name()
     }
@@ -44,7 +44,7 @@ impl<T: Section> Slot for At<T> {
     }
 }
 
-impl<T: Section> Slot for Option<At<T>> {
+impl<T: ConfigSection> SectionSlot for Option<At<T>> {
     fn name(&self) -> &'static str {
         T::name()
     }
@@ -60,7 +60,7 @@ impl<T: Section> Slot for Option<At<T>> {
     }
 }
 
-impl<T: Section> Slot for Vec<At<T>> {
+impl<T: ConfigSection> SectionSlot for Vec<At<T>> {
     fn name(&self) -> &'static str {
         T::name()
     }
@@ -88,7 +88,7 @@ impl<T: Section> Slot for Vec<At<T>> {
     }
 }
 
-impl<T: Section> Slot for BTreeMap<String, At<T>> {
+impl<T: ConfigSection> SectionSlot for BTreeMap<String, At<T>> {
     fn name(&self) -> &'static str {
         T::name()
     }
@@ -118,7 +118,7 @@ impl<T: Section> Slot for BTreeMap<String, At<T>> {
 }
 
 /// A section that may stand once in all texts together, and stood `first` already if it did.
-fn read_one<T: Section>(
+fn read_one<T: ConfigSection>(
     first: Option<&At<T>>,
     node: &Spanned<DeValue<'_>>,
     reader: &mut Reader<'_>,

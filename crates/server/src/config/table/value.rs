@@ -295,14 +295,14 @@ pub fn format_size(bytes: u64) -> String {
 
 /// What is wrong with a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TextFault {
+pub enum StringFault {
     /// It says nothing.
     Empty,
     /// It has control characters.
     Control,
 }
 
-impl Display for TextFault {
+impl Display for StringFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Empty => "the text is empty",
@@ -318,8 +318,8 @@ impl Value for String {
     }
     fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
         reader.text(node, "a string", |text| match text {
-            "" => Err(TextFault::Empty),
-            t if t.chars().any(char::is_control) => Err(TextFault::Control),
+            "" => Err(StringFault::Empty),
+            t if t.chars().any(char::is_control) => Err(StringFault::Control),
             t => Ok(t.to_owned()),
         })
     }

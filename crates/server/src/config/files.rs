@@ -1,4 +1,4 @@
-//! Reads the operator's configuration: a file and all it includes, into one [`Config`] or a list of every fault.
+//! Reads the operator's configuration: a file and all it includes, into one [`Configuration`] or a list of every fault.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Config;
-use super::report::{Diagnostic, Place, Sources};
+use super::Configuration;
+use super::report::{ConfigPlace, ConfigTexts, Diagnostic};
 use super::table::read::{At, Reader};
 use super::table::value::Value;
 use crate::words::{did_you_mean, reason};
@@ -25,16 +25,16 @@ const INCLUDE: &str = "include";
 #[derive(Debug)]
 pub struct Accepted {
     /// What was read.
-    pub config: Config,
+    pub config: Configuration,
     /// The texts, to show places in.
-    pub sources: Sources,
+    pub sources: ConfigTexts,
 }
 
 /// Why a configuration cannot be used: at least one fault.
 #[derive(Debug)]
 pub struct Rejected {
     /// The texts, to show places in.
-    pub sources: Sources,
+    pub sources: ConfigTexts,
     /// The faults in the order of their places.
     pub faults: Vec<Diagnostic>,
 }
@@ -49,14 +49,14 @@ impl fmt::Display for Rejected {
 impl std::error::Error for Rejected {}
 
 /// Reads a configuration file, all it includes, and checks the whole.
-pub fn load(path: &Path) -> Result<Accepted, Rejected> {
+pub fn read_files(path: &Path) -> Result<Accepted, Rejected> {
     let mut draft = Draft::default();
     draft.read_file(path, None);
     draft.finish()
 }
 
 /// Reads a configuration from text; relative paths and includes start from `base`.
-pub fn load_text(name: &str, text: String, base: &Path) -> Result<Accepted, Rejected> {
+pub fn read_text(name: &str, text: String, base: &Path) -> Result<Accepted, Rejected> {
     let mut draft = Draft::default();
     draft.read_text(PathBuf::from(name), text, base);
     draft.finish()
@@ -65,10 +65,10 @@ pub fn load_text(name: &str, text: String, base: &Path) -> Result<Accepted, Reje
 /// A configuration while its texts are read.
 #[derive(Default)]
 struct Draft {
-    sources: Sources,
+    sources: ConfigTexts,
     faults: Vec<Diagnostic>,
     seen: HashSet<PathBuf>,
-    config: Config,
+    config: Configuration,
 }
 
 impl Draft {
@@ -82,7 +82,7 @@ impl Draft {
         Err(Rejected { sources, faults })
     }
 
-    fn read_file(&mut self, path: &Path, named_at: Option<Place>) {
+    fn read_file(&mut self, path: &Path, named_at: Option<ConfigPlace>) {
         let fault = |message: String| Diagnostic::at(named_at.as_ref(), message);
         let shown = path.display();
         let real = match path.canonicalize() {
@@ -112,8 +112,10 @@ impl Draft {
                     String::from_utf8_lossy(&e.as_bytes()[..e.utf8_error().valid_up_to()]).into_owned();
                 let span = good.len()..good.len();
                 let source = self.sources.add(path, good);
-                self.faults
-                    .push(Diagnostic::error(Place { source, span }, "the text is not UTF-8 from here on"));
+                self.faults.push(Diagnostic::error(
+                    ConfigPlace { source, span },
+                    "the text is not UTF-8 from here on",
+                ));
             }
         }
     }
@@ -121,7 +123,7 @@ impl Draft {
     fn read_text(&mut self, path: PathBuf, text: String, base: &Path) {
         let (table, errors) = DeTable::parse_recoverable(&text);
         let source = self.sources.add(path, text.clone());
-        let place = |span| Place { source, span };
+        let place = |span| ConfigPlace { source, span };
         for error in &errors {
             let span = error.span().unwrap_or(0..0);
             self.faults.push(Diagnostic::error(place(span), error.message().replace('\n', ", ")));
@@ -156,9 +158,9 @@ impl Draft {
     }
 }
 
-fn unknown_section(name: &str, place: Place) -> Diagnostic {
+fn unknown_section(name: &str, place: ConfigPlace) -> Diagnostic {
     let fault = Diagnostic::error(place, format!("unknown section `{name}`"));
-    let mut known = Config::default();
+    let mut known = Configuration::default();
     let known = known.slots();
     if let Some(near) = did_you_mean(name, [INCLUDE].into_iter().chain(known.iter().map(|s| s.name()))) {
         return fault.hint(format!("did you mean `{near}`?"));
@@ -171,7 +173,7 @@ fn unknown_section(name: &str, place: Place) -> Diagnostic {
 }
 
 /// The patterns of `include`, each with its place.
-fn read_include(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Vec<(String, Place)>> {
+fn read_include(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Vec<(String, ConfigPlace)>> {
     let list = <Vec<At<String>>>::read(node, reader)?;
     Some(list.into_iter().filter_map(|p| p.place.map(|place| (p.value, place))).collect())
 }

@@ -1,5 +1,5 @@
-//! One zone from its master file to a snapshot. Everything that is wrong with the file is
-//! reported with its place; whether the zone goes into service is `reload`'s matter.
+//! One zone from its text to a snapshot. Everything that is wrong with the text is reported with its place. Whether the
+//! zone goes into service, its keeper decides.
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
@@ -12,10 +12,10 @@ use zone::image::Provenance;
 use zone::scan::{Fault, Limits, Progress, Severity, TextSource};
 use zone::{LoadConfig, SourceFile, Zone};
 
-use super::{Origin, ZoneSpec};
+use super::{ZoneSpec, ZoneText};
 
 /// A zone that can be served.
-pub struct Loaded {
+pub struct BuiltZone {
     /// The snapshot.
     pub zone: Zone,
     /// Files the master file included.
@@ -28,7 +28,7 @@ pub struct Loaded {
 
 /// One thing that is wrong with a zone.
 #[derive(Debug, Clone)]
-pub struct Finding {
+pub struct ZoneFinding {
     /// Whether the zone must not be served with it.
     pub error: bool,
     /// The file; empty if none is to blame.
@@ -48,7 +48,7 @@ pub struct Examined {
     /// The snapshot, unless there was an error.
     pub zone: Option<Zone>,
     /// Errors and warnings in the order of their discovery, as far as the limit allows.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<ZoneFinding>,
     /// Number of findings beyond those.
     pub hidden: u64,
     /// Every file read.
@@ -80,9 +80,9 @@ pub struct Meter {
 pub fn examine(spec: &ZoneSpec, key: &HashKey, shown: usize, meter: &Meter) -> Examined {
     let limits = Limits { errors: shown.max(1), warnings: shown.max(1), ..Limits::default() };
     let config = LoadConfig { limits, ..LoadConfig::default() };
-    let source = match &spec.origin {
-        Origin::File(path) => TextSource::file(path),
-        Origin::BuiltIn(text) => TextSource::bytes("built-in", text.as_bytes()),
+    let source = match &spec.text {
+        ZoneText::File(path) => TextSource::file(path),
+        ZoneText::BuiltIn(text) => TextSource::bytes("built-in", text.as_bytes()),
     };
     let mut seen = 0;
     let progress = |progress: Progress| {
@@ -107,8 +107,8 @@ pub fn examine(spec: &ZoneSpec, key: &HashKey, shown: usize, meter: &Meter) -> E
     }
 }
 
-fn from_fault(fault: &Fault) -> Finding {
-    Finding {
+fn from_fault(fault: &Fault) -> ZoneFinding {
+    ZoneFinding {
         error: fault.severity == Severity::Error,
         file: Arc::clone(&fault.file),
         line: fault.line,
@@ -121,8 +121,8 @@ fn from_fault(fault: &Fault) -> Finding {
 /// Faults shown for one zone in the log.
 const SHOWN: usize = 5;
 
-/// Reads a zone for service; the error is text for people, one or more lines.
-pub fn load(spec: &ZoneSpec, key: &HashKey, meter: &Meter) -> Result<Loaded, String> {
+/// Builds a zone for service; the error is text for people, one or more lines.
+pub fn build(spec: &ZoneSpec, key: &HashKey, meter: &Meter) -> Result<BuiltZone, String> {
     let examined = examine(spec, key, SHOWN, meter);
     let hidden = examined.hidden;
     match examined.zone {
@@ -132,7 +132,7 @@ pub fn load(spec: &ZoneSpec, key: &HashKey, meter: &Meter) -> Result<Loaded, Str
             if hidden > 0 {
                 warnings.push(format!("{hidden} more warnings; `nomen zone check` shows them"));
             }
-            Ok(Loaded { zone, included: examined.files, warnings, provenance })
+            Ok(BuiltZone { zone, included: examined.files, warnings, provenance })
         }
         None => {
             let mut shown: Vec<&str> =
