@@ -12,6 +12,7 @@ mod status;
 mod verbs;
 mod zones;
 
+use std::fmt;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
@@ -126,6 +127,46 @@ impl<'de> Deserialize<'de> for True {
     }
 }
 
+/// Why there is no control socket.
+#[derive(Debug)]
+pub enum SocketFault {
+    /// Another server answers on it.
+    Live(PathBuf),
+    /// There is something at its place that is no socket.
+    NoSocket(PathBuf),
+    /// Its folder lies where all may write, and others may use it.
+    SharedFolder(PathBuf),
+    /// There is no place to try.
+    NoFolder,
+    /// The system refused.
+    Io {
+        /// What, in words that the path follows.
+        what: &'static str,
+        /// The socket or its folder.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+}
+
+impl fmt::Display for SocketFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Live(path) => {
+                write!(f, "another nomen already listens on the control socket {}", path.display())
+            }
+            Self::NoSocket(path) => {
+                write!(f, "{} is no socket, so the control socket cannot replace it", path.display())
+            }
+            Self::SharedFolder(folder) => write!(f, "{} is not a folder of ours alone", folder.display()),
+            Self::NoFolder => f.write_str("there is no folder for the control socket"),
+            Self::Io { what, path, error } => write!(f, "{what} {}: {}", path.display(), reason(error)),
+        }
+    }
+}
+
+impl std::error::Error for SocketFault {}
+
 /// A control socket that was opened and is not served yet.
 pub struct Socket {
     /// Where it is.
@@ -136,16 +177,19 @@ pub struct Socket {
 impl Socket {
     /// Opens the socket at `wanted`, or at the first of [`default_paths`] that can be used. It will belong to
     /// `owner`, if given. A socket left over by a server that is gone is replaced; a live one is an error.
-    pub fn bind(wanted: Option<&Path>, owner: Option<privileges::UserIds>) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// [`SocketFault`]; of the default places, that of the last.
+    pub fn bind(wanted: Option<&Path>, owner: Option<privileges::UserIds>) -> Result<Self, SocketFault> {
         match wanted {
             Some(path) => Self::bind_at(path, owner),
             None => {
-                let mut fault = String::from("no folder for it");
+                let mut fault = SocketFault::NoFolder;
                 for path in default_paths() {
                     match Self::bind_at(&path, owner) {
                         Ok(socket) => return Ok(socket),
                         // Another server is not a reason to go elsewhere: `nomen ctl` would find that one.
-                        Err(e) if StdStream::connect(&path).is_ok() => return Err(e),
+                        Err(e @ SocketFault::Live(_)) => return Err(e),
                         Err(e) => fault = e,
                     }
                 }
@@ -154,36 +198,33 @@ impl Socket {
         }
     }
 
-    fn bind_at(path: &Path, owner: Option<privileges::UserIds>) -> Result<Self, String> {
-        let fault = |what: &str, e: &std::io::Error| format!("{what} {}: {}", path.display(), reason(e));
+    fn bind_at(path: &Path, owner: Option<privileges::UserIds>) -> Result<Self, SocketFault> {
+        let fault = |what| move |e| SocketFault::Io { what, path: path.to_owned(), error: e };
         if let Some(folder) = path.parent() {
             prepare_folder(folder, owner)?;
         }
         if path.exists() {
             if StdStream::connect(path).is_ok() {
-                return Err(format!(
-                    "another nomen already listens on the control socket {}",
-                    path.display()
-                ));
+                return Err(SocketFault::Live(path.to_owned()));
             }
             let is_socket = fs::symlink_metadata(path).is_ok_and(|m| {
                 use std::os::unix::fs::FileTypeExt;
                 m.file_type().is_socket()
             });
             if !is_socket {
-                return Err(format!("{} is in the way of the control socket and is none", path.display()));
+                return Err(SocketFault::NoSocket(path.to_owned()));
             }
-            fs::remove_file(path).map_err(|e| fault("cannot replace the old control socket", &e))?;
+            fs::remove_file(path).map_err(fault("cannot replace the old control socket"))?;
         }
         // Nobody else may connect between the birth of the socket and its permissions.
         let before = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o177));
         let bound = StdListener::bind(path);
         nix::sys::stat::umask(before);
-        let listener = bound.map_err(|e| fault("cannot open the control socket", &e))?;
+        let listener = bound.map_err(fault("cannot open the control socket"))?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))
             .and_then(|()| give(path, owner))
             .and_then(|()| listener.set_nonblocking(true))
-            .map_err(|e| fault("cannot prepare the control socket", &e))?;
+            .map_err(fault("cannot prepare the control socket"))?;
         Ok(Self { path: path.to_owned(), listener })
     }
 
@@ -194,8 +235,8 @@ impl Socket {
 }
 
 /// Makes the socket's folder if it is missing; one in a place that all may write to must be ours alone.
-fn prepare_folder(folder: &Path, owner: Option<privileges::UserIds>) -> Result<(), String> {
-    let fault = |e: std::io::Error| format!("cannot make the folder {}: {}", folder.display(), reason(&e));
+fn prepare_folder(folder: &Path, owner: Option<privileges::UserIds>) -> Result<(), SocketFault> {
+    let fault = |error| SocketFault::Io { what: "cannot make the folder", path: folder.to_owned(), error };
     if folder.as_os_str().is_empty() {
         return Ok(());
     }
@@ -207,7 +248,7 @@ fn prepare_folder(folder: &Path, owner: Option<privileges::UserIds>) -> Result<(
     if folder.starts_with(std::env::temp_dir()) && Some(folder) == temp_folder().as_deref() {
         let meta = fs::symlink_metadata(folder).map_err(fault)?;
         if !meta.is_dir() || meta.uid() != Uid::effective().as_raw() || meta.mode() & 0o077 != 0 {
-            return Err(format!("{} is not a folder of ours alone", folder.display()));
+            return Err(SocketFault::SharedFolder(folder.to_owned()));
         }
     }
     Ok(())
@@ -336,13 +377,12 @@ mod tests {
         let path = folder.path().join("sub/ctl.sock");
         let first = Socket::bind(Some(&path), None).expect("first");
         assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
-        let error = Socket::bind(Some(&path), None).err().expect("live");
-        assert!(error.contains("already listens"), "{error}");
+        assert!(matches!(Socket::bind(Some(&path), None), Err(SocketFault::Live(at)) if at == path));
         drop(first);
         Socket::bind(Some(&path), None).expect("stale");
         let plain = folder.path().join("plain");
         fs::write(&plain, "keep me").expect("written");
-        assert!(Socket::bind(Some(&plain), None).is_err());
+        assert!(matches!(Socket::bind(Some(&plain), None), Err(SocketFault::NoSocket(at)) if at == plain));
         assert_eq!(fs::read_to_string(&plain).expect("kept"), "keep me");
     }
 }

@@ -112,7 +112,7 @@ fn open_state(settings: &Settings, built_in: bool) -> (HashKey, Option<Arc<Image
     let storage = &settings.server.storage;
     let folder = storage.folder().filter(|_| *storage.images && !built_in);
     let Some(folder) = folder else { return (HashKey::random(), None) };
-    let opened = StateFolder::open(&folder).and_then(|state| {
+    let opened = StateFolder::open(&folder).map_err(|fault| fault.to_string()).and_then(|state| {
         let key = state.key;
         let images = Images::start(state, storage.image_min_records.0);
         images.map(|images| (key, Some(Arc::new(images)))).map_err(|e| format!("cannot start a thread: {e}"))

@@ -25,7 +25,9 @@ impl Sockets {
         raise_descriptor_limit();
         let wanted = &settings.server.privileges;
         let ids = match wanted.user.as_deref() {
-            Some(user) => Some(privileges::find(user, wanted.group.as_deref())?),
+            Some(user) => {
+                Some(privileges::find(user, wanted.group.as_deref()).map_err(|fault| fault.to_string())?)
+            }
             None => None,
         };
         let mut notes = Vec::new();
@@ -48,7 +50,9 @@ fn make_state_folder(
     let storage = &settings.server.storage;
     let folder = storage.folder().filter(|_| *storage.images && !built_in);
     let owner = ids.filter(|_| privileges::is_root()).map(|i| (i.uid, i.gid));
-    notes.extend(folder.and_then(|folder| images::make_folder(&folder, owner).err()));
+    notes.extend(
+        folder.and_then(|folder| images::make_folder(&folder, owner).err()).map(|fault| fault.to_string()),
+    );
 }
 
 /// Opens every listening socket.
@@ -150,7 +154,7 @@ fn bind_control(
             notes.push(format!("no control socket: {e}"));
             Ok(None)
         }
-        Err(e) => Err(e),
+        Err(e) => Err(e.to_string()),
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
@@ -34,6 +35,40 @@ const SUFFIX: &str = ".image";
 /// Longest name of an image without its ending; systems allow 255 bytes, and writing needs some more.
 const LONGEST: usize = 180;
 
+/// Why a state folder cannot be used.
+#[derive(Debug)]
+pub enum StateFault {
+    /// A folder cannot be made.
+    Folder(PathBuf, io::Error),
+    /// The file with the hash key cannot be made or read.
+    Key(PathBuf, io::Error),
+    /// Others than its owner may read or write the key.
+    ExposedKey(PathBuf),
+    /// The key is too short or too long.
+    KeyLength(PathBuf),
+}
+
+impl fmt::Display for StateFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(path, e) => write!(f, "cannot make the folder {}: {}", path.display(), reason(e)),
+            Self::Key(path, e) => write!(f, "cannot use the hash key {}: {}", path.display(), reason(e)),
+            Self::ExposedKey(path) => write!(
+                f,
+                "the hash key {} is not used: others than its owner may read or write it; remove it, and a new one is made",
+                path.display()
+            ),
+            Self::KeyLength(path) => write!(
+                f,
+                "the hash key {} is not used: it does not have {KEY} bytes; remove it, and a new one is made",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for StateFault {}
+
 /// A state folder that can be used.
 pub struct StateFolder {
     folder: PathBuf,
@@ -43,41 +78,46 @@ pub struct StateFolder {
 
 /// Makes the folder if it is missing, for `owner` (user and group) if that is not who makes it. To be called
 /// before privileges are given up.
-pub fn make_folder(folder: &Path, owner: Option<(u32, u32)>) -> Result<(), String> {
-    let fault = |e: &io::Error| format!("cannot make the state folder {}: {}", folder.display(), reason(e));
+///
+/// # Errors
+/// [`StateFault::Folder`].
+pub fn make_folder(folder: &Path, owner: Option<(u32, u32)>) -> Result<(), StateFault> {
+    let fault = |e| StateFault::Folder(folder.to_owned(), e);
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Ok(()) => match owner {
-            Some((user, group)) => chown(folder, Some(user), Some(group)).map_err(|e| fault(&e)),
+            Some((user, group)) => chown(folder, Some(user), Some(group)).map_err(fault),
             None => Ok(()),
         },
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(e) => Err(fault(&e)),
+        Err(e) => Err(fault(e)),
     }
 }
 
 impl StateFolder {
-    /// Opens the folder: its key is read, or made if there is none. The error is text for people.
-    pub fn open(folder: &Path) -> Result<StateFolder, String> {
+    /// Opens the folder: its key is read, or made if there is none.
+    ///
+    /// # Errors
+    /// [`StateFault`] if it cannot be used.
+    pub fn open(folder: &Path) -> Result<StateFolder, StateFault> {
         let images = folder.join(IMAGES);
         match fs::DirBuilder::new().mode(0o700).create(&images) {
             Ok(()) => own(&images, folder),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(format!("cannot make the folder {}: {}", images.display(), reason(&e))),
+            Err(e) => return Err(StateFault::Folder(images, e)),
         }
         let path = folder.join(KEY_FILE);
-        let fault = |e: io::Error| format!("cannot use the hash key {}: {}", path.display(), reason(&e));
+        let fault = |e| StateFault::Key(path.clone(), e);
         if !path.exists() {
             make_key(folder, &path).map_err(fault)?;
         }
         let mut file = File::open(&path).map_err(fault)?;
         let about = file.metadata().map_err(fault)?;
-        let refused = |why: &str| Err(format!("the hash key {} is not used: {why}", path.display()));
         if about.mode() & 0o077 != 0 {
-            return refused("others than its owner may read or write it; remove it, and a new one is made");
+            return Err(StateFault::ExposedKey(path));
         }
         let mut secret = [0; KEY];
         if about.len() != KEY as u64 || file.read_exact(&mut secret).is_err() {
-            return refused("it does not have 24 bytes; remove it, and a new one is made");
+            return Err(StateFault::KeyLength(path));
         }
         let mut words = secret.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word));
         let mut word = || words.next().unwrap_or_default();
@@ -405,13 +445,11 @@ mod tests {
         assert_eq!(fs::metadata(&path).expect("a file").mode() & 0o7777, 0o600);
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2, "key and images");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("set");
-        let fault = StateFolder::open(folder.path()).err().expect("refused");
-        assert!(fault.contains("others than its owner"), "{fault}");
+        assert!(matches!(StateFolder::open(folder.path()), Err(StateFault::ExposedKey(at)) if at == path));
         fs::remove_file(&path).expect("removed");
         assert!(key(StateFolder::open(folder.path()).expect("another key")) != first);
         fs::write(&path, "short").expect("written");
-        let fault = StateFolder::open(folder.path()).err().expect("refused");
-        assert!(fault.contains("24 bytes"), "{fault}");
+        assert!(matches!(StateFolder::open(folder.path()), Err(StateFault::KeyLength(at)) if at == path));
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! The words of `nomen query` in any order, as dig takes them: NAME, TYPE, CLASS, @SERVER and +OPTIONs.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use wire::name::{Name, NameBuf};
+use wire::name::{Name, NameBuf, NameTextError};
+
 use wire::{Class, Type};
 
 use crate::cli::QueryArgs;
@@ -85,8 +87,63 @@ const OPTIONS: [&str; 24] = [
     "all",
 ];
 
+/// What is wrong with a word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WordFault {
+    /// It is neither a type nor a class, and the name is given already.
+    TooMany(String),
+    /// It is not a domain name.
+    Name(String, NameTextError),
+    /// It is not an IP address.
+    Server(String),
+    /// It is not a port.
+    Port(String),
+    /// There is no such option; perhaps this one is meant.
+    Option(String, Option<&'static str>),
+    /// The option needs a value.
+    NoValue(String),
+    /// The option's value is not a number within these bounds.
+    Number {
+        /// The option.
+        name: String,
+        /// Its value.
+        value: String,
+        /// The least that it may be.
+        min: u64,
+        /// The most that it may be.
+        max: u64,
+    },
+    /// It is not a network address.
+    Subnet(String),
+}
+
+impl fmt::Display for WordFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooMany(word) => {
+                write!(f, "`{word}` is neither a type nor a class, and the name is given already")
+            }
+            Self::Name(text, fault) => write!(f, "`{text}` is not a domain name: {fault}"),
+            Self::Server(ip) => write!(f, "`{ip}` is not an IP address; nomen query takes no server names"),
+            Self::Port(port) => write!(f, "`{port}` is not a port"),
+            Self::Option(word, None) => write!(f, "unknown option +{word}"),
+            Self::Option(word, Some(near)) => write!(f, "unknown option +{word}; did you mean +{near}?"),
+            Self::NoValue(name) => write!(f, "+{name} needs a value: +{name}=…"),
+            Self::Number { name, value, min, max } => {
+                write!(f, "+{name}={value}: a number between {min} and {max} is expected")
+            }
+            Self::Subnet(text) => write!(f, "+subnet={text}: an address such as 192.0.2.0/24 is expected"),
+        }
+    }
+}
+
+impl std::error::Error for WordFault {}
+
 /// Reads the words.
-pub fn read(args: &QueryArgs) -> Result<Wanted, String> {
+///
+/// # Errors
+/// [`WordFault`], of the first word that cannot be meant.
+pub fn read(args: &QueryArgs) -> Result<Wanted, WordFault> {
     let mut wanted = Wanted::default();
     let (mut name, mut qtype) = (None, None);
     if let Some(ip) = args.reverse {
@@ -107,7 +164,7 @@ pub fn read(args: &QueryArgs) -> Result<Wanted, String> {
         } else if name.is_none() {
             name = Some(word.clone());
         } else {
-            return Err(format!("`{word}` is neither a type nor a class, and the name is given already"));
+            return Err(WordFault::TooMany(word.clone()));
         }
     }
     if let Some(port) = args.port {
@@ -117,7 +174,7 @@ pub fn read(args: &QueryArgs) -> Result<Wanted, String> {
     let default_type = if name.is_none() { Type::NS } else { Type::A };
     let text = name.unwrap_or_else(|| ".".into());
     wanted.query.name = NameBuf::from_text(text.as_bytes(), Some(Name::ROOT))
-        .map_err(|fault| format!("`{text}` is not a domain name: {fault}"))?;
+        .map_err(|fault| WordFault::Name(text.clone(), fault))?;
     wanted.query.qtype = qtype.unwrap_or(default_type);
     // Over UDP the option must not be sent (RFC 7828 §3.2.1).
     wanted.query.keepalive &= wanted.tcp;
@@ -141,20 +198,18 @@ fn class_word(word: &str, has_name: bool) -> Option<Class> {
     }
 }
 
-fn read_server(wanted: &mut Wanted, text: &str) -> Result<(), String> {
+fn read_server(wanted: &mut Wanted, text: &str) -> Result<(), WordFault> {
     let (ip, port) = match text.split_once('@') {
-        Some((ip, port)) => (ip, Some(port.parse::<u16>().map_err(|_| format!("`{port}` is not a port"))?)),
+        Some((ip, port)) => (ip, Some(port.parse::<u16>().map_err(|_| WordFault::Port(port.to_owned()))?)),
         None => (text, None),
     };
     let bare = ip.strip_prefix('[').and_then(|s| s.strip_suffix(']')).unwrap_or(ip);
-    let ip: IpAddr = bare
-        .parse()
-        .map_err(|_| format!("`{ip}` is not an IP address; nomen query takes no server names"))?;
+    let ip: IpAddr = bare.parse().map_err(|_| WordFault::Server(ip.to_owned()))?;
     wanted.server = SocketAddr::new(ip, port.unwrap_or(53));
     Ok(())
 }
 
-fn read_option(wanted: &mut Wanted, text: &str) -> Result<(), String> {
+fn read_option(wanted: &mut Wanted, text: &str) -> Result<(), WordFault> {
     let (word, value) = match text.split_once('=') {
         Some((word, value)) => (word, Some(value)),
         None => (text, None),
@@ -187,28 +242,27 @@ fn read_option(wanted: &mut Wanted, text: &str) -> Result<(), String> {
         "tries" => wanted.tries = number(name, need(name, value)?, 1, 100)? as u32,
         "subnet" => wanted.query.subnet = Some(subnet(need(name, value)?)?),
         other => {
-            let near = did_you_mean(other, OPTIONS).map(|n| format!("; did you mean +{n}?"));
-            return Err(format!("unknown option +{other}{}", near.unwrap_or_default()));
+            let near = did_you_mean(other, OPTIONS.iter().copied());
+            return Err(WordFault::Option(other.to_owned(), near));
         }
     }
     Ok(())
 }
 
-fn need<'v>(name: &str, value: Option<&'v str>) -> Result<&'v str, String> {
-    value.ok_or_else(|| format!("+{name} needs a value: +{name}=…"))
+fn need<'v>(name: &str, value: Option<&'v str>) -> Result<&'v str, WordFault> {
+    value.ok_or_else(|| WordFault::NoValue(name.to_owned()))
 }
 
-fn number(name: &str, value: &str, min: u64, max: u64) -> Result<u64, String> {
+fn number(name: &str, value: &str, min: u64, max: u64) -> Result<u64, WordFault> {
     match value.parse() {
         Ok(n) if (min..=max).contains(&n) => Ok(n),
-        _ => Err(format!("+{name}={value}: a number between {min} and {max} is expected")),
+        _ => Err(WordFault::Number { name: name.to_owned(), value: value.to_owned(), min, max }),
     }
 }
 
-fn subnet(text: &str) -> Result<(IpAddr, u8), String> {
+fn subnet(text: &str) -> Result<(IpAddr, u8), WordFault> {
     let (ip, length) = text.split_once('/').map_or((text, None), |(ip, l)| (ip, Some(l)));
-    let ip: IpAddr =
-        ip.parse().map_err(|_| format!("+subnet={text}: an address such as 192.0.2.0/24 is expected"))?;
+    let ip: IpAddr = ip.parse().map_err(|_| WordFault::Subnet(text.to_owned()))?;
     let most = if ip.is_ipv4() { 32 } else { 128 };
     let length = length.map_or(Ok(most), |l| number("subnet", l, 0, most))?;
     Ok((ip, length as u8))
@@ -233,7 +287,7 @@ fn reverse(ip: IpAddr) -> String {
 mod tests {
     use super::*;
 
-    fn wanted(line: &str) -> Result<Wanted, String> {
+    fn wanted(line: &str) -> Result<Wanted, WordFault> {
         let words = line.split_whitespace().map(str::to_owned).collect();
         read(&QueryArgs { words, port: None, reverse: None })
     }
@@ -272,17 +326,24 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_word() {
-        for (line, word) in [
-            ("a. +shrot", "+short"),
-            ("a. @ns1.example", "ns1.example"),
-            ("a. +bufsize", "+bufsize=…"),
-            ("a. +bufsize=x", "0 and 65535"),
-            ("a. b. c.", "b."),
-            ("a..b", "a..b"),
+    fn a_fault_names_the_word() {
+        let number = |name: &str, value: &str, max| {
+            let (name, value) = (name.to_owned(), value.to_owned());
+            WordFault::Number { name, value, min: 0, max }
+        };
+        for (line, fault) in [
+            ("a. +shrot", WordFault::Option("shrot".into(), Some("short"))),
+            ("a. +xyzzy", WordFault::Option("xyzzy".into(), None)),
+            ("a. @ns1.example", WordFault::Server("ns1.example".into())),
+            ("a. @::1@dns", WordFault::Port("dns".into())),
+            ("a. +bufsize", WordFault::NoValue("bufsize".into())),
+            ("a. +bufsize=x", number("bufsize", "x", 65_535)),
+            ("a. +subnet=here", WordFault::Subnet("here".into())),
+            ("a. +subnet=192.0.2.0/33", number("subnet", "33", 32)),
+            ("a. b. c.", WordFault::TooMany("b.".into())),
+            ("a..b", WordFault::Name("a..b".into(), NameTextError::EmptyLabel)),
         ] {
-            let error = wanted(line).expect_err(line);
-            assert!(error.contains(word), "{line}: {error}");
+            assert_eq!(wanted(line), Err(fault), "{line}");
         }
     }
 
