@@ -22,7 +22,7 @@ pub(crate) struct Record {
     pub class: u16,
     /// TTL in seconds.
     pub ttl: u32,
-    /// Uncompressed RDATA with names in lower case; raw octets when it cannot be parsed.
+    /// Uncompressed RDATA with names in lower case; raw bytes when it cannot be parsed.
     pub rdata: Vec<u8>,
 }
 
@@ -42,7 +42,7 @@ impl Record {
 /// What is comparable of a response's OPT record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OptRecord {
-    /// Responder's payload size, octets.
+    /// Responder's payload size, bytes.
     pub size: u16,
     /// EDNS version.
     pub version: u8,
@@ -61,9 +61,9 @@ pub(crate) struct Answer {
     pub rcode: u16,
     /// OPCODE.
     pub opcode: u8,
-    /// Header bits as in octets 2 and 3 of the message, RCODE and OPCODE cleared.
+    /// Header bits as in bytes 2 and 3 of the message, RCODE and OPCODE cleared.
     pub flags: u16,
-    /// QDCOUNT and the question section's octets (uncompressed when it parses).
+    /// QDCOUNT and the question section's bytes (uncompressed when it parses).
     pub question: Vec<(Name, u16, u16)>,
     /// Answer, authority and additional section, without OPT.
     pub sections: [BTreeSet<Record>; 3],
@@ -71,7 +71,7 @@ pub(crate) struct Answer {
     pub duplicates: usize,
     /// The OPT record.
     pub opt: Option<OptRecord>,
-    /// Octets of the message.
+    /// Bytes of the message.
     pub len: usize,
 }
 
@@ -124,7 +124,7 @@ impl Answer {
             section = records.next_section().map_err(|e| format!("after section {index}: {e}"))?;
         }
         if end != wire.len() {
-            return Err(format!("{} octets after the last record", wire.len().saturating_sub(end)));
+            return Err(format!("{} bytes after the last record", wire.len().saturating_sub(end)));
         }
         Ok(answer)
     }
@@ -186,7 +186,7 @@ fn own_record(record: &ParsedRecord<'_, &[u8]>) -> Record {
 }
 
 /// Lower-cases the names of types whose canonical form keeps their case (RFC 6840, section 5.1) or that `domain`
-/// carries as plain octets: servers may keep the zone file's letters or not.
+/// carries as plain bytes: servers may keep the zone file's letters or not.
 fn lower_names(rtype: u16, rdata: &mut [u8]) {
     let offset = match rtype {
         rtype::NSEC | 17 => 0,
@@ -263,7 +263,7 @@ impl Answer {
             String::new()
         };
         format!(
-            "rcode {} opcode {} flags {}, {} octets, {}, {} question(s){}\n",
+            "rcode {} opcode {} flags {}, {} bytes, {}, {} question(s){}\n",
             self.rcode,
             self.opcode,
             set.join(" "),

@@ -20,7 +20,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// From the octets received.
+    /// From the bytes received.
     pub(crate) fn from_wire(wire: Option<&[u8]>) -> Self {
         match wire.map(Answer::parse) {
             None => Self::Silence,

@@ -109,11 +109,11 @@ pub(crate) const RULES: &[Rule] = &[
         applies: formerr_with_opt,
     },
     Rule {
-        id: "trailing-octets",
+        id: "trailing-bytes",
         facets: &[Facet::Rcode, Facet::Aa, Facet::Answer, Facet::Authority, Facet::Additional],
         subject: Some(Kind::Nomen),
-        why: "Octets behind the last record the header counts. RFC 1035, section 4.1 has no such part in a message; nomen and Knot say FORMERR, BIND and NSD answer.",
-        applies: trailing_octets,
+        why: "Bytes behind the last record the header counts. RFC 1035, section 4.1 has no such part in a message; nomen and Knot say FORMERR, BIND and NSD answer.",
+        applies: trailing_bytes,
     },
     Rule {
         id: "malformed-formerr",
@@ -203,7 +203,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "nul-in-labels",
         facets: &[Facet::Tc, Facet::Authority],
         subject: Some(Kind::Nomen),
-        why: "Denial in a signed zone with octets 0 or 1 in its labels. RFC 4034, section 6.1 orders labels octet by octet, \"the absence of a octet\" sorting before a zero octet; BIND does so, NSD and Knot take another record for the one that covers the name.",
+        why: "Denial in a signed zone with bytes 0 or 1 in its labels. RFC 4034, section 6.1 orders labels byte by byte, \"the absence of a octet\" sorting before a zero octet; BIND does so, NSD and Knot take another record for the one that covers the name.",
         applies: nul_in_labels,
     },
     Rule {
@@ -260,7 +260,7 @@ pub(crate) const RULES: &[Rule] = &[
 /// The rule that explains `difference` of `subject`, if one does.
 pub(crate) fn explain(case: &Case<'_>, subject: Kind, difference: &Difference) -> Option<&'static Rule> {
     let mine = case.of(subject)?;
-    // Silence has no octets to look at; only a rule for silence sees it, and it looks at the subject.
+    // Silence has no bytes to look at; only a rule for silence sees it, and it looks at the subject.
     let silent = case.replies.iter().any(|(k, r)| difference.against.contains(k) && *r == Reply::Silence);
     let theirs = case.of(*difference.against.first()?).or(silent.then_some(mine))?;
     let view = View { case, mine, theirs, difference };
@@ -357,7 +357,7 @@ fn formerr_with_opt(view: &View<'_>) -> bool {
     view.case.message.is_some() && view.mine.rcode == 1 && view.mine.opt.is_some()
 }
 
-fn trailing_octets(view: &View<'_>) -> bool {
+fn trailing_bytes(view: &View<'_>) -> bool {
     let Some(message) = view.case.message else { return false };
     let trailing = Answer::parse(&message.wire).is_err_and(|e| e.contains("after the last record"));
     trailing && view.mine.rcode == 1
@@ -417,7 +417,7 @@ fn nsec3_owner_names(view: &View<'_>) -> bool {
     covered && (view.difference.against.len() < 3 || view.difference.facet == Facet::Tc)
 }
 
-/// Octets a datagram may take.
+/// Bytes a datagram may take.
 fn room(view: &View<'_>) -> Option<usize> {
     (view.case.query.transport == Transport::Udp)
         .then(|| view.case.query.edns.as_ref().map_or(512, |e| usize::from(e.size.clamp(512, 1232))))
@@ -425,7 +425,7 @@ fn room(view: &View<'_>) -> Option<usize> {
 
 fn additional_size(view: &View<'_>) -> bool {
     let fullest = view.mine.len.max(view.theirs.len);
-    // A signed address RRset takes some 150 octets: with more room left than that, it should have been sent.
+    // A signed address RRset takes some 150 bytes: with more room left than that, it should have been sent.
     room(view).is_some_and(|room| fullest + 160 > room)
 }
 

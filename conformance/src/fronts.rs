@@ -1,4 +1,4 @@
-//! The ways by which queries reach nomen, against one another: whatever carries a query, the answer is the same octets.
+//! The ways by which queries reach nomen, against one another: whatever carries a query, the answer is the same bytes.
 //! What the sockets on loopback answer is compared with the peers elsewhere; here it is the measure for replies that
 //! leave together (UDP_SEGMENT) and for AF_XDP, and counters must show that those ways were really taken.
 
@@ -55,7 +55,7 @@ struct Front {
 pub(crate) struct Count {
     /// Queries.
     pub asked: usize,
-    /// Answers that were not those of the sockets on loopback, octet for octet.
+    /// Answers that were not those of the sockets on loopback, byte for byte.
     pub different: usize,
     /// Answers that left together with others, or frames that AF_XDP took, whichever the way is about.
     pub taken: u64,
@@ -367,8 +367,8 @@ mod tests {
     }
 
     #[test]
-    fn one_octet_or_silence_is_a_difference() {
-        let reply = |octets: &[u8]| Some(octets.to_vec());
+    fn one_byte_or_silence_is_a_difference() {
+        let reply = |bytes: &[u8]| Some(bytes.to_vec());
         let expected = [reply(&[0, 1, 2]), None, reply(&[3]), None, reply(&[5, 6])];
         let replies = [reply(&[0, 1, 2]), None, None, reply(&[4]), reply(&[5, 7])];
         assert_eq!(differing(&expected, &replies), [2, 3, 4]);
@@ -448,7 +448,7 @@ mod tests {
                 // The first datagrams may come before the addresses are known to the other side, and be lost.
                 let arrived = (0..50).any(|_| {
                     let _ = client.send_to(&[9], there);
-                    server.recv(&mut [0; 9]).is_ok_and(|octets| octets == 1)
+                    server.recv(&mut [0; 9]).is_ok_and(|bytes| bytes == 1)
                 });
                 assert!(arrived, "{there}");
             }

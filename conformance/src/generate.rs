@@ -48,7 +48,7 @@ impl<'a> Generator<'a> {
         if rng.chance(75) {
             query.edns = Some(Edns {
                 size: *rng.pick(&[512, 1232, 1232, 1232, 4096, 4096, 700, 0]),
-                version: if rng.chance(1) { 1 + rng.octet() % 255 } else { 0 },
+                version: if rng.chance(1) { 1 + rng.byte() % 255 } else { 0 },
                 dnssec_ok: rng.chance(60),
                 options: Vec::new(),
             });
@@ -126,9 +126,9 @@ impl<'a> Generator<'a> {
             name = base.0.clone();
         }
         if rng.chance(25) {
-            for octet in name.0.iter_mut().flatten() {
+            for byte in name.0.iter_mut().flatten() {
                 if rng.chance(50) {
-                    octet.make_ascii_uppercase();
+                    byte.make_ascii_uppercase();
                 }
             }
         }
@@ -141,7 +141,7 @@ impl<'a> Generator<'a> {
             &[".", "test.", "com.", "arpa.", "example.net.", "zz.", "a.root-servers.net.", "hard.test.com."];
         match rng.below(3) {
             0 => Name(
-                (0..1 + rng.below(4)).map(|_| (0..1 + rng.below(9)).map(|_| rng.octet()).collect()).collect(),
+                (0..1 + rng.below(4)).map(|_| (0..1 + rng.below(9)).map(|_| rng.byte()).collect()).collect(),
             ),
             _ => Name::from_text(rng.pick::<&str>(text)).unwrap_or_default(),
         }
@@ -156,7 +156,7 @@ fn below(rng: &mut Rng, name: Name, names: &[(&Name, bool)]) -> Name {
             if other.0.is_empty() { name } else { name.child(&other.0[0]) }
         }
         _ => {
-            let label: Vec<u8> = (0..1 + rng.below(6)).map(|_| rng.octet()).collect();
+            let label: Vec<u8> = (0..1 + rng.below(6)).map(|_| rng.byte()).collect();
             name.child(&label)
         }
     }
@@ -181,7 +181,7 @@ fn sibling(rng: &mut Rng, mut name: Name) -> Name {
         }
         _ => {
             let at = rng.below(label.len());
-            label[at] = rng.octet();
+            label[at] = rng.byte();
         }
     }
     name

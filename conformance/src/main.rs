@@ -252,7 +252,7 @@ impl Run<'_> {
         Ok(cut_short)
     }
 
-    /// Asks nomen what came by UDP again by every other way, for the same octets.
+    /// Asks nomen what came by UDP again by every other way, for the same bytes.
     fn by_every_way(
         &mut self,
         servers: &[Server],

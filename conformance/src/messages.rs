@@ -11,12 +11,12 @@ use std::time::Duration;
 /// Silence is an answer here, so it is waited for only this long a time.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// One raw message; its first two octets are its place in the list.
+/// One raw message; its first two bytes are its place in the list.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     /// What is odd about it.
     pub name: String,
-    /// The octets.
+    /// The bytes.
     pub wire: Vec<u8>,
     /// The question it would be were it well-formed.
     pub query: Query,
@@ -50,8 +50,8 @@ struct Parts<'a> {
 impl List {
     fn raw(&mut self, name: &str, query: &Query, mut wire: Vec<u8>) {
         let id = (self.messages.len() as u16).to_be_bytes();
-        for (octet, id) in wire.iter_mut().zip(id) {
-            *octet = id;
+        for (byte, id) in wire.iter_mut().zip(id) {
+            *byte = id;
         }
         self.messages.push(Message { name: name.to_owned(), wire, query: query.clone() });
     }
@@ -201,9 +201,8 @@ fn questions(list: &mut List, soa: &Query, ask: &[u8], apex: &Name) {
     ] {
         list.add(name, soa, &Parts { flags: 0, counts: [1, 0, 0, 0], body: &[qname, &type_class] });
     }
-    // 127 labels of one octet are 255 octets: legal. One more is not.
-    for (name, labels) in
-        [("name of 255 octets", 127), ("name of 257 octets", 128), ("name of 401 octets", 200)]
+    // 127 labels of one byte are 255 bytes: legal. One more is not.
+    for (name, labels) in [("name of 255 bytes", 127), ("name of 257 bytes", 128), ("name of 401 bytes", 200)]
     {
         let mut qname: Vec<u8> = [1, b'a'].repeat(labels);
         qname.push(0);
@@ -241,7 +240,7 @@ fn edns(list: &mut List, soa: &Query, ask: &[u8]) {
         ("EDNS option header cut short", opt(&[0], 1232, 0, &[0xfd, 0xe9, 0])),
         ("EDNS NSID", opt(&[0], 1232, 0, &[0, 3, 0, 0])),
         ("EDNS NSID with data", opt(&[0], 1232, 0, &[0, 3, 0, 2, 1, 2])),
-        ("EDNS cookie of 3 octets", opt(&[0], 1232, 0, &[0, 10, 0, 3, 1, 2, 3])),
+        ("EDNS cookie of 3 bytes", opt(&[0], 1232, 0, &[0, 10, 0, 3, 1, 2, 3])),
         ("EDNS client cookie", opt(&[0], 1232, 0, &[0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8])),
         ("EDNS padding", opt(&[0], 1232, 0, &[0, 12, 0, 4, 0, 0, 0, 0])),
         ("EDNS keepalive", opt(&[0], 1232, 0, &[0, 11, 0, 0])),
@@ -254,7 +253,7 @@ fn edns(list: &mut List, soa: &Query, ask: &[u8]) {
     long[9..11].copy_from_slice(&[0, 40]);
     list.add("OPT with RDLENGTH behind the end", soa, &parts([1, 0, 0, 1], &[ask, &long]));
     list.add("OPT cut short", soa, &parts([1, 0, 0, 1], &[ask, &good[..7]]));
-    list.add("octets behind the OPT", soa, &parts([1, 0, 0, 1], &[ask, &good, &[1, 2, 3]]));
+    list.add("bytes behind the OPT", soa, &parts([1, 0, 0, 1], &[ask, &good, &[1, 2, 3]]));
 }
 
 fn sections(list: &mut List, soa: &Query, ask: &[u8], apex: &Name) {
@@ -271,7 +270,7 @@ fn sections(list: &mut List, soa: &Query, ask: &[u8], apex: &Name) {
     list.add("a record behind the OPT", soa, &parts([1, 0, 0, 2], &[ask, &good, &extra]));
     list.add("ANCOUNT 1 and nothing", soa, &parts([1, 1, 0, 0], &[ask]));
     list.add("NSCOUNT 65535 and nothing", soa, &parts([1, 0, 65_535, 0], &[ask]));
-    list.add("octets behind the question", soa, &parts([1, 0, 0, 0], &[ask, &[0; 5]]));
+    list.add("bytes behind the question", soa, &parts([1, 0, 0, 0], &[ask, &[0; 5]]));
 }
 
 fn meta(list: &mut List, apex: &Name) {
@@ -316,25 +315,25 @@ fn meta(list: &mut List, apex: &Name) {
     }
 }
 
-/// Every length of a message, and the message with octets changed at random.
+/// Every length of a message, and the message with bytes changed at random.
 fn cut_and_mangled(list: &mut List, soa: &Query, ask: &[u8], seed: u64) {
     let mut whole = vec![0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1];
     whole.extend_from_slice(ask);
     whole.extend_from_slice(&opt(&[0], 1232, 0x8000, &[0, 3, 0, 0]));
     for len in 2..whole.len() {
-        list.raw(&format!("cut to {len} octets"), soa, whole[..len].to_vec());
+        list.raw(&format!("cut to {len} bytes"), soa, whole[..len].to_vec());
     }
     let mut rng = Rng::new(seed);
     for number in 0..400 {
         let mut wire = whole.clone();
         for _ in 0..1 + rng.below(3) {
             let at = 2 + rng.below(wire.len() - 2);
-            wire[at] = if rng.chance(50) { rng.octet() } else { wire[at] ^ (1 << rng.below(8)) };
+            wire[at] = if rng.chance(50) { rng.byte() } else { wire[at] ^ (1 << rng.below(8)) };
         }
         list.raw(&format!("mangled {number}: {}", hex(&wire[2..])), soa, wire);
     }
 }
 
-fn hex(octets: &[u8]) -> String {
-    octets.iter().map(|o| format!("{o:02x}")).collect()
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|o| format!("{o:02x}")).collect()
 }

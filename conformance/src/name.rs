@@ -52,7 +52,7 @@ impl Name {
         name.is_legal().then_some(name)
     }
 
-    /// Reads an uncompressed name at the start of `wire`; gives it and the octets it took.
+    /// Reads an uncompressed name at the start of `wire`; gives it and the bytes it took.
     pub(crate) fn from_wire(wire: &[u8]) -> Option<(Self, usize)> {
         let mut labels = Vec::new();
         let mut at = 0;
@@ -68,12 +68,12 @@ impl Name {
         }
     }
 
-    /// Labels of 1 to 63 octets, at most 255 octets in all (RFC 1035, section 2.3.4).
+    /// Labels of 1 to 63 bytes, at most 255 bytes in all (RFC 1035, section 2.3.4).
     pub(crate) fn is_legal(&self) -> bool {
         self.0.iter().all(|l| (1..=63).contains(&l.len())) && self.wire_len() <= 255
     }
 
-    /// Octets on the wire, uncompressed.
+    /// Bytes on the wire, uncompressed.
     pub(crate) fn wire_len(&self) -> usize {
         1 + self.0.iter().map(|l| l.len() + 1).sum::<usize>()
     }

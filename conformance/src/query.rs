@@ -1,4 +1,4 @@
-//! One query: what is asked, how, and its octets. What to ask is decided in `generate`.
+//! One query: what is asked, how, and its bytes. What to ask is decided in `generate`.
 
 use crate::name::Name;
 
@@ -38,7 +38,7 @@ pub(crate) enum Transport {
 /// The OPT record of a query (RFC 6891).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Edns {
-    /// Requestor's UDP payload size, octets.
+    /// Requestor's UDP payload size, bytes.
     pub size: u16,
     /// EDNS version; anything but 0 asks for BADVERS.
     pub version: u8,

@@ -36,8 +36,8 @@ impl Rng {
         &items[self.below(items.len())]
     }
 
-    /// One octet of any value.
-    pub(crate) fn octet(&mut self) -> u8 {
+    /// One byte of any value.
+    pub(crate) fn byte(&mut self) -> u8 {
         (self.next() >> 24) as u8
     }
 }

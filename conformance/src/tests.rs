@@ -82,13 +82,13 @@ fn order_and_letter_case_of_records_do_not_count() {
 }
 
 #[test]
-fn every_changed_octet_is_noticed() {
+fn every_changed_byte_is_noticed() {
     let good = good();
     // The ID is matched by the client; everything else counts.
     for at in 2..good.len() {
         let mut bad = good.clone();
         bad[at] ^= 1;
-        assert!(!against_good(&bad).is_empty(), "octet {at} changed and nobody noticed");
+        assert!(!against_good(&bad).is_empty(), "byte {at} changed and nobody noticed");
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
 use server::config::read_text;
-use server::config::report::{Diagnostic, Sources};
+use server::config::report::{Diagnostic, ConfigTexts};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -32,7 +32,7 @@ fuzz_target!(|data: &[u8]| {
     );
 });
 
-fn places(sources: &Sources, faults: &[Diagnostic], text: &str) {
+fn places(sources: &ConfigTexts, faults: &[Diagnostic], text: &str) {
     let lines = text.lines().count() + 1;
     for fault in faults {
         assert!(!fault.message.is_empty());

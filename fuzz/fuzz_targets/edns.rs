@@ -36,20 +36,20 @@ fuzz_target!(|data: &[u8]| {
     let mut builder = Builder::new(&mut buffer, limit, Header::query(1), &mut names);
     let mut opt =
         OptWriter::begin(&mut builder, edns.udp_size, edns.extended_rcode, edns.dnssec_ok).expect("fits");
-    for (code, octets) in edns.options {
-        let (front, back) = octets.split_at(octets.len() / 2);
+    for (code, bytes) in edns.options {
+        let (front, back) = bytes.split_at(bytes.len() / 2);
         opt.option(&mut builder, code, &[front, back]).expect("fits, as it did before");
     }
     let written = builder.finish();
     assert_eq!(&buffer[written - options.len()..written], options);
 });
 
-/// Octets that whole options take, walked by hand.
-fn walk(octets: &[u8]) -> usize {
+/// Bytes that whole options take, walked by hand.
+fn walk(bytes: &[u8]) -> usize {
     let mut at = 0;
-    while let Some(head) = octets.get(at..at + 4) {
+    while let Some(head) = bytes.get(at..at + 4) {
         let next = at + 4 + usize::from(u16::from_be_bytes([head[2], head[3]]));
-        if next > octets.len() {
+        if next > bytes.len() {
             break;
         }
         at = next;

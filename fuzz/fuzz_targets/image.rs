@@ -1,4 +1,4 @@
-//! Images: whatever their octets are, reading them gives an error or a zone in which no lookup fails.
+//! Images: whatever their bytes are, reading them gives an error or a zone in which no lookup fails.
 //!
 //! The input is read as an image, and as changes to a good one whose checksums are then not looked at: what remains
 //! is what verifying the parts has to find. RFC 1035 §4.1.4 says of pointers what the zone must hold to, whoever
@@ -18,9 +18,9 @@ use zone::store::{Zone, ZoneBuilder};
 
 /// An image with every kind of part.
 static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let mut octets = Vec::new();
-    image::write_to(&mut octets, &zone(), &Provenance::default()).expect("a Vec takes everything");
-    octets
+    let mut bytes = Vec::new();
+    image::write_to(&mut bytes, &zone(), &Provenance::default()).expect("a Vec takes everything");
+    bytes
 });
 
 fuzz_target!(|data: &[u8]| {
@@ -30,18 +30,18 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(zone) = Image::unchecked(data).and_then(|image| image.read(&key(), 1)) {
         explore(&zone);
     }
-    let mut octets = WHOLE.clone();
+    let mut bytes = WHOLE.clone();
     for change in data.as_chunks::<3>().0.iter().take(8) {
-        let [high, low, octet] = *change;
-        // Parts begin at pages and are shorter than a kibioctet: every change hits something.
+        let [high, low, byte] = *change;
+        // Parts begin at pages and are shorter than a kibibyte: every change hits something.
         let place = usize::from(u16::from_be_bytes([high, low]));
-        let pages = octets.len().div_ceil(4096);
+        let pages = bytes.len().div_ceil(4096);
         let at = place / 1024 % pages * 4096 + place % 1024;
-        if let Some(there) = octets.get_mut(at) {
-            *there = octet;
+        if let Some(there) = bytes.get_mut(at) {
+            *there = byte;
         }
     }
-    if let Ok(zone) = Image::unchecked(&octets).and_then(|image| image.read(&key(), 1)) {
+    if let Ok(zone) = Image::unchecked(&bytes).and_then(|image| image.read(&key(), 1)) {
         explore(&zone);
     }
 });
@@ -80,7 +80,7 @@ fn zone() -> Zone {
 
 /// Looks at everything a zone has, in the ways that answering does.
 fn explore(zone: &Zone) {
-    let (mut hashed, mut octets) = (HashedName::new(), Vec::new());
+    let (mut hashed, mut bytes) = (HashedName::new(), Vec::new());
     let mut look_up = |name: Name<'_>| {
         hashed.set(&key(), name);
         zone.prefetch_index(hashed.hash(0));
@@ -96,8 +96,8 @@ fn explore(zone: &Zone) {
     for node in zone {
         look_up(node.owner().as_name());
         for set in node.rrsets() {
-            octets.clear();
-            set.rdatas().chain(set.sig_rdatas()).for_each(|rdata| rdata.copy_to(&mut octets));
+            bytes.clear();
+            set.rdatas().chain(set.sig_rdatas()).for_each(|rdata| rdata.copy_to(&mut bytes));
             assert!(set.fixups().all(|fixup| usize::from(fixup.at) + 2 <= set.records().len()));
             for target in set.targets().filter(|target| target.node.is_some()) {
                 assert!(target.name_at < set.records().len());
@@ -105,9 +105,9 @@ fn explore(zone: &Zone) {
         }
     }
     if let Some(chain) = zone.nsec3() {
-        for octet in [0, 6, 0x80, 0xff] {
-            let _ = chain.matching(&[octet; 20]);
-            assert!(chain.covering(&[octet; 20]).rrset_count() < 1 << 16);
+        for byte in [0, 6, 0x80, 0xff] {
+            let _ = chain.matching(&[byte; 20]);
+            assert!(chain.covering(&[byte; 20]).rrset_count() < 1 << 16);
         }
     }
     zone::check::check(zone, &mut |_| {});

@@ -1,7 +1,7 @@
 //! Domain names between wire and text.
 //!
 //! RFC 4343 §2.1: "an escape is needed for the byte value for period (0x2E, ".") and all octet values outside of the
-//! inclusive range from 0x21 ("!") to 0x7E ("~")": with it every name has a text that reads back as the same octets.
+//! inclusive range from 0x21 ("!") to 0x7E ("~")": with it every name has a text that reads back as the same bytes.
 //! RFC 4034 §6.1: "owner names are ordered by treating individual labels as unsigned left-justified octet strings",
 //! from the right, and "uppercase US-ASCII letters are treated as if they were lowercase US-ASCII letters".
 
@@ -36,8 +36,8 @@ fuzz_target!(|data: &[u8]| {
 fn well_formed(name: Name<'_>) {
     assert!(name.len() <= MAX_NAME);
     assert!(name.labels().all(|label| (1..=MAX_LABEL).contains(&label.len())));
-    let octets: usize = name.labels().map(|label| label.len() + 1).sum();
-    assert_eq!(octets + 1, name.len());
+    let bytes: usize = name.labels().map(|label| label.len() + 1).sum();
+    assert_eq!(bytes + 1, name.len());
 }
 
 /// The order of RFC 4034 §6.1, spelled out.

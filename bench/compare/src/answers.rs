@@ -14,7 +14,7 @@ use crate::namespaces;
 pub(crate) struct Answers {
     /// Sums of the answers.
     pub(crate) summaries: Vec<Option<Summary>>,
-    /// Mean size of a response in octets.
+    /// Mean size of a response in bytes.
     pub(crate) mean_size: f64,
 }
 
@@ -23,12 +23,12 @@ pub(crate) fn ask(namespace: Option<&str>, server: SocketAddr, sample: &[Vec<u8>
     let socket = namespaces::socket(namespace, server)?;
     socket.set_read_timeout(Some(Duration::from_millis(500)))?;
     let mut summaries = Vec::with_capacity(sample.len());
-    let (mut octets, mut responses) = (0, 0u32);
+    let (mut bytes, mut responses) = (0, 0u32);
     for (number, query) in sample.iter().enumerate() {
         let mut answer = None;
         for _ in 0..3 {
             if let Some(response) = exchange(&socket, query, number as u16) {
-                octets += response.len();
+                bytes += response.len();
                 responses += 1;
                 answer = Some(response);
                 break;
@@ -36,7 +36,7 @@ pub(crate) fn ask(namespace: Option<&str>, server: SocketAddr, sample: &[Vec<u8>
         }
         summaries.push(answer.and_then(|response| summarise(&response).ok()));
     }
-    Ok(Answers { summaries, mean_size: octets as f64 / f64::from(responses.max(1)) })
+    Ok(Answers { summaries, mean_size: bytes as f64 / f64::from(responses.max(1)) })
 }
 
 /// Sends one query under this ID and waits for its answer; `None` after the socket's time-out.

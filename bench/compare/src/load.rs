@@ -24,7 +24,7 @@ pub(crate) struct Load {
     pub(crate) seconds: f64,
     /// Answers by response code.
     pub(crate) rcodes: BTreeMap<String, u64>,
-    /// Mean size of a response in octets.
+    /// Mean size of a response in bytes.
     pub(crate) response_size: Option<f64>,
     /// Latency in microseconds.
     pub(crate) latency: Latency,
@@ -264,7 +264,7 @@ pub(crate) fn round_trips(
     let mut codes = [0u64; 16];
     let mut times = Vec::with_capacity((seconds * 80_000.0) as usize);
     let (mut message, mut buffer) = ([0u8; 512], [0u8; 4096]);
-    let mut octets = 0;
+    let mut bytes = 0;
     let began = Instant::now();
     let end = began + Duration::from_secs_f64(seconds);
     for query in queries.iter().cycle().skip(first) {
@@ -285,7 +285,7 @@ pub(crate) fn round_trips(
         let now = Instant::now();
         if let Some(received) = received {
             times.push((now - sent).as_nanos() as u64);
-            octets += received;
+            bytes += received;
             codes[usize::from(buffer[3] & 15)] += 1;
         }
         if now >= end || sys::interrupted() {
@@ -295,7 +295,7 @@ pub(crate) fn round_trips(
     load.seconds = began.elapsed().as_secs_f64();
     load.answered = times.len() as u64;
     load.rcodes = named(&codes);
-    load.response_size = (!times.is_empty()).then(|| octets as f64 / times.len() as f64);
+    load.response_size = (!times.is_empty()).then(|| bytes as f64 / times.len() as f64);
     load.latency = Latency::of(&mut times);
     Ok(load)
 }
@@ -322,10 +322,10 @@ pub(crate) fn connections(
     let mut codes = [0; 16];
     let mut times = Vec::new();
     let mut load = Load { seconds: began.elapsed().as_secs_f64(), ..Load::default() };
-    let mut octets = 0;
+    let mut bytes = 0;
     for part in parts {
         load.sent += part.sent;
-        octets += part.octets;
+        bytes += part.bytes;
         times.extend(part.times);
         for (sum, count) in codes.iter_mut().zip(part.codes) {
             *sum += count;
@@ -333,7 +333,7 @@ pub(crate) fn connections(
     }
     load.answered = times.len() as u64;
     load.rcodes = named(&codes);
-    load.response_size = (!times.is_empty()).then(|| octets as f64 / times.len() as f64);
+    load.response_size = (!times.is_empty()).then(|| bytes as f64 / times.len() as f64);
     load.latency = Latency::of(&mut times);
     Ok(load)
 }
@@ -341,7 +341,7 @@ pub(crate) fn connections(
 #[derive(Default)]
 struct Connections {
     sent: u64,
-    octets: usize,
+    bytes: usize,
     codes: [u64; 16],
     times: Vec<u64>,
 }
@@ -354,10 +354,10 @@ fn connect_until(server: SocketAddr, queries: &[Vec<u8>], first: usize, end: Ins
         }
         seen.sent += 1;
         let began = Instant::now();
-        if let Ok((rcode, octets)) = one_connection(server, query) {
+        if let Ok((rcode, bytes)) = one_connection(server, query) {
             seen.times.push(began.elapsed().as_nanos() as u64);
             seen.codes[usize::from(rcode)] += 1;
-            seen.octets += octets;
+            seen.bytes += bytes;
         }
     }
     seen
@@ -375,7 +375,7 @@ fn one_connection(server: SocketAddr, query: &[u8]) -> std::io::Result<(u8, usiz
     stream.read_exact(&mut length)?;
     let mut response = vec![0; usize::from(u16::from_be_bytes(length))];
     stream.read_exact(&mut response)?;
-    let rcode = response.get(3).map(|octet| octet & 15);
+    let rcode = response.get(3).map(|byte| byte & 15);
     rcode.map(|rcode| (rcode, response.len())).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
 }
 

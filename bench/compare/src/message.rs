@@ -45,9 +45,9 @@ pub(crate) mod kind {
 pub(crate) enum Edns {
     /// No OPT record.
     None,
-    /// OPT with 1232 octets.
+    /// OPT with 1232 bytes.
     Plain,
-    /// OPT with 1232 octets and the DO bit.
+    /// OPT with 1232 bytes and the DO bit.
     Do,
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn summarise(message: &[u8]) -> Result<Summary, &'static str> {
     let authority = read_section(message, &mut position, count(8))?;
     let additional = read_section(message, &mut position, count(10))?;
     if position != message.len() {
-        return Err("octets after the last record");
+        return Err("bytes after the last record");
     }
     let positive = !answer.is_empty();
     summary.answer = tally(answer.iter());
@@ -261,7 +261,7 @@ mod tests {
         for length in 0..whole.len() {
             assert!(summarise(&whole[..length]).is_err(), "cut at {length}");
         }
-        assert!(summarise(&response([0, 0, 0], [0x84, 0], ADDRESS)).is_err(), "octets left over");
+        assert!(summarise(&response([0, 0, 0], [0x84, 0], ADDRESS)).is_err(), "bytes left over");
         let looping = response([1, 0, 0], [0x84, 0], &[0xc0, 33, 0, 1, 0, 1, 0, 0, 0, 9, 0, 0]);
         assert!(summarise(&looping).is_err());
         assert!(summarise(&response([0, 0, 0], [0, 0], &[])).is_err(), "a query");

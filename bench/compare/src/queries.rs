@@ -16,7 +16,7 @@ const PARTS: u64 = 8;
 /// A mix of queries on disk.
 #[derive(Clone, Debug)]
 pub(crate) struct QuerySet {
-    /// Messages with ID 0, each behind its length in two octets.
+    /// Messages with ID 0, each behind its length in two bytes.
     pub(crate) wire: PathBuf,
     /// The same cut into parts of equal length, in order, so that measurements in a row need not repeat each
     /// other's queries.

@@ -9,10 +9,10 @@ use net::{Context as Faults, Listener, ListenerConfig, XdpConfig};
 use crate::failure::{Context, Failure, Result};
 use crate::sys::{self, Batch, SLOT};
 
-/// Octets of socket buffer, each way: what the servers ask for, so that bursts are not lost here alone.
+/// Bytes of socket buffer, each way: what the servers ask for, so that bursts are not lost here alone.
 const SOCKET_BUFFER: usize = 4 << 20;
 
-/// Answers on `address` until killed; responses shorter than `size` octets are padded with zeros to that length.
+/// Answers on `address` until killed; responses shorter than `size` bytes are padded with zeros to that length.
 /// With the name of an interface, queries that come in there are taken by AF_XDP.
 pub(crate) fn run(address: SocketAddr, size: usize, xdp: Option<&str>) -> Result<()> {
     match xdp {
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(bytes[2], 0x87);
         assert_eq!(bytes[30], 7);
         assert_eq!(reflect(&mut bytes, 30, 40), 40);
-        assert!(bytes[30..40].iter().all(|octet| *octet == 0));
+        assert!(bytes[30..40].iter().all(|byte| *byte == 0));
         assert_eq!(bytes[40], 7);
         assert_eq!(reflect(&mut bytes, 30, 1 << 20), SLOT);
     }

@@ -39,7 +39,7 @@ pub(crate) struct Figures {
     pub(crate) busy: Option<f64>,
     /// Share of the time the server was ready to run while something else had its CPU; should be near 0.
     pub(crate) waiting: Option<f64>,
-    /// Mean octets of a response.
+    /// Mean bytes of a response.
     pub(crate) response_size: Option<f64>,
     /// Percentage of queries without an answer.
     pub(crate) loss_percent: Option<f64>,
@@ -475,7 +475,7 @@ const LOAD_HEAD: [&str; 20] = [
     "instr",
     "user instr",
     "cycles",
-    "octets",
+    "bytes",
     "loss %",
 ];
 

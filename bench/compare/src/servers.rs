@@ -298,7 +298,7 @@ fn wait(
     socket.set_read_timeout(Some(Duration::from_millis(20)))?;
     for (id, probe) in probes.iter().enumerate() {
         loop {
-            let good = |response: &Vec<u8>| response.get(3).is_some_and(|octet| matches!(octet & 15, 0 | 3));
+            let good = |response: &Vec<u8>| response.get(3).is_some_and(|byte| matches!(byte & 15, 0 | 3));
             if exchange(&socket, probe, id as u16).as_ref().is_some_and(good) {
                 break;
             }

@@ -72,10 +72,10 @@ pub(crate) fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
     .map(|_| ())
 }
 
-/// Asks for socket buffers of this many octets, past the system's limit where we may. The kernel's answer is what
+/// Asks for socket buffers of this many bytes, past the system's limit where we may. The kernel's answer is what
 /// it is: smaller buffers are no error.
-pub(crate) fn widen_buffers(socket: &UdpSocket, octets: usize) {
-    let wanted = libc::c_int::try_from(octets).unwrap_or(libc::c_int::MAX);
+pub(crate) fn widen_buffers(socket: &UdpSocket, bytes: usize) {
+    let wanted = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     let set = |option: libc::c_int| {
         // SAFETY: the pointer and the size describe `wanted`, which the kernel only reads.
         check(unsafe {

@@ -169,7 +169,7 @@ impl Maker {
                 fs::read(file)?
             };
             fs::write(folder.join("zone"), &text)?;
-            Ok(text.split(|octet| *octet == b'\n').filter(|line| !line.is_empty() && line[0] != b';').count()
+            Ok(text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty() && line[0] != b';').count()
                 as u64)
         })
     }
@@ -186,7 +186,7 @@ pub(crate) fn top_level_names(file: &Path) -> Result<Vec<String>> {
             (fields.any(|field| field == "NS") && !owner.is_empty() && !line.contains("RRSIG"))
                 .then_some(owner)
         })
-        .filter(|owner| owner.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'-'))
+        .filter(|owner| owner.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'))
         .collect();
     names.sort();
     names.dedup();
@@ -221,7 +221,7 @@ fn sign(folder: &Path, origin: &str, algorithm: &str, denial: Denial) -> Result<
     }
     run(command.arg("plain"))?;
     let text = fs::read(folder.join("zone"))?;
-    Ok(text.split(|octet| *octet == b'\n').filter(|line| !line.is_empty() && line[0] != b';').count() as u64)
+    Ok(text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty() && line[0] != b';').count() as u64)
 }
 
 /// Writes master file lines and counts them.
@@ -343,7 +343,7 @@ impl Writer {
     }
 }
 
-/// `words` × 8 octets in hexadecimal.
+/// `words` × 8 bytes in hexadecimal.
 fn digest(seed: u64, words: u64) -> String {
     (0..words).map(|word| format!("{:016x}", mix(seed.wrapping_add(word)))).collect()
 }

@@ -209,7 +209,7 @@ fn expand(name: &str, source: &Path, full: &Path) -> Result<(), String> {
     fs::write(full, lines.join("\n") + "\n").map_err(|e| e.to_string())
 }
 
-/// Owner and NSEC's next name with every unusual octet as `\DDD`: BIND's tool leaves some bare that Knot refuses.
+/// Owner and NSEC's next name with every unusual byte as `\DDD`: BIND's tool leaves some bare that Knot refuses.
 fn escape_names(line: &str) -> String {
     let mut words: Vec<String> = line.split_ascii_whitespace().take(5).map(str::to_owned).collect();
     let is_nsec = words.get(3).is_some_and(|t| t == "NSEC");

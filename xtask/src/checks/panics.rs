@@ -78,7 +78,7 @@ mod tests {
     }
 
     const CALL: &str = "//! x\nfn f() {\n    x.unwrap();\n}\n";
-    const ENTRY: &str = "[[panic]]\npath = \"crates/wire/src/a.rs\"\nfunction = \"f\"\ncalls = 1\nreason = \"the slice has two octets\"\n";
+    const ENTRY: &str = "[[panic]]\npath = \"crates/wire/src/a.rs\"\nfunction = \"f\"\ncalls = 1\nreason = \"the slice has two bytes\"\n";
 
     #[test]
     fn a_call_without_an_entry_is_a_fault() {
@@ -93,7 +93,7 @@ mod tests {
         let twice = CALL.replace("x.unwrap();", "x.unwrap(); y.unwrap();");
         assert_eq!(faults("crates/wire/src/a.rs", &twice, ENTRY).len(), 1);
         assert_eq!(faults("crates/wire/src/a.rs", "//! x\n", ENTRY).len(), 1);
-        let vague = ENTRY.replace("the slice has two octets", "fine");
+        let vague = ENTRY.replace("the slice has two bytes", "fine");
         assert_eq!(faults("crates/wire/src/a.rs", CALL, &vague).len(), 1);
     }
 }
