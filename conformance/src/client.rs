@@ -13,7 +13,7 @@ pub(crate) const TRIES: u32 = 4;
 /// A good number of messages to write to a connection before their answers are read.
 pub(crate) const PIPELINE: usize = 24;
 
-/// Sends each message by UDP and gives its answer, or `None` for silence. The ID of message `i` is `i`.
+/// Sends each message by UDP and returns its answer, or `None` for silence. The ID of message `i` is `i`.
 pub(crate) fn udp(
     server: SocketAddr,
     messages: &[Vec<u8>],
@@ -123,7 +123,7 @@ pub(crate) fn bursts(
     Ok(())
 }
 
-/// Sends each message by TCP, `together` to a connection, and gives its answer, or `None` when the server closed the
+/// Sends each message by TCP, `together` to a connection, and returns its answer, or `None` when the server closed the
 /// connection or stayed silent instead. The ID of message `i` is `i`.
 pub(crate) fn tcp(
     server: SocketAddr,

@@ -257,7 +257,7 @@ fn differing(expected: &[Option<Vec<u8>>], replies: &[Option<Vec<u8>>]) -> Vec<u
     (0..expected.len().max(replies.len())).filter(|&i| expected.get(i) != replies.get(i)).collect()
 }
 
-/// Prints the counts and what was left out, and gives the number of different answers.
+/// Prints the counts and what was left out, and returns the number of different answers.
 pub(crate) fn print(counts: &Counts, skipped: &[String]) -> usize {
     for (label, Count { asked, different, taken }) in counts {
         let what = if label.contains("bursts") { "answers left together" } else { "frames taken" };

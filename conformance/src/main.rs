@@ -223,7 +223,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Asks everybody and compares; gives those whose full answer only TCP can show.
+    /// Asks everybody and compares; returns those whose full answer only TCP can show.
     fn batch(&mut self, world: &World, servers: &[Server], queries: &[Query]) -> Result<Vec<usize>, String> {
         let answers = ask(servers, queries)?;
         self.by_every_way(servers, queries, &answers)?;

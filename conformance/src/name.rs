@@ -52,7 +52,7 @@ impl Name {
         name.is_legal().then_some(name)
     }
 
-    /// Reads an uncompressed name at the start of `wire`; gives it and the bytes it took.
+    /// Reads an uncompressed name at the start of `wire`; returns it and the bytes it took.
     pub(crate) fn from_wire(wire: &[u8]) -> Option<(Self, usize)> {
         let mut labels = Vec::new();
         let mut at = 0;

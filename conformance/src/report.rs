@@ -24,7 +24,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds one case. Gives what remains unexplained.
+    /// Adds one case. Returns what remains unexplained.
     pub(crate) fn add(&mut self, case: &Case<'_>, subject: Kind) -> Vec<Difference> {
         if !case.replies.iter().any(|(k, _)| *k == subject) {
             return Vec::new();

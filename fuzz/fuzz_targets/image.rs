@@ -1,4 +1,4 @@
-//! Images: whatever their bytes are, reading them gives an error or a zone in which no lookup fails.
+//! Images: whatever their bytes are, reading them returns an error or a zone in which no lookup fails.
 //!
 //! The input is read as an image, and as changes to a good one whose checksums are then not looked at: what remains
 //! is what verifying the parts has to find. RFC 1035 §4.1.4 says of pointers what the zone must hold to, whoever

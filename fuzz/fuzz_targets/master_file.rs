@@ -31,7 +31,7 @@ impl Sink for Records {
     }
 }
 
-/// Gives its text in small pieces.
+/// Returns its text in small pieces.
 struct Trickle<'a> {
     text: &'a [u8],
     step: usize,

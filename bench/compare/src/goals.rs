@@ -1,5 +1,5 @@
 //! What nomen is meant to reach, computed from what a run measured: every goal with its figure, met or not. Goals
-//! are ratios and differences within one run, taken round by round; the figure told is their median.
+//! are ratios and differences within one run, taken round by round; the figure shown is their median.
 
 use serde::Serialize;
 

@@ -91,7 +91,7 @@ pub(crate) fn dnsperf(server: SocketAddr, queries: &Path, how: Dnsperf, seconds:
     })
 }
 
-/// Runs dnsperf, which tells the mean latency only, with a probe beside it that adds the percentiles.
+/// Runs dnsperf, which reports the mean latency only, with a probe beside it that adds the percentiles.
 pub(crate) fn dnsperf_probed(
     server: SocketAddr,
     queries: &Path,

@@ -1,5 +1,5 @@
 //! nomen and its peers, side by side, in one run: the command line. `run` beside this crate builds it and
-//! installs what is missing; README.md tells what is measured and how to read it.
+//! installs what is missing; README.md explains what is measured and how to read it.
 
 mod answers;
 mod failure;

@@ -155,7 +155,7 @@ impl CpuTicks {
     }
 }
 
-/// Watches several CPUs ten times a second until told to stop, and gives what each did in the `seconds` in which
+/// Watches several CPUs ten times a second until told to stop, and returns what each did in the `seconds` in which
 /// they together were busiest: generators take their time before and after they send.
 pub(crate) fn busiest(cpus: [usize; 2], seconds: f64, done: &AtomicBool) -> [Option<Shares>; 2] {
     const STEP: f64 = 0.1;

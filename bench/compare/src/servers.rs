@@ -1,5 +1,5 @@
 //! The servers: how each is configured, started on one CPU, known to be ready, and ended. Every choice in a
-//! configuration is explained in README.md. What they are asked is told elsewhere.
+//! configuration is explained in README.md. What they are asked is decided elsewhere.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};

@@ -406,7 +406,7 @@ fn given(workload: Workload, records: &Records) -> Vec<(Kind, &Answers)> {
         .collect()
 }
 
-/// A server behind its AF_XDP front: its answers must be those it gives through sockets.
+/// A server behind its AF_XDP front: its answers must be those it sends through sockets.
 fn front_turn(scene: &Scene, kind: Kind, records: &mut Records) -> Result<()> {
     let Some(task) = scene.tasks.iter().find(|task| task.workload == Workload::Veth) else { return Ok(()) };
     if part(records, kind, task.workload).trouble.is_some() {

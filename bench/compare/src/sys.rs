@@ -1,5 +1,5 @@
 //! System calls the standard library has no safe door to: batched datagrams, CPU clocks and counters of other
-//! threads, signals, pinning. All `unsafe` of this crate is here; what the calls are for is told elsewhere.
+//! threads, signals, pinning. All `unsafe` of this crate is here; what the calls are for is explained elsewhere.
 
 use std::fs::File;
 use std::io;

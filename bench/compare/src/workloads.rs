@@ -176,7 +176,7 @@ pub(crate) fn stages(workloads: &[Workload]) -> Vec<Stage> {
 }
 
 impl Stage {
-    /// The workload whose table tells how servers started: the one that is about that, or else the first.
+    /// The workload whose table shows how servers started: the one that is about that, or else the first.
     pub(crate) fn of_starts(&self) -> Workload {
         let about = |workload: &&Workload| matches!(workload, Workload::Load | Workload::LoadLarge);
         let first = self.workloads.first().copied().unwrap_or(Workload::Load);

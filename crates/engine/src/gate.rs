@@ -23,12 +23,12 @@ use crate::source::{Operation, Sources};
 pub(crate) enum Stopped {
     /// No reply at all.
     Silence,
-    /// A reply that says no.
+    /// A reply that refuses.
     Refused(Refusal),
 }
 
 impl Stopped {
-    /// What a reply says, if there is to be one.
+    /// The refusal in the reply, if there is to be one.
     pub(crate) fn refusal(self) -> Refusal {
         match self {
             Stopped::Refused(refusal) => refusal,
@@ -54,7 +54,7 @@ pub(crate) fn admit(request: &Request, sources: &Sources) -> Result<(Operation, 
     Ok((operation, question))
 }
 
-/// What the message itself gives away.
+/// Objects to what the message itself shows.
 #[inline]
 fn form(request: &Request) -> Result<(), Stopped> {
     match request.fault {

@@ -52,7 +52,7 @@ pub(crate) enum Settled {
     Stream(Box<dyn MessageStream>),
 }
 
-/// A query whose source said [`Pending`](crate::Sourced::Pending): all that is needed to answer it later, from any
+/// A query whose source returned [`Pending`](crate::Sourced::Pending): all that is needed to answer it later, from any
 /// thread.
 #[must_use = "dropping a ticket answers SERVFAIL"]
 pub struct Ticket {

@@ -12,7 +12,7 @@ pub struct Request {
     pub header: Header,
     /// The question, if one could be read.
     pub question: Option<Question>,
-    /// What OPT said, if there was one.
+    /// What OPT held, if there was one.
     pub edns: Option<ClientEdns>,
     /// Whether the message ended in a TSIG record, and where its owner name starts.
     pub tsig_at: Option<Offset>,
@@ -68,7 +68,7 @@ pub enum QueryFault {
     Silent,
     /// The message cannot be read as its header says: FORMERR.
     Format,
-    /// OPT says a version above 0: BADVERS.
+    /// OPT has a version above 0: BADVERS.
     Version,
 }
 

@@ -35,12 +35,12 @@ pub enum Sourced {
     Stream(Box<dyn MessageStream>),
 }
 
-/// Proof that a ticket was taken: whoever says [`Sourced::Pending`] has one to settle.
+/// Proof that a ticket was taken: whoever returns [`Sourced::Pending`] has one to settle.
 #[derive(Debug)]
 #[must_use = "a question whose ticket was taken is pending"]
 pub struct Promise(pub(crate) ());
 
-/// Where a source gets a ticket for the question at hand. There is one.
+/// Where a source gets the one ticket for the question that it is asked.
 pub struct TicketOffice<'t> {
     pub(crate) issue: &'t mut dyn FnMut() -> Ticket,
 }

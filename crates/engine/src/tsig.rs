@@ -1,5 +1,5 @@
 //! Signed queries. There are no keys here yet, so every signature is by a key nobody knows: NOTAUTH, with a
-//! TSIG that says BADKEY and signs nothing (RFC 8945 §5.2.1, §5.3.2).
+//! TSIG with the error BADKEY and no signature (RFC 8945 §5.2.1, §5.3.2).
 
 use wire::message::{Builder, Full, Malformed, Offset, Owner, Parser, Section};
 use wire::{Class, Ttl, Type};

@@ -1,8 +1,8 @@
-//! The one place that reads the clock for the query path: everything else is handed the time.
+//! The one place that reads the clock for the query path: the time is passed to everything else.
 
 use std::time::Instant;
 
-/// Tells the time, or stands still where a test wants it to.
+/// The system's clock, or one that stands still for a test.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Clock {
     /// The system's monotonic clock.

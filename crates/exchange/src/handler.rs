@@ -20,7 +20,7 @@ pub trait Handler: 'static {
     fn late(&mut self, replies: &mut LateReplies<'_>) -> bool;
 
     /// Called when the worker found nothing to do: for datagrams a few times a second while no queries come, for
-    /// streams about once a second. The place to let go of snapshots that were kept between batches.
+    /// streams about once a second. Snapshots that were kept between batches are let go of here.
     fn idle(&mut self) {}
 }
 

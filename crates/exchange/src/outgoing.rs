@@ -1,7 +1,7 @@
 //! Messages that this server sends on its own account: to upstream servers, primaries, secondaries.
 //!
-//! Whoever decides about them is a [`Core`], a state machine without sockets and without a clock: it is told what
-//! happened and when, and says what is to be done. `net` drives it with real sockets on threads of its own, so that
+//! Whoever decides about them is a [`Core`], a state machine without sockets and without a clock: it hears what
+//! happened and when, and decides what is to be done. `net` drives it with real sockets on threads of its own, so that
 //! threads which answer never wait for it; tests drive it with scripted ones on virtual time.
 
 use std::io;
@@ -10,15 +10,15 @@ use std::time::Instant;
 
 use crate::Transport;
 
-/// A number that a core gives to one datagram exchange or one connection. It is free again after the event that ends
-/// it, or after [`Action::Close`].
+/// The number of one datagram exchange or one connection, which the core chooses. It is free again after the event that
+/// ends it, or after [`Action::Close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Link(pub u64);
 
 /// What a core wants done.
 #[derive(Debug)]
 pub enum Action {
-    /// Open a link to `to`, from the address `from` if it says so. Of datagrams each link has a fresh socket on a random
+    /// Open a link to `to`, from the address `from` if it has one. Of datagrams each link has a fresh socket on a random
     /// port that hears nobody but `to`; of streams each is a connection.
     Open {
         /// Its number, which is not in use.

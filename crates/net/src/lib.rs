@@ -1,4 +1,4 @@
-//! Transports: datagrams and streams framed and handed to a handler; knows no DNS beyond framing.
+//! Transports: receives datagrams and streams, passes their messages to a handler, and sends its replies.
 //!
 //! What lives here: listening sockets, the worker threads that read them, how their queries become the batches of
 //! [`exchange`] and how replies leave, at once, late or as streams, and the limits that keep slow or hostile clients
@@ -51,12 +51,12 @@
 //!
 //! [`Listener::xdp`] puts a front before UDP listeners that are already bound: it takes their plain queries from the
 //! receive queues of a network interface, one worker a queue, and leaves everything else to their sockets. Where the
-//! kernel, the driver or the rights are missing it says so, and the sockets serve as they are.
+//! kernel, the driver or the rights are missing it is an error that names what, and the sockets serve as they are.
 //!
 //! # Outgoing messages
 //!
 //! [`Outgoing`] drives an [`exchange::Core`], which decides what is sent to other servers, with sockets on a thread of
-//! its own: a worker that answers never waits for what another server says.
+//! its own: a worker that answers never waits for another server.
 //!
 //! # Reload
 //!

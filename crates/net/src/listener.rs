@@ -27,7 +27,7 @@ impl Listener {
     /// Queries queue up in the sockets from here on and are answered once [`Bound::serve`] is called.
     ///
     /// # Errors
-    /// [`BindError`] says which address, which transport and why. Sockets opened before the fault are closed.
+    /// [`BindError`]: which address, which transport and why. Sockets opened before the fault are closed.
     pub fn bind(addr: SocketAddr, transport: Transport, config: &ListenerConfig) -> Result<Bound, BindError> {
         let fail = |refusal: BindRefusal| refusal.at(addr, transport);
         match transport {
@@ -79,7 +79,7 @@ impl Listener {
     /// (see [`exchange::Replies::room`]).
     ///
     /// # Errors
-    /// [`BindError`] says what is missing. The listeners are as they were, and serve alone.
+    /// [`BindError`]: what is missing. The listeners are as they were, and serve alone.
     pub fn xdp(listeners: &[&Bound], config: &ListenerConfig, xdp: &XdpConfig) -> Result<Bound, BindError> {
         let addr = listeners.first().map_or(SocketAddr::from(([0, 0, 0, 0], 0)), |bound| bound.addr);
         let fail = |refusal: BindRefusal| refusal.at(addr, Transport::Udp);
@@ -195,7 +195,7 @@ pub struct ServeError {
     pub addr: SocketAddr,
     /// The listener's transport.
     pub transport: Transport,
-    /// What the system said.
+    /// The system's error.
     pub cause: io::Error,
 }
 

@@ -35,7 +35,7 @@ pub enum BindFault {
     XdpMemory,
     /// AF_XDP would not see the tags of the VLANs on top of the interface.
     XdpTags,
-    /// The kernel or the driver cannot do what AF_XDP needs; the cause says what.
+    /// The kernel or the driver cannot do what AF_XDP needs; see the cause.
     XdpUnsupported,
     /// Something else; see the cause.
     Other,
@@ -50,7 +50,7 @@ pub struct BindError {
     pub transport: Transport,
     /// The kind of fault.
     pub fault: BindFault,
-    /// What the system said.
+    /// The system's error.
     pub cause: io::Error,
 }
 

@@ -1,11 +1,11 @@
-//! Telling workers to stop.
+//! Stopping workers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::watch;
 
-/// Tells a listener's workers to stop. Clones stop the same listener; any thread may.
+/// Stops a listener's workers. Clones stop the same listener; any thread may.
 #[derive(Clone)]
 pub struct Shutdown {
     inner: Arc<ShutdownInner>,

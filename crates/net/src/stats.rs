@@ -31,13 +31,13 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Queries handed to the handler.
+    /// Queries passed to the handler.
     queries,
     /// Bytes of those queries.
     bytes_in,
-    /// Batches handed to the handler; `queries / batches` says how full they are.
+    /// Batches passed to the handler; `queries / batches` is how full they are.
     batches,
-    /// Messages sent: at once, late or from streams. Over TCP: handed to the connection.
+    /// Messages sent: at once, late or from streams. Over TCP: passed to the connection.
     replies,
     /// Bytes of those replies, TCP length prefixes not counted.
     bytes_out,

@@ -20,7 +20,7 @@ enum Heard {
     Timeout,
 }
 
-/// Passes on what it is told, and does what it is asked.
+/// Passes on what it hears, and does what it is asked.
 struct Relay {
     heard: Sender<Heard>,
     deadlines: VecDeque<Instant>,

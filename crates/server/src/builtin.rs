@@ -1,4 +1,4 @@
-//! What `nomen serve` serves without a configuration: an example zone, and the words that say what to try.
+//! What `nomen serve` serves without a configuration: an example zone, and the words about what to try.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

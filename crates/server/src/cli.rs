@@ -1,5 +1,5 @@
 //! The command line: every verb, option and exit code, as one definition that also yields the man page and the
-//! completions. What the verbs do is elsewhere; `run` only hands over.
+//! completions. What the verbs do is elsewhere; `run` only calls them.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

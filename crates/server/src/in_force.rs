@@ -1,4 +1,4 @@
-//! The configuration in force: where it comes from, what it says now, and who takes over what a reload changes.
+//! The configuration in force: where it comes from, its values now, and which parts take over what a reload changes.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -58,7 +58,7 @@ pub trait Adopt: Send + Sync {
 pub struct InForce {
     /// Where it comes from.
     pub source: ConfigSource,
-    /// What it says; of keys that wait for the next start, the values since the last one.
+    /// Its values; of keys that wait for the next start, the values since the last one.
     settings: ArcSwap<Settings>,
     /// The keys that wait, as of the last configuration that was read.
     pending: Mutex<Vec<PendingKey>>,

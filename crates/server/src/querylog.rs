@@ -34,7 +34,7 @@ struct LogRecord {
 enum Item {
     /// A query to log.
     Query(LogRecord),
-    /// Everything before this was written: say so.
+    /// Report that everything before this was written.
     Flush(Sender<()>),
 }
 
@@ -63,7 +63,7 @@ impl QueryLogger {
     pub fn flush(&self, patience: Duration) {
         let (done, written) = channel();
         if self.queue.try_send(Item::Flush(done)).is_ok() {
-            // Late words are lost; that is what the limit says.
+            // What is written later is lost: that is what the limit is for.
             let _ = written.recv_timeout(patience);
         }
     }

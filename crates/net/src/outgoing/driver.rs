@@ -1,4 +1,5 @@
-//! The loop that drives a core: waits for sockets, requests and the core's deadline, tells the core, does what it says.
+//! The loop that drives a core: waits for sockets, requests and the core's deadline, reports to the core, and does
+//! what it decides.
 
 use std::collections::HashMap;
 use std::io;
@@ -98,7 +99,7 @@ impl<R: Send + 'static> Outgoing<R> {
         Ok(Outgoing { requests, shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Hands a request to the core. Returns whether its thread is still there to take it.
+    /// Passes a request to the core. Returns whether its thread is still there to take it.
     pub fn request(&self, request: R) -> bool {
         let sent = self.requests.send(request).is_ok();
         // Should it fail, the core looks at its next deadline.
@@ -167,7 +168,7 @@ impl<C: Core> Driver<C> {
             let now = Instant::now();
             let deadline = self.core.deadline().map(|at| at.saturating_duration_since(now));
             let wait = if self.again.is_empty() { deadline } else { Some(Duration::ZERO) };
-            // Interrupted, say: whatever is ready is found ready again.
+            // It may have been interrupted: whatever is ready is found ready again.
             let _ = self.poll.poll(&mut events, wait);
             let now = Instant::now();
             while let Ok(request) = self.queue.try_recv() {
@@ -208,7 +209,7 @@ impl<C: Core> Driver<C> {
         }
     }
 
-    /// Does everything the core has said, and what it says to the news of that.
+    /// Does everything the core has decided, and what it decides when it hears how that went.
     fn act(&mut self, now: Instant) {
         while !self.actions.is_empty() {
             for action in std::mem::take(&mut self.actions) {
@@ -267,7 +268,7 @@ impl<C: Core> Driver<C> {
         socket.send(message)
     }
 
-    /// Closes a link and tells the core.
+    /// Closes a link and reports it to the core.
     fn end(&mut self, link: Link, error: io::ErrorKind, now: Instant) {
         if self.close(link) {
             self.shared.counts.ended.fetch_add(1, Relaxed);

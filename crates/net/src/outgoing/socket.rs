@@ -21,7 +21,7 @@ const READS: usize = 16;
 /// How far a link has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkProgress {
-    /// The system will say when there is more to do.
+    /// The system will report when there is more to do.
     Waits,
     /// There may be more to read at once.
     More,

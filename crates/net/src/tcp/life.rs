@@ -127,7 +127,7 @@ impl Life {
         wanted
     }
 
-    /// Notes that `n` bytes were received, 0 at the end of the stream; `answered` says whether whole messages came
+    /// Notes that `n` bytes were received, 0 at the end of the stream; `answered` is whether whole messages came
     /// with them.
     pub(super) fn received(&mut self, n: usize, answered: bool, now: Instant) {
         if n == 0 {

@@ -251,7 +251,7 @@ impl Table {
     }
 }
 
-/// A connection's place under the limits; dropping it gives the place back.
+/// A connection's place under the limits; dropping it frees the place.
 pub(crate) struct Permit {
     limits: TcpLimits,
     id: u64,

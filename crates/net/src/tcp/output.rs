@@ -37,7 +37,7 @@ impl Output {
         }
     }
 
-    /// Gives the emptied buffer back.
+    /// Returns the emptied buffer.
     pub(crate) fn return_to(&mut self, spare: &mut Vec<u8>) {
         if self.buffer.is_empty() && self.buffer.capacity() > 0 {
             let buffer = std::mem::take(&mut self.buffer);

@@ -200,7 +200,7 @@ impl<F: HandlerFactory> Acceptor<F> {
         }
     }
 
-    /// Accepts one connection, at need with the reserved descriptor: the system says that descriptors are short
+    /// Accepts one connection, at need with the reserved descriptor: the system reports that descriptors are short
     /// even if no connection waits, so this is also how to find out whether one does. If one does, the longest
     /// idle connection has to go for it; if none is idle, it is turned away, so that its client learns at once.
     fn accept(&mut self, listener: &TcpListener) -> io::Result<(std::net::TcpStream, SocketAddr)> {

@@ -1,4 +1,4 @@
-//! Datagram service: one loop (`service`) over several ways of moving datagrams (`datagrams` says what each can do): `mmsg`,
+//! Datagram service: one loop (`service`) over several ways of moving datagrams (`datagrams` is what each can do): `mmsg`,
 //! `plain`, and in `crate::xdp` the queues of a network card. `worker` is the thread of a socket, `socket` makes them.
 
 mod control;

@@ -1,7 +1,7 @@
 //! Makes datagram sockets: options, binding, the reuseport program.
 //!
 //! Path MTU: like BIND, NSD and Knot we want neither the DF bit nor the kernel's path MTU cache, which an off-path
-//! attacker can lower with forged ICMP messages. `IP_PMTUDISC_OMIT` gives that: no DF, learned MTUs ignored, and a
+//! attacker can lower with forged ICMP messages. `IP_PMTUDISC_OMIT` is that: no DF, learned MTUs ignored, and a
 //! message longer than the interface MTU still leaves, in fragments. On IPv6 routers cannot fragment, so, as NSD
 //! and Knot do, we also fragment at the 1280 bytes every IPv6 link must carry (RFC 8200 §5).
 
@@ -43,7 +43,7 @@ pub(crate) fn open(
     Ok(socket.into())
 }
 
-/// Takes a socket bound by someone else, such as systemd, and gives it the options we need.
+/// Takes a socket bound by someone else, such as systemd, and sets the options we need.
 pub(crate) fn adopt(socket: &UdpSocket, config: &ListenerConfig) -> Result<(), BindRefusal> {
     let addr = socket.local_addr().map_err(BindRefusal::from_io)?;
     socket.set_nonblocking(false).map_err(BindRefusal::from_io)?;

@@ -142,7 +142,7 @@ fn lists_vlans(text: &str, name: &str) -> bool {
 /// interface of this index.
 ///
 /// # Errors
-/// What the system says.
+/// What the system reports.
 pub(super) fn addresses(interface: u32) -> io::Result<Vec<IpAddr>> {
     let mut list = std::ptr::null_mut();
     // SAFETY: the call writes a pointer to a list it allocates.

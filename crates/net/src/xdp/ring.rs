@@ -242,7 +242,7 @@ impl<T: Entry> Consumer<T> {
         Some(entry)
     }
 
-    /// Gives the places of the entries taken back to the kernel.
+    /// Returns the places of the entries taken to the kernel.
     #[inline]
     pub(super) fn release(&mut self) {
         self.ring.consumer().store(self.taken, Ordering::Release);

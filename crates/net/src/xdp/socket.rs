@@ -1,6 +1,6 @@
 //! One AF_XDP socket with its memory: frames that the kernel fills with what came in, and frames for what goes out.
-//! A frame belongs either to the kernel or to us; the rings of `ring` tell when it changes hands, and this file is
-//! where that rule is kept. It knows nothing of what the frames hold.
+//! A frame belongs either to the kernel or to us; the rings of `ring` show when it changes hands, and this file is
+//! where that rule is kept. What the frames hold is not known here.
 //!
 //! Frames that go out are kept in groups, one group for each batch of replies. A group is ours again when the kernel
 //! is done with every frame of it, so its frames can be borrowed as one slice.
@@ -16,7 +16,7 @@ use crate::sys::{self, set_number};
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 /// Kernel memory that replies on their way may occupy, in bytes.
 const SEND_BUFFER: libc::c_int = 8 << 20;
-/// How often in a row the kernel is asked to send on when it says that there is more.
+/// How often in a row the kernel is asked to send on when it reports that there is more.
 const KICKS: u32 = 64;
 
 /// Measures of a socket's memory.
@@ -67,7 +67,7 @@ pub(super) struct QueueChoice {
     pub(super) zero_copy: bool,
 }
 
-/// The step of opening that failed, in words that follow "cannot", and what the system said.
+/// The step of opening that failed, in words that follow "cannot", and the system's error.
 pub(super) type StepError = (&'static str, io::Error);
 
 impl QueueSocket {
@@ -136,7 +136,7 @@ impl QueueSocket {
         self.zero_copy
     }
 
-    /// Hands up to `most` received frames to `each`, one after another, and gives them back to the kernel. Returns
+    /// Hands up to `most` received frames to `each`, one after another, and returns them to the kernel. Returns
     /// how many there were.
     #[inline]
     pub(super) fn receive(&mut self, most: usize, mut each: impl FnMut(&[u8])) -> usize {

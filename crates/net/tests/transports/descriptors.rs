@@ -104,7 +104,7 @@ fn running_out_of_descriptors_neither_crashes_nor_spins() {
     };
     let faults = rest.iter().filter(|line| line.starts_with("FAULT"));
     assert!(faults.clone().all(|line| line.contains("no file descriptor")), "{rest:?}");
-    assert_eq!(faults.count(), 1, "one shortage is told once");
+    assert_eq!(faults.count(), 1, "one shortage is reported once");
     assert!(number("EVICTED") > 10 && number("REFUSED") > 0, "{rest:?}");
     assert!(number("MILLIS") < 400, "{rest:?}");
     let _ = std::io::stdout().flush();

@@ -11,7 +11,7 @@ pub(crate) enum Settlement {
     Message(Vec<u8>),
     Stream(Box<dyn MessageStream>),
     Nothing,
-    /// What a faulty handler might say.
+    /// What a faulty handler might do.
     Overlong,
 }
 

@@ -1,5 +1,5 @@
 //! Two network namespaces with a veth pair between them, and raw frames on the client's end. Needs root and `ip`;
-//! says so and has the test skipped where either is missing.
+//! reports it and has the test skipped where either is missing.
 
 use std::fs::File;
 use std::io::Write;

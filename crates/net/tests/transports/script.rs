@@ -301,7 +301,7 @@ impl TcpClient {
         Some(message)
     }
 
-    /// Asserts that the server closes, and says after how long.
+    /// Asserts that the server closes, and returns after how long.
     pub(crate) fn closed(&mut self) -> Duration {
         let start = Instant::now();
         assert_eq!(self.receive(), None);

@@ -20,7 +20,7 @@ keys! {
         /// and its version.
         live "version" version: ChaosText = ChaosText::Auto, example "hide";
         /// Largest UDP answer in bytes, and the size announced to clients (RFC 6891 §6.2.5). Larger answers
-        /// are cut and fetched over TCP; values above 1232 risk fragments that networks drop.
+        /// are truncated, and clients ask again over TCP; values above 1232 risk fragments that networks drop.
         live "max-udp-size" max_udp_size: Int<u16, 512, 4096> = Int(1232), example 1232;
         /// Most CNAME and DNAME records followed for one answer.
         live "max-chain" max_chain: Int<u8, 1, 64> = Int(16), example 12;
@@ -28,7 +28,7 @@ keys! {
 }
 
 impl Answers {
-    /// What the engine is to do, as far as these keys say it.
+    /// Settings of the engine, as far as these keys have them.
     pub fn config(&self) -> engine::Config {
         let mut config = engine::Config {
             max_udp_size: self.max_udp_size.0,
@@ -127,7 +127,7 @@ impl fmt::Display for NsidFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hex => f.write_str("after `0x` an even number of hexadecimal digits is expected"),
-            Self::Empty => f.write_str("an empty identifier says nothing; leave the key out"),
+            Self::Empty => f.write_str("the identifier is empty; leave the key out"),
             Self::TooLong(length) => write!(f, "{length} bytes are too many (at most {})", Nsid::MAX_LEN),
         }
     }

@@ -26,8 +26,8 @@ keys! {
             example ["udp", "tcp"];
         /// Network interface, such as "eth0", whose UDP queries to these addresses are taken by AF_XDP before
         /// the kernel's network stack, and so past its firewall. Where the kernel, the driver or the rights do
-        /// not allow it, nomen says so and answers through its sockets. Needs root at the start. Unset: no.
-        /// [AF_XDP.md](AF_XDP.md) has the whole story.
+        /// not allow it, nomen logs why and answers through its sockets. Needs root at the start. Unset: no.
+        /// [AF_XDP.md](AF_XDP.md) explains all of it.
         restart "xdp" xdp: Option<String> = None, example "eth0";
         /// Where AF_XDP picks its queries out: "driver" is the card's driver, "generic" the kernel's receive path,
         /// which works with any driver and saves less. "auto": in the driver if that can be had.

@@ -1,4 +1,4 @@
-//! The configuration: a file for each feature, which declares its keys, says what cannot be true together, and makes of
+//! The configuration: a file for each feature, which declares its keys, checks what cannot be true together, and makes of
 //! its values the plain settings of the part that it configures.
 //!
 //! | file | section | for |

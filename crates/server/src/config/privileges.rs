@@ -7,7 +7,7 @@ keys! {
     /// Whom to become.
     pub struct Privileges {
         /// User to become once the sockets are open: a name from `/etc/passwd` or a number.
-        /// Needed when started as root; without it a root process stays root and warns.
+        /// Set it when nomen is started as root: without it the process stays root and warns.
         restart "user" user: Option<String> = None, example "nomen";
         /// Group to become: a name from `/etc/group` or a number. Unset: the user's own group.
         restart "group" group: Option<String> = None, example "nomen";

@@ -52,7 +52,7 @@ fn each_fault_has_its_words() {
         ("[[zone]]\nname = \"a\"", "zone a. has no `file` and no `template`"),
         ("[[zone]]\nfile = \"a\"", "[[zone]] needs the key `name`"),
         ("[[zone]]\nname = \"a\"\ntemplate = \"t\"", "there is no [template.t]"),
-        ("[template.t]", "template `t` says nothing: it needs `file` or `directory`"),
+        ("[template.t]", "template `t` has neither `file` nor `directory`"),
         (
             "[template.t]\nfile = \"x{zone}\"\npattern = \"{zone}\"",
             "`pattern` has no effect without `directory`",

@@ -1,5 +1,6 @@
 //! The control socket: where it is, who may open it, and the protocol on it: one JSON object in a line each way.
-//! Which file does what a command says is in `verbs`, which parts of the server they reach in `parts`; the other end is `crate::tools::ctl`.
+//! `verbs` chooses the file that does what a command asks for, `parts` lists the parts of the server that those reach.
+//! The other end is `crate::tools::ctl`.
 //!
 //! A command is one line, such as `{"verb":"zone-status","name":"example.com"}`. The answer is one line,
 //! `{"ok":true,"data":…}` or `{"ok":false,"error":"…"}`; before it there may be lines `{"text":"…"}`, which are
@@ -268,7 +269,7 @@ fn temp_folder() -> Option<PathBuf> {
     Some(std::env::temp_dir().join(format!("nomen-{}", Uid::effective().as_raw())))
 }
 
-/// Where the socket is looked for, and made, when the configuration does not say: best place first.
+/// Where the socket is looked for, and made, when the configuration has no place for it: the best first.
 pub fn default_paths() -> Vec<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(|d| PathBuf::from(d).join("nomen"));
     [Some(PathBuf::from("/run/nomen")), runtime, temp_folder()]

@@ -12,7 +12,7 @@ use wire::{Class, Type};
 /// Room for any query, in bytes.
 const QUERY_ROOM: usize = 2048;
 
-/// What a query says.
+/// What a query holds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QuerySpec {
     /// The name.

@@ -1,4 +1,4 @@
-//! Figures for Prometheus: `GET /metrics` over plain HTTP, made at each scrape by the parts that have something to say:
+//! Figures for Prometheus: `GET /metrics` over plain HTTP, made at each scrape by the parts that have figures:
 //! each file here prints what one of them counts.
 
 mod listeners;

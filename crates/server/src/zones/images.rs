@@ -165,12 +165,12 @@ fn make_key(folder: &Path, path: &Path) -> io::Result<()> {
     made
 }
 
-/// Gives what root made in the state folder to whom the folder belongs.
+/// Makes the owner of the state folder the owner of what root made in it.
 fn own(path: &Path, folder: &Path) {
     if crate::privileges::is_root()
         && let Ok(about) = fs::metadata(folder)
     {
-        // If this fails, whoever cannot read the file will say so.
+        // If this fails, whoever cannot read the file will report it.
         let _ = chown(path, Some(about.uid()), Some(about.gid()));
     }
 }

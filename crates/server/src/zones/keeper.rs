@@ -1,5 +1,5 @@
 //! The keeper of one zone: what is known of it, and what is to be done when something happens to it. A state machine
-//! without files, threads or a clock; `keeping` tells it the events and does the actions.
+//! without files, threads or a clock; `keeping` reports the events to it and does the actions.
 //!
 //! ```text
 //!  Wanted ──▶ Load ─ ─ ─ ▶ Looked: Unchanged            nothing
@@ -33,7 +33,7 @@ pub enum ReadWhen {
 /// A load, as the loader needs it.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// Tells this load from earlier ones of the zone.
+    /// Distinguishes this load from earlier ones of the zone.
     pub number: u32,
     /// The zone and its files.
     pub spec: ZoneSpec,

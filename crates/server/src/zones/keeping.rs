@@ -1,5 +1,5 @@
-//! Keeping the zones: one thread tells each keeper what happens to its zone and does what they say; loader threads read
-//! for it. Everybody else sees the zones through [`Kept`], and asks for something through [`ZoneKeeping`].
+//! Keeping the zones: one thread reports to each keeper what happens to its zone, and does what the keeper decides.
+//! Loader threads read for it. Everybody else sees the zones through [`Kept`], and asks for work through [`ZoneKeeping`].
 //!
 //! What belongs together, such as all zones of a reload, is a round: whoever asked for it hears its end. Rounds come one
 //! after the other; requests that come in during one are answered by the next, together.
@@ -162,13 +162,13 @@ impl ZoneKeeping {
 
     fn ask(&self, message: impl FnOnce(Asker) -> Message) -> oneshot::Receiver<Reloaded> {
         let (reply, result) = oneshot::channel();
-        // Nobody takes it if the server is stopping; dropped, the reply says so.
+        // Nobody takes it if the server is stopping; a reply that is dropped means that.
         let _ = self.messages.send(message(reply));
         result
     }
 }
 
-/// Reads the configuration anew, takes over what it says about everything but zones, and returns the zones it asks for.
+/// Reads the configuration anew, takes over its settings, and returns the zones that it asks for.
 pub type Prepare = dyn Fn() -> Result<Vec<ZoneSpec>, Rejected> + Send;
 
 /// The thread's state.
@@ -320,7 +320,7 @@ impl Keeping {
         }
     }
 
-    /// Notes how a reload of everything ended, and tells everybody.
+    /// Notes how a reload of everything ended, and answers who asked for it.
     fn reloaded(&self, result: Reloaded, replies: Vec<Asker>) {
         *lock(&self.kept.last_reload) = Some(LastReload { at: SystemTime::now(), result: result.clone() });
         signals::notify_ready();
@@ -384,7 +384,7 @@ impl Keeping {
         });
     }
 
-    /// Tells a zone's keeper what its load came to.
+    /// Reports to a zone's keeper what its load came to.
     fn loaded(&mut self, LoadEnd { apex, number, looked }: LoadEnd) {
         let came_to = match &looked {
             Looked::Unchanged => |summary: &mut Summary| summary.unchanged += 1,
@@ -408,7 +408,7 @@ impl Keeping {
         self.act(actions);
     }
 
-    /// Does what keepers say.
+    /// Does what keepers decided.
     fn act(&mut self, actions: Vec<KeeperAction>) {
         let mut loads = Vec::new();
         for action in actions {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `resolve` | which zones the configuration asks for |
 //! | `keeper` | one zone: what is known of it, and what is to be done when something happens to it |
-//! | `keeping` | all of them: the thread that tells keepers what happens and does what they say |
+//! | `keeping` | all of them: the thread that reports to keepers what happens and does what they decide |
 //! | `loaders`, `text`, `images` | reading zones: the threads, a zone's text, a zone's image |
 //! | `progress` | how far a long load is |
 //! | `publisher` | the steps from one catalog to the next |

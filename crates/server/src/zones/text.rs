@@ -22,7 +22,7 @@ pub struct BuiltZone {
     pub included: Vec<PathBuf>,
     /// What is not as it should be, each in one line.
     pub warnings: Vec<String>,
-    /// What an image says of how the zone was made, if it was made from files only.
+    /// What an image records of how the zone was made, if it was made from files only.
     pub provenance: Option<Provenance>,
 }
 

@@ -15,7 +15,7 @@ fn check_config(files: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn every_fault_of_a_configuration_is_told_at_once() {
+fn every_fault_of_a_configuration_is_reported_at_once() {
     let config = r#"
 include = ["more.toml"]
 
@@ -55,17 +55,17 @@ listen = "127.0.0.1@9153"
 }
 
 #[test]
-fn syntax_faults_are_told_with_their_place() {
+fn syntax_faults_are_reported_with_their_place() {
     insta::assert_snapshot!(check_config(&[("nomen.toml", "[server\nworkers = 2\n[log]\nlevel = info\n")]));
 }
 
 #[test]
-fn a_missing_file_is_told() {
+fn a_missing_file_is_reported() {
     insta::assert_snapshot!(check_config(&[]));
 }
 
 #[test]
-fn a_bad_zone_is_told_by_check() {
+fn a_bad_zone_is_reported_by_check() {
     let config = "[[zone]]\nname = \"example\"\nfile = \"example.zone\"\n[[zone]]\nname = \"gone\"\nfile = \"gone.zone\"\n";
     let zone = format!("{APEX}www A 192.0.2.300\nwww CNAME ns1\nmail MX ten ns1\n");
     insta::assert_snapshot!(check_config(&[("nomen.toml", config), ("example.zone", &zone)]));

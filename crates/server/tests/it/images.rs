@@ -81,7 +81,7 @@ fn an_image_appears_is_used_and_made_anew_when_the_text_changes() {
 }
 
 #[test]
-fn damaged_images_are_told_and_made_anew() {
+fn damaged_images_are_reported_and_made_anew() {
     let server = start(folder(&zone("192.0.2.77")));
     wait_for_image(&server);
     let stopped = server.stop();

@@ -125,7 +125,7 @@ fn the_built_in_configuration_is_served_without_arguments() {
 }
 
 #[test]
-fn without_its_interface_af_xdp_is_told_and_the_sockets_answer() {
+fn without_its_interface_af_xdp_is_reported_and_the_sockets_answer() {
     let more = format!(
         "[[listen]]\naddr = [{}]\nproto = [\"udp\"]\nxdp = \"no-such-card\"\n",
         written(free_address())

@@ -1,4 +1,4 @@
-//! The places at the top of a configuration that sections are read into. The type of the place says how often a section
+//! The places at the top of a configuration that sections are read into. The type of the place decides how often a section
 //! may stand there: [`At`] once and always in force, `Option` once and off when it is missing, `Vec` any number of times,
 //! `BTreeMap` any number of times under names.
 

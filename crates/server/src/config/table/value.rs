@@ -296,7 +296,7 @@ pub fn format_size(bytes: u64) -> String {
 /// What is wrong with a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StringFault {
-    /// It says nothing.
+    /// It has no characters.
     Empty,
     /// It has control characters.
     Control,

@@ -25,7 +25,7 @@ keys! {
         live "name" name: NameBuf, example "example.com";
         /// Its master file. May be left out when a template names a pattern.
         live "file" file: Option<PathBuf> = None, example "zones/example.com.zone";
-        /// Template to take what is not said here from.
+        /// Template whose `file` is used when this block has none.
         live "template" template: Option<String> = None, example "customers";
     }
 }
@@ -37,7 +37,7 @@ keys! {
         /// Master file of the zones that name this template. `{zone}` stands for the zone's name (`root` for
         /// the root zone), `{1}`, `{2}` and `{3}` for its first characters, `{tld}` for its last label.
         live "file" file: Option<PathPattern> = None, example "zones/{zone}.zone";
-        /// Folder to load zones from: new files become zones at a reload, zones whose file is gone go too.
+        /// Folder of zone files. At a reload new files become zones, and zones whose files are gone are removed.
         live "directory" directory: Option<PathBuf> = None, example "zones";
         /// File names that are zones within the directory; `{zone}` is where the zone's name stands.
         live "pattern" pattern: FilePattern = FilePattern::default(), example "db.{zone}";
@@ -87,11 +87,11 @@ impl Value for NameBuf {
     }
 }
 
-/// Templates that say nothing, zones named twice or without a file.
+/// Templates that name no files, zones named twice or without a file.
 pub(super) fn check(zones: &[At<ConfiguredZone>], templates: &Templates, faults: &mut Vec<Diagnostic>) {
     for (name, template) in templates {
         if template.file.is_none() && template.directory.is_none() {
-            let message = format!("template `{name}` says nothing: it needs `file` or `directory`");
+            let message = format!("template `{name}` has neither `file` nor `directory`");
             faults.push(Diagnostic::at(template.place.as_ref(), message));
         }
         let pattern = &template.pattern;

@@ -22,7 +22,7 @@ pub struct Received {
     pub took: Duration,
 }
 
-/// Sends the query and waits for the answer, as the options say.
+/// Sends the query and waits for the answer, as the options ask for.
 pub fn ask(wanted: &Wanted, query: &[u8]) -> Result<Received, String> {
     let begun = Instant::now();
     let (message, tcp) = if wanted.tcp {
