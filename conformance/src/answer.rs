@@ -89,7 +89,7 @@ pub(crate) mod flag {
 }
 
 impl Answer {
-    /// Takes a response apart. The error says what is malformed.
+    /// Takes a response apart. The error is what is malformed.
     pub(crate) fn parse(wire: &[u8]) -> Result<Self, String> {
         let message = Message::from_octets(wire).map_err(|_| "shorter than a header".to_owned())?;
         let word = u16::from_be_bytes([wire[2], wire[3]]);

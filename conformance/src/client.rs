@@ -1,5 +1,5 @@
 //! Sends prepared messages to one server and collects what comes back: UDP with a bounded window and retries, TCP
-//! with pipelining. Knows nothing of what the messages say.
+//! with pipelining. What the messages mean is not known here.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};

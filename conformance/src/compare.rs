@@ -82,7 +82,7 @@ pub(crate) const FACETS: [Facet; 11] = [
 pub(crate) struct Case<'a> {
     /// What was asked.
     pub query: &'a Query,
-    /// The message's name when it is one of the `messages` suite; `query` then says only what it asks about.
+    /// The message's name when it is one of the `messages` suite; `query` then has only what it asks about.
     pub message: Option<&'a Message>,
     /// Of which zones.
     pub world: &'a World,

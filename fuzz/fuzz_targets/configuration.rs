@@ -1,4 +1,4 @@
-//! The configuration: any text is either taken or refused with an error that says where.
+//! The configuration: any text is either taken or refused with an error that has a place.
 //!
 //! docs/CONFIGURATION.md: "Unknown keys are errors." And TOML 1.0: "A TOML file must be a valid UTF-8 encoded
 //! Unicode document": every place named lies in the text, on a boundary of its characters.
@@ -24,7 +24,7 @@ fuzz_target!(|data: &[u8]| {
         assert!(!rejected.to_string().is_empty());
     }
 
-    // A key nobody knows is an error, whatever else the text says.
+    // A key nobody knows is an error, whatever else is in the text.
     let with_stranger = format!("stranger = 1\n{text}");
     assert!(
         read_text("nomen.toml", with_stranger, Path::new("/nonexistent")).is_err(),

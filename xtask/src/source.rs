@@ -71,7 +71,7 @@ pub(crate) struct Panic {
 }
 
 impl Source {
-    /// Reads the file's text; an error is the line and what the parser says.
+    /// Reads the file's text; an error is the line and the parser's fault.
     pub(crate) fn parse(path: &str, text: &str) -> Result<Source, (usize, String)> {
         let file = syn::parse_file(text).map_err(|e| (e.span().start().line, e.to_string()))?;
         let mut reader = Reader::default();
@@ -129,7 +129,7 @@ impl Reader {
         self.test_depth > 0
     }
 
-    /// Walks `walk` as test code when the attributes say so, and notes the lines it covers.
+    /// Walks `walk` as test code when the attributes make it that, and notes the lines it covers.
     fn item(&mut self, attrs: &[syn::Attribute], span: Span, walk: impl FnOnce(&mut Self)) {
         let test = attrs.iter().any(|a| is_cfg_test(a) || is_test(a));
         if test && !self.in_tests() {

@@ -104,7 +104,7 @@ struct Record {
     covered: u16,
 }
 
-/// Sums up a response, or says why it is not one.
+/// Sums up a response, or returns why it is not one.
 pub(crate) fn summarise(message: &[u8]) -> Result<Summary, &'static str> {
     let header = message.get(..12).ok_or("shorter than a header")?;
     if header[2] & 0x80 == 0 {

@@ -120,7 +120,7 @@ fn panels(
     panels
 }
 
-/// Start-ups of the workloads that have enough records for them to say something.
+/// Start-ups of the workloads that have enough records for them to show something.
 fn starts(results: &Results, value: impl Fn(&Loading) -> Option<(f64, String)>) -> Vec<Panel> {
     let mut panels: Vec<Panel> = Vec::new();
     let told = ["load", "load-large", "zones-10k", "zones-100k", "signed-nsec"];

@@ -531,7 +531,7 @@ fn none() -> String {
     "–".to_string()
 }
 
-/// The table without the columns that say nothing in any line below the head.
+/// The table without the columns that are empty in every line below the head.
 fn without_empty(lines: Vec<Vec<String>>) -> Vec<Vec<String>> {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let told =

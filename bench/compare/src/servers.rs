@@ -87,7 +87,7 @@ impl Programs {
         }
     }
 
-    /// Whether this nomen can keep images of zones: whether it knows the key that says where.
+    /// Whether this nomen can keep images of zones: whether it knows the key of their folder.
     pub(crate) fn keeps_images(&self) -> bool {
         let mut command = Command::new(&self.nomen);
         let output = command.args(["check", "--print-reference"]).stdin(Stdio::null()).output();
@@ -187,7 +187,7 @@ impl Server {
         self.group
     }
 
-    /// What it has said so far.
+    /// What it has printed so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }

@@ -279,7 +279,7 @@ impl Workload {
         }
     }
 
-    /// Whether a reflector says anything here: it speaks UDP only and loads nothing.
+    /// Whether a reflector is of use here: it speaks UDP only and loads nothing.
     pub(crate) fn has_floor(self) -> bool {
         !matches!(self, Workload::Tcp | Workload::Load | Workload::Restart | Workload::LoadLarge)
     }

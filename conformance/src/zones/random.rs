@@ -114,7 +114,7 @@ fn add_records(rng: &mut Rng, node: &mut Node, owner: &str, owners: &[String], a
             node.cname = true;
             node.lines.push(format!("{owner} CNAME {}", target(rng, owners, all)));
         }
-        // Wildcards of DNAME and NS are hand-written: they are undefined, and a random one says nothing.
+        // Wildcards of DNAME and NS are hand-written: they are undefined, and a random one shows nothing.
         2 if fresh && !wildcard => {
             node.lines.push(format!("{owner} DNAME {}", target(rng, owners, all)));
             node.cname = true;

@@ -96,7 +96,7 @@ const ROOMS: &[Room] = &[
     Room { name: "xtask", ours: &[], theirs: Any },
 ];
 
-/// What `cargo metadata --no-deps` says of the workspace, as far as the checks need it.
+/// What `cargo metadata --no-deps` reports of the workspace, as far as the checks need it.
 pub(crate) struct Metadata {
     /// The workspace's packages.
     pub(crate) packages: Vec<Package>,

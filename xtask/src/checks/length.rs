@@ -10,7 +10,7 @@ const FILE_LIMIT: usize = 900;
 /// Lines of a function from signature to closing brace.
 const FUNCTION_LIMIT: usize = 70;
 
-/// Faults of files and functions over the limit, and of entries that no longer say the truth.
+/// Faults of files and functions over the limit, and of entries that are no longer true.
 pub(crate) fn check(tree: &Tree, exceptions: &Exceptions) -> Vec<Fault> {
     let table = tree.file(exceptions::PATH).and_then(|f| f.text()).unwrap_or_default();
     let mut faults = Vec::new();

@@ -47,7 +47,7 @@ pub(crate) fn check(tree: &Tree, exceptions: &Exceptions) -> Vec<Fault> {
         let line = line_of(table, &format!("\"{}\"", entry.function));
         if seen != entry.calls {
             let text = format!(
-                "`{}` of {} has {seen} calls that can panic, the entry says {}; take the new one out of the code, or correct the entry",
+                "`{}` of {} has {seen} calls that can panic, the entry has {}; take the new one out of the code, or correct the entry",
                 entry.function, entry.path, entry.calls
             );
             faults.push(Fault::new(exceptions::PATH, line, text));
