@@ -21,8 +21,8 @@
 //! | `finish.rs` | index, empty non-terminals, occlusion, targets |
 //! | `parts.rs`, `verify.rs` | a snapshot taken apart and put together again; whether such parts can be searched |
 //!
-//! Letter case: owners are kept in lower case; names in RDATA keep their case except where they are
-//! compressed against the owner (RFC 4343 §4.1 lets output take the question's case).
+//! Letter case: an owner is kept in lower case, for lookups, and beside it, if it has upper-case letters, a bit for each
+//! byte that says which are. Names in RDATA keep their letter case: they are compressed only where it agrees.
 
 mod arena;
 mod blob;
