@@ -39,7 +39,7 @@ impl Aim {
     pub fn find(catalog: &Catalog, qname: &HashedName, qtype: Type, dnssec_ok: bool) -> Option<Self> {
         let located = zone_for(catalog, qname, qtype)?;
         if catalog.is_large() {
-            catalog.ahead_located(located);
+            catalog.prefetch_located(located);
         }
         let hashes = std::array::from_fn(|skip| qname.hash(skip));
         Some(Aim { located, qtype, dnssec_ok, hashes, nodes: [None; NAMES], search: None })
@@ -78,7 +78,7 @@ impl Aim {
 
     #[inline]
     fn hashes(&self) -> impl Iterator<Item = NameHash> {
-        self.hashes.into_iter().take(self.located.below as usize)
+        self.hashes.into_iter().take(self.located.below())
     }
 
     #[inline]
@@ -111,7 +111,7 @@ impl Aim {
             (None, Some(cut)) if cut.flags().contains(NodeFlags::CUT) => insecure(cut).then_some(1),
             // NSEC covers the name itself, NSEC3 the one next below what is there.
             (None, Some(_)) => Some(0),
-            (None, None) => match self.located.below {
+            (None, None) => match self.located.below() {
                 0 => None,
                 below if !hashed || below == 1 => Some(0),
                 2 => Some(1),
