@@ -105,11 +105,11 @@ pub(super) fn owner(blob: &[u8]) -> LowerName<'_> {
 
 /// The owner name as it is written in the zone's source.
 pub(super) fn written_owner(blob: &[u8]) -> NameBuf {
-    let case = match flags(blob) & NodeFlags::CASED.0 {
-        0 => &[],
-        _ => &blob[size(blob) - Name::case_len(blob[3] as usize)..size(blob)],
-    };
-    owner(blob).in_case(case)
+    let owner = owner(blob);
+    match flags(blob) & NodeFlags::CASED.0 {
+        0 => owner.as_name().to_buf(),
+        _ => owner.in_case(&blob[size(blob) - Name::case_len(owner.len())..size(blob)]),
+    }
 }
 
 /// The raw flags.

@@ -388,10 +388,12 @@ impl Finisher<'_> {
             records,
             nodes,
             wildcards,
+            signed: false,
             nsec,
             nsec3,
             all: std::sync::OnceLock::new(),
         }
+        .knowing_if_signed()
     }
 }
 

@@ -61,7 +61,7 @@ pub(super) const TARGETS: u16 = 1 << 13;
 /// Builder's flag: replaced by a later blob.
 pub(super) const DEAD: u16 = 1 << 14;
 /// What readers may see of the flags.
-const PUBLIC: u16 = 0x1ff;
+pub(super) const PUBLIC: u16 = 0x1ff;
 
 /// A name of the zone with its RRsets. Copied freely: a reference into the snapshot.
 #[derive(Clone, Copy)]
@@ -327,9 +327,10 @@ impl<'a> RrSet<'a> {
                 POINTER.. => match blob::Lead::of(pointer_at(data, at), self.node.owner().len()) {
                     // The builder only points backwards, so this ends.
                     Some(blob::Lead::Records(to)) => at = to,
-                    Some(blob::Lead::Owner(to)) => {
+                    Some(blob::Lead::Owner(to)) if self.node.flags().contains(NodeFlags::CASED) => {
                         return f(&self.node.written_owner().as_name().as_wire()[to..]);
                     }
+                    Some(blob::Lead::Owner(to)) => return f(&self.node.owner().as_wire()[to..]),
                     None => return,
                 },
                 _ => {
