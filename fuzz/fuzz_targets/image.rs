@@ -94,7 +94,7 @@ fn explore(zone: &Zone) {
         look_up(name(text).as_name());
     }
     for node in zone {
-        look_up(node.owner().as_name());
+        look_up(node.written_owner().as_name());
         for set in node.rrsets() {
             bytes.clear();
             set.rdatas().chain(set.sig_rdatas()).for_each(|rdata| rdata.copy_to(&mut bytes));

@@ -55,7 +55,7 @@ pub(crate) struct Answer {
 
 impl Server {
     pub(crate) fn new(changes: impl IntoIterator<Item = Change>) -> Self {
-        Server { catalog: Catalog::new(&key()).with(changes) }
+        Server { catalog: Catalog::new(&key()).with(changes).expect("zones of one key") }
     }
 
     pub(crate) fn of(zones: impl IntoIterator<Item = Zone>) -> Self {
