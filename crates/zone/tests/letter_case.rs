@@ -64,6 +64,21 @@ proptest! {
 }
 
 #[test]
+fn a_duplicate_in_another_letter_case_does_not_count() {
+    let name = |text: &str| text.parse::<NameBuf>().expect("a name");
+    let mut builder = ZoneBuilder::new(name("example.").as_name(), &key());
+    let mut add = |rtype, rdata: &[u8]| {
+        builder.add(name("example.").as_name(), rtype, Ttl::from_secs(60), rdata).expect("a record");
+    };
+    add(Type::SOA, &random::soa(Name::ROOT, 1));
+    add(Type::MX, b"\0\x01\x04mail\0");
+    add(Type::MX, b"\0\x01\x04MAIL\0");
+    let zone = builder.finish().expect("a zone");
+    let mx = zone.apex_node().rrset(Type::MX).expect("MX");
+    assert_eq!((mx.count(), mx.has_cased_targets()), (1, false));
+}
+
+#[test]
 fn an_owner_that_comes_back_in_another_letter_case_keeps_its_first_one() {
     let name = |text: &str| text.parse::<NameBuf>().expect("a name");
     let apex = name("Example.");

@@ -26,6 +26,8 @@ pub(super) struct Encoder {
     fixups: Vec<u16>,
     types: Vec<Type>,
     dictionary: Vec<Known>,
+    /// Whether a target name of the present RRset has upper-case letters.
+    cased_targets: bool,
     /// Bit L is set if the last L bytes of the owner are a name that may be pointed at: bits 13 and 9 for
     /// `www.example.`.
     suffixes: [u64; 4],
@@ -81,6 +83,7 @@ impl Encoder {
             fixups: Vec::new(),
             types: Vec::new(),
             dictionary: Vec::new(),
+            cased_targets: false,
             suffixes: [0; 4],
         }
     }
@@ -193,6 +196,7 @@ impl Encoder {
         let start = self.blob.len();
         self.fixups.clear();
         self.dictionary.clear();
+        self.cased_targets = false;
         let signatures = group.iter().position(|r| r.rtype != t).unwrap_or(group.len());
         let (records, signatures) = group.split_at(signatures);
         let count = self.records(pending, records, start, notes);
@@ -211,11 +215,8 @@ impl Encoder {
             target(owner, r.rtype, pending.rdata(r)).is_some_and(|name| name.is_at_or_below(apex))
         };
         let has_targets = records.iter().any(in_zone);
-        let cased = |r: &PendingRecord| {
-            target(owner, r.rtype, pending.rdata(r)).is_some_and(|name| name.has_upper_case())
-        };
         let mut flags = if has_targets { blob::HAS_TARGETS } else { 0 };
-        flags |= if records.iter().any(cased) { blob::CASED_TARGETS } else { 0 };
+        flags |= if self.cased_targets { blob::CASED_TARGETS } else { 0 };
         if has_targets {
             (0..count).for_each(|_| self.blob.extend_from_slice(&NodeAddress::NOWHERE));
         }
@@ -259,6 +260,8 @@ impl Encoder {
             if record.ttl != first.ttl {
                 notes.add(NoteKind::TtlMismatch, owner, record.rtype, record.source);
             }
+            let target = target(owner, record.rtype, pending.rdata(record));
+            self.cased_targets |= target.is_some_and(Name::has_upper_case);
             // An RRset too large for a message is dropped as a whole by the caller: no need to write on.
             if self.blob.len() - start <= u16::MAX as usize {
                 self.record(pending, record, first.ttl, start);
