@@ -224,7 +224,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "class-any",
         facets: &[Facet::Rcode, Facet::Aa, Facet::Tc, Facet::Authority, Facet::Additional],
         subject: Some(Kind::Nomen),
-        why: "QCLASS ANY. RFC 1035, section 6.2 lets it be answered from the zones at hand, never authoritatively; BIND refuses to read it, NSD leaves the authority section out, Knot sets AA.",
+        why: "QCLASS ANY. RFC 1035, section 6.2 lets it be answered from the zones there are, never authoritatively; BIND refuses to read it, NSD leaves the authority section out, Knot sets AA.",
         applies: class_any,
     },
     Rule {
@@ -314,7 +314,7 @@ fn truncated_chain(view: &View<'_>) -> bool {
     let chained = view.case.replies.iter().filter_map(|(_, r)| r.answer());
     let redirects =
         |a: &Answer| a.sections[0].iter().any(|r| r.is_or_covers(rtype::CNAME) || r.rtype == rtype::DNAME);
-    // Where nothing of the chain fitted, the zone tells that there is one.
+    // Where nothing of the chain fitted, the zone shows that there is one.
     let name = view.case.query.name.lower();
     let below_dname = view.case.world.zone_of(&name).is_some_and(|zone| {
         let depth = name.0.len() - zone.name.0.len();

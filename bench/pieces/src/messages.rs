@@ -54,7 +54,7 @@ fn decompression() -> Vec<Piece> {
     [0, 1, 5, 9].map(one).into()
 }
 
-/// A referral with thirteen name servers and their addresses, as the root gives it.
+/// A referral with thirteen name servers and their addresses, as the root returns it.
 fn referral(buf: &mut [u8], names: &mut Compressor, input: &(NameBuf, NameBuf, Vec<NameBuf>)) -> usize {
     let (qname, zone, servers) = input;
     let mut b = Builder::new(buf, 4096, Header::query(1).reply(), names);

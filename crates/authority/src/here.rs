@@ -7,7 +7,7 @@ use zone::store::Zone;
 
 use crate::search::DenialSearch;
 
-/// The name at hand: the one asked for, or where a chain has led.
+/// The name that is being answered: the one asked for, or where a chain has led.
 pub(crate) struct Here<'h, 'z> {
     pub(crate) zone: &'z Zone,
     /// In the letter case it came in.

@@ -205,7 +205,7 @@ impl TcpLimits {
 }
 
 impl Table {
-    /// Strikes the longest idle connection off and tells it to go; false if none is idle.
+    /// Strikes the longest idle connection off and signals it to close; false if none is idle.
     fn evict(&mut self) -> bool {
         for fresh in [false, true] {
             if fresh {

@@ -503,7 +503,7 @@ pub(super) mod tests {
         }
 
         #[test]
-        fn any_octets_are_parsed_without_a_panic(
+        fn any_bytes_are_parsed_without_a_panic(
             (from, to) in ends(),
             cut in any::<prop::sample::Index>(),
             noise in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),

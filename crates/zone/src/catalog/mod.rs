@@ -64,7 +64,7 @@ pub use change::{Change, WrongKey};
 pub use entry::ZoneEntry;
 use trie::{Entries, Trie, Way};
 
-/// Catalogs of up to this many zones are at hand anyhow: nothing is prefetched.
+/// Catalogs of up to this many zones stay in the processor's caches: nothing is prefetched.
 const FEW: usize = 16;
 
 /// A zone's place in one catalog.
