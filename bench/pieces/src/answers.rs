@@ -6,13 +6,14 @@ use std::task::Waker;
 
 use engine::{Account, BATCH, Config, Engine, Sources, Worker, Zones};
 use exchange::{Packets, Transport};
+use testkit::Chain;
 use testkit::tld::Tld;
 use wire::hash::HashKey;
 use wire::{Header, NameBuf, Rcode, Type};
 use zone::{Catalog, Change, Zone};
 
 use crate::messages::query;
-use crate::zones::{Chain, zone};
+use crate::zones::zone;
 use crate::{Piece, name};
 
 /// Room for one reply.
@@ -67,7 +68,7 @@ const KINDS: [Kind; 21] = [
 ];
 
 pub(crate) fn pieces(key: &HashKey) -> Vec<Piece> {
-    let zones = [("plain.", Chain::None), ("nsec.", Chain::Nsec), ("nsec3.", Chain::Nsec3)];
+    let zones = [("plain.", None), ("nsec.", Some(Chain::Nsec)), ("nsec3.", Some(Chain::NSEC3))];
     let engine = serving(key, zones.map(|(apex, chain)| zone(key, apex, chain)));
     let one = |kind: &Kind| {
         // Even numbers: the delegations that have DS.

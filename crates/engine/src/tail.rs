@@ -45,7 +45,7 @@ impl Frame<'_> {
     /// come back to if what follows does not count.
     #[inline]
     pub(crate) fn begin<'b>(&self, out: &'b mut [u8], names: &'b mut Compressor) -> (Builder<'b>, Mark) {
-        let limit = self.limit();
+        let limit = self.limit().min(out.len());
         let mut b = Builder::new(out, limit, self.request.header.reply(), names);
         if let Some(question) = self.request.question {
             let end = HEADER_LEN + question.len_in_message();
@@ -71,6 +71,7 @@ impl Frame<'_> {
     pub(crate) fn end(&self, mut b: Builder<'_>, question_only: Mark, answered: Answered) -> Reply {
         if answered.is_err() {
             b.rollback(question_only);
+            b.flags(|h| *h = self.request.header.reply());
         }
         let truncated = b.header().truncated();
         if truncated {
