@@ -1,49 +1,79 @@
-//! What answering a batch of questions will read, prefetched pass by pass: a dependent read of a large zone costs a
-//! hundred nanoseconds and more, but those of a batch can be under way together.
+//! Where an answer will be looked for, and what it will be made of, prefetched pass by pass: a dependent read of a large
+//! zone costs a hundred nanoseconds and more, but those of a batch can be under way together.
 //!
 //! | pass | reads | prefetches |
 //! |---|---|---|
 //! | 0 | the zone | the lines of its index for the name and for its parent |
 //! | 1 | those lines | the nodes they name, and the apex |
-//! | 2 | those nodes | the addresses of the hosts a cut delegates to |
+//! | 2 | those nodes | the addresses of the hosts a cut delegates to, and what the search for a denial record reads first |
+//! | 3, 4 | what the search has come to | what it reads next, and at last the node with the record |
 
 use wire::hash::HashedName;
 use wire::{NameHash, Type};
 use zone::catalog::{Catalog, Located};
-use zone::store::{NodeAhead, Zone};
+use zone::store::{Node, NodeAhead, NodeFlags, Search, Zone};
 
+use crate::lead::Lead;
 use crate::lookup::zone_for;
 
 /// Passes over a batch.
-pub const PASSES: usize = 3;
+pub const PASSES: usize = 2 + Search::STEPS;
 
 /// Names whose nodes are prefetched for one question: the name itself and its parent, the usual cut or encloser.
 const NAMES: usize = 2;
 
-/// Where in which zone a question's answer will be looked for.
+/// Where in which zone a question's answer will be looked for, and what the passes have found out about it.
 pub struct Aim {
     located: Located,
+    qtype: Type,
+    dnssec_ok: bool,
     /// Hashes of the names, as far as they lie below the apex.
     hashes: [NameHash; NAMES],
     nodes: [Option<NodeAhead>; NAMES],
+    lead: Option<Lead>,
 }
 
 impl Aim {
     /// The aim of a question, if a zone of `catalog` holds its name. Prefetches the zone.
     #[inline]
-    pub fn find(catalog: &Catalog, qname: &HashedName, qtype: Type, _dnssec_ok: bool) -> Option<Self> {
+    pub fn find(catalog: &Catalog, qname: &HashedName, qtype: Type, dnssec_ok: bool) -> Option<Self> {
         let located = zone_for(catalog, qname, qtype)?;
         if catalog.is_large() {
             catalog.ahead_located(located);
         }
         let hashes = std::array::from_fn(|skip| qname.hash(skip));
-        Some(Aim { located, hashes, nodes: [None; NAMES] })
+        Some(Aim { located, qtype, dnssec_ok, hashes, nodes: [None; NAMES], lead: None })
     }
 
     /// The zone.
     #[inline]
     pub fn located(&self) -> Located {
         self.located
+    }
+
+    /// Does one pass, from 0 to [`PASSES`], for the question that this aim was found for in this catalog. Returns whether
+    /// the pass after it has anything to do.
+    #[inline]
+    pub fn prefetch(&mut self, catalog: &Catalog, pass: usize, qname: &HashedName) -> bool {
+        let Some(zone) = catalog.zone(self.located) else { return false };
+        match pass {
+            0 => self.hashes().for_each(|hash| zone.ahead(hash)),
+            1 => {
+                self.nodes = self.nodes_in(zone);
+                zone.ahead_apex();
+            }
+            2 => {
+                let cuts = self.nodes.into_iter().flatten().map(|node| zone.candidate(node));
+                cuts.for_each(|node| zone.ahead_glue(node));
+                self.lead = self.find_lead(zone, qname);
+                return self.lead.is_some();
+            }
+            _ => {
+                let Some(lead) = &mut self.lead else { return false };
+                lead.advance(zone);
+            }
+        }
+        true
     }
 
     #[inline]
@@ -56,20 +86,50 @@ impl Aim {
         let mut hashes = self.hashes();
         std::array::from_fn(|_| hashes.next().and_then(|hash| zone.ahead_node(hash)))
     }
-}
 
-/// Does one pass for all aims of a batch. All aims are of `catalog`.
-#[inline]
-pub fn prefetch(catalog: &Catalog, pass: usize, aims: &mut [Aim]) {
-    for aim in aims {
-        let Some(zone) = catalog.zone(aim.located) else { continue };
-        match pass {
-            0 => aim.hashes().for_each(|hash| zone.ahead(hash)),
-            1 => {
-                aim.nodes = aim.nodes_in(zone);
-                zone.ahead_apex();
-            }
-            _ => aim.nodes.into_iter().flatten().for_each(|node| zone.ahead_glue(node)),
+    /// What an answer that carries proofs will most likely have to search for.
+    #[inline]
+    fn find_lead(&self, zone: &Zone, qname: &HashedName) -> Option<Lead> {
+        if !self.dnssec_ok || !zone.is_signed() {
+            return None;
         }
+        let skip = self.denied(zone)?;
+        Lead::new(zone, qname, skip)
+    }
+
+    /// How many labels less than the name asked for the name has that a denial record will most likely be about.
+    #[inline]
+    fn denied(&self, zone: &Zone) -> Option<usize> {
+        let [own, parent] = self.nodes.map(|node| node.map(|node| zone.candidate(node)));
+        // With NSEC a name that has records has one for itself.
+        let hashed = zone.nsec3().is_some();
+        let insecure = |cut: Node<'_>| hashed && cut.rrset(Type::DS).is_none();
+        match (own, parent) {
+            (Some(own), _) if own.flags().contains(NodeFlags::CUT) => insecure(own).then_some(0),
+            (Some(own), _) if own.flags().contains(NodeFlags::EMPTY) => Some(0),
+            (Some(own), _) => (hashed && !self.is_answered_at(own)).then_some(0),
+            (None, Some(cut)) if cut.flags().contains(NodeFlags::CUT) => insecure(cut).then_some(1),
+            // NSEC covers the name itself, NSEC3 the one next below what is there.
+            (None, Some(_)) => Some(0),
+            (None, None) => match self.located.below {
+                0 => None,
+                below if !hashed || below == 1 => Some(0),
+                2 => Some(1),
+                _ => None,
+            },
+        }
+    }
+
+    /// Whether the node has something to answer the question with.
+    #[inline]
+    fn is_answered_at(&self, node: Node<'_>) -> bool {
+        let has = |rtype| node.rrset(rtype).is_some();
+        matches!(self.qtype, Type::ANY | Type::RRSIG) || has(self.qtype) || has(Type::CNAME)
+    }
+
+    /// The search that the passes have begun.
+    #[inline]
+    pub(crate) fn lead(&self) -> Option<&Lead> {
+        self.lead.as_ref()
     }
 }

@@ -97,7 +97,7 @@ pub fn audit(zone: &Zone, now: Serial, found: &mut dyn FnMut(Finding)) {
     }
     match zone.nsec3() {
         Some(chain) => nsec3_chain(zone, chain, &mut report),
-        None if zone.has_nsec() => nsec_chain(zone, &mut report),
+        None if zone.nsec().is_some() => nsec_chain(zone, &mut report),
         None => report(FindingKind::NoChain, zone.apex().as_name(), Type::NSEC),
     }
 }

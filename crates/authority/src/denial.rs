@@ -1,11 +1,11 @@
 //! Which NSEC (RFC 4035 §3.1.3) or NSEC3 (RFC 5155 §7.2) records an answer needs.
 
-use dnssec::nsec3;
+use wire::Type;
 use wire::name::MAX_NAME;
-use wire::{LowerName, Type};
 use zone::store::{Node, Nsec3Chain};
 
 use crate::here::Here;
+use crate::lead;
 use crate::reply::Reply;
 
 /// The zone answered with `node`, the name's own or a wildcard `wildcard` labels above it; `answered` is
@@ -22,10 +22,11 @@ pub(crate) fn data<'z>(
         (None, false) => no_data(here, node, reply),
         (Some(skip), _) => {
             let Some(chain) = here.zone.nsec3() else {
-                reply.prove(here.zone.nsec_covering(here.hashed.as_lower().as_name()));
+                let Some(chain) = here.zone.nsec() else { return };
+                reply.prove(lead::nsec(chain, here.hashed, here.lead));
                 if !answered {
                     // The wildcard may itself be an empty non-terminal.
-                    reply.prove(here.zone.nsec_covering(node.owner().as_name()));
+                    reply.prove(chain.covering(node.owner()));
                 }
                 return;
             };
@@ -46,15 +47,16 @@ fn no_data<'z>(here: &Here<'_, 'z>, node: Node<'z>, reply: &mut Reply<'_, '_, 'z
     let Some(chain) = here.zone.nsec3() else {
         // An empty non-terminal has no NSEC; the one before it says what lies between.
         let own = node.rrset(Type::NSEC).map(|_| node);
-        return reply.prove(own.or_else(|| here.zone.nsec_covering(here.hashed.as_lower().as_name())));
+        let before = || here.zone.nsec().and_then(|chain| lead::nsec(chain, here.hashed, here.lead));
+        return reply.prove(own.or_else(before));
     };
-    match chain.matching(&hash(chain, here.hashed.suffix(0))) {
-        Some(own) => reply.prove(Some(own)),
+    match lead::nsec3(chain, here.hashed, 0, here.lead) {
+        (own, true) => reply.prove(Some(own)),
         // Opt-out left the name without one (RFC 5155 §7.2.4).
-        None if here.below > 0 => {
+        _ if here.below > 0 => {
             closest_encloser(chain, here, 1, reply);
         }
-        None => {}
+        _ => {}
     }
 }
 
@@ -63,10 +65,11 @@ pub(crate) fn no_name<'z>(here: &Here<'_, 'z>, skip: usize, reply: &mut Reply<'_
     let mut buf = [0; MAX_NAME];
     match here.zone.nsec3() {
         None => {
-            reply.prove(here.zone.nsec_covering(here.hashed.as_lower().as_name()));
+            let Some(chain) = here.zone.nsec() else { return };
+            reply.prove(lead::nsec(chain, here.hashed, here.lead));
             // Where it would be too long to be a name there is no wildcard to deny.
             if let Ok(wildcard) = here.hashed.suffix(skip).wildcard(&mut buf) {
-                reply.prove(here.zone.nsec_covering(wildcard.as_name()));
+                reply.prove(chain.covering(wildcard));
             }
         }
         Some(chain) => {
@@ -84,9 +87,9 @@ pub(crate) fn no_ds<'z>(here: &Here<'_, 'z>, cut: Node<'z>, skip: usize, reply: 
     let Some(chain) = here.zone.nsec3() else {
         return reply.prove(cut.rrset(Type::NSEC).map(|_| cut));
     };
-    match chain.matching(&hash(chain, cut.owner())) {
-        Some(own) => reply.prove(Some(own)),
-        None => {
+    match lead::nsec3(chain, here.hashed, skip, here.lead) {
+        (own, true) => reply.prove(Some(own)),
+        _ => {
             closest_encloser(chain, here, skip + 1, reply);
         }
     }
@@ -113,9 +116,5 @@ fn closest_encloser<'z>(
 
 /// Proves that the name without its `skip` leftmost labels is not there.
 fn covering<'z>(chain: Nsec3Chain<'z>, here: &Here<'_, 'z>, skip: usize, reply: &mut Reply<'_, '_, 'z>) {
-    reply.prove(Some(chain.covering(&hash(chain, here.hashed.suffix(skip)))));
-}
-
-fn hash(chain: Nsec3Chain<'_>, name: LowerName<'_>) -> [u8; nsec3::HASH_LEN] {
-    nsec3::hash(name, chain.salt(), chain.iterations())
+    reply.prove(Some(lead::nsec3(chain, here.hashed, skip, here.lead).0));
 }

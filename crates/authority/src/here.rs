@@ -5,6 +5,8 @@ use wire::message::Offset;
 use wire::{Name, NameHash};
 use zone::store::Zone;
 
+use crate::lead::Lead;
+
 /// The name at hand: the one asked for, or where a chain has led.
 pub(crate) struct Here<'h, 'z> {
     pub(crate) zone: &'z Zone,
@@ -17,6 +19,8 @@ pub(crate) struct Here<'h, 'z> {
     pub(crate) at: Offset,
     /// The owners of the DNAMEs that led here.
     pub(crate) dnames: &'h [NameHash],
+    /// What was found out about the name before, if it is the one asked for.
+    pub(crate) lead: Option<&'h Lead>,
 }
 
 impl Here<'_, '_> {

@@ -8,7 +8,8 @@
 //! ```text
 //! for each question   prefetch_find   what `find` will read
 //! for each question   find            where its answer will be looked for: an aim
-//! PASSES times        prefetch        what the next pass, or `answer`, will read, for all aims of the batch
+//! PASSES times
+//!   for each question prefetch        what the next pass, or `answer`, will read
 //! for each question   answer          which may use what the passes have found out
 //! ```
 
@@ -39,8 +40,9 @@ pub trait Memory: Clone + Send + Sync + 'static {
     /// Where the answer to this question will be looked for; `None` if these data say nothing about it.
     fn find(&self, qname: &HashedName, question: &Question, dnssec_ok: bool) -> Option<Self::Aim>;
 
-    /// Prefetches what pass `pass + 1`, or else answering, will read. Passes are numbered from 0.
-    fn prefetch(&self, pass: usize, aims: &mut [Self::Aim]);
+    /// Prefetches what pass `pass + 1`, or else answering, will read for the question that `aim` was found for. Passes are
+    /// numbered from 0. Returns whether pass `pass + 1` has anything to do for it.
+    fn prefetch(&self, pass: usize, aim: &mut Self::Aim, qname: &HashedName) -> bool;
 
     /// Answers into `b`: sections, flags and response code. Returns an extended error to go with it, if any; if it is
     /// refused, what was written does not count.
@@ -94,15 +96,11 @@ impl<A: Memory, B: Memory> Memory for Both<A, B> {
     }
 
     #[inline]
-    fn prefetch(&self, pass: usize, aims: &mut [Self::Aim]) {
-        for aim in aims {
-            match aim {
-                Either::First(aim) if pass < A::PASSES => {
-                    self.first.prefetch(pass, std::slice::from_mut(aim))
-                }
-                Either::Then(aim) if pass < B::PASSES => self.then.prefetch(pass, std::slice::from_mut(aim)),
-                _ => {}
-            }
+    fn prefetch(&self, pass: usize, aim: &mut Self::Aim, qname: &HashedName) -> bool {
+        match aim {
+            Either::First(aim) if pass < A::PASSES => self.first.prefetch(pass, aim, qname),
+            Either::Then(aim) if pass < B::PASSES => self.then.prefetch(pass, aim, qname),
+            _ => false,
         }
     }
 

@@ -31,6 +31,12 @@ struct Case {
     route: Route,
 }
 
+/// The aim of the case of that number.
+struct Aimed<A> {
+    case: u8,
+    aim: A,
+}
+
 /// One thread's way through the engine, with everything it reuses.
 pub struct Worker<M: Memory> {
     engine: Arc<Engine<M>>,
@@ -39,7 +45,7 @@ pub struct Worker<M: Memory> {
     shared: Arc<Shared<M>>,
     cases: Box<[Case]>,
     /// Of the cases that memory answers; packed closely, while the cases are far apart.
-    aims: Vec<M::Aim>,
+    aims: Vec<Aimed<M::Aim>>,
     names: Compressor,
     scratch: M::Scratch,
 }
@@ -136,15 +142,21 @@ impl<M: Memory> Worker<M> {
         let Worker { shared, cases, aims, .. } = self;
         let memory = &shared.memory;
         aims.clear();
-        for Case { request, qname, route } in &mut cases[..count] {
+        // There are few cases, and not more aims: their numbers fit.
+        for (case, Case { request, qname, route }) in cases[..count].iter_mut().enumerate() {
             let Some(question) = route.question() else { continue };
             let Some(aim) = memory.find(qname, &question, request.dnssec_ok()) else { continue };
-            // A batch has no more aims than cases, and those are few.
             *route = Route::Memory(aims.len() as u8, question);
-            aims.push(aim);
+            aims.push(Aimed { case: case as u8, aim });
         }
         for pass in 0..M::PASSES {
-            memory.prefetch(pass, aims);
+            let mut more = false;
+            for Aimed { case, aim } in &mut *aims {
+                more |= memory.prefetch(pass, aim, &cases[usize::from(*case)].qname);
+            }
+            if !more {
+                break;
+            }
         }
     }
 
@@ -185,7 +197,7 @@ impl<M: Memory> Worker<M> {
         let asked = |question| Asked { packet, client, received, request, question, qname };
         let answered = match *route {
             Route::Memory(aim, question) => {
-                shared.memory.answer(&aims[usize::from(aim)], &asked(question), &mut b, scratch)
+                shared.memory.answer(&aims[usize::from(aim)].aim, &asked(question), &mut b, scratch)
             }
             Route::Stopped(stopped) => Err(stopped.refusal()),
             Route::Chaos(Question { qtype, .. }) => {

@@ -81,8 +81,8 @@ impl Memory for Zones {
     }
 
     #[inline]
-    fn prefetch(&self, pass: usize, aims: &mut [Aim]) {
-        authority::prefetch(&self.catalog, pass, aims);
+    fn prefetch(&self, pass: usize, aim: &mut Aim, qname: &HashedName) -> bool {
+        aim.prefetch(&self.catalog, pass, qname)
     }
 
     #[inline]

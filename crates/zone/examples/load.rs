@@ -1,4 +1,4 @@
-//! Builds a zone and tells the time, the memory and the octets per record.
+//! Builds a zone and tells the time, the memory and the bytes per record.
 //!
 //! `load RECORDS` makes a zone like that of a top-level domain in memory, `load RECORDS FILE` writes it to a
 //! master file instead, and `load FILE APEX` reads a master file.
@@ -28,7 +28,7 @@ fn generated(records: u64) -> Result<(), Box<dyn Error>> {
     let mut builder = ZoneBuilder::new(apex.as_name(), &HashKey::random());
     let mut adding = Duration::ZERO;
     let mut tld = Tld::new(apex, records);
-    let mut octets = 0;
+    let mut bytes = 0;
     loop {
         let batch: Vec<_> = tld.by_ref().take(4096).collect();
         if batch.is_empty() {
@@ -37,14 +37,14 @@ fn generated(records: u64) -> Result<(), Box<dyn Error>> {
         let start = Instant::now();
         for record in &batch {
             builder.add(record.owner.as_name(), record.rtype, record.ttl, &record.rdata)?;
-            octets += record.rdata.len();
+            bytes += record.rdata.len();
         }
         adding += start.elapsed();
     }
     let start = Instant::now();
     let zone = builder.finish()?;
     println!("add {:.3} s, finish {:.3} s", adding.as_secs_f64(), start.elapsed().as_secs_f64());
-    report(&zone, octets);
+    report(&zone, bytes);
     Ok(())
 }
 
@@ -67,27 +67,27 @@ fn read(file: &str, apex: &str) -> Result<(), Box<dyn Error>> {
     println!("peak while loading {} kB", peak());
     println!("load {:.3} s, {} warnings", start.elapsed().as_secs_f64(), loaded.warnings.len());
     let mut rdata = Vec::new();
-    let mut octets = 0;
+    let mut bytes = 0;
     for set in loaded.zone.iter().flat_map(|node| node.rrsets()) {
         for record in set.rdatas().chain(set.sig_rdatas()) {
             rdata.clear();
             record.copy_to(&mut rdata);
-            octets += rdata.len();
+            bytes += rdata.len();
         }
     }
-    report(&loaded.zone, octets);
+    report(&loaded.zone, bytes);
     Ok(())
 }
 
-fn report(zone: &Zone, octets: usize) {
+fn report(zone: &Zone, bytes: usize) {
     let records = zone.record_count() as usize;
     println!("{zone:?}");
     println!(
-        "{:.1} MB, {:.1} octets per record",
+        "{:.1} MB, {:.1} bytes per record",
         zone.memory() as f64 / 1e6,
         zone.memory() as f64 / records as f64
     );
-    println!("{:.1} of them beyond RDATA", (zone.memory() - octets) as f64 / records as f64);
+    println!("{:.1} of them beyond RDATA", (zone.memory() - bytes) as f64 / records as f64);
     println!("peak {} kB", peak());
 }
 

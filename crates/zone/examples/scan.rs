@@ -12,14 +12,14 @@ use zone::scan::{self, Progress, Record, Refusal, ScanConfig, Sink, Source};
 /// Counts, and looks at each record enough that it must exist.
 #[derive(Default)]
 struct Count {
-    octets: u64,
+    bytes: u64,
     owners: u64,
     blocks: u64,
 }
 
 impl Sink for Count {
     fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
-        self.octets += record.rdata.len() as u64;
+        self.bytes += record.rdata.len() as u64;
         self.owners += u64::from(!record.same_owner);
         Ok(())
     }
@@ -102,10 +102,10 @@ fn read(path: &str, origin: &str, pipelined: bool) -> Result<(), Box<dyn std::er
         println!("{}", fault.pretty());
     }
     println!(
-        "{} records ({} owners, {} octets of data), {} errors, {} warnings, {:.3} s: {:.2} M records/s, {:.0} MB/s",
+        "{} records ({} owners, {} bytes of data), {} errors, {} warnings, {:.3} s: {:.2} M records/s, {:.0} MB/s",
         report.records,
         count.owners,
-        count.octets,
+        count.bytes,
         report.errors,
         report.warnings,
         seconds,

@@ -1,11 +1,11 @@
 //! Asking for memory ahead of its use, so that the misses of a batch overlap. A plain read would do the same, but
 //! holds up everything behind it until it is there; a hint does not.
 
-/// Asks for the cache line that holds `octets[at]`. Nothing happens beyond the end.
+/// Asks for the cache line that holds `bytes[at]`. Nothing happens beyond the end.
 #[inline]
-pub(crate) fn line(octets: &[u8], at: usize) {
-    if at < octets.len() {
-        hint(octets.as_ptr().wrapping_add(at));
+pub(crate) fn line(bytes: &[u8], at: usize) {
+    if at < bytes.len() {
+        hint(bytes.as_ptr().wrapping_add(at));
     }
 }
 
@@ -13,6 +13,16 @@ pub(crate) fn line(octets: &[u8], at: usize) {
 #[inline]
 pub(crate) fn value<T>(value: &T) {
     hint(std::ptr::from_ref(value).cast());
+}
+
+/// Asks for the cache lines that `slice` lies in.
+#[inline]
+pub(crate) fn slice<T>(slice: &[T]) {
+    let (start, len): (*const u8, _) = (slice.as_ptr().cast(), size_of_val(slice));
+    (0..len).step_by(64).for_each(|at| hint(start.wrapping_add(at)));
+    if let Some(last) = len.checked_sub(1) {
+        hint(start.wrapping_add(last));
+    }
 }
 
 /// Asks for the first `lines` cache lines of `value`.

@@ -261,6 +261,6 @@ impl<'z> Checker<'_, 'z> {
 fn is_host_name(name: Name<'_>) -> bool {
     name.labels().all(|label| {
         label == b"*"
-            || label.iter().all(|&octet| octet.is_ascii_alphanumeric() || octet == b'-' || octet == b'_')
+            || label.iter().all(|&byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
     })
 }

@@ -16,7 +16,7 @@ use crate::scan::{Severity, Sink, Source};
 use crate::stamp::SourceFile;
 use crate::store::{Note, Zone, ZoneBuilder};
 
-/// Files of fewer octets are read on the caller's thread: a thread would cost more than it saves.
+/// Files of fewer bytes are read on the caller's thread: a thread would cost more than it saves.
 const SMALL: u64 = 256 * 1024;
 
 /// How to load a zone.

@@ -10,7 +10,7 @@ use std::path::{self, Path, PathBuf};
 /// The device is left out: its number may change when the system starts anew, with the same file on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Octets.
+    /// Bytes.
     pub size: u64,
     /// Number of the file in its file system.
     pub inode: u64,

@@ -45,39 +45,39 @@ fn zone() -> Zone {
     builder.finish().expect("a zone")
 }
 
-/// The octets of an image.
-fn octets(zone: &Zone) -> Vec<u8> {
-    let mut octets = Vec::new();
-    let len = image::write_to(&mut octets, zone, &Making::default()).expect("written");
-    assert_eq!(octets.len() as u64, len);
-    octets
+/// The bytes of an image.
+fn bytes(zone: &Zone) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let len = image::write_to(&mut bytes, zone, &Making::default()).expect("written");
+    assert_eq!(bytes.len() as u64, len);
+    bytes
 }
 
-/// Opens and reads a file with these octets.
-fn read(folder: &TempDir, octets: &[u8]) -> Result<Zone, ImageError> {
+/// Opens and reads a file with these bytes.
+fn read(folder: &TempDir, bytes: &[u8]) -> Result<Zone, ImageError> {
     let path = folder.path().join("image");
-    fs::write(&path, octets).expect("written");
+    fs::write(&path, bytes).expect("written");
     Image::open(&path)?.read(&key(), 2)
 }
 
 #[test]
 fn damage_and_loss_are_noticed_wherever_they_are() {
-    let (folder, whole) = (tempfile::tempdir().expect("a folder"), octets(&zone()));
+    let (folder, whole) = (tempfile::tempdir().expect("a folder"), bytes(&zone()));
     assert!(read(&folder, &whole).is_ok());
-    // The padding between parts means nothing; every other octet counts.
+    // The padding between parts means nothing; every other byte counts.
     let padding = |at: usize| {
-        let page = whole[at..].iter().take(4096 - at % 4096).all(|&octet| octet == 0);
+        let page = whole[at..].iter().take(4096 - at % 4096).all(|&byte| byte == 0);
         page && !at.is_multiple_of(4096)
     };
     let mut damaged = whole.clone();
     let mut tried = 0;
     for at in (0..whole.len()).filter(|&at| !padding(at)) {
         damaged[at] ^= 1 << (at % 8);
-        assert!(read(&folder, &damaged).is_err(), "octet {at}");
+        assert!(read(&folder, &damaged).is_err(), "byte {at}");
         damaged[at] = whole[at];
         tried += 1;
     }
-    assert!(tried > 500, "{tried} octets");
+    assert!(tried > 500, "{tried} bytes");
     for at in (0..whole.len()).step_by(4096).flat_map(|page| [page, page + 1, page + 24, page + 100]) {
         let end = at.min(whole.len() - 1);
         assert!(read(&folder, &whole[..end]).is_err(), "cut after {end}");
@@ -94,17 +94,17 @@ fn damage_in_any_mebibyte_of_a_large_zone_is_told_with_its_place() {
         builder.add(record.owner.as_name(), record.rtype, record.ttl, &record.rdata).expect("a record");
     }
     let zone = builder.finish().expect("a zone");
-    let (folder, mut octets) = (tempfile::tempdir().expect("a folder"), octets(&zone));
-    let again = read(&folder, &octets).expect("the zone");
+    let (folder, mut bytes) = (tempfile::tempdir().expect("a folder"), bytes(&zone));
+    let again = read(&folder, &bytes).expect("the zone");
     assert_eq!((again.record_count(), again.memory()), (zone.record_count(), zone.memory()));
-    assert!(octets.len() > 3 << 20, "{}", octets.len());
-    for at in (5000..octets.len()).step_by(1 << 20) {
-        octets[at] ^= 0x10;
-        match read(&folder, &octets) {
+    assert!(bytes.len() > 3 << 20, "{}", bytes.len());
+    for at in (5000..bytes.len()).step_by(1 << 20) {
+        bytes[at] ^= 0x10;
+        match read(&folder, &bytes) {
             Err(ImageError::Damaged(what)) => assert!(what.contains("checksum of part"), "{what}"),
-            other => panic!("octet {at}: {other:?}"),
+            other => panic!("byte {at}: {other:?}"),
         }
-        octets[at] ^= 0x10;
+        bytes[at] ^= 0x10;
     }
 }
 
@@ -161,7 +161,7 @@ fn images_are_current_until_any_of_their_files_changes() {
     fs::write(path("part"), "www A 192.0.2.77\n").expect("written");
     changed("part");
     compile();
-    // The same octets again, at another time.
+    // The same bytes again, at another time.
     let time = fs::metadata(path("zone")).and_then(|about| about.modified()).expect("a time");
     let file = fs::File::options().append(true).open(path("zone")).expect("opened");
     file.set_modified(time + std::time::Duration::from_secs(1)).expect("set");
@@ -198,7 +198,7 @@ fn writing_leaves_the_old_image_or_the_new_one() {
     fs::write(&left, &whole[..5000]).expect("written");
     let writing = fs::File::create(&busy).expect("created");
     writing.lock().expect("locked");
-    assert_eq!(whole, octets(&zone()));
+    assert_eq!(whole, bytes(&zone()));
     assert!(read_at(&path).is_ok());
     image::remove_leftovers(folder.path()).expect("removed");
     assert!(!left.exists() && busy.exists() && path.exists());
@@ -216,29 +216,29 @@ fn read_at(path: &Path) -> Result<Zone, ImageError> {
 
 /// Looks at everything there is to look at in a zone, in every way that answering does.
 fn explore(zone: &Zone, names: &[NameBuf]) -> usize {
-    let (mut hashed, mut octets, mut seen) = (HashedName::new(), Vec::new(), 0);
+    let (mut hashed, mut bytes, mut seen) = (HashedName::new(), Vec::new(), 0);
     let own: Vec<NameBuf> = zone.iter().map(|node| node.owner().as_name().to_buf()).collect();
     for name in names.iter().chain(&own) {
         hashed.set(&key(), name.as_name());
         zone.ahead(hashed.hash(0));
-        zone.ahead_node(hashed.hash(0)).into_iter().for_each(|node| zone.ahead_glue(node));
+        zone.ahead_node(hashed.hash(0)).into_iter().for_each(|node| zone.ahead_glue(zone.candidate(node)));
         seen += usize::from(zone.find(hashed.suffix(0), hashed.hash(0)).is_some());
-        seen += usize::from(zone.nsec_covering(name.as_name()).is_some());
+        seen += usize::from(zone.nsec().is_some_and(|chain| chain.covering(hashed.as_lower()).is_some()));
     }
     for node in zone {
         for set in node.rrsets() {
-            octets.clear();
-            set.rdatas().chain(set.sig_rdatas()).for_each(|rdata| rdata.copy_to(&mut octets));
-            seen += set.fixups().count() + set.records_and_sigs().len() + octets.len();
+            bytes.clear();
+            set.rdatas().chain(set.sig_rdatas()).for_each(|rdata| rdata.copy_to(&mut bytes));
+            seen += set.fixups().count() + set.records_and_sigs().len() + bytes.len();
             for target in set.targets().filter(|target| target.node.is_some()) {
                 seen += set.records()[target.name_at] as usize;
             }
         }
     }
     if let Some(chain) = zone.nsec3() {
-        for octet in [0, 6, 0x80, 0xff] {
-            seen += chain.covering(&[octet; 20]).rrset_count();
-            seen += usize::from(chain.matching(&[octet; 20]).is_some());
+        for byte in [0, 6, 0x80, 0xff] {
+            seen += chain.covering(&[byte; 20]).rrset_count();
+            seen += usize::from(chain.matching(&[byte; 20]).is_some());
         }
     }
     zone::check::check(zone, &mut |_| seen += 1);
@@ -260,14 +260,14 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         thread_local! {
-            static WHOLE: Vec<u8> = octets(&zone());
+            static WHOLE: Vec<u8> = bytes(&zone());
         }
-        let mut octets = WHOLE.with(Clone::clone);
-        let meaningful: Vec<usize> = (24..octets.len()).filter(|&at| at % 4096 < 700).collect();
-        for (at, octet) in changes {
-            octets[meaningful[at.index(meaningful.len())]] = octet;
+        let mut bytes = WHOLE.with(Clone::clone);
+        let meaningful: Vec<usize> = (24..bytes.len()).filter(|&at| at % 4096 < 700).collect();
+        for (at, byte) in changes {
+            bytes[meaningful[at.index(meaningful.len())]] = byte;
         }
-        if let Ok(image) = Image::unchecked(&octets)
+        if let Ok(image) = Image::unchecked(&bytes)
             && let Ok(zone) = image.read(&key(), 1)
         {
             explore(&zone, &questions());
@@ -275,21 +275,21 @@ proptest! {
     }
 }
 
-/// Every octet, changed in the ways that make lengths, counts and addresses wrong.
+/// Every byte, changed in the ways that make lengths, counts and addresses wrong.
 #[test]
-fn every_wrong_octet_is_refused_or_harmless() {
-    let whole = octets(&zone());
-    let mut octets = whole.clone();
+fn every_wrong_byte_is_refused_or_harmless() {
+    let whole = bytes(&zone());
+    let mut bytes = whole.clone();
     let (mut refused, mut harmless) = (0, 0);
     for at in (8..whole.len()).filter(|&at| at % 4096 < 900) {
         for change in [1u8, 0x10, 0x80, 0xff] {
-            octets[at] = whole[at] ^ change;
-            match Image::unchecked(&octets).and_then(|image| image.read(&key(), 1)) {
+            bytes[at] = whole[at] ^ change;
+            match Image::unchecked(&bytes).and_then(|image| image.read(&key(), 1)) {
                 Ok(zone) => harmless += explore(&zone, &questions()).min(1),
                 Err(_) => refused += 1,
             }
         }
-        octets[at] = whole[at];
+        bytes[at] = whole[at];
     }
     assert!(refused > 1000 && harmless > 100, "{refused} refused, {harmless} harmless");
     assert!(explore(&zone(), &questions()) > 100);
@@ -302,13 +302,13 @@ fn pointers_stand_one_behind_the_other() {
     // The places of the two names' pointers in the RRset: behind `ns1` and behind `admin`.
     let soa = [&b"\x03ns1\x07example\0\x05admin\x07example\0"[..], &[0; 20]].concat();
     builder.add(name("example.").as_name(), Type::SOA, Ttl::from_secs(60), &soa).expect("a record");
-    let whole = octets(&builder.finish().expect("a zone"));
+    let whole = bytes(&builder.finish().expect("a zone"));
     let places = [16u8, 0, 24, 0];
-    let at = whole.windows(4).position(|octets| octets == places).expect("the places");
+    let at = whole.windows(4).position(|bytes| bytes == places).expect("the places");
     for wrong in [[16, 0, 16, 0], [24, 0, 24, 0], [24, 0, 16, 0], [16, 0, 17, 0]] {
-        let mut octets = whole.clone();
-        octets[at..at + 4].copy_from_slice(&wrong);
-        let read = Image::unchecked(&octets).and_then(|image| image.read(&key(), 1));
+        let mut bytes = whole.clone();
+        bytes[at..at + 4].copy_from_slice(&wrong);
+        let read = Image::unchecked(&bytes).and_then(|image| image.read(&key(), 1));
         assert!(matches!(read, Err(ImageError::Damaged(_))), "{wrong:?}");
     }
 }
@@ -319,6 +319,6 @@ fn names_of_the_root_zone_are_names_of_the_zone() {
     builder.add(Name::ROOT, Type::SOA, Ttl::from_secs(60), &random::soa(Name::ROOT, 1)).expect("a record");
     builder.add(name("a.b.").as_name(), Type::A, Ttl::from_secs(60), &[1, 2, 3, 4]).expect("a record");
     let folder = tempfile::tempdir().expect("a folder");
-    let zone = read(&folder, &octets(&builder.finish().expect("a zone"))).expect("the zone");
+    let zone = read(&folder, &bytes(&builder.finish().expect("a zone"))).expect("the zone");
     assert!(zone.find_name(name("b.").as_name()).is_some());
 }

@@ -1,7 +1,7 @@
 //! A set of zones that can be asked.
 
 use authority::explain::explain;
-use authority::{Aim, Ask, PASSES, Scratch, answer, prefetch};
+use authority::{Aim, Ask, PASSES, Scratch, answer};
 use testkit::decode::{Decoded, decode};
 use testkit::key;
 use wire::hash::HashedName;
@@ -45,8 +45,8 @@ impl Server {
     pub(crate) fn ask(&self, query: &Query) -> Option<Decoded> {
         let (key, mut hashed) = (key(), HashedName::new());
         hashed.set(&key, query.name.as_name());
-        let mut aim = [Aim::find(&self.catalog, &hashed, query.qtype, query.dnssec_ok)?];
-        (0..PASSES).for_each(|pass| prefetch(&self.catalog, pass, &mut aim));
+        let mut aim = Aim::find(&self.catalog, &hashed, query.qtype, query.dnssec_ok)?;
+        let _ = (0..PASSES).all(|pass| aim.prefetch(&self.catalog, pass, &hashed));
         let (mut buf, mut names) = (vec![0; 65_535], Compressor::small());
         let mut b = Builder::new(&mut buf, query.size, Header::query(1).reply(), &mut names);
         b.question(query.name.as_name(), query.qtype, Class::IN).expect("the question fits");
@@ -60,7 +60,7 @@ impl Server {
             key: &key,
             max_chain: query.max_chain,
         };
-        answer(&ask, &aim[0], &mut b, &mut Scratch::new()).ok()?;
+        answer(&ask, &aim, &mut b, &mut Scratch::new()).ok()?;
         if b.header().truncated() {
             b.rollback(question_only);
         }

@@ -1,11 +1,11 @@
-//! The header of an image, octet by octet, and the checksums. Opens no file.
+//! The header of an image, byte by byte, and the checksums. Opens no file.
 //!
 //! ```text
 //!  0  [u8; 8]  magic
 //!  8  u32      version of the format
-//! 12  u32      octets of the header
+//! 12  u32      bytes of the header
 //! 16  u64      checksum of what follows in the header
-//! 24           fields in the order of [`Header`]: numbers as they are, octets with a u32 in front
+//! 24           fields in the order of [`Header`]: numbers as they are, bytes with a u32 in front
 //! ```
 
 use std::ffi::OsStr;
@@ -24,11 +24,11 @@ use crate::store::{Counts, LAYOUT, NodeAddress};
 const MAGIC: [u8; 8] = *b"nomenimg";
 /// Raised whenever the header changes.
 const VERSION: u32 = 1;
-/// Octets in front of the fields.
+/// Bytes in front of the fields.
 pub(super) const FRONT: usize = 24;
 /// Parts begin at multiples of this.
 pub(super) const PAGE: u64 = 4096;
-/// Octets that have a checksum of their own.
+/// Bytes that have a checksum of their own.
 pub(super) const PIECE: usize = 1 << 20;
 /// No header is longer: it would have the checksums of more pieces than an arena can hold.
 const MAX_HEADER: usize = 16 << 20;
@@ -39,14 +39,13 @@ pub(super) enum Kind {
     Chunk = 1,
     Index = 2,
     Nsec = 3,
-    Nsec3Prefixes = 4,
-    Nsec3Nodes = 5,
+    Nsec3 = 4,
 }
 
 impl Kind {
     fn of(number: u8) -> Option<Kind> {
-        use Kind::{Chunk, Index, Nsec, Nsec3Nodes, Nsec3Prefixes};
-        [Chunk, Index, Nsec, Nsec3Prefixes, Nsec3Nodes].into_iter().find(|&kind| kind as u8 == number)
+        use Kind::{Chunk, Index, Nsec, Nsec3};
+        [Chunk, Index, Nsec, Nsec3].into_iter().find(|&kind| kind as u8 == number)
     }
 }
 
@@ -56,7 +55,7 @@ impl fmt::Display for Kind {
             Kind::Chunk => "names",
             Kind::Index => "index",
             Kind::Nsec => "order of NSEC",
-            Kind::Nsec3Prefixes | Kind::Nsec3Nodes => "order of NSEC3",
+            Kind::Nsec3 => "order of NSEC3",
         })
     }
 }
@@ -67,7 +66,7 @@ pub(super) struct Section {
     pub(super) kind: Kind,
     /// Where in the file it begins.
     pub(super) at: u64,
-    /// Octets.
+    /// Bytes.
     pub(super) len: u64,
     /// The checksum of each of its pieces.
     pub(super) sums: Vec<u64>,
@@ -95,9 +94,9 @@ pub(super) struct Header {
 /// The version of the program that writes and reads here.
 pub(super) const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 
-/// The checksum of octets.
-pub(super) fn sum(octets: &[u8]) -> u64 {
-    xxh3_64(octets)
+/// The checksum of bytes.
+pub(super) fn sum(bytes: &[u8]) -> u64 {
+    xxh3_64(bytes)
 }
 
 /// Two hashes that tell one key from another, and one way of hashing from another, without telling the key.
@@ -113,23 +112,23 @@ impl Header {
     }
 
     /// The header as it stands in the file.
-    pub(super) fn to_octets(&self) -> Vec<u8> {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer(vec![0; FRONT]);
         out.u32(self.layout);
-        out.octets(self.program.as_bytes());
+        out.bytes(self.program.as_bytes());
         self.key.iter().for_each(|&half| out.u64(half));
-        out.octets(self.apex.as_name().as_wire());
+        out.bytes(self.apex.as_name().as_wire());
         out.u32(self.serial.0);
         out.0.extend_from_slice(&self.apex_at.stored());
         out.u64(self.counts.records);
         out.u64(self.counts.nodes);
         out.u32(self.counts.wildcards.into());
         out.u32(self.nsec3.as_ref().map_or(u32::MAX, |&(iterations, _)| iterations.into()));
-        out.octets(self.nsec3.as_ref().map_or(&[], |(_, salt)| salt));
+        out.bytes(self.nsec3.as_ref().map_or(&[], |(_, salt)| salt));
         out.u64(self.making.warnings);
         out.u32(self.making.sources.len() as u32);
         for source in &self.making.sources {
-            out.octets(source.path.as_os_str().as_bytes());
+            out.bytes(source.path.as_os_str().as_bytes());
             let Stamp { size, inode, modified, changed } = source.stamp;
             out.u64(size);
             out.u64(inode);
@@ -145,16 +144,16 @@ impl Header {
             out.u64(section.len);
             section.sums.iter().for_each(|&sum| out.u64(sum));
         }
-        let mut octets = out.0;
-        let (len, checksum) = (octets.len() as u32, sum(&octets[FRONT..]));
-        octets[..8].copy_from_slice(&MAGIC);
-        octets[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        octets[12..16].copy_from_slice(&len.to_le_bytes());
-        octets[16..24].copy_from_slice(&checksum.to_le_bytes());
-        octets
+        let mut bytes = out.0;
+        let (len, checksum) = (bytes.len() as u32, sum(&bytes[FRONT..]));
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&len.to_le_bytes());
+        bytes[16..24].copy_from_slice(&checksum.to_le_bytes());
+        bytes
     }
 
-    /// The length of the header that begins with `front`, in a file of `file` octets.
+    /// The length of the header that begins with `front`, in a file of `file` bytes.
     pub(super) fn len(front: &[u8; FRONT], file: u64) -> Result<usize, ImageError> {
         let mut front = Reader(front);
         if front.take(8)? != MAGIC || front.u32()? != VERSION {
@@ -168,20 +167,20 @@ impl Header {
     }
 
     /// Reads a whole header. `checked` is false where the checksum is to be taken on trust.
-    pub(super) fn from_octets(octets: &[u8], file: u64, checked: bool) -> Result<Header, ImageError> {
-        let (front, fields) = octets.split_at_checked(FRONT).ok_or_else(short)?;
-        let told = front.last_chunk().map_or(0, |&octets| u64::from_le_bytes(octets));
+    pub(super) fn from_bytes(bytes: &[u8], file: u64, checked: bool) -> Result<Header, ImageError> {
+        let (front, fields) = bytes.split_at_checked(FRONT).ok_or_else(short)?;
+        let told = front.last_chunk().map_or(0, |&bytes| u64::from_le_bytes(bytes));
         if checked && told != sum(fields) {
             return Err(damaged("the checksum of the header"));
         }
         let mut from = Reader(fields);
         let layout = from.u32()?;
-        let program = String::from_utf8_lossy(from.octets()?).into_owned();
+        let program = String::from_utf8_lossy(from.bytes()?).into_owned();
         let key = [from.u64()?, from.u64()?];
-        let apex = Name::from_wire(from.octets()?).map_err(|_| damaged("the zone's name"))?.to_lower();
+        let apex = Name::from_wire(from.bytes()?).map_err(|_| damaged("the zone's name"))?.to_lower();
         let (serial, apex_at) = (Serial(from.u32()?), NodeAddress::of(from.chunk()?));
         let (records, nodes, wildcards) = (from.u64()?, from.u64()?, from.u32()? != 0);
-        let (iterations, salt) = (u16::try_from(from.u32()?).ok(), from.octets()?.to_vec());
+        let (iterations, salt) = (u16::try_from(from.u32()?).ok(), from.bytes()?.to_vec());
         let making = Making { warnings: from.u64()?, sources: from.sources()? };
         let sections = from.sections(file)?;
         if !from.0.is_empty() {
@@ -215,9 +214,9 @@ impl Writer {
     fn u64(&mut self, number: u64) {
         self.0.extend_from_slice(&number.to_le_bytes());
     }
-    fn octets(&mut self, octets: &[u8]) {
-        self.u32(octets.len() as u32);
-        self.0.extend_from_slice(octets);
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.u32(bytes.len() as u32);
+        self.0.extend_from_slice(bytes);
     }
 }
 
@@ -241,7 +240,7 @@ impl<'a> Reader<'a> {
     fn u64(&mut self) -> Result<u64, ImageError> {
         self.chunk().map(u64::from_le_bytes)
     }
-    fn octets(&mut self) -> Result<&'a [u8], ImageError> {
+    fn bytes(&mut self) -> Result<&'a [u8], ImageError> {
         let len = self.u32()? as usize;
         self.take(len)
     }
@@ -250,7 +249,7 @@ impl<'a> Reader<'a> {
         let count = self.u32()?;
         let mut sources = Vec::new();
         for _ in 0..count {
-            let path = PathBuf::from(OsStr::from_bytes(self.octets()?));
+            let path = PathBuf::from(OsStr::from_bytes(self.bytes()?));
             let (size, inode) = (self.u64()?, self.u64()?);
             let modified = (self.u64()? as i64, self.u32()?);
             let changed = (self.u64()? as i64, self.u32()?);
@@ -259,7 +258,7 @@ impl<'a> Reader<'a> {
         Ok(sources)
     }
 
-    /// The sections, which lie in a file of `file` octets.
+    /// The sections, which lie in a file of `file` bytes.
     fn sections(&mut self, file: u64) -> Result<Vec<Section>, ImageError> {
         let count = self.u32()?;
         let mut sections = Vec::new();
@@ -272,7 +271,7 @@ impl<'a> Reader<'a> {
             }
             let pieces = len.div_ceil(PIECE as u64) as usize;
             let sums = self.take(pieces.saturating_mul(8))?.as_chunks::<8>().0;
-            let sums = sums.iter().map(|&octets| u64::from_le_bytes(octets)).collect();
+            let sums = sums.iter().map(|&bytes| u64::from_le_bytes(bytes)).collect();
             sections.push(Section { kind, at, len, sums });
         }
         Ok(sections)

@@ -20,18 +20,18 @@ pub struct Image<R = File> {
     checked: bool,
 }
 
-/// Octets that can be read from any place.
-trait Octets: Sync {
+/// Bytes that can be read from any offset.
+trait ReadAt: Sync {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()>;
 }
 
-impl Octets for File {
+impl ReadAt for File {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
         self.read_exact_at(buffer, at)
     }
 }
 
-impl Octets for &[u8] {
+impl ReadAt for &[u8] {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
         let from = usize::try_from(at).ok().and_then(|at| self.get(at..)?.get(..buffer.len()));
         buffer.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
@@ -55,14 +55,14 @@ impl Image {
 }
 
 impl<'a> Image<&'a [u8]> {
-    /// The image that `octets` are.
-    pub fn from_octets(octets: &'a [u8]) -> Result<Self, ImageError> {
-        Image::new(octets, octets.len() as u64, true)
+    /// The image that `bytes` are.
+    pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, ImageError> {
+        Image::new(bytes, bytes.len() as u64, true)
     }
 
-    /// The image that `octets` are, without regard to checksums: to find out what wrong content can do.
-    pub fn unchecked(octets: &'a [u8]) -> Result<Self, ImageError> {
-        Image::new(octets, octets.len() as u64, false)
+    /// The image that `bytes` are, without regard to checksums: to find out what wrong content can do.
+    pub fn unchecked(bytes: &'a [u8]) -> Result<Self, ImageError> {
+        Image::new(bytes, bytes.len() as u64, false)
     }
 }
 
@@ -103,16 +103,16 @@ impl<R> Image<R> {
 }
 
 #[expect(private_bounds, reason = "what can be read from is this module's own affair")]
-impl<R: Octets> Image<R> {
+impl<R: ReadAt> Image<R> {
     fn new(from: R, file: u64, checked: bool) -> Result<Self, ImageError> {
         let mut front = [0; FRONT];
         if file < FRONT as u64 {
             return Err(ImageError::OtherFormat);
         }
         from.read_at(&mut front, 0).map_err(ImageError::Io)?;
-        let mut octets = vec![0; Header::len(&front, file)?];
-        from.read_at(&mut octets, 0).map_err(ImageError::Io)?;
-        let header = Header::from_octets(&octets, file, checked)?;
+        let mut bytes = vec![0; Header::len(&front, file)?];
+        from.read_at(&mut bytes, 0).map_err(ImageError::Io)?;
+        let header = Header::from_bytes(&bytes, file, checked)?;
         match header.is_ours() {
             true => Ok(Image { from, header, checked }),
             false => Err(ImageError::OtherFormat),
@@ -153,7 +153,7 @@ impl<R: Octets> Image<R> {
             for (i, piece) in memory.as_mut().chunks_mut(PIECE).enumerate() {
                 let at = section.at + (i * PIECE) as u64;
                 let told = section.sums.get(i).copied();
-                jobs.push(Mutex::new(Piece { number, kind: section.kind, at, told, octets: piece }));
+                jobs.push(Mutex::new(Piece { number, kind: section.kind, at, told, bytes: piece }));
             }
         }
         in_parallel(threads, jobs.len(), |job| {
@@ -163,13 +163,13 @@ impl<R: Octets> Image<R> {
     }
 
     fn fill_piece(&self, piece: &mut Piece<'_>) -> Result<(), ImageError> {
-        self.from.read_at(piece.octets, piece.at).map_err(|error| match error.kind() {
+        self.from.read_at(piece.bytes, piece.at).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => damaged("it has become shorter"),
             _ => ImageError::Io(error),
         })?;
-        if self.checked && piece.told != Some(sum(piece.octets)) {
+        if self.checked && piece.told != Some(sum(piece.bytes)) {
             let Piece { number, kind, at, .. } = piece;
-            return Err(damaged(format!("the checksum of part {number} ({kind}) from octet {at} on")));
+            return Err(damaged(format!("the checksum of part {number} ({kind}) from byte {at} on")));
         }
         Ok(())
     }
@@ -177,29 +177,28 @@ impl<R: Octets> Image<R> {
     /// Puts the filled memory in its place.
     fn parts(&self, memory: Vec<Memory>) -> Result<Parts, ImageError> {
         let mut chunks = Vec::new();
-        let [mut index, mut nsec, mut prefixes, mut nodes] = [const { None }; 4];
+        let [mut index, mut nsec, mut places] = [const { None }; 3];
         for (Section { kind, .. }, memory) in self.header.sections.iter().zip(memory) {
-            let octets = memory.freeze();
+            let bytes = memory.freeze();
             let slot = match kind {
                 Kind::Chunk => {
-                    chunks.push(octets);
+                    chunks.push(bytes);
                     continue;
                 }
                 Kind::Index => &mut index,
                 Kind::Nsec => &mut nsec,
-                Kind::Nsec3Prefixes => &mut prefixes,
-                Kind::Nsec3Nodes => &mut nodes,
+                Kind::Nsec3 => &mut places,
             };
-            if slot.replace(octets).is_some() {
+            if slot.replace(bytes).is_some() {
                 return Err(damaged("two parts of the same kind"));
             }
         }
         let missing = || damaged("a part is missing");
-        let nsec3 = match (&self.header.nsec3, prefixes, nodes) {
-            (Some((iterations, salt)), Some(prefixes), Some(nodes)) => {
-                Some(ChainParts { iterations: *iterations, salt: salt[..].into(), prefixes, nodes })
+        let nsec3 = match (&self.header.nsec3, places) {
+            (Some((iterations, salt)), Some(places)) => {
+                Some(ChainParts { iterations: *iterations, salt: salt[..].into(), places })
             }
-            (None, None, None) => None,
+            (None, None) => None,
             _ => return Err(missing()),
         };
         let (index, nsec) = (index.ok_or_else(missing)?, nsec.ok_or_else(missing)?);
@@ -217,5 +216,5 @@ struct Piece<'m> {
     at: u64,
     /// The checksum that the header tells.
     told: Option<u64>,
-    octets: &'m mut [u8],
+    bytes: &'m mut [u8],
 }

@@ -14,14 +14,14 @@ use crate::store::{LAYOUT, Parts, Zone};
 /// What the name of an image begins with while it is being written.
 pub const TEMPORARY: &str = ".unfinished-";
 
-/// Octets after which what was written is brought to the disk, so that the rest of the system does not have
+/// Bytes after which what was written is brought to the disk, so that the rest of the system does not have
 /// to wait for all of it at once.
 const PORTION: usize = 64 << 20;
 
 /// Tells temporary files of one process apart.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// Writes the image of `zone` to `path`, in place of what is there, and gives its size in octets.
+/// Writes the image of `zone` to `path`, in place of what is there, and gives its size in bytes.
 ///
 /// Only the owner may read the file. At any time `path` is what it was before or the whole image, whatever
 /// happens to the process or the system.
@@ -77,8 +77,8 @@ struct Portions<'a> {
 }
 
 impl Write for Portions<'_> {
-    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(&octets[..octets.len().min(PORTION)])?;
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(&bytes[..bytes.len().min(PORTION)])?;
         self.unsynced += written;
         if self.unsynced >= PORTION {
             self.file.sync_data()?;
@@ -92,40 +92,39 @@ impl Write for Portions<'_> {
     }
 }
 
-/// Writes the image of `zone` to `out` and gives its size in octets. A file should be written with [`write()`].
+/// Writes the image of `zone` to `out` and gives its size in bytes. A file should be written with [`write()`].
 pub fn write_to(out: &mut impl Write, zone: &Zone, making: &Making) -> io::Result<u64> {
     let parts = zone.parts();
-    let (header, octets) = lay_out(zone, &parts, making);
-    out.write_all(&octets)?;
-    let mut at = octets.len() as u64;
-    for (section, (_, octets)) in header.sections.iter().zip(pieces_of(&parts)) {
+    let (header, bytes) = lay_out(zone, &parts, making);
+    out.write_all(&bytes)?;
+    let mut at = bytes.len() as u64;
+    for (section, (_, bytes)) in header.sections.iter().zip(pieces_of(&parts)) {
         pad(out, section.at - at)?;
-        out.write_all(octets)?;
+        out.write_all(bytes)?;
         at = section.at + section.len;
     }
     Ok(at)
 }
 
-fn pad(out: &mut impl Write, octets: u64) -> io::Result<()> {
-    io::copy(&mut io::Read::take(io::repeat(0), octets), out).map(|_| ())
+fn pad(out: &mut impl Write, bytes: u64) -> io::Result<()> {
+    io::copy(&mut io::Read::take(io::repeat(0), bytes), out).map(|_| ())
 }
 
 /// The parts with their kinds, in the order in which they are written.
 pub(super) fn pieces_of(parts: &Parts) -> impl Iterator<Item = (Kind, &[u8])> {
     let chunks = parts.chunks.iter().map(|chunk| (Kind::Chunk, &chunk[..]));
-    let chain = parts.nsec3.as_ref();
-    let chain = chain.map(|c| [(Kind::Nsec3Prefixes, &c.prefixes[..]), (Kind::Nsec3Nodes, &c.nodes[..])]);
+    let chain = parts.nsec3.as_ref().map(|chain| (Kind::Nsec3, &chain.places[..]));
     let index = [(Kind::Index, &parts.index[..]), (Kind::Nsec, &parts.nsec[..])];
-    chunks.chain(index).chain(chain.into_iter().flatten())
+    chunks.chain(index).chain(chain)
 }
 
-/// The header, with the parts' places and checksums, and its octets.
+/// The header, with the parts' places and checksums, and its bytes.
 fn lay_out(zone: &Zone, parts: &Parts, making: &Making) -> (Header, Vec<u8>) {
-    let section = |(kind, octets): (Kind, &[u8])| Section {
+    let section = |(kind, bytes): (Kind, &[u8])| Section {
         kind,
         at: 0,
-        len: octets.len() as u64,
-        sums: octets.chunks(PIECE).map(sum).collect(),
+        len: bytes.len() as u64,
+        sums: bytes.chunks(PIECE).map(sum).collect(),
     };
     let mut header = Header {
         layout: LAYOUT,
@@ -140,12 +139,12 @@ fn lay_out(zone: &Zone, parts: &Parts, making: &Making) -> (Header, Vec<u8>) {
         sections: pieces_of(parts).map(section).collect(),
     };
     // Places take the same room whatever they are.
-    let mut at = header.to_octets().len() as u64;
+    let mut at = header.to_bytes().len() as u64;
     for section in &mut header.sections {
         at = at.next_multiple_of(PAGE);
         section.at = at;
         at += section.len;
     }
-    let octets = header.to_octets();
-    (header, octets)
+    let bytes = header.to_bytes();
+    (header, bytes)
 }

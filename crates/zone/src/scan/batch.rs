@@ -19,7 +19,7 @@ use wire::rr::{Class, Type};
 const FULL: usize = 128 * 1024;
 /// Batches on their way at a time.
 const AHEAD: usize = 4;
-/// Octets in front of each record: owner length (0: as before), flags, type, RDLENGTH, TTL, file, line.
+/// Bytes in front of each record: owner length (0: as before), flags, type, RDLENGTH, TTL, file, line.
 const HEADER: usize = 18;
 
 /// Records in one buffer.

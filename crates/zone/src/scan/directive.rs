@@ -168,21 +168,21 @@ fn name<'w>(file: &OpenFile, token: Token<'w>) -> Result<NameBuf, Box<Trouble<'w
     })
 }
 
-/// A file name: any octets, `\X` and `\DDD` as everywhere in a master file.
+/// A file name: any bytes, `\X` and `\DDD` as everywhere in a master file.
 fn path(token: Token<'_>) -> PathBuf {
-    let mut octets = Vec::with_capacity(token.bytes.len());
+    let mut bytes = Vec::with_capacity(token.bytes.len());
     let mut text = token.bytes.iter();
-    while let Some(&octet) = text.next() {
+    while let Some(&byte) = text.next() {
         let escaped = text.as_slice();
         let number = escaped.first_chunk::<3>().and_then(|d| std::str::from_utf8(d).ok()?.parse::<u8>().ok());
         match number {
-            Some(number) if octet == b'\\' => {
-                octets.push(number);
+            Some(number) if byte == b'\\' => {
+                bytes.push(number);
                 text = escaped[3..].iter();
             }
-            _ if octet == b'\\' => octets.extend(text.next()),
-            _ => octets.push(octet),
+            _ if byte == b'\\' => bytes.extend(text.next()),
+            _ => bytes.push(byte),
         }
     }
-    PathBuf::from(OsStr::from_bytes(&octets))
+    PathBuf::from(OsStr::from_bytes(&bytes))
 }

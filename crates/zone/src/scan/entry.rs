@@ -497,9 +497,9 @@ impl<'s, S: Sink> Scanner<'s, S> {
         length: usize,
     ) -> Result<(), Stop> {
         let (message, note) = match kind {
-            FaultKind::NulOctet => (
-                "NUL octet: this is not a text file, or a crash cut it short".to_owned(),
-                Some("an octet of value 0 is written \\000"),
+            FaultKind::NulByte => (
+                "NUL byte: this is not a text file, or a crash cut it short".to_owned(),
+                Some("a byte of value 0 is written \\000"),
             ),
             FaultKind::UnclosedQuote => (
                 "the quoted string does not end on its line".to_owned(),

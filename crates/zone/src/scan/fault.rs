@@ -28,8 +28,8 @@ impl fmt::Display for Severity {
 pub enum FaultKind {
     /// The file cannot be opened or read.
     CannotRead,
-    /// An octet of value zero, which text does not have.
-    NulOctet,
+    /// A byte of value zero, which text does not have.
+    NulByte,
     /// A quoted string that does not end on its line.
     UnclosedQuote,
     /// `(` without its `)`.

@@ -81,8 +81,8 @@ impl Template {
                     pieces.push(value);
                     rest = tail;
                 }
-                [octet, tail @ ..] => {
-                    plain.push(*octet);
+                [byte, tail @ ..] => {
+                    plain.push(*byte);
                     rest = tail;
                 }
             }
@@ -246,8 +246,8 @@ fn data_text(data: &[Token<'_>]) -> Vec<u8> {
     if let [Token { bytes, quoted: true }] = data {
         let mut text = Vec::with_capacity(bytes.len());
         let mut rest = *bytes;
-        while let Some((&octet, tail)) = rest.split_first() {
-            match (octet, tail) {
+        while let Some((&byte, tail)) = rest.split_first() {
+            match (byte, tail) {
                 (b'\\', [b'"', tail @ ..]) => {
                     text.push(b'"');
                     rest = tail;
@@ -257,7 +257,7 @@ fn data_text(data: &[Token<'_>]) -> Vec<u8> {
                     rest = tail;
                 }
                 _ => {
-                    text.push(octet);
+                    text.push(byte);
                     rest = tail;
                 }
             }

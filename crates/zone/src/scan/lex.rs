@@ -75,12 +75,12 @@ pub(super) fn step<'w>(view: View<'w>, cursor: Cursor, tokens: &mut Vec<Token<'w
                 let end = end as usize;
                 match bytes[end] {
                     b'"' => quoted(bytes, index, i, tokens),
-                    0 => return broken(FaultKind::NulOctet, end, 1, at, depth > 0),
+                    0 => return broken(FaultKind::NulByte, end, 1, at, depth > 0),
                     _ => return broken(FaultKind::UnclosedQuote, start, end - start, at, depth > 0),
                 }
                 i += 2;
             }
-            0 => return broken(FaultKind::NulOctet, start, 1, at, depth > 0),
+            0 => return broken(FaultKind::NulByte, start, 1, at, depth > 0),
             _ => {
                 let Some(&end) = index.get(i + 1) else { break };
                 let end = end as usize;

@@ -181,7 +181,7 @@ pub struct Place {
 pub struct Record<'a> {
     /// The owner, absolute, letters as written.
     pub owner: Name<'a>,
-    /// The owner is, octet for octet, that of the record handed over before.
+    /// The owner is, byte for byte, that of the record handed over before.
     pub same_owner: bool,
     /// The TTL.
     pub ttl: Ttl,
@@ -189,7 +189,7 @@ pub struct Record<'a> {
     pub class: Class,
     /// No meta type.
     pub rtype: Type,
-    /// Uncompressed wire form, valid for the type, at most 65535 octets.
+    /// Uncompressed wire form, valid for the type, at most 65535 bytes.
     pub rdata: &'a [u8],
     /// Where it was read.
     pub place: Place,

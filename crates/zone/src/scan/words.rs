@@ -11,12 +11,12 @@ pub(super) enum Word {
 
 /// Slots of the table; a power of two, several times the number of mnemonics.
 const SLOTS: usize = 512;
-/// Octets of text in a key.
+/// Bytes of text in a key.
 const LONGEST: usize = 15;
 /// Spreads the keys well; any odd number works, this one leaves few steps.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Upper-case text, the first octet lowest, zeros behind, its length highest; 0 for a free slot.
+/// Upper-case text, the first byte lowest, zeros behind, its length highest; 0 for a free slot.
 #[derive(Clone, Copy)]
 struct Slot {
     key: u128,
@@ -35,7 +35,7 @@ static TABLE: [Slot; SLOTS] = {
             let (text, class) = classes[i - TYPES.len()];
             (text.as_bytes(), Word::Class(class))
         };
-        assert!(text.len() <= LONGEST, "the key holds fifteen octets");
+        assert!(text.len() <= LONGEST, "the key holds fifteen bytes");
         let mut key = 0;
         let mut at = text.len();
         while at > 0 {
@@ -75,7 +75,7 @@ pub(super) fn word(text: &[u8]) -> Option<Word> {
     }
 }
 
-/// The key of a text of 1 to 15 octets.
+/// The key of a text of 1 to 15 bytes.
 #[inline]
 fn key(text: &[u8]) -> Option<u128> {
     let key = match text {
@@ -85,25 +85,25 @@ fn key(text: &[u8]) -> Option<u128> {
         [a, b, c, d] => u128::from(u32::from_le_bytes([*a, *b, *c, *d])),
         [] => return None,
         _ => {
-            let mut octets = [0; 16];
-            octets.get_mut(..text.len()).filter(|_| text.len() <= LONGEST)?.copy_from_slice(text);
-            u128::from_le_bytes(octets)
+            let mut bytes = [0; 16];
+            bytes.get_mut(..text.len()).filter(|_| text.len() <= LONGEST)?.copy_from_slice(text);
+            u128::from_le_bytes(bytes)
         }
     };
     Some(upper(key) | (text.len() as u128) << 120)
 }
 
-/// Turns `a` to `z` to upper case in each octet.
+/// Turns `a` to `z` to upper case in each byte.
 #[inline]
-fn upper(octets: u128) -> u128 {
+fn upper(bytes: u128) -> u128 {
     const ONES: u128 = u128::MAX / 0xff;
-    // Per octet, without carries into the next: the high bit says whether the low seven bits reach `a`,
+    // Per byte, without carries into the next: the high bit says whether the low seven bits reach `a`,
     // and whether they go beyond `z`.
-    let low = octets & (ONES * 0x7f);
+    let low = bytes & (ONES * 0x7f);
     let from_a = low + ONES * (0x80 - b'a' as u128);
     let past_z = low + ONES * (0x7f - b'z' as u128);
-    let letters = (from_a & !past_z & !octets) & (ONES * 0x80);
-    octets ^ (letters >> 2)
+    let letters = (from_a & !past_z & !bytes) & (ONES * 0x80);
+    bytes ^ (letters >> 2)
 }
 
 /// `TYPEn` and `CLASSn`.
@@ -231,9 +231,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn upper_is_that_of_ascii(octets in any::<[u8; 16]>()) {
-            let want = u128::from_le_bytes(octets.map(|o| o.to_ascii_uppercase()));
-            prop_assert_eq!(upper(u128::from_le_bytes(octets)), want);
+        fn upper_is_that_of_ascii(bytes in any::<[u8; 16]>()) {
+            let want = u128::from_le_bytes(bytes.map(|o| o.to_ascii_uppercase()));
+            prop_assert_eq!(upper(u128::from_le_bytes(bytes)), want);
         }
 
         #[test]

@@ -1,7 +1,7 @@
-//! The arena: node blobs in chunks of at most 16 MiB, addressed in units of eight octets by a `u32`.
+//! The arena: node blobs in chunks of at most 16 MiB, addressed in units of eight bytes by a `u32`.
 //!
 //! Append-only while a zone is built, read-only afterwards. Blobs hold offsets and addresses, never
-//! pointers, so that the chunks are written to an image and read from it as they are. What the octets of a
+//! pointers, so that the chunks are written to an image and read from it as they are. What the bytes of a
 //! blob mean is told in [`super::blob`].
 
 use bytes::Bytes;
@@ -9,11 +9,11 @@ use bytes::Bytes;
 use super::blob;
 use super::memory::{self, Memory};
 
-/// Blobs start at multiples of this many octets.
+/// Blobs start at multiples of this many bytes.
 pub(crate) const UNIT: usize = 8;
 /// Address bits inside one chunk: 2^21 units are 16 MiB.
 pub(crate) const CHUNK_BITS: u32 = 21;
-/// Octets in a full chunk; also the most a single node may take.
+/// Bytes in a full chunk; also the most a single node may take.
 pub(crate) const CHUNK: usize = UNIT << CHUNK_BITS;
 /// Most chunks of an arena. The last of the 2^11 stays unused, which keeps [`NodeAddress::NOWHERE`] free.
 pub(crate) const MAX_CHUNKS: usize = (1 << (32 - CHUNK_BITS)) - 1;
@@ -139,12 +139,12 @@ impl<M: AsRef<[u8]>> Arena<M> {
         more.then_some(NodeAddress::new(at.chunk() + 1, 0))
     }
 
-    /// Octets in use.
+    /// Bytes in use.
     pub(crate) fn len(&self) -> usize {
         self.chunks().map(|chunk| chunk.as_ref().len()).sum()
     }
 
-    /// Octets of memory taken.
+    /// Bytes of memory taken.
     pub(crate) fn memory(&self) -> usize {
         let chunks = self.chunks().map(|chunk| memory::taken(chunk.as_ref().len()));
         self.more.len() * size_of::<M>() + chunks.sum::<usize>()

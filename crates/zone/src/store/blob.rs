@@ -1,35 +1,35 @@
 //! The layout of one node blob: every offset in it is read and written here.
 //!
 //! ```text
-//!  0  u24  size of the blob in units of eight octets
+//!  0  u24  size of the blob in units of eight bytes
 //!  3  u8   length of the owner name
 //!  4  u16  flags (NodeFlags and the builder's own)
 //!  6  u16  number of RRsets
 //!  8       owner name: lower case, uncompressed, with its root label
-//!          directory: one entry of twelve octets per RRset
+//!          directory: one entry of twelve bytes per RRset
 //!          data of the RRsets in the order of the directory, back to back
 //!          padding to a multiple of eight
 //! ```
 //!
-//! A directory entry: `u16` type, `u16` number of records, `u16` octets of records, `u16` octets of
+//! A directory entry: `u16` type, `u16` number of records, `u16` bytes of records, `u16` bytes of
 //! signatures, `u16` number of signatures (twelve bits) with flags above, `u16` number of compression
 //! pointers. The data of an RRset: compiled records, compiled signatures, the pointers' offsets (`u16`
 //! each), and, if the entry says so, one `u32` node address per record for its target name. All numbers
 //! are little-endian except inside the compiled records, which are as on the wire.
 //!
 //! With an owner of usual length the header, the owner, two directory entries and the first record lie in
-//! the first 64 octets: an exact hit reads one line of the index and one of the blob.
+//! the first 64 bytes: an exact hit reads one line of the index and one of the blob.
 
 use wire::message::{HEADER_LEN, Offset, POINTER_LEN, QUESTION_TAIL, RDLENGTH_AT, RECORD_HEAD, TTL_AT};
 use wire::{LowerName, Type};
 
-/// Octets in front of the owner name.
+/// Bytes in front of the owner name.
 pub(super) const HEADER: usize = 8;
-/// Octets of one directory entry.
+/// Bytes of one directory entry.
 pub(super) const ENTRY: usize = 12;
 /// In an entry's signature field: the RRset carries a node address per record.
 pub(super) const HAS_TARGETS: u16 = 0x8000;
-/// In an entry's signature field: the number itself. A signature takes at least 31 octets, so twelve bits do.
+/// In an entry's signature field: the number itself. A signature takes at least 31 bytes, so twelve bits do.
 pub(super) const SIG_COUNT: u16 = 0x0fff;
 
 /// Bytes of a compiled record in front of its RDATA: its owner is a pointer.
@@ -82,7 +82,7 @@ pub(super) fn be16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// Octets of the blob that starts at the front of `bytes`.
+/// Bytes of the blob that starts at the front of `bytes`.
 #[inline]
 pub(super) fn size(bytes: &[u8]) -> usize {
     (u32_at(bytes, 0) & 0x00ff_ffff) as usize * super::arena::UNIT
@@ -154,7 +154,7 @@ impl Entry {
         self.records_len as usize + self.sigs_len as usize + 2 * self.fixups as usize
     }
 
-    /// Octets of the RRset's data.
+    /// Bytes of the RRset's data.
     #[inline]
     pub(super) fn data_len(&self) -> usize {
         self.targets_at() + if self.has_targets() { 4 * self.count as usize } else { 0 }

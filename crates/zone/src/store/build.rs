@@ -24,7 +24,7 @@ const NOTES: usize = 1000;
 pub enum AddError {
     /// A type for questions or messages only (RFC 6895 §3.1).
     MetaType,
-    /// More than 65,535 octets of RDATA.
+    /// More than 65,535 bytes of RDATA.
     RdataTooLong,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for AddError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::MetaType => "records of this type cannot be in a zone",
-            Self::RdataTooLong => "more than 65535 octets of RDATA",
+            Self::RdataTooLong => "more than 65535 bytes of RDATA",
         })
     }
 }
@@ -169,6 +169,6 @@ impl ZoneBuilder {
 
 impl fmt::Debug for ZoneBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ZoneBuilder({}, {} octets)", self.apex, self.arena.memory())
+        write!(f, "ZoneBuilder({}, {} bytes)", self.apex, self.arena.memory())
     }
 }

@@ -25,14 +25,14 @@ pub(super) struct Encoder {
     fixups: Vec<u16>,
     types: Vec<Type>,
     dictionary: Vec<Known>,
-    /// Bit L is set if the last L octets of the owner are a name that may be pointed at.
+    /// Bit L is set if the last L bytes of the owner are a name that may be pointed at.
     suffixes: [u64; 4],
 }
 
 /// A name (or the end of one) that has been written into the RRset at hand.
 #[derive(Clone, Copy)]
 struct Known {
-    /// Where its uncompressed form starts in [`Pending::octets`].
+    /// Where its uncompressed form starts in [`Pending::bytes`].
     start: u32,
     len: u8,
     /// Where it was written, from the start of the RRset's records.
@@ -268,12 +268,12 @@ impl Encoder {
         self.blob[rdata_at - 2..rdata_at].copy_from_slice(&len.to_be_bytes());
     }
 
-    /// Writes the name of `len` octets at `from` in the pending octets, compressed.
+    /// Writes the name of `len` bytes at `from` in the pending bytes, compressed.
     fn name(&mut self, pending: &Pending, from: usize, len: usize, start: usize) {
         let owner = pending.owner.as_name().as_wire();
         let (mut at, own, mut deepest) = (0, self.dictionary.len(), DEEPEST);
         while at < len {
-            let suffix = &pending.octets[from + at..from + len];
+            let suffix = &pending.bytes[from + at..from + len];
             let here = self.blob.len() - start;
             let label = suffix[0] as usize;
             if label == 0 {
@@ -317,7 +317,7 @@ impl Encoder {
             return Some((Offset::QNAME.plus(owner.len() - len)?.pointer()?, 1));
         }
         let same = |k: &&Known| {
-            k.len as usize == len && pending.octets[k.start as usize..][..len].eq_ignore_ascii_case(suffix)
+            k.len as usize == len && pending.bytes[k.start as usize..][..len].eq_ignore_ascii_case(suffix)
         };
         let mut known = self.dictionary.iter().filter(same).peekable();
         known.peek()?;

@@ -12,9 +12,10 @@ use super::encode::{Encoder, is_child};
 use super::index::Index;
 use super::memory::Memory;
 use super::node::{DEAD, Node, NodeFlags, SETTLED, TARGETS};
-use super::nsec3;
-use super::order::Places;
+use super::order;
 use super::pending::{NoteKind, Notes, Pending};
+use super::sorted::Places;
+use super::{nsec, nsec3};
 
 /// Nodes handled together, so that their loads overlap.
 const BATCH: usize = 32;
@@ -166,7 +167,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Makes one blob of several of the same name. `dead` counts octets that are of no more use.
+    /// Makes one blob of several of the same name. `dead` counts bytes that are of no more use.
     fn merge_group(
         &mut self,
         group: &[(NameHash, NodeAddress)],
@@ -368,14 +369,14 @@ impl Work<'_> {
             for (entry, _) in entries(blob) {
                 records += entry.count as u64 + (entry.sigs & blob::SIG_COUNT) as u64;
                 if entry.rtype == Type::NSEC && blob::flags(blob) & NodeFlags::OCCLUDED.0 == 0 {
-                    nsec.push(blob::owner(blob), apex_len, at);
+                    nsec.push(order::key(blob::owner(blob), apex_len), at);
                 }
                 if entry.rtype == Type::NSEC3 && is_child(blob::owner(blob), apex_len) {
                     nsec3.extend(nsec3::hash_of(blob::owner(blob)).map(|h| (nsec3::prefix(&h), at)));
                 }
             }
         }
-        let nsec = nsec.in_order(&arena);
+        let nsec = nsec::chain(nsec, &arena);
         let nsec3 = nsec3::Chain::new(&arena, Node::new(&arena, apex), nsec3);
         Zone {
             key: self.key,

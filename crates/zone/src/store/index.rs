@@ -1,11 +1,11 @@
-//! The hash index: buckets of one cache line, twelve one-octet tags and twelve addresses each.
+//! The hash index: buckets of one cache line, twelve one-byte tags and twelve addresses each.
 //!
-//! The upper half of a hash chooses the bucket, its lowest octet is the tag, 1 for 0. A full bucket spills into the
+//! The upper half of a hash chooses the bucket, its lowest byte is the tag, 1 for 0. A full bucket spills into the
 //! next one and remembers that it did, so that a search that finds nothing stops at the first bucket that
 //! never spilt. Knows nothing of names: callers compare.
 //!
 //! ```text
-//!  0  tags, one octet each, 0 where the slot is not in use
+//!  0  tags, one byte each, 0 where the slot is not in use
 //! 12  u8   number of slots in use
 //! 13  u8   whether an entry that belongs here went to a later bucket
 //! 14  u16  zero
@@ -24,7 +24,7 @@ use crate::ahead;
 
 /// Slots per bucket.
 const SLOTS: usize = 12;
-/// Octets per bucket.
+/// Bytes per bucket.
 pub(crate) const BUCKET: usize = 64;
 /// Where in a bucket the number of slots in use stands.
 const LEN: usize = 12;
@@ -34,7 +34,7 @@ const SPILT: usize = 13;
 /// One bucket.
 type Bucket = [u8; BUCKET];
 
-/// Every octet of a number set to 1; to 128 in the slots' octets.
+/// Every byte of a number set to 1; to 128 in the slots' bytes.
 const ONES: u128 = u128::MAX / 0xff;
 const HIGHS: u128 = (ONES << 7) & ((1 << (8 * SLOTS)) - 1);
 
@@ -44,7 +44,7 @@ fn tag(hash: NameHash) -> u8 {
     (hash.bits() as u8).max(1)
 }
 
-/// The slots that carry `tag`: octet `i` has its highest bit set for slot `i`. The lowest one is right; those
+/// The slots that carry `tag`: byte `i` has its highest bit set for slot `i`. The lowest one is right; those
 /// above it may be there by a carry, which costs whoever compares one comparison more.
 #[inline]
 fn matches(bucket: &Bucket, tag: u8) -> u128 {
@@ -90,7 +90,7 @@ pub(crate) struct Index<M = Bytes> {
     /// The only bucket, if there is one and nothing changes any more: most zones are small, and theirs then lies
     /// with the zone.
     sole: Bucket,
-    octets: M,
+    bytes: M,
     is_sole: bool,
 }
 
@@ -100,7 +100,7 @@ impl<M: AsRef<[u8]>> Index<M> {
         if self.is_sole {
             return std::slice::from_ref(&self.sole);
         }
-        self.octets.as_ref().as_chunks().0
+        self.bytes.as_ref().as_chunks().0
     }
 
     #[inline]
@@ -162,9 +162,9 @@ impl<M: AsRef<[u8]>> Index<M> {
         self.buckets().len() * 11
     }
 
-    /// Octets of memory taken.
+    /// Bytes of memory taken.
     pub(crate) fn memory(&self) -> usize {
-        memory::taken(self.octets.as_ref().len())
+        memory::taken(self.bytes.as_ref().len())
     }
 }
 
@@ -172,12 +172,12 @@ impl Index<Memory> {
     /// An empty index for about `entries` entries, three quarters full when they are all in.
     pub(crate) fn for_entries(entries: usize) -> Self {
         let buckets = (entries / 9 + 1).min(u32::MAX as usize);
-        Index { sole: [0; BUCKET], octets: Memory::zeroed(buckets * BUCKET), is_sole: false }
+        Index { sole: [0; BUCKET], bytes: Memory::zeroed(buckets * BUCKET), is_sole: false }
     }
 
     #[inline]
     fn buckets_mut(&mut self) -> &mut [Bucket] {
-        self.octets.as_mut().as_chunks_mut().0
+        self.bytes.as_mut().as_chunks_mut().0
     }
 
     /// Adds an entry, which must not be in already. The caller sees to it that there is [`room`](Self::room).
@@ -204,20 +204,20 @@ impl Index<Memory> {
 
     /// Makes the index unchangeable.
     pub(crate) fn freeze(self) -> Index {
-        Index::of(self.octets.freeze())
+        Index::of(self.bytes.freeze())
     }
 }
 
 impl Index {
     /// An index of verified buckets.
-    pub(super) fn of(octets: Bytes) -> Self {
-        let sole = <&Bucket>::try_from(&octets[..]);
-        Index { sole: sole.copied().unwrap_or([0; BUCKET]), is_sole: sole.is_ok(), octets }
+    pub(super) fn of(bytes: Bytes) -> Self {
+        let sole = <&Bucket>::try_from(&bytes[..]);
+        Index { sole: sole.copied().unwrap_or([0; BUCKET]), is_sole: sole.is_ok(), bytes }
     }
 
     /// The buckets, which may be shared.
-    pub(super) fn octets(&self) -> &Bytes {
-        &self.octets
+    pub(super) fn bytes(&self) -> &Bytes {
+        &self.bytes
     }
 }
 
@@ -227,8 +227,8 @@ pub(super) fn is_sound(buckets: &[u8], is_node: impl Fn(NodeAddress) -> bool) ->
         let len = bucket[LEN] as usize;
         len <= SLOTS
             && (bucket[SPILT] == 0 || bucket[SPILT] == 1 && len == SLOTS)
-            && bucket[len..SLOTS].iter().chain(&bucket[LEN + 2..16]).all(|&octet| octet == 0)
-            && bucket[16 + 4 * len..].iter().all(|&octet| octet == 0)
+            && bucket[len..SLOTS].iter().chain(&bucket[LEN + 2..16]).all(|&byte| byte == 0)
+            && bucket[16 + 4 * len..].iter().all(|&byte| byte == 0)
             && (0..len as u32).all(|slot| is_node(address(bucket, slot)))
     })
 }

@@ -2,18 +2,18 @@
 //!
 //! Big pieces are anonymous mappings that ask for huge pages, since a zone of millions of names is read at
 //! random and every miss of the translation buffer costs as much as one of the cache. Small pieces, of which a
-//! server with a hundred thousand zones has as many, come from the allocator. What the octets mean is not known
+//! server with a hundred thousand zones has as many, come from the allocator. What the bytes mean is not known
 //! here.
 
 use bytes::Bytes;
 use memmap2::MmapMut;
 
-/// Pieces of at least this many octets are mapped: one huge page.
+/// Pieces of at least this many bytes are mapped: one huge page.
 pub(crate) const BIG: usize = 2 << 20;
 /// Pieces of fixed size begin at a multiple of this: a cache line.
 const LINE: usize = 64;
 
-/// Octets that are being written.
+/// Bytes that are being written.
 pub(crate) struct Memory {
     room: Room,
     /// What it may need in all; a mapping is made that large at once, since pages count only when touched.
@@ -22,34 +22,34 @@ pub(crate) struct Memory {
 
 enum Room {
     /// From the allocator, in use from `start` on.
-    Small { octets: Vec<u8>, start: usize },
+    Small { bytes: Vec<u8>, start: usize },
     /// A mapping, in use up to `len`.
     Big { map: MmapMut, len: usize },
 }
 
 impl Memory {
-    /// Nothing yet, to be [`extend`](Self::extend)ed to about `limit` octets at most.
+    /// Nothing yet, to be [`extend`](Self::extend)ed to about `limit` bytes at most.
     pub(crate) const fn growing(limit: usize) -> Self {
-        Memory { room: Room::Small { octets: Vec::new(), start: 0 }, limit }
+        Memory { room: Room::Small { bytes: Vec::new(), start: 0 }, limit }
     }
 
-    /// `len` octets of zero, the first at the start of a cache line.
+    /// `len` bytes of zero, the first at the start of a cache line.
     pub(crate) fn zeroed(len: usize) -> Self {
         if len >= BIG
             && let Some(map) = map(len)
         {
             return Memory { room: Room::Big { map, len }, limit: len };
         }
-        let (mut octets, mut start) = (vec![0; len], 0);
-        if octets.as_ptr().align_offset(LINE) != 0 {
-            octets = vec![0; len + LINE - 1];
-            start = octets.as_ptr().align_offset(LINE).min(LINE - 1);
-            octets.truncate(start + len);
+        let (mut bytes, mut start) = (vec![0; len], 0);
+        if bytes.as_ptr().align_offset(LINE) != 0 {
+            bytes = vec![0; len + LINE - 1];
+            start = bytes.as_ptr().align_offset(LINE).min(LINE - 1);
+            bytes.truncate(start + len);
         }
-        Memory { room: Room::Small { octets, start }, limit: len }
+        Memory { room: Room::Small { bytes, start }, limit: len }
     }
 
-    /// Appends octets.
+    /// Appends bytes.
     #[inline]
     pub(crate) fn extend(&mut self, more: &[u8]) {
         let needed = self.len() + more.len();
@@ -57,7 +57,7 @@ impl Memory {
             self.make_room(needed);
         }
         match &mut self.room {
-            Room::Small { octets, .. } => octets.extend_from_slice(more),
+            Room::Small { bytes, .. } => bytes.extend_from_slice(more),
             Room::Big { map, len } => {
                 map[*len..needed].copy_from_slice(more);
                 *len = needed;
@@ -65,7 +65,7 @@ impl Memory {
         }
     }
 
-    /// Sees to it that big memory is mapped and has room for `needed` octets. Where nothing can be mapped the
+    /// Sees to it that big memory is mapped and has room for `needed` bytes. Where nothing can be mapped the
     /// allocator has the last word.
     fn make_room(&mut self, needed: usize) {
         if matches!(&self.room, Room::Big { map, .. } if map.len() >= needed) {
@@ -73,7 +73,7 @@ impl Memory {
         }
         let Some(mut larger) = map(needed.max(self.limit).max(2 * self.len())) else {
             if let Room::Big { .. } = self.room {
-                self.room = Room::Small { octets: self.as_ref().to_vec(), start: 0 };
+                self.room = Room::Small { bytes: self.as_ref().to_vec(), start: 0 };
             }
             return;
         };
@@ -82,22 +82,22 @@ impl Memory {
         self.room = Room::Big { map: larger, len };
     }
 
-    /// Number of octets written.
+    /// Number of bytes written.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         match &self.room {
-            Room::Small { octets, start } => octets.len() - start,
+            Room::Small { bytes, start } => bytes.len() - start,
             Room::Big { len, .. } => *len,
         }
     }
 
-    /// Makes the octets unchangeable; what was not written is given back.
+    /// Makes the bytes unchangeable; what was not written is given back.
     pub(crate) fn freeze(self) -> Bytes {
         match self.room {
-            Room::Small { octets, start } if start > 0 => Bytes::from(octets).slice(start..),
-            Room::Small { mut octets, .. } => {
-                octets.shrink_to_fit();
-                Bytes::from(octets)
+            Room::Small { bytes, start } if start > 0 => Bytes::from(bytes).slice(start..),
+            Room::Small { mut bytes, .. } => {
+                bytes.shrink_to_fit();
+                Bytes::from(bytes)
             }
             Room::Big { map, len } => Bytes::from_owner(Frozen { map, len }),
         }
@@ -108,7 +108,7 @@ impl AsRef<[u8]> for Memory {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         match &self.room {
-            Room::Small { octets, start } => &octets[*start..],
+            Room::Small { bytes, start } => &bytes[*start..],
             Room::Big { map, len } => &map[..*len],
         }
     }
@@ -118,7 +118,7 @@ impl AsMut<[u8]> for Memory {
     #[inline]
     fn as_mut(&mut self) -> &mut [u8] {
         match &mut self.room {
-            Room::Small { octets, start } => &mut octets[*start..],
+            Room::Small { bytes, start } => &mut bytes[*start..],
             Room::Big { map, len } => &mut map[..*len],
         }
     }
@@ -136,12 +136,12 @@ impl AsRef<[u8]> for Frozen {
     }
 }
 
-/// Octets of memory behind `len` frozen ones: whole huge pages if they are mapped.
+/// Bytes of memory behind `len` frozen ones: whole huge pages if they are mapped.
 pub(crate) fn taken(len: usize) -> usize {
     if len >= BIG { len.next_multiple_of(BIG) } else { len }
 }
 
-/// A mapping of whole huge pages with at least `len` octets, if the system gives one.
+/// A mapping of whole huge pages with at least `len` bytes, if the system gives one.
 fn map(len: usize) -> Option<MmapMut> {
     let map = MmapMut::map_anon(len.checked_next_multiple_of(BIG)?).ok()?;
     // Without huge pages it is as good as any other memory.
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn octets_stay_as_they_move_from_small_to_big() {
+    fn bytes_stay_as_they_move_from_small_to_big() {
         for limit in [0, BIG / 2, 3 * BIG, 9 * BIG] {
             let mut memory = Memory::growing(limit);
             let mut expected = Vec::new();
@@ -178,7 +178,7 @@ mod tests {
         for len in [64, 128, 4096, 64 * 1000, BIG - 64, BIG, BIG + 64] {
             let memory = Memory::zeroed(len);
             assert_eq!(memory.len(), len);
-            assert!(memory.as_ref().iter().all(|&octet| octet == 0));
+            assert!(memory.as_ref().iter().all(|&byte| byte == 0));
             let frozen = memory.freeze();
             assert_eq!((frozen.len(), frozen.as_ptr().align_offset(LINE)), (len, 0));
         }

@@ -6,12 +6,14 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `blob.rs` | the layout of a node, octet by octet |
+//! | `blob.rs` | the layout of a node, byte by byte |
 //! | `arena.rs` | where blobs lie and how they are addressed |
 //! | `memory.rs` | the memory behind arena, index and orders |
 //! | `index.rs` | hash → address |
 //! | `node.rs` | the reading side: [`Node`], [`RrSet`], [`Rdata`], [`Fixup`], [`Target`] |
-//! | `order.rs` | canonical order: [`Zone::nsec_covering`], [`Zone::iter`] |
+//! | `order.rs` | canonical order: [`Zone::iter`] |
+//! | `sorted.rs` | nodes in the order of a key, and how one is found: [`Search`] |
+//! | `nsec.rs` | the NSEC chain: [`NsecChain`] |
 //! | `nsec3.rs` | the NSEC3 chain: [`Nsec3Chain`] |
 //! | `pending.rs` | the records of the name being read, and what is wrong with them: [`Note`] |
 //! | `encode.rs` | records → blob: compression, fix-ups |
@@ -30,10 +32,12 @@ mod finish;
 mod index;
 mod memory;
 mod node;
+mod nsec;
 mod nsec3;
 mod order;
 mod parts;
 mod pending;
+mod sorted;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -50,10 +54,12 @@ pub use build::{AddError, BuildError, ZoneBuilder};
 use index::Index;
 pub(crate) use memory::Memory;
 pub use node::{Fixup, Node, NodeFlags, Rdata, RrSet, Target};
+pub use nsec::NsecChain;
 pub use nsec3::Nsec3Chain;
 pub use order::Iter;
 pub(crate) use parts::{ChainParts, LAYOUT, Parts};
 pub use pending::{Note, NoteKind};
+pub use sorted::Search;
 pub(crate) use verify::{Counts, Unsound, in_parallel};
 
 use crate::ahead;
@@ -81,7 +87,7 @@ pub struct Zone {
     key: HashKey,
     records: u64,
     nodes: u64,
-    nsec: order::Order,
+    nsec: sorted::Sorted,
     nsec3: Option<nsec3::Chain>,
     all: OnceLock<Box<[NodeAddress]>>,
 }
@@ -130,7 +136,7 @@ impl Zone {
         self.nodes
     }
 
-    /// Octets of memory the snapshot holds, everything included.
+    /// Bytes of memory the snapshot holds, everything included.
     pub fn memory(&self) -> usize {
         size_of::<Zone>()
             + self.arena.memory()
@@ -150,11 +156,6 @@ impl Zone {
     pub fn is_signed(&self) -> bool {
         let soa_signed = self.apex_node().rrset(wire::Type::SOA).is_some_and(|soa| soa.sig_count() > 0);
         soa_signed && (!self.nsec.is_empty() || self.nsec3.is_some())
-    }
-
-    /// Whether the zone has NSEC records that [`nsec_covering`](Self::nsec_covering) can find.
-    pub fn has_nsec(&self) -> bool {
-        !self.nsec.is_empty()
     }
 
     /// The node of the name `lower`, whose hash under the zone's [`key`](Self::key) is `hash`. Empty
@@ -208,25 +209,29 @@ impl Zone {
         }
     }
 
+    /// The node that was asked for.
+    #[inline]
+    pub fn candidate(&self, NodeAhead(at): NodeAhead) -> Node<'_> {
+        self.node(at)
+    }
+
     /// Asks for the nodes of the hosts that a cut delegates to: their addresses are glue. Reads the node, so
     /// [`ahead_node`](Self::ahead_node) goes before, for the whole batch.
     #[inline]
-    pub fn ahead_glue(&self, NodeAhead(at): NodeAhead) {
-        if blob::flags(self.arena.from(at)) & NodeFlags::CUT.0 == 0 {
+    pub fn ahead_glue(&self, cut: Node<'_>) {
+        if !cut.flags().contains(NodeFlags::CUT) {
             return;
         }
-        let Some(ns) = self.node(at).rrset(wire::Type::NS) else { return };
+        let Some(ns) = cut.rrset(wire::Type::NS) else { return };
         for host in ns.target_addresses().take(GLUE_AHEAD) {
             ahead::line(self.arena.from(host), 0);
         }
     }
 
-    /// The node with NSEC whose owner is `name` or comes closest before it in canonical order
-    /// (RFC 4034 §6.1). `None` if the zone has no NSEC, or none that early: a chain begins at the apex.
-    ///
-    /// `name` is at or below the apex. NSEC below zone cuts is not considered.
-    pub fn nsec_covering(&self, name: Name<'_>) -> Option<Node<'_>> {
-        self.nsec.at_or_before(self, name)
+    /// The NSEC chain, if the zone has NSEC records.
+    #[inline]
+    pub fn nsec(&self) -> Option<NsecChain<'_>> {
+        (!self.nsec.is_empty()).then(|| NsecChain::new(self, &self.nsec))
     }
 
     /// The NSEC3 chain that the apex' NSEC3PARAM names (RFC 5155 §4), if there is one with a hash algorithm we
@@ -237,7 +242,7 @@ impl Zone {
 
     /// All nodes in canonical order, the apex first; empty non-terminals and NSEC3 owners among them.
     ///
-    /// The first call sorts; the order is kept (four octets per node).
+    /// The first call sorts; the order is kept (four bytes per node).
     pub fn iter(&self) -> Iter<'_> {
         Iter::new(self, self.all.get_or_init(|| order::all(self)))
     }

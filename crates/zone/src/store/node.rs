@@ -158,7 +158,7 @@ pub struct RrSet<'a> {
 }
 
 impl<'a> RrSet<'a> {
-    /// How far into the RRset its own compression pointers reach: they point at less than this many octets
+    /// How far into the RRset its own compression pointers reach: they point at less than this many bytes
     /// behind the start of [`records`](Self::records). So a copy that starts at a message offset of at most
     /// `Offset::REACH - POINTER_REACH` never makes a pointer overflow its 14 bits; beyond it use
     /// [`rdatas`](Self::rdatas).
@@ -238,8 +238,8 @@ impl<'a> RrSet<'a> {
     pub fn fixups(&self) -> impl Iterator<Item = Fixup> + use<'a> {
         let start = self.entry.records_len as usize + self.entry.sigs_len as usize;
         let (data, question_end) = (self.data, HEADER_LEN + self.node.blob[3] as usize);
-        data[start..start + 2 * self.entry.fixups as usize].chunks_exact(2).map(move |octets| {
-            let at = u16_at(octets, 0);
+        data[start..start + 2 * self.entry.fixups as usize].chunks_exact(2).map(move |bytes| {
+            let at = u16_at(bytes, 0);
             let to = Offset::of_pointer(pointer_at(data, at as usize));
             Fixup { at, to_question: to.index() < question_end }
         })
@@ -350,7 +350,7 @@ impl std::fmt::Debug for RrSet<'_> {
 /// A compression pointer inside the RDATA of [`RrSet::records`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fixup {
-    /// Offset of its two octets from the start of `records`.
+    /// Offset of its two bytes from the start of `records`.
     pub at: u16,
     /// `true`: points into the question; with a longer question name add the difference in length.
     /// `false`: points into the RRset itself; add the difference between where the copy starts and

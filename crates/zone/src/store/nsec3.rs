@@ -1,26 +1,23 @@
-//! The NSEC3 chain of a snapshot (RFC 5155): sorted hashes, searched by interpolation.
+//! The NSEC3 chain of a snapshot (RFC 5155): its nodes in the order of their hashes.
 //!
-//! Computes no hashes: callers bring the 20 octets of SHA-1 and get the node.
+//! Computes no hashes: callers bring the 20 bytes of SHA-1 and get the node.
 
-use bytes::Bytes;
 use wire::rdata::view::{Nsec3, Nsec3Param};
 use wire::{LowerName, Type};
 
 use super::arena::{Arena, NodeAddress};
-use super::memory::{self, Memory};
 use super::parts::ChainParts;
+use super::sorted::{Places, Search, Sorted, address, key};
 use super::{Node, Zone, blob};
 
-/// Octets of a SHA-1 hash, the only NSEC3 hash algorithm (RFC 5155 §11).
+/// Bytes of a SHA-1 hash, the only NSEC3 hash algorithm (RFC 5155 §11).
 pub(super) const HASH: usize = 20;
 
-/// One chain: parameters and, in the order of the hashes, their first eight octets (as little-endian `u64`)
-/// and the addresses of their nodes (as little-endian `u32`).
+/// One chain: its parameters and, in the order of the hashes, its nodes; the key of each is the start of its hash.
 pub(super) struct Chain {
     iterations: u16,
     salt: Box<[u8]>,
-    prefixes: Bytes,
-    nodes: Bytes,
+    row: Sorted,
 }
 
 impl Chain {
@@ -47,45 +44,26 @@ impl Chain {
             let mut params = params.filter_map(|rdata| Nsec3::read_param(rdata.compiled()).ok());
             params.any(|its| its.hashes_as(param))
         };
-        let mut prefixes = Memory::growing(8 * owners.len());
-        let mut nodes = Memory::growing(4 * owners.len());
-        for &(prefix, at) in owners.iter().filter(|&&(_, at)| belongs(at)) {
-            prefixes.extend(&prefix.to_le_bytes());
-            nodes.extend(&at.stored());
-        }
-        let (iterations, salt) = (param.iterations, param.salt.into());
-        let (prefixes, nodes) = (prefixes.freeze(), nodes.freeze());
-        (!nodes.is_empty()).then_some(Chain { iterations, salt, prefixes, nodes })
+        let mut places = Places::growing(owners.len());
+        owners.iter().filter(|&&(_, at)| belongs(at)).for_each(|&(prefix, at)| places.push(prefix, at));
+        let (iterations, salt, row) = (param.iterations, param.salt.into(), places.freeze());
+        (!row.is_empty()).then_some(Chain { iterations, salt, row })
     }
 
     /// A chain of verified parts.
     pub(super) fn of_parts(parts: ChainParts) -> Chain {
-        let ChainParts { iterations, salt, prefixes, nodes } = parts;
-        Chain { iterations, salt, prefixes, nodes }
+        let ChainParts { iterations, salt, places } = parts;
+        Chain { iterations, salt, row: Sorted::of(places) }
     }
 
     /// What the chain is made of.
     pub(super) fn parts(&self) -> ChainParts {
-        ChainParts {
-            iterations: self.iterations,
-            salt: self.salt.clone(),
-            prefixes: self.prefixes.clone(),
-            nodes: self.nodes.clone(),
-        }
+        let (salt, places) = (self.salt.clone(), self.row.bytes().clone());
+        ChainParts { iterations: self.iterations, salt, places }
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.salt.len() + memory::taken(self.prefixes.len()) + memory::taken(self.nodes.len())
-    }
-
-    /// First octets of the hashes.
-    fn prefixes(&self) -> &[[u8; 8]] {
-        self.prefixes.as_chunks().0
-    }
-
-    /// Addresses of the nodes.
-    fn nodes(&self) -> &[[u8; 4]] {
-        self.nodes.as_chunks().0
+        self.salt.len() + self.row.memory()
     }
 }
 
@@ -93,7 +71,7 @@ impl Chain {
 pub(super) fn hash_of(owner: LowerName<'_>) -> Option<[u8; HASH]> {
     let label = owner.labels().next().filter(|label| label.len() == 32)?;
     let mut hash = [0; HASH];
-    for (digits, octets) in label.chunks_exact(8).zip(hash.chunks_exact_mut(5)) {
+    for (digits, bytes) in label.chunks_exact(8).zip(hash.chunks_exact_mut(5)) {
         let mut value = 0u64;
         for &digit in digits {
             let digit = match digit {
@@ -103,12 +81,12 @@ pub(super) fn hash_of(owner: LowerName<'_>) -> Option<[u8; HASH]> {
             };
             value = value << 5 | digit as u64;
         }
-        octets.copy_from_slice(&value.to_be_bytes()[3..]);
+        bytes.copy_from_slice(&value.to_be_bytes()[3..]);
     }
     Some(hash)
 }
 
-/// The first eight octets of a hash as a number.
+/// The first eight bytes of a hash as a number.
 pub(super) fn prefix(hash: &[u8; HASH]) -> u64 {
     let mut first = [0; 8];
     first.copy_from_slice(&hash[..8]);
@@ -136,78 +114,69 @@ impl<'a> Nsec3Chain<'a> {
         self.chain.iterations
     }
 
-    /// The salt, up to 255 octets.
+    /// The salt, up to 255 bytes.
     pub fn salt(self) -> &'a [u8] {
         &self.chain.salt
     }
 
+    /// A search for the record that matches or covers `hash`.
+    #[inline]
+    pub fn search(self, hash: &[u8; HASH]) -> Search {
+        Search::new(prefix(hash))
+    }
+
+    /// Takes a search one step further and prefetches what the next one reads. After [`Search::STEPS`] of them the node
+    /// that will very likely be found is prefetched.
+    #[inline]
+    pub fn advance(self, search: &mut Search) {
+        if let Some(at) = self.chain.row.advance(search) {
+            self.zone.ahead_at(at);
+        }
+    }
+
     /// The node whose owner spells exactly `hash`.
     pub fn matching(self, hash: &[u8; HASH]) -> Option<Node<'a>> {
-        let node = self.covering(hash);
-        (hash_of(node.owner()).as_ref() == Some(hash)).then_some(node)
+        Some(self.covering(hash)).filter(|node| Self::matches(*node, hash))
+    }
+
+    /// Whether the owner of `node` spells exactly `hash`.
+    pub fn matches(node: Node<'_>, hash: &[u8; HASH]) -> bool {
+        hash_of(node.owner()).as_ref() == Some(hash)
     }
 
     /// The node whose owner hash is `hash` or comes closest before it; the last of the chain if none does.
     ///
-    /// If [`matching`](Self::matching) has no node for `hash`, this one's NSEC3 is the one that covers it
-    /// (RFC 5155 §1.3), provided that the chain is whole.
+    /// If it does not [match](Self::matches), its NSEC3 is the one that covers `hash` (RFC 5155 §1.3), provided that the
+    /// chain is whole.
     pub fn covering(self, hash: &[u8; HASH]) -> Node<'a> {
-        let wanted = prefix(hash);
-        let (prefixes, nodes) = (self.chain.prefixes(), self.chain.nodes());
-        let mut after = first_above(prefixes, wanted);
-        // Among equal prefixes the rest of the hash decides; there is hardly ever more than one.
-        while let Some(before) = after.checked_sub(1) {
-            let same = u64::from_le_bytes(prefixes[before]) == wanted;
-            let at = NodeAddress::of(nodes[before]);
-            let later = same && hash_at(&self.zone.arena, at).as_ref() > Some(hash);
-            if !later {
+        self.end(hash, self.search(hash))
+    }
+
+    /// [`covering`](Self::covering) by a search for that hash, which may be under way.
+    pub fn end(self, hash: &[u8; HASH], search: Search) -> Node<'a> {
+        let places = self.chain.row.places();
+        let mut after = self.chain.row.end(search);
+        // Among equal keys the rest of the hash decides; there is hardly ever more than one.
+        while let Some(place) = after.checked_sub(1).map(|before| &places[before]) {
+            let same = key(place) == search.key();
+            if !(same && hash_at(&self.zone.arena, address(place)).as_ref() > Some(hash)) {
                 break;
             }
-            after = before;
+            after -= 1;
         }
-        let last = nodes.len() - 1;
-        self.zone.node(NodeAddress::of(nodes[after.checked_sub(1).unwrap_or(last)]))
+        let last = places.len() - 1;
+        self.zone.node(address(&places[after.checked_sub(1).unwrap_or(last)]))
     }
 }
 
 impl std::fmt::Debug for Nsec3Chain<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Nsec3Chain({} iterations, {} nodes)", self.chain.iterations, self.chain.nodes().len())
+        write!(f, "Nsec3Chain({} iterations, {} nodes)", self.chain.iterations, self.chain.row.places().len())
     }
-}
-
-/// The first position whose value is greater than `wanted`.
-///
-/// Three steps of interpolation come close if the values are spread evenly, as hashes are; then the window is
-/// doubled until it holds the place, so that uneven values cost a binary search and no more.
-fn first_above(values: &[[u8; 8]], wanted: u64) -> usize {
-    let len = values.len();
-    let scale = |difference: u64| ((difference as u128 * len as u128) >> 64) as usize;
-    let mut guess = scale(wanted).min(len.saturating_sub(1));
-    for _ in 0..2 {
-        let Some(&value) = values.get(guess) else { return 0 };
-        let value = u64::from_le_bytes(value);
-        guess = match wanted.checked_sub(value) {
-            Some(more) => (guess + scale(more)).min(len - 1),
-            None => guess.saturating_sub(scale(value - wanted)),
-        };
-    }
-    let (mut low, mut high, mut step) = (guess, guess, 4);
-    while low > 0 && u64::from_le_bytes(values[low - 1]) > wanted {
-        low = low.saturating_sub(step);
-        step *= 2;
-    }
-    step = 4;
-    while high < len && u64::from_le_bytes(values[high]) <= wanted {
-        high = (high + step).min(len);
-        step *= 2;
-    }
-    low + values[low..high].partition_point(|&value| u64::from_le_bytes(value) <= wanted)
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
     use wire::NameBuf;
 
     use super::*;
@@ -223,21 +192,5 @@ mod tests {
         assert_eq!(hash[..4], [0x06, 0x53, 0x68, 0xab]);
         assert_eq!(hash_of("0p9mhaveqvm6t7vbl5lop2u3t2rp3tow."), None, "w is no digit");
         assert_eq!(hash_of("www."), None);
-    }
-
-    proptest! {
-        #[test]
-        fn interpolation_finds_what_a_plain_search_finds(
-            mut values in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..9, Just(u64::MAX)], 0..200),
-            wanted in prop_oneof![any::<u64>(), 0u64..9, Just(u64::MAX)],
-            pick: prop::sample::Index,
-        ) {
-            values.sort_unstable();
-            let exact = if values.is_empty() { wanted } else { values[pick.index(values.len())] };
-            let stored: Vec<[u8; 8]> = values.iter().map(|v| v.to_le_bytes()).collect();
-            for wanted in [wanted, exact, exact.saturating_sub(1), exact.saturating_add(1)] {
-                prop_assert_eq!(first_above(&stored, wanted), values.partition_point(|&v| v <= wanted));
-            }
-        }
     }
 }

@@ -14,11 +14,11 @@ use super::finish::read_soa;
 use super::index::Index;
 use super::node::Node;
 use super::nsec3::Chain;
-use super::order::Order;
+use super::sorted::Sorted;
 use super::verify::{self, Counts, Unsound};
 
-/// Raised whenever what the octets of a part mean changes, so that older images are not read.
-pub(crate) const LAYOUT: u32 = 1;
+/// Raised whenever what the bytes of a part mean changes, so that older images are not read.
+pub(crate) const LAYOUT: u32 = 2;
 
 /// The parts of a snapshot. Cloning shares them.
 #[derive(Clone)]
@@ -42,10 +42,8 @@ pub(crate) struct Parts {
 pub(crate) struct ChainParts {
     pub(crate) iterations: u16,
     pub(crate) salt: Box<[u8]>,
-    /// First octets of the hashes.
-    pub(crate) prefixes: Bytes,
-    /// Addresses of the nodes.
-    pub(crate) nodes: Bytes,
+    /// The places of its nodes.
+    pub(crate) places: Bytes,
 }
 
 impl Zone {
@@ -54,8 +52,8 @@ impl Zone {
         let counts = Counts { records: self.records, nodes: self.nodes, wildcards: self.wildcards };
         Parts {
             chunks: self.arena.chunks().cloned().collect(),
-            index: self.index.octets().clone(),
-            nsec: self.nsec.octets().clone(),
+            index: self.index.bytes().clone(),
+            nsec: self.nsec.bytes().clone(),
             nsec3: self.nsec3.as_ref().map(Chain::parts),
             apex: self.apex,
             counts,
@@ -88,7 +86,7 @@ impl Zone {
             records: counts.records,
             nodes: counts.nodes,
             wildcards: counts.wildcards,
-            nsec: Order::of(nsec),
+            nsec: Sorted::of(nsec),
             nsec3: nsec3.map(Chain::of_parts),
             all: std::sync::OnceLock::new(),
         })

@@ -5,7 +5,7 @@ use std::fmt;
 use wire::rdata::view::Rrsig;
 use wire::{LowerNameBuf, Name, NameBuf, Ttl, Type};
 
-/// One record that waits for its name to be complete; its RDATA lies in [`Pending::octets`].
+/// One record that waits for its name to be complete; its RDATA lies in [`Pending::bytes`].
 #[derive(Clone, Copy)]
 pub(super) struct Record {
     pub(super) rtype: Type,
@@ -22,34 +22,34 @@ pub(super) struct Record {
 pub(super) struct Pending {
     pub(super) owner: LowerNameBuf,
     pub(super) records: Vec<Record>,
-    pub(super) octets: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
 }
 
 impl Pending {
     pub(super) fn new() -> Self {
-        Pending { owner: LowerNameBuf::ROOT, records: Vec::new(), octets: Vec::new() }
+        Pending { owner: LowerNameBuf::ROOT, records: Vec::new(), bytes: Vec::new() }
     }
 
     /// Forgets the records and begins a name.
     pub(super) fn begin(&mut self, owner: Name<'_>) {
         self.owner = owner.to_lower();
         self.records.clear();
-        self.octets.clear();
+        self.bytes.clear();
     }
 
-    /// Adds a record; its RDATA is at most 65,535 octets.
+    /// Adds a record; its RDATA is at most 65,535 bytes.
     pub(super) fn push(&mut self, rtype: Type, ttl: Ttl, rdata: &[u8], source: u64) {
         let covered = match rtype {
             Type::RRSIG => Rrsig::read_type_covered(rdata).unwrap_or(rtype),
             _ => rtype,
         };
-        let (start, len) = (self.octets.len() as u32, rdata.len() as u16);
-        self.octets.extend_from_slice(rdata);
+        let (start, len) = (self.bytes.len() as u32, rdata.len() as u16);
+        self.bytes.extend_from_slice(rdata);
         self.records.push(Record { rtype, covered, ttl, start, len, source });
     }
 
     pub(super) fn rdata(&self, record: &Record) -> &[u8] {
-        &self.octets[record.start as usize..][..record.len as usize]
+        &self.bytes[record.start as usize..][..record.len as usize]
     }
 }
 
@@ -90,7 +90,7 @@ pub enum NoteKind {
     NoApexNs,
     /// The RRset and its signatures do not fit into one message: it was left out.
     RrsetTooLarge,
-    /// The name has more octets of records than a node can hold (16 MiB): it was left out.
+    /// The name has more bytes of records than a node can hold (16 MiB): it was left out.
     NameTooLarge,
 }
 

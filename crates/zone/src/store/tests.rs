@@ -48,7 +48,7 @@ fn the_compiled_form_is_exactly_this() {
     let set = get(&zone, "WWW.example.").rrset(Type::MX).expect("MX");
     let expected = [
         &b"\xc0\x0c\0\x0f\0\x01\0\0\x01\x2c\0\x09\0\x0a\x04mail\xc0\x10"[..],
-        // The question takes 12 to 29; the first name stands 14 octets into the RRset.
+        // The question takes 12 to 29; the first name stands 14 bytes into the RRset.
         b"\xc0\x0c\0\x0f\0\x01\0\0\x01\x2c\0\x06\0\x14\x01b\xc0\x2b",
     ]
     .concat();
@@ -59,9 +59,9 @@ fn the_compiled_form_is_exactly_this() {
     assert_eq!(zone.memory() - size_of::<Zone>(), zone.arena.memory() + zone.index.memory());
 }
 
-/// The lowest octet of a hash is the index's tag, and 0 marks a slot that is not in use.
+/// The lowest byte of a hash is the index's tag, and 0 marks a slot that is not in use.
 #[test]
-fn names_whose_hashes_end_in_a_zero_octet_are_found() {
+fn names_whose_hashes_end_in_a_zero_byte_are_found() {
     let key = HashKey::new([11, 22, 33]);
     let names = (0..4096).map(|i| name(&format!("n{i}.example.")));
     let hash = |name: &NameBuf| key.name(name.as_name().to_lower().as_lower());
@@ -129,9 +129,9 @@ fn pointers_into_the_rrset_stay_within_reach() {
         assert!((pointer as usize) < set.compiled_at() + RrSet::POINTER_REACH);
     }
     for (i, rdata) in set.rdatas().enumerate() {
-        let mut octets = Vec::new();
-        rdata.copy_to(&mut octets);
-        assert_eq!(octets, name(&format!("n{i}.x{}.elsewhere.", i / 2)).as_name().as_wire());
+        let mut bytes = Vec::new();
+        rdata.copy_to(&mut bytes);
+        assert_eq!(bytes, name(&format!("n{i}.x{}.elsewhere.", i / 2)).as_name().as_wire());
     }
 }
 

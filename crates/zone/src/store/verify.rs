@@ -16,8 +16,8 @@ use super::arena::{CHUNK, MAX_CHUNKS, NodeAddress, UNIT};
 use super::blob::{self, COMPILED_HEAD, COMPILED_RDLENGTH, ENTRY, Entry, HEADER, Lead, be16_at};
 use super::index::{self, BUCKET};
 use super::node::{DEAD, NodeFlags};
-use super::order::{self, PLACE};
 use super::parts::Parts;
+use super::sorted::{self, PLACE};
 
 /// Why parts do not make a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,10 +54,8 @@ pub(super) fn parts(parts: &Parts, apex: LowerName<'_>, threads: usize) -> Resul
     {
         return Err(Unsound("the index or the order of names has an impossible length"));
     }
-    let chain = parts.nsec3.as_ref().map_or((&[][..], &[][..]), |c| (&c.prefixes[..], &c.nodes[..]));
-    if parts.nsec3.is_some() && (chain.1.is_empty() || chain.0.len() != 2 * chain.1.len())
-        || !chain.1.len().is_multiple_of(4)
-    {
+    let nsec3 = parts.nsec3.as_ref().map_or(&[][..], |chain| &chain.places);
+    if parts.nsec3.is_some() && nsec3.is_empty() || !nsec3.len().is_multiple_of(PLACE) {
         return Err(Unsound("the NSEC3 chain has an impossible length"));
     }
     let starts = Bits::for_chunks(parts);
@@ -84,8 +82,7 @@ pub(super) fn parts(parts: &Parts, apex: LowerName<'_>, threads: usize) -> Resul
         let sound = index::is_sound(piece, is_node);
         if sound { Ok(()) } else { Err(Unsound("an entry of the index is no node")) }
     })?;
-    let mut chain_nodes = chain.1.as_chunks::<4>().0.iter();
-    if !order::addresses(&parts.nsec).all(is_node) || !chain_nodes.all(|&at| is_node(NodeAddress::of(at))) {
+    if !sorted::addresses(&parts.nsec).chain(sorted::addresses(nsec3)).all(is_node) {
         return Err(Unsound("a name of a chain is no node"));
     }
     apex_is(parts, &starts, apex)
@@ -134,7 +131,7 @@ struct Bits(Vec<Box<[AtomicU64]>>);
 
 impl Bits {
     fn for_chunks(parts: &Parts) -> Bits {
-        let words = |octets: usize| (octets / UNIT).div_ceil(64);
+        let words = |bytes: usize| (bytes / UNIT).div_ceil(64);
         let zeros = |n| (0..n).map(|_| AtomicU64::new(0)).collect();
         Bits(parts.chunks.iter().map(|chunk| zeros(words(chunk.len()))).collect())
     }
@@ -214,11 +211,11 @@ impl Checker<'_> {
         let (mut records, mut has) = (0, 0);
         for i in 0..count {
             let entry = Entry::read(blob, directory + i * ENTRY);
-            let Some(octets) = blob.get(data..data + entry.data_len()) else {
+            let Some(bytes) = blob.get(data..data + entry.data_len()) else {
                 return Err(Unsound("a node is shorter than its records"));
             };
-            data += octets.len();
-            self.rrset(octets, &entry, &owner)?;
+            data += bytes.len();
+            self.rrset(bytes, &entry, &owner)?;
             records += entry.count as u64 + (entry.sigs & blob::SIG_COUNT) as u64;
             has |= match entry.rtype {
                 Type::NS if owner.wire.len() != self.apex.len() => NodeFlags::CUT.0,
@@ -248,12 +245,12 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn rrset(&self, octets: &[u8], entry: &Entry, owner: &Owner<'_>) -> Check {
+    fn rrset(&self, bytes: &[u8], entry: &Entry, owner: &Owner<'_>) -> Check {
         let (records, sigs) = (entry.records_len as usize, entry.sigs_len as usize);
         if blob::compiled_at(owner.wire.len()) + records + sigs > MAX_MESSAGE || entry.count == 0 {
             return Err(Unsound("an RRset has an impossible size"));
         }
-        let (compiled, rest) = octets.split_at(records);
+        let (compiled, rest) = bytes.split_at(records);
         let (signatures, rest) = rest.split_at(sigs);
         let (fixups, targets) = rest.split_at(2 * entry.fixups as usize);
         let fixups = fixups.as_chunks::<2>().0;
@@ -308,7 +305,7 @@ fn head(t: Type) -> u64 {
     u64::from_le_bytes([to, at, high, low, class, in_, 0, 0])
 }
 
-/// The octets of a number that [`head`] speaks of.
+/// The bytes of a number that [`head`] speaks of.
 const HEAD: u64 = (1 << 48) - 1;
 
 /// Goes from record to record.
@@ -329,7 +326,7 @@ impl Walk<'_> {
             return Err(Unsound("a record is cut short"));
         };
         let len = be16_at(front, COMPILED_RDLENGTH) as usize;
-        let told = front.first_chunk().map_or(0, |&octets| u64::from_le_bytes(octets));
+        let told = front.first_chunk().map_or(0, |&bytes| u64::from_le_bytes(bytes));
         if told & HEAD != self.head || len > rest.len() {
             return Err(Unsound("a record is not of its RRset, or longer than it"));
         }
@@ -424,7 +421,7 @@ mod tests {
         let owner = Owner::read(b"\x03www\x07example\0", b"\x07example\0").expect("a name");
         let here = blob::compiled_at(owner.wire.len()) as u16;
         let pointer = |to: u16| (0xc000 | to).to_be_bytes();
-        let check = |octets: &[u8], at| name(octets, at, &owner).is_ok();
+        let check = |bytes: &[u8], at| name(bytes, at, &owner).is_ok();
         assert!(check(&pointer(16), 0), "example in the owner");
         assert!(check(&pointer(12), 0), "the owner itself");
         assert!(!check(&pointer(13), 0), "inside a label");
@@ -440,8 +437,8 @@ mod tests {
             [b"\x01a\0".to_vec()].into_iter().chain((0..rungs).map(rung)).collect::<Vec<_>>().concat()
         };
         for (rungs, good) in [(MOST_POINTERS, true), (MOST_POINTERS + 1, false)] {
-            let octets = ladder(rungs as u16);
-            assert_eq!(check(&octets, octets.len() - 2), good, "{rungs}");
+            let bytes = ladder(rungs as u16);
+            assert_eq!(check(&bytes, bytes.len() - 2), good, "{rungs}");
         }
         let circle = [&b"\x01a"[..], &pointer(here + 4), &pointer(here)].concat();
         assert!(!check(&circle, 4), "one points at the other");

@@ -8,11 +8,11 @@ use wire::name::NameTextError::*;
 type Case = (&'static str, &'static [(FaultKind, u32, u32)]);
 
 const CASES: &[Case] = &[
-    // Octets, quotes, parentheses.
-    ("a A 192.0.2.1\0", &[(NulOctet, 1, 14)]),
-    ("a TXT \"x\0y\"", &[(NulOctet, 1, 9)]),
-    ("\0\0\0", &[(NulOctet, 1, 1)]),
-    ("a\\\0b A 192.0.2.1", &[(NulOctet, 1, 3)]),
+    // Bytes, quotes, parentheses.
+    ("a A 192.0.2.1\0", &[(NulByte, 1, 14)]),
+    ("a TXT \"x\0y\"", &[(NulByte, 1, 9)]),
+    ("\0\0\0", &[(NulByte, 1, 1)]),
+    ("a\\\0b A 192.0.2.1", &[(NulByte, 1, 3)]),
     ("a TXT \"x", &[(UnclosedQuote, 1, 7)]),
     ("a TXT x \"y z ; w\n", &[(UnclosedQuote, 1, 9)]),
     ("a TXT \"x\\\n", &[(UnclosedQuote, 1, 7)]),

@@ -1,0 +1,81 @@
+//! The search for a denial record, begun before the answer that will most likely need it.
+//!
+//! An answer that something is not there carries the record that says so, which a search through the whole chain finds:
+//! half a dozen reads, each of which waits for the one before. Begun while a batch is prefetched, the searches of all its
+//! questions wait together; and the hash that NSEC3 looks for is computed once.
+
+use dnssec::nsec3::{self, HASH_LEN};
+use wire::LowerName;
+use wire::hash::HashedName;
+use zone::store::{Node, Nsec3Chain, NsecChain, Search, Zone};
+
+/// A search that may be under way.
+#[derive(Clone, Copy)]
+pub(crate) struct Lead {
+    /// How many leftmost labels the name searched for has less than the name asked for.
+    skip: u8,
+    /// The hash searched for, if the zone has NSEC3.
+    hash: [u8; HASH_LEN],
+    search: Search,
+}
+
+impl Lead {
+    /// Begins the search for `qname` without its `skip` leftmost labels, in the chain that `zone` has.
+    pub(crate) fn new(zone: &Zone, qname: &HashedName, skip: usize) -> Option<Self> {
+        let name = qname.suffix(skip);
+        let (hash, search) = match zone.nsec3() {
+            Some(chain) => {
+                let hash = hash(chain, name);
+                (hash, chain.search(&hash))
+            }
+            None => ([0; HASH_LEN], zone.nsec()?.search(name)),
+        };
+        let mut lead = Lead { skip: skip as u8, hash, search };
+        lead.advance(zone);
+        Some(lead)
+    }
+
+    /// Takes the search one step further.
+    #[inline]
+    pub(crate) fn advance(&mut self, zone: &Zone) {
+        if let Some(chain) = zone.nsec3() {
+            chain.advance(&mut self.search);
+        } else if let Some(chain) = zone.nsec() {
+            chain.advance(&mut self.search);
+        }
+    }
+}
+
+/// The node that NSEC has for `qname`: its own, or that of the name before it. `lead` may have begun to search for it.
+#[inline]
+pub(crate) fn nsec<'z>(chain: NsecChain<'z>, qname: &HashedName, lead: Option<&Lead>) -> Option<Node<'z>> {
+    let name = qname.as_lower();
+    match lead {
+        Some(lead) if lead.skip == 0 => chain.end(name, lead.search),
+        _ => chain.covering(name),
+    }
+}
+
+/// The node that NSEC3 has for `qname` without its `skip` leftmost labels, and whether it is that name's own and does
+/// not just cover it. `lead` may have begun to search for it.
+#[inline]
+pub(crate) fn nsec3<'z>(
+    chain: Nsec3Chain<'z>,
+    qname: &HashedName,
+    skip: usize,
+    lead: Option<&Lead>,
+) -> (Node<'z>, bool) {
+    let (hash, search) = match lead {
+        Some(lead) if usize::from(lead.skip) == skip => (lead.hash, lead.search),
+        _ => {
+            let hash = hash(chain, qname.suffix(skip));
+            (hash, chain.search(&hash))
+        }
+    };
+    let node = chain.end(&hash, search);
+    (node, Nsec3Chain::matches(node, &hash))
+}
+
+fn hash(chain: Nsec3Chain<'_>, name: LowerName<'_>) -> [u8; HASH_LEN] {
+    nsec3::hash(name, chain.salt(), chain.iterations())
+}
