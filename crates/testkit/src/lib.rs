@@ -3,18 +3,21 @@
 //! | module | holds |
 //! |---|---|
 //! | [`answers`] | what a question is answered with, by the plainest reading of the RFCs |
+//! | [`choices`] | choices made from bytes, by chance or by a fuzzer |
 //! | [`decode`] | replies, read back by two decoders |
 //! | [`everything`] | a small zone that has something of everything |
 //! | [`model`] | zones and catalogs as plain maps, every question answered by looking at everything |
-//! | [`packets`] | batches of packets made from bytes: good queries, odd ones, damaged ones and noise |
+//! | [`packets`] | batches of packets made from choices: good queries, odd ones, damaged ones and noise |
 //! | [`query`] | queries, read byte by byte |
 //! | [`random`] | proptest strategies for names, records and zones |
 //! | [`reference`](mod@reference) | what a packet is replied to with |
 //! | [`sign`](mod@sign) | signs zones with made-up signatures and true chains |
 //! | [`tld`] | a large zone of delegations, for measurements |
+//! | [`zones`](mod@zones) | small zones made from choices |
 #![forbid(unsafe_code)]
 
 pub mod answers;
+pub mod choices;
 pub mod decode;
 pub mod everything;
 pub mod model;
@@ -24,6 +27,7 @@ pub mod random;
 pub mod reference;
 pub mod sign;
 pub mod tld;
+pub mod zones;
 
 use wire::NameBuf;
 use wire::hash::HashKey;

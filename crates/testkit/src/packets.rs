@@ -1,48 +1,8 @@
-//! Batches of packets as clients, and those who are none, may send them, made from bytes: each choice takes the next
-//! one, and where there is none left, it is the plainest. So random bytes make random batches, a fuzzer learns what its
-//! bytes do, and fewer bytes make a simpler batch.
+//! Batches of packets as clients, and those who are none, may send them.
 
 use wire::{Class, Name, NameBuf, Type};
 
-/// Choices, read from bytes.
-pub struct Choices<'c>(&'c [u8]);
-
-impl<'c> Choices<'c> {
-    /// Choices that these bytes make.
-    pub fn new(bytes: &'c [u8]) -> Self {
-        Choices(bytes)
-    }
-
-    /// The next byte; 0 behind the last one.
-    pub fn byte(&mut self) -> u8 {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        *first
-    }
-
-    /// A number of 16 bits.
-    fn number(&mut self) -> u16 {
-        u16::from_be_bytes([self.byte(), self.byte()])
-    }
-
-    /// A number below `end`, which is at most 65,536; 0 if that is 0.
-    pub fn below(&mut self, end: usize) -> usize {
-        match end {
-            0 | 1 => 0,
-            2..=256 => self.byte() as usize % end,
-            _ => self.number() as usize % end,
-        }
-    }
-
-    /// True once in so many times.
-    fn one_in(&mut self, times: u8) -> bool {
-        self.byte() % times == times - 1
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
-    }
-}
+use crate::choices::Choices;
 
 /// Packets that come together.
 #[derive(Clone, Debug)]
@@ -282,7 +242,7 @@ mod tests {
         let (mut good, mut malformed, mut silent, mut opts, mut keys) = (0, 0, 0, 0, 0);
         let bytes: Vec<u8> = (0..200_000).map(|i| mix(i) as u8).collect();
         let mut choices = Choices::new(&bytes);
-        while !choices.0.is_empty() {
+        while !choices.is_over() {
             for packet in batch(&mut choices, &[name("a.example.")]).packets {
                 match query::read(&packet) {
                     None => silent += 1,

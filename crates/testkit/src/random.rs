@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use wire::{Name, NameBuf, Ttl, Type};
 
+use crate::choices::Choices;
 use crate::model::Record;
-use crate::{Chain, name, sign};
 
 /// Labels that 20 bytes of zero, of middle and of high value spell as NSEC3 owners, and two that differ only in
 /// the end.
@@ -17,7 +17,7 @@ pub const HASHES: [&[u8; 32]; 5] = [
 ];
 
 /// The TTL of what stands at the apex.
-const HOUR: Ttl = Ttl::from_secs(3600);
+pub(crate) const HOUR: Ttl = Ttl::from_secs(3600);
 
 /// A label from a small set: letters in both cases, `*`, odd bytes, an NSEC3 hash now and then.
 pub fn label() -> impl Strategy<Value = Vec<u8>> {
@@ -80,7 +80,7 @@ pub fn rrsig(covered: Type, tag: u8) -> Vec<u8> {
 }
 
 /// NSEC3 RDATA with one of two sets of parameters.
-fn nsec3(other: bool, next: u8) -> Vec<u8> {
+pub(crate) fn nsec3(other: bool, next: u8) -> Vec<u8> {
     let salt: &[u8] = if other { b"\x00" } else { b"\x02\xab\xcd" };
     joined(&[&[1, 0, 0, other as u8], salt, &[20], &[next; 20], b"\0\x01\x40"])
 }
@@ -164,57 +164,8 @@ pub fn zone() -> impl Strategy<Value = (NameBuf, Vec<Record>)> {
     })
 }
 
-/// How the absence of names in a zone is proved; `None` for zones that are not signed.
-fn chain() -> impl Strategy<Value = Option<Chain>> {
-    let nsec3 = |opt_out, salt: &[u8]| Some(Chain::Nsec3 { opt_out, iterations: 1, salt: salt.to_vec() });
-    prop::sample::select(vec![
-        None,
-        Some(Chain::Nsec),
-        Some(Chain::Nsec),
-        nsec3(false, b""),
-        nsec3(true, b"\xab\xcd"),
-    ])
-}
-
-/// Unsigned zones keep whatever DNSSEC records chance gave them, but for what would make them signed.
-fn settle(apex: Name<'_>, mut records: Vec<Record>, chain: Option<&Chain>) -> Vec<Record> {
-    match chain {
-        Some(chain) => sign(apex, &records, chain),
-        None => {
-            let signs_soa = |r: &Record| r.rtype == Type::RRSIG && r.rdata[..2] == Type::SOA.0.to_be_bytes();
-            records.retain(|record| !signs_soa(record));
-            records
-        }
-    }
-}
-
-/// A zone at `apex` of up to `most` records and one SOA, signed or not.
-fn zone_at(apex: NameBuf, most: usize) -> impl Strategy<Value = (NameBuf, Vec<Record>)> {
-    let ds = (name_below(apex), 0..3u8).prop_map(|(owner, n)| {
-        let rdata = [&[0, n, 13, 2][..], &[n; 32]].concat();
-        Record { owner, rtype: Type::DS, ttl: Ttl::from_secs(300), rdata }
-    });
-    let record = prop_oneof![12 => record(apex), 1 => ds];
-    (prop::collection::vec(record, 0..most), chain()).prop_map(move |(mut records, chain)| {
-        let rdata = soa(apex.as_name(), 1);
-        records.push(Record { owner: apex, rtype: Type::SOA, ttl: HOUR, rdata });
-        (apex, settle(apex.as_name(), records, chain.as_ref()))
-    })
-}
-
-/// One to three zones that are served together, some below others, with cuts between them if chance made them; each
-/// signed with a true chain or not at all.
+/// One to three zones that are served together, as [`zones`](crate::zones) makes them.
 pub fn zones() -> impl Strategy<Value = Vec<(NameBuf, Vec<Record>)>> {
-    let apexes = vec![
-        vec!["."],
-        vec!["Com."],
-        vec!["eXample.com.", "a.example.com."],
-        vec!["example.com.", "com."],
-        vec!["a.b.com.", "com.", "host.elsewhere.net."],
-        vec![".", "a.", "b.a."],
-    ];
-    prop::sample::select(apexes).prop_flat_map(|apexes| {
-        let most = 60 / apexes.len();
-        apexes.into_iter().map(|apex| zone_at(name(apex), most)).collect::<Vec<_>>()
-    })
+    let bytes = prop::collection::vec(any::<u8>(), 0..700);
+    bytes.prop_map(|bytes| crate::zones::zones(&mut Choices::new(&bytes)))
 }

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use proptest::prelude::*;
-use testkit::packets::{Choices, batch};
+use testkit::choices::Choices;
+use testkit::packets::batch;
 use testkit::random;
 
 use crate::world::{Land, World};
