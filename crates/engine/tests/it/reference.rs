@@ -28,7 +28,7 @@ proptest! {
         failure_persistence: None,
         // Zones take many steps to get small.
         max_shrink_iters: 20_000,
-        ..ProptestConfig::with_cases(std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(150))
+        ..ProptestConfig::with_cases(std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(1500))
     })]
     #[test]
     fn every_packet_of_every_batch_is_replied_to_as_the_reference_does(

@@ -22,12 +22,13 @@ pub(crate) struct Land {
 }
 
 pub(crate) struct World {
-    engine: Arc<Engine<Zones>>,
     reference: Reference,
     /// Names to ask for.
     pub(crate) names: Vec<NameBuf>,
     /// Answers one batch after the other.
     worker: Worker<Zones>,
+    /// Answers one packet after the other.
+    lone: Worker<Zones>,
 }
 
 /// Says which packet it was, should the test end meanwhile.
@@ -76,7 +77,7 @@ impl World {
         let engine = Arc::new(Engine::new(Zones::new(Arc::new(catalog)), Sources::default(), config));
         let mut names: Vec<NameBuf> = lands.iter().flat_map(|land| model(land).all()).collect();
         names.extend(["elsewhere.", "host.elsewhere.net.", "a.b.c.d.e.f.example.com."].map(name));
-        World { worker: worker(&engine), engine, reference, names }
+        World { worker: worker(&engine), lone: worker(&engine), reference, names }
     }
 
     /// Has a batch answered, and holds each reply against the reference: what comes back for a packet, which is one
@@ -93,19 +94,18 @@ impl World {
         // The other way round, into buffers that hold what others have written.
         let mut again = ask(&mut self.worker, &mut packets, batch.packets.iter().rev());
         again.reverse();
+        let mut whole = Packets::new(Transport::Tcp, MAX_MESSAGE);
+        let mut alone = Packets::new(transport, batch.room);
         for (i, packet) in batch.packets.iter().enumerate() {
             let _context = Context(i, packet);
             let reply = replies[i].as_deref();
-            let alone = |transport, room| {
-                ask(&mut worker(&self.engine), &mut Packets::new(transport, room), [packet].into_iter())
-                    .remove(0)
-            };
             assert!(again[i] == replies[i], "the reply hangs on the order of the batch");
-            assert!(alone(transport, batch.room) == replies[i], "the reply hangs on the batch");
+            let alone = ask(&mut self.lone, &mut alone, [packet].into_iter()).remove(0);
+            assert!(alone == replies[i], "the reply hangs on the batch");
             match batch.stream {
                 true => self.reference.check(packet, reply),
                 false => {
-                    let whole = alone(Transport::Tcp, MAX_MESSAGE);
+                    let whole = ask(&mut self.lone, &mut whole, [packet].into_iter()).remove(0);
                     self.reference.check_datagram(packet, batch.room, reply, whole.as_deref());
                 }
             }
