@@ -13,13 +13,13 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use wire::hash::{HashKey, HashedName};
 use wire::{Name, NameBuf, Ttl, Type};
-use zone::image::{self, Image, Making};
+use zone::image::{self, Image, Provenance};
 use zone::store::{Zone, ZoneBuilder};
 
 /// An image with every kind of part.
 static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut octets = Vec::new();
-    image::write_to(&mut octets, &zone(), &Making::default()).expect("a Vec takes everything");
+    image::write_to(&mut octets, &zone(), &Provenance::default()).expect("a Vec takes everything");
     octets
 });
 
@@ -83,8 +83,8 @@ fn explore(zone: &Zone) {
     let (mut hashed, mut octets) = (HashedName::new(), Vec::new());
     let mut look_up = |name: Name<'_>| {
         hashed.set(&key(), name);
-        zone.ahead(hashed.hash(0));
-        zone.ahead_node(hashed.hash(0)).into_iter().for_each(|node| zone.ahead_glue(zone.candidate(node)));
+        zone.prefetch_index(hashed.hash(0));
+        zone.prefetch_node(hashed.hash(0)).into_iter().for_each(|node| zone.prefetch_glue(zone.candidate(node)));
         let _ = zone.find(hashed.suffix(0), hashed.hash(0));
         let _ = zone.nsec().and_then(|chain| chain.covering(hashed.as_lower()));
     };

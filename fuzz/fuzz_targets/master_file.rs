@@ -13,14 +13,14 @@ use std::io::{self, Read};
 use libfuzzer_sys::fuzz_target;
 use wire::rdata::{validate, write_text};
 use wire::{Class, Name, Ttl, Type};
-use zone::scan::{Limits, Record, Refusal, ScanConfig, ScanReport, Sink, Source, read};
+use zone::scan::{Limits, Record, Rejection, ScanConfig, ScanReport, Sink, TextSource, read};
 
 /// Records, each owner with its letters as written.
 #[derive(Default, PartialEq, Debug)]
 struct Records(Vec<(Vec<u8>, Ttl, Class, Type, Vec<u8>)>);
 
 impl Sink for Records {
-    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), Rejection> {
         assert!(!record.rtype.is_meta());
         assert_eq!(validate(record.rtype, record.rdata), Ok(()));
         let owner = record.owner.as_wire().to_vec();
@@ -48,23 +48,23 @@ impl Read for Trickle<'_> {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let (records, report) = scan(Source::bytes("text", data));
+    let (records, report) = scan(TextSource::bytes("text", data));
     assert_eq!(report.records as usize, records.0.len());
 
     let step = data.len();
-    let (trickled, other) = scan(Source::reader("text", Trickle { text: data, step }));
+    let (trickled, other) = scan(TextSource::reader("text", Trickle { text: data, step }));
     assert_eq!(records, trickled);
     assert_eq!((report.errors, report.warnings), (other.errors, other.warnings));
     let told = |r: &ScanReport| r.faults.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(told(&report), told(&other));
 
     let text = written(&records);
-    let (again, report) = scan(Source::bytes("written", text.as_bytes()));
+    let (again, report) = scan(TextSource::bytes("written", text.as_bytes()));
     assert!(report.is_clean(), "{text}\n{:?}", report.faults);
     assert_eq!(records, again, "{text}");
 });
 
-fn scan(source: Source<'_>) -> (Records, ScanReport) {
+fn scan(source: TextSource<'_>) -> (Records, ScanReport) {
     let mut config = ScanConfig::new(Name::from_wire(b"\x07example\x03com\0").expect("a name"));
     config.default_ttl = Some(Ttl::from_secs(3600));
     config.limits = Limits { generated: 500, errors: 50, ..Limits::default() };

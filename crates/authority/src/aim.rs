@@ -11,10 +11,10 @@
 use wire::hash::HashedName;
 use wire::{NameHash, Type};
 use zone::catalog::{Catalog, Located};
-use zone::store::{Node, NodeAhead, NodeFlags, Search, Zone};
+use zone::store::{Node, NodeFlags, PrefetchedNode, Search, Zone};
 
-use crate::lead::Lead;
 use crate::lookup::zone_for;
+use crate::search::DenialSearch;
 
 /// Passes over a batch.
 pub const PASSES: usize = 2 + Search::STEPS;
@@ -29,8 +29,8 @@ pub struct Aim {
     dnssec_ok: bool,
     /// Hashes of the names, as far as they lie below the apex.
     hashes: [NameHash; NAMES],
-    nodes: [Option<NodeAhead>; NAMES],
-    lead: Option<Lead>,
+    nodes: [Option<PrefetchedNode>; NAMES],
+    search: Option<DenialSearch>,
 }
 
 impl Aim {
@@ -42,7 +42,7 @@ impl Aim {
             catalog.ahead_located(located);
         }
         let hashes = std::array::from_fn(|skip| qname.hash(skip));
-        Some(Aim { located, qtype, dnssec_ok, hashes, nodes: [None; NAMES], lead: None })
+        Some(Aim { located, qtype, dnssec_ok, hashes, nodes: [None; NAMES], search: None })
     }
 
     /// The zone.
@@ -57,20 +57,20 @@ impl Aim {
     pub fn prefetch(&mut self, catalog: &Catalog, pass: usize, qname: &HashedName) -> bool {
         let Some(zone) = catalog.zone(self.located) else { return false };
         match pass {
-            0 => self.hashes().for_each(|hash| zone.ahead(hash)),
+            0 => self.hashes().for_each(|hash| zone.prefetch_index(hash)),
             1 => {
                 self.nodes = self.nodes_in(zone);
-                zone.ahead_apex();
+                zone.prefetch_apex();
             }
             2 => {
                 let cuts = self.nodes.into_iter().flatten().map(|node| zone.candidate(node));
-                cuts.for_each(|node| zone.ahead_glue(node));
-                self.lead = self.find_lead(zone, qname);
-                return self.lead.is_some();
+                cuts.for_each(|node| zone.prefetch_glue(node));
+                self.search = self.find_search(zone, qname);
+                return self.search.is_some();
             }
             _ => {
-                let Some(lead) = &mut self.lead else { return false };
-                lead.advance(zone);
+                let Some(search) = &mut self.search else { return false };
+                search.advance(zone);
             }
         }
         true
@@ -82,19 +82,19 @@ impl Aim {
     }
 
     #[inline]
-    fn nodes_in(&self, zone: &Zone) -> [Option<NodeAhead>; NAMES] {
+    fn nodes_in(&self, zone: &Zone) -> [Option<PrefetchedNode>; NAMES] {
         let mut hashes = self.hashes();
-        std::array::from_fn(|_| hashes.next().and_then(|hash| zone.ahead_node(hash)))
+        std::array::from_fn(|_| hashes.next().and_then(|hash| zone.prefetch_node(hash)))
     }
 
     /// What an answer that carries proofs will most likely have to search for.
     #[inline]
-    fn find_lead(&self, zone: &Zone, qname: &HashedName) -> Option<Lead> {
+    fn find_search(&self, zone: &Zone, qname: &HashedName) -> Option<DenialSearch> {
         if !self.dnssec_ok || !zone.is_signed() {
             return None;
         }
         let skip = self.denied(zone)?;
-        Lead::new(zone, qname, skip)
+        DenialSearch::new(zone, qname, skip)
     }
 
     /// How many labels less than the name asked for the name has that a denial record will most likely be about.
@@ -129,7 +129,7 @@ impl Aim {
 
     /// The search that the passes have begun.
     #[inline]
-    pub(crate) fn lead(&self) -> Option<&Lead> {
-        self.lead.as_ref()
+    pub(crate) fn search(&self) -> Option<&DenialSearch> {
+        self.search.as_ref()
     }
 }

@@ -81,8 +81,8 @@ fn resolve<'a>(
     chain: &mut Links,
 ) -> Result<(), Full> {
     let below = aim.located().below as usize;
-    let (name, hashed, at, lead) = (ask.name, ask.qname, Offset::QNAME, aim.lead());
-    let here = Here { zone, name, hashed, below, at, dnames: &[], lead };
+    let (name, hashed, at, begun) = (ask.name, ask.qname, Offset::QNAME, aim.search());
+    let here = Here { zone, name, hashed, below, at, dnames: &[], begun };
     match respond::step(ask, &here, reply)? {
         None => Ok(()),
         Some(first) => chase(ask, first, reply, chain),
@@ -115,7 +115,7 @@ fn chase<'a>(
         let Some(located) = zone_for(ask.catalog, next, ask.qtype) else { break };
         let Some(zone) = ask.catalog.zone(located) else { break };
         let below = located.below as usize;
-        let here = Here { zone, name: target.as_name(), hashed: next, below, at, dnames, lead: None };
+        let here = Here { zone, name: target.as_name(), hashed: next, below, at, dnames, begun: None };
         link = respond::step(ask, &here, reply)?;
     }
     Ok(())

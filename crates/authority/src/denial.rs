@@ -5,8 +5,8 @@ use wire::name::MAX_NAME;
 use zone::store::{Node, Nsec3Chain};
 
 use crate::here::Here;
-use crate::lead;
 use crate::reply::Reply;
+use crate::search;
 
 /// The zone answered with `node`, the name's own or a wildcard `wildcard` labels above it; `answered` is
 /// whether the type asked for was there.
@@ -23,7 +23,7 @@ pub(crate) fn data<'z>(
         (Some(skip), _) => {
             let Some(chain) = here.zone.nsec3() else {
                 let Some(chain) = here.zone.nsec() else { return };
-                reply.prove(lead::nsec(chain, here.hashed, here.lead));
+                reply.prove(search::nsec(chain, here.hashed, here.begun));
                 if !answered {
                     // The wildcard may itself be an empty non-terminal.
                     reply.prove(chain.covering(node.owner()));
@@ -47,10 +47,10 @@ fn no_data<'z>(here: &Here<'_, 'z>, node: Node<'z>, reply: &mut Reply<'_, '_, 'z
     let Some(chain) = here.zone.nsec3() else {
         // An empty non-terminal has no NSEC; the one before it says what lies between.
         let own = node.rrset(Type::NSEC).map(|_| node);
-        let before = || here.zone.nsec().and_then(|chain| lead::nsec(chain, here.hashed, here.lead));
+        let before = || here.zone.nsec().and_then(|chain| search::nsec(chain, here.hashed, here.begun));
         return reply.prove(own.or_else(before));
     };
-    match lead::nsec3(chain, here.hashed, 0, here.lead) {
+    match search::nsec3(chain, here.hashed, 0, here.begun) {
         (own, true) => reply.prove(Some(own)),
         // Opt-out left the name without one (RFC 5155 §7.2.4).
         _ if here.below > 0 => {
@@ -66,7 +66,7 @@ pub(crate) fn no_name<'z>(here: &Here<'_, 'z>, skip: usize, reply: &mut Reply<'_
     match here.zone.nsec3() {
         None => {
             let Some(chain) = here.zone.nsec() else { return };
-            reply.prove(lead::nsec(chain, here.hashed, here.lead));
+            reply.prove(search::nsec(chain, here.hashed, here.begun));
             // Where it would be too long to be a name there is no wildcard to deny.
             if let Ok(wildcard) = here.hashed.suffix(skip).wildcard(&mut buf) {
                 reply.prove(chain.covering(wildcard));
@@ -87,7 +87,7 @@ pub(crate) fn no_ds<'z>(here: &Here<'_, 'z>, cut: Node<'z>, skip: usize, reply: 
     let Some(chain) = here.zone.nsec3() else {
         return reply.prove(cut.rrset(Type::NSEC).map(|_| cut));
     };
-    match lead::nsec3(chain, here.hashed, skip, here.lead) {
+    match search::nsec3(chain, here.hashed, skip, here.begun) {
         (own, true) => reply.prove(Some(own)),
         _ => {
             closest_encloser(chain, here, skip + 1, reply);
@@ -116,5 +116,5 @@ fn closest_encloser<'z>(
 
 /// Proves that the name without its `skip` leftmost labels is not there.
 fn covering<'z>(chain: Nsec3Chain<'z>, here: &Here<'_, 'z>, skip: usize, reply: &mut Reply<'_, '_, 'z>) {
-    reply.prove(Some(lead::nsec3(chain, here.hashed, skip, here.lead).0));
+    reply.prove(Some(search::nsec3(chain, here.hashed, skip, here.begun).0));
 }

@@ -5,7 +5,7 @@ use wire::message::Offset;
 use wire::{Name, NameHash};
 use zone::store::Zone;
 
-use crate::lead::Lead;
+use crate::search::DenialSearch;
 
 /// The name at hand: the one asked for, or where a chain has led.
 pub(crate) struct Here<'h, 'z> {
@@ -20,7 +20,7 @@ pub(crate) struct Here<'h, 'z> {
     /// The owners of the DNAMEs that led here.
     pub(crate) dnames: &'h [NameHash],
     /// What was found out about the name before, if it is the one asked for.
-    pub(crate) lead: Option<&'h Lead>,
+    pub(crate) begun: Option<&'h DenialSearch>,
 }
 
 impl Here<'_, '_> {

@@ -11,7 +11,7 @@
 //! | `respond` | turns what a name is into sections |
 //! | [`lookup`] | finds which zone answers, and what the name is in it: a node, a wildcard, a cut, a DNAME, nothing |
 //! | `denial` | picks the NSEC or NSEC3 records that prove it |
-//! | `lead` | searches for such a record before it is known to be needed |
+//! | `search` | searches for such a record before it is known to be needed |
 //! | `memo` | keeps the NSEC3 hashes that many answers share |
 //! | `reply` | copies compiled RRsets into the message and moves their pointers |
 //! | [`audit`] | checks that a signed zone can prove what it will have to |
@@ -25,11 +25,11 @@ pub mod audit;
 mod denial;
 pub mod explain;
 mod here;
-mod lead;
 pub mod lookup;
 mod memo;
 mod reply;
 mod respond;
+mod search;
 
 pub use aim::{Aim, PASSES};
 pub use answer::{NotLoaded, Scratch, answer};

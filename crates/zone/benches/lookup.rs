@@ -1,4 +1,4 @@
-//! Exact lookups: one by one and in batches of 64 whose loads overlap, in a small zone and in one of 4 million
+//! Exact lookups: one by one, and in batches of 64 whose cache misses overlap, in a small zone and in one of 4 million
 //! records (set `ZONE_BENCH_RECORDS` for another number).
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -74,8 +74,8 @@ fn lookups(c: &mut Criterion) {
         group.bench_function("64 as a batch", |b| {
             b.iter(|| {
                 let batch = batches.next().expect("a cycle");
-                batch.iter().for_each(|name| zone.ahead(name.hash));
-                batch.iter().for_each(|name| _ = zone.ahead_node(name.hash));
+                batch.iter().for_each(|name| zone.prefetch_index(name.hash));
+                batch.iter().for_each(|name| _ = zone.prefetch_node(name.hash));
                 batch.iter().map(|name| answer(&zone, name, &mut out)).sum::<usize>()
             });
         });

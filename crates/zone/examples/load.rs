@@ -1,4 +1,4 @@
-//! Builds a zone and tells the time, the memory and the bytes per record.
+//! Builds a zone and reports the time, the memory and the bytes per record.
 //!
 //! `load RECORDS` makes a zone like that of a top-level domain in memory, `load RECORDS FILE` writes it to a
 //! master file instead, and `load FILE APEX` reads a master file.
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         [records] => generated(records.parse()?),
         [records, file] if records.parse::<u64>().is_ok() => written(records.parse()?, file),
         [file, apex] => read(file, apex),
-        _ => Err("use: load RECORDS | load RECORDS FILE | load FILE APEX".into()),
+        _ => Err("usage: load RECORDS | load RECORDS FILE | load FILE APEX".into()),
     }
 }
 

@@ -7,7 +7,7 @@ use std::io::{BufWriter, Write as _};
 use std::ops::ControlFlow;
 use std::time::Instant;
 use wire::NameBuf;
-use zone::scan::{self, Progress, Record, Refusal, ScanConfig, Sink, Source};
+use zone::scan::{self, Progress, Record, Rejection, ScanConfig, Sink, TextSource};
 
 /// Counts, and looks at each record enough that it must exist.
 #[derive(Default)]
@@ -18,7 +18,7 @@ struct Count {
 }
 
 impl Sink for Count {
-    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), Rejection> {
         self.bytes += record.rdata.len() as u64;
         self.owners += u64::from(!record.same_owner);
         Ok(())
@@ -34,18 +34,18 @@ impl Sink for Count {
 struct Print<W>(W);
 
 impl<W: std::io::Write> Sink for Print<W> {
-    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), Rejection> {
         let mut data = String::new();
         let Record { owner, ttl, class, rtype, rdata, .. } = *record;
-        wire::rdata::write_text(rtype, rdata, &mut data).map_err(|e| Refusal::error(e.to_string()))?;
-        writeln!(self.0, "{owner} {ttl} {class} {rtype} {data}").map_err(|e| Refusal::stop(e.to_string()))
+        wire::rdata::write_text(rtype, rdata, &mut data).map_err(|e| Rejection::error(e.to_string()))?;
+        writeln!(self.0, "{owner} {ttl} {class} {rtype} {data}").map_err(|e| Rejection::stop(e.to_string()))
     }
 }
 
 fn print(path: &str, origin: &str) -> Result<(), Box<dyn std::error::Error>> {
     let config = ScanConfig::new(origin.parse::<NameBuf>()?.as_name());
     let mut to = Print(BufWriter::new(std::io::stdout().lock()));
-    let report = scan::read(Source::file(path), &config, &mut to);
+    let report = scan::read(TextSource::file(path), &config, &mut to);
     for fault in &report.faults {
         eprintln!("{}", fault.pretty());
     }
@@ -91,7 +91,7 @@ fn read(path: &str, origin: &str, pipelined: bool) -> Result<(), Box<dyn std::er
     let config = ScanConfig::new(origin.parse::<NameBuf>()?.as_name());
     let mut count = Count::default();
     let start = Instant::now();
-    let source = Source::file(path);
+    let source = TextSource::file(path);
     let report = if pipelined {
         scan::read_pipelined(source, &config, &mut count)
     } else {

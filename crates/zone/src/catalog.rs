@@ -11,7 +11,7 @@ use wire::hash::{HashKey, HashedName};
 use wire::name::MAX_LABELS;
 use wire::{LowerName, Name, NameBuf, NameHash};
 
-use crate::ahead;
+use crate::prefetch;
 use crate::store::Zone;
 
 /// One zone of a catalog. Cloning shares the zone.
@@ -229,7 +229,7 @@ impl Catalog {
     #[inline]
     pub fn ahead(&self, name: &HashedName) {
         if let Some(hash) = self.likely(name) {
-            ahead::value(&self.heads[self.home(hash)]);
+            prefetch::value(&self.heads[self.home(hash)]);
         }
     }
 
@@ -286,7 +286,7 @@ impl Catalog {
     #[inline]
     pub fn ahead_located(&self, located: Located) {
         if let Some(zone) = self.zone(located) {
-            zone.ahead_self();
+            zone.prefetch_self();
         }
     }
 

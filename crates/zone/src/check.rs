@@ -2,8 +2,8 @@
 //! RFC 1912, RFC 2181 §10.3, RFC 6672 §2.3).
 //!
 //! Faults of single records and RRsets are noted while reading and building ([`crate::scan`],
-//! [`crate::store`]). A zone with findings of [`Severity::Error`] works badly for somebody, but can be served;
-//! `nomen zone check` refuses it.
+//! [`crate::store`]). A zone with a flaw of [`Severity::Error`] can be served, but works badly for somebody;
+//! `nomen zone check` rejects it.
 
 use std::fmt;
 
@@ -14,9 +14,9 @@ use crate::store::{Node, NodeFlags, RrSet, Zone};
 
 /// Something wrong at one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct Flaw {
     /// What it is.
-    pub kind: FindingKind,
+    pub kind: FlawKind,
     /// The owner of the records concerned.
     pub owner: NameBuf,
     /// Their type.
@@ -25,9 +25,9 @@ pub struct Finding {
     pub other: Option<NameBuf>,
 }
 
-/// Kinds of [`Finding`].
+/// Kinds of [`Flaw`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FindingKind {
+pub enum FlawKind {
     /// The zone's NS names a host in the zone that has no address.
     NsWithoutAddress,
     /// A cut's NS names a host at or below the cut, and there is no glue.
@@ -48,17 +48,17 @@ pub enum FindingKind {
     WildcardDname,
     /// SOA timers that cannot work: expire is not above refresh plus retry (RFC 1912 §2.2).
     SoaTimers,
-    /// Only one name server (RFC 1034 §4.1 asks for two).
+    /// Only one name server (RFC 1034 §4.1 requires two).
     SingleNs,
     /// NSEC3 with iterations or salt (RFC 9276 §3.1).
     Nsec3Parameters,
-    /// Type SPF, which nobody asks for any more (RFC 7208 §3.1).
+    /// Type SPF, which nobody queries any more (RFC 7208 §3.1).
     SpfType,
     /// A host name with characters other than letters, digits and hyphen (RFC 952, RFC 1123 §2.1).
     HostName,
 }
 
-impl FindingKind {
+impl FlawKind {
     /// How bad it is.
     pub fn severity(self) -> Severity {
         match self {
@@ -72,68 +72,68 @@ impl FindingKind {
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Finding { owner, rtype, .. } = self;
+        let Flaw { owner, rtype, .. } = self;
         let other = self.other.unwrap_or(NameBuf::ROOT);
         match self.kind {
-            FindingKind::NsWithoutAddress => {
+            FlawKind::NsWithoutAddress => {
                 write!(f, "{owner} {rtype}: {other} has no address records in this zone")
             }
-            FindingKind::MissingGlue => {
+            FlawKind::MissingGlue => {
                 write!(f, "{owner} {rtype}: {other} lies below the cut and has no glue (A or AAAA)")
             }
-            FindingKind::HostWithoutAddress => {
+            FlawKind::HostWithoutAddress => {
                 write!(f, "{owner} {rtype}: {other} has no address records in this zone")
             }
-            FindingKind::HostIsCname => write!(f, "{owner} {rtype}: {other} is a CNAME, it must be a host"),
-            FindingKind::DsWithoutNs => write!(f, "{owner} DS: there is no NS, so this is no zone cut"),
-            FindingKind::DsAtApex => write!(f, "{owner} DS: the zone's own DS belongs to the parent zone"),
-            FindingKind::Occluded => {
+            FlawKind::HostIsCname => write!(f, "{owner} {rtype}: {other} is a CNAME, it must be a host"),
+            FlawKind::DsWithoutNs => write!(f, "{owner} DS: there is no NS, so this is no zone cut"),
+            FlawKind::DsAtApex => write!(f, "{owner} DS: the zone's own DS belongs to the parent zone"),
+            FlawKind::Occluded => {
                 write!(f, "{owner} {rtype}: cannot be seen, it lies below {other}, a zone cut or DNAME")
             }
-            FindingKind::WildcardNs => write!(f, "{owner} NS: NS at a wildcard delegates nothing"),
-            FindingKind::WildcardDname => write!(f, "{owner} DNAME: DNAME at a wildcard is not defined"),
-            FindingKind::SoaTimers => {
+            FlawKind::WildcardNs => write!(f, "{owner} NS: NS at a wildcard delegates nothing"),
+            FlawKind::WildcardDname => write!(f, "{owner} DNAME: DNAME at a wildcard is not defined"),
+            FlawKind::SoaTimers => {
                 write!(f, "{owner} SOA: expire should be larger than refresh and retry together")
             }
-            FindingKind::SingleNs => write!(f, "{owner} NS: only one name server, there should be two"),
-            FindingKind::Nsec3Parameters => {
+            FlawKind::SingleNs => write!(f, "{owner} NS: only one name server, there should be two"),
+            FlawKind::Nsec3Parameters => {
                 write!(f, "{owner} NSEC3PARAM: iterations should be 0 and the salt empty (RFC 9276)")
             }
-            FindingKind::SpfType => write!(f, "{owner} SPF: nobody reads this type any more, use TXT"),
-            FindingKind::HostName => {
+            FlawKind::SpfType => write!(f, "{owner} SPF: nobody reads this type any more, use TXT"),
+            FlawKind::HostName => {
                 write!(f, "{owner} {rtype}: not a host name (letters, digits and hyphens)")
             }
         }
     }
 }
 
-/// Checks a whole zone, calling `found` for each finding in canonical order of owners.
-pub fn check(zone: &Zone, found: &mut dyn FnMut(Finding)) {
+/// Checks a whole zone. Calls `found` for each flaw, in canonical order of owners.
+pub fn check(zone: &Zone, found: &mut dyn FnMut(Flaw)) {
     apex(zone, found);
     for node in zone.iter() {
         Checker { zone, node, found }.node();
     }
 }
 
-/// What only the apex can get wrong.
-fn apex(zone: &Zone, found: &mut dyn FnMut(Finding)) {
+/// Flaws that only the apex can have.
+fn apex(zone: &Zone, found: &mut dyn FnMut(Flaw)) {
     let node = zone.apex_node();
-    let mut tell =
-        |kind, rtype| found(Finding { kind, owner: node.owner().as_name().to_buf(), rtype, other: None });
+    let mut report =
+        |kind, rtype| found(Flaw { kind, owner: node.owner().as_name().to_buf(), rtype, other: None });
     let soa = zone.soa();
     if soa.expire <= soa.refresh.saturating_add(soa.retry) {
-        tell(FindingKind::SoaTimers, Type::SOA);
+        report(FlawKind::SoaTimers, Type::SOA);
     }
     if node.rrset(Type::NS).is_some_and(|ns| ns.count() < 2) {
-        tell(FindingKind::SingleNs, Type::NS);
+        report(FlawKind::SingleNs, Type::NS);
     }
     if node.rrset(Type::DS).is_some() {
-        tell(FindingKind::DsAtApex, Type::DS);
+        report(FlawKind::DsAtApex, Type::DS);
     }
     if zone.nsec3().is_some_and(|chain| chain.iterations() > 0 || !chain.salt().is_empty()) {
-        tell(FindingKind::Nsec3Parameters, Type::NSEC3PARAM);
+        report(FlawKind::Nsec3Parameters, Type::NSEC3PARAM);
     }
 }
 
@@ -141,13 +141,13 @@ fn apex(zone: &Zone, found: &mut dyn FnMut(Finding)) {
 struct Checker<'c, 'z> {
     zone: &'z Zone,
     node: Node<'z>,
-    found: &'c mut dyn FnMut(Finding),
+    found: &'c mut dyn FnMut(Flaw),
 }
 
 impl<'z> Checker<'_, 'z> {
-    fn tell(&mut self, kind: FindingKind, rtype: Type, other: Option<Name<'_>>) {
+    fn report(&mut self, kind: FlawKind, rtype: Type, other: Option<Name<'_>>) {
         let owner = self.node.owner().as_name().to_buf();
-        (self.found)(Finding { kind, owner, rtype, other: other.map(Name::to_buf) });
+        (self.found)(Flaw { kind, owner, rtype, other: other.map(Name::to_buf) });
     }
 
     fn node(&mut self) {
@@ -159,20 +159,20 @@ impl<'z> Checker<'_, 'z> {
             return self.occluded();
         }
         if flags.contains(NodeFlags::WILDCARD | NodeFlags::CUT) {
-            self.tell(FindingKind::WildcardNs, Type::NS, None);
+            self.report(FlawKind::WildcardNs, Type::NS, None);
         }
         if flags.contains(NodeFlags::WILDCARD | NodeFlags::DNAME) {
-            self.tell(FindingKind::WildcardDname, Type::DNAME, None);
+            self.report(FlawKind::WildcardDname, Type::DNAME, None);
         }
         let plain = !flags.intersects(NodeFlags::CUT | NodeFlags::APEX);
         if plain && self.node.rrset(Type::DS).is_some() {
-            self.tell(FindingKind::DsWithoutNs, Type::DS, None);
+            self.report(FlawKind::DsWithoutNs, Type::DS, None);
         }
         for set in self.node.rrsets() {
             match set.rtype() {
-                Type::SPF => self.tell(FindingKind::SpfType, Type::SPF, None),
+                Type::SPF => self.report(FlawKind::SpfType, Type::SPF, None),
                 Type::A | Type::AAAA | Type::MX if !is_host_name(self.node.owner().as_name()) => {
-                    self.tell(FindingKind::HostName, set.rtype(), None);
+                    self.report(FlawKind::HostName, set.rtype(), None);
                 }
                 Type::NS | Type::MX | Type::SRV => self.hosts(set),
                 _ => {}
@@ -180,12 +180,12 @@ impl<'z> Checker<'_, 'z> {
         }
     }
 
-    /// Records below a cut: addresses that some NS of the zone may need are glue, all else is lost.
+    /// Records below a cut or a DNAME. Below a cut, addresses are taken for glue; nothing else is ever answered.
     fn occluded(&mut self) {
         let above = self.cut_above();
         for set in self.node.rrsets() {
             if !matches!(set.rtype(), Type::A | Type::AAAA) || above.is_none() {
-                self.tell(FindingKind::Occluded, set.rtype(), above.or(self.node.owner().as_name().parent()));
+                self.report(FlawKind::Occluded, set.rtype(), above.or(self.node.owner().as_name().parent()));
             }
         }
     }
@@ -215,14 +215,14 @@ impl<'z> Checker<'_, 'z> {
     }
 
     fn host(&mut self, rtype: Type, host: Name<'_>) {
-        // A null MX or an SRV for "not available here" (RFC 7505, RFC 2782).
+        // Hosts of other zones are not known here. In MX and SRV the root stands for no host (RFC 7505 §3, RFC 2782).
         if !host.is_at_or_below(self.zone.apex().as_name()) || (host.is_root() && rtype != Type::NS) {
             return;
         }
         let node = self.zone.find_name(host);
         let has = |t: Type| node.is_some_and(|n| n.rrset(t).is_some());
         if has(Type::CNAME) {
-            return self.tell(FindingKind::HostIsCname, rtype, Some(host));
+            return self.report(FlawKind::HostIsCname, rtype, Some(host));
         }
         if has(Type::A) || has(Type::AAAA) || (node.is_none() && self.wildcard_covers(host)) {
             return;
@@ -231,11 +231,11 @@ impl<'z> Checker<'_, 'z> {
         let at_cut = self.node.flags().contains(NodeFlags::CUT);
         let own = at_cut && host.is_at_or_below(self.node.owner().as_name());
         match rtype {
-            Type::NS if own => self.tell(FindingKind::MissingGlue, rtype, Some(host)),
+            Type::NS if own => self.report(FlawKind::MissingGlue, rtype, Some(host)),
             // Other zones answer for what lies below other cuts.
             _ if below_cut => {}
-            Type::NS => self.tell(FindingKind::NsWithoutAddress, rtype, Some(host)),
-            _ => self.tell(FindingKind::HostWithoutAddress, rtype, Some(host)),
+            Type::NS => self.report(FlawKind::NsWithoutAddress, rtype, Some(host)),
+            _ => self.report(FlawKind::HostWithoutAddress, rtype, Some(host)),
         }
     }
 
@@ -247,7 +247,7 @@ impl<'z> Checker<'_, 'z> {
             .any(|name| self.zone.find_name(name).is_some_and(|node| node.flags().contains(NodeFlags::CUT)))
     }
 
-    /// Whether a wildcard gives `host`, which is not there, an address.
+    /// Whether a wildcard stands for an address of `host`, which is not in the zone itself.
     fn wildcard_covers(&self, host: Name<'_>) -> bool {
         let encloser = host.ancestors().skip(1).find_map(|name| self.zone.find_name(name));
         let wildcard = encloser.and_then(|node| NameBuf::prepend(b"*", node.owner().as_name()).ok());
@@ -256,8 +256,8 @@ impl<'z> Checker<'_, 'z> {
     }
 }
 
-/// Whether the first label is one of a host (RFC 1123 §2.1); `*` may stand for hosts, `_` labels are not hosts
-/// but are widely used with addresses all the same, so only other characters count.
+/// Whether every label can be one of a host name (RFC 1123 §2.1): letters, digits and hyphens. `*` passes, as it may
+/// stand for a host; so does `_`, as names with it are no host names but widely have addresses all the same.
 fn is_host_name(name: Name<'_>) -> bool {
     name.labels().all(|label| {
         label == b"*"

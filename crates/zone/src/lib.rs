@@ -9,11 +9,11 @@
 //! | [`check`] | what is wrong with a zone as a whole |
 //! | [`catalog`] | which zones there are, found by the longest match: [`Catalog`] |
 
-mod ahead;
 pub mod catalog;
 pub mod check;
 pub mod image;
 pub mod load;
+mod prefetch;
 pub mod scan;
 mod stamp;
 pub mod store;

@@ -1,7 +1,7 @@
-//! From a master file to a snapshot: [`scan`] feeds [`store`](crate::store), on two threads if the
-//! file is large.
+//! Loads a zone: reads its text ([`scan`]) and builds the snapshot ([`store`](crate::store)), on two threads if the
+//! text is large.
 //!
-//! What both find wrong comes out as one list of [`Fault`]s with places.
+//! What either finds wrong is returned as one list of [`Fault`]s, each with its place in the text.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use wire::hash::HashKey;
 use wire::{Name, Ttl};
 
-use crate::scan::{self, Fault, FaultKind, Limits, Progress, Record, Refusal, ScanConfig, ScanReport};
-use crate::scan::{Severity, Sink, Source};
+use crate::scan::{self, Fault, FaultKind, Limits, Progress, Record, Rejection, ScanConfig, ScanReport};
+use crate::scan::{Severity, Sink, TextSource};
 use crate::stamp::SourceFile;
 use crate::store::{Note, Zone, ZoneBuilder};
 
-/// Files of fewer bytes are read on the caller's thread: a thread would cost more than it saves.
+/// Text of fewer bytes is read on the caller's thread: another thread would cost more than it saves.
 const SMALL: u64 = 256 * 1024;
 
 /// How to load a zone.
@@ -24,7 +24,7 @@ const SMALL: u64 = 256 * 1024;
 pub struct LoadConfig {
     /// TTL of records without one, until a `$TTL` says otherwise.
     pub default_ttl: Option<Ttl>,
-    /// Bounds on what reading may take.
+    /// Bounds on what one scan may take.
     pub limits: Limits,
 }
 
@@ -39,7 +39,7 @@ pub struct Loaded {
     pub more_warnings: u64,
     /// Names of the files that were read, the zone's own first.
     pub files: Vec<Arc<str>>,
-    /// The files that were read and what they were like when they were opened, if all was read from files.
+    /// The files that were read, each in its version when it was opened; `None` if anything else was read, too.
     pub sources: Option<Vec<SourceFile>>,
 }
 
@@ -75,12 +75,12 @@ pub fn load_file(
     key: &HashKey,
     config: &LoadConfig,
 ) -> Result<Loaded, LoadError> {
-    load(Source::file(path), apex, key, config, |_| ControlFlow::Continue(()))
+    load(TextSource::file(path), apex, key, config, |_| ControlFlow::Continue(()))
 }
 
-/// Loads the zone `apex` from any source. `progress` is called every few hundred KiB and may break off.
+/// Loads the zone `apex` from any source. Calls `progress` every few hundred KiB; `Break` ends the load with an error.
 pub fn load(
-    source: Source<'_>,
+    source: TextSource<'_>,
     apex: Name<'_>,
     key: &HashKey,
     config: &LoadConfig,
@@ -90,7 +90,7 @@ pub fn load(
     let scan_config =
         ScanConfig { default_ttl: config.default_ttl, limits: config.limits, ..ScanConfig::new(apex) };
     let small = source.size().is_some_and(|size| size < SMALL);
-    let mut builder = Builder { zone: ZoneBuilder::new(apex, key), progress };
+    let mut builder = BuilderSink { zone: ZoneBuilder::new(apex, key), progress };
     let mut report = match small {
         true => scan::read(source, &scan_config, &mut builder),
         false => scan::read_pipelined(source, &scan_config, &mut builder),
@@ -127,18 +127,18 @@ pub fn load(
     }
 }
 
-/// Receives records from the scanner.
-struct Builder<P> {
+/// Adds the scanner's records to the builder.
+struct BuilderSink<P> {
     zone: ZoneBuilder,
     progress: P,
 }
 
-impl<P: FnMut(Progress) -> ControlFlow<()>> Sink for Builder<P> {
+impl<P: FnMut(Progress) -> ControlFlow<()>> Sink for BuilderSink<P> {
     #[inline]
-    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), Rejection> {
         let source = (record.place.file as u64) << 32 | record.place.line as u64;
         let added = self.zone.add_from(record.owner, record.rtype, record.ttl, record.rdata, source);
-        added.map_err(|error| Refusal::error(error.to_string()))
+        added.map_err(|error| Rejection::error(error.to_string()))
     }
 
     fn progress(&mut self, progress: Progress) -> ControlFlow<()> {
@@ -146,14 +146,14 @@ impl<P: FnMut(Progress) -> ControlFlow<()>> Sink for Builder<P> {
     }
 }
 
-/// The files behind a report, unless something else was read, too.
+/// The files that were read; `None` if anything else was read, too.
 fn sources(report: &ScanReport) -> Option<Vec<SourceFile>> {
     report.sources.iter().cloned().collect()
 }
 
 fn whole_file(name: &Arc<str>, message: String) -> Fault {
     Fault {
-        kind: FaultKind::Refused,
+        kind: FaultKind::Rejected,
         severity: Severity::Error,
         file: name.clone(),
         line: 0,
@@ -189,7 +189,7 @@ mod tests {
     fn load_text(text: &str) -> Result<Loaded, LoadError> {
         let apex: NameBuf = "example.".parse().expect("a name");
         let key = HashKey::new([1, 2, 3]);
-        let source = Source::bytes("test.zone", text.as_bytes());
+        let source = TextSource::bytes("test.zone", text.as_bytes());
         load(source, apex.as_name(), &key, &LoadConfig::default(), |_| ControlFlow::Continue(()))
     }
 

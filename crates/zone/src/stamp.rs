@@ -1,22 +1,22 @@
-//! What tells one version of a file from another without reading it.
+//! What distinguishes one version of a file from another, without reading it.
 
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{self, Path, PathBuf};
 
-/// A version of a file, as the file system tells it.
+/// A version of a file, as the file system reports it.
 ///
 /// The device is left out: its number may change when the system starts anew, with the same file on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Bytes.
+    /// Its size in bytes.
     pub size: u64,
     /// Number of the file in its file system.
     pub inode: u64,
     /// When its content changed last: seconds since 1970 and nanoseconds.
     pub modified: (i64, u32),
-    /// When its content or anything about it changed last, which nobody can set back.
+    /// When its content or anything about it changed last (ctime), which no program can set back.
     pub changed: (i64, u32),
 }
 

@@ -10,7 +10,7 @@ use testkit::random;
 use testkit::tld::Tld;
 use wire::hash::{HashKey, HashedName};
 use wire::{Name, NameBuf, Serial, Ttl, Type};
-use zone::image::{self, Image, ImageError, Making};
+use zone::image::{self, Image, ImageError, Provenance};
 use zone::store::{Zone, ZoneBuilder};
 use zone::{LoadConfig, Loaded, load_file};
 
@@ -48,7 +48,7 @@ fn zone() -> Zone {
 /// The bytes of an image.
 fn bytes(zone: &Zone) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let len = image::write_to(&mut bytes, zone, &Making::default()).expect("written");
+    let len = image::write_to(&mut bytes, zone, &Provenance::default()).expect("written");
     assert_eq!(bytes.len() as u64, len);
     bytes
 }
@@ -87,7 +87,7 @@ fn damage_and_loss_are_noticed_wherever_they_are() {
 }
 
 #[test]
-fn damage_in_any_mebibyte_of_a_large_zone_is_told_with_its_place() {
+fn damage_in_any_mebibyte_of_a_large_zone_is_reported_with_its_place() {
     let apex = name("com.");
     let mut builder = ZoneBuilder::new(apex.as_name(), &key());
     for record in Tld::new(apex, 120_000) {
@@ -109,14 +109,14 @@ fn damage_in_any_mebibyte_of_a_large_zone_is_told_with_its_place() {
 }
 
 #[test]
-fn other_keys_and_what_is_no_image_are_told_apart() {
+fn other_keys_and_what_is_no_image_have_errors_of_their_own() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("image");
     assert!(matches!(Image::open(&path).err(), Some(ImageError::Missing)));
     for other in [&b""[..], b"nomen", b"; a master file that is longer than a header\n"] {
         assert!(matches!(read(&folder, other), Err(ImageError::OtherFormat)), "{other:?}");
     }
-    image::write(&path, &zone(), &Making::default()).expect("written");
+    image::write(&path, &zone(), &Provenance::default()).expect("written");
     let image = Image::open(&path).expect("an image");
     assert_eq!((image.apex().as_name().to_buf(), image.serial()), (name("example."), Serial(7)));
     let other = HashKey::new([1, 2, 3]);
@@ -144,7 +144,7 @@ fn images_are_current_until_any_of_their_files_changes() {
         let loaded = load(&path("zone"));
         let sources = loaded.sources.expect("all from files");
         assert_eq!(sources.len(), 2);
-        image::write(&path("image"), &loaded.zone, &Making { sources, warnings: 3 }).expect("written");
+        image::write(&path("image"), &loaded.zone, &Provenance { sources, warnings: 3 }).expect("written");
         check().expect("current");
     };
     let changed = |of: &str| match check() {
@@ -152,7 +152,7 @@ fn images_are_current_until_any_of_their_files_changes() {
         other => panic!("{other:?}"),
     };
     compile();
-    assert_eq!(Image::open(&path("image")).expect("an image").making().warnings, 3);
+    assert_eq!(Image::open(&path("image")).expect("an image").provenance().warnings, 3);
     fs::write(path("part"), "www A 192.0.2.77\n").expect("written");
     changed("part");
     compile();
@@ -178,7 +178,7 @@ fn images_are_current_until_any_of_their_files_changes() {
 
 #[test]
 fn text_that_is_no_file_has_no_sources() {
-    let source = zone::scan::Source::bytes("text", APEX.as_bytes());
+    let source = zone::scan::TextSource::bytes("text", APEX.as_bytes());
     let go_on = |_| std::ops::ControlFlow::Continue(());
     let loaded = zone::load::load(source, name("example.").as_name(), &key(), &LoadConfig::default(), go_on);
     assert!(loaded.expect("a zone").sources.is_none());
@@ -189,7 +189,7 @@ fn writing_leaves_the_old_image_or_the_new_one() {
     use std::os::unix::fs::MetadataExt;
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("image");
-    image::write(&path, &zone(), &Making::default()).expect("written");
+    image::write(&path, &zone(), &Provenance::default()).expect("written");
     assert_eq!(fs::metadata(&path).expect("a file").mode() & 0o7777, 0o600);
     // What a writer that was killed before the last step leaves behind.
     let whole = fs::read(&path).expect("read");
@@ -205,9 +205,9 @@ fn writing_leaves_the_old_image_or_the_new_one() {
     // A folder in its place keeps the image from being moved there: nothing is left behind.
     let blocked = folder.path().join("blocked");
     fs::create_dir(&blocked).expect("created");
-    assert!(image::write(&blocked, &zone(), &Making::default()).is_err());
+    assert!(image::write(&blocked, &zone(), &Provenance::default()).is_err());
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 3);
-    assert!(image::write(&folder.path().join("nowhere/image"), &zone(), &Making::default()).is_err());
+    assert!(image::write(&folder.path().join("nowhere/image"), &zone(), &Provenance::default()).is_err());
 }
 
 fn read_at(path: &Path) -> Result<Zone, ImageError> {
@@ -220,8 +220,10 @@ fn explore(zone: &Zone, names: &[NameBuf]) -> usize {
     let own: Vec<NameBuf> = zone.iter().map(|node| node.owner().as_name().to_buf()).collect();
     for name in names.iter().chain(&own) {
         hashed.set(&key(), name.as_name());
-        zone.ahead(hashed.hash(0));
-        zone.ahead_node(hashed.hash(0)).into_iter().for_each(|node| zone.ahead_glue(zone.candidate(node)));
+        zone.prefetch_index(hashed.hash(0));
+        zone.prefetch_node(hashed.hash(0))
+            .into_iter()
+            .for_each(|node| zone.prefetch_glue(zone.candidate(node)));
         seen += usize::from(zone.find(hashed.suffix(0), hashed.hash(0)).is_some());
         seen += usize::from(zone.nsec().is_some_and(|chain| chain.covering(hashed.as_lower()).is_some()));
     }
@@ -297,9 +299,9 @@ fn every_wrong_byte_is_refused_or_harmless() {
 
 /// Two pointers in one place would have RDATA copied backwards.
 #[test]
-fn pointers_stand_one_behind_the_other() {
+fn pointers_stand_one_after_the_other() {
     let mut builder = ZoneBuilder::new(name("example.").as_name(), &key());
-    // The places of the two names' pointers in the RRset: behind `ns1` and behind `admin`.
+    // The places of the two names' pointers in the RRset: after `ns1` and after `admin`.
     let soa = [&b"\x03ns1\x07example\0\x05admin\x07example\0"[..], &[0; 20]].concat();
     builder.add(name("example.").as_name(), Type::SOA, Ttl::from_secs(60), &soa).expect("a record");
     let whole = bytes(&builder.finish().expect("a zone"));

@@ -11,7 +11,7 @@ use testkit::model::{ModelFlags, ModelSet, ModelZone, canonical, longest_match};
 use testkit::random;
 use wire::hash::{HashKey, HashedName};
 use wire::{Name, NameBuf, Ttl, Type};
-use zone::image::{self, Image, Making};
+use zone::image::{self, Image, Provenance};
 use zone::store::{Node, NodeFlags, RrSet, Zone, ZoneBuilder};
 use zone::{Catalog, Change};
 
@@ -76,7 +76,7 @@ fn universe(apex: Name<'_>, records: &[testkit::Record]) -> Vec<NameBuf> {
     names
 }
 
-/// A message with the question `qname` and the RRset at `gap` bytes behind it, read by another library; gives
+/// A message with the question `qname` and the RRset `gap` bytes after it, read by another library. Returns
 /// the RDATA of each record, uncompressed.
 fn read_elsewhere(set: &RrSet<'_>, qname: Name<'_>, gap: usize) -> Vec<(Type, Ttl, Vec<u8>)> {
     let count = set.count() + set.sig_count();
@@ -179,7 +179,7 @@ fn check_zone(apex: Name<'_>, records: &[testkit::Record]) -> Result<(), TestCas
 /// The same zone by way of an image.
 fn through_image(zone: &Zone) -> Zone {
     let mut bytes = Vec::new();
-    image::write_to(&mut bytes, zone, &Making::default()).expect("written");
+    image::write_to(&mut bytes, zone, &Provenance::default()).expect("written");
     Image::from_bytes(&bytes).expect("an image").read(&key(), 2).expect("the zone")
 }
 

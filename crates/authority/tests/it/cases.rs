@@ -17,7 +17,7 @@ use testkit::{Chain, Record, key, name, sign};
 use wire::{NameBuf, Type};
 use zone::Change;
 use zone::load::{LoadConfig, load};
-use zone::scan::Source;
+use zone::scan::TextSource;
 use zone::store::Zone;
 
 use crate::support::{Query, Server};
@@ -94,7 +94,7 @@ fn run(file: &Path, text: &str) -> String {
 
 fn load_zone<'t>(file: &Path, words: &mut impl Iterator<Item = &'t str>, master: &str) -> Zone {
     let apex = name(words.next().expect("a name"));
-    let source = Source::bytes(file.to_string_lossy().as_ref(), master.as_bytes());
+    let source = TextSource::bytes(file.to_string_lossy().as_ref(), master.as_bytes());
     let loaded = load(source, apex.as_name(), &key(), &LoadConfig::default(), |_| ControlFlow::Continue(()));
     let zone = loaded.unwrap_or_else(|error| panic!("{error}")).zone;
     match chain(words) {

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use wire::hash::HashKey;
 use wire::{NameBuf, Type};
 use zone::check;
-use zone::scan::{self, Record, Refusal, ScanConfig, Severity, Sink, Source};
+use zone::scan::{self, Record, Rejection, ScanConfig, Severity, Sink, TextSource};
 
 use crate::zones::load::{Examined, Finding, Meter, examine};
 use crate::zones::{Origin, ZoneSpec};
@@ -84,7 +84,7 @@ struct Finder {
 }
 
 impl Sink for Finder {
-    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), Rejection> {
         let key = (record.owner.to_buf(), record.rtype);
         if let Some(place @ None) = self.wanted.get_mut(&key) {
             *place = Some((record.place.file, record.place.line));
@@ -98,8 +98,8 @@ fn places(spec: &ZoneSpec, findings: &[Unplaced]) -> Places {
     let wanted = findings.iter().map(|f| ((f.owner, f.rtype), None)).collect();
     let mut finder = Finder { wanted };
     let source = match &spec.origin {
-        Origin::File(path) => Source::file(path),
-        Origin::BuiltIn(text) => Source::bytes("built-in", text.as_bytes()),
+        Origin::File(path) => TextSource::file(path),
+        Origin::BuiltIn(text) => TextSource::bytes("built-in", text.as_bytes()),
     };
     let report = scan::read(source, &ScanConfig::new(spec.name()), &mut finder);
     let named = |(file, line): (u32, u32)| Some((Arc::clone(report.files.get(file as usize)?), line));

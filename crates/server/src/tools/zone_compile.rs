@@ -76,12 +76,12 @@ fn compile(state: &StateFolder, specs: &[ZoneSpec], least: u64) -> u8 {
             small += 1;
             continue;
         }
-        let Some(making) = loaded.making else {
+        let Some(provenance) = loaded.provenance else {
             eprintln!("zone {name}: no image made, it is not read from ordinary files");
             code = code.max(EXIT_FAULTS);
             continue;
         };
-        match state.write(spec, &loaded.zone, &making) {
+        match state.write(spec, &loaded.zone, &provenance) {
             Ok((path, bytes)) => println!(
                 "{}: zone {name}, {} records, {bytes} bytes, {:.2} s",
                 path.display(),

@@ -18,7 +18,7 @@ use std::time::Instant;
 use tracing::{debug, info, warn};
 use wire::hash::HashKey;
 use zone::Zone;
-use zone::image::{self, Image, ImageError, Making};
+use zone::image::{self, Image, ImageError, Provenance};
 
 use super::{Apex, Origin, ZoneSpec};
 use crate::words::reason;
@@ -91,9 +91,14 @@ impl StateFolder {
     }
 
     /// Writes the image of a zone and returns its path and its size in bytes.
-    pub fn write(&self, spec: &ZoneSpec, zone: &Zone, making: &Making) -> Result<(PathBuf, u64), String> {
+    pub fn write(
+        &self,
+        spec: &ZoneSpec,
+        zone: &Zone,
+        provenance: &Provenance,
+    ) -> Result<(PathBuf, u64), String> {
         let path = self.path(spec);
-        let written = image::write(&path, zone, making);
+        let written = image::write(&path, zone, provenance);
         let size =
             written.map_err(|e| format!("cannot write the image {}: {}", path.display(), reason(&e)))?;
         own(&path, &self.folder);
@@ -198,7 +203,7 @@ pub struct ImageOrder {
     /// The version that is in service.
     pub zone: Arc<Zone>,
     /// How it was made.
-    pub making: Making,
+    pub provenance: Provenance,
 }
 
 /// What the writing thread is asked for.
@@ -233,16 +238,16 @@ impl Images {
     }
 
     /// The zone from its image, if there is one that is current and whole; read by `threads` threads.
-    pub fn load(&self, spec: &ZoneSpec, threads: usize) -> Option<(Zone, Making)> {
+    pub fn load(&self, spec: &ZoneSpec, threads: usize) -> Option<(Zone, Provenance)> {
         let Origin::File(text) = &spec.origin else { return None };
         let begun = Instant::now();
         let read = Image::open(&self.state.path(spec)).and_then(|image| {
             image.check_current(spec.name(), text, &self.state.key)?;
-            Ok((image.read(&self.state.key, threads)?, image.making().clone()))
+            Ok((image.read(&self.state.key, threads)?, image.provenance().clone()))
         });
         let name = spec.name();
         match read {
-            Ok((zone, making)) => {
+            Ok((zone, provenance)) => {
                 self.counts.used.fetch_add(1, Relaxed);
                 let milliseconds = begun.elapsed().as_millis() as u64;
                 info!(
@@ -251,13 +256,13 @@ impl Images {
                     milliseconds,
                     "zone {name}: from image"
                 );
-                if making.warnings > 0 {
+                if provenance.warnings > 0 {
                     warn!(
                         "zone {name}: {} warnings when its image was made; `nomen zone check` shows them",
-                        making.warnings
+                        provenance.warnings
                     );
                 }
-                Some((zone, making))
+                Some((zone, provenance))
             }
             Err(error) => {
                 match error.word() {
@@ -331,12 +336,12 @@ fn work(state: &StateFolder, counts: &ImageCounts, queue: &Receiver<Task>) {
 
 fn write_one(state: &StateFolder, counts: &ImageCounts, order: &ImageOrder) {
     let name = order.spec.name();
-    if !order.making.sources.iter().all(|source| source.is_current()) {
+    if !order.provenance.sources.iter().all(|source| source.is_current()) {
         debug!("zone {name}: no image written, its text has changed already");
         return;
     }
     let begun = Instant::now();
-    match state.write(&order.spec, &order.zone, &order.making) {
+    match state.write(&order.spec, &order.zone, &order.provenance) {
         Ok((path, bytes)) => {
             counts.written.fetch_add(1, Relaxed);
             let milliseconds = begun.elapsed().as_millis() as u64;

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 use wire::Serial;
 use zone::Zone;
 use zone::catalog::Change;
-use zone::image::Making;
+use zone::image::Provenance;
 
 use super::images::ImageOrder;
 use super::{FileStamp, Origin, ZoneSpec, ZoneState};
@@ -74,7 +74,7 @@ pub struct Reading {
     /// How many warnings there are.
     pub warning_count: usize,
     /// For its image: how it was made from text. `None` if it came from an image, or may have none.
-    pub making: Option<Making>,
+    pub provenance: Option<Provenance>,
 }
 
 /// What happens to a zone.
@@ -197,7 +197,7 @@ impl Keeper {
     }
 
     fn accept(&mut self, reading: Reading) -> Vec<Action> {
-        let Reading { zone, stamps, at, warnings, warning_count, making } = reading;
+        let Reading { zone, stamps, at, warnings, warning_count, provenance } = reading;
         self.stamps = Some(stamps);
         self.change(|state| {
             state.zone = Some(Arc::clone(&zone));
@@ -207,7 +207,8 @@ impl Keeper {
             warnings.into_iter().map(|text| Action::Report(Report::Warning(text))).collect();
         actions.push(Action::Publish(Change::Serve(Arc::clone(&zone))));
         let spec = self.state.spec.clone();
-        actions.extend(making.map(|making| Action::WriteImage(ImageOrder { spec, zone, making })));
+        actions
+            .extend(provenance.map(|provenance| Action::WriteImage(ImageOrder { spec, zone, provenance })));
         actions
     }
 
@@ -254,7 +255,7 @@ mod tests {
             at: SystemTime::UNIX_EPOCH,
             warnings: vec!["odd".into()],
             warning_count: 1,
-            making: Some(Making { sources: Vec::new(), warnings: 1 }),
+            provenance: Some(Provenance { sources: Vec::new(), warnings: 1 }),
         }))
     }
 

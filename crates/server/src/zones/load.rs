@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::hash::HashKey;
-use zone::image::Making;
-use zone::scan::{Fault, Limits, Progress, Severity, Source};
+use zone::image::Provenance;
+use zone::scan::{Fault, Limits, Progress, Severity, TextSource};
 use zone::{LoadConfig, SourceFile, Zone};
 
 use super::{Origin, ZoneSpec};
@@ -23,7 +23,7 @@ pub struct Loaded {
     /// What is not as it should be, each in one line.
     pub warnings: Vec<String>,
     /// What an image says of how the zone was made, if it was made from files only.
-    pub making: Option<Making>,
+    pub provenance: Option<Provenance>,
 }
 
 /// One thing that is wrong with a zone.
@@ -81,8 +81,8 @@ pub fn examine(spec: &ZoneSpec, key: &HashKey, shown: usize, meter: &Meter) -> E
     let limits = Limits { errors: shown.max(1), warnings: shown.max(1), ..Limits::default() };
     let config = LoadConfig { limits, ..LoadConfig::default() };
     let source = match &spec.origin {
-        Origin::File(path) => Source::file(path),
-        Origin::BuiltIn(text) => Source::bytes("built-in", text.as_bytes()),
+        Origin::File(path) => TextSource::file(path),
+        Origin::BuiltIn(text) => TextSource::bytes("built-in", text.as_bytes()),
     };
     let mut seen = 0;
     let progress = |progress: Progress| {
@@ -127,12 +127,12 @@ pub fn load(spec: &ZoneSpec, key: &HashKey, meter: &Meter) -> Result<Loaded, Str
     let hidden = examined.hidden;
     match examined.zone {
         Some(zone) => {
-            let making = making(examined.sources, examined.findings.len() as u64 + hidden);
+            let provenance = provenance(examined.sources, examined.findings.len() as u64 + hidden);
             let mut warnings: Vec<String> = examined.findings.into_iter().map(|f| f.pretty).collect();
             if hidden > 0 {
                 warnings.push(format!("{hidden} more warnings; `nomen zone check` shows them"));
             }
-            Ok(Loaded { zone, included: examined.files, warnings, making })
+            Ok(Loaded { zone, included: examined.files, warnings, provenance })
         }
         None => {
             let mut shown: Vec<&str> =
@@ -149,7 +149,7 @@ pub fn load(spec: &ZoneSpec, key: &HashKey, meter: &Meter) -> Result<Loaded, Str
     }
 }
 
-fn making(sources: Option<Vec<SourceFile>>, warnings: u64) -> Option<Making> {
+fn provenance(sources: Option<Vec<SourceFile>>, warnings: u64) -> Option<Provenance> {
     let sources = sources?.into_iter().map(SourceFile::absolute).collect::<Result<_, _>>().ok()?;
-    Some(Making { sources, warnings })
+    Some(Provenance { sources, warnings })
 }

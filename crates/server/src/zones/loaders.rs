@@ -136,16 +136,16 @@ impl Shared {
             return Looked::Unchanged;
         }
         let images = self.images.as_ref();
-        if let Some((zone, making)) =
+        if let Some((zone, provenance)) =
             images.filter(|_| load.image).and_then(|images| images.load(&load.spec, threads))
         {
             return Looked::Loaded(Box::new(Reading {
                 zone: Arc::new(zone),
-                stamps: making.sources.iter().map(FileStamp::of_source).collect(),
+                stamps: provenance.sources.iter().map(FileStamp::of_source).collect(),
                 at: SystemTime::now(),
                 warnings: Vec::new(),
-                warning_count: usize::try_from(making.warnings).unwrap_or(usize::MAX),
-                making: None,
+                warning_count: usize::try_from(provenance.warnings).unwrap_or(usize::MAX),
+                provenance: None,
             }));
         }
         // Looked at before reading: a file that changes meanwhile is read again next time.
@@ -163,7 +163,7 @@ impl Shared {
                     at: SystemTime::now(),
                     warning_count: loaded.warnings.len(),
                     warnings: loaded.warnings,
-                    making: loaded.making.filter(|_| wanted),
+                    provenance: loaded.provenance.filter(|_| wanted),
                     zone,
                 }))
             }

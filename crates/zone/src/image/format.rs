@@ -5,7 +5,7 @@
 //!  8  u32      version of the format
 //! 12  u32      bytes of the header
 //! 16  u64      checksum of what follows in the header
-//! 24           fields in the order of [`Header`]: numbers as they are, bytes with a u32 in front
+//! 24           fields in the order of [`ImageHeader`]: numbers little-endian, strings of bytes after their length (u32)
 //! ```
 
 use std::ffi::OsStr;
@@ -17,78 +17,78 @@ use wire::hash::HashKey;
 use wire::{LowerName, LowerNameBuf, Name, Serial};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{ImageError, Making, damaged};
+use super::{ImageError, Provenance, damaged};
 use crate::stamp::{SourceFile, Stamp};
-use crate::store::{Counts, LAYOUT, NodeAddress};
+use crate::store::{LAYOUT, NodeAddress, ZoneCounts};
 
 const MAGIC: [u8; 8] = *b"nomenimg";
 /// Raised whenever the header changes.
 const VERSION: u32 = 1;
 /// Bytes in front of the fields.
 pub(super) const FRONT: usize = 24;
-/// Parts begin at multiples of this.
+/// ZoneParts begin at multiples of this.
 pub(super) const PAGE: u64 = 4096;
-/// Bytes that have a checksum of their own.
+/// Every piece of so many bytes has a checksum of its own; the last piece of a part may be shorter.
 pub(super) const PIECE: usize = 1 << 20;
 /// No header is longer: it would have the checksums of more pieces than an arena can hold.
 const MAX_HEADER: usize = 16 << 20;
 
 /// What a part of an image is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PartKind {
     Chunk = 1,
     Index = 2,
     Nsec = 3,
     Nsec3 = 4,
 }
 
-impl Kind {
-    fn of(number: u8) -> Option<Kind> {
-        use Kind::{Chunk, Index, Nsec, Nsec3};
+impl PartKind {
+    fn of(number: u8) -> Option<PartKind> {
+        use PartKind::{Chunk, Index, Nsec, Nsec3};
         [Chunk, Index, Nsec, Nsec3].into_iter().find(|&kind| kind as u8 == number)
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for PartKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Chunk => "names",
-            Kind::Index => "index",
-            Kind::Nsec => "order of NSEC",
-            Kind::Nsec3 => "order of NSEC3",
+            PartKind::Chunk => "names",
+            PartKind::Index => "index",
+            PartKind::Nsec => "order of NSEC",
+            PartKind::Nsec3 => "order of NSEC3",
         })
     }
 }
 
 /// A part of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Section {
-    pub(super) kind: Kind,
+pub(super) struct ImagePart {
+    pub(super) kind: PartKind,
     /// Where in the file it begins.
     pub(super) at: u64,
-    /// Bytes.
+    /// Its length in bytes.
     pub(super) len: u64,
     /// The checksum of each of its pieces.
     pub(super) sums: Vec<u64>,
 }
 
-/// Everything the header tells.
+/// Everything the header holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct ImageHeader {
     /// The layout of the parts.
     pub(super) layout: u32,
-    /// The version of the program, which may have learnt to read text in another way.
+    /// The version of the program that made the image: another one may read the same text differently.
     pub(super) program: String,
     /// See [`fingerprint`].
     pub(super) key: [u64; 2],
     pub(super) apex: LowerNameBuf,
     pub(super) serial: Serial,
     pub(super) apex_at: NodeAddress,
-    pub(super) counts: Counts,
+    pub(super) counts: ZoneCounts,
     /// Iterations and salt of the NSEC3 chain.
     pub(super) nsec3: Option<(u16, Vec<u8>)>,
-    pub(super) making: Making,
-    pub(super) sections: Vec<Section>,
+    pub(super) provenance: Provenance,
+    pub(super) parts: Vec<ImagePart>,
 }
 
 /// The version of the program that writes and reads here.
@@ -99,21 +99,22 @@ pub(super) fn sum(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
 
-/// Two hashes that tell one key from another, and one way of hashing from another, without telling the key.
+/// What stands for a key in an image, without being the key: the hashes of two fixed names. Another key, or another
+/// way of hashing, has others.
 pub(super) fn fingerprint(key: &HashKey) -> [u64; 2] {
     [&b"\x05image\x05nomen\0"[..], b"\x0bfingerprint\x03key\x05image\x05nomen\0"]
         .map(|wire| key.name(LowerName::of_checked(wire)).bits())
 }
 
-impl Header {
-    /// A header for what this version of the program makes.
+impl ImageHeader {
+    /// Whether this version of the program made the image.
     pub(super) fn is_ours(&self) -> bool {
         self.layout == LAYOUT && self.program == PROGRAM
     }
 
     /// The header as it stands in the file.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Writer(vec![0; FRONT]);
+        let mut out = HeaderWriter(vec![0; FRONT]);
         out.u32(self.layout);
         out.bytes(self.program.as_bytes());
         self.key.iter().for_each(|&half| out.u64(half));
@@ -125,9 +126,9 @@ impl Header {
         out.u32(self.counts.wildcards.into());
         out.u32(self.nsec3.as_ref().map_or(u32::MAX, |&(iterations, _)| iterations.into()));
         out.bytes(self.nsec3.as_ref().map_or(&[], |(_, salt)| salt));
-        out.u64(self.making.warnings);
-        out.u32(self.making.sources.len() as u32);
-        for source in &self.making.sources {
+        out.u64(self.provenance.warnings);
+        out.u32(self.provenance.sources.len() as u32);
+        for source in &self.provenance.sources {
             out.bytes(source.path.as_os_str().as_bytes());
             let Stamp { size, inode, modified, changed } = source.stamp;
             out.u64(size);
@@ -137,12 +138,12 @@ impl Header {
                 out.u32(nanos);
             }
         }
-        out.u32(self.sections.len() as u32);
-        for section in &self.sections {
-            out.u32(section.kind as u32);
-            out.u64(section.at);
-            out.u64(section.len);
-            section.sums.iter().for_each(|&sum| out.u64(sum));
+        out.u32(self.parts.len() as u32);
+        for part in &self.parts {
+            out.u32(part.kind as u32);
+            out.u64(part.at);
+            out.u64(part.len);
+            part.sums.iter().for_each(|&sum| out.u64(sum));
         }
         let mut bytes = out.0;
         let (len, checksum) = (bytes.len() as u32, sum(&bytes[FRONT..]));
@@ -155,7 +156,7 @@ impl Header {
 
     /// The length of the header that begins with `front`, in a file of `file` bytes.
     pub(super) fn len(front: &[u8; FRONT], file: u64) -> Result<usize, ImageError> {
-        let mut front = Reader(front);
+        let mut front = HeaderReader(front);
         if front.take(8)? != MAGIC || front.u32()? != VERSION {
             return Err(ImageError::OtherFormat);
         }
@@ -166,37 +167,38 @@ impl Header {
         }
     }
 
-    /// Reads a whole header. `checked` is false where the checksum is to be taken on trust.
-    pub(super) fn from_bytes(bytes: &[u8], file: u64, checked: bool) -> Result<Header, ImageError> {
+    /// Reads a whole header. Verifies its checksum if `checked`.
+    pub(super) fn from_bytes(bytes: &[u8], file: u64, checked: bool) -> Result<ImageHeader, ImageError> {
         let (front, fields) = bytes.split_at_checked(FRONT).ok_or_else(short)?;
-        let told = front.last_chunk().map_or(0, |&bytes| u64::from_le_bytes(bytes));
-        if checked && told != sum(fields) {
-            return Err(damaged("the checksum of the header"));
+        let expected = front.last_chunk().map_or(0, |&bytes| u64::from_le_bytes(bytes));
+        if checked && expected != sum(fields) {
+            return Err(damaged("the checksum of the header is wrong"));
         }
-        let mut from = Reader(fields);
+        let mut from = HeaderReader(fields);
         let layout = from.u32()?;
         let program = String::from_utf8_lossy(from.bytes()?).into_owned();
         let key = [from.u64()?, from.u64()?];
-        let apex = Name::from_wire(from.bytes()?).map_err(|_| damaged("the zone's name"))?.to_lower();
+        let apex =
+            Name::from_wire(from.bytes()?).map_err(|_| damaged("the zone's name is malformed"))?.to_lower();
         let (serial, apex_at) = (Serial(from.u32()?), NodeAddress::of(from.chunk()?));
         let (records, nodes, wildcards) = (from.u64()?, from.u64()?, from.u32()? != 0);
         let (iterations, salt) = (u16::try_from(from.u32()?).ok(), from.bytes()?.to_vec());
-        let making = Making { warnings: from.u64()?, sources: from.sources()? };
-        let sections = from.sections(file)?;
+        let provenance = Provenance { warnings: from.u64()?, sources: from.sources()? };
+        let parts = from.parts(file)?;
         if !from.0.is_empty() {
             return Err(damaged("the header has more than it should"));
         }
-        Ok(Header {
+        Ok(ImageHeader {
             layout,
             program,
             key,
             apex,
             serial,
             apex_at,
-            counts: Counts { records, nodes, wildcards },
+            counts: ZoneCounts { records, nodes, wildcards },
             nsec3: iterations.map(|iterations| (iterations, salt)),
-            making,
-            sections,
+            provenance,
+            parts,
         })
     }
 }
@@ -205,9 +207,9 @@ fn short() -> ImageError {
     damaged("the header is cut short")
 }
 
-struct Writer(Vec<u8>);
+struct HeaderWriter(Vec<u8>);
 
-impl Writer {
+impl HeaderWriter {
     fn u32(&mut self, number: u32) {
         self.0.extend_from_slice(&number.to_le_bytes());
     }
@@ -220,10 +222,10 @@ impl Writer {
     }
 }
 
-/// What is left to be read. Nothing is allocated for a length that is only claimed.
-struct Reader<'a>(&'a [u8]);
+/// The bytes left to be read. Nothing is allocated for a length until the bytes are known to be there.
+struct HeaderReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> HeaderReader<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], ImageError> {
         let (taken, rest) = self.0.split_at_checked(len).ok_or_else(short)?;
         self.0 = rest;
@@ -258,22 +260,22 @@ impl<'a> Reader<'a> {
         Ok(sources)
     }
 
-    /// The sections, which lie in a file of `file` bytes.
-    fn sections(&mut self, file: u64) -> Result<Vec<Section>, ImageError> {
+    /// The parts, which lie in a file of `file` bytes.
+    fn parts(&mut self, file: u64) -> Result<Vec<ImagePart>, ImageError> {
         let count = self.u32()?;
-        let mut sections = Vec::new();
+        let mut parts = Vec::new();
         for _ in 0..count {
-            let kind = u8::try_from(self.u32()?).ok().and_then(Kind::of);
+            let kind = u8::try_from(self.u32()?).ok().and_then(PartKind::of);
             let kind = kind.ok_or_else(|| damaged("a part of unknown kind"))?;
             let (at, len) = (self.u64()?, self.u64()?);
             if at.checked_add(len).is_none_or(|end| end > file) {
-                return Err(damaged(format!("part {} lies beyond the end", sections.len())));
+                return Err(damaged(format!("part {} lies beyond the end", parts.len())));
             }
             let pieces = len.div_ceil(PIECE as u64) as usize;
             let sums = self.take(pieces.saturating_mul(8))?.as_chunks::<8>().0;
             let sums = sums.iter().map(|&bytes| u64::from_le_bytes(bytes)).collect();
-            sections.push(Section { kind, at, len, sums });
+            parts.push(ImagePart { kind, at, len, sums });
         }
-        Ok(sections)
+        Ok(parts)
     }
 }

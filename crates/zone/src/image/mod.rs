@@ -1,21 +1,22 @@
 //! Images: snapshots in files, ready to be served without reading text, sorting or hashing anything.
 //!
-//! An image holds the parts of a [`Zone`](crate::Zone) as they lie in memory, under a header that tells what it
-//! was made from. It is read into memory and checked by all CPUs at once, not mapped: pages of a file cannot be
-//! huge, a file that is cut short would kill the process, and checking it reads everything anyhow. Whether a zone
-//! needs an image, and where images lie, is not decided here.
+//! An image holds the parts of a [`Zone`](crate::Zone) as they lie in memory, after a header that says what it
+//! was made from. It is read into memory and verified by all CPUs at once, not mapped: pages of a file cannot be
+//! huge, a mapped file that is cut short would kill the process, and verifying reads everything anyhow. Whether a
+//! zone needs an image, and where images lie, is not decided here.
 //!
 //! ```text
-//! header     magic, version of the format, length, checksum; then how it was made, the files it was made
-//!            from, the parts (kind, place, length) and the checksum of each MiB of them
+//! header     magic, version of the format, length, checksum; then what it was made by and from, and the
+//!            parts (kind, offset, length), with the checksum of each MiB of them
 //! parts      each from a multiple of 4096 on: chunks of the arena, index, NSEC order, NSEC3 chain
 //! ```
 //!
-//! Numbers are little-endian; checksums are XXH3 with 64 bits. An image is written under another name, brought
-//! to the disk and then moved to its place, so that it is there as a whole or not at all. What is damaged by
-//! accident is refused for its checksum; what has been made to harm is refused unless every offset and address
-//! in it is sound (`store/verify.rs`): then it may hold a wrong zone, as any text may, but nothing that breaks a
-//! lookup.
+//! Numbers are little-endian; checksums are XXH3 with 64 bits. An image is written under a temporary name, synced
+//! to the disk and then renamed, so that it is there as a whole or not at all.
+//!
+//! An image that was damaged by accident fails its checksums. One that was made to do harm may have right ones, so
+//! every length, offset and address in it is verified, too (`store/verify.rs`): what passes may hold a wrong zone,
+//! as any text may, but nothing that breaks a lookup.
 
 mod format;
 mod read;
@@ -32,9 +33,9 @@ pub use write::{TEMPORARY, remove_leftovers, write, write_to};
 
 use crate::stamp::SourceFile;
 
-/// How a snapshot was made: what an image must tell beside the snapshot itself.
+/// What a snapshot was made from. An image holds it beside the snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Making {
+pub struct Provenance {
     /// The files that were read, the zone's own first, with absolute paths.
     pub sources: Vec<SourceFile>,
     /// Number of warnings about them.
@@ -48,17 +49,17 @@ pub enum ImageError {
     Missing,
     /// It could not be read.
     Io(io::Error),
-    /// It is no image, or one of another version of nomen, which lays zones out in another way.
+    /// It is no image, or one that another version of nomen made.
     OtherFormat,
     /// It holds another zone.
     OtherZone,
     /// Its index was made under another hash key.
     OtherKey,
-    /// This file is not the one that it was made from.
+    /// This file has changed since the image was made from it.
     Changed(PathBuf),
     /// It was made from another file than this.
     OtherFile(PathBuf),
-    /// It is not as it was written: what does not fit.
+    /// It is not as it was written; the text says what is wrong.
     Damaged(String),
 }
 

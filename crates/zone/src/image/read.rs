@@ -1,4 +1,4 @@
-//! Reading an image: the header first, which tells whether it is worth reading, then all parts at once.
+//! Reading an image: the header first, which says whether the rest is worth reading, then all parts in parallel.
 
 use std::fs::File;
 use std::io;
@@ -9,14 +9,14 @@ use std::sync::{Mutex, PoisonError};
 use wire::hash::HashKey;
 use wire::{LowerName, Name, Serial};
 
-use super::format::{FRONT, Header, Kind, PIECE, Section, fingerprint, sum};
-use super::{ImageError, Making, damaged};
-use crate::store::{ChainParts, Memory, Parts, Unsound, Zone, in_parallel};
+use super::format::{FRONT, ImageHeader, ImagePart, PIECE, PartKind, fingerprint, sum};
+use super::{ImageError, Provenance, damaged};
+use crate::store::{Nsec3Parts, Region, Unsound, Zone, ZoneParts, in_parallel};
 
 /// An image whose header has been read and found whole.
 pub struct Image<R = File> {
     from: R,
-    header: Header,
+    header: ImageHeader,
     checked: bool,
 }
 
@@ -40,7 +40,7 @@ impl ReadAt for &[u8] {
 }
 
 impl Image {
-    /// Opens the image at `path` and reads what it tells of itself.
+    /// Opens the image at `path` and reads its header.
     pub fn open(path: &Path) -> Result<Image, ImageError> {
         let file = File::open(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => ImageError::Missing,
@@ -55,12 +55,12 @@ impl Image {
 }
 
 impl<'a> Image<&'a [u8]> {
-    /// The image that `bytes` are.
+    /// The image in `bytes`.
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, ImageError> {
         Image::new(bytes, bytes.len() as u64, true)
     }
 
-    /// The image that `bytes` are, without regard to checksums: to find out what wrong content can do.
+    /// The image in `bytes`, whose checksums are not verified: to find out what wrong content can do.
     pub fn unchecked(bytes: &'a [u8]) -> Result<Self, ImageError> {
         Image::new(bytes, bytes.len() as u64, false)
     }
@@ -77,13 +77,13 @@ impl<R> Image<R> {
         self.header.serial
     }
 
-    /// How the zone was made.
-    pub fn making(&self) -> &Making {
-        &self.header.making
+    /// What the zone was made from.
+    pub fn provenance(&self) -> &Provenance {
+        &self.header.provenance
     }
 
-    /// Whether it is what reading the zone `apex` from `text` under `key` would make now: none of the files has
-    /// changed.
+    /// Fails unless the image is what reading the zone `apex` from the file `text` under `key` would make now: it was
+    /// made so, and none of the files that were read has changed.
     pub fn check_current(&self, apex: Name<'_>, text: &Path, key: &HashKey) -> Result<(), ImageError> {
         if self.apex().as_name() != apex {
             return Err(ImageError::OtherZone);
@@ -92,17 +92,17 @@ impl<R> Image<R> {
             return Err(ImageError::OtherKey);
         }
         let text = path::absolute(text).map_err(ImageError::Io)?;
-        if self.making().sources.first().is_none_or(|source| source.path != text) {
+        if self.provenance().sources.first().is_none_or(|source| source.path != text) {
             return Err(ImageError::OtherFile(text));
         }
-        match self.making().sources.iter().find(|source| !source.is_current()) {
+        match self.provenance().sources.iter().find(|source| !source.is_current()) {
             Some(source) => Err(ImageError::Changed(source.path.clone())),
             None => Ok(()),
         }
     }
 }
 
-#[expect(private_bounds, reason = "what can be read from is this module's own affair")]
+#[expect(private_bounds, reason = "an image is made from a file or from bytes, by the functions here")]
 impl<R: ReadAt> Image<R> {
     fn new(from: R, file: u64, checked: bool) -> Result<Self, ImageError> {
         let mut front = [0; FRONT];
@@ -110,31 +110,31 @@ impl<R: ReadAt> Image<R> {
             return Err(ImageError::OtherFormat);
         }
         from.read_at(&mut front, 0).map_err(ImageError::Io)?;
-        let mut bytes = vec![0; Header::len(&front, file)?];
+        let mut bytes = vec![0; ImageHeader::len(&front, file)?];
         from.read_at(&mut bytes, 0).map_err(ImageError::Io)?;
-        let header = Header::from_bytes(&bytes, file, checked)?;
+        let header = ImageHeader::from_bytes(&bytes, file, checked)?;
         match header.is_ours() {
             true => Ok(Image { from, header, checked }),
             false => Err(ImageError::OtherFormat),
         }
     }
 
-    /// Reads and checks everything with `threads` threads and gives the zone, to be looked up under `key`.
+    /// Reads and verifies everything with `threads` threads. Returns the zone, whose names are looked up under `key`.
     pub fn read(&self, key: &HashKey, threads: usize) -> Result<Zone, ImageError> {
         if self.checked && self.header.key != fingerprint(key) {
             return Err(ImageError::OtherKey);
         }
-        let sections = &self.header.sections;
-        // No part lies in another, so what is allocated is never more than the file.
-        let mut places: Vec<_> = sections.iter().map(|section| (section.at, section.len)).collect();
-        places.sort_unstable();
-        if places.windows(2).any(|pair| pair[0].0 + pair[0].1 > pair[1].0) {
+        let parts = &self.header.parts;
+        // ZoneParts do not overlap, so no more is allocated than the file has bytes.
+        let mut ranges: Vec<_> = parts.iter().map(|part| (part.at, part.len)).collect();
+        ranges.sort_unstable();
+        if ranges.windows(2).any(|pair| pair[0].0 + pair[0].1 > pair[1].0) {
             return Err(damaged("two parts lie in the same place"));
         }
-        let mut memory = Vec::with_capacity(sections.len());
-        for section in sections {
-            let len = usize::try_from(section.len).map_err(|_| damaged("a part is larger than memory"))?;
-            memory.push(Memory::zeroed(len));
+        let mut memory = Vec::with_capacity(parts.len());
+        for part in parts {
+            let len = usize::try_from(part.len).map_err(|_| damaged("a part is larger than memory"))?;
+            memory.push(Region::zeroed(len));
         }
         self.fill(&mut memory, threads)?;
         let parts = self.parts(memory)?;
@@ -146,14 +146,14 @@ impl<R: ReadAt> Image<R> {
         }
     }
 
-    /// Reads every section into its memory.
-    fn fill(&self, memory: &mut [Memory], threads: usize) -> Result<(), ImageError> {
+    /// Reads every part into its memory.
+    fn fill(&self, memory: &mut [Region], threads: usize) -> Result<(), ImageError> {
         let mut jobs = Vec::new();
-        for (number, (section, memory)) in self.header.sections.iter().zip(memory).enumerate() {
+        for (number, (part, memory)) in self.header.parts.iter().zip(memory).enumerate() {
             for (i, piece) in memory.as_mut().chunks_mut(PIECE).enumerate() {
-                let at = section.at + (i * PIECE) as u64;
-                let told = section.sums.get(i).copied();
-                jobs.push(Mutex::new(Piece { number, kind: section.kind, at, told, bytes: piece }));
+                let at = part.at + (i * PIECE) as u64;
+                let expected = part.sums.get(i).copied();
+                jobs.push(Mutex::new(PieceToRead { number, kind: part.kind, at, expected, bytes: piece }));
             }
         }
         in_parallel(threads, jobs.len(), |job| {
@@ -162,59 +162,61 @@ impl<R: ReadAt> Image<R> {
         })
     }
 
-    fn fill_piece(&self, piece: &mut Piece<'_>) -> Result<(), ImageError> {
+    fn fill_piece(&self, piece: &mut PieceToRead<'_>) -> Result<(), ImageError> {
         self.from.read_at(piece.bytes, piece.at).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => damaged("it has become shorter"),
+            io::ErrorKind::UnexpectedEof => damaged("it has become shorter while it was read"),
             _ => ImageError::Io(error),
         })?;
-        if self.checked && piece.told != Some(sum(piece.bytes)) {
-            let Piece { number, kind, at, .. } = piece;
-            return Err(damaged(format!("the checksum of part {number} ({kind}) from byte {at} on")));
+        if self.checked && piece.expected != Some(sum(piece.bytes)) {
+            let PieceToRead { number, kind, at, .. } = piece;
+            return Err(damaged(format!(
+                "the checksum of part {number} ({kind}) is wrong from byte {at} on"
+            )));
         }
         Ok(())
     }
 
-    /// Puts the filled memory in its place.
-    fn parts(&self, memory: Vec<Memory>) -> Result<Parts, ImageError> {
+    /// The parts that the filled memory holds, each by its kind.
+    fn parts(&self, memory: Vec<Region>) -> Result<ZoneParts, ImageError> {
         let mut chunks = Vec::new();
-        let [mut index, mut nsec, mut places] = [const { None }; 3];
-        for (Section { kind, .. }, memory) in self.header.sections.iter().zip(memory) {
+        let [mut index, mut nsec, mut nodes] = [const { None }; 3];
+        for (ImagePart { kind, .. }, memory) in self.header.parts.iter().zip(memory) {
             let bytes = memory.freeze();
             let slot = match kind {
-                Kind::Chunk => {
+                PartKind::Chunk => {
                     chunks.push(bytes);
                     continue;
                 }
-                Kind::Index => &mut index,
-                Kind::Nsec => &mut nsec,
-                Kind::Nsec3 => &mut places,
+                PartKind::Index => &mut index,
+                PartKind::Nsec => &mut nsec,
+                PartKind::Nsec3 => &mut nodes,
             };
             if slot.replace(bytes).is_some() {
                 return Err(damaged("two parts of the same kind"));
             }
         }
         let missing = || damaged("a part is missing");
-        let nsec3 = match (&self.header.nsec3, places) {
-            (Some((iterations, salt)), Some(places)) => {
-                Some(ChainParts { iterations: *iterations, salt: salt[..].into(), places })
+        let nsec3 = match (&self.header.nsec3, nodes) {
+            (Some((iterations, salt)), Some(nodes)) => {
+                Some(Nsec3Parts { iterations: *iterations, salt: salt[..].into(), nodes })
             }
             (None, None) => None,
             _ => return Err(missing()),
         };
         let (index, nsec) = (index.ok_or_else(missing)?, nsec.ok_or_else(missing)?);
         let (apex, counts) = (self.header.apex_at, self.header.counts);
-        Ok(Parts { chunks, index, nsec, nsec3, apex, counts })
+        Ok(ZoneParts { chunks, index, nsec, nsec3, apex, counts })
     }
 }
 
-/// A piece of a section, and where it goes.
-struct Piece<'m> {
-    /// Number and kind of the section.
+/// A piece of a part that is to be read, and where it goes.
+struct PieceToRead<'m> {
+    /// Number and kind of the part.
     number: usize,
-    kind: Kind,
+    kind: PartKind,
     /// Where in the file it begins.
     at: u64,
-    /// The checksum that the header tells.
-    told: Option<u64>,
+    /// The checksum that the header has for it.
+    expected: Option<u64>,
     bytes: &'m mut [u8],
 }

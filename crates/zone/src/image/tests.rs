@@ -1,9 +1,9 @@
-//! What only the inside of an image shows; the rest is in `tests/image.rs`.
+//! Tests that need the inside of an image; the others are in `tests/image.rs`.
 
 use wire::hash::HashKey;
 use wire::{NameBuf, Ttl, Type};
 
-use super::format::{Kind, fingerprint, sum};
+use super::format::{PartKind, fingerprint, sum};
 use crate::store::{LAYOUT, Zone, ZoneBuilder};
 
 fn name(text: &str) -> NameBuf {
@@ -46,7 +46,7 @@ fn the_layout_has_its_number() {
 }
 
 #[test]
-fn fingerprints_tell_keys_apart() {
+fn fingerprints_of_different_keys_differ() {
     let keys = [[1, 2, 3], [1, 2, 4], [3, 2, 3], [1, 4, 3]].map(HashKey::new);
     for (i, a) in keys.iter().enumerate() {
         for b in &keys[i + 1..] {
@@ -59,6 +59,6 @@ fn fingerprints_tell_keys_apart() {
 #[test]
 fn parts_come_in_one_order_and_each_kind_once_but_chunks() {
     let parts = zone().parts();
-    let kinds: Vec<Kind> = super::write::pieces_of(&parts).map(|(kind, _)| kind).collect();
-    assert_eq!(kinds, [Kind::Chunk, Kind::Index, Kind::Nsec, Kind::Nsec3]);
+    let kinds: Vec<PartKind> = super::write::pieces_of(&parts).map(|(kind, _)| kind).collect();
+    assert_eq!(kinds, [PartKind::Chunk, PartKind::Index, PartKind::Nsec, PartKind::Nsec3]);
 }

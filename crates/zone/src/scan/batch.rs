@@ -1,11 +1,11 @@
-//! Records in batches: the scanner on a thread of its own, the records taken on the caller's.
+//! Records in batches: the scanner runs on a thread of its own, the caller's thread takes the records.
 //!
-//! Batches are compact and are used again; a few are on their way at a time, so memory stays small and
-//! neither side runs far ahead.
+//! Batches are compact and are used again. Only a few are under way at a time, so memory stays small, and a side that
+//! is faster waits for the other.
 
 use super::entry::Scanner;
 use super::fault::{Fault, FaultKind, Severity};
-use super::{Place, Progress, Record, Refusal, ScanConfig, ScanReport, Sink, Source};
+use super::{Place, Progress, Record, Rejection, ScanConfig, ScanReport, Sink, TextSource};
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::sync::Mutex;
@@ -17,8 +17,8 @@ use wire::rr::{Class, Type};
 
 /// A batch is sent when it has grown to this many bytes.
 const FULL: usize = 128 * 1024;
-/// Batches on their way at a time.
-const AHEAD: usize = 4;
+/// Batches under way at a time.
+const IN_FLIGHT: usize = 4;
 /// Bytes in front of each record: owner length (0: as before), flags, type, RDLENGTH, TTL, file, line.
 const HEADER: usize = 18;
 
@@ -51,7 +51,7 @@ impl RecordBatch {
 
     /// Appends a record; its class is the batch's.
     fn push(&mut self, record: &Record<'_>) {
-        // The first record of a batch brings its owner even if the one before, in another batch, had the same.
+        // The first record of a batch has its owner even if the one before, in another batch, had the same.
         let owner = if record.same_owner && !self.bytes.is_empty() { &[] } else { record.owner.as_wire() };
         let mut header = [0; HEADER];
         header[0] = owner.len() as u8;
@@ -108,12 +108,12 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// The scanner's end: fills batches and sends them.
+/// The scanner's side: fills batches and sends them.
 struct Filler {
     batch: RecordBatch,
     full: SyncSender<RecordBatch>,
     empty: Receiver<RecordBatch>,
-    /// The other side is gone: it has had enough.
+    /// The other side is gone, so no more records are wanted.
     gone: bool,
 }
 
@@ -129,7 +129,7 @@ impl Filler {
 
 impl Sink for Filler {
     #[inline]
-    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), Rejection> {
         self.batch.push(record);
         if self.batch.bytes.len() >= FULL {
             self.send();
@@ -143,16 +143,16 @@ impl Sink for Filler {
     }
 }
 
-/// As [`super::read`], with the scanner on a thread of its own; `sink` runs on the caller's thread.
+/// As [`super::read`], but the scanner has a thread of its own; `sink` runs on the caller's thread.
 ///
 /// Faults are the same. Those of the sink have no column and no excerpt, and the report has all faults
 /// sorted by file and line. Scanner and sink each keep to the limits on errors and warnings by themselves.
-pub fn read_pipelined(source: Source<'_>, config: &ScanConfig, sink: &mut impl Sink) -> ScanReport {
-    let (full, batches) = sync_channel(AHEAD);
-    let (give_back, empty) = channel();
+pub fn read_pipelined(source: TextSource<'_>, config: &ScanConfig, sink: &mut impl Sink) -> ScanReport {
+    let (full, batches) = sync_channel(IN_FLIGHT);
+    let (emptied, empty) = channel();
     let batch = RecordBatch::new(config.class);
     let mut filler = Filler { batch, full, empty, gone: false };
-    let slot = Mutex::new(Some(source)); // so that it is still here if the thread cannot be started
+    let slot = Mutex::new(Some(source)); // kept here, in case the thread cannot be started
     let take = || slot.lock().ok().and_then(|mut slot| slot.take());
     let outcome = thread::scope(|scope| {
         let scanner = thread::Builder::new().name("zone-scan".into()).spawn_scoped(scope, move || {
@@ -161,7 +161,7 @@ pub fn read_pipelined(source: Source<'_>, config: &ScanConfig, sink: &mut impl S
             report
         });
         let scanner = scanner.ok()?;
-        let taken = receive(batches, give_back, config, sink);
+        let taken = receive(batches, emptied, config, sink);
         match scanner.join() {
             Ok(report) => report.map(|report| (report, taken)),
             Err(panic) => resume_unwind(panic),
@@ -174,11 +174,11 @@ pub fn read_pipelined(source: Source<'_>, config: &ScanConfig, sink: &mut impl S
     }
 }
 
-/// What became of the records at the receiving end.
+/// What the sink has made of the records.
 #[derive(Default)]
 struct Taken {
     records: u64,
-    refusals: Vec<(Place, Refusal)>,
+    rejections: Vec<(Place, Rejection)>,
     errors: u64,
     warnings: u64,
     stopped: bool,
@@ -187,7 +187,7 @@ struct Taken {
 /// Hands the records of all batches to `sink`.
 fn receive(
     batches: Receiver<RecordBatch>,
-    give_back: Sender<RecordBatch>,
+    emptied: Sender<RecordBatch>,
     config: &ScanConfig,
     sink: &mut impl Sink,
 ) -> Taken {
@@ -196,7 +196,7 @@ fn receive(
         for record in batch.records() {
             match sink.record(&record) {
                 Ok(()) => taken.records += 1,
-                Err(refusal) => taken.refused(record.place, refusal, config),
+                Err(rejection) => taken.rejected(record.place, rejection, config),
             }
             if taken.stopped {
                 return taken;
@@ -207,16 +207,16 @@ fn receive(
             return taken;
         }
         batch.clear();
-        let _ = give_back.send(batch); // the scanner may have ended
+        let _ = emptied.send(batch); // the scanner may have ended
     }
     taken
 }
 
 impl Taken {
     #[cold]
-    fn refused(&mut self, place: Place, refusal: Refusal, config: &ScanConfig) {
-        self.stopped |= refusal.stop;
-        match refusal.severity {
+    fn rejected(&mut self, place: Place, rejection: Rejection, config: &ScanConfig) {
+        self.stopped |= rejection.stop;
+        match rejection.severity {
             Severity::Error => {
                 self.errors += 1;
                 self.stopped |= self.errors >= config.limits.errors.max(1) as u64;
@@ -228,27 +228,27 @@ impl Taken {
                 }
             }
         }
-        self.refusals.push((place, refusal));
+        self.rejections.push((place, rejection));
     }
 
-    /// Joins both ends' findings.
+    /// The scanner's report with what the sink has made of the records.
     fn into_report(self, mut report: ScanReport) -> ScanReport {
         report.records = self.records;
         report.errors += self.errors;
         report.warnings += self.warnings;
         report.stopped |= self.stopped;
-        if self.refusals.is_empty() {
+        if self.rejections.is_empty() {
             return report;
         }
         let files = &report.files;
-        report.faults.extend(self.refusals.into_iter().filter_map(|(place, refusal)| {
+        report.faults.extend(self.rejections.into_iter().filter_map(|(place, rejection)| {
             Some(Fault {
-                kind: FaultKind::Refused,
-                severity: refusal.severity,
+                kind: FaultKind::Rejected,
+                severity: rejection.severity,
                 file: files.get(place.file as usize)?.clone(),
                 line: place.line,
                 column: 0,
-                message: refusal.message.into_owned(),
+                message: rejection.message.into_owned(),
                 note: None,
                 excerpt: None,
             })

@@ -1,8 +1,8 @@
 //! `$ORIGIN`, `$INCLUDE` (RFC 1035 §5.1), `$TTL` (RFC 2308 §4).
 
-use super::entry::{Here, OpenFile, Scanner, Stop, Trouble, bad_ttl, quoted_field, show};
+use super::entry::{EntryPlace, OpenFile, Scanner, Stop, Trouble, bad_ttl, quoted_field, show};
 use super::fault::FaultKind;
-use super::{Sink, Source, words};
+use super::{Sink, TextSource, words};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use wire::name::NameBuf;
 use wire::text::Token;
 
-/// Depth of files that include files which no configuration can exceed: each takes stack and a descriptor.
+/// However it is configured, files include files no deeper than this: each level takes stack and a file descriptor.
 const DEEPEST: usize = 64;
 
 impl<S: Sink> Scanner<'_, S> {
@@ -19,7 +19,7 @@ impl<S: Sink> Scanner<'_, S> {
     pub(super) fn directive<'w>(
         &mut self,
         file: &mut OpenFile,
-        here: &Here<'w>,
+        here: &EntryPlace<'w>,
         tokens: &[Token<'w>],
     ) -> Result<(), Stop> {
         let Some((&word, arguments)) = tokens.split_first() else { return Ok(()) };
@@ -40,11 +40,10 @@ impl<S: Sink> Scanner<'_, S> {
             }
         } else {
             let message = format!("unknown directive {}", show(word.bytes));
-            let note =
-                "known are $ORIGIN, $TTL, $INCLUDE and $GENERATE; an owner that begins with $ is written \\$";
+            let note = "the directives are $ORIGIN, $TTL, $INCLUDE and $GENERATE; write \\$ for an owner that begins with $";
             Err(Trouble::at(word, FaultKind::UnknownDirective, message).with_note(note))
         };
-        done.or_else(|trouble| self.tell(file, here, trouble))
+        done.or_else(|trouble| self.add_fault(file, here, trouble))
     }
 
     fn set_origin<'w>(
@@ -63,7 +62,7 @@ impl<S: Sink> Scanner<'_, S> {
     fn set_ttl<'w>(
         &mut self,
         file: &OpenFile,
-        here: &Here<'w>,
+        here: &EntryPlace<'w>,
         tokens: &[Token<'w>],
         arguments: &[Token<'w>],
     ) -> Result<(), Box<Trouble<'w>>> {
@@ -73,16 +72,16 @@ impl<S: Sink> Scanner<'_, S> {
             return Err(quoted_field(token));
         }
         let seconds = words::ttl(token.bytes).ok_or_else(|| bad_ttl(token))?;
-        self.default_ttl = Some(self.counted(file, here, token, seconds));
+        self.default_ttl = Some(self.ttl_of(file, here, token, seconds));
         Ok(())
     }
 
-    /// Scans another file in the place of the directive. Origin and owner are as before when it ends
-    /// (RFC 1035 §5.1); it begins with the owner before it, and its `$TTL` lasts, as in BIND.
+    /// Scans another file in the place of the directive. It begins with the owner before the directive, and a `$TTL` in
+    /// it stays in force afterwards, both as in BIND. Origin and owner are then as before (RFC 1035 §5.1).
     fn include<'w>(
         &mut self,
         file: &mut OpenFile,
-        here: &Here<'w>,
+        here: &EntryPlace<'w>,
         tokens: &[Token<'w>],
         arguments: &[Token<'w>],
     ) -> Result<Result<(), Stop>, Box<Trouble<'w>>> {
@@ -94,13 +93,13 @@ impl<S: Sink> Scanner<'_, S> {
         nothing_more(rest)?;
         let limits = &self.config.limits;
         let Some(dir) = &file.include_dir else {
-            return Err(Trouble::at(token, FaultKind::IncludeForbidden, "$INCLUDE is not allowed here"));
+            return Err(Trouble::at(token, FaultKind::IncludeForbidden, "$INCLUDE is allowed only in files"));
         };
         if file.depth >= limits.include_depth.min(DEEPEST) {
             let message =
                 format!("files include each other more than {} deep", limits.include_depth.min(DEEPEST));
             return Err(Trouble::at(token, FaultKind::IncludeTooDeep, message)
-                .with_note("a file that includes itself?"));
+                .with_note("perhaps a file includes itself"));
         }
         if self.included >= limits.includes {
             let message = format!("more than {} files included", limits.includes);
@@ -108,7 +107,7 @@ impl<S: Sink> Scanner<'_, S> {
         }
         self.included += 1;
         let path = dir.join(path(token));
-        let source = Source::file(&*path);
+        let source = TextSource::file(&*path);
         let mut inner = self.enter(&source, origin);
         inner.depth = file.depth + 1;
         inner.owner = file.owner.inherited();

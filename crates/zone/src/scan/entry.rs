@@ -1,11 +1,12 @@
-//! Makes records of entries: owner, TTL, class, type, data; keeps the books on files and faults.
+//! Makes records of entries (owner, TTL, class, type, data): the scanner's third stage. Gathers the report of files
+//! and faults.
 
 use super::fault::{Excerpt, Fault, FaultKind, Severity};
-use super::input::{Advance, Cursor, View, Window};
-use super::lex::{self, Step};
+use super::input::{Advance, EntryStart, View, Window};
+use super::lex::{self, Lexed};
 use super::simd::Level;
-use super::words::{self, Word};
-use super::{Opened, Place, Progress, Record, ScanConfig, ScanReport, Sink, Source};
+use super::words::{self, TypeOrClass};
+use super::{OpenSource, Place, Progress, Record, ScanConfig, ScanReport, Sink, TextSource};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use wire::rdata::view::Soa;
 use wire::rr::{Class, Type};
 use wire::text::{self, Token};
 
-/// The scan is over before its end.
+/// The scan stops here, before the end of the text.
 pub(super) struct Stop;
 
-/// A fault whose place is still a token.
+/// A fault whose line and column are not known yet: its place is a piece of the text.
 #[derive(Debug)]
 pub(super) struct Trouble<'w> {
     pub(super) kind: FaultKind,
@@ -33,20 +34,20 @@ pub(super) struct Trouble<'w> {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Spot<'w> {
     /// At this piece of the view.
-    Word(&'w [u8]),
-    /// Behind this piece of the view: what should follow is missing.
+    TypeOrClass(&'w [u8]),
+    /// After this piece of the view: what should follow is missing.
     After(&'w [u8]),
 }
 
 impl<'w> Trouble<'w> {
-    /// An error at `token`. Boxed, so that the good way stays cheap.
+    /// An error at `token`. Boxed, so that results without a fault stay small.
     #[cold]
     pub(super) fn at(token: Token<'w>, kind: FaultKind, message: impl Into<String>) -> Box<Self> {
-        let at = Spot::Word(token.bytes);
+        let at = Spot::TypeOrClass(token.bytes);
         Box::new(Trouble { kind, severity: Severity::Error, message: message.into(), note: None, at })
     }
 
-    /// An error behind the last of `tokens`.
+    /// An error after the last of `tokens`.
     #[cold]
     pub(super) fn after(tokens: &[Token<'w>], kind: FaultKind, message: impl Into<String>) -> Box<Self> {
         let at = Spot::After(tokens.last().map_or(&[], |t| t.bytes));
@@ -76,42 +77,42 @@ pub(super) struct OpenFile {
     /// How many files are open around this one.
     pub(super) depth: usize,
     pub(super) origin: NameBuf,
-    pub(super) owner: Owner,
+    pub(super) owner: CurrentOwner,
 }
 
-/// The owner that a line with a blank in front continues.
+/// The owner of the entry before, which a line that begins with a blank has, too.
 #[derive(Default)]
-pub(super) struct Owner {
+pub(super) struct CurrentOwner {
     /// Its wire form; empty if there is none.
     wire: Vec<u8>,
-    /// Its text, for as long as the origin stands.
+    /// Its text, to recognise the same owner without reading it; empty once the origin has changed.
     pub(super) text: Vec<u8>,
-    /// It could not be read; records that continue it are passed over, as the fault has been told.
+    /// It could not be read. Records that have it, too, are skipped, since its fault has been reported.
     bad: bool,
 }
 
-impl Owner {
+impl CurrentOwner {
     /// The same owner for a file with another origin.
     pub(super) fn inherited(&self) -> Self {
-        Owner { wire: self.wire.clone(), text: Vec::new(), bad: self.bad }
+        CurrentOwner { wire: self.wire.clone(), text: Vec::new(), bad: self.bad }
     }
 }
 
 /// Where an entry stands.
 #[derive(Clone, Copy)]
-pub(super) struct Here<'w> {
+pub(super) struct EntryPlace<'w> {
     pub(super) view: View<'w>,
-    pub(super) entry: Cursor,
-    /// Of a record made by `$GENERATE`: the directive's tokens, where its faults are shown.
+    pub(super) entry: EntryStart,
+    /// For a record made by `$GENERATE`: the token of the directive at which faults are shown.
     pub(super) generated: Option<Token<'w>>,
 }
 
 /// What stands between owner and data.
-pub(super) struct Fields {
+pub(super) struct TypeFields {
     /// Seconds as written, and the token.
     ttl: Option<(u32, usize)>,
     pub(super) rtype: Type,
-    /// The first token behind the type.
+    /// The first token after the type.
     pub(super) data: usize,
 }
 
@@ -122,9 +123,10 @@ pub(super) struct Scanner<'s, S> {
     pub(super) report: ScanReport,
     level: Level,
     pub(super) default_ttl: Option<Ttl>,
-    /// The last TTL given with a record.
+    /// The TTL of the last record that had one.
     previous_ttl: Option<Ttl>,
-    told_previous_ttl: bool,
+    /// Whether there has been a warning that records without a TTL get the previous one.
+    warned_of_previous_ttl: bool,
     /// The owner has changed since the last record that was handed over.
     pub(super) owner_changed: bool,
     rdata: Vec<u8>,
@@ -142,7 +144,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
             level: Level::detect(),
             default_ttl: config.default_ttl,
             previous_ttl: None,
-            told_previous_ttl: false,
+            warned_of_previous_ttl: false,
             owner_changed: true,
             rdata: Vec::with_capacity(1024),
             total: 0,
@@ -152,7 +154,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
     }
 
     /// Scans `source` and everything it includes.
-    pub(super) fn run(mut self, source: Source<'_>) -> ScanReport {
+    pub(super) fn run(mut self, source: TextSource<'_>) -> ScanReport {
         let mut file = self.enter(&source, self.config.origin);
         let ended = match source.open() {
             Ok(opened) => self.file(&mut file, opened),
@@ -162,8 +164,8 @@ impl<'s, S: Sink> Scanner<'s, S> {
         self.report
     }
 
-    /// Enters a file into the books.
-    pub(super) fn enter(&mut self, source: &Source<'_>, origin: NameBuf) -> OpenFile {
+    /// Adds a file to the report.
+    pub(super) fn enter(&mut self, source: &TextSource<'_>, origin: NameBuf) -> OpenFile {
         let id = self.report.files.len() as u32;
         self.report.files.push(source.name.clone());
         self.report.sources.push(None);
@@ -174,13 +176,13 @@ impl<'s, S: Sink> Scanner<'s, S> {
             included_from: None,
             depth: 0,
             origin,
-            owner: Owner::default(),
+            owner: CurrentOwner::default(),
         }
     }
 
     /// Scans one file to its end.
-    pub(super) fn file(&mut self, file: &mut OpenFile, opened: Opened<'_>) -> Result<(), Stop> {
-        let Opened { reader, size, file: version } = opened;
+    pub(super) fn file(&mut self, file: &mut OpenFile, opened: OpenSource<'_>) -> Result<(), Stop> {
+        let OpenSource { reader, size, file: version } = opened;
         if let Some(slot) = self.report.sources.get_mut(file.id as usize) {
             *slot = version;
         }
@@ -214,38 +216,38 @@ impl<'s, S: Sink> Scanner<'s, S> {
         }
     }
 
-    /// Takes every entry that ends in the view; gives where the next one starts.
+    /// Reads every entry that ends in the view. Returns where the next one starts.
     fn entries(
         &mut self,
         file: &mut OpenFile,
         view: View<'_>,
-        mut at: Cursor,
+        mut at: EntryStart,
         advance: Advance,
-    ) -> Result<Cursor, Stop> {
+    ) -> Result<EntryStart, Stop> {
         let mut tokens = Vec::with_capacity(64); // once for some thousand records
         loop {
             tokens.clear();
             match lex::step(view, at, &mut tokens) {
-                Step::Entry { at: entry, has_owner, after } => {
+                Lexed::Entry { at: entry, has_owner, after } => {
                     at = after;
-                    let here = Here { view, entry, generated: None };
+                    let here = EntryPlace { view, entry, generated: None };
                     if after.start - entry.start > self.config.limits.entry_text {
                         self.too_long(file, &here)?;
                         continue;
                     }
                     self.entry(file, &here, &tokens, has_owner)?;
                 }
-                Step::Fault { kind, at: fault, length, entry, after } => {
+                Lexed::Fault { kind, at: fault, length, entry, after } => {
                     at = after;
-                    let here = Here { view, entry, generated: None };
+                    let here = EntryPlace { view, entry, generated: None };
                     self.lexical(file, &here, kind, fault, length)?;
                     if advance == Advance::TooLong {
                         return Ok(at); // the view is `last` only for the entry at its front
                     }
                 }
-                Step::More(next) => {
+                Lexed::More(next) => {
                     if advance == Advance::TooLong && next.start == at.start && at.start == 0 {
-                        self.too_long(file, &Here { view, entry: next, generated: None })?;
+                        self.too_long(file, &EntryPlace { view, entry: next, generated: None })?;
                     }
                     return Ok(next);
                 }
@@ -258,7 +260,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
     fn entry<'w>(
         &mut self,
         file: &mut OpenFile,
-        here: &Here<'w>,
+        here: &EntryPlace<'w>,
         tokens: &[Token<'w>],
         has_owner: bool,
     ) -> Result<(), Stop> {
@@ -268,19 +270,19 @@ impl<'s, S: Sink> Scanner<'s, S> {
                 return self.directive(file, here, tokens);
             }
             if let Err(trouble) = self.owner(file, first) {
-                return self.tell(file, here, trouble);
+                return self.add_fault(file, here, trouble);
             }
         } else if file.owner.wire.is_empty() && !file.owner.bad {
             let message =
                 "a line that begins with a blank continues the owner of the line before, and there is none";
-            return self.tell(file, here, Trouble::at(first, FaultKind::NoPreviousOwner, message));
+            return self.add_fault(file, here, Trouble::at(first, FaultKind::NoPreviousOwner, message));
         }
         if file.owner.bad {
             return Ok(());
         }
         match self.record(file, here, tokens, usize::from(has_owner)) {
             Ok(()) => Ok(()),
-            Err(trouble) => self.tell(file, here, trouble),
+            Err(trouble) => self.add_fault(file, here, trouble),
         }
     }
 
@@ -313,7 +315,11 @@ impl<'s, S: Sink> Scanner<'s, S> {
 
     /// TTL, class and type from token `from` on: any of the first two, in either order, then the type.
     #[inline]
-    pub(super) fn fields<'w>(&self, tokens: &[Token<'w>], from: usize) -> Result<Fields, Box<Trouble<'w>>> {
+    pub(super) fn fields<'w>(
+        &self,
+        tokens: &[Token<'w>],
+        from: usize,
+    ) -> Result<TypeFields, Box<Trouble<'w>>> {
         let (mut ttl, mut class) = (None, false);
         for (i, &token) in tokens.iter().enumerate().skip(from) {
             let text = token.bytes;
@@ -337,20 +343,20 @@ impl<'s, S: Sink> Scanner<'s, S> {
                 continue;
             }
             match words::word(text) {
-                Some(Word::Type(rtype)) if rtype.is_meta() => {
+                Some(TypeOrClass::Type(rtype)) if rtype.is_meta() => {
                     let message = format!("{rtype} is a query or meta type, which no zone can hold");
                     return Err(Trouble::at(token, FaultKind::MetaType, message));
                 }
-                Some(Word::Type(rtype)) => return Ok(Fields { ttl, rtype, data: i + 1 }),
-                Some(Word::Class(_)) if class => {
+                Some(TypeOrClass::Type(rtype)) => return Ok(TypeFields { ttl, rtype, data: i + 1 }),
+                Some(TypeOrClass::Class(_)) if class => {
                     return Err(Trouble::at(
                         token,
                         FaultKind::RepeatedClass,
                         format!("second class {}", show(text)),
                     ));
                 }
-                Some(Word::Class(given)) if given == self.config.class => class = true,
-                Some(Word::Class(given)) => {
+                Some(TypeOrClass::Class(given)) if given == self.config.class => class = true,
+                Some(TypeOrClass::Class(given)) => {
                     let message = format!("class {given} in a zone of class {}", self.config.class);
                     return Err(Trouble::at(token, FaultKind::WrongClass, message));
                 }
@@ -365,7 +371,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
     pub(super) fn record<'w>(
         &mut self,
         file: &OpenFile,
-        here: &Here<'_>,
+        here: &EntryPlace<'_>,
         tokens: &[Token<'w>],
         from: usize,
     ) -> Result<(), Box<Trouble<'w>>> {
@@ -399,26 +405,26 @@ impl<'s, S: Sink> Scanner<'s, S> {
                 self.report.records += 1;
                 Ok(())
             }
-            Err(refusal) => {
-                self.report.stopped |= refusal.stop;
-                let mut trouble = Trouble::at(tokens[0], FaultKind::Refused, refusal.message);
-                trouble.severity = refusal.severity;
+            Err(rejection) => {
+                self.report.stopped |= rejection.stop;
+                let mut trouble = Trouble::at(tokens[0], FaultKind::Rejected, rejection.message);
+                trouble.severity = rejection.severity;
                 Err(trouble)
             }
         }
     }
 
-    /// The record's TTL: given, or inherited by RFC 2308 §4 and what BIND made of it.
+    /// The record's TTL: its own, or the one it inherits by RFC 2308 §4 and BIND's reading of it.
     #[inline]
     fn ttl<'w>(
         &mut self,
         file: &OpenFile,
-        here: &Here<'_>,
+        here: &EntryPlace<'_>,
         tokens: &[Token<'w>],
-        fields: &Fields,
+        fields: &TypeFields,
     ) -> Result<Ttl, Box<Trouble<'w>>> {
         if let Some((seconds, at)) = fields.ttl {
-            let ttl = self.counted(file, here, tokens[at], seconds);
+            let ttl = self.ttl_of(file, here, tokens[at], seconds);
             self.previous_ttl = Some(ttl);
             return Ok(ttl);
         }
@@ -432,15 +438,15 @@ impl<'s, S: Sink> Scanner<'s, S> {
     fn inherited_ttl<'w>(
         &mut self,
         file: &OpenFile,
-        here: &Here<'_>,
+        here: &EntryPlace<'_>,
         tokens: &[Token<'w>],
-        fields: &Fields,
+        fields: &TypeFields,
     ) -> Result<Ttl, Box<Trouble<'w>>> {
         let word = tokens[fields.data - 1];
         if let Some(ttl) = self.previous_ttl {
-            if !std::mem::replace(&mut self.told_previous_ttl, true) {
+            if !std::mem::replace(&mut self.warned_of_previous_ttl, true) {
                 let message = format!(
-                    "no TTL here and no $TTL before: taking that of the last record that had one, {ttl}"
+                    "no TTL here and no $TTL before: using {ttl}, that of the last record that had one"
                 );
                 self.warn(file, here, Trouble::at(word, FaultKind::TtlFromPrevious, message));
             }
@@ -451,7 +457,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
         {
             let ttl = Ttl::from_secs(soa.numbers.minimum);
             self.default_ttl = Some(ttl);
-            let message = format!("no TTL here and no $TTL before: taking the SOA record's MINIMUM, {ttl}");
+            let message = format!("no TTL here and no $TTL before: using {ttl}, the SOA record's MINIMUM");
             self.warn(file, here, Trouble::at(word, FaultKind::TtlFromSoa, message));
             return Ok(ttl);
         }
@@ -459,39 +465,40 @@ impl<'s, S: Sink> Scanner<'s, S> {
         Err(trouble.with_note("put a line such as `$TTL 1h` at the top of the file"))
     }
 
-    /// The TTL that so many seconds, written as `token`, count as.
+    /// The TTL of so many seconds, which stand in `token`. More than [`Ttl::MAX`] count as 0, with a warning
+    /// (RFC 2181 §8).
     #[inline]
-    pub(super) fn counted(
+    pub(super) fn ttl_of(
         &mut self,
         file: &OpenFile,
-        here: &Here<'_>,
+        here: &EntryPlace<'_>,
         token: Token<'_>,
         seconds: u32,
     ) -> Ttl {
         if seconds > Ttl::MAX.as_secs() {
-            self.too_large(file, here, token);
+            self.warn_too_large(file, here, token);
         }
         Ttl::from_secs(seconds)
     }
 
     /// Warns that the TTL `token` counts as 0.
     #[cold]
-    fn too_large(&mut self, file: &OpenFile, here: &Here<'_>, token: Token<'_>) {
+    fn warn_too_large(&mut self, file: &OpenFile, here: &EntryPlace<'_>, token: Token<'_>) {
         let message = format!("TTL {} is more than 2147483647 and counts as 0", show(token.bytes));
         self.warn(file, here, Trouble::at(token, FaultKind::TtlTooLarge, message));
     }
 
-    fn warn(&mut self, file: &OpenFile, here: &Here<'_>, trouble: Box<Trouble<'_>>) {
+    fn warn(&mut self, file: &OpenFile, here: &EntryPlace<'_>, trouble: Box<Trouble<'_>>) {
         // A warning never ends the scan.
-        let _ = self.tell(file, here, trouble.warning());
+        let _ = self.add_fault(file, here, trouble.warning());
     }
 
-    /// A fault of quotes and parentheses.
+    /// Reports a fault of quotes and parentheses, or a NUL byte.
     #[cold]
     fn lexical(
         &mut self,
         file: &OpenFile,
-        here: &Here<'_>,
+        here: &EntryPlace<'_>,
         kind: FaultKind,
         at: usize,
         length: usize,
@@ -508,24 +515,24 @@ impl<'s, S: Sink> Scanner<'s, S> {
             FaultKind::UnclosedParenthesis => ("this parenthesis is not closed".to_owned(), None),
             _ => ("closing parenthesis without an opening one".to_owned(), None),
         };
-        let at = Spot::Word(here.view.bytes.get(at..at + length).unwrap_or_default());
+        let at = Spot::TypeOrClass(here.view.bytes.get(at..at + length).unwrap_or_default());
         let note = note.map(str::to_owned);
-        self.tell(file, here, Box::new(Trouble { kind, severity: Severity::Error, message, note, at }))
+        self.add_fault(file, here, Box::new(Trouble { kind, severity: Severity::Error, message, note, at }))
     }
 
     #[cold]
-    fn too_long(&mut self, file: &OpenFile, here: &Here<'_>) -> Result<(), Stop> {
+    fn too_long(&mut self, file: &OpenFile, here: &EntryPlace<'_>) -> Result<(), Stop> {
         let limit = self.config.limits.entry_text;
         let front = here.view.bytes.get(here.entry.start..here.entry.start + 1).unwrap_or_default();
         let message = format!("the text of this record is longer than {limit} bytes");
-        self.tell(
+        self.add_fault(
             file,
             here,
             Trouble::at(Token { bytes: front, quoted: false }, FaultKind::EntryTooLong, message),
         )
     }
 
-    /// A file that cannot be opened, or read on behind `line`.
+    /// Reports a file that cannot be opened, or not be read beyond `line`.
     #[cold]
     fn unreadable(&mut self, file: &OpenFile, line: u32, error: &std::io::Error) -> Result<(), Stop> {
         let message = format!("cannot read the file: {error}");
@@ -541,29 +548,29 @@ impl<'s, S: Sink> Scanner<'s, S> {
         })
     }
 
-    /// Enters a fault into the report; `Err` when there are as many as the limit.
+    /// Adds a fault to the report. `Err` if the scan is to stop: there are as many errors as the limit allows.
     #[cold]
-    #[expect(clippy::boxed_local, reason = "that is how it comes")]
-    pub(super) fn tell(
+    #[expect(clippy::boxed_local, reason = "faults come boxed")]
+    pub(super) fn add_fault(
         &mut self,
         file: &OpenFile,
-        here: &Here<'_>,
+        here: &EntryPlace<'_>,
         trouble: Box<Trouble<'_>>,
     ) -> Result<(), Stop> {
-        let (word, behind) = match trouble.at {
-            Spot::Word(word) => (word, false),
+        let (word, after) = match trouble.at {
+            Spot::TypeOrClass(word) => (word, false),
             Spot::After(word) => (word, true),
         };
-        let (word, behind) = here.generated.map_or((word, behind), |token| (token.bytes, false));
+        let (word, after) = here.generated.map_or((word, after), |token| (token.bytes, false));
         let bytes = here.view.bytes;
         // Where `word` stands in the view, from its address: it is a piece of it.
         let offset = (word.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize);
         let known = offset <= bytes.len();
-        let at = if known { offset + if behind { word.len() } else { 0 } } else { here.entry.start };
+        let at = if known { offset + if after { word.len() } else { 0 } } else { here.entry.start };
         let lines = memchr::memchr_iter(b'\n', &bytes[here.entry.start.min(at)..at]).count();
         let line_start = memchr::memrchr(b'\n', &bytes[..at]).map_or(0, |n| n + 1);
         let line_end = memchr::memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |n| at + n);
-        let width = if behind { 1 } else { word.len() };
+        let width = if after { 1 } else { word.len() };
         let mut notes: Vec<String> = trouble.note.into_iter().collect();
         notes.extend(file.included_from.as_deref().map(str::to_owned));
         self.keep(Fault {
@@ -578,6 +585,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
         })
     }
 
+    /// Counts a fault, and keeps it as far as the limits allow.
     fn keep(&mut self, fault: Fault) -> Result<(), Stop> {
         let limits = &self.config.limits;
         match fault.severity {
@@ -608,7 +616,11 @@ pub(super) fn show(word: &[u8]) -> String {
 
 #[cold]
 pub(super) fn quoted_field(token: Token<'_>) -> Box<Trouble<'_>> {
-    Trouble::at(token, FaultKind::QuotedField, "quotes stand only around character strings in record data")
+    Trouble::at(
+        token,
+        FaultKind::QuotedField,
+        "quotes are allowed only around strings in record data and around file names",
+    )
 }
 
 #[cold]

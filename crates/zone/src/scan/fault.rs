@@ -1,4 +1,4 @@
-//! What can be wrong with a master file, where, and how it is told.
+//! What can be wrong with a master file, where, and how it is shown.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// The fault itself; [`Fault::message`] tells the particulars.
+/// Which fault it is; [`Fault::message`] has the details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// The file cannot be opened or read.
@@ -60,7 +60,7 @@ pub enum FaultKind {
     MetaType,
     /// No TTL given, and none to inherit (RFC 2308 §4).
     NoTtl,
-    /// The record data is not what the type asks for.
+    /// The record data is not what the type requires.
     Rdata(TextFaultKind),
     /// A word with `$` in front that is not a directive.
     UnknownDirective,
@@ -82,8 +82,8 @@ pub enum FaultKind {
     BadModifier,
     /// `$GENERATE` makes more records than [`Limits::generated`](super::Limits::generated) in all.
     TooManyGenerated,
-    /// The receiver of the records refused this one.
-    Refused,
+    /// The [`Sink`](super::Sink) rejected the record.
+    Rejected,
     /// Warning: the first TTL is the SOA record's MINIMUM, for want of another.
     TtlFromSoa,
     /// Warning: the TTL is that of the record before, for want of a `$TTL` (RFC 1035 §5.1).
@@ -105,9 +105,9 @@ pub struct Fault {
     pub line: u32,
     /// Column in bytes, from 1; 0 if the fault is the whole line's.
     pub column: u32,
-    /// The particulars, one line, lower case, no final stop.
+    /// The details: one line, in lower case, no full stop at the end.
     pub message: String,
-    /// What else helps: how the file came to be read, what to write instead.
+    /// What else helps: what to write instead, which file included this one.
     pub note: Option<String>,
     /// The line with the fault, or the part of it around the fault.
     pub excerpt: Option<Excerpt>,

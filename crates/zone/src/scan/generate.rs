@@ -1,15 +1,15 @@
-//! `$GENERATE range owner [ttl] [class] type data`: records by the dozen, in BIND's notation.
+//! `$GENERATE range owner [ttl] [class] type data`: many records from one line, in BIND's notation.
 //!
 //! The range is `start-stop` or `start-stop/step`. In owner and data, `$` stands for the value,
-//! `${offset,width,base}` for the value moved, padded and written in base `d o x X n N` (the last two are
-//! nibbles, lowest first, with dots between), `$$` and `\$` for a dollar sign. Data that is one quoted
-//! string is the text within it; anything else is taken as it stands, quotes and all.
+//! `${offset,width,base}` for the value plus the offset, padded with zeros to the width, in base `d o x X n N` (the
+//! last two are nibbles, lowest first, with dots between), `$$` and `\$` for a dollar sign. If the data is one quoted
+//! string, the text within it is expanded; otherwise all of the data is, quotes included.
 
-use super::entry::{Here, OpenFile, Scanner, Stop, Trouble, quoted_field, show};
+use super::entry::{EntryPlace, OpenFile, Scanner, Stop, Trouble, quoted_field, show};
 use super::fault::FaultKind;
 use super::index::Indexer;
-use super::input::{Cursor, View};
-use super::lex::{self, Step};
+use super::input::{EntryStart, View};
+use super::lex::{self, Lexed};
 use super::simd::{BLOCK, Level};
 use super::{Sink, directive};
 use std::fmt::Write as _;
@@ -46,15 +46,15 @@ impl Range {
 
 /// A piece of a template.
 #[derive(Debug, PartialEq, Eq)]
-enum Piece {
+enum TemplatePiece {
     Text(Vec<u8>),
     Value { offset: i64, width: usize, base: u8 },
 }
 
 /// The text of owner or data, with the places of the value.
-struct Template(Vec<Piece>);
+struct GenerateTemplate(Vec<TemplatePiece>);
 
-impl Template {
+impl GenerateTemplate {
     /// `Err` for a `${…}` that cannot be read.
     fn parse(text: &[u8]) -> Result<Self, ()> {
         let (mut pieces, mut plain, mut rest) = (Vec::new(), Vec::new(), text);
@@ -70,13 +70,13 @@ impl Template {
                     rest = tail;
                 }
                 [b'$', tail @ ..] => {
-                    pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                    pieces.push(TemplatePiece::Text(std::mem::take(&mut plain)));
                     let (value, tail) = match tail {
                         [b'{', inner @ ..] => {
                             let end = memchr::memchr(b'}', inner).ok_or(())?;
                             (modifier(&inner[..end]).ok_or(())?, &inner[end + 1..])
                         }
-                        _ => (Piece::Value { offset: 0, width: 0, base: b'd' }, tail),
+                        _ => (TemplatePiece::Value { offset: 0, width: 0, base: b'd' }, tail),
                     };
                     pieces.push(value);
                     rest = tail;
@@ -87,22 +87,22 @@ impl Template {
                 }
             }
         }
-        pieces.push(Piece::Text(plain));
-        Ok(Template(pieces))
+        pieces.push(TemplatePiece::Text(plain));
+        Ok(GenerateTemplate(pieces))
     }
 
     fn expand(&self, value: i64, to: &mut Vec<u8>) {
         for piece in &self.0 {
             match *piece {
-                Piece::Text(ref text) => to.extend_from_slice(text),
-                Piece::Value { offset, width, base } => write_value(value + offset, width, base, to),
+                TemplatePiece::Text(ref text) => to.extend_from_slice(text),
+                TemplatePiece::Value { offset, width, base } => write_value(value + offset, width, base, to),
             }
         }
     }
 }
 
-/// What stands in `${…}`: offset, width, base, the last two with defaults.
-fn modifier(text: &[u8]) -> Option<Piece> {
+/// What stands in `${…}`: offset, width and base; the last two may be left out.
+fn modifier(text: &[u8]) -> Option<TemplatePiece> {
     let mut parts = std::str::from_utf8(text).ok()?.split(',');
     let offset = parts.next()?.parse().ok().filter(|n: &i64| n.abs() <= MOST)?;
     let width = parts.next().map_or(Some(0), |w| w.parse().ok().filter(|&w| w <= WIDEST))?;
@@ -110,7 +110,7 @@ fn modifier(text: &[u8]) -> Option<Piece> {
         None => b'd',
         Some(base) => *base.as_bytes().first().filter(|b| base.len() == 1 && b"doxXnN".contains(b))?,
     };
-    parts.next().is_none().then_some(Piece::Value { offset, width, base })
+    parts.next().is_none().then_some(TemplatePiece::Value { offset, width, base })
 }
 
 fn write_value(value: i64, width: usize, base: u8, to: &mut Vec<u8>) {
@@ -126,7 +126,8 @@ fn write_value(value: i64, width: usize, base: u8, to: &mut Vec<u8>) {
     };
 }
 
-/// Nibbles from the lowest, with dots between; `width` counts both, and may end with a dot.
+/// Writes nibbles, the lowest first, with dots between, to at least `width` characters. 0x12d is `d.2.1`; with width 7
+/// it is `d.2.1.0`, with width 6 `d.2.1.` and ends with a dot.
 fn nibbles(value: u32, width: usize, digits: &[u8; 16], to: &mut Vec<u8>) {
     let (mut value, mut width) = (value, width);
     loop {
@@ -148,7 +149,7 @@ impl<S: Sink> Scanner<'_, S> {
     pub(super) fn generate<'w>(
         &mut self,
         file: &mut OpenFile,
-        here: &Here<'w>,
+        here: &EntryPlace<'w>,
         tokens: &[Token<'w>],
         arguments: &[Token<'w>],
     ) -> Result<Result<(), Stop>, Box<Trouble<'w>>> {
@@ -181,7 +182,7 @@ impl<S: Sink> Scanner<'_, S> {
         let data_template = template(*first, data_text(data))?;
         let words_text: Vec<u8> = words.iter().flat_map(|t| t.bytes.iter().copied().chain([b' '])).collect();
         // Its warnings are shown at the data.
-        let here = &Here { generated: Some(*first), ..*here };
+        let here = &EntryPlace { generated: Some(*first), ..*here };
         let (mut owner_text, mut line, mut index) = (Vec::new(), Vec::new(), Vec::new());
         let mut value = range.start;
         while value <= range.stop {
@@ -195,7 +196,7 @@ impl<S: Sink> Scanner<'_, S> {
             {
                 let _ = write!(trouble.message, " (in the record made for {value})");
                 let pinned = if of_owner { owner } else { *first };
-                let ended = self.tell(file, &Here { generated: Some(pinned), ..*here }, trouble);
+                let ended = self.add_fault(file, &EntryPlace { generated: Some(pinned), ..*here }, trouble);
                 return Ok(ended);
             }
             value += range.step;
@@ -203,11 +204,11 @@ impl<S: Sink> Scanner<'_, S> {
         Ok(Ok(()))
     }
 
-    /// One record from its text; a fault says whether it is the owner's.
+    /// Hands over one record, made from its text. A fault comes with whether it is the owner's.
     fn generated_record<'t>(
         &mut self,
         file: &mut OpenFile,
-        here: &Here<'_>,
+        here: &EntryPlace<'_>,
         owner: &'t [u8],
         (line, index): (&'t mut Vec<u8>, &'t mut Vec<u32>),
     ) -> Result<(), (Box<Trouble<'t>>, bool)> {
@@ -220,21 +221,28 @@ impl<S: Sink> Scanner<'_, S> {
         Indexer::new(Level::Plain).run(line, 0, index);
         let mut tokens = Vec::with_capacity(16);
         let view = View { bytes: line, index, last: true };
-        match lex::step(view, Cursor::default(), &mut tokens) {
-            Step::Entry { .. } => {}
-            Step::Fault { kind, .. } => {
+        match lex::step(view, EntryStart::default(), &mut tokens) {
+            Lexed::Entry { .. } => {}
+            Lexed::Fault { kind, .. } => {
                 let whole = Token { bytes: line, quoted: false };
-                return Err((Trouble::at(whole, kind, "the data does not make whole tokens"), false));
+                return Err((
+                    Trouble::at(
+                        whole,
+                        kind,
+                        "the data has a NUL byte, or quotes or parentheses without their other half",
+                    ),
+                    false,
+                ));
             }
-            Step::More(_) => return Ok(()),
+            Lexed::More(_) => return Ok(()),
         }
         self.record(file, here, &tokens, 0).map_err(|trouble| (trouble, false))
     }
 }
 
 /// Reads a template, with its faults at `token`.
-fn template(token: Token<'_>, text: Vec<u8>) -> Result<Template, Box<Trouble<'_>>> {
-    Template::parse(&text).map_err(|()| {
+fn template(token: Token<'_>, text: Vec<u8>) -> Result<GenerateTemplate, Box<Trouble<'_>>> {
+    GenerateTemplate::parse(&text).map_err(|()| {
         let message = format!("bad ${{…}} in {}", show(token.bytes));
         let trouble = Trouble::at(token, FaultKind::BadModifier, message);
         trouble.with_note("it is ${offset,width,base}: width at most 255, base one of d o x X n N")

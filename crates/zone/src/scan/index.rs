@@ -13,7 +13,7 @@
 
 use super::simd::{BATCH, BLOCK, Level, Masks};
 
-/// What the scanner stands in at a block's edge.
+/// What the next byte to be read stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Plain,
@@ -43,9 +43,8 @@ impl Indexer {
         *self = Self::new(self.level);
     }
 
-    /// Appends the entries of `bytes` to `index`, counting from `base`; gives how many bytes it has seen.
-    ///
-    /// Only whole blocks of 64 bytes are looked at. Offsets must fit 32 bits.
+    /// Appends the entries of `bytes` to `index`, with offsets counted from `base`. Returns how many bytes it has read:
+    /// whole blocks of 64 only. Offsets must fit 32 bits.
     pub(super) fn run(&mut self, bytes: &[u8], base: u32, index: &mut Vec<u32>) -> usize {
         let mut masks = [Masks::default(); BATCH];
         let mut base = base;
@@ -56,7 +55,7 @@ impl Indexer {
                 let mut left = bits;
                 index.extend((0..bits.count_ones()).map(|_| {
                     let at = base + left.trailing_zeros();
-                    left &= left.wrapping_sub(1);
+                    left &= left.wrapping_sub(1); // clears the lowest bit: 0b10100 becomes 0b10000
                     at
                 }));
                 base += BLOCK as u32;
@@ -66,6 +65,14 @@ impl Indexer {
     }
 
     /// The entries of one block as a bitmap.
+    ///
+    /// A word begins or ends where a bit differs from the one before. For `ab c`, first byte on the left:
+    ///
+    /// ```text
+    /// words          1 1 0 1
+    /// the one before 0 1 1 0     (words shifted by one byte; the first bit is that of the last block's end)
+    /// edges          1 0 1 1     a begins, the blank ends the word, c begins
+    /// ```
     #[inline]
     fn block(&mut self, block: &[u8; BLOCK], masks: &Masks) -> u64 {
         let ordinary = !(masks.blank | masks.newline | masks.special);
@@ -104,7 +111,9 @@ impl Indexer {
                 }
                 (Mode::Comment, _) => {
                     let ends = todo & masks.newline;
-                    todo &= !(ends.wrapping_sub(1) & !ends); // nothing counts before the next line feed
+                    // Nothing counts before the next line feed. `ends - 1 & !ends` is all bits below the lowest of
+                    // `ends`: 0b10_1000 has 0b111. Without a line feed it is all bits.
+                    todo &= !(ends.wrapping_sub(1) & !ends);
                 }
                 (_, 0) => structural |= bit,
                 (_, b'\\') => {

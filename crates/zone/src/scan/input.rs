@@ -10,15 +10,15 @@ use std::io::{self, Read};
 
 /// Bytes read and indexed at a time. Window and index together stay in the second-level cache.
 const STEP: usize = 256 * 1024;
-/// Room behind the data: the final line feed, and the blanks that fill the last block.
+/// Room after the data: the final line feed, and the blanks that fill the last block.
 const SLACK: usize = 2 * BLOCK;
 /// What some editors put in front of UTF-8 text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Where the next entry starts: always the start of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Cursor {
-    /// Its first entry in the index.
+pub(super) struct EntryStart {
+    /// The number of its first place in the index.
     pub(super) next: usize,
     /// Its first byte in the window.
     pub(super) start: usize,
@@ -29,7 +29,7 @@ pub(super) struct Cursor {
 /// What a window shows at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'w> {
-    /// The bytes; those not yet indexed may follow what `index` speaks of.
+    /// The bytes; the last ones may not be indexed yet.
     pub(super) bytes: &'w [u8],
     /// Offsets into `bytes`, as [`super::index`] describes.
     pub(super) index: &'w [u32],
@@ -61,14 +61,14 @@ pub(super) struct Window<R> {
     limit: usize,
     at_end: bool,
     too_long: bool,
-    /// The view has changed without [`Window::advance`].
+    /// [`Window::skip_line`] has changed the view, so there is something to see before anything is read.
     pending: bool,
     /// Nothing has been read yet.
     at_front: bool,
     /// Bytes read so far.
     pub(super) read: u64,
     /// Where the next entry starts.
-    pub(super) cursor: Cursor,
+    pub(super) cursor: EntryStart,
 }
 
 impl<R: Read> Window<R> {
@@ -92,17 +92,17 @@ impl<R: Read> Window<R> {
             pending: false,
             at_front: true,
             read: 0,
-            cursor: Cursor { line: 1, ..Cursor::default() },
+            cursor: EntryStart { line: 1, ..EntryStart::default() },
         }
     }
 
-    /// What can be seen.
+    /// What can be seen of the file.
     pub(super) fn view(&self) -> View<'_> {
         View { bytes: &self.buffer[..self.filled], index: &self.index, last: self.at_end || self.too_long }
     }
 
     /// Goes on at `cursor`, which came from the view.
-    pub(super) fn go_to(&mut self, cursor: Cursor) {
+    pub(super) fn go_to(&mut self, cursor: EntryStart) {
         self.too_long = false;
         self.cursor = cursor;
     }
@@ -132,9 +132,8 @@ impl<R: Read> Window<R> {
         Ok(Advance::More)
     }
 
-    /// Gives up the entry at the cursor and goes to the line after the one that `from` stands in.
-    ///
-    /// Looks for nothing but the line feed: to get over an entry longer than the limit.
+    /// Skips the entry at the cursor, which is longer than the limit: goes to the line after the one that byte `from`
+    /// of the view stands in. Looks for nothing but the line feed.
     pub(super) fn skip_line(&mut self, from: usize) -> io::Result<()> {
         self.too_long = false;
         let passed =
@@ -200,7 +199,7 @@ impl<R: Read> Window<R> {
             }
         }
         if std::mem::take(&mut self.at_front) && self.buffer.starts_with(BYTE_ORDER_MARK) {
-            // Line feeds instead, so that columns are counted behind the mark; the index starts there too.
+            // Line feeds instead, so that columns are counted after the mark; the index starts there too.
             self.buffer[..BYTE_ORDER_MARK.len()].fill(b'\n');
             (self.cursor.start, self.indexed) = (BYTE_ORDER_MARK.len(), BYTE_ORDER_MARK.len());
         }

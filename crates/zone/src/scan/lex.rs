@@ -1,29 +1,29 @@
 //! Gathers the tokens of one entry (RFC 1035 §5.1): the scanner's second stage.
 //!
 //! An entry ends with a line feed outside parentheses. What the tokens mean is [`super::entry`]'s
-//! business. Faults here are those of quotes and parentheses; after one, scanning goes on with the next
-//! line that can be the start of an entry.
+//! business. Faults here are those of quotes and parentheses, and NUL bytes; after one, scanning goes on with the
+//! next line that can be the start of an entry.
 
 use super::fault::FaultKind;
-use super::input::{Cursor, View};
+use super::input::{EntryStart, View};
 use wire::text::Token;
 
-/// What stands at the cursor.
+/// What stands at a cursor.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum Lexed {
     /// An entry of at least one token.
     Entry {
         /// Where it starts, blank lines skipped.
-        at: Cursor,
+        at: EntryStart,
         /// Whether its first token is in the owner's place: the line does not begin with a blank.
         has_owner: bool,
         /// Where the next entry starts.
-        after: Cursor,
+        after: EntryStart,
     },
-    /// A fault of `length` bytes at byte `at` of the view; the entry it spoils is passed over.
-    Fault { kind: FaultKind, at: usize, length: usize, entry: Cursor, after: Cursor },
-    /// The entry that starts here goes on behind the view, or there is none.
-    More(Cursor),
+    /// A fault of `length` bytes at byte `at` of the view; the entry it spoils is skipped.
+    Fault { kind: FaultKind, at: usize, length: usize, entry: EntryStart, after: EntryStart },
+    /// The entry that starts here goes on beyond the view, or there is none.
+    More(EntryStart),
 }
 
 /// Reads the entry at `cursor` into `tokens`, which must be empty.
@@ -31,18 +31,19 @@ pub(super) enum Step {
 /// # Panics
 /// Never for an index made by [`super::index`] from the same bytes.
 #[inline]
-pub(super) fn step<'w>(view: View<'w>, cursor: Cursor, tokens: &mut Vec<Token<'w>>) -> Step {
+pub(super) fn step<'w>(view: View<'w>, cursor: EntryStart, tokens: &mut Vec<Token<'w>>) -> Lexed {
     let View { bytes, index, .. } = view;
     let mut at = cursor;
     let mut lines = 0;
     let mut open: Option<usize> = None; // the outermost parenthesis
     let mut depth = 0u32;
     let mut i = cursor.next;
-    let broken =
-        |kind, fault: usize, length, entry: Cursor, nested: bool| match recover(view, entry, fault, nested) {
-            Some(after) => Step::Fault { kind, at: fault, length, entry, after },
-            None => Step::More(entry),
-        };
+    let broken = |kind, fault: usize, length, entry: EntryStart, nested: bool| match recover(
+        view, entry, fault, nested,
+    ) {
+        Some(after) => Lexed::Fault { kind, at: fault, length, entry, after },
+        None => Lexed::More(entry),
+    };
     while let Some(&start) = index.get(i) {
         let start = start as usize;
         match bytes[start] {
@@ -50,10 +51,10 @@ pub(super) fn step<'w>(view: View<'w>, cursor: Cursor, tokens: &mut Vec<Token<'w
                 i += 1;
                 lines += 1;
                 if depth == 0 {
-                    let after = Cursor { next: i, start: start + 1, line: at.line.saturating_add(lines) };
+                    let after = EntryStart { next: i, start: start + 1, line: at.line.saturating_add(lines) };
                     if !tokens.is_empty() {
                         let has_owner = !matches!(bytes[at.start], b' ' | b'\t' | b'\r');
-                        return Step::Entry { at, has_owner, after };
+                        return Lexed::Entry { at, has_owner, after };
                     }
                     (at, lines, open) = (after, 0, None);
                 }
@@ -85,20 +86,21 @@ pub(super) fn step<'w>(view: View<'w>, cursor: Cursor, tokens: &mut Vec<Token<'w
                 let Some(&end) = index.get(i + 1) else { break };
                 let end = end as usize;
                 tokens.push(Token { bytes: &bytes[start..end], quoted: false });
-                // What ends a word has an entry of its own only if it means something by itself.
+                // The next entry is the word's end. A blank or `;` there means nothing more and is skipped; anything else,
+                // as the `)` of `a)`, is read next.
                 i += 1 + usize::from(matches!(bytes[end], b' ' | b'\t' | b'\r' | b';'));
             }
         }
     }
     match open {
         Some(open) if view.last && depth > 0 => broken(FaultKind::UnclosedParenthesis, open, 1, at, true),
-        _ => Step::More(at),
+        _ => Lexed::More(at),
     }
 }
 
 /// Pushes the quoted string between entries `i` and `i + 1`.
 ///
-/// A string right behind `key=` belongs to it (RFC 9460 §2.1): the token is then the whole raw text.
+/// A string right after `key=` belongs to it (RFC 9460 §2.1): the token is then the whole raw text.
 fn quoted<'w>(bytes: &'w [u8], index: &[u32], i: usize, tokens: &mut Vec<Token<'w>>) {
     let (open, close) = (index[i] as usize, index[i + 1] as usize);
     if let Some(last) = tokens.last_mut()
@@ -116,8 +118,8 @@ fn quoted<'w>(bytes: &'w [u8], index: &[u32], i: usize, tokens: &mut Vec<Token<'
 /// Where to go on after a fault at byte `fault` of the entry at `entry`: the start of the next line, or
 /// for a fault inside parentheses, of the next line that does not look like their continuation.
 ///
-/// `None` if that lies behind the view, and there is more to come.
-fn recover(view: View<'_>, entry: Cursor, fault: usize, nested: bool) -> Option<Cursor> {
+/// `None` if that lies beyond the view, and there is more to come.
+fn recover(view: View<'_>, entry: EntryStart, fault: usize, nested: bool) -> Option<EntryStart> {
     let View { bytes, index, last } = view;
     let mut line = entry.line;
     let mut end = None;
@@ -127,7 +129,7 @@ fn recover(view: View<'_>, entry: Cursor, fault: usize, nested: bool) -> Option<
             continue;
         }
         line = line.saturating_add(1);
-        let after = Cursor { next: i + 1, start: at + 1, line };
+        let after = EntryStart { next: i + 1, start: at + 1, line };
         if at < fault {
             continue;
         }

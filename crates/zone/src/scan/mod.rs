@@ -12,8 +12,8 @@
 //! | `words` | types, classes and TTLs by their text |
 //! | `entry` | third stage: entries to records; faults; files |
 //! | `directive`, `generate` | `$ORIGIN`, `$TTL`, `$INCLUDE`; `$GENERATE` |
-//! | `batch` | records in batches, so that another thread can take them |
-//! | `fault` | what can be wrong, and how it is told |
+//! | `batch` | records in batches, for another thread |
+//! | `fault` | what can be wrong, and how it is shown |
 
 mod batch;
 mod directive;
@@ -42,39 +42,39 @@ use wire::rr::{Class, Type};
 
 use crate::stamp::{SourceFile, Stamp};
 
-/// What to read.
-pub struct Source<'a> {
+/// Where the text of a zone comes from.
+pub struct TextSource<'a> {
     name: Arc<str>,
-    from: From<'a>,
+    from: Input<'a>,
     include_dir: Option<PathBuf>,
 }
 
-enum From<'a> {
+enum Input<'a> {
     Path(PathBuf),
     Reader(Box<dyn Read + Send + 'a>, Option<u64>),
 }
 
-impl<'a> Source<'a> {
+impl<'a> TextSource<'a> {
     /// The file at `path`. It may include files; a relative path is taken from the directory of the file
     /// that includes.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         let include_dir = Some(path.parent().map(Path::to_path_buf).unwrap_or_default());
-        Source { name: path.to_string_lossy().into(), from: From::Path(path), include_dir }
+        TextSource { name: path.to_string_lossy().into(), from: Input::Path(path), include_dir }
     }
 
     /// Text in memory, called `name` in faults. It may not include files.
     pub fn bytes(name: &str, bytes: &'a [u8]) -> Self {
-        Source {
+        TextSource {
             name: name.into(),
-            from: From::Reader(Box::new(bytes), Some(bytes.len() as u64)),
+            from: Input::Reader(Box::new(bytes), Some(bytes.len() as u64)),
             include_dir: None,
         }
     }
 
-    /// Whatever `reader` gives, called `name` in faults. It may not include files.
+    /// Whatever `reader` returns, called `name` in faults. It may not include files.
     pub fn reader(name: &str, reader: impl Read + Send + 'a) -> Self {
-        Source { name: name.into(), from: From::Reader(Box::new(reader), None), include_dir: None }
+        TextSource { name: name.into(), from: Input::Reader(Box::new(reader), None), include_dir: None }
     }
 
     /// What it is called in faults.
@@ -85,16 +85,18 @@ impl<'a> Source<'a> {
     /// Its size in bytes, where known.
     pub(crate) fn size(&self) -> Option<u64> {
         match &self.from {
-            From::Reader(_, size) => *size,
-            From::Path(path) => path.metadata().ok().filter(|about| about.is_file()).map(|about| about.len()),
+            Input::Reader(_, size) => *size,
+            Input::Path(path) => {
+                path.metadata().ok().filter(|about| about.is_file()).map(|about| about.len())
+            }
         }
     }
 
     /// Opens the source.
-    fn open(self) -> io::Result<Opened<'a>> {
+    fn open(self) -> io::Result<OpenSource<'a>> {
         match self.from {
-            From::Reader(reader, size) => Ok(Opened { reader, size, file: None }),
-            From::Path(path) => {
+            Input::Reader(reader, size) => Ok(OpenSource { reader, size, file: None }),
+            Input::Path(path) => {
                 let file = File::open(&path)?;
                 let about = file.metadata()?;
                 if about.is_dir() {
@@ -102,18 +104,18 @@ impl<'a> Source<'a> {
                 }
                 let size = about.is_file().then_some(about.len());
                 let version = size.map(|_| SourceFile { path, stamp: Stamp::from(&about) });
-                Ok(Opened { reader: Box::new(file), size, file: version })
+                Ok(OpenSource { reader: Box::new(file), size, file: version })
             }
         }
     }
 }
 
 /// A source that can be read.
-struct Opened<'a> {
+struct OpenSource<'a> {
     reader: Box<dyn Read + Send + 'a>,
     /// Its size in bytes, where known.
     size: Option<u64>,
-    /// What it was like before anything was read, if it is a file.
+    /// Its path and version when it was opened, if it is a file.
     file: Option<SourceFile>,
 }
 
@@ -144,7 +146,7 @@ pub struct Limits {
     pub errors: usize,
     /// Warnings that are kept; any more are counted only.
     pub warnings: usize,
-    /// Depth of files that include files; 0 allows no `$INCLUDE`. At most 64 counts.
+    /// Depth of files that include files; 0 allows no `$INCLUDE`, more than 64 count as 64.
     pub include_depth: usize,
     /// Files included, in all.
     pub includes: usize,
@@ -187,7 +189,7 @@ pub struct Record<'a> {
     pub ttl: Ttl,
     /// The zone's class.
     pub class: Class,
-    /// No meta type.
+    /// The type, which is no meta type.
     pub rtype: Type,
     /// Uncompressed wire form, valid for the type, at most 65535 bytes.
     pub rdata: &'a [u8],
@@ -195,31 +197,31 @@ pub struct Record<'a> {
     pub place: Place,
 }
 
-/// Why a [`Sink`] does not take a record; becomes a [`Fault`] at the record's place.
+/// Why a [`Sink`] rejects a record; becomes a [`Fault`] at the record's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct Rejection {
     /// Error, or warning where the record is left out and all is well.
     pub severity: Severity,
-    /// One line, lower case, no final stop.
+    /// One line, in lower case, no full stop at the end.
     pub message: Cow<'static, str>,
-    /// Whether to end the scan here.
+    /// Whether the scan ends here.
     pub stop: bool,
 }
 
-impl Refusal {
+impl Rejection {
     /// The record is wrong.
     pub fn error(message: impl Into<Cow<'static, str>>) -> Self {
-        Refusal { severity: Severity::Error, message: message.into(), stop: false }
+        Rejection { severity: Severity::Error, message: message.into(), stop: false }
     }
 
     /// The record is left out, and the zone can do without.
     pub fn warning(message: impl Into<Cow<'static, str>>) -> Self {
-        Refusal { severity: Severity::Warning, ..Self::error(message) }
+        Rejection { severity: Severity::Warning, ..Self::error(message) }
     }
 
-    /// As [`Refusal::error`], and the scan ends.
+    /// As [`Rejection::error`], and the scan ends.
     pub fn stop(message: impl Into<Cow<'static, str>>) -> Self {
-        Refusal { stop: true, ..Self::error(message) }
+        Rejection { stop: true, ..Self::error(message) }
     }
 }
 
@@ -236,8 +238,8 @@ pub struct Progress {
 
 /// Takes the records of a scan.
 pub trait Sink {
-    /// Takes one record, or says why not.
-    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal>;
+    /// Takes one record, or rejects it.
+    fn record(&mut self, record: &Record<'_>) -> Result<(), Rejection>;
 
     /// Called once for each block of a file, every few hundred KiB; `Break` ends the scan.
     fn progress(&mut self, progress: Progress) -> ControlFlow<()> {
@@ -246,7 +248,7 @@ pub trait Sink {
     }
 }
 
-/// What a scan came to.
+/// The result of a scan.
 #[derive(Clone, Debug, Default)]
 pub struct ScanReport {
     /// The faults, in the order they were found, as far as the limits go.
@@ -261,7 +263,7 @@ pub struct ScanReport {
     pub bytes: u64,
     /// Names of the files read, in the order they were opened.
     pub files: Vec<Arc<str>>,
-    /// What each of those was like when it was opened; `None` for what is no file.
+    /// The version of each of those when it was opened; `None` for what is no file.
     pub sources: Vec<Option<SourceFile>>,
     /// The end was not reached: too many errors, or the sink broke off.
     pub stopped: bool,
@@ -277,7 +279,7 @@ impl ScanReport {
 /// Reads `source` and hands its records to `sink`, on the caller's thread.
 ///
 /// Faults do not end the scan, unless they reach their limit: it goes on with the next record.
-pub fn read(source: Source<'_>, config: &ScanConfig, sink: &mut impl Sink) -> ScanReport {
+pub fn read(source: TextSource<'_>, config: &ScanConfig, sink: &mut impl Sink) -> ScanReport {
     Scanner::new(config, sink).run(source)
 }
 

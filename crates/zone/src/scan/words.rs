@@ -4,36 +4,39 @@ use wire::rr::{Class, TYPES, Type};
 
 /// A word that is a type or a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum TypeOrClass {
     Type(Type),
     Class(Class),
 }
 
-/// Slots of the table; a power of two, several times the number of mnemonics.
+/// Slots of the table: a power of two, several times the number of mnemonics.
 const SLOTS: usize = 512;
-/// Bytes of text in a key.
+/// Most bytes of text in a key.
 const LONGEST: usize = 15;
-/// Spreads the keys well; any odd number works, this one leaves few steps.
+/// Spreads the keys over the table. Any odd number does; with this one no mnemonic lies more than
+/// three slots after the one where the search for it begins.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Upper-case text, the first byte lowest, zeros behind, its length highest; 0 for a free slot.
+/// A slot of the table. The key is the text in upper case, its first byte the lowest, and the length as the highest
+/// byte: `MX` is 0x02 00…00 58 4d. It is 0 in a free slot.
 #[derive(Clone, Copy)]
-struct Slot {
+struct TableSlot {
     key: u128,
-    word: Word,
+    word: TypeOrClass,
 }
 
-/// Mnemonics by their text: open addressing, so that a lookup is one or two comparisons.
-static TABLE: [Slot; SLOTS] = {
-    let mut table = [Slot { key: 0, word: Word::Type(Type(0)) }; SLOTS];
+/// Mnemonics by their text. What finds its slot taken goes to the next free one, so most look-ups are one or two
+/// comparisons.
+static TABLE: [TableSlot; SLOTS] = {
+    let mut table = [TableSlot { key: 0, word: TypeOrClass::Type(Type(0)) }; SLOTS];
     let classes = [("IN", Class::IN), ("CH", Class::CH), ("HS", Class::HS)];
     let mut i = 0;
     while i < TYPES.len() + classes.len() {
         let (text, word) = if i < TYPES.len() {
-            (TYPES[i].1.as_bytes(), Word::Type(TYPES[i].0))
+            (TYPES[i].1.as_bytes(), TypeOrClass::Type(TYPES[i].0))
         } else {
             let (text, class) = classes[i - TYPES.len()];
-            (text.as_bytes(), Word::Class(class))
+            (text.as_bytes(), TypeOrClass::Class(class))
         };
         assert!(text.len() <= LONGEST, "the key holds fifteen bytes");
         let mut key = 0;
@@ -47,12 +50,13 @@ static TABLE: [Slot; SLOTS] = {
         while table[slot].key != 0 {
             slot = (slot + 1) % SLOTS;
         }
-        table[slot] = Slot { key, word };
+        table[slot] = TableSlot { key, word };
         i += 1;
     }
     table
 };
 
+/// The slot where the search for a key begins.
 const fn home(key: u128) -> usize {
     let folded = (key as u64) ^ (key >> 64) as u64;
     (folded.wrapping_mul(SPREAD) >> (64 - SLOTS.trailing_zeros())) as usize
@@ -60,7 +64,7 @@ const fn home(key: u128) -> usize {
 
 /// The type or class that `text` names, in any letter case: a mnemonic, `TYPEn` or `CLASSn` (RFC 3597 §5).
 #[inline]
-pub(super) fn word(text: &[u8]) -> Option<Word> {
+pub(super) fn word(text: &[u8]) -> Option<TypeOrClass> {
     let key = key(text)?;
     let mut slot = home(key);
     loop {
@@ -94,11 +98,21 @@ fn key(text: &[u8]) -> Option<u128> {
 }
 
 /// Turns `a` to `z` to upper case in each byte.
+///
+/// All sixteen bytes at once, by sums that set a byte's highest bit if its other seven bits reach a limit, and never
+/// carry into the next byte. For `q`, `{` and 0xe1:
+///
+/// ```text
+/// bytes                      71 7b e1
+/// low      highest bit off   71 7b 61
+/// from_a   low + 0x1f        90 9a 80    highest bit set: `a` or above
+/// past_z   low + 0x05        76 80 66    highest bit set: above `z`
+/// letters                    80 00 00    from `a`, not past `z`, and the byte itself below 0x80
+/// result                     51 7b e1    0x80 >> 2 is 0x20, the bit of letter case: `Q`
+/// ```
 #[inline]
 fn upper(bytes: u128) -> u128 {
     const ONES: u128 = u128::MAX / 0xff;
-    // Per byte, without carries into the next: the high bit says whether the low seven bits reach `a`,
-    // and whether they go beyond `z`.
     let low = bytes & (ONES * 0x7f);
     let from_a = low + ONES * (0x80 - b'a' as u128);
     let past_z = low + ONES * (0x7f - b'z' as u128);
@@ -108,11 +122,11 @@ fn upper(bytes: u128) -> u128 {
 
 /// `TYPEn` and `CLASSn`.
 #[cold]
-fn numbered(text: &[u8]) -> Option<Word> {
+fn numbered(text: &[u8]) -> Option<TypeOrClass> {
     if text.first().is_some_and(|c| c.eq_ignore_ascii_case(&b'T')) {
-        return Type::from_text(text).ok().map(Word::Type);
+        return Type::from_text(text).ok().map(TypeOrClass::Type);
     }
-    Class::from_text(text).ok().map(Word::Class)
+    Class::from_text(text).ok().map(TypeOrClass::Class)
 }
 
 /// Reads a TTL in seconds: a number, or numbers with the units `w d h m s`, in any letter case and order.
@@ -151,7 +165,7 @@ fn ttl_with_units(text: &[u8]) -> Option<u32> {
             return None;
         }
     }
-    // A bare number behind units would be ambiguous.
+    // A bare number after units would be ambiguous.
     if number.is_some() { None } else { u32::try_from(total).ok() }
 }
 
@@ -163,13 +177,13 @@ mod tests {
     #[test]
     fn every_mnemonic_in_any_case() {
         for &(t, text) in TYPES {
-            assert_eq!(word(text.as_bytes()), Some(Word::Type(t)), "{text}");
-            assert_eq!(word(text.to_ascii_lowercase().as_bytes()), Some(Word::Type(t)), "{text}");
+            assert_eq!(word(text.as_bytes()), Some(TypeOrClass::Type(t)), "{text}");
+            assert_eq!(word(text.to_ascii_lowercase().as_bytes()), Some(TypeOrClass::Type(t)), "{text}");
         }
         for (text, want) in [("in", Class::IN), ("CH", Class::CH), ("Hs", Class::HS), ("class7", Class(7))] {
-            assert_eq!(word(text.as_bytes()), Some(Word::Class(want)), "{text}");
+            assert_eq!(word(text.as_bytes()), Some(TypeOrClass::Class(want)), "{text}");
         }
-        assert_eq!(word(b"type65280"), Some(Word::Type(Type(65280))));
+        assert_eq!(word(b"type65280"), Some(TypeOrClass::Type(Type(65280))));
         // Neither names nor numbers, nor what differs from a mnemonic in the bit of letter case.
         for bad in [
             "",
@@ -190,7 +204,7 @@ mod tests {
 
     #[test]
     fn lookups_are_short() {
-        let steps = |slot: &Slot| {
+        let steps = |slot: &TableSlot| {
             let at = TABLE.iter().position(|s| s.key == slot.key).unwrap_or(0);
             (at + SLOTS - home(slot.key)) % SLOTS
         };
@@ -238,8 +252,8 @@ mod tests {
 
         #[test]
         fn same_as_the_slow_lookup(text in "[A-Za-z0-9-]{1,12}") {
-            let want = Type::from_text(text.as_bytes()).ok().map(Word::Type);
-            let class = Class::from_text(text.as_bytes()).ok().filter(|c| c.0 < 254).map(Word::Class);
+            let want = Type::from_text(text.as_bytes()).ok().map(TypeOrClass::Type);
+            let class = Class::from_text(text.as_bytes()).ok().filter(|c| c.0 < 254).map(TypeOrClass::Class);
             prop_assume!(!matches!(text.to_ascii_uppercase().as_str(), "ANY" | "NONE"));
             prop_assert_eq!(word(text.as_bytes()), want.or(class));
         }

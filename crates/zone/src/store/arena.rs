@@ -1,13 +1,13 @@
 //! The arena: node blobs in chunks of at most 16 MiB, addressed in units of eight bytes by a `u32`.
 //!
 //! Append-only while a zone is built, read-only afterwards. Blobs hold offsets and addresses, never
-//! pointers, so that the chunks are written to an image and read from it as they are. What the bytes of a
-//! blob mean is told in [`super::blob`].
+//! pointers, so the chunks are written to an image and read from it as they are. What the bytes of a blob mean is
+//! the matter of [`super::blob`].
 
 use bytes::Bytes;
 
 use super::blob;
-use super::memory::{self, Memory};
+use super::memory::{self, Region};
 
 /// Blobs start at multiples of this many bytes.
 pub(crate) const UNIT: usize = 8;
@@ -21,7 +21,8 @@ pub(crate) const MAX_CHUNKS: usize = (1 << (32 - CHUNK_BITS)) - 1;
 /// Where a node lies in its snapshot: no other node of the same snapshot has the same. The default is where the first
 /// one lies.
 ///
-/// Stored as a little-endian `u32`, the number of the chunk above `CHUNK_BITS` bits for the unit within it.
+/// Stored as a little-endian `u32`, the number of the chunk above `CHUNK_BITS` bits for the unit within it: unit 5 of
+/// chunk 3, which is byte 40 there, has the address 0x0060_0005.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct NodeAddress(u32);
@@ -76,9 +77,9 @@ impl NodeAddress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ArenaFull;
 
-/// Node blobs; see the module. Of [`Memory`] while they are written.
+/// Node blobs; see the module. `M` is [`Region`] while they are written, then [`Bytes`].
 pub(crate) struct Arena<M = Bytes> {
-    /// Apart from the others: most zones have no more, and theirs is found without going through a table.
+    /// Apart from the others: most zones have no more than one, which is then found without reading `more`.
     first: M,
     more: Vec<M>,
 }
@@ -156,13 +157,13 @@ impl Arena {
     pub(crate) const EMPTY: Arena = Arena { first: Bytes::new(), more: Vec::new() };
 }
 
-impl Arena<Memory> {
+impl Arena<Region> {
     /// An arena to be filled.
     pub(crate) const fn building() -> Self {
-        Arena { first: Memory::growing(CHUNK), more: Vec::new() }
+        Arena { first: Region::growing(CHUNK), more: Vec::new() }
     }
 
-    /// Appends a blob, whose length is a multiple of [`UNIT`], and gives its address.
+    /// Appends a blob, whose length is a multiple of [`UNIT`]. Returns its address.
     pub(crate) fn push(&mut self, blob: &[u8]) -> Result<NodeAddress, ArenaFull> {
         if blob.len() > CHUNK {
             return Err(ArenaFull);
@@ -172,7 +173,7 @@ impl Arena<Memory> {
             if self.more.len() + 1 >= MAX_CHUNKS {
                 return Err(ArenaFull);
             }
-            self.more.push(Memory::growing(CHUNK));
+            self.more.push(Region::growing(CHUNK));
         }
         let index = self.more.len();
         let chunk = self.chunk_mut(index);
@@ -181,7 +182,7 @@ impl Arena<Memory> {
         Ok(at)
     }
 
-    fn chunk_mut(&mut self, index: usize) -> &mut Memory {
+    fn chunk_mut(&mut self, index: usize) -> &mut Region {
         match index.checked_sub(1) {
             None => &mut self.first,
             Some(index) => &mut self.more[index],
@@ -195,7 +196,7 @@ impl Arena<Memory> {
         &mut rest[..size]
     }
 
-    /// A copy of the blobs for which `keep` holds. Each chunk is given back as soon as it is copied.
+    /// A copy of the blobs for which `keep` holds. Each chunk is freed as soon as it is copied.
     pub(crate) fn compacted(self, keep: impl Fn(&[u8]) -> bool) -> Result<Self, ArenaFull> {
         let mut new = Arena::building();
         for chunk in std::iter::once(self.first).chain(self.more) {
@@ -213,7 +214,7 @@ impl Arena<Memory> {
 
     /// Makes the blobs unchangeable.
     pub(crate) fn freeze(self) -> Arena {
-        Arena { first: self.first.freeze(), more: self.more.into_iter().map(Memory::freeze).collect() }
+        Arena { first: self.first.freeze(), more: self.more.into_iter().map(Region::freeze).collect() }
     }
 }
 

@@ -18,7 +18,7 @@
 //! are little-endian except inside the compiled records, which are as on the wire.
 //!
 //! With an owner of usual length the header, the owner, two directory entries and the first record lie in
-//! the first 64 bytes: an exact hit reads one line of the index and one of the blob.
+//! the first 64 bytes: an exact hit reads one cache line of the index and one or two of the blob.
 
 use wire::message::{HEADER_LEN, Offset, POINTER_LEN, QUESTION_TAIL, RDLENGTH_AT, RECORD_HEAD, TTL_AT};
 use wire::{LowerName, Type};
@@ -39,13 +39,17 @@ pub(super) const COMPILED_TTL: usize = POINTER_LEN + TTL_AT;
 /// Where in a compiled record its RDLENGTH stands.
 pub(super) const COMPILED_RDLENGTH: usize = POINTER_LEN + RDLENGTH_AT;
 
-/// The message offset at which an RRset is compiled to start: behind a question for its owner, of so many bytes.
+/// The message offset at which an RRset is compiled to start: after a question for its owner, of so many bytes.
 #[inline]
 pub(super) fn compiled_at(owner_len: usize) -> usize {
     HEADER_LEN + owner_len + QUESTION_TAIL
 }
 
 /// What a compression pointer in a compiled RRset leads to.
+///
+/// The owner `www.example.` has 13 bytes: it takes 12 to 25 of the message, type and class of the question end at 29,
+/// and there the RRset starts. `c010` points at 16, 4 bytes into the owner: `example.`. `c02b` points at 43, 14 bytes
+/// into the records.
 #[derive(Clone, Copy)]
 pub(super) enum Lead {
     /// The owner, as it stands in the question, from so many bytes into it.
@@ -113,7 +117,7 @@ pub(super) fn rrsets(blob: &[u8]) -> usize {
 
 /// One entry of the directory, decoded.
 #[derive(Clone, Copy)]
-pub(super) struct Entry {
+pub(super) struct DirectoryEntry {
     pub(super) rtype: Type,
     pub(super) count: u16,
     pub(super) records_len: u16,
@@ -122,11 +126,11 @@ pub(super) struct Entry {
     pub(super) fixups: u16,
 }
 
-impl Entry {
+impl DirectoryEntry {
     #[inline]
     pub(super) fn read(blob: &[u8], at: usize) -> Self {
         let e: &[u8] = &blob[at..at + ENTRY];
-        Entry {
+        DirectoryEntry {
             rtype: Type(u16_at(e, 0)),
             count: u16_at(e, 2),
             records_len: u16_at(e, 4),
@@ -162,11 +166,11 @@ impl Entry {
 }
 
 /// The entries of a blob, each with the offset of its data in the blob.
-pub(super) fn entries(blob: &[u8]) -> impl Iterator<Item = (Entry, usize)> {
+pub(super) fn entries(blob: &[u8]) -> impl Iterator<Item = (DirectoryEntry, usize)> {
     let (directory, count) = (HEADER + blob[3] as usize, rrsets(blob));
     let mut data = directory + count * ENTRY;
     (0..count).map(move |i| {
-        let entry = Entry::read(blob, directory + i * ENTRY);
+        let entry = DirectoryEntry::read(blob, directory + i * ENTRY);
         let at = data;
         data += entry.data_len();
         (entry, at)

@@ -1,8 +1,8 @@
-//! [`ZoneBuilder`]: takes records in any order, gives a [`Zone`].
+//! [`ZoneBuilder`]: takes records in any order and makes a [`Zone`] of them.
 //!
 //! The records of one owner usually come together: they wait until the owner changes and then become a node
-//! blob at the end of the arena. A name that comes back later gets a second blob; `finish` puts them together.
-//! So building needs neither an index nor an allocation per name.
+//! blob at the end of the arena. A name that comes back later gets a second blob; `finish` merges the two.
+//! So building needs neither an index nor an allocation for each name.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use wire::{LowerNameBuf, Name, Ttl, Type};
 use super::Zone;
 use super::arena::Arena;
 use super::encode::Encoder;
-use super::memory::Memory;
+use super::memory::Region;
 use super::pending::{Note, Notes, Pending};
 
 /// How many notes are kept; see [`ZoneBuilder::notes_left_out`].
@@ -61,7 +61,7 @@ impl std::error::Error for BuildError {}
 pub struct ZoneBuilder {
     pub(super) key: HashKey,
     pub(super) apex: LowerNameBuf,
-    pub(super) arena: Arena<Memory>,
+    pub(super) arena: Arena<Region>,
     pub(super) encoder: Encoder,
     pub(super) notes: Notes,
     pending: Pending,

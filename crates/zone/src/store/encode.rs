@@ -1,4 +1,5 @@
-//! Records of one name → node blob: grouping, merging of equal records, name compression, fix-ups.
+//! Makes a node blob of the records of one name: groups them into RRsets, drops equal ones, compresses names and lists
+//! the pointers.
 
 use std::collections::HashSet;
 
@@ -8,28 +9,29 @@ use wire::rdata::{self, NameRule};
 use wire::{Class, LowerName, Name, Ttl, Type};
 
 use super::arena::{CHUNK, NodeAddress, UNIT};
-use super::blob::{self, ENTRY, Entry, HEADER};
+use super::blob::{self, DirectoryEntry, ENTRY, HEADER};
 use super::node::{NodeFlags, RrSet, TARGETS};
 use super::nsec3;
-use super::pending::{NoteKind, Notes, Pending, Record};
+use super::pending::{NoteKind, Notes, Pending, PendingRecord};
 
-/// Names that later ones in the same RRset may point at. More would cost time and save little.
+/// Most names that later ones in the same RRset may point at. More would cost time and save little.
 const DICTIONARY: usize = 64;
 /// Up to this many records of one RRset are compared pair by pair to find equal ones.
 const PAIRWISE: usize = 16;
 
-/// Turns the records of a name into a blob. Kept and reused from name to name.
+/// Turns the records of a name into a blob. Used again for every name, for the sake of its vectors.
 pub(super) struct Encoder {
     blob: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<DirectoryEntry>,
     fixups: Vec<u16>,
     types: Vec<Type>,
     dictionary: Vec<Known>,
-    /// Bit L is set if the last L bytes of the owner are a name that may be pointed at.
+    /// Bit L is set if the last L bytes of the owner are a name that may be pointed at: bits 13 and 9 for
+    /// `www.example.`.
     suffixes: [u64; 4],
 }
 
-/// A name (or the end of one) that has been written into the RRset at hand.
+/// A name (or the end of one) that has been written into the present RRset.
 #[derive(Clone, Copy)]
 struct Known {
     /// Where its uncompressed form starts in [`Pending::bytes`].
@@ -45,7 +47,7 @@ struct Known {
 /// nothing but a pointer to it.
 const DEEPEST: u8 = MAX_POINTERS as u8 - 2;
 
-/// Where an RRset stands in its node: what is asked for most comes first.
+/// Where an RRset stands in its node: the types queried most come first.
 fn rank(t: Type) -> u32 {
     const FIRST: [Type; 14] = [
         Type::CNAME,
@@ -95,7 +97,7 @@ impl Encoder {
         let owner = pending.owner.as_name();
         self.note_suffixes(owner);
         self.entries.clear();
-        // The directory's size is known when all RRsets are: data first, then moved up by the front's length.
+        // How long the directory is shows when all RRsets are written: so the data is written first, then moved back.
         self.blob.clear();
         let mut rest = &pending.records[..];
         while let Some(first) = rest.first() {
@@ -105,7 +107,7 @@ impl Encoder {
             self.rrset(pending, group, apex, notes);
         }
         let mut flags = self.flags(pending, apex);
-        if self.entries.iter().any(Entry::has_targets) {
+        if self.entries.iter().any(DirectoryEntry::has_targets) {
             flags |= TARGETS;
         }
         self.check(pending, apex, notes);
@@ -178,7 +180,7 @@ impl Encoder {
     }
 
     /// Writes one RRset with its signatures and its entry.
-    fn rrset(&mut self, pending: &Pending, group: &[Record], apex: Name<'_>, notes: &mut Notes) {
+    fn rrset(&mut self, pending: &Pending, group: &[PendingRecord], apex: Name<'_>, notes: &mut Notes) {
         let owner = pending.owner.as_name();
         let t = group[0].covered;
         let start = self.blob.len();
@@ -198,14 +200,14 @@ impl Encoder {
         for at in &self.fixups {
             self.blob.extend_from_slice(&at.to_le_bytes());
         }
-        let in_zone = |r: &Record| {
+        let in_zone = |r: &PendingRecord| {
             target(owner, r.rtype, pending.rdata(r)).is_some_and(|name| name.is_at_or_below(apex))
         };
         let has_targets = records.iter().any(in_zone);
         if has_targets {
             (0..count).for_each(|_| self.blob.extend_from_slice(&NodeAddress::NOWHERE));
         }
-        self.entries.push(Entry {
+        self.entries.push(DirectoryEntry {
             rtype: t,
             count: count as u16,
             records_len: records_len as u16,
@@ -215,8 +217,14 @@ impl Encoder {
         });
     }
 
-    /// Writes records of one type, each different one once, and gives their number.
-    fn records(&mut self, pending: &Pending, records: &[Record], start: usize, notes: &mut Notes) -> usize {
+    /// Writes records of one type, equal ones once. Returns how many there are.
+    fn records(
+        &mut self,
+        pending: &Pending,
+        records: &[PendingRecord],
+        start: usize,
+        notes: &mut Notes,
+    ) -> usize {
         let owner = pending.owner.as_name();
         let mut seen = HashSet::new();
         let mut count = 0;
@@ -232,13 +240,14 @@ impl Encoder {
             }
             // Signatures over different types are different RRsets (RFC 4034 §3), even where they are kept
             // together.
-            let covers =
-                |r: &Record| (r.rtype == Type::RRSIG).then(|| Rrsig::read_type_covered(pending.rdata(r)));
+            let covers = |r: &PendingRecord| {
+                (r.rtype == Type::RRSIG).then(|| Rrsig::read_type_covered(pending.rdata(r)))
+            };
             let first = records.iter().find(|r| covers(r) == covers(record)).unwrap_or(record);
             if record.ttl != first.ttl {
                 notes.add(NoteKind::TtlMismatch, owner, record.rtype, record.source);
             }
-            // What is too large for a message is dropped as a whole by the caller: no need to write on.
+            // An RRset too large for a message is dropped as a whole by the caller: no need to write on.
             if self.blob.len() - start <= u16::MAX as usize {
                 self.record(pending, record, first.ttl, start);
             }
@@ -247,7 +256,7 @@ impl Encoder {
         count
     }
 
-    fn record(&mut self, pending: &Pending, record: &Record, ttl: Ttl, start: usize) {
+    fn record(&mut self, pending: &Pending, record: &PendingRecord, ttl: Ttl, start: usize) {
         self.blob.extend_from_slice(&QNAME_POINTER);
         self.blob.extend_from_slice(&record.rtype.0.to_be_bytes());
         self.blob.extend_from_slice(&Class::IN.0.to_be_bytes());
@@ -268,7 +277,7 @@ impl Encoder {
         self.blob[rdata_at - 2..rdata_at].copy_from_slice(&len.to_be_bytes());
     }
 
-    /// Writes the name of `len` bytes at `from` in the pending bytes, compressed.
+    /// Writes the name of `len` bytes at `from` of [`Pending::bytes`], compressed.
     fn name(&mut self, pending: &Pending, from: usize, len: usize, start: usize) {
         let owner = pending.owner.as_name().as_wire();
         let (mut at, own, mut deepest) = (0, self.dictionary.len(), DEEPEST);
@@ -370,7 +379,7 @@ impl Encoder {
 }
 
 /// Whether the record is an NSEC3 or a signature over one.
-fn of_nsec3(pending: &Pending, record: &Record) -> bool {
+fn of_nsec3(pending: &Pending, record: &PendingRecord) -> bool {
     let signed = || Rrsig::read_type_covered(pending.rdata(record)) == Ok(Type::NSEC3);
     record.rtype == Type::NSEC3 || record.rtype == Type::RRSIG && signed()
 }
@@ -390,12 +399,12 @@ pub(super) fn target<'a>(owner: Name<'a>, t: Type, rdata: &'a [u8]) -> Option<Na
 }
 
 /// Whether two records of one type are the same in canonical form.
-fn same(pending: &Pending, a: &Record, b: &Record) -> bool {
+fn same(pending: &Pending, a: &PendingRecord, b: &PendingRecord) -> bool {
     let (x, y) = (pending.rdata(a), pending.rdata(b));
     x == y || x.eq_ignore_ascii_case(y) && canonical(pending, a) == canonical(pending, b)
 }
 
-fn canonical(pending: &Pending, record: &Record) -> Vec<u8> {
+fn canonical(pending: &Pending, record: &PendingRecord) -> Vec<u8> {
     let mut rdata = pending.rdata(record).to_vec();
     rdata::canonical(record.rtype, &mut rdata);
     rdata

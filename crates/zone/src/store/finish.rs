@@ -1,4 +1,4 @@
-//! From blobs to a [`Zone`]: index, names that came twice, empty non-terminals, occlusion, targets.
+//! Makes a [`Zone`] of the builder's blobs: index, names that came twice, empty non-terminals, occlusion, targets.
 
 use wire::hash::{HashKey, HashedName};
 use wire::rdata::view::{Soa, SoaNumbers};
@@ -10,19 +10,19 @@ use super::blob::{self, entries};
 use super::build::{BuildError, ZoneBuilder};
 use super::encode::{Encoder, is_child};
 use super::index::Index;
-use super::memory::Memory;
+use super::memory::Region;
 use super::node::{DEAD, Node, NodeFlags, SETTLED, TARGETS};
 use super::order;
 use super::pending::{NoteKind, Notes, Pending};
-use super::sorted::Places;
+use super::sorted::KeyedNodes;
 use super::{nsec, nsec3};
 
-/// Nodes handled together, so that their loads overlap.
+/// Names handled together: their buckets of the index are prefetched before the first is read.
 const BATCH: usize = 32;
 
 /// Turns what the builder has gathered into a zone.
 pub(super) fn finish(builder: &mut ZoneBuilder) -> Result<Zone, BuildError> {
-    let mut work = Work {
+    let mut work = Finisher {
         key: builder.key,
         apex: builder.apex,
         arena: std::mem::replace(&mut builder.arena, Arena::building()),
@@ -59,21 +59,21 @@ pub(super) fn read_soa(apex: Node<'_>) -> Option<(SoaNumbers, Ttl)> {
     Some((numbers, Ttl::from_secs(set.ttl().as_secs().min(numbers.minimum))))
 }
 
-/// A zone in the making.
-struct Work<'b> {
+/// The builder's blobs on their way to a [`Zone`].
+struct Finisher<'b> {
     key: HashKey,
     apex: LowerNameBuf,
-    arena: Arena<Memory>,
+    arena: Arena<Region>,
     encoder: &'b mut Encoder,
     notes: &'b mut Notes,
-    index: Index<Memory>,
+    index: Index<Region>,
     /// Entries in the index.
     names: usize,
-    /// Blobs of the NSEC3 chain only; not kept up once they are merged.
+    /// Blobs of the NSEC3 chain only; no longer right once blobs are merged.
     hashed: usize,
-    /// Used again and again by [`Work::settle_deep`].
+    /// Used again and again by [`Finisher::settle_deep`].
     unsettled: Vec<NodeAddress>,
-    /// Made when first needed: see [`Work::nsec3_only_at`].
+    /// Made when first needed: see [`Finisher::nsec3_only_at`].
     nsec3_only: Option<Vec<(u64, NodeAddress)>>,
 }
 
@@ -86,7 +86,7 @@ fn live(blob: &[u8]) -> bool {
     blob::flags(blob) & DEAD == 0
 }
 
-impl Work<'_> {
+impl Finisher<'_> {
     fn find(&self, lower: LowerName<'_>, hash: NameHash) -> Option<NodeAddress> {
         self.index.find(hash, |at| blob::owner(self.arena.from(at)) == lower)
     }
@@ -95,10 +95,10 @@ impl Work<'_> {
         self.find(lower, self.key.name(lower))
     }
 
-    /// Builds the index anew from the arena, with room for `more` names. A name that came twice is in it once;
-    /// gives hash and address of all blobs of such names.
+    /// Builds the index anew from the arena, with room for `more` names. A name that came twice is in it once. Returns
+    /// hash and address of all blobs of such names.
     fn fill_index(&mut self, more: usize) -> Vec<(NameHash, NodeAddress)> {
-        // Drop the old one first: everything in it can be had from the arena.
+        // The old one is freed first: nothing in it is needed.
         self.index = Index::for_entries(0);
         let mut index = Index::for_entries(self.names + more);
         let mut repeated = Vec::new();
@@ -114,7 +114,7 @@ impl Work<'_> {
             if batch.is_empty() {
                 break;
             }
-            batch.iter().for_each(|&(hash, _)| index.ahead(hash));
+            batch.iter().for_each(|&(hash, _)| index.prefetch(hash));
             for &(hash, at) in &batch {
                 let lower = blob::owner(self.arena.from(at));
                 match index.find(hash, |other| blob::owner(self.arena.from(other)) == lower) {
@@ -127,7 +127,7 @@ impl Work<'_> {
         repeated
     }
 
-    /// Puts together the blobs of names that came in several places; `repeated` tells those in the index.
+    /// Merges the blobs of names that came in several places; `repeated` has hash and address of those in the name space.
     fn merge(&mut self, mut repeated: Vec<(NameHash, NodeAddress)>) -> Result<(), BuildError> {
         self.find_repeated_nsec3(&mut repeated);
         if repeated.is_empty() {
@@ -195,7 +195,7 @@ impl Work<'_> {
         }
         let chain = self.nsec3_only();
         let mut add = |at: NodeAddress| repeated.push((self.key.name(blob::owner(self.arena.blob(at))), at));
-        // Equal prefixes of different hashes are told apart when names are compared.
+        // Different hashes with equal prefixes do no harm: names are compared later.
         for run in chain.chunk_by(|a, b| a.0 == b.0).filter(|run| run.len() > 1) {
             run.iter().for_each(|&(_, at)| add(at));
         }
@@ -235,7 +235,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Settles one node whose parent is settled; `occluded` holds the flags it gets from there.
+    /// Settles one node whose parent is settled; `occluded` has the flags it inherits from there.
     fn settle_one(&mut self, at: NodeAddress, parent: NodeAddress, occluded: u16) {
         let blob = self.arena.blob_mut(at);
         let flags = blob::flags(blob) | occluded | SETTLED;
@@ -328,7 +328,7 @@ impl Work<'_> {
 
     /// Looks up the target names and puts the addresses of their nodes into the RRsets.
     fn resolve_targets(&mut self) {
-        let mut batch = Targets::default();
+        let mut batch = TargetBatch::default();
         let mut next = self.arena.first();
         while let Some(at) = next {
             let flags = blob::flags(self.arena.blob(at));
@@ -342,8 +342,8 @@ impl Work<'_> {
         }
     }
 
-    fn resolve_batch(&mut self, batch: &mut Targets) {
-        batch.jobs.iter().for_each(|job| self.index.ahead(job.hash));
+    fn resolve_batch(&mut self, batch: &mut TargetBatch) {
+        batch.jobs.iter().for_each(|job| self.index.prefetch(job.hash));
         for job in &batch.jobs {
             let name = LowerName::of_checked(&batch.names[job.name.clone()]);
             if let Some(found) = self.find(name, job.hash) {
@@ -361,7 +361,7 @@ impl Work<'_> {
         let mut records = 0;
         let mut nodes = 0;
         let mut wildcards = false;
-        let mut nsec = Places::growing(self.names);
+        let mut nsec = KeyedNodes::growing(self.names);
         let mut nsec3 = Vec::new();
         for (at, blob) in arena.walk().filter(|(_, blob)| live(blob)) {
             nodes += 1;
@@ -377,7 +377,7 @@ impl Work<'_> {
             }
         }
         let nsec = nsec::chain(nsec, &arena);
-        let nsec3 = nsec3::Chain::new(&arena, Node::new(&arena, apex), nsec3);
+        let nsec3 = nsec3::StoredChain::new(&arena, Node::new(&arena, apex), nsec3);
         Zone {
             key: self.key,
             arena,
@@ -408,30 +408,31 @@ fn unpack(node: Node<'_>, pending: &mut Pending) {
     }
 }
 
-/// The flags that names below one with `flags` get.
+/// The flags that names below one with `flags` inherit.
 fn below(flags: u16) -> u16 {
     let hides = NodeFlags::CUT.0 | NodeFlags::DNAME.0 | NodeFlags::OCCLUDED.0;
     if flags & hides != 0 { NodeFlags::OCCLUDED.0 } else { 0 }
 }
 
-/// Target names to be looked up together.
+/// Target names that are looked up together.
 #[derive(Default)]
-struct Targets {
-    jobs: Vec<Job>,
+struct TargetBatch {
+    jobs: Vec<TargetLookup>,
     names: Vec<u8>,
     rdata: Vec<u8>,
     hashed: HashedName,
 }
 
-/// One target: the node's address, where in the blob the result goes, and the name's place and hash.
-struct Job {
+/// One target to look up: the address of the node that names it, where in its blob the result goes, the name's hash,
+/// and where the name lies in [`TargetBatch::names`].
+struct TargetLookup {
     at: NodeAddress,
     slot: usize,
     hash: NameHash,
     name: std::ops::Range<usize>,
 }
 
-impl Targets {
+impl TargetBatch {
     /// Takes the target names of a node that lie in the zone.
     fn gather(&mut self, node: Node<'_>, apex: Name<'_>, key: &HashKey) {
         for (set, data) in node.rrsets_at() {
@@ -444,7 +445,7 @@ impl Targets {
                 let start = self.names.len();
                 self.names.extend_from_slice(self.hashed.as_lower().as_wire());
                 let name = start..self.names.len();
-                self.jobs.push(Job { at: node.address(), slot: i, hash: self.hashed.hash(0), name });
+                self.jobs.push(TargetLookup { at: node.address(), slot: i, hash: self.hashed.hash(0), name });
             }
         }
     }

@@ -1,8 +1,8 @@
-//! The hash index: buckets of one cache line, twelve one-byte tags and twelve addresses each.
+//! The hash index: buckets of one cache line, each with twelve tags of one byte and twelve addresses.
 //!
-//! The upper half of a hash chooses the bucket, its lowest byte is the tag, 1 for 0. A full bucket spills into the
-//! next one and remembers that it did, so that a search that finds nothing stops at the first bucket that
-//! never spilt. Knows nothing of names: callers compare.
+//! The upper half of a hash chooses the bucket, its lowest byte is the tag; a tag of 0 becomes 1. A full bucket spills
+//! into the next one and remembers that it did, so that a search that finds nothing stops at the first bucket that
+//! never spilt. The index knows nothing of names: callers compare.
 //!
 //! ```text
 //!  0  tags, one byte each, 0 where the slot is not in use
@@ -18,9 +18,9 @@ use bytes::Bytes;
 use wire::NameHash;
 
 use super::arena::NodeAddress;
-use super::memory::{self, Memory};
+use super::memory::{self, Region};
 
-use crate::ahead;
+use crate::prefetch;
 
 /// Slots per bucket.
 const SLOTS: usize = 12;
@@ -34,8 +34,9 @@ const SPILT: usize = 13;
 /// One bucket.
 type Bucket = [u8; BUCKET];
 
-/// Every byte of a number set to 1; to 128 in the slots' bytes.
+/// 1 in every byte of a number.
 const ONES: u128 = u128::MAX / 0xff;
+/// 0x80 in the bytes of the twelve slots.
 const HIGHS: u128 = (ONES << 7) & ((1 << (8 * SLOTS)) - 1);
 
 /// The tag of a hash. Slots not in use hold 0.
@@ -44,8 +45,19 @@ fn tag(hash: NameHash) -> u8 {
     (hash.bits() as u8).max(1)
 }
 
-/// The slots that carry `tag`: byte `i` has its highest bit set for slot `i`. The lowest one is right; those
-/// above it may be there by a carry, which costs whoever compares one comparison more.
+/// The slots that carry `tag`: byte `i` has its highest bit set for slot `i`. The lowest such slot does carry
+/// it; others may be there by mistake, which costs the caller a comparison of names.
+///
+/// All tags are compared at once. Subtracting 1 from a byte sets its highest bit if the byte is 0, that is if it is equal
+/// to the tag, or if it was set before, which `!differ` takes out again. What is left over is a byte of 1 above a byte of
+/// 0, because the 0 borrows from it. For the tag 2a in a bucket with the tags 07 2a 2b 10, slot 0 on the left:
+///
+/// ```text
+/// differ          2d 00 01 3a    each tag ^ 2a: 00 where they are equal
+/// differ - ONES   2c ff ff 38    00 - 1 borrows from the next byte, so 01 - 1 - 1 is ff
+/// !differ         d2 ff fe c5
+/// and, & 80       00 80 80 00    slot 1, and by mistake slot 2
+/// ```
 #[inline]
 fn matches(bucket: &Bucket, tag: u8) -> u128 {
     let mut tags = [0; 16];
@@ -54,7 +66,7 @@ fn matches(bucket: &Bucket, tag: u8) -> u128 {
     differ.wrapping_sub(ONES) & !differ & HIGHS
 }
 
-/// The lowest slot of `matches`.
+/// The lowest slot of `matches`, which is not 0: bit 15 is the highest of byte 1, so slot 1.
 #[inline]
 fn lowest(matches: u128) -> u32 {
     matches.trailing_zeros() / 8
@@ -63,7 +75,8 @@ fn lowest(matches: u128) -> u32 {
 /// The address in a slot.
 #[inline]
 fn address(bucket: &Bucket, slot: u32) -> NodeAddress {
-    // Slots are less than twelve: the mask spares the check of bounds.
+    // The sixteen bytes in front of the addresses are four addresses long. 4 + slot is below 16 anyhow: the mask spares
+    // the check of bounds.
     NodeAddress::of(bucket.as_chunks::<4>().0[(4 + slot as usize) & 15])
 }
 
@@ -84,11 +97,11 @@ fn put(bucket: &mut Bucket, tag: u8, at: NodeAddress) -> bool {
     true
 }
 
-/// The index; see the module. Of [`Memory`] while it is filled.
+/// The index; see the module. `M` is [`Region`] while it is filled, then [`Bytes`].
 #[repr(C)]
 pub(crate) struct Index<M = Bytes> {
-    /// The only bucket, if there is one and nothing changes any more: most zones are small, and theirs then lies
-    /// with the zone.
+    /// A copy of the only bucket, if there is just one and nothing changes any more: most zones are small, and their
+    /// bucket then lies in the zone itself.
     sole: Bucket,
     bytes: M,
     is_sole: bool,
@@ -103,19 +116,21 @@ impl<M: AsRef<[u8]>> Index<M> {
         self.bytes.as_ref().as_chunks().0
     }
 
+    /// The bucket where the search for a hash begins: the hash's upper half as a fraction of 2^32, times the number of
+    /// buckets. 0x8000_0000 is a half, so it leads to bucket 5 of 10.
     #[inline]
     fn home(hash: NameHash, buckets: usize) -> usize {
         (((hash.bits() >> 32) * buckets as u64) >> 32) as usize
     }
 
-    /// Asks for the bucket's line.
+    /// Prefetches the first bucket that [`find`](Self::find) will read.
     #[inline]
-    pub(crate) fn ahead(&self, hash: NameHash) {
+    pub(crate) fn prefetch(&self, hash: NameHash) {
         let buckets = self.buckets();
-        ahead::value(&buckets[Self::home(hash, buckets.len())]);
+        prefetch::value(&buckets[Self::home(hash, buckets.len())]);
     }
 
-    /// The first entry whose tag fits: most often the right one.
+    /// The first entry whose tag fits: most likely the one that [`find`](Self::find) returns.
     #[inline]
     pub(crate) fn candidate(&self, hash: NameHash) -> Option<NodeAddress> {
         let buckets = self.buckets();
@@ -168,11 +183,11 @@ impl<M: AsRef<[u8]>> Index<M> {
     }
 }
 
-impl Index<Memory> {
+impl Index<Region> {
     /// An empty index for about `entries` entries, three quarters full when they are all in.
     pub(crate) fn for_entries(entries: usize) -> Self {
         let buckets = (entries / 9 + 1).min(u32::MAX as usize);
-        Index { sole: [0; BUCKET], bytes: Memory::zeroed(buckets * BUCKET), is_sole: false }
+        Index { sole: [0; BUCKET], bytes: Region::zeroed(buckets * BUCKET), is_sole: false }
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! Memory for what a zone is made of: written once while the zone is built, then frozen for good.
 //!
-//! Big pieces are anonymous mappings that ask for huge pages, since a zone of millions of names is read at
+//! Big pieces are anonymous mappings that request huge pages, since a zone of millions of names is read at
 //! random and every miss of the translation buffer costs as much as one of the cache. Small pieces, of which a
 //! server with a hundred thousand zones has as many, come from the allocator. What the bytes mean is not known
 //! here.
@@ -13,24 +13,24 @@ pub(crate) const BIG: usize = 2 << 20;
 /// Pieces of fixed size begin at a multiple of this: a cache line.
 const LINE: usize = 64;
 
-/// Bytes that are being written.
-pub(crate) struct Memory {
-    room: Room,
+/// Memory that is being written.
+pub(crate) struct Region {
+    room: Backing,
     /// What it may need in all; a mapping is made that large at once, since pages count only when touched.
     limit: usize,
 }
 
-enum Room {
+enum Backing {
     /// From the allocator, in use from `start` on.
     Small { bytes: Vec<u8>, start: usize },
     /// A mapping, in use up to `len`.
     Big { map: MmapMut, len: usize },
 }
 
-impl Memory {
+impl Region {
     /// Nothing yet, to be [`extend`](Self::extend)ed to about `limit` bytes at most.
     pub(crate) const fn growing(limit: usize) -> Self {
-        Memory { room: Room::Small { bytes: Vec::new(), start: 0 }, limit }
+        Region { room: Backing::Small { bytes: Vec::new(), start: 0 }, limit }
     }
 
     /// `len` bytes of zero, the first at the start of a cache line.
@@ -38,7 +38,7 @@ impl Memory {
         if len >= BIG
             && let Some(map) = map(len)
         {
-            return Memory { room: Room::Big { map, len }, limit: len };
+            return Region { room: Backing::Big { map, len }, limit: len };
         }
         let (mut bytes, mut start) = (vec![0; len], 0);
         if bytes.as_ptr().align_offset(LINE) != 0 {
@@ -46,7 +46,7 @@ impl Memory {
             start = bytes.as_ptr().align_offset(LINE).min(LINE - 1);
             bytes.truncate(start + len);
         }
-        Memory { room: Room::Small { bytes, start }, limit: len }
+        Region { room: Backing::Small { bytes, start }, limit: len }
     }
 
     /// Appends bytes.
@@ -57,69 +57,68 @@ impl Memory {
             self.make_room(needed);
         }
         match &mut self.room {
-            Room::Small { bytes, .. } => bytes.extend_from_slice(more),
-            Room::Big { map, len } => {
+            Backing::Small { bytes, .. } => bytes.extend_from_slice(more),
+            Backing::Big { map, len } => {
                 map[*len..needed].copy_from_slice(more);
                 *len = needed;
             }
         }
     }
 
-    /// Sees to it that big memory is mapped and has room for `needed` bytes. Where nothing can be mapped the
-    /// allocator has the last word.
+    /// Makes room for `needed` bytes in a mapping. If nothing can be mapped, the memory is left to the allocator.
     fn make_room(&mut self, needed: usize) {
-        if matches!(&self.room, Room::Big { map, .. } if map.len() >= needed) {
+        if matches!(&self.room, Backing::Big { map, .. } if map.len() >= needed) {
             return;
         }
         let Some(mut larger) = map(needed.max(self.limit).max(2 * self.len())) else {
-            if let Room::Big { .. } = self.room {
-                self.room = Room::Small { bytes: self.as_ref().to_vec(), start: 0 };
+            if let Backing::Big { .. } = self.room {
+                self.room = Backing::Small { bytes: self.as_ref().to_vec(), start: 0 };
             }
             return;
         };
         let len = self.len();
         larger[..len].copy_from_slice(self.as_ref());
-        self.room = Room::Big { map: larger, len };
+        self.room = Backing::Big { map: larger, len };
     }
 
     /// Number of bytes written.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         match &self.room {
-            Room::Small { bytes, start } => bytes.len() - start,
-            Room::Big { len, .. } => *len,
+            Backing::Small { bytes, start } => bytes.len() - start,
+            Backing::Big { len, .. } => *len,
         }
     }
 
-    /// Makes the bytes unchangeable; what was not written is given back.
+    /// Makes the bytes unchangeable. Room of the allocator's that was not written is freed.
     pub(crate) fn freeze(self) -> Bytes {
         match self.room {
-            Room::Small { bytes, start } if start > 0 => Bytes::from(bytes).slice(start..),
-            Room::Small { mut bytes, .. } => {
+            Backing::Small { bytes, start } if start > 0 => Bytes::from(bytes).slice(start..),
+            Backing::Small { mut bytes, .. } => {
                 bytes.shrink_to_fit();
                 Bytes::from(bytes)
             }
-            Room::Big { map, len } => Bytes::from_owner(Frozen { map, len }),
+            Backing::Big { map, len } => Bytes::from_owner(Frozen { map, len }),
         }
     }
 }
 
-impl AsRef<[u8]> for Memory {
+impl AsRef<[u8]> for Region {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         match &self.room {
-            Room::Small { bytes, start } => &bytes[*start..],
-            Room::Big { map, len } => &map[..*len],
+            Backing::Small { bytes, start } => &bytes[*start..],
+            Backing::Big { map, len } => &map[..*len],
         }
     }
 }
 
-impl AsMut<[u8]> for Memory {
+impl AsMut<[u8]> for Region {
     #[inline]
     fn as_mut(&mut self) -> &mut [u8] {
         match &mut self.room {
-            Room::Small { bytes, start } => &mut bytes[*start..],
-            Room::Big { map, len } => &mut map[..*len],
+            Backing::Small { bytes, start } => &mut bytes[*start..],
+            Backing::Big { map, len } => &mut map[..*len],
         }
     }
 }
@@ -136,12 +135,12 @@ impl AsRef<[u8]> for Frozen {
     }
 }
 
-/// Bytes of memory behind `len` frozen ones: whole huge pages if they are mapped.
+/// Bytes of memory that `len` frozen ones take: whole huge pages if they are mapped.
 pub(crate) fn taken(len: usize) -> usize {
     if len >= BIG { len.next_multiple_of(BIG) } else { len }
 }
 
-/// A mapping of whole huge pages with at least `len` bytes, if the system gives one.
+/// A mapping of whole huge pages with at least `len` bytes, if the system allows one.
 fn map(len: usize) -> Option<MmapMut> {
     let map = MmapMut::map_anon(len.checked_next_multiple_of(BIG)?).ok()?;
     // Without huge pages it is as good as any other memory.
@@ -157,7 +156,7 @@ mod tests {
     #[test]
     fn bytes_stay_as_they_move_from_small_to_big() {
         for limit in [0, BIG / 2, 3 * BIG, 9 * BIG] {
-            let mut memory = Memory::growing(limit);
+            let mut memory = Region::growing(limit);
             let mut expected = Vec::new();
             for i in 0u32..900 {
                 let piece = vec![i as u8; (i as usize * 37) % 9000];
@@ -165,7 +164,7 @@ mod tests {
                 expected.extend_from_slice(&piece);
             }
             assert!(expected.len() > BIG);
-            assert!(matches!(memory.room, Room::Big { .. }));
+            assert!(matches!(memory.room, Backing::Big { .. }));
             memory.as_mut()[5000] ^= 0xff;
             expected[5000] ^= 0xff;
             assert!(memory.as_ref() == expected);
@@ -176,7 +175,7 @@ mod tests {
     #[test]
     fn pieces_of_fixed_size_begin_at_a_line() {
         for len in [64, 128, 4096, 64 * 1000, BIG - 64, BIG, BIG + 64] {
-            let memory = Memory::zeroed(len);
+            let memory = Region::zeroed(len);
             assert_eq!(memory.len(), len);
             assert!(memory.as_ref().iter().all(|&byte| byte == 0));
             let frozen = memory.freeze();
@@ -186,7 +185,7 @@ mod tests {
 
     #[test]
     fn small_memory_is_no_larger_than_what_is_in_it() {
-        let mut memory = Memory::growing(BIG);
+        let mut memory = Region::growing(BIG);
         memory.extend(&[7; 100]);
         memory.extend(&[8; 100]);
         let frozen = memory.freeze();

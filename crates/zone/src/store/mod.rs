@@ -1,14 +1,14 @@
 //! The zone snapshot: an immutable [`Zone`] in which the stored RRset *is* the compiled answer.
 //!
-//! A question for an exact name costs two dependent cache lines (a bucket of the index, the first line of
-//! the node) and one copy. What an answer should be is decided in `authority`; master files are read in
-//! [`crate::scan`]; which zone is asked is [`crate::catalog`]'s to say.
+//! A question for an exact name costs two dependent cache misses (a bucket of the index, the front of the node) and
+//! one copy. `authority` decides what an answer should be, [`crate::scan`] reads master files, [`crate::catalog`]
+//! finds the zone for a name.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `blob.rs` | the layout of a node, byte by byte |
 //! | `arena.rs` | where blobs lie and how they are addressed |
-//! | `memory.rs` | the memory behind arena, index and orders |
+//! | `memory.rs` | the memory of arena, index and orders |
 //! | `index.rs` | hash → address |
 //! | `node.rs` | the reading side: [`Node`], [`RrSet`], [`Rdata`], [`Fixup`], [`Target`] |
 //! | `order.rs` | canonical order: [`Zone::iter`] |
@@ -19,7 +19,7 @@
 //! | `encode.rs` | records → blob: compression, fix-ups |
 //! | `build.rs` | [`ZoneBuilder`] |
 //! | `finish.rs` | index, empty non-terminals, occlusion, targets |
-//! | `parts.rs`, `verify.rs` | a snapshot taken apart, put together again, and whether that may be searched |
+//! | `parts.rs`, `verify.rs` | a snapshot taken apart and put together again; whether such parts can be searched |
 //!
 //! Letter case: owners are kept in lower case; names in RDATA keep their case except where they are
 //! compressed against the owner (RFC 4343 §4.1 lets output take the question's case).
@@ -52,30 +52,31 @@ pub use arena::NodeAddress;
 pub use blob::COMPILED_HEAD;
 pub use build::{AddError, BuildError, ZoneBuilder};
 use index::Index;
-pub(crate) use memory::Memory;
+pub(crate) use memory::Region;
 pub use node::{Fixup, Node, NodeFlags, Rdata, RrSet, Target};
 pub use nsec::NsecChain;
 pub use nsec3::Nsec3Chain;
 pub use order::Iter;
-pub(crate) use parts::{ChainParts, LAYOUT, Parts};
+pub(crate) use parts::{LAYOUT, Nsec3Parts, ZoneParts};
 pub use pending::{Note, NoteKind};
 pub use sorted::Search;
-pub(crate) use verify::{Counts, Unsound, in_parallel};
+pub(crate) use verify::{Unsound, ZoneCounts, in_parallel};
 
-use crate::ahead;
+use crate::prefetch;
 use arena::Arena;
 
 /// Cache lines of a zone that a lookup reads; [`Zone`]'s fields are in this order.
 const HOT_LINES: usize = 3;
 const _: () = assert!(std::mem::offset_of!(Zone, key) <= 64 * HOT_LINES);
-/// Cache lines of a node asked for ahead.
+/// Cache lines of a node that are prefetched.
 const NODE_LINES: usize = 3;
-/// Hosts of a delegation asked for ahead.
-const GLUE_AHEAD: usize = 4;
+/// Hosts of a delegation whose nodes are prefetched.
+const GLUE_HOSTS: usize = 4;
 
 /// An immutable snapshot of one zone. Made by [`ZoneBuilder`]; shared by reference between threads.
 ///
-/// What a lookup reads comes first and lies in a few cache lines (`HOT_LINES`): of many small zones none is at hand.
+/// What a lookup reads comes first and lies in a few cache lines (`HOT_LINES`): with many small zones none of them is in
+/// the cache.
 #[repr(C, align(64))]
 pub struct Zone {
     index: Index,
@@ -88,13 +89,13 @@ pub struct Zone {
     records: u64,
     nodes: u64,
     nsec: sorted::Sorted,
-    nsec3: Option<nsec3::Chain>,
+    nsec3: Option<nsec3::StoredChain>,
     all: OnceLock<Box<[NodeAddress]>>,
 }
 
-/// A node that was asked for ahead: very likely, not surely, the one that will be found.
+/// A node that was prefetched: very likely, not surely, the one that [`Zone::find`] will return.
 #[derive(Clone, Copy, Debug)]
-pub struct NodeAhead(NodeAddress);
+pub struct PrefetchedNode(NodeAddress);
 
 impl Zone {
     /// The zone's name.
@@ -142,7 +143,7 @@ impl Zone {
             + self.arena.memory()
             + self.index.memory()
             + self.nsec.memory()
-            + self.nsec3.as_ref().map_or(0, nsec3::Chain::memory)
+            + self.nsec3.as_ref().map_or(0, nsec3::StoredChain::memory)
             + self.all.get().map_or(0, |all| size_of_val::<[NodeAddress]>(all))
     }
 
@@ -166,65 +167,65 @@ impl Zone {
         Some(Node::new(&self.arena, at))
     }
 
-    /// [`find`](Self::find) for a name whose hash is not at hand and whose letter case is unknown.
+    /// [`find`](Self::find) for a name whose hash is not known, in any letter case.
     pub fn find_name(&self, name: Name<'_>) -> Option<Node<'_>> {
         let lower = name.to_lower();
         self.find(lower.as_lower(), self.key.name(lower.as_lower()))
     }
 
-    /// Asks for the zone's own lines, which everything else is found through.
+    /// Prefetches the fields of the zone itself that every lookup reads.
     #[inline]
-    pub(crate) fn ahead_self(&self) {
-        ahead::lines(self, HOT_LINES);
+    pub(crate) fn prefetch_self(&self) {
+        prefetch::lines(self, HOT_LINES);
     }
 
-    /// Asks for the index line of a hash, which [`find`](Self::find) will read.
+    /// Prefetches the bucket of the index that [`find`](Self::find) will read for this hash.
     #[inline]
-    pub fn ahead(&self, hash: NameHash) {
-        self.index.ahead(hash);
+    pub fn prefetch_index(&self, hash: NameHash) {
+        self.index.prefetch(hash);
     }
 
-    /// Asks for the lines of the node that [`find`](Self::find) will most likely give, and gives it as what
-    /// [`ahead_glue`](Self::ahead_glue) takes. Reads the index line, so [`ahead`](Self::ahead) goes before, for the
-    /// whole batch.
+    /// Prefetches the node that [`find`](Self::find) will most likely return for this hash, and returns it for
+    /// [`prefetch_glue`](Self::prefetch_glue). Reads the index, so call [`prefetch_index`](Self::prefetch_index) for
+    /// the whole batch first.
     #[inline]
-    pub fn ahead_node(&self, hash: NameHash) -> Option<NodeAhead> {
+    pub fn prefetch_node(&self, hash: NameHash) -> Option<PrefetchedNode> {
         let at = self.index.candidate(hash)?;
-        self.ahead_at(at);
-        Some(NodeAhead(at))
+        self.prefetch_at(at);
+        Some(PrefetchedNode(at))
     }
 
-    /// Asks for the lines of the apex node, which negative answers need.
+    /// Prefetches the apex node, which negative answers need.
     #[inline]
-    pub fn ahead_apex(&self) {
-        self.ahead_at(self.apex);
+    pub fn prefetch_apex(&self) {
+        self.prefetch_at(self.apex);
     }
 
     #[inline]
-    fn ahead_at(&self, at: NodeAddress) {
-        // Most nodes lie across two or three lines, since blobs begin at any multiple of eight.
+    fn prefetch_at(&self, at: NodeAddress) {
+        // Blobs begin at any multiple of eight, so most nodes lie across two or three lines.
         let rest = self.arena.from(at);
         for line in 0..NODE_LINES {
-            ahead::line(rest, line * 64);
+            prefetch::line(rest, line * 64);
         }
     }
 
-    /// The node that was asked for.
+    /// The node that was prefetched, which most likely is the one of the name looked for.
     #[inline]
-    pub fn candidate(&self, NodeAhead(at): NodeAhead) -> Node<'_> {
+    pub fn candidate(&self, PrefetchedNode(at): PrefetchedNode) -> Node<'_> {
         self.node(at)
     }
 
-    /// Asks for the nodes of the hosts that a cut delegates to: their addresses are glue. Reads the node, so
-    /// [`ahead_node`](Self::ahead_node) goes before, for the whole batch.
+    /// Prefetches the nodes of the hosts that a zone cut delegates to: their addresses are glue. Reads the node, so
+    /// [`prefetch_node`](Self::prefetch_node) goes before, for the whole batch.
     #[inline]
-    pub fn ahead_glue(&self, cut: Node<'_>) {
+    pub fn prefetch_glue(&self, cut: Node<'_>) {
         if !cut.flags().contains(NodeFlags::CUT) {
             return;
         }
         let Some(ns) = cut.rrset(wire::Type::NS) else { return };
-        for host in ns.target_addresses().take(GLUE_AHEAD) {
-            ahead::line(self.arena.from(host), 0);
+        for host in ns.target_addresses().take(GLUE_HOSTS) {
+            prefetch::line(self.arena.from(host), 0);
         }
     }
 
@@ -234,8 +235,8 @@ impl Zone {
         (!self.nsec.is_empty()).then(|| NsecChain::new(self, &self.nsec))
     }
 
-    /// The NSEC3 chain that the apex' NSEC3PARAM names (RFC 5155 §4), if there is one with a hash algorithm we
-    /// know (SHA-1).
+    /// The NSEC3 chain whose parameters the apex' NSEC3PARAM has (RFC 5155 §4), if its hash algorithm is SHA-1, the only
+    /// one there is.
     pub fn nsec3(&self) -> Option<Nsec3Chain<'_>> {
         Some(Nsec3Chain::new(self, self.nsec3.as_ref()?))
     }

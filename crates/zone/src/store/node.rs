@@ -7,7 +7,7 @@ use wire::name::MAX_NAME;
 use wire::{LowerName, Name, NameBuf, Ttl, Type};
 
 use super::arena::{Arena, NodeAddress};
-use super::blob::{self, COMPILED_HEAD, COMPILED_RDLENGTH, COMPILED_TTL, Entry, be16_at, u16_at};
+use super::blob::{self, COMPILED_HEAD, COMPILED_RDLENGTH, COMPILED_TTL, DirectoryEntry, be16_at, u16_at};
 
 /// What a name is in its zone: a set of the constants below.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,8 +29,7 @@ impl NodeFlags {
     /// The leftmost label is `*` (RFC 4592 §2.1.1).
     pub const WILDCARD: NodeFlags = NodeFlags(1 << 6);
     /// Holds NSEC3 and its signatures only. Not part of the name space: [`Zone::find`](super::Zone::find)
-    /// never gives it (RFC 5155 §7.2.8); it is met in [`Zone::iter`](super::Zone::iter) and
-    /// [`Nsec3Chain`](super::Nsec3Chain).
+    /// never returns it (RFC 5155 §7.2.8); [`Zone::iter`](super::Zone::iter) and [`Nsec3Chain`](super::Nsec3Chain) do.
     pub const NSEC3_ONLY: NodeFlags = NodeFlags(1 << 7);
 
     /// Whether all of `other` are set.
@@ -82,7 +81,7 @@ impl<'a> Node<'a> {
         Node { arena: &NONE, at, blob: arena.blob(at) }
     }
 
-    /// Where it lies in the snapshot: what tells it from every other node there.
+    /// Where it lies in the snapshot, which no other node there shares.
     #[inline]
     pub fn address(self) -> NodeAddress {
         self.at
@@ -100,15 +99,15 @@ impl<'a> Node<'a> {
         NodeFlags(blob::flags(self.blob) & PUBLIC)
     }
 
-    /// The RRset of one type. `RRSIG` gives only the signatures that cover a type the name does not have;
-    /// the others are the [`sigs`](RrSet::sigs) of what they cover.
+    /// The RRset of one type. That of `RRSIG` has only the signatures over types the name does not have; the others are
+    /// the [`sigs`](RrSet::sigs) of what they cover.
     #[inline]
     pub fn rrset(self, t: Type) -> Option<RrSet<'a>> {
         let found = blob::entries(self.blob).find(|(entry, _)| entry.rtype == t);
         found.map(|(entry, at)| self.at_entry(entry, at))
     }
 
-    /// All RRsets, those most asked for first; signatures come with what they cover.
+    /// All RRsets, those most queried first; signatures come with what they cover.
     pub fn rrsets(self) -> impl Iterator<Item = RrSet<'a>> {
         blob::entries(self.blob).map(move |(entry, at)| self.at_entry(entry, at))
     }
@@ -125,7 +124,7 @@ impl<'a> Node<'a> {
     }
 
     #[inline]
-    fn at_entry(self, entry: Entry, at: usize) -> RrSet<'a> {
+    fn at_entry(self, entry: DirectoryEntry, at: usize) -> RrSet<'a> {
         let data = &self.blob[at..at + entry.data_len()];
         RrSet { node: self, entry, data }
     }
@@ -153,13 +152,13 @@ impl std::fmt::Debug for Node<'_> {
 #[derive(Clone, Copy)]
 pub struct RrSet<'a> {
     node: Node<'a>,
-    entry: Entry,
+    entry: DirectoryEntry,
     data: &'a [u8],
 }
 
 impl<'a> RrSet<'a> {
     /// How far into the RRset its own compression pointers reach: they point at less than this many bytes
-    /// behind the start of [`records`](Self::records). So a copy that starts at a message offset of at most
+    /// after the start of [`records`](Self::records). So a copy that starts at a message offset of at most
     /// `Offset::REACH - POINTER_REACH` never makes a pointer overflow its 14 bits; beyond it use
     /// [`rdatas`](Self::rdatas).
     pub const POINTER_REACH: usize = 0x2000;
@@ -200,7 +199,7 @@ impl<'a> RrSet<'a> {
     /// Owner `c00c`, type, class IN, TTL, RDLENGTH, RDATA. Names in the RDATA of RFC 1035's types are
     /// compressed against the question (for a wildcard: only what stands right of the `*`) and against
     /// names earlier in the RRset. Pointers are message offsets for a question name of the owner's length
-    /// with the RRset right behind the question; [`fixups`](Self::fixups) tells what to add elsewhere.
+    /// with the RRset right after the question; [`fixups`](Self::fixups) lists those to change elsewhere.
     #[inline]
     pub fn records(&self) -> &'a [u8] {
         &self.data[..self.entry.records_len as usize]
@@ -213,13 +212,13 @@ impl<'a> RrSet<'a> {
         &self.data[self.entry.records_len as usize..][..self.entry.sigs_len as usize]
     }
 
-    /// [`records`](Self::records) and right behind them [`sigs`](Self::sigs), in one slice.
+    /// [`records`](Self::records) and right after them [`sigs`](Self::sigs), in one slice.
     #[inline]
     pub fn records_and_sigs(&self) -> &'a [u8] {
         &self.data[..self.entry.records_len as usize + self.entry.sigs_len as usize]
     }
 
-    /// The message offset at which [`records`](Self::records) was compiled to start: behind a question for
+    /// The message offset at which [`records`](Self::records) was compiled to start: after a question for
     /// the owner.
     #[inline]
     pub fn compiled_at(&self) -> usize {
@@ -248,12 +247,12 @@ impl<'a> RrSet<'a> {
     /// The target name of each record and the node it names in this zone, for the types with a host or alias
     /// as target: NS, CNAME, MX, SRV, SVCB, HTTPS, KX, AFSDB, RT. Empty for others.
     ///
-    /// A service-mode SVCB or HTTPS record with target `.` gives the owner's own node (RFC 9460 §2.5.2).
+    /// The target `.` of a service-mode SVCB or HTTPS record is the owner's own node (RFC 9460 §2.5.2).
     pub fn targets(&self) -> impl Iterator<Item = Target<'a>> + use<'a> {
         let (set, mut number) = (*self, 0);
         let offset = blob::target_offset(self.rtype());
         offset.into_iter().flat_map(move |offset| {
-            Records { set, at: 0, end: set.entry.records_len as usize }.map(move |rdata| {
+            RdataIter { set, at: 0, end: set.entry.records_len as usize }.map(move |rdata| {
                 let i = number;
                 number += 1;
                 Target { name_at: rdata.start + offset, node: set.target_node(i) }
@@ -306,7 +305,8 @@ impl<'a> RrSet<'a> {
         Name::from_wire(wire.get(..len)?).ok().map(Name::to_buf)
     }
 
-    /// Calls `f` with the pieces that the name at `at` is put together from, each a label or the end of the owner.
+    /// Calls `f` with the pieces of the name at `at`, in order: each is a label, or an end of the owner with all its
+    /// labels.
     fn for_each_piece(&self, mut at: usize, mut f: impl FnMut(&[u8])) {
         let (data, owner) = (self.data, self.node.owner().as_wire());
         while let Some(&len) = data.get(at) {
@@ -331,13 +331,13 @@ impl<'a> RrSet<'a> {
 
     /// Each record's RDATA, in the order of [`records`](Self::records).
     pub fn rdatas(&self) -> impl Iterator<Item = Rdata<'a>> + use<'a> {
-        Records { set: *self, at: 0, end: self.entry.records_len as usize }
+        RdataIter { set: *self, at: 0, end: self.entry.records_len as usize }
     }
 
     /// Each covering signature's RDATA, in the order of [`sigs`](Self::sigs).
     pub fn sig_rdatas(&self) -> impl Iterator<Item = Rdata<'a>> + use<'a> {
         let start = self.entry.records_len as usize;
-        Records { set: *self, at: start, end: start + self.entry.sigs_len as usize }
+        RdataIter { set: *self, at: start, end: start + self.entry.sigs_len as usize }
     }
 }
 
@@ -417,13 +417,13 @@ fn pointer_at(data: &[u8], at: usize) -> [u8; POINTER_LEN] {
 }
 
 /// The records of an RRset or its signatures, one after the other.
-struct Records<'a> {
+struct RdataIter<'a> {
     set: RrSet<'a>,
     at: usize,
     end: usize,
 }
 
-impl<'a> Iterator for Records<'a> {
+impl<'a> Iterator for RdataIter<'a> {
     type Item = Rdata<'a>;
     #[inline]
     fn next(&mut self) -> Option<Rdata<'a>> {

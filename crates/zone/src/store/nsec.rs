@@ -4,11 +4,11 @@ use wire::LowerName;
 
 use super::arena::Arena;
 use super::order;
-use super::sorted::{Place, Places, Search, Sorted, address, key};
+use super::sorted::{KeyedNode, KeyedNodes, Search, Sorted, address, key};
 use super::{Node, Zone};
 
 /// Puts the nodes with NSEC in order.
-pub(super) fn chain(mut owners: Places, arena: &Arena) -> Sorted {
+pub(super) fn chain(mut owners: KeyedNodes, arena: &Arena) -> Sorted {
     order::sort(owners.as_mut(), arena);
     owners.freeze()
 }
@@ -36,7 +36,7 @@ impl<'a> NsecChain<'a> {
     #[inline]
     pub fn advance(self, search: &mut Search) {
         if let Some(at) = self.row.advance(search) {
-            self.zone.ahead_at(at);
+            self.zone.prefetch_at(at);
         }
     }
 
@@ -48,23 +48,23 @@ impl<'a> NsecChain<'a> {
 
     /// [`covering`](Self::covering) by a search for that name, which may be under way.
     pub fn end(self, name: LowerName<'_>, search: Search) -> Option<Node<'a>> {
-        let places = self.row.places();
+        let nodes = self.row.nodes();
         let mut after = self.row.end(search);
         // Of names with the same key the order of the names decides.
-        if let Some(same) = places[..after].last().map(key).filter(|&last| last == search.key()) {
+        if let Some(same) = nodes[..after].last().map(key).filter(|&last| last == search.key()) {
             let first = same.checked_sub(1).map_or(0, |below| self.row.end(Search::new(below)));
-            let not_after = |place: &Place| {
-                let owner = self.zone.node(address(place)).owner().as_name();
+            let not_after = |node: &KeyedNode| {
+                let owner = self.zone.node(address(node)).owner().as_name();
                 owner.canonical_cmp(name.as_name()).is_le()
             };
-            after = first + places[first..after].partition_point(not_after);
+            after = first + nodes[first..after].partition_point(not_after);
         }
-        Some(self.zone.node(address(places.get(after.checked_sub(1)?)?)))
+        Some(self.zone.node(address(nodes.get(after.checked_sub(1)?)?)))
     }
 }
 
 impl std::fmt::Debug for NsecChain<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "NsecChain({} nodes)", self.row.places().len())
+        write!(f, "NsecChain({} nodes)", self.row.nodes().len())
     }
 }

@@ -1,29 +1,33 @@
 //! The NSEC3 chain of a snapshot (RFC 5155): its nodes in the order of their hashes.
 //!
-//! Computes no hashes: callers bring the 20 bytes of SHA-1 and get the node.
+//! Computes no hashes: callers have the 20 bytes of a SHA-1 hash.
 
 use wire::rdata::view::{Nsec3, Nsec3Param};
 use wire::{LowerName, Type};
 
 use super::arena::{Arena, NodeAddress};
-use super::parts::ChainParts;
-use super::sorted::{Places, Search, Sorted, address, key};
+use super::parts::Nsec3Parts;
+use super::sorted::{KeyedNodes, Search, Sorted, address, key};
 use super::{Node, Zone, blob};
 
 /// Bytes of a SHA-1 hash, the only NSEC3 hash algorithm (RFC 5155 §11).
 pub(super) const HASH: usize = 20;
 
 /// One chain: its parameters and, in the order of the hashes, its nodes; the key of each is the start of its hash.
-pub(super) struct Chain {
+pub(super) struct StoredChain {
     iterations: u16,
     salt: Box<[u8]>,
     row: Sorted,
 }
 
-impl Chain {
-    /// The chain among the nodes at `owners` (hash prefix and address of every node with NSEC3) that the
-    /// NSEC3PARAM at `apex` tells of; the first one with members if there are several.
-    pub(super) fn new(arena: &Arena, apex: Node<'_>, mut owners: Vec<(u64, NodeAddress)>) -> Option<Chain> {
+impl StoredChain {
+    /// The chain that the NSEC3PARAM at `apex` describes, of the nodes at `owners` (hash prefix and address of every node
+    /// with NSEC3). Of several NSEC3PARAM records the first counts whose chain has a member.
+    pub(super) fn new(
+        arena: &Arena,
+        apex: Node<'_>,
+        mut owners: Vec<(u64, NodeAddress)>,
+    ) -> Option<StoredChain> {
         let params = apex.rrset(Type::NSEC3PARAM)?;
         let order = |a: &(u64, NodeAddress), b: &(u64, NodeAddress)| {
             a.0.cmp(&b.0).then_with(|| hash_at(arena, a.1).cmp(&hash_at(arena, b.1)))
@@ -37,29 +41,29 @@ impl Chain {
         usable.find_map(|param| Self::of(arena, &param, &owners))
     }
 
-    fn of(arena: &Arena, param: &Nsec3Param<'_>, owners: &[(u64, NodeAddress)]) -> Option<Chain> {
+    fn of(arena: &Arena, param: &Nsec3Param<'_>, owners: &[(u64, NodeAddress)]) -> Option<StoredChain> {
         let belongs = |at: NodeAddress| {
             let set = Node::new(arena, at).rrset(Type::NSEC3);
             let params = set.into_iter().flat_map(|set| set.rdatas());
             let mut params = params.filter_map(|rdata| Nsec3::read_param(rdata.compiled()).ok());
             params.any(|its| its.hashes_as(param))
         };
-        let mut places = Places::growing(owners.len());
-        owners.iter().filter(|&&(_, at)| belongs(at)).for_each(|&(prefix, at)| places.push(prefix, at));
-        let (iterations, salt, row) = (param.iterations, param.salt.into(), places.freeze());
-        (!row.is_empty()).then_some(Chain { iterations, salt, row })
+        let mut nodes = KeyedNodes::growing(owners.len());
+        owners.iter().filter(|&&(_, at)| belongs(at)).for_each(|&(prefix, at)| nodes.push(prefix, at));
+        let (iterations, salt, row) = (param.iterations, param.salt.into(), nodes.freeze());
+        (!row.is_empty()).then_some(StoredChain { iterations, salt, row })
     }
 
     /// A chain of verified parts.
-    pub(super) fn of_parts(parts: ChainParts) -> Chain {
-        let ChainParts { iterations, salt, places } = parts;
-        Chain { iterations, salt, row: Sorted::of(places) }
+    pub(super) fn of_parts(parts: Nsec3Parts) -> StoredChain {
+        let Nsec3Parts { iterations, salt, nodes } = parts;
+        StoredChain { iterations, salt, row: Sorted::of(nodes) }
     }
 
     /// What the chain is made of.
-    pub(super) fn parts(&self) -> ChainParts {
-        let (salt, places) = (self.salt.clone(), self.row.bytes().clone());
-        ChainParts { iterations: self.iterations, salt, places }
+    pub(super) fn parts(&self) -> Nsec3Parts {
+        let (salt, nodes) = (self.salt.clone(), self.row.bytes().clone());
+        Nsec3Parts { iterations: self.iterations, salt, nodes }
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -101,11 +105,11 @@ fn hash_at(arena: &Arena, at: NodeAddress) -> Option<[u8; HASH]> {
 #[derive(Clone, Copy)]
 pub struct Nsec3Chain<'a> {
     zone: &'a Zone,
-    chain: &'a Chain,
+    chain: &'a StoredChain,
 }
 
 impl<'a> Nsec3Chain<'a> {
-    pub(super) fn new(zone: &'a Zone, chain: &'a Chain) -> Self {
+    pub(super) fn new(zone: &'a Zone, chain: &'a StoredChain) -> Self {
         Nsec3Chain { zone, chain }
     }
 
@@ -130,7 +134,7 @@ impl<'a> Nsec3Chain<'a> {
     #[inline]
     pub fn advance(self, search: &mut Search) {
         if let Some(at) = self.chain.row.advance(search) {
-            self.zone.ahead_at(at);
+            self.zone.prefetch_at(at);
         }
     }
 
@@ -154,24 +158,24 @@ impl<'a> Nsec3Chain<'a> {
 
     /// [`covering`](Self::covering) by a search for that hash, which may be under way.
     pub fn end(self, hash: &[u8; HASH], search: Search) -> Node<'a> {
-        let places = self.chain.row.places();
+        let nodes = self.chain.row.nodes();
         let mut after = self.chain.row.end(search);
         // Among equal keys the rest of the hash decides; there is hardly ever more than one.
-        while let Some(place) = after.checked_sub(1).map(|before| &places[before]) {
-            let same = key(place) == search.key();
-            if !(same && hash_at(&self.zone.arena, address(place)).as_ref() > Some(hash)) {
+        while let Some(node) = after.checked_sub(1).map(|before| &nodes[before]) {
+            let same = key(node) == search.key();
+            if !(same && hash_at(&self.zone.arena, address(node)).as_ref() > Some(hash)) {
                 break;
             }
             after -= 1;
         }
-        let last = places.len() - 1;
-        self.zone.node(address(&places[after.checked_sub(1).unwrap_or(last)]))
+        let last = nodes.len() - 1;
+        self.zone.node(address(&nodes[after.checked_sub(1).unwrap_or(last)]))
     }
 }
 
 impl std::fmt::Debug for Nsec3Chain<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Nsec3Chain({} iterations, {} nodes)", self.chain.iterations, self.chain.row.places().len())
+        write!(f, "Nsec3Chain({} iterations, {} nodes)", self.chain.iterations, self.chain.row.nodes().len())
     }
 }
 

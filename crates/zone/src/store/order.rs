@@ -7,7 +7,7 @@ use wire::LowerName;
 
 use super::arena::{Arena, NodeAddress};
 use super::node::DEAD;
-use super::sorted::{Place, Places, address, key as key_of};
+use super::sorted::{KeyedNode, KeyedNodes, address, key as key_of};
 use super::{Node, Zone, blob};
 
 /// The first eight bytes of a name's order-preserving form, of the part below the apex.
@@ -50,13 +50,14 @@ pub(super) fn key(name: LowerName<'_>, apex_len: usize) -> u64 {
     key
 }
 
-/// Brings places into canonical order; finds out first whether they already are, as dumped zones come sorted.
-pub(super) fn sort(places: &mut [Place], arena: &Arena) {
-    let owner = |place: &Place| Node::new(arena, address(place)).owner().as_name();
-    let order =
-        |a: &Place, b: &Place| key_of(a).cmp(&key_of(b)).then_with(|| owner(a).canonical_cmp(owner(b)));
-    if !places.is_sorted_by(|a, b| order(a, b).is_le()) {
-        places.sort_unstable_by(order);
+/// Brings nodes into canonical order; finds out first whether they already are, as dumped zones come sorted.
+pub(super) fn sort(nodes: &mut [KeyedNode], arena: &Arena) {
+    let owner = |node: &KeyedNode| Node::new(arena, address(node)).owner().as_name();
+    let order = |a: &KeyedNode, b: &KeyedNode| {
+        key_of(a).cmp(&key_of(b)).then_with(|| owner(a).canonical_cmp(owner(b)))
+    };
+    if !nodes.is_sorted_by(|a, b| order(a, b).is_le()) {
+        nodes.sort_unstable_by(order);
     }
 }
 
@@ -64,10 +65,10 @@ pub(super) fn sort(places: &mut [Place], arena: &Arena) {
 pub(super) fn all(zone: &Zone) -> Box<[NodeAddress]> {
     let apex_len = zone.apex().len();
     let live = zone.arena.walk().filter(|(_, blob)| blob::flags(blob) & DEAD == 0);
-    let mut places = Places::growing(zone.nodes as usize);
-    live.for_each(|(at, blob)| places.push(key(blob::owner(blob), apex_len), at));
-    sort(places.as_mut(), &zone.arena);
-    places.as_mut().iter().map(address).collect()
+    let mut nodes = KeyedNodes::growing(zone.nodes as usize);
+    live.for_each(|(at, blob)| nodes.push(key(blob::owner(blob), apex_len), at));
+    sort(nodes.as_mut(), &zone.arena);
+    nodes.as_mut().iter().map(address).collect()
 }
 
 /// The nodes of a zone in canonical order; made by [`Zone::iter`].

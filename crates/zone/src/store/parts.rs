@@ -1,6 +1,6 @@
 //! A snapshot taken apart and put together again: what an image holds of it.
 //!
-//! How the parts lie in a file is told in [`crate::image`]. What comes from there is verified before it is
+//! How the parts lie in a file is the matter of [`crate::image`]. What comes from there is verified before it is
 //! served: see [`super::verify`].
 
 use bytes::Bytes;
@@ -13,63 +13,63 @@ use super::arena::{Arena, NodeAddress};
 use super::finish::read_soa;
 use super::index::Index;
 use super::node::Node;
-use super::nsec3::Chain;
+use super::nsec3::StoredChain;
 use super::sorted::Sorted;
-use super::verify::{self, Counts, Unsound};
+use super::verify::{self, Unsound, ZoneCounts};
 
 /// Raised whenever what the bytes of a part mean changes, so that older images are not read.
 pub(crate) const LAYOUT: u32 = 2;
 
 /// The parts of a snapshot. Cloning shares them.
 #[derive(Clone)]
-pub(crate) struct Parts {
+pub(crate) struct ZoneParts {
     /// The chunks of the arena.
     pub(crate) chunks: Vec<Bytes>,
     /// The buckets of the index.
     pub(crate) index: Bytes,
-    /// The places of the nodes with NSEC.
+    /// The nodes with NSEC, in canonical order and with their sort keys.
     pub(crate) nsec: Bytes,
     /// The NSEC3 chain.
-    pub(crate) nsec3: Option<ChainParts>,
+    pub(crate) nsec3: Option<Nsec3Parts>,
     /// The address of the apex node.
     pub(crate) apex: NodeAddress,
     /// What is in the arena.
-    pub(crate) counts: Counts,
+    pub(crate) counts: ZoneCounts,
 }
 
 /// The parts of an NSEC3 chain.
 #[derive(Clone)]
-pub(crate) struct ChainParts {
+pub(crate) struct Nsec3Parts {
     pub(crate) iterations: u16,
     pub(crate) salt: Box<[u8]>,
-    /// The places of its nodes.
-    pub(crate) places: Bytes,
+    /// The nodes of its nodes.
+    pub(crate) nodes: Bytes,
 }
 
 impl Zone {
     /// What the snapshot is made of.
-    pub(crate) fn parts(&self) -> Parts {
-        let counts = Counts { records: self.records, nodes: self.nodes, wildcards: self.wildcards };
-        Parts {
+    pub(crate) fn parts(&self) -> ZoneParts {
+        let counts = ZoneCounts { records: self.records, nodes: self.nodes, wildcards: self.wildcards };
+        ZoneParts {
             chunks: self.arena.chunks().cloned().collect(),
             index: self.index.bytes().clone(),
             nsec: self.nsec.bytes().clone(),
-            nsec3: self.nsec3.as_ref().map(Chain::parts),
+            nsec3: self.nsec3.as_ref().map(StoredChain::parts),
             apex: self.apex,
             counts,
         }
     }
 
-    /// The snapshot of the zone `apex` made of `parts`, if they fit together; `key` is the one the index was
-    /// made under. Verified by `threads` threads.
+    /// The snapshot of the zone `apex` made of `parts`, if `threads` threads find them sound; `key` is the one the index
+    /// was made under.
     pub(crate) fn from_parts(
-        parts: Parts,
+        parts: ZoneParts,
         apex: LowerName<'_>,
         key: &HashKey,
         threads: usize,
     ) -> Result<Zone, Unsound> {
         verify::parts(&parts, apex, threads)?;
-        let Parts { chunks, index, nsec, nsec3, apex, counts } = parts;
+        let ZoneParts { chunks, index, nsec, nsec3, apex, counts } = parts;
         if nsec3.as_ref().is_some_and(|chain| chain.salt.len() > Nsec3Param::MAX_SALT) {
             return Err(Unsound("the salt of the NSEC3 chain is too long"));
         }
@@ -87,7 +87,7 @@ impl Zone {
             nodes: counts.nodes,
             wildcards: counts.wildcards,
             nsec: Sorted::of(nsec),
-            nsec3: nsec3.map(Chain::of_parts),
+            nsec3: nsec3.map(StoredChain::of_parts),
             all: std::sync::OnceLock::new(),
         })
     }

@@ -7,7 +7,7 @@ use wire::{LowerNameBuf, Name, NameBuf, Ttl, Type};
 
 /// One record that waits for its name to be complete; its RDATA lies in [`Pending::bytes`].
 #[derive(Clone, Copy)]
-pub(super) struct Record {
+pub(super) struct PendingRecord {
     pub(super) rtype: Type,
     /// What an RRSIG covers; the type itself for everything else.
     pub(super) covered: Type,
@@ -21,7 +21,7 @@ pub(super) struct Record {
 /// All records read so far of the name being read. Kept and reused from name to name.
 pub(super) struct Pending {
     pub(super) owner: LowerNameBuf,
-    pub(super) records: Vec<Record>,
+    pub(super) records: Vec<PendingRecord>,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -45,10 +45,10 @@ impl Pending {
         };
         let (start, len) = (self.bytes.len() as u32, rdata.len() as u16);
         self.bytes.extend_from_slice(rdata);
-        self.records.push(Record { rtype, covered, ttl, start, len, source });
+        self.records.push(PendingRecord { rtype, covered, ttl, start, len, source });
     }
 
-    pub(super) fn rdata(&self, record: &Record) -> &[u8] {
+    pub(super) fn rdata(&self, record: &PendingRecord) -> &[u8] {
         &self.bytes[record.start as usize..][..record.len as usize]
     }
 }
@@ -62,8 +62,8 @@ pub struct Note {
     pub owner: NameBuf,
     /// The type concerned.
     pub rtype: Type,
-    /// What [`ZoneBuilder::add_from`](super::ZoneBuilder::add_from) was given with the record concerned; 0 if
-    /// nothing, or if records of a name that came in several places had to be put together.
+    /// The `source` that [`ZoneBuilder::add_from`](super::ZoneBuilder::add_from) got with the record concerned; 0 if it
+    /// got none, or if the records of a name that came in several places were merged.
     pub source: u64,
 }
 
@@ -95,7 +95,7 @@ pub enum NoteKind {
 }
 
 impl NoteKind {
-    /// Whether a zone with this should not be served, as other servers refuse it, too.
+    /// Whether a zone with this should not be served; other servers reject it, too.
     pub fn is_error(self) -> bool {
         !matches!(self, Self::OutOfZone | Self::Duplicate | Self::TtlMismatch)
     }
@@ -129,7 +129,7 @@ impl fmt::Display for Note {
 pub(super) struct Notes {
     pub(super) kept: Vec<Note>,
     pub(super) left_out: u64,
-    /// Whether any note, kept or not, [`is_error`](NoteKind::is_error).
+    /// The first note, kept or not, that [`is_error`](NoteKind::is_error).
     pub(super) error: Option<Note>,
     pub(super) most: usize,
 }
@@ -148,7 +148,7 @@ impl Notes {
             self.left_out += 1;
             return;
         }
-        // Names that are put together at the end may repeat what was noted of their parts.
+        // Merging the blobs of a name may note again what was noted of one of them.
         let known = |n: &Note| n.kind == kind && n.rtype == rtype && n.owner.as_name() == owner;
         if source == 0 && self.kept.iter().any(known) {
             return;

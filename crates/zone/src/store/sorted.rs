@@ -1,115 +1,115 @@
 //! Nodes in the order of a key of eight bytes, and the search among them: the ground of both chains.
 //!
-//! A plain binary search among a million places waits for memory a dozen times. So every 16th key is kept once more, in
-//! `middle`, and every 16th of those in `top`: a search is three steps, each within a few cache lines that the step
-//! before has found.
+//! A plain binary search among a million nodes waits for memory a dozen times. So every 16th key is copied to `middle`,
+//! and every 16th of those to `top`. A search has three steps; each reads a few cache lines, and the step before it knows
+//! which, so that they can be prefetched.
 //!
 //! ```text
-//! step  searches             lines   of a million places, bytes
+//! step  searches             lines   of a million nodes, bytes
 //! 0     `top`                 hot       31 000
 //! 1     16 keys of `middle`   2 to 3   500 000
-//! 2     16 places             3 to 4   12 000 000
+//! 2     16 nodes              3 to 4   12 000 000
 //! ```
 //!
 //! For example, with steps of 3 instead of 16 and the keys 1 to 9, `middle` is 1 4 7 and `top` is 1. A search for 5 finds
-//! one key of `top` not above it, so the first three of `middle`; two of those, so the second three places: 4, 5 and 6,
-//! two of which are not above 5. So five places are not above it.
+//! one key of `top` not above it, so the first three of `middle`; two of those, so the second three nodes: 4, 5 and 6,
+//! two of which are not above 5. So five nodes are not above it.
 
 use bytes::Bytes;
 
 use super::arena::NodeAddress;
-use super::memory::{self, Memory};
-use crate::ahead;
+use super::memory::{self, Region};
+use crate::prefetch;
 
-/// Bytes of a place: the key (`u64`) and the address of a node (`u32`), little-endian.
-pub(crate) const PLACE: usize = 12;
-/// Places for each key of `middle`, and keys of `middle` for each of `top`.
+/// Bytes of a keyed node: the key (`u64`) and the address of a node (`u32`), little-endian.
+pub(crate) const KEYED_NODE: usize = 12;
+/// Nodes for each key of `middle`, and keys of `middle` for each of `top`.
 const STRIDE: usize = 16;
 
-/// A key and a node.
-pub(super) type Place = [u8; PLACE];
+/// A key and the address of a node.
+pub(super) type KeyedNode = [u8; KEYED_NODE];
 
-/// The key of a place.
+/// The key of a node.
 #[inline]
-pub(super) fn key(place: &Place) -> u64 {
-    place.first_chunk().map_or(0, |&key| u64::from_le_bytes(key))
+pub(super) fn key(node: &KeyedNode) -> u64 {
+    node.first_chunk().map_or(0, |&key| u64::from_le_bytes(key))
 }
 
-/// The node of a place.
+/// The address of a keyed node.
 #[inline]
-pub(super) fn address(place: &Place) -> NodeAddress {
-    let [.., a, b, c, d] = *place;
+pub(super) fn address(node: &KeyedNode) -> NodeAddress {
+    let [.., a, b, c, d] = *node;
     NodeAddress::of([a, b, c, d])
 }
 
-/// The nodes in a row of places.
-pub(super) fn addresses(places: &[u8]) -> impl Iterator<Item = NodeAddress> {
-    places.as_chunks().0.iter().map(address)
+/// The addresses in a list of keyed nodes.
+pub(super) fn addresses(nodes: &[u8]) -> impl Iterator<Item = NodeAddress> {
+    nodes.as_chunks().0.iter().map(address)
 }
 
-/// Places that are being gathered.
-pub(super) struct Places(Memory);
+/// Keyed nodes that are being gathered.
+pub(super) struct KeyedNodes(Region);
 
-impl Places {
+impl KeyedNodes {
     /// None yet, and not more than about `limit` to come.
     pub(super) fn growing(limit: usize) -> Self {
-        Places(Memory::growing(limit.saturating_mul(PLACE)))
+        KeyedNodes(Region::growing(limit.saturating_mul(KEYED_NODE)))
     }
 
     /// Adds a node.
     pub(super) fn push(&mut self, key: u64, at: NodeAddress) {
-        let mut place = [0; PLACE];
-        let (front, back) = place.split_at_mut(8);
+        let mut node = [0; KEYED_NODE];
+        let (front, back) = node.split_at_mut(8);
         front.copy_from_slice(&key.to_le_bytes());
         back.copy_from_slice(&at.stored());
-        self.0.extend(&place);
+        self.0.extend(&node);
     }
 
     /// All of them, to be brought into order.
-    pub(super) fn as_mut(&mut self) -> &mut [Place] {
+    pub(super) fn as_mut(&mut self) -> &mut [KeyedNode] {
         self.0.as_mut().as_chunks_mut().0
     }
 
-    /// Makes the places, which are in order, searchable.
+    /// Makes the nodes, which are in order, searchable.
     pub(super) fn freeze(self) -> Sorted {
         Sorted::of(self.0.freeze())
     }
 }
 
-/// Places in the order of their keys.
+/// KeyedNodes in the order of their keys.
 pub(super) struct Sorted {
-    places: Bytes,
-    /// The keys of places 0, 16, 32, ...
+    nodes: Bytes,
+    /// The keys of nodes 0, 16, 32, ...
     middle: Box<[u64]>,
-    /// The keys of places 0, 256, 512, ...
+    /// The keys of nodes 0, 256, 512, ...
     top: Box<[u64]>,
 }
 
 impl Sorted {
-    /// Of places that are in order. If they are not, searches find anything, but end.
-    pub(super) fn of(places: Bytes) -> Self {
-        let (all, _) = places.as_chunks();
+    /// Of nodes that are in order. If they are not, searches find anything, but end.
+    pub(super) fn of(nodes: Bytes) -> Self {
+        let (all, _) = nodes.as_chunks();
         let middle: Box<[u64]> = all.iter().step_by(STRIDE).map(key).collect();
         let top = middle.iter().step_by(STRIDE).copied().collect();
-        Sorted { places, middle, top }
+        Sorted { nodes, middle, top }
     }
 
     #[inline]
-    pub(super) fn places(&self) -> &[Place] {
-        self.places.as_chunks().0
+    pub(super) fn nodes(&self) -> &[KeyedNode] {
+        self.nodes.as_chunks().0
     }
 
-    /// The places as bytes, which may be shared.
+    /// The nodes as bytes, which may be shared.
     pub(super) fn bytes(&self) -> &Bytes {
-        &self.places
+        &self.nodes
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.nodes.is_empty()
     }
 
     pub(super) fn memory(&self) -> usize {
-        memory::taken(self.places.len()) + size_of_val(&*self.middle) + size_of_val(&*self.top)
+        memory::taken(self.nodes.len()) + size_of_val(&*self.middle) + size_of_val(&*self.top)
     }
 
     /// Does the next step of a search and prefetches what the one after it reads. Returns the node in front of which
@@ -119,21 +119,21 @@ impl Sorted {
         self.step(search);
         match search.steps {
             1 => {
-                ahead::slice(block(&self.middle, search.at));
+                prefetch::slice(block(&self.middle, search.at));
                 None
             }
             2 => {
-                ahead::slice(block(self.places(), search.at));
+                prefetch::slice(block(self.nodes(), search.at));
                 None
             }
             _ => {
-                let places = self.places();
-                places.get(search.at.wrapping_sub(1) as usize).or(places.last()).map(address)
+                let nodes = self.nodes();
+                nodes.get(search.at.wrapping_sub(1) as usize).or(nodes.last()).map(address)
             }
         }
     }
 
-    /// The number of places whose key is not above that of `search`.
+    /// The number of nodes whose key is not above that of `search`.
     #[inline]
     pub(super) fn end(&self, mut search: Search) -> usize {
         while search.steps < STEPS {
@@ -145,11 +145,11 @@ impl Sorted {
     #[inline]
     fn step(&self, search: &mut Search) {
         let wanted = search.key;
-        // There are not more places than addresses, which have 32 bits.
+        // There are not more nodes than addresses, which have 32 bits.
         search.at = match search.steps {
             0 => self.top.partition_point(|&key| key <= wanted),
             1 => within(&self.middle, search.at, |&key| key <= wanted),
-            2 => within(self.places(), search.at, |place| key(place) <= wanted),
+            2 => within(self.nodes(), search.at, |node| key(node) <= wanted),
             _ => return,
         } as u32;
         search.steps += 1;
@@ -210,11 +210,11 @@ mod tests {
     use super::*;
 
     fn sorted(keys: &[u64]) -> Sorted {
-        let mut places = Places::growing(keys.len());
+        let mut nodes = KeyedNodes::growing(keys.len());
         keys.iter()
             .enumerate()
-            .for_each(|(i, &key)| places.push(key, NodeAddress::of((i as u32).to_le_bytes())));
-        places.freeze()
+            .for_each(|(i, &key)| nodes.push(key, NodeAddress::of((i as u32).to_le_bytes())));
+        nodes.freeze()
     }
 
     proptest! {
@@ -233,7 +233,7 @@ mod tests {
                 let mut search = Search::new(wanted);
                 let landed = (0..steps).filter_map(|_| row.advance(&mut search)).last();
                 prop_assert_eq!(row.end(search), expected);
-                // The place before, or the last if there is none.
+                // The node before, or the last if there is none.
                 let last = expected.checked_sub(1).or(keys.len().checked_sub(1));
                 let last = last.filter(|_| steps >= 3).map(|i| NodeAddress::of((i as u32).to_le_bytes()));
                 prop_assert_eq!(landed, last);

@@ -1,9 +1,9 @@
 //! Whether the parts of a snapshot that come from outside may be searched: every length, offset and address in
-//! them is looked at, so that no lookup can leave the memory it belongs to, follow an address to where no node
+//! them is verified, so that no lookup can leave the memory it belongs to, follow an address to where no node
 //! begins, or run in a circle.
 //!
-//! This is no proof that the zone says what its text says: that is what checksums are for. What wrong content
-//! can do here is what wrong text could do, too: wrong answers.
+//! This does not prove that the zone says what its text says: that is what checksums are for. Wrong content can then
+//! do what wrong text could do, too: make wrong answers.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -13,11 +13,11 @@ use wire::name::MAX_LABEL;
 use wire::{Class, LowerName, Type};
 
 use super::arena::{CHUNK, MAX_CHUNKS, NodeAddress, UNIT};
-use super::blob::{self, COMPILED_HEAD, COMPILED_RDLENGTH, ENTRY, Entry, HEADER, Lead, be16_at};
+use super::blob::{self, COMPILED_HEAD, COMPILED_RDLENGTH, DirectoryEntry, ENTRY, HEADER, Lead, be16_at};
 use super::index::{self, BUCKET};
 use super::node::{DEAD, NodeFlags};
-use super::parts::Parts;
-use super::sorted::{self, PLACE};
+use super::parts::ZoneParts;
+use super::sorted::{self, KEYED_NODE};
 
 /// Why parts do not make a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) struct Unsound(pub(crate) &'static str);
 
 /// What an arena holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct ZoneCounts {
     /// Records of the live nodes, signatures included.
     pub(crate) records: u64,
     /// Live nodes.
@@ -34,14 +34,14 @@ pub(crate) struct Counts {
     pub(crate) wildcards: bool,
 }
 
-/// Pieces of the index and the orders that are checked by one thread at a time.
+/// Bytes of the index that a thread verifies at a time.
 const PIECE: usize = 1 << 20;
 
 /// The most pointers in a name of an RRset: the owners of other records may point at it.
 const MOST_POINTERS: usize = MAX_POINTERS - 1;
 
-/// Checks the parts of the zone `apex` with `threads` threads.
-pub(super) fn parts(parts: &Parts, apex: LowerName<'_>, threads: usize) -> Result<(), Unsound> {
+/// Verifies the parts of the zone `apex` with `threads` threads.
+pub(super) fn parts(parts: &ZoneParts, apex: LowerName<'_>, threads: usize) -> Result<(), Unsound> {
     if parts.chunks.is_empty() || parts.chunks.len() > MAX_CHUNKS {
         return Err(Unsound("the number of chunks is out of bounds"));
     }
@@ -50,19 +50,19 @@ pub(super) fn parts(parts: &Parts, apex: LowerName<'_>, threads: usize) -> Resul
     }
     if parts.index.is_empty()
         || !parts.index.len().is_multiple_of(BUCKET)
-        || !parts.nsec.len().is_multiple_of(PLACE)
+        || !parts.nsec.len().is_multiple_of(KEYED_NODE)
     {
         return Err(Unsound("the index or the order of names has an impossible length"));
     }
-    let nsec3 = parts.nsec3.as_ref().map_or(&[][..], |chain| &chain.places);
-    if parts.nsec3.is_some() && nsec3.is_empty() || !nsec3.len().is_multiple_of(PLACE) {
+    let nsec3 = parts.nsec3.as_ref().map_or(&[][..], |chain| &chain.nodes);
+    if parts.nsec3.is_some() && nsec3.is_empty() || !nsec3.len().is_multiple_of(KEYED_NODE) {
         return Err(Unsound("the NSEC3 chain has an impossible length"));
     }
     let starts = Bits::for_chunks(parts);
     let wanted = Bits::for_chunks(parts);
-    let found = Mutex::new(Counts::default());
+    let found = Mutex::new(ZoneCounts::default());
     in_parallel(threads, parts.chunks.len(), |i| {
-        let mut checker = Checker { apex: apex.as_wire(), wanted: &wanted, counts: Counts::default() };
+        let mut checker = Verifier { apex: apex.as_wire(), wanted: &wanted, counts: ZoneCounts::default() };
         checker.chunk(&parts.chunks[i], &starts.0[i])?;
         let mut found = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         found.records += checker.counts.records;
@@ -89,7 +89,7 @@ pub(super) fn parts(parts: &Parts, apex: LowerName<'_>, threads: usize) -> Resul
 }
 
 /// Whether the apex' address is that of the apex' node.
-fn apex_is(parts: &Parts, starts: &Bits, apex: LowerName<'_>) -> Result<(), Unsound> {
+fn apex_is(parts: &ZoneParts, starts: &Bits, apex: LowerName<'_>) -> Result<(), Unsound> {
     let there = starts.has(parts.apex).then(|| {
         let chunk = &parts.chunks[parts.apex.chunk()];
         &chunk[parts.apex.start()..]
@@ -117,7 +117,7 @@ pub(crate) fn in_parallel<E: Send>(
         }
     };
     std::thread::scope(|scope| {
-        // The caller's thread works, too, and alone if no other can be had.
+        // The caller's thread works, too; it works alone if no other can be started.
         for _ in 1..threads.min(jobs) {
             let _ = std::thread::Builder::new().spawn_scoped(scope, run);
         }
@@ -130,7 +130,7 @@ pub(crate) fn in_parallel<E: Send>(
 struct Bits(Vec<Box<[AtomicU64]>>);
 
 impl Bits {
-    fn for_chunks(parts: &Parts) -> Bits {
+    fn for_chunks(parts: &ZoneParts) -> Bits {
         let words = |bytes: usize| (bytes / UNIT).div_ceil(64);
         let zeros = |n| (0..n).map(|_| AtomicU64::new(0)).collect();
         Bits(parts.chunks.iter().map(|chunk| zeros(words(chunk.len()))).collect())
@@ -152,7 +152,7 @@ impl Bits {
     #[inline]
     fn set(&self, at: NodeAddress) -> bool {
         let Some((word, bit)) = self.place(at) else { return false };
-        // Popular hosts are wanted again and again: reading is cheaper than writing.
+        // Many records may name the same host: reading its bit is cheaper than writing it again.
         if word.load(Relaxed) & bit == 0 {
             word.fetch_or(bit, Relaxed);
         }
@@ -166,21 +166,21 @@ impl Bits {
     }
 }
 
-/// Checks blobs.
-struct Checker<'a> {
+/// Verifies blobs.
+struct Verifier<'a> {
     apex: &'a [u8],
     wanted: &'a Bits,
-    counts: Counts,
+    counts: ZoneCounts,
 }
 
-type Check = Result<(), Unsound>;
+type Verified = Result<(), Unsound>;
 
-impl Checker<'_> {
-    /// Checks every blob of a chunk and marks where they start.
-    fn chunk(&mut self, chunk: &[u8], starts: &[AtomicU64]) -> Check {
+impl Verifier<'_> {
+    /// Verifies every blob of a chunk and marks where each starts.
+    fn chunk(&mut self, chunk: &[u8], starts: &[AtomicU64]) -> Verified {
         let (mut at, mut word, mut bits) = (0, 0, 0u64);
         while at < chunk.len() {
-            // Lengths are multiples of eight, so there is a header's worth.
+            // Lengths are multiples of eight, the length of a header, so there is a whole header.
             let size = blob::size(&chunk[at..]);
             let Some(blob) = chunk.get(at..at + size).filter(|_| size > 0) else {
                 return Err(Unsound("a node is longer than its chunk"));
@@ -200,17 +200,17 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn blob(&mut self, blob: &[u8]) -> Check {
+    fn blob(&mut self, blob: &[u8]) -> Verified {
         let directory = HEADER + blob[3] as usize;
         let count = blob::rrsets(blob);
         let mut data = directory + count * ENTRY;
         if data > blob.len() {
             return Err(Unsound("a node is shorter than its directory"));
         }
-        let owner = Owner::read(&blob[HEADER..directory], self.apex)?;
+        let owner = OwnerName::read(&blob[HEADER..directory], self.apex)?;
         let (mut records, mut has) = (0, 0);
         for i in 0..count {
-            let entry = Entry::read(blob, directory + i * ENTRY);
+            let entry = DirectoryEntry::read(blob, directory + i * ENTRY);
             let Some(bytes) = blob.get(data..data + entry.data_len()) else {
                 return Err(Unsound("a node is shorter than its records"));
             };
@@ -229,12 +229,12 @@ impl Checker<'_> {
         has |= if wildcard { NodeFlags::WILDCARD.0 } else { 0 };
         has |= if count == 0 { NodeFlags::EMPTY.0 } else { 0 };
         let flags = blob::flags(blob);
-        let told = NodeFlags::CUT.0
+        let checked = NodeFlags::CUT.0
             | NodeFlags::DNAME.0
             | NodeFlags::APEX.0
             | NodeFlags::WILDCARD.0
             | NodeFlags::EMPTY.0;
-        if flags & told != has {
+        if flags & checked != has {
             return Err(Unsound("a node's flags do not fit its records"));
         }
         if flags & DEAD == 0 {
@@ -245,7 +245,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn rrset(&self, bytes: &[u8], entry: &Entry, owner: &Owner<'_>) -> Check {
+    fn rrset(&self, bytes: &[u8], entry: &DirectoryEntry, owner: &OwnerName<'_>) -> Verified {
         let (records, sigs) = (entry.records_len as usize, entry.sigs_len as usize);
         if blob::compiled_at(owner.wire.len()) + records + sigs > MAX_MESSAGE || entry.count == 0 {
             return Err(Unsound("an RRset has an impossible size"));
@@ -260,10 +260,10 @@ impl Checker<'_> {
             (true, _) => None,
             (false, None) => return Err(Unsound("a type without targets has targets")),
         };
-        let mut walk = Walk { left: compiled, at: 0, head: head(entry.rtype) };
+        let mut walk = RecordWalk { left: compiled, at: 0, head: head(entry.rtype) };
         let (mut count, mut next) = (0usize, 0usize);
         while let Some((start, end)) = walk.step()? {
-            // Pointers stand one behind the other: RDATA is copied piece by piece between them.
+            // Pointers stand one after the other: RDATA is copied piece by piece between them.
             let mut free = start;
             while let Some(&fixup) = fixups.get(next) {
                 let at = u16::from_le_bytes(fixup) as usize;
@@ -287,7 +287,7 @@ impl Checker<'_> {
         if count != entry.count as usize || next != fixups.len() {
             return Err(Unsound("an RRset has other records or pointers than it says"));
         }
-        let mut walk = Walk { left: signatures, at: 0, head: head(Type::RRSIG) };
+        let mut walk = RecordWalk { left: signatures, at: 0, head: head(Type::RRSIG) };
         let mut count = 0;
         while walk.step()?.is_some() {
             count += 1;
@@ -299,23 +299,24 @@ impl Checker<'_> {
     }
 }
 
-/// The front of every compiled record of one type, the owner, the type and the class, as a number.
+/// The front of every compiled record of one type (owner, type, class) as a number, to compare it at once: that of A is
+/// `c0 0c 00 01 00 01`, so 0x0100_0100_0cc0.
 fn head(t: Type) -> u64 {
     let ([to, at], [high, low], [class, in_]) = (QNAME_POINTER, t.0.to_be_bytes(), Class::IN.0.to_be_bytes());
     u64::from_le_bytes([to, at, high, low, class, in_, 0, 0])
 }
 
-/// The bytes of a number that [`head`] speaks of.
+/// The bytes of a number that hold the [`head`]: six of eight.
 const HEAD: u64 = (1 << 48) - 1;
 
-/// Goes from record to record.
-struct Walk<'a> {
+/// Goes from record to record of one type.
+struct RecordWalk<'a> {
     left: &'a [u8],
     at: usize,
     head: u64,
 }
 
-impl Walk<'_> {
+impl RecordWalk<'_> {
     /// Where the next record's RDATA starts and ends; `None` at the end.
     #[inline]
     fn step(&mut self) -> Result<Option<(usize, usize)>, Unsound> {
@@ -326,8 +327,8 @@ impl Walk<'_> {
             return Err(Unsound("a record is cut short"));
         };
         let len = be16_at(front, COMPILED_RDLENGTH) as usize;
-        let told = front.first_chunk().map_or(0, |&bytes| u64::from_le_bytes(bytes));
-        if told & HEAD != self.head || len > rest.len() {
+        let checked = front.first_chunk().map_or(0, |&bytes| u64::from_le_bytes(bytes));
+        if checked & HEAD != self.head || len > rest.len() {
             return Err(Unsound("a record is not of its RRset, or longer than it"));
         }
         let start = self.at + COMPILED_HEAD;
@@ -338,13 +339,13 @@ impl Walk<'_> {
 }
 
 /// An owner name of the zone.
-struct Owner<'a> {
+struct OwnerName<'a> {
     wire: &'a [u8],
 }
 
-impl<'a> Owner<'a> {
+impl<'a> OwnerName<'a> {
     fn read(wire: &'a [u8], apex: &[u8]) -> Result<Self, Unsound> {
-        // The apex is a name, so only what stands in front of it has to be looked at.
+        // The apex is a name, so only what stands in front of it has to be verified.
         let Some(below) = wire.len().checked_sub(apex.len()).filter(|&below| wire[below..] == *apex) else {
             return Err(Unsound("an owner is no name of the zone"));
         };
@@ -357,7 +358,7 @@ impl<'a> Owner<'a> {
             }
             at += len + 1;
         }
-        if at == below { Ok(Owner { wire }) } else { Err(Unsound("an owner is no name of the zone")) }
+        if at == below { Ok(OwnerName { wire }) } else { Err(Unsound("an owner is no name of the zone")) }
     }
 
     fn has_label_at(&self, to: usize) -> bool {
@@ -369,12 +370,12 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// [`MAX_LABEL`], as a length stands in a name.
+/// [`MAX_LABEL`] in the type of a length byte.
 const LABEL: u8 = MAX_LABEL as u8;
 
-/// Checks the pointer at `at` and what it stands for: names that end, each pointing at an earlier one only, and not too
-/// many of them.
-fn name(records: &[u8], at: usize, owner: &Owner<'_>) -> Check {
+/// Verifies the pointer at `at` and the name it stands for: the name ends, its pointers only lead backwards, and there are
+/// not too many.
+fn name(records: &[u8], at: usize, owner: &OwnerName<'_>) -> Verified {
     const BAD: Unsound = Unsound("a compression pointer leads nowhere");
     let (mut at, mut before, mut pointers) = (at, at, 0);
     loop {
@@ -404,7 +405,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_job_is_done_once_and_the_first_failure_is_told() {
+    fn every_job_is_done_once_and_the_first_failure_is_returned() {
         for threads in [1, 2, 7] {
             let sum = AtomicUsize::new(0);
             let done = in_parallel(threads, 100, |i| {
@@ -418,7 +419,7 @@ mod tests {
 
     #[test]
     fn names_end_and_never_run_in_circles() {
-        let owner = Owner::read(b"\x03www\x07example\0", b"\x07example\0").expect("a name");
+        let owner = OwnerName::read(b"\x03www\x07example\0", b"\x07example\0").expect("a name");
         let here = blob::compiled_at(owner.wire.len()) as u16;
         let pointer = |to: u16| (0xc000 | to).to_be_bytes();
         let check = |bytes: &[u8], at| name(bytes, at, &owner).is_ok();
@@ -430,7 +431,7 @@ mod tests {
         assert!(!check(&pointer(here), 0), "at itself");
         let long = [&b"\x01a\0\x02bc"[..], &pointer(here), &b"\x01d"[..], &pointer(here + 3)].concat();
         assert!(check(&long, 10), "{long:?}");
-        // One name behind the other, each pointing at the one before: `a`, then `b` and a pointer, and so on.
+        // One name after the other, each pointing at the one before: `a`, then `b` and a pointer, and so on.
         let ladder = |rungs: u16| -> Vec<u8> {
             let rung =
                 |i: u16| [&b"\x01b"[..], &pointer(here + if i == 0 { 0 } else { 3 + 4 * (i - 1) })].concat();

@@ -1,7 +1,7 @@
 //! Which bytes of a block have a meaning in a master file: bitmaps for 64 bytes at a time.
 //!
-//! The only `unsafe` of the scanner is here: the vector versions in [`x86`]. The plain version beside
-//! them says the same, is used where there is no vector unit we know, and is what the tests compare with.
+//! The only `unsafe` of the scanner is here: the vector versions in [`x86`]. The plain version beside them returns the
+//! same. It is used where there is no vector unit we know, and the tests compare the others with it.
 //! What the bitmaps mean together (quotes, comments, escapes) is [`super::index`]'s business.
 
 #[cfg(target_arch = "x86_64")]

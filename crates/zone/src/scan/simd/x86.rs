@@ -1,7 +1,8 @@
 //! The classification of [`super`] with SSE2 and AVX2. Nothing else is `unsafe` in the scanner.
 //!
-//! Both compare whole registers with each character that means something. The comparisons themselves
-//! are safe functions; what needs proof is the loads, and that AVX2 is called only where it exists.
+//! SSE2 compares 16 bytes with each character that means something; AVX2 looks up the classes of 32 bytes at once. The
+//! instructions themselves are safe functions. What needs proof is that memory may be read, and that AVX2 is called
+//! only where it exists.
 
 use super::{BLOCK, Masks};
 use std::arch::x86_64::*;
@@ -15,16 +16,29 @@ pub(super) fn has_avx2() -> bool {
 ///
 /// Must be called only where [`has_avx2`] said yes; panics elsewhere.
 pub(super) fn classify_avx2(blocks: &[[u8; BLOCK]], masks: &mut [Masks]) {
-    assert!(has_avx2(), "AVX2 chosen without AVX2"); // a load of a cached flag per 4 KiB
+    assert!(has_avx2(), "AVX2 chosen without AVX2"); // one read of a cached flag for 4 KiB of text
     // SAFETY: `avx2_blocks` needs nothing but AVX2, which the line above has checked.
     unsafe { avx2_blocks(blocks, masks) }
 }
 
+/// A byte is classified by two tables of 16 entries, one for its low nibble and one for its high nibble: what both
+/// entries have in common is its class. One instruction looks up 32 nibbles in a table.
+///
+/// | bit | characters | high nibble | low nibbles |
+/// |---|---|---|---|
+/// | 0 | line feed | 0 | a |
+/// | 1 | tab, carriage return | 0 | 9 d |
+/// | 2 | space | 2 | 0 |
+/// | 3 | `"` `(` `)` | 2 | 2 8 9 |
+/// | 4 | `;` | 3 | b |
+/// | 5 | `\` | 5 | c |
+/// | 6 | NUL | 0 | 0 |
+///
+/// `;` is 0x3b: `low[0xb]` has bit 4, `high[3]` has bit 4, so its class is bit 4, which counts as special. `+` is 0x2b:
+/// `low[0xb]` has bit 4, `high[2]` has bits 2 and 3, nothing in common, so it is an ordinary byte. `)` is 0x29: `low[9]`
+/// has bits 1 and 3, `high[2]` bits 2 and 3, so its class is bit 3.
 #[target_feature(enable = "avx2")]
 fn avx2_blocks(blocks: &[[u8; BLOCK]], masks: &mut [Masks]) {
-    // Meaning by low nibble and by high nibble; a byte has the classes that both agree on.
-    // Bit 0: newline (0x0a); 1: tab, CR (0x09, 0x0d); 2: space (0x20); 3: `"` `(` `)` (0x22, 0x28, 0x29);
-    // 4: `;` (0x3b); 5: `\` (0x5c); 6: NUL.
     let low = _mm256_broadcastsi128_si256(_mm_setr_epi8(
         0b100_0100, 0, 0b1000, 0, 0, 0, 0, 0, 0b1000, 0b1010, 0b1, 0b1_0000, 0b10_0000, 0b10, 0, 0,
     ));
@@ -33,12 +47,13 @@ fn avx2_blocks(blocks: &[[u8; BLOCK]], masks: &mut [Masks]) {
     ));
     let nibble = _mm256_set1_epi8(0x0f);
     let half = |half: &[u8; 32]| {
-        // SAFETY: `half` points to 32 readable bytes, and an unaligned load needs no alignment.
+        // SAFETY: `half` points to 32 readable bytes, and `loadu` needs no alignment.
         let bytes = unsafe { _mm256_loadu_si256(half.as_ptr().cast()) };
-        // A byte of 0x80 and above selects zero in the low table, so it has no class.
+        // The look-up takes the low nibble of a byte by itself, and returns 0 for a byte of 0x80 and above: no class.
         let by_low = _mm256_shuffle_epi8(low, bytes);
         let by_high = _mm256_shuffle_epi8(high, _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), nibble));
         let class = _mm256_and_si256(by_low, by_high);
+        // One bit for each byte that has any of the classes `of`.
         let bits = |of: i8| {
             let others =
                 _mm256_cmpeq_epi8(_mm256_and_si256(class, _mm256_set1_epi8(of)), _mm256_setzero_si256());
@@ -81,7 +96,7 @@ fn sse2_blocks(blocks: &[[u8; BLOCK]], masks: &mut [Masks]) {
 #[inline]
 #[target_feature(enable = "sse2")]
 fn sse2_quarter(quarter: &[u8; 16]) -> (u16, u16, u16) {
-    // SAFETY: `quarter` points to 16 readable bytes, an unaligned load needs no alignment.
+    // SAFETY: `quarter` points to 16 readable bytes, and `loadu` needs no alignment.
     let bytes = unsafe { _mm_loadu_si128(quarter.as_ptr().cast()) };
     let is = |byte: u8| _mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte as i8));
     let any = |a, b| _mm_or_si128(a, b);

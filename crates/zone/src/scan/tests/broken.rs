@@ -66,7 +66,7 @@ const CASES: &[Case] = &[
     ("a TYPE0 \\# 0", &[(MetaType, 1, 3)]),
     ("a type255 \\# 0", &[(MetaType, 1, 3)]),
     ("a NXNAME \\# 0", &[(MetaType, 1, 3)]),
-    // Data: the fault is at the token that is wrong, or behind the last.
+    // Data: the fault is at the token that is wrong, or after the last.
     ("a A", &[(RDATA, 1, 4)]),
     ("a A 192.0.2", &[(RDATA, 1, 5)]),
     ("a A 192.0.2.1 192.0.2.2", &[(RDATA, 1, 15)]),
@@ -112,7 +112,7 @@ const CASES: &[Case] = &[
 ];
 
 /// Stands for every fault of record data: which one is `wire::rdata`'s business.
-const RDATA: FaultKind = Refused;
+const RDATA: FaultKind = Rejected;
 
 #[test]
 fn each_fault_is_named_and_placed_and_the_rest_is_read() {
@@ -171,7 +171,7 @@ proptest! {
         let text: String = picks.iter().map(|&(w, s)| [WORDS[w], [" ", "", "\n", "\n ", "\t", "\r\n"][s]].concat()).collect();
         let (keep, report) = scan_with(text.as_bytes(), &small);
         prop_assert_eq!(keep.lines.len() as u64, report.records);
-        // Whatever was wrong, a good record behind it all is read.
+        // Whatever was wrong, a good record after it all is read.
         let (keep, _) = scan_with(format!("{text}\n\n\n)\nzz A 192.0.2.1\n").as_bytes(), &small);
         prop_assert!(keep.lines.last().is_some_and(|l| l.starts_with("zz.")));
     }

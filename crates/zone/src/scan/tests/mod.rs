@@ -5,19 +5,19 @@ use proptest::prelude::*;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Keeps what it is given as lines `owner ttl type rdata-in-hex`, and refuses what a test asks it to.
+/// Keeps records as lines `owner ttl type rdata-in-hex`, and rejects those that a test wants rejected.
 #[derive(Default)]
 struct Keep {
     lines: Vec<String>,
     places: Vec<(u32, u32)>,
     previous: Option<NameBuf>,
-    refuse: Option<(Type, Refusal)>,
+    reject: Option<(Type, Rejection)>,
     blocks: u32,
     break_after: Option<u32>,
 }
 
 impl Sink for Keep {
-    fn record(&mut self, r: &Record<'_>) -> Result<(), Refusal> {
+    fn record(&mut self, r: &Record<'_>) -> Result<(), Rejection> {
         if r.same_owner {
             assert_eq!(
                 self.previous.map(|p| p.as_name().as_wire().to_vec()),
@@ -25,10 +25,10 @@ impl Sink for Keep {
             );
         }
         self.previous = Some(r.owner.to_buf());
-        if let Some((rtype, refusal)) = &self.refuse
+        if let Some((rtype, rejection)) = &self.reject
             && *rtype == r.rtype
         {
-            return Err(refusal.clone());
+            return Err(rejection.clone());
         }
         let mut line = format!("{} {} {} ", r.owner, r.ttl, r.rtype);
         r.rdata.iter().for_each(|o| write!(line, "{o:02x}").unwrap());
@@ -53,7 +53,7 @@ fn config() -> ScanConfig {
 
 fn scan_with(text: &[u8], config: &ScanConfig) -> (Keep, ScanReport) {
     let mut keep = Keep::default();
-    let report = read(Source::bytes("z", text), config, &mut keep);
+    let report = read(TextSource::bytes("z", text), config, &mut keep);
     (keep, report)
 }
 
@@ -215,7 +215,7 @@ fn an_endless_line_takes_bounded_memory() {
         let text = io::Cursor::new(format!("a A 192.0.2.1\n{front}"));
         let reader = text.chain(Endless { left: 20 << 20, tail: b"\n A 192.0.2.1\nb A 192.0.2.1" });
         let mut keep = Keep::default();
-        let report = read(Source::reader("z", reader), &config(), &mut keep);
+        let report = read(TextSource::reader("z", reader), &config(), &mut keep);
         assert_eq!(kinds(&report), [(kind, 2, 1)]);
         assert_eq!(keep.places.last(), Some(&(0, 4)));
         assert_eq!(report.bytes, (20 << 20) + 41 + front.len() as u64);
@@ -248,24 +248,24 @@ fn records_at_every_place_of_a_block_edge() {
 }
 
 #[test]
-fn the_sink_can_refuse_and_break_off() {
-    let run = |refusal: Refusal| {
-        let mut keep = Keep { refuse: Some((Type::TXT, refusal)), ..Keep::default() };
+fn the_sink_can_reject_and_break_off() {
+    let run = |rejection: Rejection| {
+        let mut keep = Keep { reject: Some((Type::TXT, rejection)), ..Keep::default() };
         let text = b"a A 192.0.2.1\nb 7 TXT x\n A 192.0.2.1\n";
-        let report = read(Source::bytes("z", text), &config(), &mut keep);
+        let report = read(TextSource::bytes("z", text), &config(), &mut keep);
         (keep.lines.len(), report)
     };
-    let (kept, report) = run(Refusal::warning("out of zone"));
+    let (kept, report) = run(Rejection::warning("out of zone"));
     assert_eq!((kept, report.errors, report.warnings, report.is_clean()), (2, 0, 1, true));
     assert_eq!(report.faults[0].to_string(), "z:2:1: warning: out of zone");
     assert_eq!(report.records, 2);
-    let (kept, report) = run(Refusal::error("no"));
+    let (kept, report) = run(Rejection::error("no"));
     assert_eq!((kept, report.errors, report.stopped), (2, 1, false));
-    let (kept, report) = run(Refusal::stop("no"));
+    let (kept, report) = run(Rejection::stop("no"));
     assert_eq!((kept, report.errors, report.stopped), (1, 1, true));
     let mut keep = Keep { break_after: Some(2), ..Keep::default() };
     let text = "a A 192.0.2.1\n".repeat(100_000);
-    let report = read(Source::bytes("z", text.as_bytes()), &config(), &mut keep);
+    let report = read(TextSource::bytes("z", text.as_bytes()), &config(), &mut keep);
     assert!(report.stopped && report.faults.is_empty() && report.records < 100_000 && report.records > 0);
 }
 
@@ -279,7 +279,7 @@ fn write(dir: &Path, name: &str, text: &str) {
 
 fn scan_file(path: &Path, config: &ScanConfig) -> (Keep, ScanReport) {
     let mut keep = Keep::default();
-    let report = read(Source::file(path), config, &mut keep);
+    let report = read(TextSource::file(path), config, &mut keep);
     (keep, report)
 }
 
@@ -305,7 +305,7 @@ fn included_files_keep_their_origin_and_owner_to_themselves() {
 }
 
 #[test]
-fn includes_are_bounded_and_their_faults_told_where_they_stand() {
+fn includes_are_bounded_and_their_faults_reported_where_they_stand() {
     let dir = tempfile::tempdir().unwrap();
     let main = dir.path().join("main");
     write(dir.path(), "main", "a A 192.0.2.1\n$INCLUDE main\n");
@@ -339,7 +339,7 @@ impl Read for Failing {
 #[test]
 fn a_read_error_is_an_error() {
     let mut keep = Keep::default();
-    let report = read(Source::reader("z", Failing(b"a A 192.0.2.1\n")), &config(), &mut keep);
+    let report = read(TextSource::reader("z", Failing(b"a A 192.0.2.1\n")), &config(), &mut keep);
     assert_eq!(report.faults[0].kind, FaultKind::CannotRead);
     assert!(report.faults[0].to_string().contains("disk"));
 }
@@ -367,7 +367,7 @@ fn batches_carry_the_same_records() {
     let path = mixed(dir.path());
     let (plain, plain_report) = scan_file(&path, &config());
     let mut piped = Keep::default();
-    let report = read_pipelined(Source::file(&path), &config(), &mut piped);
+    let report = read_pipelined(TextSource::file(&path), &config(), &mut piped);
     assert_eq!(plain.lines.len(), 60_007);
     assert!(plain.lines == piped.lines && plain.places == piped.places);
     assert_eq!(kinds(&plain_report), kinds(&report));
@@ -376,25 +376,25 @@ fn batches_carry_the_same_records() {
 }
 
 #[test]
-fn refusals_come_back_from_the_other_thread() {
+fn rejections_come_back_from_the_other_thread() {
     let dir = tempfile::tempdir().unwrap();
     let path = mixed(dir.path());
-    let run = |refusal: Refusal, errors| {
-        let mut keep = Keep { refuse: Some((Type::TXT, refusal)), ..Keep::default() };
+    let run = |rejection: Rejection, errors| {
+        let mut keep = Keep { reject: Some((Type::TXT, rejection)), ..Keep::default() };
         let mut config = config();
         config.limits = Limits { errors, warnings: 3, ..config.limits };
-        (read_pipelined(Source::file(&path), &config, &mut keep), keep)
+        (read_pipelined(TextSource::file(&path), &config, &mut keep), keep)
     };
-    let (report, keep) = run(Refusal::warning("not here"), 20);
+    let (report, keep) = run(Rejection::warning("not here"), 20);
     assert_eq!((report.errors, report.warnings, keep.lines.len()), (5, 20_002 + 5, 40_005));
     assert_eq!(report.faults.iter().filter(|f| f.message == "not here").count(), 3);
     assert!(!report.stopped);
-    let (report, keep) = run(Refusal::error("no"), 2);
+    let (report, keep) = run(Rejection::error("no"), 2);
     assert!(report.stopped && keep.lines.is_empty());
     assert_eq!(report.faults.iter().filter(|f| f.message == "no").count(), 2);
-    let (report, _) = run(Refusal::stop("no"), 20);
+    let (report, _) = run(Rejection::stop("no"), 20);
     assert!(report.stopped && report.faults.iter().any(|f| f.message == "no"));
     let mut keep = Keep { break_after: Some(1), ..Keep::default() };
-    let report = read_pipelined(Source::file(&path), &config(), &mut keep);
+    let report = read_pipelined(TextSource::file(&path), &config(), &mut keep);
     assert!(report.stopped && report.records < 60_000);
 }

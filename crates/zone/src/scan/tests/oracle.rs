@@ -8,30 +8,30 @@ use domain::base::rdata::{ComposeRecordData, RecordData};
 use domain::zonefile::inplace::{Entry, Zonefile};
 use wire::rdata;
 
-/// Records as (owner, TTL, type, data).
+/// KeptRecords as (owner, TTL, type, data).
 #[derive(Default, Debug, PartialEq, Eq)]
-struct Records(Vec<(NameBuf, u32, Type, Vec<u8>)>);
+struct KeptRecords(Vec<(NameBuf, u32, Type, Vec<u8>)>);
 
-impl Sink for Records {
-    fn record(&mut self, r: &Record<'_>) -> Result<(), Refusal> {
+impl Sink for KeptRecords {
+    fn record(&mut self, r: &Record<'_>) -> Result<(), Rejection> {
         self.0.push((r.owner.to_buf(), r.ttl.as_secs(), r.rtype, r.rdata.to_vec()));
         Ok(())
     }
 }
 
-fn ours(text: &[u8]) -> Records {
-    let mut found = Records::default();
-    let report = read(Source::bytes("z", text), &config(), &mut found);
+fn ours(text: &[u8]) -> KeptRecords {
+    let mut found = KeptRecords::default();
+    let report = read(TextSource::bytes("z", text), &config(), &mut found);
     assert!(report.faults.is_empty(), "{}", report.faults[0].pretty());
     found
 }
 
 /// The same by the `domain` crate.
-fn theirs(text: &[u8]) -> Records {
+fn theirs(text: &[u8]) -> KeptRecords {
     let mut file = Zonefile::load(&mut &text[..]).unwrap();
     file.set_origin("x.".parse().unwrap());
     file.set_default_class(TheirClass::IN);
-    let mut found = Records::default();
+    let mut found = KeptRecords::default();
     while let Some(entry) = file.next_entry().unwrap() {
         let Entry::Record(record) = entry else { panic!("no other entries are made") };
         let mut data = Vec::new();
@@ -84,7 +84,7 @@ proptest! {
     fn what_is_written_reads_back(
         records in proptest::collection::vec((any_name(), 0u32..1 << 31, any_data(), 0usize..4), 0..20),
     ) {
-        let (mut text, mut want) = (String::new(), Records::default());
+        let (mut text, mut want) = (String::new(), KeptRecords::default());
         for (owner, ttl, (rtype, data), style) in records {
             // Now and then the owner is left out, the line is broken, the fields change places.
             let repeated = want.0.last().is_some_and(|r| r.0.as_name().as_wire() == owner.as_name().as_wire());

@@ -11,7 +11,7 @@ use zone::store::{Node, Nsec3Chain, NsecChain, Search, Zone};
 
 /// A search that may be under way.
 #[derive(Clone, Copy)]
-pub(crate) struct Lead {
+pub(crate) struct DenialSearch {
     /// How many leftmost labels the name searched for has less than the name asked for.
     skip: u8,
     /// The hash searched for, if the zone has NSEC3.
@@ -19,7 +19,7 @@ pub(crate) struct Lead {
     search: Search,
 }
 
-impl Lead {
+impl DenialSearch {
     /// Begins the search for `qname` without its `skip` leftmost labels, in the chain that `zone` has.
     pub(crate) fn new(zone: &Zone, qname: &HashedName, skip: usize) -> Option<Self> {
         let name = qname.suffix(skip);
@@ -30,9 +30,9 @@ impl Lead {
             }
             None => ([0; HASH_LEN], zone.nsec()?.search(name)),
         };
-        let mut lead = Lead { skip: skip as u8, hash, search };
-        lead.advance(zone);
-        Some(lead)
+        let mut begun = DenialSearch { skip: skip as u8, hash, search };
+        begun.advance(zone);
+        Some(begun)
     }
 
     /// Takes the search one step further.
@@ -46,27 +46,31 @@ impl Lead {
     }
 }
 
-/// The node that NSEC has for `qname`: its own, or that of the name before it. `lead` may have begun to search for it.
+/// The node that NSEC has for `qname`: its own, or that of the name before it. `begun` may have begun to search for it.
 #[inline]
-pub(crate) fn nsec<'z>(chain: NsecChain<'z>, qname: &HashedName, lead: Option<&Lead>) -> Option<Node<'z>> {
+pub(crate) fn nsec<'z>(
+    chain: NsecChain<'z>,
+    qname: &HashedName,
+    begun: Option<&DenialSearch>,
+) -> Option<Node<'z>> {
     let name = qname.as_lower();
-    match lead {
-        Some(lead) if lead.skip == 0 => chain.end(name, lead.search),
+    match begun {
+        Some(begun) if begun.skip == 0 => chain.end(name, begun.search),
         _ => chain.covering(name),
     }
 }
 
 /// The node that NSEC3 has for `qname` without its `skip` leftmost labels, and whether it is that name's own and does
-/// not just cover it. `lead` may have begun to search for it.
+/// not just cover it. `begun` may have begun to search for it.
 #[inline]
 pub(crate) fn nsec3<'z>(
     chain: Nsec3Chain<'z>,
     qname: &HashedName,
     skip: usize,
-    lead: Option<&Lead>,
+    begun: Option<&DenialSearch>,
 ) -> (Node<'z>, bool) {
-    let (hash, search) = match lead {
-        Some(lead) if usize::from(lead.skip) == skip => (lead.hash, lead.search),
+    let (hash, search) = match begun {
+        Some(begun) if usize::from(begun.skip) == skip => (begun.hash, begun.search),
         _ => {
             let hash = hash(chain, qname.suffix(skip));
             (hash, chain.search(&hash))
