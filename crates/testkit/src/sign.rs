@@ -157,8 +157,8 @@ fn nsec3(
     let insecure = |owned: &Owned| owned.cut && !owned.sets.contains_key(&Type::DS);
     // An empty name over nothing but what opt-out leaves out is left out, too (RFC 5155 §7.1).
     let mut kept = BTreeSet::new();
-    for (name, _) in names.iter().filter(|(_, owned)| !owned.sets.is_empty() && !(opt_out && insecure(owned)))
-    {
+    let left_out = |owned: &Owned| owned.sets.is_empty() || opt_out && insecure(owned);
+    for (name, _) in names.iter().filter(|(_, owned)| !left_out(owned)) {
         kept.extend(name.as_name().ancestors().take_while(|n| n.is_at_or_below(apex)).map(Name::to_buf));
     }
     let hash = |name: &NameBuf| dnssec::nsec3::hash(name.as_name().to_lower().as_lower(), salt, iterations);

@@ -11,7 +11,7 @@ use wire::hash::{HashKey, HashedName};
 use wire::name::MAX_LABELS;
 use wire::{LowerName, Name, NameBuf, NameHash};
 
-use crate::prefetch;
+use crate::prefetch::{self, Part};
 use crate::store::Zone;
 
 /// One zone of a catalog. Cloning shares the zone.
@@ -185,6 +185,7 @@ impl Catalog {
         // Half the heads are free, so this ends.
         loop {
             let head = &self.heads[at];
+            prefetch::read(Part::Catalog, std::slice::from_ref(head));
             if head.len == 0 {
                 return None;
             }
