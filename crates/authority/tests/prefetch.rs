@@ -161,7 +161,7 @@ fn ask(catalog: &Catalog, qname: &str, qtype: Type, rcode: &str) -> Cold {
     cold
 }
 
-/// The questions of a row: a hundred zones are asked once each, or one zone for names from all over it.
+/// The questions of a row: each small zone is asked once, a large one for names from all over it.
 fn questions(zone: &str, label: &str) -> Vec<String> {
     match zone {
         "small" => (0..SMALL).map(|i| format!("{label}.small{i}.")).collect(),
