@@ -84,7 +84,9 @@ fn explore(zone: &Zone) {
     let mut look_up = |name: Name<'_>| {
         hashed.set(&key(), name);
         zone.prefetch_index(hashed.hash(0));
-        zone.prefetch_node(hashed.hash(0)).into_iter().for_each(|node| zone.prefetch_glue(zone.candidate(node)));
+        zone.prefetch_node(hashed.hash(0))
+            .into_iter()
+            .for_each(|node| zone.prefetch_glue(zone.candidate(node)));
         let _ = zone.find(hashed.suffix(0), hashed.hash(0));
         let _ = zone.nsec().and_then(|chain| chain.covering(hashed.as_lower()));
     };
@@ -92,7 +94,7 @@ fn explore(zone: &Zone) {
         look_up(name(text).as_name());
     }
     for node in zone {
-        look_up(node.owner().as_name());
+        look_up(node.written_owner().as_name());
         for set in node.rrsets() {
             octets.clear();
             set.rdatas().chain(set.sig_rdatas()).for_each(|rdata| rdata.copy_to(&mut octets));

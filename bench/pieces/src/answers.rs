@@ -144,7 +144,8 @@ fn serving_all(key: &HashKey) -> Arc<Engine<Zones>> {
 }
 
 fn serving<const N: usize>(key: &HashKey, zones: [Zone; N]) -> Arc<Engine<Zones>> {
-    let catalog = Catalog::new(key).with(zones.map(|zone| Change::Serve(Arc::new(zone))));
+    let changes = zones.map(|zone| Change::Serve(Arc::new(zone)));
+    let catalog = Catalog::new(key).with(changes).expect("zones of one key");
     Arc::new(Engine::new(Zones::new(Arc::new(catalog)), Sources::default(), Config::default()))
 }
 

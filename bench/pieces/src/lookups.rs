@@ -86,7 +86,7 @@ fn catalog(key: &HashKey) -> Vec<Piece> {
                 .map(|(rtype, rdata)| testkit::Record { owner: apex, rtype, ttl: HOUR, rdata });
             Change::Serve(Arc::new(testkit::build(apex.as_name(), key, &records)))
         };
-    let catalog = Rc::new(Catalog::new(key).with(apexes.map(empty)));
+    let catalog = Rc::new(Catalog::new(key).with(apexes.map(empty)).expect("zones of one key"));
     let kinds = [("hit", "www.z#.example.", NAMES), ("miss", "a.b.x#.example.", 0)];
     let one = |(kind, pattern, there)| {
         let (catalog, names) = (Rc::clone(&catalog), hashed(key, numbered(pattern)));

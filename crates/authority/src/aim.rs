@@ -27,11 +27,12 @@ pub struct Aim {
     located: Located,
     qtype: Type,
     dnssec_ok: bool,
-    /// Hashes of the names, as far as they lie below the apex.
-    hashes: [NameHash; NAMES],
     nodes: [Option<PrefetchedNode>; NAMES],
     search: Option<DenialSearch>,
 }
+
+/// A node that will most likely be read, and its flags.
+type Seen = (PrefetchedNode, NodeFlags);
 
 impl Aim {
     /// The aim of a question, if a zone of `catalog` holds its name. Prefetches the zone.
@@ -39,10 +40,9 @@ impl Aim {
     pub fn find(catalog: &Catalog, qname: &HashedName, qtype: Type, dnssec_ok: bool) -> Option<Self> {
         let located = zone_for(catalog, qname, qtype)?;
         if catalog.is_large() {
-            catalog.ahead_located(located);
+            catalog.prefetch_located(located);
         }
-        let hashes = std::array::from_fn(|skip| qname.hash(skip));
-        Some(Aim { located, qtype, dnssec_ok, hashes, nodes: [None; NAMES], search: None })
+        Some(Aim { located, qtype, dnssec_ok, nodes: [None; NAMES], search: None })
     }
 
     /// The zone.
@@ -57,15 +57,22 @@ impl Aim {
     pub fn prefetch(&mut self, catalog: &Catalog, pass: usize, qname: &HashedName) -> bool {
         let Some(zone) = catalog.zone(self.located) else { return false };
         match pass {
-            0 => self.hashes().for_each(|hash| zone.prefetch_index(hash)),
+            0 => self.hashes(qname).for_each(|hash| zone.prefetch_index(hash)),
             1 => {
-                self.nodes = self.nodes_in(zone);
+                let mut nodes = self.hashes(qname).map(|hash| zone.prefetch_node(hash));
+                self.nodes = std::array::from_fn(|_| nodes.next().flatten());
                 zone.prefetch_apex();
             }
             2 => {
-                let cuts = self.nodes.into_iter().flatten().map(|node| zone.candidate(node));
-                cuts.for_each(|node| zone.prefetch_glue(node));
-                self.search = self.find_search(zone, qname);
+                let seen = self.nodes.map(|node| Some((node?, zone.candidate_flags(node?))));
+                for (cut, _) in seen.into_iter().flatten().filter(|(_, flags)| flags.contains(NodeFlags::CUT))
+                {
+                    zone.prefetch_glue(zone.candidate(cut));
+                }
+                if self.dnssec_ok && zone.is_signed() {
+                    self.search =
+                        self.denied(zone, seen).and_then(|skip| DenialSearch::new(zone, qname, skip));
+                }
                 return self.search.is_some();
             }
             _ => {
@@ -76,42 +83,26 @@ impl Aim {
         true
     }
 
+    /// Hashes of the names whose nodes are prefetched, as far as they lie below the apex.
     #[inline]
-    fn hashes(&self) -> impl Iterator<Item = NameHash> {
-        self.hashes.into_iter().take(self.located.below as usize)
-    }
-
-    #[inline]
-    fn nodes_in(&self, zone: &Zone) -> [Option<PrefetchedNode>; NAMES] {
-        let mut hashes = self.hashes();
-        std::array::from_fn(|_| hashes.next().and_then(|hash| zone.prefetch_node(hash)))
-    }
-
-    /// What an answer that carries proofs will most likely have to search for.
-    #[inline]
-    fn find_search(&self, zone: &Zone, qname: &HashedName) -> Option<DenialSearch> {
-        if !self.dnssec_ok || !zone.is_signed() {
-            return None;
-        }
-        let skip = self.denied(zone)?;
-        DenialSearch::new(zone, qname, skip)
+    fn hashes<'n>(&self, qname: &'n HashedName) -> impl Iterator<Item = NameHash> + use<'n> {
+        (0..self.located.below().min(NAMES)).map(|skip| qname.hash(skip))
     }
 
     /// How many labels less than the name asked for the name has that a denial record will most likely be about.
     #[inline]
-    fn denied(&self, zone: &Zone) -> Option<usize> {
-        let [own, parent] = self.nodes.map(|node| node.map(|node| zone.candidate(node)));
+    fn denied(&self, zone: &Zone, [own, parent]: [Option<Seen>; NAMES]) -> Option<usize> {
         // With NSEC a name that has records has one for itself.
         let hashed = zone.nsec3().is_some();
-        let insecure = |cut: Node<'_>| hashed && cut.rrset(Type::DS).is_none();
+        let insecure = |cut| hashed && zone.candidate(cut).rrset(Type::DS).is_none();
         match (own, parent) {
-            (Some(own), _) if own.flags().contains(NodeFlags::CUT) => insecure(own).then_some(0),
-            (Some(own), _) if own.flags().contains(NodeFlags::EMPTY) => Some(0),
-            (Some(own), _) => (hashed && !self.is_answered_at(own)).then_some(0),
-            (None, Some(cut)) if cut.flags().contains(NodeFlags::CUT) => insecure(cut).then_some(1),
+            (Some((own, flags)), _) if flags.contains(NodeFlags::CUT) => insecure(own).then_some(0),
+            (Some((_, flags)), _) if flags.contains(NodeFlags::EMPTY) => Some(0),
+            (Some((own, _)), _) => (hashed && !self.is_answered_at(zone.candidate(own))).then_some(0),
+            (None, Some((cut, flags))) if flags.contains(NodeFlags::CUT) => insecure(cut).then_some(1),
             // NSEC covers the name itself, NSEC3 the one next below what is there.
             (None, Some(_)) => Some(0),
-            (None, None) => match self.located.below {
+            (None, None) => match self.located.below() {
                 0 => None,
                 below if !hashed || below == 1 => Some(0),
                 2 => Some(1),

@@ -80,7 +80,7 @@ fn resolve<'a>(
     reply: &mut Reply<'_, '_, 'a>,
     chain: &mut Links,
 ) -> Result<(), Full> {
-    let below = aim.located().below as usize;
+    let below = aim.located().below();
     let (name, hashed, at, begun) = (ask.name, ask.qname, Offset::QNAME, aim.search());
     let here = Here { zone, name, hashed, below, at, dnames: &[], begun };
     match respond::step(ask, &here, reply)? {
@@ -114,7 +114,7 @@ fn chase<'a>(
         names.push(next.hash(0));
         let Some(located) = zone_for(ask.catalog, next, ask.qtype) else { break };
         let Some(zone) = ask.catalog.zone(located) else { break };
-        let below = located.below as usize;
+        let below = located.below();
         let here = Here { zone, name: target.as_name(), hashed: next, below, at, dnames, begun: None };
         link = respond::step(ask, &here, reply)?;
     }

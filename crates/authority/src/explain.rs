@@ -64,7 +64,7 @@ fn explain_one(
         say(format!("no zone here holds {name}: REFUSED, or the chain ends for the client to follow"), None);
         return None;
     };
-    let (entry, below) = (catalog.entry(located), located.below as usize);
+    let (entry, below) = (catalog.entry(located)?, located.below());
     say(format!("zone {} is the closest that holds {name}", entry.name()), Some("RFC 1034 §4.3.2 step 2"));
     let Some(zone) = entry.zone() else {
         say(format!("zone {} is not loaded: SERVFAIL", entry.name()), None);

@@ -16,7 +16,7 @@ use zone::store::{Node, NodeFlags, Zone};
 #[inline]
 pub fn zone_for(catalog: &Catalog, name: &HashedName, qtype: Type) -> Option<Located> {
     let found = catalog.locate(name, 0)?;
-    if qtype == Type::DS && found.below == 0 && name.label_count() > 0 {
+    if qtype == Type::DS && found.below() == 0 && name.label_count() > 0 {
         return Some(catalog.locate(name, 1).unwrap_or(found));
     }
     Some(found)

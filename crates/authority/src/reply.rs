@@ -6,11 +6,11 @@
 
 use wire::hash::{HashKey, HashedName};
 use wire::message::{
-    Builder, Full, Header, Offset, Owner, POINTER, POINTER_LEN, QUESTION_TAIL, RDLENGTH_AT, RECORD_HEAD,
-    Section, TTL_AT, rdlength,
+    Builder, Full, Header, Offset, Owner, POINTER, POINTER_LEN, Parser, QUESTION_TAIL, RDLENGTH_AT,
+    RECORD_HEAD, Section, TTL_AT, rdlength,
 };
 use wire::{Class, LowerName, NameHash, Rcode, Ttl, Type};
-use zone::store::{COMPILED_HEAD, Node, NodeAddress, Rdata, RrSet, Zone};
+use zone::store::{COMPILED_HEAD, Node, NodeAddress, NodeFlags, Rdata, RrSet, Zone};
 
 use crate::ask::Ask;
 use crate::lookup::{self, Found};
@@ -34,6 +34,8 @@ pub(crate) struct Reply<'r, 'b, 'z> {
     dnssec_ok: bool,
     /// Whether the compression table knows the question.
     learned: bool,
+    /// Whether owners are compared with what stands in the message although they have no upper-case letters.
+    any_case: bool,
     proofs: Few<Option<Node<'z>>, MAX_PROOFS>,
     /// Nodes whose addresses are in the message.
     hosts: Few<NodeAddress, MAX_HOSTS>,
@@ -99,6 +101,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
             key: ask.key,
             dnssec_ok: ask.dnssec_ok,
             learned: false,
+            any_case: false,
             proofs: Few::new(),
             hosts: Few::new(),
         }
@@ -127,13 +130,19 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     ) -> Result<Placed, Full> {
         match at.or_else(|| self.offset_in_question(set.node().owner())) {
             Some(at) => self.put_at(section, set, at),
-            None => self.put_named(section, set, Owner::Name(set.node().owner().as_name())),
+            None => self.put_named(section, set, Owner::Name(set.node().written_owner().as_name())),
         }
     }
 
     /// Places an RRset under the name that stands at `at`: its owner, or what a wildcard stands for.
+    ///
+    /// An owner in lower case is shown in the letter case that stands there, mostly the question's: so no pointer is lost to
+    /// a client who mixes letters. One with upper-case letters is shown as the zone's source has it.
     #[inline]
     pub(crate) fn put_at(&mut self, section: Section, set: RrSet<'z>, at: Offset) -> Result<Placed, Full> {
+        if self.is_to_compare(set.node()) && !self.is_written_at(at, set.node()) {
+            return self.put_named(section, set, Owner::Name(set.node().written_owner().as_name()));
+        }
         let question_end = Offset::QNAME.index() + self.question.as_lower().len();
         let within_reach = || self.b.len() + RrSet::POINTER_REACH < Offset::REACH;
         let movable = !set.has_fixups() || (at.index() < question_end && within_reach());
@@ -150,6 +159,29 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
             }
         }
         Ok(Placed { start, compiled: true, owner_at: at })
+    }
+
+    /// Whether letter case decides if a pointer can stand for the owner of `node`.
+    #[inline]
+    fn is_to_compare(&self, node: Node<'z>) -> bool {
+        node.flags().contains(NodeFlags::CASED) || self.any_case
+    }
+
+    /// Whether the name that stands at `at` has the letter case of `node`'s owner. What a wildcard stands for has its own.
+    #[cold]
+    fn is_written_at(&self, at: Offset, node: Node<'z>) -> bool {
+        if node.flags().contains(NodeFlags::WILDCARD) {
+            return true;
+        }
+        let there = Parser::new(self.b.written()).and_then(|(_, mut parser)| parser.name_at(at));
+        there.is_ok_and(|name| name.as_name().as_wire() == node.written_owner().as_name().as_wire())
+    }
+
+    /// From here on owners point at the targets of `set`. Where those are written with upper-case letters, the zone need
+    /// not have them in the owners.
+    #[inline]
+    pub(crate) fn compare_case(&mut self, set: RrSet<'z>) {
+        self.any_case |= set.has_cased_targets();
     }
 
     /// Places the NS records of a cut, which is not ours to sign.
@@ -265,6 +297,9 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     /// All signatures at a name, for a question of type RRSIG.
     pub(crate) fn put_sigs(&mut self, node: Node<'z>, owner_at: Offset) -> Result<bool, Full> {
         let mut any = false;
+        let written = self.is_to_compare(node) && !self.is_written_at(owner_at, node);
+        let written = written.then(|| node.written_owner());
+        let owner = written.as_ref().map_or(Owner::At(owner_at), |name| Owner::Name(name.as_name()));
         for set in node.rrsets().filter(|set| set.rtype() != Type::NSEC3) {
             let own = set.rtype() == Type::RRSIG;
             let bytes = if own { set.records() } else { set.sigs() };
@@ -272,9 +307,9 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
                 continue;
             }
             any = true;
-            let Some(pointer) = owner_at.pointer() else {
+            let Some(pointer) = owner_at.pointer().filter(|_| written.is_none()) else {
                 let all = set.rdatas().filter(|_| own).chain(set.sig_rdatas());
-                self.put_each(Section::Answer, Owner::At(owner_at), all.map(|r| (Type::RRSIG, r)))?;
+                self.put_each(Section::Answer, owner, all.map(|r| (Type::RRSIG, r)))?;
                 continue;
             };
             let start = self.b.append(bytes)?;
@@ -321,7 +356,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
             let Some(node) = self.proofs.items[i] else { continue };
             let set = node.rrset(Type::NSEC).or_else(|| node.rrset(Type::NSEC3));
             let Some(set) = set else { continue };
-            match self.offset_in_question(node.owner()) {
+            match self.offset_in_question(node.owner()).filter(|_| !self.is_to_compare(node)) {
                 Some(at) => self.put_at(Section::Authority, set, at)?,
                 None => {
                     let mark = self.b.mark();
@@ -343,29 +378,15 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     /// Writes an RRset whose owner is spelled out at the message's end, and pointed at by the records after the
     /// first.
     fn put_denial(&mut self, set: RrSet<'z>) -> Result<Placed, Full> {
-        let (owner, owner_at) = (set.node().owner(), self.b.end());
-        let mut rest = owner;
-        let suffix = loop {
-            match rest.parent() {
-                None => break None,
-                Some(parent) => rest = parent,
-            }
-            if let Some(pointer) = self.offset_in_question(rest).and_then(Offset::pointer) {
-                break Some(pointer);
-            }
-        };
+        let owner_at = self.b.end();
         let Some(owner_pointer) = owner_at.pointer() else {
-            return self.put_named(Section::Authority, set, Owner::Name(set.node().owner().as_name()));
+            return self.put_named(
+                Section::Authority,
+                set,
+                Owner::Name(set.node().written_owner().as_name()),
+            );
         };
-        match suffix {
-            Some(pointer) => {
-                self.b.append(&owner.as_wire()[..owner.len() - rest.len()])?;
-                self.b.append(&pointer)?;
-            }
-            None => {
-                self.b.append(owner.as_wire())?;
-            }
-        }
+        self.put_owner(set.node())?;
         let (bytes, mut count) = (set.records_and_sigs(), set.count() + set.sig_count());
         let bytes = if self.dnssec_ok {
             bytes
@@ -380,6 +401,30 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         Ok(Placed { start: owner_at, compiled: false, owner_at })
     }
 
+    /// Spells the owner of `node` out, but for the end of it that is a pointer to the end of the question.
+    #[inline]
+    fn put_owner(&mut self, node: Node<'z>) -> Result<(), Full> {
+        let owner = node.owner();
+        let cased = node.flags().contains(NodeFlags::CASED).then(|| node.written_owner());
+        let written = cased.as_ref().map_or(owner.as_wire(), |name| name.as_name().as_wire());
+        let mut rest = owner;
+        while let Some(parent) = rest.parent() {
+            rest = parent;
+            let (front, end) = written.split_at(owner.len() - rest.len());
+            let at = self.offset_in_question(rest).filter(|&at| cased.is_none() || self.ends_alike(at, end));
+            if let Some(pointer) = at.and_then(Offset::pointer) {
+                self.b.append(front)?;
+                return self.b.append(&pointer).map(|_| ());
+            }
+        }
+        self.b.append(written).map(|_| ())
+    }
+
+    /// Whether the end of the question at `at` can stand for `end`: its letter case agrees, or `end` is in lower case.
+    fn ends_alike(&self, at: Offset, end: &[u8]) -> bool {
+        !end.iter().any(u8::is_ascii_uppercase) || self.b.written()[at.index()..].starts_with(end)
+    }
+
     /// Addresses of the hosts that the records of `set` name, as far as they fit. With `required` those at
     /// or below that name must fit (RFC 9471 §3.1) and go first.
     pub(crate) fn put_hosts(
@@ -391,6 +436,7 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
     ) -> Result<(), Full> {
         // The additional section comes behind the proofs, those of names further up the chain among them.
         self.proofs()?;
+        self.compare_case(set);
         if let Some(cut) = required {
             for (name_at, node) in set.hosts().filter(|(_, host)| host.owner().is_at_or_below(cut.owner())) {
                 // However many there are: a list of hosts that is full does not leave one out.
@@ -457,14 +503,20 @@ impl<'r, 'b, 'z> Reply<'r, 'b, 'z> {
         let service = matches!(of.rtype(), Type::SVCB | Type::HTTPS) && node != of.node();
         let at = match own {
             true => Some(placed.owner_at),
-            false => self.offset_in_question(node.owner()).or_else(|| placed.name_at(name_at)),
+            false => {
+                let usable = |at: &Offset| !self.is_to_compare(node) || self.is_written_at(*at, node);
+                self.offset_in_question(node.owner()).filter(usable).or_else(|| placed.name_at(name_at))
+            }
         };
         for rtype in [Type::A, Type::AAAA, of.rtype()].into_iter().take(2 + service as usize) {
             let Some(set) = node.rrset(rtype) else { continue };
             let mark = self.b.mark();
             let done = match at {
                 Some(at) => self.put_at(Section::Additional, set, at),
-                None => self.put_named(Section::Additional, set, Owner::Name(node.owner().as_name())),
+                None => {
+                    let owner = node.written_owner();
+                    self.put_named(Section::Additional, set, Owner::Name(owner.as_name()))
+                }
             };
             if done.is_err() {
                 self.b.rollback(mark);

@@ -102,6 +102,7 @@ fn cname<'z>(
         denial::data(here, set.node(), wildcard, true, reply);
     }
     let Some(target) = set.rdatas().next().and_then(|rdata| rdata.name()) else { return Ok(None) };
+    reply.compare_case(set);
     Ok(reply.target_at(set, &placed).map(|at| Chase { target, at, dname: None }))
 }
 

@@ -76,8 +76,7 @@ pub(crate) fn nsec3<'z>(
             (hash, chain.search(&hash))
         }
     };
-    let node = chain.end(&hash, search);
-    (node, Nsec3Chain::matches(node, &hash))
+    chain.end(&hash, search)
 }
 
 fn hash(chain: Nsec3Chain<'_>, name: LowerName<'_>) -> [u8; HASH_LEN] {

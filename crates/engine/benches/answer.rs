@@ -112,7 +112,8 @@ fn answers(c: &mut Criterion) {
     let names = std::env::var("NOMEN_BENCH_NAMES").ok().and_then(|n| n.parse().ok()).unwrap_or(NAMES);
     let key = HashKey::new([0x1234_5678_9abc_def1, 0xfedc_ba98_7654_3211, 42]);
     let serving = |zones: Vec<Arc<zone::store::Zone>>| {
-        let catalog = Arc::new(Catalog::new(&key).with(zones.into_iter().map(Change::Serve)));
+        let catalog = Catalog::new(&key).with(zones.into_iter().map(Change::Serve));
+        let catalog = Arc::new(catalog.expect("zones of one key"));
         Arc::new(Engine::new(Zones::new(catalog), Sources::default(), Config::default()))
     };
     let engine = serving(vec![small(&key, "example.com."), delegations(&key, names)]);

@@ -40,4 +40,4 @@ pub use refusal::{Answered, Refusal};
 pub use settings::{Config, Engine, LogEntry, QueryLog};
 pub use source::{Operation, Promise, Source, Sourced, Sources, TicketOffice};
 pub use stats::Stats;
-pub use zones::{Zones, ZonesConfig};
+pub use zones::{WrongCatalogKey, Zones, ZonesConfig};

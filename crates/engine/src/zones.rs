@@ -1,5 +1,6 @@
 //! The zones served, as data in memory. What an answer holds, and which memory it is made of, `authority` knows.
 
+use std::fmt;
 use std::sync::Arc;
 
 use authority::{Aim, Ask, NotLoaded, Scratch};
@@ -45,10 +46,28 @@ impl Zones {
     }
 }
 
+/// A catalog is of another hash key than the engine, which has one for life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongCatalogKey;
+
+impl fmt::Display for WrongCatalogKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the catalog is of another hash key than the engine")
+    }
+}
+impl std::error::Error for WrongCatalogKey {}
+
 impl Engine<Zones> {
     /// Serves another set of zones from the next batch on.
-    pub fn set_catalog(&self, catalog: &Arc<Catalog>) {
+    ///
+    /// # Errors
+    /// If the catalog is of another hash key than the engine; the present one stays.
+    pub fn set_catalog(&self, catalog: &Arc<Catalog>) -> Result<(), WrongCatalogKey> {
+        if *catalog.key() != self.key() {
+            return Err(WrongCatalogKey);
+        }
         self.change_memory(|zones| zones.catalog = Arc::clone(catalog));
+        Ok(())
     }
 
     /// The zones served now.
@@ -71,7 +90,7 @@ impl Memory for Zones {
     #[inline]
     fn prefetch_find(&self, qname: &HashedName) {
         if self.catalog.is_large() {
-            self.catalog.ahead(qname);
+            self.catalog.prefetch(qname);
         }
     }
 
@@ -88,8 +107,10 @@ impl Memory for Zones {
     #[inline]
     fn answer(&self, aim: &Aim, asked: &Asked<'_>, b: &mut Builder<'_>, scratch: &mut Scratch) -> Answered {
         let catalog = &*self.catalog;
-        if self.config.count_per_zone {
-            catalog.entry(aim.located()).count_query();
+        if self.config.count_per_zone
+            && let Some(entry) = catalog.entry(aim.located())
+        {
+            entry.count_query();
         }
         let Question { qtype, qclass, .. } = asked.question;
         let ask = Ask {

@@ -64,7 +64,7 @@ fn zones(key: &HashKey) -> Zones {
     builder.add(apex.as_name(), Type::SOA, Ttl::from_secs(60), &[0; 22]).expect("a record");
     builder.add(name("www.zone.").as_name(), Type::A, Ttl::from_secs(60), &[192, 0, 2, 1]).expect("a record");
     let zone = Arc::new(builder.finish().expect("a zone"));
-    Zones::new(Arc::new(Catalog::new(key).with([Change::Serve(zone)])))
+    Zones::new(Arc::new(Catalog::new(key).with([Change::Serve(zone)]).expect("a zone of this key")))
 }
 
 fn query(qname: &str, qtype: Type) -> Vec<u8> {

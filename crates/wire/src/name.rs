@@ -3,6 +3,7 @@
 //! Names keep the letter case they came with and compare without it (RFC 1035 §2.3.3, RFC 4343).
 //! Compressed names are read by [`crate::message::Parser`]; hashing is in [`crate::hash`].
 
+mod case;
 mod lower;
 
 use std::cmp::Ordering;

@@ -19,7 +19,7 @@ pub mod scan;
 mod stamp;
 pub mod store;
 
-pub use catalog::{Catalog, Change, ZoneEntry};
+pub use catalog::{Catalog, Change, WrongKey, ZoneEntry};
 pub use load::{LoadConfig, LoadError, Loaded, load_file};
 pub use stamp::{SourceFile, Stamp};
 pub use store::{Node, NodeFlags, RrSet, Zone, ZoneBuilder};

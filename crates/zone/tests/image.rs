@@ -228,6 +228,7 @@ fn explore(zone: &Zone, names: &[NameBuf]) -> usize {
         seen += usize::from(zone.nsec().is_some_and(|chain| chain.covering(hashed.as_lower()).is_some()));
     }
     for node in zone {
+        seen += node.written_owner().as_name().len();
         for set in node.rrsets() {
             bytes.clear();
             set.rdatas().chain(set.sig_rdatas()).for_each(|rdata| rdata.copy_to(&mut bytes));

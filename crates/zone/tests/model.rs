@@ -7,13 +7,12 @@ use domain::base::rdata::ComposeRecordData;
 use domain::base::{Message, Record, ToName};
 use domain::rdata::AllRecordData;
 use proptest::prelude::*;
-use testkit::model::{ModelFlags, ModelSet, ModelZone, canonical, longest_match};
+use testkit::model::{ModelFlags, ModelSet, ModelZone, canonical};
 use testkit::random;
 use wire::hash::{HashKey, HashedName};
 use wire::{Name, NameBuf, Ttl, Type};
 use zone::image::{self, Image, Provenance};
-use zone::store::{Node, NodeFlags, RrSet, Zone, ZoneBuilder};
-use zone::{Catalog, Change};
+use zone::store::{Node, NodeFlags, RrSet, Zone};
 
 fn key() -> HashKey {
     HashKey::new([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 7])
@@ -279,44 +278,4 @@ proptest! {
         prop_assert_eq!(read.has_wildcards(), zone.has_wildcards());
         check_snapshot(&read, apex.as_name(), &records)?;
     }
-
-    #[test]
-    fn catalogs_find_the_longest_match(
-        steps in prop::collection::vec((random::name_below(NameBuf::ROOT), 0..4u8), 0..30),
-        questions in prop::collection::vec(random::name_below(NameBuf::ROOT), 30),
-    ) {
-        let mut catalog = Catalog::new(&key());
-        let mut names: BTreeMap<NameBuf, bool> = BTreeMap::new();
-        for part in steps.chunks(5) {
-            let changes: Vec<_> = part.iter().map(|&(name, kind)| match kind {
-                0 => { names.remove(&name); Change::Remove(name) }
-                1 => { names.insert(name, false); Change::Unload(name) }
-                _ => { names.insert(name, true); Change::Serve(small_zone(name.as_name()).into()) }
-            }).collect();
-            catalog = catalog.with(changes);
-        }
-        prop_assert_eq!(catalog.len(), names.len());
-        let known: Vec<NameBuf> = names.keys().copied().collect();
-        let mut hashed = HashedName::new();
-        for question in questions.iter().chain(&known) {
-            hashed.set(&key(), question.as_name());
-            let mut skip = 0;
-            loop {
-                let expected = longest_match(&known, question.as_name().skip(skip)).filter(|_| skip <= question.as_name().label_count());
-                let found = catalog.find_skipping(&hashed, skip);
-                prop_assert_eq!(found.map(|(e, _)| e.name().as_name().to_buf()), expected);
-                let Some((entry, at)) = found else { break };
-                prop_assert_eq!(question.as_name().skip(at), entry.name().as_name());
-                prop_assert_eq!(entry.zone().is_some(), names[&entry.name().as_name().to_buf()]);
-                prop_assert!(catalog.get(entry.name().as_name()).is_some());
-                skip = at + 1;
-            }
-        }
-    }
-}
-
-fn small_zone(apex: Name<'_>) -> Zone {
-    let mut builder = ZoneBuilder::new(apex, &key());
-    builder.add(apex, Type::SOA, Ttl::from_secs(60), &random::soa(Name::ROOT, 1)).expect("a record");
-    builder.finish().expect("a zone")
 }

@@ -83,7 +83,7 @@ fn answering_takes_no_memory() {
             chain.as_ref().map_or(records.clone(), |chain| sign(name(apex).as_name(), &records, chain));
         Change::Serve(testkit::build(name(apex).as_name(), &key(), &records).into())
     };
-    let catalog = Catalog::new(&key()).with(zones.iter().map(build));
+    let catalog = Catalog::new(&key()).with(zones.iter().map(build)).expect("zones of one key");
     let long = format!("{}.{0}.{0}.{}.circle", "x".repeat(63), "y".repeat(38));
     let questions = [
         ("exact", "host", Type::A, Rcode::NOERROR),

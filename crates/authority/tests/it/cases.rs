@@ -134,7 +134,7 @@ fn records(zone: &Zone) -> Vec<Record> {
                 let mut rdata = Vec::new();
                 data.copy_to(&mut rdata);
                 records.push(Record {
-                    owner: node.owner().as_name().to_buf(),
+                    owner: node.written_owner(),
                     rtype: set.rtype(),
                     ttl: data.ttl(),
                     rdata,

@@ -33,7 +33,7 @@ impl Query {
 
 impl Server {
     pub(crate) fn new(changes: impl IntoIterator<Item = Change>) -> Self {
-        Server { catalog: Catalog::new(&key()).with(changes) }
+        Server { catalog: Catalog::new(&key()).with(changes).expect("zones of one key") }
     }
 
     pub(crate) fn of(zones: impl IntoIterator<Item = Zone>) -> Self {

@@ -53,7 +53,7 @@ impl World {
             true => Change::Serve(testkit::build(land.apex.as_name(), &key(), &land.records).into()),
             false => Change::Unload(land.apex),
         };
-        let catalog = Catalog::new(&key()).with(lands.iter().map(change));
+        let catalog = Catalog::new(&key()).with(lands.iter().map(change)).expect("zones of one key");
         let model = |land: &Land| ModelZone::new(land.apex.as_name(), &land.records);
         let (loaded, unloaded): (Vec<&Land>, Vec<&Land>) = lands.iter().partition(|land| land.loaded);
         let unloaded = unloaded.iter().map(|land| land.apex).collect();

@@ -46,6 +46,8 @@ impl ZoneFigures {
         let memory: usize = loaded().map(|z| z.memory()).sum();
         out.gauge("zone_records", "Records in all zones", records as f64)?;
         out.gauge("zone_memory_bytes", "Memory of all zones", memory as f64)?;
+        let catalog = self.engine.catalog().memory();
+        out.gauge("catalog_memory_bytes", "Memory of the catalog that zones are found in", catalog as f64)?;
         if let Some(last) = self.kept.last_reload() {
             out.gauge("last_reload_timestamp_seconds", "When the last reload ended", unix(last.at))?;
             let good = last.result.as_ref().is_ok_and(|s| s.failed == 0);

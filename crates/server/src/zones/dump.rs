@@ -11,7 +11,7 @@ use zone::store::RrSet;
 pub fn dump_lines(zone: &Zone, line: &mut impl FnMut(&str) -> bool) -> bool {
     let mut text = String::new();
     for node in zone.iter() {
-        let owner = node.owner().to_string();
+        let owner = node.written_owner().to_string();
         let soa = node.rrset(Type::SOA);
         let rest = node.rrsets().filter(|set| set.rtype() != Type::SOA);
         for set in soa.into_iter().chain(rest) {

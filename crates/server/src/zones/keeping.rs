@@ -426,7 +426,9 @@ impl Keeping {
     }
 
     fn publish(&mut self) {
-        self.publisher.publish();
+        if let Err(fault) = self.publisher.publish() {
+            error!("what was served before stays in service: {fault}");
+        }
         if let Some(images) = &self.images {
             images.write(std::mem::take(&mut self.orders));
         }

@@ -1,11 +1,12 @@
 //! Puts zones into service: gathers the steps that keepers want made and makes catalogs of them, for all zones that
 //! changed at about the same time one. Nothing else changes what is served.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::{Engine, Zones};
-use zone::catalog::{Catalog, Change};
+use engine::{Engine, WrongCatalogKey, Zones};
+use zone::catalog::{Catalog, Change, WrongKey};
 
 /// Longest time that a step waits for others.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -19,6 +20,25 @@ pub(super) struct Publisher {
     /// Catalogs that were replaced and that workers may still be reading.
     retired: Vec<Arc<Catalog>>,
 }
+
+/// Why steps were not made.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unpublished {
+    /// One of the zones does not go into the engine's catalog.
+    Zone(WrongKey),
+    /// The engine does not take the catalog.
+    Catalog(WrongCatalogKey),
+}
+
+impl fmt::Display for Unpublished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unpublished::Zone(fault) => fault.fmt(f),
+            Unpublished::Catalog(fault) => fault.fmt(f),
+        }
+    }
+}
+impl std::error::Error for Unpublished {}
 
 impl Publisher {
     /// A publisher of what this engine serves.
@@ -38,15 +58,19 @@ impl Publisher {
     }
 
     /// Makes the steps taken so far: they are in service when this returns.
-    pub(super) fn publish(&mut self) {
+    ///
+    /// # Errors
+    /// If a zone was built under another hash key than the engine's: then none of the steps is made.
+    pub(super) fn publish(&mut self) -> Result<(), Unpublished> {
         self.since = None;
         if self.steps.is_empty() {
-            return;
+            return Ok(());
         }
         let old = self.engine.catalog();
-        let new = Arc::new(old.with(std::mem::take(&mut self.steps)));
-        self.engine.set_catalog(&new);
+        let new = old.with(std::mem::take(&mut self.steps)).map_err(Unpublished::Zone)?;
+        self.engine.set_catalog(&Arc::new(new)).map_err(Unpublished::Catalog)?;
         self.retired.push(old);
+        Ok(())
     }
 
     /// Gives back the memory of replaced catalogs that no worker reads any more. Done here, so that no query waits for
@@ -54,5 +78,39 @@ impl Publisher {
     pub(super) fn release(&mut self) -> bool {
         self.retired.retain(|catalog| Arc::strong_count(catalog) > 1);
         self.retired.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::{Config, Sources};
+    use wire::hash::HashKey;
+    use wire::{NameBuf, Ttl, Type};
+    use zone::ZoneBuilder;
+
+    use super::*;
+
+    #[test]
+    fn a_zone_of_another_key_is_not_published_nor_what_was_to_go_with_it() {
+        let [ours, other] = [[1, 2, 3], [4, 5, 6]].map(HashKey::new);
+        let zones = Zones::new(Arc::new(Catalog::new(&ours)));
+        let engine = Arc::new(Engine::new(zones, Sources::default(), Config::default()));
+        let mut publisher = Publisher::new(Arc::clone(&engine));
+        let [good, foreign] = ["good.", "foreign."].map(|name| name.parse::<NameBuf>().expect("a name"));
+        let mut builder = ZoneBuilder::new(foreign.as_name(), &other);
+        builder.add(foreign.as_name(), Type::SOA, Ttl::from_secs(60), &[0; 22]).expect("a record");
+        let zone = Arc::new(builder.finish().expect("a zone"));
+        let now = Instant::now();
+        publisher.add(Change::Unload(good), now);
+        publisher.add(Change::Serve(zone), now);
+        let refused = publisher.publish();
+        assert!(
+            matches!(&refused, Err(Unpublished::Zone(fault)) if fault.zone().as_name() == foreign.as_name())
+        );
+        assert!(engine.catalog().is_empty());
+        // What comes after it is published as ever.
+        publisher.add(Change::Unload(good), now);
+        assert_eq!(publisher.publish(), Ok(()));
+        assert_eq!(engine.catalog().len(), 1);
     }
 }

@@ -355,11 +355,11 @@ mod tests {
         let qname = name("www.Example.com.");
         b.question(qname.as_name(), Type::NS, Class::IN).expect("fits");
         b.learn(qname.as_name(), Offset::QNAME);
-        let mx = [b"\0\x0a".as_slice(), name("mail.example.COM.").as_name().as_wire()].concat();
+        let mx = [b"\0\x0a".as_slice(), name("mail.Example.com.").as_name().as_wire()].concat();
         b.record(Section::Answer, Owner::At(Offset::QNAME), Type::MX, Class::IN, MINUTE, &mx).expect("fits");
         b.record(
             Section::Answer,
-            Owner::Name(name("mail.example.com.").as_name()),
+            Owner::Name(name("mail.Example.com.").as_name()),
             Type::A,
             Class::IN,
             MINUTE,
@@ -379,8 +379,24 @@ mod tests {
         assert!(parser.at_end());
         let mut rdata = Vec::new();
         parser.expand_rdata(&first, &mut rdata).expect("rdata");
-        assert!(rdata.eq_ignore_ascii_case(&mx));
+        assert_eq!(rdata, mx);
         assert_eq!(parser.name_at(second.owner_at), Ok(name("mail.example.com.")));
+    }
+
+    #[test]
+    fn names_are_compressed_only_where_letter_case_agrees() {
+        let (mut buf, mut names) = ([0; 512], Compressor::small());
+        let mut b = Builder::new(&mut buf, 512, Header::query(1), &mut names);
+        for (text, bytes) in [
+            ("a.Example.com.", &b"\x01a\x07Example\x03com\0"[..]),
+            ("b.example.com.", b"\x01b\x07example\xc0\x16"),
+            ("A.Example.com.", b"\x01A\xc0\x0e"),
+            ("b.example.com.", b"\xc0\x1b"),
+            ("B.EXAMPLE.COM.", b"\x01B\x07EXAMPLE\x03COM\0"),
+        ] {
+            let at = b.name(name(text).as_name()).expect("fits").index();
+            assert_eq!(&b.written()[at..], bytes, "{text}");
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! An open-addressed set of (16-bit hash, 16-bit offset): four bytes a slot and no names stored; the
 //! message itself is what candidates are compared with. The table is kept by whoever builds messages and
 //! reused from one to the next.
+//!
+//! A name is only compressed where letter case agrees: a reader sees each name as it was written.
 
 use super::layout::{MAX_POINTERS, Offset, POINTER, POINTER_LEN};
 use crate::name::{MAX_LABELS, Name};
@@ -159,7 +161,7 @@ fn depth_at(message: &[u8], mut offset: usize, name: Name<'_>) -> Option<usize> 
             continue;
         }
         let size = len as usize + 1;
-        if !message.get(offset..offset + size)?.eq_ignore_ascii_case(rest.get(..size)?) {
+        if message.get(offset..offset + size)? != rest.get(..size)? {
             return None;
         }
         if len == 0 {

@@ -9,6 +9,7 @@
 //!          directory: one entry of twelve bytes per RRset
 //!          data of the RRsets in the order of the directory, back to back
 //!          padding to a multiple of eight
+//!          if the owner has upper-case letters (`CASED`): its letter case (`wire::name`), up to the end of the blob
 //! ```
 //!
 //! A directory entry: `u16` type, `u16` number of records, `u16` bytes of records, `u16` bytes of
@@ -21,7 +22,9 @@
 //! the first 64 bytes: an exact hit reads one cache line of the index and one or two of the blob.
 
 use wire::message::{HEADER_LEN, Offset, POINTER_LEN, QUESTION_TAIL, RDLENGTH_AT, RECORD_HEAD, TTL_AT};
-use wire::{LowerName, Type};
+use wire::{LowerName, Name, NameBuf, Type};
+
+use super::node::NodeFlags;
 
 use crate::prefetch::{self, Part};
 
@@ -31,6 +34,8 @@ pub(super) const HEADER: usize = 8;
 pub(super) const ENTRY: usize = 12;
 /// In an entry's signature field: the RRset carries a node address per record.
 pub(super) const HAS_TARGETS: u16 = 0x8000;
+/// In an entry's signature field: a target name has upper-case letters.
+pub(super) const CASED_TARGETS: u16 = 0x4000;
 /// In an entry's signature field: the number itself. A signature takes at least 31 bytes, so twelve bits do.
 pub(super) const SIG_COUNT: u16 = 0x0fff;
 
@@ -98,6 +103,15 @@ pub(super) fn size(bytes: &[u8]) -> usize {
 #[inline]
 pub(super) fn owner(blob: &[u8]) -> LowerName<'_> {
     LowerName::of_checked(&blob[HEADER..HEADER + blob[3] as usize])
+}
+
+/// The owner name as it is written in the zone's source.
+pub(super) fn written_owner(blob: &[u8]) -> NameBuf {
+    let owner = owner(blob);
+    match flags(blob) & NodeFlags::CASED.0 {
+        0 => owner.as_name().to_buf(),
+        _ => owner.in_case(&blob[size(blob) - Name::case_len(owner.len())..size(blob)]),
+    }
 }
 
 /// The raw flags.

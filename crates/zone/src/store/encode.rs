@@ -111,13 +111,20 @@ impl Encoder {
             flags |= TARGETS;
         }
         self.check(pending, apex, notes);
+        let written = pending.written_owner();
+        let case = written.has_upper_case().then_some(written);
         let front = HEADER + owner.len() + self.entries.len() * ENTRY;
-        let size = (front + self.blob.len()).next_multiple_of(UNIT);
+        let case_len = case.map_or(0, |_| Name::case_len(owner.len()));
+        let size = (front + self.blob.len() + case_len).next_multiple_of(UNIT);
         if size > CHUNK {
             notes.add(NoteKind::NameTooLarge, owner, Type::ANY, 0);
             return None;
         }
         self.put_front(owner, front, size, flags);
+        if let Some(written) = case {
+            blob::set_flags(&mut self.blob, flags | NodeFlags::CASED.0);
+            written.write_case(&mut self.blob[size - case_len..]);
+        }
         Some(&self.blob)
     }
 
@@ -204,6 +211,11 @@ impl Encoder {
             target(owner, r.rtype, pending.rdata(r)).is_some_and(|name| name.is_at_or_below(apex))
         };
         let has_targets = records.iter().any(in_zone);
+        let cased = |r: &PendingRecord| {
+            target(owner, r.rtype, pending.rdata(r)).is_some_and(|name| name.has_upper_case())
+        };
+        let mut flags = if has_targets { blob::HAS_TARGETS } else { 0 };
+        flags |= if records.iter().any(cased) { blob::CASED_TARGETS } else { 0 };
         if has_targets {
             (0..count).for_each(|_| self.blob.extend_from_slice(&NodeAddress::NOWHERE));
         }
@@ -212,7 +224,7 @@ impl Encoder {
             count: count as u16,
             records_len: records_len as u16,
             sigs_len: (total - records_len) as u16,
-            sigs: sig_count as u16 | if has_targets { blob::HAS_TARGETS } else { 0 },
+            sigs: sig_count as u16 | flags,
             fixups: self.fixups.len() as u16,
         });
     }
@@ -279,7 +291,7 @@ impl Encoder {
 
     /// Writes the name of `len` bytes at `from` of [`Pending::bytes`], compressed.
     fn name(&mut self, pending: &Pending, from: usize, len: usize, start: usize) {
-        let owner = pending.owner.as_name().as_wire();
+        let owner = pending.written_owner().as_wire();
         let (mut at, own, mut deepest) = (0, self.dictionary.len(), DEEPEST);
         while at < len {
             let suffix = &pending.bytes[from + at..from + len];
@@ -320,14 +332,10 @@ impl Encoder {
         deepest: &mut u8,
     ) -> Option<([u8; POINTER_LEN], u8)> {
         let len = suffix.len();
-        if self.suffixes[len / 64] & 1 << (len % 64) != 0
-            && owner[owner.len() - len..].eq_ignore_ascii_case(suffix)
-        {
+        if self.suffixes[len / 64] & 1 << (len % 64) != 0 && &owner[owner.len() - len..] == suffix {
             return Some((Offset::QNAME.plus(owner.len() - len)?.pointer()?, 1));
         }
-        let same = |k: &&Known| {
-            k.len as usize == len && pending.bytes[k.start as usize..][..len].eq_ignore_ascii_case(suffix)
-        };
+        let same = |k: &&Known| k.len as usize == len && &pending.bytes[k.start as usize..][..len] == suffix;
         let mut known = self.dictionary.iter().filter(same).peekable();
         known.peek()?;
         let Some(known) = known.find(|k| k.pointers <= *deepest) else {

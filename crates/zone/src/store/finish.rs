@@ -174,7 +174,7 @@ impl Finisher<'_> {
         pending: &mut Pending,
         dead: &mut usize,
     ) -> Result<Option<NodeAddress>, BuildError> {
-        pending.begin(blob::owner(self.arena.blob(group[0].1)).as_name());
+        pending.begin(blob::written_owner(self.arena.blob(group[0].1)).as_name());
         for &(_, at) in group {
             unpack(Node::alone(&self.arena, at), pending);
             let blob = self.arena.blob_mut(at);
@@ -388,10 +388,12 @@ impl Finisher<'_> {
             records,
             nodes,
             wildcards,
+            signed: false,
             nsec,
             nsec3,
             all: std::sync::OnceLock::new(),
         }
+        .knowing_if_signed()
     }
 }
 

@@ -21,8 +21,8 @@
 //! | `finish.rs` | index, empty non-terminals, occlusion, targets |
 //! | `parts.rs`, `verify.rs` | a snapshot taken apart and put together again; whether such parts can be searched |
 //!
-//! Letter case: owners are kept in lower case; names in RDATA keep their case except where they are
-//! compressed against the owner (RFC 4343 §4.1 lets output take the question's case).
+//! Letter case: an owner is kept in lower case, for lookups, and beside it, if it has upper-case letters, a bit for each
+//! byte that says which are. Names in RDATA keep their letter case: they are compressed only where it agrees.
 
 mod arena;
 mod blob;
@@ -83,6 +83,8 @@ pub struct Zone {
     arena: Arena,
     apex: NodeAddress,
     wildcards: bool,
+    /// Whether the SOA is signed and there is a chain: see [`Zone::is_signed`].
+    signed: bool,
     soa: SoaNumbers,
     negative_ttl: Ttl,
     key: HashKey,
@@ -154,9 +156,16 @@ impl Zone {
     }
 
     /// Whether answers can carry proofs: the SOA is signed and there is an NSEC or NSEC3 chain.
+    #[inline]
     pub fn is_signed(&self) -> bool {
+        self.signed
+    }
+
+    /// The zone, knowing whether it [is signed](Self::is_signed).
+    fn knowing_if_signed(mut self) -> Zone {
         let soa_signed = self.apex_node().rrset(wire::Type::SOA).is_some_and(|soa| soa.sig_count() > 0);
-        soa_signed && (!self.nsec.is_empty() || self.nsec3.is_some())
+        self.signed = soa_signed && (!self.nsec.is_empty() || self.nsec3.is_some());
+        self
     }
 
     /// The node of the name `lower`, whose hash under the zone's [`key`](Self::key) is `hash`. Empty
@@ -210,6 +219,12 @@ impl Zone {
         }
     }
 
+    /// The flags of [`candidate`](Self::candidate).
+    #[inline]
+    pub fn candidate_flags(&self, PrefetchedNode(at): PrefetchedNode) -> NodeFlags {
+        NodeFlags(blob::flags(self.arena.from(at)) & node::PUBLIC)
+    }
+
     /// The node that was prefetched, which most likely is the one of the name looked for.
     #[inline]
     pub fn candidate(&self, PrefetchedNode(at): PrefetchedNode) -> Node<'_> {
@@ -220,9 +235,6 @@ impl Zone {
     /// [`prefetch_node`](Self::prefetch_node) goes before, for the whole batch.
     #[inline]
     pub fn prefetch_glue(&self, cut: Node<'_>) {
-        if !cut.flags().contains(NodeFlags::CUT) {
-            return;
-        }
         let Some(ns) = cut.rrset(wire::Type::NS) else { return };
         for host in ns.target_addresses().take(GLUE_HOSTS) {
             prefetch::line(self.arena.from(host), 0);

@@ -32,6 +32,8 @@ impl NodeFlags {
     /// Holds NSEC3 and its signatures only. Not part of the name space: [`Zone::find`](super::Zone::find)
     /// never returns it (RFC 5155 §7.2.8); [`Zone::iter`](super::Zone::iter) and [`Nsec3Chain`](super::Nsec3Chain) do.
     pub const NSEC3_ONLY: NodeFlags = NodeFlags(1 << 7);
+    /// The owner is written with upper-case letters: see [`Node::written_owner`].
+    pub const CASED: NodeFlags = NodeFlags(1 << 8);
 
     /// Whether all of `other` are set.
     #[inline]
@@ -60,7 +62,7 @@ pub(super) const TARGETS: u16 = 1 << 13;
 /// Builder's flag: replaced by a later blob.
 pub(super) const DEAD: u16 = 1 << 14;
 /// What readers may see of the flags.
-const PUBLIC: u16 = 0xff;
+pub(super) const PUBLIC: u16 = 0x1ff;
 
 /// A name of the zone with its RRsets. Copied freely: a reference into the snapshot.
 #[derive(Clone, Copy)]
@@ -86,6 +88,11 @@ impl<'a> Node<'a> {
     #[inline]
     pub fn address(self) -> NodeAddress {
         self.at
+    }
+
+    /// The owner name, in the letter case of its first record in the zone's source.
+    pub fn written_owner(self) -> NameBuf {
+        blob::written_owner(self.blob)
     }
 
     /// The owner name.
@@ -199,7 +206,7 @@ impl<'a> RrSet<'a> {
     ///
     /// Owner `c00c`, type, class IN, TTL, RDLENGTH, RDATA. Names in the RDATA of RFC 1035's types are
     /// compressed against the question (for a wildcard: only what stands right of the `*`) and against
-    /// names earlier in the RRset. Pointers are message offsets for a question name of the owner's length
+    /// names earlier in the RRset, where letter case agrees with that of the [owner](Node::written_owner). Pointers are message offsets for a question name of the owner's length
     /// with the RRset right after the question; [`fixups`](Self::fixups) lists those to change elsewhere.
     #[inline]
     pub fn records(&self) -> &'a [u8] {
@@ -238,6 +245,12 @@ impl<'a> RrSet<'a> {
     #[inline]
     pub fn has_fixups(&self) -> bool {
         self.entry.fixups != 0
+    }
+
+    /// Whether a [target](Self::targets) is written with upper-case letters, which its node's owner may not have.
+    #[inline]
+    pub fn has_cased_targets(&self) -> bool {
+        self.entry.sigs & blob::CASED_TARGETS != 0
     }
 
     /// Every compression pointer inside RDATA, in ascending order. Owner pointers are not listed: there is one
@@ -317,13 +330,16 @@ impl<'a> RrSet<'a> {
     /// Calls `f` with the pieces of the name at `at`, in order: each is a label, or an end of the owner with all its
     /// labels.
     fn for_each_piece(&self, mut at: usize, mut f: impl FnMut(&[u8])) {
-        let (data, owner) = (self.data, self.node.owner().as_wire());
+        let data = self.data;
         while let Some(&len) = data.get(at) {
             match len {
-                POINTER.. => match blob::Lead::of(pointer_at(data, at), owner.len()) {
+                POINTER.. => match blob::Lead::of(pointer_at(data, at), self.node.owner().len()) {
                     // The builder only points backwards, so this ends.
                     Some(blob::Lead::Records(to)) => at = to,
-                    Some(blob::Lead::Owner(to)) => return f(&owner[to..]),
+                    Some(blob::Lead::Owner(to)) if self.node.flags().contains(NodeFlags::CASED) => {
+                        return f(&self.node.written_owner().as_name().as_wire()[to..]);
+                    }
+                    Some(blob::Lead::Owner(to)) => return f(&self.node.owner().as_wire()[to..]),
                     None => return,
                 },
                 _ => {
@@ -467,8 +483,7 @@ impl<'a> Rdata<'a> {
         &self.set.data[self.start..self.end]
     }
 
-    /// Appends the uncompressed RDATA to `out`. Names that had been compressed come out in lower case where
-    /// they were part of the owner.
+    /// Appends the uncompressed RDATA to `out`, as the zone's source has it.
     pub fn copy_to(&self, out: &mut Vec<u8>) {
         let mut done = self.start;
         if self.set.entry.fixups != 0 && self.end <= self.set.entry.records_len as usize {

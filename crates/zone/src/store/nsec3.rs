@@ -140,36 +140,38 @@ impl<'a> Nsec3Chain<'a> {
 
     /// The node whose owner spells exactly `hash`.
     pub fn matching(self, hash: &[u8; HASH]) -> Option<Node<'a>> {
-        Some(self.covering(hash)).filter(|node| Self::matches(*node, hash))
-    }
-
-    /// Whether the owner of `node` spells exactly `hash`.
-    pub fn matches(node: Node<'_>, hash: &[u8; HASH]) -> bool {
-        hash_of(node.owner()).as_ref() == Some(hash)
+        let (node, matches) = self.end(hash, self.search(hash));
+        matches.then_some(node)
     }
 
     /// The node whose owner hash is `hash` or comes closest before it; the last of the chain if none does.
     ///
-    /// If it does not [match](Self::matches), its NSEC3 is the one that covers `hash` (RFC 5155 §1.3), provided that the
+    /// If it does not [match](Self::matching), its NSEC3 is the one that covers `hash` (RFC 5155 §1.3), provided that the
     /// chain is whole.
     pub fn covering(self, hash: &[u8; HASH]) -> Node<'a> {
-        self.end(hash, self.search(hash))
+        self.end(hash, self.search(hash)).0
     }
 
-    /// [`covering`](Self::covering) by a search for that hash, which may be under way.
-    pub fn end(self, hash: &[u8; HASH], search: Search) -> Node<'a> {
+    /// [`covering`](Self::covering) by a search for that hash, which may be under way, and whether the node
+    /// [matches](Self::matching).
+    pub fn end(self, hash: &[u8; HASH], search: Search) -> (Node<'a>, bool) {
         let nodes = self.chain.row.nodes();
         let mut after = self.chain.row.end(search);
+        let mut matches = false;
         // Among equal keys the rest of the hash decides; there is hardly ever more than one.
         while let Some(node) = after.checked_sub(1).map(|before| &nodes[before]) {
-            let same = key(node) == search.key();
-            if !(same && hash_at(&self.zone.arena, address(node)).as_ref() > Some(hash)) {
+            if key(node) != search.key() {
+                break;
+            }
+            let its = hash_at(&self.zone.arena, address(node));
+            if its.as_ref() <= Some(hash) {
+                matches = its.as_ref() == Some(hash);
                 break;
             }
             after -= 1;
         }
         let last = nodes.len() - 1;
-        self.zone.node(address(&nodes[after.checked_sub(1).unwrap_or(last)]))
+        (self.zone.node(address(&nodes[after.checked_sub(1).unwrap_or(last)])), matches)
     }
 }
 

@@ -86,9 +86,11 @@ impl Zone {
             records: counts.records,
             nodes: counts.nodes,
             wildcards: counts.wildcards,
+            signed: false,
             nsec: Sorted::of(nsec),
             nsec3: nsec3.map(StoredChain::of_parts),
             all: std::sync::OnceLock::new(),
-        })
+        }
+        .knowing_if_signed())
     }
 }

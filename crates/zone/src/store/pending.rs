@@ -21,20 +21,28 @@ pub(super) struct PendingRecord {
 /// All records read so far of the name being read. Kept and reused from name to name.
 pub(super) struct Pending {
     pub(super) owner: LowerNameBuf,
+    /// The owner as its first record has it, if that has upper-case letters.
+    cased: Option<NameBuf>,
     pub(super) records: Vec<PendingRecord>,
     pub(super) bytes: Vec<u8>,
 }
 
 impl Pending {
     pub(super) fn new() -> Self {
-        Pending { owner: LowerNameBuf::ROOT, records: Vec::new(), bytes: Vec::new() }
+        Pending { owner: LowerNameBuf::ROOT, cased: None, records: Vec::new(), bytes: Vec::new() }
     }
 
     /// Forgets the records and begins a name.
     pub(super) fn begin(&mut self, owner: Name<'_>) {
         self.owner = owner.to_lower();
+        self.cased = owner.has_upper_case().then(|| owner.to_buf());
         self.records.clear();
         self.bytes.clear();
+    }
+
+    /// The owner as its first record has it.
+    pub(super) fn written_owner(&self) -> Name<'_> {
+        self.cased.as_ref().map_or(self.owner.as_name(), NameBuf::as_name)
     }
 
     /// Adds a record; its RDATA is at most 65,535 bytes.

@@ -42,8 +42,8 @@ fn get<'a>(zone: &'a Zone, owner: &str) -> Node<'a> {
 #[test]
 fn the_compiled_form_is_exactly_this() {
     let mut b = builder("example.");
-    add(&mut b, "www.Example.", Type::MX, 300, b"\0\x0a\x04mail\x07EXAMPLE\0");
-    add(&mut b, "www.example.", Type::MX, 300, b"\0\x14\x01b\x04Mail\x07example\0");
+    add(&mut b, "www.example.", Type::MX, 300, b"\0\x0a\x04mail\x07example\0");
+    add(&mut b, "WWW.example.", Type::MX, 300, b"\0\x14\x01b\x04mail\x07example\0");
     let zone = b.finish().expect("a zone");
     let set = get(&zone, "WWW.example.").rrset(Type::MX).expect("MX");
     let expected = [
@@ -57,6 +57,21 @@ fn the_compiled_form_is_exactly_this() {
     let fixups: Vec<_> = set.fixups().map(|f| (f.at, f.to_question)).collect();
     assert_eq!(fixups, [(19, true), (37, false)]);
     assert_eq!(zone.memory() - size_of::<Zone>(), zone.arena.memory() + zone.index.memory());
+}
+
+#[test]
+fn names_are_compressed_only_where_letter_case_agrees() {
+    let mut b = builder("example.");
+    add(&mut b, "Www.EXAMPLE.", Type::MX, 300, b"\0\x0a\x04mail\x07EXAMPLE\0");
+    add(&mut b, "www.example.", Type::MX, 300, b"\0\x14\x01b\x04Mail\x07EXAMPLE\0");
+    add(&mut b, "www.example.", Type::MX, 300, b"\0\x1e\x01b\x04Mail\x07example\0");
+    let zone = b.finish().expect("a zone");
+    let node = get(&zone, "www.example.");
+    let ends: Vec<&[u8]> = vec![b"\x04mail\xc0\x10", b"\x01b\x04Mail\xc0\x10", b"\x01b\x04Mail\x07example\0"];
+    let set = node.rrset(Type::MX).expect("MX");
+    assert_eq!(set.rdatas().map(|rdata| &rdata.compiled()[2..]).collect::<Vec<_>>(), ends);
+    assert_eq!(node.written_owner().to_string(), "Www.EXAMPLE.");
+    assert_eq!(node.owner().to_string(), "www.example.");
 }
 
 /// The lowest byte of a hash is the index's tag, and 0 marks a slot that is not in use.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use wire::message::{MAX_MESSAGE, MAX_POINTERS, POINTER, POINTER_LEN, QNAME_POINTER};
 use wire::name::MAX_LABEL;
-use wire::{Class, LowerName, Type};
+use wire::{Class, LowerName, Name, Type};
 
 use super::arena::{CHUNK, MAX_CHUNKS, NodeAddress, UNIT};
 use super::blob::{self, COMPILED_HEAD, COMPILED_RDLENGTH, DirectoryEntry, ENTRY, HEADER, Lead, be16_at};
@@ -222,6 +222,10 @@ impl Verifier<'_> {
                 Type::DNAME => NodeFlags::DNAME.0,
                 _ => 0,
             };
+        }
+        if blob::flags(blob) & NodeFlags::CASED.0 != 0 && data + Name::case_len(owner.wire.len()) > blob.len()
+        {
+            return Err(Unsound("a node is shorter than the letter case of its owner"));
         }
         let at_apex = owner.wire.len() == self.apex.len();
         let wildcard = owner.wire.starts_with(b"\x01*");

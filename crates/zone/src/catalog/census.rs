@@ -1,0 +1,46 @@
+//! What is counted of the zones of a catalog, kept up from one catalog to the next.
+
+use wire::name::MAX_LABELS;
+
+use super::entry::ZoneEntry;
+
+/// The numbers of a catalog's zones.
+#[derive(Clone)]
+pub(super) struct Census {
+    zones: usize,
+    /// How many have a name of so many labels.
+    of_depth: [u32; MAX_LABELS + 1],
+    /// Bytes of memory that the entries have beyond their lines.
+    memory: usize,
+}
+
+impl Census {
+    pub(super) const fn new() -> Self {
+        Census { zones: 0, of_depth: [0; MAX_LABELS + 1], memory: 0 }
+    }
+
+    pub(super) fn add(&mut self, entry: &ZoneEntry) {
+        self.zones += 1;
+        self.of_depth[entry.name().label_count()] += 1;
+        self.memory += entry.memory();
+    }
+
+    pub(super) fn remove(&mut self, entry: &ZoneEntry) {
+        self.zones -= 1;
+        self.of_depth[entry.name().label_count()] -= 1;
+        self.memory -= entry.memory();
+    }
+
+    pub(super) fn zones(&self) -> usize {
+        self.zones
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.memory
+    }
+
+    /// Bit [`MAX_LABELS`] - n is set if some zone has a name of n labels.
+    pub(super) fn depths(&self) -> u128 {
+        self.of_depth.iter().fold(0, |depths, &zones| depths << 1 | u128::from(zones > 0))
+    }
+}

@@ -1,0 +1,123 @@
+//! From changes in the order they are made to steps in the order of the trie, one for each name.
+
+use std::fmt;
+use std::sync::Arc;
+
+use wire::hash::HashKey;
+use wire::{LowerName, LowerNameBuf, NameBuf, NameHash};
+
+use super::entry::ZoneEntry;
+use super::trie::order;
+use crate::store::Zone;
+
+/// One step from a catalog to the next.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Serve this snapshot, in place of what was there under its name.
+    Serve(Arc<Zone>),
+    /// The zone is ours but cannot be served (yet): it gets a snapshot later.
+    Unload(NameBuf),
+    /// The zone is no longer ours.
+    Remove(NameBuf),
+}
+
+/// A zone was built under another hash key than the catalog's: none of its names would be found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongKey {
+    zone: Box<LowerNameBuf>,
+}
+
+impl WrongKey {
+    /// The zone's name.
+    pub fn zone(&self) -> LowerName<'_> {
+        self.zone.as_lower()
+    }
+}
+
+impl fmt::Display for WrongKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "zone {} was built under another hash key than the catalog's", self.zone)
+    }
+}
+impl std::error::Error for WrongKey {}
+
+/// All that a catalog's step does to one name.
+pub(super) struct Step {
+    /// The name's.
+    pub(super) hash: NameHash,
+    to: To,
+    /// The zone was removed on the way: what comes now counts its queries anew.
+    anew: bool,
+}
+
+enum To {
+    Serve(Arc<Zone>),
+    Unload(Box<LowerNameBuf>),
+    Remove(Box<LowerNameBuf>),
+}
+
+impl Step {
+    fn new(key: &HashKey, change: Change) -> Result<Step, WrongKey> {
+        let to = match change {
+            Change::Serve(zone) if zone.key() != key => {
+                return Err(WrongKey { zone: Box::new(zone.apex().to_buf()) });
+            }
+            Change::Serve(zone) => To::Serve(zone),
+            Change::Unload(name) => To::Unload(Box::new(name.as_name().to_lower())),
+            Change::Remove(name) => To::Remove(Box::new(name.as_name().to_lower())),
+        };
+        Ok(Step { hash: key.name(to.name()), to, anew: false })
+    }
+
+    pub(super) fn name(&self) -> LowerName<'_> {
+        self.to.name()
+    }
+
+    /// What comes in place of `old`; `None` if it stays.
+    pub(super) fn result(&self, old: Option<&ZoneEntry>) -> Option<Option<ZoneEntry>> {
+        let zone = match (&self.to, old) {
+            (To::Remove(_), old) => return old.map(|_| None),
+            (To::Serve(zone), _) => Some(zone),
+            (To::Unload(_), _) => None,
+        };
+        let kept = old.filter(|_| !self.anew);
+        match kept {
+            Some(old) if old.zone().map(Arc::as_ptr) == zone.map(Arc::as_ptr) => None,
+            Some(old) => Some(Some(old.followed_by(zone.cloned()))),
+            None => Some(Some(ZoneEntry::new(self.name(), self.hash, zone.cloned()))),
+        }
+    }
+}
+
+impl To {
+    fn name(&self) -> LowerName<'_> {
+        match self {
+            To::Serve(zone) => zone.apex(),
+            To::Unload(name) | To::Remove(name) => name.as_lower(),
+        }
+    }
+}
+
+/// The steps that `changes`, made one after the other, come to.
+pub(super) fn steps(key: &HashKey, changes: impl IntoIterator<Item = Change>) -> Result<Vec<Step>, WrongKey> {
+    let steps: Result<Vec<Step>, WrongKey> =
+        changes.into_iter().map(|change| Step::new(key, change)).collect();
+    Ok(in_order(steps?))
+}
+
+/// `steps` sorted by [`order`], those of one name put together.
+fn in_order(mut steps: Vec<Step>) -> Vec<Step> {
+    // Stable, so that the steps of one name stay in their order.
+    steps.sort_by(|a, b| {
+        order(a.hash).cmp(&order(b.hash)).then_with(|| a.name().as_wire().cmp(b.name().as_wire()))
+    });
+    steps.dedup_by(|later, kept| {
+        let same = later.hash == kept.hash && later.name() == kept.name();
+        if same {
+            later.anew = kept.anew || matches!(kept.to, To::Remove(_));
+            std::mem::swap(later, kept);
+        }
+        same
+    });
+    steps
+}
