@@ -6,17 +6,22 @@ use std::task::Waker;
 
 use engine::{Account, BATCH, Config, Engine, Sources, Worker, Zones};
 use exchange::{Packets, Transport};
+use testkit::Chain;
 use testkit::tld::Tld;
 use wire::hash::HashKey;
 use wire::{Header, NameBuf, Rcode, Type};
 use zone::{Catalog, Change, Zone};
 
 use crate::messages::query;
-use crate::zones::{Chain, zone};
+use crate::zones::zone;
 use crate::{Piece, name};
 
 /// Room for one reply.
 const ROOM: usize = 4096;
+/// The same where misses are counted: replies begin at every place of a cache, and at every eighth byte of a line.
+const COLD_ROOM: usize = 1480;
+/// Bytes of the last cache where misses are counted: a small one, to which a zone of a megabyte is a large one.
+pub const COLD_CACHE: usize = 128 << 10;
 
 /// What is asked and what the answer must be: rcode, and records in its answer and authority sections.
 struct Kind {
@@ -66,22 +71,76 @@ const KINDS: [Kind; 21] = [
     kind("nsec3/deep-nxdomain", "a.b.c.d.x#.c.b.deep.nsec3.", Type::A, DO, (Rcode::NXDOMAIN, 0, 8)),
 ];
 
+/// What is asked where memory is counted: for names that lie all over the zone.
+const COLD: [Kind; 10] = [
+    kind("exact", "h#.plain.", Type::A, PLAIN, (Rcode::NOERROR, 2, 0)),
+    kind("cname", "c#.plain.", Type::A, PLAIN, (Rcode::NOERROR, 3, 0)),
+    kind("referral", "www.d#.plain.", Type::A, PLAIN, (Rcode::NOERROR, 0, 2)),
+    kind("nxdomain", "h#x.plain.", Type::A, PLAIN, (Rcode::NXDOMAIN, 0, 1)),
+    kind("nsec/exact", "h#.nsec.", Type::A, DO, (Rcode::NOERROR, 3, 0)),
+    kind("nsec/referral", "www.d#.nsec.", Type::A, DO, (Rcode::NOERROR, 0, 4)),
+    kind("nsec/nxdomain", "h#x.nsec.", Type::A, DO, (Rcode::NXDOMAIN, 0, 6)),
+    kind("nsec3/exact", "h#.nsec3.", Type::A, DO, (Rcode::NOERROR, 3, 0)),
+    kind("nsec3/referral", "www.d#.nsec3.", Type::A, DO, (Rcode::NOERROR, 0, 4)),
+    kind("nsec3/nxdomain", "h#x.nsec3.", Type::A, DO, (Rcode::NXDOMAIN, 0, 8)),
+];
+
 pub(crate) fn pieces(key: &HashKey) -> Vec<Piece> {
-    let zones = [("plain.", Chain::None), ("nsec.", Chain::Nsec), ("nsec3.", Chain::Nsec3)];
-    let engine = serving(key, zones.map(|(apex, chain)| zone(key, apex, chain)));
+    let engine = serving_all(key);
     let one = |kind: &Kind| {
         // Even numbers: the delegations that have DS.
-        let qname = |i: usize| name(&kind.pattern.replace('#', &(i * 14).to_string()));
-        let edns = kind.edns.map(|dnssec_ok| (dnssec_ok, b"".as_slice()));
-        let queries: Vec<_> = (0..BATCH).map(|i| query(qname(i).as_name(), kind.qtype, edns)).collect();
-        let mut batch = Batches::new(&engine, &queries);
-        batch.next();
-        for i in 0..BATCH {
-            assert_eq!(batch.outcome(i), kind.expected, "{} {i}", kind.name);
-        }
+        let mut batch = kind.batches(&engine, ROOM, (0..BATCH).map(|i| i * 14));
         Piece::new(format!("answer/{}", kind.name), move || batch.next())
     };
     KINDS.iter().map(one).collect()
+}
+
+/// Pieces that answer a batch whose names and their data no cache of [`COLD_CACHE`] bytes holds: for counting its misses.
+/// When one is done for the first time, it answers so many other batches that nothing of its own is left in the cache.
+pub fn cold() -> Vec<Piece> {
+    let engine = serving_all(&crate::key());
+    let one = |kind: &Kind| {
+        // Even numbers below a thousand, each once, in an order that jumps about.
+        let mut batches = kind.batches(&engine, COLD_ROOM, (0..7 * BATCH).map(|i| 2 * (i * 197 % 500)));
+        let mut first = true;
+        let run = move || {
+            let len = batches.next();
+            while first && batches.at != 0 {
+                batches.next();
+            }
+            first = false;
+            len
+        };
+        Piece::new(format!("cold/{}", kind.name), run)
+    };
+    COLD.iter().map(one).collect()
+}
+
+impl Kind {
+    /// Batches that ask for these numbers. The first is answered, and is as expected.
+    fn batches(
+        &self,
+        engine: &Arc<Engine<Zones>>,
+        room: usize,
+        numbers: impl Iterator<Item = usize>,
+    ) -> Batches {
+        let qname = |number: usize| name(&self.pattern.replace('#', &number.to_string()));
+        let edns = self.edns.map(|dnssec_ok| (dnssec_ok, b"".as_slice()));
+        let queries: Vec<_> = numbers.map(|i| query(qname(i).as_name(), self.qtype, edns)).collect();
+        let mut batches = Batches::new(engine, room, &queries);
+        batches.next();
+        for i in 0..BATCH {
+            assert_eq!(batches.outcome(i), self.expected, "{} {i}", self.name);
+        }
+        batches.at = 0;
+        batches
+    }
+}
+
+/// A zone without signatures, one with NSEC and one with NSEC3.
+fn serving_all(key: &HashKey) -> Arc<Engine<Zones>> {
+    let zones = [("plain.", None), ("nsec.", Some(Chain::Nsec)), ("nsec3.", Some(Chain::NSEC3))];
+    serving(key, zones.map(|(apex, chain)| zone(key, apex, chain)))
 }
 
 fn serving<const N: usize>(key: &HashKey, zones: [Zone; N]) -> Arc<Engine<Zones>> {
@@ -98,10 +157,10 @@ struct Batches {
 }
 
 impl Batches {
-    fn new(engine: &Arc<Engine<Zones>>, queries: &[Vec<u8>]) -> Self {
+    fn new(engine: &Arc<Engine<Zones>>, room: usize, queries: &[Vec<u8>]) -> Self {
         let account = Arc::new(Account::new(Waker::noop().clone()));
         let batch = |queries: &[Vec<u8>]| {
-            let mut packets = Packets::new(Transport::Udp, ROOM);
+            let mut packets = Packets::new(Transport::Udp, room);
             queries.iter().for_each(|query| packets.push(query));
             packets
         };
@@ -149,7 +208,7 @@ pub fn large(names: u64) -> Vec<Piece> {
         // Many batches: what one leaves in the cache must not help the next.
         let all = 0..BATCH as u64 * 512;
         let queries: Vec<_> = all.map(|i| query(qname(i).as_name(), Type::A, Some((false, b"")))).collect();
-        let mut batches = Batches::new(&engine, &queries);
+        let mut batches = Batches::new(&engine, ROOM, &queries);
         Piece::new(format!("answer/{kind}/{names}-names"), move || batches.next())
     };
     asks.map(one).into()

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nomen_pieces::Piece;
+use nomen_pieces::answers::COLD_CACHE;
 
 use crate::counts::{Counts, Made};
 
@@ -19,8 +20,11 @@ pub(crate) const INSIDE: &str = "--inside-callgrind";
 /// The function counted, as callgrind writes it.
 const COUNTED: &str = "*::counted_piece";
 
-/// The caches simulated: those of one core, the same whatever machine this is.
-const CACHE: [&str; 4] = ["--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=2097152,16,64"];
+/// The caches simulated: those of one core, the same whatever machine this is, and the last one of so many bytes.
+fn cache(last: usize) -> [String; 4] {
+    let first = |name: &str| format!("--{name}=32768,8,64");
+    ["--cache-sim=yes".to_owned(), first("I1"), first("D1"), format!("--LL={last},16,64")]
+}
 
 /// Does one piece once. Callgrind knows it by its name, so it must stay a function.
 #[inline(never)]
@@ -29,7 +33,7 @@ fn counted_piece(piece: &mut Piece) -> usize {
 }
 
 /// What the program does inside callgrind: each piece, warm; then it says what they are called.
-pub(crate) fn inside(pieces: Vec<Piece>) -> Result<(), String> {
+pub(crate) fn inside(pieces: impl IntoIterator<Item = Piece>) -> Result<(), String> {
     println!("features {}", features());
     for mut piece in pieces {
         let warm = (piece.run)();
@@ -57,10 +61,13 @@ fn features() -> String {
     String::new()
 }
 
-/// Counts the instructions of every piece.
-pub(crate) fn instructions() -> Result<Counts, String> {
-    let run = Run::new(&[INSIDE], false)?;
-    let counts = run.counted()?.into_iter().map(|(name, totals)| (name, totals[0])).collect();
+/// Counts the instructions of every piece, and the misses of those that are about memory.
+pub(crate) fn count() -> Result<Counts, String> {
+    let run = Run::new(&[INSIDE], COLD_CACHE)?;
+    let (cold, warm): (Vec<_>, Vec<_>) =
+        run.counted()?.into_iter().partition(|(name, _)| name.starts_with("cold/"));
+    let counts = warm.into_iter().map(|(name, totals)| (name, totals.instructions)).collect();
+    let misses = cold.into_iter().map(|(name, totals)| (name, totals.last)).collect();
     let made = Made {
         rustc: said("rustc", &["--version"])?,
         target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
@@ -68,18 +75,21 @@ pub(crate) fn instructions() -> Result<Counts, String> {
         libc: said("getconf", &["GNU_LIBC_VERSION"]).unwrap_or_else(|_| "unknown".to_owned()),
         valgrind: said("valgrind", &["--version"])?,
     };
-    Ok(Counts { made, counts })
+    Ok(Counts { made, counts, misses })
 }
 
-/// Instructions and misses of the data caches of the pieces in a zone of `names` delegations.
-pub(crate) fn misses(names: &str) -> Result<Vec<(String, [u64; 3])>, String> {
-    let counted = Run::new(&[INSIDE, names], true)?.counted()?;
-    let sum = |totals: Vec<u64>| {
-        // Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw; zeros at the end are left out.
-        let event = |i: usize| totals.get(i).copied().unwrap_or(0);
-        [event(0), event(4) + event(5), event(7) + event(8)]
-    };
-    Ok(counted.into_iter().map(|(name, totals)| (name, sum(totals))).collect())
+/// What the pieces in a zone of `names` delegations take, with a last cache of 2 MiB.
+pub(crate) fn misses(names: &str) -> Result<Vec<(String, Totals)>, String> {
+    Run::new(&[INSIDE, names], 2 << 20)?.counted()
+}
+
+/// What was counted of a piece.
+pub(crate) struct Totals {
+    pub(crate) instructions: u64,
+    /// Misses of the first cache for data.
+    pub(crate) first: u64,
+    /// Misses of the last cache for data: what has to come from memory.
+    pub(crate) last: u64,
 }
 
 /// One run inside callgrind: what was printed and the folder of its dumps.
@@ -96,7 +106,7 @@ impl Drop for Run {
 }
 
 impl Run {
-    fn new(arguments: &[&str], cache: bool) -> Result<Run, String> {
+    fn new(arguments: &[&str], last_cache: usize) -> Result<Run, String> {
         let program = std::env::current_exe().map_err(|e| format!("where this program lies: {e}"))?;
         let folder = std::env::temp_dir().join(format!("nomen-pieces-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
@@ -111,7 +121,7 @@ impl Run {
                 "--compress-strings=no",
             ])
             .args([format!("--toggle-collect={COUNTED}"), format!("--dump-after={COUNTED}")])
-            .args(if cache { CACHE.as_slice() } else { &[] })
+            .args(cache(last_cache))
             .arg(out)
             .arg(program)
             .args(arguments)
@@ -138,13 +148,13 @@ impl Run {
     }
 
     /// Each piece with the totals of its dump.
-    fn counted(&self) -> Result<Vec<(String, Vec<u64>)>, String> {
+    fn counted(&self) -> Result<Vec<(String, Totals)>, String> {
         let names = self.printed.lines().filter_map(|line| line.strip_prefix("piece "));
         let one = |(i, name): (usize, &str)| {
             let totals = totals(&self.folder.join(format!("out.{}", i + 1)))?;
-            match totals.first() {
-                None | Some(0) => Err(format!("callgrind counted nothing for {name}")),
-                Some(_) => Ok((name.to_owned(), totals)),
+            match totals.instructions {
+                0 => Err(format!("callgrind counted nothing for {name}")),
+                _ => Ok((name.to_owned(), totals)),
             }
         };
         names.enumerate().map(one).collect()
@@ -152,13 +162,16 @@ impl Run {
 }
 
 /// The line of totals of a dump.
-fn totals(path: &Path) -> Result<Vec<u64>, String> {
+fn totals(path: &Path) -> Result<Totals, String> {
     let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let fields: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once(": ")).collect();
     let totals = fields.get("totals").or_else(|| fields.get("summary"));
     let totals = totals.ok_or_else(|| format!("{}: no totals", path.display()))?;
     let number = |n: &str| n.parse().map_err(|_| format!("{}: {n} is no count", path.display()));
-    totals.split_whitespace().map(number).collect()
+    // Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw; zeros at the end are left out.
+    let events = totals.split_whitespace().map(number).collect::<Result<Vec<u64>, String>>()?;
+    let event = |i: usize| events.get(i).copied().unwrap_or(0);
+    Ok(Totals { instructions: event(0), first: event(4) + event(5), last: event(7) + event(8) })
 }
 
 /// What a program prints on one line.

@@ -9,7 +9,7 @@ use wire::hash::{HashKey, HashedName};
 use wire::{NameBuf, Ttl};
 use zone::{Catalog, Change, Zone};
 
-use crate::zones::{Chain, zone};
+use crate::zones::zone;
 use crate::{Piece, name};
 
 /// The TTL of every record.
@@ -38,7 +38,7 @@ fn numbered(pattern: &str) -> impl Iterator<Item = NameBuf> {
 }
 
 pub(crate) fn pieces(key: &HashKey) -> Vec<Piece> {
-    let plain = Rc::new(zone(key, "plain.", Chain::None));
+    let plain = Rc::new(zone(key, "plain.", None));
     let mut pieces = Vec::new();
     for (kind, pattern, there) in [("hit", "h#.plain.", true), ("miss", "x#.plain.", false)] {
         let (zone, names) = (Rc::clone(&plain), hashed(key, numbered(pattern)));

@@ -31,7 +31,7 @@ pub(crate) fn answer(
     let text = text.as_ref().ok_or(Refusal::NOT_AUTHORITATIVE)?;
     b.flags(|h| h.set_authoritative(true));
     if matches!(qtype, Type::TXT | Type::ANY) && !txt(b, text) {
-        return Err(Refusal::TOO_LARGE);
+        b.flags(|h| h.set_truncated(true));
     }
     Ok(None)
 }

@@ -31,8 +31,6 @@ impl Refusal {
     pub const NOT_LOADED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::NOT_READY);
     /// Whoever promised an answer has let go of the question.
     pub const ABANDONED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
-    /// The answer does not fit a message.
-    pub const TOO_LARGE: Refusal = Refusal::plain(Rcode::SERVFAIL);
 
     /// A response code that says enough.
     pub const fn plain(rcode: Rcode) -> Refusal {

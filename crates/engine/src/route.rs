@@ -40,3 +40,60 @@ impl Route {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wire::message::Header;
+    use wire::{Opcode, Type};
+
+    use super::*;
+    use crate::refusal::Refusal;
+
+    /// TSIG with a MAC of four bytes.
+    const TSIG: &[u8] =
+        b"\x01k\0\0\xfa\0\xff\0\0\0\0\0\x15\0\0\0\x65\0\0\0\x01\x2c\0\x04abcd\x12\x34\0\0\0\0";
+
+    /// Where a message goes that asks this of `a.`, where there is no source beyond memory.
+    fn route(opcode: Opcode, qtype: Type, qclass: Class, additional: &[u8]) -> Route {
+        let mut header = Header::query(7);
+        header.set_counts([1, 0, 0, u16::from(!additional.is_empty())]);
+        let question = [b"\x01a\0".as_slice(), &qtype.0.to_be_bytes(), &qclass.0.to_be_bytes()].concat();
+        let mut packet = [header.as_bytes().as_slice(), &question, additional].concat();
+        packet[2] |= opcode.0 << 3;
+        Route::of(&Request::read(&packet), &Sources::default())
+    }
+
+    fn refusal(route: Route) -> Option<Refusal> {
+        match route {
+            Route::Stopped(Stopped::Refused(refusal)) => Some(refusal),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn questions_of_class_in_and_of_any_class_are_for_memory_first() {
+        for qclass in [Class::IN, Class::ANY] {
+            let route = route(Opcode::QUERY, Type::A, qclass, b"");
+            assert!(matches!(route, Route::Source(Operation::Query, _)), "{route:?}");
+            assert_eq!(route.question().map(|question| question.qclass), Some(qclass));
+        }
+    }
+
+    #[test]
+    fn the_servers_own_names_are_not_for_memory() {
+        let route = route(Opcode::QUERY, Type::TXT, Class::CH, b"");
+        assert!(matches!(route, Route::Chaos(_)) && route.question().is_none(), "{route:?}");
+    }
+
+    #[test]
+    fn the_first_step_of_the_gate_that_objects_decides() {
+        let to = |opcode, qtype, qclass, additional: &[u8]| refusal(route(opcode, qtype, qclass, additional));
+        let (query, notify) = (Opcode::QUERY, Opcode::NOTIFY);
+        // Form before operation, operation before signature, signature before class, class before access.
+        assert_eq!(to(notify, Type::SOA, Class::HS, b"\0"), Some(Refusal::MALFORMED));
+        assert_eq!(to(notify, Type::SOA, Class::HS, TSIG), Some(Refusal::OPCODE));
+        assert_eq!(to(query, Type::AXFR, Class::HS, TSIG), Some(Refusal::UNKNOWN_KEY));
+        assert_eq!(to(query, Type::AXFR, Class::HS, b""), Some(Refusal::CLASS));
+        assert_eq!(to(query, Type::AXFR, Class::IN, b""), Some(Refusal::PROHIBITED));
+    }
+}

@@ -45,7 +45,7 @@ impl ReplyFrame<'_> {
     /// come back to if what follows does not count.
     #[inline]
     pub(crate) fn begin<'b>(&self, out: &'b mut [u8], names: &'b mut Compressor) -> (Builder<'b>, Mark) {
-        let limit = self.limit();
+        let limit = self.limit().min(out.len());
         let mut b = Builder::new(out, limit, self.request.header.reply(), names);
         if let Some(question) = self.request.question {
             let end = HEADER_LEN + question.len_in_message();
@@ -71,6 +71,7 @@ impl ReplyFrame<'_> {
     pub(crate) fn end(&self, mut b: Builder<'_>, question_only: Mark, answered: Answered) -> FinishedReply {
         if answered.is_err() {
             b.rollback(question_only);
+            b.flags(|h| *h = self.request.header.reply());
         }
         let truncated = b.header().truncated();
         if truncated {
@@ -128,4 +129,100 @@ impl ReplyFrame<'_> {
 fn cut(b: &mut Builder<'_>, question_only: Mark) {
     b.rollback(question_only);
     b.flags(|h: &mut Header| h.set_truncated(true));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use exchange::Transport;
+    use wire::edns::Edns;
+    use wire::message::Parser;
+
+    use super::*;
+
+    /// The reply to a query for `a.` with this additional section, if it comes about so.
+    fn reply(
+        transport: Transport,
+        additional: &[u8],
+        answer: impl FnOnce(&mut Builder<'_>) -> Answered,
+    ) -> (Vec<u8>, FinishedReply) {
+        let mut header = Header::query(7);
+        header.set_counts([1, 0, 0, u16::from(!additional.is_empty())]);
+        let packet = [header.as_bytes().as_slice(), b"\x01a\0\0\x01\0\x01", additional].concat();
+        let request = Request::read(&packet);
+        let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 53));
+        let client = Client { peer: at, local: at, transport };
+        let frame = ReplyFrame { request: &request, packet: &packet, client, config: &Config::default() };
+        let (mut out, mut names) = (vec![0; MAX_MESSAGE], Compressor::small());
+        let (mut b, question_only) = frame.begin(&mut out, &mut names);
+        let answered = answer(&mut b);
+        let reply = frame.end(b, question_only, answered);
+        out.truncate(reply.len);
+        (out, reply)
+    }
+
+    /// OPT that takes so many bytes.
+    fn opt(udp_size: u16) -> Vec<u8> {
+        [b"\0\0\x29", &udp_size.to_be_bytes()[..], b"\0\0\0\0\0\0"].concat()
+    }
+
+    /// Fills the message up; returns whether it could hold `len` bytes.
+    fn holds(transport: Transport, additional: &[u8], len: usize) -> bool {
+        let mut held = false;
+        let (out, _) = reply(transport, additional, |b| {
+            let room = len - b.len() - if additional.is_empty() { 0 } else { OPT_LEN };
+            held = b.append(&vec![0; room]).is_ok();
+            Ok(None)
+        });
+        assert!(!held || out.len() == len, "{} bytes, not {len}", out.len());
+        held
+    }
+
+    #[test]
+    fn a_reply_is_as_long_as_its_way_and_the_client_take() {
+        // RFC 1035 §4.2.1; RFC 6891 §6.2.3: less than 512 means 512; our own limit; RFC 1035 §4.2.2.
+        let ways = [
+            (Transport::Udp, Vec::new(), 512),
+            (Transport::Udp, opt(0), 512),
+            (Transport::Udp, opt(700), 700),
+            (Transport::Udp, opt(4096), 1232),
+            (Transport::Tcp, Vec::new(), MAX_MESSAGE),
+            (Transport::Tcp, opt(512), MAX_MESSAGE),
+        ];
+        for (transport, additional, limit) in ways {
+            assert!(holds(transport, &additional, limit), "{transport} {additional:?}");
+            assert!(!holds(transport, &additional, limit + 1), "{transport} {additional:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_leaves_nothing_of_what_was_written_before_it() {
+        let (out, _) = reply(Transport::Udp, &opt(1232), |b| {
+            b.flags(|h| {
+                h.set_authoritative(true);
+                h.set_truncated(true);
+            });
+            b.append(&[0; 100]).expect("there is room");
+            Err(Refusal::NOT_LOADED)
+        });
+        let (header, mut parser) = Parser::new(&out).expect("a header");
+        assert_eq!((header.rcode(), header.counts()), (Rcode::SERVFAIL, [1, 0, 0, 1]));
+        assert!(!header.authoritative() && !header.truncated());
+        parser.question().expect("the question");
+        let opt = parser.record().expect("OPT");
+        assert!(Edns::parse(&out, &opt).is_ok() && parser.at_end());
+    }
+
+    #[test]
+    fn what_is_cut_keeps_question_and_opt() {
+        let (out, said) = reply(Transport::Udp, &opt(1232), |b| {
+            b.append(&[0; 100]).expect("there is room");
+            b.flags(|h| h.set_truncated(true));
+            Ok(None)
+        });
+        let (header, _) = Parser::new(&out).expect("a header");
+        assert!(said.truncated && header.truncated());
+        assert_eq!((header.counts(), out.len()), ([1, 0, 0, 1], HEADER_LEN + 7 + OPT_LEN));
+    }
 }

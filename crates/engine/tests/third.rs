@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::Waker;
 
 use engine::request::Question;
-use engine::{Account, Answered, Asked, Both, Config, Engine, Memory, Refusal, Sources, Worker, Zones};
+use engine::{Account, Answered, Asked, Both, Config, Engine, Memory, Sources, Worker, Zones};
 use exchange::{Packets, Transport};
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Header, Offset, Owner, Section};
@@ -41,21 +41,15 @@ impl Memory for Attic {
         (qname.as_lower().as_name() == self.name.as_name()).then_some(())
     }
 
-    fn prefetch(&self, pass: usize, aims: &mut [()]) {
-        self.prefetched[pass + 1].fetch_add(aims.len(), Relaxed);
+    fn prefetch(&self, pass: usize, (): &mut (), _: &HashedName) -> bool {
+        self.prefetched[pass + 1].fetch_add(1, Relaxed);
+        pass + 1 < Self::PASSES
     }
 
     fn answer(&self, (): &(), asked: &Asked<'_>, b: &mut Builder<'_>, (): &mut ()) -> Answered {
         assert!(asked.client.peer.ip().is_loopback() && asked.name() == self.name.as_name());
-        b.record(
-            Section::Answer,
-            Owner::At(Offset::QNAME),
-            Type::TXT,
-            Class::IN,
-            Ttl::from_secs(60),
-            b"\x04dust",
-        )
-        .map_err(|_| Refusal::TOO_LARGE)?;
+        let (at, ttl) = (Owner::At(Offset::QNAME), Ttl::from_secs(60));
+        b.record(Section::Answer, at, Type::TXT, Class::IN, ttl, b"\x04dust").expect("it fits");
         Ok(None)
     }
 }
@@ -76,7 +70,7 @@ fn zones(key: &HashKey) -> Zones {
 fn query(qname: &str, qtype: Type) -> Vec<u8> {
     let mut header = Header::query(7);
     header.set_counts([1, 0, 0, 0]);
-    [header.octets().as_slice(), name(qname).as_name().as_wire(), &qtype.0.to_be_bytes(), &[0, 1]].concat()
+    [header.as_bytes().as_slice(), name(qname).as_name().as_wire(), &qtype.0.to_be_bytes(), &[0, 1]].concat()
 }
 
 #[test]

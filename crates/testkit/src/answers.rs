@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use wire::{LowerName, Name, NameBuf, Rcode, Ttl, Type};
+use wire::{Name, NameBuf, Rcode, Ttl, Type};
 
-use crate::model::{ModelSet, ModelZone, canonical};
+use crate::model::{ModelSet, ModelZone, canonical, longest_match};
 
 /// A record as it stands in a section. Owners compare without letter case.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,14 +29,31 @@ impl std::fmt::Debug for Line {
     }
 }
 
+impl Line {
+    /// With names in its data in lower case, so that it compares.
+    pub fn canonical(&self) -> Line {
+        Line { rdata: canonical(self.rtype, &self.rdata), ..self.clone() }
+    }
+}
+
 /// What answers come from.
-pub struct Served<'a> {
+#[derive(Clone, Debug)]
+pub struct Served {
     /// The zones.
-    pub zones: &'a [ModelZone],
-    /// The NSEC3 hash of a name: name, salt, iterations.
-    pub hash: fn(LowerName<'_>, &[u8], u16) -> [u8; 20],
+    pub zones: Vec<ModelZone>,
+    /// Names of zones that are ours but not loaded.
+    pub unloaded: Vec<NameBuf>,
     /// CNAME and DNAME links followed, at the most.
     pub max_chain: usize,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoAnswer {
+    /// No zone holds the name.
+    NoZone,
+    /// The zone that does is not loaded.
+    NotLoaded,
 }
 
 /// What an answer must hold.
@@ -46,48 +63,89 @@ pub struct Expected {
     pub rcode: Rcode,
     /// AA.
     pub authoritative: bool,
-    /// Answer, sorted; without what is in `one_of`.
+    /// Answer; without what is in `one_of`.
     pub answer: Vec<Line>,
     /// If there are any, one of these RRsets is in the answer, too (RFC 8482 §4.1).
     pub one_of: Vec<Vec<Line>>,
-    /// Authority, sorted.
+    /// Authority.
     pub authority: Vec<Line>,
-    /// Additional, sorted.
+    /// Additional, if there is room for all of it.
     pub additional: Vec<Line>,
+    /// The cut that the answer refers to: addresses of hosts at or below it have to be there (RFC 9471 §3.1).
+    pub cut: Option<NameBuf>,
+    /// Whether TTLs of signatures are not known, which the model does not keep where they cover nothing.
+    pub sig_ttls_unknown: bool,
 }
 
-/// Answers a question that some zone of `served` holds; `None` if none does.
-pub fn answer(served: &Served<'_>, qname: Name<'_>, qtype: Type, dnssec_ok: bool) -> Option<Expected> {
-    let expected = Expected {
-        rcode: Rcode::NOERROR,
-        authoritative: false,
-        answer: Vec::new(),
-        one_of: Vec::new(),
-        authority: Vec::new(),
-        additional: Vec::new(),
-    };
-    let mut out = Out { served, qtype, dnssec_ok, expected, proofs: Vec::new() };
-    let mut name = qname.to_buf();
-    let mut seen = vec![name];
-    let mut first = true;
-    while let Some(zone) = out.zone_for(name.as_name()) {
-        let next = out.step(zone, name.as_name(), first);
-        first = false;
-        match next.filter(|next| seen.len() <= served.max_chain && !seen.contains(next)) {
-            Some(next) => name = next,
-            None => break,
+impl Expected {
+    /// No record in any section.
+    pub fn nothing(rcode: Rcode) -> Self {
+        Expected {
+            rcode,
+            authoritative: false,
+            answer: Vec::new(),
+            one_of: Vec::new(),
+            authority: Vec::new(),
+            additional: Vec::new(),
+            cut: None,
+            sig_ttls_unknown: false,
         }
-        seen.push(name);
     }
-    if first {
-        return None;
+
+    /// Holds the sections of an answer against this; says what is wrong.
+    pub fn compare(&self, sections: &[Vec<Line>; 3]) -> Result<(), String> {
+        let answers = match &self.one_of[..] {
+            [] => vec![self.answer.clone()],
+            sets => sets.iter().map(|set| [&self.answer[..], set].concat()).collect(),
+        };
+        let expected = [answers, vec![self.authority.clone()], vec![self.additional.clone()]];
+        for ((section, expected), got) in
+            ["answer", "authority", "additional"].iter().zip(expected).zip(sections)
+        {
+            let got = self.comparable(got);
+            if expected.iter().all(|expected| self.comparable(expected) != got) {
+                return Err(format!("{section} {got:#?}, expected {expected:#?}"));
+            }
+        }
+        Ok(())
     }
-    let (mut expected, proofs) = (out.expected, out.proofs);
-    expected.authority.extend(proofs.into_iter().flat_map(|(_, lines)| lines));
-    expected.answer.sort();
-    expected.authority.sort();
-    expected.additional.sort();
-    Some(expected)
+
+    /// Lines in an order and a form of their own.
+    pub fn comparable(&self, lines: &[Line]) -> Vec<Line> {
+        let mut lines: Vec<Line> = lines.iter().map(Line::canonical).collect();
+        for line in lines.iter_mut().filter(|line| self.sig_ttls_unknown && line.rtype == Type::RRSIG) {
+            line.ttl = Ttl::ZERO;
+        }
+        lines.sort();
+        lines
+    }
+}
+
+impl Served {
+    /// Answers a question.
+    pub fn answer(&self, qname: Name<'_>, qtype: Type, dnssec_ok: bool) -> Result<Expected, NoAnswer> {
+        let sig_ttls_unknown = !self.zones.iter().all(ModelZone::is_signed);
+        let expected = Expected { sig_ttls_unknown, ..Expected::nothing(Rcode::NOERROR) };
+        let mut out = Out { served: self, qtype, dnssec_ok, expected, proofs: Vec::new() };
+        let mut name = qname.to_buf();
+        let mut seen = vec![name];
+        let mut zone = out.zone_for(name.as_name())?;
+        loop {
+            let next = out.step(zone, name.as_name(), seen.len() == 1);
+            match next.filter(|next| seen.len() <= self.max_chain && !seen.contains(next)) {
+                Some(next) => name = next,
+                None => break,
+            }
+            match out.zone_for(name.as_name()) {
+                Ok(next) => zone = next,
+                Err(_) => break,
+            }
+            seen.push(name);
+        }
+        let (mut expected, proofs) = (out.expected, out.proofs);
+        expected.authority.extend(proofs.into_iter().flat_map(|(_, lines)| lines));
+        Ok(expected)
+    }
 }
 
 /// What a name is in a zone.
@@ -100,16 +158,12 @@ enum Found {
 }
 
 struct Out<'a> {
-    served: &'a Served<'a>,
+    served: &'a Served,
     qtype: Type,
     dnssec_ok: bool,
     expected: Expected,
     /// Owners of denial records, with zone, and their records.
     proofs: Vec<(NameBuf, Vec<Line>)>,
-}
-
-fn has(zone: &ModelZone, name: Name<'_>, t: Type) -> bool {
-    zone.sets(name).contains_key(&t)
 }
 
 /// The name that is the RDATA of the first record of a set.
@@ -138,25 +192,27 @@ fn star(name: NameBuf) -> Option<NameBuf> {
 
 impl<'a> Out<'a> {
     /// RFC 1034 §4.3.2 step 2; DS is the parent's to answer (RFC 4035 §3.1.4.1).
-    fn zone_for(&self, name: Name<'_>) -> Option<&'a ModelZone> {
-        let depth = |zone: &&ModelZone| zone.apex().label_count();
-        let holding = || self.served.zones.iter().filter(|z| name.is_at_or_below(z.apex()));
-        let own = holding().max_by_key(depth)?;
-        let above = holding().filter(|z| z.apex() != name).max_by_key(depth);
-        if self.qtype == Type::DS { above.or(Some(own)) } else { Some(own) }
+    fn zone_for(&self, name: Name<'_>) -> Result<&'a ModelZone, NoAnswer> {
+        let Served { zones, unloaded, .. } = self.served;
+        let apexes: Vec<NameBuf> = zones.iter().map(|z| z.apex().to_buf()).chain(unloaded.clone()).collect();
+        let own = longest_match(&apexes, name).ok_or(NoAnswer::NoZone)?;
+        let others: Vec<NameBuf> = apexes.into_iter().filter(|apex| apex.as_name() != name).collect();
+        let above = longest_match(&others, name).filter(|_| self.qtype == Type::DS);
+        let apex = above.unwrap_or(own);
+        zones.iter().find(|zone| zone.apex() == apex.as_name()).ok_or(NoAnswer::NotLoaded)
     }
 
     /// RFC 1034 §4.3.2 step 3, from the apex down, label by label.
     fn find(&self, zone: &ModelZone, name: Name<'_>) -> Found {
         for at in way_down(zone, name) {
-            if at.as_name() != zone.apex() && has(zone, at.as_name(), Type::NS) {
+            if at.as_name() != zone.apex() && zone.has(at.as_name(), Type::NS) {
                 // DS of the cut itself is this zone's data.
                 if at.as_name() == name && self.qtype == Type::DS {
                     return Found::Node(at);
                 }
                 return Found::Cut(at);
             }
-            if at.as_name() != name && has(zone, at.as_name(), Type::DNAME) {
+            if at.as_name() != name && zone.has(at.as_name(), Type::DNAME) {
                 return Found::Dname(at);
             }
         }
@@ -186,9 +242,10 @@ impl<'a> Out<'a> {
     fn step(&mut self, zone: &ModelZone, name: Name<'_>, first: bool) -> Option<NameBuf> {
         let found = self.find(zone, name);
         self.expected.authoritative |= first && !matches!(found, Found::Cut(_));
-        let proving = self.dnssec_ok && is_signed(zone);
+        let proving = self.dnssec_ok && zone.is_signed();
         match found {
             Found::Cut(cut) => {
+                self.expected.cut = Some(cut);
                 self.referral(zone, name, cut, proving);
                 None
             }
@@ -340,14 +397,6 @@ impl<'a> Out<'a> {
     }
 }
 
-/// Whether the zone can prove anything.
-fn is_signed(zone: &ModelZone) -> bool {
-    let soa = zone.sets(zone.apex()).remove(&Type::SOA);
-    let chain = zone.nsec3_chain().is_some()
-        || zone.all().iter().any(|n| has(zone, n.as_name(), Type::NSEC) && !zone.flags(n.as_name()).occluded);
-    soa.is_some_and(|soa| !soa.sigs.is_empty()) && chain
-}
-
 /// Proofs: RFC 4035 §3.1.3 and RFC 5155 §7.2.
 impl Out<'_> {
     fn prove_data(&mut self, zone: &ModelZone, name: Name<'_>, node: NameBuf, answered: bool) {
@@ -417,7 +466,7 @@ impl Out<'_> {
     fn hash_text(&self, zone: &ModelZone, name: Name<'_>) -> Vec<u8> {
         let param = &zone.sets(zone.apex())[&Type::NSEC3PARAM].rdatas[0];
         let iterations = u16::from_be_bytes([param[2], param[3]]);
-        let hash = (self.served.hash)(name.to_lower().as_lower(), &param[5..], iterations);
+        let hash = dnssec::nsec3::hash(name.to_lower().as_lower(), &param[5..], iterations);
         base32hex(&hash)
     }
 

@@ -3,20 +3,51 @@
 //! | module | holds |
 //! |---|---|
 //! | [`answers`] | what a question is answered with, by the plainest reading of the RFCs |
+//! | [`choices`] | choices made from bytes, by chance or by a fuzzer |
+//! | [`decode`] | replies, read back by two decoders |
+//! | [`everything`] | a small zone that has something of everything |
 //! | [`model`] | zones and catalogs as plain maps, every question answered by looking at everything |
+//! | [`packets`] | batches of packets made from choices: good queries, odd ones, damaged ones and noise |
+//! | [`query`] | queries, read byte by byte |
 //! | [`random`] | proptest strategies for names, records and zones |
+//! | [`reference`](mod@reference) | what a packet is replied to with |
+//! | [`sign`](mod@sign) | signs zones with made-up signatures and true chains |
 //! | [`tld`] | a large zone of delegations, for measurements |
+//! | [`zones`](mod@zones) | small zones made from choices |
 #![forbid(unsafe_code)]
 
 pub mod answers;
+pub mod choices;
+pub mod decode;
+pub mod everything;
 pub mod model;
+pub mod packets;
+pub mod query;
 pub mod random;
+pub mod reference;
+pub mod sign;
 pub mod tld;
+pub mod zones;
 
+use wire::NameBuf;
 use wire::hash::HashKey;
 use zone::store::{Zone, ZoneBuilder};
 
 pub use model::Record;
+pub use sign::{Chain, sign};
+
+/// The key of zones in tests.
+pub fn key() -> HashKey {
+    HashKey::new([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 7])
+}
+
+/// A name, from its text.
+///
+/// # Panics
+/// If the text is not that of a name: tests call this.
+pub fn name(text: &str) -> NameBuf {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
 
 /// Builds a zone of `records`, in their order.
 ///

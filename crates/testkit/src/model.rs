@@ -57,6 +57,10 @@ pub struct ModelFlags {
 pub struct ModelZone {
     apex: NameBuf,
     names: BTreeMap<NameBuf, BTreeMap<Type, ModelSet>>,
+    /// Names with records that are part of the name space.
+    owners: BTreeSet<NameBuf>,
+    /// Names that exist: those, and what lies between them and the apex.
+    there: BTreeSet<NameBuf>,
 }
 
 fn lower(name: Name<'_>) -> NameBuf {
@@ -105,7 +109,14 @@ impl ModelZone {
                 None => add(sets.entry(Type::RRSIG).or_default(), record),
             }
         }
-        ModelZone { apex, names }
+        let mut zone = ModelZone { apex, names, owners: BTreeSet::new(), there: BTreeSet::new() };
+        zone.owners = zone.names.keys().filter(|name| !zone.holds_nsec3_alone(name)).copied().collect();
+        let above = |owner: &NameBuf| {
+            let within = |n: &Name<'_>| n.is_at_or_below(apex.as_name());
+            owner.as_name().ancestors().take_while(within).map(Name::to_buf).collect::<Vec<_>>()
+        };
+        zone.there = zone.owners.iter().flat_map(above).collect();
+        zone
     }
 
     /// The zone's name, in lower case.
@@ -113,7 +124,7 @@ impl ModelZone {
         self.apex.as_name()
     }
 
-    fn nsec3_only(&self, name: &NameBuf) -> bool {
+    fn holds_nsec3_alone(&self, name: &NameBuf) -> bool {
         let Some(sets) = self.names.get(name) else { return false };
         let of_nsec3 = |(t, set): (&Type, &ModelSet)| {
             *t == Type::NSEC3
@@ -122,18 +133,13 @@ impl ModelZone {
         };
         let parent = name.as_name().parent().is_some_and(|parent| parent == self.apex.as_name());
         // A name with names below it exists, whatever its own records are (RFC 5155 §7.2.8).
-        let below = self.names.keys().any(|n| n != name && n.as_name().is_at_or_below(name.as_name()));
-        parent && !below && hash_label(name.as_name()).is_some() && sets.iter().all(of_nsec3)
-    }
-
-    /// Names with records that are part of the name space.
-    fn owners(&self) -> impl Iterator<Item = &NameBuf> {
-        self.names.keys().filter(|name| !self.nsec3_only(name))
+        let below = || self.names.keys().any(|n| n != name && n.as_name().is_at_or_below(name.as_name()));
+        parent && hash_label(name.as_name()).is_some() && sets.iter().all(of_nsec3) && !below()
     }
 
     /// Whether the name exists: it or a name below it has records.
     pub fn exists(&self, name: Name<'_>) -> bool {
-        name.is_at_or_below(self.apex.as_name()) && self.owners().any(|o| o.as_name().is_at_or_below(name))
+        self.there.contains(&name.to_buf())
     }
 
     /// The RRsets of a name, none for an empty non-terminal.
@@ -141,12 +147,17 @@ impl ModelZone {
         self.names.get(&name.to_buf()).cloned().unwrap_or_default()
     }
 
+    /// Whether the name has an RRset of this type.
+    pub fn has(&self, name: Name<'_>, t: Type) -> bool {
+        self.names.get(&name.to_buf()).is_some_and(|sets| sets.contains_key(&t))
+    }
+
     /// What an existing name or an NSEC3 owner is.
     pub fn flags(&self, name: Name<'_>) -> ModelFlags {
-        let has = |name: Name<'_>, t| self.sets(name).contains_key(&t);
+        let has = |name: Name<'_>, t| self.has(name, t);
         let apex = self.apex.as_name();
         let hides = |n: Name<'_>| has(n, Type::DNAME) || n != apex && has(n, Type::NS);
-        let nsec3_only = self.nsec3_only(&lower(name));
+        let nsec3_only = self.names.contains_key(&name.to_buf()) && !self.owners.contains(&name.to_buf());
         let above = name.ancestors().skip(1).take_while(|n| n.is_at_or_below(apex));
         let wildcard = NameBuf::prepend(b"*", name);
         ModelFlags {
@@ -163,11 +174,7 @@ impl ModelZone {
 
     /// All names in canonical order: owners, empty non-terminals, NSEC3 owners.
     pub fn all(&self) -> Vec<NameBuf> {
-        let mut all: BTreeSet<NameBuf> = self.names.keys().copied().collect();
-        for owner in self.owners() {
-            let within = |n: &Name<'_>| n.is_at_or_below(self.apex.as_name());
-            all.extend(owner.as_name().ancestors().take_while(within).map(lower));
-        }
+        let all: BTreeSet<NameBuf> = self.names.keys().chain(&self.there).copied().collect();
         all.into_iter().collect()
     }
 
@@ -175,11 +182,23 @@ impl ModelZone {
     pub fn nsec_covering(&self, name: Name<'_>) -> Option<NameBuf> {
         let mut found = None;
         for owner in self.names.keys().filter(|o| o.as_name().canonical_cmp(name).is_le()) {
-            if self.sets(owner.as_name()).contains_key(&Type::NSEC) && !self.flags(owner.as_name()).occluded {
+            if self.has_nsec(owner.as_name()) {
                 found = Some(*owner);
             }
         }
         found
+    }
+
+    /// Whether the name has NSEC that counts.
+    fn has_nsec(&self, name: Name<'_>) -> bool {
+        self.has(name, Type::NSEC) && !self.flags(name).occluded
+    }
+
+    /// Whether the zone can prove anything: its SOA is signed, and it has a chain of NSEC or NSEC3.
+    pub fn is_signed(&self) -> bool {
+        let soa = self.sets(self.apex()).remove(&Type::SOA);
+        let chain = || self.nsec3_chain().is_some() || self.names.keys().any(|n| self.has_nsec(n.as_name()));
+        soa.is_some_and(|soa| !soa.sigs.is_empty()) && chain()
     }
 
     /// The owners of the NSEC3 chain named by NSEC3PARAM, by the text of their hash.

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use wire::{Name, NameBuf, Ttl, Type};
 
+use crate::choices::Choices;
 use crate::model::Record;
 
 /// Labels that 20 bytes of zero, of middle and of high value spell as NSEC3 owners, and two that differ only in
@@ -16,7 +17,7 @@ pub const HASHES: [&[u8; 32]; 5] = [
 ];
 
 /// The TTL of what stands at the apex.
-const HOUR: Ttl = Ttl::from_secs(3600);
+pub(crate) const HOUR: Ttl = Ttl::from_secs(3600);
 
 /// A label from a small set: letters in both cases, `*`, odd bytes, an NSEC3 hash now and then.
 pub fn label() -> impl Strategy<Value = Vec<u8>> {
@@ -79,7 +80,7 @@ pub fn rrsig(covered: Type, tag: u8) -> Vec<u8> {
 }
 
 /// NSEC3 RDATA with one of two sets of parameters.
-fn nsec3(other: bool, next: u8) -> Vec<u8> {
+pub(crate) fn nsec3(other: bool, next: u8) -> Vec<u8> {
     let salt: &[u8] = if other { b"\x00" } else { b"\x02\xab\xcd" };
     joined(&[&[1, 0, 0, other as u8], salt, &[20], &[next; 20], b"\0\x01\x40"])
 }
@@ -161,4 +162,10 @@ pub fn zone() -> impl Strategy<Value = (NameBuf, Vec<Record>)> {
             },
         )
     })
+}
+
+/// One to three zones that are served together, as [`zones`](crate::zones) makes them.
+pub fn zones() -> impl Strategy<Value = Vec<(NameBuf, Vec<Record>)>> {
+    let bytes = prop::collection::vec(any::<u8>(), 0..700);
+    bytes.prop_map(|bytes| crate::zones::zones(&mut Choices::new(&bytes)))
 }

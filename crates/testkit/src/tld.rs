@@ -72,7 +72,7 @@ impl Tld {
 }
 
 /// A number that looks random (the finisher of SplitMix64).
-fn mix(n: u64) -> u64 {
+pub(crate) fn mix(n: u64) -> u64 {
     let n = (n.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     n ^ n >> 31

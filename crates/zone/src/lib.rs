@@ -7,13 +7,14 @@
 //! | [`load`] | from a master file to a snapshot |
 //! | [`image`] | snapshots in files, ready to be served |
 //! | [`check`] | what is wrong with a zone as a whole |
+//! | [`prefetch`] | prefetching, and for a test what was prefetched and what was read |
 //! | [`catalog`] | which zones there are, and which is the closest to a name: [`Catalog`] |
 
 pub mod catalog;
 pub mod check;
 pub mod image;
 pub mod load;
-mod prefetch;
+pub mod prefetch;
 pub mod scan;
 mod stamp;
 pub mod store;

@@ -7,14 +7,11 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use authority::{Aim, Ask, PASSES, Scratch, answer};
-use testkit::{Record, random};
+use testkit::{Chain, everything, key, name, sign};
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, Header};
-use wire::{Class, Rcode, Ttl, Type};
+use wire::{Class, Rcode, Type};
 use zone::{Catalog, Change};
-
-use crate::sign::{Chain, sign};
-use crate::support::{key, name};
 
 struct Counting;
 
@@ -71,48 +68,6 @@ fn the_allocator_counts() {
     assert_eq!(counted(|| 1).1, 0);
 }
 
-fn record(owner: &str, rtype: Type, rdata: &[u8]) -> Record {
-    Record { owner: name(owner), rtype, ttl: Ttl::from_secs(60), rdata: rdata.to_vec() }
-}
-
-fn to(owner: &str, rtype: Type, front: &[u8], target: &str) -> Record {
-    record(owner, rtype, &[front, name(target).as_name().as_wire()].concat())
-}
-
-/// A zone that has something of everything.
-fn records(apex: &str) -> Vec<Record> {
-    let below = |label: &str| format!("{label}.{apex}");
-    let mut records = vec![
-        record(apex, Type::SOA, &random::soa(name(apex).as_name(), 1)),
-        to(apex, Type::NS, &[], &below("ns")),
-        record(&below("ns"), Type::A, &[192, 0, 2, 53]),
-        record(&below("host"), Type::A, &[192, 0, 2, 1]),
-        record(&below("host"), Type::AAAA, &[1; 16]),
-        record(&below("*.wild"), Type::A, &[192, 0, 2, 2]),
-        to(&below("mx"), Type::MX, &[0, 1], &below("host")),
-        to(&below("mx"), Type::MX, &[0, 2], &below("a.wild")),
-        to(&below("mx"), Type::MX, &[0, 3], &below("b.wild")),
-        to(&below("mx"), Type::MX, &[0, 4], "mail.elsewhere."),
-        to(&below("*.mxs"), Type::MX, &[0, 1], &below("c.wild")),
-        to(&below("far"), Type::CNAME, &[], &below("mx")),
-        to(&below("svc"), Type::HTTPS, &[0, 1], "."),
-        record(&below("svc"), Type::A, &[192, 0, 2, 3]),
-        to(&below("cut"), Type::NS, &[], &below("ns.cut")),
-        to(&below("cut"), Type::NS, &[], &below("ns")),
-        record(&below("ns.cut"), Type::A, &[192, 0, 2, 4]),
-        to(&below("secure"), Type::NS, &[], &below("ns")),
-        record(&below("secure"), Type::DS, &[&[0, 1, 13, 2][..], &[7; 32]].concat()),
-        to(&below("d"), Type::DNAME, &[], &below("e")),
-        to(&below("e"), Type::DNAME, &[], &below("wild")),
-        to(&below("circle"), Type::DNAME, &[], &below("a.circle")),
-    ];
-    for i in 0..14 {
-        records.push(to(&below(&format!("c{i}")), Type::CNAME, &[], &below(&format!("c{}", i + 1))));
-    }
-    records.push(record(&below("c14"), Type::A, &[192, 0, 2, 5]));
-    records
-}
-
 #[test]
 fn answering_takes_no_memory() {
     let nsec3 = |opt_out, iterations, salt: &[u8]| Chain::Nsec3 { opt_out, iterations, salt: salt.to_vec() };
@@ -123,7 +78,7 @@ fn answering_takes_no_memory() {
         ("salted.", Some(nsec3(true, 5, &[9; 40]))),
     ];
     let build = |(apex, chain): &(&str, Option<Chain>)| {
-        let records = records(apex);
+        let records = everything::records(apex);
         let records =
             chain.as_ref().map_or(records.clone(), |chain| sign(name(apex).as_name(), &records, chain));
         Change::Serve(testkit::build(name(apex).as_name(), &key(), &records).into())

@@ -11,16 +11,16 @@ use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use testkit::Record;
 use testkit::answers::Line;
+use testkit::decode::Decoded;
+use testkit::{Chain, Record, key, name, sign};
 use wire::{NameBuf, Type};
 use zone::Change;
 use zone::load::{LoadConfig, load};
 use zone::scan::TextSource;
 use zone::store::Zone;
 
-use crate::sign::{Chain, sign};
-use crate::support::{Answer, Query, Server, key, name};
+use crate::support::{Query, Server};
 
 #[test]
 fn every_case_is_answered_as_written() {
@@ -159,10 +159,10 @@ fn question<'t>(words: &mut impl Iterator<Item = &'t str>) -> Query {
     query
 }
 
-fn written(answer: Option<&Answer>) -> String {
+fn written(answer: Option<&Decoded>) -> String {
     let Some(answer) = answer else { return "no zone\n".to_owned() };
     let mut out = answer.rcode.to_string();
-    for (set, flag) in [(answer.authoritative, " AA"), (answer.truncated, " TC")] {
+    for (set, flag) in [(answer.header.authoritative(), " AA"), (answer.header.truncated(), " TC")] {
         out.push_str(if set { flag } else { "" });
     }
     out.push('\n');

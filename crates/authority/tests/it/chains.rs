@@ -3,12 +3,11 @@
 //! What is tested is in `support`, which looks at every name of every answer.
 
 use proptest::prelude::*;
-use testkit::{Record, random};
+use testkit::{Chain, Record, key, name, random, sign};
 use wire::message::MAX_POINTERS;
 use wire::{Name, NameBuf, Ttl, Type};
 
-use crate::sign::{Chain, sign};
-use crate::support::{Query, Server, key, name};
+use crate::support::{Query, Server};
 
 const MINUTE: Ttl = Ttl::from_secs(60);
 

@@ -7,13 +7,11 @@
 //! | `chains` | CNAME and DNAME chains whose names share all they can: how deep pointers go |
 //! | `model` | random zones and questions against the reference in [`testkit::answers`] |
 //! | `pointers` | names and RRsets that push compression pointers to where they can go wrong |
-//! | `sign` | signs zones with made-up signatures, so that proofs can be told |
-//! | `support` | a set of zones that can be asked; every message is read by two decoders |
+//! | `support` | a set of zones that can be asked |
 
 mod allocations;
 mod cases;
 mod chains;
 mod model;
 mod pointers;
-mod sign;
 mod support;

@@ -1,11 +1,12 @@
 //! Names and RRsets that push compression pointers to where they can go wrong. That a message decodes to the
 //! right records, in two decoders, is the whole test.
 
+use testkit::decode::Decoded;
 use testkit::model::canonical;
-use testkit::{Record, random};
+use testkit::{Record, key, name, random};
 use wire::{Name, NameBuf, Ttl, Type};
 
-use crate::support::{Answer, Query, Server, key, name};
+use crate::support::{Query, Server};
 
 const MINUTE: Ttl = Ttl::from_secs(60);
 
@@ -36,16 +37,16 @@ fn serve(records: &[Record]) -> Server {
     Server::of([testkit::build(apex.as_name(), &key(), &all)])
 }
 
-fn ask(server: &Server, qname: &str, qtype: Type) -> Answer {
+fn ask(server: &Server, qname: &str, qtype: Type) -> Decoded {
     server.ask(&Query::new(name(qname), qtype)).expect("a zone")
 }
 
-fn ask_signed(server: &Server, qname: &str, qtype: Type) -> Answer {
+fn ask_signed(server: &Server, qname: &str, qtype: Type) -> Decoded {
     server.ask(&Query { dnssec_ok: true, ..Query::new(name(qname), qtype) }).expect("a zone")
 }
 
 /// A section as (owner, type, canonical RDATA), without signatures.
-fn plain(answer: &Answer, section: usize) -> Vec<(NameBuf, Type, Vec<u8>)> {
+fn plain(answer: &Decoded, section: usize) -> Vec<(NameBuf, Type, Vec<u8>)> {
     let lines = answer.sections[section].iter().filter(|line| line.rtype != Type::RRSIG);
     lines.map(|line| (line.owner, line.rtype, canonical(line.rtype, &line.rdata))).collect()
 }
@@ -206,7 +207,7 @@ fn sets_around_the_reach_of_pointers_are_right() {
         for (target, owner) in [("t.behind.example.", at_t), ("any.wild.example.", at_wild)] {
             let server = far(len, target, &rest);
             let answer = ask_signed(&server, "c.example.", Type::MX);
-            assert!(!answer.truncated && answer.bytes.len() > len);
+            assert!(!answer.header.truncated() && answer.bytes.len() > len);
             let wanted: Vec<Record> = rest.iter().filter(|r| r.owner == *owner).cloned().collect();
             assert_eq!(plain(&answer, 0)[2..], expected(target, &wanted, Type::MX), "{len:#x} {target}");
             // No more than 32 hosts get their addresses.
@@ -305,11 +306,11 @@ fn many_name_servers_in_domain_bring_all_their_glue_or_truncation() {
     }
     let server = serve(&records);
     let answer = ask(&server, "www.cut.example.", Type::A);
-    assert_eq!((answer.truncated, answer.sections[2].len()), (false, 60));
+    assert_eq!((answer.header.truncated(), answer.sections[2].len()), (false, 60));
     let whole = answer.bytes.len();
     for size in [512, 1232, whole - 1, whole] {
         let query = Query { size, ..Query::new(name("www.cut.example."), Type::A) };
-        assert_eq!(server.ask(&query).expect("a zone").truncated, size < whole, "{size}");
+        assert_eq!(server.ask(&query).expect("a zone").header.truncated(), size < whole, "{size}");
     }
 }
 
@@ -339,7 +340,7 @@ fn every_size_gives_a_message_that_is_whole_or_says_so() {
         let mut before = (true, 0);
         for size in least..=all.bytes.len() {
             let answer = server.ask(&Query { size, ..query }).expect("a zone");
-            if !answer.truncated {
+            if !answer.header.truncated() {
                 assert_eq!(answer.sections[..2], all.sections[..2], "{qname} {size}");
                 assert!(answer.sections[2].iter().all(|line| all.sections[2].contains(line)));
                 let required = |line: &testkit::answers::Line| line.owner == name("ns.cut.example.");
@@ -349,7 +350,7 @@ fn every_size_gives_a_message_that_is_whole_or_says_so() {
                 );
             }
             // A larger message never says less.
-            let now = (answer.truncated, answer.sections[2].len());
+            let now = (answer.header.truncated(), answer.sections[2].len());
             assert!(now.0 <= before.0 && (now.1 >= before.1 || before.0), "{qname} {size}");
             before = now;
         }
@@ -376,14 +377,14 @@ fn the_limit_of_tcp_is_the_limit_of_a_message() {
     let (full, last) = (room / 268, room % 268 - 13);
     let records = txt(full + 1, last);
     let answer = ask(&serve(&records), "t.example.", Type::TXT);
-    assert_eq!((answer.truncated, answer.bytes.len()), (false, 65_535));
+    assert_eq!((answer.header.truncated(), answer.bytes.len()), (false, 65_535));
     assert_eq!(plain(&answer, 0), expected("t.example.", &records, Type::TXT));
     // A question for a wildcard's RRset may be longer than the wildcard.
     let wild: Vec<Record> =
         records.iter().map(|r| Record { owner: name("*.example."), ..r.clone() }).collect();
     let server = serve(&wild);
-    assert!(!ask(&server, "t.example.", Type::TXT).truncated);
-    assert!(ask(&server, "tt.example.", Type::TXT).truncated);
+    assert!(!ask(&server, "t.example.", Type::TXT).header.truncated());
+    assert!(ask(&server, "tt.example.", Type::TXT).header.truncated());
 }
 
 /// A question may end in the bytes of another name without being below it, if the first of them is part of a

@@ -2,5 +2,7 @@
 
 mod gate;
 mod late;
+mod reference;
 mod sources;
 mod support;
+mod world;

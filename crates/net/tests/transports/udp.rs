@@ -5,7 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use exchange::Transport;
 use net::{BindFault, Context, Listener, ListenerConfig, Spread, UdpBackend, UdpConfig, WorkerFaultKind};
@@ -183,12 +183,11 @@ fn stopping_takes_no_longer_than_the_drain_time_under_load() {
         }
     });
     server.wait_for("load", |totals| totals.queries > 100);
-    let start = Instant::now();
-    server.stop();
-    let took = start.elapsed();
+    server.running.stop();
+    // While the load goes on: the queue never runs dry.
+    wait_until("the end", || server.running.is_finished());
     stopped.store(1, Ordering::Relaxed);
     load.join().unwrap();
-    assert!(took < Duration::from_secs(1), "{took:?}");
 }
 
 #[test]
@@ -430,7 +429,9 @@ fn handing_over_to_another_listener_loses_nothing() {
 
 #[test]
 fn stopping_waits_for_answers_promised() {
-    everywhere(|config, addr| {
+    everywhere(|mut config, addr| {
+        // Far longer than anybody waits here.
+        config.drain = 10 * PATIENCE;
         let server = ScriptedServer::start(addr, Transport::Udp, &config);
         let client = udp_client(server.addr());
         let q = query(1, Order::Hold, 30);
@@ -442,9 +443,8 @@ fn stopping_waits_for_answers_promised() {
         let (promise, q) = server.held.lock().unwrap().pop().unwrap();
         promise.send(&q);
         assert_eq!(receive(&client), q);
-        let start = Instant::now();
+        wait_until("the end, before the drain time is over", || server.running.is_finished());
         server.stop();
-        assert!(start.elapsed() < Duration::from_secs(1), "did not wait out the drain time");
     });
 }
 

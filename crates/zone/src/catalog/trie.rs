@@ -9,7 +9,7 @@ use wire::{LowerName, NameHash};
 use super::census::Census;
 use super::change::Step;
 use super::entry::ZoneEntry;
-use crate::prefetch;
+use crate::prefetch::{self, Part};
 
 /// Nodes of the root, so many that tens of thousands of zones lie behind it without a page.
 pub(super) const WIDE: usize = 1024;
@@ -261,7 +261,9 @@ fn find<'p>(places: &'p [Place], lower: LowerName<'_>, hash: NameHash) -> Option
     let mut at = home(hash, places.len());
     // Half the places are free, so this ends.
     loop {
-        let entry = places.get(at)?.as_ref()?;
+        let place = places.get(at)?;
+        prefetch::read(Part::Catalog, slice::from_ref(place));
+        let entry = place.as_ref()?;
         if entry.hash == hash && entry.name() == lower {
             return Some((at, entry));
         }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::blob;
 use super::memory::{self, Region};
+use crate::prefetch::{self, Part};
 
 /// Blobs start at multiples of this many bytes.
 pub(crate) const UNIT: usize = 8;
@@ -108,6 +109,7 @@ impl<M: AsRef<[u8]>> Arena<M> {
     #[inline]
     pub(crate) fn blob(&self, at: NodeAddress) -> &[u8] {
         let rest = self.from(at);
+        prefetch::read(Part::Node, rest.get(..blob::HEADER).unwrap_or_default());
         &rest[..blob::size(rest)]
     }
 

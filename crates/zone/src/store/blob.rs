@@ -26,6 +26,8 @@ use wire::{LowerName, Name, NameBuf, Type};
 
 use super::node::NodeFlags;
 
+use crate::prefetch::{self, Part};
+
 /// Bytes in front of the owner name.
 pub(super) const HEADER: usize = 8;
 /// Bytes of one directory entry.
@@ -183,6 +185,7 @@ impl DirectoryEntry {
 pub(super) fn entries(blob: &[u8]) -> impl Iterator<Item = (DirectoryEntry, usize)> {
     let (directory, count) = (HEADER + blob[3] as usize, rrsets(blob));
     let mut data = directory + count * ENTRY;
+    prefetch::read(Part::Node, blob.get(..data).unwrap_or_default());
     (0..count).map(move |i| {
         let entry = DirectoryEntry::read(blob, directory + i * ENTRY);
         let at = data;

@@ -20,7 +20,7 @@ use wire::NameHash;
 use super::arena::NodeAddress;
 use super::memory::{self, Region};
 
-use crate::prefetch;
+use crate::prefetch::{self, Part};
 
 /// Slots per bucket.
 const SLOTS: usize = 12;
@@ -110,6 +110,7 @@ pub(crate) struct Index<M = Bytes> {
 impl<M: AsRef<[u8]>> Index<M> {
     #[inline]
     fn buckets(&self) -> &[Bucket] {
+        prefetch::read(Part::Zone, std::slice::from_ref(&self.is_sole));
         if self.is_sole {
             return std::slice::from_ref(&self.sole);
         }
@@ -135,6 +136,7 @@ impl<M: AsRef<[u8]>> Index<M> {
     pub(crate) fn candidate(&self, hash: NameHash) -> Option<NodeAddress> {
         let buckets = self.buckets();
         let bucket = &buckets[Self::home(hash, buckets.len())];
+        prefetch::read(Part::Index, bucket);
         let matches = matches(bucket, tag(hash));
         (matches != 0).then(|| address(bucket, lowest(matches)))
     }
@@ -156,6 +158,7 @@ impl<M: AsRef<[u8]>> Index<M> {
         let mut at = Self::home(hash, buckets.len());
         for _ in 0..buckets.len() {
             let bucket = &buckets[at];
+            prefetch::read(Part::Index, bucket);
             let mut matches = matches(bucket, tag(hash));
             while matches != 0 {
                 let slot = lowest(matches);

@@ -8,6 +8,7 @@ use wire::{LowerName, Name, NameBuf, Ttl, Type};
 
 use super::arena::{Arena, NodeAddress};
 use super::blob::{self, COMPILED_HEAD, COMPILED_RDLENGTH, COMPILED_TTL, DirectoryEntry, be16_at, u16_at};
+use crate::prefetch::{self, Part};
 
 /// What a name is in its zone: a set of the constants below.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -209,20 +210,28 @@ impl<'a> RrSet<'a> {
     /// with the RRset right after the question; [`fixups`](Self::fixups) lists those to change elsewhere.
     #[inline]
     pub fn records(&self) -> &'a [u8] {
-        &self.data[..self.entry.records_len as usize]
+        self.read(0, self.entry.records_len as usize)
     }
 
     /// The RRSIG records covering the RRset, in the form of [`records`](Self::records); no pointers but the
     /// owner (RFC 4034 §3.1.7).
     #[inline]
     pub fn sigs(&self) -> &'a [u8] {
-        &self.data[self.entry.records_len as usize..][..self.entry.sigs_len as usize]
+        self.read(self.entry.records_len as usize, self.entry.sigs_len as usize)
     }
 
     /// [`records`](Self::records) and right after them [`sigs`](Self::sigs), in one slice.
     #[inline]
     pub fn records_and_sigs(&self) -> &'a [u8] {
-        &self.data[..self.entry.records_len as usize + self.entry.sigs_len as usize]
+        self.read(0, self.entry.records_len as usize + self.entry.sigs_len as usize)
+    }
+
+    /// So many bytes of the data from `start` on, about to be read.
+    #[inline]
+    fn read(&self, start: usize, len: usize) -> &'a [u8] {
+        let part = &self.data[start..][..len];
+        prefetch::read(Part::RrSet, part);
+        part
     }
 
     /// The message offset at which [`records`](Self::records) was compiled to start: after a question for
@@ -292,7 +301,7 @@ impl<'a> RrSet<'a> {
     #[inline]
     pub(super) fn target_addresses(&self) -> impl Iterator<Item = NodeAddress> + use<'a> {
         let count = if self.entry.has_targets() { self.count() as usize } else { 0 };
-        let slots = &self.data[self.entry.targets_at()..][..4 * count];
+        let slots = self.read(self.entry.targets_at(), 4 * count);
         slots.as_chunks().0.iter().filter_map(|slot| NodeAddress::somewhere(*slot))
     }
 

@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 use super::arena::NodeAddress;
 use super::memory::{self, Region};
-use crate::prefetch;
+use crate::prefetch::{self, Part};
 
 /// Bytes of a keyed node: the key (`u64`) and the address of a node (`u32`), little-endian.
 pub(crate) const KEYED_NODE: usize = 12;
@@ -145,6 +145,11 @@ impl Sorted {
     #[inline]
     fn step(&self, search: &mut Search) {
         let wanted = search.key;
+        match search.steps {
+            1 => prefetch::read(Part::Chain, block(&self.middle, search.at)),
+            2 => prefetch::read(Part::Chain, block(self.nodes(), search.at)),
+            _ => {}
+        }
         // There are not more nodes than addresses, which have 32 bits.
         search.at = match search.steps {
             0 => self.top.partition_point(|&key| key <= wanted),

@@ -1,0 +1,280 @@
+//! What a packet is replied to with: the sections of [`answers`](crate::answers), framed as the RFCs say. Replies are
+//! held against it one by one; how they come about is nobody's business here.
+
+use wire::{Class, NameBuf, Rcode, Ttl, Type};
+
+use crate::answers::{Expected, Line, NoAnswer, Served};
+use crate::decode::{Decoded, Opt, decode};
+use crate::query::{self, Asks, Read, Signed, Wants};
+
+/// A server without recursion, transfers, keys, NOTIFY and UPDATE.
+#[derive(Clone, Debug)]
+pub struct Reference {
+    /// Its zones.
+    pub served: Served,
+    /// The UDP payload it takes and sends at the most.
+    pub max_udp_size: u16,
+    /// NSID (RFC 5001); empty for none.
+    pub nsid: Vec<u8>,
+    /// Idle timeout of streams in units of 100 ms (RFC 7828).
+    pub keepalive: u16,
+    /// What `version.bind` is answered with (RFC 4892); nothing hides it.
+    pub version: Option<Vec<u8>>,
+    /// The same for `id.server`.
+    pub id: Option<Vec<u8>>,
+}
+
+/// What a reply has to be.
+struct Due<'r> {
+    read: &'r Read,
+    /// Code and sections.
+    sections: Expected,
+    /// The class of the records.
+    class: Class,
+    /// The extended error (RFC 8914).
+    info: Option<u16>,
+}
+
+/// Extended errors (RFC 8914 §4).
+const NOT_READY: u16 = 14;
+const PROHIBITED: u16 = 18;
+const NOT_AUTHORITATIVE: u16 = 20;
+const NOT_SUPPORTED: u16 = 21;
+
+/// Options (IANA "DNS EDNS0 Option Codes").
+const NSID: u16 = 3;
+const KEEPALIVE: u16 = 11;
+const EXTENDED_ERROR: u16 = 15;
+
+/// Bytes of OPT without options.
+const OPT_LEN: usize = 11;
+/// Bytes of a message without records, but for its question.
+const HEADER_LEN: usize = 12;
+
+impl Reference {
+    /// Holds a reply that came by a stream against what `packet` has to be replied to with. `None` is silence.
+    ///
+    /// # Panics
+    /// If it is another: tests call this.
+    pub fn check(&self, packet: &[u8], reply: Option<&[u8]>) {
+        let Some((read, reply)) = spoken(packet, reply) else { return };
+        let expected = self.due(&read);
+        self.check_frame(packet, &reply, &expected, true);
+        assert!(!reply.header.truncated(), "TC, and everything fits");
+        check_records(&reply, &expected);
+    }
+
+    /// Holds a reply of at most `room` bytes that came as a datagram against what `packet` has to be replied to with.
+    /// `whole` is the reply to the same packet by a stream.
+    ///
+    /// # Panics
+    /// If it is another: tests call this.
+    pub fn check_datagram(&self, packet: &[u8], room: usize, reply: Option<&[u8]>, whole: Option<&[u8]>) {
+        self.check(packet, whole);
+        let Some((read, reply)) = spoken(packet, reply) else { return };
+        let expected = self.due(&read);
+        self.check_frame(packet, &reply, &expected, false);
+        let (Some(whole), limit) = (whole.map(decode), self.limit(&read, room)) else {
+            panic!("no whole reply")
+        };
+        assert!(reply.bytes.len() <= limit, "{} bytes, more than {limit}", reply.bytes.len());
+        let needed = needed(&whole, expected.sections.cut) + self.opt_len(&read);
+        if needed > limit {
+            // RFC 2181 §9: the client asks again by a stream, and what is there does not count.
+            assert!(reply.header.truncated(), "no TC, though {needed} bytes do not fit {limit}");
+            assert_eq!(reply.sections, [const { Vec::new() }; 3], "cut, and not to the question");
+            return;
+        }
+        assert!(!reply.header.truncated(), "TC, though {needed} bytes fit {limit}");
+        // Beside the records a stream may carry what a datagram does not: a timeout, a TSIG.
+        if records_end(&whole) + self.opt_len(&read) <= limit {
+            return check_records(&reply, &expected);
+        }
+        check_additional(&reply, &expected.sections);
+        let [answer, authority, _] = reply.sections.clone();
+        let sections = Expected { additional: Vec::new(), ..expected.sections };
+        check_records(
+            &Decoded { sections: [answer, authority, Vec::new()], ..reply },
+            &Due { sections, ..expected },
+        );
+    }
+
+    /// Bytes that a datagram may have.
+    fn limit(&self, read: &Read, room: usize) -> usize {
+        // RFC 6891 §6.2.3 and §6.2.5; RFC 1035 §4.2.1 without OPT.
+        let taken = read.opt.map_or(512, |wants| wants.udp_size.min(self.max_udp_size).max(512));
+        room.min(taken.into())
+    }
+
+    /// Bytes of OPT in a reply that is no error.
+    fn opt_len(&self, read: &Read) -> usize {
+        let nsid = |wants: Wants| if wants.nsid && !self.nsid.is_empty() { 4 + self.nsid.len() } else { 0 };
+        read.opt.map_or(0, |wants| OPT_LEN + nsid(wants))
+    }
+
+    /// What a packet is replied to with: first the faults, then what nobody does here, then data.
+    fn due<'r>(&self, read: &'r Read) -> Due<'r> {
+        let no = |rcode, info| Due { read, sections: Expected::nothing(rcode), class: Class::IN, info };
+        let known = matches!(read.opcode, 0 | 4 | 5);
+        if known && read.malformed {
+            return no(Rcode::FORMERR, None);
+        }
+        // RFC 6891 §6.1.3.
+        if known && read.opt.is_some_and(|wants| wants.version > 0) {
+            return no(Rcode::BADVERS, None);
+        }
+        let Some(asks) = read.question.as_ref().filter(|_| read.opcode == 0) else {
+            return no(Rcode::NOTIMP, None);
+        };
+        // RFC 8945 §5.2.1: no key is known.
+        if read.tsig.is_some() {
+            return no(Rcode::NOTAUTH, None);
+        }
+        match (asks.qclass, asks.qtype) {
+            (Class::IN | Class::CH | Class::ANY, Type::AXFR | Type::IXFR) => {
+                no(Rcode::REFUSED, Some(PROHIBITED))
+            }
+            (Class::CH, _) => self.chaos(read, asks).unwrap_or(no(Rcode::REFUSED, Some(NOT_AUTHORITATIVE))),
+            (Class::IN | Class::ANY, _) => {
+                let dnssec_ok = read.opt.is_some_and(|wants| wants.dnssec_ok);
+                match self.served.answer(asks.name.as_name(), asks.qtype, dnssec_ok) {
+                    Err(NoAnswer::NoZone) => no(Rcode::REFUSED, Some(NOT_AUTHORITATIVE)),
+                    Err(NoAnswer::NotLoaded) => no(Rcode::SERVFAIL, Some(NOT_READY)),
+                    Ok(mut sections) => {
+                        // RFC 1035 §6.2: there may be more in other classes.
+                        sections.authoritative &= asks.qclass == Class::IN;
+                        Due { read, sections, class: Class::IN, info: None }
+                    }
+                }
+            }
+            _ => no(Rcode::REFUSED, Some(NOT_SUPPORTED)),
+        }
+    }
+
+    /// RFC 4892 §3.1, and `version.bind` in the same way.
+    fn chaos<'r>(&self, read: &'r Read, asks: &Asks) -> Option<Due<'r>> {
+        let text = match asks.name.to_string().to_ascii_lowercase().as_str() {
+            "version.bind." | "version.server." => self.version.as_ref(),
+            "id.server." | "hostname.bind." => self.id.as_ref(),
+            _ => None,
+        }?;
+        let mut sections = Expected { authoritative: true, ..Expected::nothing(Rcode::NOERROR) };
+        if matches!(asks.qtype, Type::TXT | Type::ANY) {
+            let strings = text.chunks(255).map(|part| [&[part.len() as u8], part].concat());
+            let rdata = strings.collect::<Vec<_>>().concat();
+            sections.answer.push(Line { owner: asks.name, rtype: Type::TXT, ttl: Ttl::ZERO, rdata });
+        }
+        Some(Due { read, sections, class: Class::CH, info: None })
+    }
+
+    /// Header, question, OPT and TSIG.
+    fn check_frame(&self, packet: &[u8], reply: &Decoded, expected: &Due<'_>, stream: bool) {
+        let Due { read, sections, info, .. } = expected;
+        // The code speaks of the end of a chain (RFC 6604 §3); who is out of room before it does not know.
+        let unknown = reply.header.truncated() && sections.is_chain() && reply.rcode == Rcode::NOERROR;
+        let due = sections.rcode_said(read);
+        assert!(unknown || reply.rcode == due, "response code {:?}, expected {due:?}", reply.rcode);
+        assert_eq!(reply.bytes[..2], packet[..2], "ID");
+        // QR; opcode and RD as they came (RFC 1035 §4.1.1). AD and CD are a resolver's, RA is not offered.
+        let (aa, tc) = (sections.authoritative as u8, reply.header.truncated() as u8);
+        assert_eq!(reply.bytes[2], 0x80 | packet[2] & 0x79 | aa << 2 | tc << 1, "flags");
+        assert_eq!(reply.bytes[3] & 0xf0, 0, "flags");
+        let question = read.question.as_ref().map_or(&[][..], |asks| &packet[HEADER_LEN..][..asks.len()]);
+        assert_eq!(reply.question, question, "the question comes back byte by byte");
+        assert_eq!(reply.opt, read.opt.map(|wants| self.opt(wants, *info, stream)), "OPT");
+        let key = read.tsig.as_ref().filter(|_| sections.rcode == Rcode::NOTAUTH);
+        match key.and_then(|Signed(key)| key.as_ref()) {
+            None => assert!(reply.tsig.is_none(), "a TSIG out of nothing"),
+            Some(key) => {
+                // RFC 8945 §5.2.1 and §5.3.2: BADKEY, and nothing is signed.
+                let rdata = [&key.algorithm_and_time, &[0, 0][..], &packet[..2], &[0, 17, 0, 0]].concat();
+                let (owner, rtype, ttl) = (key.owner, Type::TSIG, Ttl::ZERO);
+                let fits = reply.bytes.len() + owner.as_name().len() + 10 + rdata.len() <= 512;
+                let tsig = Line { owner, rtype, ttl, rdata };
+                assert!(reply.tsig == Some(tsig) || reply.tsig.is_none() && !fits, "{:?}", reply.tsig);
+            }
+        }
+    }
+
+    /// OPT of a reply (RFC 6891 §6.1.1, §7): DO comes back (RFC 3225 §3), options only where they were asked for.
+    fn opt(&self, wants: Wants, info: Option<u16>, stream: bool) -> Opt {
+        let mut options = Vec::new();
+        if wants.nsid && !self.nsid.is_empty() {
+            options.push((NSID, self.nsid.clone()));
+        }
+        if wants.keepalive && stream {
+            options.push((KEEPALIVE, self.keepalive.to_be_bytes().to_vec()));
+        }
+        options.extend(info.map(|info| (EXTENDED_ERROR, info.to_be_bytes().to_vec())));
+        let flags = u16::from(wants.dnssec_ok) << 15;
+        Opt { udp_size: self.max_udp_size, version: 0, flags, options }
+    }
+}
+
+impl Expected {
+    /// The code as it can be said: without OPT its upper bits are lost (RFC 6891 §6.1.3).
+    fn rcode_said(&self, read: &Read) -> Rcode {
+        if read.opt.is_some() { self.rcode } else { Rcode(self.rcode.0 & 0xf) }
+    }
+
+    /// Whether a CNAME or a DNAME leads, or would lead, from the name asked for to another.
+    fn is_chain(&self) -> bool {
+        self.answer.iter().any(|line| matches!(line.rtype, Type::CNAME | Type::DNAME))
+    }
+}
+
+/// Both sides of an exchange; `None` if there is silence on both.
+fn spoken(packet: &[u8], reply: Option<&[u8]>) -> Option<(Read, Decoded)> {
+    match (query::read(packet), reply) {
+        (None, None) => None,
+        (Some(read), Some(reply)) => Some((read, decode(reply))),
+        (None, Some(_)) => panic!("a reply to what is no query"),
+        (Some(_), None) => panic!("no reply"),
+    }
+}
+
+fn check_records(reply: &Decoded, expected: &Due<'_>) {
+    if let Err(wrong) = expected.sections.compare(&reply.sections) {
+        panic!("{wrong}");
+    }
+    assert_eq!(reply.class.unwrap_or(expected.class), expected.class, "class");
+}
+
+/// Whether a host's address has to come with the referral (RFC 9471 §3.1).
+fn is_required(line: &Line, cut: Option<NameBuf>) -> bool {
+    cut.is_some_and(|cut| line.owner.as_name().is_at_or_below(cut.as_name()))
+}
+
+/// Bytes of a reply up to the last record, OPT and TSIG not counted.
+fn records_end(reply: &Decoded) -> usize {
+    let last = reply.ends.iter().flatten().max();
+    last.copied().unwrap_or(HEADER_LEN + reply.question.len())
+}
+
+/// Bytes of a whole reply up to the last record that may not be left out, OPT not counted.
+fn needed(whole: &Decoded, cut: Option<NameBuf>) -> usize {
+    let [answer, authority, additional] = &whole.ends;
+    let required = additional.iter().zip(&whole.sections[2]).filter(|(_, line)| is_required(line, cut));
+    let ends = answer.iter().chain(authority).chain(required.map(|(end, _)| end));
+    ends.copied().max().unwrap_or(HEADER_LEN + whole.question.len())
+}
+
+/// Of the additional section there are whole RRsets, each with the signatures that it should have, and none that has to
+/// be there is missing (RFC 2181 §9, RFC 9471 §3.1).
+fn check_additional(reply: &Decoded, expected: &Expected) {
+    // Signatures follow what they cover.
+    let set = |line: &Line| {
+        let covered = line.rdata.first_chunk().map(|covered| Type(u16::from_be_bytes(*covered)));
+        (line.owner, if line.rtype == Type::RRSIG { covered.unwrap_or(Type::RRSIG) } else { line.rtype })
+    };
+    let (there, all) = (expected.comparable(&reply.sections[2]), expected.comparable(&expected.additional));
+    for line in &there {
+        assert!(all.contains(line), "{line:?} does not belong in the additional section");
+    }
+    for line in &all {
+        let is_there = there.iter().any(|other| set(other) == set(line));
+        assert!(is_there || !is_required(line, expected.cut), "{line:?} is missing");
+        assert!(!is_there || there.contains(line), "half of the RRset of {line:?}");
+    }
+    assert!(there.len() < all.len(), "nothing is left out, yet the whole reply is larger");
+}
