@@ -13,14 +13,14 @@ use crate::lookup::{self, Found, zone_for};
 
 /// One step on the way to an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct Reason {
     /// What was found or done.
     pub what: String,
     /// The rule behind it, an RFC's section, if there is one to name.
     pub rule: Option<&'static str>,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)?;
         self.rule.map_or(Ok(()), |rule| write!(f, " [{rule}]"))
@@ -28,7 +28,7 @@ impl fmt::Display for Step {
 }
 
 /// Explains what a question for `qname` and `qtype` is answered with. The last step is the answer.
-pub fn explain(catalog: &Catalog, key: &HashKey, qname: Name<'_>, qtype: Type, max_chain: u8) -> Vec<Step> {
+pub fn explain(catalog: &Catalog, key: &HashKey, qname: Name<'_>, qtype: Type, max_chain: u8) -> Vec<Reason> {
     let mut steps = Vec::new();
     let mut name = qname.to_buf();
     let mut hashed = HashedName::new();
@@ -46,8 +46,8 @@ pub fn explain(catalog: &Catalog, key: &HashKey, qname: Name<'_>, qtype: Type, m
     steps
 }
 
-fn step(what: String, rule: Option<&'static str>) -> Step {
-    Step { what, rule }
+fn step(what: String, rule: Option<&'static str>) -> Reason {
+    Reason { what, rule }
 }
 
 /// Explains one name and returns the one a chain goes on with.
@@ -57,7 +57,7 @@ fn explain_one(
     name: Name<'_>,
     hashed: &HashedName,
     qtype: Type,
-    steps: &mut Vec<Step>,
+    steps: &mut Vec<Reason>,
 ) -> Option<NameBuf> {
     let mut say = |what: String, rule| steps.push(step(what, rule));
     let Some(located) = zone_for(catalog, hashed, qtype) else {
@@ -111,7 +111,7 @@ fn at_node(
     node: Node<'_>,
     qtype: Type,
     wildcard: Option<Node<'_>>,
-    steps: &mut Vec<Step>,
+    steps: &mut Vec<Reason>,
 ) -> Option<NameBuf> {
     let mut say = |what: String, rule| steps.push(step(what, rule));
     if wildcard.is_none() {

@@ -6,20 +6,20 @@ use dnssec::nsec3::{self, HASH_LEN};
 use wire::LowerName;
 use zone::store::Nsec3Chain;
 
-/// Names kept; each has one place, and the last one stays.
-const PLACES: usize = 256;
+/// Names kept; each has one entry, and the last one stays.
+const ENTRIES: usize = 256;
 /// Longest name and longest salt kept.
 const MAX_NAME: usize = 64;
 const MAX_SALT: usize = 8;
 
 /// The hashes kept by one worker.
 pub(crate) struct Memo {
-    places: Box<[Place]>,
+    kept: Box<[KeptHash]>,
 }
 
 /// Everything that a hash depends on, and the hash. Free while the name is empty.
 #[derive(Clone, Copy)]
-struct Place {
+struct KeptHash {
     name: Short<MAX_NAME>,
     salt: Short<MAX_SALT>,
     iterations: u16,
@@ -47,8 +47,8 @@ impl<const N: usize> Short<N> {
 
 impl Memo {
     pub(crate) fn new() -> Self {
-        let free = Place { name: Short::EMPTY, salt: Short::EMPTY, iterations: 0, hash: [0; HASH_LEN] };
-        Memo { places: vec![free; PLACES].into() }
+        let free = KeptHash { name: Short::EMPTY, salt: Short::EMPTY, iterations: 0, hash: [0; HASH_LEN] };
+        Memo { kept: vec![free; ENTRIES].into() }
     }
 
     /// The hash of a name, as `chain` hashes.
@@ -56,20 +56,20 @@ impl Memo {
         let (salt, iterations) = (chain.salt(), chain.iterations());
         let compute = || nsec3::hash(name, salt, iterations);
         let (Some(name), Some(salt)) = (Short::of(name.as_wire()), Short::of(salt)) else { return compute() };
-        let place = &mut self.places[place_of(&name)];
-        if !(place.name == name && place.salt == salt && place.iterations == iterations) {
-            *place = Place { name, salt, iterations, hash: compute() };
+        let entry = &mut self.kept[entry_of(&name)];
+        if !(entry.name == name && entry.salt == salt && entry.iterations == iterations) {
+            *entry = KeptHash { name, salt, iterations, hash: compute() };
         }
-        place.hash
+        entry.hash
     }
 }
 
-/// The place of a name. Whoever knows names that share one only makes them cost what they cost without it.
-fn place_of(name: &Short<MAX_NAME>) -> usize {
+/// The entry of a name. Whoever knows names that share one entry only makes them cost what they cost without it.
+fn entry_of(name: &Short<MAX_NAME>) -> usize {
     let words = name.bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
     let mixed = words
         .fold(name.len as u64, |sum, word| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29));
-    mixed as usize % PLACES
+    mixed as usize % ENTRIES
 }
 
 #[cfg(test)]
@@ -101,7 +101,7 @@ mod tests {
         let salts: [&[u8]; 4] = [&[], &[0], &[0xaa, 0xbb], &[9; 20]];
         let zones: Vec<Zone> = salts.iter().flat_map(|salt| [zone(salt, 0), zone(salt, 5)]).collect();
         let mut memo = Memo::new();
-        // More names than places, some of them too long to be kept, each asked for under all parameters and again.
+        // More names than kept, some of them too long to be kept, each asked for under all parameters and again.
         let names: Vec<NameBuf> = (0..600)
             .map(|i| format!("{}{i}.example.", "x".repeat(i % 60)).parse().expect("a name"))
             .collect();

@@ -42,7 +42,7 @@ impl fmt::Display for WrongKey {
 impl std::error::Error for WrongKey {}
 
 /// All that a catalog's step does to one name.
-pub(super) struct Step {
+pub(super) struct CatalogStep {
     /// The name's.
     pub(super) hash: NameHash,
     to: To,
@@ -56,8 +56,8 @@ enum To {
     Remove(Box<LowerNameBuf>),
 }
 
-impl Step {
-    fn new(key: &HashKey, change: Change) -> Result<Step, WrongKey> {
+impl CatalogStep {
+    fn new(key: &HashKey, change: Change) -> Result<CatalogStep, WrongKey> {
         let to = match change {
             Change::Serve(zone) if zone.key() != key => {
                 return Err(WrongKey { zone: Box::new(zone.apex().to_buf()) });
@@ -66,7 +66,7 @@ impl Step {
             Change::Unload(name) => To::Unload(Box::new(name.as_name().to_lower())),
             Change::Remove(name) => To::Remove(Box::new(name.as_name().to_lower())),
         };
-        Ok(Step { hash: key.name(to.name()), to, anew: false })
+        Ok(CatalogStep { hash: key.name(to.name()), to, anew: false })
     }
 
     pub(super) fn name(&self) -> LowerName<'_> {
@@ -99,14 +99,17 @@ impl To {
 }
 
 /// The steps that `changes`, made one after the other, come to.
-pub(super) fn steps(key: &HashKey, changes: impl IntoIterator<Item = Change>) -> Result<Vec<Step>, WrongKey> {
-    let steps: Result<Vec<Step>, WrongKey> =
-        changes.into_iter().map(|change| Step::new(key, change)).collect();
+pub(super) fn steps(
+    key: &HashKey,
+    changes: impl IntoIterator<Item = Change>,
+) -> Result<Vec<CatalogStep>, WrongKey> {
+    let steps: Result<Vec<CatalogStep>, WrongKey> =
+        changes.into_iter().map(|change| CatalogStep::new(key, change)).collect();
     Ok(in_order(steps?))
 }
 
 /// `steps` sorted by [`order`], those of one name put together.
-fn in_order(mut steps: Vec<Step>) -> Vec<Step> {
+fn in_order(mut steps: Vec<CatalogStep>) -> Vec<CatalogStep> {
     // Stable, so that the steps of one name stay in their order.
     steps.sort_by(|a, b| {
         order(a.hash).cmp(&order(b.hash)).then_with(|| a.name().as_wire().cmp(b.name().as_wire()))

@@ -7,7 +7,7 @@ use std::{array, slice, vec};
 use wire::{LowerName, NameHash};
 
 use super::census::Census;
-use super::change::Step;
+use super::change::CatalogStep;
 use super::entry::ZoneEntry;
 use crate::prefetch::{self, Part};
 
@@ -60,7 +60,7 @@ fn turn_at(level: u32, hash: NameHash) -> usize {
 }
 
 /// A place of a shard; half of them are free.
-type Place = Option<ZoneEntry>;
+type ShardSlot = Option<ZoneEntry>;
 
 /// Where in a shard of so many places a hash belongs.
 #[inline]
@@ -77,24 +77,24 @@ fn beside(at: usize, places: usize) -> usize {
 /// The trie: its root.
 #[derive(Clone)]
 pub(super) struct Trie {
-    nodes: [Node; WIDE],
+    nodes: [TrieNode; WIDE],
     /// Whether all zones lie in one shard: then every node is that one.
     alone: bool,
 }
 
 /// A part of the trie, shared by all tries in which it is the same.
 #[derive(Clone)]
-enum Node {
+enum TrieNode {
     /// A hash table: who finds his place taken takes the next free one.
-    Shard(Arc<[Place]>),
+    Shard(Arc<[ShardSlot]>),
     Page(Arc<Page>),
 }
 
 /// The way to a place reads these words alone: where the shard is, and how many places it has.
-const _: () = assert!(size_of::<Node>() == 16);
+const _: () = assert!(size_of::<TrieNode>() == 16);
 
 struct Page {
-    nodes: [Node; NARROW],
+    nodes: [TrieNode; NARROW],
     /// How many there are below.
     zones: usize,
 }
@@ -104,26 +104,26 @@ impl Trie {
     pub(super) fn new(mut entries: Vec<ZoneEntry>) -> Trie {
         let alone = entries.len() <= MOST;
         if alone {
-            let shard = Node::new(entries, LEVELS);
+            let shard = TrieNode::new(entries, LEVELS);
             return Trie { nodes: array::from_fn(|_| shard.clone()), alone };
         }
         entries.sort_unstable_by_key(|entry| order(entry.hash));
         let mut entries = entries.into_iter();
         let nodes = array::from_fn(|at| {
             let zones = entries.as_slice().partition_point(|entry| turn::<WIDE>(way(entry.hash)) <= at);
-            Node::of_next(zones, &mut entries, 0)
+            TrieNode::of_next(zones, &mut entries, 0)
         });
         Trie { nodes, alone }
     }
 
     /// The places of the shard that a way leads to.
     #[inline]
-    fn places(&self, way: Way) -> &[Place] {
+    fn places(&self, way: Way) -> &[ShardSlot] {
         let (mut node, mut way) = (&self.nodes[turn::<WIDE>(way)], rest::<WIDE>(way));
         loop {
             match node {
-                Node::Shard(places) => return places,
-                Node::Page(page) => node = &page.nodes[turn::<NARROW>(way)],
+                TrieNode::Shard(places) => return places,
+                TrieNode::Page(page) => node = &page.nodes[turn::<NARROW>(way)],
             }
             way = rest::<NARROW>(way);
         }
@@ -152,11 +152,11 @@ impl Trie {
 
     /// The trie that `steps` make of this one; `None` if they change nothing. They are sorted by [`order`], one for
     /// each name. What they do not reach is shared.
-    pub(super) fn with(&self, steps: &[Step], census: &mut Census) -> Option<Trie> {
-        if let (true, Node::Shard(places)) = (self.alone, &self.nodes[0]) {
+    pub(super) fn with(&self, steps: &[CatalogStep], census: &mut Census) -> Option<Trie> {
+        if let (true, TrieNode::Shard(places)) = (self.alone, &self.nodes[0]) {
             return entries_with(places, steps, census).map(Trie::new);
         }
-        let turn = |step: &Step| turn::<WIDE>(way(step.hash));
+        let turn = |step: &CatalogStep| turn::<WIDE>(way(step.hash));
         let nodes = nodes_with(&self.nodes, steps, turn, 0, census)?;
         if census.zones() <= FEWEST {
             return Some(Trie::new(entries(&nodes).cloned().collect()));
@@ -171,66 +171,66 @@ impl Trie {
 
     /// Bytes of memory of pages and shards.
     pub(super) fn memory(&self) -> usize {
-        self.distinct().iter().map(Node::memory).sum()
+        self.distinct().iter().map(TrieNode::memory).sum()
     }
 
     /// The nodes, each once.
-    fn distinct(&self) -> &[Node] {
+    fn distinct(&self) -> &[TrieNode] {
         if self.alone { slice::from_ref(&self.nodes[0]) } else { &self.nodes }
     }
 }
 
-impl Node {
+impl TrieNode {
     /// A node with `level` pages above it, of `entries` in any order.
-    fn new(mut entries: Vec<ZoneEntry>, level: u32) -> Node {
+    fn new(mut entries: Vec<ZoneEntry>, level: u32) -> TrieNode {
         let zones = entries.len();
         if zones > MOST {
             entries.sort_unstable_by_key(|entry| order(entry.hash));
         }
-        Node::of_next(zones, &mut entries.into_iter(), level)
+        TrieNode::of_next(zones, &mut entries.into_iter(), level)
     }
 
     /// A node with `level` pages above it, of the next `zones` of `entries`. More than a shard holds are sorted by
     /// [`order`].
-    fn of_next(zones: usize, entries: &mut vec::IntoIter<ZoneEntry>, level: u32) -> Node {
+    fn of_next(zones: usize, entries: &mut vec::IntoIter<ZoneEntry>, level: u32) -> TrieNode {
         if zones <= MOST || level == LEVELS {
-            return Node::Shard(shard(zones, entries));
+            return TrieNode::Shard(shard(zones, entries));
         }
         let mut left = zones;
         let nodes = array::from_fn(|at| {
             let mine = entries.as_slice().get(..left).unwrap_or_default();
             let here = mine.partition_point(|entry| turn_at(level, entry.hash) <= at);
             left -= here;
-            Node::of_next(here, entries, level + 1)
+            TrieNode::of_next(here, entries, level + 1)
         });
-        Node::Page(Arc::new(Page { nodes, zones }))
+        TrieNode::Page(Arc::new(Page { nodes, zones }))
     }
 
     /// What `steps`, which all lead here, make of this node with `level` pages above it; `None` if it stays as it is.
-    fn with(&self, steps: &[Step], level: u32, census: &mut Census) -> Option<Node> {
+    fn with(&self, steps: &[CatalogStep], level: u32, census: &mut Census) -> Option<TrieNode> {
         let page = match self {
-            Node::Shard(places) => {
-                return entries_with(places, steps, census).map(|entries| Node::new(entries, level));
+            TrieNode::Shard(places) => {
+                return entries_with(places, steps, census).map(|entries| TrieNode::new(entries, level));
             }
-            Node::Page(page) => page,
+            TrieNode::Page(page) => page,
         };
         let before = census.zones();
         let nodes = nodes_with(&page.nodes, steps, |step| turn_at(level, step.hash), level + 1, census)?;
         let zones = page.zones + census.zones() - before;
         if zones <= FEWEST {
-            return Some(Node::new(entries(&nodes).cloned().collect(), level));
+            return Some(TrieNode::new(entries(&nodes).cloned().collect(), level));
         }
-        Some(Node::Page(Arc::new(Page { nodes, zones })))
+        Some(TrieNode::Page(Arc::new(Page { nodes, zones })))
     }
 
     /// Bytes of memory of this node and those below.
     fn memory(&self) -> usize {
         match self {
-            Node::Shard(places) => {
-                COUNTS.next_multiple_of(align_of::<Place>()) + size_of_val::<[Place]>(places)
+            TrieNode::Shard(places) => {
+                COUNTS.next_multiple_of(align_of::<ShardSlot>()) + size_of_val::<[ShardSlot]>(places)
             }
-            Node::Page(page) => {
-                COUNTS + size_of::<Page>() + page.nodes.iter().map(Node::memory).sum::<usize>()
+            TrieNode::Page(page) => {
+                COUNTS + size_of::<Page>() + page.nodes.iter().map(TrieNode::memory).sum::<usize>()
             }
         }
     }
@@ -240,9 +240,9 @@ impl Node {
 pub(super) const COUNTS: usize = 2 * size_of::<usize>();
 
 /// A shard of the next `zones` of `entries`.
-fn shard(zones: usize, entries: &mut vec::IntoIter<ZoneEntry>) -> Arc<[Place]> {
+fn shard(zones: usize, entries: &mut vec::IntoIter<ZoneEntry>) -> Arc<[ShardSlot]> {
     let len = if zones == 0 { 0 } else { 2 * zones + 1 };
-    let mut shard: Arc<[Place]> = (0..len).map(|_| None).collect();
+    let mut shard: Arc<[ShardSlot]> = (0..len).map(|_| None).collect();
     // Nobody else has it yet.
     if let Some(places) = Arc::get_mut(&mut shard) {
         for entry in entries.take(zones) {
@@ -257,7 +257,7 @@ fn shard(zones: usize, entries: &mut vec::IntoIter<ZoneEntry>) -> Arc<[Place]> {
 }
 
 #[inline]
-fn find<'p>(places: &'p [Place], lower: LowerName<'_>, hash: NameHash) -> Option<(usize, &'p ZoneEntry)> {
+fn find<'p>(places: &'p [ShardSlot], lower: LowerName<'_>, hash: NameHash) -> Option<(usize, &'p ZoneEntry)> {
     let mut at = home(hash, places.len());
     // Half the places are free, so this ends.
     loop {
@@ -274,12 +274,12 @@ fn find<'p>(places: &'p [Place], lower: LowerName<'_>, hash: NameHash) -> Option
 /// What `steps`, which are sorted by the node that `turn` returns for each, make of `nodes` with `level` pages above
 /// them; `None` if all stay as they are.
 fn nodes_with<const N: usize>(
-    nodes: &[Node; N],
-    steps: &[Step],
-    turn: impl Fn(&Step) -> usize,
+    nodes: &[TrieNode; N],
+    steps: &[CatalogStep],
+    turn: impl Fn(&CatalogStep) -> usize,
     level: u32,
     census: &mut Census,
-) -> Option<[Node; N]> {
+) -> Option<[TrieNode; N]> {
     let mut new = None;
     for steps in steps.chunk_by(|a, b| turn(a) == turn(b)) {
         let Some(at) = steps.first().map(&turn) else { continue };
@@ -291,7 +291,7 @@ fn nodes_with<const N: usize>(
 }
 
 /// The entries that `steps` make of those of a shard, in any order; `None` if they change nothing.
-fn entries_with(places: &[Place], steps: &[Step], census: &mut Census) -> Option<Vec<ZoneEntry>> {
+fn entries_with(places: &[ShardSlot], steps: &[CatalogStep], census: &mut Census) -> Option<Vec<ZoneEntry>> {
     let mut gone = vec![false; places.len()];
     let mut entries = Vec::with_capacity(steps.len());
     let mut same = true;
@@ -316,15 +316,15 @@ fn entries_with(places: &[Place], steps: &[Step], census: &mut Census) -> Option
     Some(entries)
 }
 
-fn entries(nodes: &[Node]) -> Entries<'_> {
+fn entries(nodes: &[TrieNode]) -> Entries<'_> {
     Entries { nodes: vec![nodes.iter()], places: [].iter() }
 }
 
 /// The entries of some nodes and those below.
 pub(super) struct Entries<'t> {
     /// The nodes still to come, page below page.
-    nodes: Vec<slice::Iter<'t, Node>>,
-    places: slice::Iter<'t, Place>,
+    nodes: Vec<slice::Iter<'t, TrieNode>>,
+    places: slice::Iter<'t, ShardSlot>,
 }
 
 impl<'t> Iterator for Entries<'t> {
@@ -336,8 +336,8 @@ impl<'t> Iterator for Entries<'t> {
                 return Some(entry);
             }
             match self.nodes.last_mut()?.next() {
-                Some(Node::Shard(places)) => self.places = places.iter(),
-                Some(Node::Page(page)) => self.nodes.push(page.nodes.iter()),
+                Some(TrieNode::Shard(places)) => self.places = places.iter(),
+                Some(TrieNode::Page(page)) => self.nodes.push(page.nodes.iter()),
                 None => _ = self.nodes.pop(),
             }
         }
@@ -348,11 +348,11 @@ impl<'t> Iterator for Entries<'t> {
 #[cfg(test)]
 impl Trie {
     pub(super) fn parts(&self) -> std::collections::BTreeSet<*const ()> {
-        fn note(nodes: &[Node], parts: &mut std::collections::BTreeSet<*const ()>) {
+        fn note(nodes: &[TrieNode], parts: &mut std::collections::BTreeSet<*const ()>) {
             for node in nodes {
                 match node {
-                    Node::Shard(places) => _ = parts.insert(places.as_ptr().cast()),
-                    Node::Page(page) => {
+                    TrieNode::Shard(places) => _ = parts.insert(places.as_ptr().cast()),
+                    TrieNode::Page(page) => {
                         parts.insert(Arc::as_ptr(page).cast());
                         note(&page.nodes, parts);
                     }
