@@ -10,6 +10,7 @@
 //!
 //! ask 1 www.example. A [do] [cd] [nord] [from=ADDRESS]     client 1 asks
 //! reply a [FLAGS] RCODE: RECORD; auth RECORD; add RECORD   a answers the last query it was sent; a#2 the second
+//!                                        `@2` in a record stands for the last two labels as a was asked
 //! message a HEX                          a sends bytes on the link of that query
 //! opened a, closed a, refused a          the link of the last query to a opens, is closed, fails
 //! at +20ms                               so much later

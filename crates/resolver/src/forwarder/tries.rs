@@ -159,7 +159,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let (lookup, place, probe) = (one.lookup, one.place, one.probe);
         let (server, stream, link, sent) = (one.server, one.stream, one.link, one.sent);
         self.went_silent(server, stream, now);
-        if let Some(stats) = self.stats.upstreams.get(server) {
+        // Others that are left behind were counted before.
+        if let Some(stats) = self.stats.upstreams.get(server).filter(|_| lookup.is_some() || probe) {
             stats.timeouts.add();
         }
         if stream {

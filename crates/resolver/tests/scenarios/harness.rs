@@ -442,7 +442,10 @@ fn reply(query: &[u8], words: &[&str], records: &str) -> Vec<u8> {
         b.learn(name, wire::message::Offset::QNAME);
     }
     for record in records.split(';').map(str::trim).filter(|record| !record.is_empty()) {
-        write_record(&mut b, record);
+        let labels =
+            (1..=9).map(|n| (format!("@{n}"), name.skip(name.label_count().saturating_sub(n)).to_string()));
+        let record = labels.fold(record.to_owned(), |record, (mark, end)| record.replace(&mark, &end));
+        write_record(&mut b, &record);
     }
     if edns.is_some() && !has("noopt") || has("opt") {
         let mut opt = OptWriter::begin(&mut b, 1232, (rcode.0 >> 4) as u8, false).expect("fits");
@@ -548,7 +551,9 @@ fn show(outcome: &LookupOutcome) -> String {
 }
 
 fn counter<'s>(stats: &'s ForwardStats, servers: &[(String, Upstream)], name: &str) -> &'s Count {
-    if let Some((server, name)) = name.split_once('.').filter(|(first, _)| *first != "suspects") {
+    if let Some((server, name)) =
+        name.split_once('.').filter(|(first, _)| !matches!(*first, "suspects" | "shed"))
+    {
         let server = servers.iter().find(|(n, _)| n == server).expect("an upstream").1;
         let stats = stats.upstreams.iter().find(|s| s.address == server.address).expect("counted");
         return match name {
