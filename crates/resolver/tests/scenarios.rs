@@ -15,7 +15,8 @@
 //! opened a, closed a, refused a          the link of the last query to a opens, is closed, fails
 //! at +20ms                               so much later
 //!
-//! query a udp www.example. A [WHAT]      a is sent this, at this very time
+//! query a udp www.example. A [WHAT]      a is sent this, at this very time; WHAT: mixed rd cd do plain
+//!                                        edns=N cookie server=N, new (a connection), !mixed …
 //! answer 1 [FLAGS] RCODE: RECORD; auth RECORD              client 1 gets exactly this
 //! failed 1 REASON                        client 1 gets no answer
 //! drops a tcp                            a link to a is closed by us, at this very time

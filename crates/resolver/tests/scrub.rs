@@ -125,7 +125,7 @@ fn check(answer: &Answer, inquiry: &Inquiry, domain: Name<'_>) -> Result<usize, 
     prop_assert_eq!(question.name.as_wire(), inquiry.name.as_name().as_wire());
     // The names the chain has led to, link by link.
     let mut reached: Vec<NameBuf> = vec![inquiry.name.into()];
-    let mut dname: Option<NameBuf> = None;
+    let mut dname: Option<(NameBuf, NameBuf)> = None;
     for n in 0..answers + authorities {
         let record = parser.record().expect("a record");
         let owner = parser.name_at(record.owner_at).expect("a name");
@@ -142,13 +142,23 @@ fn check(answer: &Answer, inquiry: &Inquiry, domain: Name<'_>) -> Result<usize, 
         if n < answers {
             let last = reached.last().expect("one").as_name();
             let above =
-                dname.filter(|dname| *dname == owner).is_some() || last.is_at_or_below(owner.as_name());
+                dname.is_some_and(|(dname, _)| dname == owner) || last.is_at_or_below(owner.as_name());
+            // Signatures follow what they sign, also where that has led on.
+            let above = above || record.rtype == Type::RRSIG && reached.contains(&owner);
             prop_assert!(above, "{} stands beside the chain", owner);
-            let alias = record.rtype == Type::CNAME && inquiry.qtype != Type::ANY;
+            // ANY follows nothing but what comes of a DNAME.
+            let alias = record.rtype == Type::CNAME
+                && (inquiry.qtype != Type::ANY
+                    || dname.as_ref().is_some_and(|(above, target)| {
+                        let next =
+                            NameBuf::replace_suffix(last, above.as_name().label_count(), target.as_name());
+                        last.is_at_or_below(above.as_name())
+                            && next.is_ok_and(|next| next.as_name().as_wire() == data)
+                    }));
             if alias && owner.as_name() == last && inquiry.qtype != Type::CNAME {
                 reached.push(Name::from_wire(&data).expect("a name").to_buf());
             } else if record.rtype == Type::DNAME && owner.as_name() != last {
-                dname = Some(owner);
+                dname = Some((owner, Name::from_wire(&data).expect("a name").to_buf()));
             } else if record.rtype != Type::RRSIG {
                 prop_assert!(owner.as_name() == last, "{} does not answer", owner);
             }

@@ -83,7 +83,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// next query opens another.
     pub(super) fn suspect(&mut self, link: Link, sent: Instant) {
         let Some(LinkUse::Stream(connection)) = self.links.get_mut(&link) else { return };
-        if connection.heard.is_none_or(|heard| heard < sent) {
+        if connection.heard.is_none_or(|heard| heard <= sent) {
             connection.suspect = true;
         }
     }

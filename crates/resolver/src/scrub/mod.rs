@@ -75,7 +75,7 @@ pub fn scrub(
     rcode: Rcode,
     scope: &Scope<'_>,
 ) -> Result<Answer, ReplyFault> {
-    let mut records = Records::read(message, inquiry.qclass)?;
+    let mut records = Records::read(message, inquiry.qclass, scope.sent)?;
     let mut kept = Kept::new(scope, inquiry.dnssec_ok);
     let chain = Chain::follow(&mut records, inquiry, scope, &mut kept)?;
     let negative = !chain.found && chain.leads_to.is_none();

@@ -13,6 +13,8 @@ use super::{KeptRecord, ReplyFault, Scope};
 pub(super) struct Records<'m> {
     parser: Parser<'m>,
     all: Vec<Found>,
+    /// The name as it was sent, if that had capital letters.
+    sent: Option<NameBuf>,
 }
 
 struct Found {
@@ -25,7 +27,9 @@ struct Found {
 }
 
 impl<'m> Records<'m> {
-    pub(super) fn read(message: &'m [u8], class: Class) -> Result<Self, ReplyFault> {
+    /// Reads both sections. `sent` is the name as it was asked.
+    pub(super) fn read(message: &'m [u8], class: Class, sent: Name<'_>) -> Result<Self, ReplyFault> {
+        let sent = Some(sent.to_buf()).filter(|sent| sent.as_name().has_upper_case());
         let malformed = |_| ReplyFault::Malformed;
         let (header, mut parser) = Parser::new(message).map_err(malformed)?;
         let [questions, answers, authorities, _] = header.counts();
@@ -39,11 +43,16 @@ impl<'m> Records<'m> {
                 if raw.class != class || raw.rtype.is_meta() {
                     continue;
                 }
-                let owner = parser.name_at(raw.owner_at).map_err(malformed)?;
+                let mut owner = parser.name_at(raw.owner_at).map_err(malformed)?;
+                if let Some(sent) = &sent {
+                    let mut wire = owner.as_name().as_wire().to_vec();
+                    lower_what_was_sent(&mut wire, sent.as_name());
+                    owner = Name::from_wire(&wire).map_or(owner, Name::to_buf);
+                }
                 all.push(Found { section, owner, rtype: raw.rtype, raw, taken: false });
             }
         }
-        Ok(Records { parser, all })
+        Ok(Records { parser, all, sent })
     }
 
     /// The first record of this owner and type in the answer section.
@@ -76,6 +85,17 @@ impl<'m> Records<'m> {
         let mut out = Vec::new();
         self.parser.expand_rdata(&found.raw, &mut out).map_err(|_| ReplyFault::Malformed)?;
         rdata::validate(found.rtype, &out).map_err(|_| ReplyFault::Malformed)?;
+        if let Some(sent) = &self.sent {
+            let names: Vec<_> = rdata::embedded_names(found.rtype, &out)
+                .filter(|name| name.rule == NameRule::Compress)
+                .map(|name| name.start..name.start + name.len)
+                .collect();
+            for range in names {
+                if let Some(name) = out.get_mut(range) {
+                    lower_what_was_sent(name, sent.as_name());
+                }
+            }
+        }
         Ok(out)
     }
 
@@ -109,8 +129,6 @@ struct Place {
 
 #[derive(Default)]
 struct Settings {
-    /// The name as it was sent, if that had capital letters.
-    sent: Option<NameBuf>,
     domain: Option<NameBuf>,
     signatures: bool,
     records_per_set: usize,
@@ -121,7 +139,6 @@ impl Kept {
     /// Nothing yet. Signatures are kept only if `signatures` is set.
     pub(super) fn new(scope: &Scope<'_>, signatures: bool) -> Self {
         let settings = Settings {
-            sent: Some(scope.sent.to_buf()).filter(|name| name.as_name().has_upper_case()),
             domain: Some(scope.domain.to_buf()),
             signatures,
             records_per_set: scope.records_per_set,
@@ -185,7 +202,7 @@ impl Kept {
             }
         }
         for rdata in data {
-            self.push(section, owner.as_name(), rtype, ttl, rdata);
+            self.push(section, owner.as_name(), rtype, ttl, &rdata);
         }
         if rtype == Type::SOA {
             self.in_zone(owner.as_name());
@@ -223,7 +240,7 @@ impl Kept {
                 found.taken = true;
             }
             self.in_zone(rrsig.signer);
-            self.push(section, owner, Type::RRSIG, ttl, rdata);
+            self.push(section, owner, Type::RRSIG, ttl, &rdata);
         }
         Ok(())
     }
@@ -271,27 +288,14 @@ impl Kept {
 
     /// Adds the CNAME that follows from a DNAME (RFC 6672 §3.1).
     pub(super) fn synthesized(&mut self, owner: Name<'_>, target: Name<'_>, ttl: Ttl) {
-        self.push(Section::Answer, owner, Type::CNAME, ttl, target.as_wire().to_vec());
+        self.push(Section::Answer, owner, Type::CNAME, ttl, target.as_wire());
     }
 
-    fn push(&mut self, section: Section, owner: Name<'_>, rtype: Type, ttl: Ttl, mut rdata: Vec<u8>) {
-        let mut owner = owner.as_wire().to_vec();
-        if let Some(sent) = &self.settings.sent {
-            lower_what_was_sent(&mut owner, sent.as_name());
-            let names: Vec<_> = rdata::embedded_names(rtype, &rdata)
-                .filter(|name| name.rule == NameRule::Compress)
-                .map(|name| name.start..name.start + name.len)
-                .collect();
-            for range in names {
-                if let Some(name) = rdata.get_mut(range) {
-                    lower_what_was_sent(name, sent.as_name());
-                }
-            }
-        }
+    fn push(&mut self, section: Section, owner: Name<'_>, rtype: Type, ttl: Ttl, rdata: &[u8]) {
         let start = self.bytes.len();
-        self.bytes.append(&mut owner);
+        self.bytes.extend_from_slice(owner.as_wire());
         let middle = self.bytes.len();
-        self.bytes.append(&mut rdata);
+        self.bytes.extend_from_slice(rdata);
         let place = Place { section, owner: start..middle, rtype, ttl, rdata: middle..self.bytes.len() };
         self.records.push(place);
     }

@@ -1,6 +1,6 @@
 //! Reads scenarios and plays them; the language is explained in `scenarios.rs`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -70,6 +70,8 @@ struct Query {
     transport: Transport,
     message: Vec<u8>,
     sent: Instant,
+    /// It is the first on its link.
+    first: bool,
 }
 
 struct Play {
@@ -81,6 +83,7 @@ struct Play {
     outcomes: Outcomes,
     now: Instant,
     links: HashMap<Link, (String, Transport)>,
+    used: HashSet<Link>,
     sent: VecDeque<Query>,
     closed: VecDeque<(String, Transport, Instant)>,
     /// What each server was sent, as far as it was expected.
@@ -98,6 +101,7 @@ impl Play {
             outcomes: Outcomes::default(),
             now: Instant::now(),
             links: HashMap::new(),
+            used: HashSet::new(),
             sent: VecDeque::new(),
             closed: VecDeque::new(),
             taken: HashMap::new(),
@@ -237,7 +241,8 @@ impl Play {
                 }
                 Action::Send { link, message } => {
                     let (server, transport) = self.links.get(&link).expect("an open link").clone();
-                    self.sent.push_back(Query { server, link, transport, message, sent: self.now });
+                    let first = self.used.insert(link);
+                    self.sent.push_back(Query { server, link, transport, message, sent: self.now, first });
                 }
                 Action::Close { link } => {
                     let (server, transport) = self.links.remove(&link).expect("an open link");
@@ -388,6 +393,9 @@ impl Query {
             out += " plain";
         }
         assert!(parser.at_end(), "nothing follows OPT");
+        if self.first && self.transport.is_stream() {
+            out += " new";
+        }
         if self.sent != now {
             out += &format!(" (sent {:?} ago)", now - self.sent);
         }
