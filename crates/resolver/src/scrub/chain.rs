@@ -68,15 +68,10 @@ fn dname(
     scope: &Scope<'_>,
     kept: &mut Kept,
 ) -> Result<Option<Option<NameBuf>>, ReplyFault> {
-    let above = name.ancestors().skip(1).take_while(|above| above.is_at_or_below(scope.domain));
-    let Some((above, at)) =
-        above.into_iter().find_map(|above| records.answer(above, Type::DNAME).map(|at| (above, at)))
-    else {
-        return Ok(None);
-    };
+    let Some((at, labels)) = records.dname_above(name, scope.domain) else { return Ok(None) };
     let suffix = target(&records.rdata(at)?)?;
     let ttl = kept.set(records, at)?;
-    let Ok(next) = NameBuf::replace_suffix(name, above.label_count(), suffix.as_name()) else {
+    let Ok(next) = NameBuf::replace_suffix(name, labels, suffix.as_name()) else {
         return Ok(Some(None));
     };
     kept.synthesized(name, next.as_name(), ttl);

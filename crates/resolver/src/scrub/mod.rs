@@ -38,7 +38,7 @@ pub struct Answer {
 pub enum ReplyFault {
     /// It breaks off, or a record that would be kept is not well formed.
     Malformed,
-    /// An RRset has too many records.
+    /// An RRset has too many records, or there are too many RRsets.
     SetTooLarge,
     /// It is a referral to other servers, not an answer: no recursion is offered.
     Referral,

@@ -9,6 +9,9 @@ use wire::{Class, Name, NameBuf, Ttl, Type};
 
 use super::{KeptRecord, ReplyFault, Scope};
 
+/// Most RRsets kept at one name, or as proofs. Proofs take three for each link of a chain at most.
+const SETS: usize = 64;
+
 /// The records of a reply's answer and authority sections that are of the right class and may be data.
 pub(super) struct Records<'m> {
     parser: Parser<'m>,
@@ -60,6 +63,21 @@ impl<'m> Records<'m> {
         self.all.iter().position(|found| {
             found.section == Section::Answer && found.rtype == rtype && found.owner.as_name() == owner
         })
+    }
+
+    /// The closest DNAME above `name` within `domain`, and the number of its owner's labels. One pass: a name may have a
+    /// hundred ancestors.
+    pub(super) fn dname_above(&self, name: Name<'_>, domain: Name<'_>) -> Option<(usize, usize)> {
+        let above = self.all.iter().enumerate().filter(|(_, found)| {
+            let owner = found.owner.as_name();
+            (found.section, found.rtype) == (Section::Answer, Type::DNAME)
+                && name.len() > owner.len()
+                && name.is_at_or_below(owner)
+                && owner.is_at_or_below(domain)
+        });
+        let labels = above.map(|(at, found)| (at, found.owner.as_name().label_count()));
+        // Of several at one owner the first.
+        labels.rev().max_by_key(|(_, labels)| *labels)
     }
 
     /// The SOA that says that `name` is not there: of a zone at or above it, within `domain`.
@@ -258,11 +276,7 @@ impl Kept {
     pub(super) fn all_at(&mut self, records: &mut Records<'_>, owner: Name<'_>) -> Result<bool, ReplyFault> {
         let here = |found: &Found| found.section == Section::Answer && found.owner.as_name() == owner;
         let all = records.pick(here);
-        for &at in &all {
-            if records.all.get(at).is_some_and(|found| !found.taken) {
-                self.set(records, at)?;
-            }
-        }
+        self.sets(records, &all)?;
         Ok(!all.is_empty())
     }
 
@@ -278,8 +292,19 @@ impl Kept {
                     _ => false,
                 })
         };
-        for at in records.pick(proves) {
+        let all = records.pick(proves);
+        self.sets(records, &all)
+    }
+
+    /// Keeps the RRsets that these records belong to.
+    fn sets(&mut self, records: &mut Records<'_>, members: &[usize]) -> Result<(), ReplyFault> {
+        let mut sets = 0;
+        for &at in members {
             if records.all.get(at).is_some_and(|found| !found.taken) {
+                sets += 1;
+                if sets > SETS {
+                    return Err(ReplyFault::SetTooLarge);
+                }
                 self.set(records, at)?;
             }
         }
