@@ -42,7 +42,7 @@ const ROOMS: &[Room] = &[
     },
     Room { name: "authority", ours: &["wire", "zone", "dnssec"], theirs: Only(&[]) },
     Room { name: "cache", ours: &["wire"], theirs: Only(&[]) },
-    Room { name: "resolver", ours: &["wire", "cache", "dnssec"], theirs: Only(&[]) },
+    Room { name: "resolver", ours: &["wire", "exchange", "cache", "dnssec"], theirs: Only(&["chacha20"]) },
     Room { name: "policy", ours: &["wire", "zone"], theirs: Only(&[]) },
     Room { name: "transfer", ours: &["wire", "zone", "dnssec"], theirs: Only(&["aws-lc-rs"]) },
     Room { name: "signer", ours: &["wire", "zone", "dnssec"], theirs: Only(&[]) },

@@ -106,7 +106,7 @@ impl fmt::Debug for LowerName<'_> {
 }
 
 /// A domain name in lower case, owned: 256 bytes on the spot, no allocation.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LowerNameBuf(NameBuf);
 
 impl LowerNameBuf {

@@ -1,0 +1,150 @@
+//! What an operator sets: which upstream servers are asked for which names, and the bounds of that.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use wire::NameBuf;
+
+/// How an upstream server is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Reach {
+    /// By datagrams; over TCP what does not fit or may be forged (RFC 1035 §4.2, RFC 7766).
+    #[default]
+    UdpThenTcp,
+    /// Over TCP only.
+    Tcp,
+}
+
+/// One upstream server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Upstream {
+    /// Its address and port.
+    pub address: SocketAddr,
+    /// How it is reached.
+    pub reach: Reach,
+}
+
+impl Upstream {
+    /// A server that is asked by UDP, then TCP.
+    pub fn new(address: SocketAddr) -> Self {
+        Upstream { address, reach: Reach::UdpThenTcp }
+    }
+}
+
+/// Which servers are asked for the names at and below a domain. The rule with the longest domain counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardRule {
+    /// The domain; the root for everything.
+    pub domain: NameBuf,
+    /// The servers. A rule without any fails every lookup.
+    pub upstreams: Vec<Upstream>,
+}
+
+/// Bounds on what clients can make the forwarder keep and do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardLimits {
+    /// Clients that wait at a time, by client prefix (IPv4 /24, IPv6 /56). Default: 1000.
+    pub clients_per_prefix: usize,
+    /// Clients that wait for one lookup. Default: 1000.
+    pub clients_per_lookup: usize,
+    /// Lookups in flight by one rule. Default: 10,000.
+    pub lookups_per_rule: usize,
+    /// Lookups in flight in all. Default: 20,000.
+    pub lookups: usize,
+    /// Tries of one lookup, whatever they are for: other servers, retransmissions, TCP, downgrades, probes. Never
+    /// reset. Default: 8.
+    pub tries: u8,
+    /// TCP connections to one server. Default: 4.
+    pub connections: usize,
+    /// Queries under way on one connection. Default: 100.
+    pub pipeline: usize,
+    /// Records of one RRset; a reply with more is not taken. Default: 256.
+    pub records_per_set: usize,
+}
+
+impl Default for ForwardLimits {
+    fn default() -> Self {
+        ForwardLimits {
+            clients_per_prefix: 1000,
+            clients_per_lookup: 1000,
+            lookups_per_rule: 10_000,
+            lookups: 20_000,
+            tries: 8,
+            connections: 4,
+            pipeline: 100,
+            records_per_set: 256,
+        }
+    }
+}
+
+/// How long things take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardTiming {
+    /// How long a client waits for its outcome. Default: 5 s.
+    pub client: Duration,
+    /// Time to the next try of a server that was never measured. Default: 400 ms.
+    pub first_rto: Duration,
+    /// The shortest time to the next try. Default: 50 ms.
+    pub min_rto: Duration,
+    /// The longest, and how long a probe's reply is waited for. Default: 2 s.
+    pub max_rto: Duration,
+    /// Between probes of a server that does not answer. Default: 1 s.
+    pub probe: Duration,
+    /// After which a connection without traffic is closed. Default: 10 s.
+    pub tcp_idle: Duration,
+    /// How long it is remembered what a server cannot do: EDNS, cookies, the letter case of a name. Default: 15 min.
+    pub remember: Duration,
+}
+
+impl Default for ForwardTiming {
+    fn default() -> Self {
+        ForwardTiming {
+            client: Duration::from_secs(5),
+            first_rto: Duration::from_millis(400),
+            min_rto: Duration::from_millis(50),
+            max_rto: Duration::from_secs(2),
+            probe: Duration::from_secs(1),
+            tcp_idle: Duration::from_secs(10),
+            remember: Duration::from_secs(900),
+        }
+    }
+}
+
+/// The forwarder's settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardConfig {
+    /// The rules, in any order; of two with one domain the later counts.
+    pub rules: Vec<ForwardRule>,
+    /// Bounds.
+    pub limits: ForwardLimits,
+    /// Times.
+    pub timing: ForwardTiming,
+    /// One lookup in so many asks another server than the fastest first; 0: none does. Default: 20.
+    pub explore: u32,
+    /// Whether letters of the name that is asked are in random case, which the reply must repeat. Default: true.
+    pub mixed_case: bool,
+    /// Whether cookies are sent (RFC 7873). Default: true.
+    pub cookies: bool,
+    /// The largest datagram that may come back, in bytes (RFC 6891 §6.2.3). Default: 1232.
+    pub udp_size: u16,
+    /// The most a positive answer may be kept, in seconds. Default: 1 day.
+    pub max_ttl: u32,
+    /// The most a negative answer may be kept, in seconds (RFC 2308 §5). Default: 3 hours.
+    pub max_negative_ttl: u32,
+}
+
+impl Default for ForwardConfig {
+    fn default() -> Self {
+        ForwardConfig {
+            rules: Vec::new(),
+            limits: ForwardLimits::default(),
+            timing: ForwardTiming::default(),
+            explore: 20,
+            mixed_case: true,
+            cookies: true,
+            udp_size: 1232,
+            max_ttl: 86_400,
+            max_negative_ttl: 10_800,
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Judging what comes back.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use exchange::{Action, Link};
+use wire::{Header, Rcode};
+
+use super::Forwarder;
+use super::state::{LinkUse, Steps, Try, TryId};
+use crate::inquiry::{LookupOutcome, Outlet};
+use crate::query::{self, Misfit, Reply, Sent};
+use crate::random::Random;
+use crate::scrub::{ReplyFault, Scope, scrub};
+use crate::server::Ability;
+
+/// What a reply that fits its query leads to.
+enum Verdict {
+    /// The query goes out once more, changed.
+    Again(Steps),
+    /// Its records answer the question.
+    Records,
+    /// It is of no use.
+    Useless(ReplyFault),
+}
+
+impl<O: Outlet, R: Random> Forwarder<O, R> {
+    /// A message came in on a link.
+    pub(super) fn message(&mut self, link: Link, message: &[u8], now: Instant, actions: &mut Vec<Action>) {
+        let id = match self.links.get_mut(&link) {
+            None => return,
+            Some(LinkUse::Datagram(id)) => Some(*id),
+            Some(LinkUse::Stream(connection)) => {
+                connection.heard = Some(now);
+                let header = Header::of(message);
+                let id = header.and_then(|header| connection.pending.get(&header.id()));
+                if id.is_none() {
+                    self.stats.suspects.id.add();
+                }
+                id.copied()
+            }
+        };
+        let Some(id) = id else { return };
+        self.touch(link, now);
+        let Some(one) = self.tries.get(&id) else {
+            // Its lookup is over.
+            return self.free(link, message);
+        };
+        let cookie = one.opt.as_ref().and_then(|opt| opt.cookie.as_ref()).map(|(ours, _)| *ours);
+        let sent = Sent { id: one.id, name: one.name.as_name(), inquiry: &one.inquiry, cookie };
+        let read = query::read(message, &sent);
+        let (stream, steps) = (one.stream, one.steps);
+        let misfit = match &read {
+            Ok(reply) => self.distrusted(one, reply, cookie.is_some()),
+            Err(misfit) => Some(*misfit),
+        };
+        match (read, misfit) {
+            (Ok(reply), None) => {
+                self.free(link, message);
+                self.judge(id, message, reply, now, actions);
+            }
+            (read, Some(misfit)) => {
+                self.count(misfit);
+                // Somebody may be guessing, or the server may know no better; on a connection nobody guesses.
+                if !stream && (read.is_ok() || misfit == Misfit::Id) {
+                    self.replace(id, Steps { stream: true, ..steps }, now, actions);
+                }
+            }
+            (Err(_), None) => {}
+        }
+    }
+
+    /// Why a datagram that fits may all the same be forged: it does not repeat what this server can repeat.
+    fn distrusted(&self, one: &Try, reply: &Reply, cookie: bool) -> Option<Misfit> {
+        let server = self.servers.get(one.server)?;
+        if one.stream {
+            None
+        } else if one.mixed && !reply.same_case {
+            Some(Misfit::Case)
+        } else if cookie && server.server_cookie.is_some() && reply.cookie.is_none() && !reply.truncated {
+            Some(Misfit::Cookie)
+        } else {
+            None
+        }
+    }
+
+    fn count(&self, misfit: Misfit) {
+        let suspects = &self.stats.suspects;
+        match misfit {
+            Misfit::Unreadable => suspects.unreadable.add(),
+            Misfit::Id => suspects.id.add(),
+            Misfit::Question => suspects.question.add(),
+            Misfit::Case => suspects.case.add(),
+            Misfit::Cookie => suspects.cookie.add(),
+        }
+    }
+
+    /// The ID of a reply may be used again on its connection.
+    fn free(&mut self, link: Link, message: &[u8]) {
+        let header = Header::of(message);
+        if let (Some(LinkUse::Stream(connection)), Some(header)) = (self.links.get_mut(&link), header) {
+            connection.pending.remove(&header.id());
+        }
+    }
+
+    /// Decides what a reply that fits leads to.
+    fn judge(&mut self, id: TryId, message: &[u8], reply: Reply, now: Instant, actions: &mut Vec<Action>) {
+        let Some(one) = self.tries.get(&id) else { return };
+        let (server, after) = (one.server, now.saturating_duration_since(one.sent));
+        let after = one.measurable.then_some(after);
+        if let (Some(stats), Some(after)) = (self.stats.upstreams.get(server), after) {
+            stats.replied(after);
+        }
+        self.learn(id, server, &reply, now);
+        if let Some(server) = self.servers.get_mut(server) {
+            server.on_reply(after);
+        }
+        let verdict = self.verdict(id, &reply);
+        match verdict {
+            Some(Verdict::Again(steps)) => self.replace(id, steps, now, actions),
+            Some(Verdict::Records) => self.take_records(id, message, reply.rcode, now, actions),
+            Some(Verdict::Useless(fault)) => self.useless(id, fault, now, actions),
+            None => {}
+        }
+    }
+
+    /// What a reply shows of its server besides the answer.
+    fn learn(&mut self, id: TryId, server: usize, reply: &Reply, now: Instant) {
+        let timing = &self.config.timing;
+        let (Some(one), Some(server)) = (self.tries.get(&id), self.servers.get_mut(server)) else { return };
+        let cookie_sent = one.opt.as_ref().is_some_and(|opt| opt.cookie.is_some());
+        match &reply.cookie {
+            Some(cookie) => server.server_cookie = Some(cookie.clone()),
+            // It has stopped sending cookies, as nobody could make believe on a connection.
+            None if one.stream && cookie_sent && !reply.truncated => server.server_cookie = None,
+            None => {}
+        }
+        if one.stream && one.mixed && !reply.same_case {
+            server.cannot(Ability::LetterCase, now, timing);
+        }
+        if matches!(reply.rcode, Rcode::FORMERR | Rcode::NOTIMP | Rcode::BADVERS) {
+            return;
+        }
+        // The error came of what was left out this time.
+        if one.steps.plain {
+            server.cannot(Ability::Edns, now, timing);
+        } else if one.steps.bare {
+            server.cannot(Ability::Cookies, now, timing);
+        }
+    }
+
+    fn verdict(&self, id: TryId, reply: &Reply) -> Option<Verdict> {
+        let one = self.tries.get(&id)?;
+        let steps = one.steps;
+        let cookie_sent = one.opt.as_ref().is_some_and(|opt| opt.cookie.is_some());
+        if reply.rcode == Rcode::BADCOOKIE && cookie_sent {
+            if !steps.cookie_again && reply.cookie.is_some() {
+                return Some(Verdict::Again(Steps { cookie_again: true, ..steps }));
+            }
+            if !one.stream {
+                return Some(Verdict::Again(Steps { stream: true, ..steps }));
+            }
+        }
+        if reply.truncated {
+            return Some(match one.stream {
+                true => Verdict::Useless(ReplyFault::Truncated),
+                false => Verdict::Again(Steps { stream: true, ..steps }),
+            });
+        }
+        Some(match reply.rcode {
+            Rcode::NOERROR | Rcode::NXDOMAIN | Rcode::YXDOMAIN => Verdict::Records,
+            // RFC 6891 §7: without OPT it does not know EDNS. With it, it may not like the cookie.
+            Rcode::FORMERR if reply.edns && cookie_sent && !steps.bare => {
+                Verdict::Again(Steps { bare: true, ..steps })
+            }
+            Rcode::FORMERR | Rcode::NOTIMP if one.opt.is_some() && !reply.edns && !steps.plain => {
+                Verdict::Again(Steps { plain: true, ..steps })
+            }
+            Rcode::BADVERS if one.opt.is_some() && !steps.plain => {
+                Verdict::Again(Steps { plain: true, ..steps })
+            }
+            rcode => Verdict::Useless(ReplyFault::Rcode(rcode)),
+        })
+    }
+
+    /// Ends the lookup of a try with the records of its reply.
+    fn take_records(
+        &mut self,
+        id: TryId,
+        message: &[u8],
+        rcode: Rcode,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(one) = self.tries.get(&id) else { return };
+        let (server, lookup) = (one.server, one.lookup);
+        let rule = lookup.and_then(|id| self.lookups.get(&id)).map(|lookup| lookup.rule);
+        if let (Some(lookup), Some(rule)) = (lookup, rule.and_then(|rule| self.config.rules.get(rule))) {
+            let scope = Scope {
+                domain: rule.domain.as_name(),
+                sent: one.name.as_name(),
+                records_per_set: self.config.limits.records_per_set,
+                max_ttl: self.config.max_ttl,
+                max_negative_ttl: self.config.max_negative_ttl,
+            };
+            match scrub(message, &one.inquiry, rcode, &scope) {
+                Ok(answer) => {
+                    self.forget(id, actions);
+                    self.end(lookup, LookupOutcome::Answered(Arc::new(answer)), now, actions);
+                }
+                Err(fault) => return self.useless(id, fault, now, actions),
+            }
+        }
+        self.forget(id, actions);
+        if let Some(server) = self.servers.get_mut(server) {
+            server.on_good_reply();
+        }
+    }
+
+    /// A reply cannot be used: its server is not asked again in this lookup, the next one is.
+    fn useless(&mut self, id: TryId, fault: ReplyFault, now: Instant, actions: &mut Vec<Action>) {
+        let Some(one) = self.forget(id, actions) else { return };
+        if let Some(stats) = self.stats.upstreams.get(one.server) {
+            stats.bad_replies.add();
+        }
+        if let Some(server) = self.servers.get_mut(one.server) {
+            server.on_bad_reply(now);
+        }
+        let Some(lookup_id) = one.lookup else { return };
+        let Some(lookup) = self.lookups.get_mut(&lookup_id) else { return };
+        lookup.fault = Some(fault);
+        if let Some(asked) = lookup.asked.get_mut(one.place) {
+            asked.spent = true;
+        }
+        self.go_on(lookup_id, now, actions);
+    }
+}

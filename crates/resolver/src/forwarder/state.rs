@@ -1,0 +1,122 @@
+//! What is in flight: lookups, tries, connections.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use exchange::Link;
+use wire::NameBuf;
+
+use crate::inquiry::{ClientPrefix, Inquiry};
+use crate::query::Opt;
+use crate::scrub::ReplyFault;
+use crate::select::Asked;
+
+/// The number of a lookup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct LookupId(pub(super) u64);
+
+/// The number of a try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct TryId(pub(super) u64);
+
+/// What happens at a time if nothing happens before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Timer {
+    /// The time of a lookup's first client is over.
+    Client(LookupId),
+    /// A lookup goes on to its next try.
+    Resume(LookupId),
+    /// A try has not been answered.
+    Try(TryId),
+    /// A connection has been without traffic.
+    Idle(Link),
+}
+
+/// A client that waits.
+pub(super) struct Client<W> {
+    pub(super) waiter: W,
+    pub(super) prefix: ClientPrefix,
+    pub(super) deadline: Instant,
+}
+
+/// A question that is being resolved.
+pub(super) struct Lookup<W> {
+    pub(super) inquiry: Inquiry,
+    pub(super) rule: usize,
+    /// Who waits, by deadline.
+    pub(super) clients: Vec<Client<W>>,
+    /// The rule's servers.
+    pub(super) asked: Vec<Asked>,
+    pub(super) tries_left: u8,
+    /// Tries that may still be answered.
+    pub(super) tries: Vec<TryId>,
+    /// When [`Timer::Resume`] is set to.
+    pub(super) resume: Option<Instant>,
+    /// Why the last reply could not be used.
+    pub(super) fault: Option<ReplyFault>,
+}
+
+/// What was changed since the first try of a server in this lookup. Each is done once, so none goes in a circle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Steps {
+    /// Over TCP.
+    pub(super) stream: bool,
+    /// Without EDNS.
+    pub(super) plain: bool,
+    /// Without a cookie.
+    pub(super) bare: bool,
+    /// With the cookie that BADCOOKIE brought.
+    pub(super) cookie_again: bool,
+    /// Again, since a kept connection was closed by the server.
+    pub(super) reconnected: bool,
+}
+
+/// A query that was sent.
+pub(super) struct Try {
+    /// For whom; `None` if the lookup is over and only the server's health is of interest.
+    pub(super) lookup: Option<LookupId>,
+    /// The server's place among those of the lookup's rule.
+    pub(super) place: usize,
+    /// The server, by its place among all.
+    pub(super) server: usize,
+    pub(super) link: Link,
+    /// Whether the link is a connection, which others may share.
+    pub(super) stream: bool,
+    pub(super) id: u16,
+    pub(super) inquiry: Inquiry,
+    /// The name as it was sent.
+    pub(super) name: NameBuf,
+    /// Whether its letters are in random case.
+    pub(super) mixed: bool,
+    pub(super) opt: Option<Opt>,
+    pub(super) steps: Steps,
+    pub(super) sent: Instant,
+    /// Whether the time to the reply is a round-trip time: no connection had to be opened.
+    pub(super) measurable: bool,
+    /// When [`Timer::Try`] is set to; none once that has passed.
+    pub(super) timer: Option<Instant>,
+    /// Only to see whether a failing server answers again.
+    pub(super) probe: bool,
+}
+
+/// A connection to a server.
+pub(super) struct Connection {
+    pub(super) server: usize,
+    pub(super) open: bool,
+    /// IDs in use. They stay in use when their try is gone, until the reply comes.
+    pub(super) pending: HashMap<u16, TryId>,
+    /// When something came in last.
+    pub(super) heard: Option<Instant>,
+    /// When [`Timer::Idle`] is set to.
+    pub(super) idle_at: Instant,
+    /// It has left a query unanswered, and is not used for others.
+    pub(super) suspect: bool,
+}
+
+/// What a link is used for.
+pub(super) enum LinkUse {
+    /// One datagram exchange.
+    Datagram(TryId),
+    /// A connection.
+    Stream(Connection),
+}

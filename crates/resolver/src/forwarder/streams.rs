@@ -1,0 +1,135 @@
+//! Connections to servers: many queries under way on each, kept until they are idle (RFC 7766 §6.2).
+
+use std::collections::HashMap;
+use std::io;
+use std::time::Instant;
+
+use exchange::{Action, Link, Transport};
+
+use super::Forwarder;
+use super::state::{Connection, LinkUse, Steps, Timer, TryId};
+use crate::inquiry::Outlet;
+use crate::random::Random;
+
+impl<O: Outlet, R: Random> Forwarder<O, R> {
+    /// A connection to `server` that takes one more query, with an ID for it and whether the connection is open already.
+    /// `None` if all that may be are full.
+    pub(super) fn stream_to(
+        &mut self,
+        server: usize,
+        id: TryId,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) -> Option<(Link, u16, bool)> {
+        let known = self.servers.get(server)?.connections.iter().copied().find(|link| self.takes_more(*link));
+        let link = match known {
+            Some(link) => link,
+            None => self.connect(server, now, actions)?,
+        };
+        let first = self.random.next_u32() as u16;
+        let Some(LinkUse::Stream(connection)) = self.links.get_mut(&link) else { return None };
+        let query_id = (0..=u16::MAX).map(|n| first.wrapping_add(n));
+        let query_id = query_id.into_iter().find(|id| !connection.pending.contains_key(id))?;
+        connection.pending.insert(query_id, id);
+        let open = connection.open;
+        self.touch(link, now);
+        Some((link, query_id, open))
+    }
+
+    fn takes_more(&self, link: Link) -> bool {
+        let Some(LinkUse::Stream(connection)) = self.links.get(&link) else { return false };
+        !connection.suspect && connection.pending.len() < self.config.limits.pipeline
+    }
+
+    fn connect(&mut self, server: usize, now: Instant, actions: &mut Vec<Action>) -> Option<Link> {
+        let most = self.config.limits.connections;
+        let link = Link(self.number());
+        let place = server;
+        let server = self.servers.get_mut(server).filter(|server| server.connections.len() < most)?;
+        server.connections.push(link);
+        let to = server.upstream.address;
+        actions.push(Action::Open { link, transport: Transport::Tcp, to, from: None });
+        let idle_at = now + self.config.timing.tcp_idle;
+        let connection = Connection {
+            server: place,
+            open: false,
+            pending: HashMap::new(),
+            heard: None,
+            idle_at,
+            suspect: false,
+        };
+        self.links.insert(link, LinkUse::Stream(connection));
+        self.set_timer(idle_at, Timer::Idle(link));
+        Some(link)
+    }
+
+    /// There was traffic on a connection.
+    pub(super) fn touch(&mut self, link: Link, now: Instant) {
+        let idle_at = now + self.config.timing.tcp_idle;
+        let Some(LinkUse::Stream(connection)) = self.links.get_mut(&link) else { return };
+        let before = std::mem::replace(&mut connection.idle_at, idle_at);
+        self.drop_timer(Some(before), Timer::Idle(link));
+        self.set_timer(idle_at, Timer::Idle(link));
+    }
+
+    /// A connection is open.
+    pub(super) fn opened(&mut self, link: Link) {
+        if let Some(LinkUse::Stream(connection)) = self.links.get_mut(&link) {
+            connection.open = true;
+        }
+    }
+
+    /// A query sent at `sent` was not answered in time. If nothing else came since, the connection may be dead, and the
+    /// next query opens another.
+    pub(super) fn suspect(&mut self, link: Link, sent: Instant) {
+        let Some(LinkUse::Stream(connection)) = self.links.get_mut(&link) else { return };
+        if connection.heard.is_none_or(|heard| heard <= sent) {
+            connection.suspect = true;
+        }
+    }
+
+    /// A link is over.
+    pub(super) fn ended(
+        &mut self,
+        link: Link,
+        error: io::ErrorKind,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        match self.links.get(&link) {
+            Some(&LinkUse::Datagram(id)) => {
+                self.links.remove(&link);
+                self.broken(id, error, now, actions);
+            }
+            Some(LinkUse::Stream(_)) => self.lose_stream(link, error, now, actions),
+            None => {}
+        }
+    }
+
+    /// Closes a connection that has been idle.
+    pub(super) fn close_stream(&mut self, link: Link, now: Instant, actions: &mut Vec<Action>) {
+        if self.links.contains_key(&link) {
+            actions.push(Action::Close { link });
+            self.lose_stream(link, io::ErrorKind::TimedOut, now, actions);
+        }
+    }
+
+    /// Forgets a connection. A server may close one at any time: what was under way on one that had been of use is sent
+    /// once more on another (RFC 7766 §6.2.4).
+    fn lose_stream(&mut self, link: Link, error: io::ErrorKind, now: Instant, actions: &mut Vec<Action>) {
+        let Some(LinkUse::Stream(connection)) = self.links.remove(&link) else { return };
+        self.drop_timer(Some(connection.idle_at), Timer::Idle(link));
+        if let Some(server) = self.servers.get_mut(connection.server) {
+            server.connections.retain(|other| *other != link);
+        }
+        let mut under_way: Vec<TryId> = connection.pending.into_values().collect();
+        under_way.sort_unstable();
+        for id in under_way {
+            let Some(steps) = self.tries.get(&id).map(|one| one.steps) else { continue };
+            match connection.heard.is_some() && !steps.reconnected {
+                true => self.replace(id, Steps { reconnected: true, ..steps }, now, actions),
+                false => self.broken(id, error, now, actions),
+            }
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Sending tries, and moving on where they are not answered.
+
+use std::io;
+use std::time::Instant;
+
+use exchange::{Action, Link, Transport};
+use wire::NameBuf;
+
+use super::Forwarder;
+use super::state::{LinkUse, Lookup, LookupId, Steps, Timer, Try, TryId};
+use crate::config::Reach;
+use crate::inquiry::{LookupFailure, LookupOutcome, Outlet};
+use crate::query::{self, Opt};
+use crate::random::Random;
+use crate::select;
+use crate::server::Ability;
+
+impl<O: Outlet, R: Random> Forwarder<O, R> {
+    /// Asks the next server, if there is one and a try is left.
+    pub(super) fn ask_next(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+        let Some(lookup) = self.lookups.get(&id) else { return };
+        match select::next(&lookup.asked, &self.servers, &self.config, &mut self.random) {
+            Some(place) => self.launch(id, place, Steps::default(), false, now, actions),
+            None => self.give_up(id, now, actions),
+        }
+    }
+
+    /// Sends a duplicate to a failing server that is due to be probed.
+    pub(super) fn ask_failing(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+        let Some(lookup) = self.lookups.get(&id) else { return };
+        if let Some(place) = select::probe(&lookup.asked, &self.servers, now) {
+            self.launch(id, place, Steps::default(), true, now, actions);
+        }
+    }
+
+    /// Sends a query to the server at `place` of the lookup's rule. Where no try is left, or no connection can take
+    /// it, the lookup goes on as far as it can.
+    pub(super) fn launch(
+        &mut self,
+        id: LookupId,
+        place: usize,
+        steps: Steps,
+        probe: bool,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(lookup) = self.lookups.get_mut(&id) else { return };
+        let (inquiry, last) = (lookup.inquiry, lookup.tries_left <= 1);
+        let Some(asked) = lookup.asked.get_mut(place).filter(|_| lookup.tries_left > 0) else {
+            return self.go_on(id, now, actions);
+        };
+        lookup.tries_left -= 1;
+        asked.tries += 1;
+        let (server, silent) = (asked.server, asked.silent);
+        let tcp_only = self.servers.get(server).is_some_and(|server| server.upstream.reach == Reach::Tcp);
+        let stream = steps.stream || tcp_only;
+        let try_id = TryId(self.number());
+        let carrier = match stream {
+            true => self.stream_to(server, try_id, now, actions),
+            false => self.datagram_to(server, try_id, actions),
+        };
+        let Some((link, query_id, measurable)) = carrier else { return self.go_on(id, now, actions) };
+        let (name, mixed) = self.name_for(server, &inquiry.name.into(), now);
+        let opt = self.opt_for(server, steps, now);
+        let message = query::build(query_id, name.as_name(), &inquiry, opt.as_ref());
+        actions.push(Action::Send { link, message });
+        let timing = &self.config.timing;
+        // A connection takes a round trip to open.
+        let doubled = silent + u32::from(!measurable);
+        let rto = self.servers.get(server).map(|server| server.rtt.timeout(doubled, timing));
+        let wait = rto.filter(|_| !probe && !last).unwrap_or(timing.max_rto);
+        if let Some(server) = self.servers.get_mut(server) {
+            server.on_asked(now, timing);
+        }
+        self.count_sent(server, stream, probe);
+        let timer = Some(now + wait);
+        let (lookup, sent) = (Some(id), now);
+        let one = Try {
+            lookup,
+            place,
+            server,
+            link,
+            stream,
+            id: query_id,
+            inquiry,
+            name,
+            mixed,
+            opt,
+            steps,
+            sent,
+            measurable,
+            timer,
+            probe,
+        };
+        self.set_timer(now + wait, Timer::Try(try_id));
+        self.tries.insert(try_id, one);
+        if let Some(lookup) = self.lookups.get_mut(&id) {
+            lookup.tries.push(try_id);
+        }
+    }
+
+    fn count_sent(&self, server: usize, stream: bool, probe: bool) {
+        let Some(stats) = self.stats.upstreams.get(server) else { return };
+        if stream {
+            stats.tcp.add()
+        } else {
+            stats.udp.add()
+        }
+        if probe {
+            stats.probes.add();
+        }
+    }
+
+    /// Opens a link for one datagram exchange.
+    fn datagram_to(
+        &mut self,
+        server: usize,
+        id: TryId,
+        actions: &mut Vec<Action>,
+    ) -> Option<(Link, u16, bool)> {
+        let link = Link(self.number());
+        let to = self.servers.get(server)?.upstream.address;
+        actions.push(Action::Open { link, transport: Transport::Udp, to, from: None });
+        self.links.insert(link, LinkUse::Datagram(id));
+        Some((link, self.random.next_u32() as u16, true))
+    }
+
+    /// The name as this server is asked it, and whether its letters are in random case.
+    fn name_for(&mut self, server: usize, name: &NameBuf, now: Instant) -> (NameBuf, bool) {
+        let server = self.servers.get(server);
+        match server.is_some_and(|server| server.can(Ability::LetterCase, &self.config, now)) {
+            true => (query::mix_case(name.as_name(), &mut self.random), true),
+            false => (*name, false),
+        }
+    }
+
+    fn opt_for(&self, server: usize, steps: Steps, now: Instant) -> Option<Opt> {
+        let server = self.servers.get(server)?;
+        let can = |ability| server.can(ability, &self.config, now);
+        let cookie = || (server.client_cookie, server.server_cookie.clone().unwrap_or_default());
+        (can(Ability::Edns) && !steps.plain).then(|| Opt {
+            udp_size: self.config.udp_size,
+            cookie: (can(Ability::Cookies) && !steps.bare).then(cookie),
+        })
+    }
+
+    /// Sends the query of a try once more, changed, to the same server. The try itself is over.
+    pub(super) fn replace(&mut self, id: TryId, steps: Steps, now: Instant, actions: &mut Vec<Action>) {
+        let Some(old) = self.forget(id, actions) else { return };
+        if let Some(lookup) = old.lookup {
+            self.launch(lookup, old.place, steps, old.probe, now, actions);
+        }
+    }
+
+    /// A try was not answered in time. It may still be: it is listened to as long as its lookup lasts.
+    pub(super) fn unanswered(&mut self, id: TryId, now: Instant, actions: &mut Vec<Action>) {
+        let Some(one) = self.tries.get_mut(&id) else { return };
+        one.timer = None;
+        let (lookup, place, probe) = (one.lookup, one.place, one.probe);
+        let (server, stream, link, sent) = (one.server, one.stream, one.link, one.sent);
+        self.went_silent(server, stream, now);
+        // Others that are left behind were counted before.
+        if let Some(stats) = self.stats.upstreams.get(server).filter(|_| lookup.is_some() || probe) {
+            stats.timeouts.add();
+        }
+        if stream {
+            self.suspect(link, sent);
+        }
+        let Some(lookup_id) = lookup else {
+            self.forget(id, actions);
+            return;
+        };
+        if let Some(asked) = self.lookups.get_mut(&lookup_id).and_then(|l| l.asked.get_mut(place)) {
+            asked.silent += 1;
+        }
+        let more = self.lookups.get(&lookup_id).is_some_and(|lookup| lookup.tries_left > 0);
+        match more && !probe {
+            true => self.ask_next(lookup_id, now, actions),
+            false => self.go_on(lookup_id, now, actions),
+        }
+    }
+
+    /// The link of a try broke.
+    pub(super) fn broken(
+        &mut self,
+        id: TryId,
+        error: io::ErrorKind,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(one) = self.forget(id, actions) else { return };
+        // Too many links are our own fault.
+        if error != io::ErrorKind::QuotaExceeded {
+            self.went_silent(one.server, one.stream, now);
+            if let Some(stats) = self.stats.upstreams.get(one.server) {
+                stats.failures.add();
+            }
+        }
+        let Some(lookup) = one.lookup else { return };
+        if let Some(asked) = self.lookups.get_mut(&lookup).and_then(|l| l.asked.get_mut(one.place)) {
+            asked.silent += 1;
+        }
+        self.go_on(lookup, now, actions);
+    }
+
+    /// A server asked by UDP may be well although its TCP is not.
+    fn went_silent(&mut self, server: usize, stream: bool, now: Instant) {
+        let server = self.servers.get_mut(server);
+        if let Some(server) = server.filter(|server| !stream || server.upstream.reach == Reach::Tcp) {
+            server.on_silence(now);
+        }
+    }
+
+    /// Sees to it that a lookup that is not answered yet has something to wait for: a server not asked yet is asked
+    /// at once, others after a while.
+    pub(super) fn go_on(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+        let Some(lookup) = self.lookups.get(&id) else { return };
+        if lookup.asked.iter().all(|asked| asked.spent) {
+            return self.give_up(id, now, actions);
+        }
+        let waits = lookup.resume.is_some() || lookup.tries.iter().any(|id| self.is_pending(*id));
+        let fresh = lookup.asked.iter().any(|asked| asked.tries == 0 && !asked.spent);
+        match lookup.tries_left {
+            0 if !waits => self.give_up(id, now, actions),
+            0 => {}
+            _ if fresh => self.ask_next(id, now, actions),
+            _ if !waits => {
+                let at = now + self.pause(lookup);
+                if let Some(lookup) = self.lookups.get_mut(&id) {
+                    lookup.resume = Some(at);
+                }
+                self.set_timer(at, Timer::Resume(id));
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a try is still within its time and drives its lookup.
+    fn is_pending(&self, id: TryId) -> bool {
+        self.tries.get(&id).is_some_and(|one| one.timer.is_some())
+    }
+
+    /// How long a lookup waits before it asks servers again whose links broke.
+    fn pause(&self, lookup: &Lookup<O::Waiter>) -> std::time::Duration {
+        let open = lookup.asked.iter().filter(|asked| !asked.spent);
+        let timeouts = open.filter_map(|asked| {
+            let server = self.servers.get(asked.server)?;
+            Some(server.rtt.timeout(asked.silent, &self.config.timing))
+        });
+        timeouts.min().unwrap_or(self.config.timing.first_rto)
+    }
+
+    /// The pause is over.
+    pub(super) fn resume(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+        if let Some(lookup) = self.lookups.get_mut(&id) {
+            lookup.resume = None;
+            self.ask_next(id, now, actions);
+        }
+    }
+
+    /// Nothing is left to be tried.
+    fn give_up(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+        let Some(lookup) = self.lookups.get(&id) else { return };
+        let failure = lookup.fault.map_or(LookupFailure::NoReply, LookupFailure::BadReply);
+        self.end(id, LookupOutcome::Failed(failure), now, actions);
+    }
+
+    /// The lookup of a try has ended. The try goes on by itself where it may show that a failing server answers.
+    pub(super) fn leave(&mut self, id: TryId, now: Instant, actions: &mut Vec<Action>) {
+        let max = self.config.timing.max_rto;
+        let Some(one) = self.tries.get_mut(&id) else { return };
+        let failing = self.servers.get(one.server).is_some_and(|server| server.is_failing());
+        let until = one.sent + max;
+        if one.stream || !failing || until <= now {
+            self.forget(id, actions);
+            return;
+        }
+        one.lookup = None;
+        let before = one.timer.replace(until);
+        self.drop_timer(before, Timer::Try(id));
+        self.set_timer(until, Timer::Try(id));
+    }
+
+    /// Forgets a try, and closes its link if it has one of its own.
+    pub(super) fn forget(&mut self, id: TryId, actions: &mut Vec<Action>) -> Option<Try> {
+        let one = self.tries.remove(&id)?;
+        self.drop_timer(one.timer, Timer::Try(id));
+        if let Some(lookup) = one.lookup.and_then(|lookup| self.lookups.get_mut(&lookup)) {
+            lookup.tries.retain(|other| *other != id);
+        }
+        if !one.stream && self.links.remove(&one.link).is_some() {
+            actions.push(Action::Close { link: one.link });
+        }
+        Some(one)
+    }
+}

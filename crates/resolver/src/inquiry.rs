@@ -1,0 +1,118 @@
+//! What is asked for, who waits, and what comes of it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use wire::{Class, LowerNameBuf, Type};
+
+use crate::scrub::{Answer, ReplyFault};
+
+/// A question, with the two bits that make the answer another one. Those that are equal share one lookup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Inquiry {
+    /// QNAME.
+    pub name: LowerNameBuf,
+    /// QTYPE.
+    pub qtype: Type,
+    /// QCLASS.
+    pub qclass: Class,
+    /// DO: DNSSEC records are wanted (RFC 3225).
+    pub dnssec_ok: bool,
+    /// CD: unvalidated data is wanted, too (RFC 4035 §3.2.2).
+    pub checking_disabled: bool,
+}
+
+/// The network that a client is in, as far as limits go: IPv4 /24, IPv6 /56.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClientPrefix(u64);
+
+impl ClientPrefix {
+    /// The prefix of an address; IPv4 mapped into IPv6 is IPv4.
+    pub fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            // No IPv6 prefix has its lowest eight bits set.
+            IpAddr::V4(v4) => ClientPrefix(u64::from(v4.to_bits() >> 8) << 8 | 0xff),
+            IpAddr::V6(v6) => ClientPrefix((v6.to_bits() >> 64) as u64 & !0xff),
+        }
+    }
+}
+
+/// A client's request.
+#[derive(Debug)]
+pub struct LookupRequest<W> {
+    /// What it asks.
+    pub inquiry: Inquiry,
+    /// RD: whether it wants others to be asked at all (RFC 1035 §4.1.1).
+    pub recursion_desired: bool,
+    /// Where it is.
+    pub client: ClientPrefix,
+    /// The client itself, handed back with the outcome.
+    pub waiter: W,
+}
+
+/// Where outcomes go.
+pub trait Outlet: Send + 'static {
+    /// A client that waits.
+    type Waiter: Send + 'static;
+
+    /// A lookup was answered: called once for each, before its clients are settled.
+    fn learned(&mut self, inquiry: &Inquiry, answer: &Arc<Answer>);
+
+    /// A client's wait is over: called once for each.
+    fn settle(&mut self, waiter: Self::Waiter, outcome: LookupOutcome);
+}
+
+/// What came of a client's request.
+#[derive(Clone, Debug)]
+pub enum LookupOutcome {
+    /// An upstream server has answered.
+    Answered(Arc<Answer>),
+    /// There is no answer.
+    Failed(LookupFailure),
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookupFailure {
+    /// The client did not ask for recursion.
+    NoRecursion,
+    /// No rule covers the name, or the one that does has no servers.
+    NoRule,
+    /// A limit was reached.
+    Shed(ShedReason),
+    /// The client's time was over.
+    TimedOut,
+    /// All tries are spent, and no server replied.
+    NoReply,
+    /// All tries are spent, and no reply could be used; why the last could not.
+    BadReply(ReplyFault),
+}
+
+/// Which limit was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShedReason {
+    /// Too many clients of its prefix wait.
+    ClientPrefix,
+    /// Too many clients wait for the lookup.
+    Clients,
+    /// Too many lookups by the rule.
+    Rule,
+    /// Too many lookups in all.
+    Lookups,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_24_bits_of_ipv4_and_56_of_ipv6() {
+        let of = |text: &str| ClientPrefix::of(text.parse().expect("an address"));
+        assert_eq!(of("192.0.2.1"), of("192.0.2.255"));
+        assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.7"));
+        assert_ne!(of("192.0.2.1"), of("192.0.3.1"));
+        assert_eq!(of("2001:db8:0:100::1"), of("2001:db8:0:1ff:ffff::"));
+        assert_ne!(of("2001:db8:0:100::1"), of("2001:db8:0:200::1"));
+        assert_ne!(of("::"), of("0.0.0.0"));
+    }
+}

@@ -1,0 +1,37 @@
+//! Answers from other servers.
+//!
+//! What lives here: the [`Forwarder`], a state machine that resolves questions by asking upstream servers. It has no
+//! sockets, no clock and no threads: `net` drives it through [`exchange::Core`], tests drive it on virtual time. What
+//! does not: keeping answers, and answering clients, who wait behind an [`Outlet`].
+//!
+//! | module | holds |
+//! |---|---|
+//! | `config` | what an operator sets: rules, servers, bounds, times |
+//! | `inquiry` | what is asked, who waits, what comes of it |
+//! | `scrub` | what is kept of a reply |
+//! | `query` | the queries that are sent, and whether a message belongs to one |
+//! | `server` | what is known of an upstream server: health, cookies, what it cannot do; `rtt`: how fast it is |
+//! | `select` | which server is asked next |
+//! | `limits` | who may wait and which lookups may start |
+//! | `forwarder` | the lookups in flight, their tries, the connections |
+//! | `random`, `stats` | random numbers; counters |
+#![forbid(unsafe_code)]
+
+mod config;
+mod forwarder;
+mod inquiry;
+mod limits;
+mod query;
+mod random;
+mod rtt;
+mod scrub;
+mod select;
+mod server;
+mod stats;
+
+pub use config::{ForwardConfig, ForwardLimits, ForwardRule, ForwardTiming, Reach, Upstream};
+pub use forwarder::Forwarder;
+pub use inquiry::{ClientPrefix, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ShedReason};
+pub use random::{ChaCha, Random};
+pub use scrub::{Answer, ReplyFault, Scope, scrub};
+pub use stats::{Count, ForwardStats, RTT_BUCKETS, Suspects, UpstreamStats};

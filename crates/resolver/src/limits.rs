@@ -1,0 +1,102 @@
+//! Who may wait and which lookups may start.
+
+use std::collections::HashMap;
+
+use crate::config::ForwardLimits;
+use crate::inquiry::{ClientPrefix, ShedReason};
+
+/// What is in flight, held against the limits.
+pub(crate) struct Load {
+    clients: HashMap<ClientPrefix, usize>,
+    by_rule: Vec<usize>,
+    lookups: usize,
+}
+
+impl Load {
+    /// Nothing in flight.
+    pub(crate) fn new(rules: usize) -> Self {
+        Load { clients: HashMap::new(), by_rule: vec![0; rules], lookups: 0 }
+    }
+
+    /// Whether one more client of `prefix` may wait.
+    pub(crate) fn may_wait(&self, limits: &ForwardLimits, prefix: ClientPrefix) -> Result<(), ShedReason> {
+        let waiting = self.clients.get(&prefix).copied().unwrap_or(0);
+        if waiting < limits.clients_per_prefix { Ok(()) } else { Err(ShedReason::ClientPrefix) }
+    }
+
+    /// Whether one more lookup by `rule` may start.
+    pub(crate) fn may_start(&self, limits: &ForwardLimits, rule: usize) -> Result<(), ShedReason> {
+        match self.by_rule.get(rule) {
+            _ if self.lookups >= limits.lookups => Err(ShedReason::Lookups),
+            Some(&n) if n < limits.lookups_per_rule => Ok(()),
+            _ => Err(ShedReason::Rule),
+        }
+    }
+
+    /// A client waits.
+    pub(crate) fn client_came(&mut self, prefix: ClientPrefix) {
+        *self.clients.entry(prefix).or_default() += 1;
+    }
+
+    /// It waits no longer.
+    pub(crate) fn client_went(&mut self, prefix: ClientPrefix) {
+        if let Some(n) = self.clients.get_mut(&prefix) {
+            *n = n.saturating_sub(1);
+            if *n == 0 {
+                self.clients.remove(&prefix);
+            }
+        }
+    }
+
+    /// A lookup starts.
+    pub(crate) fn lookup_came(&mut self, rule: usize) {
+        self.lookups += 1;
+        if let Some(n) = self.by_rule.get_mut(rule) {
+            *n += 1;
+        }
+    }
+
+    /// It is over.
+    pub(crate) fn lookup_went(&mut self, rule: usize) {
+        self.lookups = self.lookups.saturating_sub(1);
+        if let Some(n) = self.by_rule.get_mut(rule) {
+            *n = n.saturating_sub(1);
+        }
+    }
+
+    /// Lookups in flight.
+    pub(crate) fn lookups(&self) -> usize {
+        self.lookups
+    }
+
+    /// Whether nobody waits and nothing is counted.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.clients.is_empty() && self.lookups == 0 && self.by_rule.iter().all(|&n| n == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_makes_room() {
+        let limits =
+            ForwardLimits { clients_per_prefix: 1, lookups_per_rule: 1, lookups: 2, ..Default::default() };
+        let prefix = ClientPrefix::of([192, 0, 2, 1].into());
+        let mut load = Load::new(3);
+        load.client_came(prefix);
+        assert_eq!(load.may_wait(&limits, prefix), Err(ShedReason::ClientPrefix));
+        load.lookup_came(0);
+        assert_eq!(load.may_start(&limits, 0), Err(ShedReason::Rule));
+        assert_eq!(load.may_start(&limits, 1), Ok(()));
+        load.lookup_came(1);
+        assert_eq!(load.may_start(&limits, 2), Err(ShedReason::Lookups));
+        load.client_went(prefix);
+        load.lookup_went(0);
+        load.lookup_went(1);
+        assert!(load.is_empty());
+        assert_eq!((load.may_wait(&limits, prefix), load.may_start(&limits, 0)), (Ok(()), Ok(())));
+    }
+}

@@ -1,0 +1,229 @@
+//! The queries that are sent, and whether a message that comes back belongs to one.
+
+use wire::edns::{Edns, OptWriter, OptionCode};
+use wire::message::{Builder, Compressor, Header, Parser};
+use wire::{Name, NameBuf, Rcode, Type};
+
+use crate::inquiry::Inquiry;
+use crate::random::Random;
+use crate::server::CLIENT_COOKIE;
+
+/// Room for any query: the longest name, and OPT with the longest cookie.
+const QUERY_ROOM: usize = 512;
+/// Bytes of a server cookie (RFC 7873 §4).
+const SERVER_COOKIE: std::ops::RangeInclusive<usize> = 8..=32;
+
+/// What goes into OPT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Opt {
+    /// The largest datagram that may come back.
+    pub(crate) udp_size: u16,
+    /// The cookies: ours, and the server's or nothing.
+    pub(crate) cookie: Option<([u8; CLIENT_COOKIE], Vec<u8>)>,
+}
+
+/// The name in random letter case (draft-vixie-dnsext-dns0x20).
+pub(crate) fn mix_case(name: Name<'_>, random: &mut impl Random) -> NameBuf {
+    let (mut bits, mut left) = (0, 0);
+    let mixed: Vec<u8> = name
+        .as_wire()
+        .iter()
+        .map(|&byte| {
+            // Lengths are below 64 and letters above.
+            if !byte.is_ascii_alphabetic() {
+                return byte;
+            }
+            if left == 0 {
+                (bits, left) = (random.next_u32(), u32::BITS);
+            }
+            left -= 1;
+            bits = u32::rotate_right(bits, 1);
+            if bits & 1 == 0 { byte.to_ascii_lowercase() } else { byte.to_ascii_uppercase() }
+        })
+        .collect();
+    Name::from_wire(&mixed).map_or_else(|_| name.to_buf(), Name::to_buf)
+}
+
+/// A query with RD set. AD asks for AD in the reply (RFC 6840 §5.7).
+pub(crate) fn build(id: u16, name: Name<'_>, inquiry: &Inquiry, opt: Option<&Opt>) -> Vec<u8> {
+    let mut buf = [0; QUERY_ROOM];
+    let mut names = Compressor::small();
+    let mut header = Header::query(id);
+    header.set_recursion_desired(true);
+    header.set_authentic_data(true);
+    header.set_checking_disabled(inquiry.checking_disabled);
+    let mut b = Builder::new(&mut buf, QUERY_ROOM, header, &mut names);
+    // All of it fits: see QUERY_ROOM.
+    let _ = b.question(name, inquiry.qtype, inquiry.qclass);
+    if let Some(opt) = opt
+        && let Ok(mut writer) = OptWriter::begin(&mut b, opt.udp_size, 0, inquiry.dnssec_ok)
+        && let Some((client, server)) = &opt.cookie
+    {
+        let _ = writer.option(&mut b, OptionCode::COOKIE, &[client, server]);
+    }
+    let len = b.finish();
+    buf[..len].to_vec()
+}
+
+/// What a query was, as far as its reply must repeat it.
+pub(crate) struct Sent<'a> {
+    pub(crate) id: u16,
+    pub(crate) name: Name<'a>,
+    pub(crate) inquiry: &'a Inquiry,
+    /// Our cookie, if it went along.
+    pub(crate) cookie: Option<[u8; CLIENT_COOKIE]>,
+}
+
+/// Why a message is no reply to a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Misfit {
+    /// It is no response, or its header or question cannot be read.
+    Unreadable,
+    /// Another ID.
+    Id,
+    /// Another question.
+    Question,
+    /// The name in another letter case.
+    Case,
+    /// Another client cookie than ours, or none where the server is known to send it.
+    Cookie,
+}
+
+/// What a reply that fits says besides its records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reply {
+    /// The response code, with the bits of OPT.
+    pub(crate) rcode: Rcode,
+    /// TC: there is more to be had over a stream.
+    pub(crate) truncated: bool,
+    /// It has an OPT record.
+    pub(crate) edns: bool,
+    /// The server's cookie.
+    pub(crate) cookie: Option<Vec<u8>>,
+    /// It repeats the question; errors of old servers may not.
+    pub(crate) question: bool,
+    /// The question's name has the letter case that was sent.
+    pub(crate) same_case: bool,
+}
+
+/// Reads as much of a message as shows whether it fits the query.
+pub(crate) fn read(message: &[u8], sent: &Sent<'_>) -> Result<Reply, Misfit> {
+    let (header, mut parser) = Parser::new(message).map_err(|_| Misfit::Unreadable)?;
+    if header.id() != sent.id {
+        return Err(Misfit::Id);
+    }
+    if !header.is_response() || header.opcode() != wire::Opcode::QUERY {
+        return Err(Misfit::Unreadable);
+    }
+    let mut reply = Reply {
+        rcode: header.rcode(),
+        truncated: header.truncated(),
+        edns: false,
+        cookie: None,
+        question: false,
+        same_case: true,
+    };
+    match header.counts() {
+        [1, ..] => {
+            let question = parser.question().map_err(|_| Misfit::Unreadable)?;
+            let inquiry = sent.inquiry;
+            if question.name != sent.name
+                || (question.qtype, question.qclass) != (inquiry.qtype, inquiry.qclass)
+            {
+                return Err(Misfit::Question);
+            }
+            reply.question = true;
+            reply.same_case = question.name.as_wire() == sent.name.as_wire();
+        }
+        // The header alone, from a server that could not make sense of the query.
+        [0, 0, 0, _] if matches!(reply.rcode, Rcode::FORMERR | Rcode::NOTIMP) => {}
+        _ => return Err(Misfit::Question),
+    }
+    let records = header.counts()[1..].iter().map(|&n| usize::from(n)).sum();
+    // What cannot be read is the scrubber's to report; a truncated message may end anywhere.
+    for _ in 0..records {
+        let Ok(record) = parser.record() else { break };
+        let opt = (record.rtype == Type::OPT).then(|| Edns::parse(message, &record));
+        let Some(Ok(edns)) = opt else { continue };
+        reply.edns = true;
+        reply.rcode = Rcode(u16::from(edns.extended_rcode) << 4 | header.rcode().0);
+        if let (Some(ours), Some(option)) = (sent.cookie, edns.option(OptionCode::COOKIE)) {
+            let (client, server) = option.split_at_checked(CLIENT_COOKIE).ok_or(Misfit::Cookie)?;
+            if client != ours {
+                return Err(Misfit::Cookie);
+            }
+            reply.cookie = SERVER_COOKIE.contains(&server.len()).then(|| server.to_vec());
+        }
+        break;
+    }
+    Ok(reply)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::ChaCha;
+    use wire::Class;
+
+    fn inquiry() -> Inquiry {
+        let name: NameBuf = "www.example.".parse().expect("a name");
+        Inquiry {
+            name: name.as_name().to_lower(),
+            qtype: Type::A,
+            qclass: Class::IN,
+            dnssec_ok: true,
+            checking_disabled: true,
+        }
+    }
+
+    /// The reply that repeats the query.
+    fn echo(mut query: Vec<u8>) -> Vec<u8> {
+        query[2] |= 0x80;
+        query
+    }
+
+    #[test]
+    fn what_is_sent_is_what_is_read() {
+        let (inquiry, cookie) = (inquiry(), [7; 8]);
+        let name: NameBuf = "wWw.exaMPle.".parse().expect("a name");
+        let opt = Opt { udp_size: 1232, cookie: Some((cookie, vec![9; 16])) };
+        let message = build(0xabcd, name.as_name(), &inquiry, Some(&opt));
+        let (header, mut parser) = Parser::new(&message).expect("a header");
+        assert!(header.recursion_desired() && header.checking_disabled() && header.authentic_data());
+        assert_eq!(parser.question().expect("a question").name.as_wire(), name.as_name().as_wire());
+        let record = parser.record().expect("OPT");
+        let edns = Edns::parse(&message, &record).expect("OPT");
+        assert!(parser.at_end() && edns.dnssec_ok && edns.udp_size == 1232);
+        let sent = Sent { id: 0xabcd, name: name.as_name(), inquiry: &inquiry, cookie: Some(cookie) };
+        let reply = read(&echo(message.clone()), &sent).expect("fits");
+        assert!(reply.same_case && reply.edns && reply.question);
+        assert_eq!(reply.cookie, Some(vec![9; 16]));
+        assert_eq!(read(&message, &sent), Err(Misfit::Unreadable), "a query is no reply");
+        assert_eq!(read(&echo(message.clone()), &Sent { id: 1, ..sent }), Err(Misfit::Id));
+        let other = Inquiry { qtype: Type::AAAA, ..inquiry };
+        let sent = Sent { inquiry: &other, name: name.as_name(), ..sent };
+        assert_eq!(read(&echo(message.clone()), &sent), Err(Misfit::Question));
+        let sent = Sent { inquiry: &inquiry, cookie: Some([8; 8]), ..sent };
+        assert_eq!(read(&echo(message), &sent), Err(Misfit::Cookie));
+    }
+
+    #[test]
+    fn only_errors_may_leave_the_question_out() {
+        let inquiry = inquiry();
+        let sent = Sent { id: 5, name: inquiry.name.as_name(), inquiry: &inquiry, cookie: None };
+        let mut header = Header::query(5).reply();
+        assert_eq!(read(header.as_bytes(), &sent), Err(Misfit::Question));
+        header.set_rcode(Rcode::FORMERR);
+        assert_eq!(read(header.as_bytes(), &sent).map(|reply| reply.question), Ok(false));
+    }
+
+    #[test]
+    fn mixed_case_changes_letters_only() {
+        let name: NameBuf = r"abcdefghijklmnopqrstuvwxyz-0123.\000\255z.example.".parse().expect("a name");
+        let mut random = ChaCha::new([3; 32]);
+        let mixed = mix_case(name.as_name(), &mut random);
+        assert_eq!(mixed, name);
+        assert_ne!(mixed.as_name().as_wire(), name.as_name().as_wire());
+        assert_ne!(mix_case(name.as_name(), &mut random).as_name().as_wire(), mixed.as_name().as_wire());
+    }
+}

@@ -1,0 +1,153 @@
+//! What is kept of a reply: the records that answer the question, and nothing else.
+//!
+//! Answer section: the chain of CNAME and DNAME from the name that was asked to the name that answers, and the RRset
+//! asked for there. Authority section: of a negative answer its SOA, and the records that prove what is not there, all
+//! of a zone that the chain passes through. Signatures go with what they sign. Nothing is kept of the additional
+//! section, of another class, or from outside the domain that the servers were asked for.
+
+mod chain;
+mod records;
+
+use wire::message::{Builder, Compressor, Full, Header, MAX_MESSAGE, Offset, Owner, Section};
+use wire::rdata::view::Soa;
+use wire::{LowerNameBuf, Name, NameBuf, Rcode, Ttl, Type};
+
+use crate::inquiry::Inquiry;
+use chain::Chain;
+use records::{Kept, Records};
+
+/// An answer fit to be kept and passed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The message, rebuilt: ID 0, QR, RD and RA set, the question in lower case at offset 12, no OPT. Owners and names
+    /// in data are compressed.
+    pub message: Box<[u8]>,
+    /// Its response code, with the bits that OPT carried.
+    pub rcode: Rcode,
+    /// AD: the upstream server says that it has validated the answer (RFC 4035 §3.2.3).
+    pub authentic: bool,
+    /// How long a negative answer may be kept: the lesser of the SOA's TTL and its MINIMUM (RFC 2308 §5), within our
+    /// bounds. `None` if the answer is positive, or negative without an SOA, which may not be kept.
+    pub negative_ttl: Option<Ttl>,
+    /// Where the answer ends early: the chain leads to this name outside the domain that the servers were asked for.
+    pub leads_to: Option<LowerNameBuf>,
+}
+
+/// Why a reply that fits its query cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyFault {
+    /// It breaks off, or a record that would be kept is not well formed.
+    Malformed,
+    /// An RRset has too many records, or there are too many RRsets.
+    SetTooLarge,
+    /// It is a referral to other servers, not an answer: no recursion is offered.
+    Referral,
+    /// The chain of CNAME and DNAME is too long, or a loop.
+    Chain,
+    /// Its response code is an error: this one.
+    Rcode(Rcode),
+    /// Truncated over a stream, too.
+    Truncated,
+}
+
+/// What the scrubber may keep.
+#[derive(Clone, Debug)]
+pub struct Scope<'a> {
+    /// Nothing from outside this domain is kept.
+    pub domain: Name<'a>,
+    /// The name as it was sent. Letters of it that came back by compression get their lower case again.
+    pub sent: Name<'a>,
+    /// Most records of one RRset.
+    pub records_per_set: usize,
+    /// The most a positive answer may be kept, in seconds.
+    pub max_ttl: u32,
+    /// The most a negative one may.
+    pub max_negative_ttl: u32,
+}
+
+/// Scrubs the reply to `inquiry`, whose response code with the bits of OPT is `rcode`.
+///
+/// # Errors
+/// [`ReplyFault`]: nothing of the reply can be used.
+pub fn scrub(
+    message: &[u8],
+    inquiry: &Inquiry,
+    rcode: Rcode,
+    scope: &Scope<'_>,
+) -> Result<Answer, ReplyFault> {
+    let mut records = Records::read(message, inquiry.qclass, scope.sent)?;
+    let mut kept = Kept::new(scope, inquiry.dnssec_ok);
+    let chain = Chain::follow(&mut records, inquiry, scope, &mut kept)?;
+    let negative = !chain.found && chain.leads_to.is_none();
+    let mut negative_ttl = None;
+    if negative {
+        kept.lower_max_ttl(scope.max_negative_ttl);
+        match records.soa(chain.end.as_name(), scope.domain) {
+            Some(at) => {
+                let rdata = records.rdata(at)?;
+                let minimum = Soa::read(&rdata).map_err(|_| ReplyFault::Malformed)?.numbers.minimum;
+                kept.lower_max_ttl(minimum);
+                negative_ttl = Some(kept.set(&mut records, at)?);
+            }
+            None if rcode == Rcode::NOERROR && records.is_referral() => return Err(ReplyFault::Referral),
+            None => {}
+        }
+    }
+    if inquiry.dnssec_ok {
+        kept.proofs(&mut records)?;
+    }
+    let rcode = if chain.leads_to.is_some() { Rcode::NOERROR } else { rcode };
+    write(inquiry, message, rcode, &kept, negative_ttl)
+        .map(|answer| Answer { leads_to: chain.leads_to, ..answer })
+        .map_err(|Full| ReplyFault::Malformed)
+}
+
+/// Builds the message.
+fn write(
+    inquiry: &Inquiry,
+    reply: &[u8],
+    rcode: Rcode,
+    kept: &Kept,
+    negative_ttl: Option<Ttl>,
+) -> Result<Answer, Full> {
+    let authentic = Header::of(reply).is_some_and(|header| header.authentic_data());
+    let mut header = Header::query(0);
+    header.set_response(true);
+    header.set_recursion_desired(true);
+    header.set_recursion_available(true);
+    header.set_authentic_data(authentic);
+    header.set_checking_disabled(inquiry.checking_disabled);
+    header.set_rcode(rcode);
+    // Rebuilt it may be longer than it came, where others compress more; so there is room for twice as much.
+    let room = (kept.len() * 2 + reply.len() + 512).min(MAX_MESSAGE);
+    let (mut buf, mut names) = (vec![0; room], Compressor::large());
+    let mut b = Builder::new(&mut buf, room, header, &mut names);
+    b.question(inquiry.name.as_name(), inquiry.qtype, inquiry.qclass)?;
+    b.learn(inquiry.name.as_name(), Offset::QNAME);
+    let (mut owner, mut owner_at): (Option<NameBuf>, _) = (None, Offset::QNAME);
+    for record in kept.iter() {
+        let at = b.end();
+        let by = match &owner {
+            _ if record.owner.as_wire() == inquiry.name.as_name().as_wire() => Owner::At(Offset::QNAME),
+            Some(last) if last.as_name().as_wire() == record.owner.as_wire() => Owner::At(owner_at),
+            _ => {
+                (owner, owner_at) = (Some(record.owner.to_buf()), at);
+                Owner::Name(record.owner)
+            }
+        };
+        b.record(record.section, by, record.rtype, inquiry.qclass, record.ttl, record.rdata)?;
+    }
+    let len = b.finish();
+    let message = buf.get(..len).unwrap_or_default().into();
+    Ok(Answer { message, rcode, authentic, negative_ttl, leads_to: None })
+}
+
+/// A record that is kept.
+#[derive(Clone, Copy, Debug)]
+struct KeptRecord<'k> {
+    section: Section,
+    owner: Name<'k>,
+    rtype: Type,
+    ttl: Ttl,
+    rdata: &'k [u8],
+}

@@ -1,0 +1,160 @@
+//! Which server is asked next.
+
+use std::time::Instant;
+
+use crate::config::ForwardConfig;
+use crate::random::Random;
+use crate::server::Server;
+
+/// What one lookup has done with one server of its rule.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked {
+    /// The server, by its place among all.
+    pub(crate) server: usize,
+    /// Tries sent to it.
+    pub(crate) tries: u32,
+    /// Of these, unanswered in time.
+    pub(crate) silent: u32,
+    /// Its reply could not be used: it is not asked again.
+    pub(crate) spent: bool,
+}
+
+/// The server to ask next: the one asked least in this lookup, where one that is failing counts as asked once more;
+/// of these the fastest, a server never measured first, so that it is; of failing ones that which was asked longest
+/// ago. Now and then the first try goes to any of the others that are not failing.
+///
+/// Returns a place in `asked`.
+pub(crate) fn next(
+    asked: &[Asked],
+    servers: &[Server],
+    config: &ForwardConfig,
+    random: &mut impl Random,
+) -> Option<usize> {
+    let rank = |at: &usize| {
+        let asked = asked.get(*at)?;
+        let server = servers.get(asked.server)?;
+        let failing = server.is_failing();
+        let last = if failing { server.last_asked() } else { None };
+        Some((asked.tries + u32::from(failing), last, server.rtt.smoothed(), *at))
+    };
+    let best = (0..asked.len()).filter(|&at| !asked[at].spent).min_by_key(rank)?;
+    let first = asked.iter().all(|asked| asked.tries == 0 && !asked.spent);
+    if !first || config.explore == 0 || random.below(config.explore) != 0 {
+        return Some(best);
+    }
+    let sound = |at: &usize| servers.get(asked[*at].server).is_some_and(|server| !server.is_failing());
+    let others: Vec<usize> = (0..asked.len()).filter(|&at| at != best).filter(sound).collect();
+    let pick = random.below(others.len() as u32) as usize;
+    Some(others.get(pick).copied().unwrap_or(best))
+}
+
+/// A failing server of the rule that is due for a probe and that this lookup has not asked: it gets a duplicate of
+/// the query that another server is sent.
+pub(crate) fn probe(asked: &[Asked], servers: &[Server], now: Instant) -> Option<usize> {
+    asked.iter().position(|asked| {
+        asked.tries == 0
+            && !asked.spent
+            && servers.get(asked.server).is_some_and(|server| server.wants_probe(now))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::random::ChaCha;
+    use crate::server::tests::server;
+
+    /// Servers with these round-trip times in milliseconds; 0: never measured.
+    fn servers(times: &[u64]) -> (Vec<Server>, Vec<Asked>) {
+        let make = |&ms: &u64| {
+            let mut server = server();
+            if ms > 0 {
+                server.on_reply(Some(Duration::from_millis(ms)));
+            }
+            server
+        };
+        let asked = (0..times.len()).map(|server| Asked { server, ..Default::default() }).collect();
+        (times.iter().map(make).collect(), asked)
+    }
+
+    fn plain() -> ForwardConfig {
+        ForwardConfig { explore: 0, ..Default::default() }
+    }
+
+    fn pick(asked: &[Asked], servers: &[Server]) -> Option<usize> {
+        next(asked, servers, &plain(), &mut ChaCha::new([1; 32]))
+    }
+
+    #[test]
+    fn the_fastest_is_first_and_the_others_follow() {
+        let (servers, mut asked) = servers(&[30, 10, 20]);
+        let mut order = Vec::new();
+        for _ in 0..4 {
+            let at = pick(&asked, &servers).expect("one is left");
+            asked[at].tries += 1;
+            order.push(at);
+        }
+        assert_eq!(order, [1, 2, 0, 1]);
+    }
+
+    #[test]
+    fn one_never_measured_is_tried_first() {
+        let (servers, asked) = servers(&[30, 10, 0]);
+        assert_eq!(pick(&asked, &servers), Some(2));
+    }
+
+    #[test]
+    fn a_failing_one_comes_behind_a_sound_one_asked_as_often() {
+        let (mut servers, mut asked) = servers(&[10, 50]);
+        servers[0].on_silence(Instant::now());
+        assert_eq!(pick(&asked, &servers), Some(1));
+        asked[1].tries = 2;
+        assert_eq!(pick(&asked, &servers), Some(0));
+    }
+
+    #[test]
+    fn where_all_fail_the_one_asked_longest_ago_is_next() {
+        let (mut servers, asked) = servers(&[10, 20, 30]);
+        let (now, config) = (Instant::now(), plain());
+        for (at, after) in [(0, 3), (1, 1), (2, 2)] {
+            servers[at].on_silence(now);
+            servers[at].on_asked(now + Duration::from_secs(after), &config.timing);
+        }
+        assert_eq!(pick(&asked, &servers), Some(1));
+    }
+
+    #[test]
+    fn one_whose_reply_was_of_no_use_is_not_asked_again() {
+        let (servers, mut asked) = servers(&[10, 20]);
+        asked[0].spent = true;
+        assert_eq!(pick(&asked, &servers), Some(1));
+        asked[1].spent = true;
+        assert_eq!(pick(&asked, &servers), None);
+    }
+
+    #[test]
+    fn one_lookup_in_twenty_explores_the_sound_ones() {
+        let (mut servers, asked) = servers(&[10, 20, 30, 40]);
+        servers[3].on_silence(Instant::now());
+        let (config, mut random) = (ForwardConfig::default(), ChaCha::new([1; 32]));
+        let mut counts = [0; 4];
+        for _ in 0..10_000 {
+            counts[next(&asked, &servers, &config, &mut random).expect("one")] += 1;
+        }
+        assert!((9_400..9_600).contains(&counts[0]), "{counts:?}");
+        assert!(counts[1] > 200 && counts[2] > 200 && counts[3] == 0, "{counts:?}");
+    }
+
+    #[test]
+    fn only_failing_ones_that_are_due_are_probed() {
+        let (mut servers, asked) = servers(&[10, 20]);
+        let now = Instant::now();
+        assert_eq!(probe(&asked, &servers, now), None);
+        servers[1].on_silence(now);
+        assert_eq!(probe(&asked, &servers, now), Some(1));
+        servers[1].on_asked(now, &plain().timing);
+        assert_eq!(probe(&asked, &servers, now), None);
+    }
+}

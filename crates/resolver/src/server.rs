@@ -1,0 +1,202 @@
+//! What is known of one upstream server: how fast it is, whether it answers, what it cannot do.
+
+use std::time::{Duration, Instant};
+
+use exchange::Link;
+
+use crate::config::{ForwardConfig, ForwardTiming, Upstream};
+use crate::rtt::Rtt;
+
+/// So many replies in a row that cannot be used, and a server counts as failing.
+const BAD_REPLIES: u32 = 8;
+/// Bytes of a client cookie (RFC 7873 §4).
+pub(crate) const CLIENT_COOKIE: usize = 8;
+
+/// One server, as traffic with it has shown it.
+pub(crate) struct Server {
+    pub(crate) upstream: Upstream,
+    pub(crate) rtt: Rtt,
+    health: Health,
+    /// Our cookie, for this server alone (RFC 7873 §4.1).
+    pub(crate) client_cookie: [u8; CLIENT_COOKIE],
+    /// The server's, as it came last (RFC 7873 §5.3).
+    pub(crate) server_cookie: Option<Vec<u8>>,
+    /// Until when what it cannot do is remembered.
+    without: Without,
+    /// Connections to it, the oldest first.
+    pub(crate) connections: Vec<Link>,
+}
+
+/// Whether a server answers.
+#[derive(Default)]
+struct Health {
+    /// It is failing, and this is when it is probed next.
+    probe_at: Option<Instant>,
+    bad_replies: u32,
+    /// When it was asked last.
+    asked: Option<Instant>,
+}
+
+/// What a server cannot do, each with the end of its memory.
+#[derive(Default)]
+struct Without {
+    edns: Option<Instant>,
+    cookies: Option<Instant>,
+    letter_case: Option<Instant>,
+}
+
+/// Something a server may not be able to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ability {
+    /// EDNS (RFC 6891).
+    Edns,
+    /// Cookies (RFC 7873): it takes queries with them for errors.
+    Cookies,
+    /// Repeating the letter case of a name.
+    LetterCase,
+}
+
+impl Server {
+    pub(crate) fn new(upstream: Upstream, client_cookie: [u8; CLIENT_COOKIE]) -> Self {
+        Server {
+            upstream,
+            rtt: Rtt::default(),
+            health: Health::default(),
+            client_cookie,
+            server_cookie: None,
+            without: Without::default(),
+            connections: Vec::new(),
+        }
+    }
+
+    /// Whether it does not answer, or nothing of use.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.health.probe_at.is_some()
+    }
+
+    /// Whether it is failing and should be asked again.
+    pub(crate) fn wants_probe(&self, now: Instant) -> bool {
+        self.health.probe_at.is_some_and(|at| at <= now)
+    }
+
+    /// When it was asked last.
+    pub(crate) fn last_asked(&self) -> Option<Instant> {
+        self.health.asked
+    }
+
+    /// It is being asked.
+    pub(crate) fn on_asked(&mut self, now: Instant, timing: &ForwardTiming) {
+        self.health.asked = Some(now);
+        if self.is_failing() {
+            self.health.probe_at = now.checked_add(timing.probe);
+        }
+    }
+
+    /// It has not answered in time, or the link to it broke. The next query probes it.
+    pub(crate) fn on_silence(&mut self, now: Instant) {
+        self.health.probe_at.get_or_insert(now);
+    }
+
+    /// It has replied, after so long if that could be measured.
+    pub(crate) fn on_reply(&mut self, after: Option<Duration>) {
+        if let Some(after) = after {
+            self.rtt.measured(after);
+        }
+        if self.health.bad_replies < BAD_REPLIES {
+            self.health.probe_at = None;
+        }
+    }
+
+    /// Its reply could be used.
+    pub(crate) fn on_good_reply(&mut self) {
+        self.health.bad_replies = 0;
+        self.health.probe_at = None;
+    }
+
+    /// Its reply could not be used.
+    pub(crate) fn on_bad_reply(&mut self, now: Instant) {
+        self.health.bad_replies = self.health.bad_replies.saturating_add(1);
+        if self.health.bad_replies >= BAD_REPLIES {
+            self.health.probe_at.get_or_insert(now);
+        }
+    }
+
+    /// Whether it is asked with this.
+    pub(crate) fn can(&self, ability: Ability, config: &ForwardConfig, now: Instant) -> bool {
+        let wanted = match ability {
+            Ability::Edns => true,
+            Ability::Cookies => config.cookies && self.can(Ability::Edns, config, now),
+            Ability::LetterCase => config.mixed_case,
+        };
+        wanted && self.until(ability).is_none_or(|until| until <= now)
+    }
+
+    /// It turned out that it cannot do this: remembered for a time.
+    pub(crate) fn cannot(&mut self, ability: Ability, now: Instant, timing: &ForwardTiming) {
+        *self.until_mut(ability) = now.checked_add(timing.remember);
+    }
+
+    fn until(&self, ability: Ability) -> Option<Instant> {
+        match ability {
+            Ability::Edns => self.without.edns,
+            Ability::Cookies => self.without.cookies,
+            Ability::LetterCase => self.without.letter_case,
+        }
+    }
+
+    fn until_mut(&mut self, ability: Ability) -> &mut Option<Instant> {
+        match ability {
+            Ability::Edns => &mut self.without.edns,
+            Ability::Cookies => &mut self.without.cookies,
+            Ability::LetterCase => &mut self.without.letter_case,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn server() -> Server {
+        Server::new(Upstream::new(([192, 0, 2, 1], 53).into()), [0; CLIENT_COOKIE])
+    }
+
+    #[test]
+    fn a_silent_server_is_probed_at_once_and_then_every_second() {
+        let (mut server, timing, start) = (server(), ForwardTiming::default(), Instant::now());
+        assert!(!server.wants_probe(start));
+        server.on_silence(start);
+        assert!(server.is_failing() && server.wants_probe(start));
+        server.on_asked(start, &timing);
+        server.on_silence(start);
+        assert!(!server.wants_probe(start + Duration::from_millis(999)));
+        assert!(server.wants_probe(start + Duration::from_secs(1)));
+        server.on_reply(None);
+        assert!(!server.is_failing());
+    }
+
+    #[test]
+    fn a_server_whose_replies_are_of_no_use_is_failing_until_one_is() {
+        let (mut server, now) = (server(), Instant::now());
+        for n in 0..BAD_REPLIES {
+            assert!(!server.is_failing(), "after {n}");
+            server.on_reply(None);
+            server.on_bad_reply(now);
+        }
+        server.on_reply(None);
+        assert!(server.is_failing(), "a reply alone does not mend it");
+        server.on_good_reply();
+        assert!(!server.is_failing());
+    }
+
+    #[test]
+    fn what_a_server_cannot_do_is_forgotten_in_time() {
+        let (mut server, now) = (server(), Instant::now());
+        let config = ForwardConfig::default();
+        server.cannot(Ability::Edns, now, &config.timing);
+        assert!(!server.can(Ability::Edns, &config, now));
+        assert!(!server.can(Ability::Cookies, &config, now), "no cookie without EDNS");
+        assert!(server.can(Ability::LetterCase, &config, now));
+        assert!(server.can(Ability::Edns, &config, now + config.timing.remember));
+    }
+}

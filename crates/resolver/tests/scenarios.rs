@@ -1,0 +1,41 @@
+//! The forwarder on virtual time, against upstream servers that do what a scenario says.
+//!
+//! Each file of `tests/scenarios` holds scenarios, a line for each thing that is set up, done or expected:
+//!
+//! ```text
+//! scenario NAME                          starts one; `#` starts a comment
+//! upstream a [tcp]                       the next server: 192.0.2.1, 192.0.2.2, …
+//! rule . a b                             names at and below . go to a and b
+//! set KEY VALUE                          a setting; without, there is no exploration
+//!
+//! ask 1 www.example. A [do] [cd] [nord] [from=ADDRESS]     client 1 asks
+//! reply a [FLAGS] RCODE: RECORD; auth RECORD; add RECORD   a answers the last query it was sent; a#2 the second
+//!                                        `@2` in a record stands for the last two labels as a was asked
+//! message a HEX                          a sends bytes on the link of that query
+//! opened a, closed a, refused a          the link of the last query to a opens, is closed, fails
+//! at +20ms                               so much later
+//!
+//! query a udp www.example. A [WHAT]      a is sent this, at this very time; WHAT: mixed rd cd do plain
+//!                                        edns=N cookie server=N, new (a connection), !mixed …
+//! answer 1 [FLAGS] RCODE: RECORD; auth RECORD              client 1 gets exactly this
+//! failed 1 REASON                        client 1 gets no answer
+//! drops a tcp                            a link to a is closed by us, at this very time
+//! count NAME N                           a counter
+//! ```
+//!
+//! Whatever is sent or handed out and not expected fails the scenario. In the end no link may be left open and no timer
+//! set.
+
+#[path = "scenarios/harness.rs"]
+mod harness;
+
+macro_rules! scenarios {
+    ($($name:ident)*) => {$(
+        #[test]
+        fn $name() {
+            harness::run(stringify!($name), include_str!(concat!("scenarios/", stringify!($name), ".txt")));
+        }
+    )*};
+}
+
+scenarios! { basics retry servers forgery downgrade streams answers limits }

@@ -1,0 +1,52 @@
+//! What the resolver keeps of a reply.
+//!
+//! RFC 2181 §5.4.1: "Unauthenticated RRs received and cached from the least trustworthy of those groupings, that is data
+//! from the additional data section, and data from the authority section of a non-authoritative answer, should not be
+//! cached in such a way that they would ever be returned as answers to a received query." So nothing but the question's
+//! own chain comes out as an answer; and what came out once comes out again unchanged.
+
+#![no_main]
+#![forbid(unsafe_code)]
+
+use libfuzzer_sys::fuzz_target;
+use resolver::{Inquiry, Scope, scrub};
+use wire::Name;
+use wire::message::{Parser, RawRecord};
+
+fuzz_target!(|message: &[u8]| {
+    let Ok((header, mut parser)) = Parser::new(message) else { return };
+    let Ok(question) = parser.question() else { return };
+    let inquiry = Inquiry {
+        name: question.name.to_lower(),
+        qtype: question.qtype,
+        qclass: question.qclass,
+        dnssec_ok: header.checking_disabled(),
+        checking_disabled: header.checking_disabled(),
+    };
+    let scope = |sent| Scope {
+        domain: Name::ROOT,
+        sent,
+        records_per_set: 256,
+        max_ttl: 86_400,
+        max_negative_ttl: 10_800,
+    };
+    let Ok(answer) = scrub(message, &inquiry, header.rcode(), &scope(question.name)) else { return };
+
+    let (header, mut parser) = Parser::new(&answer.message).expect("a header");
+    let [questions, answers, authorities, additional] = header.counts();
+    assert_eq!((questions, additional), (1, 0));
+    let question = parser.question().expect("a question");
+    assert_eq!(question.name.as_wire(), inquiry.name.as_name().as_wire());
+    for _ in 0..answers + authorities {
+        let record: RawRecord = parser.record().expect("a record");
+        assert!(
+            record.class == inquiry.qclass && !record.rtype.is_meta() && record.ttl().as_secs() <= 86_400
+        );
+        let mut data = Vec::new();
+        parser.expand_rdata(&record, &mut data).expect("data");
+        assert!(wire::rdata::validate(record.rtype, &data).is_ok());
+    }
+    assert!(parser.at_end());
+    let again = scrub(&answer.message, &inquiry, answer.rcode, &scope(inquiry.name.as_name()));
+    assert_eq!(again, Ok(answer));
+});
