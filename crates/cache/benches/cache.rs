@@ -118,6 +118,7 @@ fn lookups(c: &mut Criterion, what: &str, names: u32) {
             hashed.iter().for_each(|name| cache.prefetch_find(&key(name)));
             leads.clear();
             leads.extend(hashed.iter().map(|name| cache.find(&key(name))));
+            leads.iter().flatten().for_each(|lead| cache.prefetch(lead));
             for ((name, lead), room) in hashed.iter().zip(&leads).zip(&mut room) {
                 let found = lead.as_ref().map(|lead| cache.copy(lead, &key(name), now, room));
                 assert!(matches!(found, Some(Lookup::Hit(_))));

@@ -20,9 +20,13 @@ use crate::stats::Stats;
 ///
 /// ```text
 /// for each question   prefetch_find   what `find` will read
-/// for each question   find            where the answer probably lies, and prefetches that
-/// for each question   copy            the answer, aged
+/// for each question   find            where the answer probably lies: a lead
+/// for each lead       prefetch        what `copy` will read
+/// for each lead       copy            the answer, aged
 /// ```
+///
+/// Each prefetch is a read whose result nobody waits for: the processor has as many of them under way as there is room for in its
+/// window, which is why `find` and `prefetch` are passes of their own.
 pub struct Cache {
     shards: Box<[Shard]>,
     key: HashKey,
@@ -88,11 +92,16 @@ impl Cache {
         self.shard(hash).index.touch(hash);
     }
 
-    /// Where the answer to a question probably lies, an NXDOMAIN of the name included, and prefetches that. `None` if
-    /// there is none.
+    /// Where the answer to a question probably lies, an NXDOMAIN of the name included. `None` if there is none.
     #[inline]
     pub fn find(&self, key: &Key<'_>) -> Option<Lead> {
         self.shard(key.subject(Reach::Type).hash).find(key)
+    }
+
+    /// Prefetches what [`copy`](Self::copy) will read.
+    #[inline]
+    pub fn prefetch(&self, lead: &Lead) {
+        self.shard(lead.hash).touch(lead);
     }
 
     /// Copies the answer that a lead for the same key leads to into `room`, which is what a reply has behind its question, and

@@ -124,9 +124,13 @@ impl Shard {
                 break;
             }
         }
-        let lead = lead?;
+        lead
+    }
+
+    /// Fetches the entry that a lead leads to.
+    #[inline]
+    pub(crate) fn touch(&self, lead: &Lead) {
         self.log(lead.held.which()).touch(lead.held.at());
-        Some(lead)
     }
 
     /// Copies what was found.
