@@ -249,13 +249,12 @@ pub(crate) fn copy(words: &[AtomicU64], word: usize, to: &mut [u8]) {
 /// Where the TTLs of an entry stand in its body.
 #[inline]
 pub(crate) fn ttl_places(words: &[AtomicU64], head: &Head) -> impl Iterator<Item = Range<usize>> {
-    let (first, count) = (head.ttls_at(), head.ttls as usize);
-    let words = words.get(first..).unwrap_or_default();
-    let places = words.iter().flat_map(|word| {
-        let word = word.load(Ordering::Relaxed);
-        (0..4).map(move |i| (word >> (16 * i)) as u16 as usize)
-    });
-    places.take(count).map(|at| at..at + 4)
+    let words = words.get(head.ttls_at()..).unwrap_or_default();
+    (0..head.ttls as usize).map_while(move |i| {
+        let four = words.get(i / 4)?.load(Ordering::Relaxed);
+        let at = (four >> (16 * (i % 4))) as u16 as usize;
+        Some(at..at + 4)
+    })
 }
 
 #[cfg(test)]

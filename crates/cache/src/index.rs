@@ -177,10 +177,16 @@ impl Index {
         self.lines.touch(line + 1);
     }
 
-    /// The slots for this hash with what they hold.
+    /// The slots for this hash that hold something, and what: step R1 of [`log`](crate::log) for each.
     #[inline]
     pub(crate) fn held(&self, hash: u64) -> impl Iterator<Item = (usize, Slot)> {
-        self.candidates(hash).map(|slot| (slot, self.load(slot))).filter(|(_, held)| !held.is_empty())
+        let (first, turn) = self.pair(hash);
+        let words = self.lines.from(first / WORDS).first_chunk::<PAIR_SLOTS>();
+        (0..PAIR_SLOTS).filter_map(move |i| {
+            let slot = (i ^ turn) % PAIR_SLOTS;
+            let held = Slot(words?[slot].load(Ordering::Acquire));
+            (!held.is_empty()).then_some((first + slot, held))
+        })
     }
 }
 

@@ -84,9 +84,10 @@ fn place(name: u64, realm: u32) -> u64 {
     mix(name ^ (realm as u64).wrapping_mul(0xd6e8_feb8_6659_fd93))
 }
 
-/// Spreads every bit over all of them: multiplied once, upper half over lower.
+/// Spreads every bit over all of them: multiplied, and one half of the product over the other. What comes in has gone through
+/// the keyed hash, so nobody can aim at what comes out.
 #[inline]
 fn mix(word: u64) -> u64 {
-    let product = (word as u128).wrapping_mul(0xa076_1d64_78bd_642f_e703_7ed1_a0b4_28db);
+    let product = (word as u128).wrapping_mul(0xa076_1d64_78bd_642f);
     (product >> 64) as u64 ^ product as u64
 }

@@ -61,8 +61,9 @@ pub(crate) struct Log {
     lines: Lines,
     /// How many there are.
     capacity: usize,
-    /// Bits of a position that hold the line.
+    /// Bits of a position that hold the line, and all of them set.
     line_bits: u32,
+    line_mask: u64,
     /// The position of the oldest entry, for readers.
     tail: AtomicU64,
 }
@@ -82,7 +83,8 @@ impl Log {
         // The head may stand behind the last line, so that number must fit, too.
         let line_bits = usize::BITS - capacity.leading_zeros();
         let start = Position((lap << line_bits) & POSITION_MASK);
-        let log = Log { lines: Lines::new(capacity), capacity, line_bits, tail: AtomicU64::new(start.0) };
+        let (lines, line_mask) = (Lines::new(capacity), (1 << line_bits) - 1);
+        let log = Log { lines, capacity, line_bits, line_mask, tail: AtomicU64::new(start.0) };
         (log, Ends { head: start, tail: start, lap_end: capacity })
     }
 
@@ -99,7 +101,7 @@ impl Log {
 
     #[inline]
     fn line(&self, at: Position) -> usize {
-        (at.0 & ((1 << self.line_bits) - 1)) as usize
+        (at.0 & self.line_mask) as usize
     }
 
     fn lap(&self, at: Position) -> u64 {
