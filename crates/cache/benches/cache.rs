@@ -52,7 +52,7 @@ fn answer(message: &[u8]) -> Answer {
 }
 
 fn filled(names: u32) -> Cache {
-    let cache = Cache::new(&Config { bytes: 128 << 20, ..Config::default() }, hash_key()).expect("a cache");
+    let cache = Cache::new(&Config { bytes: 64 << 20, ..Config::default() }, hash_key()).expect("a cache");
     for n in 0..names {
         cache.insert(answer(&message(n)), Now::since_start(0)).expect("kept");
     }
@@ -157,7 +157,7 @@ fn inserts(c: &mut Criterion) {
         let mut next = messages.iter().cycle();
         b.iter(|| answer(next.next().expect("it is endless")));
     });
-    for (what, bytes) in [("insert", 512 << 20), ("insert that evicts", 4 << 20)] {
+    for (what, bytes) in [("insert", 64 << 20), ("insert that evicts", 4 << 20)] {
         let cache = Cache::new(&Config { bytes, ..Config::default() }, hash_key()).expect("a cache");
         let mut next = messages.iter().cycle();
         for message in &messages {

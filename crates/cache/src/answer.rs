@@ -107,7 +107,7 @@ impl Answer {
     /// Takes a complete response, from which the resolver has taken what does not belong (RFC 2181 §5.4.1).
     ///
     /// Every record is read, down to the names in its data. OPT is left out. Compression pointers stay as they are where they
-    /// lead to the name of the question or to a record, and OPT was the last one; otherwise the message is written again.
+    /// lead to the name of the question or to one in a record, and OPT was the last one; otherwise the message is written again.
     pub fn of(message: &[u8], terms: &Terms) -> Result<Answer, Unfit> {
         Self::with_extended(message, terms, 0)
     }
@@ -293,6 +293,7 @@ impl Reader<'_> {
         if record.rtype.is_meta() {
             return Err(Unfit::Meta);
         }
+        self.pointers.note_ttl(record.rdata.start - RECORD_HEAD + TTL_AT);
         self.parser.name_at(record.owner_at)?;
         let message = self.parser.message();
         let mut stay = self.pointers.allow(message, record.owner_at.index());

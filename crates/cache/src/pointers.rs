@@ -1,14 +1,21 @@
 //! Compression pointers that stay right when a message is copied behind another header and question.
 
-use wire::message::{HEADER_LEN, Offset, POINTER, QUESTION_TAIL, Question};
+use std::ops::Range;
 
-/// Where pointers may lead: to a label of the question's name, or behind the question. The header is another one in each
-/// reply, and so may be the question's type; and from the middle of a label one could get there.
+use wire::message::{HEADER_LEN, Offset, POINTER, POINTER_LEN, QUESTION_TAIL, Question};
+
+/// Bytes of a TTL.
+const TTL_LEN: usize = 4;
+
+/// Where pointers may lead: to a label of the question's name, or behind the question to what is no TTL. The header is another
+/// one in each reply, and so may be the question's type; from the middle of a label one could get there; and TTLs count down.
 pub(crate) struct Bounds {
     /// The first byte behind the question.
     question_end: usize,
     /// The labels of its name, by where they start; the root, too.
     labels: [u8; 256 / 8],
+    /// Where the TTLs stand of the records read so far.
+    ttls: Vec<usize>,
 }
 
 impl Bounds {
@@ -18,7 +25,18 @@ impl Bounds {
             let start = question.name.len() - name.len();
             labels[start / 8] |= 1 << (start % 8);
         }
-        Bounds { question_end: HEADER_LEN + question.name.len() + QUESTION_TAIL, labels }
+        Bounds { question_end: HEADER_LEN + question.name.len() + QUESTION_TAIL, labels, ttls: Vec::new() }
+    }
+
+    /// Takes the place of a record's TTL, before the names of that record are looked at.
+    pub(crate) fn note_ttl(&mut self, at: usize) {
+        self.ttls.push(at);
+    }
+
+    /// Whether one of these bytes belongs to a TTL.
+    fn has_ttl(&self, bytes: Range<usize>) -> bool {
+        let behind = self.ttls.partition_point(|ttl| ttl + TTL_LEN <= bytes.start);
+        self.ttls.get(behind).is_some_and(|ttl| *ttl < bytes.end)
     }
 
     fn allows(&self, target: usize) -> bool {
@@ -30,22 +48,28 @@ impl Bounds {
             .is_some_and(|start| self.labels.get(start / 8).is_some_and(|bits| bits & 1 << (start % 8) != 0))
     }
 
-    /// Whether all pointers of the name at `at`, which the parser has read, lead to where they may.
+    /// Whether the name at `at`, which the parser has read, is made of bytes that stay.
     pub(crate) fn allow(&self, message: &[u8], mut at: usize) -> bool {
+        // Where the labels began that a pointer may end.
+        let mut run = at;
         loop {
-            match message.get(at) {
-                None => return false,
-                Some(0) => return true,
-                Some(&first @ POINTER..) => {
+            let Some(&first) = message.get(at) else { return false };
+            let size = if first >= POINTER { POINTER_LEN } else { 1 + first as usize };
+            if self.has_ttl(at..at + size) {
+                return false;
+            }
+            match first {
+                0 => return true,
+                POINTER.. => {
                     let Some(&second) = message.get(at + 1) else { return false };
                     let target = Offset::of_pointer([first, second]).index();
                     // They lead backwards, or the parser had refused the name.
-                    if target >= at || !self.allows(target) {
+                    if target >= run || !self.allows(target) {
                         return false;
                     }
-                    at = target;
+                    (at, run) = (target, target);
                 }
-                Some(&label) => at += label as usize + 1,
+                _ => at += size,
             }
         }
     }
@@ -81,5 +105,14 @@ mod tests {
         assert!(!allowed(b"\xc0\x1a"), "the type");
         assert!(!allowed(b"\xc0\x1c"), "the class");
         assert!(!allowed(b"\xc0\x0d"), "the middle of a label, which looks like a length");
+    }
+    #[test]
+    fn ttls_may_not_either() {
+        let message = b"\0\0\0\0\0\0\0\0\0\0\0\0\x01a\0\0\x01\0\x01\0\0\0\0\x01b\xc0\x15";
+        let (_, mut parser) = Parser::new(message).expect("a header");
+        let mut bounds = Bounds::of(&parser.question().expect("a question"));
+        assert!(bounds.allow(message, 23), "the root at 21, if that is no TTL");
+        bounds.note_ttl(19);
+        assert!(!bounds.allow(message, 23));
     }
 }

@@ -120,6 +120,23 @@ fn pointers_into_what_changes_are_written_out() {
     assert_eq!(through(of(&message).expect("an answer"), W, Type::A), expected);
 }
 
+/// A pointer into a TTL would be another name a second later.
+#[test]
+fn a_name_made_of_a_ttl_does_not_change_with_it() {
+    // TTL 300 is `00 00 01 2c`: its third byte is a label of one byte, and RDLENGTH, whose first byte is zero, ends the name.
+    let records = [a(W, 300, 1), Record(Section::Answer, "y.", Type::A, 300, vec![1, 2, 3, 4])];
+    let mut message = response(W, Type::A, Rcode::NOERROR, &records);
+    let (ttl, owner) = (question_end(&message) + 6, message.len() - 17);
+    message.splice(owner..owner + 3, [0xc0, ttl as u8 + 2]);
+    let expected = seen(&message);
+    assert_eq!(expected[1].1, r"\,.");
+    let cache = cache_of(1 << 20);
+    insert(&cache, of(&message).expect("an answer"), 0).expect("kept");
+    let (hit, body) = get(&cache, W, Type::A, 100).expect("a hit");
+    let aged = seen(&reply(W, Type::A, &hit, &body));
+    assert_eq!((aged[1].1.as_str(), aged[1].3), (r"\,.", 200));
+}
+
 #[test]
 fn names_in_data_keep_their_meaning() {
     let exchange = |host: &str| [&[0, 10], name(host).as_name().as_wire()].concat();
