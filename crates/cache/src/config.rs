@@ -1,0 +1,144 @@
+//! What an operator may choose.
+
+use std::fmt;
+
+use crate::sizes::Sizes;
+
+/// How large a cache is and how long it keeps what. Times are in seconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Bytes that the cache may take, all in all. Default 268,435,456 (256 MiB). They are reserved at the start; memory is
+    /// taken as they fill.
+    pub bytes: usize,
+    /// Parts of the cache that are written independently: a power of two up to 256, or 0 to choose by size, which is one for
+    /// each 8 MiB and 64 at most. Default 0.
+    pub shards: usize,
+    /// How long answers with data are kept, whatever their TTLs (RFC 8767 §4, RFC 1035 §7.3). Default 0 to 86,400.
+    pub positive: Lifetime,
+    /// How long NXDOMAIN and NODATA are kept (RFC 2308 §5). Default 0 to 10,800, the most that the RFC recommends.
+    pub negative: Lifetime,
+    /// How long failures are kept: `min` if whoever stores one does not say how long (RFC 9520 §3.2: at least 1 second, at
+    /// most 300). Default 5 to 300.
+    pub failure: Lifetime,
+    /// How long entries are kept behind their end, to be served if no server answers (RFC 8767 §5). 0 for not at all. Default
+    /// 86,400.
+    pub max_stale: u32,
+    /// The TTL of records in such answers (RFC 8767 §4 recommends 30). Default 30.
+    pub stale_ttl: u32,
+}
+
+/// Bounds of the time that something is kept, in seconds.
+///
+/// A TTL of 0 is not raised to `min`: it says that the answer is good for the one question that brought it (RFC 1035 §3.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    /// Shorter times become this.
+    pub min: u32,
+    /// Longer times become this.
+    pub max: u32,
+}
+
+impl Lifetime {
+    /// The nearest time within the bounds.
+    pub(crate) fn clamp(self, seconds: u32) -> u32 {
+        seconds.max(self.min).min(self.max)
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            bytes: 256 << 20,
+            shards: 0,
+            positive: Lifetime { min: 0, max: 86_400 },
+            negative: Lifetime { min: 0, max: 10_800 },
+            failure: Lifetime { min: 5, max: 300 },
+            max_stale: 86_400,
+            stale_ttl: 30,
+        }
+    }
+}
+
+/// Why a configuration cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigFault {
+    /// Each shard needs at least this many bytes.
+    TooFewBytes {
+        /// Bytes that the cache would need.
+        least: usize,
+    },
+    /// The logs of one shard would be longer than positions can say; more shards help.
+    TooFewShards,
+    /// The number of shards is no power of two, or more than 256.
+    Shards,
+    /// A `min` is greater than its `max`.
+    Bounds,
+    /// A time is longer than [`Config::LONGEST`], or failures would be kept for less than 1 or more than 300 seconds.
+    Time,
+}
+
+impl fmt::Display for ConfigFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooFewBytes { least } => write!(f, "the cache needs at least {least} bytes"),
+            Self::TooFewShards => f.write_str("the cache is too large for so few shards"),
+            Self::Shards => f.write_str("the number of shards must be a power of two up to 256, or 0"),
+            Self::Bounds => f.write_str("the shortest time is longer than the longest one"),
+            Self::Time => f.write_str("a time is too long, or too short for failures"),
+        }
+    }
+}
+impl std::error::Error for ConfigFault {}
+
+impl Config {
+    /// The longest time that anything may be kept, fresh or stale: 30 days.
+    pub const LONGEST: u32 = 30 * 86_400;
+
+    /// Longest time for failures (RFC 9520 §3.2).
+    const LONGEST_FAILURE: u32 = 300;
+
+    /// Checks everything and divides the bytes.
+    pub(crate) fn sizes(&self) -> Result<Sizes, ConfigFault> {
+        for bounds in [self.positive, self.negative, self.failure] {
+            if bounds.min > bounds.max {
+                return Err(ConfigFault::Bounds);
+            }
+            if bounds.max > Self::LONGEST {
+                return Err(ConfigFault::Time);
+            }
+        }
+        if self.max_stale > Self::LONGEST || self.failure.min < 1 || self.failure.max > Self::LONGEST_FAILURE
+        {
+            return Err(ConfigFault::Time);
+        }
+        Sizes::of(self.bytes, self.shards)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_can_be_used() {
+        assert!(Config::default().sizes().is_ok());
+    }
+
+    #[test]
+    fn faults_are_named() {
+        let with = |change: fn(&mut Config)| {
+            let mut config = Config::default();
+            change(&mut config);
+            config.sizes().err()
+        };
+        assert_eq!(with(|c| c.shards = 3), Some(ConfigFault::Shards));
+        assert_eq!(with(|c| c.shards = 512), Some(ConfigFault::Shards));
+        assert_eq!(with(|c| c.bytes = 1000), Some(ConfigFault::TooFewBytes { least: 65_536 }));
+        assert_eq!(with(|c| (c.bytes, c.shards) = (1 << 46, 1)), Some(ConfigFault::TooFewShards));
+        assert_eq!(with(|c| c.negative.min = 10_801), Some(ConfigFault::Bounds));
+        assert_eq!(with(|c| c.positive.max = Config::LONGEST + 1), Some(ConfigFault::Time));
+        assert_eq!(with(|c| c.max_stale = u32::MAX), Some(ConfigFault::Time));
+        assert_eq!(with(|c| c.failure.min = 0), Some(ConfigFault::Time));
+        assert_eq!(with(|c| c.failure.max = 301), Some(ConfigFault::Time));
+    }
+}

@@ -1,0 +1,330 @@
+//! How an entry lies in a log: words, so that threads can share them.
+//!
+//! ```text
+//! word 0   hash of name and realm
+//!      1   stored at (low half), good until (high half)
+//!      2   qtype, qclass, realm
+//!      3   length of the body, number of TTLs, length of the name, response code, rank, flags
+//!      4   records in the answer, authority and additional section; the type that was asked for
+//!      5.. name in lower case, wire form
+//!          body: the response behind its question, without OPT
+//!          where the TTLs stand in the body, four 16-bit numbers in a word
+//! ```
+//!
+//! Name, body and TTLs each begin with a word; what is left of the last word is zero. Numbers and bytes stand in a word from
+//! its low end. Everything that is read without the mutex may be words of several entries, until [`Log::holds`] says that it
+//! was not: nothing here fails on such words, it only returns nonsense.
+//!
+//! [`Log::holds`]: crate::log::Log::holds
+
+use std::ops::Range;
+
+use wire::{Class, Rcode, Type};
+
+use crate::atomic::{AtomicU64, Ordering};
+use crate::clock::Now;
+use crate::key::Subject;
+use crate::lines::WORDS;
+use crate::rank::Rank;
+
+/// Words in front of the name.
+pub(crate) const HEAD: usize = 5;
+
+/// Properties of an entry that are one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flags(pub(crate) u8);
+
+impl Flags {
+    const DNSSEC_OK: u8 = 1;
+    const CHECKING_DISABLED: u8 = 2;
+    const FAILURE: u8 = 4;
+    const AUTHORITATIVE: u8 = 8;
+    const AUTHENTIC: u8 = 16;
+    const NEGATIVE: u8 = 32;
+
+    /// Those that belong to the key.
+    pub(crate) const KEY: Flags = Flags(Self::DNSSEC_OK | Self::CHECKING_DISABLED | Self::FAILURE);
+
+    fn of(bits: [(bool, u8); 3]) -> Flags {
+        Flags(bits.into_iter().filter(|(on, _)| *on).fold(0, |flags, (_, bit)| flags | bit))
+    }
+
+    /// The flags of a key.
+    #[inline]
+    pub(crate) fn key(dnssec_ok: bool, checking_disabled: bool, failure: bool) -> Flags {
+        let bit = |on, bit| if on { bit } else { 0 };
+        Flags(
+            bit(dnssec_ok, Self::DNSSEC_OK)
+                | bit(checking_disabled, Self::CHECKING_DISABLED)
+                | bit(failure, Self::FAILURE),
+        )
+    }
+
+    /// The flags that are not of the key.
+    pub(crate) fn answer(authoritative: bool, authentic: bool, negative: bool) -> Flags {
+        Self::of([
+            (authoritative, Self::AUTHORITATIVE),
+            (authentic, Self::AUTHENTIC),
+            (negative, Self::NEGATIVE),
+        ])
+    }
+
+    /// Those that belong to the key, the others clear.
+    #[inline]
+    pub(crate) fn of_key(self) -> Flags {
+        Flags(self.0 & Self::KEY.0)
+    }
+
+    /// Those of both.
+    pub(crate) fn and(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+
+    pub(crate) fn dnssec_ok(self) -> bool {
+        self.0 & Self::DNSSEC_OK != 0
+    }
+
+    pub(crate) fn checking_disabled(self) -> bool {
+        self.0 & Self::CHECKING_DISABLED != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_failure(self) -> bool {
+        self.0 & Self::FAILURE != 0
+    }
+
+    #[inline]
+    pub(crate) fn authoritative(self) -> bool {
+        self.0 & Self::AUTHORITATIVE != 0
+    }
+
+    #[inline]
+    pub(crate) fn authentic(self) -> bool {
+        self.0 & Self::AUTHENTIC != 0
+    }
+
+    pub(crate) fn is_negative(self) -> bool {
+        self.0 & Self::NEGATIVE != 0
+    }
+}
+
+/// The front of an entry, read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) subject: Subject,
+    /// Flags of the key and others.
+    pub(crate) flags: Flags,
+    pub(crate) stored: Now,
+    /// The first moment at which the entry is no longer fresh.
+    pub(crate) until: Now,
+    pub(crate) rank: Rank,
+    pub(crate) rcode: Rcode,
+    /// Records in the three sections behind the question.
+    pub(crate) counts: [u16; 3],
+    /// The type of the question that brought it.
+    pub(crate) asked: Type,
+    pub(crate) name_len: u8,
+    pub(crate) ttls: u16,
+    pub(crate) body_len: u16,
+}
+
+impl Head {
+    /// As words.
+    pub(crate) fn words(&self) -> [u64; HEAD] {
+        let subject = &self.subject;
+        let [answer, authority, additional] = self.counts.map(u64::from);
+        [
+            subject.hash,
+            self.stored.bits() as u64 | (self.until.bits() as u64) << 32,
+            subject.qtype.0 as u64 | (subject.qclass.0 as u64) << 16 | (subject.realm as u64) << 32,
+            self.body_len as u64
+                | (self.ttls as u64) << 16
+                | (self.name_len as u64) << 32
+                | (self.rcode.0 as u64 & 0xfff) << 40
+                | (self.rank as u64) << 52
+                | (self.flags.0 as u64) << 56,
+            answer | authority << 16 | additional << 32 | (self.asked.0 as u64) << 48,
+        ]
+    }
+
+    /// Read from the words of an entry.
+    #[inline]
+    pub(crate) fn read(words: &[AtomicU64]) -> Option<Head> {
+        let words = words.first_chunk::<HEAD>()?;
+        let word = |i: usize| words[i].load(Ordering::Relaxed);
+        let (times, about, lengths, counts) = (word(1), word(2), word(3), word(4));
+        let flags = Flags((lengths >> 56) as u8);
+        let subject = Subject {
+            hash: word(0),
+            qtype: Type(about as u16),
+            qclass: Class((about >> 16) as u16),
+            realm: (about >> 32) as u32,
+            flags: flags.of_key(),
+        };
+        Some(Head {
+            subject,
+            flags,
+            stored: Now::of_bits(times as u32),
+            until: Now::of_bits((times >> 32) as u32),
+            rank: Rank::of((lengths >> 52) as u8 & 0xf),
+            rcode: Rcode((lengths >> 40) as u16 & 0xfff),
+            counts: [counts as u16, (counts >> 16) as u16, (counts >> 32) as u16],
+            asked: Type((counts >> 48) as u16),
+            name_len: (lengths >> 32) as u8,
+            ttls: (lengths >> 16) as u16,
+            body_len: lengths as u16,
+        })
+    }
+
+    /// The word with which the body begins.
+    #[inline]
+    pub(crate) fn body_at(&self) -> usize {
+        HEAD + (self.name_len as usize).div_ceil(8)
+    }
+
+    /// The word with which the TTLs begin.
+    #[inline]
+    pub(crate) fn ttls_at(&self) -> usize {
+        self.body_at() + (self.body_len as usize).div_ceil(8)
+    }
+
+    /// Lines of the entry.
+    pub(crate) fn lines(&self) -> usize {
+        (self.ttls_at() + (self.ttls as usize).div_ceil(4)).div_ceil(WORDS)
+    }
+
+    /// Seconds that it is good for in all.
+    #[inline]
+    pub(crate) fn lifetime(&self) -> u32 {
+        self.until.since(self.stored)
+    }
+}
+
+/// The words of an entry.
+pub(crate) fn words<'a>(
+    head: &Head,
+    name: &'a [u8],
+    body: &'a [u8],
+    ttls: &'a [u16],
+) -> impl Iterator<Item = u64> + 'a {
+    let places = ttls.chunks(4).map(|four| four.iter().rev().fold(0, |word, at| word << 16 | *at as u64));
+    head.words()
+        .into_iter()
+        .chain(name.chunks(8).map(word_of))
+        .chain(body.chunks(8).map(word_of))
+        .chain(places)
+}
+
+/// Up to eight bytes as a word.
+#[inline]
+fn word_of(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(word)
+}
+
+/// Whether the words of an entry hold this name, which is as long as the head says.
+#[inline]
+pub(crate) fn is_named(words: &[AtomicU64], name: &[u8]) -> bool {
+    let (whole, rest) = name.as_chunks::<8>();
+    let Some(words) = words.get(HEAD..HEAD + name.len().div_ceil(8)) else { return false };
+    let is = |word: &AtomicU64, bytes: u64| word.load(Ordering::Relaxed) == bytes;
+    words.iter().zip(whole).all(|(word, bytes)| is(word, u64::from_le_bytes(*bytes)))
+        && (rest.is_empty() || words.last().is_some_and(|word| is(word, word_of(rest))))
+}
+
+/// Copies the bytes of an entry from `word` on; how many, `to` says. Bytes beyond the log's end are left as they are.
+#[inline]
+pub(crate) fn copy(words: &[AtomicU64], word: usize, to: &mut [u8]) {
+    let words = words.get(word..).unwrap_or_default();
+    let (whole, rest) = to.as_chunks_mut::<8>();
+    for (to, word) in whole.iter_mut().zip(words) {
+        *to = word.load(Ordering::Relaxed).to_le_bytes();
+    }
+    if let Some(last) = words.get(whole.len()) {
+        rest.copy_from_slice(&last.load(Ordering::Relaxed).to_le_bytes()[..rest.len()]);
+    }
+}
+
+/// Where the TTLs of an entry stand in its body.
+#[inline]
+pub(crate) fn ttl_places(words: &[AtomicU64], head: &Head) -> impl Iterator<Item = Range<usize>> {
+    let words = words.get(head.ttls_at()..).unwrap_or_default();
+    (0..head.ttls as usize).map_while(move |i| {
+        let four = words.get(i / 4)?.load(Ordering::Relaxed);
+        let at = (four >> (16 * (i % 4))) as u16 as usize;
+        Some(at..at + 4)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    prop_compose! {
+        fn heads()(
+            hash: u64, times: (u32, u32), about: (u16, u16, u32), rcode in 0u16..4096, rank in 0usize..5,
+            flags in 0u8..64, counts: [u16; 3], asked: u16, lengths: (u8, u16, u16),
+        ) -> Head {
+            let flags = Flags(flags);
+            let (qtype, qclass, realm) = (Type(about.0), Class(about.1), about.2);
+            Head {
+                subject: Subject { hash, qtype, qclass, realm, flags: flags.of_key() },
+                flags,
+                stored: Now::of_bits(times.0),
+                until: Now::of_bits(times.1),
+                rank: Rank::ALL[rank],
+                rcode: Rcode(rcode),
+                counts,
+                asked: Type(asked),
+                name_len: lengths.0,
+                ttls: lengths.1,
+                body_len: lengths.2,
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_head_is_read_as_it_was_written(head in heads()) {
+            let words = head.words().map(AtomicU64::new);
+            prop_assert_eq!(Head::read(&words), Some(head));
+        }
+
+        #[test]
+        fn an_entry_is_read_as_it_was_written(
+            head in heads(),
+            name in prop::collection::vec(any::<u8>(), 1..256),
+            body in prop::collection::vec(any::<u8>(), 0..300),
+            places in prop::collection::vec(any::<u16>(), 0..20),
+        ) {
+            let head = Head {
+                name_len: name.len() as u8, body_len: body.len() as u16, ttls: places.len() as u16, ..head
+            };
+            let words: Vec<AtomicU64> = words(&head, &name, &body, &places).map(AtomicU64::new).collect();
+            prop_assert_eq!(words.len().div_ceil(WORDS), head.lines());
+            prop_assert!(is_named(&words, &name));
+            let mut other = name.clone();
+            other[name.len() / 2] ^= 1;
+            prop_assert!(!is_named(&words, &other));
+            let mut copied = vec![0; body.len()];
+            copy(&words, head.body_at(), &mut copied);
+            prop_assert_eq!(copied, body);
+            let read: Vec<u16> = ttl_places(&words, &head).map(|at| at.start as u16).collect();
+            prop_assert_eq!(read, places);
+        }
+
+        /// What a reader may meet before it knows that the entry is gone.
+        #[test]
+        fn no_words_are_read_beyond_their_end(garbage in prop::collection::vec(any::<u64>(), 0..40), room in 0usize..400) {
+            let words: Vec<AtomicU64> = garbage.into_iter().map(AtomicU64::new).collect();
+            if let Some(head) = Head::read(&words) {
+                is_named(&words, &vec![1; head.name_len as usize]);
+                copy(&words, head.body_at(), &mut vec![0; room]);
+                prop_assert!(ttl_places(&words, &head).count() <= 4 * words.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The cache in a file, so that it survives a restart.
+//!
+//! ```text
+//! "nomencac"   version (u32)   seconds since 1970 (u64)   checksum
+//! for each entry:
+//!   length of the message (u32), never 0
+//!   realm (u32)   age (u32)   lifetime (u32)   response code (u16)   rank (u8)   flags (u8)
+//!   the message: header, question, sections, TTLs as they were stored
+//!   checksum
+//! length 0 (u32)   number of entries (u64)   checksum
+//! ```
+//!
+//! Numbers are little-endian, times in seconds, checksums (u64) over what stands in front of them up to the one before. There are
+//! no hashes in it: the key that they are made with may be another one next time.
+//!
+//! Nothing in a file is believed. An entry whose checksum is right is read as a response from outside is, and kept or refused
+//! as one. So a damaged file can lose entries, but can neither break the cache nor make it take more than one message of memory.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+
+use wire::Ttl;
+use wire::message::MAX_MESSAGE;
+
+use crate::answer::{Answer, AnswerKind, Terms};
+use crate::cache::Cache;
+use crate::clock::Now;
+use crate::entry::Flags;
+use crate::held::Held;
+use crate::rank::Rank;
+
+const MAGIC: &[u8; 8] = b"nomencac";
+
+/// Changes with the layout.
+const VERSION: u32 = 1;
+
+/// Bytes of the front of a file, its checksum not counted.
+const FRONT: usize = 20;
+
+/// Bytes in front of an entry's message.
+const ENTRY: usize = 20;
+
+/// Bytes of a checksum.
+const SUM: usize = 8;
+
+/// What became of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Entries kept.
+    pub kept: u64,
+    /// Entries left out: too old, or refused by the cache's present configuration.
+    pub left_out: u64,
+}
+
+/// Why a file could not be read to its end. What stood in front of the fault is in the cache.
+#[derive(Debug)]
+pub enum LoadFault {
+    /// Reading failed.
+    Io(io::Error),
+    /// It does not begin as a file of a cache does.
+    Foreign,
+    /// Another version of the layout.
+    Version(u32),
+    /// A checksum, length or number is wrong, or something follows the end.
+    Damaged,
+    /// It ends in the middle.
+    Short,
+}
+
+impl fmt::Display for LoadFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "cannot read: {error}"),
+            Self::Foreign => f.write_str("not a file of a cache"),
+            Self::Version(version) => write!(f, "version {version} of the layout is not known"),
+            Self::Damaged => f.write_str("damaged"),
+            Self::Short => f.write_str("ends too early"),
+        }
+    }
+}
+impl std::error::Error for LoadFault {}
+
+impl From<io::Error> for LoadFault {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::UnexpectedEof { LoadFault::Short } else { LoadFault::Io(error) }
+    }
+}
+
+/// A sum that every change of one word changes: each step can be undone, so different words stay different.
+fn checksum(bytes: &[u8]) -> u64 {
+    let mut sum = 0x9e37_79b9_7f4a_7c15 ^ bytes.len() as u64;
+    for chunk in bytes.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        sum = (sum ^ u64::from_le_bytes(word)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        sum ^= sum >> 32;
+    }
+    sum
+}
+
+/// Writes bytes and their checksum.
+fn write_summed(write: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+    write.write_all(bytes)?;
+    write.write_all(&checksum(bytes).to_le_bytes())
+}
+
+impl Cache {
+    /// Writes every entry that may be served, fresh or stale, and returns their number. `wall` is the time in seconds since
+    /// 1970. Takes no lock. Many small writes: `write` should have a buffer.
+    pub fn save(&self, write: &mut impl Write, now: Now, wall: u64) -> io::Result<u64> {
+        let mut bytes = Vec::with_capacity(ENTRY + MAX_MESSAGE);
+        bytes.extend(MAGIC);
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend(wall.to_le_bytes());
+        write_summed(write, &bytes)?;
+        let (mut count, mut done) = (0u64, Ok(()));
+        self.for_each(now, |held| {
+            if done.is_ok() && put(&mut bytes, held) {
+                done = write_summed(write, &bytes);
+                count += 1;
+            }
+        });
+        done?;
+        bytes.clear();
+        bytes.extend(0u32.to_le_bytes());
+        bytes.extend(count.to_le_bytes());
+        write_summed(write, &bytes)?;
+        Ok(count)
+    }
+
+    /// Reads what [`save`](Self::save) has written, TTLs aged by the time since. `wall` is the time in seconds since 1970; if
+    /// that has gone back, no time has passed. Many small reads: `read` should have a buffer.
+    pub fn load(&self, read: &mut impl Read, now: Now, wall: u64) -> Result<Restored, LoadFault> {
+        let mut bytes = vec![0; ENTRY + MAX_MESSAGE + SUM];
+        let front = summed(read, &mut bytes[..FRONT + SUM], 0)?;
+        let mut fields = Fields(front);
+        if fields.bytes::<8>()? != *MAGIC {
+            return Err(LoadFault::Foreign);
+        }
+        let version = fields.u32()?;
+        if version != VERSION {
+            return Err(LoadFault::Version(version));
+        }
+        let saved = u64::from_le_bytes(fields.bytes()?);
+        let passed = u32::try_from(wall.saturating_sub(saved)).unwrap_or(u32::MAX);
+        let mut restored = Restored::default();
+        loop {
+            read.read_exact(&mut bytes[..4])?;
+            let len = Fields(&bytes).u32()? as usize;
+            if len == 0 {
+                break;
+            }
+            let frame = bytes.get_mut(..ENTRY + len + SUM).ok_or(LoadFault::Damaged)?;
+            let entry = summed(read, frame, 4)?;
+            match self.restore(entry, passed, now) {
+                Some(()) => restored.kept += 1,
+                None => restored.left_out += 1,
+            }
+        }
+        let mut end = Fields(summed(read, &mut bytes[..4 + 8 + SUM], 4)?);
+        end.u32()?;
+        let count = u64::from_le_bytes(end.bytes()?);
+        let more = read.read(&mut [0])?;
+        if count != restored.kept + restored.left_out || more > 0 {
+            return Err(LoadFault::Damaged);
+        }
+        Ok(restored)
+    }
+
+    /// Keeps an entry of a file.
+    fn restore(&self, entry: &[u8], passed: u32, now: Now) -> Option<()> {
+        let mut fields = Fields(entry);
+        fields.u32().ok()?;
+        let (realm, age, lifetime) = (fields.u32().ok()?, fields.u32().ok()?, fields.u32().ok()?);
+        let rcode = u16::from_le_bytes(fields.bytes().ok()?);
+        let [rank, flags] = fields.bytes().ok()?;
+        let flags = Flags(flags);
+        let positive = !flags.is_negative() && !flags.is_failure();
+        let terms = Terms {
+            realm,
+            dnssec_ok: flags.dnssec_ok(),
+            checking_disabled: flags.checking_disabled(),
+            rank: Rank::ALL.get(rank as usize).copied()?,
+            ttl: if positive { None } else { Some(Ttl::from_secs(lifetime)) },
+        };
+        let answer = Answer::with_extended(fields.0, &terms, (rcode >> 4) as u8).ok()?;
+        if (answer.kind() == AnswerKind::Positive) != positive || answer.rcode.0 != rcode {
+            return None;
+        }
+        self.insert_aged(answer, age.saturating_add(passed), now).ok()
+    }
+}
+
+/// Writes an entry to `bytes`, in place of what is in it. Returns whether it can be in a file: one message, and no more.
+fn put(bytes: &mut Vec<u8>, held: &Held) -> bool {
+    let message = held.message();
+    let Some(len) = u32::try_from(message.len()).ok().filter(|len| *len as usize <= MAX_MESSAGE) else {
+        return false;
+    };
+    bytes.clear();
+    for number in [len, held.realm(), held.age, held.lifetime()] {
+        bytes.extend(number.to_le_bytes());
+    }
+    bytes.extend(held.rcode().0.to_le_bytes());
+    bytes.extend([held.rank() as u8, held.flags().0]);
+    bytes.extend(message);
+    true
+}
+
+/// Fills `frame` from `have` bytes on and returns it without its checksum, which is right.
+fn summed<'b>(read: &mut impl Read, frame: &'b mut [u8], have: usize) -> Result<&'b [u8], LoadFault> {
+    read.read_exact(frame.get_mut(have..).ok_or(LoadFault::Damaged)?)?;
+    let (bytes, sum) = frame.split_last_chunk::<SUM>().ok_or(LoadFault::Damaged)?;
+    if checksum(bytes) == u64::from_le_bytes(*sum) { Ok(bytes) } else { Err(LoadFault::Damaged) }
+}
+
+/// Numbers that are still to be read.
+struct Fields<'b>(&'b [u8]);
+
+impl Fields<'_> {
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], LoadFault> {
+        let (bytes, rest) = self.0.split_first_chunk().ok_or(LoadFault::Damaged)?;
+        self.0 = rest;
+        Ok(*bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, LoadFault> {
+        self.bytes().map(u32::from_le_bytes)
+    }
+}

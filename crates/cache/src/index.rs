@@ -1,0 +1,227 @@
+//! The index of a shard: where entries lie.
+//!
+//! A bucket is a cache line of eight slots. A hash has two buckets, neighbours, which are fetched together. All entries of a
+//! name in a realm have the same two, so that one look finds the answer for the type, the NXDOMAIN for all types, and the
+//! failure.
+
+use crate::atomic::{AtomicU64, Ordering};
+use crate::lines::{LINE, Lines, WORDS};
+use crate::log::{POSITION_BITS, Position};
+
+/// Slots in a pair of buckets.
+pub(crate) const PAIR_SLOTS: usize = 2 * WORDS;
+
+/// A slot's content: where an entry lies and what is known of it without looking there. 0 is empty.
+///
+/// ```text
+/// 63        50  49    48 47      46      45       0
+/// [ tag 14   ][log][ uses 2 ][announced][ position ]
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot(pub(crate) u64);
+
+/// A log of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// The log for newcomers.
+    Small,
+    /// The log for what was asked for again.
+    Main,
+}
+
+const ANNOUNCED: u64 = 1 << POSITION_BITS;
+const USE: u64 = ANNOUNCED << 1;
+const USES: u64 = 3 * USE;
+const MAIN: u64 = USE << 2;
+const TAG_AT: u32 = POSITION_BITS + 4;
+
+impl Slot {
+    /// Nothing.
+    pub(crate) const EMPTY: Slot = Slot(0);
+
+    /// The most uses that are counted.
+    pub(crate) const MOST_USES: u64 = 3;
+
+    /// An entry with this [`full_hash`](crate::key::Subject::full_hash).
+    pub(crate) fn new(full_hash: u64, which: Which, at: Position, uses: u64) -> Slot {
+        let main = if which == Which::Main { MAIN } else { 0 };
+        let uses = USE * uses.min(Self::MOST_USES);
+        Slot(full_hash >> TAG_AT << TAG_AT | main | uses | at.0)
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self == Self::EMPTY
+    }
+
+    #[inline]
+    pub(crate) fn at(self) -> Position {
+        Position(self.0 & (ANNOUNCED - 1))
+    }
+
+    #[inline]
+    pub(crate) fn which(self) -> Which {
+        if self.0 & MAIN != 0 { Which::Main } else { Which::Small }
+    }
+
+    /// Times it was read, 3 for more, since it came in or was last passed over.
+    #[inline]
+    pub(crate) fn uses(self) -> u64 {
+        (self.0 & USES) / USE
+    }
+
+    /// Whether somebody was told to fetch it anew.
+    #[inline]
+    pub(crate) fn is_announced(self) -> bool {
+        self.0 & ANNOUNCED != 0
+    }
+
+    /// Whether it may be an entry of this [`full_hash`](crate::key::Subject::full_hash).
+    #[inline]
+    pub(crate) fn may_be(self, full_hash: u64) -> bool {
+        (self.0 ^ full_hash) >> TAG_AT == 0
+    }
+
+    /// The same entry after one more use.
+    #[inline]
+    pub(crate) fn used(self) -> Slot {
+        if self.uses() < Self::MOST_USES { Slot(self.0 + USE) } else { self }
+    }
+
+    /// The same entry after somebody was told to fetch it anew.
+    #[inline]
+    pub(crate) fn announced(self) -> Slot {
+        Slot(self.0 | ANNOUNCED)
+    }
+
+    /// The same entry at another place.
+    pub(crate) fn moved(self, which: Which, at: Position, uses: u64) -> Slot {
+        let kept = self.0 >> TAG_AT << TAG_AT | self.0 & ANNOUNCED;
+        Slot(kept | Slot::new(0, which, at, uses).0)
+    }
+}
+
+/// The slots of a shard.
+pub(crate) struct Index {
+    lines: Lines,
+    pairs: usize,
+}
+
+impl Index {
+    /// Bytes of a pair of buckets.
+    pub(crate) const PAIR_BYTES: usize = 2 * LINE;
+
+    /// An empty index of so many pairs of buckets.
+    pub(crate) fn new(pairs: usize) -> Self {
+        Index { lines: Lines::new(2 * pairs), pairs }
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lines.bytes()
+    }
+
+    /// Slots in all.
+    pub(crate) fn slots(&self) -> usize {
+        self.pairs * PAIR_SLOTS
+    }
+
+    /// The first slot of the pair where entries of this hash lie, and by how much to turn the order of its slots, so that
+    /// the bucket to begin with comes first. The upper bits of the hash have chosen the shard and say nothing here.
+    #[inline]
+    fn pair(&self, hash: u64) -> (usize, usize) {
+        let pair = ((hash & 0xffff_ffff) * self.pairs as u64) >> 32;
+        (pair as usize * PAIR_SLOTS, (hash >> 32) as usize & WORDS)
+    }
+
+    /// The numbers of the slots for this hash, in the order they are looked at and filled.
+    #[inline]
+    pub(crate) fn candidates(&self, hash: u64) -> impl Iterator<Item = usize> {
+        let (first, turn) = self.pair(hash);
+        (0..PAIR_SLOTS).map(move |i| first + (i ^ turn))
+    }
+
+    #[inline]
+    fn word(&self, slot: usize) -> Option<&AtomicU64> {
+        self.lines.from(0).get(slot)
+    }
+
+    /// What a slot holds: step R1 of [`log`](crate::log).
+    #[inline]
+    pub(crate) fn load(&self, slot: usize) -> Slot {
+        Slot(self.word(slot).map_or(0, |word| word.load(Ordering::Acquire)))
+    }
+
+    /// Fills a slot: step W4 of [`log`](crate::log).
+    pub(crate) fn store(&self, slot: usize, content: Slot) {
+        if let Some(word) = self.word(slot) {
+            word.store(content.0, Ordering::Release);
+        }
+    }
+
+    /// Puts `to` in place of `from`, and says whether that is what the slot held.
+    #[inline]
+    pub(crate) fn exchange(&self, slot: usize, from: Slot, to: Slot) -> bool {
+        // Nothing is published that was not before, and an exchange keeps what a release has begun.
+        let done = |word: &AtomicU64| {
+            word.compare_exchange(from.0, to.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        self.word(slot).is_some_and(done)
+    }
+
+    /// Fetches the bucket where the search for this hash begins, and its neighbour.
+    #[inline]
+    pub(crate) fn touch(&self, hash: u64) {
+        let (first, _) = self.pair(hash);
+        let line = first / WORDS;
+        self.lines.touch(line);
+        self.lines.touch(line + 1);
+    }
+
+    /// The slots for this hash that hold something, and what: step R1 of [`log`](crate::log) for each.
+    #[inline]
+    pub(crate) fn held(&self, hash: u64) -> impl Iterator<Item = (usize, Slot)> {
+        let (first, turn) = self.pair(hash);
+        let words = self.lines.from(first / WORDS).first_chunk::<PAIR_SLOTS>();
+        (0..PAIR_SLOTS).filter_map(move |i| {
+            let slot = (i ^ turn) % PAIR_SLOTS;
+            let held = Slot(words?[slot].load(Ordering::Acquire));
+            (!held.is_empty()).then_some((first + slot, held))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_holds_what_was_put_in() {
+        let full_hash = 0xdead_beef_0123_4567;
+        let at = Position((1 << POSITION_BITS) - 1);
+        for (which, uses) in [(Which::Small, 0), (Which::Main, 3), (Which::Small, 2)] {
+            let slot = Slot::new(full_hash, which, at, uses);
+            assert_eq!((slot.which(), slot.uses(), slot.at()), (which, uses, at));
+            assert!(slot.may_be(full_hash) && !slot.may_be(!full_hash) && !slot.is_announced());
+            let read = slot.used().announced();
+            assert_eq!((read.uses(), read.at(), read.which()), ((uses + 1).min(3), at, which));
+            let moved = read.moved(Which::Main, Position(7), 1);
+            assert_eq!((moved.uses(), moved.at(), moved.which()), (1, Position(7), Which::Main));
+            assert!(moved.is_announced() && moved.may_be(full_hash));
+        }
+    }
+
+    #[test]
+    fn both_buckets_of_a_hash_are_neighbours_in_the_index() {
+        let index = Index::new(5);
+        for hash in (0..1000u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
+            let slots: Vec<usize> = index.candidates(hash).collect();
+            let mut sorted = slots.clone();
+            sorted.sort_unstable();
+            let first = sorted[0];
+            assert_eq!(sorted, (first..first + PAIR_SLOTS).collect::<Vec<_>>());
+            assert_eq!(first % PAIR_SLOTS, 0);
+            assert!(first < index.slots());
+            assert!(slots[0].is_multiple_of(WORDS), "a search begins at the start of a bucket");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Memory in lines of 64 bytes that threads share: what index and logs are made of.
+
+use crate::atomic::{AtomicU64, Ordering, zeroed};
+
+/// Words of eight bytes in a line.
+pub(crate) const WORDS: usize = 8;
+
+/// Bytes in a line, which is a cache line of the processors we know.
+pub(crate) const LINE: usize = 8 * WORDS;
+
+/// Lines, the first of which begins a cache line.
+pub(crate) struct Lines {
+    words: Box<[AtomicU64]>,
+    /// The first word of the first line.
+    start: usize,
+}
+
+impl Lines {
+    /// So many lines of zero.
+    pub(crate) fn new(lines: usize) -> Self {
+        // An allocation begins where it likes; with one line more there is a place in it that is aligned.
+        let words = zeroed((lines + 1) * WORDS);
+        let start = words.as_ptr().align_offset(LINE).min(WORDS);
+        Lines { words, start }
+    }
+
+    /// Bytes that so many lines take.
+    pub(crate) const fn bytes_for(lines: usize) -> usize {
+        (lines + 1) * LINE
+    }
+
+    /// Bytes that these take.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&*self.words)
+    }
+
+    /// The words from the start of `line` on, at least to the end of the last line; none if there is no such line.
+    #[inline]
+    pub(crate) fn from(&self, line: usize) -> &[AtomicU64] {
+        self.words.get(self.start + line * WORDS..).unwrap_or_default()
+    }
+
+    /// Reads a word of `line` that nobody needs, so that the cache line is there when it is needed. What follows does not
+    /// depend on the word, so the processor goes on and fetches the lines of a whole batch at once.
+    #[inline]
+    pub(crate) fn touch(&self, line: usize) {
+        if let Some(word) = self.words.get(self.start + line * WORDS) {
+            std::hint::black_box(word.load(Ordering::Relaxed));
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! A ring of lines that is written at its head and freed at its tail, and read without a lock.
+//!
+//! # Positions
+//!
+//! An entry is a run of lines that does not go past the end of the ring: where it would, the rest of the ring is left
+//! out. Its [`Position`] is the lap it was written in and its first line, as one number that only grows; so a position is
+//! never used for two entries, and comparing it with the tail says whether the entry is still there.
+//!
+//! # Why a reader that holds no lock never takes wrong bytes
+//!
+//! The writer, who has the mutex of the shard, does
+//!
+//! ```text
+//! W1  tail.store(past what is freed)     Relaxed
+//! W2  fence                              Release
+//! W3  words of the lines freed           Relaxed
+//! W4  slot.store(position)               Release
+//! ```
+//!
+//! and a reader
+//!
+//! ```text
+//! R1  slot.load() == position            Acquire
+//! R2  words at the position              Relaxed
+//! R3  fence                              Acquire
+//! R4  tail.load(); the entry is good if position >= tail
+//! ```
+//!
+//! *What is read is not older than the entry.* R1 reads from W4, or from an exchange of the slot that followed it (readers
+//! count uses in the slot) and so belongs to the same release sequence. Either way W4 synchronises with R1, so W3 happens
+//! before R2, and by coherence R2 reads the words of W3 or later ones.
+//!
+//! *It is not newer, or it is noticed.* Let a word of R2 be from the W3 of a later entry that took these lines. That writer
+//! had moved the tail past our entry before: W1, earlier in its own program order or, if another thread had done that, earlier
+//! by way of the mutex. Its fence W2 stands between W1 and W3, since every [`Log::write`] begins with it. R2 reads what was
+//! written behind the release fence W2, and the acquire fence R3 stands behind R2; so W2 synchronises with R3, W1 happens
+//! before R4, and R4 reads a tail beyond the position. The reader then throws away what it has read.
+//!
+//! Until R4 a reader may see any mixture of words. It must not trust a length that it has read, nor loop by one; it checks
+//! once when it has the head and name of the entry, and once more when it has everything.
+//!
+//! Numbers of laps begin again after many years of writing. Positions are compared as serial numbers are (RFC 1982), so that
+//! would only be seen by a reader that sleeps between R1 and R4 while half of them pass.
+//!
+//! The test `orders` runs writer and readers through every order that the memory model allows.
+
+use crate::atomic::{AtomicU64, Ordering, fence};
+use crate::lines::{Lines, WORDS};
+
+/// Bits of a position.
+pub(crate) const POSITION_BITS: u32 = 46;
+const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
+
+/// Where in a log an entry begins: the lap in the upper bits, the line in the lower ones, as many as the log's length
+/// needs. Never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position(pub(crate) u64);
+
+/// A ring of lines.
+pub(crate) struct Log {
+    lines: Lines,
+    /// How many there are.
+    capacity: usize,
+    /// Bits of a position that hold the line, and all of them set.
+    line_bits: u32,
+    line_mask: u64,
+    /// The position of the oldest entry, for readers.
+    tail: AtomicU64,
+}
+
+/// Both ends of a log, for those who have the mutex.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    head: Position,
+    tail: Position,
+    /// The line at which the lap before the head's ended.
+    lap_end: usize,
+}
+
+impl Log {
+    /// An empty log of so many lines, fewer than 2^32, whose first position is in `lap`, which is not 0.
+    pub(crate) fn new(capacity: usize, lap: u64) -> (Self, Ends) {
+        // The head may stand behind the last line, so that number must fit, too.
+        let line_bits = usize::BITS - capacity.leading_zeros();
+        let start = Position((lap << line_bits) & POSITION_MASK);
+        let (lines, line_mask) = (Lines::new(capacity), (1 << line_bits) - 1);
+        let log = Log { lines, capacity, line_bits, line_mask, tail: AtomicU64::new(start.0) };
+        (log, Ends { head: start, tail: start, lap_end: capacity })
+    }
+
+    /// A lap after which only three more come before the numbers begin again, for tests of that.
+    #[cfg(test)]
+    pub(crate) fn last_laps(capacity: usize) -> u64 {
+        (POSITION_MASK >> (usize::BITS - capacity.leading_zeros())) - 3
+    }
+
+    /// Bytes that the log takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lines.bytes()
+    }
+
+    #[inline]
+    fn line(&self, at: Position) -> usize {
+        (at.0 & self.line_mask) as usize
+    }
+
+    fn lap(&self, at: Position) -> u64 {
+        at.0 >> self.line_bits
+    }
+
+    fn position(&self, lap: u64, line: usize) -> Position {
+        Position(lap << self.line_bits | line as u64)
+    }
+
+    /// The lap after that of `at`; 0 is left out, so that no position is 0.
+    fn next_lap(&self, at: Position) -> u64 {
+        let lap = (self.lap(at) + 1) & (POSITION_MASK >> self.line_bits);
+        lap.max(1)
+    }
+
+    /// The words from `at` on: those of the entry there and what lies behind it.
+    #[inline]
+    pub(crate) fn words(&self, at: Position) -> &[AtomicU64] {
+        self.lines.from(self.line(at))
+    }
+
+    /// Fetches the first two lines at `at`, of which the second may belong to another entry.
+    #[inline]
+    pub(crate) fn touch(&self, at: Position) {
+        let line = self.line(at);
+        self.lines.touch(line);
+        self.lines.touch(line + 1);
+    }
+
+    /// Whether all that has been read so far at `at` is what was written there: steps R3 and R4.
+    #[inline]
+    pub(crate) fn holds(&self, at: Position) -> bool {
+        fence(Ordering::Acquire);
+        let tail = self.tail.load(Ordering::Relaxed);
+        at.0.wrapping_sub(tail) & POSITION_MASK < 1 << (POSITION_BITS - 1)
+    }
+
+    /// Where an entry of so many lines would go; `None` if something must be freed first.
+    pub(crate) fn fits(&self, ends: &Ends, lines: usize) -> Option<Position> {
+        let (head, tail) = (self.line(ends.head), self.line(ends.tail));
+        if self.lap(ends.head) != self.lap(ends.tail) {
+            return (head + lines <= tail).then_some(ends.head);
+        }
+        if head + lines <= self.capacity {
+            return Some(ends.head);
+        }
+        (lines <= tail).then(|| self.position(self.next_lap(ends.head), 0))
+    }
+
+    /// Takes so many lines at `at`, which [`fits`](Self::fits) has returned.
+    pub(crate) fn take(&self, ends: &mut Ends, at: Position, lines: usize) {
+        if self.lap(at) != self.lap(ends.head) {
+            ends.lap_end = self.line(ends.head);
+            if ends.tail == ends.head {
+                // The log was empty: nothing is left of the lap that ends.
+                self.move_tail(ends, at);
+            }
+        }
+        ends.head = Position(at.0 + lines as u64);
+    }
+
+    /// The oldest entry; `None` if there is none.
+    pub(crate) fn oldest(&self, ends: &Ends) -> Option<Position> {
+        (ends.head != ends.tail).then_some(ends.tail)
+    }
+
+    /// Frees the oldest entry, of so many lines: step W1.
+    pub(crate) fn free(&self, ends: &mut Ends, lines: usize) {
+        let next = Position(ends.tail.0 + lines as u64);
+        let lap_is_over = self.lap(ends.head) != self.lap(next) && self.line(next) >= ends.lap_end;
+        self.move_tail(ends, if lap_is_over { self.position(self.next_lap(next), 0) } else { next });
+    }
+
+    fn move_tail(&self, ends: &mut Ends, to: Position) {
+        ends.tail = to;
+        self.tail.store(to.0, Ordering::Relaxed);
+    }
+
+    /// Begins a new lap in an empty log, all of which is then in one piece.
+    pub(crate) fn restart(&self, ends: &mut Ends) {
+        let start = self.position(self.next_lap(ends.head), 0);
+        ends.head = start;
+        self.move_tail(ends, start);
+    }
+
+    /// Writes the words of an entry: steps W2 and W3. The slot is to be stored behind it, W4.
+    pub(crate) fn write(&self, at: Position, words: impl Iterator<Item = u64>) {
+        fence(Ordering::Release);
+        for (to, word) in self.words(at).iter().zip(words) {
+            to.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes an entry of so many lines that lies in a log, which may be this one: there it has just been freed, and so `at` is
+    /// not behind it in memory, and words are read before they are written over.
+    pub(crate) fn write_from(&self, at: Position, from: &Log, source: Position, lines: usize) {
+        let words = from.words(source).iter().map(|word| word.load(Ordering::Relaxed));
+        self.write(at, words.take(lines * WORDS));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Writes an entry whose words are all `mark`, freeing as many as it takes.
+    fn push(
+        log: &Log,
+        ends: &mut Ends,
+        held: &mut VecDeque<(Position, usize, u64)>,
+        lines: usize,
+        mark: u64,
+    ) {
+        let at = loop {
+            if let Some(at) = log.fits(ends, lines) {
+                break at;
+            }
+            match held.pop_front() {
+                Some((oldest, size, _)) => {
+                    assert_eq!(log.oldest(ends), Some(oldest));
+                    log.free(ends, size);
+                    assert!(!log.holds(oldest));
+                }
+                None => {
+                    assert_eq!(log.oldest(ends), None);
+                    log.restart(ends);
+                }
+            }
+        };
+        log.take(ends, at, lines);
+        log.write(at, std::iter::repeat_n(mark, lines * WORDS));
+        held.push_back((at, lines, mark));
+    }
+
+    fn check(log: &Log, held: &VecDeque<(Position, usize, u64)>) {
+        for &(at, lines, mark) in held {
+            assert!(log.holds(at) && at.0 != 0);
+            assert!(log.line(at) + lines <= log.capacity, "an entry runs past the end of the ring");
+            let words = log.words(at).iter().take(lines * WORDS);
+            assert!(words.into_iter().all(|word| word.load(Ordering::Relaxed) == mark));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn entries_stay_whole_until_they_are_freed(
+            sizes in prop::collection::vec(1usize..=10, 1..300),
+            wraps: bool,
+        ) {
+            let lap = if wraps { Log::last_laps(23) } else { 1 };
+            let (log, mut ends) = Log::new(23, lap);
+            let mut held = VecDeque::new();
+            for (mark, lines) in sizes.into_iter().enumerate() {
+                push(&log, &mut ends, &mut held, lines, mark as u64);
+                check(&log, &held);
+            }
+        }
+
+        /// What [`Log::write_from`] rests on: an entry that has just been freed always fits.
+        #[test]
+        fn the_oldest_entry_can_be_appended_again(sizes in prop::collection::vec((1usize..=10, any::<bool>()), 1..300)) {
+            let (log, mut ends) = Log::new(23, 1);
+            let mut held = VecDeque::new();
+            for (mark, (lines, again)) in sizes.into_iter().enumerate() {
+                push(&log, &mut ends, &mut held, lines, mark as u64);
+                if again && let Some((oldest, size, old)) = held.pop_front() {
+                    log.free(&mut ends, size);
+                    let at = log.fits(&ends, size).expect("what was freed is enough");
+                    log.take(&mut ends, at, size);
+                    log.write_from(at, &log, oldest, size);
+                    held.push_back((at, size, old));
+                }
+                check(&log, &held);
+            }
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Finding and copying entries without a lock.
+
+use wire::{LowerName, Rcode};
+
+use crate::clock::Now;
+use crate::entry::{self, Head};
+use crate::index::Slot;
+use crate::key::{Key, Reach, Subject};
+use crate::rank::Rank;
+use crate::shard::Shard;
+
+/// Where an answer probably lies; found by [`Cache::find`](crate::Cache::find), taken by
+/// [`Cache::copy`](crate::Cache::copy).
+#[derive(Clone, Copy, Debug)]
+pub struct Lead {
+    pub(crate) hash: u64,
+    /// What the slot held.
+    pub(crate) held: Slot,
+    pub(crate) slot: u32,
+    pub(crate) reach: Reach,
+}
+
+/// What a lookup finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// Nothing that may be served, not even stale.
+    Miss,
+    /// An answer, copied.
+    Hit(Hit),
+    /// An answer that is longer than the room for it. Nothing was copied; the reply has to be truncated (RFC 2181 §9).
+    TooLong(Hit),
+}
+
+impl Lookup {
+    /// What was found, copied or not.
+    pub fn hit(&self) -> Option<&Hit> {
+        match self {
+            Lookup::Miss => None,
+            Lookup::Hit(hit) | Lookup::TooLong(hit) => Some(hit),
+        }
+    }
+}
+
+/// An answer found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// Bytes behind the question.
+    pub len: usize,
+    /// Whether its time is up.
+    pub freshness: Freshness,
+    /// The response code. What is above 15 goes into OPT.
+    pub rcode: Rcode,
+    /// AA of the response.
+    pub authoritative: bool,
+    /// AD of the response (RFC 4035 §3.2.3).
+    pub authentic: bool,
+    /// Records in the answer, authority and additional section.
+    pub counts: [u16; 3],
+    /// How far it is to be trusted.
+    pub rank: Rank,
+    /// The answer is popular and in the last tenth of its time: whoever is told so, which happens once, should fetch it anew.
+    pub prefetch: bool,
+}
+
+/// Whether the time of an answer is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// It is good for so many seconds more, at least 1.
+    Fresh(u32),
+    /// It ended so many seconds ago, and may be served if nobody can say better (RFC 8767).
+    Stale(u32),
+}
+
+/// Times and TTLs that lookups go by, in seconds.
+#[derive(Clone, Copy)]
+pub(crate) struct Staleness {
+    /// [`Config::max_stale`](crate::Config::max_stale).
+    pub(crate) max: u32,
+    /// [`Config::stale_ttl`](crate::Config::stale_ttl).
+    pub(crate) ttl: u32,
+}
+
+/// Uses after which an entry is popular.
+const POPULAR: u64 = 2;
+
+/// An entry whose key is the one looked for.
+struct Match {
+    slot: usize,
+    held: Slot,
+    head: Head,
+    freshness: Freshness,
+}
+
+impl Head {
+    /// Whether the entry may be served.
+    #[inline]
+    pub(crate) fn freshness(&self, now: Now, max_stale: u32) -> Option<Freshness> {
+        let left = self.until.since(now);
+        if left > 0 {
+            return Some(Freshness::Fresh(left));
+        }
+        let ago = now.since(self.until);
+        // What nobody could say then says nothing about now (RFC 9520 §3.2).
+        let max_stale = if self.flags.is_failure() { 0 } else { max_stale };
+        (ago < max_stale).then_some(Freshness::Stale(ago))
+    }
+}
+
+impl Shard {
+    /// The first entry that looks like an answer to this question by its slot.
+    #[inline]
+    pub(crate) fn find(&self, key: &Key<'_>) -> Option<Lead> {
+        let subject = key.subject(Reach::Type);
+        let (full, denial) = (subject.full_hash(), key.subject(Reach::Name).full_hash());
+        let mut lead = None;
+        for (slot, held) in self.index.held(subject.hash) {
+            let reach = match held {
+                held if held.may_be(full) => Reach::Type,
+                held if held.may_be(denial) && lead.is_none() => Reach::Name,
+                _ => continue,
+            };
+            lead = Some(Lead { hash: subject.hash, held, slot: slot as u32, reach });
+            if reach == Reach::Type {
+                break;
+            }
+        }
+        lead
+    }
+
+    /// Fetches the entry that a lead leads to.
+    #[inline]
+    pub(crate) fn touch(&self, lead: &Lead) {
+        self.log(lead.held.which()).touch(lead.held.at());
+    }
+
+    /// Copies what was found.
+    #[inline]
+    pub(crate) fn copy(
+        &self,
+        lead: &Lead,
+        key: &Key<'_>,
+        now: Now,
+        staleness: Staleness,
+        room: &mut [u8],
+    ) -> Lookup {
+        let subject = key.subject(lead.reach);
+        let name = key.name.as_lower();
+        let found = self.verify(lead.slot as usize, lead.held, &subject, name, now, staleness.max);
+        if let Some(found) = found.filter(|found| matches!(found.freshness, Freshness::Fresh(_)))
+            && let Some(lookup) = self.take(&found, now, staleness, room)
+        {
+            return lookup;
+        }
+        self.search(key, &[Reach::Type, Reach::Name], 0, now, staleness, room)
+    }
+
+    /// Looks at all entries that there may be for a question or, with `skip`, for an ancestor of its name; a fresh one is better than
+    /// a stale one, and then the one that is named first in `reaches`.
+    pub(crate) fn search(
+        &self,
+        key: &Key<'_>,
+        reaches: &[Reach],
+        skip: usize,
+        now: Now,
+        staleness: Staleness,
+        room: &mut [u8],
+    ) -> Lookup {
+        // Once more if an entry goes or moves while it is copied.
+        for _ in 0..2 {
+            let mut best: Option<Match> = None;
+            for &reach in reaches {
+                let subject = key.subject_of_suffix(skip, reach);
+                let full_hash = subject.full_hash();
+                for (slot, held) in self.index.held(subject.hash).filter(|(_, held)| held.may_be(full_hash)) {
+                    let name = key.name.suffix(skip);
+                    let Some(found) = self.verify(slot, held, &subject, name, now, staleness.max) else {
+                        continue;
+                    };
+                    let fresh = |found: &Match| matches!(found.freshness, Freshness::Fresh(_));
+                    if best.as_ref().is_none_or(|best| fresh(&found) && !fresh(best)) {
+                        best = Some(found);
+                    }
+                }
+            }
+            let Some(best) = best else { break };
+            if let Some(lookup) = self.take(&best, now, staleness, room) {
+                return lookup;
+            }
+        }
+        Lookup::Miss
+    }
+
+    /// Whether a slot leads to an entry for this subject that may be served.
+    #[inline]
+    fn verify(
+        &self,
+        slot: usize,
+        held: Slot,
+        subject: &Subject,
+        name: LowerName<'_>,
+        now: Now,
+        max_stale: u32,
+    ) -> Option<Match> {
+        let log = self.log(held.which());
+        let words = log.words(held.at());
+        let head = Head::read(words)?;
+        let same = head.subject == *subject
+            && head.name_len as usize == name.len()
+            && entry::is_named(words, name.as_wire());
+        if !same || !log.holds(held.at()) {
+            return None;
+        }
+        let freshness = head.freshness(now, max_stale)?;
+        Some(Match { slot, held, head, freshness })
+    }
+
+    /// Copies an entry and ages its TTLs; `None` if it went away meanwhile.
+    #[inline]
+    fn take(&self, found: &Match, now: Now, staleness: Staleness, room: &mut [u8]) -> Option<Lookup> {
+        let Match { held, head, freshness, .. } = found;
+        let log = self.log(held.which());
+        let len = head.body_len as usize;
+        let to = room.get_mut(..len);
+        let fits = to.is_some();
+        if let Some(to) = to {
+            let words = log.words(held.at());
+            entry::copy(words, head.body_at(), to);
+            let age = now.since(head.stored);
+            for place in entry::ttl_places(words, head) {
+                let Some(field) = to.get_mut(place).and_then(|field| field.first_chunk_mut::<4>()) else {
+                    continue;
+                };
+                let ttl = match freshness {
+                    Freshness::Fresh(_) => u32::from_be_bytes(*field).saturating_sub(age),
+                    Freshness::Stale(_) => staleness.ttl,
+                };
+                *field = ttl.to_be_bytes();
+            }
+            if !log.holds(held.at()) {
+                return None;
+            }
+        }
+        let hit = Hit {
+            len,
+            freshness: *freshness,
+            rcode: head.rcode,
+            authoritative: head.flags.authoritative(),
+            authentic: head.flags.authentic(),
+            counts: head.counts,
+            rank: head.rank,
+            prefetch: self.note_use(found),
+        };
+        Some(if fits { Lookup::Hit(hit) } else { Lookup::TooLong(hit) })
+    }
+
+    /// Counts the use of an entry, and says whether it is to be fetched anew. An entry that is much in use is not written to.
+    #[inline]
+    fn note_use(&self, found: &Match) -> bool {
+        let Match { slot, held, head, freshness } = *found;
+        let ending = match freshness {
+            Freshness::Fresh(left) => left as u64 * 10 <= head.lifetime() as u64,
+            Freshness::Stale(_) => false,
+        };
+        let prefetch = ending && held.uses() >= POPULAR && !held.is_announced() && !head.flags.is_failure();
+        let after = if prefetch { held.used().announced() } else { held.used() };
+        // Whoever loses the exchange has seen a use that another has counted, or an entry that is gone.
+        after != held && self.index.exchange(slot, held, after) && prefetch
+    }
+}

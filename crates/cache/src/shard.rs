@@ -1,0 +1,351 @@
+//! A part of the cache that has its own index, logs and mutex; what its writers do.
+//!
+//! An entry comes into the log for newcomers, `small`. If it has been read by the time it is the oldest there, it goes on to
+//! `main`, and if not, it is dropped and remembered in the ghost table; who is remembered goes to `main` at once when he
+//! comes again. The oldest of `main` is appended again, one use less, or dropped if it has none. That is S3-FIFO (Yang and
+//! others, SOSP 2023).
+//!
+//! Until `main` is full for the first time it takes whatever `small` has to give up.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::clock::Now;
+use crate::entry::{self, Head};
+use crate::ghost::Ghost;
+use crate::index::{Index, Slot, Which};
+use crate::key::{EVERY_TYPE, Reach, Subject};
+use crate::lines::LINE;
+use crate::log::{Ends, Log, Position};
+use crate::sizes::Sizes;
+use crate::stats::Stats;
+
+/// The most entries that one insert appends again, so that no writer has to go through the whole log: some 0.1 ms. Behind so
+/// many the next one goes although it is in use. Entries in use lie together, as one pass of the tail leaves them; with a
+/// much lower bound it would be hit each time, and drop one of them.
+const MOST_APPENDED_AGAIN: usize = 1024;
+
+/// One of the parts.
+pub(crate) struct Shard {
+    pub(crate) index: Index,
+    small: Log,
+    main: Log,
+    writers: Mutex<Writers>,
+    /// Lines of the largest entry.
+    largest: usize,
+}
+
+/// What only those see who have the mutex.
+struct Writers {
+    small: Ends,
+    main: Ends,
+    /// Whether something had to leave `main` already.
+    main_was_full: bool,
+    ghost: Ghost,
+    stats: Stats,
+}
+
+/// The oldest entry of a log.
+struct Oldest {
+    at: Position,
+    head: Head,
+    /// The slot that leads to it, and what it holds; `None` if the entry has been replaced or dropped.
+    slot: Option<(usize, Slot)>,
+}
+
+/// An entry to be written.
+pub(crate) struct Draft<'a> {
+    pub(crate) head: Head,
+    pub(crate) name: &'a [u8],
+    pub(crate) body: &'a [u8],
+    pub(crate) ttls: &'a [u16],
+}
+
+/// Why an answer was not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// What is there is fresh and of higher rank (RFC 2181 §5.4.1).
+    Rank,
+    /// A TTL is 0: the answer is good for the one question that brought it (RFC 1035 §3.2.1).
+    ZeroTtl,
+    /// It is larger than a quarter of the room for newcomers.
+    TooLarge,
+    /// It comes from a file and is too old.
+    Expired,
+}
+
+impl Shard {
+    /// An empty shard.
+    pub(crate) fn new(sizes: &Sizes) -> Shard {
+        let (small, small_ends) = Log::new(sizes.small, 1);
+        let (main, main_ends) = Log::new(sizes.main, 1);
+        let writers = Writers {
+            small: small_ends,
+            main: main_ends,
+            main_was_full: false,
+            ghost: Ghost::new(sizes.pairs),
+            stats: Stats::default(),
+        };
+        let index = Index::new(sizes.pairs);
+        Shard { index, small, main, writers: Mutex::new(writers), largest: sizes.largest() }
+    }
+
+    /// Bytes that the shard takes, itself included.
+    pub(crate) fn bytes(&self) -> usize {
+        let ghost = self.writers().ghost.bytes();
+        size_of::<Shard>() + self.index.bytes() + self.small.bytes() + self.main.bytes() + ghost
+    }
+
+    /// What has happened so far.
+    pub(crate) fn stats(&self) -> Stats {
+        self.writers().stats
+    }
+
+    /// The mutex. A writer that has panicked has left at worst an entry that no slot leads to, or lines that are free.
+    fn writers(&self) -> MutexGuard<'_, Writers> {
+        self.writers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    pub(crate) fn log(&self, which: Which) -> &Log {
+        match which {
+            Which::Small => &self.small,
+            Which::Main => &self.main,
+        }
+    }
+
+    /// The slot and front of an entry, for those who have the mutex.
+    fn entry_of(&self, subject: &Subject, name: &[u8]) -> Option<(usize, Slot, Head)> {
+        let full_hash = subject.full_hash();
+        self.index.held(subject.hash).filter(|(_, held)| held.may_be(full_hash)).find_map(|(slot, held)| {
+            let words = self.log(held.which()).words(held.at());
+            let head = Head::read(words)?;
+            let same = head.subject == *subject
+                && head.name_len as usize == name.len()
+                && entry::is_named(words, name);
+            same.then_some((slot, held, head))
+        })
+    }
+
+    /// Keeps an entry in place of the one with the same key.
+    pub(crate) fn insert(&self, draft: &Draft<'_>, now: Now, max_stale: u32) -> Result<(), Refused> {
+        let (head, lines) = (&draft.head, draft.head.lines());
+        let mut writers = self.writers();
+        if lines > self.largest {
+            writers.stats.refused_size += 1;
+            return Err(Refused::TooLarge);
+        }
+        let rival = rival(head);
+        let before = self.entry_of(&head.subject, draft.name);
+        let denied = rival.and_then(|rival| self.entry_of(&rival, draft.name));
+        let outranks = |held: &(usize, Slot, Head)| held.2.until > now && held.2.rank > head.rank;
+        if before.iter().chain(&denied).any(outranks) {
+            writers.stats.refused_rank += 1;
+            return Err(Refused::Rank);
+        }
+        if let Some((slot, _, old)) = denied {
+            self.drop_entry(&mut writers, slot, &old);
+        }
+        let full_hash = head.subject.full_hash();
+        let (which, uses) = match before {
+            // It is as much in use as the one it replaces.
+            Some((_, held, _)) => (held.which(), held.uses()),
+            None if writers.ghost.recall(full_hash) => (Which::Main, 0),
+            None => (Which::Small, 0),
+        };
+        let at = match which {
+            Which::Small => self.room_in_small(&mut writers, lines, now, max_stale),
+            Which::Main => self.room_in_main(&mut writers, lines, now, max_stale),
+        };
+        // Making room may have dropped or moved what was there before.
+        let slot = match self.entry_of(&head.subject, draft.name) {
+            Some((slot, _, old)) => {
+                writers.discount(&old);
+                slot
+            }
+            None => self.free_slot(&mut writers, head.subject.hash),
+        };
+        self.log(which).take(writers.ends(which), at, lines);
+        self.log(which).write(at, entry::words(head, draft.name, draft.body, draft.ttls));
+        self.index.store(slot, Slot::new(full_hash, which, at, uses));
+        writers.stats.inserts += 1;
+        writers.stats.entries += 1;
+        writers.stats.bytes += (lines * LINE) as u64;
+        Ok(())
+    }
+
+    /// Takes an entry out of the index. Its lines stay until the tail passes them.
+    fn drop_entry(&self, writers: &mut Writers, slot: usize, head: &Head) {
+        self.index.store(slot, Slot::EMPTY);
+        writers.discount(head);
+    }
+
+    /// An empty slot for entries of this hash. If there is none, the entry that is worth least makes room: the one with the
+    /// fewest uses, to have come to `main` counting for one, and of those the one stored first.
+    fn free_slot(&self, writers: &mut Writers, hash: u64) -> usize {
+        let mut least: Option<((u64, Now), usize, Head)> = None;
+        for slot in self.index.candidates(hash) {
+            let held = self.index.load(slot);
+            let front = Head::read(self.log(held.which()).words(held.at()));
+            let Some(head) = front.filter(|_| !held.is_empty()) else { return slot };
+            let worth = (held.uses() + u64::from(held.which() == Which::Main), head.stored);
+            if least.is_none_or(|(lowest, ..)| worth < lowest) {
+                least = Some((worth, slot, head));
+            }
+        }
+        // There are always candidates.
+        let Some((_, slot, head)) = least else { return 0 };
+        self.drop_entry(writers, slot, &head);
+        writers.stats.evictions += 1;
+        slot
+    }
+
+    /// The oldest entry of a log; `None` if the log is empty.
+    fn oldest(&self, which: Which, ends: &Ends) -> Option<Oldest> {
+        let log = self.log(which);
+        let at = log.oldest(ends)?;
+        let head = Head::read(log.words(at))?;
+        let slot =
+            self.index.held(head.subject.hash).find(|(_, held)| held.at() == at && held.which() == which);
+        Some(Oldest { at, head, slot })
+    }
+
+    /// Makes room for so many lines in the log for newcomers.
+    fn room_in_small(&self, writers: &mut Writers, lines: usize, now: Now, max_stale: u32) -> Position {
+        loop {
+            if let Some(at) = self.small.fits(&writers.small, lines) {
+                return at;
+            }
+            let Some(Oldest { at, head, slot }) = self.oldest(Which::Small, &writers.small) else {
+                self.small.restart(&mut writers.small);
+                continue;
+            };
+            let size = head.lines();
+            if let Some((slot, held)) = slot {
+                let over = head.freshness(now, max_stale).is_none();
+                let room = !writers.main_was_full && self.main.fits(&writers.main, size).is_some();
+                if !over && (held.uses() > 0 || room) {
+                    let to = self.room_in_main(writers, size, now, max_stale);
+                    self.main.take(&mut writers.main, to, size);
+                    self.main.write_from(to, &self.small, at, size);
+                    self.index.store(slot, held.moved(Which::Main, to, 0));
+                } else {
+                    self.evict(writers, slot, &head, over);
+                }
+            }
+            self.small.free(&mut writers.small, size);
+        }
+    }
+
+    /// Makes room for so many lines in the log for the rest.
+    fn room_in_main(&self, writers: &mut Writers, lines: usize, now: Now, max_stale: u32) -> Position {
+        let mut appended = 0;
+        loop {
+            if let Some(at) = self.main.fits(&writers.main, lines) {
+                return at;
+            }
+            writers.main_was_full = true;
+            let Some(Oldest { at, head, slot }) = self.oldest(Which::Main, &writers.main) else {
+                self.main.restart(&mut writers.main);
+                continue;
+            };
+            let size = head.lines();
+            self.main.free(&mut writers.main, size);
+            let Some((slot, held)) = slot else { continue };
+            let over = head.freshness(now, max_stale).is_none();
+            let again = !over && held.uses() > 0 && appended < MOST_APPENDED_AGAIN;
+            // What has just been freed has room for it.
+            match self.main.fits(&writers.main, size).filter(|_| again) {
+                Some(to) => {
+                    appended += 1;
+                    self.main.take(&mut writers.main, to, size);
+                    self.main.write_from(to, &self.main, at, size);
+                    self.index.store(slot, held.moved(Which::Main, to, held.uses() - 1));
+                }
+                None => self.evict(writers, slot, &head, over),
+            }
+        }
+    }
+
+    /// Drops an entry to make room; `over` if it was of no more use anyhow.
+    fn evict(&self, writers: &mut Writers, slot: usize, head: &Head, over: bool) {
+        self.drop_entry(writers, slot, head);
+        if over {
+            writers.stats.expired += 1;
+        } else {
+            writers.stats.evictions += 1;
+            writers.ghost.remember(head.subject.full_hash());
+        }
+    }
+
+    /// Drops the entries that `goes` says, and returns their number.
+    pub(crate) fn drop_where(
+        &self,
+        mut goes: impl FnMut(&Head, &[crate::atomic::AtomicU64]) -> bool,
+    ) -> usize {
+        let mut writers = self.writers();
+        let mut dropped = 0;
+        for slot in 0..self.index.slots() {
+            let held = self.index.load(slot);
+            let words = self.log(held.which()).words(held.at());
+            let Some(head) = Head::read(words).filter(|_| !held.is_empty()) else { continue };
+            if goes(&head, words) {
+                self.drop_entry(&mut writers, slot, &head);
+                dropped += 1;
+            }
+        }
+        dropped
+    }
+}
+
+impl Writers {
+    /// Counts an entry that goes.
+    fn discount(&mut self, head: &Head) {
+        self.stats.entries -= 1;
+        self.stats.bytes -= (head.lines() * LINE) as u64;
+    }
+
+    fn ends(&mut self, which: Which) -> &mut Ends {
+        match which {
+            Which::Small => &mut self.small,
+            Which::Main => &mut self.main,
+        }
+    }
+}
+
+/// The entry that an answer contradicts, beside the one of the same key: data of any type denies an NXDOMAIN, and that denies
+/// the data of the type which was asked for. `None` for failures, which say nothing.
+fn rival(head: &Head) -> Option<Subject> {
+    if head.flags.is_failure() {
+        return None;
+    }
+    let qtype = if head.subject.qtype == EVERY_TYPE { head.asked } else { EVERY_TYPE };
+    Some(Subject { qtype, ..head.subject })
+}
+
+impl Draft<'_> {
+    /// The draft of an entry for an answer, its TTLs settled.
+    pub(crate) fn of<'a>(
+        answer: &'a crate::answer::Answer,
+        subject: Subject,
+        stored: Now,
+        lifetime: u32,
+    ) -> Draft<'a> {
+        debug_assert_eq!(subject.flags.is_failure(), answer.reach() == Reach::Failure);
+        let name = answer.name.as_lower().as_wire();
+        let head = Head {
+            subject,
+            flags: subject.flags.and(answer.flags()),
+            stored,
+            until: stored.plus(lifetime),
+            rank: answer.terms.rank,
+            rcode: answer.rcode,
+            counts: answer.counts,
+            asked: answer.qtype,
+            // None is longer: a name has 255 bytes, a message 65,535.
+            name_len: name.len() as u8,
+            ttls: answer.ttls.len() as u16,
+            body_len: answer.body.len() as u16,
+        };
+        Draft { head, name, body: &answer.body, ttls: &answer.ttls }
+    }
+}

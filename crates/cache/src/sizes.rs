@@ -1,0 +1,67 @@
+//! How the bytes of a cache are divided.
+
+use crate::config::ConfigFault;
+use crate::ghost::Ghost;
+use crate::index::{Index, PAIR_SLOTS};
+use crate::lines::{LINE, Lines};
+use crate::shard::Shard;
+
+/// Bytes of answers for each slot of the index. Small answers take two lines, those with a few records three or four, signed
+/// ones more; a slot for each two lines is enough for a cache of small ones.
+const BYTES_PER_SLOT: usize = 2 * LINE;
+
+/// The smallest shard.
+const LEAST: usize = 64 << 10;
+
+/// One shard for each so many bytes, if nobody says otherwise.
+const BYTES_PER_SHARD: usize = 8 << 20;
+
+/// The most shards chosen by size, and by hand.
+const SHARDS: (usize, usize) = (64, 256);
+
+/// The most lines in one shard: their number must leave enough bits of a position for laps.
+const MOST_LINES: usize = 1 << 24;
+
+/// The parts of a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// Shards: a power of two.
+    pub(crate) shards: usize,
+    /// Pairs of buckets in each one's index.
+    pub(crate) pairs: usize,
+    /// Lines of each one's log for newcomers.
+    pub(crate) small: usize,
+    /// Lines of each one's log for the rest.
+    pub(crate) main: usize,
+}
+
+impl Sizes {
+    /// Divides `bytes` among so many shards, or as many as fit if that is 0.
+    pub(crate) fn of(bytes: usize, shards: usize) -> Result<Sizes, ConfigFault> {
+        let shards = match shards {
+            0 => (bytes / BYTES_PER_SHARD).clamp(1, SHARDS.0).next_power_of_two(),
+            n if n.is_power_of_two() && n <= SHARDS.1 => n,
+            _ => return Err(ConfigFault::Shards),
+        };
+        let each = bytes / shards;
+        if each < LEAST {
+            return Err(ConfigFault::TooFewBytes { least: LEAST * shards });
+        }
+        // Of index and logs each has a line more, to be aligned.
+        let fixed = size_of::<Shard>() + 3 * Lines::bytes_for(0);
+        let left = each.saturating_sub(fixed);
+        let pair = Index::PAIR_BYTES + Ghost::PAIR_BYTES;
+        let pairs = left / (PAIR_SLOTS * BYTES_PER_SLOT + pair);
+        let lines = (left - pairs * pair) / LINE;
+        if lines > MOST_LINES {
+            return Err(ConfigFault::TooFewShards);
+        }
+        let small = lines / 10;
+        Ok(Sizes { shards, pairs, small, main: lines - small })
+    }
+
+    /// Lines of the largest entry that is kept: it must not push out all newcomers at once.
+    pub(crate) fn largest(&self) -> usize {
+        self.small / 4
+    }
+}
