@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::config::Upstream;
 use crate::inquiry::ShedReason;
 
-/// A number that only grows, or with [`set`](Count::set) one that is as it is.
+/// A number that only grows, or with `set` one that is as it is.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
