@@ -1,4 +1,4 @@
-//! Nodes in the order of a key of eight bytes, and the search among them: the ground of both chains.
+//! Nodes in the order of a key of eight bytes, and the search among them: what both chains are made of.
 //!
 //! A plain binary search among a million nodes waits for memory a dozen times. So every 16th key is copied to `middle`,
 //! and every 16th of those to `top`. A search has three steps; each reads a few cache lines, and the step before it knows
@@ -76,7 +76,7 @@ impl KeyedNodes {
     }
 }
 
-/// KeyedNodes in the order of their keys.
+/// Keyed nodes in the order of their keys.
 pub(super) struct Sorted {
     nodes: Bytes,
     /// The keys of nodes 0, 16, 32, ...
