@@ -38,6 +38,16 @@ pub struct ForwardRule {
     pub domain: NameBuf,
     /// The servers. A rule without any fails every lookup.
     pub upstreams: Vec<Upstream>,
+    /// RD in the queries (RFC 1035 §4.1.1): set for servers that ask others, clear for those that are authoritative for
+    /// the domain. Default: true.
+    pub recursion_desired: bool,
+}
+
+impl ForwardRule {
+    /// A rule for servers that ask others.
+    pub fn new(domain: NameBuf, upstreams: Vec<Upstream>) -> Self {
+        ForwardRule { domain, upstreams, recursion_desired: true }
+    }
 }
 
 /// Bounds on what clients can make the forwarder keep and do.
@@ -80,7 +90,7 @@ impl Default for ForwardLimits {
 /// How long things take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardTiming {
-    /// How long a client waits for its outcome. Default: 5 s.
+    /// How long a client waits for its outcome at most. Default: 5 s.
     pub client: Duration,
     /// Time to the next try of a server that was never measured. Default: 400 ms.
     pub first_rto: Duration,

@@ -2,9 +2,11 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use wire::{Class, LowerNameBuf, Type};
 
+use crate::config::ForwardConfig;
 use crate::scrub::{Answer, ReplyFault};
 
 /// A question, with the two bits that make the answer another one. Those that are equal share one lookup.
@@ -46,8 +48,23 @@ pub struct LookupRequest<W> {
     pub recursion_desired: bool,
     /// Where it is.
     pub client: ClientPrefix,
+    /// How long it waits, [`ForwardTiming::client`](crate::ForwardTiming::client) at most; `None`: as long as that.
+    pub patience: Option<Duration>,
     /// The client itself, handed back with the outcome.
     pub waiter: W,
+}
+
+/// What the forwarder is asked for.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "all but a few are lookups")]
+pub enum ForwarderRequest<W> {
+    /// A client asks.
+    Lookup(LookupRequest<W>),
+    /// Other settings are in force from now on, all at once. Servers that are in the old ones and the new keep what is
+    /// known of them, their connections and their counters. Lookups in flight go on under the rule that covers them now:
+    /// queries to servers that it does not have are dropped, servers that it has besides may be asked. Where no rule
+    /// covers them they fail with [`LookupFailure::NoRule`]. Clients keep their deadlines.
+    Configure(Box<ForwardConfig>),
 }
 
 /// Where outcomes go.
@@ -55,8 +72,8 @@ pub trait Outlet: Send + 'static {
     /// A client that waits.
     type Waiter: Send + 'static;
 
-    /// A lookup was answered: called once for each, before its clients are settled.
-    fn learned(&mut self, inquiry: &Inquiry, answer: &Arc<Answer>);
+    /// A lookup has ended: called once for each that has started, before its clients are settled.
+    fn ended(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome);
 
     /// A client's wait is over: called once for each.
     fn settle(&mut self, waiter: Self::Waiter, outcome: LookupOutcome);

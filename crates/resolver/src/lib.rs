@@ -7,6 +7,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `config` | what an operator sets: rules, servers, bounds, times |
+//! | `rules` | the rules, ready to be looked up |
 //! | `inquiry` | what is asked, who waits, what comes of it |
 //! | `scrub` | what is kept of a reply |
 //! | `query` | the queries that are sent, and whether a message belongs to one |
@@ -24,6 +25,7 @@ mod limits;
 mod query;
 mod random;
 mod rtt;
+mod rules;
 mod scrub;
 mod select;
 mod server;
@@ -31,7 +33,9 @@ mod stats;
 
 pub use config::{ForwardConfig, ForwardLimits, ForwardRule, ForwardTiming, Reach, Upstream};
 pub use forwarder::Forwarder;
-pub use inquiry::{ClientPrefix, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ShedReason};
+pub use inquiry::{
+    ClientPrefix, ForwarderRequest, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ShedReason,
+};
 pub use random::{ChaCha, Random};
 pub use scrub::{Answer, ReplyFault, Scope, scrub};
-pub use stats::{Count, ForwardStats, RTT_BUCKETS, Suspects, UpstreamStats};
+pub use stats::{ForwardStats, RTT_BUCKETS, Suspects, UpstreamStats};

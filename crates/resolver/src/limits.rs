@@ -48,6 +48,11 @@ impl Load {
         }
     }
 
+    /// The rules are others now, `by_rule` with so many lookups each.
+    pub(crate) fn set_rules(&mut self, by_rule: Vec<usize>) {
+        self.by_rule = by_rule;
+    }
+
     /// A lookup starts.
     pub(crate) fn lookup_came(&mut self, rule: usize) {
         self.lookups += 1;

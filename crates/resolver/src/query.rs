@@ -44,12 +44,18 @@ pub(crate) fn mix_case(name: Name<'_>, random: &mut impl Random) -> NameBuf {
     Name::from_wire(&mixed).map_or_else(|_| name.to_buf(), Name::to_buf)
 }
 
-/// A query with RD set. AD asks for AD in the reply (RFC 6840 §5.7).
-pub(crate) fn build(id: u16, name: Name<'_>, inquiry: &Inquiry, opt: Option<&Opt>) -> Vec<u8> {
+/// A query. AD asks for AD in the reply (RFC 6840 §5.7).
+pub(crate) fn build(
+    id: u16,
+    name: Name<'_>,
+    inquiry: &Inquiry,
+    recursion_desired: bool,
+    opt: Option<&Opt>,
+) -> Vec<u8> {
     let mut buf = [0; QUERY_ROOM];
     let mut names = Compressor::small();
     let mut header = Header::query(id);
-    header.set_recursion_desired(true);
+    header.set_recursion_desired(recursion_desired);
     header.set_authentic_data(true);
     header.set_checking_disabled(inquiry.checking_disabled);
     let mut b = Builder::new(&mut buf, QUERY_ROOM, header, &mut names);
@@ -187,7 +193,7 @@ mod tests {
         let (inquiry, cookie) = (inquiry(), [7; 8]);
         let name: NameBuf = "wWw.exaMPle.".parse().expect("a name");
         let opt = Opt { udp_size: 1232, cookie: Some((cookie, vec![9; 16])) };
-        let message = build(0xabcd, name.as_name(), &inquiry, Some(&opt));
+        let message = build(0xabcd, name.as_name(), &inquiry, true, Some(&opt));
         let (header, mut parser) = Parser::new(&message).expect("a header");
         assert!(header.recursion_desired() && header.checking_disabled() && header.authentic_data());
         assert_eq!(parser.question().expect("a question").name.as_wire(), name.as_name().as_wire());

@@ -35,7 +35,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
                 let header = Header::of(message);
                 let id = header.and_then(|header| connection.pending.get(&header.id()));
                 if id.is_none() {
-                    self.stats.suspects.id.add();
+                    self.stats.suspects.id.add(1);
                 }
                 id.copied()
             }
@@ -87,11 +87,11 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     fn count(&self, misfit: Misfit) {
         let suspects = &self.stats.suspects;
         match misfit {
-            Misfit::Unreadable => suspects.unreadable.add(),
-            Misfit::Id => suspects.id.add(),
-            Misfit::Question => suspects.question.add(),
-            Misfit::Case => suspects.case.add(),
-            Misfit::Cookie => suspects.cookie.add(),
+            Misfit::Unreadable => suspects.unreadable.add(1),
+            Misfit::Id => suspects.id.add(1),
+            Misfit::Question => suspects.question.add(1),
+            Misfit::Case => suspects.case.add(1),
+            Misfit::Cookie => suspects.cookie.add(1),
         }
     }
 
@@ -108,9 +108,6 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let Some(one) = self.tries.get(&id) else { return };
         let (server, after) = (one.server, now.saturating_duration_since(one.sent));
         let after = one.measurable.then_some(after);
-        if let (Some(stats), Some(after)) = (self.stats.upstreams.get(server), after) {
-            stats.replied(after);
-        }
         self.learn(id, server, &reply, now);
         if let Some(server) = self.servers.get_mut(server) {
             server.on_reply(after);
@@ -195,7 +192,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let Some(one) = self.tries.get(&id) else { return };
         let (server, lookup) = (one.server, one.lookup);
         let rule = lookup.and_then(|id| self.lookups.get(&id)).map(|lookup| lookup.rule);
-        if let (Some(lookup), Some(rule)) = (lookup, rule.and_then(|rule| self.config.rules.get(rule))) {
+        if let (Some(lookup), Some(rule)) = (lookup, rule.and_then(|rule| self.rules.get(rule))) {
             let scope = Scope {
                 domain: rule.domain.as_name(),
                 sent: one.name.as_name(),
@@ -220,9 +217,6 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// A reply cannot be used: its server is not asked again in this lookup, the next one is.
     fn useless(&mut self, id: TryId, fault: ReplyFault, now: Instant, actions: &mut Vec<Action>) {
         let Some(one) = self.forget(id, actions) else { return };
-        if let Some(stats) = self.stats.upstreams.get(one.server) {
-            stats.bad_replies.add();
-        }
         if let Some(server) = self.servers.get_mut(one.server) {
             server.on_bad_reply(now);
         }

@@ -22,7 +22,7 @@ pub(super) struct TryId(pub(super) u64);
 /// What happens at a time if nothing happens before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
-    /// The time of a lookup's first client is over.
+    /// The first of a lookup's clients has waited long enough.
     Client(LookupId),
     /// A lookup goes on to its next try.
     Resume(LookupId),
@@ -43,8 +43,10 @@ pub(super) struct Client<W> {
 pub(super) struct Lookup<W> {
     pub(super) inquiry: Inquiry,
     pub(super) rule: usize,
-    /// Who waits, by deadline.
+    /// Who waits.
     pub(super) clients: Vec<Client<W>>,
+    /// When [`Timer::Client`] is set to: the earliest of their deadlines.
+    pub(super) first_deadline: Instant,
     /// The rule's servers.
     pub(super) asked: Vec<Asked>,
     pub(super) tries_left: u8,

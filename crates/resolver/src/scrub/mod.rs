@@ -26,6 +26,9 @@ pub struct Answer {
     pub rcode: Rcode,
     /// AD: the upstream server says that it has validated the answer (RFC 4035 §3.2.3).
     pub authentic: bool,
+    /// AA: the upstream server is authoritative for the name that was asked (RFC 1035 §4.1.1). The message has AA clear,
+    /// since it comes out of a cache.
+    pub authoritative: bool,
     /// How long a negative answer may be kept: the lesser of the SOA's TTL and its MINIMUM (RFC 2308 §5), within our
     /// bounds. `None` if the answer is positive, or negative without an SOA, which may not be kept.
     pub negative_ttl: Option<Ttl>,
@@ -110,7 +113,9 @@ fn write(
     kept: &Kept,
     negative_ttl: Option<Ttl>,
 ) -> Result<Answer, Full> {
-    let authentic = Header::of(reply).is_some_and(|header| header.authentic_data());
+    let flags = Header::of(reply);
+    let authentic = flags.is_some_and(|header| header.authentic_data());
+    let authoritative = flags.is_some_and(|header| header.authoritative());
     let mut header = Header::query(0);
     header.set_response(true);
     header.set_recursion_desired(true);
@@ -139,7 +144,7 @@ fn write(
     }
     let len = b.finish();
     let message = buf.get(..len).unwrap_or_default().into();
-    Ok(Answer { message, rcode, authentic, negative_ttl, leads_to: None })
+    Ok(Answer { message, rcode, authentic, authoritative, negative_ttl, leads_to: None })
 }
 
 /// A record that is kept.
