@@ -8,6 +8,7 @@ use wire::{Class, LowerNameBuf, Type};
 
 use crate::config::ForwardConfig;
 use crate::scrub::{Answer, ReplyFault};
+use crate::trace::Trace;
 
 /// A question, with the two bits that make the answer another one. Those that are equal share one lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,6 +51,8 @@ pub struct LookupRequest<W> {
     pub client: ClientPrefix,
     /// How long it waits, [`ForwardTiming::client`](crate::ForwardTiming::client) at most; `None`: as long as that.
     pub patience: Option<Duration>,
+    /// Where what is done about it is noted, if a person asks.
+    pub trace: Option<Trace>,
     /// The client itself, handed back with the outcome.
     pub waiter: W,
 }

@@ -16,6 +16,7 @@
 //! | `limits` | who may wait and which lookups may start |
 //! | `forwarder` | the lookups in flight, their tries, the connections |
 //! | `random`, `stats` | random numbers; counters |
+//! | `trace` | what was done about a request, for a person |
 #![forbid(unsafe_code)]
 
 mod config;
@@ -30,12 +31,15 @@ mod scrub;
 mod select;
 mod server;
 mod stats;
+mod trace;
 
 pub use config::{ForwardConfig, ForwardLimits, ForwardRule, ForwardTiming, Reach, Upstream};
 pub use forwarder::Forwarder;
 pub use inquiry::{
     ClientPrefix, ForwarderRequest, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ShedReason,
 };
+pub use query::Misfit;
 pub use random::{ChaCha, Random};
 pub use scrub::{Answer, ReplyFault, Scope, scrub};
 pub use stats::{ForwardStats, RTT_BUCKETS, Suspects, UpstreamStats};
+pub use trace::{CookieSent, Trace, TraceEvent, TraceStep, TraceVerdict, TryChange};

@@ -82,7 +82,7 @@ pub(crate) struct Sent<'a> {
 
 /// Why a message is no reply to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Misfit {
+pub enum Misfit {
     /// It is no response, or its header or question cannot be read.
     Unreadable,
     /// Another ID.

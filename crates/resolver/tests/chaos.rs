@@ -163,6 +163,7 @@ impl World {
                     recursion_desired: true,
                     client: ClientPrefix::of([10, 0, *prefix, 1].into()),
                     patience: Some(patience),
+                    trace: None,
                     waiter: client,
                 };
                 self.core.request(ForwarderRequest::Lookup(client), self.now, &mut actions);

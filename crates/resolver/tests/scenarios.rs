@@ -8,7 +8,7 @@
 //! rule . a b [norec]                     names at and below . go to a and b, without RD
 //! set KEY VALUE                          a setting; without, there is no exploration
 //!
-//! ask 1 www.example. A [do] [cd] [nord] [from=ADDRESS] [for=TIME]     client 1 asks, and waits for so long
+//! ask 1 www.example. A [do] [cd] [nord] [from=ADDRESS] [for=TIME] [trace]   client 1 asks, and waits for so long
 //! settings                               starts other settings; `rule` and `set` follow
 //! configure                              they are in force
 //! reply a [FLAGS] RCODE: RECORD; auth RECORD; add RECORD   a answers the last query it was sent; a#2 the second
@@ -23,6 +23,8 @@
 //! failed 1 REASON                        client 1 gets no answer
 //! drops a tcp                            a link to a is closed by us, at this very time
 //! ended OUTCOME                          the last lookup that has ended did so
+//! step 1 TEXT                            the next step in client 1's trace
+//! steps 1                                it has no more
 //! count NAME N                           a counter
 //! servers a 20000us, b - failing         the servers that there are counters of, and what is known of them
 //! ```
@@ -42,4 +44,4 @@ macro_rules! scenarios {
     )*};
 }
 
-scenarios! { basics retry servers forgery downgrade streams answers limits reload }
+scenarios! { basics retry servers forgery downgrade streams answers limits reload trace }

@@ -16,6 +16,7 @@ use crate::random::Random;
 use crate::rules::Rules;
 use crate::select::Asked;
 use crate::server::Server;
+use crate::trace::TraceEvent;
 
 impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// Replaces all settings. See [`ForwarderRequest::Configure`](crate::ForwarderRequest::Configure).
@@ -30,6 +31,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         lookups.sort_unstable();
         lookups.retain(|&id| match self.move_lookup(id, &places, actions) {
             Some(rule) => {
+                self.note(id, now, || TraceEvent::Configured);
                 by_rule.get_mut(rule).into_iter().for_each(|n| *n += 1);
                 true
             }

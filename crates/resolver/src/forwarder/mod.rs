@@ -12,10 +12,11 @@ mod streams;
 mod tries;
 
 use std::collections::{BTreeSet, HashMap};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use exchange::{Action, Core, Event, Link};
+use exchange::{Action, Core, Event, Link, Transport};
 
 use crate::config::ForwardConfig;
 use crate::inquiry::{
@@ -27,6 +28,7 @@ use crate::rules::Rules;
 use crate::select::Asked;
 use crate::server::Server;
 use crate::stats::ForwardStats;
+use crate::trace::{TraceEvent, Tracer};
 use state::{Client, LinkUse, Lookup, LookupId, Timer, Try, TryId};
 
 /// Resolves questions by asking the servers of its rules.
@@ -43,6 +45,8 @@ pub struct Forwarder<O: Outlet, R: Random> {
     tries: HashMap<TryId, Try>,
     links: HashMap<Link, LinkUse>,
     timers: BTreeSet<(Instant, Timer)>,
+    /// Clients that wait and want a trace.
+    traced: usize,
     /// The number that a lookup, a try or a link had last.
     last: u64,
 }
@@ -68,6 +72,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             tries: HashMap::new(),
             links: HashMap::new(),
             timers: BTreeSet::new(),
+            traced: 0,
             last: 0,
         }
     }
@@ -99,10 +104,15 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         client: Client<O::Waiter>,
         now: Instant,
         actions: &mut Vec<Action>,
-    ) -> Result<(), (O::Waiter, LookupFailure)> {
+    ) -> Result<(), (Client<O::Waiter>, LookupFailure)> {
         let Some(rule) = self.rules.covering(&inquiry) else {
-            return Err((client.waiter, LookupFailure::NoRule));
+            return Err((client, LookupFailure::NoRule));
         };
+        if let Some(tracer) = &client.tracer
+            && let Some(event) = self.rule_event(rule)
+        {
+            tracer.note(now, event);
+        }
         let limits = &self.config.limits;
         let known = self.by_inquiry.get(&inquiry).copied();
         let full = |lookup: &Lookup<O::Waiter>| lookup.clients.len() >= limits.clients_per_lookup;
@@ -113,20 +123,24 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         });
         if let Err(reason) = admitted {
             self.stats.shed(reason).add(1);
-            return Err((client.waiter, LookupFailure::Shed(reason)));
+            return Err((client, LookupFailure::Shed(reason)));
         }
         self.load.client_came(client.prefix);
+        self.traced += usize::from(client.tracer.is_some());
         match known {
-            Some(id) => self.join(id, client),
+            Some(id) => self.join(id, client, now),
             None => self.start(inquiry, rule, client, now, actions),
         }
         Ok(())
     }
 
     /// A client joins a lookup in flight.
-    fn join(&mut self, id: LookupId, client: Client<O::Waiter>) {
+    fn join(&mut self, id: LookupId, client: Client<O::Waiter>, now: Instant) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         self.stats.joined.add(1);
+        if let Some(tracer) = &client.tracer {
+            tracer.note(now, TraceEvent::Joined { clients: lookup.clients.len() });
+        }
         let (before, at) = (lookup.first_deadline, client.deadline);
         lookup.clients.push(client);
         if at < before {
@@ -183,8 +197,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         self.set_timer(next, Timer::Client(id));
         self.stats.timed_out.add(gone.len() as u64);
         for client in gone {
-            self.load.client_went(client.prefix);
-            self.outlet.settle(client.waiter, outcome.clone());
+            self.went(client, outcome.clone(), now);
         }
     }
 
@@ -205,9 +218,62 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
         self.outlet.ended(&lookup.inquiry, &outcome);
         for client in lookup.clients {
-            self.load.client_went(client.prefix);
-            self.outlet.settle(client.waiter, outcome.clone());
+            self.went(client, outcome.clone(), now);
         }
+    }
+
+    /// A client that waited for a lookup waits no longer.
+    fn went(&mut self, client: Client<O::Waiter>, outcome: LookupOutcome, now: Instant) {
+        self.load.client_went(client.prefix);
+        self.traced -= usize::from(client.tracer.is_some());
+        self.settle(client, outcome, now);
+    }
+
+    fn settle(&mut self, client: Client<O::Waiter>, outcome: LookupOutcome, now: Instant) {
+        if let Some(tracer) = client.tracer {
+            tracer.settled(now, &outcome);
+        }
+        self.outlet.settle(client.waiter, outcome);
+    }
+
+    /// Notes a step of a lookup for the clients that want it.
+    fn note(&self, id: LookupId, now: Instant, event: impl FnOnce() -> TraceEvent) {
+        if self.traced == 0 {
+            return;
+        }
+        let clients = self.lookups.get(&id).map(|lookup| lookup.clients.as_slice()).unwrap_or_default();
+        let tracers: Vec<_> = clients.iter().filter_map(|client| client.tracer.as_ref()).collect();
+        if !tracers.is_empty() {
+            let event = event();
+            tracers.iter().for_each(|tracer| tracer.note(now, event.clone()));
+        }
+    }
+
+    /// Notes a step of a try, made of its server, its transport and the try itself.
+    fn note_of(
+        &self,
+        id: TryId,
+        now: Instant,
+        event: impl FnOnce(SocketAddr, Transport, &Try) -> TraceEvent,
+    ) {
+        if self.traced == 0 {
+            return;
+        }
+        let Some(one) = self.tries.get(&id) else { return };
+        if let (Some(lookup), Some(server)) = (one.lookup, self.servers.get(one.server)) {
+            self.note(lookup, now, || event(server.upstream.address, one.transport(), one));
+        }
+    }
+
+    /// What a rule is, for a trace.
+    fn rule_event(&self, rule: usize) -> Option<TraceEvent> {
+        let rule = self.rules.get(rule)?;
+        let upstreams = rule.servers.iter().filter_map(|&place| Some(self.servers.get(place)?.upstream));
+        Some(TraceEvent::Rule {
+            domain: Box::new(rule.domain),
+            upstreams: upstreams.collect(),
+            recursion_desired: rule.recursion_desired,
+        })
     }
 }
 
@@ -219,15 +285,16 @@ impl<O: Outlet, R: Random> Core for Forwarder<O, R> {
             ForwarderRequest::Lookup(request) => request,
             ForwarderRequest::Configure(config) => return self.configure(*config, now, actions),
         };
-        let LookupRequest { inquiry, recursion_desired, client: prefix, patience, waiter } = request;
+        let LookupRequest { inquiry, recursion_desired, client: prefix, patience, trace, waiter } = request;
         let most = self.config.timing.client;
-        let client = Client { waiter, prefix, deadline: now + patience.map_or(most, |time| time.min(most)) };
+        let deadline = now + patience.map_or(most, |time| time.min(most));
+        let client = Client { waiter, prefix, deadline, tracer: trace.map(|trace| Tracer::new(trace, now)) };
         let done = match recursion_desired {
             true => self.admit(inquiry, client, now, actions),
-            false => Err((client.waiter, LookupFailure::NoRecursion)),
+            false => Err((client, LookupFailure::NoRecursion)),
         };
-        if let Err((waiter, failure)) = done {
-            self.outlet.settle(waiter, LookupOutcome::Failed(failure));
+        if let Err((client, failure)) = done {
+            self.settle(client, LookupOutcome::Failed(failure), now);
         }
     }
 

@@ -7,17 +7,18 @@ use exchange::{Action, Link};
 use wire::{Header, Rcode};
 
 use super::Forwarder;
-use super::state::{LinkUse, Steps, Try, TryId};
+use super::state::{LinkUse, Try, TryId};
 use crate::inquiry::{LookupOutcome, Outlet};
 use crate::query::{self, Misfit, Reply, Sent};
 use crate::random::Random;
 use crate::scrub::{ReplyFault, Scope, scrub};
 use crate::server::Ability;
+use crate::trace::{TraceEvent, TraceVerdict, TryChange};
 
 /// What a reply that fits its query leads to.
 enum Verdict {
     /// The query goes out once more, changed.
-    Again(Steps),
+    Again(TryChange),
     /// Its records answer the question.
     Records,
     /// It is of no use.
@@ -62,8 +63,13 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             (read, Some(misfit)) => {
                 self.count(misfit);
                 // Somebody may be guessing, or the server may know no better; on a connection nobody guesses.
+                self.note_of(id, now, |server, transport, _| TraceEvent::Suspected {
+                    server,
+                    transport,
+                    misfit,
+                });
                 if !stream && (read.is_ok() || misfit == Misfit::Id) {
-                    self.replace(id, Steps { stream: true, ..steps }, now, actions);
+                    self.replace(id, steps.and(TryChange::OverTcp), now, actions);
                 }
             }
             (Err(_), None) => {}
@@ -114,11 +120,23 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
         let verdict = self.verdict(id, &reply);
         match verdict {
-            Some(Verdict::Again(steps)) => self.replace(id, steps, now, actions),
+            Some(Verdict::Again(change)) => {
+                self.note_reply(id, reply.rcode, TraceVerdict::Again(change), now);
+                if let Some(steps) = self.tries.get(&id).map(|one| one.steps) {
+                    self.replace(id, steps.and(change), now, actions);
+                }
+            }
             Some(Verdict::Records) => self.take_records(id, message, reply.rcode, now, actions),
-            Some(Verdict::Useless(fault)) => self.useless(id, fault, now, actions),
+            Some(Verdict::Useless(fault)) => self.useless(id, reply.rcode, fault, now, actions),
             None => {}
         }
+    }
+
+    fn note_reply(&self, id: TryId, rcode: Rcode, verdict: TraceVerdict, now: Instant) {
+        self.note_of(id, now, |server, transport, one| {
+            let after = now.saturating_duration_since(one.sent);
+            TraceEvent::Replied { server, transport, after, rcode, verdict }
+        });
     }
 
     /// What a reply shows of its server besides the answer.
@@ -152,30 +170,28 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let cookie_sent = one.opt.as_ref().is_some_and(|opt| opt.cookie.is_some());
         if reply.rcode == Rcode::BADCOOKIE && cookie_sent {
             if !steps.cookie_again && reply.cookie.is_some() {
-                return Some(Verdict::Again(Steps { cookie_again: true, ..steps }));
+                return Some(Verdict::Again(TryChange::NewCookie));
             }
             if !one.stream {
-                return Some(Verdict::Again(Steps { stream: true, ..steps }));
+                return Some(Verdict::Again(TryChange::OverTcp));
             }
         }
         if reply.truncated {
             return Some(match one.stream {
                 true => Verdict::Useless(ReplyFault::Truncated),
-                false => Verdict::Again(Steps { stream: true, ..steps }),
+                false => Verdict::Again(TryChange::OverTcp),
             });
         }
         Some(match reply.rcode {
             Rcode::NOERROR | Rcode::NXDOMAIN | Rcode::YXDOMAIN => Verdict::Records,
             // RFC 6891 §7: without OPT it does not know EDNS. With it, it may not like the cookie.
             Rcode::FORMERR if reply.edns && cookie_sent && !steps.bare => {
-                Verdict::Again(Steps { bare: true, ..steps })
+                Verdict::Again(TryChange::WithoutCookie)
             }
             Rcode::FORMERR | Rcode::NOTIMP if one.opt.is_some() && !reply.edns && !steps.plain => {
-                Verdict::Again(Steps { plain: true, ..steps })
+                Verdict::Again(TryChange::WithoutEdns)
             }
-            Rcode::BADVERS if one.opt.is_some() && !steps.plain => {
-                Verdict::Again(Steps { plain: true, ..steps })
-            }
+            Rcode::BADVERS if one.opt.is_some() && !steps.plain => Verdict::Again(TryChange::WithoutEdns),
             rcode => Verdict::Useless(ReplyFault::Rcode(rcode)),
         })
     }
@@ -202,10 +218,11 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             };
             match scrub(message, &one.inquiry, rcode, &scope) {
                 Ok(answer) => {
+                    self.note_reply(id, rcode, TraceVerdict::Answer, now);
                     self.forget(id, actions);
                     self.end(lookup, LookupOutcome::Answered(Arc::new(answer)), now, actions);
                 }
-                Err(fault) => return self.useless(id, fault, now, actions),
+                Err(fault) => return self.useless(id, rcode, fault, now, actions),
             }
         }
         self.forget(id, actions);
@@ -215,7 +232,15 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 
     /// A reply cannot be used: its server is not asked again in this lookup, the next one is.
-    fn useless(&mut self, id: TryId, fault: ReplyFault, now: Instant, actions: &mut Vec<Action>) {
+    fn useless(
+        &mut self,
+        id: TryId,
+        rcode: Rcode,
+        fault: ReplyFault,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        self.note_reply(id, rcode, TraceVerdict::Useless(fault), now);
         let Some(one) = self.forget(id, actions) else { return };
         if let Some(server) = self.servers.get_mut(one.server) {
             server.on_bad_reply(now);

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use exchange::Link;
+use exchange::{Link, Transport};
 use wire::NameBuf;
 
 use crate::inquiry::{ClientPrefix, Inquiry};
 use crate::query::Opt;
 use crate::scrub::ReplyFault;
 use crate::select::Asked;
+use crate::trace::{Tracer, TryChange};
 
 /// The number of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,6 +38,7 @@ pub(super) struct Client<W> {
     pub(super) waiter: W,
     pub(super) prefix: ClientPrefix,
     pub(super) deadline: Instant,
+    pub(super) tracer: Option<Tracer>,
 }
 
 /// A question that is being resolved.
@@ -73,6 +75,18 @@ pub(super) struct Steps {
     pub(super) reconnected: bool,
 }
 
+impl Steps {
+    /// These and one more.
+    pub(super) fn and(self, change: TryChange) -> Self {
+        match change {
+            TryChange::OverTcp => Steps { stream: true, ..self },
+            TryChange::WithoutEdns => Steps { plain: true, ..self },
+            TryChange::WithoutCookie => Steps { bare: true, ..self },
+            TryChange::NewCookie => Steps { cookie_again: true, ..self },
+        }
+    }
+}
+
 /// A query that was sent.
 pub(super) struct Try {
     /// For whom; `None` if the lookup is over and only the server's health is of interest.
@@ -99,6 +113,12 @@ pub(super) struct Try {
     pub(super) timer: Option<Instant>,
     /// Only to see whether a failing server answers again.
     pub(super) probe: bool,
+}
+
+impl Try {
+    pub(super) fn transport(&self) -> Transport {
+        if self.stream { Transport::Tcp } else { Transport::Udp }
+    }
 }
 
 /// A connection to a server.

@@ -1,7 +1,7 @@
 //! Sending tries, and moving on where they are not answered.
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use exchange::{Action, Link, Transport};
 use wire::NameBuf;
@@ -14,6 +14,7 @@ use crate::query::{self, Opt};
 use crate::random::Random;
 use crate::select;
 use crate::server::{Ability, Server};
+use crate::trace::{CookieSent, TraceEvent};
 
 impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// Asks the next server, if there is one and a try is left.
@@ -98,6 +99,21 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if let Some(lookup) = self.lookups.get_mut(&id) {
             lookup.tries.push(try_id);
         }
+        self.note_asked(id, try_id, wait, now);
+    }
+
+    fn note_asked(&self, id: LookupId, try_id: TryId, wait: Duration, now: Instant) {
+        self.note_of(try_id, now, |server, transport, one| {
+            let left = self.lookups.get(&id).map_or(0, |lookup| lookup.tries_left);
+            let attempt = self.config.limits.tries.saturating_sub(left);
+            let edns = one.opt.as_ref().map(|opt| match &opt.cookie {
+                None => CookieSent::No,
+                Some((_, server)) if server.is_empty() => CookieSent::Client,
+                Some(_) => CookieSent::Both,
+            });
+            let (mixed_case, probe) = (one.mixed, one.probe);
+            TraceEvent::Asked { server, transport, attempt, mixed_case, edns, probe, wait }
+        });
     }
 
     fn count_sent(&self, server: usize, stream: bool, probe: bool) {
@@ -156,6 +172,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         one.timer = None;
         let (lookup, place, probe) = (one.lookup, one.place, one.probe);
         let (server, stream, link, sent) = (one.server, one.stream, one.link, one.sent);
+        self.note_of(id, now, |server, transport, _| TraceEvent::Unanswered { server, transport });
         self.went_silent(server, stream, now);
         // Others that are left behind were counted before.
         if let Some(server) = self.servers.get(server).filter(|_| lookup.is_some() || probe) {
@@ -186,6 +203,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         now: Instant,
         actions: &mut Vec<Action>,
     ) {
+        self.note_of(id, now, |server, transport, _| TraceEvent::Broke { server, transport, error });
         let Some(one) = self.forget(id, actions) else { return };
         // Too many links are our own fault.
         if error != io::ErrorKind::QuotaExceeded {
@@ -240,7 +258,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 
     /// How long a lookup waits before it asks servers again whose links broke.
-    fn pause(&self, lookup: &Lookup<O::Waiter>) -> std::time::Duration {
+    fn pause(&self, lookup: &Lookup<O::Waiter>) -> Duration {
         let open = lookup.asked.iter().filter(|asked| !asked.spent);
         let timeouts = open.filter_map(|asked| {
             let server = self.servers.get(asked.server)?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use exchange::{Action, Core, Counter, Event, Link, Transport};
 use resolver::{
     ChaCha, ClientPrefix, ForwardConfig, ForwardRule, ForwardStats, Forwarder, ForwarderRequest, Inquiry,
-    LookupFailure, LookupOutcome, LookupRequest, Outlet, Reach, Upstream,
+    LookupFailure, LookupOutcome, LookupRequest, Outlet, Reach, Trace, Upstream,
 };
 use wire::edns::{Edns, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, Header, Owner, Parser, Section};
@@ -86,6 +86,8 @@ struct Play {
     outcomes: Outcomes,
     ended: Arc<Mutex<Vec<String>>>,
     now: Instant,
+    /// The trace of each client, and how many of its steps were expected.
+    traces: HashMap<String, (Trace, usize)>,
     links: HashMap<Link, (String, Transport)>,
     used: HashSet<Link>,
     sent: VecDeque<Query>,
@@ -105,6 +107,7 @@ impl Play {
             outcomes: Outcomes::default(),
             ended: Arc::default(),
             now: Instant::now(),
+            traces: HashMap::new(),
             links: HashMap::new(),
             used: HashSet::new(),
             sent: VecDeque::new(),
@@ -147,6 +150,22 @@ impl Play {
                     })
                     .collect();
                 assert_eq!(shown.join(", "), rest, "{}", self.at);
+            }
+            "step" => {
+                let (client, wanted) = rest.split_once(' ').expect("a client and a step");
+                let (trace, taken) = self.traces.get_mut(client).expect("a client");
+                let steps = trace.steps();
+                assert_eq!(
+                    steps.get(*taken).map(ToString::to_string).as_deref(),
+                    Some(wanted),
+                    "{}",
+                    self.at
+                );
+                *taken += 1;
+            }
+            "steps" => {
+                let (trace, taken) = &self.traces[words[0]];
+                assert_eq!(trace.steps().len(), *taken, "{}: {:?}", self.at, trace.steps().last());
             }
             "message" => {
                 let query = self.query_of(words[0]);
@@ -247,10 +266,12 @@ impl Play {
         };
         let from = words.iter().find_map(|word| word.strip_prefix("from="));
         let from: IpAddr = from.map_or(Ipv4Addr::LOCALHOST.into(), |a| a.parse().expect("an address"));
+        let trace = self.traces.entry(words[0].to_owned()).or_default().0.clone();
         let request = LookupRequest {
             inquiry,
             recursion_desired: !words.contains(&"nord"),
             client: ClientPrefix::of(from),
+            trace: words.contains(&"trace").then(|| trace.clone()),
             patience: words.iter().find_map(|word| word.strip_prefix("for=")).map(duration),
             waiter: words[0].parse().expect("a number"),
         };
