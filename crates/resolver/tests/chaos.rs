@@ -84,7 +84,7 @@ fn config(all: u8, some: u8) -> ForwardConfig {
         domains.iter().zip([all, some, some]).filter(|(domain, bits)| **domain == NameBuf::ROOT || *bits > 0);
     ForwardConfig {
         rules: rules.map(|(domain, bits)| ForwardRule::new(*domain, upstreams(bits))).collect(),
-        limits: ForwardLimits { tries: TRIES, connections: 2, pipeline: 2, ..Default::default() },
+        limits: ForwardLimits { tries: TRIES, connections: 2, pipeline: 2, pulse: 1, ..Default::default() },
         explore: 3,
         ..Default::default()
     }
@@ -242,6 +242,7 @@ proptest! {
         prop_assert_eq!(settled, world.asked.keys().copied().collect::<Vec<_>>());
         prop_assert!(world.open.is_empty(), "{:?}", world.open);
         prop_assert_eq!(world.core.deadline(), None);
+        prop_assert!(world.core.is_idle());
         let stats = world.core.stats();
         prop_assert_eq!(stats.in_flight.get(), 0);
         prop_assert!(world.queries.len() as u64 <= u64::from(TRIES) * stats.lookups.get());

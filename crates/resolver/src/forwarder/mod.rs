@@ -29,7 +29,7 @@ use crate::select::Asked;
 use crate::server::Server;
 use crate::stats::ForwardStats;
 use crate::trace::{TraceEvent, Tracer};
-use state::{Client, LinkUse, Lookup, LookupId, Timer, Try, TryId};
+use state::{Client, HeldId, LinkUse, Lookup, LookupId, Timer, Try, TryId};
 
 /// Resolves questions by asking the servers of its rules.
 pub struct Forwarder<O: Outlet, R: Random> {
@@ -44,10 +44,12 @@ pub struct Forwarder<O: Outlet, R: Random> {
     by_inquiry: HashMap<Inquiry, LookupId>,
     tries: HashMap<TryId, Try>,
     links: HashMap<Link, LinkUse>,
+    /// Clients whose outcome is held back.
+    held: HashMap<HeldId, (Client<O::Waiter>, LookupOutcome)>,
     timers: BTreeSet<(Instant, Timer)>,
     /// Clients that wait and want a trace.
     traced: usize,
-    /// The number that a lookup, a try or a link had last.
+    /// The number that a lookup, a try, a link or a held client had last.
     last: u64,
 }
 
@@ -71,6 +73,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             by_inquiry: HashMap::new(),
             tries: HashMap::new(),
             links: HashMap::new(),
+            held: HashMap::new(),
             timers: BTreeSet::new(),
             traced: 0,
             last: 0,
@@ -80,6 +83,13 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// The counters, which any thread may read.
     pub fn stats(&self) -> Arc<ForwardStats> {
         Arc::clone(&self.stats)
+    }
+
+    /// Whether nobody waits and nothing is under way: all that is kept is what is known of servers.
+    pub fn is_idle(&self) -> bool {
+        let maps =
+            [self.lookups.len(), self.by_inquiry.len(), self.tries.len(), self.links.len(), self.held.len()];
+        maps == [0; 5] && self.timers.is_empty() && self.traced == 0 && self.load.is_empty()
     }
 
     fn number(&mut self) -> u64 {
@@ -222,10 +232,23 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// A client that waited for a lookup waits no longer.
+    /// The outcome of a lookup that a client waited for. Who has waited for long may get it a little later.
     fn went(&mut self, client: Client<O::Waiter>, outcome: LookupOutcome, now: Instant) {
-        self.load.client_went(client.prefix);
         self.traced -= usize::from(client.tracer.is_some());
+        let long = now.saturating_duration_since(client.since) > self.config.timing.gather;
+        let slot = if long { self.load.take_slot(&self.config.limits, client.prefix, now) } else { now };
+        let at = slot.min(client.deadline);
+        if at <= now {
+            return self.release(client, outcome, now);
+        }
+        let id = HeldId(self.number());
+        self.held.insert(id, (client, outcome));
+        self.set_timer(at, Timer::Held(id));
+    }
+
+    /// A client that waited gets its outcome.
+    fn release(&mut self, client: Client<O::Waiter>, outcome: LookupOutcome, now: Instant) {
+        self.load.client_went(client.prefix);
         self.settle(client, outcome, now);
     }
 
@@ -288,7 +311,8 @@ impl<O: Outlet, R: Random> Core for Forwarder<O, R> {
         let LookupRequest { inquiry, recursion_desired, client: prefix, patience, trace, waiter } = request;
         let most = self.config.timing.client;
         let deadline = now + patience.map_or(most, |time| time.min(most));
-        let client = Client { waiter, prefix, deadline, tracer: trace.map(|trace| Tracer::new(trace, now)) };
+        let tracer = trace.map(|trace| Tracer::new(trace, now));
+        let client = Client { waiter, prefix, since: now, deadline, tracer };
         let done = match recursion_desired {
             true => self.admit(inquiry, client, now, actions),
             false => Err((client, LookupFailure::NoRecursion)),
@@ -320,6 +344,11 @@ impl<O: Outlet, R: Random> Core for Forwarder<O, R> {
                 Timer::Resume(id) => self.resume(id, now, actions),
                 Timer::Try(id) => self.unanswered(id, now, actions),
                 Timer::Idle(link) => self.close_stream(link, now, actions),
+                Timer::Held(id) => {
+                    if let Some((client, outcome)) = self.held.remove(&id) {
+                        self.release(client, outcome, now);
+                    }
+                }
             }
         }
     }

@@ -20,6 +20,10 @@ pub(super) struct LookupId(pub(super) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct TryId(pub(super) u64);
 
+/// The number of a client whose outcome is held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct HeldId(pub(super) u64);
+
 /// What happens at a time if nothing happens before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
@@ -31,12 +35,16 @@ pub(super) enum Timer {
     Try(TryId),
     /// A connection has been without traffic.
     Idle(Link),
+    /// A client gets its outcome.
+    Held(HeldId),
 }
 
 /// A client that waits.
 pub(super) struct Client<W> {
     pub(super) waiter: W,
     pub(super) prefix: ClientPrefix,
+    /// When it came.
+    pub(super) since: Instant,
     pub(super) deadline: Instant,
     pub(super) tracer: Option<Tracer>,
 }

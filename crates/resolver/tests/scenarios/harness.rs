@@ -223,6 +223,8 @@ impl Play {
             "cookies" => config.cookies = value == "on",
             "tries" => config.limits.tries = number() as u8,
             "clients-per-prefix" => config.limits.clients_per_prefix = number(),
+            "pulse" => config.limits.pulse = number(),
+            "gather" => config.timing.gather = duration(value),
             "clients-per-lookup" => config.limits.clients_per_lookup = number(),
             "lookups-per-rule" => config.limits.lookups_per_rule = number(),
             "lookups" => config.limits.lookups = number(),
@@ -410,6 +412,7 @@ impl Play {
         let left: Vec<_> = self.links.values().collect();
         assert!(left.is_empty(), "{}: links left open: {left:?}", self.name);
         assert_eq!(self.core().deadline(), None, "{}: a timer is left", self.name);
+        assert!(self.core().is_idle(), "{}: something is left", self.name);
     }
 
     fn advance_to_end(&mut self) {
