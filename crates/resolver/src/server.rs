@@ -9,7 +9,7 @@ use crate::config::{ForwardConfig, ForwardTiming, Upstream};
 use crate::rtt::Rtt;
 use crate::stats::UpstreamStats;
 
-/// So many replies in a row that cannot be used, and a server counts as failing.
+/// So many times in a row of no use, and a server counts as failing.
 const BAD_REPLIES: u32 = 8;
 /// Bytes of a client cookie (RFC 7873 §4).
 pub(crate) const CLIENT_COOKIE: usize = 8;
@@ -124,6 +124,12 @@ impl Server {
     /// Its reply could not be used.
     pub(crate) fn on_bad_reply(&mut self, now: Instant) {
         self.stats.bad_replies.add(1);
+        self.on_no_use(now);
+    }
+
+    /// It was of no use: its reply, or the connection that its datagrams have led to. That alone proves nothing, since
+    /// it may answer other questions by datagrams.
+    pub(crate) fn on_no_use(&mut self, now: Instant) {
         self.health.bad_replies = self.health.bad_replies.saturating_add(1);
         if self.health.bad_replies >= BAD_REPLIES {
             self.health.probe_at.get_or_insert(now);

@@ -1,21 +1,20 @@
 //! Whatever servers, links and clients do, and in whatever order: every client gets one outcome in time, no lookup sends
 //! more than its budget, and nothing is left behind.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use exchange::{Action, Core, Event, Link};
+use exchange::{Core, Event};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use resolver::{
-    ChaCha, ClientPrefix, ForwardConfig, ForwardLimits, ForwardRule, Forwarder, ForwarderRequest, Inquiry,
-    LookupOutcome, LookupRequest, Outlet, Reach, Upstream,
-};
+use resolver::{ForwardConfig, ForwardLimits, ForwardRule, ForwarderRequest, Reach, Upstream};
 use wire::message::Header;
-use wire::{Class, NameBuf, Rcode, Type};
+use wire::{NameBuf, Rcode};
+
+mod world;
+use world::World;
 
 /// Something that happens.
 #[derive(Clone, Debug)]
@@ -47,25 +46,11 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-#[derive(Clone, Default)]
-struct Outcomes(Arc<Mutex<Vec<usize>>>);
-
-impl Outlet for Outcomes {
-    type Waiter = usize;
-    fn ended(&mut self, _: &Inquiry, _: &LookupOutcome) {}
-    fn settle(&mut self, waiter: usize, _: LookupOutcome) {
-        self.0.lock().expect("one thread").push(waiter);
-    }
-}
-
-struct World {
-    core: Forwarder<Outcomes, ChaCha>,
-    now: Instant,
-    open: BTreeSet<Link>,
-    queries: Vec<(Link, Vec<u8>)>,
+/// A world in which things happen.
+struct Chaos {
+    world: World,
     /// When each client's time is over.
     asked: BTreeMap<usize, Instant>,
-    outcomes: Outcomes,
 }
 
 const TRIES: u8 = 5;
@@ -90,100 +75,44 @@ fn config(all: u8, some: u8) -> ForwardConfig {
     }
 }
 
-impl World {
+impl Chaos {
     fn new(seed: u8) -> Self {
-        let config = config(0b111, 0);
-        let outcomes = Outcomes::default();
-        World {
-            core: Forwarder::new(config, outcomes.clone(), ChaCha::new([seed; 32])),
-            now: Instant::now(),
-            open: BTreeSet::new(),
-            queries: Vec::new(),
-            asked: BTreeMap::new(),
-            outcomes,
-        }
+        Chaos { world: World::new(config(0b111, 0), seed), asked: BTreeMap::new() }
     }
 
-    fn act(&mut self, actions: Vec<Action>) {
-        for action in actions {
-            match action {
-                Action::Open { link, .. } => assert!(self.open.insert(link), "a link in use"),
-                Action::Close { link } => assert!(self.open.remove(&link), "a link closed twice"),
-                Action::Send { link, message } => {
-                    assert!(self.open.contains(&link), "sent on a link that is over");
-                    self.queries.push((link, message));
-                }
-            }
-        }
-    }
-
-    fn event(&mut self, event: Event<'_>) {
-        let mut actions = Vec::new();
-        self.core.event(event, self.now, &mut actions);
-        self.act(actions);
-    }
-
-    fn wait(&mut self, by: Duration) {
-        let end = self.now + by;
-        while let Some(at) = self.core.deadline().filter(|at| *at <= end) {
-            assert!(at >= self.now, "a deadline that has passed");
-            self.now = at;
-            let mut actions = Vec::new();
-            self.core.timeout(at, &mut actions);
-            assert!(self.core.deadline().is_none_or(|next| next > at), "it stands still");
-            self.act(actions);
-        }
-        self.now = end;
+    /// Who has an outcome.
+    fn settled(&self) -> Vec<usize> {
+        self.world.outcomes.0.lock().expect("one thread").iter().map(|(client, _)| *client).collect()
     }
 
     fn happens(&mut self, what: &Happening) {
+        let world = &mut self.world;
         match what {
-            Happening::Wait(ms) => self.wait(Duration::from_millis(u64::from(*ms))),
+            Happening::Wait(ms) => world.wait(Duration::from_millis(u64::from(*ms))),
             Happening::Configure(all, some) => {
-                let mut actions = Vec::new();
-                let config = ForwarderRequest::Configure(Box::new(config(*all, *some)));
-                self.core.request(config, self.now, &mut actions);
-                self.act(actions);
+                world.request(ForwarderRequest::Configure(Box::new(config(*all, *some))));
             }
             Happening::Ask { name, prefix, patience } => {
                 let client = self.asked.len();
                 let patience = Duration::from_millis(u64::from(*patience));
-                self.asked.insert(client, self.now + patience.min(Duration::from_secs(5)));
-                let name: NameBuf = format!("n{name}.example.").parse().expect("a name");
-                let inquiry = Inquiry {
-                    name: name.as_name().to_lower(),
-                    qtype: Type::A,
-                    qclass: Class::IN,
-                    dnssec_ok: false,
-                    checking_disabled: false,
-                };
-                let mut actions = Vec::new();
-                let client = LookupRequest {
-                    inquiry,
-                    recursion_desired: true,
-                    client: ClientPrefix::of([10, 0, *prefix, 1].into()),
-                    patience: Some(patience),
-                    trace: None,
-                    waiter: client,
-                };
-                self.core.request(ForwarderRequest::Lookup(client), self.now, &mut actions);
-                self.act(actions);
+                self.asked.insert(client, world.now + patience.min(Duration::from_secs(5)));
+                world.ask(client, &format!("n{name}.example."), [10, 0, *prefix, 1].into(), patience);
             }
-            Happening::Reply { query, kind } if !self.queries.is_empty() => {
-                let (link, query) = query.get(&self.queries).clone();
-                if self.open.contains(&link) {
-                    self.event(Event::Message { link, message: &reply(&query, *kind) });
+            Happening::Reply { query, kind } if !world.queries.is_empty() => {
+                let (link, query) = query.get(&world.queries).clone();
+                if world.open.contains_key(&link) {
+                    world.event(Event::Message { link, message: &reply(&query, *kind) });
                 }
             }
-            Happening::Open(link) if !self.open.is_empty() => {
-                let link = *self.open.iter().nth(link.index(self.open.len())).expect("one");
-                self.event(Event::Opened { link });
+            Happening::Open(link) if !world.open.is_empty() => {
+                let (&link, _) = world.open.iter().nth(link.index(world.open.len())).expect("one");
+                world.event(Event::Opened { link });
             }
-            Happening::End(link, refused) if !self.open.is_empty() => {
-                let link = *self.open.iter().nth(link.index(self.open.len())).expect("one");
-                self.open.remove(&link);
+            Happening::End(link, refused) if !world.open.is_empty() => {
+                let (&link, _) = world.open.iter().nth(link.index(world.open.len())).expect("one");
+                world.open.remove(&link);
                 let error = if *refused { ErrorKind::ConnectionRefused } else { ErrorKind::UnexpectedEof };
-                self.event(Event::Ended { link, error });
+                world.event(Event::Ended { link, error });
             }
             _ => {}
         }
@@ -228,18 +157,18 @@ proptest! {
         seed: u8,
         happenings in vec(happening(), 1..80),
     ) {
-        let mut world = World::new(seed);
+        let mut chaos = Chaos::new(seed);
         for what in &happenings {
-            world.happens(what);
-            let settled = world.outcomes.0.lock().expect("one thread").clone();
-            for (client, at) in &world.asked {
-                prop_assert!(settled.contains(client) || world.now < *at);
+            chaos.happens(what);
+            for (client, at) in &chaos.asked {
+                prop_assert!(chaos.settled().contains(client) || chaos.world.now < *at);
             }
         }
-        world.wait(Duration::from_secs(30));
-        let mut settled = world.outcomes.0.lock().expect("one thread").clone();
+        chaos.world.wait(Duration::from_secs(30));
+        let mut settled = chaos.settled();
+        let Chaos { world, asked } = chaos;
         settled.sort_unstable();
-        prop_assert_eq!(settled, world.asked.keys().copied().collect::<Vec<_>>());
+        prop_assert_eq!(settled, asked.keys().copied().collect::<Vec<_>>());
         prop_assert!(world.open.is_empty(), "{:?}", world.open);
         prop_assert_eq!(world.core.deadline(), None);
         prop_assert!(world.core.is_idle());
@@ -254,20 +183,4 @@ proptest! {
             prop_assert_eq!(sent, world.queries.len() as u64);
         }
     }
-}
-
-/// IDs and ports are what a forger has to guess: no two queries of a lookup share both, and no ID is favoured.
-#[test]
-fn every_try_has_a_link_and_an_id_of_its_own() {
-    let mut world = World::new(1);
-    for name in 0..6 {
-        world.happens(&Happening::Ask { name, prefix: 0, patience: 5000 });
-    }
-    world.wait(Duration::from_secs(4));
-    let mut ids: HashMap<u16, usize> = HashMap::new();
-    for (_, query) in &world.queries {
-        *ids.entry(Header::of(query).expect("a header").id()).or_default() += 1;
-    }
-    assert!(world.queries.len() >= 20);
-    assert!(ids.values().all(|&n| n == 1), "{ids:?}");
 }

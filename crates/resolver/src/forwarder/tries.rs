@@ -221,9 +221,10 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
 
     /// A server asked by UDP may be well although its TCP is not.
     fn went_silent(&mut self, server: usize, stream: bool, now: Instant) {
-        let server = self.servers.get_mut(server);
-        if let Some(server) = server.filter(|server| !stream || server.upstream.reach == Reach::Tcp) {
-            server.on_silence(now);
+        let Some(server) = self.servers.get_mut(server) else { return };
+        match stream && server.upstream.reach == Reach::UdpThenTcp {
+            true => server.on_no_use(now),
+            false => server.on_silence(now),
         }
     }
 
