@@ -1,5 +1,6 @@
 //! What is asked for, who waits, and what comes of it.
 
+use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use crate::scrub::{Answer, ReplyFault};
 use crate::trace::Trace;
 
 /// A question, with the two bits that make the answer another one. Those that are equal share one lookup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inquiry {
     /// QNAME.
     pub name: LowerNameBuf,
@@ -23,6 +24,15 @@ pub struct Inquiry {
     pub dnssec_ok: bool,
     /// CD: unvalidated data is wanted, too (RFC 4035 §3.2.2).
     pub checking_disabled: bool,
+}
+
+impl Hash for Inquiry {
+    /// The name in one piece, for speed.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(self.name.as_lower().as_wire());
+        let bits = u8::from(self.dnssec_ok) | u8::from(self.checking_disabled) << 1;
+        state.write_u64(u64::from(self.qtype.0) << 24 | u64::from(self.qclass.0) << 8 | u64::from(bits));
+    }
 }
 
 /// The network that a client is in, as far as limits go: IPv4 /24, IPv6 /56.

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use exchange::{Action, Core, Event, Link, Transport};
+use exchange::{Action, Core, Event, Link, NumberMap, Transport};
 
 use crate::config::ForwardConfig;
 use crate::inquiry::{
@@ -40,12 +40,12 @@ pub struct Forwarder<O: Outlet, R: Random> {
     random: R,
     stats: Arc<ForwardStats>,
     load: Load,
-    lookups: HashMap<LookupId, Lookup<O::Waiter>>,
+    lookups: NumberMap<LookupId, Lookup<O::Waiter>>,
     by_inquiry: HashMap<Inquiry, LookupId>,
-    tries: HashMap<TryId, Try>,
-    links: HashMap<Link, LinkUse>,
+    tries: NumberMap<TryId, Try>,
+    links: NumberMap<Link, LinkUse>,
     /// Clients whose outcome is held back.
-    held: HashMap<HeldId, (Client<O::Waiter>, LookupOutcome)>,
+    held: NumberMap<HeldId, (Client<O::Waiter>, LookupOutcome)>,
     timers: BTreeSet<(Instant, Timer)>,
     /// Clients that wait and want a trace.
     traced: usize,
@@ -69,11 +69,11 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             outlet,
             random,
             stats,
-            lookups: HashMap::new(),
+            lookups: NumberMap::default(),
             by_inquiry: HashMap::new(),
-            tries: HashMap::new(),
-            links: HashMap::new(),
-            held: HashMap::new(),
+            tries: NumberMap::default(),
+            links: NumberMap::default(),
+            held: NumberMap::default(),
             timers: BTreeSet::new(),
             traced: 0,
             last: 0,

@@ -105,6 +105,9 @@ pub fn scrub(
         .map_err(|Full| ReplyFault::Malformed)
 }
 
+/// So many records have hardly more names than a small table takes.
+const FEW_RECORDS: usize = 16;
+
 /// Builds the message.
 fn write(
     inquiry: &Inquiry,
@@ -125,7 +128,8 @@ fn write(
     header.set_rcode(rcode);
     // Rebuilt it may be longer than it came, where others compress more; so there is room for twice as much.
     let room = (kept.len() * 2 + reply.len() + 512).min(MAX_MESSAGE);
-    let (mut buf, mut names) = (vec![0; room], Compressor::large());
+    let mut names = if kept.records() <= FEW_RECORDS { Compressor::small() } else { Compressor::large() };
+    let mut buf = vec![0; room];
     let mut b = Builder::new(&mut buf, room, header, &mut names);
     b.question(inquiry.name.as_name(), inquiry.qtype, inquiry.qclass)?;
     b.learn(inquiry.name.as_name(), Offset::QNAME);

@@ -175,6 +175,11 @@ impl Kept {
         self.bytes.len() + 16 * self.records.len()
     }
 
+    /// How many there are.
+    pub(super) fn records(&self) -> usize {
+        self.records.len()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = KeptRecord<'_>> {
         self.records.iter().filter_map(|place| {
             Some(KeptRecord {
