@@ -2,6 +2,7 @@
 
 use wire::edns::{Edns, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, Header, Parser};
+use wire::name::MAX_NAME;
 use wire::{Name, NameBuf, Rcode, Type};
 
 use crate::inquiry::Inquiry;
@@ -25,23 +26,21 @@ pub(crate) struct Opt {
 /// The name in random letter case (draft-vixie-dnsext-dns0x20).
 pub(crate) fn mix_case(name: Name<'_>, random: &mut impl Random) -> NameBuf {
     let (mut bits, mut left) = (0, 0);
-    let mixed: Vec<u8> = name
-        .as_wire()
-        .iter()
-        .map(|&byte| {
-            // Lengths are below 64 and letters above.
-            if !byte.is_ascii_alphabetic() {
-                return byte;
-            }
+    let mut mixed = [0; MAX_NAME];
+    let Some(mixed) = mixed.get_mut(..name.len()) else { return name.to_buf() };
+    for (mixed, &byte) in mixed.iter_mut().zip(name.as_wire()) {
+        *mixed = byte;
+        // Lengths are below 64 and letters above.
+        if byte.is_ascii_alphabetic() {
             if left == 0 {
                 (bits, left) = (random.next_u32(), u32::BITS);
             }
             left -= 1;
             bits = u32::rotate_right(bits, 1);
-            if bits & 1 == 0 { byte.to_ascii_lowercase() } else { byte.to_ascii_uppercase() }
-        })
-        .collect();
-    Name::from_wire(&mixed).map_or_else(|_| name.to_buf(), Name::to_buf)
+            *mixed = if bits & 1 == 0 { byte.to_ascii_lowercase() } else { byte.to_ascii_uppercase() };
+        }
+    }
+    Name::from_wire(mixed).map_or_else(|_| name.to_buf(), Name::to_buf)
 }
 
 /// A query. AD asks for AD in the reply (RFC 6840 §5.7).
