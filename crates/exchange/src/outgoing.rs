@@ -118,3 +118,26 @@ pub trait Core: Send + 'static {
     /// The deadline has come.
     fn timeout(&mut self, now: Instant, actions: &mut Vec<Action>);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::hash::BuildHasher;
+
+    use super::*;
+
+    /// A map takes the place from the lower bits and a mark of seven bits from the upper ones.
+    #[test]
+    fn numbers_in_a_row_get_places_and_marks_of_their_own() {
+        let map = NumberMap::<Link, ()>::default();
+        for first in [0, 1 << 20, u64::MAX - 5000] {
+            let (mut places, mut marks) = ([0u32; 1024], [0u32; 128]);
+            for n in first..first + 4096 {
+                let hash = map.hasher().hash_one(Link(n));
+                places[(hash % 1024) as usize] += 1;
+                marks[(hash >> 57) as usize] += 1;
+            }
+            assert!(places.iter().all(|&n| n == 4), "{places:?}");
+            assert!(marks.iter().all(|&n| (16..64).contains(&n)), "{marks:?}");
+        }
+    }
+}

@@ -60,7 +60,7 @@ fn request(n: usize) -> ForwarderRequest<()> {
 }
 
 /// Turns a query into a reply with one address, and OPT without a cookie. Returns its length.
-fn reply(message: &mut [u8], len: usize) -> usize {
+fn reply(message: &mut [u8]) -> usize {
     let mut at = 12;
     while message[at] != 0 {
         at += 1 + usize::from(message[at]);
@@ -68,7 +68,6 @@ fn reply(message: &mut [u8], len: usize) -> usize {
     at += 5;
     message[2] |= 0x80;
     message[6..12].copy_from_slice(&[0, 1, 0, 0, 0, 1]);
-    let _ = len;
     let answer = [0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 80];
     let opt = [0, 0, 41, 4, 0xd0, 0, 0, 0, 0, 0, 0];
     message[at..at + 16].copy_from_slice(&answer);
@@ -96,7 +95,7 @@ fn core(lookups: usize) {
         let mut buf = [0; 512];
         for (link, message) in sent.drain(..) {
             buf[..message.len()].copy_from_slice(&message);
-            let len = reply(&mut buf, message.len());
+            let len = reply(&mut buf);
             core.event(Event::Message { link, message: &buf[..len] }, start, &mut actions);
         }
         actions.clear();
@@ -112,8 +111,8 @@ fn server() -> SocketAddr {
     let at = socket.local_addr().expect("bound");
     std::thread::spawn(move || {
         let mut buf = [0; 512];
-        while let Ok((len, from)) = socket.recv_from(&mut buf) {
-            let len = reply(&mut buf, len);
+        while let Ok((_, from)) = socket.recv_from(&mut buf) {
+            let len = reply(&mut buf);
             let _ = socket.send_to(&buf[..len], from);
         }
     });
