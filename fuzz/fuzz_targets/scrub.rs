@@ -9,7 +9,7 @@
 #![forbid(unsafe_code)]
 
 use libfuzzer_sys::fuzz_target;
-use resolver::{Inquiry, Scope, scrub};
+use resolver::{Answer, Inquiry, Scope, scrub};
 use wire::Name;
 use wire::message::{Parser, RawRecord};
 
@@ -48,5 +48,6 @@ fuzz_target!(|message: &[u8]| {
     }
     assert!(parser.at_end());
     let again = scrub(&answer.message, &inquiry, answer.rcode, &scope(inquiry.name.as_name()));
-    assert_eq!(again, Ok(answer));
+    // AA is not in the message: what is kept comes out of a cache.
+    assert_eq!(again, Ok(Answer { authoritative: false, ..answer }));
 });

@@ -38,7 +38,7 @@ pub use counter::Counter;
 pub use handler::{Handler, HandlerFactory, Seat};
 pub use late::{LateQueue, LateReplies};
 pub use outcome::Outcome;
-pub use outgoing::{Action, Core, Event, Link};
+pub use outgoing::{Action, Core, Event, Link, NumberHasher, NumberMap};
 pub use packets::Packets;
 pub use stream::{MessageStream, Next};
 pub use transport::{TRANSPORTS, Transport};

@@ -4,6 +4,8 @@
 //! happened and when, and decides what is to be done. `net` drives it with real sockets on threads of its own, so that
 //! threads which answer never wait for it; tests drive it with scripted ones on virtual time.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
@@ -14,6 +16,36 @@ use crate::Transport;
 /// ends it, or after [`Action::Close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Link(pub u64);
+
+/// A map by [`Link`], or by another number that this program counts up itself.
+pub type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
+
+/// The hasher of a [`NumberMap`]: one multiplication. It is for numbers that nobody outside can choose, since anybody
+/// could make others collide.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        // 2^64 divided by the golden ratio: numbers in a row get far apart. The map takes the upper bits as well as the
+        // lower ones, and the lower ones of an odd multiple are as different as those of the number.
+        self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn write_usize(&mut self, n: usize) {
+        self.write_u64(n as u64);
+    }
+}
 
 /// What a core wants done.
 #[derive(Debug)]
@@ -85,4 +117,27 @@ pub trait Core: Send + 'static {
 
     /// The deadline has come.
     fn timeout(&mut self, now: Instant, actions: &mut Vec<Action>);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::BuildHasher;
+
+    use super::*;
+
+    /// A map takes the place from the lower bits and a mark of seven bits from the upper ones.
+    #[test]
+    fn numbers_in_a_row_get_places_and_marks_of_their_own() {
+        let map = NumberMap::<Link, ()>::default();
+        for first in [0, 1 << 20, u64::MAX - 5000] {
+            let (mut places, mut marks) = ([0u32; 1024], [0u32; 128]);
+            for n in first..first + 4096 {
+                let hash = map.hasher().hash_one(Link(n));
+                places[(hash % 1024) as usize] += 1;
+                marks[(hash >> 57) as usize] += 1;
+            }
+            assert!(places.iter().all(|&n| n == 4), "{places:?}");
+            assert!(marks.iter().all(|&n| (16..64).contains(&n)), "{marks:?}");
+        }
+    }
 }

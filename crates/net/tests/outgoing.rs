@@ -215,3 +215,29 @@ fn links_are_limited_and_deadlines_kept() {
     rig.outgoing.stop();
     assert!(!rig.outgoing.request(Order::Act(Vec::new())), "nobody is there any more");
 }
+
+/// The thread is woken only when it sleeps. A wake that got lost would leave it asleep for ever, since it has no deadline.
+#[test]
+fn a_request_is_taken_however_it_meets_a_thread_that_goes_to_sleep() {
+    let rig = Rig::new(8);
+    for n in 0..20_000 {
+        assert!(rig.outgoing.request(Order::Timeout(Duration::ZERO)));
+        assert_eq!(rig.hear(), Heard::Timeout);
+        // Now a little earlier, now a little later.
+        (0..n % 97).for_each(|_| std::hint::spin_loop());
+    }
+}
+
+/// Two datagrams that come together are both read: nobody reports the second one again.
+#[test]
+fn of_replies_that_come_together_each_is_heard() {
+    let (rig, server) = (Rig::new(8), server());
+    rig.act([open(1, Transport::Udp, server.local_addr().unwrap()), send(1, b"query")]);
+    let mut buf = [0; 64];
+    let (_, from) = server.recv_from(&mut buf).unwrap();
+    let replies: Vec<Vec<u8>> = (0..40u8).map(|n| vec![n; 12]).collect();
+    replies.iter().for_each(|reply| assert_eq!(server.send_to(reply, from).unwrap(), 12));
+    for reply in replies {
+        assert_eq!(rig.hear(), Heard::Message(1, reply));
+    }
+}

@@ -38,6 +38,16 @@ pub struct ForwardRule {
     pub domain: NameBuf,
     /// The servers. A rule without any fails every lookup.
     pub upstreams: Vec<Upstream>,
+    /// RD in the queries (RFC 1035 §4.1.1): set for servers that ask others, clear for those that are authoritative for
+    /// the domain. Default: true.
+    pub recursion_desired: bool,
+}
+
+impl ForwardRule {
+    /// A rule for servers that ask others.
+    pub fn new(domain: NameBuf, upstreams: Vec<Upstream>) -> Self {
+        ForwardRule { domain, upstreams, recursion_desired: true }
+    }
 }
 
 /// Bounds on what clients can make the forwarder keep and do.
@@ -45,6 +55,11 @@ pub struct ForwardRule {
 pub struct ForwardLimits {
     /// Clients that wait at a time, by client prefix (IPv4 /24, IPv6 /56). Default: 1000.
     pub clients_per_prefix: usize,
+    /// Clients of one prefix settled within 10 ms of those that have waited longer than [`ForwardTiming::gather`]; the
+    /// next ones follow in the next 10 ms, and so on, but each before its deadline. Whoever forges the addresses of a
+    /// network and has a server that replies late would else gather answers for seconds and have them hit that network
+    /// all at once (DNSBomb, CVE-2024-33655). 0: any number. Default: 32.
+    pub pulse: usize,
     /// Clients that wait for one lookup. Default: 1000.
     pub clients_per_lookup: usize,
     /// Lookups in flight by one rule. Default: 10,000.
@@ -66,6 +81,7 @@ impl Default for ForwardLimits {
     fn default() -> Self {
         ForwardLimits {
             clients_per_prefix: 1000,
+            pulse: 32,
             clients_per_lookup: 1000,
             lookups_per_rule: 10_000,
             lookups: 20_000,
@@ -80,8 +96,11 @@ impl Default for ForwardLimits {
 /// How long things take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardTiming {
-    /// How long a client waits for its outcome. Default: 5 s.
+    /// How long a client waits for its outcome at most. Default: 5 s.
     pub client: Duration,
+    /// A client that has waited longer than this is settled at the pace of [`ForwardLimits::pulse`]; others at once.
+    /// Default: 200 ms.
+    pub gather: Duration,
     /// Time to the next try of a server that was never measured. Default: 400 ms.
     pub first_rto: Duration,
     /// The shortest time to the next try. Default: 50 ms.
@@ -100,6 +119,7 @@ impl Default for ForwardTiming {
     fn default() -> Self {
         ForwardTiming {
             client: Duration::from_secs(5),
+            gather: Duration::from_millis(200),
             first_rto: Duration::from_millis(400),
             min_rto: Duration::from_millis(50),
             max_rto: Duration::from_secs(2),

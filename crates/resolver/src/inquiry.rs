@@ -1,14 +1,18 @@
 //! What is asked for, who waits, and what comes of it.
 
+use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use wire::{Class, LowerNameBuf, Type};
 
+use crate::config::ForwardConfig;
 use crate::scrub::{Answer, ReplyFault};
+use crate::trace::Trace;
 
 /// A question, with the two bits that make the answer another one. Those that are equal share one lookup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inquiry {
     /// QNAME.
     pub name: LowerNameBuf,
@@ -20,6 +24,15 @@ pub struct Inquiry {
     pub dnssec_ok: bool,
     /// CD: unvalidated data is wanted, too (RFC 4035 §3.2.2).
     pub checking_disabled: bool,
+}
+
+impl Hash for Inquiry {
+    /// The name in one piece, for speed.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(self.name.as_lower().as_wire());
+        let bits = u8::from(self.dnssec_ok) | u8::from(self.checking_disabled) << 1;
+        state.write_u64(u64::from(self.qtype.0) << 24 | u64::from(self.qclass.0) << 8 | u64::from(bits));
+    }
 }
 
 /// The network that a client is in, as far as limits go: IPv4 /24, IPv6 /56.
@@ -46,8 +59,25 @@ pub struct LookupRequest<W> {
     pub recursion_desired: bool,
     /// Where it is.
     pub client: ClientPrefix,
+    /// How long it waits, [`ForwardTiming::client`](crate::ForwardTiming::client) at most; `None`: as long as that.
+    pub patience: Option<Duration>,
+    /// Where what is done about it is noted, if a person asks.
+    pub trace: Option<Trace>,
     /// The client itself, handed back with the outcome.
     pub waiter: W,
+}
+
+/// What the forwarder is asked for.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "all but a few are lookups")]
+pub enum ForwarderRequest<W> {
+    /// A client asks.
+    Lookup(LookupRequest<W>),
+    /// Other settings are in force from now on, all at once. Servers that are in the old ones and the new keep what is
+    /// known of them, their connections and their counters. Lookups in flight go on under the rule that covers them now:
+    /// queries to servers that it does not have are dropped, servers that it has besides may be asked. Where no rule
+    /// covers them they fail with [`LookupFailure::NoRule`]. Clients keep their deadlines.
+    Configure(Box<ForwardConfig>),
 }
 
 /// Where outcomes go.
@@ -55,8 +85,8 @@ pub trait Outlet: Send + 'static {
     /// A client that waits.
     type Waiter: Send + 'static;
 
-    /// A lookup was answered: called once for each, before its clients are settled.
-    fn learned(&mut self, inquiry: &Inquiry, answer: &Arc<Answer>);
+    /// A lookup has ended: called once for each that has started, before its clients are settled.
+    fn ended(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome);
 
     /// A client's wait is over: called once for each.
     fn settle(&mut self, waiter: Self::Waiter, outcome: LookupOutcome);

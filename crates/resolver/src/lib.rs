@@ -7,6 +7,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `config` | what an operator sets: rules, servers, bounds, times |
+//! | `rules` | the rules, ready to be looked up |
 //! | `inquiry` | what is asked, who waits, what comes of it |
 //! | `scrub` | what is kept of a reply |
 //! | `query` | the queries that are sent, and whether a message belongs to one |
@@ -15,6 +16,7 @@
 //! | `limits` | who may wait and which lookups may start |
 //! | `forwarder` | the lookups in flight, their tries, the connections |
 //! | `random`, `stats` | random numbers; counters |
+//! | `trace` | what was done about a request, for a person |
 #![forbid(unsafe_code)]
 
 mod config;
@@ -24,14 +26,20 @@ mod limits;
 mod query;
 mod random;
 mod rtt;
+mod rules;
 mod scrub;
 mod select;
 mod server;
 mod stats;
+mod trace;
 
 pub use config::{ForwardConfig, ForwardLimits, ForwardRule, ForwardTiming, Reach, Upstream};
 pub use forwarder::Forwarder;
-pub use inquiry::{ClientPrefix, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ShedReason};
+pub use inquiry::{
+    ClientPrefix, ForwarderRequest, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ShedReason,
+};
+pub use query::Misfit;
 pub use random::{ChaCha, Random};
 pub use scrub::{Answer, ReplyFault, Scope, scrub};
-pub use stats::{Count, ForwardStats, RTT_BUCKETS, Suspects, UpstreamStats};
+pub use stats::{ForwardStats, RTT_BUCKETS, Suspects, UpstreamStats};
+pub use trace::{CookieSent, Trace, TraceEvent, TraceStep, TraceVerdict, TryChange};

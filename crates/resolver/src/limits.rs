@@ -1,15 +1,27 @@
 //! Who may wait and which lookups may start.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use crate::config::ForwardLimits;
 use crate::inquiry::{ClientPrefix, ShedReason};
 
+/// The time within which [`ForwardLimits::pulse`] clients of a prefix are settled.
+const SLOT: Duration = Duration::from_millis(10);
+
 /// What is in flight, held against the limits.
 pub(crate) struct Load {
-    clients: HashMap<ClientPrefix, usize>,
+    clients: HashMap<ClientPrefix, Waiting>,
     by_rule: Vec<usize>,
     lookups: usize,
+}
+
+/// The clients of one prefix.
+#[derive(Default)]
+struct Waiting {
+    clients: usize,
+    /// When the last slot that was taken begins, and how many are settled in it.
+    slot: Option<(Instant, usize)>,
 }
 
 impl Load {
@@ -20,7 +32,7 @@ impl Load {
 
     /// Whether one more client of `prefix` may wait.
     pub(crate) fn may_wait(&self, limits: &ForwardLimits, prefix: ClientPrefix) -> Result<(), ShedReason> {
-        let waiting = self.clients.get(&prefix).copied().unwrap_or(0);
+        let waiting = self.clients.get(&prefix).map_or(0, |waiting| waiting.clients);
         if waiting < limits.clients_per_prefix { Ok(()) } else { Err(ShedReason::ClientPrefix) }
     }
 
@@ -35,17 +47,41 @@ impl Load {
 
     /// A client waits.
     pub(crate) fn client_came(&mut self, prefix: ClientPrefix) {
-        *self.clients.entry(prefix).or_default() += 1;
+        self.clients.entry(prefix).or_default().clients += 1;
     }
 
     /// It waits no longer.
     pub(crate) fn client_went(&mut self, prefix: ClientPrefix) {
-        if let Some(n) = self.clients.get_mut(&prefix) {
-            *n = n.saturating_sub(1);
-            if *n == 0 {
+        if let Some(waiting) = self.clients.get_mut(&prefix) {
+            waiting.clients = waiting.clients.saturating_sub(1);
+            if waiting.clients == 0 {
                 self.clients.remove(&prefix);
             }
         }
+    }
+
+    /// When a client of `prefix` that has waited for long may be settled: in the first slot that is not full.
+    pub(crate) fn take_slot(
+        &mut self,
+        limits: &ForwardLimits,
+        prefix: ClientPrefix,
+        now: Instant,
+    ) -> Instant {
+        let Some(waiting) = self.clients.get_mut(&prefix).filter(|_| limits.pulse > 0) else { return now };
+        let (begins, settled) = match waiting.slot {
+            Some((begins, settled)) if now < begins + SLOT => match settled < limits.pulse {
+                true => (begins, settled),
+                false => (begins + SLOT, 0),
+            },
+            _ => (now, 0),
+        };
+        waiting.slot = Some((begins, settled + 1));
+        begins
+    }
+
+    /// The rules are others now, `by_rule` with so many lookups each.
+    pub(crate) fn set_rules(&mut self, by_rule: Vec<usize>) {
+        self.by_rule = by_rule;
     }
 
     /// A lookup starts.
@@ -70,7 +106,6 @@ impl Load {
     }
 
     /// Whether nobody waits and nothing is counted.
-    #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.clients.is_empty() && self.lookups == 0 && self.by_rule.iter().all(|&n| n == 0)
     }
@@ -79,6 +114,23 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slots_fill_one_after_the_other_and_an_old_one_is_left() {
+        let limits = ForwardLimits { pulse: 2, ..Default::default() };
+        let (prefix, mut load, start) =
+            (ClientPrefix::of([192, 0, 2, 1].into()), Load::new(1), Instant::now());
+        let ms = |n| start + Duration::from_millis(n);
+        (0..9).for_each(|_| load.client_came(prefix));
+        let taken: Vec<_> = (0..5).map(|_| load.take_slot(&limits, prefix, start)).collect();
+        assert_eq!(taken, [0, 0, 10, 10, 20].map(ms));
+        assert_eq!(
+            [5, 25, 25, 29, 30, 90].map(|n| load.take_slot(&limits, prefix, ms(n))),
+            [20, 30, 30, 40, 40, 90].map(ms)
+        );
+        let any = ForwardLimits { pulse: 0, ..limits };
+        assert_eq!(load.take_slot(&any, prefix, ms(90)), ms(90));
+    }
 
     #[test]
     fn what_went_makes_room() {

@@ -2,6 +2,7 @@
 
 use wire::edns::{Edns, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, Header, Parser};
+use wire::name::MAX_NAME;
 use wire::{Name, NameBuf, Rcode, Type};
 
 use crate::inquiry::Inquiry;
@@ -25,31 +26,35 @@ pub(crate) struct Opt {
 /// The name in random letter case (draft-vixie-dnsext-dns0x20).
 pub(crate) fn mix_case(name: Name<'_>, random: &mut impl Random) -> NameBuf {
     let (mut bits, mut left) = (0, 0);
-    let mixed: Vec<u8> = name
-        .as_wire()
-        .iter()
-        .map(|&byte| {
-            // Lengths are below 64 and letters above.
-            if !byte.is_ascii_alphabetic() {
-                return byte;
-            }
+    let mut mixed = [0; MAX_NAME];
+    let Some(mixed) = mixed.get_mut(..name.len()) else { return name.to_buf() };
+    for (mixed, &byte) in mixed.iter_mut().zip(name.as_wire()) {
+        *mixed = byte;
+        // Lengths are below 64 and letters above.
+        if byte.is_ascii_alphabetic() {
             if left == 0 {
                 (bits, left) = (random.next_u32(), u32::BITS);
             }
             left -= 1;
             bits = u32::rotate_right(bits, 1);
-            if bits & 1 == 0 { byte.to_ascii_lowercase() } else { byte.to_ascii_uppercase() }
-        })
-        .collect();
-    Name::from_wire(&mixed).map_or_else(|_| name.to_buf(), Name::to_buf)
+            *mixed = if bits & 1 == 0 { byte.to_ascii_lowercase() } else { byte.to_ascii_uppercase() };
+        }
+    }
+    Name::from_wire(mixed).map_or_else(|_| name.to_buf(), Name::to_buf)
 }
 
-/// A query with RD set. AD asks for AD in the reply (RFC 6840 §5.7).
-pub(crate) fn build(id: u16, name: Name<'_>, inquiry: &Inquiry, opt: Option<&Opt>) -> Vec<u8> {
+/// A query. AD asks for AD in the reply (RFC 6840 §5.7).
+pub(crate) fn build(
+    id: u16,
+    name: Name<'_>,
+    inquiry: &Inquiry,
+    recursion_desired: bool,
+    opt: Option<&Opt>,
+) -> Vec<u8> {
     let mut buf = [0; QUERY_ROOM];
     let mut names = Compressor::small();
     let mut header = Header::query(id);
-    header.set_recursion_desired(true);
+    header.set_recursion_desired(recursion_desired);
     header.set_authentic_data(true);
     header.set_checking_disabled(inquiry.checking_disabled);
     let mut b = Builder::new(&mut buf, QUERY_ROOM, header, &mut names);
@@ -76,7 +81,7 @@ pub(crate) struct Sent<'a> {
 
 /// Why a message is no reply to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Misfit {
+pub enum Misfit {
     /// It is no response, or its header or question cannot be read.
     Unreadable,
     /// Another ID.
@@ -187,7 +192,7 @@ mod tests {
         let (inquiry, cookie) = (inquiry(), [7; 8]);
         let name: NameBuf = "wWw.exaMPle.".parse().expect("a name");
         let opt = Opt { udp_size: 1232, cookie: Some((cookie, vec![9; 16])) };
-        let message = build(0xabcd, name.as_name(), &inquiry, Some(&opt));
+        let message = build(0xabcd, name.as_name(), &inquiry, true, Some(&opt));
         let (header, mut parser) = Parser::new(&message).expect("a header");
         assert!(header.recursion_desired() && header.checking_disabled() && header.authentic_data());
         assert_eq!(parser.question().expect("a question").name.as_wire(), name.as_name().as_wire());

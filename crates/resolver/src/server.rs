@@ -1,13 +1,15 @@
 //! What is known of one upstream server: how fast it is, whether it answers, what it cannot do.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use exchange::Link;
 
 use crate::config::{ForwardConfig, ForwardTiming, Upstream};
 use crate::rtt::Rtt;
+use crate::stats::UpstreamStats;
 
-/// So many replies in a row that cannot be used, and a server counts as failing.
+/// So many times in a row of no use, and a server counts as failing.
 const BAD_REPLIES: u32 = 8;
 /// Bytes of a client cookie (RFC 7873 §4).
 pub(crate) const CLIENT_COOKIE: usize = 8;
@@ -25,6 +27,7 @@ pub(crate) struct Server {
     without: Without,
     /// Connections to it, the oldest first.
     pub(crate) connections: Vec<Link>,
+    pub(crate) stats: Arc<UpstreamStats>,
 }
 
 /// Whether a server answers.
@@ -66,6 +69,7 @@ impl Server {
             server_cookie: None,
             without: Without::default(),
             connections: Vec::new(),
+            stats: Arc::new(UpstreamStats::new(upstream)),
         }
     }
 
@@ -95,30 +99,46 @@ impl Server {
     /// It has not answered in time, or the link to it broke. The next query probes it.
     pub(crate) fn on_silence(&mut self, now: Instant) {
         self.health.probe_at.get_or_insert(now);
+        self.publish();
     }
 
     /// It has replied, after so long if that could be measured.
     pub(crate) fn on_reply(&mut self, after: Option<Duration>) {
         if let Some(after) = after {
             self.rtt.measured(after);
+            self.stats.replied(after);
         }
         if self.health.bad_replies < BAD_REPLIES {
             self.health.probe_at = None;
         }
+        self.publish();
     }
 
     /// Its reply could be used.
     pub(crate) fn on_good_reply(&mut self) {
         self.health.bad_replies = 0;
         self.health.probe_at = None;
+        self.publish();
     }
 
     /// Its reply could not be used.
     pub(crate) fn on_bad_reply(&mut self, now: Instant) {
+        self.stats.bad_replies.add(1);
+        self.on_no_use(now);
+    }
+
+    /// It was of no use: its reply, or the connection that its datagrams have led to. That alone proves nothing, since
+    /// it may answer other questions by datagrams.
+    pub(crate) fn on_no_use(&mut self, now: Instant) {
         self.health.bad_replies = self.health.bad_replies.saturating_add(1);
         if self.health.bad_replies >= BAD_REPLIES {
             self.health.probe_at.get_or_insert(now);
         }
+        self.publish();
+    }
+
+    fn publish(&self) {
+        self.stats.publish(self.rtt.smoothed(), self.is_failing());
     }
 
     /// Whether it is asked with this.

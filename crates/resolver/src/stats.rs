@@ -1,73 +1,77 @@
 //! What has been counted. One thread adds, any thread reads.
 
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use exchange::Counter;
 
 use crate::config::Upstream;
 use crate::inquiry::ShedReason;
 
-/// A number that only grows, or with `set` one that is as it is.
-#[derive(Debug, Default)]
-pub struct Count(AtomicU64);
-
-impl Count {
-    /// The number.
-    pub fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-
-    pub(crate) fn add(&self) {
-        self.0.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn set(&self, n: usize) {
-        self.0.store(n as u64, Relaxed);
-    }
-}
-
 /// Upper ends of the buckets of [`UpstreamStats::rtt`] in milliseconds; the last bucket has no end.
 pub const RTT_BUCKETS: [u64; 12] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, u64::MAX];
 
-/// Counters of one upstream server.
+/// Counters and state of one upstream server.
 #[derive(Debug)]
 pub struct UpstreamStats {
     /// The server.
-    pub address: SocketAddr,
+    pub upstream: Upstream,
     /// Queries sent by UDP.
-    pub udp: Count,
+    pub udp: Counter,
     /// Queries sent over TCP.
-    pub tcp: Count,
+    pub tcp: Counter,
     /// Of both, those that only probe whether a server answers again.
-    pub probes: Count,
+    pub probes: Counter,
     /// Replies that fitted their query, by their time: see [`RTT_BUCKETS`].
-    pub rtt: [Count; RTT_BUCKETS.len()],
+    pub rtt: [Counter; RTT_BUCKETS.len()],
     /// Tries that were not answered in time.
-    pub timeouts: Count,
+    pub timeouts: Counter,
     /// Links that failed: refused, unreachable, reset.
-    pub failures: Count,
+    pub failures: Counter,
     /// Replies that fitted but could not be used: SERVFAIL, REFUSED, what is malformed.
-    pub bad_replies: Count,
+    pub bad_replies: Counter,
+    smoothed_rtt: Counter,
+    failing: AtomicBool,
 }
 
 impl UpstreamStats {
-    fn new(upstream: &Upstream) -> Self {
+    pub(crate) fn new(upstream: Upstream) -> Self {
         UpstreamStats {
-            address: upstream.address,
-            udp: Count::default(),
-            tcp: Count::default(),
-            probes: Count::default(),
+            upstream,
+            udp: Counter::default(),
+            tcp: Counter::default(),
+            probes: Counter::default(),
             rtt: Default::default(),
-            timeouts: Count::default(),
-            failures: Count::default(),
-            bad_replies: Count::default(),
+            timeouts: Counter::default(),
+            failures: Counter::default(),
+            bad_replies: Counter::default(),
+            smoothed_rtt: Counter::default(),
+            failing: AtomicBool::new(false),
         }
+    }
+
+    /// The smoothed round-trip time (RFC 6298 §2), to the microsecond; `None` if it was never measured.
+    pub fn smoothed_rtt(&self) -> Option<Duration> {
+        Some(self.smoothed_rtt.get()).filter(|&micros| micros > 0).map(Duration::from_micros)
+    }
+
+    /// Whether the server does not answer at the moment, or nothing of use.
+    pub fn is_failing(&self) -> bool {
+        self.failing.load(Relaxed)
+    }
+
+    /// What is known of the server now.
+    pub(crate) fn publish(&self, smoothed_rtt: Option<Duration>, failing: bool) {
+        // Less than a microsecond is one.
+        self.smoothed_rtt.set(smoothed_rtt.map_or(0, |rtt| (rtt.as_micros() as u64).max(1)));
+        self.failing.store(failing, Relaxed);
     }
 
     pub(crate) fn replied(&self, after: Duration) {
         let bucket = RTT_BUCKETS.iter().position(|&ms| after <= Duration::from_millis(ms));
         if let Some(count) = bucket.and_then(|bucket| self.rtt.get(bucket)) {
-            count.add();
+            count.add(1);
         }
     }
 }
@@ -76,57 +80,66 @@ impl UpstreamStats {
 #[derive(Debug, Default)]
 pub struct Suspects {
     /// Another ID.
-    pub id: Count,
+    pub id: Counter,
     /// Another question.
-    pub question: Count,
+    pub question: Counter,
     /// The name in another letter case.
-    pub case: Count,
+    pub case: Counter,
     /// Another client cookie, or none where the server is known to send it.
-    pub cookie: Count,
+    pub cookie: Counter,
     /// No response, or nothing that can be read.
-    pub unreadable: Count,
+    pub unreadable: Counter,
 }
 
 /// The forwarder's counters.
 #[derive(Debug)]
 pub struct ForwardStats {
-    /// By server, each once.
-    pub upstreams: Vec<UpstreamStats>,
+    upstreams: Mutex<Vec<Arc<UpstreamStats>>>,
     /// Lookups started.
-    pub lookups: Count,
+    pub lookups: Counter,
     /// Lookups in flight at the moment.
-    pub in_flight: Count,
+    pub in_flight: Counter,
     /// Clients that joined a lookup in flight.
-    pub joined: Count,
+    pub joined: Counter,
     /// Lookups that ended with an answer.
-    pub answered: Count,
+    pub answered: Counter,
     /// Lookups that ended without one.
-    pub failed: Count,
+    pub failed: Counter,
     /// Clients whose time was over.
-    pub timed_out: Count,
+    pub timed_out: Counter,
     /// Clients shed, by reason: their prefix, the lookup, the rule, all lookups.
-    pub shed: [Count; 4],
+    pub shed: [Counter; 4],
     /// What may have been forged.
     pub suspects: Suspects,
 }
 
 impl ForwardStats {
-    pub(crate) fn new(upstreams: &[Upstream]) -> Self {
+    pub(crate) fn new() -> Self {
         ForwardStats {
-            upstreams: upstreams.iter().map(UpstreamStats::new).collect(),
-            lookups: Count::default(),
-            in_flight: Count::default(),
-            joined: Count::default(),
-            answered: Count::default(),
-            failed: Count::default(),
-            timed_out: Count::default(),
+            upstreams: Mutex::default(),
+            lookups: Counter::default(),
+            in_flight: Counter::default(),
+            joined: Counter::default(),
+            answered: Counter::default(),
+            failed: Counter::default(),
+            timed_out: Counter::default(),
             shed: Default::default(),
             suspects: Suspects::default(),
         }
     }
 
+    /// The servers of the rules in force, each once, in the order in which the rules name them.
+    pub fn upstreams(&self) -> Vec<Arc<UpstreamStats>> {
+        self.upstreams.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The servers are others now.
+    pub(crate) fn set_upstreams(&self, upstreams: Vec<Arc<UpstreamStats>>) {
+        *self.upstreams.lock().unwrap_or_else(PoisonError::into_inner) = upstreams;
+    }
+
     /// The counter of clients shed for this reason.
-    pub fn shed(&self, reason: ShedReason) -> &Count {
+    pub fn shed(&self, reason: ShedReason) -> &Counter {
         let [prefix, clients, rule, lookups] = &self.shed;
         match reason {
             ShedReason::ClientPrefix => prefix,

@@ -2,13 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use net::{Outgoing, OutgoingConfig};
 use resolver::{
-    Answer, ChaCha, ClientPrefix, ForwardConfig, ForwardRule, Forwarder, Inquiry, LookupOutcome,
+    ChaCha, ClientPrefix, ForwardConfig, ForwardRule, Forwarder, ForwarderRequest, Inquiry, LookupOutcome,
     LookupRequest, Outlet, Upstream,
 };
 use wire::message::Header;
@@ -20,7 +19,7 @@ struct Channel(Sender<(u32, LookupOutcome)>);
 
 impl Outlet for Channel {
     type Waiter = u32;
-    fn learned(&mut self, _: &Inquiry, _: &Arc<Answer>) {}
+    fn ended(&mut self, _: &Inquiry, _: &LookupOutcome) {}
     fn settle(&mut self, waiter: u32, outcome: LookupOutcome) {
         let _ = self.0.send((waiter, outcome));
     }
@@ -66,7 +65,7 @@ fn server() -> SocketAddr {
 #[test]
 fn questions_go_through_real_sockets_and_share_a_connection() {
     let (send, outcomes) = channel();
-    let rule = ForwardRule { domain: NameBuf::ROOT, upstreams: vec![Upstream::new(server())] };
+    let rule = ForwardRule::new(NameBuf::ROOT, vec![Upstream::new(server())]);
     let config = ForwardConfig { rules: vec![rule], ..Default::default() };
     let core = Forwarder::new(config, Channel(send), ChaCha::new([5; 32]));
     let stats = core.stats();
@@ -81,14 +80,18 @@ fn questions_go_through_real_sockets_and_share_a_connection() {
             checking_disabled: false,
         };
         let client = ClientPrefix::of([127, 0, 0, 1].into());
-        assert!(outgoing.request(LookupRequest { inquiry, recursion_desired: true, client, waiter }));
+        let request =
+            LookupRequest { inquiry, recursion_desired: true, client, patience: None, trace: None, waiter };
+        assert!(outgoing.request(ForwarderRequest::Lookup(request)));
         // One connection is all that the server takes.
         let (settled, outcome) = outcomes.recv_timeout(PATIENCE).expect("an outcome");
         let LookupOutcome::Answered(answer) = outcome else { panic!("{outcome:?}") };
         assert_eq!((settled, answer.rcode), (waiter, Rcode::NXDOMAIN));
     }
     assert_eq!(stats.answered.get(), 5);
-    assert_eq!((stats.upstreams[0].udp.get(), stats.upstreams[0].tcp.get()), (5, 5));
+    let upstream = &stats.upstreams()[0];
+    assert_eq!((upstream.udp.get(), upstream.tcp.get()), (5, 5));
+    assert!(upstream.smoothed_rtt().is_some() && !upstream.is_failing());
     assert_eq!(outgoing.totals().opened, 6);
     outgoing.stop();
 }

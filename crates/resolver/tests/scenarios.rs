@@ -5,10 +5,12 @@
 //! ```text
 //! scenario NAME                          starts one; `#` starts a comment
 //! upstream a [tcp]                       the next server: 192.0.2.1, 192.0.2.2, …
-//! rule . a b                             names at and below . go to a and b
+//! rule . a b [norec]                     names at and below . go to a and b, without RD
 //! set KEY VALUE                          a setting; without, there is no exploration
 //!
-//! ask 1 www.example. A [do] [cd] [nord] [from=ADDRESS]     client 1 asks
+//! ask 1 www.example. A [do] [cd] [nord] [from=ADDRESS] [for=TIME] [trace]   client 1 asks, and waits for so long
+//! settings                               starts other settings; `rule` and `set` follow
+//! configure                              they are in force
 //! reply a [FLAGS] RCODE: RECORD; auth RECORD; add RECORD   a answers the last query it was sent; a#2 the second
 //!                                        `@2` in a record stands for the last two labels as a was asked
 //! message a HEX                          a sends bytes on the link of that query
@@ -20,7 +22,11 @@
 //! answer 1 [FLAGS] RCODE: RECORD; auth RECORD              client 1 gets exactly this
 //! failed 1 REASON                        client 1 gets no answer
 //! drops a tcp                            a link to a is closed by us, at this very time
+//! ended OUTCOME                          the last lookup that has ended did so
+//! step 1 TEXT                            the next step in client 1's trace
+//! steps 1                                it has no more
 //! count NAME N                           a counter
+//! servers a 20000us, b - failing         the servers that there are counters of, and what is known of them
 //! ```
 //!
 //! Whatever is sent or handed out and not expected fails the scenario. In the end no link may be left open and no timer
@@ -38,4 +44,4 @@ macro_rules! scenarios {
     )*};
 }
 
-scenarios! { basics retry servers forgery downgrade streams answers limits }
+scenarios! { basics retry servers forgery downgrade streams answers limits reload trace }

@@ -1,23 +1,25 @@
 //! The loop that drives a core: waits for sockets, requests and the core's deadline, reports to the core, and does
 //! what it decides.
 
-use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use exchange::{Action, Core, Event, Link};
+use exchange::{Action, Core, Counter, Event, Link, NumberMap};
 use mio::{Events, Poll, Token, Waker};
 
+use super::port::Ports;
 use super::socket::{BUFFER, LinkProgress, LinkSocket};
 
 /// The token of the waker; links have the others.
 const WAKE: Token = Token(0);
 /// Events taken from the system at once.
 const EVENTS: usize = 256;
+/// Requests taken before sockets get their turn.
+const REQUESTS: usize = 256;
 
 /// Settings of a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,12 +53,12 @@ pub struct OutgoingTotals {
 
 #[derive(Default)]
 struct Counts {
-    opened: AtomicU64,
-    refused: AtomicU64,
-    ended: AtomicU64,
-    open: AtomicU64,
-    sent: AtomicU64,
-    received: AtomicU64,
+    opened: Counter,
+    refused: Counter,
+    ended: Counter,
+    open: Counter,
+    sent: Counter,
+    received: Counter,
 }
 
 /// A core at work on a thread of its own. Dropping it ends the thread, without waiting for what is under way.
@@ -68,6 +70,8 @@ pub struct Outgoing<R> {
 
 struct Shared {
     waker: Waker,
+    /// The thread waits, or is about to, and whoever has a request wakes it.
+    asleep: AtomicBool,
     stop: AtomicBool,
     counts: Counts,
 }
@@ -80,7 +84,12 @@ impl<R: Send + 'static> Outgoing<R> {
     pub fn start<C: Core<Request = R>>(name: &str, core: C, config: &OutgoingConfig) -> io::Result<Self> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
-        let shared = Arc::new(Shared { waker, stop: AtomicBool::new(false), counts: Counts::default() });
+        let shared = Arc::new(Shared {
+            waker,
+            asleep: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            counts: Counts::default(),
+        });
         let (requests, queue) = channel();
         let driver = Driver {
             core,
@@ -88,11 +97,13 @@ impl<R: Send + 'static> Outgoing<R> {
             queue,
             shared: Arc::clone(&shared),
             most: config.links,
-            links: HashMap::new(),
-            tokens: HashMap::new(),
+            links: NumberMap::default(),
+            tokens: NumberMap::default(),
+            ports: Ports::new(),
             next: WAKE.0,
             again: Vec::new(),
             actions: Vec::new(),
+            spare: Vec::new(),
             buffer: vec![0; BUFFER],
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || driver.run())?;
@@ -102,8 +113,12 @@ impl<R: Send + 'static> Outgoing<R> {
     /// Passes a request to the core. Returns whether its thread is still there to take it.
     pub fn request(&self, request: R) -> bool {
         let sent = self.requests.send(request).is_ok();
-        // Should it fail, the core looks at its next deadline.
-        let _ = self.shared.waker.wake();
+        // Either the thread sees the request before it waits, or it is seen to be asleep here.
+        fence(SeqCst);
+        if self.shared.asleep.load(Relaxed) && self.shared.asleep.swap(false, Relaxed) {
+            // Should it fail, the core looks at its next deadline.
+            let _ = self.shared.waker.wake();
+        }
         sent
     }
 
@@ -111,12 +126,12 @@ impl<R: Send + 'static> Outgoing<R> {
     pub fn totals(&self) -> OutgoingTotals {
         let Counts { opened, refused, ended, open, sent, received } = &self.shared.counts;
         OutgoingTotals {
-            opened: opened.load(Relaxed),
-            refused: refused.load(Relaxed),
-            ended: ended.load(Relaxed),
-            open: open.load(Relaxed),
-            sent: sent.load(Relaxed),
-            received: received.load(Relaxed),
+            opened: opened.get(),
+            refused: refused.get(),
+            ended: ended.get(),
+            open: open.get(),
+            sent: sent.get(),
+            received: received.get(),
         }
     }
 
@@ -151,13 +166,16 @@ struct Driver<C: Core> {
     queue: Receiver<C::Request>,
     shared: Arc<Shared>,
     most: usize,
-    links: HashMap<Link, (Token, LinkSocket)>,
+    links: NumberMap<Link, (Token, LinkSocket)>,
     /// Tokens are never used twice, so that news of a socket that is gone finds nobody.
-    tokens: HashMap<Token, Link>,
+    tokens: NumberMap<Token, Link>,
+    ports: Ports,
     next: usize,
     /// Links that may have more to read.
     again: Vec<Link>,
     actions: Vec<Action>,
+    /// Memory for actions that others lead to.
+    spare: Vec<Action>,
     buffer: Vec<u8>,
 }
 
@@ -167,14 +185,20 @@ impl<C: Core> Driver<C> {
         while !self.shared.stop.load(Relaxed) {
             let now = Instant::now();
             let deadline = self.core.deadline().map(|at| at.saturating_duration_since(now));
-            let wait = if self.again.is_empty() { deadline } else { Some(Duration::ZERO) };
+            self.shared.asleep.store(true, Relaxed);
+            fence(SeqCst);
+            let first = self.queue.try_recv().ok();
+            let busy = first.is_some() || !self.again.is_empty();
+            let wait = if busy { Some(Duration::ZERO) } else { deadline };
             // It may have been interrupted: whatever is ready is found ready again.
             let _ = self.poll.poll(&mut events, wait);
+            self.shared.asleep.store(false, Relaxed);
             let now = Instant::now();
-            while let Ok(request) = self.queue.try_recv() {
+            let more = std::iter::from_fn(|| self.queue.try_recv().ok()).take(REQUESTS);
+            for request in first.into_iter().chain(more) {
                 self.core.request(request, now, &mut self.actions);
-                self.act(now);
             }
+            self.act(now);
             let again = std::mem::take(&mut self.again);
             let fresh = events.iter().filter_map(|event| self.tokens.get(&event.token()).copied());
             let fresh: Vec<Link> = fresh.filter(|link| !again.contains(link)).collect();
@@ -199,8 +223,12 @@ impl<C: Core> Driver<C> {
             Err(error) => return self.end(link, error.kind(), now),
         }
         let mut take = |message: &[u8]| {
-            shared.counts.received.fetch_add(1, Relaxed);
+            shared.counts.received.add(1);
+            let before = actions.len();
             core.event(Event::Message { link, message }, now, actions);
+            let closes =
+                |action: &Action| matches!(action, Action::Close { link: closed } if *closed == link);
+            !actions.get(before..).is_some_and(|new| new.iter().any(closes))
         };
         match socket.ready(buffer, &mut take) {
             Ok(LinkProgress::Waits) => {}
@@ -212,7 +240,9 @@ impl<C: Core> Driver<C> {
     /// Does everything the core has decided, and what it decides when it hears how that went.
     fn act(&mut self, now: Instant) {
         while !self.actions.is_empty() {
-            for action in std::mem::take(&mut self.actions) {
+            // What these lead to is collected elsewhere.
+            let mut acting = std::mem::replace(&mut self.actions, std::mem::take(&mut self.spare));
+            for action in acting.drain(..) {
                 let (link, done) = match action {
                     Action::Open { link, transport, to, from } => {
                         (link, self.open(link, transport, to, from))
@@ -227,6 +257,7 @@ impl<C: Core> Driver<C> {
                     self.end(link, error.kind(), now);
                 }
             }
+            self.spare = acting;
         }
     }
 
@@ -239,7 +270,7 @@ impl<C: Core> Driver<C> {
     ) -> io::Result<()> {
         let counts = &self.shared.counts;
         let opened = match self.links.len() < self.most {
-            true => LinkSocket::open(transport, to, from),
+            true => LinkSocket::open(transport, to, from, &mut self.ports),
             false => Err(io::ErrorKind::QuotaExceeded.into()),
         };
         let registered = opened.and_then(|mut socket| {
@@ -248,14 +279,14 @@ impl<C: Core> Driver<C> {
         });
         match registered {
             Ok(socket) => {
-                counts.opened.fetch_add(1, Relaxed);
-                counts.open.fetch_add(1, Relaxed);
+                counts.opened.add(1);
+                counts.open.set(self.links.len() as u64 + 1);
                 self.tokens.insert(Token(self.next), link);
                 self.links.insert(link, (Token(self.next), socket));
                 Ok(())
             }
             Err(e) => {
-                counts.refused.fetch_add(1, Relaxed);
+                counts.refused.add(1);
                 Err(e)
             }
         }
@@ -264,24 +295,23 @@ impl<C: Core> Driver<C> {
     fn send(&mut self, link: Link, message: &[u8]) -> io::Result<()> {
         // A link that has ended in the meantime has been reported already.
         let Some((_, socket)) = self.links.get_mut(&link) else { return Ok(()) };
-        self.shared.counts.sent.fetch_add(1, Relaxed);
+        self.shared.counts.sent.add(1);
         socket.send(message)
     }
 
     /// Closes a link and reports it to the core.
     fn end(&mut self, link: Link, error: io::ErrorKind, now: Instant) {
         if self.close(link) {
-            self.shared.counts.ended.fetch_add(1, Relaxed);
+            self.shared.counts.ended.add(1);
         }
         self.core.event(Event::Ended { link, error }, now, &mut self.actions);
     }
 
     /// Returns whether it was open.
     fn close(&mut self, link: Link) -> bool {
-        let Some((token, mut socket)) = self.links.remove(&link) else { return false };
-        socket.deregister(self.poll.registry());
+        let Some((token, _)) = self.links.remove(&link) else { return false };
         self.tokens.remove(&token);
-        self.shared.counts.open.fetch_sub(1, Relaxed);
+        self.shared.counts.open.set(self.links.len() as u64);
         true
     }
 }

@@ -2,52 +2,87 @@
 //! (RFC 5452 §4.5). The kernel's own choice comes from a smaller range.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
+
+use socket2::Socket;
 
 /// The lowest port taken.
 const LOWEST: u16 = 1024;
 /// Ports tried before the choice is left to the kernel: where many are taken, one of these is free all the same.
 const TRIES: usize = 16;
+/// Random bytes fetched from the system at once.
+const FETCHED: usize = 512;
 
-/// A socket on a random port of `ip`.
-///
-/// # Errors
-/// The system's, if there is no descriptor left or no such address here.
-pub(super) fn bind(ip: IpAddr) -> io::Result<UdpSocket> {
-    for _ in 0..TRIES {
-        match UdpSocket::bind(SocketAddr::new(ip, random_port()?)) {
-            Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
-            // Some systems keep ports for themselves.
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
-            bound => return bound,
-        }
-    }
-    UdpSocket::bind(SocketAddr::new(ip, 0))
+/// Where random ports come from.
+pub(super) struct Ports {
+    /// Bytes of the system's, each used once.
+    bytes: [u8; FETCHED],
+    used: usize,
 }
 
-/// A port from [`LOWEST`] on, each as likely as the others.
-fn random_port() -> io::Result<u16> {
-    loop {
-        let mut bytes = [0; 2];
-        getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-        let port = u16::from_ne_bytes(bytes);
-        if port >= LOWEST {
-            return Ok(port);
+impl Ports {
+    pub(super) fn new() -> Self {
+        Ports { bytes: [0; FETCHED], used: FETCHED }
+    }
+
+    /// Binds a socket to a random port of `ip`.
+    ///
+    /// # Errors
+    /// The system's, if there is no such address here.
+    pub(super) fn bind(&mut self, socket: &Socket, ip: IpAddr) -> io::Result<()> {
+        for _ in 0..TRIES {
+            match socket.bind(&SocketAddr::new(ip, self.port()?).into()) {
+                Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
+                // Some systems keep ports for themselves.
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
+                bound => return bound,
+            }
+        }
+        socket.bind(&SocketAddr::new(ip, 0).into())
+    }
+
+    /// A port from [`LOWEST`] on, each as likely as the others.
+    fn port(&mut self) -> io::Result<u16> {
+        loop {
+            if self.used == FETCHED {
+                getrandom::fill(&mut self.bytes).map_err(io::Error::other)?;
+                self.used = 0;
+            }
+            let Some(&bytes) = self.bytes[self.used..].first_chunk() else {
+                return Err(io::ErrorKind::Other.into());
+            };
+            self.used += 2;
+            let port = u16::from_ne_bytes(bytes);
+            if port >= LOWEST {
+                return Ok(port);
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
+    use socket2::{Domain, Type};
+
     use super::*;
+
+    fn bind(ports: &mut Ports) -> io::Result<(Socket, u16)> {
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+        ports.bind(&socket, [127, 0, 0, 1].into())?;
+        let port = socket.local_addr()?.as_socket().map_or(0, |address| address.port());
+        Ok((socket, port))
+    }
 
     /// Pearson's chi-square statistic over 63 equal ranges of ports: 62 degrees of freedom.
     #[test]
     fn ports_are_spread_evenly() -> io::Result<()> {
         const SAMPLES: usize = 63 * 400;
-        let mut ranges = [0u32; 63];
+        let (mut ports, mut ranges) = (Ports::new(), [0u32; 63]);
         for _ in 0..SAMPLES {
-            ranges[usize::from((random_port()? - LOWEST) / 1024)] += 1;
+            let (_, port) = bind(&mut ports)?;
+            ranges[usize::from((port - LOWEST) / 1024)] += 1;
         }
         let expected = (SAMPLES / ranges.len()) as f64;
         let statistic: f64 = ranges.iter().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();
@@ -58,11 +93,11 @@ mod tests {
 
     #[test]
     fn every_socket_has_a_port_of_its_own() -> io::Result<()> {
-        let sockets: Vec<_> = (0..200).map(|_| bind([127, 0, 0, 1].into())).collect::<io::Result<_>>()?;
-        let ports: std::collections::HashSet<u16> =
-            sockets.iter().map(|s| s.local_addr().map(|a| a.port())).collect::<io::Result<_>>()?;
-        assert_eq!(ports.len(), sockets.len());
-        assert!(ports.iter().all(|&port| port >= LOWEST));
+        let mut ports = Ports::new();
+        let bound: Vec<_> = (0..200).map(|_| bind(&mut ports)).collect::<io::Result<_>>()?;
+        let taken: HashSet<u16> = bound.iter().map(|(_, port)| *port).collect();
+        assert_eq!(taken.len(), bound.len());
+        assert!(taken.iter().all(|&port| port >= LOWEST));
         Ok(())
     }
 }

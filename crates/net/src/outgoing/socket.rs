@@ -9,7 +9,7 @@ use mio::net::{TcpStream, UdpSocket};
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::port;
+use super::port::Ports;
 use crate::framing::{Framed, frame};
 
 /// Unsent bytes above which a connection counts as stuck: its core sends far less before it hears something.
@@ -27,8 +27,8 @@ pub(super) enum LinkProgress {
     More,
 }
 
-/// What was read, passed on message by message.
-pub(super) type Take<'t> = dyn FnMut(&[u8]) + 't;
+/// What was read, passed on message by message. Returns whether the link is of any more use.
+pub(super) type Take<'t> = dyn FnMut(&[u8]) -> bool + 't;
 
 /// The sockets behind a link.
 pub(super) enum LinkSocket {
@@ -50,20 +50,25 @@ impl LinkSocket {
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn open(transport: Transport, to: SocketAddr, from: Option<IpAddr>) -> io::Result<LinkSocket> {
+    pub(super) fn open(
+        transport: Transport,
+        to: SocketAddr,
+        from: Option<IpAddr>,
+        ports: &mut Ports,
+    ) -> io::Result<LinkSocket> {
         let any = match to {
             SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         if !transport.is_stream() {
-            let socket = port::bind(from.unwrap_or(any))?;
-            socket.set_nonblocking(true)?;
+            let socket =
+                Socket::new(Domain::for_address(to), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+            ports.bind(&socket, from.unwrap_or(any))?;
             // Connected, the kernel lets nobody but `to` through, and reports what is unreachable.
-            socket.connect(to)?;
-            return Ok(LinkSocket::Datagrams(UdpSocket::from_std(socket)));
+            socket.connect(&to.into())?;
+            return Ok(LinkSocket::Datagrams(UdpSocket::from_std(socket.into())));
         }
-        let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_nonblocking(true)?;
+        let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
         socket.set_tcp_nodelay(true)?;
         if let Some(from) = from {
             socket.bind(&SocketAddr::new(from, 0).into())?;
@@ -87,14 +92,6 @@ impl LinkSocket {
                 upstream.stream.register(registry, token, Interest::READABLE | Interest::WRITABLE)
             }
         }
-    }
-
-    pub(super) fn deregister(&mut self, registry: &Registry) {
-        // A socket that was never registered needs nothing.
-        let _ = match self {
-            LinkSocket::Datagrams(socket) => socket.deregister(registry),
-            LinkSocket::Stream(upstream) => upstream.stream.deregister(registry),
-        };
     }
 
     /// Sends a message, or keeps it until the connection takes it.
@@ -131,7 +128,8 @@ impl LinkSocket {
         }
     }
 
-    /// Writes and reads what is possible, but not for ever.
+    /// Writes and reads what is possible, but not for ever. Closing is all that a socket needs in the end: the system then
+    /// forgets that it was registered.
     ///
     /// # Errors
     /// Why the link is over. What was read before that has been passed on.
@@ -139,10 +137,12 @@ impl LinkSocket {
         for _ in 0..READS {
             let read = match self {
                 LinkSocket::Datagrams(socket) => socket.recv(buffer).map(|n| take(&buffer[..n])),
-                LinkSocket::Stream(upstream) => upstream.exchange(buffer, take),
+                LinkSocket::Stream(upstream) => upstream.exchange(buffer, take).map(|()| true),
             };
             match read {
-                Ok(()) => {}
+                Ok(true) => {}
+                // Nearly every exchange: one query, one reply.
+                Ok(false) => return Ok(LinkProgress::Waits),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(LinkProgress::Waits),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
@@ -202,7 +202,8 @@ impl Upstream {
         let end = loop {
             match frame(&self.partial[at..]) {
                 Framed::Whole(len) => {
-                    take(&self.partial[at + 2..at + 2 + len]);
+                    // A connection that the core has closed is gone after this.
+                    let _ = take(&self.partial[at + 2..at + 2 + len]);
                     at += 2 + len;
                 }
                 Framed::Partial => break Ok(()),

@@ -2,84 +2,80 @@
 //!
 //! A lookup has tries, each a query to one server on a link of its own or on a connection that is kept. All its tries
 //! are listened to until the lookup ends: the first reply that can be used answers it. `tries` sends them and moves on
-//! where they fail; `replies` judges what comes back; `streams` keeps the connections; `state` has what each of them is.
+//! where they fail; `replies` judges what comes back; `streams` keeps the connections; `state` has what each of them is;
+//! `configure` replaces the settings.
 
+mod configure;
 mod replies;
 mod state;
 mod streams;
 mod tries;
 
 use std::collections::{BTreeSet, HashMap};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use exchange::{Action, Core, Event, Link};
-use wire::{LowerNameBuf, Type};
+use exchange::{Action, Core, Event, Link, NumberMap, Transport};
 
-use crate::config::{ForwardConfig, Upstream};
-use crate::inquiry::{Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ShedReason};
+use crate::config::ForwardConfig;
+use crate::inquiry::{
+    ForwarderRequest, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ShedReason,
+};
 use crate::limits::Load;
 use crate::random::Random;
+use crate::rules::Rules;
 use crate::select::Asked;
 use crate::server::Server;
 use crate::stats::ForwardStats;
-use state::{Client, LinkUse, Lookup, LookupId, Timer, Try, TryId};
+use crate::trace::{TraceEvent, Tracer};
+use state::{Client, HeldId, LinkUse, Lookup, LookupId, Timer, Try, TryId};
 
 /// Resolves questions by asking the servers of its rules.
 pub struct Forwarder<O: Outlet, R: Random> {
     config: ForwardConfig,
-    /// The servers of each rule, by their place in `servers`.
-    rules: Vec<Vec<usize>>,
-    domains: HashMap<LowerNameBuf, usize>,
+    rules: Rules,
     servers: Vec<Server>,
     outlet: O,
     random: R,
     stats: Arc<ForwardStats>,
     load: Load,
-    lookups: HashMap<LookupId, Lookup<O::Waiter>>,
+    lookups: NumberMap<LookupId, Lookup<O::Waiter>>,
     by_inquiry: HashMap<Inquiry, LookupId>,
-    tries: HashMap<TryId, Try>,
-    links: HashMap<Link, LinkUse>,
+    tries: NumberMap<TryId, Try>,
+    links: NumberMap<Link, LinkUse>,
+    /// Clients whose outcome is held back.
+    held: NumberMap<HeldId, (Client<O::Waiter>, LookupOutcome)>,
     timers: BTreeSet<(Instant, Timer)>,
-    /// The number that a lookup, a try or a link had last.
+    /// Clients that wait and want a trace.
+    traced: usize,
+    /// The number that a lookup, a try, a link or a held client had last.
     last: u64,
 }
 
 impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// A forwarder that hands outcomes to `outlet`. Rules that name the same server share what is known of it.
     pub fn new(config: ForwardConfig, outlet: O, mut random: R) -> Self {
-        let mut upstreams: Vec<Upstream> = Vec::new();
-        let (mut rules, mut domains) = (Vec::new(), HashMap::new());
-        for (number, rule) in config.rules.iter().enumerate() {
-            let mut places = Vec::new();
-            for upstream in &rule.upstreams {
-                let place = upstreams.iter().position(|known| known == upstream).unwrap_or(upstreams.len());
-                if place == upstreams.len() {
-                    upstreams.push(*upstream);
-                }
-                if !places.contains(&place) {
-                    places.push(place);
-                }
-            }
-            rules.push(places);
-            domains.insert(rule.domain.as_name().to_lower(), number);
-        }
-        let stats = Arc::new(ForwardStats::new(&upstreams));
-        let servers = upstreams.into_iter().map(|upstream| Server::new(upstream, random.bytes())).collect();
+        let (rules, upstreams) = Rules::of(&config);
+        let servers: Vec<_> =
+            upstreams.into_iter().map(|upstream| Server::new(upstream, random.bytes())).collect();
+        let stats = Arc::new(ForwardStats::new());
+        stats.set_upstreams(servers.iter().map(|server| Arc::clone(&server.stats)).collect());
         Forwarder {
             load: Load::new(rules.len()),
             config,
             rules,
-            domains,
             servers,
             outlet,
             random,
             stats,
-            lookups: HashMap::new(),
+            lookups: NumberMap::default(),
             by_inquiry: HashMap::new(),
-            tries: HashMap::new(),
-            links: HashMap::new(),
+            tries: NumberMap::default(),
+            links: NumberMap::default(),
+            held: NumberMap::default(),
             timers: BTreeSet::new(),
+            traced: 0,
             last: 0,
         }
     }
@@ -89,14 +85,11 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         Arc::clone(&self.stats)
     }
 
-    /// The rule that covers a question. DS stands in the parent's zone: at the domain of a rule it is another's
-    /// (RFC 4035 §3.1.4.1).
-    fn rule_of(&self, inquiry: &Inquiry) -> Option<usize> {
-        let lower = inquiry.name.as_lower();
-        let from = if inquiry.qtype == Type::DS { lower.parent().unwrap_or(lower) } else { lower };
-        std::iter::successors(Some(from), |name| name.parent())
-            .find_map(|name| self.domains.get(&name.to_buf()).copied())
-            .filter(|&rule| self.rules.get(rule).is_some_and(|servers| !servers.is_empty()))
+    /// Whether nobody waits and nothing is under way: all that is kept is what is known of servers.
+    pub fn is_idle(&self) -> bool {
+        let maps =
+            [self.lookups.len(), self.by_inquiry.len(), self.tries.len(), self.links.len(), self.held.len()];
+        maps == [0; 5] && self.timers.is_empty() && self.traced == 0 && self.load.is_empty()
     }
 
     fn number(&mut self) -> u64 {
@@ -121,8 +114,15 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         client: Client<O::Waiter>,
         now: Instant,
         actions: &mut Vec<Action>,
-    ) -> Result<(), (O::Waiter, LookupFailure)> {
-        let Some(rule) = self.rule_of(&inquiry) else { return Err((client.waiter, LookupFailure::NoRule)) };
+    ) -> Result<(), (Client<O::Waiter>, LookupFailure)> {
+        let Some(rule) = self.rules.covering(&inquiry) else {
+            return Err((client, LookupFailure::NoRule));
+        };
+        if let Some(tracer) = &client.tracer
+            && let Some(event) = self.rule_event(rule)
+        {
+            tracer.note(now, event);
+        }
         let limits = &self.config.limits;
         let known = self.by_inquiry.get(&inquiry).copied();
         let full = |lookup: &Lookup<O::Waiter>| lookup.clients.len() >= limits.clients_per_lookup;
@@ -132,18 +132,32 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             None => self.load.may_start(limits, rule),
         });
         if let Err(reason) = admitted {
-            self.stats.shed(reason).add();
-            return Err((client.waiter, LookupFailure::Shed(reason)));
+            self.stats.shed(reason).add(1);
+            return Err((client, LookupFailure::Shed(reason)));
         }
         self.load.client_came(client.prefix);
-        if let Some(lookup) = known.and_then(|id| self.lookups.get_mut(&id)) {
-            self.stats.joined.add();
-            // All wait equally long: the first one's timer comes first.
-            lookup.clients.push(client);
-            return Ok(());
+        self.traced += usize::from(client.tracer.is_some());
+        match known {
+            Some(id) => self.join(id, client, now),
+            None => self.start(inquiry, rule, client, now, actions),
         }
-        self.start(inquiry, rule, client, now, actions);
         Ok(())
+    }
+
+    /// A client joins a lookup in flight.
+    fn join(&mut self, id: LookupId, client: Client<O::Waiter>, now: Instant) {
+        let Some(lookup) = self.lookups.get_mut(&id) else { return };
+        self.stats.joined.add(1);
+        if let Some(tracer) = &client.tracer {
+            tracer.note(now, TraceEvent::Joined { clients: lookup.clients.len() });
+        }
+        let (before, at) = (lookup.first_deadline, client.deadline);
+        lookup.clients.push(client);
+        if at < before {
+            lookup.first_deadline = at;
+            self.drop_timer(Some(before), Timer::Client(id));
+            self.set_timer(at, Timer::Client(id));
+        }
     }
 
     fn start(
@@ -155,13 +169,15 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         actions: &mut Vec<Action>,
     ) {
         let id = LookupId(self.number());
-        let servers = self.rules.get(rule).map(Vec::as_slice).unwrap_or_default();
+        let servers = self.rules.get(rule).map(|rule| rule.servers.as_slice()).unwrap_or_default();
         let asked = servers.iter().map(|&server| Asked { server, ..Asked::default() }).collect();
-        self.set_timer(client.deadline, Timer::Client(id));
+        let first_deadline = client.deadline;
+        self.set_timer(first_deadline, Timer::Client(id));
         let lookup = Lookup {
             inquiry,
             rule,
             clients: vec![client],
+            first_deadline,
             asked,
             tries_left: self.config.limits.tries,
             tries: Vec::new(),
@@ -171,8 +187,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         self.lookups.insert(id, lookup);
         self.by_inquiry.insert(inquiry, id);
         self.load.lookup_came(rule);
-        self.stats.lookups.add();
-        self.stats.in_flight.set(self.load.lookups());
+        self.stats.lookups.add(1);
+        self.stats.in_flight.set(self.load.lookups() as u64);
         self.ask_next(id, now, actions);
         self.ask_failing(id, now, actions);
     }
@@ -180,17 +196,18 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// The clients of a lookup whose time is over go; with the last one the lookup ends.
     fn client_timer(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
-        let over = lookup.clients.iter().take_while(|client| client.deadline <= now).count();
-        let gone: Vec<_> = lookup.clients.drain(..over).collect();
-        let next = lookup.clients.first().map(|client| client.deadline);
+        let outcome = LookupOutcome::Failed(LookupFailure::TimedOut);
+        let Some(next) = lookup.clients.iter().map(|client| client.deadline).filter(|at| *at > now).min()
+        else {
+            self.stats.timed_out.add(lookup.clients.len() as u64);
+            return self.end(id, outcome, now, actions);
+        };
+        let gone: Vec<_> = lookup.clients.extract_if(.., |client| client.deadline <= now).collect();
+        lookup.first_deadline = next;
+        self.set_timer(next, Timer::Client(id));
+        self.stats.timed_out.add(gone.len() as u64);
         for client in gone {
-            self.stats.timed_out.add();
-            self.load.client_went(client.prefix);
-            self.outlet.settle(client.waiter, LookupOutcome::Failed(LookupFailure::TimedOut));
-        }
-        match next {
-            Some(at) => self.set_timer(at, Timer::Client(id)),
-            None => self.end(id, LookupOutcome::Failed(LookupFailure::TimedOut), now, actions),
+            self.went(client, outcome.clone(), now);
         }
     }
 
@@ -199,38 +216,109 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let Some(lookup) = self.lookups.remove(&id) else { return };
         self.by_inquiry.remove(&lookup.inquiry);
         self.load.lookup_went(lookup.rule);
-        self.stats.in_flight.set(self.load.lookups());
-        self.drop_timer(lookup.clients.first().map(|client| client.deadline), Timer::Client(id));
+        self.stats.in_flight.set(self.load.lookups() as u64);
+        self.drop_timer(Some(lookup.first_deadline), Timer::Client(id));
         self.drop_timer(lookup.resume, Timer::Resume(id));
         for id in lookup.tries {
             self.leave(id, now, actions);
         }
         match &outcome {
-            LookupOutcome::Answered(answer) => {
-                self.stats.answered.add();
-                self.outlet.learned(&lookup.inquiry, answer);
-            }
-            LookupOutcome::Failed(_) => self.stats.failed.add(),
+            LookupOutcome::Answered(_) => self.stats.answered.add(1),
+            LookupOutcome::Failed(_) => self.stats.failed.add(1),
         }
+        self.outlet.ended(&lookup.inquiry, &outcome);
         for client in lookup.clients {
-            self.load.client_went(client.prefix);
-            self.outlet.settle(client.waiter, outcome.clone());
+            self.went(client, outcome.clone(), now);
         }
+    }
+
+    /// The outcome of a lookup that a client waited for. Who has waited for long may get it a little later.
+    fn went(&mut self, client: Client<O::Waiter>, outcome: LookupOutcome, now: Instant) {
+        self.traced -= usize::from(client.tracer.is_some());
+        let long = now.saturating_duration_since(client.since) > self.config.timing.gather;
+        let slot = if long { self.load.take_slot(&self.config.limits, client.prefix, now) } else { now };
+        let at = slot.min(client.deadline);
+        if at <= now {
+            return self.release(client, outcome, now);
+        }
+        let id = HeldId(self.number());
+        self.held.insert(id, (client, outcome));
+        self.set_timer(at, Timer::Held(id));
+    }
+
+    /// A client that waited gets its outcome.
+    fn release(&mut self, client: Client<O::Waiter>, outcome: LookupOutcome, now: Instant) {
+        self.load.client_went(client.prefix);
+        self.settle(client, outcome, now);
+    }
+
+    fn settle(&mut self, client: Client<O::Waiter>, outcome: LookupOutcome, now: Instant) {
+        if let Some(tracer) = client.tracer {
+            tracer.settled(now, &outcome);
+        }
+        self.outlet.settle(client.waiter, outcome);
+    }
+
+    /// Notes a step of a lookup for the clients that want it.
+    fn note(&self, id: LookupId, now: Instant, event: impl FnOnce() -> TraceEvent) {
+        if self.traced == 0 {
+            return;
+        }
+        let clients = self.lookups.get(&id).map(|lookup| lookup.clients.as_slice()).unwrap_or_default();
+        let tracers: Vec<_> = clients.iter().filter_map(|client| client.tracer.as_ref()).collect();
+        if !tracers.is_empty() {
+            let event = event();
+            tracers.iter().for_each(|tracer| tracer.note(now, event.clone()));
+        }
+    }
+
+    /// Notes a step of a try, made of its server, its transport and the try itself.
+    fn note_of(
+        &self,
+        id: TryId,
+        now: Instant,
+        event: impl FnOnce(SocketAddr, Transport, &Try) -> TraceEvent,
+    ) {
+        if self.traced == 0 {
+            return;
+        }
+        let Some(one) = self.tries.get(&id) else { return };
+        if let (Some(lookup), Some(server)) = (one.lookup, self.servers.get(one.server)) {
+            self.note(lookup, now, || event(server.upstream.address, one.transport(), one));
+        }
+    }
+
+    /// What a rule is, for a trace.
+    fn rule_event(&self, rule: usize) -> Option<TraceEvent> {
+        let rule = self.rules.get(rule)?;
+        let upstreams = rule.servers.iter().filter_map(|&place| Some(self.servers.get(place)?.upstream));
+        Some(TraceEvent::Rule {
+            domain: Box::new(rule.domain),
+            upstreams: upstreams.collect(),
+            recursion_desired: rule.recursion_desired,
+        })
     }
 }
 
 impl<O: Outlet, R: Random> Core for Forwarder<O, R> {
-    type Request = LookupRequest<O::Waiter>;
+    type Request = ForwarderRequest<O::Waiter>;
 
     fn request(&mut self, request: Self::Request, now: Instant, actions: &mut Vec<Action>) {
-        let LookupRequest { inquiry, recursion_desired, client: prefix, waiter } = request;
-        let client = Client { waiter, prefix, deadline: now + self.config.timing.client };
+        let request = match request {
+            ForwarderRequest::Lookup(request) => request,
+            ForwarderRequest::Configure(config) => return self.configure(*config, now, actions),
+        };
+        let LookupRequest { inquiry, recursion_desired, client: prefix, patience, trace, waiter } = request;
+        let most = self.config.timing.client;
+        let deadline = now + patience.map_or(most, |time| time.min(most));
+        let tracer = trace.map(|trace| Tracer::new(trace, now));
+        let client = Client { waiter, prefix, since: now, deadline, tracer };
         let done = match recursion_desired {
             true => self.admit(inquiry, client, now, actions),
-            false => Err((client.waiter, LookupFailure::NoRecursion)),
+            false => Err((client, LookupFailure::NoRecursion)),
         };
-        if let Err((waiter, failure)) = done {
-            self.outlet.settle(waiter, LookupOutcome::Failed(failure));
+        if let Err((client, failure)) = done {
+            self.settle(client, LookupOutcome::Failed(failure), now);
         }
     }
 
@@ -256,6 +344,11 @@ impl<O: Outlet, R: Random> Core for Forwarder<O, R> {
                 Timer::Resume(id) => self.resume(id, now, actions),
                 Timer::Try(id) => self.unanswered(id, now, actions),
                 Timer::Idle(link) => self.close_stream(link, now, actions),
+                Timer::Held(id) => {
+                    if let Some((client, outcome)) = self.held.remove(&id) {
+                        self.release(client, outcome, now);
+                    }
+                }
             }
         }
     }

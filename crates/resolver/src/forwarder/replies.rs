@@ -7,17 +7,18 @@ use exchange::{Action, Link};
 use wire::{Header, Rcode};
 
 use super::Forwarder;
-use super::state::{LinkUse, Steps, Try, TryId};
+use super::state::{LinkUse, Try, TryId};
 use crate::inquiry::{LookupOutcome, Outlet};
 use crate::query::{self, Misfit, Reply, Sent};
 use crate::random::Random;
 use crate::scrub::{ReplyFault, Scope, scrub};
 use crate::server::Ability;
+use crate::trace::{TraceEvent, TraceVerdict, TryChange};
 
 /// What a reply that fits its query leads to.
 enum Verdict {
     /// The query goes out once more, changed.
-    Again(Steps),
+    Again(TryChange),
     /// Its records answer the question.
     Records,
     /// It is of no use.
@@ -35,7 +36,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
                 let header = Header::of(message);
                 let id = header.and_then(|header| connection.pending.get(&header.id()));
                 if id.is_none() {
-                    self.stats.suspects.id.add();
+                    self.stats.suspects.id.add(1);
                 }
                 id.copied()
             }
@@ -62,8 +63,13 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             (read, Some(misfit)) => {
                 self.count(misfit);
                 // Somebody may be guessing, or the server may know no better; on a connection nobody guesses.
+                self.note_of(id, now, |server, transport, _| TraceEvent::Suspected {
+                    server,
+                    transport,
+                    misfit,
+                });
                 if !stream && (read.is_ok() || misfit == Misfit::Id) {
-                    self.replace(id, Steps { stream: true, ..steps }, now, actions);
+                    self.replace(id, steps.and(TryChange::OverTcp), now, actions);
                 }
             }
             (Err(_), None) => {}
@@ -87,11 +93,11 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     fn count(&self, misfit: Misfit) {
         let suspects = &self.stats.suspects;
         match misfit {
-            Misfit::Unreadable => suspects.unreadable.add(),
-            Misfit::Id => suspects.id.add(),
-            Misfit::Question => suspects.question.add(),
-            Misfit::Case => suspects.case.add(),
-            Misfit::Cookie => suspects.cookie.add(),
+            Misfit::Unreadable => suspects.unreadable.add(1),
+            Misfit::Id => suspects.id.add(1),
+            Misfit::Question => suspects.question.add(1),
+            Misfit::Case => suspects.case.add(1),
+            Misfit::Cookie => suspects.cookie.add(1),
         }
     }
 
@@ -108,20 +114,29 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let Some(one) = self.tries.get(&id) else { return };
         let (server, after) = (one.server, now.saturating_duration_since(one.sent));
         let after = one.measurable.then_some(after);
-        if let (Some(stats), Some(after)) = (self.stats.upstreams.get(server), after) {
-            stats.replied(after);
-        }
         self.learn(id, server, &reply, now);
         if let Some(server) = self.servers.get_mut(server) {
             server.on_reply(after);
         }
         let verdict = self.verdict(id, &reply);
         match verdict {
-            Some(Verdict::Again(steps)) => self.replace(id, steps, now, actions),
+            Some(Verdict::Again(change)) => {
+                self.note_reply(id, reply.rcode, TraceVerdict::Again(change), now);
+                if let Some(steps) = self.tries.get(&id).map(|one| one.steps) {
+                    self.replace(id, steps.and(change), now, actions);
+                }
+            }
             Some(Verdict::Records) => self.take_records(id, message, reply.rcode, now, actions),
-            Some(Verdict::Useless(fault)) => self.useless(id, fault, now, actions),
+            Some(Verdict::Useless(fault)) => self.useless(id, reply.rcode, fault, now, actions),
             None => {}
         }
+    }
+
+    fn note_reply(&self, id: TryId, rcode: Rcode, verdict: TraceVerdict, now: Instant) {
+        self.note_of(id, now, |server, transport, one| {
+            let after = now.saturating_duration_since(one.sent);
+            TraceEvent::Replied { server, transport, after, rcode, verdict }
+        });
     }
 
     /// What a reply shows of its server besides the answer.
@@ -155,30 +170,28 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let cookie_sent = one.opt.as_ref().is_some_and(|opt| opt.cookie.is_some());
         if reply.rcode == Rcode::BADCOOKIE && cookie_sent {
             if !steps.cookie_again && reply.cookie.is_some() {
-                return Some(Verdict::Again(Steps { cookie_again: true, ..steps }));
+                return Some(Verdict::Again(TryChange::NewCookie));
             }
             if !one.stream {
-                return Some(Verdict::Again(Steps { stream: true, ..steps }));
+                return Some(Verdict::Again(TryChange::OverTcp));
             }
         }
         if reply.truncated {
             return Some(match one.stream {
                 true => Verdict::Useless(ReplyFault::Truncated),
-                false => Verdict::Again(Steps { stream: true, ..steps }),
+                false => Verdict::Again(TryChange::OverTcp),
             });
         }
         Some(match reply.rcode {
             Rcode::NOERROR | Rcode::NXDOMAIN | Rcode::YXDOMAIN => Verdict::Records,
             // RFC 6891 §7: without OPT it does not know EDNS. With it, it may not like the cookie.
             Rcode::FORMERR if reply.edns && cookie_sent && !steps.bare => {
-                Verdict::Again(Steps { bare: true, ..steps })
+                Verdict::Again(TryChange::WithoutCookie)
             }
             Rcode::FORMERR | Rcode::NOTIMP if one.opt.is_some() && !reply.edns && !steps.plain => {
-                Verdict::Again(Steps { plain: true, ..steps })
+                Verdict::Again(TryChange::WithoutEdns)
             }
-            Rcode::BADVERS if one.opt.is_some() && !steps.plain => {
-                Verdict::Again(Steps { plain: true, ..steps })
-            }
+            Rcode::BADVERS if one.opt.is_some() && !steps.plain => Verdict::Again(TryChange::WithoutEdns),
             rcode => Verdict::Useless(ReplyFault::Rcode(rcode)),
         })
     }
@@ -195,7 +208,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let Some(one) = self.tries.get(&id) else { return };
         let (server, lookup) = (one.server, one.lookup);
         let rule = lookup.and_then(|id| self.lookups.get(&id)).map(|lookup| lookup.rule);
-        if let (Some(lookup), Some(rule)) = (lookup, rule.and_then(|rule| self.config.rules.get(rule))) {
+        if let (Some(lookup), Some(rule)) = (lookup, rule.and_then(|rule| self.rules.get(rule))) {
             let scope = Scope {
                 domain: rule.domain.as_name(),
                 sent: one.name.as_name(),
@@ -205,10 +218,11 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             };
             match scrub(message, &one.inquiry, rcode, &scope) {
                 Ok(answer) => {
+                    self.note_reply(id, rcode, TraceVerdict::Answer, now);
                     self.forget(id, actions);
                     self.end(lookup, LookupOutcome::Answered(Arc::new(answer)), now, actions);
                 }
-                Err(fault) => return self.useless(id, fault, now, actions),
+                Err(fault) => return self.useless(id, rcode, fault, now, actions),
             }
         }
         self.forget(id, actions);
@@ -218,11 +232,16 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 
     /// A reply cannot be used: its server is not asked again in this lookup, the next one is.
-    fn useless(&mut self, id: TryId, fault: ReplyFault, now: Instant, actions: &mut Vec<Action>) {
+    fn useless(
+        &mut self,
+        id: TryId,
+        rcode: Rcode,
+        fault: ReplyFault,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        self.note_reply(id, rcode, TraceVerdict::Useless(fault), now);
         let Some(one) = self.forget(id, actions) else { return };
-        if let Some(stats) = self.stats.upstreams.get(one.server) {
-            stats.bad_replies.add();
-        }
         if let Some(server) = self.servers.get_mut(one.server) {
             server.on_bad_reply(now);
         }

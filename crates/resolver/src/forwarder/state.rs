@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use exchange::Link;
+use exchange::{Link, Transport};
 use wire::NameBuf;
 
 use crate::inquiry::{ClientPrefix, Inquiry};
 use crate::query::Opt;
 use crate::scrub::ReplyFault;
 use crate::select::Asked;
+use crate::trace::{Tracer, TryChange};
 
 /// The number of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,10 +20,14 @@ pub(super) struct LookupId(pub(super) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct TryId(pub(super) u64);
 
+/// The number of a client whose outcome is held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct HeldId(pub(super) u64);
+
 /// What happens at a time if nothing happens before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
-    /// The time of a lookup's first client is over.
+    /// The first of a lookup's clients has waited long enough.
     Client(LookupId),
     /// A lookup goes on to its next try.
     Resume(LookupId),
@@ -30,21 +35,28 @@ pub(super) enum Timer {
     Try(TryId),
     /// A connection has been without traffic.
     Idle(Link),
+    /// A client gets its outcome.
+    Held(HeldId),
 }
 
 /// A client that waits.
 pub(super) struct Client<W> {
     pub(super) waiter: W,
     pub(super) prefix: ClientPrefix,
+    /// When it came.
+    pub(super) since: Instant,
     pub(super) deadline: Instant,
+    pub(super) tracer: Option<Tracer>,
 }
 
 /// A question that is being resolved.
 pub(super) struct Lookup<W> {
     pub(super) inquiry: Inquiry,
     pub(super) rule: usize,
-    /// Who waits, by deadline.
+    /// Who waits.
     pub(super) clients: Vec<Client<W>>,
+    /// When [`Timer::Client`] is set to: the earliest of their deadlines.
+    pub(super) first_deadline: Instant,
     /// The rule's servers.
     pub(super) asked: Vec<Asked>,
     pub(super) tries_left: u8,
@@ -69,6 +81,18 @@ pub(super) struct Steps {
     pub(super) cookie_again: bool,
     /// Again, since a kept connection was closed by the server.
     pub(super) reconnected: bool,
+}
+
+impl Steps {
+    /// These and one more.
+    pub(super) fn and(self, change: TryChange) -> Self {
+        match change {
+            TryChange::OverTcp => Steps { stream: true, ..self },
+            TryChange::WithoutEdns => Steps { plain: true, ..self },
+            TryChange::WithoutCookie => Steps { bare: true, ..self },
+            TryChange::NewCookie => Steps { cookie_again: true, ..self },
+        }
+    }
 }
 
 /// A query that was sent.
@@ -97,6 +121,12 @@ pub(super) struct Try {
     pub(super) timer: Option<Instant>,
     /// Only to see whether a failing server answers again.
     pub(super) probe: bool,
+}
+
+impl Try {
+    pub(super) fn transport(&self) -> Transport {
+        if self.stream { Transport::Tcp } else { Transport::Udp }
+    }
 }
 
 /// A connection to a server.

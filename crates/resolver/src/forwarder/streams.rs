@@ -10,6 +10,7 @@ use super::Forwarder;
 use super::state::{Connection, LinkUse, Steps, Timer, TryId};
 use crate::inquiry::Outlet;
 use crate::random::Random;
+use crate::trace::TraceEvent;
 
 impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// A connection to `server` that takes one more query, with an ID for it and whether the connection is open already.
@@ -127,7 +128,11 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         for id in under_way {
             let Some(steps) = self.tries.get(&id).map(|one| one.steps) else { continue };
             match connection.heard.is_some() && !steps.reconnected {
-                true => self.replace(id, Steps { reconnected: true, ..steps }, now, actions),
+                true => {
+                    let broke = |server, transport, _: &_| TraceEvent::Broke { server, transport, error };
+                    self.note_of(id, now, broke);
+                    self.replace(id, Steps { reconnected: true, ..steps }, now, actions);
+                }
                 false => self.broken(id, error, now, actions),
             }
         }

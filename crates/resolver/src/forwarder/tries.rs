@@ -1,7 +1,7 @@
 //! Sending tries, and moving on where they are not answered.
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use exchange::{Action, Link, Transport};
 use wire::NameBuf;
@@ -13,7 +13,8 @@ use crate::inquiry::{LookupFailure, LookupOutcome, Outlet};
 use crate::query::{self, Opt};
 use crate::random::Random;
 use crate::select;
-use crate::server::Ability;
+use crate::server::{Ability, Server};
+use crate::trace::{CookieSent, TraceEvent};
 
 impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// Asks the next server, if there is one and a try is left.
@@ -46,6 +47,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     ) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         let (inquiry, last) = (lookup.inquiry, lookup.tries_left <= 1);
+        let recursion_desired = self.rules.get(lookup.rule).is_none_or(|rule| rule.recursion_desired);
         let Some(asked) = lookup.asked.get_mut(place).filter(|_| lookup.tries_left > 0) else {
             return self.go_on(id, now, actions);
         };
@@ -62,7 +64,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let Some((link, query_id, measurable)) = carrier else { return self.go_on(id, now, actions) };
         let (name, mixed) = self.name_for(server, &inquiry.name.into(), now);
         let opt = self.opt_for(server, steps, now);
-        let message = query::build(query_id, name.as_name(), &inquiry, opt.as_ref());
+        let message = query::build(query_id, name.as_name(), &inquiry, recursion_desired, opt.as_ref());
         actions.push(Action::Send { link, message });
         let timing = &self.config.timing;
         // A connection takes a round trip to open.
@@ -97,17 +99,29 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if let Some(lookup) = self.lookups.get_mut(&id) {
             lookup.tries.push(try_id);
         }
+        self.note_asked(id, try_id, wait, now);
+    }
+
+    fn note_asked(&self, id: LookupId, try_id: TryId, wait: Duration, now: Instant) {
+        self.note_of(try_id, now, |server, transport, one| {
+            let left = self.lookups.get(&id).map_or(0, |lookup| lookup.tries_left);
+            let attempt = self.config.limits.tries.saturating_sub(left);
+            let edns = one.opt.as_ref().map(|opt| match &opt.cookie {
+                None => CookieSent::No,
+                Some((_, server)) if server.is_empty() => CookieSent::Client,
+                Some(_) => CookieSent::Both,
+            });
+            let (mixed_case, probe) = (one.mixed, one.probe);
+            TraceEvent::Asked { server, transport, attempt, mixed_case, edns, probe, wait }
+        });
     }
 
     fn count_sent(&self, server: usize, stream: bool, probe: bool) {
-        let Some(stats) = self.stats.upstreams.get(server) else { return };
-        if stream {
-            stats.tcp.add()
-        } else {
-            stats.udp.add()
-        }
+        let Some(Server { stats, .. }) = self.servers.get(server) else { return };
+        let sent = if stream { &stats.tcp } else { &stats.udp };
+        sent.add(1);
         if probe {
-            stats.probes.add();
+            stats.probes.add(1);
         }
     }
 
@@ -158,10 +172,11 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         one.timer = None;
         let (lookup, place, probe) = (one.lookup, one.place, one.probe);
         let (server, stream, link, sent) = (one.server, one.stream, one.link, one.sent);
+        self.note_of(id, now, |server, transport, _| TraceEvent::Unanswered { server, transport });
         self.went_silent(server, stream, now);
         // Others that are left behind were counted before.
-        if let Some(stats) = self.stats.upstreams.get(server).filter(|_| lookup.is_some() || probe) {
-            stats.timeouts.add();
+        if let Some(server) = self.servers.get(server).filter(|_| lookup.is_some() || probe) {
+            server.stats.timeouts.add(1);
         }
         if stream {
             self.suspect(link, sent);
@@ -188,12 +203,13 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         now: Instant,
         actions: &mut Vec<Action>,
     ) {
+        self.note_of(id, now, |server, transport, _| TraceEvent::Broke { server, transport, error });
         let Some(one) = self.forget(id, actions) else { return };
         // Too many links are our own fault.
         if error != io::ErrorKind::QuotaExceeded {
             self.went_silent(one.server, one.stream, now);
-            if let Some(stats) = self.stats.upstreams.get(one.server) {
-                stats.failures.add();
+            if let Some(server) = self.servers.get(one.server) {
+                server.stats.failures.add(1);
             }
         }
         let Some(lookup) = one.lookup else { return };
@@ -205,9 +221,10 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
 
     /// A server asked by UDP may be well although its TCP is not.
     fn went_silent(&mut self, server: usize, stream: bool, now: Instant) {
-        let server = self.servers.get_mut(server);
-        if let Some(server) = server.filter(|server| !stream || server.upstream.reach == Reach::Tcp) {
-            server.on_silence(now);
+        let Some(server) = self.servers.get_mut(server) else { return };
+        match stream && server.upstream.reach == Reach::UdpThenTcp {
+            true => server.on_no_use(now),
+            false => server.on_silence(now),
         }
     }
 
@@ -218,7 +235,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if lookup.asked.iter().all(|asked| asked.spent) {
             return self.give_up(id, now, actions);
         }
-        let waits = lookup.resume.is_some() || lookup.tries.iter().any(|id| self.is_pending(*id));
+        let waits = self.waits(lookup);
         let fresh = lookup.asked.iter().any(|asked| asked.tries == 0 && !asked.spent);
         match lookup.tries_left {
             0 if !waits => self.give_up(id, now, actions),
@@ -235,13 +252,14 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// Whether a try is still within its time and drives its lookup.
-    fn is_pending(&self, id: TryId) -> bool {
-        self.tries.get(&id).is_some_and(|one| one.timer.is_some())
+    /// Whether a lookup has something to wait for: a try that is still within its time, or its next one.
+    pub(super) fn waits(&self, lookup: &Lookup<O::Waiter>) -> bool {
+        let pending = |id: &TryId| self.tries.get(id).is_some_and(|one| one.timer.is_some());
+        lookup.resume.is_some() || lookup.tries.iter().any(pending)
     }
 
     /// How long a lookup waits before it asks servers again whose links broke.
-    fn pause(&self, lookup: &Lookup<O::Waiter>) -> std::time::Duration {
+    fn pause(&self, lookup: &Lookup<O::Waiter>) -> Duration {
         let open = lookup.asked.iter().filter(|asked| !asked.spent);
         let timeouts = open.filter_map(|asked| {
             let server = self.servers.get(asked.server)?;

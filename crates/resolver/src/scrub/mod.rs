@@ -26,6 +26,9 @@ pub struct Answer {
     pub rcode: Rcode,
     /// AD: the upstream server says that it has validated the answer (RFC 4035 §3.2.3).
     pub authentic: bool,
+    /// AA: the upstream server is authoritative for the name that was asked (RFC 1035 §4.1.1). The message has AA clear,
+    /// since it comes out of a cache.
+    pub authoritative: bool,
     /// How long a negative answer may be kept: the lesser of the SOA's TTL and its MINIMUM (RFC 2308 §5), within our
     /// bounds. `None` if the answer is positive, or negative without an SOA, which may not be kept.
     pub negative_ttl: Option<Ttl>,
@@ -102,6 +105,9 @@ pub fn scrub(
         .map_err(|Full| ReplyFault::Malformed)
 }
 
+/// So many records have hardly more names than a small table takes.
+const FEW_RECORDS: usize = 16;
+
 /// Builds the message.
 fn write(
     inquiry: &Inquiry,
@@ -110,7 +116,9 @@ fn write(
     kept: &Kept,
     negative_ttl: Option<Ttl>,
 ) -> Result<Answer, Full> {
-    let authentic = Header::of(reply).is_some_and(|header| header.authentic_data());
+    let flags = Header::of(reply);
+    let authentic = flags.is_some_and(|header| header.authentic_data());
+    let authoritative = flags.is_some_and(|header| header.authoritative());
     let mut header = Header::query(0);
     header.set_response(true);
     header.set_recursion_desired(true);
@@ -120,7 +128,8 @@ fn write(
     header.set_rcode(rcode);
     // Rebuilt it may be longer than it came, where others compress more; so there is room for twice as much.
     let room = (kept.len() * 2 + reply.len() + 512).min(MAX_MESSAGE);
-    let (mut buf, mut names) = (vec![0; room], Compressor::large());
+    let mut names = if kept.records() <= FEW_RECORDS { Compressor::small() } else { Compressor::large() };
+    let mut buf = vec![0; room];
     let mut b = Builder::new(&mut buf, room, header, &mut names);
     b.question(inquiry.name.as_name(), inquiry.qtype, inquiry.qclass)?;
     b.learn(inquiry.name.as_name(), Offset::QNAME);
@@ -139,7 +148,7 @@ fn write(
     }
     let len = b.finish();
     let message = buf.get(..len).unwrap_or_default().into();
-    Ok(Answer { message, rcode, authentic, negative_ttl, leads_to: None })
+    Ok(Answer { message, rcode, authentic, authoritative, negative_ttl, leads_to: None })
 }
 
 /// A record that is kept.

@@ -12,6 +12,9 @@ use super::{KeptRecord, ReplyFault, Scope};
 /// Most RRsets kept at one name, or as proofs. Proofs take three for each link of a chain at most.
 const SETS: usize = 64;
 
+/// Bytes of memory that most answers' owners and data fit into.
+const ROOM: usize = 512;
+
 /// The records of a reply's answer and authority sections that are of the right class and may be data.
 pub(super) struct Records<'m> {
     parser: Parser<'m>,
@@ -32,6 +35,7 @@ struct Found {
 impl<'m> Records<'m> {
     /// Reads both sections. `sent` is the name as it was asked.
     pub(super) fn read(message: &'m [u8], class: Class, sent: Name<'_>) -> Result<Self, ReplyFault> {
+        let lower: NameBuf = sent.to_lower().into();
         let sent = Some(sent.to_buf()).filter(|sent| sent.as_name().has_upper_case());
         let malformed = |_| ReplyFault::Malformed;
         let (header, mut parser) = Parser::new(message).map_err(malformed)?;
@@ -39,7 +43,9 @@ impl<'m> Records<'m> {
         for _ in 0..questions {
             parser.question().map_err(malformed)?;
         }
-        let mut all = Vec::new();
+        // A record takes eleven bytes at least, whatever the header says.
+        let most = message.len() / 11;
+        let mut all = Vec::with_capacity(most.min(usize::from(answers) + usize::from(authorities)));
         for (section, count) in [(Section::Answer, answers), (Section::Authority, authorities)] {
             for _ in 0..count {
                 let raw = parser.record().map_err(malformed)?;
@@ -47,7 +53,9 @@ impl<'m> Records<'m> {
                     continue;
                 }
                 let mut owner = parser.name_at(raw.owner_at).map_err(malformed)?;
-                if let Some(sent) = &sent {
+                if sent.as_ref().is_some_and(|sent| owner.as_name().as_wire() == sent.as_name().as_wire()) {
+                    owner = lower;
+                } else if let Some(sent) = &sent {
                     let mut wire = owner.as_name().as_wire().to_vec();
                     lower_what_was_sent(&mut wire, sent.as_name());
                     owner = Name::from_wire(&wire).map_or(owner, Name::to_buf);
@@ -162,7 +170,7 @@ impl Kept {
             records_per_set: scope.records_per_set,
             max_ttl: scope.max_ttl,
         };
-        Kept { settings, ..Kept::default() }
+        Kept { settings, bytes: Vec::with_capacity(ROOM), records: Vec::with_capacity(8), ..Kept::default() }
     }
 
     /// From here on nothing is kept longer than this, in seconds.
@@ -173,6 +181,11 @@ impl Kept {
     /// Bytes of all owners and data.
     pub(super) fn len(&self) -> usize {
         self.bytes.len() + 16 * self.records.len()
+    }
+
+    /// How many there are.
+    pub(super) fn records(&self) -> usize {
+        self.records.len()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = KeptRecord<'_>> {
@@ -199,7 +212,7 @@ impl Kept {
         let (section, owner, rtype) = (found.section, found.owner, found.rtype);
         let same = |found: &Found| (found.section, found.rtype) == (section, rtype) && found.owner == owner;
         let members = records.pick(same);
-        let mut data: Vec<Vec<u8>> = Vec::new();
+        let mut data: Vec<Vec<u8>> = Vec::with_capacity(members.len());
         let mut ttl = Ttl::from_secs(self.settings.max_ttl);
         if members.is_empty() {
             return Ok(Ttl::ZERO);

@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use exchange::{Action, Core, Event, Link, Transport};
+use exchange::{Action, Core, Counter, Event, Link, Transport};
 use resolver::{
-    Answer, ChaCha, ClientPrefix, Count, ForwardConfig, ForwardRule, ForwardStats, Forwarder, Inquiry,
-    LookupFailure, LookupOutcome, LookupRequest, Outlet, Reach, Upstream,
+    ChaCha, ClientPrefix, ForwardConfig, ForwardRule, ForwardStats, Forwarder, ForwarderRequest, Inquiry,
+    LookupFailure, LookupOutcome, LookupRequest, Outlet, Reach, Trace, Upstream,
 };
 use wire::edns::{Edns, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, Header, Owner, Parser, Section};
@@ -46,12 +46,15 @@ type Outcomes = Arc<Mutex<VecDeque<(u32, LookupOutcome)>>>;
 /// Collects outcomes, and checks that a lookup is reported once, before its clients.
 struct Collector {
     outcomes: Outcomes,
+    ended: Arc<Mutex<Vec<String>>>,
 }
 
 impl Outlet for Collector {
     type Waiter = u32;
 
-    fn learned(&mut self, inquiry: &Inquiry, answer: &Arc<Answer>) {
+    fn ended(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome) {
+        self.ended.lock().expect("one thread").push(show(outcome));
+        let LookupOutcome::Answered(answer) = outcome else { return };
         let (_, mut parser) = Parser::new(&answer.message).expect("a header");
         let question = parser.question().expect("a question");
         assert_eq!(question.name.as_wire(), inquiry.name.as_name().as_wire(), "the question in lower case");
@@ -81,7 +84,10 @@ struct Play {
     servers: Vec<(String, Upstream)>,
     core: Option<(Forwarder<Collector, ChaCha>, Arc<ForwardStats>)>,
     outcomes: Outcomes,
+    ended: Arc<Mutex<Vec<String>>>,
     now: Instant,
+    /// The trace of each client, and how many of its steps were expected.
+    traces: HashMap<String, (Trace, usize)>,
     links: HashMap<Link, (String, Transport)>,
     used: HashSet<Link>,
     sent: VecDeque<Query>,
@@ -99,7 +105,9 @@ impl Play {
             servers: Vec::new(),
             core: None,
             outcomes: Outcomes::default(),
+            ended: Arc::default(),
             now: Instant::now(),
+            traces: HashMap::new(),
             links: HashMap::new(),
             used: HashSet::new(),
             sent: VecDeque::new(),
@@ -119,6 +127,46 @@ impl Play {
             "at" => self.advance(duration(words[0].trim_start_matches('+'))),
             "query" => self.query(&words),
             "reply" => self.reply(rest),
+            "settings" => self.config.rules.clear(),
+            "configure" => {
+                let config = Box::new(self.config.clone());
+                self.request(ForwarderRequest::Configure(config));
+            }
+            "ended" => {
+                let ended = std::mem::take(&mut *self.ended.lock().expect("one thread"));
+                assert_eq!(ended.last().map(String::as_str), Some(rest), "{}", self.at);
+            }
+            "servers" => {
+                let (_, stats) = self.core.as_ref().expect("started");
+                let name = |upstream: Upstream| self.servers.iter().find(|(_, known)| *known == upstream);
+                let shown: Vec<String> = stats
+                    .upstreams()
+                    .iter()
+                    .map(|stats| {
+                        let (name, _) = name(stats.upstream).expect("a server");
+                        let rtt =
+                            stats.smoothed_rtt().map_or("-".into(), |rtt| format!("{}us", rtt.as_micros()));
+                        format!("{name} {rtt}{}", if stats.is_failing() { " failing" } else { "" })
+                    })
+                    .collect();
+                assert_eq!(shown.join(", "), rest, "{}", self.at);
+            }
+            "step" => {
+                let (client, wanted) = rest.split_once(' ').expect("a client and a step");
+                let (trace, taken) = self.traces.get_mut(client).expect("a client");
+                let steps = trace.steps();
+                assert_eq!(
+                    steps.get(*taken).map(ToString::to_string).as_deref(),
+                    Some(wanted),
+                    "{}",
+                    self.at
+                );
+                *taken += 1;
+            }
+            "steps" => {
+                let (trace, taken) = &self.traces[words[0]];
+                assert_eq!(trace.steps().len(), *taken, "{}: {:?}", self.at, trace.steps().last());
+            }
             "message" => {
                 let query = self.query_of(words[0]);
                 let bytes = (0..words[1].len()).step_by(2);
@@ -144,7 +192,8 @@ impl Play {
             "count" => {
                 let n: u64 = words[1].parse().expect("a number");
                 let (_, stats) = self.core.as_ref().expect("started");
-                assert_eq!(counter(stats, &self.servers, words[0]).get(), n, "{}", self.at);
+                let counted = count(stats, &self.servers, words[0]);
+                assert_eq!(counted, n, "{}", self.at);
             }
             _ => panic!("{}: no such line", self.at),
         }
@@ -159,8 +208,10 @@ impl Play {
 
     fn rule(&mut self, words: &[&str]) {
         let find = |name: &&str| self.servers.iter().find(|(n, _)| n == name).expect("an upstream").1;
-        let upstreams = words[1..].iter().map(find).collect();
-        self.config.rules.push(ForwardRule { domain: words[0].parse().expect("a name"), upstreams });
+        let upstreams = words[1..].iter().filter(|word| **word != "norec").map(find).collect();
+        let rule = ForwardRule::new(words[0].parse().expect("a name"), upstreams);
+        let recursion_desired = !words.contains(&"norec");
+        self.config.rules.push(ForwardRule { recursion_desired, ..rule });
     }
 
     fn set(&mut self, key: &str, value: &str) {
@@ -172,6 +223,8 @@ impl Play {
             "cookies" => config.cookies = value == "on",
             "tries" => config.limits.tries = number() as u8,
             "clients-per-prefix" => config.limits.clients_per_prefix = number(),
+            "pulse" => config.limits.pulse = number(),
+            "gather" => config.timing.gather = duration(value),
             "clients-per-lookup" => config.limits.clients_per_lookup = number(),
             "lookups-per-rule" => config.limits.lookups_per_rule = number(),
             "lookups" => config.limits.lookups = number(),
@@ -189,9 +242,10 @@ impl Play {
         if self.core.is_none() {
             if self.config.rules.is_empty() && !self.servers.is_empty() {
                 let upstreams = self.servers.iter().map(|(_, upstream)| *upstream).collect();
-                self.config.rules.push(ForwardRule { domain: NameBuf::ROOT, upstreams });
+                self.config.rules.push(ForwardRule::new(NameBuf::ROOT, upstreams));
             }
-            let collector = Collector { outcomes: Arc::clone(&self.outcomes) };
+            let collector =
+                Collector { outcomes: Arc::clone(&self.outcomes), ended: Arc::clone(&self.ended) };
             let core = Forwarder::new(self.config.clone(), collector, ChaCha::new([1; 32]));
             let stats = core.stats();
             self.core = Some((core, stats));
@@ -214,12 +268,19 @@ impl Play {
         };
         let from = words.iter().find_map(|word| word.strip_prefix("from="));
         let from: IpAddr = from.map_or(Ipv4Addr::LOCALHOST.into(), |a| a.parse().expect("an address"));
+        let trace = self.traces.entry(words[0].to_owned()).or_default().0.clone();
         let request = LookupRequest {
             inquiry,
             recursion_desired: !words.contains(&"nord"),
             client: ClientPrefix::of(from),
+            trace: words.contains(&"trace").then(|| trace.clone()),
+            patience: words.iter().find_map(|word| word.strip_prefix("for=")).map(duration),
             waiter: words[0].parse().expect("a number"),
         };
+        self.request(ForwarderRequest::Lookup(request));
+    }
+
+    fn request(&mut self, request: ForwarderRequest<u32>) {
         let (now, mut actions) = (self.now, Vec::new());
         self.core().request(request, now, &mut actions);
         self.act(actions);
@@ -351,6 +412,7 @@ impl Play {
         let left: Vec<_> = self.links.values().collect();
         assert!(left.is_empty(), "{}: links left open: {left:?}", self.name);
         assert_eq!(self.core().deadline(), None, "{}: a timer is left", self.name);
+        assert!(self.core().is_idle(), "{}: something is left", self.name);
     }
 
     fn advance_to_end(&mut self) {
@@ -435,6 +497,7 @@ fn reply(query: &[u8], words: &[&str], records: &str) -> Vec<u8> {
     header.set_rcode(rcode);
     header.set_recursion_available(true);
     header.set_authentic_data(has("ad"));
+    header.set_authoritative(has("aa"));
     header.set_truncated(has("tc"));
     let (mut buf, mut names) = (vec![0; 65_535], Compressor::large());
     let mut b = Builder::new(&mut buf, 65_535, header, &mut names);
@@ -532,8 +595,12 @@ fn show(outcome: &LookupOutcome) -> String {
     assert_eq!(header.authentic_data(), answer.authentic);
     parser.question().expect("a question");
     let mut head = String::new();
+    assert!(!header.authoritative());
     if answer.authentic {
         head += "ad ";
+    }
+    if answer.authoritative {
+        head += "aa ";
     }
     if let Some(ttl) = answer.negative_ttl {
         head += &format!("negative={ttl} ");
@@ -558,13 +625,14 @@ fn show(outcome: &LookupOutcome) -> String {
     format!("{head}{}{colon}{}", answer.rcode, records.join("; "))
 }
 
-fn counter<'s>(stats: &'s ForwardStats, servers: &[(String, Upstream)], name: &str) -> &'s Count {
+fn count(stats: &ForwardStats, servers: &[(String, Upstream)], name: &str) -> u64 {
     if let Some((server, name)) =
         name.split_once('.').filter(|(first, _)| !matches!(*first, "suspects" | "shed"))
     {
         let server = servers.iter().find(|(n, _)| n == server).expect("an upstream").1;
-        let stats = stats.upstreams.iter().find(|s| s.address == server.address).expect("counted");
-        return match name {
+        let upstreams = stats.upstreams();
+        let stats = upstreams.iter().find(|s| s.upstream == server).expect("counted");
+        let counter = match name {
             "udp" => &stats.udp,
             "tcp" => &stats.tcp,
             "probes" => &stats.probes,
@@ -574,8 +642,9 @@ fn counter<'s>(stats: &'s ForwardStats, servers: &[(String, Upstream)], name: &s
             "rtt-20ms" => &stats.rtt[4],
             _ => panic!("no such counter"),
         };
+        return counter.get();
     }
-    match name {
+    let counter: &Counter = match name {
         "lookups" => &stats.lookups,
         "in-flight" => &stats.in_flight,
         "joined" => &stats.joined,
@@ -592,5 +661,6 @@ fn counter<'s>(stats: &'s ForwardStats, servers: &[(String, Upstream)], name: &s
         "suspects.cookie" => &stats.suspects.cookie,
         "suspects.unreadable" => &stats.suspects.unreadable,
         _ => panic!("no such counter"),
-    }
+    };
+    counter.get()
 }

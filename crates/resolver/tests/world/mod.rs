@@ -1,0 +1,109 @@
+//! A forwarder on virtual time: what it sends and hands out is collected, and what it may never do is asserted.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use exchange::{Action, Core, Event, Link, Transport};
+use resolver::{
+    ChaCha, ClientPrefix, ForwardConfig, Forwarder, ForwarderRequest, Inquiry, LookupOutcome, LookupRequest,
+    Outlet,
+};
+use wire::{Class, NameBuf, Type};
+
+/// Outcomes by client, in the order in which they came.
+#[derive(Clone, Default)]
+pub(crate) struct Outcomes(pub(crate) Arc<Mutex<Vec<(usize, LookupOutcome)>>>);
+
+impl Outlet for Outcomes {
+    type Waiter = usize;
+    fn ended(&mut self, _: &Inquiry, _: &LookupOutcome) {}
+    fn settle(&mut self, waiter: usize, outcome: LookupOutcome) {
+        self.0.lock().expect("one thread").push((waiter, outcome));
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) core: Forwarder<Outcomes, ChaCha>,
+    pub(crate) now: Instant,
+    /// The links that are open.
+    pub(crate) open: BTreeMap<Link, (SocketAddr, Transport)>,
+    /// All queries that were sent.
+    pub(crate) queries: Vec<(Link, Vec<u8>)>,
+    pub(crate) outcomes: Outcomes,
+}
+
+impl World {
+    pub(crate) fn new(config: ForwardConfig, seed: u8) -> Self {
+        let outcomes = Outcomes::default();
+        World {
+            core: Forwarder::new(config, outcomes.clone(), ChaCha::new([seed; 32])),
+            now: Instant::now(),
+            open: BTreeMap::new(),
+            queries: Vec::new(),
+            outcomes,
+        }
+    }
+
+    fn act(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Open { link, transport, to, .. } => {
+                    assert!(self.open.insert(link, (to, transport)).is_none(), "a link in use");
+                }
+                Action::Close { link } => assert!(self.open.remove(&link).is_some(), "a link closed twice"),
+                Action::Send { link, message } => {
+                    assert!(self.open.contains_key(&link), "sent on a link that is over");
+                    self.queries.push((link, message));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn event(&mut self, event: Event<'_>) {
+        let mut actions = Vec::new();
+        self.core.event(event, self.now, &mut actions);
+        self.act(actions);
+    }
+
+    pub(crate) fn request(&mut self, request: ForwarderRequest<usize>) {
+        let mut actions = Vec::new();
+        self.core.request(request, self.now, &mut actions);
+        self.act(actions);
+    }
+
+    /// A client asks for the address of a name.
+    pub(crate) fn ask(&mut self, client: usize, name: &str, from: IpAddr, patience: Duration) {
+        let name: NameBuf = name.parse().expect("a name");
+        let inquiry = Inquiry {
+            name: name.as_name().to_lower(),
+            qtype: Type::A,
+            qclass: Class::IN,
+            dnssec_ok: false,
+            checking_disabled: false,
+        };
+        self.request(ForwarderRequest::Lookup(LookupRequest {
+            inquiry,
+            recursion_desired: true,
+            client: ClientPrefix::of(from),
+            patience: Some(patience),
+            trace: None,
+            waiter: client,
+        }));
+    }
+
+    /// Lets the time pass, with every deadline on the way.
+    pub(crate) fn wait(&mut self, by: Duration) {
+        let end = self.now + by;
+        while let Some(at) = self.core.deadline().filter(|at| *at <= end) {
+            assert!(at >= self.now, "a deadline that has passed");
+            self.now = at;
+            let mut actions = Vec::new();
+            self.core.timeout(at, &mut actions);
+            assert!(self.core.deadline().is_none_or(|next| next > at), "it stands still");
+            self.act(actions);
+        }
+        self.now = end;
+    }
+}
