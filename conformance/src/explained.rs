@@ -1,6 +1,10 @@
 //! The differences that may stand: each rule as narrow as it can be made, with the words that decide it.
 //! `EXPLAINED.md` says the same to people, and a test holds the two together.
 
+mod forwarding;
+
+pub(crate) use forwarding::RULES as FORWARDING_RULES;
+
 use crate::answer::{Answer, OptRecord, flag};
 use crate::compare::{Case, Difference, Facet, Reply};
 use crate::name::Name;
@@ -28,15 +32,17 @@ pub(crate) struct Rule {
 pub(crate) struct View<'a> {
     /// The query and all replies.
     pub case: &'a Case<'a>,
+    /// Whose difference it is.
+    pub subject: Kind,
     /// The subject's response.
     pub mine: &'a Answer,
-    /// The response of one of the group it differs from.
+    /// The response of one of the group it differs from, or the subject's own earlier one.
     pub theirs: &'a Answer,
     /// The difference itself.
     pub difference: &'a Difference,
 }
 
-/// Every rule, tried in order.
+/// Every rule for servers of zones, tried in order; those for forwarders are in `forwarding`.
 pub(crate) const RULES: &[Rule] = &[
     Rule {
         id: "cname-across-zones",
@@ -262,13 +268,22 @@ pub(crate) fn explain(case: &Case<'_>, subject: Kind, difference: &Difference) -
     let mine = case.of(subject)?;
     // Silence has no bytes to look at; only a rule for silence sees it, and it looks at the subject.
     let silent = case.replies.iter().any(|(k, r)| difference.against.contains(k) && *r == Reply::Silence);
-    let theirs = case.of(*difference.against.first()?).or(silent.then_some(mine))?;
-    let view = View { case, mine, theirs, difference };
-    RULES.iter().find(|rule| {
+    let theirs = match difference.against.first()? {
+        kind if *kind == subject => case.earlier(subject)?,
+        kind => case.of(*kind).or(silent.then_some(mine))?,
+    };
+    let view = View { case, subject, mine, theirs, difference };
+    let rules = if case.forwarding.is_some() { FORWARDING_RULES } else { RULES };
+    rules.iter().find(|rule| {
         rule.facets.contains(&difference.facet)
             && rule.subject.is_none_or(|s| s == subject)
             && (rule.applies)(&view)
     })
+}
+
+/// The rule called `id`.
+pub(crate) fn rule(id: &str) -> Option<&'static Rule> {
+    RULES.iter().chain(FORWARDING_RULES).find(|rule| rule.id == id)
 }
 
 fn cnames(answer: &Answer) -> usize {
