@@ -309,7 +309,7 @@ fn across_zones(view: &View<'_>) -> bool {
 
 /// Some server's answer shows a chain longer than any honest one in the zones, or a loop.
 fn endless_chain(view: &View<'_>) -> bool {
-    view.case.replies.iter().filter_map(|(_, r)| r.answer()).any(|a| {
+    view.case.replies.iter().filter_map(|(_, r)| r.answer()).chain(view.case.upstream()).any(|a| {
         let owners: BTreeSet<_> =
             a.sections[0].iter().filter(|r| r.rtype == rtype::CNAME).map(|r| r.owner.clone()).collect();
         let closes =

@@ -99,12 +99,9 @@ pub(crate) fn show(
     }
     for Said { who, address, wire } in wires {
         match case.message {
-            None => println!(
-                "  dig @{} -p {} {}   # {who}",
-                address.ip(),
-                address.port(),
-                case.query.to_dig(),
-            ),
+            None => {
+                println!("  dig @{} -p {} {}   # {who}", address.ip(), address.port(), case.query.to_dig(),)
+            }
             Some(message) => {
                 println!("  message '{}' by {:?}   # {who}", message.name, case.query.transport)
             }

@@ -46,15 +46,8 @@ pub(crate) const AUTHORITATIVE: [Kind; 4] = [Kind::Nomen, Kind::Bind, Kind::Nsd,
 pub(crate) const FORWARDING: [Kind; 5] =
     [Kind::Nomen, Kind::Bind, Kind::Unbound, Kind::Recursor, Kind::Dnsdist];
 /// All of them.
-pub(crate) const ALL: [Kind; 7] = [
-    Kind::Nomen,
-    Kind::Bind,
-    Kind::Nsd,
-    Kind::Knot,
-    Kind::Unbound,
-    Kind::Recursor,
-    Kind::Dnsdist,
-];
+pub(crate) const ALL: [Kind; 7] =
+    [Kind::Nomen, Kind::Bind, Kind::Nsd, Kind::Knot, Kind::Unbound, Kind::Recursor, Kind::Dnsdist];
 
 impl Kind {
     /// Name as printed and as taken by `--server`.

@@ -1,6 +1,162 @@
-//! The rules for forwarders.
+//! The rules for forwarders. Each looks at what the upstream server said, too: that is what there was to pass on.
 
-use super::Rule;
+use super::{Rule, View, chain_end, endless_chain, extended_error_only};
+use crate::answer::{Answer, Record, flag};
+use crate::compare::Facet;
+use crate::name::Name;
+use crate::query::rtype;
+use crate::servers::Kind;
+use std::collections::BTreeSet;
 
 /// Every rule for forwarders, tried in order.
-pub(crate) const RULES: &[Rule] = &[];
+pub(crate) const RULES: &[Rule] = &[
+    Rule {
+        id: "forward-referral",
+        facets: &[
+            Facet::Rcode,
+            Facet::Tc,
+            Facet::Answer,
+            Facet::Authority,
+            Facet::Additional,
+            Facet::Edns,
+            Facet::Ttl,
+        ],
+        subject: Some(Kind::Nomen),
+        why: "The upstream server answers with a referral, at once or behind a chain. RFC 1034, section 4.3.1: where recursion is available the response is \"the answer to the query\", \"a name error\" or \"a temporary error indication\", never a referral. nomen and BIND say SERVFAIL; Unbound and dnsdist pass the referral on, PowerDNS makes answers of its records.",
+        applies: referral,
+    },
+    Rule {
+        id: "forward-chain-limit",
+        facets: &[
+            Facet::Rcode,
+            Facet::Tc,
+            Facet::Answer,
+            Facet::Authority,
+            Facet::Additional,
+            Facet::Edns,
+            Facet::Duplicates,
+            Facet::Ttl,
+        ],
+        subject: Some(Kind::Nomen),
+        why: "A chain of CNAMEs or DNAMEs without end, or nearly so: how many steps each of the two servers takes is its own affair. RFC 1034, section 3.6.2: chains \"should be followed and CNAME loops signalled as an error\".",
+        applies: endless_chain,
+    },
+    Rule {
+        id: "forward-too-long",
+        facets: &[Facet::Rcode, Facet::Tc, Facet::Answer, Facet::Authority, Facet::Edns],
+        subject: Some(Kind::Nomen),
+        why: "A DNAME makes the name longer than 255 bytes. RFC 6672, section 2.2: the RCODE is then YXDOMAIN; where the upstream server says NXDOMAIN instead nomen passes that on, others look at the DNAME themselves or fail.",
+        applies: too_long,
+    },
+    Rule {
+        id: "forward-error",
+        facets: &[Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional, Facet::Edns, Facet::Ttl],
+        subject: Some(Kind::Nomen),
+        why: "The upstream server gives an error, with part of a chain. RFC 1034, section 4.3.1: \"a temporary error indication\" has no records to it; nomen and Unbound send none, others the part that came.",
+        applies: error,
+    },
+    Rule {
+        id: "forward-class",
+        facets: &[Facet::Rcode, Facet::Answer, Facet::Authority, Facet::Edns, Facet::Flags],
+        subject: Some(Kind::Nomen),
+        why: "QCLASS other than IN, for which the upstream server has an error. RFC 1035, section 4.1.1: REFUSED and FORMERR speak of what this client asked of that server, and a forwarder that gets them has failed (SERVFAIL) or supports no such class (NOTIMP); others copy the code.",
+        applies: class,
+    },
+    Rule {
+        id: "forward-any",
+        facets: &[Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional, Facet::Ttl],
+        subject: Some(Kind::Nomen),
+        why: "QTYPE ANY. RFC 8482, section 4.1 lets a responder give some of the RRsets; a cache has those that came by, and servers with a cache of RRsets put them together from there. nomen passes on what the upstream server gave, and no more.",
+        applies: any,
+    },
+    Rule {
+        id: "forward-additional",
+        facets: &[Facet::Additional],
+        subject: Some(Kind::Nomen),
+        why: "The additional section. RFC 2181, section 5.4.1 calls its data \"the least trustworthy\", not to be cached so that it \"would ever be returned as answers\"; RFC 1034, section 4.3.2, step 6 leaves to the server what it adds. nomen and PowerDNS keep nothing of it.",
+        applies: additional,
+    },
+    Rule {
+        id: "forward-extended-error",
+        facets: &[Facet::Edns],
+        subject: Some(Kind::Nomen),
+        why: "An EDE option beside an error, or its lack. RFC 8914, section 2: it can stand in any response to a query with an OPT record, whatever the RCODE.",
+        applies: extended_error_only,
+    },
+    Rule {
+        id: "forward-ttl-runs-out",
+        facets: &[Facet::Ttl],
+        subject: None,
+        why: "A record whose TTL is over before the second time: the answer is fetched anew. RFC 1035, section 4.1.3: a TTL is the time \"that the resource record may be cached before it should be discarded\"; 0 says it \"should not be cached\".",
+        applies: runs_out,
+    },
+];
+
+/// The upstream server's last word is a delegation: NS records and no SOA, where the name asked for is not answered.
+fn referral(view: &View<'_>) -> bool {
+    let Some(upstream) = view.case.upstream() else { return false };
+    let answered = upstream.sections[0].iter().any(|r| r.is_or_covers(view.case.query.qtype));
+    let has = |rtype| upstream.sections[1].iter().any(|r| r.rtype == rtype);
+    let delegates = has(rtype::NS) && !has(rtype::SOA) && (!answered || chain_end(upstream).is_some());
+    upstream.rcode == 0 && delegates && is_bare_failure(view.mine)
+}
+
+fn is_bare_failure(answer: &Answer) -> bool {
+    answer.rcode == 2 && answer.sections.iter().all(BTreeSet::is_empty)
+}
+
+/// A DNAME of the chain would make a name of it too long.
+fn too_long(view: &View<'_>) -> bool {
+    let Some(upstream) = view.case.upstream() else { return false };
+    let targets = upstream.sections[0]
+        .iter()
+        .filter(|r| r.rtype == rtype::CNAME)
+        .filter_map(|r| Some(Name::from_wire(&r.rdata)?.0.lower()));
+    let names: Vec<_> = targets.chain([view.case.query.name.lower()]).collect();
+    let overflows = |dname: &Record| {
+        Name::from_wire(&dname.rdata).is_some_and(|(target, _)| {
+            names.iter().any(|name| {
+                let below = name.is_under(&dname.owner) && *name != dname.owner;
+                below && name.wire_len() - dname.owner.wire_len() + target.wire_len() > 255
+            })
+        })
+    };
+    view.mine.rcode == upstream.rcode
+        && upstream.sections[0].iter().filter(|r| r.rtype == rtype::DNAME).any(overflows)
+}
+
+fn error(view: &View<'_>) -> bool {
+    let failed = view.case.upstream().is_some_and(|a| !matches!(a.rcode, 0 | 3 | 6));
+    failed && is_bare_failure(view.mine)
+}
+
+fn class(view: &View<'_>) -> bool {
+    let refused = view.case.upstream().is_some_and(|a| a.rcode != 0);
+    view.case.query.class != 1 && refused && matches!(view.mine.rcode, 2 | 4)
+}
+
+/// Everything in the subject's answer came from the upstream server.
+fn any(view: &View<'_>) -> bool {
+    let Some(upstream) = view.case.upstream() else { return false };
+    let known = |mine: &Record| upstream.sections[0].iter().any(|r| is_same_data(r, mine));
+    view.case.query.qtype == rtype::ANY
+        && view.subject != *view.difference.against.first().unwrap_or(&view.subject)
+        && view.mine.rcode == upstream.rcode
+        && (view.mine.has(flag::TC) || !view.mine.sections[0].is_empty())
+        && view.mine.sections[0].iter().all(known)
+}
+
+fn is_same_data(a: &Record, b: &Record) -> bool {
+    (&a.owner, a.rtype, a.class, &a.rdata) == (&b.owner, b.rtype, b.class, &b.rdata)
+}
+
+fn additional(view: &View<'_>) -> bool {
+    view.mine.sections[2].is_empty() && view.mine.rcode == view.theirs.rcode
+}
+
+fn runs_out(view: &View<'_>) -> bool {
+    let Some(forwarding) = &view.case.forwarding else { return false };
+    let soon = forwarding.slack;
+    let again = view.case.earlier(view.subject).is_some() && view.difference.against == [view.subject];
+    again && view.theirs.sections.iter().flatten().any(|r| r.ttl <= soon)
+}
