@@ -3,7 +3,7 @@
 
 mod forwarding;
 
-pub(crate) use forwarding::RULES as FORWARDING_RULES;
+pub(crate) use forwarding::{AGAIN as AGAIN_RULES, RULES as FORWARDING_RULES};
 
 use crate::answer::{Answer, OptRecord, flag};
 use crate::compare::{Case, Difference, Facet, Reply};
@@ -32,8 +32,6 @@ pub(crate) struct Rule {
 pub(crate) struct View<'a> {
     /// The query and all replies.
     pub case: &'a Case<'a>,
-    /// Whose difference it is.
-    pub subject: Kind,
     /// The subject's response.
     pub mine: &'a Answer,
     /// The response of one of the group it differs from, or the subject's own earlier one.
@@ -268,12 +266,17 @@ pub(crate) fn explain(case: &Case<'_>, subject: Kind, difference: &Difference) -
     let mine = case.of(subject)?;
     // Silence has no bytes to look at; only a rule for silence sees it, and it looks at the subject.
     let silent = case.replies.iter().any(|(k, r)| difference.against.contains(k) && *r == Reply::Silence);
+    let again = difference.against == [subject];
     let theirs = match difference.against.first()? {
-        kind if *kind == subject => case.earlier(subject)?,
+        _ if again => case.earlier(subject)?,
         kind => case.of(*kind).or(silent.then_some(mine))?,
     };
-    let view = View { case, subject, mine, theirs, difference };
-    let rules = if case.forwarding.is_some() { FORWARDING_RULES } else { RULES };
+    let view = View { case, mine, theirs, difference };
+    let rules = match &case.forwarding {
+        None => RULES,
+        Some(_) if again => AGAIN_RULES,
+        Some(_) => FORWARDING_RULES,
+    };
     rules.iter().find(|rule| {
         rule.facets.contains(&difference.facet)
             && rule.subject.is_none_or(|s| s == subject)
@@ -281,9 +284,9 @@ pub(crate) fn explain(case: &Case<'_>, subject: Kind, difference: &Difference) -
     })
 }
 
-/// The rule called `id`.
-pub(crate) fn rule(id: &str) -> Option<&'static Rule> {
-    RULES.iter().chain(FORWARDING_RULES).find(|rule| rule.id == id)
+/// The rules of all tables.
+pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
+    RULES.iter().chain(FORWARDING_RULES).chain(AGAIN_RULES)
 }
 
 fn cnames(answer: &Answer) -> usize {

@@ -61,7 +61,7 @@ impl Tally {
         );
         for (id, count) in &self.explained {
             println!("  explained {count:>8}  {id}");
-            if let Some(rule) = explained::rule(id).filter(|_| reasons) {
+            if let Some(rule) = explained::all().find(|r| r.id == *id).filter(|_| reasons) {
                 println!("                      {}", rule.why);
             }
         }

@@ -8,7 +8,7 @@ use crate::query::rtype;
 use crate::servers::Kind;
 use std::collections::BTreeSet;
 
-/// Every rule for forwarders, tried in order.
+/// The rules for a difference from other servers, tried in order.
 pub(crate) const RULES: &[Rule] = &[
     Rule {
         id: "forward-referral",
@@ -49,8 +49,15 @@ pub(crate) const RULES: &[Rule] = &[
         applies: too_long,
     },
     Rule {
+        id: "forward-wildcard-dname",
+        facets: &[Facet::Answer, Facet::Authority, Facet::Ttl],
+        subject: Some(Kind::Nomen),
+        why: "A DNAME at a wildcard, which the upstream server expands to the name asked for. RFC 4592, section 4.4: it \"represents a threat to the coherency of the DNS and is to be avoided or outright rejected\". nomen leaves out the DNAME and keeps the CNAME and what is said of its target; others reject all of it.",
+        applies: wildcard_dname,
+    },
+    Rule {
         id: "forward-error",
-        facets: &[Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional, Facet::Edns, Facet::Ttl],
+        facets: &[Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional],
         subject: Some(Kind::Nomen),
         why: "The upstream server gives an error, with part of a chain. RFC 1034, section 4.3.1: \"a temporary error indication\" has no records to it; nomen and Unbound send none, others the part that came.",
         applies: error,
@@ -83,14 +90,16 @@ pub(crate) const RULES: &[Rule] = &[
         why: "An EDE option beside an error, or its lack. RFC 8914, section 2: it can stand in any response to a query with an OPT record, whatever the RCODE.",
         applies: extended_error_only,
     },
-    Rule {
-        id: "forward-ttl-runs-out",
-        facets: &[Facet::Ttl],
-        subject: None,
-        why: "A record whose TTL is over before the second time: the answer is fetched anew. RFC 1035, section 4.1.3: a TTL is the time \"that the resource record may be cached before it should be discarded\"; 0 says it \"should not be cached\".",
-        applies: runs_out,
-    },
 ];
+
+/// The rules for a difference of a server from itself, the second time from the first.
+pub(crate) const AGAIN: &[Rule] = &[Rule {
+    id: "forward-ttl-runs-out",
+    facets: &[Facet::Ttl],
+    subject: None,
+    why: "A record whose TTL is over before the second time: the answer is fetched anew. RFC 1035, section 4.1.3: a TTL is the time \"that the resource record may be cached before it should be discarded\"; 0 says it \"should not be cached\".",
+    applies: runs_out,
+}];
 
 /// The upstream server's last word is a delegation: NS records and no SOA, where the name asked for is not answered.
 fn referral(view: &View<'_>) -> bool {
@@ -125,6 +134,20 @@ fn too_long(view: &View<'_>) -> bool {
         && upstream.sections[0].iter().filter(|r| r.rtype == rtype::DNAME).any(overflows)
 }
 
+/// A DNAME stands where the CNAME made from it stands, and not above.
+fn wildcard_dname(view: &View<'_>) -> bool {
+    let Some(upstream) = view.case.upstream() else { return false };
+    let has = |answer: &Answer, rtype, owner: &Name| {
+        answer.sections[0].iter().any(|r| r.rtype == rtype && r.owner == *owner)
+    };
+    let name = view.case.query.name.lower();
+    view.mine.rcode == view.theirs.rcode
+        && has(upstream, rtype::DNAME, &name)
+        && has(upstream, rtype::CNAME, &name)
+        && !has(view.mine, rtype::DNAME, &name)
+        && has(view.mine, rtype::CNAME, &name)
+}
+
 fn error(view: &View<'_>) -> bool {
     let failed = view.case.upstream().is_some_and(|a| !matches!(a.rcode, 0 | 3 | 6));
     failed && is_bare_failure(view.mine)
@@ -140,7 +163,6 @@ fn any(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
     let known = |mine: &Record| upstream.sections[0].iter().any(|r| is_same_data(r, mine));
     view.case.query.qtype == rtype::ANY
-        && view.subject != *view.difference.against.first().unwrap_or(&view.subject)
         && view.mine.rcode == upstream.rcode
         && (view.mine.has(flag::TC) || !view.mine.sections[0].is_empty())
         && view.mine.sections[0].iter().all(known)
@@ -155,8 +177,6 @@ fn additional(view: &View<'_>) -> bool {
 }
 
 fn runs_out(view: &View<'_>) -> bool {
-    let Some(forwarding) = &view.case.forwarding else { return false };
-    let soon = forwarding.slack;
-    let again = view.case.earlier(view.subject).is_some() && view.difference.against == [view.subject];
-    again && view.theirs.sections.iter().flatten().any(|r| r.ttl <= soon)
+    let soon = view.case.forwarding.as_ref().map_or(0, |f| f.slack);
+    view.theirs.sections.iter().flatten().any(|r| r.ttl <= soon)
 }
