@@ -50,9 +50,9 @@ pub(crate) const RULES: &[Rule] = &[
     },
     Rule {
         id: "forward-wildcard-dname",
-        facets: &[Facet::Answer, Facet::Authority, Facet::Ttl],
+        facets: &[Facet::Tc, Facet::Answer, Facet::Authority, Facet::Ttl],
         subject: Some(Kind::Nomen),
-        why: "A DNAME at a wildcard, which the upstream server expands to the name asked for. RFC 4592, section 4.4: it \"represents a threat to the coherency of the DNS and is to be avoided or outright rejected\". nomen leaves out the DNAME and keeps the CNAME and what is said of its target; others reject all of it.",
+        why: "A DNAME at a wildcard, which the upstream server expands to the name asked for. RFC 4592, section 4.4: it \"represents a threat to the coherency of the DNS and is to be avoided or outright rejected\". nomen keeps the one of DNAME and CNAME that answers the question, and what is said of the target; others reject all of it, or give the wildcard's own records from their caches.",
         applies: wildcard_dname,
     },
     Rule {
@@ -66,7 +66,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "forward-class",
         facets: &[Facet::Rcode, Facet::Answer, Facet::Authority, Facet::Edns, Facet::Flags],
         subject: Some(Kind::Nomen),
-        why: "QCLASS other than IN, for which the upstream server has an error. RFC 1035, section 4.1.1: REFUSED and FORMERR speak of what this client asked of that server, and a forwarder that gets them has failed (SERVFAIL) or supports no such class (NOTIMP); others copy the code.",
+        why: "QCLASS other than IN, for which the upstream server has an error. RFC 1035, section 4.1.1: REFUSED and FORMERR speak of what this client asked of that server, and a forwarder that gets them has failed (SERVFAIL) or supports no such class (NOTIMP); others copy the code. To QCLASS ANY, RFC 1035, section 6.2, the answer is \"never authoritative\": whether there is one differs with every server.",
         applies: class,
     },
     Rule {
@@ -82,6 +82,20 @@ pub(crate) const RULES: &[Rule] = &[
         subject: Some(Kind::Nomen),
         why: "The additional section. RFC 2181, section 5.4.1 calls its data \"the least trustworthy\", not to be cached so that it \"would ever be returned as answers\"; RFC 1034, section 4.3.2, step 6 leaves to the server what it adds. nomen and PowerDNS keep nothing of it.",
         applies: additional,
+    },
+    Rule {
+        id: "forward-cname-and-old-types",
+        facets: &[Facet::Rcode, Facet::Answer, Facet::Authority, Facet::Tc],
+        subject: Some(Kind::Nomen),
+        why: "QTYPE NSEC, NSEC3, RRSIG, SIG, KEY or NXT at a CNAME, for which the upstream server says NODATA. A cache that has the CNAME follows it, as RFC 1034, section 3.6.2 has it for all types; one that has not takes the answer as it came (RFC 2308, section 2.2). So it depends on what was asked before.",
+        applies: cname_and_old_types,
+    },
+    Rule {
+        id: "forward-fits-or-not",
+        facets: &[Facet::Tc],
+        subject: Some(Kind::Nomen),
+        why: "A datagram about as full as it may be: some servers compress more names than others, so it fits here and not there. RFC 1035, section 4.1.4 leaves compression to the sender. The same question by TCP is compared in full.",
+        applies: fits_or_not,
     },
     Rule {
         id: "forward-extended-error",
@@ -137,15 +151,15 @@ fn too_long(view: &View<'_>) -> bool {
 /// A DNAME stands where the CNAME made from it stands, and not above.
 fn wildcard_dname(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
-    let has = |answer: &Answer, rtype, owner: &Name| {
-        answer.sections[0].iter().any(|r| r.rtype == rtype && r.owner == *owner)
-    };
-    let name = view.case.query.name.lower();
-    view.mine.rcode == view.theirs.rcode
-        && has(upstream, rtype::DNAME, &name)
-        && has(upstream, rtype::CNAME, &name)
-        && !has(view.mine, rtype::DNAME, &name)
-        && has(view.mine, rtype::CNAME, &name)
+    let at = |rtype| upstream.sections[0].iter().filter(move |r| r.rtype == rtype).map(|r| &r.owner);
+    let expanded = at(rtype::DNAME).any(|owner| at(rtype::CNAME).any(|other| other == owner));
+    expanded && passes_on(view, upstream)
+}
+
+/// Whether the subject says nothing that the upstream server did not say.
+fn passes_on(view: &View<'_>, upstream: &Answer) -> bool {
+    let known = |mine: &Record| upstream.sections[0].iter().any(|r| is_same_data(r, mine));
+    view.mine.rcode == upstream.rcode && view.mine.sections[0].iter().all(known)
 }
 
 fn error(view: &View<'_>) -> bool {
@@ -155,17 +169,19 @@ fn error(view: &View<'_>) -> bool {
 
 fn class(view: &View<'_>) -> bool {
     let refused = view.case.upstream().is_some_and(|a| a.rcode != 0);
-    view.case.query.class != 1 && refused && matches!(view.mine.rcode, 2 | 4)
+    match view.case.query.class {
+        1 => false,
+        255 => true,
+        _ => refused && matches!(view.mine.rcode, 2 | 4),
+    }
 }
 
 /// Everything in the subject's answer came from the upstream server.
 fn any(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
-    let known = |mine: &Record| upstream.sections[0].iter().any(|r| is_same_data(r, mine));
     view.case.query.qtype == rtype::ANY
-        && view.mine.rcode == upstream.rcode
         && (view.mine.has(flag::TC) || !view.mine.sections[0].is_empty())
-        && view.mine.sections[0].iter().all(known)
+        && passes_on(view, upstream)
 }
 
 fn is_same_data(a: &Record, b: &Record) -> bool {
@@ -174,6 +190,29 @@ fn is_same_data(a: &Record, b: &Record) -> bool {
 
 fn additional(view: &View<'_>) -> bool {
     view.mine.sections[2].is_empty() && view.mine.rcode == view.theirs.rcode
+}
+
+/// The subject passes on that there is nothing, and another one knows a CNAME at the name.
+fn cname_and_old_types(view: &View<'_>) -> bool {
+    let Some(upstream) = view.case.upstream() else { return false };
+    let types = [rtype::NSEC, rtype::NSEC3, rtype::RRSIG, rtype::SIG, rtype::KEY, rtype::NXT];
+    let name = view.case.query.name.lower();
+    let mut all = view.case.replies.iter().filter_map(|(_, r)| r.answer());
+    types.contains(&view.case.query.qtype)
+        && upstream.sections[0].is_empty()
+        && passes_on(view, upstream)
+        && all.any(|a| a.sections[0].iter().any(|r| r.rtype == rtype::CNAME && r.owner == name))
+}
+
+/// The fullest message, that from upstream by TCP included, is within of the room by no more than compression makes.
+fn fits_or_not(view: &View<'_>) -> bool {
+    let replies = view.case.replies.iter().filter_map(|(_, r)| r.answer()).chain(view.case.upstream());
+    let fullest = replies.filter(|a| !a.has(flag::TC)).map(|a| a.len).max().unwrap_or(0);
+    // Names that DNAME makes repeat whole labels, which some compress and some do not.
+    let chained = view.mine.sections[0].iter().any(|r| r.rtype == rtype::DNAME);
+    let slack = if chained { 260 } else { 60 };
+    let near = |room: usize| fullest + slack > room && fullest < room + slack;
+    view.mine.rcode == view.theirs.rcode && super::room(view).is_some_and(near)
 }
 
 fn runs_out(view: &View<'_>) -> bool {

@@ -266,6 +266,40 @@ fn a_dname_at_a_wildcard_is_not_kept() {
     scene.is_excused(&[Facet::Answer], "forward-wildcard-dname");
     scene.upstream = scene.mine.clone();
     scene.is_not_excused();
+    scene.upstream = Says::answer(&upstream).rcode(3);
+    scene.mine = Says::answer(&[pointing("x.d.test.", rtype::CNAME, "made.up.")]).rcode(3);
+    scene.is_not_excused();
+}
+
+#[test]
+fn a_cname_that_upstream_does_not_show_depends_on_the_cache() {
+    let none = Says::default().authority(&[soa()]);
+    let found = Says::answer(&[pointing("www.test.", rtype::CNAME, "test.")]).authority(&[soa()]);
+    let mut scene = Scene::new("www.test.", rtype::RRSIG, none.clone(), none.clone(), found.clone());
+    scene.is_excused(&[Facet::Answer], "forward-cname-and-old-types");
+    scene.query.qtype = rtype::TXT;
+    scene.is_not_excused();
+    scene.query.qtype = rtype::RRSIG;
+    scene.upstream = found;
+    scene.is_not_excused();
+}
+
+#[test]
+fn only_a_full_datagram_fits_here_and_not_there() {
+    let truncated = Says { flags: 2, ..Says::default() };
+    for (bytes, excused) in [(200, false), (470, true), (550, true), (600, false)] {
+        let text = record("www.test.", rtype::TXT, 300, &vec![0; bytes - 46]);
+        let whole = Says::answer(&[text]);
+        let mut scene = Scene::new("www.test.", rtype::TXT, whole.clone(), whole, truncated.clone());
+        for _ in 0..2 {
+            if excused {
+                scene.is_excused(&[Facet::Tc], "forward-fits-or-not");
+            } else {
+                scene.is_not_excused();
+            }
+            (scene.mine, scene.theirs) = (scene.theirs, scene.mine);
+        }
+    }
 }
 
 #[test]
