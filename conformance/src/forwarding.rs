@@ -51,72 +51,120 @@ impl Run<'_> {
         programs: &BTreeMap<Kind, PathBuf>,
         world: &World,
         upstream: &Server,
-        mut queries: Vec<Query>,
+        queries: Vec<Query>,
         dir: &Path,
     ) -> Result<(), String> {
         let born = Instant::now();
         let mut servers = start(programs, self.arguments.port, world, upstream, dir)?;
-        let by_tcp = |queries: &[Query]| -> Vec<_> {
-            queries.iter().map(|q| Query { transport: Transport::Tcp, ..q.clone() }).collect()
-        };
-        let origin = std::slice::from_ref(upstream);
-        let mut truth = ask(origin, &by_tcp(&queries))?.remove(0);
-        let mut first = ask(&servers, &queries)?;
-        // What did not fit into a datagram is asked again by TCP, in full.
-        let again: Vec<_> = (0..queries.len()).filter(|&i| is_cut_short(&first, i)).collect();
-        let repeated: Vec<_> = by_tcp(&again.iter().map(|&i| queries[i].clone()).collect::<Vec<_>>());
-        for (all, more) in first.iter_mut().zip(ask(&servers, &repeated)?) {
-            all.extend(more);
-        }
-        truth.extend(again.iter().map(|&i| truth[i].clone()).collect::<Vec<_>>());
-        queries.extend(repeated);
-        let first_end = Instant::now();
-        let first_slack = slack(born);
-        std::thread::sleep(PAUSE);
-        let waited = first_end.elapsed().as_secs() as u32;
-        let second = ask(&servers, &queries)?;
-        let second_slack = slack(born);
+        let round = Round::ask(upstream, &servers, queries, born)?;
         for server in &mut servers {
             if !server.is_alive() {
                 return Err(format!("{} died\n{}", server.kind.label(), server.log_tail()));
             }
         }
-        for (i, query) in queries.iter().enumerate() {
-            let read = |replies: &[Replies]| -> Vec<_> {
-                let of = |(s, r): (&Server, &Replies)| (s.kind, Reply::from_wire(r[i].as_deref()));
-                servers.iter().zip(replies).map(of).collect()
-            };
-            let passes =
-                [(&first, None, first_slack, 0), (&second, Some(&first), second_slack, waited.max(1))];
-            for (answers, earlier, slack, waited) in passes {
+        for i in 0..round.queries.len() {
+            for earlier in [None, Some(&round.first)] {
                 self.number += 1;
-                let forwarding = Forwarding {
-                    upstream: (upstream.kind, Reply::from_wire(truth[i].as_deref())),
-                    slack,
-                    earlier: earlier.map(|e| read(e)).unwrap_or_default(),
-                    waited,
-                };
-                let replies = read(answers);
-                let case = Case { query, message: None, world, replies, forwarding: Some(forwarding) };
-                let said = |when: &str, replies: &[Replies]| -> Vec<Said> {
-                    let of = |(s, r): (&Server, &Replies)| {
-                        let who = format!("{}{when}", s.kind.label());
-                        Said { who, ..s.said(r[i].clone()) }
-                    };
-                    servers.iter().zip(replies).map(of).collect()
-                };
-                let mut wires = vec![Said {
-                    who: format!("{}, what is forwarded to, by TCP", upstream.kind.label()),
-                    ..upstream.said(truth[i].clone())
-                }];
-                if let Some(earlier) = earlier {
-                    wires.extend(said(", the first time", earlier));
-                }
-                wires.extend(said("", answers));
-                self.judge(&case, &wires, &servers);
+                let case = round.case(i, world, upstream, &servers, earlier);
+                self.judge(&case, &round.said(i, upstream, &servers, earlier), &servers);
             }
         }
         Ok(())
+    }
+}
+
+/// What everybody said to a list of queries.
+#[derive(Debug)]
+struct Round {
+    queries: Vec<Query>,
+    /// Of the upstream server itself, by TCP.
+    upstream: Replies,
+    first: Pass,
+    second: Pass,
+    /// Whole seconds between the two, at least.
+    waited: u32,
+}
+
+/// All queries asked once.
+#[derive(Debug)]
+struct Pass {
+    /// In the order of the servers.
+    replies: Vec<Replies>,
+    /// Seconds that TTLs may be apart.
+    slack: u32,
+}
+
+impl Round {
+    /// Asks `upstream` once and the forwarders before it twice. `born` is when those had nothing in their caches.
+    fn ask(
+        upstream: &Server,
+        servers: &[Server],
+        mut queries: Vec<Query>,
+        born: Instant,
+    ) -> Result<Self, String> {
+        let by_tcp = |query: &Query| Query { transport: Transport::Tcp, ..query.clone() };
+        let whole: Vec<_> = queries.iter().map(by_tcp).collect();
+        let mut truth = ask(std::slice::from_ref(upstream), &whole)?.remove(0);
+        let mut first = ask(servers, &queries)?;
+        // What did not fit into a datagram is asked again by TCP, in full.
+        let again: Vec<_> = (0..queries.len()).filter(|&i| is_cut_short(&first, i)).collect();
+        let repeated: Vec<_> = again.iter().map(|&i| whole[i].clone()).collect();
+        for (all, more) in first.iter_mut().zip(ask(servers, &repeated)?) {
+            all.extend(more);
+        }
+        truth.extend(again.iter().map(|&i| truth[i].clone()).collect::<Vec<_>>());
+        queries.extend(repeated);
+        let first = Pass { replies: first, slack: slack(born) };
+        let end = Instant::now();
+        std::thread::sleep(PAUSE);
+        let waited = end.elapsed().as_secs() as u32;
+        let second = Pass { replies: ask(servers, &queries)?, slack: slack(born) };
+        Ok(Self { queries, upstream: truth, first, second, waited })
+    }
+
+    /// Query `i` as answered the first time, or, with those `earlier` replies, the second.
+    fn case<'a>(
+        &'a self,
+        i: usize,
+        world: &'a World,
+        upstream: &Server,
+        servers: &[Server],
+        earlier: Option<&Pass>,
+    ) -> Case<'a> {
+        let read = |pass: &Pass| -> Vec<_> {
+            let of = |(s, r): (&Server, &Replies)| (s.kind, Reply::from_wire(r[i].as_deref()));
+            servers.iter().zip(&pass.replies).map(of).collect()
+        };
+        let pass = if earlier.is_some() { &self.second } else { &self.first };
+        let forwarding = Forwarding {
+            upstream: (upstream.kind, Reply::from_wire(self.upstream[i].as_deref())),
+            slack: pass.slack,
+            earlier: earlier.map(read).unwrap_or_default(),
+            waited: self.waited,
+        };
+        let replies = read(pass);
+        Case { query: &self.queries[i], message: None, world, replies, forwarding: Some(forwarding) }
+    }
+
+    /// The same for people.
+    fn said(&self, i: usize, upstream: &Server, servers: &[Server], earlier: Option<&Pass>) -> Vec<Said> {
+        let by = |pass: &Pass, when: &str| -> Vec<Said> {
+            let of = |(s, r): (&Server, &Replies)| {
+                let who = format!("{}{when}", s.kind.label());
+                Said { who, ..s.said(r[i].clone()) }
+            };
+            servers.iter().zip(&pass.replies).map(of).collect()
+        };
+        let who = format!("{}, what is forwarded to, by TCP", upstream.kind.label());
+        let mut said = vec![Said { who, ..upstream.said(self.upstream[i].clone()) }];
+        match earlier {
+            None => said.extend(by(&self.first, "")),
+            Some(first) => {
+                said.extend(by(first, ", the first time"));
+                said.extend(by(&self.second, ""));
+            }
+        }
+        said
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) const RULES: &[Rule] = &[
     },
     Rule {
         id: "forward-class",
-        facets: &[Facet::Rcode, Facet::Answer, Facet::Authority, Facet::Edns, Facet::Flags],
+        facets: &[Facet::Rcode, Facet::Tc, Facet::Flags, Facet::Answer, Facet::Authority, Facet::Edns],
         subject: Some(Kind::Nomen),
         why: "QCLASS other than IN, for which the upstream server has an error. RFC 1035, section 4.1.1: REFUSED and FORMERR speak of what this client asked of that server, and a forwarder that gets them has failed (SERVFAIL) or supports no such class (NOTIMP); others copy the code. To QCLASS ANY, RFC 1035, section 6.2, the answer is \"never authoritative\": whether there is one differs with every server.",
         applies: class,
