@@ -1,12 +1,12 @@
 //! Decides where a server stands apart from the others: facet by facet, against the largest group that agrees.
 //! Why a difference may stand is decided in `explained`.
 
-use crate::answer::{Answer, flag};
+use crate::answer::{Answer, Record, flag};
 use crate::messages::Message;
 use crate::query::Query;
 use crate::servers::Kind;
 use crate::zones::World;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What came back: nothing, something malformed, or an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,10 +60,12 @@ pub(crate) enum Facet {
     Edns,
     /// A record twice in one section.
     Duplicates,
+    /// TTLs of the records that both have, where servers forward; else they are part of the sections.
+    Ttl,
 }
 
 /// All facets, in the order of printing.
-pub(crate) const FACETS: [Facet; 11] = [
+pub(crate) const FACETS: [Facet; 12] = [
     Facet::Reply,
     Facet::Rcode,
     Facet::Aa,
@@ -75,7 +77,21 @@ pub(crate) const FACETS: [Facet; 11] = [
     Facet::Additional,
     Facet::Edns,
     Facet::Duplicates,
+    Facet::Ttl,
 ];
+
+/// What there is to know beside the replies where servers forward.
+#[derive(Debug)]
+pub(crate) struct Forwarding {
+    /// What was forwarded to, and its own reply by TCP.
+    pub upstream: (Kind, Reply),
+    /// Seconds that TTLs may be apart: no two servers cached a record at the same time.
+    pub slack: u32,
+    /// The replies to the same query before, with which the caches were filled; none the first time.
+    pub earlier: Vec<(Kind, Reply)>,
+    /// Whole seconds since, at least.
+    pub waited: u32,
+}
 
 /// A query with everybody's reply.
 #[derive(Debug)]
@@ -88,12 +104,25 @@ pub(crate) struct Case<'a> {
     pub world: &'a World,
     /// The replies of those that were asked.
     pub replies: Vec<(Kind, Reply)>,
+    /// Present where servers forward.
+    pub forwarding: Option<Forwarding>,
 }
 
 impl Case<'_> {
     /// The response of `kind`, if it gave one.
     pub(crate) fn of(&self, kind: Kind) -> Option<&Answer> {
         self.replies.iter().find(|(k, _)| *k == kind).and_then(|(_, r)| r.answer())
+    }
+
+    /// What `kind` responded before, if it did.
+    pub(crate) fn earlier(&self, kind: Kind) -> Option<&Answer> {
+        let earlier = &self.forwarding.as_ref()?.earlier;
+        earlier.iter().find(|(k, _)| *k == kind).and_then(|(_, r)| r.answer())
+    }
+
+    /// The response of what is forwarded to.
+    pub(crate) fn upstream(&self) -> Option<&Answer> {
+        self.forwarding.as_ref()?.upstream.1.answer()
     }
 }
 
@@ -106,8 +135,45 @@ pub(crate) struct Difference {
     pub against: Vec<Kind>,
 }
 
+/// How TTLs are compared.
+#[derive(Clone, Copy, Debug)]
+enum Ttls {
+    /// They are part of the record.
+    Exact,
+    /// They may be so many seconds apart.
+    Apart(u32),
+    /// Those of the first reply are lower by so many seconds, or more.
+    Lower(u32),
+}
+
+/// A record without its TTL.
+type Key<'a> = (&'a crate::name::Name, u16, u16, &'a [u8]);
+
+fn keyed(records: &BTreeSet<Record>) -> BTreeMap<Key<'_>, u32> {
+    records.iter().map(|r| ((&r.owner, r.rtype, r.class, r.rdata.as_slice()), r.ttl)).collect()
+}
+
+fn same_section(ttls: Ttls, a: &BTreeSet<Record>, b: &BTreeSet<Record>) -> bool {
+    match ttls {
+        Ttls::Exact => a == b,
+        _ => keyed(a).keys().eq(keyed(b).keys()),
+    }
+}
+
+fn same_ttls(ttls: Ttls, a: &Answer, b: &Answer) -> bool {
+    let fits = |a: u32, b: u32| match ttls {
+        Ttls::Exact => true,
+        Ttls::Apart(slack) => a.abs_diff(b) <= slack,
+        Ttls::Lower(waited) => a.saturating_add(waited) <= b || a == 0,
+    };
+    a.sections.iter().zip(&b.sections).all(|(a, b)| {
+        let b = keyed(b);
+        keyed(a).iter().all(|(key, ttl)| b.get(key).is_none_or(|other| fits(*ttl, *other)))
+    })
+}
+
 /// True when two replies are the same in `facet`.
-pub(crate) fn same(facet: Facet, a: &Reply, b: &Reply) -> bool {
+fn same(facet: Facet, a: &Reply, b: &Reply, ttls: Ttls) -> bool {
     let (a, b) = match (a, b) {
         (Reply::Answer(a), Reply::Answer(b)) => (a, b),
         _ if facet == Facet::Reply => return std::mem::discriminant(a) == std::mem::discriminant(b),
@@ -126,9 +192,9 @@ pub(crate) fn same(facet: Facet, a: &Reply, b: &Reply) -> bool {
         Facet::Question => a.question == b.question,
         // What a truncated answer still holds is nobody's promise (RFC 2181, section 9); the same question goes
         // to everybody again by TCP.
-        Facet::Answer => cut_short || a.sections[0] == b.sections[0],
-        Facet::Authority => cut_short || a.sections[1] == b.sections[1],
-        Facet::Additional => cut_short || a.sections[2] == b.sections[2],
+        Facet::Answer => cut_short || same_section(ttls, &a.sections[0], &b.sections[0]),
+        Facet::Authority => cut_short || same_section(ttls, &a.sections[1], &b.sections[1]),
+        Facet::Additional => cut_short || same_section(ttls, &a.sections[2], &b.sections[2]),
         Facet::Edns => match (&a.opt, &b.opt) {
             (None, None) => true,
             (Some(x), Some(y)) => {
@@ -139,14 +205,18 @@ pub(crate) fn same(facet: Facet, a: &Reply, b: &Reply) -> bool {
             _ => false,
         },
         Facet::Duplicates => a.duplicates == b.duplicates,
+        Facet::Ttl => cut_short || same_ttls(ttls, a, b),
     }
 }
 
-/// Where `subject` stands apart: no peer agrees with it, or fewer than agree with one another against it.
+/// Where `subject` stands apart: no peer agrees with it, or fewer than agree with one another against it. Where servers
+/// forward, also where it stands apart from what it said before.
 pub(crate) fn differences(case: &Case<'_>, subject: Kind) -> Vec<Difference> {
     let Some((_, mine)) = case.replies.iter().find(|(k, _)| *k == subject) else { return Vec::new() };
     let peers: Vec<_> = case.replies.iter().filter(|(k, _)| *k != subject && *k != Kind::Nomen).collect();
     let mut out = Vec::new();
+    let ttls = case.forwarding.as_ref().map_or(Ttls::Exact, |f| Ttls::Apart(f.slack));
+    let same = |facet, a: &Reply, b: &Reply| same(facet, a, b, ttls);
     for facet in FACETS {
         let with = peers.iter().filter(|(_, r)| same(facet, mine, r)).count();
         let apart: Vec<_> = peers.iter().filter(|(_, r)| !same(facet, mine, r)).collect();
@@ -161,5 +231,15 @@ pub(crate) fn differences(case: &Case<'_>, subject: Kind) -> Vec<Difference> {
             out.push(Difference { facet, against: group });
         }
     }
+    out.extend(changes(case, subject, mine));
     out
+}
+
+/// What `subject` says otherwise than it did before: the answer is to be the same, its TTLs lower by the time since.
+fn changes(case: &Case<'_>, subject: Kind, mine: &Reply) -> Vec<Difference> {
+    let Some(forwarding) = &case.forwarding else { return Vec::new() };
+    let Some((_, before)) = forwarding.earlier.iter().find(|(k, _)| *k == subject) else { return Vec::new() };
+    let ttls = Ttls::Lower(forwarding.waited);
+    let changed = FACETS.into_iter().filter(|facet| !same(*facet, mine, before, ttls));
+    changed.map(|facet| Difference { facet, against: vec![subject] }).collect()
 }

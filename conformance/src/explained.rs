@@ -1,6 +1,10 @@
 //! The differences that may stand: each rule as narrow as it can be made, with the words that decide it.
 //! `EXPLAINED.md` says the same to people, and a test holds the two together.
 
+mod forwarding;
+
+pub(crate) use forwarding::{AGAIN as AGAIN_RULES, RULES as FORWARDING_RULES};
+
 use crate::answer::{Answer, OptRecord, flag};
 use crate::compare::{Case, Difference, Facet, Reply};
 use crate::name::Name;
@@ -30,13 +34,13 @@ pub(crate) struct View<'a> {
     pub case: &'a Case<'a>,
     /// The subject's response.
     pub mine: &'a Answer,
-    /// The response of one of the group it differs from.
+    /// The response of one of the group it differs from, or the subject's own earlier one.
     pub theirs: &'a Answer,
     /// The difference itself.
     pub difference: &'a Difference,
 }
 
-/// Every rule, tried in order.
+/// Every rule for servers of zones, tried in order; those for forwarders are in `forwarding`.
 pub(crate) const RULES: &[Rule] = &[
     Rule {
         id: "cname-across-zones",
@@ -262,13 +266,27 @@ pub(crate) fn explain(case: &Case<'_>, subject: Kind, difference: &Difference) -
     let mine = case.of(subject)?;
     // Silence has no bytes to look at; only a rule for silence sees it, and it looks at the subject.
     let silent = case.replies.iter().any(|(k, r)| difference.against.contains(k) && *r == Reply::Silence);
-    let theirs = case.of(*difference.against.first()?).or(silent.then_some(mine))?;
+    let again = difference.against == [subject];
+    let theirs = match difference.against.first()? {
+        _ if again => case.earlier(subject)?,
+        kind => case.of(*kind).or(silent.then_some(mine))?,
+    };
     let view = View { case, mine, theirs, difference };
-    RULES.iter().find(|rule| {
+    let rules = match &case.forwarding {
+        None => RULES,
+        Some(_) if again => AGAIN_RULES,
+        Some(_) => FORWARDING_RULES,
+    };
+    rules.iter().find(|rule| {
         rule.facets.contains(&difference.facet)
             && rule.subject.is_none_or(|s| s == subject)
             && (rule.applies)(&view)
     })
+}
+
+/// The rules of all tables.
+pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
+    RULES.iter().chain(FORWARDING_RULES).chain(AGAIN_RULES)
 }
 
 fn cnames(answer: &Answer) -> usize {
@@ -294,7 +312,7 @@ fn across_zones(view: &View<'_>) -> bool {
 
 /// Some server's answer shows a chain longer than any honest one in the zones, or a loop.
 fn endless_chain(view: &View<'_>) -> bool {
-    view.case.replies.iter().filter_map(|(_, r)| r.answer()).any(|a| {
+    view.case.replies.iter().filter_map(|(_, r)| r.answer()).chain(view.case.upstream()).any(|a| {
         let owners: BTreeSet<_> =
             a.sections[0].iter().filter(|r| r.rtype == rtype::CNAME).map(|r| r.owner.clone()).collect();
         let closes =

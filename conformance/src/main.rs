@@ -1,4 +1,5 @@
-//! Black-box comparison of authoritative servers: the same zones, the same queries, every section of every answer.
+//! Black-box comparison of servers, authoritative ones and forwarders: the same zones, the same queries, every section
+//! of every answer.
 //! This file reads the command line and runs the suites; what is asked is in `generate` and `messages`, what counts
 //! as a difference in `compare`, and what may stand in `explained`.
 #![forbid(unsafe_code)]
@@ -7,6 +8,8 @@ mod answer;
 mod client;
 mod compare;
 mod explained;
+mod forwarders;
+mod forwarding;
 mod fronts;
 mod generate;
 mod messages;
@@ -22,10 +25,9 @@ use clap::Parser;
 use compare::{Case, Facet, Reply};
 use fronts::{Counts, Fronts, Ways};
 use query::{Query, Transport};
-use report::Tally;
-use servers::{Kind, Server};
+use report::{Said, Tally};
+use servers::{AUTHORITATIVE, FORWARDING, Kind, Server};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -36,7 +38,7 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 /// Queries sent to everybody before their answers are compared.
 const BATCH: usize = 4000;
 
-/// Compares nomen with BIND, NSD and Knot.
+/// Compares nomen with BIND, NSD and Knot; as a forwarder, with Unbound, PowerDNS Recursor, dnsdist and BIND.
 #[derive(Debug, Parser)]
 #[command(name = "conformance")]
 struct Arguments {
@@ -49,9 +51,13 @@ struct Arguments {
     /// A short run for continuous integration: 5,000 queries.
     #[arg(long)]
     quick: bool,
-    /// Another program for a server: nomen=PATH, bind=PATH, nsd=PATH or knot=PATH; PATH `none` leaves it out.
+    /// Another program for a server: nomen=PATH, and so bind, nsd, knot, unbound, recursor, dnsdist; PATH `none` leaves it
+    /// out.
     #[arg(long, value_name = "SERVER=PATH")]
     server: Vec<String>,
+    /// Compare forwarders with caches, before BIND, NSD and Knot.
+    #[arg(long)]
+    resolvers: bool,
     /// Compare the peers with one another, without nomen.
     #[arg(long)]
     peers_only: bool,
@@ -73,7 +79,7 @@ struct Arguments {
     /// Where zones and logs go; kept afterwards. Without it a temporary folder, removed at the end.
     #[arg(long)]
     work: Option<PathBuf>,
-    /// First of four ports on 127.0.0.1; nomen's figures are ten above its own.
+    /// First of nine ports on 127.0.0.1; nomen's figures are ten above its own.
     #[arg(long, default_value_t = 25_300)]
     port: u16,
 }
@@ -102,7 +108,7 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
     let subject = (!arguments.peers_only && programs.contains_key(&Kind::Nomen)).then_some(Kind::Nomen);
     let queries = if arguments.quick { arguments.queries.min(5_000) } else { arguments.queries };
     let share: usize = worlds.iter().map(|w| w.share).sum();
-    let ways = (subject.is_some() && !arguments.sockets_only).then(Ways::find);
+    let ways = (subject.is_some() && !arguments.sockets_only && !arguments.resolvers).then(Ways::find);
     let mut run = Run {
         tallies: BTreeMap::new(),
         subject,
@@ -115,12 +121,17 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
     let mut counts = Counts::new();
     for world in &worlds {
         println!("world {}: {} zones", world.name, world.zones.len());
-        let mut servers = start(&programs, world, arguments.port, &dir)?;
+        let count = queries * world.share / share;
+        let mut servers = start(&programs, world, arguments, &dir)?;
+        if arguments.resolvers {
+            run.forwarders(&programs, world, &mut servers, count, &dir)?;
+            continue;
+        }
         let loopback = servers.iter().position(|s| s.kind == Kind::Nomen);
         if let (Some(ways), Some(at), Some(program)) = (&ways, loopback, programs.get(&Kind::Nomen)) {
             run.fronts = Some(ways.start(program, world, servers[at].address, &dir)?);
         }
-        run.world(world, &mut servers, queries * world.share / share)?;
+        run.world(world, &mut servers, count)?;
         if world.name == "plain" {
             run.messages(world, &servers)?;
         }
@@ -144,7 +155,8 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
 /// The programs to start, by kind.
 fn programs(arguments: &Arguments) -> Result<BTreeMap<Kind, PathBuf>, String> {
     let mut programs = BTreeMap::new();
-    for kind in [Kind::Nomen, Kind::Bind, Kind::Nsd, Kind::Knot] {
+    let kinds = AUTHORITATIVE.into_iter().chain(FORWARDING.into_iter().filter(|_| arguments.resolvers));
+    for kind in kinds {
         if kind == Kind::Nomen && arguments.peers_only {
             continue;
         }
@@ -173,16 +185,21 @@ fn programs(arguments: &Arguments) -> Result<BTreeMap<Kind, PathBuf>, String> {
     Ok(programs)
 }
 
+/// Starts those that serve zones. Before nomen as a forwarder there is no nomen.
 fn start(
     programs: &BTreeMap<Kind, PathBuf>,
     world: &World,
-    port: u16,
+    arguments: &Arguments,
     dir: &Path,
 ) -> Result<Vec<Server>, String> {
     let dir = dir.join(format!("{}-servers", world.name));
     let mut servers = Vec::new();
-    for (i, (kind, program)) in programs.iter().enumerate() {
-        servers.push(Server::start(*kind, program, port + i as u16, &world.zones, &dir)?);
+    for (i, kind) in AUTHORITATIVE.into_iter().enumerate() {
+        let Some(program) = programs.get(&kind) else { continue };
+        if kind != Kind::Nomen || !arguments.resolvers {
+            let port = arguments.port + i as u16;
+            servers.push(Server::start(kind, program, port, &world.zones, &dir)?);
+        }
     }
     Ok(servers)
 }
@@ -231,14 +248,14 @@ impl Run<'_> {
         for (i, query) in queries.iter().enumerate() {
             self.number += 1;
             let zone = world.zone_of(&query.name);
-            let mut case = Case { query, message: None, world, replies: Vec::new() };
+            let mut case = Case { query, message: None, world, replies: Vec::new(), forwarding: None };
             let mut wires = Vec::new();
             for (server, answers) in servers.iter().zip(&answers) {
                 if zone.is_some_and(|z| !z.is_served_by(server.kind)) {
                     continue;
                 }
                 case.replies.push((server.kind, Reply::from_wire(answers[i].as_deref())));
-                wires.push((server.kind, server.address, answers[i].clone()));
+                wires.push(server.said(answers[i].clone()));
             }
             let truncated = |(_, r): &(Kind, Reply)| r.answer().is_some_and(|a| a.has(answer::flag::TC));
             let uneven =
@@ -303,20 +320,22 @@ impl Run<'_> {
             for (i, message) in list.iter().enumerate() {
                 self.number += 1;
                 let query = Query { transport, ..message.query.clone() };
-                let mut case = Case { query: &query, message: Some(message), world, replies: Vec::new() };
-                let mut replies = Vec::new();
+                let replies = Vec::new();
+                let mut case =
+                    Case { query: &query, message: Some(message), world, replies, forwarding: None };
+                let mut wires = Vec::new();
                 for (server, answers) in servers.iter().zip(&answers) {
                     case.replies.push((server.kind, Reply::from_wire(answers[i].as_deref())));
-                    replies.push((server.kind, server.address, answers[i].clone()));
+                    wires.push(server.said(answers[i].clone()));
                 }
-                self.judge(&case, &replies, servers);
+                self.judge(&case, &wires, servers);
             }
         }
         Ok(())
     }
 
     /// Counts a case and prints it when it is new or asked for.
-    fn judge(&mut self, case: &Case<'_>, wires: &[(Kind, SocketAddr, Option<Vec<u8>>)], servers: &[Server]) {
+    fn judge(&mut self, case: &Case<'_>, wires: &[Said], servers: &[Server]) {
         let subjects: Vec<_> = match self.subject {
             Some(kind) => vec![kind],
             None => servers.iter().map(|s| s.kind).collect(),

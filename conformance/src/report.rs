@@ -61,7 +61,7 @@ impl Tally {
         );
         for (id, count) in &self.explained {
             println!("  explained {count:>8}  {id}");
-            if let Some(rule) = explained::RULES.iter().find(|r| r.id == *id).filter(|_| reasons) {
+            if let Some(rule) = explained::all().find(|r| r.id == *id).filter(|_| reasons) {
                 println!("                      {}", rule.why);
             }
         }
@@ -72,13 +72,24 @@ impl Tally {
     }
 }
 
+/// What came from a server, for people.
+#[derive(Debug)]
+pub(crate) struct Said {
+    /// Which server, and when where that matters.
+    pub who: String,
+    /// Where it answers.
+    pub address: SocketAddr,
+    /// The bytes; `None` for silence.
+    pub wire: Option<Vec<u8>>,
+}
+
 /// Prints one case in full: the line that repeats it and everybody's reply.
 pub(crate) fn show(
     number: usize,
     case: &Case<'_>,
     subject: Kind,
     differences: &[Difference],
-    wires: &[(Kind, SocketAddr, Option<Vec<u8>>)],
+    wires: &[Said],
 ) {
     let zone = case.world.zone_of(&case.query.name).map_or_else(|| "none".to_owned(), |z| z.name.to_string());
     println!("\n#{number} world {} zone {zone} subject {}", case.world.name, subject.label());
@@ -86,17 +97,13 @@ pub(crate) fn show(
         let against: Vec<_> = difference.against.iter().map(|k| k.label()).collect();
         println!("  differs in {:?} from {}", difference.facet, against.join(", "));
     }
-    for (kind, address, wire) in wires {
+    for Said { who, address, wire } in wires {
         match case.message {
-            None => println!(
-                "  dig @{} -p {} {}   # {}",
-                address.ip(),
-                address.port(),
-                case.query.to_dig(),
-                kind.label()
-            ),
+            None => {
+                println!("  dig @{} -p {} {}   # {who}", address.ip(), address.port(), case.query.to_dig(),)
+            }
             Some(message) => {
-                println!("  message '{}' by {:?}   # {}", message.name, case.query.transport, kind.label())
+                println!("  message '{}' by {:?}   # {who}", message.name, case.query.transport)
             }
         }
         match wire {

@@ -1,10 +1,13 @@
-//! Starting and stopping the servers: a minimal configuration each, made as alike as they allow, on loopback.
+//! Starting and stopping the servers: a minimal configuration each, made as alike as they allow, on loopback. The
+//! configurations of those that forward are in `forwarders`.
 //! A server is stopped when its handle is dropped, and by the kernel when the harness dies first.
 
 use crate::answer::{Answer, flag};
 use crate::client;
+use crate::forwarders;
 use crate::network::Namespace;
 use crate::query::{Query, rtype};
+use crate::report::Said;
 use crate::zones::Zone;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -29,7 +32,22 @@ pub(crate) enum Kind {
     Nsd,
     /// Knot DNS.
     Knot,
+    /// Unbound.
+    Unbound,
+    /// PowerDNS Recursor.
+    Recursor,
+    /// dnsdist.
+    Dnsdist,
 }
+
+/// Those that serve zones.
+pub(crate) const AUTHORITATIVE: [Kind; 4] = [Kind::Nomen, Kind::Bind, Kind::Nsd, Kind::Knot];
+/// Those that forward.
+pub(crate) const FORWARDING: [Kind; 5] =
+    [Kind::Nomen, Kind::Bind, Kind::Unbound, Kind::Recursor, Kind::Dnsdist];
+/// All of them.
+pub(crate) const ALL: [Kind; 7] =
+    [Kind::Nomen, Kind::Bind, Kind::Nsd, Kind::Knot, Kind::Unbound, Kind::Recursor, Kind::Dnsdist];
 
 impl Kind {
     /// Name as printed and as taken by `--server`.
@@ -39,12 +57,15 @@ impl Kind {
             Self::Bind => "bind",
             Self::Nsd => "nsd",
             Self::Knot => "knot",
+            Self::Unbound => "unbound",
+            Self::Recursor => "recursor",
+            Self::Dnsdist => "dnsdist",
         }
     }
 
     /// The kind called `text`.
     pub(crate) fn from_label(text: &str) -> Option<Self> {
-        [Self::Nomen, Self::Bind, Self::Nsd, Self::Knot].into_iter().find(|k| k.label() == text)
+        ALL.into_iter().find(|k| k.label() == text)
     }
 
     /// The program of a Debian package.
@@ -54,7 +75,23 @@ impl Kind {
             Self::Bind => "/usr/sbin/named",
             Self::Nsd => "/usr/sbin/nsd",
             Self::Knot => "/usr/sbin/knotd",
+            Self::Unbound => "/usr/sbin/unbound",
+            Self::Recursor => "/usr/sbin/pdns_recursor",
+            Self::Dnsdist => "/usr/bin/dnsdist",
         })
+    }
+
+    /// The configuration's file name, and the arguments that make the program read it and stay in the foreground.
+    fn invocation(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Self::Nomen => ("config", &["serve", "--config", "config"]),
+            Self::Bind => ("config", &["-g", "-c", "config"]),
+            Self::Nsd => ("config", &["-d", "-c", "config"]),
+            Self::Knot => ("config", &["-c", "config"]),
+            Self::Unbound => ("config", &["-d", "-p", "-c", "config"]),
+            Self::Recursor => ("recursor.conf", &["--config-dir=.", "--daemon=no"]),
+            Self::Dnsdist => ("config", &["--supervised", "--disable-syslog", "-C", "config"]),
+        }
     }
 }
 
@@ -101,10 +138,52 @@ impl Server {
             Kind::Bind => bind_config(port, zones, &home),
             Kind::Nsd => nsd_config(port, zones, &home),
             Kind::Knot => knot_config(port, zones, &home),
+            other => return Err(format!("{} serves no zones", other.label())),
         };
         let mut server = Self::spawn(kind, program, port, &text, &home, None)?;
         server.wait_until_ready(zones)?;
         Ok(server)
+    }
+
+    /// Writes the configuration under `dir` and starts `program` on `port`, so that it forwards everything to
+    /// `upstream`. Does not wait until it answers.
+    pub(crate) fn start_forwarding(
+        kind: Kind,
+        program: &Path,
+        port: u16,
+        upstream: SocketAddr,
+        dir: &Path,
+    ) -> Result<Self, String> {
+        let home = dir.join(kind.label());
+        fs::create_dir_all(&home).map_err(|e| format!("{}: {e}", home.display()))?;
+        let text = forwarders::config(kind, port, upstream, &home)
+            .ok_or_else(|| format!("{} does not forward", kind.label()))?;
+        Self::spawn(kind, program, port, &text, &home, None)
+    }
+
+    /// Waits until a query that has an answer upstream gets one here.
+    pub(crate) fn wait_until_forwarding(&mut self, probe: &Query) -> Result<(), String> {
+        let end = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < end {
+            self.still_runs()?;
+            let answers = client::udp(self.address, &[probe.to_wire(0)], Duration::from_millis(100))
+                .map_err(|e| e.to_string())?;
+            let answer = answers[0].as_deref().and_then(|wire| Answer::parse(wire).ok());
+            if answer.is_some_and(|a| matches!(a.rcode, 0 | 3)) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(30));
+        }
+        Err(format!("{} does not forward\n{}", self.kind.label(), self.log_tail()))
+    }
+
+    fn still_runs(&mut self) -> Result<(), String> {
+        match self.child.try_wait() {
+            Ok(Some(status)) => {
+                Err(format!("{} ended at once: {status}\n{}", self.kind.label(), self.log_tail()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Starts nomen in a network namespace, with these sections of its configuration before those of the zones; one
@@ -131,17 +210,12 @@ impl Server {
         home: &Path,
         namespace: Option<&Namespace>,
     ) -> Result<Self, String> {
-        let config = home.join("config");
+        let (file, arguments) = kind.invocation();
+        let config = home.join(file);
         fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
         let log = home.join("log");
         let log_file = fs::File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
         let log_too = log_file.try_clone().map_err(|e| e.to_string())?;
-        let arguments: &[&str] = match kind {
-            Kind::Nomen => &["serve", "--config"],
-            Kind::Bind => &["-g", "-c"],
-            Kind::Nsd => &["-d", "-c"],
-            Kind::Knot => &["-c"],
-        };
         // setpriv makes the kernel end the server when this process ends, however it ends. One that may be standing
         // still at that moment would not hear a gentler signal.
         let signal = if kind == Kind::Nomen { "KILL" } else { "TERM" };
@@ -153,7 +227,6 @@ impl Server {
         let child = command
             .arg(program)
             .args(arguments)
-            .arg(&config)
             .current_dir(home)
             .stdin(Stdio::null())
             .stdout(log_file)
@@ -174,9 +247,7 @@ impl Server {
         let end = Instant::now() + Duration::from_secs(20);
         let mut missing = served;
         while Instant::now() < end {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("{} ended at once: {status}\n{}", self.kind.label(), self.log_tail()));
-            }
+            self.still_runs()?;
             let messages: Vec<_> = missing
                 .iter()
                 .enumerate()
@@ -196,6 +267,11 @@ impl Server {
         }
         let names: Vec<_> = missing.iter().map(|z| z.name.to_string()).collect();
         Err(format!("{} does not serve {}\n{}", self.kind.label(), names.join(" "), self.log_tail()))
+    }
+
+    /// What this server said to something, for people.
+    pub(crate) fn said(&self, wire: Option<Vec<u8>>) -> Said {
+        Said { who: self.kind.label().to_owned(), address: self.address, wire }
     }
 
     /// True while the process runs.

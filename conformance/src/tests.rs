@@ -50,7 +50,7 @@ fn facets(mine: Reply, peers: [Reply; 3]) -> BTreeSet<Facet> {
     let kinds = [Kind::Bind, Kind::Nsd, Kind::Knot];
     let mut replies = vec![(Kind::Nomen, mine)];
     replies.extend(kinds.into_iter().zip(peers));
-    let case = Case { query: &query, message: None, world: &world, replies };
+    let case = Case { query: &query, message: None, world: &world, replies, forwarding: None };
     let found = compare::differences(&case, Kind::Nomen).iter().map(|d| d.facet).collect();
     // What is found and not explained must reach the verdict.
     let mut tally = Tally::default();
@@ -164,9 +164,9 @@ fn a_truncated_answer_is_compared_by_its_header_only() {
 fn the_explained_page_and_the_table_agree() {
     let page = include_str!("../EXPLAINED.md");
     let titled: Vec<_> = page.lines().filter_map(|l| l.strip_prefix("## `")?.strip_suffix('`')).collect();
-    let ruled: Vec<_> = crate::explained::RULES.iter().map(|r| r.id).collect();
+    let ruled: Vec<_> = crate::explained::all().map(|r| r.id).collect();
     assert_eq!(titled, ruled, "EXPLAINED.md has one section per rule, in the order of the table");
-    for rule in crate::explained::RULES {
+    for rule in crate::explained::all() {
         assert!(
             page.contains(rule.why),
             "EXPLAINED.md does not give the reason of `{}` as the table has it",
@@ -174,3 +174,5 @@ fn the_explained_page_and_the_table_agree() {
         );
     }
 }
+
+mod forwarding;

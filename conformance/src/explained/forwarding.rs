@@ -1,0 +1,221 @@
+//! The rules for forwarders. Each looks at what the upstream server said, too: that is what there was to pass on.
+
+use super::{Rule, View, chain_end, endless_chain, extended_error_only};
+use crate::answer::{Answer, Record, flag};
+use crate::compare::Facet;
+use crate::name::Name;
+use crate::query::rtype;
+use crate::servers::Kind;
+use std::collections::BTreeSet;
+
+/// The rules for a difference from other servers, tried in order.
+pub(crate) const RULES: &[Rule] = &[
+    Rule {
+        id: "forward-referral",
+        facets: &[
+            Facet::Rcode,
+            Facet::Tc,
+            Facet::Answer,
+            Facet::Authority,
+            Facet::Additional,
+            Facet::Edns,
+            Facet::Ttl,
+        ],
+        subject: Some(Kind::Nomen),
+        why: "The upstream server answers with a referral, at once or behind a chain. RFC 1034, section 4.3.1: where recursion is available the response is \"the answer to the query\", \"a name error\" or \"a temporary error indication\", never a referral. nomen and BIND say SERVFAIL; Unbound and dnsdist pass the referral on, PowerDNS makes answers of its records.",
+        applies: referral,
+    },
+    Rule {
+        id: "forward-chain-limit",
+        facets: &[
+            Facet::Rcode,
+            Facet::Tc,
+            Facet::Answer,
+            Facet::Authority,
+            Facet::Additional,
+            Facet::Edns,
+            Facet::Duplicates,
+            Facet::Ttl,
+        ],
+        subject: Some(Kind::Nomen),
+        why: "A chain of CNAMEs or DNAMEs without end, or nearly so: how many steps each of the two servers takes is its own affair. RFC 1034, section 3.6.2: chains \"should be followed and CNAME loops signalled as an error\".",
+        applies: endless_chain,
+    },
+    Rule {
+        id: "forward-too-long",
+        facets: &[Facet::Rcode, Facet::Tc, Facet::Answer, Facet::Authority, Facet::Edns],
+        subject: Some(Kind::Nomen),
+        why: "A DNAME makes the name longer than 255 bytes. RFC 6672, section 2.2: the RCODE is then YXDOMAIN; where the upstream server says NXDOMAIN instead nomen passes that on, others look at the DNAME themselves or fail.",
+        applies: too_long,
+    },
+    Rule {
+        id: "forward-wildcard-dname",
+        facets: &[Facet::Tc, Facet::Answer, Facet::Authority, Facet::Ttl],
+        subject: Some(Kind::Nomen),
+        why: "A DNAME at a wildcard, which the upstream server expands to the name asked for. RFC 4592, section 4.4: it \"represents a threat to the coherency of the DNS and is to be avoided or outright rejected\". nomen keeps the one of DNAME and CNAME that answers the question, and what is said of the target; others reject all of it, or give the wildcard's own records from their caches.",
+        applies: wildcard_dname,
+    },
+    Rule {
+        id: "forward-error",
+        facets: &[Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional],
+        subject: Some(Kind::Nomen),
+        why: "The upstream server gives an error, with part of a chain. RFC 1034, section 4.3.1: \"a temporary error indication\" has no records to it; nomen and Unbound send none, others the part that came.",
+        applies: error,
+    },
+    Rule {
+        id: "forward-class",
+        facets: &[Facet::Rcode, Facet::Tc, Facet::Flags, Facet::Answer, Facet::Authority, Facet::Edns],
+        subject: Some(Kind::Nomen),
+        why: "QCLASS other than IN, for which the upstream server has an error. RFC 1035, section 4.1.1: REFUSED and FORMERR speak of what this client asked of that server, and a forwarder that gets them has failed (SERVFAIL) or supports no such class (NOTIMP); others copy the code. To QCLASS ANY, RFC 1035, section 6.2, the answer is \"never authoritative\": whether there is one differs with every server.",
+        applies: class,
+    },
+    Rule {
+        id: "forward-any",
+        facets: &[Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional, Facet::Ttl],
+        subject: Some(Kind::Nomen),
+        why: "QTYPE ANY. RFC 8482, section 4.1 lets a responder give some of the RRsets; a cache has those that came by, and servers with a cache of RRsets put them together from there. nomen passes on what the upstream server gave, and no more.",
+        applies: any,
+    },
+    Rule {
+        id: "forward-additional",
+        facets: &[Facet::Additional],
+        subject: Some(Kind::Nomen),
+        why: "The additional section. RFC 2181, section 5.4.1 calls its data \"the least trustworthy\", not to be cached so that it \"would ever be returned as answers\"; RFC 1034, section 4.3.2, step 6 leaves to the server what it adds. nomen and PowerDNS keep nothing of it.",
+        applies: additional,
+    },
+    Rule {
+        id: "forward-cname-and-old-types",
+        facets: &[Facet::Rcode, Facet::Answer, Facet::Authority, Facet::Tc],
+        subject: Some(Kind::Nomen),
+        why: "QTYPE NSEC, NSEC3, RRSIG, SIG, KEY or NXT at a CNAME, for which the upstream server says NODATA. A cache that has the CNAME follows it, as RFC 1034, section 3.6.2 has it for all types; one that has not takes the answer as it came (RFC 2308, section 2.2). So it depends on what was asked before.",
+        applies: cname_and_old_types,
+    },
+    Rule {
+        id: "forward-fits-or-not",
+        facets: &[Facet::Tc],
+        subject: Some(Kind::Nomen),
+        why: "A datagram about as full as it may be: some servers compress more names than others, so it fits here and not there. RFC 1035, section 4.1.4 leaves compression to the sender. The same question by TCP is compared in full.",
+        applies: fits_or_not,
+    },
+    Rule {
+        id: "forward-extended-error",
+        facets: &[Facet::Edns],
+        subject: Some(Kind::Nomen),
+        why: "An EDE option beside an error, or its lack. RFC 8914, section 2: it can stand in any response to a query with an OPT record, whatever the RCODE.",
+        applies: extended_error_only,
+    },
+];
+
+/// The rules for a difference of a server from itself, the second time from the first.
+pub(crate) const AGAIN: &[Rule] = &[Rule {
+    id: "forward-ttl-runs-out",
+    facets: &[Facet::Ttl],
+    subject: None,
+    why: "A record whose TTL is over before the second time: the answer is fetched anew. RFC 1035, section 4.1.3: a TTL is the time \"that the resource record may be cached before it should be discarded\"; 0 says it \"should not be cached\".",
+    applies: runs_out,
+}];
+
+/// The upstream server's last word is a delegation: NS records and no SOA, where the name asked for is not answered.
+fn referral(view: &View<'_>) -> bool {
+    let Some(upstream) = view.case.upstream() else { return false };
+    let answered = upstream.sections[0].iter().any(|r| r.is_or_covers(view.case.query.qtype));
+    let has = |rtype| upstream.sections[1].iter().any(|r| r.rtype == rtype);
+    let delegates = has(rtype::NS) && !has(rtype::SOA) && (!answered || chain_end(upstream).is_some());
+    upstream.rcode == 0 && delegates && is_bare_failure(view.mine)
+}
+
+fn is_bare_failure(answer: &Answer) -> bool {
+    answer.rcode == 2 && answer.sections.iter().all(BTreeSet::is_empty)
+}
+
+/// A DNAME of the chain would make a name of it too long.
+fn too_long(view: &View<'_>) -> bool {
+    let Some(upstream) = view.case.upstream() else { return false };
+    let targets = upstream.sections[0]
+        .iter()
+        .filter(|r| r.rtype == rtype::CNAME)
+        .filter_map(|r| Some(Name::from_wire(&r.rdata)?.0.lower()));
+    let names: Vec<_> = targets.chain([view.case.query.name.lower()]).collect();
+    let overflows = |dname: &Record| {
+        Name::from_wire(&dname.rdata).is_some_and(|(target, _)| {
+            names.iter().any(|name| {
+                let below = name.is_under(&dname.owner) && *name != dname.owner;
+                below && name.wire_len() - dname.owner.wire_len() + target.wire_len() > 255
+            })
+        })
+    };
+    view.mine.rcode == upstream.rcode
+        && upstream.sections[0].iter().filter(|r| r.rtype == rtype::DNAME).any(overflows)
+}
+
+/// A DNAME stands where the CNAME made from it stands, and not above.
+fn wildcard_dname(view: &View<'_>) -> bool {
+    let Some(upstream) = view.case.upstream() else { return false };
+    let at = |rtype| upstream.sections[0].iter().filter(move |r| r.rtype == rtype).map(|r| &r.owner);
+    let expanded = at(rtype::DNAME).any(|owner| at(rtype::CNAME).any(|other| other == owner));
+    expanded && passes_on(view, upstream)
+}
+
+/// Whether the subject says nothing that the upstream server did not say.
+fn passes_on(view: &View<'_>, upstream: &Answer) -> bool {
+    let known = |mine: &Record| upstream.sections[0].iter().any(|r| is_same_data(r, mine));
+    view.mine.rcode == upstream.rcode && view.mine.sections[0].iter().all(known)
+}
+
+fn error(view: &View<'_>) -> bool {
+    let failed = view.case.upstream().is_some_and(|a| !matches!(a.rcode, 0 | 3 | 6));
+    failed && is_bare_failure(view.mine)
+}
+
+fn class(view: &View<'_>) -> bool {
+    let refused = view.case.upstream().is_some_and(|a| a.rcode != 0);
+    match view.case.query.class {
+        1 => false,
+        255 => true,
+        _ => refused && matches!(view.mine.rcode, 2 | 4),
+    }
+}
+
+/// Everything in the subject's answer came from the upstream server.
+fn any(view: &View<'_>) -> bool {
+    let Some(upstream) = view.case.upstream() else { return false };
+    view.case.query.qtype == rtype::ANY
+        && (view.mine.has(flag::TC) || !view.mine.sections[0].is_empty())
+        && passes_on(view, upstream)
+}
+
+fn is_same_data(a: &Record, b: &Record) -> bool {
+    (&a.owner, a.rtype, a.class, &a.rdata) == (&b.owner, b.rtype, b.class, &b.rdata)
+}
+
+fn additional(view: &View<'_>) -> bool {
+    view.mine.sections[2].is_empty() && view.mine.rcode == view.theirs.rcode
+}
+
+/// The subject passes on that there is nothing, and another one knows a CNAME at the name.
+fn cname_and_old_types(view: &View<'_>) -> bool {
+    let Some(upstream) = view.case.upstream() else { return false };
+    let types = [rtype::NSEC, rtype::NSEC3, rtype::RRSIG, rtype::SIG, rtype::KEY, rtype::NXT];
+    let name = view.case.query.name.lower();
+    let mut all = view.case.replies.iter().filter_map(|(_, r)| r.answer());
+    types.contains(&view.case.query.qtype)
+        && upstream.sections[0].is_empty()
+        && passes_on(view, upstream)
+        && all.any(|a| a.sections[0].iter().any(|r| r.rtype == rtype::CNAME && r.owner == name))
+}
+
+/// The fullest message, that from upstream by TCP included, is within of the room by no more than compression makes.
+fn fits_or_not(view: &View<'_>) -> bool {
+    let replies = view.case.replies.iter().filter_map(|(_, r)| r.answer()).chain(view.case.upstream());
+    let fullest = replies.filter(|a| !a.has(flag::TC)).map(|a| a.len).max().unwrap_or(0);
+    // Names that DNAME makes repeat whole labels, which some compress and some do not.
+    let chained = view.mine.sections[0].iter().any(|r| r.rtype == rtype::DNAME);
+    let slack = if chained { 260 } else { 60 };
+    let near = |room: usize| fullest + slack > room && fullest < room + slack;
+    view.mine.rcode == view.theirs.rcode && super::room(view).is_some_and(near)
+}
+
+fn runs_out(view: &View<'_>) -> bool {
+    let soon = view.case.forwarding.as_ref().map_or(0, |f| f.slack);
+    view.theirs.sections.iter().flatten().any(|r| r.ttl <= soon)
+}

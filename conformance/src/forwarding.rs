@@ -1,0 +1,208 @@
+//! The suite for forwarders: each before the same upstream server, asked the same queries twice, the second time out of
+//! its cache.
+
+use crate::answer::{Answer, flag};
+use crate::compare::{Case, Forwarding, Reply};
+use crate::query::{Query, Transport, rtype};
+use crate::report::Said;
+use crate::servers::{AUTHORITATIVE, FORWARDING, Kind, Server};
+use crate::zones::World;
+use crate::{BATCH, Run, ask, generate};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Between the first answer to the last query and the second to the first: TTLs have gone down by then.
+const PAUSE: Duration = Duration::from_millis(2100);
+
+/// Replies of one server to a list of queries.
+type Replies = Vec<Option<Vec<u8>>>;
+
+impl Run<'_> {
+    /// Asks forwarders before each of `upstreams` in turn, with a share of `count` queries each.
+    pub(crate) fn forwarders(
+        &mut self,
+        programs: &BTreeMap<Kind, PathBuf>,
+        world: &World,
+        upstreams: &mut [Server],
+        count: usize,
+        dir: &Path,
+    ) -> Result<(), String> {
+        let mut generator = generate::Generator::new(world, self.arguments.seed);
+        let rounds = count.div_ceil(BATCH).max(upstreams.len());
+        let dir = dir.join(format!("{}-forwarders", world.name));
+        for round in 0..rounds {
+            let share = count * (round + 1) / rounds - count * round / rounds;
+            let queries: Vec<_> = (0..share).map(|_| wanting_recursion(generator.next_query())).collect();
+            let upstream = &upstreams[round % upstreams.len()];
+            self.round(programs, world, upstream, queries, &dir)?;
+        }
+        for server in upstreams {
+            if !server.is_alive() {
+                return Err(format!("{} died\n{}", server.kind.label(), server.log_tail()));
+            }
+        }
+        Ok(())
+    }
+
+    /// One list of queries to forwarders that are started for it, so that their caches are empty.
+    fn round(
+        &mut self,
+        programs: &BTreeMap<Kind, PathBuf>,
+        world: &World,
+        upstream: &Server,
+        queries: Vec<Query>,
+        dir: &Path,
+    ) -> Result<(), String> {
+        let born = Instant::now();
+        let mut servers = start(programs, self.arguments.port, world, upstream, dir)?;
+        let round = Round::ask(upstream, &servers, queries, born)?;
+        for server in &mut servers {
+            if !server.is_alive() {
+                return Err(format!("{} died\n{}", server.kind.label(), server.log_tail()));
+            }
+        }
+        for i in 0..round.queries.len() {
+            for earlier in [None, Some(&round.first)] {
+                self.number += 1;
+                let case = round.case(i, world, upstream, &servers, earlier);
+                self.judge(&case, &round.said(i, upstream, &servers, earlier), &servers);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What everybody said to a list of queries.
+#[derive(Debug)]
+struct Round {
+    queries: Vec<Query>,
+    /// Of the upstream server itself, by TCP.
+    upstream: Replies,
+    first: Pass,
+    second: Pass,
+    /// Whole seconds between the two, at least.
+    waited: u32,
+}
+
+/// All queries asked once.
+#[derive(Debug)]
+struct Pass {
+    /// In the order of the servers.
+    replies: Vec<Replies>,
+    /// Seconds that TTLs may be apart.
+    slack: u32,
+}
+
+impl Round {
+    /// Asks `upstream` once and the forwarders before it twice. `born` is when those had nothing in their caches.
+    fn ask(
+        upstream: &Server,
+        servers: &[Server],
+        mut queries: Vec<Query>,
+        born: Instant,
+    ) -> Result<Self, String> {
+        let by_tcp = |query: &Query| Query { transport: Transport::Tcp, ..query.clone() };
+        let whole: Vec<_> = queries.iter().map(by_tcp).collect();
+        let mut truth = ask(std::slice::from_ref(upstream), &whole)?.remove(0);
+        let mut first = ask(servers, &queries)?;
+        // What did not fit into a datagram is asked again by TCP, in full.
+        let again: Vec<_> = (0..queries.len()).filter(|&i| is_cut_short(&first, i)).collect();
+        let repeated: Vec<_> = again.iter().map(|&i| whole[i].clone()).collect();
+        for (all, more) in first.iter_mut().zip(ask(servers, &repeated)?) {
+            all.extend(more);
+        }
+        truth.extend(again.iter().map(|&i| truth[i].clone()).collect::<Vec<_>>());
+        queries.extend(repeated);
+        let first = Pass { replies: first, slack: slack(born) };
+        let end = Instant::now();
+        std::thread::sleep(PAUSE);
+        let waited = end.elapsed().as_secs() as u32;
+        let second = Pass { replies: ask(servers, &queries)?, slack: slack(born) };
+        Ok(Self { queries, upstream: truth, first, second, waited })
+    }
+
+    /// Query `i` as answered the first time, or, with those `earlier` replies, the second.
+    fn case<'a>(
+        &'a self,
+        i: usize,
+        world: &'a World,
+        upstream: &Server,
+        servers: &[Server],
+        earlier: Option<&Pass>,
+    ) -> Case<'a> {
+        let read = |pass: &Pass| -> Vec<_> {
+            let of = |(s, r): (&Server, &Replies)| (s.kind, Reply::from_wire(r[i].as_deref()));
+            servers.iter().zip(&pass.replies).map(of).collect()
+        };
+        let pass = if earlier.is_some() { &self.second } else { &self.first };
+        let forwarding = Forwarding {
+            upstream: (upstream.kind, Reply::from_wire(self.upstream[i].as_deref())),
+            slack: pass.slack,
+            earlier: earlier.map(read).unwrap_or_default(),
+            waited: self.waited,
+        };
+        let replies = read(pass);
+        Case { query: &self.queries[i], message: None, world, replies, forwarding: Some(forwarding) }
+    }
+
+    /// The same for people.
+    fn said(&self, i: usize, upstream: &Server, servers: &[Server], earlier: Option<&Pass>) -> Vec<Said> {
+        let by = |pass: &Pass, when: &str| -> Vec<Said> {
+            let of = |(s, r): (&Server, &Replies)| {
+                let who = format!("{}{when}", s.kind.label());
+                Said { who, ..s.said(r[i].clone()) }
+            };
+            servers.iter().zip(&pass.replies).map(of).collect()
+        };
+        let who = format!("{}, what is forwarded to, by TCP", upstream.kind.label());
+        let mut said = vec![Said { who, ..upstream.said(self.upstream[i].clone()) }];
+        match earlier {
+            None => said.extend(by(&self.first, "")),
+            Some(first) => {
+                said.extend(by(first, ", the first time"));
+                said.extend(by(&self.second, ""));
+            }
+        }
+        said
+    }
+}
+
+/// Forwarders are asked to recurse: what one that is not does is another matter.
+fn wanting_recursion(query: Query) -> Query {
+    Query { rd: true, ..query }
+}
+
+fn start(
+    programs: &BTreeMap<Kind, PathBuf>,
+    port: u16,
+    world: &World,
+    upstream: &Server,
+    dir: &Path,
+) -> Result<Vec<Server>, String> {
+    let mut servers = Vec::new();
+    let mut port = port + AUTHORITATIVE.len() as u16;
+    for kind in FORWARDING {
+        let Some(program) = programs.get(&kind) else { continue };
+        servers.push(Server::start_forwarding(kind, program, port, upstream.address, dir)?);
+        port += 1;
+    }
+    let zone = world.zones.iter().find(|z| z.is_served_by(upstream.kind));
+    let zone = zone.ok_or_else(|| format!("{} serves nothing", upstream.kind.label()))?;
+    let probe = Query { rd: true, ..Query::plain(zone.name.child(b"is-it-there"), rtype::TXT) };
+    for server in &mut servers {
+        server.wait_until_forwarding(&probe)?;
+    }
+    Ok(servers)
+}
+
+/// Seconds that the TTLs of a record in two caches can be apart, `born` being before either had any: all that time, and
+/// one for the parts of seconds that are not counted.
+fn slack(born: Instant) -> u32 {
+    born.elapsed().as_secs() as u32 + 2
+}
+
+fn is_cut_short(replies: &[Replies], i: usize) -> bool {
+    let truncated = |wire: &[u8]| Answer::parse(wire).is_ok_and(|a| a.has(flag::TC));
+    replies.iter().any(|r| r[i].as_deref().is_some_and(truncated))
+}
