@@ -22,12 +22,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Sends what `next` appends to what it is given until `done`, and waits for the last answers. Only NOERROR and
+    /// Sends what `next` appends to what it is given for so many seconds, and waits for the last answers. Only NOERROR and
     /// NXDOMAIN count as answers.
     pub(crate) fn ask(
         self,
         server: SocketAddr,
-        done: &AtomicBool,
+        seconds: f64,
         mut next: impl FnMut(&mut Vec<u8>),
     ) -> Result<Load> {
         let source = SocketAddr::from((self.source, 0));
@@ -41,7 +41,7 @@ impl Client {
         let began = Instant::now();
         std::thread::scope(|scope| {
             let receiver = scope.spawn(|| receive(&socket, &left, &over));
-            let sent = self.send(&socket, &left, done, &mut next);
+            let sent = self.send(&socket, &left, seconds, &mut next);
             let seconds = began.elapsed().as_secs_f64();
             std::thread::sleep(PATIENCE);
             over.store(true, Ordering::Relaxed);
@@ -61,13 +61,15 @@ impl Client {
         self,
         socket: &UdpSocket,
         left: &[AtomicU64],
-        done: &AtomicBool,
+        seconds: f64,
         next: &mut impl FnMut(&mut Vec<u8>),
     ) -> Result<u64> {
         let step = Duration::from_secs_f64(1.0 / self.rate.max(1) as f64);
-        let (mut sent, mut due) = (0u64, Instant::now());
+        let mut due = Instant::now();
+        let end = due + Duration::from_secs_f64(seconds);
+        let mut sent = 0u64;
         let mut message = Vec::with_capacity(512);
-        while !done.load(Ordering::Relaxed) && !sys::interrupted() {
+        while due < end && !sys::interrupted() {
             message.clear();
             next(&mut message);
             let id = sent as u16;
@@ -118,7 +120,7 @@ mod tests {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap();
         server.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-        let (over, done) = (AtomicBool::new(false), AtomicBool::new(false));
+        let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut buffer = [0; 512];
@@ -136,9 +138,8 @@ mod tests {
             });
             let mut number = 0;
             let client = Client { source: Ipv4Addr::new(127, 0, 0, 2), rate: 1000 };
-            let load = client.ask(address, &done, |out| {
+            let load = client.ask(address, 0.05, |out| {
                 number += 1;
-                done.store(number == 50, Ordering::Relaxed);
                 write_known(out, 1, number);
             });
             over.store(true, Ordering::Relaxed);

@@ -57,6 +57,9 @@ impl Latency {
     }
 }
 
+/// Warnings, one for each query that goes wrong: together they would fill the pipe, which nobody reads before the end.
+const SUPPRESSED: &str = "suppress=timeouts,congestion,sendfailed,sockready,unexpected";
+
 /// How dnsperf is to ask.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dnsperf {
@@ -135,7 +138,7 @@ fn dnsperf_command(server: SocketAddr, how: Dnsperf) -> Command {
     command
         .args(["-B", "-s", &server.ip().to_string(), "-p", &server.port().to_string()])
         .args(["-c", &how.clients.to_string(), "-q", &how.outstanding.to_string(), "-T", "1", "-t", "1"])
-        .args(["-m", if how.tcp { "tcp" } else { "udp" }, "-O", "suppress=timeout"]);
+        .args(["-m", if how.tcp { "tcp" } else { "udp" }, "-O", SUPPRESSED]);
     if let Some(rate) = how.rate {
         command.args(["-Q", &rate.to_string()]);
     }

@@ -43,10 +43,10 @@ use workloads::{Sizes, Workload};
 struct Arguments {
     #[command(subcommand)]
     part: Option<Part>,
-    /// Everything once, at tiny sizes, in less than a minute.
+    /// Everything once, at tiny sizes, in a minute or two.
     #[arg(long)]
     smoke: bool,
-    /// Every row, in two rounds of a second each: about twenty minutes.
+    /// Every row, in two rounds of a second each: about half an hour.
     #[arg(long)]
     short: bool,
     /// Workloads, separated by commas; all of them but load-large by default.

@@ -3,8 +3,7 @@
 //! measured as those from zones are, by `session.rs`.
 
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::client::Client;
 use crate::failure::{Failure, Result};
@@ -30,8 +29,8 @@ const FLOOD: usize = 1000;
 const MOST: usize = 60_000;
 /// Passes over the names until all are known.
 const PASSES: usize = 6;
-/// Seconds between two looks at the memory.
-const LOOK: f64 = 0.1;
+/// Time between two looks at the memory.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// A server with the upstream it forwards to.
 #[derive(Clone, Copy)]
@@ -67,17 +66,18 @@ impl Ground<'_> {
         let how = Dnsperf { clients: 10, outstanding: 50, rate: None, tcp: false };
         let resident = || measure::memory(&measure::processes(self.server.group())).resident;
         let before = resident();
+        let mut forwarded = 0;
         for _ in 0..PASSES {
             let asked = self.upstream.asked().known;
             load::dnsperf_once(self.server.address, &set.wire, how, plan.patience)?;
-            let forwarded = self.upstream.asked().known - asked;
+            forwarded = self.upstream.asked().known - asked;
             // A few may be asked for again by a server that thinks it has lost an answer.
             if forwarded * 1000 <= names {
                 let grown = resident().saturating_sub(before) as f64;
                 return Ok(self.workload.tells_entries().then(|| grown / names as f64));
             }
         }
-        Err(Failure::new(format!("does not keep {names} names, however often it is asked for them")))
+        Err(Failure::new(format!("does not keep {names} names: {forwarded} are forwarded in pass {PASSES}")))
     }
 
     /// The share of queries answered without the upstream while `work` ran, in percent, in its figures.
@@ -181,37 +181,36 @@ impl Ground<'_> {
         seconds: f64,
     ) -> Result<Seen> {
         let unique = |out: &mut Vec<u8>| queries::write_unique(out, self.plan.seed, self.upstream.unused());
-        let (address, done) = (self.server.address, AtomicBool::new(false));
-        let before = self.upstream.asked();
+        let failed = |what: &'static str| move |_| Err(Failure::new(what));
+        let (address, before) = (self.server.address, self.upstream.asked());
         std::thread::scope(|scope| {
-            let asking = scope.spawn(|| client.ask(address, &done, next));
-            let memory = scope.spawn(|| self.resident(&done));
+            let load = how.map(|how| scope.spawn(move || load::dnsperf_fed(address, how, seconds, unique)));
+            let client = scope.spawn(|| client.ask(address, seconds, next));
+            // dnsperf goes on to wait for answers that were lost, while nothing is asked any more.
             let watch = Watch::start(self.server.group());
-            let load = how.map(|how| load::dnsperf_fed(address, how, seconds, unique));
-            if load.is_none() {
-                std::thread::sleep(Duration::from_secs_f64(seconds));
-            }
+            let resident = self.resident(seconds);
             let usage = watch.stop();
-            done.store(true, Ordering::Relaxed);
+            let client = client.join().unwrap_or_else(failed("the client failed"))?;
+            let load = load.map(|load| load.join().unwrap_or_else(failed("the load failed"))).transpose()?;
+            let load = load.unwrap_or_else(|| client.clone());
             let after = self.upstream.asked();
-            let resident = memory.join().unwrap_or_default();
-            let client = asking.join().unwrap_or_else(|_| Err(Failure::new("the client failed")))?;
-            let load = load.unwrap_or_else(|| Ok(client.clone()))?;
             let forwarded = (after.known - before.known, after.unique - before.unique);
             Ok(Seen { load, client, usage, resident, forwarded })
         })
     }
 
-    /// Resident bytes until it is over.
-    fn resident(&self, done: &AtomicBool) -> Vec<f64> {
+    /// Watches the resident bytes for so many seconds.
+    fn resident(&self, seconds: f64) -> Vec<f64> {
         let processes = measure::processes(self.server.group());
+        let end = Instant::now() + Duration::from_secs_f64(seconds);
         let mut seen = Vec::new();
         loop {
             seen.push(measure::memory(&processes).resident as f64);
-            if done.load(Ordering::Relaxed) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
                 return seen;
             }
-            std::thread::sleep(Duration::from_secs_f64(LOOK));
+            std::thread::sleep(left.min(LOOK));
         }
     }
 
@@ -232,7 +231,8 @@ impl Ground<'_> {
             failed_percent: failed(&load),
             hit_percent: if misses { None } else { hits(client.answered, forwarded.0) },
             served_percent: (!misses).then(|| 100.0 * client.answered as f64 / client.sent.max(1) as f64),
-            offered_qps: offered.map(|_| load.sent as f64 / load.seconds),
+            // It sends for so long, and then waits for what is still to come.
+            offered_qps: offered.map(|_| load.sent as f64 / self.plan.seconds),
             wanted_qps: offered.map(|wanted| wanted as f64),
             peak_bytes: floods.then_some(peak),
             bound_share: floods.then_some(grown / bound),
