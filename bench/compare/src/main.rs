@@ -224,17 +224,7 @@ fn compare(arguments: &Arguments) -> Result<()> {
 }
 
 fn plan(arguments: &Arguments, results: &mut Results) -> Result<Plan> {
-    let programs = Programs {
-        nomen: fs::canonicalize(&arguments.nomen).unwrap_or_else(|_| arguments.nomen.clone()),
-        nsd: arguments.nsd.clone(),
-        knotd: arguments.knotd.clone(),
-        named: arguments.named.clone(),
-        pdns: arguments.pdns.clone(),
-        unbound: arguments.resolvers.unbound.clone(),
-        recursor: arguments.resolvers.recursor.clone(),
-        dnsdist: arguments.resolvers.dnsdist.clone(),
-        kresd: arguments.resolvers.kresd.clone(),
-    };
+    let programs = programs(arguments);
     let wanted: Vec<Kind> = if arguments.servers.is_empty() {
         <Kind as clap::ValueEnum>::value_variants().to_vec()
     } else {
@@ -255,7 +245,55 @@ fn plan(arguments: &Arguments, results: &mut Results) -> Result<Plan> {
         (false, true) => (1.0, 2),
         (false, false) => (3.0, 3),
     };
-    let sizes = if smoke {
+    let resolvers = &arguments.resolvers;
+    let server_cpu = arguments.server_cpu.unwrap_or(results.machine.cpus.saturating_sub(1));
+    let load_cpu = arguments.load_cpu;
+    let spare = (0..results.machine.cpus).find(|cpu| *cpu != server_cpu && *cpu != load_cpu);
+    Ok(Plan {
+        workloads: if arguments.workloads.is_empty() { Workload::all() } else { arguments.workloads.clone() },
+        servers,
+        programs,
+        seconds: arguments.seconds.unwrap_or(seconds),
+        rounds: arguments.rounds.unwrap_or(rounds).max(1),
+        clients: if smoke { vec![20] } else { arguments.clients.clone() },
+        rate: if smoke { 5_000 } else { arguments.rate },
+        flood: arguments.flood,
+        sizes: sizes(arguments),
+        seed: arguments.seed,
+        work: fs::canonicalize(&work)?,
+        root_zone: arguments.root_zone.clone(),
+        server_cpu,
+        load_cpu,
+        port: arguments.port,
+        sample: arguments.sample.max(1),
+        idle: if smoke { 0.2 } else { 5.0 },
+        patience: Duration::from_secs(arguments.patience),
+        upstream_cpu: resolvers.upstream_cpu.or(spare).unwrap_or(load_cpu),
+        delay: Duration::from_millis(resolvers.delay),
+        miss_rate: if smoke { 1_000 } else { resolvers.miss_rate },
+        cache: resolvers.cache_size.max(1) << 20,
+        flood_cache: resolvers.flood_cache_size.max(1) << 20,
+    })
+}
+
+/// Where the programs are.
+fn programs(arguments: &Arguments) -> Programs {
+    Programs {
+        nomen: fs::canonicalize(&arguments.nomen).unwrap_or_else(|_| arguments.nomen.clone()),
+        nsd: arguments.nsd.clone(),
+        knotd: arguments.knotd.clone(),
+        named: arguments.named.clone(),
+        pdns: arguments.pdns.clone(),
+        unbound: arguments.resolvers.unbound.clone(),
+        recursor: arguments.resolvers.recursor.clone(),
+        dnsdist: arguments.resolvers.dnsdist.clone(),
+        kresd: arguments.resolvers.kresd.clone(),
+    }
+}
+
+/// How large zones and query files are.
+fn sizes(arguments: &Arguments) -> Sizes {
+    if arguments.smoke {
         Sizes {
             names: 500,
             zones: (40, 80),
@@ -275,36 +313,7 @@ fn plan(arguments: &Arguments, results: &mut Results) -> Result<Plan> {
             cached: arguments.resolvers.cached_names.clamp(1, 10_000_000),
             client: arguments.resolvers.client_names.clamp(1, 10_000_000),
         }
-    };
-    let resolvers = &arguments.resolvers;
-    let server_cpu = arguments.server_cpu.unwrap_or(results.machine.cpus.saturating_sub(1));
-    let load_cpu = arguments.load_cpu;
-    let spare = (0..results.machine.cpus).find(|cpu| *cpu != server_cpu && *cpu != load_cpu);
-    Ok(Plan {
-        workloads: if arguments.workloads.is_empty() { Workload::all() } else { arguments.workloads.clone() },
-        servers,
-        programs,
-        seconds: arguments.seconds.unwrap_or(seconds),
-        rounds: arguments.rounds.unwrap_or(rounds).max(1),
-        clients: if smoke { vec![20] } else { arguments.clients.clone() },
-        rate: if smoke { 5_000 } else { arguments.rate },
-        flood: arguments.flood,
-        sizes,
-        seed: arguments.seed,
-        work: fs::canonicalize(&work)?,
-        root_zone: arguments.root_zone.clone(),
-        server_cpu,
-        load_cpu,
-        port: arguments.port,
-        sample: arguments.sample.max(1),
-        idle: if smoke { 0.2 } else { 5.0 },
-        patience: Duration::from_secs(arguments.patience),
-        upstream_cpu: resolvers.upstream_cpu.or(spare).unwrap_or(load_cpu),
-        delay: Duration::from_millis(resolvers.delay),
-        miss_rate: if smoke { 1_000 } else { resolvers.miss_rate },
-        cache: resolvers.cache_size.max(1) << 20,
-        flood_cache: resolvers.flood_cache_size.max(1) << 20,
-    })
+    }
 }
 
 /// Notes versions and settings.

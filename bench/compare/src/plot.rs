@@ -83,6 +83,15 @@ pub(crate) fn charts(results: &Results) -> Vec<(String, String)> {
             note: "µs; strong: median, pale: up to the 99th percentile. Shorter is better.",
             panels: panels(results, rows("client "), trip),
         },
+    ];
+    let charts = charts.into_iter().chain(starts_charts(results));
+    let drawn = charts.filter(|chart| !chart.panels.is_empty());
+    drawn.map(|chart| (format!("{}.svg", chart.file), draw(&chart))).collect()
+}
+
+/// Those about starting.
+fn starts_charts(results: &Results) -> [Chart; 2] {
+    [
         Chart {
             file: "load",
             title: "Seconds from start to answers",
@@ -101,9 +110,7 @@ pub(crate) fn charts(results: &Results) -> Vec<(String, String)> {
                 Some((megabytes, format!("{megabytes:.0} MB")))
             }),
         },
-    ];
-    let drawn = charts.iter().filter(|chart| !chart.panels.is_empty());
-    drawn.map(|chart| (format!("{}.svg", chart.file), draw(chart))).collect()
+    ]
 }
 
 fn panels(
