@@ -17,8 +17,10 @@ use crate::session::Plan;
 use crate::upstream::Upstream;
 use crate::workloads::{Cell, Workload};
 
-/// Where the well-behaved client asks from; loads come from 127.0.0.1.
+/// Where the well-behaved client asks from.
 const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// Where loads come from.
+const LOAD: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// Queries a second of the well-behaved client.
 const CLIENT_RATE: u64 = 1000;
 /// Queries a second beside misses, for their latency.
@@ -43,6 +45,15 @@ pub(crate) struct Ground<'a> {
     pub(crate) upstream: &'a Upstream,
     /// What is measured.
     pub(crate) workload: Workload,
+}
+
+/// How new names are asked for.
+#[derive(Clone, Copy)]
+enum Flow {
+    /// As fast as they are answered, or so many a second.
+    Answered(Dnsperf),
+    /// So many a second, whether or not they are answered.
+    Regardless(u64),
 }
 
 /// What a load and the client beside it saw, and what the server used meanwhile.
@@ -107,12 +118,12 @@ impl Ground<'_> {
             Cell::RoundTrip => return self.round_trips(),
             Cell::Rate { clients } => (self.misses(loaded(clients, 100, Some(plan.miss_rate)))?, None),
             Cell::Saturated { clients } => (self.misses(loaded(clients, 200, None))?, None),
-            Cell::Alone => (self.beside(None, plan.seconds)?, None),
-            Cell::Flood => (self.beside(Some(loaded(20, FLOOD, None)), plan.seconds)?, None),
+            Cell::Alone => (self.beside(None)?, None),
+            Cell::Flood => (self.beside(Some(Flow::Answered(loaded(20, FLOOD, None))))?, None),
             Cell::Overload => {
-                let full = self.beside(Some(loaded(20, FLOOD, None)), plan.seconds)?;
+                let full = self.beside(Some(Flow::Answered(loaded(20, FLOOD, None))))?;
                 let rate = 2 * (full.load.answered as f64 / full.load.seconds) as u64;
-                (self.beside(Some(loaded(20, MOST, Some(rate.max(1)))), plan.seconds)?, Some(rate))
+                (self.beside(Some(Flow::Regardless(rate)))?, Some(rate))
             }
             _ => return Err(Failure::new(format!("{}: not a load of resolvers", cell.name()))),
         };
@@ -162,29 +173,35 @@ impl Ground<'_> {
             load::dnsperf_fed(self.server.address, how, self.plan.seconds / 5.0, unique)?;
         }
         let client = Client { source: CLIENT, rate: PROBE_RATE };
-        self.watched(Some(how), client, unique, self.plan.seconds)
+        self.watched(Some(Flow::Answered(how)), client, unique)
     }
 
     /// New names, if any, with a client beside them that asks for known ones as people do.
-    fn beside(&self, how: Option<Dnsperf>, seconds: f64) -> Result<Seen> {
+    fn beside(&self, flow: Option<Flow>) -> Result<Seen> {
         let zipf = Zipf::new(self.workload.known(&self.plan.sizes).unwrap_or(1));
         let mut random = Random::new(self.plan.seed ^ self.upstream.unused());
         let known = |out: &mut Vec<u8>| queries::write_known(out, self.plan.seed, zipf.pick(&mut random));
-        self.watched(how, Client { source: CLIENT, rate: CLIENT_RATE }, known, seconds)
+        self.watched(flow, Client { source: CLIENT, rate: CLIENT_RATE }, known)
     }
 
     fn watched(
         &self,
-        how: Option<Dnsperf>,
+        flow: Option<Flow>,
         client: Client,
         next: impl FnMut(&mut Vec<u8>) + Send,
-        seconds: f64,
     ) -> Result<Seen> {
         let unique = |out: &mut Vec<u8>| queries::write_unique(out, self.plan.seed, self.upstream.unused());
         let failed = |what: &'static str| move |_| Err(Failure::new(what));
+        let seconds = self.plan.seconds;
         let (address, before) = (self.server.address, self.upstream.asked());
         std::thread::scope(|scope| {
-            let load = how.map(|how| scope.spawn(move || load::dnsperf_fed(address, how, seconds, unique)));
+            let load = flow.map(|flow| {
+                scope.spawn(move || match flow {
+                    Flow::Answered(how) => load::dnsperf_fed(address, how, seconds, unique),
+                    // dnsperf mistakes late answers for those to later queries with the same ID.
+                    Flow::Regardless(rate) => Client { source: LOAD, rate }.ask(address, seconds, unique),
+                })
+            });
             let client = scope.spawn(|| client.ask(address, seconds, next));
             // dnsperf goes on to wait for answers that were lost, while nothing is asked any more.
             let watch = Watch::start(self.server.group());
@@ -216,8 +233,7 @@ impl Ground<'_> {
 
     fn told(&self, seen: Seen, cell: Cell, offered: Option<u64>) -> (Load, Figures) {
         let Seen { mut load, client, usage, resident, forwarded } = seen;
-        load.latency.p50 = client.latency.p50;
-        load.latency.p99 = client.latency.p99;
+        load.latency = client.latency;
         let alone = cell == Cell::Alone;
         load.probed = if alone { 0 } else { client.answered };
         let misses = matches!(cell, Cell::Rate { .. } | Cell::Saturated { .. });
