@@ -133,6 +133,7 @@ impl Judge<'_> {
         self.signed();
         self.tcp();
         self.idle();
+        self.flood();
         self.goals
     }
 
@@ -236,6 +237,12 @@ impl Judge<'_> {
             let own = own.map(|percent| Series { server: "nomen".to_string(), values: vec![percent] });
             self.plain("CPU when idle", (zones, "nothing asked"), Relation::AtMost, 0.5, "%", own);
         }
+    }
+
+    fn flood(&mut self) {
+        let place = ("flood", "client beside a flood");
+        let own = self.own(place.0, place.1, |f| f.bound_share);
+        self.plain("memory grown, to the cache's bound", place, Relation::AtMost, 1.15, "×", own);
     }
 
     /// A figure of nomen alone.

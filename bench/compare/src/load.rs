@@ -57,6 +57,9 @@ impl Latency {
     }
 }
 
+/// Warnings, one for each query that goes wrong: together they would fill the pipe, which nobody reads before the end.
+const SUPPRESSED: &str = "suppress=timeouts,congestion,sendfailed,sockready,unexpected";
+
 /// How dnsperf is to ask.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dnsperf {
@@ -72,19 +75,78 @@ pub(crate) struct Dnsperf {
 
 /// Runs dnsperf for this long.
 pub(crate) fn dnsperf(server: SocketAddr, queries: &Path, how: Dnsperf, seconds: f64) -> Result<Load> {
+    let mut command = dnsperf_command(server, how);
+    command.args(["-l", &format!("{seconds}")]).arg("-d").arg(queries);
+    let output =
+        run(&mut command, Duration::from_secs_f64(seconds + 30.0)).context(|| "dnsperf".to_string())?;
+    figures(&output)
+}
+
+/// Runs dnsperf once through the queries, however long that takes.
+pub(crate) fn dnsperf_once(
+    server: SocketAddr,
+    queries: &Path,
+    how: Dnsperf,
+    patience: Duration,
+) -> Result<Load> {
+    let mut command = dnsperf_command(server, how);
+    command.args(["-n", "1"]).arg("-d").arg(queries);
+    figures(&run(&mut command, patience).context(|| "dnsperf".to_string())?)
+}
+
+/// Runs dnsperf for this long with queries that `next` appends to what it is given, one by one, for as long as they
+/// are wanted: they are made on the way, and none has to be repeated.
+pub(crate) fn dnsperf_fed(
+    server: SocketAddr,
+    how: Dnsperf,
+    seconds: f64,
+    mut next: impl FnMut(&mut Vec<u8>) + Send,
+) -> Result<Load> {
+    let mut command = dnsperf_command(server, how);
+    command.args(["-l", &format!("{seconds}")]).stdin(Stdio::piped());
+    let mut child = start(&mut command)?;
+    let input = child.stdin.take().context(|| "dnsperf without input".to_string())?;
+    let patience = Duration::from_secs_f64(seconds + 30.0);
+    let output = std::thread::scope(|scope| {
+        scope.spawn(move || feed(input, &mut next));
+        finish(child, patience)
+    });
+    figures(&output.context(|| "dnsperf".to_string())?)
+}
+
+/// Writes queries until nobody reads them any more.
+fn feed(mut out: impl Write, next: &mut impl FnMut(&mut Vec<u8>)) {
+    const PAGE: usize = 16 << 10;
+    let mut page = Vec::with_capacity(PAGE + 512);
+    loop {
+        page.clear();
+        while page.len() < PAGE {
+            let at = page.len();
+            page.extend_from_slice(&[0, 0]);
+            next(&mut page);
+            let length = (page.len() - at - 2) as u16;
+            page[at..at + 2].copy_from_slice(&length.to_be_bytes());
+        }
+        if out.write_all(&page).is_err() {
+            return;
+        }
+    }
+}
+
+fn dnsperf_command(server: SocketAddr, how: Dnsperf) -> Command {
     let mut command = Command::new("dnsperf");
     command
         .args(["-B", "-s", &server.ip().to_string(), "-p", &server.port().to_string()])
         .args(["-c", &how.clients.to_string(), "-q", &how.outstanding.to_string(), "-T", "1", "-t", "1"])
-        .args(["-l", &format!("{seconds}"), "-m", if how.tcp { "tcp" } else { "udp" }])
-        .args(["-O", "suppress=timeout"])
-        .arg("-d")
-        .arg(queries);
+        .args(["-m", if how.tcp { "tcp" } else { "udp" }, "-O", SUPPRESSED]);
     if let Some(rate) = how.rate {
         command.args(["-Q", &rate.to_string()]);
     }
-    let output =
-        run(&mut command, Duration::from_secs_f64(seconds + 30.0)).context(|| "dnsperf".to_string())?;
+    command
+}
+
+/// The figures in what dnsperf printed.
+fn figures(output: &Output) -> Result<Load> {
     let text = String::from_utf8_lossy(&output.stdout);
     parse_dnsperf(&text).context(|| {
         format!("dnsperf printed no figures: {} {}", text.trim_end(), String::from_utf8_lossy(&output.stderr))
@@ -195,13 +257,19 @@ pub(crate) fn parse_kxdpgun(text: &str) -> Option<Load> {
 
 /// Runs a generator to its end, or kills it when it takes too long or the person interrupts.
 pub(crate) fn run(command: &mut Command, patience: Duration) -> Result<Output> {
+    finish(start(command.stdin(Stdio::null()))?, patience)
+}
+
+fn start(command: &mut Command) -> Result<Child> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let mut child = command
-        .stdin(Stdio::null())
+    command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .context(|| format!("cannot start {program}"))?;
+        .context(|| format!("cannot start {program}"))
+}
+
+fn finish(mut child: Child, patience: Duration) -> Result<Output> {
     let deadline = Instant::now() + patience;
     // The output of a generator is a page at most, well within a pipe's buffer.
     while child.try_wait()?.is_none() {
@@ -380,7 +448,7 @@ fn one_connection(server: SocketAddr, query: &[u8]) -> std::io::Result<(u8, usiz
 }
 
 /// Response codes by name, those that occurred.
-fn named(codes: &[u64; 16]) -> BTreeMap<String, u64> {
+pub(crate) fn named(codes: &[u64; 16]) -> BTreeMap<String, u64> {
     const NAMES: [&str; 6] = ["NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED"];
     let name = |code: usize| NAMES.get(code).map_or_else(|| format!("RCODE{code}"), |name| name.to_string());
     codes

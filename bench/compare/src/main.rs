@@ -2,7 +2,9 @@
 //! installs what is missing; README.md explains what is measured and how to read it.
 
 mod answers;
+mod client;
 mod failure;
+mod forwarders;
 mod goals;
 mod load;
 mod measure;
@@ -13,9 +15,11 @@ mod queries;
 mod random;
 mod reflector;
 mod report;
+mod resolving;
 mod servers;
 mod session;
 mod sys;
+mod upstream;
 mod workloads;
 mod zones;
 
@@ -39,10 +43,10 @@ use workloads::{Sizes, Workload};
 struct Arguments {
     #[command(subcommand)]
     part: Option<Part>,
-    /// Everything once, at tiny sizes, in less than a minute.
+    /// Everything once, at tiny sizes, in a minute or two.
     #[arg(long)]
     smoke: bool,
-    /// Every row, in two rounds of a second each: about twenty minutes.
+    /// Every row, in two rounds of a second each: about half an hour.
     #[arg(long)]
     short: bool,
     /// Workloads, separated by commas; all of them but load-large by default.
@@ -99,7 +103,7 @@ struct Arguments {
     /// CPU of the load generator.
     #[arg(long, default_value_t = 0)]
     load_cpu: usize,
-    /// First of six ports on loopback.
+    /// First of twelve ports on loopback.
     #[arg(long, default_value_t = 25_400)]
     port: u16,
     /// Seconds a server may take to load.
@@ -126,6 +130,46 @@ struct Arguments {
     /// The pdns_server to measure.
     #[arg(long, default_value = "pdns_server")]
     pdns: PathBuf,
+    #[command(flatten)]
+    resolvers: Resolvers,
+}
+
+/// What only the workloads of resolvers use.
+#[derive(clap::Args)]
+struct Resolvers {
+    /// MiB of a resolver's cache.
+    #[arg(long, default_value_t = 256)]
+    cache_size: u64,
+    /// The same in the workload flood, which is to fill it.
+    #[arg(long, default_value_t = 32)]
+    flood_cache_size: u64,
+    /// Cached names of the workload cached-200k.
+    #[arg(long, default_value_t = 200_000)]
+    cached_names: u64,
+    /// Names that the well-behaved client of the workload flood asks for.
+    #[arg(long, default_value_t = 20_000)]
+    client_names: u64,
+    /// Queries a second for new names where the resolver is not saturated.
+    #[arg(long, default_value_t = 5_000)]
+    miss_rate: u64,
+    /// Milliseconds that the upstream takes over each answer.
+    #[arg(long, default_value_t = 0)]
+    delay: u64,
+    /// CPU of the upstream [default: one that neither server nor generator has, or else the generator's].
+    #[arg(long)]
+    upstream_cpu: Option<usize>,
+    /// The unbound to measure.
+    #[arg(long, default_value = "unbound")]
+    unbound: PathBuf,
+    /// The pdns_recursor to measure.
+    #[arg(long, default_value = "pdns_recursor")]
+    recursor: PathBuf,
+    /// The dnsdist to measure.
+    #[arg(long, default_value = "dnsdist")]
+    dnsdist: PathBuf,
+    /// The kresd to measure.
+    #[arg(long, default_value = "kresd")]
+    kresd: PathBuf,
 }
 
 #[derive(Subcommand)]
@@ -180,13 +224,7 @@ fn compare(arguments: &Arguments) -> Result<()> {
 }
 
 fn plan(arguments: &Arguments, results: &mut Results) -> Result<Plan> {
-    let programs = Programs {
-        nomen: fs::canonicalize(&arguments.nomen).unwrap_or_else(|_| arguments.nomen.clone()),
-        nsd: arguments.nsd.clone(),
-        knotd: arguments.knotd.clone(),
-        named: arguments.named.clone(),
-        pdns: arguments.pdns.clone(),
-    };
+    let programs = programs(arguments);
     let wanted: Vec<Kind> = if arguments.servers.is_empty() {
         <Kind as clap::ValueEnum>::value_variants().to_vec()
     } else {
@@ -207,17 +245,10 @@ fn plan(arguments: &Arguments, results: &mut Results) -> Result<Plan> {
         (false, true) => (1.0, 2),
         (false, false) => (3.0, 3),
     };
-    let sizes = if smoke {
-        Sizes { names: 500, zones: (40, 80), large: 1000, signed: 100, queries: 2000 }
-    } else {
-        Sizes {
-            names: arguments.names.clamp(5, 25_000_000),
-            zones: (arguments.zones.max(1), arguments.more_zones.max(1)),
-            large: arguments.large_names.clamp(5, 25_000_000),
-            signed: arguments.signed_names.max(10),
-            queries: arguments.queries.max(1000),
-        }
-    };
+    let resolvers = &arguments.resolvers;
+    let server_cpu = arguments.server_cpu.unwrap_or(results.machine.cpus.saturating_sub(1));
+    let load_cpu = arguments.load_cpu;
+    let spare = (0..results.machine.cpus).find(|cpu| *cpu != server_cpu && *cpu != load_cpu);
     Ok(Plan {
         workloads: if arguments.workloads.is_empty() { Workload::all() } else { arguments.workloads.clone() },
         servers,
@@ -227,17 +258,62 @@ fn plan(arguments: &Arguments, results: &mut Results) -> Result<Plan> {
         clients: if smoke { vec![20] } else { arguments.clients.clone() },
         rate: if smoke { 5_000 } else { arguments.rate },
         flood: arguments.flood,
-        sizes,
+        sizes: sizes(arguments),
         seed: arguments.seed,
         work: fs::canonicalize(&work)?,
         root_zone: arguments.root_zone.clone(),
-        server_cpu: arguments.server_cpu.unwrap_or(results.machine.cpus.saturating_sub(1)),
-        load_cpu: arguments.load_cpu,
+        server_cpu,
+        load_cpu,
         port: arguments.port,
         sample: arguments.sample.max(1),
         idle: if smoke { 0.2 } else { 5.0 },
         patience: Duration::from_secs(arguments.patience),
+        upstream_cpu: resolvers.upstream_cpu.or(spare).unwrap_or(load_cpu),
+        delay: Duration::from_millis(resolvers.delay),
+        miss_rate: if smoke { 1_000 } else { resolvers.miss_rate },
+        cache: resolvers.cache_size.max(1) << 20,
+        flood_cache: resolvers.flood_cache_size.max(1) << 20,
     })
+}
+
+/// Where the programs are.
+fn programs(arguments: &Arguments) -> Programs {
+    Programs {
+        nomen: fs::canonicalize(&arguments.nomen).unwrap_or_else(|_| arguments.nomen.clone()),
+        nsd: arguments.nsd.clone(),
+        knotd: arguments.knotd.clone(),
+        named: arguments.named.clone(),
+        pdns: arguments.pdns.clone(),
+        unbound: arguments.resolvers.unbound.clone(),
+        recursor: arguments.resolvers.recursor.clone(),
+        dnsdist: arguments.resolvers.dnsdist.clone(),
+        kresd: arguments.resolvers.kresd.clone(),
+    }
+}
+
+/// How large zones and query files are.
+fn sizes(arguments: &Arguments) -> Sizes {
+    if arguments.smoke {
+        Sizes {
+            names: 500,
+            zones: (40, 80),
+            large: 1000,
+            signed: 100,
+            queries: 2000,
+            cached: 1000,
+            client: 100,
+        }
+    } else {
+        Sizes {
+            names: arguments.names.clamp(5, 25_000_000),
+            zones: (arguments.zones.max(1), arguments.more_zones.max(1)),
+            large: arguments.large_names.clamp(5, 25_000_000),
+            signed: arguments.signed_names.max(10),
+            queries: arguments.queries.max(1000),
+            cached: arguments.resolvers.cached_names.clamp(1, 10_000_000),
+            client: arguments.resolvers.client_names.clamp(1, 10_000_000),
+        }
+    }
 }
 
 /// Notes versions and settings.
@@ -255,6 +331,9 @@ fn describe(plan: &Plan, results: &mut Results) {
     set("names", plan.sizes.names.to_string());
     set("signed names", plan.sizes.signed.to_string());
     set("queries", plan.sizes.queries.to_string());
+    set("cache MiB", (plan.cache >> 20).to_string());
+    set("flood cache MiB", (plan.flood_cache >> 20).to_string());
+    set("upstream delay ms", plan.delay.as_millis().to_string());
 }
 
 /// The day in UTC.

@@ -78,6 +78,21 @@ pub(crate) fn charts(results: &Results) -> Vec<(String, String)> {
             panels: panels(results, rows("TCP"), cpu),
         },
         Chart {
+            file: "client",
+            title: "A well-behaved client's latency beside a flood",
+            note: "µs; strong: median, pale: up to the 99th percentile. Shorter is better.",
+            panels: panels(results, rows("client "), trip),
+        },
+    ];
+    let charts = charts.into_iter().chain(starts_charts(results));
+    let drawn = charts.filter(|chart| !chart.panels.is_empty());
+    drawn.map(|chart| (format!("{}.svg", chart.file), draw(&chart))).collect()
+}
+
+/// Those about starting.
+fn starts_charts(results: &Results) -> [Chart; 2] {
+    [
+        Chart {
             file: "load",
             title: "Seconds from start to answers",
             note: "Text zones, page cache warm. Shorter is better.",
@@ -95,9 +110,7 @@ pub(crate) fn charts(results: &Results) -> Vec<(String, String)> {
                 Some((megabytes, format!("{megabytes:.0} MB")))
             }),
         },
-    ];
-    let drawn = charts.iter().filter(|chart| !chart.panels.is_empty());
-    drawn.map(|chart| (format!("{}.svg", chart.file), draw(chart))).collect()
+    ]
 }
 
 fn panels(
@@ -150,6 +163,7 @@ const STEP: f64 = 24.0;
 const STYLE: &str = "svg{font:13px system-ui,-apple-system,'Segoe UI',sans-serif;background:#fff}\
 text{fill:#1c1f24}.title{font-size:17px;font-weight:600}.note{fill:#667}.panel{font-weight:600}\
 .nomen{fill:#d9480f}.nsd{fill:#3b76af}.knot{fill:#4c9a6a}.bind{fill:#8661b5}.powerdns{fill:#b99a2e}\
+.unbound{fill:#3b76af}.recursor{fill:#b99a2e}.dnsdist{fill:#c07a9d}.kresd{fill:#4c9a6a}\
 .reflector{fill:#8a9099}.name{text-anchor:end}.pale{opacity:.42}.base{stroke:#b8bec8}\
 @media(prefers-color-scheme:dark){svg{background:#15181d}text{fill:#e4e7ec}.note{fill:#98a2b0}.base{stroke:#4a5260}}";
 

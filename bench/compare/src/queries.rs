@@ -13,6 +13,11 @@ use crate::zones::small_zone_name;
 /// Parts that a set of queries is cut into: a warm-up and a measurement at each of four numbers of clients.
 const PARTS: u64 = 8;
 
+/// What names begin with that do not exist at the upstream.
+pub(crate) const MISSING: &str = "nx-";
+/// The second label of names that nobody asks for twice.
+pub(crate) const WILD: &str = "wild";
+
 /// A mix of queries on disk.
 #[derive(Clone, Debug)]
 pub(crate) struct QuerySet {
@@ -54,11 +59,26 @@ pub(crate) enum Mix {
         /// Delegated names.
         names: Vec<String>,
     },
+    /// What clients of resolvers ask for again and again, every question once, in order.
+    Each,
+    /// The same questions, each as often as the others.
+    Even {
+        /// Questions.
+        count: u64,
+    },
+    /// The same questions as resolvers get them: the nth most popular one n times as rarely as the first (Zipf).
+    Popular(Zipf),
+    /// Names below the wildcard, each once.
+    Unique,
 }
 
 impl Mix {
-    fn next(&self, seed: u64, random: &mut Random) -> (String, u16, Edns) {
+    fn next(&self, number: u64, seed: u64, random: &mut Random) -> (String, u16, Edns) {
         match self {
+            Mix::Each => known(seed, number),
+            Mix::Even { count } => known(seed, random.below(*count)),
+            Mix::Popular(zipf) => known(seed, zipf.pick(random)),
+            Mix::Unique => unique(seed, number),
             Mix::OneName => ("www.example.com".to_string(), kind::A, Edns::None),
             Mix::Delegations { count, nxdomain } => delegation(seed, random, *count, *nxdomain),
             Mix::Many { count } => many(seed, random, *count),
@@ -66,6 +86,66 @@ impl Mix {
             Mix::Root { names } => root(random, names),
         }
     }
+
+    /// Whether a recursive answer is wanted (RD).
+    fn recurses(&self) -> bool {
+        matches!(self, Mix::Each | Mix::Even { .. } | Mix::Popular(_) | Mix::Unique)
+    }
+}
+
+/// Zipf's distribution with exponent 1 over a number of ranks.
+#[derive(Clone, Debug)]
+pub(crate) struct Zipf {
+    /// The sum of the weights up to each rank.
+    sums: Vec<f64>,
+}
+
+impl Zipf {
+    /// Over this many ranks, at least one.
+    pub(crate) fn new(ranks: u64) -> Zipf {
+        let add = |sum: &mut f64, rank: u64| {
+            *sum += 1.0 / rank as f64;
+            Some(*sum)
+        };
+        Zipf { sums: (1..=ranks.max(1)).scan(0.0, add).collect() }
+    }
+
+    /// A rank, from 0.
+    pub(crate) fn pick(&self, random: &mut Random) -> u64 {
+        let last = self.sums.len() - 1;
+        let share = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
+        let at = share * self.sums[last];
+        self.sums.partition_point(|sum| *sum <= at).min(last) as u64
+    }
+}
+
+/// The question with this number that clients ask again and again: six kinds in turn, each name once.
+fn known(seed: u64, number: u64) -> (String, u16, Edns) {
+    const TYPES: [u16; 6] = [kind::A, kind::AAAA, kind::MX, kind::NS, kind::TXT, kind::A];
+    let at = (number % 6) as usize;
+    let prefix = if at == 5 { MISSING } else { "" };
+    (format!("{prefix}{}.example.net", label(seed, number)), TYPES[at], Edns::None)
+}
+
+/// The question with this number that nobody asks twice.
+fn unique(seed: u64, number: u64) -> (String, u16, Edns) {
+    (format!("{}.{WILD}.example.net", label(seed, number)), kind::A, Edns::None)
+}
+
+/// Appends the question with this number that clients ask again and again, with RD.
+pub(crate) fn write_known(out: &mut Vec<u8>, seed: u64, number: u64) {
+    write_recursive(out, &known(seed, number));
+}
+
+/// Appends the question with this number that nobody asks twice, with RD.
+pub(crate) fn write_unique(out: &mut Vec<u8>, seed: u64, number: u64) {
+    write_recursive(out, &unique(seed, number));
+}
+
+fn write_recursive(out: &mut Vec<u8>, (name, qtype, edns): &(String, u16, Edns)) {
+    let start = out.len();
+    write_query(out, name, *qtype, *edns);
+    out[start + 2] |= 1;
 }
 
 /// An index that no delegation or name has.
@@ -176,9 +256,10 @@ pub(crate) fn make(folder: &Path, key: &str, mix: &Mix, seed: u64, count: u64) -
     let mut random = Random::new(seed ^ 0x7175_6572_7900);
     let mut message = Vec::with_capacity(128);
     for number in 0..count {
-        let (name, qtype, edns) = mix.next(seed, &mut random);
+        let (name, qtype, edns) = mix.next(number, seed, &mut random);
         message.clear();
         write_query(&mut message, &name, qtype, edns);
+        message[2] |= u8::from(mix.recurses());
         let at = (number / (count / PARTS).max(1)).min(PARTS - 1) as usize;
         for out in [Some(&mut wire), parts.get_mut(at)].into_iter().flatten() {
             out.out.write_all(&(message.len() as u16).to_be_bytes())?;
@@ -266,6 +347,43 @@ mod tests {
         let parts: Vec<u8> = set.parts.iter().flat_map(|part| fs::read(part).unwrap()).collect();
         assert_eq!(parts, first, "parts that are not the whole");
         assert!(set.parts.iter().all(|part| read(part, 1000, 1).unwrap().len() >= 500 / 8));
+    }
+
+    #[test]
+    fn the_most_popular_question_is_asked_as_often_as_zipf_says() {
+        let zipf = Zipf::new(100);
+        let mut random = Random::new(4);
+        let mut counts = [0u32; 100];
+        for _ in 0..100_000 {
+            counts[zipf.pick(&mut random) as usize] += 1;
+        }
+        // The harmonic number of 100 is 5.187.
+        assert!((18_700..19_900).contains(&counts[0]), "{}", counts[0]);
+        assert!((9_200..10_100).contains(&counts[1]), "{}", counts[1]);
+        assert!(counts[99] > 100, "{}", counts[99]);
+        assert_eq!(Zipf::new(0).pick(&mut random), 0);
+    }
+
+    #[test]
+    fn what_resolvers_are_asked_wants_recursion_and_repeats_only_where_it_should() {
+        let folder = tempfile::tempdir().unwrap();
+        let all = |mix: &Mix, key: &str| {
+            read(&make(folder.path(), key, mix, 9, 600).unwrap().wire, 1000, 1).unwrap()
+        };
+        let (each, unique) = (all(&Mix::Each, "each"), all(&Mix::Unique, "unique"));
+        let popular = all(&Mix::Popular(Zipf::new(50)), "popular");
+        for queries in [&each, &unique, &popular] {
+            assert!(queries.iter().all(|query| query[2] == 1), "RD");
+        }
+        let distinct = |queries: &[Vec<u8>]| queries.iter().collect::<std::collections::HashSet<_>>().len();
+        assert_eq!((distinct(&each), distinct(&unique)), (600, 600));
+        assert!(popular.iter().all(|query| each[..50].contains(query)));
+        let mut written = Vec::new();
+        write_known(&mut written, 9, 17);
+        assert_eq!(written, each[17]);
+        written.clear();
+        write_unique(&mut written, 9, 17);
+        assert_eq!(written, unique[17]);
     }
 
     #[test]

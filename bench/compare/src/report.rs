@@ -43,6 +43,29 @@ pub(crate) struct Figures {
     pub(crate) response_size: Option<f64>,
     /// Percentage of queries without an answer.
     pub(crate) loss_percent: Option<f64>,
+    /// Latency in µs beyond that of asking the upstream directly, median.
+    pub(crate) added_p50_us: Option<f64>,
+    /// The same, 99th percentile.
+    pub(crate) added_p99_us: Option<f64>,
+    /// Percentage of answers that needed no upstream: the client's, where there is one beside a load.
+    pub(crate) hit_percent: Option<f64>,
+    /// Percentage of the client's queries that were answered in time with NOERROR or NXDOMAIN.
+    pub(crate) served_percent: Option<f64>,
+    /// Percentage of answers to the load that were neither NOERROR nor NXDOMAIN.
+    pub(crate) failed_percent: Option<f64>,
+    /// Queries to the upstream for each of the load's answers.
+    pub(crate) forwarded: Option<f64>,
+    /// Queries a second that the load sent, where it did not wait for answers.
+    pub(crate) offered_qps: Option<f64>,
+    /// What it was to send.
+    pub(crate) wanted_qps: Option<f64>,
+    /// Highest resident size meanwhile, in bytes.
+    pub(crate) peak_bytes: Option<f64>,
+    /// What it had grown by then since it started, as a share of the cache's bound.
+    pub(crate) bound_share: Option<f64>,
+    /// Resident size ten times a second, in bytes; of single rounds only.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) resident: Vec<f64>,
     /// What the server's CPU did meanwhile, for whomever.
     pub(crate) server_cpu: Option<Shares>,
     /// What the generator's CPU did meanwhile.
@@ -71,8 +94,7 @@ impl Figures {
             waiting: (load.seconds > 0.0).then(|| usage.waiting / load.seconds),
             response_size: load.response_size,
             loss_percent: (load.sent > 0).then(|| 100.0 * (1.0 - answered / load.sent as f64)),
-            server_cpu: None,
-            generator_cpu: None,
+            ..Figures::default()
         }
     }
 
@@ -94,6 +116,17 @@ impl Figures {
             waiting: of(|f| f.waiting),
             response_size: of(|f| f.response_size),
             loss_percent: of(|f| f.loss_percent),
+            added_p50_us: of(|f| f.added_p50_us),
+            added_p99_us: of(|f| f.added_p99_us),
+            hit_percent: of(|f| f.hit_percent),
+            served_percent: of(|f| f.served_percent),
+            failed_percent: of(|f| f.failed_percent),
+            forwarded: of(|f| f.forwarded),
+            offered_qps: of(|f| f.offered_qps),
+            wanted_qps: of(|f| f.wanted_qps),
+            peak_bytes: of(|f| f.peak_bytes),
+            bound_share: of(|f| f.bound_share),
+            resident: Vec::new(),
             server_cpu: shares(rounds.iter().filter_map(|f| f.server_cpu).collect()),
             generator_cpu: shares(rounds.iter().filter_map(|f| f.generator_cpu).collect()),
         }
@@ -197,6 +230,8 @@ pub(crate) struct Loading {
     pub(crate) resident_bytes: Option<f64>,
     /// CPU it used with nothing to do, in percent of one, where that was watched.
     pub(crate) idle_percent: Option<f64>,
+    /// Bytes by which it grew for each name it was made to keep, where there were enough.
+    pub(crate) entry_bytes: Option<f64>,
     /// Every start, in seconds.
     pub(crate) samples: Vec<f64>,
     /// Why there is nothing, if so.
@@ -224,6 +259,7 @@ impl Loading {
             peak_bytes: of(|start| start.memory.peak as f64),
             resident_bytes: of(|start| start.memory.resident as f64),
             idle_percent: median(idle),
+            entry_bytes: median(starts.iter().filter_map(|start| start.entry).collect()),
             samples: starts.iter().map(|start| start.seconds).collect(),
             note: None,
         })
@@ -241,6 +277,7 @@ impl Loading {
             peak_bytes: None,
             resident_bytes: None,
             idle_percent: None,
+            entry_bytes: None,
             samples: Vec::new(),
             note: Some(why.to_string()),
         }
@@ -456,7 +493,7 @@ pub(crate) fn table(results: &Results) -> String {
 }
 
 /// Columns of a table of loads; those without a figure in any row are left out.
-const LOAD_HEAD: [&str; 20] = [
+const LOAD_HEAD: [&str; 30] = [
     "load",
     "server",
     "qps",
@@ -477,6 +514,16 @@ const LOAD_HEAD: [&str; 20] = [
     "cycles",
     "bytes",
     "loss %",
+    "failed %",
+    "offered",
+    "wanted",
+    "fwd",
+    "added p50",
+    "added p99",
+    "hit %",
+    "served %",
+    "peak MB",
+    "of bound",
 ];
 
 fn load_table(rows: &[&Row]) -> String {
@@ -523,6 +570,16 @@ fn load_line(row: &Row) -> Vec<String> {
         thousands(f.cycles),
         cell(f.response_size, 0),
         cell(f.loss_percent, 2),
+        cell(f.failed_percent, 2),
+        thousands(f.offered_qps),
+        thousands(f.wanted_qps),
+        cell(f.forwarded, 2),
+        cell(f.added_p50_us, 1),
+        cell(f.added_p99_us, 1),
+        cell(f.hit_percent, 1),
+        cell(f.served_percent, 2),
+        cell(f.peak_bytes.map(|bytes| bytes / 1e6), 1),
+        cell(f.bound_share, 2),
     ]
 }
 
@@ -547,17 +604,19 @@ fn start_table(starts: &[&Loading]) -> String {
     if starts.is_empty() {
         return String::new();
     }
-    let head = ["server", "records", "load s", "load CPU s", "peak MB", "RSS MB", "idle CPU %"];
+    let head =
+        ["server", "records", "load s", "load CPU s", "peak MB", "RSS MB", "idle CPU %", "bytes/entry"];
     let mut lines = vec![head.map(String::from).to_vec()];
     for start in starts {
         lines.push(vec![
             start.server.clone() + start.note.as_ref().map_or("", |_| " (!)"),
-            thousands(Some(start.records as f64)),
+            thousands((start.records > 0).then_some(start.records as f64)),
             cell(start.seconds, 3),
             cell(start.cpu_seconds, 3),
             cell(start.peak_bytes.map(|bytes| bytes / 1e6), 1),
             cell(start.resident_bytes.map(|bytes| bytes / 1e6), 1),
             cell(start.idle_percent, 2),
+            cell(start.entry_bytes, 0),
         ]);
     }
     let mut out = format!("\n{}", aligned(&without_empty(lines), 1));

@@ -13,6 +13,7 @@ use clap::ValueEnum;
 
 use crate::answers::exchange;
 use crate::failure::{Context, Failure, Result};
+use crate::forwarders;
 use crate::measure;
 use crate::namespaces;
 use crate::sys;
@@ -31,6 +32,14 @@ pub(crate) enum Kind {
     Bind,
     /// PowerDNS Authoritative Server.
     Pdns,
+    /// NLnet Labs' Unbound.
+    Unbound,
+    /// PowerDNS Recursor.
+    Recursor,
+    /// PowerDNS' dnsdist.
+    Dnsdist,
+    /// CZ.NIC's Knot Resolver.
+    Kresd,
     /// The floor: see `reflector.rs`.
     Reflector,
 }
@@ -44,6 +53,10 @@ impl Kind {
             Kind::Knot => "Knot",
             Kind::Bind => "BIND",
             Kind::Pdns => "PowerDNS",
+            Kind::Unbound => "Unbound",
+            Kind::Recursor => "Recursor",
+            Kind::Dnsdist => "dnsdist",
+            Kind::Kresd => "kresd",
             Kind::Reflector => "reflector",
         }
     }
@@ -53,8 +66,21 @@ impl Kind {
         matches!(self, Kind::Nomen | Kind::Knot | Kind::Reflector)
     }
 
-    /// Whether it reads the zones at all.
+    /// Whether it answers from zones.
     pub(crate) fn serves_zones(self) -> bool {
+        matches!(self, Kind::Nomen | Kind::Nsd | Kind::Knot | Kind::Bind | Kind::Pdns)
+    }
+
+    /// Whether it forwards what it does not know, and keeps the answers.
+    pub(crate) fn forwards(self) -> bool {
+        matches!(
+            self,
+            Kind::Nomen | Kind::Bind | Kind::Unbound | Kind::Recursor | Kind::Dnsdist | Kind::Kresd
+        )
+    }
+
+    /// Whether it answers at all.
+    pub(crate) fn answers(self) -> bool {
         self != Kind::Reflector
     }
 }
@@ -72,6 +98,14 @@ pub(crate) struct Programs {
     pub(crate) named: PathBuf,
     /// `pdns_server`.
     pub(crate) pdns: PathBuf,
+    /// `unbound`.
+    pub(crate) unbound: PathBuf,
+    /// `pdns_recursor`.
+    pub(crate) recursor: PathBuf,
+    /// `dnsdist`.
+    pub(crate) dnsdist: PathBuf,
+    /// `kresd`.
+    pub(crate) kresd: PathBuf,
 }
 
 impl Programs {
@@ -83,15 +117,29 @@ impl Programs {
             Kind::Knot => self.knotd.clone(),
             Kind::Bind => self.named.clone(),
             Kind::Pdns => self.pdns.clone(),
+            Kind::Unbound => self.unbound.clone(),
+            Kind::Recursor => self.recursor.clone(),
+            Kind::Dnsdist => self.dnsdist.clone(),
+            Kind::Kresd => self.kresd.clone(),
             Kind::Reflector => std::env::current_exe().unwrap_or_default(),
         }
     }
 
     /// Whether this nomen can keep images of zones: whether it knows the key of their folder.
     pub(crate) fn keeps_images(&self) -> bool {
+        self.knows("### `state-dir`")
+    }
+
+    /// Whether this nomen can forward.
+    pub(crate) fn forwards(&self) -> bool {
+        self.knows("resolver.forward")
+    }
+
+    /// Whether this nomen's reference of its configuration has these words.
+    fn knows(&self, words: &str) -> bool {
         let mut command = Command::new(&self.nomen);
         let output = command.args(["check", "--print-reference"]).stdin(Stdio::null()).output();
-        output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("### `state-dir`"))
+        output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(words))
     }
 
     /// Whether the server's program is there.
@@ -103,8 +151,8 @@ impl Programs {
     pub(crate) fn version(&self, kind: Kind) -> Option<String> {
         let flag = match kind {
             Kind::Nsd => "-v",
-            Kind::Bind | Kind::Knot => "-V",
-            Kind::Pdns | Kind::Nomen => "--version",
+            Kind::Bind | Kind::Knot | Kind::Unbound | Kind::Kresd => "-V",
+            Kind::Pdns | Kind::Nomen | Kind::Recursor | Kind::Dnsdist => "--version",
             Kind::Reflector => return None,
         };
         let output = Command::new(self.of(kind)).arg(flag).stdin(Stdio::null()).output().ok()?;
@@ -148,6 +196,17 @@ pub(crate) struct Settings {
     /// Folder where nomen keeps images of zones. It may then use every CPU until it answers, since that is what
     /// an image is read with; nothing but its start is measured.
     pub(crate) state: Option<PathBuf>,
+    /// How it forwards, if it does; it has no zones then.
+    pub(crate) forwarding: Option<Forwarding>,
+}
+
+/// How a server forwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Forwarding {
+    /// Where everything goes.
+    pub(crate) upstream: SocketAddr,
+    /// Bytes that the cache may use.
+    pub(crate) cache: u64,
 }
 
 impl Settings {
@@ -179,6 +238,8 @@ pub(crate) struct Startup {
     pub(crate) memory: measure::Memory,
     /// Share of a CPU it used afterwards while nobody asked, if that was watched.
     pub(crate) idle: Option<f64>,
+    /// Bytes by which it grew for each name it was made to keep, if it was.
+    pub(crate) entry: Option<f64>,
 }
 
 impl Server {
@@ -217,7 +278,11 @@ pub(crate) fn start(
     let _ = fs::remove_dir_all(&settings.folder);
     fs::create_dir_all(&settings.folder)?;
     let program = find(&programs.of(kind)).context(|| format!("{} is not installed", kind.name()))?;
-    let arguments = configure(kind, settings, zones)?;
+    let arguments = match settings.forwarding {
+        None => configure(kind, settings, zones)?,
+        Some(forwarding) if kind.forwards() => forwarders::configure(kind, settings, forwarding)?,
+        Some(_) => configure(kind, settings, zones)?,
+    };
     let log = File::create(settings.folder.join("log"))?;
     let mut command = wrapped(settings, &program);
     command
@@ -243,6 +308,7 @@ pub(crate) fn start(
         cpu: measure::cpu_time(&processes).with_ended_threads(),
         memory: measure::memory(&processes),
         idle: None,
+        entry: None,
     };
     Ok(server)
 }
@@ -357,6 +423,9 @@ fn configure(kind: Kind, settings: &Settings, zones: &ZoneSet) -> Result<Vec<Str
                 all.extend(words(&["--xdp", namespaces::SERVER_INTERFACE]));
             }
             all
+        }
+        Kind::Unbound | Kind::Recursor | Kind::Dnsdist | Kind::Kresd => {
+            return Err(Failure::new(format!("{} has no zones", kind.name())));
         }
     })
 }
@@ -505,6 +574,9 @@ mod tests {
             ("knotd (Knot DNS), version 3.2.6\n", "3.2.6"),
             ("Nov 21 03:49:54 PowerDNS Authoritative Server 4.7.3 (C) 2001-2022", "4.7.3"),
             ("nomen 0.1.0", "0.1.0"),
+            ("Version 1.17.1\n\nConfigure line: --build=x86_64-linux-gnu", "1.17.1"),
+            ("dnsdist 1.7.3 (Lua 5.1.4 [LuaJIT 2.1.0-beta3])", "1.7.3"),
+            ("Knot Resolver, version 5.6.0\n", "5.6.0"),
         ];
         for (text, version) in cases {
             assert_eq!(version_in(text).as_deref(), Some(version));
@@ -539,6 +611,7 @@ mod tests {
             folder: PathBuf::from("/f"),
             response_size: 0,
             state: None,
+            forwarding: None,
         };
         for text in [
             nomen(&settings, &zones),

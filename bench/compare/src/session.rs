@@ -3,6 +3,7 @@
 //! nomen and is measured right before or after it, since what is wanted is their difference.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,8 +15,10 @@ use crate::measure::{self, CpuTicks, Watch};
 use crate::namespaces::{self, Pair};
 use crate::queries::{self, QuerySet};
 use crate::report::{Agreement, Figures, Group, Loading, Noise, Results, Row};
-use crate::servers::{self, Kind, Programs, Server, Settings, Startup};
+use crate::resolving::Ground;
+use crate::servers::{self, Forwarding, Kind, Programs, Server, Settings, Startup};
 use crate::sys;
+use crate::upstream::Upstream;
 use crate::workloads::{Base, Cell, Sizes, Stage, Workload, stages};
 use crate::zones::ZoneSet;
 
@@ -58,11 +61,21 @@ pub(crate) struct Plan {
     pub(crate) idle: f64,
     /// How long a server may take to load.
     pub(crate) patience: Duration,
+    /// CPU of the upstream of resolvers.
+    pub(crate) upstream_cpu: usize,
+    /// How long the upstream takes over each answer.
+    pub(crate) delay: Duration,
+    /// Queries a second of the fixed-rate measurement of misses.
+    pub(crate) miss_rate: u64,
+    /// Bytes of a resolver's cache.
+    pub(crate) cache: u64,
+    /// The same where a flood is to fill it.
+    pub(crate) flood_cache: u64,
 }
 
 impl Plan {
     /// Whether anybody will look at the figures: nobody does where a tenth of a second is measured.
-    fn is_timed(&self) -> bool {
+    pub(crate) fn is_timed(&self) -> bool {
         self.seconds >= 0.5
     }
 }
@@ -146,6 +159,9 @@ pub(crate) fn run(plan: &Plan, results: &mut Results) -> Result<()> {
 
 fn run_stage(plan: &Plan, stage: &Stage, results: &mut Results) -> Result<()> {
     let scene = Scene::set(plan, stage)?;
+    if stage.base.forwards() && plan.servers.contains(&Kind::Nomen) && !scene.kinds.contains(&Kind::Nomen) {
+        results.skipped.push(format!("{}, nomen: this one does not forward", scene.name()));
+    }
     sys::pin(0, plan.load_cpu)?;
     let mut records = Records::new();
     // What takes minutes and hardly varies is done once.
@@ -199,7 +215,10 @@ impl<'a> Scene<'a> {
         let own = |workload: &&Workload| **workload != Workload::Restart || stage.workloads.len() == 1;
         let tasks = stage.workloads.iter().filter(own).map(task).collect::<Result<Vec<_>>>()?;
         let floored = stage.workloads.iter().any(|workload| workload.has_floor());
-        let serving = |kind: &Kind| kind.serves_zones();
+        let serving = |kind: &Kind| match stage.base.forwards() {
+            true => kind.forwards() && (*kind != Kind::Nomen || plan.programs.forwards()),
+            false => kind.serves_zones(),
+        };
         let mut kinds: Vec<Kind> = plan.servers.iter().copied().filter(serving).collect();
         let floor = floored && plan.servers.contains(&Kind::Reflector);
         let lead = kinds.first().copied().filter(|_| floor);
@@ -233,8 +252,11 @@ impl<'a> Scene<'a> {
     /// How a server is started: in the pair of namespaces if there is one, or else on the host's loopback.
     fn settings(&self, kind: Kind, apart: bool, size: usize) -> Settings {
         let port = self.plan.port + kind as u16;
+        let cache = self.tasks.first().map_or(self.plan.cache, |task| task.workload.cache(self.plan));
+        let forwards = self.stage.base.forwards();
         Settings {
-            address: if apart {
+            // Clients of a resolver have several addresses, all of them on loopback.
+            address: if apart && !forwards {
                 (namespaces::SERVER_ADDRESS, port).into()
             } else {
                 ([127, 0, 0, 1], port).into()
@@ -244,7 +266,19 @@ impl<'a> Scene<'a> {
             folder: self.plan.work.join("run").join(kind.name()),
             response_size: size,
             state: None,
+            forwarding: forwards.then(|| Forwarding { upstream: self.upstream_address(), cache }),
         }
+    }
+
+    /// Behind the ports of the servers.
+    fn upstream_address(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.plan.port + Kind::Reflector as u16 + 1).into()
+    }
+
+    fn upstream(&self) -> Result<Option<Upstream>> {
+        let (plan, forwards) = (self.plan, self.stage.base.forwards());
+        let start = || Upstream::start(self.upstream_address(), plan.upstream_cpu, plan.delay);
+        forwards.then(start).transpose()
     }
 
     fn start(&self, kind: Kind, settings: &Settings) -> Result<Server> {
@@ -315,21 +349,33 @@ fn reply_size(records: &Records, workload: Workload) -> usize {
 
 /// One server's turn in one round: every workload of the stage, from one start.
 fn turn(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Records) -> Result<()> {
+    let upstream = scene.upstream()?;
     let server = scene.start(kind, &scene.settings(kind, apart, 0))?;
-    if kind.serves_zones() {
+    if kind.answers() {
         let memory = measure::memory(&measure::processes(server.group()));
         let watched = scene.stage.base.idles() && (round == 0 || kind == Kind::Nomen);
         let idle = watched.then(|| idle(scene.plan, &server));
         records.entry(kind).or_default().starts.push(Startup { memory, idle, ..server.startup });
     }
     for task in &scene.tasks {
-        if kind.serves_zones() && part(records, kind, task.workload).answers.is_none() {
+        if kind.answers() && part(records, kind, task.workload).answers.is_none() {
             let answers = answers::ask(None, server.address, &task.sample)?;
             part(records, kind, task.workload).answers = Some(answers);
             part(records, kind, task.workload).trouble = differs(task, kind, records);
         }
         if part(records, kind, task.workload).trouble.is_some() {
             continue;
+        }
+        let ground = upstream.as_ref().filter(|_| kind.answers()).map(|upstream| Ground {
+            plan: scene.plan,
+            server: &server,
+            upstream,
+            workload: task.workload,
+        });
+        if let Some(entry) = ground.map(|ground| ground.warm()).transpose()?.flatten()
+            && let Some(start) = records.entry(kind).or_default().starts.last_mut()
+        {
+            start.entry = Some(entry);
         }
         let wanted = scene.lead == Some(kind) && task.workload.has_floor();
         let size = reply_size(records, task.workload);
@@ -347,7 +393,13 @@ fn turn(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Reco
             for (kind, server) in both {
                 let part = part(records, kind, task.workload);
                 if !part.broken.contains_key(cell) {
-                    part.add(scene, *cell, measure(scene.plan, server, *cell, task))?;
+                    let plainly = || measure(scene.plan, server, *cell, task);
+                    let measured = match ground.filter(|_| kind.answers()) {
+                        None => plainly(),
+                        Some(ground) if task.workload.is_cached() => ground.with_hits(plainly),
+                        Some(ground) => ground.measure(*cell),
+                    };
+                    part.add(scene, *cell, measured)?;
                 }
             }
         }
@@ -548,6 +600,9 @@ fn apply(plan: &Plan, server: &Server, cell: Cell, task: &Task, turn: usize, sec
         Cell::Veth { .. } => {
             load::kxdpgun(server.address.port(), &task.queries.text, plan.load_cpu, plan.flood, seconds)
         }
+        Cell::Alone | Cell::Flood | Cell::Overload => {
+            Err(Failure::new(format!("{}: not a load of zones", cell.name())))
+        }
     }
 }
 
@@ -593,7 +648,7 @@ fn gather(scene: &Scene, records: &Records, results: &mut Results) {
             }
             (row, _) => row,
         };
-        results.loading.extend(row.filter(|_| kind.serves_zones()));
+        results.loading.extend(row.filter(|_| kind.answers()));
         results.loading.extend(loading(&format!("{}, from image", kind.name()), &record.restarts));
         if let Some(trouble) = &record.trouble {
             results.skip(*kind, format!("{}, {}: {trouble}", scene.name(), kind.name()));

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 
 use crate::failure::{Context, Result};
-use crate::queries::{self, Mix, QuerySet};
+use crate::queries::{self, Mix, QuerySet, Zipf};
+use crate::session::Plan;
 use crate::zones::{Denial, Maker, ZoneSet, top_level_names};
 
 /// A workload by the name it has on the command line.
@@ -40,6 +41,18 @@ pub(crate) enum Workload {
     LoadLarge,
     /// The delegations from kxdpgun over veth, saturated: sockets and AF_XDP.
     Veth,
+    /// Resolvers: a hundred names, all of them cached.
+    #[value(name = "cached-100")]
+    Cached100,
+    /// Resolvers: many cached names, some asked for far more often than others.
+    #[value(name = "cached-200k")]
+    Cached200k,
+    /// Resolvers: every query for a new name.
+    Misses,
+    /// Resolvers: new names as fast as they are answered, and a well-behaved client beside them.
+    Flood,
+    /// Resolvers: twice as many new names as they can take, and a well-behaved client beside them.
+    Overload,
 }
 
 /// Sizes that scale every workload.
@@ -55,7 +68,14 @@ pub(crate) struct Sizes {
     pub(crate) signed: u64,
     /// Queries in a file before it repeats.
     pub(crate) queries: u64,
+    /// Names that resolvers hold in `cached-200k`.
+    pub(crate) cached: u64,
+    /// Names that the well-behaved client of `flood` asks for.
+    pub(crate) client: u64,
 }
+
+/// Names of `cached-100`.
+const FEW: u64 = 100;
 
 /// One way of asking within a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,6 +107,12 @@ pub(crate) enum Cell {
         /// To an AF_XDP front rather than to sockets.
         xdp: bool,
     },
+    /// Nothing but a well-behaved client.
+    Alone,
+    /// The same beside new names as fast as they are answered.
+    Flood,
+    /// The same beside twice as many new names as the server can take.
+    Overload,
 }
 
 impl Cell {
@@ -100,6 +126,9 @@ impl Cell {
             Cell::TcpConnections { clients } => format!("TCP one query a connection, {}", plural(clients)),
             Cell::Veth { xdp: false } => "saturated over veth, sockets".to_string(),
             Cell::Veth { xdp: true } => "saturated over veth, AF_XDP".to_string(),
+            Cell::Alone => "client alone".to_string(),
+            Cell::Flood => "client beside a flood".to_string(),
+            Cell::Overload => "client beside twice the capacity".to_string(),
         }
     }
 }
@@ -127,6 +156,8 @@ pub(crate) enum Base {
     SignedNsec,
     /// The zone signed with NSEC3.
     SignedNsec3,
+    /// None: servers forward. Each such workload needs a cache in a state of its own, so it shares no start.
+    Forwarding(Workload),
 }
 
 impl Base {
@@ -142,7 +173,15 @@ impl Base {
             Base::Zones100k => maker.many(sizes.zones.1),
             Base::SignedNsec => maker.signed(sizes.signed, Denial::Nsec),
             Base::SignedNsec3 => maker.signed(sizes.signed, Denial::Nsec3),
+            Base::Forwarding(workload) => {
+                Ok(ZoneSet { key: workload.name(), zones: Vec::new(), records: 0, denial: None })
+            }
         }
+    }
+
+    /// Whether servers forward here instead of answering from zones.
+    pub(crate) fn forwards(self) -> bool {
+        matches!(self, Base::Forwarding(_))
     }
 
     /// Whether servers are also watched with nothing to do: once with next to no zones, once with a big one, once
@@ -217,7 +256,37 @@ impl Workload {
             Workload::Zones100k => Base::Zones100k,
             Workload::SignedNsec => Base::SignedNsec,
             Workload::SignedNsec3 => Base::SignedNsec3,
+            Workload::Cached100
+            | Workload::Cached200k
+            | Workload::Misses
+            | Workload::Flood
+            | Workload::Overload => Base::Forwarding(self),
         }
+    }
+
+    /// Names that resolvers know before they are measured; `None` where all are new.
+    pub(crate) fn known(self, sizes: &Sizes) -> Option<u64> {
+        match self {
+            Workload::Cached100 | Workload::Overload => Some(FEW),
+            Workload::Cached200k => Some(sizes.cached),
+            Workload::Flood => Some(sizes.client),
+            _ => None,
+        }
+    }
+
+    /// Whether it is one of cached answers alone, which are measured as those from zones are.
+    pub(crate) fn is_cached(self) -> bool {
+        matches!(self, Workload::Cached100 | Workload::Cached200k)
+    }
+
+    /// Whether it has enough names to tell how many bytes each takes.
+    pub(crate) fn tells_entries(self) -> bool {
+        self == Workload::Cached200k
+    }
+
+    /// Bytes that resolvers may use for their cache: few enough for a flood to fill them.
+    pub(crate) fn cache(self, plan: &Plan) -> u64 {
+        if self == Workload::Flood { plan.flood_cache } else { plan.cache }
     }
 
     /// One line for people.
@@ -236,6 +305,15 @@ impl Workload {
             Workload::Restart => format!("start from an image, {} records", sizes.names * 4 + 5),
             Workload::LoadLarge => format!("start with {} records", sizes.large * 4 + 5),
             Workload::Veth => format!("kxdpgun over veth, {} delegations", sizes.names),
+            Workload::Cached100 => format!("resolvers, {FEW} names, all cached"),
+            Workload::Cached200k => format!("resolvers, {} cached names, Zipf", sizes.cached),
+            Workload::Misses => "resolvers, every query for a new name".to_string(),
+            Workload::Flood => {
+                format!("resolvers, a flood of new names beside a client of {} names, Zipf", sizes.client)
+            }
+            Workload::Overload => {
+                format!("resolvers, twice their capacity of new names beside a client of {FEW} cached names")
+            }
         }
     }
 
@@ -255,6 +333,7 @@ impl Workload {
     /// 1, 20, 100 and 500, the others with 20.
     pub(crate) fn cells(self, clients: &[usize]) -> Vec<Cell> {
         let counts: &[usize] = match clients {
+            [] if self == Workload::Cached100 => &[1, 10, 50, 100, 200, 500],
             [] if self.is_unsigned() => &[1, 20, 100, 500],
             [] => &[20],
             given => given,
@@ -263,6 +342,15 @@ impl Workload {
         match self {
             Workload::Load | Workload::Restart | Workload::LoadLarge => Vec::new(),
             Workload::Veth => vec![Cell::Veth { xdp: false }, Cell::Veth { xdp: true }],
+            Workload::Cached100 => {
+                let saturated = counts.iter().map(|count| Cell::Saturated { clients: *count });
+                [Cell::Rate { clients: 20 }].into_iter().chain(saturated).collect()
+            }
+            Workload::Misses => {
+                vec![Cell::RoundTrip, Cell::Rate { clients: most }, Cell::Saturated { clients: most }]
+            }
+            Workload::Flood => vec![Cell::Alone, Cell::Flood],
+            Workload::Overload => vec![Cell::Alone, Cell::Overload],
             // Some servers listen with a backlog of ten; beyond it the generator would time lost SYNs.
             Workload::Tcp => {
                 vec![Cell::TcpPipelined { clients: most }, Cell::TcpConnections { clients: most.min(8) }]
@@ -281,7 +369,10 @@ impl Workload {
 
     /// Whether a reflector is of use here: it speaks UDP only and loads nothing.
     pub(crate) fn has_floor(self) -> bool {
-        !matches!(self, Workload::Tcp | Workload::Load | Workload::Restart | Workload::LoadLarge)
+        match self {
+            Workload::Tcp | Workload::Load | Workload::Restart | Workload::LoadLarge => false,
+            _ => self.is_cached() || !self.base().forwards(),
+        }
     }
 
     /// Makes, or finds, the queries for these zones.
@@ -300,10 +391,18 @@ impl Workload {
             Workload::Zones10k => Mix::Many { count: sizes.zones.0 },
             Workload::Zones100k => Mix::Many { count: sizes.zones.1 },
             Workload::SignedNsec | Workload::SignedNsec3 => Mix::Signed { count: sizes.signed },
+            Workload::Cached100 | Workload::Overload => Mix::Even { count: FEW },
+            Workload::Cached200k => Mix::Popular(Zipf::new(sizes.cached)),
+            Workload::Flood => Mix::Popular(Zipf::new(sizes.client)),
+            Workload::Misses => Mix::Unique,
         };
         let key =
             if self == Workload::Nxdomain { format!("{}-nxdomain", zones.key) } else { zones.key.clone() };
-        let count = if self == Workload::OneName { 1000 } else { sizes.queries };
+        let count = match self {
+            // Those of which there are more are made on the way.
+            Workload::OneName | Workload::Misses | Workload::Flood | Workload::Overload => 1000,
+            _ => sizes.queries,
+        };
         queries::make(&work.join("queries"), &key, &mix, seed, count)
     }
 }

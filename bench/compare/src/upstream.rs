@@ -1,0 +1,312 @@
+//! The server that the resolvers forward to: it makes every answer from the question alone, so it holds nothing and
+//! is never what limits them, can take its time over answers, and counts what it was asked. It answers as a
+//! recursive server does (RA, no AA), over UDP only. It lives in a thread of the benchmark, so that what it uses
+//! is in nobody's figures.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::failure::{Context, Result};
+use crate::message::kind;
+use crate::queries::{MISSING, WILD};
+use crate::sys::{self, Batch, SLOT};
+
+/// Bytes of socket buffer, each way.
+const SOCKET_BUFFER: usize = 8 << 20;
+/// TTL of everything, in seconds: long enough that nothing expires during a run.
+const TTL: u32 = 3600;
+/// How long it waits for a query before it looks whether it is to stop.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Numbers below this are those of the names that servers are compared with.
+const FIRST_UNUSED: u64 = 1 << 20;
+
+/// What it was asked so far.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Names that clients ask for again.
+    known: AtomicU64,
+    /// Names below the wildcard, which nobody asks for twice.
+    unique: AtomicU64,
+}
+
+/// What it was asked up to some moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// Queries for names that clients ask for again.
+    pub(crate) known: u64,
+    /// Queries for names below the wildcard.
+    pub(crate) unique: u64,
+}
+
+/// A running upstream; it ends when dropped.
+pub(crate) struct Upstream {
+    /// Where it answers.
+    pub(crate) address: SocketAddr,
+    counts: Arc<Counts>,
+    done: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    next: AtomicU64,
+}
+
+impl Upstream {
+    /// Starts it on this CPU; every answer leaves `delay` after its query came.
+    pub(crate) fn start(address: SocketAddr, cpu: usize, delay: Duration) -> Result<Upstream> {
+        let socket = UdpSocket::bind(address).context(|| format!("upstream: cannot listen on {address}"))?;
+        sys::widen_buffers(&socket, SOCKET_BUFFER);
+        socket.set_read_timeout(Some(PAUSE))?;
+        let address = socket.local_addr()?;
+        let (counts, done) = (Arc::new(Counts::default()), Arc::new(AtomicBool::new(false)));
+        let mut threads = Vec::new();
+        let (count, stop) = (counts.clone(), done.clone());
+        if delay.is_zero() {
+            threads.push(std::thread::spawn(move || at_once(&socket, cpu, &count, &stop)));
+        } else {
+            let (out, waiting) = channel();
+            let sender = socket.try_clone()?;
+            threads.push(std::thread::spawn(move || receive(&socket, cpu, &count, &stop, delay, &out)));
+            threads.push(std::thread::spawn(move || send_when_due(&sender, cpu, &waiting)));
+        }
+        Ok(Upstream { address, counts, done, threads, next: AtomicU64::new(FIRST_UNUSED) })
+    }
+
+    /// What it was asked so far.
+    pub(crate) fn asked(&self) -> Asked {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Asked { known: of(&self.counts.known), unique: of(&self.counts.unique) }
+    }
+
+    /// The number of a name below the wildcard that no server was asked for since it started.
+    pub(crate) fn unused(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.done.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn at_once(socket: &UdpSocket, cpu: usize, counts: &Counts, done: &AtomicBool) {
+    let _ = sys::pin(0, cpu);
+    let mut batch = Batch::new();
+    while !done.load(Ordering::Relaxed) {
+        let Ok(count) = batch.receive(socket) else { continue };
+        for index in 0..count {
+            let (bytes, length) = batch.slot(index);
+            *length = answer(bytes, *length, counts);
+        }
+        // A full socket buffer drops replies, as it would another server's.
+        let _ = batch.send(socket, count);
+    }
+}
+
+/// An answer, when it is due, and where it goes.
+type Delayed = (Instant, Vec<u8>, SocketAddr);
+
+fn receive(
+    socket: &UdpSocket,
+    cpu: usize,
+    counts: &Counts,
+    done: &AtomicBool,
+    delay: Duration,
+    out: &Sender<Delayed>,
+) {
+    let _ = sys::pin(0, cpu);
+    let mut bytes = [0; SLOT];
+    while !done.load(Ordering::Relaxed) {
+        let Ok((length, peer)) = socket.recv_from(&mut bytes) else { continue };
+        let due = Instant::now() + delay;
+        let length = answer(&mut bytes, length, counts);
+        if out.send((due, bytes[..length].to_vec(), peer)).is_err() {
+            return;
+        }
+    }
+}
+
+fn send_when_due(socket: &UdpSocket, cpu: usize, waiting: &Receiver<Delayed>) {
+    let _ = sys::pin(0, cpu);
+    for (due, reply, peer) in waiting {
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let _ = socket.send_to(&reply, peer);
+    }
+}
+
+/// What is asked: where its labels begin, and its type.
+struct Question {
+    labels: Vec<usize>,
+    qtype: u16,
+    end: usize,
+}
+
+fn question(bytes: &[u8; SLOT], length: usize) -> Option<Question> {
+    let message = bytes.get(..length)?;
+    let (mut at, mut labels) = (12, Vec::with_capacity(8));
+    loop {
+        match *message.get(at)? {
+            0 => break,
+            size @ 1..=63 => {
+                labels.push(at);
+                at += 1 + usize::from(size);
+            }
+            _ => return None,
+        }
+    }
+    let qtype = message.get(at + 1..at + 5)?;
+    Some(Question { labels, qtype: u16::from_be_bytes([qtype[0], qtype[1]]), end: at + 5 })
+}
+
+/// Turns a query into its answer and returns the new length; 0, which makes an empty datagram, for what is no query.
+fn answer(bytes: &mut [u8; SLOT], length: usize, counts: &Counts) -> usize {
+    let Some(question) = question(bytes, length) else { return 0 };
+    let has_label = |at: Option<&usize>, text: &str, whole: bool| {
+        at.is_some_and(|at| {
+            let label = &bytes[at + 1..=at + usize::from(bytes[*at])];
+            let head = label.get(..text.len()).is_some_and(|head| head.eq_ignore_ascii_case(text.as_bytes()));
+            head && (!whole || label.len() == text.len())
+        })
+    };
+    let missing = has_label(question.labels.first(), MISSING, false);
+    let wild = has_label(question.labels.get(1), WILD, true);
+    if wild { &counts.unique } else { &counts.known }.fetch_add(1, Ordering::Relaxed);
+    let edns = u16::from_be_bytes([bytes[10], bytes[11]]) > 0;
+    let records = if missing { Vec::new() } else { rdata(question.qtype, hash(&bytes[12..question.end])) };
+    let mut out = Vec::with_capacity(256);
+    for rdata in &records {
+        record(&mut out, &[0xc0, 12], question.qtype, rdata);
+    }
+    if records.is_empty() {
+        out.extend(soa(&question.labels));
+    }
+    if edns {
+        out.extend_from_slice(&[0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0, 0, 0]);
+    }
+    bytes[2] = 0x80 | bytes[2] & 1;
+    bytes[3] = 0x80 | if missing { 3 } else { 0 };
+    bytes[6..12].copy_from_slice(&[
+        0,
+        records.len() as u8,
+        0,
+        u8::from(records.is_empty()),
+        0,
+        u8::from(edns),
+    ]);
+    let end = (question.end + out.len()).min(SLOT);
+    bytes[question.end..end].copy_from_slice(&out[..end - question.end]);
+    end
+}
+
+fn record(out: &mut Vec<u8>, owner: &[u8], rtype: u16, rdata: &[u8]) {
+    out.extend_from_slice(owner);
+    out.extend_from_slice(&rtype.to_be_bytes());
+    out.extend_from_slice(&[0, 1]);
+    out.extend_from_slice(&TTL.to_be_bytes());
+    out.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
+    out.extend_from_slice(rdata);
+}
+
+/// The records there are of a type; names in them end in the name that is asked (`c00c`).
+fn rdata(qtype: u16, hash: u32) -> Vec<Vec<u8>> {
+    let [a, b, c, d] = hash.to_be_bytes();
+    match qtype {
+        kind::A => vec![vec![198, 18 | a & 1, b, c]],
+        kind::AAAA => vec![[&[0x20, 0x01, 0x0d, 0xb8], &[0; 8][..], &[a, b, c, d]].concat()],
+        kind::MX => vec![b"\0\x0a\x04mail\xc0\x0c".to_vec()],
+        kind::NS => vec![b"\x03ns1\xc0\x0c".to_vec(), b"\x03ns2\xc0\x0c".to_vec()],
+        kind::TXT => vec![b"\x1fv=spf1 mx ip4:192.0.2.0/24 -all".to_vec()],
+        _ => Vec::new(),
+    }
+}
+
+/// The SOA of the zone: the last two labels of what is asked, or the root.
+fn soa(labels: &[usize]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64);
+    let owner = labels.len().checked_sub(2).and_then(|index| labels.get(index));
+    let owner = owner.map_or(vec![0], |at| (0xc000 | *at as u16).to_be_bytes().to_vec());
+    let mut rdata = [&b"\x03ns1"[..], &owner, b"\x0ahostmaster", &owner].concat();
+    for number in [1, 7200, 3600, 1_209_600, TTL] {
+        rdata.extend_from_slice(&number.to_be_bytes());
+    }
+    record(&mut out, &owner, kind::SOA, &rdata);
+    out
+}
+
+/// FNV-1a: answers differ from name to name and are the same every time.
+fn hash(bytes: &[u8]) -> u32 {
+    let step = |hash: u32, byte: &u8| (hash ^ u32::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0193);
+    bytes.iter().fold(0x811c_9dc5, step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answers::exchange;
+    use crate::message::{Count, Edns, summarise, write_query};
+
+    fn query(name: &str, qtype: u16, edns: Edns) -> Vec<u8> {
+        let mut out = Vec::new();
+        write_query(&mut out, name, qtype, edns);
+        out
+    }
+
+    fn upstream(delay: u64) -> (Upstream, UdpSocket) {
+        let address = ([127, 0, 0, 1], 0).into();
+        let upstream = Upstream::start(address, 0, Duration::from_millis(delay)).unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(upstream.address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        (upstream, socket)
+    }
+
+    #[test]
+    fn every_type_has_an_answer_and_missing_names_have_none() {
+        let (upstream, socket) = upstream(0);
+        let types =
+            [(kind::A, 1), (kind::AAAA, 1), (kind::MX, 1), (kind::NS, 2), (kind::TXT, 1), (kind::DS, 0)];
+        for (qtype, records) in types {
+            for edns in [Edns::None, Edns::Plain] {
+                let answer = exchange(&socket, &query("a.example.net", qtype, edns), 7).unwrap();
+                let summary = summarise(&answer).unwrap();
+                assert_eq!((summary.rcode, summary.answer.records), (0, records), "{qtype}");
+                assert_eq!(summary.authority.records, u16::from(records == 0));
+                assert!(!summary.authoritative);
+            }
+        }
+        let answer = exchange(&socket, &query("nx-a.example.net", kind::A, Edns::Plain), 7).unwrap();
+        let summary = summarise(&answer).unwrap();
+        assert_eq!((summary.rcode, summary.answer.records), (3, 0));
+        assert_eq!(summary.authority, Count { sets: 1, records: 1 });
+        let answer = exchange(&socket, &query(".", kind::NS, Edns::None), 7).unwrap();
+        assert_eq!(summarise(&answer).unwrap().answer.records, 2);
+        exchange(&socket, &query("x.WILD.example.net", kind::A, Edns::None), 7).unwrap();
+        assert_eq!(upstream.asked(), Asked { known: 14, unique: 1 });
+    }
+
+    #[test]
+    fn a_delayed_answer_is_no_earlier_than_it_should_be() {
+        let (_upstream, socket) = upstream(20);
+        let began = Instant::now();
+        let answer = exchange(&socket, &query("a.example.net", kind::A, Edns::None), 7).unwrap();
+        assert!(began.elapsed() >= Duration::from_millis(20));
+        assert_eq!(summarise(&answer).unwrap().answer.records, 1);
+    }
+
+    #[test]
+    fn what_is_no_query_is_not_answered() {
+        let counts = Counts::default();
+        let whole = query("a.example.net", kind::A, Edns::None);
+        for length in 0..whole.len() {
+            let mut bytes = [0xff; SLOT];
+            bytes[..length].copy_from_slice(&whole[..length]);
+            assert_eq!(answer(&mut bytes, length, &counts), 0, "cut at {length}");
+        }
+    }
+}
