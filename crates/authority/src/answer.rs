@@ -54,21 +54,36 @@ pub struct NotLoaded;
 /// Answers into `b`, where the question already stands, from the zone that `aim` was found in; `aim` is of the same
 /// question and catalog. If something that must be there does not fit, TC is set and what the sections hold does not
 /// count.
+///
+/// Returns the name that a chain leads to, if it ends because no zone of the catalog holds that.
 #[inline]
-pub fn answer<'a>(
+pub fn answer<'a, 's>(
     ask: &Ask<'a>,
     aim: &Aim,
     b: &mut Builder<'_>,
-    scratch: &mut Scratch,
-) -> Result<(), NotLoaded> {
+    scratch: &'s mut Scratch,
+) -> Result<Option<&'s HashedName>, NotLoaded> {
     let zone = ask.catalog.zone(aim.located()).ok_or(NotLoaded)?;
     let Scratch { chain, rdata, memo } = scratch;
     let mut reply = Reply::new(b, ask, rdata, memo);
-    let done = resolve(ask, zone, aim, &mut reply, chain).and_then(|()| reply.proofs());
-    if let Err(Full) = done {
-        reply.truncate();
+    let done = resolve(ask, zone, aim, &mut reply, chain);
+    match done.and_then(|end| reply.proofs().map(|()| end)) {
+        Ok(End::Here) => Ok(None),
+        Ok(End::Elsewhere) => Ok(Some(&chain.name)),
+        Err(Full) => {
+            reply.truncate();
+            Ok(None)
+        }
     }
-    Ok(())
+}
+
+/// Where a chain ends.
+#[derive(Clone, Copy)]
+enum End {
+    /// In a zone of the catalog, or nowhere.
+    Here,
+    /// At a name outside of all zones.
+    Elsewhere,
 }
 
 /// Answers the name asked for and then whatever CNAME and DNAME lead to.
@@ -79,12 +94,12 @@ fn resolve<'a>(
     aim: &Aim,
     reply: &mut Reply<'_, '_, 'a>,
     chain: &mut Links,
-) -> Result<(), Full> {
+) -> Result<End, Full> {
     let below = aim.located().below();
     let (name, hashed, at, begun) = (ask.name, ask.qname, Offset::QNAME, aim.search());
     let here = Here { zone, name, hashed, below, at, dnames: &[], begun };
     match respond::step(ask, &here, reply)? {
-        None => Ok(()),
+        None => Ok(End::Here),
         Some(first) => chase(ask, first, reply, chain),
     }
 }
@@ -96,7 +111,7 @@ fn chase<'a>(
     first: Chase,
     reply: &mut Reply<'_, '_, 'a>,
     chain: &mut Links,
-) -> Result<(), Full> {
+) -> Result<End, Full> {
     let Links { name: next, names, dnames } = chain;
     names.clear();
     names.push(ask.qname.hash(0));
@@ -112,11 +127,11 @@ fn chase<'a>(
             break;
         }
         names.push(next.hash(0));
-        let Some(located) = zone_for(ask.catalog, next, ask.qtype) else { break };
+        let Some(located) = zone_for(ask.catalog, next, ask.qtype) else { return Ok(End::Elsewhere) };
         let Some(zone) = ask.catalog.zone(located) else { break };
         let below = located.below();
         let here = Here { zone, name: target.as_name(), hashed: next, below, at, dnames, begun: None };
         link = respond::step(ask, &here, reply)?;
     }
-    Ok(())
+    Ok(End::Here)
 }

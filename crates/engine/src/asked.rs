@@ -7,6 +7,7 @@ use wire::Name;
 use wire::hash::HashedName;
 
 use crate::request::{Question, Request};
+use crate::stats::Stats;
 
 /// What is asked of a source, memory or other: all that later stages need to know of a query.
 pub struct Asked<'a> {
@@ -22,6 +23,10 @@ pub struct Asked<'a> {
     pub question: Question,
     /// QNAME in lower case, and the hash of each of its suffixes.
     pub qname: &'a HashedName,
+    /// Whether the client may have others asked.
+    pub may_recurse: bool,
+    /// The counters of the worker that answers.
+    pub stats: &'a Stats,
 }
 
 impl<'a> Asked<'a> {

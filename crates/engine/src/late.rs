@@ -38,6 +38,7 @@ pub(crate) struct Waiting {
     pub(crate) head: Box<[u8]>,
     pub(crate) to: ReturnAddress,
     pub(crate) received: Instant,
+    pub(crate) may_recurse: bool,
 }
 
 /// A query that waits no longer.

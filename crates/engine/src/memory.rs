@@ -13,12 +13,37 @@
 //! for each question   answer          which may use what the passes have found out
 //! ```
 
+use exchange::Client;
+use wire::edns::ErrorInfo;
 use wire::hash::{HashKey, HashedName};
 use wire::message::Builder;
 
 use crate::asked::Asked;
-use crate::refusal::Answered;
-use crate::request::Question;
+use crate::refusal::Refusal;
+use crate::request::{Question, Request};
+
+/// What is looked for: a question before it is answered.
+#[derive(Clone, Copy)]
+pub struct Sought<'a> {
+    /// The query as it was read.
+    pub request: &'a Request,
+    /// Its question.
+    pub question: Question,
+    /// QNAME in lower case, and the hash of each of its suffixes.
+    pub qname: &'a HashedName,
+    /// Whether the client may have others asked, as [`Memory::offers_recursion`] says.
+    pub may_recurse: bool,
+}
+
+/// What answering has found.
+pub enum Found<'s> {
+    /// The sections are written and the flags set; an extended error may go with them.
+    Answer(Option<ErrorInfo>),
+    /// The same, but the sections are the links of a chain that leads to this name, which is not in these data.
+    LeadsTo(&'s HashedName),
+    /// There is no answer after all. What was written does not count.
+    Nothing,
+}
 
 /// Data in memory. Cloned when any of it is replaced, so it is made of references.
 pub trait Memory: Clone + Send + Sync + 'static {
@@ -34,25 +59,35 @@ pub trait Memory: Clone + Send + Sync + 'static {
     /// The key under which names are looked up. The same for the life of an engine.
     fn key(&self) -> &HashKey;
 
+    /// Whether questions of this client may go beyond data that are served to everybody: RA of its replies (RFC 1035
+    /// §4.1.1). `client` says who that is.
+    #[inline]
+    fn offers_recursion(&self, client: impl FnOnce() -> Client) -> bool {
+        let _ = client;
+        false
+    }
+
     /// Prefetches what [`find`](Self::find) will most likely read.
     fn prefetch_find(&self, qname: &HashedName);
 
     /// Where the answer to this question will be looked for; `None` if these data say nothing about it.
-    fn find(&self, qname: &HashedName, question: &Question, dnssec_ok: bool) -> Option<Self::Aim>;
+    fn find(&self, sought: &Sought<'_>) -> Option<Self::Aim>;
 
     /// Prefetches what pass `pass + 1`, or else answering, will read for the question that `aim` was found for. Passes are
     /// numbered from 0. Returns whether pass `pass + 1` has anything to do for it.
     fn prefetch(&self, pass: usize, aim: &mut Self::Aim, qname: &HashedName) -> bool;
 
-    /// Answers into `b`: sections, flags and response code. Returns an extended error to go with it, if any; if it is
-    /// refused, what was written does not count.
-    fn answer(
+    /// Answers into `b`: sections, flags and response code. If it is refused, what was written does not count.
+    ///
+    /// # Errors
+    /// The refusal.
+    fn answer<'s>(
         &self,
         aim: &Self::Aim,
         asked: &Asked<'_>,
         b: &mut Builder<'_>,
-        scratch: &mut Self::Scratch,
-    ) -> Answered;
+        scratch: &'s mut Self::Scratch,
+    ) -> Result<Found<'s>, Refusal>;
 }
 
 /// Two kinds of data: what `first` says nothing about is looked for in `then`.
@@ -83,6 +118,12 @@ impl<A: Memory, B: Memory> Memory for Both<A, B> {
         self.first.key()
     }
 
+    /// The second kind says so: it has what lies beyond the first.
+    #[inline]
+    fn offers_recursion(&self, client: impl FnOnce() -> Client) -> bool {
+        self.then.offers_recursion(client)
+    }
+
     #[inline]
     fn prefetch_find(&self, qname: &HashedName) {
         self.first.prefetch_find(qname);
@@ -90,9 +131,9 @@ impl<A: Memory, B: Memory> Memory for Both<A, B> {
     }
 
     #[inline]
-    fn find(&self, qname: &HashedName, question: &Question, dnssec_ok: bool) -> Option<Self::Aim> {
-        let first = self.first.find(qname, question, dnssec_ok).map(Either::First);
-        first.or_else(|| self.then.find(qname, question, dnssec_ok).map(Either::Then))
+    fn find(&self, sought: &Sought<'_>) -> Option<Self::Aim> {
+        let first = self.first.find(sought).map(Either::First);
+        first.or_else(|| self.then.find(sought).map(Either::Then))
     }
 
     #[inline]
@@ -105,13 +146,13 @@ impl<A: Memory, B: Memory> Memory for Both<A, B> {
     }
 
     #[inline]
-    fn answer(
+    fn answer<'s>(
         &self,
         aim: &Self::Aim,
         asked: &Asked<'_>,
         b: &mut Builder<'_>,
-        scratch: &mut Self::Scratch,
-    ) -> Answered {
+        scratch: &'s mut Self::Scratch,
+    ) -> Result<Found<'s>, Refusal> {
         match aim {
             Either::First(aim) => self.first.answer(aim, asked, b, &mut scratch.0),
             Either::Then(aim) => self.then.answer(aim, asked, b, &mut scratch.1),

@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use exchange::{Batch, Handler, LateReplies, Outcome, Queries, Query, Replies, ReturnAddress};
 use wire::hash::HashedName;
-use wire::message::{Builder, Compressor, HEADER_LEN};
+use wire::message::{Builder, Compressor, HEADER_LEN, Mark};
 
 use crate::asked::Asked;
 use crate::chaos;
 use crate::gate::Stopped;
 use crate::late::{Account, Ready, Settled, Ticket, Waiting};
-use crate::memory::Memory;
+use crate::memory::{Found, Memory, Sought};
 use crate::refusal::{Answered, Refusal};
 use crate::request::{Question, Request};
 use crate::route::Route;
@@ -29,6 +29,8 @@ struct Case {
     request: Request,
     qname: HashedName,
     route: Route,
+    /// Whether the client may have others asked.
+    may_recurse: bool,
 }
 
 /// The aim of the case of that number.
@@ -85,7 +87,12 @@ impl<M: Memory> Worker<M> {
     /// A worker that counts and waits in `account`.
     pub fn new(engine: Arc<Engine<M>>, account: Arc<Account>) -> Self {
         let route = || Route::Stopped(Stopped::Silence);
-        let case = |_| Case { request: Request::read(&[]), qname: HashedName::new(), route: route() };
+        let case = |_| Case {
+            request: Request::read(&[]),
+            qname: HashedName::new(),
+            route: route(),
+            may_recurse: false,
+        };
         let shared = engine.shared().load_full();
         let cases = (0..BATCH).map(case).collect();
         let aims = Vec::with_capacity(BATCH);
@@ -127,6 +134,7 @@ impl<M: Memory> Worker<M> {
             let dnssec_ok = case.request.dnssec_ok();
             account.stats.query(queries.transport, asked.map(|q| q.qtype), packet.len(), dnssec_ok);
             case.route = Route::of(&case.request, &shared.sources);
+            case.may_recurse = shared.memory.offers_recursion(|| queries.client(from + i));
             if let Some(question) = asked {
                 case.qname.set(key, question.name(packet));
                 if case.route.question().is_some() {
@@ -143,9 +151,10 @@ impl<M: Memory> Worker<M> {
         let memory = &shared.memory;
         aims.clear();
         // There are few cases, and not more aims: their numbers fit.
-        for (case, Case { request, qname, route }) in cases[..count].iter_mut().enumerate() {
+        for (case, Case { request, qname, route, may_recurse }) in cases[..count].iter_mut().enumerate() {
             let Some(question) = route.question() else { continue };
-            let Some(aim) = memory.find(qname, &question, request.dnssec_ok()) else { continue };
+            let sought = Sought { request, question, qname, may_recurse: *may_recurse };
+            let Some(aim) = memory.find(&sought) else { continue };
             *route = Route::Memory(aims.len() as u8, question);
             aims.push(Aimed { case: case as u8, aim });
         }
@@ -187,29 +196,44 @@ impl<M: Memory> Worker<M> {
         to: &dyn Fn() -> ReturnAddress,
     ) -> Outcome {
         let Worker { account, shared, cases, aims, names, scratch, .. } = self;
-        let Case { request, qname, route } = &cases[case];
+        let Case { request, qname, route, may_recurse } = &cases[case];
         if let Route::Stopped(Stopped::Silence) = route {
             account.stats.dropped.add(1);
             return Outcome::Drop;
         }
-        let frame = ReplyFrame { request, packet, client, config: &shared.config };
+        let (may_recurse, stats) = (*may_recurse, &account.stats);
+        let frame = ReplyFrame { request, packet, client, may_recurse, config: &shared.config };
         let (mut b, question_only) = frame.begin(out, names);
-        let asked = |question| Asked { packet, client, received, request, question, qname };
+        let asked =
+            |question| Asked { packet, client, received, request, question, qname, may_recurse, stats };
+        let mut issue = || ticket(request, packet, to(), received, may_recurse, account);
+        let tickets = TicketOffice { issue: &mut issue };
         let answered = match *route {
             Route::Memory(aim, question) => {
-                shared.memory.answer(&aims[usize::from(aim)].aim, &asked(question), &mut b, scratch)
-            }
-            Route::Stopped(stopped) => Err(stopped.refusal()),
-            Route::Chaos(Question { qtype, .. }) => {
-                chaos::answer(&shared.config.identity, qname.as_lower(), qtype, &mut b)
-            }
-            Route::Source(operation, question) => {
-                let mut issue = || ticket(request, packet, to(), received, account);
-                match beyond(shared, operation, &asked(question), &mut b, &mut issue) {
-                    Ok(answered) => answered,
-                    Err(other) => return count(other, &account.stats),
+                let (asked, aim) = (asked(question), &aims[usize::from(aim)].aim);
+                match shared.memory.answer(aim, &asked, &mut b, scratch) {
+                    Ok(Found::Answer(info)) => Ok(Ok(info)),
+                    Ok(Found::LeadsTo(target)) => {
+                        follow(shared, &frame, question_only, target, &asked, &mut b, tickets)
+                    }
+                    Ok(Found::Nothing) => {
+                        frame.clear(&mut b, question_only);
+                        beyond(shared, Operation::Query, &asked, &mut b, tickets)
+                    }
+                    Err(refusal) => Ok(Err(refusal)),
                 }
             }
+            Route::Stopped(stopped) => Ok(Err(stopped.refusal())),
+            Route::Chaos(Question { qtype, .. }) => {
+                Ok(chaos::answer(&shared.config.identity, qname.as_lower(), qtype, &mut b))
+            }
+            Route::Source(operation, question) => {
+                beyond(shared, operation, &asked(question), &mut b, tickets)
+            }
+        };
+        let answered = match answered {
+            Ok(answered) => answered,
+            Err(other) => return count(other, stats),
         };
         let reply = frame.end(b, question_only, answered);
         frame.account(reply, &account.stats, shared.log.as_deref());
@@ -219,7 +243,7 @@ impl<M: Memory> Worker<M> {
     /// Answers a query that has waited.
     fn answer_late(&mut self, ready: Ready, now: Instant, out: &mut [u8]) -> (ReturnAddress, Outcome) {
         let Worker { account, shared, names, .. } = self;
-        let Waiting { request, head, to, received } = &*ready.waiting;
+        let Waiting { request, head, to, received, may_recurse } = &*ready.waiting;
         let stats = &account.stats;
         stats.late.add(1);
         stats.batch(now.saturating_duration_since(*received), 1);
@@ -227,7 +251,8 @@ impl<M: Memory> Worker<M> {
             Settled::Sections(fill) => fill,
             Settled::Stream(messages) => return (*to, count(Outcome::Stream(messages), stats)),
         };
-        let frame = ReplyFrame { request, packet: head, client: to.client, config: &shared.config };
+        let (client, may_recurse) = (to.client, *may_recurse);
+        let frame = ReplyFrame { request, packet: head, client, may_recurse, config: &shared.config };
         let (mut b, question_only) = frame.begin(out, names);
         let answered = fill(&mut b);
         let reply = frame.end(b, question_only, answered);
@@ -243,10 +268,35 @@ fn beyond<M>(
     operation: Operation,
     asked: &Asked<'_>,
     b: &mut Builder<'_>,
-    issue: &mut dyn FnMut() -> Ticket,
+    tickets: TicketOffice<'_>,
 ) -> Result<Answered, Outcome> {
     let Some(source) = shared.sources.of(operation) else { return Ok(Err(Refusal::NOT_AUTHORITATIVE)) };
-    match source.answer(asked, b, TicketOffice { issue }) {
+    answered(source.answer(asked, b, tickets))
+}
+
+/// Asks for the rest of a chain that leads out of memory, for a client that wants it and may.
+#[cold]
+fn follow<M>(
+    shared: &Shared<M>,
+    frame: &ReplyFrame<'_>,
+    question_only: Mark,
+    target: &HashedName,
+    asked: &Asked<'_>,
+    b: &mut Builder<'_>,
+    tickets: TicketOffice<'_>,
+) -> Result<Answered, Outcome> {
+    let Some(source) = shared.sources.of(Operation::Query) else { return Ok(Ok(None)) };
+    if !asked.may_recurse || !asked.request.header.recursion_desired() {
+        return Ok(Ok(None));
+    }
+    let links = b.message();
+    frame.clear(b, question_only);
+    answered(source.follow(target, links, asked, b, tickets))
+}
+
+/// What a source has done; as an error what is no answer at once.
+fn answered(sourced: Sourced) -> Result<Answered, Outcome> {
+    match sourced {
         Sourced::Ready(info) => Ok(Ok(info)),
         Sourced::Refused(refusal) => Ok(Err(refusal)),
         Sourced::Pending(_) => Err(Outcome::Pending),
@@ -271,9 +321,10 @@ fn ticket(
     packet: &[u8],
     to: ReturnAddress,
     received: Instant,
+    may_recurse: bool,
     account: &Arc<Account>,
 ) -> Ticket {
     let head = HEADER_LEN + request.question.map_or(0, |question| question.len_in_message());
     let head = packet[..head.min(packet.len())].into();
-    Ticket::new(Waiting { request: request.clone(), head, to, received }, account)
+    Ticket::new(Waiting { request: request.clone(), head, to, received, may_recurse }, account)
 }

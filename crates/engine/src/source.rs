@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use exchange::MessageStream;
 use wire::edns::ErrorInfo;
+use wire::hash::HashedName;
 use wire::message::Builder;
 
 use crate::asked::Asked;
@@ -56,6 +57,17 @@ impl TicketOffice<'_> {
 pub trait Source: Send + Sync {
     /// Answers into `b`, or takes a ticket and answers later.
     fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, tickets: TicketOffice<'_>) -> Sourced;
+
+    /// Goes on where memory has come to an end: the message `links` is a chain that leads to `target`. The answer is that
+    /// and what is found there; it is an answer by itself, too (RFC 1034 §3.6.2). In `b` stands nothing of it.
+    fn follow(
+        &self,
+        target: &HashedName,
+        links: Vec<u8>,
+        asked: &Asked<'_>,
+        b: &mut Builder<'_>,
+        tickets: TicketOffice<'_>,
+    ) -> Sourced;
 }
 
 /// Who is asked for what memory does not answer; nobody, where there is none.

@@ -40,6 +40,10 @@ pub struct Stats {
     pub late: Counter,
     /// Queries answered by a stream of messages.
     pub streams: Counter,
+    /// Questions answered from the cache at once.
+    pub cache_hits: Counter,
+    /// Of these, with a denial (RFC 2308).
+    pub cache_negative: Counter,
     /// Time from taking a batch to having answered it, counted once per query; see [`LATENCY_BOUNDS`].
     pub latency: [Counter; LATENCY_BOUNDS.len() + 1],
     /// Sum of those times in nanoseconds.
@@ -61,6 +65,8 @@ impl Default for Stats {
             pending: Counter::default(),
             late: Counter::default(),
             streams: Counter::default(),
+            cache_hits: Counter::default(),
+            cache_negative: Counter::default(),
             latency: from_fn(|_| Counter::default()),
             latency_sum: Counter::default(),
         }

@@ -18,6 +18,8 @@ pub(crate) struct ReplyFrame<'f> {
     /// The query, or its header and question.
     pub(crate) packet: &'f [u8],
     pub(crate) client: Client,
+    /// Whether the client may have others asked: RA (RFC 1035 §4.1.1).
+    pub(crate) may_recurse: bool,
     pub(crate) config: &'f Config,
 }
 
@@ -41,12 +43,24 @@ impl ReplyFrame<'_> {
         }
     }
 
+    /// The header that replies begin with.
+    #[inline]
+    pub(crate) fn header(&self) -> Header {
+        let mut header = self.request.header.reply();
+        if self.may_recurse {
+            header.set_recursion_available(true);
+            // Whoever answers for others repeats CD (RFC 4035 §3.2.2).
+            header.set_checking_disabled(self.request.header.checking_disabled());
+        }
+        header
+    }
+
     /// Starts the reply: header, the question echoed byte by byte, room kept free for OPT. Returns also the state to
     /// come back to if what follows does not count.
     #[inline]
     pub(crate) fn begin<'b>(&self, out: &'b mut [u8], names: &'b mut Compressor) -> (Builder<'b>, Mark) {
         let limit = self.limit().min(out.len());
-        let mut b = Builder::new(out, limit, self.request.header.reply(), names);
+        let mut b = Builder::new(out, limit, self.header(), names);
         if let Some(question) = self.request.question {
             let end = HEADER_LEN + question.len_in_message();
             if let Some(Ok(_)) = self.packet.get(HEADER_LEN..end).map(|bytes| b.append(bytes)) {
@@ -66,12 +80,18 @@ impl ReplyFrame<'_> {
         client.nsid && !self.config.nsid.is_empty()
     }
 
+    /// Takes back what was written behind the question, and the flags.
+    #[inline]
+    pub(crate) fn clear(&self, b: &mut Builder<'_>, question_only: Mark) {
+        b.rollback(question_only);
+        b.flags(|h| *h = self.header());
+    }
+
     /// Ends the reply that `answered` has filled.
     #[inline]
     pub(crate) fn end(&self, mut b: Builder<'_>, question_only: Mark, answered: Answered) -> FinishedReply {
         if answered.is_err() {
-            b.rollback(question_only);
-            b.flags(|h| *h = self.request.header.reply());
+            self.clear(&mut b, question_only);
         }
         let truncated = b.header().truncated();
         if truncated {
@@ -153,7 +173,8 @@ mod tests {
         let request = Request::read(&packet);
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 53));
         let client = Client { peer: at, local: at, transport };
-        let frame = ReplyFrame { request: &request, packet: &packet, client, config: &Config::default() };
+        let config = &Config::default();
+        let frame = ReplyFrame { request: &request, packet: &packet, client, may_recurse: false, config };
         let (mut out, mut names) = (vec![0; MAX_MESSAGE], Compressor::small());
         let (mut b, question_only) = frame.begin(&mut out, &mut names);
         let answered = answer(&mut b);

@@ -10,8 +10,8 @@ use wire::message::Builder;
 use zone::catalog::Catalog;
 
 use crate::asked::Asked;
-use crate::memory::Memory;
-use crate::refusal::{Answered, Refusal};
+use crate::memory::{Both, Found, Memory, Sought};
+use crate::refusal::Refusal;
 use crate::request::Question;
 use crate::settings::Engine;
 
@@ -57,7 +57,36 @@ impl fmt::Display for WrongCatalogKey {
 }
 impl std::error::Error for WrongCatalogKey {}
 
-impl Engine<Zones> {
+/// Data of which zones are a part.
+pub trait HasZones {
+    /// The zones.
+    fn zones(&self) -> &Zones;
+
+    /// The zones, to be replaced.
+    fn zones_mut(&mut self) -> &mut Zones;
+}
+
+impl HasZones for Zones {
+    fn zones(&self) -> &Zones {
+        self
+    }
+
+    fn zones_mut(&mut self) -> &mut Zones {
+        self
+    }
+}
+
+impl<B> HasZones for Both<Zones, B> {
+    fn zones(&self) -> &Zones {
+        &self.first
+    }
+
+    fn zones_mut(&mut self) -> &mut Zones {
+        &mut self.first
+    }
+}
+
+impl<M: Memory + HasZones> Engine<M> {
     /// Serves another set of zones from the next batch on.
     ///
     /// # Errors
@@ -66,13 +95,13 @@ impl Engine<Zones> {
         if *catalog.key() != self.key() {
             return Err(WrongCatalogKey);
         }
-        self.change_memory(|zones| zones.catalog = Arc::clone(catalog));
+        self.change_memory(|memory| memory.zones_mut().catalog = Arc::clone(catalog));
         Ok(())
     }
 
     /// The zones served now.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.with_memory(|zones| Arc::clone(&zones.catalog))
+        self.with_memory(|memory| Arc::clone(&memory.zones().catalog))
     }
 }
 
@@ -95,8 +124,8 @@ impl Memory for Zones {
     }
 
     #[inline]
-    fn find(&self, qname: &HashedName, question: &Question, dnssec_ok: bool) -> Option<Aim> {
-        Aim::find(&self.catalog, qname, question.qtype, dnssec_ok)
+    fn find(&self, sought: &Sought<'_>) -> Option<Aim> {
+        Aim::find(&self.catalog, sought.qname, sought.question.qtype, sought.request.dnssec_ok())
     }
 
     #[inline]
@@ -105,7 +134,13 @@ impl Memory for Zones {
     }
 
     #[inline]
-    fn answer(&self, aim: &Aim, asked: &Asked<'_>, b: &mut Builder<'_>, scratch: &mut Scratch) -> Answered {
+    fn answer<'s>(
+        &self,
+        aim: &Aim,
+        asked: &Asked<'_>,
+        b: &mut Builder<'_>,
+        scratch: &'s mut Scratch,
+    ) -> Result<Found<'s>, Refusal> {
         let catalog = &*self.catalog;
         if self.config.count_per_zone
             && let Some(entry) = catalog.entry(aim.located())
@@ -122,11 +157,11 @@ impl Memory for Zones {
             key: catalog.key(),
             max_chain: self.config.max_chain,
         };
-        authority::answer(&ask, aim, b, scratch).map_err(|NotLoaded| Refusal::NOT_LOADED)?;
+        let leads_to = authority::answer(&ask, aim, b, scratch).map_err(|NotLoaded| Refusal::NOT_LOADED)?;
         if qclass == Class::ANY {
             // There may be more in classes not known here (RFC 1035 §6.2).
             b.flags(|h| h.set_authoritative(false));
         }
-        Ok(None)
+        Ok(leads_to.map_or(Found::Answer(None), Found::LeadsTo))
     }
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::Waker;
 
-use engine::request::Question;
-use engine::{Account, Answered, Asked, Both, Config, Engine, Memory, Sources, Worker, Zones};
+use engine::{Account, Asked, Both, Config, Engine, Found, Memory, Refusal, Sought, Sources, Worker, Zones};
 use exchange::{Packets, Transport};
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Header, Offset, Owner, Section};
@@ -37,8 +36,8 @@ impl Memory for Attic {
         self.prefetched[0].fetch_add(1, Relaxed);
     }
 
-    fn find(&self, qname: &HashedName, _: &Question, _: bool) -> Option<()> {
-        (qname.as_lower().as_name() == self.name.as_name()).then_some(())
+    fn find(&self, sought: &Sought<'_>) -> Option<()> {
+        (sought.qname.as_lower().as_name() == self.name.as_name()).then_some(())
     }
 
     fn prefetch(&self, pass: usize, (): &mut (), _: &HashedName) -> bool {
@@ -46,11 +45,17 @@ impl Memory for Attic {
         pass + 1 < Self::PASSES
     }
 
-    fn answer(&self, (): &(), asked: &Asked<'_>, b: &mut Builder<'_>, (): &mut ()) -> Answered {
+    fn answer<'s>(
+        &self,
+        (): &(),
+        asked: &Asked<'_>,
+        b: &mut Builder<'_>,
+        (): &'s mut (),
+    ) -> Result<Found<'s>, Refusal> {
         assert!(asked.client.peer.ip().is_loopback() && asked.name() == self.name.as_name());
         let (at, ttl) = (Owner::At(Offset::QNAME), Ttl::from_secs(60));
         b.record(Section::Answer, at, Type::TXT, Class::IN, ttl, b"\x04dust").expect("it fits");
-        Ok(None)
+        Ok(Found::Answer(None))
     }
 }
 

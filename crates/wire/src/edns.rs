@@ -33,14 +33,28 @@ pub struct ErrorInfo(pub u16);
 impl ErrorInfo {
     /// Other: the text says it.
     pub const OTHER: ErrorInfo = ErrorInfo(0);
+    /// Older than its TTL allows, because nobody could say better (RFC 8767).
+    pub const STALE_ANSWER: ErrorInfo = ErrorInfo(3);
+    /// Made here, not by whoever owns the name.
+    pub const FORGED_ANSWER: ErrorInfo = ErrorInfo(4);
+    /// An error that came a short time ago and is remembered (RFC 9520).
+    pub const CACHED_ERROR: ErrorInfo = ErrorInfo(13);
     /// The server is not ready (a zone is configured but not loaded).
     pub const NOT_READY: ErrorInfo = ErrorInfo(14);
+    /// Somebody here does not want it answered: the client's operator.
+    pub const FILTERED: ErrorInfo = ErrorInfo(17);
     /// The client may not ask this.
     pub const PROHIBITED: ErrorInfo = ErrorInfo(18);
+    /// A denial that is older than its TTL allows, because nobody could say better (RFC 8767).
+    pub const STALE_NXDOMAIN: ErrorInfo = ErrorInfo(19);
     /// The server has no such zone and offers no recursion.
     pub const NOT_AUTHORITATIVE: ErrorInfo = ErrorInfo(20);
     /// The operation or type is not supported.
     pub const NOT_SUPPORTED: ErrorInfo = ErrorInfo(21);
+    /// Nobody who knows could be reached, or all of them refused.
+    pub const NO_REACHABLE_AUTHORITY: ErrorInfo = ErrorInfo(22);
+    /// Talking to another server failed.
+    pub const NETWORK_ERROR: ErrorInfo = ErrorInfo(23);
     /// The data is not valid (a zone that could not be loaded, say).
     pub const INVALID_DATA: ErrorInfo = ErrorInfo(24);
 

@@ -2,6 +2,7 @@
 
 mod gate;
 mod late;
+mod onward;
 mod reference;
 mod sources;
 mod support;

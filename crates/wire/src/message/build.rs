@@ -123,6 +123,14 @@ impl<'b> Builder<'b> {
         &self.buf[..self.len]
     }
 
+    /// A copy of the message as it stands.
+    pub fn message(&self) -> Vec<u8> {
+        let mut message = self.written().to_vec();
+        message[..4].copy_from_slice(&self.header.as_bytes()[..4]);
+        message[4..HEADER_LEN].copy_from_slice(&self.counts.to_bytes());
+        message
+    }
+
     /// Sets the largest size the message may reach, as far as the buffer goes; never below what is written.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit.min(self.buf.len()).max(self.len);
@@ -193,6 +201,26 @@ impl<'b> Builder<'b> {
         copy(&mut self.buf[start..end], bytes);
         self.len = end;
         Ok(begin)
+    }
+
+    /// Room for more, for those who write bytes that [`advance`](Self::advance) then counts.
+    #[inline]
+    pub fn spare_mut(&mut self) -> &mut [u8] {
+        &mut self.buf[self.len..self.limit]
+    }
+
+    /// Takes over so many bytes of [`spare_mut`](Self::spare_mut): so many records of the answer, authority and additional
+    /// section. Names in them are not known to compression.
+    ///
+    /// # Panics
+    /// If there was less room.
+    #[inline]
+    pub fn advance(&mut self, len: usize, records: [u16; 3]) {
+        assert!(len <= self.room());
+        self.len += len;
+        for (section, n) in (1..).zip(records) {
+            self.counts.add(section, n);
+        }
     }
 
     /// Bytes already written, to patch in place.
