@@ -161,16 +161,24 @@ impl Answer {
             AnswerKind::Positive => (config.positive, config.positive.clamp(lowest)),
             AnswerKind::Negative => (config.negative, config.negative.clamp(lowest)),
         };
-        for &at in &self.ttls {
+        let links = match self.kind {
+            AnswerKind::Positive => usize::MAX,
+            AnswerKind::Negative => self.counts[0] as usize,
+            AnswerKind::Failure => 0,
+        };
+        let denied = self.terms.ttl.unwrap_or(Ttl::MAX).as_secs();
+        for (number, &at) in self.ttls.iter().enumerate() {
             let Some(field) = self.body.get_mut(at as usize..).and_then(|rest| rest.first_chunk_mut::<4>())
             else {
                 continue;
             };
-            // A denial and its SOA end together (RFC 2308 §5).
-            let ttl = match self.kind {
-                AnswerKind::Positive => bounds.clamp(Ttl::from_be_bytes(*field).as_secs()),
-                _ => seconds,
+            let own = Ttl::from_be_bytes(*field).as_secs();
+            // Aliases that lead to a denial are not denied themselves; its SOA is kept as long as it says (RFC 2308 §5).
+            let ttl = match number < links {
+                true => config.positive.clamp(own),
+                false => bounds.clamp(own.min(denied)),
             };
+            let ttl = ttl.max(seconds);
             *field = ttl.to_be_bytes();
         }
         seconds

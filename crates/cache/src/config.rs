@@ -18,7 +18,7 @@ pub struct Config {
     /// How long NXDOMAIN and NODATA are kept (RFC 2308 §5). Default 0 to 10,800, the most that the RFC recommends.
     pub negative: Lifetime,
     /// How long failures are kept: `min` if whoever stores one does not say how long (RFC 9520 §3.2: at least 1 second, at
-    /// most 300). Default 5 to 300.
+    /// most 300). Default 2 to 300: an outage is over when it is over.
     pub failure: Lifetime,
     /// How long entries are kept behind their end, to be served if no server answers (RFC 8767 §5). 0 for not at all. Default
     /// 86,400.
@@ -52,7 +52,7 @@ impl Default for Config {
             shards: 0,
             positive: Lifetime { min: 0, max: 86_400 },
             negative: Lifetime { min: 0, max: 10_800 },
-            failure: Lifetime { min: 5, max: 300 },
+            failure: Lifetime { min: 2, max: 300 },
             max_stale: 86_400,
             stale_ttl: 30,
         }

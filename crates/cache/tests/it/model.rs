@@ -152,7 +152,8 @@ impl Pair {
                 return;
             }
         }
-        let lifetime = if matches!(what, What::Failure) { ttl.clamp(5, 300) } else { ttl };
+        let failure = self.config.failure;
+        let lifetime = if matches!(what, What::Failure) { ttl.clamp(failure.min, failure.max) } else { ttl };
         let kept = Kept { id: self.next_id, stored: self.now, lifetime, rank, what };
         self.next_id += 1;
         rival.map(|rival| self.map.remove(&rival));

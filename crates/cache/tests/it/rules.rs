@@ -161,13 +161,13 @@ fn failures_are_kept_beside_answers() {
     insert(&cache, failure(W, None), 200).expect("kept");
     assert_eq!(freshness(&cache, W, 200), Some(Freshness::Stale(100)), "the stale answer is still there");
     assert_eq!(
-        failed(204).hit().map(|hit| (hit.rcode, hit.freshness)),
+        failed(201).hit().map(|hit| (hit.rcode, hit.freshness)),
         Some((Rcode::SERVFAIL, Freshness::Fresh(1)))
     );
-    assert_eq!(failed(205), Lookup::Miss, "5 seconds, and no stale failures");
+    assert_eq!(failed(202), Lookup::Miss, "2 seconds, and no stale failures");
     insert(&cache, failure(W, Some(1)), 300).expect("kept");
     assert_eq!(
-        failed(304).hit().map(|hit| hit.freshness),
+        failed(301).hit().map(|hit| hit.freshness),
         Some(Freshness::Fresh(1)),
         "raised to the shortest time"
     );
@@ -325,4 +325,17 @@ fn all_bytes_are_within_the_bound_and_nearly_all_of_them_are_used() {
         assert!(cache.reserved() <= bytes, "{} of {bytes}", cache.reserved());
         assert!(cache.reserved() > bytes - bytes / 20, "{} of {bytes}", cache.reserved());
     }
+}
+
+#[test]
+fn an_alias_that_leads_to_a_denial_keeps_its_own_ttl() {
+    let cache = cache_of(1 << 20);
+    let alias = Record(Section::Answer, W, Type::CNAME, 3600, b"\x02nx\x07example\0".to_vec());
+    let message = response(W, Type::A, Rcode::NXDOMAIN, &[alias, soa("example.", 300, 300)]);
+    let denial = Answer::of(&message, &terms(Rank::Answer, Some(300))).expect("an answer");
+    insert(&cache, denial, 0).expect("kept");
+    let (hit, body) = get(&cache, W, Type::A, 100).expect("a hit");
+    assert_eq!(hit.freshness, Freshness::Fresh(200), "no longer than the denial");
+    let ttls: Vec<u32> = seen(&reply(W, Type::A, &hit, &body)).into_iter().map(|record| record.3).collect();
+    assert_eq!(ttls, [3500, 200]);
 }
