@@ -20,6 +20,11 @@ pub(super) struct Chain {
 }
 
 impl Chain {
+    /// Whether it is the beginning of a chain, with nothing at the name that it leads to.
+    pub(super) fn breaks_off(&self, inquiry: &Inquiry) -> bool {
+        !self.found && self.leads_to.is_none() && self.end.as_name() != inquiry.name.as_name()
+    }
+
     /// Keeps the chain and what answers at its end.
     pub(super) fn follow(
         records: &mut Records<'_>,

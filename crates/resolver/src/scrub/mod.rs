@@ -32,7 +32,8 @@ pub struct Answer {
     /// How long a negative answer may be kept: the lesser of the SOA's TTL and its MINIMUM (RFC 2308 §5), within our
     /// bounds. `None` if the answer is positive, or negative without an SOA, which may not be kept.
     pub negative_ttl: Option<Ttl>,
-    /// Where the answer ends early: the chain leads to this name outside the domain that the servers were asked for.
+    /// Where the answer ends early: the chain leads to this name, which is outside the domain that the servers were asked
+    /// for, or about which the reply says nothing.
     pub leads_to: Option<LowerNameBuf>,
 }
 
@@ -80,7 +81,12 @@ pub fn scrub(
 ) -> Result<Answer, ReplyFault> {
     let mut records = Records::read(message, inquiry.qclass, scope.sent)?;
     let mut kept = Kept::new(scope, inquiry.dnssec_ok);
-    let chain = Chain::follow(&mut records, inquiry, scope, &mut kept)?;
+    let mut chain = Chain::follow(&mut records, inquiry, scope, &mut kept)?;
+    if chain.breaks_off(inquiry) && rcode == Rcode::NOERROR {
+        // Whoever serves a zone need not know what its aliases lead to (RFC 1034 §4.3.2): that is asked for by itself.
+        let end = chain.end.as_name();
+        chain.leads_to = records.soa(end, scope.domain).is_none().then(|| end.to_lower());
+    }
     let negative = !chain.found && chain.leads_to.is_none();
     let mut negative_ttl = None;
     if negative {

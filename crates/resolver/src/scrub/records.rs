@@ -212,7 +212,7 @@ impl Kept {
         let (section, owner, rtype) = (found.section, found.owner, found.rtype);
         let same = |found: &Found| (found.section, found.rtype) == (section, rtype) && found.owner == owner;
         let members = records.pick(same);
-        let mut data: Vec<Vec<u8>> = Vec::with_capacity(members.len());
+        let mut data: Vec<(Vec<u8>, Ttl)> = Vec::with_capacity(members.len());
         let mut ttl = Ttl::from_secs(self.settings.max_ttl);
         if members.is_empty() {
             return Ok(Ttl::ZERO);
@@ -222,18 +222,23 @@ impl Kept {
         }
         for member in members {
             let rdata = records.rdata(member)?;
+            let mut own = ttl;
             if let Some(found) = records.all.get_mut(member) {
                 found.taken = true;
-                ttl = ttl.min(found.raw.ttl());
+                own = own.min(found.raw.ttl());
+            }
+            // Signatures have the TTLs of what they sign, which are different sets (RFC 4034 §3).
+            if rtype != Type::RRSIG {
+                ttl = own;
             }
             // There is one alias, and one start of a zone (RFC 2181 §10.1, RFC 6672 §2.4).
             let alone = matches!(rtype, Type::CNAME | Type::DNAME | Type::SOA);
-            if !data.contains(&rdata) && (data.is_empty() || !alone) {
-                data.push(rdata);
+            if !data.iter().any(|(known, _)| *known == rdata) && (data.is_empty() || !alone) {
+                data.push((rdata, own));
             }
         }
-        for rdata in data {
-            self.push(section, owner.as_name(), rtype, ttl, &rdata);
+        for (rdata, own) in data {
+            self.push(section, owner.as_name(), rtype, ttl.min(own), &rdata);
         }
         if rtype == Type::SOA {
             self.in_zone(owner.as_name());
