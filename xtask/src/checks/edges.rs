@@ -63,6 +63,11 @@ const ROOMS: &[Room] = &[
         theirs: Only(&["arc-swap"]),
     },
     Room {
+        name: "recursion",
+        ours: &["wire", "exchange", "cache", "resolver", "engine"],
+        theirs: Only(&["arc-swap"]),
+    },
+    Room {
         name: "net",
         ours: &["exchange"],
         theirs: Only(&["getrandom", "libc", "mio", "socket2", "tokio"]),
@@ -81,6 +86,7 @@ const ROOMS: &[Room] = &[
             "transfer",
             "signer",
             "engine",
+            "recursion",
             "net",
         ],
         theirs: Any,

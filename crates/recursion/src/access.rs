@@ -1,0 +1,258 @@
+//! Who may ask.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use exchange::{Client, TRANSPORTS, Transport};
+
+use crate::prefix::{LOOPBACK, PRIVATE, Prefix, PrefixMasks};
+
+/// The most rules: each has a bit in a mask.
+const MAX_RULES: usize = 64;
+
+/// What becomes of a client's question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessAction {
+    /// It is answered.
+    Allow,
+    /// It is refused (RFC 8914 §4.19).
+    Refuse,
+}
+
+/// Clients, and what becomes of their questions. All conditions must hold; of several rules the first that fits counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessRule {
+    /// What it decides.
+    pub action: AccessAction,
+    /// The client's address is in one of these.
+    pub from: Vec<Prefix>,
+    /// The question came to one of these addresses of ours; `None` for any.
+    pub local: Option<Vec<IpAddr>>,
+    /// It came by one of these transports; `None` for any.
+    pub transports: Option<Vec<Transport>>,
+}
+
+/// More rules than the 64 that there can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyRules {
+    /// How many there are.
+    pub rules: usize,
+}
+
+impl fmt::Display for TooManyRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} access rules, and there can be {MAX_RULES}", self.rules)
+    }
+}
+impl std::error::Error for TooManyRules {}
+
+/// Rules made ready to be asked: for every condition the mask of the rules that it does not rule out, bit 0 for the first
+/// rule. The lowest bit that is left of all of them is the rule that counts.
+///
+/// IPv4 mapped into IPv6 is IPv4, in rules as in clients.
+#[derive(Clone, Debug)]
+pub struct Access {
+    from: PrefixMasks,
+    by_transport: [u64; TRANSPORTS],
+    /// Rules that name addresses of ours.
+    with_local: u64,
+    /// The rules that name each of these addresses, sorted by address.
+    by_local: Box<[(IpAddr, u64)]>,
+    /// Rules that allow.
+    allow: u64,
+}
+
+impl Access {
+    /// Compiles rules. Whom none of them fits is refused, so without rules that is everybody.
+    ///
+    /// # Errors
+    /// There are more than 64.
+    pub fn new(rules: &[AccessRule]) -> Result<Access, TooManyRules> {
+        if rules.len() > MAX_RULES {
+            return Err(TooManyRules { rules: rules.len() });
+        }
+        let numbered = || (0u8..).zip(rules);
+        let those = |fits: &dyn Fn(&AccessRule) -> bool| {
+            numbered().filter(|(_, rule)| fits(rule)).fold(0, |mask, (number, _)| mask | 1u64 << number)
+        };
+        let from: Vec<(u8, Prefix)> = numbered()
+            .flat_map(|(number, rule)| rule.from.iter().map(move |prefix| (number, prefix.to_canonical())))
+            .collect();
+        let mut by_transport = [0; TRANSPORTS];
+        for (mask, transport) in by_transport.iter_mut().zip(Transport::ALL) {
+            *mask = those(&|rule| rule.transports.as_ref().is_none_or(|all| all.contains(transport)));
+        }
+        let mut locals: Vec<IpAddr> =
+            rules.iter().flat_map(|rule| rule.local.iter().flatten()).map(IpAddr::to_canonical).collect();
+        locals.sort_unstable();
+        locals.dedup();
+        let names = |rule: &AccessRule, local: &IpAddr| {
+            rule.local.iter().flatten().any(|named| named.to_canonical() == *local)
+        };
+        Ok(Access {
+            from: PrefixMasks::new(from.iter().map(|(number, prefix)| (*number, prefix))),
+            by_transport,
+            with_local: those(&|rule| rule.local.is_some()),
+            by_local: locals.into_iter().map(|local| (local, those(&|rule| names(rule, &local)))).collect(),
+            allow: those(&|rule| rule.action == AccessAction::Allow),
+        })
+    }
+
+    /// What becomes of a client's question.
+    #[inline]
+    pub fn of(&self, client: &Client) -> AccessAction {
+        let from = self.from.mask(client.peer.ip().to_canonical());
+        let mut fits = from & self.by_transport.get(client.transport.index()).copied().unwrap_or(0);
+        if fits & self.with_local != 0 {
+            fits &= !self.with_local | self.naming(client.local.ip().to_canonical());
+        }
+        let first = fits & fits.wrapping_neg();
+        if first & self.allow != 0 { AccessAction::Allow } else { AccessAction::Refuse }
+    }
+
+    /// The rules that name this address of ours.
+    fn naming(&self, local: IpAddr) -> u64 {
+        let found = self.by_local.binary_search_by_key(&local, |(address, _)| *address).ok();
+        found.and_then(|at| self.by_local.get(at)).map_or(0, |(_, mask)| *mask)
+    }
+
+    /// The rules where an operator has set none: this machine may ask, and of the networks that it is attached to those that
+    /// are private (RFC 1918, RFC 6598, RFC 3927, RFC 4193, and link-local ones of IPv6). Nobody else may: a resolver that
+    /// is open to all serves attacks on others (RFC 5358).
+    pub fn default_rules(attached: &[Prefix]) -> Vec<AccessRule> {
+        let attached = attached.iter().map(|network| network.to_canonical());
+        let private = attached.filter(|network| PRIVATE.iter().any(|block| block.covers(network)));
+        let from = LOOPBACK.into_iter().chain(private).collect();
+        vec![AccessRule { action: AccessAction::Allow, from, local: None, transports: None }]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::prefix::tests::{address, prefix};
+
+    fn client(peer: &str, local: &str, transport: Transport) -> Client {
+        let at = |text: &str| SocketAddr::new(text.parse().expect("an address"), 53);
+        Client { peer: at(peer), local: at(local), transport }
+    }
+
+    fn rule(action: AccessAction, from: &[&str]) -> AccessRule {
+        let from = from.iter().map(|text| text.parse().expect("a network")).collect();
+        AccessRule { action, from, local: None, transports: None }
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_decides() {
+        let rules = [
+            rule(AccessAction::Refuse, &["192.0.2.128/25"]),
+            rule(AccessAction::Allow, &["192.0.2.0/24", "2001:db8::/32"]),
+            rule(AccessAction::Refuse, &["2001:db8:1::/48"]),
+        ];
+        let access = Access::new(&rules).expect("few rules");
+        for (peer, action) in [
+            ("192.0.2.127", AccessAction::Allow),
+            ("192.0.2.128", AccessAction::Refuse),
+            ("192.0.3.0", AccessAction::Refuse),
+            ("::ffff:192.0.2.1", AccessAction::Allow),
+            ("2001:db8:1::1", AccessAction::Allow),
+            ("2001:db9::", AccessAction::Refuse),
+        ] {
+            assert_eq!(access.of(&client(peer, "127.0.0.1", Transport::Udp)), action, "{peer}");
+        }
+    }
+
+    #[test]
+    fn all_conditions_of_a_rule_must_hold() {
+        let mut only = rule(AccessAction::Allow, &["192.0.2.0/24"]);
+        only.local = Some(vec!["::ffff:198.51.100.1".parse().expect("an address")]);
+        only.transports = Some(vec![Transport::Tcp]);
+        let access = Access::new(&[only]).expect("few rules");
+        for (local, transport, action) in [
+            ("198.51.100.1", Transport::Tcp, AccessAction::Allow),
+            ("198.51.100.1", Transport::Udp, AccessAction::Refuse),
+            ("198.51.100.2", Transport::Tcp, AccessAction::Refuse),
+        ] {
+            assert_eq!(access.of(&client("192.0.2.1", local, transport)), action, "{local} {transport}");
+        }
+    }
+
+    #[test]
+    fn there_are_rules_for_as_many_bits_as_a_mask_has() {
+        let mut rules = vec![rule(AccessAction::Refuse, &["192.0.2.0/24"]); 63];
+        rules.push(rule(AccessAction::Allow, &["192.0.0.0/16"]));
+        let access = Access::new(&rules).expect("as many as there can be");
+        let of = |peer| access.of(&client(peer, "127.0.0.1", Transport::Udp));
+        assert_eq!((of("192.0.1.1"), of("192.0.2.1")), (AccessAction::Allow, AccessAction::Refuse));
+        rules.push(rule(AccessAction::Allow, &[]));
+        assert_eq!(Access::new(&rules).err(), Some(TooManyRules { rules: 65 }));
+    }
+
+    #[test]
+    fn by_default_this_machine_and_private_networks_of_it_may_ask() {
+        let attached = [
+            "192.168.7.0/24",
+            "198.51.100.0/24",
+            "fe80::/64",
+            "fd12:3456::/64",
+            "2001:db8::/64",
+            "10.0.0.0/7",
+        ];
+        let attached: Vec<Prefix> = attached.iter().map(|text| text.parse().expect("a network")).collect();
+        let access = Access::new(&Access::default_rules(&attached)).expect("few rules");
+        let may = |peer| access.of(&client(peer, "192.168.7.1", Transport::Udp)) == AccessAction::Allow;
+        assert!(["127.0.0.1", "::1", "192.168.7.9", "fe80::1", "fd12:3456::9"].into_iter().all(may));
+        assert!(
+            !["192.168.8.1", "198.51.100.9", "2001:db8::9", "fd00::1", "10.1.1.1", "8.8.8.8"]
+                .into_iter()
+                .any(may)
+        );
+    }
+
+    /// The rules read one after the other.
+    fn walk(rules: &[AccessRule], client: &Client) -> AccessAction {
+        let (peer, local) = (client.peer.ip().to_canonical(), client.local.ip().to_canonical());
+        let fits = |rule: &&AccessRule| {
+            rule.from.iter().any(|prefix| prefix.to_canonical().contains(peer))
+                && rule.local.as_ref().is_none_or(|all| all.iter().any(|named| named.to_canonical() == local))
+                && rule.transports.as_ref().is_none_or(|all| all.contains(&client.transport))
+        };
+        rules.iter().find(fits).map_or(AccessAction::Refuse, |rule| rule.action)
+    }
+
+    fn any_rule() -> impl Strategy<Value = AccessRule> {
+        let action = prop_oneof![Just(AccessAction::Allow), Just(AccessAction::Refuse)];
+        let from = prop::collection::vec(prefix(), 0..4);
+        let local = prop::option::of(prop::collection::vec(address(), 0..3));
+        let transports = prop::option::of(prop::sample::subsequence(Transport::ALL, 0..=TRANSPORTS));
+        (action, from, local, transports).prop_map(|(action, from, local, transports)| AccessRule {
+            action,
+            from,
+            local,
+            transports,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn compiled_rules_decide_as_a_walk_over_them(
+            rules in prop::collection::vec(any_rule(), 0..10),
+            peer in address(),
+            at in (any::<prop::sample::Index>(), address()),
+            transport in prop::sample::select(Transport::ALL),
+        ) {
+            let named: Vec<IpAddr> = rules.iter().flat_map(|rule| rule.local.iter().flatten()).copied().collect();
+            let local = if named.is_empty() { at.1 } else { *at.0.get(&named) };
+            let edges = rules.iter().flat_map(|rule| &rule.from).map(Prefix::address);
+            let access = Access::new(&rules).expect("few rules");
+            for (peer, local) in edges.chain([peer]).flat_map(|peer| [(peer, local), (peer, at.1)]) {
+                let client = Client { peer: (peer, 1).into(), local: (local, 53).into(), transport };
+                prop_assert_eq!(access.of(&client), walk(&rules, &client));
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The cache as data in memory: a question that was answered before is answered on the query path, batch by batch, without
+//! a lock.
+
+use std::sync::Arc;
+
+use cache::{Freshness, Hit, Key, Lead, Lookup};
+use engine::{Asked, Found, Memory, Refusal, Sought};
+use exchange::Client;
+use resolver::{ClientPrefix, Inquiry};
+use wire::hash::{HashKey, HashedName};
+use wire::message::Builder;
+use wire::{Class, Type};
+
+use crate::access::AccessAction;
+use crate::message::Wishes;
+use crate::policy::Policy;
+use crate::realms::Realm;
+use crate::service::Service;
+
+/// The cache, or nothing where there is no recursive service.
+#[derive(Clone)]
+pub struct Cached {
+    on: Option<On>,
+    key: HashKey,
+}
+
+#[derive(Clone)]
+struct On {
+    service: Arc<Service>,
+    policy: Arc<Policy>,
+}
+
+/// Where an answer lies in the cache.
+pub struct CachedAim {
+    lead: Lead,
+    realm: Realm,
+}
+
+impl Cached {
+    /// No recursive service; `key` is that of all names.
+    pub fn off(key: HashKey) -> Self {
+        Cached { on: None, key }
+    }
+
+    pub(crate) fn new(service: Arc<Service>, policy: Arc<Policy>) -> Self {
+        let key = *service.cache().key();
+        Cached { on: Some(On { service, policy }), key }
+    }
+}
+
+/// What is asked, for those who go on asking.
+pub(crate) fn inquiry(asked: &Asked<'_>) -> Inquiry {
+    Inquiry {
+        name: asked.qname.as_lower().to_buf(),
+        qtype: asked.question.qtype,
+        qclass: asked.question.qclass,
+        dnssec_ok: asked.request.dnssec_ok(),
+        checking_disabled: asked.request.header.checking_disabled(),
+    }
+}
+
+impl On {
+    /// Writes the header of an answer whose sections stand behind the question already.
+    #[inline]
+    fn finish(&self, hit: &Hit, realm: Realm, asked: &Asked<'_>, b: &mut Builder<'_>) {
+        b.advance(hit.len, hit.counts);
+        Wishes::of(asked.request).set_flags(b, hit.rcode, false, hit.authentic && realm.trust_ad);
+        if hit.prefetch && self.policy.prefetch {
+            self.service.prefetch(inquiry(asked), ClientPrefix::of(asked.client.peer.ip()));
+        }
+        asked.stats.cache_hits.add(1);
+        asked.stats.cache_negative.add(u64::from(hit.counts[0] == 0));
+    }
+}
+
+impl Memory for Cached {
+    type Aim = CachedAim;
+    type Scratch = ();
+
+    const PASSES: usize = 1;
+
+    fn key(&self) -> &HashKey {
+        &self.key
+    }
+
+    #[inline]
+    fn offers_recursion(&self, client: impl FnOnce() -> Client) -> bool {
+        let Some(on) = &self.on else { return false };
+        on.policy.access.of(&client()) == AccessAction::Allow
+    }
+
+    #[inline]
+    fn prefetch_find(&self, qname: &HashedName) {
+        let Some(On { service, policy }) = &self.on else { return };
+        // The type does not count for where the entries of a name lie.
+        let Some(realm) = policy.realms.of(qname, Type::A) else { return };
+        let (qtype, qclass, realm) = (Type::A, Class::IN, realm.number);
+        service.cache().prefetch_find(&Key {
+            name: qname,
+            qtype,
+            qclass,
+            realm,
+            dnssec_ok: false,
+            checking_disabled: false,
+        });
+    }
+
+    #[inline]
+    fn find(&self, sought: &Sought<'_>) -> Option<CachedAim> {
+        let On { service, policy } = self.on.as_ref()?;
+        let Sought { request, question, qname, may_recurse } = *sought;
+        if !may_recurse || !request.header.recursion_desired() {
+            return None;
+        }
+        let realm = policy.realms.of(qname, question.qtype)?;
+        let lead = service.cache().find(&key(request, question, qname, realm))?;
+        Some(CachedAim { lead, realm })
+    }
+
+    #[inline]
+    fn prefetch(&self, _: usize, aim: &mut CachedAim, _: &HashedName) -> bool {
+        if let Some(On { service, .. }) = &self.on {
+            service.cache().prefetch(&aim.lead);
+        }
+        false
+    }
+
+    #[inline]
+    fn answer<'s>(
+        &self,
+        aim: &CachedAim,
+        asked: &Asked<'_>,
+        b: &mut Builder<'_>,
+        (): &'s mut (),
+    ) -> Result<Found<'s>, Refusal> {
+        let Some(on @ On { service, policy }) = &self.on else { return Ok(Found::Nothing) };
+        if asked.question.qtype == Type::AAAA && policy.dns64.is_some() {
+            // It may have to be made of A records.
+            return Ok(Found::Nothing);
+        }
+        let key = key(asked.request, asked.question, asked.qname, aim.realm);
+        let now = service.now(asked.received);
+        match service.cache().copy(&aim.lead, &key, now, b.spare_mut()) {
+            Lookup::Hit(hit) if matches!(hit.freshness, Freshness::Fresh(_)) => {
+                on.finish(&hit, aim.realm, asked, b)
+            }
+            Lookup::TooLong(hit) if matches!(hit.freshness, Freshness::Fresh(_)) => {
+                on.finish(&Hit { len: 0, counts: [0; 3], ..hit }, aim.realm, asked, b);
+                b.flags(|header| header.set_truncated(true));
+            }
+            _ => return Ok(Found::Nothing),
+        }
+        Ok(Found::Answer(None))
+    }
+}
+
+/// Under what the answer to a query is kept.
+#[inline]
+fn key<'n>(
+    request: &engine::request::Request,
+    question: engine::request::Question,
+    name: &'n HashedName,
+    realm: Realm,
+) -> Key<'n> {
+    Key {
+        name,
+        qtype: question.qtype,
+        qclass: question.qclass,
+        realm: realm.number,
+        dnssec_ok: request.dnssec_ok(),
+        checking_disabled: request.header.checking_disabled(),
+    }
+}

@@ -1,0 +1,84 @@
+//! What recursive service knows about a question, for a person who asks.
+
+use cache::{Freshness, Lookup, Now};
+use resolver::{ClientPrefix, Inquiry, LookupOutcome, LookupRequest, Trace};
+use wire::hash::HashedName;
+use wire::{LowerNameBuf, Rcode};
+
+use crate::message::assemble;
+use crate::service::{Service, key};
+use crate::settler::Waiter;
+
+/// What is known about a question.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    /// It is answered on the spot: special-use names, local data.
+    pub local: bool,
+    /// The domain of the rule that covers the name.
+    pub rule: Option<LowerNameBuf>,
+    /// The answer in the cache.
+    pub cached: Option<CachedAnswer>,
+    /// For how many seconds more a failure is remembered.
+    pub failure: Option<u32>,
+}
+
+/// An answer in the cache.
+#[derive(Clone, Debug)]
+pub struct CachedAnswer {
+    /// Whether its time is up.
+    pub freshness: Freshness,
+    /// It denies the name for every type, or a name above.
+    pub rcode: Rcode,
+    /// The response, its TTLs aged.
+    pub message: Vec<u8>,
+}
+
+impl Service {
+    /// What is known about a question now. Not counted as a use.
+    pub fn inspect(&self, inquiry: &Inquiry, now: Now) -> Inspection {
+        let policy = self.policy();
+        let mut hashed = HashedName::new();
+        hashed.set(self.cache().key(), inquiry.name.as_name());
+        let local = policy.local.is_local(&hashed, inquiry.qtype, inquiry.qclass);
+        let Some(realm) = policy.realms.of(&hashed, inquiry.qtype) else {
+            return Inspection { local, rule: None, cached: None, failure: None };
+        };
+        let key = key(inquiry, &hashed, realm);
+        let mut room = vec![0; usize::from(u16::MAX)];
+        let question = (inquiry.qtype, inquiry.qclass);
+        let cached = self.cache().lookup(&key, now, &mut room);
+        let cached = match cached {
+            Lookup::Hit(hit) => {
+                let body = room.get(..hit.len).unwrap_or_default();
+                let message = assemble(inquiry.name.as_lower(), question, hit.rcode, hit.counts, body);
+                Some(CachedAnswer { freshness: hit.freshness, rcode: hit.rcode, message })
+            }
+            Lookup::TooLong(_) | Lookup::Miss => None,
+        };
+        let failure = match self.cache().failure(&key, now, &mut room).hit().map(|hit| hit.freshness) {
+            Some(Freshness::Fresh(left)) => Some(left),
+            _ => None,
+        };
+        Inspection { local, rule: policy.realms.domain(realm), cached, failure }
+    }
+
+    /// Has other servers asked, whatever the cache holds; the answer goes into the cache, and the outcome to `told`, which is
+    /// dropped if nobody can be asked.
+    pub fn look_up(
+        &self,
+        inquiry: Inquiry,
+        trace: Option<Trace>,
+        told: impl FnOnce(LookupOutcome) + Send + 'static,
+    ) {
+        let client = ClientPrefix::of(std::net::Ipv4Addr::UNSPECIFIED.into());
+        let waiter = Waiter::tell(told);
+        self.request(LookupRequest {
+            inquiry,
+            recursion_desired: true,
+            client,
+            patience: None,
+            trace,
+            waiter,
+        });
+    }
+}

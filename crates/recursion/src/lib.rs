@@ -1,0 +1,56 @@
+//! Recursive service: what becomes of a question that no zone here answers.
+//!
+//! What lives here: who may ask, which names are answered on the spot, what is taken from the cache and what is kept in it,
+//! when an answer that is too old is better than none, and the client that waits meanwhile. What does not: the cache itself
+//! (`cache`), asking other servers (`resolver`), sockets (`net`), the query path (`engine`), configuration files (`server`).
+//!
+//! | module | does |
+//! |---|---|
+//! | `service` | [`Service`]: cache, policy, and the way to other servers |
+//! | `cached` | the cache as data in memory: hits, on the query path |
+//! | `front` | the source for what memory does not answer |
+//! | `pursuit` | one client's question, step by step to its answer |
+//! | `settler` | takes outcomes of lookups into the cache and to the clients who wait |
+//! | `policy` | what an operator decides, made ready to be asked |
+//! | `prefix` | networks: an address and a length |
+//! | `access` | says who may ask |
+//! | `local` | answers special-use names and local data |
+//! | `private` | keeps private addresses out of answers from outside |
+//! | `dns64` | makes AAAA records of A records |
+//! | `realms` | says which rule covers a name |
+//! | `message` | answers on their way to a client |
+//! | `inspect` | says to a person what is known |
+//! | `stats` | counters |
+#![forbid(unsafe_code)]
+
+mod access;
+mod cached;
+mod dns64;
+mod front;
+mod inspect;
+mod local;
+mod message;
+mod policy;
+mod prefix;
+mod private;
+mod pursuit;
+mod realms;
+mod service;
+mod settler;
+mod stats;
+
+pub use access::{Access, AccessAction, AccessRule, TooManyRules};
+pub use cached::Cached;
+pub use dns64::{Dns64, Dns64Config, Dns64Fault};
+pub use inspect::{CachedAnswer, Inspection};
+pub use local::{
+    Below, LocalAnswer, LocalConfig, LocalNames, LocalRecord, LocalRecordFault, Reach, SpecialName,
+    SpecialOff,
+};
+pub use policy::{PolicyConfig, PolicyFault};
+pub use prefix::{Prefix, PrefixFault};
+pub use private::{PrivateAddresses, PrivateConfig};
+pub use realms::Domain;
+pub use service::{Lookups, Service};
+pub use settler::{Settler, Waiter};
+pub use stats::{RecursionStats, SharedCount};

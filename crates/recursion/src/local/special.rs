@@ -1,0 +1,192 @@
+//! Special-use names: those that mean something here and nothing out there.
+//!
+//! Their registries are "Special-Use Domain Names" (RFC 6761) and "Locally-Served DNS Zones" (RFC 6303). Not in the table:
+//! `example.` and its like, which are resolved as any name is (RFC 6761 §6.5).
+
+use wire::{LowerNameBuf, NameBuf};
+
+use super::record::LocalRecord;
+
+/// A special-use name. It is the top of a zone that is served here, as RFC 6303 §3 has it: with an SOA record, an NS record
+/// that names the zone itself, and little else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpecialName {
+    /// The name, in lower case with its final dot.
+    pub domain: &'static str,
+    /// The zone's other records, each a line of master-file text. Owners are at or below `domain`.
+    pub records: &'static [&'static str],
+    /// What names below answer that are not in the zone.
+    pub below: Below,
+    /// The RFC that makes it special, and the section.
+    pub source: &'static str,
+}
+
+/// What names below a special-use name answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Below {
+    /// That they do not exist.
+    Nothing,
+    /// The same as the name itself.
+    Same,
+}
+
+impl SpecialName {
+    /// Every special-use name.
+    pub fn all() -> impl Iterator<Item = &'static SpecialName> {
+        TABLES.iter().copied().flatten()
+    }
+
+    /// The name.
+    pub fn name(&self) -> Option<LowerNameBuf> {
+        self.domain.parse().ok().map(|name: NameBuf| name.as_name().to_lower())
+    }
+
+    /// The zone's records but SOA and NS.
+    pub(super) fn parsed_records(&self) -> impl Iterator<Item = LocalRecord> {
+        self.records.iter().filter_map(|line| line.parse().ok())
+    }
+
+    /// Whether the root or `arpa` says what is signed below: the name stands in the public DNS, so that questions for DS have
+    /// an answer there.
+    pub(super) fn is_delegated(&self) -> bool {
+        self.domain.ends_with(".arpa.")
+    }
+}
+
+/// The table, in parts.
+const TABLES: [&[SpecialName]; 4] = [NAMES, REVERSE, &RFC1918_172, &RFC6598];
+
+/// A zone with nothing in it.
+const fn empty(domain: &'static str, source: &'static str) -> SpecialName {
+    SpecialName { domain, records: &[], below: Below::Nothing, source }
+}
+
+/// A zone with some records.
+const fn with(domain: &'static str, records: &'static [&'static str], source: &'static str) -> SpecialName {
+    SpecialName { domain, records, below: Below::Nothing, source }
+}
+
+/// Names for people and programs.
+const NAMES: &[SpecialName] = &[
+    SpecialName {
+        domain: "localhost.",
+        records: &["localhost. 10800 A 127.0.0.1", "localhost. 10800 AAAA ::1"],
+        below: Below::Same,
+        source: "RFC 6761 §6.3",
+    },
+    empty("invalid.", "RFC 6761 §6.4"),
+    empty("test.", "RFC 6761 §6.2"),
+    empty("local.", "RFC 6762 §22.1"),
+    empty("onion.", "RFC 7686 §2"),
+    empty("alt.", "RFC 9476 §2"),
+    empty("home.arpa.", "RFC 8375 §4"),
+    empty("service.arpa.", "RFC 9665"),
+    empty("resolver.arpa.", "RFC 9462"),
+    // DNS64 makes the AAAA records.
+    with(
+        "ipv4only.arpa.",
+        &["ipv4only.arpa. 10800 A 192.0.0.170", "ipv4only.arpa. 10800 A 192.0.0.171"],
+        "RFC 8880 §7.1",
+    ),
+];
+
+/// Addresses that belong to nobody or to everybody.
+const REVERSE: &[SpecialName] = &[
+    with(
+        "170.0.0.192.in-addr.arpa.",
+        &["170.0.0.192.in-addr.arpa. 10800 PTR ipv4only.arpa."],
+        "RFC 8880 §7.2",
+    ),
+    with(
+        "171.0.0.192.in-addr.arpa.",
+        &["171.0.0.192.in-addr.arpa. 10800 PTR ipv4only.arpa."],
+        "RFC 8880 §7.2",
+    ),
+    empty("10.in-addr.arpa.", "RFC 6303 §4.1"),
+    empty("168.192.in-addr.arpa.", "RFC 6303 §4.1"),
+    empty("0.in-addr.arpa.", "RFC 6303 §4.2"),
+    with("127.in-addr.arpa.", &["1.0.0.127.in-addr.arpa. 10800 PTR localhost."], "RFC 6303 §4.2"),
+    empty("254.169.in-addr.arpa.", "RFC 6303 §4.2"),
+    empty("2.0.192.in-addr.arpa.", "RFC 6303 §4.2"),
+    empty("100.51.198.in-addr.arpa.", "RFC 6303 §4.2"),
+    empty("113.0.203.in-addr.arpa.", "RFC 6303 §4.2"),
+    empty("255.255.255.255.in-addr.arpa.", "RFC 6303 §4.2"),
+    empty("0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa.", "RFC 6303 §4.3"),
+    with(
+        "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa.",
+        &["1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa. 10800 PTR localhost."],
+        "RFC 6303 §4.3",
+    ),
+    empty("d.f.ip6.arpa.", "RFC 6303 §4.4"),
+    empty("8.e.f.ip6.arpa.", "RFC 6303 §4.5"),
+    empty("9.e.f.ip6.arpa.", "RFC 6303 §4.5"),
+    empty("a.e.f.ip6.arpa.", "RFC 6303 §4.5"),
+    empty("b.e.f.ip6.arpa.", "RFC 6303 §4.5"),
+    empty("8.b.d.0.1.0.0.2.ip6.arpa.", "RFC 6303 §4.6"),
+];
+
+/// Zones for the numbers of the label in front of a common end.
+macro_rules! numbered {
+    ($end:literal $source:literal $($number:literal)*) => {
+        [$(empty(concat!($number, $end), $source)),*]
+    };
+}
+
+/// 172.16.0.0/12.
+const RFC1918_172: [SpecialName; 16] = numbered!(
+    ".172.in-addr.arpa." "RFC 6303 §4.1"
+    16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
+);
+
+/// 100.64.0.0/10, shared by carriers.
+const RFC6598: [SpecialName; 64] = numbered!(
+    ".100.in-addr.arpa." "RFC 7793 §2.1"
+    64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79
+    80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95
+    96 97 98 99 100 101 102 103 104 105 106 107 108 109 110 111
+    112 113 114 115 116 117 118 119 120 121 122 123 124 125 126 127
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_table_reads_and_stays_in_its_zone() {
+        for special in SpecialName::all() {
+            let name = special.name().expect(special.domain);
+            assert_eq!(name.to_string(), special.domain);
+            let records: Vec<LocalRecord> = special.parsed_records().collect();
+            assert_eq!(records.len(), special.records.len(), "{}", special.domain);
+            assert!(records.iter().all(|record| record.owner.as_name().is_at_or_below(name.as_name())));
+        }
+    }
+
+    #[test]
+    fn each_name_is_in_the_table_once() {
+        let mut domains: Vec<&str> = SpecialName::all().map(|special| special.domain).collect();
+        let all = domains.len();
+        domains.sort_unstable();
+        domains.dedup();
+        assert_eq!((all, domains.len()), (all, 10 + 19 + 16 + 64));
+        assert!(!domains.contains(&"example."));
+    }
+
+    #[test]
+    fn all_private_ipv4_addresses_have_their_reverse_zones() {
+        for prefix in crate::prefix::PRIVATE.iter().filter(|prefix| prefix.address().is_ipv4()) {
+            let std::net::IpAddr::V4(first) = prefix.address() else { continue };
+            let last = first.to_bits() | u32::MAX >> prefix.len();
+            for address in [first, last.into()] {
+                let [a, b, c, d] = address.octets();
+                let name: NameBuf = format!("{d}.{c}.{b}.{a}.in-addr.arpa.").parse().expect("a name");
+                let zones = SpecialName::all().filter_map(SpecialName::name);
+                assert_eq!(
+                    zones.filter(|zone| name.as_name().is_at_or_below(zone.as_name())).count(),
+                    1,
+                    "{name}"
+                );
+            }
+        }
+    }
+}

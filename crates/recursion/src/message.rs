@@ -1,0 +1,167 @@
+//! Answers on their way to a client: whole messages, joined where a chain led from one to the next, and copied behind the
+//! client's question.
+
+use std::sync::Arc;
+
+use wire::edns::ErrorInfo;
+use wire::message::{Builder, Compressor, Full, MAX_MESSAGE, Malformed, Offset, Owner, Parser, Section};
+use wire::{Class, Header, LowerName, Rcode, Type};
+
+/// A response as it is kept and passed on: question in lower case at offset 12, no OPT.
+#[derive(Clone, Debug)]
+pub(crate) enum Message {
+    /// As the resolver has made it, for all who wait for it.
+    Shared(Arc<resolver::Answer>),
+    /// Made here.
+    Own(Arc<[u8]>),
+}
+
+impl Message {
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Message::Shared(answer) => &answer.message,
+            Message::Own(bytes) => bytes,
+        }
+    }
+}
+
+/// What a client is answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Reply {
+    pub(crate) message: Message,
+    pub(crate) rcode: Rcode,
+    /// AA: the answer begins in a zone served here.
+    pub(crate) authoritative: bool,
+    /// AD, for those who understand it.
+    pub(crate) authentic: bool,
+    /// The extended error that goes with it.
+    pub(crate) info: Option<ErrorInfo>,
+}
+
+/// What of a client's query shows in the answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wishes {
+    /// It understands AD: DO or AD was set (RFC 6840 §5.7).
+    pub(crate) authentic: bool,
+}
+
+impl Wishes {
+    /// Those of a query.
+    #[inline]
+    pub(crate) fn of(request: &engine::request::Request) -> Self {
+        Wishes { authentic: request.dnssec_ok() || request.header.authentic_data() }
+    }
+
+    /// Sets the flags of an answer.
+    #[inline]
+    pub(crate) fn set_flags(self, b: &mut Builder<'_>, rcode: Rcode, authoritative: bool, authentic: bool) {
+        b.flags(|header| {
+            header.set_rcode(rcode);
+            header.set_authoritative(authoritative);
+            header.set_authentic_data(authentic && self.authentic);
+        });
+    }
+}
+
+impl Reply {
+    /// Writes the answer behind the client's question, which is for the same name. If it does not fit, TC is set.
+    pub(crate) fn write(&self, wishes: Wishes, b: &mut Builder<'_>) -> Option<ErrorInfo> {
+        wishes.set_flags(b, self.rcode, self.authoritative, self.authentic);
+        let bytes = self.message.bytes();
+        let counts = Header::of(bytes).map_or([0; 4], |header| header.counts());
+        let body = bytes.get(b.len()..).unwrap_or_default();
+        match b.append(body) {
+            Ok(_) => {
+                let sections = [Section::Answer, Section::Authority, Section::Additional];
+                sections.into_iter().zip(&counts[1..]).for_each(|(section, n)| b.add_count(section, *n));
+            }
+            Err(Full) => b.flags(|header| header.set_truncated(true)),
+        }
+        self.info
+    }
+}
+
+/// A message of a header, a question and what stands behind it.
+pub(crate) fn assemble(
+    name: LowerName<'_>,
+    question: (Type, Class),
+    rcode: Rcode,
+    counts: [u16; 3],
+    body: &[u8],
+) -> Vec<u8> {
+    let mut header = Header::query(0).reply();
+    header.set_rcode(rcode);
+    let [answer, authority, additional] = counts;
+    header.set_counts([1, answer, authority, additional]);
+    let (qtype, qclass) = (question.0.0.to_be_bytes(), question.1.0.to_be_bytes());
+    [header.as_bytes().as_slice(), name.as_wire(), &qtype, &qclass, body].concat()
+}
+
+/// A message that does not fit its longest form, or a part that cannot be read: neither comes from the scrubber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unjoinable;
+
+impl From<Malformed> for Unjoinable {
+    fn from(_: Malformed) -> Self {
+        Unjoinable
+    }
+}
+
+impl From<Full> for Unjoinable {
+    fn from(_: Full) -> Self {
+        Unjoinable
+    }
+}
+
+/// The links of a chain and what they lead to as one message: the question of the first and the response code of the
+/// second, their answer sections one behind the other, then their authority sections.
+pub(crate) fn join(links: &[u8], end: &[u8]) -> Result<Vec<u8>, Unjoinable> {
+    let (mut header, _) = Parser::new(links)?;
+    let (last, _) = Parser::new(end)?;
+    header.set_rcode(last.rcode());
+    let mut joined = vec![0; MAX_MESSAGE];
+    let mut names = Compressor::large();
+    let mut b = Builder::new(&mut joined, MAX_MESSAGE, header, &mut names);
+    let (_, mut parser) = Parser::new(links)?;
+    let question = parser.question()?;
+    b.question(question.name, question.qtype, question.qclass)?;
+    b.learn(question.name, Offset::QNAME);
+    for section in [Section::Answer, Section::Authority] {
+        copy(links, section, &mut b)?;
+        copy(end, section, &mut b)?;
+    }
+    let len = b.finish();
+    joined.truncate(len);
+    Ok(joined)
+}
+
+/// Writes the records of one section of a message.
+fn copy(message: &[u8], wanted: Section, b: &mut Builder<'_>) -> Result<(), Unjoinable> {
+    let (header, mut parser) = Parser::new(message)?;
+    let [questions, answers, authorities, _] = header.counts();
+    for _ in 0..questions {
+        parser.question()?;
+    }
+    let mut rdata = Vec::new();
+    for (section, count) in [(Section::Answer, answers), (Section::Authority, authorities)] {
+        for _ in 0..count {
+            let record = parser.record()?;
+            if section as usize != wanted as usize {
+                continue;
+            }
+            let owner = parser.name_at(record.owner_at)?;
+            rdata.clear();
+            parser.expand_rdata(&record, &mut rdata)?;
+            b.record(
+                section,
+                Owner::Name(owner.as_name()),
+                record.rtype,
+                record.class,
+                record.ttl(),
+                &rdata,
+            )?;
+        }
+    }
+    Ok(())
+}

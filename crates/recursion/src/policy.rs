@@ -1,0 +1,84 @@
+//! What an operator has decided, made ready to be asked.
+
+use std::time::Duration;
+
+use wire::hash::HashKey;
+
+use crate::access::{Access, AccessRule, TooManyRules};
+use crate::dns64::{Dns64, Dns64Config, Dns64Fault};
+use crate::local::{LocalConfig, LocalNames};
+use crate::private::{PrivateAddresses, PrivateConfig};
+use crate::realms::{Domain, Realms};
+
+/// What an operator decides about recursive service.
+#[derive(Clone, Debug)]
+pub struct PolicyConfig {
+    /// Who may ask: the first rule that fits counts, and nobody else may.
+    pub access: Vec<AccessRule>,
+    /// Names answered on the spot.
+    pub local: LocalConfig,
+    /// Addresses that nobody outside may name.
+    pub private: PrivateConfig,
+    /// AAAA records made of A records, if wanted.
+    pub dns64: Option<Dns64Config>,
+    /// The domains of the rules.
+    pub domains: Vec<Domain>,
+    /// Whether answers that have expired are served where no server answers (RFC 8767); after how long a client gets one
+    /// while servers are still asked (§5: 1.8 seconds).
+    pub stale_after: Option<Duration>,
+    /// Whether an NXDOMAIN denies all names below (RFC 8020).
+    pub nxdomain_cut: bool,
+    /// Whether popular answers are fetched anew before they expire.
+    pub prefetch: bool,
+    /// Links of a chain from one rule's names to another's, at the most.
+    pub max_chain: u8,
+}
+
+/// Why it cannot be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PolicyFault {
+    /// There are too many access rules.
+    Access(TooManyRules),
+    /// DNS64 cannot be done so.
+    Dns64(Dns64Fault),
+}
+
+impl std::fmt::Display for PolicyFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Access(fault) => fault.fmt(f),
+            Self::Dns64(fault) => fault.fmt(f),
+        }
+    }
+}
+impl std::error::Error for PolicyFault {}
+
+/// One version of it, made ready.
+pub(crate) struct Policy {
+    pub(crate) access: Access,
+    pub(crate) local: LocalNames,
+    pub(crate) private: Option<PrivateAddresses>,
+    pub(crate) dns64: Option<Dns64>,
+    pub(crate) realms: Realms,
+    pub(crate) stale_after: Option<Duration>,
+    pub(crate) nxdomain_cut: bool,
+    pub(crate) prefetch: bool,
+    pub(crate) max_chain: u8,
+}
+
+impl Policy {
+    pub(crate) fn new(config: &PolicyConfig, key: &HashKey) -> Result<Policy, PolicyFault> {
+        let private = (!config.private.blocks.is_empty()).then(|| PrivateAddresses::new(&config.private));
+        Ok(Policy {
+            access: Access::new(&config.access).map_err(PolicyFault::Access)?,
+            local: LocalNames::new(&config.local, key),
+            private,
+            dns64: config.dns64.as_ref().map(Dns64::new).transpose().map_err(PolicyFault::Dns64)?,
+            realms: Realms::new(&config.domains, key),
+            stale_after: config.stale_after,
+            nxdomain_cut: config.nxdomain_cut,
+            prefetch: config.prefetch,
+            max_chain: config.max_chain,
+        })
+    }
+}

@@ -1,0 +1,211 @@
+//! One client's question on its way to an answer: through the cache, through rules that a chain crosses, through DNS64.
+//! Every step is taken the same way whether its answer was in the cache or came from another server.
+
+use std::sync::Arc;
+
+use cache::Now;
+use engine::Refusal;
+use resolver::{ClientPrefix, Inquiry};
+use wire::edns::ErrorInfo;
+use wire::{LowerNameBuf, Rcode, Type};
+
+use crate::message::{Message, Reply, Unjoinable, join};
+use crate::policy::Policy;
+use crate::service::{Known, Piece, Service};
+
+/// How far a client's question has got.
+pub(crate) struct Pursuit {
+    /// The question.
+    asked: Inquiry,
+    /// What has to be answered next for that.
+    pub(crate) next: Inquiry,
+    /// Where the client is.
+    pub(crate) client: ClientPrefix,
+    links: Option<Links>,
+    /// The answer that had no AAAA records, while A records are sought to make some of.
+    without: Option<Piece>,
+    /// Whether AAAA records may be made for this client.
+    dns64: bool,
+    chain_left: u8,
+    authentic: bool,
+    stale: bool,
+    info: Option<ErrorInfo>,
+}
+
+/// The beginning of a chain.
+struct Links {
+    message: Vec<u8>,
+    /// It is from a zone served here.
+    from_zone: bool,
+}
+
+/// What comes next.
+pub(crate) enum Step {
+    /// The answer goes out.
+    Reply(Reply),
+    /// Other servers are to be asked; whether there is an old answer meanwhile.
+    Ask {
+        /// There is one.
+        stale: bool,
+    },
+    /// There is none.
+    Refuse(Refusal),
+}
+
+/// A chain is too long, or its parts cannot be joined.
+const CHAIN: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
+/// Nobody could say, a short time ago.
+const REMEMBERED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::CACHED_ERROR);
+
+impl Pursuit {
+    /// A question of a client.
+    pub(crate) fn new(policy: &Policy, asked: Inquiry, address: std::net::IpAddr) -> Self {
+        // Whoever validates must see what is signed (RFC 6147 §5.5).
+        let validates = asked.dnssec_ok && asked.checking_disabled;
+        let dns64 = policy.dns64.as_ref().is_some_and(|dns64| dns64.applies_to(address)) && !validates;
+        Pursuit {
+            asked,
+            next: asked,
+            client: ClientPrefix::of(address),
+            links: None,
+            without: None,
+            dns64: dns64 && asked.qtype == Type::AAAA,
+            chain_left: policy.max_chain,
+            authentic: true,
+            stale: false,
+            info: None,
+        }
+    }
+
+    /// The same behind links from a zone served here, which lead to `target`.
+    pub(crate) fn behind(mut self, links: Vec<u8>, target: LowerNameBuf) -> Self {
+        self.links = Some(Links { message: links, from_zone: true });
+        self.next.name = target;
+        self
+    }
+
+    /// The links alone: an answer, if not a whole one.
+    fn links_alone(&mut self) -> Option<Reply> {
+        let Links { message, from_zone } = self.links.take()?;
+        let message = Message::Own(message.into());
+        Some(Reply { message, rcode: Rcode::NOERROR, authoritative: from_zone, authentic: false, info: None })
+    }
+
+    fn reply(&self, message: Message, rcode: Rcode) -> Reply {
+        let stale = match rcode {
+            Rcode::NXDOMAIN => ErrorInfo::STALE_NXDOMAIN,
+            _ => ErrorInfo::STALE_ANSWER,
+        };
+        let authoritative = self.links.as_ref().is_some_and(|links| links.from_zone);
+        let info = if self.stale { Some(stale) } else { self.info };
+        Reply { message, rcode, authoritative, authentic: self.authentic && !self.stale, info }
+    }
+}
+
+impl Service {
+    /// Goes as far as what is known leads.
+    pub(crate) fn pursue(&self, policy: &Policy, pursuit: &mut Pursuit, now: Now) -> Step {
+        loop {
+            let piece = match self.known(policy, &pursuit.next, now) {
+                Known::Answer(piece) => piece,
+                Known::Failure(Some(stale)) => stale,
+                Known::Failure(None) => {
+                    self.stats().remembered_failures.add();
+                    return Step::Refuse(REMEMBERED);
+                }
+                Known::Nothing(stale) => return Step::Ask { stale: stale.is_some() },
+                Known::NoRule => {
+                    let alone = pursuit.links_alone().map(Step::Reply);
+                    return alone.unwrap_or(Step::Refuse(Refusal::NOT_AUTHORITATIVE));
+                }
+            };
+            if let Some(step) = self.take(policy, pursuit, piece, None, now) {
+                return step;
+            }
+        }
+    }
+
+    /// Takes the answer to what was asked next, which may lead out of the domain of its rule. Returns nothing if more has to
+    /// be asked.
+    pub(crate) fn take(
+        &self,
+        policy: &Policy,
+        pursuit: &mut Pursuit,
+        piece: Piece,
+        leads_to: Option<LowerNameBuf>,
+        now: Now,
+    ) -> Option<Step> {
+        pursuit.stale |= piece.stale;
+        pursuit.info = piece.info.or(pursuit.info);
+        pursuit.authentic &= piece.authentic;
+        if let Some(target) = leads_to {
+            let led = pursuit.lead_on(&piece, target);
+            return led.err().map(|Unjoinable| Step::Refuse(CHAIN));
+        }
+        let piece = match (pursuit.without.take(), &policy.dns64) {
+            (Some(without), Some(dns64)) => {
+                let ttl = without.negative_ttl.map(|ttl| ttl.as_secs());
+                match dns64.synthesize(piece.message.bytes(), ttl) {
+                    Some(made) if piece.rcode == Rcode::NOERROR => {
+                        self.stats().synthesized.add();
+                        pursuit.authentic = false;
+                        Piece { message: Message::Own(made.into()), ..piece }
+                    }
+                    _ => without,
+                }
+            }
+            (None, Some(dns64)) if pursuit.dns64 && dns64.wants_synthesis(piece.message.bytes()) => {
+                pursuit.without = Some(piece);
+                pursuit.next.qtype = Type::A;
+                return None;
+            }
+            (None, Some(dns64)) if pursuit.dns64 => match dns64.without_excluded(piece.message.bytes()) {
+                Some(usable) => Piece { message: Message::Own(usable.into()), authentic: false, ..piece },
+                None => piece,
+            },
+            _ => piece,
+        };
+        if piece.stale {
+            self.stats().stale.add();
+        }
+        Some(self.end(policy, pursuit, piece, now))
+    }
+
+    /// The whole answer, of which this is the last piece.
+    fn end(&self, policy: &Policy, pursuit: &Pursuit, piece: Piece, now: Now) -> Step {
+        let Some(links) = &pursuit.links else {
+            return Step::Reply(pursuit.reply(piece.message, piece.rcode));
+        };
+        let Ok(joined) = join(&links.message, piece.message.bytes()) else { return Step::Refuse(CHAIN) };
+        if !links.from_zone && !pursuit.dns64 && !pursuit.stale {
+            self.keep(policy, &pursuit.asked, &joined, piece.negative_ttl, now);
+        }
+        Step::Reply(pursuit.reply(Message::Own(joined.into()), piece.rcode))
+    }
+}
+
+impl Pursuit {
+    /// Goes on with a name that the chain leads to.
+    fn lead_on(&mut self, piece: &Piece, target: LowerNameBuf) -> Result<(), Unjoinable> {
+        self.chain_left = self.chain_left.checked_sub(1).ok_or(Unjoinable)?;
+        let (message, from_zone) = match self.links.take() {
+            Some(links) => (join(&links.message, piece.message.bytes())?, links.from_zone),
+            None => (piece.message.bytes().to_vec(), false),
+        };
+        self.links = Some(Links { message, from_zone });
+        self.next.name = target;
+        Ok(())
+    }
+}
+
+/// A message shared by all who wait for it.
+pub(crate) fn shared(answer: &Arc<resolver::Answer>, trust_ad: bool) -> Piece {
+    Piece {
+        message: Message::Shared(Arc::clone(answer)),
+        rcode: answer.rcode,
+        authentic: answer.authentic && trust_ad,
+        negative_ttl: answer.negative_ttl,
+        stale: false,
+        info: None,
+    }
+}

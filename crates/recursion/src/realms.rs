@@ -1,0 +1,143 @@
+//! Which rule covers a name: the one with the longest domain. What is cached of one rule's names is never served for
+//! another's, and the number that keeps them apart, the realm, is the same after a restart.
+
+use wire::hash::{HashKey, HashedName};
+use wire::{LowerName, LowerNameBuf, Name, NameBuf, Type};
+
+/// A domain whose names go to servers of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Domain {
+    /// Its name; the root for everything.
+    pub name: NameBuf,
+    /// Whether AD of its servers' answers is passed on: they validate, and the way to them is safe (RFC 4035 §4.9.3).
+    pub trust_ad: bool,
+}
+
+/// A rule as far as answers are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Realm {
+    /// Tells its answers from others.
+    pub(crate) number: u32,
+    /// As [`Domain::trust_ad`].
+    pub(crate) trust_ad: bool,
+}
+
+/// The rules by their domains.
+pub(crate) struct Realms {
+    root: Option<Realm>,
+    /// All others, by the hash of the domain: open addressing, at most half full.
+    slots: Box<[Option<(u64, LowerNameBuf, Realm)>]>,
+    /// Whether there are others.
+    any: bool,
+}
+
+impl Realms {
+    /// Rules for these domains. Of two for one domain the later counts.
+    pub(crate) fn new(domains: &[Domain], key: &HashKey) -> Self {
+        let size = (domains.len() * 2).next_power_of_two();
+        let mut realms = Realms { root: None, slots: vec![None; size].into(), any: false };
+        for domain in domains {
+            let name = domain.name.as_name().to_lower();
+            let realm = Realm { number: number(name.as_lower()), trust_ad: domain.trust_ad };
+            if name.as_lower().label_count() == 0 {
+                realms.root = Some(realm);
+                continue;
+            }
+            realms.any = true;
+            let hash = key.name(name.as_lower()).bits();
+            let at = realms.place(hash, name.as_lower());
+            if let Some(slot) = at.and_then(|at| realms.slots.get_mut(at)) {
+                *slot = Some((hash, name, realm));
+            }
+        }
+        realms
+    }
+
+    /// Where a domain stands or would.
+    fn place(&self, hash: u64, name: LowerName<'_>) -> Option<usize> {
+        let mask = self.slots.len() - 1;
+        (0..self.slots.len()).map(|step| (hash as usize).wrapping_add(step) & mask).find(|&at| {
+            match &self.slots[at] {
+                None => true,
+                Some((held, domain, _)) => *held == hash && domain.as_lower() == name,
+            }
+        })
+    }
+
+    /// The rule for a question. DS stands in the parent's zone: at the domain of a rule it is another's (RFC 4035
+    /// §3.1.4.1).
+    #[inline]
+    pub(crate) fn of(&self, qname: &HashedName, qtype: Type) -> Option<Realm> {
+        if self.any { self.closest(qname, qtype) } else { self.root }
+    }
+
+    /// The domain of a rule.
+    pub(crate) fn domain(&self, realm: Realm) -> Option<LowerNameBuf> {
+        if self.root == Some(realm) {
+            return Some(Name::ROOT.to_lower());
+        }
+        let mut held = self.slots.iter().flatten();
+        held.find(|(_, _, other)| other.number == realm.number).map(|(_, domain, _)| *domain)
+    }
+
+    fn closest(&self, qname: &HashedName, qtype: Type) -> Option<Realm> {
+        let from = usize::from(qtype == Type::DS);
+        let held = |skip| {
+            let at = self.place(qname.hash(skip).bits(), qname.suffix(skip))?;
+            self.slots[at].as_ref().map(|(_, _, realm)| *realm)
+        };
+        (from..qname.label_count()).find_map(held).or(self.root)
+    }
+}
+
+/// The number of a domain: FNV-1a over its name. Should two domains have one number, nothing is confused, since answers are
+/// kept under their names as well.
+fn number(name: LowerName<'_>) -> u32 {
+    let fold = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+    name.as_wire().iter().fold(0x811c_9dc5, fold)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn realms(domains: &[&str]) -> impl Fn(&str, Type) -> Option<u32> {
+        let key = HashKey::new([1, 2, 3]);
+        let domain = |name: &&str| Domain { name: name.parse().expect("a name"), trust_ad: false };
+        let realms = Realms::new(&domains.iter().map(domain).collect::<Vec<_>>(), &key);
+        move |name, qtype| {
+            let name: NameBuf = name.parse().expect("a name");
+            let mut hashed = HashedName::new();
+            hashed.set(&key, name.as_name());
+            realms.of(&hashed, qtype).map(|realm| realm.number)
+        }
+    }
+
+    fn of(domain: &str) -> Option<u32> {
+        Some(number(domain.parse::<NameBuf>().expect("a name").as_name().to_lower().as_lower()))
+    }
+
+    #[test]
+    fn the_longest_domain_counts() {
+        let realm = realms(&["example.", "corp.example.", "."]);
+        assert_eq!(realm("www.Corp.Example.", Type::A), of("corp.example."));
+        assert_eq!(realm("corp.example.", Type::A), of("corp.example."));
+        assert_eq!(realm("xcorp.example.", Type::A), of("example."));
+        assert_eq!(realm("test.", Type::A), of("."));
+        assert_eq!(realm(".", Type::NS), of("."));
+    }
+
+    #[test]
+    fn ds_at_a_domain_is_the_parents() {
+        let realm = realms(&["example.", "corp.example."]);
+        assert_eq!(realm("corp.example.", Type::DS), of("example."));
+        assert_eq!(realm("x.corp.example.", Type::DS), of("corp.example."));
+        assert_eq!(realm("example.", Type::DS), None);
+    }
+
+    #[test]
+    fn where_no_rule_is_there_is_no_realm() {
+        assert_eq!(realms(&[])("www.example.", Type::A), None);
+        assert_eq!(realms(&["example."])("www.test.", Type::A), None);
+    }
+}

@@ -1,0 +1,282 @@
+//! The parts of recursive service that its two doors, memory and source, share with the threads that ask other servers.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use cache::{Answer, Cache, Flush, Freshness, Hit, Key, Lookup, Now, Rank, Terms};
+use engine::Source;
+use resolver::{ClientPrefix, Inquiry, LookupRequest};
+use wire::edns::ErrorInfo;
+use wire::hash::HashedName;
+use wire::{Rcode, Ttl};
+
+use crate::cached::Cached;
+use crate::front::Front;
+use crate::message::{Message, assemble};
+use crate::policy::{Policy, PolicyConfig, PolicyFault};
+use crate::realms::Realm;
+use crate::settler::{Settler, Waiter};
+use crate::stats::RecursionStats;
+
+/// Passes questions on to whoever asks other servers.
+pub trait Lookups: Send + Sync {
+    /// Takes one. Returns whether there is somebody to take it; if not it is dropped, and its client is told.
+    fn request(&self, request: LookupRequest<Waiter>) -> bool;
+}
+
+/// Recursive service: the cache, the policy, the way to other servers.
+pub struct Service {
+    cache: Cache,
+    /// When the cache's clock began.
+    start: Instant,
+    stats: RecursionStats,
+    policy: ArcSwap<Policy>,
+    lookups: OnceLock<Box<dyn Lookups>>,
+}
+
+/// A response, or a part of one where a chain leads on.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub(crate) message: Message,
+    pub(crate) rcode: Rcode,
+    /// The servers that it is from say that they have validated it, and are trusted with that.
+    pub(crate) authentic: bool,
+    /// How long a denial may be kept.
+    pub(crate) negative_ttl: Option<Ttl>,
+    /// Its time is up.
+    pub(crate) stale: bool,
+    /// The extended error that goes with it.
+    pub(crate) info: Option<ErrorInfo>,
+}
+
+/// What is known about a question without asking anyone.
+pub(crate) enum Known {
+    /// The answer.
+    Answer(Piece),
+    /// That a short time ago nobody could say; an old answer, if there is one.
+    Failure(Option<Piece>),
+    /// Nothing, or only an old answer.
+    Nothing(Option<Piece>),
+    /// No rule says whom to ask.
+    NoRule,
+}
+
+impl Service {
+    /// Service out of this cache, whose clock began at `start`. It asks nobody until [`connect`](Self::connect) is called.
+    ///
+    /// # Errors
+    /// If the policy cannot be carried out.
+    pub fn new(cache: Cache, start: Instant, policy: &PolicyConfig) -> Result<Arc<Service>, PolicyFault> {
+        let policy = Policy::new(policy, cache.key())?;
+        let service = Service {
+            cache,
+            start,
+            stats: RecursionStats::default(),
+            policy: ArcSwap::from_pointee(policy),
+            lookups: OnceLock::new(),
+        };
+        service.forget_local_names();
+        Ok(Arc::new(service))
+    }
+
+    /// Names whoever asks other servers; the first one counts.
+    pub fn connect(&self, lookups: Box<dyn Lookups>) {
+        let _ = self.lookups.set(lookups);
+    }
+
+    /// Decides otherwise from now on; memory handed out before goes on with what it had.
+    ///
+    /// # Errors
+    /// If the policy cannot be carried out; the old one stays.
+    pub fn set_policy(&self, policy: &PolicyConfig) -> Result<(), PolicyFault> {
+        self.policy.store(Arc::new(Policy::new(policy, self.cache.key())?));
+        self.forget_local_names();
+        Ok(())
+    }
+
+    /// Drops from the cache what is answered on the spot now.
+    pub fn forget_local_names(&self) {
+        for (name, reach) in self.policy.load().local.covers() {
+            let tree = reach == crate::local::Reach::Tree;
+            self.cache.flush(&Flush { name: name.as_lower(), tree, qtype: None, realm: None });
+        }
+    }
+
+    /// The data that are answered from at once.
+    pub fn memory(self: &Arc<Self>) -> Cached {
+        Cached::new(Arc::clone(self), self.policy.load_full())
+    }
+
+    /// Whoever answers what memory does not.
+    pub fn source(self: &Arc<Self>) -> Arc<dyn Source> {
+        Arc::new(Front(Arc::clone(self)))
+    }
+
+    /// Where the outcomes of lookups go.
+    pub fn settler(self: &Arc<Self>) -> Settler {
+        Settler::new(Arc::clone(self))
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> &RecursionStats {
+        &self.stats
+    }
+
+    /// The cache's time at a moment.
+    #[inline]
+    pub fn now(&self, at: Instant) -> Now {
+        let seconds = at.saturating_duration_since(self.start).as_secs();
+        Now::since_start(u32::try_from(seconds).unwrap_or(u32::MAX))
+    }
+
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        self.policy.load_full()
+    }
+
+    /// Has other servers asked. If nobody can, the waiter is dropped, and whoever waits learns it by that.
+    pub(crate) fn request(&self, request: LookupRequest<Waiter>) {
+        if let Some(lookups) = self.lookups.get() {
+            lookups.request(request);
+        }
+    }
+
+    /// Has an answer fetched for the cache alone.
+    #[cold]
+    pub(crate) fn fetch(&self, inquiry: Inquiry, client: ClientPrefix) {
+        let waiter = Waiter::nobody();
+        let (patience, trace) = (None, None);
+        self.request(LookupRequest { inquiry, recursion_desired: true, client, patience, trace, waiter });
+    }
+
+    /// Has an answer in use fetched anew.
+    #[cold]
+    pub(crate) fn prefetch(&self, inquiry: Inquiry, client: ClientPrefix) {
+        self.stats.prefetched.add();
+        self.fetch(inquiry, client);
+    }
+
+    /// Looks for the answer to a question.
+    pub(crate) fn known(&self, policy: &Policy, inquiry: &Inquiry, now: Now) -> Known {
+        let mut hashed = HashedName::new();
+        hashed.set(self.cache.key(), inquiry.name.as_name());
+        let Some(realm) = policy.realms.of(&hashed, inquiry.qtype) else { return Known::NoRule };
+        let key = key(inquiry, &hashed, realm);
+        let found = fetch_all(inquiry, realm, |room| self.cache.lookup(&key, now, room));
+        let stale = match found {
+            Some((piece, hit)) if matches!(hit.freshness, Freshness::Fresh(_)) => {
+                if hit.prefetch && policy.prefetch {
+                    let nobody = std::net::IpAddr::from([0, 0, 0, 0]);
+                    self.prefetch(*inquiry, ClientPrefix::of(nobody));
+                }
+                return Known::Answer(piece);
+            }
+            found => found.map(|(piece, _)| Piece { stale: true, ..piece }),
+        };
+        let stale = stale.filter(|_| policy.stale_after.is_some());
+        if fetch_all(inquiry, realm, |room| self.cache.failure(&key, now, room)).is_some() {
+            return Known::Failure(stale);
+        }
+        if policy.nxdomain_cut
+            && let Some((piece, _)) =
+                fetch_all(inquiry, realm, |room| self.cache.nxdomain_above(&key, now, room))
+        {
+            self.stats.nxdomain_above.add();
+            return Known::Answer(piece);
+        }
+        Known::Nothing(stale)
+    }
+
+    /// Whether AD of the servers for a question is passed on.
+    pub(crate) fn trusts_ad(&self, policy: &Policy, inquiry: &Inquiry) -> bool {
+        let mut hashed = HashedName::new();
+        hashed.set(self.cache.key(), inquiry.name.as_name());
+        policy.realms.of(&hashed, inquiry.qtype).is_some_and(|realm| realm.trust_ad)
+    }
+
+    /// An answer that has expired but may still be served.
+    pub(crate) fn stale(&self, policy: &Policy, inquiry: &Inquiry, now: Now) -> Option<Piece> {
+        match self.known(policy, inquiry, now) {
+            Known::Answer(piece) => Some(piece),
+            Known::Failure(stale) | Known::Nothing(stale) => stale,
+            Known::NoRule => None,
+        }
+    }
+
+    /// Keeps a response to a question; what is not fit for that, or of a TTL of 0, is left.
+    pub(crate) fn keep(
+        &self,
+        policy: &Policy,
+        inquiry: &Inquiry,
+        message: &[u8],
+        ttl: Option<Ttl>,
+        now: Now,
+    ) {
+        let mut hashed = HashedName::new();
+        hashed.set(self.cache.key(), inquiry.name.as_name());
+        let Some(realm) = policy.realms.of(&hashed, inquiry.qtype) else { return };
+        let terms = Terms {
+            realm: realm.number,
+            dnssec_ok: inquiry.dnssec_ok,
+            checking_disabled: inquiry.checking_disabled,
+            rank: Rank::Answer,
+            ttl,
+        };
+        if let Ok(answer) = Answer::of(message, &terms) {
+            let _ = self.cache.insert(answer, now);
+        }
+    }
+
+    /// Remembers that nobody could answer a question (RFC 9520).
+    pub(crate) fn keep_failure(&self, policy: &Policy, inquiry: &Inquiry, now: Now) {
+        let question = (inquiry.qtype, inquiry.qclass);
+        let message = assemble(inquiry.name.as_lower(), question, Rcode::SERVFAIL, [0; 3], &[]);
+        self.keep(policy, inquiry, &message, None, now);
+    }
+}
+
+/// Under what the answer to a question is kept.
+pub(crate) fn key<'n>(inquiry: &Inquiry, hashed: &'n HashedName, realm: Realm) -> Key<'n> {
+    Key {
+        name: hashed,
+        qtype: inquiry.qtype,
+        qclass: inquiry.qclass,
+        realm: realm.number,
+        dnssec_ok: inquiry.dnssec_ok,
+        checking_disabled: inquiry.checking_disabled,
+    }
+}
+
+/// Takes what a lookup finds, whatever its length, as a message.
+fn fetch_all(
+    inquiry: &Inquiry,
+    realm: Realm,
+    mut lookup: impl FnMut(&mut [u8]) -> Lookup,
+) -> Option<(Piece, Hit)> {
+    let mut room = vec![0; 2048];
+    let hit = loop {
+        match lookup(&mut room) {
+            Lookup::Miss => return None,
+            Lookup::Hit(hit) => break hit,
+            // It may be replaced by a longer one in between.
+            Lookup::TooLong(hit) => room.resize(hit.len, 0),
+        }
+    };
+    let body = room.get(..hit.len)?;
+    let question = (inquiry.qtype, inquiry.qclass);
+    let message = assemble(inquiry.name.as_lower(), question, hit.rcode, hit.counts, body);
+    let piece = Piece {
+        message: Message::Own(message.into()),
+        rcode: hit.rcode,
+        authentic: hit.authentic && realm.trust_ad,
+        negative_ttl: None,
+        stale: false,
+        info: None,
+    };
+    Some((piece, hit))
+}

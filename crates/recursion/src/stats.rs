@@ -1,0 +1,43 @@
+//! What is counted on the way past memory. Any thread adds; that is rare enough to share.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A number that any thread adds to.
+#[derive(Debug, Default)]
+pub struct SharedCount(AtomicU64);
+
+impl SharedCount {
+    /// The number.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// What became of questions that no zone here answers and that were not answered from the cache at once.
+#[derive(Debug, Default)]
+pub struct RecursionStats {
+    /// Clients refused: they may not have others asked.
+    pub refused: SharedCount,
+    /// Answered with special-use names or local data.
+    pub local: SharedCount,
+    /// Not in the cache: other servers were asked.
+    pub misses: SharedCount,
+    /// Denied because a name above is known not to exist (RFC 8020).
+    pub nxdomain_above: SharedCount,
+    /// Answered with a failure that is remembered (RFC 9520).
+    pub remembered_failures: SharedCount,
+    /// Answered with what had expired (RFC 8767).
+    pub stale: SharedCount,
+    /// Answers fetched anew before they expired, since they are in use.
+    pub prefetched: SharedCount,
+    /// Answers with addresses made of IPv4 ones (RFC 6147).
+    pub synthesized: SharedCount,
+    /// Answers withheld because of private addresses in them.
+    pub withheld: SharedCount,
+    /// Failures to get an answer that clients were told of.
+    pub failures: SharedCount,
+}
