@@ -1,4 +1,4 @@
-//! What `nomen serve` serves without a configuration: an example zone, and the words about what to try.
+//! What `nomen serve` does without a configuration file: serve an example zone, or forward. And the words about what to try.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -13,6 +13,39 @@ pub fn zones() -> Vec<ZoneSpec> {
     vec![ZoneSpec { apex: (*b"\x07example\x03com\x00").into(), text: ZoneText::BuiltIn(EXAMPLE) }]
 }
 
+/// The configuration of `nomen serve --forward`.
+pub fn forwarder(servers: &[SocketAddr]) -> String {
+    let servers: Vec<String> = servers.iter().map(|s| format!("\"{}@{}\"", s.ip(), s.port())).collect();
+    let servers = servers.join(", ");
+    format!("[resolver]\ncache-file = \"none\"\n\n[[resolver.forward]]\nservers = [{servers}]\n")
+}
+
+/// What a forwarder's operator may try next, for a terminal.
+pub fn forwarder_greeting(addresses: &[SocketAddr], servers: &[SocketAddr]) -> String {
+    let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
+    let mut out = format!(
+        "nomen forwards questions of this machine to {} and keeps the answers.\n",
+        servers.join(", ")
+    );
+    let Some(first) = addresses.first() else { return out };
+    let (ip, port, nomen) = (first.ip(), first.port(), program());
+    let _ = write!(
+        out,
+        "\nTry, in another terminal:\n\n  \
+         {nomen} query www.example.com A @{ip} -p {port}\n  \
+         {nomen} ctl explain www.example.com A\n  \
+         {nomen} ctl cache stats\n  \
+         {nomen} ctl forward list\n\n\
+         Stop with Ctrl-C.\n"
+    );
+    out
+}
+
+/// How the program was called, so that what is printed works when it is not installed.
+fn program() -> String {
+    std::env::args().next().unwrap_or_else(|| "nomen".into())
+}
+
 /// What to try next, for a terminal.
 pub fn greeting(addresses: &[SocketAddr]) -> String {
     let mut out = String::from(
@@ -20,8 +53,7 @@ pub fn greeting(addresses: &[SocketAddr]) -> String {
     );
     let Some(first) = addresses.first() else { return out };
     let (ip, port) = (first.ip(), first.port());
-    // As it was called, so that the lines work when it is not installed.
-    let nomen = std::env::args().next().unwrap_or_else(|| "nomen".into());
+    let nomen = program();
     let _ = write!(
         out,
         "\nTry, in another terminal:\n\n  \
@@ -30,6 +62,8 @@ pub fn greeting(addresses: &[SocketAddr]) -> String {
          dig @{ip} -p {port} example.com MX\n  \
          dig @{ip} -p {port} +tcp _imaps._tcp.example.com SRV\n  \
          {nomen} ctl status\n\n\
+         Other names are refused. To have them resolved as well, stop it and start a forwarder:\n\n  \
+         {nomen} serve --forward 192.0.2.53    (the address of your resolver)\n\n\
          Then write a configuration: `{nomen} check --defaults` prints every key with its default, and\n\
          `{nomen} serve --config nomen.toml` serves your zones. Stop with Ctrl-C.\n"
     );

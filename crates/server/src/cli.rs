@@ -69,6 +69,10 @@ pub struct ServeArgs {
     /// Configuration file; without it the built-in example is served.
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Forward all questions to this server, as ADDRESS or ADDRESS@PORT; may be given several times. Instead of a
+    /// configuration file.
+    #[arg(long, value_name = "SERVER", value_parser = upstream, conflicts_with = "config")]
+    pub forward: Vec<std::net::SocketAddr>,
     /// Do not start unless every zone loads.
     #[arg(long)]
     pub strict: bool,
@@ -202,6 +206,12 @@ pub enum CtlVerb {
     /// Zones of the running server.
     #[command(subcommand)]
     Zone(CtlZone),
+    /// The cache of recursive service.
+    #[command(subcommand)]
+    Cache(CtlCache),
+    /// Whom recursive service asks.
+    #[command(subcommand)]
+    Forward(CtlForward),
     /// Explain step by step how a question would be answered.
     Explain {
         /// The name.
@@ -215,6 +225,67 @@ pub enum CtlVerb {
     },
     /// Stop the server.
     Stop,
+}
+
+/// Commands on the cache.
+#[derive(Debug, Subcommand)]
+pub enum CtlCache {
+    /// Entries, bytes, and what became of them.
+    Stats,
+    /// Drop what is cached of a name.
+    Flush {
+        /// The name.
+        name: String,
+        /// And of all names below.
+        #[arg(long)]
+        tree: bool,
+        /// Of this type only.
+        #[arg(long = "type", value_name = "TYPE")]
+        rtype: Option<String>,
+    },
+    /// Print every entry.
+    Dump,
+    /// Write the cache to a file, as the server does by itself now and then.
+    Save {
+        /// File on the server; the configured one if there is none.
+        file: Option<PathBuf>,
+    },
+    /// Read such a file into the cache.
+    Load {
+        /// File on the server; the configured one if there is none.
+        file: Option<PathBuf>,
+    },
+}
+
+/// Commands on the rules that say whom to ask.
+#[derive(Debug, Subcommand)]
+pub enum CtlForward {
+    /// Every rule, with what is known of its servers.
+    List,
+    /// Ask these servers for a domain, until the configuration is read again.
+    Add {
+        /// The domain; "." for all names that no other rule covers.
+        domain: String,
+        /// Servers, as ADDRESS or ADDRESS@PORT.
+        #[arg(required = true, value_parser = upstream)]
+        servers: Vec<std::net::SocketAddr>,
+        /// They are authoritative for the domain, and do not ask others.
+        #[arg(long)]
+        stub: bool,
+    },
+    /// Drop the rule for a domain, until the configuration is read again.
+    Remove {
+        /// The domain.
+        domain: String,
+    },
+}
+
+/// Reads `ADDRESS` or `ADDRESS@PORT`.
+fn upstream(text: &str) -> Result<std::net::SocketAddr, String> {
+    let (address, port) = text.split_once('@').unwrap_or((text, "53"));
+    let address = address.parse().map_err(|_| format!("`{address}` is no IP address"))?;
+    let port = port.parse().ok().filter(|&port| port > 0).ok_or_else(|| format!("`{port}` is no port"))?;
+    Ok(std::net::SocketAddr::new(address, port))
 }
 
 /// Commands on zones of the running server.

@@ -1,6 +1,7 @@
 //! The configuration in force: where it comes from, its values now, and which parts take over what a reload changes.
 
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
@@ -19,6 +20,15 @@ pub enum ConfigSource {
     File(PathBuf),
     /// The example that is part of the program.
     BuiltIn,
+    /// None but the servers that all questions are forwarded to, as the command line names them.
+    Forward(Vec<SocketAddr>),
+}
+
+impl ConfigSource {
+    /// Whether there is no file, but what is built in: nothing is kept on disk then.
+    pub fn is_built_in(&self) -> bool {
+        !matches!(self, Self::File(_))
+    }
 }
 
 /// A configuration made ready for use.
@@ -42,6 +52,11 @@ impl ConfigSource {
                     Ok(specs) => Ok(Prepared { settings: config.settings, specs }),
                     Err(faults) => Err(Rejected { sources, faults }),
                 }
+            }
+            Self::Forward(servers) => {
+                let text = builtin::forwarder(servers);
+                let Accepted { config, .. } = config::read_text("--forward", text, Path::new("."))?;
+                Ok(Prepared { settings: config.settings, specs: Vec::new() })
             }
             Self::BuiltIn => Ok(Prepared { settings: Settings::default(), specs: builtin::zones() }),
         }

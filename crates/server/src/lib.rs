@@ -9,9 +9,11 @@
 //! | [`serve`] | `nomen serve` from start to end: makes the parts below and ends them in order |
 //! | [`frontend`] | what answers: engine, listeners, query log |
 //! | [`zones`] | which zones there are, and keeping them: loading, reloading, publishing |
+//! | [`recursive`] | recursive service: cache and forwarder at work |
 //! | [`in_force`] | the configuration in force, and which parts take over what a reload changes |
 //! | [`control`], [`signals`] | what operators can have a running server do: commands on a socket, signals |
 //! | [`metrics`], [`logging`], [`querylog`], [`process`] | what operators see: figures, log, query log, the process itself |
+//! | [`interfaces`] | the addresses of this machine's network interfaces |
 //! | [`privileges`] | giving up root |
 //! | [`message`], [`words`] | making queries and printing messages; words for people |
 //! | [`tools`] | every verb but `nomen serve`; only [`cli`] knows them |
@@ -23,12 +25,14 @@ pub mod config;
 pub mod control;
 pub mod frontend;
 pub mod in_force;
+pub mod interfaces;
 pub mod logging;
 pub mod message;
 pub mod metrics;
 pub mod privileges;
 pub mod process;
 pub mod querylog;
+pub mod recursive;
 pub mod serve;
 pub mod signals;
 mod sync;

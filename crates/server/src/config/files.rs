@@ -11,6 +11,7 @@ use toml::de::{DeTable, DeValue};
 use super::Configuration;
 use super::report::{ConfigPlace, ConfigTexts, Diagnostic};
 use super::table::read::{At, Reader};
+use super::table::slot::read_section;
 use super::table::value::Value;
 use crate::words::{did_you_mean, reason};
 
@@ -136,15 +137,12 @@ impl Draft {
 
     fn read_top(&mut self, table: &DeTable<'_>, source: usize, base: &Path) {
         let mut found = Vec::new();
-        let mut reader = Reader { source, base: base.to_owned(), faults: &mut found };
+        let mut reader = Reader { source, base: base.to_owned(), faults: &mut found, blocks: Vec::new() };
         for (key, node) in table.iter().filter(|(key, _)| key.get_ref() != INCLUDE) {
             let name = key.get_ref().as_ref();
-            match self.config.slots().into_iter().find(|slot| slot.name() == name) {
-                Some(slot) => slot.read(node, &mut reader),
-                None => {
-                    let place = reader.place(key.span());
-                    reader.faults.push(unknown_section(name, place));
-                }
+            if !read_section(&mut self.config.slots(), name, node, &mut reader) {
+                let place = reader.place(key.span());
+                reader.faults.push(unknown_section(name, place));
             }
         }
         let includes = table.get(INCLUDE).and_then(|node| read_include(node, &mut reader));
@@ -162,8 +160,13 @@ fn unknown_section(name: &str, place: ConfigPlace) -> Diagnostic {
     let fault = Diagnostic::error(place, format!("unknown section `{name}`"));
     let mut known = Configuration::default();
     let known = known.slots();
-    if let Some(near) = did_you_mean(name, [INCLUDE].into_iter().chain(known.iter().map(|s| s.name()))) {
+    let names = || known.iter().map(|slot| slot.name());
+    if let Some(near) = did_you_mean(name, [INCLUDE].into_iter().chain(names())) {
         return fault.hint(format!("did you mean `{near}`?"));
+    }
+    let inside = |full: &&str| full.rsplit_once('.').is_some_and(|(_, block)| block == name);
+    if let Some(block) = names().find(inside) {
+        return fault.hint(format!("did you mean `{block}`?"));
     }
     let sections = known.iter().map(|slot| slot.describe());
     match sections.into_iter().find(|section| section.keys.iter().any(|key| key.name == name)) {

@@ -107,6 +107,20 @@ impl Opened {
         })
     }
 
+    /// The first of these that a message to an address would come to, whatever its transport. An address that stands for all
+    /// of them is known to have those of the loopback interface.
+    pub(super) fn of_own(opened: &[Self], addr: SocketAddr) -> Option<&Self> {
+        opened.iter().find(|o| {
+            let all = o.addr.ip().is_unspecified() && o.addr.is_ipv4() == addr.is_ipv4();
+            o.addr.port() == addr.port() && (o.addr.ip() == addr.ip() || (all && addr.ip().is_loopback()))
+        })
+    }
+
+    /// Where it was written; nowhere if it is a default.
+    pub(super) fn place(&self) -> Option<&ConfigPlace> {
+        self.place.as_ref()
+    }
+
     /// Reports another service's TCP address that overlaps with one of these.
     pub(super) fn check_other(opened: &[Self], other: &At<AddrPort>, faults: &mut Vec<Diagnostic>) {
         if let Some(first) = Self::clash(opened, Transport::Tcp, other.0) {

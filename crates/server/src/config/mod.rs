@@ -7,6 +7,7 @@
 //! | `threads`, `tcp`, `listen` | `[server]`, `[[listen]]` | `net` |
 //! | `answers` | `[server]` | `engine` |
 //! | `zones` | `[[zone]]`, `[template.X]` | `crate::zones` |
+//! | `resolver` | `[resolver]` and its blocks | `recursion`, `resolver`, `cache` |
 //! | `control`, `metrics`, `log` | their own | the modules of that name |
 //!
 //! `table` is what the files are written with, `files` reads the operator's files, `report` shows what is wrong with them,
@@ -22,6 +23,7 @@ pub mod metrics;
 pub mod privileges;
 pub mod reference;
 pub mod report;
+pub mod resolver;
 pub mod server;
 pub mod storage;
 pub mod table;
@@ -38,6 +40,7 @@ use listen::Listen;
 use log::Log;
 use metrics::Metrics;
 use report::Diagnostic;
+use resolver::{AccessBlock, Forward, Resolver, Stub};
 use server::Server;
 use table::pending::{adopt, adopt_blocks, adopt_option};
 use table::read::At;
@@ -62,6 +65,14 @@ pub struct Settings {
     pub server: At<Server>,
     /// Every `[[listen]]`; the built-in addresses if there is none.
     pub listens: Vec<At<Listen>>,
+    /// `[resolver]`, if present.
+    pub resolver: Option<At<Resolver>>,
+    /// Every `[[resolver.forward]]`.
+    pub forwards: Vec<At<Forward>>,
+    /// Every `[[resolver.stub]]`.
+    pub stubs: Vec<At<Stub>>,
+    /// Every `[[resolver.access]]`.
+    pub access: Vec<At<AccessBlock>>,
     /// `[control]`.
     pub control: At<Control>,
     /// `[metrics]`, if present.
@@ -76,6 +87,10 @@ impl Default for Settings {
         Self {
             server: At::default(),
             listens: vec![At::default()],
+            resolver: None,
+            forwards: Vec::new(),
+            stubs: Vec::new(),
+            access: Vec::new(),
             control: At::default(),
             metrics: None,
             log: At::default(),
@@ -85,10 +100,10 @@ impl Default for Settings {
 
 impl Configuration {
     /// What stands at the top of a file, in the order of the reference page.
-    fn slots(&mut self) -> [&mut dyn SectionSlot; 7] {
+    fn slots(&mut self) -> [&mut dyn SectionSlot; 11] {
         let Configuration { settings, zones, templates } = self;
-        let Settings { server, listens, control, metrics, log } = settings;
-        [server, listens, zones, templates, control, metrics, log]
+        let Settings { server, listens, resolver, forwards, stubs, access, control, metrics, log } = settings;
+        [server, listens, zones, templates, resolver, forwards, stubs, access, control, metrics, log]
     }
 
     /// Adds a fault for everything that cannot be true together.
@@ -100,6 +115,9 @@ impl Configuration {
         if let Some(metrics) = metrics {
             metrics.check(&opened, faults);
         }
+        if let Some(resolver) = &self.settings.resolver {
+            resolver::check(resolver, &self.settings, &opened, faults);
+        }
         zones::check(&self.zones, &self.templates, faults);
     }
 }
@@ -109,9 +127,16 @@ impl Settings {
     /// keys whose change waits for the next start.
     pub fn adopt(&mut self, new: Settings) -> Vec<PendingKey> {
         let mut pending = Vec::new();
-        let Settings { server, listens, control, metrics, log } = new;
+        let Settings { server, listens, resolver, forwards, stubs, access, control, metrics, log } = new;
         adopt(&mut self.server, server, &mut pending);
         adopt_blocks(&mut self.listens, listens, &mut pending);
+        // What goes on until the next start needs its blocks until then.
+        if self.resolver.is_some() == resolver.is_some() {
+            adopt_blocks(&mut self.forwards, forwards, &mut pending);
+            adopt_blocks(&mut self.stubs, stubs, &mut pending);
+            adopt_blocks(&mut self.access, access, &mut pending);
+        }
+        adopt_option(&mut self.resolver, resolver, &mut pending);
         adopt(&mut self.control, control, &mut pending);
         adopt_option(&mut self.metrics, metrics, &mut pending);
         adopt(&mut self.log, log, &mut pending);

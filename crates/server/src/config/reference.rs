@@ -20,14 +20,15 @@ One TOML file, named with `nomen serve --config FILE`. Without it nomen serves a
 - Durations are written with units: `\"500ms\"`, `\"30s\"`, `\"5m\"`, `\"1h30m\"`, `\"1d\"`.
 - Sizes are written in bytes or with units: `4096`, `\"64KiB\"`, `\"512MiB\"`, `\"2GiB\"`.
 - `include = [\"conf.d/*.toml\"]` at the top of a file reads more files; `*` and `?` may stand in the file
-  name. Each single section (`[server]`, `[control]`, `[metrics]`, `[log]`) may stand in one file only.
+  name. Each single section (`[server]`, `[resolver]`, `[control]`, `[metrics]`, `[log]`) may stand in one file only; blocks
+  such as `[[zone]]` and `[[resolver.forward]]` may stand in any.
 
 `nomen check FILE` checks a configuration and every zone it names; `nomen check --defaults` prints every default.
 
 A reload, by SIGHUP or `nomen ctl reload`, reads the file again. Each key says whether a change *takes effect at a reload* or
 *takes effect at the next start*. A change of the latter kind is logged at every reload until the server is started
-again or the value put back, and `nomen ctl status` lists it. The same holds for a `[[listen]]` block or `[metrics]` that comes
-or goes.
+again or the value put back, and `nomen ctl status` lists it. The same holds for a `[[listen]]` block, `[resolver]` or
+`[metrics]` that comes or goes.
 ";
 
 /// Every section in the order of the page.

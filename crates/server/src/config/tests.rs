@@ -1,12 +1,15 @@
 //! The configuration as a whole: what is refused and in which words, and what a reload takes over.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use proptest::sample::Index;
 
 use super::table::{ConfigSection, Effect, KeyValue, SectionDoc};
 use super::*;
+use crate::interfaces::Interfaces;
 
 fn faults(text: &str) -> Vec<String> {
     match read_text("t.toml", text.to_owned(), Path::new("/")) {
@@ -62,7 +65,7 @@ fn each_fault_has_its_words() {
             "127.0.0.1@5300 overlaps with the DNS address 127.0.0.1@5300",
         ),
         ("[log]\nqueries = 2.0", "2.0 is not a share above 0 and up to 1"),
-        ("[resolver]", "unknown section `resolver`"),
+        ("[secondary]", "unknown section `secondary`"),
         ("workers = 2", "unknown section `workers`"),
         ("include = [\"nowhere.toml\"]", "cannot open /nowhere.toml: there is no such file"),
         ("include = [\"a*/b.toml\"]", "`*` and `?` may stand in the file name only, not in folders"),
@@ -112,6 +115,54 @@ proptest! {
     }
 }
 
+/// Values that hardly any key takes.
+const ODD: [&str; 14] = [
+    "0",
+    "-1",
+    "99999999999999999999",
+    "1.5",
+    "nan",
+    "1979-05-27",
+    "true",
+    "[]",
+    "[[]]",
+    "[\"\", 1]",
+    "{ a = 1 }",
+    "\"\"",
+    "\"\\u0000\"",
+    "\"é.\"",
+];
+
+proptest! {
+    /// Whatever stands at the keys that there are.
+    #[test]
+    fn any_value_of_any_key_is_accepted_or_rejected_with_a_place(
+        blocks in prop::collection::vec((any::<Index>(), prop::collection::vec(any::<[Index; 2]>(), 0..5)), 0..6),
+    ) {
+        let sections = Configuration::default().slots().map(|slot| slot.describe());
+        let examples = sections.iter().flat_map(|section| section.keys.iter().map(|key| key.example));
+        let values: Vec<&str> = ODD.into_iter().chain(examples).collect();
+        let mut text = String::new();
+        for (section, keys) in blocks {
+            let SectionDoc { header, keys: known, .. } = section.get(&sections);
+            let header = header.replace(".X", ".customers");
+            if header.starts_with("[[") || !text.contains(&header) {
+                let line = |[key, value]: [Index; 2]| (key.get(known).name, value.get(&values));
+                let lines: BTreeMap<&str, _> = keys.into_iter().map(line).collect();
+                text += &format!("{header}\n");
+                lines.into_iter().for_each(|(key, value)| text += &format!("{key} = {value}\n"));
+            }
+        }
+        match read_text("t.toml", text, Path::new("/nonexistent")) {
+            Err(rejected) => prop_assert!(!rejected.to_string().is_empty()),
+            Ok(accepted) => if let Some(recursive) = accepted.config.settings.recursive() {
+                prop_assert!(!recursive.forward_config().rules.is_empty());
+                recursive.policy_config(&Interfaces::default());
+            }
+        }
+    }
+}
+
 fn settings(text: &str) -> Settings {
     match read_text("t.toml", text.to_owned(), Path::new("/")) {
         Ok(accepted) => accepted.config.settings,
@@ -131,9 +182,13 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
     fn of<T: ConfigSection>(section: &T) -> Vec<(&'static str, KeyValue)> {
         section.values().into_iter().map(|key| (T::HEADER, key)).collect()
     }
-    let Settings { server, listens, control, metrics, log } = settings;
+    let Settings { server, listens, resolver, forwards, stubs, access, control, metrics, log } = settings;
     let mut all = [of(&**server), of(&**control), of(&**log)].concat();
     all.extend(listens.iter().flat_map(|listen| of(&**listen)));
+    all.extend(resolver.iter().flat_map(|resolver| of(&**resolver)));
+    all.extend(forwards.iter().flat_map(|forward| of(&**forward)));
+    all.extend(stubs.iter().flat_map(|stub| of(&**stub)));
+    all.extend(access.iter().flat_map(|access| of(&**access)));
     all.extend(metrics.iter().flat_map(|metrics| of(&**metrics)));
     all
 }
@@ -141,9 +196,9 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
 /// Every section of [`Settings`] with the example of every key.
 fn examples() -> String {
     let mut config = Configuration::default();
-    let wanted = ["[server]", "[[listen]]", "[control]", "[metrics]", "[log]"];
+    let of_zones = ["[[zone]]", "[template.X]"];
     let sections = config.slots().map(|slot| slot.describe());
-    let sections = sections.into_iter().filter(|section| wanted.contains(&section.header));
+    let sections = sections.into_iter().filter(|section| !of_zones.contains(&section.header));
     let text = |section: SectionDoc| {
         let keys: Vec<String> = section.keys.iter().map(|k| format!("{} = {}", k.name, k.example)).collect();
         format!("{}\n{}\n", section.header, keys.join("\n"))
@@ -153,7 +208,10 @@ fn examples() -> String {
 
 #[test]
 fn a_reload_takes_over_the_live_keys_and_no_other() {
-    let start = settings("[metrics]\n");
+    let start = settings(
+        "[metrics]\n[[resolver.forward]]\nservers = [\"192.0.2.1\"]\n\
+         [[resolver.stub]]\ndomain = \"a\"\nservers = [\"192.0.2.2\"]\n[[resolver.access]]\nfrom = [\"any\"]\n",
+    );
     let new = settings(&examples());
     let mut running = start.clone();
     let pending = running.adopt(new.clone());
@@ -325,11 +383,13 @@ proptest! {
 }
 
 /// Configurations that differ in live keys, in restart keys, in blocks and in sections.
-const TEXTS: [&str; 6] = [
+const TEXTS: [&str; 8] = [
     "",
     "[server]\nworkers = 2\ntcp-idle-timeout = \"20s\"\nnsid = \"a\"\n",
     "[server]\nuser = \"nomen\"\nmax-chain = 3\n[metrics]\nper-zone = true\n",
     "[metrics]\nlisten = \"127.0.0.1@1\"\n[log]\nlevel = \"warn\"\ntarget = \"/log\"\n",
     "[[listen]]\naddr = [\"127.0.0.1@1\"]\n[[listen]]\naddr = [\"127.0.0.1@2\"]\nproto = [\"udp\"]\n[control]\nenable = false\n",
     "[[listen]]\naddr = [\"127.0.0.1@2\"]\nproto = [\"udp\"]\n[log]\nqueries = true\n",
+    "[resolver]\ncache-size = \"1GiB\"\n[[resolver.forward]]\nservers = [\"192.0.2.1\"]\n",
+    "[resolver]\nmax-ttl = \"1h\"\nprefetch = false\n[[resolver.stub]]\ndomain = \"a\"\nservers = [\"192.0.2.1\"]\n",
 ];

@@ -8,6 +8,7 @@
 
 mod explain;
 mod parts;
+mod recursion;
 mod stats;
 mod status;
 mod verbs;
@@ -15,6 +16,7 @@ mod zones;
 
 use std::fmt;
 use std::fs::{self, DirBuilder};
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
 use std::path::{Path, PathBuf};
@@ -79,6 +81,50 @@ pub enum Command {
         /// Whether the DNSSEC OK bit is set.
         #[serde(default)]
         dnssec: bool,
+    },
+    /// What the cache holds and has done.
+    CacheStats,
+    /// Drop what is cached of a name.
+    CacheFlush {
+        /// The name.
+        name: String,
+        /// And of all names below.
+        #[serde(default)]
+        tree: bool,
+        /// Of this type only.
+        #[serde(default)]
+        rtype: Option<String>,
+    },
+    /// Every entry of the cache.
+    CacheDump,
+    /// Write the cache to a file.
+    CacheSave {
+        /// The file; the configured one if there is none.
+        #[serde(default)]
+        file: Option<String>,
+    },
+    /// Read a file into the cache.
+    CacheLoad {
+        /// The file; the configured one if there is none.
+        #[serde(default)]
+        file: Option<String>,
+    },
+    /// Every rule that says whom to ask.
+    ForwardList,
+    /// Ask these servers for a domain.
+    ForwardAdd {
+        /// The domain.
+        domain: String,
+        /// The servers.
+        servers: Vec<SocketAddr>,
+        /// They are authoritative.
+        #[serde(default)]
+        stub: bool,
+    },
+    /// Drop the rule for a domain.
+    ForwardRemove {
+        /// The domain.
+        domain: String,
     },
     /// Stop the server.
     Stop,

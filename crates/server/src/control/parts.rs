@@ -6,6 +6,7 @@ use crate::frontend::Frontend;
 use crate::in_force::InForce;
 use crate::logging::Logging;
 use crate::process::Process;
+use crate::recursive::Recursive;
 use crate::zones::images::Images;
 use crate::zones::keeping::{Kept, ZoneKeeping};
 
@@ -20,6 +21,8 @@ pub struct Parts {
     pub keeping: ZoneKeeping,
     /// Their images, if there are any.
     pub images: Option<Arc<Images>>,
+    /// Recursive service, if it is on.
+    pub recursive: Option<Arc<Recursive>>,
     /// The configuration.
     pub in_force: Arc<InForce>,
     /// The log.

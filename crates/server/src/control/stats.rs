@@ -7,10 +7,16 @@ use wire::Rcode;
 
 use crate::frontend::Frontend;
 use crate::logging::Logging;
+use crate::recursive::{Recursive, counts};
 use crate::zones::images::Images;
 
 /// Counters as one flat object: names are paths, so that text output can be searched.
-pub(super) fn stats(frontend: &Frontend, images: Option<&Images>, logging: &Logging) -> Value {
+pub(super) fn stats(
+    frontend: &Frontend,
+    images: Option<&Images>,
+    recursive: Option<&Recursive>,
+    logging: &Logging,
+) -> Value {
     let accounts = &frontend.accounts;
     let mut all = Map::new();
     let mut put = |name: String, value: u64| {
@@ -50,6 +56,11 @@ pub(super) fn stats(frontend: &Frontend, images: Option<&Images>, logging: &Logg
     if let Some(images) = images {
         images.counts().loads().iter().for_each(|(word, count)| put(format!("images.load.{word}"), *count));
         images.counts().writes().iter().for_each(|(word, count)| put(format!("images.write.{word}"), *count));
+    }
+    if let Some(recursive) = recursive {
+        put("cache.hits".into(), accounts.sum(|s| s.cache_hits.get()));
+        put("cache.hits.negative".into(), accounts.sum(|s| s.cache_negative.get()));
+        counts(recursive).into_iter().for_each(|(name, value)| put(name.replace('_', "."), value));
     }
     put("log.dropped".into(), logging.dropped() as u64);
     put("query_log.dropped".into(), frontend.query_logger.dropped());

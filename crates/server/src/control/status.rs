@@ -41,6 +41,7 @@ pub(super) fn status(frontend: &Frontend, kept: &Kept, in_force: &InForce, proce
         "configuration": match &in_force.source {
             ConfigSource::File(path) => path.display().to_string(),
             ConfigSource::BuiltIn => "built in".into(),
+            ConfigSource::Forward(_) => "command line".into(),
         },
         "listeners": listeners,
         "workers": in_force.settings().server.threads.workers.count(),

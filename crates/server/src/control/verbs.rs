@@ -6,8 +6,12 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::parts::Parts;
-use super::{AnswerLine, Command, True, explain, stats, status, zones};
+use super::{AnswerLine, Command, True, explain, recursion, stats, status, zones};
+use crate::recursive::Recursive;
 use crate::zones::keeping::{ReloadFault, Reloaded};
+
+/// What commands on recursive service are answered where there is none.
+const OFF: &str = "recursive service is off: the configuration has no [resolver]";
 
 /// Begins to answer; the last line is followed by the end of the channel.
 pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<AnswerLine>) {
@@ -22,6 +26,19 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
             tokio::task::spawn_blocking(move || zones::dump(&parts.kept, &name, &lines));
         }
         Command::Stop => send(&lines, Ok(json!("stopping"))),
+        Command::CacheDump => {
+            tokio::task::spawn_blocking(move || match &parts.recursive {
+                Some(recursive) => recursion::dump(recursive, &lines),
+                None => send(&lines, Err(OFF.into())),
+            });
+        }
+        Command::Explain { name, rtype, dnssec } => {
+            tokio::task::spawn_blocking(move || {
+                let max_chain = parts.in_force.settings().server.answers.max_chain.0;
+                let (engine, recursive) = (&parts.frontend.engine, parts.recursive.as_deref());
+                send(&lines, explain::explain(engine, recursive, max_chain, &name, &rtype, dnssec));
+            });
+        }
         // Listing a million zones takes a while: not on the thread that hears signals.
         other => {
             tokio::task::spawn_blocking(move || {
@@ -34,19 +51,37 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
 
 /// Commands that are answered from what is known.
 fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
-    let Parts { frontend, kept, images, in_force, logging, process, .. } = parts;
+    let Parts { frontend, kept, images, recursive, in_force, logging, process, .. } = parts;
     match command {
         Command::Status => Ok(status::status(frontend, kept, in_force, process)),
-        Command::Stats => Ok(stats::stats(frontend, images.as_deref(), logging)),
+        Command::Stats => Ok(stats::stats(frontend, images.as_deref(), recursive.as_deref(), logging)),
         Command::ZoneList { failed } => Ok(zones::list(kept, *failed)),
         Command::ZoneStatus { name } => zones::status(kept, &frontend.engine, in_force, name),
-        Command::Explain { name, rtype, dnssec } => {
-            let max_chain = in_force.settings().server.answers.max_chain.0;
-            explain::explain(&frontend.engine, max_chain, name, rtype, *dnssec)
+        Command::Reload
+        | Command::ZoneReload { .. }
+        | Command::ZoneDump { .. }
+        | Command::CacheDump
+        | Command::Explain { .. }
+        | Command::Stop => Ok(Value::Null),
+        other => about_recursion(recursive.as_deref().ok_or(OFF)?, other),
+    }
+}
+
+/// Commands on recursive service.
+fn about_recursion(recursive: &Recursive, command: &Command) -> Result<Value, String> {
+    match command {
+        Command::CacheStats => Ok(recursion::cache_stats(recursive)),
+        Command::CacheFlush { name, tree, rtype } => {
+            recursion::flush(recursive, name, *tree, rtype.as_deref())
         }
-        Command::Reload | Command::ZoneReload { .. } | Command::ZoneDump { .. } | Command::Stop => {
-            Ok(Value::Null)
+        Command::CacheSave { file } => recursion::save(recursive, file.as_deref()),
+        Command::CacheLoad { file } => recursion::load(recursive, file.as_deref()),
+        Command::ForwardList => Ok(recursion::forward_list(recursive)),
+        Command::ForwardAdd { domain, servers, stub } => {
+            recursion::forward_add(recursive, domain, servers, *stub)
         }
+        Command::ForwardRemove { domain } => recursion::forward_remove(recursive, domain),
+        _ => Ok(Value::Null),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{Engine, Zones};
+use engine::Engine;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -10,6 +10,7 @@ use super::AnswerLine;
 use super::status::seconds;
 use super::verbs::{last, send};
 use crate::config::zones::zone_name;
+use crate::frontend::Served;
 use crate::in_force::InForce;
 use crate::zones::dump::dump_lines;
 use crate::zones::keeping::Kept;
@@ -47,7 +48,7 @@ pub(super) fn list(kept: &Kept, only_failed: bool) -> Value {
 /// One zone.
 pub(super) fn status(
     kept: &Kept,
-    engine: &Engine<Zones>,
+    engine: &Engine<Served>,
     in_force: &InForce,
     name: &str,
 ) -> Result<Value, String> {

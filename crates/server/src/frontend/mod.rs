@@ -7,8 +7,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Engine, QueryLog, Sources, Zones};
+use engine::{Both, Engine, QueryLog, Sources, Zones};
 use net::{Bound, Context, Running, ServeError, TcpLimits};
+use recursion::Cached;
 use tracing::{error, info, warn};
 use wire::hash::HashKey;
 use zone::catalog::Catalog;
@@ -24,10 +25,19 @@ use workers::Workers;
 /// Longest wait for the query log at the end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// What answers at once: zones, and for other names the cache of recursive service.
+pub type Served = Both<Zones, Cached>;
+
+/// Zones alone.
+pub fn serving(zones: Zones) -> Served {
+    let key = *zones.catalog.key();
+    Served { first: zones, then: Cached::off(key) }
+}
+
 /// What answers queries.
 pub struct Frontend {
     /// The query path.
-    pub engine: Arc<Engine<Zones>>,
+    pub engine: Arc<Engine<Served>>,
     /// Accounts of the engine's workers, one for each thread that answers.
     pub accounts: Accounts,
     /// The listeners; emptied when the server stops.
@@ -58,7 +68,7 @@ impl Frontend {
         let zones = Zones { catalog: Arc::new(Catalog::new(key)), config: settings.zones_config() };
         let (connections, per_client) = settings.server.tcp.limits();
         let frontend = Frontend {
-            engine: Arc::new(Engine::new(zones, Sources::default(), settings.engine_config())),
+            engine: Arc::new(Engine::new(serving(zones), Sources::default(), settings.engine_config())),
             accounts: Accounts::default(),
             listeners: Mutex::default(),
             tcp_limits: TcpLimits::new(connections, per_client, &settings.server.tcp.times()),
@@ -137,7 +147,7 @@ impl Adopt for Frontend {
     fn adopt(&self, settings: &Settings) {
         self.engine.set_config(settings.engine_config());
         let zones_config = settings.zones_config();
-        self.engine.change_memory(|zones| zones.config = zones_config);
+        self.engine.change_memory(|served| served.first.config = zones_config);
         let (connections, per_client) = settings.server.tcp.limits();
         self.tcp_limits.set(connections, per_client);
         self.tcp_limits.set_times(&settings.server.tcp.times());

@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use engine::{Account, Engine, Stats, Worker, Zones};
+use engine::{Account, Engine, Stats, Worker};
 use exchange::{HandlerFactory, Seat};
 
+use super::Served;
 use crate::sync::lock;
 
 /// Every account of the server, to be summed up.
@@ -22,7 +23,7 @@ impl Accounts {
 
 /// Makes the engine's workers for one listener.
 pub(super) struct Workers {
-    engine: Arc<Engine<Zones>>,
+    engine: Arc<Engine<Served>>,
     all: Accounts,
     /// By the number of the seat. A worker made anew after a panic goes on with the account of the one before.
     seats: Mutex<HashMap<usize, Arc<Account>>>,
@@ -30,15 +31,15 @@ pub(super) struct Workers {
 
 impl Workers {
     /// A factory whose workers' accounts join `all`.
-    pub(super) fn new(engine: &Arc<Engine<Zones>>, all: &Accounts) -> Self {
+    pub(super) fn new(engine: &Arc<Engine<Served>>, all: &Accounts) -> Self {
         Workers { engine: Arc::clone(engine), all: all.clone(), seats: Mutex::default() }
     }
 }
 
 impl HandlerFactory for Workers {
-    type Handler = Worker<Zones>;
+    type Handler = Worker<Served>;
 
-    fn make(&self, seat: &Seat) -> Worker<Zones> {
+    fn make(&self, seat: &Seat) -> Worker<Served> {
         let new = || {
             let account = Arc::new(Account::new(seat.waker.clone()));
             lock(&self.all.0).push(Arc::clone(&account));

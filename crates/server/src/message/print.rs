@@ -125,6 +125,17 @@ pub fn full(message: &[u8]) -> Result<String, Malformed> {
     Ok(out)
 }
 
+/// The records of all sections, one a line, as they are this many seconds later.
+pub fn records(message: &[u8], age: u32) -> Result<String, Malformed> {
+    let mut out = String::new();
+    for record in Parts::of(message)?.sections.iter().flatten() {
+        let Shown { owner, ttl, class, rtype, rdata } = record;
+        let left = ttl.as_secs().saturating_sub(age);
+        let _ = writeln!(out, "{owner} {left} {class} {rtype} {rdata}");
+    }
+    Ok(out)
+}
+
 /// The data of the answer section, one record a line.
 pub fn short(message: &[u8]) -> Result<String, Malformed> {
     let parts = Parts::of(message)?;

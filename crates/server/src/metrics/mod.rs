@@ -4,6 +4,7 @@
 mod listeners;
 mod process;
 mod queries;
+mod recursion;
 mod zones;
 
 use std::convert::Infallible;
@@ -26,6 +27,7 @@ use tokio::sync::Semaphore;
 pub use listeners::ListenerFigures;
 pub use process::ProcessFigures;
 pub use queries::QueryFigures;
+pub use recursion::RecursionFigures;
 pub use zones::ZoneFigures;
 
 /// Connections served at a time; further ones wait in the kernel.

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use engine::{Engine, Zones};
+use engine::Engine;
 use prometheus_client::metrics::MetricType;
 
 use super::{Figures, Printer, unix};
+use crate::frontend::Served;
 use crate::in_force::InForce;
 use crate::zones::images::{ImageCounts, Images};
 use crate::zones::keeping::Kept;
@@ -16,7 +17,7 @@ pub struct ZoneFigures {
     /// The zones.
     pub kept: Arc<Kept>,
     /// Where queries for each are counted.
-    pub engine: Arc<Engine<Zones>>,
+    pub engine: Arc<Engine<Served>>,
     /// Whether they are shown one by one.
     pub in_force: Arc<InForce>,
     /// Their images, if there are any.

@@ -15,8 +15,11 @@ use crate::config::Settings;
 use crate::control::{self, Parts, Socket};
 use crate::frontend::Frontend;
 use crate::in_force::{Adopt, ConfigSource, InForce, Prepared};
-use crate::metrics::{self, AllFigures, Figures, ListenerFigures, ProcessFigures, QueryFigures, ZoneFigures};
+use crate::metrics::{
+    self, AllFigures, Figures, ListenerFigures, ProcessFigures, QueryFigures, RecursionFigures, ZoneFigures,
+};
 use crate::process::Process;
+use crate::recursive::{Recursive, plan};
 use crate::signals::{self, Signals};
 use crate::zones::ZoneSpec;
 use crate::zones::images::{Images, StateFolder};
@@ -46,12 +49,13 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let process = Process::start();
     let source = match &args.config {
         Some(path) => ConfigSource::File(path.clone()),
-        None => ConfigSource::BuiltIn,
+        None if args.forward.is_empty() => ConfigSource::BuiltIn,
+        None => ConfigSource::Forward(args.forward.clone()),
     };
     let Prepared { settings, specs } = source
         .prepare()
         .map_err(|text| StartFault(format!("the configuration cannot be used\n\n{text}"), EXIT_FAULTS))?;
-    let built_in = matches!(source, ConfigSource::BuiltIn);
+    let built_in = source.is_built_in();
     let sockets = Sockets::open(&settings, built_in).map_err(outside)?;
     // Lives to the end of this function, so that the last words are written.
     let (logging, _log_writer) = logging::start(&settings.log).map_err(outside)?;
@@ -59,8 +63,11 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let (key, images) = open_state(&settings, built_in);
     let frontend = Frontend::new(&key, &settings);
     let frontend = Arc::new(frontend.map_err(|e| outside(format!("cannot start the query log: {e}")))?);
+    let recursive = plan(&settings).map(|plan| Recursive::start(plan, &frontend.engine)).transpose();
+    let recursive = recursive.map_err(|fault| outside(fault.to_string()))?.map(Arc::new);
     let logging = Arc::new(logging);
-    let adopting: Vec<Arc<dyn Adopt>> = vec![frontend.clone(), logging.clone()];
+    let mut adopting: Vec<Arc<dyn Adopt>> = vec![frontend.clone(), logging.clone()];
+    adopting.extend(recursive.iter().map(|recursive| Arc::clone(recursive) as Arc<dyn Adopt>));
     let in_force = Arc::new(InForce::new(source, settings, adopting));
     let renew = in_force.clone();
     let (mut zones, keeping, kept) =
@@ -82,10 +89,14 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     runtime.block_on(async { signals.catch_stop() }).map_err(no_signals)?;
     signals::notify_ready();
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
-    if built_in {
-        print!("{}", builtin::greeting(&frontend.addresses()));
+    match &in_force.source {
+        ConfigSource::File(_) => {}
+        ConfigSource::BuiltIn => print!("{}", builtin::greeting(&frontend.addresses())),
+        ConfigSource::Forward(servers) => {
+            print!("{}", builtin::forwarder_greeting(&frontend.addresses(), servers));
+        }
     }
-    let parts = Parts { frontend, kept, keeping, images, in_force, logging, process };
+    let parts = Parts { frontend, kept, keeping, images, recursive, in_force, logging, process };
     attend(parts, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
 }
 
@@ -125,15 +136,18 @@ fn open_state(settings: &Settings, built_in: bool) -> (HashKey, Option<Arc<Image
 
 /// The figures of all parts.
 fn figures(parts: &Parts) -> AllFigures {
-    let Parts { frontend, kept, images, in_force, logging, process, .. } = parts.clone();
+    let Parts { frontend, kept, images, recursive, in_force, logging, process, .. } = parts.clone();
     let engine = Arc::clone(&frontend.engine);
+    let recursion = recursive.map(|recursive| -> Box<dyn Figures> {
+        Box::new(RecursionFigures { frontend: Arc::clone(&frontend), recursive })
+    });
     let all: [Box<dyn Figures>; 4] = [
         Box::new(QueryFigures(Arc::clone(&frontend))),
         Box::new(ListenerFigures { frontend, in_force: Arc::clone(&in_force) }),
         Box::new(ZoneFigures { kept, engine, in_force, images }),
         Box::new(ProcessFigures { process, logging }),
     ];
-    all.into_iter().collect()
+    all.into_iter().chain(recursion).collect()
 }
 
 /// Answers control and metrics, handles signals, and ends the service in order.
@@ -145,7 +159,7 @@ fn attend(
     metrics: Option<TcpListener>,
 ) -> Result<(), String> {
     let path = control.as_ref().map(|c| c.path.clone());
-    let Parts { frontend, keeping, .. } = parts.clone();
+    let Parts { frontend, keeping, recursive, .. } = parts.clone();
     let result = runtime.block_on(async {
         let (stop, mut stopped) = tokio::sync::mpsc::channel(1);
         if let Some(socket) = metrics {
@@ -166,9 +180,12 @@ fn attend(
         tokio::spawn(signals::exit_at_next());
         keeping.stop();
         // Joining blocks; the signal that stops at once must still be heard.
-        tokio::task::spawn_blocking(move || frontend.drain())
-            .await
-            .map_err(|e| format!("stopping failed: {e}"))
+        let drain = move || {
+            // Who waits for other servers is answered before the listeners go.
+            recursive.iter().for_each(|recursive| recursive.stop());
+            frontend.drain();
+        };
+        tokio::task::spawn_blocking(drain).await.map_err(|e| format!("stopping failed: {e}"))
     });
     if let Some(path) = path {
         // The folder may not be ours to change any more; a stale socket is replaced at the next start.

@@ -48,7 +48,8 @@ fn make_state_folder(
     notes: &mut Vec<String>,
 ) {
     let storage = &settings.server.storage;
-    let folder = storage.folder().filter(|_| *storage.images && !built_in);
+    let wanted = *storage.images || settings.recursive().is_some();
+    let folder = storage.folder().filter(|_| wanted && !built_in);
     let owner = ids.filter(|_| privileges::is_root()).map(|i| (i.uid, i.gid));
     notes.extend(
         folder.and_then(|folder| images::make_folder(&folder, owner).err()).map(|fault| fault.to_string()),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::cli::{CtlArgs, CtlVerb, CtlZone, EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
+use crate::cli::{CtlArgs, CtlCache, CtlForward, CtlVerb, CtlZone, EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
 use crate::config::{self, PendingKey};
 use crate::control::{AnswerLine, Command, default_paths};
 use crate::words::reason;
@@ -46,7 +46,30 @@ fn command(verb: &CtlVerb) -> Command {
         CtlVerb::Explain { name, rtype, dnssec } => {
             Command::Explain { name: name.clone(), rtype: rtype.clone(), dnssec: *dnssec }
         }
+        CtlVerb::Cache(cache) => about_cache(cache),
+        CtlVerb::Forward(CtlForward::List) => Command::ForwardList,
+        CtlVerb::Forward(CtlForward::Add { domain, servers, stub }) => {
+            Command::ForwardAdd { domain: domain.clone(), servers: servers.clone(), stub: *stub }
+        }
+        CtlVerb::Forward(CtlForward::Remove { domain }) => Command::ForwardRemove { domain: domain.clone() },
         CtlVerb::Stop => Command::Stop,
+    }
+}
+
+fn about_cache(verb: &CtlCache) -> Command {
+    // The server may have another working folder.
+    let whole = |file: &Option<PathBuf>| {
+        let path = file.as_ref().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
+        path.map(|path| path.display().to_string())
+    };
+    match verb {
+        CtlCache::Stats => Command::CacheStats,
+        CtlCache::Flush { name, tree, rtype } => {
+            Command::CacheFlush { name: name.clone(), tree: *tree, rtype: rtype.clone() }
+        }
+        CtlCache::Dump => Command::CacheDump,
+        CtlCache::Save { file } => Command::CacheSave { file: whole(file) },
+        CtlCache::Load { file } => Command::CacheLoad { file: whole(file) },
     }
 }
 
@@ -114,7 +137,10 @@ fn converse(mut stream: UnixStream, command: &Command, args: &CtlArgs) -> io::Re
             AnswerLine::Done { data, .. } => {
                 if args.json {
                     writeln!(out, "{data:#}")?;
-                } else if !matches!(args.verb, CtlVerb::Zone(CtlZone::Dump { .. })) {
+                } else if !matches!(
+                    args.verb,
+                    CtlVerb::Zone(CtlZone::Dump { .. }) | CtlVerb::Cache(CtlCache::Dump)
+                ) {
                     out.write_all(human(&args.verb, &data).as_bytes())?;
                 }
                 out.flush()?;
@@ -138,6 +164,7 @@ fn converse(mut stream: UnixStream, command: &Command, args: &CtlArgs) -> io::Re
 fn human(verb: &CtlVerb, data: &Value) -> String {
     match (verb, data) {
         (CtlVerb::Zone(CtlZone::List { .. }), Value::Array(rows)) => zone_table(rows),
+        (CtlVerb::Forward(CtlForward::List), Value::Array(rules)) => rules.iter().map(rule_text).collect(),
         (CtlVerb::Explain { .. }, Value::Object(map)) => {
             let lines = |key| map.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
             let mut out = String::new();
@@ -187,6 +214,20 @@ fn flat(value: &Value) -> String {
         Value::Array(all) => all.iter().map(flat).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     }
+}
+
+/// A rule, and a line for each of its servers.
+fn rule_text(rule: &Value) -> String {
+    let field = |value: &Value, key: &str| flat(value.get(key).unwrap_or(&Value::Null));
+    let mut out = format!("{} {}\n", field(rule, "domain"), field(rule, "kind"));
+    for server in rule.get("servers").and_then(Value::as_array).into_iter().flatten() {
+        let [address, state, rtt] = ["server", "state", "rtt_us"].map(|key| field(server, key));
+        let rtt = if rtt == "-" { "never measured".into() } else { format!("{rtt} us") };
+        let counts = ["udp", "tcp", "timeouts", "failures", "bad_replies"];
+        let counts = counts.map(|key| format!("{key} {}", field(server, key))).join(", ");
+        out += &format!("  {address}  {state}, {rtt}, {counts}\n");
+    }
+    out
 }
 
 fn zone_table(rows: &[Value]) -> String {

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use engine::{Engine, Zones};
+use engine::Engine;
 use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 
@@ -23,6 +23,7 @@ use super::progress::ProgressDisplay;
 use super::publisher::Publisher;
 use super::{Apex, ZoneSpec, ZoneState};
 use crate::config::Rejected;
+use crate::frontend::Served;
 use crate::signals;
 use crate::sync::{lock, read, write};
 
@@ -216,7 +217,7 @@ enum Purpose {
 impl Keeping {
     /// A thread's state, the way to ask it, and what others see of the zones.
     pub fn new(
-        engine: Arc<Engine<Zones>>,
+        engine: Arc<Engine<Served>>,
         images: Option<Arc<Images>>,
         prepare: Box<Prepare>,
     ) -> (Keeping, ZoneKeeping, Arc<Kept>) {
@@ -483,19 +484,20 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use engine::{Config, Sources};
+    use engine::{Config, Sources, Zones};
     use tempfile::TempDir;
     use wire::NameBuf;
     use wire::hash::HashKey;
     use zone::catalog::Catalog;
 
     use super::*;
+    use crate::frontend;
     use crate::zones::ZoneText;
 
     /// A folder of zones, each file named after its zone, and the thread that keeps them.
     struct Rig {
         folder: TempDir,
-        engine: Arc<Engine<Zones>>,
+        engine: Arc<Engine<Served>>,
         keeping: ZoneKeeping,
         kept: Arc<Kept>,
     }
@@ -514,7 +516,7 @@ mod tests {
         fn new(zones: &[(&str, &str)]) -> (Rig, Summary) {
             let folder = tempfile::tempdir().expect("a folder");
             let key = HashKey::new([1, 2, 3]);
-            let zones_of = Zones::new(Arc::new(Catalog::new(&key)));
+            let zones_of = frontend::serving(Zones::new(Arc::new(Catalog::new(&key))));
             let engine = Arc::new(Engine::new(zones_of, Sources::default(), Config::default()));
             let path = folder.path().to_owned();
             let prepare = Box::new(move || Ok(specs(&path)));

@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::{Engine, WrongCatalogKey, Zones};
+use crate::frontend::Served;
+use engine::{Engine, WrongCatalogKey};
 use zone::catalog::{Catalog, Change, WrongKey};
 
 /// Longest time that a step waits for others.
@@ -13,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Makes the catalogs. Belongs to the thread that keeps the zones.
 pub(super) struct Publisher {
-    engine: Arc<Engine<Zones>>,
+    engine: Arc<Engine<Served>>,
     steps: Vec<Change>,
     /// When the first of them came.
     since: Option<Instant>,
@@ -42,7 +43,7 @@ impl std::error::Error for Unpublished {}
 
 impl Publisher {
     /// A publisher of what this engine serves.
-    pub(super) fn new(engine: Arc<Engine<Zones>>) -> Self {
+    pub(super) fn new(engine: Arc<Engine<Served>>) -> Self {
         Publisher { engine, steps: Vec::new(), since: None, retired: Vec::new() }
     }
 
@@ -83,7 +84,7 @@ impl Publisher {
 
 #[cfg(test)]
 mod tests {
-    use engine::{Config, Sources};
+    use engine::{Config, Sources, Zones};
     use wire::hash::HashKey;
     use wire::{NameBuf, Ttl, Type};
     use zone::ZoneBuilder;
@@ -93,7 +94,7 @@ mod tests {
     #[test]
     fn a_zone_of_another_key_is_not_published_nor_what_was_to_go_with_it() {
         let [ours, other] = [[1, 2, 3], [4, 5, 6]].map(HashKey::new);
-        let zones = Zones::new(Arc::new(Catalog::new(&ours)));
+        let zones = crate::frontend::serving(Zones::new(Arc::new(Catalog::new(&ours))));
         let engine = Arc::new(Engine::new(zones, Sources::default(), Config::default()));
         let mut publisher = Publisher::new(Arc::clone(&engine));
         let [good, foreign] = ["good.", "foreign."].map(|name| name.parse::<NameBuf>().expect("a name"));

@@ -14,7 +14,7 @@
 //!
 //! The words before a key are its documentation. `live` or `restart` is its [`Effect`]. A key without `=` must be given.
 //! The example is TOML; somebody will copy it, so it has to be one that does no harm. Without `in "[log]"` the keys belong
-//! to a section that `section!` puts together.
+//! to a section that `section!` puts together. A header such as `[[log.sink]]` makes blocks inside the section `[log]`.
 
 pub mod pending;
 pub mod read;
@@ -97,10 +97,11 @@ pub trait ConfigSection: Keys {
     /// The words beside its declaration.
     const DOC: &'static str;
 
-    /// The name at the top of the file: the header without its brackets.
+    /// The name at the top of the file: the header without its brackets, and without the `.X` that stands for any name.
+    /// Blocks inside a section have its name and a dot in front.
     fn name() -> &'static str {
         let name = Self::HEADER.trim_matches(['[', ']']);
-        name.split_once('.').map_or(name, |(name, _)| name)
+        name.strip_suffix(".X").unwrap_or(name)
     }
 }
 

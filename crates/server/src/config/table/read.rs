@@ -53,6 +53,8 @@ pub struct Reader<'f> {
     pub base: PathBuf,
     /// Where faults go.
     pub faults: &'f mut Vec<Diagnostic>,
+    /// Keys of the section being read that hold blocks, which are read by themselves.
+    pub blocks: Vec<&'static str>,
 }
 
 impl Reader<'_> {
@@ -121,7 +123,7 @@ impl Reader<'_> {
 
     /// Reads a whole section; a key nobody declared is a fault.
     pub fn section<T: ConfigSection>(&mut self, table: &DeTable<'_>, span: Range<usize>) -> Option<T> {
-        let mut fields = Fields::new(table, span, T::HEADER);
+        let mut fields = Fields::new(table, span, T::HEADER, &self.blocks);
         let section = T::read(&mut fields, self);
         fields.finish(self);
         section
@@ -137,9 +139,15 @@ pub struct Fields<'t, 'i> {
 }
 
 impl<'t, 'i> Fields<'t, 'i> {
-    fn new(table: &'t DeTable<'i>, span: Range<usize>, header: &'static str) -> Self {
-        let left = table.iter().map(|(k, v)| (k.get_ref().as_ref(), (k, v))).collect();
-        Self { left, header, known: Vec::new(), span }
+    fn new(
+        table: &'t DeTable<'i>,
+        span: Range<usize>,
+        header: &'static str,
+        blocks: &[&'static str],
+    ) -> Self {
+        let all = table.iter().map(|(k, v)| (k.get_ref().as_ref(), (k, v)));
+        let left = all.filter(|(name, _)| !blocks.contains(name)).collect();
+        Self { left, header, known: blocks.to_vec(), span }
     }
 
     /// Takes a key; a bad or missing value yields the default after its fault was reported.

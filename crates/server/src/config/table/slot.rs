@@ -1,11 +1,11 @@
 //! The places at the top of a configuration that sections are read into. The type of the place decides how often a section
 //! may stand there: [`At`] once and always in force, `Option` once and off when it is missing, `Vec` any number of times,
-//! `BTreeMap` any number of times under names.
+//! `BTreeMap` any number of times under names. Blocks inside a section have a place of their own.
 
 use std::collections::BTreeMap;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use super::read::{At, Reader};
 use super::{ConfigSection, SectionDoc};
@@ -21,6 +21,29 @@ pub trait SectionSlot {
 
     /// What the reference page says about the section.
     fn describe(&self) -> SectionDoc;
+}
+
+/// Reads what stands under a name at the top of a file, each block inside it into its own slot. Returns whether there is a
+/// slot of that name.
+pub fn read_section(
+    slots: &mut [&mut dyn SectionSlot],
+    name: &str,
+    node: &Spanned<DeValue<'_>>,
+    reader: &mut Reader<'_>,
+) -> bool {
+    let inside = |slot: &dyn SectionSlot| slot.name().strip_prefix(name)?.strip_prefix('.');
+    let blocks = slots.iter().filter_map(|slot| inside(&**slot)).collect();
+    let Some(slot) = slots.iter_mut().find(|slot| slot.name() == name) else { return false };
+    reader.blocks = blocks;
+    slot.read(node, reader);
+    reader.blocks.clear();
+    let Some(table) = node.get_ref().as_table() else { return true };
+    for slot in slots {
+        if let Some(node) = inside(&**slot).and_then(|key| table.get(key)) {
+            slot.read(node, reader);
+        }
+    }
+    true
 }
 
 fn describe<T: ConfigSection>(on: bool) -> SectionDoc {
@@ -50,7 +73,9 @@ impl<T: ConfigSection> SectionSlot for Option<At<T>> {
     }
 
     fn read(&mut self, node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) {
-        if let Some(section) = read_one(self.as_ref(), node, reader) {
+        let first = self.as_ref().filter(|section| section.place.is_some());
+        let Some(section) = read_one(first, node, reader) else { return };
+        if section.place.is_some() || self.is_none() {
             *self = Some(section);
         }
     }
@@ -117,7 +142,8 @@ impl<T: ConfigSection> SectionSlot for BTreeMap<String, At<T>> {
     }
 }
 
-/// A section that may stand once in all texts together, and stood `first` already if it did.
+/// A section that may stand once in all texts together, and stood `first` already if it did. Where only blocks inside it
+/// stand, it has no place: they may be in several texts.
 fn read_one<T: ConfigSection>(
     first: Option<&At<T>>,
     node: &Spanned<DeValue<'_>>,
@@ -128,7 +154,12 @@ fn read_one<T: ConfigSection>(
         reader.bad_value(node, format!("`{}` is a section: write {}", T::name(), T::HEADER));
         return None;
     };
+    let is_block = |key: &Spanned<DeString<'_>>| reader.blocks.contains(&key.get_ref().as_ref());
+    let only_blocks = !table.is_empty() && table.keys().all(is_block);
     let value = reader.section(table, node.span());
+    if only_blocks {
+        return value.filter(|_| first.is_none()).map(At::unwritten);
+    }
     if let Some(first) = first {
         let fault = Diagnostic::error(place, format!("{} stands in more than one file", T::HEADER));
         reader.faults.push(fault.also(first.place.as_ref(), "first here"));

@@ -227,7 +227,35 @@ pub fn format_duration(value: Duration) -> String {
             return format!("{}{unit}", ms / factor);
         }
     }
-    format!("{ms}ms")
+    if ms == 0 { "0s".into() } else { format!("{ms}ms") }
+}
+
+/// A duration in whole seconds within bounds, both included: a TTL, or what is counted as TTLs are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seconds<const MIN: u32, const MAX: u32>(pub u32);
+
+impl<const MIN: u32, const MAX: u32> Value for Seconds<MIN, MAX> {
+    fn kind() -> String {
+        let text = |seconds: u32| format_duration(Duration::from_secs(seconds.into()));
+        format!("duration ({} to {})", text(MIN), text(MAX))
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        let value = reader.text(node, "a duration such as \"30s\"", parse_duration)?;
+        let text = format_duration(value);
+        if value.subsec_millis() != 0 {
+            reader.bad_value(node, format!("{text} is not a number of whole seconds"));
+            return None;
+        }
+        let seconds = u32::try_from(value.as_secs()).ok().filter(|seconds| (MIN..=MAX).contains(seconds));
+        if seconds.is_none() {
+            let [min, max] = [MIN, MAX].map(|bound| format_duration(Duration::from_secs(bound.into())));
+            reader.bad_value(node, format!("{text} is out of range: {min} to {max}"));
+        }
+        seconds.map(Self)
+    }
+    fn render(&self) -> Option<String> {
+        Some(quote(&format_duration(Duration::from_secs(self.0.into()))))
+    }
 }
 
 /// A size in bytes within bounds, both included: an integer or text such as "64KiB".
@@ -367,7 +395,7 @@ impl Display for AddrPortFault {
                 meant.map_or(Ok(()), |meant| write!(f, "; write `{meant}`"))
             }
             Self::NoAddress(text) => write!(f, "`{text}` is not an IPv4 or IPv6 address"),
-            Self::PortZero => f.write_str("port 0 cannot be listened on"),
+            Self::PortZero => f.write_str("port 0 cannot be used"),
             Self::BadPort(text) => write!(f, "`{text}` is not a port between 1 and 65535"),
         }
     }

@@ -1,0 +1,94 @@
+//! `[[resolver.access]]`: who may ask.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use exchange::Transport;
+use recursion::{Access, AccessAction, AccessRule, Prefix};
+
+use super::networks::NetworkOr;
+use crate::config::report::Diagnostic;
+use crate::config::table::keys;
+use crate::config::table::read::At;
+use crate::config::table::value::Word;
+use crate::interfaces::Interfaces;
+
+keys! {
+    /// Clients that may have other servers asked, or may not. All conditions of a block must hold; of several blocks the
+    /// first that fits counts, and whom none fits is refused. Without any block this machine may ask, and the private
+    /// networks that it is attached to. Zones that nomen serves itself are answered to everybody.
+    pub struct AccessBlock in "[[resolver.access]]" {
+        /// Whether these clients are answered or refused.
+        live "action" action: AccessAction = AccessAction::Allow, example "refuse";
+        /// Networks that the client is in. "any" is all of them, "loopback" this machine, "attached" every network that
+        /// one of this machine's interfaces is in, public ones as well. A resolver that is open to all serves attacks on
+        /// others (RFC 5358).
+        live "from" from: Vec<At<NetworkOr<Clients>>>, example ["10.0.0.0/8", "loopback"];
+        /// Network interfaces whose addresses the question came to, as they are at the start and at each reload.
+        /// Unset: any.
+        live "interface" interface: Option<Vec<At<String>>> = None, example ["eth0"];
+        /// Transports that it came by. Unset: any.
+        live "proto" proto: Option<Vec<At<Transport>>> = None, example ["tcp"];
+    }
+}
+
+/// Words for clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clients {
+    /// All.
+    Any,
+    /// Those on this machine.
+    Loopback,
+    /// Those in the networks that this machine is attached to.
+    Attached,
+}
+
+impl Word for Clients {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("any", Self::Any), ("loopback", Self::Loopback), ("attached", Self::Attached)];
+}
+
+impl Word for AccessAction {
+    const WORDS: &'static [(&'static str, Self)] = &[("allow", Self::Allow), ("refuse", Self::Refuse)];
+}
+
+impl AccessBlock {
+    fn rule(&self, interfaces: &Interfaces) -> AccessRule {
+        let addresses =
+            |names: &Vec<At<String>>| names.iter().flat_map(|name| interfaces.addresses_of(name)).collect();
+        AccessRule {
+            action: *self.action,
+            from: self.from.iter().flat_map(|from| networks(from.value, interfaces)).collect(),
+            local: self.interface.as_ref().map(addresses),
+            transports: self.proto.as_ref().map(|all| all.iter().map(|proto| proto.value).collect()),
+        }
+    }
+}
+
+fn networks(from: NetworkOr<Clients>, interfaces: &Interfaces) -> Vec<Prefix> {
+    let all = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+    match from {
+        NetworkOr::Network(network) => vec![network],
+        NetworkOr::Word(Clients::Any) => all.into_iter().filter_map(|first| Prefix::of(first, 0)).collect(),
+        // With no network attached, this machine alone may ask by default.
+        NetworkOr::Word(Clients::Loopback) => {
+            Access::default_rules(&[]).into_iter().flat_map(|rule| rule.from).collect()
+        }
+        NetworkOr::Word(Clients::Attached) => interfaces.networks().collect(),
+    }
+}
+
+/// Who may ask, on a machine with these interfaces.
+pub(super) fn rules(blocks: &[At<AccessBlock>], interfaces: &Interfaces) -> Vec<AccessRule> {
+    if blocks.is_empty() {
+        return Access::default_rules(&interfaces.networks().collect::<Vec<_>>());
+    }
+    blocks.iter().map(|block| block.rule(interfaces)).collect()
+}
+
+/// More blocks than there can be.
+pub(super) fn check(blocks: &[At<AccessBlock>], faults: &mut Vec<Diagnostic>) {
+    if let Err(fault) = Access::new(&rules(blocks, &Interfaces::default())) {
+        let last = blocks.last().and_then(|block| block.place.as_ref());
+        faults.push(Diagnostic::at(last, fault.to_string()));
+    }
+}

@@ -1,0 +1,159 @@
+//! `[resolver]` and the blocks inside it: recursive service. Names of network interfaces stay names here; what they stand
+//! for is put in when the settings of the parts are made.
+
+pub mod access;
+pub mod answering;
+pub mod asking;
+pub mod caching;
+pub mod networks;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use recursion::PolicyConfig;
+use resolver::ForwardConfig;
+use wire::LowerNameBuf;
+
+use super::Settings;
+use super::listen::Opened;
+use super::report::Diagnostic;
+use super::table::read::At;
+use super::table::section;
+use crate::interfaces::Interfaces;
+use answering::{LocalNames, PrivateAnswers, Serving, Synthesis};
+use asking::{Asking, AskingLimits, AskingTimes};
+use caching::Caching;
+
+pub use access::AccessBlock;
+pub use asking::{Forward, Stub};
+
+section! {
+    /// Recursive service: questions that no zone here answers go to other servers, and their answers are kept. The
+    /// section's presence turns it on, and so does a block inside it; without it nomen answers for its own zones only.
+    /// Which servers are asked is in `[[resolver.forward]]` and `[[resolver.stub]]`.
+    pub struct Resolver in "[resolver]" {
+        /// The cache.
+        caching: Caching;
+        /// Answers from the cache.
+        serving: Serving;
+        /// Names that are answered on the spot.
+        local: LocalNames;
+        /// Private addresses in answers of other servers.
+        private: PrivateAnswers;
+        /// AAAA records made of A records.
+        synthesis: Synthesis;
+        /// How other servers are asked.
+        asking: Asking;
+        /// How long that takes.
+        times: AskingTimes;
+        /// What clients can make nomen do at the most.
+        limits: AskingLimits;
+    }
+}
+
+/// Recursive service as it is configured.
+#[derive(Debug, Clone, Copy)]
+pub struct Recursive<'s> {
+    resolver: &'s Resolver,
+    settings: &'s Settings,
+}
+
+impl Settings {
+    /// Recursive service, if it is on.
+    pub fn recursive(&self) -> Option<Recursive<'_>> {
+        self.resolver.as_ref().map(|resolver| Recursive { resolver, settings: self })
+    }
+}
+
+impl<'s> Recursive<'s> {
+    /// What the cache is to do.
+    pub fn cache_config(&self) -> cache::Config {
+        self.resolver.caching.config()
+    }
+
+    /// The file that the cache is kept in while nomen does not run; none if it is not kept.
+    pub fn cache_file(&self) -> Option<PathBuf> {
+        self.resolver.caching.file(self.settings.server.storage.folder().as_deref())
+    }
+
+    /// Time between two times that the cache is written to its file.
+    pub fn cache_save_interval(&self) -> Duration {
+        self.resolver.caching.save_interval()
+    }
+
+    /// What clients are answered, on a machine with these interfaces.
+    pub fn policy_config(&self, interfaces: &Interfaces) -> PolicyConfig {
+        let Resolver { caching, serving, local, private, synthesis, .. } = self.resolver;
+        let Settings { forwards, stubs, access, .. } = self.settings;
+        let forwarded =
+            forwards.iter().map(|rule| rule.domain()).chain(stubs.iter().map(|rule| rule.domain()));
+        let domains: Vec<_> = forwarded.collect();
+        let names: Vec<LowerNameBuf> =
+            domains.iter().map(|domain| domain.name.as_name().to_lower()).collect();
+        PolicyConfig {
+            access: access::rules(access, interfaces),
+            local: local.config(names),
+            private: private.config(),
+            dns64: synthesis.config(),
+            domains,
+            stale_after: (caching.serve_stale.0 > 0).then_some(serving.stale_after.0),
+            nxdomain_cut: *serving.nxdomain_cut,
+            prefetch: *serving.prefetch,
+            max_chain: serving.max_rule_chain.0,
+        }
+    }
+
+    /// Which servers are asked, and how.
+    pub fn forward_config(&self) -> ForwardConfig {
+        let Resolver { caching, asking, times, limits, .. } = self.resolver;
+        let Settings { forwards, stubs, .. } = self.settings;
+        ForwardConfig {
+            rules: forwards
+                .iter()
+                .map(|rule| rule.rule())
+                .chain(stubs.iter().map(|rule| rule.rule()))
+                .collect(),
+            limits: limits.config(),
+            timing: times.config(),
+            explore: asking.explore.0,
+            mixed_case: *asking.mixed_case,
+            cookies: *asking.cookies,
+            udp_size: asking.udp_size.0,
+            max_ttl: caching.max_ttl.0,
+            max_negative_ttl: caching.max_negative_ttl.0,
+        }
+    }
+
+    /// Interfaces that `[[resolver.access]]` names and that have no address: their blocks fit nobody.
+    pub fn interfaces_without_address(&self, interfaces: &Interfaces) -> Vec<&'s str> {
+        let named = self.settings.access.iter().flat_map(|block| block.interface.iter().flatten());
+        let named = named.map(|name| name.value.as_str());
+        named.filter(|name| interfaces.addresses_of(name).next().is_none()).collect()
+    }
+}
+
+/// What cannot be true together in the section and its blocks.
+pub(super) fn check(
+    resolver: &At<Resolver>,
+    settings: &Settings,
+    opened: &[Opened],
+    faults: &mut Vec<Diagnostic>,
+) {
+    let Settings { forwards, stubs, access, .. } = settings;
+    resolver.caching.check(faults);
+    resolver.local.check(faults);
+    resolver.private.check(faults);
+    resolver.synthesis.check(faults);
+    resolver.times.check(faults);
+    asking::check(forwards, stubs, opened, faults);
+    access::check(access, faults);
+    // A block that could not be read is missing here, and its fault is reported already.
+    if forwards.is_empty() && stubs.is_empty() && faults.is_empty() {
+        let block = access.first().and_then(|block| block.place.as_ref());
+        let fault = Diagnostic::at(resolver.place.as_ref().or(block), "[resolver] has no server to ask");
+        faults.push(fault.hint("add a [[resolver.forward]] with `servers`"));
+    }
+}
+
+#[cfg(test)]
+mod tests;

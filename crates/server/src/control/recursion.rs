@@ -1,0 +1,177 @@
+//! `nomen ctl cache` and `nomen ctl forward`: what is cached, and who is asked.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use cache::{Flush, Freshness, Held};
+use resolver::{ForwardRule, Reach, Upstream, UpstreamStats};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use wire::{NameBuf, Type};
+
+use super::AnswerLine;
+use super::verbs::last;
+use crate::config::zones::zone_name;
+use crate::message::print;
+use crate::recursive::{Recursive, store};
+use crate::words::reason;
+
+/// Size of the pieces a long output is sent in, in bytes.
+const PIECE: usize = 64 * 1024;
+
+fn name(text: &str) -> Result<NameBuf, String> {
+    zone_name(text).map_err(|fault| fault.to_string())
+}
+
+/// What the cache holds and has done.
+pub(super) fn cache_stats(recursive: &Recursive) -> Value {
+    let cache = recursive.service.cache();
+    let stats = cache.stats();
+    json!({
+        "entries": stats.entries,
+        "bytes": stats.bytes,
+        "bytes_reserved": cache.reserved(),
+        "bytes_at_most": cache.config().bytes,
+        "kept": stats.inserts,
+        "evicted": stats.evictions,
+        "expired": stats.expired,
+        "refused_rank": stats.refused_rank,
+        "refused_size": stats.refused_size,
+        "file": recursive.file.as_ref().map(|file| file.path().display().to_string()),
+    })
+}
+
+/// Drops what is cached of a name.
+pub(super) fn flush(
+    recursive: &Recursive,
+    text: &str,
+    tree: bool,
+    rtype: Option<&str>,
+) -> Result<Value, String> {
+    let name = name(text)?.as_name().to_lower();
+    let qtype: Option<Type> =
+        rtype.map(|text| text.parse().map_err(|_| format!("`{text}` is no record type"))).transpose()?;
+    let flush = Flush { name: name.as_lower(), tree, qtype, realm: None };
+    Ok(json!({"dropped": recursive.service.cache().flush(&flush)}))
+}
+
+/// Sends every entry as text; waits for a client that reads slowly, and stops when it has gone.
+pub(super) fn dump(recursive: &Recursive, lines: &mpsc::Sender<AnswerLine>) {
+    let service = &recursive.service;
+    let (mut piece, mut entries, mut whole) = (String::with_capacity(PIECE + 4096), 0u64, true);
+    service.cache().for_each(service.now(Instant::now()), |held| {
+        if !whole {
+            return;
+        }
+        entries += 1;
+        piece += &entry(held);
+        if piece.len() >= PIECE {
+            whole = lines.blocking_send(AnswerLine::Text { text: std::mem::take(&mut piece) }).is_ok();
+        }
+    });
+    if !whole || (!piece.is_empty() && lines.blocking_send(AnswerLine::Text { text: piece }).is_err()) {
+        return;
+    }
+    let _ = lines.blocking_send(last(Ok(json!({"entries": entries}))));
+}
+
+/// One entry: a line that says what it is, and its records.
+fn entry(held: &Held) -> String {
+    let freshness = match held.freshness {
+        Freshness::Fresh(left) => format!("{left} s left"),
+        Freshness::Stale(ago) => format!("expired {ago} s ago"),
+    };
+    let asked = match held.is_for_every_type() {
+        true => "every type".into(),
+        false => held.asked().to_string(),
+    };
+    let flags = [(held.dnssec_ok(), " DO"), (held.checking_disabled(), " CD")];
+    let flags: String = flags.into_iter().filter(|(on, _)| *on).map(|(_, word)| word).collect();
+    let (name, rcode, age) = (held.name().as_name(), held.rcode(), held.age);
+    let mut text = format!("; {name} {asked}{flags} {rcode}, {freshness}, {age} s old\n");
+    text += &print::records(&held.message(), held.age).unwrap_or_default();
+    text
+}
+
+/// Writes the cache to a file.
+pub(super) fn save(recursive: &Recursive, path: Option<&str>) -> Result<Value, String> {
+    let path = file(recursive, path)?;
+    let saved = store::save(&path, &recursive.service);
+    let entries = saved.map_err(|e| format!("cannot write {}: {}", path.display(), reason(&e)))?;
+    Ok(json!({"entries": entries, "file": path.display().to_string()}))
+}
+
+/// Reads a file into the cache.
+pub(super) fn load(recursive: &Recursive, path: Option<&str>) -> Result<Value, String> {
+    let path = file(recursive, path)?;
+    let restored = store::load(&path, &recursive.service);
+    let restored = restored.map_err(|fault| format!("{}: {fault}", path.display()))?;
+    let file = path.display().to_string();
+    Ok(json!({"kept": restored.kept, "left_out": restored.left_out, "file": file}))
+}
+
+fn file(recursive: &Recursive, path: Option<&str>) -> Result<PathBuf, String> {
+    let configured = recursive.file.as_ref().map(|file| file.path().to_owned());
+    path.map(PathBuf::from).or(configured).ok_or_else(|| "name a file: the configuration has none".into())
+}
+
+/// Every rule, and what is known of its servers.
+pub(super) fn forward_list(recursive: &Recursive) -> Value {
+    let known = recursive.forward.upstreams();
+    let server = |upstream: &Upstream| {
+        let stats = known.iter().find(|stats| stats.upstream == *upstream);
+        stats.map_or_else(|| json!({"server": upstream.to_string()}), |stats| server(stats))
+    };
+    let rule = |rule: &ForwardRule| {
+        json!({
+            "domain": rule.domain.to_string(),
+            "kind": if rule.recursion_desired { "forward" } else { "stub" },
+            "servers": rule.upstreams.iter().map(server).collect::<Vec<_>>(),
+        })
+    };
+    Value::Array(recursive.rules().iter().map(rule).collect())
+}
+
+fn server(stats: &UpstreamStats) -> Value {
+    json!({
+        "server": stats.upstream.to_string(),
+        "state": if stats.is_failing() { "failing" } else { "ok" },
+        "rtt_us": stats.smoothed_rtt().map(|rtt| rtt.as_micros() as u64),
+        "udp": stats.udp.get(),
+        "tcp": stats.tcp.get(),
+        "timeouts": stats.timeouts.get(),
+        "failures": stats.failures.get(),
+        "bad_replies": stats.bad_replies.get(),
+    })
+}
+
+/// Has servers asked for a domain, in place of those of the same domain before; until the configuration is read again.
+pub(super) fn forward_add(
+    recursive: &Recursive,
+    domain: &str,
+    servers: &[SocketAddr],
+    stub: bool,
+) -> Result<Value, String> {
+    let domain = name(domain)?;
+    if servers.is_empty() {
+        return Err("name at least one server".into());
+    }
+    if stub && domain.as_name().is_root() {
+        return Err("the root cannot be a stub zone: nobody serves all names".into());
+    }
+    let upstream = |&address: &SocketAddr| Upstream { address, reach: Reach::UdpThenTcp };
+    let mut rule = ForwardRule::new(domain, servers.iter().map(upstream).collect());
+    rule.recursion_desired = !stub;
+    recursive.put_rule(rule).map_err(|fault| fault.to_string())?;
+    Ok(json!("done; it holds until the configuration is read again"))
+}
+
+/// Has a domain treated as the names above it.
+pub(super) fn forward_remove(recursive: &Recursive, domain: &str) -> Result<Value, String> {
+    let name = name(domain)?;
+    match recursive.drop_rule(name.as_name()).map_err(|fault| fault.to_string())? {
+        true => Ok(json!("done; it holds until the configuration is read again")),
+        false => Err(format!("there is no rule for {domain}")),
+    }
+}

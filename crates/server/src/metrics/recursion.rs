@@ -1,0 +1,95 @@
+//! Recursive service: cache, lookups, other servers.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::encoding::NoLabelSet;
+use prometheus_client::metrics::MetricType;
+use resolver::{RTT_BUCKETS, ShedReason, UpstreamStats};
+
+use super::{Figures, Printer};
+use crate::frontend::Frontend;
+use crate::recursive::{Recursive, recursion_counts};
+
+/// What recursive service counts.
+pub struct RecursionFigures {
+    /// Where hits are counted.
+    pub frontend: Arc<Frontend>,
+    /// The service.
+    pub recursive: Arc<Recursive>,
+}
+
+impl Figures for RecursionFigures {
+    fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
+        let Self { frontend, recursive } = self;
+        let hits = frontend.accounts.sum(|s| s.cache_hits.get());
+        let negative = frontend.accounts.sum(|s| s.cache_negative.get());
+        out.counter("cache_hits", "Questions answered from the cache at once", hits)?;
+        out.counter("cache_negative_hits", "Of these, with a denial", negative)?;
+        for (name, help, value) in recursion_counts(recursive) {
+            out.counter(name, help, value)?;
+        }
+        let cache = recursive.service.cache();
+        let stats = cache.stats();
+        out.gauge("cache_entries", "Answers in the cache", stats.entries as f64)?;
+        out.gauge("cache_bytes", "Bytes that they take", stats.bytes as f64)?;
+        out.gauge("cache_max_bytes", "Bytes that the cache may take", cache.config().bytes as f64)?;
+        let in_flight = recursive.forward.in_flight.get();
+        out.gauge("forward_in_flight", "Lookups in flight", in_flight as f64)?;
+        shed(recursive, out)?;
+        upstreams(&recursive.forward.upstreams(), out)
+    }
+}
+
+/// The reasons for shedding under their words.
+const REASONS: [(&str, ShedReason); 4] = [
+    ("client-prefix", ShedReason::ClientPrefix),
+    ("clients", ShedReason::Clients),
+    ("rule", ShedReason::Rule),
+    ("lookups", ShedReason::Lookups),
+];
+
+fn shed(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
+    let help = "Questions shed because a limit was reached";
+    let series = REASONS
+        .iter()
+        .map(|(word, reason)| ([("reason", (*word).into())], recursive.forward.shed(*reason).get()));
+    out.family("forward_shed", help, MetricType::Counter, series)
+}
+
+/// A counter of one server: its name, what it counts, and where it stands.
+type UpstreamFigure = (&'static str, &'static str, fn(&UpstreamStats) -> u64);
+
+const UPSTREAM_FIGURES: [UpstreamFigure; 6] = [
+    ("upstream_udp_queries", "Queries sent to other servers by UDP", |s| s.udp.get()),
+    ("upstream_tcp_queries", "Queries sent to other servers over TCP", |s| s.tcp.get()),
+    ("upstream_probes", "Queries sent to see whether a server answers again", |s| s.probes.get()),
+    ("upstream_timeouts", "Queries not answered in time", |s| s.timeouts.get()),
+    ("upstream_failures", "Links that failed", |s| s.failures.get()),
+    ("upstream_bad_replies", "Replies of no use", |s| s.bad_replies.get()),
+];
+
+fn upstreams(all: &[Arc<UpstreamStats>], out: &mut Printer<'_>) -> fmt::Result {
+    for (name, help, figure) in UPSTREAM_FIGURES {
+        let series = all.iter().map(|stats| ([("server", stats.upstream.to_string().into())], figure(stats)));
+        out.family(name, help, MetricType::Counter, series)?;
+    }
+    let failing =
+        all.iter().map(|s| ([("server", s.upstream.to_string().into())], u64::from(s.is_failing())));
+    out.family("upstream_failing", "Whether a server does not answer now", MetricType::Gauge, failing)?;
+    let help = "Time from a query to the reply that fits it";
+    let mut metric = out.0.encode_descriptor("upstream_rtt_seconds", help, None, MetricType::Histogram)?;
+    for stats in all {
+        let bound = |&ms: &u64| if ms == u64::MAX { f64::INFINITY } else { ms as f64 / 1000.0 };
+        let buckets: Vec<(f64, u64)> =
+            RTT_BUCKETS.iter().map(bound).zip(stats.rtt.iter().map(|count| count.get())).collect();
+        let count = buckets.iter().map(|bucket| bucket.1).sum();
+        let server = stats.upstream.to_string();
+        let labels: &[(&str, &str)] = &[("server", &server)];
+        // Sums of times are not kept; the smoothed time stands for the mean.
+        let mean = stats.smoothed_rtt().unwrap_or_default().as_secs_f64();
+        let mut one = metric.encode_family(&labels)?;
+        one.encode_histogram::<NoLabelSet>(mean * count as f64, count, &buckets, None)?;
+    }
+    Ok(())
+}

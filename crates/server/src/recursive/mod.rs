@@ -1,0 +1,246 @@
+//! Recursive service at work: the cache, the policy, and the thread that asks other servers, joined. `store` keeps the cache
+//! in a file.
+
+mod figures;
+pub mod store;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use cache::{Cache, Flush};
+use engine::{Engine, Sources};
+use net::{Outgoing, OutgoingConfig, OutgoingTotals};
+use recursion::{Domain, Lookups, PolicyConfig, PolicyFault, Service, Waiter};
+use resolver::{
+    ChaCha, ForwardConfig, ForwardRule, ForwardStats, Forwarder, ForwarderRequest, LookupRequest,
+};
+use tracing::{error, warn};
+use wire::Name;
+
+use crate::config::Settings;
+use crate::frontend::Served;
+use crate::in_force::Adopt;
+use crate::interfaces::Interfaces;
+use crate::sync::lock;
+use crate::words::reason;
+pub use figures::{counts, recursion_counts};
+use store::CacheFile;
+
+/// What recursive service is made with.
+pub struct Plan {
+    /// The cache.
+    pub cache: cache::Config,
+    /// Who may ask, and what is answered how.
+    pub policy: PolicyConfig,
+    /// Who is asked.
+    pub forward: ForwardConfig,
+    /// Where the cache is kept between runs, and how often it is saved.
+    pub file: Option<(PathBuf, Duration)>,
+}
+
+/// Recursive service.
+pub struct Recursive {
+    /// The cache and the policy.
+    pub service: Arc<Service>,
+    /// What the forwarder counts.
+    pub forward: Arc<ForwardStats>,
+    /// The cache's file.
+    pub file: Option<CacheFile>,
+    outgoing: Arc<Outgoing<ForwarderRequest<Waiter>>>,
+    engine: Arc<Engine<Served>>,
+    /// What is in force.
+    decided: Mutex<Decided>,
+}
+
+/// What can change while the server runs.
+#[derive(Clone)]
+struct Decided {
+    policy: PolicyConfig,
+    forward: ForwardConfig,
+}
+
+/// Why it did not start.
+#[derive(Debug)]
+pub enum RecursiveFault {
+    /// The cache cannot be made.
+    Cache(cache::ConfigFault),
+    /// The policy cannot be carried out.
+    Policy(PolicyFault),
+    /// The system has no random numbers.
+    Random(getrandom::Error),
+    /// It refuses a thread or a descriptor.
+    Thread(io::Error),
+}
+
+impl std::fmt::Display for RecursiveFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Cache(fault) => write!(f, "the cache cannot be made: {fault}"),
+            Self::Policy(fault) => fault.fmt(f),
+            Self::Random(fault) => write!(f, "there are no random numbers: {fault}"),
+            Self::Thread(fault) => write!(f, "cannot start the thread that asks other servers: {fault}"),
+        }
+    }
+}
+impl std::error::Error for RecursiveFault {}
+
+/// The way to the thread that asks.
+struct Asker(Arc<Outgoing<ForwarderRequest<Waiter>>>);
+
+impl Lookups for Asker {
+    fn request(&self, request: LookupRequest<Waiter>) -> bool {
+        self.0.request(ForwarderRequest::Lookup(request))
+    }
+}
+
+impl Recursive {
+    /// Starts it; from the next batch on the engine answers with it.
+    ///
+    /// # Errors
+    /// [`RecursiveFault`].
+    pub fn start(plan: Plan, engine: &Arc<Engine<Served>>) -> Result<Recursive, RecursiveFault> {
+        let start = Instant::now();
+        let cache = Cache::new(&plan.cache, engine.key()).map_err(RecursiveFault::Cache)?;
+        let service = Service::new(cache, start, &plan.policy).map_err(RecursiveFault::Policy)?;
+        let decided = Decided { policy: plan.policy, forward: plan.forward.clone() };
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(RecursiveFault::Random)?;
+        let forwarder = Forwarder::new(plan.forward, service.settler(), ChaCha::new(seed));
+        let forward = forwarder.stats();
+        let outgoing = Outgoing::start("forward", forwarder, &OutgoingConfig::default());
+        let outgoing = Arc::new(outgoing.map_err(RecursiveFault::Thread)?);
+        service.connect(Box::new(Asker(Arc::clone(&outgoing))));
+        let file = match plan.file {
+            Some((path, every)) => {
+                Some(CacheFile::start(path, every, &service).map_err(RecursiveFault::Thread)?)
+            }
+            None => None,
+        };
+        let (engine, decided) = (Arc::clone(engine), Mutex::new(decided));
+        let recursive = Recursive { service, forward, file, outgoing, engine, decided };
+        recursive.put_into_service();
+        Ok(recursive)
+    }
+
+    /// Has the engine use what is decided now.
+    fn put_into_service(&self) {
+        let memory = self.service.memory();
+        self.engine.change_memory(|served| served.then = memory.clone());
+        self.engine.set_sources(&Sources { elsewhere: Some(self.service.source()), ..Sources::default() });
+    }
+
+    /// What links to other servers have done.
+    pub fn totals(&self) -> OutgoingTotals {
+        self.outgoing.totals()
+    }
+
+    /// Decides otherwise from now on. What is cached of names whose servers are others now is dropped.
+    ///
+    /// # Errors
+    /// If the policy cannot be carried out; everything stays as it was.
+    pub fn configure(&self, policy: PolicyConfig, forward: ForwardConfig) -> Result<(), PolicyFault> {
+        self.decide(&mut lock(&self.decided), Decided { policy, forward })
+    }
+
+    fn decide(&self, old: &mut Decided, new: Decided) -> Result<(), PolicyFault> {
+        self.service.set_policy(&new.policy)?;
+        self.outgoing.request(ForwarderRequest::Configure(Box::new(new.forward.clone())));
+        self.put_into_service();
+        let (before, after) = (&old.forward.rules, &new.forward.rules);
+        let gone = before.iter().filter(|rule| !after.contains(rule));
+        let come = after.iter().filter(|rule| !before.contains(rule));
+        for rule in gone.chain(come) {
+            let name = rule.domain.as_name().to_lower();
+            self.service.cache().flush(&Flush {
+                name: name.as_lower(),
+                tree: true,
+                qtype: None,
+                realm: None,
+            });
+        }
+        *old = new;
+        Ok(())
+    }
+
+    /// The rules that say whom to ask.
+    pub fn rules(&self) -> Vec<ForwardRule> {
+        lock(&self.decided).forward.rules.clone()
+    }
+
+    /// Asks by this rule, in place of the one for the same domain.
+    ///
+    /// # Errors
+    /// As [`configure`](Self::configure).
+    pub fn put_rule(&self, rule: ForwardRule) -> Result<(), PolicyFault> {
+        let mut decided = lock(&self.decided);
+        let mut new = decided.clone();
+        new.drop_rule(rule.domain.as_name());
+        new.policy.domains.push(Domain { name: rule.domain, trust_ad: false });
+        new.policy.local.forwarded.push(rule.domain.as_name().to_lower());
+        new.forward.rules.push(rule);
+        self.decide(&mut decided, new)
+    }
+
+    /// Asks by no rule for this domain. Returns whether there was one.
+    ///
+    /// # Errors
+    /// As [`configure`](Self::configure).
+    pub fn drop_rule(&self, domain: Name<'_>) -> Result<bool, PolicyFault> {
+        let mut decided = lock(&self.decided);
+        let mut new = decided.clone();
+        let dropped = new.drop_rule(domain);
+        if dropped {
+            self.decide(&mut decided, new)?;
+        }
+        Ok(dropped)
+    }
+
+    /// Saves the cache and asks nobody any more. Who still waits is answered SERVFAIL.
+    pub fn stop(&self) {
+        self.outgoing.stop();
+        if let Some(file) = &self.file {
+            file.stop();
+        }
+    }
+}
+
+impl Decided {
+    fn drop_rule(&mut self, domain: Name<'_>) -> bool {
+        let Decided { policy, forward } = self;
+        let before = forward.rules.len();
+        forward.rules.retain(|rule| rule.domain.as_name() != domain);
+        policy.domains.retain(|other| other.name.as_name() != domain);
+        policy.local.forwarded.retain(|other| other.as_name() != domain);
+        forward.rules.len() < before
+    }
+}
+
+impl Adopt for Recursive {
+    fn adopt(&self, settings: &Settings) {
+        if let Some(plan) = plan(settings) {
+            if let Err(fault) = self.configure(plan.policy, plan.forward) {
+                error!("recursive service goes on as before: {fault}");
+            }
+        }
+    }
+}
+
+/// What the settings ask for, on this machine as it is now; nothing if recursive service is off.
+pub fn plan(settings: &Settings) -> Option<Plan> {
+    let wanted = settings.recursive()?;
+    let interfaces = Interfaces::of_this_machine().unwrap_or_else(|e| {
+        warn!("the addresses of network interfaces cannot be read: {}", reason(&e));
+        Interfaces::default()
+    });
+    for interface in wanted.interfaces_without_address(&interfaces) {
+        warn!("[[resolver.access]]: there is no interface {interface}, or it has no address");
+    }
+    Some(Plan {
+        cache: wanted.cache_config(),
+        policy: wanted.policy_config(&interfaces),
+        forward: wanted.forward_config(),
+        file: wanted.cache_file().map(|file| (file, wanted.cache_save_interval())),
+    })
+}
