@@ -52,7 +52,7 @@ fn answer(message: &[u8]) -> Answer {
 }
 
 fn filled(names: u32) -> Cache {
-    let cache = Cache::new(&Config { bytes: 64 << 20, ..Config::default() }, hash_key()).expect("a cache");
+    let cache = Cache::new(&Config { bytes: 128 << 20, ..Config::default() }, hash_key()).expect("a cache");
     for n in 0..names {
         cache.insert(answer(&message(n)), Now::since_start(0)).expect("kept");
     }

@@ -25,8 +25,7 @@ use crate::stats::Stats;
 /// for each lead       copy            the answer, aged
 /// ```
 ///
-/// Each prefetch is a read whose result nobody waits for: the processor has as many of them under way as there is room for in its
-/// window, which is why `find` and `prefetch` are passes of their own.
+/// Nothing waits for a prefetch, so a whole batch has its memory under way at once.
 pub struct Cache {
     shards: Box<[Shard]>,
     key: HashKey,
@@ -89,7 +88,7 @@ impl Cache {
     #[inline]
     pub fn prefetch_find(&self, key: &Key<'_>) {
         let hash = key.subject(Reach::Type).hash;
-        self.shard(hash).index.touch(hash);
+        self.shard(hash).index.prefetch(hash);
     }
 
     /// Where the answer to a question probably lies, an NXDOMAIN of the name included. `None` if there is none.
@@ -101,7 +100,7 @@ impl Cache {
     /// Prefetches what [`copy`](Self::copy) will read.
     #[inline]
     pub fn prefetch(&self, lead: &Lead) {
-        self.shard(lead.hash).touch(lead);
+        self.shard(lead.hash).prefetch(lead);
     }
 
     /// Copies the answer that a lead for the same key leads to into `room`, which is what a reply has behind its question, and

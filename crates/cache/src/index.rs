@@ -168,13 +168,13 @@ impl Index {
         self.word(slot).is_some_and(done)
     }
 
-    /// Fetches the bucket where the search for this hash begins, and its neighbour.
+    /// Prefetches the bucket where the search for this hash begins, and its neighbour.
     #[inline]
-    pub(crate) fn touch(&self, hash: u64) {
+    pub(crate) fn prefetch(&self, hash: u64) {
         let (first, _) = self.pair(hash);
         let line = first / WORDS;
-        self.lines.touch(line);
-        self.lines.touch(line + 1);
+        self.lines.prefetch(line);
+        self.lines.prefetch(line + 1);
     }
 
     /// The slots for this hash that hold something, and what: step R1 of [`log`](crate::log) for each.

@@ -1,6 +1,6 @@
 //! Memory in lines of 64 bytes that threads share: what index and logs are made of.
 
-use crate::atomic::{AtomicU64, Ordering, zeroed};
+use crate::atomic::{AtomicU64, zeroed};
 
 /// Words of eight bytes in a line.
 pub(crate) const WORDS: usize = 8;
@@ -40,12 +40,11 @@ impl Lines {
         self.words.get(self.start + line * WORDS..).unwrap_or_default()
     }
 
-    /// Reads a word of `line` that nobody needs, so that the cache line is there when it is needed. What follows does not
-    /// depend on the word, so the processor goes on and fetches the lines of a whole batch at once.
+    /// Prefetches the cache line of `line`.
     #[inline]
-    pub(crate) fn touch(&self, line: usize) {
+    pub(crate) fn prefetch(&self, line: usize) {
         if let Some(word) = self.words.get(self.start + line * WORDS) {
-            std::hint::black_box(word.load(Ordering::Relaxed));
+            prefetch::fetch(std::ptr::from_ref(word).cast());
         }
     }
 }

@@ -124,12 +124,12 @@ impl Log {
         self.lines.from(self.line(at))
     }
 
-    /// Fetches the first two lines at `at`, of which the second may belong to another entry.
+    /// Prefetches the first two lines at `at`, of which the second may belong to another entry.
     #[inline]
-    pub(crate) fn touch(&self, at: Position) {
+    pub(crate) fn prefetch(&self, at: Position) {
         let line = self.line(at);
-        self.lines.touch(line);
-        self.lines.touch(line + 1);
+        self.lines.prefetch(line);
+        self.lines.prefetch(line + 1);
     }
 
     /// Whether all that has been read so far at `at` is what was written there: steps R3 and R4.

@@ -127,10 +127,10 @@ impl Shard {
         lead
     }
 
-    /// Fetches the entry that a lead leads to.
+    /// Prefetches the entry that a lead leads to.
     #[inline]
-    pub(crate) fn touch(&self, lead: &Lead) {
-        self.log(lead.held.which()).touch(lead.held.at());
+    pub(crate) fn prefetch(&self, lead: &Lead) {
+        self.log(lead.held.which()).prefetch(lead.held.at());
     }
 
     /// Copies what was found.

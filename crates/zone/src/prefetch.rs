@@ -1,6 +1,4 @@
-//! Prefetching: the cache starts to fetch memory before it is read, so that the cache misses of a batch overlap. A
-//! plain read would fetch it, too, but everything after a read that waits soon waits as well; nothing waits for a
-//! prefetch.
+//! Prefetching parts of zones, and a record of it for the test that looks for lost prefetches.
 
 #[cfg(feature = "record-prefetch")]
 pub mod record;
@@ -12,38 +10,38 @@ const LINE: usize = 64;
 #[inline]
 pub(crate) fn line(bytes: &[u8], at: usize) {
     if at < bytes.len() {
-        prefetch(bytes.as_ptr().wrapping_add(at));
+        start(bytes.as_ptr().wrapping_add(at));
     }
 }
 
 /// Prefetches the cache line that holds the start of `value`.
 #[inline]
 pub(crate) fn value<T>(value: &T) {
-    prefetch(std::ptr::from_ref(value).cast());
+    start(std::ptr::from_ref(value).cast());
 }
 
 /// Prefetches the first `lines` cache lines of `value`.
 #[inline]
 pub(crate) fn lines<T>(value: &T, lines: usize) {
-    let start: *const u8 = std::ptr::from_ref(value).cast();
-    (0..lines).for_each(|line| prefetch(start.wrapping_add(line * LINE)));
+    let first: *const u8 = std::ptr::from_ref(value).cast();
+    (0..lines).for_each(|line| start(first.wrapping_add(line * LINE)));
 }
 
 /// Prefetches the cache lines that `slice` lies in.
 #[inline]
 pub(crate) fn slice<T>(slice: &[T]) {
-    let (start, len): (*const u8, _) = (slice.as_ptr().cast(), size_of_val(slice));
-    (0..len).step_by(LINE).for_each(|at| prefetch(start.wrapping_add(at)));
+    let (first, len): (*const u8, _) = (slice.as_ptr().cast(), size_of_val(slice));
+    (0..len).step_by(LINE).for_each(|at| start(first.wrapping_add(at)));
     if let Some(last) = len.checked_sub(1) {
-        prefetch(start.wrapping_add(last));
+        start(first.wrapping_add(last));
     }
 }
 
 #[inline]
-fn prefetch(address: *const u8) {
+fn start(address: *const u8) {
     #[cfg(feature = "record-prefetch")]
     record::prefetched(address);
-    fetch(address);
+    ::prefetch::fetch(address);
 }
 
 /// What a read is of, where it may have to wait for memory.
@@ -69,28 +67,4 @@ pub(crate) fn read<T>(part: Part, slice: &[T]) {
     #[cfg(feature = "record-prefetch")]
     record::read(part, slice);
     let _ = (part, slice);
-}
-
-#[inline]
-#[cfg(target_arch = "x86_64")]
-fn fetch(address: *const u8) {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: a prefetch reads nothing the program can see and faults at no address.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
-}
-
-#[inline]
-#[cfg(target_arch = "aarch64")]
-fn fetch(address: *const u8) {
-    // SAFETY: PRFM reads nothing the program can see and faults at no address.
-    unsafe {
-        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly))
-    };
-}
-
-/// Other processors are left to find their memory by themselves.
-#[inline]
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn fetch(address: *const u8) {
-    let _ = address;
 }

@@ -33,15 +33,16 @@ use Outside::{Any, Only};
 /// The arrows. A crate that is not here may not exist: adding a room is a decision.
 const ROOMS: &[Room] = &[
     Room { name: "wire", ours: &[], theirs: Only(&[]) },
+    Room { name: "prefetch", ours: &[], theirs: Only(&[]) },
     Room { name: "exchange", ours: &[], theirs: Only(&[]) },
     Room { name: "dnssec", ours: &["wire"], theirs: Only(&["aws-lc-rs"]) },
     Room {
         name: "zone",
-        ours: &["wire"],
+        ours: &["wire", "prefetch"],
         theirs: Only(&["memchr", "arc-swap", "bytes", "memmap2", "xxhash-rust"]),
     },
     Room { name: "authority", ours: &["wire", "zone", "dnssec"], theirs: Only(&[]) },
-    Room { name: "cache", ours: &["wire"], theirs: Only(&[]) },
+    Room { name: "cache", ours: &["wire", "prefetch"], theirs: Only(&["bytemuck"]) },
     Room { name: "resolver", ours: &["wire", "exchange", "cache", "dnssec"], theirs: Only(&["chacha20"]) },
     Room { name: "policy", ours: &["wire", "zone"], theirs: Only(&[]) },
     Room { name: "transfer", ours: &["wire", "zone", "dnssec"], theirs: Only(&["aws-lc-rs"]) },

@@ -15,7 +15,7 @@ const PLACES: &[&str] = &[
     // Vector instructions of the master-file scanner, with a plain twin.
     "crates/zone/src/scan",
     // Prefetches.
-    "crates/zone/src/prefetch",
+    "crates/prefetch/src",
     // An allocator that counts, for the test that answering does not allocate.
     "crates/authority/tests/it/allocations",
     // System calls of the load generator; no part of the server.
