@@ -2,7 +2,7 @@
 
 use wire::hash::{HashKey, HashedName};
 use wire::message::{HEADER_LEN, QUESTION_TAIL};
-use wire::{Class, Header, LowerName, Rcode, Type};
+use wire::{Class, Header, LowerName, LowerNameBuf, Rcode, Type};
 
 use crate::answer::{Answer, AnswerKind, rewrite};
 use crate::clock::Now;
@@ -200,11 +200,19 @@ impl Cache {
             if what.qtype.is_some_and(|qtype| qtype != head.subject.qtype && !every) {
                 return false;
             }
-            let mut bytes = [0; 255];
-            let Some(bytes) = bytes.get_mut(..head.name_len as usize) else { return false };
-            entry::copy(words, entry::HEAD, bytes);
-            let name = LowerName::of_checked(bytes);
-            if what.tree { name.is_at_or_below(what.name) } else { name == what.name }
+            name_of(head, words).is_some_and(|name| {
+                let name = name.as_lower();
+                if what.tree { name.is_at_or_below(what.name) } else { name == what.name }
+            })
+        };
+        self.shards.iter().map(|shard| shard.drop_where(goes)).sum()
+    }
+
+    /// Drops the entries of names that `goes` picks, and returns their number; as [`flush`](Self::flush), for many names at
+    /// once.
+    pub fn flush_names(&self, goes: impl Fn(LowerName<'_>) -> bool) -> usize {
+        let goes = |head: &entry::Head, words: &[crate::atomic::AtomicU64]| {
+            name_of(head, words).is_some_and(|name| goes(name.as_lower()))
         };
         self.shards.iter().map(|shard| shard.drop_where(goes)).sum()
     }
@@ -220,6 +228,14 @@ impl Cache {
             }
         }
     }
+}
+
+/// The name of an entry, for those who hold the mutex of its shard.
+fn name_of(head: &entry::Head, words: &[crate::atomic::AtomicU64]) -> Option<LowerNameBuf> {
+    let mut bytes = [0; 255];
+    let bytes = bytes.get_mut(..head.name_len as usize)?;
+    entry::copy(words, entry::HEAD, bytes);
+    Some(LowerName::of_checked(bytes).to_buf())
 }
 
 /// A response made of its parts.

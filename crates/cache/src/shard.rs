@@ -284,6 +284,9 @@ impl Shard {
     ) -> usize {
         let mut writers = self.writers();
         let mut dropped = 0;
+        if writers.stats.entries == 0 {
+            return 0;
+        }
         for slot in 0..self.index.slots() {
             let held = self.index.load(slot);
             let words = self.log(held.which()).words(held.at());

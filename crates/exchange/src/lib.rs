@@ -36,7 +36,7 @@ pub use client::{Client, ReturnAddress};
 pub use clock::Clock;
 pub use counter::Counter;
 pub use handler::{Handler, HandlerFactory, Seat};
-pub use late::{LateQueue, LateReplies};
+pub use late::{LateQueue, LateReplies, wake_together};
 pub use outcome::Outcome;
 pub use outgoing::{Action, Core, Event, Link, NumberHasher, NumberMap};
 pub use packets::Packets;

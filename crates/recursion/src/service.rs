@@ -4,12 +4,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use cache::{Answer, Cache, Flush, Freshness, Hit, Key, Lookup, Now, Rank, Terms};
+use cache::{Answer, Cache, Freshness, Hit, Key, Lookup, Now, Rank, Terms};
 use engine::Source;
 use resolver::{ClientPrefix, Inquiry, LookupRequest};
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
-use wire::{Rcode, Ttl};
+use wire::{Class, Rcode, Ttl, Type};
 
 use crate::cached::Cached;
 use crate::front::Front;
@@ -97,10 +97,12 @@ impl Service {
 
     /// Drops from the cache what is answered on the spot now.
     pub fn forget_local_names(&self) {
-        for (name, reach) in self.policy.load().local.covers() {
-            let tree = reach == crate::local::Reach::Tree;
-            self.cache.flush(&Flush { name: name.as_lower(), tree, qtype: None, realm: None });
-        }
+        let policy = self.policy.load();
+        self.cache.flush_names(|name| {
+            let mut hashed = HashedName::new();
+            hashed.set(self.cache.key(), name.as_name());
+            policy.local.is_local(&hashed, Type::A, Class::IN)
+        });
     }
 
     /// The data that are answered from at once.
