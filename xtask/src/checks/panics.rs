@@ -13,6 +13,7 @@ const ROOMS: &[&str] = &[
     "authority",
     "cache",
     "resolver",
+    "recursion",
     "policy",
     "transfer",
     "signer",
