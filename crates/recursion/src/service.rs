@@ -15,6 +15,7 @@ use crate::cached::Cached;
 use crate::front::Front;
 use crate::message::{Message, assemble};
 use crate::policy::{Policy, PolicyConfig, PolicyFault};
+use crate::pursuit::Pursuit;
 use crate::realms::Realm;
 use crate::settler::{Settler, Waiter};
 use crate::stats::RecursionStats;
@@ -69,15 +70,13 @@ impl Service {
     /// If the policy cannot be carried out.
     pub fn new(cache: Cache, start: Instant, policy: &PolicyConfig) -> Result<Arc<Service>, PolicyFault> {
         let policy = Policy::new(policy, cache.key())?;
-        let service = Service {
+        Ok(Arc::new(Service {
             cache,
             start,
             stats: RecursionStats::default(),
             policy: ArcSwap::from_pointee(policy),
             lookups: OnceLock::new(),
-        };
-        service.forget_local_names();
-        Ok(Arc::new(service))
+        }))
     }
 
     /// Names whoever asks other servers; the first one counts.
@@ -91,15 +90,26 @@ impl Service {
     /// If the policy cannot be carried out; the old one stays.
     pub fn set_policy(&self, policy: &PolicyConfig) -> Result<(), PolicyFault> {
         self.policy.store(Arc::new(Policy::new(policy, self.cache.key())?));
-        self.forget_local_names();
+        self.drop_unfit();
         Ok(())
     }
 
-    /// Drops from the cache what is answered on the spot now.
-    pub fn forget_local_names(&self) {
-        for (name, reach) in self.policy.load().local.covers() {
-            let tree = reach == crate::local::Reach::Tree;
-            self.cache.flush(&Flush { name: name.as_lower(), tree, qtype: None, realm: None });
+    /// Drops from the cache what nobody may have from there now: names that are answered on the spot, and private addresses.
+    /// For after a change of policy, and for what came from a file.
+    pub fn drop_unfit(&self) {
+        let (policy, mut unfit) = (self.policy.load(), Vec::new());
+        let mut hashed = HashedName::new();
+        // The age of an answer does not count here.
+        self.cache.for_each(Now::since_start(0), |held| {
+            let name = held.name();
+            hashed.set(self.cache.key(), name.as_name());
+            let local = policy.local.is_local(&hashed, held.asked(), held.qclass());
+            if local || policy.private.as_ref().is_some_and(|private| private.offends(&held.message())) {
+                unfit.push(*name);
+            }
+        });
+        for name in unfit {
+            self.cache.flush(&Flush { name: name.as_lower(), tree: false, qtype: None, realm: None });
         }
     }
 
@@ -162,7 +172,7 @@ impl Service {
     }
 
     /// Looks for the answer to a question.
-    pub(crate) fn known(&self, policy: &Policy, inquiry: &Inquiry, now: Now) -> Known {
+    pub(crate) fn known(&self, policy: &Policy, inquiry: &Inquiry, client: ClientPrefix, now: Now) -> Known {
         let mut hashed = HashedName::new();
         hashed.set(self.cache.key(), inquiry.name.as_name());
         let Some(realm) = policy.realms.of(&hashed, inquiry.qtype) else { return Known::NoRule };
@@ -171,8 +181,7 @@ impl Service {
         let stale = match found {
             Some((piece, hit)) if matches!(hit.freshness, Freshness::Fresh(_)) => {
                 if hit.prefetch && policy.prefetch {
-                    let nobody = std::net::IpAddr::from([0, 0, 0, 0]);
-                    self.prefetch(*inquiry, ClientPrefix::of(nobody));
+                    self.prefetch(*inquiry, client);
                 }
                 return Known::Answer(piece);
             }
@@ -200,15 +209,16 @@ impl Service {
     }
 
     /// An answer that has expired but may still be served.
-    pub(crate) fn stale(&self, policy: &Policy, inquiry: &Inquiry, now: Now) -> Option<Piece> {
-        match self.known(policy, inquiry, now) {
+    pub(crate) fn stale(&self, policy: &Policy, pursuit: &Pursuit, now: Now) -> Option<Piece> {
+        match self.known(policy, &pursuit.next, pursuit.client, now) {
             Known::Answer(piece) => Some(piece),
             Known::Failure(stale) | Known::Nothing(stale) => stale,
             Known::NoRule => None,
         }
     }
 
-    /// Keeps a response to a question; what is not fit for that, or of a TTL of 0, is left.
+    /// Keeps a response to a question; what is not fit for that, of a TTL of 0, or to a question that is answered on the spot
+    /// by now, is left.
     pub(crate) fn keep(
         &self,
         policy: &Policy,
@@ -220,6 +230,9 @@ impl Service {
         let mut hashed = HashedName::new();
         hashed.set(self.cache.key(), inquiry.name.as_name());
         let Some(realm) = policy.realms.of(&hashed, inquiry.qtype) else { return };
+        if policy.local.is_local(&hashed, inquiry.qtype, inquiry.qclass) {
+            return;
+        }
         let terms = Terms {
             realm: realm.number,
             dnssec_ok: inquiry.dnssec_ok,
@@ -274,7 +287,10 @@ fn fetch_all(
         message: Message::Own(message.into()),
         rcode: hit.rcode,
         authentic: hit.authentic && realm.trust_ad,
-        negative_ttl: None,
+        negative_ttl: match hit.freshness {
+            Freshness::Fresh(left) if hit.negative => Some(Ttl::from_secs(left)),
+            _ => None,
+        },
         stale: false,
         info: None,
     };

@@ -90,14 +90,14 @@ fn save_and_say(path: &Path, service: &Service) {
     }
 }
 
-/// Puts what a file holds into the cache. Names that are answered on the spot now are left out.
+/// Puts what a file holds into the cache, but for what the policy of today does not let anyone have.
 ///
 /// # Errors
 /// [`LoadFault`]; what stands in front of the fault is in the cache.
 pub fn load(path: &Path, service: &Service) -> Result<Restored, LoadFault> {
     let file = File::open(path).map_err(LoadFault::Io)?;
     let restored = service.cache().load(&mut BufReader::new(file), service.now(Instant::now()), wall());
-    service.forget_local_names();
+    service.drop_unfit();
     restored
 }
 
