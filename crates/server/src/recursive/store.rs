@@ -74,6 +74,7 @@ fn load_at_start(path: &Path, service: &Service) {
             info!(kept, left_out, milliseconds, "cache read from {}", path.display());
         }
         Err(LoadFault::Io(e)) if e.kind() == io::ErrorKind::NotFound => {}
+        Err(LoadFault::Io(e)) => warn!("the cache's file {} cannot be read: {}", path.display(), reason(&e)),
         Err(fault) => warn!("the cache's file {} is of no use: {fault}", path.display()),
     }
 }
