@@ -132,11 +132,15 @@ impl Cache {
     /// that has gone back, no time has passed. Many small reads: `read` should have a buffer.
     pub fn load(&self, read: &mut impl Read, now: Now, wall: u64) -> Result<Restored, LoadFault> {
         let mut bytes = vec![0; ENTRY + MAX_MESSAGE + SUM];
-        let front = summed(read, &mut bytes[..FRONT + SUM], 0)?;
-        let mut fields = Fields(front);
-        if fields.bytes::<8>()? != *MAGIC {
+        let magic = bytes.get_mut(..MAGIC.len()).ok_or(LoadFault::Damaged)?;
+        // Whatever is shorter is something else, too.
+        let long_enough = read.read_exact(magic).map_err(LoadFault::from);
+        if matches!(long_enough, Err(LoadFault::Short)) || (long_enough.is_ok() && *magic != *MAGIC) {
             return Err(LoadFault::Foreign);
         }
+        long_enough?;
+        let mut fields = Fields(summed(read, &mut bytes[..FRONT + SUM], MAGIC.len())?);
+        fields.bytes::<8>()?;
         let version = fields.u32()?;
         if version != VERSION {
             return Err(LoadFault::Version(version));

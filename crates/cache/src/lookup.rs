@@ -54,6 +54,8 @@ pub struct Hit {
     pub authoritative: bool,
     /// AD of the response (RFC 4035 §3.2.3).
     pub authentic: bool,
+    /// It denies something: NXDOMAIN or NODATA, behind aliases, too.
+    pub negative: bool,
     /// Records in the answer, authority and additional section.
     pub counts: [u16; 3],
     /// How far it is to be trusted.
@@ -246,6 +248,7 @@ impl Shard {
             rcode: head.rcode,
             authoritative: head.flags.authoritative(),
             authentic: head.flags.authentic(),
+            negative: head.flags.is_negative(),
             counts: head.counts,
             rank: head.rank,
             prefetch: self.note_use(found),

@@ -69,7 +69,7 @@ impl On {
             self.service.prefetch(inquiry(asked), ClientPrefix::of(asked.client.peer.ip()));
         }
         asked.stats.cache_hits.add(1);
-        asked.stats.cache_negative.add(u64::from(hit.counts[0] == 0));
+        asked.stats.cache_negative.add(u64::from(hit.negative));
     }
 }
 

@@ -27,7 +27,9 @@ pub struct Inspection {
 pub struct CachedAnswer {
     /// Whether its time is up.
     pub freshness: Freshness,
-    /// It denies the name for every type, or a name above.
+    /// It denies a name above, and so this one (RFC 8020).
+    pub above: bool,
+    /// Its response code.
     pub rcode: Rcode,
     /// The response, its TTLs aged.
     pub message: Vec<u8>,
@@ -46,20 +48,31 @@ impl Service {
         let key = key(inquiry, &hashed, realm);
         let mut room = vec![0; usize::from(u16::MAX)];
         let question = (inquiry.qtype, inquiry.qclass);
-        let cached = self.cache().lookup(&key, now, &mut room);
-        let cached = match cached {
+        let mut answer = |above, found: &dyn Fn(&mut [u8]) -> Lookup| match found(&mut room) {
             Lookup::Hit(hit) => {
                 let body = room.get(..hit.len).unwrap_or_default();
                 let message = assemble(inquiry.name.as_lower(), question, hit.rcode, hit.counts, body);
-                Some(CachedAnswer { freshness: hit.freshness, rcode: hit.rcode, message })
+                Some(CachedAnswer { freshness: hit.freshness, above, rcode: hit.rcode, message })
             }
             Lookup::TooLong(_) | Lookup::Miss => None,
         };
+        let own = answer(false, &|room| self.cache().lookup(&key, now, room));
+        let is_fresh = own.as_ref().is_some_and(|own| matches!(own.freshness, Freshness::Fresh(_)));
+        let above = match policy.nxdomain_cut && !is_fresh {
+            true => answer(true, &|room| self.cache().nxdomain_above(&key, now, room)),
+            false => None,
+        };
+        let cached = above.or(own);
         let failure = match self.cache().failure(&key, now, &mut room).hit().map(|hit| hit.freshness) {
             Some(Freshness::Fresh(left)) => Some(left),
             _ => None,
         };
         Inspection { local, rule: policy.realms.domain(realm), cached, failure }
+    }
+
+    /// Whether clients get no records of this answer of other servers, since private addresses are among them.
+    pub fn withholds(&self, message: &[u8]) -> bool {
+        self.policy().private.as_ref().is_some_and(|private| private.offends(message))
     }
 
     /// Has other servers asked, whatever the cache holds; the answer goes into the cache, and the outcome to `told`, which is

@@ -44,8 +44,7 @@ pub use cached::Cached;
 pub use dns64::{Dns64, Dns64Config, Dns64Fault};
 pub use inspect::{CachedAnswer, Inspection};
 pub use local::{
-    Below, LocalAnswer, LocalConfig, LocalNames, LocalRecord, LocalRecordFault, Reach, SpecialName,
-    SpecialOff,
+    Below, LocalAnswer, LocalConfig, LocalNames, LocalRecord, LocalRecordFault, SpecialName, SpecialOff,
 };
 pub use policy::{PolicyConfig, PolicyFault};
 pub use prefix::{Prefix, PrefixFault};

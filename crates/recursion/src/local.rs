@@ -60,15 +60,6 @@ impl LocalConfig {
     }
 }
 
-/// How far from a name on names are meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// The name alone.
-    Name,
-    /// The name and all below it.
-    Tree,
-}
-
 /// An answer that has been written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalAnswer {
@@ -160,18 +151,6 @@ impl LocalNames {
             table.add_data(records);
         }
         table.finish(key)
-    }
-
-    /// The names that are answered here.
-    pub fn covers(&self) -> impl Iterator<Item = (LowerNameBuf, Reach)> {
-        self.entries.iter().filter_map(|entry| {
-            let reach = match (&entry.at, &entry.below) {
-                (_, Some(_)) => Reach::Tree,
-                (Some(_), None) => Reach::Name,
-                (None, None) => return None,
-            };
-            Some((LowerName::of_checked(&entry.name).to_buf(), reach))
-        })
     }
 
     /// Answers a question, if it is for a local name. `written` is the name as the client wrote it; so it stands in `b`, at

@@ -115,11 +115,12 @@ impl From<Full> for Unjoinable {
 }
 
 /// The links of a chain and what they lead to as one message: the question of the first and the response code of the
-/// second, their answer sections one behind the other, then their authority sections.
-pub(crate) fn join(links: &[u8], end: &[u8]) -> Result<Vec<u8>, Unjoinable> {
+/// second, their answer sections one behind the other, then their authority sections. AD is set if all of it is `authentic`.
+pub(crate) fn join(links: &[u8], end: &[u8], authentic: bool) -> Result<Vec<u8>, Unjoinable> {
     let (mut header, _) = Parser::new(links)?;
     let (last, _) = Parser::new(end)?;
     header.set_rcode(last.rcode());
+    header.set_authentic_data(authentic);
     let mut joined = vec![0; MAX_MESSAGE];
     let mut names = Compressor::large();
     let mut b = Builder::new(&mut joined, MAX_MESSAGE, header, &mut names);

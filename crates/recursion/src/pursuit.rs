@@ -22,8 +22,8 @@ pub(crate) struct Pursuit {
     /// Where the client is.
     pub(crate) client: ClientPrefix,
     links: Option<Links>,
-    /// The answer that had no AAAA records, while A records are sought to make some of.
-    without: Option<Piece>,
+    /// The answer that had no AAAA records and the links that led to it, while A records are sought to make some of.
+    without: Option<(Piece, Option<Links>)>,
     /// Whether AAAA records may be made for this client.
     dns64: bool,
     chain_left: u8,
@@ -33,6 +33,7 @@ pub(crate) struct Pursuit {
 }
 
 /// The beginning of a chain.
+#[derive(Clone)]
 struct Links {
     message: Vec<u8>,
     /// It is from a zone served here.
@@ -106,7 +107,7 @@ impl Service {
     /// Goes as far as what is known leads.
     pub(crate) fn pursue(&self, policy: &Policy, pursuit: &mut Pursuit, now: Now) -> Step {
         loop {
-            let piece = match self.known(policy, &pursuit.next, now) {
+            let piece = match self.known(policy, &pursuit.next, pursuit.client, now) {
                 Known::Answer(piece) => piece,
                 Known::Failure(Some(stale)) => stale,
                 Known::Failure(None) => {
@@ -143,7 +144,12 @@ impl Service {
             return led.err().map(|Unjoinable| Step::Refuse(CHAIN));
         }
         let piece = match (pursuit.without.take(), &policy.dns64) {
-            (Some(without), Some(dns64)) => {
+            // The operator does without it by now.
+            (Some((without, links)), None) => {
+                pursuit.links = links;
+                without
+            }
+            (Some((without, links)), Some(dns64)) => {
                 let ttl = without.negative_ttl.map(|ttl| ttl.as_secs());
                 match dns64.synthesize(piece.message.bytes(), ttl) {
                     Some(made) if piece.rcode == Rcode::NOERROR => {
@@ -151,11 +157,14 @@ impl Service {
                         pursuit.authentic = false;
                         Piece { message: Message::Own(made.into()), ..piece }
                     }
-                    _ => without,
+                    _ => {
+                        pursuit.links = links;
+                        without
+                    }
                 }
             }
             (None, Some(dns64)) if pursuit.dns64 && dns64.wants_synthesis(piece.message.bytes()) => {
-                pursuit.without = Some(piece);
+                pursuit.without = Some((piece, pursuit.links.clone()));
                 pursuit.next.qtype = Type::A;
                 return None;
             }
@@ -176,7 +185,10 @@ impl Service {
         let Some(links) = &pursuit.links else {
             return Step::Reply(pursuit.reply(piece.message, piece.rcode));
         };
-        let Ok(joined) = join(&links.message, piece.message.bytes()) else { return Step::Refuse(CHAIN) };
+        let authentic = pursuit.authentic && !pursuit.stale;
+        let Ok(joined) = join(&links.message, piece.message.bytes(), authentic) else {
+            return Step::Refuse(CHAIN);
+        };
         if !links.from_zone && !pursuit.dns64 && !pursuit.stale {
             self.keep(policy, &pursuit.asked, &joined, piece.negative_ttl, now);
         }
@@ -189,7 +201,7 @@ impl Pursuit {
     fn lead_on(&mut self, piece: &Piece, target: LowerNameBuf) -> Result<(), Unjoinable> {
         self.chain_left = self.chain_left.checked_sub(1).ok_or(Unjoinable)?;
         let (message, from_zone) = match self.links.take() {
-            Some(links) => (join(&links.message, piece.message.bytes())?, links.from_zone),
+            Some(links) => (join(&links.message, piece.message.bytes(), false)?, links.from_zone),
             None => (piece.message.bytes().to_vec(), false),
         };
         self.links = Some(Links { message, from_zone });

@@ -1,5 +1,6 @@
 //! The parts of recursive service that its two doors, memory and source, share with the threads that ask other servers.
 
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -9,12 +10,13 @@ use engine::Source;
 use resolver::{ClientPrefix, Inquiry, LookupRequest};
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
-use wire::{Class, Rcode, Ttl, Type};
+use wire::{Rcode, Ttl};
 
 use crate::cached::Cached;
 use crate::front::Front;
 use crate::message::{Message, assemble};
 use crate::policy::{Policy, PolicyConfig, PolicyFault};
+use crate::pursuit::Pursuit;
 use crate::realms::Realm;
 use crate::settler::{Settler, Waiter};
 use crate::stats::RecursionStats;
@@ -69,15 +71,13 @@ impl Service {
     /// If the policy cannot be carried out.
     pub fn new(cache: Cache, start: Instant, policy: &PolicyConfig) -> Result<Arc<Service>, PolicyFault> {
         let policy = Policy::new(policy, cache.key())?;
-        let service = Service {
+        Ok(Arc::new(Service {
             cache,
             start,
             stats: RecursionStats::default(),
             policy: ArcSwap::from_pointee(policy),
             lookups: OnceLock::new(),
-        };
-        service.forget_local_names();
-        Ok(Arc::new(service))
+        }))
     }
 
     /// Names whoever asks other servers; the first one counts.
@@ -91,18 +91,27 @@ impl Service {
     /// If the policy cannot be carried out; the old one stays.
     pub fn set_policy(&self, policy: &PolicyConfig) -> Result<(), PolicyFault> {
         self.policy.store(Arc::new(Policy::new(policy, self.cache.key())?));
-        self.forget_local_names();
+        self.drop_unfit();
         Ok(())
     }
 
-    /// Drops from the cache what is answered on the spot now.
-    pub fn forget_local_names(&self) {
-        let policy = self.policy.load();
-        self.cache.flush_names(|name| {
-            let mut hashed = HashedName::new();
+    /// Drops from the cache what nobody may have from there now: names that are answered on the spot, and private addresses.
+    /// For after a change of policy, and for what came from a file.
+    pub fn drop_unfit(&self) {
+        let (policy, mut unfit) = (self.policy.load(), HashSet::new());
+        let mut hashed = HashedName::new();
+        // The age of an answer does not count here.
+        self.cache.for_each(Now::since_start(0), |held| {
+            let name = held.name();
             hashed.set(self.cache.key(), name.as_name());
-            policy.local.is_local(&hashed, Type::A, Class::IN)
+            let local = policy.local.is_local(&hashed, held.asked(), held.qclass());
+            if local || policy.private.as_ref().is_some_and(|private| private.offends(&held.message())) {
+                unfit.insert(*name);
+            }
         });
+        if !unfit.is_empty() {
+            self.cache.flush_names(|name| unfit.contains(&name.to_buf()));
+        }
     }
 
     /// The data that are answered from at once.
@@ -164,7 +173,7 @@ impl Service {
     }
 
     /// Looks for the answer to a question.
-    pub(crate) fn known(&self, policy: &Policy, inquiry: &Inquiry, now: Now) -> Known {
+    pub(crate) fn known(&self, policy: &Policy, inquiry: &Inquiry, client: ClientPrefix, now: Now) -> Known {
         let mut hashed = HashedName::new();
         hashed.set(self.cache.key(), inquiry.name.as_name());
         let Some(realm) = policy.realms.of(&hashed, inquiry.qtype) else { return Known::NoRule };
@@ -173,8 +182,7 @@ impl Service {
         let stale = match found {
             Some((piece, hit)) if matches!(hit.freshness, Freshness::Fresh(_)) => {
                 if hit.prefetch && policy.prefetch {
-                    let nobody = std::net::IpAddr::from([0, 0, 0, 0]);
-                    self.prefetch(*inquiry, ClientPrefix::of(nobody));
+                    self.prefetch(*inquiry, client);
                 }
                 return Known::Answer(piece);
             }
@@ -202,15 +210,16 @@ impl Service {
     }
 
     /// An answer that has expired but may still be served.
-    pub(crate) fn stale(&self, policy: &Policy, inquiry: &Inquiry, now: Now) -> Option<Piece> {
-        match self.known(policy, inquiry, now) {
+    pub(crate) fn stale(&self, policy: &Policy, pursuit: &Pursuit, now: Now) -> Option<Piece> {
+        match self.known(policy, &pursuit.next, pursuit.client, now) {
             Known::Answer(piece) => Some(piece),
             Known::Failure(stale) | Known::Nothing(stale) => stale,
             Known::NoRule => None,
         }
     }
 
-    /// Keeps a response to a question; what is not fit for that, or of a TTL of 0, is left.
+    /// Keeps a response to a question; what is not fit for that, of a TTL of 0, or to a question that is answered on the spot
+    /// by now, is left.
     pub(crate) fn keep(
         &self,
         policy: &Policy,
@@ -222,6 +231,9 @@ impl Service {
         let mut hashed = HashedName::new();
         hashed.set(self.cache.key(), inquiry.name.as_name());
         let Some(realm) = policy.realms.of(&hashed, inquiry.qtype) else { return };
+        if policy.local.is_local(&hashed, inquiry.qtype, inquiry.qclass) {
+            return;
+        }
         let terms = Terms {
             realm: realm.number,
             dnssec_ok: inquiry.dnssec_ok,
@@ -276,7 +288,10 @@ fn fetch_all(
         message: Message::Own(message.into()),
         rcode: hit.rcode,
         authentic: hit.authentic && realm.trust_ad,
-        negative_ttl: None,
+        negative_ttl: match hit.freshness {
+            Freshness::Fresh(left) if hit.negative => Some(Ttl::from_secs(left)),
+            _ => None,
+        },
         stale: false,
         info: None,
     };

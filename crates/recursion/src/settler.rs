@@ -51,54 +51,70 @@ const WITHHELD_TTL: u32 = 60;
 /// Takes the outcomes of lookups.
 pub struct Settler {
     service: Arc<Service>,
-    /// Of the lookup that ended last.
-    withheld: Option<Withheld>,
+    /// The answer that was judged last: most clients who wait for one get it one after the other.
+    judged: Option<Judged>,
 }
 
-/// An answer that no client gets.
-struct Withheld {
+/// An answer, and what clients get.
+struct Judged {
     answer: Arc<Answer>,
-    /// What clients get.
-    instead: Arc<Answer>,
+    /// What they get in its place, if they may not have it.
+    instead: Option<Arc<Answer>>,
 }
 
 impl Settler {
     pub(crate) fn new(service: Arc<Service>) -> Self {
-        Settler { service, withheld: None }
+        Settler { service, judged: None }
     }
 
-    /// An answer without the records that may not be in it: none at all.
-    fn withhold(&mut self, inquiry: &Inquiry, answer: &Arc<Answer>) -> Arc<Answer> {
-        self.service.stats().withheld.add();
-        let question = (inquiry.qtype, inquiry.qclass);
-        let message = assemble(inquiry.name.as_lower(), question, Rcode::NOERROR, [0; 3], &[]);
-        let ttl = Some(Ttl::from_secs(WITHHELD_TTL));
-        let instead = Arc::new(Answer {
-            message: message.into(),
-            rcode: Rcode::NOERROR,
-            authentic: false,
-            authoritative: false,
-            negative_ttl: ttl,
-            leads_to: None,
-        });
-        self.withheld = Some(Withheld { answer: Arc::clone(answer), instead: Arc::clone(&instead) });
-        instead
+    /// What clients get in place of an answer that they may not have: one without any records. Clients may be settled long
+    /// after their lookup has ended, so each answer is judged where it is handed out, too.
+    fn instead_of(
+        &mut self,
+        policy: &Policy,
+        inquiry: &Inquiry,
+        answer: &Arc<Answer>,
+    ) -> Option<Arc<Answer>> {
+        let private = policy.private.as_ref()?;
+        match &self.judged {
+            Some(judged) if Arc::ptr_eq(&judged.answer, answer) => judged.instead.clone(),
+            _ => {
+                let instead = private.offends(&answer.message).then(|| nothing(inquiry));
+                self.judged = Some(Judged { answer: Arc::clone(answer), instead: instead.clone() });
+                instead
+            }
+        }
     }
+}
+
+/// An answer without records.
+fn nothing(inquiry: &Inquiry) -> Arc<Answer> {
+    let question = (inquiry.qtype, inquiry.qclass);
+    let message = assemble(inquiry.name.as_lower(), question, Rcode::NOERROR, [0; 3], &[]);
+    Arc::new(Answer {
+        message: message.into(),
+        rcode: Rcode::NOERROR,
+        authentic: false,
+        authoritative: false,
+        negative_ttl: Some(Ttl::from_secs(WITHHELD_TTL)),
+        leads_to: None,
+    })
 }
 
 impl Outlet for Settler {
     type Waiter = Waiter;
 
-    fn ended(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome) {
+    fn ended(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome, now: Instant) {
         let policy = self.service.policy();
-        let now = self.service.now(Instant::now());
-        self.withheld = None;
+        let now = self.service.now(now);
+        self.judged = None;
         match outcome {
             LookupOutcome::Answered(answer) => {
-                let answer = match &policy.private {
-                    Some(private) if private.offends(&answer.message) => self.withhold(inquiry, answer),
-                    _ => Arc::clone(answer),
-                };
+                let instead = self.instead_of(&policy, inquiry, answer);
+                if instead.is_some() {
+                    self.service.stats().withheld.add();
+                }
+                let answer = instead.as_ref().unwrap_or(answer);
                 // The beginning of a chain is no answer by itself.
                 if answer.leads_to.is_none() {
                     self.service.keep(&policy, inquiry, &answer.message, answer.negative_ttl, now);
@@ -111,32 +127,31 @@ impl Outlet for Settler {
         }
     }
 
-    fn settle(&mut self, waiter: Waiter, outcome: LookupOutcome) {
+    fn settle(&mut self, waiter: Waiter, outcome: LookupOutcome, now: Instant) {
         let waiting = match waiter.0 {
             Who::Nobody => return,
             Who::Told(told) => return told(outcome),
             Who::Client(waiting) => waiting,
         };
-        let (service, policy) = (&self.service, self.service.policy());
-        let now = service.now(Instant::now());
+        let policy = self.service.policy();
+        let now = self.service.now(now);
         let (piece, leads_to) = match outcome {
             LookupOutcome::Answered(answer) => {
-                let withheld =
-                    self.withheld.as_ref().filter(|withheld| Arc::ptr_eq(&withheld.answer, &answer));
-                let info = withheld.map(|_| ErrorInfo::FILTERED);
-                let answer = withheld.map_or(&answer, |withheld| &withheld.instead);
-                let trust_ad = service.trusts_ad(&policy, &waiting.pursuit.next);
+                let instead = self.instead_of(&policy, &waiting.pursuit.next, &answer);
+                let info = instead.as_ref().map(|_| ErrorInfo::FILTERED);
+                let answer = instead.as_ref().unwrap_or(&answer);
+                let trust_ad = self.service.trusts_ad(&policy, &waiting.pursuit.next);
                 (Piece { info, ..shared(answer, trust_ad) }, answer.leads_to)
             }
-            LookupOutcome::Failed(failure) => match service.stale(&policy, &waiting.pursuit.next, now) {
+            LookupOutcome::Failed(failure) => match self.service.stale(&policy, &waiting.pursuit, now) {
                 Some(piece) => (piece, None),
                 None => {
-                    service.stats().failures.add();
+                    self.service.stats().failures.add();
                     return waiting.ticket.refuse(refusal(failure));
                 }
             },
         };
-        service.resume(&policy, waiting, piece, leads_to, now);
+        self.service.resume(&policy, waiting, piece, leads_to, now);
     }
 }
 

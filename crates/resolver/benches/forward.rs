@@ -28,10 +28,10 @@ struct Outcomes(Arc<AtomicUsize>);
 
 impl Outlet for Outcomes {
     type Waiter = ();
-    fn ended(&mut self, _: &Inquiry, outcome: &LookupOutcome) {
+    fn ended(&mut self, _: &Inquiry, outcome: &LookupOutcome, _: Instant) {
         black_box(outcome);
     }
-    fn settle(&mut self, (): (), outcome: LookupOutcome) {
+    fn settle(&mut self, (): (), outcome: LookupOutcome, _: Instant) {
         assert!(matches!(outcome, LookupOutcome::Answered(_)), "a lookup failed");
         self.0.fetch_add(1, Relaxed);
     }

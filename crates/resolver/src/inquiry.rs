@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wire::{Class, LowerNameBuf, Type};
 
@@ -85,11 +85,12 @@ pub trait Outlet: Send + 'static {
     /// A client that waits.
     type Waiter: Send + 'static;
 
-    /// A lookup has ended: called once for each that has started, before its clients are settled.
-    fn ended(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome);
+    /// A lookup has ended `now`: called once for each that has started, before its clients are settled.
+    fn ended(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome, now: Instant);
 
-    /// A client's wait is over: called once for each.
-    fn settle(&mut self, waiter: Self::Waiter, outcome: LookupOutcome);
+    /// A client's wait is over `now`: called once for each. That may be later than its lookup has ended, and others may
+    /// have ended in between.
+    fn settle(&mut self, waiter: Self::Waiter, outcome: LookupOutcome, now: Instant);
 }
 
 /// What came of a client's request.

@@ -25,6 +25,8 @@ pub struct UpstreamStats {
     pub probes: Counter,
     /// Replies that fitted their query, by their time: see [`RTT_BUCKETS`].
     pub rtt: [Counter; RTT_BUCKETS.len()],
+    /// The sum of these times, in microseconds.
+    pub rtt_sum: Counter,
     /// Tries that were not answered in time.
     pub timeouts: Counter,
     /// Links that failed: refused, unreachable, reset.
@@ -43,6 +45,7 @@ impl UpstreamStats {
             tcp: Counter::default(),
             probes: Counter::default(),
             rtt: Default::default(),
+            rtt_sum: Counter::default(),
             timeouts: Counter::default(),
             failures: Counter::default(),
             bad_replies: Counter::default(),
@@ -68,11 +71,13 @@ impl UpstreamStats {
         self.failing.store(failing, Relaxed);
     }
 
+    /// A reply has come, after so long.
     pub(crate) fn replied(&self, after: Duration) {
         let bucket = RTT_BUCKETS.iter().position(|&ms| after <= Duration::from_millis(ms));
         if let Some(count) = bucket.and_then(|bucket| self.rtt.get(bucket)) {
             count.add(1);
         }
+        self.rtt_sum.add(after.as_micros() as u64);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use net::{Outgoing, OutgoingConfig};
 use resolver::{
@@ -19,8 +19,8 @@ struct Channel(Sender<(u32, LookupOutcome)>);
 
 impl Outlet for Channel {
     type Waiter = u32;
-    fn ended(&mut self, _: &Inquiry, _: &LookupOutcome) {}
-    fn settle(&mut self, waiter: u32, outcome: LookupOutcome) {
+    fn ended(&mut self, _: &Inquiry, _: &LookupOutcome, _: Instant) {}
+    fn settle(&mut self, waiter: u32, outcome: LookupOutcome, _: Instant) {
         let _ = self.0.send((waiter, outcome));
     }
 }

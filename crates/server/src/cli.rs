@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
+use crate::config::resolver::asking::Server;
 use crate::tools;
 use crate::words::reason;
 
@@ -282,10 +283,7 @@ pub enum CtlForward {
 
 /// Reads `ADDRESS` or `ADDRESS@PORT`.
 fn upstream(text: &str) -> Result<std::net::SocketAddr, String> {
-    let (address, port) = text.split_once('@').unwrap_or((text, "53"));
-    let address = address.parse().map_err(|_| format!("`{address}` is no IP address"))?;
-    let port = port.parse().ok().filter(|&port| port > 0).ok_or_else(|| format!("`{port}` is no port"))?;
-    Ok(std::net::SocketAddr::new(address, port))
+    Server::parse(text).map(|server| server.0.0).map_err(|fault| fault.to_string())
 }
 
 /// Commands on zones of the running server.

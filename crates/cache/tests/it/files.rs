@@ -102,12 +102,15 @@ fn faults_are_named() {
         change(&mut bytes);
         load(&cache_of(1 << 20), &bytes, 0).expect_err("a fault")
     };
-    assert!(matches!(fault(&|b| b.clear()), LoadFault::Short));
+    assert!(matches!(fault(&|b| b.clear()), LoadFault::Foreign));
+    assert!(matches!(fault(&|b| *b = b"[server]".to_vec()), LoadFault::Foreign));
+    assert!(matches!(fault(&|b| *b = vec![b'x'; 1000]), LoadFault::Foreign));
+    assert!(matches!(fault(&|b| b.truncate(9)), LoadFault::Short));
     assert!(matches!(fault(&|b| b.truncate(b.len() - 1)), LoadFault::Short));
     assert!(matches!(fault(&|b| b.push(0)), LoadFault::Damaged));
     assert!(matches!(fault(&|b| b[100] ^= 1), LoadFault::Damaged));
     assert!(matches!(fault(&|b| b[28..32].fill(0xff)), LoadFault::Damaged), "a length beyond every message");
-    assert!(matches!(fault(&|b| b[0] ^= 1), LoadFault::Damaged));
+    assert!(matches!(fault(&|b| b[0] ^= 1), LoadFault::Foreign));
 }
 
 #[test]

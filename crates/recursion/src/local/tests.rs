@@ -229,12 +229,15 @@ fn special_names_can_be_turned_off() {
     ] {
         assert_eq!(ask_within(&names, question, 512).is_some(), is_local, "{question}");
     }
+    let is_local = |config: &LocalConfig, special: &SpecialName| {
+        let name = special.name().expect("a name");
+        ask_for(&names_of(config), name.as_name(), Type::A, Class::IN, 512).is_some()
+    };
     config.forwarded = vec![lower("arpa.")];
-    assert!(
-        names_of(&config).covers().all(|(name, _)| !name.as_name().is_at_or_below(lower("arpa.").as_name()))
-    );
+    let below_arpa = |special: &&SpecialName| special.domain.trim_end_matches('.').ends_with("arpa");
+    assert!(SpecialName::all().filter(below_arpa).all(|special| !is_local(&config, special)));
     config.special_off = SpecialOff::All;
-    assert_eq!(names_of(&config).covers().count(), 0);
+    assert!(SpecialName::all().all(|special| !is_local(&config, special)));
 }
 
 #[test]
@@ -349,27 +352,6 @@ fn what_does_not_fit_is_truncated() {
     assert!(ask_within(&names, "many.lan. A", 1232).is_some_and(|response| response.answers.len() == 60));
 }
 
-#[test]
-fn what_is_covered_is_told_with_its_reach() {
-    let names = names_of(&data(&[
-        "printer.lan. A 192.168.1.5",
-        "*.ads.example. A 0.0.0.0",
-        "nas.home.arpa. A 192.168.1.9",
-    ]));
-    let covers: Vec<(String, Reach)> =
-        names.covers().map(|(name, reach)| (name.to_string(), reach)).collect();
-    for (name, reach) in [
-        ("printer.lan.", Reach::Name),
-        ("ads.example.", Reach::Tree),
-        ("nas.home.arpa.", Reach::Name),
-        ("home.arpa.", Reach::Tree),
-        ("localhost.", Reach::Tree),
-    ] {
-        assert!(covers.contains(&(name.into(), reach)), "{name}");
-    }
-    assert!(!covers.iter().any(|(name, _)| name == "lan." || name == "arpa." || name == "."));
-}
-
 fn any_name() -> impl Strategy<Value = NameBuf> {
     let label = prop_oneof![
         prop::sample::select(vec![
@@ -394,7 +376,7 @@ fn any_name() -> impl Strategy<Value = NameBuf> {
 
 proptest! {
     #[test]
-    fn only_covered_names_are_answered_and_all_of_them(
+    fn data_and_special_names_are_answered_and_nothing_else(
         owners in prop::collection::vec(any_name(), 0..6),
         qname in any_name(),
         qtype in prop_oneof![any::<u16>().prop_map(Type), Just(Type::A), Just(Type::ANY), Just(Type::SOA)],
@@ -404,9 +386,12 @@ proptest! {
             owner: *owner, rtype: Type::A, ttl: Ttl::ZERO, rdata: vec![192, 0, 2, 1],
         });
         let names = names_of(&LocalConfig { data: data.collect(), ..LocalConfig::default() });
-        let is_covered = names.covers().any(|(name, reach)| match reach {
-            Reach::Name => name.as_name() == qname.as_name(),
-            Reach::Tree => qname.as_name().is_at_or_below(name.as_name()),
+        let special = SpecialName::all().filter_map(SpecialName::name);
+        let is_covered = special.map(|name| name.to_string()).any(|name| {
+            qname.as_name().is_at_or_below(lower(&name).as_name())
+        }) || owners.iter().any(|owner| match owner.as_name().is_wildcard().then(|| owner.as_name().parent()) {
+            Some(parent) => parent.is_some_and(|parent| qname.as_name().is_at_or_below(parent)),
+            None => qname.as_name() == owner.as_name(),
         });
         let is_parent = owners.iter().any(|owner| {
             owner.as_name().is_wildcard() && owner.as_name().parent() == Some(qname.as_name())

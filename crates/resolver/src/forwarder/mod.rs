@@ -226,7 +226,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             LookupOutcome::Answered(_) => self.stats.answered.add(1),
             LookupOutcome::Failed(_) => self.stats.failed.add(1),
         }
-        self.outlet.ended(&lookup.inquiry, &outcome);
+        self.outlet.ended(&lookup.inquiry, &outcome, now);
         for client in lookup.clients {
             self.went(client, outcome.clone(), now);
         }
@@ -256,7 +256,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if let Some(tracer) = client.tracer {
             tracer.settled(now, &outcome);
         }
-        self.outlet.settle(client.waiter, outcome);
+        self.outlet.settle(client.waiter, outcome, now);
     }
 
     /// Notes a step of a lookup for the clients that want it.

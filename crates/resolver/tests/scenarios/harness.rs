@@ -52,7 +52,7 @@ struct Collector {
 impl Outlet for Collector {
     type Waiter = u32;
 
-    fn ended(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome) {
+    fn ended(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome, _: Instant) {
         self.ended.lock().expect("one thread").push(show(outcome));
         let LookupOutcome::Answered(answer) = outcome else { return };
         let (_, mut parser) = Parser::new(&answer.message).expect("a header");
@@ -60,7 +60,7 @@ impl Outlet for Collector {
         assert_eq!(question.name.as_wire(), inquiry.name.as_name().as_wire(), "the question in lower case");
     }
 
-    fn settle(&mut self, waiter: u32, outcome: LookupOutcome) {
+    fn settle(&mut self, waiter: u32, outcome: LookupOutcome, _: Instant) {
         self.outcomes.lock().expect("one thread").push_back((waiter, outcome));
     }
 }
@@ -640,6 +640,7 @@ fn count(stats: &ForwardStats, servers: &[(String, Upstream)], name: &str) -> u6
             "failures" => &stats.failures,
             "bad-replies" => &stats.bad_replies,
             "rtt-20ms" => &stats.rtt[4],
+            "rtt-sum-us" => &stats.rtt_sum,
             _ => panic!("no such counter"),
         };
         return counter.get();

@@ -18,8 +18,8 @@ pub(crate) struct Outcomes(pub(crate) Arc<Mutex<Vec<(usize, LookupOutcome)>>>);
 
 impl Outlet for Outcomes {
     type Waiter = usize;
-    fn ended(&mut self, _: &Inquiry, _: &LookupOutcome) {}
-    fn settle(&mut self, waiter: usize, outcome: LookupOutcome) {
+    fn ended(&mut self, _: &Inquiry, _: &LookupOutcome, _: Instant) {}
+    fn settle(&mut self, waiter: usize, outcome: LookupOutcome, _: Instant) {
         self.0.lock().expect("one thread").push((waiter, outcome));
     }
 }

@@ -2,7 +2,8 @@
 //! makes it.
 
 use std::sync::{Arc, mpsc};
-use std::task::Waker;
+use std::task::{Wake, Waker};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use cache::Freshness;
@@ -72,8 +73,11 @@ fn beyond(
     };
     steps.push(format!("the rule for {} covers it", rule.as_name()));
     match cached {
-        Some(CachedAnswer { freshness: Freshness::Fresh(left), message, .. }) => {
-            steps.push(format!("it is in the cache, for {left} s more"));
+        Some(CachedAnswer { freshness: Freshness::Fresh(left), above, message, .. }) => {
+            steps.push(match above {
+                true => format!("it is in the cache that a name above does not exist, for {left} s more"),
+                false => format!("it is in the cache, for {left} s more"),
+            });
             return Ok(json!({"steps": steps, "answer": text(&message)?}));
         }
         Some(CachedAnswer { freshness: Freshness::Stale(ago), .. }) => {
@@ -90,7 +94,12 @@ fn beyond(
     let outcome = outcome.recv_timeout(PATIENCE);
     steps.extend(trace.steps().iter().map(ToString::to_string));
     let answer = match outcome {
-        Ok(LookupOutcome::Answered(answer)) => text(&answer.message)?,
+        Ok(LookupOutcome::Answered(answer)) => {
+            if service.withholds(&answer.message) {
+                steps.push("private addresses are in it: clients get an answer without records".into());
+            }
+            text(&answer.message)?
+        }
         Ok(LookupOutcome::Failed(failure)) => format!(";; no answer: {failure}\n"),
         Err(_) => ";; no answer: nobody can be asked\n".into(),
     };
@@ -101,6 +110,27 @@ fn text(message: &[u8]) -> Result<String, String> {
     print::full(message).map_err(|e| format!("the answer is broken: {e}"))
 }
 
+/// Wakes a thread that waits for an answer.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// The answer that other servers were asked for.
+fn late(packets: &Packets, worker: &mut Worker<Served>) -> Result<String, String> {
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        if let Some((_, _, message)) = packets.late(worker).pop() {
+            return text(&message);
+        }
+        std::thread::park_timeout(until.saturating_duration_since(Instant::now()));
+    }
+    Ok(";; no answer: nobody can be asked\n".into())
+}
+
 /// The answer that the query path makes, as text; counted nowhere.
 fn answer(
     engine: &Arc<Engine<Served>>,
@@ -109,7 +139,8 @@ fn answer(
     dnssec_ok: bool,
 ) -> Result<String, String> {
     let spec = QuerySpec { name, qtype, qclass: Class::IN, dnssec_ok, ..QuerySpec::default() };
-    let mut worker = Worker::new(Arc::clone(engine), Arc::new(Account::new(Waker::noop().clone())));
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut worker = Worker::new(Arc::clone(engine), Arc::new(Account::new(waker)));
     let mut packets = Packets::new(Transport::Tcp, MAX_MESSAGE);
     packets.push(&spec.message().map_err(|fault| fault.to_string())?);
     packets.ask(&mut worker);
@@ -117,7 +148,7 @@ fn answer(
         return text(reply);
     }
     Ok(match packets.take_outcome(0) {
-        Some(Outcome::Pending) => ";; the answer comes later\n".into(),
+        Some(Outcome::Pending) => late(&packets, &mut worker)?,
         Some(Outcome::Stream(_)) => ";; the answer is a stream of messages\n".into(),
         _ => ";; no reply\n".into(),
     })

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use cache::{Flush, Freshness, Held};
+use cache::{Flush, Freshness, Held, LoadFault};
 use resolver::{ForwardRule, Reach, Upstream, UpstreamStats};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -106,7 +106,11 @@ pub(super) fn save(recursive: &Recursive, path: Option<&str>) -> Result<Value, S
 pub(super) fn load(recursive: &Recursive, path: Option<&str>) -> Result<Value, String> {
     let path = file(recursive, path)?;
     let restored = store::load(&path, &recursive.service);
-    let restored = restored.map_err(|fault| format!("{}: {fault}", path.display()))?;
+    let restored = restored.map_err(|fault| match fault {
+        LoadFault::Io(e) => format!("cannot read {}: {}", path.display(), reason(&e)),
+        LoadFault::Foreign => format!("{} is not a file of a cache", path.display()),
+        fault => format!("{} cannot be read to its end: {fault}", path.display()),
+    })?;
     let file = path.display().to_string();
     Ok(json!({"kept": restored.kept, "left_out": restored.left_out, "file": file}))
 }
@@ -149,6 +153,7 @@ fn server(stats: &UpstreamStats) -> Value {
 /// Has servers asked for a domain, in place of those of the same domain before; until the configuration is read again.
 pub(super) fn forward_add(
     recursive: &Recursive,
+    own: &[SocketAddr],
     domain: &str,
     servers: &[SocketAddr],
     stub: bool,
@@ -159,6 +164,9 @@ pub(super) fn forward_add(
     }
     if stub && domain.as_name().is_root() {
         return Err("the root cannot be a stub zone: nobody serves all names".into());
+    }
+    if let Some(address) = servers.iter().find(|&address| own.contains(address)) {
+        return Err(format!("nomen listens on {}@{} and would ask itself", address.ip(), address.port()));
     }
     let upstream = |&address: &SocketAddr| Upstream { address, reach: Reach::UdpThenTcp };
     let mut rule = ForwardRule::new(domain, servers.iter().map(upstream).collect());

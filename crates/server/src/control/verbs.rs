@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::parts::Parts;
 use super::{AnswerLine, Command, True, explain, recursion, stats, status, zones};
+use crate::frontend::Frontend;
 use crate::recursive::Recursive;
 use crate::zones::keeping::{ReloadFault, Reloaded};
 
@@ -63,12 +64,12 @@ fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
         | Command::CacheDump
         | Command::Explain { .. }
         | Command::Stop => Ok(Value::Null),
-        other => about_recursion(recursive.as_deref().ok_or(OFF)?, other),
+        other => about_recursion(recursive.as_deref().ok_or(OFF)?, frontend, other),
     }
 }
 
 /// Commands on recursive service.
-fn about_recursion(recursive: &Recursive, command: &Command) -> Result<Value, String> {
+fn about_recursion(recursive: &Recursive, frontend: &Frontend, command: &Command) -> Result<Value, String> {
     match command {
         Command::CacheStats => Ok(recursion::cache_stats(recursive)),
         Command::CacheFlush { name, tree, rtype } => {
@@ -78,7 +79,7 @@ fn about_recursion(recursive: &Recursive, command: &Command) -> Result<Value, St
         Command::CacheLoad { file } => recursion::load(recursive, file.as_deref()),
         Command::ForwardList => Ok(recursion::forward_list(recursive)),
         Command::ForwardAdd { domain, servers, stub } => {
-            recursion::forward_add(recursive, domain, servers, *stub)
+            recursion::forward_add(recursive, &frontend.addresses(), domain, servers, *stub)
         }
         Command::ForwardRemove { domain } => recursion::forward_remove(recursive, domain),
         _ => Ok(Value::Null),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus_client::encoding::NoLabelSet;
 use prometheus_client::metrics::MetricType;
@@ -86,10 +87,9 @@ fn upstreams(all: &[Arc<UpstreamStats>], out: &mut Printer<'_>) -> fmt::Result {
         let count = buckets.iter().map(|bucket| bucket.1).sum();
         let server = stats.upstream.to_string();
         let labels: &[(&str, &str)] = &[("server", &server)];
-        // Sums of times are not kept; the smoothed time stands for the mean.
-        let mean = stats.smoothed_rtt().unwrap_or_default().as_secs_f64();
+        let sum = Duration::from_micros(stats.rtt_sum.get()).as_secs_f64();
         let mut one = metric.encode_family(&labels)?;
-        one.encode_histogram::<NoLabelSet>(mean * count as f64, count, &buckets, None)?;
+        one.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
     }
     Ok(())
 }

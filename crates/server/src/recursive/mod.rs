@@ -219,10 +219,10 @@ impl Decided {
 
 impl Adopt for Recursive {
     fn adopt(&self, settings: &Settings) {
-        if let Some(plan) = plan(settings) {
-            if let Err(fault) = self.configure(plan.policy, plan.forward) {
-                error!("recursive service goes on as before: {fault}");
-            }
+        if let Some(plan) = plan(settings)
+            && let Err(fault) = self.configure(plan.policy, plan.forward)
+        {
+            error!("recursive service goes on as before: {fault}");
         }
     }
 }

@@ -74,6 +74,7 @@ fn load_at_start(path: &Path, service: &Service) {
             info!(kept, left_out, milliseconds, "cache read from {}", path.display());
         }
         Err(LoadFault::Io(e)) if e.kind() == io::ErrorKind::NotFound => {}
+        Err(LoadFault::Io(e)) => warn!("the cache's file {} cannot be read: {}", path.display(), reason(&e)),
         Err(fault) => warn!("the cache's file {} is of no use: {fault}", path.display()),
     }
 }
@@ -90,14 +91,14 @@ fn save_and_say(path: &Path, service: &Service) {
     }
 }
 
-/// Puts what a file holds into the cache. Names that are answered on the spot now are left out.
+/// Puts what a file holds into the cache, but for what the policy of today does not let anyone have.
 ///
 /// # Errors
 /// [`LoadFault`]; what stands in front of the fault is in the cache.
 pub fn load(path: &Path, service: &Service) -> Result<Restored, LoadFault> {
     let file = File::open(path).map_err(LoadFault::Io)?;
     let restored = service.cache().load(&mut BufReader::new(file), service.now(Instant::now()), wall());
-    service.forget_local_names();
+    service.drop_unfit();
     restored
 }
 

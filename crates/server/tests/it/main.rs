@@ -5,6 +5,7 @@ mod control;
 mod images;
 mod metrics;
 mod query;
+mod recursion;
 mod reload;
 mod serve;
 mod support;

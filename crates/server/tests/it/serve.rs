@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 
 use nix::sys::signal::Signal;
 
-use crate::support::{APEX, PATIENCE, Server, free_address, message, run, text, written};
+use crate::support::{APEX, BUILT_IN_PORT, PATIENCE, Server, free_address, message, run, text, written};
 
 #[test]
 fn answers_over_udp_and_tcp() {
@@ -94,6 +94,7 @@ fn sigterm_answers_what_arrived_and_ends_well() {
 /// Its port is fixed: where another program has it the start fails with a sentence, elsewhere it works.
 #[test]
 fn the_built_in_configuration_is_served_without_arguments() {
+    let _port = BUILT_IN_PORT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a folder");
     let errors = fs::File::create(folder.path().join("errors")).expect("a file");
     let mut child = crate::support::nomen(&["serve"])

@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
@@ -66,6 +67,9 @@ pub(crate) fn written(address: SocketAddr) -> String {
     format!("\"{}@{}\"", address.ip(), address.port())
 }
 
+/// Held by whoever starts a server at the port of the built-in configuration.
+pub(crate) static BUILT_IN_PORT: Mutex<()> = Mutex::new(());
+
 /// A running server; killed when dropped.
 pub(crate) struct Server {
     /// Its folder: configuration, zones, control socket, log.
@@ -87,7 +91,11 @@ impl Server {
     /// Starts a server in a prepared folder, which gets the configuration, with more keys for `[server]` and more
     /// sections.
     pub(crate) fn start_in(folder: TempDir, keys: &str, more: &str) -> Self {
-        let address = free_address();
+        Self::start_at(free_address(), folder, keys, more)
+    }
+
+    /// The same at an address that an earlier server had.
+    pub(crate) fn start_at(address: SocketAddr, folder: TempDir, keys: &str, more: &str) -> Self {
         let config = format!(
             "[server]\nworkers = 2\n{keys}[[listen]]\naddr = [{}]\n[control]\nsocket = \"ctl.sock\"\n\
              [template.folder]\ndirectory = \".\"\n{more}",

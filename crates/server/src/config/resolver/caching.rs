@@ -24,9 +24,9 @@ keys! {
         restart "cache-size" size: Size<{ 1 << 20 }, { 64 << 30 }> = Size(256 << 20), example "1GiB";
         /// File that the cache is kept in while nomen does not run; "none": it is not kept. Unset: `cache` in the state
         /// folder, if there is one (`state-dir` of `[server]`). A file that is damaged or too old is not used.
-        live "cache-file" file: Option<CacheFile> = None, example "/var/lib/nomen/cache";
+        restart "cache-file" file: Option<CacheFile> = None, example "/var/lib/nomen/cache";
         /// Time between two times that the cache is written to its file. It is also written at the end.
-        live "cache-save-interval" save_interval: Time<10_000, 86_400_000> = Time::secs(900), example "1h";
+        restart "cache-save-interval" save_interval: Time<10_000, 86_400_000> = Time::secs(900), example "1h";
         /// Shortest time that answers with data are kept, unless their TTL is 0. More than a few seconds goes against
         /// what the zones' owners want.
         restart "min-ttl" min_ttl: Seconds<0, 3600> = Seconds(0), example "5s";

@@ -1,0 +1,72 @@
+//! Lookups that fail.
+
+use resolver::{LookupFailure, ReplyFault, ShedReason};
+use wire::Rcode;
+
+use crate::support::{World, ask, data, domain};
+
+const WWW: [&str; 1] = ["www.example. 600 A 192.0.2.80"];
+
+#[test]
+fn every_failure_is_told_with_its_reason() {
+    let bad = LookupFailure::BadReply;
+    let all = [
+        (LookupFailure::NoRule, "REFUSED rd ra EDE 20", false),
+        (LookupFailure::NoRecursion, "REFUSED rd ra EDE 20", false),
+        (LookupFailure::TimedOut, "SERVFAIL rd ra EDE 22", true),
+        (LookupFailure::NoReply, "SERVFAIL rd ra EDE 22", true),
+        (bad(ReplyFault::Rcode(Rcode::SERVFAIL)), "SERVFAIL rd ra EDE 22", true),
+        (bad(ReplyFault::Referral), "SERVFAIL rd ra EDE 22", true),
+        (bad(ReplyFault::Truncated), "SERVFAIL rd ra EDE 23", true),
+        (bad(ReplyFault::Malformed), "SERVFAIL rd ra EDE 24", true),
+        (bad(ReplyFault::SetTooLarge), "SERVFAIL rd ra EDE 24", true),
+        (bad(ReplyFault::Chain), "SERVFAIL rd ra EDE 24", true),
+        (LookupFailure::Shed(ShedReason::Clients), "SERVFAIL rd ra EDE 0", false),
+    ];
+    for (failure, says, remembered) in all {
+        let mut world = World::new(|_| {});
+        world.miss(&ask("www.example. A"));
+        world.failed("www.example. A", failure);
+        assert_eq!(world.later().says(), says, "{failure:?}");
+        assert_eq!(world.service.stats().failures.get(), 1);
+        let again = world.ask(&ask("www.example. A"));
+        assert_eq!(again.map(|reply| reply.says()), remembered.then(|| "SERVFAIL rd ra EDE 13".into()));
+    }
+}
+
+#[test]
+fn a_failure_is_remembered_for_two_seconds_for_its_own_question_alone() {
+    let mut world = World::new(|_| {});
+    world.miss(&ask("www.example. A"));
+    world.failed("www.example. A", LookupFailure::NoReply);
+    world.later();
+    world.after(1);
+    assert_eq!(world.hit(&ask("WWW.example. A")).says(), "SERVFAIL rd ra EDE 13");
+    assert_eq!(world.service.stats().remembered_failures.get(), 1);
+    for question in ["www.example. AAAA", "www.example. A do", "www.example. A cd", "a.www.example. A"] {
+        world.miss(&ask(question));
+    }
+    world.after(1);
+    world.miss(&ask("www.example. A"));
+    world.answered("www.example. A", &data(&WWW));
+    assert_eq!(world.later().says(), "NOERROR rd ra");
+}
+
+#[test]
+fn who_waits_for_nobody_is_told() {
+    let mut world = World::new(|_| {});
+    world.miss(&ask("www.example. A"));
+    world.noted.0.lock().expect("one thread").clear();
+    assert_eq!(world.later().says(), "SERVFAIL rd ra EDE 0");
+}
+
+#[test]
+fn a_chain_whose_second_part_fails_is_told_so_and_nothing_of_it_is_kept() {
+    let mut world = World::new(|policy| policy.domains.push(domain("corp.example.")));
+    world.miss(&ask("www.corp.example. A"));
+    world.answered("www.corp.example. A", &data(&["www.corp.example. 300 CNAME www.example."]));
+    world.failed("www.example. A", LookupFailure::NoReply);
+    assert_eq!(world.later().says(), "SERVFAIL rd ra EDE 22");
+    world.after(2);
+    assert_eq!(world.cached(), Vec::<String>::new());
+}

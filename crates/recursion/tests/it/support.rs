@@ -1,0 +1,457 @@
+//! Recursive service with a zone of its own, clients, and upstream servers that say what a test has them say.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use cache::{Cache, Freshness};
+use engine::{Account, Both, Config, Engine, Sources, Worker, Zones};
+use exchange::{Clock, MAX_MESSAGE, Outcome, Packets, Transport};
+use recursion::{
+    AccessAction, AccessRule, Cached, Domain, LocalConfig, LocalRecord, Lookups, PolicyConfig, PrivateConfig,
+    Service, Settler, Waiter,
+};
+use resolver::{Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, Scope, scrub};
+use testkit::decode::{Decoded, decode};
+use wire::message::{Builder, Compressor, Offset, Owner, Section};
+use wire::{Class, Header, NameBuf, Rcode, Ttl, Type};
+use zone::catalog::{Catalog, Change};
+
+/// Requests for lookups that have no outcome, in the order of their coming.
+#[derive(Clone, Default)]
+pub(crate) struct Noted(pub(crate) Arc<Mutex<Vec<LookupRequest<Waiter>>>>);
+
+impl Lookups for Noted {
+    fn request(&self, request: LookupRequest<Waiter>) -> bool {
+        self.0.lock().expect("one thread").push(request);
+        true
+    }
+}
+
+/// Everything.
+pub(crate) struct World {
+    pub(crate) service: Arc<Service>,
+    pub(crate) noted: Noted,
+    pub(crate) policy: PolicyConfig,
+    pub(crate) settler: Settler,
+    engine: Arc<Engine<Both<Zones, Cached>>>,
+    worker: Worker<Both<Zones, Cached>>,
+    now: Instant,
+}
+
+/// `local.example.` of this server: aliases that lead out of it and one that does not.
+const ZONE: [&str; 6] = [
+    "local.example. 60 SOA ns.local.example. admin.local.example. 1 3600 600 86400 60",
+    "local.example. 60 NS ns.local.example.",
+    "ns.local.example. 60 A 192.0.2.53",
+    "out.local.example. 60 CNAME www.example.",
+    "in.local.example. 60 CNAME ns.local.example.",
+    "hop.local.example. 60 CNAME out.local.example.",
+];
+
+/// SOA of `example.`: denials may be kept for 300 seconds.
+pub(crate) const SOA: &str = "example. 900 SOA ns.example. admin.example. 1 3600 600 86400 300";
+
+/// Everybody on this machine may ask, and one rule is for all names.
+pub(crate) fn policy() -> PolicyConfig {
+    PolicyConfig {
+        access: vec![AccessRule {
+            action: AccessAction::Allow,
+            from: vec!["127.0.0.0/8".parse().expect("a network")],
+            local: None,
+            transports: None,
+        }],
+        local: LocalConfig::default(),
+        private: PrivateConfig::default(),
+        dns64: None,
+        domains: vec![domain(".")],
+        stale_after: None,
+        nxdomain_cut: true,
+        prefetch: true,
+        max_chain: 8,
+    }
+}
+
+/// A rule's domain; a `+` in front: its servers are trusted with AD.
+pub(crate) fn domain(text: &str) -> Domain {
+    let name = text.trim_start_matches('+');
+    Domain { name: testkit::name(name), trust_ad: text.starts_with('+') }
+}
+
+pub(crate) fn record(line: &str) -> LocalRecord {
+    line.parse().unwrap_or_else(|fault| panic!("{line}: {fault}"))
+}
+
+/// The small cache of the tests.
+pub(crate) fn cache_config() -> cache::Config {
+    cache::Config { bytes: 1 << 20, ..cache::Config::default() }
+}
+
+impl World {
+    /// The usual policy, changed.
+    pub(crate) fn new(change: impl FnOnce(&mut PolicyConfig)) -> World {
+        World::with_cache(&cache_config(), change)
+    }
+
+    pub(crate) fn with_cache(config: &cache::Config, change: impl FnOnce(&mut PolicyConfig)) -> World {
+        let (key, start) = (testkit::key(), Instant::now());
+        let mut policy = policy();
+        change(&mut policy);
+        let cache = Cache::new(config, key).expect("a cache");
+        let service = Service::new(cache, start, &policy).expect("a policy");
+        let noted = Noted::default();
+        service.connect(Box::new(noted.clone()));
+        let records: Vec<testkit::Record> = ZONE.iter().map(|line| zone_record(line)).collect();
+        let zone = testkit::build(testkit::name("local.example.").as_name(), &key, &records);
+        let catalog = Catalog::new(&key).with([Change::Serve(Arc::new(zone))]).expect("one key");
+        let memory = Both { first: Zones::new(Arc::new(catalog)), then: service.memory() };
+        let sources = Sources { elsewhere: Some(service.source()), ..Sources::default() };
+        let engine = Arc::new(Engine::new(memory, sources, Config::default()));
+        let worker = Worker::new(Arc::clone(&engine), Arc::new(Account::new(Waker::noop().clone())));
+        let settler = service.settler();
+        World { service, noted, policy, settler, engine, worker, now: start }
+    }
+
+    /// Puts another policy in force.
+    pub(crate) fn change_policy(&mut self, change: impl FnOnce(&mut PolicyConfig)) {
+        change(&mut self.policy);
+        self.service.set_policy(&self.policy).expect("a policy");
+        let memory = self.service.memory();
+        self.engine.change_memory(|both| both.then = memory.clone());
+    }
+
+    /// Lets time pass.
+    pub(crate) fn after(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+    }
+
+    /// Asks. `None`: the answer comes later.
+    pub(crate) fn ask(&mut self, ask: &Ask) -> Option<Reply> {
+        let mut packets = Packets::new(ask.transport, MAX_MESSAGE).clock(Clock::At(self.now));
+        let local = SocketAddr::from(([127, 0, 0, 1], 53));
+        packets.push_from(SocketAddr::new(ask.from, 5353), local, &ask.message());
+        packets.ask(&mut self.worker);
+        if let Some(reply) = packets.reply(0) {
+            return Some(Reply::read(reply));
+        }
+        assert!(matches!(packets.take_outcome(0), Some(Outcome::Pending)));
+        None
+    }
+
+    /// Asks what is answered at once.
+    pub(crate) fn hit(&mut self, ask: &Ask) -> Reply {
+        self.ask(ask).expect("an answer at once")
+    }
+
+    /// Asks what has to be asked of others.
+    pub(crate) fn miss(&mut self, ask: &Ask) {
+        if let Some(reply) = self.ask(ask) {
+            panic!("answered at once: {reply:?}");
+        }
+    }
+
+    /// The late answers that are ready.
+    pub(crate) fn late(&mut self) -> Vec<Reply> {
+        let packets = Packets::new(Transport::Udp, MAX_MESSAGE).clock(Clock::At(self.now));
+        let all = packets.late(&mut self.worker);
+        all.into_iter().map(|(_, _, message)| Reply::read(&message)).collect()
+    }
+
+    /// The one late answer that is ready.
+    pub(crate) fn later(&mut self) -> Reply {
+        let mut late = self.late();
+        assert_eq!(late.len(), 1, "{late:?}");
+        late.remove(0)
+    }
+
+    /// Every request for a lookup that has no outcome, as text.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.noted.0.lock().expect("one thread").iter().map(show_request).collect()
+    }
+
+    /// All who wait for this inquiry get this outcome.
+    pub(crate) fn end(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome) {
+        self.settler.ended(inquiry, outcome, self.now);
+        self.settle(inquiry, outcome);
+    }
+
+    /// They get it, some time after the lookup has ended.
+    pub(crate) fn settle(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome) {
+        let mut noted = std::mem::take(&mut *self.noted.0.lock().expect("one thread"));
+        let (theirs, others) = noted.drain(..).partition(|request| request.inquiry == *inquiry);
+        *self.noted.0.lock().expect("one thread") = others;
+        let theirs: Vec<LookupRequest<Waiter>> = theirs;
+        assert!(!theirs.is_empty(), "nobody waits for {}", show_inquiry(inquiry));
+        for request in theirs {
+            self.settler.settle(request.waiter, outcome.clone(), self.now);
+        }
+    }
+
+    /// The time of the clients who have an old answer is over, while the lookup goes on.
+    pub(crate) fn run_out(&mut self) {
+        let mut noted = std::mem::take(&mut *self.noted.0.lock().expect("one thread"));
+        let (gone, others) = noted.drain(..).partition(|request| request.patience.is_some());
+        *self.noted.0.lock().expect("one thread") = others;
+        let gone: Vec<LookupRequest<Waiter>> = gone;
+        assert!(!gone.is_empty(), "nobody is in a hurry");
+        for request in gone {
+            let failed = LookupOutcome::Failed(LookupFailure::TimedOut);
+            self.settler.settle(request.waiter, failed, self.now);
+        }
+    }
+
+    /// The lookup for `www.example. A`, say, brings this answer.
+    pub(crate) fn answered(&mut self, question: &str, reply: &Upstream<'_>) {
+        let inquiry = inquiry(question);
+        let outcome = self.outcome(&inquiry, reply);
+        self.end(&inquiry, &outcome);
+    }
+
+    /// What a server's reply to an inquiry comes to by the rule for its name.
+    pub(crate) fn outcome(&self, inquiry: &Inquiry, reply: &Upstream<'_>) -> LookupOutcome {
+        let name = inquiry.name.as_name();
+        let covers = |domain: &&Domain| name.is_at_or_below(domain.name.as_name());
+        let rules = self.policy.domains.iter().filter(covers);
+        let rule = rules.max_by_key(|domain| domain.name.as_name().label_count()).expect("a rule");
+        let (domain, sent) = (rule.name.as_name(), name);
+        let scope = Scope { domain, sent, records_per_set: 256, max_ttl: 86_400, max_negative_ttl: 10_800 };
+        match scrub(&reply.message(inquiry), inquiry, reply.rcode, &scope) {
+            Ok(answer) => LookupOutcome::Answered(Arc::new(answer)),
+            Err(fault) => LookupOutcome::Failed(LookupFailure::BadReply(fault)),
+        }
+    }
+
+    /// The lookup fails.
+    pub(crate) fn failed(&mut self, question: &str, failure: LookupFailure) {
+        self.end(&inquiry(question), &LookupOutcome::Failed(failure));
+    }
+
+    /// Asks, and has a server answer.
+    pub(crate) fn learn(&mut self, question: &str, reply: &Upstream<'_>) -> Reply {
+        self.miss(&ask(question));
+        self.answered(question, reply);
+        self.later()
+    }
+
+    /// What is cached: the question, the response code and the seconds left, sorted.
+    pub(crate) fn cached(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        self.service.cache().for_each(self.service.now(self.now), |held| {
+            let left = match held.freshness {
+                Freshness::Fresh(left) => left.to_string(),
+                Freshness::Stale(ago) => format!("-{ago}"),
+            };
+            let qtype = if held.is_for_every_type() { "*".into() } else { held.asked().to_string() };
+            let bits = [(held.dnssec_ok(), " do"), (held.checking_disabled(), " cd")];
+            let bits: String = bits.into_iter().filter(|(set, _)| *set).map(|(_, word)| word).collect();
+            all.push(format!("{} {qtype}{bits} {} {left}", held.name(), held.rcode()));
+        });
+        all.sort();
+        all
+    }
+}
+
+fn zone_record(line: &str) -> testkit::Record {
+    let LocalRecord { owner, rtype, ttl, rdata } = record(line);
+    testkit::Record { owner, rtype, ttl, rdata }
+}
+
+/// `www.example. A do cd`, say.
+pub(crate) fn inquiry(text: &str) -> Inquiry {
+    let words: Vec<&str> = text.split(' ').collect();
+    let name: NameBuf = words[0].parse().expect("a name");
+    Inquiry {
+        name: name.as_name().to_lower(),
+        qtype: words[1].parse().expect("a type"),
+        qclass: Class::IN,
+        dnssec_ok: words.contains(&"do"),
+        checking_disabled: words.contains(&"cd"),
+    }
+}
+
+pub(crate) fn show_inquiry(inquiry: &Inquiry) -> String {
+    let bits = [(inquiry.dnssec_ok, " do"), (inquiry.checking_disabled, " cd")];
+    let bits: String = bits.into_iter().filter(|(set, _)| *set).map(|(_, word)| word).collect();
+    format!("{} {}{bits}", inquiry.name, inquiry.qtype)
+}
+
+fn show_request(request: &LookupRequest<Waiter>) -> String {
+    let patience = request.patience.map_or(String::new(), |time| format!(" within {} ms", time.as_millis()));
+    assert!(request.recursion_desired && request.trace.is_none());
+    show_inquiry(&request.inquiry) + &patience
+}
+
+/// A client's query.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) id: u16,
+    pub(crate) name: NameBuf,
+    pub(crate) qtype: Type,
+    pub(crate) qclass: Class,
+    pub(crate) recursion_desired: bool,
+    pub(crate) dnssec_ok: bool,
+    pub(crate) checking_disabled: bool,
+    pub(crate) authentic: bool,
+    /// UDP payload size in OPT, if there is one.
+    pub(crate) edns: Option<u16>,
+    pub(crate) from: IpAddr,
+    pub(crate) transport: Transport,
+}
+
+/// A query for `www.example. A do cd ad`, say: with EDNS and RD, from this machine by UDP.
+pub(crate) fn ask(question: &str) -> Ask {
+    let Inquiry { qtype, dnssec_ok, checking_disabled, .. } = inquiry(question);
+    let (name, _) = question.split_once(' ').expect("a type");
+    Ask {
+        id: 0x1234,
+        name: testkit::name(name),
+        qtype,
+        qclass: Class::IN,
+        recursion_desired: true,
+        dnssec_ok,
+        checking_disabled,
+        authentic: question.ends_with(" ad"),
+        edns: Some(1232),
+        from: [127, 0, 0, 1].into(),
+        transport: Transport::Udp,
+    }
+}
+
+impl Ask {
+    pub(crate) fn from(self, from: &str) -> Ask {
+        Ask { from: from.parse().expect("an address"), ..self }
+    }
+
+    fn message(&self) -> Vec<u8> {
+        let mut header = Header::query(self.id);
+        header.set_recursion_desired(self.recursion_desired);
+        header.set_checking_disabled(self.checking_disabled);
+        header.set_authentic_data(self.authentic);
+        header.set_counts([1, 0, 0, u16::from(self.edns.is_some())]);
+        let (qtype, qclass) = (self.qtype.0.to_be_bytes(), self.qclass.0.to_be_bytes());
+        let question = [self.name.as_name().as_wire(), &qtype, &qclass].concat();
+        let mut message = [header.as_bytes().as_slice(), &question].concat();
+        if let Some(size) = self.edns {
+            let [high, low] = size.to_be_bytes();
+            message.extend([0, 0, 41, high, low, 0, 0, if self.dnssec_ok { 0x80 } else { 0 }, 0, 0, 0]);
+        }
+        message
+    }
+
+    /// The question section.
+    pub(crate) fn question(&self) -> Vec<u8> {
+        [self.name.as_name().as_wire(), &self.qtype.0.to_be_bytes(), &self.qclass.0.to_be_bytes()].concat()
+    }
+}
+
+/// What a server replies.
+pub(crate) struct Upstream<'s> {
+    pub(crate) rcode: Rcode,
+    pub(crate) authentic: bool,
+    pub(crate) answers: &'s [&'s str],
+    pub(crate) authorities: &'s [&'s str],
+}
+
+/// These records in the answer section.
+pub(crate) fn data<'s>(answers: &'s [&'s str]) -> Upstream<'s> {
+    Upstream { rcode: Rcode::NOERROR, authentic: false, answers, authorities: &[] }
+}
+
+/// That there is nothing, or nothing of that type, in `example.`.
+pub(crate) fn denial(rcode: Rcode) -> Upstream<'static> {
+    Upstream { rcode, authentic: false, answers: &[], authorities: &[SOA] }
+}
+
+impl Upstream<'_> {
+    fn message(&self, inquiry: &Inquiry) -> Vec<u8> {
+        let mut header = Header::query(7).reply();
+        header.set_authentic_data(self.authentic);
+        header.set_rcode(self.rcode);
+        let (mut buf, mut names) = (vec![0; MAX_MESSAGE], Compressor::small());
+        let mut b = Builder::new(&mut buf, MAX_MESSAGE, header, &mut names);
+        b.question(inquiry.name.as_name(), inquiry.qtype, inquiry.qclass).expect("there is room");
+        b.learn(inquiry.name.as_name(), Offset::QNAME);
+        let answers = self.answers.iter().map(|line| (Section::Answer, line));
+        let authorities = self.authorities.iter().map(|line| (Section::Authority, line));
+        for (section, line) in answers.chain(authorities) {
+            let LocalRecord { owner, rtype, ttl, rdata } = record(line);
+            let owner = Owner::Name(owner.as_name());
+            b.record(section, owner, rtype, Class::IN, ttl, &rdata).expect("there is room");
+        }
+        let len = b.finish();
+        buf.truncate(len);
+        buf
+    }
+}
+
+/// A reply as a client reads it. [`decode`] has seen to it that it is well formed.
+pub(crate) struct Reply(pub(crate) Decoded);
+
+impl std::fmt::Debug for Reply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [answers, authorities, _] = self.sections();
+        write!(f, "{} {} {answers:?} {authorities:?} {:?}", self.rcode(), self.flags(), self.error())
+    }
+}
+
+impl Reply {
+    fn read(message: &[u8]) -> Reply {
+        Reply(decode(message))
+    }
+
+    pub(crate) fn id(&self) -> u16 {
+        self.0.header.id()
+    }
+
+    pub(crate) fn rcode(&self) -> Rcode {
+        self.0.rcode
+    }
+
+    /// The flags that are set, in the order of the header: `aa tc rd ra ad cd`.
+    pub(crate) fn flags(&self) -> String {
+        let header = &self.0.header;
+        assert!(header.is_response());
+        let all = [
+            (header.authoritative(), "aa"),
+            (header.truncated(), "tc"),
+            (header.recursion_desired(), "rd"),
+            (header.recursion_available(), "ra"),
+            (header.authentic_data(), "ad"),
+            (header.checking_disabled(), "cd"),
+        ];
+        all.into_iter().filter(|(set, _)| *set).map(|(_, word)| word).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The extended error.
+    pub(crate) fn error(&self) -> Option<u16> {
+        let options: HashMap<u16, Vec<u8>> = self.0.opt.iter().flat_map(|opt| opt.options.clone()).collect();
+        options.get(&15).map(|info| u16::from_be_bytes([info[0], info[1]]))
+    }
+
+    fn sections(&self) -> [Vec<String>; 3] {
+        self.0.sections.clone().map(|lines| lines.iter().map(|line| format!("{line:?}")).collect())
+    }
+
+    pub(crate) fn answers(&self) -> Vec<String> {
+        let [answers, ..] = self.sections();
+        answers
+    }
+
+    pub(crate) fn authorities(&self) -> Vec<String> {
+        let [_, authorities, _] = self.sections();
+        authorities
+    }
+
+    /// What it says in short: the response code, the flags and, if there is one, the extended error.
+    pub(crate) fn says(&self) -> String {
+        let error = self.error().map_or(String::new(), |code| format!(" EDE {code}"));
+        format!("{} {}{error}", self.rcode(), self.flags())
+    }
+
+    /// The lowest TTL of its records.
+    pub(crate) fn ttl(&self) -> Option<Ttl> {
+        self.0.sections.iter().flatten().map(|line| line.ttl).min()
+    }
+}

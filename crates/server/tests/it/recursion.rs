@@ -1,0 +1,414 @@
+//! Recursive service: a second nomen is the server that is asked.
+
+use std::fs;
+use std::io::Read;
+use std::net::{SocketAddr, UdpSocket};
+use std::process::Stdio;
+
+use nix::sys::signal::Signal;
+
+use crate::metrics::http;
+use crate::support::{
+    APEX, BUILT_IN_PORT, PATIENCE, Server, eventually, free_address, message, run, text, written,
+};
+
+/// Names of `example.` that upstream serves: `many` does not fit a datagram.
+fn zone(address: &str) -> String {
+    let many: String = (0..120).map(|n| format!("many A 198.51.100.{n}\n")).collect();
+    format!("{APEX}www 600 A {address}\nbrief 1 A {address}\nalias CNAME www\n{many}")
+}
+
+fn upstream(address: &str) -> Server {
+    Server::start(&zone(address), "")
+}
+
+/// A server that asks this one for all names, with more keys of `[resolver]` and more sections.
+fn forwarder_in(folder: tempfile::TempDir, upstream: SocketAddr, keys: &str, more: &str) -> Server {
+    let rule = format!("[[resolver.forward]]\nservers = [{}]\n", written(upstream));
+    Server::start_in(folder, "", &format!("[resolver]\n{keys}{rule}{more}"))
+}
+
+/// So long that no question is asked twice, however slow the machine is.
+const PATIENT: &str =
+    "first-timeout = \"10s\"\nmin-timeout = \"10s\"\nmax-timeout = \"60s\"\nclient-timeout = \"60s\"\n";
+/// So short that a server that is gone is soon given up, and found again.
+const HASTY: &str = "first-timeout = \"50ms\"\nprobe-interval = \"100ms\"\nclient-timeout = \"1s\"\n";
+
+fn forwarder(upstream: SocketAddr, keys: &str) -> Server {
+    forwarder_in(tempfile::tempdir().expect("a folder"), upstream, keys, "")
+}
+
+/// The TTL of the first record of an answer, in seconds.
+fn ttl(answer: &str) -> u32 {
+    let record = answer.lines().find(|line| !line.starts_with(';') && line.contains("IN")).unwrap_or(answer);
+    let mut words = record.split_whitespace();
+    words.nth(1).and_then(|ttl| ttl.parse().ok()).unwrap_or_else(|| panic!("{answer}"))
+}
+
+/// The words of a command that fails, as it should.
+fn refused(server: &Server, arguments: &[&str]) -> String {
+    let output = server.ctl(arguments);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+    said
+}
+
+#[test]
+fn what_others_answer_is_passed_on_and_kept() {
+    let upstream = upstream("192.0.2.80");
+    let server = forwarder(upstream.address, PATIENT);
+    let first = server.query(&["WWW.example"]);
+    assert!(first.contains("status: NOERROR") && first.contains("flags: qr rd ra"), "{first}");
+    assert!(first.contains("192.0.2.80"), "{first}");
+    let asked = upstream.counter("udp.queries");
+    assert_eq!(server.query(&["www.example", "+tcp", "+short"]), "192.0.2.80\n");
+    assert_eq!(server.query(&["alias.example", "+short"]), "www.example.\n192.0.2.80\n");
+    assert!(server.query(&["nosuch.example"]).contains("status: NXDOMAIN"));
+    assert!(server.query(&["below.nosuch.example"]).contains("status: NXDOMAIN"));
+    assert_eq!(upstream.counter("udp.queries"), asked + 2, "one for the alias and one for the denial");
+    assert_eq!(server.query(&["a.localhost", "+short"]), "127.0.0.1\n");
+    for (name, count) in
+        [("cache.misses", 3), ("cache.hits", 1), ("cache.nxdomain.above", 1), ("recursion.local", 1)]
+    {
+        assert_eq!(server.counter(name), count, "{name}");
+    }
+}
+
+#[test]
+fn an_answer_too_long_for_a_datagram_is_whole_over_tcp() {
+    let upstream = upstream("192.0.2.80");
+    let server = forwarder(upstream.address, PATIENT);
+    for _ in 0..2 {
+        let cut = server.query(&["many.example", "+ignore"]);
+        assert!(cut.contains(" tc ") && cut.contains("ANSWER: 0,"), "{cut}");
+        assert_eq!(server.query(&["many.example", "+tcp", "+short"]).lines().count(), 120);
+    }
+}
+
+#[test]
+fn clients_are_refused_by_access_rules_and_zones_are_for_all() {
+    let upstream = upstream("192.0.2.80");
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("own.zone"), format!("{APEX}out CNAME www.example.\n")).expect("written");
+    let access = "[[resolver.access]]\nfrom = [\"192.0.2.0/24\"]\n";
+    let server = forwarder_in(folder, upstream.address, PATIENT, access);
+    let answer = server.query(&["www.example"]);
+    assert!(answer.contains("status: REFUSED") && answer.contains("EDE: 18 (Prohibited)"), "{answer}");
+    assert!(answer.contains("flags: qr rd;"), "no RA: {answer}");
+    assert_eq!(server.query(&["out.own", "+short"]), "www.example.\n");
+    server.reconfigure("192.0.2.0/24", "loopback");
+    server.reload();
+    assert_eq!(server.query(&["out.own", "+short"]), "www.example.\n192.0.2.80\n");
+    // The command waits for the rest of the chain as a client would.
+    let said = text(&server.ctl(&["explain", "out.own"]).stdout);
+    assert!(said.contains("CNAME: goes on at www.example.") && said.contains("192.0.2.80"), "{said}");
+    assert_eq!(upstream.counter("udp.type.A"), 1);
+}
+
+#[test]
+fn the_cache_is_shown_flushed_saved_and_loaded() {
+    let upstream = upstream("192.0.2.80");
+    let server = forwarder(upstream.address, PATIENT);
+    for name in ["www.example", "alias.example", "nosuch.example"] {
+        server.query(&[name]);
+    }
+    let stats = server.ctl_json(&["cache", "stats"]);
+    assert_eq!((&stats["entries"], &stats["kept"]), (&3.into(), &3.into()), "{stats}");
+    let dump = text(&server.ctl(&["cache", "dump"]).stdout);
+    for words in ["; www.example. A NOERROR, ", "; nosuch.example. every type NXDOMAIN, ", "192.0.2.80"] {
+        assert!(dump.contains(words), "{words}: {dump}");
+    }
+    assert_eq!(server.ctl_json(&["cache", "save", "copy"])["entries"], 3);
+    assert_eq!(server.ctl_json(&["cache", "flush", "www.example", "--type", "MX"])["dropped"], 0);
+    assert_eq!(server.ctl_json(&["cache", "flush", "WWW.example"])["dropped"], 1);
+    assert_eq!(server.ctl_json(&["cache", "flush", "example", "--tree"])["dropped"], 2);
+    assert_eq!(server.ctl_json(&["cache", "stats"])["entries"], 0);
+    let loaded = server.ctl_json(&["cache", "load", "copy"]);
+    assert_eq!((&loaded["kept"], &loaded["left_out"]), (&3.into(), &0.into()), "{loaded}");
+    let asked = upstream.counter("udp.queries");
+    assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.80\n");
+    assert_eq!(upstream.counter("udp.queries"), asked);
+}
+
+#[test]
+fn bad_commands_on_the_cache_are_refused_in_words() {
+    let server = forwarder(free_address(), "");
+    fs::write(server.path("text"), "this is no cache, and longer than the beginning of one")
+        .expect("written");
+    for (arguments, words) in [
+        (&["cache", "flush", "a..b"][..], "a..b"),
+        (&["cache", "flush", "a", "--type", "NONSENSE"], "`NONSENSE` is no record type"),
+        (&["cache", "save"], "name a file: the configuration has none"),
+        (&["cache", "load"], "name a file: the configuration has none"),
+        (&["cache", "load", "nosuch"], "nosuch: there is no such file"),
+        (&["cache", "load", "text"], "text is not a file of a cache"),
+        (&["cache", "save", "/dev/null/cache"], "cannot write /dev/null/cache"),
+        (&["explain", "www.example", "NONSENSE"], "`NONSENSE` is no record type"),
+    ] {
+        let said = refused(&server, arguments);
+        assert!(said.contains(words) && !said.contains("os error"), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    let plain = Server::start(APEX, "");
+    for arguments in [&["cache", "stats"][..], &["cache", "dump"], &["forward", "list"]] {
+        assert!(refused(&plain, arguments).contains("recursive service is off"), "{arguments:?}");
+    }
+}
+
+#[test]
+fn rules_are_listed_added_and_removed() {
+    let (first, second) = (upstream("192.0.2.1"), upstream("192.0.2.2"));
+    let server = forwarder(first.address, PATIENT);
+    let at = |address: SocketAddr| format!("{}@{}", address.ip(), address.port());
+    assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.1\n");
+    let list = server.ctl_json(&["forward", "list"]);
+    assert_eq!((&list[0]["domain"], &list[0]["kind"]), (&".".into(), &"forward".into()), "{list}");
+    assert_eq!(list[0]["servers"][0]["server"], first.address.to_string());
+    assert_eq!((&list[0]["servers"][0]["state"], &list[0]["servers"][0]["udp"]), (&"ok".into(), &1.into()));
+    // What is cached of its names is another rule's.
+    assert!(server.ctl(&["forward", "add", "example", &at(second.address), "--stub"]).status.success());
+    assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.2\n");
+    let listed = text(&server.ctl(&["forward", "list"]).stdout);
+    assert!(listed.contains("example. stub\n") && listed.contains(". forward\n"), "{listed}");
+    assert!(server.ctl(&["forward", "remove", "example"]).status.success());
+    assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.1\n");
+    let own = at(server.address);
+    for (arguments, words) in [
+        (&["forward", "remove", "example"][..], "there is no rule for example"),
+        (&["forward", "add", "a..b", "192.0.2.1"], "a..b"),
+        (&["forward", "add", ".", "192.0.2.1", "--stub"], "nobody serves all names"),
+        (&["forward", "add", "example", &own], "would ask itself"),
+    ] {
+        let said = refused(&server, arguments);
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+    let usage = server.ctl(&["forward", "add", "example", "0.0.0.0"]);
+    assert_eq!(usage.status.code(), Some(2));
+    // They hold until the configuration is read again.
+    assert!(server.ctl(&["forward", "add", "example", &at(second.address)]).status.success());
+    server.reload();
+    assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.1\n");
+}
+
+#[test]
+fn explain_shows_a_live_lookup_and_then_the_cache() {
+    let upstream = upstream("192.0.2.80");
+    let server = forwarder(upstream.address, PATIENT);
+    let live = server.ctl_json(&["explain", "www.example", "A"]);
+    let steps = live["steps"].to_string();
+    for words in ["no zone here holds the name", "the rule for . covers it", "it is not in the cache"] {
+        assert!(steps.contains(words), "{words}: {steps}");
+    }
+    assert!(steps.contains(&upstream.address.to_string()), "{steps}");
+    assert!(live["answer"].as_str().is_some_and(|answer| answer.contains("192.0.2.80")), "{live}");
+    let cached = text(&server.ctl(&["explain", "www.example", "A"]).stdout);
+    assert!(cached.contains("it is in the cache, for ") && cached.contains("192.0.2.80"), "{cached}");
+    server.ctl(&["explain", "nosuch.example"]);
+    let denied = text(&server.ctl(&["explain", "below.nosuch.example"]).stdout);
+    assert!(denied.contains("a name above does not exist") && denied.contains("NXDOMAIN"), "{denied}");
+    let local = text(&server.ctl(&["explain", "a.localhost"]).stdout);
+    assert!(local.contains("special-use name") && local.contains("127.0.0.1"), "{local}");
+    assert_eq!(upstream.counter("udp.queries"), 2);
+}
+
+#[test]
+fn figures_of_recursive_service_move() {
+    let (upstream, at) = (upstream("192.0.2.80"), free_address());
+    let metrics = format!("[metrics]\nlisten = {}\n", written(at));
+    let server = forwarder_in(tempfile::tempdir().expect("a folder"), upstream.address, PATIENT, &metrics);
+    for _ in 0..3 {
+        server.query(&["www.example"]);
+    }
+    let figures = http(at, "GET /metrics");
+    let of = upstream.address;
+    for line in [
+        "nomen_cache_hits_total 2".to_owned(),
+        "nomen_cache_misses_total 1".into(),
+        "nomen_cache_entries 1.0".into(),
+        "nomen_forward_lookups_total 1".into(),
+        "nomen_forward_answered_total 1".into(),
+        "nomen_forward_in_flight 0.0".into(),
+        "nomen_forward_shed_total{reason=\"clients\"} 0".into(),
+        format!("nomen_upstream_udp_queries_total{{server=\"{of}\"}} 1"),
+        format!("nomen_upstream_failing{{server=\"{of}\"}} 0"),
+        format!("nomen_upstream_rtt_seconds_count{{server=\"{of}\"}} 1"),
+    ] {
+        assert!(figures.lines().any(|l| l == line), "{line} is missing:\n{figures}");
+    }
+    let sum = figures.lines().find_map(|line| line.strip_prefix("nomen_upstream_rtt_seconds_sum{"));
+    let sum = sum.and_then(|rest| rest.split_whitespace().last()).and_then(|sum| sum.parse::<f64>().ok());
+    assert!(sum.is_some_and(|sum| sum > 0.0 && sum < PATIENCE.as_secs_f64()), "{sum:?}");
+}
+
+#[test]
+fn a_reload_changes_servers_and_drops_what_the_others_have_said() {
+    let (first, second) = (upstream("192.0.2.1"), upstream("192.0.2.2"));
+    let server = forwarder(first.address, PATIENT);
+    assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.1\n");
+    server.reload();
+    assert_eq!(server.ctl_json(&["cache", "stats"])["entries"], 1, "nothing has changed");
+    server.reconfigure(&written(first.address), &written(second.address));
+    server.reload();
+    // An answer of the first that came meanwhile may be there yet.
+    eventually("the second is asked", &server, || server.query(&["www.example", "+short"]) == "192.0.2.2\n");
+    assert_eq!(server.ctl_json(&["status"])["pending_keys"], serde_json::json!([]));
+    server.reconfigure("[resolver]\n", "[resolver]\nlocal-data = [\"www.example. 60 A 192.0.2.3\"]\n");
+    server.reload();
+    assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.3\n");
+    server.reconfigure("[resolver]\n", "[resolver]\ncache-size = \"8MiB\"\n");
+    server.reload();
+    let pending = server.ctl_json(&["status"])["pending_keys"].clone();
+    assert_eq!(pending[0]["key"], "cache-size", "{pending}");
+}
+
+#[test]
+fn the_cache_survives_a_restart_and_a_damaged_file_does_no_harm() {
+    let upstream = upstream("192.0.2.80");
+    let keys = "cache-file = \"cache\"\n";
+    let start = |folder| forwarder_in(folder, upstream.address, keys, "");
+    let server = start(tempfile::tempdir().expect("a folder"));
+    let before = ttl(&server.query(&["www.example"]));
+    let folder = server.stop();
+    let mode =
+        std::os::unix::fs::MetadataExt::mode(&fs::metadata(folder.path().join("cache")).expect("saved"));
+    assert_eq!(mode & 0o777, 0o600);
+    let asked = upstream.counter("udp.queries");
+    let server = start(folder);
+    server.wait_for_log("cache read from cache", 1);
+    // A second passes on the clock of the system, if not between the two servers.
+    eventually("its TTL has aged", &server, || ttl(&server.query(&["www.example"])) < before);
+    assert_eq!(upstream.counter("udp.queries"), asked);
+    let folder = server.stop();
+    let mut damaged = fs::read(folder.path().join("cache")).expect("saved");
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    fs::write(folder.path().join("cache"), &damaged).expect("written");
+    let server = start(folder);
+    server.wait_for_log("the cache's file cache is of no use: damaged", 1);
+    assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.80\n");
+    let said = server.ctl(&["cache", "load"]);
+    assert!(text(&said.stderr).contains("cannot be read to its end: damaged"), "{}", text(&said.stderr));
+    assert!(server.ctl(&["cache", "save"]).status.success());
+    assert_eq!(server.ctl_json(&["cache", "load"])["kept"], 1);
+}
+
+#[test]
+fn a_cache_file_that_cannot_be_written_is_reported_and_answers_go_on() {
+    let upstream = upstream("192.0.2.80");
+    let mut server = forwarder(upstream.address, "cache-file = \"no/such/folder/cache\"\n");
+    assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.80\n");
+    let said = refused(&server, &["cache", "save"]);
+    assert!(said.contains("cannot write no/such/folder/cache: there is no such file"), "{said}");
+    server.signal(Signal::SIGTERM);
+    assert!(server.wait().success());
+    server.wait_for_log("the cache cannot be saved to no/such/folder/cache", 1);
+}
+
+#[test]
+fn upstream_dies_and_comes_back() {
+    let first = upstream("192.0.2.1");
+    let address = first.address;
+    let server = forwarder(address, HASTY);
+    assert_eq!(server.query(&["brief.example", "+short"]), "192.0.2.1\n");
+    drop(first);
+    let failed = server.query(&["www.example"]);
+    assert!(failed.contains("status: SERVFAIL") && failed.contains("EDE: 22"), "{failed}");
+    // Its second is over, if not at once.
+    eventually("an old answer is served", &server, || {
+        let stale = server.query(&["brief.example"]);
+        assert!(stale.contains("192.0.2.1"), "{stale}");
+        stale.contains("EDE: 3 (Stale Answer)")
+    });
+    eventually("it is known to fail", &server, || {
+        server.ctl_json(&["forward", "list"])[0]["servers"][0]["state"] == "failing"
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("example.zone"), zone("192.0.2.2")).expect("written");
+    let _second = Server::start_at(address, folder, "", "");
+    for name in ["www.example", "brief.example"] {
+        eventually("it is asked again", &server, || server.query(&[name, "+short"]) == "192.0.2.2\n");
+    }
+}
+
+#[test]
+fn sigterm_answers_those_who_wait_for_other_servers() {
+    const CLIENTS: u16 = 20;
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let address = silent.local_addr().expect("its address");
+    let folder = tempfile::tempdir().expect("a folder");
+    let rule = format!(
+        "[resolver]\nclient-timeout = \"60s\"\ntries = 64\n[[resolver.forward]]\nservers = [{}]\n",
+        written(address)
+    );
+    let mut server = Server::start_in(folder, "drain = \"1m\"\n", &rule);
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.connect(server.address).expect("connected");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    for id in 0..CLIENTS {
+        socket.send(&message(id, "www.example", 1)).expect("sent");
+    }
+    // RD is clear in these: nobody is asked for them.
+    let mut buf = [0; 512];
+    for _ in 0..CLIENTS {
+        socket.recv(&mut buf).expect("answered");
+    }
+    for id in 0..CLIENTS {
+        let mut query = message(id, "www.example", 1);
+        query[2] |= 1;
+        socket.send(&query).expect("sent");
+    }
+    eventually("all wait", &server, || server.counter("deferred") == u64::from(CLIENTS));
+    server.signal(Signal::SIGTERM);
+    let mut ids: Vec<u16> = Vec::new();
+    for _ in 0..CLIENTS {
+        socket.recv(&mut buf).expect("answered");
+        assert_eq!(buf[3] & 15, 2, "SERVFAIL");
+        ids.push(u16::from_be_bytes([buf[0], buf[1]]));
+    }
+    ids.sort_unstable();
+    assert_eq!(ids, (0..CLIENTS).collect::<Vec<_>>());
+    assert!(server.wait().success(), "{}", server.log());
+}
+
+/// Its port is fixed: where another program has it the start fails with a sentence, elsewhere it works.
+#[test]
+fn a_forwarder_is_one_command() {
+    let _port = BUILT_IN_PORT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let upstream = upstream("192.0.2.80");
+    let folder = tempfile::tempdir().expect("a folder");
+    let errors = fs::File::create(folder.path().join("errors")).expect("a file");
+    let server = format!("{}@{}", upstream.address.ip(), upstream.address.port());
+    let mut child = crate::support::nomen(&["serve", "--forward", &server])
+        .current_dir(folder.path())
+        .env("XDG_RUNTIME_DIR", folder.path())
+        .env("TMPDIR", folder.path())
+        .stdout(Stdio::piped())
+        .stderr(errors)
+        .spawn()
+        .expect("nomen starts");
+    let mut out = child.stdout.take().expect("its output");
+    let (mut said, mut buf) = (String::new(), [0; 4096]);
+    while !said.contains("Stop with Ctrl-C") {
+        let n = out.read(&mut buf).expect("its words");
+        if n == 0 {
+            assert_eq!(child.wait().expect("ended").code(), Some(3));
+            let errors = fs::read_to_string(folder.path().join("errors")).expect("its errors");
+            assert!(errors.contains("hint: see what it is"), "{errors}");
+            return;
+        }
+        said += &text(&buf[..n]);
+    }
+    let ask = ["query", "www.example", "@127.0.0.1", "-p", "5300", "+short", "+time=60", "+tries=1"];
+    let answer = run(folder.path(), &ask);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    assert_eq!(text(&answer.stdout), "192.0.2.80\n");
+    assert!(said.contains(&format!("forwards questions of this machine to {}", upstream.address)), "{said}");
+    for arguments in
+        [&["serve", "--forward", "nonsense"][..], &["serve", "--forward", "192.0.2.1", "--config", "x"]]
+    {
+        assert_eq!(run(folder.path(), arguments).status.code(), Some(2), "{arguments:?}");
+    }
+    let own = run(folder.path(), &["serve", "--forward", "127.0.0.1@5300"]);
+    assert!(text(&own.stderr).contains("would ask itself"), "{}", text(&own.stderr));
+}
