@@ -50,6 +50,8 @@ pub struct Hit {
     pub freshness: Freshness,
     /// The response code. What is above 15 goes into OPT.
     pub rcode: Rcode,
+    /// It denies something: NXDOMAIN or NODATA, at once or behind aliases.
+    pub negative: bool,
     /// AA of the response.
     pub authoritative: bool,
     /// AD of the response (RFC 4035 §3.2.3).
@@ -244,6 +246,7 @@ impl Shard {
             len,
             freshness: *freshness,
             rcode: head.rcode,
+            negative: head.flags.is_negative(),
             authoritative: head.flags.authoritative(),
             authentic: head.flags.authentic(),
             counts: head.counts,
