@@ -211,6 +211,11 @@ impl Kept {
         self.passed.push(name.to_buf());
     }
 
+    /// Whether the chain has passed through a name.
+    pub(super) fn has_passed(&self, name: Name<'_>) -> bool {
+        self.passed.iter().any(|passed| passed.as_name() == name)
+    }
+
     /// Keeps the RRset that the record at `at` belongs to, and its signatures. Returns its TTL, also if it had
     /// been kept before.
     pub(super) fn set(&mut self, records: &mut Records<'_>, at: usize) -> Result<Ttl, ReplyFault> {
