@@ -80,8 +80,15 @@ pub(crate) const RULES: &[Rule] = &[
         id: "forward-dname-type",
         facets: &[Facet::Rcode, Facet::Tc, Facet::Answer, Facet::Authority, Facet::Ttl],
         subject: Some(Kind::Nomen),
-        why: "QTYPE DNAME below a DNAME. RFC 1034, section 4.3.2, as RFC 6672, section 3.2 has it: a DNAME above the name redirects the query whatever its QTYPE. nomen and Unbound follow where it leads, also out of the upstream server's zone; BIND and PowerDNS answer with the DNAME itself.",
+        why: "QTYPE DNAME below a DNAME. RFC 1034, section 4.3.2, as RFC 6672, section 3.2 has it: a DNAME above the name redirects the query whatever its QTYPE. nomen and Unbound follow where it leads, also out of the upstream server's zone, and fail where that fails; BIND and PowerDNS answer with the DNAME itself.",
         applies: dname_type,
+    },
+    Rule {
+        id: "forward-ds-after-cname",
+        facets: &[Facet::Rcode, Facet::Tc, Facet::Authority],
+        subject: Some(Kind::Nomen),
+        why: "QTYPE DS at a CNAME, whose target the upstream server says nothing of. RFC 1034, section 3.6.2: the query is restarted \"at the domain name specified in the data field of the CNAME record\", whatever its QTYPE. nomen and Unbound do so and find no DS; BIND asks for servers of the zone above and fails, PowerDNS and dnsdist stop.",
+        applies: ds_after_cname,
     },
     Rule {
         id: "forward-proofs",
@@ -224,9 +231,27 @@ fn dname_type(view: &View<'_>) -> bool {
     let name = view.case.query.name.lower();
     let redirects = |r: &Record| r.rtype == rtype::DNAME && name.is_under(&r.owner) && name != r.owner;
     let passed_on = |r: &Record| view.mine.sections[0].iter().any(|mine| is_same_data(r, mine));
+    let as_unbound = view.case.of(Kind::Unbound).is_some_and(|unbound| unbound.rcode == view.mine.rcode);
+    let all = view.mine.has(flag::TC) || upstream.sections[0].iter().all(passed_on);
     view.case.query.qtype == rtype::DNAME
         && upstream.sections[0].iter().any(redirects)
-        && (view.mine.has(flag::TC) || upstream.sections[0].iter().all(passed_on))
+        && (all || as_unbound && is_bare_failure(view.mine))
+}
+
+/// QTYPE DS and half a chain, of which the subject and Unbound say the same whole.
+fn ds_after_cname(view: &View<'_>) -> bool {
+    let (Some(upstream), Some(unbound)) = (view.case.upstream(), view.case.of(Kind::Unbound)) else {
+        return false;
+    };
+    let lacks = |all: &BTreeSet<Record>, record: &Record| !all.iter().any(|r| is_same_data(r, record));
+    let same =
+        |(a, b): (&BTreeSet<Record>, &BTreeSet<Record>)| a.len() == b.len() && !a.iter().any(|r| lacks(b, r));
+    view.case.query.qtype == rtype::DS
+        && upstream.rcode == 0
+        && upstream.sections[1].is_empty()
+        && chain_end(upstream).is_some()
+        && view.mine.rcode == unbound.rcode
+        && view.mine.sections.iter().zip(&unbound.sections).take(2).all(same)
 }
 
 /// The subject's authority section is the upstream server's, and another's differs from it in proofs alone.

@@ -75,12 +75,22 @@ struct Scene {
     mine: Says,
     earlier: Option<Says>,
     theirs: Says,
+    /// What Unbound says, if not what all others say.
+    unbound: Option<Says>,
     kept_apart: usize,
 }
 
 impl Scene {
     fn new(owner: &str, qtype: u16, upstream: Says, mine: Says, theirs: Says) -> Self {
-        Self { query: Query::plain(name(owner), qtype), upstream, mine, earlier: None, theirs, kept_apart: 1 }
+        Self {
+            query: Query::plain(name(owner), qtype),
+            upstream,
+            mine,
+            earlier: None,
+            theirs,
+            unbound: None,
+            kept_apart: 1,
+        }
     }
 
     /// All differences, each with the rule that excuses it.
@@ -88,7 +98,8 @@ impl Scene {
         let world = world();
         let peers = FORWARDING.into_iter().filter(|k| *k != Kind::Nomen);
         let mut replies = vec![(Kind::Nomen, self.mine.reply(&self.query))];
-        replies.extend(peers.map(|kind| (kind, self.theirs.reply(&self.query))));
+        let of = |kind| self.unbound.as_ref().filter(|_| kind == Kind::Unbound).unwrap_or(&self.theirs);
+        replies.extend(peers.map(|kind| (kind, of(kind).reply(&self.query))));
         let earlier = self.earlier.iter().map(|says| (Kind::Nomen, says.reply(&self.query))).collect();
         let upstream = (Kind::Nsd, self.upstream.reply(&self.query));
         let kept_apart = self.kept_apart;
@@ -364,7 +375,27 @@ fn dname_below_a_dname_is_redirected() {
     scene.query = Query::plain(name("x.d.test."), rtype::A);
     scene.is_not_excused();
     scene.query.qtype = rtype::DNAME;
-    scene.mine = Says::fails(3);
+    for rcode in [2, 3] {
+        scene.mine = Says::fails(rcode);
+        scene.is_not_excused();
+    }
+}
+
+#[test]
+fn ds_behind_a_cname_is_followed() {
+    let half = Says::answer(&[pointing("www.test.", rtype::CNAME, "other.")]);
+    let whole = half.clone().authority(&[soa()]);
+    let mut scene = Scene::new("www.test.", rtype::DS, half.clone(), whole.clone(), half.clone());
+    scene.unbound = Some(whole.clone());
+    scene.is_excused(&[Facet::Authority], "forward-ds-after-cname");
+    // Another type, a chain that was whole, and an end that nobody else finds.
+    scene.query.qtype = rtype::TXT;
+    scene.is_not_excused();
+    scene.query.qtype = rtype::DS;
+    scene.upstream = whole;
+    scene.is_not_excused();
+    scene.upstream = half.clone();
+    scene.unbound = Some(half);
     scene.is_not_excused();
 }
 
