@@ -91,6 +91,8 @@ pub(crate) struct Forwarding {
     pub earlier: Vec<(Kind, Reply)>,
     /// Whole seconds since, at least.
     pub waited: u32,
+    /// How many different answers of the name asked for there are to keep: by type, class, DO and CD.
+    pub kept_apart: usize,
 }
 
 /// A query with everybody's reply.

@@ -3,12 +3,13 @@
 
 use crate::answer::{Answer, flag};
 use crate::compare::{Case, Forwarding, Reply};
+use crate::name::Name;
 use crate::query::{Query, Transport, rtype};
 use crate::report::Said;
 use crate::servers::{AUTHORITATIVE, FORWARDING, Kind, Server};
 use crate::zones::World;
 use crate::{BATCH, Run, ask, generate};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -141,9 +142,20 @@ impl Round {
             slack: pass.slack,
             earlier: earlier.map(read).unwrap_or_default(),
             waited: self.waited,
+            kept_apart: self.kept_apart(&self.queries[i].name.lower()),
         };
         let replies = read(pass);
         Case { query: &self.queries[i], message: None, world, replies, forwarding: Some(forwarding) }
+    }
+
+    /// How many questions about a name there are that a cache keeps apart.
+    fn kept_apart(&self, name: &Name) -> usize {
+        let about = self.queries.iter().filter(|query| query.name.lower() == *name);
+        let dnssec_ok = |query: &Query| query.edns.as_ref().is_some_and(|edns| edns.dnssec_ok);
+        about
+            .map(|query| (query.qtype, query.class, dnssec_ok(query), query.cd))
+            .collect::<BTreeSet<_>>()
+            .len()
     }
 
     /// The same for people.

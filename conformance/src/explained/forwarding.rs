@@ -22,7 +22,7 @@ pub(crate) const RULES: &[Rule] = &[
             Facet::Ttl,
         ],
         subject: Some(Kind::Nomen),
-        why: "The upstream server answers with a referral, at once or behind a chain. RFC 1034, section 4.3.1: where recursion is available the response is \"the answer to the query\", \"a name error\" or \"a temporary error indication\", never a referral. nomen and BIND say SERVFAIL; Unbound and dnsdist pass the referral on, PowerDNS makes answers of its records.",
+        why: "The upstream server answers with a referral, at once or behind a chain, also one that it leaves off at a name of another zone it has a referral for. RFC 1034, section 4.3.1: where recursion is available the response is \"the answer to the query\", \"a name error\" or \"a temporary error indication\", never a referral. nomen and BIND say SERVFAIL; Unbound and dnsdist pass the referral on, PowerDNS makes answers of its records.",
         applies: referral,
     },
     Rule {
@@ -66,7 +66,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "forward-class",
         facets: &[Facet::Rcode, Facet::Tc, Facet::Flags, Facet::Answer, Facet::Authority, Facet::Edns],
         subject: Some(Kind::Nomen),
-        why: "QCLASS other than IN, for which the upstream server has an error. RFC 1035, section 4.1.1: REFUSED and FORMERR speak of what this client asked of that server, and a forwarder that gets them has failed (SERVFAIL) or supports no such class (NOTIMP); others copy the code. To QCLASS ANY, RFC 1035, section 6.2, the answer is \"never authoritative\": whether there is one differs with every server.",
+        why: "QCLASS other than IN, for which the upstream server has an error. RFC 1035, section 4.1.1: REFUSED, the server \"refuses to perform the specified operation for policy reasons\"; nomen resolves class IN alone and asks nobody about another, others copy the code. To QCLASS ANY, RFC 1035, section 6.2, the answer is \"never authoritative\": whether there is one differs with every server.",
         applies: class,
     },
     Rule {
@@ -75,6 +75,27 @@ pub(crate) const RULES: &[Rule] = &[
         subject: Some(Kind::Nomen),
         why: "QTYPE ANY. RFC 8482, section 4.1 lets a responder give some of the RRsets; a cache has those that came by, and servers with a cache of RRsets put them together from there. nomen passes on what the upstream server gave, and no more.",
         applies: any,
+    },
+    Rule {
+        id: "forward-dname-type",
+        facets: &[Facet::Rcode, Facet::Tc, Facet::Answer, Facet::Authority, Facet::Ttl],
+        subject: Some(Kind::Nomen),
+        why: "QTYPE DNAME below a DNAME. RFC 1034, section 4.3.2, as RFC 6672, section 3.2 has it: a DNAME above the name redirects the query whatever its QTYPE. nomen and Unbound follow where it leads, also out of the upstream server's zone, and fail where that fails; BIND and PowerDNS answer with the DNAME itself.",
+        applies: dname_type,
+    },
+    Rule {
+        id: "forward-ds-after-cname",
+        facets: &[Facet::Rcode, Facet::Tc, Facet::Authority],
+        subject: Some(Kind::Nomen),
+        why: "QTYPE DS at a CNAME, whose target the upstream server says nothing of. RFC 1034, section 3.6.2: the query is restarted \"at the domain name specified in the data field of the CNAME record\", whatever its QTYPE. nomen and Unbound do so and find no DS; BIND asks for servers of the zone above and fails, PowerDNS and dnsdist stop.",
+        applies: ds_after_cname,
+    },
+    Rule {
+        id: "forward-proofs",
+        facets: &[Facet::Authority],
+        subject: Some(Kind::Nomen),
+        why: "The NSEC or NSEC3 records of a negative answer. RFC 4035, section 3.1.3: those that prove it \"MUST\" be there, and servers differ in how many that takes; nomen passes on the upstream server's section as it came, others put theirs together from what they got with other answers.",
+        applies: proofs,
     },
     Rule {
         id: "forward-additional",
@@ -107,13 +128,22 @@ pub(crate) const RULES: &[Rule] = &[
 ];
 
 /// The rules for a difference of a server from itself, the second time from the first.
-pub(crate) const AGAIN: &[Rule] = &[Rule {
-    id: "forward-ttl-runs-out",
-    facets: &[Facet::Ttl],
-    subject: None,
-    why: "A record whose TTL is over before the second time: the answer is fetched anew. RFC 1035, section 4.1.3: a TTL is the time \"that the resource record may be cached before it should be discarded\"; 0 says it \"should not be cached\".",
-    applies: runs_out,
-}];
+pub(crate) const AGAIN: &[Rule] = &[
+    Rule {
+        id: "forward-ttl-runs-out",
+        facets: &[Facet::Ttl],
+        subject: None,
+        why: "A record whose TTL is over before the second time: the answer is fetched anew. RFC 1035, section 4.1.3: a TTL is the time \"that the resource record may be cached before it should be discarded\"; 0 says it \"should not be cached\".",
+        applies: runs_out,
+    },
+    Rule {
+        id: "forward-crowded-name",
+        facets: &[Facet::Ttl],
+        subject: Some(Kind::Nomen),
+        why: "More than sixteen different answers for one name, by type, DO and CD: nomen's cache keeps so many of a name, and fetches the others anew. RFC 2181, section 8: \"The TTL specifies a maximum time to live, not a mandatory time to live\".",
+        applies: crowded_name,
+    },
+];
 
 /// The upstream server's last word is a delegation: NS records and no SOA, where the name asked for is not answered.
 fn referral(view: &View<'_>) -> bool {
@@ -121,7 +151,18 @@ fn referral(view: &View<'_>) -> bool {
     let answered = upstream.sections[0].iter().any(|r| r.is_or_covers(view.case.query.qtype));
     let has = |rtype| upstream.sections[1].iter().any(|r| r.rtype == rtype);
     let delegates = has(rtype::NS) && !has(rtype::SOA) && (!answered || chain_end(upstream).is_some());
-    upstream.rcode == 0 && delegates && is_bare_failure(view.mine)
+    let leads = delegates || leads_to_referral(view, upstream, answered);
+    upstream.rcode == 0 && leads && is_bare_failure(view.mine)
+}
+
+/// The upstream server leaves a chain off, and Unbound shows the referral that it has for the rest.
+fn leads_to_referral(view: &View<'_>, upstream: &Answer, answered: bool) -> bool {
+    let Some((_, end)) = chain_end(upstream) else { return false };
+    let delegates = |unbound: &Answer| {
+        let ns = |r: &Record| r.rtype == rtype::NS && end.is_under(&r.owner);
+        chain_end(unbound).is_some() && unbound.sections[1].iter().any(ns)
+    };
+    !answered && upstream.sections[1].is_empty() && view.case.of(Kind::Unbound).is_some_and(delegates)
 }
 
 fn is_bare_failure(answer: &Answer) -> bool {
@@ -172,7 +213,7 @@ fn class(view: &View<'_>) -> bool {
     match view.case.query.class {
         1 => false,
         255 => true,
-        _ => refused && matches!(view.mine.rcode, 2 | 4),
+        _ => refused && view.mine.rcode == 5 && view.mine.sections.iter().all(BTreeSet::is_empty),
     }
 }
 
@@ -182,6 +223,48 @@ fn any(view: &View<'_>) -> bool {
     view.case.query.qtype == rtype::ANY
         && (view.mine.has(flag::TC) || !view.mine.sections[0].is_empty())
         && passes_on(view, upstream)
+}
+
+/// QTYPE DNAME, and the upstream server's answer begins with a DNAME above the name, which the subject passes on.
+fn dname_type(view: &View<'_>) -> bool {
+    let Some(upstream) = view.case.upstream() else { return false };
+    let name = view.case.query.name.lower();
+    let redirects = |r: &Record| r.rtype == rtype::DNAME && name.is_under(&r.owner) && name != r.owner;
+    let passed_on = |r: &Record| view.mine.sections[0].iter().any(|mine| is_same_data(r, mine));
+    let as_unbound = view.case.of(Kind::Unbound).is_some_and(|unbound| unbound.rcode == view.mine.rcode);
+    let all = view.mine.has(flag::TC) || upstream.sections[0].iter().all(passed_on);
+    view.case.query.qtype == rtype::DNAME
+        && upstream.sections[0].iter().any(redirects)
+        && (all || as_unbound && is_bare_failure(view.mine))
+}
+
+/// QTYPE DS and half a chain, of which the subject and Unbound say the same whole.
+fn ds_after_cname(view: &View<'_>) -> bool {
+    let (Some(upstream), Some(unbound)) = (view.case.upstream(), view.case.of(Kind::Unbound)) else {
+        return false;
+    };
+    let lacks = |all: &BTreeSet<Record>, record: &Record| !all.iter().any(|r| is_same_data(r, record));
+    let same =
+        |(a, b): (&BTreeSet<Record>, &BTreeSet<Record>)| a.len() == b.len() && !a.iter().any(|r| lacks(b, r));
+    view.case.query.qtype == rtype::DS
+        && upstream.rcode == 0
+        && upstream.sections[1].is_empty()
+        && chain_end(upstream).is_some()
+        && view.mine.rcode == unbound.rcode
+        && view.mine.sections.iter().zip(&unbound.sections).take(2).all(same)
+}
+
+/// The subject's authority section is the upstream server's, and another's differs from it in proofs alone.
+fn proofs(view: &View<'_>) -> bool {
+    let Some(upstream) = view.case.upstream() else { return false };
+    let [mine, theirs, upstream] = [view.mine, view.theirs, upstream].map(|answer| &answer.sections[1]);
+    let lacks = |all: &BTreeSet<Record>, record: &Record| !all.iter().any(|r| is_same_data(r, record));
+    let only = |these: &BTreeSet<Record>, others: &BTreeSet<Record>| {
+        let mut rest = these.iter().filter(|r| lacks(others, r));
+        rest.all(|r| [rtype::NSEC, rtype::NSEC3].into_iter().any(|rtype| r.is_or_covers(rtype)))
+    };
+    let same = mine.len() == upstream.len() && mine.iter().all(|r| !lacks(upstream, r));
+    same && view.mine.rcode == view.theirs.rcode && only(mine, theirs) && only(theirs, mine)
 }
 
 fn is_same_data(a: &Record, b: &Record) -> bool {
@@ -218,4 +301,19 @@ fn fits_or_not(view: &View<'_>) -> bool {
 fn runs_out(view: &View<'_>) -> bool {
     let soon = view.case.forwarding.as_ref().map_or(0, |f| f.slack);
     view.theirs.sections.iter().flatten().any(|r| r.ttl <= soon)
+}
+
+/// Answers of one name that nomen's cache has room for: the slots of a pair of buckets of its index.
+const OF_ONE_NAME: usize = 16;
+
+/// There are too many answers of the name to keep all, and this one is as the upstream server has it.
+fn crowded_name(view: &View<'_>) -> bool {
+    let (Some(upstream), Some(forwarding)) = (view.case.upstream(), &view.case.forwarding) else {
+        return false;
+    };
+    let fresh = |mine: &Record| {
+        let mut same = upstream.sections.iter().flatten().filter(|r| is_same_data(r, mine));
+        same.all(|r| mine.ttl <= r.ttl)
+    };
+    forwarding.kept_apart > OF_ONE_NAME && view.mine.sections.iter().flatten().all(fresh)
 }

@@ -75,11 +75,22 @@ struct Scene {
     mine: Says,
     earlier: Option<Says>,
     theirs: Says,
+    /// What Unbound says, if not what all others say.
+    unbound: Option<Says>,
+    kept_apart: usize,
 }
 
 impl Scene {
     fn new(owner: &str, qtype: u16, upstream: Says, mine: Says, theirs: Says) -> Self {
-        Self { query: Query::plain(name(owner), qtype), upstream, mine, earlier: None, theirs }
+        Self {
+            query: Query::plain(name(owner), qtype),
+            upstream,
+            mine,
+            earlier: None,
+            theirs,
+            unbound: None,
+            kept_apart: 1,
+        }
     }
 
     /// All differences, each with the rule that excuses it.
@@ -87,10 +98,12 @@ impl Scene {
         let world = world();
         let peers = FORWARDING.into_iter().filter(|k| *k != Kind::Nomen);
         let mut replies = vec![(Kind::Nomen, self.mine.reply(&self.query))];
-        replies.extend(peers.map(|kind| (kind, self.theirs.reply(&self.query))));
+        let of = |kind| self.unbound.as_ref().filter(|_| kind == Kind::Unbound).unwrap_or(&self.theirs);
+        replies.extend(peers.map(|kind| (kind, of(kind).reply(&self.query))));
         let earlier = self.earlier.iter().map(|says| (Kind::Nomen, says.reply(&self.query))).collect();
         let upstream = (Kind::Nsd, self.upstream.reply(&self.query));
-        let forwarding = Some(Forwarding { upstream, slack: 2, earlier, waited: 2 });
+        let kept_apart = self.kept_apart;
+        let forwarding = Some(Forwarding { upstream, slack: 2, earlier, waited: 2, kept_apart });
         let case = Case { query: &self.query, message: None, world: &world, replies, forwarding };
         let mut tally = Tally::default();
         let rest = tally.add(&case, Kind::Nomen);
@@ -217,6 +230,23 @@ fn a_referral_is_no_answer() {
 }
 
 #[test]
+fn a_chain_into_a_delegation_has_no_end() {
+    let link = pointing("www.test.", rtype::CNAME, "www.sub.other.");
+    let half = Says::answer(std::slice::from_ref(&link));
+    let delegation = pointing("sub.other.", rtype::NS, "ns.sub.other.");
+    let referral = half.clone().authority(&[delegation]);
+    let mut scene = Scene::new("www.test.", rtype::A, half.clone(), Says::fails(2), referral);
+    scene.is_excused(&[Facet::Rcode, Facet::Answer, Facet::Authority], "forward-referral");
+    // Nobody saw a delegation, it is of another name, or the chain was whole.
+    scene.theirs = half.clone();
+    scene.is_not_excused();
+    scene.theirs = half.authority(&[pointing("sub.test.", rtype::NS, "ns.sub.test.")]);
+    scene.is_not_excused();
+    scene.theirs = Says::answer(&[link, a("www.sub.other.", 300)]);
+    scene.is_not_excused();
+}
+
+#[test]
 fn a_loop_is_a_matter_of_taste_and_a_chain_is_not() {
     let link = |n: u32| pointing(&format!("{n}.test."), rtype::CNAME, &format!("{}.test.", n + 1));
     let round = [link(0), link(1), pointing("2.test.", rtype::CNAME, "0.test.")];
@@ -321,11 +351,67 @@ fn another_class_is_refused_in_several_ways() {
     let mut scene = Scene::new("test.", rtype::A, Says::fails(5), Says::fails(2), Says::fails(5));
     scene.is_not_excused();
     scene.query.class = 4;
+    scene.is_not_excused();
+    scene.mine = Says::fails(5);
+    scene.theirs = Says::fails(4);
     scene.is_excused(&[Facet::Rcode], "forward-class");
     scene.mine = Says::default();
     scene.is_not_excused();
-    scene.mine = Says::fails(2);
+    scene.mine = Says::fails(5);
     scene.upstream = Says::default();
+    scene.is_not_excused();
+}
+
+#[test]
+fn dname_below_a_dname_is_redirected() {
+    let links = [pointing("d.test.", rtype::DNAME, "test."), pointing("x.d.test.", rtype::CNAME, "x.test.")];
+    let half = Says::answer(&links);
+    let whole = half.clone().authority(&[soa()]).rcode(3);
+    let mut scene = Scene::new("x.d.test.", rtype::DNAME, half.clone(), whole, half.clone());
+    scene.is_excused(&[Facet::Rcode, Facet::Authority], "forward-dname-type");
+    // The DNAME itself is what was asked for at its own name; and it must not get lost.
+    scene.query.name = name("d.test.");
+    scene.is_not_excused();
+    scene.query = Query::plain(name("x.d.test."), rtype::A);
+    scene.is_not_excused();
+    scene.query.qtype = rtype::DNAME;
+    for rcode in [2, 3] {
+        scene.mine = Says::fails(rcode);
+        scene.is_not_excused();
+    }
+}
+
+#[test]
+fn ds_behind_a_cname_is_followed() {
+    let half = Says::answer(&[pointing("www.test.", rtype::CNAME, "other.")]);
+    let whole = half.clone().authority(&[soa()]);
+    let mut scene = Scene::new("www.test.", rtype::DS, half.clone(), whole.clone(), half.clone());
+    scene.unbound = Some(whole.clone());
+    scene.is_excused(&[Facet::Authority], "forward-ds-after-cname");
+    // Another type, a chain that was whole, and an end that nobody else finds.
+    scene.query.qtype = rtype::TXT;
+    scene.is_not_excused();
+    scene.query.qtype = rtype::DS;
+    scene.upstream = whole;
+    scene.is_not_excused();
+    scene.upstream = half.clone();
+    scene.unbound = Some(half);
+    scene.is_not_excused();
+}
+
+#[test]
+fn proofs_are_passed_on_as_they_came() {
+    let nsec = |owner| record(owner, rtype::NSEC, 300, &[1, b'z', 0, 0, 1, 64]);
+    let few = Says::fails(3).authority(&[soa(), nsec("a.test.")]);
+    let more = Says::fails(3).authority(&[soa(), nsec("a.test."), nsec("b.test.")]);
+    let mut scene = Scene::new("aa.test.", rtype::A, few.clone(), few.clone(), more.clone());
+    scene.is_excused(&[Facet::Authority], "forward-proofs");
+    // Less than came, more than came, and another difference than in the proofs.
+    scene.mine = Says::fails(3).authority(&[soa()]);
+    scene.is_not_excused();
+    (scene.mine, scene.theirs) = (more, few.clone());
+    scene.is_not_excused();
+    (scene.mine, scene.theirs) = (few, Says::fails(3).authority(&[nsec("a.test.")]));
     scene.is_not_excused();
 }
 
@@ -376,6 +462,21 @@ fn what_ran_out_meanwhile_is_fetched_again() {
     scene.earlier = None;
     scene.theirs = Says::answer(&[a("www.test.", 9)]);
     scene.is_not_excused();
+}
+
+#[test]
+fn what_a_crowded_name_has_no_room_for_is_fetched_again() {
+    let mut scene = agreed(&Says::answer(&[a("www.test.", 300)]));
+    scene.upstream = Says::answer(&[a("www.test.", 300)]);
+    scene.earlier = Some(scene.mine.clone());
+    let difference = |rule| BTreeSet::from([(Facet::Ttl, true, rule)]);
+    for (kept_apart, rule) in [(16, None), (17, Some("forward-crowded-name"))] {
+        scene.kept_apart = kept_apart;
+        assert_eq!(scene.differences(), difference(rule), "{kept_apart}");
+    }
+    // A TTL that goes up beyond what the upstream server says.
+    scene.upstream = Says::answer(&[a("www.test.", 299)]);
+    assert_eq!(scene.differences(), difference(None));
 }
 
 #[test]

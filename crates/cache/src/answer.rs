@@ -137,8 +137,12 @@ impl Answer {
     pub(crate) fn reach(&self) -> Reach {
         match self.kind {
             AnswerKind::Failure => Reach::Failure,
-            // Behind a CNAME it is another name that does not exist (RFC 2308 §2.1, RFC 6604 §3).
-            AnswerKind::Negative if self.rcode == Rcode::NXDOMAIN && self.counts[0] == 0 => Reach::Name,
+            // Behind a CNAME it is another name that does not exist (RFC 2308 §2.1, RFC 6604 §3). About DS it is the zone above
+            // that was asked (RFC 4035 §3.1.4.1), and the zone at the name may be served all the same.
+            AnswerKind::Negative if self.rcode == Rcode::NXDOMAIN => match (self.qtype, self.counts[0]) {
+                (Type::DS, _) | (_, 1..) => Reach::Type,
+                (_, 0) => Reach::Name,
+            },
             _ => Reach::Type,
         }
     }
@@ -264,6 +268,8 @@ impl<'m> Walk<'m> {
             Rcode::NXDOMAIN => AnswerKind::Negative,
             Rcode::NOERROR if self.counts[0] == 0 || terms.ttl.is_some() => AnswerKind::Negative,
             Rcode::NOERROR => AnswerKind::Positive,
+            // The answer is the DNAME that makes the name too long (RFC 6672 §2.2).
+            Rcode::YXDOMAIN if self.counts[0] > 0 => AnswerKind::Positive,
             _ => AnswerKind::Failure,
         };
         if kind == AnswerKind::Negative && terms.ttl.is_none() {

@@ -50,12 +50,12 @@ pub struct Hit {
     pub freshness: Freshness,
     /// The response code. What is above 15 goes into OPT.
     pub rcode: Rcode,
+    /// It denies something: NXDOMAIN or NODATA, at once or behind aliases.
+    pub negative: bool,
     /// AA of the response.
     pub authoritative: bool,
     /// AD of the response (RFC 4035 §3.2.3).
     pub authentic: bool,
-    /// It denies something: NXDOMAIN or NODATA, behind aliases, too.
-    pub negative: bool,
     /// Records in the answer, authority and additional section.
     pub counts: [u16; 3],
     /// How far it is to be trusted.
@@ -246,9 +246,9 @@ impl Shard {
             len,
             freshness: *freshness,
             rcode: head.rcode,
+            negative: head.flags.is_negative(),
             authoritative: head.flags.authoritative(),
             authentic: head.flags.authentic(),
-            negative: head.flags.is_negative(),
             counts: head.counts,
             rank: head.rank,
             prefetch: self.note_use(found),

@@ -9,6 +9,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use wire::Rcode;
+
 use crate::clock::Now;
 use crate::entry::{self, Head};
 use crate::ghost::Ghost;
@@ -316,9 +318,12 @@ impl Writers {
 }
 
 /// The entry that an answer contradicts, beside the one of the same key: data of any type denies an NXDOMAIN, and that denies
-/// the data of the type which was asked for. `None` for failures, which say nothing.
+/// the data of the type which was asked for. `None` for failures, which say nothing, and for an NXDOMAIN of one type, which
+/// says the same.
 fn rival(head: &Head) -> Option<Subject> {
-    if head.flags.is_failure() {
+    let denies_one_type =
+        head.rcode == Rcode::NXDOMAIN && head.subject.qtype != EVERY_TYPE && head.counts[0] == 0;
+    if head.flags.is_failure() || denies_one_type {
         return None;
     }
     let qtype = if head.subject.qtype == EVERY_TYPE { head.asked } else { EVERY_TYPE };

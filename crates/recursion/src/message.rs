@@ -1,11 +1,12 @@
 //! Answers on their way to a client: whole messages, joined where a chain led from one to the next, and copied behind the
 //! client's question.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use wire::edns::ErrorInfo;
 use wire::message::{Builder, Compressor, Full, MAX_MESSAGE, Malformed, Offset, Owner, Parser, Section};
-use wire::{Class, Header, LowerName, Rcode, Type};
+use wire::{Class, Header, LowerName, LowerNameBuf, Rcode, Type};
 
 /// A response as it is kept and passed on: question in lower case at offset 12, no OPT.
 #[derive(Clone, Debug)]
@@ -115,7 +116,8 @@ impl From<Full> for Unjoinable {
 }
 
 /// The links of a chain and what they lead to as one message: the question of the first and the response code of the
-/// second, their answer sections one behind the other, then their authority sections. AD is set if all of it is `authentic`.
+/// second, their answer sections one behind the other, then their authority sections. A record of both stands there once.
+/// AD is set if all of it is `authentic`.
 pub(crate) fn join(links: &[u8], end: &[u8], authentic: bool) -> Result<Vec<u8>, Unjoinable> {
     let (mut header, _) = Parser::new(links)?;
     let (last, _) = Parser::new(end)?;
@@ -129,16 +131,22 @@ pub(crate) fn join(links: &[u8], end: &[u8], authentic: bool) -> Result<Vec<u8>,
     b.question(question.name, question.qtype, question.qclass)?;
     b.learn(question.name, Offset::QNAME);
     for section in [Section::Answer, Section::Authority] {
-        copy(links, section, &mut b)?;
-        copy(end, section, &mut b)?;
+        let mut written = HashSet::new();
+        copy(links, section, &mut written, &mut b)?;
+        copy(end, section, &mut written, &mut b)?;
     }
     let len = b.finish();
     joined.truncate(len);
     Ok(joined)
 }
 
-/// Writes the records of one section of a message.
-fn copy(message: &[u8], wanted: Section, b: &mut Builder<'_>) -> Result<(), Unjoinable> {
+/// Writes the records of one section of a message that are not among those `written`.
+fn copy(
+    message: &[u8],
+    wanted: Section,
+    written: &mut HashSet<(LowerNameBuf, Type, Class, Vec<u8>)>,
+    b: &mut Builder<'_>,
+) -> Result<(), Unjoinable> {
     let (header, mut parser) = Parser::new(message)?;
     let [questions, answers, authorities, _] = header.counts();
     for _ in 0..questions {
@@ -154,6 +162,10 @@ fn copy(message: &[u8], wanted: Section, b: &mut Builder<'_>) -> Result<(), Unjo
             let owner = parser.name_at(record.owner_at)?;
             rdata.clear();
             parser.expand_rdata(&record, &mut rdata)?;
+            let key = (owner.as_name().to_lower(), record.rtype, record.class, rdata.clone());
+            if !written.insert(key) {
+                continue;
+            }
             b.record(
                 section,
                 Owner::Name(owner.as_name()),
@@ -165,4 +177,90 @@ fn copy(message: &[u8], wanted: Section, b: &mut Builder<'_>) -> Result<(), Unjo
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use wire::{Name, NameBuf, Ttl};
+
+    use super::*;
+
+    fn name(text: &str) -> NameBuf {
+        text.parse().expect("a name")
+    }
+
+    /// A message of records of one owner, type and data, in a section.
+    fn message(qname: &str, records: &[(Section, &str, Type, Vec<u8>)]) -> Vec<u8> {
+        let (mut room, mut names) = (vec![0; MAX_MESSAGE], Compressor::small());
+        let mut b = Builder::new(&mut room, MAX_MESSAGE, Header::query(0).reply(), &mut names);
+        b.question(name(qname).as_name(), Type::A, Class::IN).expect("room");
+        for (section, owner, rtype, rdata) in records {
+            let (owner, ttl) = (name(owner), Ttl::from_secs(60));
+            b.record(*section, Owner::Name(owner.as_name()), *rtype, Class::IN, ttl, rdata).expect("room");
+        }
+        let len = b.finish();
+        room.truncate(len);
+        room
+    }
+
+    /// Owners and types of a message's records, section by section.
+    fn owners(message: &[u8]) -> [Vec<(String, Type)>; 2] {
+        let (header, mut parser) = Parser::new(message).expect("a message");
+        parser.question().expect("a question");
+        let [_, answers, authorities, _] = header.counts();
+        [answers, authorities].map(|count| {
+            let mut next = || {
+                let record = parser.record().expect("a record");
+                let owner = parser.name_at(record.owner_at).expect("a name");
+                (owner.as_name().to_string(), record.rtype)
+            };
+            (0..count).map(|_| next()).collect()
+        })
+    }
+
+    fn wire(of: &str) -> Vec<u8> {
+        let name = name(of);
+        let name: Name<'_> = name.as_name();
+        name.as_wire().to_vec()
+    }
+
+    #[test]
+    fn a_dname_that_a_chain_passes_twice_stands_in_the_answer_once() {
+        let dname = |owner| (Section::Answer, owner, Type::DNAME, wire("z.example."));
+        let cname = |owner, to| (Section::Answer, owner, Type::CNAME, wire(to));
+        let a = |owner| (Section::Answer, owner, Type::A, Ipv4Addr::LOCALHOST.octets().to_vec());
+        let links = [
+            dname("y.example."),
+            cname("x.y.example.", "x.z.example."),
+            cname("x.z.example.", "w.y.example."),
+        ];
+        let end = [dname("Y.example."), cname("w.y.example.", "w.z.example."), a("w.z.example.")];
+        let joined =
+            join(&message("x.y.example.", &links), &message("w.y.example.", &end), false).expect("joined");
+        let of = |owner: &str, rtype| (owner.to_owned(), rtype);
+        let wanted = vec![
+            of("y.example.", Type::DNAME),
+            of("x.y.example.", Type::CNAME),
+            of("x.z.example.", Type::CNAME),
+            of("w.y.example.", Type::CNAME),
+            of("w.z.example.", Type::A),
+        ];
+        assert_eq!(owners(&joined), [wanted, vec![]]);
+    }
+
+    #[test]
+    fn a_record_of_two_sections_stands_in_both_and_other_data_beside_it() {
+        let ns = |section, to| (section, "example.", Type::NS, wire(to));
+        let links = [ns(Section::Answer, "a.example.")];
+        let end = [
+            ns(Section::Answer, "b.example."),
+            ns(Section::Authority, "a.example."),
+            ns(Section::Authority, "a.example."),
+        ];
+        let joined = join(&message("example.", &links), &message("example.", &end), false).expect("joined");
+        let ns = ("example.".to_owned(), Type::NS);
+        assert_eq!(owners(&joined), [vec![ns.clone(), ns.clone()], vec![ns]]);
+    }
 }

@@ -284,14 +284,15 @@ fn fetch_all(
     let body = room.get(..hit.len)?;
     let question = (inquiry.qtype, inquiry.qclass);
     let message = assemble(inquiry.name.as_lower(), question, hit.rcode, hit.counts, body);
+    let negative_ttl = match hit.freshness {
+        Freshness::Fresh(left) if hit.negative => Some(Ttl::from_secs(left)),
+        _ => None,
+    };
     let piece = Piece {
         message: Message::Own(message.into()),
         rcode: hit.rcode,
         authentic: hit.authentic && realm.trust_ad,
-        negative_ttl: match hit.freshness {
-            Freshness::Fresh(left) if hit.negative => Some(Ttl::from_secs(left)),
-            _ => None,
-        },
+        negative_ttl,
         stale: false,
         info: None,
     };

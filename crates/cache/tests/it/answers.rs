@@ -72,6 +72,8 @@ fn kinds_come_from_code_and_sections() {
     assert_eq!(kind(&plain(), Some(5)), Ok(AnswerKind::Negative), "a CNAME to NODATA, the caller says");
     assert_eq!(kind(&response(W, Type::A, Rcode::NOERROR, &[]), Some(5)), Ok(AnswerKind::Negative));
     assert_eq!(kind(&response(W, Type::A, Rcode::REFUSED, &[]), None), Ok(AnswerKind::Failure));
+    assert_eq!(kind(&response(W, Type::A, Rcode::YXDOMAIN, &[]), None), Ok(AnswerKind::Failure));
+    assert_eq!(kind(&response(W, Type::A, Rcode::YXDOMAIN, &[a(W, 300, 1)]), None), Ok(AnswerKind::Positive));
     let badvers = with(plain(), 3, plain().len(), b"\0\0\x29\x04\xd0\x01\0\0\0\0\0");
     assert_eq!(kind(&badvers, None), Ok(AnswerKind::Failure), "the upper bits of the code are in OPT");
     assert_eq!(of(&plain()).map(|answer| answer.lowest_ttl()), Ok(Some(Ttl::from_secs(300))));

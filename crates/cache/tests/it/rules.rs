@@ -109,6 +109,31 @@ fn nxdomain_behind_a_cname_is_of_another_name() {
 }
 
 #[test]
+fn nxdomain_for_ds_is_the_word_of_the_zone_above_and_holds_for_ds_alone() {
+    let cache = cache_of(1 << 20);
+    insert(&cache, nxdomain(W, Type::DS, 300, Rank::Answer), 0).expect("kept");
+    assert_eq!(get(&cache, W, Type::DS, 100).map(|(hit, _)| hit.rcode), Some(Rcode::NXDOMAIN));
+    assert_eq!(get(&cache, W, Type::SOA, 100), None, "the zone at the name may be served");
+    let below = hashed("below.www.example.");
+    assert_eq!(cache.nxdomain_above(&key(&below, Type::A), at(0), &mut [0; 512]), Lookup::Miss);
+    // Nor does it contradict an NXDOMAIN of the name, whichever came first.
+    insert(&cache, nxdomain(W, Type::A, 300, Rank::Answer), 100).expect("kept");
+    insert(&cache, nxdomain(W, Type::DS, 300, Rank::Answer), 100).expect("kept");
+    assert_eq!(freshness(&cache, W, 100), Some(Freshness::Fresh(300)));
+}
+
+#[test]
+fn a_name_that_a_dname_makes_too_long_is_kept_like_data() {
+    let cache = cache_of(1 << 20);
+    let dname = Record(Section::Answer, "example.", Type::DNAME, 600, b"\x04long\0".to_vec());
+    let message = response(W, Type::A, Rcode::YXDOMAIN, &[dname]);
+    insert(&cache, Answer::of(&message, &terms(Rank::Answer, None)).expect("an answer"), 0).expect("kept");
+    let (hit, body) = get(&cache, W, Type::A, 100).expect("a hit");
+    assert_eq!((hit.rcode, hit.negative, hit.freshness), (Rcode::YXDOMAIN, false, Freshness::Fresh(500)));
+    assert_eq!(seen(&reply(W, Type::A, &hit, &body)).len(), 1);
+}
+
+#[test]
 fn data_and_nxdomain_take_each_others_place() {
     let cache = cache_of(1 << 20);
     insert(&cache, nxdomain(W, Type::TXT, 300, Rank::Answer), 0).expect("kept");
@@ -336,6 +361,7 @@ fn an_alias_that_leads_to_a_denial_keeps_its_own_ttl() {
     insert(&cache, denial, 0).expect("kept");
     let (hit, body) = get(&cache, W, Type::A, 100).expect("a hit");
     assert_eq!(hit.freshness, Freshness::Fresh(200), "no longer than the denial");
+    assert!(hit.negative);
     let ttls: Vec<u32> = seen(&reply(W, Type::A, &hit, &body)).into_iter().map(|record| record.3).collect();
     assert_eq!(ttls, [3500, 200]);
 }

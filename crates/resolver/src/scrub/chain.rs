@@ -41,7 +41,10 @@ impl Chain {
             }
             if let Some(next) = dname(records, name, scope, kept)? {
                 let Some(next) = next else { return Ok(Chain { end, found: false, leads_to: None }) };
-                if inquiry.qtype == Type::CNAME {
+                // ANY is answered by the CNAME that follows (RFC 1034 §4.3.2, step 3a). Some servers go on all the same.
+                let target = next.as_name();
+                let ends = kept.has_passed(target) || !records.tells_of(target, scope.domain);
+                if inquiry.qtype == Type::CNAME || inquiry.qtype == Type::ANY && ends {
                     return Ok(Chain { end, found: true, leads_to: None });
                 }
                 end = next;

@@ -87,7 +87,8 @@ pub fn scrub(
         let end = chain.end.as_name();
         chain.leads_to = records.soa(end, scope.domain).is_none().then(|| end.to_lower());
     }
-    let negative = !chain.found && chain.leads_to.is_none();
+    // Of a name that a wildcard's DNAME was expanded to some servers say both what it has and that its target is not there.
+    let negative = chain.leads_to.is_none() && (!chain.found || rcode == Rcode::NXDOMAIN);
     let mut negative_ttl = None;
     if negative {
         kept.lower_max_ttl(scope.max_negative_ttl);

@@ -99,6 +99,12 @@ impl<'m> Records<'m> {
         })
     }
 
+    /// Whether the reply says what `name` has, or that it is not there.
+    pub(super) fn tells_of(&self, name: Name<'_>, domain: Name<'_>) -> bool {
+        let here = |found: &Found| found.section == Section::Answer && found.owner.as_name() == name;
+        self.all.iter().any(here) || self.soa(name, domain).is_some()
+    }
+
     /// Whether the authority section has nothing but other servers to offer.
     pub(super) fn is_referral(&self) -> bool {
         let authority = || self.all.iter().filter(|found| found.section == Section::Authority);
@@ -205,8 +211,13 @@ impl Kept {
         self.passed.push(name.to_buf());
     }
 
-    /// Keeps the RRset that the record at `at` belongs to, and its signatures. Returns its TTL; zero if it had been
-    /// kept before.
+    /// Whether the chain has passed through a name.
+    pub(super) fn has_passed(&self, name: Name<'_>) -> bool {
+        self.passed.iter().any(|passed| passed.as_name() == name)
+    }
+
+    /// Keeps the RRset that the record at `at` belongs to, and its signatures. Returns its TTL, also if it had
+    /// been kept before.
     pub(super) fn set(&mut self, records: &mut Records<'_>, at: usize) -> Result<Ttl, ReplyFault> {
         let Some(found) = records.all.get(at) else { return Ok(Ttl::ZERO) };
         let (section, owner, rtype) = (found.section, found.owner, found.rtype);
@@ -215,7 +226,11 @@ impl Kept {
         let mut data: Vec<(Vec<u8>, Ttl)> = Vec::with_capacity(members.len());
         let mut ttl = Ttl::from_secs(self.settings.max_ttl);
         if members.is_empty() {
-            return Ok(Ttl::ZERO);
+            // A chain can pass the same DNAME more than once.
+            let kept = self
+                .iter()
+                .find(|kept| (kept.section, kept.rtype) == (section, rtype) && kept.owner == owner.as_name());
+            return Ok(kept.map_or(Ttl::ZERO, |kept| kept.ttl));
         }
         if members.len() > self.settings.records_per_set {
             return Err(ReplyFault::SetTooLarge);
