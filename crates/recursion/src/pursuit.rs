@@ -26,6 +26,8 @@ pub(crate) struct Pursuit {
     without: Option<(Piece, Option<Links>)>,
     /// Whether AAAA records may be made for this client.
     dns64: bool,
+    /// The names that a chain has led to so far, the one asked first.
+    passed: Vec<LowerNameBuf>,
     chain_left: u8,
     authentic: bool,
     stale: bool,
@@ -53,7 +55,7 @@ pub(crate) enum Step {
     Refuse(Refusal),
 }
 
-/// A chain is too long, or its parts cannot be joined.
+/// A chain is too long or a loop, or its parts cannot be joined.
 const CHAIN: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
 /// Nobody could say, a short time ago.
 const REMEMBERED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::CACHED_ERROR);
@@ -71,6 +73,7 @@ impl Pursuit {
             links: None,
             without: None,
             dns64: dns64 && asked.qtype == Type::AAAA,
+            passed: vec![asked.name],
             chain_left: policy.max_chain,
             authentic: true,
             stale: false,
@@ -81,6 +84,7 @@ impl Pursuit {
     /// The same behind links from a zone served here, which lead to `target`.
     pub(crate) fn behind(mut self, links: Vec<u8>, target: LowerNameBuf) -> Self {
         self.links = Some(Links { message: links, from_zone: true });
+        self.passed.push(target);
         self.next.name = target;
         self
     }
@@ -197,9 +201,13 @@ impl Service {
 }
 
 impl Pursuit {
-    /// Goes on with a name that the chain leads to.
+    /// Goes on with a name that the chain leads to, unless it has been there.
     fn lead_on(&mut self, piece: &Piece, target: LowerNameBuf) -> Result<(), Unjoinable> {
         self.chain_left = self.chain_left.checked_sub(1).ok_or(Unjoinable)?;
+        if self.passed.contains(&target) {
+            return Err(Unjoinable);
+        }
+        self.passed.push(target);
         let (message, from_zone) = match self.links.take() {
             Some(links) => (join(&links.message, piece.message.bytes(), false)?, links.from_zone),
             None => (piece.message.bytes().to_vec(), false),
