@@ -20,7 +20,8 @@ pub(crate) fn config(kind: Kind, port: u16, upstream: SocketAddr, home: &Path) -
 fn nomen(port: u16, upstream: SocketAddr, home: &Path) -> String {
     format!(
         "[server]\nworkers = 1\n\n[[listen]]\naddr = [\"127.0.0.1@{port}\"]\n\n\
-         [resolver]\nspecial-names = false\nnxdomain-cut = false\ncache-file = \"none\"\n\n\
+         [resolver]\nspecial-names = false\nnxdomain-cut = false\ncache-file = \"none\"\n\
+         records-per-set = 10000\n\n\
          [[resolver.forward]]\ndomain = \".\"\nservers = [\"{}@{}\"]\n\n\
          [control]\nsocket = \"{}\"\n",
         upstream.ip(),

@@ -59,7 +59,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "forward-error",
         facets: &[Facet::Tc, Facet::Answer, Facet::Authority, Facet::Additional],
         subject: Some(Kind::Nomen),
-        why: "The upstream server gives an error, with part of a chain. RFC 1034, section 4.3.1: \"a temporary error indication\" has no records to it; nomen and Unbound send none, others the part that came.",
+        why: "The upstream server gives an error, with part of a chain, or leaves the chain off at a name that it has an error for, as BIND and Unbound find, too. RFC 1034, section 4.3.1: \"a temporary error indication\" has no records to it; nomen sends none, others the part that came.",
         applies: error,
     },
     Rule {
@@ -151,18 +151,21 @@ fn referral(view: &View<'_>) -> bool {
     let answered = upstream.sections[0].iter().any(|r| r.is_or_covers(view.case.query.qtype));
     let has = |rtype| upstream.sections[1].iter().any(|r| r.rtype == rtype);
     let delegates = has(rtype::NS) && !has(rtype::SOA) && (!answered || chain_end(upstream).is_some());
-    let leads = delegates || leads_to_referral(view, upstream, answered);
+    let leads = delegates || leads_to_referral(view, upstream);
     upstream.rcode == 0 && leads && is_bare_failure(view.mine)
 }
 
 /// The upstream server leaves a chain off, and Unbound shows the referral that it has for the rest.
-fn leads_to_referral(view: &View<'_>, upstream: &Answer, answered: bool) -> bool {
+fn leads_to_referral(view: &View<'_>, upstream: &Answer) -> bool {
     let Some((_, end)) = chain_end(upstream) else { return false };
     let delegates = |unbound: &Answer| {
         let ns = |r: &Record| r.rtype == rtype::NS && end.is_under(&r.owner);
         chain_end(unbound).is_some() && unbound.sections[1].iter().any(ns)
     };
-    !answered && upstream.sections[1].is_empty() && view.case.of(Kind::Unbound).is_some_and(delegates)
+    // A question for CNAME is answered by the first link, any other by none of them.
+    view.case.query.qtype != rtype::CNAME
+        && upstream.sections[1].is_empty()
+        && view.case.of(Kind::Unbound).is_some_and(delegates)
 }
 
 fn is_bare_failure(answer: &Answer) -> bool {
@@ -204,7 +207,10 @@ fn passes_on(view: &View<'_>, upstream: &Answer) -> bool {
 }
 
 fn error(view: &View<'_>) -> bool {
-    let failed = view.case.upstream().is_some_and(|a| !matches!(a.rcode, 0 | 3 | 6));
+    let Some(upstream) = view.case.upstream() else { return false };
+    let fails = |kind| view.case.of(kind).is_some_and(|a| a.rcode == 2);
+    let left_off = chain_end(upstream).is_some() && fails(Kind::Bind) && fails(Kind::Unbound);
+    let failed = !matches!(upstream.rcode, 0 | 3 | 6) || upstream.rcode == 0 && left_off;
     failed && is_bare_failure(view.mine)
 }
 
@@ -275,16 +281,17 @@ fn additional(view: &View<'_>) -> bool {
     view.mine.sections[2].is_empty() && view.mine.rcode == view.theirs.rcode
 }
 
-/// The subject passes on that there is nothing, and another one knows a CNAME at the name.
+/// The subject passes on that there is nothing, and another one shows a CNAME at the name, or the zone has one.
 fn cname_and_old_types(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
     let types = [rtype::NSEC, rtype::NSEC3, rtype::RRSIG, rtype::SIG, rtype::KEY, rtype::NXT];
     let name = view.case.query.name.lower();
     let mut all = view.case.replies.iter().filter_map(|(_, r)| r.answer());
+    let in_zone = view.case.world.zone_of(&name).is_some_and(|zone| zone.has(&name, "CNAME"));
     types.contains(&view.case.query.qtype)
         && upstream.sections[0].is_empty()
         && passes_on(view, upstream)
-        && all.any(|a| a.sections[0].iter().any(|r| r.rtype == rtype::CNAME && r.owner == name))
+        && (in_zone || all.any(|a| a.sections[0].iter().any(|r| r.rtype == rtype::CNAME && r.owner == name)))
 }
 
 /// The fullest message, that from upstream by TCP included, is within of the room by no more than compression makes.

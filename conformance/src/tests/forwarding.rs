@@ -8,8 +8,9 @@ use crate::forwarders;
 use crate::query::{Query, rtype};
 use crate::report::Tally;
 use crate::servers::{FORWARDING, Kind};
-use std::collections::BTreeSet;
-use std::path::Path;
+use crate::zones::{World, Zone};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 /// What a server says: RCODE and the sections' records.
 #[derive(Clone, Default)]
@@ -78,6 +79,7 @@ struct Scene {
     /// What Unbound says, if not what all others say.
     unbound: Option<Says>,
     kept_apart: usize,
+    world: World,
 }
 
 impl Scene {
@@ -90,12 +92,13 @@ impl Scene {
             theirs,
             unbound: None,
             kept_apart: 1,
+            world: world(),
         }
     }
 
     /// All differences, each with the rule that excuses it.
     fn differences(&self) -> BTreeSet<(Facet, bool, Option<&'static str>)> {
-        let world = world();
+        let world = &self.world;
         let peers = FORWARDING.into_iter().filter(|k| *k != Kind::Nomen);
         let mut replies = vec![(Kind::Nomen, self.mine.reply(&self.query))];
         let of = |kind| self.unbound.as_ref().filter(|_| kind == Kind::Unbound).unwrap_or(&self.theirs);
@@ -104,7 +107,7 @@ impl Scene {
         let upstream = (Kind::Nsd, self.upstream.reply(&self.query));
         let kept_apart = self.kept_apart;
         let forwarding = Some(Forwarding { upstream, slack: 2, earlier, waited: 2, kept_apart });
-        let case = Case { query: &self.query, message: None, world: &world, replies, forwarding };
+        let case = Case { query: &self.query, message: None, world, replies, forwarding };
         let mut tally = Tally::default();
         let rest = tally.add(&case, Kind::Nomen);
         assert_eq!(tally.unexplained, usize::from(!rest.is_empty()));
@@ -236,7 +239,13 @@ fn a_chain_into_a_delegation_has_no_end() {
     let delegation = pointing("sub.other.", rtype::NS, "ns.sub.other.");
     let referral = half.clone().authority(&[delegation]);
     let mut scene = Scene::new("www.test.", rtype::A, half.clone(), Says::fails(2), referral);
-    scene.is_excused(&[Facet::Rcode, Facet::Answer, Facet::Authority], "forward-referral");
+    for qtype in [rtype::A, rtype::DNAME] {
+        scene.query.qtype = qtype;
+        scene.is_excused(&[Facet::Rcode, Facet::Answer, Facet::Authority], "forward-referral");
+    }
+    scene.query.qtype = rtype::CNAME;
+    scene.is_not_excused();
+    scene.query.qtype = rtype::A;
     // Nobody saw a delegation, it is of another name, or the chain was whole.
     scene.theirs = half.clone();
     scene.is_not_excused();
@@ -312,6 +321,18 @@ fn a_cname_that_upstream_does_not_show_depends_on_the_cache() {
     scene.query.qtype = rtype::RRSIG;
     scene.upstream = found;
     scene.is_not_excused();
+    // Where the chain fails nobody shows it, and the zone says that there is one.
+    (scene.upstream, scene.theirs) = (none, Says::fails(2));
+    scene.is_not_excused();
+    scene.world.zones.push(Zone {
+        name: name("test."),
+        source: PathBuf::new(),
+        full: PathBuf::new(),
+        refused_by: Vec::new(),
+        nodes: BTreeMap::from([(name("www.test."), BTreeSet::from(["CNAME".to_owned()]))]),
+        signed: false,
+    });
+    scene.is_excused(&[Facet::Rcode, Facet::Authority], "forward-cname-and-old-types");
 }
 
 #[test]
@@ -341,8 +362,22 @@ fn an_error_needs_no_records() {
     // It is not for the RCODE, and not for answers that upstream did give.
     scene.theirs = chain.clone();
     scene.is_not_excused();
-    scene.upstream = chain;
+    scene.upstream = Says::answer(&[pointing("www.test.", rtype::CNAME, "www.other."), a("www.other.", 300)]);
     scene.theirs = failed;
+    scene.is_not_excused();
+}
+
+#[test]
+fn a_chain_left_off_at_a_failure_needs_no_records() {
+    let half = Says::answer(&[pointing("www.test.", rtype::CNAME, "www.other.")]);
+    let failed = half.clone().rcode(2);
+    let mut scene = Scene::new("www.test.", rtype::A, half.clone(), Says::fails(2), failed);
+    scene.is_excused(&[Facet::Answer], "forward-error");
+    // Not where Unbound finds the rest, nor for an answer that upstream gave.
+    scene.unbound = Some(half);
+    scene.is_not_excused();
+    scene.unbound = None;
+    scene.upstream = Says::answer(&[a("www.test.", 300)]);
     scene.is_not_excused();
 }
 
