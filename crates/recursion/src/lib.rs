@@ -50,6 +50,6 @@ pub use policy::{PolicyConfig, PolicyFault};
 pub use prefix::{Prefix, PrefixFault};
 pub use private::{PrivateAddresses, PrivateConfig};
 pub use realms::Domain;
-pub use service::{Lookups, Service};
+pub use service::{FailureReport, Lookups, Service};
 pub use settler::{Settler, Waiter};
 pub use stats::{RecursionStats, SharedCount};

@@ -116,6 +116,7 @@ impl Service {
                 Known::Failure(Some(stale)) => stale,
                 Known::Failure(None) => {
                     self.stats().remembered_failures.add();
+                    self.failed(&pursuit.next, &"that nobody could say is remembered");
                     return Step::Refuse(REMEMBERED);
                 }
                 Known::Nothing(stale) => return Step::Ask { stale: stale.is_some() },
@@ -145,7 +146,7 @@ impl Service {
         pursuit.authentic &= piece.authentic;
         if let Some(target) = leads_to {
             let led = pursuit.lead_on(&piece, target);
-            return led.err().map(|Unjoinable| Step::Refuse(CHAIN));
+            return led.err().map(|Unjoinable| self.no_chain(pursuit));
         }
         let piece = match (pursuit.without.take(), &policy.dns64) {
             // The operator does without it by now.
@@ -184,6 +185,11 @@ impl Service {
         Some(self.end(policy, pursuit, piece, now))
     }
 
+    fn no_chain(&self, pursuit: &Pursuit) -> Step {
+        self.failed(&pursuit.asked, &"its chain of aliases is too long or a loop");
+        Step::Refuse(CHAIN)
+    }
+
     /// The whole answer, of which this is the last piece.
     fn end(&self, policy: &Policy, pursuit: &Pursuit, piece: Piece, now: Now) -> Step {
         let Some(links) = &pursuit.links else {
@@ -191,7 +197,7 @@ impl Service {
         };
         let authentic = pursuit.authentic && !pursuit.stale;
         let Ok(joined) = join(&links.message, piece.message.bytes(), authentic) else {
-            return Step::Refuse(CHAIN);
+            return self.no_chain(pursuit);
         };
         if !links.from_zone && !pursuit.dns64 && !pursuit.stale {
             self.keep(policy, &pursuit.asked, &joined, piece.negative_ttl, now);

@@ -1,6 +1,7 @@
 //! The parts of recursive service that its two doors, memory and source, share with the threads that ask other servers.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -35,7 +36,11 @@ pub struct Service {
     stats: RecursionStats,
     policy: ArcSwap<Policy>,
     lookups: OnceLock<Box<dyn Lookups>>,
+    report: OnceLock<Box<FailureReport>>,
 }
+
+/// Takes note of questions that get SERVFAIL, and why, for an operator who asks. Must not block.
+pub type FailureReport = dyn Fn(&Inquiry, &dyn fmt::Display) + Send + Sync;
 
 /// A response, or a part of one where a chain leads on.
 #[derive(Clone, Debug)]
@@ -77,12 +82,25 @@ impl Service {
             stats: RecursionStats::default(),
             policy: ArcSwap::from_pointee(policy),
             lookups: OnceLock::new(),
+            report: OnceLock::new(),
         }))
     }
 
     /// Names whoever asks other servers; the first one counts.
     pub fn connect(&self, lookups: Box<dyn Lookups>) {
         let _ = self.lookups.set(lookups);
+    }
+
+    /// Names whoever takes note of failures; the first one counts.
+    pub fn report_failures(&self, report: Box<FailureReport>) {
+        let _ = self.report.set(report);
+    }
+
+    /// A question gets SERVFAIL.
+    pub(crate) fn failed(&self, inquiry: &Inquiry, why: &dyn fmt::Display) {
+        if let Some(report) = self.report.get() {
+            report(inquiry, why);
+        }
     }
 
     /// Decides otherwise from now on; memory handed out before goes on with what it had.

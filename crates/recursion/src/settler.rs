@@ -147,6 +147,7 @@ impl Outlet for Settler {
                 Some(piece) => (piece, None),
                 None => {
                     self.service.stats().failures.add();
+                    self.service.failed(&waiting.pursuit.next, &failure);
                     return waiting.ticket.refuse(refusal(failure));
                 }
             },

@@ -1,5 +1,7 @@
 //! Lookups that fail.
 
+use std::sync::{Arc, Mutex};
+
 use resolver::{LookupFailure, ReplyFault, ShedReason};
 use wire::Rcode;
 
@@ -69,4 +71,24 @@ fn a_chain_whose_second_part_fails_is_told_so_and_nothing_of_it_is_kept() {
     assert_eq!(world.later().says(), "SERVFAIL rd ra EDE 22");
     world.after(2);
     assert_eq!(world.cached(), Vec::<String>::new());
+}
+
+#[test]
+fn why_a_question_gets_servfail_is_reported_for_the_log() {
+    let mut world = World::new(|_| ());
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let note = Arc::clone(&told);
+    world.service.report_failures(Box::new(move |inquiry, why| {
+        note.lock().expect("lock").push(format!("{}: {why}", inquiry.name.as_name()));
+    }));
+    world.miss(&ask("www.example. A"));
+    world.failed("www.example. A", LookupFailure::NoReply);
+    assert_eq!(world.later().says(), "SERVFAIL rd ra EDE 22");
+    assert_eq!(world.hit(&ask("www.example. A")).says(), "SERVFAIL rd ra EDE 13");
+    let told = told.lock().expect("lock");
+    let expected = [
+        format!("www.example.: {}", LookupFailure::NoReply),
+        "www.example.: that nobody could say is remembered".into(),
+    ];
+    assert_eq!(told[..], expected);
 }

@@ -16,7 +16,7 @@ use recursion::{Domain, Lookups, PolicyConfig, PolicyFault, Service, Waiter};
 use resolver::{
     ChaCha, ForwardConfig, ForwardRule, ForwardStats, Forwarder, ForwarderRequest, LookupRequest,
 };
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 use wire::Name;
 
 use crate::config::Settings;
@@ -104,6 +104,9 @@ impl Recursive {
         let start = Instant::now();
         let cache = Cache::new(&plan.cache, engine.key()).map_err(RecursiveFault::Cache)?;
         let service = Service::new(cache, start, &plan.policy).map_err(RecursiveFault::Policy)?;
+        service.report_failures(Box::new(|inquiry, why| {
+            debug!(name = %inquiry.name.as_name(), r#type = %inquiry.qtype, "SERVFAIL: {why}");
+        }));
         let decided = Decided { policy: plan.policy, forward: plan.forward.clone() };
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(RecursiveFault::Random)?;

@@ -2,7 +2,7 @@
 //! that answers wait for. A file that is damaged costs what was in it and nothing else.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -91,13 +91,36 @@ fn save_and_say(path: &Path, service: &Service) {
     }
 }
 
+/// Says how far reading a file has got, once a second.
+struct Progress<R> {
+    inner: R,
+    done: u64,
+    bytes: u64,
+    said: Instant,
+}
+
+impl<R: Read> Read for Progress<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(to)?;
+        self.done += read as u64;
+        if self.said.elapsed() > LONG {
+            self.said = Instant::now();
+            info!("reading the cache's file: {} of {} MB", self.done / 1_000_000, self.bytes / 1_000_000);
+        }
+        Ok(read)
+    }
+}
+
 /// Puts what a file holds into the cache, but for what the policy of today does not let anyone have.
 ///
 /// # Errors
 /// [`LoadFault`]; what stands in front of the fault is in the cache.
 pub fn load(path: &Path, service: &Service) -> Result<Restored, LoadFault> {
     let file = File::open(path).map_err(LoadFault::Io)?;
-    let restored = service.cache().load(&mut BufReader::new(file), service.now(Instant::now()), wall());
+    let bytes = file.metadata().map_or(0, |metadata| metadata.len());
+    let mut read =
+        Progress { inner: BufReader::with_capacity(1 << 18, file), done: 0, bytes, said: Instant::now() };
+    let restored = service.cache().load(&mut read, service.now(Instant::now()), wall());
     service.drop_unfit();
     restored
 }
