@@ -108,7 +108,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "forward-cname-and-old-types",
         facets: &[Facet::Rcode, Facet::Answer, Facet::Authority, Facet::Tc],
         subject: Some(Kind::Nomen),
-        why: "QTYPE NSEC, NSEC3, RRSIG, SIG, KEY or NXT at a CNAME, for which the upstream server says NODATA. A cache that has the CNAME follows it, as RFC 1034, section 3.6.2 has it for all types; one that has not takes the answer as it came (RFC 2308, section 2.2). So it depends on what was asked before.",
+        why: "QTYPE NSEC, NSEC3, RRSIG, SIG, KEY or NXT at a CNAME, for which the upstream server says NODATA or has that record. A cache that has the CNAME follows it, as RFC 1034, section 3.6.2 has it for all types; one that has not takes the answer as it came (RFC 2308, section 2.2). So it depends on what was asked before.",
         applies: cname_and_old_types,
     },
     Rule {
@@ -284,7 +284,7 @@ fn additional(view: &View<'_>) -> bool {
     view.mine.sections[2].is_empty() && view.mine.rcode == view.theirs.rcode
 }
 
-/// The subject passes on that there is nothing, and another one shows a CNAME at the name, or the zone has one.
+/// The subject passes on all that the upstream server has of the type, or that there is nothing, and another one shows a CNAME at the name, or the zone has one.
 fn cname_and_old_types(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
     let types = [rtype::NSEC, rtype::NSEC3, rtype::RRSIG, rtype::SIG, rtype::KEY, rtype::NXT];
@@ -292,7 +292,8 @@ fn cname_and_old_types(view: &View<'_>) -> bool {
     let mut all = view.case.replies.iter().filter_map(|(_, r)| r.answer());
     let in_zone = view.case.world.zone_of(&name).is_some_and(|zone| zone.has(&name, "CNAME"));
     types.contains(&view.case.query.qtype)
-        && upstream.sections[0].is_empty()
+        && upstream.sections[0].iter().all(|r| r.rtype != rtype::CNAME)
+        && upstream.sections[0].len() == view.mine.sections[0].len()
         && passes_on(view, upstream)
         && (in_zone || all.any(|a| a.sections[0].iter().any(|r| r.rtype == rtype::CNAME && r.owner == name)))
 }

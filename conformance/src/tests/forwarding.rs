@@ -321,6 +321,13 @@ fn a_cname_that_upstream_does_not_show_depends_on_the_cache() {
     scene.query.qtype = rtype::RRSIG;
     scene.upstream = found;
     scene.is_not_excused();
+    // A record of the type that the upstream server has beside the CNAME, passed on or lost.
+    let sig = Says::answer(&[record("www.test.", rtype::RRSIG, 300, &[0; 20])]);
+    (scene.upstream, scene.mine) = (sig.clone(), sig);
+    scene.is_excused(&[Facet::Answer, Facet::Authority], "forward-cname-and-old-types");
+    scene.mine = Says::default();
+    scene.is_not_excused();
+    scene.mine = none.clone();
     // Where the chain fails nobody shows it, and the zone says that there is one.
     (scene.upstream, scene.theirs) = (none, Says::fails(2));
     scene.is_not_excused();
