@@ -80,7 +80,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "forward-dname-type",
         facets: &[Facet::Rcode, Facet::Tc, Facet::Answer, Facet::Authority, Facet::Ttl],
         subject: Some(Kind::Nomen),
-        why: "QTYPE DNAME below a DNAME. RFC 1034, section 4.3.2, as RFC 6672, section 3.2 has it: a DNAME above the name redirects the query whatever its QTYPE. nomen and Unbound follow where it leads, also out of the upstream server's zone, and fail where that fails; BIND and PowerDNS answer with the DNAME itself.",
+        why: "QTYPE DNAME below a DNAME, at once or behind a CNAME. RFC 1034, section 4.3.2, as RFC 6672, section 3.2 has it: a DNAME above the name redirects the query whatever its QTYPE. nomen and Unbound follow where it leads, also out of the upstream server's zone, and fail where that fails; BIND and PowerDNS answer with the DNAME itself.",
         applies: dname_type,
     },
     Rule {
@@ -108,7 +108,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "forward-cname-and-old-types",
         facets: &[Facet::Rcode, Facet::Answer, Facet::Authority, Facet::Tc],
         subject: Some(Kind::Nomen),
-        why: "QTYPE NSEC, NSEC3, RRSIG, SIG, KEY or NXT at a CNAME, for which the upstream server says NODATA. A cache that has the CNAME follows it, as RFC 1034, section 3.6.2 has it for all types; one that has not takes the answer as it came (RFC 2308, section 2.2). So it depends on what was asked before.",
+        why: "QTYPE NSEC, NSEC3, RRSIG, SIG, KEY or NXT at a CNAME, for which the upstream server says NODATA or has that record. A cache that has the CNAME follows it, as RFC 1034, section 3.6.2 has it for all types; one that has not takes the answer as it came (RFC 2308, section 2.2). So it depends on what was asked before.",
         applies: cname_and_old_types,
     },
     Rule {
@@ -231,11 +231,14 @@ fn any(view: &View<'_>) -> bool {
         && passes_on(view, upstream)
 }
 
-/// QTYPE DNAME, and the upstream server's answer begins with a DNAME above the name, which the subject passes on.
+/// QTYPE DNAME, and the upstream server's answer has a DNAME above a name of the chain, all of which the subject passes on.
 fn dname_type(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
     let name = view.case.query.name.lower();
-    let redirects = |r: &Record| r.rtype == rtype::DNAME && name.is_under(&r.owner) && name != r.owner;
+    let links = upstream.sections[0].iter().filter(|r| r.rtype == rtype::CNAME).map(|r| &r.owner);
+    let names: Vec<_> = links.chain([&name]).collect();
+    let below = |r: &Record| names.iter().any(|name| name.is_under(&r.owner) && **name != r.owner);
+    let redirects = |r: &Record| r.rtype == rtype::DNAME && below(r);
     let passed_on = |r: &Record| view.mine.sections[0].iter().any(|mine| is_same_data(r, mine));
     let as_unbound = view.case.of(Kind::Unbound).is_some_and(|unbound| unbound.rcode == view.mine.rcode);
     let all = view.mine.has(flag::TC) || upstream.sections[0].iter().all(passed_on);
@@ -281,7 +284,7 @@ fn additional(view: &View<'_>) -> bool {
     view.mine.sections[2].is_empty() && view.mine.rcode == view.theirs.rcode
 }
 
-/// The subject passes on that there is nothing, and another one shows a CNAME at the name, or the zone has one.
+/// The subject passes on all that the upstream server has of the type, or that there is nothing, and another one shows a CNAME at the name, or the zone has one.
 fn cname_and_old_types(view: &View<'_>) -> bool {
     let Some(upstream) = view.case.upstream() else { return false };
     let types = [rtype::NSEC, rtype::NSEC3, rtype::RRSIG, rtype::SIG, rtype::KEY, rtype::NXT];
@@ -289,7 +292,8 @@ fn cname_and_old_types(view: &View<'_>) -> bool {
     let mut all = view.case.replies.iter().filter_map(|(_, r)| r.answer());
     let in_zone = view.case.world.zone_of(&name).is_some_and(|zone| zone.has(&name, "CNAME"));
     types.contains(&view.case.query.qtype)
-        && upstream.sections[0].is_empty()
+        && upstream.sections[0].iter().all(|r| r.rtype != rtype::CNAME)
+        && upstream.sections[0].len() == view.mine.sections[0].len()
         && passes_on(view, upstream)
         && (in_zone || all.any(|a| a.sections[0].iter().any(|r| r.rtype == rtype::CNAME && r.owner == name)))
 }

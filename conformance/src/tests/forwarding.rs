@@ -321,6 +321,13 @@ fn a_cname_that_upstream_does_not_show_depends_on_the_cache() {
     scene.query.qtype = rtype::RRSIG;
     scene.upstream = found;
     scene.is_not_excused();
+    // A record of the type that the upstream server has beside the CNAME, passed on or lost.
+    let sig = Says::answer(&[record("www.test.", rtype::RRSIG, 300, &[0; 20])]);
+    (scene.upstream, scene.mine) = (sig.clone(), sig);
+    scene.is_excused(&[Facet::Answer, Facet::Authority], "forward-cname-and-old-types");
+    scene.mine = Says::default();
+    scene.is_not_excused();
+    scene.mine = none.clone();
     // Where the chain fails nobody shows it, and the zone says that there is one.
     (scene.upstream, scene.theirs) = (none, Says::fails(2));
     scene.is_not_excused();
@@ -402,11 +409,20 @@ fn dname_below_a_dname_is_redirected() {
     let links = [pointing("d.test.", rtype::DNAME, "test."), pointing("x.d.test.", rtype::CNAME, "x.test.")];
     let half = Says::answer(&links);
     let whole = half.clone().authority(&[soa()]).rcode(3);
-    let mut scene = Scene::new("x.d.test.", rtype::DNAME, half.clone(), whole, half.clone());
+    let mut scene = Scene::new("x.d.test.", rtype::DNAME, half.clone(), whole.clone(), half.clone());
     scene.is_excused(&[Facet::Rcode, Facet::Authority], "forward-dname-type");
+    // Behind a CNAME as well.
+    let behind = |says: &Says| {
+        let mut says = says.clone();
+        says.sections[0].insert(0, pointing("www.test.", rtype::CNAME, "x.d.test."));
+        says
+    };
+    let (from, to) = (behind(&half), behind(&whole));
+    Scene::new("www.test.", rtype::DNAME, from.clone(), to, from)
+        .is_excused(&[Facet::Rcode, Facet::Authority], "forward-dname-type");
     // The DNAME itself is what was asked for at its own name; and it must not get lost.
-    scene.query.name = name("d.test.");
-    scene.is_not_excused();
+    let itself = Says::answer(&links[..1]);
+    Scene::new("d.test.", rtype::DNAME, itself.clone(), whole, itself).is_not_excused();
     scene.query = Query::plain(name("x.d.test."), rtype::A);
     scene.is_not_excused();
     scene.query.qtype = rtype::DNAME;
