@@ -238,8 +238,9 @@ fn name_of(head: &entry::Head, words: &[crate::atomic::AtomicU64]) -> Option<Low
     Some(LowerName::of_checked(bytes).to_buf())
 }
 
-/// A response made of its parts.
-pub(crate) fn message(
+/// A response made of its parts: ID 0, the question in front of what a lookup has copied. Of the response code it has the lower
+/// four bits.
+pub fn message(
     rcode: Rcode,
     name: LowerName<'_>,
     qtype: Type,

@@ -45,7 +45,7 @@ mod sizes;
 mod stats;
 
 pub use answer::{Answer, AnswerKind, Terms, Unfit};
-pub use cache::{Cache, Flush};
+pub use cache::{Cache, Flush, message};
 pub use clock::Now;
 pub use config::{Config, ConfigFault, Lifetime};
 pub use file::{LoadFault, Restored};

@@ -5,7 +5,6 @@ use resolver::{ClientPrefix, Inquiry, LookupOutcome, LookupRequest, Trace};
 use wire::hash::HashedName;
 use wire::{LowerNameBuf, Rcode};
 
-use crate::message::assemble;
 use crate::service::{Service, key};
 use crate::settler::Waiter;
 
@@ -47,11 +46,17 @@ impl Service {
         };
         let key = key(inquiry, &hashed, realm);
         let mut room = vec![0; usize::from(u16::MAX)];
-        let question = (inquiry.qtype, inquiry.qclass);
         let mut answer = |above, found: &dyn Fn(&mut [u8]) -> Lookup| match found(&mut room) {
             Lookup::Hit(hit) => {
                 let body = room.get(..hit.len).unwrap_or_default();
-                let message = assemble(inquiry.name.as_lower(), question, hit.rcode, hit.counts, body);
+                let message = cache::message(
+                    hit.rcode,
+                    inquiry.name.as_lower(),
+                    inquiry.qtype,
+                    inquiry.qclass,
+                    hit.counts,
+                    body,
+                );
                 Some(CachedAnswer { freshness: hit.freshness, above, rcode: hit.rcode, message })
             }
             Lookup::TooLong(_) | Lookup::Miss => None,

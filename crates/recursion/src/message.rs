@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use wire::edns::ErrorInfo;
 use wire::message::{Builder, Compressor, Full, MAX_MESSAGE, Malformed, Offset, Owner, Parser, Section};
-use wire::{Class, Header, LowerName, LowerNameBuf, Rcode, Type};
+use wire::{Class, Header, LowerNameBuf, Rcode, Type};
 
 /// A response as it is kept and passed on: question in lower case at offset 12, no OPT.
 #[derive(Clone, Debug)]
@@ -81,22 +81,6 @@ impl Reply {
         }
         self.info
     }
-}
-
-/// A message of a header, a question and what stands behind it.
-pub(crate) fn assemble(
-    name: LowerName<'_>,
-    question: (Type, Class),
-    rcode: Rcode,
-    counts: [u16; 3],
-    body: &[u8],
-) -> Vec<u8> {
-    let mut header = Header::query(0).reply();
-    header.set_rcode(rcode);
-    let [answer, authority, additional] = counts;
-    header.set_counts([1, answer, authority, additional]);
-    let (qtype, qclass) = (question.0.0.to_be_bytes(), question.1.0.to_be_bytes());
-    [header.as_bytes().as_slice(), name.as_wire(), &qtype, &qclass, body].concat()
 }
 
 /// A message that does not fit its longest form, or a part that cannot be read: neither comes from the scrubber.

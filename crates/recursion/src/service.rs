@@ -15,7 +15,7 @@ use wire::{Rcode, Ttl};
 
 use crate::cached::Cached;
 use crate::front::Front;
-use crate::message::{Message, assemble};
+use crate::message::Message;
 use crate::policy::{Policy, PolicyConfig, PolicyFault};
 use crate::pursuit::Pursuit;
 use crate::realms::Realm;
@@ -266,8 +266,14 @@ impl Service {
 
     /// Remembers that nobody could answer a question (RFC 9520).
     pub(crate) fn keep_failure(&self, policy: &Policy, inquiry: &Inquiry, now: Now) {
-        let question = (inquiry.qtype, inquiry.qclass);
-        let message = assemble(inquiry.name.as_lower(), question, Rcode::SERVFAIL, [0; 3], &[]);
+        let message = cache::message(
+            Rcode::SERVFAIL,
+            inquiry.name.as_lower(),
+            inquiry.qtype,
+            inquiry.qclass,
+            [0; 3],
+            &[],
+        );
         self.keep(policy, inquiry, &message, None, now);
     }
 }
@@ -300,8 +306,8 @@ fn fetch_all(
         }
     };
     let body = room.get(..hit.len)?;
-    let question = (inquiry.qtype, inquiry.qclass);
-    let message = assemble(inquiry.name.as_lower(), question, hit.rcode, hit.counts, body);
+    let message =
+        cache::message(hit.rcode, inquiry.name.as_lower(), inquiry.qtype, inquiry.qclass, hit.counts, body);
     let negative_ttl = match hit.freshness {
         Freshness::Fresh(left) if hit.negative => Some(Ttl::from_secs(left)),
         _ => None,

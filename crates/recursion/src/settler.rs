@@ -10,7 +10,7 @@ use resolver::{Answer, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Out
 use wire::edns::ErrorInfo;
 use wire::{LowerNameBuf, Rcode, Ttl};
 
-use crate::message::{Wishes, assemble};
+use crate::message::Wishes;
 use crate::policy::Policy;
 use crate::pursuit::{Pursuit, Step, shared};
 use crate::service::{Piece, Service};
@@ -89,8 +89,8 @@ impl Settler {
 
 /// An answer without records.
 fn nothing(inquiry: &Inquiry) -> Arc<Answer> {
-    let question = (inquiry.qtype, inquiry.qclass);
-    let message = assemble(inquiry.name.as_lower(), question, Rcode::NOERROR, [0; 3], &[]);
+    let message =
+        cache::message(Rcode::NOERROR, inquiry.name.as_lower(), inquiry.qtype, inquiry.qclass, [0; 3], &[]);
     Arc::new(Answer {
         message: message.into(),
         rcode: Rcode::NOERROR,
