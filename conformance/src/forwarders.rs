@@ -1,5 +1,6 @@
 //! Configurations of servers that forward everything to one upstream server and cache what it says: no validation, no
-//! names of their own, no answers made up from proofs, and as alike as they allow.
+//! names of their own, no answers made up from proofs, and as alike as they allow. How long an answer may be kept is
+//! one of those: a week, longer than any TTL of the zones, for their defaults differ.
 
 use crate::servers::Kind;
 use std::net::SocketAddr;
@@ -22,7 +23,7 @@ fn nomen(port: u16, upstream: SocketAddr, home: &Path) -> String {
     format!(
         "[server]\nworkers = 1\n\n[[listen]]\naddr = [\"127.0.0.1@{port}\"]\n\n\
          [resolver]\nspecial-names = false\nnxdomain-cut = false\ncache-file = \"none\"\n\
-         cache-size = \"4GiB\"\n\
+         cache-size = \"4GiB\"\nmax-ttl = \"7d\"\nmax-negative-ttl = \"7d\"\n\
          records-per-set = 10000\n\n\
          [[resolver.forward]]\ndomain = \".\"\nservers = [\"{}@{}\"]\n\n\
          [control]\nsocket = \"{}\"\n",
@@ -42,7 +43,7 @@ fn bind(port: u16, upstream: SocketAddr, home: &Path) -> String {
          dnssec-validation no; synth-from-dnssec no; empty-zones-enable no; minimal-responses yes;\n \
          qname-minimization off; edns-udp-size 1232; max-udp-size 1232; answer-cookie no; send-cookie no;\n \
          rrset-order {{ order none; }}; recursive-clients 2000; clients-per-query 0; fetches-per-server 0;\n \
-         servfail-ttl 0; max-records-per-type 0; max-types-per-name 0;\n}};\ncontrols {{ }};\n",
+         servfail-ttl 0; max-cache-ttl 604800; max-ncache-ttl 604800; max-records-per-type 0; max-types-per-name 0;\n}};\ncontrols {{ }};\n",
         upstream.ip(),
         upstream.port(),
         home = home.display()
@@ -61,7 +62,8 @@ fn unbound(port: u16, upstream: SocketAddr, home: &Path) -> String {
          directory: \"{home}\"\n pidfile: \"\"\n use-syslog: no\n logfile: \"\"\n num-threads: 1\n \
          module-config: \"iterator\"\n qname-minimisation: no\n unblock-lan-zones: yes\n{own_zones} \
          harden-below-nxdomain: no\n rrset-roundrobin: no\n edns-buffer-size: 1232\n max-udp-size: 1232\n \
-         num-queries-per-thread: 2000\n outgoing-range: 4000\n incoming-num-tcp: 100\n outgoing-num-tcp: 100\n\
+         num-queries-per-thread: 2000\n outgoing-range: 4000\n incoming-num-tcp: 100\n outgoing-num-tcp: 100\n \
+         cache-max-ttl: 604800\n cache-max-negative-ttl: 604800\n\
          remote-control:\n control-enable: no\n\
          forward-zone:\n name: \".\"\n forward-addr: {}@{}\n",
         upstream.ip(),
@@ -78,7 +80,7 @@ fn recursor(port: u16, upstream: SocketAddr, home: &Path) -> String {
          export-etc-hosts=off\nserve-rfc1918=no\ndnssec=process-no-validate\naggressive-nsec-cache-size=0\n\
          nothing-below-nxdomain=no\nroot-nx-trust=no\nqname-minimization=no\nminimum-ttl-override=0\n\
          edns-outgoing-bufsize=1232\nudp-truncation-threshold=1232\nserver-down-max-fails=0\n\
-         non-resolving-ns-max-fails=0\nspoof-nearmiss-max=0\nmax-tcp-clients=200\n",
+         non-resolving-ns-max-fails=0\nmax-cache-ttl=604800\nmax-negative-ttl=604800\nspoof-nearmiss-max=0\nmax-tcp-clients=200\n",
         home = home.display()
     )
 }
@@ -87,6 +89,6 @@ fn dnsdist(port: u16, upstream: SocketAddr) -> String {
     format!(
         "setLocal(\"127.0.0.1:{port}\")\nsetACL(\"127.0.0.0/8\")\nsetSecurityPollSuffix(\"\")\n\
          newServer({{address=\"{upstream}\"}}):setUp()\n\
-         getPool(\"\"):setCache(newPacketCache(100000, {{maxTTL=86400, minTTL=0}}))\n"
+         getPool(\"\"):setCache(newPacketCache(100000, {{maxTTL=604800, minTTL=0}}))\n"
     )
 }
