@@ -18,6 +18,7 @@ enum Heard {
     Message(u64, Vec<u8>),
     Ended(u64, ErrorKind),
     Timeout,
+    Waits,
 }
 
 /// Passes on what it hears, and does what it is asked.
@@ -29,6 +30,8 @@ struct Relay {
 enum Order {
     Act(Vec<Action>),
     Timeout(Duration),
+    /// Says that it has begun, and goes on when it is told to.
+    Wait(Receiver<()>),
 }
 
 impl Core for Relay {
@@ -38,6 +41,10 @@ impl Core for Relay {
         match order {
             Order::Act(all) => actions.extend(all),
             Order::Timeout(after) => self.deadlines.push_back(now + after),
+            Order::Wait(go_on) => {
+                let _ = self.heard.send(Heard::Waits);
+                let _ = go_on.recv_timeout(PATIENCE);
+            }
         }
     }
 
@@ -67,10 +74,13 @@ struct Rig {
 
 impl Rig {
     fn new(links: usize) -> Rig {
+        Rig::with(&OutgoingConfig { links, ..OutgoingConfig::default() })
+    }
+
+    fn with(config: &OutgoingConfig) -> Rig {
         let (sender, heard) = channel();
         let core = Relay { heard: sender, deadlines: VecDeque::new() };
-        let outgoing = Outgoing::start("outgoing", core, &OutgoingConfig { links }).unwrap();
-        Rig { outgoing, heard }
+        Rig { outgoing: Outgoing::start("outgoing", core, config).unwrap(), heard }
     }
 
     fn act(&self, actions: impl IntoIterator<Item = Action>) {
@@ -226,6 +236,39 @@ fn a_request_is_taken_however_it_meets_a_thread_that_goes_to_sleep() {
         // Now a little earlier, now a little later.
         (0..n % 97).for_each(|_| std::hint::spin_loop());
     }
+}
+
+/// A request may be acted on without waking the thread, which then sleeps for as long as it meant to before.
+#[test]
+fn a_deadline_is_kept_however_long_the_thread_meant_to_sleep() {
+    let rig = Rig::new(8);
+    for milliseconds in [40, 0, 3, 60, 1, 26, 2, 90, 24, 0, 10, 5] {
+        // One that has nothing to wait for comes before, and one whose deadline is later after it.
+        rig.act([]);
+        let deadline = Instant::now() + Duration::from_millis(milliseconds);
+        assert!(rig.outgoing.request(Order::Timeout(Duration::from_millis(milliseconds))));
+        assert!(rig.outgoing.request(Order::Timeout(Duration::from_millis(milliseconds + 1))));
+        assert_eq!([rig.hear(), rig.hear()], [Heard::Timeout, Heard::Timeout]);
+        assert!(Instant::now() >= deadline);
+    }
+}
+
+#[test]
+fn of_requests_that_wait_only_so_many_are_taken() {
+    let rig = Rig::with(&OutgoingConfig { queue: 3, ..OutgoingConfig::default() });
+    let (go_on, waits) = channel();
+    std::thread::scope(|threads| {
+        threads.spawn(|| assert!(rig.outgoing.request(Order::Wait(waits))));
+        assert_eq!(rig.hear(), Heard::Waits);
+        let offer = || rig.outgoing.offer(Order::Timeout(Duration::ZERO)).is_none();
+        assert_eq!([offer(), offer(), offer(), offer()], [true, true, true, false]);
+        // What cannot be refused is taken all the same.
+        assert!(rig.outgoing.request(Order::Timeout(Duration::ZERO)));
+        go_on.send(()).unwrap();
+        (0..4).for_each(|_| assert_eq!(rig.hear(), Heard::Timeout));
+        assert!(offer(), "there is room again");
+        assert_eq!(rig.hear(), Heard::Timeout);
+    });
 }
 
 /// Two datagrams that come together are both read: nobody reports the second one again.

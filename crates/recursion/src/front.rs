@@ -96,13 +96,14 @@ impl Front {
         tickets: TicketOffice<'_>,
     ) -> Sourced {
         let service = &self.0;
-        match service.pursue(policy, &mut pursuit, service.now(asked.received)) {
+        let now = service.now(asked.received);
+        match service.pursue(policy, &mut pursuit, now) {
             Step::Reply(reply) => Sourced::Ready(reply.write(Wishes::of(asked.request), b)),
             Step::Refuse(refusal) => Sourced::Refused(refusal),
             Step::Ask { stale } => {
                 service.stats().misses.add();
                 let (ticket, promise) = tickets.take();
-                service.ask(policy, Box::new(Waiting { ticket, pursuit }), stale);
+                service.ask(policy, Box::new(Waiting { ticket, pursuit }), stale, now);
                 Sourced::Pending(promise)
             }
         }

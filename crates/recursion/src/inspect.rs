@@ -1,7 +1,7 @@
 //! What recursive service knows about a question, for a person who asks.
 
 use cache::{Freshness, Lookup, Now};
-use resolver::{ClientPrefix, Inquiry, LookupOutcome, LookupRequest, Trace};
+use resolver::{ClientPrefix, Inquiry, LookupFailure, LookupOutcome, LookupRequest, ShedReason, Trace};
 use wire::hash::HashedName;
 use wire::{LowerNameBuf, Rcode};
 
@@ -90,13 +90,10 @@ impl Service {
     ) {
         let client = ClientPrefix::of(std::net::Ipv4Addr::UNSPECIFIED.into());
         let waiter = Waiter::tell(told);
-        self.request(LookupRequest {
-            inquiry,
-            recursion_desired: true,
-            client,
-            patience: None,
-            trace,
-            waiter,
-        });
+        let patience = None;
+        let request = LookupRequest { inquiry, recursion_desired: true, client, patience, trace, waiter };
+        if let Some(LookupRequest { waiter, .. }) = self.request(request) {
+            waiter.told(LookupOutcome::Failed(LookupFailure::Shed(ShedReason::Queue)));
+        }
     }
 }

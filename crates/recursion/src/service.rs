@@ -24,8 +24,9 @@ use crate::stats::RecursionStats;
 
 /// Passes questions on to whoever asks other servers.
 pub trait Lookups: Send + Sync {
-    /// Takes one. Returns whether there is somebody to take it; if not it is dropped, and its client is told.
-    fn request(&self, request: LookupRequest<Waiter>) -> bool;
+    /// Takes one, unless too many wait already to be looked at: then it is returned. If there is nobody to take it any more
+    /// it is dropped, and its client is told.
+    fn request(&self, request: LookupRequest<Waiter>) -> Option<LookupRequest<Waiter>>;
 }
 
 /// Recursive service: the cache, the policy, the way to other servers.
@@ -168,11 +169,14 @@ impl Service {
         self.policy.load_full()
     }
 
-    /// Has other servers asked. If nobody can, the waiter is dropped, and whoever waits learns it by that.
-    pub(crate) fn request(&self, request: LookupRequest<Waiter>) {
-        if let Some(lookups) = self.lookups.get() {
-            lookups.request(request);
+    /// Has other servers asked. A request that finds no place in the queue is returned. If there is nobody to ask them, the
+    /// waiter is dropped, and whoever waits learns it by that.
+    pub(crate) fn request(&self, request: LookupRequest<Waiter>) -> Option<LookupRequest<Waiter>> {
+        let shed = self.lookups.get()?.request(request);
+        if shed.is_some() {
+            self.stats.shed.add();
         }
+        shed
     }
 
     /// Has an answer fetched for the cache alone.
@@ -180,7 +184,9 @@ impl Service {
     pub(crate) fn fetch(&self, inquiry: Inquiry, client: ClientPrefix) {
         let waiter = Waiter::nobody();
         let (patience, trace) = (None, None);
-        self.request(LookupRequest { inquiry, recursion_desired: true, client, patience, trace, waiter });
+        // One that is shed is asked for again by whoever wants it next.
+        let _ =
+            self.request(LookupRequest { inquiry, recursion_desired: true, client, patience, trace, waiter });
     }
 
     /// Has an answer in use fetched anew.

@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use cache::Now;
 use engine::{Refusal, Ticket};
-use resolver::{Answer, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ReplyFault};
+use resolver::{
+    Answer, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ReplyFault, ShedReason,
+};
 use wire::edns::ErrorInfo;
 use wire::{LowerNameBuf, Rcode, Ttl};
 
@@ -36,6 +38,13 @@ impl Waiter {
     /// Tells somebody in this program.
     pub fn tell(told: impl FnOnce(LookupOutcome) + Send + 'static) -> Self {
         Waiter(Who::Told(Box::new(told)))
+    }
+
+    /// Tells the outcome, if that is what is waited for.
+    pub(crate) fn told(self, outcome: LookupOutcome) {
+        if let Who::Told(told) = self.0 {
+            told(outcome);
+        }
     }
 }
 
@@ -143,14 +152,7 @@ impl Outlet for Settler {
                 let trust_ad = self.service.trusts_ad(&policy, &waiting.pursuit.next);
                 (Piece { info, ..shared(answer, trust_ad) }, answer.leads_to)
             }
-            LookupOutcome::Failed(failure) => match self.service.stale(&policy, &waiting.pursuit, now) {
-                Some(piece) => (piece, None),
-                None => {
-                    self.service.stats().failures.add();
-                    self.service.failed(&waiting.pursuit.next, &failure);
-                    return waiting.ticket.refuse(refusal(failure));
-                }
-            },
+            LookupOutcome::Failed(failure) => return self.service.fail(&policy, waiting, failure, now),
         };
         self.service.resume(&policy, waiting, piece, leads_to, now);
     }
@@ -159,21 +161,27 @@ impl Outlet for Settler {
 impl Service {
     /// Has the next question of a client asked; with an old answer at hand it waits for a shorter time, and what comes later
     /// is for the cache (RFC 8767 §5).
-    pub(crate) fn ask(&self, policy: &Policy, waiting: Box<Waiting>, stale: bool) {
+    pub(crate) fn ask(&self, policy: &Policy, waiting: Box<Waiting>, stale: bool, now: Now) {
         let Pursuit { next: inquiry, client, .. } = waiting.pursuit;
         let patience = policy.stale_after.filter(|_| stale);
         if patience.is_some() {
             self.fetch(inquiry, client);
         }
-        let waiter = Waiter(Who::Client(waiting));
-        self.request(LookupRequest {
-            inquiry,
-            recursion_desired: true,
-            client,
-            patience,
-            trace: None,
-            waiter,
-        });
+        let (waiter, trace) = (Waiter(Who::Client(waiting)), None);
+        let request = LookupRequest { inquiry, recursion_desired: true, client, patience, trace, waiter };
+        if let Some(LookupRequest { waiter: Waiter(Who::Client(waiting)), .. }) = self.request(request) {
+            self.fail(policy, waiting, LookupFailure::Shed(ShedReason::Queue), now);
+        }
+    }
+
+    /// A client's question came to nothing; an old answer will do, if there is one.
+    fn fail(&self, policy: &Policy, waiting: Box<Waiting>, failure: LookupFailure, now: Now) {
+        if let Some(piece) = self.stale(policy, &waiting.pursuit, now) {
+            return self.resume(policy, waiting, piece, None, now);
+        }
+        self.stats().failures.add();
+        self.failed(&waiting.pursuit.next, &failure);
+        waiting.ticket.refuse(refusal(failure));
     }
 
     /// Goes on with a client's question, of which one more piece is known.
@@ -193,7 +201,7 @@ impl Service {
                 ticket.resume(move |b| Ok(reply.write(wishes, b)));
             }
             Step::Refuse(refusal) => waiting.ticket.refuse(refusal),
-            Step::Ask { stale } => self.ask(policy, waiting, stale),
+            Step::Ask { stale } => self.ask(policy, waiting, stale, now),
         }
     }
 }

@@ -38,6 +38,8 @@ pub struct RecursionStats {
     pub synthesized: SharedCount,
     /// Answers withheld because of private addresses in them.
     pub withheld: SharedCount,
+    /// Shed because too many questions waited for whoever asks other servers.
+    pub shed: SharedCount,
     /// Failures to get an answer that clients were told of.
     pub failures: SharedCount,
 }

@@ -130,6 +130,8 @@ pub enum ShedReason {
     Rule,
     /// Too many lookups in all.
     Lookups,
+    /// Too many requests wait to be looked at. Whoever keeps that queue counts them.
+    Queue,
 }
 
 #[cfg(test)]

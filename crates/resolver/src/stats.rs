@@ -143,14 +143,15 @@ impl ForwardStats {
         *self.upstreams.lock().unwrap_or_else(PoisonError::into_inner) = upstreams;
     }
 
-    /// The counter of clients shed for this reason.
-    pub fn shed(&self, reason: ShedReason) -> &Counter {
+    /// The counter of clients shed for this reason; none if that is not for the forwarder to count.
+    pub fn shed(&self, reason: ShedReason) -> Option<&Counter> {
         let [prefix, clients, rule, lookups] = &self.shed;
         match reason {
-            ShedReason::ClientPrefix => prefix,
-            ShedReason::Clients => clients,
-            ShedReason::Rule => rule,
-            ShedReason::Lookups => lookups,
+            ShedReason::ClientPrefix => Some(prefix),
+            ShedReason::Clients => Some(clients),
+            ShedReason::Rule => Some(rule),
+            ShedReason::Lookups => Some(lookups),
+            ShedReason::Queue => None,
         }
     }
 }

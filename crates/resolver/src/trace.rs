@@ -287,6 +287,7 @@ impl fmt::Display for ShedReason {
             ShedReason::Clients => "too many clients wait for the lookup",
             ShedReason::Rule => "too many lookups by the rule are in flight",
             ShedReason::Lookups => "too many lookups are in flight",
+            ShedReason::Queue => "too many questions wait to be looked at",
         })
     }
 }

@@ -2,37 +2,46 @@
 //! what it decides.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use exchange::{Action, Core, Counter, Event, Link, NumberMap, wake_together};
-use mio::{Events, Poll, Token, Waker};
+use mio::{Events, Poll, Registry, Token, Waker};
 
 use super::port::Ports;
 use super::socket::{BUFFER, LinkProgress, LinkSocket};
 
 /// The token of the waker; links have the others.
 const WAKE: Token = Token(0);
-/// Events taken from the system at once.
-const EVENTS: usize = 256;
 /// Links looked at before those whose queries they answered are told: as many replies as go out with one system call.
 const TOGETHER: usize = 64;
 /// Requests taken before sockets get their turn.
 const REQUESTS: usize = 256;
+
+/// Requests that are acted on without the core's thread while it sleeps once. More are worth waking it: whoever brings them
+/// has other things to do.
+const BROUGHT: usize = 4;
+/// While requests come now and then, the thread sleeps no longer than this, so that nearly none of them has to wake it
+/// because of a deadline.
+const NAP: Duration = Duration::from_millis(25);
+/// So long after the last request the thread sleeps until something happens.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Settings of a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutgoingConfig {
     /// Links open at a time; one more is refused with [`io::ErrorKind::QuotaExceeded`]. Default: 4096.
     pub links: usize,
+    /// Requests that wait for the core, above which [`Outgoing::offer`] returns the next. Default: 1000.
+    pub queue: usize,
 }
 
 impl Default for OutgoingConfig {
     fn default() -> Self {
-        OutgoingConfig { links: 4096 }
+        OutgoingConfig { links: 4096, queue: 1000 }
     }
 }
 
@@ -66,16 +75,27 @@ struct Counts {
 /// A core at work on a thread of its own. Dropping it ends the thread, without waiting for what is under way.
 pub struct Outgoing<R> {
     requests: Sender<R>,
-    shared: Arc<Shared>,
+    most: usize,
+    shared: Arc<Shared<dyn Desk>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct Shared {
+/// What the threads share; the last field is the [`Driver`].
+struct Shared<D: ?Sized> {
     waker: Waker,
-    /// The thread waits, or is about to, and whoever has a request wakes it.
+    /// The thread waits, or is about to, and whoever has a request acts on it or wakes it.
     asleep: AtomicBool,
     stop: AtomicBool,
-    counts: Counts,
+    /// Requests that the core has not seen yet.
+    queued: AtomicUsize,
+    counts: Arc<Counts>,
+    driver: Mutex<D>,
+}
+
+/// Where requests are acted on.
+trait Desk: Send {
+    /// Acts on the requests that are there while the thread sleeps. Returns whether it may sleep on.
+    fn act_while_asleep(&mut self, queued: &AtomicUsize) -> bool;
 }
 
 impl<R: Send + 'static> Outgoing<R> {
@@ -86,18 +106,13 @@ impl<R: Send + 'static> Outgoing<R> {
     pub fn start<C: Core<Request = R>>(name: &str, core: C, config: &OutgoingConfig) -> io::Result<Self> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
-        let shared = Arc::new(Shared {
-            waker,
-            asleep: AtomicBool::new(false),
-            stop: AtomicBool::new(false),
-            counts: Counts::default(),
-        });
         let (requests, queue) = channel();
+        let counts = Arc::new(Counts::default());
         let driver = Driver {
             core,
-            poll,
+            registry: poll.registry().try_clone()?,
             queue,
-            shared: Arc::clone(&shared),
+            counts: Arc::clone(&counts),
             most: config.links,
             links: NumberMap::default(),
             tokens: NumberMap::default(),
@@ -107,26 +122,43 @@ impl<R: Send + 'static> Outgoing<R> {
             actions: Vec::new(),
             spare: Vec::new(),
             buffer: vec![0; BUFFER],
+            sleep: Sleep::default(),
+            last_request: None,
         };
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || driver.run())?;
-        Ok(Outgoing { requests, shared, thread: Mutex::new(Some(thread)) })
+        let shared = Arc::new(Shared {
+            waker,
+            asleep: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            queued: AtomicUsize::new(0),
+            counts,
+            driver: Mutex::new(Some(driver)),
+        });
+        let (theirs, links) = (Arc::clone(&shared), config.links);
+        let thread =
+            std::thread::Builder::new().name(name.to_owned()).spawn(move || theirs.run(poll, links))?;
+        Ok(Outgoing { requests, most: config.queue, shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Passes a request to the core. Returns whether its thread is still there to take it.
+    /// Passes a request to the core. Returns whether there is one to take it.
     pub fn request(&self, request: R) -> bool {
+        self.shared.queued.fetch_add(1, Relaxed);
         let sent = self.requests.send(request).is_ok();
-        // Either the thread sees the request before it waits, or it is seen to be asleep here.
-        fence(SeqCst);
-        if self.shared.asleep.load(Relaxed) && self.shared.asleep.swap(false, Relaxed) {
-            // Should it fail, the core looks at its next deadline.
-            let _ = self.shared.waker.wake();
-        }
+        self.shared.attend();
         sent
+    }
+
+    /// The same, unless too many wait already: then it is returned. If there is no core to take it any more, it is dropped.
+    pub fn offer(&self, request: R) -> Option<R> {
+        if self.shared.queued.load(Relaxed) >= self.most {
+            return Some(request);
+        }
+        self.request(request);
+        None
     }
 
     /// What has been done so far.
     pub fn totals(&self) -> OutgoingTotals {
-        let Counts { opened, refused, ended, open, sent, received } = &self.shared.counts;
+        let Counts { opened, refused, ended, open, sent, received } = &*self.shared.counts;
         OutgoingTotals {
             opened: opened.get(),
             refused: refused.get(),
@@ -161,12 +193,75 @@ impl<R> Drop for Outgoing<R> {
     }
 }
 
-/// The thread's state.
+impl<D: Desk + ?Sized> Shared<D> {
+    /// Sees to it that a request that has just been queued is acted on: here, if the thread sleeps and there is little to
+    /// do, which spares two changes from one thread to another; or by the thread.
+    fn attend(&self) {
+        // Either the thread sees the request before it waits, or it is seen to be asleep here.
+        fence(SeqCst);
+        if !self.asleep.load(Relaxed) {
+            return;
+        }
+        let acted = match self.driver.try_lock() {
+            Ok(mut driver) => driver.act_while_asleep(&self.queued),
+            // Another thread acts. It may have looked at the queue before.
+            Err(_) => false,
+        };
+        if !acted && self.asleep.swap(false, Relaxed) {
+            // Should it fail, the core looks at its next deadline.
+            let _ = self.waker.wake();
+        }
+    }
+}
+
+impl<C: Core> Shared<Option<Driver<C>>> {
+    fn run(&self, mut poll: Poll, links: usize) {
+        let _end = End(self);
+        // Room for all links: a timer that has run out does so only after all replies that were there before.
+        let mut events = Events::with_capacity(links + 1);
+        while !self.stop.load(Relaxed) {
+            let Some(wait) = self.driver().as_mut().map(|driver| driver.lie_down(self)) else { return };
+            // It may have been interrupted: whatever is ready is found ready again.
+            let _ = poll.poll(&mut events, wait);
+            self.asleep.store(false, Relaxed);
+            if let Some(driver) = &mut *self.driver() {
+                driver.work(&events, &self.queued);
+            }
+        }
+    }
+
+    /// The driver; none at the end. A panic while another thread acted cost what that was about.
+    fn driver(&self) -> MutexGuard<'_, Option<Driver<C>>> {
+        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Drops the core when its thread ends, however it does: whoever waits for an outcome learns by that that none comes.
+struct End<'s, C: Core>(&'s Shared<Option<Driver<C>>>);
+
+impl<C: Core> Drop for End<'_, C> {
+    fn drop(&mut self) {
+        // What is dropped may bring more requests, which find the driver gone and not its lock taken.
+        let driver = self.0.driver().take();
+        drop(driver);
+    }
+}
+
+/// The thread's sleep.
+#[derive(Default)]
+struct Sleep {
+    /// When it wakes by itself, if it does.
+    until: Option<Instant>,
+    /// Requests that others have acted on meanwhile.
+    brought: usize,
+}
+
+/// The core, and all that its decisions are carried out with.
 struct Driver<C: Core> {
     core: C,
-    poll: Poll,
+    registry: Registry,
     queue: Receiver<C::Request>,
-    shared: Arc<Shared>,
+    counts: Arc<Counts>,
     most: usize,
     links: NumberMap<Link, (Token, LinkSocket)>,
     /// Tokens are never used twice, so that news of a socket that is gone finds nobody.
@@ -179,54 +274,86 @@ struct Driver<C: Core> {
     /// Memory for actions that others lead to.
     spare: Vec<Action>,
     buffer: Vec<u8>,
+    sleep: Sleep,
+    /// When the last request came.
+    last_request: Option<Instant>,
+}
+
+impl<C: Core> Desk for Option<Driver<C>> {
+    fn act_while_asleep(&mut self, queued: &AtomicUsize) -> bool {
+        self.as_mut().is_some_and(|driver| driver.act_while_asleep(queued))
+    }
 }
 
 impl<C: Core> Driver<C> {
-    fn run(mut self) {
-        let mut events = Events::with_capacity(EVENTS);
-        while !self.shared.stop.load(Relaxed) {
-            let now = Instant::now();
-            let deadline = self.core.deadline().map(|at| at.saturating_duration_since(now));
-            self.shared.asleep.store(true, Relaxed);
-            fence(SeqCst);
-            let first = self.queue.try_recv().ok();
-            let busy = first.is_some() || !self.again.is_empty();
-            let wait = if busy { Some(Duration::ZERO) } else { deadline };
-            // It may have been interrupted: whatever is ready is found ready again.
-            let _ = self.poll.poll(&mut events, wait);
-            self.shared.asleep.store(false, Relaxed);
-            let now = Instant::now();
+    /// The thread is about to sleep; returns for how long. Requests that come from now on are acted on where they come from,
+    /// or wake it.
+    fn lie_down<D: ?Sized>(&mut self, shared: &Shared<D>) -> Option<Duration> {
+        shared.asleep.store(true, Relaxed);
+        fence(SeqCst);
+        let now = Instant::now();
+        let busy = self.take_requests(1, &shared.queued, now) > 0 || !self.again.is_empty();
+        let busy = busy.then_some(now);
+        let nap = self.last_request.filter(|last| now.saturating_duration_since(*last) < QUIET);
+        let until = [busy, self.core.deadline(), nap.map(|_| now + NAP)].into_iter().flatten().min();
+        self.sleep = Sleep { until, brought: 0 };
+        until.map(|until| until.saturating_duration_since(now))
+    }
+
+    /// Acts on what is there, a few requests at the most. Returns whether the thread may sleep on.
+    fn act_while_asleep(&mut self, queued: &AtomicUsize) -> bool {
+        let left = BROUGHT.saturating_sub(self.sleep.brought);
+        self.sleep.brought += self.take_requests(left, queued, Instant::now());
+        let in_time = |deadline| self.sleep.until.is_some_and(|until| until <= deadline);
+        self.sleep.brought < BROUGHT && self.core.deadline().is_none_or(in_time)
+    }
+
+    /// Has the core act on requests, so many at the most. Returns how many there were.
+    fn take_requests(&mut self, most: usize, queued: &AtomicUsize, now: Instant) -> usize {
+        let mut taken = 0;
+        wake_together(|| {
+            while taken < most
+                && let Ok(request) = self.queue.try_recv()
+            {
+                queued.fetch_sub(1, Relaxed);
+                taken += 1;
+                self.core.request(request, now, &mut self.actions);
+            }
+            self.act(now);
+        });
+        if taken > 0 {
+            self.last_request = Some(now);
+        }
+        taken
+    }
+
+    /// Acts on everything that has happened.
+    fn work(&mut self, events: &Events, queued: &AtomicUsize) {
+        let now = Instant::now();
+        self.take_requests(REQUESTS, queued, now);
+        let again = std::mem::take(&mut self.again);
+        let fresh = events.iter().filter_map(|event| self.tokens.get(&event.token()).copied());
+        let fresh: Vec<Link> = fresh.filter(|link| !again.contains(link)).collect();
+        let links: Vec<Link> = again.into_iter().chain(fresh).collect();
+        for links in links.chunks(TOGETHER) {
             wake_together(|| {
-                let more = std::iter::from_fn(|| self.queue.try_recv().ok()).take(REQUESTS);
-                for request in first.into_iter().chain(more) {
-                    self.core.request(request, now, &mut self.actions);
+                for &link in links {
+                    self.ready(link, now);
+                    self.act(now);
                 }
+            });
+        }
+        if self.core.deadline().is_some_and(|at| at <= now) {
+            wake_together(|| {
+                self.core.timeout(now, &mut self.actions);
                 self.act(now);
             });
-            let again = std::mem::take(&mut self.again);
-            let fresh = events.iter().filter_map(|event| self.tokens.get(&event.token()).copied());
-            let fresh: Vec<Link> = fresh.filter(|link| !again.contains(link)).collect();
-            let links: Vec<Link> = again.into_iter().chain(fresh).collect();
-            for links in links.chunks(TOGETHER) {
-                wake_together(|| {
-                    for &link in links {
-                        self.ready(link, now);
-                        self.act(now);
-                    }
-                });
-            }
-            if self.core.deadline().is_some_and(|at| at <= now) {
-                wake_together(|| {
-                    self.core.timeout(now, &mut self.actions);
-                    self.act(now);
-                });
-            }
         }
     }
 
     /// Reads and writes what a link is ready for.
     fn ready(&mut self, link: Link, now: Instant) {
-        let Driver { core, shared, links, actions, buffer, .. } = self;
+        let Driver { core, counts, links, actions, buffer, .. } = self;
         let Some((_, socket)) = links.get_mut(&link) else { return };
         match socket.opened() {
             Ok(false) => {}
@@ -234,7 +361,7 @@ impl<C: Core> Driver<C> {
             Err(error) => return self.end(link, error.kind(), now),
         }
         let mut take = |message: &[u8]| {
-            shared.counts.received.add(1);
+            counts.received.add(1);
             let before = actions.len();
             core.event(Event::Message { link, message }, now, actions);
             let closes =
@@ -279,14 +406,14 @@ impl<C: Core> Driver<C> {
         to: std::net::SocketAddr,
         from: Option<std::net::IpAddr>,
     ) -> io::Result<()> {
-        let counts = &self.shared.counts;
+        let counts = &self.counts;
         let opened = match self.links.len() < self.most {
             true => LinkSocket::open(transport, to, from, &mut self.ports),
             false => Err(io::ErrorKind::QuotaExceeded.into()),
         };
         let registered = opened.and_then(|mut socket| {
             self.next += 1;
-            socket.register(self.poll.registry(), Token(self.next)).map(|()| socket)
+            socket.register(&self.registry, Token(self.next)).map(|()| socket)
         });
         match registered {
             Ok(socket) => {
@@ -306,14 +433,14 @@ impl<C: Core> Driver<C> {
     fn send(&mut self, link: Link, message: &[u8]) -> io::Result<()> {
         // A link that has ended in the meantime has been reported already.
         let Some((_, socket)) = self.links.get_mut(&link) else { return Ok(()) };
-        self.shared.counts.sent.add(1);
+        self.counts.sent.add(1);
         socket.send(message)
     }
 
     /// Closes a link and reports it to the core.
     fn end(&mut self, link: Link, error: io::ErrorKind, now: Instant) {
         if self.close(link) {
-            self.shared.counts.ended.add(1);
+            self.counts.ended.add(1);
         }
         self.core.event(Event::Ended { link, error }, now, &mut self.actions);
     }
@@ -322,7 +449,7 @@ impl<C: Core> Driver<C> {
     fn close(&mut self, link: Link) -> bool {
         let Some((token, _)) = self.links.remove(&link) else { return false };
         self.tokens.remove(&token);
-        self.shared.counts.open.set(self.links.len() as u64);
+        self.counts.open.set(self.links.len() as u64);
         true
     }
 }

@@ -1,11 +1,12 @@
 //! Lookups that fail.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use resolver::{LookupFailure, ReplyFault, ShedReason};
 use wire::Rcode;
 
-use crate::support::{World, ask, data, domain};
+use crate::support::{QUEUE, World, ask, data, domain};
 
 const WWW: [&str; 1] = ["www.example. 600 A 192.0.2.80"];
 
@@ -49,6 +50,25 @@ fn a_failure_is_remembered_for_two_seconds_for_its_own_question_alone() {
         world.miss(&ask(question));
     }
     world.after(1);
+    world.miss(&ask("www.example. A"));
+    world.answered("www.example. A", &data(&WWW));
+    assert_eq!(world.later().says(), "NOERROR rd ra");
+}
+
+#[test]
+fn a_question_that_finds_no_place_in_the_queue_is_refused_at_once() {
+    let mut world = World::new(|policy| policy.stale_after = Some(Duration::ZERO));
+    world.learn("old.example. A", &data(&["old.example. 60 A 192.0.2.81"]));
+    world.after(100);
+    (0..QUEUE).for_each(|n| world.miss(&ask(&format!("n{n}.example. A"))));
+    world.miss(&ask("www.example. A"));
+    assert_eq!(world.later().says(), "SERVFAIL rd ra EDE 0");
+    assert_eq!((world.service.stats().shed.get(), world.service.stats().failures.get()), (1, 1));
+    // It is no fault of the servers, and not remembered. What has expired will do (RFC 8767 §4).
+    world.miss(&ask("old.example. A"));
+    assert_eq!(world.later().says(), "NOERROR rd ra EDE 3");
+    world.failed("n7.example. A", LookupFailure::NoReply);
+    world.later();
     world.miss(&ask("www.example. A"));
     world.answered("www.example. A", &data(&WWW));
     assert_eq!(world.later().says(), "NOERROR rd ra");

@@ -19,14 +19,21 @@ use wire::message::{Builder, Compressor, Offset, Owner, Section};
 use wire::{Class, Header, NameBuf, Rcode, Ttl, Type};
 use zone::catalog::{Catalog, Change};
 
+/// Requests that are noted; the next is returned.
+pub(crate) const QUEUE: usize = 100;
+
 /// Requests for lookups that have no outcome, in the order of their coming.
 #[derive(Clone, Default)]
 pub(crate) struct Noted(pub(crate) Arc<Mutex<Vec<LookupRequest<Waiter>>>>);
 
 impl Lookups for Noted {
-    fn request(&self, request: LookupRequest<Waiter>) -> bool {
-        self.0.lock().expect("one thread").push(request);
-        true
+    fn request(&self, request: LookupRequest<Waiter>) -> Option<LookupRequest<Waiter>> {
+        let mut noted = self.0.lock().expect("one thread");
+        if noted.len() == QUEUE {
+            return Some(request);
+        }
+        noted.push(request);
+        None
     }
 }
 

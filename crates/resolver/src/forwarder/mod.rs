@@ -132,7 +132,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             None => self.load.may_start(limits, rule),
         });
         if let Err(reason) = admitted {
-            self.stats.shed(reason).add(1);
+            if let Some(count) = self.stats.shed(reason) {
+                count.add(1);
+            }
             return Err((client, LookupFailure::Shed(reason)));
         }
         self.load.client_came(client.prefix);

@@ -43,18 +43,22 @@ impl Figures for RecursionFigures {
 }
 
 /// The reasons for shedding under their words.
-const REASONS: [(&str, ShedReason); 4] = [
+const REASONS: [(&str, ShedReason); 5] = [
     ("client-prefix", ShedReason::ClientPrefix),
     ("clients", ShedReason::Clients),
     ("rule", ShedReason::Rule),
     ("lookups", ShedReason::Lookups),
+    ("queue", ShedReason::Queue),
 ];
 
 fn shed(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
     let help = "Questions shed because a limit was reached";
-    let series = REASONS
-        .iter()
-        .map(|(word, reason)| ([("reason", (*word).into())], recursive.forward.shed(*reason).get()));
+    let count = |reason| match recursive.forward.shed(reason) {
+        Some(counter) => counter.get(),
+        // What finds no place in the queue never comes to the forwarder.
+        None => recursive.service.stats().shed.get(),
+    };
+    let series = REASONS.iter().map(|&(word, reason)| ([("reason", word.into())], count(reason)));
     out.family("forward_shed", help, MetricType::Counter, series)
 }
 

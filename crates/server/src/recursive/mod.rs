@@ -36,6 +36,8 @@ pub struct Plan {
     pub policy: PolicyConfig,
     /// Who is asked.
     pub forward: ForwardConfig,
+    /// Questions that wait for the thread that asks, at the most.
+    pub queue: usize,
     /// Where the cache is kept between runs, and how often it is saved.
     pub file: Option<(PathBuf, Duration)>,
 }
@@ -90,8 +92,11 @@ impl std::error::Error for RecursiveFault {}
 struct Asker(Arc<Outgoing<ForwarderRequest<Waiter>>>);
 
 impl Lookups for Asker {
-    fn request(&self, request: LookupRequest<Waiter>) -> bool {
-        self.0.request(ForwarderRequest::Lookup(request))
+    fn request(&self, request: LookupRequest<Waiter>) -> Option<LookupRequest<Waiter>> {
+        match self.0.offer(ForwarderRequest::Lookup(request)) {
+            Some(ForwarderRequest::Lookup(request)) => Some(request),
+            _ => None,
+        }
     }
 }
 
@@ -112,7 +117,8 @@ impl Recursive {
         getrandom::fill(&mut seed).map_err(RecursiveFault::Random)?;
         let forwarder = Forwarder::new(plan.forward, service.settler(), ChaCha::new(seed));
         let forward = forwarder.stats();
-        let outgoing = Outgoing::start("forward", forwarder, &OutgoingConfig::default());
+        let config = OutgoingConfig { queue: plan.queue, ..OutgoingConfig::default() };
+        let outgoing = Outgoing::start("forward", forwarder, &config);
         let outgoing = Arc::new(outgoing.map_err(RecursiveFault::Thread)?);
         service.connect(Box::new(Asker(Arc::clone(&outgoing))));
         let file = match plan.file {
@@ -244,6 +250,7 @@ pub fn plan(settings: &Settings) -> Option<Plan> {
         cache: wanted.cache_config(),
         policy: wanted.policy_config(&interfaces),
         forward: wanted.forward_config(),
+        queue: wanted.queue(),
         file: wanted.cache_file().map(|file| (file, wanted.cache_save_interval())),
     })
 }

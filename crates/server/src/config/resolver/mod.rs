@@ -124,6 +124,11 @@ impl<'s> Recursive<'s> {
         }
     }
 
+    /// Questions that wait for the thread that asks, at the most.
+    pub fn queue(&self) -> usize {
+        self.resolver.limits.queue.0
+    }
+
     /// Interfaces that `[[resolver.access]]` names and that have no address: their blocks fit nobody.
     pub fn interfaces_without_address(&self, interfaces: &Interfaces) -> Vec<&'s str> {
         let named = self.settings.access.iter().flat_map(|block| block.interface.iter().flatten());

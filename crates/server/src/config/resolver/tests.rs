@@ -88,6 +88,7 @@ clients-per-network = 17
 pulse = 25
 gather-time = "150ms"
 clients-per-lookup = 18
+queue = 26
 lookups-per-rule = 19
 lookups = 20
 tries = 21
@@ -138,6 +139,7 @@ fn every_key_reaches_the_cache() {
 
 #[test]
 fn every_key_reaches_the_forwarder() {
+    assert_eq!(settings(FULL).recursive().expect("on").queue(), 26);
     let server = |address: &str, reach| Upstream { address: address.parse().expect("an address"), reach };
     let both = Reach::UdpThenTcp;
     let wanted = ForwardConfig {
