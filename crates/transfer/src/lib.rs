@@ -1,0 +1,12 @@
+//! Zones between servers: what is sent and what is taken, without sockets, threads or a clock.
+//!
+//! What lives here: signed messages, whole zones and their differences as messages, and when a secondary asks for them.
+//! What does not: sockets (`net`), who is allowed to ask (`engine`), where zones are kept (`server`). Time is passed in,
+//! in seconds since 1970.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`tsig`] | transaction signatures (RFC 8945): keys, verifying requests and responses, signing both |
+#![forbid(unsafe_code)]
+
+pub mod tsig;
