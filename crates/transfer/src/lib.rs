@@ -6,7 +6,11 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`difference`] | what changed from one version of a zone to the next |
+//! | [`outgoing`] | zones and differences as streams of messages (RFC 5936, RFC 1995) |
 //! | [`tsig`] | transaction signatures (RFC 8945): keys, verifying requests and responses, signing both |
 #![forbid(unsafe_code)]
 
+pub mod difference;
+pub mod outgoing;
 pub mod tsig;
