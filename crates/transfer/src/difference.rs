@@ -95,7 +95,7 @@ impl RecordList {
     }
 
     /// The serial of the SOA that the list begins with.
-    fn serial(&self) -> Option<Serial> {
+    pub(crate) fn serial(&self) -> Option<Serial> {
         let first = self.iter().next().filter(|first| first.rtype == Type::SOA)?;
         Soa::read(first.rdata).ok().map(|soa| soa.numbers.serial)
     }

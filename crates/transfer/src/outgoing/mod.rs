@@ -20,7 +20,7 @@ mod message;
 mod names;
 mod stream;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use axfr::{axfr, soa_only};
 pub use frame::{DEFAULT_LIMIT, IxfrRequest, TransferClock, TransferFrame};

@@ -13,7 +13,7 @@ use super::*;
 use crate::tsig;
 
 /// A request for a transfer.
-pub(super) fn request(apex: Name<'_>, t: Type) -> Vec<u8> {
+pub(crate) fn request(apex: Name<'_>, t: Type) -> Vec<u8> {
     [
         Header::query(0x4242).as_bytes().as_slice(),
         apex.as_wire(),
@@ -23,11 +23,11 @@ pub(super) fn request(apex: Name<'_>, t: Type) -> Vec<u8> {
     .concat()
 }
 
-pub(super) fn frame(apex: Name<'_>, t: Type) -> TransferFrame {
+pub(crate) fn frame(apex: Name<'_>, t: Type) -> TransferFrame {
     TransferFrame::answering(&request(apex, t)).expect("a request")
 }
 
-pub(super) fn messages(mut stream: Box<dyn MessageStream>) -> Vec<Vec<u8>> {
+pub(crate) fn messages(mut stream: Box<dyn MessageStream>) -> Vec<Vec<u8>> {
     let (mut buf, mut messages) = (vec![0xee; MAX_MESSAGE], Vec::new());
     loop {
         match stream.next(&mut buf) {
@@ -39,7 +39,7 @@ pub(super) fn messages(mut stream: Box<dyn MessageStream>) -> Vec<Vec<u8>> {
 }
 
 /// A record as it was read: owner and data in the letter case of the message.
-pub(super) type Plain = (Vec<u8>, Type, Ttl, Vec<u8>);
+pub(crate) type Plain = (Vec<u8>, Type, Ttl, Vec<u8>);
 
 /// How many pointers a reader of the name at `at` follows.
 fn pointers(message: &[u8], mut at: usize) -> usize {
@@ -57,7 +57,7 @@ fn pointers(message: &[u8], mut at: usize) -> usize {
 }
 
 /// Reads the records of the answer sections, and checks what holds for every message.
-pub(super) fn records(messages: &[Vec<u8>], question: &[u8]) -> Vec<Plain> {
+pub(crate) fn records(messages: &[Vec<u8>], question: &[u8]) -> Vec<Plain> {
     let mut all = Vec::new();
     for (number, message) in messages.iter().enumerate() {
         let (header, mut parser) = Parser::new(message).expect("a header");
@@ -88,7 +88,7 @@ pub(super) fn records(messages: &[Vec<u8>], question: &[u8]) -> Vec<Plain> {
 }
 
 /// The records of the zone as the snapshot has them, the SOA once.
-pub(super) fn of_zone(zone: &Zone) -> Vec<Plain> {
+pub(crate) fn of_zone(zone: &Zone) -> Vec<Plain> {
     let mut all = Vec::new();
     for node in zone {
         let owner = node.written_owner().as_name().as_wire().to_vec();
