@@ -11,7 +11,7 @@
 //! | `memory.rs` | the memory of arena, index and orders |
 //! | `index.rs` | hash → address |
 //! | `node.rs` | the reading side: [`Node`], [`RrSet`], [`Rdata`], [`Fixup`], [`Target`] |
-//! | `order.rs` | canonical order: [`Zone::iter`] |
+//! | `order.rs` | canonical order: [`Zone::iter`]; the order of memory: [`Zone::stored_from`] |
 //! | `sorted.rs` | nodes in the order of a key, and how one is found: [`Search`] |
 //! | `nsec.rs` | the NSEC chain: [`NsecChain`] |
 //! | `nsec3.rs` | the NSEC3 chain: [`Nsec3Chain`] |
@@ -56,7 +56,7 @@ pub(crate) use memory::Region;
 pub use node::{Fixup, Node, NodeFlags, Rdata, RrSet, Target};
 pub use nsec::NsecChain;
 pub use nsec3::Nsec3Chain;
-pub use order::Iter;
+pub use order::{Iter, StoredNodes};
 pub(crate) use parts::{LAYOUT, Nsec3Parts, ZoneParts};
 pub use pending::{Note, NoteKind};
 pub use sorted::Search;
@@ -258,6 +258,13 @@ impl Zone {
     /// The first call sorts; the order is kept (four bytes per node).
     pub fn iter(&self) -> Iter<'_> {
         Iter::new(self, self.all.get_or_init(|| order::all(self)))
+    }
+
+    /// All nodes in the order in which they are stored, from the one at `from` on, or from the first: mostly that of the
+    /// zone's source. Nothing is sorted or kept for it, and memory is read in one direction. A node's
+    /// [`address`](Node::address) is where to go on later.
+    pub fn stored_from(&self, from: Option<NodeAddress>) -> StoredNodes<'_> {
+        StoredNodes::new(self, from)
     }
 
     /// The key under which names are looked up: hashes that [`find`](Self::find) takes are made with it.

@@ -95,6 +95,33 @@ impl<'a> Iterator for Iter<'a> {
 }
 impl ExactSizeIterator for Iter<'_> {}
 
+/// The nodes of a zone in the order in which they are stored; made by [`Zone::stored_from`].
+#[derive(Clone)]
+pub struct StoredNodes<'a> {
+    zone: &'a Zone,
+    next: Option<NodeAddress>,
+}
+
+impl<'a> StoredNodes<'a> {
+    pub(super) fn new(zone: &'a Zone, from: Option<NodeAddress>) -> Self {
+        StoredNodes { zone, next: from.or_else(|| zone.arena.first()) }
+    }
+}
+
+impl<'a> Iterator for StoredNodes<'a> {
+    type Item = Node<'a>;
+    #[inline]
+    fn next(&mut self) -> Option<Node<'a>> {
+        loop {
+            let at = self.next?;
+            self.next = self.zone.arena.next(at);
+            if blob::flags(self.zone.arena.from(at)) & DEAD == 0 {
+                return Some(self.zone.node(at));
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

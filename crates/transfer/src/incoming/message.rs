@@ -1,0 +1,201 @@
+//! Reading one message of a transfer: its header, question, signature, and record after record.
+
+use wire::message::{Header, Malformed, Offset, POINTER, Parser, RawRecord};
+use wire::{Class, NameBuf, Opcode, Rcode, Type, rdata};
+
+use super::fault::{TransferFault, TransferLimit, TransferLimits};
+use super::sequence::Sequence;
+use super::{AskedFor, SentRequest};
+use crate::tsig::{ResponseError, ResponseVerifier};
+
+impl From<Malformed> for TransferFault {
+    fn from(_: Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
+/// Reads messages; see the module.
+pub(super) struct MessageReader {
+    id: u16,
+    apex: NameBuf,
+    qtype: Type,
+    limits: TransferLimits,
+    verifier: Option<ResponseVerifier>,
+    messages: u64,
+    bytes: u64,
+    records: u64,
+    /// The data of the present record.
+    rdata: Vec<u8>,
+    /// The owner of the present record, and where the one before wrote it.
+    owner: NameBuf,
+    owner_at: Option<Offset>,
+}
+
+impl MessageReader {
+    pub(super) fn new(
+        request: &SentRequest,
+        limits: TransferLimits,
+        verifier: Option<ResponseVerifier>,
+    ) -> Self {
+        let qtype = if request.asked == AskedFor::Axfr { Type::AXFR } else { Type::IXFR };
+        MessageReader {
+            id: request.id,
+            apex: request.apex,
+            qtype,
+            limits,
+            verifier,
+            messages: 0,
+            bytes: 0,
+            records: 0,
+            rdata: Vec::new(),
+            owner: NameBuf::ROOT,
+            owner_at: None,
+        }
+    }
+
+    pub(super) fn records(&self) -> u64 {
+        self.records
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Reads a message and passes its records on.
+    pub(super) fn read(&mut self, message: &[u8], now: u64, to: &mut Sequence) -> Result<(), TransferFault> {
+        self.count(message)?;
+        let (header, mut parser) = Parser::new(message)?;
+        if header.id() != self.id || !header.is_response() || header.opcode() != Opcode::QUERY {
+            return Err(TransferFault::NotTheResponse);
+        }
+        let [questions, answers, authorities, additionals] = header.counts();
+        self.question(&mut parser, questions)?;
+        self.owner_at = None;
+        let transferred = header.rcode() == Rcode::NOERROR && !header.truncated();
+        for _ in 0..answers {
+            let record = parser.record()?;
+            if transferred {
+                self.record(&mut parser, &record, to)?;
+            }
+        }
+        for _ in 0..authorities {
+            parser.record()?;
+        }
+        let tsig_at = tsig_at(&mut parser, additionals)?;
+        self.verify(message, header, tsig_at, now)?;
+        if header.truncated() {
+            return Err(TransferFault::Truncated);
+        }
+        if answers == 0 { Err(TransferFault::Empty) } else { Ok(()) }
+    }
+
+    /// Checks that the last message was signed, if the request was.
+    pub(super) fn end(&self) -> Result<(), TransferFault> {
+        self.verifier.as_ref().map_or(Ok(()), ResponseVerifier::end).map_err(TransferFault::Tsig)
+    }
+
+    fn count(&mut self, message: &[u8]) -> Result<(), TransferFault> {
+        self.messages += 1;
+        self.bytes = self.bytes.saturating_add(message.len() as u64);
+        if self.messages > self.limits.messages {
+            return Err(TransferFault::Limit(TransferLimit::Messages));
+        }
+        if self.bytes > self.limits.bytes {
+            return Err(TransferFault::Limit(TransferLimit::Bytes));
+        }
+        Ok(())
+    }
+
+    /// A message has the question that was asked, or none (RFC 5936 §2.2.2).
+    fn question(&self, parser: &mut Parser<'_>, questions: u16) -> Result<(), TransferFault> {
+        match questions {
+            0 => Ok(()),
+            1 => {
+                let question = parser.question()?;
+                let same = question.name == self.apex.as_name()
+                    && question.qtype == self.qtype
+                    && question.qclass == Class::IN;
+                if same { Ok(()) } else { Err(TransferFault::OtherQuestion) }
+            }
+            _ => Err(TransferFault::OtherQuestion),
+        }
+    }
+
+    /// Verifies the message, and says why the server refuses, if it does. A signature that the server did not take is why.
+    fn verify(
+        &mut self,
+        message: &[u8],
+        header: Header,
+        tsig_at: Option<Offset>,
+        now: u64,
+    ) -> Result<(), TransferFault> {
+        let verified = match &mut self.verifier {
+            Some(verifier) => verifier.message(message, tsig_at, now).map_err(TransferFault::Tsig),
+            None if tsig_at.is_some() => Err(TransferFault::UnexpectedTsig),
+            None => Ok(()),
+        };
+        match (verified, header.rcode()) {
+            (verified, Rcode::NOERROR) => verified,
+            (Err(refused @ TransferFault::Tsig(ResponseError::Refused { .. })), _) => Err(refused),
+            // Nothing follows from a refusal but that there is no transfer: it counts without a signature, too.
+            (_, rcode) => Err(TransferFault::Rcode(rcode)),
+        }
+    }
+
+    #[inline]
+    fn record(
+        &mut self,
+        parser: &mut Parser<'_>,
+        record: &RawRecord,
+        to: &mut Sequence,
+    ) -> Result<(), TransferFault> {
+        self.records += 1;
+        if self.records > self.limits.records {
+            return Err(TransferFault::Limit(TransferLimit::Records));
+        }
+        if !self.has_same_owner(parser.message(), record.owner_at) {
+            self.owner = parser.name_at(record.owner_at)?;
+            if !self.owner.as_name().is_at_or_below(self.apex.as_name()) {
+                return Err(TransferFault::OutOfZone(Box::new(self.owner), record.rtype));
+            }
+            self.owner_at = Some(record.owner_at);
+        }
+        if record.class != Class::IN {
+            return Err(TransferFault::Class(Box::new(self.owner), record.rtype));
+        }
+        if record.rtype.is_meta() {
+            return Err(TransferFault::MetaType(Box::new(self.owner), record.rtype));
+        }
+        self.rdata.clear();
+        parser.expand_rdata(record, &mut self.rdata)?;
+        rdata::validate(record.rtype, &self.rdata)?;
+        to.record(self.owner.as_name(), record.rtype, record.ttl(), &self.rdata)
+    }
+
+    /// Whether the owner that stands at `at` is nothing but a pointer to where the owner before was read from, or the same
+    /// pointer as it.
+    #[inline]
+    fn has_same_owner(&self, message: &[u8], at: Offset) -> bool {
+        let Some(before) = self.owner_at else { return false };
+        let pointer = |at: Offset| message.get(at.index()..)?.first_chunk::<2>().filter(|p| p[0] >= POINTER);
+        match pointer(at) {
+            Some(&here) => Offset::of_pointer(here) == before || pointer(before) == Some(&here),
+            None => false,
+        }
+    }
+}
+
+/// Where the TSIG record is, the last of the additional section if there is one (RFC 8945 §5.1). Nothing follows.
+fn tsig_at(parser: &mut Parser<'_>, additionals: u16) -> Result<Option<Offset>, Malformed> {
+    let mut found = None;
+    for left in (0..additionals).rev() {
+        let record = parser.record()?;
+        if record.rtype == Type::TSIG {
+            if left > 0 {
+                return Err(Malformed);
+            }
+            found = Some(record.owner_at);
+        }
+    }
+    if parser.at_end() { Ok(found) } else { Err(Malformed) }
+}

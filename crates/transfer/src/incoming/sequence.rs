@@ -1,0 +1,243 @@
+//! What the records of a transfer mean, one after the other (RFC 5936 §2.2, RFC 1995 §4).
+//!
+//! ```text
+//! AXFR   SOA₃  all other records                                                   SOA₃
+//! IXFR   SOA₃  SOA₁ removed…  SOA₂ added…   SOA₂ removed…  SOA₃ added…             SOA₃
+//! ```
+//!
+//! IXFR may be answered in either form; the second record says which.
+
+use std::cmp::Ordering;
+
+use wire::hash::HashKey;
+use wire::rdata::view::Soa;
+use wire::{Name, NameBuf, Serial, Ttl, Type, rdata};
+use zone::ZoneBuilder;
+
+use super::fault::{TransferFault, TransferLimit, TransferLimits};
+use super::{AskedFor, Received, ReceivedZone, SentRequest};
+use crate::difference::{Difference, RecordList};
+
+/// The SOA that a transfer begins and ends with.
+struct FirstSoa {
+    serial: Serial,
+    ttl: Ttl,
+    rdata: Vec<u8>,
+    /// With its names in lower case.
+    canonical: Vec<u8>,
+}
+
+/// What the next record may be.
+enum Expected {
+    FirstSoa,
+    /// What decides whether this is the whole zone or differences.
+    Second,
+    /// Records of the whole zone, or its end.
+    Whole(Box<ZoneBuilder>),
+    /// What a difference removes, then its second SOA.
+    Removed(RecordList),
+    /// What a difference adds, then the first SOA of the next one, or the end.
+    Added(RecordList, RecordList),
+    End,
+}
+
+/// Takes the records of a transfer in their order.
+pub(super) struct Sequence {
+    apex: NameBuf,
+    key: HashKey,
+    asked: AskedFor,
+    datagram: bool,
+    most_differences: u64,
+    first: Option<FirstSoa>,
+    expected: Expected,
+    differences: Vec<Difference>,
+    received: Option<Received>,
+}
+
+impl Sequence {
+    pub(super) fn new(request: &SentRequest, key: &HashKey, limits: TransferLimits) -> Self {
+        Sequence {
+            apex: request.apex,
+            key: *key,
+            asked: request.asked,
+            datagram: request.datagram,
+            most_differences: limits.differences,
+            first: None,
+            expected: Expected::FirstSoa,
+            differences: Vec::new(),
+            received: None,
+        }
+    }
+
+    /// Takes the next record: of class IN, in the zone, with valid data.
+    #[inline]
+    pub(super) fn record(
+        &mut self,
+        owner: Name<'_>,
+        t: Type,
+        ttl: Ttl,
+        rdata: &[u8],
+    ) -> Result<(), TransferFault> {
+        if let Expected::Whole(builder) = &mut self.expected
+            && t != Type::SOA
+        {
+            return builder.add(owner, t, ttl, rdata).map_err(|_| TransferFault::Malformed);
+        }
+        self.change(owner, t, ttl, rdata)
+    }
+
+    fn change(&mut self, owner: Name<'_>, t: Type, ttl: Ttl, rdata: &[u8]) -> Result<(), TransferFault> {
+        let soa = match t {
+            // An SOA elsewhere in the zone is no part of the sequence; the zone that it is in will be refused.
+            Type::SOA if owner == self.apex.as_name() => {
+                Some(Soa::read(rdata).map_err(|_| TransferFault::Malformed)?.numbers.serial)
+            }
+            _ => None,
+        };
+        match (std::mem::replace(&mut self.expected, Expected::End), soa) {
+            (Expected::FirstSoa, Some(serial)) => self.first_soa(serial, ttl, rdata),
+            (Expected::FirstSoa, None) => return Err(TransferFault::NoSoa),
+            (Expected::Second, soa) => return self.second(owner, t, ttl, rdata, soa),
+            (Expected::Whole(mut builder), None) => {
+                builder.add(owner, t, ttl, rdata).map_err(|_| TransferFault::Malformed)?;
+                self.expected = Expected::Whole(builder);
+            }
+            (Expected::Whole(builder), Some(serial)) => {
+                self.is_last(rdata)?;
+                self.received = Some(Received::Zone(ReceivedZone { builder, serial }));
+            }
+            (Expected::Removed(mut removed), None) => {
+                removed.push(owner, t, ttl, rdata)?;
+                self.expected = Expected::Removed(removed);
+            }
+            (Expected::Removed(removed), Some(serial)) => {
+                self.second_soa(&removed, serial)?;
+                self.expected = Expected::Added(removed, list_of(owner, ttl, rdata)?);
+            }
+            (Expected::Added(removed, mut added), None) => {
+                added.push(owner, t, ttl, rdata)?;
+                self.expected = Expected::Added(removed, added);
+            }
+            (Expected::Added(removed, added), Some(serial)) => {
+                return self.end_of_difference(removed, added, serial, list_of(owner, ttl, rdata)?, rdata);
+            }
+            (Expected::End, _) => return Err(TransferFault::AfterEnd),
+        }
+        Ok(())
+    }
+
+    /// Says that a message has ended. Returns what was received, if that is complete.
+    pub(super) fn end_of_message(&mut self) -> Result<Option<Received>, TransferFault> {
+        if let (Expected::Second, Some(first), AskedFor::Ixfr(ours)) =
+            (&self.expected, &self.first, self.asked)
+        {
+            let not_newer = matches!(first.serial.compare(ours), Some(Ordering::Less | Ordering::Equal));
+            if self.datagram || not_newer {
+                let serial = first.serial;
+                self.expected = Expected::End;
+                return Ok(Some(Received::SoaOnly(serial)));
+            }
+        }
+        match self.received.take() {
+            // A datagram that holds only the beginning is as good as one that was cut.
+            None if self.datagram => Err(TransferFault::Truncated),
+            received => Ok(received),
+        }
+    }
+
+    fn first_soa(&mut self, serial: Serial, ttl: Ttl, rdata: &[u8]) {
+        let mut canonical = rdata.to_vec();
+        rdata::canonical(Type::SOA, &mut canonical);
+        self.first = Some(FirstSoa { serial, ttl, rdata: rdata.to_vec(), canonical });
+        self.expected = match self.asked {
+            AskedFor::Axfr => self.whole(),
+            AskedFor::Ixfr(_) => Expected::Second,
+        };
+    }
+
+    /// The zone with its SOA, for the records to come.
+    fn whole(&self) -> Expected {
+        let mut builder = Box::new(ZoneBuilder::new(self.apex.as_name(), &self.key));
+        if let Some(first) = &self.first {
+            // An SOA is no meta type, and short.
+            let _ = builder.add(self.apex.as_name(), Type::SOA, first.ttl, &first.rdata);
+        }
+        Expected::Whole(builder)
+    }
+
+    /// The second record: an SOA of the version that the client has begins the differences, anything else is of the whole
+    /// zone (RFC 1995 §4).
+    fn second(
+        &mut self,
+        owner: Name<'_>,
+        t: Type,
+        ttl: Ttl,
+        rdata: &[u8],
+        soa: Option<Serial>,
+    ) -> Result<(), TransferFault> {
+        if let (Some(found), AskedFor::Ixfr(ours)) = (soa, self.asked)
+            && self.is_last(rdata).is_err()
+        {
+            if found != ours {
+                return Err(TransferFault::BrokenChain { reached: ours, found });
+            }
+            self.expected = Expected::Removed(list_of(owner, ttl, rdata)?);
+            return Ok(());
+        }
+        self.expected = self.whole();
+        self.change(owner, t, ttl, rdata)
+    }
+
+    /// Checks that the second SOA of a difference comes after its first.
+    fn second_soa(&self, removed: &RecordList, found: Serial) -> Result<(), TransferFault> {
+        let reached = removed.serial().ok_or(TransferFault::Malformed)?;
+        match found.compare(reached) {
+            Some(Ordering::Greater) => Ok(()),
+            _ => Err(TransferFault::BrokenChain { reached, found }),
+        }
+    }
+
+    /// A difference has ended, with the SOA of the end, or with the one that the next begins with.
+    fn end_of_difference(
+        &mut self,
+        removed: RecordList,
+        added: RecordList,
+        found: Serial,
+        next: RecordList,
+        rdata: &[u8],
+    ) -> Result<(), TransferFault> {
+        if self.differences.len() as u64 >= self.most_differences {
+            return Err(TransferFault::Limit(TransferLimit::Differences));
+        }
+        let difference = Difference::new(removed, added)?;
+        let reached = difference.to();
+        self.differences.push(difference);
+        if found != reached {
+            return Err(TransferFault::BrokenChain { reached, found });
+        }
+        if self.first.as_ref().is_some_and(|first| first.serial == reached) {
+            self.is_last(rdata)?;
+            self.received = Some(Received::Differences(std::mem::take(&mut self.differences)));
+        } else {
+            self.expected = Expected::Removed(next);
+        }
+        Ok(())
+    }
+
+    /// Whether an SOA is the one at the beginning.
+    fn is_last(&self, rdata: &[u8]) -> Result<(), TransferFault> {
+        let mut canonical = rdata.to_vec();
+        rdata::canonical(Type::SOA, &mut canonical);
+        match &self.first {
+            Some(first) if first.canonical == canonical => Ok(()),
+            _ => Err(TransferFault::OtherLastSoa),
+        }
+    }
+}
+
+/// A list that begins with this SOA.
+fn list_of(owner: Name<'_>, ttl: Ttl, rdata: &[u8]) -> Result<RecordList, TransferFault> {
+    let mut list = RecordList::new();
+    list.push(owner, Type::SOA, ttl, rdata)?;
+    Ok(list)
+}

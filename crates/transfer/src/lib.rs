@@ -1,0 +1,18 @@
+//! Zones between servers: what is sent and what is taken, without sockets, threads or a clock.
+//!
+//! What lives here: signed messages, whole zones and their differences as messages, and when a secondary asks for them.
+//! What does not: sockets (`net`), who is allowed to ask (`engine`), where zones are kept (`server`). Time is passed in,
+//! in seconds since 1970.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`difference`] | what changed from one version of a zone to the next |
+//! | [`incoming`] | zones and differences out of messages that others send |
+//! | [`outgoing`] | zones and differences as streams of messages (RFC 5936, RFC 1995) |
+//! | [`tsig`] | transaction signatures (RFC 8945): keys, verifying requests and responses, signing both |
+#![forbid(unsafe_code)]
+
+pub mod difference;
+pub mod incoming;
+pub mod outgoing;
+pub mod tsig;

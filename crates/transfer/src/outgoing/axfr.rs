@@ -1,0 +1,114 @@
+//! Whole zones (RFC 5936 §2.2), and a zone's SOA alone.
+
+use std::sync::Arc;
+
+use exchange::MessageStream;
+use wire::Type;
+use zone::Zone;
+use zone::store::{NodeAddress, NodeFlags};
+
+use super::frame::TransferFrame;
+use super::message::{RecordNames, TransferMessage};
+use super::stream::{RecordSource, TransferStream};
+
+/// All of a zone: SOA, everything else in the order in which it is stored, SOA. Glue and data below cuts are part of it, and
+/// so are NSEC3 records (RFC 5936 §3). The zone is kept while the transfer lasts.
+pub fn axfr(zone: Arc<Zone>, frame: TransferFrame) -> Box<dyn MessageStream> {
+    let apex = zone.apex().to_buf();
+    Box::new(TransferStream::new(frame, apex, ZoneRecords::new(zone)))
+}
+
+/// The zone's SOA alone: the answer to IXFR of a client who is up to date, or to whom the differences cannot be sent in a
+/// datagram (RFC 1995 §2, §4).
+pub fn soa_only(zone: Arc<Zone>, frame: TransferFrame) -> Box<dyn MessageStream> {
+    let apex = zone.apex().to_buf();
+    Box::new(TransferStream::new(frame, apex, SoaRecord(zone)))
+}
+
+/// Where in the zone the next record is.
+enum ZonePlace {
+    FirstSoa,
+    /// The node, `None` for the first one; which of its RRsets; how far into its records and signatures.
+    Node(Option<NodeAddress>, usize, usize),
+    LastSoa,
+}
+
+/// All records of a zone, SOA first and last.
+pub(super) struct ZoneRecords {
+    zone: Arc<Zone>,
+    place: ZonePlace,
+    names: RecordNames,
+}
+
+impl ZoneRecords {
+    pub(super) fn new(zone: Arc<Zone>) -> Self {
+        ZoneRecords { zone, place: ZonePlace::FirstSoa, names: RecordNames::new() }
+    }
+
+    /// Writes the nodes from a place on. `Err` has the place of what no longer fits.
+    fn nodes(
+        &mut self,
+        message: &mut TransferMessage<'_>,
+        from: (Option<NodeAddress>, usize, usize),
+    ) -> Result<(), ZonePlace> {
+        let (first, mut set_from, mut at) = from;
+        for node in self.zone.stored_from(first) {
+            message.next_owner();
+            let is_apex = node.flags().contains(NodeFlags::APEX);
+            for (number, set) in node.rrsets().enumerate().skip(set_from) {
+                self.names.clear();
+                let (records, all) = (set.records().len(), set.records_and_sigs().len());
+                if at == 0 && is_apex && set.rtype() == Type::SOA {
+                    at = records;
+                }
+                while at < all {
+                    match message.compiled(&set, at, &mut self.names) {
+                        Ok(next) => at = next,
+                        Err(_) => return Err(ZonePlace::Node(Some(node.address()), number, at)),
+                    }
+                }
+                at = 0;
+            }
+            set_from = 0;
+        }
+        Ok(())
+    }
+}
+
+impl RecordSource for ZoneRecords {
+    fn fill(&mut self, message: &mut TransferMessage<'_>) -> bool {
+        if let ZonePlace::FirstSoa = self.place {
+            if !put_soa(&self.zone, message, &mut self.names) {
+                return false;
+            }
+            self.place = ZonePlace::Node(None, 0, 0);
+        }
+        if let ZonePlace::Node(node, set, at) = self.place {
+            self.place = match self.nodes(message, (node, set, at)) {
+                Ok(()) => ZonePlace::LastSoa,
+                Err(place) => place,
+            };
+            if let ZonePlace::Node(..) = self.place {
+                return false;
+            }
+        }
+        put_soa(&self.zone, message, &mut self.names)
+    }
+}
+
+/// Writes the first record of the zone's SOA; `false` if it does not fit.
+pub(super) fn put_soa(zone: &Zone, message: &mut TransferMessage<'_>, names: &mut RecordNames) -> bool {
+    names.clear();
+    message.next_owner();
+    let soa = zone.apex_node().rrset(Type::SOA);
+    soa.is_some_and(|soa| message.compiled(&soa, 0, names).is_ok())
+}
+
+/// The zone's SOA and nothing else.
+pub(super) struct SoaRecord(pub(super) Arc<Zone>);
+
+impl RecordSource for SoaRecord {
+    fn fill(&mut self, message: &mut TransferMessage<'_>) -> bool {
+        put_soa(&self.0, message, &mut RecordNames::new())
+    }
+}

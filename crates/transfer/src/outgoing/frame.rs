@@ -1,0 +1,88 @@
+//! What stands around the records of a transfer: header, question, OPT, TSIG.
+
+use wire::message::{HEADER_LEN, Header, Malformed, Offset, Parser};
+use wire::{LowerNameBuf, Serial, Type};
+
+use crate::tsig::ResponseSigner;
+
+/// Bytes of a message, unless [`TransferFrame::with_limit`] says otherwise: as many as compression pointers reach. In a
+/// longer one names behind that could not be pointed at.
+pub const DEFAULT_LIMIT: usize = Offset::REACH;
+
+/// Who knows the time: seconds since 1970.
+pub type TransferClock = Box<dyn FnMut() -> u64 + Send>;
+
+/// Who signs the messages of a transfer, and at what time.
+pub(super) struct Signing {
+    pub(super) signer: ResponseSigner,
+    pub(super) clock: TransferClock,
+}
+
+/// What stands around the records of a transfer.
+pub struct TransferFrame {
+    pub(super) header: Header,
+    /// As it came: in the first message only (RFC 5936 §2.2.2).
+    pub(super) question: Box<[u8]>,
+    /// In the first message only (RFC 5936 §2.2.5); empty if there is none.
+    pub(super) opt: Box<[u8]>,
+    pub(super) signing: Option<Signing>,
+    pub(super) limit: usize,
+}
+
+impl TransferFrame {
+    /// The frame of the response to `request`, whose first question is the one answered: its ID, question and RD, with AA
+    /// set (RFC 5936 §2.2.1).
+    pub fn answering(request: &[u8]) -> Result<TransferFrame, Malformed> {
+        let (header, mut parser) = Parser::new(request)?;
+        parser.question()?;
+        let question = request.get(HEADER_LEN..parser.position().index()).ok_or(Malformed)?.into();
+        let mut header = header.reply();
+        header.set_authoritative(true);
+        Ok(TransferFrame { header, question, opt: [].into(), signing: None, limit: DEFAULT_LIMIT })
+    }
+
+    /// The same with this OPT record, as it stands in a message, in the first message.
+    pub fn with_opt(self, record: &[u8]) -> TransferFrame {
+        TransferFrame { opt: record.into(), ..self }
+    }
+
+    /// The same with every message signed. `clock` is asked once for each.
+    pub fn signed(self, signer: ResponseSigner, clock: TransferClock) -> TransferFrame {
+        TransferFrame { signing: Some(Signing { signer, clock }), ..self }
+    }
+
+    /// The same with at most so many bytes in a message; a record that is larger has one to itself.
+    pub fn with_limit(self, limit: usize) -> TransferFrame {
+        TransferFrame { limit, ..self }
+    }
+}
+
+/// What an IXFR request asks for (RFC 1995 §3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IxfrRequest {
+    /// The zone.
+    pub apex: LowerNameBuf,
+    /// The version that the client has.
+    pub serial: Serial,
+}
+
+impl IxfrRequest {
+    /// Reads the request: one question, and in the authority section the SOA of the client's version.
+    pub fn read(request: &[u8]) -> Result<IxfrRequest, Malformed> {
+        let (header, mut parser) = Parser::new(request)?;
+        let question = parser.question()?;
+        let [questions, answers, authorities, _] = header.counts();
+        if (questions, answers, authorities) != (1, 0, 1) || question.qtype != Type::IXFR {
+            return Err(Malformed);
+        }
+        let record = parser.record()?;
+        let owner = parser.name_at(record.owner_at)?;
+        if record.rtype != Type::SOA || owner.as_name() != question.name || record.class != question.qclass {
+            return Err(Malformed);
+        }
+        let mut rdata = Vec::new();
+        parser.expand_rdata(&record, &mut rdata)?;
+        let soa = wire::rdata::view::Soa::read(&rdata)?;
+        Ok(IxfrRequest { apex: question.name.to_lower(), serial: soa.numbers.serial })
+    }
+}

@@ -1,0 +1,240 @@
+//! Differences between versions (RFC 1995 §4).
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use exchange::MessageStream;
+use wire::Serial;
+use zone::Zone;
+
+use super::axfr::{SoaRecord, ZoneRecords, put_soa};
+use super::frame::TransferFrame;
+use super::message::{RecordNames, TransferMessage};
+use super::stream::{RecordSource, TransferStream};
+use crate::difference::Difference;
+
+/// How IXFR is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IxfrAnswer {
+    /// By the SOA alone: the client has this version, or a later one (RFC 1995 §2).
+    UpToDate,
+    /// By the differences between its version and this one.
+    Differences,
+    /// By the whole zone: the differences are not there (RFC 1995 §4).
+    Whole,
+}
+
+/// How a client is answered who has the version `client`, where the zone is at `current`.
+pub fn ixfr_answer(current: Serial, client: Serial, differences: &[Arc<Difference>]) -> IxfrAnswer {
+    if matches!(client.compare(current), Some(Ordering::Equal | Ordering::Greater)) {
+        return IxfrAnswer::UpToDate;
+    }
+    let mut version = client;
+    for difference in differences {
+        if difference.from() != version {
+            return IxfrAnswer::Whole;
+        }
+        version = difference.to();
+    }
+    if version == current { IxfrAnswer::Differences } else { IxfrAnswer::Whole }
+}
+
+/// The answer to IXFR over a stream, for a client who has the version `client`. `differences` lead from it to the zone's,
+/// in their order; if they do not, or there are none, the whole zone is the answer.
+pub fn ixfr(
+    zone: Arc<Zone>,
+    client: Serial,
+    differences: Vec<Arc<Difference>>,
+    frame: TransferFrame,
+) -> Box<dyn MessageStream> {
+    let apex = zone.apex().to_buf();
+    match ixfr_answer(zone.serial(), client, &differences) {
+        IxfrAnswer::UpToDate => Box::new(TransferStream::new(frame, apex, SoaRecord(zone))),
+        IxfrAnswer::Differences => {
+            Box::new(TransferStream::new(frame, apex, ChangedRecords::new(zone, differences)))
+        }
+        IxfrAnswer::Whole => Box::new(TransferStream::new(frame, apex, ZoneRecords::new(zone))),
+    }
+}
+
+/// The answer to IXFR in a datagram of at most `limit` bytes, written to `out`: the differences if they fit, else the SOA
+/// alone, so that the client asks again over a stream (RFC 1995 §2). `None` if not even that fits.
+pub fn ixfr_datagram(
+    zone: Arc<Zone>,
+    client: Serial,
+    differences: Vec<Arc<Difference>>,
+    mut frame: TransferFrame,
+    out: &mut [u8],
+    limit: usize,
+) -> Option<usize> {
+    let apex = zone.apex().to_buf();
+    if ixfr_answer(zone.serial(), client, &differences) == IxfrAnswer::Differences {
+        let signer = frame.signing.as_ref().map(|signing| signing.signer.clone());
+        let mut whole = TransferStream::new(frame, apex, ChangedRecords::new(zone.clone(), differences));
+        if let Some(len) = whole.message(out, limit).filter(|_| whole.ended) {
+            return Some(len);
+        }
+        frame = whole.frame;
+        if let (Some(signing), Some(signer)) = (&mut frame.signing, signer) {
+            signing.signer = signer;
+        }
+    }
+    TransferStream::new(frame, apex, SoaRecord(zone)).message(out, limit)
+}
+
+/// Where the next record is.
+enum ChangePlace {
+    FirstSoa,
+    /// Which difference, whether among what is added, and how far into that list.
+    Change(usize, bool, usize),
+    LastSoa,
+}
+
+/// The SOA of the newest version, what was removed and added step by step, and the SOA again.
+struct ChangedRecords {
+    zone: Arc<Zone>,
+    differences: Vec<Arc<Difference>>,
+    place: ChangePlace,
+}
+
+impl ChangedRecords {
+    fn new(zone: Arc<Zone>, differences: Vec<Arc<Difference>>) -> Self {
+        ChangedRecords { zone, differences, place: ChangePlace::FirstSoa }
+    }
+}
+
+impl RecordSource for ChangedRecords {
+    fn fill(&mut self, message: &mut TransferMessage<'_>) -> bool {
+        let mut names = RecordNames::new();
+        if let ChangePlace::FirstSoa = self.place {
+            if !put_soa(&self.zone, message, &mut names) {
+                return false;
+            }
+            self.place = ChangePlace::Change(0, false, 0);
+        }
+        while let ChangePlace::Change(number, is_added, at) = self.place {
+            self.place = match self.differences.get(number) {
+                None => ChangePlace::LastSoa,
+                Some(difference) => {
+                    let list = if is_added { difference.added() } else { difference.removed() };
+                    match list.record_at(at) {
+                        None => ChangePlace::Change(number + is_added as usize, !is_added, 0),
+                        Some((record, next)) => {
+                            let put = message.record(record.owner, record.rtype, record.ttl, record.rdata);
+                            if put.is_err() {
+                                return false;
+                            }
+                            ChangePlace::Change(number, is_added, next)
+                        }
+                    }
+                }
+            };
+        }
+        put_soa(&self.zone, message, &mut names)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::{Record, build, key, name};
+    use wire::{Ttl, Type};
+
+    use super::super::tests::{Plain, frame, messages, records, request};
+    use super::*;
+    use crate::difference::RecordList;
+
+    fn zone(serial: u32) -> Arc<Zone> {
+        let apex = name("example.");
+        let rdata = testkit::random::soa(apex.as_name(), serial);
+        let soa = Record { owner: apex, rtype: Type::SOA, ttl: Ttl::from_secs(60), rdata };
+        Arc::new(build(apex.as_name(), &key(), &[soa]))
+    }
+
+    fn list(serial: u32, hosts: std::ops::Range<u8>) -> RecordList {
+        let (apex, minute) = (name("example."), Ttl::from_secs(60));
+        let mut list = RecordList::new();
+        let soa = testkit::random::soa(apex.as_name(), serial);
+        list.push(apex.as_name(), Type::SOA, minute, &soa).expect("short");
+        for n in hosts {
+            let owner = name(&format!("host{n}.example."));
+            list.push(owner.as_name(), Type::A, minute, &[192, 0, 2, n]).expect("short");
+        }
+        list
+    }
+
+    fn step(from: u32, to: u32) -> Arc<Difference> {
+        let (removed, added) = (list(from, 0..3), list(to, 3..9));
+        Arc::new(Difference::new(removed, added).expect("two SOAs"))
+    }
+
+    fn plain(list: &RecordList) -> Vec<Plain> {
+        let record = |r: crate::difference::ListedRecord<'_>| {
+            (r.owner.as_wire().to_vec(), r.rtype, r.ttl, r.rdata.to_vec())
+        };
+        list.iter().map(record).collect()
+    }
+
+    #[test]
+    fn serials_decide_what_the_answer_is() {
+        let steps = [step(1, 2), step(2, 4)];
+        let answer =
+            |current, client, steps: &[Arc<Difference>]| ixfr_answer(Serial(current), Serial(client), steps);
+        assert_eq!(answer(4, 1, &steps), IxfrAnswer::Differences);
+        assert_eq!(answer(4, 2, &steps[1..]), IxfrAnswer::Differences);
+        for client in [4, 5, 4 + (1 << 31) - 1] {
+            assert_eq!(answer(4, client, &steps), IxfrAnswer::UpToDate, "{client}");
+        }
+        for client in [3, 4 + (1 << 31), u32::MAX] {
+            assert_eq!(answer(4, client, &steps), IxfrAnswer::Whole, "{client}");
+        }
+        assert_eq!(answer(5, 1, &steps), IxfrAnswer::Whole, "the last step is missing");
+        assert_eq!(answer(4, 1, &[]), IxfrAnswer::Whole);
+        assert_eq!(answer(4, 1, &[step(1, 2), step(3, 4)]), IxfrAnswer::Whole, "a step is missing");
+    }
+
+    /// RFC 1995 §4: new SOA; for each step old SOA, removed, new SOA, added; new SOA.
+    #[test]
+    fn differences_go_out_step_by_step() {
+        let steps = vec![step(1, 2), step(2, 4)];
+        let newest = plain(&list(4, 0..0));
+        let mut expected = newest.clone();
+        for step in &steps {
+            expected.extend(plain(step.removed()));
+            expected.extend(plain(step.added()));
+        }
+        expected.extend(newest);
+        let apex = name("example.");
+        for limit in [150, 16_384] {
+            let frame = frame(apex.as_name(), Type::IXFR).with_limit(limit);
+            let all = messages(ixfr(zone(4), Serial(1), steps.clone(), frame));
+            assert_eq!(records(&all, &request(apex.as_name(), Type::IXFR)[12..]), expected);
+            assert_eq!(all.len() == 1, limit > 150);
+        }
+    }
+
+    #[test]
+    fn a_datagram_has_the_differences_or_the_soa_alone() {
+        let (apex, mut out) = (name("example."), vec![0; 1232]);
+        let question = &request(apex.as_name(), Type::IXFR)[12..];
+        let mut answer = |serial, steps: Vec<Arc<Difference>>, limit| {
+            let frame = frame(apex.as_name(), Type::IXFR);
+            let len = ixfr_datagram(zone(4), Serial(serial), steps, frame, &mut out, limit)?;
+            Some(records(&[out[..len].to_vec()], question).len())
+        };
+        assert_eq!(answer(1, vec![step(1, 4)], 1232), Some(1 + 4 + 7 + 1));
+        assert_eq!(answer(1, vec![step(1, 4)], 200), Some(1), "too large");
+        assert_eq!(answer(1, vec![], 1232), Some(1), "the whole zone never leaves in a datagram");
+        assert_eq!(answer(4, vec![], 1232), Some(1));
+        assert_eq!(answer(4, vec![], 50), None);
+    }
+
+    #[test]
+    fn lists_are_read_back_from_their_bytes() {
+        let list = list(7, 0..5);
+        assert_eq!(RecordList::from_bytes(list.as_bytes().to_vec()), Ok(list.clone()));
+        assert_eq!(list.len(), 6);
+        let bytes = list.as_bytes();
+        assert!(RecordList::from_bytes(bytes[..bytes.len() - 1].to_vec()).is_err());
+        assert!(Difference::new(RecordList::new(), list).is_err());
+    }
+}

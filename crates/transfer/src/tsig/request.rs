@@ -1,0 +1,166 @@
+//! The server's side of a signed request (RFC 8945 §5.2).
+
+use std::fmt;
+use std::sync::Arc;
+
+use wire::message::{Full, Offset};
+use wire::{LowerNameBuf, Rcode};
+
+use super::TsigRcode;
+use super::digest::{Digest, Mac, Variables};
+use super::key::{TsigKey, TsigKeys};
+use super::record::{NewTsig, TsigRecord, record_len, time_bytes};
+use super::response::{ResponseSigner, Stamp};
+
+/// A request whose signature is good.
+#[derive(Clone, Debug)]
+pub struct Verified {
+    key: Arc<TsigKey>,
+    mac: Mac,
+}
+
+impl Verified {
+    /// The key that signed it.
+    pub fn key(&self) -> &Arc<TsigKey> {
+        &self.key
+    }
+
+    /// Signs the response, whose messages it must see in their order.
+    pub fn signer(&self) -> ResponseSigner {
+        ResponseSigner::new(self.key.clone(), Some(self.mac))
+    }
+}
+
+/// What is wrong with the signature of a request.
+#[derive(Clone, Debug)]
+pub enum TsigError {
+    /// The record cannot be read, or has a class or TTL that it may not have: FORMERR (RFC 8945 §5.1, §4.2).
+    Malformed,
+    /// The MAC has more bytes than the algorithm makes, or fewer than may be left of it: FORMERR (RFC 8945 §5.2.2.1).
+    MacSize,
+    /// The record is fine, but what it says is not taken: NOTAUTH, with a TSIG record that says why.
+    Refused(Box<TsigRefusal>),
+}
+
+impl TsigError {
+    /// The response code that goes with it.
+    pub fn rcode(&self) -> Rcode {
+        match self {
+            Self::Malformed | Self::MacSize => Rcode::FORMERR,
+            Self::Refused(_) => Rcode::NOTAUTH,
+        }
+    }
+}
+
+impl fmt::Display for TsigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed => f.write_str("the TSIG record cannot be read"),
+            Self::MacSize => f.write_str("the MAC is longer or shorter than RFC 8945 allows"),
+            Self::Refused(refusal) => write!(f, "{} for key {}", refusal.error, refusal.owner),
+        }
+    }
+}
+impl std::error::Error for TsigError {}
+
+/// The TSIG record of a response that refuses the signature of the request: without a MAC for BADKEY and BADSIG, with one
+/// for BADTIME and BADTRUNC (RFC 8945 §5.3.2).
+#[derive(Clone, Debug)]
+pub struct TsigRefusal {
+    error: TsigRcode,
+    owner: LowerNameBuf,
+    algorithm: LowerNameBuf,
+    /// As in the request.
+    time: u64,
+    fudge: u16,
+    /// Who signs, if the signature of the request was good as such.
+    signer: Option<ResponseSigner>,
+}
+
+impl TsigRefusal {
+    /// What was wrong.
+    pub fn error(&self) -> TsigRcode {
+        self.error
+    }
+
+    /// The name of the key, as the request has it.
+    pub fn key_name(&self) -> wire::LowerName<'_> {
+        self.owner.as_lower()
+    }
+
+    /// Bytes that [`append`](Self::append) adds to a message.
+    pub fn reserve(&self) -> usize {
+        let (mac, other) = match &self.signer {
+            Some(signer) => (signer.key().mac_len(), self.other_len()),
+            None => (0, 0),
+        };
+        record_len(self.owner.as_name().len(), self.algorithm.as_name().len(), mac, other)
+    }
+
+    /// BADTIME says what time it is here (RFC 8945 §5.2.3).
+    fn other_len(&self) -> usize {
+        if self.error == TsigRcode::BADTIME { time_bytes(0).len() } else { 0 }
+    }
+
+    /// Appends the record to the response, the message of `len` bytes at the start of `buf`, and returns its new length.
+    /// `now` is in seconds since 1970. On [`Full`] the message is as before.
+    pub fn append(&self, buf: &mut [u8], len: usize, now: u64) -> Result<usize, Full> {
+        let server_time = time_bytes(now);
+        let other = &server_time[..self.other_len()];
+        match &self.signer {
+            // The time of the request stands in the response to BADTIME, so that the client takes it.
+            Some(signer) => {
+                let time = if self.error == TsigRcode::BADTIME { self.time } else { now };
+                let stamp = Stamp { time, fudge: self.fudge, error: self.error, other };
+                signer.clone().sign_with(buf, len, stamp)
+            }
+            None => {
+                let id = buf.first_chunk().map(|id| u16::from_be_bytes(*id)).ok_or(Full)?;
+                let record = NewTsig {
+                    owner: self.owner.as_name(),
+                    algorithm: self.algorithm.as_name(),
+                    time: self.time,
+                    fudge: self.fudge,
+                    mac: &[],
+                    original_id: id,
+                    error: self.error,
+                    other: &[],
+                };
+                record.append(buf, len)
+            }
+        }
+    }
+}
+
+/// Verifies `request`, whose TSIG record starts at `at` and ends it. `now` is in seconds since 1970.
+///
+/// The checks come in the order of RFC 8945 §5.2: key, MAC, time, length of the MAC.
+pub fn verify(request: &[u8], at: Offset, keys: &TsigKeys, now: u64) -> Result<Verified, TsigError> {
+    let record = TsigRecord::read(request, at).map_err(|_| TsigError::Malformed)?;
+    let refused = |error, signer| {
+        let TsigRecord { owner, algorithm, time, fudge, .. } = record;
+        TsigError::Refused(Box::new(TsigRefusal { error, owner, algorithm, time, fudge, signer }))
+    };
+    let known = keys.get(record.owner.as_lower());
+    let Some(key) = known.filter(|key| key.algorithm().wire_name() == record.algorithm.as_lower()) else {
+        return Err(refused(TsigRcode::BADKEY, None));
+    };
+    let len = record.mac.len();
+    if !(key.algorithm().least_mac_len()..=key.algorithm().mac_len()).contains(&len) {
+        return Err(TsigError::MacSize);
+    }
+    let mut digest = Digest::new(key);
+    digest.signed(request, at, record.original_id).map_err(|_| TsigError::Malformed)?;
+    digest.variables(&Variables::of(&record));
+    if !digest.ends_in(record.mac) {
+        return Err(refused(TsigRcode::BADSIG, None));
+    }
+    let verified = Verified { key: key.clone(), mac: Mac::of(record.mac, len) };
+    if record.time.abs_diff(now) > record.fudge as u64 {
+        return Err(refused(TsigRcode::BADTIME, Some(verified.signer())));
+    }
+    if len < key.mac_len() {
+        return Err(refused(TsigRcode::BADTRUNC, Some(verified.signer())));
+    }
+    Ok(verified)
+}
