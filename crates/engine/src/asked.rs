@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use exchange::Client;
+use transfer::tsig::Verified;
 use wire::Name;
 use wire::hash::HashedName;
 
@@ -25,6 +26,8 @@ pub struct Asked<'a> {
     pub qname: &'a HashedName,
     /// Whether the client may have others asked.
     pub may_recurse: bool,
+    /// Who signed the query, if it was signed.
+    pub verified: Option<&'a Verified>,
     /// The counters of the worker that answers.
     pub stats: &'a Stats,
 }

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `form` | what cannot be read, is no query, or speaks a later EDNS |
 //! | `operation` | opcodes that nobody here serves |
-//! | `signature` | keys that nobody here knows |
+//! | `signature` | keys that nobody here knows, and what they did not sign |
 //! | `class` | classes without data |
 //! | `access` | operations that this client may not have done |
 //!
@@ -16,6 +16,7 @@ use wire::{Class, Opcode, Type};
 
 use crate::refusal::Refusal;
 use crate::request::{QueryFault, Question, Request};
+use crate::signature::Signature;
 use crate::source::{Operation, Sources};
 
 /// What becomes of a query that may not be asked.
@@ -45,10 +46,14 @@ impl From<Refusal> for Stopped {
 
 /// Takes one query through all steps. Returns what it wants done.
 #[inline]
-pub(crate) fn admit(request: &Request, sources: &Sources) -> Result<(Operation, Question), Stopped> {
+pub(crate) fn admit(
+    request: &Request,
+    signed: Option<&Signature>,
+    sources: &Sources,
+) -> Result<(Operation, Question), Stopped> {
     form(request)?;
     let (operation, question) = operation(request, sources)?;
-    signature(request)?;
+    signature(signed)?;
     class(&question)?;
     access(operation, sources)?;
     Ok((operation, question))
@@ -79,13 +84,10 @@ fn operation(request: &Request, sources: &Sources) -> Result<(Operation, Questio
     Ok((operation, question))
 }
 
-/// A signature is refused unless somebody knows its key, and nobody here knows any.
+/// A signature that is not good is refused; without one nothing is wrong.
 #[inline]
-fn signature(request: &Request) -> Result<(), Refusal> {
-    match request.tsig_at {
-        Some(_) => Err(Refusal::UNKNOWN_KEY),
-        None => Ok(()),
-    }
+fn signature(signed: Option<&Signature>) -> Result<(), Refusal> {
+    signed.and_then(Signature::refusal).map_or(Ok(()), Err)
 }
 
 /// Data are of class IN; what the server says of itself is of class CH.

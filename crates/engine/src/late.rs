@@ -14,6 +14,7 @@ use wire::message::Builder;
 
 use crate::refusal::{Answered, Refusal};
 use crate::request::Request;
+use crate::signature::Signature;
 use crate::stats::Stats;
 
 /// What a worker has done and still has to do. It belongs to a worker thread for good, also when its handler is made
@@ -39,6 +40,7 @@ pub(crate) struct Waiting {
     pub(crate) to: ReturnAddress,
     pub(crate) received: Instant,
     pub(crate) may_recurse: bool,
+    pub(crate) signature: Option<Box<Signature>>,
 }
 
 /// A query that waits no longer.

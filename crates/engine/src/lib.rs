@@ -25,10 +25,10 @@ mod refusal;
 pub mod request;
 mod route;
 mod settings;
+mod signature;
 pub mod source;
 pub mod stats;
 mod tail;
-mod tsig;
 mod zones;
 
 pub use asked::Asked;

@@ -16,6 +16,7 @@ use crate::refusal::{Answered, Refusal};
 use crate::request::{Question, Request};
 use crate::route::Route;
 use crate::settings::{Engine, Shared};
+use crate::signature::Signature;
 use crate::source::{Operation, Sourced, TicketOffice};
 use crate::stats::Stats;
 use crate::tail::ReplyFrame;
@@ -31,6 +32,16 @@ struct Case {
     route: Route,
     /// Whether the client may have others asked.
     may_recurse: bool,
+    /// Of the last signed query in this place.
+    signature: Option<Box<Signature>>,
+}
+
+impl Case {
+    /// What became of the query's signature, if it has one.
+    #[inline]
+    fn signed(&self) -> Option<&Signature> {
+        self.request.tsig_at.and(self.signature.as_deref())
+    }
 }
 
 /// The aim of the case of that number.
@@ -92,6 +103,7 @@ impl<M: Memory> Worker<M> {
             qname: HashedName::new(),
             route: route(),
             may_recurse: false,
+            signature: None,
         };
         let shared = engine.shared().load_full();
         let cases = (0..BATCH).map(case).collect();
@@ -133,7 +145,10 @@ impl<M: Memory> Worker<M> {
             let asked = case.request.question;
             let dnssec_ok = case.request.dnssec_ok();
             account.stats.query(queries.transport, asked.map(|q| q.qtype), packet.len(), dnssec_ok);
-            case.route = Route::of(&case.request, &shared.sources);
+            if let Some(at) = case.request.tsig_at {
+                case.signature = Some(Box::new(Signature::of(packet, at, &shared.config.keys)));
+            }
+            case.route = Route::of(&case.request, case.signed(), &shared.sources);
             case.may_recurse = shared.memory.offers_recursion(|| queries.client(from + i));
             if let Some(question) = asked {
                 case.qname.set(key, question.name(packet));
@@ -151,7 +166,7 @@ impl<M: Memory> Worker<M> {
         let memory = &shared.memory;
         aims.clear();
         // There are few cases, and not more aims: their numbers fit.
-        for (case, Case { request, qname, route, may_recurse }) in cases[..count].iter_mut().enumerate() {
+        for (case, Case { request, qname, route, may_recurse, .. }) in cases[..count].iter_mut().enumerate() {
             let Some(question) = route.question() else { continue };
             let sought = Sought { request, question, qname, may_recurse: *may_recurse };
             let Some(aim) = memory.find(&sought) else { continue };
@@ -196,17 +211,28 @@ impl<M: Memory> Worker<M> {
         to: &dyn Fn() -> ReturnAddress,
     ) -> Outcome {
         let Worker { account, shared, cases, aims, names, scratch, .. } = self;
-        let Case { request, qname, route, may_recurse } = &cases[case];
+        let signed = cases[case].signed();
+        let Case { request, qname, route, may_recurse, .. } = &cases[case];
         if let Route::Stopped(Stopped::Silence) = route {
             account.stats.dropped.add(1);
             return Outcome::Drop;
         }
         let (may_recurse, stats) = (*may_recurse, &account.stats);
-        let frame = ReplyFrame { request, packet, client, may_recurse, config: &shared.config };
+        let frame = ReplyFrame { request, packet, client, may_recurse, config: &shared.config, signed };
         let (mut b, question_only) = frame.begin(out, names);
-        let asked =
-            |question| Asked { packet, client, received, request, question, qname, may_recurse, stats };
-        let mut issue = || ticket(request, packet, to(), received, may_recurse, account);
+        let verified = signed.and_then(Signature::verified);
+        let asked = |question| Asked {
+            packet,
+            client,
+            received,
+            request,
+            question,
+            qname,
+            may_recurse,
+            verified,
+            stats,
+        };
+        let mut issue = || ticket(&frame, to(), received, account);
         let tickets = TicketOffice { issue: &mut issue };
         let answered = match *route {
             Route::Memory(aim, question) => {
@@ -236,6 +262,7 @@ impl<M: Memory> Worker<M> {
             Err(other) => return count(other, stats),
         };
         let reply = frame.end(b, question_only, answered);
+        let reply = frame.sign(reply, out);
         frame.account(reply, &account.stats, shared.log.as_deref());
         Outcome::Reply(reply.len)
     }
@@ -243,7 +270,7 @@ impl<M: Memory> Worker<M> {
     /// Answers a query that has waited.
     fn answer_late(&mut self, ready: Ready, now: Instant, out: &mut [u8]) -> (ReturnAddress, Outcome) {
         let Worker { account, shared, names, .. } = self;
-        let Waiting { request, head, to, received, may_recurse } = &*ready.waiting;
+        let Waiting { request, head, to, received, may_recurse, signature } = &*ready.waiting;
         let stats = &account.stats;
         stats.late.add(1);
         stats.batch(now.saturating_duration_since(*received), 1);
@@ -252,10 +279,12 @@ impl<M: Memory> Worker<M> {
             Settled::Stream(messages) => return (*to, count(Outcome::Stream(messages), stats)),
         };
         let (client, may_recurse) = (to.client, *may_recurse);
-        let frame = ReplyFrame { request, packet: head, client, may_recurse, config: &shared.config };
+        let (config, signed) = (&*shared.config, signature.as_deref());
+        let frame = ReplyFrame { request, packet: head, client, may_recurse, config, signed };
         let (mut b, question_only) = frame.begin(out, names);
         let answered = fill(&mut b);
         let reply = frame.end(b, question_only, answered);
+        let reply = frame.sign(reply, out);
         frame.account(reply, stats, shared.log.as_deref());
         (*to, Outcome::Reply(reply.len))
     }
@@ -316,15 +345,11 @@ fn count(outcome: Outcome, stats: &Stats) -> Outcome {
 
 /// What a source needs to answer later.
 #[cold]
-fn ticket(
-    request: &Request,
-    packet: &[u8],
-    to: ReturnAddress,
-    received: Instant,
-    may_recurse: bool,
-    account: &Arc<Account>,
-) -> Ticket {
+fn ticket(frame: &ReplyFrame<'_>, to: ReturnAddress, received: Instant, account: &Arc<Account>) -> Ticket {
+    let ReplyFrame { packet, may_recurse, .. } = *frame;
+    let request = frame.request.clone();
     let head = HEADER_LEN + request.question.map_or(0, |question| question.len_in_message());
     let head = packet[..head.min(packet.len())].into();
-    Ticket::new(Waiting { request: request.clone(), head, to, received, may_recurse }, account)
+    let signature = frame.signed.cloned().map(Box::new);
+    Ticket::new(Waiting { request, head, to, received, may_recurse, signature }, account)
 }

@@ -19,8 +19,8 @@ impl Refusal {
     pub const EDNS_VERSION: Refusal = Refusal::plain(Rcode::BADVERS);
     /// Nobody here does what the opcode asks for.
     pub const OPCODE: Refusal = Refusal::plain(Rcode::NOTIMP);
-    /// Signed with a key nobody here knows (RFC 8945 §5.2.1).
-    pub const UNKNOWN_KEY: Refusal = Refusal::plain(Rcode::NOTAUTH);
+    /// The server is not authoritative for the zone that is to be transferred or changed (RFC 5936 §2.2.1, RFC 2136 §3.1.1).
+    pub const NOT_AUTH: Refusal = Refusal::because(Rcode::NOTAUTH, ErrorInfo::NOT_AUTHORITATIVE);
     /// There are no data of this class.
     pub const CLASS: Refusal = Refusal::because(Rcode::REFUSED, ErrorInfo::NOT_SUPPORTED);
     /// No zone here holds the name, and nobody else is asked.

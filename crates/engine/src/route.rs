@@ -4,6 +4,7 @@ use wire::Class;
 
 use crate::gate::{self, Stopped};
 use crate::request::{Question, Request};
+use crate::signature::Signature;
 use crate::source::{Operation, Sources};
 
 /// Where a query goes.
@@ -23,8 +24,8 @@ impl Route {
     /// The way as far as the query alone shows it: a question that memory may answer is on its way to the source that
     /// is asked if memory does not.
     #[inline]
-    pub(crate) fn of(request: &Request, sources: &Sources) -> Self {
-        match gate::admit(request, sources) {
+    pub(crate) fn of(request: &Request, signed: Option<&Signature>, sources: &Sources) -> Self {
+        match gate::admit(request, signed, sources) {
             Ok((Operation::Query, question)) if question.qclass == Class::CH => Route::Chaos(question),
             Ok((operation, question)) => Route::Source(operation, question),
             Err(stopped) => Route::Stopped(stopped),
@@ -43,8 +44,9 @@ impl Route {
 
 #[cfg(test)]
 mod tests {
+    use transfer::tsig::TsigKeys;
     use wire::message::Header;
-    use wire::{Opcode, Type};
+    use wire::{Opcode, Rcode, Type};
 
     use super::*;
     use crate::refusal::Refusal;
@@ -60,7 +62,9 @@ mod tests {
         let question = [b"\x01a\0".as_slice(), &qtype.0.to_be_bytes(), &qclass.0.to_be_bytes()].concat();
         let mut packet = [header.as_bytes().as_slice(), &question, additional].concat();
         packet[2] |= opcode.0 << 3;
-        Route::of(&Request::read(&packet), &Sources::default())
+        let request = Request::read(&packet);
+        let signed = request.tsig_at.map(|at| Signature::of(&packet, at, &TsigKeys::default()));
+        Route::of(&request, signed.as_ref(), &Sources::default())
     }
 
     fn refusal(route: Route) -> Option<Refusal> {
@@ -92,7 +96,7 @@ mod tests {
         // Form before operation, operation before signature, signature before class, class before access.
         assert_eq!(to(notify, Type::SOA, Class::HS, b"\0"), Some(Refusal::MALFORMED));
         assert_eq!(to(notify, Type::SOA, Class::HS, TSIG), Some(Refusal::OPCODE));
-        assert_eq!(to(query, Type::AXFR, Class::HS, TSIG), Some(Refusal::UNKNOWN_KEY));
+        assert_eq!(to(query, Type::AXFR, Class::HS, TSIG), Some(Refusal::plain(Rcode::NOTAUTH)));
         assert_eq!(to(query, Type::AXFR, Class::HS, b""), Some(Refusal::CLASS));
         assert_eq!(to(query, Type::AXFR, Class::IN, b""), Some(Refusal::PROHIBITED));
     }

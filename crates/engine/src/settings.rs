@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use exchange::Client;
+use transfer::tsig::TsigKeys;
 use wire::hash::HashKey;
 use wire::{Name, Rcode};
 
@@ -23,11 +24,19 @@ pub struct Config {
     pub keepalive: u16,
     /// What CHAOS names are answered with.
     pub identity: Identity,
+    /// The keys that sign queries and replies (RFC 8945).
+    pub keys: Arc<TsigKeys>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { max_udp_size: 1232, nsid: Box::default(), keepalive: 100, identity: Identity::default() }
+        Config {
+            max_udp_size: 1232,
+            nsid: Box::default(),
+            keepalive: 100,
+            identity: Identity::default(),
+            keys: Arc::default(),
+        }
     }
 }
 
@@ -112,9 +121,10 @@ impl<M: Memory> Engine<M> {
         self.change(|shared| shared.config = Arc::clone(&config));
     }
 
-    /// Asks other sources from the next batch on.
-    pub fn set_sources(&self, sources: &Sources) {
-        self.change(|shared| shared.sources = sources.clone());
+    /// Asks other sources from the next batch on. `change` may be called several times, if others change something at the
+    /// same time.
+    pub fn change_sources(&self, change: impl Fn(&mut Sources)) {
+        self.change(|shared| change(&mut shared.sources));
     }
 
     /// Starts or stops the query log.

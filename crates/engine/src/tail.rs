@@ -1,5 +1,5 @@
 //! What happens to every answer, whether it comes at once or late: header and question in front; behind it truncation,
-//! extended error, OPT (RFC 6891 §6.1.1) and TSIG; counters and query log.
+//! extended error, OPT (RFC 6891 §6.1.1) and signature; counters and query log.
 
 use exchange::Client;
 use wire::edns::{OPT_LEN, OptWriter, OptionCode};
@@ -9,8 +9,8 @@ use wire::{Name, Rcode};
 use crate::refusal::{Answered, Refusal};
 use crate::request::{ClientEdns, Request};
 use crate::settings::{Config, LogEntry, QueryLog};
+use crate::signature::Signature;
 use crate::stats::Stats;
-use crate::tsig;
 
 /// The frame of one answer.
 pub(crate) struct ReplyFrame<'f> {
@@ -21,6 +21,8 @@ pub(crate) struct ReplyFrame<'f> {
     /// Whether the client may have others asked: RA (RFC 1035 §4.1.1).
     pub(crate) may_recurse: bool,
     pub(crate) config: &'f Config,
+    /// The query's signature, if it has one.
+    pub(crate) signed: Option<&'f Signature>,
 }
 
 /// A reply as it leaves.
@@ -43,6 +45,23 @@ impl ReplyFrame<'_> {
         }
     }
 
+    /// The most bytes it may have before it is signed.
+    #[inline]
+    fn unsigned_limit(&self) -> usize {
+        match self.signed {
+            None => self.limit(),
+            Some(signature) => self.limit_beside(signature),
+        }
+    }
+
+    /// Keeps room for the signature, unless the question would find none: that comes first.
+    #[cold]
+    fn limit_beside(&self, signature: &Signature) -> usize {
+        let question = self.request.question.map_or(0, |question| question.len_in_message());
+        let unsigned = self.limit().saturating_sub(signature.reserve());
+        if unsigned >= HEADER_LEN + question + OPT_LEN { unsigned } else { self.limit() }
+    }
+
     /// The header that replies begin with.
     #[inline]
     pub(crate) fn header(&self) -> Header {
@@ -59,7 +78,7 @@ impl ReplyFrame<'_> {
     /// come back to if what follows does not count.
     #[inline]
     pub(crate) fn begin<'b>(&self, out: &'b mut [u8], names: &'b mut Compressor) -> (Builder<'b>, Mark) {
-        let limit = self.limit().min(out.len());
+        let limit = self.unsigned_limit().min(out.len());
         let mut b = Builder::new(out, limit, self.header(), names);
         if let Some(question) = self.request.question {
             let end = HEADER_LEN + question.len_in_message();
@@ -105,17 +124,27 @@ impl ReplyFrame<'_> {
             }
         };
         self.add_opt(&mut b, Refusal { rcode, info });
-        if let (Rcode::NOTAUTH, Some(at)) = (rcode, self.request.tsig_at) {
-            tsig::refuse(&mut b, self.packet, at);
-        }
         FinishedReply { rcode, truncated, len: b.finish() }
+    }
+
+    /// Signs a reply that has ended, if the query was signed and there is room. It lies at the start of `out`.
+    #[inline]
+    pub(crate) fn sign(&self, reply: FinishedReply, out: &mut [u8]) -> FinishedReply {
+        match self.signed {
+            None => reply,
+            Some(signature) => {
+                let limit = self.limit().min(out.len());
+                let len = signature.append(reply.rcode, &mut out[..limit], reply.len);
+                FinishedReply { len, ..reply }
+            }
+        }
     }
 
     /// Adds OPT, if the client sent one.
     #[inline]
     fn add_opt(&self, b: &mut Builder<'_>, Refusal { rcode, info }: Refusal) {
         let Some(client) = self.request.edns else { return };
-        b.set_limit(self.limit());
+        b.set_limit(self.unsigned_limit());
         // The room was kept free; an answer stands without OPT if a source overran it.
         let high = (rcode.0 >> 4) as u8;
         let Ok(mut opt) = OptWriter::begin(b, self.config.max_udp_size, high, client.dnssec_ok) else {
@@ -174,7 +203,14 @@ mod tests {
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 53));
         let client = Client { peer: at, local: at, transport };
         let config = &Config::default();
-        let frame = ReplyFrame { request: &request, packet: &packet, client, may_recurse: false, config };
+        let frame = ReplyFrame {
+            request: &request,
+            packet: &packet,
+            client,
+            may_recurse: false,
+            config,
+            signed: None,
+        };
         let (mut out, mut names) = (vec![0; MAX_MESSAGE], Compressor::small());
         let (mut b, question_only) = frame.begin(&mut out, &mut names);
         let answered = answer(&mut b);

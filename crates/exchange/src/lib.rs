@@ -33,7 +33,7 @@ mod transport;
 
 pub use batch::{Batch, Envelope, Queries, Query, Replies};
 pub use client::{Client, ReturnAddress};
-pub use clock::Clock;
+pub use clock::{Clock, unix_seconds};
 pub use counter::Counter;
 pub use handler::{Handler, HandlerFactory, Seat};
 pub use late::{LateQueue, LateReplies, wake_together};

@@ -55,7 +55,7 @@ pub struct Wants {
     pub keepalive: bool,
 }
 
-/// What a TSIG record says, as far as a refusal repeats it; `None` where it cannot be read.
+/// What a TSIG record says, as far as a refusal repeats it, in lower case; `None` where it is not well formed.
 #[derive(Clone, Debug)]
 pub struct Signed(pub Option<Key>);
 
@@ -119,7 +119,7 @@ fn sections(packet: &[u8], at: &mut usize, read: &mut Read) -> Option<()> {
                     read.opt = Some(wants);
                 }
                 // RFC 8945 §5.1: the last record of all.
-                (Type::TSIG, 3) if left == 0 => read.tsig = Some(Signed(key(packet, owner, rdata.start))),
+                (Type::TSIG, 3) if left == 0 => read.tsig = Some(Signed(key(packet, owner, rdata.clone()))),
                 (Type::OPT | Type::TSIG, _) => return None,
                 _ => {}
             }
@@ -201,14 +201,23 @@ fn options(mut data: &[u8], wants: &mut Wants) -> Option<()> {
     Some(())
 }
 
-/// RFC 8945 §4.2: owner, and at the front of the data algorithm, time signed and fudge.
-fn key(packet: &[u8], owner: usize, rdata: usize) -> Option<Key> {
-    let owner = name_at(packet, owner)?;
-    let algorithm = name_at(packet, rdata)?;
-    let mut behind = rdata;
+/// RFC 8945 §4.2: the record is of class ANY and has no TTL; in its data stand the algorithm, not compressed, time signed and
+/// fudge, MAC, original ID, error, other data.
+fn key(packet: &[u8], owner: usize, rdata: std::ops::Range<usize>) -> Option<Key> {
+    let head = packet.get(rdata.start.checked_sub(10)?..rdata.start)?;
+    let owner: NameBuf = name_at(packet, owner)?.as_name().to_lower().into();
+    let algorithm: NameBuf = name_at(packet, rdata.start)?.as_name().to_lower().into();
+    let mut at = rdata.start + algorithm.as_name().len();
+    let mut behind = rdata.start;
     skip_name(packet, &mut behind)?;
-    let time = packet.get(behind..behind + 8)?;
-    Some(Key { owner, algorithm_and_time: [algorithm.as_name().as_wire(), time].concat() })
+    let time = packet.get(at..at + 8)?;
+    at += 8;
+    for fixed in [4, 0] {
+        at += usize::from(number(packet, &mut at)?) + fixed;
+    }
+    let well_formed = head[2..8] == [0, 255, 0, 0, 0, 0] && behind == rdata.start + algorithm.as_name().len();
+    (well_formed && at == rdata.end)
+        .then(|| Key { owner, algorithm_and_time: [algorithm.as_name().as_wire(), time].concat() })
 }
 
 #[cfg(test)]

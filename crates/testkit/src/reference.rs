@@ -126,9 +126,11 @@ impl Reference {
         let Some(asks) = read.question.as_ref().filter(|_| read.opcode == 0) else {
             return no(Rcode::NOTIMP, None);
         };
-        // RFC 8945 §5.2.1: no key is known.
-        if read.tsig.is_some() {
-            return no(Rcode::NOTAUTH, None);
+        // RFC 8945 §5.2: it must be well formed, and no key is known.
+        match read.tsig {
+            Some(Signed(None)) => return no(Rcode::FORMERR, None),
+            Some(Signed(Some(_))) => return no(Rcode::NOTAUTH, None),
+            None => {}
         }
         match (asks.qclass, asks.qtype) {
             (Class::IN | Class::CH | Class::ANY, Type::AXFR | Type::IXFR) => {

@@ -4,6 +4,7 @@ mod gate;
 mod late;
 mod onward;
 mod reference;
+mod signed;
 mod sources;
 mod support;
 mod world;

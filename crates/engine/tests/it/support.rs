@@ -8,6 +8,7 @@ use engine::{
     TicketOffice, Worker, Zones,
 };
 use exchange::{MAX_MESSAGE, MessageStream, Next, Outcome, Packets, Transport};
+use transfer::tsig::{ResponseVerifier, TsigAlgorithm, TsigKey, TsigKeys, sign_request};
 use wire::edns::{Edns, ErrorInfo, OptionCode};
 use wire::hash::{HashKey, HashedName};
 use wire::message::{Builder, Header, Offset, Owner, Parser, Section};
@@ -138,7 +139,8 @@ pub(crate) fn rig(sources: bool) -> Rig {
         true => Sources { elsewhere: all(), transfer: all(), notify: all(), update: all() },
         false => Sources::default(),
     };
-    let config = Config { nsid: b"test".as_slice().into(), ..Config::default() };
+    let keys = Arc::new(TsigKeys::new([signing_key()]).expect("one key"));
+    let config = Config { nsid: b"test".as_slice().into(), keys, ..Config::default() };
     let engine = Engine::new(Zones::new(Arc::new(Catalog::new(&key))), asked, config);
     let log = Arc::new(Logged::default());
     engine.set_query_log(Some(log.clone()));
@@ -171,6 +173,21 @@ impl Rig {
         let all = Packets::new(Transport::Udp, MAX_MESSAGE).late(&mut self.worker);
         all.into_iter().map(|(to, outcome, message)| (to.client.transport, outcome, message)).collect()
     }
+}
+
+/// The one key that the rig knows.
+pub(crate) fn signing_key() -> TsigKey {
+    let name: NameBuf = "key.example.".parse().expect("a name");
+    TsigKey::new(name.as_name(), TsigAlgorithm::HmacSha256, &[7; 32]).expect("a key")
+}
+
+/// The same query, signed at this time, and who verifies its reply.
+pub(crate) fn signed(query: &[u8], at: u64) -> (Vec<u8>, ResponseVerifier) {
+    let mut signed = [query, &[0; 200]].concat();
+    let (len, verifier) =
+        sign_request(&Arc::new(signing_key()), &mut signed, query.len(), at).expect("there is room");
+    signed.truncate(len);
+    (signed, verifier)
 }
 
 /// OPT with NSID asked for, a size of 4096 and DO.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use cache::{Cache, Flush};
-use engine::{Engine, Sources};
+use engine::Engine;
 use net::{Outgoing, OutgoingConfig, OutgoingTotals};
 use recursion::{Domain, Lookups, PolicyConfig, PolicyFault, Service, Waiter};
 use resolver::{
@@ -137,7 +137,8 @@ impl Recursive {
     fn put_into_service(&self) {
         let memory = self.service.memory();
         self.engine.change_memory(|served| served.then = memory.clone());
-        self.engine.set_sources(&Sources { elsewhere: Some(self.service.source()), ..Sources::default() });
+        let source = self.service.source();
+        self.engine.change_sources(|sources| sources.elsewhere = Some(Arc::clone(&source)));
     }
 
     /// What links to other servers have done.
