@@ -204,6 +204,9 @@ pub enum CtlVerb {
     Stats,
     /// Read the configuration again, and zones whose file changed.
     Reload,
+    /// What is logged, and the file it goes to.
+    #[command(subcommand)]
+    Log(CtlLog),
     /// Zones of the running server.
     #[command(subcommand)]
     Zone(CtlZone),
@@ -226,6 +229,32 @@ pub enum CtlVerb {
     },
     /// Stop the server.
     Stop,
+}
+
+/// Commands on the log.
+#[derive(Debug, Subcommand)]
+pub enum CtlLog {
+    /// Open the log file anew, once it was moved away.
+    Reopen,
+    /// Log events from this level on, until the configuration is read again.
+    Level {
+        /// error, warn, info, debug or trace.
+        level: String,
+    },
+    /// Log all queries or none, until the configuration is read again.
+    Queries {
+        /// Whether they are logged.
+        switch: Switch,
+    },
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
 }
 
 /// Commands on the cache.

@@ -1,10 +1,11 @@
-//! Signals and the service manager: SIGHUP reloads, SIGTERM and SIGINT stop, a second one stops at once; systemd
-//! is notified of what goes on (sd_notify).
+//! Signals and the service manager: SIGHUP reloads and opens the log file anew, SIGTERM and SIGINT stop, a second one stops
+//! at once; systemd is notified of what goes on (sd_notify).
 
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
+use crate::logging::Logging;
 use crate::zones::keeping::ZoneKeeping;
 
 /// Signals that are caught instead of ending the process.
@@ -27,10 +28,13 @@ impl Signals {
     }
 
     /// Handles signals until the first one that stops the server; returns its name.
-    pub async fn until_stopped(mut self, keeping: &ZoneKeeping) -> &'static str {
+    pub async fn until_stopped(mut self, keeping: &ZoneKeeping, logging: &Logging) -> &'static str {
         loop {
             tokio::select! {
                 _ = self.hangup.recv() => {
+                    if let Err(fault) = logging.reopen() {
+                        error!("the old log file stays: {fault}");
+                    }
                     info!("SIGHUP: reloading");
                     keeping.reload_unheard();
                 }

@@ -7,6 +7,7 @@
 //! pieces of a long output. A connection carries any number of commands, one at a time.
 
 mod explain;
+mod log;
 mod parts;
 mod recursion;
 mod stats;
@@ -125,6 +126,18 @@ pub enum Command {
     ForwardRemove {
         /// The domain.
         domain: String,
+    },
+    /// Open the log file anew.
+    LogReopen,
+    /// Change the least severe level that is logged.
+    LogLevel {
+        /// The level, as the configuration has it.
+        level: String,
+    },
+    /// Turn the log of queries on or off.
+    LogQueries {
+        /// Whether all queries are logged.
+        on: bool,
     },
     /// Stop the server.
     Stop,

@@ -4,10 +4,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::frontend::Frontend;
-use crate::in_force::{ConfigSource, InForce};
-use crate::process::{Process, resident_memory};
-use crate::zones::keeping::Kept;
+use super::parts::Parts;
+use crate::in_force::ConfigSource;
+use crate::process::resident_memory;
 
 /// Seconds since 1970.
 pub(super) fn seconds(time: SystemTime) -> u64 {
@@ -15,7 +14,8 @@ pub(super) fn seconds(time: SystemTime) -> u64 {
 }
 
 /// The server as a whole.
-pub(super) fn status(frontend: &Frontend, kept: &Kept, in_force: &InForce, process: &Process) -> Value {
+pub(super) fn status(parts: &Parts) -> Value {
+    let Parts { frontend, kept, in_force, logging, process, .. } = parts;
     let zones = kept.all();
     let count = |word| zones.iter().filter(|z| z.word() == word).count();
     let listeners: Vec<Value> = frontend
@@ -47,6 +47,7 @@ pub(super) fn status(frontend: &Frontend, kept: &Kept, in_force: &InForce, proce
         "workers": in_force.settings().server.threads.workers.count(),
         "tcp_connections": frontend.tcp_limits.current(),
         "zones": {"ok": count("ok"), "old": count("old"), "failed": count("failed")},
+        "log": logging.target(),
         "memory_bytes": resident_memory(),
         "last_reload": last,
         "pending_keys": in_force.pending(),

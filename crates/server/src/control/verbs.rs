@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::parts::Parts;
-use super::{AnswerLine, Command, True, explain, recursion, stats, status, zones};
+use super::{AnswerLine, Command, True, explain, log, recursion, stats, status, zones};
 use crate::frontend::Frontend;
 use crate::recursive::Recursive;
 use crate::zones::keeping::{ReloadFault, Reloaded};
@@ -52,12 +52,15 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
 
 /// Commands that are answered from what is known.
 fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
-    let Parts { frontend, kept, images, recursive, in_force, logging, process, .. } = parts;
+    let Parts { frontend, kept, images, recursive, in_force, logging, .. } = parts;
     match command {
-        Command::Status => Ok(status::status(frontend, kept, in_force, process)),
+        Command::Status => Ok(status::status(parts)),
         Command::Stats => Ok(stats::stats(frontend, images.as_deref(), recursive.as_deref(), logging)),
         Command::ZoneList { failed } => Ok(zones::list(kept, *failed)),
         Command::ZoneStatus { name } => zones::status(kept, &frontend.engine, in_force, name),
+        Command::LogReopen => log::reopen(logging),
+        Command::LogLevel { level } => log::set_level(logging, level),
+        Command::LogQueries { on } => Ok(log::set_queries(frontend, *on)),
         Command::Reload
         | Command::ZoneReload { .. }
         | Command::ZoneDump { .. }

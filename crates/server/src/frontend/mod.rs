@@ -79,7 +79,7 @@ impl Frontend {
     }
 
     /// Turns the query log on or off.
-    fn log_queries(&self, queries: LoggedQueries) {
+    pub fn log_queries(&self, queries: LoggedQueries) {
         let log: Option<Arc<dyn QueryLog>> = match queries {
             LoggedQueries::None => None,
             LoggedQueries::All => Some(Arc::new(self.query_logger.tap(1.0))),

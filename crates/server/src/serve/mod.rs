@@ -58,7 +58,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let built_in = source.is_built_in();
     let sockets = Sockets::open(&settings, built_in).map_err(outside)?;
     // Lives to the end of this function, so that the last words are written.
-    let (logging, _log_writer) = logging::start(&settings.log).map_err(outside)?;
+    let (logging, _log_writer) = logging::start(&settings.log).map_err(|fault| outside(fault.to_string()))?;
     sockets.notes.iter().for_each(|note| warn!("{note}"));
     let (key, images) = open_state(&settings, built_in);
     let frontend = Frontend::new(&key, &settings);
@@ -159,7 +159,7 @@ fn attend(
     metrics: Option<TcpListener>,
 ) -> Result<(), String> {
     let path = control.as_ref().map(|c| c.path.clone());
-    let Parts { frontend, keeping, recursive, .. } = parts.clone();
+    let Parts { frontend, keeping, recursive, logging, .. } = parts.clone();
     let result = runtime.block_on(async {
         let (stop, mut stopped) = tokio::sync::mpsc::channel(1);
         if let Some(socket) = metrics {
@@ -172,7 +172,7 @@ fn attend(
             tokio::spawn(control::serve(Arc::new(parts), listener, stop));
         }
         let why = tokio::select! {
-            signal = signals.until_stopped(&keeping) => signal,
+            signal = signals.until_stopped(&keeping, &logging) => signal,
             Some(()) = stopped.recv() => "nomen ctl stop",
         };
         info!("{why}: answering what has arrived, then stopping");

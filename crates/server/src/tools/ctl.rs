@@ -8,7 +8,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::cli::{CtlArgs, CtlCache, CtlForward, CtlVerb, CtlZone, EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
+use crate::cli::{
+    CtlArgs, CtlCache, CtlForward, CtlLog, CtlVerb, CtlZone, EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, Switch,
+};
 use crate::config::{self, PendingKey};
 use crate::control::{AnswerLine, Command, default_paths};
 use crate::words::reason;
@@ -39,6 +41,9 @@ fn command(verb: &CtlVerb) -> Command {
         CtlVerb::Status => Command::Status,
         CtlVerb::Stats => Command::Stats,
         CtlVerb::Reload => Command::Reload,
+        CtlVerb::Log(CtlLog::Reopen) => Command::LogReopen,
+        CtlVerb::Log(CtlLog::Level { level }) => Command::LogLevel { level: level.clone() },
+        CtlVerb::Log(CtlLog::Queries { switch }) => Command::LogQueries { on: *switch == Switch::On },
         CtlVerb::Zone(CtlZone::List { failed }) => Command::ZoneList { failed: *failed },
         CtlVerb::Zone(CtlZone::Status { name }) => Command::ZoneStatus { name: name.clone() },
         CtlVerb::Zone(CtlZone::Reload { name }) => Command::ZoneReload { name: name.clone() },

@@ -3,6 +3,7 @@
 mod broken;
 mod control;
 mod images;
+mod log;
 mod metrics;
 mod query;
 mod recursion;
