@@ -94,6 +94,9 @@ pub struct CheckArgs {
     /// Check the configuration only, load no zone.
     #[arg(long)]
     pub no_zones: bool,
+    /// Also try what a start needs of this system: the user, the addresses, the folders of log and state.
+    #[arg(long)]
+    pub system: bool,
     /// Also check DNSSEC consistency of each zone.
     #[arg(long)]
     pub dnssec: bool,

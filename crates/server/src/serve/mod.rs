@@ -2,6 +2,7 @@
 //! orderly end. The order matters: sockets first, then privileges, then everything that reads foreign data.
 
 mod sockets;
+pub mod trial;
 
 use std::net::TcpListener;
 use std::sync::Arc;

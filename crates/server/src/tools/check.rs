@@ -9,6 +9,7 @@ use wire::hash::HashKey;
 use super::judge::{judge, now, text_of};
 use crate::cli::{CheckArgs, EXIT_FAULTS, EXIT_OK};
 use crate::config::{self, reference};
+use crate::serve::trial;
 use crate::zones::ZoneSpec;
 use crate::zones::resolve::resolve;
 
@@ -29,6 +30,13 @@ pub fn run(args: &CheckArgs) -> u8 {
             return EXIT_FAULTS;
         }
     };
+    if args.system {
+        let faults = trial::check(&accepted.config.settings);
+        if !faults.is_empty() {
+            eprint!("{}", accepted.sources.render(&faults));
+            return EXIT_FAULTS;
+        }
+    }
     let specs = match resolve(&accepted.config) {
         Ok(specs) => specs,
         Err(faults) => {

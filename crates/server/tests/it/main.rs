@@ -10,3 +10,4 @@ mod recursion;
 mod reload;
 mod serve;
 mod support;
+mod trial;
