@@ -205,8 +205,12 @@ pub enum CtlVerb {
     Status,
     /// Every counter.
     Stats,
-    /// Read the configuration again, and zones whose file changed.
-    Reload,
+    /// Read the configuration again, and zones whose file changed. Fails if anything in it is bad.
+    Reload {
+        /// Remove zones whose files are gone even if they are most of a folder.
+        #[arg(long)]
+        force: bool,
+    },
     /// What is logged, and the file it goes to.
     #[command(subcommand)]
     Log(CtlLog),

@@ -8,6 +8,9 @@ use super::parts::Parts;
 use crate::in_force::ConfigSource;
 use crate::process::resident_memory;
 
+/// Files with names that are no zone names, as far as shown.
+const REFUSED: usize = 20;
+
 /// Seconds since 1970.
 pub(super) fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
@@ -16,7 +19,7 @@ pub(super) fn seconds(time: SystemTime) -> u64 {
 /// The server as a whole.
 pub(super) fn status(parts: &Parts) -> Value {
     let Parts { frontend, kept, in_force, logging, process, .. } = parts;
-    let zones = kept.all();
+    let (zones, folders) = (kept.all(), kept.folders());
     let count = |word| zones.iter().filter(|z| z.word() == word).count();
     let listeners: Vec<Value> = frontend
         .listeners()
@@ -30,7 +33,7 @@ pub(super) fn status(parts: &Parts) -> Value {
         })
         .collect();
     let last = kept.last_reload().map(|last| match last.result {
-        Ok(summary) => json!({"at": seconds(last.at), "summary": summary}),
+        Ok(report) => json!({"at": seconds(last.at), "summary": report.summary}),
         Err(error) => json!({"at": seconds(last.at), "error": error.to_string()}),
     });
     json!({
@@ -47,6 +50,8 @@ pub(super) fn status(parts: &Parts) -> Value {
         "workers": in_force.settings().server.threads.workers.count(),
         "tcp_connections": frontend.tcp_limits.current(),
         "zones": {"ok": count("ok"), "old": count("old"), "failed": count("failed")},
+        "held_back": folders.held.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "refused": folders.refused.iter().take(REFUSED).map(ToString::to_string).collect::<Vec<_>>(),
         "log": logging.target(),
         "memory_bytes": resident_memory(),
         "last_reload": last,

@@ -14,7 +14,7 @@ use crate::frontend::Served;
 use crate::in_force::InForce;
 use crate::zones::dump::dump_lines;
 use crate::zones::keeping::Kept;
-use crate::zones::{Apex, ZoneState, ZoneText};
+use crate::zones::{Apex, ZoneState};
 
 /// Size of the pieces a long output is sent in, in bytes.
 const PIECE: usize = 64 * 1024;
@@ -59,10 +59,7 @@ pub(super) fn status(
     Ok(json!({
         "name": name.to_string(),
         "state": state.word(),
-        "file": match &state.spec.text {
-            ZoneText::File(path) => path.display().to_string(),
-            ZoneText::BuiltIn(_) => "built in".into(),
-        },
+        "file": state.spec.text.to_string(),
         "loaded": state.loaded.map(seconds),
         "serial": zone.map(|z| z.serial().0),
         "records": zone.map(|z| z.record_count()),
@@ -72,7 +69,7 @@ pub(super) fn status(
         "signed": zone.map(|z| z.is_signed()),
         "denial": zone.filter(|z| z.is_signed()).map(|z| if z.nsec3().is_some() { "NSEC3" } else { "NSEC" }),
         "warnings": state.warnings,
-        "fault": state.fault.as_deref(),
+        "fault": state.fault.as_deref().map(ToString::to_string),
         "queries": per_zone.then(|| engine.catalog().get(name).map(|e| e.queries())).flatten(),
     }))
 }

@@ -51,7 +51,7 @@ impl ZoneFigures {
         out.gauge("catalog_memory_bytes", "Memory of the catalog that zones are found in", catalog as f64)?;
         if let Some(last) = self.kept.last_reload() {
             out.gauge("last_reload_timestamp_seconds", "When the last reload ended", unix(last.at))?;
-            let good = last.result.as_ref().is_ok_and(|s| s.failed == 0);
+            let good = last.result.as_ref().is_ok_and(|report| report.complaint().is_none());
             out.gauge(
                 "last_reload_success",
                 "1 if everything in the last reload was good",

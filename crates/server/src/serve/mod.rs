@@ -22,9 +22,9 @@ use crate::metrics::{
 use crate::process::Process;
 use crate::recursive::{Recursive, plan};
 use crate::signals::{self, Signals};
-use crate::zones::ZoneSpec;
 use crate::zones::images::{Images, StateFolder};
 use crate::zones::keeping::Keeping;
+use crate::zones::resolve::WantedZones;
 use crate::{builtin, logging};
 use sockets::Sockets;
 
@@ -53,7 +53,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
         None if args.forward.is_empty() => ConfigSource::BuiltIn,
         None => ConfigSource::Forward(args.forward.clone()),
     };
-    let Prepared { settings, specs } = source
+    let Prepared { settings, zones: wanted } = source
         .prepare()
         .map_err(|text| StartFault(format!("the configuration cannot be used\n\n{text}"), EXIT_FAULTS))?;
     let built_in = source.is_built_in();
@@ -81,7 +81,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let no_signals = |e| outside(format!("cannot catch signals: {e}"));
     let mut signals = runtime.block_on(async { Signals::catch_hangup() }).map_err(no_signals)?;
 
-    load_first(&mut zones, specs, args.strict)?;
+    load_first(&mut zones, wanted, args.strict)?;
     frontend.serve(sockets.dns).map_err(|e| outside(e.to_string()))?;
     std::thread::Builder::new()
         .name("zones".into())
@@ -102,20 +102,20 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
 }
 
 /// Loads the zones for the first time.
-fn load_first(zones: &mut Keeping, specs: Vec<ZoneSpec>, strict: bool) -> Result<(), StartFault> {
-    let summary = zones.load_first(specs);
+fn load_first(zones: &mut Keeping, wanted: WantedZones, strict: bool) -> Result<(), StartFault> {
+    let summary = zones.load_first(wanted);
     info!(
         zones = summary.zones,
         loaded = summary.loaded,
         failed = summary.failed,
+        refused = summary.refused,
         milliseconds = summary.milliseconds,
         "zones loaded"
     );
-    if strict && summary.failed > 0 {
-        let message = format!("{} of {} zones are bad (--strict)", summary.failed, summary.zones);
-        return Err(StartFault(message, EXIT_FAULTS));
+    match summary.complaint() {
+        Some(complaint) if strict => Err(StartFault(format!("{complaint} (--strict)"), EXIT_FAULTS)),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// The key of this process, and the images that were made under it if they are wanted. Without a state folder, or

@@ -2,6 +2,7 @@
 
 mod broken;
 mod control;
+mod folders;
 mod images;
 mod log;
 mod metrics;

@@ -169,9 +169,27 @@ impl Server {
         kill(Pid::from_raw(pid), signal).expect("the server is there");
     }
 
-    /// Reloads through the control socket, which answers when it is done; returns what was done.
+    /// Reloads through the control socket, which answers when it is done; returns what was done, all of it good.
     pub(crate) fn reload(&self) -> serde_json::Value {
         self.ctl_json(&["reload"])
+    }
+
+    /// Reloads what is bad in part, which must be said by the exit code; returns what was done.
+    pub(crate) fn reload_badly(&self) -> serde_json::Value {
+        let output = self.ctl(&["reload", "--json"]);
+        assert_eq!(output.status.code(), Some(1), "{}\n{}", text(&output.stdout), self.log());
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    /// Starts a server that serves every `NAME.zone` of its folder `zones`: these names, and `example.`. Its log goes to
+    /// the terminal, that is to [`log`](Self::log).
+    pub(crate) fn start_with_folder(names: &[&str], keys: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let zones = folder.path().join("zones");
+        fs::create_dir(&zones).expect("made");
+        names.iter().for_each(|name| fs::write(zones.join(format!("{name}.zone")), APEX).expect("written"));
+        fs::write(folder.path().join("example.zone"), APEX).expect("written");
+        Self::start_in(folder, "", &format!("[template.zones]\ndirectory = \"zones\"\n{keys}"))
     }
 
     /// Reloads by SIGHUP and waits for the end of it.
