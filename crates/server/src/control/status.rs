@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use super::parts::Parts;
 use crate::in_force::ConfigSource;
 use crate::process::resident_memory;
+use crate::zones::examiner::SignatureAge;
+use crate::zones::keeping::unix_now;
 
 /// Files with names that are no zone names, as far as shown.
 const REFUSED: usize = 20;
@@ -19,7 +21,9 @@ pub(super) fn seconds(time: SystemTime) -> u64 {
 /// The server as a whole.
 pub(super) fn status(parts: &Parts) -> Value {
     let Parts { frontend, kept, in_force, logging, process, .. } = parts;
-    let (zones, folders) = (kept.all(), kept.folders());
+    let (zones, folders, now) = (kept.all(), kept.folders(), unix_now());
+    let ages = || zones.iter().filter_map(|z| Some(z.examined.as_ref()?.signatures?.age(now)));
+    let aged = |age| ages().filter(|one| *one == age).count();
     let count = |word| zones.iter().filter(|z| z.word() == word).count();
     let listeners: Vec<Value> = frontend
         .listeners()
@@ -50,6 +54,10 @@ pub(super) fn status(parts: &Parts) -> Value {
         "workers": in_force.settings().server.threads.workers.count(),
         "tcp_connections": frontend.tcp_limits.current(),
         "zones": {"ok": count("ok"), "old": count("old"), "failed": count("failed")},
+        "signatures": {
+            "expiring": aged(SignatureAge::Expiring),
+            "expired": aged(SignatureAge::Expired),
+        },
         "held_back": folders.held.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "refused": folders.refused.iter().take(REFUSED).map(ToString::to_string).collect::<Vec<_>>(),
         "log": logging.target(),

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  Wanted ──▶ Load ─ ─ ─ ▶ Looked: Unchanged            nothing
-//!                          Looked: Loaded      ──▶ Publish, WriteImage, Report
+//!                          Looked: Loaded      ──▶ Publish, WriteImage, Examine, Report
 //!                          Looked: Bad         ──▶ Report; the version served stays, or SERVFAIL is published
 //!  Unwanted ──▶ Publish (removal)
 //! ```
@@ -19,6 +19,7 @@ use zone::Zone;
 use zone::catalog::Change;
 use zone::image::Provenance;
 
+use super::examiner::Examination;
 use super::images::ImageOrder;
 use super::{FileStamp, ZoneFault, ZoneSpec, ZoneState, ZoneText};
 
@@ -91,6 +92,8 @@ pub enum KeeperEvent {
     Wanted(ZoneText, ReadWhen),
     /// A load has ended.
     Looked(u32, Looked),
+    /// This version was examined.
+    Examined(Arc<Zone>, Arc<Examination>),
     /// The configuration wants it no longer.
     Unwanted,
 }
@@ -104,6 +107,8 @@ pub enum KeeperAction {
     Publish(Change),
     /// Write an image, once the zone is in service.
     WriteImage(ImageOrder),
+    /// Examine this version; ends in [`KeeperEvent::Examined`].
+    Examine(Arc<Zone>),
     /// Report this to the operator.
     Report(Notice),
 }
@@ -172,7 +177,7 @@ struct Loading {
 impl Keeper {
     /// A keeper of a zone that nothing is known of yet.
     pub fn new(spec: ZoneSpec) -> Self {
-        let state = ZoneState { spec, zone: None, loaded: None, fault: None, warnings: 0 };
+        let state = ZoneState { spec, zone: None, loaded: None, fault: None, warnings: 0, examined: None };
         Keeper { state: Arc::new(state), stamps: None, loading: None, number: 0 }
     }
 
@@ -195,6 +200,13 @@ impl Keeper {
             }
             // Of a load that no longer counts.
             KeeperEvent::Looked(..) => Vec::new(),
+            KeeperEvent::Examined(zone, examination) => {
+                // Another version may have come since.
+                if self.state.zone.as_ref().is_some_and(|served| Arc::ptr_eq(served, &zone)) {
+                    self.change(|state| state.examined = Some(examination));
+                }
+                Vec::new()
+            }
             KeeperEvent::Unwanted => {
                 self.loading = None;
                 vec![KeeperAction::Publish(Change::Remove(self.state.spec.name().to_buf()))]
@@ -246,11 +258,13 @@ impl Keeper {
         self.change(|state| {
             state.zone = Some(Arc::clone(&zone));
             (state.loaded, state.fault, state.warnings) = (Some(at), None, warning_count);
+            state.examined = None;
         });
         let mut actions: Vec<KeeperAction> =
             warnings.into_iter().map(|text| KeeperAction::Report(Notice::Warning(text))).collect();
         actions.extend(step.notices(same).map(KeeperAction::Report));
         actions.push(KeeperAction::Publish(Change::Serve(Arc::clone(&zone))));
+        actions.push(KeeperAction::Examine(Arc::clone(&zone)));
         let spec = self.state.spec.clone();
         actions.extend(
             provenance.map(|provenance| KeeperAction::WriteImage(ImageOrder { spec, zone, provenance })),
@@ -329,6 +343,7 @@ mod tests {
             },
             KeeperAction::Report(Notice::SerialBack(_)) => "serial back".into(),
             KeeperAction::Report(Notice::SerialKept(_)) => "serial kept".into(),
+            KeeperAction::Examine(_) => "examine".into(),
         };
         actions.iter().map(word).collect()
     }
@@ -345,7 +360,7 @@ mod tests {
     fn a_good_zone_is_served_and_then_read_only_when_it_changed() {
         let mut keeper = keeper();
         assert_eq!(want(&mut keeper, ReadWhen::IfChanged), ["load 1 known false image true"]);
-        assert_eq!(look(&mut keeper, 1, reading(7)), ["warn odd", "new 7", "serve 7", "image"]);
+        assert_eq!(look(&mut keeper, 1, reading(7)), ["warn odd", "new 7", "serve 7", "examine", "image"]);
         assert_eq!((keeper.state().word(), keeper.state().warnings), ("ok", 1));
         assert_eq!(want(&mut keeper, ReadWhen::IfChanged), ["load 2 known true image true"]);
         assert!(look(&mut keeper, 2, Looked::Unchanged).is_empty());
@@ -362,7 +377,7 @@ mod tests {
         assert_eq!(keeper.state().word(), "old");
         // It is read again even if it looks the same.
         assert_eq!(want(&mut keeper, ReadWhen::IfChanged), ["load 3 known false image true"]);
-        assert_eq!(look(&mut keeper, 3, reading(8)), ["warn odd", "7 to 8", "serve 8", "image"]);
+        assert_eq!(look(&mut keeper, 3, reading(8)), ["warn odd", "7 to 8", "serve 8", "examine", "image"]);
         assert_eq!((keeper.state().word(), keeper.state().fault.is_none()), ("ok", true));
     }
 
@@ -381,7 +396,10 @@ mod tests {
         assert!(want(&mut keeper, ReadWhen::Anyway).is_empty());
         assert!(want(&mut keeper, ReadWhen::IfChanged).is_empty());
         let all = look(&mut keeper, 1, reading(7));
-        assert_eq!(all, ["warn odd", "new 7", "serve 7", "image", "load 2 known false image false"]);
+        assert_eq!(
+            all,
+            ["warn odd", "new 7", "serve 7", "examine", "image", "load 2 known false image false"]
+        );
         assert!(look(&mut keeper, 1, reading(6)).is_empty(), "the first load has ended already");
     }
 
@@ -402,6 +420,23 @@ mod tests {
         let Looked::Loaded(mut same) = reading(6) else { return };
         same.same = true;
         assert!(read(4, Looked::Loaded(same)).is_empty());
+    }
+
+    #[test]
+    fn what_is_found_out_about_a_version_goes_with_it() {
+        let mut keeper = keeper();
+        want(&mut keeper, ReadWhen::IfChanged);
+        look(&mut keeper, 1, reading(7));
+        let version = keeper.state().zone.clone().expect("a zone");
+        let found = Arc::new(Examination { more: 1, ..Examination::default() });
+        let event = || KeeperEvent::Examined(Arc::clone(&version), Arc::clone(&found));
+        assert!(keeper.handle(event()).is_empty());
+        assert_eq!(keeper.state().examined, Some(Arc::clone(&found)));
+        want(&mut keeper, ReadWhen::Anyway);
+        look(&mut keeper, 2, reading(8));
+        assert_eq!(keeper.state().examined, None);
+        assert!(keeper.handle(event()).is_empty());
+        assert_eq!(keeper.state().examined, None, "that was found out about the version before");
     }
 
     #[test]

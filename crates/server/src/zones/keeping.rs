@@ -17,7 +17,9 @@ use tracing::{debug, error, info, warn};
 
 use wire::Name;
 use wire::hash::HashKey;
+use zone::Zone;
 
+use super::examiner::{Examination, Examiner, SignatureAge};
 use super::images::{ImageOrder, Images};
 use super::keeper::{Keeper, KeeperAction, KeeperEvent, Looked, Notice, ReadWhen, VersionStep};
 use super::loaders::{LoadEnd, Loaders};
@@ -33,6 +35,8 @@ use crate::sync::{lock, read, write};
 
 /// How often replaced catalogs are looked at, to see whether workers have let go of them.
 const RETIREMENT: Duration = Duration::from_millis(100);
+/// How often the age of signatures is looked at.
+const SIGNATURES: Duration = Duration::from_secs(3600);
 /// So many zones of a folder at least must be gone for it to be held back.
 const LEAST_HELD: usize = 10;
 /// How often a round's progress is looked at.
@@ -85,11 +89,13 @@ struct KeptZone {
     keeper: Keeper,
     /// The round under way waits for its load.
     awaited: bool,
+    /// How far its signatures were from their end when last looked at.
+    signatures: SignatureAge,
 }
 
 impl KeptZone {
     fn new(spec: ZoneSpec) -> Self {
-        KeptZone { keeper: Keeper::new(spec), awaited: false }
+        KeptZone { keeper: Keeper::new(spec), awaited: false, signatures: SignatureAge::default() }
     }
 }
 
@@ -137,6 +143,7 @@ enum Message {
     Reload(Option<Asker>, Removal),
     ReloadZone(Apex, Asker),
     Loaded(LoadEnd),
+    Examined(Apex, Arc<Zone>, Arc<Examination>),
     Stop,
 }
 
@@ -197,6 +204,10 @@ pub struct Keeping {
     key: HashKey,
     publisher: Publisher,
     loaders: Loaders,
+    /// Finds out about versions in service; none if the system refuses a thread.
+    examiner: Option<Examiner>,
+    /// When signatures are looked at next.
+    signatures_due: Instant,
     images: Option<Arc<Images>>,
     /// Images to be written once their zones are in service.
     orders: Vec<ImageOrder>,
@@ -243,6 +254,12 @@ impl Keeping {
         prepare: Box<Prepare>,
     ) -> (Keeping, ZoneKeeping, Arc<Kept>) {
         let (own, messages) = channel();
+        let theirs = own.clone();
+        let examined = move |apex, zone, found| theirs.send(Message::Examined(apex, zone, found)).is_ok();
+        let examiner = Examiner::start(unix_now, examined);
+        if let Err(fault) = &examiner {
+            warn!("zones in service are not examined, the system refuses a thread: {fault}");
+        }
         let kept = Arc::new(Kept::default());
         let keeping = Keeping {
             kept: Arc::clone(&kept),
@@ -250,6 +267,8 @@ impl Keeping {
             loaders: Loaders::new(engine.key(), images.clone()),
             key: engine.key(),
             publisher: Publisher::new(engine),
+            examiner: examiner.ok(),
+            signatures_due: Instant::now() + SIGNATURES,
             images,
             orders: Vec::new(),
             own: own.clone(),
@@ -295,6 +314,7 @@ impl Keeping {
                 }
                 Message::ReloadZone(apex, reply) => self.single.entry(apex).or_default().push(reply),
                 Message::Loaded(outcome) => self.loaded(outcome),
+                Message::Examined(apex, zone, found) => self.examined(&apex, zone, found),
                 Message::Stop => return false,
             }
             next = self.messages.try_recv().ok();
@@ -308,7 +328,8 @@ impl Keeping {
         let publish = self.publisher.deadline().map(|at| at.saturating_duration_since(Instant::now()));
         let progress = self.round.is_some().then_some(PROGRESS);
         let release = (!self.publisher.release()).then_some(RETIREMENT);
-        [publish, progress, release].into_iter().flatten().min()
+        let signatures = Some(self.signatures_due.saturating_duration_since(Instant::now()));
+        [publish, progress, release, signatures].into_iter().flatten().min()
     }
 
     fn do_what_is_due(&mut self) {
@@ -322,6 +343,10 @@ impl Keeping {
         }
         if self.round.as_ref().is_some_and(|round| round.waiting == 0) {
             self.end_round();
+        }
+        if self.signatures_due <= now {
+            self.signatures_due = now + SIGNATURES;
+            self.look_at_signatures();
         }
         while self.round.is_none() {
             if let Some((replies, removal)) = self.all.take() {
@@ -453,6 +478,11 @@ impl Keeping {
         let starting = self.round.as_ref().is_some_and(|round| round.purpose == Purpose::Start);
         report(&apex, &actions, starting);
         self.round.iter_mut().for_each(|round| note(&mut round.report, &apex, &actions));
+        for action in &actions {
+            if let (KeeperAction::Examine(zone), Some(examiner)) = (action, &self.examiner) {
+                examiner.order(apex.clone(), Arc::clone(zone));
+            }
+        }
         self.act(actions);
     }
 
@@ -469,6 +499,23 @@ impl Keeping {
         }
     }
 
+    /// Reports to a zone's keeper what was found out about a version.
+    fn examined(&mut self, apex: &Apex, version: Arc<Zone>, found: Arc<Examination>) {
+        let mut keepers = write(&self.kept.keepers);
+        if let Some(zone) = keepers.get_mut(apex) {
+            // Each version is looked at as the first one was.
+            zone.signatures = SignatureAge::default();
+            zone.keeper.handle(KeeperEvent::Examined(version, found));
+            zone.look_at_signatures(unix_now());
+        }
+    }
+
+    /// Looks at the age of all signatures.
+    fn look_at_signatures(&mut self) {
+        let now = unix_now();
+        write(&self.kept.keepers).values_mut().for_each(|zone| zone.look_at_signatures(now));
+    }
+
     /// Does what keepers decided.
     fn act(&mut self, actions: Vec<KeeperAction>) {
         let mut loads = Vec::new();
@@ -478,7 +525,7 @@ impl Keeping {
                 KeeperAction::Publish(step) => self.publisher.add(step, Instant::now()),
                 KeeperAction::WriteImage(order) => self.orders.push(order),
                 // Done before.
-                KeeperAction::Report(_) => {}
+                KeeperAction::Report(_) | KeeperAction::Examine(_) => {}
             }
         }
         if !loads.is_empty() {
@@ -520,6 +567,31 @@ impl Keeping {
             }
         }
     }
+}
+
+impl KeptZone {
+    /// Logs if the signatures of the version in service are nearer to their end than when last looked at.
+    fn look_at_signatures(&mut self, now: i64) {
+        let state = self.keeper.state();
+        let Some(examined) = &state.examined else { return };
+        let age = examined.signatures.map_or(SignatureAge::Valid, |first| first.age(now));
+        let before = std::mem::replace(&mut self.signatures, age);
+        let Some(first) = examined.signatures.filter(|_| age > before) else { return };
+        let (name, hours) = (state.spec.name(), (first.at - now) / 3600);
+        match age {
+            SignatureAge::Valid => {}
+            SignatureAge::Expiring => warn!("zone {name}: a signature ends in {hours} hours, at {first}"),
+            SignatureAge::Expired => {
+                error!("zone {name}: a signature ended {} hours ago, at {first}", -hours)
+            }
+        }
+    }
+}
+
+/// Seconds since 1970.
+pub fn unix_now() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
 
 /// The zones that are no longer wanted, but for those that are held back, and the folders that hold them.
@@ -599,7 +671,10 @@ fn report(apex: &Apex, actions: &[KeeperAction], starting: bool) {
                     "zone {name}: the records changed, the serial is still {to}: secondaries will not take this version"
                 );
             }
-            KeeperAction::Load(_) | KeeperAction::Publish(_) | KeeperAction::WriteImage(_) => {}
+            KeeperAction::Load(_)
+            | KeeperAction::Publish(_)
+            | KeeperAction::WriteImage(_)
+            | KeeperAction::Examine(_) => {}
         }
     }
 }
@@ -725,7 +800,7 @@ mod tests {
     }
 
     /// A zone that nobody would find.
-    fn foreign() -> Arc<zone::Zone> {
+    fn foreign() -> Arc<Zone> {
         let (name, key) = ("foreign.".parse::<NameBuf>().expect("a name"), HashKey::new([4, 5, 6]));
         let mut builder = zone::ZoneBuilder::new(name.as_name(), &key);
         builder.add(name.as_name(), wire::Type::SOA, wire::Ttl::from_secs(60), &[0; 22]).expect("a record");

@@ -7,13 +7,14 @@
 //! | `keeping` | all of them: the thread that reports to keepers what happens and does what they decide |
 //! | `loaders`, `text`, `images` | reading zones: the threads, a zone's text, a zone's image |
 //! | `progress` | how far a long load is |
-//! | `compare` | whether two versions differ |
+//! | `compare`, `examiner` | versions: whether two differ, what is to be known of one in service |
 //! | `report` | what a reload did and found, for whoever asked for it |
 //! | `publisher` | the steps from one catalog to the next |
 //! | `dump` | printing a zone |
 
 mod compare;
 pub mod dump;
+pub mod examiner;
 pub mod images;
 pub mod keeper;
 pub mod keeping;
@@ -29,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use examiner::Examination;
 use wire::Name;
 use zone::{SourceFile, Stamp, Zone};
 
@@ -155,6 +157,8 @@ pub struct ZoneState {
     pub fault: Option<Arc<ZoneFault>>,
     /// Warnings about the version served.
     pub warnings: usize,
+    /// What else was found out about it; none before that.
+    pub examined: Option<Arc<Examination>>,
 }
 
 impl ZoneState {

@@ -10,5 +10,6 @@ mod query;
 mod recursion;
 mod reload;
 mod serve;
+mod signatures;
 mod support;
 mod trial;
