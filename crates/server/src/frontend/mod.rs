@@ -122,6 +122,11 @@ impl Frontend {
         lock(&self.listeners).iter().map(Running::local_addr).collect()
     }
 
+    /// Whether every listener that was started and not stopped is at work.
+    pub fn is_alive(&self) -> bool {
+        !lock(&self.listeners).iter().any(Running::is_finished)
+    }
+
     /// Counters of every listener.
     pub fn listeners(&self) -> Vec<ListenerTotals> {
         let of = |listener: &Running| ListenerTotals {

@@ -88,7 +88,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
         .spawn(move || zones.work())
         .map_err(|e| outside(format!("cannot start the thread that keeps zones: {e}")))?;
     runtime.block_on(async { signals.catch_stop() }).map_err(no_signals)?;
-    signals::notify_ready();
+    signals::notify_ready(&kept.in_words());
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
     match &in_force.source {
         ConfigSource::File(_) => {}
@@ -172,6 +172,7 @@ fn attend(
             let listener = socket.into_tokio().map_err(|e| format!("cannot use the control socket: {e}"))?;
             tokio::spawn(control::serve(Arc::new(parts), listener, stop));
         }
+        tokio::spawn(signals::feed_watchdog(Arc::clone(&frontend)));
         let why = tokio::select! {
             signal = signals.until_stopped(&keeping, &logging) => signal,
             Some(()) = stopped.recv() => "nomen ctl stop",

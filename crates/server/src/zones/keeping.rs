@@ -127,6 +127,20 @@ impl Kept {
         read(&self.keepers).values().map(|zone| Arc::clone(zone.keeper.state())).collect()
     }
 
+    /// How many zones there are, for the service manager.
+    pub fn in_words(&self) -> String {
+        let keepers = read(&self.keepers);
+        let bad = keepers.values().filter(|zone| zone.keeper.state().fault.is_some()).count();
+        let held: usize = lock(&self.folders).held.iter().map(|held| held.gone).sum();
+        let mut words = format!("serving {} zones", keepers.len());
+        for (count, what) in [(bad, "bad"), (held, "without files")] {
+            if count > 0 {
+                words += &format!(", {count} {what}");
+            }
+        }
+        words
+    }
+
     /// What the last look into folders of zones found.
     pub fn folders(&self) -> FolderFindings {
         lock(&self.folders).clone()
@@ -376,7 +390,14 @@ impl Keeping {
     /// Notes how a reload of everything ended, and answers who asked for it.
     fn reloaded(&self, result: Reloaded, replies: Vec<Asker>) {
         *lock(&self.kept.last_reload) = Some(LastReload { at: SystemTime::now(), result: result.clone() });
-        signals::notify_ready();
+        let zones = self.kept.in_words();
+        signals::notify_ready(&match &result {
+            Ok(_) => zones,
+            Err(ReloadFault::Configuration(_)) => {
+                format!("{zones}; the configuration cannot be used, the one before stays")
+            }
+            Err(_) => format!("{zones}; the last reload failed"),
+        });
         answer(replies, &result);
     }
 

@@ -12,4 +12,5 @@ mod reload;
 mod serve;
 mod signatures;
 mod support;
+mod systemd;
 mod trial;

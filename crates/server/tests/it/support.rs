@@ -39,7 +39,8 @@ pub(crate) fn nomen(arguments: &[&str]) -> Command {
         .args(arguments)
         .env_remove("NOTIFY_SOCKET")
         .env_remove("XDG_RUNTIME_DIR")
-        .env_remove("STATE_DIRECTORY");
+        .env_remove("STATE_DIRECTORY")
+        .env_remove("WATCHDOG_USEC");
     command
 }
 
@@ -96,6 +97,17 @@ impl Server {
 
     /// The same at an address that an earlier server had.
     pub(crate) fn start_at(address: SocketAddr, folder: TempDir, keys: &str, more: &str) -> Self {
+        Self::start_with_environment(address, folder, keys, more, &[])
+    }
+
+    /// The same with more variables in its environment.
+    pub(crate) fn start_with_environment(
+        address: SocketAddr,
+        folder: TempDir,
+        keys: &str,
+        more: &str,
+        variables: &[(&str, &str)],
+    ) -> Self {
         let config = format!(
             "[server]\nworkers = 2\n{keys}[[listen]]\naddr = [{}]\n[control]\nsocket = \"ctl.sock\"\n\
              [template.folder]\ndirectory = \".\"\n{more}",
@@ -111,6 +123,7 @@ impl Server {
         let child = nomen(&["serve", "--config", "nomen.toml"])
             .current_dir(folder.path())
             .env("NOTIFY_SOCKET", &notify_path)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("the log"))
             .stderr(log)
@@ -122,7 +135,7 @@ impl Server {
     }
 
     /// Waits until the server has reported its state.
-    fn wait_for_state(&self, state: &str) {
+    pub(crate) fn wait_for_state(&self, state: &str) {
         let mut buf = [0; 512];
         loop {
             let size =
