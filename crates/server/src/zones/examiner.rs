@@ -4,7 +4,9 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
 
+use tracing::debug;
 use wire::Type;
 use zone::Zone;
 use zone::check::{Flaw, check};
@@ -142,7 +144,10 @@ impl Examiner {
         let nothing = Arc::new(Examination::default());
         std::thread::Builder::new().name("examiner".into()).spawn(move || {
             for (apex, zone) in queue {
+                let begun = Instant::now();
                 let found = examine(&zone, now());
+                let milliseconds = begun.elapsed().as_millis() as u64;
+                debug!(milliseconds, "zone {}: examined", zone.apex());
                 let found = if found == *nothing { Arc::clone(&nothing) } else { Arc::new(found) };
                 if !done(apex, zone, found) {
                     return;

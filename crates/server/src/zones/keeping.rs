@@ -340,7 +340,9 @@ impl Keeping {
     /// How long to wait for a message; `None` if there is nothing else to do.
     fn patience(&mut self) -> Option<Duration> {
         let publish = self.publisher.deadline().map(|at| at.saturating_duration_since(Instant::now()));
-        let progress = self.round.is_some().then_some(PROGRESS);
+        // A round that waits for nothing ends at once.
+        let look_again = |round: &Round| if round.waiting == 0 { Duration::ZERO } else { PROGRESS };
+        let progress = self.round.as_ref().map(look_again);
         let release = (!self.publisher.release()).then_some(RETIREMENT);
         let signatures = Some(self.signatures_due.saturating_duration_since(Instant::now()));
         [publish, progress, release, signatures].into_iter().flatten().min()

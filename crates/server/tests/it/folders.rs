@@ -82,6 +82,17 @@ fn zones_that_were_held_back_go_on_when_their_files_are_back() {
 }
 
 #[test]
+fn a_folder_that_is_gone_changes_nothing() {
+    let server = Server::start_with_folder(&["a.test"], "");
+    fs::rename(server.path("zones"), server.path("elsewhere")).expect("moved");
+    let output = server.ctl(&["reload"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("cannot read the folder zones") && said.contains("nomen.toml:"), "{said}");
+    assert!(is_served(&server, "a.test"));
+}
+
+#[test]
 fn few_zones_or_a_small_share_of_them_are_removed_as_ever() {
     let all = names(100);
     let refs: Vec<&str> = all.iter().map(String::as_str).collect();
