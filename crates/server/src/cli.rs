@@ -94,6 +94,9 @@ pub struct CheckArgs {
     /// Check the configuration only, load no zone.
     #[arg(long)]
     pub no_zones: bool,
+    /// Also try what a start needs of this system: the user, the addresses, the folders of log and state.
+    #[arg(long)]
+    pub system: bool,
     /// Also check DNSSEC consistency of each zone.
     #[arg(long)]
     pub dnssec: bool,
@@ -202,8 +205,15 @@ pub enum CtlVerb {
     Status,
     /// Every counter.
     Stats,
-    /// Read the configuration again, and zones whose file changed.
-    Reload,
+    /// Read the configuration again, and zones whose file changed. Fails if anything in it is bad.
+    Reload {
+        /// Remove zones whose files are gone even if they are most of a folder.
+        #[arg(long)]
+        force: bool,
+    },
+    /// What is logged, and the file it goes to.
+    #[command(subcommand)]
+    Log(CtlLog),
     /// Zones of the running server.
     #[command(subcommand)]
     Zone(CtlZone),
@@ -226,6 +236,32 @@ pub enum CtlVerb {
     },
     /// Stop the server.
     Stop,
+}
+
+/// Commands on the log.
+#[derive(Debug, Subcommand)]
+pub enum CtlLog {
+    /// Open the log file anew, once it was moved away.
+    Reopen,
+    /// Log events from this level on, until the configuration is read again.
+    Level {
+        /// error, warn, info, debug or trace.
+        level: String,
+    },
+    /// Log all queries or none, until the configuration is read again.
+    Queries {
+        /// Whether they are logged.
+        switch: Switch,
+    },
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
 }
 
 /// Commands on the cache.

@@ -10,8 +10,7 @@ use tracing::warn;
 use crate::builtin;
 use crate::config::{self, Accepted, PendingKey, Rejected, Settings};
 use crate::sync::lock;
-use crate::zones::ZoneSpec;
-use crate::zones::resolve::resolve;
+use crate::zones::resolve::{WantedZones, resolve};
 
 /// Where the configuration comes from.
 #[derive(Debug, Clone)]
@@ -36,7 +35,7 @@ pub struct Prepared {
     /// Everything but the zones.
     pub settings: Settings,
     /// The zones to serve.
-    pub specs: Vec<ZoneSpec>,
+    pub zones: WantedZones,
 }
 
 impl ConfigSource {
@@ -49,16 +48,19 @@ impl ConfigSource {
             Self::File(path) => {
                 let Accepted { config, sources } = config::read_files(path)?;
                 match resolve(&config) {
-                    Ok(specs) => Ok(Prepared { settings: config.settings, specs }),
+                    Ok(zones) => Ok(Prepared { settings: config.settings, zones }),
                     Err(faults) => Err(Rejected { sources, faults }),
                 }
             }
             Self::Forward(servers) => {
                 let text = builtin::forwarder(servers);
                 let Accepted { config, .. } = config::read_text("--forward", text, Path::new("."))?;
-                Ok(Prepared { settings: config.settings, specs: Vec::new() })
+                Ok(Prepared { settings: config.settings, zones: WantedZones::default() })
             }
-            Self::BuiltIn => Ok(Prepared { settings: Settings::default(), specs: builtin::zones() }),
+            Self::BuiltIn => {
+                let zones = WantedZones { specs: builtin::zones(), ..WantedZones::default() };
+                Ok(Prepared { settings: Settings::default(), zones })
+            }
         }
     }
 }
@@ -101,8 +103,8 @@ impl InForce {
     ///
     /// # Errors
     /// Everything that is wrong with it. Nothing has changed.
-    pub fn renew(&self) -> Result<Vec<ZoneSpec>, Rejected> {
-        let Prepared { settings: new, specs } = self.source.prepare()?;
+    pub fn renew(&self) -> Result<WantedZones, Rejected> {
+        let Prepared { settings: new, zones } = self.source.prepare()?;
         let mut settings = Settings::clone(&self.settings.load());
         let pending = settings.adopt(new);
         for key in &pending {
@@ -111,6 +113,6 @@ impl InForce {
         self.parts.iter().for_each(|part| part.adopt(&settings));
         self.settings.store(Arc::new(settings));
         *lock(&self.pending) = pending;
-        Ok(specs)
+        Ok(zones)
     }
 }

@@ -1,10 +1,15 @@
-//! Signals and the service manager: SIGHUP reloads, SIGTERM and SIGINT stop, a second one stops at once; systemd
-//! is notified of what goes on (sd_notify).
+//! Signals and the service manager: SIGHUP reloads and opens the log file anew, SIGTERM and SIGINT stop, a second one stops
+//! at once; systemd is notified of what goes on (sd_notify).
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
+use crate::frontend::Frontend;
+use crate::logging::Logging;
 use crate::zones::keeping::ZoneKeeping;
 
 /// Signals that are caught instead of ending the process.
@@ -27,10 +32,13 @@ impl Signals {
     }
 
     /// Handles signals until the first one that stops the server; returns its name.
-    pub async fn until_stopped(mut self, keeping: &ZoneKeeping) -> &'static str {
+    pub async fn until_stopped(mut self, keeping: &ZoneKeeping, logging: &Logging) -> &'static str {
         loop {
             tokio::select! {
                 _ = self.hangup.recv() => {
+                    if let Err(fault) = logging.reopen() {
+                        error!("the old log file stays: {fault}");
+                    }
                     info!("SIGHUP: reloading");
                     keeping.reload_unheard();
                 }
@@ -62,9 +70,22 @@ pub async fn exit_at_next() -> std::io::Result<()> {
     std::process::exit(1);
 }
 
-/// Notifies the service manager that the server answers.
-pub fn notify_ready() {
-    notify(&[NotifyState::Ready]);
+/// Notifies the service manager that the server answers, and in words of what it does.
+pub fn notify_ready(status: &str) {
+    notify(&[NotifyState::Ready, NotifyState::Status(status)]);
+}
+
+/// Notifies the service manager again and again that the server is alive, if it wants to hear that: unless a listener has
+/// ended that nobody stopped.
+pub async fn feed_watchdog(frontend: Arc<Frontend>) {
+    let Some(patience) = sd_notify::watchdog_enabled() else { return };
+    let mut ticks = tokio::time::interval((patience / 3).max(Duration::from_millis(1)));
+    loop {
+        ticks.tick().await;
+        if frontend.is_alive() {
+            notify(&[NotifyState::Watchdog]);
+        }
+    }
 }
 
 /// Notifies the service manager that a reload has begun.

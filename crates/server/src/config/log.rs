@@ -14,12 +14,13 @@ keys! {
     pub struct Log in "[log]" {
         /// Form of a line.
         restart "format" format: LogFormat = LogFormat::Text, example "json";
-        /// Least severe events that are logged.
+        /// Least severe events that are logged. `nomen ctl log level` changes it until the next reload.
         live "level" level: LogLevel = LogLevel::Info, example "warn";
-        /// Where lines go: "stderr", "stdout" or a file that is appended to.
-        restart "target" target: LogTarget = LogTarget::Stderr, example "/var/log/nomen.log";
+        /// Where lines go: "stderr", "stdout" or a file that is appended to. SIGHUP and `nomen ctl log reopen` open the
+        /// file anew, once it was moved away.
+        restart "target" target: LogTarget = LogTarget::Stderr, example "/var/log/nomen/nomen.log";
         /// Log queries: all, none, or a share of them. Queries never wait for the log: what it cannot take is
-        /// counted and dropped.
+        /// counted and dropped. `nomen ctl log queries` changes it until the next reload.
         live "queries" queries: LoggedQueries = LoggedQueries::None, example 0.01;
     }
 }

@@ -29,6 +29,10 @@ A reload, by SIGHUP or `nomen ctl reload`, reads the file again. Each key says w
 *takes effect at the next start*. A change of the latter kind is logged at every reload until the server is started
 again or the value put back, and `nomen ctl status` lists it. The same holds for a `[[listen]]` block, `[resolver]` or
 `[metrics]` that comes or goes.
+
+A configuration that cannot be used changes nothing. A zone that is bad stays in service in its last good version, and so does
+one whose file cannot be read; a zone that never was good answers SERVFAIL. `nomen ctl reload` names all that is bad and
+exits with 1, and with 0 if all is good.
 ";
 
 /// Every section in the order of the page.

@@ -61,6 +61,13 @@ fn each_fault_has_its_words() {
             "`pattern` has no effect without `directory`",
         ),
         (
+            "[template.t]\nfile = \"x{zone}\"\nmax-removed = 1",
+            "`max-removed` has no effect without `directory`",
+        ),
+        ("[template.t]\ndirectory = \"x\"\nmax-removed = 1.5", "expected a share from 0 to 1"),
+        ("[template.t]\ndirectory = \"x\"\nmax-removed = -0.5", "expected a share from 0 to 1"),
+        ("[template.t]\ndirectory = \"x\"\nmax-removed = nan", "expected a share from 0 to 1"),
+        (
             "[metrics]\nlisten = \"127.0.0.1@5300\"",
             "127.0.0.1@5300 overlaps with the DNS address 127.0.0.1@5300",
         ),

@@ -7,6 +7,7 @@
 //! pieces of a long output. A connection carries any number of commands, one at a time.
 
 mod explain;
+mod log;
 mod parts;
 mod recursion;
 mod stats;
@@ -50,7 +51,11 @@ pub enum Command {
     /// Every counter.
     Stats,
     /// Read the configuration and changed zones again.
-    Reload,
+    Reload {
+        /// Remove zones whose files are gone however many they are.
+        #[serde(default)]
+        force: bool,
+    },
     /// Every zone.
     ZoneList {
         /// Only those that are not at the newest version of their file.
@@ -126,6 +131,18 @@ pub enum Command {
         /// The domain.
         domain: String,
     },
+    /// Open the log file anew.
+    LogReopen,
+    /// Change the least severe level that is logged.
+    LogLevel {
+        /// The level, as the configuration has it.
+        level: String,
+    },
+    /// Turn the log of queries on or off.
+    LogQueries {
+        /// Whether all queries are logged.
+        on: bool,
+    },
     /// Stop the server.
     Stop,
 }
@@ -152,6 +169,9 @@ pub enum AnswerLine {
         ok: bool,
         /// Why.
         error: String,
+        /// What was done all the same, and what is wrong in detail.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        data: Option<serde_json::Value>,
     },
 }
 
@@ -367,7 +387,7 @@ async fn converse(parts: Arc<Parts>, stream: UnixStream, stop: mpsc::Sender<()>)
         match command {
             Ok(command) => verbs::answer(&parts, command, lines),
             Err(error) => {
-                let _ = lines.try_send(AnswerLine::Fault { ok: false, error });
+                let _ = lines.try_send(AnswerLine::Fault { ok: false, error, data: None });
                 // The answer ends where the last sender does.
                 drop(lines);
             }
@@ -397,6 +417,7 @@ mod tests {
     fn commands_read_back() {
         let all = [
             Command::Status,
+            Command::Reload { force: true },
             Command::ZoneList { failed: true },
             Command::ZoneStatus { name: "a".into() },
             Command::Explain { name: "a".into(), rtype: "A".into(), dnssec: false },
@@ -405,14 +426,17 @@ mod tests {
             let text = serde_json::to_string(&command).expect("text");
             assert_eq!(serde_json::from_str::<Command>(&text).ok(), Some(command), "{text}");
         }
+        let plain = serde_json::from_str::<Command>(r#"{"verb":"reload"}"#);
+        assert_eq!(plain.ok(), Some(Command::Reload { force: false }));
         assert!(serde_json::from_str::<Command>(r#"{"verb":"zone-status","name":"a","nmae":"b"}"#).is_err());
     }
 
     #[test]
     fn answer_lines_are_told_apart() {
-        let fault = AnswerLine::Fault { ok: false, error: "e".into() };
+        let fault = AnswerLine::Fault { ok: false, error: "e".into(), data: None };
+        let half_done = AnswerLine::Fault { ok: false, error: "e".into(), data: Some(1.into()) };
         let done = AnswerLine::Done { ok: True, data: serde_json::json!({"error": "no"}) };
-        for line in [fault, done, AnswerLine::Text { text: "t".into() }] {
+        for line in [fault, half_done, done, AnswerLine::Text { text: "t".into() }] {
             let text = serde_json::to_string(&line).expect("text");
             assert_eq!(serde_json::from_str::<AnswerLine>(&text).ok(), Some(line));
         }

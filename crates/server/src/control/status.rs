@@ -4,10 +4,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::frontend::Frontend;
-use crate::in_force::{ConfigSource, InForce};
-use crate::process::{Process, resident_memory};
-use crate::zones::keeping::Kept;
+use super::parts::Parts;
+use crate::in_force::ConfigSource;
+use crate::process::resident_memory;
+use crate::zones::examiner::SignatureAge;
+use crate::zones::keeping::unix_now;
+
+/// Files with names that are no zone names, as far as shown.
+const REFUSED: usize = 20;
 
 /// Seconds since 1970.
 pub(super) fn seconds(time: SystemTime) -> u64 {
@@ -15,8 +19,11 @@ pub(super) fn seconds(time: SystemTime) -> u64 {
 }
 
 /// The server as a whole.
-pub(super) fn status(frontend: &Frontend, kept: &Kept, in_force: &InForce, process: &Process) -> Value {
-    let zones = kept.all();
+pub(super) fn status(parts: &Parts) -> Value {
+    let Parts { frontend, kept, in_force, logging, process, .. } = parts;
+    let (zones, folders, now) = (kept.all(), kept.folders(), unix_now());
+    let ages = || zones.iter().filter_map(|z| Some(z.examined.as_ref()?.signatures?.age(now)));
+    let aged = |age| ages().filter(|one| *one == age).count();
     let count = |word| zones.iter().filter(|z| z.word() == word).count();
     let listeners: Vec<Value> = frontend
         .listeners()
@@ -30,7 +37,7 @@ pub(super) fn status(frontend: &Frontend, kept: &Kept, in_force: &InForce, proce
         })
         .collect();
     let last = kept.last_reload().map(|last| match last.result {
-        Ok(summary) => json!({"at": seconds(last.at), "summary": summary}),
+        Ok(report) => json!({"at": seconds(last.at), "summary": report.summary}),
         Err(error) => json!({"at": seconds(last.at), "error": error.to_string()}),
     });
     json!({
@@ -47,6 +54,13 @@ pub(super) fn status(frontend: &Frontend, kept: &Kept, in_force: &InForce, proce
         "workers": in_force.settings().server.threads.workers.count(),
         "tcp_connections": frontend.tcp_limits.current(),
         "zones": {"ok": count("ok"), "old": count("old"), "failed": count("failed")},
+        "signatures": {
+            "expiring": aged(SignatureAge::Expiring),
+            "expired": aged(SignatureAge::Expired),
+        },
+        "held_back": folders.held.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "refused": folders.refused.iter().take(REFUSED).map(ToString::to_string).collect::<Vec<_>>(),
+        "log": logging.target(),
         "memory_bytes": resident_memory(),
         "last_reload": last,
         "pending_keys": in_force.pending(),

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::parts::Parts;
-use super::{AnswerLine, Command, True, explain, recursion, stats, status, zones};
+use super::{AnswerLine, Command, True, explain, log, recursion, stats, status, zones};
 use crate::frontend::Frontend;
 use crate::recursive::Recursive;
-use crate::zones::keeping::{ReloadFault, Reloaded};
+use crate::zones::keeping::{ReloadFault, Reloaded, Removal};
 
 /// What commands on recursive service are answered where there is none.
 const OFF: &str = "recursive service is off: the configuration has no [resolver]";
@@ -18,7 +18,10 @@ const OFF: &str = "recursive service is off: the configuration has no [resolver]
 pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<AnswerLine>) {
     let parts = Arc::clone(parts);
     match command {
-        Command::Reload => drop(tokio::spawn(finish_reload(parts.keeping.reload(), lines))),
+        Command::Reload { force } => {
+            let removal = if force { Removal::Force } else { Removal::HoldBack };
+            drop(tokio::spawn(finish_reload(parts.keeping.reload(removal), lines)));
+        }
         Command::ZoneReload { name } => match zones::apex(&name) {
             Ok(apex) => drop(tokio::spawn(finish_reload(parts.keeping.reload_zone(apex), lines))),
             Err(error) => send(&lines, Err(error)),
@@ -52,13 +55,16 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
 
 /// Commands that are answered from what is known.
 fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
-    let Parts { frontend, kept, images, recursive, in_force, logging, process, .. } = parts;
+    let Parts { frontend, kept, images, recursive, in_force, logging, .. } = parts;
     match command {
-        Command::Status => Ok(status::status(frontend, kept, in_force, process)),
+        Command::Status => Ok(status::status(parts)),
         Command::Stats => Ok(stats::stats(frontend, images.as_deref(), recursive.as_deref(), logging)),
         Command::ZoneList { failed } => Ok(zones::list(kept, *failed)),
         Command::ZoneStatus { name } => zones::status(kept, &frontend.engine, in_force, name),
-        Command::Reload
+        Command::LogReopen => log::reopen(logging),
+        Command::LogLevel { level } => log::set_level(logging, level),
+        Command::LogQueries { on } => Ok(log::set_queries(frontend, *on)),
+        Command::Reload { .. }
         | Command::ZoneReload { .. }
         | Command::ZoneDump { .. }
         | Command::CacheDump
@@ -96,13 +102,22 @@ pub(super) fn send(lines: &mpsc::Sender<AnswerLine>, result: Result<Value, Strin
 pub(super) fn last(result: Result<Value, String>) -> AnswerLine {
     match result {
         Ok(data) => AnswerLine::Done { ok: True, data },
-        Err(error) => AnswerLine::Fault { ok: false, error },
+        Err(error) => AnswerLine::Fault { ok: false, error, data: None },
     }
 }
 
 async fn finish_reload(result: oneshot::Receiver<Reloaded>, lines: mpsc::Sender<AnswerLine>) {
     // Whoever took the request and let go of it is stopping.
     let result = result.await.unwrap_or(Err(ReloadFault::Stopping));
-    let result = result.map(|summary| json!(summary)).map_err(|fault| fault.to_string());
-    let _ = lines.send(last(result)).await;
+    let line = match result {
+        Ok(report) => {
+            let data = json!(*report);
+            match report.complaint() {
+                Some(error) => AnswerLine::Fault { ok: false, error, data: Some(data) },
+                None => last(Ok(data)),
+            }
+        }
+        Err(fault) => last(Err(fault.to_string())),
+    };
+    let _ = lines.send(line).await;
 }

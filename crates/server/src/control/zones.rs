@@ -13,8 +13,8 @@ use crate::config::zones::zone_name;
 use crate::frontend::Served;
 use crate::in_force::InForce;
 use crate::zones::dump::dump_lines;
-use crate::zones::keeping::Kept;
-use crate::zones::{Apex, ZoneState, ZoneText};
+use crate::zones::keeping::{Kept, unix_now};
+use crate::zones::{Apex, ZoneState};
 
 /// Size of the pieces a long output is sent in, in bytes.
 const PIECE: usize = 64 * 1024;
@@ -55,14 +55,13 @@ pub(super) fn status(
     let state = find(kept, name)?;
     let name = state.spec.name();
     let zone = state.zone.as_ref();
+    let examined = state.examined.as_deref();
+    let first = examined.and_then(|found| found.signatures);
     let per_zone = in_force.settings().counts_per_zone();
     Ok(json!({
         "name": name.to_string(),
         "state": state.word(),
-        "file": match &state.spec.text {
-            ZoneText::File(path) => path.display().to_string(),
-            ZoneText::BuiltIn(_) => "built in".into(),
-        },
+        "file": state.spec.text.to_string(),
         "loaded": state.loaded.map(seconds),
         "serial": zone.map(|z| z.serial().0),
         "records": zone.map(|z| z.record_count()),
@@ -72,7 +71,11 @@ pub(super) fn status(
         "signed": zone.map(|z| z.is_signed()),
         "denial": zone.filter(|z| z.is_signed()).map(|z| if z.nsec3().is_some() { "NSEC3" } else { "NSEC" }),
         "warnings": state.warnings,
-        "fault": state.fault.as_deref(),
+        "fault": state.fault.as_deref().map(ToString::to_string),
+        "findings": examined.map(|found| &found.findings),
+        "more_findings": examined.map(|found| found.more).filter(|more| *more > 0),
+        "signatures": first.map(|first| first.age(unix_now()).word()),
+        "signatures_end": first.map(|first| first.at),
         "queries": per_zone.then(|| engine.catalog().get(name).map(|e| e.queries())).flatten(),
     }))
 }

@@ -79,7 +79,7 @@ impl Frontend {
     }
 
     /// Turns the query log on or off.
-    fn log_queries(&self, queries: LoggedQueries) {
+    pub fn log_queries(&self, queries: LoggedQueries) {
         let log: Option<Arc<dyn QueryLog>> = match queries {
             LoggedQueries::None => None,
             LoggedQueries::All => Some(Arc::new(self.query_logger.tap(1.0))),
@@ -120,6 +120,11 @@ impl Frontend {
     /// Where is listened.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         lock(&self.listeners).iter().map(Running::local_addr).collect()
+    }
+
+    /// Whether every listener that was started and not stopped is at work.
+    pub fn is_alive(&self) -> bool {
+        !lock(&self.listeners).iter().any(Running::is_finished)
     }
 
     /// Counters of every listener.

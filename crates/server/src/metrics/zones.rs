@@ -9,8 +9,9 @@ use prometheus_client::metrics::MetricType;
 use super::{Figures, Printer, unix};
 use crate::frontend::Served;
 use crate::in_force::InForce;
+use crate::zones::examiner::SignatureAge;
 use crate::zones::images::{ImageCounts, Images};
-use crate::zones::keeping::Kept;
+use crate::zones::keeping::{Kept, unix_now};
 
 /// What is known of zones.
 pub struct ZoneFigures {
@@ -42,6 +43,18 @@ impl ZoneFigures {
             MetricType::Gauge,
             states.into_iter(),
         )?;
+        let now = unix_now();
+        let ages: Vec<SignatureAge> =
+            all.iter().filter_map(|z| Some(z.examined.as_ref()?.signatures?.age(now))).collect();
+        let count = |age| ages.iter().filter(|one| **one == age).count() as u64;
+        let states = [SignatureAge::Valid, SignatureAge::Expiring, SignatureAge::Expired];
+        let states = states.map(|age| ([("signatures", age.word().into())], count(age)));
+        out.family(
+            "signed_zones",
+            "Signed zones by the signature that ends first: valid, expiring (in less than three days), expired",
+            MetricType::Gauge,
+            states.into_iter(),
+        )?;
         let loaded = || all.iter().filter_map(|z| z.zone.as_ref());
         let records: u64 = loaded().map(|z| z.record_count()).sum();
         let memory: usize = loaded().map(|z| z.memory()).sum();
@@ -51,7 +64,7 @@ impl ZoneFigures {
         out.gauge("catalog_memory_bytes", "Memory of the catalog that zones are found in", catalog as f64)?;
         if let Some(last) = self.kept.last_reload() {
             out.gauge("last_reload_timestamp_seconds", "When the last reload ended", unix(last.at))?;
-            let good = last.result.as_ref().is_ok_and(|s| s.failed == 0);
+            let good = last.result.as_ref().is_ok_and(|report| report.complaint().is_none());
             out.gauge(
                 "last_reload_success",
                 "1 if everything in the last reload was good",
@@ -66,6 +79,17 @@ impl ZoneFigures {
             Some(([("zone", state.spec.name().to_string().into())], u64::from(zone.serial().0)))
         });
         out.family("zone_serial", "Serial number of each zone", MetricType::Gauge, serials)?;
+        let expiries = all.iter().filter_map(|state| {
+            let first = state.examined.as_ref()?.signatures?;
+            let at = u64::try_from(first.at).unwrap_or(0);
+            Some(([("zone", state.spec.name().to_string().into())], at))
+        });
+        out.family(
+            "zone_signature_expiry_seconds",
+            "When the signature of each signed zone that ends first does, in seconds since 1970",
+            MetricType::Gauge,
+            expiries,
+        )?;
         let catalog = self.engine.catalog();
         let queries = catalog.iter().map(|e| ([("zone", e.name().to_string().into())], e.queries()));
         out.family("zone_queries", "Queries for names in each zone", MetricType::Counter, queries)

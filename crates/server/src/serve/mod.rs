@@ -2,6 +2,7 @@
 //! orderly end. The order matters: sockets first, then privileges, then everything that reads foreign data.
 
 mod sockets;
+pub mod trial;
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -21,9 +22,9 @@ use crate::metrics::{
 use crate::process::Process;
 use crate::recursive::{Recursive, plan};
 use crate::signals::{self, Signals};
-use crate::zones::ZoneSpec;
 use crate::zones::images::{Images, StateFolder};
 use crate::zones::keeping::Keeping;
+use crate::zones::resolve::WantedZones;
 use crate::{builtin, logging};
 use sockets::Sockets;
 
@@ -52,13 +53,13 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
         None if args.forward.is_empty() => ConfigSource::BuiltIn,
         None => ConfigSource::Forward(args.forward.clone()),
     };
-    let Prepared { settings, specs } = source
+    let Prepared { settings, zones: wanted } = source
         .prepare()
         .map_err(|text| StartFault(format!("the configuration cannot be used\n\n{text}"), EXIT_FAULTS))?;
     let built_in = source.is_built_in();
     let sockets = Sockets::open(&settings, built_in).map_err(outside)?;
     // Lives to the end of this function, so that the last words are written.
-    let (logging, _log_writer) = logging::start(&settings.log).map_err(outside)?;
+    let (logging, _log_writer) = logging::start(&settings.log).map_err(|fault| outside(fault.to_string()))?;
     sockets.notes.iter().for_each(|note| warn!("{note}"));
     let (key, images) = open_state(&settings, built_in);
     let frontend = Frontend::new(&key, &settings);
@@ -80,14 +81,14 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let no_signals = |e| outside(format!("cannot catch signals: {e}"));
     let mut signals = runtime.block_on(async { Signals::catch_hangup() }).map_err(no_signals)?;
 
-    load_first(&mut zones, specs, args.strict)?;
+    load_first(&mut zones, wanted, args.strict)?;
     frontend.serve(sockets.dns).map_err(|e| outside(e.to_string()))?;
     std::thread::Builder::new()
         .name("zones".into())
         .spawn(move || zones.work())
         .map_err(|e| outside(format!("cannot start the thread that keeps zones: {e}")))?;
     runtime.block_on(async { signals.catch_stop() }).map_err(no_signals)?;
-    signals::notify_ready();
+    signals::notify_ready(&kept.in_words());
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
     match &in_force.source {
         ConfigSource::File(_) => {}
@@ -101,20 +102,20 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
 }
 
 /// Loads the zones for the first time.
-fn load_first(zones: &mut Keeping, specs: Vec<ZoneSpec>, strict: bool) -> Result<(), StartFault> {
-    let summary = zones.load_first(specs);
+fn load_first(zones: &mut Keeping, wanted: WantedZones, strict: bool) -> Result<(), StartFault> {
+    let summary = zones.load_first(wanted);
     info!(
         zones = summary.zones,
         loaded = summary.loaded,
         failed = summary.failed,
+        refused = summary.refused,
         milliseconds = summary.milliseconds,
         "zones loaded"
     );
-    if strict && summary.failed > 0 {
-        let message = format!("{} of {} zones are bad (--strict)", summary.failed, summary.zones);
-        return Err(StartFault(message, EXIT_FAULTS));
+    match summary.complaint() {
+        Some(complaint) if strict => Err(StartFault(format!("{complaint} (--strict)"), EXIT_FAULTS)),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// The key of this process, and the images that were made under it if they are wanted. Without a state folder, or
@@ -159,7 +160,7 @@ fn attend(
     metrics: Option<TcpListener>,
 ) -> Result<(), String> {
     let path = control.as_ref().map(|c| c.path.clone());
-    let Parts { frontend, keeping, recursive, .. } = parts.clone();
+    let Parts { frontend, keeping, recursive, logging, .. } = parts.clone();
     let result = runtime.block_on(async {
         let (stop, mut stopped) = tokio::sync::mpsc::channel(1);
         if let Some(socket) = metrics {
@@ -171,8 +172,9 @@ fn attend(
             let listener = socket.into_tokio().map_err(|e| format!("cannot use the control socket: {e}"))?;
             tokio::spawn(control::serve(Arc::new(parts), listener, stop));
         }
+        tokio::spawn(signals::feed_watchdog(Arc::clone(&frontend)));
         let why = tokio::select! {
-            signal = signals.until_stopped(&keeping) => signal,
+            signal = signals.until_stopped(&keeping, &logging) => signal,
             Some(()) = stopped.recv() => "nomen ctl stop",
         };
         info!("{why}: answering what has arrived, then stopping");

@@ -116,8 +116,13 @@ fn is_missing(e: &net::BindError) -> bool {
 
 /// The error as one sentence, and what to do about it as another.
 fn with_hint(e: &net::BindError) -> String {
+    hint(e).map_or_else(|| e.to_string(), |hint| format!("{e}\n  hint: {hint}"))
+}
+
+/// What to do about an address that cannot be opened.
+pub(super) fn hint(e: &net::BindError) -> Option<String> {
     let port = e.addr.port();
-    let hint = match e.fault {
+    Some(match e.fault {
         net::BindFault::AddressInUse => format!(
             "see what it is with `ss -lnp 'sport = :{port}'`, stop it, or choose another address in [[listen]]"
         ),
@@ -125,9 +130,8 @@ fn with_hint(e: &net::BindError) -> String {
             "start nomen as root with `user` set in [server], or choose a port above 1023".into()
         }
         net::BindFault::NoSuchAddress => "see this machine's addresses with `ip address`".into(),
-        _ => return e.to_string(),
-    };
-    format!("{e}\n  hint: {hint}")
+        _ => return None,
+    })
 }
 
 fn bind_metrics(settings: &Settings) -> Result<Option<TcpListener>, String> {

@@ -9,6 +9,7 @@ use wire::hash::HashKey;
 use super::judge::{judge, now, text_of};
 use crate::cli::{CheckArgs, EXIT_FAULTS, EXIT_OK};
 use crate::config::{self, reference};
+use crate::serve::trial;
 use crate::zones::ZoneSpec;
 use crate::zones::resolve::resolve;
 
@@ -29,19 +30,37 @@ pub fn run(args: &CheckArgs) -> u8 {
             return EXIT_FAULTS;
         }
     };
-    let specs = match resolve(&accepted.config) {
-        Ok(specs) => specs,
+    if args.system {
+        let faults = trial::check(&accepted.config.settings);
+        if !faults.is_empty() {
+            eprint!("{}", accepted.sources.render(&faults));
+            return EXIT_FAULTS;
+        }
+    }
+    let wanted = match resolve(&accepted.config) {
+        Ok(wanted) => wanted,
         Err(faults) => {
             eprint!("{}", accepted.sources.render(&faults));
             return EXIT_FAULTS;
         }
     };
-    if args.no_zones {
-        println!("{}: the configuration is good ({} zones not checked)", args.file.display(), specs.len());
-        return EXIT_OK;
+    wanted.refused.iter().for_each(|refused| eprintln!("error: {refused}"));
+    for (spec, doubt) in wanted.doubtful() {
+        let name = spec.name();
+        eprintln!("warning: zone {name} comes from the file {}, and {doubt}: is it meant?", spec.text);
     }
-    let bad = check_zones(specs, args);
+    let refused = wanted.refused.len();
+    if args.no_zones {
+        let zones = wanted.specs.len();
+        println!("{}: the configuration is good ({zones} zones not checked)", args.file.display());
+        return if refused == 0 { EXIT_OK } else { EXIT_FAULTS };
+    }
+    let bad = check_zones(wanted.specs, args);
     match bad {
+        (_, 0) if refused > 0 => {
+            eprintln!("{}: {refused} files have names that are no zone names", args.file.display());
+            EXIT_FAULTS
+        }
         (total, 0) => {
             let zones = if total == 1 { "its zone".into() } else { format!("{total} zones") };
             println!("{}: the configuration and {zones} are good", args.file.display());

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::cli::{CtlArgs, CtlCache, CtlForward, CtlVerb, CtlZone, EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE};
+use crate::cli::{
+    CtlArgs, CtlCache, CtlForward, CtlLog, CtlVerb, CtlZone, EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, Switch,
+};
 use crate::config::{self, PendingKey};
 use crate::control::{AnswerLine, Command, default_paths};
 use crate::words::reason;
@@ -38,7 +40,10 @@ fn command(verb: &CtlVerb) -> Command {
     match verb {
         CtlVerb::Status => Command::Status,
         CtlVerb::Stats => Command::Stats,
-        CtlVerb::Reload => Command::Reload,
+        CtlVerb::Reload { force } => Command::Reload { force: *force },
+        CtlVerb::Log(CtlLog::Reopen) => Command::LogReopen,
+        CtlVerb::Log(CtlLog::Level { level }) => Command::LogLevel { level: level.clone() },
+        CtlVerb::Log(CtlLog::Queries { switch }) => Command::LogQueries { on: *switch == Switch::On },
         CtlVerb::Zone(CtlZone::List { failed }) => Command::ZoneList { failed: *failed },
         CtlVerb::Zone(CtlZone::Status { name }) => Command::ZoneStatus { name: name.clone() },
         CtlVerb::Zone(CtlZone::Reload { name }) => Command::ZoneReload { name: name.clone() },
@@ -146,11 +151,17 @@ fn converse(mut stream: UnixStream, command: &Command, args: &CtlArgs) -> io::Re
                 out.flush()?;
                 return Ok(EXIT_OK);
             }
-            AnswerLine::Fault { error, .. } => {
-                out.flush()?;
+            AnswerLine::Fault { error, data, .. } => {
                 if args.json {
-                    println!("{}", serde_json::json!({"error": error}));
+                    let mut answer = data.unwrap_or_else(|| serde_json::json!({}));
+                    answer["error"] = error.into();
+                    writeln!(out, "{answer:#}")?;
+                    out.flush()?;
                 } else {
+                    if let Some(data) = &data {
+                        out.write_all(human(&args.verb, data).as_bytes())?;
+                    }
+                    out.flush()?;
                     eprintln!("nomen: {}", error.trim_end());
                 }
                 return Ok(EXIT_FAULTS);
@@ -175,6 +186,9 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
             out += map.get("answer").and_then(Value::as_str).unwrap_or_default();
             out
         }
+        (CtlVerb::Reload { .. } | CtlVerb::Zone(CtlZone::Reload { .. }), Value::Object(map)) => {
+            reload_text(map)
+        }
         (_, Value::Object(map)) => {
             let mut out = String::new();
             let width = map.keys().map(String::len).max().unwrap_or(0);
@@ -191,6 +205,39 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
         }
         (_, other) => format!("{}\n", flat(other)),
     }
+}
+
+/// What a reload did: a line for each zone that changed or is bad, then the numbers.
+fn reload_text(report: &Map<String, Value>) -> String {
+    let rows = |key| report.get(key).and_then(Value::as_array).into_iter().flatten();
+    let cell = |row: &Value, key: &str| flat(row.get(key).unwrap_or(&Value::Null));
+    let mut out = String::new();
+    for row in rows("changed") {
+        let [zone, from, to, records, took] =
+            ["zone", "from", "to", "records", "milliseconds"].map(|key| cell(row, key));
+        let from = if from == "-" { "new, serial ".into() } else { format!("serial {from} -> ") };
+        out += &format!("zone {zone}: {from}{to}, {records} records, {took} ms\n");
+    }
+    for row in rows("faults") {
+        let [zone, file, line, column, fault] =
+            ["zone", "file", "line", "column", "fault"].map(|key| cell(row, key));
+        let place = match (file.as_str(), line.as_str()) {
+            ("", _) => String::new(),
+            (_, "0") => format!("{file}: "),
+            (_, _) => format!("{file}:{line}:{column}: "),
+        };
+        let zone = if zone == "-" { String::new() } else { format!("zone {zone}: ") };
+        out += &format!("{place}{zone}{fault}\n");
+    }
+    for row in rows("held") {
+        let [folder, gone, of] = ["folder", "gone", "of"].map(|key| cell(row, key));
+        out +=
+            &format!("{folder}: {gone} of {of} zones have no file any more and stay in service (--force)\n");
+    }
+    let numbers = report.iter().filter(|(_, value)| value.is_number());
+    let numbers: Vec<String> =
+        numbers.map(|(key, value)| format!("{} {value}", key.replace('_', " "))).collect();
+    out + &numbers.join(", ") + "\n"
 }
 
 /// One of several values under the same key: a sentence where there is one for it.

@@ -100,6 +100,8 @@ fn places(spec: &ZoneSpec, findings: &[Unplaced]) -> Places {
     let source = match &spec.text {
         ZoneText::File(path) => TextSource::file(path),
         ZoneText::BuiltIn(text) => TextSource::bytes("built-in", text.as_bytes()),
+        // None of them was read, so nothing was found in one.
+        ZoneText::Disputed(_) => return Places::new(),
     };
     let report = scan::read(source, &ScanConfig::new(spec.name()), &mut finder);
     let named = |(file, line): (u32, u32)| Some((Arc::clone(report.files.get(file as usize)?), line));
@@ -118,8 +120,5 @@ fn placed(spec: &ZoneSpec, places: &Places, finding: Unplaced) -> ZoneFinding {
 
 /// What the zone's own file is called.
 fn file_of(spec: &ZoneSpec) -> Arc<str> {
-    match &spec.text {
-        ZoneText::File(path) => path.to_string_lossy().into(),
-        ZoneText::BuiltIn(_) => "built-in".into(),
-    }
+    spec.text.to_string().into()
 }

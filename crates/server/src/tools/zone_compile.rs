@@ -27,7 +27,8 @@ pub fn run(args: &ZoneCompileArgs) -> u8 {
 fn prepare(args: &ZoneCompileArgs) -> Result<(StateFolder, Vec<ZoneSpec>, u64), (String, u8)> {
     let faults = |message: String| (message, EXIT_FAULTS);
     let accepted = config::read_files(&args.config).map_err(|rejected| faults(rejected.to_string()))?;
-    let specs = resolve(&accepted.config).map_err(|found| faults(accepted.sources.render(&found)))?;
+    let wanted = resolve(&accepted.config).map_err(|found| faults(accepted.sources.render(&found)))?;
+    let specs = wanted.specs;
     let storage = &accepted.config.settings.server.storage;
     let (specs, least) = match args.names.is_empty() {
         true => (specs, storage.image_min_records.0),

@@ -3,23 +3,25 @@
 //!
 //! ```text
 //!  Wanted ──▶ Load ─ ─ ─ ▶ Looked: Unchanged            nothing
-//!                          Looked: Loaded      ──▶ Publish, WriteImage, Report
+//!                          Looked: Loaded      ──▶ Publish, WriteImage, Examine, Report
 //!                          Looked: Bad         ──▶ Report; the version served stays, or SERVFAIL is published
 //!  Unwanted ──▶ Publish (removal)
 //! ```
 //!
 //! One load is under way at a time. What is wanted meanwhile is looked at once more when it has ended.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use wire::Serial;
 use zone::Zone;
 use zone::catalog::Change;
 use zone::image::Provenance;
 
+use super::examiner::Examination;
 use super::images::ImageOrder;
-use super::{FileStamp, ZoneSpec, ZoneState, ZoneText};
+use super::{FileStamp, ZoneFault, ZoneSpec, ZoneState, ZoneText};
 
 /// How closely a zone's files are to be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +44,8 @@ pub struct Load {
     pub known: Option<Arc<[FileStamp]>>,
     /// Whether an image may stand for them.
     pub image: bool,
+    /// The version that is served, to compare with.
+    pub serving: Option<Arc<Zone>>,
 }
 
 /// What a load came to.
@@ -53,8 +57,8 @@ pub enum Looked {
     Loaded(Box<Reading>),
     /// They do not, or cannot be read.
     Bad {
-        /// Why: text for people, one line or more.
-        fault: Arc<str>,
+        /// Why.
+        fault: Arc<ZoneFault>,
         /// The files as they were.
         stamps: Arc<[FileStamp]>,
     },
@@ -69,6 +73,10 @@ pub struct Reading {
     pub stamps: Arc<[FileStamp]>,
     /// When.
     pub at: SystemTime,
+    /// How long that took.
+    pub took: Duration,
+    /// Whether it holds the same records as the version that was served, under the same serial number.
+    pub same: bool,
     /// Warnings about it, each in one line or more; of a zone from an image only their number is known.
     pub warnings: Vec<String>,
     /// How many warnings there are.
@@ -84,6 +92,8 @@ pub enum KeeperEvent {
     Wanted(ZoneText, ReadWhen),
     /// A load has ended.
     Looked(u32, Looked),
+    /// This version was examined.
+    Examined(Arc<Zone>, Arc<Examination>),
     /// The configuration wants it no longer.
     Unwanted,
 }
@@ -97,6 +107,8 @@ pub enum KeeperAction {
     Publish(Change),
     /// Write an image, once the zone is in service.
     WriteImage(ImageOrder),
+    /// Examine this version; ends in [`KeeperEvent::Examined`].
+    Examine(Arc<Zone>),
     /// Report this to the operator.
     Report(Notice),
 }
@@ -107,7 +119,41 @@ pub enum Notice {
     /// A warning about the version that goes into service.
     Warning(String),
     /// The files are bad; the serial number of the version that stays in service, if there is one.
-    Bad(Arc<str>, Option<Serial>),
+    Bad(Arc<ZoneFault>, Option<Serial>),
+    /// Another version goes into service.
+    Changed(VersionStep),
+    /// The version that goes into service has a lower serial number than the one before: secondaries do not take it
+    /// (RFC 1982).
+    SerialBack(VersionStep),
+    /// The version that goes into service has other records under the same serial number: secondaries do not take it.
+    SerialKept(VersionStep),
+}
+
+/// From one version of a zone to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VersionStep {
+    /// The serial number before; `None` if no version was served.
+    pub from: Option<Serial>,
+    /// The serial number now.
+    pub to: Serial,
+    /// Records now.
+    pub records: u64,
+    /// How long reading took.
+    pub took: Duration,
+}
+
+impl VersionStep {
+    /// What an operator should know of it, where the records are the `same` as before or not.
+    fn notices(self, same: bool) -> impl Iterator<Item = Notice> {
+        let changed = (!same).then_some(Notice::Changed(self));
+        let odd = match self.from {
+            Some(from) if from == self.to => (!same).then_some(Notice::SerialKept(self)),
+            // Numbers that are half of all apart cannot be compared: secondaries take none of them either.
+            Some(from) if from.compare(self.to) != Some(Ordering::Less) => Some(Notice::SerialBack(self)),
+            _ => None,
+        };
+        changed.into_iter().chain(odd)
+    }
 }
 
 /// One zone's keeper.
@@ -131,7 +177,7 @@ struct Loading {
 impl Keeper {
     /// A keeper of a zone that nothing is known of yet.
     pub fn new(spec: ZoneSpec) -> Self {
-        let state = ZoneState { spec, zone: None, loaded: None, fault: None, warnings: 0 };
+        let state = ZoneState { spec, zone: None, loaded: None, fault: None, warnings: 0, examined: None };
         Keeper { state: Arc::new(state), stamps: None, loading: None, number: 0 }
     }
 
@@ -154,6 +200,13 @@ impl Keeper {
             }
             // Of a load that no longer counts.
             KeeperEvent::Looked(..) => Vec::new(),
+            KeeperEvent::Examined(zone, examination) => {
+                // Another version may have come since.
+                if self.state.zone.as_ref().is_some_and(|served| Arc::ptr_eq(served, &zone)) {
+                    self.change(|state| state.examined = Some(examination));
+                }
+                Vec::new()
+            }
             KeeperEvent::Unwanted => {
                 self.loading = None;
                 vec![KeeperAction::Publish(Change::Remove(self.state.spec.name().to_buf()))]
@@ -181,7 +234,8 @@ impl Keeper {
         // What is bad is read again: perhaps it was not the files' fault.
         let known = self.stamps.clone().filter(|_| when == ReadWhen::IfChanged && self.state.fault.is_none());
         let image = when == ReadWhen::IfChanged;
-        KeeperAction::Load(Load { number: self.number, spec: self.state.spec.clone(), known, image })
+        let (spec, serving) = (self.state.spec.clone(), self.state.zone.clone());
+        KeeperAction::Load(Load { number: self.number, spec, known, image, serving })
     }
 
     fn looked(&mut self, looked: Looked) -> Vec<KeeperAction> {
@@ -197,15 +251,20 @@ impl Keeper {
     }
 
     fn accept(&mut self, reading: Reading) -> Vec<KeeperAction> {
-        let Reading { zone, stamps, at, warnings, warning_count, provenance } = reading;
+        let Reading { zone, stamps, at, took, same, warnings, warning_count, provenance } = reading;
         self.stamps = Some(stamps);
+        let from = self.state.zone.as_ref().map(|zone| zone.serial());
+        let step = VersionStep { from, to: zone.serial(), records: zone.record_count(), took };
         self.change(|state| {
             state.zone = Some(Arc::clone(&zone));
             (state.loaded, state.fault, state.warnings) = (Some(at), None, warning_count);
+            state.examined = None;
         });
         let mut actions: Vec<KeeperAction> =
             warnings.into_iter().map(|text| KeeperAction::Report(Notice::Warning(text))).collect();
+        actions.extend(step.notices(same).map(KeeperAction::Report));
         actions.push(KeeperAction::Publish(Change::Serve(Arc::clone(&zone))));
+        actions.push(KeeperAction::Examine(Arc::clone(&zone)));
         let spec = self.state.spec.clone();
         actions.extend(
             provenance.map(|provenance| KeeperAction::WriteImage(ImageOrder { spec, zone, provenance })),
@@ -213,7 +272,7 @@ impl Keeper {
         actions
     }
 
-    fn reject(&mut self, fault: Arc<str>, stamps: Arc<[FileStamp]>) -> Vec<KeeperAction> {
+    fn reject(&mut self, fault: Arc<ZoneFault>, stamps: Arc<[FileStamp]>) -> Vec<KeeperAction> {
         self.stamps = Some(stamps);
         self.change(|state| state.fault = Some(Arc::clone(&fault)));
         let serving = self.state.zone.as_ref().map(|zone| zone.serial());
@@ -254,6 +313,8 @@ mod tests {
             zone: Arc::new(builder.finish().expect("a zone")),
             stamps: Arc::new([]),
             at: SystemTime::UNIX_EPOCH,
+            took: Duration::ZERO,
+            same: false,
             warnings: vec!["odd".into()],
             warning_count: 1,
             provenance: Some(Provenance { sources: Vec::new(), warnings: 1 }),
@@ -261,7 +322,7 @@ mod tests {
     }
 
     fn bad() -> Looked {
-        Looked::Bad { fault: "no SOA".into(), stamps: Arc::new([]) }
+        Looked::Bad { fault: Arc::new(ZoneFault::without_place("no SOA")), stamps: Arc::new([]) }
     }
 
     /// One word for each action.
@@ -276,6 +337,13 @@ mod tests {
             KeeperAction::WriteImage(_) => "image".into(),
             KeeperAction::Report(Notice::Warning(text)) => format!("warn {text}"),
             KeeperAction::Report(Notice::Bad(_, serial)) => format!("bad, serving {}", serial.is_some()),
+            KeeperAction::Report(Notice::Changed(step)) => match step.from {
+                Some(from) => format!("{from} to {}", step.to),
+                None => format!("new {}", step.to),
+            },
+            KeeperAction::Report(Notice::SerialBack(_)) => "serial back".into(),
+            KeeperAction::Report(Notice::SerialKept(_)) => "serial kept".into(),
+            KeeperAction::Examine(_) => "examine".into(),
         };
         actions.iter().map(word).collect()
     }
@@ -292,7 +360,7 @@ mod tests {
     fn a_good_zone_is_served_and_then_read_only_when_it_changed() {
         let mut keeper = keeper();
         assert_eq!(want(&mut keeper, ReadWhen::IfChanged), ["load 1 known false image true"]);
-        assert_eq!(look(&mut keeper, 1, reading(7)), ["warn odd", "serve 7", "image"]);
+        assert_eq!(look(&mut keeper, 1, reading(7)), ["warn odd", "new 7", "serve 7", "examine", "image"]);
         assert_eq!((keeper.state().word(), keeper.state().warnings), ("ok", 1));
         assert_eq!(want(&mut keeper, ReadWhen::IfChanged), ["load 2 known true image true"]);
         assert!(look(&mut keeper, 2, Looked::Unchanged).is_empty());
@@ -309,7 +377,7 @@ mod tests {
         assert_eq!(keeper.state().word(), "old");
         // It is read again even if it looks the same.
         assert_eq!(want(&mut keeper, ReadWhen::IfChanged), ["load 3 known false image true"]);
-        assert_eq!(look(&mut keeper, 3, reading(8)), ["warn odd", "serve 8", "image"]);
+        assert_eq!(look(&mut keeper, 3, reading(8)), ["warn odd", "7 to 8", "serve 8", "examine", "image"]);
         assert_eq!((keeper.state().word(), keeper.state().fault.is_none()), ("ok", true));
     }
 
@@ -328,8 +396,47 @@ mod tests {
         assert!(want(&mut keeper, ReadWhen::Anyway).is_empty());
         assert!(want(&mut keeper, ReadWhen::IfChanged).is_empty());
         let all = look(&mut keeper, 1, reading(7));
-        assert_eq!(all, ["warn odd", "serve 7", "image", "load 2 known false image false"]);
+        assert_eq!(
+            all,
+            ["warn odd", "new 7", "serve 7", "examine", "image", "load 2 known false image false"]
+        );
         assert!(look(&mut keeper, 1, reading(6)).is_empty(), "the first load has ended already");
+    }
+
+    #[test]
+    fn a_serial_that_goes_back_or_stays_is_reported() {
+        let mut keeper = keeper();
+        let mut read = |number: u32, looked: Looked| {
+            want(&mut keeper, ReadWhen::Anyway);
+            let words = look(&mut keeper, number, looked);
+            words
+                .into_iter()
+                .filter(|word| word.contains("serial") || word.contains(" to "))
+                .collect::<Vec<_>>()
+        };
+        assert!(read(1, reading(7)).is_empty());
+        assert_eq!(read(2, reading(6)), ["7 to 6", "serial back"]);
+        assert_eq!(read(3, reading(6)), ["6 to 6", "serial kept"]);
+        let Looked::Loaded(mut same) = reading(6) else { return };
+        same.same = true;
+        assert!(read(4, Looked::Loaded(same)).is_empty());
+    }
+
+    #[test]
+    fn what_is_found_out_about_a_version_goes_with_it() {
+        let mut keeper = keeper();
+        want(&mut keeper, ReadWhen::IfChanged);
+        look(&mut keeper, 1, reading(7));
+        let version = keeper.state().zone.clone().expect("a zone");
+        let found = Arc::new(Examination { more: 1, ..Examination::default() });
+        let event = || KeeperEvent::Examined(Arc::clone(&version), Arc::clone(&found));
+        assert!(keeper.handle(event()).is_empty());
+        assert_eq!(keeper.state().examined, Some(Arc::clone(&found)));
+        want(&mut keeper, ReadWhen::Anyway);
+        look(&mut keeper, 2, reading(8));
+        assert_eq!(keeper.state().examined, None);
+        assert!(keeper.handle(event()).is_empty());
+        assert_eq!(keeper.state().examined, None, "that was found out about the version before");
     }
 
     #[test]

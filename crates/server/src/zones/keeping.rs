@@ -6,22 +6,28 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::Engine;
 use tokio::sync::oneshot;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use wire::Name;
+use wire::hash::HashKey;
+use zone::Zone;
 
+use super::examiner::{Examination, Examiner, SignatureAge};
 use super::images::{ImageOrder, Images};
-use super::keeper::{Keeper, KeeperAction, KeeperEvent, Looked, Notice, ReadWhen};
+use super::keeper::{Keeper, KeeperAction, KeeperEvent, Looked, Notice, ReadWhen, VersionStep};
 use super::loaders::{LoadEnd, Loaders};
 use super::progress::ProgressDisplay;
 use super::publisher::Publisher;
-use super::{Apex, ZoneSpec, ZoneState};
+pub use super::report::{HeldFolder, RoundReport, Summary};
+use super::resolve::{RefusedFile, WantedZones};
+use super::{Apex, ZoneFault, ZoneSpec, ZoneState};
 use crate::config::Rejected;
 use crate::frontend::Served;
 use crate::signals;
@@ -29,25 +35,12 @@ use crate::sync::{lock, read, write};
 
 /// How often replaced catalogs are looked at, to see whether workers have let go of them.
 const RETIREMENT: Duration = Duration::from_millis(100);
+/// How often the age of signatures is looked at.
+const SIGNATURES: Duration = Duration::from_secs(3600);
+/// So many zones of a folder at least must be gone for it to be held back.
+const LEAST_HELD: usize = 10;
 /// How often a round's progress is looked at.
 const PROGRESS: Duration = Duration::from_millis(50);
-
-/// What a round did, in numbers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Summary {
-    /// Zones that are served or should be.
-    pub zones: usize,
-    /// Zones whose files were read with success.
-    pub loaded: usize,
-    /// Zones that look unchanged and were not read.
-    pub unchanged: usize,
-    /// Zones whose files are bad: served in their last good version, if there is one.
-    pub failed: usize,
-    /// Zones that are no longer served.
-    pub removed: usize,
-    /// Time it took, in milliseconds.
-    pub milliseconds: u64,
-}
 
 /// Why a request came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,8 +49,10 @@ pub enum ReloadFault {
     Configuration(Arc<str>),
     /// There is no such zone here.
     NoSuchZone,
-    /// The zone's files are bad; what is wrong with them, for people.
-    Zone(Arc<str>),
+    /// The zone's files are bad.
+    Zone(Arc<ZoneFault>),
+    /// What was read could not be put into service, and what was served before stays; why, for people.
+    Unpublished(Arc<str>),
     /// The server is stopping.
     Stopping,
 }
@@ -65,7 +60,9 @@ pub enum ReloadFault {
 impl fmt::Display for ReloadFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Configuration(text) | Self::Zone(text) => f.write_str(text),
+            Self::Configuration(text) => f.write_str(text),
+            Self::Zone(fault) => fault.fmt(f),
+            Self::Unpublished(text) => write!(f, "what was served before stays in service: {text}"),
             Self::NoSuchZone => f.write_str("there is no such zone here"),
             Self::Stopping => f.write_str("the server is stopping"),
         }
@@ -75,7 +72,7 @@ impl fmt::Display for ReloadFault {
 impl std::error::Error for ReloadFault {}
 
 /// How a request ended.
-pub type Reloaded = Result<Summary, ReloadFault>;
+pub type Reloaded = Result<Arc<RoundReport>, ReloadFault>;
 type Asker = oneshot::Sender<Reloaded>;
 
 /// How the last reload ended.
@@ -92,18 +89,30 @@ struct KeptZone {
     keeper: Keeper,
     /// The round under way waits for its load.
     awaited: bool,
+    /// How far its signatures were from their end when last looked at.
+    signatures: SignatureAge,
 }
 
 impl KeptZone {
     fn new(spec: ZoneSpec) -> Self {
-        KeptZone { keeper: Keeper::new(spec), awaited: false }
+        KeptZone { keeper: Keeper::new(spec), awaited: false, signatures: SignatureAge::default() }
     }
+}
+
+/// What is odd about folders of zones.
+#[derive(Debug, Clone, Default)]
+pub struct FolderFindings {
+    /// Folders whose zones stay in service though their files are gone.
+    pub held: Vec<HeldFolder>,
+    /// Files whose names are no zone names.
+    pub refused: Vec<RefusedFile>,
 }
 
 /// What is known of every zone, for whoever asks.
 #[derive(Default)]
 pub struct Kept {
     keepers: RwLock<HashMap<Apex, KeptZone>>,
+    folders: Mutex<FolderFindings>,
     last_reload: Mutex<Option<LastReload>>,
 }
 
@@ -118,6 +127,25 @@ impl Kept {
         read(&self.keepers).values().map(|zone| Arc::clone(zone.keeper.state())).collect()
     }
 
+    /// How many zones there are, for the service manager.
+    pub fn in_words(&self) -> String {
+        let keepers = read(&self.keepers);
+        let bad = keepers.values().filter(|zone| zone.keeper.state().fault.is_some()).count();
+        let held: usize = lock(&self.folders).held.iter().map(|held| held.gone).sum();
+        let mut words = format!("serving {} zones", keepers.len());
+        for (count, what) in [(bad, "bad"), (held, "without files")] {
+            if count > 0 {
+                words += &format!(", {count} {what}");
+            }
+        }
+        words
+    }
+
+    /// What the last look into folders of zones found.
+    pub fn folders(&self) -> FolderFindings {
+        lock(&self.folders).clone()
+    }
+
     /// How the last reload ended, if there was one.
     pub fn last_reload(&self) -> Option<LastReload> {
         lock(&self.last_reload).clone()
@@ -126,10 +154,20 @@ impl Kept {
 
 /// What the thread hears.
 enum Message {
-    Reload(Option<Asker>),
+    Reload(Option<Asker>, Removal),
     ReloadZone(Apex, Asker),
     Loaded(LoadEnd),
+    Examined(Apex, Arc<Zone>, Arc<Examination>),
     Stop,
+}
+
+/// What becomes of a folder's zones if the files of many of them are gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Removal {
+    /// They stay in service.
+    HoldBack,
+    /// They are removed.
+    Force,
 }
 
 /// Asks for something; cheap to clone.
@@ -140,14 +178,14 @@ pub struct ZoneKeeping {
 
 impl ZoneKeeping {
     /// Asks for the configuration and changed zones to be read.
-    pub fn reload(&self) -> oneshot::Receiver<Reloaded> {
-        self.ask(|reply| Message::Reload(Some(reply)))
+    pub fn reload(&self, removal: Removal) -> oneshot::Receiver<Reloaded> {
+        self.ask(|reply| Message::Reload(Some(reply), removal))
     }
 
     /// The same, for whoever does not want to hear the end.
     pub fn reload_unheard(&self) {
         // The server is stopping, if nobody takes it.
-        let _ = self.messages.send(Message::Reload(None));
+        let _ = self.messages.send(Message::Reload(None, Removal::HoldBack));
     }
 
     /// Asks for one zone to be read whether changed or not.
@@ -170,14 +208,20 @@ impl ZoneKeeping {
 }
 
 /// Reads the configuration anew, takes over its settings, and returns the zones that it asks for.
-pub type Prepare = dyn Fn() -> Result<Vec<ZoneSpec>, Rejected> + Send;
+pub type Prepare = dyn Fn() -> Result<WantedZones, Rejected> + Send;
 
 /// The thread's state.
 pub struct Keeping {
     kept: Arc<Kept>,
     prepare: Box<Prepare>,
+    /// The key that zones are to be built under.
+    key: HashKey,
     publisher: Publisher,
     loaders: Loaders,
+    /// Finds out about versions in service; none if the system refuses a thread.
+    examiner: Option<Examiner>,
+    /// When signatures are looked at next.
+    signatures_due: Instant,
     images: Option<Arc<Images>>,
     /// Images to be written once their zones are in service.
     orders: Vec<ImageOrder>,
@@ -186,8 +230,10 @@ pub struct Keeping {
     round: Option<Round>,
     /// What the last round did.
     last: Summary,
-    /// Who asked for all zones to be looked at next, if anybody did.
-    all: Option<Vec<Asker>>,
+    /// Why steps of this round were not made, if they were not.
+    unpublished: Option<Arc<str>>,
+    /// Who asked for all zones to be looked at next, if anybody did, and what becomes of those without files.
+    all: Option<(Vec<Asker>, Removal)>,
     /// The same for single zones.
     single: HashMap<Apex, Vec<Asker>>,
 }
@@ -198,7 +244,7 @@ struct Round {
     begun: Instant,
     /// Zones whose loads it waits for.
     waiting: usize,
-    summary: Summary,
+    report: RoundReport,
     replies: Vec<Asker>,
     progress: ProgressDisplay,
 }
@@ -209,7 +255,7 @@ enum Purpose {
     /// The first load, before anything is served.
     Start,
     /// A reload of everything.
-    All,
+    All(Removal),
     /// A reload of this zone.
     Zone(Apex),
 }
@@ -222,18 +268,28 @@ impl Keeping {
         prepare: Box<Prepare>,
     ) -> (Keeping, ZoneKeeping, Arc<Kept>) {
         let (own, messages) = channel();
+        let theirs = own.clone();
+        let examined = move |apex, zone, found| theirs.send(Message::Examined(apex, zone, found)).is_ok();
+        let examiner = Examiner::start(unix_now, examined);
+        if let Err(fault) = &examiner {
+            warn!("zones in service are not examined, the system refuses a thread: {fault}");
+        }
         let kept = Arc::new(Kept::default());
         let keeping = Keeping {
             kept: Arc::clone(&kept),
             prepare,
             loaders: Loaders::new(engine.key(), images.clone()),
+            key: engine.key(),
             publisher: Publisher::new(engine),
+            examiner: examiner.ok(),
+            signatures_due: Instant::now() + SIGNATURES,
             images,
             orders: Vec::new(),
             own: own.clone(),
             messages,
             round: None,
             last: Summary::default(),
+            unpublished: None,
             all: None,
             single: HashMap::new(),
         };
@@ -241,8 +297,8 @@ impl Keeping {
     }
 
     /// Loads these zones and puts them into service, for the first time.
-    pub fn load_first(&mut self, specs: Vec<ZoneSpec>) -> Summary {
-        self.look_at_all(specs, Purpose::Start, Vec::new());
+    pub fn load_first(&mut self, wanted: WantedZones) -> Summary {
+        self.look_at_all(wanted, Purpose::Start, Vec::new());
         while self.round.is_some() && self.hear() {}
         self.last
     }
@@ -265,9 +321,14 @@ impl Keeping {
         };
         while let Some(message) = next {
             match message {
-                Message::Reload(reply) => self.all.get_or_insert_default().extend(reply),
+                Message::Reload(reply, removal) => {
+                    let (replies, strongest) = self.all.get_or_insert((Vec::new(), removal));
+                    replies.extend(reply);
+                    *strongest = removal.max(*strongest);
+                }
                 Message::ReloadZone(apex, reply) => self.single.entry(apex).or_default().push(reply),
                 Message::Loaded(outcome) => self.loaded(outcome),
+                Message::Examined(apex, zone, found) => self.examined(&apex, zone, found),
                 Message::Stop => return false,
             }
             next = self.messages.try_recv().ok();
@@ -279,9 +340,12 @@ impl Keeping {
     /// How long to wait for a message; `None` if there is nothing else to do.
     fn patience(&mut self) -> Option<Duration> {
         let publish = self.publisher.deadline().map(|at| at.saturating_duration_since(Instant::now()));
-        let progress = self.round.is_some().then_some(PROGRESS);
+        // A round that waits for nothing ends at once.
+        let look_again = |round: &Round| if round.waiting == 0 { Duration::ZERO } else { PROGRESS };
+        let progress = self.round.as_ref().map(look_again);
         let release = (!self.publisher.release()).then_some(RETIREMENT);
-        [publish, progress, release].into_iter().flatten().min()
+        let signatures = Some(self.signatures_due.saturating_duration_since(Instant::now()));
+        [publish, progress, release, signatures].into_iter().flatten().min()
     }
 
     fn do_what_is_due(&mut self) {
@@ -290,15 +354,19 @@ impl Keeping {
             self.publish();
         }
         if let Some(round) = &mut self.round {
-            let Summary { zones, .. } = round.summary;
+            let Summary { zones, .. } = round.report.summary;
             round.progress.show(zones - round.waiting.min(zones), zones, self.loaders.meter());
         }
         if self.round.as_ref().is_some_and(|round| round.waiting == 0) {
             self.end_round();
         }
+        if self.signatures_due <= now {
+            self.signatures_due = now + SIGNATURES;
+            self.look_at_signatures();
+        }
         while self.round.is_none() {
-            if let Some(replies) = self.all.take() {
-                self.reload(replies);
+            if let Some((replies, removal)) = self.all.take() {
+                self.reload(replies, removal);
             } else if let Some(apex) = self.single.keys().next().cloned() {
                 let replies = self.single.remove(&apex).unwrap_or_default();
                 self.reload_zone(apex, replies);
@@ -309,10 +377,10 @@ impl Keeping {
     }
 
     /// Begins a reload of everything; ends it at once if the configuration is bad.
-    fn reload(&mut self, replies: Vec<Asker>) {
+    fn reload(&mut self, replies: Vec<Asker>, removal: Removal) {
         signals::notify_reloading();
         match (self.prepare)() {
-            Ok(specs) => self.look_at_all(specs, Purpose::All, replies),
+            Ok(wanted) => self.look_at_all(wanted, Purpose::All(removal), replies),
             Err(rejected) => {
                 let text = rejected.to_string();
                 error!("reload failed, the old configuration stays:\n{}", text.trim_end());
@@ -324,36 +392,59 @@ impl Keeping {
     /// Notes how a reload of everything ended, and answers who asked for it.
     fn reloaded(&self, result: Reloaded, replies: Vec<Asker>) {
         *lock(&self.kept.last_reload) = Some(LastReload { at: SystemTime::now(), result: result.clone() });
-        signals::notify_ready();
+        let zones = self.kept.in_words();
+        signals::notify_ready(&match &result {
+            Ok(_) => zones,
+            Err(ReloadFault::Configuration(_)) => {
+                format!("{zones}; the configuration cannot be used, the one before stays")
+            }
+            Err(_) => format!("{zones}; the last reload failed"),
+        });
         answer(replies, &result);
     }
 
     /// Begins a round about the zones that are wanted and those that no longer are.
-    fn look_at_all(&mut self, specs: Vec<ZoneSpec>, purpose: Purpose, replies: Vec<Asker>) {
-        let summary = Summary { zones: specs.len(), ..Summary::default() };
-        self.begin(purpose, summary, replies);
-        if let Some(images) = &self.images {
-            images.keep(specs.iter());
+    fn look_at_all(&mut self, wanted: WantedZones, purpose: Purpose, replies: Vec<Asker>) {
+        let mut report = RoundReport::default();
+        for refused in &wanted.refused {
+            error!("{refused}");
+            report.refused(refused);
         }
+        let removal =
+            if purpose == Purpose::All(Removal::Force) { Removal::Force } else { Removal::HoldBack };
+        let kept = Arc::clone(&self.kept);
+        let mut keepers = write(&kept.keepers);
+        for (spec, doubt) in wanted.doubtful().filter(|(spec, _)| !keepers.contains_key(&spec.apex)) {
+            warn!("zone {} comes from the file {}, and {doubt}: is it meant?", spec.name(), spec.text);
+        }
+        let (gone, held) = gone(&keepers, &wanted, removal);
+        for held in &held {
+            error!("{held}");
+            report.held(held.clone());
+        }
+        report.summary.zones = wanted.specs.len() + report.summary.held_back;
+        report.summary.removed = gone.len();
+        self.begin(purpose, report, replies);
         let mut actions = Vec::new();
-        {
-            let mut keepers = write(&self.kept.keepers);
-            let wanted: HashSet<&Apex> = specs.iter().map(|spec| &spec.apex).collect();
-            let gone: Vec<Apex> = keepers.keys().filter(|apex| !wanted.contains(apex)).cloned().collect();
-            for apex in gone {
-                if let Some(mut zone) = keepers.remove(&apex) {
-                    actions.extend(zone.keeper.handle(KeeperEvent::Unwanted));
-                    self.round.iter_mut().for_each(|round| round.summary.removed += 1);
-                }
-            }
-            for spec in specs {
-                let text = spec.text.clone();
-                let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec));
-                actions.extend(zone.keeper.handle(KeeperEvent::Wanted(text, ReadWhen::IfChanged)));
-                zone.awaited = true;
-                self.round.iter_mut().for_each(|round| round.waiting += 1);
+        for apex in gone {
+            if let Some(mut zone) = keepers.remove(&apex) {
+                let spec = &zone.keeper.state().spec;
+                warn!("zone {} is removed: {} is no longer a zone here", spec.name(), spec.text);
+                actions.extend(zone.keeper.handle(KeeperEvent::Unwanted));
             }
         }
+        for spec in wanted.specs {
+            let text = spec.text.clone();
+            let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec));
+            actions.extend(zone.keeper.handle(KeeperEvent::Wanted(text, ReadWhen::IfChanged)));
+            zone.awaited = true;
+            self.round.iter_mut().for_each(|round| round.waiting += 1);
+        }
+        if let Some(images) = &self.images {
+            images.keep(keepers.values().map(|zone| &zone.keeper.state().spec));
+        }
+        drop(keepers);
+        *lock(&self.kept.folders) = FolderFindings { held, refused: wanted.refused };
         self.act(actions);
     }
 
@@ -368,18 +459,19 @@ impl Keeping {
             let text = zone.keeper.state().spec.text.clone();
             zone.keeper.handle(KeeperEvent::Wanted(text, ReadWhen::Anyway))
         };
-        self.begin(Purpose::Zone(apex), Summary { zones: 1, ..Summary::default() }, replies);
+        let summary = Summary { zones: 1, ..Summary::default() };
+        self.begin(Purpose::Zone(apex), RoundReport { summary, ..RoundReport::default() }, replies);
         self.round.iter_mut().for_each(|round| round.waiting = 1);
         self.act(actions);
     }
 
-    fn begin(&mut self, purpose: Purpose, summary: Summary, replies: Vec<Asker>) {
+    fn begin(&mut self, purpose: Purpose, report: RoundReport, replies: Vec<Asker>) {
         let begun = Instant::now();
         self.round = Some(Round {
             purpose,
             begun,
             waiting: 0,
-            summary,
+            report,
             replies,
             progress: ProgressDisplay::new(begun, self.loaders.meter()),
         });
@@ -387,6 +479,7 @@ impl Keeping {
 
     /// Reports to a zone's keeper what its load came to.
     fn loaded(&mut self, LoadEnd { apex, number, looked }: LoadEnd) {
+        let looked = self.fit_to_serve(looked);
         let came_to = match &looked {
             Looked::Unchanged => |summary: &mut Summary| summary.unchanged += 1,
             Looked::Loaded(_) => |summary: &mut Summary| summary.loaded += 1,
@@ -400,13 +493,50 @@ impl Keeping {
             if !zone.keeper.is_loading() && std::mem::take(&mut zone.awaited) {
                 self.round.iter_mut().for_each(|round| {
                     round.waiting -= 1;
-                    came_to(&mut round.summary);
+                    came_to(&mut round.report.summary);
                 });
             }
             actions
         };
-        report(&apex, &actions);
+        let starting = self.round.as_ref().is_some_and(|round| round.purpose == Purpose::Start);
+        report(&apex, &actions, starting);
+        self.round.iter_mut().for_each(|round| note(&mut round.report, &apex, &actions));
+        for action in &actions {
+            if let (KeeperAction::Examine(zone), Some(examiner)) = (action, &self.examiner) {
+                examiner.order(apex.clone(), Arc::clone(zone));
+            }
+        }
         self.act(actions);
+    }
+
+    /// What a load came to, which is nothing if the zone could not be found under the key of the catalog.
+    fn fit_to_serve(&self, looked: Looked) -> Looked {
+        match looked {
+            Looked::Loaded(reading) if *reading.zone.key() != self.key => Looked::Bad {
+                fault: Arc::new(ZoneFault::without_place(
+                    "the zone was built under another hash key than that of the server; this is a bug",
+                )),
+                stamps: reading.stamps,
+            },
+            looked => looked,
+        }
+    }
+
+    /// Reports to a zone's keeper what was found out about a version.
+    fn examined(&mut self, apex: &Apex, version: Arc<Zone>, found: Arc<Examination>) {
+        let mut keepers = write(&self.kept.keepers);
+        if let Some(zone) = keepers.get_mut(apex) {
+            // Each version is looked at as the first one was.
+            zone.signatures = SignatureAge::default();
+            zone.keeper.handle(KeeperEvent::Examined(version, found));
+            zone.look_at_signatures(unix_now());
+        }
+    }
+
+    /// Looks at the age of all signatures.
+    fn look_at_signatures(&mut self) {
+        let now = unix_now();
+        write(&self.kept.keepers).values_mut().for_each(|zone| zone.look_at_signatures(now));
     }
 
     /// Does what keepers decided.
@@ -417,8 +547,8 @@ impl Keeping {
                 KeeperAction::Load(load) => loads.push(load),
                 KeeperAction::Publish(step) => self.publisher.add(step, Instant::now()),
                 KeeperAction::WriteImage(order) => self.orders.push(order),
-                // Written before.
-                KeeperAction::Report(_) => {}
+                // Done before.
+                KeeperAction::Report(_) | KeeperAction::Examine(_) => {}
             }
         }
         if !loads.is_empty() {
@@ -429,6 +559,7 @@ impl Keeping {
     fn publish(&mut self) {
         if let Err(fault) = self.publisher.publish() {
             error!("what was served before stays in service: {fault}");
+            self.unpublished = Some(fault.to_string().into());
         }
         if let Some(images) = &self.images {
             images.write(std::mem::take(&mut self.orders));
@@ -437,20 +568,90 @@ impl Keeping {
 
     fn end_round(&mut self) {
         self.publish();
-        let Some(Round { purpose, begun, mut summary, replies, .. }) = self.round.take() else { return };
-        summary.milliseconds = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.last = summary;
+        let Some(Round { purpose, begun, mut report, replies, .. }) = self.round.take() else { return };
+        report.ended(begun.elapsed());
+        self.last = report.summary;
+        let unpublished = self.unpublished.take().map(ReloadFault::Unpublished);
+        let result = unpublished.map_or_else(|| Ok(Arc::new(report)), Err);
         match purpose {
             Purpose::Start => {}
-            Purpose::All => {
-                let Summary { zones, loaded, unchanged, failed, removed, milliseconds } = summary;
-                info!(zones, loaded, unchanged, failed, removed, milliseconds, "reloaded");
-                self.reloaded(Ok(summary), replies);
+            Purpose::All(_) => {
+                let Summary { zones, loaded, unchanged, failed, refused, removed, held_back, milliseconds } =
+                    self.last;
+                info!(
+                    zones,
+                    loaded, unchanged, failed, refused, removed, held_back, milliseconds, "reloaded"
+                );
+                self.reloaded(result, replies);
             }
             Purpose::Zone(apex) => {
                 let fault = self.kept.get(&apex).and_then(|state| state.fault.clone());
-                answer(replies, &fault.map_or(Ok(summary), |fault| Err(ReloadFault::Zone(fault))));
+                answer(replies, &fault.map_or(result, |fault| Err(ReloadFault::Zone(fault))));
             }
+        }
+    }
+}
+
+impl KeptZone {
+    /// Logs if the signatures of the version in service are nearer to their end than when last looked at.
+    fn look_at_signatures(&mut self, now: i64) {
+        let state = self.keeper.state();
+        let Some(examined) = &state.examined else { return };
+        let age = examined.signatures.map_or(SignatureAge::Valid, |first| first.age(now));
+        let before = std::mem::replace(&mut self.signatures, age);
+        let Some(first) = examined.signatures.filter(|_| age > before) else { return };
+        let (name, hours) = (state.spec.name(), (first.at - now) / 3600);
+        match age {
+            SignatureAge::Valid => {}
+            SignatureAge::Expiring => warn!("zone {name}: a signature ends in {hours} hours, at {first}"),
+            SignatureAge::Expired => {
+                error!("zone {name}: a signature ended {} hours ago, at {first}", -hours)
+            }
+        }
+    }
+}
+
+/// Seconds since 1970.
+pub fn unix_now() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+}
+
+/// The zones that are no longer wanted, but for those that are held back, and the folders that hold them.
+fn gone(
+    keepers: &HashMap<Apex, KeptZone>,
+    wanted: &WantedZones,
+    removal: Removal,
+) -> (Vec<Apex>, Vec<HeldFolder>) {
+    let still: HashSet<&Apex> = wanted.specs.iter().map(|spec| &spec.apex).collect();
+    let mut gone: Vec<Apex> = keepers.keys().filter(|apex| !still.contains(apex)).cloned().collect();
+    let mut held = Vec::new();
+    if removal == Removal::Force || gone.len() < LEAST_HELD {
+        return (gone, held);
+    }
+    for folder in &wanted.folders {
+        let is_here = |zone: &KeptZone| {
+            let file = zone.keeper.state().spec.text.file();
+            file.and_then(Path::parent).is_some_and(|parent| parent == folder.path)
+        };
+        let of = keepers.values().filter(|zone| is_here(zone)).count();
+        let is_gone = |apex: &Apex| keepers.get(apex).is_some_and(is_here);
+        let many = gone.iter().filter(|apex| is_gone(apex)).count();
+        if many >= LEAST_HELD && many as f64 > folder.max_removed * of as f64 {
+            gone.retain(|apex| !is_gone(apex));
+            held.push(HeldFolder { folder: folder.path.clone(), gone: many, of });
+        }
+    }
+    (gone, held)
+}
+
+/// Notes what whoever asked for a round should hear of a zone.
+fn note(round: &mut RoundReport, apex: &Apex, actions: &[KeeperAction]) {
+    for action in actions {
+        match action {
+            KeeperAction::Report(Notice::Bad(fault, _)) => round.bad(apex, fault),
+            KeeperAction::Report(Notice::Changed(step)) => round.changed(apex, *step),
+            _ => {}
         }
     }
 }
@@ -462,8 +663,8 @@ fn answer(replies: Vec<Asker>, result: &Reloaded) {
     }
 }
 
-/// Logs what an operator should know.
-fn report(apex: &Apex, actions: &[KeeperAction]) {
+/// Logs what an operator should know. At the start all zones are new, which is not worth a line each.
+fn report(apex: &Apex, actions: &[KeeperAction], starting: bool) {
     let name = Name::from_wire(apex).unwrap_or(Name::ROOT);
     for action in actions {
         match action {
@@ -474,7 +675,29 @@ fn report(apex: &Apex, actions: &[KeeperAction]) {
             KeeperAction::Report(Notice::Bad(fault, None)) => {
                 error!("zone {name} is bad, it is answered with SERVFAIL:\n{fault}");
             }
-            KeeperAction::Load(_) | KeeperAction::Publish(_) | KeeperAction::WriteImage(_) => {}
+            KeeperAction::Report(Notice::Changed(VersionStep { from, to, records, took })) => {
+                let (records, milliseconds) = (*records, took.as_millis() as u64);
+                match from {
+                    Some(from) => info!(records, milliseconds, "zone {name}: serial {from} -> {to}"),
+                    None if starting => debug!(records, milliseconds, "zone {name}: serial {to}"),
+                    None => info!(records, milliseconds, "zone {name}: new, serial {to}"),
+                }
+            }
+            KeeperAction::Report(Notice::SerialBack(VersionStep { from, to, .. })) => {
+                let from = from.unwrap_or(*to);
+                warn!(
+                    "zone {name}: the serial went back from {from} to {to}: secondaries will not take this version"
+                );
+            }
+            KeeperAction::Report(Notice::SerialKept(VersionStep { to, .. })) => {
+                warn!(
+                    "zone {name}: the records changed, the serial is still {to}: secondaries will not take this version"
+                );
+            }
+            KeeperAction::Load(_)
+            | KeeperAction::Publish(_)
+            | KeeperAction::WriteImage(_)
+            | KeeperAction::Examine(_) => {}
         }
     }
 }
@@ -482,7 +705,7 @@ fn report(apex: &Apex, actions: &[KeeperAction]) {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::Path;
+    use std::path::PathBuf;
 
     use engine::{Config, Sources, Zones};
     use tempfile::TempDir;
@@ -506,26 +729,33 @@ mod tests {
         name.parse::<NameBuf>().expect("a name").as_name().as_wire().into()
     }
 
-    fn specs(folder: &Path) -> Vec<ZoneSpec> {
+    fn wanted(folder: &Path) -> WantedZones {
         let files = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
         let name = |path: &Path| path.file_name().expect("a name").to_str().expect("text").to_owned();
-        files.map(|path| ZoneSpec { apex: apex(&name(&path)), text: ZoneText::File(path) }).collect()
+        let spec = |path: PathBuf| ZoneSpec { apex: apex(&name(&path)), text: ZoneText::File(path) };
+        WantedZones { specs: files.map(spec).collect(), ..WantedZones::default() }
     }
 
     impl Rig {
         fn new(zones: &[(&str, &str)]) -> (Rig, Summary) {
+            let (rig, summary, thread) = Rig::idle(zones);
+            std::thread::spawn(move || thread.work());
+            (rig, summary)
+        }
+
+        /// One whose thread is not started yet.
+        fn idle(zones: &[(&str, &str)]) -> (Rig, Summary, Keeping) {
             let folder = tempfile::tempdir().expect("a folder");
             let key = HashKey::new([1, 2, 3]);
             let zones_of = frontend::serving(Zones::new(Arc::new(Catalog::new(&key))));
             let engine = Arc::new(Engine::new(zones_of, Sources::default(), Config::default()));
             let path = folder.path().to_owned();
-            let prepare = Box::new(move || Ok(specs(&path)));
+            let prepare = Box::new(move || Ok(wanted(&path)));
             let (mut thread, keeping, kept) = Keeping::new(Arc::clone(&engine), None, prepare);
             let rig = Rig { folder, engine, keeping, kept };
             zones.iter().for_each(|(name, serial)| rig.write(name, serial));
-            let summary = thread.load_first(specs(rig.folder.path()));
-            std::thread::spawn(move || thread.work());
-            (rig, summary)
+            let summary = thread.load_first(wanted(rig.folder.path()));
+            (rig, summary, thread)
         }
 
         fn write(&self, name: &str, serial: &str) {
@@ -536,8 +766,8 @@ mod tests {
         }
 
         fn reload(&self) -> Summary {
-            let result = self.keeping.reload().blocking_recv().expect("an answer");
-            Summary { milliseconds: 0, ..result.expect("a configuration") }
+            let result = self.keeping.reload(Removal::HoldBack).blocking_recv().expect("an answer");
+            Summary { milliseconds: 0, ..result.expect("a configuration").summary }
         }
 
         /// The serial numbers of the zones that are served, with their names; 0 if a zone is not loaded.
@@ -572,7 +802,11 @@ mod tests {
         assert_eq!(rig.reload().failed, 1);
         assert_eq!(rig.served(), served(1, 2));
         assert_eq!(rig.kept.get(&apex("b")).expect("kept").word(), "old");
-        assert!(rig.kept.last_reload().is_some_and(|last| last.result.is_ok_and(|s| s.failed == 1)));
+        assert!(
+            rig.kept
+                .last_reload()
+                .is_some_and(|last| last.result.is_ok_and(|report| report.summary.failed == 1))
+        );
     }
 
     #[test]
@@ -581,23 +815,64 @@ mod tests {
         rig.write("a", "2");
         rig.write("b", "2");
         let ask = |name: &str| rig.keeping.reload_zone(apex(name)).blocking_recv().expect("an answer");
-        assert_eq!(ask("b").map(|summary| (summary.zones, summary.loaded)), Ok((1, 1)));
+        assert_eq!(ask("b").map(|report| (report.summary.zones, report.summary.loaded)), Ok((1, 1)));
         assert_eq!(rig.served(), [("a.".to_owned(), 1), ("b.".to_owned(), 2)]);
         assert_eq!(ask("elsewhere"), Err(ReloadFault::NoSuchZone));
         rig.write("a", "bad");
-        assert!(matches!(ask("a"), Err(ReloadFault::Zone(fault)) if fault.contains("bad")));
+        assert!(matches!(ask("a"), Err(ReloadFault::Zone(fault)) if fault.text.contains("bad")));
+    }
+
+    /// A zone that nobody would find.
+    fn foreign() -> Arc<Zone> {
+        let (name, key) = ("foreign.".parse::<NameBuf>().expect("a name"), HashKey::new([4, 5, 6]));
+        let mut builder = zone::ZoneBuilder::new(name.as_name(), &key);
+        builder.add(name.as_name(), wire::Type::SOA, wire::Ttl::from_secs(60), &[0; 22]).expect("a record");
+        Arc::new(builder.finish().expect("a zone"))
+    }
+
+    #[test]
+    fn whoever_asked_heard_success_though_nothing_was_published() {
+        let (rig, _, mut thread) = Rig::idle(&[("a", "1")]);
+        rig.write("a", "2");
+        thread.publisher.add(zone::catalog::Change::Serve(foreign()), Instant::now());
+        let answer = rig.keeping.reload(Removal::HoldBack);
+        std::thread::spawn(move || thread.work());
+        let result = answer.blocking_recv().expect("an answer");
+        assert!(matches!(result, Err(ReloadFault::Unpublished(_))), "{result:?}");
+        let last = rig.kept.last_reload().expect("a reload");
+        assert!(matches!(last.result, Err(ReloadFault::Unpublished(_))));
+    }
+
+    #[test]
+    fn a_zone_of_another_key_kept_every_other_zone_from_being_published() {
+        let (rig, _, mut thread) = Rig::idle(&[("a", "1"), ("b", "1")]);
+        thread.loaders = Loaders::new(HashKey::new([4, 5, 6]), None);
+        std::thread::spawn(move || thread.work());
+        rig.write("a", "2");
+        fs::remove_file(rig.folder.path().join("b")).expect("removed");
+        let summary = rig.reload();
+        assert_eq!((summary.failed, summary.removed), (1, 1));
+        assert_eq!(rig.served(), [("a.".to_owned(), 1)]);
+        let state = rig.kept.get(&apex("a")).expect("kept");
+        assert!(state.fault.as_ref().is_some_and(|fault| fault.message.contains("another hash key")));
     }
 
     #[test]
     fn everybody_who_asks_is_answered() {
         let (rig, _) = Rig::new(&[("a", "1")]);
         let all: Vec<_> = (0..50)
-            .map(|i| if i % 2 == 0 { rig.keeping.reload() } else { rig.keeping.reload_zone(apex("a")) })
+            .map(|i| {
+                if i % 2 == 0 {
+                    rig.keeping.reload(Removal::HoldBack)
+                } else {
+                    rig.keeping.reload_zone(apex("a"))
+                }
+            })
             .collect();
         for answer in all {
             assert!(answer.blocking_recv().expect("an answer").is_ok());
         }
         rig.keeping.stop();
-        while rig.keeping.reload().blocking_recv().is_ok() {}
+        while rig.keeping.reload(Removal::HoldBack).blocking_recv().is_ok() {}
     }
 }

@@ -4,14 +4,16 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use wire::hash::HashKey;
+use zone::Zone;
 
+use super::compare::same_records;
 use super::images::Images;
 use super::keeper::{Load, Looked, Reading};
 use super::text::{self, Meter};
-use super::{Apex, FileStamp, ZoneText};
+use super::{Apex, FileStamp, ZoneFault, ZoneText};
 use crate::sync::lock;
 
 /// What a load came to, for the keeper of this zone.
@@ -98,6 +100,14 @@ impl Loaders {
     }
 }
 
+impl Load {
+    /// Whether a zone holds what is served already. Only looked into where the serial number says so.
+    fn is_served(&self, zone: &Zone) -> bool {
+        let same = |served: &Arc<Zone>| served.serial() == zone.serial() && same_records(served, zone);
+        self.serving.as_ref().is_some_and(same)
+    }
+}
+
 impl Shared {
     /// Does loads until there are none, or nobody wants to hear of them any more.
     fn work(&self, done: &dyn Fn(LoadEnd) -> bool) {
@@ -107,7 +117,9 @@ impl Shared {
             let looked =
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.look(load, work.threads)));
             let looked = looked.unwrap_or_else(|_| Looked::Bad {
-                fault: "reading the zone failed inside nomen; this is a bug".into(),
+                fault: Arc::new(ZoneFault::without_place(
+                    "reading the zone failed inside nomen; this is a bug",
+                )),
                 stamps: Arc::new([]),
             });
             if !done(LoadEnd { apex: load.spec.apex.clone(), number: load.number, looked }) {
@@ -135,14 +147,17 @@ impl Shared {
         if load.known.as_ref().is_some_and(|known| known.iter().all(FileStamp::is_current)) {
             return Looked::Unchanged;
         }
+        let begun = Instant::now();
         let images = self.images.as_ref();
         if let Some((zone, provenance)) =
             images.filter(|_| load.image).and_then(|images| images.read(&load.spec, threads))
         {
             return Looked::Loaded(Box::new(Reading {
-                zone: Arc::new(zone),
                 stamps: provenance.sources.iter().map(FileStamp::of_source).collect(),
                 at: SystemTime::now(),
+                took: begun.elapsed(),
+                same: load.is_served(&zone),
+                zone: Arc::new(zone),
                 warnings: Vec::new(),
                 warning_count: usize::try_from(provenance.warnings).unwrap_or(usize::MAX),
                 provenance: None,
@@ -151,7 +166,7 @@ impl Shared {
         // Looked at before reading: a file that changes meanwhile is read again next time.
         let mut stamps: Vec<FileStamp> = match &load.spec.text {
             ZoneText::File(path) => vec![FileStamp::of(path)],
-            ZoneText::BuiltIn(_) => Vec::new(),
+            ZoneText::BuiltIn(_) | ZoneText::Disputed(_) => Vec::new(),
         };
         match text::build(&load.spec, &self.key, &self.meter) {
             Ok(loaded) => {
@@ -161,13 +176,15 @@ impl Shared {
                 Looked::Loaded(Box::new(Reading {
                     stamps: stamps.into(),
                     at: SystemTime::now(),
+                    took: begun.elapsed(),
+                    same: load.is_served(&zone),
                     warning_count: loaded.warnings.len(),
                     warnings: loaded.warnings,
                     provenance: loaded.provenance.filter(|_| wanted),
                     zone,
                 }))
             }
-            Err(fault) => Looked::Bad { fault: fault.into(), stamps: stamps.into() },
+            Err(fault) => Looked::Bad { fault: Arc::new(fault), stamps: stamps.into() },
         }
     }
 }

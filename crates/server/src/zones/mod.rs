@@ -7,23 +7,30 @@
 //! | `keeping` | all of them: the thread that reports to keepers what happens and does what they decide |
 //! | `loaders`, `text`, `images` | reading zones: the threads, a zone's text, a zone's image |
 //! | `progress` | how far a long load is |
+//! | `compare`, `examiner` | versions: whether two differ, what is to be known of one in service |
+//! | `report` | what a reload did and found, for whoever asked for it |
 //! | `publisher` | the steps from one catalog to the next |
 //! | `dump` | printing a zone |
 
+mod compare;
 pub mod dump;
+pub mod examiner;
 pub mod images;
 pub mod keeper;
 pub mod keeping;
 mod loaders;
 mod progress;
 mod publisher;
+pub mod report;
 pub mod resolve;
 pub mod text;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use examiner::Examination;
 use wire::Name;
 use zone::{SourceFile, Stamp, Zone};
 
@@ -37,7 +44,64 @@ pub enum ZoneText {
     File(PathBuf),
     /// Text that is part of the program.
     BuiltIn(&'static str),
+    /// Several files, at least two, have names that stand for this zone. None of them is read.
+    Disputed(Arc<[PathBuf]>),
 }
+
+impl ZoneText {
+    /// The file, or the first of those in dispute.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::BuiltIn(_) => None,
+            Self::Disputed(files) => files.first().map(PathBuf::as_path),
+        }
+    }
+}
+
+impl fmt::Display for ZoneText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::BuiltIn(_) => f.write_str("built in"),
+            Self::Disputed(files) => {
+                let shown: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+                f.write_str(&shown.join(" and "))
+            }
+        }
+    }
+}
+
+/// Why the files of a zone cannot be served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZoneFault {
+    /// The file of the first fault; empty if none is to blame.
+    pub file: Arc<str>,
+    /// Its line, from 1; 0 if unknown.
+    pub line: u32,
+    /// Its column, from 1; 0 if unknown.
+    pub column: u32,
+    /// The first fault, in one line.
+    pub message: String,
+    /// All faults that are shown, for people: one line or more.
+    pub text: String,
+}
+
+impl ZoneFault {
+    /// A fault that no line of a file is to blame for.
+    pub fn without_place(message: impl Into<String>) -> Self {
+        let message = message.into();
+        ZoneFault { file: "".into(), line: 0, column: 0, text: message.clone(), message }
+    }
+}
+
+impl fmt::Display for ZoneFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for ZoneFault {}
 
 /// One zone that is to be served.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,9 +154,11 @@ pub struct ZoneState {
     /// When the version served was read.
     pub loaded: Option<SystemTime>,
     /// Why the newest version of the file is not the one served.
-    pub fault: Option<Arc<str>>,
+    pub fault: Option<Arc<ZoneFault>>,
     /// Warnings about the version served.
     pub warnings: usize,
+    /// What else was found out about it; none before that.
+    pub examined: Option<Arc<Examination>>,
 }
 
 impl ZoneState {

@@ -1,10 +1,14 @@
 //! Which zones a configuration asks for: its own, and those of its templates' folders.
+//!
+//! What is odd about one file of a folder harms the zone that its name stands for, and no other.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use wire::NameBuf;
+use wire::{Name, NameBuf};
 
 use super::{Apex, ZoneSpec, ZoneText};
 use crate::config::Configuration;
@@ -12,9 +16,92 @@ use crate::config::report::Diagnostic;
 use crate::config::zones::ZoneNameFault;
 use crate::words::reason;
 
+/// What a configuration asks for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct WantedZones {
+    /// The zones, in no particular order.
+    pub specs: Vec<ZoneSpec>,
+    /// The folders that were searched for zones.
+    pub folders: Vec<ZoneFolder>,
+    /// Files in them whose names are no zone names.
+    pub refused: Vec<RefusedFile>,
+}
+
+/// A folder whose files are zones.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ZoneFolder {
+    /// The folder.
+    pub path: PathBuf,
+    /// The largest share of its zones, from 0 to 1, that one reload may remove.
+    pub max_removed: f64,
+}
+
+/// A file in a folder of zones whose name fits the folder's pattern, but has no zone name in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedFile {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with its name.
+    pub fault: ZoneNameFault,
+}
+
+impl fmt::Display for RefusedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is not served: {}", self.path.display(), self.fault)
+    }
+}
+
+/// Why the name of a file is probably not meant as the name of a zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameDoubt {
+    /// It has one label only.
+    SingleLabel,
+    /// Its last label is a number; no top-level domain is one (RFC 3696 §2).
+    Number,
+}
+
+impl fmt::Display for NameDoubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SingleLabel => "its name has a single label",
+            Self::Number => "its name ends in a number",
+        })
+    }
+}
+
+impl NameDoubt {
+    /// What is doubtful about a name.
+    pub fn of(name: Name<'_>) -> Option<NameDoubt> {
+        let last = name.labels().last()?;
+        if last.iter().all(u8::is_ascii_digit) {
+            return Some(Self::Number);
+        }
+        name.parent().is_some_and(Name::is_root).then_some(Self::SingleLabel)
+    }
+}
+
+impl WantedZones {
+    /// The zones of folders whose names are doubtful.
+    pub fn doubtful(&self) -> impl Iterator<Item = (&ZoneSpec, NameDoubt)> {
+        self.specs.iter().filter_map(|spec| {
+            let doubt = NameDoubt::of(spec.name())?;
+            self.folder_of(spec).map(|_| (spec, doubt))
+        })
+    }
+
+    /// The folder that a zone's file lies in.
+    pub fn folder_of(&self, spec: &ZoneSpec) -> Option<&ZoneFolder> {
+        let folder = spec.text.file()?.parent()?;
+        self.folders.iter().find(|known| known.path == folder)
+    }
+}
+
 /// The zones a configuration asks for: its own, and those of its templates' folders. A zone that is named in the
 /// configuration may also lie in a folder; the configuration's word counts.
-pub fn resolve(config: &Configuration) -> Result<Vec<ZoneSpec>, Vec<Diagnostic>> {
+///
+/// # Errors
+/// The folders that cannot be read.
+pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     let mut faults = Vec::new();
     let mut specs = HashMap::new();
     for zone in &config.zones {
@@ -28,54 +115,93 @@ pub fn resolve(config: &Configuration) -> Result<Vec<ZoneSpec>, Vec<Diagnostic>>
             specs.insert(apex.clone(), ZoneSpec { apex, text: ZoneText::File(file) });
         }
     }
-    let mut from_folder: HashMap<Apex, PathBuf> = HashMap::new();
+    let mut wanted = WantedZones::default();
+    let mut from_folders: HashMap<Apex, ZoneText> = HashMap::new();
     for template in config.templates.values() {
         let Some(folder) = template.directory.value.as_deref() else { continue };
-        let place = template.directory.place.as_ref();
-        let found = match list_folder(folder, |file_name| template.pattern.zone_of(file_name)) {
-            Ok(found) => found,
-            Err(message) => {
-                faults.push(Diagnostic::at(place, message));
-                continue;
-            }
-        };
-        for (path, name) in found {
-            let name = match name {
-                Ok(name) => name,
-                Err(message) => {
-                    faults.push(Diagnostic::at(place, format!("file {}: {message}", path.display())));
-                    continue;
-                }
-            };
-            let apex: Apex = name.as_name().as_wire().into();
-            if let Some(other) = from_folder.get(&apex) {
-                let [a, b] = [other, &path].map(|p| p.display());
-                faults.push(Diagnostic::at(place, format!("two files hold zone {name}: {a} and {b}")));
-                continue;
-            }
-            from_folder.insert(apex.clone(), path.clone());
-            specs.entry(apex.clone()).or_insert(ZoneSpec { apex, text: ZoneText::File(path) });
+        wanted
+            .folders
+            .push(ZoneFolder { path: folder.to_owned(), max_removed: template.max_removed.value.0 });
+        match list_folder(folder, |file_name| template.pattern.zone_of(file_name)) {
+            Ok(found) => found.into_iter().for_each(|found| sort_in(found, &mut from_folders, &mut wanted)),
+            Err(message) => faults.push(Diagnostic::at(template.directory.place.as_ref(), message)),
         }
     }
-    if faults.is_empty() { Ok(specs.into_values().collect()) } else { Err(faults) }
+    for (apex, text) in from_folders {
+        specs.entry(apex.clone()).or_insert(ZoneSpec { apex, text });
+    }
+    wanted.specs = specs.into_values().collect();
+    if faults.is_empty() { Ok(wanted) } else { Err(faults) }
 }
 
-type FoundZones = Vec<(PathBuf, Result<NameBuf, ZoneNameFault>)>;
+/// A file that fits a pattern, and the zone that its name stands for.
+type FoundZone = (PathBuf, Result<NameBuf, ZoneNameFault>);
 
-/// The files of a folder that are zones, in the order of their names.
+/// Puts a file with the zone that its name stands for, or with the refused ones.
+fn sort_in((path, name): FoundZone, zones: &mut HashMap<Apex, ZoneText>, wanted: &mut WantedZones) {
+    let name = match name {
+        Ok(name) => name,
+        Err(fault) => return wanted.refused.push(RefusedFile { path, fault }),
+    };
+    match zones.entry(name.as_name().as_wire().into()) {
+        Entry::Vacant(zone) => drop(zone.insert(ZoneText::File(path))),
+        Entry::Occupied(mut zone) => {
+            let others = match zone.get() {
+                ZoneText::File(other) => vec![other.clone()],
+                ZoneText::Disputed(others) => others.to_vec(),
+                ZoneText::BuiltIn(_) => Vec::new(),
+            };
+            // Two templates may have the same folder.
+            if !others.contains(&path) {
+                let all = others.into_iter().chain([path]).collect();
+                zone.insert(ZoneText::Disputed(all));
+            }
+        }
+    }
+}
+
+/// The files of a folder that are zones, in the order of their names. What cannot be looked at, such as a link that leads
+/// nowhere, is among them: whoever reads it will report why it cannot be read.
 fn list_folder(
     folder: &Path,
     zone_of: impl Fn(&str) -> Option<Result<NameBuf, ZoneNameFault>>,
-) -> Result<FoundZones, String> {
+) -> Result<Vec<FoundZone>, String> {
     let fault = |e: std::io::Error| format!("cannot read the folder {}: {}", folder.display(), reason(&e));
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(fault)? {
         let entry = entry.map_err(fault)?;
         let Some(name) = entry.file_name().to_str().and_then(&zone_of) else { continue };
-        if entry.path().is_file() {
-            found.push((entry.path(), name));
+        let path = entry.path();
+        let is_zone = match fs::metadata(&path) {
+            Ok(about) => about.is_file(),
+            // Unless it has gone in the meantime.
+            Err(_) => fs::symlink_metadata(&path).is_ok(),
+        };
+        if is_zone {
+            found.push((path, name));
         }
     }
     found.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubtful_names() {
+        let doubt = |text: &str| NameDoubt::of(text.parse::<NameBuf>().expect("a name").as_name());
+        for (name, expected) in [
+            ("com.", Some(NameDoubt::SingleLabel)),
+            ("example.com.2024.", Some(NameDoubt::Number)),
+            ("20240101.", Some(NameDoubt::Number)),
+            ("example.com.", None),
+            ("2.0.192.in-addr.arpa.", None),
+            ("a.a.", None),
+            (".", None),
+        ] {
+            assert_eq!(doubt(name), expected, "{name}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use zone::image::Provenance;
 use zone::scan::{Fault, Limits, Progress, Severity, TextSource};
 use zone::{LoadConfig, SourceFile, Zone};
 
-use super::{ZoneSpec, ZoneText};
+use super::{ZoneFault, ZoneSpec, ZoneText};
 
 /// A zone that can be served.
 pub struct BuiltZone {
@@ -83,6 +83,7 @@ pub fn examine(spec: &ZoneSpec, key: &HashKey, shown: usize, meter: &Meter) -> E
     let source = match &spec.text {
         ZoneText::File(path) => TextSource::file(path),
         ZoneText::BuiltIn(text) => TextSource::bytes("built-in", text.as_bytes()),
+        ZoneText::Disputed(_) => return disputed(&spec.text),
     };
     let mut seen = 0;
     let progress = |progress: Progress| {
@@ -107,6 +108,20 @@ pub fn examine(spec: &ZoneSpec, key: &HashKey, shown: usize, meter: &Meter) -> E
     }
 }
 
+/// Of several files that stand for one zone none is read.
+fn disputed(files: &ZoneText) -> Examined {
+    let message = format!("several files hold the zone, and none is served: {files}");
+    let finding = ZoneFinding {
+        error: true,
+        file: "".into(),
+        line: 0,
+        column: 0,
+        pretty: format!("error: {message}"),
+        message,
+    };
+    Examined { zone: None, findings: vec![finding], hidden: 0, files: Vec::new(), sources: None }
+}
+
 fn from_fault(fault: &Fault) -> ZoneFinding {
     ZoneFinding {
         error: fault.severity == Severity::Error,
@@ -121,8 +136,11 @@ fn from_fault(fault: &Fault) -> ZoneFinding {
 /// Faults shown for one zone in the log.
 const SHOWN: usize = 5;
 
-/// Builds a zone for service; the error is text for people, one or more lines.
-pub fn build(spec: &ZoneSpec, key: &HashKey, meter: &Meter) -> Result<BuiltZone, String> {
+/// Builds a zone for service.
+///
+/// # Errors
+/// What is wrong with its files.
+pub fn build(spec: &ZoneSpec, key: &HashKey, meter: &Meter) -> Result<BuiltZone, ZoneFault> {
     let examined = examine(spec, key, SHOWN, meter);
     let hidden = examined.hidden;
     match examined.zone {
@@ -144,7 +162,15 @@ pub fn build(spec: &ZoneSpec, key: &HashKey, meter: &Meter) -> Result<BuiltZone,
             if more > 0 {
                 let _ = write!(text, "\n… {more} more; `nomen zone check` shows them");
             }
-            Err(text)
+            let first = examined.findings.iter().find(|finding| finding.error);
+            let fault = first.map(|first| ZoneFault {
+                file: Arc::clone(&first.file),
+                line: first.line,
+                column: first.column,
+                message: first.message.clone(),
+                text: text.clone(),
+            });
+            Err(fault.unwrap_or_else(|| ZoneFault::without_place(text)))
         }
     }
 }

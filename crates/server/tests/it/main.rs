@@ -2,10 +2,15 @@
 
 mod broken;
 mod control;
+mod folders;
 mod images;
+mod log;
 mod metrics;
 mod query;
 mod recursion;
 mod reload;
 mod serve;
+mod signatures;
 mod support;
+mod systemd;
+mod trial;

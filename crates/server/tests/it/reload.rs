@@ -51,7 +51,7 @@ fn sighup_under_load_loses_no_query_and_mixes_no_versions() {
 fn a_bad_zone_keeps_its_last_good_version() {
     let server = Server::start(&version(1), "");
     server.write("example.zone", &(version(2) + "www A nonsense\n"));
-    server.reload();
+    server.reload_badly();
     assert!(server.query(&["www.example", "+short"]).starts_with("192.0.2.1\n"));
     let status = text(&server.ctl(&["zone", "status", "example"]).stdout);
     assert!(status.contains("old") && status.contains("example.zone:9:7"), "{status}");
@@ -128,8 +128,12 @@ fn keys_that_need_a_start_are_reported_until_they_are_put_back() {
     assert_eq!(server.ctl(&["reload"]).status.code(), Some(1));
     assert_eq!(pending().as_array().map(Vec::len), Some(1));
     server.reconfigure("wrokers = 4", "workers = 2");
+    let reloads = server.log().matches(" reloaded ").count();
     server.reload();
     assert_eq!(pending(), serde_json::json!([]));
+    // What runs is what is configured again: that is nothing to report.
+    server.wait_for_log(" reloaded ", reloads + 1);
+    assert_eq!(server.log().matches("this takes effect at the next start").count(), 2);
 }
 
 #[test]
@@ -141,4 +145,49 @@ fn the_idle_time_that_tcp_uses_is_announced() {
     server.reload();
     assert!(announced().contains("; TCP KEEPALIVE: 30.0 secs"), "{}", announced());
     assert_eq!(server.ctl_json(&["status"])["pending_keys"], serde_json::json!([]));
+}
+
+#[test]
+fn a_reload_with_a_bad_zone_succeeded_and_named_none() {
+    let server = Server::start(&version(1), "");
+    server.write("other.zone", APEX);
+    server.write("example.zone", &(version(2) + "www A nonsense\n"));
+    let output = server.ctl(&["reload"]);
+    assert_eq!(output.status.code(), Some(1));
+    let (said, complaint) = (text(&output.stdout), text(&output.stderr));
+    assert!(said.contains("./example.zone:9:7: zone example.: "), "{said}");
+    assert!(said.contains("zone other.: new, serial 1, 5 records, "), "{said}");
+    assert_eq!(complaint, "nomen: 1 of 2 zones are bad\n");
+    // So it is as long as the zone is bad.
+    let report = server.reload_badly();
+    let fault = &report["faults"][0];
+    assert_eq!(
+        (&fault["zone"], &fault["line"], &fault["column"]),
+        (&"example.".into(), &9.into(), &7.into())
+    );
+    assert_eq!(report["error"], "1 of 2 zones are bad");
+    server.write("example.zone", &version(3));
+    let report = server.reload();
+    let changed = &report["changed"][0];
+    assert_eq!(report["changed"].as_array().map(Vec::len), Some(1), "{report}");
+    let numbers = ["from", "to", "records"].map(|key| changed[key].as_u64());
+    assert_eq!((&changed["zone"], numbers), (&"example.".into(), [Some(2), Some(4), Some(7)]), "{report}");
+    server.wait_for_log("zone example.: serial 2 -> 4", 1);
+}
+
+#[test]
+fn a_serial_that_went_back_or_stayed_was_not_noticed() {
+    let server = Server::start(&version(5), "");
+    server.write("example.zone", &version(1));
+    server.reload();
+    server.wait_for_log("WARN zone example.: the serial went back from 6 to 2", 1);
+    server.write("example.zone", &(version(1) + "more A 192.0.2.9\n"));
+    server.reload();
+    server.wait_for_log("WARN zone example.: the records changed, the serial is still 2", 1);
+    // The same records in another order are no change.
+    server.write("example.zone", &("more.example. 60 A 192.0.2.9\n".to_owned() + &version(1)));
+    let report = server.reload();
+    assert_eq!((&report["loaded"], &report["changed"]), (&1.into(), &serde_json::json!([])), "{report}");
+    server.wait_for_log(" reloaded ", 3);
+    assert_eq!(server.log().matches("secondaries will not take this version").count(), 2);
 }

@@ -39,7 +39,8 @@ pub(crate) fn nomen(arguments: &[&str]) -> Command {
         .args(arguments)
         .env_remove("NOTIFY_SOCKET")
         .env_remove("XDG_RUNTIME_DIR")
-        .env_remove("STATE_DIRECTORY");
+        .env_remove("STATE_DIRECTORY")
+        .env_remove("WATCHDOG_USEC");
     command
 }
 
@@ -96,6 +97,17 @@ impl Server {
 
     /// The same at an address that an earlier server had.
     pub(crate) fn start_at(address: SocketAddr, folder: TempDir, keys: &str, more: &str) -> Self {
+        Self::start_with_environment(address, folder, keys, more, &[])
+    }
+
+    /// The same with more variables in its environment.
+    pub(crate) fn start_with_environment(
+        address: SocketAddr,
+        folder: TempDir,
+        keys: &str,
+        more: &str,
+        variables: &[(&str, &str)],
+    ) -> Self {
         let config = format!(
             "[server]\nworkers = 2\n{keys}[[listen]]\naddr = [{}]\n[control]\nsocket = \"ctl.sock\"\n\
              [template.folder]\ndirectory = \".\"\n{more}",
@@ -111,6 +123,7 @@ impl Server {
         let child = nomen(&["serve", "--config", "nomen.toml"])
             .current_dir(folder.path())
             .env("NOTIFY_SOCKET", &notify_path)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("the log"))
             .stderr(log)
@@ -122,7 +135,7 @@ impl Server {
     }
 
     /// Waits until the server has reported its state.
-    fn wait_for_state(&self, state: &str) {
+    pub(crate) fn wait_for_state(&self, state: &str) {
         let mut buf = [0; 512];
         loop {
             let size =
@@ -169,9 +182,27 @@ impl Server {
         kill(Pid::from_raw(pid), signal).expect("the server is there");
     }
 
-    /// Reloads through the control socket, which answers when it is done; returns what was done.
+    /// Reloads through the control socket, which answers when it is done; returns what was done, all of it good.
     pub(crate) fn reload(&self) -> serde_json::Value {
         self.ctl_json(&["reload"])
+    }
+
+    /// Reloads what is bad in part, which must be said by the exit code; returns what was done.
+    pub(crate) fn reload_badly(&self) -> serde_json::Value {
+        let output = self.ctl(&["reload", "--json"]);
+        assert_eq!(output.status.code(), Some(1), "{}\n{}", text(&output.stdout), self.log());
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    /// Starts a server that serves every `NAME.zone` of its folder `zones`: these names, and `example.`. Its log goes to
+    /// the terminal, that is to [`log`](Self::log).
+    pub(crate) fn start_with_folder(names: &[&str], keys: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let zones = folder.path().join("zones");
+        fs::create_dir(&zones).expect("made");
+        names.iter().for_each(|name| fs::write(zones.join(format!("{name}.zone")), APEX).expect("written"));
+        fs::write(folder.path().join("example.zone"), APEX).expect("written");
+        Self::start_in(folder, "", &format!("[template.zones]\ndirectory = \"zones\"\n{keys}"))
     }
 
     /// Reloads by SIGHUP and waits for the end of it.

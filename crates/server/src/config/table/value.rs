@@ -87,6 +87,36 @@ fn plural(kind: &str) -> String {
     }
 }
 
+/// A share from 0 to 1, both included: a number such as 0.2.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Share(pub f64);
+
+impl Value for Share {
+    fn kind() -> String {
+        "share (0 to 1)".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        let value = match node.get_ref() {
+            DeValue::Float(share) => share.as_str().parse().ok(),
+            DeValue::Integer(share) => share.as_str().parse().ok(),
+            _ => {
+                reader.wrong_type(node, "a number such as 0.2");
+                return None;
+            }
+        };
+        match value {
+            Some(share) if (0.0..=1.0).contains(&share) => Some(Self(share)),
+            _ => {
+                reader.bad_value(node, "expected a share from 0 to 1".to_owned());
+                None
+            }
+        }
+    }
+    fn render(&self) -> Option<String> {
+        Some(self.0.to_string())
+    }
+}
+
 impl Value for bool {
     fn kind() -> String {
         "true or false".into()

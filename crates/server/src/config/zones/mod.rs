@@ -14,7 +14,7 @@ use wire::name::{Name, NameBuf, NameTextError};
 use super::report::Diagnostic;
 use super::table::keys;
 use super::table::read::{At, Reader};
-use super::table::value::{Value, quote};
+use super::table::value::{Share, Value, quote};
 use crate::words::did_you_mean;
 use pattern::{FilePattern, PathPattern};
 
@@ -39,8 +39,15 @@ keys! {
         live "file" file: Option<PathPattern> = None, example "zones/{zone}.zone";
         /// Folder of zone files. At a reload new files become zones, and zones whose files are gone are removed.
         live "directory" directory: Option<PathBuf> = None, example "zones";
-        /// File names that are zones within the directory; `{zone}` is where the zone's name stands.
+        /// File names that are zones within the directory; `{zone}` is where the zone's name stands. What editors
+        /// and tools leave behind is no zone: hidden files, names that end in `~`, `#` or, where the pattern has
+        /// nothing behind `{zone}`, in `.bak`, `.dpkg-dist`, `.dpkg-new`, `.dpkg-old`, `.jbk`, `.jnl`, `.old`,
+        /// `.orig`, `.rej`, `.rpmnew`, `.rpmsave`, `.signed`, `.swp` or `.tmp`.
         live "pattern" pattern: FilePattern = FilePattern::default(), example "db.{zone}";
+        /// Largest share of the directory's zones that one reload removes. If files of more zones, and of ten at
+        /// least, are gone, such as with a file system that is not mounted, all of them stay in service until their
+        /// files are back or `nomen ctl reload --force` is given.
+        live "max-removed" max_removed: Share = Share(0.2), example 0.5;
     }
 }
 
@@ -98,6 +105,11 @@ pub(super) fn check(zones: &[At<ConfiguredZone>], templates: &Templates, faults:
         if template.directory.is_none() && pattern.place.is_some() {
             let message = "`pattern` has no effect without `directory`";
             faults.push(Diagnostic::at(pattern.place.as_ref(), message));
+        }
+        let max_removed = &template.max_removed;
+        if template.directory.is_none() && max_removed.place.is_some() {
+            let message = "`max-removed` has no effect without `directory`";
+            faults.push(Diagnostic::at(max_removed.place.as_ref(), message));
         }
     }
     let mut seen: HashMap<&NameBuf, &At<NameBuf>> = HashMap::new();

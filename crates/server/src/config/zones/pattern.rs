@@ -124,13 +124,39 @@ impl FilePattern {
     /// that should be a zone name is none.
     pub fn zone_of(&self, file_name: &str) -> Option<Result<NameBuf, ZoneNameFault>> {
         let word = file_name.strip_prefix(self.before.as_str())?.strip_suffix(self.after.as_str())?;
-        if word.is_empty() || file_name.starts_with('.') {
+        if word.is_empty() || self.is_leaving(file_name) {
             return None;
         }
         let name = if word == ROOT_WORD { "." } else { word };
         Some(zone_name(name))
     }
+
+    /// Whether a file is what an editor or a tool left behind. An ending that the pattern itself asks for is none of
+    /// theirs.
+    fn is_leaving(&self, file_name: &str) -> bool {
+        let ending = file_name.rsplit_once('.').map_or("", |(_, ending)| ending);
+        file_name.starts_with(['.', '#'])
+            || (self.after.is_empty() && (file_name.ends_with(['~', '#']) || LEAVINGS.contains(&ending)))
+    }
 }
+
+/// Endings of files that editors, package managers and other servers leave beside zones. None is a top-level domain.
+const LEAVINGS: [&str; 14] = [
+    "bak",
+    "dpkg-dist",
+    "dpkg-new",
+    "dpkg-old",
+    "jbk",
+    "jnl",
+    "old",
+    "orig",
+    "rej",
+    "rpmnew",
+    "rpmsave",
+    "signed",
+    "swp",
+    "tmp",
+];
 
 /// A zone name without its final dot, safe as a file name.
 fn file_word(zone: Name<'_>) -> String {
@@ -248,6 +274,30 @@ mod tests {
         assert!(matches!(pattern.zone_of("a..b.zone"), Some(Err(_))));
         let pattern = FilePattern::parse("db.{zone}").expect("pattern");
         assert_eq!(pattern.zone_of("db.example.com"), Some(Ok(name("example.com"))));
+    }
+
+    #[test]
+    fn what_editors_and_tools_leave_behind_is_no_zone() {
+        let all = FilePattern::parse("{zone}").expect("pattern");
+        for left in [
+            "example.com~",
+            "example.com.bak",
+            "example.com.jnl",
+            "example.com.signed",
+            "example.com.swp",
+            "example.com.tmp",
+            "example.com.orig",
+            "#example.com#",
+            ".example.com.swp",
+            ".#example.com",
+        ] {
+            assert_eq!(all.zone_of(left), None, "{left}");
+        }
+        assert_eq!(FilePattern::default().zone_of(".#example.com.zone"), None);
+        // Where the operator asks for such an ending, it is one.
+        let signed = FilePattern::parse("{zone}.signed").expect("pattern");
+        assert_eq!(signed.zone_of("example.com.signed"), Some(Ok(name("example.com"))));
+        assert_eq!(signed.zone_of("example.com"), None);
     }
 
     proptest! {

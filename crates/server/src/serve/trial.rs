@@ -1,0 +1,140 @@
+//! What a start needs of the system, tried without starting: user, addresses, folders. For `nomen check --system`.
+
+use std::fs::{self, Metadata};
+use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use net::{BindFault, Listener};
+use nix::unistd::{Gid, Uid};
+
+use super::sockets::hint;
+use crate::config::Settings;
+use crate::config::log::LogTarget;
+use crate::config::report::{ConfigPlace, Diagnostic};
+use crate::control::default_paths;
+use crate::privileges::{self, UserIds};
+use crate::words::reason;
+
+/// Everything that a start with these settings would fail at, or that would be missing afterwards. Sockets are opened and
+/// closed again. An address in use is no fault while a server answers on the configured control socket: it is probably
+/// that one's.
+pub fn check(settings: &Settings) -> Vec<Diagnostic> {
+    let mut faults = Vec::new();
+    let ids = user(settings, &mut faults);
+    let running = is_running(settings);
+    listeners(settings, running, &mut faults);
+    if let Some(metrics) = &settings.metrics {
+        let addr = &metrics.listen;
+        match TcpListener::bind(addr.value.0) {
+            Err(e) if !(running && e.kind() == std::io::ErrorKind::AddrInUse) => {
+                let message = format!("cannot listen on {} for metrics: {}", addr.value, reason(&e));
+                faults.push(Diagnostic::at(addr.place.as_ref(), message));
+            }
+            _ => {}
+        }
+    }
+    let mut folder = |path: &Path, what: &str, place: Option<&ConfigPlace>| {
+        let fault = writable(path, ids).err();
+        faults.extend(fault.map(|fault| Diagnostic::at(place, format!("{what}: {fault}"))));
+    };
+    if let LogTarget::File(path) = &settings.log.target.value {
+        let place = settings.log.target.place.as_ref();
+        match fs::metadata(path) {
+            Ok(about) if about.is_file() && may_write(&about, ids) => {}
+            Ok(_) => folder(path, "log file", place),
+            Err(_) => folder(parent(path), "log folder", place),
+        }
+    }
+    let storage = &settings.server.storage;
+    if let Some(path) = &storage.dir.value {
+        // Root makes it if it is missing.
+        let path = if path.exists() { path } else { parent(path) };
+        folder(path, "state folder", storage.dir.place.as_ref());
+    }
+    let control = &settings.control;
+    if let (true, Some(path)) = (*control.enable, &control.socket.value) {
+        let of_socket = parent(path);
+        let path = if of_socket.exists() { of_socket } else { parent(of_socket) };
+        folder(path, "folder of the control socket", control.socket.place.as_ref());
+    }
+    faults
+}
+
+/// Whom the server will be, if somebody else than who starts it.
+fn user(settings: &Settings, faults: &mut Vec<Diagnostic>) -> Option<UserIds> {
+    let wanted = &settings.server.privileges;
+    let user = wanted.user.as_deref()?;
+    match privileges::find(user, wanted.group.as_deref()) {
+        Ok(ids) => Some(ids).filter(|_| privileges::is_root()),
+        Err(fault) => {
+            faults.push(Diagnostic::at(wanted.user.place.as_ref(), fault.to_string()));
+            None
+        }
+    }
+}
+
+/// Whether a server answers at the control socket.
+fn is_running(settings: &Settings) -> bool {
+    let paths = settings.control.socket.value.clone().map_or_else(default_paths, |path| vec![path]);
+    paths.iter().any(|path| UnixStream::connect(path).is_ok())
+}
+
+fn listeners(settings: &Settings, running: bool, faults: &mut Vec<Diagnostic>) {
+    let config = settings.net_config();
+    for listen in &settings.listens {
+        for (addr, proto) in listen.addr.iter().flat_map(|a| listen.proto.iter().map(move |p| (a, p.value))) {
+            match Listener::bind(addr.value.0, proto, &config) {
+                Err(e) if !(running && matches!(e.fault, BindFault::AddressInUse)) => {
+                    let fault = Diagnostic::at(addr.place.as_ref(), e.to_string());
+                    faults.push(match hint(&e) {
+                        Some(hint) => fault.hint(hint),
+                        None => fault,
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The folder that a path lies in.
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Whether files can be made in a folder by whom the server will be.
+fn writable(folder: &Path, ids: Option<UserIds>) -> Result<(), String> {
+    let shown: PathBuf = folder.to_owned();
+    let about = fs::metadata(folder).map_err(|e| format!("{}: {}", shown.display(), reason(&e)))?;
+    if !about.is_dir() {
+        return Err(format!("{} is no folder, or no file that can be written", shown.display()));
+    }
+    match may_write(&about, ids) {
+        true => Ok(()),
+        false => Err(format!("{} cannot be written by the user nomen will run as", shown.display())),
+    }
+}
+
+/// Whether the permissions let a user write: the one given, or else who asks.
+fn may_write(about: &Metadata, ids: Option<UserIds>) -> bool {
+    let (uid, gid) = match ids {
+        Some(ids) => (ids.uid, ids.gid),
+        None => (Uid::effective().as_raw(), Gid::effective().as_raw()),
+    };
+    let shift = if about.uid() == uid {
+        6
+    } else if about.gid() == gid {
+        3
+    } else {
+        0
+    };
+    let bits = about.mode() >> shift;
+    // To make files in a folder takes searching it, too.
+    let needed = if about.is_dir() { 0o3 } else { 0o2 };
+    uid == 0 || bits & needed == needed
+}

@@ -1,0 +1,231 @@
+//! What is to be known of a version that is in service already: what is wrong with it as a whole, and how long its
+//! signatures hold. A thread of its own finds out, so that no load waits for it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
+
+use tracing::debug;
+use wire::Type;
+use zone::Zone;
+use zone::check::{Flaw, check};
+use zone::scan::Severity;
+
+use super::Apex;
+
+/// Findings kept of one zone.
+const KEPT: usize = 10;
+/// Signatures that end within this many seconds end soon, and so do those that have a quarter of their time left if that
+/// is less: a weekend is enough to renew them.
+const SOON: i64 = 3 * 86_400;
+
+/// What was found out about one version of a zone.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Examination {
+    /// What is wrong with the zone as a whole, each in one line, as far as kept.
+    pub findings: Vec<String>,
+    /// Findings beyond those.
+    pub more: usize,
+    /// The signature that ends first; none if the zone has none.
+    pub signatures: Option<FirstExpiry>,
+}
+
+/// The signature of a zone that ends first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstExpiry {
+    /// When it ends, in seconds since 1970.
+    pub at: i64,
+    /// How long it holds from its beginning to its end, in seconds.
+    pub lifetime: i64,
+}
+
+/// How far the signatures of a zone are from their end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum SignatureAge {
+    /// All of them hold for long enough.
+    #[default]
+    Valid,
+    /// One ends soon.
+    Expiring,
+    /// One has ended: validating resolvers take the answer with it for forged.
+    Expired,
+}
+
+impl SignatureAge {
+    /// One word for listings.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Valid => "valid",
+            Self::Expiring => "expiring",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+impl fmt::Display for SignatureAge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// When it ends, as signatures are written in zones: `YYYYMMDDHHmmSS`, UTC (RFC 4034 §3.2).
+impl fmt::Display for FirstExpiry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        wire::text::write_time(self.at as u32, f)
+    }
+}
+
+impl FirstExpiry {
+    /// How far the end is at a time, in seconds since 1970.
+    pub fn age(&self, now: i64) -> SignatureAge {
+        match self.at - now {
+            ..=0 => SignatureAge::Expired,
+            left if left < SOON.min(self.lifetime / 4) => SignatureAge::Expiring,
+            _ => SignatureAge::Valid,
+        }
+    }
+}
+
+/// Examines a zone at a time, in seconds since 1970.
+pub(super) fn examine(zone: &Zone, now: i64) -> Examination {
+    let mut found = Examination::default();
+    check(zone, &mut |flaw: Flaw| match found.findings.len() < KEPT {
+        true => {
+            let word = if flaw.kind.severity() == Severity::Error { "error" } else { "warning" };
+            found.findings.push(format!("{word}: {flaw}"));
+        }
+        false => found.more += 1,
+    });
+    if zone.is_signed() {
+        found.signatures = first_expiry(zone, now);
+    }
+    found
+}
+
+/// The signature that ends first. Times of signatures count as serial numbers (RFC 4034 §3.1.5), so `now` decides which
+/// ones are meant.
+fn first_expiry(zone: &Zone, now: i64) -> Option<FirstExpiry> {
+    let mut first: Option<FirstExpiry> = None;
+    for set in zone.iter().flat_map(|node| node.rrsets()).filter(|set| set.rtype() != Type::RRSIG) {
+        for signature in set.sig_rdatas() {
+            // RFC 4034 §3.1: eight bytes in front, then the end, then the beginning.
+            let Some(times) = signature.compiled().get(8..16).and_then(|b| <&[u8; 8]>::try_from(b).ok())
+            else {
+                continue;
+            };
+            let [a, b, c, d, e, f, g, h] = *times;
+            let (end, begin) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
+            let at = now + i64::from(end.wrapping_sub(now as u32) as i32);
+            if first.is_none_or(|first| at < first.at) {
+                first = Some(FirstExpiry { at, lifetime: i64::from(end.wrapping_sub(begin) as i32).max(0) });
+            }
+        }
+    }
+    first
+}
+
+/// The thread that examines.
+pub(super) struct Examiner {
+    orders: Sender<(Apex, Arc<Zone>)>,
+}
+
+impl Examiner {
+    /// Starts the thread. What it finds goes to `done`. It ends with the examiner, or when nobody wants to hear.
+    ///
+    /// # Errors
+    /// The system's, if it refuses a thread.
+    pub(super) fn start(
+        now: impl Fn() -> i64 + Send + 'static,
+        done: impl Fn(Apex, Arc<Zone>, Arc<Examination>) -> bool + Send + 'static,
+    ) -> std::io::Result<Examiner> {
+        let (orders, queue): (_, Receiver<(Apex, Arc<Zone>)>) = channel();
+        // Nearly all zones have nothing to say: they share this.
+        let nothing = Arc::new(Examination::default());
+        std::thread::Builder::new().name("examiner".into()).spawn(move || {
+            for (apex, zone) in queue {
+                let begun = Instant::now();
+                let found = examine(&zone, now());
+                let milliseconds = begun.elapsed().as_millis() as u64;
+                debug!(milliseconds, "zone {}: examined", zone.apex());
+                let found = if found == *nothing { Arc::clone(&nothing) } else { Arc::new(found) };
+                if !done(apex, zone, found) {
+                    return;
+                }
+            }
+        })?;
+        Ok(Examiner { orders })
+    }
+
+    /// Has a zone examined.
+    pub(super) fn order(&self, apex: Apex, zone: Arc<Zone>) {
+        // The thread ends before this only when the server does.
+        let _ = self.orders.send((apex, zone));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use wire::NameBuf;
+    use wire::hash::HashKey;
+    use zone::LoadConfig;
+    use zone::scan::TextSource;
+
+    use super::*;
+
+    fn zone(text: &str) -> Zone {
+        let apex: NameBuf = "example.".parse().expect("a name");
+        let text = format!("$TTL 60\n@ SOA ns1 admin 1 1 1 9 9\n@ NS ns1\n@ NS ns2\n{text}");
+        let source = TextSource::bytes("test", text.as_bytes());
+        let (key, config) = (HashKey::new([1, 2, 3]), LoadConfig::default());
+        let loaded = zone::load::load(source, apex.as_name(), &key, &config, |_| ControlFlow::Continue(()));
+        loaded.expect("a zone").zone
+    }
+
+    const HOSTS: &str = "ns1 A 192.0.2.1\nns2 A 192.0.2.2\n";
+
+    fn signature(begin: i64, end: i64) -> String {
+        let [begin, end] = [begin, end].map(|at| at.rem_euclid(1 << 32));
+        format!("ns1 RRSIG A 13 2 60 {end} {begin} 1 example. AAAA\n")
+    }
+
+    #[test]
+    fn flaws_are_found_and_counted() {
+        assert_eq!(examine(&zone(HOSTS), 0), Examination::default());
+        let many: String = (0..15).map(|i| format!("h{i} MX 1 nowhere{i}\n")).collect();
+        let found = examine(&zone(&format!("{HOSTS}{many}")), 0);
+        assert_eq!((found.findings.len(), found.more), (KEPT, 5));
+        assert_eq!(
+            found.findings[0],
+            "warning: h0.example. MX: nowhere0.example. has no address records in this zone"
+        );
+    }
+
+    #[test]
+    fn the_signature_that_ends_first_counts_even_where_seconds_begin_anew() {
+        for time in [1_700_000_000, (1 << 32) - 5, 1 << 32] {
+            let text = format!(
+                "{HOSTS}@ DNSKEY 257 3 13 AAAA\n{}{}",
+                signature(time - 100, time + 700),
+                signature(time - 100, time + 300)
+            );
+            let expected = FirstExpiry { at: time + 300, lifetime: 400 };
+            assert_eq!(first_expiry(&zone(&text), time), Some(expected), "{time}");
+        }
+        assert_eq!(first_expiry(&zone(HOSTS), 0), None);
+    }
+
+    #[test]
+    fn what_ends_soon_depends_on_the_lifetime() {
+        let month = FirstExpiry { at: 0, lifetime: 30 * 86_400 };
+        let day = FirstExpiry { at: 0, lifetime: 86_400 };
+        assert_eq!(month.age(-SOON), SignatureAge::Valid);
+        assert_eq!(month.age(1 - SOON), SignatureAge::Expiring);
+        assert_eq!(day.age(1 - SOON), SignatureAge::Valid);
+        assert_eq!(day.age(-1), SignatureAge::Expiring);
+        assert_eq!(day.age(0), SignatureAge::Expired);
+        assert_eq!(FirstExpiry { at: 1_700_000_000, lifetime: 1 }.to_string(), "20231114221320");
+    }
+}

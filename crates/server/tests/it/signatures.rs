@@ -1,0 +1,75 @@
+//! Zones whose signatures have ended, or will soon, and what is wrong with zones in service.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::metrics::http;
+use crate::support::{APEX, Server, eventually, free_address, text, written};
+
+const DAY: i64 = 86_400;
+
+/// A signed zone with a signature that holds for thirty days and ends at this time.
+fn signed(end: i64) -> String {
+    let sig = |name: &str, covered: &str, end: i64| {
+        format!("{name} RRSIG {covered} 13 1 60 {end} {} 1 example. AAAA\n", end - 30 * DAY)
+    };
+    let far = now() + 25 * DAY;
+    format!(
+        "{APEX}@ NSEC ns1 SOA NS RRSIG NSEC\n{}{}{}",
+        sig("@", "SOA", far),
+        sig("@", "NS", end),
+        sig("@", "NSEC", far)
+    )
+}
+
+fn now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    i64::try_from(now.as_secs()).expect("a number")
+}
+
+fn state(server: &Server, key: &str) -> serde_json::Value {
+    server.ctl_json(&["zone", "status", "example"])[key].clone()
+}
+
+#[test]
+fn expired_signatures_were_served_in_silence() {
+    let at = free_address();
+    let end = now() - 7200;
+    let server =
+        Server::start(&signed(end), &format!("[metrics]\nlisten = {}\nper-zone = true\n", written(at)));
+    eventually("it is seen", &server, || state(&server, "signatures") == "expired");
+    assert_eq!(state(&server, "signatures_end"), end);
+    server.wait_for_log("ERROR zone example.: a signature ended 2 hours ago", 1);
+    assert_eq!(server.ctl_json(&["status"])["signatures"], serde_json::json!({"expiring": 0, "expired": 1}));
+    let figures = http(at, "GET /metrics");
+    for line in [
+        format!("nomen_zone_signature_expiry_seconds{{zone=\"example.\"}} {end}"),
+        "nomen_signed_zones{signatures=\"expired\"} 1".into(),
+    ] {
+        assert!(figures.lines().any(|l| l == line), "{line} is missing:\n{figures}");
+    }
+    // A new version with better ones is as good as any.
+    server.write("example.zone", &signed(now() + 20 * DAY).replace("admin 1 ", "admin 2 "));
+    server.reload();
+    eventually("it is seen", &server, || state(&server, "signatures") == "valid");
+}
+
+#[test]
+fn signatures_that_end_soon_are_warned_of() {
+    let server = Server::start(&signed(now() + 2 * DAY + 600), "");
+    eventually("it is seen", &server, || state(&server, "signatures") == "expiring");
+    server.wait_for_log("WARN zone example.: a signature ends in 48 hours", 1);
+}
+
+#[test]
+fn what_is_wrong_with_a_zone_in_service_was_only_known_to_check() {
+    let server = Server::start(&format!("{APEX}mail MX 10 nowhere\n"), "");
+    let expected = serde_json::json!([
+        "warning: mail.example. MX: nowhere.example. has no address records in this zone"
+    ]);
+    eventually("it is found", &server, || state(&server, "findings") == expected);
+    let status = text(&server.ctl(&["zone", "status", "example"]).stdout);
+    assert!(
+        status.lines().any(|line| line.starts_with("findings") && line.contains("nowhere.example.")),
+        "{status}"
+    );
+}
