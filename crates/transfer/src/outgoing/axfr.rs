@@ -45,16 +45,22 @@ impl ZoneRecords {
         ZoneRecords { zone, place: ZonePlace::FirstSoa, names: RecordNames::new() }
     }
 
-    /// Writes the nodes from a place on. `Err` has the place of what no longer fits.
+    /// Writes the nodes from a place on. `Err` has the place of what no longer fits. The records of a name and those below it
+    /// that it hides, a delegation and its glue, stay in one message where they can: elsewhere their names would have to be
+    /// written again.
     fn nodes(
         &mut self,
         message: &mut TransferMessage<'_>,
         from: (Option<NodeAddress>, usize, usize),
     ) -> Result<(), ZonePlace> {
         let (first, mut set_from, mut at) = from;
+        let mut together = None;
         for node in self.zone.stored_from(first) {
             message.next_owner();
             let is_apex = node.flags().contains(NodeFlags::APEX);
+            if !node.flags().contains(NodeFlags::OCCLUDED) {
+                together = Some((node.address(), message.mark()));
+            }
             for (number, set) in node.rrsets().enumerate().skip(set_from) {
                 self.names.clear();
                 let (records, all) = (set.records().len(), set.records_and_sigs().len());
@@ -64,7 +70,11 @@ impl ZoneRecords {
                 while at < all {
                     match message.compiled(&set, at, &mut self.names) {
                         Ok(next) => at = next,
-                        Err(_) => return Err(ZonePlace::Node(Some(node.address()), number, at)),
+                        Err(_) => {
+                            let place = ZonePlace::Node(Some(node.address()), number, at);
+                            let before = together.filter(|(_, mark)| message.take_back(*mark));
+                            return Err(before.map_or(place, |(node, _)| ZonePlace::Node(Some(node), 0, 0)));
+                        }
                     }
                 }
                 at = 0;

@@ -13,6 +13,16 @@ use super::names::{DEEPEST, Standing, StandingNames};
 /// Names of one RRset that its later ones may point at: as many as the snapshot's compression has.
 const RECORD_NAMES: usize = 64;
 
+/// The most bytes that are taken back so that records with names in common are not torn apart.
+const MOST_TAKEN_BACK: usize = 1024;
+
+/// A place in a message, between two records.
+#[derive(Clone, Copy)]
+pub(super) struct MessageMark {
+    len: usize,
+    records: u16,
+}
+
 /// Where compressed names stand in the data of a type (RFC 3597 §4): the bytes in front of them, and how many there are.
 /// [`wire::rdata::layout`] says the same, as a test sees to.
 #[inline]
@@ -147,6 +157,21 @@ impl<'b> TransferMessage<'b> {
     /// Records written.
     pub(super) fn records(&self) -> u16 {
         self.records
+    }
+
+    /// A place to end the message at.
+    #[inline]
+    pub(super) fn mark(&self) -> MessageMark {
+        MessageMark { len: self.len, records: self.records }
+    }
+
+    /// Takes back what was written since `mark`, if it is little and something is left. The message must be ended then.
+    pub(super) fn take_back(&mut self, mark: MessageMark) -> bool {
+        let is_little = mark.records > 0 && self.len - mark.len <= MOST_TAKEN_BACK;
+        if is_little {
+            (self.len, self.records) = (mark.len, mark.records);
+        }
+        is_little
     }
 
     /// Puts the header in front, with so many questions and records of the additional section.

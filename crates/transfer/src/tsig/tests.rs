@@ -211,17 +211,17 @@ fn another_secret_is_badsig() {
 #[test]
 fn a_time_beyond_the_fudge_is_badtime_and_signed() {
     let (message, _) = request();
-    for now in [NOW - 300, NOW + 300] {
-        assert!(check(&message, &keys(), now).is_ok());
+    for time in [NOW - 300, NOW + 300] {
+        assert!(check(&message, &keys(), time).is_ok());
     }
-    for now in [NOW - 301, NOW + 301] {
-        let (error, reply) = refusal(&message, &keys(), now);
+    for time in [NOW - 301, NOW + 301] {
+        let (error, reply) = refusal(&message, &keys(), time);
         assert_eq!(error, TsigRcode::BADTIME);
         assert_eq!(record::TsigRecord::read(&reply, at(&reply)).expect("a record").time, NOW);
         let (_, mut verifier) = request();
         assert_eq!(
             verifier.message(&reply, Some(at(&reply)), NOW),
-            Err(ResponseError::Refused { error, authentic: true, server_time: Some(now) })
+            Err(ResponseError::Refused { error, authentic: true, server_time: Some(time) })
         );
     }
 }

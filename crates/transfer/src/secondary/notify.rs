@@ -1,0 +1,78 @@
+//! NOTIFY to the secondaries of one zone (RFC 1996 §3.6): sent again until each has replied, or has been told often enough.
+
+use super::{RandomNumbers, with_jitter};
+
+/// How often, and how long after each other; times are in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotifyRules {
+    /// The wait for a reply to the first; each further one is twice as long.
+    pub first_wait: u32,
+    /// The longest wait.
+    pub most_wait: u32,
+    /// Messages to one secondary for one change, the first included.
+    pub tries: u32,
+}
+
+impl Default for NotifyRules {
+    /// Five tries in about a minute: 2, 4, 8, 16 seconds apart.
+    fn default() -> Self {
+        NotifyRules { first_wait: 2, most_wait: 60, tries: 5 }
+    }
+}
+
+/// One secondary.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    /// When to send next; `None` if there is nothing to send.
+    next: Option<u64>,
+    sent: u32,
+}
+
+/// Who of a zone's secondaries is still to be told of its last change. Times are in seconds since 1970.
+#[derive(Debug)]
+pub struct NotifySender {
+    rules: NotifyRules,
+    secondaries: Vec<Told>,
+}
+
+impl NotifySender {
+    /// For so many secondaries, each known by its place in the operator's list. Nothing is to be sent yet.
+    pub fn new(rules: NotifyRules, secondaries: usize) -> NotifySender {
+        NotifySender { rules, secondaries: vec![Told::default(); secondaries] }
+    }
+
+    /// The zone has changed: all are told, from the first try on.
+    pub fn changed(&mut self, now: u64) {
+        self.secondaries.fill(Told { next: Some(now), sent: 0 });
+    }
+
+    /// When [`poll`](Self::poll) has something to do.
+    pub fn due(&self) -> Option<u64> {
+        self.secondaries.iter().filter_map(|told| told.next).min()
+    }
+
+    /// The next secondary to send to, if one is due at `now`. Call it until there is none.
+    pub fn poll(&mut self, now: u64, random: RandomNumbers<'_>) -> Option<usize> {
+        let rules = self.rules;
+        let due = |told: &Told| told.next.is_some_and(|next| next <= now);
+        loop {
+            let (number, told) = self.secondaries.iter_mut().enumerate().find(|(_, told)| due(told))?;
+            if told.sent >= rules.tries {
+                told.next = None;
+                continue;
+            }
+            let wait =
+                ((rules.first_wait.max(1) as u64) << told.sent.min(30)).min(rules.most_wait.max(1) as u64);
+            told.next = Some(now.saturating_add(with_jitter(wait, random).max(1)));
+            told.sent += 1;
+            return Some(number);
+        }
+    }
+
+    /// A secondary has replied, whatever the code: it is told no more (RFC 1996 §3.6).
+    pub fn replied(&mut self, secondary: usize) {
+        if let Some(told) = self.secondaries.get_mut(secondary) {
+            told.next = None;
+        }
+    }
+}

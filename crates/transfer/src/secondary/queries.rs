@@ -1,0 +1,142 @@
+//! The messages between primary and secondary: SOA queries (RFC 1034 §4.3.5), requests for transfers, NOTIFY (RFC 1996).
+
+use wire::message::{
+    Builder, Compressor, Full, HEADER_LEN, Header, Malformed, Offset, Opcode, Owner, Parser, RawRecord,
+    Rcode, Section,
+};
+use wire::rdata::view::Soa;
+use wire::{Class, Name, NameBuf, Serial, Ttl, Type};
+
+use crate::incoming::{AskedFor, TransferFault};
+
+/// Writes a question, and the SOA with this data in `section`.
+fn query(
+    buf: &mut [u8],
+    header: Header,
+    apex: Name<'_>,
+    qtype: Type,
+    soa: Option<(Section, &[u8])>,
+) -> Result<usize, Full> {
+    if buf.len() < HEADER_LEN {
+        return Err(Full);
+    }
+    let mut names = Compressor::small();
+    let limit = buf.len();
+    let mut b = Builder::new(buf, limit, header, &mut names);
+    b.question(apex, qtype, Class::IN)?;
+    b.learn(apex, Offset::QNAME);
+    if let Some((section, rdata)) = soa {
+        b.record(section, Owner::At(Offset::QNAME), Type::SOA, Class::IN, Ttl::ZERO, rdata)?;
+    }
+    Ok(b.finish())
+}
+
+/// Writes the query for the SOA of `apex` to `buf`, and returns its length.
+pub fn soa_query(buf: &mut [u8], id: u16, apex: Name<'_>) -> Result<usize, Full> {
+    query(buf, Header::query(id), apex, Type::SOA, None)
+}
+
+/// Writes the request for a transfer to `buf`, and returns its length. IXFR has our SOA, whose data is `soa`, in the authority
+/// section (RFC 1995 §3).
+pub fn transfer_query(
+    buf: &mut [u8],
+    id: u16,
+    apex: Name<'_>,
+    asked: AskedFor,
+    soa: &[u8],
+) -> Result<usize, Full> {
+    let (qtype, soa) = match asked {
+        AskedFor::Axfr => (Type::AXFR, None),
+        AskedFor::Ixfr(_) => (Type::IXFR, Some((Section::Authority, soa))),
+    };
+    query(buf, Header::query(id), apex, qtype, soa)
+}
+
+/// Writes NOTIFY for `apex` to `buf`, with the data of its SOA, and returns its length (RFC 1996 §3.7).
+pub fn notify_query(buf: &mut [u8], id: u16, apex: Name<'_>, soa: &[u8]) -> Result<usize, Full> {
+    let mut header = *Header::query(id).as_bytes();
+    header[2] = Opcode::NOTIFY.0 << 3;
+    let mut header = Header::of(&header).ok_or(Full)?;
+    header.set_authoritative(true);
+    query(buf, header, apex, Type::SOA, Some((Section::Answer, soa)))
+}
+
+/// What a NOTIFY announces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notification {
+    /// The zone.
+    pub apex: NameBuf,
+    /// Its new version, if the primary says so. Nothing proves it: it is a hint (RFC 1996 §3.11).
+    pub serial: Option<Serial>,
+}
+
+/// Reads a NOTIFY for a zone's SOA (RFC 1996 §3.7); [`Malformed`] for any other message.
+pub fn read_notify(message: &[u8]) -> Result<Notification, Malformed> {
+    let (header, mut parser) = Parser::new(message)?;
+    let question = parser.question()?;
+    let [questions, answers, ..] = header.counts();
+    let asked = (header.is_response(), header.opcode(), questions, question.qtype, question.qclass);
+    if asked != (false, Opcode::NOTIFY, 1, Type::SOA, Class::IN) {
+        return Err(Malformed);
+    }
+    let mut serial = None;
+    for _ in 0..answers {
+        let record = parser.record()?;
+        serial = serial.or(soa_serial(&mut parser, &record, question.name)?);
+    }
+    Ok(Notification { apex: question.name.to_buf(), serial })
+}
+
+/// Whether `message` is the reply to the NOTIFY with this ID for `apex`, and what it says.
+pub fn notify_reply(message: &[u8], id: u16, apex: Name<'_>) -> Option<Rcode> {
+    let (header, mut parser) = Parser::new(message).ok()?;
+    let same = header.id() == id && header.is_response() && header.opcode() == Opcode::NOTIFY;
+    // RFC 1996 §4.7: "a NOTIFY response" has the question of the request; an error may come without any.
+    let asked = header.counts()[0] == 0 || parser.question().is_ok_and(|question| question.name == apex);
+    (same && asked).then(|| header.rcode())
+}
+
+/// The version of `apex` that the response to [`soa_query`] has. Only an authoritative one counts.
+pub fn read_soa_reply(message: &[u8], id: u16, apex: Name<'_>) -> Result<Serial, TransferFault> {
+    let (header, mut parser) = Parser::new(message)?;
+    if header.id() != id || !header.is_response() || header.opcode() != Opcode::QUERY {
+        return Err(TransferFault::NotTheResponse);
+    }
+    if header.rcode() != Rcode::NOERROR {
+        return Err(TransferFault::Rcode(header.rcode()));
+    }
+    let [questions, answers, ..] = header.counts();
+    let question = parser.question()?;
+    if questions != 1 || question.name != apex || question.qtype != Type::SOA {
+        return Err(TransferFault::OtherQuestion);
+    }
+    if header.truncated() {
+        return Err(TransferFault::Truncated);
+    }
+    for _ in 0..answers {
+        let record = parser.record()?;
+        if let Some(serial) = soa_serial(&mut parser, &record, apex)?
+            && header.authoritative()
+        {
+            return Ok(serial);
+        }
+    }
+    Err(TransferFault::NoSoa)
+}
+
+/// The serial of a record, if it is the SOA of `apex`.
+fn soa_serial(
+    parser: &mut Parser<'_>,
+    record: &RawRecord,
+    apex: Name<'_>,
+) -> Result<Option<Serial>, Malformed> {
+    if record.rtype != Type::SOA || record.class != Class::IN {
+        return Ok(None);
+    }
+    if parser.name_at(record.owner_at)?.as_name() != apex {
+        return Ok(None);
+    }
+    let mut rdata = Vec::new();
+    parser.expand_rdata(record, &mut rdata)?;
+    Ok(Some(Soa::read(&rdata)?.numbers.serial))
+}

@@ -1,0 +1,249 @@
+//! Many secondary zones: which is next, and how many may be under way at once.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+use super::RandomNumbers;
+use super::zone::{SecondaryAction, SecondaryEvent, SecondaryZone};
+
+/// A server that zones are asked of, however many of them share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PrimaryId(pub u32);
+
+/// A zone of the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SecondaryId(u32);
+
+/// How many zones may be under way at once, each at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecondaryLimits {
+    /// In all.
+    pub in_all: usize,
+    /// With one primary.
+    pub per_primary: usize,
+}
+
+impl Default for SecondaryLimits {
+    fn default() -> Self {
+        SecondaryLimits { in_all: 64, per_primary: 8 }
+    }
+}
+
+/// A zone, and what of it is under way.
+struct Entry {
+    zone: SecondaryZone,
+    primaries: Box<[PrimaryId]>,
+    /// When it is in the heap for; `None` if it is not.
+    queued: Option<u64>,
+    /// The primary whose place it holds.
+    holds: Option<PrimaryId>,
+    /// What it waits for a place to do.
+    waits: Option<SecondaryAction>,
+}
+
+/// A primary, and who is with it.
+#[derive(Default)]
+struct PrimaryLoad {
+    running: usize,
+    waiting: VecDeque<SecondaryId>,
+    /// Whether it stands in [`SecondaryScheduler::turns`].
+    has_turn: bool,
+}
+
+/// Many zones. Time and events go in; actions come out of [`poll`](Self::poll), one at a time, no more at once than the
+/// limits allow. Zones that wait for a primary wait in its own line, so that a slow one holds up nobody else.
+pub struct SecondaryScheduler {
+    limits: SecondaryLimits,
+    /// `None` for one that was removed.
+    entries: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    heap: BinaryHeap<Reverse<(u64, u32)>>,
+    loads: HashMap<PrimaryId, PrimaryLoad>,
+    running: usize,
+    /// Primaries with zones that wait, each once.
+    turns: VecDeque<PrimaryId>,
+    /// Actions that may be done.
+    ready: VecDeque<(SecondaryId, SecondaryAction)>,
+}
+
+impl SecondaryScheduler {
+    /// No zones yet.
+    pub fn new(limits: SecondaryLimits) -> SecondaryScheduler {
+        SecondaryScheduler {
+            limits: SecondaryLimits { in_all: limits.in_all.max(1), per_primary: limits.per_primary.max(1) },
+            entries: Vec::new(),
+            free: Vec::new(),
+            heap: BinaryHeap::new(),
+            loads: HashMap::new(),
+            running: 0,
+            turns: VecDeque::new(),
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// Adds a zone; `primaries` has one for each of its rules'.
+    pub fn add(&mut self, zone: SecondaryZone, primaries: &[PrimaryId]) -> SecondaryId {
+        let entry = Entry { zone, primaries: primaries.into(), queued: None, holds: None, waits: None };
+        let id = match self.free.pop() {
+            Some(id) => SecondaryId(id),
+            None => {
+                self.entries.push(None);
+                SecondaryId(self.entries.len() as u32 - 1)
+            }
+        };
+        self.entries[id.0 as usize] = Some(entry);
+        self.queue(id);
+        id
+    }
+
+    /// Removes a zone. What it had under way is to be ended; events of it are ignored until its id is given out again.
+    pub fn remove(&mut self, id: SecondaryId) -> Option<SecondaryZone> {
+        let entry = self.entries.get_mut(id.0 as usize)?.take()?;
+        self.ready.retain(|(other, _)| *other != id);
+        if entry.waits.is_some() {
+            for load in self.loads.values_mut() {
+                load.waiting.retain(|other| *other != id);
+            }
+        }
+        self.release(entry.holds);
+        self.free.push(id.0);
+        Some(entry.zone)
+    }
+
+    /// The zone.
+    pub fn zone(&self, id: SecondaryId) -> Option<&SecondaryZone> {
+        Some(&self.entries.get(id.0 as usize)?.as_ref()?.zone)
+    }
+
+    /// When [`poll`](Self::poll) has something to do, unless an event comes before; seconds since 1970.
+    pub fn due(&mut self) -> Option<u64> {
+        if !self.ready.is_empty() {
+            return Some(0);
+        }
+        while let Some(&Reverse((at, id))) = self.heap.peek() {
+            if self.is_current(at, id) {
+                return Some(at);
+            }
+            self.heap.pop();
+        }
+        None
+    }
+
+    /// The next action, if there is one at `now`. Call it until there is none.
+    pub fn poll(&mut self, now: u64) -> Option<(SecondaryId, SecondaryAction)> {
+        while self.ready.is_empty() {
+            if self.due().is_none_or(|at| at > now) {
+                return None;
+            }
+            let Reverse((_, id)) = self.heap.pop()?;
+            let Some(entry) = self.entries.get_mut(id as usize).and_then(Option::as_mut) else { continue };
+            entry.queued = None;
+            let action = entry.zone.poll(now);
+            self.act(SecondaryId(id), action);
+        }
+        self.ready.pop_front()
+    }
+
+    /// Something happened to a zone; what follows comes out of [`poll`](Self::poll).
+    pub fn event(&mut self, id: SecondaryId, event: SecondaryEvent, now: u64, random: RandomNumbers<'_>) {
+        let Some(entry) = self.entries.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
+        let action = entry.zone.event(event, now, random);
+        self.act(id, action);
+    }
+
+    /// Zones with a place, and zones that wait for one.
+    pub fn load(&self) -> (usize, usize) {
+        (self.running, self.loads.values().map(|load| load.waiting.len()).sum())
+    }
+
+    /// Does what a zone has decided, if there is a place for it, and sees to its next time.
+    fn act(&mut self, id: SecondaryId, action: Option<SecondaryAction>) {
+        let Some(entry) = self.entries.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
+        let place = |primary: usize| entry.primaries.get(primary).copied().unwrap_or(PrimaryId(u32::MAX));
+        match action {
+            Some(SecondaryAction::Expire) => self.ready.push_back((id, SecondaryAction::Expire)),
+            Some(
+                action @ (SecondaryAction::Probe { primary } | SecondaryAction::Transfer { primary, .. }),
+            ) => {
+                let wanted = place(primary);
+                if entry.holds == Some(wanted) {
+                    self.ready.push_back((id, action));
+                } else {
+                    entry.waits = Some(action);
+                    let held = entry.holds.take();
+                    self.loads.entry(wanted).or_default().waiting.push_back(id);
+                    self.take_turn(wanted);
+                    self.release(held);
+                    self.fill();
+                }
+            }
+            None if entry.zone.is_under_way() => {}
+            None => {
+                let held = entry.holds.take();
+                self.release(held);
+            }
+        }
+        self.queue(id);
+    }
+
+    /// Gives a place back, and to those who wait.
+    fn release(&mut self, held: Option<PrimaryId>) {
+        let Some(primary) = held else { return };
+        self.running -= 1;
+        if let Some(load) = self.loads.get_mut(&primary) {
+            load.running -= 1;
+        }
+        self.take_turn(primary);
+        self.fill();
+    }
+
+    /// Notes that zones wait for a primary.
+    fn take_turn(&mut self, primary: PrimaryId) {
+        let Some(load) = self.loads.get_mut(&primary) else { return };
+        if load.waiting.is_empty() && load.running == 0 {
+            self.loads.remove(&primary);
+        } else if !load.waiting.is_empty() && !load.has_turn && load.running < self.limits.per_primary {
+            load.has_turn = true;
+            self.turns.push_back(primary);
+        }
+    }
+
+    /// Gives places to zones that wait, primary by primary, while there are any.
+    fn fill(&mut self) {
+        while self.running < self.limits.in_all {
+            let Some(primary) = self.turns.pop_front() else { return };
+            let Some(load) = self.loads.get_mut(&primary) else { continue };
+            load.has_turn = false;
+            if load.running >= self.limits.per_primary {
+                continue;
+            }
+            if let Some(id) = load.waiting.pop_front() {
+                if let Some(entry) = self.entries.get_mut(id.0 as usize).and_then(Option::as_mut)
+                    && let Some(action) = entry.waits.take()
+                {
+                    entry.holds = Some(primary);
+                    load.running += 1;
+                    self.running += 1;
+                    self.ready.push_back((id, action));
+                }
+                self.take_turn(primary);
+            }
+        }
+    }
+
+    /// Puts a zone into the heap for its next time.
+    fn queue(&mut self, id: SecondaryId) {
+        let Some(entry) = self.entries.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
+        let due = entry.zone.due();
+        if due != u64::MAX && entry.queued != Some(due) {
+            entry.queued = Some(due);
+            self.heap.push(Reverse((due, id.0)));
+        }
+    }
+
+    /// Whether what stands in the heap is still so.
+    fn is_current(&self, at: u64, id: u32) -> bool {
+        let entry = self.entries.get(id as usize).and_then(Option::as_ref);
+        entry.is_some_and(|entry| entry.queued == Some(at) && entry.zone.due() == at)
+    }
+}

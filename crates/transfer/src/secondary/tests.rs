@@ -1,0 +1,370 @@
+//! Secondaries on virtual time.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use testkit::name;
+use wire::rdata::view::SoaNumbers;
+use wire::{Rcode, Serial};
+
+use super::*;
+use crate::incoming::{AskedFor, TransferFault};
+
+const START: u64 = 1_700_000_000;
+
+fn soa(serial: u32) -> SoaNumbers {
+    SoaNumbers { serial: Serial(serial), refresh: 1000, retry: 100, expire: 5000, minimum: 60 }
+}
+
+fn rules(primaries: usize) -> SecondaryRules {
+    SecondaryRules { primaries, ..SecondaryRules::default() }
+}
+
+/// No jitter at all.
+fn none() -> impl FnMut() -> u32 {
+    || 0
+}
+
+fn event(zone: &mut SecondaryZone, event: SecondaryEvent, now: u64) -> Option<SecondaryAction> {
+    zone.event(event, now, &mut none())
+}
+
+fn failed() -> SecondaryEvent {
+    SecondaryEvent::Failed(SecondaryFault::Unreachable)
+}
+
+fn rcode(rcode: Rcode) -> SecondaryEvent {
+    SecondaryEvent::Failed(SecondaryFault::Transfer(TransferFault::Rcode(rcode)))
+}
+
+fn notified(primary: Option<usize>, serial: Option<u32>) -> SecondaryEvent {
+    SecondaryEvent::Notified { primary, serial: serial.map(Serial) }
+}
+
+fn axfr(primary: usize) -> Option<SecondaryAction> {
+    Some(SecondaryAction::Transfer { primary, asked: AskedFor::Axfr })
+}
+
+fn ixfr(primary: usize, serial: u32) -> Option<SecondaryAction> {
+    Some(SecondaryAction::Transfer { primary, asked: AskedFor::Ixfr(Serial(serial)) })
+}
+
+fn probe(primary: usize) -> Option<SecondaryAction> {
+    Some(SecondaryAction::Probe { primary })
+}
+
+/// A zone that has version 5 since [`START`].
+fn loaded(primaries: usize) -> SecondaryZone {
+    SecondaryZone::kept(rules(primaries), soa(5), START, &mut none())
+}
+
+#[test]
+fn a_zone_is_loaded_then_refreshed() {
+    let mut zone = SecondaryZone::new(rules(1), START);
+    assert_eq!((zone.state(START), zone.due()), (SecondaryState::NeverLoaded, START));
+    assert_eq!(zone.poll(START), axfr(0));
+    assert_eq!(zone.poll(START), None, "one thing at a time");
+    assert_eq!(event(&mut zone, SecondaryEvent::Transferred(soa(5)), START + 3), None);
+    assert_eq!((zone.state(START + 3), zone.due()), (SecondaryState::Fresh, START + 1003));
+    assert_eq!(zone.poll(START + 1002), None);
+    assert_eq!(zone.poll(START + 1003), probe(0));
+    assert_eq!(event(&mut zone, SecondaryEvent::Probed(Serial(5)), START + 1004), None);
+    assert_eq!(zone.due(), START + 2004);
+    assert_eq!(zone.poll(START + 2004), probe(0));
+    assert_eq!(event(&mut zone, SecondaryEvent::Probed(Serial(6)), START + 2005), ixfr(0, 5));
+    assert_eq!(event(&mut zone, SecondaryEvent::Transferred(soa(6)), START + 2006), None);
+    assert_eq!(zone.soa().map(|soa| soa.serial), Some(Serial(6)));
+}
+
+#[test]
+fn primaries_are_tried_in_turn_then_retried() {
+    let mut zone = loaded(3);
+    assert_eq!(zone.poll(START + 1000), probe(0));
+    assert_eq!(event(&mut zone, failed(), START + 1001), probe(1));
+    assert_eq!(event(&mut zone, rcode(Rcode::REFUSED), START + 1002), probe(2));
+    assert_eq!(event(&mut zone, failed(), START + 1003), None);
+    assert_eq!(zone.due(), START + 1103, "after the retry time");
+    assert_eq!(zone.last_fault(), Some((START + 1003, 2, &SecondaryFault::Unreachable)));
+    assert_eq!(zone.poll(START + 1103), probe(0));
+    assert_eq!(event(&mut zone, failed(), START + 1104), probe(1));
+    assert_eq!(event(&mut zone, SecondaryEvent::Probed(Serial(5)), START + 1105), None);
+    assert_eq!(zone.last_fault(), None);
+    assert_eq!(zone.poll(START + 2105), probe(1), "the one that was of use");
+}
+
+#[test]
+fn the_whole_zone_is_asked_for_where_differences_fail() {
+    for fault in [
+        TransferFault::Rcode(Rcode::NOTIMP),
+        TransferFault::Rcode(Rcode::FORMERR),
+        TransferFault::BrokenChain { reached: Serial(5), found: Serial(4) },
+    ] {
+        let mut zone = loaded(2);
+        zone.poll(START + 1000);
+        assert_eq!(event(&mut zone, SecondaryEvent::Probed(Serial(9)), START + 1000), ixfr(0, 5));
+        let fault = SecondaryEvent::Failed(SecondaryFault::Transfer(fault));
+        assert_eq!(event(&mut zone, fault, START + 1000), axfr(0));
+        assert_eq!(event(&mut zone, failed(), START + 1000), probe(1), "then the next primary");
+    }
+    let mut zone = loaded(2);
+    zone.poll(START + 1000);
+    event(&mut zone, SecondaryEvent::Probed(Serial(9)), START + 1000);
+    assert_eq!(event(&mut zone, rcode(Rcode::REFUSED), START + 1000), probe(1), "AXFR would be refused, too");
+    let mut zone =
+        SecondaryZone::kept(SecondaryRules { ixfr: false, ..rules(1) }, soa(5), START, &mut none());
+    zone.poll(START + 1000);
+    assert_eq!(event(&mut zone, SecondaryEvent::Probed(Serial(9)), START + 1000), axfr(0));
+}
+
+#[test]
+fn serials_are_compared_as_rfc_1982_has_it() {
+    let probed = |ours: u32, theirs: u32| {
+        let mut zone = SecondaryZone::kept(rules(1), soa(ours), START, &mut none());
+        zone.poll(START + 1000);
+        let action = event(&mut zone, SecondaryEvent::Probed(Serial(theirs)), START + 1000);
+        (action.is_some(), zone.last_fault().is_some())
+    };
+    assert_eq!(probed(u32::MAX, 0), (true, false), "newer");
+    assert_eq!(probed(7, 7), (false, false), "the same");
+    assert_eq!(probed(7, 6), (false, true), "older");
+    assert_eq!(probed(0, u32::MAX), (false, true), "older");
+    assert_eq!(probed(0, 1 << 31), (true, false), "as far apart as can be: it is not ours");
+}
+
+#[test]
+fn a_zone_expires_and_comes_back() {
+    let mut zone = loaded(1);
+    let mut now = START + 1000;
+    while now < START + 5000 {
+        assert_eq!(zone.poll(now), probe(0));
+        assert_eq!(event(&mut zone, failed(), now), None);
+        assert_eq!(zone.state(now + 1), SecondaryState::Stale);
+        now = zone.due();
+    }
+    assert_eq!(now, START + 5000);
+    assert_eq!(zone.poll(now), Some(SecondaryAction::Expire));
+    assert_eq!(zone.state(now), SecondaryState::Expired);
+    assert_eq!(zone.poll(now), probe(0), "it goes on asking");
+    assert_eq!(event(&mut zone, SecondaryEvent::Probed(Serial(5)), now), None);
+    assert_eq!(zone.state(now), SecondaryState::Fresh);
+    // A zone that expires while something is under way is told so at once.
+    let mut zone = loaded(1);
+    zone.poll(START + 1000);
+    assert_eq!(zone.due(), START + 5000);
+    assert_eq!(zone.poll(START + 5000), Some(SecondaryAction::Expire));
+    assert_eq!(zone.due(), u64::MAX);
+}
+
+#[test]
+fn a_zone_that_was_never_loaded_is_tried_less_and_less_often() {
+    let mut zone = SecondaryZone::new(SecondaryRules { retry: 10..=100, ..rules(1) }, START);
+    let mut waits = Vec::new();
+    for _ in 0..6 {
+        let now = zone.due();
+        assert_eq!(zone.poll(now), axfr(0));
+        assert_eq!(event(&mut zone, failed(), now), None);
+        waits.push(zone.due() - now);
+    }
+    assert_eq!(waits, [10, 20, 40, 80, 100, 100]);
+}
+
+#[test]
+fn times_stay_within_bounds() {
+    let rules =
+        SecondaryRules { refresh: 5000..=6000, retry: 200..=300, expire: 10_000..=20_000, ..rules(1) };
+    let mut zone = SecondaryZone::kept(rules, soa(5), START, &mut none());
+    assert_eq!(zone.due(), START + 5000);
+    zone.poll(START + 5000);
+    event(&mut zone, failed(), START + 5000);
+    assert_eq!(zone.due(), START + 5200);
+    assert_eq!(zone.state(START + 9_999), SecondaryState::Stale);
+    zone.poll(START + 9_999);
+    assert_eq!(zone.poll(START + 10_000), Some(SecondaryAction::Expire));
+}
+
+#[test]
+fn notify_asks_the_primary_that_sent_it() {
+    let mut zone = loaded(3);
+    assert_eq!(event(&mut zone, notified(Some(2), Some(6)), START + 10), probe(2));
+    // What comes meanwhile is done after it, once.
+    assert_eq!(event(&mut zone, notified(Some(1), Some(7)), START + 11), None);
+    assert_eq!(event(&mut zone, notified(Some(1), None), START + 11), None);
+    assert_eq!(event(&mut zone, SecondaryEvent::Probed(Serial(6)), START + 12), ixfr(2, 5));
+    assert_eq!(event(&mut zone, SecondaryEvent::Transferred(soa(6)), START + 13), probe(1));
+    assert_eq!(event(&mut zone, SecondaryEvent::Probed(Serial(6)), START + 14), None);
+    assert!(!zone.is_under_way());
+    // A version that is not newer is no news.
+    for serial in [6, 5] {
+        assert_eq!(event(&mut zone, notified(Some(0), Some(serial)), START + 15), None);
+    }
+    assert_eq!(
+        event(&mut zone, notified(Some(9), None), START + 16),
+        probe(1),
+        "no such primary: the usual one"
+    );
+}
+
+#[test]
+fn the_operator_may_ask_for_either() {
+    let mut zone = loaded(1);
+    assert_eq!(event(&mut zone, SecondaryEvent::Refresh, START), probe(0));
+    assert_eq!(event(&mut zone, SecondaryEvent::Retransfer, START), None, "after what is under way");
+    assert_eq!(event(&mut zone, SecondaryEvent::Probed(Serial(5)), START), axfr(0));
+    assert_eq!(event(&mut zone, SecondaryEvent::Transferred(soa(5)), START), None);
+    assert_eq!(event(&mut zone, SecondaryEvent::Refresh, START), probe(0));
+}
+
+#[test]
+fn answers_that_nobody_waits_for_change_nothing() {
+    let mut zone = loaded(2);
+    assert_eq!(event(&mut zone, SecondaryEvent::Probed(Serial(9)), START), None);
+    assert_eq!(event(&mut zone, failed(), START), None);
+    assert!(zone.last_fault().is_none() && zone.due() == START + 1000);
+}
+
+proptest! {
+    /// Whatever happens in whatever order, a zone is never stuck: something is under way, or a time is set.
+    #[test]
+    fn a_zone_is_never_stuck(events in prop::collection::vec((0..8u8, 0..2000u64, any::<u32>()), 0..60)) {
+        let (mut zone, mut now) = (SecondaryZone::new(rules(2), START), START);
+        for (what, later, number) in events {
+            now += later;
+            let mut random = || number;
+            let under_way = zone.is_under_way();
+            match what {
+                0 | 1 => { zone.poll(now); }
+                2 => { zone.event(SecondaryEvent::Probed(Serial(number)), now, &mut random); }
+                3 if under_way => { zone.event(SecondaryEvent::Transferred(soa(number)), now, &mut random); }
+                4 | 5 => { zone.event(failed(), now, &mut random); }
+                6 => { zone.event(notified(None, None), now, &mut random); }
+                _ => { zone.event(SecondaryEvent::Retransfer, now, &mut random); }
+            }
+            if !zone.is_under_way() {
+                prop_assert!(zone.due() < u64::MAX && zone.due() <= now + 2_419_200);
+            }
+        }
+    }
+
+    #[test]
+    fn jitter_takes_off_up_to_a_tenth(seconds in 0..1u64 << 33, number: u32) {
+        let jittered = with_jitter(seconds, &mut || number);
+        prop_assert!(jittered <= seconds && jittered >= seconds - seconds / 10);
+    }
+}
+
+/// A hundred thousand zones start together: the limits hold all the time, nobody is left out, and a primary that never
+/// answers holds up only its own.
+#[test]
+fn many_zones_share_few_places() {
+    const ZONES: u32 = 100_000;
+    let limits = SecondaryLimits { in_all: 50, per_primary: 10 };
+    let mut scheduler = SecondaryScheduler::new(limits);
+    let mut primary_of = HashMap::new();
+    for number in 0..ZONES {
+        let primary = PrimaryId(number % 20);
+        let id = scheduler.add(SecondaryZone::new(rules(1), START), &[primary]);
+        primary_of.insert(id, primary);
+    }
+    let silent = PrimaryId(7);
+    let (mut running, mut loaded): (Vec<SecondaryId>, u32) = (Vec::new(), 0);
+    let mut random = || 0;
+    loop {
+        while let Some((id, action)) = scheduler.poll(START) {
+            assert_eq!(Some(action), axfr(0));
+            running.push(id);
+        }
+        assert_eq!(scheduler.load().0, running.len());
+        assert!(running.len() <= limits.in_all);
+        let mut with: HashMap<PrimaryId, usize> = HashMap::new();
+        running.iter().for_each(|id| *with.entry(primary_of[id]).or_default() += 1);
+        assert!(with.values().all(|&n| n <= limits.per_primary));
+        let Some(at) = running.iter().position(|id| primary_of[id] != silent) else { break };
+        let id = running.swap_remove(at);
+        scheduler.event(id, SecondaryEvent::Transferred(soa(1)), START, &mut random);
+        loaded += 1;
+    }
+    assert_eq!(loaded, ZONES - ZONES / 20);
+    assert_eq!(scheduler.load(), (10, (ZONES / 20) as usize - 10));
+    assert_eq!(scheduler.due(), Some(START + 1000));
+}
+
+#[test]
+fn a_zone_takes_its_place_along_to_the_next_primary() {
+    let mut scheduler = SecondaryScheduler::new(SecondaryLimits { in_all: 2, per_primary: 1 });
+    let (a, b) = (PrimaryId(1), PrimaryId(2));
+    let first = scheduler.add(SecondaryZone::new(rules(2), START), &[a, b]);
+    let second = scheduler.add(SecondaryZone::new(rules(2), START), &[a, b]);
+    let mut random = || 0;
+    assert_eq!(scheduler.poll(START), Some((first, axfr(0).expect("an action"))));
+    assert_eq!(scheduler.poll(START), None, "the second waits for the same primary");
+    scheduler.event(first, failed(), START, &mut random);
+    let mut next: Vec<_> = std::iter::from_fn(|| scheduler.poll(START)).collect();
+    next.sort_by_key(|(id, _)| *id != first);
+    assert_eq!(next, [(first, axfr(1).expect("an action")), (second, axfr(0).expect("an action"))]);
+    assert!(scheduler.remove(first).is_some() && scheduler.remove(first).is_none());
+    assert_eq!(scheduler.load(), (1, 0));
+    scheduler.event(second, SecondaryEvent::Transferred(soa(3)), START, &mut random);
+    assert_eq!((scheduler.load(), scheduler.due()), ((0, 0), Some(START + 1000)));
+    assert_eq!(scheduler.poll(START + 1000), Some((second, probe(0).expect("an action"))));
+}
+
+#[test]
+fn notify_is_sent_again_until_somebody_replies() {
+    let mut sender = NotifySender::new(NotifyRules::default(), 2);
+    let mut random = || 0;
+    assert_eq!((sender.due(), sender.poll(START, &mut random)), (None, None));
+    sender.changed(START);
+    assert_eq!(sender.poll(START, &mut random), Some(0));
+    assert_eq!(sender.poll(START, &mut random), Some(1));
+    assert_eq!(sender.poll(START, &mut random), None);
+    sender.replied(0);
+    let mut sent = Vec::new();
+    while let Some(now) = sender.due() {
+        while let Some(secondary) = sender.poll(now, &mut random) {
+            sent.push((secondary, now - START));
+        }
+    }
+    assert_eq!(sent, [(1, 2), (1, 6), (1, 14), (1, 30)], "five in all, each wait twice as long");
+    sender.changed(START + 500);
+    assert_eq!(sender.poll(START + 500, &mut random), Some(0), "a new change begins anew");
+}
+
+#[test]
+fn messages_are_read_back() {
+    let apex = name("Example.");
+    let rdata = testkit::random::soa(apex.as_name(), 77);
+    let mut buf = [0; 512];
+    let len = notify_query(&mut buf, 9, apex.as_name(), &rdata).expect("room");
+    let notification = read_notify(&buf[..len]).expect("NOTIFY");
+    assert_eq!((notification.apex, notification.serial), (apex, Some(Serial(77))));
+    assert_eq!(notify_reply(&buf[..len], 9, apex.as_name()), None, "no reply");
+    buf[2] |= 0x80;
+    assert_eq!(notify_reply(&buf[..len], 9, apex.as_name()), Some(Rcode::NOERROR));
+    assert_eq!(notify_reply(&buf[..len], 8, apex.as_name()), None);
+    assert_eq!(notify_reply(&buf[..len], 9, name("other.").as_name()), None);
+    assert!(read_notify(&buf[..len]).is_err());
+
+    let len = transfer_query(&mut buf, 9, apex.as_name(), AskedFor::Ixfr(Serial(77)), &rdata).expect("room");
+    let read = crate::outgoing::IxfrRequest::read(&buf[..len]).expect("a request");
+    assert_eq!(read.serial, Serial(77));
+    assert!(transfer_query(&mut [0; 20], 9, apex.as_name(), AskedFor::Axfr, &[]).is_err());
+
+    let len = soa_query(&mut buf, 9, apex.as_name()).expect("room");
+    let mut reply = buf[..len].to_vec();
+    reply.extend_from_slice(&[0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 9]);
+    reply.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
+    reply.extend_from_slice(&rdata);
+    let read = |reply: &[u8]| read_soa_reply(reply, 9, apex.as_name());
+    assert_eq!(read(&reply), Err(TransferFault::NotTheResponse));
+    (reply[2], reply[7]) = (0x84, 1);
+    assert_eq!(read(&reply), Ok(Serial(77)));
+    reply[2] = 0x80;
+    assert_eq!(read(&reply), Err(TransferFault::NoSoa), "not from the zone itself");
+    reply[2] = 0x86;
+    assert_eq!(read(&reply), Err(TransferFault::Truncated));
+    reply[3] = 5;
+    assert_eq!(read(&reply), Err(TransferFault::Rcode(Rcode::REFUSED)));
+    for cut in 0..reply.len() {
+        assert!(read(&reply[..cut]).is_err() && read_notify(&reply[..cut]).is_err());
+    }
+}
