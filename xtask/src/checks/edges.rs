@@ -45,11 +45,7 @@ const ROOMS: &[Room] = &[
     Room { name: "cache", ours: &["wire", "prefetch"], theirs: Only(&["bytemuck"]) },
     Room { name: "resolver", ours: &["wire", "exchange", "cache", "dnssec"], theirs: Only(&["chacha20"]) },
     Room { name: "policy", ours: &["wire", "zone"], theirs: Only(&[]) },
-    Room {
-        name: "transfer",
-        ours: &["wire", "exchange", "zone", "dnssec"],
-        theirs: Only(&["aws-lc-rs"]),
-    },
+    Room { name: "transfer", ours: &["wire", "exchange", "zone", "dnssec"], theirs: Only(&["aws-lc-rs"]) },
     Room { name: "signer", ours: &["wire", "zone", "dnssec"], theirs: Only(&[]) },
     Room {
         name: "engine",
