@@ -125,8 +125,10 @@ impl<'a> Iterator for StoredNodes<'a> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use wire::NameBuf;
+    use wire::hash::HashKey;
+    use wire::{NameBuf, Ttl, Type};
 
+    use super::super::ZoneBuilder;
     use super::key;
 
     fn name() -> impl Strategy<Value = NameBuf> {
@@ -136,6 +138,30 @@ mod tests {
             let apex: NameBuf = "z.".parse().expect("a name");
             labels.iter().fold(apex, |name, l| NameBuf::prepend(l, name.as_name()).expect("short"))
         })
+    }
+
+    #[test]
+    fn stored_nodes_are_all_nodes_once_from_anywhere_on() {
+        let apex: NameBuf = "example.".parse().expect("a name");
+        let mut builder = ZoneBuilder::new(apex.as_name(), &HashKey::new([1, 2, 3]));
+        let soa = [b"\0\0".as_slice(), &[0; 20]].concat();
+        builder.add(apex.as_name(), Type::SOA, Ttl::ZERO, &soa).expect("a record");
+        // A name that comes back leaves a dead node behind, and `x.y` makes an empty non-terminal.
+        for owner in ["c.example.", "a.example.", "x.y.example.", "c.example."] {
+            let owner: NameBuf = owner.parse().expect("a name");
+            let address = [192, 0, 2, owner.as_name().len() as u8];
+            builder.add(owner.as_name(), Type::A, Ttl::ZERO, &address).expect("a record");
+        }
+        let zone = builder.finish().expect("a zone");
+        let stored: Vec<_> = zone.stored_from(None).map(|node| node.address()).collect();
+        let mut sorted: Vec<_> = zone.iter().map(|node| node.address()).collect();
+        sorted.sort();
+        assert_eq!(stored, sorted, "the order of memory is that of the addresses");
+        for (number, &at) in stored.iter().enumerate() {
+            assert!(
+                zone.stored_from(Some(at)).map(|node| node.address()).eq(stored[number..].iter().copied())
+            );
+        }
     }
 
     proptest! {

@@ -1,0 +1,91 @@
+//! Transfers from peers who send anything.
+//!
+//! RFC 5936 §2.2: "The first message ... MUST begin with the SOA resource record of the zone, and the last message MUST
+//! conclude with the same SOA resource record." So a zone that comes out has such a beginning and end; sent on, it comes
+//! out again as it was. RFC 5936 §3: all of its records are of the zone.
+
+#![no_main]
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use exchange::Next;
+use libfuzzer_sys::fuzz_target;
+use transfer::incoming::{AskedFor, IncomingTransfer, Received, SentRequest, TransferLimits};
+use transfer::outgoing::{TransferFrame, axfr};
+use wire::message::{Header, MAX_MESSAGE};
+use wire::{Name, Serial};
+use zone::Zone;
+
+const APEX: &[u8] = b"\x07example\0";
+const ID: u16 = 0x4242;
+
+fn transfer(asked: AskedFor) -> IncomingTransfer {
+    let apex = Name::from_wire(APEX).expect("a name").to_buf();
+    let request = SentRequest { id: ID, apex, asked, datagram: false };
+    let limits = TransferLimits { records: 10_000, ..TransferLimits::default() };
+    IncomingTransfer::new(request, &testkit::key(), limits, None)
+}
+
+/// Sends a zone and takes it again.
+fn sent_on(zone: Arc<Zone>) -> Zone {
+    let request = [Header::query(ID).as_bytes().as_slice(), APEX, &[0, 252, 0, 1]].concat();
+    let frame = TransferFrame::answering(&request).expect("a request").with_limit(512);
+    let (mut stream, mut out) = (axfr(zone, frame), vec![0; MAX_MESSAGE]);
+    let mut transfer = transfer(AskedFor::Axfr);
+    while let Next::Message(len) = stream.next(&mut out) {
+        if let Some(Received::Zone(zone)) = transfer.message(&out[..len], 0).expect("our own message") {
+            assert_eq!(stream.next(&mut out), Next::End);
+            return zone.build().expect("a zone");
+        }
+    }
+    panic!("no end");
+}
+
+fn records(zone: &Zone) -> Vec<(Vec<u8>, u16, u32, Vec<u8>)> {
+    let mut all = Vec::new();
+    for node in zone {
+        let owner = node.written_owner().as_name().as_wire().to_vec();
+        for set in node.rrsets() {
+            for rdata in set.rdatas().chain(set.sig_rdatas()) {
+                let mut data = Vec::new();
+                rdata.copy_to(&mut data);
+                all.push((owner.clone(), set.rtype().0, rdata.ttl().as_secs(), data));
+            }
+        }
+    }
+    all.sort();
+    all
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&kind, mut rest)) = data.split_first() else { return };
+    let asked = if kind & 1 == 0 { AskedFor::Axfr } else { AskedFor::Ixfr(Serial(1)) };
+    let mut transfer = transfer(asked);
+    while let Some((len, behind)) = rest.split_first_chunk::<2>() {
+        let len = (u16::from_be_bytes(*len) as usize).min(behind.len());
+        let (message, later) = behind.split_at(len);
+        rest = later;
+        let Ok(received) = transfer.message(message, 0) else { return };
+        match received {
+            None => {}
+            Some(Received::Zone(zone)) => {
+                let Ok(zone) = zone.build() else { return };
+                let zone = Arc::new(zone);
+                let apex = zone.apex();
+                assert!(zone.iter().all(|node| node.owner().is_at_or_below(apex)));
+                assert_eq!(records(&sent_on(zone.clone())), records(&zone));
+                return;
+            }
+            Some(Received::SoaOnly(_)) => {
+                assert!(asked != AskedFor::Axfr);
+                return;
+            }
+            Some(Received::Differences(differences)) => {
+                assert_eq!(differences.first().map(|d| d.from()), Some(Serial(1)));
+                assert!(differences.windows(2).all(|pair| pair[0].to() == pair[1].from()));
+                return;
+            }
+        }
+    }
+});
