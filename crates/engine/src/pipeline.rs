@@ -146,7 +146,7 @@ impl<M: Memory> Worker<M> {
             let dnssec_ok = case.request.dnssec_ok();
             account.stats.query(queries.transport, asked.map(|q| q.qtype), packet.len(), dnssec_ok);
             if let Some(at) = case.request.tsig_at {
-                case.signature = Some(Box::new(Signature::of(packet, at, &shared.config.keys)));
+                case.signature = Some(Box::new(Signature::of(packet, at, &shared.keys)));
             }
             case.route = Route::of(&case.request, case.signed(), &shared.sources);
             case.may_recurse = shared.memory.offers_recursion(|| queries.client(from + i));

@@ -24,19 +24,11 @@ pub struct Config {
     pub keepalive: u16,
     /// What CHAOS names are answered with.
     pub identity: Identity,
-    /// The keys that sign queries and replies (RFC 8945).
-    pub keys: Arc<TsigKeys>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config {
-            max_udp_size: 1232,
-            nsid: Box::default(),
-            keepalive: 100,
-            identity: Identity::default(),
-            keys: Arc::default(),
-        }
+        Config { max_udp_size: 1232, nsid: Box::default(), keepalive: 100, identity: Identity::default() }
     }
 }
 
@@ -70,6 +62,7 @@ pub struct Engine<M: Memory> {
 pub(crate) struct Shared<M> {
     pub(crate) memory: M,
     pub(crate) sources: Sources,
+    pub(crate) keys: Arc<TsigKeys>,
     pub(crate) config: Arc<Config>,
     pub(crate) log: Option<Arc<dyn QueryLog>>,
 }
@@ -79,6 +72,7 @@ impl<M: Clone> Clone for Shared<M> {
         Shared {
             memory: self.memory.clone(),
             sources: self.sources.clone(),
+            keys: Arc::clone(&self.keys),
             config: Arc::clone(&self.config),
             log: self.log.clone(),
         }
@@ -88,7 +82,8 @@ impl<M: Clone> Clone for Shared<M> {
 impl<M: Memory> Engine<M> {
     /// An engine that answers from `memory`, and asks `sources` for what that does not hold.
     pub fn new(memory: M, sources: Sources, config: Config) -> Self {
-        let shared = Shared { memory, sources, config: Arc::new(config), log: None };
+        let keys = Arc::default();
+        let shared = Shared { memory, sources, keys, config: Arc::new(config), log: None };
         Engine { shared: ArcSwap::from_pointee(shared) }
     }
 
@@ -125,6 +120,11 @@ impl<M: Memory> Engine<M> {
     /// same time.
     pub fn change_sources(&self, change: impl Fn(&mut Sources)) {
         self.change(|shared| change(&mut shared.sources));
+    }
+
+    /// Knows other keys from the next batch on: those that sign queries and replies (RFC 8945). At first there are none.
+    pub fn set_keys(&self, keys: &Arc<TsigKeys>) {
+        self.change(|shared| shared.keys = Arc::clone(keys));
     }
 
     /// Starts or stops the query log.

@@ -37,5 +37,6 @@ pub mod serve;
 pub mod signals;
 mod sync;
 pub mod tools;
+pub mod transfers;
 pub mod words;
 pub mod zones;

@@ -115,6 +115,12 @@ pub struct Edns<'m> {
 /// Length of an OPT record without options: its owner is the root.
 pub const OPT_LEN: usize = 1 + RECORD_HEAD;
 
+/// An OPT record without options, of a response without an extended response code.
+pub fn plain_opt(udp_size: u16, dnssec_ok: bool) -> [u8; OPT_LEN] {
+    let ([a, b], [c, d]) = (Type::OPT.0.to_be_bytes(), udp_size.to_be_bytes());
+    [0, a, b, c, d, 0, 0, u8::from(dnssec_ok) << 7, 0, 0, 0]
+}
+
 impl<'m> Edns<'m> {
     /// Reads an OPT record; [`Malformed`] if its owner is not the root or its options overrun it.
     pub fn parse(message: &'m [u8], record: &RawRecord) -> Result<Self, Malformed> {

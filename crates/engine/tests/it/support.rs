@@ -140,8 +140,9 @@ pub(crate) fn rig(sources: bool) -> Rig {
         false => Sources::default(),
     };
     let keys = Arc::new(TsigKeys::new([signing_key()]).expect("one key"));
-    let config = Config { nsid: b"test".as_slice().into(), keys, ..Config::default() };
+    let config = Config { nsid: b"test".as_slice().into(), ..Config::default() };
     let engine = Engine::new(Zones::new(Arc::new(Catalog::new(&key))), asked, config);
+    engine.set_keys(&keys);
     let log = Arc::new(Logged::default());
     engine.set_query_log(Some(log.clone()));
     let account = Arc::new(Account::new(Waker::noop().clone()));

@@ -73,7 +73,6 @@ impl World {
             nsid: reference.nsid.as_slice().into(),
             keepalive: reference.keepalive,
             identity: Identity { version: text(&reference.version), id: text(&reference.id) },
-            ..Config::default()
         };
         let engine = Arc::new(Engine::new(Zones::new(Arc::new(catalog)), Sources::default(), config));
         let mut names: Vec<NameBuf> = lands.iter().flat_map(|land| model(land).all()).collect();

@@ -7,6 +7,7 @@
 //! | `threads`, `tcp`, `listen` | `[server]`, `[[listen]]` | `net` |
 //! | `answers` | `[server]` | `engine` |
 //! | `zones` | `[[zone]]`, `[template.X]` | `crate::zones` |
+//! | `transfers` | `[transfers]`, `[[tsig-key]]` | `crate::transfers` |
 //! | `resolver` | `[resolver]` and its blocks | `recursion`, `resolver`, `cache` |
 //! | `control`, `metrics`, `log` | their own | the modules of that name |
 //!
@@ -29,6 +30,7 @@ pub mod storage;
 pub mod table;
 pub mod tcp;
 pub mod threads;
+pub mod transfers;
 pub mod zones;
 
 pub use files::{Accepted, Rejected, read_files, read_text};
@@ -45,6 +47,7 @@ use server::Server;
 use table::pending::{adopt, adopt_blocks, adopt_option};
 use table::read::At;
 use table::slot::SectionSlot;
+use transfers::{Transfers, TsigKeyBlock};
 use zones::{ConfiguredZone, Templates};
 
 /// A configuration that was read and checked.
@@ -65,6 +68,10 @@ pub struct Settings {
     pub server: At<Server>,
     /// Every `[[listen]]`; the built-in addresses if there is none.
     pub listens: Vec<At<Listen>>,
+    /// `[transfers]`.
+    pub transfers: At<Transfers>,
+    /// Every `[[tsig-key]]`.
+    pub tsig_keys: Vec<At<TsigKeyBlock>>,
     /// `[resolver]`, if present.
     pub resolver: Option<At<Resolver>>,
     /// Every `[[resolver.forward]]`.
@@ -87,6 +94,8 @@ impl Default for Settings {
         Self {
             server: At::default(),
             listens: vec![At::default()],
+            transfers: At::default(),
+            tsig_keys: Vec::new(),
             resolver: None,
             forwards: Vec::new(),
             stubs: Vec::new(),
@@ -100,10 +109,25 @@ impl Default for Settings {
 
 impl Configuration {
     /// What stands at the top of a file, in the order of the reference page.
-    fn slots(&mut self) -> [&mut dyn SectionSlot; 11] {
+    fn slots(&mut self) -> [&mut dyn SectionSlot; 13] {
         let Configuration { settings, zones, templates } = self;
-        let Settings { server, listens, resolver, forwards, stubs, access, control, metrics, log } = settings;
-        [server, listens, zones, templates, resolver, forwards, stubs, access, control, metrics, log]
+        let Settings {
+            server,
+            listens,
+            transfers,
+            tsig_keys,
+            resolver,
+            forwards,
+            stubs,
+            access,
+            control,
+            metrics,
+            log,
+        } = settings;
+        [
+            server, listens, zones, templates, transfers, tsig_keys, resolver, forwards, stubs, access,
+            control, metrics, log,
+        ]
     }
 
     /// Adds a fault for everything that cannot be true together.
@@ -118,6 +142,7 @@ impl Configuration {
         if let Some(resolver) = &self.settings.resolver {
             resolver::check(resolver, &self.settings, &opened, faults);
         }
+        transfers::check(&self.settings.tsig_keys, faults);
         zones::check(&self.zones, &self.templates, faults);
     }
 }
@@ -127,9 +152,23 @@ impl Settings {
     /// keys whose change waits for the next start.
     pub fn adopt(&mut self, new: Settings) -> Vec<PendingKey> {
         let mut pending = Vec::new();
-        let Settings { server, listens, resolver, forwards, stubs, access, control, metrics, log } = new;
+        let Settings {
+            server,
+            listens,
+            transfers,
+            tsig_keys,
+            resolver,
+            forwards,
+            stubs,
+            access,
+            control,
+            metrics,
+            log,
+        } = new;
         adopt(&mut self.server, server, &mut pending);
         adopt_blocks(&mut self.listens, listens, &mut pending);
+        adopt(&mut self.transfers, transfers, &mut pending);
+        adopt_blocks(&mut self.tsig_keys, tsig_keys, &mut pending);
         // What goes on until the next start needs its blocks until then.
         if self.resolver.is_some() == resolver.is_some() {
             adopt_blocks(&mut self.forwards, forwards, &mut pending);

@@ -7,6 +7,7 @@ use crate::in_force::InForce;
 use crate::logging::Logging;
 use crate::process::Process;
 use crate::recursive::Recursive;
+use crate::transfers::Transfers;
 use crate::zones::images::Images;
 use crate::zones::keeping::{Kept, ZoneKeeping};
 
@@ -23,6 +24,8 @@ pub struct Parts {
     pub images: Option<Arc<Images>>,
     /// Recursive service, if it is on.
     pub recursive: Option<Arc<Recursive>>,
+    /// Transfers to other servers.
+    pub transfers: Arc<Transfers>,
     /// The configuration.
     pub in_force: Arc<InForce>,
     /// The log.

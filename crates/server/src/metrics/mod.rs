@@ -5,6 +5,7 @@ mod listeners;
 mod process;
 mod queries;
 mod recursion;
+mod transfers;
 mod zones;
 
 use std::convert::Infallible;
@@ -28,6 +29,7 @@ pub use listeners::ListenerFigures;
 pub use process::ProcessFigures;
 pub use queries::QueryFigures;
 pub use recursion::RecursionFigures;
+pub use transfers::TransferFigures;
 pub use zones::ZoneFigures;
 
 /// Connections served at a time; further ones wait in the kernel.

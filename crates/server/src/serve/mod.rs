@@ -17,11 +17,13 @@ use crate::control::{self, Parts, Socket};
 use crate::frontend::Frontend;
 use crate::in_force::{Adopt, ConfigSource, InForce, Prepared};
 use crate::metrics::{
-    self, AllFigures, Figures, ListenerFigures, ProcessFigures, QueryFigures, RecursionFigures, ZoneFigures,
+    self, AllFigures, Figures, ListenerFigures, ProcessFigures, QueryFigures, RecursionFigures,
+    TransferFigures, ZoneFigures,
 };
 use crate::process::Process;
 use crate::recursive::{Recursive, plan};
 use crate::signals::{self, Signals};
+use crate::transfers::Transfers;
 use crate::zones::images::{Images, StateFolder};
 use crate::zones::keeping::Keeping;
 use crate::zones::resolve::WantedZones;
@@ -67,12 +69,15 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let recursive = plan(&settings).map(|plan| Recursive::start(plan, &frontend.engine)).transpose();
     let recursive = recursive.map_err(|fault| outside(fault.to_string()))?.map(Arc::new);
     let logging = Arc::new(logging);
-    let mut adopting: Vec<Arc<dyn Adopt>> = vec![frontend.clone(), logging.clone()];
+    let transfers = Transfers::start(&frontend.engine, &settings);
+    transfers.allow(&wanted.transfers);
+    let mut adopting: Vec<Arc<dyn Adopt>> = vec![frontend.clone(), logging.clone(), transfers.clone()];
     adopting.extend(recursive.iter().map(|recursive| Arc::clone(recursive) as Arc<dyn Adopt>));
     let in_force = Arc::new(InForce::new(source, settings, adopting));
-    let renew = in_force.clone();
+    let (renew, allow) = (in_force.clone(), transfers.clone());
+    let prepare = move || renew.renew().inspect(|wanted| allow.allow(&wanted.transfers));
     let (mut zones, keeping, kept) =
-        Keeping::new(Arc::clone(&frontend.engine), images.clone(), Box::new(move || renew.renew()));
+        Keeping::new(Arc::clone(&frontend.engine), images.clone(), Box::new(prepare));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(8)
@@ -97,7 +102,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
             print!("{}", builtin::forwarder_greeting(&frontend.addresses(), servers));
         }
     }
-    let parts = Parts { frontend, kept, keeping, images, recursive, in_force, logging, process };
+    let parts = Parts { frontend, kept, keeping, images, recursive, transfers, in_force, logging, process };
     attend(parts, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
 }
 
@@ -137,15 +142,17 @@ fn open_state(settings: &Settings, built_in: bool) -> (HashKey, Option<Arc<Image
 
 /// The figures of all parts.
 fn figures(parts: &Parts) -> AllFigures {
-    let Parts { frontend, kept, images, recursive, in_force, logging, process, .. } = parts.clone();
+    let Parts { frontend, kept, images, recursive, transfers, in_force, logging, process, .. } =
+        parts.clone();
     let engine = Arc::clone(&frontend.engine);
     let recursion = recursive.map(|recursive| -> Box<dyn Figures> {
         Box::new(RecursionFigures { frontend: Arc::clone(&frontend), recursive })
     });
-    let all: [Box<dyn Figures>; 4] = [
+    let all: [Box<dyn Figures>; 5] = [
         Box::new(QueryFigures(Arc::clone(&frontend))),
         Box::new(ListenerFigures { frontend, in_force: Arc::clone(&in_force) }),
         Box::new(ZoneFigures { kept, engine, in_force, images }),
+        Box::new(TransferFigures(transfers)),
         Box::new(ProcessFigures { process, logging }),
     ];
     all.into_iter().chain(recursion).collect()

@@ -14,10 +14,11 @@ use super::{Apex, ZoneSpec, ZoneText};
 use crate::config::Configuration;
 use crate::config::report::Diagnostic;
 use crate::config::zones::ZoneNameFault;
+use crate::transfers::{RuleMaker, TransferRules};
 use crate::words::reason;
 
 /// What a configuration asks for.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct WantedZones {
     /// The zones, in no particular order.
     pub specs: Vec<ZoneSpec>,
@@ -25,6 +26,8 @@ pub struct WantedZones {
     pub folders: Vec<ZoneFolder>,
     /// Files in them whose names are no zone names.
     pub refused: Vec<RefusedFile>,
+    /// Who may have which zone transferred.
+    pub transfers: TransferRules,
 }
 
 /// A folder whose files are zones.
@@ -100,10 +103,11 @@ impl WantedZones {
 /// configuration may also lie in a folder; the configuration's word counts.
 ///
 /// # Errors
-/// The folders that cannot be read.
+/// The folders and key files that cannot be read, and keys that are missing.
 pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     let mut faults = Vec::new();
     let mut specs = HashMap::new();
+    let mut rules = RuleMaker::new(config, &mut faults);
     for zone in &config.zones {
         let name = zone.name.value.as_name();
         let template = zone.template.value.as_ref().and_then(|t| config.templates.get(t));
@@ -112,21 +116,34 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
         // A zone without any file was reported when the configuration was checked.
         if let Some(file) = file {
             let apex: Apex = name.as_wire().into();
+            let template = template.map(|template| &template.allow_transfer);
+            rules
+                .allow(&apex, zone.allow_transfer.value.as_ref().or(template.and_then(|t| t.value.as_ref())));
             specs.insert(apex.clone(), ZoneSpec { apex, text: ZoneText::File(file) });
         }
     }
     let mut wanted = WantedZones::default();
     let mut from_folders: HashMap<Apex, ZoneText> = HashMap::new();
+    let mut shared = Vec::new();
     for template in config.templates.values() {
         let Some(folder) = template.directory.value.as_deref() else { continue };
         wanted
             .folders
             .push(ZoneFolder { path: folder.to_owned(), max_removed: template.max_removed.value.0 });
         match list_folder(folder, |file_name| template.pattern.zone_of(file_name)) {
-            Ok(found) => found.into_iter().for_each(|found| sort_in(found, &mut from_folders, &mut wanted)),
+            Ok(found) => {
+                if let Some(grants) = &template.allow_transfer.value {
+                    let names = found.iter().filter_map(|(_, name)| name.as_ref().ok());
+                    shared.extend(names.map(|name| (Apex::from(name.as_name().as_wire()), grants)));
+                }
+                found.into_iter().for_each(|found| sort_in(found, &mut from_folders, &mut wanted));
+            }
             Err(message) => faults.push(Diagnostic::at(template.directory.place.as_ref(), message)),
         }
     }
+    shared.retain(|(apex, _)| !specs.contains_key(apex));
+    shared.iter().for_each(|(apex, grants)| rules.allow(apex, Some(grants)));
+    wanted.transfers = rules.made();
     for (apex, text) in from_folders {
         specs.entry(apex.clone()).or_insert(ZoneSpec { apex, text });
     }

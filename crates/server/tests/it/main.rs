@@ -13,4 +13,5 @@ mod serve;
 mod signatures;
 mod support;
 mod systemd;
+mod primary;
 mod trial;

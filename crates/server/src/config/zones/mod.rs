@@ -15,6 +15,7 @@ use super::report::Diagnostic;
 use super::table::keys;
 use super::table::read::{At, Reader};
 use super::table::value::{Share, Value, quote};
+use super::transfers::TransferGrant;
 use crate::words::did_you_mean;
 use pattern::{FilePattern, PathPattern};
 
@@ -27,6 +28,10 @@ keys! {
         live "file" file: Option<PathBuf> = None, example "zones/example.com.zone";
         /// Template whose `file` is used when this block has none.
         live "template" template: Option<String> = None, example "customers";
+        /// Who may have the whole zone (AXFR, IXFR): networks, keys as `key:NAME`, or both in one string where both must
+        /// fit; "any" is everybody. Unset: as its template says, or else nobody.
+        live "allow-transfer" allow_transfer: Option<Vec<At<TransferGrant>>> = None,
+            example ["192.0.2.53", "2001:db8::/48 key:transfer.example.com"];
     }
 }
 
@@ -48,6 +53,9 @@ keys! {
         /// least, are gone, such as with a file system that is not mounted, all of them stay in service until their
         /// files are back or `nomen ctl reload --force` is given.
         live "max-removed" max_removed: Share = Share(0.2), example 0.5;
+        /// Who may have the zones that name this template and those of its directory, where the zone itself does not say.
+        live "allow-transfer" allow_transfer: Option<Vec<At<TransferGrant>>> = None,
+            example ["key:transfer.example.com"];
     }
 }
 

@@ -1,0 +1,274 @@
+//! `[transfers]`, `[[tsig-key]]` and who may have a zone: transfers to other servers.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use recursion::{Prefix, PrefixFault};
+use toml::Spanned;
+use toml::de::DeValue;
+use transfer::tsig::{TsigAlgorithm, TsigKey, TsigKeys, read_keys};
+use wire::{LowerNameBuf, NameBuf};
+
+use super::report::Diagnostic;
+use super::table::keys;
+use super::table::read::{At, Reader};
+use super::table::value::{Int, Value, Word, quote};
+use super::zones::{ZoneNameFault, zone_name};
+use crate::words::reason;
+
+keys! {
+    /// Zone transfers to other servers (RFC 5936).
+    pub struct Transfers in "[transfers]" {
+        /// Most transfers at a time. One more is answered with SERVFAIL; who may not have the zone does not count.
+        live "outgoing" outgoing: Int<usize, 1, 100_000> = Int(100), example 200;
+        /// Most of them to one address.
+        live "outgoing-per-client" per_client: Int<usize, 1, 100_000> = Int(10), example 20;
+    }
+}
+
+keys! {
+    /// A key that signs messages between servers (TSIG, RFC 8945): either a `file` as `tsig-keygen` prints it, which only
+    /// this server needs to be able to read, or name, algorithm and secret.
+    pub struct TsigKeyBlock in "[[tsig-key]]" {
+        /// Its name, which both ends must use.
+        live "name" name: Option<NameBuf> = None, example "transfer.example.com";
+        /// How it signs.
+        live "algorithm" algorithm: TsigAlgorithm = TsigAlgorithm::HmacSha256, example "hmac-sha512";
+        /// The secret in base64. Whoever can read it can sign.
+        live "secret" secret: Option<Secret> = None, example "jUkTv3UwI7HhMFZ6zeEYzkSYIz2tfLz9lhLX8DQ9Pqo=";
+        /// File of keys, each `key "NAME" { algorithm NAME; secret "BASE64"; };`, as BIND has them.
+        live "file" file: Option<PathBuf> = None, example "keys/transfer.key";
+    }
+}
+
+impl Word for TsigAlgorithm {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("hmac-sha256", Self::HmacSha256),
+        ("hmac-sha384", Self::HmacSha384),
+        ("hmac-sha512", Self::HmacSha512),
+        ("hmac-sha224", Self::HmacSha224),
+        ("hmac-sha1", Self::HmacSha1),
+    ];
+}
+
+/// A secret in base64, which is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl Value for Secret {
+    fn kind() -> String {
+        "base64".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        let secret =
+            reader.text(node, "a secret in base64", |text| Ok::<_, String>(Self(text.to_owned())))?;
+        if TsigKey::from_base64(wire::Name::ROOT, TsigAlgorithm::HmacSha256, &secret.0).is_err() {
+            reader.bad_value(node, "the secret is not base64, or empty");
+            return None;
+        }
+        Some(secret)
+    }
+    fn render(&self) -> Option<String> {
+        Some(quote("hidden"))
+    }
+}
+
+/// Who may have a zone: whoever meets all that is said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransferGrant {
+    /// The network the client is in, if it matters.
+    from: Option<Prefix>,
+    /// The key that signed the request, if it matters.
+    key: Option<LowerNameBuf>,
+}
+
+impl TransferGrant {
+    /// Whether it is for a client at `address` whose request `key` has signed.
+    pub fn fits(&self, address: IpAddr, key: Option<&TsigKey>) -> bool {
+        let here = self.from.is_none_or(|from| from.contains(address));
+        let signed = |name: &LowerNameBuf| key.is_some_and(|key| key.name() == name.as_lower());
+        here && self.key.as_ref().is_none_or(signed)
+    }
+
+    /// The name of the key that it is for.
+    pub fn key(&self) -> Option<&LowerNameBuf> {
+        self.key.as_ref()
+    }
+}
+
+/// What is wrong with the text of a [`TransferGrant`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GrantFault {
+    /// It says nothing.
+    Empty,
+    /// It has two networks, or two keys.
+    Twice,
+    /// This is no name of a key.
+    Key(ZoneNameFault),
+    /// This is no network.
+    Network(String, PrefixFault),
+}
+
+impl fmt::Display for GrantFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("nobody is meant; write a network, \"key:NAME\", both, or \"any\""),
+            Self::Twice => f.write_str("one network and one key at the most; others are members of the list"),
+            Self::Key(fault) => write!(f, "the name of the key: {fault}"),
+            Self::Network(text, _) => {
+                write!(f, "`{text}` is neither a network such as 192.0.2.0/24, nor \"key:NAME\", nor \"any\"")
+            }
+        }
+    }
+}
+
+impl std::str::FromStr for TransferGrant {
+    type Err = GrantFault;
+
+    fn from_str(text: &str) -> Result<Self, GrantFault> {
+        let (mut grant, mut any) = (TransferGrant { from: None, key: None }, false);
+        for word in text.split_whitespace() {
+            let twice = match word.strip_prefix("key:") {
+                Some(name) => {
+                    let name = zone_name(name).map_err(GrantFault::Key)?;
+                    grant.key.replace(name.as_name().to_lower()).is_some()
+                }
+                None if word == "any" => std::mem::replace(&mut any, true) || grant.from.is_some(),
+                None => {
+                    let network =
+                        word.parse().map_err(|fault| GrantFault::Network(word.to_owned(), fault))?;
+                    grant.from.replace(network).is_some() || any
+                }
+            };
+            if twice {
+                return Err(GrantFault::Twice);
+            }
+        }
+        if grant.from.is_none() && grant.key.is_none() && !any { Err(GrantFault::Empty) } else { Ok(grant) }
+    }
+}
+
+impl Value for TransferGrant {
+    fn kind() -> String {
+        "client `network`, `key:NAME`, both, or `any`".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.text(node, "a network such as \"192.0.2.0/24\", or \"key:NAME\"", str::parse)
+    }
+    fn render(&self) -> Option<String> {
+        let from = self.from.map(|from| from.to_string());
+        let key = self.key.as_ref().map(|key| format!("key:{}", key.as_name()));
+        let words: Vec<String> = from.into_iter().chain(key).collect();
+        Some(quote(if words.is_empty() { "any".to_owned() } else { words.join(" ") }.as_str()))
+    }
+}
+
+/// Blocks that say too much or too little.
+pub(super) fn check(blocks: &[At<TsigKeyBlock>], faults: &mut Vec<Diagnostic>) {
+    for block in blocks {
+        let inline = block.name.is_some() || block.secret.is_some();
+        let message = match (block.file.is_some(), inline) {
+            (true, true) => "a `file` has name and secret in it: leave `name` and `secret` out",
+            (false, _) if block.name.is_none() => "a key needs `name` and `secret`, or `file`",
+            (false, _) if block.secret.is_none() => "this key has no `secret`",
+            _ => continue,
+        };
+        faults.push(Diagnostic::at(block.place.as_ref(), message));
+    }
+}
+
+/// The keys of these blocks; their files are read.
+pub fn load_keys(blocks: &[At<TsigKeyBlock>], faults: &mut Vec<Diagnostic>) -> TsigKeys {
+    let mut keys: Vec<(TsigKey, &At<TsigKeyBlock>)> = Vec::new();
+    for block in blocks {
+        let found = match &block.file.value {
+            Some(path) => {
+                read_file(path).map_err(|message| Diagnostic::at(block.file.place.as_ref(), message))
+            }
+            // What is missing was reported when the configuration was checked.
+            None => Ok(block.key().into_iter().collect()),
+        };
+        match found {
+            Err(fault) => faults.push(fault),
+            Ok(found) => keys.extend(found.into_iter().map(|key| (key, block))),
+        }
+    }
+    let mut once: Vec<TsigKey> = Vec::new();
+    for (key, block) in keys {
+        match once.iter().any(|other| other.name() == key.name()) {
+            true => faults.push(Diagnostic::at(
+                block.place.as_ref(),
+                format!("there is another key {}", key.name().as_name()),
+            )),
+            false => once.push(key),
+        }
+    }
+    TsigKeys::new(once).unwrap_or_default()
+}
+
+impl TsigKeyBlock {
+    fn key(&self) -> Option<TsigKey> {
+        let (name, secret) = (self.name.value.as_ref()?, self.secret.value.as_ref()?);
+        TsigKey::from_base64(name.as_name(), *self.algorithm, &secret.0).ok()
+    }
+}
+
+fn read_file(path: &std::path::Path) -> Result<Vec<TsigKey>, String> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| format!("cannot read {}: {}", path.display(), reason(&e)))?;
+    read_keys(&text).map_err(|fault| format!("{}:{fault}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(text: &str) -> Result<TransferGrant, GrantFault> {
+        text.parse()
+    }
+
+    #[test]
+    fn who_may_have_a_zone_meets_all_that_is_said() {
+        let name: NameBuf = "k.example.".parse().expect("a name");
+        let key = TsigKey::new(name.as_name(), TsigAlgorithm::HmacSha256, &[1]).expect("a key");
+        let (inside, outside): (IpAddr, IpAddr) =
+            ("192.0.2.9".parse().expect("an address"), "198.51.100.1".parse().expect("an address"));
+        for (text, expected) in [
+            // Inside or outside, with the key or without it.
+            ("192.0.2.0/24", [true, true, false, false]),
+            ("key:K.example", [true, false, true, false]),
+            ("192.0.2.0/24 key:k.example", [true, false, false, false]),
+            ("key:other.example", [false, false, false, false]),
+            ("any", [true, true, true, true]),
+            ("any key:k.example", [true, false, true, false]),
+        ] {
+            let grant = grant(text).expect(text);
+            let fits = |address, key| grant.fits(address, key);
+            let found = [inside, outside].map(|address| [Some(&key), None].map(|key| fits(address, key)));
+            assert_eq!(found.as_flattened(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_means_nobody_or_too_much_is_refused() {
+        assert_eq!(grant(" "), Err(GrantFault::Empty));
+        assert_eq!(grant("192.0.2.1 192.0.2.2"), Err(GrantFault::Twice));
+        assert_eq!(grant("key:a key:b"), Err(GrantFault::Twice));
+        assert_eq!(grant("any 192.0.2.1"), Err(GrantFault::Twice));
+        assert!(matches!(grant("key:a..b"), Err(GrantFault::Key(_))));
+        assert!(matches!(grant("everybody"), Err(GrantFault::Network(..))));
+    }
+
+    #[test]
+    fn a_secret_is_never_shown() {
+        let secret = Secret("c2VjcmV0".into());
+        assert!(!format!("{secret:?} {:?}", secret.render()).contains("c2Vj"));
+    }
+}

@@ -1,0 +1,273 @@
+//! Transfers to other servers at work: who may have a zone, how many transfers there are at a time, what is logged and
+//! counted. The messages themselves are `transfer`'s.
+
+mod limits;
+mod rules;
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use engine::{Asked, Engine, Refusal, Source, Sourced, TicketOffice};
+use exchange::{MessageStream, Next, unix_seconds};
+use tracing::{debug, info, warn};
+use transfer::outgoing::{IxfrRequest, TransferFrame, axfr, ixfr};
+use wire::edns::{ErrorInfo, plain_opt};
+use wire::hash::HashedName;
+use wire::message::{Builder, Offset, Owner, Section};
+use wire::{Class, Rcode, Serial, Type};
+use zone::Zone;
+
+use crate::config::Settings;
+use crate::frontend::Served;
+use crate::in_force::Adopt;
+use limits::{Slot, Slots};
+pub use rules::{RuleMaker, TransferRules};
+
+/// More transfers are under way than may be.
+const TOO_MANY: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
+
+/// What transfers to others have come to.
+#[derive(Debug, Default)]
+pub struct TransferCounts {
+    /// Sent to the end: whole zones.
+    pub axfr: AtomicU64,
+    /// Sent to the end: answers to IXFR.
+    pub ixfr: AtomicU64,
+    /// Broken off by the client, or because it was too slow.
+    pub broken_off: AtomicU64,
+    /// Refused to clients who may not have the zone.
+    pub refused: AtomicU64,
+    /// Refused because there were too many.
+    pub too_many: AtomicU64,
+    /// Bytes of messages sent.
+    pub bytes: AtomicU64,
+}
+
+/// Answers requests for transfers.
+pub struct Transfers {
+    /// Whose zones they are; the engine has this source.
+    engine: Weak<Engine<Served>>,
+    rules: ArcSwap<TransferRules>,
+    slots: Arc<Slots>,
+    /// What OPT says in the first message.
+    udp_size: AtomicU16,
+    counts: Arc<TransferCounts>,
+}
+
+impl Transfers {
+    /// Has the engine answer requests for its zones. Nobody may have any until [`allow`](Self::allow) says so.
+    pub fn start(engine: &Arc<Engine<Served>>, settings: &Settings) -> Arc<Transfers> {
+        let transfers = Arc::new(Transfers {
+            engine: Arc::downgrade(engine),
+            rules: ArcSwap::default(),
+            slots: Arc::default(),
+            udp_size: AtomicU16::default(),
+            counts: Arc::default(),
+        });
+        transfers.adopt(settings);
+        let source: Arc<dyn Source> = transfers.clone();
+        engine.change_sources(|sources| sources.transfer = Some(Arc::clone(&source)));
+        transfers
+    }
+
+    /// Other rules hold from now on; what is under way goes on.
+    pub fn allow(&self, rules: &TransferRules) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.set_keys(&rules.keys);
+        }
+        self.rules.store(Arc::new(rules.clone()));
+    }
+
+    /// What transfers have come to.
+    pub fn counts(&self) -> &TransferCounts {
+        &self.counts
+    }
+
+    /// Transfers under way.
+    pub fn under_way(&self) -> usize {
+        self.slots.taken()
+    }
+
+    /// The zone, if this client may have it.
+    fn zone_for(&self, asked: &Asked<'_>) -> Result<Arc<Zone>, Refusal> {
+        let (apex, peer) = (asked.qname.as_lower(), asked.client.peer.ip());
+        let key = asked.verified.map(|verified| &**verified.key());
+        if asked.question.qclass != Class::IN {
+            return Err(Refusal::CLASS);
+        }
+        if !self.rules.load().allow(apex.as_wire(), peer, key) {
+            self.counts.refused.fetch_add(1, Relaxed);
+            debug!(zone = %apex.as_name(), %peer, "transfer refused");
+            return Err(Refusal::PROHIBITED);
+        }
+        let engine = self.engine.upgrade().ok_or(Refusal::ABANDONED)?;
+        let catalog = engine.catalog();
+        let entry = catalog.get(apex.as_name()).ok_or(Refusal::NOT_AUTH)?;
+        entry.zone().cloned().ok_or(Refusal::NOT_LOADED)
+    }
+
+    /// All of the zone, or what the client does not have of it, message by message.
+    fn stream(&self, asked: &Asked<'_>, zone: Arc<Zone>) -> Result<Box<dyn MessageStream>, Refusal> {
+        let peer = asked.client.peer.ip();
+        let client = match asked.question.qtype {
+            Type::IXFR => Some(IxfrRequest::read(asked.packet).map_err(|_| Refusal::MALFORMED)?.serial),
+            _ => None,
+        };
+        let frame = frame(asked, self.udp_size.load(Relaxed)).ok_or(Refusal::MALFORMED)?;
+        let Some(slot) = self.slots.take(peer) else {
+            self.counts.too_many.fetch_add(1, Relaxed);
+            warn!(zone = %zone.apex().as_name(), %peer, "transfer refused: too many are under way");
+            return Err(TOO_MANY);
+        };
+        let report = Report::new(&zone, client, asked, slot, Arc::clone(&self.counts));
+        let messages = match client {
+            Some(serial) => ixfr(zone, serial, Vec::new(), frame),
+            None => axfr(zone, frame),
+        };
+        Ok(Box::new(Reported { messages, report }))
+    }
+
+    /// The answer to IXFR in a datagram: the SOA, by which the client sees whether to ask over a stream (RFC 1995 §2).
+    fn serial(&self, zone: &Zone, b: &mut Builder<'_>) -> Result<(), Refusal> {
+        let soa = zone.apex_node().rrset(Type::SOA).ok_or(Refusal::NOT_LOADED)?;
+        let record = soa.rdatas().next().ok_or(Refusal::NOT_LOADED)?;
+        let mut rdata = Vec::new();
+        record.copy_to(&mut rdata);
+        b.flags(|header| header.set_authoritative(true));
+        let owner = Owner::At(Offset::QNAME);
+        b.record(Section::Answer, owner, Type::SOA, Class::IN, record.ttl(), &rdata)
+            .map(drop)
+            .map_err(|_| Refusal::NOT_LOADED)
+    }
+}
+
+impl Source for Transfers {
+    fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, _: TicketOffice<'_>) -> Sourced {
+        let zone = match self.zone_for(asked) {
+            Ok(zone) => zone,
+            Err(refusal) => return Sourced::Refused(refusal),
+        };
+        let done = match (asked.client.transport.is_stream(), asked.question.qtype) {
+            (true, _) => self.stream(asked, zone).map(Sourced::Stream),
+            (false, Type::IXFR) => self.serial(&zone, b).map(|()| Sourced::Ready(None)),
+            // A zone needs a stream (RFC 5936 §4.2).
+            (false, _) => Err(Refusal::MALFORMED),
+        };
+        done.unwrap_or_else(Sourced::Refused)
+    }
+
+    /// No chain leads to a transfer.
+    fn follow(
+        &self,
+        _: &HashedName,
+        _: Vec<u8>,
+        _: &Asked<'_>,
+        _: &mut Builder<'_>,
+        _: TicketOffice<'_>,
+    ) -> Sourced {
+        Sourced::Refused(Refusal::ABANDONED)
+    }
+}
+
+impl Adopt for Transfers {
+    fn adopt(&self, settings: &Settings) {
+        let transfers = &settings.transfers;
+        self.slots.set(transfers.outgoing.0, transfers.per_client.0);
+        self.udp_size.store(settings.engine_config().max_udp_size, Relaxed);
+    }
+}
+
+/// What stands around the records of the answer.
+fn frame(asked: &Asked<'_>, udp_size: u16) -> Option<TransferFrame> {
+    let mut frame = TransferFrame::answering(asked.packet).ok()?;
+    if let Some(client) = asked.request.edns {
+        frame = frame.with_opt(&plain_opt(udp_size, client.dnssec_ok));
+    }
+    if let Some(verified) = asked.verified {
+        frame = frame.signed(verified.signer(), Box::new(unix_seconds));
+    }
+    Some(frame)
+}
+
+/// What is said of one transfer once it is over.
+struct Report {
+    zone: String,
+    serial: Serial,
+    /// The version that the client has, if it asked for what changed since.
+    client: Option<Serial>,
+    peer: IpAddr,
+    key: Option<String>,
+    begun: Instant,
+    messages: u64,
+    bytes: u64,
+    ended: bool,
+    counts: Arc<TransferCounts>,
+    _slot: Slot,
+}
+
+impl Report {
+    fn new(
+        zone: &Zone,
+        client: Option<Serial>,
+        asked: &Asked<'_>,
+        slot: Slot,
+        counts: Arc<TransferCounts>,
+    ) -> Report {
+        Report {
+            zone: zone.apex().as_name().to_string(),
+            serial: zone.serial(),
+            client,
+            peer: asked.client.peer.ip(),
+            key: asked.verified.map(|verified| verified.key().name().as_name().to_string()),
+            begun: Instant::now(),
+            messages: 0,
+            bytes: 0,
+            ended: false,
+            counts,
+            _slot: slot,
+        }
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        let Report { zone, serial, client, peer, key, messages, bytes, counts, .. } = self;
+        let (kind, sent) = match client {
+            Some(_) => ("IXFR", &counts.ixfr),
+            None => ("AXFR", &counts.axfr),
+        };
+        let (key, milliseconds) = (key.as_deref().unwrap_or("none"), self.begun.elapsed().as_millis());
+        counts.bytes.fetch_add(*bytes, Relaxed);
+        if self.ended {
+            sent.fetch_add(1, Relaxed);
+            info!(zone, %serial, %peer, key, kind, messages, bytes, milliseconds, "transfer sent");
+        } else {
+            counts.broken_off.fetch_add(1, Relaxed);
+            warn!(zone, %serial, %peer, key, kind, messages, bytes, milliseconds, "transfer broken off");
+        }
+    }
+}
+
+/// The messages of a transfer, which is reported when it is over.
+struct Reported {
+    messages: Box<dyn MessageStream>,
+    report: Report,
+}
+
+impl MessageStream for Reported {
+    fn next(&mut self, out: &mut [u8]) -> Next {
+        let next = self.messages.next(out);
+        match next {
+            Next::Message(len) => {
+                self.report.messages += 1;
+                self.report.bytes += len as u64;
+            }
+            Next::End => self.report.ended = true,
+            Next::Abort => {}
+        }
+        next
+    }
+}

@@ -1,0 +1,80 @@
+//! Who may have which zone: what the configuration says, made ready to be asked.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use transfer::tsig::{TsigKey, TsigKeys};
+
+use crate::config::Configuration;
+use crate::config::report::Diagnostic;
+use crate::config::table::read::At;
+use crate::config::transfers::{TransferGrant, load_keys};
+use crate::words::did_you_mean;
+use crate::zones::Apex;
+
+/// The grants of one zone, or of all zones of a folder.
+type Grants = Arc<[TransferGrant]>;
+
+/// Who may have which zone, and the keys that prove who it is.
+#[derive(Debug, Clone, Default)]
+pub struct TransferRules {
+    /// The keys.
+    pub keys: Arc<TsigKeys>,
+    /// The zones that somebody may have.
+    zones: Arc<HashMap<Apex, Grants>>,
+}
+
+impl TransferRules {
+    /// Whether a client at `address` whose request `key` has signed may have the zone `apex`, in lower-case wire form.
+    pub fn allow(&self, apex: &[u8], address: IpAddr, key: Option<&TsigKey>) -> bool {
+        self.zones.get(apex).is_some_and(|grants| grants.iter().any(|grant| grant.fits(address, key)))
+    }
+}
+
+/// Makes the rules while the zones of a configuration are found.
+pub struct RuleMaker {
+    keys: Arc<TsigKeys>,
+    zones: HashMap<Apex, Grants>,
+    /// Lists that many zones share are kept once: each by where it lies.
+    made: HashMap<*const At<TransferGrant>, Grants>,
+}
+
+impl RuleMaker {
+    /// Rules without zones: the keys are read, and whether all keys that are named are there is looked at.
+    pub fn new(config: &Configuration, faults: &mut Vec<Diagnostic>) -> RuleMaker {
+        let keys = load_keys(&config.settings.tsig_keys, faults);
+        let of_zones = config.zones.iter().map(|zone| &zone.allow_transfer);
+        let all = of_zones.chain(config.templates.values().map(|template| &template.allow_transfer));
+        for grant in all.flat_map(|list| list.value.iter().flatten()) {
+            faults.extend(unknown_key(grant, &keys));
+        }
+        RuleMaker { keys: Arc::new(keys), zones: HashMap::new(), made: HashMap::new() }
+    }
+
+    /// Whoever is in the list may have this zone.
+    pub fn allow(&mut self, apex: &Apex, list: Option<&Vec<At<TransferGrant>>>) {
+        let Some(list) = list else { return };
+        let make = || list.iter().map(|grant| grant.value.clone()).collect();
+        let grants = self.made.entry(list.as_ptr()).or_insert_with(make);
+        self.zones.insert(apex.clone(), Arc::clone(grants));
+    }
+
+    /// The rules.
+    pub fn made(self) -> TransferRules {
+        TransferRules { keys: self.keys, zones: Arc::new(self.zones) }
+    }
+}
+
+/// A key that there is none of.
+fn unknown_key(grant: &At<TransferGrant>, keys: &TsigKeys) -> Option<Diagnostic> {
+    let name = grant.value.key().filter(|name| keys.get(name.as_lower()).is_none())?;
+    let text = |name: wire::LowerName<'_>| name.as_name().to_string();
+    let wanted = text(name.as_lower());
+    let fault = Diagnostic::at(grant.place.as_ref(), format!("there is no [[tsig-key]] {wanted}"));
+    let known: Vec<String> = keys.iter().map(|key| text(key.name())).collect();
+    Some(match did_you_mean(&wanted, known.iter().map(String::as_str)) {
+        Some(near) => fault.hint(format!("did you mean \"key:{near}\"?")),
+        None => fault,
+    })
+}

@@ -1,0 +1,316 @@
+//! Transfers to other servers: to whom, signed or not, how many; and BIND, NSD and Knot as the ones who take them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use transfer::incoming::{AskedFor, IncomingTransfer, Received, SentRequest, TransferFault, TransferLimits};
+use transfer::tsig::{ResponseError, TsigKey, TsigRcode, read_keys, sign_request};
+use wire::hash::HashKey;
+use wire::{NameBuf, Rcode};
+use zone::Zone;
+
+use crate::support::{APEX, PATIENCE, Server, eventually, free_address, message, text};
+
+const AXFR: u16 = 252;
+const KEY_FILE: &str = "key \"transfer.example\" {\n\talgorithm hmac-sha256;\n\tsecret \"3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs=\";\n};\n";
+const KEY: &str = "[[tsig-key]]\nfile = \"transfer.key\"\n";
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn key() -> Arc<TsigKey> {
+    Arc::new(read_keys(KEY_FILE).expect("a key file").remove(0))
+}
+
+/// A server of `example.` with this text whose zones these clients may have.
+fn primary(zone: &str, allow: &str, more: &str) -> Server {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("example.zone"), zone).expect("written");
+    fs::write(folder.path().join("transfer.key"), KEY_FILE).expect("written");
+    Server::start_in(folder, "", &format!("allow-transfer = [{allow}]\n{KEY}{more}"))
+}
+
+fn connect(server: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(server).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream
+}
+
+fn send(stream: &mut TcpStream, message: &[u8]) {
+    let len = u16::try_from(message.len()).expect("a message");
+    stream.write_all(&[&len.to_be_bytes()[..], message].concat()).expect("sent");
+}
+
+fn receive(stream: &mut TcpStream) -> Vec<u8> {
+    let mut len = [0; 2];
+    stream.read_exact(&mut len).expect("a length");
+    let mut message = vec![0; usize::from(u16::from_be_bytes(len))];
+    stream.read_exact(&mut message).expect("a message");
+    message
+}
+
+/// Has a zone transferred.
+fn transfer(server: SocketAddr, zone: &str, key: Option<&Arc<TsigKey>>) -> Result<Zone, TransferFault> {
+    let mut request = message(7, zone, AXFR);
+    let mut verifier = None;
+    if let Some(key) = key {
+        let len = request.len();
+        request.resize(len + 300, 0);
+        let (len, theirs) = sign_request(key, &mut request, len, now()).expect("there is room");
+        request.truncate(len);
+        verifier = Some(theirs);
+    }
+    let apex: NameBuf = format!("{zone}.").parse().expect("a name");
+    let sent = SentRequest { id: 7, apex, asked: AskedFor::Axfr, datagram: false };
+    let hash_key = HashKey::new([1, 2, 3]);
+    let mut incoming = IncomingTransfer::new(sent, &hash_key, TransferLimits::default(), verifier);
+    let mut stream = connect(server);
+    send(&mut stream, &request);
+    loop {
+        match incoming.message(&receive(&mut stream), now())? {
+            Some(Received::Zone(zone)) => return zone.build(),
+            Some(other) => panic!("{other:?}"),
+            None => {}
+        }
+    }
+}
+
+/// Its records, as text that shows every difference but that of letter case: NSD keeps names in lower case.
+fn records(zone: &Zone) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    let mut rdata = Vec::new();
+    for node in zone {
+        for set in node.rrsets() {
+            let records = set.rdatas().map(|record| (set.rtype().to_string(), record));
+            for (rtype, record) in records.chain(set.sig_rdatas().map(|sig| ("RRSIG".into(), sig))) {
+                rdata.clear();
+                record.copy_to(&mut rdata);
+                rdata.make_ascii_lowercase();
+                all.insert(format!("{} {} {rtype} {rdata:02x?}", node.owner().as_name(), record.ttl()));
+            }
+        }
+    }
+    all
+}
+
+/// What a client is told who may not have the zone.
+fn refused(server: &Server, key: Option<&Arc<TsigKey>>) -> TransferFault {
+    transfer(server.address, "example", key).expect_err("refused")
+}
+
+#[test]
+fn a_zone_goes_to_whom_it_is_meant_for_and_to_nobody_else() {
+    let server = primary(APEX, "\"key:transfer.example\"", "");
+    let zone = transfer(server.address, "example", Some(&key())).expect("the zone");
+    // SOA, two NS, two addresses.
+    assert_eq!((zone.record_count(), records(&zone).len()), (5, 5));
+    assert_eq!(refused(&server, None), TransferFault::Rcode(Rcode::REFUSED));
+    let other: NameBuf = "other.example.".parse().expect("a name");
+    let other = TsigKey::new(other.as_name(), key().algorithm(), &[1]).expect("a key");
+    let unknown = ResponseError::Refused { error: TsigRcode::BADKEY, authentic: false, server_time: None };
+    assert_eq!(refused(&server, Some(&Arc::new(other))), TransferFault::Tsig(unknown));
+    let wrong = TsigKey::new(key().name().as_name(), key().algorithm(), &[1]).expect("a key");
+    let forged = ResponseError::Refused { error: TsigRcode::BADSIG, authentic: false, server_time: None };
+    assert_eq!(refused(&server, Some(&Arc::new(wrong))), TransferFault::Tsig(forged));
+    eventually("the one transfer is counted", &server, || server.log().contains("transfer sent"));
+    assert!(!server.log().contains("3q2+"), "the secret is in the log");
+}
+
+#[test]
+fn who_may_have_zones_and_which_keys_there_are_changes_at_a_reload() {
+    let server = primary(APEX, "\"192.0.2.1\"", "");
+    assert_eq!(refused(&server, Some(&key())), TransferFault::Rcode(Rcode::REFUSED));
+    server.reconfigure("\"192.0.2.1\"", "\"192.0.2.1\", \"127.0.0.0/8 key:transfer.example\"");
+    server.reload();
+    transfer(server.address, "example", Some(&key())).expect("the zone");
+    assert_eq!(refused(&server, None), TransferFault::Rcode(Rcode::REFUSED));
+    // A key that is gone is a fault of the configuration, and everything stays.
+    server.reconfigure(KEY, "");
+    let output = server.ctl(&["reload"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(said.contains("there is no [[tsig-key]] transfer.example"), "{said}");
+    transfer(server.address, "example", Some(&key())).expect("the zone");
+}
+
+#[test]
+fn a_key_file_that_cannot_be_read_is_reported_with_its_place() {
+    let server = primary(APEX, "\"key:transfer.example\"", "");
+    server.write("transfer.key", &KEY_FILE.replace("secret \"", "secret \"?"));
+    let output = server.ctl(&["reload"]);
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(said.contains("transfer.key:3:9: the secret is not base64"), "{said}");
+    transfer(server.address, "example", Some(&key())).expect("the keys stay");
+}
+
+/// A zone that fills the buffers of a connection, so that its transfer does not end before it is read.
+fn large() -> String {
+    let names: String = (0..400_000).map(|n| format!("host-number-{n} A 192.0.2.1\n")).collect();
+    format!("{APEX}{names}")
+}
+
+#[test]
+fn of_transfers_only_so_many_are_under_way() {
+    let server = primary(&large(), "\"any\"", "[transfers]\noutgoing = 2\n");
+    let mut held: Vec<TcpStream> = (0..2).map(|_| connect(server.address)).collect();
+    for stream in &mut held {
+        send(stream, &message(1, "example", AXFR));
+        assert_eq!(receive(stream)[3] & 15, 0);
+    }
+    assert_eq!(refused(&server, None), TransferFault::Rcode(Rcode::SERVFAIL));
+    // Other questions are answered beside them.
+    assert!(server.query(&["host-number-7.example"]).contains("192.0.2.1"));
+    drop(held.pop());
+    eventually("there is a place again", &server, || transfer(server.address, "example", None).is_ok());
+    server.wait_for_log("transfer broken off", 1);
+}
+
+/// A server of another make that takes `example.` from a primary; killed when dropped.
+struct Secondary {
+    kind: &'static str,
+    address: SocketAddr,
+    child: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for Secondary {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts it, if it is installed. Where everything has to be, its absence is a fault.
+fn secondary(
+    kind: &'static str,
+    program: &str,
+    arguments: &[&str],
+    config: impl Fn(SocketAddr, &Path) -> String,
+) -> Option<Secondary> {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let found = path.split(':').any(|folder| Path::new(folder).join(program).exists());
+    if !found {
+        assert!(std::env::var_os("NOTHING_MISSING").is_none(), "{program} is missing");
+        eprintln!("{program} is missing: {kind} is left out");
+        return None;
+    }
+    // BIND listens on addresses of interfaces only.
+    let address = match kind {
+        "BIND" => TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port"),
+        _ => free_address(),
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("config");
+    fs::write(&file, config(address, folder.path())).expect("written");
+    let child = Command::new(program)
+        .args(arguments)
+        .arg(&file)
+        .env("PATH", path)
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(folder.path().join("log")).expect("a log"))
+        .spawn()
+        .expect("it starts");
+    Some(Secondary { kind, address, child, _folder: folder })
+}
+
+fn bind(primary: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
+    move |own, folder| {
+        let folder = folder.display();
+        format!(
+            "{KEY_FILE}options {{ directory \"{folder}\"; pid-file none; session-keyfile none; lock-file none;\n\
+             listen-on port {} {{ {}; }}; listen-on-v6 {{ none; }}; recursion no; notify no;\n\
+             allow-transfer {{ any; }}; }};\ncontrols {{ }};\n\
+             zone \"example\" {{ type secondary; file \"example.zone\";\n\
+             primaries {{ {} port {} key transfer.example; }}; }};\n",
+            own.port(),
+            own.ip(),
+            primary.ip(),
+            primary.port()
+        )
+    }
+}
+
+fn nsd(primary: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
+    move |own, folder| {
+        let folder = folder.display();
+        format!(
+            "server:\n ip-address: {}@{}\n username: \"\"\n chroot: \"\"\n zonesdir: \"{folder}\"\n database: \"\"\n\
+             pidfile: \"\"\n xfrdfile: \"\"\n xfrdir: \"{folder}\"\n zonelistfile: \"{folder}/zone.list\"\n\
+             remote-control:\n control-enable: no\n\
+             key:\n name: transfer.example\n algorithm: hmac-sha256\n secret: \"{}\"\n\
+             zone:\n name: example\n zonefile: example.zone\n request-xfr: AXFR {}@{} transfer.example\n\
+             provide-xfr: 0.0.0.0/0 NOKEY\n",
+            own.ip(),
+            own.port(),
+            secret(),
+            primary.ip(),
+            primary.port()
+        )
+    }
+}
+
+fn knot(primary: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
+    move |own, folder| {
+        let folder = folder.display();
+        format!(
+            "server:\n  rundir: \"{folder}\"\n  listen: {}@{}\ndatabase:\n  storage: \"{folder}\"\n\
+             key:\n  - id: transfer.example\n    algorithm: hmac-sha256\n    secret: {}\n\
+             remote:\n  - id: nomen\n    address: {}@{}\n    key: transfer.example\n\
+             acl:\n  - id: all\n    address: 0.0.0.0/0\n    action: transfer\n\
+             zone:\n  - domain: example\n    storage: \"{folder}\"\n    master: nomen\n    acl: all\n",
+            own.ip(),
+            own.port(),
+            secret(),
+            primary.ip(),
+            primary.port()
+        )
+    }
+}
+
+fn secret() -> &'static str {
+    KEY_FILE.split('"').nth(3).expect("a secret")
+}
+
+/// Records of many types, wildcards, delegations with glue, letter case, long TXT.
+const VARIED: &str = "*.wild 300 TXT \"a\" \"b\"\nsub NS ns.sub\nsub NS ns1\nns.sub A 192.0.2.3\nns.sub AAAA 2001:db8::3\n\
+    MiXed.Case 5 MX 10 Mail.Elsewhere.NET.\nservice SRV 1 2 53 ns1\nalias CNAME MiXed.Case\nd DNAME elsewhere.net.\n\
+    caa CAA 0 issue \"ca.example.net\"\nodd TYPE65280 \\# 3 010203\nhttps HTTPS 1 . alpn=h2,h3 ipv4hint=192.0.2.9\n";
+
+#[test]
+fn bind_nsd_and_knot_take_a_zone_and_have_all_of_it() {
+    let hosts: String = (0..5_000).map(|n| format!("host-{n} A 192.0.2.{}\n", n % 250)).collect();
+    let primary = primary(&format!("{APEX}{VARIED}{hosts}"), "\"key:transfer.example\"", "");
+    let wanted = records(&transfer(primary.address, "example", Some(&key())).expect("the zone"));
+    assert_eq!(wanted.len(), 5_017);
+    let peers = [
+        secondary("BIND", "named", &["-g", "-c"], bind(primary.address)),
+        secondary("NSD", "nsd", &["-d", "-c"], nsd(primary.address)),
+        secondary("Knot", "knotd", &["-c"], knot(primary.address)),
+    ];
+    for peer in peers.into_iter().flatten() {
+        let until = Instant::now() + PATIENCE;
+        let taken = loop {
+            let there = TcpStream::connect(peer.address).is_ok();
+            match there.then(|| transfer(peer.address, "example", None)) {
+                Some(Ok(zone)) => break zone,
+                other => {
+                    assert!(Instant::now() < until, "{} has no zone: {other:?}\n{}", peer.kind, primary.log())
+                }
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        };
+        let taken = records(&taken);
+        let differences: Vec<_> = taken.symmetric_difference(&wanted).take(5).collect();
+        assert!(differences.is_empty(), "{}: {differences:#?}", peer.kind);
+    }
+}
