@@ -512,6 +512,10 @@ impl<'s, S: Sink> Scanner<'s, S> {
                 "the quoted string does not end on its line".to_owned(),
                 Some("a line feed within a string is written \\010"),
             ),
+            FaultKind::StrayQuote => (
+                "this quotation mark touches other text".to_owned(),
+                Some("a blank keeps strings apart; a quotation mark within a string is written \\\""),
+            ),
             FaultKind::UnclosedParenthesis => ("this parenthesis is not closed".to_owned(), None),
             _ => ("closing parenthesis without an opening one".to_owned(), None),
         };

@@ -32,6 +32,8 @@ pub enum FaultKind {
     NulByte,
     /// A quoted string that does not end on its line.
     UnclosedQuote,
+    /// A quotation mark amid text: a string that touches what stands before or behind it.
+    StrayQuote,
     /// `(` without its `)`.
     UnclosedParenthesis,
     /// `)` without its `(`.
