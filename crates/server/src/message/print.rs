@@ -118,8 +118,28 @@ pub fn full(message: &[u8]) -> Result<String, Malformed> {
         if !section.is_empty() {
             let _ = writeln!(out, "\n;; {title} SECTION:");
         }
-        for Shown { owner, ttl, class, rtype, rdata } in section {
-            let _ = writeln!(out, "{owner}\t{ttl}\t{class}\t{rtype}\t{rdata}");
+        section.iter().for_each(|record| out += &line(record));
+    }
+    Ok(out)
+}
+
+/// A record in the form of dig.
+fn line(Shown { owner, ttl, class, rtype, rdata }: &Shown) -> String {
+    format!("{owner}\t{ttl}\t{class}\t{rtype}\t{rdata}\n")
+}
+
+/// The records of the answer section, one a line.
+pub fn answers(message: &[u8]) -> Result<String, Malformed> {
+    Ok(Parts::of(message)?.sections[0].iter().map(line).collect())
+}
+
+/// The response code with the server's own words for it, if it sent extended errors (RFC 8914).
+pub fn refusal(message: &[u8]) -> Result<String, Malformed> {
+    let parts = Parts::of(message)?;
+    let mut out = parts.rcode().to_string();
+    for (code, data) in parts.opt.iter().flat_map(|opt| opt.options) {
+        if code == OptionCode::EXTENDED_ERROR {
+            let _ = write!(out, ", {}", option_text(code, data));
         }
     }
     Ok(out)

@@ -9,3 +9,4 @@ mod recursion;
 mod reload;
 mod serve;
 mod support;
+mod transfers;

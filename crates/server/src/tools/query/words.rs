@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use wire::name::{Name, NameBuf, NameTextError};
 
-use wire::{Class, Type};
+use wire::{Class, Serial, Type};
 
 use crate::cli::QueryArgs;
 use crate::message::QuerySpec;
@@ -115,6 +115,8 @@ pub enum WordFault {
     },
     /// It is not a network address.
     Subnet(String),
+    /// IXFR without the serial of the version that the client has, or with what is no serial.
+    Ixfr(String),
 }
 
 impl fmt::Display for WordFault {
@@ -133,6 +135,9 @@ impl fmt::Display for WordFault {
                 write!(f, "+{name}={value}: a number between {min} and {max} is expected")
             }
             Self::Subnet(text) => write!(f, "+subnet={text}: an address such as 192.0.2.0/24 is expected"),
+            Self::Ixfr(word) => {
+                write!(f, "`{word}`: the serial that you have is needed, as in IXFR=2026010100")
+            }
         }
     }
 }
@@ -157,6 +162,8 @@ pub fn read(args: &QueryArgs) -> Result<Wanted, WordFault> {
             read_option(&mut wanted, option)?;
         } else if let Some(class) = class_word(word, name.is_some()) {
             wanted.query.qclass = class;
+        } else if let Some(serial) = ixfr_word(word)? {
+            (qtype, wanted.query.has_version) = (Some(Type::IXFR), Some(serial));
         } else if let Some(found) =
             type_word(word, name.is_some() || args.words.len() > 1).filter(|_| qtype.is_none())
         {
@@ -187,6 +194,18 @@ fn type_word(word: &str, others: bool) -> Option<Type> {
         return None;
     }
     word.parse().ok()
+}
+
+/// `IXFR=serial`; IXFR alone is a fault, since a server must know what to compare with (RFC 1995 §3).
+fn ixfr_word(word: &str) -> Result<Option<Serial>, WordFault> {
+    let fault = || WordFault::Ixfr(word.to_owned());
+    match word.split_once('=') {
+        Some((front, serial)) if front.eq_ignore_ascii_case("IXFR") => {
+            serial.parse().map(|serial| Some(Serial(serial))).map_err(|_| fault())
+        }
+        None if word.eq_ignore_ascii_case("IXFR") => Err(fault()),
+        _ => Ok(None),
+    }
 }
 
 fn class_word(word: &str, has_name: bool) -> Option<Class> {
@@ -340,11 +359,19 @@ mod tests {
             ("a. +bufsize=x", number("bufsize", "x", 65_535)),
             ("a. +subnet=here", WordFault::Subnet("here".into())),
             ("a. +subnet=192.0.2.0/33", number("subnet", "33", 32)),
+            ("a. IXFR", WordFault::Ixfr("IXFR".into())),
+            ("a. ixfr=x", WordFault::Ixfr("ixfr=x".into())),
             ("a. b. c.", WordFault::TooMany("b.".into())),
             ("a..b", WordFault::Name("a..b".into(), NameTextError::EmptyLabel)),
         ] {
             assert_eq!(wanted(line), Err(fault), "{line}");
         }
+    }
+
+    #[test]
+    fn ixfr_comes_with_a_serial() {
+        let w = wanted("example. ixfr=4294967295").expect("good");
+        assert_eq!((w.query.qtype, w.query.has_version), (Type::IXFR, Some(Serial(u32::MAX))));
     }
 
     #[test]
