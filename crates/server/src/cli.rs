@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::config::resolver::asking::Server;
 use crate::tools;
@@ -100,6 +100,20 @@ pub struct CheckArgs {
     /// Most faults shown for one zone.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub errors: usize,
+    /// The least that makes the exit status 1.
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = FailOn::Error)]
+    pub fail_on: FailOn,
+}
+
+/// What makes the exit status of a check 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    /// A warning, or anything worse.
+    Warning,
+    /// An error, also one with which a zone is served all the same.
+    Error,
+    /// A zone that would be refused: the server keeps its last good version or answers with SERVFAIL.
+    Refused,
 }
 
 /// `nomen zone`.
@@ -132,6 +146,9 @@ pub struct ZoneCheckArgs {
     /// Most faults shown.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub errors: usize,
+    /// The least that makes the exit status 1.
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = FailOn::Error)]
+    pub fail_on: FailOn,
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,

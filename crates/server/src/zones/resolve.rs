@@ -35,7 +35,7 @@ pub fn resolve(config: &Configuration) -> Result<Vec<ZoneSpec>, Vec<Diagnostic>>
         let found = match list_folder(folder, |file_name| template.pattern.zone_of(file_name)) {
             Ok(found) => found,
             Err(message) => {
-                faults.push(Diagnostic::at(place, message));
+                faults.push(Diagnostic::at(place, message).outside());
                 continue;
             }
         };
