@@ -166,6 +166,27 @@ fn made_records_say_which() {
     assert_eq!(report.errors, 1);
 }
 
+#[test]
+fn what_is_read_but_hardly_meant_gets_a_warning() {
+    let (lines, report) = scan("a TXT v=DKIM1; k=rsa\nb TXT x ; y\nc TXT \"z\";y\n");
+    assert_eq!(kinds(&report), [(CutByComment, 1, 7)]);
+    assert_eq!((lines.len(), report.errors), (3, 0));
+    let (_, report) = scan("$ORIGIN sub.x\n$ORIGIN sub.x.\n$ORIGIN y\n");
+    assert_eq!(kinds(&report), [(OriginTwice, 1, 9)]);
+}
+
+#[test]
+fn a_string_that_is_too_long_is_shown_in_parts() {
+    let (_, report) = scan(&format!("a TXT \"{}\\\"{}\"\n", "p".repeat(254), "q".repeat(10)));
+    let note = report.faults[0].note.as_deref().expect("a note");
+    let parts = format!("\"{}\\\"\" \"{}\"", "p".repeat(254), "q".repeat(10));
+    assert_eq!(note, format!("write it as several strings: {parts}"));
+    assert!(report.faults[0].excerpt.is_some());
+    // It can be pasted.
+    let (lines, report) = scan(&format!("a TXT {parts}\n"));
+    assert_eq!((lines.len(), report.faults.len()), (1, 0));
+}
+
 proptest! {
     #[test]
     fn no_text_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
