@@ -175,11 +175,15 @@ pub struct ZoneCompileArgs {
 }
 
 /// `nomen query`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = "Words may come in any order, as with dig: NAME, TYPE, CLASS, @SERVER, +OPTION.\n\n\
 Options:\n  +short +dnssec +tcp +norec +nsid +json +cd +ad +edns +noedns +bufsize=N +padding=N +keepalive\n  \
-+cookie +ignore (keep a truncated answer) +all +qr (show the query) +time=SECONDS +tries=N +subnet=NET\n\n\
-A port is written @SERVER -p PORT or @IP@PORT. Without @SERVER: 127.0.0.1.")]
++cookie +ignore (keep a truncated answer) +qr (show the query) +time=SECONDS (or +timeout) +tries=N +retry=N\n  \
++subnet=NET\n  \
++all +comments +question +answer +authority +additional +stats, each with `no` in front: parts of the output\n\n\
+SERVER is an address or a name, which is looked up in /etc/hosts and then with the servers of /etc/resolv.conf.\n\
+A port is written @SERVER -p PORT, @SERVER#PORT or @SERVER@PORT. Without @SERVER: 127.0.0.1, with -6 ::1.\n\n\
+AXFR and IXFR=SERIAL ask for a transfer, over TCP.")]
 pub struct QueryArgs {
     /// NAME, TYPE, CLASS, @SERVER and +OPTIONs.
     #[arg(required_unless_present = "reverse", value_name = "WORD")]
@@ -190,6 +194,18 @@ pub struct QueryArgs {
     /// The address (PTR) form of an IP address.
     #[arg(short = 'x', value_name = "IP")]
     pub reverse: Option<std::net::IpAddr>,
+    /// The type, also where a word would be taken for something else.
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    pub rtype: Option<String>,
+    /// The class.
+    #[arg(short = 'c', long = "class", value_name = "CLASS")]
+    pub class: Option<String>,
+    /// Ask over IPv4 only.
+    #[arg(short = '4', conflicts_with = "v6")]
+    pub v4: bool,
+    /// Ask over IPv6 only.
+    #[arg(short = '6')]
+    pub v6: bool,
 }
 
 /// `nomen ctl`.

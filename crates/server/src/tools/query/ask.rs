@@ -70,8 +70,10 @@ fn over_udp(wanted: &Wanted, query: &[u8]) -> Result<Vec<u8>, String> {
             socket.set_read_timeout(Some(left)).map_err(fault)?;
             match socket.recv(&mut buf) {
                 Ok(n) if belongs(query, &buf[..n]) => return Ok(buf[..n].to_vec()),
-                // Not the answer: somebody else's, or a forgery.
-                Ok(_) => {}
+                // Somebody else's answer, one that comes late, or a forgery.
+                Ok(n) => {
+                    eprintln!(";; Ignored a datagram of {n} bytes from {server}: it does not fit the query")
+                }
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => break,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(fault(e)),

@@ -2,6 +2,7 @@
 //! line are read in `words`, and the message goes out and back in `ask`; zone transfers are read in `transfer`.
 
 pub mod ask;
+pub mod server;
 pub mod transfer;
 pub mod words;
 
@@ -26,6 +27,13 @@ pub fn run(args: &QueryArgs) -> u8 {
             return EXIT_USAGE;
         }
     };
+    let wanted = match located(wanted) {
+        Ok(wanted) => wanted,
+        Err(message) => {
+            eprintln!("nomen: {message}");
+            return EXIT_OUTSIDE;
+        }
+    };
     match exchange(&wanted) {
         Ok(code) => code,
         // Whoever reads our output has enough.
@@ -35,6 +43,15 @@ pub fn run(args: &QueryArgs) -> u8 {
             EXIT_OUTSIDE
         }
     }
+}
+
+/// The same with the address of its server, where that has a name: the first it has.
+fn located(mut wanted: Wanted) -> Result<Wanted, String> {
+    if let Some(host) = wanted.host.take() {
+        let found = server::addresses(&host, wanted.family, &wanted)?;
+        found.first().into_iter().for_each(|ip| wanted.server.set_ip(*ip));
+    }
+    Ok(wanted)
 }
 
 fn exchange(wanted: &Wanted) -> io::Result<u8> {
@@ -62,7 +79,10 @@ fn exchange(wanted: &Wanted) -> io::Result<u8> {
         }
     };
     let text = match wanted.form {
-        Form::Full => print::full(&answer.message).map(|text| text + &footer(&answer)),
+        Form::Full => {
+            let stats = if wanted.parts.stats { footer(&answer) } else { String::new() };
+            print::chosen(&answer.message, wanted.parts).map(|text| text + &stats)
+        }
         Form::Short => print::short(&answer.message),
         Form::Json => {
             print::json(&answer.message).map(|parts| format!("{:#}\n", with_origin(parts, &answer)))
@@ -128,7 +148,7 @@ fn end_of_transfer(
     let Transfer { records, messages, bytes, .. } = transfer;
     let (server, ms) = (wanted.server, transfer.took().as_secs_f64() * 1000.0);
     match wanted.form {
-        Form::Full if fault.is_none() => write!(
+        Form::Full if fault.is_none() && wanted.parts.stats => write!(
             out,
             "\n;; SERVER: {}#{} (TCP)\n;; XFR size: {records} records (messages {messages}, bytes {bytes}), \
              {ms:.0} msec\n",
