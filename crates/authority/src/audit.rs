@@ -6,7 +6,8 @@
 use std::fmt;
 
 use dnssec::nsec3;
-use dnssec::verify::{self, SigFault, SignedSet};
+pub use dnssec::verify::SigFault;
+use dnssec::verify::{self, SignedSet};
 use wire::rdata::view::{Dnskey, Nsec, Nsec3, Rrsig, TypeBitmap};
 use wire::{Name, NameBuf, Serial, Type};
 use zone::store::{Node, NodeFlags, Nsec3Chain, RrSet, Zone};
@@ -20,10 +21,13 @@ pub struct Finding {
     pub owner: NameBuf,
     /// Their type.
     pub rtype: Type,
+    /// For [`FindingKind::BadSignature`], the time at which that signature expires or has expired, in seconds since
+    /// 1970 (RFC 4034 §3.1.5).
+    pub expires: Option<Serial>,
 }
 
 /// Kinds of [`Finding`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FindingKind {
     /// The zone has no DNSKEY.
     NoDnsKey,
@@ -60,8 +64,13 @@ impl FindingKind {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: ", self.owner, self.rtype)?;
-        match self.kind {
+        write!(f, "{} {}: {}", self.owner, self.rtype, self.kind)
+    }
+}
+
+impl fmt::Display for FindingKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             FindingKind::BadSignature(fault) => write!(f, "no good signature: {fault}"),
             FindingKind::NoDnsKey => f.write_str("the zone has no DNSKEY"),
             FindingKind::Unsigned => f.write_str("not signed"),
@@ -78,12 +87,28 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Audits `zone` as of `now`, seconds since 1970, calling `found` for each fault in canonical order of owners.
+/// Whether anything in a zone says that it is signed, well or badly: a key, a signature at its name, a chain of denial.
+pub fn is_meant_to_be_signed(zone: &Zone) -> bool {
+    let apex = zone.apex_node();
+    let keys = [Type::DNSKEY, Type::NSEC, Type::NSEC3PARAM];
+    keys.iter().any(|&rtype| apex.rrset(rtype).is_some())
+        || apex.rrsets().any(|set| set.sig_count() > 0)
+        || zone.nsec().is_some()
+        || zone.nsec3().is_some()
+}
+
+/// Audits `zone` as of `now`, seconds since 1970, calling `found` for each fault in canonical order of owners. A zone
+/// that is not [meant to be signed](is_meant_to_be_signed) has none.
 pub fn audit(zone: &Zone, now: Serial, found: &mut dyn FnMut(Finding)) {
-    let mut report = |kind, owner: Name<'_>, rtype| found(Finding { kind, owner: owner.to_buf(), rtype });
+    if !is_meant_to_be_signed(zone) {
+        return;
+    }
+    let mut report = |kind, owner: Name<'_>, rtype, expires| {
+        found(Finding { kind, owner: owner.to_buf(), rtype, expires });
+    };
     let apex = zone.apex_node();
     let Some(dnskeys) = apex.rrset(Type::DNSKEY) else {
-        return report(FindingKind::NoDnsKey, zone.apex().as_name(), Type::DNSKEY);
+        return report(FindingKind::NoDnsKey, zone.apex().as_name(), Type::DNSKEY, None);
     };
     let rdatas = copies(dnskeys);
     let keys: Vec<Dnskey<'_>> = rdatas.iter().filter_map(|rdata| Dnskey::read(rdata).ok()).collect();
@@ -91,6 +116,7 @@ pub fn audit(zone: &Zone, now: Serial, found: &mut dyn FnMut(Finding)) {
     for node in zone.iter() {
         signatures.node(node, &mut report);
     }
+    let mut report = |kind, owner: Name<'_>, rtype| report(kind, owner, rtype, None);
     let seps: Vec<Dnskey<'_>> = keys.iter().copied().filter(|key| key.is_sep()).collect();
     if (Signatures { zone, keys: &seps, now }).verify(dnskeys).is_err() {
         report(FindingKind::NoSepSignature, zone.apex().as_name(), Type::DNSKEY);
@@ -103,6 +129,9 @@ pub fn audit(zone: &Zone, now: Serial, found: &mut dyn FnMut(Finding)) {
 }
 
 type Report<'t> = dyn FnMut(FindingKind, Name<'_>, Type) + 't;
+
+/// The same for signatures, with the time at which one expires.
+type SigReport<'t> = dyn FnMut(FindingKind, Name<'_>, Type, Option<Serial>) + 't;
 
 /// Each RDATA of a set, uncompressed.
 fn copies(set: RrSet<'_>) -> Vec<Vec<u8>> {
@@ -122,45 +151,47 @@ struct Signatures<'a> {
 }
 
 impl Signatures<'_> {
-    fn node(&self, node: Node<'_>, report: &mut Report<'_>) {
+    fn node(&self, node: Node<'_>, report: &mut SigReport<'_>) {
+        let owner = node.owner().as_name();
         let flags = node.flags();
         for set in node.rrsets().filter(|set| set.rtype() != Type::RRSIG) {
             let foreign = flags.contains(NodeFlags::OCCLUDED)
                 || (flags.contains(NodeFlags::CUT) && !matches!(set.rtype(), Type::DS | Type::NSEC));
             if foreign {
                 if set.sig_count() > 0 {
-                    report(FindingKind::SignedForeign, node.owner().as_name(), set.rtype());
+                    report(FindingKind::SignedForeign, owner, set.rtype(), None);
                 }
                 continue;
             }
             match (set.sig_count(), self.verify(set)) {
-                (0, _) => report(FindingKind::Unsigned, node.owner().as_name(), set.rtype()),
-                (_, Err(fault)) => {
-                    report(FindingKind::BadSignature(fault), node.owner().as_name(), set.rtype())
+                (0, _) => report(FindingKind::Unsigned, owner, set.rtype(), None),
+                (_, Err((fault, expires))) => {
+                    report(FindingKind::BadSignature(fault), owner, set.rtype(), expires)
                 }
                 (_, Ok(())) => {}
             }
         }
     }
 
-    /// Whether one of the set's signatures is good; if not, what is wrong with the last one.
-    fn verify(&self, set: RrSet<'_>) -> Result<(), SigFault> {
+    /// Whether one of the set's signatures is good; if not, what is wrong with the last one, and when it expires.
+    fn verify(&self, set: RrSet<'_>) -> Result<(), (SigFault, Option<Serial>)> {
         let mut rdatas = copies(set);
         for rdata in &mut rdatas {
             wire::rdata::canonical(set.rtype(), rdata);
         }
-        let mut last = Err(SigFault::NoKey);
+        let mut last = Err((SigFault::NoKey, None));
         for rdata in set.sig_rdatas() {
             let sig = match Rrsig::read(rdata.compiled()) {
                 Ok(sig) => sig,
                 Err(malformed) => {
-                    last = Err(malformed.into());
+                    last = Err((malformed.into(), None));
                     continue;
                 }
             };
             let mut signed =
                 SignedSet { owner: set.node().owner().as_name(), rtype: set.rtype(), rdatas: &mut rdatas };
-            last = verify::verify(&mut signed, &sig, self.zone.apex().as_name(), self.keys, self.now);
+            let verified = verify::verify(&mut signed, &sig, self.zone.apex().as_name(), self.keys, self.now);
+            last = verified.map_err(|fault| (fault, Some(sig.expiration)));
             if last.is_ok() {
                 break;
             }

@@ -1,44 +1,237 @@
-//! Why an answer is what it is: the zone, the node and the rule, step by step, for people.
+//! Why an answer is what it is: the zone, the node, the rule and the proofs, step by step, for people and programs.
 //!
-//! Follows the same lookup as answering does; the words here are the only thing of its own.
+//! Follows the same lookup as answering does; the steps are the only thing of its own.
+
+mod proof;
 
 use std::fmt;
 
 use wire::hash::{HashKey, HashedName};
-use wire::{Name, NameBuf, Type};
+use wire::{Name, NameBuf, Serial, Ttl, Type};
 use zone::catalog::Catalog;
 use zone::store::{Node, NodeFlags, Zone};
 
 use crate::lookup::{self, Found, zone_for};
+use proof::Prover;
+pub use proof::{Claim, Proof};
 
 /// One step on the way to an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reason {
+pub struct Step {
+    /// The name that it is about.
+    pub name: NameBuf,
     /// What was found or done.
-    pub what: String,
-    /// The rule behind it, an RFC's section, if there is one to name.
-    pub rule: Option<&'static str>,
+    pub kind: StepKind,
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)?;
-        self.rule.map_or(Ok(()), |rule| write!(f, " [{rule}]"))
+/// What was found of a name, or done about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    /// AXFR and IXFR ask for a zone, not for a name: a lookup explains nothing of them.
+    Transfer(Type),
+    /// No zone here holds it.
+    NoZone,
+    /// It is the zone that answers: the closest to the name asked for.
+    Zone,
+    /// The zone is not loaded.
+    NotLoaded,
+    /// The version of the zone.
+    Snapshot {
+        /// Its serial.
+        serial: Serial,
+        /// How many records it has.
+        records: u64,
+        /// Whether answers can carry proofs.
+        signed: bool,
+    },
+    /// It is in the zone, with these types; with none it only stands between others.
+    Exists(Vec<Type>),
+    /// It is not there, and this wildcard stands for it.
+    Wildcard(NameBuf),
+    /// It is a zone cut, with these types.
+    Cut(Vec<Type>),
+    /// The answer is a referral to its name servers.
+    Referral,
+    /// It has a DNAME, and the name asked for lies below.
+    Dname,
+    /// A CNAME to this name is made for it.
+    MadeCname(NameBuf),
+    /// The name that the DNAME makes of it would be too long.
+    TooLong,
+    /// It is not there, nor a wildcard at its closest encloser, which this is.
+    NotThere(NameBuf),
+    /// The answer is that it does not exist, to be kept so long.
+    NxDomain(Ttl),
+    /// The answer is this RRset.
+    Answer {
+        /// Its type.
+        rtype: Type,
+        /// Number of its records.
+        count: u16,
+        /// Their TTL.
+        ttl: Ttl,
+        /// Number of its signatures.
+        signatures: u16,
+    },
+    /// The answer is all signatures at the name, so many.
+    Signatures(u64),
+    /// The answer is one RRset of those there.
+    AnyOne,
+    /// It has a CNAME: the answer goes on at this name.
+    Cname(NameBuf),
+    /// The answer is that it does not have this type, to be kept so long.
+    NoData(Type, Ttl),
+    /// The chain has been at this name before, and ends.
+    Loop,
+    /// The chain has this many links, the most that are followed, and ends.
+    LastLink(u8),
+    /// A record that proves part of the answer to clients who set DO.
+    Proof(Proof),
+}
+
+impl StepKind {
+    /// A word for it, for programs.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Transfer(_) => "transfer",
+            Self::NoZone => "no-zone",
+            Self::Zone => "zone",
+            Self::NotLoaded => "not-loaded",
+            Self::Snapshot { .. } => "snapshot",
+            Self::Exists(types) if types.is_empty() => "empty-non-terminal",
+            Self::Exists(_) => "exists",
+            Self::Wildcard(_) => "wildcard",
+            Self::Cut(_) => "cut",
+            Self::Referral => "referral",
+            Self::Dname => "dname",
+            Self::MadeCname(_) => "made-cname",
+            Self::TooLong => "yxdomain",
+            Self::NotThere(_) => "not-there",
+            Self::NxDomain(_) => "nxdomain",
+            Self::Answer { .. } => "answer",
+            Self::Signatures(_) => "signatures",
+            Self::AnyOne => "any",
+            Self::Cname(_) => "cname",
+            Self::NoData(..) => "nodata",
+            Self::Loop => "loop",
+            Self::LastLink(_) => "last-link",
+            Self::Proof(_) => "proof",
+        }
+    }
+
+    /// The rule behind it, an RFC's section, if there is one to name.
+    pub fn rule(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Transfer(_) => "RFC 5936 §2.1, RFC 1995 §2",
+            Self::Zone => "RFC 1034 §4.3.2 step 2",
+            Self::Wildcard(_) => "RFC 4592 §3.3",
+            Self::Cut(_) => "RFC 1034 §4.3.2 step 3b",
+            Self::Dname => "RFC 6672 §3.2",
+            Self::MadeCname(_) => "RFC 6672 §3.1",
+            Self::TooLong => "RFC 6672 §2.2",
+            Self::NxDomain(_) => "RFC 2308 §2.1",
+            Self::AnyOne => "RFC 8482 §4.1",
+            Self::Cname(_) => "RFC 1034 §4.3.2 step 3a",
+            Self::NoData(..) => "RFC 2308 §2.2",
+            Self::Loop => "RFC 1034 §3.6.2",
+            Self::Proof(proof) if proof.rtype == Type::NSEC => "RFC 4035 §3.1.3",
+            Self::Proof(_) => "RFC 5155 §7.2",
+            _ => return None,
+        })
     }
 }
 
-/// Explains what a question for `qname` and `qtype` is answered with. The last step is the answer.
-pub fn explain(catalog: &Catalog, key: &HashKey, qname: Name<'_>, qtype: Type, max_chain: u8) -> Vec<Reason> {
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_step(self.name, &self.kind, f)?;
+        self.kind.rule().map_or(Ok(()), |rule| write!(f, " [{rule}]"))
+    }
+}
+
+fn write_step(name: NameBuf, kind: &StepKind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match kind {
+        StepKind::Transfer(qtype) => {
+            write!(f, "{qtype} asks for the whole zone {name}, not for a name: there is nothing to look up")
+        }
+        StepKind::NoZone => {
+            write!(f, "no zone here holds {name}: REFUSED, or the chain ends for the client to follow")
+        }
+        StepKind::Zone => write!(f, "zone {name} is the closest that holds the name"),
+        StepKind::NotLoaded => write!(f, "zone {name} is not loaded: SERVFAIL"),
+        StepKind::Snapshot { serial, records, signed } => {
+            let signed = if *signed { "signed" } else { "not signed" };
+            write!(f, "snapshot: serial {serial}, {records} records, {signed}")
+        }
+        StepKind::Exists(types) if types.is_empty() => {
+            write!(f, "{name} is in the zone: an empty non-terminal")
+        }
+        StepKind::Exists(types) => write!(f, "{name} is in the zone: {}", words(types)),
+        StepKind::Wildcard(wildcard) => write!(f, "{name} is not there, {wildcard} stands for it"),
+        StepKind::Cut(types) => write!(f, "{name} is a zone cut: {}", words(types)),
+        StepKind::Referral => write!(f, "referral to the name servers of {name}"),
+        StepKind::Dname => write!(f, "the name lies below the DNAME at {name}"),
+        StepKind::MadeCname(target) => write!(f, "a CNAME from {name} to {target} is made"),
+        StepKind::TooLong => write!(f, "YXDOMAIN: the name made of {name} would be too long"),
+        StepKind::NotThere(encloser) => {
+            write!(f, "{name} is not there; its closest encloser is {encloser}, without a wildcard")
+        }
+        StepKind::NxDomain(ttl) => write!(f, "NXDOMAIN, negative TTL {ttl} s"),
+        StepKind::Answer { rtype, count, ttl, signatures } => {
+            write!(f, "answer: {count} {rtype}, TTL {ttl}, signatures {signatures}")
+        }
+        StepKind::Signatures(count) => write!(f, "answer: {count} signatures"),
+        StepKind::AnyOne => f.write_str("answer: one RRset of those there"),
+        StepKind::Cname(target) => write!(f, "CNAME: goes on at {target}"),
+        StepKind::NoData(qtype, ttl) => write!(f, "no {qtype} there: NODATA, negative TTL {ttl} s"),
+        StepKind::Loop => write!(f, "a loop: the chain has been at {name} before, and ends here"),
+        StepKind::LastLink(most) => write!(f, "stop: more than {most} links"),
+        StepKind::Proof(proof) => write_proof(name, proof, f),
+    }
+}
+
+fn write_proof(
+    name: NameBuf,
+    Proof { owner, rtype, claim }: &Proof,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    write!(f, "proof, with DO: {rtype} at {owner} says that ")?;
+    match claim {
+        Claim::NoName => write!(f, "{name} does not exist"),
+        Claim::NoSignedName => write!(f, "{name} does not exist or is not signed (opt-out)"),
+        Claim::NoType(qtype) => write!(f, "{name} has no {qtype}"),
+        Claim::NoRecords => write!(f, "{name} has no records"),
+        Claim::Encloser => write!(f, "{name} exists, the closest encloser"),
+    }
+}
+
+fn words(types: &[Type]) -> String {
+    types.iter().map(Type::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// Explains what a question for `qname` and `qtype` is answered with. Proofs stand behind the step that needs them;
+/// otherwise the last step is the answer.
+pub fn explain(catalog: &Catalog, key: &HashKey, qname: Name<'_>, qtype: Type, max_chain: u8) -> Vec<Step> {
     let mut steps = Vec::new();
+    if matches!(qtype, Type::AXFR | Type::IXFR) {
+        steps.push(Step { name: qname.to_buf(), kind: StepKind::Transfer(qtype) });
+        return steps;
+    }
     let mut name = qname.to_buf();
     let mut hashed = HashedName::new();
-    for links in 0..=max_chain as u16 + 1 {
-        if links > max_chain as u16 {
-            steps.push(step(format!("stop: more than {max_chain} links"), None));
+    let mut names = Vec::new();
+    loop {
+        hashed.set(key, name.as_name());
+        if names.contains(&hashed.hash(0)) {
+            steps.push(Step { name, kind: StepKind::Loop });
             break;
         }
-        hashed.set(key, name.as_name());
-        match explain_one(catalog, key, name.as_name(), &hashed, qtype, &mut steps) {
+        if names.len() > usize::from(max_chain) {
+            steps.push(Step { name, kind: StepKind::LastLink(max_chain) });
+            break;
+        }
+        names.push(hashed.hash(0));
+        let asked = Asked { key, name: name.as_name(), hashed: &hashed, qtype };
+        match asked.explain(catalog, &mut steps) {
             Some(target) => name = target,
             None => break,
         }
@@ -46,111 +239,135 @@ pub fn explain(catalog: &Catalog, key: &HashKey, qname: Name<'_>, qtype: Type, m
     steps
 }
 
-fn step(what: String, rule: Option<&'static str>) -> Reason {
-    Reason { what, rule }
-}
-
-/// Explains one name and returns the one a chain goes on with.
-fn explain_one(
-    catalog: &Catalog,
-    key: &HashKey,
-    name: Name<'_>,
-    hashed: &HashedName,
+/// A name being explained.
+struct Asked<'a> {
+    key: &'a HashKey,
+    name: Name<'a>,
+    hashed: &'a HashedName,
     qtype: Type,
-    steps: &mut Vec<Reason>,
-) -> Option<NameBuf> {
-    let mut say = |what: String, rule| steps.push(step(what, rule));
-    let Some(located) = zone_for(catalog, hashed, qtype) else {
-        say(format!("no zone here holds {name}: REFUSED, or the chain ends for the client to follow"), None);
-        return None;
-    };
-    let (entry, below) = (catalog.entry(located)?, located.below());
-    say(format!("zone {} is the closest that holds {name}", entry.name()), Some("RFC 1034 §4.3.2 step 2"));
-    let Some(zone) = entry.zone() else {
-        say(format!("zone {} is not loaded: SERVFAIL", entry.name()), None);
-        return None;
-    };
-    let signed = if zone.is_signed() { "signed" } else { "not signed" };
-    say(format!("snapshot: serial {}, {} records, {signed}", zone.serial(), zone.record_count()), None);
-    let parent_side = qtype == Type::DS && below > 0;
-    match lookup::find(zone, key, hashed, below, parent_side) {
-        Found::Exact(node) => at_node(zone, name, node, qtype, None, steps),
-        Found::Wildcard { node, .. } => {
-            say(format!("{name} is not there, {} stands for it", node.owner()), Some("RFC 4592 §3.3"));
-            at_node(zone, name, node, qtype, Some(node), steps)
-        }
-        Found::Cut { node, .. } => {
-            say(format!("{} is a zone cut: {}", node.owner(), types(node)), Some("RFC 1034 §4.3.2 step 3b"));
-            say(format!("referral to the name servers of {}", node.owner()), None);
-            None
-        }
-        Found::Dname { node, .. } => {
-            say(format!("{name} lies below the DNAME at {}", node.owner()), Some("RFC 6672 §3.2"));
-            let target = first_name(node, Type::DNAME);
-            let made = target
-                .and_then(|t| NameBuf::replace_suffix(name, node.owner().label_count(), t.as_name()).ok());
-            match made {
-                Some(made) => say(format!("a CNAME to {made} is made"), Some("RFC 6672 §3.1")),
-                None => say("the name made would be too long: YXDOMAIN".into(), Some("RFC 6672 §2.2")),
+}
+
+impl Asked<'_> {
+    /// Explains the name and returns the one a chain goes on with.
+    fn explain(&self, catalog: &Catalog, steps: &mut Vec<Step>) -> Option<NameBuf> {
+        let Asked { name, qtype, hashed, .. } = *self;
+        let Some(located) = zone_for(catalog, hashed, qtype) else {
+            say(steps, name, StepKind::NoZone);
+            return None;
+        };
+        let (entry, below) = (catalog.entry(located)?, located.below());
+        let apex = entry.name().as_name();
+        say(steps, apex, StepKind::Zone);
+        let Some(zone) = entry.zone() else {
+            say(steps, apex, StepKind::NotLoaded);
+            return None;
+        };
+        let (serial, records, signed) = (zone.serial(), zone.record_count(), zone.is_signed());
+        say(steps, apex, StepKind::Snapshot { serial, records, signed });
+        let parent_side = qtype == Type::DS && below > 0;
+        let found = lookup::find(zone, self.key, hashed, below, parent_side);
+        let next = self.found(zone, found, steps);
+        if signed {
+            let found_proof = &mut |name: Name<'_>, proof| say(steps, name, StepKind::Proof(proof));
+            let mut prover = Prover { zone, name: hashed, below, qtype, found: found_proof };
+            match found {
+                Found::Exact(node) => prover.data(node, None, self.answers(node)),
+                Found::Wildcard { node, skip } => prover.data(node, Some(skip), self.answers(node)),
+                Found::Nothing { skip } => prover.no_name(skip),
+                Found::Cut { node, skip } if node.rrset(Type::DS).is_none() => prover.no_ds(node, skip),
+                Found::Cut { .. } | Found::Dname { .. } => {}
             }
-            made.filter(|_| !matches!(qtype, Type::CNAME | Type::ANY))
         }
-        Found::Nothing { skip } => {
-            let encloser = name.skip(skip);
-            say(format!("{name} is not there; its closest encloser is {encloser}, without a wildcard"), None);
-            say(format!("NXDOMAIN, negative TTL {} s", zone.negative_ttl()), Some("RFC 2308 §2.1"));
-            None
+        next
+    }
+
+    fn found(&self, zone: &Zone, found: Found<'_>, steps: &mut Vec<Step>) -> Option<NameBuf> {
+        let name = self.name;
+        match found {
+            Found::Exact(node) => {
+                say(steps, name, StepKind::Exists(types(node)));
+                self.at_node(zone, node, steps)
+            }
+            Found::Wildcard { node, .. } => {
+                say(steps, name, StepKind::Wildcard(node.owner().as_name().to_buf()));
+                self.at_node(zone, node, steps)
+            }
+            Found::Cut { node, .. } => {
+                say(steps, node.owner().as_name(), StepKind::Cut(types(node)));
+                say(steps, node.owner().as_name(), StepKind::Referral);
+                None
+            }
+            Found::Dname { node, .. } => {
+                say(steps, node.owner().as_name(), StepKind::Dname);
+                let target = first_name(node, Type::DNAME)?;
+                let labels = node.owner().label_count();
+                match NameBuf::replace_suffix(name, labels, target.as_name()) {
+                    Ok(made) => {
+                        say(steps, name, StepKind::MadeCname(made));
+                        Some(made).filter(|_| !matches!(self.qtype, Type::CNAME | Type::ANY))
+                    }
+                    Err(_) => {
+                        say(steps, name, StepKind::TooLong);
+                        None
+                    }
+                }
+            }
+            Found::Nothing { skip } => {
+                say(steps, name, StepKind::NotThere(name.skip(skip).to_buf()));
+                say(steps, name, StepKind::NxDomain(zone.negative_ttl()));
+                None
+            }
         }
+    }
+
+    /// Whether the node has what the question asks for, or a CNAME.
+    fn answers(&self, node: Node<'_>) -> bool {
+        match self.qtype {
+            Type::ANY => node.rrsets().any(|set| set.rtype() != Type::NSEC3),
+            Type::RRSIG => signatures(node) > 0,
+            Type::NSEC3 => node.rrset(Type::CNAME).is_some(),
+            qtype => node.rrset(qtype).or_else(|| node.rrset(Type::CNAME)).is_some(),
+        }
+    }
+
+    /// What a node that was found makes of the question.
+    fn at_node(&self, zone: &Zone, node: Node<'_>, steps: &mut Vec<Step>) -> Option<NameBuf> {
+        let Asked { name, qtype, .. } = *self;
+        let kind = match qtype {
+            _ if !self.answers(node) => StepKind::NoData(qtype, zone.negative_ttl()),
+            Type::ANY => StepKind::AnyOne,
+            Type::RRSIG => StepKind::Signatures(signatures(node)),
+            _ => match node.rrset(qtype).filter(|_| qtype != Type::NSEC3) {
+                Some(set) => StepKind::Answer {
+                    rtype: qtype,
+                    count: set.count(),
+                    ttl: set.ttl(),
+                    signatures: set.sig_count(),
+                },
+                None => StepKind::Cname(first_name(node, Type::CNAME)?),
+            },
+        };
+        let next = if let StepKind::Cname(target) = kind { Some(target) } else { None };
+        say(steps, name, kind);
+        next
     }
 }
 
-/// What a node that was found makes of the question.
-fn at_node(
-    zone: &Zone,
-    name: Name<'_>,
-    node: Node<'_>,
-    qtype: Type,
-    wildcard: Option<Node<'_>>,
-    steps: &mut Vec<Reason>,
-) -> Option<NameBuf> {
-    let mut say = |what: String, rule| steps.push(step(what, rule));
-    if wildcard.is_none() {
-        say(format!("{name} is in the zone: {}", types(node)), None);
-    }
-    if let Some(set) = node.rrset(qtype) {
-        let sigs = set.sig_count();
-        say(format!("answer: {} {qtype}, TTL {}, signatures {sigs}", set.count(), set.ttl()), None);
-        return None;
-    }
-    match (qtype, node.rrset(Type::CNAME)) {
-        (Type::ANY, _) if node.rrset_count() > 0 => {
-            say("answer: one RRset of those there".into(), Some("RFC 8482 §4.1"));
-            None
-        }
-        (qtype, Some(_)) if qtype != Type::RRSIG => {
-            let target = first_name(node, Type::CNAME);
-            if let Some(target) = target {
-                say(format!("CNAME: goes on at {target}"), Some("RFC 1034 §4.3.2 step 3a"));
-            }
-            target.filter(|t| t.as_name() != name)
-        }
-        _ => {
-            say(
-                format!("no {qtype} there: NODATA, negative TTL {} s", zone.negative_ttl()),
-                Some("RFC 2308 §2.2"),
-            );
-            None
-        }
-    }
+fn say(steps: &mut Vec<Step>, name: Name<'_>, kind: StepKind) {
+    steps.push(Step { name: name.to_buf(), kind });
 }
 
-/// The types at a node, or that it only stands between others.
-fn types(node: Node<'_>) -> String {
+/// The number of signatures at a node.
+fn signatures(node: Node<'_>) -> u64 {
+    node.rrsets().map(|set| u64::from(set.sig_count())).sum()
+}
+
+/// The types at a node; none if it only stands between others.
+fn types(node: Node<'_>) -> Vec<Type> {
     if node.flags().contains(NodeFlags::EMPTY) {
-        return "an empty non-terminal".into();
+        return Vec::new();
     }
-    let types: Vec<String> = node.rrsets().map(|set| set.rtype().to_string()).collect();
-    types.join(" ")
+    node.rrsets().map(|set| set.rtype()).collect()
 }
 
 /// The name that is the RDATA of the first record of a type.

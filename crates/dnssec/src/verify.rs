@@ -14,7 +14,7 @@ use wire::{Class, Malformed, Name, Serial, Type};
 use crate::key::tag;
 
 /// Why a signature does not make its RRset secure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SigFault {
     /// The RDATA is not that of an RRSIG.
     Malformed,

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::config::resolver::asking::Server;
 use crate::tools;
@@ -103,6 +103,20 @@ pub struct CheckArgs {
     /// Most faults shown for one zone.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub errors: usize,
+    /// The least that makes the exit status 1.
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = FailOn::Error)]
+    pub fail_on: FailOn,
+}
+
+/// What makes the exit status of a check 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    /// A warning, or anything worse.
+    Warning,
+    /// An error, also one with which a zone is served all the same.
+    Error,
+    /// A zone that would be refused: the server keeps its last good version or answers with SERVFAIL.
+    Refused,
 }
 
 /// `nomen zone`.
@@ -135,6 +149,9 @@ pub struct ZoneCheckArgs {
     /// Most faults shown.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub errors: usize,
+    /// The least that makes the exit status 1.
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = FailOn::Error)]
+    pub fail_on: FailOn,
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
@@ -161,11 +178,15 @@ pub struct ZoneCompileArgs {
 }
 
 /// `nomen query`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = "Words may come in any order, as with dig: NAME, TYPE, CLASS, @SERVER, +OPTION.\n\n\
 Options:\n  +short +dnssec +tcp +norec +nsid +json +cd +ad +edns +noedns +bufsize=N +padding=N +keepalive\n  \
-+cookie +ignore (keep a truncated answer) +all +qr (show the query) +time=SECONDS +tries=N +subnet=NET\n\n\
-A port is written @SERVER -p PORT or @IP@PORT. Without @SERVER: 127.0.0.1.")]
++cookie +ignore (keep a truncated answer) +qr (show the query) +time=SECONDS (or +timeout) +tries=N +retry=N\n  \
++subnet=NET\n  \
++all +comments +question +answer +authority +additional +stats, each with `no` in front: parts of the output\n\n\
+SERVER is an address or a name, which is looked up in /etc/hosts and then with the servers of /etc/resolv.conf.\n\
+A port is written @SERVER -p PORT, @SERVER#PORT or @SERVER@PORT. Without @SERVER: 127.0.0.1, with -6 ::1.\n\n\
+AXFR and IXFR=SERIAL ask for a transfer, over TCP.")]
 pub struct QueryArgs {
     /// NAME, TYPE, CLASS, @SERVER and +OPTIONs.
     #[arg(required_unless_present = "reverse", value_name = "WORD")]
@@ -176,6 +197,18 @@ pub struct QueryArgs {
     /// The address (PTR) form of an IP address.
     #[arg(short = 'x', value_name = "IP")]
     pub reverse: Option<std::net::IpAddr>,
+    /// The type, also where a word would be taken for something else.
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    pub rtype: Option<String>,
+    /// The class.
+    #[arg(short = 'c', long = "class", value_name = "CLASS")]
+    pub class: Option<String>,
+    /// Ask over IPv4 only.
+    #[arg(short = '4', conflicts_with = "v6")]
+    pub v4: bool,
+    /// Ask over IPv6 only.
+    #[arg(short = '6')]
+    pub v6: bool,
 }
 
 /// `nomen ctl`.

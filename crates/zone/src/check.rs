@@ -7,10 +7,11 @@
 
 use std::fmt;
 
+use wire::rdata::view::Soa;
 use wire::{Name, NameBuf, Type};
 
 use crate::scan::Severity;
-use crate::store::{Node, NodeFlags, RrSet, Zone};
+use crate::store::{Node, NodeFlags, Rdata, RrSet, Zone};
 
 /// Something wrong at one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +55,18 @@ pub enum FlawKind {
     Nsec3Parameters,
     /// Type SPF, which nobody queries any more (RFC 7208 §3.1).
     SpfType,
+    /// A name in a record's data ends in the zone's name twice: most likely its final dot is missing.
+    OriginTwice,
+    /// A CNAME leads back to itself, in one step or several.
+    CnameLoop,
+    /// A CNAME leads to a name of the zone that is not there.
+    DanglingCname,
+    /// RNAME has an `@`, where DNS has a dot (RFC 1035 §8).
+    AtInRname,
+    /// NS, MX or SRV names a host with an underscore, which no host name has (RFC 1123 §2.1).
+    UnderscoreHost,
+    /// The digest of a DS has another length than its digest type makes.
+    DsDigestLength,
     /// A host name with characters other than letters, digits and hyphen (RFC 952, RFC 1123 §2.1).
     HostName,
 }
@@ -62,11 +75,7 @@ impl FlawKind {
     /// How bad it is.
     pub fn severity(self) -> Severity {
         match self {
-            Self::NsWithoutAddress
-            | Self::MissingGlue
-            | Self::HostIsCname
-            | Self::DsWithoutNs
-            | Self::DsAtApex => Severity::Error,
+            Self::NsWithoutAddress | Self::HostIsCname | Self::DsAtApex => Severity::Error,
             _ => Severity::Warning,
         }
     }
@@ -102,6 +111,20 @@ impl fmt::Display for Flaw {
                 write!(f, "{owner} NSEC3PARAM: iterations should be 0 and the salt empty (RFC 9276)")
             }
             FlawKind::SpfType => write!(f, "{owner} SPF: nobody reads this type any more, use TXT"),
+            FlawKind::OriginTwice => {
+                write!(f, "{owner} {rtype}: {other} ends in the zone's name twice, its final dot is missing")
+            }
+            FlawKind::CnameLoop => write!(f, "{owner} CNAME: the chain through {other} comes back here"),
+            FlawKind::DanglingCname => write!(f, "{owner} CNAME: {other} is not in this zone"),
+            FlawKind::AtInRname => {
+                write!(f, "{owner} SOA: the mailbox {other} has an @, write a dot in its place")
+            }
+            FlawKind::UnderscoreHost => {
+                write!(f, "{owner} {rtype}: {other} is not a host name, it has an underscore")
+            }
+            FlawKind::DsDigestLength => {
+                write!(f, "{owner} DS: the digest has another length than its type makes")
+            }
             FlawKind::HostName => {
                 write!(f, "{owner} {rtype}: not a host name (letters, digits and hyphens)")
             }
@@ -175,6 +198,13 @@ impl<'z> Checker<'_, 'z> {
                     self.report(FlawKind::HostName, set.rtype(), None);
                 }
                 Type::NS | Type::MX | Type::SRV => self.hosts(set),
+                Type::CNAME => self.cname(set),
+                Type::PTR | Type::DNAME => self.targets(set, &mut |_, _| {}),
+                Type::SOA => {
+                    self.targets(set, &mut |_, _| {});
+                    self.rname(set);
+                }
+                Type::DS => self.digests(set),
                 _ => {}
             }
         }
@@ -202,15 +232,88 @@ impl<'z> Checker<'_, 'z> {
 
     /// The hosts that an RRset names.
     fn hosts(&mut self, set: RrSet<'z>) {
+        self.targets(set, &mut |checker, host| {
+            if host.labels().any(|label| label.contains(&b'_')) {
+                checker.report(FlawKind::UnderscoreHost, set.rtype(), Some(host));
+            }
+            checker.host(set.rtype(), host);
+        });
+    }
+
+    /// Takes the first name in each record of a set. One that lacks its dot is reported, and not looked at any further.
+    fn targets(&mut self, set: RrSet<'z>, take: &mut dyn FnMut(&mut Self, Name<'_>)) {
         let mut rdata = Vec::new();
         for record in set.rdatas() {
             rdata.clear();
             record.copy_to(&mut rdata);
             let embedded = wire::rdata::embedded_names(set.rtype(), &rdata).next();
-            let host = embedded.and_then(|e| rdata.get(e.start..e.start + e.len));
-            if let Some(host) = host.and_then(|wire| Name::from_wire(wire).ok()) {
-                self.host(set.rtype(), host);
+            let target = embedded.and_then(|e| rdata.get(e.start..e.start + e.len));
+            let Some(target) = target.and_then(|wire| Name::from_wire(wire).ok()) else { continue };
+            let twice = ends_twice_in(target, self.zone.apex().as_name());
+            match twice && self.zone.find_name(target).is_none() && !self.elsewhere(target) {
+                true => self.report(FlawKind::OriginTwice, set.rtype(), Some(target)),
+                false => take(self, target),
             }
+        }
+    }
+
+    /// Where a CNAME leads, as far as this zone knows.
+    fn cname(&mut self, set: RrSet<'z>) {
+        self.targets(set, &mut |checker, target| {
+            let (zone, owner) = (checker.zone, checker.node.owner().as_name());
+            let mut at = target.to_buf();
+            for _ in 0..CHAIN {
+                if at.as_name() == owner {
+                    return checker.report(FlawKind::CnameLoop, Type::CNAME, Some(target));
+                }
+                let next = zone.find_name(at.as_name()).and_then(|node| node.rrset(Type::CNAME));
+                let Some(next) = next.and_then(|set| set.rdatas().next()?.name()) else { break };
+                at = next;
+            }
+            let inside = target.is_at_or_below(zone.apex().as_name());
+            if inside && zone.find_name(target).is_none() && !checker.elsewhere(target) {
+                checker.report(FlawKind::DanglingCname, Type::CNAME, Some(target));
+            }
+        });
+    }
+
+    /// Whether something else stands for a name that is not in the zone: a cut or DNAME above it, or a wildcard.
+    fn elsewhere(&self, name: Name<'_>) -> bool {
+        let encloser = name.ancestors().skip(1).find_map(|name| self.zone.find_name(name));
+        encloser.is_none_or(|node| {
+            let hides = NodeFlags::CUT | NodeFlags::DNAME | NodeFlags::OCCLUDED;
+            let wildcard = NameBuf::prepend(b"*", node.owner().as_name());
+            node.flags().intersects(hides)
+                || wildcard.is_ok_and(|name| self.zone.find_name(name.as_name()).is_some())
+        })
+    }
+
+    /// The mailbox of the zone.
+    fn rname(&mut self, set: RrSet<'z>) {
+        let mut rdata = Vec::new();
+        if let Some(record) = set.rdatas().next() {
+            record.copy_to(&mut rdata);
+        }
+        if let Ok(soa) = Soa::read(&rdata)
+            && soa.rname.labels().any(|label| label.contains(&b'@'))
+        {
+            self.report(FlawKind::AtInRname, Type::SOA, Some(soa.rname));
+        }
+    }
+
+    /// The lengths of digests: SHA-1, SHA-256, GOST R 34.11-94, SHA-384 (RFC 4034, 4509, 5933, 6605).
+    fn digests(&mut self, set: RrSet<'z>) {
+        let wrong = |record: Rdata<'_>| match *record.compiled() {
+            [_, _, _, kind, ref digest @ ..] => match kind {
+                1 => digest.len() != 20,
+                2 | 3 => digest.len() != 32,
+                4 => digest.len() != 48,
+                _ => false,
+            },
+            _ => true,
+        };
+        if set.rdatas().any(wrong) {
+            self.report(FlawKind::DsDigestLength, Type::DS, None);
         }
     }
 
@@ -256,6 +359,21 @@ impl<'z> Checker<'_, 'z> {
     }
 }
 
+/// The longest chain of CNAMEs that is followed in search of a loop.
+const CHAIN: usize = 32;
+
+/// Whether a name has the zone's name twice at its end.
+pub(crate) fn ends_twice_in(name: Name<'_>, apex: Name<'_>) -> bool {
+    if apex.is_root() || !name.is_at_or_below(apex) {
+        return false;
+    }
+    // The front of the name, with the root in the place of the apex.
+    let front = name.len() - apex.len();
+    let mut wire = name.as_wire().get(..front).unwrap_or_default().to_vec();
+    wire.push(0);
+    Name::from_wire(&wire).is_ok_and(|front| front.is_at_or_below(apex))
+}
+
 /// Whether every label can be one of a host name (RFC 1123 §2.1): letters, digits and hyphens. `*` passes, as it may
 /// stand for a host; so does `_`, as names with it are no host names but widely have addresses all the same.
 fn is_host_name(name: Name<'_>) -> bool {
@@ -263,4 +381,110 @@ fn is_host_name(name: Name<'_>) -> bool {
         label == b"*"
             || label.iter().all(|&byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use wire::hash::HashKey;
+
+    use super::*;
+    use crate::load::{LoadConfig, load};
+    use crate::scan::TextSource;
+
+    /// The flaws of a zone `example.` with these records.
+    fn flaws(records: &str) -> Vec<String> {
+        let text = format!(
+            "$TTL 60\n@ SOA ns1 admin 1 3600 600 86400 60\n@ NS ns1\n@ NS ns2\nns1 A 192.0.2.1\nns2 A 192.0.2.2\n{records}"
+        );
+        found("example.", &text)
+    }
+
+    fn found(apex: &str, text: &str) -> Vec<String> {
+        let apex: NameBuf = apex.parse().expect("a name");
+        let source = TextSource::bytes("test.zone", text.as_bytes());
+        let go = |_| ControlFlow::Continue(());
+        let loaded = load(source, apex.as_name(), &HashKey::new([1, 2, 3]), &LoadConfig::default(), go);
+        let mut found = Vec::new();
+        check(&loaded.expect("a zone").zone, &mut |flaw| {
+            found.push(format!("{}: {flaw}", flaw.kind.severity()));
+        });
+        found
+    }
+
+    #[test]
+    fn a_zone_that_others_load_was_bad_for_missing_glue() {
+        let missing =
+            "warning: sub.example. NS: ns.sub.example. lies below the cut and has no glue (A or AAAA)";
+        assert_eq!(flaws("sub NS ns.sub\n"), [missing]);
+    }
+
+    #[test]
+    fn ds_without_ns_was_an_error() {
+        let digest = "00".repeat(32);
+        assert_eq!(
+            flaws(&format!("ds DS 1 8 2 {digest}\n")),
+            ["warning: ds.example. DS: there is no NS, so this is no zone cut"]
+        );
+    }
+
+    #[test]
+    fn a_missing_dot_is_seen_in_what_it_makes() {
+        let twice =
+            |what: &str| format!("warning: {what} ends in the zone's name twice, its final dot is missing");
+        assert_eq!(
+            flaws("www CNAME host.example\nmx MX 10 mail.example\n"),
+            [
+                twice("mx.example. MX: mail.example.example."),
+                twice("www.example. CNAME: host.example.example.")
+            ]
+        );
+        // Such names may be there, or belong to another zone.
+        assert!(flaws("a CNAME b.example\nb.example A 192.0.2.3\n").is_empty());
+        assert!(flaws("a CNAME b.example\nexample NS ns.other.\n").is_empty());
+        assert!(flaws("a CNAME notexample\nnotexample A 192.0.2.3\n").is_empty());
+    }
+
+    #[test]
+    fn chains_of_cname_are_followed() {
+        let said = |owner: &str, target: &str| {
+            format!("warning: {owner}.example. CNAME: the chain through {target}.example. comes back here")
+        };
+        assert_eq!(
+            flaws("a CNAME b\nb CNAME c\nc CNAME a\nself CNAME self\ninto CNAME a\n"),
+            [said("a", "b"), said("b", "c"), said("c", "a"), said("self", "self")]
+        );
+        assert_eq!(
+            flaws(
+                "a CNAME gone\nb CNAME outside.test.\nc CNAME any.w\n*.w A 192.0.2.3\nd CNAME x.cut\ncut NS ns.test.\n"
+            ),
+            ["warning: a.example. CNAME: gone.example. is not in this zone"]
+        );
+    }
+
+    #[test]
+    fn hosts_and_mailboxes_are_names_of_their_kind() {
+        let text = "$TTL 60\n@ SOA ns1 admin@example. 1 3600 600 86400 60\n@ NS ns_1\n@ NS ns2\nns_1 A 192.0.2.1\nns2 A 192.0.2.2\n";
+        assert_eq!(
+            found("example.", text),
+            [
+                "warning: example. NS: ns_1.example. is not a host name, it has an underscore",
+                "warning: example. SOA: the mailbox admin\\@example. has an @, write a dot in its place",
+            ]
+        );
+    }
+
+    #[test]
+    fn digests_have_the_length_of_their_type() {
+        let sub = |kind: u8, bytes: usize| {
+            format!("s{kind}-{bytes} NS ns1\ns{kind}-{bytes} DS 1 8 {kind} {}\n", "00".repeat(bytes))
+        };
+        let good = [(1, 20), (2, 32), (4, 48), (9, 1)].map(|(kind, bytes)| sub(kind, bytes)).concat();
+        assert!(flaws(&good).is_empty());
+        for (kind, bytes) in [(1, 32), (2, 20), (4, 32)] {
+            let said = flaws(&sub(kind, bytes));
+            assert!(said.len() == 1 && said[0].contains("another length"), "{said:?}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! A set of zones that can be asked.
 
-use authority::explain::explain;
+use authority::explain::{Step, explain};
 use authority::{Aim, Ask, PASSES, Scratch, answer};
 use testkit::decode::{Decoded, decode};
 use testkit::key;
@@ -74,9 +74,8 @@ impl Server {
         Some(answer)
     }
 
-    /// The last thing that explaining the answer says.
-    pub(crate) fn explain(&self, query: &Query) -> String {
-        let steps = explain(&self.catalog, &key(), query.name.as_name(), query.qtype, query.max_chain);
-        steps.last().expect("a step").what.clone()
+    /// The steps that explain the answer.
+    pub(crate) fn explain(&self, query: &Query) -> Vec<Step> {
+        explain(&self.catalog, &key(), query.name.as_name(), query.qtype, query.max_chain)
     }
 }

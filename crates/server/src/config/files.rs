@@ -88,7 +88,9 @@ impl Draft {
         let shown = path.display();
         let real = match path.canonicalize() {
             Ok(real) => real,
-            Err(e) => return self.faults.push(fault(format!("cannot open {shown}: {}", reason(&e)))),
+            Err(e) => {
+                return self.faults.push(fault(format!("cannot open {shown}: {}", reason(&e))).outside());
+            }
         };
         if !self.seen.insert(real) {
             return self.faults.push(fault(format!("{shown} is included more than once")));
@@ -104,7 +106,9 @@ impl Draft {
         }
         let text = match std::fs::read(path) {
             Ok(bytes) => bytes,
-            Err(e) => return self.faults.push(fault(format!("cannot read {shown}: {}", reason(&e)))),
+            Err(e) => {
+                return self.faults.push(fault(format!("cannot read {shown}: {}", reason(&e))).outside());
+            }
         };
         match String::from_utf8(text) {
             Ok(text) => self.read_text(path.to_owned(), text, path.parent().unwrap_or(Path::new(""))),
@@ -150,7 +154,11 @@ impl Draft {
         for (pattern, place) in includes.unwrap_or_default() {
             match expand(&base.join(&pattern)) {
                 Ok(paths) => paths.iter().for_each(|path| self.read_file(path, Some(place.clone()))),
-                Err(fault) => self.faults.push(Diagnostic::error(place, fault.to_string())),
+                Err(fault) => {
+                    let found = Diagnostic::error(place, fault.to_string());
+                    let outside = matches!(fault, IncludeFault::Folder(..));
+                    self.faults.push(if outside { found.outside() } else { found });
+                }
             }
         }
     }

@@ -142,7 +142,6 @@ impl Configuration {
         if let Some(resolver) = &self.settings.resolver {
             resolver::check(resolver, &self.settings, &opened, faults);
         }
-        transfers::check(&self.settings.tsig_keys, faults);
         zones::check(&self.zones, &self.templates, faults);
     }
 }

@@ -43,6 +43,8 @@ pub struct Diagnostic {
     pub hint: Option<String>,
     /// Other places that explain the fault ("first defined here").
     pub related: Vec<(ConfigPlace, String)>,
+    /// The text is not to blame: a file or folder that it needs cannot be read.
+    pub outside: bool,
 }
 
 impl Diagnostic {
@@ -53,7 +55,7 @@ impl Diagnostic {
 
     /// An error that no line of the text causes.
     pub fn whole(message: impl Into<String>) -> Self {
-        Self { place: None, message: message.into(), hint: None, related: Vec::new() }
+        Self { place: None, message: message.into(), hint: None, related: Vec::new(), outside: false }
     }
 
     /// An error at a place, if it has one: what a default causes stands nowhere.
@@ -65,6 +67,13 @@ impl Diagnostic {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Marks it as no fault of the text.
+    #[must_use]
+    pub fn outside(mut self) -> Self {
+        self.outside = true;
         self
     }
 

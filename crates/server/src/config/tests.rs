@@ -189,8 +189,21 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
     fn of<T: ConfigSection>(section: &T) -> Vec<(&'static str, KeyValue)> {
         section.values().into_iter().map(|key| (T::HEADER, key)).collect()
     }
-    let Settings { server, listens, resolver, forwards, stubs, access, control, metrics, log } = settings;
-    let mut all = [of(&**server), of(&**control), of(&**log)].concat();
+    let Settings {
+        server,
+        listens,
+        transfers,
+        tsig_keys,
+        resolver,
+        forwards,
+        stubs,
+        access,
+        control,
+        metrics,
+        log,
+    } = settings;
+    let mut all = [of(&**server), of(&**transfers), of(&**control), of(&**log)].concat();
+    all.extend(tsig_keys.iter().flat_map(|key| of(&**key)));
     all.extend(listens.iter().flat_map(|listen| of(&**listen)));
     all.extend(resolver.iter().flat_map(|resolver| of(&**resolver)));
     all.extend(forwards.iter().flat_map(|forward| of(&**forward)));
@@ -217,7 +230,8 @@ fn examples() -> String {
 fn a_reload_takes_over_the_live_keys_and_no_other() {
     let start = settings(
         "[metrics]\n[[resolver.forward]]\nservers = [\"192.0.2.1\"]\n\
-         [[resolver.stub]]\ndomain = \"a\"\nservers = [\"192.0.2.2\"]\n[[resolver.access]]\nfrom = [\"any\"]\n",
+         [[resolver.stub]]\ndomain = \"a\"\nservers = [\"192.0.2.2\"]\n[[resolver.access]]\nfrom = [\"any\"]\n\
+         [[tsig-key]]\nname = \"k\"\nsecret = \"c2VjcmV0\"\n",
     );
     let new = settings(&examples());
     let mut running = start.clone();

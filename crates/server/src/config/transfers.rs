@@ -10,7 +10,7 @@ use toml::de::DeValue;
 use transfer::tsig::{TsigAlgorithm, TsigKey, TsigKeys, read_keys};
 use wire::{LowerNameBuf, NameBuf};
 
-use super::report::Diagnostic;
+use super::report::{ConfigPlace, Diagnostic};
 use super::table::keys;
 use super::table::read::{At, Reader};
 use super::table::value::{Int, Value, Word, quote};
@@ -24,21 +24,22 @@ keys! {
         live "outgoing" outgoing: Int<usize, 1, 100_000> = Int(100), example 200;
         /// Most of them to one address.
         live "outgoing-per-client" per_client: Int<usize, 1, 100_000> = Int(10), example 20;
+        /// Files of keys beside those of `[[tsig-key]]`: each `key "NAME" { algorithm NAME; secret "BASE64"; };`, as
+        /// `tsig-keygen` prints them and BIND reads them.
+        live "key-files" key_files: Option<Vec<At<PathBuf>>> = None, example ["keys/transfer.key"];
     }
 }
 
 keys! {
-    /// A key that signs messages between servers (TSIG, RFC 8945): either a `file` as `tsig-keygen` prints it, which only
-    /// this server needs to be able to read, or name, algorithm and secret.
+    /// A key that signs messages between servers (TSIG, RFC 8945). One in a file of `key-files` stays out of the
+    /// configuration, which more people may read.
     pub struct TsigKeyBlock in "[[tsig-key]]" {
         /// Its name, which both ends must use.
-        live "name" name: Option<NameBuf> = None, example "transfer.example.com";
+        live "name" name: NameBuf, example "transfer.example.com";
         /// How it signs.
         live "algorithm" algorithm: TsigAlgorithm = TsigAlgorithm::HmacSha256, example "hmac-sha512";
         /// The secret in base64. Whoever can read it can sign.
-        live "secret" secret: Option<Secret> = None, example "jUkTv3UwI7HhMFZ6zeEYzkSYIz2tfLz9lhLX8DQ9Pqo=";
-        /// File of keys, each `key "NAME" { algorithm NAME; secret "BASE64"; };`, as BIND has them.
-        live "file" file: Option<PathBuf> = None, example "keys/transfer.key";
+        live "secret" secret: Secret, example "jUkTv3UwI7HhMFZ6zeEYzkSYIz2tfLz9lhLX8DQ9Pqo=";
     }
 }
 
@@ -170,60 +171,42 @@ impl Value for TransferGrant {
     }
 }
 
-/// Blocks that say too much or too little.
-pub(super) fn check(blocks: &[At<TsigKeyBlock>], faults: &mut Vec<Diagnostic>) {
+/// The keys of the configuration: of the blocks, and of the files, which are read.
+pub fn load_keys(
+    blocks: &[At<TsigKeyBlock>],
+    transfers: &Transfers,
+    faults: &mut Vec<Diagnostic>,
+) -> TsigKeys {
+    let mut keys: Vec<TsigKey> = Vec::new();
+    let mut add = |key: TsigKey, place: Option<&ConfigPlace>, faults: &mut Vec<Diagnostic>| match keys
+        .iter()
+        .any(|other| other.name() == key.name())
+    {
+        true => {
+            let message = format!("there is another key {}", key.name().as_name());
+            faults.push(Diagnostic::at(place, message));
+        }
+        false => keys.push(key),
+    };
     for block in blocks {
-        let inline = block.name.is_some() || block.secret.is_some();
-        let message = match (block.file.is_some(), inline) {
-            (true, true) => "a `file` has name and secret in it: leave `name` and `secret` out",
-            (false, _) if block.name.is_none() => "a key needs `name` and `secret`, or `file`",
-            (false, _) if block.secret.is_none() => "this key has no `secret`",
-            _ => continue,
-        };
-        faults.push(Diagnostic::at(block.place.as_ref(), message));
+        // That the secret is base64 was looked at when it was read.
+        let key = TsigKey::from_base64(block.name.as_name(), *block.algorithm, &block.secret.0);
+        key.into_iter().for_each(|key| add(key, block.name.place.as_ref(), faults));
     }
-}
-
-/// The keys of these blocks; their files are read.
-pub fn load_keys(blocks: &[At<TsigKeyBlock>], faults: &mut Vec<Diagnostic>) -> TsigKeys {
-    let mut keys: Vec<(TsigKey, &At<TsigKeyBlock>)> = Vec::new();
-    for block in blocks {
-        let found = match &block.file.value {
-            Some(path) => {
-                read_file(path).map_err(|message| Diagnostic::at(block.file.place.as_ref(), message))
-            }
-            // What is missing was reported when the configuration was checked.
-            None => Ok(block.key().into_iter().collect()),
-        };
-        match found {
+    for file in transfers.key_files.value.iter().flatten() {
+        match read_file(file) {
+            Ok(found) => found.into_iter().for_each(|key| add(key, file.place.as_ref(), faults)),
             Err(fault) => faults.push(fault),
-            Ok(found) => keys.extend(found.into_iter().map(|key| (key, block))),
         }
     }
-    let mut once: Vec<TsigKey> = Vec::new();
-    for (key, block) in keys {
-        match once.iter().any(|other| other.name() == key.name()) {
-            true => faults.push(Diagnostic::at(
-                block.place.as_ref(),
-                format!("there is another key {}", key.name().as_name()),
-            )),
-            false => once.push(key),
-        }
-    }
-    TsigKeys::new(once).unwrap_or_default()
+    TsigKeys::new(keys).unwrap_or_default()
 }
 
-impl TsigKeyBlock {
-    fn key(&self) -> Option<TsigKey> {
-        let (name, secret) = (self.name.value.as_ref()?, self.secret.value.as_ref()?);
-        TsigKey::from_base64(name.as_name(), *self.algorithm, &secret.0).ok()
-    }
-}
-
-fn read_file(path: &std::path::Path) -> Result<Vec<TsigKey>, String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| format!("cannot read {}: {}", path.display(), reason(&e)))?;
-    read_keys(&text).map_err(|fault| format!("{}:{fault}", path.display()))
+fn read_file(file: &At<PathBuf>) -> Result<Vec<TsigKey>, Diagnostic> {
+    let (place, shown) = (file.place.as_ref(), file.value.display());
+    let text = std::fs::read_to_string(&file.value)
+        .map_err(|e| Diagnostic::at(place, format!("cannot read {shown}: {}", reason(&e))).outside())?;
+    read_keys(&text).map_err(|fault| Diagnostic::at(place, format!("{shown}:{fault}")))
 }
 
 #[cfg(test)]

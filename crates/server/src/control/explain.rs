@@ -6,6 +6,7 @@ use std::task::{Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use authority::explain::{Claim, Proof, Step, StepKind};
 use cache::Freshness;
 
 use engine::{Account, Engine, Worker};
@@ -45,8 +46,16 @@ pub(super) fn explain(
     }
     let steps =
         authority::explain::explain(&engine.catalog(), &engine.key(), name.as_name(), rtype, max_chain);
-    let steps: Vec<String> = steps.iter().map(ToString::to_string).collect();
+    let mut steps: Vec<Value> = steps.iter().map(json_of).collect();
     let answer = answer(engine, name, rtype, dnssec)?;
+    if is_transfer(rtype) {
+        let outcome = match &answer {
+            Answered::Message(message) => format!("who asks for it here gets {}", rcode(message)?),
+            _ => "who asks for it here gets the zone".into(),
+        };
+        steps.push(said("transfer-outcome", outcome));
+    }
+    let answer = answer.text()?;
     Ok(json!({"steps": steps, "answer": answer}))
 }
 
@@ -62,41 +71,51 @@ fn beyond(
     let lower = name.as_name().to_lower();
     let inquiry = Inquiry { name: lower, qtype, qclass: Class::IN, dnssec_ok, checking_disabled: false };
     let Inspection { local, rule, cached, failure } = service.inspect(&inquiry, service.now(Instant::now()));
-    let mut steps = vec!["no zone here holds the name".to_owned()];
+    let mut steps = vec![said("no-zone", "no zone here holds the name")];
     if local {
-        steps.push("it is a special-use name, or local data: answered here".into());
-        return Ok(json!({"steps": steps, "answer": answer(engine, name, qtype, dnssec_ok)?}));
+        steps.push(said("local", "it is a special-use name, or local data: answered here"));
+        return Ok(json!({"steps": steps, "answer": answer(engine, name, qtype, dnssec_ok)?.text()?}));
     }
     let Some(rule) = rule else {
-        steps.push("no rule says whom to ask".into());
-        return Ok(json!({"steps": steps, "answer": answer(engine, name, qtype, dnssec_ok)?}));
+        steps.push(said("no-rule", "no rule says whom to ask"));
+        return Ok(json!({"steps": steps, "answer": answer(engine, name, qtype, dnssec_ok)?.text()?}));
     };
-    steps.push(format!("the rule for {} covers it", rule.as_name()));
+    let covers = said("rule", format!("the rule for {} covers it", rule.as_name()));
+    steps.push(with(covers, "name", rule.as_name().to_string()));
     match cached {
         Some(CachedAnswer { freshness: Freshness::Fresh(left), above, message, .. }) => {
-            steps.push(match above {
+            let found = match above {
                 true => format!("it is in the cache that a name above does not exist, for {left} s more"),
                 false => format!("it is in the cache, for {left} s more"),
-            });
+            };
+            steps.push(with(said("cached", found), "ttl", left));
             return Ok(json!({"steps": steps, "answer": text(&message)?}));
         }
         Some(CachedAnswer { freshness: Freshness::Stale(ago), .. }) => {
-            steps.push(format!("it is in the cache, but expired {ago} s ago: served if nobody answers"));
+            let found = format!("it is in the cache, but expired {ago} s ago: served if nobody answers");
+            steps.push(with(said("stale", found), "expired", ago));
         }
-        None => steps.push("it is not in the cache".into()),
+        None => steps.push(said("not-cached", "it is not in the cache")),
     }
     if let Some(left) = failure {
-        steps.push(format!("that nobody could answer it is remembered for {left} s; asked all the same"));
+        let found = format!("that nobody could answer it is remembered for {left} s; asked all the same");
+        steps.push(with(said("failed-before", found), "ttl", left));
     }
     let (told, outcome) = mpsc::channel();
     let trace = Trace::default();
     service.look_up(inquiry, Some(trace.clone()), move |outcome| drop(told.send(outcome)));
     let outcome = outcome.recv_timeout(PATIENCE);
-    steps.extend(trace.steps().iter().map(ToString::to_string));
+    steps.extend(
+        trace
+            .steps()
+            .iter()
+            .map(|step| with(said("lookup", step.to_string()), "microseconds", step.at.as_micros() as u64)),
+    );
     let answer = match outcome {
         Ok(LookupOutcome::Answered(answer)) => {
             if service.withholds(&answer.message) {
-                steps.push("private addresses are in it: clients get an answer without records".into());
+                let withheld = "private addresses are in it: clients get an answer without records";
+                steps.push(said("withheld", withheld));
             }
             text(&answer.message)?
         }
@@ -104,6 +123,74 @@ fn beyond(
         Err(_) => ";; no answer: nobody can be asked\n".into(),
     };
     Ok(json!({"steps": steps, "answer": answer}))
+}
+
+/// A step in words only.
+fn said(kind: &str, text: impl Into<String>) -> Value {
+    json!({"kind": kind, "text": text.into()})
+}
+
+fn with(mut step: Value, key: &str, value: impl Into<Value>) -> Value {
+    step[key] = value.into();
+    step
+}
+
+/// A step in its parts, and in words.
+fn json_of(step: &Step) -> Value {
+    let mut out = said(step.kind.word(), step.to_string());
+    let mut put = |key: &str, value: Value| out[key] = value;
+    put("name", step.name.to_string().into());
+    if let Some(rule) = step.kind.rule() {
+        put("rule", rule.into());
+    }
+    match &step.kind {
+        StepKind::Transfer(qtype) => put("type", qtype.to_string().into()),
+        StepKind::Snapshot { serial, records, signed } => {
+            put("serial", serial.0.into());
+            put("records", (*records).into());
+            put("signed", (*signed).into());
+        }
+        StepKind::Exists(types) | StepKind::Cut(types) => {
+            put("types", types.iter().map(ToString::to_string).collect());
+        }
+        StepKind::Wildcard(wildcard) => put("wildcard", wildcard.to_string().into()),
+        StepKind::MadeCname(target) | StepKind::Cname(target) => put("target", target.to_string().into()),
+        StepKind::NotThere(encloser) => put("encloser", encloser.to_string().into()),
+        StepKind::NxDomain(ttl) => put("ttl", ttl.as_secs().into()),
+        StepKind::Answer { rtype, count, ttl, signatures } => {
+            put("type", rtype.to_string().into());
+            put("count", (*count).into());
+            put("ttl", ttl.as_secs().into());
+            put("signatures", (*signatures).into());
+        }
+        StepKind::Signatures(count) => put("signatures", (*count).into()),
+        StepKind::NoData(qtype, ttl) => {
+            put("type", qtype.to_string().into());
+            put("ttl", ttl.as_secs().into());
+        }
+        StepKind::LastLink(most) => put("links", (*most).into()),
+        StepKind::Proof(proof) => put("proof", json_of_proof(proof)),
+        StepKind::NoZone
+        | StepKind::Zone
+        | StepKind::NotLoaded
+        | StepKind::Referral
+        | StepKind::Dname
+        | StepKind::TooLong
+        | StepKind::AnyOne
+        | StepKind::Loop => {}
+    }
+    out
+}
+
+fn json_of_proof(Proof { owner, rtype, claim }: &Proof) -> Value {
+    let (claim, denied) = match claim {
+        Claim::NoName => ("no-name", None),
+        Claim::NoSignedName => ("no-signed-name", None),
+        Claim::NoType(qtype) => ("no-type", Some(qtype.to_string())),
+        Claim::NoRecords => ("no-records", None),
+        Claim::Encloser => ("encloser", None),
+    };
+    json!({"owner": owner.to_string(), "type": rtype.to_string(), "claim": claim, "denied": denied})
 }
 
 fn text(message: &[u8]) -> Result<String, String> {
@@ -119,25 +206,52 @@ impl Wake for Unpark {
     }
 }
 
+/// What the query path made of a question.
+enum Answered {
+    /// A message.
+    Message(Vec<u8>),
+    /// A stream of messages: a zone.
+    Stream,
+    /// Nothing, since nobody who would know can be asked.
+    Nobody,
+    /// Nothing, on purpose.
+    Silence,
+}
+
+impl Answered {
+    fn text(&self) -> Result<String, String> {
+        Ok(match self {
+            Self::Message(message) => return text(message),
+            Self::Stream => ";; the answer is a stream of messages\n".into(),
+            Self::Nobody => ";; no answer: nobody can be asked\n".into(),
+            Self::Silence => ";; no reply\n".into(),
+        })
+    }
+}
+
+fn rcode(message: &[u8]) -> Result<String, String> {
+    print::refusal(message).map_err(|e| format!("the answer is broken: {e}"))
+}
+
 /// The answer that other servers were asked for.
-fn late(packets: &Packets, worker: &mut Worker<Served>) -> Result<String, String> {
+fn late(packets: &Packets, worker: &mut Worker<Served>) -> Answered {
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
         if let Some((_, _, message)) = packets.late(worker).pop() {
-            return text(&message);
+            return Answered::Message(message.to_vec());
         }
         std::thread::park_timeout(until.saturating_duration_since(Instant::now()));
     }
-    Ok(";; no answer: nobody can be asked\n".into())
+    Answered::Nobody
 }
 
-/// The answer that the query path makes, as text; counted nowhere.
+/// The answer that the query path makes; counted nowhere.
 fn answer(
     engine: &Arc<Engine<Served>>,
     name: NameBuf,
     qtype: Type,
     dnssec_ok: bool,
-) -> Result<String, String> {
+) -> Result<Answered, String> {
     let spec = QuerySpec { name, qtype, qclass: Class::IN, dnssec_ok, ..QuerySpec::default() };
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut worker = Worker::new(Arc::clone(engine), Arc::new(Account::new(waker)));
@@ -145,11 +259,15 @@ fn answer(
     packets.push(&spec.message().map_err(|fault| fault.to_string())?);
     packets.ask(&mut worker);
     if let Some(reply) = packets.reply(0) {
-        return text(reply);
+        return Ok(Answered::Message(reply.to_vec()));
     }
     Ok(match packets.take_outcome(0) {
-        Some(Outcome::Pending) => late(&packets, &mut worker)?,
-        Some(Outcome::Stream(_)) => ";; the answer is a stream of messages\n".into(),
-        _ => ";; no reply\n".into(),
+        Some(Outcome::Pending) => late(&packets, &mut worker),
+        Some(Outcome::Stream(_)) => Answered::Stream,
+        _ => Answered::Silence,
     })
+}
+
+fn is_transfer(qtype: Type) -> bool {
+    matches!(qtype, Type::AXFR | Type::IXFR)
 }

@@ -5,9 +5,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
 use wire::edns::{OptWriter, OptionCode};
-use wire::message::{Builder, Compressor, Full, Header};
+use wire::message::{Builder, Compressor, Full, Header, Owner, Section};
 use wire::name::{Name, NameBuf};
-use wire::{Class, Type};
+use wire::{Class, Serial, Ttl, Type};
 
 /// Room for any query, in bytes.
 const QUERY_ROOM: usize = 2048;
@@ -21,6 +21,8 @@ pub struct QuerySpec {
     pub qtype: Type,
     /// The class.
     pub qclass: Class,
+    /// The version that the client has, for IXFR (RFC 1995 §3).
+    pub has_version: Option<Serial>,
     /// RD.
     pub recursion_desired: bool,
     /// AD.
@@ -52,6 +54,7 @@ impl Default for QuerySpec {
             name: Name::ROOT.to_buf(),
             qtype: Type::A,
             qclass: Class::IN,
+            has_version: None,
             recursion_desired: true,
             authentic_data: false,
             checking_disabled: false,
@@ -89,12 +92,22 @@ impl QuerySpec {
         header.set_checking_disabled(self.checking_disabled);
         let mut b = Builder::new(&mut buf, QUERY_ROOM, header, &mut names);
         b.question(self.name.as_name(), self.qtype, self.qclass)
+            .and_then(|()| write_version(&mut b, self))
             .and_then(|()| write_opt(&mut b, self))
             .map_err(|Full| QueryTooLong)?;
         let len = b.finish();
         buf.truncate(len);
         Ok(buf)
     }
+}
+
+/// The SOA that IXFR has in the authority section; only its serial counts (RFC 1995 §3).
+fn write_version(b: &mut Builder<'_>, spec: &QuerySpec) -> Result<(), Full> {
+    let Some(Serial(serial)) = spec.has_version else { return Ok(()) };
+    let mut rdata = [0; 22]; // two root names and five numbers
+    rdata[2..6].copy_from_slice(&serial.to_be_bytes());
+    let owner = Owner::Name(spec.name.as_name());
+    b.record(Section::Authority, owner, Type::SOA, spec.qclass, Ttl::ZERO, &rdata).map(drop)
 }
 
 fn write_opt(b: &mut Builder<'_>, spec: &QuerySpec) -> Result<(), Full> {

@@ -17,14 +17,14 @@ struct Shown {
 }
 
 /// A message taken apart.
-struct Parts<'m> {
+struct Decoded<'m> {
     header: Header,
     questions: Vec<(String, String, Type)>,
     sections: [Vec<Shown>; 3],
     opt: Option<Edns<'m>>,
 }
 
-impl<'m> Parts<'m> {
+impl<'m> Decoded<'m> {
     fn of(message: &'m [u8]) -> Result<Self, Malformed> {
         let (header, mut parser) = Parser::new(message)?;
         let counts = header.counts();
@@ -68,7 +68,7 @@ fn show(parser: &mut Parser<'_>, record: &RawRecord) -> Result<Shown, Malformed>
 
 /// The response code, with the bits that EDNS adds.
 pub fn rcode(message: &[u8]) -> Result<Rcode, Malformed> {
-    Parts::of(message).map(|parts| parts.rcode())
+    Decoded::of(message).map(|parts| parts.rcode())
 }
 
 fn flag_words(header: &Header) -> String {
@@ -84,9 +84,53 @@ fn flag_words(header: &Header) -> String {
     flags.iter().filter(|(_, on)| *on).map(|(word, _)| format!(" {word}")).collect()
 }
 
+/// Which parts of a message are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parts {
+    /// Header, OPT and the titles of sections.
+    pub comments: bool,
+    /// The question.
+    pub question: bool,
+    /// Answer, authority, additional.
+    pub sections: [bool; 3],
+    /// How the answer came.
+    pub stats: bool,
+}
+
+impl Parts {
+    /// Everything.
+    pub const ALL: Self = Self { comments: true, question: true, sections: [true; 3], stats: true };
+    /// Nothing.
+    pub const NONE: Self = Self { comments: false, question: false, sections: [false; 3], stats: false };
+}
+
 /// Every section of a message, in the form of dig.
 pub fn full(message: &[u8]) -> Result<String, Malformed> {
-    let parts = Parts::of(message)?;
+    chosen(message, Parts::ALL)
+}
+
+/// Some parts of a message, in the form of dig.
+pub fn chosen(message: &[u8], shown: Parts) -> Result<String, Malformed> {
+    let parts = Decoded::of(message)?;
+    let mut out = if shown.comments { comments(&parts) } else { String::new() };
+    if !parts.questions.is_empty() && shown.question && shown.comments {
+        out += "\n;; QUESTION SECTION:\n";
+    }
+    for (name, class, qtype) in parts.questions.iter().filter(|_| shown.question) {
+        let _ = writeln!(out, ";{name}\t\t{class}\t{qtype}");
+    }
+    let titles = ["ANSWER", "AUTHORITY", "ADDITIONAL"];
+    for ((title, section), shows) in titles.iter().zip(&parts.sections).zip(shown.sections) {
+        if !section.is_empty() && shows && shown.comments {
+            let _ = writeln!(out, "\n;; {title} SECTION:");
+        }
+        section.iter().filter(|_| shows).for_each(|record| out += &line(record));
+    }
+    Ok(out)
+}
+
+/// The header and OPT.
+fn comments(parts: &Decoded<'_>) -> String {
     let header = &parts.header;
     let [qd, an, ns, ar] = header.counts();
     let mut out = format!(
@@ -108,18 +152,26 @@ pub fn full(message: &[u8]) -> Result<String, Malformed> {
             let _ = writeln!(out, "; {}", option_text(code, data));
         }
     }
-    if !parts.questions.is_empty() {
-        out += "\n;; QUESTION SECTION:\n";
-    }
-    for (name, class, qtype) in &parts.questions {
-        let _ = writeln!(out, ";{name}\t\t{class}\t{qtype}");
-    }
-    for (title, section) in ["ANSWER", "AUTHORITY", "ADDITIONAL"].iter().zip(&parts.sections) {
-        if !section.is_empty() {
-            let _ = writeln!(out, "\n;; {title} SECTION:");
-        }
-        for Shown { owner, ttl, class, rtype, rdata } in section {
-            let _ = writeln!(out, "{owner}\t{ttl}\t{class}\t{rtype}\t{rdata}");
+    out
+}
+
+/// A record in the form of dig.
+fn line(Shown { owner, ttl, class, rtype, rdata }: &Shown) -> String {
+    format!("{owner}\t{ttl}\t{class}\t{rtype}\t{rdata}\n")
+}
+
+/// The records of the answer section, one a line.
+pub fn answers(message: &[u8]) -> Result<String, Malformed> {
+    Ok(Decoded::of(message)?.sections[0].iter().map(line).collect())
+}
+
+/// The response code with the server's own words for it, if it sent extended errors (RFC 8914).
+pub fn refusal(message: &[u8]) -> Result<String, Malformed> {
+    let parts = Decoded::of(message)?;
+    let mut out = parts.rcode().to_string();
+    for (code, data) in parts.opt.iter().flat_map(|opt| opt.options) {
+        if code == OptionCode::EXTENDED_ERROR {
+            let _ = write!(out, ", {}", option_text(code, data));
         }
     }
     Ok(out)
@@ -128,7 +180,7 @@ pub fn full(message: &[u8]) -> Result<String, Malformed> {
 /// The records of all sections, one a line, as they are this many seconds later.
 pub fn records(message: &[u8], age: u32) -> Result<String, Malformed> {
     let mut out = String::new();
-    for record in Parts::of(message)?.sections.iter().flatten() {
+    for record in Decoded::of(message)?.sections.iter().flatten() {
         let Shown { owner, ttl, class, rtype, rdata } = record;
         let left = ttl.as_secs().saturating_sub(age);
         let _ = writeln!(out, "{owner} {left} {class} {rtype} {rdata}");
@@ -138,7 +190,7 @@ pub fn records(message: &[u8], age: u32) -> Result<String, Malformed> {
 
 /// The data of the answer section, one record a line.
 pub fn short(message: &[u8]) -> Result<String, Malformed> {
-    let parts = Parts::of(message)?;
+    let parts = Decoded::of(message)?;
     Ok(parts.sections[0].iter().map(|r| format!("{}\n", r.rdata)).collect())
 }
 
@@ -173,7 +225,7 @@ fn option_text(code: OptionCode, data: &[u8]) -> String {
 
 /// A message as JSON, after RFC 8427.
 pub fn json(message: &[u8]) -> Result<Value, Malformed> {
-    let parts = Parts::of(message)?;
+    let parts = Decoded::of(message)?;
     let header = &parts.header;
     let record = |r: &Shown| {
         let mut one = Map::new();

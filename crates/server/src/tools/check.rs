@@ -6,7 +6,8 @@ use std::sync::mpsc::channel;
 
 use wire::hash::HashKey;
 
-use super::judge::{judge, now, text_of};
+use super::exit_code;
+use super::judge::{self, Verdict, judge, now, text_of};
 use crate::cli::{CheckArgs, EXIT_FAULTS, EXIT_OK};
 use crate::config::{self, reference};
 use crate::serve::trial;
@@ -27,7 +28,7 @@ pub fn run(args: &CheckArgs) -> u8 {
         Ok(accepted) => accepted,
         Err(rejected) => {
             eprint!("{rejected}");
-            return EXIT_FAULTS;
+            return exit_code(&rejected.faults);
         }
     };
     if args.system {
@@ -41,7 +42,7 @@ pub fn run(args: &CheckArgs) -> u8 {
         Ok(wanted) => wanted,
         Err(faults) => {
             eprint!("{}", accepted.sources.render(&faults));
-            return EXIT_FAULTS;
+            return exit_code(&faults);
         }
     };
     wanted.refused.iter().for_each(|refused| eprintln!("error: {refused}"));
@@ -50,37 +51,77 @@ pub fn run(args: &CheckArgs) -> u8 {
         eprintln!("warning: zone {name} comes from the file {}, and {doubt}: is it meant?", spec.text);
     }
     let refused = wanted.refused.len();
+    let file = args.file.display();
     if args.no_zones {
-        let zones = wanted.specs.len();
-        println!("{}: the configuration is good ({zones} zones not checked)", args.file.display());
+        println!("{file}: the configuration is good ({} zones not checked)", wanted.specs.len());
         return if refused == 0 { EXIT_OK } else { EXIT_FAULTS };
     }
-    let bad = check_zones(wanted.specs, args);
-    match bad {
-        (_, 0) if refused > 0 => {
-            eprintln!("{}: {refused} files have names that are no zone names", args.file.display());
-            EXIT_FAULTS
+    let mut checked = check_zones(wanted.specs, args);
+    if refused > 0 {
+        eprintln!("{file}: {refused} files have names that are no zone names");
+        checked.code = checked.code.max(EXIT_FAULTS);
+    }
+    match checked.bad() {
+        None if refused > 0 => {}
+        None => println!("{file}: {}", checked.good()),
+        Some(bad) => eprintln!("{file}: {bad}"),
+    }
+    checked.code
+}
+
+/// What became of all zones.
+#[derive(Default)]
+struct Checked {
+    zones: usize,
+    refused: usize,
+    faulty: usize,
+    warned: usize,
+    code: u8,
+}
+
+impl Checked {
+    fn count(&mut self, verdict: Verdict, code: u8) {
+        match verdict {
+            Verdict::Good => {}
+            Verdict::Warned => self.warned += 1,
+            Verdict::Faulty => self.faulty += 1,
+            Verdict::Refused => self.refused += 1,
         }
-        (total, 0) => {
-            let zones = if total == 1 { "its zone".into() } else { format!("{total} zones") };
-            println!("{}: the configuration and {zones} are good", args.file.display());
-            EXIT_OK
-        }
-        (total, bad) => {
-            eprintln!("{}: {bad} of {total} zones are bad", args.file.display());
-            EXIT_FAULTS
-        }
+        self.code = self.code.max(code);
+    }
+
+    fn good(&self) -> String {
+        let zones = if self.zones == 1 { "its zone".into() } else { format!("{} zones", self.zones) };
+        let warned = match self.warned {
+            0 => String::new(),
+            some => format!(", {some} with warnings"),
+        };
+        format!("the configuration and {zones} are good{warned}")
+    }
+
+    /// How many zones are not good, and in which way; none if all are.
+    fn bad(&self) -> Option<String> {
+        let parts: Vec<String> = [
+            (self.refused, "bad, a server refuses them"),
+            (self.faulty, "served all the same, with errors"),
+            (self.warned, "served, with warnings"),
+        ]
+        .iter()
+        .filter(|(zones, _)| *zones > 0)
+        .map(|(zones, what)| format!("{zones} {what}"))
+        .collect();
+        let bad = self.refused + self.faulty > 0;
+        bad.then(|| format!("of {} zones: {}", self.zones, parts.join("; ")))
     }
 }
 
-/// Checks zones over all CPUs and prints what is wrong with them in the order of their names; returns how many there are
-/// and how many are bad.
-fn check_zones(mut specs: Vec<ZoneSpec>, args: &CheckArgs) -> (usize, usize) {
+/// Checks zones over all CPUs and prints what is wrong with them in the order of their names.
+fn check_zones(mut specs: Vec<ZoneSpec>, args: &CheckArgs) -> Checked {
     specs.sort_by(|a, b| a.name().cmp(&b.name()));
     let (key, specs, next) = (HashKey::random(), &specs, &AtomicUsize::new(0));
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(specs.len().max(1));
     let (done, results) = channel();
-    let mut bad = 0;
+    let mut checked = Checked { zones: specs.len(), ..Checked::default() };
     std::thread::scope(|scope| {
         for done in vec![done; workers] {
             scope.spawn(move || {
@@ -89,13 +130,14 @@ fn check_zones(mut specs: Vec<ZoneSpec>, args: &CheckArgs) -> (usize, usize) {
                     let Some(spec) = specs.get(at) else { return };
                     let examined = judge(spec, &key, args.errors, args.dnssec.then(now));
                     // Whoever prints is there as long as there are zones.
-                    let _ = done.send((at, text_of(spec, &examined), examined.errors() > 0));
+                    let code = judge::exit_code(&examined, args.fail_on);
+                    let _ = done.send((at, text_of(spec, &examined), Verdict::on(&examined), code));
                 }
             });
         }
         let (mut early, mut printed) = (HashMap::new(), 0);
-        for (at, text, is_bad) in results {
-            bad += usize::from(is_bad);
+        for (at, text, verdict, code) in results {
+            checked.count(verdict, code);
             early.insert(at, text);
             while let Some(text) = early.remove(&printed) {
                 eprint!("{text}");
@@ -103,5 +145,5 @@ fn check_zones(mut specs: Vec<ZoneSpec>, args: &CheckArgs) -> (usize, usize) {
             }
         }
     });
-    (specs.len(), bad)
+    checked
 }

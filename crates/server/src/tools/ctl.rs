@@ -180,7 +180,8 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
             let lines = |key| map.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
             let mut out = String::new();
             for (i, step) in lines("steps").iter().enumerate() {
-                out += &format!("{:>2}. {}\n", i + 1, step.as_str().unwrap_or_default());
+                let said = step.get("text").and_then(Value::as_str).unwrap_or_default();
+                out += &format!("{:>2}. {said}\n", i + 1);
             }
             out.push('\n');
             out += map.get("answer").and_then(Value::as_str).unwrap_or_default();

@@ -6,11 +6,14 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use authority::audit::audit;
 use wire::hash::HashKey;
 use wire::{NameBuf, Type};
 use zone::check;
 use zone::scan::{self, Record, Rejection, ScanConfig, Severity, Sink, TextSource};
 
+use super::audited::AuditSum;
+use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, FailOn};
 use crate::zones::text::{Examined, Meter, ZoneFinding, examine};
 use crate::zones::{ZoneSpec, ZoneText};
 
@@ -42,8 +45,10 @@ pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>
             keep(unplaced_of(error, finding.owner, finding.rtype, &finding));
         });
         if let Some(time) = audit_at {
-            authority::audit::audit(zone, wire::Serial(time), &mut |finding| {
-                keep(unplaced_of(finding.kind.is_error(), finding.owner, finding.rtype, &finding));
+            let mut sum = AuditSum::default();
+            audit(zone, wire::Serial(time), &mut |finding| sum.add(finding));
+            sum.tell(&mut |finding, message| {
+                keep(unplaced_of(finding.kind.is_error(), finding.owner, finding.rtype, &message));
             });
         }
     }
@@ -52,6 +57,46 @@ pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>
         examined.findings.extend(unplaced.into_iter().map(|finding| placed(spec, &places, finding)));
     }
     examined
+}
+
+/// What becomes of a zone, from the best to the worst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// Nothing was found.
+    Good,
+    /// It is served; something is not as it should be.
+    Warned,
+    /// It is served, but works badly for somebody.
+    Faulty,
+    /// The server does not take it: its last good version stays in service, or it is answered with SERVFAIL.
+    Refused,
+}
+
+impl Verdict {
+    /// The verdict on what was found.
+    pub fn on(examined: &Examined) -> Self {
+        match (&examined.zone, examined.errors(), examined.warnings()) {
+            (None, ..) => Self::Refused,
+            (Some(_), 1.., _) => Self::Faulty,
+            (Some(_), 0, 1..) => Self::Warned,
+            (Some(_), 0, 0) => Self::Good,
+        }
+    }
+
+    /// The exit code of a check that found no worse than this.
+    pub fn exit_code(self, fail_on: FailOn) -> u8 {
+        let least = match fail_on {
+            FailOn::Warning => Self::Warned,
+            FailOn::Error => Self::Faulty,
+            FailOn::Refused => Self::Refused,
+        };
+        if self >= least { EXIT_FAULTS } else { EXIT_OK }
+    }
+}
+
+/// The exit code for one zone: of what was found, or that its file could not be opened.
+pub fn exit_code(examined: &Examined, fail_on: FailOn) -> u8 {
+    if examined.unread() { EXIT_OUTSIDE } else { Verdict::on(examined).exit_code(fail_on) }
 }
 
 /// Seconds since 1970 modulo 2^32, as signatures count them.
@@ -115,7 +160,7 @@ fn placed(spec: &ZoneSpec, places: &Places, finding: Unplaced) -> ZoneFinding {
     let column = (line > 0) as u32;
     let place = if line > 0 { format!("{file}:{line}:{column}") } else { file.to_string() };
     let pretty = format!("{place}: {}: {message}", if error { "error" } else { "warning" });
-    ZoneFinding { error, file, line, column, message, pretty }
+    ZoneFinding { error, unread: false, file, line, column, message, pretty }
 }
 
 /// What the zone's own file is called.

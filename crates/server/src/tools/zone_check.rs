@@ -1,11 +1,12 @@
 //! `nomen zone check`: one zone's file without a configuration.
 
+use authority::audit::is_meant_to_be_signed;
 use serde_json::json;
 use wire::hash::HashKey;
 
-use super::judge::{judge, now, text_of};
+use super::judge::{Verdict, exit_code, judge, now, text_of};
 use super::zone_spec;
-use crate::cli::{EXIT_FAULTS, EXIT_OK, ZoneCheckArgs};
+use crate::cli::{EXIT_USAGE, ZoneCheckArgs};
 use crate::zones::ZoneSpec;
 use crate::zones::text::{Examined, ZoneFinding};
 
@@ -15,7 +16,7 @@ pub fn run(args: &ZoneCheckArgs) -> u8 {
         Ok(spec) => spec,
         Err(message) => {
             eprintln!("nomen: {message}");
-            return EXIT_FAULTS;
+            return EXIT_USAGE;
         }
     };
     let audit_at = args.dnssec.then(|| args.at.unwrap_or_else(now));
@@ -24,28 +25,31 @@ pub fn run(args: &ZoneCheckArgs) -> u8 {
         println!("{:#}", json_of(&spec, &examined));
     } else {
         eprint!("{}", text_of(&spec, &examined));
-        match examined.zone.as_ref().filter(|_| examined.errors() == 0) {
-            Some(zone) => println!(
-                "zone {}: good, serial {}, {} records, {} warnings",
-                spec.name(),
-                zone.serial(),
-                zone.record_count(),
-                examined.warnings()
-            ),
-            None => eprintln!(
-                "zone {}: bad, {} errors, {} warnings{}",
-                spec.name(),
-                examined.errors(),
-                examined.warnings(),
-                if examined.hidden > 0 {
-                    format!(", {} more of either", examined.hidden)
-                } else {
-                    String::new()
-                }
-            ),
+        report(&spec, &examined);
+        if args.dnssec && examined.zone.as_ref().is_some_and(|zone| !is_meant_to_be_signed(zone)) {
+            println!("zone {}: not signed, so there is no DNSSEC to check", spec.name());
         }
     }
-    if examined.errors() > 0 { EXIT_FAULTS } else { EXIT_OK }
+    exit_code(&examined, args.fail_on)
+}
+
+/// What becomes of the zone, in one line.
+fn report(spec: &ZoneSpec, examined: &Examined) {
+    let name = spec.name();
+    let warnings = format!("{} warnings", examined.warnings());
+    if let (Some(zone), 0) = (&examined.zone, examined.errors()) {
+        println!("zone {name}: good, serial {}, {} records, {warnings}", zone.serial(), zone.record_count());
+        return;
+    }
+    let verdict = match Verdict::on(examined) {
+        Verdict::Refused => "bad, a server refuses it",
+        _ => "served all the same",
+    };
+    let hidden = match examined.hidden {
+        0 => String::new(),
+        more => format!(", {more} more of either"),
+    };
+    eprintln!("zone {name}: {verdict}: {} errors, {warnings}{hidden}", examined.errors());
 }
 
 fn json_of(spec: &ZoneSpec, examined: &Examined) -> serde_json::Value {
@@ -61,6 +65,7 @@ fn json_of(spec: &ZoneSpec, examined: &Examined) -> serde_json::Value {
     json!({
         "zone": spec.name().to_string(),
         "good": examined.errors() == 0,
+        "refused": examined.zone.is_none(),
         "serial": examined.zone.as_ref().map(|z| z.serial().0),
         "records": examined.zone.as_ref().map(|z| z.record_count()),
         "signed": examined.zone.as_ref().map(|z| z.is_signed()),

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
+use super::exit_code;
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ZoneCompileArgs};
 use crate::config;
 use crate::config::Storage;
@@ -26,8 +27,10 @@ pub fn run(args: &ZoneCompileArgs) -> u8 {
 /// The state folder, the zones to compile, and the least number of records that one must have.
 fn prepare(args: &ZoneCompileArgs) -> Result<(StateFolder, Vec<ZoneSpec>, u64), (String, u8)> {
     let faults = |message: String| (message, EXIT_FAULTS);
-    let accepted = config::read_files(&args.config).map_err(|rejected| faults(rejected.to_string()))?;
-    let wanted = resolve(&accepted.config).map_err(|found| faults(accepted.sources.render(&found)))?;
+    let accepted = config::read_files(&args.config)
+        .map_err(|rejected| (rejected.to_string(), exit_code(&rejected.faults)))?;
+    let wanted =
+        resolve(&accepted.config).map_err(|found| (accepted.sources.render(&found), exit_code(&found)))?;
     let specs = wanted.specs;
     let storage = &accepted.config.settings.server.storage;
     let (specs, least) = match args.names.is_empty() {
@@ -64,11 +67,13 @@ fn compile(state: &StateFolder, specs: &[ZoneSpec], least: u64) -> u8 {
     let (mut code, mut small) = (EXIT_OK, 0);
     for spec in specs {
         let (name, begun) = (spec.name(), Instant::now());
-        let built = match text::build(spec, &state.key, &Meter::default()) {
+        let examined = text::examine(spec, &state.key, text::SHOWN, &Meter::default());
+        let unread = examined.unread();
+        let built = match text::built(examined) {
             Ok(built) => built,
             Err(fault) => {
                 eprintln!("zone {name}: bad, no image made\n{fault}");
-                code = code.max(EXIT_FAULTS);
+                code = code.max(if unread { EXIT_OUTSIDE } else { EXIT_FAULTS });
                 continue;
             }
         };

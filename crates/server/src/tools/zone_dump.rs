@@ -6,7 +6,7 @@ use wire::hash::HashKey;
 
 use super::judge::text_of;
 use super::zone_spec;
-use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ZoneDumpArgs};
+use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE, ZoneDumpArgs};
 use crate::words::reason;
 use crate::zones::dump::dump_lines;
 use crate::zones::text::{Meter, examine};
@@ -17,13 +17,13 @@ pub fn run(args: &ZoneDumpArgs) -> u8 {
         Ok(spec) => spec,
         Err(message) => {
             eprintln!("nomen: {message}");
-            return EXIT_FAULTS;
+            return EXIT_USAGE;
         }
     };
     let examined = examine(&spec, &HashKey::random(), 20, &Meter::default());
     let Some(zone) = &examined.zone else {
         eprint!("{}", text_of(&spec, &examined));
-        return EXIT_FAULTS;
+        return if examined.unread() { EXIT_OUTSIDE } else { EXIT_FAULTS };
     };
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut fault = None;

@@ -43,7 +43,7 @@ pub struct RuleMaker {
 impl RuleMaker {
     /// Rules without zones: the keys are read, and whether all keys that are named are there is looked at.
     pub fn new(config: &Configuration, faults: &mut Vec<Diagnostic>) -> RuleMaker {
-        let keys = load_keys(&config.settings.tsig_keys, faults);
+        let keys = load_keys(&config.settings.tsig_keys, &config.settings.transfers, faults);
         let of_zones = config.zones.iter().map(|zone| &zone.allow_transfer);
         let all = of_zones.chain(config.templates.values().map(|template| &template.allow_transfer));
         for grant in all.flat_map(|list| list.value.iter().flatten()) {
@@ -71,7 +71,7 @@ fn unknown_key(grant: &At<TransferGrant>, keys: &TsigKeys) -> Option<Diagnostic>
     let name = grant.value.key().filter(|name| keys.get(name.as_lower()).is_none())?;
     let text = |name: wire::LowerName<'_>| name.as_name().to_string();
     let wanted = text(name.as_lower());
-    let fault = Diagnostic::at(grant.place.as_ref(), format!("there is no [[tsig-key]] {wanted}"));
+    let fault = Diagnostic::at(grant.place.as_ref(), format!("there is no key {wanted}"));
     let known: Vec<String> = keys.iter().map(|key| text(key.name())).collect();
     Some(match did_you_mean(&wanted, known.iter().map(String::as_str)) {
         Some(near) => fault.hint(format!("did you mean \"key:{near}\"?")),

@@ -138,7 +138,9 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
                 }
                 found.into_iter().for_each(|found| sort_in(found, &mut from_folders, &mut wanted));
             }
-            Err(message) => faults.push(Diagnostic::at(template.directory.place.as_ref(), message)),
+            Err(message) => {
+                faults.push(Diagnostic::at(template.directory.place.as_ref(), message).outside());
+            }
         }
     }
     shared.retain(|(apex, _)| !specs.contains_key(apex));

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::hash::HashKey;
 use zone::image::Provenance;
-use zone::scan::{Fault, Limits, Progress, Severity, TextSource};
+use zone::scan::{Fault, FaultKind, Limits, Progress, Severity, TextSource};
 use zone::{LoadConfig, SourceFile, Zone};
 
 use super::{ZoneFault, ZoneSpec, ZoneText};
@@ -31,6 +31,8 @@ pub struct BuiltZone {
 pub struct ZoneFinding {
     /// Whether the zone must not be served with it.
     pub error: bool,
+    /// Whether it is that the zone's own file cannot be opened.
+    pub unread: bool,
     /// The file; empty if none is to blame.
     pub file: Arc<str>,
     /// Line, from 1; 0 if unknown.
@@ -61,6 +63,11 @@ impl Examined {
     /// Number of errors among the findings; at least one if there is no zone.
     pub fn errors(&self) -> usize {
         self.findings.iter().filter(|f| f.error).count()
+    }
+
+    /// Whether the zone's own file cannot be opened.
+    pub fn unread(&self) -> bool {
+        self.findings.iter().any(|f| f.unread)
     }
 
     /// Number of warnings among the findings.
@@ -113,6 +120,7 @@ fn disputed(files: &ZoneText) -> Examined {
     let message = format!("several files hold the zone, and none is served: {files}");
     let finding = ZoneFinding {
         error: true,
+        unread: false,
         file: "".into(),
         line: 0,
         column: 0,
@@ -125,6 +133,7 @@ fn disputed(files: &ZoneText) -> Examined {
 fn from_fault(fault: &Fault) -> ZoneFinding {
     ZoneFinding {
         error: fault.severity == Severity::Error,
+        unread: fault.kind == FaultKind::CannotRead && fault.line == 0,
         file: Arc::clone(&fault.file),
         line: fault.line,
         column: fault.column,
@@ -134,14 +143,21 @@ fn from_fault(fault: &Fault) -> ZoneFinding {
 }
 
 /// Faults shown for one zone in the log.
-const SHOWN: usize = 5;
+pub const SHOWN: usize = 5;
 
 /// Builds a zone for service.
 ///
 /// # Errors
 /// What is wrong with its files.
 pub fn build(spec: &ZoneSpec, key: &HashKey, meter: &Meter) -> Result<BuiltZone, ZoneFault> {
-    let examined = examine(spec, key, SHOWN, meter);
+    built(examine(spec, key, SHOWN, meter))
+}
+
+/// What was [examined](examine), for service.
+///
+/// # Errors
+/// What is wrong with its files.
+pub fn built(examined: Examined) -> Result<BuiltZone, ZoneFault> {
     let hidden = examined.hidden;
     match examined.zone {
         Some(zone) => {

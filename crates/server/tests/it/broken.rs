@@ -112,12 +112,69 @@ fn good_configurations_and_zones_are_said_to_be_good() {
 fn many_warnings_hide_no_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let warnings: String = (0..50).map(|i| format!("h{i} MX 10 nowhere{i}\n")).collect();
-    fs::write(folder.path().join("example.zone"), format!("{APEX}{warnings}sub NS ns.sub\n"))
+    fs::write(folder.path().join("example.zone"), format!("{APEX}{warnings}sub NS alias\nalias CNAME ns1\n"))
         .expect("written");
     let output = run(folder.path(), &["zone", "check", "example", "example.zone", "--errors", "5"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("example.zone:57:1: error: sub.example. NS: ns.sub.example."), "{said}");
+    assert!(said.contains("example.zone:57:1: error: sub.example. NS: alias.example. is a CNAME"), "{said}");
     assert!(said.contains("zone example.: 45 more not shown"), "{said}");
-    assert!(said.contains("zone example.: bad, 1 errors, 5 warnings, 45 more of either"), "{said}");
+    assert!(
+        said.contains("zone example.: served all the same: 1 errors, 5 warnings, 45 more of either"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_was_a_fault_of_the_zone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("nomen.toml"), "[[zone]]\nname = \"example\"\nfile = \"gone.zone\"\n")
+        .expect("written");
+    for (words, code) in [
+        (&["zone", "check", "example", "gone.zone"][..], 3),
+        (&["zone", "dump", "example", "gone.zone"], 3),
+        (&["zone", "check", "a..b", "gone.zone"], 2),
+        (&["check", "nomen.toml"], 3),
+        (&["check", "gone.toml"], 3),
+        (&["zone", "compile", "--config", "gone.toml"], 3),
+    ] {
+        assert_eq!(run(folder.path(), words).status.code(), Some(code), "{words:?}");
+    }
+}
+
+#[test]
+fn what_is_refused_and_what_is_served_all_the_same_were_both_bad() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, records) in
+        [("warned", "sub NS ns.sub\n"), ("faulty", "a CNAME ns1\nm MX 1 a\n"), ("refused", "a A x\n")]
+    {
+        fs::write(folder.path().join(name), format!("{APEX}{records}")).expect("written");
+    }
+    for (file, on_warning, on_error, on_refused, verdict) in [
+        ("warned", 1, 0, 0, "good, serial 1"),
+        ("faulty", 1, 1, 0, "served all the same: 1 errors"),
+        ("refused", 1, 1, 1, "bad, a server refuses it: 1 errors"),
+    ] {
+        for (fail_on, code) in [("warning", on_warning), ("error", on_error), ("refused", on_refused)] {
+            let output = run(folder.path(), &["zone", "check", "example", file, "--fail-on", fail_on]);
+            let said = text(&output.stdout) + &text(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{file}, {fail_on}: {said}");
+            assert!(said.contains(verdict), "{said}");
+        }
+    }
+    let zones = ["warned", "faulty", "refused"]
+        .map(|file| format!("[[zone]]\nname = \"{file}\"\nfile = \"{file}\"\n"));
+    fs::write(folder.path().join("nomen.toml"), zones.concat()).expect("written");
+    let said = text(&run(folder.path(), &["check"]).stderr);
+    let sum = "of 3 zones: 1 bad, a server refuses them; 1 served all the same, with errors; 1 served, with warnings";
+    assert!(said.contains(sum), "{said}");
+}
+
+#[test]
+fn zones_that_are_not_signed_lacked_their_keys() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("example.zone"), APEX).expect("written");
+    let output = run(folder.path(), &["zone", "check", "example", "example.zone", "--dnssec"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("not signed, so there is no DNSSEC to check"));
 }

@@ -6,7 +6,8 @@ use std::os::unix::net::UnixStream;
 use crate::support::{APEX, PATIENCE, Server, free_address, text, written};
 
 fn server() -> Server {
-    Server::start(&format!("{APEX}www CNAME ns1\n*.wild TXT \"w\"\nsub NS ns.sub\nns.sub A 192.0.2.9\n"), "")
+    let names = "www CNAME ns1\n*.wild TXT \"w\"\nsub NS ns.sub\nns.sub A 192.0.2.9\nloop1 CNAME loop2\nloop2 CNAME loop1\n";
+    Server::start(&format!("{APEX}{names}"), "")
 }
 
 #[test]
@@ -54,6 +55,8 @@ fn explain_reports_the_steps_and_then_what_a_client_would_get() {
         ("wild.example", "A", "empty non-terminal", "NOERROR", 0),
         ("example", "MX", "NODATA", "NOERROR", 0),
         ("elsewhere.test", "A", "no zone here holds elsewhere.test.", "REFUSED", 0),
+        ("loop1.example", "A", "a loop: the chain has been at loop1.example. before", "NOERROR", 2),
+        ("example", "AXFR", "who asks for it here gets REFUSED", "REFUSED", 0),
     ];
     for (name, rtype, step, rcode, answers) in cases {
         let said = text(&server.ctl(&["explain", name, rtype]).stdout);

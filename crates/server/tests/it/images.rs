@@ -156,5 +156,5 @@ fn without_a_place_that_can_be_used_everything_is_read_from_text() {
     server.wait_for_log("others than its owner may read", 1);
     assert!(!image(server.folder.path()).exists());
     let without = run(server.folder.path(), &["zone", "compile", "--config", "missing.toml"]);
-    assert_eq!(without.status.code(), Some(1));
+    assert_eq!(without.status.code(), Some(3));
 }

@@ -19,7 +19,7 @@ use crate::support::{APEX, PATIENCE, Server, eventually, free_address, message, 
 
 const AXFR: u16 = 252;
 const KEY_FILE: &str = "key \"transfer.example\" {\n\talgorithm hmac-sha256;\n\tsecret \"3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs=\";\n};\n";
-const KEY: &str = "[[tsig-key]]\nfile = \"transfer.key\"\n";
+const KEY: &str = "key-files = [\"transfer.key\"]\n";
 
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
@@ -29,12 +29,12 @@ fn key() -> Arc<TsigKey> {
     Arc::new(read_keys(KEY_FILE).expect("a key file").remove(0))
 }
 
-/// A server of `example.` with this text whose zones these clients may have.
-fn primary(zone: &str, allow: &str, more: &str) -> Server {
+/// A server of `example.` with this text, whose zones these clients may have, and more keys of `[transfers]`.
+fn primary(zone: &str, allow: &str, keys: &str) -> Server {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("example.zone"), zone).expect("written");
     fs::write(folder.path().join("transfer.key"), KEY_FILE).expect("written");
-    Server::start_in(folder, "", &format!("allow-transfer = [{allow}]\n{KEY}{more}"))
+    Server::start_in(folder, "", &format!("allow-transfer = [{allow}]\n[transfers]\n{KEY}{keys}"))
 }
 
 fn connect(server: SocketAddr) -> TcpStream {
@@ -136,7 +136,7 @@ fn who_may_have_zones_and_which_keys_there_are_changes_at_a_reload() {
     let output = server.ctl(&["reload"]);
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stdout) + &text(&output.stderr);
-    assert!(said.contains("there is no [[tsig-key]] transfer.example"), "{said}");
+    assert!(said.contains("there is no key transfer.example"), "{said}");
     transfer(server.address, "example", Some(&key())).expect("the zone");
 }
 
@@ -158,7 +158,7 @@ fn large() -> String {
 
 #[test]
 fn of_transfers_only_so_many_are_under_way() {
-    let server = primary(&large(), "\"any\"", "[transfers]\noutgoing = 2\n");
+    let server = primary(&large(), "\"any\"", "outgoing = 2\n");
     let mut held: Vec<TcpStream> = (0..2).map(|_| connect(server.address)).collect();
     for stream in &mut held {
         send(stream, &message(1, "example", AXFR));

@@ -74,3 +74,43 @@ fn exit_codes() {
     assert_eq!(run(folder.path(), &["query", "nosuch.example", &at]).status.code(), Some(0));
     assert_eq!(run(folder.path(), &["query", "elsewhere.test", &at]).status.code(), Some(1));
 }
+
+#[test]
+fn servers_have_names_and_parts_of_the_output_can_be_chosen() {
+    let server = Server::start(APEX, "");
+    let at = format!("@{}#{}", server.address.ip(), server.address.port());
+    let folder = tempfile::tempdir().expect("a folder");
+    let asked = |words: &[&str]| text(&run(folder.path(), &[&["query", &at], words].concat()).stdout);
+    assert_eq!(
+        asked(&["-t", "A", "ns1.example", "+noall", "+answer"]),
+        "ns1.example.\t60\tIN\tA\t192.0.2.1\n"
+    );
+    assert!(!asked(&["ns1.example", "+nostats"]).contains("MSG SIZE"));
+    assert!(!asked(&["ns1.example", "+nocomments"]).contains("HEADER"));
+    // Looked up in /etc/hosts; nobody listens there, which is all that is to be seen.
+    let output = run(folder.path(), &["query", "@localhost#1", "-4", "+timeout=1", "+retry=0", "example"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output.stderr).contains("127.0.0.1:1"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_datagram_that_fits_no_query_was_dropped_unseen() {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = socket.local_addr().expect("bound");
+    let peer = std::thread::spawn(move || {
+        let mut query = [0; 512];
+        let (size, from) = socket.recv_from(&mut query).expect("a query");
+        query[2] |= 0x80;
+        let mut forged = query;
+        forged[0] ^= 1;
+        socket.send_to(&forged[..size], from).expect("sent");
+        socket.send_to(&query[..size], from).expect("sent");
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = format!("@{}#{}", address.ip(), address.port());
+    let time = format!("+time={}", crate::support::PATIENCE.as_secs());
+    let output = run(folder.path(), &["query", &at, &time, "+tries=1", "example"]);
+    peer.join().expect("asked");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains(";; Ignored a datagram of "), "{}", text(&output.stderr));
+}

@@ -36,6 +36,8 @@ pub enum TextFaultKind {
     Extra,
     /// A quoted string where the form has none.
     Quoted,
+    /// A quotation mark amid a string that did not open with one.
+    StrayQuote,
     /// Not a decimal number.
     NotANumber,
     /// A number outside the field's range.
@@ -102,6 +104,9 @@ impl fmt::Display for TextFaultKind {
             Self::Missing => "missing",
             Self::Extra => "unexpected text after the last field",
             Self::Quoted => "quotation marks are not allowed here",
+            Self::StrayQuote => {
+                "a quotation mark amid the string (a blank keeps strings apart, \\\" stands for the mark)"
+            }
             Self::NotANumber => "not a decimal number",
             Self::OutOfRange { min, max } => return write!(f, "number out of range ({min} to {max})"),
             Self::Name(error) => return error.fmt(f),

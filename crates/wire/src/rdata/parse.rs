@@ -77,6 +77,9 @@ impl<'t, 'a> Cursor<'t, 'a> {
     #[inline]
     pub fn string(&mut self, out: &mut Vec<u8>) -> Result<(), TextFaultKind> {
         let token = self.token()?;
+        if !token.quoted && token.bytes.last() == Some(&b'"') && has_stray_quote(token.bytes) {
+            return Err(TextFaultKind::StrayQuote);
+        }
         let start = out.len();
         out.push(0);
         text::unescape(token.bytes, out)?;
@@ -165,6 +168,18 @@ impl<'t, 'a> Cursor<'t, 'a> {
             hex_word(part, out)?;
         }
         if out.len() - start == bytes { Ok(()) } else { Err(TextFaultKind::BadHex) }
+    }
+}
+
+/// Whether a token that did not open with a quotation mark has one that is not escaped, as `key="value"` does.
+#[cold]
+fn has_stray_quote(mut text: &[u8]) -> bool {
+    loop {
+        text = match text {
+            [] => return false,
+            [b'"', ..] => return true,
+            [b'\\', _, rest @ ..] | [_, rest @ ..] => rest,
+        }
     }
 }
 

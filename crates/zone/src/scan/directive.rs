@@ -25,7 +25,7 @@ impl<S: Sink> Scanner<'_, S> {
         let Some((&word, arguments)) = tokens.split_first() else { return Ok(()) };
         let is = |name: &str| word.bytes.eq_ignore_ascii_case(name.as_bytes());
         let done = if is("$ORIGIN") {
-            self.set_origin(file, tokens, arguments)
+            self.set_origin(file, here, tokens, arguments)
         } else if is("$TTL") {
             self.set_ttl(file, here, tokens, arguments)
         } else if is("$INCLUDE") {
@@ -49,12 +49,17 @@ impl<S: Sink> Scanner<'_, S> {
     fn set_origin<'w>(
         &mut self,
         file: &mut OpenFile,
+        here: &EntryPlace<'w>,
         tokens: &[Token<'w>],
         arguments: &[Token<'w>],
     ) -> Result<(), Box<Trouble<'w>>> {
         let (origin, rest) = argument(tokens, arguments, "$ORIGIN needs a domain name")?;
         nothing_more(rest)?;
         file.origin = name(file, origin)?;
+        if crate::check::ends_twice_in(file.origin.as_name(), self.config.origin.as_name()) {
+            let message = format!("the origin is {}: the name lacks its final dot", file.origin);
+            self.warn(file, here, Trouble::at(origin, FaultKind::OriginTwice, message));
+        }
         file.owner.text.clear(); // the same text now is another name
         Ok(())
     }

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use wire::Ttl;
 use wire::name::{Name, NameBuf};
-use wire::rdata;
 use wire::rdata::view::Soa;
+use wire::rdata::{self, TextFaultKind};
 use wire::rr::{Class, Type};
 use wire::text::{self, Token};
 
@@ -384,9 +384,15 @@ impl<'s, S: Sink> Scanner<'s, S> {
             let message = format!("{} record: {fault}", fields.rtype);
             let kind = FaultKind::Rdata(fault.kind);
             return Err(match data.get(fault.token) {
+                Some(&token) if fault.kind == TextFaultKind::StringTooLong => {
+                    Trouble::at(token, kind, message).with_note(split_string(token))
+                }
                 Some(&token) => Trouble::at(token, kind, format!("{message}: {}", show(token.bytes))),
                 None => Trouble::after(tokens, kind, message),
             });
+        }
+        if fields.rtype == Type::TXT {
+            self.warn_if_cut(file, here, data);
         }
         let ttl = self.ttl(file, here, tokens, &fields)?;
         let Ok(owner) = Name::from_wire(&file.owner.wire) else { return Ok(()) };
@@ -481,6 +487,20 @@ impl<'s, S: Sink> Scanner<'s, S> {
         Ttl::from_secs(seconds)
     }
 
+    /// Warns of a word of a TXT record with a `;` right behind it, which begins a comment: `v=DKIM1; k=rsa`.
+    #[cold]
+    fn warn_if_cut(&mut self, file: &OpenFile, here: &EntryPlace<'_>, data: &[Token<'_>]) {
+        let Some(&last) = data.last().filter(|last| !last.quoted && here.generated.is_none()) else { return };
+        let offset = (last.bytes.as_ptr() as usize).wrapping_sub(here.view.bytes.as_ptr() as usize);
+        let behind = offset.checked_add(last.bytes.len()).and_then(|end| here.view.bytes.get(end));
+        if behind == Some(&b';') {
+            let message =
+                format!("the record ends with {}: what follows the `;` is a comment", show(last.bytes));
+            let trouble = Trouble::at(last, FaultKind::CutByComment, message);
+            self.warn(file, here, trouble.with_note("put quotation marks around the whole string"));
+        }
+    }
+
     /// Warns that the TTL `token` counts as 0.
     #[cold]
     fn warn_too_large(&mut self, file: &OpenFile, here: &EntryPlace<'_>, token: Token<'_>) {
@@ -488,7 +508,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
         self.warn(file, here, Trouble::at(token, FaultKind::TtlTooLarge, message));
     }
 
-    fn warn(&mut self, file: &OpenFile, here: &EntryPlace<'_>, trouble: Box<Trouble<'_>>) {
+    pub(super) fn warn(&mut self, file: &OpenFile, here: &EntryPlace<'_>, trouble: Box<Trouble<'_>>) {
         // A warning never ends the scan.
         let _ = self.add_fault(file, here, trouble.warning());
     }
@@ -511,6 +531,10 @@ impl<'s, S: Sink> Scanner<'s, S> {
             FaultKind::UnclosedQuote => (
                 "the quoted string does not end on its line".to_owned(),
                 Some("a line feed within a string is written \\010"),
+            ),
+            FaultKind::StrayQuote => (
+                "this quotation mark touches other text".to_owned(),
+                Some("a blank keeps strings apart; a quotation mark within a string is written \\\""),
             ),
             FaultKind::UnclosedParenthesis => ("this parenthesis is not closed".to_owned(), None),
             _ => ("closing parenthesis without an opening one".to_owned(), None),
@@ -612,6 +636,21 @@ pub(super) fn show(word: &[u8]) -> String {
     let text: String =
         String::from_utf8_lossy(front).chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     format!("`{text}{more}`")
+}
+
+/// What to write for a string that is too long: the same in strings of 255 bytes, which readers join (RFC 7208 §3.3,
+/// RFC 6376 §3.6.2.2).
+#[cold]
+fn split_string(token: Token<'_>) -> String {
+    let (mut bytes, mut out) = (Vec::new(), String::from("write it as several strings:"));
+    // It was unescaped before, without a fault.
+    let _ = text::unescape(token.bytes, &mut bytes);
+    for part in bytes.chunks(255) {
+        out.push(' ');
+        // Writing to a String cannot fail.
+        let _ = text::write_quoted(part, &mut out);
+    }
+    out
 }
 
 #[cold]

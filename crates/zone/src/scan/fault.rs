@@ -32,6 +32,8 @@ pub enum FaultKind {
     NulByte,
     /// A quoted string that does not end on its line.
     UnclosedQuote,
+    /// A quotation mark amid text: a string that touches what stands before or behind it.
+    StrayQuote,
     /// `(` without its `)`.
     UnclosedParenthesis,
     /// `)` without its `(`.
@@ -88,6 +90,10 @@ pub enum FaultKind {
     TtlFromSoa,
     /// Warning: the TTL is that of the record before, for want of a `$TTL` (RFC 1035 §5.1).
     TtlFromPrevious,
+    /// Warning: the zone's name stands twice at the end of an origin.
+    OriginTwice,
+    /// Warning: a `;` right behind a word of a TXT record cuts it short.
+    CutByComment,
     /// Warning: a TTL of 2^31 seconds or more counts as 0 (RFC 2181 §8).
     TtlTooLarge,
 }

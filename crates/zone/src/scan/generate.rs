@@ -18,8 +18,8 @@ use wire::text::Token;
 
 /// The greatest value of the range, as in BIND.
 const MOST: i64 = i32::MAX as i64;
-/// The widest field: no label and no string takes more.
-const WIDEST: usize = 255;
+/// The widest field, as in BIND.
+const WIDEST: usize = 127;
 
 /// `start-stop/step`.
 struct Range {
@@ -91,6 +91,14 @@ impl GenerateTemplate {
         Ok(GenerateTemplate(pieces))
     }
 
+    /// Whether every value of the range fits 32 bits with its offset, as in BIND.
+    fn fits(&self, range: &Range) -> bool {
+        self.0.iter().all(|piece| match *piece {
+            TemplatePiece::Text(_) => true,
+            TemplatePiece::Value { offset, .. } => range.stop + offset <= MOST,
+        })
+    }
+
     fn expand(&self, value: i64, to: &mut Vec<u8>) {
         for piece in &self.0 {
             match *piece {
@@ -104,7 +112,7 @@ impl GenerateTemplate {
 /// What stands in `${…}`: offset, width and base; the last two may be left out.
 fn modifier(text: &[u8]) -> Option<TemplatePiece> {
     let mut parts = std::str::from_utf8(text).ok()?.split(',');
-    let offset = parts.next()?.parse().ok().filter(|n: &i64| n.abs() <= MOST)?;
+    let offset = parts.next()?.parse::<i32>().ok()?.into();
     let width = parts.next().map_or(Some(0), |w| w.parse().ok().filter(|&w| w <= WIDEST))?;
     let base = match parts.next() {
         None => b'd',
@@ -178,8 +186,8 @@ impl<S: Sink> Scanner<'_, S> {
         let Some(first) = data.first() else {
             return Err(Trouble::after(tokens, FaultKind::MissingArgument, NEEDS));
         };
-        let owner_template = template(owner, owner.bytes.to_vec())?;
-        let data_template = template(*first, data_text(data))?;
+        let owner_template = template(owner, owner.bytes.to_vec(), &range)?;
+        let data_template = template(*first, data_text(data), &range)?;
         let words_text: Vec<u8> = words.iter().flat_map(|t| t.bytes.iter().copied().chain([b' '])).collect();
         // Its warnings are shown at the data.
         let here = &EntryPlace { generated: Some(*first), ..*here };
@@ -241,12 +249,21 @@ impl<S: Sink> Scanner<'_, S> {
 }
 
 /// Reads a template, with its faults at `token`.
-fn template(token: Token<'_>, text: Vec<u8>) -> Result<GenerateTemplate, Box<Trouble<'_>>> {
-    GenerateTemplate::parse(&text).map_err(|()| {
+fn template<'w>(
+    token: Token<'w>,
+    text: Vec<u8>,
+    range: &Range,
+) -> Result<GenerateTemplate, Box<Trouble<'w>>> {
+    let fault = |message, note: &str| Trouble::at(token, FaultKind::BadModifier, message).with_note(note);
+    let template = GenerateTemplate::parse(&text).map_err(|()| {
         let message = format!("bad ${{…}} in {}", show(token.bytes));
-        let trouble = Trouble::at(token, FaultKind::BadModifier, message);
-        trouble.with_note("it is ${offset,width,base}: width at most 255, base one of d o x X n N")
-    })
+        fault(message, "it is ${offset,width,base}: width at most 127, base one of d o x X n N")
+    })?;
+    if !template.fits(range) {
+        let message = format!("values too large in {}", show(token.bytes));
+        return Err(fault(message, "value and offset together are at most 2147483647"));
+    }
+    Ok(template)
 }
 
 /// The text of the data: what one quoted string holds, or everything from the first token to the last.

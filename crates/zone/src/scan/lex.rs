@@ -75,7 +75,10 @@ pub(super) fn step<'w>(view: View<'w>, cursor: EntryStart, tokens: &mut Vec<Toke
                 let Some(&end) = index.get(i + 1) else { break };
                 let end = end as usize;
                 match bytes[end] {
-                    b'"' => quoted(bytes, index, i, tokens),
+                    b'"' => match stray(bytes, start, end, tokens) {
+                        Some(mark) => return broken(FaultKind::StrayQuote, mark, 1, at, depth > 0),
+                        None => quoted(bytes, index, i, tokens),
+                    },
                     0 => return broken(FaultKind::NulByte, end, 1, at, depth > 0),
                     _ => return broken(FaultKind::UnclosedQuote, start, end - start, at, depth > 0),
                 }
@@ -113,6 +116,19 @@ fn quoted<'w>(bytes: &'w [u8], index: &[u32], i: usize, tokens: &mut Vec<Token<'
         return;
     }
     tokens.push(Token { bytes: &bytes[open + 1..close], quoted: true });
+}
+
+/// The quotation mark, of the two around a string, that touches other text. A word that ends in `=` may stand right in
+/// front: see [`quoted`]. Others take such text for several strings, or for one with the mark in it, and mean neither.
+fn stray(bytes: &[u8], open: usize, close: usize, tokens: &[Token<'_>]) -> Option<usize> {
+    let touches = |token: &Token<'_>| {
+        token.bytes.as_ptr_range().end == bytes[open..].as_ptr() && !token.bytes.ends_with(b"=")
+    };
+    if tokens.last().is_some_and(|last| !last.quoted && touches(last)) {
+        return Some(open);
+    }
+    let apart = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b'(' | b')' | b';' | 0);
+    (!bytes.get(close + 1).is_none_or(apart)).then_some(close)
 }
 
 /// Where to go on after a fault at byte `fault` of the entry at `entry`: the start of the next line, or

@@ -69,6 +69,8 @@ pub enum ZoneNameFault {
     Empty,
     /// This text is not a domain name.
     Malformed(String, NameTextError),
+    /// This text has letters beyond ASCII; names in DNS have them in the form that follows, if there is one.
+    NotAscii(String, Option<String>),
 }
 
 impl fmt::Display for ZoneNameFault {
@@ -76,14 +78,23 @@ impl fmt::Display for ZoneNameFault {
         match self {
             Self::Empty => f.write_str("the zone name is empty; the root zone is \".\""),
             Self::Malformed(text, fault) => write!(f, "`{text}` is not a domain name: {fault}"),
+            Self::NotAscii(text, Some(ascii)) => {
+                write!(f, "`{text}` has letters that are not ASCII; in DNS the name is `{ascii}`")
+            }
+            Self::NotAscii(text, None) => write!(f, "`{text}` has letters that no domain name can have"),
         }
     }
 }
 
-/// Reads a zone name; letters are made small, so that names compare as text too.
+/// Reads a zone name; letters are made small, so that names compare as text too. Letters beyond ASCII are refused:
+/// their bytes would make a name that nobody asks for. What they stand for is said (RFC 5890 §2.3.2.1).
 pub fn zone_name(text: &str) -> Result<NameBuf, ZoneNameFault> {
     if text.is_empty() {
         return Err(ZoneNameFault::Empty);
+    }
+    if !text.is_ascii() {
+        let ascii = idna::domain_to_ascii(text).ok();
+        return Err(ZoneNameFault::NotAscii(text.to_owned(), ascii));
     }
     let name = NameBuf::from_text(text.as_bytes(), Some(Name::ROOT))
         .map_err(|fault| ZoneNameFault::Malformed(text.to_owned(), fault))?;
@@ -152,4 +163,19 @@ fn check_file(zone: &ConfiguredZone, templates: &Templates) -> Option<Diagnostic
         let message = format!("zone {} has no `file`, and template `{wanted}` has none either", name.value);
         Diagnostic::at(name.place.as_ref(), message)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_in_utf8_passed_unseen() {
+        let fault = |text: &str| zone_name(text).expect_err("not a name").to_string();
+        assert!(fault("bücher.example").ends_with("in DNS the name is `xn--bcher-kva.example`"));
+        assert!(fault("Straße.example.").ends_with("`xn--strae-oqa.example.`"));
+        assert!(matches!(zone_name("a\u{200e}.example"), Err(ZoneNameFault::NotAscii(_, None))));
+        // Whoever means the bytes writes them.
+        assert!(zone_name("b\\195\\188cher.example").is_ok());
+    }
 }

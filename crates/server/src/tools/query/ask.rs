@@ -41,7 +41,7 @@ pub fn ask(wanted: &Wanted, query: &[u8]) -> Result<Received, String> {
 }
 
 /// Whether a message answers the query: same ID, a response, and the same question if there is one.
-fn answers(query: &[u8], message: &[u8]) -> bool {
+pub fn belongs(query: &[u8], message: &[u8]) -> bool {
     let (Ok((asked, mut a)), Ok((answered, mut b))) = (Parser::new(query), Parser::new(message)) else {
         return false;
     };
@@ -69,9 +69,11 @@ fn over_udp(wanted: &Wanted, query: &[u8]) -> Result<Vec<u8>, String> {
             }
             socket.set_read_timeout(Some(left)).map_err(fault)?;
             match socket.recv(&mut buf) {
-                Ok(n) if answers(query, &buf[..n]) => return Ok(buf[..n].to_vec()),
-                // Not the answer: somebody else's, or a forgery.
-                Ok(_) => {}
+                Ok(n) if belongs(query, &buf[..n]) => return Ok(buf[..n].to_vec()),
+                // Somebody else's answer, one that comes late, or a forgery.
+                Ok(n) => {
+                    eprintln!(";; Ignored a datagram of {n} bytes from {server}: it does not fit the query")
+                }
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => break,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(fault(e)),
@@ -82,27 +84,52 @@ fn over_udp(wanted: &Wanted, query: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 fn over_tcp(wanted: &Wanted, query: &[u8]) -> Result<Vec<u8>, String> {
-    let server = wanted.server;
-    let fault = |e: io::Error| failure("ask", server, "TCP", &e);
-    let mut stream = TcpStream::connect_timeout(&server, wanted.time).map_err(fault)?;
-    stream.set_read_timeout(Some(wanted.time)).map_err(fault)?;
-    stream.set_write_timeout(Some(wanted.time)).map_err(fault)?;
-    let length = u16::try_from(query.len()).map_err(|_| "the query is too long for TCP".to_owned())?;
-    let mut framed = length.to_be_bytes().to_vec();
-    framed.extend_from_slice(query);
-    stream.write_all(&framed).map_err(fault)?;
-    let mut length = [0; 2];
-    stream.read_exact(&mut length).map_err(fault)?;
-    let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
-    stream.read_exact(&mut message).map_err(fault)?;
-    if answers(query, &message) {
+    let mut link = TcpLink::connect(wanted)?;
+    link.send(query)?;
+    let message = link.receive().map_err(|e| failure("ask", wanted.server, "TCP", &e))?;
+    if belongs(query, &message) {
         Ok(message)
     } else {
-        Err(format!("{server} sent an answer over TCP that does not belong to the question"))
+        Err(format!("{} sent an answer over TCP that does not belong to the question", wanted.server))
     }
 }
 
-fn failure(what: &str, server: SocketAddr, transport: &str, e: &io::Error) -> String {
+/// A TCP connection to a server. Each step may take as long as one try.
+pub struct TcpLink {
+    stream: TcpStream,
+    server: SocketAddr,
+}
+
+impl TcpLink {
+    /// Connects.
+    pub fn connect(wanted: &Wanted) -> Result<Self, String> {
+        let server = wanted.server;
+        let fault = |e: io::Error| failure("ask", server, "TCP", &e);
+        let stream = TcpStream::connect_timeout(&server, wanted.time).map_err(fault)?;
+        stream.set_read_timeout(Some(wanted.time)).map_err(fault)?;
+        stream.set_write_timeout(Some(wanted.time)).map_err(fault)?;
+        Ok(Self { stream, server })
+    }
+
+    /// Sends a message with its length in front (RFC 1035 §4.2.2).
+    pub fn send(&mut self, message: &[u8]) -> Result<(), String> {
+        let length = u16::try_from(message.len()).map_err(|_| "the query is too long for TCP".to_owned())?;
+        let framed = [&length.to_be_bytes(), message].concat();
+        self.stream.write_all(&framed).map_err(|e| failure("ask", self.server, "TCP", &e))
+    }
+
+    /// Waits for the next message.
+    pub fn receive(&mut self) -> io::Result<Vec<u8>> {
+        let mut length = [0; 2];
+        self.stream.read_exact(&mut length)?;
+        let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
+        self.stream.read_exact(&mut message)?;
+        Ok(message)
+    }
+}
+
+/// What an operator reads of an error at the network.
+pub fn failure(what: &str, server: SocketAddr, transport: &str, e: &io::Error) -> String {
     let why = match e.kind() {
         io::ErrorKind::ConnectionRefused => "nobody listens there (connection refused)".into(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".into(),

@@ -1,15 +1,16 @@
 //! The words of `nomen query` in any order, as dig takes them: NAME, TYPE, CLASS, @SERVER and +OPTIONs.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use wire::name::{Name, NameBuf, NameTextError};
 
-use wire::{Class, Type};
+use wire::{Class, Serial, Type};
 
 use crate::cli::QueryArgs;
 use crate::message::QuerySpec;
+use crate::message::print::Parts;
 use crate::words::did_you_mean;
 
 /// How the answer is printed.
@@ -23,15 +24,49 @@ pub enum Form {
     Json,
 }
 
+/// Which addresses of a host are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Family {
+    /// Any.
+    #[default]
+    Any,
+    /// IPv4 only.
+    V4,
+    /// IPv6 only.
+    V6,
+}
+
+impl Family {
+    /// Whether an address is one of them.
+    pub fn takes(self, ip: IpAddr) -> bool {
+        self.wants(if ip.is_ipv4() { Type::A } else { Type::AAAA })
+    }
+
+    /// Whether addresses of this type are.
+    pub fn wants(self, qtype: Type) -> bool {
+        match self {
+            Self::Any => true,
+            Self::V4 => qtype == Type::A,
+            Self::V6 => qtype == Type::AAAA,
+        }
+    }
+}
+
 /// What to ask, whom, and how.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wanted {
     /// The query.
     pub query: QuerySpec,
-    /// The server.
+    /// The server; while `host` is not looked up, only its port counts.
     pub server: SocketAddr,
+    /// The server's name, where it is not an address.
+    pub host: Option<String>,
+    /// Which of its addresses are asked.
+    pub family: Family,
     /// How to print.
     pub form: Form,
+    /// The parts that the full form has.
+    pub parts: Parts,
     /// Over TCP from the start.
     pub tcp: bool,
     /// Keep a truncated answer instead of asking again over TCP.
@@ -49,7 +84,10 @@ impl Default for Wanted {
         Self {
             query: QuerySpec::default(),
             server: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 53),
+            host: None,
+            family: Family::Any,
             form: Form::Full,
+            parts: Parts::ALL,
             tcp: false,
             keep_truncated: false,
             show_query: false,
@@ -60,7 +98,7 @@ impl Default for Wanted {
 }
 
 /// Options with the words that name them; the first word is the one messages use.
-const OPTIONS: [&str; 24] = [
+const OPTIONS: [&str; 32] = [
     "short",
     "dnssec",
     "do",
@@ -85,6 +123,14 @@ const OPTIONS: [&str; 24] = [
     "tries",
     "subnet",
     "all",
+    "comments",
+    "question",
+    "answer",
+    "authority",
+    "additional",
+    "stats",
+    "timeout",
+    "retry",
 ];
 
 /// What is wrong with a word.
@@ -94,8 +140,14 @@ pub enum WordFault {
     TooMany(String),
     /// It is not a domain name.
     Name(String, NameTextError),
-    /// It is not an IP address.
+    /// It is neither an IP address nor the name of a host.
     Server(String),
+    /// The server's address is not of the family asked for.
+    Family(IpAddr),
+    /// It is neither a type nor IXFR with a serial.
+    Type(String),
+    /// It is not a class.
+    Class(String),
     /// It is not a port.
     Port(String),
     /// There is no such option; perhaps this one is meant.
@@ -115,6 +167,8 @@ pub enum WordFault {
     },
     /// It is not a network address.
     Subnet(String),
+    /// IXFR without the serial of the version that the client has, or with what is no serial.
+    Ixfr(String),
 }
 
 impl fmt::Display for WordFault {
@@ -124,7 +178,10 @@ impl fmt::Display for WordFault {
                 write!(f, "`{word}` is neither a type nor a class, and the name is given already")
             }
             Self::Name(text, fault) => write!(f, "`{text}` is not a domain name: {fault}"),
-            Self::Server(ip) => write!(f, "`{ip}` is not an IP address; nomen query takes no server names"),
+            Self::Server(text) => write!(f, "`{text}` is neither an address nor the name of a server"),
+            Self::Family(ip) => write!(f, "`{ip}` is not an address of the family that -4 or -6 asks for"),
+            Self::Type(text) => write!(f, "`{text}` is no record type"),
+            Self::Class(text) => write!(f, "`{text}` is no class"),
             Self::Port(port) => write!(f, "`{port}` is not a port"),
             Self::Option(word, None) => write!(f, "unknown option +{word}"),
             Self::Option(word, Some(near)) => write!(f, "unknown option +{word}; did you mean +{near}?"),
@@ -133,6 +190,9 @@ impl fmt::Display for WordFault {
                 write!(f, "+{name}={value}: a number between {min} and {max} is expected")
             }
             Self::Subnet(text) => write!(f, "+subnet={text}: an address such as 192.0.2.0/24 is expected"),
+            Self::Ixfr(word) => {
+                write!(f, "`{word}`: the serial that you have is needed, as in IXFR=2026010100")
+            }
         }
     }
 }
@@ -157,6 +217,8 @@ pub fn read(args: &QueryArgs) -> Result<Wanted, WordFault> {
             read_option(&mut wanted, option)?;
         } else if let Some(class) = class_word(word, name.is_some()) {
             wanted.query.qclass = class;
+        } else if let Some(serial) = ixfr_word(word)? {
+            (qtype, wanted.query.has_version) = (Some(Type::IXFR), Some(serial));
         } else if let Some(found) =
             type_word(word, name.is_some() || args.words.len() > 1).filter(|_| qtype.is_none())
         {
@@ -167,9 +229,19 @@ pub fn read(args: &QueryArgs) -> Result<Wanted, WordFault> {
             return Err(WordFault::TooMany(word.clone()));
         }
     }
+    if let Some(text) = &args.rtype {
+        match ixfr_word(text)? {
+            Some(serial) => (qtype, wanted.query.has_version) = (Some(Type::IXFR), Some(serial)),
+            None => qtype = Some(text.parse().map_err(|_| WordFault::Type(text.clone()))?),
+        }
+    }
+    if let Some(text) = &args.class {
+        wanted.query.qclass = text.parse().map_err(|_| WordFault::Class(text.clone()))?;
+    }
     if let Some(port) = args.port {
         wanted.server.set_port(port);
     }
+    choose_family(&mut wanted, args)?;
     // `nomen query @server` asks for the root's servers, as dig does.
     let default_type = if name.is_none() { Type::NS } else { Type::A };
     let text = name.unwrap_or_else(|| ".".into());
@@ -189,6 +261,18 @@ fn type_word(word: &str, others: bool) -> Option<Type> {
     word.parse().ok()
 }
 
+/// `IXFR=serial`; IXFR alone is a fault, since a server must know what to compare with (RFC 1995 §3).
+fn ixfr_word(word: &str) -> Result<Option<Serial>, WordFault> {
+    let fault = || WordFault::Ixfr(word.to_owned());
+    match word.split_once('=') {
+        Some((front, serial)) if front.eq_ignore_ascii_case("IXFR") => {
+            serial.parse().map(|serial| Some(Serial(serial))).map_err(|_| fault())
+        }
+        None if word.eq_ignore_ascii_case("IXFR") => Err(fault()),
+        _ => Ok(None),
+    }
+}
+
 fn class_word(word: &str, has_name: bool) -> Option<Class> {
     match word.to_ascii_uppercase().as_str() {
         // ANY is a type first.
@@ -198,15 +282,49 @@ fn class_word(word: &str, has_name: bool) -> Option<Class> {
     }
 }
 
+/// -4 and -6: which addresses of a named server are asked, and which loopback address without one.
+fn choose_family(wanted: &mut Wanted, args: &QueryArgs) -> Result<(), WordFault> {
+    wanted.family = match (args.v4, args.v6) {
+        (true, _) => Family::V4,
+        (_, true) => Family::V6,
+        _ => Family::Any,
+    };
+    let ip = wanted.server.ip();
+    if wanted.host.is_some() || wanted.family.takes(ip) {
+        return Ok(());
+    }
+    if args.words.iter().any(|word| word.starts_with('@')) {
+        return Err(WordFault::Family(ip));
+    }
+    wanted.server.set_ip(Ipv6Addr::LOCALHOST.into());
+    Ok(())
+}
+
+/// `@SERVER`, with its port behind `@` or `#`.
 fn read_server(wanted: &mut Wanted, text: &str) -> Result<(), WordFault> {
-    let (ip, port) = match text.split_once('@') {
+    let (ip, port) = match text.split_once(['@', '#']) {
         Some((ip, port)) => (ip, Some(port.parse::<u16>().map_err(|_| WordFault::Port(port.to_owned()))?)),
         None => (text, None),
     };
     let bare = ip.strip_prefix('[').and_then(|s| s.strip_suffix(']')).unwrap_or(ip);
-    let ip: IpAddr = bare.parse().map_err(|_| WordFault::Server(ip.to_owned()))?;
-    wanted.server = SocketAddr::new(ip, port.unwrap_or(53));
+    let port = port.unwrap_or(53);
+    match bare.parse() {
+        Ok(ip) => (wanted.server, wanted.host) = (SocketAddr::new(ip, port), None),
+        Err(_) if is_host(bare) => {
+            wanted.server.set_port(port);
+            wanted.host = Some(bare.to_owned());
+        }
+        Err(_) => return Err(WordFault::Server(ip.to_owned())),
+    }
     Ok(())
+}
+
+/// Whether a text can be the name of a host; what has digits and dots only is an address that was mistyped.
+fn is_host(text: &str) -> bool {
+    let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    text.chars().all(letters)
+        && text.contains(|c: char| c.is_ascii_alphabetic())
+        && NameBuf::from_text(text.as_bytes(), Some(Name::ROOT)).is_ok()
 }
 
 fn read_option(wanted: &mut Wanted, text: &str) -> Result<(), WordFault> {
@@ -222,7 +340,13 @@ fn read_option(wanted: &mut Wanted, text: &str) -> Result<(), WordFault> {
     match name {
         "short" => wanted.form = form(Form::Short),
         "json" => wanted.form = form(Form::Json),
-        "all" => wanted.form = Form::Full,
+        "all" => (wanted.form, wanted.parts) = (Form::Full, if on { Parts::ALL } else { Parts::NONE }),
+        "comments" => wanted.parts.comments = on,
+        "question" => wanted.parts.question = on,
+        "answer" => wanted.parts.sections[0] = on,
+        "authority" => wanted.parts.sections[1] = on,
+        "additional" => wanted.parts.sections[2] = on,
+        "stats" => wanted.parts.stats = on,
         "dnssec" | "do" => wanted.query.dnssec_ok = on,
         "tcp" | "vc" => wanted.tcp = on,
         "rec" | "recurse" => wanted.query.recursion_desired = on,
@@ -238,7 +362,9 @@ fn read_option(wanted: &mut Wanted, text: &str) -> Result<(), WordFault> {
         "bufsize" => wanted.query.udp_size = number(name, need(name, value)?, 0, 65535)? as u16,
         "padding" if !on => wanted.query.padding = None,
         "padding" => wanted.query.padding = Some(value.map_or(Ok(128), |v| number(name, v, 1, 1024))? as u16),
-        "time" => wanted.time = Duration::from_secs(number(name, need(name, value)?, 1, 600)?),
+        "time" | "timeout" => wanted.time = Duration::from_secs(number(name, need(name, value)?, 1, 600)?),
+        // As dig counts: tries after the first.
+        "retry" => wanted.tries = number(name, need(name, value)?, 0, 99)? as u32 + 1,
         "tries" => wanted.tries = number(name, need(name, value)?, 1, 100)? as u32,
         "subnet" => wanted.query.subnet = Some(subnet(need(name, value)?)?),
         other => {
@@ -289,7 +415,7 @@ mod tests {
 
     fn wanted(line: &str) -> Result<Wanted, WordFault> {
         let words = line.split_whitespace().map(str::to_owned).collect();
-        read(&QueryArgs { words, port: None, reverse: None })
+        read(&QueryArgs { words, ..QueryArgs::default() })
     }
 
     #[test]
@@ -334,17 +460,65 @@ mod tests {
         for (line, fault) in [
             ("a. +shrot", WordFault::Option("shrot".into(), Some("short"))),
             ("a. +xyzzy", WordFault::Option("xyzzy".into(), None)),
-            ("a. @ns1.example", WordFault::Server("ns1.example".into())),
+            ("a. @192.0.2.256", WordFault::Server("192.0.2.256".into())),
+            ("a. @ns1..example", WordFault::Server("ns1..example".into())),
             ("a. @::1@dns", WordFault::Port("dns".into())),
             ("a. +bufsize", WordFault::NoValue("bufsize".into())),
             ("a. +bufsize=x", number("bufsize", "x", 65_535)),
             ("a. +subnet=here", WordFault::Subnet("here".into())),
             ("a. +subnet=192.0.2.0/33", number("subnet", "33", 32)),
+            ("a. IXFR", WordFault::Ixfr("IXFR".into())),
+            ("a. ixfr=x", WordFault::Ixfr("ixfr=x".into())),
             ("a. b. c.", WordFault::TooMany("b.".into())),
             ("a..b", WordFault::Name("a..b".into(), NameTextError::EmptyLabel)),
         ] {
             assert_eq!(wanted(line), Err(fault), "{line}");
         }
+    }
+
+    #[test]
+    fn servers_have_names_and_ports() {
+        for (line, host, port) in [
+            ("a. @ns1.example", Some("ns1.example"), 53),
+            ("a. @ns1.example#5353", Some("ns1.example"), 5353),
+            ("a. @localhost@54", Some("localhost"), 54),
+            ("a. @192.0.2.1#54", None, 54),
+            ("a. @[2001:db8::1]#54", None, 54),
+        ] {
+            let wanted = wanted(line).expect("good");
+            assert_eq!((wanted.host.as_deref(), wanted.server.port()), (host, port), "{line}");
+        }
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect();
+        let v6 = |line: &str| read(&QueryArgs { words: words(line), v6: true, ..QueryArgs::default() });
+        assert_eq!(v6("a.").map(|w| w.server.ip()), Ok(Ipv6Addr::LOCALHOST.into()));
+        assert_eq!(v6("a. @192.0.2.1"), Err(WordFault::Family("192.0.2.1".parse().expect("ip"))));
+    }
+
+    #[test]
+    fn type_and_class_have_options_of_their_own() {
+        let args = QueryArgs { rtype: Some("mx".into()), class: Some("CH".into()), ..QueryArgs::default() };
+        let read = |args| read(&QueryArgs { words: vec!["txt".into()], ..args });
+        let asked = read(args).expect("good").query;
+        assert_eq!(
+            (asked.name.to_string().as_str(), asked.qtype, asked.qclass),
+            ("txt.", Type::MX, Class::CH)
+        );
+        let bad = QueryArgs { rtype: Some("x".into()), ..QueryArgs::default() };
+        assert_eq!(read(bad), Err(WordFault::Type("x".into())));
+    }
+
+    #[test]
+    fn parts_of_the_output_are_chosen() {
+        let w = wanted("a. +noall +answer +timeout=2 +retry=0").expect("good");
+        assert_eq!(w.parts, Parts { sections: [true, false, false], ..Parts::NONE });
+        assert_eq!((w.time, w.tries), (Duration::from_secs(2), 1));
+        assert_eq!(wanted("a. +nostats").expect("good").parts, Parts { stats: false, ..Parts::ALL });
+    }
+
+    #[test]
+    fn ixfr_comes_with_a_serial() {
+        let w = wanted("example. ixfr=4294967295").expect("good");
+        assert_eq!((w.query.qtype, w.query.has_version), (Type::IXFR, Some(Serial(u32::MAX))));
     }
 
     #[test]

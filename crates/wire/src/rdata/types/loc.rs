@@ -171,7 +171,7 @@ fn altitude(word: &[u8]) -> Result<u32, TextFaultKind> {
 /// A size or precision as mantissa and exponent; digits that the mantissa cannot hold are dropped.
 fn size_from(word: &[u8]) -> Result<u8, TextFaultKind> {
     let (mut mantissa, mut exponent) = (metres(word)?, 0);
-    if mantissa > LARGEST + 999_999_999 {
+    if mantissa > LARGEST {
         return Err(TextFaultKind::OutOfRange { min: 0, max: LARGEST / 100 });
     }
     while mantissa > 9 {
@@ -222,6 +222,9 @@ mod tests {
             "1 N 1 E 0 1 1 1 1",
             "1 N 1 E 1.234",
             "1 N 1 E 0 100000000m",
+            "1 N 1 E 0 90000000.01m",
+            "1 N 1 E 0 99999999m",
+            "1 N 1 E 0 1m 90000001m",
             "1 N 1 E x",
             "1 N",
             "",

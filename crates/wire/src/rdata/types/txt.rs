@@ -23,6 +23,12 @@ mod tests {
     }
 
     #[test]
+    fn a_stray_quotation_mark_was_taken_for_a_letter() {
+        assert_eq!(parse_at(Type::TXT, r#"x key="value""#), Err((1, TextFaultKind::StrayQuote)));
+        reads(Type::TXT, r#"key=\"value\""#, b"\x0bkey=\"value\"");
+    }
+
+    #[test]
     fn strings_end_at_255_bytes() {
         let longest = "a".repeat(255);
         assert!(parse(Type::TXT, &longest).is_ok());

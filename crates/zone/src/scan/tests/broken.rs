@@ -19,6 +19,14 @@ const CASES: &[Case] = &[
     ("a TXT \"x\\\"\n", &[(UnclosedQuote, 1, 7)]),
     ("a TXT (\n x\n \"y\n )\n", &[(UnclosedQuote, 3, 2)]),
     ("a TXT ( \"x\n \"y\"\n )\n", &[(UnclosedQuote, 1, 9)]),
+    // Strings that touch other text: Knot refuses them; BIND and NSD take each for several strings.
+    ("a TXT \"\"\"x\"\"\"", &[(StrayQuote, 1, 8)]),
+    ("a TXT \"x\"\"y\"", &[(StrayQuote, 1, 9)]),
+    ("a TXT \"x\"y", &[(StrayQuote, 1, 9)]),
+    ("a TXT x\"y\"", &[(StrayQuote, 1, 8)]),
+    ("a TXT ( \"x\"\n \"y\"z\n )\n", &[(StrayQuote, 2, 4)]),
+    ("a TXT k=\"y\"", &[(RDATA, 1, 7)]),
+    ("a SVCB 1 . alpn=\"h2\"port=1", &[(StrayQuote, 1, 20)]),
     ("a A ( 192.0.2.1\n", &[(UnclosedParenthesis, 1, 5)]),
     ("a A ( ( 192.0.2.1 )\n ; )\n", &[(UnclosedParenthesis, 1, 5)]),
     ("a A 192.0.2.1 )", &[(UnmatchedParenthesis, 1, 15)]),
@@ -105,6 +113,11 @@ const CASES: &[Case] = &[
     ("$GENERATE 1-2 a${1 A 192.0.2.$", &[(BadModifier, 1, 15)]),
     ("$GENERATE 1-2 a$ A 192.0.2.${0,1,q}", &[(BadModifier, 1, 20)]),
     ("$GENERATE 1-2 a$ A 192.0.2.${0,256}", &[(BadModifier, 1, 20)]),
+    // BIND's bounds: 127 characters, values of 32 bits with a sign.
+    ("$GENERATE 1-2 a$ TXT \"x${0,128}\"", &[(BadModifier, 1, 23)]),
+    ("$GENERATE 1-2 a${0,128,n} A 192.0.2.9", &[(BadModifier, 1, 15)]),
+    ("$GENERATE 1-2 a${2147483646} A 192.0.2.9", &[(BadModifier, 1, 15)]),
+    ("$GENERATE 1-2 a${-2147483650} A 192.0.2.9", &[(BadModifier, 1, 15)]),
     ("$GENERATE 1-2 a$ ANY 192.0.2.$", &[(MetaType, 1, 18)]),
     ("$GENERATE 1-2 a.. A 192.0.2.$", &[(BadOwner(EmptyLabel), 1, 15)]),
     ("$GENERATE 255-300 a$ 5 A 192.0.2.$", &[(RDATA, 1, 26)]),
@@ -151,6 +164,27 @@ fn made_records_say_which() {
     assert_eq!(lines.len(), 2);
     assert!(report.faults[0].message.ends_with("(in the record made for 256)"), "{}", report.faults[0]);
     assert_eq!(report.errors, 1);
+}
+
+#[test]
+fn what_is_read_but_hardly_meant_gets_a_warning() {
+    let (lines, report) = scan("a TXT v=DKIM1; k=rsa\nb TXT x ; y\nc TXT \"z\";y\n");
+    assert_eq!(kinds(&report), [(CutByComment, 1, 7)]);
+    assert_eq!((lines.len(), report.errors), (3, 0));
+    let (_, report) = scan("$ORIGIN sub.x\n$ORIGIN sub.x.\n$ORIGIN y\n");
+    assert_eq!(kinds(&report), [(OriginTwice, 1, 9)]);
+}
+
+#[test]
+fn a_string_that_is_too_long_is_shown_in_parts() {
+    let (_, report) = scan(&format!("a TXT \"{}\\\"{}\"\n", "p".repeat(254), "q".repeat(10)));
+    let note = report.faults[0].note.as_deref().expect("a note");
+    let parts = format!("\"{}\\\"\" \"{}\"", "p".repeat(254), "q".repeat(10));
+    assert_eq!(note, format!("write it as several strings: {parts}"));
+    assert!(report.faults[0].excerpt.is_some());
+    // It can be pasted.
+    let (lines, report) = scan(&format!("a TXT {parts}\n"));
+    assert_eq!((lines.len(), report.faults.len()), (1, 0));
 }
 
 proptest! {

@@ -113,7 +113,7 @@ fn blanks_comments_and_line_ends() {
 fn quotes_and_escapes() {
     let strings = "05783b28225c".to_owned() + "047920287a" + "00" + "0170" + "0171" + "0172";
     assert_eq!(
-        records("a\\;b TXT \"x;(\\\"\\\\\" y\\ \\(z \"\" \"p\"\"q\"r\n"),
+        records("a\\;b TXT \"x;(\\\"\\\\\" y\\ \\(z \"\" \"p\" \"q\"(\"r\")\n"),
         [format!("a\\;b.x. 60 TXT {strings}")]
     );
     assert_eq!(records("a\\.b\\001 A 192.0.2.1"), [a("a\\.b\\001.x. 60")]);

@@ -1,0 +1,149 @@
+//! Servers by name: `/etc/hosts`, then the servers of `/etc/resolv.conf`. Not asked of the C library, since that of a
+//! static binary looks up no names.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+
+use wire::message::Parser;
+use wire::{Malformed, Name, NameBuf, Type};
+
+use super::ask::ask;
+use super::words::{Family, Wanted};
+use crate::message::QuerySpec;
+
+/// The addresses of a host, of a family if one is asked for.
+///
+/// # Errors
+/// Words for people, if there is none.
+pub fn addresses(host: &str, family: Family, wanted: &Wanted) -> Result<Vec<IpAddr>, String> {
+    let known = fs::read_to_string("/etc/hosts").unwrap_or_default();
+    let mut found: Vec<IpAddr> = from_hosts(&known, host).filter(|ip| family.takes(*ip)).collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let ResolvConf { servers, search } =
+        ResolvConf::read(&fs::read_to_string("/etc/resolv.conf").unwrap_or_default());
+    if servers.is_empty() {
+        return Err(format!("`{host}` is not in /etc/hosts, and /etc/resolv.conf names no server to ask"));
+    }
+    let mut fault = format!("`{host}` has no address");
+    for name in candidates(host, &search) {
+        for qtype in [Type::AAAA, Type::A].into_iter().filter(|qtype| family.wants(*qtype)) {
+            match look_up(name, qtype, &servers, wanted) {
+                Ok(ips) => found.extend(ips),
+                Err(message) => fault = format!("cannot look up `{host}`: {message}"),
+            }
+        }
+        if !found.is_empty() {
+            return Ok(found);
+        }
+    }
+    Err(fault)
+}
+
+/// The addresses that a hosts file has for a name.
+fn from_hosts<'t>(text: &'t str, host: &'t str) -> impl Iterator<Item = IpAddr> + 't {
+    let host = host.trim_end_matches('.');
+    text.lines().filter_map(move |line| {
+        let mut words = line.split('#').next()?.split_whitespace();
+        let ip = words.next()?.parse().ok()?;
+        words.any(|name| name.eq_ignore_ascii_case(host)).then_some(ip)
+    })
+}
+
+/// What matters here of `/etc/resolv.conf`.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct ResolvConf {
+    servers: Vec<IpAddr>,
+    search: Vec<String>,
+}
+
+impl ResolvConf {
+    fn read(text: &str) -> Self {
+        let mut found = Self::default();
+        for line in text.lines() {
+            let mut words = line.split_whitespace();
+            match words.next() {
+                Some("nameserver") => {
+                    found.servers.extend(words.next().and_then(|ip| ip.parse::<IpAddr>().ok()))
+                }
+                Some("search" | "domain") => found.search = words.map(str::to_owned).collect(),
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+/// The names to look up: a name without a dot is completed by the search list first.
+fn candidates(host: &str, search: &[String]) -> Vec<NameBuf> {
+    let mut texts = Vec::new();
+    if !host.contains('.') {
+        texts.extend(search.iter().map(|domain| format!("{host}.{domain}")));
+    }
+    texts.push(host.to_owned());
+    texts.iter().filter_map(|text| NameBuf::from_text(text.as_bytes(), Some(Name::ROOT)).ok()).collect()
+}
+
+fn look_up(name: NameBuf, qtype: Type, servers: &[IpAddr], wanted: &Wanted) -> Result<Vec<IpAddr>, String> {
+    let query = QuerySpec { name, qtype, ..QuerySpec::default() };
+    let message = query.message().map_err(|fault| fault.to_string())?;
+    let mut fault = String::new();
+    for server in servers {
+        let asked = Wanted {
+            query: query.clone(),
+            server: SocketAddr::new(*server, 53),
+            time: wanted.time,
+            ..Wanted::default()
+        };
+        match ask(&asked, &message) {
+            Ok(answer) => {
+                return addresses_in(&answer.message)
+                    .map_err(|Malformed| format!("{server} sent a malformed answer"));
+            }
+            Err(message) => fault = message,
+        }
+    }
+    Err(fault)
+}
+
+/// Every address in the answer section, whatever chain led there.
+fn addresses_in(message: &[u8]) -> Result<Vec<IpAddr>, Malformed> {
+    let (header, mut parser) = Parser::new(message)?;
+    let [questions, answers, ..] = header.counts();
+    for _ in 0..questions {
+        parser.question()?;
+    }
+    let mut found = Vec::new();
+    for _ in 0..answers {
+        let record = parser.record()?;
+        let rdata = message.get(record.rdata.clone()).unwrap_or_default();
+        match record.rtype {
+            Type::A => found.extend(<[u8; 4]>::try_from(rdata).map(IpAddr::from).ok()),
+            Type::AAAA => found.extend(<[u8; 16]>::try_from(rdata).map(IpAddr::from).ok()),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_from_the_files_of_the_system() {
+        let hosts = "# c\n127.0.0.1 localhost loop # not-this\n::1\tlocalhost\n192.0.2.1 NS1.example ns1\n";
+        let of = |host| from_hosts(hosts, host).map(|ip| ip.to_string()).collect::<Vec<_>>();
+        assert_eq!(of("localhost"), ["127.0.0.1", "::1"]);
+        assert_eq!(of("ns1.example."), ["192.0.2.1"]);
+        assert!(of("not-this").is_empty());
+        let conf =
+            "; c\nnameserver 192.0.2.53\nnameserver 2001:db8::53\nsearch a.example b.example\noptions x\n";
+        let read = ResolvConf::read(conf);
+        assert_eq!(read.servers.len(), 2);
+        let names = |host| candidates(host, &read.search).iter().map(NameBuf::to_string).collect::<Vec<_>>();
+        assert_eq!(names("ns1"), ["ns1.a.example.", "ns1.b.example.", "ns1."]);
+        assert_eq!(names("ns1.example.net"), ["ns1.example.net."]);
+    }
+}
