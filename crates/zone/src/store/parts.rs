@@ -18,7 +18,7 @@ use super::sorted::Sorted;
 use super::verify::{self, Unsound, ZoneCounts};
 
 /// Raised whenever what the bytes of a part mean changes, so that older images are not read.
-pub(crate) const LAYOUT: u32 = 2;
+pub(crate) const LAYOUT: u32 = 3;
 
 /// The parts of a snapshot. Cloning shares them.
 #[derive(Clone)]
