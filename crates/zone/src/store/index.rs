@@ -98,7 +98,8 @@ fn put(bucket: &mut Bucket, tag: u8, at: NodeAddress) -> bool {
     true
 }
 
-/// The index; see the module. `M` is [`Region`] while it is filled, then [`Bytes`].
+/// The index; see the module. `M` is [`Region`] while it is filled, then [`Bytes`]. Cloning shares the buckets.
+#[derive(Clone)]
 #[repr(C)]
 pub(crate) struct Index<M = Bytes> {
     /// A copy of the only bucket, if there is just one and nothing changes any more: most zones are small, and their
