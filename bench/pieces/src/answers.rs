@@ -13,7 +13,7 @@ use wire::{Header, NameBuf, Rcode, Type};
 use zone::{Catalog, Change, Zone};
 
 use crate::messages::query;
-use crate::zones::zone;
+use crate::zones::{changed, zone};
 use crate::{Piece, name};
 
 /// Room for one reply.
@@ -71,6 +71,15 @@ const KINDS: [Kind; 21] = [
     kind("nsec3/deep-nxdomain", "a.b.c.d.x#.c.b.deep.nsec3.", Type::A, DO, (Rcode::NXDOMAIN, 0, 8)),
 ];
 
+/// The same of a zone with changes pending: for names that did not change, and for one that did.
+const CHANGED: [Kind; 5] = [
+    kind("changed/exact", "h#.moved.", Type::A, PLAIN, (Rcode::NOERROR, 2, 0)),
+    kind("changed/referral", "www.d#.moved.", Type::A, PLAIN, (Rcode::NOERROR, 0, 2)),
+    kind("changed/nodata", "h#.moved.", Type::AAAA, PLAIN, (Rcode::NOERROR, 0, 1)),
+    kind("changed/nxdomain", "x#.moved.", Type::A, PLAIN, (Rcode::NXDOMAIN, 0, 1)),
+    kind("changed/new", "f1#0.moved.", Type::A, PLAIN, (Rcode::NOERROR, 2, 0)),
+];
+
 /// What is asked where memory is counted: for names that lie all over the zone.
 const COLD: [Kind; 10] = [
     kind("exact", "h#.plain.", Type::A, PLAIN, (Rcode::NOERROR, 2, 0)),
@@ -86,13 +95,14 @@ const COLD: [Kind; 10] = [
 ];
 
 pub(crate) fn pieces(key: &HashKey) -> Vec<Piece> {
-    let engine = serving_all(key);
-    let one = |kind: &Kind| {
+    let (engine, changed) = (serving_all(key), serving(key, [changed(key, "moved.")]));
+    let one = |(kind, engine): (&Kind, &Arc<Engine<Zones>>)| {
         // Even numbers: the delegations that have DS.
-        let mut batch = kind.batches(&engine, ROOM, (0..BATCH).map(|i| i * 14));
+        let mut batch = kind.batches(engine, ROOM, (0..BATCH).map(|i| i * 14));
         Piece::new(format!("answer/{}", kind.name), move || batch.next())
     };
-    KINDS.iter().map(one).collect()
+    let kinds = KINDS.iter().map(|kind| (kind, &engine));
+    kinds.chain(CHANGED.iter().map(|kind| (kind, &changed))).map(one).collect()
 }
 
 /// Pieces that answer a batch whose names and their data no cache of [`COLD_CACHE`] bytes holds: for counting its misses.

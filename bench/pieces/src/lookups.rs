@@ -9,7 +9,7 @@ use wire::hash::{HashKey, HashedName};
 use wire::{NameBuf, Ttl};
 use zone::{Catalog, Change, Zone};
 
-use crate::zones::zone;
+use crate::zones::{changed, zone};
 use crate::{Piece, name};
 
 /// The TTL of every record.
@@ -39,15 +39,26 @@ fn numbered(pattern: &str) -> impl Iterator<Item = NameBuf> {
 
 pub(crate) fn pieces(key: &HashKey) -> Vec<Piece> {
     let plain = Rc::new(zone(key, "plain.", None));
+    // With changes pending, of other names.
+    let moved = Rc::new(changed(key, "moved."));
     let mut pieces = Vec::new();
-    for (kind, pattern, there) in [("hit", "h#.plain.", true), ("miss", "x#.plain.", false)] {
-        let (zone, names) = (Rc::clone(&plain), hashed(key, numbered(pattern)));
+    let kinds = [
+        ("hit", &plain, "h#.plain.", true),
+        ("miss", &plain, "x#.plain.", false),
+        ("changed/hit", &moved, "h#.moved.", true),
+        ("changed/miss", &moved, "x#.moved.", false),
+    ];
+    for (kind, zone, pattern, there) in kinds {
+        let (zone, names) = (Rc::clone(zone), hashed(key, numbered(pattern)));
         let probe =
             move || names.iter().filter(|n| black_box(&zone).find(n.suffix(0), n.hash(0)).is_some()).count();
         assert_eq!(probe(), if there { NAMES } else { 0 });
         pieces.push(Piece::new(format!("zone-find/{kind}"), probe));
     }
-    let is: [(&str, &str, Test); 6] = [
+    let is: [(&str, &str, Test); 9] = [
+        ("changed/exact", "h#.moved.", |found| matches!(found, Found::Exact(_))),
+        ("changed/cut", "www.d#.moved.", |found| matches!(found, Found::Cut { .. })),
+        ("changed/miss", "x#.moved.", |found| matches!(found, Found::Nothing { .. })),
         ("exact", "h#.plain.", |found| matches!(found, Found::Exact(_))),
         ("deep-exact", "h#.e.d.c.b.deep.plain.", |found| matches!(found, Found::Exact(_))),
         ("cut", "www.d#.plain.", |found| matches!(found, Found::Cut { .. })),
@@ -56,7 +67,8 @@ pub(crate) fn pieces(key: &HashKey) -> Vec<Piece> {
         ("deep-miss", "a.b.c.d.x#.c.b.deep.plain.", |found| matches!(found, Found::Nothing { .. })),
     ];
     for (kind, pattern, right) in is {
-        let (zone, names) = (Rc::clone(&plain), hashed(key, numbered(pattern)));
+        let zone = if kind.starts_with("changed") { &moved } else { &plain };
+        let (zone, names) = (Rc::clone(zone), hashed(key, numbered(pattern)));
         let lookup = looking(*key, zone, names, right);
         assert_eq!(lookup(), NAMES, "{kind}");
         pieces.push(Piece::new(format!("lookup/{kind}"), lookup));

@@ -4,13 +4,16 @@
 use testkit::random::soa;
 use testkit::{Chain, Record, sign};
 use wire::hash::HashKey;
-use wire::{NameBuf, Ttl, Type};
+use wire::{NameBuf, Serial, Ttl, Type};
 use zone::Zone;
+use zone::store::ChangeSet;
 
 use crate::name;
 
 /// Hosts, aliases and delegations, each so many.
 pub(crate) const EACH: usize = 1000;
+/// Changes pending in a zone.
+const CHANGES: usize = 10_000;
 /// The TTL of what is in the zone.
 const HOUR: Ttl = Ttl::from_secs(3600);
 
@@ -26,6 +29,27 @@ pub(crate) fn zone(key: &HashKey, apex: &str, chain: Option<Chain>) -> Zone {
         records = sign(apex.as_name(), &records, &chain);
     }
     testkit::build(apex.as_name(), key, &records)
+}
+
+/// The same zone with ten hosts `fN` for each change, and a version of it with so many changes pending, each of one of
+/// those hosts: nearly as many as there may be before a new base is made. Nothing else changes.
+pub(crate) fn changed(key: &HashKey, apex: &str) -> Zone {
+    let apex = name(apex);
+    let host =
+        |i: usize| NameBuf::from_text(format!("f{i}").as_bytes(), Some(apex.as_name())).expect("a name");
+    let mut records = plain(apex);
+    let filler = |i: usize| Record { owner: host(i), rtype: Type::A, ttl: HOUR, rdata: vec![192, 0, 2, 1] };
+    records.extend((0..10 * CHANGES).map(filler));
+    let zone = testkit::build(apex.as_name(), key, &records);
+    let mut change = ChangeSet { before: zone.serial(), after: Serial(2), ..ChangeSet::default() };
+    change.removed.push(apex.as_name(), Type::SOA, HOUR, &soa(apex.as_name(), 1));
+    change.added.push(apex.as_name(), Type::SOA, HOUR, &soa(apex.as_name(), 2));
+    for i in 0..CHANGES {
+        change.added.push(host(10 * i).as_name(), Type::A, HOUR, &[192, 0, 2, 2]);
+    }
+    let version = zone.apply(&change).expect("a change");
+    assert_eq!(version.overlay_size().nodes, CHANGES + 1);
+    version
 }
 
 fn plain(apex: NameBuf) -> Vec<Record> {
@@ -68,7 +92,7 @@ mod tests {
         for chain in [Chain::Nsec, Chain::NSEC3] {
             let nsec3 = chain == Chain::NSEC3;
             let zone = zone(&crate::key(), "signed.", Some(chain));
-            audit(&zone, wire::Serial(0x6800_0000), &mut |finding| match finding.kind {
+            audit(&zone, Serial(0x6800_0000), &mut |finding| match finding.kind {
                 FindingKind::BadSignature(_) | FindingKind::NoSepSignature => {}
                 _ => panic!("{finding}"),
             });

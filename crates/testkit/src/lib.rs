@@ -13,6 +13,7 @@
 //! | [`reference`](mod@reference) | what a packet is replied to with |
 //! | [`sign`](mod@sign) | signs zones with made-up signatures and true chains |
 //! | [`tld`] | a large zone of delegations, for measurements |
+//! | [`versions`] | zones that change, and what must be the same then |
 //! | [`zones`](mod@zones) | small zones made from choices |
 #![forbid(unsafe_code)]
 
@@ -27,6 +28,7 @@ pub mod random;
 pub mod reference;
 pub mod sign;
 pub mod tld;
+pub mod versions;
 pub mod zones;
 
 use wire::NameBuf;

@@ -131,6 +131,19 @@ fn bitmap(owned: &Owned, own: Option<Type>) -> Vec<u8> {
     out
 }
 
+/// The hash that a label spells, if it does (RFC 4648 §7).
+pub(crate) fn from_base32hex(label: &[u8]) -> Option<[u8; 20]> {
+    let digit = |c: &u8| match c {
+        b'0'..=b'9' => Some(c - b'0'),
+        b'a'..=b'v' => Some(c - b'a' + 10),
+        _ => None,
+    };
+    let digits = label.iter().map(digit).collect::<Option<Vec<u8>>>().filter(|digits| digits.len() == 32)?;
+    let bits: Vec<u8> = digits.iter().flat_map(|v| (0..5).rev().map(move |bit| v >> bit & 1)).collect();
+    let bytes: Vec<u8> = bits.chunks(8).map(|b| b.iter().fold(0, |o, bit| o << 1 | bit)).collect();
+    bytes.try_into().ok()
+}
+
 /// One NSEC for each name that is not empty.
 fn nsec(names: &Names, ttl: Ttl) -> Vec<Record> {
     let full: Vec<_> = names.iter().filter(|(_, owned)| !owned.sets.is_empty()).collect();

@@ -10,7 +10,7 @@ use crate::{Chain, Record, name, sign};
 const MOST: usize = 80;
 
 /// Zones that are served together: some below others, with cuts between them if chance makes them.
-const APEXES: [&[&str]; 6] = [
+pub(crate) const APEXES: [&[&str]; 6] = [
     &["Com."],
     &["."],
     &["eXample.com.", "a.example.com."],
@@ -41,7 +41,7 @@ pub fn zones(choices: &mut Choices<'_>) -> Vec<(NameBuf, Vec<Record>)> {
 }
 
 /// How the absence of names in a zone is proved; `None` for zones that are not signed.
-fn chain(choices: &mut Choices<'_>) -> Option<Chain> {
+pub(crate) fn chain(choices: &mut Choices<'_>) -> Option<Chain> {
     let nsec3 = |opt_out, salt: &[u8]| Some(Chain::Nsec3 { opt_out, iterations: 1, salt: salt.to_vec() });
     match choices.below(5) {
         0 => None,
@@ -52,7 +52,7 @@ fn chain(choices: &mut Choices<'_>) -> Option<Chain> {
 }
 
 /// Unsigned zones keep whatever DNSSEC records chance gave them, but for what would make them signed.
-fn settle(apex: NameBuf, mut records: Vec<Record>, chain: Option<&Chain>) -> Vec<Record> {
+pub(crate) fn settle(apex: NameBuf, mut records: Vec<Record>, chain: Option<&Chain>) -> Vec<Record> {
     match chain {
         Some(chain) => sign(apex.as_name(), &records, chain),
         None => {
@@ -64,7 +64,7 @@ fn settle(apex: NameBuf, mut records: Vec<Record>, chain: Option<&Chain>) -> Vec
 }
 
 /// A record at or below `apex`, now and then outside. NSEC3 stands at hash owners, mostly.
-fn record(choices: &mut Choices<'_>, apex: NameBuf) -> Record {
+pub(crate) fn record(choices: &mut Choices<'_>, apex: NameBuf) -> Record {
     let (rtype, rdata) = data(choices, apex);
     let of_nsec3 = rtype == Type::NSEC3 || rtype == Type::RRSIG && rdata[..2] == Type::NSEC3.0.to_be_bytes();
     let owner = match choices.byte() {

@@ -8,6 +8,7 @@
 //! | `model` | random zones and questions against the reference in [`testkit::answers`] |
 //! | `pointers` | names and RRsets that push compression pointers to where they can go wrong |
 //! | `support` | a set of zones that can be asked |
+//! | `versions` | zones that change answer as zones do that are built whole |
 
 mod allocations;
 mod cases;
@@ -15,3 +16,4 @@ mod chains;
 mod model;
 mod pointers;
 mod support;
+mod versions;

@@ -93,7 +93,13 @@ impl Write for Portions<'_> {
 }
 
 /// Writes the image of `zone` to `out`. Returns its size in bytes. For a file use [`write()`].
+///
+/// An image holds a base alone: of a zone with an overlay one is made first, which takes as much memory again.
 pub fn write_to(out: &mut impl Write, zone: &Zone, provenance: &Provenance) -> io::Result<u64> {
+    if zone.overlay_size().nodes > 0 {
+        let folded = zone.folded().map_err(io::Error::other)?;
+        return write_to(out, &folded, provenance);
+    }
     let parts = zone.parts();
     let (header, bytes) = lay_out(zone, &parts, provenance);
     out.write_all(&bytes)?;

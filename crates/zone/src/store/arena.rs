@@ -4,10 +4,13 @@
 //! pointers, so the chunks are written to an image and read from it as they are. What the bytes of a blob mean is
 //! the matter of [`super::blob`].
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::blob;
 use super::memory::{self, Region};
+use super::version::Overlay;
 use crate::prefetch::{self, Part};
 
 /// Blobs start at multiples of this many bytes.
@@ -16,7 +19,8 @@ pub(crate) const UNIT: usize = 8;
 pub(crate) const CHUNK_BITS: u32 = 21;
 /// Bytes in a full chunk; also the most a single node may take.
 pub(crate) const CHUNK: usize = UNIT << CHUNK_BITS;
-/// Most chunks of an arena. The last of the 2^11 stays unused, which keeps [`NodeAddress::NOWHERE`] free.
+/// Most chunks of an arena. What would be the last of the 2^11 are the slots of an overlay, and
+/// [`NodeAddress::NOWHERE`].
 pub(crate) const MAX_CHUNKS: usize = (1 << (32 - CHUNK_BITS)) - 1;
 
 /// Where a node lies in its snapshot: no other node of the same snapshot has the same. The default is where the first
@@ -26,11 +30,23 @@ pub(crate) const MAX_CHUNKS: usize = (1 << (32 - CHUNK_BITS)) - 1;
 /// chunk 3, which is byte 40 there, has the address 0x0060_0005.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
-pub struct NodeAddress(u32);
+pub struct NodeAddress(pub(super) u32);
 
 impl NodeAddress {
     /// As stored where there is no node.
     pub(crate) const NOWHERE: [u8; 4] = [0xff; 4];
+
+    /// The address of a slot of an overlay: those follow the addresses of all chunks.
+    #[inline]
+    pub(crate) fn of_slot(slot: u32) -> Self {
+        NodeAddress::new(MAX_CHUNKS, slot as usize)
+    }
+
+    /// The slot, if the address is that of one.
+    #[inline]
+    pub(crate) fn slot(self) -> Option<u32> {
+        (self.chunk() == MAX_CHUNKS).then_some(self.unit() as u32)
+    }
 
     #[inline]
     fn new(chunk: usize, unit: usize) -> Self {
@@ -78,11 +94,14 @@ impl NodeAddress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ArenaFull;
 
-/// Node blobs; see the module. `M` is [`Region`] while they are written, then [`Bytes`].
+/// Node blobs; see the module. `M` is [`Region`] while they are written, then [`Bytes`]. Cloning shares the blobs.
+#[derive(Clone)]
 pub(crate) struct Arena<M = Bytes> {
     /// Apart from the others: most zones have no more than one, which is then found without reading `more`.
     first: M,
     more: Vec<M>,
+    /// The blobs of nodes that are others than the zone was built with.
+    overlay: Option<Arc<Overlay>>,
 }
 
 impl<M: AsRef<[u8]>> Arena<M> {
@@ -99,10 +118,27 @@ impl<M: AsRef<[u8]>> Arena<M> {
         }
     }
 
-    /// Everything from `at` to the end of its chunk.
+    /// The overlay, if there is one.
+    #[inline]
+    pub(crate) fn overlay(&self) -> Option<&Overlay> {
+        self.overlay.as_deref()
+    }
+
+    /// Everything from `at` to the end of its chunk, or a blob of the overlay.
     #[inline]
     pub(crate) fn from(&self, at: NodeAddress) -> &[u8] {
-        &self.chunk(at.chunk())[at.start()..]
+        match at.chunk().checked_sub(1) {
+            None => &self.first.as_ref()[at.start()..],
+            Some(index) => match self.more.get(index) {
+                Some(chunk) => &chunk.as_ref()[at.start()..],
+                None => self.in_overlay(at),
+            },
+        }
+    }
+
+    #[inline(never)]
+    fn in_overlay(&self, at: NodeAddress) -> &[u8] {
+        self.overlay().map_or(&[], |overlay| overlay.blob(at.unit()))
     }
 
     /// The blob at `at`.
@@ -156,13 +192,18 @@ impl<M: AsRef<[u8]>> Arena<M> {
 
 impl Arena {
     /// An arena without blobs.
-    pub(crate) const EMPTY: Arena = Arena { first: Bytes::new(), more: Vec::new() };
+    pub(crate) const EMPTY: Arena = Arena { first: Bytes::new(), more: Vec::new(), overlay: None };
+
+    /// The same blobs under another overlay.
+    pub(crate) fn under(&self, overlay: Arc<Overlay>) -> Arena {
+        Arena { first: self.first.clone(), more: self.more.clone(), overlay: Some(overlay) }
+    }
 }
 
 impl Arena<Region> {
     /// An arena to be filled.
     pub(crate) const fn building() -> Self {
-        Arena { first: Region::growing(CHUNK), more: Vec::new() }
+        Arena { first: Region::growing(CHUNK), more: Vec::new(), overlay: None }
     }
 
     /// Appends a blob, whose length is a multiple of [`UNIT`]. Returns its address.
@@ -216,7 +257,8 @@ impl Arena<Region> {
 
     /// Makes the blobs unchangeable.
     pub(crate) fn freeze(self) -> Arena {
-        Arena { first: self.first.freeze(), more: self.more.into_iter().map(Region::freeze).collect() }
+        let more = self.more.into_iter().map(Region::freeze).collect();
+        Arena { first: self.first.freeze(), more, overlay: None }
     }
 }
 
@@ -224,6 +266,6 @@ impl Arena {
     /// An arena of verified chunks.
     pub(super) fn of(chunks: Vec<Bytes>) -> Self {
         let mut chunks = chunks.into_iter();
-        Arena { first: chunks.next().unwrap_or_default(), more: chunks.collect() }
+        Arena { first: chunks.next().unwrap_or_default(), more: chunks.collect(), overlay: None }
     }
 }

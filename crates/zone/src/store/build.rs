@@ -10,11 +10,12 @@ use wire::hash::HashKey;
 use wire::rdata::MAX_RDATA;
 use wire::{LowerNameBuf, Name, Ttl, Type};
 
-use super::Zone;
 use super::arena::Arena;
 use super::encode::Encoder;
 use super::memory::Region;
+use super::node::NodeFlags;
 use super::pending::{Note, Notes, Pending};
+use super::{Zone, blob};
 
 /// How many notes are kept; see [`ZoneBuilder::notes_left_out`].
 const NOTES: usize = 1000;
@@ -71,6 +72,17 @@ pub struct ZoneBuilder {
     pub(super) hashed: usize,
     /// The arena could take no more.
     pub(super) full: bool,
+    /// Used again and again by [`ZoneBuilder::add_blob`].
+    copy: Vec<u8>,
+}
+
+/// Whether a record can be in a zone.
+pub(super) fn check_fit(t: Type, rdata: &[u8]) -> Result<(), AddError> {
+    match t.is_meta() {
+        true => Err(AddError::MetaType),
+        false if rdata.len() > MAX_RDATA => Err(AddError::RdataTooLong),
+        false => Ok(()),
+    }
 }
 
 impl ZoneBuilder {
@@ -86,6 +98,7 @@ impl ZoneBuilder {
             names: 0,
             hashed: 0,
             full: false,
+            copy: Vec::new(),
         }
     }
 
@@ -107,12 +120,7 @@ impl ZoneBuilder {
         rdata: &[u8],
         source: u64,
     ) -> Result<(), AddError> {
-        if t.is_meta() {
-            return Err(AddError::MetaType);
-        }
-        if rdata.len() > MAX_RDATA {
-            return Err(AddError::RdataTooLong);
-        }
+        check_fit(t, rdata)?;
         if self.pending.records.is_empty() || self.pending.owner.as_name() != owner {
             if !owner.is_at_or_below(self.apex.as_name()) {
                 self.notes.add(super::NoteKind::OutOfZone, owner, t, source);
@@ -148,6 +156,22 @@ impl ZoneBuilder {
     /// The first note that [`is_error`](super::NoteKind::is_error), whether it was kept or not.
     pub fn first_error(&self) -> Option<&Note> {
         self.notes.error.as_ref()
+    }
+
+    /// Adds a node of another snapshot of the zone, with its records but without what it has from other names. Empty
+    /// non-terminals are left out.
+    pub(super) fn add_blob(&mut self, blob: &[u8]) {
+        if blob::flags(blob) & NodeFlags::EMPTY.0 != 0 {
+            return;
+        }
+        self.copy.clear();
+        self.copy.extend_from_slice(blob);
+        super::encode::set_apart(&mut self.copy, self.apex.as_name().len());
+        match super::finish::indexed(&self.copy) {
+            true => self.names += 1,
+            false => self.hashed += 1,
+        }
+        self.full |= self.arena.push(&self.copy).is_err();
     }
 
     /// Writes the blob of the pending name.

@@ -10,7 +10,7 @@ use wire::{Class, LowerName, Name, Ttl, Type};
 
 use super::arena::{CHUNK, NodeAddress, UNIT};
 use super::blob::{self, DirectoryEntry, ENTRY, HEADER};
-use super::node::{NodeFlags, RrSet, TARGETS};
+use super::node::{INHERITED, Node, NodeFlags, Rdata, RrSet, SETTLED, TARGETS};
 use super::nsec3;
 use super::pending::{NoteKind, Notes, Pending, PendingRecord};
 
@@ -243,9 +243,9 @@ impl Encoder {
         let mut count = 0;
         for (i, record) in records.iter().enumerate() {
             let duplicate = if records.len() <= PAIRWISE {
-                records[..i].iter().any(|r| same(pending, r, record))
+                records[..i].iter().any(|r| same_data(r.rtype, pending.rdata(r), pending.rdata(record)))
             } else {
-                !seen.insert(canonical(pending, record))
+                !seen.insert(canonical(record.rtype, pending.rdata(record)))
             };
             if duplicate {
                 notes.add(NoteKind::Duplicate, owner, record.rtype, record.source);
@@ -409,14 +409,35 @@ pub(super) fn target<'a>(owner: Name<'a>, t: Type, rdata: &'a [u8]) -> Option<Na
     Some(if service && name.is_root() { owner } else { name })
 }
 
-/// Whether two records of one type are the same in canonical form.
-fn same(pending: &Pending, a: &PendingRecord, b: &PendingRecord) -> bool {
-    let (x, y) = (pending.rdata(a), pending.rdata(b));
-    x == y || x.eq_ignore_ascii_case(y) && canonical(pending, a) == canonical(pending, b)
+/// Whether the RDATA of two records of type `t` is the same in canonical form.
+pub(super) fn same_data(t: Type, a: &[u8], b: &[u8]) -> bool {
+    a == b || a.eq_ignore_ascii_case(b) && canonical(t, a) == canonical(t, b)
 }
 
-fn canonical(pending: &Pending, record: &PendingRecord) -> Vec<u8> {
-    let mut rdata = pending.rdata(record).to_vec();
-    rdata::canonical(record.rtype, &mut rdata);
+fn canonical(t: Type, rdata: &[u8]) -> Vec<u8> {
+    let mut rdata = rdata.to_vec();
+    rdata::canonical(t, &mut rdata);
     rdata
+}
+
+/// Whether a blob has the NSEC3 records of an owner that spells a hash, their signatures, and nothing else.
+pub(super) fn is_nsec3_only(blob: &[u8], apex_len: usize) -> bool {
+    let owner = blob::owner(blob);
+    let signs_nsec3 = |rdata: Rdata<'_>| Rrsig::read_type_covered(rdata.compiled()) == Ok(Type::NSEC3);
+    let of_nsec3 = |set: RrSet<'_>| match set.rtype() {
+        Type::NSEC3 => true,
+        Type::RRSIG => set.rdatas().all(signs_nsec3),
+        _ => false,
+    };
+    is_child(owner, apex_len) && nsec3::hash_of(owner).is_some() && Node::of_blob(blob).rrsets().all(of_nsec3)
+}
+
+/// Makes a blob what the encoder made it: without what it has from other names.
+pub(super) fn set_apart(blob: &mut [u8], apex_len: usize) {
+    let only = if is_nsec3_only(blob, apex_len) { NodeFlags::NSEC3_ONLY.0 } else { 0 };
+    let flags = blob::flags(blob) & !(INHERITED | SETTLED | NodeFlags::NSEC3_ONLY.0);
+    blob::set_flags(blob, flags | only);
+    let sets = Node::of_blob(blob).rrsets_at();
+    let slots: Vec<usize> = sets.flat_map(|(set, data)| set.target_slots(data)).collect();
+    slots.into_iter().for_each(|slot| blob[slot..slot + 4].copy_from_slice(&NodeAddress::NOWHERE));
 }

@@ -391,14 +391,14 @@ impl Finisher<'_> {
             signed: false,
             nsec,
             nsec3,
-            all: std::sync::OnceLock::new(),
+            all: std::sync::Arc::default(),
         }
         .knowing_if_signed()
     }
 }
 
 /// Turns a node back into records.
-fn unpack(node: Node<'_>, pending: &mut Pending) {
+pub(super) fn unpack(node: Node<'_>, pending: &mut Pending) {
     let mut rdata = Vec::new();
     for set in node.rrsets() {
         let records = set.rdatas().map(|r| (set.rtype(), r));
@@ -411,7 +411,7 @@ fn unpack(node: Node<'_>, pending: &mut Pending) {
 }
 
 /// The flags that names below one with `flags` inherit.
-fn below(flags: u16) -> u16 {
+pub(super) fn below(flags: u16) -> u16 {
     let hides = NodeFlags::CUT.0 | NodeFlags::DNAME.0 | NodeFlags::OCCLUDED.0;
     if flags & hides != 0 { NodeFlags::OCCLUDED.0 } else { 0 }
 }

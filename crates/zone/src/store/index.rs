@@ -1,6 +1,6 @@
 //! The hash index: buckets of one cache line, each with twelve tags of one byte and twelve addresses.
 //!
-//! The upper half of a hash chooses the bucket, its lowest byte is the tag; a tag of 0 becomes 1. A full bucket spills
+//! The upper half of a hash chooses the bucket, its lowest byte is the tag; a tag of 0 or 1 becomes 2. A full bucket spills
 //! into the next one and remembers that it did, so that a search that finds nothing stops at the first bucket that
 //! never spilt. The index knows nothing of names: callers compare.
 //!
@@ -39,14 +39,15 @@ const ONES: u128 = u128::MAX / 0xff;
 /// 0x80 in the bytes of the twelve slots.
 const HIGHS: u128 = (ONES << 7) & ((1 << (8 * SLOTS)) - 1);
 
-/// The tag of a hash. Slots not in use hold 0.
+/// The tag of a hash. Slots not in use hold 0; no tag is 1, which [`matches`] could take a 0 for.
 #[inline]
 fn tag(hash: NameHash) -> u8 {
-    (hash.bits() as u8).max(1)
+    (hash.bits() as u8).max(2)
 }
 
 /// The slots that carry `tag`: byte `i` has its highest bit set for slot `i`. The lowest such slot does carry
-/// it; others may be there by mistake, which costs the caller a comparison of names.
+/// it; others may be there by mistake, which costs the caller a comparison of names. Those are in use: they have the tag
+/// but for its lowest bit.
 ///
 /// All tags are compared at once. Subtracting 1 from a byte sets its highest bit if the byte is 0, that is if it is equal
 /// to the tag, or if it was set before, which `!differ` takes out again. What is left over is a byte of 1 above a byte of
@@ -97,7 +98,8 @@ fn put(bucket: &mut Bucket, tag: u8, at: NodeAddress) -> bool {
     true
 }
 
-/// The index; see the module. `M` is [`Region`] while it is filled, then [`Bytes`].
+/// The index; see the module. `M` is [`Region`] while it is filled, then [`Bytes`]. Cloning shares the buckets.
+#[derive(Clone)]
 #[repr(C)]
 pub(crate) struct Index<M = Bytes> {
     /// A copy of the only bucket, if there is just one and nothing changes any more: most zones are small, and their

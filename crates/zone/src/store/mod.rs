@@ -19,6 +19,7 @@
 //! | `encode.rs` | records → blob: compression, fix-ups |
 //! | `build.rs` | [`ZoneBuilder`] |
 //! | `finish.rs` | index, empty non-terminals, occlusion, targets |
+//! | `version/` | versions that share what did not change: [`Zone::apply`], [`Zone::folded`], [`diff`](fn@diff) |
 //! | `parts.rs`, `verify.rs` | a snapshot taken apart and put together again; whether such parts can be searched |
 //!
 //! Letter case: an owner is kept in lower case, for lookups, and beside it, if it has upper-case letters, a bit for each
@@ -41,8 +42,9 @@ mod sorted;
 #[cfg(test)]
 mod tests;
 mod verify;
+mod version;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use wire::hash::HashKey;
 use wire::rdata::view::SoaNumbers;
@@ -62,18 +64,23 @@ pub use pending::{Note, NoteKind};
 pub use sorted::Search;
 pub(crate) use verify::{Unsound, ZoneCounts, in_parallel};
 
+pub use version::{ChangeError, ChangeSet, ChangedRecord, ChangedRecords, OverlaySize, RecordKey, diff};
+
 use crate::prefetch;
 use arena::Arena;
+use order::Order;
+use version::Overlay;
 
 /// Cache lines of a zone that a lookup reads; [`Zone`]'s fields are in this order.
 const HOT_LINES: usize = 3;
-const _: () = assert!(std::mem::offset_of!(Zone, key) <= 64 * HOT_LINES);
+const _: () = assert!(std::mem::offset_of!(Zone, soa) <= 64 * HOT_LINES);
 /// Cache lines of a node that are prefetched.
 const NODE_LINES: usize = 3;
 /// Hosts of a delegation whose nodes are prefetched.
 const GLUE_HOSTS: usize = 4;
 
-/// An immutable snapshot of one zone. Made by [`ZoneBuilder`]; shared by reference between threads.
+/// An immutable snapshot of one zone. Made by [`ZoneBuilder`], or of another one by [`Zone::apply`]; shared by reference
+/// between threads.
 ///
 /// What a lookup reads comes first and lies in a few cache lines (`HOT_LINES`): with many small zones none of them is in
 /// the cache.
@@ -85,14 +92,15 @@ pub struct Zone {
     wildcards: bool,
     /// Whether the SOA is signed and there is a chain: see [`Zone::is_signed`].
     signed: bool,
-    soa: SoaNumbers,
     negative_ttl: Ttl,
+    soa: SoaNumbers,
     key: HashKey,
     records: u64,
     nodes: u64,
+    /// The base's chains and its order, which an overlay changes.
     nsec: sorted::Sorted,
     nsec3: Option<nsec3::StoredChain>,
-    all: OnceLock<Box<[NodeAddress]>>,
+    all: Arc<OnceLock<Order>>,
 }
 
 /// A node that was prefetched: very likely, not surely, the one that [`Zone::find`] will return.
@@ -146,7 +154,8 @@ impl Zone {
             + self.index.memory()
             + self.nsec.memory()
             + self.nsec3.as_ref().map_or(0, nsec3::StoredChain::memory)
-            + self.all.get().map_or(0, |all| size_of_val::<[NodeAddress]>(all))
+            + self.all.get().map_or(0, Order::memory)
+            + self.overlay_size().bytes
     }
 
     /// Whether any name of the zone is a wildcard.
@@ -164,7 +173,7 @@ impl Zone {
     /// The zone, knowing whether it [is signed](Self::is_signed).
     fn knowing_if_signed(mut self) -> Zone {
         let soa_signed = self.apex_node().rrset(wire::Type::SOA).is_some_and(|soa| soa.sig_count() > 0);
-        self.signed = soa_signed && (!self.nsec.is_empty() || self.nsec3.is_some());
+        self.signed = soa_signed && (self.nsec().is_some() || self.nsec3.is_some());
         self
     }
 
@@ -172,8 +181,19 @@ impl Zone {
     /// non-terminals are found, NSEC3 owners are not.
     #[inline]
     pub fn find(&self, lower: LowerName<'_>, hash: NameHash) -> Option<Node<'_>> {
-        let at = self.index.find(hash, |at| blob::owner(self.arena.from(at)) == lower)?;
+        if let Some(overlay) = self.overlay()
+            && overlay.touches(hash)
+        {
+            return self.find_touched(overlay, lower, hash);
+        }
+        let at = self.find_base(lower, hash)?;
         Some(Node::new(&self.arena, at))
+    }
+
+    /// Where the base has a name.
+    #[inline]
+    fn find_base(&self, lower: LowerName<'_>, hash: NameHash) -> Option<NodeAddress> {
+        self.index.find(hash, |at| blob::owner(self.arena.from(at)) == lower)
     }
 
     /// [`find`](Self::find) for a name whose hash is not known, in any letter case.
@@ -244,7 +264,11 @@ impl Zone {
     /// The NSEC chain, if the zone has NSEC records.
     #[inline]
     pub fn nsec(&self) -> Option<NsecChain<'_>> {
-        (!self.nsec.is_empty()).then(|| NsecChain::new(self, &self.nsec))
+        let is_empty = match self.overlay() {
+            None => self.nsec.is_empty(),
+            Some(overlay) => overlay.nsec_len(self.nsec.nodes().len()) == 0,
+        };
+        (!is_empty).then(|| NsecChain::new(self, &self.nsec))
     }
 
     /// The NSEC3 chain whose parameters the apex' NSEC3PARAM has (RFC 5155 §4), if its hash algorithm is SHA-1, the only
@@ -257,7 +281,48 @@ impl Zone {
     ///
     /// The first call sorts; the order is kept (four bytes per node).
     pub fn iter(&self) -> Iter<'_> {
-        Iter::new(self, self.all.get_or_init(|| order::all(self)))
+        Iter::new(self)
+    }
+
+    /// The order of the base's nodes.
+    fn order(&self) -> &Order {
+        self.all.get_or_init(|| order::all(self))
+    }
+
+    /// How many nodes of the base, in canonical order, are not after `name`.
+    fn base_not_after(&self, name: Name<'_>) -> usize {
+        self.order()
+            .nodes()
+            .partition_point(|&at| self.node(at).owner().as_name().canonical_cmp(name).is_le())
+    }
+
+    /// The position of a name among all nodes of the base.
+    fn base_position(&self, name: LowerName<'_>) -> Option<usize> {
+        let position = self.base_not_after(name.as_name()).checked_sub(1)?;
+        (self.node(*self.order().nodes().get(position)?).owner() == name).then_some(position)
+    }
+
+    /// Where the base has a name, be it part of the name space or not.
+    fn base_at(&self, name: LowerName<'_>) -> Option<NodeAddress> {
+        self.order().nodes().get(self.base_position(name)?).copied()
+    }
+
+    /// How the zone differs from its base, if it does.
+    #[inline]
+    fn overlay(&self) -> Option<&Overlay> {
+        self.arena.overlay()
+    }
+
+    /// The same base under another overlay. Everything else is as in this version.
+    fn sharing(&self, overlay: Arc<Overlay>) -> Zone {
+        Zone {
+            index: self.index.clone(),
+            arena: self.arena.under(overlay),
+            nsec: self.nsec.clone(),
+            nsec3: self.nsec3.clone(),
+            all: Arc::clone(&self.all),
+            ..*self
+        }
     }
 
     /// All nodes in the order in which they are stored, from the one at `from` on, or from the first: mostly that of the

@@ -61,6 +61,8 @@ pub(super) const SETTLED: u16 = 1 << 12;
 pub(super) const TARGETS: u16 = 1 << 13;
 /// Builder's flag: replaced by a later blob.
 pub(super) const DEAD: u16 = 1 << 14;
+/// Flags that a node has from others: its parents and its children.
+pub(super) const INHERITED: u16 = NodeFlags::OCCLUDED.0 | NodeFlags::WILDCARD_CHILD.0;
 /// What readers may see of the flags.
 pub(super) const PUBLIC: u16 = 0x1ff;
 
@@ -80,8 +82,18 @@ impl<'a> Node<'a> {
 
     /// A node of an arena that is still being built: its [`targets`](RrSet::targets) cannot be followed.
     pub(super) fn alone<M: AsRef<[u8]>>(arena: &'a Arena<M>, at: NodeAddress) -> Self {
+        Node { at, ..Node::of_blob(arena.blob(at)) }
+    }
+
+    /// The node that a blob holds, without a place: its [`targets`](RrSet::targets) cannot be followed.
+    pub(super) fn of_blob(blob: &'a [u8]) -> Self {
         static NONE: Arena = Arena::EMPTY;
-        Node { arena: &NONE, at, blob: arena.blob(at) }
+        Node { arena: &NONE, at: NodeAddress::default(), blob }
+    }
+
+    /// The blob.
+    pub(super) fn blob(self) -> &'a [u8] {
+        self.blob
     }
 
     /// Where it lies in the snapshot, which no other node there shares.
@@ -277,7 +289,8 @@ impl<'a> RrSet<'a> {
             RdataIter { set, at: 0, end: set.entry.records_len as usize }.map(move |rdata| {
                 let i = number;
                 number += 1;
-                Target { name_at: rdata.start + offset, node: set.target_node(i) }
+                let name_at = rdata.start + offset;
+                Target { name_at, node: set.target_node(i, name_at) }
             })
         })
     }
@@ -297,7 +310,7 @@ impl<'a> RrSet<'a> {
         (0..count).map(move |i| start + 4 * i)
     }
 
-    /// The addresses of the targets' nodes in the arena.
+    /// The addresses of the targets' nodes in the arena, as the zone was built.
     #[inline]
     pub(super) fn target_addresses(&self) -> impl Iterator<Item = NodeAddress> + use<'a> {
         let count = if self.entry.has_targets() { self.count() as usize } else { 0 };
@@ -306,12 +319,25 @@ impl<'a> RrSet<'a> {
     }
 
     #[inline]
-    fn target_node(&self, i: usize) -> Option<Node<'a>> {
+    fn target_node(&self, i: usize, name_at: usize) -> Option<Node<'a>> {
         if !self.entry.has_targets() {
             return None;
         }
-        let at = NodeAddress::somewhere(slot_at(self.data, self.entry.targets_at() + 4 * i))?;
-        Some(Node::new(self.node.arena, at))
+        self.node_at(self.entry.targets_at() + 4 * i, name_at)
+    }
+
+    /// The node of the target whose address is stored at `slot` and whose name stands at `name_at`.
+    #[inline]
+    fn node_at(&self, slot: usize, name_at: usize) -> Option<Node<'a>> {
+        let (arena, stored) = (self.node.arena, NodeAddress::somewhere(slot_at(self.data, slot)));
+        let at = match arena.overlay() {
+            None => stored?,
+            Some(overlay) => match stored {
+                Some(base) => overlay.target(base)?,
+                None => overlay.new_target(self, name_at)?,
+            },
+        };
+        Some(Node::new(arena, at))
     }
 
     /// The name that stands `name_at` bytes into [`records`](Self::records), uncompressed, as [`Rdata::copy_to`] has it;
@@ -411,12 +437,13 @@ impl<'a> Iterator for Hosts<'a> {
     fn next(&mut self) -> Option<(usize, Node<'a>)> {
         let data = self.set.data;
         while self.left > 0 {
-            let (rdata, node) = (self.at + COMPILED_HEAD, NodeAddress::somewhere(slot_at(data, self.slot)));
+            let rdata = self.at + COMPILED_HEAD;
+            let node = self.set.node_at(self.slot, rdata + self.offset);
             self.at = rdata + be16_at(data, self.at + COMPILED_RDLENGTH) as usize;
             self.slot += 4;
             self.left -= 1;
             if let Some(node) = node {
-                return Some((rdata + self.offset, Node::new(self.set.node.arena, node)));
+                return Some((rdata + self.offset, node));
             }
         }
         None

@@ -5,6 +5,7 @@ use wire::LowerName;
 use super::arena::Arena;
 use super::order;
 use super::sorted::{KeyedNode, KeyedNodes, Search, Sorted, address, key};
+use super::version::Overlay;
 use super::{Node, Zone};
 
 /// Puts the nodes with NSEC in order.
@@ -48,19 +49,37 @@ impl<'a> NsecChain<'a> {
 
     /// [`covering`](Self::covering) by a search for that name, which may be under way.
     pub fn end(self, name: LowerName<'_>, search: Search) -> Option<Node<'a>> {
-        let nodes = self.row.nodes();
-        let mut after = self.row.end(search);
-        // Of names with the same key the order of the names decides.
-        if let Some(same) = nodes[..after].last().map(key).filter(|&last| last == search.key()) {
-            let first = same.checked_sub(1).map_or(0, |below| self.row.end(Search::new(below)));
-            let not_after = |node: &KeyedNode| {
-                let owner = self.zone.node(address(node)).owner().as_name();
-                owner.canonical_cmp(name.as_name()).is_le()
-            };
-            after = first + nodes[first..after].partition_point(not_after);
+        let after = not_after(self.zone, self.row, name, search);
+        match self.zone.overlay() {
+            None => Some(self.zone.node(address(self.row.nodes().get(after.checked_sub(1)?)?))),
+            Some(overlay) => self.end_changed(overlay, after, name, search.key()),
         }
-        Some(self.zone.node(address(nodes.get(after.checked_sub(1)?)?)))
     }
+
+    /// The end of a search in a zone with an overlay: `after` nodes of the base are not after the name.
+    #[cold]
+    fn end_changed(self, overlay: &Overlay, after: usize, name: LowerName<'_>, key: u64) -> Option<Node<'a>> {
+        let old = overlay.old_nsec(after).and_then(|at| self.row.nodes().get(at));
+        let old = old.and_then(|node| overlay.redirect(address(node)));
+        let new = overlay.new_nsec(key, name.as_name());
+        order::later(old.map(|at| self.zone.node(at)), new.map(|at| self.zone.node(at)))
+    }
+}
+
+/// How many nodes of a row of the base are not after `name`; `search` is one for that name.
+pub(super) fn not_after(zone: &Zone, row: &Sorted, name: LowerName<'_>, search: Search) -> usize {
+    let nodes = row.nodes();
+    let after = row.end(search);
+    // Of names with the same key the order of the names decides.
+    let Some(same) = nodes[..after].last().map(key).filter(|&last| last == search.key()) else {
+        return after;
+    };
+    let first = same.checked_sub(1).map_or(0, |below| row.end(Search::new(below)));
+    let not_after = |node: &KeyedNode| {
+        let owner = zone.node(address(node)).owner().as_name();
+        owner.canonical_cmp(name.as_name()).is_le()
+    };
+    first + nodes[first..after].partition_point(not_after)
 }
 
 impl std::fmt::Debug for NsecChain<'_> {

@@ -2,18 +2,23 @@
 //!
 //! Computes no hashes: callers have the 20 bytes of a SHA-1 hash.
 
+use std::cmp::Ordering;
+
 use wire::rdata::view::{Nsec3, Nsec3Param};
 use wire::{LowerName, Type};
 
 use super::arena::{Arena, NodeAddress};
 use super::parts::Nsec3Parts;
 use super::sorted::{KeyedNodes, Search, Sorted, address, key};
-use super::{Node, Zone, blob};
+use super::version::Overlay;
+use super::{Node, Zone, blob, order};
 
 /// Bytes of a SHA-1 hash, the only NSEC3 hash algorithm (RFC 5155 §11).
 pub(super) const HASH: usize = 20;
 
 /// One chain: its parameters and, in the order of the hashes, its nodes; the key of each is the start of its hash.
+/// Cloning shares the nodes.
+#[derive(Clone)]
 pub(super) struct StoredChain {
     iterations: u16,
     salt: Box<[u8]>,
@@ -28,30 +33,41 @@ impl StoredChain {
         apex: Node<'_>,
         mut owners: Vec<(u64, NodeAddress)>,
     ) -> Option<StoredChain> {
-        let params = apex.rrset(Type::NSEC3PARAM)?;
         let order = |a: &(u64, NodeAddress), b: &(u64, NodeAddress)| {
             a.0.cmp(&b.0).then_with(|| hash_at(arena, a.1).cmp(&hash_at(arena, b.1)))
         };
         if !owners.is_sorted_by(|a, b| order(a, b).is_le()) {
             owners.sort_unstable_by(order);
         }
-        let params = params.rdatas().filter_map(|rdata| Nsec3Param::read(rdata.compiled()).ok());
-        // FLAGS other than zero mean that the chain is not to be used (RFC 5155 §4.1.2).
-        let mut usable = params.filter(|param| param.flags == 0 && param.algorithm == Nsec3Param::SHA1);
-        usable.find_map(|param| Self::of(arena, &param, &owners))
+        usable(apex).find_map(|param| Self::of(arena, &param, &owners))
     }
 
     fn of(arena: &Arena, param: &Nsec3Param<'_>, owners: &[(u64, NodeAddress)]) -> Option<StoredChain> {
-        let belongs = |at: NodeAddress| {
-            let set = Node::new(arena, at).rrset(Type::NSEC3);
-            let params = set.into_iter().flat_map(|set| set.rdatas());
-            let mut params = params.filter_map(|rdata| Nsec3::read_param(rdata.compiled()).ok());
-            params.any(|its| its.hashes_as(param))
-        };
+        let belongs = |at: NodeAddress| belongs(Node::new(arena, at), param);
         let mut nodes = KeyedNodes::growing(owners.len());
         owners.iter().filter(|&&(_, at)| belongs(at)).for_each(|&(prefix, at)| nodes.push(prefix, at));
         let (iterations, salt, row) = (param.iterations, param.salt.into(), nodes.freeze());
         (!row.is_empty()).then_some(StoredChain { iterations, salt, row })
+    }
+
+    /// Whether a chain with these parameters would be this one.
+    pub(super) fn is_of(&self, param: &Nsec3Param<'_>) -> bool {
+        param.hashes_as(&self.param())
+    }
+
+    /// Whether a node has an NSEC3 of this chain.
+    pub(super) fn holds(&self, node: Node<'_>) -> bool {
+        belongs(node, &self.param())
+    }
+
+    fn param(&self) -> Nsec3Param<'_> {
+        let (iterations, salt) = (self.iterations, &*self.salt);
+        Nsec3Param { algorithm: Nsec3Param::SHA1, flags: 0, iterations, salt }
+    }
+
+    /// The nodes.
+    pub(super) fn row(&self) -> &Sorted {
+        &self.row
     }
 
     /// A chain of verified parts.
@@ -69,6 +85,21 @@ impl StoredChain {
     pub(super) fn memory(&self) -> usize {
         self.salt.len() + self.row.memory()
     }
+}
+
+/// The parameters of the chains that may be used, those first that are to be.
+pub(super) fn usable(apex: Node<'_>) -> impl Iterator<Item = Nsec3Param<'_>> {
+    let params = apex.rrset(Type::NSEC3PARAM).into_iter().flat_map(|set| set.rdatas());
+    let params = params.filter_map(|rdata| Nsec3Param::read(rdata.compiled()).ok());
+    // FLAGS other than zero mean that the chain is not to be used (RFC 5155 §4.1.2).
+    params.filter(|param| param.flags == 0 && param.algorithm == Nsec3Param::SHA1)
+}
+
+/// Whether a node has an NSEC3 of the chain with these parameters.
+pub(super) fn belongs(node: Node<'_>, param: &Nsec3Param<'_>) -> bool {
+    let params = node.rrset(Type::NSEC3).into_iter().flat_map(|set| set.rdatas());
+    let mut params = params.filter_map(|rdata| Nsec3::read_param(rdata.compiled()).ok());
+    params.any(|its| its.hashes_as(param))
 }
 
 /// The hash that a node's first label spells in base 32 with the extended hex alphabet (RFC 4648 §7).
@@ -155,24 +186,66 @@ impl<'a> Nsec3Chain<'a> {
     /// [`covering`](Self::covering) by a search for that hash, which may be under way, and whether the node
     /// [matches](Self::matching).
     pub fn end(self, hash: &[u8; HASH], search: Search) -> (Node<'a>, bool) {
-        let nodes = self.chain.row.nodes();
-        let mut after = self.chain.row.end(search);
-        let mut matches = false;
-        // Among equal keys the rest of the hash decides; there is hardly ever more than one.
-        while let Some(node) = after.checked_sub(1).map(|before| &nodes[before]) {
-            if key(node) != search.key() {
-                break;
-            }
-            let its = hash_at(&self.zone.arena, address(node));
-            if its.as_ref() <= Some(hash) {
-                matches = its.as_ref() == Some(hash);
-                break;
-            }
-            after -= 1;
+        let (after, matches) = not_after(self.zone, &self.chain.row, hash, search);
+        if let Some(overlay) = self.zone.overlay() {
+            return self.end_changed(overlay, after, hash, search.key());
         }
+        let nodes = self.chain.row.nodes();
         let last = nodes.len() - 1;
         (self.zone.node(address(&nodes[after.checked_sub(1).unwrap_or(last)])), matches)
     }
+
+    /// The end of a search in a zone with an overlay: `after` nodes of the base are not after the hash.
+    #[cold]
+    fn end_changed(
+        self,
+        overlay: &Overlay,
+        after: usize,
+        hash: &[u8; HASH],
+        prefix: u64,
+    ) -> (Node<'a>, bool) {
+        let of_blob = |blob: &[u8]| hash_of(blob::owner(blob));
+        let order =
+            |key: u64, blob: &[u8]| key.cmp(&prefix).then_with(|| of_blob(blob).as_ref().cmp(&Some(hash)));
+        let before = self.later(overlay, after, order);
+        let last = || self.later(overlay, self.chain.row.nodes().len(), |_, _| Ordering::Less);
+        // A chain in which no node is left is not that of a version.
+        let node = before.or_else(last).unwrap_or_else(|| self.zone.apex_node());
+        (node, hash_of(node.owner()).as_ref() == Some(hash))
+    }
+
+    /// The last node among the first `end` of the base and those of the overlay that are not above what `order` says.
+    fn later(
+        self,
+        overlay: &Overlay,
+        end: usize,
+        order: impl Fn(u64, &[u8]) -> Ordering,
+    ) -> Option<Node<'a>> {
+        let old = overlay.old_nsec3(end).and_then(|at| self.chain.row.nodes().get(at));
+        let old = old.and_then(|node| overlay.redirect(address(node)));
+        let new = overlay.new_nsec3(order);
+        // Hashes have the order of the names that spell them (RFC 4648 §7).
+        order::later(old.map(|at| self.zone.node(at)), new.map(|at| self.zone.node(at)))
+    }
+}
+
+/// How many nodes of a row of the base are not above `hash`, and whether the last of them is that of the hash itself;
+/// `search` is one for that hash.
+pub(super) fn not_after(zone: &Zone, row: &Sorted, hash: &[u8; HASH], search: Search) -> (usize, bool) {
+    let nodes = row.nodes();
+    let mut after = row.end(search);
+    // Among equal keys the rest of the hash decides; there is hardly ever more than one.
+    while let Some(node) = after.checked_sub(1).map(|before| &nodes[before]) {
+        if key(node) != search.key() {
+            break;
+        }
+        let its = hash_at(&zone.arena, address(node));
+        if its.as_ref() <= Some(hash) {
+            return (after, its.as_ref() == Some(hash));
+        }
+        after -= 1;
+    }
+    (after, false)
 }
 
 impl std::fmt::Debug for Nsec3Chain<'_> {

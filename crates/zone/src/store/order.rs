@@ -6,8 +6,9 @@
 use wire::LowerName;
 
 use super::arena::{Arena, NodeAddress};
-use super::node::DEAD;
+use super::node::{DEAD, NodeFlags};
 use super::sorted::{KeyedNode, KeyedNodes, address, key as key_of};
+use super::version::Merge;
 use super::{Node, Zone, blob};
 
 /// The first eight bytes of a name's order-preserving form, of the part below the apex.
@@ -61,14 +62,48 @@ pub(super) fn sort(nodes: &mut [KeyedNode], arena: &Arena) {
     }
 }
 
-/// The addresses of all nodes in canonical order.
-pub(super) fn all(zone: &Zone) -> Box<[NodeAddress]> {
+/// All nodes of a base in canonical order.
+pub(super) struct Order {
+    nodes: Box<[NodeAddress]>,
+    wildcards: u64,
+}
+
+impl Order {
+    /// The addresses of the nodes.
+    pub(super) fn nodes(&self) -> &[NodeAddress] {
+        &self.nodes
+    }
+
+    /// Number of wildcards among them.
+    pub(super) fn wildcards(&self) -> u64 {
+        self.wildcards
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        size_of::<Order>() + size_of_val(&*self.nodes)
+    }
+}
+
+/// That of two nodes whose owner comes later in canonical order.
+pub(super) fn later<'a>(a: Option<Node<'a>>, b: Option<Node<'a>>) -> Option<Node<'a>> {
+    match (a, b) {
+        (Some(one), Some(other)) if one.owner().as_name() < other.owner().as_name() => b,
+        _ => a.or(b),
+    }
+}
+
+/// The order of all nodes of a zone's base.
+pub(super) fn all(zone: &Zone) -> Order {
     let apex_len = zone.apex().len();
     let live = zone.arena.walk().filter(|(_, blob)| blob::flags(blob) & DEAD == 0);
     let mut nodes = KeyedNodes::growing(zone.nodes as usize);
-    live.for_each(|(at, blob)| nodes.push(key(blob::owner(blob), apex_len), at));
+    let mut wildcards = 0;
+    live.for_each(|(at, blob)| {
+        wildcards += u64::from(blob::flags(blob) & NodeFlags::WILDCARD.0 != 0);
+        nodes.push(key(blob::owner(blob), apex_len), at);
+    });
     sort(nodes.as_mut(), &zone.arena);
-    nodes.as_mut().iter().map(address).collect()
+    Order { nodes: nodes.as_mut().iter().map(address).collect(), wildcards }
 }
 
 /// The nodes of a zone in canonical order; made by [`Zone::iter`].
@@ -76,21 +111,29 @@ pub(super) fn all(zone: &Zone) -> Box<[NodeAddress]> {
 pub struct Iter<'a> {
     zone: &'a Zone,
     rest: std::slice::Iter<'a, NodeAddress>,
+    /// Nodes yet to come.
+    left: usize,
+    changed: Option<Merge<'a>>,
 }
 
 impl<'a> Iter<'a> {
-    pub(super) fn new(zone: &'a Zone, all: &'a [NodeAddress]) -> Self {
-        Iter { zone, rest: all.iter() }
+    pub(super) fn new(zone: &'a Zone) -> Self {
+        let (rest, left) = (zone.order().nodes().iter(), zone.nodes as usize);
+        Iter { zone, rest, left, changed: zone.overlay().map(Merge::new) }
     }
 }
 
 impl<'a> Iterator for Iter<'a> {
     type Item = Node<'a>;
     fn next(&mut self) -> Option<Node<'a>> {
-        self.rest.next().map(|&at| self.zone.node(at))
+        self.left = self.left.saturating_sub(1);
+        match &mut self.changed {
+            None => self.rest.next().map(|&at| self.zone.node(at)),
+            Some(changed) => changed.next(self.zone, &mut self.rest),
+        }
     }
     fn size_hint(&self) -> (usize, Option<usize>) {
-        self.rest.size_hint()
+        (self.left, Some(self.left))
     }
 }
 impl ExactSizeIterator for Iter<'_> {}

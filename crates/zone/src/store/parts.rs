@@ -3,6 +3,8 @@
 //! How the parts lie in a file is the matter of [`crate::image`]. What comes from there is verified before it is
 //! served: see [`super::verify`].
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use wire::LowerName;
 use wire::hash::HashKey;
@@ -18,7 +20,7 @@ use super::sorted::Sorted;
 use super::verify::{self, Unsound, ZoneCounts};
 
 /// Raised whenever what the bytes of a part mean changes, so that older images are not read.
-pub(crate) const LAYOUT: u32 = 2;
+pub(crate) const LAYOUT: u32 = 3;
 
 /// The parts of a snapshot. Cloning shares them.
 #[derive(Clone)]
@@ -47,7 +49,7 @@ pub(crate) struct Nsec3Parts {
 }
 
 impl Zone {
-    /// What the snapshot is made of.
+    /// What the base of the snapshot is made of.
     pub(crate) fn parts(&self) -> ZoneParts {
         let counts = ZoneCounts { records: self.records, nodes: self.nodes, wildcards: self.wildcards };
         ZoneParts {
@@ -89,7 +91,7 @@ impl Zone {
             signed: false,
             nsec: Sorted::of(nsec),
             nsec3: nsec3.map(StoredChain::of_parts),
-            all: std::sync::OnceLock::new(),
+            all: Arc::default(),
         }
         .knowing_if_signed())
     }

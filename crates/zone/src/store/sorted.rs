@@ -15,6 +15,8 @@
 //! one key of `top` not above it, so the first three of `middle`; two of those, so the second three nodes: 4, 5 and 6,
 //! two of which are not above 5. So five nodes are not above it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::arena::NodeAddress;
@@ -76,20 +78,21 @@ impl KeyedNodes {
     }
 }
 
-/// Keyed nodes in the order of their keys.
+/// Keyed nodes in the order of their keys. Cloning shares them.
+#[derive(Clone)]
 pub(super) struct Sorted {
     nodes: Bytes,
     /// The keys of nodes 0, 16, 32, ...
-    middle: Box<[u64]>,
+    middle: Arc<[u64]>,
     /// The keys of nodes 0, 256, 512, ...
-    top: Box<[u64]>,
+    top: Arc<[u64]>,
 }
 
 impl Sorted {
     /// Of nodes that are in order. If they are not, searches find anything, but end.
     pub(super) fn of(nodes: Bytes) -> Self {
         let (all, _) = nodes.as_chunks();
-        let middle: Box<[u64]> = all.iter().step_by(STRIDE).map(key).collect();
+        let middle: Arc<[u64]> = all.iter().step_by(STRIDE).map(key).collect();
         let top = middle.iter().step_by(STRIDE).copied().collect();
         Sorted { nodes, middle, top }
     }

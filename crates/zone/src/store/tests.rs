@@ -90,6 +90,26 @@ fn names_whose_hashes_end_in_a_zero_byte_are_found() {
     }
 }
 
+/// A slot that is not in use has the address of the first node, here one that is not found by its name, and it was
+/// searched if the slot in front of it had the tag looked for.
+#[test]
+fn slots_that_are_not_in_use_are_not_searched() {
+    let key = HashKey::new([11, 22, 33]);
+    let tag = |name: &NameBuf| key.name(name.as_name().to_lower().as_lower()).bits() as u8;
+    let low = |pattern: fn(u32) -> String| {
+        (0..).map(move |i| name(&pattern(i))).find(|n| tag(n) <= 1).expect("one")
+    };
+    let (hashed, host) = (low(|i| format!("{i:032}.example.")), low(|i| format!("n{i}.example.")));
+    let mut b = ZoneBuilder::new(name("example.").as_name(), &key);
+    let nsec3 = [&[1, 0, 0, 0, 0, 20][..], &[7; 20], b"\0\x01\x40"].concat();
+    b.add(hashed.as_name(), Type::NSEC3, MINUTE, &nsec3).expect("a record");
+    b.add(name("example.").as_name(), Type::SOA, MINUTE, &[0; 22]).expect("a record");
+    b.add(host.as_name(), Type::A, MINUTE, &[192, 0, 2, 1]).expect("a record");
+    let zone = b.finish().expect("a zone");
+    assert!(zone.find_name(host.as_name()).is_some());
+    assert_eq!(zone.find_name(hashed.as_name()), None, "it holds NSEC3 only");
+}
+
 #[test]
 fn targets_stand_where_their_types_have_their_first_name() {
     // Data of each type: its fields in front of the name at their shortest, all of them zero, and the name.

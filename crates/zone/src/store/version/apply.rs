@@ -1,0 +1,161 @@
+//! [`Zone::apply`]: the records of a change, name by name, to nodes, and those into the next version.
+
+use wire::{LowerNameBuf, NameHash, Type};
+
+use super::place::{Draft, Rebuild};
+use super::{ChangeError, ChangeSet, ChangedRecord};
+use crate::store::build::{BuildError, check_fit};
+use crate::store::encode::{Encoder, same_data};
+use crate::store::finish::{read_soa, unpack};
+use crate::store::node::Node;
+use crate::store::pending::{Note, NoteKind, Notes, Pending, PendingRecord};
+use crate::store::{Zone, blob};
+
+/// A name whose records change, and its node as the encoder makes it; `None` if it has no records left.
+pub(super) struct Touched {
+    pub(super) name: LowerNameBuf,
+    hash: NameHash,
+    pub(super) blob: Option<Vec<u8>>,
+}
+
+/// A record of a change, and whether it comes.
+type Step<'c> = (ChangedRecord<'c>, bool);
+
+impl Zone {
+    /// The version that a change makes of this one. Both share what did not change. The cost is that of the nodes that
+    /// did, of those whose flags follow from theirs, and of the first change after a base was made, which
+    /// [sorts](Self::iter) it.
+    ///
+    /// Records that go have to be there, and those that come must not be (RFC 1995 §4); what goes, goes first. What the
+    /// names that change hold is checked as [`ZoneBuilder`](crate::ZoneBuilder) checks it. Where much changes at once, as
+    /// below a new zone cut or with new NSEC3 parameters, the next version is built as a whole and has a base of its own.
+    ///
+    /// # Errors
+    /// Why the change cannot be made; then nothing is.
+    pub fn apply(&self, change: &ChangeSet) -> Result<Zone, ChangeError> {
+        if change.before != self.serial() {
+            return Err(ChangeError::OtherVersion(self.serial()));
+        }
+        let draft = Draft::new(self);
+        let touched =
+            Reader { draft: &draft, encoder: Encoder::new(), pending: Pending::new() }.read(change)?;
+        let (soa, _) = self.apex_after(&touched)?;
+        if soa.serial != change.after {
+            return Err(ChangeError::OtherResult(soa.serial));
+        }
+        draft.finish(&touched).or_else(|Rebuild| {
+            self.rebuilt(&touched).map_err(|error| match error {
+                BuildError::NoSoa => ChangeError::NoSoa,
+                BuildError::TooBig => ChangeError::TooBig,
+            })
+        })
+    }
+
+    /// What the apex holds once a change is made, if it may.
+    fn apex_after(&self, touched: &[Touched]) -> Result<super::SoaAndTtl, ChangeError> {
+        let apex = touched.iter().find(|touched| touched.name.as_lower() == self.apex());
+        let Some(apex) = apex else { return Ok((self.soa, self.negative_ttl)) };
+        let node = Node::of_blob(apex.blob.as_deref().ok_or(ChangeError::NoSoa)?);
+        let soa = read_soa(node).ok_or(ChangeError::NoSoa)?;
+        if node.rrset(Type::NS).is_none() {
+            let (owner, rtype) = (node.owner().as_name().to_buf(), Type::NS);
+            return Err(ChangeError::Fault(Box::new(Note {
+                kind: NoteKind::NoApexNs,
+                owner,
+                rtype,
+                source: 0,
+            })));
+        }
+        Ok(soa)
+    }
+}
+
+impl Draft<'_> {
+    /// The version in which these names have what they should.
+    fn finish(mut self, touched: &[Touched]) -> Result<Zone, Rebuild> {
+        if self.is_too_much(touched.len()) {
+            return Err(Rebuild);
+        }
+        // What goes does so from below and what comes does from above, so that few empty non-terminals come and go.
+        for Touched { name, hash, .. } in touched.iter().rev().filter(|touched| touched.blob.is_none()) {
+            self.set(name.as_lower(), *hash, None)?;
+        }
+        for Touched { name, hash, blob } in touched.iter().filter(|touched| touched.blob.is_some()) {
+            self.set(name.as_lower(), *hash, blob.as_deref())?;
+        }
+        self.into_zone()
+    }
+}
+
+/// Reads the records of a change.
+struct Reader<'d, 'z> {
+    draft: &'d Draft<'z>,
+    encoder: Encoder,
+    pending: Pending,
+}
+
+impl Reader<'_, '_> {
+    /// The names that a change touches, in canonical order.
+    fn read(mut self, change: &ChangeSet) -> Result<Vec<Touched>, ChangeError> {
+        let apex = self.draft.from.apex().as_name();
+        let goes = change.removed.iter().map(|record| (record, false));
+        let mut steps: Vec<Step<'_>> = goes.chain(change.added.iter().map(|record| (record, true))).collect();
+        for (record, _) in &steps {
+            check_fit(record.rtype, record.rdata)
+                .map_err(|error| ChangeError::Unfit(error, (*record).into()))?;
+            if !record.owner.is_at_or_below(apex) {
+                return Err(ChangeError::OutOfZone((*record).into()));
+            }
+        }
+        steps.sort_by(|(a, _), (b, _)| a.owner.canonical_cmp(b.owner));
+        steps.chunk_by(|(a, _), (b, _)| a.owner == b.owner).map(|steps| self.name(steps)).collect()
+    }
+
+    /// One name, with the records of it that go and then those that come.
+    fn name(&mut self, steps: &[Step<'_>]) -> Result<Touched, ChangeError> {
+        let owner = steps[0].0.owner;
+        let name = owner.to_lower();
+        let hash = self.draft.from.key().name(name.as_lower());
+        let place = self.draft.place(name.as_lower(), hash);
+        self.pending.begin(owner);
+        if let Some(at) = place.now {
+            let blob = self.draft.blob(at);
+            self.pending.begin(blob::written_owner(blob).as_name());
+            unpack(Node::of_blob(blob), &mut self.pending);
+        }
+        let (goes, comes) = steps.split_at(steps.iter().position(|(_, comes)| *comes).unwrap_or(steps.len()));
+        for (record, _) in goes {
+            let at = self.find(record).ok_or_else(|| ChangeError::NotThere((*record).into()))?;
+            self.pending.records.remove(at);
+        }
+        if let ([], [(first, _), ..]) = (&self.pending.records[..], comes) {
+            self.pending.begin(first.owner);
+        }
+        for (record, _) in comes {
+            if self.find(record).is_some() {
+                return Err(ChangeError::AlreadyThere((*record).into()));
+            }
+            self.pending.push(record.rtype, record.ttl, record.rdata, 0);
+        }
+        let mut notes = Notes::new(0);
+        let blob = match self.pending.records.is_empty() {
+            true => None,
+            false => {
+                let apex = self.draft.from.apex().as_name();
+                self.encoder.encode(&mut self.pending, apex, &mut notes).map(<[u8]>::to_vec)
+            }
+        };
+        match notes.error {
+            Some(note) => Err(ChangeError::Fault(Box::new(note))),
+            None => Ok(Touched { name, hash, blob }),
+        }
+    }
+
+    /// Which of the pending records is the same as this one.
+    fn find(&self, wanted: &ChangedRecord<'_>) -> Option<usize> {
+        let is_same = |record: &PendingRecord| {
+            record.rtype == wanted.rtype && same_data(wanted.rtype, self.pending.rdata(record), wanted.rdata)
+        };
+        self.pending.records.iter().position(is_same)
+    }
+}

@@ -1,0 +1,158 @@
+//! What changes in a zone: records that go and records that come ([`ChangeSet`]), and why they cannot
+//! ([`ChangeError`]).
+
+use std::fmt;
+
+use wire::{Name, NameBuf, Serial, Ttl, Type};
+
+use crate::store::{AddError, Note};
+
+/// One record of class IN that goes or comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangedRecord<'a> {
+    /// The owner. Letter case counts only for a name that has no other records.
+    pub owner: Name<'a>,
+    /// The type.
+    pub rtype: Type,
+    /// The TTL. That of a record that goes is not compared (RFC 2136 §3.4.2.4).
+    pub ttl: Ttl,
+    /// The RDATA, uncompressed.
+    pub rdata: &'a [u8],
+}
+
+/// Records, in the order in which they were put in.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ChangedRecords {
+    /// Each record: length of its owner, owner, type, TTL, RDATA.
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
+
+impl ChangedRecords {
+    /// Puts a record in; RRSIGs are records as any others. See [`ChangedRecord`] for the fields.
+    pub fn push(&mut self, owner: Name<'_>, rtype: Type, ttl: Ttl, rdata: &[u8]) {
+        self.bytes.push(owner.len() as u8);
+        self.bytes.extend_from_slice(owner.as_wire());
+        self.bytes.extend_from_slice(&rtype.0.to_be_bytes());
+        self.bytes.extend_from_slice(&ttl.to_be_bytes());
+        self.bytes.extend_from_slice(rdata);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Number of records.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The record put in as number `at`, counted from 0; `None` if there are fewer.
+    pub fn get(&self, at: usize) -> Option<ChangedRecord<'_>> {
+        let end = *self.ends.get(at)?;
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let (len, rest) = self.bytes[start..end].split_first()?;
+        let (owner, rest) = rest.split_at(*len as usize);
+        let (rtype, rest) = rest.split_first_chunk()?;
+        let (ttl, rdata) = rest.split_first_chunk()?;
+        let rtype = Type(u16::from_be_bytes(*rtype));
+        Some(ChangedRecord { owner: Name::of_checked(owner), rtype, ttl: Ttl::from_be_bytes(*ttl), rdata })
+    }
+
+    /// All records.
+    pub fn iter(&self) -> impl Iterator<Item = ChangedRecord<'_>> {
+        (0..self.len()).filter_map(|at| self.get(at))
+    }
+}
+
+impl fmt::Debug for ChangedRecords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// The step from one version of a zone to the next, as a difference sequence of IXFR has it (RFC 1995 §4): what goes, then
+/// what comes. The SOA is among both if it changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangeSet {
+    /// The serial number of the version that changes.
+    pub before: Serial,
+    /// The serial number of the version that this makes.
+    pub after: Serial,
+    /// The records that go.
+    pub removed: ChangedRecords,
+    /// The records that come.
+    pub added: ChangedRecords,
+}
+
+impl ChangeSet {
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.removed.is_empty() && self.added.is_empty()
+    }
+}
+
+/// Why a change is not made. The zone stays as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeError {
+    /// The change is one of another version: the zone has this serial number.
+    OtherVersion(Serial),
+    /// The version that the change makes has this serial number and not the one that the change says.
+    OtherResult(Serial),
+    /// A record that goes is not there.
+    NotThere(Box<RecordKey>),
+    /// A record that comes is there already.
+    AlreadyThere(Box<RecordKey>),
+    /// The owner of a record is not at or below the zone's name.
+    OutOfZone(Box<RecordKey>),
+    /// A record cannot be in any zone.
+    Unfit(AddError, Box<RecordKey>),
+    /// The zone would have no SOA at its name, or one that cannot be read.
+    NoSoa,
+    /// The zone would have what zones may not have.
+    Fault(Box<Note>),
+    /// There would be more than 32 GiB of records.
+    TooBig,
+}
+
+/// The name and type of a record that is in error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordKey {
+    /// The owner.
+    pub owner: NameBuf,
+    /// The type.
+    pub rtype: Type,
+}
+
+impl From<ChangedRecord<'_>> for Box<RecordKey> {
+    fn from(record: ChangedRecord<'_>) -> Self {
+        Box::new(RecordKey { owner: record.owner.to_buf(), rtype: record.rtype })
+    }
+}
+
+impl fmt::Display for RecordKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.owner, self.rtype)
+    }
+}
+
+impl fmt::Display for ChangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherVersion(serial) => write!(f, "the zone has serial {serial}"),
+            Self::OtherResult(serial) => write!(f, "the change leads to serial {serial}"),
+            Self::NotThere(record) => write!(f, "{record}: the record that is to go is not there"),
+            Self::AlreadyThere(record) => write!(f, "{record}: the record that is to come is there already"),
+            Self::OutOfZone(record) => write!(f, "{record}: not in the zone"),
+            Self::Unfit(error, record) => write!(f, "{record}: {error}"),
+            Self::NoSoa => f.write_str("no SOA record at the zone's name"),
+            Self::Fault(note) => write!(f, "{note}"),
+            Self::TooBig => f.write_str("more than 32 GiB of records"),
+        }
+    }
+}
+
+impl std::error::Error for ChangeError {}

@@ -1,0 +1,34 @@
+//! A new base: a version built as a whole.
+
+use super::apply::Touched;
+use crate::store::{BuildError, Zone, ZoneBuilder};
+
+impl Zone {
+    /// The same zone with a base of its own and no overlay. Takes as long as building a zone does, without reading and
+    /// encoding its records; meanwhile this version can be served, and changed.
+    ///
+    /// # Errors
+    /// As for [`ZoneBuilder::finish`].
+    pub fn folded(&self) -> Result<Zone, BuildError> {
+        self.rebuilt(&[])
+    }
+
+    /// The zone in which the names of `touched`, which are in canonical order, have the records there.
+    pub(super) fn rebuilt(&self, touched: &[Touched]) -> Result<Zone, BuildError> {
+        let mut builder = ZoneBuilder::new(self.apex().as_name(), self.key());
+        let mut touched = touched.iter().peekable();
+        for node in self {
+            let owner = node.owner();
+            let mut replaced = false;
+            while let Some(new) = touched.next_if(|new| new.name.as_name() <= owner.as_name()) {
+                replaced = new.name.as_lower() == owner;
+                new.blob.iter().for_each(|blob| builder.add_blob(blob));
+            }
+            if !replaced {
+                builder.add_blob(node.blob());
+            }
+        }
+        touched.filter_map(|new| new.blob.as_deref()).for_each(|blob| builder.add_blob(blob));
+        builder.finish()
+    }
+}

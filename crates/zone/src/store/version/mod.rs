@@ -1,0 +1,288 @@
+//! Versions of a zone that share what did not change.
+//!
+//! A version is the base, shared with the version it was made from, and an overlay of the nodes that changed: whole
+//! blobs by the same encoder, each in a slot. [`Zone::apply`] makes the next version of one; [`Zone::folded`] makes a
+//! new base of a version; [`Zone::is_worth_folding`] says when that pays.
+//!
+//! ```text
+//!               base                      overlay
+//! name       index ─▶ address ─▶ blob     names ────────┐
+//!                        │                              ▼
+//! target     address ────┴───────────────▶ redirects ─▶ slot ─▶ blob
+//!                                                       ▲
+//! chain      row of addresses              row ─────────┘   and the positions of the base's row that are gone
+//! ```
+//!
+//! - A blob in a slot has the addresses of targets that the base has, and none of others: those are found by name. So
+//!   no address in a blob is one of a slot, and a slot can go to another node.
+//! - What a node inherits from others (occlusion, wildcard children, empty non-terminals) changes with them: see
+//!   `settle.rs`.
+//! - Where there is no overlay, a reader tests one field and goes on as ever. Where there is one, a filter of hashes and
+//!   addresses says of nearly all names that they did not change.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `change.rs` | what changes: [`ChangeSet`], [`ChangeError`] |
+//! | `apply.rs` | records → nodes that change |
+//! | `settle.rs` | puts a node into the overlay, and sees to the nodes that this touches |
+//! | `place.rs` | where a node belongs: slot, names, redirects, rows, counts |
+//! | `fold.rs` | a new base |
+//! | `diff.rs` | what changed between two snapshots |
+//! | `tree.rs`, `slots.rs`, `row.rs`, `filter.rs` | the persistent parts of an overlay |
+
+mod apply;
+mod change;
+mod diff;
+mod filter;
+mod fold;
+mod place;
+mod row;
+mod settle;
+mod slots;
+mod tree;
+
+use std::cmp::Ordering;
+
+use wire::hash::{HashKey, HashedName};
+use wire::rdata::view::SoaNumbers;
+use wire::{LowerName, Name, NameHash, Ttl, Type};
+
+use super::arena::NodeAddress;
+use super::node::NodeFlags;
+use super::{Node, RrSet, Zone, blob};
+pub use change::{ChangeError, ChangeSet, ChangedRecord, ChangedRecords, RecordKey};
+pub use diff::diff;
+use filter::Filter;
+use row::RowChange;
+use slots::Slots;
+use tree::{Entry, Tree, by_key};
+
+/// What a redirect leads to if the node is gone.
+const GONE: u32 = u32::MAX;
+
+/// The nodes in which a version differs from its base. A clone shares everything.
+#[derive(Clone)]
+pub(super) struct Overlay {
+    key: HashKey,
+    apex_len: usize,
+    /// Hashes of names and [numbers of addresses](number) whose node is not the base's.
+    touched: Filter,
+    slots: Slots,
+    /// Addresses of the base → slots, or [`GONE`].
+    redirects: Tree,
+    /// Hashes of names that the base's index does not have → slots.
+    names: Tree,
+    /// All nodes in canonical order, the NSEC chain and the NSEC3 chain.
+    all: RowChange,
+    nsec: RowChange,
+    nsec3: RowChange,
+    /// Number of wildcards.
+    wildcards: u64,
+}
+
+/// The numbers of an SOA record, and the TTL of negative answers.
+type SoaAndTtl = (SoaNumbers, Ttl);
+
+/// How much a version differs from its base; see [`Zone::overlay_size`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OverlaySize {
+    /// Nodes that changed, are new or are gone.
+    pub nodes: usize,
+    /// Bytes of memory, some of them shared with other versions.
+    pub bytes: usize,
+}
+
+/// An address as a number for the filter and the redirects, spread evenly.
+#[inline]
+fn number(at: NodeAddress) -> u64 {
+    (at.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// How an entry whose value is a slot stands to the name `name` with the key `key`.
+fn by_name<'a>(slots: &'a Slots, key: u64, name: Name<'a>) -> impl Fn(Entry) -> Ordering + 'a {
+    move |entry| {
+        entry.key.cmp(&key).then_with(|| blob::owner(slots.get(entry.value)).as_name().canonical_cmp(name))
+    }
+}
+
+impl Overlay {
+    /// The blob in a slot.
+    pub(super) fn blob(&self, slot: usize) -> &[u8] {
+        self.slots.get(slot as u32)
+    }
+
+    /// Whether the node of this name may be another than the base's.
+    #[inline]
+    pub(super) fn touches(&self, hash: NameHash) -> bool {
+        self.touched.has(hash.bits())
+    }
+
+    /// Where the node is that the base has at an address; `None` if it is gone.
+    #[inline]
+    pub(super) fn redirect(&self, base: NodeAddress) -> Option<NodeAddress> {
+        if !self.touched.has(number(base)) {
+            return Some(base);
+        }
+        match self.redirects.get(by_key(number(base))) {
+            None => Some(base),
+            Some(entry) => (entry.value != GONE).then(|| NodeAddress::of_slot(entry.value)),
+        }
+    }
+
+    /// [`redirect`](Self::redirect), but `None` if the node is no part of the name space any more.
+    #[inline]
+    pub(super) fn target(&self, base: NodeAddress) -> Option<NodeAddress> {
+        let at = self.redirect(base)?;
+        match at.slot() {
+            Some(slot) if blob::flags(self.slots.get(slot)) & NodeFlags::NSEC3_ONLY.0 != 0 => None,
+            _ => Some(at),
+        }
+    }
+
+    /// Where the node of a name is that the base's index does not have.
+    pub(super) fn find_new(&self, lower: LowerName<'_>, hash: NameHash) -> Option<NodeAddress> {
+        let entry = self.names.get(by_name(&self.slots, hash.bits(), lower.as_name()))?;
+        Some(NodeAddress::of_slot(entry.value))
+    }
+
+    /// Where the node is that the name `name_at` bytes into the records of `set` names, if it is one that the base's
+    /// index does not have.
+    pub(super) fn new_target(&self, set: &RrSet<'_>, name_at: usize) -> Option<NodeAddress> {
+        if self.names.is_empty() {
+            return None;
+        }
+        let (owner, name) = (set.node().owner(), set.name_at(name_at)?);
+        let service = matches!(set.rtype(), Type::SVCB | Type::HTTPS)
+            && set.records().get(name_at.checked_sub(2)?..name_at)? != [0, 0];
+        if service && name.as_name().is_root() {
+            // RFC 9460 §2.5.2: the owner itself.
+            return Some(set.node().address());
+        }
+        let apex = &owner.as_wire()[owner.len() - self.apex_len..];
+        if !name.as_name().is_at_or_below(Name::of_checked(apex)) {
+            return None;
+        }
+        let mut hashed = HashedName::new();
+        hashed.set(&self.key, name.as_name());
+        if !self.touches(hashed.hash(0)) {
+            return None;
+        }
+        self.find_new(hashed.as_lower(), hashed.hash(0))
+    }
+
+    /// Number of nodes in the NSEC chain, of which the base's has `base`.
+    pub(super) fn nsec_len(&self, base: usize) -> usize {
+        self.nsec.len(base)
+    }
+
+    /// The first of all nodes that came and are after `name`, whose key is `key`.
+    fn came_after(&self, key: u64, name: Name<'_>) -> Option<NodeAddress> {
+        self.all.came.above(by_name(&self.slots, key, name)).map(|entry| NodeAddress::of_slot(entry.value))
+    }
+
+    /// Of the NSEC chain, the last node of the overlay's own that is not after `name`, whose key is `key`.
+    pub(super) fn new_nsec(&self, key: u64, name: Name<'_>) -> Option<NodeAddress> {
+        self.nsec.came.floor(by_name(&self.slots, key, name)).map(|entry| NodeAddress::of_slot(entry.value))
+    }
+
+    /// The last position in front of `end` that the base's NSEC chain still has.
+    pub(super) fn old_nsec(&self, end: usize) -> Option<usize> {
+        self.nsec.last_before(end)
+    }
+
+    /// Of the NSEC3 chain, the last node of the overlay's own that is not after what `order` says a key and a blob stand
+    /// to.
+    pub(super) fn new_nsec3(&self, order: impl Fn(u64, &[u8]) -> Ordering) -> Option<NodeAddress> {
+        let found = self.nsec3.came.floor(|entry| order(entry.key, self.slots.get(entry.value)));
+        found.map(|entry| NodeAddress::of_slot(entry.value))
+    }
+
+    /// The last position in front of `end` that the base's NSEC3 chain still has.
+    pub(super) fn old_nsec3(&self, end: usize) -> Option<usize> {
+        self.nsec3.last_before(end)
+    }
+
+    fn size(&self) -> OverlaySize {
+        let trees = self.redirects.memory() + self.names.memory();
+        let rows = self.all.memory() + self.nsec.memory() + self.nsec3.memory();
+        OverlaySize {
+            nodes: self.slots.used() as usize + self.all.gone_count(),
+            bytes: size_of::<Overlay>() + self.touched.memory() + self.slots.memory() + trees + rows,
+        }
+    }
+}
+
+/// The nodes of a changed zone in canonical order: those of the base that are left, and between them those that came.
+#[derive(Clone)]
+pub(super) struct Merge<'a> {
+    overlay: &'a Overlay,
+    came: std::iter::Peekable<tree::Entries<'a>>,
+    /// The next node of the base, and where it is now.
+    next: Option<(NodeAddress, NodeAddress)>,
+}
+
+impl<'a> Merge<'a> {
+    pub(super) fn new(overlay: &'a Overlay) -> Self {
+        Merge { overlay, came: overlay.all.came.iter().peekable(), next: None }
+    }
+
+    /// The next node; `base` are those of the base that follow.
+    pub(super) fn next(
+        &mut self,
+        zone: &'a Zone,
+        base: &mut std::slice::Iter<'a, NodeAddress>,
+    ) -> Option<Node<'a>> {
+        while self.next.is_none() {
+            let Some(&at) = base.next() else { break };
+            self.next = self.overlay.redirect(at).map(|now| (at, now));
+        }
+        let came = self.came.peek().map(|entry| zone.node(NodeAddress::of_slot(entry.value)));
+        match (self.next, came) {
+            (Some((base, now)), came) => {
+                if let Some(came) =
+                    came.filter(|came| came.owner().as_name() < zone.node(base).owner().as_name())
+                {
+                    self.came.next();
+                    return Some(came);
+                }
+                self.next = None;
+                Some(zone.node(now))
+            }
+            (None, came) => {
+                self.came.next();
+                came
+            }
+        }
+    }
+}
+
+impl Zone {
+    /// How much this version differs from its base: nothing if it was built, loaded or [folded](Self::folded).
+    ///
+    /// Counting the bytes goes through the whole overlay, but not through its nodes.
+    pub fn overlay_size(&self) -> OverlaySize {
+        self.overlay().map(Overlay::size).unwrap_or_default()
+    }
+
+    /// Whether it pays to [fold](Self::folded): an eighth of the base's nodes changed. A fold takes as long as that many
+    /// changes again, give or take, and frees what the base holds in vain.
+    pub fn is_worth_folding(&self) -> bool {
+        let changed = |overlay: &Overlay| overlay.slots.used() as usize + overlay.all.gone_count();
+        self.overlay().is_some_and(|overlay| changed(overlay) > self.order().nodes().len() / 8)
+    }
+
+    /// What a find in a changed zone comes to, of a name that may have changed.
+    #[cold]
+    pub(super) fn find_touched(
+        &self,
+        overlay: &Overlay,
+        lower: LowerName<'_>,
+        hash: NameHash,
+    ) -> Option<Node<'_>> {
+        let at = match self.find_base(lower, hash) {
+            Some(base) => overlay.target(base)?,
+            None => overlay.find_new(lower, hash)?,
+        };
+        Some(self.node(at))
+    }
+}

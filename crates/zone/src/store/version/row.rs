@@ -1,0 +1,108 @@
+//! What changed in a row of nodes that the base has in order: which of its positions are gone, and which nodes came.
+
+use super::tree::{Entry, Tree, by_key};
+
+/// The changes of one row.
+#[derive(Clone, Default)]
+pub(super) struct RowChange {
+    /// Positions that are gone, in runs as long as can be, so that a search passes over a run at once: the first
+    /// position leads to the one behind the last.
+    gone: Tree,
+    gone_count: usize,
+    /// Nodes of the overlay that are in the row but not in the base's. Their keys are those of the row.
+    pub(super) came: Tree,
+}
+
+impl RowChange {
+    /// Number of nodes of the row, of which the base has `base`.
+    pub(super) fn len(&self, base: usize) -> usize {
+        base - self.gone_count + self.came.len()
+    }
+
+    /// Number of the base's positions that are gone.
+    pub(super) fn gone_count(&self) -> usize {
+        self.gone_count
+    }
+
+    /// The run that a position lies in: its first position, and the one behind its last.
+    fn run(&self, position: usize) -> Option<(usize, usize)> {
+        let run = self.gone.floor(by_key(position as u64))?;
+        (position < run.value as usize).then_some((run.key as usize, run.value as usize))
+    }
+
+    /// The last position in front of `end` that is not gone.
+    pub(super) fn last_before(&self, end: usize) -> Option<usize> {
+        let last = end.checked_sub(1)?;
+        match self.run(last) {
+            Some((first, _)) => first.checked_sub(1),
+            None => Some(last),
+        }
+    }
+
+    /// The first position from `start` on that is not gone; it may lie behind the row.
+    pub(super) fn first_from(&self, start: usize) -> usize {
+        self.run(start).map_or(start, |(_, end)| end)
+    }
+
+    /// Notes that a position, which is not gone, goes.
+    pub(super) fn go(&mut self, position: usize) {
+        self.gone_count += 1;
+        let before = position.checked_sub(1).and_then(|before| self.run(before));
+        let after = self.run(position + 1);
+        if let Some((first, _)) = after {
+            self.gone.remove(by_key(first as u64));
+        }
+        self.put(before.map_or(position, |(first, _)| first), after.map_or(position + 1, |(_, end)| end));
+    }
+
+    /// Notes that a position, which is gone, is there again.
+    pub(super) fn come_back(&mut self, position: usize) {
+        let Some((first, end)) = self.run(position) else { return };
+        self.gone_count -= 1;
+        self.gone.remove(by_key(first as u64));
+        if first < position {
+            self.put(first, position);
+        }
+        if position + 1 < end {
+            self.put(position + 1, end);
+        }
+    }
+
+    fn put(&mut self, first: usize, end: usize) {
+        // There are not more nodes than addresses, which have 32 bits.
+        self.gone.insert(Entry { key: first as u64, value: end as u32 }, by_key(first as u64));
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory(&self) -> usize {
+        self.gone.memory() + self.came.memory()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn positions_go_and_come_back(steps in prop::collection::vec((0usize..40, any::<bool>()), 0..300)) {
+            let (mut row, mut there) = (RowChange::default(), [true; 40]);
+            for (position, goes) in steps {
+                match (goes, there[position]) {
+                    (true, true) => row.go(position),
+                    (false, false) => row.come_back(position),
+                    _ => continue,
+                }
+                there[position] = !goes;
+                let left: Vec<usize> = (0..40).filter(|at| there[*at]).collect();
+                prop_assert_eq!(row.len(40), left.len());
+                for at in 0..=40 {
+                    prop_assert_eq!(row.last_before(at), left.iter().copied().rfind(|p| *p < at));
+                    prop_assert_eq!(row.first_from(at), left.iter().copied().find(|p| *p >= at).unwrap_or(40));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Puts a name's new records into a version being made, and sees to the nodes that this touches: empty non-terminals that
+//! come and go, what is hidden below zone cuts and DNAMEs, parents of wildcards, NSEC3 owners that become part of the
+//! name space and leave it. After each call all of that holds for the whole zone.
+
+use wire::{LowerName, LowerNameBuf, Name, NameHash};
+
+use super::place::{Draft, Place, Rebuild};
+use crate::store::arena::NodeAddress;
+use crate::store::encode::{Encoder, is_nsec3_only};
+use crate::store::finish::below;
+use crate::store::node::{INHERITED, NodeFlags};
+use crate::store::{blob, order};
+
+/// A zone is built anew if this many nodes change at once, and they are a good part of it.
+const MANY: usize = 4096;
+
+impl Draft<'_> {
+    /// Whether so many nodes are better not changed one by one.
+    pub(super) fn is_too_much(&self, nodes: usize) -> bool {
+        nodes > MANY && nodes > self.from.order().nodes().len() / 8
+    }
+
+    /// Gives a name the records of `blob`, as the encoder made it, or none. Returns where its node is then.
+    pub(super) fn set(
+        &mut self,
+        name: LowerName<'_>,
+        hash: NameHash,
+        blob: Option<&[u8]>,
+    ) -> Result<Option<NodeAddress>, Rebuild> {
+        let place = self.place(name, hash);
+        match blob {
+            Some(blob) if blob::flags(blob) & NodeFlags::NSEC3_ONLY.0 == 0 || self.has_below(name) => {
+                self.put_name(&place, blob.to_vec()).map(Some)
+            }
+            Some(blob) => self.put(&place, blob.to_vec()).map(Some),
+            None if place.now.is_none() => Ok(None),
+            None if self.has_below(name) => {
+                self.put_name(&place, Encoder::new().empty(name).to_vec()).map(Some)
+            }
+            None => self.vanish(&place).map(|()| None),
+        }
+    }
+
+    /// Puts a node of the name space, with what it inherits.
+    fn put_name(&mut self, place: &Place<'_>, mut blob: Vec<u8>) -> Result<NodeAddress, Rebuild> {
+        let old = self.flags(place).filter(|old| old & NodeFlags::NSEC3_ONLY.0 == 0);
+        let mut flags = blob::flags(&blob) & !(INHERITED | NodeFlags::NSEC3_ONLY.0);
+        flags |= old.unwrap_or(0) & NodeFlags::WILDCARD_CHILD.0;
+        let parent = match flags & NodeFlags::APEX.0 {
+            0 => self.parent(place),
+            _ => None,
+        };
+        if let Some((parent, hash)) = &parent {
+            flags |= below(self.ensure(parent.as_lower(), *hash)?);
+        }
+        blob::set_flags(&mut blob, flags);
+        let at = self.put(place, blob)?;
+        if let Some((parent, hash)) = parent.filter(|_| old.is_none() && flags & NodeFlags::WILDCARD.0 != 0) {
+            self.set_flag(parent.as_lower(), hash, NodeFlags::WILDCARD_CHILD, true)?;
+        }
+        if old.is_some_and(|old| below(old) != below(flags)) {
+            self.hide_below(place.name, below(flags) != 0)?;
+        }
+        Ok(at)
+    }
+
+    /// Name and hash of the parent.
+    fn parent(&self, place: &Place<'_>) -> Option<(LowerNameBuf, NameHash)> {
+        let parent = place.name.parent()?;
+        Some((parent.to_buf(), self.from.key().name(parent)))
+    }
+
+    /// Makes a name part of the name space, if it is not. Returns its flags.
+    fn ensure(&mut self, name: LowerName<'_>, hash: NameHash) -> Result<u16, Rebuild> {
+        let place = self.place(name, hash);
+        let blob = match (self.flags(&place), place.now) {
+            (Some(flags), _) if flags & NodeFlags::NSEC3_ONLY.0 == 0 => return Ok(flags),
+            // With names below it, an NSEC3 owner is part of the name space after all (RFC 5155 §7.2.8).
+            (_, Some(at)) => self.blob(at).to_vec(),
+            _ => Encoder::new().empty(name).to_vec(),
+        };
+        let at = self.put_name(&place, blob)?;
+        Ok(blob::flags(self.blob(at)))
+    }
+
+    /// Takes out a node with nothing below it, and what above it was there for its sake alone.
+    fn vanish(&mut self, place: &Place<'_>) -> Result<(), Rebuild> {
+        let Some(flags) = self.flags(place) else { return Ok(()) };
+        self.take_out(place);
+        if flags & (NodeFlags::NSEC3_ONLY.0 | NodeFlags::APEX.0) != 0 {
+            return Ok(());
+        }
+        let Some((parent, hash)) = self.parent(place) else { return Ok(()) };
+        if flags & NodeFlags::WILDCARD.0 != 0 {
+            self.set_flag(parent.as_lower(), hash, NodeFlags::WILDCARD_CHILD, false)?;
+        }
+        self.let_go(parent.as_lower(), hash)
+    }
+
+    /// Takes a node out of the name space if only names below it kept it there, and they are gone.
+    fn let_go(&mut self, name: LowerName<'_>, hash: NameHash) -> Result<(), Rebuild> {
+        let place = self.place(name, hash);
+        let (Some(at), Some(flags)) = (place.now, self.flags(&place)) else { return Ok(()) };
+        if flags & NodeFlags::APEX.0 != 0 {
+            return Ok(());
+        }
+        if flags & NodeFlags::EMPTY.0 != 0 {
+            return if self.has_below(name) { Ok(()) } else { self.vanish(&place) };
+        }
+        if is_nsec3_only(self.blob(at), self.overlay.apex_len) && !self.has_below(name) {
+            let mut blob = self.blob(at).to_vec();
+            blob::set_flags(&mut blob, flags & !INHERITED | NodeFlags::NSEC3_ONLY.0);
+            self.put(&place, blob)?;
+        }
+        Ok(())
+    }
+
+    /// Sets a flag of a node, or clears it.
+    fn set_flag(
+        &mut self,
+        name: LowerName<'_>,
+        hash: NameHash,
+        flag: NodeFlags,
+        set: bool,
+    ) -> Result<(), Rebuild> {
+        let place = self.place(name, hash);
+        let Some(at) = place.now else { return Ok(()) };
+        let mut blob = self.blob(at).to_vec();
+        let flags = blob::flags(&blob) & !flag.0 | if set { flag.0 } else { 0 };
+        blob::set_flags(&mut blob, flags);
+        self.put(&place, blob).map(|_| ())
+    }
+
+    /// Hides all names below `name`, or shows those that nothing between hides.
+    fn hide_below(&mut self, name: LowerName<'_>, hide: bool) -> Result<(), Rebuild> {
+        let (mut changed, mut hider) = (Vec::new(), None::<LowerNameBuf>);
+        let mut at = self.after(name.as_name());
+        while let Some(here) = at {
+            let blob = self.blob(here);
+            let (owner, flags) = (blob::owner(blob), blob::flags(blob));
+            if !owner.is_at_or_below(name) {
+                break;
+            }
+            let hidden = hider.as_ref().is_some_and(|hider| owner.is_at_or_below(hider.as_lower()));
+            if flags & NodeFlags::NSEC3_ONLY.0 == 0 && (hide || !hidden) {
+                if (flags & NodeFlags::OCCLUDED.0 != 0) != hide {
+                    changed.push(owner.to_buf());
+                }
+                if !hide && flags & (NodeFlags::CUT.0 | NodeFlags::DNAME.0) != 0 {
+                    hider = Some(owner.to_buf());
+                }
+            }
+            if self.is_too_much(changed.len()) {
+                return Err(Rebuild);
+            }
+            at = self.after(owner.as_name());
+        }
+        for name in changed {
+            let hash = self.from.key().name(name.as_lower());
+            self.set_flag(name.as_lower(), hash, NodeFlags::OCCLUDED, hide)?;
+        }
+        Ok(())
+    }
+
+    /// Whether there are names below this one.
+    fn has_below(&self, name: LowerName<'_>) -> bool {
+        self.after(name.as_name()).is_some_and(|at| blob::owner(self.blob(at)).is_at_or_below(name))
+    }
+
+    /// The node that follows a name in canonical order.
+    fn after(&self, name: Name<'_>) -> Option<NodeAddress> {
+        let (order, overlay) = (self.from.order().nodes(), &self.overlay);
+        let position = overlay.all.first_from(self.from.base_not_after(name));
+        let base = order.get(position).and_then(|&base| overlay.redirect(base));
+        let lower = name.to_lower();
+        let key = order::key(lower.as_lower(), overlay.apex_len);
+        let came = overlay.came_after(key, name);
+        let owner = |at: NodeAddress| blob::owner(self.blob(at)).as_name();
+        match (base, came) {
+            (Some(base), Some(came)) if owner(came) < owner(base) => Some(came),
+            (base, came) => base.or(came),
+        }
+    }
+}

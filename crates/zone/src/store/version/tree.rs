@@ -1,0 +1,324 @@
+//! A persistent ordered set: a clone shares everything, and a change copies the pages on the way to its entry.
+//!
+//! It is a B+ tree. Each entry is a key of eight bytes and a value of four. Who searches brings the order along, since
+//! entries with the same key may be in an order that only the nodes behind their values know.
+
+use std::cmp::Ordering;
+use std::slice;
+use std::sync::Arc;
+
+/// Most entries of a page; one with more is split.
+const MOST: usize = 32;
+/// A page with fewer entries is joined with the one beside it, if both go into one.
+const FEW: usize = MOST / 4;
+
+/// What a tree holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// What entries are sorted by first.
+    pub(super) key: u64,
+    /// What the key leads to.
+    pub(super) value: u32,
+}
+
+/// The order of keys alone: how an entry stands to `key`.
+pub(super) fn by_key(key: u64) -> impl Fn(Entry) -> Ordering {
+    move |entry| entry.key.cmp(&key)
+}
+
+/// A persistent ordered set of entries.
+#[derive(Clone, Default)]
+pub(super) struct Tree {
+    root: Option<Arc<Page>>,
+    len: usize,
+}
+
+/// A page: entries, or pages with the first entry of each.
+enum Page {
+    Leaf(Vec<Entry>),
+    Inner(Vec<(Entry, Arc<Page>)>),
+}
+
+impl Clone for Page {
+    /// A copy with room for one entry more: pages are copied to be changed.
+    fn clone(&self) -> Page {
+        fn roomy<T: Clone>(items: &[T]) -> Vec<T> {
+            let mut copy = Vec::with_capacity(MOST + 1);
+            copy.extend_from_slice(items);
+            copy
+        }
+        match self {
+            Page::Leaf(entries) => Page::Leaf(roomy(entries)),
+            Page::Inner(pages) => Page::Inner(roomy(pages)),
+        }
+    }
+}
+
+impl Tree {
+    /// Number of entries.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The last entry that is not above the one looked for; `order` says how an entry stands to that.
+    pub(super) fn floor(&self, order: impl Fn(Entry) -> Ordering) -> Option<Entry> {
+        let mut page = self.root.as_deref()?;
+        loop {
+            match page {
+                Page::Leaf(entries) => {
+                    let after = entries.partition_point(|entry| order(*entry).is_le());
+                    return after.checked_sub(1).map(|at| entries[at]);
+                }
+                Page::Inner(pages) => {
+                    let after = pages.partition_point(|(first, _)| order(*first).is_le());
+                    page = &pages[after.checked_sub(1)?].1;
+                }
+            }
+        }
+    }
+
+    /// The entry looked for.
+    pub(super) fn get(&self, order: impl Fn(Entry) -> Ordering) -> Option<Entry> {
+        self.floor(&order).filter(|entry| order(*entry).is_eq())
+    }
+
+    /// The first entry above the one looked for.
+    pub(super) fn above(&self, order: impl Fn(Entry) -> Ordering) -> Option<Entry> {
+        let (mut page, mut next) = (self.root.as_deref()?, None);
+        loop {
+            match page {
+                Page::Leaf(entries) => {
+                    let after = entries.partition_point(|entry| order(*entry).is_le());
+                    return entries.get(after).copied().or(next);
+                }
+                Page::Inner(pages) => {
+                    let after = pages.partition_point(|(first, _)| order(*first).is_le());
+                    next = pages.get(after).map(|(first, _)| *first).or(next);
+                    match after.checked_sub(1) {
+                        Some(at) => page = &pages[at].1,
+                        None => return next,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts an entry in, in place of the one that `order` finds equal.
+    pub(super) fn insert(&mut self, entry: Entry, order: impl Fn(Entry) -> Ordering) {
+        self.len += usize::from(self.get(&order).is_none());
+        let Some(root) = &mut self.root else {
+            self.root = Some(Arc::new(Page::Leaf(vec![entry])));
+            return;
+        };
+        if let Some(more) = Page::insert(root, entry, &order) {
+            let pages = [Arc::clone(root), more].map(|page| (page.first(), page));
+            let pages = pages.into_iter().filter_map(|(first, page)| Some((first?, page)));
+            self.root = Some(Arc::new(Page::Inner(pages.collect())));
+        }
+    }
+
+    /// Takes the entry out that `order` finds equal; `false` if there is none.
+    pub(super) fn remove(&mut self, order: impl Fn(Entry) -> Ordering) -> bool {
+        if self.get(&order).is_none() {
+            return false;
+        }
+        let Some(root) = &mut self.root else { return false };
+        Page::remove(root, &order);
+        self.len -= 1;
+        match &**root {
+            Page::Leaf(entries) if entries.is_empty() => self.root = None,
+            Page::Inner(pages) if pages.len() == 1 => self.root = Some(Arc::clone(&pages[0].1)),
+            _ => {}
+        }
+        true
+    }
+
+    /// All entries in order.
+    pub(super) fn iter(&self) -> Entries<'_> {
+        let mut entries = Entries { leaf: [].iter(), above: Vec::new() };
+        self.root.iter().for_each(|root| entries.enter(root));
+        entries
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory(&self) -> usize {
+        self.root.as_deref().map_or(0, Page::memory)
+    }
+}
+
+impl Page {
+    fn first(&self) -> Option<Entry> {
+        match self {
+            Page::Leaf(entries) => entries.first().copied(),
+            Page::Inner(pages) => pages.first().map(|(first, _)| *first),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Page::Leaf(entries) => entries.len(),
+            Page::Inner(pages) => pages.len(),
+        }
+    }
+
+    /// Puts an entry in. Returns the page that was split off, if this one became too long.
+    fn insert(page: &mut Arc<Page>, entry: Entry, order: &impl Fn(Entry) -> Ordering) -> Option<Arc<Page>> {
+        match Arc::make_mut(page) {
+            Page::Leaf(entries) => {
+                let at = entries.partition_point(|other| order(*other).is_lt());
+                match entries.get_mut(at).filter(|other| order(**other).is_eq()) {
+                    Some(same) => *same = entry,
+                    None => entries.insert(at, entry),
+                }
+                (entries.len() > MOST).then(|| Arc::new(Page::Leaf(entries.split_off(MOST / 2))))
+            }
+            Page::Inner(pages) => {
+                let at = pages.partition_point(|(first, _)| order(*first).is_le()).saturating_sub(1);
+                let (first, child) = &mut pages[at];
+                let more = Page::insert(child, entry, order);
+                *first = child.first().unwrap_or(entry);
+                if let Some((first, more)) = more.and_then(|more| Some((more.first()?, more))) {
+                    pages.insert(at + 1, (first, more));
+                }
+                (pages.len() > MOST).then(|| Arc::new(Page::Inner(pages.split_off(MOST / 2))))
+            }
+        }
+    }
+
+    /// Takes out the entry that `order` finds equal, which is there.
+    fn remove(page: &mut Arc<Page>, order: &impl Fn(Entry) -> Ordering) {
+        match Arc::make_mut(page) {
+            Page::Leaf(entries) => entries.retain(|entry| order(*entry).is_ne()),
+            Page::Inner(pages) => {
+                let at = pages.partition_point(|(first, _)| order(*first).is_le()).saturating_sub(1);
+                let (first, child) = &mut pages[at];
+                Page::remove(child, order);
+                match child.first() {
+                    Some(entry) => *first = entry,
+                    None => {
+                        pages.remove(at);
+                        return;
+                    }
+                }
+                if child.len() < FEW && pages.len() > 1 {
+                    Page::join(pages, at.min(pages.len() - 2));
+                }
+            }
+        }
+    }
+
+    /// Joins the pages `at` and after it, if they go into one.
+    fn join(pages: &mut Vec<(Entry, Arc<Page>)>, at: usize) {
+        if pages[at].1.len() + pages[at + 1].1.len() > MOST {
+            return;
+        }
+        let (_, right) = pages.remove(at + 1);
+        match (Arc::make_mut(&mut pages[at].1), &*right) {
+            (Page::Leaf(left), Page::Leaf(right)) => left.extend_from_slice(right),
+            (Page::Inner(left), Page::Inner(right)) => left.extend_from_slice(right),
+            // All pages of one level are of one kind.
+            _ => {}
+        }
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Page>()
+            + match self {
+                Page::Leaf(entries) => entries.capacity() * size_of::<Entry>(),
+                Page::Inner(pages) => {
+                    let below = pages.iter().map(|(_, page)| page.memory()).sum::<usize>();
+                    below + pages.capacity() * size_of::<(Entry, Arc<Page>)>()
+                }
+            }
+    }
+}
+
+/// The entries of a tree in order.
+#[derive(Clone)]
+pub(super) struct Entries<'t> {
+    leaf: slice::Iter<'t, Entry>,
+    above: Vec<slice::Iter<'t, (Entry, Arc<Page>)>>,
+}
+
+impl<'t> Entries<'t> {
+    fn enter(&mut self, page: &'t Page) {
+        match page {
+            Page::Leaf(entries) => self.leaf = entries.iter(),
+            Page::Inner(pages) => self.above.push(pages.iter()),
+        }
+    }
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Entry;
+    fn next(&mut self) -> Option<Entry> {
+        loop {
+            if let Some(entry) = self.leaf.next() {
+                return Some(*entry);
+            }
+            match self.above.last_mut()?.next() {
+                Some((_, page)) => self.enter(page),
+                None => {
+                    self.above.pop();
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn whole(wanted: Entry) -> impl Fn(Entry) -> Ordering {
+        move |entry| (entry.key, entry.value).cmp(&(wanted.key, wanted.value))
+    }
+
+    proptest! {
+        /// Keys are few, so that many are equal and the order decides by the value.
+        #[test]
+        fn a_tree_holds_what_a_set_holds_and_its_clones_stay(
+            steps in prop::collection::vec((0u64..40, 0u32..60, 0u8..5), 0..1500),
+            asked in prop::collection::vec((0u64..41, 0u32..61), 20),
+        ) {
+            let (mut tree, mut set) = (Tree::default(), BTreeSet::new());
+            let mut kept = Vec::new();
+            for (i, (key, value, what)) in steps.into_iter().enumerate() {
+                let entry = Entry { key, value };
+                // More comes than goes at first, then the other way round.
+                if usize::from(what) >= i / 300 {
+                    tree.insert(entry, whole(entry));
+                    set.insert((key, value));
+                } else {
+                    prop_assert_eq!(tree.remove(whole(entry)), set.remove(&(key, value)));
+                }
+                if i % 250 == 0 {
+                    kept.push((tree.clone(), set.clone()));
+                }
+            }
+            kept.push((tree, set));
+            for (tree, set) in kept {
+                let all: Vec<_> = tree.iter().map(|entry| (entry.key, entry.value)).collect();
+                prop_assert_eq!(&all, &set.iter().copied().collect::<Vec<_>>());
+                prop_assert_eq!(tree.len(), set.len());
+                for &(key, value) in &asked {
+                    let order = || whole(Entry { key, value });
+                    let plain = |entry: Option<Entry>| entry.map(|entry| (entry.key, entry.value));
+                    prop_assert_eq!(plain(tree.get(order())), set.get(&(key, value)).copied());
+                    let floor = set.range(..=(key, value)).next_back().copied();
+                    prop_assert_eq!(plain(tree.floor(order())), floor);
+                    let above = set.range((key, value + 1)..).next().copied();
+                    prop_assert_eq!(plain(tree.above(order())), above);
+                }
+            }
+        }
+    }
+}

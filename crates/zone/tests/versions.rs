@@ -1,0 +1,67 @@
+//! Versions of a zone that share what did not change: whatever changes, a version is what a zone is that was built whole
+//! of the same records.
+//!
+//! `PROPTEST_CASES=100000 cargo test -p zone --test versions` tries more of it.
+
+use proptest::prelude::*;
+use testkit::choices::Choices;
+use testkit::key;
+use testkit::versions::{assert_same, change_step_by_step};
+use zone::image::{self, Image, Provenance};
+use zone::store::NodeFlags;
+
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(200)
+}
+
+/// What the property below relies on: changes of every kind are met, and most are kept in an overlay.
+#[test]
+fn every_kind_of_change_is_tried() {
+    let (mut steps, mut overlays, mut nsec, mut nsec3, mut gone, mut hidden) = (0, 0, 0, 0, 0, 0);
+    let mut state = 1u64;
+    for _ in 0..60 {
+        let bytes: Vec<u8> = (0..1200)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 56) as u8
+            })
+            .collect();
+        let mut names = 0;
+        change_step_by_step(&mut Choices::new(&bytes), &mut |version, _| {
+            steps += 1;
+            overlays += usize::from(version.overlay_size().nodes > 0);
+            nsec += usize::from(version.is_signed() && version.nsec().is_some());
+            nsec3 += usize::from(version.is_signed() && version.nsec3().is_some());
+            gone += usize::from(version.node_count() < names);
+            hidden += usize::from(version.iter().any(|node| node.flags().contains(NodeFlags::OCCLUDED)));
+            names = version.node_count();
+        });
+    }
+    let all = [overlays, nsec, nsec3, gone, hidden];
+    assert!(steps > 200 && all.iter().all(|&n| n > steps / 20) && overlays > steps / 2, "{steps}: {all:?}");
+}
+
+/// An image has no overlay: the version is folded for it.
+#[test]
+fn the_image_of_a_version_holds_what_the_version_holds() {
+    let bytes: Vec<u8> = (0..1200u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let mut overlays = 0;
+    change_step_by_step(&mut Choices::new(&bytes), &mut |version, _| {
+        let mut bytes = Vec::new();
+        image::write_to(&mut bytes, version, &Provenance::default()).expect("written");
+        let read = Image::from_bytes(&bytes).expect("an image").read(&key(), 1).expect("the zone");
+        assert_same(&read, version);
+        overlays += usize::from(version.overlay_size().nodes > 0);
+    });
+    assert!(overlays > 1, "{overlays}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
+    #[test]
+    fn a_changed_zone_is_what_it_would_be_if_it_were_built_whole(
+        bytes in prop_oneof![prop::collection::vec(any::<u8>(), 0..500), prop::collection::vec(any::<u8>(), 0..1500)],
+    ) {
+        change_step_by_step(&mut Choices::new(&bytes), &mut |_, _| {});
+    }
+}
