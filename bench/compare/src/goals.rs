@@ -133,6 +133,8 @@ impl Judge<'_> {
         self.signed();
         self.tcp();
         self.idle();
+        self.cached();
+        self.misses();
         self.flood();
         self.goals
     }
@@ -239,10 +241,50 @@ impl Judge<'_> {
         }
     }
 
+    /// Answers from the cache of a forwarder.
+    fn cached(&mut self) {
+        let many = ["1 client", "10 clients", "50 clients", "100 clients", "200 clients", "500 clients"];
+        for (workload, counts) in [("cached-100", &many[..]), ("cached-200k", &["20 clients"])] {
+            for clients in counts {
+                let load = format!("saturated, {clients}");
+                let place = (workload, load.as_str());
+                self.best_peer_of("rate", place, |f| f.qps, f64::max, (Relation::Above, 1.0, "×"));
+                self.best_peer("mean latency", place, |f| f.latency_mean_us, Relation::Below, 1.0);
+                self.best_peer("p99", place, |f| f.latency_p99_us, Relation::Below, 1.0);
+                self.best_peer("CPU", place, |f| f.cpu_us, Relation::AtMost, 0.55);
+                let own = self.own(workload, &load, |f| f.user_us);
+                self.plain("user CPU per query", place, Relation::AtMost, 0.35, "µs", own);
+            }
+            self.reflector("CPU above the reflector", (workload, USUAL), |f| f.cpu_us, 0.5);
+        }
+    }
+
+    /// Names that a forwarder has to ask for.
+    fn misses(&mut self) {
+        let alone = ("misses", "one outstanding");
+        self.best_peer("added p50", alone, |f| f.added_p50_us, Relation::AtMost, 1.0);
+        let saturated = ("misses", "saturated, 20 clients");
+        for peer in ["Unbound", "dnsdist"] {
+            let own = self.own(saturated.0, saturated.1, |f| f.cpu_us);
+            let other = self.series(saturated.0, saturated.1, peer, |f| f.cpu_us);
+            let goal = format!("CPU per forwarded query to {peer}'s");
+            self.combined(&goal, saturated, (own, other), RATIO, at_most(0.7, "×"));
+        }
+    }
+
     fn flood(&mut self) {
         let place = ("flood", "client beside a flood");
         let own = self.own(place.0, place.1, |f| f.bound_share);
         self.plain("memory grown, to the cache's bound", place, Relation::AtMost, 1.15, "×", own);
+        let p99: Pick = |f| f.latency_p99_us;
+        let (beside, alone) = (self.own(place.0, place.1, p99), self.own(place.0, "client alone", p99));
+        self.combined("cached p99 to that without a flood", place, (beside, alone), RATIO, at_most(2.0, "×"));
+        let hits: Pick = |f| f.hit_percent;
+        let both = (self.own(place.0, place.1, hits), self.series(place.0, place.1, "Unbound", hits));
+        self.combined("hit rate to Unbound's", place, both, RATIO, at_least(1.0));
+        let place = ("overload", "client beside twice the capacity");
+        let own = self.own(place.0, place.1, |f| f.served_percent);
+        self.plain("cached queries answered", place, Relation::AtLeast, 99.0, "%", own);
     }
 
     /// A figure of nomen alone.
@@ -376,7 +418,7 @@ impl Judge<'_> {
     }
 }
 
-const PEERS: [&str; 4] = ["NSD", "Knot", "BIND", "PowerDNS"];
+const PEERS: [&str; 8] = ["NSD", "Knot", "BIND", "PowerDNS", "Unbound", "Recursor", "dnsdist", "kresd"];
 
 const fn at_most(wanted: f64, unit: &'static str) -> (Relation, f64, &'static str) {
     (Relation::AtMost, wanted, unit)
@@ -522,6 +564,28 @@ mod tests {
         assert!((goal.measured.unwrap() - (2.0 / 8.0 + 2.0 / 6.0) / 2.0).abs() < 1e-9, "{goal:?}");
         assert_eq!(goal.verdict, Verdict::Missed);
         assert!(goal.from.contains("nomen 0.20"), "{}", goal.from);
+    }
+
+    /// A forwarder asks others in each workload: whoever is the best of them in a row is what counts there.
+    #[test]
+    fn a_forwarder_is_held_to_the_best_of_its_peers_and_to_itself() {
+        let cell = |qps: f64, p99: f64| {
+            vec![Figures { qps: Some(qps), latency_p99_us: Some(p99), ..Figures::default() }]
+        };
+        let rows = vec![
+            row("cached-100", "saturated, 10 clients", "nomen", cell(150.0, 300.0)),
+            row("cached-100", "saturated, 10 clients", "Unbound", cell(140.0, 900.0)),
+            row("cached-100", "saturated, 10 clients", "kresd", cell(100.0, 200.0)),
+            row("flood", "client alone", "nomen", cell(1.0, 100.0)),
+            row("flood", "client beside a flood", "nomen", cell(1.0, 450.0)),
+        ];
+        let goals = evaluate(&Results { rows, ..Results::default() });
+        let verdict = |goal: &str, place: &str| found(&goals, goal, place).verdict;
+        let place = "cached-100, saturated, 10 clients";
+        assert_eq!(verdict("rate to the best peer's", place), Verdict::Met);
+        assert_eq!(verdict("p99 to the best peer's", place), Verdict::Missed);
+        let flood = found(&goals, "cached p99 to that without a flood", "flood, client beside a flood");
+        assert_eq!((flood.measured, flood.verdict), (Some(4.5), Verdict::Missed));
     }
 
     #[test]
