@@ -10,8 +10,8 @@
 //! | `names.rs` | the names that a message holds |
 //! | `message.rs` | one message while it is written |
 //! | `stream.rs` | message after message |
-//! | `axfr.rs` | [`axfr`], [`soa_only`] |
-//! | `ixfr.rs` | [`ixfr`], [`ixfr_datagram`] |
+//! | `axfr.rs` | [`axfr()`], [`soa_only`] |
+//! | `ixfr.rs` | [`ixfr()`], [`ixfr_datagram`] |
 
 mod axfr;
 mod frame;

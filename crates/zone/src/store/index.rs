@@ -39,7 +39,7 @@ const ONES: u128 = u128::MAX / 0xff;
 /// 0x80 in the bytes of the twelve slots.
 const HIGHS: u128 = (ONES << 7) & ((1 << (8 * SLOTS)) - 1);
 
-/// The tag of a hash. Slots not in use hold 0; no tag is 1, which [`matches`] could take a 0 for.
+/// The tag of a hash. Slots not in use hold 0; no tag is 1, which [`matches()`] could take a 0 for.
 #[inline]
 fn tag(hash: NameHash) -> u8 {
     (hash.bits() as u8).max(2)
