@@ -17,6 +17,8 @@ use crate::counts::{Counts, Made};
 
 /// The argument that says: this is the program inside.
 pub(crate) const INSIDE: &str = "--inside-callgrind";
+/// The argument after it that says: the pieces whose misses are counted, their memory moved by the number that follows.
+pub(crate) const COLD: &str = "--cold";
 /// The function counted, as callgrind writes it.
 const COUNTED: &str = "*::counted_piece";
 
@@ -25,6 +27,11 @@ fn cache(last: usize) -> [String; 4] {
     let first = |name: &str| format!("--{name}=32768,8,64");
     ["--cache-sim=yes".to_owned(), first("I1"), first("D1"), format!("--LL={last},16,64")]
 }
+
+/// Where within a cache line the allocator's memory begins: at each of its steps. The length of a path among the
+/// program's arguments is enough to move it, and some misses hang on it by 8 percent, so each place is tried and the
+/// fewest misses count.
+const SHIFTS: [&str; 4] = ["0", "16", "32", "48"];
 
 /// Does one piece once. Callgrind knows it by its name, so it must stay a function.
 #[inline(never)]
@@ -61,13 +68,23 @@ fn features() -> String {
     String::new()
 }
 
+/// Moves all that the allocator gives out later by so many bytes.
+pub(crate) fn shift(bytes: usize) {
+    // More than its smallest piece, so that each number of bytes makes a difference.
+    std::mem::forget(std::hint::black_box(Vec::<u8>::with_capacity(56 + bytes)));
+}
+
 /// Counts the instructions of every piece, and the misses of those that are about memory.
 pub(crate) fn count() -> Result<Counts, String> {
     let run = Run::new(&[INSIDE], COLD_CACHE)?;
-    let (cold, warm): (Vec<_>, Vec<_>) =
-        run.counted()?.into_iter().partition(|(name, _)| name.starts_with("cold/"));
-    let counts = warm.into_iter().map(|(name, totals)| (name, totals.instructions)).collect();
-    let misses = cold.into_iter().map(|(name, totals)| (name, totals.last)).collect();
+    let counts = run.counted()?.into_iter().map(|(name, totals)| (name, totals.instructions)).collect();
+    let mut misses = BTreeMap::new();
+    for shift in SHIFTS {
+        for (name, totals) in Run::new(&[INSIDE, COLD, shift], COLD_CACHE)?.counted()? {
+            let fewest = misses.entry(name).or_insert(totals.last);
+            *fewest = totals.last.min(*fewest);
+        }
+    }
     let made = Made {
         rustc: said("rustc", &["--version"])?,
         target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),

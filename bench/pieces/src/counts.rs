@@ -14,7 +14,7 @@ const MAY_GROW_ELSEWHERE: f64 = 15.0;
 /// Instructions or misses that no comparison looks at: in a small piece one is several percent.
 const SLACK: u64 = 4;
 /// Percent by which misses may grow: twice what they differed by in five layouts of memory. Runs of one program are the
-/// same to the last miss; but where within a cache line the allocator's memory begins hangs on all that came before.
+/// same to the last miss, and the layout that misses least is taken.
 const MISSES_MAY_GROW: f64 = 6.0;
 
 const HEAD: &str = "\

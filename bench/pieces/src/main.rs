@@ -28,9 +28,12 @@ fn main() -> ExitCode {
         ["--update"] => update(),
         ["--misses"] => misses("1000000"),
         ["--misses", names] => misses(names),
-        [callgrind::INSIDE] => {
-            callgrind::inside(nomen_pieces::all().into_iter().chain(nomen_pieces::answers::cold()))
-        }
+        [callgrind::INSIDE] => callgrind::inside(nomen_pieces::all()),
+        [callgrind::INSIDE, callgrind::COLD, bytes] => bytes
+            .parse()
+            .map(callgrind::shift)
+            .map_err(|_| HELP.to_owned())
+            .and_then(|()| callgrind::inside(nomen_pieces::answers::cold())),
         [callgrind::INSIDE, names] => {
             number(names).and_then(|names| callgrind::inside(nomen_pieces::answers::large(names)))
         }
