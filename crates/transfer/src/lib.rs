@@ -6,6 +6,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`catalog_zone`] | zones that list other zones (RFC 9432) |
 //! | [`difference`] | what changed from one version of a zone to the next |
 //! | [`incoming`] | zones and differences out of messages that others send |
 //! | [`outgoing`] | zones and differences as streams of messages (RFC 5936, RFC 1995) |
@@ -13,6 +14,7 @@
 //! | [`tsig`] | transaction signatures (RFC 8945): keys, verifying requests and responses, signing both |
 #![forbid(unsafe_code)]
 
+pub mod catalog_zone;
 pub mod difference;
 pub mod incoming;
 pub mod outgoing;

@@ -1,0 +1,40 @@
+//! Catalog zones (RFC 9432): zones whose records list other zones.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `read.rs` | what a catalog zone lists: [`CatalogZone`] |
+//! | `membership.rs` | which zones that makes, where several catalog zones list them: [`settle`] |
+//! | `produce.rs` | the records of a catalog zone that this server makes: [`member_records`] |
+
+mod membership;
+mod produce;
+mod read;
+#[cfg(test)]
+mod tests;
+
+pub use membership::{Claim, Conflict, ListedIn, MemberOf, Settled, settle};
+pub use produce::{ProducedMember, member_id, member_records};
+pub use read::{CatalogFault, CatalogWarning, CatalogZone, Member};
+
+use wire::Name;
+
+/// The name of a zone, in lower case and wire form. Catalog zones have many: a `LowerNameBuf` takes 256 bytes.
+pub type ZoneName = Box<[u8]>;
+
+/// The labels that this schema gives a meaning, in lower case.
+const VERSION: &[u8] = b"version";
+const ZONES: &[u8] = b"zones";
+const GROUP: &[u8] = b"group";
+const NEW_OWNER: &[u8] = b"coo";
+/// The version of the schema, the only one there is (RFC 9432 §4.2.1).
+const SCHEMA: &[u8] = b"2";
+
+/// The name in lower case.
+fn zone_name(name: Name<'_>) -> ZoneName {
+    name.to_lower().as_lower().as_wire().into()
+}
+
+/// The name as people read it.
+fn shown(zone: &[u8]) -> Name<'_> {
+    Name::from_wire(zone).unwrap_or(Name::ROOT)
+}
