@@ -7,7 +7,6 @@
 //! | module | holds |
 //! |---|---|
 //! | [`catalog_zone`] | zones that list other zones (RFC 9432) |
-//! | [`difference`] | what changed from one version of a zone to the next |
 //! | [`incoming`] | zones and differences out of messages that others send |
 //! | [`outgoing`] | zones and differences as streams of messages (RFC 5936, RFC 1995) |
 //! | [`secondary`] | when secondaries ask and primaries announce (RFC 1034 §4.3.5, RFC 1996) |
@@ -15,7 +14,6 @@
 #![forbid(unsafe_code)]
 
 pub mod catalog_zone;
-pub mod difference;
 pub mod incoming;
 pub mod outgoing;
 pub mod secondary;
