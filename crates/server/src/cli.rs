@@ -178,19 +178,26 @@ pub struct ZoneCompileArgs {
 }
 
 /// `nomen query`.
-#[derive(Debug, Default, Args)]
-#[command(after_help = "Words may come in any order, as with dig: NAME, TYPE, CLASS, @SERVER, +OPTION.\n\n\
+#[derive(Debug, Clone, Default, Args)]
+#[command(
+    after_help = "Words may come in any order, as with dig: NAME, TYPE, CLASS, @SERVER, +OPTION. A second NAME is a second\n\
+query: what stands before the first NAME holds for all, what follows a NAME for its query.\n\n\
 Options:\n  +short +dnssec +tcp +norec +nsid +json +cd +ad +edns +noedns +bufsize=N +padding=N +keepalive\n  \
 +cookie +ignore (keep a truncated answer) +qr (show the query) +time=SECONDS (or +timeout) +tries=N +retry=N\n  \
 +subnet=NET\n  \
-+all +comments +question +answer +authority +additional +stats, each with `no` in front: parts of the output\n\n\
++all +comments +question +answer +authority +additional +stats, each with `no` in front: parts of the output\n  \
++multiline: long records over several lines, with comments\n\n\
 SERVER is an address or a name, which is looked up in /etc/hosts and then with the servers of /etc/resolv.conf.\n\
 A port is written @SERVER -p PORT, @SERVER#PORT or @SERVER@PORT. Without @SERVER: 127.0.0.1, with -6 ::1.\n\n\
-AXFR and IXFR=SERIAL ask for a transfer, over TCP.")]
+AXFR and IXFR=SERIAL ask for a transfer, over TCP."
+)]
 pub struct QueryArgs {
     /// NAME, TYPE, CLASS, @SERVER and +OPTIONs.
-    #[arg(required_unless_present = "reverse", value_name = "WORD")]
+    #[arg(required_unless_present_any = ["reverse", "file"], value_name = "WORD")]
     pub words: Vec<String>,
+    /// Read queries from a file, one or more a line; `-` is standard input.
+    #[arg(short = 'f', long = "file", value_name = "FILE", conflicts_with = "reverse")]
+    pub file: Option<PathBuf>,
     /// Port of the server.
     #[arg(short, long)]
     pub port: Option<u16>,

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use crate::cli::{EXIT_FAULTS, EXIT_OUTSIDE};
+
 /// Widest stretch of a source line that is shown; longer lines are cut around the fault.
 const SHOWN_COLUMNS: usize = 100;
 
@@ -181,6 +183,12 @@ fn floor_char(text: &str, at: usize) -> usize {
         at -= 1;
     }
     at
+}
+
+/// The program's exit code for a configuration that cannot be used: whether its text is to blame, or a file that cannot be
+/// opened.
+pub fn exit_code(faults: &[Diagnostic]) -> u8 {
+    if faults.iter().any(|fault| fault.outside) { EXIT_OUTSIDE } else { EXIT_FAULTS }
 }
 
 #[cfg(test)]

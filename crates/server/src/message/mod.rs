@@ -2,6 +2,7 @@
 //! over the network with it, `nomen ctl explain` what the query path made.
 
 pub mod compose;
+mod lines;
 pub mod print;
 
 pub use compose::QuerySpec;

@@ -7,6 +7,8 @@ use wire::edns::{Edns, ErrorInfo, OptionCode};
 use wire::message::{Header, Malformed, Parser, RawRecord};
 use wire::{Rcode, Ttl, Type, rdata};
 
+use super::lines;
+
 /// A record ready to be shown.
 struct Shown {
     owner: String,
@@ -95,13 +97,17 @@ pub struct Parts {
     pub sections: [bool; 3],
     /// How the answer came.
     pub stats: bool,
+    /// Long records go over several lines, with comments.
+    pub multiline: bool,
 }
 
 impl Parts {
     /// Everything.
-    pub const ALL: Self = Self { comments: true, question: true, sections: [true; 3], stats: true };
+    pub const ALL: Self =
+        Self { comments: true, question: true, sections: [true; 3], stats: true, multiline: false };
     /// Nothing.
-    pub const NONE: Self = Self { comments: false, question: false, sections: [false; 3], stats: false };
+    pub const NONE: Self =
+        Self { comments: false, question: false, sections: [false; 3], stats: false, multiline: false };
 }
 
 /// Every section of a message, in the form of dig.
@@ -124,7 +130,7 @@ pub fn chosen(message: &[u8], shown: Parts) -> Result<String, Malformed> {
         if !section.is_empty() && shows && shown.comments {
             let _ = writeln!(out, "\n;; {title} SECTION:");
         }
-        section.iter().filter(|_| shows).for_each(|record| out += &line(record));
+        section.iter().filter(|_| shows).for_each(|record| out += &line(record, shown.multiline));
     }
     Ok(out)
 }
@@ -156,13 +162,15 @@ fn comments(parts: &Decoded<'_>) -> String {
 }
 
 /// A record in the form of dig.
-fn line(Shown { owner, ttl, class, rtype, rdata }: &Shown) -> String {
+fn line(Shown { owner, ttl, class, rtype, rdata }: &Shown, multiline: bool) -> String {
+    let lines = if multiline { lines::of(*rtype, rdata) } else { None };
+    let rdata = lines.as_deref().unwrap_or(rdata);
     format!("{owner}\t{ttl}\t{class}\t{rtype}\t{rdata}\n")
 }
 
-/// The records of the answer section, one a line.
-pub fn answers(message: &[u8]) -> Result<String, Malformed> {
-    Ok(Decoded::of(message)?.sections[0].iter().map(line).collect())
+/// The records of the answer section, one after the other.
+pub fn answers(message: &[u8], shown: Parts) -> Result<String, Malformed> {
+    Ok(Decoded::of(message)?.sections[0].iter().map(|record| line(record, shown.multiline)).collect())
 }
 
 /// The response code with the server's own words for it, if it sent extended errors (RFC 8914).

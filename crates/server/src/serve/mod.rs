@@ -13,6 +13,7 @@ use wire::hash::HashKey;
 
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ServeArgs};
 use crate::config::Settings;
+use crate::config::report::exit_code;
 use crate::control::{self, Parts, Socket};
 use crate::frontend::Frontend;
 use crate::in_force::{Adopt, ConfigSource, InForce, Prepared};
@@ -55,9 +56,9 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
         None if args.forward.is_empty() => ConfigSource::BuiltIn,
         None => ConfigSource::Forward(args.forward.clone()),
     };
-    let Prepared { settings, zones: wanted } = source
-        .prepare()
-        .map_err(|text| StartFault(format!("the configuration cannot be used\n\n{text}"), EXIT_FAULTS))?;
+    let Prepared { settings, zones: wanted } = source.prepare().map_err(|rejected| {
+        StartFault(format!("the configuration cannot be used\n\n{rejected}"), exit_code(&rejected.faults))
+    })?;
     let built_in = source.is_built_in();
     let sockets = Sockets::open(&settings, built_in).map_err(outside)?;
     // Lives to the end of this function, so that the last words are written.

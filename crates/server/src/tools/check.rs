@@ -6,9 +6,9 @@ use std::sync::mpsc::channel;
 
 use wire::hash::HashKey;
 
-use super::exit_code;
 use super::judge::{self, Verdict, judge, now, text_of};
 use crate::cli::{CheckArgs, EXIT_FAULTS, EXIT_OK};
+use crate::config::report::exit_code;
 use crate::config::{self, reference};
 use crate::serve::trial;
 use crate::zones::ZoneSpec;

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use super::exit_code;
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ZoneCompileArgs};
 use crate::config;
 use crate::config::Storage;
+use crate::config::report::exit_code;
 use crate::config::zones::zone_name;
 use crate::zones::images::{self, StateFolder};
 use crate::zones::resolve::resolve;

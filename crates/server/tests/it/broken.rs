@@ -65,6 +65,14 @@ fn a_missing_file_is_reported() {
 }
 
 #[test]
+fn serving_a_missing_file_ended_as_a_bad_one_does() {
+    let folder = tempfile::tempdir().expect("a folder");
+    assert_eq!(run(folder.path(), &["serve", "--config", "gone.toml"]).status.code(), Some(3));
+    fs::write(folder.path().join("bad.toml"), "[sever]\n").expect("written");
+    assert_eq!(run(folder.path(), &["serve", "--config", "bad.toml"]).status.code(), Some(1));
+}
+
+#[test]
 fn a_bad_zone_is_reported_by_check() {
     let config = "[[zone]]\nname = \"example\"\nfile = \"example.zone\"\n[[zone]]\nname = \"gone\"\nfile = \"gone.zone\"\n";
     let zone = format!("{APEX}www A 192.0.2.300\nwww CNAME ns1\nmail MX ten ns1\n");

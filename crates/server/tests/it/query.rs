@@ -94,6 +94,34 @@ fn servers_have_names_and_parts_of_the_output_can_be_chosen() {
 }
 
 #[test]
+fn several_queries_and_a_file_of_them_are_asked_one_after_the_other() {
+    let server = Server::start(&format!("{APEX}@ MX 10 mail\nmail A 192.0.2.25\n"), "");
+    let at = format!("@{}#{}", server.address.ip(), server.address.port());
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = run(folder.path(), &["query", &at, "+short", "example", "MX", "mail.example"]);
+    assert_eq!(text(&output.stdout), "10 mail.example.\n192.0.2.25\n");
+    std::fs::write(folder.path().join("all"), "# mine\nmail.example\nexample MX\nelsewhere.test\n")
+        .expect("written");
+    let output = run(folder.path(), &["query", &at, "+short", "-f", "all"]);
+    assert_eq!(text(&output.stdout), "192.0.2.25\n10 mail.example.\n");
+    assert_eq!(output.status.code(), Some(1), "that of the query that went worst");
+    std::fs::write(folder.path().join("all"), "mail.example\na..b\n").expect("written");
+    let output = run(folder.path(), &["query", &at, "+short", "-f", "all"]);
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(2), ""), "none is asked");
+    assert!(text(&output.stderr).contains("all:2: `a..b`"), "{}", text(&output.stderr));
+    assert_eq!(run(folder.path(), &["query", &at, "-f", "gone"]).status.code(), Some(3));
+}
+
+#[test]
+fn long_records_go_over_several_lines() {
+    let server = Server::start(APEX, "");
+    let at = format!("@{}#{}", server.address.ip(), server.address.port());
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = run(folder.path(), &["query", &at, "example", "SOA", "+multiline", "+noall", "+answer"]);
+    insta::assert_snapshot!(text(&output.stdout));
+}
+
+#[test]
 fn a_datagram_that_fits_no_query_was_dropped_unseen() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
     let address = socket.local_addr().expect("bound");

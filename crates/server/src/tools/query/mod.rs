@@ -1,7 +1,9 @@
-//! `nomen query`: asks one question and prints the answer as dig does, short, or as JSON. The words of the command
-//! line are read in `words`, and the message goes out and back in `ask`; zone transfers are read in `transfer`.
+//! `nomen query`: asks questions and prints the answers as dig does, short, or as JSON. The words of the command line are
+//! read in `words`, those of a file of queries in `batch`, and the message goes out and back in `ask`; zone transfers are
+//! read in `transfer`.
 
 pub mod ask;
+pub mod batch;
 pub mod server;
 pub mod transfer;
 pub mod words;
@@ -18,15 +20,31 @@ use ask::Received;
 use transfer::{Transfer, TransferFault, is_transfer};
 use words::{Form, Wanted};
 
-/// Runs the verb; returns the exit code.
+/// Runs the verb; returns the exit code: that of the query that went worst.
 pub fn run(args: &QueryArgs) -> u8 {
-    let wanted = match words::read(args) {
-        Ok(wanted) => wanted,
-        Err(message) => {
+    let all = match &args.file {
+        None => words::read(args).map_err(|fault| (fault.to_string(), EXIT_USAGE)),
+        Some(path) => batch::read(path, args).map_err(|fault| (fault.to_string(), fault.exit_code())),
+    };
+    let all = match all {
+        Ok(all) => all,
+        Err((message, code)) => {
             eprintln!("nomen: {message}");
-            return EXIT_USAGE;
+            return code;
         }
     };
+    let mut worst = EXIT_OK;
+    for (at, wanted) in all.into_iter().enumerate() {
+        if at > 0 && wanted.form == Form::Full && wanted.parts.comments {
+            println!();
+        }
+        worst = worst.max(ask_one(wanted));
+    }
+    worst
+}
+
+/// Asks one question and prints the answer.
+fn ask_one(wanted: Wanted) -> u8 {
     let wanted = match located(wanted) {
         Ok(wanted) => wanted,
         Err(message) => {
@@ -117,7 +135,7 @@ fn transfer(wanted: &Wanted, query: &[u8], out: &mut impl Write) -> io::Result<u
         match transfer.next_message() {
             Ok(Some(message)) => {
                 let text = match wanted.form {
-                    Form::Full => print::answers(&message),
+                    Form::Full => print::answers(&message, wanted.parts),
                     Form::Short => print::short(&message),
                     Form::Json => print::json(&message).map(|parts| format!("{parts}\n")),
                 };

@@ -1,4 +1,5 @@
-//! The words of `nomen query` in any order, as dig takes them: NAME, TYPE, CLASS, @SERVER and +OPTIONs.
+//! The words of `nomen query` in any order, as dig takes them: NAME, TYPE, CLASS, @SERVER and +OPTIONs. A second name begins
+//! a second query: words before the first name hold for all queries, those after a name for its query.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -98,7 +99,7 @@ impl Default for Wanted {
 }
 
 /// Options with the words that name them; the first word is the one messages use.
-const OPTIONS: [&str; 32] = [
+const OPTIONS: [&str; 33] = [
     "short",
     "dnssec",
     "do",
@@ -131,13 +132,14 @@ const OPTIONS: [&str; 32] = [
     "stats",
     "timeout",
     "retry",
+    "multiline",
 ];
 
 /// What is wrong with a word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WordFault {
-    /// It is neither a type nor a class, and the name is given already.
-    TooMany(String),
+    /// Both are types of one query.
+    Types(Type, Type),
     /// It is not a domain name.
     Name(String, NameTextError),
     /// It is neither an IP address nor the name of a host.
@@ -174,9 +176,10 @@ pub enum WordFault {
 impl fmt::Display for WordFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooMany(word) => {
-                write!(f, "`{word}` is neither a type nor a class, and the name is given already")
-            }
+            Self::Types(first, second) => write!(
+                f,
+                "`{first}` and `{second}` are two types of one query; a name like a type is written with a dot, `{second}.`"
+            ),
             Self::Name(text, fault) => write!(f, "`{text}` is not a domain name: {fault}"),
             Self::Server(text) => write!(f, "`{text}` is neither an address nor the name of a server"),
             Self::Family(ip) => write!(f, "`{ip}` is not an address of the family that -4 or -6 asks for"),
@@ -199,58 +202,113 @@ impl fmt::Display for WordFault {
 
 impl std::error::Error for WordFault {}
 
-/// Reads the words.
+/// Reads the words: a query or several.
 ///
 /// # Errors
 /// [`WordFault`], of the first word that cannot be meant.
-pub fn read(args: &QueryArgs) -> Result<Wanted, WordFault> {
-    let mut wanted = Wanted::default();
-    let (mut name, mut qtype) = (None, None);
-    if let Some(ip) = args.reverse {
-        name = Some(reverse(ip));
-        qtype = Some(Type::PTR);
-    }
-    for word in &args.words {
-        if let Some(server) = word.strip_prefix('@') {
-            read_server(&mut wanted, server)?;
-        } else if let Some(option) = word.strip_prefix('+') {
-            read_option(&mut wanted, option)?;
-        } else if let Some(class) = class_word(word, name.is_some()) {
-            wanted.query.qclass = class;
-        } else if let Some(serial) = ixfr_word(word)? {
-            (qtype, wanted.query.has_version) = (Some(Type::IXFR), Some(serial));
-        } else if let Some(found) =
-            type_word(word, name.is_some() || args.words.len() > 1).filter(|_| qtype.is_none())
-        {
-            qtype = Some(found);
-        } else if name.is_none() {
-            name = Some(word.clone());
-        } else {
-            return Err(WordFault::TooMany(word.clone()));
-        }
-    }
+pub fn read(args: &QueryArgs) -> Result<Vec<Wanted>, WordFault> {
+    let mut common = Reading::default();
     if let Some(text) = &args.rtype {
         match ixfr_word(text)? {
-            Some(serial) => (qtype, wanted.query.has_version) = (Some(Type::IXFR), Some(serial)),
-            None => qtype = Some(text.parse().map_err(|_| WordFault::Type(text.clone()))?),
+            Some(serial) => common.ixfr(serial),
+            None => common.qtype = Some(text.parse().map_err(|_| WordFault::Type(text.clone()))?),
         }
+        common.type_is_fixed = true;
     }
     if let Some(text) = &args.class {
-        wanted.query.qclass = text.parse().map_err(|_| WordFault::Class(text.clone()))?;
+        common.wanted.query.qclass = text.parse().map_err(|_| WordFault::Class(text.clone()))?;
     }
-    if let Some(port) = args.port {
-        wanted.server.set_port(port);
+    let mut done = Vec::new();
+    let mut reading = common.clone();
+    if let Some(ip) = args.reverse {
+        (reading.name, reading.qtype) = (Some(reverse(ip)), Some(Type::PTR));
     }
-    choose_family(&mut wanted, args)?;
-    // `nomen query @server` asks for the root's servers, as dig does.
-    let default_type = if name.is_none() { Type::NS } else { Type::A };
-    let text = name.unwrap_or_else(|| ".".into());
-    wanted.query.name = NameBuf::from_text(text.as_bytes(), Some(Name::ROOT))
-        .map_err(|fault| WordFault::Name(text.clone(), fault))?;
-    wanted.query.qtype = qtype.unwrap_or(default_type);
-    // Over UDP the option must not be sent (RFC 7828 §3.2.1).
-    wanted.query.keepalive &= wanted.tcp;
-    Ok(wanted)
+    for word in &args.words {
+        let has_more = args.words.len() > 1;
+        if !reading.take(word, has_more)? {
+            // What stood before the first name holds for this query as well.
+            done.push(std::mem::replace(&mut reading, common.clone()).end(args)?);
+            reading.name = Some(word.clone());
+        } else if reading.name.is_none() {
+            common = reading.clone();
+        }
+    }
+    done.push(reading.end(args)?);
+    Ok(done)
+}
+
+/// What the words so far say of a query.
+#[derive(Clone, Default)]
+struct Reading {
+    wanted: Wanted,
+    name: Option<String>,
+    qtype: Option<Type>,
+    /// The type comes from an option of its own, and every word like one is a name.
+    type_is_fixed: bool,
+    /// A server stands among the words.
+    has_server: bool,
+}
+
+impl Reading {
+    /// Takes a word. Returns false if it is the name of another query.
+    fn take(&mut self, word: &str, has_more: bool) -> Result<bool, WordFault> {
+        if let Some(server) = word.strip_prefix('@') {
+            self.has_server = true;
+            read_server(&mut self.wanted, server)?;
+        } else if let Some(option) = word.strip_prefix('+') {
+            read_option(&mut self.wanted, option)?;
+        } else if let Some(class) = class_word(word, self.name.is_some()) {
+            self.wanted.query.qclass = class;
+        } else if let Some(serial) = ixfr_word(word)? {
+            self.ixfr(serial);
+        } else if let Some(found) =
+            type_word(word, self.name.is_some() || has_more).filter(|_| !self.type_is_fixed)
+            && (self.qtype.is_none() || self.name.is_some())
+        {
+            // A name that is a word like a type needs a dot where another name stands before it.
+            match self.qtype.replace(found) {
+                None => {}
+                Some(before) if self.name.is_some() => return Err(WordFault::Types(before, found)),
+                Some(_) => {}
+            }
+        } else if self.name.is_none() {
+            self.name = Some(word.to_owned());
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn ixfr(&mut self, serial: Serial) {
+        (self.qtype, self.wanted.query.has_version) = (Some(Type::IXFR), Some(serial));
+    }
+
+    /// The query, once all its words are there.
+    fn end(self, args: &QueryArgs) -> Result<Wanted, WordFault> {
+        let Reading { mut wanted, name, qtype, has_server, .. } = self;
+        if let Some(port) = args.port {
+            wanted.server.set_port(port);
+        }
+        choose_family(&mut wanted, args, has_server)?;
+        // `nomen query @server` asks for the root's servers, as dig does.
+        let default_type = if name.is_none() { Type::NS } else { Type::A };
+        wanted.query.name = name.map_or(Ok(NameBuf::ROOT), |text| name_of(&text))?;
+        wanted.query.qtype = qtype.unwrap_or(default_type);
+        // Over UDP the option must not be sent (RFC 7828 §3.2.1).
+        wanted.query.keepalive &= wanted.tcp;
+        Ok(wanted)
+    }
+}
+
+/// A name as people write it: letters beyond ASCII as IDNA has them (RFC 5891).
+fn name_of(text: &str) -> Result<NameBuf, WordFault> {
+    let ascii = match text.is_ascii() {
+        true => None,
+        false => idna::domain_to_ascii(text).ok(),
+    };
+    let written = ascii.as_deref().unwrap_or(text);
+    NameBuf::from_text(written.as_bytes(), Some(Name::ROOT))
+        .map_err(|fault| WordFault::Name(text.to_owned(), fault))
 }
 
 /// A word that is a type. `A` and the like are types even as the first word, unless it is the only one.
@@ -283,7 +341,7 @@ fn class_word(word: &str, has_name: bool) -> Option<Class> {
 }
 
 /// -4 and -6: which addresses of a named server are asked, and which loopback address without one.
-fn choose_family(wanted: &mut Wanted, args: &QueryArgs) -> Result<(), WordFault> {
+fn choose_family(wanted: &mut Wanted, args: &QueryArgs, has_server: bool) -> Result<(), WordFault> {
     wanted.family = match (args.v4, args.v6) {
         (true, _) => Family::V4,
         (_, true) => Family::V6,
@@ -293,7 +351,7 @@ fn choose_family(wanted: &mut Wanted, args: &QueryArgs) -> Result<(), WordFault>
     if wanted.host.is_some() || wanted.family.takes(ip) {
         return Ok(());
     }
-    if args.words.iter().any(|word| word.starts_with('@')) {
+    if has_server {
         return Err(WordFault::Family(ip));
     }
     wanted.server.set_ip(Ipv6Addr::LOCALHOST.into());
@@ -340,13 +398,17 @@ fn read_option(wanted: &mut Wanted, text: &str) -> Result<(), WordFault> {
     match name {
         "short" => wanted.form = form(Form::Short),
         "json" => wanted.form = form(Form::Json),
-        "all" => (wanted.form, wanted.parts) = (Form::Full, if on { Parts::ALL } else { Parts::NONE }),
+        "all" => {
+            let parts = if on { Parts::ALL } else { Parts::NONE };
+            (wanted.form, wanted.parts) = (Form::Full, Parts { multiline: wanted.parts.multiline, ..parts });
+        }
         "comments" => wanted.parts.comments = on,
         "question" => wanted.parts.question = on,
         "answer" => wanted.parts.sections[0] = on,
         "authority" => wanted.parts.sections[1] = on,
         "additional" => wanted.parts.sections[2] = on,
         "stats" => wanted.parts.stats = on,
+        "multiline" => wanted.parts.multiline = on,
         "dnssec" | "do" => wanted.query.dnssec_ok = on,
         "tcp" | "vc" => wanted.tcp = on,
         "rec" | "recurse" => wanted.query.recursion_desired = on,
@@ -413,9 +475,46 @@ fn reverse(ip: IpAddr) -> String {
 mod tests {
     use super::*;
 
-    fn wanted(line: &str) -> Result<Wanted, WordFault> {
+    fn all_wanted(line: &str) -> Result<Vec<Wanted>, WordFault> {
         let words = line.split_whitespace().map(str::to_owned).collect();
         read(&QueryArgs { words, ..QueryArgs::default() })
+    }
+
+    fn wanted(line: &str) -> Result<Wanted, WordFault> {
+        all_wanted(line).map(only)
+    }
+
+    fn only(mut all: Vec<Wanted>) -> Wanted {
+        assert_eq!(all.len(), 1, "{all:?}");
+        all.remove(0)
+    }
+
+    #[test]
+    fn each_further_name_is_a_query_of_its_own() {
+        let all = all_wanted("@192.0.2.1 +short a.example MX +tcp b.example c.example TXT @192.0.2.2")
+            .expect("good");
+        let asked =
+            |w: &Wanted| (w.query.name.to_string(), w.query.qtype, w.tcp, w.form, w.server.ip().to_string());
+        let short =
+            |name: &str, qtype, tcp, ip: &str| (name.to_owned(), qtype, tcp, Form::Short, ip.to_owned());
+        let expected = [
+            short("a.example.", Type::MX, true, "192.0.2.1"),
+            short("b.example.", Type::A, false, "192.0.2.1"),
+            short("c.example.", Type::TXT, false, "192.0.2.2"),
+        ];
+        assert_eq!(all.iter().map(asked).collect::<Vec<_>>(), expected);
+        // The type before the first name holds for all that have none of their own.
+        let types: Vec<Type> =
+            all_wanted("MX a.example b.example").expect("good").iter().map(|w| w.query.qtype).collect();
+        assert_eq!(types, [Type::MX, Type::MX]);
+    }
+
+    #[test]
+    fn a_name_beyond_ascii_was_no_name() {
+        assert_eq!(
+            wanted("b\u{fc}cher.example").expect("good").query.name.to_string(),
+            "xn--bcher-kva.example."
+        );
     }
 
     #[test]
@@ -469,7 +568,7 @@ mod tests {
             ("a. +subnet=192.0.2.0/33", number("subnet", "33", 32)),
             ("a. IXFR", WordFault::Ixfr("IXFR".into())),
             ("a. ixfr=x", WordFault::Ixfr("ixfr=x".into())),
-            ("a. b. c.", WordFault::TooMany("b.".into())),
+            ("a. MX TXT", WordFault::Types(Type::MX, Type::TXT)),
             ("a..b", WordFault::Name("a..b".into(), NameTextError::EmptyLabel)),
         ] {
             assert_eq!(wanted(line), Err(fault), "{line}");
@@ -489,7 +588,8 @@ mod tests {
             assert_eq!((wanted.host.as_deref(), wanted.server.port()), (host, port), "{line}");
         }
         let words = |line: &str| line.split(' ').map(str::to_owned).collect();
-        let v6 = |line: &str| read(&QueryArgs { words: words(line), v6: true, ..QueryArgs::default() });
+        let v6 =
+            |line: &str| read(&QueryArgs { words: words(line), v6: true, ..QueryArgs::default() }).map(only);
         assert_eq!(v6("a.").map(|w| w.server.ip()), Ok(Ipv6Addr::LOCALHOST.into()));
         assert_eq!(v6("a. @192.0.2.1"), Err(WordFault::Family("192.0.2.1".parse().expect("ip"))));
     }
@@ -497,7 +597,7 @@ mod tests {
     #[test]
     fn type_and_class_have_options_of_their_own() {
         let args = QueryArgs { rtype: Some("mx".into()), class: Some("CH".into()), ..QueryArgs::default() };
-        let read = |args| read(&QueryArgs { words: vec!["txt".into()], ..args });
+        let read = |args| read(&QueryArgs { words: vec!["txt".into()], ..args }).map(only);
         let asked = read(args).expect("good").query;
         assert_eq!(
             (asked.name.to_string().as_str(), asked.qtype, asked.qclass),
