@@ -30,6 +30,13 @@
 //! REFUSED. BIND without the zone's private keys answers SERVFAIL; Knot without signing makes the change and leaves the
 //! old signatures. RRSIG, NSEC, NSEC3 and NSEC3PARAM belong to whoever signs and are refused in every zone; DNSKEY, CDS, CDNSKEY and
 //! DS are data as any others, so that keys can be announced before a zone is signed.
+//!
+//! # Where BIND 9.18 decides otherwise
+//!
+//! - It refuses an update after which an NS record names a host of the zone that has no address (`check-integrity`), and
+//!   ignores NS at a wildcard. RFC 2136 asks for neither, and both are done here.
+//! - It takes NSEC3PARAM in unsigned zones, and RRSIG at the zone's name.
+//! - Of a request with several faults of form it may find another one first.
 #![forbid(unsafe_code)]
 
 mod fault;
