@@ -49,6 +49,8 @@ pub enum Verb {
     Zone(ZoneVerb),
     /// Ask a server and print the answer.
     Query(QueryArgs),
+    /// Change a zone by dynamic updates, told by a script in the language of nsupdate.
+    Update(UpdateArgs),
     /// Talk to the running server.
     Ctl(CtlArgs),
     /// Print completions for a shell.
@@ -216,6 +218,41 @@ pub struct QueryArgs {
     /// Ask over IPv6 only.
     #[arg(short = '6')]
     pub v6: bool,
+}
+
+/// `nomen update`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A script has a command in each line; a line that begins with a semicolon is a comment:\n\n  \
+server HOST [PORT]   zone NAME   key [ALGORITHM:]NAME SECRET   ttl SECONDS   class CLASS\n  \
+[prereq] nxdomain NAME   [prereq] yxdomain NAME   [prereq] nxrrset NAME TYPE   [prereq] yxrrset NAME TYPE [DATA]\n  \
+[update] add NAME [TTL] TYPE DATA   [update] delete NAME [TYPE [DATA]]\n  \
+show   send (or an empty line)   answer   quit\n\n\
+A script that is not typed is read to its end first, and nothing is sent if a line is wrong. Without `zone` and `server`, \
+both are found by SOA queries."
+)]
+pub struct UpdateArgs {
+    /// The script; standard input without one.
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Server to send to, as HOST, HOST#PORT or HOST@PORT; found by the zone's SOA without it.
+    #[arg(short, long, value_name = "HOST")]
+    pub server: Option<String>,
+    /// Key to sign with. Whoever may list processes sees the secret: --key-file is better.
+    #[arg(long, value_name = "NAME[:ALGORITHM]:SECRET", conflicts_with = "key_file")]
+    pub key: Option<String>,
+    /// File with the key to sign with, as tsig-keygen writes it.
+    #[arg(short, long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+    /// Send over TCP also what fits into a datagram.
+    #[arg(long)]
+    pub tcp: bool,
+    /// Seconds to wait for an answer, in each of three tries over UDP.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub timeout: u64,
+    /// Print each answer as JSON, one a line.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `nomen ctl`.
@@ -398,6 +435,7 @@ pub fn run() -> ExitCode {
         Verb::Zone(ZoneVerb::Dump(args)) => tools::zone_dump::run(&args),
         Verb::Zone(ZoneVerb::Compile(args)) => tools::zone_compile::run(&args),
         Verb::Query(args) => tools::query::run(&args),
+        Verb::Update(args) => tools::update::run(&args),
         Verb::Ctl(args) => tools::ctl::run(&args),
         Verb::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "nomen", &mut std::io::stdout());

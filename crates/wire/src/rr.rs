@@ -55,6 +55,12 @@ impl Type {
         matches!(self.0, 0 | 41 | 128..=255)
     }
 
+    /// Whether records of this type may be at a name that has a CNAME, itself left out: those that DNSSEC puts there
+    /// (RFC 2181 §10.1, RFC 4034 §3, RFC 2535 §2.3.5).
+    pub fn may_be_beside_cname(self) -> bool {
+        matches!(self, Self::NSEC | Self::NSEC3 | Self::RRSIG | Self::KEY | Self::SIG | Self::NXT)
+    }
+
     /// Reads a mnemonic, in any letter case, or `TYPEn`.
     pub fn from_text(text: &[u8]) -> Result<Self, UnknownMnemonic> {
         let mut slot = mnemonic_slot(text);

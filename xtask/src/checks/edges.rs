@@ -46,6 +46,7 @@ const ROOMS: &[Room] = &[
     Room { name: "resolver", ours: &["wire", "exchange", "cache", "dnssec"], theirs: Only(&["chacha20"]) },
     Room { name: "policy", ours: &["wire", "zone"], theirs: Only(&[]) },
     Room { name: "transfer", ours: &["wire", "exchange", "zone", "dnssec"], theirs: Only(&["aws-lc-rs"]) },
+    Room { name: "update", ours: &["wire", "zone"], theirs: Only(&[]) },
     Room { name: "signer", ours: &["wire", "zone", "dnssec"], theirs: Only(&[]) },
     Room {
         name: "engine",
@@ -85,6 +86,7 @@ const ROOMS: &[Room] = &[
             "resolver",
             "policy",
             "transfer",
+            "update",
             "signer",
             "engine",
             "recursion",

@@ -16,3 +16,4 @@ mod support;
 mod systemd;
 mod transfers;
 mod trial;
+mod update;

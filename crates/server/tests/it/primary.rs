@@ -18,7 +18,7 @@ use zone::Zone;
 use crate::support::{APEX, PATIENCE, Server, eventually, free_address, message, text};
 
 const AXFR: u16 = 252;
-const KEY_FILE: &str = "key \"transfer.example\" {\n\talgorithm hmac-sha256;\n\tsecret \"3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs=\";\n};\n";
+pub(crate) const KEY_FILE: &str = "key \"transfer.example\" {\n\talgorithm hmac-sha256;\n\tsecret \"3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs=\";\n};\n";
 const KEY: &str = "key-files = [\"transfer.key\"]\n";
 
 fn now() -> u64 {
@@ -57,7 +57,11 @@ fn receive(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 /// Has a zone transferred.
-fn transfer(server: SocketAddr, zone: &str, key: Option<&Arc<TsigKey>>) -> Result<Zone, TransferFault> {
+pub(crate) fn transfer(
+    server: SocketAddr,
+    zone: &str,
+    key: Option<&Arc<TsigKey>>,
+) -> Result<Zone, TransferFault> {
     let mut request = message(7, zone, AXFR);
     let mut verifier = None;
     if let Some(key) = key {
@@ -83,7 +87,7 @@ fn transfer(server: SocketAddr, zone: &str, key: Option<&Arc<TsigKey>>) -> Resul
 }
 
 /// Its records, as text that shows every difference but that of letter case: NSD keeps names in lower case.
-fn records(zone: &Zone) -> BTreeSet<String> {
+pub(crate) fn records(zone: &Zone) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     let mut rdata = Vec::new();
     for node in zone {
@@ -172,10 +176,10 @@ fn of_transfers_only_so_many_are_under_way() {
     server.wait_for_log("transfer broken off", 1);
 }
 
-/// A server of another make that takes `example.` from a primary; killed when dropped.
-struct Secondary {
+/// A server of another make; killed when dropped.
+pub(crate) struct Secondary {
     kind: &'static str,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     child: Child,
     _folder: tempfile::TempDir,
 }
@@ -189,7 +193,7 @@ impl Drop for Secondary {
 }
 
 /// Starts it, if it is installed. Where everything has to be, its absence is a fault.
-fn secondary(
+pub(crate) fn secondary(
     kind: &'static str,
     program: &str,
     arguments: &[&str],

@@ -88,6 +88,17 @@ pub fn canonical(t: Type, rdata: &mut [u8]) {
     }
 }
 
+/// Whether the uncompressed RDATA of two records of type `t` is the same in [canonical] form: the letter case of most names
+/// does not count (RFC 4034 §6.2).
+pub fn is_same(t: Type, a: &[u8], b: &[u8]) -> bool {
+    let canonical = |rdata: &[u8]| {
+        let mut rdata = rdata.to_vec();
+        canonical(t, &mut rdata);
+        rdata
+    };
+    a == b || a.eq_ignore_ascii_case(b) && canonical(a) == canonical(b)
+}
+
 /// Reads the text of a record's data and appends its uncompressed wire form to `out`.
 ///
 /// Takes the form of the type or, for every type, the generic one of RFC 3597 §5 (`\# length hex`). Relative

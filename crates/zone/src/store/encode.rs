@@ -243,7 +243,7 @@ impl Encoder {
         let mut count = 0;
         for (i, record) in records.iter().enumerate() {
             let duplicate = if records.len() <= PAIRWISE {
-                records[..i].iter().any(|r| same_data(r.rtype, pending.rdata(r), pending.rdata(record)))
+                records[..i].iter().any(|r| rdata::is_same(r.rtype, pending.rdata(r), pending.rdata(record)))
             } else {
                 !seen.insert(canonical(record.rtype, pending.rdata(record)))
             };
@@ -369,8 +369,6 @@ impl Encoder {
     /// Notes combinations of RRsets that no name may have.
     fn check(&self, pending: &Pending, apex: Name<'_>, notes: &mut Notes) {
         let owner = pending.owner.as_name();
-        let beside_cname =
-            [Type::CNAME, Type::NSEC, Type::NSEC3, Type::RRSIG, Type::KEY, Type::SIG, Type::NXT];
         let has_cname = self.entries.iter().any(|e| e.rtype == Type::CNAME);
         for entry in &self.entries {
             let t = entry.rtype;
@@ -380,7 +378,7 @@ impl Encoder {
                 Type::DNAME if several => NoteKind::MultipleDname,
                 Type::SOA if owner.len() != apex.len() => NoteKind::SoaBelowApex,
                 Type::SOA if several => NoteKind::MultipleSoa,
-                _ if has_cname && !beside_cname.contains(&t) => NoteKind::CnameAndOther,
+                _ if has_cname && t != Type::CNAME && !t.may_be_beside_cname() => NoteKind::CnameAndOther,
                 _ => continue,
             };
             let source = pending.records.iter().rev().find(|r| r.rtype == t).map_or(0, |r| r.source);
@@ -407,11 +405,6 @@ pub(super) fn target<'a>(owner: Name<'a>, t: Type, rdata: &'a [u8]) -> Option<Na
     let service = matches!(t, Type::SVCB | Type::HTTPS) && rdata[..2] != [0, 0];
     // RFC 9460 §2.5.2: `.` in service mode stands for the owner.
     Some(if service && name.is_root() { owner } else { name })
-}
-
-/// Whether the RDATA of two records of type `t` is the same in canonical form.
-pub(super) fn same_data(t: Type, a: &[u8], b: &[u8]) -> bool {
-    a == b || a.eq_ignore_ascii_case(b) && canonical(t, a) == canonical(t, b)
 }
 
 fn canonical(t: Type, rdata: &[u8]) -> Vec<u8> {

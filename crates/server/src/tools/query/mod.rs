@@ -64,7 +64,7 @@ fn ask_one(wanted: Wanted) -> u8 {
 }
 
 /// The same with the address of its server, where that has a name: the first it has.
-fn located(mut wanted: Wanted) -> Result<Wanted, String> {
+pub fn located(mut wanted: Wanted) -> Result<Wanted, String> {
     if let Some(host) = wanted.host.take() {
         let found = server::addresses(&host, wanted.family, &wanted)?;
         found.first().into_iter().for_each(|ip| wanted.server.set_ip(*ip));
@@ -209,7 +209,7 @@ fn footer(answer: &Received) -> String {
 }
 
 /// Adds how the answer came to the parts of its message.
-fn with_origin(mut parts: Value, answer: &Received) -> Value {
+pub fn with_origin(mut parts: Value, answer: &Received) -> Value {
     parts["server"] = answer.server.to_string().into();
     parts["transport"] = if answer.tcp { "tcp" } else { "udp" }.into();
     parts["milliseconds"] = (answer.took.as_secs_f64() * 1000.0).into();

@@ -41,6 +41,11 @@ pub fn addresses(host: &str, family: Family, wanted: &Wanted) -> Result<Vec<IpAd
     Err(fault)
 }
 
+/// The servers of `/etc/resolv.conf`.
+pub fn resolvers() -> Vec<IpAddr> {
+    ResolvConf::read(&fs::read_to_string("/etc/resolv.conf").unwrap_or_default()).servers
+}
+
 /// The addresses that a hosts file has for a name.
 fn from_hosts<'t>(text: &'t str, host: &'t str) -> impl Iterator<Item = IpAddr> + 't {
     let host = host.trim_end_matches('.');

@@ -358,8 +358,8 @@ fn choose_family(wanted: &mut Wanted, args: &QueryArgs, has_server: bool) -> Res
     Ok(())
 }
 
-/// `@SERVER`, with its port behind `@` or `#`.
-fn read_server(wanted: &mut Wanted, text: &str) -> Result<(), WordFault> {
+/// What stands behind the `@` of `@SERVER`: an address or a name, with its port behind `@` or `#`.
+pub fn read_server(wanted: &mut Wanted, text: &str) -> Result<(), WordFault> {
     let (ip, port) = match text.split_once(['@', '#']) {
         Some((ip, port)) => (ip, Some(port.parse::<u16>().map_err(|_| WordFault::Port(port.to_owned()))?)),
         None => (text, None),

@@ -1,11 +1,11 @@
 //! [`Zone::apply`]: the records of a change, name by name, to nodes, and those into the next version.
 
-use wire::{LowerNameBuf, NameHash, Type};
+use wire::{LowerNameBuf, NameHash, Type, rdata};
 
 use super::place::{Draft, Rebuild};
 use super::{ChangeError, ChangeSet, ChangedRecord};
 use crate::store::build::{BuildError, check_fit};
-use crate::store::encode::{Encoder, same_data};
+use crate::store::encode::Encoder;
 use crate::store::finish::{read_soa, unpack};
 use crate::store::node::Node;
 use crate::store::pending::{Note, NoteKind, Notes, Pending, PendingRecord};
@@ -154,7 +154,8 @@ impl Reader<'_, '_> {
     /// Which of the pending records is the same as this one.
     fn find(&self, wanted: &ChangedRecord<'_>) -> Option<usize> {
         let is_same = |record: &PendingRecord| {
-            record.rtype == wanted.rtype && same_data(wanted.rtype, self.pending.rdata(record), wanted.rdata)
+            record.rtype == wanted.rtype
+                && rdata::is_same(wanted.rtype, self.pending.rdata(record), wanted.rdata)
         };
         self.pending.records.iter().position(is_same)
     }

@@ -1,0 +1,389 @@
+//! Who may change what: [`UpdatePolicy`], rules of which the first that fits decides, as with BIND's `update-policy`. Where
+//! none fits, the answer is no.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use wire::{LowerName, Name, NameBuf, Type};
+
+/// Whether a rule permits or forbids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GrantOrDeny {
+    /// It permits.
+    Grant,
+    /// It forbids.
+    Deny,
+}
+
+/// Whom a rule is about; everybody if nothing is given, both if both are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleClient {
+    /// The name of the TSIG key that signs the request.
+    pub key: Option<NameBuf>,
+    /// A network that the request comes from: an address and how many of its bits count.
+    pub network: Option<(IpAddr, u8)>,
+}
+
+/// Which names a rule is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameRelation {
+    /// This name.
+    Name(NameBuf),
+    /// This name and all below it.
+    Subdomain(NameBuf),
+    /// The name of the key that signs; no name for a request without a key.
+    SelfName,
+    /// The name of the key that signs, and all below it.
+    SelfSub,
+    /// All names of the zone.
+    Zone,
+}
+
+/// Which types a rule is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RuleTypes {
+    /// All but NS, SOA, and what signers make: RRSIG, SIG, NSEC, NSEC3. As in BIND where a rule names no type.
+    #[default]
+    Usual,
+    /// All.
+    All,
+    /// These.
+    Only(Vec<Type>),
+}
+
+/// One rule of an [`UpdatePolicy`].
+///
+/// As text it is `grant` or `deny`, whom it is about (`key:NAME`, a network, both, or `any`), which names (`name NAME`,
+/// `subdomain NAME`, `self`, `selfsub`, `zone`), and types, of which `ANY` stands for all:
+///
+/// ```text
+/// deny  any                          name     www.example.
+/// grant key:dhcp.example             subdomain dyn.example. A AAAA DHCID
+/// grant 192.0.2.0/24 key:host.example selfsub
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyRule {
+    /// What it decides.
+    pub action: GrantOrDeny,
+    /// For whom.
+    pub client: RuleClient,
+    /// About which names.
+    pub names: NameRelation,
+    /// About which types.
+    pub types: RuleTypes,
+}
+
+/// Who sent a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Requester<'a> {
+    /// The name of the key whose signature was good, if there was one.
+    pub key: Option<LowerName<'a>>,
+    /// Where the request came from.
+    pub address: IpAddr,
+}
+
+/// The rules of a zone. Made once; rules that name another key than that of the request are never looked at.
+#[derive(Clone, Debug, Default)]
+pub struct UpdatePolicy {
+    rules: Box<[PolicyRule]>,
+    /// The numbers of the rules that name a key, by it.
+    of_key: HashMap<NameBuf, Vec<usize>>,
+    /// The numbers of the others.
+    of_all: Vec<usize>,
+}
+
+/// What one requester may do: the rules that are about them, in order.
+#[derive(Clone, Debug)]
+pub struct Permission<'p> {
+    rules: Vec<&'p PolicyRule>,
+    key: Option<NameBuf>,
+}
+
+impl UpdatePolicy {
+    /// The policy of these rules, in their order.
+    pub fn new(rules: impl IntoIterator<Item = PolicyRule>) -> UpdatePolicy {
+        let rules: Box<[PolicyRule]> = rules.into_iter().collect();
+        let mut policy = UpdatePolicy { rules, ..UpdatePolicy::default() };
+        for (number, rule) in policy.rules.iter().enumerate() {
+            match &rule.client.key {
+                Some(key) => policy.of_key.entry(*key).or_default().push(number),
+                None => policy.of_all.push(number),
+            }
+        }
+        policy
+    }
+
+    /// What a requester may do.
+    pub fn permission(&self, requester: Requester<'_>) -> Permission<'_> {
+        let key = requester.key.map(|key| key.as_name().to_buf());
+        let of_key = key.as_ref().and_then(|key| self.of_key.get(key));
+        let mut numbers: Vec<usize> = of_key.into_iter().flatten().chain(&self.of_all).copied().collect();
+        numbers.sort_unstable();
+        let from_there = |rule: &&PolicyRule| match rule.client.network {
+            Some((network, bits)) => is_in(requester.address, network, bits),
+            None => true,
+        };
+        let rules = numbers.into_iter().filter_map(|number| self.rules.get(number)).filter(from_there);
+        Permission { rules: rules.collect(), key }
+    }
+}
+
+impl Permission<'_> {
+    /// Whether there is nothing at all that the requester may change.
+    pub fn is_none(&self) -> bool {
+        self.rules.iter().all(|rule| rule.action == GrantOrDeny::Deny)
+    }
+
+    /// Whether records of this type may be added to a name and deleted from it.
+    pub fn permits(&self, owner: Name<'_>, rtype: Type) -> bool {
+        let key = self.key.as_ref().map(NameBuf::as_name);
+        let fits = |rule: &&&PolicyRule| rule.names.has(owner, key) && rule.types.has(rtype);
+        self.rules.iter().find(fits).is_some_and(|rule| rule.action == GrantOrDeny::Grant)
+    }
+
+    /// Whether there may be types for which the name may be changed.
+    pub(crate) fn permits_some(&self, owner: Name<'_>) -> bool {
+        let key = self.key.as_ref().map(NameBuf::as_name);
+        self.rules.iter().any(|rule| rule.action == GrantOrDeny::Grant && rule.names.has(owner, key))
+    }
+}
+
+impl NameRelation {
+    fn has(&self, owner: Name<'_>, key: Option<Name<'_>>) -> bool {
+        match self {
+            Self::Name(name) => owner == name.as_name(),
+            Self::Subdomain(name) => owner.is_at_or_below(name.as_name()),
+            Self::SelfName => key == Some(owner),
+            Self::SelfSub => key.is_some_and(|key| owner.is_at_or_below(key)),
+            Self::Zone => true,
+        }
+    }
+}
+
+impl RuleTypes {
+    fn has(&self, rtype: Type) -> bool {
+        match self {
+            Self::Usual => {
+                let unusual = [Type::NS, Type::SOA, Type::RRSIG, Type::SIG, Type::NSEC, Type::NSEC3];
+                !unusual.contains(&rtype)
+            }
+            Self::All => true,
+            Self::Only(types) => types.contains(&rtype),
+        }
+    }
+}
+
+/// Whether an address is in a network. IPv4 mapped into IPv6 is taken for IPv4.
+fn is_in(address: IpAddr, network: IpAddr, bits: u8) -> bool {
+    let differ = match (address.to_canonical(), network.to_canonical()) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        _ => return false,
+    };
+    differ >= u32::from(bits)
+}
+
+/// Why a text is no rule. Each has the word concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleFault {
+    /// It begins with neither `grant` nor `deny`.
+    Action(String),
+    /// It is neither a client nor a relation of names.
+    Word(String),
+    /// It says of nobody whether it is about them.
+    NoClient,
+    /// It does not say which names it is about.
+    NoNames,
+    /// It is not a domain name.
+    Name(String),
+    /// It is not a record type.
+    Type(String),
+}
+
+impl fmt::Display for RuleFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Action(word) => write!(f, "`{word}`: a rule begins with `grant` or `deny`"),
+            Self::Word(word) => write!(
+                f,
+                "`{word}` is neither a client (`key:NAME`, a network, `any`) nor which names are meant (`name NAME`, \
+                 `subdomain NAME`, `self`, `selfsub`, `zone`)"
+            ),
+            Self::NoClient => f.write_str("the rule does not say for whom: `key:NAME`, a network, or `any`"),
+            Self::NoNames => f.write_str(
+                "the rule does not say which names: `name NAME`, `subdomain NAME`, `self`, `selfsub` or `zone`",
+            ),
+            Self::Name(word) => write!(f, "`{word}` is not a domain name"),
+            Self::Type(word) => write!(f, "`{word}` is no record type"),
+        }
+    }
+}
+impl std::error::Error for RuleFault {}
+
+impl FromStr for PolicyRule {
+    type Err = RuleFault;
+
+    fn from_str(text: &str) -> Result<Self, RuleFault> {
+        let mut words = text.split_whitespace();
+        let action = match words.next().unwrap_or_default() {
+            "grant" => GrantOrDeny::Grant,
+            "deny" => GrantOrDeny::Deny,
+            word => return Err(RuleFault::Action(word.to_owned())),
+        };
+        let (mut client, mut has_client) = (RuleClient::default(), false);
+        let names = loop {
+            let word = words.next().ok_or(RuleFault::NoNames)?;
+            let mut named = || name(words.next().ok_or(RuleFault::NoNames)?);
+            match word {
+                "name" => break NameRelation::Name(named()?),
+                "subdomain" => break NameRelation::Subdomain(named()?),
+                "self" => break NameRelation::SelfName,
+                "selfsub" => break NameRelation::SelfSub,
+                "zone" => break NameRelation::Zone,
+                "any" => {}
+                _ => match word.strip_prefix("key:") {
+                    Some(key) => client.key = Some(name(key)?),
+                    None => client.network = Some(network(word).ok_or(RuleFault::Word(word.to_owned()))?),
+                },
+            }
+            has_client = true;
+        };
+        let types: Vec<&str> = words.collect();
+        let types = match types[..] {
+            [] => RuleTypes::Usual,
+            [all] if all.eq_ignore_ascii_case("ANY") => RuleTypes::All,
+            _ => RuleTypes::Only(types.into_iter().map(one_type).collect::<Result<_, _>>()?),
+        };
+        if !has_client {
+            return Err(RuleFault::NoClient);
+        }
+        Ok(PolicyRule { action, client, names, types })
+    }
+}
+
+fn name(word: &str) -> Result<NameBuf, RuleFault> {
+    NameBuf::from_text(word.as_bytes(), Some(Name::ROOT)).map_err(|_| RuleFault::Name(word.to_owned()))
+}
+
+fn one_type(word: &str) -> Result<Type, RuleFault> {
+    let found = word.parse().ok().filter(|rtype: &Type| !rtype.is_meta());
+    found.ok_or_else(|| RuleFault::Type(word.to_owned()))
+}
+
+/// An address, or an address and the number of its bits that count.
+fn network(word: &str) -> Option<(IpAddr, u8)> {
+    let (address, bits) = word.split_once('/').map_or((word, None), |(address, bits)| (address, Some(bits)));
+    let address: IpAddr = address.parse().ok()?;
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    let bits = bits.map_or(Some(most), |bits| bits.parse().ok())?;
+    (bits <= most).then_some((address, bits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(rules: &[&str]) -> UpdatePolicy {
+        UpdatePolicy::new(rules.iter().map(|rule| rule.parse().unwrap_or_else(|e| panic!("{rule}: {e}"))))
+    }
+
+    fn permits(policy: &UpdatePolicy, key: Option<&str>, address: &str, owner: &str, rtype: Type) -> bool {
+        let key = key.map(|key| key.parse::<NameBuf>().expect("a name").as_name().to_lower());
+        let requester = Requester {
+            key: key.as_ref().map(|key| key.as_lower()),
+            address: address.parse().expect("an address"),
+        };
+        policy.permission(requester).permits(owner.parse::<NameBuf>().expect("a name").as_name(), rtype)
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_decides_and_without_one_nothing_is_permitted() {
+        let rules = policy(&[
+            "deny any name www.example.",
+            "deny key:dhcp subdomain dyn.example. TXT",
+            "grant key:dhcp subdomain dyn.example.",
+            "grant key:dhcp name www.example.",
+        ]);
+        let ask = |key, owner, rtype| permits(&rules, key, "192.0.2.1", owner, rtype);
+        assert!(ask(Some("DHCP."), "dyn.example.", Type::A));
+        assert!(ask(Some("dhcp."), "a.b.DYN.example.", Type::AAAA));
+        assert!(!ask(Some("dhcp."), "a.dyn.example.", Type::TXT), "denied before it is granted");
+        assert!(!ask(Some("dhcp."), "www.example.", Type::A), "denied to everybody first");
+        assert!(!ask(Some("dhcp."), "example.", Type::A), "no rule fits");
+        assert!(!ask(Some("other."), "a.dyn.example.", Type::A));
+        assert!(!ask(None, "a.dyn.example.", Type::A));
+        assert!(!permits(&UpdatePolicy::default(), None, "::1", "example.", Type::A));
+    }
+
+    #[test]
+    fn a_rule_without_types_leaves_out_what_makes_a_zone() {
+        let rules = policy(&["grant key:a zone", "grant key:b zone ANY", "grant key:c zone NS TYPE65280"]);
+        for (key, rtype, permitted) in [
+            ("a.", Type::MX, true),
+            ("a.", Type::NS, false),
+            ("a.", Type::SOA, false),
+            ("b.", Type::SOA, true),
+            ("c.", Type::NS, true),
+            ("c.", Type(65280), true),
+            ("c.", Type::A, false),
+        ] {
+            assert_eq!(permits(&rules, Some(key), "::1", "x.example.", rtype), permitted, "{key} {rtype}");
+        }
+    }
+
+    #[test]
+    fn a_key_may_change_what_bears_its_name() {
+        let rules = policy(&["grant any self A", "grant any selfsub TXT"]);
+        let ask = |key, owner, rtype| permits(&rules, key, "::1", owner, rtype);
+        assert!(ask(Some("host.example."), "HOST.example.", Type::A));
+        assert!(!ask(Some("host.example."), "a.host.example.", Type::A));
+        assert!(ask(Some("host.example."), "a.host.example.", Type::TXT));
+        assert!(!ask(Some("host.example."), "nohost.example.", Type::TXT));
+        assert!(!ask(None, "host.example.", Type::A));
+    }
+
+    #[test]
+    fn key_and_network_must_both_fit_where_both_are_given() {
+        let rules =
+            policy(&["grant 192.0.2.0/24 key:a zone", "grant 2001:db8::1 zone TXT", "grant ::/0 zone MX"]);
+        let ask = |key, address, rtype| permits(&rules, key, address, "x.example.", rtype);
+        assert!(ask(Some("a."), "192.0.2.255", Type::A));
+        assert!(ask(Some("a."), "::ffff:192.0.2.255", Type::A));
+        assert!(!ask(Some("a."), "192.0.3.0", Type::A));
+        assert!(!ask(None, "192.0.2.255", Type::A));
+        assert!(ask(None, "2001:db8::1", Type::TXT));
+        assert!(!ask(None, "2001:db8::2", Type::TXT));
+        assert!(ask(None, "2001:db8::2", Type::MX));
+        assert!(!ask(None, "192.0.2.1", Type::MX));
+    }
+
+    #[test]
+    fn a_requester_without_a_grant_may_do_nothing() {
+        let rules = policy(&["grant key:a zone", "deny any zone"]);
+        let address = "::1".parse().expect("an address");
+        assert!(rules.permission(Requester { key: None, address }).is_none());
+        let key: NameBuf = "a.".parse().expect("a name");
+        let key = key.as_name().to_lower();
+        assert!(!rules.permission(Requester { key: Some(key.as_lower()), address }).is_none());
+    }
+
+    #[test]
+    fn a_fault_in_a_rule_names_the_word() {
+        for (text, fault) in [
+            ("permit any zone", RuleFault::Action("permit".into())),
+            ("", RuleFault::Action(String::new())),
+            ("grant zone", RuleFault::NoClient),
+            ("grant key:a", RuleFault::NoNames),
+            ("grant key:a name", RuleFault::NoNames),
+            ("grant key:a..b zone", RuleFault::Name("a..b".into())),
+            ("grant 192.0.2.0/33 zone", RuleFault::Word("192.0.2.0/33".into())),
+            ("grant key:a below x.", RuleFault::Word("below".into())),
+            ("grant key:a zone A AXFR", RuleFault::Type("AXFR".into())),
+            ("grant key:a zone NOPE", RuleFault::Type("NOPE".into())),
+        ] {
+            assert_eq!(text.parse::<PolicyRule>(), Err(fault), "{text}");
+        }
+    }
+}
