@@ -92,7 +92,8 @@ fn read_again(file: &str, apex: &str, next: &str) -> Result<(), Box<dyn Error>> 
     let nodes = served.iter().len();
     println!("order of {nodes} nodes {:.3} s", start.elapsed().as_secs_f64());
     let start = Instant::now();
-    let loaded = reload(TextSource::file(next), &served, &config, |_| ControlFlow::Continue(()))?;
+    let loaded =
+        reload(TextSource::file(next), apex.as_name(), &served, &config, |_| ControlFlow::Continue(()))?;
     let step = loaded.step.map(|step| step.removed.len() + step.added.len());
     println!("reload {:.3} s, records that go and come: {step:?}", start.elapsed().as_secs_f64());
     println!("{:?}, peak {} kB", loaded.zone.overlay_size(), peak());

@@ -93,14 +93,16 @@ pub fn load(
     read(source, small, config, BuilderSink { zone: ZoneUpdate::whole(apex, key), progress }, apex)
 }
 
-/// The same for the next version of a zone that is served. If the text is large, both versions share what did not change.
+/// The same for the next version of a zone that is served, under its key. If the text is large, both versions share what
+/// did not change.
 pub fn reload(
     source: TextSource<'_>,
+    apex: Name<'_>,
     served: &Zone,
     config: &LoadConfig,
     progress: impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Loaded, LoadError> {
-    let (small, apex) = (is_small(&source), served.apex().as_name());
+    let small = is_small(&source);
     let zone = match small {
         true => ZoneUpdate::whole(apex, served.key()),
         false => ZoneUpdate::new(served),

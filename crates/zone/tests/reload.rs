@@ -44,7 +44,7 @@ fn read(path: &Path, apex: NameBuf, served: Option<&Zone>) -> Result<Loaded, Loa
     let go_on = |_| ControlFlow::Continue(());
     match served {
         None => load(source, apex.as_name(), &key(), &config, go_on),
-        Some(served) => reload(source, served, &config, go_on),
+        Some(served) => reload(source, apex.as_name(), served, &config, go_on),
     }
 }
 
@@ -172,6 +172,37 @@ fn much_that_changes_at_once_is_built_whole() {
     // Most of it is gone.
     fs::write(&path, text_of(&hosts(9_000, 2, |_| false))).expect("written");
     reloaded(&path, apex, &served, &mut counts).expect("a zone");
+}
+
+/// A small text is built whole, and compared then.
+#[test]
+fn any_difference_counts_but_the_order() {
+    let apex = testkit::name("example.");
+    let read = |records: &str, served: Option<&Zone>| {
+        let text = format!("$TTL 60\n@ SOA ns1 admin 1 2 3 4 5\n@ NS ns1\n{records}");
+        let (source, config) = (TextSource::bytes("test", text.as_bytes()), LoadConfig::default());
+        let go_on = |_| ControlFlow::Continue(());
+        match served {
+            None => load(source, apex.as_name(), &key(), &config, go_on),
+            Some(served) => reload(source, apex.as_name(), served, &config, go_on),
+        }
+        .expect("a zone")
+    };
+    let served = read("a A 192.0.2.1\na A 192.0.2.2\nb MX 1 a\n", None).zone;
+    let step = |text| read(text, Some(&served)).step.expect("a step");
+    assert!(step("b MX 1 a\na A 192.0.2.2\na A 192.0.2.1\n").is_empty());
+    for (other, gone, come) in [
+        ("a A 192.0.2.1\na A 192.0.2.3\nb MX 1 a\n", 1, 1),
+        ("a 61 A 192.0.2.1\na 61 A 192.0.2.2\nb MX 1 a\n", 2, 2),
+        ("a A 192.0.2.1\na A 192.0.2.2\nb MX 2 a\n", 1, 1),
+        ("a A 192.0.2.1\na A 192.0.2.2\nc MX 1 a\n", 1, 1),
+        ("a A 192.0.2.1\na A 192.0.2.2\nB MX 1 a\n", 1, 1),
+        ("a A 192.0.2.1\na A 192.0.2.2\nb MX 1 A\n", 1, 1),
+        ("a A 192.0.2.1\na A 192.0.2.2\n", 1, 0),
+    ] {
+        let step = step(other);
+        assert_eq!((step.removed.len(), step.added.len()), (gone, come), "{other}");
+    }
 }
 
 /// All names have the same records, those of each RRset in another order: too much differs, but nothing changed.
