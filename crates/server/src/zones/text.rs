@@ -187,7 +187,8 @@ pub fn built(examined: Examined) -> Result<BuiltZone, ZoneFault> {
             if hidden > 0 {
                 warnings.push(format!("{hidden} more warnings; `nomen zone check` shows them"));
             }
-            let (step, included) = (examined.step, examined.files);
+            // The zone's own file is the first.
+            let (step, included) = (examined.step, examined.files.into_iter().skip(1).collect());
             Ok(BuiltZone { zone, step, included, warnings, provenance })
         }
         None => {
