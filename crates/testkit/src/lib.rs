@@ -12,6 +12,7 @@
 //! | [`random`] | proptest strategies for names, records and zones |
 //! | [`reference`](mod@reference) | what a packet is replied to with |
 //! | [`sign`](mod@sign) | signs zones with made-up signatures and true chains |
+//! | [`texts`] | master files that are edited |
 //! | [`tld`] | a large zone of delegations, for measurements |
 //! | [`versions`] | zones that change, and what must be the same then |
 //! | [`zones`](mod@zones) | small zones made from choices |
@@ -27,6 +28,7 @@ pub mod query;
 pub mod random;
 pub mod reference;
 pub mod sign;
+pub mod texts;
 pub mod tld;
 pub mod versions;
 pub mod zones;

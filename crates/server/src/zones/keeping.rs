@@ -19,7 +19,7 @@ use wire::Name;
 use wire::hash::HashKey;
 use zone::Zone;
 
-use super::examiner::{Examination, Examiner, SignatureAge};
+use super::examiner::{Examination, Examiner, Finding, SignatureAge};
 use super::images::{ImageOrder, Images};
 use super::keeper::{Keeper, KeeperAction, KeeperEvent, Looked, Notice, ReadWhen, VersionStep};
 use super::loaders::{LoadEnd, Loaders};
@@ -158,6 +158,7 @@ enum Message {
     ReloadZone(Apex, Asker),
     Loaded(LoadEnd),
     Examined(Apex, Arc<Zone>, Arc<Examination>),
+    Folded(Apex, Arc<Zone>, Arc<Zone>),
     Stop,
 }
 
@@ -269,8 +270,14 @@ impl Keeping {
     ) -> (Keeping, ZoneKeeping, Arc<Kept>) {
         let (own, messages) = channel();
         let theirs = own.clone();
-        let examined = move |apex, zone, found| theirs.send(Message::Examined(apex, zone, found)).is_ok();
-        let examiner = Examiner::start(unix_now, examined);
+        let found = move |apex, zone, finding| {
+            let message = match finding {
+                Finding::Examined(found) => Message::Examined(apex, zone, found),
+                Finding::Folded(folded) => Message::Folded(apex, zone, folded),
+            };
+            theirs.send(message).is_ok()
+        };
+        let examiner = Examiner::start(unix_now, found);
         if let Err(fault) = &examiner {
             warn!("zones in service are not examined, the system refuses a thread: {fault}");
         }
@@ -329,6 +336,7 @@ impl Keeping {
                 Message::ReloadZone(apex, reply) => self.single.entry(apex).or_default().push(reply),
                 Message::Loaded(outcome) => self.loaded(outcome),
                 Message::Examined(apex, zone, found) => self.examined(&apex, zone, found),
+                Message::Folded(apex, zone, folded) => self.folded(&apex, zone, folded),
                 Message::Stop => return false,
             }
             next = self.messages.try_recv().ok();
@@ -531,6 +539,13 @@ impl Keeping {
             zone.keeper.handle(KeeperEvent::Examined(version, found));
             zone.look_at_signatures(unix_now());
         }
+    }
+
+    /// Reports to a zone's keeper that a version was folded.
+    fn folded(&mut self, apex: &Apex, version: Arc<Zone>, folded: Arc<Zone>) {
+        let event = KeeperEvent::Folded(version, folded);
+        let actions = write(&self.kept.keepers).get_mut(apex).map(|zone| zone.keeper.handle(event));
+        self.act(actions.unwrap_or_default());
     }
 
     /// Looks at the age of all signatures.
