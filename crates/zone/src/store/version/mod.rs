@@ -114,6 +114,12 @@ impl Overlay {
         self.slots.get(slot as u32)
     }
 
+    /// Number of slots, free ones among them.
+    #[inline]
+    pub(super) fn slots(&self) -> u32 {
+        self.slots.len()
+    }
+
     /// Whether the node of this name may be another than the base's.
     #[inline]
     pub(super) fn touches(&self, hash: NameHash) -> bool {
