@@ -183,10 +183,17 @@ impl Service {
     #[cold]
     pub(crate) fn fetch(&self, inquiry: Inquiry, client: ClientPrefix) {
         let waiter = Waiter::nobody();
-        let (patience, trace) = (None, None);
+        let (patience, budget, trace) = (None, None, None);
         // One that is shed is asked for again by whoever wants it next.
-        let _ =
-            self.request(LookupRequest { inquiry, recursion_desired: true, client, patience, trace, waiter });
+        let _ = self.request(LookupRequest {
+            inquiry,
+            recursion_desired: true,
+            client,
+            patience,
+            budget,
+            trace,
+            waiter,
+        });
     }
 
     /// Has an answer in use fetched anew.
