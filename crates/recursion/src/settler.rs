@@ -165,7 +165,7 @@ impl Service {
         let Pursuit { next: inquiry, client, .. } = waiting.pursuit;
         let patience = policy.stale_after.filter(|_| stale);
         if patience.is_some() {
-            self.fetch(inquiry, client);
+            self.fetch(inquiry, client, Some(waiting.pursuit.budget.clone()));
         }
         let budget = Some(waiting.pursuit.budget.clone());
         let (waiter, trace) = (Waiter(Who::Client(waiting)), None);
@@ -218,6 +218,7 @@ fn is_of_servers(failure: LookupFailure) -> bool {
         LookupFailure::TimedOut
         | LookupFailure::NoReply
         | LookupFailure::BadReply(_)
+        | LookupFailure::Network
         | LookupFailure::NoServers => true,
         LookupFailure::NoRecursion
         | LookupFailure::NoRule
@@ -236,7 +237,7 @@ fn refusal(failure: LookupFailure) -> Refusal {
         LookupFailure::BadReply(ReplyFault::Rcode(_) | ReplyFault::Referral | ReplyFault::Lame) => {
             ErrorInfo::NO_REACHABLE_AUTHORITY
         }
-        LookupFailure::BadReply(ReplyFault::Truncated) => ErrorInfo::NETWORK_ERROR,
+        LookupFailure::Network | LookupFailure::BadReply(ReplyFault::Truncated) => ErrorInfo::NETWORK_ERROR,
         LookupFailure::BadReply(_) => ErrorInfo::INVALID_DATA,
         LookupFailure::Shed(_) | LookupFailure::Overspent(_) => ErrorInfo::OTHER,
     };

@@ -59,16 +59,21 @@ impl Budget {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A lookup begins for the client itself. All but the first are for targets of aliases, or the like. Returns when the
-    /// time is over.
+    /// The client's query asks something. Returns when its time is over. All lookups but the first are for targets of aliases
+    /// or the like.
     pub(crate) fn begin(&self, limits: &BudgetLimits, now: Instant) -> Result<Instant, Overspent> {
         let mut spent = self.lock();
         let until = *spent.since.get_or_insert(now) + limits.time;
         if spent.lookups > limits.aliases {
             return Err(Overspent::Aliases);
         }
-        spent.lookups += 1;
         if until <= now { Err(Overspent::Time) } else { Ok(until) }
+    }
+
+    /// That starts a lookup.
+    pub(crate) fn count_lookup(&self) {
+        let mut spent = self.lock();
+        spent.lookups = spent.lookups.saturating_add(1);
     }
 
     /// A query is about to be sent to a server of `zone`, if it is not forwarded.
@@ -161,10 +166,13 @@ mod tests {
         let (budget, now) = (Budget::default(), Instant::now());
         let limits = BudgetLimits { aliases: 2, ..Default::default() };
         let end = now + limits.time;
-        assert_eq!(budget.begin(&limits, now), Ok(end));
-        assert_eq!(budget.begin(&limits, now + Duration::from_secs(1)), Ok(end));
-        assert_eq!(budget.begin(&limits, end), Err(Overspent::Time));
+        for seconds in 0..3 {
+            assert_eq!(budget.begin(&limits, now + Duration::from_secs(seconds)), Ok(end));
+            budget.count_lookup();
+        }
         assert_eq!(budget.begin(&limits, now), Err(Overspent::Aliases));
         assert_eq!(budget.take_query(None, &limits, end), Err(Overspent::Time));
+        let more = BudgetLimits { aliases: 3, ..limits };
+        assert_eq!(budget.begin(&more, end), Err(Overspent::Time));
     }
 }

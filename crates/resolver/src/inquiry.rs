@@ -120,6 +120,8 @@ pub enum LookupFailure {
     TimedOut,
     /// All tries are spent, and no server replied.
     NoReply,
+    /// No server of a zone on the way could be reached: there is no route to any, or all refuse.
+    Network,
     /// All tries are spent, and no reply could be used; why the last could not.
     BadReply(ReplyFault),
     /// A zone on the way has no server whose address can be found.

@@ -15,6 +15,8 @@ pub(crate) struct Asked {
     pub(crate) tries: u32,
     /// Of these, unanswered in time.
     pub(crate) silent: u32,
+    /// Of the silent ones, those whose link failed.
+    pub(crate) broken: u32,
     /// Its reply could not be used: it is not asked again.
     pub(crate) spent: bool,
 }

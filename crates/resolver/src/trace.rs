@@ -348,6 +348,7 @@ impl fmt::Display for LookupFailure {
             LookupFailure::TimedOut => f.write_str("the client's time is over"),
             LookupFailure::NoReply => f.write_str("no server has replied"),
             LookupFailure::BadReply(fault) => write!(f, "no reply is of use: {fault}"),
+            LookupFailure::Network => f.write_str("no server of the zone can be reached"),
             LookupFailure::NoServers => f.write_str("no server of the zone has an address that can be found"),
             LookupFailure::Overspent(what) => write!(f, "the query has cost enough: {what}"),
         }

@@ -190,6 +190,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         match known {
             Some(id) => self.join(id, client, budget, now),
             None => {
+                if let Some(budget) = &budget {
+                    budget.count_lookup();
+                }
                 let lookup = Lookup { clients: vec![client], budget, ..Lookup::new(inquiry, rule) };
                 self.start(lookup, now, actions);
             }

@@ -230,6 +230,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
         if let Some(asked) = self.lookups.get_mut(&lookup).and_then(|l| l.asked.get_mut(one.place)) {
             asked.silent += 1;
+            asked.broken += 1;
         }
         self.go_on(lookup, now, actions);
     }
@@ -301,6 +302,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             (Some(overspent), _) => LookupFailure::Overspent(overspent),
             (None, Some(fault)) => LookupFailure::BadReply(fault),
             (None, None) if lookup.asked.is_empty() => LookupFailure::NoServers,
+            (None, None) if lookup.walk.is_some() && cannot_be_reached(lookup) => LookupFailure::Network,
             (None, None) => LookupFailure::NoReply,
         };
         if lookup.overspent.is_some() {
@@ -337,6 +339,11 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
         Some(one)
     }
+}
+
+/// Whether no link to any server led anywhere.
+fn cannot_be_reached<W>(lookup: &Lookup<W>) -> bool {
+    lookup.asked.iter().all(|asked| asked.broken == asked.tries)
 }
 
 /// Whether there is a server that this lookup has not asked.

@@ -512,8 +512,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let says_something = match outcome {
             LookupOutcome::Answered(_) => true,
             LookupOutcome::Failed(failure) => {
-                use LookupFailure::{BadReply, NoReply, NoServers};
-                matches!(failure, BadReply(_) | NoReply | NoServers)
+                use LookupFailure::{BadReply, Network, NoReply, NoServers};
+                matches!(failure, BadReply(_) | Network | NoReply | NoServers)
             }
         };
         addresses.retain(|address| may_be_asked(*address, loopback));
