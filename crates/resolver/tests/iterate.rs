@@ -19,14 +19,14 @@
 //! set KEY VALUE                          a setting
 //! configure                              settings up to here are in force: `ask` does that by itself the first time
 //!
-//! ask 1 www.example. A [do] [trace] [with=N] [later]   client 1 asks, with the budget of client N, and waits for the end
+//! ask 1 www.example. A [do] [chaos] [trace] [with=N] [later]   client 1 asks, with the budget of client N, and waits for the end
 //! at +10s                                so much later
 //! answer 1 RCODE: RECORD; auth RECORD    client 1 has exactly this; AA is not shown
 //! failed 1 REASON                        client 1 has no answer
 //! waits 1                                it has nothing yet
 //! took 30ms                              from the last question to its outcome
 //! log www.example. A a, NAME TYPE b      exactly these queries were sent since the last question, in this order; behind
-//!                                        a server /tcp, /plain (without EDNS), /v6
+//!                                        a server /tcp, /plain (without EDNS), /do, /v6
 //! sent 3, sent <=3, sent a 3             so many queries were, to any server or to a
 //! bytes <=N 1                            of replies that client 1's budget has counted
 //! count NAME N                           a counter

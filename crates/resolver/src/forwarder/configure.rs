@@ -93,12 +93,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             let asked = servers.iter().map(|&server| Asked { server, ..same(server).unwrap_or_default() });
             lookup.asked = asked.collect();
         }
-        if let Some(walk) = lookup.walk.take() {
-            self.load.zone_went(walk.cut.zone.as_lower());
-            for other in walk.waits {
-                self.depends_no_more(id, other, now, actions);
-            }
-        }
+        self.leave_zone(id, now, actions);
         let Some(lookup) = self.lookups.get(&id) else { return true };
         for try_id in lookup.tries.clone() {
             let place = self.tries.get(&try_id).and_then(|one| {

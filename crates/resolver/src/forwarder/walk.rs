@@ -81,13 +81,10 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     fn come_to(&mut self, id: LookupId, cut: Arc<Cut>, now: Instant, actions: &mut Vec<Action>) {
         let turn = self.random.below(cut.servers.len() as u32) as usize;
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
-        let before = lookup.walk.take();
-        if let Some(walk) = &before {
-            self.load.zone_went(walk.cut.zone.as_lower());
-        }
-        let whole = before.is_some_and(|walk| walk.whole);
         lookup.asked.clear();
         lookup.fault = None;
+        let whole = lookup.walk.as_ref().is_some_and(|walk| walk.whole);
+        self.leave_zone(id, now, actions);
         let dead = {
             let mut known = Vec::new();
             self.addresses_of(&cut, now, &mut known);
@@ -110,6 +107,16 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let (question, waits, sought) = (lookup.inquiry, Vec::new(), Vec::new());
         lookup.walk = Some(Box::new(Walk { cut, question, shown, whole, waits, sought, turn }));
         self.ask_zone(id, now, actions);
+    }
+
+    /// A lookup is at no zone any more, and needs no addresses of its servers.
+    pub(super) fn leave_zone(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+        let walk = self.lookups.get_mut(&id).and_then(|lookup| lookup.walk.take());
+        let Some(walk) = walk else { return };
+        self.load.zone_went(walk.cut.zone.as_lower());
+        for other in walk.waits {
+            self.depends_no_more(id, other, now, actions);
+        }
     }
 
     /// Asks the servers of the zone that a lookup has come to for as much of the name as they need.

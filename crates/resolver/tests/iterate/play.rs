@@ -279,7 +279,11 @@ impl Play {
         self.clients.insert(client, (budget.clone(), trace.clone(), 0));
         (self.asked, self.before) = (self.net.now, self.net.log.len());
         let trace = words.contains(&"trace").then_some(trace);
-        self.net.ask(client, inquiry(words[1], words[2], words.contains(&"do")), Some(budget), trace);
+        let mut inquiry = inquiry(words[1], words[2], words.contains(&"do"));
+        if words.contains(&"chaos") {
+            inquiry.qclass = Class(3);
+        }
+        self.net.ask(client, inquiry, Some(budget), trace);
         if !words.contains(&"later") {
             self.net.run(self.asked + Duration::from_secs(30), |net| net.is_settled(client));
         }
@@ -348,6 +352,9 @@ fn show_asked(asked: &Asked) -> String {
     }
     if !asked.edns {
         out += "/plain";
+    }
+    if asked.dnssec_ok {
+        out += "/do";
     }
     if asked.to.is_ipv6() {
         out += "/v6";
