@@ -82,8 +82,8 @@ fuzz_target!(|data: &[u8]| {
                 return;
             }
             Some(Received::Differences(differences)) => {
-                assert_eq!(differences.first().map(|d| d.from()), Some(Serial(1)));
-                assert!(differences.windows(2).all(|pair| pair[0].to() == pair[1].from()));
+                assert_eq!(differences.first().map(|d| d.before), Some(Serial(1)));
+                assert!(differences.windows(2).all(|pair| pair[0].after == pair[1].before));
                 return;
             }
         }

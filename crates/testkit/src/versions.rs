@@ -102,6 +102,7 @@ fn take(version: &Zone, whole: &Zone, step: &Step) -> Option<(Zone, Zone)> {
     assert_refused(version, step);
     let found = diff(version, &next);
     assert_eq!(found, diff(whole, &made), "what changed");
+    assert!(found.before == found.after || found.is_difference_sequence(), "{found:?}");
     let again = version.apply(&found).unwrap_or_else(|error| panic!("{error}: {found:?}"));
     assert!(diff(&next, &again).is_empty());
     let unmade = next.apply(&diff(&next, version)).expect("what was done can be undone");

@@ -6,14 +6,12 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`difference`] | what changed from one version of a zone to the next |
 //! | [`incoming`] | zones and differences out of messages that others send |
 //! | [`outgoing`] | zones and differences as streams of messages (RFC 5936, RFC 1995) |
 //! | [`secondary`] | when secondaries ask and primaries announce (RFC 1034 §4.3.5, RFC 1996) |
 //! | [`tsig`] | transaction signatures (RFC 8945): keys, verifying requests and responses, signing both |
 #![forbid(unsafe_code)]
 
-pub mod difference;
 pub mod incoming;
 pub mod outgoing;
 pub mod secondary;

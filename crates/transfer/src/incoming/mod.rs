@@ -18,11 +18,11 @@ mod tests;
 
 use wire::hash::HashKey;
 use wire::{NameBuf, Serial};
+use zone::store::ChangeSet;
 use zone::{Zone, ZoneBuilder};
 
 pub use fault::{TransferFault, TransferLimit, TransferLimits};
 
-use crate::difference::Difference;
 use crate::tsig::ResponseVerifier;
 use message::MessageReader;
 use sequence::Sequence;
@@ -57,8 +57,9 @@ pub enum Received {
     SoaOnly(Serial),
     /// All of the zone.
     Zone(ReceivedZone),
-    /// What changed, from the version asked for to the newest, in order: at least one.
-    Differences(Vec<Difference>),
+    /// What changed, from the version asked for to the newest, in order: at least one. Each
+    /// [is a difference sequence](ChangeSet::is_difference_sequence).
+    Differences(Vec<ChangeSet>),
 }
 
 /// All records of a zone, still to be made one.

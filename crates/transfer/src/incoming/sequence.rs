@@ -13,10 +13,10 @@ use wire::hash::HashKey;
 use wire::rdata::view::Soa;
 use wire::{Name, NameBuf, Serial, Ttl, Type, rdata};
 use zone::ZoneBuilder;
+use zone::store::ChangeSet;
 
 use super::fault::{TransferFault, TransferLimit, TransferLimits};
 use super::{AskedFor, Received, ReceivedZone, SentRequest};
-use crate::difference::{Difference, RecordList};
 
 /// The SOA that a transfer begins and ends with.
 struct FirstSoa {
@@ -35,9 +35,9 @@ enum Expected {
     /// Records of the whole zone, or its end.
     Whole(Box<ZoneBuilder>),
     /// What a difference removes, then its second SOA.
-    Removed(RecordList),
+    Removed(ChangeSet),
     /// What a difference adds, then the first SOA of the next one, or the end.
-    Added(RecordList, RecordList),
+    Added(ChangeSet),
     End,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Sequence {
     most_differences: u64,
     first: Option<FirstSoa>,
     expected: Expected,
-    differences: Vec<Difference>,
+    differences: Vec<ChangeSet>,
     received: Option<Received>,
 }
 
@@ -106,20 +106,24 @@ impl Sequence {
                 self.is_last(rdata)?;
                 self.received = Some(Received::Zone(ReceivedZone { builder, serial }));
             }
-            (Expected::Removed(mut removed), None) => {
-                removed.push(owner, t, ttl, rdata)?;
-                self.expected = Expected::Removed(removed);
+            (Expected::Removed(mut change), None) => {
+                change.removed.push(owner, t, ttl, rdata);
+                self.expected = Expected::Removed(change);
             }
-            (Expected::Removed(removed), Some(serial)) => {
-                self.second_soa(&removed, serial)?;
-                self.expected = Expected::Added(removed, list_of(owner, ttl, rdata)?);
+            (Expected::Removed(mut change), Some(serial)) => {
+                if change.before.compare(serial) != Some(Ordering::Less) {
+                    return Err(TransferFault::BrokenChain { reached: change.before, found: serial });
+                }
+                change.after = serial;
+                change.added.push(owner, t, ttl, rdata);
+                self.expected = Expected::Added(change);
             }
-            (Expected::Added(removed, mut added), None) => {
-                added.push(owner, t, ttl, rdata)?;
-                self.expected = Expected::Added(removed, added);
+            (Expected::Added(mut change), None) => {
+                change.added.push(owner, t, ttl, rdata);
+                self.expected = Expected::Added(change);
             }
-            (Expected::Added(removed, added), Some(serial)) => {
-                return self.end_of_difference(removed, added, serial, list_of(owner, ttl, rdata)?, rdata);
+            (Expected::Added(change), Some(serial)) => {
+                return self.end_of_difference(change, beginning(serial, owner, ttl, rdata), rdata);
             }
             (Expected::End, _) => return Err(TransferFault::AfterEnd),
         }
@@ -181,37 +185,25 @@ impl Sequence {
             if found != ours {
                 return Err(TransferFault::BrokenChain { reached: ours, found });
             }
-            self.expected = Expected::Removed(list_of(owner, ttl, rdata)?);
+            self.expected = Expected::Removed(beginning(found, owner, ttl, rdata));
             return Ok(());
         }
         self.expected = self.whole();
         self.change(owner, t, ttl, rdata)
     }
 
-    /// Checks that the second SOA of a difference comes after its first.
-    fn second_soa(&self, removed: &RecordList, found: Serial) -> Result<(), TransferFault> {
-        let reached = removed.serial().ok_or(TransferFault::Malformed)?;
-        match found.compare(reached) {
-            Some(Ordering::Greater) => Ok(()),
-            _ => Err(TransferFault::BrokenChain { reached, found }),
-        }
-    }
-
-    /// A difference has ended, with the SOA of the end, or with the one that the next begins with.
+    /// A difference has ended, with the SOA of the end, or with the one that `next` begins with; `rdata` is of that SOA.
     fn end_of_difference(
         &mut self,
-        removed: RecordList,
-        added: RecordList,
-        found: Serial,
-        next: RecordList,
+        change: ChangeSet,
+        next: ChangeSet,
         rdata: &[u8],
     ) -> Result<(), TransferFault> {
         if self.differences.len() as u64 >= self.most_differences {
             return Err(TransferFault::Limit(TransferLimit::Differences));
         }
-        let difference = Difference::new(removed, added)?;
-        let reached = difference.to();
-        self.differences.push(difference);
+        let (reached, found) = (change.after, next.before);
+        self.differences.push(change);
         if found != reached {
             return Err(TransferFault::BrokenChain { reached, found });
         }
@@ -235,9 +227,9 @@ impl Sequence {
     }
 }
 
-/// A list that begins with this SOA.
-fn list_of(owner: Name<'_>, ttl: Ttl, rdata: &[u8]) -> Result<RecordList, TransferFault> {
-    let mut list = RecordList::new();
-    list.push(owner, Type::SOA, ttl, rdata)?;
-    Ok(list)
+/// A difference that begins with this SOA.
+fn beginning(before: Serial, owner: Name<'_>, ttl: Ttl, rdata: &[u8]) -> ChangeSet {
+    let mut change = ChangeSet { before, ..ChangeSet::default() };
+    change.removed.push(owner, Type::SOA, ttl, rdata);
+    change
 }

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use testkit::{build, key, name};
 use wire::message::{Builder, Compressor, Header, MAX_MESSAGE, Owner, Section};
 use wire::{Class, Name, Rcode, Ttl, Type};
+use zone::store::ChangedRecords;
 
 use super::*;
-use crate::difference::RecordList;
 use crate::outgoing::tests::{frame, messages, of_zone};
 use crate::outgoing::{axfr, ixfr};
 use crate::tsig;
@@ -76,7 +76,7 @@ fn fault(what: AskedFor, messages: &[&[Made<'_>]]) -> TransferFault {
 fn serials(received: Result<Option<Received>, TransferFault>) -> Vec<(u32, u32)> {
     match received {
         Ok(Some(Received::Differences(differences))) => {
-            differences.iter().map(|d| (d.from().0, d.to().0)).collect()
+            differences.iter().map(|d| (d.before.0, d.after.0)).collect()
         }
         other => panic!("{other:?}"),
     }
@@ -167,22 +167,22 @@ fn differences_come_step_by_step_or_condensed() {
 #[test]
 fn differences_that_are_sent_are_received() {
     let list = |serial: u32, hosts: std::ops::Range<u8>| {
-        let mut list = RecordList::new();
+        let mut list = ChangedRecords::default();
         let apex = name("example.");
         let rdata = testkit::random::soa(apex.as_name(), serial);
-        list.push(apex.as_name(), Type::SOA, MINUTE, &rdata).expect("short");
+        list.push(apex.as_name(), Type::SOA, MINUTE, &rdata);
         for n in hosts {
             let owner = name(&format!("h{n}.Example."));
-            list.push(owner.as_name(), Type::MX, MINUTE, &[&[0, n], owner.as_name().as_wire()].concat())
-                .expect("short");
+            list.push(owner.as_name(), Type::MX, MINUTE, &[&[0, n], owner.as_name().as_wire()].concat());
         }
         list
     };
     let steps = [(1, 5, 0..9), (5, 6, 4..100)];
-    let steps: Vec<Arc<Difference>> = steps
+    let steps: Vec<Arc<ChangeSet>> = steps
         .into_iter()
         .map(|(from, to, hosts)| {
-            Arc::new(Difference::new(list(from, hosts.clone()), list(to, hosts)).expect("two SOAs"))
+            let (removed, added) = (list(from, hosts.clone()), list(to, hosts));
+            Arc::new(ChangeSet { before: Serial(from), after: Serial(to), removed, added })
         })
         .collect();
     let apex = name("example.");

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use wire::rdata::view::Soa;
 use wire::{Name, NameBuf, Serial, Ttl, Type};
 
 use crate::store::{AddError, Note};
@@ -92,6 +93,16 @@ impl ChangeSet {
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         self.removed.is_empty() && self.added.is_empty()
+    }
+
+    /// Whether this can be sent as it is: what goes begins with the SOA of the one version, and what comes with that of the
+    /// other (RFC 1995 §4). What [`diff`](super::diff()) finds between versions with two serial numbers can.
+    pub fn is_difference_sequence(&self) -> bool {
+        let begins = |records: &ChangedRecords, serial| {
+            let first = records.get(0).filter(|first| first.rtype == Type::SOA);
+            first.and_then(|soa| Soa::read(soa.rdata).ok()).is_some_and(|soa| soa.numbers.serial == serial)
+        };
+        begins(&self.removed, self.before) && begins(&self.added, self.after)
     }
 }
 
