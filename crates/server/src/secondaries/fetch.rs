@@ -8,16 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use exchange::unix_seconds;
-use transfer::difference::{Difference, RecordList};
 use transfer::incoming::{
     AskedFor, IncomingTransfer, Received, SentRequest, TransferFault, TransferLimit, TransferLimits,
 };
 use transfer::secondary::{SecondaryFault, transfer_query};
 use transfer::tsig::sign_request;
 use wire::hash::HashKey;
-use wire::{NameBuf, Serial, Type};
+use wire::{NameBuf, Type};
 use zone::Zone;
-use zone::store::{ChangeSet, ChangedRecords};
+use zone::store::ChangeSet;
 
 use super::plan::PeerServer;
 
@@ -162,8 +161,7 @@ fn made(job: &FetchJob, received: Received) -> Result<Fetched, SecondaryFault> {
         (Received::Differences(differences), Some(have)) => {
             let mut zone = Arc::clone(have);
             let mut changes = Vec::with_capacity(differences.len());
-            for difference in differences {
-                let change = change_set(&difference);
+            for change in differences {
                 let unfit = |error| SecondaryFault::Transfer(TransferFault::Unfit(Box::new(error)));
                 zone = Arc::new(zone.apply(&change).map_err(unfit)?);
                 changes.push(Arc::new(change));
@@ -173,17 +171,6 @@ fn made(job: &FetchJob, received: Received) -> Result<Fetched, SecondaryFault> {
         // Differences come to those alone who have a version.
         (Received::Differences(_), None) => Err(SecondaryFault::Transfer(TransferFault::NoSoa)),
     }
-}
-
-/// A difference as a zone takes it.
-fn change_set(difference: &Difference) -> ChangeSet {
-    let records = |list: &RecordList| {
-        let mut records = ChangedRecords::default();
-        list.iter().for_each(|r| records.push(r.owner, r.rtype, r.ttl, r.rdata));
-        records
-    };
-    let (before, after): (Serial, Serial) = (difference.from(), difference.to());
-    ChangeSet { before, after, removed: records(difference.removed()), added: records(difference.added()) }
 }
 
 /// The messages of a stream, one by one, within the limits of time.
