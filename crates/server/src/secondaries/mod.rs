@@ -253,7 +253,7 @@ impl Secondaries {
         let is_told = |zone: &&Arc<Zone>| {
             rules.get(zone.apex().as_wire()).is_some_and(|peers| !peers.notify.is_empty())
         };
-        let told: Vec<Published> = zones.iter().filter(is_told).map(|zone| published(zone)).collect();
+        let told: Vec<Published> = zones.iter().filter(is_told).map(published).collect();
         if !told.is_empty() {
             self.request(SecondaryRequest::Published(told));
         }
