@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use wire::hash::HashKey;
@@ -14,6 +14,7 @@ use super::images::Images;
 use super::keeper::{Load, Looked, Reading};
 use super::text::{self, Meter};
 use super::{Apex, FileStamp, ZoneFault, ZoneText};
+use crate::secondaries::SecondaryStore;
 use crate::sync::lock;
 
 /// What a load came to, for the keeper of this zone.
@@ -31,6 +32,8 @@ pub(super) struct LoadEnd {
 struct Shared {
     key: HashKey,
     images: Option<Arc<Images>>,
+    /// Where zones from primaries are kept, if they are.
+    store: OnceLock<Arc<SecondaryStore>>,
     meter: Meter,
     queue: Mutex<LoadQueue>,
 }
@@ -61,9 +64,15 @@ pub(super) struct Loaders {
 impl Loaders {
     /// Loaders that build zones under `key`, from images where they may.
     pub(super) fn new(key: HashKey, images: Option<Arc<Images>>) -> Self {
-        let shared = Shared { key, images, meter: Meter::default(), queue: Mutex::default() };
+        let shared =
+            Shared { key, images, store: OnceLock::new(), meter: Meter::default(), queue: Mutex::default() };
         let most = std::thread::available_parallelism().map_or(1, usize::from);
         Loaders { shared: Arc::new(shared), most }
+    }
+
+    /// Zones from primaries are kept here.
+    pub(super) fn read_from(&self, store: Arc<SecondaryStore>) {
+        self.shared.store.get_or_init(|| store);
     }
 
     /// How far all loads together have come.
@@ -148,6 +157,10 @@ impl Shared {
         if load.known.as_ref().is_some_and(|known| known.iter().all(FileStamp::is_current)) {
             return Looked::Unchanged;
         }
+        if load.spec.text == ZoneText::Primaries {
+            let store = self.store.get();
+            return Looked::Kept(store.and_then(|store| store.load(&load.spec.apex, &self.key)));
+        }
         let begun = Instant::now();
         let images = self.images.as_ref();
         if let Some((zone, provenance)) =
@@ -167,7 +180,7 @@ impl Shared {
         // Looked at before reading: a file that changes meanwhile is read again next time.
         let mut stamps: Vec<FileStamp> = match &load.spec.text {
             ZoneText::File(path) => vec![FileStamp::of(path)],
-            ZoneText::BuiltIn(_) | ZoneText::Disputed(_) => Vec::new(),
+            ZoneText::BuiltIn(_) | ZoneText::Disputed(_) | ZoneText::Primaries => Vec::new(),
         };
         // A zone of another key than ours is none to go on from.
         let served = load.serving.as_deref().filter(|served| *served.key() == self.key);
