@@ -2,10 +2,11 @@
 //! signatures hold. A thread of its own finds out, so that no load waits for it. The thread also folds versions, where that
 //! pays: one at a time, so that no more than one zone is in memory twice for it.
 
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 use std::fmt;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Instant;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tracing::debug;
 use wire::Type;
@@ -14,12 +15,17 @@ use zone::check::{Flaw, check};
 use zone::scan::Severity;
 
 use super::Apex;
+use crate::sync::lock;
 
 /// Findings kept of one zone.
 const KEPT: usize = 10;
 /// Signatures that end within this many seconds end soon, and so do those that have a quarter of their time left if that
 /// is less: a weekend is enough to renew them.
 const SOON: i64 = 3 * 86_400;
+/// To examine all of a zone takes long from here on, and the zone then rests so many times as long: one that changes all the
+/// time takes a twentieth of a CPU.
+const SHORT: Duration = Duration::from_millis(10);
+const REST: u32 = 19;
 
 /// What was found out about one version of a zone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -146,9 +152,66 @@ fn folded(zone: &Zone) -> Option<Arc<Zone>> {
     Some(Arc::new(folded))
 }
 
+/// A version that is to be examined.
+#[derive(Debug, Clone)]
+pub struct ExamineOrder {
+    /// The version.
+    pub zone: Arc<Zone>,
+    /// Whether it is folded if that pays.
+    pub fold: bool,
+}
+
+/// What the thread that examines is to do.
+#[derive(Default)]
+struct Queue {
+    /// When each zone that waits is due, the first one on top.
+    due: BinaryHeap<Reverse<(Instant, u64, Apex)>>,
+    /// The newest version of each.
+    newest: HashMap<Apex, ExamineOrder>,
+    /// Until when zones rest that take long.
+    rest: HashMap<Apex, Instant>,
+    /// How many orders there were.
+    count: u64,
+    closed: bool,
+}
+
+impl Queue {
+    /// Only the newest version counts of a zone that changes faster than it can be examined.
+    fn add(&mut self, apex: Apex, order: ExamineOrder, now: Instant) {
+        if let Some(waiting) = self.newest.get_mut(&apex) {
+            *waiting = order;
+            return;
+        }
+        self.count += 1;
+        let due = self.rest.get(&apex).map_or(now, |rest| now.max(*rest));
+        self.due.push(Reverse((due, self.count, apex.clone())));
+        self.newest.insert(apex, order);
+    }
+
+    /// The next zone that is due, or when one will be.
+    fn next(&mut self, now: Instant) -> Result<(Apex, ExamineOrder), Option<Instant>> {
+        match self.due.peek() {
+            None => return Err(None),
+            Some(Reverse((due, ..))) if *due > now => return Err(Some(*due)),
+            Some(_) => {}
+        }
+        let Some(Reverse((_, _, apex))) = self.due.pop() else { return Err(None) };
+        let order = self.newest.remove(&apex).ok_or(None)?;
+        Ok((apex, order))
+    }
+
+    /// A zone was examined, which ended at `now`.
+    fn examined(&mut self, apex: &Apex, took: Duration, now: Instant) {
+        match took < SHORT {
+            true => self.rest.remove(apex),
+            false => self.rest.insert(apex.clone(), now + took * REST),
+        };
+    }
+}
+
 /// The thread that examines.
 pub(super) struct Examiner {
-    orders: Sender<(Apex, Arc<Zone>)>,
+    queue: Arc<(Mutex<Queue>, Condvar)>,
 }
 
 impl Examiner {
@@ -160,39 +223,69 @@ impl Examiner {
         now: impl Fn() -> i64 + Send + 'static,
         done: impl Fn(Apex, Arc<Zone>, Finding) -> bool + Send + 'static,
     ) -> std::io::Result<Examiner> {
-        let (orders, queue): (_, Receiver<(Apex, Arc<Zone>)>) = channel();
+        let queue: Arc<(Mutex<Queue>, Condvar)> = Arc::default();
+        let theirs = Arc::clone(&queue);
         // Nearly all zones have nothing to say: they share this.
         let nothing = Arc::new(Examination::default());
         std::thread::Builder::new().name("examiner".into()).spawn(move || {
-            for (apex, zone) in queue {
+            while let Some((apex, ExamineOrder { zone, fold })) = wait(&theirs) {
                 let begun = Instant::now();
                 let found = examine(&zone, now());
-                let milliseconds = begun.elapsed().as_millis() as u64;
-                debug!(milliseconds, "zone {}: examined", zone.apex());
+                let took = begun.elapsed();
+                debug!(milliseconds = took.as_millis() as u64, "zone {}: examined", zone.apex());
+                lock(&theirs.0).examined(&apex, took, Instant::now());
                 let found = if found == *nothing { Arc::clone(&nothing) } else { Arc::new(found) };
                 if !done(apex.clone(), Arc::clone(&zone), Finding::Examined(found)) {
                     return;
                 }
-                if let Some(folded) = folded(&zone)
+                if fold
+                    && let Some(folded) = folded(&zone)
                     && !done(apex, zone, Finding::Folded(folded))
                 {
                     return;
                 }
             }
         })?;
-        Ok(Examiner { orders })
+        Ok(Examiner { queue })
     }
 
     /// Has a zone examined.
-    pub(super) fn order(&self, apex: Apex, zone: Arc<Zone>) {
-        // The thread ends before this only when the server does.
-        let _ = self.orders.send((apex, zone));
+    pub(super) fn order(&self, apex: Apex, order: ExamineOrder) {
+        lock(&self.queue.0).add(apex, order, Instant::now());
+        self.queue.1.notify_one();
+    }
+}
+
+impl Drop for Examiner {
+    fn drop(&mut self) {
+        lock(&self.queue.0).closed = true;
+        self.queue.1.notify_one();
+    }
+}
+
+/// Waits for a zone that is due; `None` at the end.
+fn wait((queue, changed): &(Mutex<Queue>, Condvar)) -> Option<(Apex, ExamineOrder)> {
+    let mut queue = lock(queue);
+    loop {
+        if queue.closed {
+            return None;
+        }
+        let now = Instant::now();
+        queue = match queue.next(now) {
+            Ok(next) => return Some(next),
+            Err(None) => changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            Err(Some(due)) => {
+                let waited = changed.wait_timeout(queue, due.saturating_duration_since(now));
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::ops::ControlFlow;
+    use std::sync::mpsc::channel;
 
     use wire::hash::HashKey;
     use wire::{NameBuf, Ttl};
@@ -240,19 +333,37 @@ mod tests {
         let (findings, heard) = channel();
         let examiner = Examiner::start(|| 0, move |_, zone, finding| findings.send((zone, finding)).is_ok());
         let examiner = examiner.expect("a thread");
-        for ordered in [&version, &Arc::new(base)] {
-            examiner.order(Apex::default(), Arc::clone(ordered));
-        }
-        drop(examiner);
-        let heard: Vec<_> = heard.iter().collect();
-        let [(_, Finding::Examined(_)), (of, Finding::Folded(folded)), (_, Finding::Examined(_))] =
-            &heard[..]
-        else {
-            panic!("{} findings", heard.len());
+        let order = |zone: &Arc<Zone>, fold| ExamineOrder { zone: Arc::clone(zone), fold };
+        examiner.order(Apex::default(), order(&version, true));
+        let heard: [_; 2] = std::array::from_fn(|_| heard.recv().expect("a finding"));
+        let [(_, Finding::Examined(_)), (of, Finding::Folded(folded))] = &heard else {
+            panic!("other findings")
         };
         assert!(Arc::ptr_eq(of, &version) && version.overlay_size().nodes > 0);
         assert_eq!(folded.overlay_size().nodes, 0);
         assert!(diff(folded, &version).is_empty());
+    }
+
+    #[test]
+    fn every_version_of_a_zone_that_changed_all_the_time_was_examined() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let versions: [Arc<Zone>; 3] = std::array::from_fn(|_| Arc::new(zone(HOSTS)));
+        let order = |at: usize| ExamineOrder { zone: Arc::clone(&versions[at]), fold: false };
+        let (one, other): (Apex, Apex) = (b"\x03one\0"[..].into(), b"\x05other\0"[..].into());
+        queue.add(one.clone(), order(0), now);
+        queue.add(other.clone(), order(1), now);
+        queue.add(one.clone(), order(2), now);
+        let mut next = |now| queue.next(now).map(|(apex, order)| (apex, Arc::clone(&order.zone)));
+        let (apex, version) = next(now).expect("due");
+        assert!(apex == one && Arc::ptr_eq(&version, &versions[2]), "the newest version");
+        assert_eq!(next(now).map(|(apex, _)| apex), Ok(other));
+        assert_eq!(next(now).map(|(apex, _)| apex), Err(None));
+        // It took a second: it rests for nineteen.
+        queue.examined(&one, Duration::from_secs(1), now);
+        queue.add(one.clone(), order(0), now);
+        let due = now + Duration::from_secs(19);
+        assert_eq!(queue.next(now).map(|(apex, _)| apex), Err(Some(due)));
+        assert_eq!(queue.next(due).map(|(apex, _)| apex), Ok(one));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use zone::catalog::Change;
 use zone::image::Provenance;
 use zone::store::ChangeSet;
 
-use super::examiner::Examination;
+use super::examiner::{Examination, ExamineOrder};
 use super::images::ImageOrder;
 use super::{FileStamp, ZoneFault, ZoneSpec, ZoneState, ZoneText};
 
@@ -150,7 +150,7 @@ pub enum KeeperAction {
     /// Write an image, once the zone is in service.
     WriteImage(ImageOrder),
     /// Examine this version, and fold it if that pays; ends in [`KeeperEvent::Examined`] and [`KeeperEvent::Folded`].
-    Examine(Arc<Zone>),
+    Examine(ExamineOrder),
     /// Report this to the operator.
     Report(Notice),
 }
@@ -335,7 +335,7 @@ impl Keeper {
         let same = changes.is_some_and(|changes| changes.is_empty());
         actions.extend(step.notices(same).map(KeeperAction::Report));
         actions.push(KeeperAction::Publish(Change::Serve(Arc::clone(&zone))));
-        actions.push(KeeperAction::Examine(Arc::clone(&zone)));
+        actions.push(KeeperAction::Examine(ExamineOrder { zone: Arc::clone(&zone), fold: true }));
         let spec = self.state.spec.clone();
         actions.extend(
             provenance.map(|provenance| KeeperAction::WriteImage(ImageOrder { spec, zone, provenance })),
@@ -384,7 +384,8 @@ impl Keeper {
                     (state.zone, state.expired) = (Some(Arc::clone(&zone)), None);
                     (state.loaded, state.warnings, state.examined) = (Some(at), 0, None);
                 });
-                vec![serve(&zone), KeeperAction::Examine(zone)]
+                // Whoever takes it from primaries folds it, too.
+                vec![serve(&zone), KeeperAction::Examine(ExamineOrder { zone, fold: false })]
             }
             SecondaryNews::Folded(zone) if self.state.zone.is_some() => {
                 self.change(|state| state.zone = Some(Arc::clone(&zone)));

@@ -560,8 +560,8 @@ impl Keeping {
     fn act_on(&mut self, apex: &Apex, actions: Vec<KeeperAction>) {
         for action in &actions {
             match (action, &self.examiner, &self.secondaries) {
-                (KeeperAction::Examine(zone), Some(examiner), _) => {
-                    examiner.order(apex.clone(), Arc::clone(zone));
+                (KeeperAction::Examine(order), Some(examiner), _) => {
+                    examiner.order(apex.clone(), order.clone());
                 }
                 (KeeperAction::Begin(kept), _, Some(secondaries)) => {
                     secondaries.begin(apex.clone(), kept.clone());
