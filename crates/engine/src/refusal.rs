@@ -27,8 +27,9 @@ impl Refusal {
     pub const NOT_AUTHORITATIVE: Refusal = Refusal::because(Rcode::REFUSED, ErrorInfo::NOT_AUTHORITATIVE);
     /// This client may not do this.
     pub const PROHIBITED: Refusal = Refusal::because(Rcode::REFUSED, ErrorInfo::PROHIBITED);
-    /// The zone is ours but is not loaded.
-    pub const NOT_LOADED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::NOT_READY);
+    /// The zone is ours, but there is nothing to answer from: it was never loaded, or has expired. RFC 8914 §4.25: "The
+    /// authoritative server cannot answer with data for a zone it is otherwise configured to support."
+    pub const NOT_LOADED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::INVALID_DATA);
     /// Whoever promised an answer has let go of the question.
     pub const ABANDONED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
 

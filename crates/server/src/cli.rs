@@ -418,6 +418,21 @@ pub enum CtlZone {
         /// Name of the zone.
         name: String,
     },
+    /// Ask a zone's primaries whether there is a newer version.
+    Refresh {
+        /// Name of the zone.
+        name: String,
+    },
+    /// Take all of a zone from its primaries, whatever its serial.
+    Retransfer {
+        /// Name of the zone.
+        name: String,
+    },
+    /// Tell a zone's secondaries of the version in service.
+    Notify {
+        /// Name of the zone.
+        name: String,
+    },
     /// Print a zone as it is served.
     Dump {
         /// Name of the zone.

@@ -9,6 +9,8 @@
 //! | [`serve`] | `nomen serve` from start to end: makes the parts below and ends them in order |
 //! | [`frontend`] | what answers: engine, listeners, query log |
 //! | [`zones`] | which zones there are, and keeping them: loading, reloading, publishing |
+//! | [`transfers`] | zones for other servers |
+//! | [`secondaries`] | zones from other servers, and NOTIFY both ways |
 //! | [`recursive`] | recursive service: cache and forwarder at work |
 //! | [`in_force`] | the configuration in force, and which parts take over what a reload changes |
 //! | [`control`], [`signals`] | what operators can have a running server do: commands on a socket, signals |
@@ -33,6 +35,7 @@ pub mod privileges;
 pub mod process;
 pub mod querylog;
 pub mod recursive;
+pub mod secondaries;
 pub mod serve;
 pub mod signals;
 mod sync;

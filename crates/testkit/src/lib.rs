@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`answers`] | what a question is answered with, by the plainest reading of the RFCs |
+//! | [`disk`] | a disk that forgets, tears and fails |
 //! | [`choices`] | choices made from bytes, by chance or by a fuzzer |
 //! | [`decode`] | replies, read back by two decoders |
 //! | [`everything`] | a small zone that has something of everything |
@@ -20,6 +21,7 @@
 pub mod answers;
 pub mod choices;
 pub mod decode;
+pub mod disk;
 pub mod everything;
 pub mod model;
 pub mod packets;

@@ -36,7 +36,7 @@ struct Due<'r> {
 }
 
 /// Extended errors (RFC 8914 §4).
-const NOT_READY: u16 = 14;
+const INVALID_DATA: u16 = 24;
 const PROHIBITED: u16 = 18;
 const NOT_AUTHORITATIVE: u16 = 20;
 const NOT_SUPPORTED: u16 = 21;
@@ -141,7 +141,7 @@ impl Reference {
                 let dnssec_ok = read.opt.is_some_and(|wants| wants.dnssec_ok);
                 match self.served.answer(asks.name.as_name(), asks.qtype, dnssec_ok) {
                     Err(NoAnswer::NoZone) => no(Rcode::REFUSED, Some(NOT_AUTHORITATIVE)),
-                    Err(NoAnswer::NotLoaded) => no(Rcode::SERVFAIL, Some(NOT_READY)),
+                    Err(NoAnswer::NotLoaded) => no(Rcode::SERVFAIL, Some(INVALID_DATA)),
                     Ok(mut sections) => {
                         // RFC 1035 §6.2: there may be more in other classes.
                         sections.authoritative &= asks.qclass == Class::IN;

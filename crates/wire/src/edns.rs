@@ -39,7 +39,7 @@ impl ErrorInfo {
     pub const FORGED_ANSWER: ErrorInfo = ErrorInfo(4);
     /// An error that came a short time ago and is remembered (RFC 9520).
     pub const CACHED_ERROR: ErrorInfo = ErrorInfo(13);
-    /// The server is not ready (a zone is configured but not loaded).
+    /// The server is not ready to answer anything yet.
     pub const NOT_READY: ErrorInfo = ErrorInfo(14);
     /// Somebody here does not want it answered: the client's operator.
     pub const FILTERED: ErrorInfo = ErrorInfo(17);
@@ -55,7 +55,7 @@ impl ErrorInfo {
     pub const NO_REACHABLE_AUTHORITY: ErrorInfo = ErrorInfo(22);
     /// Talking to another server failed.
     pub const NETWORK_ERROR: ErrorInfo = ErrorInfo(23);
-    /// The data is not valid (a zone that could not be loaded, say).
+    /// The data is not valid (a zone that could not be loaded, or has expired, say).
     pub const INVALID_DATA: ErrorInfo = ErrorInfo(24);
 
     /// The registry's name for the code.

@@ -10,6 +10,7 @@ const ROOMS: &[&str] = &[
     "wire",
     "dnssec",
     "zone",
+    "journal",
     "authority",
     "cache",
     "resolver",

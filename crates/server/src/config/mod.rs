@@ -7,7 +7,8 @@
 //! | `threads`, `tcp`, `listen` | `[server]`, `[[listen]]` | `net` |
 //! | `answers` | `[server]` | `engine` |
 //! | `zones` | `[[zone]]`, `[template.X]` | `crate::zones` |
-//! | `transfers` | `[transfers]`, `[[tsig-key]]` | `crate::transfers` |
+//! | `peers` | `[[zone]]`, `[template.X]` | `crate::secondaries` |
+//! | `transfers` | `[transfers]`, `[[tsig-key]]` | `crate::transfers`, `crate::secondaries` |
 //! | `resolver` | `[resolver]` and its blocks | `recursion`, `resolver`, `cache` |
 //! | `control`, `metrics`, `log` | their own | the modules of that name |
 //!
@@ -21,6 +22,7 @@ pub mod files;
 pub mod listen;
 pub mod log;
 pub mod metrics;
+pub mod peers;
 pub mod privileges;
 pub mod reference;
 pub mod report;

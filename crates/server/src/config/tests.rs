@@ -52,10 +52,28 @@ fn each_fault_has_its_words() {
             "[[listen]]\naddr = [\"[::1]@1\"]\nxdp = \"e\"\n[[listen]]\nxdp = \"e\"\nxdp-queues = 2",
             "`xdp-queues` differs from another [[listen]] with xdp = \"e\"",
         ),
-        ("[[zone]]\nname = \"a\"", "zone a. has no `file` and no `template`"),
+        ("[[zone]]\nname = \"a\"", "zone a. has no `file`, no `primaries` and no `template`"),
         ("[[zone]]\nfile = \"a\"", "[[zone]] needs the key `name`"),
         ("[[zone]]\nname = \"a\"\ntemplate = \"t\"", "there is no [template.t]"),
-        ("[template.t]", "template `t` has neither `file` nor `directory`"),
+        (
+            "[[zone]]\nname = \"a\"\nfile = \"a\"\nprimaries = [\"192.0.2.1\"]",
+            "zone a. has `file` and `primaries`",
+        ),
+        ("[[zone]]\nname = \"a\"\nfile = \"a\"\nixfr = false", "`ixfr` has no effect without `primaries`"),
+        (
+            "[[zone]]\nname = \"a\"\nfile = \"a\"\nallow-notify = [\"any\"]",
+            "`allow-notify` has no effect without `primaries`",
+        ),
+        (
+            "[[zone]]\nname = \"a\"\nprimaries = [\"192.0.2.1\"]\nmin-retry = \"2m\"\nmax-retry = \"1m\"",
+            "`min-retry` is longer than `max-retry`",
+        ),
+        ("[[zone]]\nname = \"a\"\nfile = \"a\"\nnotify = [\"ns1\"]", "`ns1` is not an IPv4 or IPv6 address"),
+        (
+            "[template.t]\ndirectory = \"x\"\nprimaries = [\"192.0.2.1\"]",
+            "template `t` has `directory` and `primaries`",
+        ),
+        ("[template.t]", "template `t` has no `file`, no `directory` and no `primaries`"),
         (
             "[template.t]\nfile = \"x{zone}\"\npattern = \"{zone}\"",
             "`pattern` has no effect without `directory`",

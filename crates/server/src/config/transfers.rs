@@ -1,4 +1,4 @@
-//! `[transfers]`, `[[tsig-key]]` and who may have a zone: transfers to other servers.
+//! `[transfers]`, `[[tsig-key]]` and who may have a zone: transfers to and from other servers.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,17 +13,33 @@ use wire::{LowerNameBuf, NameBuf};
 use super::report::{ConfigPlace, Diagnostic};
 use super::table::keys;
 use super::table::read::{At, Reader};
-use super::table::value::{Int, Value, Word, quote};
+use super::table::value::{Int, Size, Time, Value, Word, quote};
 use super::zones::{ZoneNameFault, zone_name};
 use crate::words::reason;
 
 keys! {
-    /// Zone transfers to other servers (RFC 5936).
+    /// Zone transfers to and from other servers (RFC 5936, RFC 1995).
     pub struct Transfers in "[transfers]" {
         /// Most transfers at a time. One more is answered with SERVFAIL; who may not have the zone does not count.
         live "outgoing" outgoing: Int<usize, 1, 100_000> = Int(100), example 200;
         /// Most of them to one address.
         live "outgoing-per-client" per_client: Int<usize, 1, 100_000> = Int(10), example 20;
+        /// Most zones at a time whose primaries are asked for the newest version, or for a transfer. Others wait.
+        live "incoming" incoming: Int<usize, 1, 10_000> = Int(64), example 20;
+        /// Most of them that are with one primary.
+        live "incoming-per-primary" incoming_per_primary: Int<usize, 1, 10_000> = Int(8), example 4;
+        /// Most records of one incoming transfer. One with more is given up, and the zone stays as it was.
+        live "incoming-max-records" incoming_records: Int<u64, 1, 4_294_967_295> = Int(100_000_000), example 1000000;
+        /// Most bytes of one incoming transfer, likewise.
+        live "incoming-max-size" incoming_size: Size<65_536, 1_099_511_627_776> = Size(16 << 30), example "1GiB";
+        /// Longest time for one incoming transfer, likewise.
+        live "incoming-max-time" incoming_time: Time<1_000, 604_800_000> = Time::secs(7200), example "30m";
+        /// Fewest bytes a second that an incoming transfer brings, counted minute by minute. A slower one is given up. 0: any.
+        live "incoming-min-rate" incoming_rate: Int<u64, 0, 1_000_000_000> = Int(100), example 1000;
+        /// Longest time in which an incoming transfer brings nothing at all.
+        live "incoming-idle-timeout" incoming_idle: Time<1_000, 3_600_000> = Time::secs(60), example "30s";
+        /// Most NOTIFY messages at a time whose replies are waited for. Others wait.
+        live "notify-in-flight" notify_in_flight: Int<usize, 1, 2_000> = Int(100), example 200;
         /// Files of keys beside those of `[[tsig-key]]`: each `key "NAME" { algorithm NAME; secret "BASE64"; };`, as
         /// `tsig-keygen` prints them and BIND reads them.
         live "key-files" key_files: Option<Vec<At<PathBuf>>> = None, example ["keys/transfer.key"];

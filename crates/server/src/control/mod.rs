@@ -72,6 +72,21 @@ pub enum Command {
         /// Its name.
         name: String,
     },
+    /// Ask a zone's primaries for a newer version.
+    ZoneRefresh {
+        /// Its name.
+        name: String,
+    },
+    /// Take all of a zone from its primaries.
+    ZoneRetransfer {
+        /// Its name.
+        name: String,
+    },
+    /// Tell a zone's secondaries of its version.
+    ZoneNotify {
+        /// Its name.
+        name: String,
+    },
     /// The records of one zone.
     ZoneDump {
         /// Its name.

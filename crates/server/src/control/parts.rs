@@ -7,6 +7,7 @@ use crate::in_force::InForce;
 use crate::logging::Logging;
 use crate::process::Process;
 use crate::recursive::Recursive;
+use crate::secondaries::Secondaries;
 use crate::transfers::Transfers;
 use crate::zones::images::Images;
 use crate::zones::keeping::{Kept, ZoneKeeping};
@@ -26,6 +27,8 @@ pub struct Parts {
     pub recursive: Option<Arc<Recursive>>,
     /// Transfers to other servers.
     pub transfers: Arc<Transfers>,
+    /// Zones from other servers, and NOTIFY.
+    pub secondaries: Arc<Secondaries>,
     /// The configuration.
     pub in_force: Arc<InForce>,
     /// The log.

@@ -1,5 +1,6 @@
 //! `nomen ctl status`: the server as a whole.
 
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -7,6 +8,7 @@ use serde_json::{Value, json};
 use super::parts::Parts;
 use crate::in_force::ConfigSource;
 use crate::process::resident_memory;
+use crate::zones::ZoneState;
 use crate::zones::examiner::SignatureAge;
 use crate::zones::keeping::unix_now;
 
@@ -20,7 +22,7 @@ pub(super) fn seconds(time: SystemTime) -> u64 {
 
 /// The server as a whole.
 pub(super) fn status(parts: &Parts) -> Value {
-    let Parts { frontend, kept, in_force, logging, process, .. } = parts;
+    let Parts { frontend, kept, secondaries, in_force, logging, process, .. } = parts;
     let (zones, folders, now) = (kept.all(), kept.folders(), unix_now());
     let ages = || zones.iter().filter_map(|z| Some(z.examined.as_ref()?.signatures?.age(now)));
     let aged = |age| ages().filter(|one| *one == age).count();
@@ -53,7 +55,8 @@ pub(super) fn status(parts: &Parts) -> Value {
         "listeners": listeners,
         "workers": in_force.settings().server.threads.workers.count(),
         "tcp_connections": frontend.tcp_limits.current(),
-        "zones": {"ok": count("ok"), "old": count("old"), "failed": count("failed")},
+        "zones": ZoneState::WORDS.map(|word| (word, count(word))).into_iter().collect::<BTreeMap<_, _>>(),
+        "secondary_zones": secondaries.states().words().into_iter().collect::<BTreeMap<_, _>>(),
         "signatures": {
             "expiring": aged(SignatureAge::Expiring),
             "expired": aged(SignatureAge::Expired),

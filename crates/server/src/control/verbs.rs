@@ -9,6 +9,7 @@ use super::parts::Parts;
 use super::{AnswerLine, Command, True, explain, log, recursion, stats, status, zones};
 use crate::frontend::Frontend;
 use crate::recursive::Recursive;
+use crate::secondaries::ZoneOrder;
 use crate::zones::keeping::{ReloadFault, Reloaded, Removal};
 
 /// What commands on recursive service are answered where there is none.
@@ -55,12 +56,15 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
 
 /// Commands that are answered from what is known.
 fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
-    let Parts { frontend, kept, images, recursive, in_force, logging, .. } = parts;
+    let Parts { frontend, kept, images, recursive, logging, .. } = parts;
     match command {
         Command::Status => Ok(status::status(parts)),
         Command::Stats => Ok(stats::stats(frontend, images.as_deref(), recursive.as_deref(), logging)),
         Command::ZoneList { failed } => Ok(zones::list(kept, *failed)),
-        Command::ZoneStatus { name } => zones::status(kept, &frontend.engine, in_force, name),
+        Command::ZoneStatus { name } => zones::status(parts, name),
+        Command::ZoneRefresh { name } => zones::order(parts, name, ZoneOrder::Refresh),
+        Command::ZoneRetransfer { name } => zones::order(parts, name, ZoneOrder::Retransfer),
+        Command::ZoneNotify { name } => zones::order(parts, name, ZoneOrder::Notify),
         Command::LogReopen => log::reopen(logging),
         Command::LogLevel { level } => log::set_level(logging, level),
         Command::LogQueries { on } => Ok(log::set_queries(frontend, *on)),

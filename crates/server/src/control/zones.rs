@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
-use engine::Engine;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::AnswerLine;
+use super::parts::Parts;
 use super::status::seconds;
 use super::verbs::{last, send};
 use crate::config::zones::zone_name;
-use crate::frontend::Served;
-use crate::in_force::InForce;
+use crate::secondaries::ZoneOrder;
 use crate::zones::dump::dump_lines;
 use crate::zones::keeping::{Kept, unix_now};
-use crate::zones::{Apex, ZoneState};
+use crate::zones::{Apex, ZoneState, ZoneText};
 
 /// Size of the pieces a long output is sent in, in bytes.
 const PIECE: usize = 64 * 1024;
@@ -28,10 +27,10 @@ fn find(kept: &Kept, name: &str) -> Result<Arc<ZoneState>, String> {
     kept.get(&apex(name)?).ok_or_else(|| format!("there is no zone {name} here"))
 }
 
-/// Every zone, or those that are not at the newest version of their files.
+/// Every zone, or those that are not served in the newest version of their files.
 pub(super) fn list(kept: &Kept, only_failed: bool) -> Value {
     let mut states = kept.all();
-    states.retain(|state| !only_failed || state.fault.is_some());
+    states.retain(|state| !only_failed || state.word() != "ok");
     states.sort_by(|a, b| a.spec.name().cmp(&b.spec.name()));
     let rows = states.iter().map(|state| {
         json!({
@@ -46,13 +45,9 @@ pub(super) fn list(kept: &Kept, only_failed: bool) -> Value {
 }
 
 /// One zone.
-pub(super) fn status(
-    kept: &Kept,
-    engine: &Engine<Served>,
-    in_force: &InForce,
-    name: &str,
-) -> Result<Value, String> {
-    let state = find(kept, name)?;
+pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
+    let Parts { frontend, kept, secondaries, in_force, .. } = parts;
+    let (engine, state) = (&frontend.engine, find(kept, name)?);
     let name = state.spec.name();
     let zone = state.zone.as_ref();
     let examined = state.examined.as_deref();
@@ -61,6 +56,7 @@ pub(super) fn status(
     Ok(json!({
         "name": name.to_string(),
         "state": state.word(),
+        "role": if state.spec.text == ZoneText::Primaries { "secondary" } else { "primary" },
         "file": state.spec.text.to_string(),
         "loaded": state.loaded.map(seconds),
         "serial": zone.map(|z| z.serial().0),
@@ -76,8 +72,21 @@ pub(super) fn status(
         "more_findings": examined.map(|found| found.more).filter(|more| *more > 0),
         "signatures": first.map(|first| first.age(unix_now()).word()),
         "signatures_end": first.map(|first| first.at),
+        "transfers": secondaries.status(&state.spec.apex),
         "queries": per_zone.then(|| engine.catalog().get(name).map(|e| e.queries())).flatten(),
     }))
+}
+
+/// Has something done about a zone that other servers have, too.
+pub(super) fn order(parts: &Parts, name: &str, order: ZoneOrder) -> Result<Value, String> {
+    let state = find(&parts.kept, name)?;
+    parts.secondaries.order(&state.spec.apex, order).map_err(|fault| fault.to_string())?;
+    let ordered = match order {
+        ZoneOrder::Refresh => "refresh",
+        ZoneOrder::Retransfer => "retransfer",
+        ZoneOrder::Notify => "notify",
+    };
+    Ok(json!({"zone": state.spec.name().to_string(), "ordered": ordered}))
 }
 
 /// Sends a zone's records in pieces; waits for a client that reads slowly, and stops when it has gone.

@@ -5,6 +5,7 @@ mod listeners;
 mod process;
 mod queries;
 mod recursion;
+mod secondaries;
 mod transfers;
 mod zones;
 
@@ -29,6 +30,7 @@ pub use listeners::ListenerFigures;
 pub use process::ProcessFigures;
 pub use queries::QueryFigures;
 pub use recursion::RecursionFigures;
+pub use secondaries::SecondaryFigures;
 pub use transfers::TransferFigures;
 pub use zones::ZoneFigures;
 

@@ -9,6 +9,7 @@ use prometheus_client::metrics::MetricType;
 use super::{Figures, Printer, unix};
 use crate::frontend::Served;
 use crate::in_force::InForce;
+use crate::zones::ZoneState;
 use crate::zones::examiner::SignatureAge;
 use crate::zones::images::{ImageCounts, Images};
 use crate::zones::keeping::{Kept, unix_now};
@@ -36,10 +37,11 @@ impl ZoneFigures {
     fn zones(&self, out: &mut Printer<'_>) -> fmt::Result {
         let all = self.kept.all();
         let count = |word| all.iter().filter(|z| z.word() == word).count() as u64;
-        let states = ["ok", "old", "failed"].map(|word| ([("state", word.into())], count(word)));
+        let states = ZoneState::WORDS.map(|word| ([("state", word.into())], count(word)));
         out.family(
             "zones",
-            "Zones by state: ok, old (the file is bad, its last good version is served), failed (not served)",
+            "Zones by state: ok, old (the file is bad, its last good version is served), failed (not served), empty (not \
+             yet taken from its primaries), expired (its primaries are gone)",
             MetricType::Gauge,
             states.into_iter(),
         )?;

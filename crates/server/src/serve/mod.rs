@@ -19,10 +19,11 @@ use crate::frontend::Frontend;
 use crate::in_force::{Adopt, ConfigSource, InForce, Prepared};
 use crate::metrics::{
     self, AllFigures, Figures, ListenerFigures, ProcessFigures, QueryFigures, RecursionFigures,
-    TransferFigures, ZoneFigures,
+    SecondaryFigures, TransferFigures, ZoneFigures,
 };
 use crate::process::Process;
 use crate::recursive::{Recursive, plan};
+use crate::secondaries::Secondaries;
 use crate::signals::{self, Signals};
 use crate::transfers::Transfers;
 use crate::zones::images::{Images, StateFolder};
@@ -72,13 +73,18 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let logging = Arc::new(logging);
     let transfers = Transfers::start(&frontend.engine, &settings);
     transfers.allow(&wanted.transfers);
-    let mut adopting: Vec<Arc<dyn Adopt>> = vec![frontend.clone(), logging.clone(), transfers.clone()];
+    let secondaries = Secondaries::start(&frontend.engine, &settings);
+    let secondaries = secondaries.map_err(|fault| outside(fault.to_string()))?;
+    let mut adopting: Vec<Arc<dyn Adopt>> =
+        vec![frontend.clone(), logging.clone(), transfers.clone(), secondaries.clone()];
     adopting.extend(recursive.iter().map(|recursive| Arc::clone(recursive) as Arc<dyn Adopt>));
     let in_force = Arc::new(InForce::new(source, settings, adopting));
     let (renew, allow) = (in_force.clone(), transfers.clone());
     let prepare = move || renew.renew().inspect(|wanted| allow.allow(&wanted.transfers));
     let (mut zones, keeping, kept) =
         Keeping::new(Arc::clone(&frontend.engine), images.clone(), Box::new(prepare));
+    secondaries.connect(keeping.clone());
+    zones.connect(Arc::clone(&secondaries));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(8)
@@ -103,7 +109,18 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
             print!("{}", builtin::forwarder_greeting(&frontend.addresses(), servers));
         }
     }
-    let parts = Parts { frontend, kept, keeping, images, recursive, transfers, in_force, logging, process };
+    let parts = Parts {
+        frontend,
+        kept,
+        keeping,
+        images,
+        recursive,
+        transfers,
+        secondaries,
+        in_force,
+        logging,
+        process,
+    };
     attend(parts, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
 }
 
@@ -143,17 +160,19 @@ fn open_state(settings: &Settings, built_in: bool) -> (HashKey, Option<Arc<Image
 
 /// The figures of all parts.
 fn figures(parts: &Parts) -> AllFigures {
-    let Parts { frontend, kept, images, recursive, transfers, in_force, logging, process, .. } =
-        parts.clone();
+    let Parts {
+        frontend, kept, images, recursive, transfers, secondaries, in_force, logging, process, ..
+    } = parts.clone();
     let engine = Arc::clone(&frontend.engine);
     let recursion = recursive.map(|recursive| -> Box<dyn Figures> {
         Box::new(RecursionFigures { frontend: Arc::clone(&frontend), recursive })
     });
-    let all: [Box<dyn Figures>; 5] = [
+    let all: [Box<dyn Figures>; 6] = [
         Box::new(QueryFigures(Arc::clone(&frontend))),
         Box::new(ListenerFigures { frontend, in_force: Arc::clone(&in_force) }),
         Box::new(ZoneFigures { kept, engine, in_force, images }),
         Box::new(TransferFigures(transfers)),
+        Box::new(SecondaryFigures(secondaries)),
         Box::new(ProcessFigures { process, logging }),
     ];
     all.into_iter().chain(recursion).collect()
@@ -168,7 +187,7 @@ fn attend(
     metrics: Option<TcpListener>,
 ) -> Result<(), String> {
     let path = control.as_ref().map(|c| c.path.clone());
-    let Parts { frontend, keeping, recursive, logging, .. } = parts.clone();
+    let Parts { frontend, keeping, recursive, secondaries, logging, .. } = parts.clone();
     let result = runtime.block_on(async {
         let (stop, mut stopped) = tokio::sync::mpsc::channel(1);
         if let Some(socket) = metrics {
@@ -188,6 +207,7 @@ fn attend(
         info!("{why}: answering what has arrived, then stopping");
         signals::notify_stopping();
         tokio::spawn(signals::exit_at_next());
+        secondaries.stop();
         keeping.stop();
         // Joining blocks; the signal that stops at once must still be heard.
         let drain = move || {

@@ -47,6 +47,9 @@ fn command(verb: &CtlVerb) -> Command {
         CtlVerb::Zone(CtlZone::List { failed }) => Command::ZoneList { failed: *failed },
         CtlVerb::Zone(CtlZone::Status { name }) => Command::ZoneStatus { name: name.clone() },
         CtlVerb::Zone(CtlZone::Reload { name }) => Command::ZoneReload { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Refresh { name }) => Command::ZoneRefresh { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Retransfer { name }) => Command::ZoneRetransfer { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Notify { name }) => Command::ZoneNotify { name: name.clone() },
         CtlVerb::Zone(CtlZone::Dump { name }) => Command::ZoneDump { name: name.clone() },
         CtlVerb::Explain { name, rtype, dnssec } => {
             Command::Explain { name: name.clone(), rtype: rtype.clone(), dnssec: *dnssec }

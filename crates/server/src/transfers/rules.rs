@@ -5,9 +5,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use transfer::tsig::{TsigKey, TsigKeys};
+use wire::LowerNameBuf;
 
 use crate::config::Configuration;
-use crate::config::report::Diagnostic;
+use crate::config::peers::PeerKeys;
+use crate::config::report::{ConfigPlace, Diagnostic};
 use crate::config::table::read::At;
 use crate::config::transfers::{TransferGrant, load_keys};
 use crate::words::did_you_mean;
@@ -47,7 +49,12 @@ impl RuleMaker {
         let of_zones = config.zones.iter().map(|zone| &zone.allow_transfer);
         let all = of_zones.chain(config.templates.values().map(|template| &template.allow_transfer));
         for grant in all.flat_map(|list| list.value.iter().flatten()) {
-            faults.extend(unknown_key(grant, &keys));
+            faults.extend(grant.value.key().and_then(|key| unknown_key(key, grant.place.as_ref(), &keys)));
+        }
+        let of_zones = config.zones.iter().map(|zone| &zone.peers);
+        let peers = of_zones.chain(config.templates.values().map(|template| &template.peers));
+        for key in peers.flat_map(PeerKeys::keys) {
+            faults.extend(unknown_key(&key.value, key.place.as_ref(), &keys));
         }
         RuleMaker { keys: Arc::new(keys), zones: HashMap::new(), made: HashMap::new() }
     }
@@ -60,6 +67,11 @@ impl RuleMaker {
         self.zones.insert(apex.clone(), Arc::clone(grants));
     }
 
+    /// The keys that there are.
+    pub fn keys(&self) -> &Arc<TsigKeys> {
+        &self.keys
+    }
+
     /// The rules.
     pub fn made(self) -> TransferRules {
         TransferRules { keys: self.keys, zones: Arc::new(self.zones) }
@@ -67,11 +79,13 @@ impl RuleMaker {
 }
 
 /// A key that there is none of.
-fn unknown_key(grant: &At<TransferGrant>, keys: &TsigKeys) -> Option<Diagnostic> {
-    let name = grant.value.key().filter(|name| keys.get(name.as_lower()).is_none())?;
+fn unknown_key(name: &LowerNameBuf, place: Option<&ConfigPlace>, keys: &TsigKeys) -> Option<Diagnostic> {
+    if keys.get(name.as_lower()).is_some() {
+        return None;
+    }
     let text = |name: wire::LowerName<'_>| name.as_name().to_string();
     let wanted = text(name.as_lower());
-    let fault = Diagnostic::at(grant.place.as_ref(), format!("there is no key {wanted}"));
+    let fault = Diagnostic::at(place, format!("there is no key {wanted}"));
     let known: Vec<String> = keys.iter().map(|key| text(key.name())).collect();
     Some(match did_you_mean(&wanted, known.iter().map(String::as_str)) {
         Some(near) => fault.hint(format!("did you mean \"key:{near}\"?")),

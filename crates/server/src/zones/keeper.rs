@@ -6,6 +6,10 @@
 //!                          Looked: Loaded      ──▶ Publish, WriteImage, Examine, Report
 //!                          Looked: Bad         ──▶ Report; the version served stays, or SERVFAIL is published
 //!  Unwanted ──▶ Publish (removal)
+//!
+//!  of a zone that is taken from primaries:
+//!  Wanted, the first time ──▶ Load ─ ─ ─ ▶ Looked: Kept     ──▶ Begin; Publish, Examine if a version was kept
+//!  News: Received ──▶ Publish, Examine      Folded, Confirmed ──▶ Publish      Expired ──▶ Publish (SERVFAIL)
 //! ```
 //!
 //! One load is under way at a time. What is wanted meanwhile is looked at once more when it has ended.
@@ -62,6 +66,32 @@ pub enum Looked {
         /// The files as they were.
         stamps: Arc<[FileStamp]>,
     },
+    /// It is taken from primaries, and this version was kept of it, if any.
+    Kept(Option<KeptVersion>),
+}
+
+/// A version that was kept from an earlier run.
+#[derive(Debug, Clone)]
+pub struct KeptVersion {
+    /// The version.
+    pub zone: Arc<Zone>,
+    /// When a primary last said that it is the newest, in seconds since 1970.
+    pub confirmed: u64,
+    /// Whether that is so long ago that it may not be served.
+    pub expired: bool,
+}
+
+/// What becomes of a zone that is taken from primaries.
+#[derive(Debug, Clone)]
+pub enum SecondaryNews {
+    /// Another version was received.
+    Received(Arc<Zone>),
+    /// The version in service, made anew with a base of its own.
+    Folded(Arc<Zone>),
+    /// A primary said that our version is the newest.
+    Confirmed,
+    /// No primary could be asked for longer than the zone may be served (RFC 1034 §4.3.5).
+    Expired,
 }
 
 /// A zone that was read.
@@ -92,6 +122,8 @@ pub enum KeeperEvent {
     Wanted(ZoneText, ReadWhen),
     /// A load has ended.
     Looked(u32, Looked),
+    /// Something became of it, which is taken from primaries.
+    News(SecondaryNews, SystemTime),
     /// This version was examined.
     Examined(Arc<Zone>, Arc<Examination>),
     /// The configuration wants it no longer.
@@ -105,6 +137,11 @@ pub enum KeeperAction {
     Load(Load),
     /// Make this step to the next catalog.
     Publish(Change),
+    /// Make it at once: what others have already is to be had here, too.
+    PublishNow(Change),
+    /// Begin to take it from its primaries, which have this version or a later one; later things are
+    /// [`KeeperEvent::News`].
+    Begin(Option<KeptVersion>),
     /// Write an image, once the zone is in service.
     WriteImage(ImageOrder),
     /// Examine this version; ends in [`KeeperEvent::Examined`].
@@ -163,6 +200,8 @@ pub struct Keeper {
     /// The files as they were when last read; none before that.
     stamps: Option<Arc<[FileStamp]>>,
     loading: Option<Loading>,
+    /// Whether it is being taken from its primaries.
+    begun: bool,
     /// The number of the last load.
     number: u32,
 }
@@ -177,8 +216,16 @@ struct Loading {
 impl Keeper {
     /// A keeper of a zone that nothing is known of yet.
     pub fn new(spec: ZoneSpec) -> Self {
-        let state = ZoneState { spec, zone: None, loaded: None, fault: None, warnings: 0, examined: None };
-        Keeper { state: Arc::new(state), stamps: None, loading: None, number: 0 }
+        let state = ZoneState {
+            spec,
+            zone: None,
+            expired: None,
+            loaded: None,
+            fault: None,
+            warnings: 0,
+            examined: None,
+        };
+        Keeper { state: Arc::new(state), stamps: None, loading: None, begun: false, number: 0 }
     }
 
     /// What is known of the zone, for whoever asks.
@@ -200,6 +247,9 @@ impl Keeper {
             }
             // Of a load that no longer counts.
             KeeperEvent::Looked(..) => Vec::new(),
+            KeeperEvent::News(news, at) if self.begun => self.news(news, at),
+            // Of a zone that has come from a file meanwhile.
+            KeeperEvent::News(..) => Vec::new(),
             KeeperEvent::Examined(zone, examination) => {
                 // Another version may have come since.
                 if self.state.zone.as_ref().is_some_and(|served| Arc::ptr_eq(served, &zone)) {
@@ -217,7 +267,10 @@ impl Keeper {
     fn wanted(&mut self, text: ZoneText, when: ReadWhen) -> Vec<KeeperAction> {
         if self.state.spec.text != text {
             self.change(|state| state.spec.text = text);
-            self.stamps = None;
+            (self.stamps, self.begun) = (None, false);
+        }
+        if self.begun {
+            return Vec::new();
         }
         match &mut self.loading {
             Some(loading) => {
@@ -243,6 +296,11 @@ impl Keeper {
             Looked::Unchanged => Vec::new(),
             Looked::Loaded(reading) => self.accept(*reading),
             Looked::Bad { fault, stamps } => self.reject(fault, stamps),
+            Looked::Kept(kept) => {
+                let actions = self.begin(kept);
+                self.loading.iter_mut().for_each(|loading| loading.again = None);
+                actions
+            }
         };
         if let Some(when) = self.loading.take().and_then(|loading| loading.again) {
             actions.push(self.load(when));
@@ -256,7 +314,7 @@ impl Keeper {
         let from = self.state.zone.as_ref().map(|zone| zone.serial());
         let step = VersionStep { from, to: zone.serial(), records: zone.record_count(), took };
         self.change(|state| {
-            state.zone = Some(Arc::clone(&zone));
+            (state.zone, state.expired) = (Some(Arc::clone(&zone)), None);
             (state.loaded, state.fault, state.warnings) = (Some(at), None, warning_count);
             state.examined = None;
         });
@@ -281,6 +339,60 @@ impl Keeper {
             actions.push(KeeperAction::Publish(Change::Unload(self.state.spec.name().to_buf())));
         }
         actions
+    }
+
+    /// The zone is taken from its primaries from now on. What was served of it before goes on until they answer.
+    fn begin(&mut self, kept: Option<KeptVersion>) -> Vec<KeeperAction> {
+        (self.begun, self.stamps) = (true, None);
+        self.change(|state| state.fault = None);
+        let mut actions = vec![KeeperAction::Begin(kept.clone())];
+        match kept {
+            Some(KeptVersion { zone, confirmed, expired: false }) => {
+                let at = SystemTime::UNIX_EPOCH + Duration::from_secs(confirmed);
+                actions.extend(self.news(SecondaryNews::Received(zone), at));
+            }
+            Some(KeptVersion { zone, .. }) => {
+                self.change(|state| (state.zone, state.expired) = (None, Some(zone)));
+                actions.push(KeeperAction::Publish(Change::Unload(self.state.spec.name().to_buf())));
+            }
+            None if self.state.zone.is_none() => {
+                actions.push(KeeperAction::Publish(Change::Unload(self.state.spec.name().to_buf())));
+            }
+            None => {}
+        }
+        actions
+    }
+
+    fn news(&mut self, news: SecondaryNews, at: SystemTime) -> Vec<KeeperAction> {
+        let serve = |zone: &Arc<Zone>| KeeperAction::PublishNow(Change::Serve(Arc::clone(zone)));
+        match news {
+            SecondaryNews::Received(zone) => {
+                self.change(|state| {
+                    (state.zone, state.expired) = (Some(Arc::clone(&zone)), None);
+                    (state.loaded, state.warnings, state.examined) = (Some(at), 0, None);
+                });
+                vec![serve(&zone), KeeperAction::Examine(zone)]
+            }
+            SecondaryNews::Folded(zone) if self.state.zone.is_some() => {
+                self.change(|state| state.zone = Some(Arc::clone(&zone)));
+                vec![serve(&zone)]
+            }
+            SecondaryNews::Folded(zone) => {
+                self.change(|state| state.expired = Some(zone));
+                Vec::new()
+            }
+            SecondaryNews::Confirmed => {
+                let Some(zone) = self.state.expired.clone() else { return Vec::new() };
+                self.change(|state| state.zone = state.expired.take());
+                vec![serve(&zone)]
+            }
+            SecondaryNews::Expired => {
+                if self.state.zone.is_some() {
+                    self.change(|state| state.expired = state.zone.take());
+                }
+                vec![KeeperAction::PublishNow(Change::Unload(self.state.spec.name().to_buf()))]
+            }
+        }
     }
 
     /// Changes what is known; those who look at the old state keep it.
@@ -334,6 +446,9 @@ mod tests {
             KeeperAction::Publish(Change::Serve(zone)) => format!("serve {}", zone.serial()),
             KeeperAction::Publish(Change::Unload(_)) => "unload".into(),
             KeeperAction::Publish(Change::Remove(_)) => "remove".into(),
+            KeeperAction::PublishNow(Change::Serve(zone)) => format!("serve {} now", zone.serial()),
+            KeeperAction::PublishNow(_) => "unload now".into(),
+            KeeperAction::Begin(kept) => format!("begin with {}", kept.is_some()),
             KeeperAction::WriteImage(_) => "image".into(),
             KeeperAction::Report(Notice::Warning(text)) => format!("warn {text}"),
             KeeperAction::Report(Notice::Bad(_, serial)) => format!("bad, serving {}", serial.is_some()),
@@ -446,6 +561,74 @@ mod tests {
         look(&mut keeper, 1, reading(7));
         let moved = keeper.handle(KeeperEvent::Wanted(ZoneText::File("b".into()), ReadWhen::IfChanged));
         assert_eq!(words(&moved), ["load 2 known false image true"]);
+    }
+
+    fn snapshot(serial: u8) -> Arc<Zone> {
+        let Looked::Loaded(reading) = reading(serial) else { unreachable!("a reading") };
+        reading.zone
+    }
+
+    fn kept(expired: bool) -> Looked {
+        Looked::Kept(Some(KeptVersion { zone: snapshot(7), confirmed: 1, expired }))
+    }
+
+    /// A keeper of a zone that is taken from primaries, once it is known what was kept of it; and what it did then.
+    fn secondary(kept: Looked) -> (Keeper, Vec<String>) {
+        let spec = ZoneSpec { apex: apex().as_name().as_wire().into(), text: ZoneText::Primaries };
+        let mut keeper = Keeper::new(spec);
+        let wanted = words(&keeper.handle(KeeperEvent::Wanted(ZoneText::Primaries, ReadWhen::IfChanged)));
+        assert_eq!(wanted, ["load 1 known false image true"]);
+        let begun = look(&mut keeper, 1, kept);
+        (keeper, begun)
+    }
+
+    fn news(keeper: &mut Keeper, news: SecondaryNews) -> Vec<String> {
+        words(&keeper.handle(KeeperEvent::News(news, SystemTime::UNIX_EPOCH)))
+    }
+
+    #[test]
+    fn a_zone_from_primaries_is_ours_before_it_has_come_and_served_at_once_when_it_has() {
+        let (mut keeper, begun) = secondary(Looked::Kept(None));
+        assert_eq!(
+            (begun, keeper.state().word()),
+            (vec!["begin with false".into(), "unload".into()], "empty")
+        );
+        assert_eq!(news(&mut keeper, SecondaryNews::Received(snapshot(7))), ["serve 7 now", "examine"]);
+        assert_eq!(keeper.state().word(), "ok");
+        assert_eq!(news(&mut keeper, SecondaryNews::Folded(snapshot(7))), ["serve 7 now"]);
+        assert!(news(&mut keeper, SecondaryNews::Confirmed).is_empty());
+        // A reload leaves it to its timers.
+        let wanted = keeper.handle(KeeperEvent::Wanted(ZoneText::Primaries, ReadWhen::IfChanged));
+        assert!(wanted.is_empty() && !keeper.is_loading());
+    }
+
+    #[test]
+    fn a_zone_that_expired_is_held_back_until_a_primary_confirms_it() {
+        let (mut keeper, begun) = secondary(kept(false));
+        assert_eq!(begun, ["begin with true", "serve 7 now", "examine"]);
+        assert_eq!(news(&mut keeper, SecondaryNews::Expired), ["unload now"]);
+        assert_eq!(keeper.state().word(), "expired");
+        assert!(news(&mut keeper, SecondaryNews::Folded(snapshot(7))).is_empty());
+        assert_eq!(news(&mut keeper, SecondaryNews::Confirmed), ["serve 7 now"]);
+        assert_eq!(keeper.state().word(), "ok");
+        let (mut keeper, begun) = secondary(kept(true));
+        assert_eq!(begun, ["begin with true", "unload"]);
+        assert_eq!(news(&mut keeper, SecondaryNews::Received(snapshot(8))), ["serve 8 now", "examine"]);
+        assert!(news(&mut keeper, SecondaryNews::Confirmed).is_empty());
+    }
+
+    #[test]
+    fn a_zone_that_gets_primaries_or_a_file_is_served_until_there_is_another_version() {
+        let mut keeper = keeper();
+        want(&mut keeper, ReadWhen::IfChanged);
+        look(&mut keeper, 1, reading(7));
+        let moved = keeper.handle(KeeperEvent::Wanted(ZoneText::Primaries, ReadWhen::IfChanged));
+        assert_eq!(words(&moved), ["load 2 known false image true"]);
+        assert_eq!(look(&mut keeper, 2, Looked::Kept(None)), ["begin with false"]);
+        assert_eq!(keeper.state().word(), "ok");
+        assert_eq!(want(&mut keeper, ReadWhen::IfChanged), ["load 3 known false image true"]);
+        assert!(news(&mut keeper, SecondaryNews::Received(snapshot(9))).is_empty(), "it has a file now");
+        assert_eq!(look(&mut keeper, 3, bad()), ["bad, serving true"]);
     }
 
     #[test]

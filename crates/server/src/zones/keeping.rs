@@ -21,15 +21,18 @@ use zone::Zone;
 
 use super::examiner::{Examination, Examiner, SignatureAge};
 use super::images::{ImageOrder, Images};
-use super::keeper::{Keeper, KeeperAction, KeeperEvent, Looked, Notice, ReadWhen, VersionStep};
+use super::keeper::{
+    Keeper, KeeperAction, KeeperEvent, Looked, Notice, ReadWhen, SecondaryNews, VersionStep,
+};
 use super::loaders::{LoadEnd, Loaders};
 use super::progress::ProgressDisplay;
 use super::publisher::Publisher;
 pub use super::report::{HeldFolder, RoundReport, Summary};
 use super::resolve::{RefusedFile, WantedZones};
-use super::{Apex, ZoneFault, ZoneSpec, ZoneState};
+use super::{Apex, ZoneFault, ZoneSpec, ZoneState, ZoneText};
 use crate::config::Rejected;
 use crate::frontend::Served;
+use crate::secondaries::Secondaries;
 use crate::signals;
 use crate::sync::{lock, read, write};
 
@@ -51,6 +54,8 @@ pub enum ReloadFault {
     NoSuchZone,
     /// The zone's files are bad.
     Zone(Arc<ZoneFault>),
+    /// The zone has no files: it is taken from its primaries.
+    Secondary,
     /// What was read could not be put into service, and what was served before stays; why, for people.
     Unpublished(Arc<str>),
     /// The server is stopping.
@@ -63,6 +68,9 @@ impl fmt::Display for ReloadFault {
             Self::Configuration(text) => f.write_str(text),
             Self::Zone(fault) => fault.fmt(f),
             Self::Unpublished(text) => write!(f, "what was served before stays in service: {text}"),
+            Self::Secondary => f.write_str(
+                "the zone has no file, it is taken from its primaries: `nomen ctl zone refresh` has them asked",
+            ),
             Self::NoSuchZone => f.write_str("there is no such zone here"),
             Self::Stopping => f.write_str("the server is stopping"),
         }
@@ -158,6 +166,7 @@ enum Message {
     ReloadZone(Apex, Asker),
     Loaded(LoadEnd),
     Examined(Apex, Arc<Zone>, Arc<Examination>),
+    News(Apex, SecondaryNews),
     Stop,
 }
 
@@ -193,6 +202,12 @@ impl ZoneKeeping {
         self.ask(|reply| Message::ReloadZone(apex, reply))
     }
 
+    /// Reports what became of a zone that is taken from primaries.
+    pub fn news(&self, apex: Apex, news: SecondaryNews) {
+        // The server is stopping, if nobody takes it.
+        let _ = self.messages.send(Message::News(apex, news));
+    }
+
     /// Ends the thread, in the middle of whatever it does.
     pub fn stop(&self) {
         // It may have ended before.
@@ -217,6 +232,8 @@ pub struct Keeping {
     /// The key that zones are to be built under.
     key: HashKey,
     publisher: Publisher,
+    /// Who takes zones from primaries and tells others of changes, if anybody does.
+    secondaries: Option<Arc<Secondaries>>,
     loaders: Loaders,
     /// Finds out about versions in service; none if the system refuses a thread.
     examiner: Option<Examiner>,
@@ -281,6 +298,7 @@ impl Keeping {
             loaders: Loaders::new(engine.key(), images.clone()),
             key: engine.key(),
             publisher: Publisher::new(engine),
+            secondaries: None,
             examiner: examiner.ok(),
             signatures_due: Instant::now() + SIGNATURES,
             images,
@@ -294,6 +312,11 @@ impl Keeping {
             single: HashMap::new(),
         };
         (keeping, ZoneKeeping { messages: own }, kept)
+    }
+
+    /// Has zones taken from primaries, and others told of changes, by these.
+    pub fn connect(&mut self, secondaries: Arc<Secondaries>) {
+        self.secondaries = Some(secondaries);
     }
 
     /// Loads these zones and puts them into service, for the first time.
@@ -329,6 +352,7 @@ impl Keeping {
                 Message::ReloadZone(apex, reply) => self.single.entry(apex).or_default().push(reply),
                 Message::Loaded(outcome) => self.loaded(outcome),
                 Message::Examined(apex, zone, found) => self.examined(&apex, zone, found),
+                Message::News(apex, news) => self.heard(&apex, news),
                 Message::Stop => return false,
             }
             next = self.messages.try_recv().ok();
@@ -410,6 +434,9 @@ impl Keeping {
             error!("{refused}");
             report.refused(refused);
         }
+        if let Some(secondaries) = &self.secondaries {
+            secondaries.configure(wanted.peers.clone());
+        }
         let removal =
             if purpose == Purpose::All(Removal::Force) { Removal::Force } else { Removal::HoldBack };
         let kept = Arc::clone(&self.kept);
@@ -437,8 +464,11 @@ impl Keeping {
             let text = spec.text.clone();
             let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec));
             actions.extend(zone.keeper.handle(KeeperEvent::Wanted(text, ReadWhen::IfChanged)));
-            zone.awaited = true;
-            self.round.iter_mut().for_each(|round| round.waiting += 1);
+            zone.awaited = zone.keeper.is_loading();
+            self.round.iter_mut().for_each(|round| match zone.awaited {
+                true => round.waiting += 1,
+                false => round.report.summary.unchanged += 1,
+            });
         }
         if let Some(images) = &self.images {
             images.keep(keepers.values().map(|zone| &zone.keeper.state().spec));
@@ -455,8 +485,11 @@ impl Keeping {
             let Some(zone) = keepers.get_mut(&apex) else {
                 return answer(replies, &Err(ReloadFault::NoSuchZone));
             };
-            zone.awaited = true;
             let text = zone.keeper.state().spec.text.clone();
+            if text == ZoneText::Primaries {
+                return answer(replies, &Err(ReloadFault::Secondary));
+            }
+            zone.awaited = true;
             zone.keeper.handle(KeeperEvent::Wanted(text, ReadWhen::Anyway))
         };
         let summary = Summary { zones: 1, ..Summary::default() };
@@ -481,8 +514,8 @@ impl Keeping {
     fn loaded(&mut self, LoadEnd { apex, number, looked }: LoadEnd) {
         let looked = self.fit_to_serve(looked);
         let came_to = match &looked {
-            Looked::Unchanged => |summary: &mut Summary| summary.unchanged += 1,
-            Looked::Loaded(_) => |summary: &mut Summary| summary.loaded += 1,
+            Looked::Unchanged | Looked::Kept(None) => |summary: &mut Summary| summary.unchanged += 1,
+            Looked::Loaded(_) | Looked::Kept(Some(_)) => |summary: &mut Summary| summary.loaded += 1,
             Looked::Bad { .. } => |summary: &mut Summary| summary.failed += 1,
         };
         let actions = {
@@ -501,9 +534,30 @@ impl Keeping {
         let starting = self.round.as_ref().is_some_and(|round| round.purpose == Purpose::Start);
         report(&apex, &actions, starting);
         self.round.iter_mut().for_each(|round| note(&mut round.report, &apex, &actions));
+        self.act_on(&apex, actions);
+    }
+
+    /// Reports to a zone's keeper what became of the zone at its primaries.
+    fn heard(&mut self, apex: &Apex, news: SecondaryNews) {
+        let actions = match write(&self.kept.keepers).get_mut(apex) {
+            Some(zone) => zone.keeper.handle(KeeperEvent::News(news, SystemTime::now())),
+            // It is no longer ours.
+            None => return,
+        };
+        self.act_on(apex, actions);
+    }
+
+    /// Does what the keeper of one zone decided.
+    fn act_on(&mut self, apex: &Apex, actions: Vec<KeeperAction>) {
         for action in &actions {
-            if let (KeeperAction::Examine(zone), Some(examiner)) = (action, &self.examiner) {
-                examiner.order(apex.clone(), Arc::clone(zone));
+            match (action, &self.examiner, &self.secondaries) {
+                (KeeperAction::Examine(zone), Some(examiner), _) => {
+                    examiner.order(apex.clone(), Arc::clone(zone));
+                }
+                (KeeperAction::Begin(kept), _, Some(secondaries)) => {
+                    secondaries.begin(apex.clone(), kept.clone());
+                }
+                _ => {}
             }
         }
         self.act(actions);
@@ -546,9 +600,10 @@ impl Keeping {
             match action {
                 KeeperAction::Load(load) => loads.push(load),
                 KeeperAction::Publish(step) => self.publisher.add(step, Instant::now()),
+                KeeperAction::PublishNow(step) => self.publisher.add_at_once(step, Instant::now()),
                 KeeperAction::WriteImage(order) => self.orders.push(order),
                 // Done before.
-                KeeperAction::Report(_) | KeeperAction::Examine(_) => {}
+                KeeperAction::Report(_) | KeeperAction::Examine(_) | KeeperAction::Begin(_) => {}
             }
         }
         if !loads.is_empty() {
@@ -557,9 +612,13 @@ impl Keeping {
     }
 
     fn publish(&mut self) {
-        if let Err(fault) = self.publisher.publish() {
-            error!("what was served before stays in service: {fault}");
-            self.unpublished = Some(fault.to_string().into());
+        match (self.publisher.publish(), &self.secondaries) {
+            (Ok(served), Some(secondaries)) => secondaries.published(&served),
+            (Ok(_), None) => {}
+            (Err(fault), _) => {
+                error!("what was served before stays in service: {fault}");
+                self.unpublished = Some(fault.to_string().into());
+            }
         }
         if let Some(images) = &self.images {
             images.write(std::mem::take(&mut self.orders));
@@ -696,6 +755,8 @@ fn report(apex: &Apex, actions: &[KeeperAction], starting: bool) {
             }
             KeeperAction::Load(_)
             | KeeperAction::Publish(_)
+            | KeeperAction::PublishNow(_)
+            | KeeperAction::Begin(_)
             | KeeperAction::WriteImage(_)
             | KeeperAction::Examine(_) => {}
         }
@@ -703,176 +764,4 @@ fn report(apex: &Apex, actions: &[KeeperAction], starting: bool) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::path::PathBuf;
-
-    use engine::{Config, Sources, Zones};
-    use tempfile::TempDir;
-    use wire::NameBuf;
-    use wire::hash::HashKey;
-    use zone::catalog::Catalog;
-
-    use super::*;
-    use crate::frontend;
-    use crate::zones::ZoneText;
-
-    /// A folder of zones, each file named after its zone, and the thread that keeps them.
-    struct Rig {
-        folder: TempDir,
-        engine: Arc<Engine<Served>>,
-        keeping: ZoneKeeping,
-        kept: Arc<Kept>,
-    }
-
-    fn apex(name: &str) -> Apex {
-        name.parse::<NameBuf>().expect("a name").as_name().as_wire().into()
-    }
-
-    fn wanted(folder: &Path) -> WantedZones {
-        let files = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
-        let name = |path: &Path| path.file_name().expect("a name").to_str().expect("text").to_owned();
-        let spec = |path: PathBuf| ZoneSpec { apex: apex(&name(&path)), text: ZoneText::File(path) };
-        WantedZones { specs: files.map(spec).collect(), ..WantedZones::default() }
-    }
-
-    impl Rig {
-        fn new(zones: &[(&str, &str)]) -> (Rig, Summary) {
-            let (rig, summary, thread) = Rig::idle(zones);
-            std::thread::spawn(move || thread.work());
-            (rig, summary)
-        }
-
-        /// One whose thread is not started yet.
-        fn idle(zones: &[(&str, &str)]) -> (Rig, Summary, Keeping) {
-            let folder = tempfile::tempdir().expect("a folder");
-            let key = HashKey::new([1, 2, 3]);
-            let zones_of = frontend::serving(Zones::new(Arc::new(Catalog::new(&key))));
-            let engine = Arc::new(Engine::new(zones_of, Sources::default(), Config::default()));
-            let path = folder.path().to_owned();
-            let prepare = Box::new(move || Ok(wanted(&path)));
-            let (mut thread, keeping, kept) = Keeping::new(Arc::clone(&engine), None, prepare);
-            let rig = Rig { folder, engine, keeping, kept };
-            zones.iter().for_each(|(name, serial)| rig.write(name, serial));
-            let summary = thread.load_first(wanted(rig.folder.path()));
-            (rig, summary, thread)
-        }
-
-        fn write(&self, name: &str, serial: &str) {
-            let text =
-                format!("$TTL 60\n@ SOA ns1 admin {serial} 3600 600 86400 60\n@ NS ns1\nns1 A 192.0.2.1\n");
-            fs::write(self.folder.path().join("fresh"), text).expect("written");
-            fs::rename(self.folder.path().join("fresh"), self.folder.path().join(name)).expect("moved");
-        }
-
-        fn reload(&self) -> Summary {
-            let result = self.keeping.reload(Removal::HoldBack).blocking_recv().expect("an answer");
-            Summary { milliseconds: 0, ..result.expect("a configuration").summary }
-        }
-
-        /// The serial numbers of the zones that are served, with their names; 0 if a zone is not loaded.
-        fn served(&self) -> Vec<(String, u32)> {
-            let catalog = self.engine.catalog();
-            let serial = |e: &zone::ZoneEntry| e.zone().map_or(0, |zone| zone.serial().0);
-            let mut all: Vec<_> = catalog.iter().map(|e| (e.name().to_string(), serial(e))).collect();
-            all.sort();
-            all
-        }
-    }
-
-    impl Drop for Rig {
-        fn drop(&mut self) {
-            self.keeping.stop();
-        }
-    }
-
-    #[test]
-    fn zones_come_change_and_go() {
-        let (rig, first) = Rig::new(&[("a", "1"), ("b", "1"), ("c", "bad")]);
-        assert_eq!((first.zones, first.loaded, first.failed), (3, 2, 1));
-        let served = |a: u32, b: u32| vec![("a.".to_owned(), a), ("b.".to_owned(), b)];
-        assert_eq!(rig.served(), [served(1, 1), vec![("c.".to_owned(), 0)]].concat());
-        fs::remove_file(rig.folder.path().join("c")).expect("removed");
-        rig.write("b", "2");
-        let summary = Summary { zones: 2, loaded: 1, unchanged: 1, removed: 1, ..Summary::default() };
-        assert_eq!(rig.reload(), summary);
-        assert_eq!(rig.served(), served(1, 2));
-        // A bad version leaves the one before in service.
-        rig.write("b", "bad");
-        assert_eq!(rig.reload().failed, 1);
-        assert_eq!(rig.served(), served(1, 2));
-        assert_eq!(rig.kept.get(&apex("b")).expect("kept").word(), "old");
-        assert!(
-            rig.kept
-                .last_reload()
-                .is_some_and(|last| last.result.is_ok_and(|report| report.summary.failed == 1))
-        );
-    }
-
-    #[test]
-    fn one_zone_is_read_without_looking_at_the_others() {
-        let (rig, _) = Rig::new(&[("a", "1"), ("b", "1")]);
-        rig.write("a", "2");
-        rig.write("b", "2");
-        let ask = |name: &str| rig.keeping.reload_zone(apex(name)).blocking_recv().expect("an answer");
-        assert_eq!(ask("b").map(|report| (report.summary.zones, report.summary.loaded)), Ok((1, 1)));
-        assert_eq!(rig.served(), [("a.".to_owned(), 1), ("b.".to_owned(), 2)]);
-        assert_eq!(ask("elsewhere"), Err(ReloadFault::NoSuchZone));
-        rig.write("a", "bad");
-        assert!(matches!(ask("a"), Err(ReloadFault::Zone(fault)) if fault.text.contains("bad")));
-    }
-
-    /// A zone that nobody would find.
-    fn foreign() -> Arc<Zone> {
-        let (name, key) = ("foreign.".parse::<NameBuf>().expect("a name"), HashKey::new([4, 5, 6]));
-        let mut builder = zone::ZoneBuilder::new(name.as_name(), &key);
-        builder.add(name.as_name(), wire::Type::SOA, wire::Ttl::from_secs(60), &[0; 22]).expect("a record");
-        Arc::new(builder.finish().expect("a zone"))
-    }
-
-    #[test]
-    fn whoever_asked_heard_success_though_nothing_was_published() {
-        let (rig, _, mut thread) = Rig::idle(&[("a", "1")]);
-        rig.write("a", "2");
-        thread.publisher.add(zone::catalog::Change::Serve(foreign()), Instant::now());
-        let answer = rig.keeping.reload(Removal::HoldBack);
-        std::thread::spawn(move || thread.work());
-        let result = answer.blocking_recv().expect("an answer");
-        assert!(matches!(result, Err(ReloadFault::Unpublished(_))), "{result:?}");
-        let last = rig.kept.last_reload().expect("a reload");
-        assert!(matches!(last.result, Err(ReloadFault::Unpublished(_))));
-    }
-
-    #[test]
-    fn a_zone_of_another_key_kept_every_other_zone_from_being_published() {
-        let (rig, _, mut thread) = Rig::idle(&[("a", "1"), ("b", "1")]);
-        thread.loaders = Loaders::new(HashKey::new([4, 5, 6]), None);
-        std::thread::spawn(move || thread.work());
-        rig.write("a", "2");
-        fs::remove_file(rig.folder.path().join("b")).expect("removed");
-        let summary = rig.reload();
-        assert_eq!((summary.failed, summary.removed), (1, 1));
-        assert_eq!(rig.served(), [("a.".to_owned(), 1)]);
-        let state = rig.kept.get(&apex("a")).expect("kept");
-        assert!(state.fault.as_ref().is_some_and(|fault| fault.message.contains("another hash key")));
-    }
-
-    #[test]
-    fn everybody_who_asks_is_answered() {
-        let (rig, _) = Rig::new(&[("a", "1")]);
-        let all: Vec<_> = (0..50)
-            .map(|i| {
-                if i % 2 == 0 {
-                    rig.keeping.reload(Removal::HoldBack)
-                } else {
-                    rig.keeping.reload_zone(apex("a"))
-                }
-            })
-            .collect();
-        for answer in all {
-            assert!(answer.blocking_recv().expect("an answer").is_ok());
-        }
-        rig.keeping.stop();
-        while rig.keeping.reload(Removal::HoldBack).blocking_recv().is_ok() {}
-    }
-}
+mod tests;

@@ -147,6 +147,9 @@ impl Shared {
         if load.known.as_ref().is_some_and(|known| known.iter().all(FileStamp::is_current)) {
             return Looked::Unchanged;
         }
+        if load.spec.text == ZoneText::Primaries {
+            return Looked::Kept(None);
+        }
         let begun = Instant::now();
         let images = self.images.as_ref();
         if let Some((zone, provenance)) =
@@ -166,7 +169,7 @@ impl Shared {
         // Looked at before reading: a file that changes meanwhile is read again next time.
         let mut stamps: Vec<FileStamp> = match &load.spec.text {
             ZoneText::File(path) => vec![FileStamp::of(path)],
-            ZoneText::BuiltIn(_) | ZoneText::Disputed(_) => Vec::new(),
+            ZoneText::BuiltIn(_) | ZoneText::Disputed(_) | ZoneText::Primaries => Vec::new(),
         };
         match text::build(&load.spec, &self.key, &self.meter) {
             Ok(loaded) => {

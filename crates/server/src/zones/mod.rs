@@ -44,6 +44,8 @@ pub enum ZoneText {
     File(PathBuf),
     /// Text that is part of the program.
     BuiltIn(&'static str),
+    /// None: it is taken from its primaries.
+    Primaries,
     /// Several files, at least two, have names that stand for this zone. None of them is read.
     Disputed(Arc<[PathBuf]>),
 }
@@ -53,7 +55,7 @@ impl ZoneText {
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
-            Self::BuiltIn(_) => None,
+            Self::BuiltIn(_) | Self::Primaries => None,
             Self::Disputed(files) => files.first().map(PathBuf::as_path),
         }
     }
@@ -64,6 +66,7 @@ impl fmt::Display for ZoneText {
         match self {
             Self::File(path) => write!(f, "{}", path.display()),
             Self::BuiltIn(_) => f.write_str("built in"),
+            Self::Primaries => f.write_str("taken from its primaries"),
             Self::Disputed(files) => {
                 let shown: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
                 f.write_str(&shown.join(" and "))
@@ -151,6 +154,8 @@ pub struct ZoneState {
     pub spec: ZoneSpec,
     /// The version served: the last good one. None: questions get SERVFAIL.
     pub zone: Option<Arc<Zone>>,
+    /// The version that is not served because no primary could be asked for longer than it may be.
+    pub expired: Option<Arc<Zone>>,
     /// When the version served was read.
     pub loaded: Option<SystemTime>,
     /// Why the newest version of the file is not the one served.
@@ -162,9 +167,14 @@ pub struct ZoneState {
 }
 
 impl ZoneState {
+    /// Every [`word`](Self::word).
+    pub const WORDS: [&'static str; 5] = ["ok", "old", "failed", "empty", "expired"];
+
     /// One word for listings.
     pub fn word(&self) -> &'static str {
         match (&self.zone, &self.fault) {
+            (None, _) if self.expired.is_some() => "expired",
+            (None, _) if self.spec.text == ZoneText::Primaries => "empty",
             (Some(_), None) => "ok",
             (Some(_), Some(_)) => "old",
             (None, _) => "failed",

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::frontend::Served;
 use engine::{Engine, WrongCatalogKey};
+use zone::Zone;
 use zone::catalog::{Catalog, Change, WrongKey};
 
 /// Longest time that a step waits for others.
@@ -16,8 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct Publisher {
     engine: Arc<Engine<Served>>,
     steps: Vec<Change>,
-    /// When the first of them came.
-    since: Option<Instant>,
+    /// When they must be made.
+    deadline: Option<Instant>,
     /// Catalogs that were replaced and that workers may still be reading.
     retired: Vec<Arc<Catalog>>,
 }
@@ -44,34 +45,48 @@ impl std::error::Error for Unpublished {}
 impl Publisher {
     /// A publisher of what this engine serves.
     pub(super) fn new(engine: Arc<Engine<Served>>) -> Self {
-        Publisher { engine, steps: Vec::new(), since: None, retired: Vec::new() }
+        Publisher { engine, steps: Vec::new(), deadline: None, retired: Vec::new() }
     }
 
     /// Takes a step, to be made with others.
     pub(super) fn add(&mut self, step: Change, now: Instant) {
-        self.since.get_or_insert(now);
+        self.add_by(step, now + PATIENCE);
+    }
+
+    /// Takes a step that waits for nobody: it is made when the messages that are there have been read.
+    pub(super) fn add_at_once(&mut self, step: Change, now: Instant) {
+        self.add_by(step, now);
+    }
+
+    fn add_by(&mut self, step: Change, deadline: Instant) {
+        self.deadline = Some(self.deadline.map_or(deadline, |earlier| earlier.min(deadline)));
         self.steps.push(step);
     }
 
     /// When the steps taken must be made.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.since.map(|since| since + PATIENCE)
+        self.deadline
     }
 
-    /// Makes the steps taken so far: they are in service when this returns.
+    /// Makes the steps taken so far: they are in service when this returns. Returns the zones that went into service.
     ///
     /// # Errors
     /// If a zone was built under another hash key than the engine's: then none of the steps is made.
-    pub(super) fn publish(&mut self) -> Result<(), Unpublished> {
-        self.since = None;
+    pub(super) fn publish(&mut self) -> Result<Vec<Arc<Zone>>, Unpublished> {
+        self.deadline = None;
         if self.steps.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
+        let served = self.steps.iter().filter_map(|step| match step {
+            Change::Serve(zone) => Some(Arc::clone(zone)),
+            Change::Unload(_) | Change::Remove(_) => None,
+        });
+        let served = served.collect();
         let old = self.engine.catalog();
         let new = old.with(std::mem::take(&mut self.steps)).map_err(Unpublished::Zone)?;
         self.engine.set_catalog(&Arc::new(new)).map_err(Unpublished::Catalog)?;
         self.retired.push(old);
-        Ok(())
+        Ok(served)
     }
 
     /// Gives back the memory of replaced catalogs that no worker reads any more. Done here, so that no query waits for
@@ -111,7 +126,7 @@ mod tests {
         assert!(engine.catalog().is_empty());
         // What comes after it is published as ever.
         publisher.add(Change::Unload(good), now);
-        assert_eq!(publisher.publish(), Ok(()));
+        assert!(publisher.publish().is_ok_and(|served| served.is_empty()));
         assert_eq!(engine.catalog().len(), 1);
     }
 }

@@ -14,6 +14,7 @@ use super::{Apex, ZoneSpec, ZoneText};
 use crate::config::Configuration;
 use crate::config::report::Diagnostic;
 use crate::config::zones::ZoneNameFault;
+use crate::secondaries::{PeerMaker, PeerRules};
 use crate::transfers::{RuleMaker, TransferRules};
 use crate::words::reason;
 
@@ -28,6 +29,8 @@ pub struct WantedZones {
     pub refused: Vec<RefusedFile>,
     /// Who may have which zone transferred.
     pub transfers: TransferRules,
+    /// The other servers of each zone.
+    pub peers: PeerRules,
 }
 
 /// A folder whose files are zones.
@@ -108,19 +111,23 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     let mut faults = Vec::new();
     let mut specs = HashMap::new();
     let mut rules = RuleMaker::new(config, &mut faults);
+    let mut peers = PeerMaker::new(rules.keys());
     for zone in &config.zones {
         let name = zone.name.value.as_name();
         let template = zone.template.value.as_ref().and_then(|t| config.templates.get(t));
         let pattern = template.and_then(|t| t.file.value.as_ref());
-        let file = zone.file.value.clone().or_else(|| pattern.map(|p| p.path(name)));
-        // A zone without any file was reported when the configuration was checked.
-        if let Some(file) = file {
-            let apex: Apex = name.as_wire().into();
-            let template = template.map(|template| &template.allow_transfer);
-            rules
-                .allow(&apex, zone.allow_transfer.value.as_ref().or(template.and_then(|t| t.value.as_ref())));
-            specs.insert(apex.clone(), ZoneSpec { apex, text: ZoneText::File(file) });
-        }
+        let of_template = pattern.filter(|_| zone.peers.primaries.is_none()).map(|p| p.path(name));
+        let text = match zone.file.value.clone().or(of_template) {
+            Some(file) => ZoneText::File(file),
+            // That it has one or the other was looked at when the configuration was checked.
+            None => ZoneText::Primaries,
+        };
+        let apex: Apex = name.as_wire().into();
+        let of_template = template.and_then(|t| t.allow_transfer.value.as_ref());
+        rules.allow(&apex, zone.allow_transfer.value.as_ref().or(of_template));
+        let taken = text == ZoneText::Primaries;
+        peers.add(&apex, Some(&zone.peers), template.map(|t| &t.peers), taken);
+        specs.insert(apex.clone(), ZoneSpec { apex, text });
     }
     let mut wanted = WantedZones::default();
     let mut from_folders: HashMap<Apex, ZoneText> = HashMap::new();
@@ -132,9 +139,9 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
             .push(ZoneFolder { path: folder.to_owned(), max_removed: template.max_removed.value.0 });
         match list_folder(folder, |file_name| template.pattern.zone_of(file_name)) {
             Ok(found) => {
-                if let Some(grants) = &template.allow_transfer.value {
+                if template.allow_transfer.is_some() || template.peers.notify.is_some() {
                     let names = found.iter().filter_map(|(_, name)| name.as_ref().ok());
-                    shared.extend(names.map(|name| (Apex::from(name.as_name().as_wire()), grants)));
+                    shared.extend(names.map(|name| (Apex::from(name.as_name().as_wire()), template)));
                 }
                 found.into_iter().for_each(|found| sort_in(found, &mut from_folders, &mut wanted));
             }
@@ -144,8 +151,12 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
         }
     }
     shared.retain(|(apex, _)| !specs.contains_key(apex));
-    shared.iter().for_each(|(apex, grants)| rules.allow(apex, Some(grants)));
+    for (apex, template) in &shared {
+        rules.allow(apex, template.allow_transfer.value.as_ref());
+        peers.add(apex, None, Some(&template.peers), false);
+    }
     wanted.transfers = rules.made();
+    wanted.peers = peers.made();
     for (apex, text) in from_folders {
         specs.entry(apex.clone()).or_insert(ZoneSpec { apex, text });
     }
@@ -168,7 +179,7 @@ fn sort_in((path, name): FoundZone, zones: &mut HashMap<Apex, ZoneText>, wanted:
             let others = match zone.get() {
                 ZoneText::File(other) => vec![other.clone()],
                 ZoneText::Disputed(others) => others.to_vec(),
-                ZoneText::BuiltIn(_) => Vec::new(),
+                ZoneText::BuiltIn(_) | ZoneText::Primaries => Vec::new(),
             };
             // Two templates may have the same folder.
             if !others.contains(&path) {

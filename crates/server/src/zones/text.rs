@@ -90,7 +90,10 @@ pub fn examine(spec: &ZoneSpec, key: &HashKey, shown: usize, meter: &Meter) -> E
     let source = match &spec.text {
         ZoneText::File(path) => TextSource::file(path),
         ZoneText::BuiltIn(text) => TextSource::bytes("built-in", text.as_bytes()),
-        ZoneText::Disputed(_) => return disputed(&spec.text),
+        ZoneText::Disputed(_) => {
+            return unread(format!("several files hold the zone, and none is served: {}", spec.text));
+        }
+        ZoneText::Primaries => return unread(format!("there is no file of the zone, it is {}", spec.text)),
     };
     let mut seen = 0;
     let progress = |progress: Progress| {
@@ -115,9 +118,8 @@ pub fn examine(spec: &ZoneSpec, key: &HashKey, shown: usize, meter: &Meter) -> E
     }
 }
 
-/// Of several files that stand for one zone none is read.
-fn disputed(files: &ZoneText) -> Examined {
-    let message = format!("several files hold the zone, and none is served: {files}");
+/// What there is to say of a zone that has no file to be read.
+fn unread(message: String) -> Examined {
     let finding = ZoneFinding {
         error: true,
         unread: false,

@@ -10,6 +10,7 @@ mod primary;
 mod query;
 mod recursion;
 mod reload;
+mod secondary;
 mod serve;
 mod signatures;
 mod support;

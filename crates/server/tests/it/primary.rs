@@ -177,14 +177,14 @@ fn of_transfers_only_so_many_are_under_way() {
 }
 
 /// A server of another make; killed when dropped.
-pub(crate) struct Secondary {
+pub(crate) struct OtherServer {
     kind: &'static str,
     pub(crate) address: SocketAddr,
-    child: Child,
-    _folder: tempfile::TempDir,
+    pub(crate) child: Child,
+    pub(crate) folder: tempfile::TempDir,
 }
 
-impl Drop for Secondary {
+impl Drop for OtherServer {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();
@@ -193,12 +193,12 @@ impl Drop for Secondary {
 }
 
 /// Starts it, if it is installed. Where everything has to be, its absence is a fault.
-pub(crate) fn secondary(
+pub(crate) fn other(
     kind: &'static str,
     program: &str,
     arguments: &[&str],
     config: impl Fn(SocketAddr, &Path) -> String,
-) -> Option<Secondary> {
+) -> Option<OtherServer> {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let found = path.split(':').any(|folder| Path::new(folder).join(program).exists());
     if !found {
@@ -224,7 +224,7 @@ pub(crate) fn secondary(
         .stderr(fs::File::create(folder.path().join("log")).expect("a log"))
         .spawn()
         .expect("it starts");
-    Some(Secondary { kind, address, child, _folder: folder })
+    Some(OtherServer { kind, address, child, folder })
 }
 
 fn bind(primary: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
@@ -281,12 +281,12 @@ fn knot(primary: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
     }
 }
 
-fn secret() -> &'static str {
+pub(crate) fn secret() -> &'static str {
     KEY_FILE.split('"').nth(3).expect("a secret")
 }
 
 /// Records of many types, wildcards, delegations with glue, letter case, long TXT.
-const VARIED: &str = "*.wild 300 TXT \"a\" \"b\"\nsub NS ns.sub\nsub NS ns1\nns.sub A 192.0.2.3\nns.sub AAAA 2001:db8::3\n\
+pub(crate) const VARIED: &str = "*.wild 300 TXT \"a\" \"b\"\nsub NS ns.sub\nsub NS ns1\nns.sub A 192.0.2.3\nns.sub AAAA 2001:db8::3\n\
     MiXed.Case 5 MX 10 Mail.Elsewhere.NET.\nservice SRV 1 2 53 ns1\nalias CNAME MiXed.Case\nd DNAME elsewhere.net.\n\
     caa CAA 0 issue \"ca.example.net\"\nodd TYPE65280 \\# 3 010203\nhttps HTTPS 1 . alpn=h2,h3 ipv4hint=192.0.2.9\n";
 
@@ -297,9 +297,9 @@ fn bind_nsd_and_knot_take_a_zone_and_have_all_of_it() {
     let wanted = records(&transfer(primary.address, "example", Some(&key())).expect("the zone"));
     assert_eq!(wanted.len(), 5_017);
     let peers = [
-        secondary("BIND", "named", &["-g", "-c"], bind(primary.address)),
-        secondary("NSD", "nsd", &["-d", "-c"], nsd(primary.address)),
-        secondary("Knot", "knotd", &["-c"], knot(primary.address)),
+        other("BIND", "named", &["-g", "-c"], bind(primary.address)),
+        other("NSD", "nsd", &["-d", "-c"], nsd(primary.address)),
+        other("Knot", "knotd", &["-c"], knot(primary.address)),
     ];
     for peer in peers.into_iter().flatten() {
         let until = Instant::now() + PATIENCE;

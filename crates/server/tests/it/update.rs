@@ -9,12 +9,12 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
-use crate::primary::{KEY_FILE, Secondary, records, secondary, transfer};
+use crate::primary::{KEY_FILE, OtherServer, records, other, transfer};
 use crate::support::{APEX, PATIENCE, free_address, run, text};
 
 /// A BIND that is the primary of `example.`, which whoever has the key may change, and of `open.`, which everybody may. Its
 /// address is what the SOA names.
-fn bind() -> Option<Secondary> {
+fn bind() -> Option<OtherServer> {
     let config = |own: SocketAddr, folder: &Path| {
         ["example", "open"]
             .iter()
@@ -30,7 +30,7 @@ fn bind() -> Option<Secondary> {
             own.ip(),
         )
     };
-    let bind = secondary("BIND", "named", &["-g", "-c"], config)?;
+    let bind = other("BIND", "named", &["-g", "-c"], config)?;
     let until = Instant::now() + PATIENCE;
     while zone(&bind, "open").is_none() || zone(&bind, "example").is_none() {
         assert!(Instant::now() < until, "BIND does not start");
@@ -40,7 +40,7 @@ fn bind() -> Option<Secondary> {
 }
 
 /// The records that BIND has in a zone.
-fn zone(bind: &Secondary, name: &str) -> Option<BTreeSet<String>> {
+fn zone(bind: &OtherServer, name: &str) -> Option<BTreeSet<String>> {
     std::net::TcpStream::connect(bind.address).ok()?;
     transfer(bind.address, name, None).ok().map(|zone| records(&zone))
 }

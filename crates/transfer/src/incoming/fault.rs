@@ -3,7 +3,7 @@
 use std::fmt;
 
 use wire::{NameBuf, Rcode, Serial, Type};
-use zone::store::{BuildError, Note};
+use zone::store::{BuildError, ChangeError, Note};
 
 use crate::tsig::ResponseError;
 
@@ -27,7 +27,7 @@ impl Default for TransferLimits {
     }
 }
 
-/// Which of the [`TransferLimits`] was reached.
+/// Which limit was reached: one of the [`TransferLimits`], or one of whoever drives the transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is the limit of its name")]
 pub enum TransferLimit {
@@ -35,6 +35,8 @@ pub enum TransferLimit {
     Bytes,
     Messages,
     Differences,
+    Time,
+    Rate,
 }
 
 /// Why a transfer is given up: nothing of it is used.
@@ -81,6 +83,8 @@ pub enum TransferFault {
     NoZone(BuildError),
     /// The records make a zone that should not be served.
     BadZone(Box<Note>),
+    /// The differences cannot be made in the version that we have.
+    Unfit(Box<ChangeError>),
 }
 
 impl fmt::Display for TransferFault {
@@ -107,8 +111,11 @@ impl fmt::Display for TransferFault {
             Self::Limit(TransferLimit::Bytes) => f.write_str("more bytes than the limit"),
             Self::Limit(TransferLimit::Messages) => f.write_str("more messages than the limit"),
             Self::Limit(TransferLimit::Differences) => f.write_str("more differences than the limit"),
+            Self::Limit(TransferLimit::Time) => f.write_str("it takes longer than the limit"),
+            Self::Limit(TransferLimit::Rate) => f.write_str("it is slower than the limit"),
             Self::NoZone(error) => write!(f, "the records do not make a zone: {error}"),
             Self::BadZone(note) => write!(f, "the records make no zone to be served: {note}"),
+            Self::Unfit(error) => write!(f, "the differences do not fit: {error}"),
         }
     }
 }

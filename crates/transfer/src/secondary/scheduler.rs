@@ -81,6 +81,15 @@ impl SecondaryScheduler {
         }
     }
 
+    /// So many there may be from now on. What is under way goes on.
+    pub fn set_limits(&mut self, limits: SecondaryLimits) {
+        self.limits =
+            SecondaryLimits { in_all: limits.in_all.max(1), per_primary: limits.per_primary.max(1) };
+        let waiting: Vec<PrimaryId> = self.loads.keys().copied().collect();
+        waiting.into_iter().for_each(|primary| self.take_turn(primary));
+        self.fill();
+    }
+
     /// Adds a zone; `primaries` has one for each of its rules'.
     pub fn add(&mut self, zone: SecondaryZone, primaries: &[PrimaryId]) -> SecondaryId {
         let entry = Entry { zone, primaries: primaries.into(), queued: None, holds: None, waits: None };
@@ -127,6 +136,14 @@ impl SecondaryScheduler {
             self.heap.pop();
         }
         None
+    }
+
+    /// No later than [`due`](Self::due), without a look at whether what was planned for then still is.
+    pub fn next_due(&self) -> Option<u64> {
+        match self.ready.is_empty() {
+            true => self.heap.peek().map(|Reverse((at, _))| *at),
+            false => Some(0),
+        }
     }
 
     /// The next action, if there is one at `now`. Call it until there is none.

@@ -14,7 +14,7 @@ use wire::rdata::view::SoaNumbers;
 use wire::{Rcode, Serial};
 
 use super::{RandomNumbers, with_jitter};
-use crate::incoming::{AskedFor, TransferFault};
+use crate::incoming::{AskedFor, TransferFault, TransferLimit};
 
 /// What holds for a secondary zone; times are in seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +63,8 @@ pub enum SecondaryState {
 pub enum SecondaryFault {
     /// It could not be reached, or did not answer in time.
     Unreachable,
+    /// It ended the connection before the transfer was over.
+    BrokenOff,
     /// It has an older version than we do.
     Behind {
         /// Its version.
@@ -78,6 +80,7 @@ impl fmt::Display for SecondaryFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable => f.write_str("no answer"),
+            Self::BrokenOff => f.write_str("it ended the connection before the transfer was over"),
             Self::Behind { theirs, ours } => write!(f, "its serial {theirs} is older than ours, {ours}"),
             Self::Transfer(fault) => fmt::Display::fmt(fault, f),
         }
@@ -197,6 +200,17 @@ impl SecondaryZone {
         zone
     }
 
+    /// The same zone under other rules, which may have other primaries. What was under way counts no longer, and begins anew.
+    pub fn under(mut self, rules: SecondaryRules, now: u64) -> SecondaryZone {
+        if self.phase != Phase::Idle || self.last_fault.is_some() || self.soa.is_none() {
+            self.next = now;
+        }
+        (self.phase, self.primary, self.last_fault, self.failures) = (Phase::Idle, 0, None, 0);
+        self.wish.primary = None;
+        self.rules = rules;
+        self
+    }
+
     /// When [`poll`](Self::poll) has something to do, unless an event comes before.
     pub fn due(&self) -> u64 {
         match (self.phase, self.expires()) {
@@ -220,6 +234,22 @@ impl SecondaryZone {
     /// Our version.
     pub fn soa(&self) -> Option<SoaNumbers> {
         self.soa
+    }
+
+    /// When a primary last said that our version is the newest; `None` without a version.
+    pub fn checked(&self) -> Option<u64> {
+        self.soa.map(|_| self.checked)
+    }
+
+    /// When primaries are asked again, unless something is under way.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// When the zone expires; `None` if it has, or without a version.
+    pub fn expires(&self) -> Option<u64> {
+        let soa = self.soa.filter(|_| !self.expired)?;
+        Some(self.checked.saturating_add(within(soa.expire, &self.rules.expire)))
     }
 
     /// Whether a primary is being asked.
@@ -365,12 +395,6 @@ impl SecondaryZone {
             }
         }
     }
-
-    /// When the zone expires, if it has not.
-    fn expires(&self) -> Option<u64> {
-        let soa = self.soa.filter(|_| !self.expired)?;
-        Some(self.checked.saturating_add(within(soa.expire, &self.rules.expire)))
-    }
 }
 
 /// Whether the whole zone may come where differences did not: the primary does not know IXFR, or has differences that do not
@@ -385,7 +409,13 @@ fn asks_for_axfr(fault: &SecondaryFault) -> bool {
                 | TransferFault::NoSoa
                 | TransferFault::OtherLastSoa
                 | TransferFault::AfterEnd
-                | TransferFault::Limit(_)
+                | TransferFault::Limit(
+                    TransferLimit::Records
+                        | TransferLimit::Bytes
+                        | TransferLimit::Messages
+                        | TransferLimit::Differences
+                )
+                | TransferFault::Unfit(_)
                 | TransferFault::BadZone(_)
                 | TransferFault::NoZone(_)
         )

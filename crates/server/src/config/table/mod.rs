@@ -14,7 +14,8 @@
 //!
 //! The words before a key are its documentation. `live` or `restart` is its [`Effect`]. A key without `=` must be given.
 //! The example is TOML; somebody will copy it, so it has to be one that does no harm. Without `in "[log]"` the keys belong
-//! to a section that `section!` puts together. A header such as `[[log.sink]]` makes blocks inside the section `[log]`.
+//! to a section that `section!` puts together. Keys that several sections share follow in `with { … }`, as a field of their
+//! own. A header such as `[[log.sink]]` makes blocks inside the section `[log]`.
 
 pub mod pending;
 pub mod read;
@@ -120,19 +121,22 @@ macro_rules! keys {
         None
     };
     // Keys that all have defaults can be left out together.
-    (@unset $name:ident { $($field:ident = $default:expr;)* }) => {
+    (@unset $name:ident [ $($part:ident)* ] { $($field:ident = $default:expr;)* }) => {
         impl Default for $name {
             fn default() -> Self {
-                Self { $( $field: $crate::config::table::read::At::unwritten($default), )* }
+                Self {
+                    $( $field: $crate::config::table::read::At::unwritten($default), )*
+                    $( $part: Default::default(), )*
+                }
             }
         }
     };
-    (@unset $name:ident { $($other:tt)* }) => {};
+    (@unset $name:ident [ $($part:ident)* ] { $($other:tt)* }) => {};
     (
         $(#[doc = $doc:literal])*
-        $vis:vis struct $name:ident in $header:literal { $($keys:tt)* }
+        $vis:vis struct $name:ident in $header:literal { $($keys:tt)* } $($shared:tt)*
     ) => {
-        keys! { $(#[doc = $doc])* $vis struct $name { $($keys)* } }
+        keys! { $(#[doc = $doc])* $vis struct $name { $($keys)* } $($shared)* }
 
         impl $crate::config::table::ConfigSection for $name {
             const HEADER: &'static str = $header;
@@ -147,14 +151,18 @@ macro_rules! keys {
                 $effect:ident $key:literal $field:ident: $ty:ty $(= $default:expr)?, example $example:tt;
             )*
         }
+        $( with {
+            $( $(#[doc = $part_doc:literal])* $part:ident: $part_ty:ty; )*
+        } )?
     ) => {
         $(#[doc = $doc])*
         #[derive(Debug, Clone, PartialEq)]
         $vis struct $name {
             $( $(#[doc = $key_doc])* $vis $field: $crate::config::table::read::At<$ty>, )*
+            $( $( $(#[doc = $part_doc])* $vis $part: $part_ty, )* )?
         }
 
-        keys! { @unset $name { $( $field $(= $default)?; )* } }
+        keys! { @unset $name [ $( $($part)* )? ] { $( $field $(= $default)?; )* } }
 
         impl $crate::config::table::Keys for $name {
             fn read(
@@ -162,12 +170,13 @@ macro_rules! keys {
                 reader: &mut $crate::config::table::read::Reader<'_>,
             ) -> Option<Self> {
                 $( let $field = fields.take::<$ty>($key, keys!(@default $($default)?), reader); )*
-                Some(Self { $( $field: $field?, )* })
+                $( $( let $part = <$part_ty as $crate::config::table::Keys>::read(fields, reader); )* )?
+                Some(Self { $( $field: $field?, )* $( $( $part: $part?, )* )? })
             }
 
             fn describe() -> Vec<$crate::config::table::KeyDoc> {
                 use $crate::config::table::value::Value;
-                vec![ $( {
+                let own = vec![ $( {
                     let default: Option<$ty> = keys!(@default $($default)?);
                     $crate::config::table::KeyDoc {
                         name: $key,
@@ -178,16 +187,18 @@ macro_rules! keys {
                         example: stringify!($example),
                         doc: concat!($($key_doc, "\n",)*),
                     }
-                }, )* ]
+                }, )* ];
+                [own $( $( , <$part_ty as $crate::config::table::Keys>::describe() )* )? ].concat()
             }
 
             fn values(&self) -> Vec<$crate::config::table::KeyValue> {
                 use $crate::config::table::{KeyValue, value::Value};
-                vec![ $( KeyValue {
+                let own = vec![ $( KeyValue {
                     key: $key,
                     effect: keys!(@effect $effect),
                     value: self.$field.value.render(),
-                }, )* ]
+                }, )* ];
+                [own $( $( , $crate::config::table::Keys::values(&self.$part) )* )? ].concat()
             }
 
             fn take_live(&mut self, new: Self) {
@@ -196,6 +207,7 @@ macro_rules! keys {
                         self.$field = new.$field;
                     }
                 )*
+                $( $( $crate::config::table::Keys::take_live(&mut self.$part, new.$part); )* )?
             }
         }
     };

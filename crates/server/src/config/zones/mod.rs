@@ -11,6 +11,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 use wire::name::{Name, NameBuf, NameTextError};
 
+use super::peers::PeerKeys;
 use super::report::Diagnostic;
 use super::table::keys;
 use super::table::read::{At, Reader};
@@ -20,18 +21,21 @@ use crate::words::did_you_mean;
 use pattern::{FilePattern, PathPattern};
 
 keys! {
-    /// A zone to serve, read from a master file (RFC 1035 §5).
+    /// A zone to serve, read from a master file (RFC 1035 §5) or taken from other servers.
     pub struct ConfiguredZone in "[[zone]]" {
         /// Name of the zone, such as "example.com"; "." is the root zone.
         live "name" name: NameBuf, example "example.com";
-        /// Its master file. May be left out when a template names a pattern.
+        /// Its master file. May be left out when a template names a pattern, or where the zone has `primaries`.
         live "file" file: Option<PathBuf> = None, example "zones/example.com.zone";
-        /// Template whose `file` is used when this block has none.
+        /// Template whose keys hold where this block has none.
         live "template" template: Option<String> = None, example "customers";
         /// Who may have the whole zone (AXFR, IXFR): networks, keys as `key:NAME`, or both in one string where both must
         /// fit; "any" is everybody. Unset: as its template says, or else nobody.
         live "allow-transfer" allow_transfer: Option<Vec<At<TransferGrant>>> = None,
             example ["192.0.2.53", "2001:db8::/48 key:transfer.example.com"];
+    } with {
+        /// Other servers of the zone.
+        peers: PeerKeys;
     }
 }
 
@@ -56,6 +60,9 @@ keys! {
         /// Who may have the zones that name this template and those of its directory, where the zone itself does not say.
         live "allow-transfer" allow_transfer: Option<Vec<At<TransferGrant>>> = None,
             example ["key:transfer.example.com"];
+    } with {
+        /// Other servers of the zones.
+        peers: PeerKeys;
     }
 }
 
@@ -116,10 +123,19 @@ impl Value for NameBuf {
 /// Templates that name no files, zones named twice or without a file.
 pub(super) fn check(zones: &[At<ConfiguredZone>], templates: &Templates, faults: &mut Vec<Diagnostic>) {
     for (name, template) in templates {
-        if template.file.is_none() && template.directory.is_none() {
-            let message = format!("template `{name}` has neither `file` nor `directory`");
+        let primaries = &template.peers.primaries;
+        if template.file.is_none() && template.directory.is_none() && primaries.is_none() {
+            let message = format!("template `{name}` has no `file`, no `directory` and no `primaries`");
             faults.push(Diagnostic::at(template.place.as_ref(), message));
         }
+        for (key, place) in [("file", &template.file.place), ("directory", &template.directory.place)] {
+            if primaries.is_some() && place.is_some() {
+                let message = format!("template `{name}` has `{key}` and `primaries`");
+                let fault = Diagnostic::at(primaries.place.as_ref(), message);
+                faults.push(fault.also(place.as_ref(), "zones come from one or the other"));
+            }
+        }
+        template.peers.check(faults);
         let pattern = &template.pattern;
         if template.directory.is_none() && pattern.place.is_some() {
             let message = "`pattern` has no effect without `directory`";
@@ -139,16 +155,33 @@ pub(super) fn check(zones: &[At<ConfiguredZone>], templates: &Templates, faults:
             let fault = Diagnostic::at(zone.name.place.as_ref(), message);
             faults.push(fault.also(first.place.as_ref(), "first here"));
         }
-        faults.extend(check_file(zone, templates));
+        faults.extend(check_source(zone, templates));
+        zone.peers.check(faults);
+        if !has_primaries(zone, templates) {
+            zone.peers.check_without_primaries(faults);
+        }
     }
 }
 
-/// A zone has a file of its own, or one that its template names.
-fn check_file(zone: &ConfiguredZone, templates: &Templates) -> Option<Diagnostic> {
-    let name = &zone.name;
+/// Whether a zone is taken from other servers: its own word counts before that of its template.
+fn has_primaries(zone: &ConfiguredZone, templates: &Templates) -> bool {
+    let template = zone.template.as_deref().and_then(|name| templates.get(name));
+    let of_template = template.is_some_and(|template| template.peers.primaries.is_some());
+    zone.peers.primaries.is_some() || zone.file.is_none() && of_template
+}
+
+/// A zone has a file or primaries, of its own or of its template.
+fn check_source(zone: &ConfiguredZone, templates: &Templates) -> Option<Diagnostic> {
+    let (name, primaries) = (&zone.name, &zone.peers.primaries);
+    if zone.file.is_some() && primaries.is_some() {
+        let message = format!("zone {} has `file` and `primaries`", name.value);
+        let fault = Diagnostic::at(primaries.place.as_ref(), message);
+        return Some(fault.also(zone.file.place.as_ref(), "the zone comes from one or the other"));
+    }
+    let has_source = zone.file.is_some() || primaries.is_some();
     let Some(wanted) = zone.template.as_deref() else {
-        let message = || format!("zone {} has no `file` and no `template`", name.value);
-        return zone.file.is_none().then(|| Diagnostic::at(name.place.as_ref(), message()));
+        let message = || format!("zone {} has no `file`, no `primaries` and no `template`", name.value);
+        return (!has_source).then(|| Diagnostic::at(name.place.as_ref(), message()));
     };
     let Some(template) = templates.get(wanted) else {
         let near = did_you_mean(wanted, templates.keys().map(String::as_str));
@@ -159,8 +192,12 @@ fn check_file(zone: &ConfiguredZone, templates: &Templates) -> Option<Diagnostic
             None => fault,
         });
     };
-    (zone.file.is_none() && template.file.is_none()).then(|| {
-        let message = format!("zone {} has no `file`, and template `{wanted}` has none either", name.value);
+    let has_source = has_source || template.file.is_some() || template.peers.primaries.is_some();
+    (!has_source).then(|| {
+        let message = format!(
+            "zone {} has no `file` and no `primaries`, and template `{wanted}` has none either",
+            name.value
+        );
         Diagnostic::at(name.place.as_ref(), message)
     })
 }

@@ -1,0 +1,173 @@
+//! The first 512 bytes of a store. docs/JOURNAL.md has them one by one.
+
+use std::ops::Range;
+use std::path::Path;
+
+use wire::{LowerName, LowerNameBuf, Name, Serial};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use crate::fault::{StoreFault, damaged};
+
+const MAGIC: [u8; 8] = *b"nomenjnl";
+/// Raised whenever the format changes.
+const VERSION: u32 = 1;
+/// Bytes of the header; frames follow.
+pub(crate) const HEADER: u64 = 512;
+/// Where the name of the zone is, after its length.
+const APEX_AT: usize = 65;
+/// Where the time of the last confirmation is.
+pub(crate) const CONFIRMED_AT: usize = 480;
+/// Where the checksum of all in front of [`CONFIRMED_AT`] is.
+const SUM_AT: usize = 504;
+
+/// What the header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Seed of the checksums of this file.
+    pub(crate) nonce: u64,
+    /// Where the base begins; what is in front of it is history.
+    pub(crate) base_at: u64,
+    /// Where the base ends.
+    pub(crate) base_end: u64,
+    /// Number of records in the base.
+    pub(crate) records: u64,
+    /// Bytes that were on the disk before the file got its name.
+    pub(crate) sealed: u64,
+    /// The version that the history begins with.
+    pub(crate) first: Serial,
+    /// The version of the base.
+    pub(crate) base: Serial,
+}
+
+/// When a version was confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Confirmed {
+    /// Seconds since 1970.
+    pub(crate) at: u64,
+    pub(crate) serial: Serial,
+}
+
+/// The front of a file: its header, whose zone it holds, when that was last confirmed, and the length of the file.
+pub(crate) struct Front {
+    pub(crate) header: Header,
+    pub(crate) apex: LowerNameBuf,
+    pub(crate) confirmed: Option<Confirmed>,
+    pub(crate) len: u64,
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+impl Confirmed {
+    pub(crate) fn to_bytes(self, nonce: u64) -> [u8; SUM_AT - CONFIRMED_AT] {
+        let mut bytes = [0; SUM_AT - CONFIRMED_AT];
+        bytes[..8].copy_from_slice(&self.at.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.serial.0.to_le_bytes());
+        let sum = xxh3_64_with_seed(&bytes[..16], nonce);
+        bytes[16..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// The confirmation that a header holds, if it is whole.
+    pub(crate) fn of_header(bytes: &[u8; HEADER as usize], nonce: u64) -> Option<Confirmed> {
+        let bytes = &bytes[CONFIRMED_AT..SUM_AT];
+        let is_whole = u64_at(bytes, 16) == xxh3_64_with_seed(&bytes[..16], nonce);
+        is_whole.then(|| Confirmed { at: u64_at(bytes, 0), serial: Serial(u32_at(bytes, 8)) })
+    }
+}
+
+impl Header {
+    /// Where the base is.
+    pub(crate) fn base_range(&self) -> Range<u64> {
+        self.base_at..self.base_end
+    }
+
+    pub(crate) fn to_bytes(self, apex: LowerName<'_>, confirmed: Option<Confirmed>) -> [u8; HEADER as usize] {
+        let mut bytes = [0; HEADER as usize];
+        let mut at = 0;
+        let mut put = |field: &[u8]| {
+            bytes[at..at + field.len()].copy_from_slice(field);
+            at += field.len();
+        };
+        put(&MAGIC);
+        put(&VERSION.to_le_bytes());
+        put(&[0; 4]);
+        for number in [self.nonce, self.base_at, self.base_end, self.records, self.sealed] {
+            put(&number.to_le_bytes());
+        }
+        put(&self.first.0.to_le_bytes());
+        put(&self.base.0.to_le_bytes());
+        put(&[apex.len() as u8]);
+        put(apex.as_wire());
+        if let Some(confirmed) = confirmed {
+            bytes[CONFIRMED_AT..SUM_AT].copy_from_slice(&confirmed.to_bytes(self.nonce));
+        }
+        let sum = xxh3_64(&bytes[..CONFIRMED_AT]);
+        bytes[SUM_AT..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the header of a file of `len` bytes.
+    pub(crate) fn read(
+        bytes: &[u8; HEADER as usize],
+        len: u64,
+        path: &Path,
+    ) -> Result<(Header, LowerNameBuf), StoreFault> {
+        if bytes[..8] != MAGIC || u32_at(bytes, 8) != VERSION {
+            return Err(StoreFault::OtherFormat(path.to_owned()));
+        }
+        if u64_at(bytes, SUM_AT) != xxh3_64(&bytes[..CONFIRMED_AT]) {
+            return Err(damaged(path, 0, "the checksum of the header is wrong"));
+        }
+        let numbers = [16, 24, 32, 40, 48].map(|at| u64_at(bytes, at));
+        let [nonce, base_at, base_end, records, sealed] = numbers;
+        let (first, base) = (Serial(u32_at(bytes, 56)), Serial(u32_at(bytes, 60)));
+        let apex = Name::parse(&bytes[APEX_AT..APEX_AT + 255])
+            .map_err(|_| damaged(path, APEX_AT as u64 - 1, "the name of the zone is malformed"))?;
+        if !(HEADER..=base_end).contains(&base_at) || base_end > sealed {
+            return Err(damaged(path, 24, "the base is where it cannot be"));
+        }
+        if sealed > len {
+            return Err(damaged(path, len, "the file has been cut short"));
+        }
+        Ok((Header { nonce, base_at, base_end, records, sealed, first, base }, apex.to_lower()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_read_as_it_was_written_and_not_if_a_bit_differs() {
+        let header = Header {
+            nonce: 0x1234_5678_9abc_def0,
+            base_at: 600,
+            base_end: 700,
+            records: 5,
+            sealed: 800,
+            first: Serial(1),
+            base: Serial(u32::MAX),
+        };
+        let apex: wire::NameBuf = "example.".parse().expect("a name");
+        let apex = apex.as_name().to_lower();
+        let confirmed = Confirmed { at: 1_700_000_000, serial: Serial(7) };
+        let bytes = header.to_bytes(apex.as_lower(), Some(confirmed));
+        let path = Path::new("x");
+        assert_eq!(Header::read(&bytes, 800, path).expect("a header"), (header, apex));
+        assert_eq!(Confirmed::of_header(&bytes, header.nonce), Some(confirmed));
+        assert!(matches!(Header::read(&bytes, 799, path), Err(StoreFault::Damaged { offset: 799, .. })));
+        for bit in 0..bytes.len() * 8 {
+            let mut bytes = bytes;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let is_slot = (CONFIRMED_AT..SUM_AT).contains(&(bit / 8));
+            assert_eq!(Header::read(&bytes, 800, path).is_ok(), is_slot, "bit {bit}");
+            assert_eq!(Confirmed::of_header(&bytes, header.nonce).is_some(), !is_slot, "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What the file of a zone is called.
+//!
+//! `SHARD/NAME.zone`, in lower case. SHARD is two hexadecimal digits of a hash of the name, so that no folder has too many
+//! files. In NAME letters, digits, `-` and `_` stand for themselves and dots between labels; any other byte is `%` and two
+//! hexadecimal digits. The root is `@`. A NAME of more than [`LONGEST`] bytes is cut to that many, and `~` and 32
+//! hexadecimal digits of a hash follow: the file itself says which zone it holds.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use wire::LowerName;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+
+/// The longest name of a file before its hash, in bytes: with hash and ending it stays within the 255 of file systems.
+const LONGEST: usize = 200;
+/// The ending of a store.
+pub(crate) const STORE: &str = ".zone";
+/// The ending of what will become a store.
+const UNFINISHED: &str = ".new";
+/// The ending of a store that was set aside.
+const ASIDE: &str = ".damaged";
+
+/// The files of one zone.
+pub(crate) struct Paths {
+    /// The folder that they are in.
+    pub(crate) shard: PathBuf,
+    /// The store.
+    pub(crate) store: PathBuf,
+    /// What will become the store.
+    pub(crate) unfinished: PathBuf,
+    /// A store that was set aside.
+    pub(crate) aside: PathBuf,
+}
+
+impl Paths {
+    pub(crate) fn new(root: &Path, apex: LowerName<'_>) -> Paths {
+        let shard = root.join(shard(xxh3_64(apex.as_wire()) as u8));
+        let name = file_name(apex);
+        let [store, unfinished, aside] =
+            [STORE, UNFINISHED, ASIDE].map(|ending| shard.join(format!("{name}{ending}")));
+        Paths { shard, store, unfinished, aside }
+    }
+}
+
+/// The name of a folder of files.
+pub(crate) fn shard(number: u8) -> String {
+    format!("{number:02x}")
+}
+
+fn file_name(apex: LowerName<'_>) -> String {
+    let mut name = String::new();
+    for (number, label) in apex.labels().enumerate() {
+        if number > 0 {
+            name.push('.');
+        }
+        for &byte in label {
+            match byte {
+                b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => name.push(byte.into()),
+                _ => {
+                    // Writing to a string cannot fail.
+                    let _ = write!(name, "%{byte:02x}");
+                }
+            }
+        }
+    }
+    if name.is_empty() {
+        name.push('@');
+    }
+    if name.len() > LONGEST {
+        name.truncate(LONGEST);
+        let _ = write!(name, "~{:032x}", xxh3_128(apex.as_wire()));
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::{Name, NameBuf};
+
+    fn of(text: &str) -> String {
+        let name: NameBuf = text.parse().expect("a name");
+        file_name(name.as_name().to_lower().as_lower())
+    }
+
+    #[test]
+    fn names_of_files_are_safe_and_differ() {
+        assert_eq!(of("Example.COM."), "example.com");
+        assert_eq!(of("."), "@");
+        assert_eq!(of("@."), "%40");
+        assert_eq!(of("0/25.2.0.192.in-addr.arpa."), "0%2f25.2.0.192.in-addr.arpa");
+        assert_eq!(of(r"a\.b."), "a%2eb");
+        assert_eq!(of(r"\.\.."), "%2e%2e");
+        assert_eq!(of(r"\000\255%~."), "%00%ff%25%7e");
+    }
+
+    #[test]
+    fn long_names_are_cut_and_told_apart_by_their_hash() {
+        let wire = |last: u8| [&[63; 1][..], &[0xff; 63], &[63], &[0xff; 63], &[1, last, 0]].concat();
+        let names = [1, 2].map(|last| {
+            let wire = wire(last);
+            file_name(Name::from_wire(&wire).expect("a name").to_lower().as_lower())
+        });
+        assert!(names.iter().all(|name| name.len() + STORE.len().max(ASIDE.len()) <= 255));
+        assert_ne!(names[0], names[1]);
+        assert_eq!(names[0][..LONGEST], names[1][..LONGEST]);
+    }
+}

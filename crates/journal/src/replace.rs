@@ -1,0 +1,330 @@
+//! [`Replacement`]: a new file for a zone, written beside the one in use.
+//!
+//! The steps, and what a crash after each leaves: the new file is written under another name and synced; it gets the name
+//! of the store; the folder is synced. Up to the second, the old file is the store. From then on either is, and both hold
+//! all that was acknowledged; what is left of the other is removed when the store is opened.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use wire::{Serial, Type};
+use zone::Zone;
+
+use crate::disk::DiskFile;
+use crate::fault::{StoreFault, failed};
+use crate::folder::Shared;
+use crate::frame::{FrameKind, FrameReader, HEAD, Step, seal, write_all};
+use crate::header::{Confirmed, HEADER, Header};
+use crate::names::Paths;
+use crate::records::put_record;
+use crate::store::{Acknowledged, Contents, ZoneStore};
+
+/// Records of a base are put into frames of this many bytes, give or take a record.
+const BASE_FRAME: usize = 60 << 10;
+
+/// A new file for a zone on its way. Another thread may [`write`](Self::write) it while the store takes changes.
+/// [`ZoneStore::finish`] puts it in place; dropped before, it leaves the store as it is.
+pub struct Replacement {
+    shared: Arc<Shared>,
+    paths: Paths,
+    apex: Box<[u8]>,
+    /// The store knows by this that a replacement is under way.
+    _token: Arc<()>,
+    /// How often the store had gone another way when this began.
+    turns: u64,
+    /// Where the store was.
+    began: Option<Acknowledged>,
+    /// The history to be kept, if the zone is the version that the store is at.
+    keeps: Option<Kept>,
+    written: Option<Written>,
+    /// Whether there is a file to be removed.
+    has_file: bool,
+}
+
+/// Changes to be copied from the file in use.
+struct Kept {
+    reader: FrameReader,
+    steps: Vec<Step>,
+    /// Where the last one ends.
+    end: u64,
+}
+
+/// A file that has all but its header.
+struct Written {
+    out: FrameWriter,
+    header: Header,
+}
+
+/// Writes frames one behind the other.
+struct FrameWriter {
+    file: Arc<dyn DiskFile>,
+    nonce: u64,
+    at: u64,
+    steps: Vec<Step>,
+}
+
+impl FrameWriter {
+    /// Writes a frame that has room for its head in front.
+    fn put(
+        &mut self,
+        path: &Path,
+        frame: &mut [u8],
+        kind: FrameKind,
+        serials: (Serial, Serial),
+    ) -> Result<(), StoreFault> {
+        // All of a new file is on the disk before it is in use.
+        seal(frame, kind, serials, 0, self.nonce, self.at).ok_or(StoreFault::TooLarge)?;
+        write_all(&*self.file, path, frame, self.at)?;
+        if kind == FrameKind::Change {
+            self.steps.push(Step { before: serials.0, at: self.at });
+        }
+        self.at += frame.len() as u64;
+        Ok(())
+    }
+
+    /// Copies changes from another file. Returns whether all of them could be read.
+    fn copy(&mut self, path: &Path, from: &mut Kept) -> Result<bool, StoreFault> {
+        let (mut frame, end) = (Vec::new(), from.end);
+        for step in &from.steps {
+            match from.reader.frame(step.at, end, &mut frame) {
+                Ok(Some(head)) if head.kind == FrameKind::Change && head.before == step.before => {
+                    self.put(path, &mut frame, FrameKind::Change, (head.before, head.after))?;
+                }
+                _ => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes all records of a zone, and returns how many they are.
+    fn base(&mut self, path: &Path, zone: &Zone) -> Result<u64, StoreFault> {
+        let serials = (zone.serial(), zone.serial());
+        let (mut frame, mut rdata, mut count) = (vec![0; HEAD], Vec::new(), 0);
+        for node in zone {
+            let owner = node.written_owner();
+            let mut is_known = false;
+            for set in node.rrsets() {
+                let own = set.rdatas().map(|rdata| (set.rtype(), rdata));
+                for (rtype, data) in own.chain(set.sig_rdatas().map(|rdata| (Type::RRSIG, rdata))) {
+                    rdata.clear();
+                    data.copy_to(&mut rdata);
+                    put_record(&mut frame, owner.as_name(), is_known, rtype, data.ttl(), &rdata);
+                    (is_known, count) = (true, count + 1);
+                    if frame.len() >= BASE_FRAME {
+                        self.put(path, &mut frame, FrameKind::Base, serials)?;
+                        frame.truncate(HEAD);
+                        is_known = false;
+                    }
+                }
+            }
+        }
+        if frame.len() > HEAD {
+            self.put(path, &mut frame, FrameKind::Base, serials)?;
+        }
+        Ok(count)
+    }
+}
+
+impl Replacement {
+    /// Writes the zone, with all of its records, and returns once they are on the disk. For a compaction it is the version
+    /// that the store had when that began. Takes as long as the disk does; keeps some hundred KiB in memory.
+    ///
+    /// # Errors
+    /// [`StoreFault::NotTheZone`], [`StoreFault::OtherVersion`], [`StoreFault::Io`]; the store is as it was.
+    pub fn write(&mut self, zone: &Zone) -> Result<(), StoreFault> {
+        if zone.apex().as_wire() != &*self.apex {
+            return Err(StoreFault::NotTheZone);
+        }
+        if let (Some(_), Some(Acknowledged { serial: stored, .. })) = (&self.keeps, self.began)
+            && stored != zone.serial()
+        {
+            return Err(StoreFault::OtherVersion { stored, found: zone.serial() });
+        }
+        let (disk, path) = (&self.shared.disk, &self.paths.unfinished);
+        let shard = &self.paths.shard;
+        disk.make_folder(shard).map_err(failed("make the folder", shard))?;
+        self.has_file = true;
+        let file: Arc<dyn DiskFile> = disk.create(path).map_err(failed("make", path))?.into();
+        let nonce = RandomState::new().hash_one(path);
+        let mut out = FrameWriter { file, nonce, at: HEADER, steps: Vec::new() };
+        if let Some(kept) = &mut self.keeps
+            && !out.copy(path, kept)?
+        {
+            // A history with a gap leads nowhere; the zone itself is not touched by that.
+            (out.at, out.steps) = (HEADER, Vec::new());
+        }
+        let base_at = out.at;
+        let records = out.base(path, zone)?;
+        out.file.sync_data().map_err(failed("sync", path))?;
+        let base = zone.serial();
+        let first = out.steps.first().map_or(base, |step| step.before);
+        let header = Header { nonce, base_at, base_end: out.at, records, sealed: 0, first, base };
+        self.written = Some(Written { out, header });
+        Ok(())
+    }
+
+    /// Writes what has come since, and the header; then the file is whole, and on the disk.
+    fn seal(
+        &mut self,
+        since: Option<Kept>,
+        confirmed: Option<Confirmed>,
+        newest: Option<Serial>,
+    ) -> Result<Contents, StoreFault> {
+        let Some(Written { mut out, mut header }) = self.written.take() else {
+            return Err(StoreFault::NotWritten);
+        };
+        let path = &self.paths.unfinished;
+        if let Some(mut since) = since
+            && !out.copy(path, &mut since)?
+        {
+            return Err(crate::fault::damaged(&self.paths.store, since.end, "a change cannot be read again"));
+        }
+        header.sealed = out.at;
+        let serial = newest.unwrap_or(header.base);
+        let confirmed = confirmed.filter(|confirmed| confirmed.serial == serial);
+        let apex = wire::LowerName::of_checked(&self.apex);
+        out.file.set_len(out.at).map_err(failed("cut", path))?;
+        write_all(&*out.file, path, &header.to_bytes(apex, confirmed), 0)?;
+        out.file.sync_data().map_err(failed("sync", path))?;
+        let acknowledged = Acknowledged { steps: out.steps.len(), end: out.at, serial };
+        Ok(Contents {
+            header,
+            steps: out.steps,
+            end: out.at,
+            serial,
+            acknowledged,
+            has_tail: false,
+            file: None,
+            confirmed,
+        })
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if self.has_file {
+            self.shared.remove_unfinished(&self.paths);
+        }
+    }
+}
+
+impl std::fmt::Debug for Replacement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Replacement({})", self.paths.unfinished.display())
+    }
+}
+
+impl ZoneStore {
+    /// Begins to store a zone in place of what is stored, if anything is. There is no history then.
+    ///
+    /// # Errors
+    /// [`StoreFault::AlreadyReplacing`] while there is another replacement.
+    pub fn begin_replacement(&mut self) -> Result<Replacement, StoreFault> {
+        if self.replacing.strong_count() > 0 {
+            return Err(StoreFault::AlreadyReplacing);
+        }
+        let token = Arc::new(());
+        self.replacing = Arc::downgrade(&token);
+        Ok(Replacement {
+            shared: Arc::clone(&self.open.shared),
+            paths: self.open.paths(),
+            apex: self.open.apex().as_wire().into(),
+            _token: token,
+            turns: self.turns,
+            began: self.contents.as_ref().map(Contents::now),
+            keeps: None,
+            written: None,
+            has_file: false,
+        })
+    }
+
+    /// Begins to make the newest version, be it acknowledged or not, the base; some of the history stays. Meanwhile changes
+    /// can be appended and acknowledged; [`finish`](Self::finish) takes them along.
+    ///
+    /// # Errors
+    /// [`StoreFault::NoBase`], [`StoreFault::AlreadyReplacing`], and [`StoreFault::Io`] if the file cannot be opened.
+    pub fn begin_compaction(&mut self) -> Result<Replacement, StoreFault> {
+        let contents = self.contents.as_ref().ok_or(StoreFault::NoBase)?;
+        let kept = self.kept(contents.recent(self.most_history).to_vec(), contents)?;
+        let mut replacement = self.begin_replacement()?;
+        replacement.keeps = Some(kept);
+        Ok(replacement)
+    }
+
+    fn kept(&self, steps: Vec<Step>, contents: &Contents) -> Result<Kept, StoreFault> {
+        let path = self.open.paths().store;
+        let file = self.open.shared.disk.open(&path).map_err(failed("open", &path))?;
+        let reader = FrameReader::new(&file.into(), &path.into(), contents.header.nonce);
+        Ok(Kept { reader, steps, end: contents.end })
+    }
+
+    /// Puts a replacement in place. All that was appended is acknowledged when this returns, and a store that
+    /// [was broken](Self::is_broken) no longer is.
+    ///
+    /// # Errors
+    /// [`StoreFault::NotWritten`]; [`StoreFault::Overtaken`] if the store has lost changes since, or has got some that the
+    /// zone does not have; [`StoreFault::Io`]. The store goes on as it was, but for this: where the new file may have got
+    /// its name and nobody knows whether that is on the disk, the store [is broken](Self::is_broken), and what was not
+    /// acknowledged may be there after a crash or not.
+    pub fn finish(&mut self, mut replacement: Replacement) -> Result<(), StoreFault> {
+        let is_ours = Weak::ptr_eq(&self.replacing, &Arc::downgrade(&replacement._token));
+        let now = self.contents.as_ref().map(Contents::now);
+        let end = |place: Option<Acknowledged>| place.map(|place| place.end);
+        let is_same = replacement.keeps.is_some() || end(now) == end(replacement.began);
+        if !is_ours || self.turns != replacement.turns || !is_same {
+            return Err(StoreFault::Overtaken);
+        }
+        let (mut since, mut confirmed, mut newest) = (None, None, None);
+        if let (Some(contents), Some(began), true) =
+            (&self.contents, replacement.began, replacement.keeps.is_some())
+        {
+            let steps = contents.steps.get(began.steps..).unwrap_or_default();
+            if !steps.is_empty() {
+                since = Some(self.kept(steps.to_vec(), contents)?);
+            }
+            (confirmed, newest) = (contents.confirmed, Some(contents.serial));
+        }
+        let contents = replacement.seal(since, confirmed, newest)?;
+        let (disk, paths) = (&self.open.shared.disk, &replacement.paths);
+        self.turns += 1;
+        if let Err(error) = disk.rename(&paths.unfinished, &paths.store) {
+            // An error does not say that the file has its old name.
+            self.broken = true;
+            if let Some(contents) = &mut self.contents {
+                contents.go_back();
+            }
+            return Err(failed("rename", &paths.unfinished)(error));
+        }
+        replacement.has_file = false;
+        let synced = [&paths.shard, &self.open.shared.root]
+            .into_iter()
+            .try_for_each(|folder| disk.sync_folder(folder).map_err(failed("sync the folder", folder)));
+        self.broken = synced.is_err();
+        self.contents = Some(contents);
+        synced
+    }
+}
+
+impl Contents {
+    /// Where the store is, be it acknowledged or not.
+    fn now(&self) -> Acknowledged {
+        Acknowledged { steps: self.steps.len(), end: self.end, serial: self.serial }
+    }
+
+    /// The last changes, of at most so many bytes together.
+    fn recent(&self, bytes: u64) -> &[Step] {
+        let mut left = bytes;
+        let mut end = self.end;
+        let mut first = self.steps.len();
+        for (number, step) in self.steps.iter().enumerate().rev() {
+            if end == self.header.base_end {
+                end = self.header.base_at;
+            }
+            let Some(rest) = left.checked_sub(end - step.at) else { break };
+            (left, first, end) = (rest, number, step.at);
+        }
+        &self.steps[first..]
+    }
+}

@@ -1,0 +1,327 @@
+//! [`ZoneStore`]: keeps what changes in a zone.
+
+use std::sync::{Arc, Weak};
+
+use wire::{Name, Serial};
+use zone::Zone;
+use zone::store::ChangeSet;
+
+use crate::disk::DiskFile;
+use crate::fault::{StoreFault, failed};
+use crate::folder::OpenZone;
+use crate::frame::{FrameKind, FrameReader, HEAD, Step, seal, write_all};
+use crate::header::{CONFIRMED_AT, Confirmed, Header};
+use crate::history::History;
+use crate::records::put_change;
+use crate::stored::Stored;
+
+/// Bytes of history that a compaction keeps, if nobody says otherwise.
+pub const DEFAULT_HISTORY: u64 = 16 << 20;
+/// Up to so many bytes of changes a new base does not pay, however small the zone is.
+const LEAST_WORTH: u64 = 64 << 10;
+
+/// The store of one zone. It holds a base and the changes since.
+///
+/// [`append`](Self::append) writes a change, [`sync`](Self::sync) acknowledges all that were written: of what it has
+/// acknowledged nothing is lost, whatever happens to the process or the power. What was appended and not acknowledged may be
+/// there after a crash, or not: in order, and up to some change.
+///
+/// A change takes its bytes in the file, which grows until a compaction: see
+/// [`is_worth_compacting`](Self::is_worth_compacting).
+pub struct ZoneStore {
+    pub(crate) open: OpenZone,
+    pub(crate) contents: Option<Contents>,
+    /// The disk failed, so that nobody knows what it holds.
+    pub(crate) broken: bool,
+    /// How often the store went another way than on.
+    pub(crate) turns: u64,
+    pub(crate) replacing: Weak<()>,
+    pub(crate) most_history: u64,
+}
+
+/// What a file holds.
+pub(crate) struct Contents {
+    pub(crate) header: Header,
+    /// All changes, those of the history first.
+    pub(crate) steps: Vec<Step>,
+    /// Where the next one goes, and the version that the last one makes.
+    pub(crate) end: u64,
+    pub(crate) serial: Serial,
+    /// The last three, as far as acknowledged.
+    pub(crate) acknowledged: Acknowledged,
+    /// There may be bytes behind `end`, to be cut off first.
+    pub(crate) has_tail: bool,
+    /// The file, open from the first change that is not acknowledged until it is.
+    pub(crate) file: Option<Arc<dyn DiskFile>>,
+    pub(crate) confirmed: Option<Confirmed>,
+}
+
+/// How far a file is acknowledged.
+#[derive(Clone, Copy)]
+pub(crate) struct Acknowledged {
+    pub(crate) steps: usize,
+    pub(crate) end: u64,
+    pub(crate) serial: Serial,
+}
+
+/// Bytes that a zone takes on the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreSize {
+    /// Changes in front of the base, kept for IXFR.
+    pub history: u64,
+    /// The base.
+    pub base: u64,
+    /// Changes since the base.
+    pub changes: u64,
+}
+
+impl Contents {
+    pub(crate) fn of_stored(stored: &Stored) -> Contents {
+        let (end, serial) = (stored.end, stored.serial);
+        Contents {
+            header: stored.header,
+            steps: stored.steps.clone(),
+            end,
+            serial,
+            acknowledged: Acknowledged { steps: stored.steps.len(), end, serial },
+            has_tail: stored.torn.is_some(),
+            file: None,
+            confirmed: stored.confirmed,
+        }
+    }
+
+    /// Goes back to what was acknowledged.
+    pub(crate) fn go_back(&mut self) {
+        self.steps.truncate(self.acknowledged.steps);
+        (self.end, self.serial) = (self.acknowledged.end, self.acknowledged.serial);
+        self.file = None;
+    }
+
+    fn has_pending(&self) -> bool {
+        self.end != self.acknowledged.end
+    }
+}
+
+impl ZoneStore {
+    pub(crate) fn new(open: OpenZone, contents: Option<Contents>) -> ZoneStore {
+        let (broken, turns, replacing) = (false, 0, Weak::new());
+        ZoneStore { open, contents, broken, turns, replacing, most_history: DEFAULT_HISTORY }
+    }
+
+    /// The name of the zone.
+    pub fn apex(&self) -> Name<'_> {
+        self.open.apex().as_name()
+    }
+
+    /// The newest version, be it acknowledged or not; `None` if nothing is stored.
+    pub fn serial(&self) -> Option<Serial> {
+        self.contents.as_ref().map(|contents| contents.serial)
+    }
+
+    /// The newest version that was acknowledged; `None` if nothing is stored.
+    pub fn acknowledged(&self) -> Option<Serial> {
+        self.contents.as_ref().map(|contents| contents.acknowledged.serial)
+    }
+
+    /// Whether the disk has failed in such a way that nothing is taken until the zone is replaced or compacted.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Keeps so many bytes of history through a compaction, in place of [`DEFAULT_HISTORY`].
+    pub fn keep_history(&mut self, bytes: u64) {
+        self.most_history = bytes;
+    }
+
+    /// Writes a change behind those that are stored. It is not acknowledged before [`sync`](Self::sync) has returned.
+    ///
+    /// # Errors
+    /// The change is not stored then, and what was appended before is as it was: [`StoreFault::NoBase`],
+    /// [`StoreFault::OtherVersion`], [`StoreFault::NotLater`], [`StoreFault::NoSequence`], [`StoreFault::TooLarge`],
+    /// [`StoreFault::Io`]. But after [`StoreFault::Refused`], and if the store [is broken](Self::is_broken) now, all that
+    /// was not acknowledged is lost.
+    pub fn append(&mut self, change: &ChangeSet) -> Result<(), StoreFault> {
+        let contents = self.contents.as_ref().ok_or(StoreFault::NoBase)?;
+        if self.broken {
+            return Err(StoreFault::Refused);
+        }
+        if change.before != contents.serial {
+            return Err(StoreFault::OtherVersion { stored: contents.serial, found: change.before });
+        }
+        if change.before.compare(change.after) != Some(std::cmp::Ordering::Less) {
+            return Err(StoreFault::NotLater);
+        }
+        if !change.is_difference_sequence() {
+            return Err(StoreFault::NoSequence);
+        }
+        let mut frame = vec![0; HEAD];
+        put_change(&mut frame, change);
+        let (at, acknowledged) = (contents.end, contents.acknowledged.end);
+        let serials = (change.before, change.after);
+        seal(&mut frame, FrameKind::Change, serials, acknowledged, contents.header.nonce, at)
+            .ok_or(StoreFault::TooLarge)?;
+        self.write(&frame)?;
+        if let Some(contents) = &mut self.contents {
+            contents.steps.push(Step { before: change.before, at });
+            contents.end += frame.len() as u64;
+            contents.serial = change.after;
+        }
+        Ok(())
+    }
+
+    /// Writes a frame at the end.
+    fn write(&mut self, frame: &[u8]) -> Result<(), StoreFault> {
+        let path = self.open.paths().store;
+        let Some(contents) = &mut self.contents else { return Err(StoreFault::NoBase) };
+        let file = match &contents.file {
+            Some(file) => Arc::clone(file),
+            None => self.open.shared.disk.open(&path).map_err(failed("open", &path))?.into(),
+        };
+        contents.file = Some(Arc::clone(&file));
+        if contents.has_tail {
+            file.set_len(contents.end).map_err(failed("cut", &path))?;
+            // What is behind the end must be gone before there is something else.
+            if let Err(error) = file.sync_data() {
+                contents.go_back();
+                (self.broken, self.turns) = (true, self.turns + 1);
+                return Err(failed("sync", &path)(error));
+            }
+            contents.has_tail = false;
+        }
+        let written = write_all(&*file, &path, frame, contents.end);
+        if written.is_err() {
+            contents.has_tail = file.set_len(contents.end).is_err();
+            if !contents.has_pending() {
+                contents.file = None;
+            }
+        }
+        written
+    }
+
+    /// Acknowledges all that was appended: returns once it is on the disk, and the version that is the newest then. Many
+    /// changes can share one call.
+    ///
+    /// # Errors
+    /// [`StoreFault::Io`]: all that was not acknowledged is lost, and the store is at the version that
+    /// [`acknowledged`](Self::acknowledged) returns. Changes can be appended to that, unless the store
+    /// [is broken](Self::is_broken) now. [`StoreFault::Refused`] if it was before, and [`StoreFault::NoBase`].
+    pub fn sync(&mut self) -> Result<Serial, StoreFault> {
+        let path = self.open.paths().store;
+        let contents = self.contents.as_mut().ok_or(StoreFault::NoBase)?;
+        if self.broken {
+            return Err(StoreFault::Refused);
+        }
+        let Some(file) = contents.file.take().filter(|_| contents.has_pending()) else {
+            return Ok(contents.serial);
+        };
+        if let Err(error) = file.sync_data() {
+            // A later success would not mean that these bytes are on the disk: they have to go.
+            contents.go_back();
+            self.turns += 1;
+            self.broken = file.set_len(contents.end).and_then(|()| file.sync_data()).is_err();
+            return Err(failed("sync", &path)(error));
+        }
+        let (steps, end, serial) = (contents.steps.len(), contents.end, contents.serial);
+        contents.acknowledged = Acknowledged { steps, end, serial };
+        Ok(serial)
+    }
+
+    /// Notes that a primary has confirmed the newest acknowledged version, at a time in seconds since 1970. That is not
+    /// synced: after a crash it may be the time before, or not known.
+    ///
+    /// # Errors
+    /// [`StoreFault::NoBase`] and [`StoreFault::Io`]; neither harms what is stored.
+    pub fn confirmed(&mut self, at: u64) -> Result<(), StoreFault> {
+        let path = self.open.paths().store;
+        let contents = self.contents.as_mut().ok_or(StoreFault::NoBase)?;
+        let confirmed = Confirmed { at, serial: contents.acknowledged.serial };
+        let file = match &contents.file {
+            Some(file) => Arc::clone(file),
+            None => self.open.shared.disk.open(&path).map_err(failed("open", &path))?.into(),
+        };
+        write_all(&*file, &path, &confirmed.to_bytes(contents.header.nonce), CONFIRMED_AT as u64)?;
+        contents.confirmed = Some(confirmed);
+        Ok(())
+    }
+
+    /// The changes that lead from the version `from` to the newest acknowledged one, in order; `None` if the store does not
+    /// reach back to it.
+    ///
+    /// # Errors
+    /// [`StoreFault::Io`] if the file cannot be opened.
+    pub fn history(&self, from: Serial) -> Result<Option<History>, StoreFault> {
+        let Some(contents) = &self.contents else { return Ok(None) };
+        let Acknowledged { steps, end, serial } = contents.acknowledged;
+        let header = contents.header;
+        let known = contents.steps.get(..steps).unwrap_or_default();
+        let start = match known.iter().rfind(|step| step.before == from) {
+            Some(step) => step.at,
+            None if from == serial => end,
+            None => return Ok(None),
+        };
+        let (shared, path) = (&self.open.shared, self.open.paths().store);
+        let file = shared.disk.open(&path).map_err(failed("open", &path))?;
+        let reader = FrameReader::new(&file.into(), &path.into(), header.nonce);
+        Ok(Some(History::new(reader, start..end, header.base_range(), from)))
+    }
+
+    /// The bytes that the store takes on the disk, 512 for its header aside.
+    pub fn size(&self) -> StoreSize {
+        let Some(Contents { header, end, .. }) = &self.contents else { return StoreSize::default() };
+        StoreSize {
+            history: header.base_at - crate::header::HEADER,
+            base: header.base_end - header.base_at,
+            changes: end.saturating_sub(header.base_end),
+        }
+    }
+
+    /// Whether a new base pays: there are more bytes of changes than of the base. If it is made then, the file has at most
+    /// twice the bytes of a base, and those of the history, and what comes while it is made.
+    pub fn is_worth_compacting(&self) -> bool {
+        let size = self.size();
+        size.changes > size.base.max(LEAST_WORTH)
+    }
+
+    /// Stores a zone in place of what is stored, with all its records; there is no history then. Acknowledged when this
+    /// returns. The same as [`begin_replacement`](Self::begin_replacement), [`Replacement::write`](crate::Replacement::write) and
+    /// [`finish`](Self::finish).
+    ///
+    /// # Errors
+    /// As for these.
+    pub fn replace(&mut self, zone: &Zone) -> Result<(), StoreFault> {
+        let mut replacement = self.begin_replacement()?;
+        replacement.write(zone)?;
+        self.finish(replacement)
+    }
+
+    /// Makes `zone`, which is the newest version in the store, its base, and keeps some of the history. Acknowledges all
+    /// that was appended. The same as [`begin_compaction`](Self::begin_compaction), [`Replacement::write`](crate::Replacement::write) and
+    /// [`finish`](Self::finish).
+    ///
+    /// # Errors
+    /// As for these.
+    pub fn compact(&mut self, zone: &Zone) -> Result<(), StoreFault> {
+        let mut replacement = self.begin_compaction()?;
+        replacement.write(zone)?;
+        self.finish(replacement)
+    }
+
+    /// Removes what is stored of the zone.
+    ///
+    /// # Errors
+    /// [`StoreFault::Io`]: then it may come back.
+    pub fn remove(self) -> Result<(), StoreFault> {
+        let (paths, disk) = (self.open.paths(), &self.open.shared.disk);
+        if self.contents.is_some() {
+            disk.remove(&paths.store).map_err(failed("remove", &paths.store))?;
+            disk.sync_folder(&paths.shard).map_err(failed("sync the folder", &paths.shard))?;
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for ZoneStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ZoneStore({}, {:?})", self.apex(), self.serial())
+    }
+}

@@ -1,0 +1,172 @@
+//! [`Stored`]: what was found of a zone, and how it becomes a zone again.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use wire::hash::HashKey;
+use wire::{LowerNameBuf, Serial};
+use zone::{Zone, ZoneBuilder};
+
+use crate::disk::DiskFile;
+use crate::fault::{StoreFault, damaged, failed};
+use crate::frame::{FrameKind, FrameReader, HEAD, Step, next};
+use crate::header::{Confirmed, Front, HEADER, Header};
+use crate::history::History;
+use crate::records::RecordReader;
+
+/// What a store held when it was opened. It can be read at leisure, also while the store takes changes.
+pub struct Stored {
+    file: Arc<dyn DiskFile>,
+    path: Arc<Path>,
+    apex: LowerNameBuf,
+    pub(crate) header: Header,
+    pub(crate) confirmed: Option<Confirmed>,
+    /// All changes, those of the history first.
+    pub(crate) steps: Vec<Step>,
+    /// Where the last change ends, or the base.
+    pub(crate) end: u64,
+    pub(crate) serial: Serial,
+    pub(crate) torn: Option<TornTail>,
+    history_fault: Option<StoreFault>,
+}
+
+/// Bytes at the end of a file that a crash left there. They had never been acknowledged, and are not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TornTail {
+    /// Bytes of the file in front of them.
+    pub offset: u64,
+    /// How many they are.
+    pub bytes: u64,
+}
+
+impl Stored {
+    /// Finds the changes in a file that begins like this.
+    pub(crate) fn find(
+        file: Arc<dyn DiskFile>,
+        path: Arc<Path>,
+        Front { header, apex, confirmed, len }: Front,
+    ) -> Result<Stored, StoreFault> {
+        let mut reader = FrameReader::new(&file, &path, header.nonce);
+        let history = reader.walk(HEADER..header.base_at, header.sealed, header.first);
+        let (mut steps, history_fault) = match history {
+            Ok(walk) if walk.serial == header.base => (walk.steps, None),
+            Ok(walk) => (Vec::new(), Some(damaged(&path, walk.end, "the history does not lead to the base"))),
+            Err(fault @ StoreFault::Damaged { .. }) => (Vec::new(), Some(fault)),
+            Err(fault) => return Err(fault),
+        };
+        let walk = reader.walk(header.base_end..len, header.sealed, header.base)?;
+        steps.extend(walk.steps);
+        if walk.end > header.sealed {
+            // A process before this one may have ended before they were on the disk.
+            file.sync_data().map_err(failed("sync", &path))?;
+        }
+        let torn = (walk.end < len).then_some(TornTail { offset: walk.end, bytes: len - walk.end });
+        let confirmed = confirmed.filter(|confirmed| confirmed.serial == walk.serial);
+        let (end, serial) = (walk.end, walk.serial);
+        Ok(Stored { file, path, apex, header, confirmed, steps, end, serial, torn, history_fault })
+    }
+
+    /// The newest version.
+    pub fn serial(&self) -> Serial {
+        self.serial
+    }
+
+    /// The version of the base.
+    pub fn base_serial(&self) -> Serial {
+        self.header.base
+    }
+
+    /// When a primary last confirmed the newest version, in seconds since 1970; `None` if that is not known.
+    pub fn confirmed(&self) -> Option<u64> {
+        self.confirmed.map(|confirmed| confirmed.at)
+    }
+
+    /// What a crash left at the end of the file, if anything.
+    pub fn torn_tail(&self) -> Option<TornTail> {
+        self.torn
+    }
+
+    /// What is wrong with the history in front of the base, if anything: it is not used, but the zone can be.
+    pub fn history_fault(&self) -> Option<&StoreFault> {
+        self.history_fault.as_ref()
+    }
+
+    /// Adds the records of the base to a builder. Keeps a few hundred KiB of them at a time.
+    ///
+    /// # Errors
+    /// [`StoreFault::Damaged`] and [`StoreFault::Io`]; then the builder has some of the records and is of no use.
+    pub fn read_base(&self, builder: &mut ZoneBuilder) -> Result<(), StoreFault> {
+        let mut reader = FrameReader::new(&self.file, &self.path, self.header.nonce);
+        let (mut at, mut count, mut frame) = (self.header.base_at, 0, Vec::new());
+        let bad = |at, what| Err(damaged(&self.path, at, what));
+        while at < self.header.base_end {
+            let head = reader.frame(at, self.header.base_end, &mut frame)?;
+            let Some(head) = head.filter(|head| head.kind == FrameKind::Base) else {
+                return bad(at, "records of the base are not whole");
+            };
+            let mut records = RecordReader::new(&frame[HEAD..]);
+            while !records.is_over() {
+                let added = records.next().map(|r| builder.add(r.owner, r.rtype, r.ttl, r.rdata));
+                if !matches!(added, Ok(Ok(()))) {
+                    return bad(at, "a record of the base is malformed");
+                }
+                count += 1;
+            }
+            at = next(at, &head).unwrap_or(self.header.base_end);
+        }
+        match count == self.header.records {
+            true => Ok(()),
+            false => bad(at, "the base has another number of records than it should have"),
+        }
+    }
+
+    /// The changes since the base, in order. Keeps one of them at a time.
+    pub fn changes(&self) -> History {
+        let reader = FrameReader::new(&self.file, &self.path, self.header.nonce);
+        History::new(reader, self.header.base_end..self.end, self.header.base_range(), self.header.base)
+    }
+
+    /// Makes the newest version of the zone: builds the base, and changes it. `key` is the one under which names will be
+    /// looked up.
+    ///
+    /// # Errors
+    /// [`StoreFault::Damaged`] and [`StoreFault::Io`]; [`StoreFault::NoZone`], [`StoreFault::BadZone`] and
+    /// [`StoreFault::BadChange`] for a file that somebody made, and no crash.
+    pub fn load(&self, key: &HashKey) -> Result<Zone, StoreFault> {
+        let mut zone = self.load_base(key)?;
+        for change in self.changes() {
+            zone = zone
+                .apply(&change?)
+                .map_err(|error| StoreFault::BadChange { path: self.path.to_path_buf(), error })?;
+        }
+        match zone.is_worth_folding() {
+            true => zone.folded().map_err(|error| StoreFault::NoZone(self.path.to_path_buf(), error)),
+            false => Ok(zone),
+        }
+    }
+
+    fn load_base(&self, key: &HashKey) -> Result<Zone, StoreFault> {
+        let mut builder = ZoneBuilder::new(self.apex.as_name(), key);
+        self.read_base(&mut builder)?;
+        let zone = builder.finish().map_err(|error| StoreFault::NoZone(self.path.to_path_buf(), error))?;
+        if let Some(note) = builder.first_error() {
+            return Err(StoreFault::BadZone(self.path.to_path_buf(), Box::new(note.clone())));
+        }
+        let same = (zone.record_count(), zone.serial()) == (self.header.records, self.header.base);
+        match same {
+            true => Ok(zone),
+            false => Err(damaged(&self.path, self.header.base_at, "the records make another zone")),
+        }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl std::fmt::Debug for Stored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stored({}, serial {})", self.path.display(), self.serial)
+    }
+}

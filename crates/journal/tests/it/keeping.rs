@@ -1,0 +1,268 @@
+//! What is put into a store comes out of it.
+
+use std::path::Path;
+
+use journal::{RealDisk, StoreFault, ZoneFolder};
+use proptest::prelude::*;
+use testkit::choices::Choices;
+use testkit::disk::{Loss, SimulatedDisk};
+use testkit::{key, name};
+use zone::store::ChangeSet;
+
+use super::*;
+
+const ROOT: &str = "/zones";
+
+fn folder(disk: &SimulatedDisk) -> ZoneFolder {
+    open(disk.clone(), Path::new(ROOT))
+}
+
+/// The path of the only store.
+fn path(disk: &SimulatedDisk) -> std::path::PathBuf {
+    let is_store = |path: &std::path::PathBuf| path.extension().is_some_and(|e| e == "zone");
+    disk.files().into_iter().find(is_store).expect("a store")
+}
+
+#[test]
+fn a_zone_and_its_changes_come_back_from_a_real_disk() {
+    let place = tempfile::tempdir().expect("a folder");
+    let root = place.path().join("zones");
+    let versions: Vec<Zone> = (1..=5).map(|n| version(n, n * 7)).collect();
+    {
+        let folder = open(RealDisk, &root);
+        let (mut store, stored) = folder.zone(apex().as_name()).expect("a store");
+        assert!(stored.is_none());
+        assert_eq!((store.serial(), store.acknowledged()), (None, None));
+        assert!(matches!(store.append(&between(&versions[0], &versions[1])), Err(StoreFault::NoBase)));
+        store.replace(&versions[0]).expect("stored");
+        for pair in versions.windows(2) {
+            store.append(&between(&pair[0], &pair[1])).expect("appended");
+            assert_eq!(store.acknowledged(), Some(serial(1)));
+        }
+        assert_eq!(store.sync().expect("synced"), serial(5));
+        store.confirmed(1_700_000_000).expect("noted");
+        assert!(matches!(folder.zone(apex().as_name()), Err(StoreFault::AlreadyOpen(_))));
+        assert!(matches!(
+            ZoneFolder::open(Arc::new(RealDisk), &root),
+            Err(StoreFault::Locked(path)) if path == root
+        ));
+    }
+    let folder = open(RealDisk, &root);
+    let (mut store, stored) = folder.zone(name("EXAMPLE.").as_name()).expect("a store");
+    let stored = stored.expect("a zone");
+    assert_eq!((stored.serial(), stored.base_serial()), (serial(5), serial(1)));
+    assert_eq!((stored.confirmed(), stored.torn_tail()), (Some(1_700_000_000), None));
+    assert_eq!(serials(stored.changes()), steps(1, 5));
+    assert!(is_same(&stored.load(&key()).expect("a zone"), &versions[4]));
+    assert_eq!(serials(store.history(serial(3)).expect("read").expect("known")), steps(3, 5));
+    store.compact(&versions[4]).expect("compacted");
+    assert_eq!(serials(store.history(serial(2)).expect("read").expect("known")), steps(2, 5));
+    let zones = folder.zones().expect("a list");
+    assert_eq!(zones.len(), 1);
+    assert!(zones.iter().all(|zone| zone.as_ref().is_ok_and(|zone| zone.as_name() == apex().as_name())));
+    store.remove().expect("removed");
+    assert!(folder.zones().expect("a list").is_empty());
+    assert!(folder.zone(apex().as_name()).expect("a store").1.is_none());
+}
+
+#[test]
+fn a_compaction_takes_along_what_is_appended_meanwhile() {
+    let disk = SimulatedDisk::new(1);
+    let folder = folder(&disk);
+    let (mut store, _) = folder.zone(apex().as_name()).expect("a store");
+    let versions: Vec<Zone> = (1..=6).map(|n| version(n, n * 5)).collect();
+    store.replace(&versions[0]).expect("stored");
+    for pair in versions[..4].windows(2) {
+        store.append(&between(&pair[0], &pair[1])).expect("appended");
+    }
+    let mut replacement = store.begin_compaction().expect("begun");
+    assert!(matches!(store.begin_compaction(), Err(StoreFault::AlreadyReplacing)));
+    let wrong = replacement.write(&versions[2]);
+    assert!(matches!(wrong, Err(StoreFault::OtherVersion { stored: Serial(4), found: Serial(3) })));
+    replacement.write(&versions[3]).expect("written");
+    store.append(&between(&versions[3], &versions[4])).expect("appended");
+    store.sync().expect("synced");
+    store.append(&between(&versions[4], &versions[5])).expect("appended");
+    store.finish(replacement).expect("finished");
+    assert_eq!(store.acknowledged(), Some(serial(6)), "a compaction acknowledges");
+    assert_eq!(serials(store.history(serial(1)).expect("read").expect("known")), steps(1, 6));
+    drop((store, folder));
+    let folder = self::folder(&disk.crash(Loss::Everything));
+    let (store, stored) = folder.zone(apex().as_name()).expect("a store");
+    let stored = stored.expect("a zone");
+    assert_eq!((stored.base_serial(), stored.serial()), (serial(4), serial(6)));
+    assert!(is_same(&stored.load(&key()).expect("a zone"), &versions[5]));
+    assert_eq!(serials(store.history(serial(1)).expect("read").expect("known")), steps(1, 6));
+    assert_eq!(serials(store.history(serial(4)).expect("read").expect("known")), steps(4, 6));
+    assert_eq!(serials(store.history(serial(6)).expect("read").expect("known")), []);
+    assert!(store.history(serial(7)).expect("read").is_none());
+}
+
+#[test]
+fn a_compaction_keeps_as_much_history_as_it_may() {
+    let folder = folder(&SimulatedDisk::new(1));
+    let (mut store, _) = folder.zone(apex().as_name()).expect("a store");
+    store.replace(&version(1, 1)).expect("stored");
+    for n in 1..40 {
+        store.append(&between(&version(n, n), &version(n + 1, n + 1))).expect("appended");
+    }
+    store.keep_history(2000);
+    for _ in 0..2 {
+        store.compact(&version(40, 40)).expect("compacted");
+        let size = store.size();
+        assert!((1500..=2000).contains(&size.history) && size.changes == 0, "{size:?}");
+        assert!(store.history(serial(1)).expect("read").is_none());
+        let known = (1..=40).find(|n| store.history(serial(*n)).expect("read").is_some()).expect("some");
+        assert_eq!(serials(store.history(serial(known)).expect("read").expect("known")), steps(known, 40));
+    }
+    store.keep_history(0);
+    store.compact(&version(40, 40)).expect("compacted");
+    assert_eq!(store.size().history, 0);
+}
+
+#[test]
+fn changes_that_lead_nowhere_are_refused() {
+    let folder = folder(&SimulatedDisk::new(1));
+    let (mut store, _) = folder.zone(apex().as_name()).expect("a store");
+    store.replace(&version(5, 5)).expect("stored");
+    let good = between(&version(5, 5), &version(6, 6));
+    let other = ChangeSet { before: serial(4), ..good.clone() };
+    let refused = store.append(&other);
+    assert!(matches!(refused, Err(StoreFault::OtherVersion { stored: Serial(5), found: Serial(4) })));
+    let back = between(&version(5, 5), &version(4, 4));
+    assert!(matches!(store.append(&back), Err(StoreFault::NotLater)));
+    let bare = ChangeSet { before: serial(5), after: serial(6), ..ChangeSet::default() };
+    assert!(matches!(store.append(&bare), Err(StoreFault::NoSequence)));
+    store.append(&good).expect("appended");
+}
+
+#[test]
+fn a_replacement_that_was_overtaken_is_refused() {
+    let folder = folder(&SimulatedDisk::new(1));
+    let (mut store, _) = folder.zone(apex().as_name()).expect("a store");
+    store.replace(&version(5, 5)).expect("stored");
+    let mut replacement = store.begin_replacement().expect("begun");
+    replacement.write(&version(9, 9)).expect("written");
+    store.append(&between(&version(5, 5), &version(6, 6))).expect("appended");
+    assert!(matches!(store.finish(replacement), Err(StoreFault::Overtaken)));
+    assert_eq!(store.sync().expect("synced"), serial(6));
+    let replacement = store.begin_replacement().expect("begun");
+    assert!(matches!(store.finish(replacement), Err(StoreFault::NotWritten)));
+    store.replace(&version(2, 2)).expect("any version can be stored anew");
+    assert_eq!(store.serial(), Some(serial(2)));
+}
+
+#[test]
+fn damage_is_found_and_has_a_place() {
+    let disk = SimulatedDisk::new(1);
+    let mut ends = Vec::new();
+    {
+        let (mut store, _) = folder(&disk).zone(apex().as_name()).expect("a store");
+        store.replace(&version(1, 1)).expect("stored");
+        for n in 1..6 {
+            if n == 3 {
+                store.compact(&version(3, 3)).expect("compacted");
+            }
+            ends.push(disk.bytes(&path(&disk)).expect("a file").len());
+            store.append(&between(&version(n, n), &version(n + 1, n + 1))).expect("appended");
+            store.sync().expect("synced");
+        }
+    }
+    let path = path(&disk);
+    let whole = disk.bytes(&path).expect("a file");
+    let (base_end, last) = (ends[2], ends[4]);
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        let disk = SimulatedDisk::new(1);
+        disk.put(&path, &bytes);
+        let found = folder(&disk).zone(apex().as_name());
+        match (at, found) {
+            (0..12, Err(StoreFault::OtherFormat(_))) => {}
+            (12..480 | 504..512, Err(StoreFault::Damaged { offset: 0, .. })) => {}
+            (480..504, Ok((_, Some(stored)))) => assert_eq!(stored.confirmed(), None),
+            (512.., Ok((_, Some(stored)))) if at < base_end => {
+                // Nobody can tell here where the history ends; the base is read when it is needed.
+                let loaded = stored.load(&key());
+                let is_history = stored.history_fault().is_some();
+                assert_eq!(loaded.is_ok(), is_history, "at {at}");
+            }
+            (512.., Err(StoreFault::Damaged { offset, .. })) if at < last => {
+                assert!(ends.contains(&(offset as usize)) && offset as usize <= at, "at {at}: {offset}");
+            }
+            // What is last may have been torn.
+            (_, Ok((_, Some(stored)))) if at >= last => {
+                assert_eq!(stored.serial(), serial(5));
+                assert_eq!(stored.torn_tail().map(|torn| torn.offset), Some(last as u64));
+            }
+            (_, found) => panic!("at {at}: {found:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_short_or_of_another_zone_is_refused() {
+    let disk = SimulatedDisk::new(1);
+    {
+        let (mut store, _) = folder(&disk).zone(apex().as_name()).expect("a store");
+        store.replace(&version(1, 1)).expect("stored");
+    }
+    let path = path(&disk);
+    let whole = disk.bytes(&path).expect("a file");
+    disk.put(&path, &whole[..whole.len() - 1]);
+    let found = folder(&disk).zone(apex().as_name());
+    assert!(matches!(found, Err(StoreFault::Damaged { .. })), "{found:?}");
+    drop(found);
+    let aside = folder(&disk).set_aside(apex().as_name()).expect("set aside");
+    assert_eq!(disk.bytes(&aside).expect("a file"), whole[..whole.len() - 1]);
+    assert!(folder(&disk).zone(apex().as_name()).expect("a store").1.is_none());
+    let disk = SimulatedDisk::new(1);
+    let other = name("test.");
+    {
+        let soa = testkit::random::soa(other.as_name(), 1);
+        let soa = Record { owner: other, rtype: Type::SOA, ttl: HOUR, rdata: soa };
+        let zone = build(other.as_name(), &key(), &[soa]);
+        let (mut store, _) = folder(&disk).zone(other.as_name()).expect("a store");
+        assert!(matches!(store.replace(&version(1, 1)), Err(StoreFault::NotTheZone)));
+        store.replace(&zone).expect("stored");
+    }
+    disk.put(&self::path(&disk), &whole);
+    let found = folder(&disk).zone(other.as_name());
+    assert!(matches!(found, Err(StoreFault::OtherZone(_, zone)) if *zone == apex()));
+}
+
+proptest! {
+    /// Zones of any kind, with any changes: see `testkit::versions`.
+    #[test]
+    fn every_zone_comes_back_as_it_was(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        let disk = SimulatedDisk::new(1);
+        let folder = folder(&disk);
+        let mut store: Option<(journal::ZoneStore, Arc<Zone>)> = None;
+        testkit::versions::change_step_by_step(&mut Choices::new(&bytes), &mut |version, _| {
+            let (store, last) = store.get_or_insert_with(|| {
+                let (mut store, _) = folder.zone(version.apex().as_name()).expect("a store");
+                store.replace(version).expect("stored");
+                (store, version.clone())
+            });
+            let change = between(last, version);
+            match store.append(&change) {
+                Ok(()) => {}
+                Err(StoreFault::NotLater) => store.replace(version).expect("stored"),
+                Err(fault) => panic!("{fault}"),
+            }
+            *last = version.clone();
+        });
+        let Some((mut store, last)) = store else { return Ok(()) };
+        store.sync().expect("synced");
+        let apex = last.apex().to_buf();
+        for _ in 0..2 {
+            drop(store);
+            let (again, stored) = folder.zone(apex.as_name()).expect("a store");
+            store = again;
+            let loaded = stored.expect("a zone").load(&key()).expect("a zone");
+            prop_assert!(is_same(&loaded, &last));
+            testkit::versions::assert_same(&loaded, &last.folded().expect("a zone"));
+            store.compact(&last).expect("compacted");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What stores keep, on real disks and on such as forget and fail.
+
+mod keeping;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use journal::{Disk, ZoneFolder};
+use testkit::{Record, build, key, name};
+use wire::{NameBuf, Serial, Ttl, Type};
+use zone::Zone;
+use zone::store::{ChangeSet, diff};
+
+const HOUR: Ttl = Ttl::from_secs(3600);
+
+fn apex() -> NameBuf {
+    name("example.")
+}
+
+/// The version `serial` of a zone, which differs from all others by `content`.
+fn version(serial: u32, content: u32) -> Zone {
+    let apex = apex();
+    let mut records = vec![
+        Record {
+            owner: apex,
+            rtype: Type::SOA,
+            ttl: HOUR,
+            rdata: testkit::random::soa(apex.as_name(), serial),
+        },
+        Record { owner: apex, rtype: Type::NS, ttl: HOUR, rdata: name("ns.").as_name().as_wire().to_vec() },
+    ];
+    // Some hosts stay from version to version, and changes are of several lengths.
+    for host in content.saturating_sub(content % 3)..=content {
+        let owner = name(&format!("Host{host}.example."));
+        let rdata = [&[(host % 40) as u8][..], &vec![b'x'; (host % 40) as usize]].concat();
+        records.push(Record { owner, rtype: Type::TXT, ttl: HOUR, rdata });
+    }
+    build(apex.as_name(), &key(), &records)
+}
+
+/// What leads from one version to another.
+fn between(old: &Zone, new: &Zone) -> ChangeSet {
+    diff(old, new)
+}
+
+fn open(disk: impl Disk + 'static, folder: &Path) -> ZoneFolder {
+    ZoneFolder::open(Arc::new(disk), folder).expect("a folder")
+}
+
+/// Whether two zones have the same records.
+fn is_same(a: &Zone, b: &Zone) -> bool {
+    a.serial() == b.serial() && diff(a, b).is_empty() && a.record_count() == b.record_count()
+}
+
+fn serials(changes: impl Iterator<Item = Result<ChangeSet, journal::StoreFault>>) -> Vec<(u32, u32)> {
+    changes.map(|change| change.expect("a change")).map(|c| (c.before.0, c.after.0)).collect()
+}
+
+/// The serials of the steps from `from` to `to`.
+fn steps(from: u32, to: u32) -> Vec<(u32, u32)> {
+    (from..to).map(|serial| (serial, serial + 1)).collect()
+}
+
+const fn serial(number: u32) -> Serial {
+    Serial(number)
+}

@@ -1,0 +1,236 @@
+//! Keys of `[[zone]]` and `[template.X]` about other servers of the zone: whom it is taken from, and who is told of its
+//! changes.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use toml::Spanned;
+use toml::de::DeValue;
+use transfer::secondary::SecondaryRules;
+use wire::LowerNameBuf;
+
+use super::report::Diagnostic;
+use super::resolver::asking::{Server, ServerFault};
+use super::table::Keys;
+use super::table::keys;
+use super::table::read::{At, Reader};
+use super::table::value::{AddrPort, Seconds, Value, quote};
+use super::transfers::TransferGrant;
+use super::zones::{ZoneNameFault, zone_name};
+
+/// A bound on a time of an SOA record: a second to 68 years (RFC 2181 §8).
+type Bound = Option<Seconds<1, 2_147_483_647>>;
+
+keys! {
+    /// What a zone and a template can say of other servers. Of a key that both have, the zone's counts.
+    pub struct PeerKeys {
+        /// Take the zone from these servers and keep it up (RFC 1034 §4.3.5); it has no `file` then. Each is an address,
+        /// perhaps with a port, perhaps with the key that signs what goes between them: `192.0.2.1@53 key:NAME`. The first
+        /// is asked first; where one does not answer, the next is.
+        live "primaries" primaries: Option<Vec<At<Peer>>> = None, example ["192.0.2.1 key:transfer.example.com", "2001:db8::1@5353"];
+        /// Servers that are told of each change of the zone (NOTIFY, RFC 1996), written as in `primaries`. Only those in the
+        /// list are told, not the name servers of the zone.
+        live "notify" notify: Option<Vec<At<Peer>>> = None, example ["192.0.2.53", "2001:db8::53 key:transfer.example.com"];
+        /// Who may announce changes beside the addresses and keys of `primaries`, written as in `allow-transfer`.
+        live "allow-notify" allow_notify: Option<Vec<At<TransferGrant>>> = None, example ["192.0.2.0/24"];
+        /// Ask primaries for what changed (IXFR, RFC 1995), and for the whole zone only where they cannot say. Unset: yes.
+        live "ixfr" ixfr: Option<bool> = None, example false;
+        /// Shortest time between two looks for a newer version, whatever the SOA record says. Unset: `10s`.
+        live "min-refresh" min_refresh: Bound = None, example "1m";
+        /// Longest time between two looks for a newer version. Unset: `28d`.
+        live "max-refresh" max_refresh: Bound = None, example "1h";
+        /// Shortest time until all primaries are asked again that did not answer. Unset: `10s`.
+        live "min-retry" min_retry: Bound = None, example "30s";
+        /// Longest time until they are. Unset: `14d`.
+        live "max-retry" max_retry: Bound = None, example "10m";
+        /// Shortest time after which a zone is no longer answered from, but with SERVFAIL, if no primary could be asked.
+        /// Unset: as the SOA record says.
+        live "min-expire" min_expire: Bound = None, example "7d";
+        /// Longest time after which that is so. Unset: as the SOA record says.
+        live "max-expire" max_expire: Bound = None, example "30d";
+    }
+}
+
+/// Another server of a zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// The name of the key that signs what goes between us.
+    pub key: Option<LowerNameBuf>,
+}
+
+/// What is wrong with the text of a [`Peer`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerFault {
+    /// It has no address.
+    NoAddress,
+    /// It has two addresses, or two keys.
+    Twice,
+    /// This is no name of a key.
+    Key(ZoneNameFault),
+    /// This is no address of a server.
+    Address(ServerFault),
+}
+
+impl fmt::Display for PeerFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoAddress => {
+                f.write_str("there is no address; write one, with \"key:NAME\" behind it if it has a key")
+            }
+            Self::Twice => f.write_str("one address and one key at the most; others are members of the list"),
+            Self::Key(fault) => write!(f, "the name of the key: {fault}"),
+            Self::Address(fault) => fault.fmt(f),
+        }
+    }
+}
+
+impl std::str::FromStr for Peer {
+    type Err = PeerFault;
+
+    fn from_str(text: &str) -> Result<Self, PeerFault> {
+        let (mut address, mut key) = (None, None);
+        for word in text.split_whitespace() {
+            let twice = match word.strip_prefix("key:") {
+                Some(name) => {
+                    let name = zone_name(name).map_err(PeerFault::Key)?;
+                    key.replace(name.as_name().to_lower()).is_some()
+                }
+                None => address.replace(Server::parse(word).map_err(PeerFault::Address)?.0.0).is_some(),
+            };
+            if twice {
+                return Err(PeerFault::Twice);
+            }
+        }
+        address.map(|address| Peer { address, key }).ok_or(PeerFault::NoAddress)
+    }
+}
+
+impl Value for Peer {
+    fn kind() -> String {
+        "address `ip` or `ip@port`, with or without `key:NAME`".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.text(node, "an address such as \"192.0.2.1\"", str::parse)
+    }
+    fn render(&self) -> Option<String> {
+        let key = self.key.as_ref().map(|key| format!(" key:{}", key.as_name())).unwrap_or_default();
+        Some(quote(&format!("{}{key}", AddrPort(self.address))))
+    }
+}
+
+impl PeerKeys {
+    /// Every key that is named, with its place.
+    pub fn keys(&self) -> impl Iterator<Item = At<LowerNameBuf>> {
+        let peers = self.primaries.value.iter().chain(&self.notify.value).flatten();
+        let of_peers = peers.map(|peer| (peer.value.key, peer.place.clone()));
+        let grants = self.allow_notify.value.iter().flatten();
+        let of_grants = grants.map(|grant| (grant.value.key().copied(), grant.place.clone()));
+        of_peers.chain(of_grants).filter_map(|(key, place)| key.map(|value| At { value, place }))
+    }
+
+    /// What holds for a zone with these keys, whose template has those.
+    pub fn rules(&self, template: &PeerKeys) -> SecondaryRules {
+        let SecondaryRules { refresh, retry, expire, .. } = SecondaryRules::default();
+        let bound = |own: &At<Bound>, other: &At<Bound>, unset: &u32| {
+            own.value.as_ref().or(other.value.as_ref()).map_or(*unset, |seconds| seconds.0)
+        };
+        let range = |low: u32, high: u32| low..=high.max(low);
+        SecondaryRules {
+            primaries: self
+                .primaries
+                .value
+                .as_ref()
+                .or(template.primaries.value.as_ref())
+                .map_or(0, Vec::len),
+            ixfr: self.ixfr.value.or(template.ixfr.value).unwrap_or(true),
+            refresh: range(
+                bound(&self.min_refresh, &template.min_refresh, refresh.start()),
+                bound(&self.max_refresh, &template.max_refresh, refresh.end()),
+            ),
+            retry: range(
+                bound(&self.min_retry, &template.min_retry, retry.start()),
+                bound(&self.max_retry, &template.max_retry, retry.end()),
+            ),
+            expire: range(
+                bound(&self.min_expire, &template.min_expire, expire.start()),
+                bound(&self.max_expire, &template.max_expire, expire.end()),
+            ),
+        }
+    }
+
+    /// Bounds the wrong way round.
+    pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {
+        for (names, low, high) in [
+            (["min-refresh", "max-refresh"], &self.min_refresh, &self.max_refresh),
+            (["min-retry", "max-retry"], &self.min_retry, &self.max_retry),
+            (["min-expire", "max-expire"], &self.min_expire, &self.max_expire),
+        ] {
+            let [low_name, high_name] = names;
+            if let (Some(least), Some(most)) = (&low.value, &high.value)
+                && least.0 > most.0
+            {
+                let message = format!("`{low_name}` is longer than `{high_name}`");
+                let fault = Diagnostic::at(low.place.as_ref(), message);
+                faults.push(fault.also(high.place.as_ref(), format!("`{high_name}`")));
+            }
+        }
+    }
+
+    /// Keys that need primaries, of a zone that has none.
+    pub(super) fn check_without_primaries(&self, faults: &mut Vec<Diagnostic>) {
+        let all = self.values();
+        let places = [
+            ("allow-notify", &self.allow_notify.place),
+            ("ixfr", &self.ixfr.place),
+            ("min-refresh", &self.min_refresh.place),
+            ("max-refresh", &self.max_refresh.place),
+            ("min-retry", &self.min_retry.place),
+            ("max-retry", &self.max_retry.place),
+            ("min-expire", &self.min_expire.place),
+            ("max-expire", &self.max_expire.place),
+        ];
+        for (name, place) in places {
+            if all.iter().any(|key| key.key == name && key.value.is_some()) {
+                let message = format!("`{name}` has no effect without `primaries`");
+                faults.push(Diagnostic::at(place.as_ref(), message));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::table::value::AddrPortFault;
+
+    #[test]
+    fn a_peer_is_an_address_with_or_without_port_and_key() {
+        for (text, address, key) in [
+            ("192.0.2.1", "192.0.2.1:53", None),
+            ("192.0.2.1@5353", "192.0.2.1:5353", None),
+            ("2001:db8::1", "[2001:db8::1]:53", None),
+            ("[2001:db8::1]@54 key:K.example", "[2001:db8::1]:54", Some("k.example.")),
+            ("key:k.example 192.0.2.1", "192.0.2.1:53", Some("k.example.")),
+        ] {
+            let peer: Peer = text.parse().expect(text);
+            assert_eq!(peer.address, address.parse().expect("an address"), "{text}");
+            assert_eq!(peer.key.map(|key| key.as_name().to_string()).as_deref(), key, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_peer_is_refused() {
+        let fault = |text: &str| text.parse::<Peer>().expect_err(text);
+        assert_eq!(fault("key:k"), PeerFault::NoAddress);
+        assert_eq!(fault("192.0.2.1 192.0.2.2"), PeerFault::Twice);
+        assert_eq!(fault("192.0.2.1 key:a key:b"), PeerFault::Twice);
+        assert!(matches!(fault("192.0.2.1 key:a..b"), PeerFault::Key(_)));
+        assert!(matches!(
+            fault("ns1"),
+            PeerFault::Address(ServerFault::AddrPort(AddrPortFault::NoAddress(_)))
+        ));
+        assert!(matches!(fault("0.0.0.0"), PeerFault::Address(ServerFault::NoServer(_))));
+    }
+}

@@ -1,0 +1,59 @@
+//! Zones from other servers, and NOTIFY both ways.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use prometheus_client::metrics::MetricType;
+
+use super::{Figures, Printer};
+use crate::secondaries::{LIMITS, Secondaries, SecondaryCounts};
+
+/// What transfers from others, and NOTIFY, have come to.
+pub struct SecondaryFigures(pub Arc<Secondaries>);
+
+impl Figures for SecondaryFigures {
+    fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
+        let counts: &SecondaryCounts = self.0.counts();
+        let of = |label: &'static str, all: Vec<(&'static str, u64)>| {
+            all.into_iter().map(move |(word, count)| ([(label, word.into())], count))
+        };
+        out.family(
+            "secondary_zones",
+            "Zones taken from primaries, by state",
+            MetricType::Gauge,
+            of("state", self.0.states().words().into()),
+        )?;
+        let help =
+            "Transfers received, by what came: whole zones, differences, nothing because nothing is newer";
+        let received = [("axfr", &counts.axfr), ("ixfr", &counts.ixfr), ("same", &counts.same)];
+        let received = received.map(|(word, count)| (word, count.load(Relaxed)));
+        out.family("transfers_received", help, MetricType::Counter, of("result", received.into()))?;
+        out.counter("transfers_received_failed", "Transfers that failed", counts.failed.load(Relaxed))?;
+        let help = "Transfers that failed at a limit";
+        let limits = LIMITS.iter().zip(&counts.limits).map(|((_, word), count)| (*word, count.load(Relaxed)));
+        out.family("transfers_received_limited", help, MetricType::Counter, of("limit", limits.collect()))?;
+        let help = "Bytes of messages of transfers from primaries";
+        out.counter("transfers_received_bytes", help, counts.bytes.load(Relaxed))?;
+        let help = "Records in transfers from primaries";
+        out.counter("transfers_received_records", help, counts.records.load(Relaxed))?;
+        out.counter("zones_expired", "Times that a zone expired", counts.expired.load(Relaxed))?;
+        let taken = counts.notify_taken.load(Relaxed);
+        let joined = counts.notify_joined.load(Relaxed);
+        let notify = vec![
+            ("taken", taken.saturating_sub(joined)),
+            ("joined", joined),
+            ("refused", counts.notify_refused.load(Relaxed)),
+            ("unknown", counts.notify_unknown.load(Relaxed)),
+        ];
+        let help = "NOTIFY by what became of them: taken, joined to one that is not looked at yet, refused, for unknown zones";
+        out.family("notify_received", help, MetricType::Counter, of("result", notify))?;
+        out.counter("notify_sent", "NOTIFY sent", counts.notify_sent.load(Relaxed))?;
+        let replies = vec![
+            ("acknowledged", counts.notify_acknowledged.load(Relaxed)),
+            ("declined", counts.notify_declined.load(Relaxed)),
+            ("unanswered", counts.notify_unanswered.load(Relaxed)),
+        ];
+        out.family("notify_replies", "Replies to NOTIFY", MetricType::Counter, of("result", replies))
+    }
+}

@@ -1,0 +1,235 @@
+//! SOA queries and NOTIFY on their way: links that they are sent on, how long their replies are waited for, and what
+//! those say.
+
+use std::io::ErrorKind;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use exchange::{Action, Link, Transport};
+use resolver::Random;
+use tracing::{debug, warn};
+use transfer::incoming::TransferFault;
+use transfer::secondary::{
+    SecondaryEvent, SecondaryFault, notify_query, notify_reply, read_soa_reply, soa_query,
+};
+use transfer::tsig::{self, ResponseVerifier, sign_request};
+use wire::Rcode;
+
+use super::{Moment, SecondaryCore, Surroundings, name};
+use crate::secondaries::plan::PeerServer;
+use crate::zones::Apex;
+
+/// How long the reply to an SOA query is waited for, try by try.
+const PROBE_WAITS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
+/// How long it is over a stream.
+const STREAM_WAIT: Duration = Duration::from_secs(10);
+/// How long the reply to a NOTIFY is waited for. The next one may be sent before: either is taken.
+const NOTIFY_WAIT: Duration = Duration::from_secs(5);
+/// Bytes of a message at the most: two names, an SOA, a TSIG record.
+const MESSAGE: usize = 2048;
+
+/// A message on its way, whose reply is waited for.
+pub(super) struct Exchange {
+    apex: Apex,
+    purpose: Purpose,
+    id: u16,
+    verifier: Option<ResponseVerifier>,
+    deadline: Instant,
+}
+
+/// What a message is for.
+#[derive(Clone, Copy)]
+enum Purpose {
+    /// The SOA of this primary, asked for so often already.
+    Probe { primary: usize, tries: usize, stream: bool },
+    /// News for this peer.
+    Notify { peer: usize },
+}
+
+impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
+    /// Asks a primary for its SOA.
+    pub(super) fn send_probe(&mut self, apex: &Apex, primary: usize, at: &mut Moment<'_>) {
+        self.probe(apex, Purpose::Probe { primary, tries: 0, stream: false }, at);
+    }
+
+    fn probe(&mut self, apex: &Apex, purpose: Purpose, at: &mut Moment<'_>) {
+        let Purpose::Probe { primary, tries, stream } = purpose else { return };
+        let Some(zone) = self.zones.get(apex) else { return };
+        let Some(server) = zone.peers.primaries.get(primary).cloned() else { return };
+        let wait = if stream { STREAM_WAIT } else { PROBE_WAITS.get(tries).copied().unwrap_or(STREAM_WAIT) };
+        let link = self.send(apex, purpose, &server, wait, at, |buf, id| soa_query(buf, id, name(apex)).ok());
+        if let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) {
+            taken.probe = link;
+        }
+    }
+
+    /// Tells a peer of the version in service.
+    pub(super) fn send_notify(&mut self, apex: &Apex, peer: usize, at: &mut Moment<'_>) {
+        let Some(zone) = self.zones.get(apex) else { return };
+        let (Some(server), Some(soa)) = (zone.peers.notify.get(peer).cloned(), zone.told.soa()) else {
+            return;
+        };
+        let sent = self.send(apex, Purpose::Notify { peer }, &server, NOTIFY_WAIT, at, |buf, id| {
+            notify_query(buf, id, name(apex), &soa).ok()
+        });
+        if sent.is_some() {
+            self.in_flight += 1;
+            self.counts.notify_sent.fetch_add(1, Relaxed);
+            debug!(zone = %name(apex), peer = %server, "NOTIFY sent");
+        }
+    }
+
+    /// Sends a message on a link of its own.
+    fn send(
+        &mut self,
+        apex: &Apex,
+        purpose: Purpose,
+        server: &PeerServer,
+        wait: Duration,
+        at: &mut Moment<'_>,
+        write: impl FnOnce(&mut [u8], u16) -> Option<usize>,
+    ) -> Option<Link> {
+        let id = self.random.next_u32() as u16;
+        let mut buf = [0; MESSAGE];
+        let mut len = write(&mut buf, id)?;
+        let mut verifier = None;
+        if let Some(key) = &server.key {
+            let (signed, theirs) = sign_request(key, &mut buf, len, self.surroundings.wall()).ok()?;
+            (len, verifier) = (signed, Some(theirs));
+        }
+        self.last_link += 1;
+        let (link, deadline) = (Link(self.last_link), at.now + wait);
+        let stream = matches!(purpose, Purpose::Probe { stream: true, .. });
+        let transport = if stream { Transport::Tcp } else { Transport::Udp };
+        at.actions.push(Action::Open { link, transport, to: server.address, from: None });
+        at.actions.push(Action::Send { link, message: buf.get(..len)?.to_vec() });
+        self.links.insert(link, Exchange { apex: apex.clone(), purpose, id, verifier, deadline });
+        self.deadlines.insert((deadline, link));
+        Some(link)
+    }
+
+    /// Forgets a link; returns what was on it.
+    fn end(&mut self, link: Link) -> Option<Exchange> {
+        let exchange = self.links.remove(&link)?;
+        self.deadlines.remove(&(exchange.deadline, link));
+        if let Purpose::Notify { .. } = exchange.purpose {
+            self.in_flight = self.in_flight.saturating_sub(1);
+        }
+        Some(exchange)
+    }
+
+    /// Closes a link that nobody waits for any more.
+    pub(super) fn close(&mut self, link: Link, at: &mut Moment<'_>) {
+        if self.end(link).is_some() {
+            at.actions.push(Action::Close { link });
+        }
+    }
+
+    /// A message has come on a link.
+    pub(super) fn message(&mut self, link: Link, message: &[u8], at: &mut Moment<'_>) {
+        let wall = self.surroundings.wall();
+        let Some(exchange) = self.links.get_mut(&link) else { return };
+        match exchange.purpose {
+            Purpose::Probe { .. } => {
+                let read = read_soa_reply(message, exchange.id, name(&exchange.apex));
+                // Anybody can send something: what is no reply to this query is not heard.
+                if read == Err(TransferFault::NotTheResponse) {
+                    return;
+                }
+                let said = verified(exchange.verifier.as_mut(), message, wall).and(read);
+                self.probed(link, said, at);
+            }
+            Purpose::Notify { peer } => {
+                let Some(rcode) = notify_reply(message, exchange.id, name(&exchange.apex)) else { return };
+                if verified(exchange.verifier.as_mut(), message, wall).is_err() && rcode == Rcode::NOERROR {
+                    return;
+                }
+                if let Some(exchange) = self.end(link) {
+                    at.actions.push(Action::Close { link });
+                    self.acknowledged(&exchange.apex, peer, rcode);
+                }
+            }
+        }
+    }
+
+    fn probed(&mut self, link: Link, said: Result<wire::Serial, TransferFault>, at: &mut Moment<'_>) {
+        let Some(Exchange { apex, purpose, .. }) = self.end(link) else { return };
+        at.actions.push(Action::Close { link });
+        let Purpose::Probe { primary, stream, .. } = purpose else { return };
+        match said {
+            Err(TransferFault::Truncated) if !stream => {
+                self.probe(&apex, Purpose::Probe { primary, tries: 0, stream: true }, at);
+            }
+            Err(fault) => {
+                self.happened(&apex, SecondaryEvent::Failed(SecondaryFault::Transfer(fault)), at);
+            }
+            Ok(serial) => self.asked(&apex, serial, at),
+        }
+    }
+
+    fn acknowledged(&mut self, apex: &Apex, peer: usize, rcode: Rcode) {
+        let Some(zone) = self.zones.get_mut(apex) else { return };
+        zone.told.replied(peer);
+        let (declined, counts) = (Some(rcode).filter(|rcode| *rcode != Rcode::NOERROR), &self.counts);
+        let count = if declined.is_some() { &counts.notify_declined } else { &counts.notify_acknowledged };
+        count.fetch_add(1, Relaxed);
+        if let (Some(last), Some(server)) = (zone.told.declined.get_mut(peer), zone.peers.notify.get(peer)) {
+            if declined.is_some() && *last != declined {
+                warn!("zone {}: {server} answers NOTIFY with {rcode}", name(apex));
+            }
+            *last = declined;
+        }
+        self.see_to(apex);
+    }
+
+    /// A link is over before its reply has come.
+    pub(super) fn lost(&mut self, link: Link, at: &mut Moment<'_>) {
+        let Some(Exchange { apex, purpose, .. }) = self.end(link) else { return };
+        match purpose {
+            Purpose::Probe { .. } => {
+                self.happened(&apex, SecondaryEvent::Failed(SecondaryFault::Unreachable), at);
+            }
+            Purpose::Notify { peer } => self.unanswered(&apex, peer, Some(ErrorKind::ConnectionRefused)),
+        }
+    }
+
+    /// Gives up what has waited long enough.
+    pub(super) fn give_up(&mut self, at: &mut Moment<'_>) {
+        while let Some((deadline, link)) = self.deadlines.first().copied()
+            && deadline <= at.now
+        {
+            let Some(Exchange { apex, purpose, .. }) = self.end(link) else { continue };
+            at.actions.push(Action::Close { link });
+            match purpose {
+                Purpose::Probe { primary, tries, stream: false } if tries + 1 < PROBE_WAITS.len() => {
+                    self.probe(&apex, Purpose::Probe { primary, tries: tries + 1, stream: false }, at);
+                }
+                Purpose::Probe { .. } => {
+                    self.happened(&apex, SecondaryEvent::Failed(SecondaryFault::Unreachable), at);
+                }
+                Purpose::Notify { peer } => self.unanswered(&apex, peer, None),
+            }
+        }
+    }
+
+    fn unanswered(&self, apex: &Apex, peer: usize, error: Option<ErrorKind>) {
+        self.counts.notify_unanswered.fetch_add(1, Relaxed);
+        let server = self.zones.get(apex).and_then(|zone| zone.peers.notify.get(peer));
+        if let Some(server) = server {
+            debug!(zone = %name(apex), peer = %server, ?error, "NOTIFY not answered");
+        }
+    }
+}
+
+/// Whether a reply is signed as it should be.
+fn verified(verifier: Option<&mut ResponseVerifier>, message: &[u8], now: u64) -> Result<(), TransferFault> {
+    let Some(verifier) = verifier else { return Ok(()) };
+    let tsig_at = tsig::find(message)?;
+    let verified = verifier.message(message, tsig_at, now).and_then(|()| verifier.end());
+    match (verified, message.get(3).map(|flags| flags & 15)) {
+        (Ok(()), _) => Ok(()),
+        // Who refuses the signature, or everything, need not sign that.
+        (Err(tsig::ResponseError::Unsigned), Some(1..)) => Ok(()),
+        (Err(error), _) => Err(TransferFault::Tsig(error)),
+    }
+}

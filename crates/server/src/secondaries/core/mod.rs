@@ -1,0 +1,316 @@
+//! What is to be done about zones that are taken from primaries, and about those who are told of changes: a state machine
+//! over [`net::Outgoing`], without sockets, threads or a clock. The timers are `transfer`'s.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `links.rs` | SOA queries and NOTIFY on their way, and what comes back |
+//! | `taken.rs` | zones that are taken from primaries: actions of the scheduler, what transfers come to |
+//! | `told.rs` | who is told of a change, and when |
+
+mod links;
+mod taken;
+#[cfg(test)]
+mod tests;
+mod told;
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
+
+use exchange::{Action, Core, Event, Link, NumberMap};
+use resolver::Random;
+use transfer::secondary::{
+    NotifyRules, NotifySender, PrimaryId, SecondaryId, SecondaryLimits, SecondaryScheduler,
+};
+use wire::hash::HashKey;
+use wire::{Name, Serial};
+use zone::Zone;
+use zone::store::ChangeSet;
+
+use super::counts::{SecondaryCounts, StateCounts};
+use super::fetch::{FetchFigures, FetchJob, FetchLimits, Fetched};
+use super::plan::{PeerRules, ZonePeers};
+use super::status::{SecondaryStatus, ZoneOrder};
+use crate::zones::Apex;
+use crate::zones::keeper::{KeptVersion, SecondaryNews};
+use links::Exchange;
+use taken::TakenZone;
+use told::ToldZone;
+use transfer::secondary::SecondaryFault;
+
+/// What other threads ask of the core.
+pub(super) enum SecondaryRequest {
+    /// These zones have these peers from now on.
+    Configure(PeerRules),
+    /// These limits hold from now on.
+    Limit(CoreLimits),
+    /// A zone is to be taken from its primaries; this version was kept of it.
+    Begin(Apex, Option<KeptVersion>),
+    /// A NOTIFY for this zone was taken: from this primary, with this serial, if that is known.
+    Notified(Apex, Option<usize>, Option<Serial>),
+    /// The operator wants something.
+    Order(Apex, ZoneOrder, SyncSender<bool>),
+    /// Versions that went into service.
+    Published(Vec<Published>),
+    /// A transfer has ended.
+    Fetched(u64, Apex, FetchFigures, Result<Fetched, SecondaryFault>),
+    /// A version was made anew with a base of its own; `None` if that failed.
+    Folded(u64, Apex, Option<Arc<Zone>>),
+    /// What is known of a zone?
+    Status(Apex, SyncSender<Option<SecondaryStatus>>),
+    /// How many zones are in which state?
+    Count(SyncSender<StateCounts>),
+}
+
+/// A version that went into service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Published {
+    /// The zone.
+    pub(super) apex: Apex,
+    /// The version.
+    pub(super) serial: Serial,
+    /// The data of its SOA.
+    pub(super) soa: Box<[u8]>,
+}
+
+/// What the core is bound by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CoreLimits {
+    /// Zones under way.
+    pub(super) zones: SecondaryLimits,
+    /// Of one transfer.
+    pub(super) fetch: FetchLimits,
+    /// NOTIFY whose replies are waited for.
+    pub(super) notify: usize,
+}
+
+/// What the core has others do, who do not make it wait.
+pub(super) trait Surroundings: Send + 'static {
+    /// Does a transfer; ends in [`SecondaryRequest::Fetched`].
+    fn fetch(&self, apex: Apex, job: FetchJob);
+
+    /// Makes the version that `changes` make of `zone`, and gives it a base of its own if `fold` says so; ends in
+    /// [`SecondaryRequest::Folded`].
+    fn fold(&self, number: u64, apex: Apex, zone: Arc<Zone>, changes: Vec<Arc<ChangeSet>>, fold: bool);
+
+    /// Reports what became of a zone.
+    fn news(&self, apex: &Apex, news: SecondaryNews);
+
+    /// A NOTIFY of this zone is being looked at: the next one is news again.
+    fn looked(&self, apex: &Apex);
+
+    /// Seconds since 1970, for signatures.
+    fn wall(&self) -> u64;
+}
+
+/// A zone with other servers.
+struct PeeredZone {
+    peers: Arc<ZonePeers>,
+    taken: Option<TakenZone>,
+    told: ToldZone,
+}
+
+/// The core; see the module.
+pub(super) struct SecondaryCore<S, R> {
+    surroundings: S,
+    random: R,
+    counts: Arc<SecondaryCounts>,
+    key: HashKey,
+    limits: CoreLimits,
+    /// A moment as an instant and in seconds since 1970, by which the one becomes the other.
+    epoch: (Instant, u64),
+    zones: HashMap<Apex, PeeredZone>,
+    scheduler: SecondaryScheduler,
+    by_id: HashMap<SecondaryId, Apex>,
+    primaries: HashMap<SocketAddr, PrimaryId>,
+    links: NumberMap<Link, Exchange>,
+    /// When links are given up.
+    deadlines: BTreeSet<(Instant, Link)>,
+    /// When zones have somebody to be told.
+    telling: BTreeSet<(u64, Apex)>,
+    /// NOTIFY whose replies are waited for.
+    in_flight: usize,
+    /// When a NOTIFY that was put off is looked at.
+    put_off: BTreeSet<(Instant, Apex)>,
+    /// The last number of a link, and of a transfer or a fold.
+    last_link: u64,
+    last_job: u64,
+}
+
+/// What happens at one moment, and what follows.
+struct Moment<'a> {
+    now: Instant,
+    actions: &'a mut Vec<Action>,
+}
+
+fn name(apex: &Apex) -> Name<'_> {
+    Name::from_wire(apex).unwrap_or(Name::ROOT)
+}
+
+impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
+    /// A core without zones. `now` is `unix` seconds since 1970.
+    pub(super) fn new(
+        surroundings: S,
+        random: R,
+        key: HashKey,
+        limits: CoreLimits,
+        (now, unix): (Instant, u64),
+    ) -> Self {
+        SecondaryCore {
+            surroundings,
+            random,
+            counts: Arc::default(),
+            key,
+            limits,
+            epoch: (now, unix),
+            zones: HashMap::new(),
+            scheduler: SecondaryScheduler::new(limits.zones),
+            by_id: HashMap::new(),
+            primaries: HashMap::new(),
+            links: NumberMap::default(),
+            deadlines: BTreeSet::new(),
+            telling: BTreeSet::new(),
+            in_flight: 0,
+            put_off: BTreeSet::new(),
+            last_link: 0,
+            last_job: 0,
+        }
+    }
+
+    /// What is counted.
+    pub(super) fn counts(&self) -> Arc<SecondaryCounts> {
+        Arc::clone(&self.counts)
+    }
+
+    /// An instant in seconds since 1970.
+    fn unix(&self, now: Instant) -> u64 {
+        let (start, unix) = self.epoch;
+        unix + now.saturating_duration_since(start).as_secs()
+    }
+
+    /// When so many seconds since 1970 are over.
+    fn instant(&self, unix: u64) -> Instant {
+        let (start, epoch) = self.epoch;
+        let after = Duration::from_secs(unix.saturating_sub(epoch));
+        // Times centuries away are looked at again tomorrow.
+        start.checked_add(after).unwrap_or(start + Duration::from_secs(86_400))
+    }
+
+    fn configure(&mut self, rules: &PeerRules, at: &mut Moment<'_>) {
+        let gone: Vec<Apex> = self.zones.keys().filter(|apex| rules.get(apex).is_none()).cloned().collect();
+        for apex in gone {
+            self.untake(&apex, at);
+            if let Some(zone) = self.zones.remove(&apex) {
+                zone.told.due().map(|due| self.telling.remove(&(due, apex)));
+            }
+        }
+        for (apex, peers) in rules.iter() {
+            match self.zones.get_mut(apex) {
+                None => {
+                    let told = ToldZone::new(peers.notify.len());
+                    let zone = PeeredZone { peers: Arc::clone(peers), taken: None, told };
+                    self.zones.insert(apex.clone(), zone);
+                }
+                Some(zone) => {
+                    let before = std::mem::replace(&mut zone.peers, Arc::clone(peers));
+                    if before.notify != peers.notify {
+                        zone.told.due().map(|due| self.telling.remove(&(due, apex.clone())));
+                        zone.told.replace(peers.notify.len());
+                    }
+                    if before.primaries != peers.primaries || before.rules != peers.rules {
+                        self.retake(apex, at);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does all that is due.
+    fn go_on(&mut self, at: &mut Moment<'_>) {
+        self.act(at);
+        self.tell(at);
+    }
+
+    fn status(&self, apex: &Apex, now: Instant) -> Option<SecondaryStatus> {
+        let zone = self.zones.get(apex)?;
+        let unix = self.unix(now);
+        let notify = zone.peers.notify.iter().map(ToString::to_string).collect();
+        let Some(taken) = &zone.taken else {
+            return Some(SecondaryStatus { notify, ..SecondaryStatus::default() });
+        };
+        let timers = self.scheduler.zone(taken.id)?;
+        Some(taken.status(timers, &zone.peers, notify, unix))
+    }
+
+    fn count(&self, now: Instant) -> StateCounts {
+        let unix = self.unix(now);
+        let mut counts = StateCounts::default();
+        let taken = self.zones.values().filter_map(|zone| zone.taken.as_ref());
+        taken.filter_map(|taken| self.scheduler.zone(taken.id)).for_each(|zone| counts.add(zone.state(unix)));
+        counts
+    }
+}
+
+impl<S: Surroundings, R: Random> Core for SecondaryCore<S, R> {
+    type Request = SecondaryRequest;
+
+    fn request(&mut self, request: SecondaryRequest, now: Instant, actions: &mut Vec<Action>) {
+        let at = &mut Moment { now, actions };
+        match request {
+            SecondaryRequest::Configure(rules) => self.configure(&rules, at),
+            SecondaryRequest::Limit(limits) => {
+                self.limits = limits;
+                self.scheduler.set_limits(limits.zones);
+            }
+            SecondaryRequest::Begin(apex, kept) => self.begin(&apex, kept, at),
+            SecondaryRequest::Notified(apex, primary, serial) => self.notified(&apex, primary, serial, at),
+            SecondaryRequest::Order(apex, order, reply) => {
+                // Whoever asked may have gone.
+                let _ = reply.try_send(self.order(&apex, order, at));
+            }
+            SecondaryRequest::Published(all) => all.into_iter().for_each(|zone| self.published(zone, at)),
+            SecondaryRequest::Fetched(number, apex, figures, result) => {
+                self.fetched(number, &apex, figures, result, at);
+            }
+            SecondaryRequest::Folded(number, apex, zone) => self.folded(number, &apex, zone),
+            SecondaryRequest::Status(apex, reply) => drop(reply.try_send(self.status(&apex, now))),
+            SecondaryRequest::Count(reply) => drop(reply.try_send(self.count(now))),
+        }
+        self.go_on(at);
+    }
+
+    fn event(&mut self, event: Event<'_>, now: Instant, actions: &mut Vec<Action>) {
+        let at = &mut Moment { now, actions };
+        match event {
+            Event::Opened { .. } => {}
+            Event::Message { link, message } => self.message(link, message, at),
+            Event::Ended { link, .. } => self.lost(link, at),
+        }
+        self.go_on(at);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let told = self.telling.first().filter(|_| self.in_flight < self.limits.notify);
+        let of_links = self.deadlines.first().map(|(at, _)| *at);
+        let of_put_off = self.put_off.first().map(|(at, _)| *at);
+        let of_told = told.map(|(at, _)| self.instant(*at));
+        let of_zones = self.scheduler.next_due().map(|at| self.instant(at));
+        [of_links, of_put_off, of_told, of_zones].into_iter().flatten().min()
+    }
+
+    fn timeout(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let at = &mut Moment { now, actions };
+        self.give_up(at);
+        self.look_at_put_off(at);
+        self.go_on(at);
+    }
+}
+
+/// When and how often others are told.
+const TELLING: NotifyRules = NotifyRules { first_wait: 2, most_wait: 60, tries: 5 };
+
+fn sender(peers: usize) -> NotifySender {
+    NotifySender::new(TELLING, peers)
+}

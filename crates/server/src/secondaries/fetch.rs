@@ -1,0 +1,278 @@
+//! One transfer from a primary, on a thread of its own that may wait: connect, ask, read, and make the version that it
+//! brings. What is in service meanwhile is not touched.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use exchange::unix_seconds;
+use transfer::difference::{Difference, RecordList};
+use transfer::incoming::{
+    AskedFor, IncomingTransfer, Received, SentRequest, TransferFault, TransferLimit, TransferLimits,
+};
+use transfer::secondary::{SecondaryFault, transfer_query};
+use transfer::tsig::sign_request;
+use wire::hash::HashKey;
+use wire::{NameBuf, Serial, Type};
+use zone::Zone;
+use zone::store::{ChangeSet, ChangedRecords};
+
+use super::plan::PeerServer;
+
+/// Longest wait for a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How often a transfer that waits looks at its limits.
+const LOOK: Duration = Duration::from_millis(500);
+/// Over this time the rate is counted.
+const RATE_OVER: Duration = Duration::from_secs(60);
+/// Bytes read at a time.
+const PIECE: usize = 64 * 1024;
+/// Bytes of a request at the most: a question and an SOA, an OPT and a TSIG record.
+const REQUEST: usize = 2048;
+
+/// Bounds on one transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FetchLimits {
+    /// Of what it brings.
+    pub(super) transfer: TransferLimits,
+    /// Of how long it takes.
+    pub(super) time: Duration,
+    /// Bytes a second, over a minute; 0: any.
+    pub(super) rate: u64,
+    /// How long nothing comes.
+    pub(super) idle: Duration,
+}
+
+/// What is to be transferred.
+pub(super) struct FetchJob {
+    /// Distinguishes it from others.
+    pub(super) number: u64,
+    /// The zone.
+    pub(super) apex: NameBuf,
+    /// Whom to ask.
+    pub(super) primary: PeerServer,
+    /// For what.
+    pub(super) asked: AskedFor,
+    /// The request's ID.
+    pub(super) id: u16,
+    /// The version that we have.
+    pub(super) have: Option<Arc<Zone>>,
+    /// The key under which zones are built.
+    pub(super) key: HashKey,
+    /// Its limits.
+    pub(super) limits: FetchLimits,
+    /// Nobody waits for it any more.
+    pub(super) cancelled: Arc<AtomicBool>,
+}
+
+/// How a transfer went, in numbers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct FetchFigures {
+    /// Records, those that went among them.
+    pub(super) records: u64,
+    /// Bytes of messages.
+    pub(super) bytes: u64,
+    /// How long it took, with making the zone.
+    pub(super) took: Duration,
+}
+
+/// What a transfer brought.
+#[derive(Debug)]
+pub(super) enum Fetched {
+    /// We have the newest version.
+    Same,
+    /// The zone, whole.
+    Whole(Arc<Zone>),
+    /// The zone by what changed in ours, step by step.
+    Changed(Arc<Zone>, Vec<Arc<ChangeSet>>),
+}
+
+/// Does a transfer.
+///
+/// # Errors
+/// Why the primary was of no use.
+pub(super) fn fetch(job: &FetchJob, figures: &mut FetchFigures) -> Result<Fetched, SecondaryFault> {
+    let begun = Instant::now();
+    let fetched = transfer(job, begun, figures);
+    figures.took = begun.elapsed();
+    fetched
+}
+
+fn transfer(job: &FetchJob, begun: Instant, figures: &mut FetchFigures) -> Result<Fetched, SecondaryFault> {
+    let unreachable = |_: io::Error| SecondaryFault::Unreachable;
+    let (request, verifier) = request(job)?;
+    let mut stream = TcpStream::connect_timeout(&job.primary.address, CONNECT).map_err(unreachable)?;
+    // Where the system refuses, the request goes out a little later, or a look at the limits comes late.
+    let _ = stream.set_nodelay(true);
+    stream.set_write_timeout(Some(job.limits.idle)).map_err(unreachable)?;
+    stream.set_read_timeout(Some(LOOK)).map_err(unreachable)?;
+    stream.write_all(&request).map_err(unreachable)?;
+    let sent = SentRequest { id: job.id, apex: job.apex, asked: job.asked, datagram: false };
+    let mut incoming = IncomingTransfer::new(sent, &job.key, job.limits.transfer, verifier);
+    let mut messages = Messages::new(stream, job, begun);
+    let received = loop {
+        let message = messages.next()?;
+        let taken = incoming.message(message, unix_seconds());
+        (figures.records, figures.bytes) = (incoming.records(), incoming.bytes());
+        if let Some(received) = taken.map_err(SecondaryFault::Transfer)? {
+            break received;
+        }
+    };
+    made(job, received)
+}
+
+/// The request as it goes out over a stream, and who verifies the response.
+fn request(job: &FetchJob) -> Result<(Vec<u8>, Option<transfer::tsig::ResponseVerifier>), SecondaryFault> {
+    let full = |_| SecondaryFault::Transfer(TransferFault::Malformed);
+    let soa = job.have.as_deref().map(soa_data).unwrap_or_default();
+    let mut buf = [0; REQUEST];
+    let mut len = transfer_query(&mut buf, job.id, job.apex.as_name(), job.asked, &soa).map_err(full)?;
+    let mut verifier = None;
+    if let Some(key) = &job.primary.key {
+        let (signed, theirs) = sign_request(key, &mut buf, len, unix_seconds()).map_err(full)?;
+        (len, verifier) = (signed, Some(theirs));
+    }
+    let framed = [&(len as u16).to_be_bytes()[..], &buf[..len]].concat();
+    Ok((framed, verifier))
+}
+
+/// The data of a zone's SOA record.
+pub(super) fn soa_data(zone: &Zone) -> Vec<u8> {
+    let mut data = Vec::new();
+    if let Some(record) = zone.apex_node().rrset(Type::SOA).and_then(|soa| soa.rdatas().next()) {
+        record.copy_to(&mut data);
+    }
+    data
+}
+
+/// Makes the version that a transfer brought.
+fn made(job: &FetchJob, received: Received) -> Result<Fetched, SecondaryFault> {
+    let ours = job.have.as_ref().map(|zone| zone.serial());
+    match (received, &job.have) {
+        (Received::SoaOnly(theirs), _) => match ours {
+            Some(ours) if theirs != ours => Err(SecondaryFault::Behind { theirs, ours }),
+            _ => Ok(Fetched::Same),
+        },
+        (Received::Zone(zone), _) => {
+            let zone = zone.build().map_err(SecondaryFault::Transfer)?;
+            Ok(Fetched::Whole(Arc::new(zone)))
+        }
+        (Received::Differences(differences), Some(have)) => {
+            let mut zone = Arc::clone(have);
+            let mut changes = Vec::with_capacity(differences.len());
+            for difference in differences {
+                let change = change_set(&difference);
+                let unfit = |error| SecondaryFault::Transfer(TransferFault::Unfit(Box::new(error)));
+                zone = Arc::new(zone.apply(&change).map_err(unfit)?);
+                changes.push(Arc::new(change));
+            }
+            Ok(Fetched::Changed(zone, changes))
+        }
+        // Differences come to those alone who have a version.
+        (Received::Differences(_), None) => Err(SecondaryFault::Transfer(TransferFault::NoSoa)),
+    }
+}
+
+/// A difference as a zone takes it.
+fn change_set(difference: &Difference) -> ChangeSet {
+    let records = |list: &RecordList| {
+        let mut records = ChangedRecords::default();
+        list.iter().for_each(|r| records.push(r.owner, r.rtype, r.ttl, r.rdata));
+        records
+    };
+    let (before, after): (Serial, Serial) = (difference.from(), difference.to());
+    ChangeSet { before, after, removed: records(difference.removed()), added: records(difference.added()) }
+}
+
+/// The messages of a stream, one by one, within the limits of time.
+struct Messages<'j> {
+    stream: TcpStream,
+    job: &'j FetchJob,
+    buffer: Vec<u8>,
+    /// What of the buffer is not taken yet.
+    from: usize,
+    to: usize,
+    begun: Instant,
+    /// When something came last.
+    heard: Instant,
+    /// When the counting of the rate began last, and bytes since then.
+    counted: (Instant, u64),
+}
+
+impl<'j> Messages<'j> {
+    fn new(stream: TcpStream, job: &'j FetchJob, begun: Instant) -> Self {
+        let now = Instant::now();
+        Messages {
+            stream,
+            job,
+            buffer: vec![0; 2 * PIECE],
+            from: 0,
+            to: 0,
+            begun,
+            heard: now,
+            counted: (now, 0),
+        }
+    }
+
+    /// The next message, without its length.
+    fn next(&mut self) -> Result<&[u8], SecondaryFault> {
+        self.fill(2)?;
+        let len = match self.buffer.get(self.from..).and_then(|rest| rest.first_chunk::<2>()) {
+            Some(len) => usize::from(u16::from_be_bytes(*len)),
+            None => return Err(SecondaryFault::Unreachable),
+        };
+        self.fill(2 + len)?;
+        let start = self.from + 2;
+        self.from = start + len;
+        self.buffer.get(start..start + len).ok_or(SecondaryFault::Unreachable)
+    }
+
+    /// Reads until so many bytes are there.
+    fn fill(&mut self, wanted: usize) -> Result<(), SecondaryFault> {
+        while self.to - self.from < wanted {
+            if self.from + wanted > self.buffer.len() || self.to == self.buffer.len() {
+                self.buffer.copy_within(self.from..self.to, 0);
+                (self.from, self.to) = (0, self.to - self.from);
+            }
+            match self.stream.read(&mut self.buffer[self.to..]) {
+                Ok(0) => return Err(SecondaryFault::BrokenOff),
+                Ok(read) => {
+                    self.to += read;
+                    self.heard = Instant::now();
+                    self.counted.1 += read as u64;
+                }
+                Err(e) if is_wait(&e) => {}
+                Err(_) => return Err(SecondaryFault::BrokenOff),
+            }
+            self.look()?;
+        }
+        Ok(())
+    }
+
+    /// Looks at the limits of time.
+    fn look(&mut self) -> Result<(), SecondaryFault> {
+        let limit = |limit| Err(SecondaryFault::Transfer(TransferFault::Limit(limit)));
+        let (now, limits) = (Instant::now(), &self.job.limits);
+        if self.job.cancelled.load(Relaxed) || now.duration_since(self.heard) > limits.idle {
+            return Err(SecondaryFault::Unreachable);
+        }
+        if now.duration_since(self.begun) > limits.time {
+            return limit(TransferLimit::Time);
+        }
+        let (since, bytes) = self.counted;
+        if now.duration_since(since) >= RATE_OVER {
+            if bytes < limits.rate.saturating_mul(RATE_OVER.as_secs()) {
+                return limit(TransferLimit::Rate);
+            }
+            self.counted = (now, 0);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a read has only waited.
+fn is_wait(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}

@@ -1,0 +1,315 @@
+//! Zones that are taken from other servers, and others who are told of changes, at work: secondaries, in both meanings.
+//! Timers and messages are `transfer`'s.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `plan` | the other servers of each zone, out of the configuration |
+//! | `core` | what is to be done: the state machine, driven by `net::Outgoing` on a thread of its own |
+//! | `fetch` | one transfer, on a thread of its own |
+//! | `notify` | NOTIFY from others |
+//! | `status`, `counts` | what operators see |
+
+mod core;
+mod counts;
+mod fetch;
+mod notify;
+mod plan;
+mod status;
+
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use engine::{Engine, Source};
+use exchange::unix_seconds;
+use net::{Outgoing, OutgoingConfig};
+use resolver::ChaCha;
+use tracing::error;
+use transfer::incoming::{TransferFault, TransferLimits};
+use transfer::secondary::{SecondaryFault, SecondaryLimits};
+use zone::Zone;
+use zone::store::ChangeSet;
+
+use crate::config::Settings;
+use crate::frontend::Served;
+use crate::in_force::Adopt;
+use crate::zones::Apex;
+use crate::zones::keeper::{KeptVersion, SecondaryNews};
+use crate::zones::keeping::ZoneKeeping;
+use core::{CoreLimits, Published, SecondaryCore, SecondaryRequest, Surroundings};
+pub use counts::{LIMITS, SecondaryCounts, StateCounts};
+use fetch::{FetchFigures, FetchJob, FetchLimits, fetch, soa_data};
+use notify::Unread;
+pub use plan::{PeerMaker, PeerRules, PeerServer, ZonePeers};
+pub use status::{LastTransfer, PrimaryFault, SecondaryStatus, ZoneOrder};
+
+/// Longest wait for what the core knows.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Links open at a time: an SOA query for each zone under way, and NOTIFY.
+const LINKS: usize = 16_384;
+
+/// Why an order came to nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OrderFault {
+    /// The zone is not taken from primaries.
+    NotTaken,
+    /// The zone has nobody to be told, or is not in service.
+    NobodyToTell,
+    /// The server is stopping.
+    Stopping,
+}
+
+impl fmt::Display for OrderFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotTaken => "the zone has no `primaries`: it is not taken from other servers",
+            Self::NobodyToTell => "the zone has no `notify`, or is not in service",
+            Self::Stopping => "the server is stopping",
+        })
+    }
+}
+impl std::error::Error for OrderFault {}
+
+/// Why there are no secondaries.
+#[derive(Debug)]
+pub enum SecondariesFault {
+    /// The system has no random numbers.
+    Random(getrandom::Error),
+    /// It refuses a thread or a descriptor.
+    Thread(io::Error),
+}
+
+impl fmt::Display for SecondariesFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Random(fault) => write!(f, "there are no random numbers: {fault}"),
+            Self::Thread(fault) => write!(f, "cannot start the thread that asks primaries: {fault}"),
+        }
+    }
+}
+impl std::error::Error for SecondariesFault {}
+
+/// Takes zones from primaries and tells others of changes.
+pub struct Secondaries {
+    outgoing: Arc<Outgoing<SecondaryRequest>>,
+    /// Whose zones they are; the engine has this as the source for NOTIFY.
+    engine: Weak<Engine<Served>>,
+    rules: ArcSwap<PeerRules>,
+    unread: Arc<Unread>,
+    counts: Arc<SecondaryCounts>,
+    desk: Arc<Desk>,
+}
+
+/// What the core reaches: the threads of transfers, and whoever serves the zones.
+struct Desk {
+    outgoing: OnceLock<Weak<Outgoing<SecondaryRequest>>>,
+    keeping: OnceLock<ZoneKeeping>,
+    unread: Arc<Unread>,
+}
+
+impl Desk {
+    fn request(&self, request: SecondaryRequest) {
+        // Otherwise the server is stopping.
+        if let Some(outgoing) = self.outgoing.get().and_then(Weak::upgrade) {
+            outgoing.request(request);
+        }
+    }
+}
+
+/// Does work on a thread of its own, or says that there is none to be had.
+fn on_a_thread(name: &str, work: impl FnOnce() + Send + 'static) -> bool {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).is_ok()
+}
+
+impl Surroundings for Arc<Desk> {
+    fn fetch(&self, apex: Apex, job: FetchJob) {
+        let (number, desk, of) = (job.number, Arc::clone(self), apex.clone());
+        let work = move || {
+            let mut figures = FetchFigures::default();
+            // A panic is a bug of ours, and costs this transfer.
+            let fetched = catch_unwind(AssertUnwindSafe(|| fetch(&job, &mut figures)));
+            let fetched = fetched.unwrap_or(Err(SecondaryFault::Transfer(TransferFault::Malformed)));
+            desk.request(SecondaryRequest::Fetched(number, of, figures, fetched));
+        };
+        if !on_a_thread("transfer", work) {
+            error!("no transfer, the system refuses a thread");
+            let failed = Err(SecondaryFault::Unreachable);
+            self.request(SecondaryRequest::Fetched(number, apex, FetchFigures::default(), failed));
+        }
+    }
+
+    fn fold(&self, number: u64, apex: Apex, zone: Arc<Zone>, changes: Vec<Arc<ChangeSet>>, fold: bool) {
+        let (desk, of) = (Arc::clone(self), apex.clone());
+        let work = move || {
+            let made = catch_unwind(AssertUnwindSafe(|| {
+                let folded = if fold { Arc::new(zone.folded().ok()?) } else { zone };
+                let next = |zone: Arc<Zone>, change: &Arc<ChangeSet>| zone.apply(change).ok().map(Arc::new);
+                changes.iter().try_fold(folded, next)
+            }));
+            desk.request(SecondaryRequest::Folded(number, of, made.ok().flatten()));
+        };
+        if !on_a_thread("fold", work) {
+            self.request(SecondaryRequest::Folded(number, apex, None));
+        }
+    }
+
+    fn news(&self, apex: &Apex, news: SecondaryNews) {
+        if let Some(keeping) = self.keeping.get() {
+            keeping.news(apex.clone(), news);
+        }
+    }
+
+    fn looked(&self, apex: &Apex) {
+        self.unread.looked(apex);
+    }
+
+    fn wall(&self) -> u64 {
+        unix_seconds()
+    }
+}
+
+impl Secondaries {
+    /// Starts the thread; zones come with [`configure`](Self::configure). From the next batch on the engine takes NOTIFY.
+    ///
+    /// # Errors
+    /// [`SecondariesFault`].
+    pub fn start(
+        engine: &Arc<Engine<Served>>,
+        settings: &Settings,
+    ) -> Result<Arc<Secondaries>, SecondariesFault> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(SecondariesFault::Random)?;
+        let unread = Arc::new(Unread::default());
+        let keeping = OnceLock::new();
+        let desk = Arc::new(Desk { outgoing: OnceLock::new(), keeping, unread: Arc::clone(&unread) });
+        let epoch = (Instant::now(), unix_seconds());
+        let core =
+            SecondaryCore::new(Arc::clone(&desk), ChaCha::new(seed), engine.key(), limits(settings), epoch);
+        let counts = core.counts();
+        let config = OutgoingConfig { links: LINKS, ..OutgoingConfig::default() };
+        let outgoing = Outgoing::start("secondaries", core, &config).map_err(SecondariesFault::Thread)?;
+        let outgoing = Arc::new(outgoing);
+        desk.outgoing.get_or_init(|| Arc::downgrade(&outgoing));
+        let engine_of = Arc::downgrade(engine);
+        let rules = ArcSwap::default();
+        let secondaries = Arc::new(Secondaries { outgoing, engine: engine_of, rules, unread, counts, desk });
+        let source: Arc<dyn Source> = secondaries.clone();
+        engine.change_sources(|sources| sources.notify = Some(Arc::clone(&source)));
+        Ok(secondaries)
+    }
+
+    /// What becomes of zones is reported to this thread.
+    pub fn connect(&self, keeping: ZoneKeeping) {
+        self.desk.keeping.get_or_init(|| keeping);
+    }
+
+    fn request(&self, request: SecondaryRequest) {
+        // Otherwise the server is stopping.
+        self.outgoing.request(request);
+    }
+
+    /// Zones have these peers from now on. Those that stay keep their timers.
+    pub fn configure(&self, rules: PeerRules) {
+        self.rules.store(Arc::new(rules.clone()));
+        self.request(SecondaryRequest::Configure(rules));
+    }
+
+    /// A zone is to be taken from its primaries from now on.
+    pub fn begin(&self, apex: Apex, kept: Option<KeptVersion>) {
+        self.request(SecondaryRequest::Begin(apex, kept));
+    }
+
+    /// These versions went into service.
+    pub fn published(&self, zones: &[Arc<Zone>]) {
+        let rules = self.rules.load();
+        let is_told = |zone: &&Arc<Zone>| {
+            rules.get(zone.apex().as_wire()).is_some_and(|peers| !peers.notify.is_empty())
+        };
+        let told: Vec<Published> = zones.iter().filter(is_told).map(|zone| published(zone)).collect();
+        if !told.is_empty() {
+            self.request(SecondaryRequest::Published(told));
+        }
+    }
+
+    /// Has something done about a zone, which goes on when this returns.
+    ///
+    /// # Errors
+    /// [`OrderFault`].
+    pub fn order(&self, apex: &Apex, order: ZoneOrder) -> Result<(), OrderFault> {
+        if order == ZoneOrder::Notify {
+            // Whoever is in the list since the last change only has not been told.
+            let catalog = self.engine.upgrade().map(|engine| engine.catalog());
+            let name = wire::Name::from_wire(apex).ok();
+            let entry = catalog.as_ref().zip(name).and_then(|(catalog, name)| catalog.get(name));
+            entry.and_then(|entry| entry.zone()).into_iter().for_each(|zone| {
+                self.request(SecondaryRequest::Published(vec![published(zone)]));
+            });
+        }
+        let (reply, replied) = sync_channel(1);
+        self.request(SecondaryRequest::Order(apex.clone(), order, reply));
+        match (replied.recv_timeout(PATIENCE), order) {
+            (Ok(true), _) => Ok(()),
+            (Ok(false), ZoneOrder::Notify) => Err(OrderFault::NobodyToTell),
+            (Ok(false), _) => Err(OrderFault::NotTaken),
+            (Err(_), _) => Err(OrderFault::Stopping),
+        }
+    }
+
+    /// What is known of a zone with other servers.
+    pub fn status(&self, apex: &Apex) -> Option<SecondaryStatus> {
+        self.rules.load().get(apex)?;
+        let (reply, replied) = sync_channel(1);
+        self.request(SecondaryRequest::Status(apex.clone(), reply));
+        replied.recv_timeout(PATIENCE).ok().flatten()
+    }
+
+    /// How many zones are in which state.
+    pub fn states(&self) -> StateCounts {
+        let (reply, replied) = sync_channel(1);
+        self.request(SecondaryRequest::Count(reply));
+        replied.recv_timeout(PATIENCE).unwrap_or_default()
+    }
+
+    /// What is counted.
+    pub fn counts(&self) -> &SecondaryCounts {
+        &self.counts
+    }
+
+    /// Asks and tells nobody any more.
+    pub fn stop(&self) {
+        self.outgoing.stop();
+    }
+}
+
+fn published(zone: &Arc<Zone>) -> Published {
+    Published { apex: zone.apex().as_wire().into(), serial: zone.serial(), soa: soa_data(zone).into() }
+}
+
+fn limits(settings: &Settings) -> CoreLimits {
+    let transfers = &settings.transfers;
+    let limits = TransferLimits::default();
+    let (records, bytes) = (transfers.incoming_records.0, transfers.incoming_size.0 as u64);
+    CoreLimits {
+        zones: SecondaryLimits {
+            in_all: transfers.incoming.0,
+            per_primary: transfers.incoming_per_primary.0,
+        },
+        fetch: FetchLimits {
+            transfer: TransferLimits { records, bytes, ..limits },
+            time: transfers.incoming_time.0,
+            rate: transfers.incoming_rate.0,
+            idle: transfers.incoming_idle.0,
+        },
+        notify: transfers.notify_in_flight.0,
+    }
+}
+
+impl Adopt for Secondaries {
+    fn adopt(&self, settings: &Settings) {
+        self.request(SecondaryRequest::Limit(limits(settings)));
+    }
+}

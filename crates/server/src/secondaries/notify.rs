@@ -1,0 +1,102 @@
+//! NOTIFY from others (RFC 1996): who may send it, and what becomes of it. It is answered at once; what it says is a hint.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+
+use engine::{Asked, Refusal, Source, Sourced, TicketOffice};
+use tracing::debug;
+use transfer::secondary::read_notify;
+use wire::hash::HashedName;
+use wire::message::Builder;
+use wire::{Class, Rcode, Type};
+
+use super::Secondaries;
+use super::core::SecondaryRequest;
+use crate::sync::lock;
+use crate::zones::Apex;
+
+/// The zones with a NOTIFY that was taken and not looked at yet: more of them say nothing new.
+#[derive(Debug, Default)]
+pub(super) struct Unread(Mutex<HashSet<Apex>>);
+
+impl Unread {
+    /// One has come. Returns whether it is the first.
+    fn add(&self, apex: &[u8]) -> bool {
+        let mut zones = lock(&self.0);
+        !zones.contains(apex) && zones.insert(apex.into())
+    }
+
+    /// The zone is looked at.
+    pub(super) fn looked(&self, apex: &Apex) {
+        lock(&self.0).remove(apex);
+    }
+}
+
+impl Secondaries {
+    /// Takes a NOTIFY, if it is for a zone that is taken from primaries, and comes from whom the zone takes it.
+    fn take_notify(&self, asked: &Asked<'_>) -> Result<(), Refusal> {
+        if asked.question.qclass != Class::IN {
+            return Err(Refusal::CLASS);
+        }
+        if asked.question.qtype != Type::SOA {
+            return Err(Refusal::plain(Rcode::NOTIMP));
+        }
+        let (apex, counts) = (asked.qname.as_lower(), &self.counts);
+        let rules = self.rules.load();
+        let peers = rules.get(apex.as_wire()).filter(|peers| !peers.primaries.is_empty());
+        let Some(peers) = peers else {
+            let is_ours =
+                self.engine.upgrade().is_some_and(|engine| engine.catalog().get(apex.as_name()).is_some());
+            let (count, refusal) = match is_ours {
+                true => (&counts.notify_refused, Refusal::PROHIBITED),
+                false => (&counts.notify_unknown, Refusal::NOT_AUTH),
+            };
+            count.fetch_add(1, Relaxed);
+            return Err(refusal);
+        };
+        let (peer, key) = (asked.client.peer.ip(), asked.verified.map(|verified| &**verified.key()));
+        let Some(primary) = peers.takes_notify(peer, key) else {
+            counts.notify_refused.fetch_add(1, Relaxed);
+            debug!(zone = %apex.as_name(), %peer, "NOTIFY refused");
+            return Err(Refusal::PROHIBITED);
+        };
+        let said = read_notify(asked.packet).map_err(|_| Refusal::MALFORMED)?;
+        counts.notify_taken.fetch_add(1, Relaxed);
+        match self.unread.add(apex.as_wire()) {
+            true => {
+                debug!(zone = %apex.as_name(), %peer, serial = ?said.serial.map(|serial| serial.0), "NOTIFY");
+                let apex = Apex::from(apex.as_wire());
+                self.request(SecondaryRequest::Notified(apex, primary, said.serial));
+            }
+            false => {
+                counts.notify_joined.fetch_add(1, Relaxed);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Source for Secondaries {
+    fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, _: TicketOffice<'_>) -> Sourced {
+        match self.take_notify(asked) {
+            Ok(()) => {
+                b.flags(|header| header.set_authoritative(true));
+                Sourced::Ready(None)
+            }
+            Err(refusal) => Sourced::Refused(refusal),
+        }
+    }
+
+    /// No chain leads to a NOTIFY.
+    fn follow(
+        &self,
+        _: &HashedName,
+        _: Vec<u8>,
+        _: &Asked<'_>,
+        _: &mut Builder<'_>,
+        _: TicketOffice<'_>,
+    ) -> Sourced {
+        Sourced::Refused(Refusal::ABANDONED)
+    }
+}

@@ -1,0 +1,141 @@
+//! The other servers of each zone: what the configuration says, made ready to be used.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use transfer::secondary::SecondaryRules;
+use transfer::tsig::{TsigKey, TsigKeys};
+
+use crate::config::peers::{Peer, PeerKeys};
+use crate::config::table::read::At;
+use crate::config::table::value::AddrPort;
+use crate::config::transfers::TransferGrant;
+use crate::zones::Apex;
+
+/// Another server, and the key that signs what goes between us.
+#[derive(Debug, Clone)]
+pub struct PeerServer {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// The key, if there is one.
+    pub key: Option<Arc<TsigKey>>,
+}
+
+impl PartialEq for PeerServer {
+    fn eq(&self, other: &Self) -> bool {
+        let name = |peer: &Self| peer.key.as_ref().map(|key| key.name().to_buf());
+        self.address == other.address && name(self) == name(other)
+    }
+}
+
+/// As the configuration has it, but for the key.
+impl fmt::Display for PeerServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&AddrPort(self.address), f)
+    }
+}
+
+/// The other servers of one zone, or of all zones of a folder.
+#[derive(Debug, PartialEq)]
+pub struct ZonePeers {
+    /// Whom the zone is taken from, in the order in which they are asked; empty if it is not.
+    pub primaries: Box<[PeerServer]>,
+    /// Who is told of its changes.
+    pub notify: Box<[PeerServer]>,
+    /// Who may announce changes beside the primaries.
+    allow_notify: Box<[TransferGrant]>,
+    /// When primaries are asked.
+    pub rules: SecondaryRules,
+}
+
+impl ZonePeers {
+    /// Whether a NOTIFY is taken that came from `address` and was signed by `key`; of a primary, with its place in the list.
+    pub fn takes_notify(&self, address: IpAddr, key: Option<&TsigKey>) -> Option<Option<usize>> {
+        let address = address.to_canonical();
+        let by_address = self.primaries.iter().position(|peer| peer.address.ip() == address);
+        let signs = |peer: &PeerServer| {
+            peer.key.as_ref().zip(key).is_some_and(|(theirs, key)| theirs.name() == key.name())
+        };
+        let known = by_address.is_some()
+            || self.primaries.iter().any(signs)
+            || self.allow_notify.iter().any(|grant| grant.fits(address, key));
+        known.then_some(by_address)
+    }
+}
+
+/// The other servers of all zones that have any.
+#[derive(Debug, Clone, Default)]
+pub struct PeerRules {
+    zones: Arc<HashMap<Apex, Arc<ZonePeers>>>,
+}
+
+impl PeerRules {
+    /// Those of one zone.
+    pub fn get(&self, apex: &[u8]) -> Option<&Arc<ZonePeers>> {
+        self.zones.get(apex)
+    }
+
+    /// All zones that have any.
+    pub fn iter(&self) -> impl Iterator<Item = (&Apex, &Arc<ZonePeers>)> {
+        self.zones.iter()
+    }
+}
+
+/// Makes the rules while the zones of a configuration are found.
+pub struct PeerMaker {
+    keys: Arc<TsigKeys>,
+    zones: HashMap<Apex, Arc<ZonePeers>>,
+    /// What many zones share is kept once: the peers of a template, by where its keys lie.
+    made: HashMap<(*const PeerKeys, bool), Arc<ZonePeers>>,
+}
+
+impl PeerMaker {
+    /// Rules without zones. That the keys are there has been looked at.
+    pub fn new(keys: &Arc<TsigKeys>) -> PeerMaker {
+        PeerMaker { keys: Arc::clone(keys), zones: HashMap::new(), made: HashMap::new() }
+    }
+
+    /// This zone has these peers, and those of its template where it says nothing itself. `taken`: it comes from primaries.
+    pub fn add(&mut self, apex: &Apex, own: Option<&PeerKeys>, template: Option<&PeerKeys>, taken: bool) {
+        let nothing = PeerKeys::default();
+        let silent = own.is_none_or(|own| *own == nothing);
+        let shared = template.filter(|_| silent).map(|template| (std::ptr::from_ref(template), taken));
+        let peers = match shared.and_then(|at| self.made.get(&at)) {
+            Some(made) => Arc::clone(made),
+            None => {
+                let made = self.make(own.unwrap_or(&nothing), template.unwrap_or(&nothing), taken);
+                shared.and_then(|at| self.made.insert(at, Arc::clone(&made)));
+                made
+            }
+        };
+        if !peers.primaries.is_empty() || !peers.notify.is_empty() {
+            self.zones.insert(apex.clone(), peers);
+        }
+    }
+
+    fn make(&self, own: &PeerKeys, template: &PeerKeys, taken: bool) -> Arc<ZonePeers> {
+        let all = |list: &At<Option<Vec<At<Peer>>>>, other: &At<Option<Vec<At<Peer>>>>| {
+            let list = list.value.as_ref().or(other.value.as_ref());
+            list.into_iter().flatten().map(|peer| self.server(peer)).collect()
+        };
+        let grants = own.allow_notify.value.as_ref().or(template.allow_notify.value.as_ref());
+        Arc::new(ZonePeers {
+            primaries: if taken { all(&own.primaries, &template.primaries) } else { Box::default() },
+            notify: all(&own.notify, &template.notify),
+            allow_notify: grants.into_iter().flatten().map(|grant| grant.value.clone()).collect(),
+            rules: own.rules(template),
+        })
+    }
+
+    fn server(&self, peer: &Peer) -> PeerServer {
+        let key = peer.key.as_ref().and_then(|name| self.keys.get(name.as_lower()));
+        PeerServer { address: peer.address, key: key.cloned() }
+    }
+
+    /// The rules.
+    pub fn made(self) -> PeerRules {
+        PeerRules { zones: Arc::new(self.zones) }
+    }
+}

@@ -1,0 +1,322 @@
+//! Zones from other servers: from BIND, Knot, NSD and nomen, with and without NOTIFY, and when primaries fail.
+
+use std::fs;
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::primary::{KEY_FILE, OtherServer, VARIED, other, records, secret, transfer};
+use crate::support::{APEX, PATIENCE, Server, eventually, free_address, message, text, written};
+
+const KEYS: &str = "[transfers]\nkey-files = [\"transfer.key\"]\n";
+
+/// An address as a peer is written, with the key or without it.
+fn peer(address: SocketAddr, key: bool) -> String {
+    let key = if key { " key:transfer.example" } else { "" };
+    format!("\"{}{key}\"", written(address).trim_matches('"'))
+}
+
+/// A server with these sections and the key, at an address.
+fn server(address: SocketAddr, keys: &str, sections: &str) -> Server {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::create_dir(folder.path().join("zones")).expect("made");
+    fs::write(folder.path().join("transfer.key"), KEY_FILE).expect("written");
+    start_in(folder, address, keys, sections)
+}
+
+fn start_in(folder: tempfile::TempDir, address: SocketAddr, keys: &str, sections: &str) -> Server {
+    Server::start_at(address, folder, keys, sections)
+}
+
+/// A server of `example.` that is taken from these primaries, with more keys of the zone.
+fn secondary(primaries: &str, keys: &str) -> Server {
+    let zone = format!("[[zone]]\nname = \"example\"\nprimaries = [{primaries}]\n{keys}");
+    server(free_address(), "", &format!("{zone}{KEYS}"))
+}
+
+/// A nomen that serves `example.` with this text at an address, and tells these.
+fn primary(address: SocketAddr, zone: &str, notify: &str) -> Server {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("transfer.key"), KEY_FILE).expect("written");
+    fs::write(folder.path().join("example.zone"), zone).expect("written");
+    let notify = if notify.is_empty() { String::new() } else { format!("notify = [{notify}]\n") };
+    start_in(folder, address, "", &format!("allow-transfer = [\"key:transfer.example\"]\n{notify}{KEYS}"))
+}
+
+/// What is known of a zone's primaries.
+fn known(server: &Server, zone: &str) -> serde_json::Value {
+    server.ctl_json(&["zone", "status", zone])["transfers"].clone()
+}
+
+fn is_answered(server: &Server, name: &str, with: &str) -> bool {
+    server.query(&[name, "A"]).contains(with)
+}
+
+/// Sends an update of a zone, signed with the key.
+fn update(server: SocketAddr, folder: &Path, zone: &str, line: &str) {
+    let file = folder.join("nsupdate.key");
+    fs::write(&file, KEY_FILE).expect("written");
+    let mut child = Command::new("nsupdate")
+        .args(["-k", file.to_str().expect("text")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("nsupdate runs");
+    let commands = format!("server {} {}\nzone {zone}\nupdate {line}\nsend\n", server.ip(), server.port());
+    child.stdin.take().expect("its input").write_all(commands.as_bytes()).expect("written");
+    assert!(child.wait().expect("it ends").success());
+}
+
+fn bind(nomen: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
+    move |own, folder| {
+        fs::write(folder.join("bind.zone"), format!("{APEX}{VARIED}")).expect("written");
+        let (folder, ip, port) = (folder.display(), own.ip(), own.port());
+        format!(
+            "{KEY_FILE}options {{ directory \"{folder}\"; pid-file none; session-keyfile none; lock-file none;\n\
+             listen-on port {port} {{ {ip}; }}; listen-on-v6 {{ none; }}; recursion no; notify explicit;\n\
+             notify-delay 0; }};\ncontrols {{ }};\n\
+             zone \"bind\" {{ type primary; file \"bind.zone\"; allow-transfer {{ any; }};\n\
+             allow-update {{ key transfer.example; }}; also-notify {{ {} port {}; }}; }};\n",
+            nomen.ip(),
+            nomen.port()
+        )
+    }
+}
+
+fn knot(nomen: SocketAddr) -> impl Fn(SocketAddr, &Path) -> String {
+    move |own, folder| {
+        fs::write(folder.join("knot.zone"), format!("{APEX}{VARIED}")).expect("written");
+        let (folder, ip, port) = (folder.display(), own.ip(), own.port());
+        format!(
+            "server:\n  rundir: \"{folder}\"\n  listen: {ip}@{port}\ndatabase:\n  storage: \"{folder}\"\n\
+             key:\n  - id: transfer.example\n    algorithm: hmac-sha256\n    secret: {}\n\
+             remote:\n  - id: nomen\n    address: {}@{}\n\
+             acl:\n  - id: all\n    address: 127.0.0.0/8\n    action: transfer\n\
+             \x20 - id: change\n    key: transfer.example\n    action: update\n\
+             zone:\n  - domain: knot\n    storage: \"{folder}\"\n    notify: nomen\n    acl: [all, change]\n",
+            secret(),
+            nomen.ip(),
+            nomen.port()
+        )
+    }
+}
+
+fn nsd(own: SocketAddr, folder: &Path) -> String {
+    fs::write(folder.join("nsd.zone"), format!("{APEX}{VARIED}")).expect("written");
+    let (folder, ip, port) = (folder.display(), own.ip(), own.port());
+    format!(
+        "server:\n ip-address: {ip}@{port}\n username: \"\"\n chroot: \"\"\n zonesdir: \"{folder}\"\n database: \"\"\n\
+         pidfile: \"\"\n xfrdfile: \"\"\n xfrdir: \"{folder}\"\n zonelistfile: \"{folder}/zone.list\"\n\
+         remote-control:\n control-enable: no\nzone:\n name: nsd\n zonefile: nsd.zone\n\
+         provide-xfr: 127.0.0.0/8 NOKEY\n"
+    )
+}
+
+/// Whether a zone is the same at its primary and at nomen.
+fn is_same(nomen: &Server, primary: &OtherServer, zone: &str) -> bool {
+    let there = transfer(primary.address, zone, None).expect("the primary's");
+    transfer(nomen.address, zone, None).is_ok_and(|here| records(&here) == records(&there))
+}
+
+#[test]
+fn zones_of_bind_knot_and_nsd_are_taken_whole_and_then_by_what_changed() {
+    let address = free_address();
+    let peers = [
+        ("bind", other("BIND", "named", &["-g", "-c"], bind(address))),
+        ("knot", other("Knot", "knotd", &["-c"], knot(address))),
+        ("nsd", other("NSD", "nsd", &["-d", "-c"], nsd)),
+    ];
+    let peers: Vec<(&str, OtherServer)> =
+        peers.into_iter().filter_map(|(zone, peer)| peer.map(|peer| (zone, peer))).collect();
+    let zone = |(zone, other): &(&str, OtherServer)| {
+        format!(
+            "[[zone]]\nname = \"{zone}\"\nprimaries = [{}]\nallow-notify = [\"127.0.0.0/8\"]\n\
+             allow-transfer = [\"any\"]\nmin-retry = \"1s\"\n",
+            peer(other.address, false)
+        )
+    };
+    let nomen = server(address, "", &(peers.iter().map(zone).collect::<String>() + KEYS));
+    for (zone, other) in &peers {
+        eventually("it is taken", &nomen, || known(&nomen, zone)["state"] == "fresh");
+        assert!(is_same(&nomen, other, zone), "{zone}");
+        match *zone {
+            "nsd" => {
+                let changed = APEX.replace("admin 1 ", "admin 2 ");
+                fs::write(other.folder.path().join("nsd.zone"), format!("{changed}new A 192.0.2.9\n"))
+                    .expect("written");
+                let pid = Pid::from_raw(i32::try_from(other.child.id()).expect("a process number"));
+                kill(pid, Signal::SIGHUP).expect("it is there");
+                eventually("NSD has read it", &nomen, || {
+                    transfer(other.address, zone, None).expect("the zone").serial().0 == 2
+                });
+                nomen.ctl_json(&["zone", "refresh", zone]);
+            }
+            _ => update(
+                other.address,
+                nomen.folder.path(),
+                zone,
+                "add new 60 A 192.0.2.9".replace("new", &format!("new.{zone}")).as_str(),
+            ),
+        }
+        eventually("the change has come", &nomen, || {
+            is_answered(&nomen, &format!("new.{zone}"), "192.0.2.9")
+        });
+        assert!(is_same(&nomen, other, zone), "{zone}");
+        let last = &known(&nomen, zone)["last_transfer"];
+        assert_eq!(last["kind"], if *zone == "nsd" { "AXFR" } else { "IXFR" }, "{last}");
+    }
+}
+
+#[test]
+fn a_change_is_announced_signed_and_taken() {
+    let (here, there) = (free_address(), free_address());
+    let primary = primary(there, APEX, &peer(here, true));
+    let zone = format!("[[zone]]\nname = \"example\"\nprimaries = [{}]\n", peer(there, true));
+    let secondary = server(here, "", &format!("{zone}{KEYS}"));
+    eventually("it is taken", &secondary, || is_answered(&secondary, "ns1.example", "192.0.2.1"));
+    for serial in 2..5 {
+        let zone = APEX.replace("admin 1 ", &format!("admin {serial} "));
+        primary.write("example.zone", &format!("{zone}new A 192.0.2.{serial}\n"));
+        primary.reload();
+        let address = format!("192.0.2.{serial}");
+        eventually("it is announced and taken", &secondary, || {
+            is_answered(&secondary, "new.example", &address)
+        });
+    }
+    // By hand, without a change: it is looked at, and nothing is newer.
+    let before = known(&secondary, "example")["last_transfer"].clone();
+    primary.ctl_json(&["zone", "notify", "example"]);
+    secondary.ctl_json(&["zone", "refresh", "example"]);
+    assert_eq!(known(&secondary, "example")["last_transfer"], before);
+    secondary.ctl_json(&["zone", "retransfer", "example"]);
+    eventually("it is taken again", &secondary, || known(&secondary, "example")["last_transfer"] != before);
+}
+
+/// The response code of a NOTIFY from somebody, for a zone of these labels.
+fn notified(server: SocketAddr, zone: &str) -> u8 {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut notify = message(9, zone, 6);
+    notify[2] = 0x24;
+    socket.send_to(&notify, server).expect("sent");
+    let mut reply = [0; 512];
+    let (len, _) = socket.recv_from(&mut reply).expect("a reply");
+    assert!(len >= 12 && reply[..2] == [0, 9] && reply[2] & 0xf8 == 0xa0, "{:?}", &reply[..len]);
+    reply[3] & 15
+}
+
+#[test]
+fn a_notify_counts_only_from_whom_the_zone_takes_it() {
+    let there = free_address();
+    let primary = primary(there, APEX, "");
+    let zone = format!("[[zone]]\nname = \"example\"\nprimaries = [{}]\n", peer(there, true));
+    let file = "[[zone]]\nname = \"file\"\nfile = \"file.zone\"\n";
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("transfer.key"), KEY_FILE).expect("written");
+    fs::write(folder.path().join("file.zone"), APEX).expect("written");
+    let secondary = start_in(folder, free_address(), "", &format!("{zone}{file}{KEYS}"));
+    eventually("it is taken", &secondary, || is_answered(&secondary, "ns1.example", "192.0.2.1"));
+    assert_eq!(notified(secondary.address, "example"), 5, "a stranger is refused");
+    assert_eq!(notified(secondary.address, "file"), 5, "a zone without primaries takes none");
+    assert_eq!(notified(secondary.address, "elsewhere"), 9, "no zone here");
+    primary.write("example.zone", &format!("{}new A 192.0.2.9\n", APEX.replace("admin 1 ", "admin 2 ")));
+    primary.reload();
+    secondary.reconfigure("name = \"example\"\n", "name = \"example\"\nallow-notify = [\"127.0.0.1\"]\n");
+    secondary.reload();
+    assert_eq!(notified(secondary.address, "example"), 0);
+    eventually("it is taken", &secondary, || is_answered(&secondary, "new.example", "192.0.2.9"));
+}
+
+#[test]
+fn the_next_primary_is_asked_where_the_first_is_dead() {
+    let there = free_address();
+    let _primary = primary(there, APEX, "");
+    // Nobody listens there.
+    let dead = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
+    let secondary = secondary(&format!("{}, {}", peer(dead, false), peer(there, true)), "");
+    eventually("it is taken", &secondary, || is_answered(&secondary, "ns1.example", "192.0.2.1"));
+    let known = known(&secondary, "example");
+    assert_eq!((&known["state"], &known["fault"]), (&"fresh".into(), &serde_json::Value::Null), "{known}");
+    secondary.wait_for_log("no answer", 1);
+}
+
+#[test]
+fn a_wrong_key_is_reported_once_and_the_zone_is_not_served() {
+    let there = free_address();
+    let primary = primary(there, APEX, "");
+    let secondary = secondary(&peer(there, true), "min-retry = \"1s\"\nmax-retry = \"1s\"\n");
+    eventually("it is taken", &secondary, || is_answered(&secondary, "ns1.example", "192.0.2.1"));
+    // What is in service stays while nothing newer can be had.
+    primary.write("transfer.key", &KEY_FILE.replace("3q2+7w", "AAAAAA"));
+    primary.reload();
+    secondary.ctl_json(&["zone", "refresh", "example"]);
+    eventually("it fails", &secondary, || {
+        known(&secondary, "example")["fault"]["fault"].as_str().is_some_and(|fault| fault.contains("BADSIG"))
+    });
+    assert!(is_answered(&secondary, "ns1.example", "192.0.2.1"));
+    let first = known(&secondary, "example")["fault"]["at"].clone();
+    eventually("it is tried again", &secondary, || known(&secondary, "example")["fault"]["at"] != first);
+    assert_eq!(secondary.log().matches("BADSIG").count(), 1, "{}", secondary.log());
+}
+
+#[test]
+fn a_zone_that_never_came_or_expired_is_answered_with_servfail_and_comes_back() {
+    let there = free_address();
+    let short = APEX.replace("3600 600 86400", "1 1 2");
+    let keys = "min-refresh = \"1s\"\nmin-retry = \"1s\"\nmax-retry = \"1s\"\n";
+    let secondary = secondary(&peer(there, true), keys);
+    let answer = || secondary.query(&["ns1.example", "A"]);
+    assert!(answer().contains("SERVFAIL"), "{}", answer());
+    assert_eq!(known(&secondary, "example")["state"], "never-loaded");
+    let first = primary(there, &short, "");
+    eventually("it is taken", &secondary, || answer().contains("192.0.2.1"));
+    let folder = first.stop();
+    eventually("it expires", &secondary, || answer().contains("SERVFAIL"));
+    assert_eq!(known(&secondary, "example")["state"], "expired");
+    assert_eq!(secondary.ctl_json(&["zone", "status", "example"])["state"], "expired");
+    let _again = start_in(folder, there, "", &format!("allow-transfer = [\"key:transfer.example\"]\n{KEYS}"));
+    eventually("it is back", &secondary, || answer().contains("192.0.2.1"));
+}
+
+#[test]
+fn a_transfer_beyond_a_limit_is_given_up() {
+    let there = free_address();
+    let _primary = primary(there, APEX, "");
+    let secondary = secondary(&peer(there, true), "min-retry = \"1s\"\nmax-retry = \"1s\"\n");
+    eventually("it is taken", &secondary, || is_answered(&secondary, "ns1.example", "192.0.2.1"));
+    secondary.reconfigure("[transfers]\n", "[transfers]\nincoming-max-records = 3\n");
+    secondary.reload();
+    secondary.ctl_json(&["zone", "retransfer", "example"]);
+    eventually("it is given up", &secondary, || {
+        known(&secondary, "example")["fault"]["fault"] == "more records than the limit"
+    });
+    assert!(is_answered(&secondary, "ns1.example", "192.0.2.1"), "what was in service stays");
+}
+
+#[test]
+fn what_is_wrong_with_peers_is_said_with_its_place() {
+    let there = free_address();
+    let primary = primary(there, APEX, "");
+    let reload = |from: &str, to: &str| {
+        primary.reconfigure(from, to);
+        let output = primary.ctl(&["reload"]);
+        primary.reconfigure(to, from);
+        text(&output.stdout) + &text(&output.stderr)
+    };
+    let none = "[transfers]\n";
+    let said = reload(
+        none,
+        "[[zone]]\nname = \"b\"\nprimaries = [\"192.0.2.1 key:transfers.example\"]\n[transfers]\n",
+    );
+    assert!(said.contains("there is no key transfers.example"), "{said}");
+    assert!(said.contains("did you mean \"key:transfer.example.\"?"), "{said}");
+    let output = primary.ctl(&["zone", "refresh", "example"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no `primaries`"), "{}", text(&output.stderr));
+    let output = primary.ctl(&["zone", "notify", "example"]);
+    assert!(text(&output.stderr).contains("no `notify`"), "{}", text(&output.stderr));
+}
