@@ -5,12 +5,14 @@ mod sockets;
 pub mod trial;
 
 use std::net::TcpListener;
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 use tracing::{info, warn};
 use wire::hash::HashKey;
 
+use crate::changes::Changes;
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ServeArgs};
 use crate::config::Settings;
 use crate::config::report::exit_code;
@@ -19,7 +21,7 @@ use crate::frontend::Frontend;
 use crate::in_force::{Adopt, ConfigSource, InForce, Prepared};
 use crate::metrics::{
     self, AllFigures, Figures, ListenerFigures, ProcessFigures, QueryFigures, RecursionFigures,
-    SecondaryFigures, TransferFigures, ZoneFigures,
+    SecondaryFigures, TransferFigures, UpdateFigures, ZoneFigures,
 };
 use crate::process::Process;
 use crate::recursive::{Recursive, plan};
@@ -81,16 +83,28 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
             "zones from primaries are not kept on disk, a restart transfers them again: set `state-dir` in [server]"
         );
     }
+    let changes = start_changes(&frontend, &settings, state.as_deref(), &wanted).map_err(outside)?;
     let mut adopting: Vec<Arc<dyn Adopt>> =
         vec![frontend.clone(), logging.clone(), transfers.clone(), secondaries.clone()];
+    adopting.extend(changes.iter().map(|changes| Arc::clone(changes) as Arc<dyn Adopt>));
     adopting.extend(recursive.iter().map(|recursive| Arc::clone(recursive) as Arc<dyn Adopt>));
     let in_force = Arc::new(InForce::new(source, settings, adopting));
-    let (renew, allow) = (in_force.clone(), transfers.clone());
-    let prepare = move || renew.renew().inspect(|wanted| allow.allow(&wanted.transfers));
+    let (renew, allow, change) = (in_force.clone(), transfers.clone(), changes.clone());
+    let prepare = move || {
+        renew.renew().inspect(|wanted| {
+            allow.allow(&wanted.transfers);
+            change.iter().for_each(|changes| changes.allow(&wanted.updates));
+        })
+    };
     let (mut zones, keeping, kept) =
         Keeping::new(Arc::clone(&frontend.engine), images.clone(), Box::new(prepare));
     secondaries.connect(keeping.clone());
     zones.connect(Arc::clone(&secondaries));
+    transfers.connect(changes.clone(), Arc::clone(&secondaries));
+    if let Some(changes) = &changes {
+        changes.connect(keeping.clone());
+        zones.change_by(Arc::clone(changes));
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(8)
@@ -123,11 +137,34 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
         recursive,
         transfers,
         secondaries,
+        changes,
         in_force,
         logging,
         process,
     };
     attend(parts, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
+}
+
+/// Takes dynamic updates if there is a state folder to keep them in. One that cannot be used is a fault only where that
+/// would serve zones without the updates that were acknowledged, or refuse those that are allowed.
+fn start_changes(
+    frontend: &Frontend,
+    settings: &Settings,
+    state: Option<&Path>,
+    wanted: &WantedZones,
+) -> Result<Option<Arc<Changes>>, String> {
+    let Some(state) = state else { return Ok(None) };
+    match Changes::start(&frontend.engine, settings, state) {
+        Ok(changes) => {
+            changes.allow(&wanted.updates);
+            Ok(Some(changes))
+        }
+        Err(fault) if wanted.updates.is_empty() && !Changes::are_in(state) => {
+            warn!("no dynamic updates: {fault}");
+            Ok(None)
+        }
+        Err(fault) => Err(fault.to_string()),
+    }
 }
 
 /// Loads the zones for the first time.
@@ -167,7 +204,17 @@ fn open_state(settings: &Settings, built_in: bool) -> (HashKey, Option<Arc<Image
 /// The figures of all parts.
 fn figures(parts: &Parts) -> AllFigures {
     let Parts {
-        frontend, kept, images, recursive, transfers, secondaries, in_force, logging, process, ..
+        frontend,
+        kept,
+        images,
+        recursive,
+        transfers,
+        secondaries,
+        changes,
+        in_force,
+        logging,
+        process,
+        ..
     } = parts.clone();
     let engine = Arc::clone(&frontend.engine);
     let recursion = recursive.map(|recursive| -> Box<dyn Figures> {
@@ -181,7 +228,8 @@ fn figures(parts: &Parts) -> AllFigures {
         Box::new(SecondaryFigures(secondaries)),
         Box::new(ProcessFigures { process, logging }),
     ];
-    all.into_iter().chain(recursion).collect()
+    let changes = changes.map(|changes| -> Box<dyn Figures> { Box::new(UpdateFigures(changes)) });
+    all.into_iter().chain(changes).chain(recursion).collect()
 }
 
 /// Answers control and metrics, handles signals, and ends the service in order.
@@ -193,7 +241,7 @@ fn attend(
     metrics: Option<TcpListener>,
 ) -> Result<(), String> {
     let path = control.as_ref().map(|c| c.path.clone());
-    let Parts { frontend, keeping, recursive, secondaries, logging, .. } = parts.clone();
+    let Parts { frontend, keeping, recursive, secondaries, changes, logging, .. } = parts.clone();
     let result = runtime.block_on(async {
         let (stop, mut stopped) = tokio::sync::mpsc::channel(1);
         if let Some(socket) = metrics {
@@ -213,9 +261,11 @@ fn attend(
         info!("{why}: answering what has arrived, then stopping");
         signals::notify_stopping();
         tokio::spawn(signals::exit_at_next());
-        keeping.stop();
         // Joining blocks; the signal that stops at once must still be heard.
         let drain = move || {
+            // What was taken goes into service, and whoever sent it hears so.
+            changes.iter().for_each(|changes| changes.stop());
+            keeping.stop();
             // Who waits for other servers is answered before the listeners go.
             recursive.iter().for_each(|recursive| recursive.stop());
             secondaries.stop();
