@@ -5,7 +5,6 @@ mod sockets;
 pub mod trial;
 
 use std::net::TcpListener;
-use std::path::Path;
 use std::sync::Arc;
 
 use tokio::runtime::Runtime;
@@ -29,7 +28,7 @@ use crate::secondaries::Secondaries;
 use crate::signals::{self, Signals};
 use crate::transfers::Transfers;
 use crate::zones::images::{Images, StateFolder};
-use crate::zones::keeping::Keeping;
+use crate::zones::keeping::{Keeping, Prepare};
 use crate::zones::resolve::WantedZones;
 use crate::{builtin, logging};
 use sockets::Sockets;
@@ -75,29 +74,15 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let logging = Arc::new(logging);
     let transfers = Transfers::start(&frontend.engine, &settings);
     transfers.allow(&wanted.transfers);
-    let state = settings.server.storage.folder().filter(|_| !built_in);
-    let secondaries = Secondaries::start(&frontend.engine, &settings, state.as_deref());
-    let secondaries = secondaries.map_err(|fault| outside(fault.to_string()))?;
-    if state.is_none() && wanted.peers.any_taken() {
-        warn!(
-            "zones from primaries are not kept on disk, a restart transfers them again: set `state-dir` in [server]"
-        );
-    }
-    let changes = start_changes(&frontend, &settings, state.as_deref(), &wanted).map_err(outside)?;
+    let secondaries = start_secondaries(&frontend, &settings, &wanted, built_in)?;
+    let changes = start_changes(&frontend, &settings, &wanted, built_in)?;
     let mut adopting: Vec<Arc<dyn Adopt>> =
         vec![frontend.clone(), logging.clone(), transfers.clone(), secondaries.clone()];
     adopting.extend(changes.iter().map(|changes| Arc::clone(changes) as Arc<dyn Adopt>));
     adopting.extend(recursive.iter().map(|recursive| Arc::clone(recursive) as Arc<dyn Adopt>));
     let in_force = Arc::new(InForce::new(source, settings, adopting));
-    let (renew, allow, change) = (in_force.clone(), transfers.clone(), changes.clone());
-    let prepare = move || {
-        renew.renew().inspect(|wanted| {
-            allow.allow(&wanted.transfers);
-            change.iter().for_each(|changes| changes.allow(&wanted.updates));
-        })
-    };
-    let (mut zones, keeping, kept) =
-        Keeping::new(Arc::clone(&frontend.engine), images.clone(), Box::new(prepare));
+    let prepare = preparing(&in_force, &transfers, &changes);
+    let (mut zones, keeping, kept) = Keeping::new(Arc::clone(&frontend.engine), images.clone(), prepare);
     secondaries.connect(keeping.clone());
     zones.connect(Arc::clone(&secondaries));
     transfers.connect(changes.clone(), Arc::clone(&secondaries));
@@ -105,11 +90,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
         changes.connect(keeping.clone());
         zones.change_by(Arc::clone(changes));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(8)
-        .build()
-        .map_err(|e| outside(format!("cannot start the administration thread: {e}")))?;
+    let runtime = runtime()?;
     let no_signals = |e| outside(format!("cannot catch signals: {e}"));
     let mut signals = runtime.block_on(async { Signals::catch_hangup() }).map_err(no_signals)?;
 
@@ -122,13 +103,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     runtime.block_on(async { signals.catch_stop() }).map_err(no_signals)?;
     signals::notify_ready(&kept.in_words());
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
-    match &in_force.source {
-        ConfigSource::File(_) => {}
-        ConfigSource::BuiltIn => print!("{}", builtin::greeting(&frontend.addresses())),
-        ConfigSource::Forward(servers) => {
-            print!("{}", builtin::forwarder_greeting(&frontend.addresses(), servers));
-        }
-    }
+    greet(&in_force.source, &frontend);
     let parts = Parts {
         frontend,
         kept,
@@ -145,25 +120,77 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     attend(parts, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
 }
 
+/// The runtime of administration: control, metrics, signals.
+fn runtime() -> Result<Runtime, StartFault> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(8)
+        .build()
+        .map_err(|e| outside(format!("cannot start the administration thread: {e}")))
+}
+
+/// What a reload begins with: the configuration is read, and whoever does not adopt settings gets rules.
+fn preparing(
+    in_force: &Arc<InForce>,
+    transfers: &Arc<Transfers>,
+    changes: &Option<Arc<Changes>>,
+) -> Box<Prepare> {
+    let (renew, allow, change) = (Arc::clone(in_force), Arc::clone(transfers), changes.clone());
+    Box::new(move || {
+        renew.renew().inspect(|wanted| {
+            allow.allow(&wanted.transfers);
+            change.iter().for_each(|changes| changes.allow(&wanted.updates));
+        })
+    })
+}
+
 /// Takes dynamic updates if there is a state folder to keep them in. One that cannot be used is a fault only where that
 /// would serve zones without the updates that were acknowledged, or refuse those that are allowed.
 fn start_changes(
     frontend: &Frontend,
     settings: &Settings,
-    state: Option<&Path>,
     wanted: &WantedZones,
-) -> Result<Option<Arc<Changes>>, String> {
-    let Some(state) = state else { return Ok(None) };
-    match Changes::start(&frontend.engine, settings, state) {
+    built_in: bool,
+) -> Result<Option<Arc<Changes>>, StartFault> {
+    let Some(state) = settings.server.storage.folder().filter(|_| !built_in) else { return Ok(None) };
+    match Changes::start(&frontend.engine, settings, &state) {
         Ok(changes) => {
             changes.allow(&wanted.updates);
             Ok(Some(changes))
         }
-        Err(fault) if wanted.updates.is_empty() && !Changes::are_in(state) => {
+        Err(fault) if wanted.updates.is_empty() && !Changes::are_in(&state) => {
             warn!("no dynamic updates: {fault}");
             Ok(None)
         }
-        Err(fault) => Err(fault.to_string()),
+        Err(fault) => Err(outside(fault.to_string())),
+    }
+}
+
+/// What takes zones from primaries, which are kept in the state folder if there is one.
+fn start_secondaries(
+    frontend: &Frontend,
+    settings: &Settings,
+    wanted: &WantedZones,
+    built_in: bool,
+) -> Result<Arc<Secondaries>, StartFault> {
+    let state = settings.server.storage.folder().filter(|_| !built_in);
+    if state.is_none() && wanted.peers.any_taken() {
+        warn!(
+            "zones from primaries are not kept on disk, a restart transfers them again: set `state-dir` in [server]"
+        );
+    }
+    let started = Secondaries::start(&frontend.engine, settings, state.as_deref());
+    started.map_err(|fault| outside(fault.to_string()))
+}
+
+/// Says on standard output how to begin, where there is no configuration that somebody has written.
+fn greet(source: &ConfigSource, frontend: &Frontend) {
+    match source {
+        ConfigSource::File(_) => {}
+        ConfigSource::BuiltIn => print!("{}", builtin::greeting(&frontend.addresses())),
+        ConfigSource::Forward(servers) => {
+            print!("{}", builtin::forwarder_greeting(&frontend.addresses(), servers));
+        }
     }
 }
 
