@@ -3,13 +3,14 @@
 //! RFC 2181 §5.4.1: "Unauthenticated RRs received and cached from the least trustworthy of those groupings, that is data
 //! from the additional data section, and data from the authority section of a non-authoritative answer, should not be
 //! cached in such a way that they would ever be returned as answers to a received query." So nothing but the question's
-//! own chain comes out as an answer; and what came out once comes out again unchanged.
+//! own chain comes out as an answer; and what came out once comes out again unchanged. A referral leads down, towards the
+//! name, and has no addresses from outside the zone that was asked.
 
 #![no_main]
 #![forbid(unsafe_code)]
 
 use libfuzzer_sys::fuzz_target;
-use resolver::{Answer, Inquiry, Scope, scrub};
+use resolver::{Answer, Inquiry, ReferralScope, Scope, referral, scrub};
 use wire::Name;
 use wire::message::{Parser, RawRecord};
 
@@ -23,6 +24,11 @@ fuzz_target!(|message: &[u8]| {
         dnssec_ok: header.checking_disabled(),
         checking_disabled: header.checking_disabled(),
     };
+    let name = inquiry.name.as_name();
+    for labels in [0, 1, 2] {
+        let zone = name.skip(name.label_count().saturating_sub(labels));
+        check_referral(message, &inquiry, zone);
+    }
     let scope = |sent| Scope {
         domain: Name::ROOT,
         sent,
@@ -51,3 +57,25 @@ fuzz_target!(|message: &[u8]| {
     // AA is not in the message: what is kept comes out of a cache.
     assert_eq!(again, Ok(Answer { authoritative: false, ..answer }));
 });
+
+/// Reads the referral in a message, as if the servers of `zone` had sent it.
+fn check_referral(message: &[u8], inquiry: &Inquiry, zone: Name<'_>) {
+    let scope = ReferralScope {
+        zone,
+        name: inquiry.name.as_name(),
+        class: inquiry.qclass,
+        servers: 13,
+        addresses: 6,
+        loopback: false,
+        max_ttl: 86_400,
+    };
+    let Ok(Some(found)) = referral(message, &scope) else { return };
+    let cut = found.zone.as_name();
+    assert!(scope.name.is_at_or_below(cut) && cut.is_at_or_below(zone) && cut != zone);
+    assert!((1..=13).contains(&found.servers.len()) && found.ttl <= 86_400);
+    for (name, glue) in &found.servers {
+        assert!(glue.is_empty() || name.as_name().is_at_or_below(zone));
+        assert!(glue.len() <= 6);
+        assert!(!glue.iter().any(|ip| ip.is_unspecified() || ip.is_loopback() || ip.is_multicast()));
+    }
+}

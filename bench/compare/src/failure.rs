@@ -9,7 +9,7 @@ use std::io;
 pub(crate) struct Failure(String);
 
 /// Result of anything in this crate that can fail.
-pub(crate) type Result<T> = std::result::Result<T, Failure>;
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl Failure {
     /// A failure with this message.

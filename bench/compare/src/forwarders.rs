@@ -157,6 +157,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use crate::servers::Role;
 
     #[test]
     fn every_configuration_names_the_upstream_and_the_port() {
@@ -168,7 +169,7 @@ mod tests {
             folder: PathBuf::from("/f"),
             response_size: 0,
             state: None,
-            forwarding: Some(forwarding),
+            role: Role::Forwards(forwarding),
         };
         for write in [nomen, bind, unbound, recursor, dnsdist, kresd] {
             let text = write(&settings, forwarding);

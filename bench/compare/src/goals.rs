@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::report::{Figures, Loading, Results, aligned, median};
+use crate::report::{Figures, Loading, Moved, Results, aligned, median};
 
 /// How a figure has to stand to what is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -136,6 +136,8 @@ impl Judge<'_> {
         self.cached();
         self.misses();
         self.flood();
+        self.transfers();
+        self.updates();
         self.goals
     }
 
@@ -287,6 +289,28 @@ impl Judge<'_> {
         self.plain("cached queries answered", place, Relation::AtLeast, 99.0, "%", own);
     }
 
+    /// Whole zones, sent and taken; small ones prove nothing.
+    fn transfers(&mut self) {
+        let (out, taken) = (("axfr-out", "whole zone"), ("axfr-in", "whole zone"));
+        let cpu: Pick = |f| big(f)?.cpu;
+        let own = self.own(out.0, out.1, cpu);
+        self.plain("CPU of the primary, 4M records", out, Relation::AtMost, 0.3, "s", own);
+        self.best_peer("bytes", out, |f| big(f)?.bytes, Relation::AtMost, 1.0);
+        let after: Pick = |f| Some(big(f)?.after? / big(f)?.sending?);
+        let own = self.own(taken.0, taken.1, after);
+        let goal = "time to serve after the last byte, to the transfer's";
+        self.plain(goal, taken, Relation::AtMost, 0.05, "×", own);
+    }
+
+    fn updates(&mut self) {
+        for way in ["UDP", "TCP"] {
+            for (clients, wanted) in [("1 client", 1.0), ("64 clients", 10.0)] {
+                let load = format!("updates over {way}, {clients}");
+                self.best_peer_of("rate", ("update", &load), |f| f.qps, f64::max, at_least(wanted));
+            }
+        }
+    }
+
     /// A figure of nomen alone.
     fn plain(
         &mut self,
@@ -416,6 +440,11 @@ impl Judge<'_> {
     fn peers_starts(&self, large: bool, pick: fn(&Loading) -> Vec<f64>) -> Vec<Series> {
         PEERS.iter().filter_map(|peer| self.start(peer, large, pick)).collect()
     }
+}
+
+/// What is known of a zone that moved, if it was a big one.
+fn big(figures: &Figures) -> Option<Moved> {
+    figures.moved.filter(|moved| moved.records.is_some_and(|records| records >= BIG as f64))
 }
 
 const PEERS: [&str; 8] = ["NSD", "Knot", "BIND", "PowerDNS", "Unbound", "Recursor", "dnsdist", "kresd"];
@@ -599,6 +628,46 @@ mod tests {
         assert_eq!(lone.verdict, Verdict::NotMeasured);
         assert!(lone.from.contains("the other not measured"));
         assert!(table(&Results { goals: nothing, ..Results::default() }).contains("0 met, 0 missed"));
+    }
+
+    #[test]
+    fn a_zone_that_moves_counts_if_it_is_big_and_updates_by_their_rate() {
+        let moved = |records: f64, cpu: f64, bytes: f64| {
+            let moved = Moved {
+                cpu: Some(cpu),
+                bytes: Some(bytes),
+                records: Some(records),
+                sending: Some(2.0),
+                after: Some(0.08),
+                ..Moved::default()
+            };
+            vec![Figures { moved: Some(moved), ..Figures::default() }]
+        };
+        let rate = |qps: f64| vec![Figures { qps: Some(qps), ..Figures::default() }];
+        let (many, single) = ("updates over TCP, 64 clients", "updates over TCP, 1 client");
+        let mut rows = vec![
+            row("axfr-out", "whole zone", "nomen", moved(4e6, 0.25, 101.0)),
+            row("axfr-out", "whole zone", "Knot", moved(4e6, 0.9, 100.0)),
+            row("axfr-out", "whole zone", "BIND", moved(4e6, 1.9, 110.0)),
+            row("axfr-in", "whole zone", "nomen", moved(4e6, 1.0, 1.0)),
+            row("update", many, "nomen", rate(900.0)),
+            row("update", many, "BIND", rate(100.0)),
+            row("update", single, "nomen", rate(100.0)),
+            row("update", single, "BIND", rate(100.0)),
+        ];
+        let goals = evaluate(&Results { rows: rows.clone(), ..Results::default() });
+        let verdict = |goal: &str, place: &str| found(&goals, goal, place).verdict;
+        assert_eq!(verdict("CPU of the primary, 4M records", "axfr-out, whole zone"), Verdict::Met);
+        assert_eq!(verdict("bytes to the best peer's", "axfr-out, whole zone"), Verdict::Missed);
+        let served =
+            found(&goals, "time to serve after the last byte, to the transfer's", "axfr-in, whole zone");
+        assert_eq!((served.measured, served.verdict), (Some(0.04), Verdict::Met));
+        assert_eq!(verdict("rate to the best peer's", &format!("update, {many}")), Verdict::Missed);
+        assert_eq!(verdict("rate to the best peer's", &format!("update, {single}")), Verdict::Met);
+        rows[0].samples = moved(2e3, 0.001, 1.0);
+        let goals = evaluate(&Results { rows, ..Results::default() });
+        let small = found(&goals, "CPU of the primary, 4M records", "axfr-out, whole zone");
+        assert_eq!(small.verdict, Verdict::NotMeasured);
     }
 
     #[test]

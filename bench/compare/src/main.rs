@@ -2,6 +2,7 @@
 //! installs what is missing; README.md explains what is measured and how to read it.
 
 mod answers;
+mod axfr;
 mod client;
 mod failure;
 mod forwarders;
@@ -11,6 +12,7 @@ mod measure;
 mod message;
 mod namespaces;
 mod plot;
+mod primary;
 mod queries;
 mod random;
 mod reflector;
@@ -18,7 +20,10 @@ mod report;
 mod resolving;
 mod servers;
 mod session;
+mod stream;
 mod sys;
+mod transfers;
+mod updating;
 mod upstream;
 mod workloads;
 mod zones;
@@ -85,6 +90,9 @@ struct Arguments {
     /// Names in the signed zones.
     #[arg(long, default_value_t = 100_000)]
     signed_names: u64,
+    /// Delegations in the zone of the workload update, four records each.
+    #[arg(long, default_value_t = 10_000)]
+    updated_names: u64,
     /// Queries in a file before it repeats.
     #[arg(long, default_value_t = 1_000_000)]
     queries: u64,
@@ -302,6 +310,7 @@ fn sizes(arguments: &Arguments) -> Sizes {
             queries: 2000,
             cached: 1000,
             client: 100,
+            updated: 500,
         }
     } else {
         Sizes {
@@ -312,6 +321,7 @@ fn sizes(arguments: &Arguments) -> Sizes {
             queries: arguments.queries.max(1000),
             cached: arguments.resolvers.cached_names.clamp(1, 10_000_000),
             client: arguments.resolvers.client_names.clamp(1, 10_000_000),
+            updated: arguments.updated_names.clamp(5, 25_000_000),
         }
     }
 }
@@ -330,6 +340,7 @@ fn describe(plan: &Plan, results: &mut Results) {
     set("seed", plan.seed.to_string());
     set("names", plan.sizes.names.to_string());
     set("signed names", plan.sizes.signed.to_string());
+    set("updated names", plan.sizes.updated.to_string());
     set("queries", plan.sizes.queries.to_string());
     set("cache MiB", (plan.cache >> 20).to_string());
     set("flood cache MiB", (plan.flood_cache >> 20).to_string());

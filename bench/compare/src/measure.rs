@@ -1,6 +1,7 @@
 //! What a server used: CPU time, user apart from system, instructions and cycles, memory. Read from /proc and
 //! from the kernel's event counters, for all threads of all processes of the server's process group.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -221,6 +222,7 @@ pub(crate) fn memory(processes: &[u32]) -> Memory {
 
 /// Event counters over the threads that exist when it is made.
 pub(crate) struct Counters {
+    threads: Vec<u32>,
     clocks: Vec<UserClock>,
     /// Cycles, instructions, instructions in user space; empty where the machine has none.
     hardware: [Vec<HardwareCounter>; 3],
@@ -249,14 +251,17 @@ impl Counters {
             opened.unwrap_or_default()
         };
         let clocks: std::io::Result<Vec<_>> = threads.iter().map(|thread| UserClock::open(*thread)).collect();
-        Counters {
-            clocks: clocks.unwrap_or_default(),
-            hardware: [
-                counters(Event::Cycles, false),
-                counters(Event::Instructions, false),
-                counters(Event::Instructions, true),
-            ],
-        }
+        let hardware = [
+            counters(Event::Cycles, false),
+            counters(Event::Instructions, false),
+            counters(Event::Instructions, true),
+        ];
+        Counters { clocks: clocks.unwrap_or_default(), hardware, threads }
+    }
+
+    /// Whether these processes have no threads but those that are counted.
+    fn see_all(&self, processes: &[u32]) -> bool {
+        threads(processes).iter().all(|thread| self.threads.contains(thread))
     }
 
     /// What was counted since the start.
@@ -313,8 +318,53 @@ impl Watch {
         let all = user + end.system_ticks - self.start.system_ticks;
         let (cpu, sampled) = settle(end.total - self.start.total, all);
         let by_tick = if all > 0.0 { cpu * user / all } else { 0.0 };
+        let sampled = sampled && self.counters.see_all(&self.processes);
         let user = counts.user.filter(|_| sampled).unwrap_or(by_tick).min(cpu);
         Usage { cpu, user, waiting: end.waiting - self.start.waiting, counts }
+    }
+}
+
+/// CPU time and memory of a process group whose processes come and go, from looks at it now and then: what a process
+/// did after the last look at it is lost.
+pub(crate) struct Ledger {
+    group: u32,
+    first: BTreeMap<u32, CpuTime>,
+    last: BTreeMap<u32, CpuTime>,
+    /// Highest memory seen, all processes together, in bytes.
+    pub(crate) peak: u64,
+}
+
+impl Ledger {
+    /// Opens it with a look.
+    pub(crate) fn open(group: u32) -> Ledger {
+        let mut ledger = Ledger { group, first: BTreeMap::new(), last: BTreeMap::new(), peak: 0 };
+        ledger.look();
+        ledger.first = ledger.last.clone();
+        ledger
+    }
+
+    /// Looks at every process there is.
+    pub(crate) fn look(&mut self) {
+        let processes = processes(self.group);
+        let seen = processes.iter().map(|pid| (*pid, cpu_time(&[*pid])));
+        // One that has ended since it was listed shows nothing.
+        self.last.extend(seen.filter(|(_, time)| time.total > 0.0));
+        self.peak = self.peak.max(memory(&processes).peak);
+    }
+
+    /// What was used between the first look and the last.
+    pub(crate) fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        for (pid, end) in &self.last {
+            let start = self.first.get(pid).copied().unwrap_or_default();
+            let user = end.user_ticks - start.user_ticks;
+            let all = user + end.system_ticks - start.system_ticks;
+            let cpu = settle(end.total - start.total, all).0;
+            usage.cpu += cpu;
+            usage.user += if all > 0.0 { cpu * user / all } else { 0.0 };
+            usage.waiting += end.waiting - start.waiting;
+        }
+        usage
     }
 }
 
@@ -322,7 +372,8 @@ impl Watch {
 /// which include threads that ended meanwhile but come in steps of a tick. Says whether it took the former.
 fn settle(threads: f64, process: f64) -> (f64, bool) {
     let ended = process - threads > 0.1 * process && process - threads > 4.0 / TICKS;
-    if ended { (process, false) } else { (threads, true) }
+    // Threads that ended take what they had used with them.
+    if ended { (process, false) } else { (threads.max(0.0), true) }
 }
 
 #[cfg(test)]
@@ -348,6 +399,20 @@ mod tests {
     fn schedstat_tells_running_and_waiting() {
         assert_eq!(parse_schedstat("175966 16371 2\n"), Some((175_966, 16_371)));
         assert_eq!(parse_schedstat(""), None);
+    }
+
+    #[test]
+    fn a_ledger_adds_up_processes_that_come_and_go() {
+        let time = |total: f64, user_ticks: f64| CpuTime { total, user_ticks, ..CpuTime::default() };
+        let ledger = Ledger {
+            group: 0,
+            first: BTreeMap::from([(1, time(1.0, 1.0)), (2, time(2.0, 2.0))]),
+            // The second has ended since, the third has come.
+            last: BTreeMap::from([(1, time(1.5, 1.5)), (2, time(2.25, 2.25)), (3, time(4.0, 4.0))]),
+            peak: 0,
+        };
+        let usage = ledger.usage();
+        assert_eq!((usage.cpu, usage.user), (4.75, 4.75));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! different servers can be compared. Written apart from the server's own code, so that it can judge it.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Record and query types that the workloads use.
 pub(crate) mod kind {
@@ -23,6 +24,10 @@ pub(crate) mod kind {
     pub(crate) const RRSIG: u16 = 46;
     /// Zone key.
     pub(crate) const DNSKEY: u16 = 48;
+    /// What changed in a zone (RFC 1995).
+    pub(crate) const IXFR: u16 = 251;
+    /// A whole zone (RFC 5936).
+    pub(crate) const AXFR: u16 = 252;
 
     /// The mnemonic used in text query files.
     pub(crate) fn name(kind: u16) -> &'static str {
@@ -176,8 +181,74 @@ fn read_section(message: &[u8], position: &mut usize, count: u16) -> Result<Vec<
     Ok(records)
 }
 
+/// Where a record lies in its message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Its owner.
+    pub(crate) owner: usize,
+    /// Its type, and what is fixed behind it: class, TTL, length.
+    pub(crate) fixed: usize,
+    /// Its type.
+    pub(crate) kind: u16,
+    /// Its RDATA.
+    pub(crate) rdata: Range<usize>,
+}
+
+/// Passes every record of the answer section to `each`, without a look at the names; or returns what is wrong.
+pub(crate) fn each_answer(message: &[u8], mut each: impl FnMut(&Place)) -> Result<(), &'static str> {
+    let header = message.get(..12).ok_or("shorter than a header")?;
+    let count = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    let mut position = 12;
+    for _ in 0..count(4) {
+        position = skip_name(message, position)? + 4;
+    }
+    for _ in 0..count(6) {
+        let (owner, fixed) = (position, skip_name(message, position)?);
+        let bytes = message.get(fixed..fixed + 10).ok_or("record cut off")?;
+        let rdata = fixed + 10..fixed + 10 + usize::from(u16::from_be_bytes([bytes[8], bytes[9]]));
+        position = rdata.end;
+        if position > message.len() {
+            return Err("RDATA cut off");
+        }
+        each(&Place { owner, fixed, kind: u16::from_be_bytes([bytes[0], bytes[1]]), rdata });
+    }
+    Ok(())
+}
+
+/// The position after a name.
+fn skip_name(message: &[u8], mut at: usize) -> Result<usize, &'static str> {
+    loop {
+        match *message.get(at).ok_or("name cut off")? {
+            0 => return Ok(at + 1),
+            length @ 1..=63 => at += 1 + usize::from(length),
+            0xc0.. => return Ok(at + 2),
+            _ => return Err("unknown label type"),
+        }
+    }
+}
+
+/// The serial of the SOA record at this place.
+pub(crate) fn serial_at(message: &[u8], place: &Place) -> Result<u32, &'static str> {
+    let names = skip_name(message, skip_name(message, place.rdata.start)?)?;
+    let serial = message.get(names..names + 4).ok_or("SOA cut off")?;
+    Ok(u32::from_be_bytes([serial[0], serial[1], serial[2], serial[3]]))
+}
+
+/// The serial of the first SOA record in the answer section of a response without error; `None` without one.
+pub(crate) fn answered_serial(message: &[u8]) -> Option<u32> {
+    let mut serial = None;
+    let good = message.get(3)? & 15 == 0;
+    let soa = |place: &Place| {
+        if place.kind == kind::SOA && serial.is_none() {
+            serial = serial_at(message, place).ok();
+        }
+    };
+    each_answer(message, soa).ok()?;
+    serial.filter(|_| good)
+}
+
 /// Reads a possibly compressed name, lower-cased and uncompressed, and the position after it.
-fn read_name(message: &[u8], start: usize) -> Result<(Vec<u8>, usize), &'static str> {
+pub(crate) fn read_name(message: &[u8], start: usize) -> Result<(Vec<u8>, usize), &'static str> {
     let mut name = Vec::new();
     let (mut at, mut after) = (start, None);
     loop {
@@ -253,6 +324,32 @@ mod tests {
         let bare = summarise(&response([0, 1, 0], [0x80, 0], NS)).unwrap();
         assert_eq!(glued.authority, Count { sets: 1, records: 1 });
         assert_eq!((glued.glue, bare.glue), (1, 0));
+    }
+
+    /// An SOA record of `www.example.com` with this serial; its names are the root.
+    fn soa(serial: u8) -> Vec<u8> {
+        let mut record = vec![0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 9, 0, 22, 0, 0, 0, 0, 0, serial];
+        record.extend([0; 16]);
+        record
+    }
+
+    #[test]
+    fn the_first_serial_of_a_response_without_error_counts() {
+        let tail = [ADDRESS, &soa(7), &soa(8)].concat();
+        assert_eq!(answered_serial(&response([3, 0, 0], [0x84, 0], &tail)), Some(7));
+        assert_eq!(answered_serial(&response([3, 0, 0], [0x84, 5], &tail)), None, "refused");
+        assert_eq!(answered_serial(&response([1, 0, 0], [0x84, 0], ADDRESS)), None);
+    }
+
+    #[test]
+    fn records_are_found_without_reading_names_and_none_is_read_past_the_end() {
+        let whole = response([2, 0, 0], [0x84, 0], &[ADDRESS, &soa(7)].concat());
+        let mut kinds = Vec::new();
+        each_answer(&whole, |place| kinds.push((place.kind, place.rdata.len()))).unwrap();
+        assert_eq!(kinds, [(kind::A, 4), (kind::SOA, 22)]);
+        for length in 0..whole.len() {
+            assert!(each_answer(&whole[..length], |_| {}).is_err(), "cut at {length}");
+        }
     }
 
     #[test]

@@ -63,6 +63,9 @@ pub(crate) struct Figures {
     pub(crate) peak_bytes: Option<f64>,
     /// What it had grown by then since it started, as a share of the cache's bound.
     pub(crate) bound_share: Option<f64>,
+    /// Of zones that move from server to server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) moved: Option<Moved>,
     /// Resident size ten times a second, in bytes; of single rounds only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) resident: Vec<f64>,
@@ -70,6 +73,58 @@ pub(crate) struct Figures {
     pub(crate) server_cpu: Option<Shares>,
     /// What the generator's CPU did meanwhile.
     pub(crate) generator_cpu: Option<Shares>,
+}
+
+/// A zone sent to another server, or taken from one.
+#[derive(Clone, Copy, Debug, Default, Serialize, PartialEq)]
+pub(crate) struct Moved {
+    /// Seconds: of one that is sent, from the request to the last byte; of one that is taken, from the NOTIFY to the first
+    /// answer with the new serial.
+    pub(crate) seconds: Option<f64>,
+    /// CPU seconds of the server.
+    pub(crate) cpu: Option<f64>,
+    /// The part of them in user space.
+    pub(crate) user: Option<f64>,
+    /// The part of them in the kernel.
+    pub(crate) system: Option<f64>,
+    /// Bytes over TCP, lengths of messages among them.
+    pub(crate) bytes: Option<f64>,
+    /// Messages.
+    pub(crate) messages: Option<f64>,
+    /// Records, the SOA record at the end among them.
+    pub(crate) records: Option<f64>,
+    /// Of a zone that is taken: seconds from the request to the last byte.
+    pub(crate) sending: Option<f64>,
+    /// Of a zone that is taken: seconds from the last byte to the first answer with the new serial.
+    pub(crate) after: Option<f64>,
+}
+
+impl Moved {
+    /// What a server used for it, and nothing else.
+    pub(crate) fn used(usage: &Usage) -> Moved {
+        Moved {
+            cpu: Some(usage.cpu),
+            user: Some(usage.user),
+            system: Some(usage.cpu - usage.user),
+            ..Moved::default()
+        }
+    }
+
+    /// The median of each figure over the rounds that have it; `None` if none does.
+    fn median(rounds: &[Moved]) -> Option<Moved> {
+        let of = |pick: fn(&Moved) -> Option<f64>| median(rounds.iter().filter_map(pick).collect());
+        (!rounds.is_empty()).then(|| Moved {
+            seconds: of(|m| m.seconds),
+            cpu: of(|m| m.cpu),
+            user: of(|m| m.user),
+            system: of(|m| m.system),
+            bytes: of(|m| m.bytes),
+            messages: of(|m| m.messages),
+            records: of(|m| m.records),
+            sending: of(|m| m.sending),
+            after: of(|m| m.after),
+        })
+    }
 }
 
 impl Figures {
@@ -126,6 +181,7 @@ impl Figures {
             wanted_qps: of(|f| f.wanted_qps),
             peak_bytes: of(|f| f.peak_bytes),
             bound_share: of(|f| f.bound_share),
+            moved: Moved::median(&rounds.iter().filter_map(|f| f.moved).collect::<Vec<_>>()),
             resident: Vec::new(),
             server_cpu: shares(rounds.iter().filter_map(|f| f.server_cpu).collect()),
             generator_cpu: shares(rounds.iter().filter_map(|f| f.generator_cpu).collect()),
@@ -148,7 +204,7 @@ fn shares(rounds: Vec<Shares>) -> Option<Shares> {
 /// How far the rounds of a row lie apart.
 #[derive(Clone, Debug, Default, Serialize, PartialEq)]
 pub(crate) struct Noise {
-    /// CPU µs per answer.
+    /// CPU µs per answer, or CPU seconds of a zone that moves.
     pub(crate) cpu_us: Option<Spread>,
     /// The part of it in user space.
     pub(crate) user_us: Option<Spread>,
@@ -185,7 +241,7 @@ impl Noise {
             Some(Spread { min, max, percent: 100.0 * (max - min) / middle })
         };
         Noise {
-            cpu_us: spread(|f| f.cpu_us),
+            cpu_us: spread(|f| f.cpu_us.or_else(|| f.moved?.cpu)),
             user_us: spread(|f| f.user_us),
             qps: spread(|f| f.qps),
             latency_p50_us: spread(|f| f.latency_p50_us),
@@ -493,7 +549,7 @@ pub(crate) fn table(results: &Results) -> String {
 }
 
 /// Columns of a table of loads; those without a figure in any row are left out.
-const LOAD_HEAD: [&str; 30] = [
+const LOAD_HEAD: [&str; 39] = [
     "load",
     "server",
     "qps",
@@ -524,6 +580,15 @@ const LOAD_HEAD: [&str; 30] = [
     "served %",
     "peak MB",
     "of bound",
+    "s",
+    "CPU s",
+    "user s",
+    "system s",
+    "MB",
+    "messages",
+    "records",
+    "sending s",
+    "after s",
 ];
 
 fn load_table(rows: &[&Row]) -> String {
@@ -544,6 +609,8 @@ fn load_table(rows: &[&Row]) -> String {
 
 fn load_line(row: &Row) -> Vec<String> {
     let f = &row.figures;
+    let mark = |cpu: Option<f64>| if cpu.is_some() && row.noise.is_marked() { " ~" } else { "" };
+    let m = f.moved.unwrap_or_default();
     let percent = |share: Option<f64>| share.map_or_else(none, |share| format!("{:.0}%", share * 100.0));
     // Both CPUs are of interest where packets of the server are handled on the generator's.
     let veth = row.load.contains("veth");
@@ -553,7 +620,7 @@ fn load_line(row: &Row) -> Vec<String> {
         row.load.clone(),
         row.server.clone() + row.note.as_ref().map_or("", |_| " (!)"),
         thousands(f.qps),
-        cell(f.cpu_us, 2) + if row.noise.is_marked() { " ~" } else { "" },
+        cell(f.cpu_us, 2) + mark(f.cpu_us),
         cell(f.user_us, 2),
         cell(f.system_us, 2),
         cell(f.latency_mean_us, 1),
@@ -580,6 +647,15 @@ fn load_line(row: &Row) -> Vec<String> {
         cell(f.served_percent, 2),
         cell(f.peak_bytes.map(|bytes| bytes / 1e6), 1),
         cell(f.bound_share, 2),
+        cell(m.seconds, 3),
+        cell(m.cpu, 3) + mark(m.cpu),
+        cell(m.user, 3),
+        cell(m.system, 3),
+        cell(m.bytes.map(|bytes| bytes / 1e6), 2),
+        thousands(m.messages),
+        thousands(m.records),
+        cell(m.sending, 3),
+        cell(m.after, 4),
     ]
 }
 

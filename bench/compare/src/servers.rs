@@ -79,6 +79,16 @@ impl Kind {
         )
     }
 
+    /// Whether it takes zones from a primary, and is told of changes.
+    pub(crate) fn takes_zones(self) -> bool {
+        matches!(self, Kind::Nomen | Kind::Nsd | Kind::Knot | Kind::Bind)
+    }
+
+    /// Whether it takes dynamic updates of zones that it reads from files.
+    pub(crate) fn takes_updates(self) -> bool {
+        matches!(self, Kind::Nomen | Kind::Knot | Kind::Bind)
+    }
+
     /// Whether it answers at all.
     pub(crate) fn answers(self) -> bool {
         self != Kind::Reflector
@@ -130,13 +140,8 @@ impl Programs {
         self.knows("### `state-dir`")
     }
 
-    /// Whether this nomen can forward.
-    pub(crate) fn forwards(&self) -> bool {
-        self.knows("resolver.forward")
-    }
-
     /// Whether this nomen's reference of its configuration has these words.
-    fn knows(&self, words: &str) -> bool {
+    pub(crate) fn knows(&self, words: &str) -> bool {
         let mut command = Command::new(&self.nomen);
         let output = command.args(["check", "--print-reference"]).stdin(Stdio::null()).output();
         output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(words))
@@ -196,8 +201,23 @@ pub(crate) struct Settings {
     /// Folder where nomen keeps images of zones. It may then use every CPU until it answers, since that is what
     /// an image is read with; nothing but its start is measured.
     pub(crate) state: Option<PathBuf>,
-    /// How it forwards, if it does; it has no zones then.
-    pub(crate) forwarding: Option<Forwarding>,
+    /// What it is there for.
+    pub(crate) role: Role,
+}
+
+/// What a server is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It answers from zones in files.
+    Answers,
+    /// The same, and whoever has its own address may take them.
+    Sends,
+    /// It takes its zones from this primary, and keeps them where it usually does.
+    Takes(SocketAddr),
+    /// It answers from zones in files, and whoever has its own address may update them.
+    Updated,
+    /// It has no zones.
+    Forwards(Forwarding),
 }
 
 /// How a server forwards.
@@ -278,10 +298,9 @@ pub(crate) fn start(
     let _ = fs::remove_dir_all(&settings.folder);
     fs::create_dir_all(&settings.folder)?;
     let program = find(&programs.of(kind)).context(|| format!("{} is not installed", kind.name()))?;
-    let arguments = match settings.forwarding {
-        None => configure(kind, settings, zones)?,
-        Some(forwarding) if kind.forwards() => forwarders::configure(kind, settings, forwarding)?,
-        Some(_) => configure(kind, settings, zones)?,
+    let arguments = match settings.role {
+        Role::Forwards(forwarding) if kind.forwards() => forwarders::configure(kind, settings, forwarding)?,
+        _ => configure(kind, settings, zones)?,
     };
     let log = File::create(settings.folder.join("log"))?;
     let mut command = wrapped(settings, &program);
@@ -406,6 +425,9 @@ fn configure(kind: Kind, settings: &Settings, zones: &ZoneSet) -> Result<Vec<Str
         }
         Kind::Bind => {
             fs::write(folder.join("named.conf"), bind(settings, zones))?;
+            if let (Role::Updated, Some(zone)) = (settings.role, zones.zones.first()) {
+                fs::copy(&zone.file, folder.join("zone"))?;
+            }
             words(&["-f", "-4", "-n", "1", "-c", &path("named.conf")])
         }
         Kind::Pdns => {
@@ -440,6 +462,8 @@ fn nomen(settings: &Settings, zones: &ZoneSet) -> String {
     let mut text = "[server]\nworkers = 1\n".to_string();
     if let Some(state) = &settings.state {
         let _ = writeln!(text, "state-dir = \"{}\"\nimage-min-records = 1", state.display());
+    } else if matches!(settings.role, Role::Takes(_) | Role::Updated) {
+        let _ = writeln!(text, "state-dir = \"{folder}/state\"");
     }
     let _ = write!(text, "\n[[listen]]\naddr = [\"{ip}@{port}\"]\nproto = [\"udp\", \"tcp\"]\n");
     if settings.xdp {
@@ -447,12 +471,16 @@ fn nomen(settings: &Settings, zones: &ZoneSet) -> String {
     }
     let _ = write!(text, "\n[control]\nsocket = \"{folder}/control.sock\"\n");
     for zone in &zones.zones {
-        let _ = write!(
-            text,
-            "\n[[zone]]\nname = \"{}\"\nfile = \"{}\"\n",
-            origin(&zone.name),
-            zone.file.display()
-        );
+        let (name, file) = (origin(&zone.name), zone.file.display());
+        let _ = write!(text, "\n[[zone]]\nname = \"{name}\"\n");
+        let _ = match settings.role {
+            Role::Takes(primary) => {
+                writeln!(text, "primaries = [\"{}@{}\"]", primary.ip(), primary.port())
+            }
+            Role::Sends => writeln!(text, "file = \"{file}\"\nallow-transfer = [\"{ip}\"]"),
+            Role::Updated => writeln!(text, "file = \"{file}\"\nallow-update = [\"{ip}\"]"),
+            Role::Answers | Role::Forwards(_) => writeln!(text, "file = \"{file}\""),
+        };
     }
     text
 }
@@ -469,7 +497,19 @@ fn nsd(settings: &Settings, zones: &ZoneSet) -> String {
     );
     for zone in &zones.zones {
         let name = origin(&zone.name);
-        let _ = write!(text, "zone:\n  name: \"{name}\"\n  zonefile: \"{}\"\n", zone.file.display());
+        let _ = write!(text, "zone:\n  name: \"{name}\"\n");
+        let _ = match settings.role {
+            Role::Takes(primary) => writeln!(
+                text,
+                "  zonefile: \"{folder}/zone\"\n  request-xfr: {}@{} NOKEY\n  allow-notify: {ip} NOKEY",
+                primary.ip(),
+                primary.port()
+            ),
+            _ => writeln!(text, "  zonefile: \"{}\"", zone.file.display()),
+        };
+        if settings.role == Role::Sends {
+            let _ = writeln!(text, "  provide-xfr: {ip} NOKEY");
+        }
     }
     text
 }
@@ -484,30 +524,64 @@ fn knot(settings: &Settings, zones: &ZoneSet) -> String {
     if settings.xdp {
         let _ = write!(text, "xdp:\n  listen: {}@{port}\n", namespaces::SERVER_INTERFACE);
     }
-    let _ = write!(
-        text,
-        "log:\n  - target: stderr\n    any: error\ndatabase:\n  storage: {folder}\ntemplate:\n  - id: default\n    \
-         storage: {folder}\n    journal-content: none\n    zonefile-sync: -1\n    zonefile-load: whole\nzone:\n"
-    );
+    let _ = write!(text, "log:\n  - target: stderr\n    any: error\ndatabase:\n  storage: {folder}\n");
+    if let Role::Takes(primary) = settings.role {
+        let _ = writeln!(text, "remote:\n  - id: primary\n    address: {}@{}", primary.ip(), primary.port());
+    }
+    let (action, keys) = match settings.role {
+        Role::Takes(_) => (Some("notify"), "    master: primary\n"),
+        Role::Updated => (Some("update"), "    zonefile-sync: -1\n    zonefile-load: whole\n"),
+        Role::Sends => (Some("transfer"), KNOT_FROM_FILES),
+        Role::Answers | Role::Forwards(_) => (None, KNOT_FROM_FILES),
+    };
+    if let Some(action) = action {
+        let _ = write!(text, "acl:\n  - id: own\n    address: {ip}\n    action: {action}\n");
+    }
+    let _ = write!(text, "template:\n  - id: default\n    storage: {folder}\n{keys}");
+    text += if action.is_some() { "    acl: own\nzone:\n" } else { "zone:\n" };
     for zone in &zones.zones {
-        let _ = write!(text, "  - domain: {}\n    file: {}\n", origin(&zone.name), zone.file.display());
+        let _ = writeln!(text, "  - domain: {}", origin(&zone.name));
+        if !matches!(settings.role, Role::Takes(_)) {
+            let _ = writeln!(text, "    file: {}", zone.file.display());
+        }
     }
     text
 }
 
+/// A primary from files: it writes none of them, and keeps no copy in its journal.
+const KNOT_FROM_FILES: &str = "    journal-content: none\n    zonefile-sync: -1\n    zonefile-load: whole\n";
+
 fn bind(settings: &Settings, zones: &ZoneSet) -> String {
     let folder = settings.folder.display();
     let (ip, port) = (settings.address.ip(), settings.address.port());
+    let own = ip.to_string();
+    let transfers = if settings.role == Role::Sends { &own } else { "none" };
     let mut text = format!(
         "options {{ directory \"{folder}\"; pid-file none; session-keyfile none; lock-file none; \
          listen-on port {port} {{ {ip}; }}; listen-on-v6 {{ none; }}; recursion no; allow-query {{ any; }}; \
-         allow-transfer {{ none; }}; notify no; empty-zones-enable no; dnssec-validation no; \
+         allow-transfer {{ {transfers}; }}; notify no; empty-zones-enable no; dnssec-validation no; \
          zone-statistics none; tcp-clients 1000; tcp-listen-queue 1000; }};\ncontrols {{ }};\n\
          logging {{ category default {{ null; }}; category queries {{ null; }}; }};\n"
     );
     for zone in &zones.zones {
         let name = origin(&zone.name);
-        let _ = writeln!(text, "zone \"{name}\" {{ type primary; file \"{}\"; }};", zone.file.display());
+        let file = zone.file.display();
+        let _ = match settings.role {
+            Role::Takes(primary) => writeln!(
+                text,
+                "zone \"{name}\" {{ type secondary; file \"zone\"; primaries port {} {{ {}; }}; }};",
+                primary.port(),
+                primary.ip()
+            ),
+            // The journal lies beside the file.
+            Role::Updated => {
+                writeln!(
+                    text,
+                    "zone \"{name}\" {{ type primary; file \"zone\"; allow-update {{ {ip}; }}; }};"
+                )
+            }
+            _ => writeln!(text, "zone \"{name}\" {{ type primary; file \"{file}\"; }};"),
+        };
     }
     text
 }
@@ -531,6 +605,9 @@ fn pdns(settings: &Settings, zones: &ZoneSet) -> String {
          log-dns-details=no\nversion-string=anonymous\nsecurity-poll-suffix=\nmax-tcp-connections=1000\n\
          max-tcp-connections-per-client=0\nmax-tcp-transactions-per-conn=0\nconsistent-backends=yes\n"
     );
+    if settings.role == Role::Sends {
+        let _ = writeln!(text, "allow-axfr-ips={ip}");
+    }
     if zones.denial.is_some() {
         let _ = writeln!(text, "bind-dnssec-db={folder}/dnssec.sqlite");
     }
@@ -611,7 +688,7 @@ mod tests {
             folder: PathBuf::from("/f"),
             response_size: 0,
             state: None,
-            forwarding: None,
+            role: Role::Answers,
         };
         for text in [
             nomen(&settings, &zones),
@@ -625,5 +702,49 @@ mod tests {
             );
         }
         assert!(pdns_zones(&zones).contains("/z/b.zone") && pdns(&settings, &zones).contains("5399"));
+    }
+
+    #[test]
+    fn only_a_server_for_it_sends_takes_or_changes_its_zone() {
+        let zone = Zone { name: "a".to_string(), file: PathBuf::from("/z/a.zone") };
+        let zones = ZoneSet { key: String::new(), zones: vec![zone], records: 2, denial: None };
+        let texts = |role: Role| {
+            let settings = Settings {
+                address: "127.0.0.1:5399".parse().unwrap(),
+                cpu: 0,
+                xdp: false,
+                folder: PathBuf::from("/f"),
+                response_size: 0,
+                state: None,
+                role,
+            };
+            [nomen, nsd, knot, bind, pdns].map(|write| write(&settings, &zones))
+        };
+        let transfer = [
+            "allow-transfer = [\"127.0.0.1\"]",
+            "provide-xfr: 127.0.0.1",
+            "action: transfer",
+            "allow-transfer { 127.0.0.1; }",
+            "allow-axfr-ips=127.0.0.1",
+        ];
+        let primary = "127.0.0.1:5398".parse().unwrap();
+        let other = [Role::Answers, Role::Takes(primary), Role::Updated].map(texts);
+        for (number, words) in transfer.into_iter().enumerate() {
+            assert!(texts(Role::Sends)[number].contains(words), "{words}");
+            assert!(other.iter().all(|texts| !texts[number].contains(words)), "{words}");
+        }
+        let taking = texts(Role::Takes(primary));
+        for (text, words) in taking.iter().zip([
+            "primaries = [\"127.0.0.1@5398\"]",
+            "request-xfr: 127.0.0.1@5398",
+            "master: primary",
+            "primaries port 5398",
+        ]) {
+            assert!(text.contains(words) && !text.contains("/z/a.zone"), "{text}");
+        }
+        let [nomen, _, knot, bind, _] = texts(Role::Updated);
+        assert!(nomen.contains("allow-update = [\"127.0.0.1\"]"), "{nomen}");
+        assert!(knot.contains("action: update") && !knot.contains("journal-content: none"), "{knot}");
+        assert!(bind.contains("allow-update { 127.0.0.1; }"), "{bind}");
     }
 }

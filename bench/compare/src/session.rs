@@ -9,18 +9,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::answers::{self, Answers};
+use crate::axfr::Content;
 use crate::failure::{Failure, Result};
 use crate::load::{self, Dnsperf, Load};
 use crate::measure::{self, CpuTicks, Watch};
 use crate::namespaces::{self, Pair};
+use crate::primary::{Primary, Versions};
 use crate::queries::{self, QuerySet};
 use crate::report::{Agreement, Figures, Group, Loading, Noise, Results, Row};
 use crate::resolving::Ground;
-use crate::servers::{self, Forwarding, Kind, Programs, Server, Settings, Startup};
+use crate::servers::{self, Forwarding, Kind, Programs, Role, Server, Settings, Startup};
 use crate::sys;
+use crate::transfers;
+use crate::updating::Updating;
 use crate::upstream::Upstream;
 use crate::workloads::{Base, Cell, Sizes, Stage, Workload, stages};
-use crate::zones::ZoneSet;
+use crate::zones::{DELEGATIONS, ZoneSet};
 
 /// What the command line asked for.
 #[derive(Clone, Debug)]
@@ -134,6 +138,10 @@ struct Scene<'a> {
     stage: &'a Stage,
     zones: ZoneSet,
     tasks: Vec<Task>,
+    /// What servers take in `axfr-in`.
+    versions: Option<Versions>,
+    /// What they must send in `axfr-out`.
+    content: Option<Content>,
     /// Servers in order, without the reflector unless it is alone.
     kinds: Vec<Kind>,
     /// The server that the reflector runs beside, if it takes part.
@@ -159,8 +167,11 @@ pub(crate) fn run(plan: &Plan, results: &mut Results) -> Result<()> {
 
 fn run_stage(plan: &Plan, stage: &Stage, results: &mut Results) -> Result<()> {
     let scene = Scene::set(plan, stage)?;
-    if stage.base.forwards() && plan.servers.contains(&Kind::Nomen) && !scene.kinds.contains(&Kind::Nomen) {
-        results.skipped.push(format!("{}, nomen: this one does not forward", scene.name()));
+    if let Some((_, lack)) = stage.base.needs()
+        && plan.servers.contains(&Kind::Nomen)
+        && !scene.kinds.contains(&Kind::Nomen)
+    {
+        results.skipped.push(format!("{}, nomen: {lack}", scene.name()));
     }
     sys::pin(0, plan.load_cpu)?;
     let mut records = Records::new();
@@ -215,9 +226,9 @@ impl<'a> Scene<'a> {
         let own = |workload: &&Workload| **workload != Workload::Restart || stage.workloads.len() == 1;
         let tasks = stage.workloads.iter().filter(own).map(task).collect::<Result<Vec<_>>>()?;
         let floored = stage.workloads.iter().any(|workload| workload.has_floor());
-        let serving = |kind: &Kind| match stage.base.forwards() {
-            true => kind.forwards() && (*kind != Kind::Nomen || plan.programs.forwards()),
-            false => kind.serves_zones(),
+        let serving = |kind: &Kind| {
+            let able = || stage.base.needs().is_none_or(|(words, _)| plan.programs.knows(words));
+            stage.base.suits(*kind) && (*kind != Kind::Nomen || able())
         };
         let mut kinds: Vec<Kind> = plan.servers.iter().copied().filter(serving).collect();
         let floor = floored && plan.servers.contains(&Kind::Reflector);
@@ -226,7 +237,11 @@ impl<'a> Scene<'a> {
             kinds.push(Kind::Reflector);
         }
         let images = stage.restarts() && plan.servers.contains(&Kind::Nomen) && plan.programs.keeps_images();
-        Ok(Scene { plan, stage, zones, tasks, kinds, lead, images })
+        let taken = stage.base == Base::Taken && !kinds.is_empty();
+        let versions = taken.then(|| Versions::of(&zones)).transpose()?;
+        let sent = stage.workloads.contains(&Workload::AxfrOut);
+        let content = sent.then(|| transfers::content(&zones)).transpose()?;
+        Ok(Scene { plan, stage, zones, tasks, versions, content, kinds, lead, images })
     }
 
     fn name(&self) -> String {
@@ -253,10 +268,17 @@ impl<'a> Scene<'a> {
     fn settings(&self, kind: Kind, apart: bool, size: usize) -> Settings {
         let port = self.plan.port + kind as u16;
         let cache = self.tasks.first().map_or(self.plan.cache, |task| task.workload.cache(self.plan));
-        let forwards = self.stage.base.forwards();
+        let role = match self.stage.base {
+            Base::Forwarding(_) => Role::Forwards(Forwarding { upstream: self.upstream_address(), cache }),
+            Base::Taken => Role::Takes(self.upstream_address()),
+            Base::Updated => Role::Updated,
+            _ if self.content.is_some() => Role::Sends,
+            _ => Role::Answers,
+        };
+        // Clients of a resolver have several addresses, all of them on loopback, where a primary is as well.
+        let loopback = matches!(role, Role::Forwards(_) | Role::Takes(_));
         Settings {
-            // Clients of a resolver have several addresses, all of them on loopback.
-            address: if apart && !forwards {
+            address: if apart && !loopback {
                 (namespaces::SERVER_ADDRESS, port).into()
             } else {
                 ([127, 0, 0, 1], port).into()
@@ -266,7 +288,7 @@ impl<'a> Scene<'a> {
             folder: self.plan.work.join("run").join(kind.name()),
             response_size: size,
             state: None,
-            forwarding: forwards.then(|| Forwarding { upstream: self.upstream_address(), cache }),
+            role,
         }
     }
 
@@ -279,6 +301,11 @@ impl<'a> Scene<'a> {
         let (plan, forwards) = (self.plan, self.stage.base.forwards());
         let start = || Upstream::start(self.upstream_address(), plan.upstream_cpu, plan.delay);
         forwards.then(start).transpose()
+    }
+
+    fn primary(&self) -> Result<Option<Primary>> {
+        let start = |versions| Primary::start(self.upstream_address(), self.plan.upstream_cpu, versions);
+        self.versions.as_ref().map(start).transpose()
     }
 
     fn start(&self, kind: Kind, settings: &Settings) -> Result<Server> {
@@ -349,7 +376,7 @@ fn reply_size(records: &Records, workload: Workload) -> usize {
 
 /// One server's turn in one round: every workload of the stage, from one start.
 fn turn(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Records) -> Result<()> {
-    let upstream = scene.upstream()?;
+    let (upstream, primary) = (scene.upstream()?, scene.primary()?);
     let server = scene.start(kind, &scene.settings(kind, apart, 0))?;
     if kind.answers() {
         let memory = measure::memory(&measure::processes(server.group()));
@@ -358,12 +385,13 @@ fn turn(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Reco
         records.entry(kind).or_default().starts.push(Startup { memory, idle, ..server.startup });
     }
     for task in &scene.tasks {
-        if kind.answers() && part(records, kind, task.workload).answers.is_none() {
-            let answers = answers::ask(None, server.address, &task.sample)?;
-            part(records, kind, task.workload).answers = Some(answers);
-            part(records, kind, task.workload).trouble = differs(task, kind, records);
+        // A server has the zone that it is asked about only once it has taken it.
+        if let (Some(primary), Some(versions)) = (&primary, &scene.versions) {
+            let taken = transfers::take(scene.plan, &server, primary, versions, scene.zones.records)?;
+            part(records, kind, task.workload).add(scene, Cell::Transfer, Ok(taken))?;
         }
-        if part(records, kind, task.workload).trouble.is_some() {
+        look(scene, task, kind, &server, records)?;
+        if part(records, kind, task.workload).trouble.is_some() || primary.is_some() {
             continue;
         }
         let ground = upstream.as_ref().filter(|_| kind.answers()).map(|upstream| Ground {
@@ -393,7 +421,10 @@ fn turn(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Reco
             for (kind, server) in both {
                 let part = part(records, kind, task.workload);
                 if !part.broken.contains_key(cell) {
-                    let plainly = || measure(scene.plan, server, *cell, task);
+                    let plainly = || match cell {
+                        Cell::Transfer => transfers::out(scene.plan, server, &scene.zones),
+                        _ => measure(scene.plan, server, *cell, task),
+                    };
                     let measured = match ground.filter(|_| kind.answers()) {
                         None => plainly(),
                         Some(ground) if task.workload.is_cached() => ground.with_hits(plainly),
@@ -405,6 +436,33 @@ fn turn(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Reco
         }
     }
     Ok(())
+}
+
+/// Asks a server the sample, once, and notes it as trouble if it answers otherwise than the others do, or does not do
+/// what is about to be timed.
+fn look(scene: &Scene, task: &Task, kind: Kind, server: &Server, records: &mut Records) -> Result<()> {
+    if !kind.answers() || part(records, kind, task.workload).answers.is_some() {
+        return Ok(());
+    }
+    let answers = answers::ask(None, server.address, &task.sample)?;
+    part(records, kind, task.workload).answers = Some(answers);
+    let trouble = differs(task, kind, records).map(Failure::new).map_or(Ok(()), Err);
+    if let Err(failure) = trouble.and_then(|()| verify(scene, task.workload, server)) {
+        eprintln!("  {failure}");
+        part(records, kind, task.workload).trouble = Some(scene.plain(&failure));
+    }
+    Ok(())
+}
+
+/// Whether a server does what is about to be timed, where its answers do not show it.
+fn verify(scene: &Scene, workload: Workload, server: &Server) -> Result<()> {
+    match (workload, scene.content) {
+        (Workload::AxfrOut, Some(content)) => transfers::check(scene.plan, server, &scene.zones, content),
+        (Workload::Update, _) => {
+            Updating { server: server.address, zone: DELEGATIONS, clients: 1, tcp: false }.check()
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether a server is flooded over veth in its own turn. Each flood costs two seconds more than it lasts, which a
@@ -520,7 +578,7 @@ fn restart(scene: &Scene, apart: bool, records: &mut Records) -> Result<()> {
 
 /// Waits until the server has no work of its own left from loading (Knot goes on for a while after it answers),
 /// so that none of it is counted against queries; half a minute at most.
-fn settle(server: &Server) -> Result<()> {
+pub(crate) fn settle(server: &Server) -> Result<()> {
     let window = Duration::from_millis(100);
     let end = Instant::now() + Duration::from_secs(30);
     while Instant::now() < end {
@@ -600,7 +658,9 @@ fn apply(plan: &Plan, server: &Server, cell: Cell, task: &Task, turn: usize, sec
         Cell::Veth { .. } => {
             load::kxdpgun(server.address.port(), &task.queries.text, plan.load_cpu, plan.flood, seconds)
         }
-        Cell::Alone | Cell::Flood | Cell::Overload => {
+        Cell::Update { tcp, clients } => Updating { server: server.address, zone: DELEGATIONS, clients, tcp }
+            .run(seconds, 2 * number + turn),
+        Cell::Alone | Cell::Flood | Cell::Overload | Cell::Transfer => {
             Err(Failure::new(format!("{}: not a load of zones", cell.name())))
         }
     }
@@ -648,7 +708,7 @@ fn gather(scene: &Scene, records: &Records, results: &mut Results) {
             }
             (row, _) => row,
         };
-        results.loading.extend(row.filter(|_| kind.answers()));
+        results.loading.extend(row.filter(|_| kind.answers() && scene.stage.base.has_starts()));
         results.loading.extend(loading(&format!("{}, from image", kind.name()), &record.restarts));
         if let Some(trouble) = &record.trouble {
             results.skip(*kind, format!("{}, {}: {trouble}", scene.name(), kind.name()));

@@ -72,6 +72,14 @@ pub(crate) fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
     .map(|_| ())
 }
 
+/// Bytes written to the stream that the other end's kernel has not acknowledged yet.
+pub(crate) fn unacknowledged(stream: &TcpStream) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: TIOCOUTQ, of a socket SIOCOUTQ, writes one int to the pointer, which is to a live one.
+    check(unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, ptr::from_mut(&mut bytes)) })?;
+    Ok(u64::try_from(bytes).unwrap_or(0))
+}
+
 /// Asks for socket buffers of this many bytes, past the system's limit where we may. The kernel's answer is what
 /// it is: smaller buffers are no error.
 pub(crate) fn widen_buffers(socket: &UdpSocket, bytes: usize) {

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 
 use crate::failure::{Context, Result};
 use crate::queries::{self, Mix, QuerySet, Zipf};
+use crate::servers::Kind;
 use crate::session::Plan;
 use crate::zones::{Denial, Maker, ZoneSet, top_level_names};
 
@@ -41,6 +42,12 @@ pub(crate) enum Workload {
     LoadLarge,
     /// The delegations from kxdpgun over veth, saturated: sockets and AF_XDP.
     Veth,
+    /// The delegations sent to another server, whole.
+    AxfrOut,
+    /// The delegations taken from a primary, whole.
+    AxfrIn,
+    /// Dynamic updates of a zone of delegations, each of them durable.
+    Update,
     /// Resolvers: a hundred names, all of them cached.
     #[value(name = "cached-100")]
     Cached100,
@@ -72,6 +79,8 @@ pub(crate) struct Sizes {
     pub(crate) cached: u64,
     /// Names that the well-behaved client of `flood` asks for.
     pub(crate) client: u64,
+    /// Delegations in the zone that is updated.
+    pub(crate) updated: u64,
 }
 
 /// Names of `cached-100`.
@@ -113,6 +122,15 @@ pub(crate) enum Cell {
     Flood,
     /// The same beside twice as many new names as the server can take.
     Overload,
+    /// A zone that moves as a whole.
+    Transfer,
+    /// Updates, each after the reply to the one before.
+    Update {
+        /// Over TCP.
+        tcp: bool,
+        /// Clients at a time.
+        clients: usize,
+    },
 }
 
 impl Cell {
@@ -129,6 +147,9 @@ impl Cell {
             Cell::Alone => "client alone".to_string(),
             Cell::Flood => "client beside a flood".to_string(),
             Cell::Overload => "client beside twice the capacity".to_string(),
+            Cell::Transfer => "whole zone".to_string(),
+            Cell::Update { tcp: false, clients } => format!("updates over UDP, {}", plural(clients)),
+            Cell::Update { tcp: true, clients } => format!("updates over TCP, {}", plural(clients)),
         }
     }
 }
@@ -156,6 +177,10 @@ pub(crate) enum Base {
     SignedNsec,
     /// The zone signed with NSEC3.
     SignedNsec3,
+    /// The delegations, which servers take from a primary.
+    Taken,
+    /// The zone that is updated.
+    Updated,
     /// None: servers forward. Each such workload needs a cache in a state of its own, so it shares no start.
     Forwarding(Workload),
 }
@@ -167,7 +192,8 @@ impl Base {
         match self {
             Base::OneName => maker.one_name(),
             Base::Root => maker.root(root),
-            Base::Delegations => maker.delegations(sizes.names),
+            Base::Delegations | Base::Taken => maker.delegations(sizes.names),
+            Base::Updated => maker.delegations(sizes.updated),
             Base::Large => maker.delegations(sizes.large),
             Base::Zones10k => maker.many(sizes.zones.0),
             Base::Zones100k => maker.many(sizes.zones.1),
@@ -182,6 +208,32 @@ impl Base {
     /// Whether servers forward here instead of answering from zones.
     pub(crate) fn forwards(self) -> bool {
         matches!(self, Base::Forwarding(_))
+    }
+
+    /// Whether how servers start here is shown: not where they have next to nothing yet.
+    pub(crate) fn has_starts(self) -> bool {
+        !matches!(self, Base::Taken | Base::Updated)
+    }
+
+    /// Whether a server can take part at all.
+    pub(crate) fn suits(self, kind: Kind) -> bool {
+        match self {
+            Base::Forwarding(_) => kind.forwards(),
+            Base::Taken => kind.takes_zones(),
+            Base::Updated => kind.takes_updates(),
+            _ => kind.serves_zones(),
+        }
+    }
+
+    /// What nomen's reference of its configuration has in it if this nomen can take part, and what it does not do
+    /// otherwise; `None` where every nomen can.
+    pub(crate) fn needs(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Base::Forwarding(_) => Some(("resolver.forward", "this one does not forward")),
+            Base::Taken => Some(("### `primaries`", "this one takes no zones from primaries")),
+            Base::Updated => Some(("### `allow-update`", "this one takes no updates")),
+            _ => None,
+        }
     }
 
     /// Whether servers are also watched with nothing to do: once with next to no zones, once with a big one, once
@@ -250,7 +302,10 @@ impl Workload {
             | Workload::Tcp
             | Workload::Load
             | Workload::Restart
-            | Workload::Veth => Base::Delegations,
+            | Workload::Veth
+            | Workload::AxfrOut => Base::Delegations,
+            Workload::AxfrIn => Base::Taken,
+            Workload::Update => Base::Updated,
             Workload::LoadLarge => Base::Large,
             Workload::Zones10k => Base::Zones10k,
             Workload::Zones100k => Base::Zones100k,
@@ -305,6 +360,9 @@ impl Workload {
             Workload::Restart => format!("start from an image, {} records", sizes.names * 4 + 5),
             Workload::LoadLarge => format!("start with {} records", sizes.large * 4 + 5),
             Workload::Veth => format!("kxdpgun over veth, {} delegations", sizes.names),
+            Workload::AxfrOut => format!("AXFR to a secondary, {} records", sizes.names * 4 + 5),
+            Workload::AxfrIn => format!("AXFR from a primary, {} records", sizes.names * 4 + 5),
+            Workload::Update => format!("durable updates of a zone of {} records", sizes.updated * 4 + 5),
             Workload::Cached100 => format!("resolvers, {FEW} names, all cached"),
             Workload::Cached200k => format!("resolvers, {} cached names, Zipf", sizes.cached),
             Workload::Misses => "resolvers, every query for a new name".to_string(),
@@ -341,6 +399,11 @@ impl Workload {
         let most = counts.iter().copied().min_by_key(|count| count.abs_diff(20)).unwrap_or(20);
         match self {
             Workload::Load | Workload::Restart | Workload::LoadLarge => Vec::new(),
+            Workload::AxfrOut | Workload::AxfrIn => vec![Cell::Transfer],
+            Workload::Update => {
+                let ways = [(false, 1), (false, 64), (true, 1), (true, 64)];
+                ways.map(|(tcp, clients)| Cell::Update { tcp, clients }).to_vec()
+            }
             Workload::Veth => vec![Cell::Veth { xdp: false }, Cell::Veth { xdp: true }],
             Workload::Cached100 => {
                 let saturated = counts.iter().map(|count| Cell::Saturated { clients: *count });
@@ -370,7 +433,13 @@ impl Workload {
     /// Whether a reflector is of use here: it speaks UDP only and loads nothing.
     pub(crate) fn has_floor(self) -> bool {
         match self {
-            Workload::Tcp | Workload::Load | Workload::Restart | Workload::LoadLarge => false,
+            Workload::Tcp
+            | Workload::Load
+            | Workload::Restart
+            | Workload::LoadLarge
+            | Workload::AxfrOut
+            | Workload::AxfrIn
+            | Workload::Update => false,
             _ => self.is_cached() || !self.base().forwards(),
         }
     }
@@ -383,9 +452,14 @@ impl Workload {
                 let zone = zones.zones.first().context(|| "no root zone".to_string())?;
                 Mix::Root { names: top_level_names(&zone.file)? }
             }
-            Workload::Delegations | Workload::Tcp | Workload::Load | Workload::Restart | Workload::Veth => {
-                Mix::Delegations { count: sizes.names, nxdomain: 15 }
-            }
+            Workload::Delegations
+            | Workload::Tcp
+            | Workload::Load
+            | Workload::Restart
+            | Workload::Veth
+            | Workload::AxfrOut
+            | Workload::AxfrIn => Mix::Delegations { count: sizes.names, nxdomain: 15 },
+            Workload::Update => Mix::Delegations { count: sizes.updated, nxdomain: 15 },
             Workload::LoadLarge => Mix::Delegations { count: sizes.large, nxdomain: 15 },
             Workload::Nxdomain => Mix::Delegations { count: sizes.names, nxdomain: 100 },
             Workload::Zones10k => Mix::Many { count: sizes.zones.0 },
@@ -428,6 +502,20 @@ mod tests {
         assert!(stages.iter().all(|stage| stage.base != Base::Large), "35 million records by default");
         let sum: usize = stages.iter().map(|stage| stage.workloads.len()).sum();
         assert_eq!(sum, Workload::all().len());
+    }
+
+    #[test]
+    fn a_zone_is_sent_from_the_start_that_others_share_and_taken_in_one_of_its_own() {
+        let stages = stages(&[Workload::AxfrIn, Workload::Load, Workload::AxfrOut, Workload::Update]);
+        let bases: Vec<Base> = stages.iter().map(|stage| stage.base).collect();
+        assert_eq!(bases, [Base::Taken, Base::Delegations, Base::Updated]);
+        assert_eq!(bases.iter().map(|base| base.has_starts()).collect::<Vec<_>>(), [false, true, false]);
+        for (base, able) in
+            [(Base::Taken, Kind::Nsd), (Base::Updated, Kind::Bind), (Base::Delegations, Kind::Pdns)]
+        {
+            assert!(base.suits(Kind::Nomen) && base.suits(able), "{base:?}");
+        }
+        assert!(!Base::Taken.suits(Kind::Pdns) && !Base::Updated.suits(Kind::Nsd));
     }
 
     #[test]

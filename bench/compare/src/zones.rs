@@ -47,6 +47,11 @@ pub(crate) struct Maker {
     seed: u64,
 }
 
+/// The zone of delegations.
+pub(crate) const DELEGATIONS: &str = "test";
+/// Serial of every zone that is not signed.
+pub(crate) const SERIAL: u32 = 2_026_010_101;
+
 const COMPLETE: &str = "complete";
 
 impl Maker {
@@ -100,9 +105,9 @@ impl Maker {
     /// servers elsewhere and two DS records.
     pub(crate) fn delegations(&self, count: u64) -> Result<ZoneSet> {
         let seed = self.seed;
-        self.single(format!("delegations-{count}"), "test", None, |folder| {
+        self.single(format!("delegations-{count}"), DELEGATIONS, None, |folder| {
             let mut out = Writer::create(&folder.join("zone"))?;
-            out.apex("test")?;
+            out.apex(DELEGATIONS)?;
             for index in 0..count {
                 out.delegation(seed, index)?;
             }
@@ -250,7 +255,7 @@ impl Writer {
 
     fn apex(&mut self, origin: &str) -> Result<()> {
         write!(self.out, "$ORIGIN {origin}.\n$TTL 86400\n")?;
-        self.line("@ 86400 IN SOA ns1 hostmaster 2026010101 7200 3600 1209600 900")?;
+        self.line(&format!("@ 86400 IN SOA ns1 hostmaster {SERIAL} 7200 3600 1209600 900"))?;
         self.line("@ 86400 IN NS ns1")?;
         self.line("@ 86400 IN NS ns2")?;
         self.line("ns1 86400 IN A 192.0.2.1")?;

@@ -179,6 +179,7 @@ impl Signatures<'_> {
         for rdata in &mut rdatas {
             wire::rdata::canonical(set.rtype(), rdata);
         }
+        rdatas.sort_unstable();
         let mut last = Err((SigFault::NoKey, None));
         for rdata in set.sig_rdatas() {
             let sig = match Rrsig::read(rdata.compiled()) {
@@ -188,9 +189,9 @@ impl Signatures<'_> {
                     continue;
                 }
             };
-            let mut signed =
-                SignedSet { owner: set.node().owner().as_name(), rtype: set.rtype(), rdatas: &mut rdatas };
-            let verified = verify::verify(&mut signed, &sig, self.zone.apex().as_name(), self.keys, self.now);
+            let signed =
+                SignedSet { owner: set.node().owner().as_name(), rtype: set.rtype(), rdatas: &rdatas };
+            let verified = verify::verify(&signed, &sig, self.zone.apex().as_name(), self.keys, self.now);
             last = verified.map_err(|fault| (fault, Some(sig.expiration)));
             if last.is_ok() {
                 break;

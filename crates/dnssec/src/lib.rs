@@ -1,9 +1,39 @@
-//! DNSSEC: the NSEC3 hash, key tags, verifying signatures.
+//! DNSSEC: what is computed from names, records and keys, and validating responses by it.
 //!
-//! What lives here: what RFC 4034, 4035 and 5155 compute from names, records and keys. What does not:
-//! which proof an answer needs (`authority`), where records are kept (`zone`).
+//! What lives here: what RFC 4034, 4035 and 5155 have to say to whoever holds a response and knows nothing else. No
+//! sockets, no clock, no cache: messages, keys and the time are passed in. What does not: which proof an answer needs
+//! (`authority`), where records are kept (`zone`, `cache`), whom to ask (`resolver`).
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`algorithm`], [`key`], [`nsec3`], [`verify`] | algorithms, key tags and DS digests, NSEC3 hashes, single signatures |
+//! | [`anchors`] | trust anchors, negative ones too |
+//! | [`trust`] | what is known of zones: their keys, their DS, or that they have none |
+//! | [`response`] | a response as RRsets with their signatures |
+//! | `signatures`, `denial`, `delegation` | whether an RRset, an absence, a zone's keys are proven |
+//! | [`budget`], [`outcome`] | how much work may be done; what it comes to, and why |
+//! | [`validator`] | one response: validated, or what has to be asked for first |
 #![forbid(unsafe_code)]
 
+pub mod algorithm;
+pub mod anchors;
+pub mod budget;
+mod delegation;
+mod denial;
 pub mod key;
 pub mod nsec3;
+pub mod outcome;
+pub mod response;
+pub mod settings;
+mod signatures;
+pub mod trust;
+pub mod validator;
 pub mod verify;
+
+pub use anchors::{AnchorFault, TrustAnchors};
+pub use budget::{ValidationBudget, ValidationLimit, ValidationLimits};
+pub use outcome::{BogusReason, InsecureReason, Security};
+pub use response::{ReceivedSet, ReceivedSignature, Response};
+pub use settings::ValidationSettings;
+pub use trust::{Need, Trust, TrustTable};
+pub use validator::{Progress, Validated, Validation, Validator};

@@ -3,14 +3,11 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use aws_lc_rs::signature::{
-    self, ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ED25519, RsaPublicKeyComponents,
-    UnparsedPublicKey,
-};
 use wire::name::MAX_NAME;
-use wire::rdata::view::{Dnskey, Rrsig, SigAlgorithm};
+use wire::rdata::view::{Dnskey, Rrsig};
 use wire::{Class, Malformed, Name, Serial, Type};
 
+use crate::algorithm;
 use crate::key::tag;
 
 /// Why a signature does not make its RRset secure.
@@ -20,14 +17,16 @@ pub enum SigFault {
     Malformed,
     /// It covers another type.
     OtherType,
-    /// The signer is not the zone.
+    /// The signer is not the zone that the owner is in.
     WrongSigner,
-    /// More labels than the owner has.
+    /// More labels than the owner has, or fewer than the signer.
     BadLabels,
     /// Its time has not come.
     NotYetValid,
     /// Its time is over.
     Expired,
+    /// Its time is over before it begins.
+    ExpiredBeforeValid,
     /// The zone has no key with its tag and algorithm that may sign.
     NoKey,
     /// The algorithm is not supported here.
@@ -42,9 +41,12 @@ impl fmt::Display for SigFault {
             Self::Malformed => "malformed RRSIG",
             Self::OtherType => "the signature covers another type",
             Self::WrongSigner => "the signer is not the zone",
-            Self::BadLabels => "the signature counts more labels than the owner has",
+            Self::BadLabels => {
+                "the signature counts more labels than the owner has, or fewer than the signer"
+            }
             Self::NotYetValid => "the signature is not valid yet",
             Self::Expired => "the signature has expired",
+            Self::ExpiredBeforeValid => "the signature expires before it is valid",
             Self::NoKey => "no DNSKEY of the zone has the signature's tag and algorithm",
             Self::UnsupportedAlgorithm => "the signature's algorithm is not supported",
             Self::BadSignature => "the signature does not verify",
@@ -59,10 +61,15 @@ impl From<Malformed> for SigFault {
     }
 }
 
-/// Whether `now`, in seconds since 1970, lies in the signature's period of validity (RFC 4034 §3.1.5).
-fn check_time(sig: &Rrsig<'_>, now: Serial) -> Result<(), SigFault> {
+/// Whether `now`, in seconds since 1970, lies in the signature's period of validity (RFC 4034 §3.1.5), or no more than
+/// `skew` seconds outside it.
+fn check_time(sig: &Rrsig<'_>, now: Serial, skew: u32) -> Result<(), SigFault> {
     let after = |a: Serial, b: Serial| a.compare(b) == Some(Ordering::Greater);
-    match (after(sig.inception, now), after(now, sig.expiration)) {
+    let (latest, earliest) = (Serial(now.0.wrapping_add(skew)), Serial(now.0.wrapping_sub(skew)));
+    if after(sig.inception, sig.expiration) {
+        return Err(SigFault::ExpiredBeforeValid);
+    }
+    match (after(sig.inception, latest), after(earliest, sig.expiration)) {
         (true, _) => Err(SigFault::NotYetValid),
         (_, true) => Err(SigFault::Expired),
         _ => Ok(()),
@@ -75,13 +82,37 @@ pub struct SignedSet<'a> {
     pub owner: Name<'a>,
     /// The type.
     pub rtype: Type,
-    /// Every RDATA in canonical form (names lower-case where RFC 4034 §6.2 says so), in any order.
-    pub rdatas: &'a mut [Vec<u8>],
+    /// Every RDATA once, in canonical form (names lower-case where RFC 4034 §6.2 says so) and ascending, which is the order
+    /// of RFC 4034 §6.3.
+    pub rdatas: &'a [Vec<u8>],
 }
 
 impl SignedSet<'_> {
+    /// Whether `sig` may be a signature over this set by `zone` (RFC 4035 §5.3.1), at time `now` give or take `skew`
+    /// seconds: all that can be said without a key. The data itself is not looked at.
+    ///
+    /// # Errors
+    /// What speaks against it.
+    pub fn check(&self, sig: &Rrsig<'_>, zone: Name<'_>, now: Serial, skew: u32) -> Result<(), SigFault> {
+        if sig.type_covered != self.rtype {
+            return Err(SigFault::OtherType);
+        }
+        if sig.signer != zone || !self.owner.is_at_or_below(zone) {
+            return Err(SigFault::WrongSigner);
+        }
+        // With fewer labels than the zone's name it would be a wildcard above the zone.
+        let labels = self.owner.label_count() - self.owner.is_wildcard() as usize;
+        if !(zone.label_count()..=labels).contains(&(sig.labels as usize)) {
+            return Err(SigFault::BadLabels);
+        }
+        check_time(sig, now, skew)
+    }
+
     /// The bytes that `sig` signs (RFC 4034 §3.1.8.1).
-    fn signed_bytes(&mut self, sig: &Rrsig<'_>) -> Result<Vec<u8>, SigFault> {
+    ///
+    /// # Errors
+    /// [`SigFault::BadLabels`].
+    pub fn signed_bytes(&self, sig: &Rrsig<'_>) -> Result<Vec<u8>, SigFault> {
         let labels = self.owner.label_count() - self.owner.is_wildcard() as usize;
         let above = labels.checked_sub(sig.labels as usize).ok_or(SigFault::BadLabels)?;
         let mut owner = Vec::with_capacity(MAX_NAME);
@@ -94,7 +125,6 @@ impl SignedSet<'_> {
         let mut out = sig.signed_fields.to_vec();
         let signer_at = out.len() - sig.signer.len();
         out[signer_at..].make_ascii_lowercase();
-        self.rdatas.sort_unstable();
         for rdata in self.rdatas.iter() {
             out.extend_from_slice(&owner);
             out.extend_from_slice(&self.rtype.0.to_be_bytes());
@@ -112,84 +142,26 @@ impl SignedSet<'_> {
 /// `zone` is the zone's name: nobody else may have signed. At most two keys of one tag are tried, so that
 /// colliding tags cost no more (CVE-2023-50387).
 pub fn verify(
-    set: &mut SignedSet<'_>,
+    set: &SignedSet<'_>,
     sig: &Rrsig<'_>,
     zone: Name<'_>,
     keys: &[Dnskey<'_>],
     now: Serial,
 ) -> Result<(), SigFault> {
-    if sig.type_covered != set.rtype {
-        return Err(SigFault::OtherType);
-    }
-    if sig.signer != zone {
-        return Err(SigFault::WrongSigner);
-    }
-    check_time(sig, now)?;
-    if !is_supported(sig.algorithm) {
+    set.check(sig, zone, now, 0)?;
+    if !algorithm::is_supported(sig.algorithm) {
         return Err(SigFault::UnsupportedAlgorithm);
     }
     let bytes = set.signed_bytes(sig)?;
     let fits = |k: &&Dnskey<'_>| k.algorithm == sig.algorithm && k.is_zone_key() && tag(k) == sig.key_tag;
     let mut fault = SigFault::NoKey;
     for key in keys.iter().filter(fits).take(2) {
-        if verify_bytes(key, &bytes, sig.signature) {
+        if algorithm::verify(key, &bytes, sig.signature) {
             return Ok(());
         }
         fault = SigFault::BadSignature;
     }
     Err(fault)
-}
-
-/// Whether signatures of this algorithm can be verified here.
-fn is_supported(algorithm: SigAlgorithm) -> bool {
-    matches!(
-        algorithm,
-        SigAlgorithm::RSASHA1
-            | SigAlgorithm::RSASHA1_NSEC3_SHA1
-            | SigAlgorithm::RSASHA256
-            | SigAlgorithm::RSASHA512
-            | SigAlgorithm::ECDSAP256SHA256
-            | SigAlgorithm::ECDSAP384SHA384
-            | SigAlgorithm::ED25519
-    )
-}
-
-fn verify_bytes(key: &Dnskey<'_>, bytes: &[u8], signature: &[u8]) -> bool {
-    let public = key.public_key;
-    let ecdsa = |algorithm, len: usize| {
-        let point = [&[4], public].concat();
-        public.len() == len && UnparsedPublicKey::new(algorithm, point).verify(bytes, signature).is_ok()
-    };
-    match key.algorithm {
-        SigAlgorithm::RSASHA1 | SigAlgorithm::RSASHA1_NSEC3_SHA1 => {
-            rsa(&signature::RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY, public, bytes, signature)
-        }
-        SigAlgorithm::RSASHA256 => {
-            rsa(&signature::RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY, public, bytes, signature)
-        }
-        SigAlgorithm::RSASHA512 => {
-            rsa(&signature::RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY, public, bytes, signature)
-        }
-        SigAlgorithm::ECDSAP256SHA256 => ecdsa(&ECDSA_P256_SHA256_FIXED, 64),
-        SigAlgorithm::ECDSAP384SHA384 => ecdsa(&ECDSA_P384_SHA384_FIXED, 96),
-        SigAlgorithm::ED25519 => UnparsedPublicKey::new(&ED25519, public).verify(bytes, signature).is_ok(),
-        _ => false,
-    }
-}
-
-/// RSA with a key in the form of RFC 3110 §2: exponent length, exponent, modulus.
-fn rsa(parameters: &'static signature::RsaParameters, key: &[u8], bytes: &[u8], signature: &[u8]) -> bool {
-    let split = match key {
-        [0, high, low, rest @ ..] => rest.split_at_checked(u16::from_be_bytes([*high, *low]) as usize),
-        [len, rest @ ..] => rest.split_at_checked(*len as usize),
-        [] => None,
-    };
-    // An exponent of more than 64 bits only serves to make verifying slow.
-    let Some((e, n)) = split.filter(|(e, n)| !e.is_empty() && e.len() <= 8 && !n.is_empty()) else {
-        return false;
-    };
-    let n = &n[n.iter().position(|&byte| byte != 0).unwrap_or(n.len())..];
-    RsaPublicKeyComponents { n, e }.verify(parameters, bytes, signature).is_ok()
 }
 
 #[cfg(test)]
@@ -230,11 +202,11 @@ mod tests {
         Example { owner, rdatas: vec![mx], rrsig }
     }
 
-    fn check(example: &mut Example, now: u32) -> Result<(), SigFault> {
+    fn check(example: &Example, now: u32) -> Result<(), SigFault> {
         let zone = example.owner;
         let sig = Rrsig::read(&example.rrsig)?;
-        let mut set = SignedSet { owner: zone.as_name(), rtype: Type::MX, rdatas: &mut example.rdatas };
-        verify(&mut set, &sig, zone.as_name(), &[Dnskey::read(&KEY)?], Serial(now))
+        let set = SignedSet { owner: zone.as_name(), rtype: Type::MX, rdatas: &example.rdatas };
+        verify(&set, &sig, zone.as_name(), &[Dnskey::read(&KEY)?], Serial(now))
     }
 
     const NOW: u32 = 1_439_000_000;
@@ -242,44 +214,63 @@ mod tests {
     #[test]
     fn the_example_of_rfc_8080_verifies() {
         assert_eq!(Dnskey::read(&KEY).map(|key| tag(&key)), Ok(3613));
-        assert_eq!(check(&mut example(), NOW), Ok(()));
+        assert_eq!(check(&example(), NOW), Ok(()));
     }
 
     #[test]
     fn any_change_breaks_it() {
         let mut data = example();
         data.rdatas[0][1] = 11;
-        assert_eq!(check(&mut data, NOW), Err(SigFault::BadSignature));
+        assert_eq!(check(&data, NOW), Err(SigFault::BadSignature));
         let mut sig = example();
         let last = sig.rrsig.len() - 1;
         sig.rrsig[last] ^= 1;
-        assert_eq!(check(&mut sig, NOW), Err(SigFault::BadSignature));
+        assert_eq!(check(&sig, NOW), Err(SigFault::BadSignature));
     }
 
     #[test]
     fn time_is_serial_arithmetic() {
-        assert_eq!(check(&mut example(), 1_438_207_199), Err(SigFault::NotYetValid));
-        assert_eq!(check(&mut example(), 1_440_021_601), Err(SigFault::Expired));
+        assert_eq!(check(&example(), 1_438_207_199), Err(SigFault::NotYetValid));
+        assert_eq!(check(&example(), 1_440_021_601), Err(SigFault::Expired));
         let mut across = example();
         across.rrsig[8..12].copy_from_slice(&5u32.to_be_bytes());
         across.rrsig[12..16].copy_from_slice(&(u32::MAX - 5).to_be_bytes());
         let sig = Rrsig::read(&across.rrsig).expect("RRSIG");
-        assert_eq!(check_time(&sig, Serial(u32::MAX)), Ok(()));
-        assert_eq!(check_time(&sig, Serial(3)), Ok(()));
-        assert_eq!(check_time(&sig, Serial(6)), Err(SigFault::Expired));
+        assert_eq!(check_time(&sig, Serial(u32::MAX), 0), Ok(()));
+        assert_eq!(check_time(&sig, Serial(3), 0), Ok(()));
+        assert_eq!(check_time(&sig, Serial(6), 0), Err(SigFault::Expired));
+    }
+
+    #[test]
+    fn clocks_may_differ_by_the_skew() {
+        let example = example();
+        let sig = Rrsig::read(&example.rrsig).expect("RRSIG");
+        assert_eq!(check_time(&sig, Serial(1_438_207_190), 10), Ok(()));
+        assert_eq!(check_time(&sig, Serial(1_438_207_189), 10), Err(SigFault::NotYetValid));
+        assert_eq!(check_time(&sig, Serial(1_440_021_610), 10), Ok(()));
+        assert_eq!(check_time(&sig, Serial(1_440_021_611), 10), Err(SigFault::Expired));
+    }
+
+    #[test]
+    fn a_signature_that_ends_before_it_begins_is_never_valid() {
+        let mut data = example();
+        data.rrsig[8..12].copy_from_slice(&(NOW - 2).to_be_bytes());
+        data.rrsig[12..16].copy_from_slice(&(NOW - 1).to_be_bytes());
+        let sig = Rrsig::read(&data.rrsig).expect("RRSIG");
+        assert_eq!(check_time(&sig, Serial(NOW), 60), Err(SigFault::ExpiredBeforeValid));
     }
 
     #[test]
     fn what_is_no_rrsig_is_malformed() {
         let mut data = example();
         data.rrsig.truncate(data.rrsig.len() - SIGNATURE.len());
-        assert_eq!(check(&mut data, NOW), Err(SigFault::Malformed));
+        assert_eq!(check(&data, NOW), Err(SigFault::Malformed));
     }
 
     #[test]
     fn more_labels_than_the_owner_has_are_refused() {
         let mut data = example();
         data.rrsig[3] = 3;
-        assert_eq!(check(&mut data, NOW), Err(SigFault::BadLabels));
+        assert_eq!(check(&data, NOW), Err(SigFault::BadLabels));
     }
 }

@@ -106,6 +106,10 @@ impl Contents {
         }
     }
 
+    fn close(&mut self) {
+        self.file = None;
+    }
+
     fn has_pending(&self) -> bool {
         self.end != self.acknowledged.end
     }
@@ -184,24 +188,29 @@ impl ZoneStore {
         let Some(contents) = &mut self.contents else { return Err(StoreFault::NoBase) };
         let file = contents.file(&*self.open.shared.disk, &path)?;
         contents.file = Some(Arc::clone(&file));
-        if contents.has_tail {
-            file.set_len(contents.end).map_err(failed("cut", &path))?;
-            // What is behind the end must be gone before there is something else.
-            if let Err(error) = file.sync_data() {
-                contents.go_back();
-                (self.broken, self.turns) = (true, self.turns + 1);
-                return Err(failed("sync", &path)(error));
-            }
-            contents.has_tail = false;
+        let (at, has_tail) = (contents.end, contents.has_tail);
+        if has_tail {
+            self.cut(&*file).map_err(failed("cut", &path))?;
         }
-        let written = write_all(&*file, &path, frame, contents.end);
-        if written.is_err() {
-            contents.has_tail = file.set_len(contents.end).is_err();
-            if !contents.has_pending() {
-                contents.file = None;
-            }
+        let written = write_all(&*file, &path, frame, at);
+        // Nobody may find after a crash what was refused. If that cannot be seen to, the store is broken.
+        if written.is_err() && self.cut(&*file).is_ok() {
+            self.contents.iter_mut().filter(|contents| !contents.has_pending()).for_each(Contents::close);
         }
         written
+    }
+
+    /// Cuts off what is behind the end, and syncs that.
+    fn cut(&mut self, file: &dyn DiskFile) -> std::io::Result<()> {
+        let Some(contents) = &mut self.contents else { return Ok(()) };
+        let cut = file.set_len(contents.end).and_then(|()| file.sync_data());
+        if cut.is_err() {
+            contents.go_back();
+            (self.broken, self.turns) = (true, self.turns + 1);
+        } else {
+            contents.has_tail = false;
+        }
+        cut
     }
 
     /// Acknowledges all that was appended: returns once it is on the disk, and the version that is the newest then. Many

@@ -90,8 +90,9 @@ impl Service {
     ) {
         let client = ClientPrefix::of(std::net::Ipv4Addr::UNSPECIFIED.into());
         let waiter = Waiter::tell(told);
-        let patience = None;
-        let request = LookupRequest { inquiry, recursion_desired: true, client, patience, trace, waiter };
+        let (patience, budget) = (None, None);
+        let request =
+            LookupRequest { inquiry, recursion_desired: true, client, patience, budget, trace, waiter };
         if let Some(LookupRequest { waiter, .. }) = self.request(request) {
             waiter.told(LookupOutcome::Failed(LookupFailure::Shed(ShedReason::Queue)));
         }

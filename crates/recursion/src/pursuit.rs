@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cache::Now;
 use engine::Refusal;
-use resolver::{ClientPrefix, Inquiry};
+use resolver::{Budget, ClientPrefix, Inquiry};
 use wire::edns::ErrorInfo;
 use wire::{LowerNameBuf, Rcode, Type};
 
@@ -16,11 +16,13 @@ use crate::service::{Known, Piece, Service};
 /// How far a client's question has got.
 pub(crate) struct Pursuit {
     /// The question.
-    asked: Inquiry,
+    pub(crate) asked: Inquiry,
     /// What has to be answered next for that.
     pub(crate) next: Inquiry,
     /// Where the client is.
     pub(crate) client: ClientPrefix,
+    /// What other servers are asked for it is paid from this, from the first name of a chain to the last.
+    pub(crate) budget: Budget,
     links: Option<Links>,
     /// The answer that had no AAAA records and the links that led to it, while A records are sought to make some of.
     without: Option<(Piece, Option<Links>)>,
@@ -70,6 +72,7 @@ impl Pursuit {
             asked,
             next: asked,
             client: ClientPrefix::of(address),
+            budget: Budget::default(),
             links: None,
             without: None,
             dns64: dns64 && asked.qtype == Type::AAAA,

@@ -8,7 +8,7 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use cache::{Answer, Cache, Freshness, Hit, Key, Lookup, Now, Rank, Terms};
 use engine::Source;
-use resolver::{ClientPrefix, Inquiry, LookupRequest};
+use resolver::{Budget, ClientPrefix, Inquiry, LookupRequest};
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
 use wire::{Rcode, Ttl};
@@ -179,21 +179,28 @@ impl Service {
         shed
     }
 
-    /// Has an answer fetched for the cache alone.
+    /// Has an answer fetched for the cache alone, paid from the budget of the client's query that it is of use for.
     #[cold]
-    pub(crate) fn fetch(&self, inquiry: Inquiry, client: ClientPrefix) {
+    pub(crate) fn fetch(&self, inquiry: Inquiry, client: ClientPrefix, budget: Option<Budget>) {
         let waiter = Waiter::nobody();
         let (patience, trace) = (None, None);
         // One that is shed is asked for again by whoever wants it next.
-        let _ =
-            self.request(LookupRequest { inquiry, recursion_desired: true, client, patience, trace, waiter });
+        let _ = self.request(LookupRequest {
+            inquiry,
+            recursion_desired: true,
+            client,
+            patience,
+            budget,
+            trace,
+            waiter,
+        });
     }
 
     /// Has an answer in use fetched anew.
     #[cold]
     pub(crate) fn prefetch(&self, inquiry: Inquiry, client: ClientPrefix) {
         self.stats.prefetched.add();
-        self.fetch(inquiry, client);
+        self.fetch(inquiry, client, None);
     }
 
     /// Looks for the answer to a question.

@@ -165,10 +165,12 @@ impl Service {
         let Pursuit { next: inquiry, client, .. } = waiting.pursuit;
         let patience = policy.stale_after.filter(|_| stale);
         if patience.is_some() {
-            self.fetch(inquiry, client);
+            self.fetch(inquiry, client, Some(waiting.pursuit.budget.clone()));
         }
+        let budget = Some(waiting.pursuit.budget.clone());
         let (waiter, trace) = (Waiter(Who::Client(waiting)), None);
-        let request = LookupRequest { inquiry, recursion_desired: true, client, patience, trace, waiter };
+        let request =
+            LookupRequest { inquiry, recursion_desired: true, client, patience, budget, trace, waiter };
         if let Some(LookupRequest { waiter: Waiter(Who::Client(waiting)), .. }) = self.request(request) {
             self.fail(policy, waiting, LookupFailure::Shed(ShedReason::Queue), now);
         }
@@ -178,6 +180,10 @@ impl Service {
     fn fail(&self, policy: &Policy, waiting: Box<Waiting>, failure: LookupFailure, now: Now) {
         if let Some(piece) = self.stale(policy, &waiting.pursuit, now) {
             return self.resume(policy, waiting, piece, None, now);
+        }
+        if let LookupFailure::Overspent(_) = failure {
+            // The name that comes next may be innocent: others can ask for it. The one that was asked led to all that.
+            self.keep_failure(policy, &waiting.pursuit.asked, now);
         }
         self.stats().failures.add();
         self.failed(&waiting.pursuit.next, &failure);
@@ -209,8 +215,15 @@ impl Service {
 /// Whether a failure is one of the servers that were asked, which will not be better in an instant (RFC 9520 §2).
 fn is_of_servers(failure: LookupFailure) -> bool {
     match failure {
-        LookupFailure::TimedOut | LookupFailure::NoReply | LookupFailure::BadReply(_) => true,
-        LookupFailure::NoRecursion | LookupFailure::NoRule | LookupFailure::Shed(_) => false,
+        LookupFailure::TimedOut
+        | LookupFailure::NoReply
+        | LookupFailure::BadReply(_)
+        | LookupFailure::Network
+        | LookupFailure::NoServers => true,
+        LookupFailure::NoRecursion
+        | LookupFailure::NoRule
+        | LookupFailure::Shed(_)
+        | LookupFailure::Overspent(_) => false,
     }
 }
 
@@ -218,13 +231,15 @@ fn is_of_servers(failure: LookupFailure) -> bool {
 fn refusal(failure: LookupFailure) -> Refusal {
     let info = match failure {
         LookupFailure::NoRecursion | LookupFailure::NoRule => return Refusal::NOT_AUTHORITATIVE,
-        LookupFailure::TimedOut | LookupFailure::NoReply => ErrorInfo::NO_REACHABLE_AUTHORITY,
-        LookupFailure::BadReply(ReplyFault::Rcode(_) | ReplyFault::Referral) => {
+        LookupFailure::TimedOut | LookupFailure::NoReply | LookupFailure::NoServers => {
             ErrorInfo::NO_REACHABLE_AUTHORITY
         }
-        LookupFailure::BadReply(ReplyFault::Truncated) => ErrorInfo::NETWORK_ERROR,
+        LookupFailure::BadReply(ReplyFault::Rcode(_) | ReplyFault::Referral | ReplyFault::Lame) => {
+            ErrorInfo::NO_REACHABLE_AUTHORITY
+        }
+        LookupFailure::Network | LookupFailure::BadReply(ReplyFault::Truncated) => ErrorInfo::NETWORK_ERROR,
         LookupFailure::BadReply(_) => ErrorInfo::INVALID_DATA,
-        LookupFailure::Shed(_) => ErrorInfo::OTHER,
+        LookupFailure::Shed(_) | LookupFailure::Overspent(_) => ErrorInfo::OTHER,
     };
     Refusal::because(Rcode::SERVFAIL, info)
 }

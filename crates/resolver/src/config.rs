@@ -130,11 +130,131 @@ impl Default for ForwardTiming {
     }
 }
 
+/// One server of a zone, by the operator's word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartServer {
+    /// Its name, if that is of interest: without addresses it is looked up.
+    pub name: Option<NameBuf>,
+    /// Its addresses and ports.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// Names that are resolved step by step, from the servers of a zone down (RFC 1034 §5.3.3). Of two rules for one domain,
+/// whatever their kinds, the one that is iterated counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IterateRule {
+    /// The zone to begin with; the root for everything.
+    pub domain: NameBuf,
+    /// Its servers.
+    pub servers: Vec<StartServer>,
+    /// Whether they are asked who the servers are by now, and that is believed as long as they say (RFC 8109). Else the
+    /// operator's word stands for ever.
+    pub prime: bool,
+}
+
+/// What one client's query may cost others. Lookups of servers' addresses, restarts and aliases share it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetLimits {
+    /// Queries to other servers, of all kinds. Default: 64.
+    pub queries: u16,
+    /// Of these, to the servers of any one zone. Default: 16.
+    pub queries_per_zone: u16,
+    /// Bytes of replies. Default: 100,000.
+    pub bytes: usize,
+    /// Time. Default: 10 s.
+    pub time: Duration,
+    /// Aliases whose targets are looked up by themselves. Default: 11.
+    pub aliases: u16,
+    /// Lookups of servers' addresses that find nothing. Default: 5.
+    pub fruitless: u16,
+    /// Queries that show a part of the name only (RFC 9156 §2.3). Default: 10.
+    pub minimised: u16,
+}
+
+impl Default for BudgetLimits {
+    fn default() -> Self {
+        BudgetLimits {
+            queries: 64,
+            queries_per_zone: 16,
+            bytes: 100_000,
+            time: Duration::from_secs(10),
+            aliases: 11,
+            fruitless: 5,
+            minimised: 10,
+        }
+    }
+}
+
+/// How much of a name each server sees (RFC 9156).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Minimisation {
+    /// All of it.
+    Off,
+    /// What it needs; if what it replies to that denies the name or is of no use, all of it.
+    #[default]
+    Relaxed,
+    /// What it needs. A denial of a part denies the whole (RFC 8020).
+    Strict,
+}
+
+/// How names are resolved step by step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IterateConfig {
+    /// Where to begin.
+    pub rules: Vec<IterateRule>,
+    /// What one client's query may cost.
+    pub budget: BudgetLimits,
+    /// How much of a name each server sees.
+    pub minimisation: Minimisation,
+    /// Servers of one zone that are considered, those with glue first. Default: 13.
+    pub servers: usize,
+    /// Addresses of one server that are. Default: 6.
+    pub addresses: usize,
+    /// Lookups of servers' addresses that wait for each other in a row. Default: 7.
+    pub depth: u8,
+    /// Lookups in flight at the servers of any one zone. Default: 2000.
+    pub lookups_per_zone: usize,
+    /// The same if none of these servers answers. Default: 20.
+    pub lookups_per_dead_zone: usize,
+    /// Whether servers are asked by IPv4. Default: true.
+    pub ipv4: bool,
+    /// Whether by IPv6. Default: true.
+    pub ipv6: bool,
+    /// Whether delegations may lead to loopback addresses. Default: false.
+    pub loopback: bool,
+    /// Bytes of what is known of delegations and their servers' addresses. Default: 32 MiB.
+    pub delegation_bytes: usize,
+    /// Servers of delegations that speed and abilities are remembered of. Default: 20,000.
+    pub known_servers: usize,
+}
+
+impl Default for IterateConfig {
+    fn default() -> Self {
+        IterateConfig {
+            rules: Vec::new(),
+            budget: BudgetLimits::default(),
+            minimisation: Minimisation::default(),
+            servers: 13,
+            addresses: 6,
+            depth: 7,
+            lookups_per_zone: 2000,
+            lookups_per_dead_zone: 20,
+            ipv4: true,
+            ipv6: true,
+            loopback: false,
+            delegation_bytes: 32 << 20,
+            known_servers: 20_000,
+        }
+    }
+}
+
 /// The forwarder's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardConfig {
     /// The rules, in any order; of two with one domain the later counts.
     pub rules: Vec<ForwardRule>,
+    /// What is not forwarded but resolved step by step.
+    pub iterate: IterateConfig,
     /// Bounds.
     pub limits: ForwardLimits,
     /// Times.
@@ -157,6 +277,7 @@ impl Default for ForwardConfig {
     fn default() -> Self {
         ForwardConfig {
             rules: Vec::new(),
+            iterate: IterateConfig::default(),
             limits: ForwardLimits::default(),
             timing: ForwardTiming::default(),
             explore: 20,

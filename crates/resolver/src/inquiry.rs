@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use wire::{Class, LowerNameBuf, Type};
 
+use crate::budget::{Budget, Overspent};
 use crate::config::ForwardConfig;
 use crate::scrub::{Answer, ReplyFault};
 use crate::trace::Trace;
@@ -59,8 +60,11 @@ pub struct LookupRequest<W> {
     pub recursion_desired: bool,
     /// Where it is.
     pub client: ClientPrefix,
-    /// How long it waits, [`ForwardTiming::client`](crate::ForwardTiming::client) at most; `None`: as long as that.
+    /// How long it waits, [`ForwardTiming::client`](crate::ForwardTiming::client) at most, or
+    /// [`BudgetLimits::time`](crate::BudgetLimits::time) where names are resolved step by step; `None`: as long as that.
     pub patience: Option<Duration>,
+    /// What the client's query has spent, if others were asked for it before: for the beginning of a chain, say.
+    pub budget: Option<Budget>,
     /// Where what is done about it is noted, if a person asks.
     pub trace: Option<Trace>,
     /// The client itself, handed back with the outcome.
@@ -85,7 +89,8 @@ pub trait Outlet: Send + 'static {
     /// A client that waits.
     type Waiter: Send + 'static;
 
-    /// A lookup has ended `now`: called once for each that has started, before its clients are settled.
+    /// A lookup has ended `now`: called once for each that has started, before its clients are settled. Lookups of servers'
+    /// addresses have no clients; of these, none is reported that nobody needs any more.
     fn ended(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome, now: Instant);
 
     /// A client's wait is over `now`: called once for each. That may be later than its lookup has ended, and others may
@@ -115,8 +120,14 @@ pub enum LookupFailure {
     TimedOut,
     /// All tries are spent, and no server replied.
     NoReply,
+    /// No server of a zone on the way could be reached: there is no route to any, or all refuse.
+    Network,
     /// All tries are spent, and no reply could be used; why the last could not.
     BadReply(ReplyFault),
+    /// A zone on the way has no server whose address can be found.
+    NoServers,
+    /// The client's query has cost enough.
+    Overspent(Overspent),
 }
 
 /// Which limit was reached.
@@ -130,6 +141,8 @@ pub enum ShedReason {
     Rule,
     /// Too many lookups in all.
     Lookups,
+    /// Too many lookups at the servers of one zone.
+    Zone,
     /// Too many requests wait to be looked at. Whoever keeps that queue counts them.
     Queue,
 }

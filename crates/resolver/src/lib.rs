@@ -1,17 +1,21 @@
 //! Answers from other servers.
 //!
-//! What lives here: the [`Forwarder`], a state machine that resolves questions by asking upstream servers. It has no
+//! What lives here: the [`Forwarder`], a state machine that resolves questions by asking upstream servers: those that a
+//! rule names, or those of one zone after the other, from the root down. It has no
 //! sockets, no clock and no threads: `net` drives it through [`exchange::Core`], tests drive it on virtual time. What
 //! does not: keeping answers, and answering clients, who wait behind an [`Outlet`].
 //!
 //! | module | holds |
 //! |---|---|
 //! | `config` | what an operator sets: rules, servers, bounds, times |
+//! | `hints` | the root servers |
 //! | `rules` | the rules, ready to be looked up |
+//! | `budget` | what one client's query may cost |
 //! | `inquiry` | what is asked, who waits, what comes of it |
 //! | `scrub` | what is kept of a reply |
 //! | `query` | the queries that are sent, and whether a message belongs to one |
-//! | `server` | what is known of an upstream server: health, cookies, what it cannot do; `rtt`: how fast it is |
+//! | `server` | what is known of an upstream server: health, cookies, what it cannot do; `rtt`: how fast it is; `servers`: all |
+//! | `delegations` | what is known of zone cuts and their servers' addresses, `bounded` in bytes |
 //! | `select` | which server is asked next |
 //! | `limits` | who may wait and which lookups may start |
 //! | `forwarder` | the lookups in flight, their tries, the connections |
@@ -19,8 +23,12 @@
 //! | `trace` | what was done about a request, for a person |
 #![forbid(unsafe_code)]
 
+mod bounded;
+mod budget;
 mod config;
+mod delegations;
 mod forwarder;
+mod hints;
 mod inquiry;
 mod limits;
 mod query;
@@ -30,16 +38,21 @@ mod rules;
 mod scrub;
 mod select;
 mod server;
+mod servers;
 mod stats;
 mod trace;
 
-pub use config::{ForwardConfig, ForwardLimits, ForwardRule, ForwardTiming, Reach, Upstream};
+pub use budget::{Budget, Overspent};
+pub use config::{
+    BudgetLimits, ForwardConfig, ForwardLimits, ForwardRule, ForwardTiming, IterateConfig, IterateRule,
+    Minimisation, Reach, StartServer, Upstream,
+};
 pub use forwarder::Forwarder;
 pub use inquiry::{
     ClientPrefix, ForwarderRequest, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ShedReason,
 };
 pub use query::Misfit;
 pub use random::{ChaCha, Random};
-pub use scrub::{Answer, ReplyFault, Scope, scrub};
+pub use scrub::{Answer, Referral, ReferralScope, ReplyFault, Scope, priming, referral, scrub};
 pub use stats::{ForwardStats, RTT_BUCKETS, Suspects, UpstreamStats};
 pub use trace::{CookieSent, Trace, TraceEvent, TraceStep, TraceVerdict, TryChange};

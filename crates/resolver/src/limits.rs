@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use wire::LowerName;
+
 use crate::config::ForwardLimits;
 use crate::inquiry::{ClientPrefix, ShedReason};
 
@@ -13,6 +15,8 @@ const SLOT: Duration = Duration::from_millis(10);
 pub(crate) struct Load {
     clients: HashMap<ClientPrefix, Waiting>,
     by_rule: Vec<usize>,
+    /// By the wire form of the zone whose servers are asked.
+    by_zone: HashMap<Box<[u8]>, usize>,
     lookups: usize,
 }
 
@@ -27,7 +31,7 @@ struct Waiting {
 impl Load {
     /// Nothing in flight.
     pub(crate) fn new(rules: usize) -> Self {
-        Load { clients: HashMap::new(), by_rule: vec![0; rules], lookups: 0 }
+        Load { clients: HashMap::new(), by_rule: vec![0; rules], by_zone: HashMap::new(), lookups: 0 }
     }
 
     /// Whether one more client of `prefix` may wait.
@@ -100,6 +104,26 @@ impl Load {
         }
     }
 
+    /// A lookup comes to the servers of a zone, if there are fewer than `most`.
+    pub(crate) fn zone_came(&mut self, zone: LowerName<'_>, most: usize) -> Result<(), ShedReason> {
+        match self.by_zone.get_mut(zone.as_wire()) {
+            Some(n) if *n >= most => return Err(ShedReason::Zone),
+            Some(n) => *n += 1,
+            None => drop(self.by_zone.insert(zone.as_wire().into(), 1)),
+        }
+        Ok(())
+    }
+
+    /// It goes on, or is over.
+    pub(crate) fn zone_went(&mut self, zone: LowerName<'_>) {
+        if let Some(n) = self.by_zone.get_mut(zone.as_wire()) {
+            *n = n.saturating_sub(1);
+            if *n == 0 {
+                self.by_zone.remove(zone.as_wire());
+            }
+        }
+    }
+
     /// Lookups in flight.
     pub(crate) fn lookups(&self) -> usize {
         self.lookups
@@ -107,7 +131,8 @@ impl Load {
 
     /// Whether nobody waits and nothing is counted.
     pub(crate) fn is_empty(&self) -> bool {
-        self.clients.is_empty() && self.lookups == 0 && self.by_rule.iter().all(|&n| n == 0)
+        let zones = self.by_zone.is_empty();
+        zones && self.clients.is_empty() && self.lookups == 0 && self.by_rule.iter().all(|&n| n == 0)
     }
 }
 

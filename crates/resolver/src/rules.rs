@@ -1,17 +1,53 @@
 //! The rules, ready to be looked up.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use wire::{LowerNameBuf, NameBuf, Type};
+use wire::{Class, LowerNameBuf, NameBuf, Type};
 
 use crate::config::{ForwardConfig, Upstream};
+use crate::delegations::Cut;
 use crate::inquiry::Inquiry;
+use crate::random::Random;
+use crate::servers::{ServerId, Servers};
 
-/// A rule, its servers by their place among all.
+/// A rule.
 pub(crate) struct Rule {
     pub(crate) domain: NameBuf,
-    pub(crate) recursion_desired: bool,
-    pub(crate) servers: Vec<usize>,
+    pub(crate) way: Way,
+}
+
+/// What is done for the names of a rule.
+pub(crate) enum Way {
+    /// These servers are asked.
+    Forward {
+        /// With RD.
+        recursion_desired: bool,
+        /// The servers.
+        servers: Vec<ServerId>,
+    },
+    /// They are resolved step by step.
+    Iterate {
+        /// From here, if nothing below is known.
+        start: Arc<Cut>,
+        /// Its servers are asked who they are.
+        prime: bool,
+    },
+}
+
+impl Rule {
+    /// Whether names are resolved step by step.
+    pub(crate) fn walks(&self) -> bool {
+        matches!(self.way, Way::Iterate { .. })
+    }
+
+    /// Whether it has servers to ask. Delegations are of class IN.
+    fn leads_anywhere(&self, qclass: Class) -> bool {
+        match &self.way {
+            Way::Forward { servers, .. } => !servers.is_empty(),
+            Way::Iterate { start, .. } => qclass == Class::IN && !start.servers.is_empty(),
+        }
+    }
 }
 
 /// All rules, by number.
@@ -23,27 +59,42 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// The rules of a configuration, and the servers that they name, each once.
-    pub(crate) fn of(config: &ForwardConfig) -> (Self, Vec<Upstream>) {
+    /// The rules of a configuration. `servers` has those that they name, and no others that other rules had named. Also
+    /// returns these, each once.
+    pub(crate) fn of(
+        config: &ForwardConfig,
+        servers: &mut Servers,
+        random: &mut impl Random,
+    ) -> (Self, Vec<Upstream>) {
         let mut upstreams: Vec<Upstream> = Vec::new();
+        for upstream in config.rules.iter().flat_map(|rule| &rule.upstreams) {
+            if !upstreams.contains(upstream) {
+                upstreams.push(*upstream);
+            }
+        }
+        servers.name(&upstreams, random);
         let mut rules = Rules { all: Vec::new(), domains: HashMap::new(), depths: 0 };
-        for (number, rule) in config.rules.iter().enumerate() {
-            let mut servers = Vec::new();
-            for upstream in &rule.upstreams {
-                let place = upstreams.iter().position(|known| known == upstream).unwrap_or(upstreams.len());
-                if place == upstreams.len() {
-                    upstreams.push(*upstream);
-                }
-                if !servers.contains(&place) {
-                    servers.push(place);
+        for rule in &config.rules {
+            let mut named = Vec::new();
+            for id in rule.upstreams.iter().filter_map(|upstream| servers.id_of(upstream)) {
+                if !named.contains(&id) {
+                    named.push(id);
                 }
             }
-            rules.domains.insert(rule.domain.as_name().to_lower(), number);
-            rules.depths |= 1 << rule.domain.as_name().label_count();
-            let (domain, recursion_desired) = (rule.domain, rule.recursion_desired);
-            rules.all.push(Rule { domain, recursion_desired, servers });
+            let way = Way::Forward { recursion_desired: rule.recursion_desired, servers: named };
+            rules.add(Rule { domain: rule.domain, way });
+        }
+        for rule in &config.iterate.rules {
+            let start = Arc::new(Cut::start(rule.domain.as_name().to_lower(), &rule.servers));
+            rules.add(Rule { domain: rule.domain, way: Way::Iterate { start, prime: rule.prime } });
         }
         (rules, upstreams)
+    }
+
+    fn add(&mut self, rule: Rule) {
+        self.domains.insert(rule.domain.as_name().to_lower(), self.all.len());
+        self.depths |= 1 << rule.domain.as_name().label_count();
+        self.all.push(rule);
     }
 
     /// How many there are.
@@ -67,7 +118,7 @@ impl Rules {
                 && let Some(&rule) = self.domains.get(&name.to_buf())
             {
                 return Some(rule)
-                    .filter(|&rule| self.get(rule).is_some_and(|rule| !rule.servers.is_empty()));
+                    .filter(|&rule| self.get(rule).is_some_and(|rule| rule.leads_anywhere(inquiry.qclass)));
             }
             labels = labels.saturating_sub(1);
         }

@@ -4,38 +4,46 @@ use std::time::Instant;
 
 use crate::config::ForwardConfig;
 use crate::random::Random;
-use crate::server::Server;
+use crate::servers::{ServerId, Servers};
 
 /// What one lookup has done with one server of its rule.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
-    /// The server, by its place among all.
-    pub(crate) server: usize,
+    /// The server.
+    pub(crate) server: ServerId,
     /// Tries sent to it.
     pub(crate) tries: u32,
     /// Of these, unanswered in time.
     pub(crate) silent: u32,
+    /// Of the silent ones, those whose link failed.
+    pub(crate) broken: u32,
     /// Its reply could not be used: it is not asked again.
     pub(crate) spent: bool,
 }
 
 /// The server to ask next: the one asked least in this lookup, where one that is failing counts as asked once more;
-/// of these the fastest, a server never measured first, so that it is; of failing ones that which was asked longest
+/// of these one of the family of addresses, IPv4 or IPv6, that has been silent less often; of these the fastest, a server never measured first, so that it is; of failing ones that which was asked longest
 /// ago. Now and then the first try goes to any of the others that are not failing.
 ///
 /// Returns a place in `asked`.
 pub(crate) fn next(
     asked: &[Asked],
-    servers: &[Server],
+    servers: &Servers,
     config: &ForwardConfig,
     random: &mut impl Random,
 ) -> Option<usize> {
+    let is_v6 = |asked: &Asked| servers.get(asked.server).map(|server| server.upstream.address.is_ipv6());
+    let mut silent = [0, 0];
+    for asked in asked {
+        silent[usize::from(is_v6(asked) == Some(true))] += asked.silent;
+    }
     let rank = |at: &usize| {
         let asked = asked.get(*at)?;
         let server = servers.get(asked.server)?;
         let failing = server.is_failing();
         let last = if failing { server.last_asked() } else { None };
-        Some((asked.tries + u32::from(failing), last, server.rtt.smoothed(), *at))
+        let family = silent[usize::from(server.upstream.address.is_ipv6())];
+        Some((asked.tries + u32::from(failing), last, family, server.rtt.smoothed(), *at))
     };
     let best = (0..asked.len()).filter(|&at| !asked[at].spent).min_by_key(rank)?;
     let first = asked.iter().all(|asked| asked.tries == 0 && !asked.spent);
@@ -50,7 +58,7 @@ pub(crate) fn next(
 
 /// A failing server of the rule that is due for a probe and that this lookup has not asked: it gets a duplicate of
 /// the query that another server is sent.
-pub(crate) fn probe(asked: &[Asked], servers: &[Server], now: Instant) -> Option<usize> {
+pub(crate) fn probe(asked: &[Asked], servers: &Servers, now: Instant) -> Option<usize> {
     asked.iter().position(|asked| {
         asked.tries == 0
             && !asked.spent
@@ -64,26 +72,27 @@ mod tests {
 
     use super::*;
     use crate::random::ChaCha;
-    use crate::server::tests::server;
+    use crate::server::Server;
 
     /// Servers with these round-trip times in milliseconds; 0: never measured.
-    fn servers(times: &[u64]) -> (Vec<Server>, Vec<Asked>) {
-        let make = |&ms: &u64| {
-            let mut server = server();
-            if ms > 0 {
-                server.on_reply(Some(Duration::from_millis(ms)));
-            }
-            server
-        };
-        let asked = (0..times.len()).map(|server| Asked { server, ..Default::default() }).collect();
-        (times.iter().map(make).collect(), asked)
+    fn servers(times: &[u64]) -> (Servers, Vec<Asked>) {
+        let (mut servers, ids) = crate::servers::tests::servers(times.len() as u8);
+        let asked: Vec<_> = ids.iter().map(|&server| Asked { server, ..Default::default() }).collect();
+        for (asked, &ms) in asked.iter().zip(times).filter(|(_, ms)| **ms > 0) {
+            at(&mut servers, asked).on_reply(Some(Duration::from_millis(ms)));
+        }
+        (servers, asked)
+    }
+
+    fn at<'s>(servers: &'s mut Servers, asked: &Asked) -> &'s mut Server {
+        servers.get_mut(asked.server).expect("known")
     }
 
     fn plain() -> ForwardConfig {
         ForwardConfig { explore: 0, ..Default::default() }
     }
 
-    fn pick(asked: &[Asked], servers: &[Server]) -> Option<usize> {
+    fn pick(asked: &[Asked], servers: &Servers) -> Option<usize> {
         next(asked, servers, &plain(), &mut ChaCha::new([1; 32]))
     }
 
@@ -108,7 +117,7 @@ mod tests {
     #[test]
     fn a_failing_one_comes_behind_a_sound_one_asked_as_often() {
         let (mut servers, mut asked) = servers(&[10, 50]);
-        servers[0].on_silence(Instant::now());
+        at(&mut servers, &asked[0]).on_silence(Instant::now());
         assert_eq!(pick(&asked, &servers), Some(1));
         asked[1].tries = 2;
         assert_eq!(pick(&asked, &servers), Some(0));
@@ -118,9 +127,9 @@ mod tests {
     fn where_all_fail_the_one_asked_longest_ago_is_next() {
         let (mut servers, asked) = servers(&[10, 20, 30]);
         let (now, config) = (Instant::now(), plain());
-        for (at, after) in [(0, 3), (1, 1), (2, 2)] {
-            servers[at].on_silence(now);
-            servers[at].on_asked(now + Duration::from_secs(after), &config.timing);
+        for (n, after) in [(0, 3), (1, 1), (2, 2)] {
+            at(&mut servers, &asked[n]).on_silence(now);
+            at(&mut servers, &asked[n]).on_asked(now + Duration::from_secs(after), &config.timing);
         }
         assert_eq!(pick(&asked, &servers), Some(1));
     }
@@ -137,7 +146,7 @@ mod tests {
     #[test]
     fn one_lookup_in_twenty_explores_the_sound_ones() {
         let (mut servers, asked) = servers(&[10, 20, 30, 40]);
-        servers[3].on_silence(Instant::now());
+        at(&mut servers, &asked[3]).on_silence(Instant::now());
         let (config, mut random) = (ForwardConfig::default(), ChaCha::new([1; 32]));
         let mut counts = [0; 4];
         for _ in 0..10_000 {
@@ -152,9 +161,9 @@ mod tests {
         let (mut servers, asked) = servers(&[10, 20]);
         let now = Instant::now();
         assert_eq!(probe(&asked, &servers, now), None);
-        servers[1].on_silence(now);
+        at(&mut servers, &asked[1]).on_silence(now);
         assert_eq!(probe(&asked, &servers, now), Some(1));
-        servers[1].on_asked(now, &plain().timing);
+        at(&mut servers, &asked[1]).on_asked(now, &plain().timing);
         assert_eq!(probe(&asked, &servers, now), None);
     }
 }

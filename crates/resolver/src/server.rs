@@ -28,6 +28,8 @@ pub(crate) struct Server {
     /// Connections to it, the oldest first.
     pub(crate) connections: Vec<Link>,
     pub(crate) stats: Arc<UpstreamStats>,
+    /// If no rule names it: when it was used last, in the count of [`Servers`](crate::servers::Servers).
+    pub(crate) used: Option<u64>,
 }
 
 /// Whether a server answers.
@@ -70,6 +72,7 @@ impl Server {
             without: Without::default(),
             connections: Vec::new(),
             stats: Arc::new(UpstreamStats::new(upstream)),
+            used: None,
         }
     }
 
@@ -174,10 +177,10 @@ impl Server {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
 
-    pub(crate) fn server() -> Server {
+    fn server() -> Server {
         Server::new(Upstream::new(([192, 0, 2, 1], 53).into()), [0; CLIENT_COOKIE])
     }
 

@@ -112,8 +112,16 @@ pub struct ForwardStats {
     pub failed: Counter,
     /// Clients whose time was over.
     pub timed_out: Counter,
-    /// Clients shed, by reason: their prefix, the lookup, the rule, all lookups.
-    pub shed: [Counter; 4],
+    /// Clients shed, by reason: their prefix, the lookup, the rule, all lookups, the zone.
+    pub shed: [Counter; 5],
+    /// Referrals followed.
+    pub referrals: Counter,
+    /// Lookups of servers' addresses, which no client has asked for.
+    pub address_lookups: Counter,
+    /// Lookups that ended since their client's query had cost enough.
+    pub overspent: Counter,
+    /// Bytes of what is known of delegations.
+    pub delegation_bytes: Counter,
     /// What may have been forged.
     pub suspects: Suspects,
 }
@@ -129,6 +137,10 @@ impl ForwardStats {
             failed: Counter::default(),
             timed_out: Counter::default(),
             shed: Default::default(),
+            referrals: Counter::default(),
+            address_lookups: Counter::default(),
+            overspent: Counter::default(),
+            delegation_bytes: Counter::default(),
             suspects: Suspects::default(),
         }
     }
@@ -145,12 +157,13 @@ impl ForwardStats {
 
     /// The counter of clients shed for this reason; none if that is not for the forwarder to count.
     pub fn shed(&self, reason: ShedReason) -> Option<&Counter> {
-        let [prefix, clients, rule, lookups] = &self.shed;
+        let [prefix, clients, rule, lookups, zone] = &self.shed;
         match reason {
             ShedReason::ClientPrefix => Some(prefix),
             ShedReason::Clients => Some(clients),
             ShedReason::Rule => Some(rule),
             ShedReason::Lookups => Some(lookups),
+            ShedReason::Zone => Some(zone),
             ShedReason::Queue => None,
         }
     }

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use exchange::Transport;
-use wire::{NameBuf, Rcode};
+use wire::{NameBuf, Rcode, Type};
 
+use crate::budget::Overspent;
 use crate::config::Upstream;
 use crate::inquiry::{LookupFailure, LookupOutcome, ShedReason};
 use crate::query::Misfit;
@@ -57,6 +58,29 @@ pub enum TraceEvent {
         /// RD in the queries.
         recursion_desired: bool,
     },
+    /// The servers of a zone are to be asked.
+    Zone {
+        /// The zone.
+        zone: Box<NameBuf>,
+        /// How many addresses of them are known.
+        addresses: usize,
+        /// What they are asked, which may be less than what the request asks.
+        name: Box<NameBuf>,
+        /// The type of it.
+        qtype: Type,
+    },
+    /// The address of a zone's server is looked up.
+    Sought {
+        /// The server.
+        name: Box<NameBuf>,
+        /// A or AAAA.
+        qtype: Type,
+    },
+    /// Such a lookup has ended.
+    Found {
+        /// Addresses by now that can be asked.
+        addresses: usize,
+    },
     /// Others wait for the same question: the request shares their lookup, of which only the steps from here on are seen.
     Joined {
         /// How many others.
@@ -68,7 +92,7 @@ pub enum TraceEvent {
         server: SocketAddr,
         /// How.
         transport: Transport,
-        /// Which of the lookup's queries it is, from 1.
+        /// Which of the lookup's queries it is, from 1; of a lookup that goes step by step, at this step.
         attempt: u8,
         /// The letters of the name are in random case.
         mixed_case: bool,
@@ -150,6 +174,12 @@ pub enum TraceVerdict {
     Again(TryChange),
     /// It is of no use; the server is not asked again.
     Useless(ReplyFault),
+    /// It refers to the servers of a zone below.
+    Referral,
+    /// It says nothing against what is asked next: more of the name.
+    Deeper,
+    /// It denies a part of the name, or has no use for it: the servers are asked for the whole.
+    Whole,
 }
 
 /// What is changed in a query that is sent once more to the same server.
@@ -209,6 +239,18 @@ impl fmt::Display for TraceEvent {
                 }
                 f.write_str(if *recursion_desired { "" } else { ", asked without RD" })
             }
+            TraceEvent::Zone { zone, addresses, name, qtype } => {
+                write!(
+                    f,
+                    "the servers of {zone} are asked for {name} {qtype}, {addresses} addresses are known"
+                )
+            }
+            TraceEvent::Sought { name, qtype } => {
+                write!(f, "the {qtype} records of the server {name} are looked up")
+            }
+            TraceEvent::Found { addresses } => {
+                write!(f, "that lookup has ended, {addresses} addresses are known")
+            }
             TraceEvent::Joined { clients } => write!(f, "joined a lookup that {clients} wait for already"),
             TraceEvent::Asked { server, transport, attempt, mixed_case, edns, probe, wait } => {
                 let what = if *probe { "probed" } else { "asked" };
@@ -251,6 +293,9 @@ impl fmt::Display for TraceVerdict {
             TraceVerdict::Again(TryChange::WithoutCookie) => f.write_str("once more without a cookie"),
             TraceVerdict::Again(TryChange::NewCookie) => f.write_str("once more with its new cookie"),
             TraceVerdict::Useless(fault) => write!(f, "of no use: {fault}"),
+            TraceVerdict::Referral => f.write_str("a referral"),
+            TraceVerdict::Deeper => f.write_str("more of the name is asked"),
+            TraceVerdict::Whole => f.write_str("the whole name is asked"),
         }
     }
 }
@@ -273,6 +318,7 @@ impl fmt::Display for ReplyFault {
             ReplyFault::Malformed => f.write_str("it is malformed"),
             ReplyFault::SetTooLarge => f.write_str("it has too many records"),
             ReplyFault::Referral => f.write_str("it refers to other servers"),
+            ReplyFault::Lame => f.write_str("the server does not serve the zone"),
             ReplyFault::Chain => f.write_str("its chain of aliases is too long"),
             ReplyFault::Rcode(rcode) => write!(f, "its response code is {rcode}"),
             ReplyFault::Truncated => f.write_str("it is truncated over TCP, too"),
@@ -287,6 +333,7 @@ impl fmt::Display for ShedReason {
             ShedReason::Clients => "too many clients wait for the lookup",
             ShedReason::Rule => "too many lookups by the rule are in flight",
             ShedReason::Lookups => "too many lookups are in flight",
+            ShedReason::Zone => "too many lookups at the servers of one zone are in flight",
             ShedReason::Queue => "too many questions wait to be looked at",
         })
     }
@@ -301,7 +348,24 @@ impl fmt::Display for LookupFailure {
             LookupFailure::TimedOut => f.write_str("the client's time is over"),
             LookupFailure::NoReply => f.write_str("no server has replied"),
             LookupFailure::BadReply(fault) => write!(f, "no reply is of use: {fault}"),
+            LookupFailure::Network => f.write_str("no server of the zone can be reached"),
+            LookupFailure::NoServers => f.write_str("no server of the zone has an address that can be found"),
+            LookupFailure::Overspent(what) => write!(f, "the query has cost enough: {what}"),
         }
+    }
+}
+
+impl fmt::Display for Overspent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Overspent::Queries => "queries to other servers",
+            Overspent::ZoneQueries => "queries to the servers of one zone",
+            Overspent::Bytes => "bytes of replies",
+            Overspent::Time => "time",
+            Overspent::Aliases => "aliases followed",
+            Overspent::Addresses => "servers whose address cannot be found",
+            Overspent::Depth => "lookups that wait for each other",
+        })
     }
 }
 

@@ -80,8 +80,15 @@ fn questions_go_through_real_sockets_and_share_a_connection() {
             checking_disabled: false,
         };
         let client = ClientPrefix::of([127, 0, 0, 1].into());
-        let request =
-            LookupRequest { inquiry, recursion_desired: true, client, patience: None, trace: None, waiter };
+        let request = LookupRequest {
+            inquiry,
+            recursion_desired: true,
+            client,
+            patience: None,
+            budget: None,
+            trace: None,
+            waiter,
+        };
         assert!(outgoing.request(ForwarderRequest::Lookup(request)));
         // One connection is all that the server takes.
         let (settled, outcome) = outcomes.recv_timeout(PATIENCE).expect("an outcome");

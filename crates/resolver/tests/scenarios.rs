@@ -34,6 +34,8 @@
 
 #[path = "scenarios/harness.rs"]
 mod harness;
+#[path = "scenarios/shown.rs"]
+mod shown;
 
 macro_rules! scenarios {
     ($($name:ident)*) => {$(

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use resolver::{Answer, Inquiry, Scope, scrub};
+use resolver::{Answer, Inquiry, ReferralScope, Scope, referral, scrub};
 use wire::message::{Builder, Compressor, Header, MAX_MESSAGE, Offset, Owner, Parser, Section};
 use wire::rdata::{self, view::Rrsig};
 use wire::{Class, Name, NameBuf, Rcode, Ttl, Type};
@@ -197,6 +197,46 @@ proptest! {
             // AA is not in the message: what is kept comes out of a cache.
             let kept = Answer { authoritative: false, ..answer };
             prop_assert_eq!(again(&kept.message, kept.rcode), Some(kept));
+        }
+    }
+
+    #[test]
+    fn a_referral_leads_down_towards_the_name_and_has_glue_of_the_zone_asked_alone(
+        inquiry in inquiry(),
+        records in vec(record(), 1..12),
+        zone in select(vec![".", "example.", "www.example."]),
+    ) {
+        let zone = name(zone);
+        // Answers leave no referral; what is in authority may be glue as well.
+        let moved = |(section, owner, rtype, class, ttl, data): &(_, _, Type, _, _, _)| {
+            let section = match (*section, *rtype) {
+                (_, Type::A) => Section::Additional,
+                (_, Type::NS) => Section::Authority,
+                (section, _) => section,
+            };
+            (section, *owner, *rtype, *class, *ttl, Vec::clone(data))
+        };
+        let mut records: Vec<_> = records.iter().map(moved).collect();
+        records.sort_by_key(|record| record.0 as u8);
+        let message = reply(&inquiry, inquiry.name.as_name(), Rcode::NOERROR, &records);
+        let asked = inquiry.name.as_name();
+        let scope = ReferralScope {
+            zone: zone.as_name(),
+            name: asked,
+            class: Class::IN,
+            servers: 2,
+            addresses: 1,
+            loopback: false,
+            max_ttl: MAX_TTL,
+        };
+        if let Ok(Some(found)) = referral(&message, &scope) {
+            let cut = found.zone.as_name();
+            prop_assert!(asked.is_at_or_below(cut) && cut.is_at_or_below(zone.as_name()) && cut != zone.as_name());
+            prop_assert!((1..=2).contains(&found.servers.len()) && found.ttl <= MAX_TTL);
+            for (server, glue) in &found.servers {
+                prop_assert!(glue.len() <= 1);
+                prop_assert!(glue.is_empty() || server.as_name().is_at_or_below(zone.as_name()));
+            }
         }
     }
 

@@ -7,13 +7,16 @@
 //! | [`choices`] | choices made from bytes, by chance or by a fuzzer |
 //! | [`decode`] | replies, read back by two decoders |
 //! | [`everything`] | a small zone that has something of everything |
+//! | [`keys`] | keys that sign for real |
 //! | [`model`] | zones and catalogs as plain maps, every question answered by looking at everything |
 //! | [`packets`] | batches of packets made from choices: good queries, odd ones, damaged ones and noise |
 //! | [`query`] | queries, read byte by byte |
 //! | [`random`] | proptest strategies for names, records and zones |
 //! | [`reference`](mod@reference) | what a packet is replied to with |
-//! | [`sign`](mod@sign) | signs zones with made-up signatures and true chains |
+//! | [`sign`](mod@sign) | signs zones with true chains, and signatures made up or true |
+//! | [`texts`] | master files that are edited |
 //! | [`tld`] | a large zone of delegations, for measurements |
+//! | [`tree`] | a tree of zones signed for real, and validating what they answer |
 //! | [`versions`] | zones that change, and what must be the same then |
 //! | [`zones`](mod@zones) | small zones made from choices |
 #![forbid(unsafe_code)]
@@ -23,13 +26,16 @@ pub mod choices;
 pub mod decode;
 pub mod disk;
 pub mod everything;
+pub mod keys;
 pub mod model;
 pub mod packets;
 pub mod query;
 pub mod random;
 pub mod reference;
 pub mod sign;
+pub mod texts;
 pub mod tld;
+pub mod tree;
 pub mod versions;
 pub mod zones;
 

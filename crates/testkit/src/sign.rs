@@ -1,5 +1,6 @@
 //! Signs zones: every RRset that has to have a signature gets one, and absence a true chain of NSEC or NSEC3 (RFC 4035 §2,
-//! RFC 5155 §7.1). The signatures are made up, as long as those of P-256 (RFC 6605 §4): no server looks into them.
+//! RFC 5155 §7.1). The signatures are made up, as long as those of P-256 (RFC 6605 §4), as no server looks into them; or
+//! they are made by whoever calls, for those who do.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,6 +55,18 @@ type Names = BTreeMap<NameBuf, Owned>;
 /// # Panics
 /// If there is no SOA at the apex: tests call this.
 pub fn sign(apex: Name<'_>, records: &[Record], chain: &Chain) -> Vec<Record> {
+    sign_by(apex, records, chain, &|owner, covered, ttl, _| vec![rrsig(apex, owner, covered, ttl)])
+}
+
+/// An RRset that is to be signed: its owner, type and TTL, and its RDATA in canonical form and order. Returns the RRSIG
+/// records.
+pub type SignSet<'s> = dyn Fn(NameBuf, Type, Ttl, &[Vec<u8>]) -> Vec<Record> + 's;
+
+/// The same with signatures that `sign_set` makes.
+///
+/// # Panics
+/// If there is no SOA at the apex: tests call this.
+pub fn sign_by(apex: Name<'_>, records: &[Record], chain: &Chain, sign_set: &SignSet<'_>) -> Vec<Record> {
     let mut records: Vec<Record> = records.iter().filter(|r| !MADE.contains(&r.rtype)).cloned().collect();
     if let Chain::Nsec3 { iterations, salt, .. } = chain {
         let rdata = parameters(0, *iterations, salt);
@@ -68,10 +81,20 @@ pub fn sign(apex: Name<'_>, records: &[Record], chain: &Chain) -> Vec<Record> {
         Chain::Nsec => nsec(&names, ttl),
         Chain::Nsec3 { opt_out, iterations, salt } => nsec3(apex, &names, ttl, (*opt_out, *iterations, salt)),
     };
-    let sigs =
-        names.iter().flat_map(|(name, owned)| owned.signed().map(|(t, ttl)| rrsig(apex, *name, t, ttl)));
-    records.extend(sigs.collect::<Vec<_>>());
-    records.extend(proofs.iter().map(|proof| rrsig(apex, proof.owner, proof.rtype, ttl)));
+    let signed = names.iter().flat_map(|(name, owned)| owned.signed().map(|(t, ttl)| (*name, t, ttl)));
+    let signed = signed.chain(proofs.iter().map(|proof| (proof.owner, proof.rtype, ttl)));
+    let mut sigs = Vec::new();
+    let mut data = BTreeMap::<(NameBuf, Type), BTreeSet<Vec<u8>>>::new();
+    for Record { owner, rtype, rdata, .. } in records.iter().chain(&proofs) {
+        let mut rdata = rdata.clone();
+        wire::rdata::canonical(*rtype, &mut rdata);
+        data.entry((*owner, *rtype)).or_default().insert(rdata);
+    }
+    for (owner, rtype, ttl) in signed {
+        let rdatas: Vec<Vec<u8>> = data[&(owner, rtype)].iter().cloned().collect();
+        sigs.extend(sign_set(owner, rtype, ttl, &rdatas));
+    }
+    records.extend(sigs);
     records.extend(proofs);
     records
 }

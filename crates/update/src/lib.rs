@@ -27,8 +27,7 @@
 //!
 //! Nothing here signs. In a zone that is signed by somebody else, each change would leave signatures and proofs that do
 //! not fit the data any more, so that validating resolvers would take the zone for forged: such a zone takes no update,
-//! REFUSED. BIND without the zone's private keys answers SERVFAIL; Knot without signing makes the change and leaves the
-//! old signatures. RRSIG, NSEC, NSEC3 and NSEC3PARAM belong to whoever signs and are refused in every zone; DNSKEY, CDS, CDNSKEY and
+//! REFUSED. RRSIG, NSEC, NSEC3 and NSEC3PARAM belong to whoever signs and are refused in every zone; DNSKEY, CDS, CDNSKEY and
 //! DS are data as any others, so that keys can be announced before a zone is signed.
 //!
 //! # Where BIND 9.18 decides otherwise

@@ -33,10 +33,30 @@ pub struct ErrorInfo(pub u16);
 impl ErrorInfo {
     /// Other: the text says it.
     pub const OTHER: ErrorInfo = ErrorInfo(0);
+    /// No key of the zone is of an algorithm that is supported, so it is taken for insecure.
+    pub const UNSUPPORTED_DNSKEY_ALGORITHM: ErrorInfo = ErrorInfo(1);
+    /// No DS of the zone is of a digest type that is supported, so it is taken for insecure.
+    pub const UNSUPPORTED_DS_DIGEST: ErrorInfo = ErrorInfo(2);
     /// Older than its TTL allows, because nobody could say better (RFC 8767).
     pub const STALE_ANSWER: ErrorInfo = ErrorInfo(3);
     /// Made here, not by whoever owns the name.
     pub const FORGED_ANSWER: ErrorInfo = ErrorInfo(4);
+    /// Whether the data is secure cannot be told (RFC 4035 §4.3).
+    pub const DNSSEC_INDETERMINATE: ErrorInfo = ErrorInfo(5);
+    /// The data should be secure, and is not (RFC 4035 §4.3).
+    pub const DNSSEC_BOGUS: ErrorInfo = ErrorInfo(6);
+    /// A signature has expired, and no other is valid.
+    pub const SIGNATURE_EXPIRED: ErrorInfo = ErrorInfo(7);
+    /// A signature is not valid yet, and no other is.
+    pub const SIGNATURE_NOT_YET_VALID: ErrorInfo = ErrorInfo(8);
+    /// No DNSKEY of the zone fits a DS of its parent.
+    pub const DNSKEY_MISSING: ErrorInfo = ErrorInfo(9);
+    /// There are no signatures where there should be some.
+    pub const RRSIGS_MISSING: ErrorInfo = ErrorInfo(10);
+    /// No DNSKEY of the zone has the Zone Key flag.
+    pub const NO_ZONE_KEY: ErrorInfo = ErrorInfo(11);
+    /// Nothing proves that what is absent is absent.
+    pub const NSEC_MISSING: ErrorInfo = ErrorInfo(12);
     /// An error that came a short time ago and is remembered (RFC 9520).
     pub const CACHED_ERROR: ErrorInfo = ErrorInfo(13);
     /// The server is not ready to answer anything yet.
@@ -57,6 +77,11 @@ impl ErrorInfo {
     pub const NETWORK_ERROR: ErrorInfo = ErrorInfo(23);
     /// The data is not valid (a zone that could not be loaded, or has expired, say).
     pub const INVALID_DATA: ErrorInfo = ErrorInfo(24);
+
+    /// A signature that is over before it begins.
+    pub const SIGNATURE_EXPIRED_BEFORE_VALID: ErrorInfo = ErrorInfo(25);
+    /// NSEC3 with more iterations than are followed, so its zone is taken for insecure (RFC 9276 §3.2).
+    pub const UNSUPPORTED_NSEC3_ITERATIONS: ErrorInfo = ErrorInfo(27);
 
     /// The registry's name for the code.
     pub fn name(self) -> &'static str {

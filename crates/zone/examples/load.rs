@@ -1,16 +1,19 @@
 //! Builds a zone and reports the time, the memory and the bytes per record.
 //!
 //! `load RECORDS` makes a zone like that of a top-level domain in memory, `load RECORDS FILE` writes it to a
-//! master file instead, and `load FILE APEX` reads a master file.
+//! master file instead, `load FILE APEX` reads a master file, and `load FILE APEX NEXT` reads its next version, too.
 
 use std::error::Error;
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use testkit::tld::Tld;
 use wire::NameBuf;
 use wire::hash::HashKey;
+use zone::load::reload;
+use zone::scan::TextSource;
 use zone::{LoadConfig, Zone, ZoneBuilder, load_file};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -19,7 +22,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         [records] => generated(records.parse()?),
         [records, file] if records.parse::<u64>().is_ok() => written(records.parse()?, file),
         [file, apex] => read(file, apex),
-        _ => Err("usage: load RECORDS | load RECORDS FILE | load FILE APEX".into()),
+        [file, apex, next] => read_again(file, apex, next),
+        _ => Err("usage: load RECORDS | load RECORDS FILE | load FILE APEX [NEXT]".into()),
     }
 }
 
@@ -76,6 +80,23 @@ fn read(file: &str, apex: &str) -> Result<(), Box<dyn Error>> {
         }
     }
     report(&loaded.zone, bytes);
+    Ok(())
+}
+
+/// Reads a master file, and then its next version as a change of the first.
+fn read_again(file: &str, apex: &str, next: &str) -> Result<(), Box<dyn Error>> {
+    let (apex, start, config): (NameBuf, _, _) = (apex.parse()?, Instant::now(), LoadConfig::default());
+    let served = load_file(Path::new(file), apex.as_name(), &HashKey::random(), &config)?.zone;
+    println!("load {:.3} s, peak {} kB", start.elapsed().as_secs_f64(), peak());
+    let start = Instant::now();
+    let nodes = served.iter().len();
+    println!("order of {nodes} nodes {:.3} s", start.elapsed().as_secs_f64());
+    let start = Instant::now();
+    let loaded =
+        reload(TextSource::file(next), apex.as_name(), &served, &config, |_| ControlFlow::Continue(()))?;
+    let step = loaded.step.map(|step| step.removed.len() + step.added.len());
+    println!("reload {:.3} s, records that go and come: {step:?}", start.elapsed().as_secs_f64());
+    println!("{:?}, peak {} kB", loaded.zone.overlay_size(), peak());
     Ok(())
 }
 

@@ -1,5 +1,5 @@
 //! Loads a zone: reads its text ([`scan`]) and builds the snapshot ([`store`](crate::store)), on two threads if the
-//! text is large.
+//! text is large. [`reload`] compares large text with the version served, and makes the next version of what differs.
 //!
 //! What either finds wrong is returned as one list of [`Fault`]s, each with its place in the text.
 
@@ -14,7 +14,7 @@ use wire::{Name, Ttl};
 use crate::scan::{self, Fault, FaultKind, Limits, Progress, Record, Rejection, ScanConfig, ScanReport};
 use crate::scan::{Severity, Sink, TextSource};
 use crate::stamp::SourceFile;
-use crate::store::{Note, Zone, ZoneBuilder};
+use crate::store::{ChangeSet, Note, Updated, Zone, ZoneUpdate, diff_within};
 
 /// Text of fewer bytes is read on the caller's thread: another thread would cost more than it saves.
 const SMALL: u64 = 256 * 1024;
@@ -33,6 +33,9 @@ pub struct LoadConfig {
 pub struct Loaded {
     /// The snapshot.
     pub zone: Zone,
+    /// What changed since the version served; empty if nothing did. `None` if there was none to compare with, or if so
+    /// much changed that the zone was built whole.
+    pub step: Option<ChangeSet>,
     /// Warnings, in the order of their places; those without a place last.
     pub warnings: Vec<Fault>,
     /// Number of warnings beyond those kept.
@@ -86,54 +89,83 @@ pub fn load(
     config: &LoadConfig,
     progress: impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Loaded, LoadError> {
+    let small = is_small(&source);
+    read(source, small, config, BuilderSink { zone: ZoneUpdate::whole(apex, key), progress }, apex)
+}
+
+/// The same for the next version of a zone that is served, under its key. If the text is large, both versions share what
+/// did not change.
+pub fn reload(
+    source: TextSource<'_>,
+    apex: Name<'_>,
+    served: &Zone,
+    config: &LoadConfig,
+    progress: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Loaded, LoadError> {
+    let small = is_small(&source);
+    let zone = match small {
+        true => ZoneUpdate::whole(apex, served.key()),
+        false => ZoneUpdate::new(served),
+    };
+    let mut loaded = read(source, small, config, BuilderSink { zone, progress }, apex)?;
+    // Text in another order differs everywhere, but may hold the same records.
+    if loaded.step.is_none() && (small || served.serial() == loaded.zone.serial()) {
+        let most = if small { usize::MAX } else { served.record_count() as usize / 8 };
+        loaded.step = diff_within(served, &loaded.zone, most);
+    }
+    Ok(loaded)
+}
+
+/// Whether a text is read on the caller's thread, and its zone built whole.
+fn is_small(source: &TextSource<'_>) -> bool {
+    source.size().is_some_and(|size| size < SMALL)
+}
+
+fn read<P: FnMut(Progress) -> ControlFlow<()>>(
+    source: TextSource<'_>,
+    small: bool,
+    config: &LoadConfig,
+    mut sink: BuilderSink<'_, P>,
+    apex: Name<'_>,
+) -> Result<Loaded, LoadError> {
     let name = source.name();
     let scan_config =
         ScanConfig { default_ttl: config.default_ttl, limits: config.limits, ..ScanConfig::new(apex) };
-    let small = source.size().is_some_and(|size| size < SMALL);
-    let mut builder = BuilderSink { zone: ZoneBuilder::new(apex, key), progress };
     let mut report = match small {
-        true => scan::read(source, &scan_config, &mut builder),
-        false => scan::read_pipelined(source, &scan_config, &mut builder),
+        true => scan::read(source, &scan_config, &mut sink),
+        false => scan::read_pipelined(source, &scan_config, &mut sink),
     };
-    let mut builder = builder.zone;
-    let zone = match report.errors == 0 && !report.stopped {
+    let mut builder = sink.zone;
+    let made = match report.is_clean() {
         true => builder.finish().map_err(|error| whole_file(&name, error.to_string())),
         false => Err(whole_file(&name, "not read to the end".to_owned())),
     };
-    let (errors, scanned) = (report.errors > 0, std::mem::take(&mut report.faults));
-    let mut faults = scanned;
+    let (errors, mut faults) = (report.errors > 0, std::mem::take(&mut report.faults));
     let kept = faults.len() as u64;
     faults.extend(builder.notes().iter().map(|note| at_place(note, &name, &report)));
     let more = report.errors + report.warnings - kept.min(report.errors + report.warnings);
     let more = more + builder.notes_left_out();
-    match (zone, builder.first_error()) {
-        (Ok(zone), None) => {
+    match made {
+        Ok(Some(Updated { zone, step })) => {
             let sources = sources(&report);
             let warnings = sorted(faults, &report);
-            Ok(Loaded { zone, warnings, more_warnings: more, files: report.files, sources })
+            return Ok(Loaded { zone, step, warnings, more_warnings: more, files: report.files, sources });
         }
-        (Ok(_), Some(error)) => {
-            if !faults.iter().any(|fault| fault.severity == Severity::Error) {
-                faults.push(at_place(error, &name, &report));
-            }
-            Err(LoadError { faults: sorted(faults, &report), more })
-        }
-        (Err(error), _) => {
-            if !errors {
-                faults.push(error);
-            }
-            Err(LoadError { faults: sorted(faults, &report), more })
-        }
+        Ok(None) if faults.iter().any(|fault| fault.severity == Severity::Error) => {}
+        Ok(None) => faults.extend(builder.first_error().map(|error| at_place(error, &name, &report))),
+        Err(_) if errors => {}
+        Err(error) => faults.push(error),
     }
+    Err(LoadError { faults: sorted(faults, &report), more })
 }
 
-/// Adds the scanner's records to the builder.
-struct BuilderSink<P> {
-    zone: ZoneBuilder,
+/// Adds the scanner's records to the zone.
+struct BuilderSink<'z, P> {
+    zone: ZoneUpdate<'z>,
     progress: P,
 }
 
-impl<P: FnMut(Progress) -> ControlFlow<()>> Sink for BuilderSink<P> {
+impl<P: FnMut(Progress) -> ControlFlow<()>> Sink for BuilderSink<'_, P> {
     #[inline]
     fn record(&mut self, record: &Record<'_>) -> Result<(), Rejection> {
         let source = (record.place.file as u64) << 32 | record.place.line as u64;

@@ -56,6 +56,34 @@ fn the_image_of_a_version_holds_what_the_version_holds() {
     assert!(overlays > 1, "{overlays}");
 }
 
+/// A transfer of a changed zone sent the records of its base.
+#[test]
+fn the_stored_nodes_of_a_version_were_those_of_its_base() {
+    let (mut overlays, mut state) = (0, 7u64);
+    for _ in 0..60 {
+        let bytes: Vec<u8> = (0..1200)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 56) as u8
+            })
+            .collect();
+        change_step_by_step(&mut Choices::new(&bytes), &mut |version, _| {
+            let addresses = |nodes: &mut dyn Iterator<Item = zone::Node<'_>>| {
+                let mut all: Vec<_> = nodes.map(|node| node.address()).collect();
+                all.sort_unstable();
+                all
+            };
+            let stored = addresses(&mut version.stored_from(None));
+            assert_eq!(stored, addresses(&mut version.iter()));
+            let Some(middle) = version.stored_from(None).nth(stored.len() / 2) else { return };
+            let rest = version.stored_from(Some(middle.address())).count();
+            assert_eq!(rest, stored.len() - stored.len() / 2, "from there on");
+            overlays += usize::from(version.overlay_size().nodes > 0);
+        });
+    }
+    assert!(overlays > 100, "{overlays}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
     #[test]

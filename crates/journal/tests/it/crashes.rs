@@ -392,3 +392,22 @@ fn a_store_whose_disk_only_fails_refuses_until_it_is_replaced() {
     store.append(&change).expect("appended");
     assert_eq!(store.sync().expect("synced"), serial(2));
 }
+
+/// What the disk had written, though it failed, came back after a crash.
+#[test]
+fn a_change_that_was_refused_does_not_come_back() {
+    for seed in 0..200 {
+        let disk = SimulatedDisk::new(seed);
+        let folder = open(disk.clone(), Path::new(ROOT));
+        let (mut store, _) = folder.zone(apex().as_name()).expect("a store");
+        store.replace(&version(1, 1)).expect("stored");
+        // Opening the file is the first call, writing the second.
+        disk.plan(2, Trouble::Fails(ErrorKind::StorageFull));
+        let refused = store.append(&between(&version(1, 1), &version(2, 2)));
+        assert!(matches!(refused, Err(StoreFault::Io { action: "write", .. })), "{refused:?}");
+        assert!(!store.is_broken());
+        let disk = disk.crash(Loss::AnyPart);
+        let (_, stored) = open(disk, Path::new(ROOT)).zone(apex().as_name()).expect("a store");
+        assert_eq!(stored.expect("a zone").serial(), serial(1));
+    }
+}

@@ -1,80 +1,60 @@
 //! Other settings while lookups are in flight.
 //!
-//! Servers, rules, tries and connections know each other by number. So first all numbers become those of the new
-//! settings, and what belongs to a server that is gone goes; only then lookups go on.
+//! First what belongs to a server that is gone goes, and lookups get the rules that cover them now; only then they go on.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use exchange::{Action, Link};
 
 use super::Forwarder;
-use super::state::{LinkUse, LookupId, Timer, TryId};
-use crate::config::{ForwardConfig, Upstream};
+use super::state::{LinkUse, LookupId, Timer, Try, TryId, Walk};
+use crate::config::ForwardConfig;
 use crate::inquiry::{LookupFailure, LookupOutcome, Outlet};
 use crate::random::Random;
-use crate::rules::Rules;
+use crate::rules::{Rules, Way};
 use crate::select::Asked;
-use crate::server::Server;
 use crate::trace::TraceEvent;
 
 impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// Replaces all settings. See [`ForwarderRequest::Configure`](crate::ForwarderRequest::Configure).
     pub(super) fn configure(&mut self, config: ForwardConfig, now: Instant, actions: &mut Vec<Action>) {
-        let (rules, upstreams) = Rules::of(&config);
+        let (rules, upstreams) = Rules::of(&config, &mut self.servers, &mut self.random);
         (self.config, self.rules) = (config, rules);
-        let places = self.replace_servers(upstreams);
-        self.move_links(&places, actions);
-        self.move_tries(&places, actions);
-        let mut by_rule = vec![0; self.rules.len()];
+        self.stats.set_upstreams(self.servers.stats(&upstreams));
+        self.prime_again.clear();
+        self.drop_links(actions);
+        self.drop_tries(actions);
         let mut lookups: Vec<LookupId> = self.lookups.keys().copied().collect();
         lookups.sort_unstable();
-        lookups.retain(|&id| match self.move_lookup(id, &places, actions) {
-            Some(rule) => {
-                self.note(id, now, || TraceEvent::Configured);
-                by_rule.get_mut(rule).into_iter().for_each(|n| *n += 1);
-                true
+        for &id in &lookups {
+            match self.move_lookup(id, now, actions) {
+                true => self.note(id, now, || TraceEvent::Configured),
+                false => self.end(id, LookupOutcome::Failed(LookupFailure::NoRule), now, actions),
             }
-            None => {
-                self.end(id, LookupOutcome::Failed(LookupFailure::NoRule), now, actions);
-                false
-            }
-        });
+        }
+        let mut by_rule = vec![0; self.rules.len()];
+        for lookup in self.lookups.values() {
+            by_rule.get_mut(lookup.rule).into_iter().for_each(|n| *n += 1);
+        }
         self.load.set_rules(by_rule);
         for id in lookups {
-            if self.lookups.get(&id).is_some_and(|lookup| !self.waits(lookup)) {
+            let Some(lookup) = self.lookups.get(&id) else { continue };
+            let walks = self.rules.get(lookup.rule).is_some_and(|rule| rule.walks());
+            if walks && lookup.walk.is_none() {
+                self.set_out(id, now, actions);
+            } else if !self.waits(lookup) {
                 self.go_on(id, now, actions);
             }
         }
     }
 
-    /// Keeps the servers that are named again. Returns for each old place the new one.
-    fn replace_servers(&mut self, upstreams: Vec<Upstream>) -> Vec<Option<usize>> {
-        let old = std::mem::take(&mut self.servers);
-        let place = |server: &Server| upstreams.iter().position(|upstream| *upstream == server.upstream);
-        let places = old.iter().map(place).collect();
-        let mut old: Vec<Option<Server>> = old.into_iter().map(Some).collect();
-        for upstream in upstreams {
-            let same = |server: &&mut Option<Server>| server.as_ref().is_some_and(|s| s.upstream == upstream);
-            let known = old.iter_mut().find(same).and_then(Option::take);
-            let server = known.unwrap_or_else(|| Server::new(upstream, self.random.bytes()));
-            self.servers.push(server);
-        }
-        let stats = self.servers.iter().map(|server| Arc::clone(&server.stats));
-        self.stats.set_upstreams(stats.collect());
-        places
-    }
-
     /// Closes connections to servers that are gone.
-    fn move_links(&mut self, places: &[Option<usize>], actions: &mut Vec<Action>) {
-        let mut gone: Vec<Link> = Vec::new();
-        for (link, used) in &mut self.links {
-            let LinkUse::Stream(connection) = used else { continue };
-            match places.get(connection.server).copied().flatten() {
-                Some(place) => connection.server = place,
-                None => gone.push(*link),
-            }
-        }
+    fn drop_links(&mut self, actions: &mut Vec<Action>) {
+        let gone = |(link, used): (&Link, &LinkUse)| match used {
+            LinkUse::Stream(connection) => self.servers.get(connection.server).is_none().then_some(*link),
+            LinkUse::Datagram(_) => None,
+        };
+        let mut gone: Vec<Link> = self.links.iter().filter_map(gone).collect();
         gone.sort_unstable();
         for link in gone {
             if let Some(LinkUse::Stream(connection)) = self.links.remove(&link) {
@@ -85,38 +65,36 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 
     /// Forgets tries at servers that are gone.
-    fn move_tries(&mut self, places: &[Option<usize>], actions: &mut Vec<Action>) {
-        let mut gone: Vec<TryId> = Vec::new();
-        for (id, one) in &mut self.tries {
-            match places.get(one.server).copied().flatten() {
-                Some(place) => one.server = place,
-                None => gone.push(*id),
-            }
-        }
+    fn drop_tries(&mut self, actions: &mut Vec<Action>) {
+        let gone = |(id, one): (&TryId, &Try)| self.servers.get(one.server).is_none().then_some(*id);
+        let mut gone: Vec<TryId> = self.tries.iter().filter_map(gone).collect();
         gone.sort_unstable();
         for id in gone {
             self.forget(id, actions);
         }
     }
 
-    /// Puts a lookup under the rule that covers it now, whose number is returned if there is one. Tries at servers that
-    /// the rule does not have are forgotten.
-    fn move_lookup(
-        &mut self,
-        id: LookupId,
-        places: &[Option<usize>],
-        actions: &mut Vec<Action>,
-    ) -> Option<usize> {
-        let lookup = self.lookups.get_mut(&id)?;
-        let number = self.rules.covering(&lookup.inquiry)?;
-        let rule = self.rules.get(number)?;
-        let before = std::mem::take(&mut lookup.asked);
-        let asked_before = |server: usize| {
-            let same = |asked: &&Asked| places.get(asked.server).copied().flatten() == Some(server);
-            Asked { server, ..before.iter().find(same).copied().unwrap_or_default() }
-        };
-        lookup.asked = rule.servers.iter().map(|&server| asked_before(server)).collect();
+    /// Puts a lookup under the rule that covers it now; whether there is one. Tries at servers that the rule does not have
+    /// are forgotten. A lookup that goes step by step goes on where it is if that is below its rule's domain, else it
+    /// begins again.
+    fn move_lookup(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
+        let Some(lookup) = self.lookups.get_mut(&id) else { return true };
+        let Some(number) = self.rules.covering(&lookup.inquiry) else { return false };
+        let Some(rule) = self.rules.get(number) else { return false };
         lookup.rule = number;
+        let on_its_way =
+            |walk: &Walk| rule.walks() && walk.cut.zone.as_name().is_at_or_below(rule.domain.as_name());
+        if lookup.walk.as_deref().is_some_and(on_its_way) {
+            return true;
+        }
+        let before = std::mem::take(&mut lookup.asked);
+        if let Way::Forward { servers, .. } = &rule.way {
+            let same = |server| before.iter().find(|asked| asked.server == server).copied();
+            let asked = servers.iter().map(|&server| Asked { server, ..same(server).unwrap_or_default() });
+            lookup.asked = asked.collect();
+        }
+        self.leave_zone(id, now, actions);
+        let Some(lookup) = self.lookups.get(&id) else { return true };
         for try_id in lookup.tries.clone() {
             let place = self.tries.get(&try_id).and_then(|one| {
                 let asked = &self.lookups.get(&id)?.asked;
@@ -127,6 +105,6 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
                 _ => drop(self.forget(try_id, actions)),
             }
         }
-        Some(number)
+        true
     }
 }

@@ -4,29 +4,36 @@
 //! are listened to until the lookup ends: the first reply that can be used answers it. `tries` sends them and moves on
 //! where they fail; `replies` judges what comes back; `streams` keeps the connections; `state` has what each of them is;
 //! `configure` replaces the settings.
+//!
+//! A lookup by a rule that iterates goes step by step: it is as if forwarded to the servers of one zone after the other,
+//! asked each time for as much of the name as they need. `walk` takes these steps. Where servers have no known address, a
+//! lookup without clients finds it, on which the first one depends.
 
 mod configure;
 mod replies;
 mod state;
 mod streams;
 mod tries;
+mod walk;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use exchange::{Action, Core, Event, Link, NumberMap, Transport};
 
+use crate::budget::Budget;
 use crate::config::ForwardConfig;
+use crate::delegations::Delegations;
 use crate::inquiry::{
     ForwarderRequest, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ShedReason,
 };
 use crate::limits::Load;
 use crate::random::Random;
-use crate::rules::Rules;
+use crate::rules::{Rules, Way};
 use crate::select::Asked;
-use crate::server::Server;
+use crate::servers::Servers;
 use crate::stats::ForwardStats;
 use crate::trace::{TraceEvent, Tracer};
 use state::{Client, HeldId, LinkUse, Lookup, LookupId, Timer, Try, TryId};
@@ -35,7 +42,14 @@ use state::{Client, HeldId, LinkUse, Lookup, LookupId, Timer, Try, TryId};
 pub struct Forwarder<O: Outlet, R: Random> {
     config: ForwardConfig,
     rules: Rules,
-    servers: Vec<Server>,
+    servers: Servers,
+    delegations: Delegations,
+    /// Until when a family of addresses is left alone, since there is no way to it: IPv4, IPv6.
+    no_way: [Option<Instant>; 2],
+    /// When the servers of a rule may be asked again who they are, by the rule's number.
+    prime_again: HashMap<usize, Instant>,
+    /// Lookups that have less to wait for than before, and are looked at before anything else happens.
+    woken: VecDeque<LookupId>,
     outlet: O,
     random: R,
     stats: Arc<ForwardStats>,
@@ -56,16 +70,19 @@ pub struct Forwarder<O: Outlet, R: Random> {
 impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// A forwarder that hands outcomes to `outlet`. Rules that name the same server share what is known of it.
     pub fn new(config: ForwardConfig, outlet: O, mut random: R) -> Self {
-        let (rules, upstreams) = Rules::of(&config);
-        let servers: Vec<_> =
-            upstreams.into_iter().map(|upstream| Server::new(upstream, random.bytes())).collect();
+        let mut servers = Servers::default();
+        let (rules, upstreams) = Rules::of(&config, &mut servers, &mut random);
         let stats = Arc::new(ForwardStats::new());
-        stats.set_upstreams(servers.iter().map(|server| Arc::clone(&server.stats)).collect());
+        stats.set_upstreams(servers.stats(&upstreams));
         Forwarder {
             load: Load::new(rules.len()),
             config,
             rules,
             servers,
+            delegations: Delegations::default(),
+            no_way: [None; 2],
+            prime_again: HashMap::new(),
+            woken: VecDeque::new(),
             outlet,
             random,
             stats,
@@ -89,7 +106,11 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     pub fn is_idle(&self) -> bool {
         let maps =
             [self.lookups.len(), self.by_inquiry.len(), self.tries.len(), self.links.len(), self.held.len()];
-        maps == [0; 5] && self.timers.is_empty() && self.traced == 0 && self.load.is_empty()
+        maps == [0; 5]
+            && self.woken.is_empty()
+            && self.timers.is_empty()
+            && self.traced == 0
+            && self.load.is_empty()
     }
 
     fn number(&mut self) -> u64 {
@@ -107,17 +128,44 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
+    /// Takes a client's request.
+    fn look_up(&mut self, request: LookupRequest<O::Waiter>, now: Instant, actions: &mut Vec<Action>) {
+        let LookupRequest { inquiry, recursion_desired, client: prefix, patience, budget, trace, waiter } =
+            request;
+        let tracer = trace.map(|trace| Tracer::new(trace, now));
+        let rule = self.rules.covering(&inquiry);
+        let walks = rule.and_then(|rule| self.rules.get(rule)).is_some_and(|rule| rule.walks());
+        let budget = if walks { Some(budget.unwrap_or_default()) } else { budget };
+        let limits = &self.config.iterate.budget;
+        let most = if walks { limits.time } else { self.config.timing.client };
+        let begun = budget.as_ref().map(|budget| budget.begin(limits, now)).transpose();
+        let deadline = now + patience.map_or(most, |time| time.min(most));
+        let deadline = begun.ok().flatten().map_or(deadline, |end| end.min(deadline));
+        let client = Client { waiter, prefix, since: now, deadline, tracer };
+        let done = match (recursion_desired, rule, begun) {
+            (false, ..) => Err((client, LookupFailure::NoRecursion)),
+            (true, None, _) => Err((client, LookupFailure::NoRule)),
+            (true, Some(_), Err(spent)) => {
+                self.stats.overspent.add(1);
+                Err((client, LookupFailure::Overspent(spent)))
+            }
+            (true, Some(rule), Ok(_)) => self.admit(inquiry, rule, budget, client, now, actions),
+        };
+        if let Err((client, failure)) = done {
+            self.settle(client, LookupOutcome::Failed(failure), now);
+        }
+    }
+
     /// Takes a client into the lookup it asks for, which may have to be started.
     fn admit(
         &mut self,
         inquiry: Inquiry,
+        rule: usize,
+        budget: Option<Budget>,
         client: Client<O::Waiter>,
         now: Instant,
         actions: &mut Vec<Action>,
     ) -> Result<(), (Client<O::Waiter>, LookupFailure)> {
-        let Some(rule) = self.rules.covering(&inquiry) else {
-            return Err((client, LookupFailure::NoRule));
-        };
         if let Some(tracer) = &client.tracer
             && let Some(event) = self.rule_event(rule)
         {
@@ -140,98 +188,120 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         self.load.client_came(client.prefix);
         self.traced += usize::from(client.tracer.is_some());
         match known {
-            Some(id) => self.join(id, client, now),
-            None => self.start(inquiry, rule, client, now, actions),
+            Some(id) => self.join(id, client, budget, now),
+            None => {
+                if let Some(budget) = &budget {
+                    budget.count_lookup();
+                }
+                let lookup = Lookup { clients: vec![client], budget, ..Lookup::new(inquiry, rule) };
+                self.start(lookup, now, actions);
+            }
         }
         Ok(())
     }
 
     /// A client joins a lookup in flight.
-    fn join(&mut self, id: LookupId, client: Client<O::Waiter>, now: Instant) {
+    fn join(&mut self, id: LookupId, client: Client<O::Waiter>, budget: Option<Budget>, now: Instant) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         self.stats.joined.add(1);
+        if lookup.clients.is_empty() {
+            // From now on it is not another client's query that pays.
+            lookup.budget = budget;
+        }
         if let Some(tracer) = &client.tracer {
             tracer.note(now, TraceEvent::Joined { clients: lookup.clients.len() });
         }
         let (before, at) = (lookup.first_deadline, client.deadline);
         lookup.clients.push(client);
-        if at < before {
-            lookup.first_deadline = at;
-            self.drop_timer(Some(before), Timer::Client(id));
+        if before.is_none_or(|before| at < before) {
+            lookup.first_deadline = Some(at);
+            self.drop_timer(before, Timer::Client(id));
             self.set_timer(at, Timer::Client(id));
         }
     }
 
-    fn start(
-        &mut self,
-        inquiry: Inquiry,
-        rule: usize,
-        client: Client<O::Waiter>,
-        now: Instant,
-        actions: &mut Vec<Action>,
-    ) {
+    /// Starts a lookup.
+    fn start(&mut self, mut lookup: Lookup<O::Waiter>, now: Instant, actions: &mut Vec<Action>) {
         let id = LookupId(self.number());
-        let servers = self.rules.get(rule).map(|rule| rule.servers.as_slice()).unwrap_or_default();
-        let asked = servers.iter().map(|&server| Asked { server, ..Asked::default() }).collect();
-        let first_deadline = client.deadline;
-        self.set_timer(first_deadline, Timer::Client(id));
-        let lookup = Lookup {
-            inquiry,
-            rule,
-            clients: vec![client],
-            first_deadline,
-            asked,
-            tries_left: self.config.limits.tries,
-            tries: Vec::new(),
-            resume: None,
-            fault: None,
-        };
+        let (inquiry, rule) = (lookup.inquiry, lookup.rule);
+        lookup.first_deadline = lookup.clients.iter().map(|client| client.deadline).min();
+        if let Some(at) = lookup.first_deadline {
+            self.set_timer(at, Timer::Client(id));
+        }
+        lookup.tries_left = self.config.limits.tries;
+        let way = self.rules.get(rule).map(|rule| &rule.way);
+        if let Some(Way::Forward { servers, .. }) = way {
+            let asked = servers.iter().map(|&server| Asked { server, ..Asked::default() });
+            lookup.asked = asked.collect();
+        }
+        let walks = matches!(way, Some(Way::Iterate { .. }));
         self.lookups.insert(id, lookup);
         self.by_inquiry.insert(inquiry, id);
         self.load.lookup_came(rule);
         self.stats.lookups.add(1);
         self.stats.in_flight.set(self.load.lookups() as u64);
+        if walks {
+            return self.set_out(id, now, actions);
+        }
         self.ask_next(id, now, actions);
         self.ask_failing(id, now, actions);
     }
 
-    /// The clients of a lookup whose time is over go; with the last one the lookup ends.
+    /// The clients of a lookup whose time is over go; with the last one the lookup ends, unless others depend on it.
     fn client_timer(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         let outcome = LookupOutcome::Failed(LookupFailure::TimedOut);
-        let Some(next) = lookup.clients.iter().map(|client| client.deadline).filter(|at| *at > now).min()
-        else {
+        let next = lookup.clients.iter().map(|client| client.deadline).filter(|at| *at > now).min();
+        lookup.first_deadline = next;
+        if next.is_none() && lookup.dependents.is_empty() {
             self.stats.timed_out.add(lookup.clients.len() as u64);
             return self.end(id, outcome, now, actions);
-        };
+        }
         let gone: Vec<_> = lookup.clients.extract_if(.., |client| client.deadline <= now).collect();
-        lookup.first_deadline = next;
-        self.set_timer(next, Timer::Client(id));
+        if let Some(next) = next {
+            self.set_timer(next, Timer::Client(id));
+        }
         self.stats.timed_out.add(gone.len() as u64);
         for client in gone {
             self.went(client, outcome.clone(), now);
         }
     }
 
-    /// Ends a lookup. Tries that may show that a failing server answers again go on without it.
+    /// Ends a lookup.
     fn end(&mut self, id: LookupId, outcome: LookupOutcome, now: Instant, actions: &mut Vec<Action>) {
-        let Some(lookup) = self.lookups.remove(&id) else { return };
-        self.by_inquiry.remove(&lookup.inquiry);
-        self.load.lookup_went(lookup.rule);
-        self.stats.in_flight.set(self.load.lookups() as u64);
-        self.drop_timer(Some(lookup.first_deadline), Timer::Client(id));
-        self.drop_timer(lookup.resume, Timer::Resume(id));
-        for id in lookup.tries {
-            self.leave(id, now, actions);
-        }
+        let Some(lookup) = self.remove(id, now, actions) else { return };
         match &outcome {
             LookupOutcome::Answered(_) => self.stats.answered.add(1),
             LookupOutcome::Failed(_) => self.stats.failed.add(1),
         }
         self.outlet.ended(&lookup.inquiry, &outcome, now);
+        if !lookup.dependents.is_empty() {
+            self.found(&lookup, id, &outcome, now);
+        }
         for client in lookup.clients {
             self.went(client, outcome.clone(), now);
         }
+    }
+
+    /// Takes a lookup out, and those that only it depended on. Tries that may show that a failing server answers again go
+    /// on without it.
+    fn remove(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> Option<Lookup<O::Waiter>> {
+        let mut lookup = self.lookups.remove(&id)?;
+        self.by_inquiry.remove(&lookup.inquiry);
+        self.load.lookup_went(lookup.rule);
+        self.stats.in_flight.set(self.load.lookups() as u64);
+        self.drop_timer(lookup.first_deadline, Timer::Client(id));
+        self.drop_timer(lookup.resume, Timer::Resume(id));
+        for id in std::mem::take(&mut lookup.tries) {
+            self.leave(id, now, actions);
+        }
+        if let Some(walk) = &lookup.walk {
+            self.load.zone_went(walk.cut.zone.as_lower());
+            for &other in &walk.waits {
+                self.depends_no_more(id, other, now, actions);
+            }
+        }
+        Some(lookup)
     }
 
     /// The outcome of a lookup that a client waited for. Who has waited for long may get it a little later.
@@ -293,11 +363,12 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// What a rule is, for a trace.
     fn rule_event(&self, rule: usize) -> Option<TraceEvent> {
         let rule = self.rules.get(rule)?;
-        let upstreams = rule.servers.iter().filter_map(|&place| Some(self.servers.get(place)?.upstream));
+        let Way::Forward { recursion_desired, servers } = &rule.way else { return None };
+        let upstreams = servers.iter().filter_map(|&id| Some(self.servers.get(id)?.upstream));
         Some(TraceEvent::Rule {
             domain: Box::new(rule.domain),
             upstreams: upstreams.collect(),
-            recursion_desired: rule.recursion_desired,
+            recursion_desired: *recursion_desired,
         })
     }
 }
@@ -306,22 +377,11 @@ impl<O: Outlet, R: Random> Core for Forwarder<O, R> {
     type Request = ForwarderRequest<O::Waiter>;
 
     fn request(&mut self, request: Self::Request, now: Instant, actions: &mut Vec<Action>) {
-        let request = match request {
-            ForwarderRequest::Lookup(request) => request,
-            ForwarderRequest::Configure(config) => return self.configure(*config, now, actions),
-        };
-        let LookupRequest { inquiry, recursion_desired, client: prefix, patience, trace, waiter } = request;
-        let most = self.config.timing.client;
-        let deadline = now + patience.map_or(most, |time| time.min(most));
-        let tracer = trace.map(|trace| Tracer::new(trace, now));
-        let client = Client { waiter, prefix, since: now, deadline, tracer };
-        let done = match recursion_desired {
-            true => self.admit(inquiry, client, now, actions),
-            false => Err((client, LookupFailure::NoRecursion)),
-        };
-        if let Err((client, failure)) = done {
-            self.settle(client, LookupOutcome::Failed(failure), now);
+        match request {
+            ForwarderRequest::Lookup(request) => self.look_up(request, now, actions),
+            ForwarderRequest::Configure(config) => self.configure(*config, now, actions),
         }
+        self.wake(now, actions);
     }
 
     fn event(&mut self, event: Event<'_>, now: Instant, actions: &mut Vec<Action>) {
@@ -330,6 +390,7 @@ impl<O: Outlet, R: Random> Core for Forwarder<O, R> {
             Event::Message { link, message } => self.message(link, message, now, actions),
             Event::Ended { link, error } => self.ended(link, error, now, actions),
         }
+        self.wake(now, actions);
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -352,6 +413,7 @@ impl<O: Outlet, R: Random> Core for Forwarder<O, R> {
                     }
                 }
             }
+            self.wake(now, actions);
         }
     }
 }

@@ -8,11 +8,12 @@ use wire::{Header, Rcode};
 
 use super::Forwarder;
 use super::state::{LinkUse, Try, TryId};
-use crate::inquiry::{LookupOutcome, Outlet};
+use crate::inquiry::{LookupFailure, LookupOutcome, Outlet};
 use crate::query::{self, Misfit, Reply, Sent};
 use crate::random::Random;
 use crate::scrub::{ReplyFault, Scope, scrub};
 use crate::server::Ability;
+use crate::servers::ServerId;
 use crate::trace::{TraceEvent, TraceVerdict, TryChange};
 
 /// What a reply that fits its query leads to.
@@ -118,6 +119,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if let Some(server) = self.servers.get_mut(server) {
             server.on_reply(after);
         }
+        if self.is_too_much(id, message, now, actions) {
+            return;
+        }
         let verdict = self.verdict(id, &reply);
         match verdict {
             Some(Verdict::Again(change)) => {
@@ -132,7 +136,24 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    fn note_reply(&self, id: TryId, rcode: Rcode, verdict: TraceVerdict, now: Instant) {
+    /// Counts a reply for the budget of its lookup, which ends if that is spent.
+    fn is_too_much(&mut self, id: TryId, message: &[u8], now: Instant, actions: &mut Vec<Action>) -> bool {
+        let lookup = self.tries.get(&id).and_then(|one| one.lookup);
+        let budget = lookup.and_then(|id| self.lookups.get(&id)?.budget.as_ref());
+        let limits = &self.config.iterate.budget;
+        let Some(Err(spent)) = budget.map(|budget| budget.take_reply(message.len(), limits)) else {
+            return false;
+        };
+        self.forget(id, actions);
+        self.stats.overspent.add(1);
+        if let Some(lookup) = lookup {
+            let failure = LookupFailure::Overspent(spent);
+            self.end(lookup, LookupOutcome::Failed(failure), now, actions);
+        }
+        true
+    }
+
+    pub(super) fn note_reply(&self, id: TryId, rcode: Rcode, verdict: TraceVerdict, now: Instant) {
         self.note_of(id, now, |server, transport, one| {
             let after = now.saturating_duration_since(one.sent);
             TraceEvent::Replied { server, transport, after, rcode, verdict }
@@ -140,7 +161,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 
     /// What a reply shows of its server besides the answer.
-    fn learn(&mut self, id: TryId, server: usize, reply: &Reply, now: Instant) {
+    fn learn(&mut self, id: TryId, server: ServerId, reply: &Reply, now: Instant) {
         let timing = &self.config.timing;
         let (Some(one), Some(server)) = (self.tries.get(&id), self.servers.get_mut(server)) else { return };
         let cookie_sent = one.opt.as_ref().is_some_and(|opt| opt.cookie.is_some());
@@ -207,6 +228,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     ) {
         let Some(one) = self.tries.get(&id) else { return };
         let (server, lookup) = (one.server, one.lookup);
+        if lookup.is_some_and(|id| self.lookups.get(&id).is_some_and(|lookup| lookup.walk.is_some())) {
+            return self.take_step(id, message, rcode, now, actions);
+        }
         let rule = lookup.and_then(|id| self.lookups.get(&id)).map(|lookup| lookup.rule);
         if let (Some(lookup), Some(rule)) = (lookup, rule.and_then(|rule| self.rules.get(rule))) {
             let scope = Scope {
@@ -232,7 +256,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 
     /// A reply cannot be used: its server is not asked again in this lookup, the next one is.
-    fn useless(
+    pub(super) fn useless(
         &mut self,
         id: TryId,
         rcode: Rcode,

@@ -1,15 +1,19 @@
 //! What is in flight: lookups, tries, connections.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use exchange::{Link, Transport};
-use wire::NameBuf;
+use wire::{NameBuf, Type};
 
+use crate::budget::{Budget, Overspent};
+use crate::delegations::Cut;
 use crate::inquiry::{ClientPrefix, Inquiry};
 use crate::query::Opt;
 use crate::scrub::ReplyFault;
 use crate::select::Asked;
+use crate::servers::ServerId;
 use crate::trace::{Tracer, TryChange};
 
 /// The number of a lookup.
@@ -56,8 +60,18 @@ pub(super) struct Lookup<W> {
     /// Who waits.
     pub(super) clients: Vec<Client<W>>,
     /// When [`Timer::Client`] is set to: the earliest of their deadlines.
-    pub(super) first_deadline: Instant,
-    /// The rule's servers.
+    pub(super) first_deadline: Option<Instant>,
+    /// Lookups that wait for this one, since it finds the address of a server.
+    pub(super) dependents: Vec<LookupId>,
+    /// How many lookups wait for each other in a row, up to this one.
+    pub(super) depth: u8,
+    /// What it is paid from, if its client's query has a budget.
+    pub(super) budget: Option<Budget>,
+    /// Which part of it is spent.
+    pub(super) overspent: Option<Overspent>,
+    /// How far it has come, if it goes step by step.
+    pub(super) walk: Option<Box<Walk>>,
+    /// The servers of its rule, or of the zone that it has come to.
     pub(super) asked: Vec<Asked>,
     pub(super) tries_left: u8,
     /// Tries that may still be answered.
@@ -66,6 +80,56 @@ pub(super) struct Lookup<W> {
     pub(super) resume: Option<Instant>,
     /// Why the last reply could not be used.
     pub(super) fault: Option<ReplyFault>,
+}
+
+impl<W> Lookup<W> {
+    /// A lookup by a rule that has not begun, for nobody.
+    pub(super) fn new(inquiry: Inquiry, rule: usize) -> Self {
+        Lookup {
+            inquiry,
+            rule,
+            clients: Vec::new(),
+            first_deadline: None,
+            dependents: Vec::new(),
+            depth: 0,
+            budget: None,
+            overspent: None,
+            walk: None,
+            asked: Vec::new(),
+            tries_left: 0,
+            tries: Vec::new(),
+            resume: None,
+            fault: None,
+        }
+    }
+
+    /// What the servers are asked at the moment.
+    pub(super) fn question(&self) -> &Inquiry {
+        self.walk.as_ref().map_or(&self.inquiry, |walk| &walk.question)
+    }
+
+    /// Whether the addresses of servers are being looked up for it.
+    pub(super) fn seeks(&self) -> bool {
+        self.walk.as_ref().is_some_and(|walk| !walk.waits.is_empty())
+    }
+}
+
+/// How far a lookup has come that goes step by step.
+pub(super) struct Walk {
+    /// The zone whose servers are asked.
+    pub(super) cut: Arc<Cut>,
+    /// What they are asked: the inquiry, or an ancestor of its name.
+    pub(super) question: Inquiry,
+    /// Labels of the name that this shows.
+    pub(super) shown: usize,
+    /// It shows the whole name, here and in zones below.
+    pub(super) whole: bool,
+    /// Lookups of servers' addresses that are waited for.
+    pub(super) waits: Vec<LookupId>,
+    /// The zone's servers, by their place, whose addresses of a family were looked up.
+    pub(super) sought: Vec<(usize, Type)>,
+    /// Which of the zone's servers is the first whose address is looked up.
+    pub(super) turn: usize,
 }
 
 /// What was changed since the first try of a server in this lookup. Each is done once, so none goes in a circle.
@@ -99,10 +163,10 @@ impl Steps {
 pub(super) struct Try {
     /// For whom; `None` if the lookup is over and only the server's health is of interest.
     pub(super) lookup: Option<LookupId>,
-    /// The server's place among those of the lookup's rule.
+    /// The server's place among those of the lookup.
     pub(super) place: usize,
-    /// The server, by its place among all.
-    pub(super) server: usize,
+    /// The server.
+    pub(super) server: ServerId,
     pub(super) link: Link,
     /// Whether the link is a connection, which others may share.
     pub(super) stream: bool,
@@ -131,7 +195,7 @@ impl Try {
 
 /// A connection to a server.
 pub(super) struct Connection {
-    pub(super) server: usize,
+    pub(super) server: ServerId,
     pub(super) open: bool,
     /// IDs in use. They stay in use when their try is gone, until the reply comes.
     pub(super) pending: HashMap<u16, TryId>,

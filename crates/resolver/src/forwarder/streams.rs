@@ -10,6 +10,7 @@ use super::Forwarder;
 use super::state::{Connection, LinkUse, Steps, Timer, TryId};
 use crate::inquiry::Outlet;
 use crate::random::Random;
+use crate::servers::ServerId;
 use crate::trace::TraceEvent;
 
 impl<O: Outlet, R: Random> Forwarder<O, R> {
@@ -17,7 +18,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// `None` if all that may be are full.
     pub(super) fn stream_to(
         &mut self,
-        server: usize,
+        server: ServerId,
         id: TryId,
         now: Instant,
         actions: &mut Vec<Action>,
@@ -42,7 +43,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         !connection.suspect && connection.pending.len() < self.config.limits.pipeline
     }
 
-    fn connect(&mut self, server: usize, now: Instant, actions: &mut Vec<Action>) -> Option<Link> {
+    fn connect(&mut self, server: ServerId, now: Instant, actions: &mut Vec<Action>) -> Option<Link> {
         let most = self.config.limits.connections;
         let link = Link(self.number());
         let place = server;

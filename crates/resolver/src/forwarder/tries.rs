@@ -8,17 +8,24 @@ use wire::NameBuf;
 
 use super::Forwarder;
 use super::state::{LinkUse, Lookup, LookupId, Steps, Timer, Try, TryId};
-use crate::config::Reach;
+use crate::config::{BudgetLimits, Reach};
 use crate::inquiry::{LookupFailure, LookupOutcome, Outlet};
 use crate::query::{self, Opt};
 use crate::random::Random;
+use crate::rules::Way;
 use crate::select;
 use crate::server::{Ability, Server};
+use crate::servers::ServerId;
 use crate::trace::{CookieSent, TraceEvent};
 
 impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// Asks the next server, if there is one and a try is left.
     pub(super) fn ask_next(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+        let Some(lookup) = self.lookups.get(&id) else { return };
+        if lookup.walk.is_some() && !has_fresh(lookup) {
+            // None is left but those that were asked: others may have addresses, too.
+            self.seek(id, now, actions);
+        }
         let Some(lookup) = self.lookups.get(&id) else { return };
         match select::next(&lookup.asked, &self.servers, &self.config, &mut self.random) {
             Some(place) => self.launch(id, place, Steps::default(), false, now, actions),
@@ -46,8 +53,11 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         actions: &mut Vec<Action>,
     ) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
-        let (inquiry, last) = (lookup.inquiry, lookup.tries_left <= 1);
-        let recursion_desired = self.rules.get(lookup.rule).is_none_or(|rule| rule.recursion_desired);
+        let (inquiry, last) = (*lookup.question(), lookup.tries_left <= 1);
+        let rule = self.rules.get(lookup.rule);
+        let recursion_desired =
+            rule.is_some_and(|rule| matches!(rule.way, Way::Forward { recursion_desired: true, .. }));
+        pay(lookup, &self.config.iterate.budget, now);
         let Some(asked) = lookup.asked.get_mut(place).filter(|_| lookup.tries_left > 0) else {
             return self.go_on(id, now, actions);
         };
@@ -116,7 +126,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         });
     }
 
-    fn count_sent(&self, server: usize, stream: bool, probe: bool) {
+    fn count_sent(&self, server: ServerId, stream: bool, probe: bool) {
         let Some(Server { stats, .. }) = self.servers.get(server) else { return };
         let sent = if stream { &stats.tcp } else { &stats.udp };
         sent.add(1);
@@ -128,7 +138,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// Opens a link for one datagram exchange.
     fn datagram_to(
         &mut self,
-        server: usize,
+        server: ServerId,
         id: TryId,
         actions: &mut Vec<Action>,
     ) -> Option<(Link, u16, bool)> {
@@ -140,7 +150,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 
     /// The name as this server is asked it, and whether its letters are in random case.
-    fn name_for(&mut self, server: usize, name: &NameBuf, now: Instant) -> (NameBuf, bool) {
+    fn name_for(&mut self, server: ServerId, name: &NameBuf, now: Instant) -> (NameBuf, bool) {
         let server = self.servers.get(server);
         match server.is_some_and(|server| server.can(Ability::LetterCase, &self.config, now)) {
             true => (query::mix_case(name.as_name(), &mut self.random), true),
@@ -148,7 +158,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    fn opt_for(&self, server: usize, steps: Steps, now: Instant) -> Option<Opt> {
+    fn opt_for(&self, server: ServerId, steps: Steps, now: Instant) -> Option<Opt> {
         let server = self.servers.get(server)?;
         let can = |ability| server.can(ability, &self.config, now);
         let cookie = || (server.client_cookie, server.server_cookie.clone().unwrap_or_default());
@@ -213,14 +223,20 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             }
         }
         let Some(lookup) = one.lookup else { return };
+        if let Some(server) =
+            self.servers.get(one.server).filter(|_| error == io::ErrorKind::NetworkUnreachable)
+        {
+            self.shut(lookup, server.upstream.address, now);
+        }
         if let Some(asked) = self.lookups.get_mut(&lookup).and_then(|l| l.asked.get_mut(one.place)) {
             asked.silent += 1;
+            asked.broken += 1;
         }
         self.go_on(lookup, now, actions);
     }
 
     /// A server asked by UDP may be well although its TCP is not.
-    fn went_silent(&mut self, server: usize, stream: bool, now: Instant) {
+    fn went_silent(&mut self, server: ServerId, stream: bool, now: Instant) {
         let Some(server) = self.servers.get_mut(server) else { return };
         match stream && server.upstream.reach == Reach::UdpThenTcp {
             true => server.on_no_use(now),
@@ -236,7 +252,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             return self.give_up(id, now, actions);
         }
         let waits = self.waits(lookup);
-        let fresh = lookup.asked.iter().any(|asked| asked.tries == 0 && !asked.spent);
+        let fresh = has_fresh(lookup);
         match lookup.tries_left {
             0 if !waits => self.give_up(id, now, actions),
             0 => {}
@@ -255,7 +271,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// Whether a lookup has something to wait for: a try that is still within its time, or its next one.
     pub(super) fn waits(&self, lookup: &Lookup<O::Waiter>) -> bool {
         let pending = |id: &TryId| self.tries.get(id).is_some_and(|one| one.timer.is_some());
-        lookup.resume.is_some() || lookup.tries.iter().any(pending)
+        lookup.resume.is_some() || lookup.seeks() || lookup.tries.iter().any(pending)
     }
 
     /// How long a lookup waits before it asks servers again whose links broke.
@@ -277,9 +293,21 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 
     /// Nothing is left to be tried.
-    fn give_up(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+    pub(super) fn give_up(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+        if self.has_another_way(id, now, actions) {
+            return;
+        }
         let Some(lookup) = self.lookups.get(&id) else { return };
-        let failure = lookup.fault.map_or(LookupFailure::NoReply, LookupFailure::BadReply);
+        let failure = match (lookup.overspent, lookup.fault) {
+            (Some(overspent), _) => LookupFailure::Overspent(overspent),
+            (None, Some(fault)) => LookupFailure::BadReply(fault),
+            (None, None) if lookup.asked.is_empty() => LookupFailure::NoServers,
+            (None, None) if lookup.walk.is_some() && cannot_be_reached(lookup) => LookupFailure::Network,
+            (None, None) => LookupFailure::NoReply,
+        };
+        if lookup.overspent.is_some() {
+            self.stats.overspent.add(1);
+        }
         self.end(id, LookupOutcome::Failed(failure), now, actions);
     }
 
@@ -310,5 +338,24 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             actions.push(Action::Close { link: one.link });
         }
         Some(one)
+    }
+}
+
+/// Whether no link to any server led anywhere.
+fn cannot_be_reached<W>(lookup: &Lookup<W>) -> bool {
+    lookup.asked.iter().all(|asked| asked.broken == asked.tries)
+}
+
+/// Whether there is a server that this lookup has not asked.
+pub(super) fn has_fresh<W>(lookup: &Lookup<W>) -> bool {
+    lookup.asked.iter().any(|asked| asked.tries == 0 && !asked.spent)
+}
+
+/// Takes a query from the budget of a lookup. If that is spent, no try is left.
+fn pay<W>(lookup: &mut Lookup<W>, limits: &BudgetLimits, now: Instant) {
+    let (Some(budget), 1..) = (&lookup.budget, lookup.tries_left) else { return };
+    let zone = lookup.walk.as_ref().map(|walk| walk.cut.zone.as_lower());
+    if let Err(spent) = budget.take_query(zone, limits, now) {
+        (lookup.tries_left, lookup.overspent) = (0, Some(spent));
     }
 }

@@ -3,10 +3,12 @@
 //! Answer section: the chain of CNAME and DNAME from the name that was asked to the name that answers, and the RRset
 //! asked for there. Authority section: of a negative answer its SOA, and the records that prove what is not there, all
 //! of a zone that the chain passes through. Signatures go with what they sign. Nothing is kept of the additional
-//! section, of another class, or from outside the domain that the servers were asked for.
+//! section, of another class, or from outside the domain that the servers were asked for. `referral` reads what is no
+//! answer but leads to other servers.
 
 mod chain;
 mod records;
+mod referral;
 
 use wire::message::{Builder, Compressor, Full, Header, MAX_MESSAGE, Offset, Owner, Section};
 use wire::rdata::view::Soa;
@@ -15,6 +17,9 @@ use wire::{LowerNameBuf, Name, NameBuf, Rcode, Ttl, Type};
 use crate::inquiry::Inquiry;
 use chain::Chain;
 use records::{Kept, Records};
+
+pub use referral::{Referral, ReferralScope, priming, referral};
+pub(crate) use referral::{address, may_be_asked};
 
 /// An answer fit to be kept and passed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +51,9 @@ pub enum ReplyFault {
     SetTooLarge,
     /// It is a referral to other servers, not an answer: no recursion is offered.
     Referral,
+    /// The server does not serve the zone that it was asked about: it refers upwards or elsewhere, answers from a cache,
+    /// or has nothing to say.
+    Lame,
     /// The chain of CNAME and DNAME is too long, or a loop.
     Chain,
     /// Its response code is an error: this one.

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::shown::{duration, show, wire_form};
 use exchange::{Action, Core, Counter, Event, Link, Transport};
 use resolver::{
     ChaCha, ClientPrefix, ForwardConfig, ForwardRule, ForwardStats, Forwarder, ForwarderRequest, Inquiry,
@@ -13,7 +14,7 @@ use resolver::{
 };
 use wire::edns::{Edns, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, Header, Owner, Parser, Section};
-use wire::{Class, NameBuf, Rcode, Ttl, Type, rdata};
+use wire::{Class, NameBuf, Rcode, Ttl, Type};
 
 /// Plays all scenarios of a file.
 pub(crate) fn run(file: &str, text: &str) {
@@ -273,6 +274,7 @@ impl Play {
             inquiry,
             recursion_desired: !words.contains(&"nord"),
             client: ClientPrefix::of(from),
+            budget: None,
             trace: words.contains(&"trace").then(|| trace.clone()),
             patience: words.iter().find_map(|word| word.strip_prefix("for=")).map(duration),
             waiter: words[0].parse().expect("a number"),
@@ -474,13 +476,6 @@ impl std::fmt::Debug for Shown {
     }
 }
 
-fn duration(text: &str) -> Duration {
-    match text.strip_suffix("ms") {
-        Some(ms) => Duration::from_millis(ms.parse().expect("milliseconds")),
-        None => Duration::from_secs(text.strip_suffix('s').expect("a unit").parse().expect("seconds")),
-    }
-}
-
 /// Writes a reply to `query`.
 fn reply(query: &[u8], words: &[&str], records: &str) -> Vec<u8> {
     let has = |word: &str| words.contains(&word);
@@ -573,56 +568,6 @@ fn write_record(b: &mut Builder<'_>, text: &str) {
         let at = b.record(section, owner, rtype, class, Ttl::ZERO, &data).expect("fits").index();
         b.written_mut()[at - 6..at - 2].copy_from_slice(&ttl);
     }
-}
-
-fn wire_form(rtype: Type, text: &str) -> Vec<u8> {
-    let tokens: Vec<_> =
-        text.split(' ').map(|word| wire::text::Token { bytes: word.as_bytes(), quoted: false }).collect();
-    let mut data = Vec::new();
-    rdata::parse_text(rtype, &tokens, None, &mut data).unwrap_or_else(|e| panic!("{text}: {e}"));
-    data
-}
-
-/// An outcome as the scenarios write it.
-fn show(outcome: &LookupOutcome) -> String {
-    let answer = match outcome {
-        LookupOutcome::Answered(answer) => answer,
-        LookupOutcome::Failed(failure) => return format!("{failure:?}"),
-    };
-    let (header, mut parser) = Parser::new(&answer.message).expect("a header");
-    assert!(header.is_response() && header.recursion_available() && header.id() == 0);
-    assert!(!header.truncated() && header.rcode().0 == answer.rcode.0 & 0xf);
-    assert_eq!(header.authentic_data(), answer.authentic);
-    parser.question().expect("a question");
-    let mut head = String::new();
-    assert!(!header.authoritative());
-    if answer.authentic {
-        head += "ad ";
-    }
-    if answer.authoritative {
-        head += "aa ";
-    }
-    if let Some(ttl) = answer.negative_ttl {
-        head += &format!("negative={ttl} ");
-    }
-    if let Some(name) = &answer.leads_to {
-        head += &format!("leads-to={name} ");
-    }
-    let mut records = Vec::new();
-    for (count, section) in header.counts()[1..].iter().zip(["", "auth ", "add "]) {
-        for _ in 0..*count {
-            let record = parser.record().expect("a record");
-            let mut data = Vec::new();
-            parser.expand_rdata(&record, &mut data).expect("data");
-            let owner = parser.name_at(record.owner_at).expect("a name");
-            let mut text = String::new();
-            rdata::write_text(record.rtype, &data, &mut text).expect("text");
-            records.push(format!("{section}{owner} {} {} {text}", record.ttl(), record.rtype));
-        }
-    }
-    assert!(parser.at_end(), "nothing follows");
-    let colon = if records.is_empty() { "" } else { ": " };
-    format!("{head}{}{colon}{}", answer.rcode, records.join("; "))
 }
 
 fn count(stats: &ForwardStats, servers: &[(String, Upstream)], name: &str) -> u64 {

@@ -88,6 +88,7 @@ impl World {
             recursion_desired: true,
             client: ClientPrefix::of(from),
             patience: Some(patience),
+            budget: None,
             trace: None,
             waiter: client,
         }));

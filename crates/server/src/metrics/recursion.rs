@@ -43,11 +43,12 @@ impl Figures for RecursionFigures {
 }
 
 /// The reasons for shedding under their words.
-const REASONS: [(&str, ShedReason); 5] = [
+const REASONS: [(&str, ShedReason); 6] = [
     ("client-prefix", ShedReason::ClientPrefix),
     ("clients", ShedReason::Clients),
     ("rule", ShedReason::Rule),
     ("lookups", ShedReason::Lookups),
+    ("zone", ShedReason::Zone),
     ("queue", ShedReason::Queue),
 ];
 

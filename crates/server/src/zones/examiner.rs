@@ -1,5 +1,6 @@
 //! What is to be known of a version that is in service already: what is wrong with it as a whole, and how long its
-//! signatures hold. A thread of its own finds out, so that no load waits for it.
+//! signatures hold. A thread of its own finds out, so that no load waits for it. The thread also folds versions, where that
+//! pays: one at a time, so that no more than one zone is in memory twice for it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,6 +30,14 @@ pub struct Examination {
     pub more: usize,
     /// The signature that ends first; none if the zone has none.
     pub signatures: Option<FirstExpiry>,
+}
+
+/// What the thread has to report of a version.
+pub(super) enum Finding {
+    /// What was found out about it.
+    Examined(Arc<Examination>),
+    /// The same version with a base of its own; after that.
+    Folded(Arc<Zone>),
 }
 
 /// The signature of a zone that ends first.
@@ -125,6 +134,18 @@ fn first_expiry(zone: &Zone, now: i64) -> Option<FirstExpiry> {
     first
 }
 
+/// A version with a base of its own, if that pays.
+fn folded(zone: &Zone) -> Option<Arc<Zone>> {
+    if !zone.is_worth_folding() {
+        return None;
+    }
+    let begun = Instant::now();
+    let folded = zone.folded().ok()?;
+    let milliseconds = begun.elapsed().as_millis() as u64;
+    debug!(milliseconds, "zone {}: folded", zone.apex());
+    Some(Arc::new(folded))
+}
+
 /// The thread that examines.
 pub(super) struct Examiner {
     orders: Sender<(Apex, Arc<Zone>)>,
@@ -137,7 +158,7 @@ impl Examiner {
     /// The system's, if it refuses a thread.
     pub(super) fn start(
         now: impl Fn() -> i64 + Send + 'static,
-        done: impl Fn(Apex, Arc<Zone>, Arc<Examination>) -> bool + Send + 'static,
+        done: impl Fn(Apex, Arc<Zone>, Finding) -> bool + Send + 'static,
     ) -> std::io::Result<Examiner> {
         let (orders, queue): (_, Receiver<(Apex, Arc<Zone>)>) = channel();
         // Nearly all zones have nothing to say: they share this.
@@ -149,7 +170,12 @@ impl Examiner {
                 let milliseconds = begun.elapsed().as_millis() as u64;
                 debug!(milliseconds, "zone {}: examined", zone.apex());
                 let found = if found == *nothing { Arc::clone(&nothing) } else { Arc::new(found) };
-                if !done(apex, zone, found) {
+                if !done(apex.clone(), Arc::clone(&zone), Finding::Examined(found)) {
+                    return;
+                }
+                if let Some(folded) = folded(&zone)
+                    && !done(apex, zone, Finding::Folded(folded))
+                {
                     return;
                 }
             }
@@ -168,10 +194,11 @@ impl Examiner {
 mod tests {
     use std::ops::ControlFlow;
 
-    use wire::NameBuf;
     use wire::hash::HashKey;
+    use wire::{NameBuf, Ttl};
     use zone::LoadConfig;
     use zone::scan::TextSource;
+    use zone::store::{ChangeSet, diff};
 
     use super::*;
 
@@ -201,6 +228,31 @@ mod tests {
             found.findings[0],
             "warning: h0.example. MX: nowhere0.example. has no address records in this zone"
         );
+    }
+
+    #[test]
+    fn a_version_in_which_much_changed_is_folded_after_it_was_examined() {
+        let base = zone(HOSTS);
+        let mut change = ChangeSet { before: base.serial(), after: base.serial(), ..ChangeSet::default() };
+        let host: NameBuf = "ns1.example.".parse().expect("a name");
+        change.added.push(host.as_name(), Type::A, Ttl::from_secs(60), &[192, 0, 2, 3]);
+        let version = Arc::new(base.apply(&change).expect("a version"));
+        let (findings, heard) = channel();
+        let examiner = Examiner::start(|| 0, move |_, zone, finding| findings.send((zone, finding)).is_ok());
+        let examiner = examiner.expect("a thread");
+        for ordered in [&version, &Arc::new(base)] {
+            examiner.order(Apex::default(), Arc::clone(ordered));
+        }
+        drop(examiner);
+        let heard: Vec<_> = heard.iter().collect();
+        let [(_, Finding::Examined(_)), (of, Finding::Folded(folded)), (_, Finding::Examined(_))] =
+            &heard[..]
+        else {
+            panic!("{} findings", heard.len());
+        };
+        assert!(Arc::ptr_eq(of, &version) && version.overlay_size().nodes > 0);
+        assert_eq!(folded.overlay_size().nodes, 0);
+        assert!(diff(folded, &version).is_empty());
     }
 
     #[test]

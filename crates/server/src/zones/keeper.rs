@@ -5,6 +5,7 @@
 //!  Wanted ──▶ Load ─ ─ ─ ▶ Looked: Unchanged            nothing
 //!                          Looked: Loaded      ──▶ Publish, WriteImage, Examine, Report
 //!                          Looked: Bad         ──▶ Report; the version served stays, or SERVFAIL is published
+//!  Folded ──▶ Publish, if it is still the one served
 //!  Unwanted ──▶ Publish (removal)
 //!
 //!  of a zone that is taken from primaries:
@@ -27,6 +28,7 @@ use wire::Serial;
 use zone::Zone;
 use zone::catalog::Change;
 use zone::image::Provenance;
+use zone::store::ChangeSet;
 
 use super::examiner::Examination;
 use super::images::ImageOrder;
@@ -116,8 +118,9 @@ pub struct Reading {
     pub at: SystemTime,
     /// How long that took.
     pub took: Duration,
-    /// Whether it holds the same records as the version that was served, under the same serial number.
-    pub same: bool,
+    /// What changed since the version that was served; empty if nothing did. `None` if none was, or too much changed to
+    /// say.
+    pub step: Option<Arc<ChangeSet>>,
     /// Warnings about it, each in one line or more; of a zone from an image only their number is known.
     pub warnings: Vec<String>,
     /// How many warnings there are.
@@ -141,6 +144,8 @@ pub enum KeeperEvent {
     Changed(Arc<Zone>, SystemTime),
     /// This version was examined.
     Examined(Arc<Zone>, Arc<Examination>),
+    /// This version was folded: the second holds the same, with a base of its own.
+    Folded(Arc<Zone>, Arc<Zone>),
     /// The configuration wants it no longer.
     Unwanted,
 }
@@ -161,7 +166,7 @@ pub enum KeeperAction {
     Take(Arc<Zone>),
     /// Write an image, once the zone is in service.
     WriteImage(ImageOrder),
-    /// Examine this version; ends in [`KeeperEvent::Examined`].
+    /// Examine this version, and fold it if that pays; ends in [`KeeperEvent::Examined`] and [`KeeperEvent::Folded`].
     Examine(Arc<Zone>),
     /// Report this to the operator.
     Report(Notice),
@@ -297,6 +302,13 @@ impl Keeper {
                 }
                 Vec::new()
             }
+            KeeperEvent::Folded(version, folded) => {
+                if self.state.zone.as_ref().is_none_or(|served| !Arc::ptr_eq(served, &version)) {
+                    return Vec::new();
+                }
+                self.change(|state| state.zone = Some(Arc::clone(&folded)));
+                vec![KeeperAction::Publish(Change::Serve(folded))]
+            }
             KeeperEvent::Unwanted => {
                 self.loading = None;
                 vec![KeeperAction::Publish(Change::Remove(self.state.spec.name().to_buf()))]
@@ -356,7 +368,7 @@ impl Keeper {
     }
 
     fn accept(&mut self, reading: Reading) -> Vec<KeeperAction> {
-        let Reading { zone, stamps, at, took, same, warnings, warning_count, provenance } = reading;
+        let Reading { zone, stamps, at, took, step: changes, warnings, warning_count, provenance } = reading;
         self.stamps = Some(stamps);
         let from = self.state.zone.as_ref().map(|zone| zone.serial());
         let step = VersionStep { from, to: zone.serial(), records: zone.record_count(), took };
@@ -367,6 +379,7 @@ impl Keeper {
         });
         let mut actions: Vec<KeeperAction> =
             warnings.into_iter().map(|text| KeeperAction::Report(Notice::Warning(text))).collect();
+        let same = changes.is_some_and(|changes| changes.is_empty());
         actions.extend(step.notices(same).map(KeeperAction::Report));
         actions.push(KeeperAction::Publish(Change::Serve(Arc::clone(&zone))));
         actions.push(KeeperAction::Examine(Arc::clone(&zone)));
@@ -382,7 +395,8 @@ impl Keeper {
         self.stamps = Some(reading.stamps);
         self.change(|state| state.fault = None);
         let is_wanted = self.loading.as_ref().is_some_and(|loading| loading.when == ReadWhen::Take);
-        match (is_wanted, reading.same) {
+        let same = reading.step.is_some_and(|step| step.is_empty());
+        match (is_wanted, same) {
             (true, _) => vec![KeeperAction::Take(reading.zone)],
             (false, true) => Vec::new(),
             (false, false) => vec![KeeperAction::Report(Notice::FileNotTaken(reading.zone.serial()))],
@@ -485,7 +499,7 @@ mod tests {
             stamps: Arc::new([]),
             at: SystemTime::UNIX_EPOCH,
             took: Duration::ZERO,
-            same: false,
+            step: None,
             warnings: vec!["odd".into()],
             warning_count: 1,
             provenance: Some(Provenance { sources: Vec::new(), warnings: 1 }),
@@ -594,7 +608,7 @@ mod tests {
         assert_eq!(read(2, reading(6)), ["7 to 6", "serial back"]);
         assert_eq!(read(3, reading(6)), ["6 to 6", "serial kept"]);
         let Looked::Loaded(mut same) = reading(6) else { return };
-        same.same = true;
+        same.step = Some(Arc::new(ChangeSet::default()));
         assert!(read(4, Looked::Loaded(same)).is_empty());
     }
 
@@ -613,6 +627,19 @@ mod tests {
         assert_eq!(keeper.state().examined, None);
         assert!(keeper.handle(event()).is_empty());
         assert_eq!(keeper.state().examined, None, "that was found out about the version before");
+    }
+
+    #[test]
+    fn a_version_that_was_folded_is_published_if_it_is_still_the_one_served() {
+        let mut keeper = keeper();
+        want(&mut keeper, ReadWhen::IfChanged);
+        look(&mut keeper, 1, reading(7));
+        let version = keeper.state().zone.clone().expect("a zone");
+        let folded = Arc::new(version.folded().expect("a zone"));
+        let event = || KeeperEvent::Folded(Arc::clone(&version), Arc::clone(&folded));
+        assert_eq!(words(&keeper.handle(event())), ["serve 7"]);
+        assert!(keeper.state().zone.as_ref().is_some_and(|served| Arc::ptr_eq(served, &folded)));
+        assert!(keeper.handle(event()).is_empty(), "that is served no more");
     }
 
     #[test]

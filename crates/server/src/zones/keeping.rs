@@ -19,7 +19,7 @@ use wire::Name;
 use wire::hash::HashKey;
 use zone::Zone;
 
-use super::examiner::{Examination, Examiner, SignatureAge};
+use super::examiner::{Examination, Examiner, Finding, SignatureAge};
 use super::images::{ImageOrder, Images};
 use super::keeper::{
     Keeper, KeeperAction, KeeperEvent, KeptVersion, Looked, Notice, ReadWhen, SecondaryNews, VersionStep,
@@ -170,6 +170,7 @@ enum Message {
     ReloadZone(Apex, ReadWhen, Asker),
     Loaded(LoadEnd),
     Examined(Apex, Arc<Zone>, Arc<Examination>),
+    Folded(Apex, Arc<Zone>, Arc<Zone>),
     News(Apex, SecondaryNews),
     Claim(Apex, SyncSender<Option<Arc<Zone>>>),
     Unclaim(Apex),
@@ -315,8 +316,14 @@ impl Keeping {
     ) -> (Keeping, ZoneKeeping, Arc<Kept>) {
         let (own, messages) = channel();
         let theirs = own.clone();
-        let examined = move |apex, zone, found| theirs.send(Message::Examined(apex, zone, found)).is_ok();
-        let examiner = Examiner::start(unix_now, examined);
+        let found = move |apex, zone, finding| {
+            let message = match finding {
+                Finding::Examined(found) => Message::Examined(apex, zone, found),
+                Finding::Folded(folded) => Message::Folded(apex, zone, folded),
+            };
+            theirs.send(message).is_ok()
+        };
+        let examiner = Examiner::start(unix_now, found);
         if let Err(fault) = &examiner {
             warn!("zones in service are not examined, the system refuses a thread: {fault}");
         }
@@ -394,6 +401,7 @@ impl Keeping {
                 }
                 Message::Loaded(outcome) => self.loaded(outcome),
                 Message::Examined(apex, zone, found) => self.examined(&apex, zone, found),
+                Message::Folded(apex, zone, folded) => self.folded(&apex, zone, folded),
                 Message::News(apex, news) => self.heard(&apex, news),
                 Message::Claim(apex, reply) => {
                     let version = self.claim(&apex, true);
@@ -669,6 +677,13 @@ impl Keeping {
             zone.keeper.handle(KeeperEvent::Examined(version, found));
             zone.look_at_signatures(unix_now());
         }
+    }
+
+    /// Reports to a zone's keeper that a version was folded.
+    fn folded(&mut self, apex: &Apex, version: Arc<Zone>, folded: Arc<Zone>) {
+        let event = KeeperEvent::Folded(version, folded);
+        let actions = write(&self.kept.keepers).get_mut(apex).map(|zone| zone.keeper.handle(event));
+        self.act(actions.unwrap_or_default());
     }
 
     /// Looks at the age of all signatures.

@@ -8,8 +8,8 @@ use std::time::{Instant, SystemTime};
 
 use wire::hash::HashKey;
 use zone::Zone;
+use zone::store::{ChangeSet, diff_within};
 
-use super::compare::same_records;
 use super::images::Images;
 use super::keeper::{Load, Looked, Reading};
 use super::text::{self, Meter};
@@ -118,10 +118,11 @@ impl Loaders {
 }
 
 impl Load {
-    /// Whether a zone holds what is served already. Only looked into where the serial number says so.
-    fn is_served(&self, zone: &Zone) -> bool {
-        let same = |served: &Arc<Zone>| served.serial() == zone.serial() && same_records(served, zone);
-        self.serving.as_ref().is_some_and(same)
+    /// The step to a zone that holds what is served already; `None` if it does not. Only looked into where the serial
+    /// number says so.
+    fn no_step(&self, zone: &Zone) -> Option<ChangeSet> {
+        let served = self.serving.as_deref().filter(|served| served.serial() == zone.serial())?;
+        diff_within(served, zone, 0)
     }
 }
 
@@ -170,7 +171,7 @@ impl Shared {
                 stamps,
                 at: SystemTime::now(),
                 took: begun.elapsed(),
-                same: load.is_served(&zone),
+                step: None,
                 zone,
                 warnings: Vec::new(),
                 warning_count: 0,
@@ -206,7 +207,7 @@ impl Shared {
                 stamps: provenance.sources.iter().map(FileStamp::of_source).collect(),
                 at: SystemTime::now(),
                 took: begun.elapsed(),
-                same: load.is_served(&zone),
+                step: load.no_step(&zone).map(Arc::new),
                 zone: Arc::new(zone),
                 warnings: Vec::new(),
                 warning_count: usize::try_from(provenance.warnings).unwrap_or(usize::MAX),
@@ -218,7 +219,9 @@ impl Shared {
             ZoneText::File(path) => vec![FileStamp::of(path)],
             ZoneText::BuiltIn(_) | ZoneText::Disputed(_) | ZoneText::Primaries => Vec::new(),
         };
-        match text::build(&load.spec, &self.key, &self.meter) {
+        // A zone of another key than ours is none to go on from.
+        let served = load.serving.as_deref().filter(|served| *served.key() == self.key);
+        match text::build(&load.spec, &self.key, served, &self.meter) {
             Ok(loaded) => {
                 stamps.extend(loaded.included.iter().map(|path| FileStamp::of(path)));
                 let zone = Arc::new(loaded.zone);
@@ -227,7 +230,7 @@ impl Shared {
                     stamps: stamps.into(),
                     at: SystemTime::now(),
                     took: begun.elapsed(),
-                    same: load.is_served(&zone),
+                    step: loaded.step.map(Arc::new),
                     warning_count: loaded.warnings.len(),
                     warnings: loaded.warnings,
                     provenance: loaded.provenance.filter(|_| wanted),

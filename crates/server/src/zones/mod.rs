@@ -7,12 +7,11 @@
 //! | `keeping` | all of them: the thread that reports to keepers what happens and does what they decide |
 //! | `loaders`, `text`, `images` | reading zones: the threads, a zone's text, a zone's image |
 //! | `progress` | how far a long load is |
-//! | `compare`, `examiner` | versions: whether two differ, what is to be known of one in service |
+//! | `examiner` | versions in service: what is to be known of them, and folding them |
 //! | `report` | what a reload did and found, for whoever asked for it |
 //! | `publisher` | the steps from one catalog to the next |
 //! | `dump` | printing a zone |
 
-mod compare;
 pub mod dump;
 pub mod examiner;
 pub mod images;

@@ -212,11 +212,13 @@ fn list_folder(
         let entry = entry.map_err(fault)?;
         let Some(name) = entry.file_name().to_str().and_then(&zone_of) else { continue };
         let path = entry.path();
-        let is_zone = match fs::metadata(&path) {
-            Ok(about) => about.is_file(),
-            // Unless it has gone in the meantime.
-            Err(_) => fs::symlink_metadata(&path).is_ok(),
-        };
+        // The folder itself says so of nearly all files, which then need not be looked at one by one.
+        let is_zone = entry.file_type().is_ok_and(|kind| kind.is_file())
+            || match fs::metadata(&path) {
+                Ok(about) => about.is_file(),
+                // Unless it has gone in the meantime.
+                Err(_) => fs::symlink_metadata(&path).is_ok(),
+            };
         if is_zone {
             found.push((path, name));
         }

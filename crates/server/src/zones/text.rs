@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use wire::hash::HashKey;
 use zone::image::Provenance;
 use zone::scan::{Fault, FaultKind, Limits, Progress, Severity, TextSource};
+use zone::store::ChangeSet;
 use zone::{LoadConfig, SourceFile, Zone};
 
 use super::{ZoneFault, ZoneSpec, ZoneText};
@@ -18,6 +19,8 @@ use super::{ZoneFault, ZoneSpec, ZoneText};
 pub struct BuiltZone {
     /// The snapshot.
     pub zone: Zone,
+    /// What changed since the version served; see [`zone::Loaded::step`].
+    pub step: Option<ChangeSet>,
     /// Files the master file included.
     pub included: Vec<PathBuf>,
     /// What is not as it should be, each in one line.
@@ -49,6 +52,8 @@ pub struct ZoneFinding {
 pub struct Examined {
     /// The snapshot, unless there was an error.
     pub zone: Option<Zone>,
+    /// What changed since the version served; see [`zone::Loaded::step`].
+    pub step: Option<ChangeSet>,
     /// Errors and warnings in the order of their discovery, as far as the limit allows.
     pub findings: Vec<ZoneFinding>,
     /// Number of findings beyond those.
@@ -85,6 +90,11 @@ pub struct Meter {
 
 /// Reads a zone's file with at most about `shown` errors and as many warnings reported.
 pub fn examine(spec: &ZoneSpec, key: &HashKey, shown: usize, meter: &Meter) -> Examined {
+    read(spec, key, None, shown, meter)
+}
+
+/// The same, for the next version of the one that is `served`, if one is.
+fn read(spec: &ZoneSpec, key: &HashKey, served: Option<&Zone>, shown: usize, meter: &Meter) -> Examined {
     let limits = Limits { errors: shown.max(1), warnings: shown.max(1), ..Limits::default() };
     let config = LoadConfig { limits, ..LoadConfig::default() };
     let source = match &spec.text {
@@ -101,16 +111,21 @@ pub fn examine(spec: &ZoneSpec, key: &HashKey, shown: usize, meter: &Meter) -> E
         seen = progress.records;
         ControlFlow::Continue(())
     };
-    let mut sources = None;
-    let (zone, faults, hidden, files) = match zone::load::load(source, spec.name(), key, &config, progress) {
+    let (mut sources, mut step) = (None, None);
+    let loaded = match served {
+        Some(served) => zone::load::reload(source, spec.name(), served, &config, progress),
+        None => zone::load::load(source, spec.name(), key, &config, progress),
+    };
+    let (zone, faults, hidden, files) = match loaded {
         Ok(loaded) => {
-            sources = loaded.sources;
+            (sources, step) = (loaded.sources, loaded.step);
             (Some(loaded.zone), loaded.warnings, loaded.more_warnings, loaded.files)
         }
         Err(error) => (None, error.faults, error.more, Vec::new()),
     };
     Examined {
         zone,
+        step,
         findings: faults.iter().map(from_fault).collect(),
         hidden,
         files: files.iter().map(|f| PathBuf::from(&**f)).collect(),
@@ -129,7 +144,8 @@ fn unread(message: String) -> Examined {
         pretty: format!("error: {message}"),
         message,
     };
-    Examined { zone: None, findings: vec![finding], hidden: 0, files: Vec::new(), sources: None }
+    let findings = vec![finding];
+    Examined { zone: None, step: None, findings, hidden: 0, files: Vec::new(), sources: None }
 }
 
 fn from_fault(fault: &Fault) -> ZoneFinding {
@@ -147,12 +163,17 @@ fn from_fault(fault: &Fault) -> ZoneFinding {
 /// Faults shown for one zone in the log.
 pub const SHOWN: usize = 5;
 
-/// Builds a zone for service.
+/// Builds a zone for service: the next version of the one that is `served`, if one is.
 ///
 /// # Errors
 /// What is wrong with its files.
-pub fn build(spec: &ZoneSpec, key: &HashKey, meter: &Meter) -> Result<BuiltZone, ZoneFault> {
-    built(examine(spec, key, SHOWN, meter))
+pub fn build(
+    spec: &ZoneSpec,
+    key: &HashKey,
+    served: Option<&Zone>,
+    meter: &Meter,
+) -> Result<BuiltZone, ZoneFault> {
+    built(read(spec, key, served, SHOWN, meter))
 }
 
 /// What was [examined](examine), for service.
@@ -168,7 +189,9 @@ pub fn built(examined: Examined) -> Result<BuiltZone, ZoneFault> {
             if hidden > 0 {
                 warnings.push(format!("{hidden} more warnings; `nomen zone check` shows them"));
             }
-            Ok(BuiltZone { zone, included: examined.files, warnings, provenance })
+            // The zone's own file is the first.
+            let (step, included) = (examined.step, examined.files.into_iter().skip(1).collect());
+            Ok(BuiltZone { zone, step, included, warnings, provenance })
         }
         None => {
             let mut shown: Vec<&str> =

@@ -254,6 +254,13 @@ pub struct Ds<'a> {
 }
 
 impl<'a> Ds<'a> {
+    /// The digest type SHA-1 (RFC 4034 §5.1.3).
+    pub const SHA1: u8 = 1;
+    /// The digest type SHA-256 (RFC 4509 §2.1).
+    pub const SHA256: u8 = 2;
+    /// The digest type SHA-384 (RFC 6605 §2).
+    pub const SHA384: u8 = 4;
+
     /// Reads RDATA.
     pub fn read(rdata: &'a [u8]) -> Result<Self, Malformed> {
         let mut rest = Rest(rdata);

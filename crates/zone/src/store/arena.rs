@@ -178,6 +178,12 @@ impl<M: AsRef<[u8]>> Arena<M> {
         more.then_some(NodeAddress::new(at.chunk() + 1, 0))
     }
 
+    /// An address behind those of all blobs, as a number.
+    pub(crate) fn end(&self) -> usize {
+        let last = self.more.last().unwrap_or(&self.first);
+        (self.more.len() << CHUNK_BITS) + last.as_ref().len() / UNIT
+    }
+
     /// Bytes in use.
     pub(crate) fn len(&self) -> usize {
         self.chunks().map(|chunk| chunk.as_ref().len()).sum()

@@ -61,19 +61,86 @@ impl std::error::Error for BuildError {}
 /// Builds one [`Zone`]; records may come in any order, sorted ones are fastest.
 pub struct ZoneBuilder {
     pub(super) key: HashKey,
+    pub(super) gatherer: Gatherer,
+    pub(super) blobs: Blobs,
+    /// Used again and again by [`ZoneBuilder::add_blob`].
+    copy: Vec<u8>,
+}
+
+/// Puts the records of one name together, as long as they come one after the other, and makes a blob of them.
+pub(super) struct Gatherer {
     pub(super) apex: LowerNameBuf,
-    pub(super) arena: Arena<Region>,
     pub(super) encoder: Encoder,
     pub(super) notes: Notes,
     pending: Pending,
+}
+
+/// The blobs of a zone that is being built.
+pub(super) struct Blobs {
+    pub(super) arena: Arena<Region>,
     /// Blobs of the name space.
     pub(super) names: usize,
     /// Blobs of the NSEC3 chain only.
     pub(super) hashed: usize,
     /// The arena could take no more.
     pub(super) full: bool,
-    /// Used again and again by [`ZoneBuilder::add_blob`].
-    copy: Vec<u8>,
+}
+
+impl Gatherer {
+    fn new(apex: Name<'_>) -> Self {
+        let (encoder, notes, pending) = (Encoder::new(), Notes::new(NOTES), Pending::new());
+        Gatherer { apex: apex.to_lower(), encoder, notes, pending }
+    }
+
+    /// Takes a record. Returns the blob of the name before, if there was one and this is another.
+    #[inline]
+    pub(super) fn add(
+        &mut self,
+        owner: Name<'_>,
+        t: Type,
+        ttl: Ttl,
+        rdata: &[u8],
+        source: u64,
+    ) -> Result<Option<&[u8]>, AddError> {
+        check_fit(t, rdata)?;
+        let Gatherer { apex, encoder, notes, pending } = self;
+        let mut before = None;
+        if pending.records.is_empty() || pending.owner.as_name() != owner {
+            if !owner.is_at_or_below(apex.as_name()) {
+                notes.add(super::NoteKind::OutOfZone, owner, t, source);
+                return Ok(None);
+            }
+            if !pending.records.is_empty() {
+                before = encoder.encode(pending, apex.as_name(), notes);
+            }
+            pending.begin(owner);
+        }
+        pending.push(t, ttl, rdata, source);
+        Ok(before)
+    }
+
+    /// The blob of the last name, if there is one.
+    pub(super) fn close(&mut self) -> Option<&[u8]> {
+        let Gatherer { apex, encoder, notes, pending } = self;
+        let is_empty = pending.records.is_empty();
+        let last = if is_empty { None } else { encoder.encode(pending, apex.as_name(), notes) };
+        pending.records.clear();
+        last
+    }
+}
+
+impl Blobs {
+    pub(super) fn new() -> Self {
+        Blobs { arena: Arena::building(), names: 0, hashed: 0, full: false }
+    }
+
+    fn push(&mut self, blob: &[u8]) {
+        match super::finish::indexed(blob) {
+            true => self.names += 1,
+            false => self.hashed += 1,
+        }
+        self.full |= self.arena.push(blob).is_err();
+    }
 }
 
 /// Whether a record can be in a zone.
@@ -88,18 +155,7 @@ pub(super) fn check_fit(t: Type, rdata: &[u8]) -> Result<(), AddError> {
 impl ZoneBuilder {
     /// A builder for the zone named `apex`. `key` is the one under which names will be looked up.
     pub fn new(apex: Name<'_>, key: &HashKey) -> Self {
-        ZoneBuilder {
-            key: *key,
-            apex: apex.to_lower(),
-            arena: Arena::building(),
-            encoder: Encoder::new(),
-            notes: Notes::new(NOTES),
-            pending: Pending::new(),
-            names: 0,
-            hashed: 0,
-            full: false,
-            copy: Vec::new(),
-        }
+        ZoneBuilder { key: *key, gatherer: Gatherer::new(apex), blobs: Blobs::new(), copy: Vec::new() }
     }
 
     /// Adds a record of class IN; `rdata` is uncompressed. See [`add_from`](Self::add_from).
@@ -120,16 +176,9 @@ impl ZoneBuilder {
         rdata: &[u8],
         source: u64,
     ) -> Result<(), AddError> {
-        check_fit(t, rdata)?;
-        if self.pending.records.is_empty() || self.pending.owner.as_name() != owner {
-            if !owner.is_at_or_below(self.apex.as_name()) {
-                self.notes.add(super::NoteKind::OutOfZone, owner, t, source);
-                return Ok(());
-            }
-            self.close();
-            self.pending.begin(owner);
+        if let Some(blob) = self.gatherer.add(owner, t, ttl, rdata, source)? {
+            self.blobs.push(blob);
         }
-        self.pending.push(t, ttl, rdata, source);
         Ok(())
     }
 
@@ -138,24 +187,26 @@ impl ZoneBuilder {
     /// Notes of kind [`is_error`](super::NoteKind::is_error) do not keep the zone from being made: see
     /// [`first_error`](Self::first_error).
     pub fn finish(&mut self) -> Result<Zone, BuildError> {
-        self.close();
+        if let Some(blob) = self.gatherer.close() {
+            self.blobs.push(blob);
+        }
         super::finish::finish(self)
     }
 
     /// What was noticed about the records, in the order of its discovery; complete after
     /// [`finish`](Self::finish). At most 1,000 are kept.
     pub fn notes(&self) -> &[Note] {
-        &self.notes.kept
+        &self.gatherer.notes.kept
     }
 
     /// Number of notes beyond those kept.
     pub fn notes_left_out(&self) -> u64 {
-        self.notes.left_out
+        self.gatherer.notes.left_out
     }
 
     /// The first note that [`is_error`](super::NoteKind::is_error), whether it was kept or not.
     pub fn first_error(&self) -> Option<&Note> {
-        self.notes.error.as_ref()
+        self.gatherer.notes.error.as_ref()
     }
 
     /// Adds a node of another snapshot of the zone, with its records but without what it has from other names. Empty
@@ -166,33 +217,13 @@ impl ZoneBuilder {
         }
         self.copy.clear();
         self.copy.extend_from_slice(blob);
-        super::encode::set_apart(&mut self.copy, self.apex.as_name().len());
-        match super::finish::indexed(&self.copy) {
-            true => self.names += 1,
-            false => self.hashed += 1,
-        }
-        self.full |= self.arena.push(&self.copy).is_err();
-    }
-
-    /// Writes the blob of the pending name.
-    fn close(&mut self) {
-        if self.pending.records.is_empty() {
-            return;
-        }
-        let blob = self.encoder.encode(&mut self.pending, self.apex.as_name(), &mut self.notes);
-        if let Some(blob) = blob {
-            match super::finish::indexed(blob) {
-                true => self.names += 1,
-                false => self.hashed += 1,
-            }
-            self.full |= self.arena.push(blob).is_err();
-        }
-        self.pending.records.clear();
+        super::encode::set_apart(&mut self.copy, self.gatherer.apex.as_name().len());
+        self.blobs.push(&self.copy);
     }
 }
 
 impl fmt::Debug for ZoneBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ZoneBuilder({}, {} bytes)", self.apex, self.arena.memory())
+        write!(f, "ZoneBuilder({}, {} bytes)", self.gatherer.apex, self.blobs.arena.memory())
     }
 }

@@ -7,7 +7,7 @@ use wire::{LowerName, LowerNameBuf, Name, NameHash, Ttl, Type};
 use super::Zone;
 use super::arena::{Arena, NodeAddress};
 use super::blob::{self, entries};
-use super::build::{BuildError, ZoneBuilder};
+use super::build::{Blobs, BuildError, ZoneBuilder};
 use super::encode::{Encoder, is_child};
 use super::index::Index;
 use super::memory::Region;
@@ -22,21 +22,22 @@ const BATCH: usize = 32;
 
 /// Turns what the builder has gathered into a zone.
 pub(super) fn finish(builder: &mut ZoneBuilder) -> Result<Zone, BuildError> {
+    let blobs = std::mem::replace(&mut builder.blobs, Blobs::new());
+    if blobs.full {
+        return Err(BuildError::TooBig);
+    }
     let mut work = Finisher {
         key: builder.key,
-        apex: builder.apex,
-        arena: std::mem::replace(&mut builder.arena, Arena::building()),
-        encoder: &mut builder.encoder,
-        notes: &mut builder.notes,
+        apex: builder.gatherer.apex,
+        arena: blobs.arena,
+        encoder: &mut builder.gatherer.encoder,
+        notes: &mut builder.gatherer.notes,
         index: Index::for_entries(0),
-        names: std::mem::take(&mut builder.names),
-        hashed: std::mem::take(&mut builder.hashed),
+        names: blobs.names,
+        hashed: blobs.hashed,
         unsettled: Vec::new(),
         nsec3_only: None,
     };
-    if std::mem::take(&mut builder.full) {
-        return Err(BuildError::TooBig);
-    }
     let repeated = work.fill_index(0);
     work.merge(repeated)?;
     let apex = work.get(work.apex.as_lower()).ok_or(BuildError::NoSoa)?;

@@ -64,7 +64,8 @@ pub use pending::{Note, NoteKind};
 pub use sorted::Search;
 pub(crate) use verify::{Unsound, ZoneCounts, in_parallel};
 
-pub use version::{ChangeError, ChangeSet, ChangedRecord, ChangedRecords, OverlaySize, RecordKey, diff};
+pub use version::{ChangeError, ChangeSet, ChangedRecord, ChangedRecords, OverlaySize, RecordKey};
+pub use version::{Updated, ZoneUpdate, diff, diff_within};
 
 use crate::prefetch;
 use arena::Arena;
@@ -315,9 +316,14 @@ impl Zone {
 
     /// The same base under another overlay. Everything else is as in this version.
     fn sharing(&self, overlay: Arc<Overlay>) -> Zone {
+        Zone { arena: self.arena.under(overlay), ..self.shared() }
+    }
+
+    /// The same version once more, which shares everything.
+    fn shared(&self) -> Zone {
         Zone {
             index: self.index.clone(),
-            arena: self.arena.under(overlay),
+            arena: self.arena.clone(),
             nsec: self.nsec.clone(),
             nsec3: self.nsec3.clone(),
             all: Arc::clone(&self.all),

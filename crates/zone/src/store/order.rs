@@ -8,7 +8,7 @@ use wire::LowerName;
 use super::arena::{Arena, NodeAddress};
 use super::node::{DEAD, NodeFlags};
 use super::sorted::{KeyedNode, KeyedNodes, address, key as key_of};
-use super::version::Merge;
+use super::version::{Merge, Overlay};
 use super::{Node, Zone, blob};
 
 /// The first eight bytes of a name's order-preserving form, of the part below the apex.
@@ -149,6 +149,31 @@ impl<'a> StoredNodes<'a> {
     pub(super) fn new(zone: &'a Zone, from: Option<NodeAddress>) -> Self {
         StoredNodes { zone, next: from.or_else(|| zone.arena.first()) }
     }
+
+    /// What follows `at`, be it a node or not: behind the base's blobs come the slots of the overlay.
+    #[inline]
+    fn after(&self, at: NodeAddress) -> Option<NodeAddress> {
+        let slot = match at.slot() {
+            None => match self.zone.arena.next(at) {
+                Some(next) => return Some(next),
+                None => 0,
+            },
+            Some(slot) => slot + 1,
+        };
+        let slots = self.zone.overlay().map_or(0, Overlay::slots);
+        (slot < slots).then(|| NodeAddress::of_slot(slot))
+    }
+
+    /// Whether there is a node of the zone: not one that is dead, has changed or is gone, nor a free slot.
+    #[inline]
+    fn is_node(&self, at: NodeAddress) -> bool {
+        let blob = self.zone.arena.from(at);
+        match (at.slot(), self.zone.overlay()) {
+            (Some(_), _) => !blob.is_empty(),
+            (None, None) => blob::flags(blob) & DEAD == 0,
+            (None, Some(overlay)) => blob::flags(blob) & DEAD == 0 && overlay.redirect(at) == Some(at),
+        }
+    }
 }
 
 impl<'a> Iterator for StoredNodes<'a> {
@@ -157,8 +182,8 @@ impl<'a> Iterator for StoredNodes<'a> {
     fn next(&mut self) -> Option<Node<'a>> {
         loop {
             let at = self.next?;
-            self.next = self.zone.arena.next(at);
-            if blob::flags(self.zone.arena.from(at)) & DEAD == 0 {
+            self.next = self.after(at);
+            if self.is_node(at) {
                 return Some(self.zone.node(at));
             }
         }

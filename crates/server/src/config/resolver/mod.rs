@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use recursion::PolicyConfig;
-use resolver::ForwardConfig;
+use resolver::{ForwardConfig, IterateConfig};
 use wire::LowerNameBuf;
 
 use super::Settings;
@@ -113,6 +113,7 @@ impl<'s> Recursive<'s> {
                 .map(|rule| rule.rule())
                 .chain(stubs.iter().map(|rule| rule.rule()))
                 .collect(),
+            iterate: IterateConfig::default(),
             limits: limits.config(),
             timing: times.config(),
             explore: asking.explore.0,

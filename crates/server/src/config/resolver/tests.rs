@@ -8,7 +8,7 @@ use recursion::{
     Access, AccessAction, AccessRule, Dns64Config, Domain, LocalConfig, LocalRecord, Prefix, PrivateConfig,
     SpecialOff,
 };
-use resolver::{ForwardLimits, ForwardRule, ForwardTiming, Reach, Upstream};
+use resolver::{ForwardLimits, ForwardRule, ForwardTiming, IterateConfig, Reach, Upstream};
 
 use super::*;
 use crate::config::{Rejected, read_text};
@@ -158,6 +158,7 @@ fn every_key_reaches_the_forwarder() {
                 recursion_desired: false,
             },
         ],
+        iterate: IterateConfig::default(),
         limits: ForwardLimits {
             clients_per_prefix: 17,
             pulse: 25,

@@ -14,7 +14,7 @@ use crate::store::{Zone, blob};
 /// A name whose records change, and its node as the encoder makes it; `None` if it has no records left.
 pub(super) struct Touched {
     pub(super) name: LowerNameBuf,
-    hash: NameHash,
+    pub(super) hash: NameHash,
     pub(super) blob: Option<Vec<u8>>,
 }
 
@@ -43,16 +43,23 @@ impl Zone {
         if soa.serial != change.after {
             return Err(ChangeError::OtherResult(soa.serial));
         }
-        draft.finish(&touched).or_else(|Rebuild| {
-            self.rebuilt(&touched).map_err(|error| match error {
-                BuildError::NoSoa => ChangeError::NoSoa,
-                BuildError::TooBig => ChangeError::TooBig,
-            })
+        self.with_draft(draft, &touched).map_err(|error| match error {
+            BuildError::NoSoa => ChangeError::NoSoa,
+            BuildError::TooBig => ChangeError::TooBig,
         })
     }
 
+    /// The version in which the names of `touched`, in canonical order, have what they should.
+    pub(super) fn with(&self, touched: &[Touched]) -> Result<Zone, BuildError> {
+        self.with_draft(Draft::new(self), touched)
+    }
+
+    fn with_draft(&self, draft: Draft<'_>, touched: &[Touched]) -> Result<Zone, BuildError> {
+        draft.finish(touched).or_else(|Rebuild| self.rebuilt(touched))
+    }
+
     /// What the apex holds once a change is made, if it may.
-    fn apex_after(&self, touched: &[Touched]) -> Result<super::SoaAndTtl, ChangeError> {
+    pub(super) fn apex_after(&self, touched: &[Touched]) -> Result<super::SoaAndTtl, ChangeError> {
         let apex = touched.iter().find(|touched| touched.name.as_lower() == self.apex());
         let Some(apex) = apex else { return Ok((self.soa, self.negative_ttl)) };
         let node = Node::of_blob(apex.blob.as_deref().ok_or(ChangeError::NoSoa)?);

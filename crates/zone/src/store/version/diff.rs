@@ -14,11 +14,22 @@ use crate::store::{Node, Zone};
 /// Records are in canonical order of their owners (RFC 4034 §6.1), by type and RDATA within, but the SOA comes first
 /// (RFC 1995 §4). Goes through both snapshots; nodes that they share are not looked into.
 pub fn diff(old: &Zone, new: &Zone) -> ChangeSet {
+    difference(old, new, usize::MAX).0
+}
+
+/// The same, if no more than `most` records go and come.
+pub fn diff_within(old: &Zone, new: &Zone, most: usize) -> Option<ChangeSet> {
+    let (change, is_all) = difference(old, new, most);
+    is_all.then_some(change)
+}
+
+/// What changes, and whether that is all of it: where more than `most` records do, the rest is not looked at.
+fn difference(old: &Zone, new: &Zone, most: usize) -> (ChangeSet, bool) {
     let mut change = ChangeSet { before: old.serial(), after: new.serial(), ..ChangeSet::default() };
     let (mut olds, mut news) = (old.iter().peekable(), new.iter().peekable());
     loop {
         let order = match (olds.peek(), news.peek()) {
-            (None, None) => return change,
+            (None, None) => return (change, true),
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
             (Some(old), Some(new)) => old.owner().as_name().canonical_cmp(new.owner().as_name()),
@@ -27,6 +38,9 @@ pub fn diff(old: &Zone, new: &Zone) -> ChangeSet {
         let after = if order.is_ge() { news.next() } else { None };
         if !is_same(before, after) {
             nodes(before, after, &mut change);
+            if change.removed.len() + change.added.len() > most {
+                return (change, false);
+            }
         }
     }
 }
@@ -63,7 +77,7 @@ fn lines(node: Option<Node<'_>>) -> (NameBuf, Vec<Line>) {
 }
 
 /// Adds the difference between two nodes of one name.
-fn nodes(old: Option<Node<'_>>, new: Option<Node<'_>>, change: &mut ChangeSet) {
+pub(super) fn nodes(old: Option<Node<'_>>, new: Option<Node<'_>>, change: &mut ChangeSet) {
     let ((old_owner, mut olds), (new_owner, mut news)) = (lines(old), lines(new));
     if old_owner.as_name().as_wire() == new_owner.as_name().as_wire() {
         let before = olds.clone();

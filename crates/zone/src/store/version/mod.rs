@@ -26,6 +26,7 @@
 //! | `apply.rs` | records → nodes that change |
 //! | `settle.rs` | puts a node into the overlay, and sees to the nodes that this touches |
 //! | `place.rs` | where a node belongs: slot, names, redirects, rows, counts |
+//! | `update.rs` | all records anew → nodes that change: [`ZoneUpdate`] |
 //! | `fold.rs` | a new base |
 //! | `diff.rs` | what changed between two snapshots |
 //! | `tree.rs`, `slots.rs`, `row.rs`, `filter.rs` | the persistent parts of an overlay |
@@ -40,6 +41,7 @@ mod row;
 mod settle;
 mod slots;
 mod tree;
+mod update;
 
 use std::cmp::Ordering;
 
@@ -51,11 +53,12 @@ use super::arena::NodeAddress;
 use super::node::NodeFlags;
 use super::{Node, RrSet, Zone, blob};
 pub use change::{ChangeError, ChangeSet, ChangedRecord, ChangedRecords, RecordKey};
-pub use diff::diff;
+pub use diff::{diff, diff_within};
 use filter::Filter;
 use row::RowChange;
 use slots::Slots;
 use tree::{Entry, Tree, by_key};
+pub use update::{Updated, ZoneUpdate};
 
 /// What a redirect leads to if the node is gone.
 const GONE: u32 = u32::MAX;
@@ -109,6 +112,12 @@ impl Overlay {
     /// The blob in a slot.
     pub(super) fn blob(&self, slot: usize) -> &[u8] {
         self.slots.get(slot as u32)
+    }
+
+    /// Number of slots, free ones among them.
+    #[inline]
+    pub(super) fn slots(&self) -> u32 {
+        self.slots.len()
     }
 
     /// Whether the node of this name may be another than the base's.

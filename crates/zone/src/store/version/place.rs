@@ -40,7 +40,7 @@ pub(super) struct Place<'n> {
     pub(super) name: LowerName<'n>,
     pub(super) hash: NameHash,
     /// In the base.
-    base: Option<NodeAddress>,
+    pub(super) base: Option<NodeAddress>,
     /// Now.
     pub(super) now: Option<NodeAddress>,
 }
@@ -79,20 +79,7 @@ impl<'z> Draft<'z> {
 
     /// Where the node of a name is, be it part of the name space or not.
     pub(super) fn place<'n>(&self, name: LowerName<'n>, hash: NameHash) -> Place<'n> {
-        let (zone, overlay) = (self.from, &self.overlay);
-        let hash_owner = || is_child(name, overlay.apex_len) && nsec3::hash_of(name).is_some();
-        let in_row = || hash_owner().then(|| zone.base_at(name)).flatten();
-        let base = zone.find_base(name, hash).or_else(in_row);
-        let now = match base {
-            Some(base) => overlay.redirect(base),
-            None => overlay.find_new(name, hash).or_else(|| {
-                let key = order::key(name, overlay.apex_len);
-                let came = || overlay.all.came.get(by_name(&overlay.slots, key, name.as_name()));
-                let entry = hash_owner().then(came).flatten()?;
-                Some(NodeAddress::of_slot(entry.value))
-            }),
-        };
-        Place { name, hash, base, now }
+        self.from.place(Some(&self.overlay), name, hash)
     }
 
     /// The flags of the node at a place, if there is one.
@@ -262,6 +249,32 @@ impl<'z> Draft<'z> {
         }
         let (soa, negative_ttl) = read_soa(zone.apex_node()).ok_or(Rebuild)?;
         Ok(Zone { soa, negative_ttl, ..zone }.knowing_if_signed())
+    }
+}
+
+impl Zone {
+    /// Where the node of a name is under an overlay, be it part of the name space or not.
+    pub(super) fn place<'n>(
+        &self,
+        overlay: Option<&Overlay>,
+        name: LowerName<'n>,
+        hash: NameHash,
+    ) -> Place<'n> {
+        let apex_len = self.apex().len();
+        let hash_owner = || is_child(name, apex_len) && nsec3::hash_of(name).is_some();
+        let in_row = || hash_owner().then(|| self.base_at(name)).flatten();
+        let base = self.find_base(name, hash).or_else(in_row);
+        let now = match (overlay, base) {
+            (None, _) => base,
+            (Some(overlay), Some(base)) => overlay.redirect(base),
+            (Some(overlay), None) => overlay.find_new(name, hash).or_else(|| {
+                let key = order::key(name, apex_len);
+                let came = || overlay.all.came.get(by_name(&overlay.slots, key, name.as_name()));
+                let entry = hash_owner().then(came).flatten()?;
+                Some(NodeAddress::of_slot(entry.value))
+            }),
+        };
+        Place { name, hash, base, now }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::store::node::{INHERITED, NodeFlags};
 use crate::store::{blob, order};
 
 /// A zone is built anew if this many nodes change at once, and they are a good part of it.
-const MANY: usize = 4096;
+pub(super) const MANY: usize = 4096;
 
 impl Draft<'_> {
     /// Whether so many nodes are better not changed one by one.

@@ -46,6 +46,12 @@ impl Slots {
         Slots { root: Arc::new(Page::Slots(Vec::new())), height: 0, len: 0, free: END, used: 0, bytes: 0 }
     }
 
+    /// Number of slots that were ever used.
+    #[inline]
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
     /// Number of blobs.
     pub(super) fn used(&self) -> u32 {
         self.used

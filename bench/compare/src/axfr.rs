@@ -1,0 +1,217 @@
+//! A whole zone taken from a server (AXFR, RFC 5936) as fast as it comes: counted, and checked as far as that costs
+//! next to nothing. What the zone holds can be summed up beside it, to be compared with what it should hold.
+
+use std::io::{BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::failure::{Context, Failure, Result};
+use crate::message::{Edns, Place, each_answer, kind, read_name, serial_at, write_query};
+use crate::sys;
+
+/// Bytes read from the kernel at once.
+const BUFFER: usize = 1 << 20;
+/// How long nothing may come.
+const SILENCE: Duration = Duration::from_secs(60);
+/// The ID of the request.
+const ID: [u8; 2] = [0x4e, 0x6f];
+
+/// What came.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Taken {
+    /// Messages.
+    pub(crate) messages: u64,
+    /// Records, the SOA record at the end among them.
+    pub(crate) records: u64,
+    /// Bytes over TCP, the length before each message among them.
+    pub(crate) bytes: u64,
+    /// Serial of the zone.
+    pub(crate) serial: u32,
+    /// From the request to the last byte.
+    pub(crate) seconds: f64,
+}
+
+/// A connection to a server. What it costs the server to close it is no part of a transfer.
+pub(crate) struct Connection(BufReader<TcpStream>);
+
+impl Connection {
+    /// Connects.
+    pub(crate) fn open(server: SocketAddr) -> Result<Connection> {
+        let stream = TcpStream::connect(server).context(|| format!("cannot reach {server}"))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(SILENCE))?;
+        Ok(Connection(BufReader::with_capacity(BUFFER, stream)))
+    }
+
+    /// Takes a zone; `each` sees every message, after it was checked.
+    pub(crate) fn take(
+        &mut self,
+        zone: &str,
+        patience: Duration,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<Taken> {
+        let mut query = vec![0, 0];
+        write_query(&mut query, zone, kind::AXFR, Edns::None);
+        let length = (query.len() - 2) as u16;
+        query[..2].copy_from_slice(&length.to_be_bytes());
+        query[2..4].copy_from_slice(&ID);
+        let began = Instant::now();
+        self.0.get_mut().write_all(&query)?;
+        let (mut taken, mut ends) = (Taken::default(), Ends::default());
+        let mut buffer = vec![0; usize::from(u16::MAX)];
+        while !ends.is_whole() {
+            let mut length = [0; 2];
+            self.0.read_exact(&mut length).context(|| "the transfer broke off".to_string())?;
+            let message = &mut buffer[..usize::from(u16::from_be_bytes(length))];
+            self.0.read_exact(message).context(|| "the transfer broke off".to_string())?;
+            taken.messages += 1;
+            taken.bytes += 2 + message.len() as u64;
+            ends.add(message).map_err(Failure::new)?;
+            each(message);
+            if sys::interrupted() || began.elapsed() > patience {
+                return Err(Failure::new(if sys::interrupted() { "interrupted" } else { "took too long" }));
+            }
+        }
+        let (records, serial) = (ends.records, ends.first.unwrap_or(0));
+        Ok(Taken { records, serial, seconds: began.elapsed().as_secs_f64(), ..taken })
+    }
+}
+
+/// Where a transfer begins and ends: at an SOA record, and at the same one again (RFC 5936 §2.2).
+#[derive(Debug, Default)]
+struct Ends {
+    records: u64,
+    first: Option<u32>,
+    last: Option<u32>,
+}
+
+impl Ends {
+    fn is_whole(&self) -> bool {
+        self.last.is_some()
+    }
+
+    fn add(&mut self, message: &[u8]) -> Result<(), String> {
+        let header = message.get(..12).ok_or("a message is shorter than a header")?;
+        if header[..2] != ID || header[2] & 0x80 == 0 {
+            return Err("a message is no response to the request".to_string());
+        }
+        if header[3] & 15 != 0 {
+            return Err(format!("refused with RCODE {}", header[3] & 15));
+        }
+        let mut fault = None;
+        each_answer(message, |place| fault = fault.or(self.record(message, place).err()))?;
+        fault.map_or(Ok(()), |fault| Err(fault.to_string()))
+    }
+
+    fn record(&mut self, message: &[u8], place: &Place) -> Result<(), &'static str> {
+        self.records += 1;
+        let soa = (place.kind == kind::SOA).then(|| serial_at(message, place)).transpose()?;
+        match (self.first, self.last, soa) {
+            (None, _, Some(_)) => self.first = soa,
+            (None, _, None) => return Err("the first record is no SOA record"),
+            (Some(_), Some(_), _) => return Err("records follow the last one"),
+            (Some(first), None, Some(serial)) if serial != first => return Err("two SOA records differ"),
+            (Some(_), None, _) => self.last = soa,
+        }
+        Ok(())
+    }
+}
+
+/// What a zone holds, in one number: the sum over its records, so that their order, how they are spread over messages
+/// and how names are compressed do not matter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Content(u64);
+
+impl Content {
+    /// Adds the records of a message that was checked.
+    pub(crate) fn add(&mut self, message: &[u8]) {
+        let mut sum = self.0;
+        let each = |place: &Place| sum = sum.wrapping_add(digest(message, place).unwrap_or(0));
+        // A message that is damaged further on shows in the sum.
+        let _ = each_answer(message, each);
+        self.0 = sum;
+    }
+}
+
+/// FNV-1a over the record with its names written out in lower case.
+fn digest(message: &[u8], place: &Place) -> Result<u64, &'static str> {
+    let mut bytes = read_name(message, place.owner)?.0;
+    // Type, class and TTL; the length depends on compression.
+    bytes.extend_from_slice(message.get(place.fixed..place.fixed + 8).ok_or("record cut off")?);
+    let mut at = place.rdata.start;
+    let names = match place.kind {
+        kind::SOA => 2,
+        kind::NS => 1,
+        _ => 0,
+    };
+    for _ in 0..names {
+        let (name, after) = read_name(message, at)?;
+        bytes.extend(name);
+        at = after;
+    }
+    bytes.extend_from_slice(message.get(at..place.rdata.end).ok_or("RDATA cut off")?);
+    Ok(bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A message of a transfer with these records, each an owner, a type and RDATA.
+    fn message(records: &[(&[u8], u16, &[u8])]) -> Vec<u8> {
+        let mut out = vec![ID[0], ID[1], 0x84, 0, 0, 0, 0, records.len() as u8, 0, 0, 0, 0];
+        for (owner, kind, rdata) in records {
+            out.extend_from_slice(owner);
+            out.extend_from_slice(&kind.to_be_bytes());
+            out.extend_from_slice(&[0, 1, 0, 0, 0, 9, 0, rdata.len() as u8]);
+            out.extend_from_slice(rdata);
+        }
+        out
+    }
+
+    fn soa(serial: u8) -> [u8; 22] {
+        let mut rdata = [0; 22];
+        rdata[5] = serial;
+        rdata
+    }
+
+    fn ends(messages: &[Vec<u8>]) -> Result<Ends, String> {
+        let mut ends = Ends::default();
+        messages.iter().try_for_each(|message| ends.add(message)).map(|()| ends)
+    }
+
+    #[test]
+    fn a_transfer_ends_with_the_soa_record_it_began_with() {
+        let (start, a) = ((&b"\x01z\0"[..], kind::SOA, &soa(7)[..]), (&b"\x01a\0"[..], kind::A, &[1; 4][..]));
+        let begun = ends(&[message(&[start, a])]).unwrap();
+        assert!(!begun.is_whole());
+        let whole = ends(&[message(&[start, a]), message(&[a, start])]).unwrap();
+        assert_eq!((whole.is_whole(), whole.records, whole.last), (true, 4, Some(7)));
+        let other = (&b"\x01z\0"[..], kind::SOA, &soa(8)[..]);
+        for bad in [&[message(&[a, start])][..], &[message(&[start, other])], &[message(&[start, start, a])]]
+        {
+            assert!(ends(bad).is_err(), "{bad:?}");
+        }
+        let mut refused = message(&[]);
+        refused[3] = 5;
+        assert_eq!(ends(&[refused]).unwrap_err(), "refused with RCODE 5");
+    }
+
+    #[test]
+    fn content_depends_on_neither_order_nor_compression_but_on_every_byte() {
+        let of = |messages: &[Vec<u8>]| {
+            let mut content = Content::default();
+            messages.iter().for_each(|message| content.add(message));
+            content
+        };
+        let (a, ns) = ((&b"\x01a\0"[..], kind::A, &[1; 4][..]), (&b"\x01A\0"[..], kind::NS, &b"\x01a\0"[..]));
+        let pointed = (&b"\xc0\x0c"[..], kind::NS, &b"\xc0\x0c"[..]);
+        let sum = of(&[message(&[a, ns])]);
+        assert_eq!(of(&[message(&[ns]), message(&[a])]), sum);
+        assert_eq!(of(&[message(&[a, pointed])]), sum);
+        assert_ne!(of(&[message(&[a])]), sum);
+        assert_ne!(of(&[message(&[(a.0, a.1, &[1, 1, 1, 2]), ns])]), sum);
+    }
+}

@@ -1,0 +1,337 @@
+//! The primary that servers take a zone from in `axfr-in`: it has an old version of next to nothing and a new one,
+//! answers questions for the serial and sends the whole zone to whoever asks for it or for what changed
+//! (RFC 1995 §4 allows that). It lives in threads of the benchmark, so that what it uses is in nobody's figures.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::failure::{Context, Result};
+use crate::message::{Edns, kind, read_name, write_query};
+use crate::stream::{SoaReply, Stream};
+use crate::sys;
+use crate::zones::{SERIAL, ZoneSet};
+
+/// How long it waits for a question before it looks whether it is to stop.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Records of the old version: those at the apex.
+const APEX: usize = 5;
+
+/// Both versions of a zone, made once for all servers.
+#[derive(Clone)]
+pub(crate) struct Versions {
+    zone: String,
+    old: Arc<Version>,
+    new: Arc<Version>,
+}
+
+struct Version {
+    serial: u32,
+    soa: SoaReply,
+    /// Held while it is sent.
+    stream: Mutex<Stream>,
+}
+
+impl Versions {
+    /// From the file of the first zone of a set.
+    pub(crate) fn of(zones: &ZoneSet) -> Result<Versions> {
+        let zone = zones.zones.first().context(|| "no zone to be taken".to_string())?;
+        let read = |serial, most| -> Result<Arc<Version>> {
+            let (stream, soa) = Stream::read(&zone.file, &zone.name, serial, most)?;
+            Ok(Arc::new(Version { serial, soa, stream: Mutex::new(stream) }))
+        };
+        Ok(Versions { zone: zone.name.clone(), old: read(SERIAL - 1, APEX)?, new: read(SERIAL, usize::MAX)? })
+    }
+
+    /// The zone's name.
+    pub(crate) fn zone(&self) -> &str {
+        &self.zone
+    }
+
+    /// Bytes of a transfer of the new version.
+    pub(crate) fn bytes(&self) -> usize {
+        lock(&self.new.stream).len()
+    }
+
+    /// Serial of the new version.
+    pub(crate) fn serial(&self) -> u32 {
+        self.new.serial
+    }
+}
+
+/// When the new version was asked for, and when its last byte had reached the server's kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sent {
+    /// The request.
+    pub(crate) asked: Option<Instant>,
+    /// The last byte.
+    pub(crate) done: Option<Instant>,
+}
+
+struct Shared {
+    versions: Versions,
+    is_new: AtomicBool,
+    done: AtomicBool,
+    sent: Mutex<Sent>,
+}
+
+/// A running primary; it ends when dropped.
+pub(crate) struct Primary {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Primary {
+    /// Starts it on this CPU, with the old version.
+    pub(crate) fn start(address: SocketAddr, cpu: usize, versions: &Versions) -> Result<Primary> {
+        let busy = || format!("primary: cannot listen on {address}");
+        let listener = TcpListener::bind(address).context(busy)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let socket = UdpSocket::bind(address).context(busy)?;
+        socket.set_read_timeout(Some(PAUSE))?;
+        let shared = Arc::new(Shared {
+            versions: versions.clone(),
+            is_new: AtomicBool::new(false),
+            done: AtomicBool::new(false),
+            sent: Mutex::new(Sent::default()),
+        });
+        let (datagrams, streams) = (shared.clone(), shared.clone());
+        let threads = vec![
+            std::thread::spawn(move || answer_datagrams(&socket, cpu, &datagrams)),
+            std::thread::spawn(move || accept(&listener, cpu, &streams)),
+        ];
+        Ok(Primary { address, shared, threads })
+    }
+
+    /// From now on it has the new version, which it does not announce.
+    pub(crate) fn renew(&self) {
+        self.shared.is_new.store(true, Ordering::SeqCst);
+    }
+
+    /// Announces a change to a server (NOTIFY, RFC 1996).
+    pub(crate) fn notify(&self, server: SocketAddr) -> Result<()> {
+        let socket = UdpSocket::bind((self.address.ip(), 0))?;
+        let mut message = Vec::new();
+        write_query(&mut message, self.shared.versions.zone(), kind::SOA, Edns::None);
+        // Opcode NOTIFY, authoritative.
+        message[2] = 0x24;
+        socket.send_to(&message, server).context(|| format!("cannot notify {server}"))?;
+        Ok(())
+    }
+
+    /// How far it got with the new version.
+    pub(crate) fn sent(&self) -> Sent {
+        *lock(&self.shared.sent)
+    }
+}
+
+impl Drop for Primary {
+    fn drop(&mut self) {
+        self.shared.done.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    fn is_over(&self) -> bool {
+        self.done.load(Ordering::Relaxed) || sys::interrupted()
+    }
+
+    /// Whether the new version is what there is, and the version.
+    fn current(&self) -> (bool, &Version) {
+        let is_new = self.is_new.load(Ordering::SeqCst);
+        (is_new, if is_new { &self.versions.new } else { &self.versions.old })
+    }
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Request {
+    id: [u8; 2],
+    qtype: u16,
+    /// The serial that the server has, if it asks for what changed since.
+    has: Option<u32>,
+}
+
+/// Reads a request for the zone's serial, for what changed or for all of it; `None` for anything else.
+fn request(message: &[u8]) -> Option<Request> {
+    let header = message.get(..12)?;
+    // A query with one question.
+    if header[2] & 0xf8 != 0 || header[4..6] != [0, 1] {
+        return None;
+    }
+    let after = read_name(message, 12).ok()?.1;
+    let qtype = u16::from_be_bytes(message.get(after..after + 2)?.try_into().ok()?);
+    // What the server has stands in the authority section (RFC 1995 §3).
+    let known = || {
+        let fixed = read_name(message, after + 4).ok()?.1 + 10;
+        let serial = read_name(message, read_name(message, fixed).ok()?.1).ok()?.1;
+        Some(u32::from_be_bytes(message.get(serial..serial + 4)?.try_into().ok()?))
+    };
+    let has = if qtype == kind::IXFR { known() } else { None };
+    let wanted = matches!(qtype, kind::SOA | kind::IXFR | kind::AXFR);
+    wanted.then_some(Request { id: [header[0], header[1]], qtype, has })
+}
+
+/// Answers with the SOA record alone, which over UDP says that the rest is to be had over TCP (RFC 1995 §2).
+fn answer_datagrams(socket: &UdpSocket, cpu: usize, shared: &Shared) {
+    let _ = sys::pin(0, cpu);
+    let mut buffer = [0; 4096];
+    while !shared.is_over() {
+        let Ok((length, peer)) = socket.recv_from(&mut buffer) else { continue };
+        let Some(request) = buffer.get(..length).and_then(request) else { continue };
+        let reply = shared.current().1.soa.answering(request.id, request.qtype);
+        let _ = socket.send_to(&reply, peer);
+    }
+}
+
+fn accept(listener: &TcpListener, cpu: usize, shared: &Arc<Shared>) {
+    let _ = sys::pin(0, cpu);
+    let mut threads = Vec::new();
+    while !shared.is_over() {
+        let Ok((stream, _)) = listener.accept() else {
+            std::thread::sleep(Duration::from_millis(1));
+            continue;
+        };
+        let shared = shared.clone();
+        // A connection that breaks is the server's to open again.
+        threads.push(std::thread::spawn(move || drop(serve(stream, &shared))));
+    }
+    threads.into_iter().for_each(|thread| drop(thread.join()));
+}
+
+fn serve(mut stream: TcpStream, shared: &Shared) -> Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_nodelay(true)?;
+    let mut message = Vec::new();
+    loop {
+        let mut length = [0; 2];
+        if !read_whole(&mut stream, &mut length, shared)? {
+            return Ok(());
+        }
+        message.resize(usize::from(u16::from_be_bytes(length)), 0);
+        if !read_whole(&mut stream, &mut message, shared)? {
+            return Ok(());
+        }
+        let Some(request) = request(&message) else { return Ok(()) };
+        let (is_new, version) = shared.current();
+        if request.qtype == kind::SOA || request.has == Some(version.serial) {
+            let reply = version.soa.answering(request.id, request.qtype);
+            stream.write_all(&[&(reply.len() as u16).to_be_bytes()[..], &reply].concat())?;
+            continue;
+        }
+        let mut zone = lock(&version.stream);
+        if is_new {
+            *lock(&shared.sent) = Sent { asked: Some(Instant::now()), done: None };
+        }
+        write_whole(&mut stream, zone.answering(request.id, request.qtype), shared)?;
+        if is_new {
+            // The server has it once its kernel has acknowledged it.
+            while sys::unacknowledged(&stream)? > 0 && !shared.is_over() {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            lock(&shared.sent).done = Some(Instant::now());
+        }
+    }
+}
+
+/// Reads so many bytes; false if the server has closed the connection, or it is over.
+fn read_whole(stream: &mut TcpStream, bytes: &mut [u8], shared: &Shared) -> Result<bool> {
+    stream.set_read_timeout(Some(PAUSE))?;
+    let mut at = 0;
+    while at < bytes.len() {
+        match stream.read(&mut bytes[at..]) {
+            Ok(0) => return Ok(false),
+            Ok(count) => at += count,
+            Err(error) if waits(&error) && !shared.is_over() => {}
+            Err(error) if waits(&error) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(true)
+}
+
+/// Writes all bytes, unless it is over before.
+fn write_whole(stream: &mut TcpStream, mut bytes: &[u8], shared: &Shared) -> Result<()> {
+    stream.set_write_timeout(Some(PAUSE))?;
+    while !bytes.is_empty() && !shared.is_over() {
+        match stream.write(bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if waits(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    stream.set_write_timeout(None)?;
+    Ok(())
+}
+
+fn waits(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answers::exchange;
+    use crate::axfr::{Connection, Content};
+    use crate::message::answered_serial;
+    use crate::zones::Maker;
+
+    #[test]
+    fn a_request_is_read_with_the_serial_it_names() {
+        let mut plain = Vec::new();
+        write_query(&mut plain, "test", kind::IXFR, Edns::None);
+        assert_eq!(request(&plain), Some(Request { id: [0, 0], qtype: kind::IXFR, has: None }));
+        let mut since = plain.clone();
+        since[9] = 1;
+        since.extend([0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0, 0, 0, 1, 2]);
+        since.extend([0; 16]);
+        assert_eq!(request(&since).unwrap().has, Some(258));
+        plain[2] = 0x24;
+        assert_eq!(request(&plain), None, "a NOTIFY");
+        assert_eq!(request(&since[..13]), None);
+    }
+
+    #[test]
+    fn the_new_version_is_sent_once_there_is_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let set = Maker::new(folder.path(), 3).delegations(500).unwrap();
+        let versions = Versions::of(&set).unwrap();
+        let primary = Primary::start(([127, 0, 0, 1], 0).into(), 0, &versions).unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(primary.address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let mut query = Vec::new();
+        write_query(&mut query, "test", kind::SOA, Edns::None);
+        let serial = || answered_serial(&exchange(&socket, &query, 7).unwrap());
+        let take = || {
+            let mut content = Content::default();
+            let mut connection = Connection::open(primary.address).unwrap();
+            let each = |message: &[u8]| content.add(message);
+            let taken = connection.take("test", Duration::from_secs(60), each).unwrap();
+            (taken, content)
+        };
+        assert_eq!((serial(), take().0.records), (Some(SERIAL - 1), APEX as u64 + 1));
+        assert!(primary.sent().asked.is_none());
+        primary.renew();
+        let (taken, content) = take();
+        assert_eq!((serial(), taken.serial, taken.records), (Some(SERIAL), SERIAL, set.records + 1));
+        assert_eq!(taken.bytes, versions.bytes() as u64);
+        assert_eq!(content, lock(&versions.new.stream).content());
+        while primary.sent().done.is_none() {
+            std::thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Where trust begins, and where it is not wanted: trust anchors (RFC 4033 §2) and negative ones (RFC 7646).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use wire::rdata::view::{Dnskey, Ds};
+use wire::{Name, NameBuf};
+
+use crate::algorithm;
+use crate::key::{self, ROOT_ANCHORS};
+
+/// The trust anchors of a validator. Each name has its own: an anchor is never good for another name.
+///
+/// All are kept as DS. One that is given as a key becomes the SHA-256 digest of it, which fits that key only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrustAnchors {
+    positive: BTreeMap<NameBuf, BTreeSet<Vec<u8>>>,
+    negative: BTreeSet<NameBuf>,
+}
+
+/// Why an anchor is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AnchorFault {
+    /// The data is not that of a DS or DNSKEY.
+    Malformed,
+    /// The algorithm or digest type is not supported, so that nothing could ever be validated by it.
+    Unsupported,
+    /// The key has not the Zone Key flag, has another protocol, or is revoked (RFC 5011 §2.1).
+    NotAZoneKey,
+}
+
+impl fmt::Display for AnchorFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "not the data of a DS or DNSKEY",
+            Self::Unsupported => "the algorithm or digest type is not supported",
+            Self::NotAZoneKey => "the key cannot sign a zone, or is revoked",
+        })
+    }
+}
+impl std::error::Error for AnchorFault {}
+
+/// The anchor that decides for a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nearest<'a> {
+    /// Trust begins at this name.
+    Positive(Name<'a>),
+    /// Nothing is validated here.
+    Negative,
+}
+
+impl TrustAnchors {
+    /// No anchor at all: everything is indeterminate.
+    pub fn none() -> Self {
+        TrustAnchors::default()
+    }
+
+    /// Those of the root, with the tags 20326 and 38696.
+    pub fn root() -> Self {
+        let ds = ROOT_ANCHORS.iter().map(|ds| ds.to_vec()).collect();
+        TrustAnchors { positive: BTreeMap::from([(NameBuf::ROOT, ds)]), negative: BTreeSet::new() }
+    }
+
+    /// Adds an anchor: the RDATA of a DS.
+    ///
+    /// # Errors
+    /// [`AnchorFault`].
+    pub fn add_ds(&mut self, zone: Name<'_>, rdata: &[u8]) -> Result<(), AnchorFault> {
+        let ds = Ds::read(rdata).map_err(|_| AnchorFault::Malformed)?;
+        let len = key::digest_len(ds.digest_type).ok_or(AnchorFault::Unsupported)?;
+        if !algorithm::is_supported(ds.algorithm) {
+            return Err(AnchorFault::Unsupported);
+        }
+        if ds.digest.len() != len {
+            return Err(AnchorFault::Malformed);
+        }
+        self.positive.entry(zone.to_buf()).or_default().insert(rdata.to_vec());
+        Ok(())
+    }
+
+    /// Adds an anchor: the RDATA of a DNSKEY.
+    ///
+    /// # Errors
+    /// [`AnchorFault`].
+    pub fn add_dnskey(&mut self, zone: Name<'_>, rdata: &[u8]) -> Result<(), AnchorFault> {
+        let key = Dnskey::read(rdata).map_err(|_| AnchorFault::Malformed)?;
+        if !key.is_zone_key() {
+            return Err(AnchorFault::NotAZoneKey);
+        }
+        let ds = key::ds(zone, &key, Ds::SHA256).ok_or(AnchorFault::Unsupported)?;
+        self.add_ds(zone, &ds)
+    }
+
+    /// Takes the name, and all below it up to the next anchor, for insecure (RFC 7646).
+    pub fn add_negative(&mut self, name: Name<'_>) {
+        self.negative.insert(name.to_buf());
+    }
+
+    /// Takes back what [`add_negative`](Self::add_negative) did. Returns whether there was such an anchor.
+    pub fn remove_negative(&mut self, name: Name<'_>) -> bool {
+        self.negative.remove(&name.to_buf())
+    }
+
+    /// The anchor closest above a name, or at it. Of two at one name the negative one counts.
+    pub(crate) fn nearest<'n>(&self, name: Name<'n>) -> Option<Nearest<'n>> {
+        name.ancestors().find_map(|at| {
+            let key = at.to_buf();
+            match (self.negative.contains(&key), self.positive.contains_key(&key)) {
+                (true, _) => Some(Nearest::Negative),
+                (_, true) => Some(Nearest::Positive(at)),
+                _ => None,
+            }
+        })
+    }
+
+    /// The DS of the anchors at a name.
+    pub(crate) fn ds(&self, zone: Name<'_>) -> Option<Vec<Vec<u8>>> {
+        self.positive.get(&zone.to_buf()).map(|ds| ds.iter().cloned().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> NameBuf {
+        text.parse().expect("a name")
+    }
+
+    const DS: [u8; 36] = {
+        let mut ds = [7; 36];
+        (ds[2], ds[3]) = (13, Ds::SHA256);
+        ds
+    };
+
+    #[test]
+    fn the_closest_anchor_decides_and_a_negative_one_at_the_same_name() {
+        let mut anchors = TrustAnchors::root();
+        anchors.add_negative(name("com").as_name());
+        anchors.add_ds(name("example.com").as_name(), &DS).expect("an anchor");
+        let nearest = |text: &str| anchors.nearest(name(text).as_name()).map(|at| format!("{at:?}"));
+        assert_eq!(nearest("net"), Some("Positive(.)".to_owned()));
+        assert_eq!(nearest("a.com"), Some("Negative".to_owned()));
+        assert_eq!(nearest("a.example.com"), Some("Positive(example.com.)".to_owned()));
+        anchors.add_negative(name("example.com").as_name());
+        assert_eq!(anchors.nearest(name("example.com").as_name()), Some(Nearest::Negative));
+        assert!(anchors.remove_negative(name("EXAMPLE.com").as_name()));
+        assert_eq!(TrustAnchors::none().nearest(name("com").as_name()), None);
+    }
+
+    #[test]
+    fn anchors_that_could_never_fit_are_refused() {
+        let mut anchors = TrustAnchors::none();
+        let root = Name::ROOT;
+        let with = |at: usize, byte: u8| {
+            let mut ds = DS;
+            ds[at] = byte;
+            ds
+        };
+        assert_eq!(anchors.add_ds(root, &with(2, 16)), Err(AnchorFault::Unsupported), "Ed448");
+        assert_eq!(anchors.add_ds(root, &with(3, 3)), Err(AnchorFault::Unsupported), "GOST");
+        assert_eq!(anchors.add_ds(root, &DS[..35]), Err(AnchorFault::Malformed));
+        assert_eq!(anchors.add_dnskey(root, &[1, 0x81, 3, 13, 1]), Err(AnchorFault::NotAZoneKey), "revoked");
+        assert_eq!(anchors, TrustAnchors::none());
+    }
+}

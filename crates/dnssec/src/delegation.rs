@@ -1,0 +1,84 @@
+//! From the DS of a zone to its keys (RFC 4035 §5.2).
+
+use wire::rdata::view::{Dnskey, Ds};
+use wire::{Name, Ttl};
+
+use crate::budget::{ValidationBudget, ValidationLimit};
+use crate::key::{self, tag};
+use crate::outcome::{BogusReason, InsecureReason};
+use crate::response::ReceivedSet;
+use crate::settings::ValidationSettings;
+use crate::signatures::Checker;
+use crate::trust::{SharedData, Trust};
+
+/// What a proven DS RRset says of the zone: delegated by those that can be followed, or insecure if none can. One that is
+/// not supported takes nothing from the others (RFC 6840 §5.2, §5.11).
+pub(crate) fn delegated(rdatas: &[Vec<u8>], settings: &ValidationSettings) -> Trust {
+    let all = || rdatas.iter().filter_map(|rdata| Ds::read(rdata).ok().map(|ds| (ds, rdata)));
+    let takes = |ds: &Ds<'_>| settings.takes_algorithm(ds.algorithm) && settings.takes_digest(ds.digest_type);
+    // RFC 4509 §3: SHA-1 does not count beside a better digest.
+    let better = all().any(|(ds, _)| takes(&ds) && ds.digest_type != Ds::SHA1);
+    let usable = all().filter(|(ds, _)| takes(ds) && !(better && ds.digest_type == Ds::SHA1));
+    let usable: SharedData = usable.map(|(_, rdata)| rdata.clone()).collect();
+    if !usable.is_empty() {
+        Trust::Delegated(usable)
+    } else if all().any(|(ds, _)| settings.takes_algorithm(ds.algorithm)) {
+        Trust::Insecure(InsecureReason::UnsupportedDigest)
+    } else {
+        Trust::Insecure(InsecureReason::UnsupportedAlgorithm)
+    }
+}
+
+/// Finds the keys of `zone` in its DNSKEY RRset: one that fits a DS must have signed it (RFC 4035 §5.2).
+///
+/// # Errors
+/// Why none has.
+pub(crate) fn keys(
+    set: &ReceivedSet,
+    zone: Name<'_>,
+    ds: &[Vec<u8>],
+    settings: &ValidationSettings,
+    now: u64,
+    budget: &mut ValidationBudget,
+) -> Result<(Trust, Ttl), BogusReason> {
+    if set.rdatas.len() > budget.limits().records_per_set {
+        return Err(ValidationLimit::RecordsPerSet.into());
+    }
+    let entries = entry_points(set, zone, ds, budget)?;
+    let checked = Checker { settings, now, zone, keys: &entries }.check(set, budget)?;
+    let may_sign = |rdata: &&Vec<u8>| {
+        Dnskey::read(rdata).is_ok_and(|key| key.is_zone_key() && settings.takes_algorithm(key.algorithm))
+    };
+    Ok((Trust::Secure(set.rdatas.iter().filter(may_sign).cloned().collect()), checked.ttl))
+}
+
+/// The keys of the set that fit a DS: RDATA of those that may sign.
+fn entry_points(
+    set: &ReceivedSet,
+    zone: Name<'_>,
+    ds: &[Vec<u8>],
+    budget: &ValidationBudget,
+) -> Result<Vec<Vec<u8>>, BogusReason> {
+    let limits = budget.limits();
+    let keys = set.rdatas.iter().filter_map(|rdata| Dnskey::read(rdata).ok());
+    let keys: Vec<(u16, Dnskey<'_>)> = keys.map(|key| (tag(&key), key)).collect();
+    let (mut entries, mut reason) = (Vec::<Vec<u8>>::new(), BogusReason::NoDnskey);
+    for ds in ds.iter().take(limits.ds_per_zone).filter_map(|rdata| Ds::read(rdata).ok()) {
+        let mut tagged = keys.iter().filter(|(tag, k)| *tag == ds.key_tag && k.algorithm == ds.algorithm);
+        for (_, key) in tagged.by_ref().take(limits.keys_per_tag).filter(|(_, k)| key::fits(zone, k, &ds)) {
+            match key.is_zone_key() {
+                true if entries.iter().any(|known| known == key.rdata) => {}
+                true => entries.push(key.rdata.to_vec()),
+                false => reason = BogusReason::NoZoneKey,
+            }
+        }
+        if tagged.next().is_some() {
+            reason = reason.or_closer(ValidationLimit::KeysPerTag.into());
+        }
+    }
+    match entries.is_empty() {
+        false => Ok(entries),
+        true if ds.len() > limits.ds_per_zone => Err(ValidationLimit::DsPerZone.into()),
+        true => Err(reason),
+    }
+}

@@ -1,0 +1,194 @@
+//! Proofs by NSEC3: hashes in order, and what lies between two of them (RFC 5155 §8).
+
+use wire::rdata::view::{Nsec3, Nsec3Param, TypeBitmap};
+use wire::text::Base32Hex;
+use wire::{Name, NameBuf, Type};
+
+use super::{Claim, Denied, hides_below, is_delegation, lacks};
+use crate::budget::ValidationBudget;
+use crate::nsec3::{self, HASH_LEN};
+use crate::outcome::BogusReason;
+use crate::response::ReceivedSet;
+
+type Hash = [u8; HASH_LEN];
+
+/// Bytes of a block of SHA-1, and those of its padding (FIPS 180-4 §5.1.1).
+const BLOCK: usize = 64;
+const PADDING: usize = 9;
+
+/// The NSEC3 of a zone that a response holds, all of one chain.
+pub(super) struct Hashes<'r> {
+    zone: Name<'r>,
+    param: Nsec3Param<'r>,
+    spans: Vec<Span<'r>>,
+    /// Names that were hashed.
+    known: Vec<(NameBuf, Hash)>,
+}
+
+/// An NSEC3 record: a name with its owner's hash is there, and none with a hash between that and the next.
+#[derive(Clone, Copy)]
+struct Span<'r> {
+    owner: Hash,
+    next: Hash,
+    opt_out: bool,
+    types: TypeBitmap<'r>,
+}
+
+/// The closest encloser of a name, proven (RFC 5155 §8.3).
+struct Encloser<'n> {
+    name: Name<'n>,
+    /// The name below it, towards the name asked for, is covered by a span with opt-out.
+    opt_out: bool,
+}
+
+impl<'r> Hashes<'r> {
+    /// Takes those that are of the zone, with a hash algorithm and flags that are known (RFC 5155 §8.2); of several chains
+    /// the first one's. `None` if there are none.
+    pub(super) fn new(zone: Name<'r>, sets: &[&'r ReceivedSet]) -> Option<Self> {
+        let mut all = sets.iter().filter_map(|set| read(zone, set));
+        let (param, first) = all.next()?;
+        let same = all.filter(|(other, _)| param.hashes_as(other)).map(|(_, span)| span);
+        let spans = std::iter::once(first).chain(same).collect();
+        Some(Hashes { zone, param, spans, known: Vec::new() })
+    }
+
+    pub(super) fn iterations(&self) -> u16 {
+        self.param.iterations
+    }
+
+    pub(super) fn prove(
+        &mut self,
+        name: Name<'_>,
+        claim: Claim,
+        budget: &mut ValidationBudget,
+    ) -> Result<Denied, BogusReason> {
+        match claim {
+            Claim::Name => self.no_name(name, budget),
+            Claim::Data(t) => self.no_data(name, t, budget),
+            Claim::Closer(labels) => self.no_closer(name, labels, budget),
+        }
+    }
+
+    /// The hash of a name, at the cost of so many blocks.
+    fn hash(&mut self, name: Name<'_>, budget: &mut ValidationBudget) -> Result<Hash, BogusReason> {
+        if let Some((_, hash)) = self.known.iter().find(|(known, _)| known.as_name() == name) {
+            return Ok(*hash);
+        }
+        let blocks = |len: usize| (len + self.param.salt.len() + PADDING).div_ceil(BLOCK) as u32;
+        budget.take_hashes(blocks(name.len()) + self.param.iterations as u32 * blocks(HASH_LEN))?;
+        let hash = nsec3::hash(name.to_lower().as_lower(), self.param.salt, self.param.iterations);
+        self.known.push((name.to_buf(), hash));
+        Ok(hash)
+    }
+
+    fn matching(&self, hash: Hash) -> Option<Span<'r>> {
+        self.spans.iter().find(|span| span.owner == hash).copied()
+    }
+
+    fn covering(&self, hash: Hash) -> Option<Span<'r>> {
+        self.spans.iter().find(|span| span.covers(hash)).copied()
+    }
+
+    /// The closest encloser of a name that is not there: the one that is, right above one that is not. Looked for from the
+    /// zone's name on, near which it mostly is.
+    fn encloser<'n>(
+        &mut self,
+        name: Name<'n>,
+        budget: &mut ValidationBudget,
+    ) -> Result<Encloser<'n>, BogusReason> {
+        let zone = self.zone;
+        let mut way: Vec<Name<'n>> = name.ancestors().take_while(|n| n.is_at_or_below(zone)).collect();
+        way.reverse();
+        let mut above: Option<(Name<'n>, Span<'r>)> = None;
+        for at in way {
+            let hash = self.hash(at, budget)?;
+            if let (Some((encloser, _)), Some(span)) = (above, self.covering(hash)) {
+                return Ok(Encloser { name: encloser, opt_out: span.opt_out });
+            }
+            // RFC 5155 §8.3: not the NSEC3 of a delegation or a DNAME above the name.
+            above = self.matching(hash).filter(|span| !hides_below(span.types)).map(|span| (at, span));
+        }
+        Err(BogusReason::DenialWrong)
+    }
+
+    /// RFC 5155 §8.4.
+    fn no_name(&mut self, name: Name<'_>, budget: &mut ValidationBudget) -> Result<Denied, BogusReason> {
+        let encloser = self.encloser(name, budget)?;
+        if let Ok(star) = NameBuf::prepend(b"*", encloser.name) {
+            let hash = self.hash(star.as_name(), budget)?;
+            self.covering(hash).ok_or(BogusReason::DenialWrong)?;
+        }
+        Ok(encloser.denied())
+    }
+
+    /// RFC 5155 §8.5 to §8.7.
+    fn no_data(
+        &mut self,
+        name: Name<'_>,
+        t: Type,
+        budget: &mut ValidationBudget,
+    ) -> Result<Denied, BogusReason> {
+        let hash = self.hash(name, budget)?;
+        if let Some(span) = self.matching(hash) {
+            return lacks(span.types, name, t);
+        }
+        let encloser = self.encloser(name, budget)?;
+        let star = NameBuf::prepend(b"*", encloser.name).map_err(|_| BogusReason::DenialWrong)?;
+        let hash = self.hash(star.as_name(), budget)?;
+        match self.matching(hash) {
+            Some(span) if is_delegation(span.types) => Err(BogusReason::DenialWrong),
+            Some(span) => lacks(span.types, star.as_name(), t).map(|_| encloser.denied()),
+            // A delegation that was left out, or an empty name above nothing else (RFC 5155 §8.6, §7.1).
+            None if encloser.opt_out => Ok(Denied::OptOut),
+            None => Err(BogusReason::DenialWrong),
+        }
+    }
+
+    /// RFC 5155 §8.8. That the encloser is there follows from the wildcard below it.
+    fn no_closer(
+        &mut self,
+        name: Name<'_>,
+        labels: usize,
+        budget: &mut ValidationBudget,
+    ) -> Result<Denied, BogusReason> {
+        let above = name.label_count().checked_sub(labels + 1).ok_or(BogusReason::DenialWrong)?;
+        let hash = self.hash(name.skip(above), budget)?;
+        let span = self.covering(hash).ok_or(BogusReason::DenialWrong)?;
+        Ok(if span.opt_out { Denied::OptOut } else { Denied::Proven })
+    }
+}
+
+impl Encloser<'_> {
+    /// What a proof by it comes to: below opt-out nothing is secure (RFC 5155 §9.2).
+    fn denied(&self) -> Denied {
+        if self.opt_out { Denied::OptOut } else { Denied::Proven }
+    }
+}
+
+impl Span<'_> {
+    /// Whether a hash lies between the two, around the end if the next one is the first of the zone.
+    fn covers(&self, hash: Hash) -> bool {
+        if self.owner < self.next {
+            self.owner < hash && hash < self.next
+        } else {
+            hash > self.owner || hash < self.next
+        }
+    }
+}
+
+/// One NSEC3 of the zone: its owner is a hash right below the zone's name (RFC 5155 §3).
+fn read<'r>(zone: Name<'_>, set: &'r ReceivedSet) -> Option<(Nsec3Param<'r>, Span<'r>)> {
+    let [rdata] = &set.rdatas[..] else { return None };
+    let nsec3 = Nsec3::read(rdata).ok().filter(|_| set.rtype == Type::NSEC3)?;
+    let owner = set.owner.as_name();
+    if owner.parent().is_none_or(|parent| parent != zone)
+        || nsec3.param.algorithm != Nsec3Param::SHA1
+        || nsec3.param.flags & !Nsec3Param::OPT_OUT != 0
+    {
+        return None;
+    }
+    let mut hash = Vec::with_capacity(HASH_LEN);
+    Base32Hex::decode(owner.labels().next()?, &mut hash).ok()?;
+    let (owner, next) = (hash.try_into().ok()?, nsec3.next_hash.try_into().ok()?);
+    Some((nsec3.param, Span { owner, next, opt_out: nsec3.is_opt_out(), types: nsec3.types }))
+}

@@ -1,0 +1,123 @@
+//! Whether one of an RRset's signatures is good, within the budget (RFC 4035 §5.3).
+
+use wire::rdata::view::{Dnskey, Rrsig};
+use wire::{Name, Serial, Ttl};
+
+use crate::algorithm;
+use crate::budget::{ValidationBudget, ValidationLimit};
+use crate::key::tag;
+use crate::outcome::BogusReason;
+use crate::response::{ReceivedSet, ReceivedSignature};
+use crate::settings::ValidationSettings;
+use crate::verify::{SigFault, SignedSet};
+
+/// What a good signature says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Checked {
+    /// How many labels of the owner were signed; fewer than it has if it is of a wildcard (RFC 4035 §5.3.4).
+    pub(crate) labels: usize,
+    /// The longest that the set may be kept (RFC 4035 §5.3.3).
+    pub(crate) ttl: Ttl,
+}
+
+/// What signatures are checked with.
+pub(crate) struct Checker<'a> {
+    pub(crate) settings: &'a ValidationSettings,
+    /// Seconds since 1970.
+    pub(crate) now: u64,
+    /// The zone that must have signed.
+    pub(crate) zone: Name<'a>,
+    /// RDATA of its keys.
+    pub(crate) keys: &'a [Vec<u8>],
+}
+
+impl Checker<'_> {
+    /// The time as signatures have it (RFC 4034 §3.1.5).
+    fn serial(&self) -> Serial {
+        Serial(self.now as u32)
+    }
+
+    /// Looks for a signature of the zone over `set` that is good.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn check(
+        &self,
+        set: &ReceivedSet,
+        budget: &mut ValidationBudget,
+    ) -> Result<Checked, BogusReason> {
+        if set.rdatas.len() > budget.limits().records_per_set {
+            return Err(ValidationLimit::RecordsPerSet.into());
+        }
+        let signed = SignedSet { owner: set.owner.as_name(), rtype: set.rtype, rdatas: &set.rdatas };
+        let (mut reason, mut tried) = (BogusReason::Unsigned, 0);
+        for signature in &set.signatures {
+            let sig = match self.admissible(&signed, signature) {
+                Ok(sig) => sig,
+                Err(fault) => {
+                    reason = reason.or_closer(BogusReason::Signature(fault));
+                    continue;
+                }
+            };
+            tried += 1;
+            if tried > budget.limits().signatures_per_set {
+                return Err(ValidationLimit::SignaturesPerSet.into());
+            }
+            match self.verify(&signed, &sig, budget)? {
+                Ok(()) => return Ok(self.checked(set, signature, &sig)),
+                Err(why) => reason = reason.or_closer(why),
+            }
+        }
+        Err(reason)
+    }
+
+    /// The signature, unless something speaks against it before it is verified.
+    fn admissible<'s>(
+        &self,
+        signed: &SignedSet<'_>,
+        signature: &'s ReceivedSignature,
+    ) -> Result<Rrsig<'s>, SigFault> {
+        let sig = Rrsig::read(&signature.rdata)?;
+        signed.check(&sig, self.zone, self.serial(), self.settings.skew)?;
+        if self.settings.takes_algorithm(sig.algorithm) {
+            Ok(sig)
+        } else {
+            Err(SigFault::UnsupportedAlgorithm)
+        }
+    }
+
+    /// Verifies one signature with the keys that fit its tag. The outer error ends everything: the budget is spent.
+    fn verify(
+        &self,
+        signed: &SignedSet<'_>,
+        sig: &Rrsig<'_>,
+        budget: &mut ValidationBudget,
+    ) -> Result<Result<(), BogusReason>, ValidationLimit> {
+        let keys = self.keys.iter().filter_map(|rdata| Dnskey::read(rdata).ok());
+        let mut fitting =
+            keys.filter(|k| k.algorithm == sig.algorithm && k.is_zone_key() && tag(k) == sig.key_tag);
+        let bytes = match signed.signed_bytes(sig) {
+            Ok(bytes) => bytes,
+            Err(fault) => return Ok(Err(BogusReason::Signature(fault))),
+        };
+        let mut fault = SigFault::NoKey;
+        for key in fitting.by_ref().take(budget.limits().keys_per_tag) {
+            budget.take_signature()?;
+            if algorithm::verify(&key, &bytes, sig.signature) {
+                return Ok(Ok(()));
+            }
+            budget.note_failure();
+            fault = SigFault::BadSignature;
+        }
+        match fitting.next() {
+            Some(_) => Ok(Err(ValidationLimit::KeysPerTag.into())),
+            None => Ok(Err(BogusReason::Signature(fault))),
+        }
+    }
+
+    fn checked(&self, set: &ReceivedSet, signature: &ReceivedSignature, sig: &Rrsig<'_>) -> Checked {
+        let left = sig.expiration.0.wrapping_add(self.settings.skew).wrapping_sub(self.serial().0);
+        let ttl = set.ttl.min(signature.ttl).min(sig.original_ttl).min(Ttl::from_secs(left));
+        Checked { labels: sig.labels as usize, ttl }
+    }
+}

@@ -1,0 +1,350 @@
+//! What is known of zones, and how trust comes down from an anchor to a name (RFC 4035 §5).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use wire::{Name, NameBuf, Ttl, Type};
+
+use crate::anchors::{Nearest, TrustAnchors};
+use crate::outcome::{BogusReason, InsecureReason};
+
+/// RDATA of several records, shared.
+pub(crate) type SharedData = Arc<[Vec<u8>]>;
+
+/// What has been found out of one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// A zone begins here, and these are its keys: the RDATA of its DNSKEY records that may sign.
+    Secure(Arc<[Vec<u8>]>),
+    /// A zone begins here that has DS: the RDATA of those that can be followed. Its keys are not known.
+    Delegated(Arc<[Vec<u8>]>),
+    /// A zone begins here or above that is proven to have no DS that can be followed.
+    Insecure(InsecureReason),
+    /// No zone begins here: the name belongs to the zone of its parent.
+    NoCut,
+    /// What was learned of this name cannot be trusted, nor can anything at or below it.
+    Bogus(BogusReason),
+}
+
+/// Records that have to be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The DS of this name, from the servers of the zone above it.
+    Ds(NameBuf),
+    /// The DNSKEY of this zone, from its servers.
+    Dnskey(NameBuf),
+}
+
+impl Need {
+    /// The name to ask for.
+    pub fn name(&self) -> Name<'_> {
+        match self {
+            Need::Ds(name) | Need::Dnskey(name) => name.as_name(),
+        }
+    }
+
+    /// The type to ask for.
+    pub fn rtype(&self) -> Type {
+        match self {
+            Need::Ds(_) => Type::DS,
+            Need::Dnskey(_) => Type::DNSKEY,
+        }
+    }
+}
+
+/// What is known of one name.
+#[derive(Clone, Debug)]
+struct Known {
+    trust: Trust,
+    /// The zone that vouches for it; `None` if that is a trust anchor, or no zone in particular.
+    by: Option<NameBuf>,
+    /// Seconds since 1970 up to which it is good.
+    until: u64,
+}
+
+impl Known {
+    /// How much longer it is good.
+    fn ttl(&self, now: u64) -> Ttl {
+        Ttl::from_secs(u32::try_from(self.until.saturating_sub(now)).unwrap_or(Ttl::MAX.as_secs()))
+    }
+
+    /// Whether it says that a zone begins here.
+    fn is_cut(&self) -> bool {
+        matches!(self.trust, Trust::Secure(_) | Trust::Delegated(_) | Trust::Insecure(_))
+    }
+}
+
+/// What has been found out of names, each up to its time. It is bounded; what ends first goes first.
+///
+/// One table serves all lookups. It must not outlive a change of trust anchors or settings.
+#[derive(Clone, Debug)]
+pub struct TrustTable {
+    known: BTreeMap<NameBuf, Known>,
+    ends: BTreeSet<(u64, NameBuf)>,
+    capacity: usize,
+}
+
+impl TrustTable {
+    /// The least time in seconds that anything is kept, so that what has a TTL of 0 lasts for the lookup that asked for it.
+    const LEAST: u64 = 10;
+
+    /// An empty one, for so many names; 64 at least, as one lookup needs several at a time.
+    pub fn new(capacity: usize) -> Self {
+        TrustTable { known: BTreeMap::new(), ends: BTreeSet::new(), capacity: capacity.max(64) }
+    }
+
+    /// Names it knows something of, be it over or not.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Whether it knows nothing.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// What is known of a name at `now`, in seconds since 1970.
+    pub fn get(&self, name: Name<'_>, now: u64) -> Option<&Trust> {
+        self.known(name, now).map(|known| &known.trust)
+    }
+
+    /// Forgets all that is known of a name and of those below it: its servers gave bad answers, or the operator asks for
+    /// it.
+    pub fn forget(&mut self, name: Name<'_>) {
+        let gone: Vec<NameBuf> =
+            self.known.keys().filter(|n| n.as_name().is_at_or_below(name)).copied().collect();
+        gone.iter().for_each(|name| self.remove(name));
+    }
+
+    fn remove(&mut self, name: &NameBuf) {
+        if let Some(known) = self.known.remove(name) {
+            self.ends.remove(&(known.until, *name));
+        }
+    }
+
+    fn known(&self, name: Name<'_>, now: u64) -> Option<&Known> {
+        self.known.get(&name.to_buf()).filter(|known| now < known.until)
+    }
+
+    /// Notes what the zone `by` vouches for, or an anchor.
+    pub(crate) fn learn(&mut self, name: Name<'_>, trust: Trust, by: Option<NameBuf>, ttl: Ttl, now: u64) {
+        let name = name.to_buf();
+        self.remove(&name);
+        while self.known.len() >= self.capacity {
+            let Some((_, first)) = self.ends.pop_first() else { break };
+            self.known.remove(&first);
+        }
+        let until = now.saturating_add(Self::LEAST.max(ttl.as_secs() as u64));
+        self.ends.insert((until, name));
+        self.known.insert(name, Known { trust, by, until });
+    }
+}
+
+/// Where trust stands at a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The name belongs to this zone, which is signed with these keys.
+    Secure(SharedData),
+    /// It is proven to belong to a zone without a chain of trust, which is good for so long.
+    Insecure(InsecureReason, Ttl),
+    /// The chain of trust is broken at or above it.
+    Bogus(BogusReason),
+    /// It is not the name of a zone: only said where a zone was asked for.
+    NoZone,
+    /// No trust anchor is above it.
+    NoAnchor,
+}
+
+impl Standing {
+    const NEGATIVE: Standing = Standing::Insecure(InsecureReason::NegativeAnchor, Ttl::MAX);
+}
+
+/// Ways down from the anchors.
+#[derive(Clone, Copy)]
+pub(crate) struct Ways<'a> {
+    pub(crate) anchors: &'a TrustAnchors,
+    pub(crate) table: &'a TrustTable,
+    pub(crate) now: u64,
+}
+
+impl Ways<'_> {
+    fn known(&self, name: Name<'_>) -> Option<&Known> {
+        self.table.known(name, self.now)
+    }
+
+    /// Where a zone stands that a signature names. Its DS are asked for at once, whatever zones lie above: the answer has a
+    /// signature of its own, which names the next one.
+    pub(crate) fn zone(&self, name: Name<'_>) -> Result<Standing, Box<Need>> {
+        match self.anchors.nearest(name) {
+            None => Ok(Standing::NoAnchor),
+            Some(Nearest::Negative) => Ok(Standing::NEGATIVE),
+            Some(Nearest::Positive(at)) if at == name => self.anchored(name),
+            Some(Nearest::Positive(_)) => match self.known(name) {
+                None => Err(Box::new(Need::Ds(name.to_buf()))),
+                Some(known) => self.standing(name, known),
+            },
+        }
+    }
+
+    /// Where a zone with an anchor of its own stands. What a zone above says about it does not count.
+    fn anchored(&self, zone: Name<'_>) -> Result<Standing, Box<Need>> {
+        match self.known(zone).filter(|known| known.by.is_none()) {
+            None => Err(Box::new(Need::Dnskey(zone.to_buf()))),
+            Some(known) => self.standing(zone, known),
+        }
+    }
+
+    fn standing(&self, name: Name<'_>, known: &Known) -> Result<Standing, Box<Need>> {
+        match &known.trust {
+            Trust::Secure(keys) => Ok(Standing::Secure(keys.clone())),
+            Trust::Delegated(_) => Err(Box::new(Need::Dnskey(name.to_buf()))),
+            Trust::Insecure(reason) => Ok(Standing::Insecure(*reason, known.ttl(self.now))),
+            Trust::Bogus(reason) => Ok(Standing::Bogus(*reason)),
+            Trust::NoCut => Ok(Standing::NoZone),
+        }
+    }
+
+    /// Where the zone stands that a name is in, found by going down from the anchor from cut to cut. This is how data
+    /// without a good signature is found to be insecure (RFC 4035 §5.2).
+    pub(crate) fn zone_of(&self, name: Name<'_>) -> Result<Standing, Box<Need>> {
+        let at = match self.anchors.nearest(name) {
+            None => return Ok(Standing::NoAnchor),
+            Some(Nearest::Negative) => return Ok(Standing::NEGATIVE),
+            Some(Nearest::Positive(at)) => at,
+        };
+        let (mut zone, mut standing) = (at, self.anchored(at)?);
+        while let Standing::Secure(..) = standing {
+            let mut below: Vec<Name<'_>> = name.ancestors().take_while(|above| *above != zone).collect();
+            below.reverse();
+            let by_zone = |known: &Known| known.is_cut() && known.by.is_some_and(|by| by.as_name() == zone);
+            // Where this zone vouches for a cut further down, none is between.
+            let cut = below.iter().find(|below| self.known(**below).is_some_and(by_zone));
+            let next = match cut {
+                Some(cut) => *cut,
+                None => match below.iter().find(|below| !self.is_known_uncut(**below)) {
+                    Some(next) => *next,
+                    None => break,
+                },
+            };
+            standing = match self.known(next) {
+                Some(known) => self.standing(next, known)?,
+                None => return Err(Box::new(Need::Ds(next.to_buf()))),
+            };
+            zone = next;
+        }
+        Ok(standing)
+    }
+
+    fn is_known_uncut(&self, name: Name<'_>) -> bool {
+        self.known(name).is_some_and(|known| known.trust == Trust::NoCut)
+    }
+
+    /// Whether a zone has an anchor of its own.
+    pub(crate) fn is_anchored(&self, zone: Name<'_>) -> bool {
+        matches!(self.anchors.nearest(zone), Some(Nearest::Positive(at)) if at == zone)
+    }
+
+    /// The DS that a zone's keys have to fit, the zone that vouches for them, and how long they are good.
+    pub(crate) fn delegation(&self, zone: Name<'_>) -> Option<(SharedData, Option<NameBuf>, Ttl)> {
+        match (self.anchors.nearest(zone), self.known(zone)) {
+            (Some(Nearest::Positive(at)), _) if at == zone => {
+                self.anchors.ds(zone).map(|ds| (ds.into(), None, Ttl::MAX))
+            }
+            (_, Some(known)) => match &known.trust {
+                Trust::Delegated(ds) => Some((ds.clone(), known.by, known.ttl(self.now))),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Whether it is known that a name at or above `name`, and below `zone`, is the name of another zone to which `zone`
+    /// delegates.
+    pub(crate) fn is_delegated(&self, zone: Name<'_>, name: Name<'_>) -> bool {
+        let cut = |name: Name<'_>| {
+            let known = self.known(name).filter(|known| known.is_cut());
+            known.and_then(|known| known.by).is_some_and(|by| by.as_name() == zone)
+        };
+        name.ancestors().take_while(|above| *above != zone).any(cut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> NameBuf {
+        text.parse().expect("a name")
+    }
+
+    fn keys(text: &str) -> Trust {
+        Trust::Secure(Arc::from([text.as_bytes().to_vec()]))
+    }
+
+    /// The root, com and example.com are signed; a.b.example.com is not.
+    fn table() -> TrustTable {
+        let mut table = TrustTable::new(64);
+        let ttl = Ttl::from_secs(100);
+        table.learn(Name::ROOT, keys("root"), None, ttl, 0);
+        table.learn(name("com").as_name(), keys("com"), Some(NameBuf::ROOT), ttl, 0);
+        table.learn(name("example.com").as_name(), keys("example"), Some(name("com")), ttl, 0);
+        let insecure = Trust::Insecure(InsecureReason::Unsigned);
+        table.learn(name("a.b.example.com").as_name(), insecure, Some(name("example.com")), ttl, 0);
+        table
+    }
+
+    fn zone_of(table: &TrustTable, at: &str, now: u64) -> Result<Standing, Box<Need>> {
+        Ways { anchors: &TrustAnchors::root(), table, now }.zone_of(name(at).as_name())
+    }
+
+    #[test]
+    fn the_way_down_asks_for_what_is_not_known() {
+        assert_eq!(zone_of(&table(), "www.example.com", 1), Err(Box::new(Need::Ds(name("www.example.com")))));
+        let mut uncut = table();
+        uncut.learn(name("www.example.com").as_name(), Trust::NoCut, None, Ttl::MAX, 0);
+        let example = Arc::from([b"example".to_vec()]);
+        assert_eq!(zone_of(&uncut, "www.example.com", 1), Ok(Standing::Secure(example)));
+        assert_eq!(
+            zone_of(&table(), "example.com", 101),
+            Err(Box::new(Need::Dnskey(NameBuf::ROOT))),
+            "all is over"
+        );
+    }
+
+    #[test]
+    fn a_cut_that_the_zone_vouches_for_is_reached_without_asking_for_names_between() {
+        let insecure = Ok(Standing::Insecure(InsecureReason::Unsigned, Ttl::from_secs(99)));
+        assert_eq!(zone_of(&table(), "x.a.b.example.com", 1), insecure);
+        let anchors = TrustAnchors::root();
+        let table = table();
+        let ways = Ways { anchors: &anchors, table: &table, now: 1 };
+        assert!(ways.is_delegated(name("com").as_name(), name("www.example.com").as_name()));
+        assert!(!ways.is_delegated(name("example.com").as_name(), name("www.example.com").as_name()));
+    }
+
+    #[test]
+    fn what_ends_first_goes_first_and_forgetting_reaches_below() {
+        let mut table = TrustTable::new(0);
+        for i in 0..100u32 {
+            let at = name(&format!("n{i}.example"));
+            table.learn(at.as_name(), Trust::NoCut, None, Ttl::from_secs(1000 - i), 0);
+        }
+        assert_eq!((table.len(), table.ends.len()), (64, 64));
+        let knows = |at: &str| table.get(name(at).as_name(), 1).is_some();
+        assert_eq!(["n0.example", "n99.example", "n98.example"].map(knows), [true, true, false]);
+        table.forget(name("example").as_name());
+        assert!(table.is_empty() && table.ends.is_empty());
+    }
+
+    #[test]
+    fn an_anchor_of_its_own_outweighs_what_the_zone_above_says() {
+        let mut anchors = TrustAnchors::root();
+        let ds = [&[0, 1, 13, 2][..], &[0; 32]].concat();
+        anchors.add_ds(name("a.b.example.com").as_name(), &ds).expect("an anchor");
+        let table = table();
+        let ways = Ways { anchors: &anchors, table: &table, now: 1 };
+        let at = name("a.b.example.com");
+        assert_eq!(ways.zone_of(at.as_name()), Err(Box::new(Need::Dnskey(at))));
+        assert_eq!(ways.zone(at.as_name()), Err(Box::new(Need::Dnskey(at))));
+    }
+}

@@ -1,0 +1,208 @@
+//! Validating a response, and asking for the DS and DNSKEY that this takes.
+//!
+//! A [`Validator`] has a response to validate, and above it on a stack those that it had to ask for. It does no I/O:
+//!
+//! ```text
+//!                         ┌──────── receive(response) or give_up() ◀───────┐
+//!                         ▼                                                │
+//!     answer(response) ─▶ step ─▶ Progress::Need(DS or DNSKEY of a zone) ──┘
+//!                           └───▶ Progress::Done(Validated)
+//! ```
+//!
+//! What is learned on the way goes into a [`TrustTable`], from where the next lookup takes it. A resolver that follows a
+//! referral passes that to [`Validator::referral`], since it brings DS, or the proof that there are none, unasked.
+
+mod answer;
+mod link;
+mod work;
+
+use wire::{Name, NameBuf, Ttl};
+
+use crate::anchors::TrustAnchors;
+use crate::budget::ValidationBudget;
+use crate::outcome::{BogusReason, Security};
+use crate::response::Response;
+use crate::settings::ValidationSettings;
+use crate::trust::{Need, Trust, TrustTable};
+use work::{Examined, Work};
+
+/// What validation goes by, but for what is learned.
+#[derive(Clone, Copy, Debug)]
+pub struct Validation<'a> {
+    /// What the operator decides.
+    pub settings: &'a ValidationSettings,
+    /// Where trust begins.
+    pub anchors: &'a TrustAnchors,
+    /// The time in seconds since 1970.
+    pub now: u64,
+}
+
+/// What is known of a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Validated {
+    /// The state of all that it covers together: that of its worst part.
+    pub security: Security,
+    /// The longest that it may be kept: over all that it covers the least of the TTLs received, the original TTL and the
+    /// time that the signature has left (RFC 4035 §5.3.3). Of bogus data the
+    /// [`bogus_ttl`](ValidationSettings::bogus_ttl).
+    pub ttl: Ttl,
+    /// The name whose records decided: where the chain broke, or where it is insecure.
+    pub at: NameBuf,
+    /// The RRsets that it covers, as places in [`Response::sets`], ascending: the chain of CNAME and DNAME from the name
+    /// that was asked, the answer at its end, and what proves absences. Nothing is known of others, which must not be kept.
+    pub covers: Vec<usize>,
+    /// The chain leads to this name, of which the response says nothing: it has to be asked for, and validated, by
+    /// itself.
+    pub leads_to: Option<NameBuf>,
+}
+
+/// How far validation came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, on its way to whoever asked")]
+pub enum Progress {
+    /// These records are needed. [`Validator::receive`] takes the response.
+    Need(Need),
+    /// It is finished.
+    Done(Validated),
+}
+
+/// What a response is validated for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// To answer its question.
+    Answer,
+    /// To learn whether its name is that of a signed zone, from the answer section.
+    Ds,
+    /// To learn the same of the zone that it refers to, from the authority section.
+    Referral,
+    /// To learn the keys of the zone that it was asked for.
+    Keys,
+}
+
+/// A response on the stack.
+#[derive(Clone, Debug)]
+struct Task {
+    purpose: Purpose,
+    /// The name that it is about.
+    name: NameBuf,
+    examined: Examined,
+}
+
+impl Task {
+    fn new(purpose: Purpose, name: NameBuf, response: Response) -> Self {
+        Task { purpose, name, examined: Examined::new(response) }
+    }
+}
+
+fn done(validated: Validated) -> Progress {
+    Progress::Done(validated)
+}
+
+/// What a zone's DS or keys turned out to be.
+struct Learned {
+    trust: Trust,
+    by: Option<NameBuf>,
+    ttl: Ttl,
+    covers: Vec<usize>,
+}
+
+/// A response being validated.
+#[derive(Clone, Debug)]
+pub struct Validator {
+    stack: Vec<Task>,
+    need: Option<Need>,
+}
+
+impl Validator {
+    /// Validates the answer to a question.
+    pub fn answer(response: Response) -> Self {
+        let name = response.name.into();
+        Validator { stack: vec![Task::new(Purpose::Answer, name, response)], need: None }
+    }
+
+    /// Validates what a referral to the servers of `child` says of its DS, for the [`TrustTable`]. If it says nothing,
+    /// nothing is learned, and its DS will be asked for when they are needed.
+    pub fn referral(response: Response, child: Name<'_>) -> Self {
+        Validator { stack: vec![Task::new(Purpose::Referral, child.to_buf(), response)], need: None }
+    }
+
+    /// The response that is validated, and not those asked for.
+    pub fn response(&self) -> Option<&Response> {
+        self.stack.first().map(|task| &task.examined.response)
+    }
+
+    /// Goes on as far as it can be gone. Called again without a response in between it asks for the same again; called
+    /// again when it is done, it says the same again.
+    pub fn step(
+        &mut self,
+        by: &Validation<'_>,
+        table: &mut TrustTable,
+        budget: &mut ValidationBudget,
+    ) -> Progress {
+        loop {
+            let is_last = self.stack.len() <= 1;
+            let Some(task) = self.stack.last_mut() else { return done(by.unreachable()) };
+            let name = task.name;
+            let mut work = Work { by, table, budget };
+            let learned = match task.purpose {
+                Purpose::Answer => match task.examined.answer(&mut work) {
+                    Ok(validated) => return done(validated),
+                    Err(need) => Err(need),
+                },
+                Purpose::Ds => task.examined.ds(&mut work).map(Some),
+                Purpose::Referral => task.examined.referral(name.as_name(), &mut work),
+                Purpose::Keys => Ok(task.examined.keys(&mut work)),
+            };
+            match learned {
+                Err(need) if self.need == Some(*need) => return Progress::Need(*need),
+                Err(need) => match budget.take_fetch() {
+                    Ok(()) => {
+                        self.need = Some(*need);
+                        return Progress::Need(*need);
+                    }
+                    Err(limit) => return done(by.bogus(limit.into(), name)),
+                },
+                Ok(learned) => {
+                    let validated = by.of_learned(learned.as_ref(), name);
+                    // What one query's budget did not suffice for is not known to be bogus: others may ask again.
+                    if let Security::Bogus(BogusReason::Limit(limit)) = validated.security
+                        && limit.is_of_query()
+                    {
+                        return done(validated);
+                    }
+                    if let Some(Learned { trust, by: zone, ttl, .. }) = learned {
+                        table.learn(name.as_name(), trust, zone, ttl, by.now);
+                    }
+                    if is_last {
+                        return done(validated);
+                    }
+                    self.stack.pop();
+                }
+            }
+        }
+    }
+
+    /// Takes the response to what was needed. One to another question is taken for none at all.
+    pub fn receive(&mut self, response: Response, by: &Validation<'_>, table: &mut TrustTable) {
+        let Some(need) = self.need else { return };
+        let fits = response.name.as_name() == need.name() && response.qtype == need.rtype();
+        if !fits || response.qclass != wire::Class::IN {
+            return self.give_up(by, table);
+        }
+        let purpose = match need {
+            Need::Ds(_) => Purpose::Ds,
+            Need::Dnskey(_) => Purpose::Keys,
+        };
+        self.need = None;
+        self.stack.push(Task::new(purpose, response.name.into(), response));
+    }
+
+    /// What was needed cannot be had: nobody answers, or nothing that can be read.
+    pub fn give_up(&mut self, by: &Validation<'_>, table: &mut TrustTable) {
+        if let Some(need) = self.need.take() {
+            let zone = by.work_of(table).delegation(need.name()).and_then(|(_, zone, _)| zone);
+            let bogus = Trust::Bogus(BogusReason::Unreachable);
+            table.learn(need.name(), bogus, zone, by.settings.bogus_ttl, by.now);
+        }
+    }
+}

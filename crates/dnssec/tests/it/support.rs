@@ -1,0 +1,43 @@
+//! The tree that all tests share, and short ways to ask it.
+
+use std::sync::LazyLock;
+
+use dnssec::{BogusReason, InsecureReason, Security};
+use testkit::name;
+use testkit::tree::{Ended, Reply, Tree};
+use wire::Type;
+
+/// The tree.
+pub(crate) static TREE: LazyLock<Tree> = LazyLock::new(Tree::new);
+
+/// The honest answer to a question.
+pub(crate) fn reply(qname: &str, qtype: Type) -> Reply {
+    TREE.reply(name(qname), qtype)
+}
+
+/// How it validates.
+pub(crate) fn validate(reply: &Reply) -> Ended {
+    TREE.validate(reply)
+}
+
+/// What it is found to be.
+pub(crate) fn security(reply: &Reply) -> Security {
+    validate(reply).validated.security
+}
+
+pub(crate) const UNSIGNED: Security = Security::Insecure(InsecureReason::Unsigned);
+pub(crate) const OPT_OUT: Security = Security::Insecure(InsecureReason::OptOut);
+
+/// Whether it is bogus.
+pub(crate) fn is_bogus(security: Security) -> bool {
+    matches!(security, Security::Bogus(_))
+}
+
+/// Asserts that an answer is bogus for this reason, and its honest twin is not.
+pub(crate) fn assert_bogus(reply: &Reply, reason: BogusReason) {
+    let honest = security(&TREE.reply(reply.name, reply.qtype));
+    assert!(!is_bogus(honest), "{} {}: {honest:?} unchanged", reply.name, reply.qtype);
+    let ended = validate(reply);
+    assert_eq!(ended.validated.security, Security::Bogus(reason), "{reply:#?}");
+    assert_eq!(ended.validated.covers, [], "nothing of it may be kept");
+}

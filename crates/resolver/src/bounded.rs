@@ -1,0 +1,114 @@
+//! A map by name that is bounded in bytes: what was used longest ago goes first.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use wire::LowerName;
+
+/// Bytes that an entry takes besides its name and its value: its places in both maps.
+const ENTRY: usize = 128;
+
+/// A value by the wire form of a name in lower case. The hash is keyed, since others choose the names.
+pub(crate) struct Bounded<V> {
+    entries: HashMap<Arc<[u8]>, Entry<V>>,
+    /// Names by their last use.
+    order: BTreeMap<u64, Arc<[u8]>>,
+    uses: u64,
+    bytes: usize,
+}
+
+struct Entry<V> {
+    value: V,
+    used: u64,
+    bytes: usize,
+}
+
+impl<V> Default for Bounded<V> {
+    fn default() -> Self {
+        Bounded { entries: HashMap::new(), order: BTreeMap::new(), uses: 0, bytes: 0 }
+    }
+}
+
+impl<V> Bounded<V> {
+    /// The value of a name, without counting as a use.
+    pub(crate) fn peek(&self, name: LowerName<'_>) -> Option<&V> {
+        self.entries.get(name.as_wire()).map(|entry| &entry.value)
+    }
+
+    /// The value of a name, which is used.
+    pub(crate) fn get(&mut self, name: LowerName<'_>) -> Option<&mut V> {
+        let entry = self.entries.get_mut(name.as_wire())?;
+        self.uses += 1;
+        let key = self.order.remove(&entry.used);
+        entry.used = self.uses;
+        self.order.extend(key.map(|key| (self.uses, key)));
+        Some(&mut entry.value)
+    }
+
+    /// Puts a value of so many bytes in; others go until there are `most` bytes in all.
+    pub(crate) fn insert(&mut self, name: LowerName<'_>, value: V, bytes: usize, most: usize) {
+        self.remove(name);
+        let bytes = bytes + name.len() + ENTRY;
+        let key: Arc<[u8]> = name.as_wire().into();
+        self.uses += 1;
+        self.bytes += bytes;
+        self.order.insert(self.uses, Arc::clone(&key));
+        self.entries.insert(key, Entry { value, used: self.uses, bytes });
+        while self.bytes > most
+            && let Some((_, key)) = self.order.pop_first()
+        {
+            self.bytes -= self.entries.remove(&key).map_or(0, |entry| entry.bytes);
+        }
+    }
+
+    /// Takes a value out.
+    pub(crate) fn remove(&mut self, name: LowerName<'_>) {
+        if let Some(entry) = self.entries.remove(name.as_wire()) {
+            self.order.remove(&entry.used);
+            self.bytes -= entry.bytes;
+        }
+    }
+
+    /// Bytes of all entries.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::{LowerNameBuf, NameBuf};
+
+    use super::*;
+
+    fn name(text: &str) -> LowerNameBuf {
+        text.parse::<NameBuf>().expect("a name").as_name().to_lower()
+    }
+
+    #[test]
+    fn the_bound_holds_and_what_was_used_longest_ago_goes() {
+        let mut map = Bounded::default();
+        let most = 3 * (ENTRY + 3 + 100);
+        for text in ["a.", "b.", "c."] {
+            map.insert(name(text).as_lower(), text, 100, most);
+        }
+        assert_eq!(map.get(name("a.").as_lower()), Some(&mut "a."));
+        map.insert(name("d.").as_lower(), "d.", 100, most);
+        let held = ["a.", "b.", "c.", "d."].map(|text| map.peek(name(text).as_lower()).is_some());
+        assert_eq!(held, [true, false, true, true]);
+        assert_eq!(map.bytes(), most);
+        map.insert(name("e.").as_lower(), "e.", most, most);
+        assert_eq!((map.bytes(), map.entries.len(), map.order.len()), (0, 0, 0), "one that is too large");
+    }
+
+    #[test]
+    fn a_value_that_is_replaced_counts_once() {
+        let mut map = Bounded::default();
+        for n in 0..10 {
+            map.insert(name("a.").as_lower(), n, 10, 1000);
+        }
+        assert_eq!((map.bytes(), map.order.len()), (ENTRY + 13, 1));
+        map.remove(name("a.").as_lower());
+        assert_eq!(map.bytes(), 0);
+    }
+}

@@ -1,0 +1,178 @@
+//! What one client's query may cost others, however many lookups, restarts and aliases come of it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use wire::LowerName;
+
+use crate::config::BudgetLimits;
+
+/// What a client's query has spent. Its clones share it: whoever asks on behalf of the same query, for the target of an
+/// alias or once more, hands it on in [`LookupRequest::budget`](crate::LookupRequest::budget). It is never reset.
+#[derive(Clone, Debug, Default)]
+pub struct Budget(Arc<Mutex<Spent>>);
+
+/// What has been spent.
+#[derive(Clone, Debug, Default)]
+struct Spent {
+    since: Option<Instant>,
+    lookups: u16,
+    queries: u16,
+    bytes: usize,
+    fruitless: u16,
+    minimised: u16,
+    /// Queries to the servers of each zone.
+    zones: Vec<(Box<[u8]>, u16)>,
+}
+
+/// Which part of a budget is spent: see [`BudgetLimits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overspent {
+    /// Queries in all.
+    Queries,
+    /// Queries to the servers of one zone.
+    ZoneQueries,
+    /// Bytes of replies.
+    Bytes,
+    /// Time.
+    Time,
+    /// Aliases followed.
+    Aliases,
+    /// Lookups of servers' addresses that found nothing.
+    Addresses,
+    /// Lookups that wait for each other.
+    Depth,
+}
+
+impl Budget {
+    /// Queries sent to other servers so far.
+    pub fn queries(&self) -> u16 {
+        self.lock().queries
+    }
+
+    /// Bytes of replies so far.
+    pub fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Spent> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The client's query asks something. Returns when its time is over. All lookups but the first are for targets of aliases
+    /// or the like.
+    pub(crate) fn begin(&self, limits: &BudgetLimits, now: Instant) -> Result<Instant, Overspent> {
+        let mut spent = self.lock();
+        let until = *spent.since.get_or_insert(now) + limits.time;
+        if spent.lookups > limits.aliases {
+            return Err(Overspent::Aliases);
+        }
+        if until <= now { Err(Overspent::Time) } else { Ok(until) }
+    }
+
+    /// That starts a lookup.
+    pub(crate) fn count_lookup(&self) {
+        let mut spent = self.lock();
+        spent.lookups = spent.lookups.saturating_add(1);
+    }
+
+    /// A query is about to be sent to a server of `zone`, if it is not forwarded.
+    pub(crate) fn take_query(
+        &self,
+        zone: Option<LowerName<'_>>,
+        limits: &BudgetLimits,
+        now: Instant,
+    ) -> Result<(), Overspent> {
+        let mut spent = self.lock();
+        if spent.queries >= limits.queries {
+            return Err(Overspent::Queries);
+        }
+        if spent.bytes >= limits.bytes {
+            return Err(Overspent::Bytes);
+        }
+        if *spent.since.get_or_insert(now) + limits.time <= now {
+            return Err(Overspent::Time);
+        }
+        if let Some(zone) = zone {
+            let known = spent.zones.iter_mut().find(|(known, _)| **known == *zone.as_wire());
+            match known {
+                Some((_, sent)) if *sent >= limits.queries_per_zone => return Err(Overspent::ZoneQueries),
+                Some((_, sent)) => *sent += 1,
+                None => spent.zones.push((zone.as_wire().into(), 1)),
+            }
+        }
+        spent.queries += 1;
+        Ok(())
+    }
+
+    /// A reply of so many bytes came. Whether there is still room for it.
+    pub(crate) fn take_reply(&self, bytes: usize, limits: &BudgetLimits) -> Result<(), Overspent> {
+        let mut spent = self.lock();
+        spent.bytes = spent.bytes.saturating_add(bytes);
+        if spent.bytes > limits.bytes { Err(Overspent::Bytes) } else { Ok(()) }
+    }
+
+    /// A lookup of a server's address found nothing.
+    pub(crate) fn was_fruitless(&self) {
+        let mut spent = self.lock();
+        spent.fruitless = spent.fruitless.saturating_add(1);
+    }
+
+    /// Whether one more address may be looked up.
+    pub(crate) fn may_seek(&self, limits: &BudgetLimits) -> Result<(), Overspent> {
+        let spent = self.lock();
+        if spent.queries >= limits.queries {
+            return Err(Overspent::Queries);
+        }
+        if spent.fruitless >= limits.fruitless { Err(Overspent::Addresses) } else { Ok(()) }
+    }
+
+    /// Takes a query that shows a part of the name only. Returns how many there were before, if it may be.
+    pub(crate) fn take_minimised(&self, limits: &BudgetLimits) -> Option<u16> {
+        let mut spent = self.lock();
+        let before = spent.minimised;
+        (before < limits.minimised).then(|| {
+            spent.minimised += 1;
+            before
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use wire::LowerNameBuf;
+
+    use super::*;
+
+    #[test]
+    fn every_part_has_its_end_and_clones_share_it() {
+        let (budget, now) = (Budget::default(), Instant::now());
+        let limits = BudgetLimits { queries: 3, queries_per_zone: 2, bytes: 10, ..Default::default() };
+        let other: wire::NameBuf = "example.".parse().expect("a name");
+        let (root, other) = (LowerNameBuf::ROOT, other.as_name().to_lower());
+        let take = |zone: &LowerNameBuf| budget.clone().take_query(Some(zone.as_lower()), &limits, now);
+        assert_eq!([take(&root), take(&root), take(&root)], [Ok(()), Ok(()), Err(Overspent::ZoneQueries)]);
+        assert_eq!([take(&other), take(&other)], [Ok(()), Err(Overspent::Queries)]);
+        assert_eq!(budget.may_seek(&limits), Err(Overspent::Queries));
+        assert_eq!(budget.take_reply(10, &limits), Ok(()));
+        assert_eq!(budget.take_reply(1, &limits), Err(Overspent::Bytes));
+        assert_eq!((budget.queries(), budget.bytes()), (3, 11));
+    }
+
+    #[test]
+    fn restarts_share_time_and_count_as_aliases() {
+        let (budget, now) = (Budget::default(), Instant::now());
+        let limits = BudgetLimits { aliases: 2, ..Default::default() };
+        let end = now + limits.time;
+        for seconds in 0..3 {
+            assert_eq!(budget.begin(&limits, now + Duration::from_secs(seconds)), Ok(end));
+            budget.count_lookup();
+        }
+        assert_eq!(budget.begin(&limits, now), Err(Overspent::Aliases));
+        assert_eq!(budget.take_query(None, &limits, end), Err(Overspent::Time));
+        let more = BudgetLimits { aliases: 3, ..limits };
+        assert_eq!(budget.begin(&more, end), Err(Overspent::Time));
+    }
+}

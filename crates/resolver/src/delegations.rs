@@ -1,0 +1,225 @@
+//! What is known of zone cuts: which servers a zone has by its parent's word, and the addresses of those that have no glue.
+//!
+//! A cut is learnt from the parent's servers alone, and lives no longer than they said, nor than the parent's own cut: a
+//! child that has been taken from its parent cannot make itself last (CVE-2012-1033, CVE-2022-30698). Its glue is used for
+//! it and for nothing else. Addresses that were looked up are kept by the server's name.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use wire::{LowerName, LowerNameBuf, Type};
+
+use crate::bounded::Bounded;
+use crate::config::StartServer;
+use crate::scrub::Referral;
+
+/// How long a lookup of an address that failed is not tried again, at first; twice as long each time it fails again
+/// (RFC 9520 §3.2).
+const FAILED: Duration = Duration::from_secs(5);
+/// The longest it is not tried again.
+const FAILED_MOST: Duration = Duration::from_secs(300);
+
+/// A zone and its servers.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    pub(crate) zone: LowerNameBuf,
+    pub(crate) servers: Vec<CutServer>,
+    /// Until when this holds; `None` for what the operator has said.
+    pub(crate) expires: Option<Instant>,
+}
+
+/// One server of a zone.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CutServer {
+    /// Its name in wire form, in lower case. The operator need not name one.
+    name: Option<Box<[u8]>>,
+    /// Its addresses as they came with the delegation.
+    pub(crate) glue: Vec<SocketAddr>,
+}
+
+impl CutServer {
+    /// Its name.
+    pub(crate) fn name(&self) -> Option<LowerName<'_>> {
+        self.name.as_deref().map(LowerName::of_checked)
+    }
+}
+
+impl Cut {
+    /// A zone whose servers the operator has named.
+    pub(crate) fn start(zone: LowerNameBuf, servers: &[StartServer]) -> Self {
+        let server = |server: &StartServer| CutServer {
+            name: server.name.map(|name| name.as_name().to_lower().as_lower().as_wire().into()),
+            glue: server.addresses.clone(),
+        };
+        Cut { zone, servers: servers.iter().map(server).collect(), expires: None }
+    }
+
+    /// What a referral says, for so many seconds and not beyond the end of the parent's own cut.
+    pub(crate) fn of(referral: &Referral, parent: Option<Instant>, now: Instant) -> Self {
+        let end = now + Duration::from_secs(referral.ttl.into());
+        let server = |(name, glue): &(LowerNameBuf, Vec<IpAddr>)| CutServer {
+            name: Some(name.as_lower().as_wire().into()),
+            glue: glue.iter().map(|&address| SocketAddr::new(address, 53)).collect(),
+        };
+        let servers = referral.servers.iter().map(server).collect();
+        Cut { zone: referral.zone, servers, expires: Some(parent.map_or(end, |parent| parent.min(end))) }
+    }
+
+    fn bytes(&self) -> usize {
+        let server = |server: &CutServer| {
+            size_of::<CutServer>()
+                + server.name.as_ref().map_or(0, |name| name.len())
+                + server.glue.len() * size_of::<SocketAddr>()
+        };
+        size_of::<Cut>() + self.servers.iter().map(server).sum::<usize>()
+    }
+}
+
+/// What was found of one family of a server's addresses.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) addresses: Vec<IpAddr>,
+    until: Option<Instant>,
+    /// So many times in a row the lookup failed.
+    failures: u32,
+}
+
+impl Found {
+    /// Whether it still holds.
+    pub(crate) fn holds(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
+}
+
+/// A server's addresses by IPv4 and by IPv6.
+pub(crate) type Host = [Found; 2];
+
+/// All cuts and all addresses that are known.
+#[derive(Default)]
+pub(crate) struct Delegations {
+    cuts: Bounded<Arc<Cut>>,
+    hosts: Bounded<Host>,
+}
+
+impl Delegations {
+    /// The closest cut at or above `name` that is below `above` or at it.
+    pub(crate) fn closest(
+        &mut self,
+        name: LowerName<'_>,
+        above: LowerName<'_>,
+        now: Instant,
+    ) -> Option<Arc<Cut>> {
+        let names = std::iter::successors(Some(name), |name| name.parent());
+        for name in names.take_while(|name| name.is_at_or_below(above)) {
+            match self.cuts.peek(name).map(|cut| cut.expires.is_some_and(|end| end <= now)) {
+                Some(true) => self.cuts.remove(name),
+                Some(false) => return self.cuts.get(name).map(|cut| Arc::clone(cut)),
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// Keeps a cut.
+    pub(crate) fn keep(&mut self, cut: &Arc<Cut>, most: usize) {
+        self.cuts.insert(cut.zone.as_lower(), Arc::clone(cut), cut.bytes(), most / 2);
+    }
+
+    /// What was found of a server's addresses of one family.
+    pub(crate) fn host(&mut self, name: LowerName<'_>, qtype: Type) -> Option<&Found> {
+        self.hosts.get(name).map(|host| &host[family(qtype)])
+    }
+
+    /// Keeps what a lookup of a server's addresses has found. Without a time it has failed.
+    pub(crate) fn keep_host(
+        &mut self,
+        name: LowerName<'_>,
+        qtype: Type,
+        addresses: Vec<IpAddr>,
+        ttl: Option<Duration>,
+        now: Instant,
+        most: usize,
+    ) {
+        let mut host = self.hosts.peek(name).cloned().unwrap_or_default();
+        let found = &mut host[family(qtype)];
+        let failures = if ttl.is_some() { 0 } else { (found.failures + 1).min(16) };
+        let pause = || FAILED.saturating_mul(1 << (failures - 1)).min(FAILED_MOST);
+        *found = Found { addresses, until: Some(now + ttl.unwrap_or_else(pause)), failures };
+        let bytes = size_of::<Host>() + host.iter().map(|found| found.addresses.len() * 17).sum::<usize>();
+        self.hosts.insert(name, host, bytes, most / 2);
+    }
+
+    /// Bytes of it all.
+    pub(crate) fn bytes(&self) -> usize {
+        self.cuts.bytes() + self.hosts.bytes()
+    }
+}
+
+/// The place of a family.
+fn family(qtype: Type) -> usize {
+    usize::from(qtype == Type::AAAA)
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::NameBuf;
+
+    use super::*;
+
+    fn name(text: &str) -> LowerNameBuf {
+        text.parse::<NameBuf>().expect("a name").as_name().to_lower()
+    }
+
+    fn referral(zone: &str, ttl: u32) -> Referral {
+        Referral { zone: name(zone), ttl, servers: vec![(name("ns.example."), Vec::new())] }
+    }
+
+    const MOST: usize = 1 << 20;
+
+    #[test]
+    fn the_closest_cut_counts_until_it_expires() {
+        let (mut known, now) = (Delegations::default(), Instant::now());
+        for (zone, ttl) in [("example.", 100), ("sub.example.", 10)] {
+            known.keep(&Arc::new(Cut::of(&referral(zone, ttl), None, now)), MOST);
+        }
+        let mut at = |of: &str, above: &str, after: u64| {
+            let now = now + Duration::from_secs(after);
+            let cut = known.closest(name(of).as_lower(), name(above).as_lower(), now);
+            cut.map(|cut| cut.zone.to_string())
+        };
+        assert_eq!(at("a.sub.example.", ".", 9), Some("sub.example.".into()));
+        assert_eq!(at("sub.example.", ".", 9), Some("sub.example.".into()));
+        assert_eq!(at("xsub.example.", ".", 9), Some("example.".into()));
+        assert_eq!(at("a.sub.example.", "sub.example.", 10), None);
+        assert_eq!(at("a.sub.example.", ".", 99), Some("example.".into()));
+        assert_eq!(at("a.sub.example.", ".", 100), None);
+        assert_eq!(known.bytes(), 0, "what has expired is gone");
+    }
+
+    #[test]
+    fn a_cut_ends_with_its_parents() {
+        let now = Instant::now();
+        let end = now + Duration::from_secs(7);
+        assert_eq!(Cut::of(&referral("example.", 3600), Some(end), now).expires, Some(end));
+        let own = Some(now + Duration::from_secs(3));
+        assert_eq!(Cut::of(&referral("example.", 3), Some(end), now).expires, own);
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_found_is_sought_less_and_less_often() {
+        let (mut known, mut now) = (Delegations::default(), Instant::now());
+        let ns = name("ns.example.");
+        let mut pauses = Vec::new();
+        for _ in 0..9 {
+            known.keep_host(ns.as_lower(), Type::A, Vec::new(), None, now, MOST);
+            let start = now;
+            while known.host(ns.as_lower(), Type::A).expect("known").holds(now) {
+                now += Duration::from_secs(5);
+            }
+            pauses.push((now - start).as_secs());
+        }
+        assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
+        assert!(!known.host(ns.as_lower(), Type::AAAA).expect("known").holds(now));
+    }
+}

@@ -1,0 +1,645 @@
+//! Lookups that go step by step, from the servers of one zone to those of the next (RFC 1034 §5.3.3).
+//!
+//! Whatever a step is for, it is sent, repeated and judged as a forwarded question is. Aliases are not followed here: who
+//! asked gets the beginning of the chain and asks for its target, through its own cache and rules and from the same
+//! [`Budget`](crate::Budget).
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use exchange::Action;
+use wire::message::{Header, Parser};
+use wire::{Class, LowerName, Name, Rcode, Type};
+
+use super::Forwarder;
+use super::state::{Lookup, LookupId, Timer, Try, TryId, Walk};
+use crate::config::{IterateConfig, Minimisation, Upstream};
+use crate::delegations::Cut;
+use crate::inquiry::{Inquiry, LookupFailure, LookupOutcome, Outlet};
+use crate::random::Random;
+use crate::rules::Way;
+use crate::scrub::{Answer, Referral, ReferralScope, ReplyFault, Scope};
+use crate::scrub::{address, may_be_asked, priming, referral, scrub};
+use crate::select::Asked;
+use crate::trace::{TraceEvent, TraceVerdict};
+
+/// Queries that show one label more each; later ones share out what is left of the name (RFC 9156 §2.3).
+const ONE_LABEL: u16 = 4;
+/// Between two attempts to learn who a rule's servers are.
+const PRIME_AGAIN: Duration = Duration::from_secs(60);
+/// How long a family of addresses to which there is no way is left alone.
+const NO_WAY: Duration = Duration::from_secs(10);
+/// The most that a server's addresses, or that there are none, are believed.
+const HOST_TTL: u32 = 86_400;
+/// The same for none without a time of its own.
+const NO_HOST: Duration = Duration::from_secs(60);
+
+/// What a reply at one step leads to.
+enum Next {
+    /// The servers of a zone below are asked.
+    Down(Referral),
+    /// More of the name is asked.
+    Deeper,
+    /// All of it is.
+    Whole,
+    /// It is the answer.
+    Answer(Answer),
+}
+
+impl<O: Outlet, R: Random> Forwarder<O, R> {
+    /// A lookup sets out from the closest cut that is known. DS stands above it (RFC 4035 §3.1.4.1).
+    pub(super) fn set_out(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+        let Some(lookup) = self.lookups.get_mut(&id) else { return };
+        let (inquiry, rule) = (lookup.inquiry, lookup.rule);
+        lookup.asked.clear();
+        let Some(Way::Iterate { start, prime }) = self.rules.get(rule).map(|rule| &rule.way) else { return };
+        let (start, prime) = (Arc::clone(start), *prime);
+        let name = inquiry.name.as_lower();
+        let from = if inquiry.qtype == Type::DS { name.parent().unwrap_or(name) } else { name };
+        let known = self.delegations.closest(from, start.zone.as_lower(), now);
+        let primes = prime && known.is_none();
+        self.come_to(id, known.unwrap_or_else(|| Arc::clone(&start)), now, actions);
+        if primes {
+            self.prime(rule, start.zone.as_lower(), now, actions);
+        }
+    }
+
+    /// Asks the servers of a rule who they are, unless that is under way or was in vain a short time ago.
+    fn prime(&mut self, rule: usize, zone: LowerName<'_>, now: Instant, actions: &mut Vec<Action>) {
+        let inquiry = plain(zone, Type::NS);
+        let early = self.prime_again.get(&rule).is_some_and(|at| now < *at);
+        if early || self.by_inquiry.contains_key(&inquiry) {
+            return;
+        }
+        self.prime_again.insert(rule, now + PRIME_AGAIN);
+        let lookup = Lookup { budget: Some(Default::default()), ..Lookup::new(inquiry, rule) };
+        self.start(lookup, now, actions);
+    }
+
+    /// The servers of a zone are asked next.
+    fn come_to(&mut self, id: LookupId, cut: Arc<Cut>, now: Instant, actions: &mut Vec<Action>) {
+        let turn = self.random.below(cut.servers.len() as u32) as usize;
+        let Some(lookup) = self.lookups.get_mut(&id) else { return };
+        lookup.asked.clear();
+        lookup.fault = None;
+        let whole = lookup.walk.as_ref().is_some_and(|walk| walk.whole);
+        self.leave_zone(id, now, actions);
+        let dead = {
+            let mut known = Vec::new();
+            self.addresses_of(&cut, now, &mut known);
+            let failing = |address: &SocketAddr| {
+                let server = self.servers.id_of(&Upstream::new(*address));
+                server.and_then(|id| self.servers.get(id)).is_some_and(|server| server.is_failing())
+            };
+            !known.is_empty() && known.iter().all(failing)
+        };
+        let config = &self.config.iterate;
+        let most = if dead { config.lookups_per_dead_zone } else { config.lookups_per_zone };
+        if let Err(reason) = self.load.zone_came(cut.zone.as_lower(), most) {
+            if let Some(count) = self.stats.shed(reason) {
+                count.add(1);
+            }
+            return self.end(id, LookupOutcome::Failed(LookupFailure::Shed(reason)), now, actions);
+        }
+        let Some(lookup) = self.lookups.get_mut(&id) else { return };
+        let shown = cut.zone.as_lower().label_count();
+        let (question, waits, sought) = (lookup.inquiry, Vec::new(), Vec::new());
+        lookup.walk = Some(Box::new(Walk { cut, question, shown, whole, waits, sought, turn }));
+        self.ask_zone(id, now, actions);
+    }
+
+    /// A lookup is at no zone any more, and needs no addresses of its servers.
+    pub(super) fn leave_zone(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+        let walk = self.lookups.get_mut(&id).and_then(|lookup| lookup.walk.take());
+        let Some(walk) = walk else { return };
+        self.load.zone_went(walk.cut.zone.as_lower());
+        for other in walk.waits {
+            self.depends_no_more(id, other, now, actions);
+        }
+    }
+
+    /// Asks the servers of the zone that a lookup has come to for as much of the name as they need.
+    fn ask_zone(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+        let Some(lookup) = self.lookups.get_mut(&id) else { return };
+        lookup.tries_left = self.config.limits.tries;
+        let resume = lookup.resume.take();
+        let tries = std::mem::take(&mut lookup.tries);
+        for asked in &mut lookup.asked {
+            *asked = Asked { server: asked.server, spent: asked.spent, ..Asked::default() };
+        }
+        if let Some(walk) = &mut lookup.walk {
+            let budget = lookup.budget.as_ref();
+            let config = &self.config.iterate;
+            let taken = || budget.and_then(|budget| budget.take_minimised(&config.budget));
+            walk.show_more(&lookup.inquiry, config, taken);
+        }
+        self.drop_timer(resume, Timer::Resume(id));
+        for id in tries {
+            self.leave(id, now, actions);
+        }
+        self.add_addresses(id, now);
+        self.note_zone(id, now);
+        match self.lookups.get(&id).is_some_and(|lookup| !lookup.asked.is_empty()) {
+            true => {
+                self.ask_next(id, now, actions);
+                self.ask_failing(id, now, actions);
+            }
+            false => self.give_up(id, now, actions),
+        }
+    }
+
+    fn note_zone(&self, id: LookupId, now: Instant) {
+        let Some(lookup) = self.lookups.get(&id) else { return };
+        let Some(walk) = &lookup.walk else { return };
+        self.note(id, now, || TraceEvent::Zone {
+            zone: Box::new(walk.cut.zone.into()),
+            addresses: lookup.asked.len(),
+            name: Box::new(walk.question.name.into()),
+            qtype: walk.question.qtype,
+        });
+    }
+
+    /// The addresses of a zone's servers that are known and can be reached, each once.
+    fn addresses_of(&mut self, cut: &Cut, now: Instant, into: &mut Vec<SocketAddr>) {
+        let open = [false, true].map(|v6| self.is_open(v6, now));
+        let most = self.config.iterate.addresses;
+        for server in &cut.servers {
+            let mut own: Vec<SocketAddr> = server.glue.clone();
+            for qtype in [Type::A, Type::AAAA] {
+                let found = server.name().and_then(|name| self.delegations.host(name, qtype));
+                let found = found.filter(|found| found.holds(now));
+                own.extend(
+                    found.into_iter().flat_map(|found| &found.addresses).map(|&ip| SocketAddr::new(ip, 53)),
+                );
+            }
+            own.retain(|address| open[usize::from(address.is_ipv6())]);
+            own.dedup();
+            for address in own.into_iter().take(most) {
+                if !into.contains(&address) {
+                    into.push(address);
+                }
+            }
+        }
+    }
+
+    /// Whether servers are asked by a family of addresses.
+    fn is_open(&self, v6: bool, now: Instant) -> bool {
+        let wanted = if v6 { self.config.iterate.ipv6 } else { self.config.iterate.ipv4 };
+        let shut = self.no_way.get(usize::from(v6)).copied().flatten();
+        // Where neither family leads anywhere both are tried.
+        wanted && (shut.is_none_or(|until| until <= now) || self.no_way.iter().all(Option::is_some))
+    }
+
+    /// Has the addresses that are known by now asked, in any order. Whether there are new ones.
+    fn add_addresses(&mut self, id: LookupId, now: Instant) -> bool {
+        let walk = self.lookups.get(&id).and_then(|lookup| lookup.walk.as_ref());
+        let Some(cut) = walk.map(|walk| Arc::clone(&walk.cut)) else { return false };
+        let mut addresses = Vec::new();
+        self.addresses_of(&cut, now, &mut addresses);
+        for last in (1..addresses.len()).rev() {
+            addresses.swap(last, self.random.below(last as u32 + 1) as usize);
+        }
+        let most = self.config.iterate.known_servers;
+        let mut any = false;
+        for address in addresses {
+            let server = self.servers.find(Upstream::new(address), most, &mut self.random);
+            let Some(lookup) = self.lookups.get_mut(&id) else { return any };
+            if !lookup.asked.iter().any(|asked| asked.server == server) {
+                lookup.asked.push(Asked { server, ..Asked::default() });
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Takes the reply to a try of a lookup that goes step by step.
+    pub(super) fn take_step(
+        &mut self,
+        id: TryId,
+        message: &[u8],
+        rcode: Rcode,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(one) = self.tries.get(&id) else { return };
+        let Some((lookup_id, lookup)) = one.lookup.and_then(|id| Some((id, self.lookups.get(&id)?))) else {
+            return;
+        };
+        let Some(walk) = &lookup.walk else { return };
+        let next = match self.weigh(lookup, walk, one, message, rcode) {
+            Ok(next) => next,
+            Err(fault) => return self.useless(id, rcode, fault, now, actions),
+        };
+        let (server, cut) = (one.server, Arc::clone(&walk.cut));
+        self.note_reply(id, rcode, next.verdict(), now);
+        self.forget(id, actions);
+        if let Some(server) = self.servers.get_mut(server) {
+            server.on_good_reply();
+        }
+        match next {
+            Next::Down(referral) => self.go_down(lookup_id, &cut, &referral, now, actions),
+            Next::Deeper => self.ask_zone(lookup_id, now, actions),
+            Next::Whole => self.ask_whole(lookup_id, now, actions),
+            Next::Answer(answer) => {
+                self.learn_start(lookup_id, &cut, message, &answer, now);
+                self.end(lookup_id, LookupOutcome::Answered(Arc::new(answer)), now, actions);
+            }
+        }
+    }
+
+    /// Decides what a reply leads to.
+    fn weigh(
+        &self,
+        lookup: &Lookup<O::Waiter>,
+        walk: &Walk,
+        one: &Try,
+        message: &[u8],
+        rcode: Rcode,
+    ) -> Result<Next, ReplyFault> {
+        let question = &walk.question;
+        let scope = self.referral_scope(&walk.cut, question);
+        if rcode == Rcode::NOERROR
+            && let Some(referral) = referral(message, &scope)?
+        {
+            // Who serves the zone above answers for DS itself.
+            let own = question.qtype == Type::DS && referral.zone == question.name;
+            return if own { Err(ReplyFault::Lame) } else { Ok(Next::Down(referral)) };
+        }
+        let scope = Scope {
+            domain: walk.cut.zone.as_name(),
+            sent: one.name.as_name(),
+            records_per_set: self.config.limits.records_per_set,
+            max_ttl: self.config.max_ttl,
+            max_negative_ttl: self.config.max_negative_ttl,
+        };
+        let lame = |fault| if fault == ReplyFault::Referral { ReplyFault::Lame } else { fault };
+        let part = *question != lookup.inquiry;
+        let answer = match scrub(message, question, rcode, &scope) {
+            Ok(answer) => answer,
+            // Where an alias in between leads is another matter.
+            Err(ReplyFault::Chain) if part => return Ok(Next::Deeper),
+            Err(fault) => return Err(lame(fault)),
+        };
+        let positive = Header::of(&answer.message).is_some_and(|header| header.counts()[1] > 0);
+        let recursive = Header::of(message).is_some_and(|header| header.recursion_available());
+        if !answer.authoritative && (recursive || !positive && answer.negative_ttl.is_none()) {
+            return Err(ReplyFault::Lame);
+        }
+        if !part {
+            return Ok(Next::Answer(answer));
+        }
+        match (rcode, self.config.iterate.minimisation) {
+            (Rcode::NOERROR, _) => Ok(Next::Deeper),
+            // What an alias in between leads to may not be there.
+            (Rcode::NXDOMAIN, _) if positive => Ok(Next::Deeper),
+            (Rcode::NXDOMAIN, Minimisation::Strict) => {
+                scrub(message, &lookup.inquiry, rcode, &scope).map(Next::Answer)
+            }
+            _ => Ok(Next::Whole),
+        }
+    }
+
+    fn referral_scope<'a>(&self, cut: &'a Cut, question: &'a Inquiry) -> ReferralScope<'a> {
+        ReferralScope {
+            zone: cut.zone.as_name(),
+            name: question.name.as_name(),
+            class: question.qclass,
+            servers: self.config.iterate.servers,
+            addresses: self.config.iterate.addresses,
+            loopback: self.config.iterate.loopback,
+            max_ttl: self.config.max_ttl,
+        }
+    }
+
+    /// Goes on to the servers of a zone below, as those of `above` have said.
+    fn go_down(
+        &mut self,
+        id: LookupId,
+        above: &Cut,
+        referral: &Referral,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        self.stats.referrals.add(1);
+        let lookup = self.lookups.get(&id);
+        let rule = lookup.and_then(|lookup| self.rules.get(lookup.rule));
+        // What begins a rule is not delegated to it.
+        let is_start = rule.is_some_and(|rule| rule.domain.as_name() == above.zone.as_name());
+        let end = above.expires.filter(|_| !is_start);
+        let cut = Arc::new(Cut::of(referral, end, now));
+        if cut.expires.is_some_and(|end| now < end) {
+            self.delegations.keep(&cut, self.config.iterate.delegation_bytes);
+            self.stats.delegation_bytes.set(self.delegations.bytes() as u64);
+        }
+        self.come_to(id, cut, now, actions);
+    }
+
+    /// The answer to who serves the zone that a rule begins with is believed as long as it says, if that is wanted.
+    fn learn_start(&mut self, id: LookupId, cut: &Cut, message: &[u8], answer: &Answer, now: Instant) {
+        let Some(lookup) = self.lookups.get(&id) else { return };
+        let rule = self.rules.get(lookup.rule).map(|rule| &rule.way);
+        let Some(Way::Iterate { start, prime: true }) = rule else { return };
+        let inquiry = &lookup.inquiry;
+        let asks_for_it = inquiry.qtype == Type::NS && inquiry.name == start.zone && cut.zone == start.zone;
+        if !asks_for_it || !answer.authoritative {
+            return;
+        }
+        if let Ok(Some(servers)) = priming(message, &self.referral_scope(cut, inquiry))
+            && servers.servers.iter().any(|(_, addresses)| !addresses.is_empty())
+        {
+            let cut = Arc::new(Cut::of(&servers, None, now));
+            self.delegations.keep(&cut, self.config.iterate.delegation_bytes);
+        }
+    }
+
+    /// Asks for the whole name, also those whose reply to a part of it was of no use.
+    fn ask_whole(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+        let Some(lookup) = self.lookups.get_mut(&id) else { return };
+        lookup.asked.iter_mut().for_each(|asked| asked.spent = false);
+        if let Some(walk) = &mut lookup.walk {
+            walk.whole = true;
+        }
+        self.ask_zone(id, now, actions);
+    }
+
+    /// What may still be done for a lookup whose servers have no more tries, or are of no use: whether anything is.
+    pub(super) fn has_another_way(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
+        let Some(lookup) = self.lookups.get(&id).filter(|lookup| lookup.walk.is_some()) else { return false };
+        if lookup.overspent.is_some() {
+            return lookup.seeks();
+        }
+        if self.seek(id, now, actions) {
+            return true;
+        }
+        let Some(lookup) = self.lookups.get(&id) else { return true };
+        let part = *lookup.question() != lookup.inquiry;
+        // Some servers have no use for a name in between (RFC 9156 §2.3). Those that are silent would be so again.
+        let again =
+            part && lookup.fault.is_some() && self.config.iterate.minimisation == Minimisation::Relaxed;
+        if again {
+            self.ask_whole(id, now, actions);
+        }
+        again
+    }
+
+    /// Looks the address of one more server up, unless that is under way. Whether there is something to wait for.
+    pub(super) fn seek(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
+        loop {
+            if self.lookups.get(&id).is_none_or(|lookup| lookup.seeks()) {
+                return true;
+            }
+            let Some(inquiry) = self.next_sought(id, now) else { return false };
+            let Some(lookup) = self.lookups.get_mut(&id) else { return true };
+            let Some(budget) = lookup.budget.clone() else { return false };
+            let limits = &self.config.iterate;
+            let allowed = match lookup.depth < limits.depth {
+                true => budget.may_seek(&limits.budget),
+                false => Err(crate::budget::Overspent::Depth),
+            };
+            if let Err(spent) = allowed {
+                // Where there are servers to ask, that was not what it failed of.
+                lookup.overspent = lookup.overspent.or(Some(spent).filter(|_| lookup.asked.is_empty()));
+                return false;
+            }
+            let (name, qtype) = (Box::new(inquiry.name.into()), inquiry.qtype);
+            self.note(id, now, || TraceEvent::Sought { name, qtype });
+            if !self.depend(id, inquiry, now, actions) {
+                budget.was_fruitless();
+            }
+        }
+    }
+
+    /// The next server whose address may be looked up, by the family that is to be. Those with glue come last, since that
+    /// may be out of date; those below the zone never, since only its servers know them.
+    fn next_sought(&mut self, id: LookupId, now: Instant) -> Option<Inquiry> {
+        let families: Vec<Type> = [(false, Type::A), (true, Type::AAAA)]
+            .into_iter()
+            .filter(|(v6, _)| self.is_open(*v6, now))
+            .map(|(_, qtype)| qtype)
+            .collect();
+        let walk = self.lookups.get_mut(&id)?.walk.as_mut()?;
+        let count = walk.cut.servers.len();
+        for glueless in [true, false] {
+            for at in (0..count).map(|n| (n + walk.turn) % count) {
+                let server = walk.cut.servers.get(at)?;
+                let Some(name) = server.name().filter(|name| !name.is_at_or_below(walk.cut.zone.as_lower()))
+                else {
+                    continue;
+                };
+                for &qtype in families.iter().filter(|_| server.glue.is_empty() == glueless) {
+                    let known = self.delegations.host(name, qtype).is_some_and(|found| found.holds(now));
+                    if !known && !walk.sought.contains(&(at, qtype)) {
+                        walk.sought.push((at, qtype));
+                        return Some(plain(name, qtype));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Has one lookup depend on another, which may have to be started; whether that could be done.
+    fn depend(&mut self, id: LookupId, inquiry: Inquiry, now: Instant, actions: &mut Vec<Action>) -> bool {
+        let known = self.by_inquiry.get(&inquiry).copied();
+        if let Some(other) = known {
+            if self.is_waited_for(id, other) {
+                return false;
+            }
+            if let Some(other) = self.lookups.get_mut(&other) {
+                other.dependents.push(id);
+            }
+            return self.wait_for(id, other);
+        }
+        let Some(rule) = self.rules.covering(&inquiry) else { return false };
+        let Some(lookup) = self.lookups.get(&id) else { return false };
+        if self.load.may_start(&self.config.limits, rule).is_err() {
+            return false;
+        }
+        let (budget, depth, dependents) = (lookup.budget.clone(), lookup.depth + 1, vec![id]);
+        self.stats.address_lookups.add(1);
+        // It gets the next number.
+        let other = LookupId(self.last + 1);
+        self.wait_for(id, other);
+        self.start(Lookup { budget, depth, dependents, ..Lookup::new(inquiry, rule) }, now, actions);
+        true
+    }
+
+    fn wait_for(&mut self, id: LookupId, other: LookupId) -> bool {
+        let walk = self.lookups.get_mut(&id).and_then(|lookup| lookup.walk.as_mut());
+        walk.map(|walk| walk.waits.push(other)).is_some()
+    }
+
+    /// Whether `other` is the lookup itself, or waits for it, if by others in between.
+    fn is_waited_for(&self, id: LookupId, other: LookupId) -> bool {
+        let (mut seen, mut next) = (Vec::new(), vec![id]);
+        while let Some(id) = next.pop() {
+            if id == other {
+                return true;
+            }
+            if !seen.contains(&id) {
+                seen.push(id);
+                next.extend(self.lookups.get(&id).map(|lookup| &lookup.dependents).into_iter().flatten());
+            }
+        }
+        false
+    }
+
+    /// A lookup needs another no more, which ends if nobody does.
+    pub(super) fn depends_no_more(
+        &mut self,
+        id: LookupId,
+        other: LookupId,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(lookup) = self.lookups.get_mut(&other) else { return };
+        lookup.dependents.retain(|dependent| *dependent != id);
+        if lookup.dependents.is_empty() && lookup.clients.is_empty() {
+            self.stats.failed.add(1);
+            self.remove(other, now, actions);
+        }
+    }
+
+    /// A lookup that others depend on has ended: what it found is kept, and they go on.
+    pub(super) fn found(
+        &mut self,
+        lookup: &Lookup<O::Waiter>,
+        id: LookupId,
+        outcome: &LookupOutcome,
+        now: Instant,
+    ) {
+        let (name, qtype) = (lookup.inquiry.name, lookup.inquiry.qtype);
+        let loopback = self.config.iterate.loopback;
+        let (mut addresses, ttl) = match outcome {
+            LookupOutcome::Answered(answer) => addresses_in(answer, qtype),
+            LookupOutcome::Failed(_) => (Vec::new(), None),
+        };
+        // What failed of limits says nothing about the server: others may find it.
+        let says_something = match outcome {
+            LookupOutcome::Answered(_) => true,
+            LookupOutcome::Failed(failure) => {
+                use LookupFailure::{BadReply, Network, NoReply, NoServers};
+                matches!(failure, BadReply(_) | Network | NoReply | NoServers)
+            }
+        };
+        addresses.retain(|address| may_be_asked(*address, loopback));
+        let denied = matches!(outcome, LookupOutcome::Answered(answer)
+            if answer.rcode == Rcode::NXDOMAIN && addresses.is_empty());
+        let fruitless = addresses.is_empty();
+        let most = self.config.iterate.delegation_bytes;
+        for family in [Type::A, Type::AAAA] {
+            // What is not there has neither.
+            if says_something && (family == qtype || denied) {
+                self.delegations.keep_host(name.as_lower(), family, addresses.clone(), ttl, now, most);
+            }
+        }
+        self.stats.delegation_bytes.set(self.delegations.bytes() as u64);
+        for &dependent in &lookup.dependents {
+            let Some(lookup) = self.lookups.get_mut(&dependent) else { continue };
+            if let Some(walk) = &mut lookup.walk {
+                walk.waits.retain(|other| *other != id);
+            }
+            if let Some(budget) = lookup.budget.as_ref().filter(|_| fruitless) {
+                budget.was_fruitless();
+            }
+            self.woken.push_back(dependent);
+        }
+    }
+
+    /// Lookups that have waited for others go on.
+    pub(super) fn wake(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        while let Some(id) = self.woken.pop_front() {
+            let new = self.add_addresses(id, now);
+            let Some(lookup) = self.lookups.get_mut(&id) else { continue };
+            let addresses = lookup.asked.len();
+            if new {
+                lookup.tries_left = lookup.tries_left.max(self.config.limits.tries);
+                // Another's budget may have been spent, not this one's.
+                lookup.overspent = None;
+            }
+            self.note(id, now, || TraceEvent::Found { addresses });
+            self.go_on(id, now, actions);
+        }
+    }
+
+    /// There is no way to a family of addresses: a lookup that goes step by step asks others.
+    pub(super) fn shut(&mut self, id: LookupId, address: SocketAddr, now: Instant) {
+        let v6 = address.is_ipv6();
+        if let Some(shut) = self.no_way.get_mut(usize::from(v6)) {
+            *shut = now.checked_add(NO_WAY);
+        }
+        let Some(lookup) = self.lookups.get_mut(&id).filter(|lookup| lookup.walk.is_some()) else { return };
+        for asked in &mut lookup.asked {
+            let server = self.servers.get(asked.server);
+            asked.spent |= server.is_some_and(|server| server.upstream.address.is_ipv6() == v6);
+        }
+    }
+}
+
+impl Next {
+    fn verdict(&self) -> TraceVerdict {
+        match self {
+            Next::Down(_) => TraceVerdict::Referral,
+            Next::Deeper => TraceVerdict::Deeper,
+            Next::Whole => TraceVerdict::Whole,
+            Next::Answer(_) => TraceVerdict::Answer,
+        }
+    }
+}
+
+impl Walk {
+    /// Shows more of the name, as RFC 9156 §2.3 says. `taken` takes such a query from the budget and returns how many there
+    /// were before.
+    fn show_more(&mut self, inquiry: &Inquiry, config: &IterateConfig, taken: impl FnOnce() -> Option<u16>) {
+        let total = inquiry.name.as_lower().label_count();
+        let left = total.saturating_sub(self.shown);
+        self.question = *inquiry;
+        if config.minimisation == Minimisation::Off || self.whole || left <= 1 {
+            self.shown = total;
+            return;
+        }
+        let Some(before) = taken() else {
+            self.whole = true;
+            return;
+        };
+        let queries = usize::from(config.budget.minimised.saturating_sub(before)).max(1);
+        let labels = if before < ONE_LABEL { 1 } else { left.div_ceil(queries) };
+        self.shown += labels;
+        if self.shown < total {
+            let name = inquiry.name.as_name().skip(total - self.shown).to_lower();
+            // Of all types A is the one that nobody treats in a way of its own.
+            self.question = Inquiry { name, qtype: Type::A, ..*inquiry };
+        }
+    }
+}
+
+/// A question of our own.
+fn plain(name: LowerName<'_>, qtype: Type) -> Inquiry {
+    let (dnssec_ok, checking_disabled) = (false, false);
+    Inquiry { name: name.to_buf(), qtype, qclass: Class::IN, dnssec_ok, checking_disabled }
+}
+
+/// The addresses in the answer to a question for them, and how long that holds. A server's name is no alias (RFC 2181
+/// §10.3).
+fn addresses_in(answer: &Answer, qtype: Type) -> (Vec<IpAddr>, Option<Duration>) {
+    let seconds = |ttl: u32| Some(Duration::from_secs(ttl.clamp(1, HOST_TTL).into()));
+    let mut found = (Vec::new(), answer.negative_ttl.map_or(Some(NO_HOST), |ttl| seconds(ttl.as_secs())));
+    let Ok((header, mut parser)) = Parser::new(&answer.message) else { return found };
+    let Ok(question) = parser.question() else { return found };
+    let owner_is = |owner: Name<'_>| owner == question.name;
+    for _ in 0..header.counts()[1] {
+        let mut data = Vec::new();
+        let Ok(record) = parser.record() else { break };
+        let Ok(owner) = parser.name_at(record.owner_at) else { break };
+        if record.rtype == qtype
+            && owner_is(owner.as_name())
+            && parser.expand_rdata(&record, &mut data).is_ok()
+            && let Some(address) = address(&data)
+        {
+            found.1 = seconds(record.ttl().as_secs());
+            found.0.push(address);
+        }
+    }
+    found
+}

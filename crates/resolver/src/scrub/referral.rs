@@ -1,0 +1,169 @@
+//! Referrals: the part of a reply that says which servers to ask instead (RFC 1034 §4.3.2 step 3b, RFC 9471).
+
+use std::net::IpAddr;
+
+use wire::message::{Parser, RawRecord, Section};
+use wire::{Class, LowerNameBuf, Name, Type, rdata};
+
+use super::ReplyFault;
+
+/// Names of servers that are looked at; those with glue are kept first.
+const LOOKED_AT: usize = 64;
+
+/// Other servers to ask, as those of the zone above have said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Referral {
+    /// The zone that they serve.
+    pub zone: LowerNameBuf,
+    /// How long that holds, in seconds.
+    pub ttl: u32,
+    /// The servers, each with its glue. Those with glue come first.
+    pub servers: Vec<(LowerNameBuf, Vec<IpAddr>)>,
+}
+
+/// What may be taken of a referral.
+#[derive(Clone, Copy, Debug)]
+pub struct ReferralScope<'a> {
+    /// The zone whose servers were asked: glue may be of names in it.
+    pub zone: Name<'a>,
+    /// The name that was asked: the referral must lead towards it.
+    pub name: Name<'a>,
+    /// The class that was asked.
+    pub class: Class,
+    /// Most servers.
+    pub servers: usize,
+    /// Most addresses of one.
+    pub addresses: usize,
+    /// Whether loopback addresses may be glue.
+    pub loopback: bool,
+    /// The most it may hold, in seconds.
+    pub max_ttl: u32,
+}
+
+/// Reads the referral in a reply, if there is one: NS records in the authority section, of one zone that is below the
+/// one asked and at or above the name, without a word in the answer section.
+///
+/// # Errors
+/// [`ReplyFault::Malformed`]: a record cannot be read.
+pub fn referral(message: &[u8], scope: &ReferralScope<'_>) -> Result<Option<Referral>, ReplyFault> {
+    let leads_down = |owner: Name<'_>| {
+        scope.name.is_at_or_below(owner) && owner.is_at_or_below(scope.zone) && owner != scope.zone
+    };
+    servers_in(message, scope, Section::Authority, leads_down)
+}
+
+/// Reads the servers of the zone asked itself, and their addresses, in the reply to a question for its NS records: a
+/// priming response (RFC 8109 §4).
+///
+/// # Errors
+/// [`ReplyFault::Malformed`]: a record cannot be read.
+pub fn priming(message: &[u8], scope: &ReferralScope<'_>) -> Result<Option<Referral>, ReplyFault> {
+    servers_in(message, scope, Section::Answer, |owner| owner == scope.zone)
+}
+
+fn servers_in(
+    message: &[u8],
+    scope: &ReferralScope<'_>,
+    wanted: Section,
+    fits: impl Fn(Name<'_>) -> bool,
+) -> Result<Option<Referral>, ReplyFault> {
+    let malformed = |_| ReplyFault::Malformed;
+    let (header, mut parser) = Parser::new(message).map_err(malformed)?;
+    let [questions, answers, authorities, additional] = header.counts();
+    for _ in 0..questions {
+        parser.question().map_err(malformed)?;
+    }
+    let mut found: Option<Referral> = None;
+    for (section, count) in [(Section::Answer, answers), (Section::Authority, authorities)] {
+        for _ in 0..count {
+            let record = parser.record().map_err(malformed)?;
+            if record.class != scope.class || record.rtype.is_meta() {
+                continue;
+            }
+            if section == Section::Answer && wanted == Section::Authority {
+                return Ok(None);
+            }
+            let denies = section == Section::Authority && record.rtype == Type::SOA;
+            if denies && wanted == Section::Authority {
+                return Ok(None);
+            }
+            let owner = parser.name_at(record.owner_at).map_err(malformed)?;
+            if section != wanted || record.rtype != Type::NS || !fits(owner.as_name()) {
+                continue;
+            }
+            let server =
+                Name::from_wire(&data(&mut parser, &record)?).map_err(|_| ReplyFault::Malformed)?.to_lower();
+            let zone = owner.as_name().to_lower();
+            let ttl = record.ttl().as_secs().min(scope.max_ttl);
+            let referral = found.get_or_insert(Referral { zone, ttl, servers: Vec::new() });
+            if referral.zone != zone {
+                continue;
+            }
+            referral.ttl = referral.ttl.min(ttl);
+            let known = referral.servers.iter().any(|(known, _)| *known == server);
+            if !known && referral.servers.len() < LOOKED_AT {
+                referral.servers.push((server, Vec::new()));
+            }
+        }
+    }
+    let Some(mut referral) = found else { return Ok(None) };
+    for _ in 0..additional {
+        // What cannot be read is no glue; the delegation stands without.
+        let Ok(record) = parser.record() else { break };
+        if record.class == scope.class && matches!(record.rtype, Type::A | Type::AAAA) {
+            add_glue(&mut parser, &record, scope, &mut referral.servers);
+        }
+    }
+    referral.servers.sort_by_key(|(_, glue)| glue.is_empty());
+    referral.servers.truncate(scope.servers);
+    Ok(Some(referral))
+}
+
+/// The data of a record, decompressed and well formed.
+fn data(parser: &mut Parser<'_>, record: &RawRecord) -> Result<Vec<u8>, ReplyFault> {
+    let mut data = Vec::new();
+    parser.expand_rdata(record, &mut data).map_err(|_| ReplyFault::Malformed)?;
+    rdata::validate(record.rtype, &data).map_err(|_| ReplyFault::Malformed)?;
+    Ok(data)
+}
+
+/// Takes an address for the server that it belongs to, if the zone asked may say it.
+fn add_glue(
+    parser: &mut Parser<'_>,
+    record: &RawRecord,
+    scope: &ReferralScope<'_>,
+    servers: &mut [(LowerNameBuf, Vec<IpAddr>)],
+) {
+    let Ok(owner) = parser.name_at(record.owner_at) else { return };
+    if !owner.as_name().is_at_or_below(scope.zone) {
+        return;
+    }
+    let Some((_, glue)) = servers.iter_mut().find(|(name, _)| name.as_name() == owner.as_name()) else {
+        return;
+    };
+    let Ok(data) = data(parser, record) else { return };
+    if let Some(address) = address(&data).filter(|address| may_be_asked(*address, scope.loopback))
+        && glue.len() < scope.addresses
+        && !glue.contains(&address)
+    {
+        glue.push(address);
+    }
+}
+
+/// The address that RDATA of A and AAAA is.
+pub(crate) fn address(data: &[u8]) -> Option<IpAddr> {
+    match *data {
+        [a, b, c, d] => Some(IpAddr::from([a, b, c, d])),
+        _ => <[u8; 16]>::try_from(data).ok().map(IpAddr::from),
+    }
+}
+
+/// Whether a server may be at an address: it is one host's, not this host's own, and IPv4 is not hidden in IPv6.
+pub(crate) fn may_be_asked(address: IpAddr, loopback: bool) -> bool {
+    let hidden = matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
+    let nowhere = match address {
+        IpAddr::V4(v4) => v4.octets()[0] == 0 || v4.is_broadcast(),
+        IpAddr::V6(v6) => v6.is_unspecified(),
+    };
+    !hidden && !nowhere && !address.is_multicast() && (loopback || !address.is_loopback())
+}

@@ -1,0 +1,151 @@
+//! All upstream servers that something is known of: those that rules name, and those that delegations have led to.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use exchange::NumberMap;
+
+use crate::config::Upstream;
+use crate::random::Random;
+use crate::server::Server;
+use crate::stats::UpstreamStats;
+
+/// The number of a server, never used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ServerId(u64);
+
+/// Servers by number. Those that delegations have led to are bounded: the one that is longest out of use goes first.
+#[derive(Default)]
+pub(crate) struct Servers {
+    all: NumberMap<ServerId, Server>,
+    by_upstream: HashMap<Upstream, ServerId>,
+    /// Those that no rule names, by their last use.
+    found: BTreeMap<u64, ServerId>,
+    /// The last number of a server or a use.
+    last: u64,
+}
+
+impl Servers {
+    /// One, unless it is gone.
+    pub(crate) fn get(&self, id: ServerId) -> Option<&Server> {
+        self.all.get(&id)
+    }
+
+    /// One, to be changed, unless it is gone.
+    pub(crate) fn get_mut(&mut self, id: ServerId) -> Option<&mut Server> {
+        self.all.get_mut(&id)
+    }
+
+    /// The servers that rules name are these now. Those that are named again are kept, with their numbers.
+    pub(crate) fn name(&mut self, upstreams: &[Upstream], random: &mut impl Random) {
+        for &upstream in upstreams {
+            let id = self.intern(upstream, random);
+            if let Some(used) = self.get_mut(id).and_then(|server| server.used.take()) {
+                self.found.remove(&used);
+            }
+        }
+        let gone = |(id, server): (&ServerId, &Server)| {
+            (server.used.is_none() && !upstreams.contains(&server.upstream)).then_some(*id)
+        };
+        let gone: Vec<_> = self.all.iter().filter_map(gone).collect();
+        gone.into_iter().for_each(|id| self.remove(id));
+    }
+
+    /// The server that a delegation has led to; there are `most` such servers at the most.
+    pub(crate) fn find(&mut self, upstream: Upstream, most: usize, random: &mut impl Random) -> ServerId {
+        let new = !self.by_upstream.contains_key(&upstream);
+        let id = self.intern(upstream, random);
+        let used = self.number();
+        let Some(server) = self.get_mut(id) else { return id };
+        if let Some(before) = server.used.replace(used).or(new.then_some(0)) {
+            self.found.remove(&before);
+            self.found.insert(used, id);
+        } else {
+            server.used = None;
+        }
+        while self.found.len() > most.max(1)
+            && let Some((_, id)) = self.found.pop_first()
+        {
+            self.remove(id);
+        }
+        id
+    }
+
+    /// The number of a server that is known.
+    pub(crate) fn id_of(&self, upstream: &Upstream) -> Option<ServerId> {
+        self.by_upstream.get(upstream).copied()
+    }
+
+    /// Counters of some servers.
+    pub(crate) fn stats(&self, upstreams: &[Upstream]) -> Vec<Arc<UpstreamStats>> {
+        let known = upstreams.iter().filter_map(|upstream| self.get(self.id_of(upstream)?));
+        known.map(|server| Arc::clone(&server.stats)).collect()
+    }
+
+    fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    fn intern(&mut self, upstream: Upstream, random: &mut impl Random) -> ServerId {
+        if let Some(&id) = self.by_upstream.get(&upstream) {
+            return id;
+        }
+        let id = ServerId(self.number());
+        self.all.insert(id, Server::new(upstream, random.bytes()));
+        self.by_upstream.insert(upstream, id);
+        id
+    }
+
+    fn remove(&mut self, id: ServerId) {
+        if let Some(server) = self.all.remove(&id) {
+            self.by_upstream.remove(&server.upstream);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::random::ChaCha;
+
+    fn upstream(n: u8) -> Upstream {
+        Upstream::new(([192, 0, 2, n], 53).into())
+    }
+
+    /// So many servers that rules name.
+    pub(crate) fn servers(count: u8) -> (Servers, Vec<ServerId>) {
+        let upstreams: Vec<_> = (1..=count).map(upstream).collect();
+        let mut servers = Servers::default();
+        servers.name(&upstreams, &mut ChaCha::new([1; 32]));
+        let ids = upstreams.iter().map(|upstream| servers.id_of(upstream).expect("known")).collect();
+        (servers, ids)
+    }
+
+    #[test]
+    fn of_servers_found_the_one_longest_out_of_use_goes() {
+        let (mut servers, mut random) = (Servers::default(), ChaCha::new([1; 32]));
+        let a = servers.find(upstream(1), 2, &mut random);
+        let b = servers.find(upstream(2), 2, &mut random);
+        assert_eq!(servers.find(upstream(1), 2, &mut random), a);
+        let c = servers.find(upstream(3), 2, &mut random);
+        let known = [a, b, c].map(|id| servers.get(id).is_some());
+        assert_eq!(known, [true, false, true]);
+        assert_ne!(servers.find(upstream(2), 2, &mut random), b, "a number is never used again");
+    }
+
+    #[test]
+    fn servers_that_rules_name_stay_however_many_are_found() {
+        let (mut servers, ids) = servers(1);
+        let mut random = ChaCha::new([1; 32]);
+        assert_eq!(servers.find(upstream(1), 1, &mut random), ids[0]);
+        for n in 2..9 {
+            servers.find(upstream(n), 1, &mut random);
+        }
+        assert!(servers.get(ids[0]).is_some());
+        assert_eq!(servers.all.len(), 2);
+        servers.name(&[upstream(8)], &mut random);
+        assert!(servers.get(ids[0]).is_none());
+        assert!(servers.found.is_empty() && servers.all.len() == 1);
+    }
+}

@@ -1,0 +1,488 @@
+//! A small Internet on virtual time: servers with addresses, zones that they serve as RFC 1034 §4.3.2 says, and things
+//! that go wrong with them. A resolver asks them; every reply takes its time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use exchange::{Action, Core, Event, Link, Transport};
+use resolver::{
+    Budget, ChaCha, ClientPrefix, ForwardConfig, Forwarder, ForwarderRequest, Inquiry, LookupOutcome,
+    LookupRequest, Outlet, Trace,
+};
+use wire::edns::{Edns, OptWriter, OptionCode};
+use wire::message::{Builder, Compressor, Offset, Owner, Parser, Section};
+use wire::{Class, LowerNameBuf, Name, NameBuf, Rcode, Ttl, Type};
+
+/// How long a query and its reply are under way together, if nothing else is said.
+const ROUND_TRIP: Duration = Duration::from_millis(10);
+
+pub(crate) fn name(text: &str) -> NameBuf {
+    text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rr {
+    pub(crate) owner: NameBuf,
+    pub(crate) ttl: u32,
+    pub(crate) rtype: Type,
+    pub(crate) data: Vec<u8>,
+}
+
+/// A zone: all it has, with delegations and glue. Records outside it are added to referrals like glue, as a liar would.
+#[derive(Clone, Debug)]
+pub(crate) struct Zone {
+    pub(crate) apex: NameBuf,
+    pub(crate) records: Vec<Rr>,
+}
+
+/// What a server says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) rcode: u16,
+    pub(crate) authoritative: bool,
+    pub(crate) records: Vec<(u8, Rr)>,
+}
+
+const ANSWER: u8 = 0;
+const AUTHORITY: u8 = 1;
+const ADDITIONAL: u8 = 2;
+
+impl Zone {
+    fn at(&self, owner: Name<'_>, rtype: Type) -> Vec<Rr> {
+        let here = |rr: &&Rr| rr.rtype == rtype && rr.owner.as_name() == owner;
+        self.records.iter().filter(here).cloned().collect()
+    }
+
+    fn soa(&self) -> Rr {
+        let apex = self.apex.as_name().as_wire();
+        let numbers = [1u32, 3600, 600, 86_400, 300].map(u32::to_be_bytes).concat();
+        Rr { owner: self.apex, ttl: 300, rtype: Type::SOA, data: [apex, apex, &numbers].concat() }
+    }
+
+    /// The highest cut at or above `qname`.
+    fn cut(&self, qname: Name<'_>, qtype: Type) -> Option<NameBuf> {
+        let mut above: Vec<Name<'_>> =
+            qname.ancestors().take_while(|name| *name != self.apex.as_name()).collect();
+        above.reverse();
+        let is_cut = |name: &&Name<'_>| {
+            let asked_for_ds = **name == qname && qtype == Type::DS;
+            !asked_for_ds && !self.at(**name, Type::NS).is_empty()
+        };
+        above.iter().find(is_cut).map(|name| name.to_buf())
+    }
+
+    /// What it says to a question for a name in it.
+    pub(crate) fn say(&self, qname: Name<'_>, qtype: Type) -> Said {
+        let mut said = Said { authoritative: true, ..Said::default() };
+        let mut at = qname.to_buf();
+        for _ in 0..20 {
+            if !at.as_name().is_at_or_below(self.apex.as_name()) {
+                return said;
+            }
+            if let Some(cut) = self.cut(at.as_name(), qtype) {
+                said.authoritative = !said.records.is_empty();
+                self.refer(cut.as_name(), &mut said);
+                return said;
+            }
+            if let Some(next) = self.dname(at.as_name(), &mut said) {
+                at = next;
+                continue;
+            }
+            let own = self.at(at.as_name(), qtype);
+            let alias = self.at(at.as_name(), Type::CNAME);
+            if own.is_empty()
+                && let Some(cname) = alias.first()
+            {
+                said.records.push((ANSWER, cname.clone()));
+                at = Name::from_wire(&cname.data).expect("a name").to_buf();
+                continue;
+            }
+            let soa = || (AUTHORITY, self.soa());
+            match own.is_empty() {
+                false => {
+                    said.records.extend(own.into_iter().map(|rr| (ANSWER, rr)));
+                    if at == self.apex && qtype == Type::NS {
+                        self.glue_of(at.as_name(), &mut said);
+                    }
+                }
+                true if qtype == Type::SOA && at == self.apex => said.records.push((ANSWER, self.soa())),
+                true if self.exists(at.as_name()) => said.records.push(soa()),
+                true => {
+                    said.rcode = 3;
+                    said.records.push(soa());
+                }
+            }
+            return said;
+        }
+        said
+    }
+
+    fn exists(&self, name: Name<'_>) -> bool {
+        self.apex.as_name() == name || self.records.iter().any(|rr| rr.owner.as_name().is_at_or_below(name))
+    }
+
+    fn dname(&self, at: Name<'_>, said: &mut Said) -> Option<NameBuf> {
+        let above = at.ancestors().skip(1).take_while(|name| name.is_at_or_below(self.apex.as_name()));
+        let dname = above.flat_map(|name| self.at(name, Type::DNAME)).next()?;
+        let target = Name::from_wire(&dname.data).expect("a name");
+        let next = NameBuf::replace_suffix(at, dname.owner.as_name().label_count(), target).ok()?;
+        let data = next.as_name().as_wire().to_vec();
+        said.records.push((ANSWER, dname.clone()));
+        said.records.push((ANSWER, Rr { owner: at.to_buf(), rtype: Type::CNAME, data, ..dname }));
+        Some(next)
+    }
+
+    fn refer(&self, cut: Name<'_>, said: &mut Said) {
+        said.records.extend(self.at(cut, Type::NS).into_iter().map(|rr| (AUTHORITY, rr)));
+        said.records.extend(self.at(cut, Type::DS).into_iter().map(|rr| (AUTHORITY, rr)));
+        self.glue_of(cut, said);
+    }
+
+    fn glue_of(&self, owner: Name<'_>, said: &mut Said) {
+        for ns in self.at(owner, Type::NS) {
+            let target = Name::from_wire(&ns.data).expect("a name");
+            for rtype in [Type::A, Type::AAAA] {
+                said.records.extend(self.at(target, rtype).into_iter().map(|rr| (ADDITIONAL, rr)));
+            }
+        }
+    }
+}
+
+/// A server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Host {
+    pub(crate) addresses: Vec<IpAddr>,
+    /// The zones it serves, by their place.
+    pub(crate) zones: Vec<usize>,
+    /// What is wrong with it: see `tests/iterate.rs`.
+    pub(crate) ways: BTreeSet<String>,
+}
+
+impl Host {
+    fn is(&self, way: &str) -> bool {
+        self.ways.contains(way)
+    }
+}
+
+/// A query that a server was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) host: String,
+    pub(crate) name: LowerNameBuf,
+    pub(crate) qtype: Type,
+    pub(crate) transport: Transport,
+    pub(crate) edns: bool,
+    pub(crate) dnssec_ok: bool,
+    pub(crate) to: SocketAddr,
+    pub(crate) at: Instant,
+}
+
+/// What comes to the resolver.
+enum Coming {
+    Message(Vec<u8>),
+    Opened,
+    Ended(ErrorKind),
+}
+
+/// Where outcomes go.
+#[derive(Clone, Default)]
+pub(crate) struct Outcomes {
+    pub(crate) settled: Arc<Mutex<Vec<(u32, LookupOutcome)>>>,
+    pub(crate) ended: Arc<Mutex<Vec<(Inquiry, LookupOutcome)>>>,
+}
+
+impl Outlet for Outcomes {
+    type Waiter = u32;
+    fn ended(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome, _: Instant) {
+        self.ended.lock().expect("one thread").push((*inquiry, outcome.clone()));
+    }
+    fn settle(&mut self, waiter: u32, outcome: LookupOutcome, _: Instant) {
+        self.settled.lock().expect("one thread").push((waiter, outcome));
+    }
+}
+
+pub(crate) struct Internet {
+    pub(crate) hosts: BTreeMap<String, Host>,
+    pub(crate) zones: Vec<Zone>,
+    pub(crate) core: Forwarder<Outcomes, ChaCha>,
+    pub(crate) outcomes: Outcomes,
+    pub(crate) now: Instant,
+    /// All queries so far.
+    pub(crate) log: Vec<Asked>,
+    /// Addresses to which there is no way at all.
+    pub(crate) no_way: [bool; 2],
+    links: BTreeMap<Link, (SocketAddr, Transport)>,
+    coming: BTreeMap<(Instant, u64), (Link, Coming)>,
+    count: u64,
+}
+
+impl Internet {
+    pub(crate) fn new(config: ForwardConfig, seed: u8) -> Self {
+        let outcomes = Outcomes::default();
+        Internet {
+            hosts: BTreeMap::new(),
+            zones: Vec::new(),
+            core: Forwarder::new(config, outcomes.clone(), ChaCha::new([seed; 32])),
+            outcomes,
+            now: Instant::now(),
+            log: Vec::new(),
+            no_way: [false; 2],
+            links: BTreeMap::new(),
+            coming: BTreeMap::new(),
+            count: 0,
+        }
+    }
+
+    pub(crate) fn request(&mut self, request: ForwarderRequest<u32>) {
+        let mut actions = Vec::new();
+        self.core.request(request, self.now, &mut actions);
+        self.act(actions);
+    }
+
+    pub(crate) fn ask(
+        &mut self,
+        client: u32,
+        inquiry: Inquiry,
+        budget: Option<Budget>,
+        trace: Option<Trace>,
+    ) {
+        // Each client has a network of its own.
+        let from = IpAddr::from([10, (client >> 8) as u8, client as u8, 1]);
+        let (client_at, patience) = (ClientPrefix::of(from), None);
+        self.request(ForwarderRequest::Lookup(LookupRequest {
+            inquiry,
+            recursion_desired: true,
+            client: client_at,
+            patience,
+            budget,
+            trace,
+            waiter: client,
+        }));
+    }
+
+    pub(crate) fn is_settled(&self, client: u32) -> bool {
+        self.outcomes.settled.lock().expect("one thread").iter().any(|(settled, _)| *settled == client)
+    }
+
+    fn act(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Open { link, transport, to, .. } => {
+                    assert!(self.links.insert(link, (to, transport)).is_none(), "a link in use");
+                    if self.no_way[usize::from(to.is_ipv6())] {
+                        self.comes(Duration::ZERO, link, Coming::Ended(ErrorKind::NetworkUnreachable));
+                    } else if transport.is_stream() {
+                        let host = self.host_at(to).map(|(_, host)| host.clone()).unwrap_or_default();
+                        if host.is("refuses-tcp") {
+                            self.comes(ROUND_TRIP, link, Coming::Ended(ErrorKind::ConnectionRefused));
+                        } else if !host.is("no-tcp") {
+                            self.comes(ROUND_TRIP, link, Coming::Opened);
+                        }
+                    }
+                }
+                Action::Close { link } => {
+                    assert!(self.links.remove(&link).is_some(), "a link closed twice");
+                    self.coming.retain(|_, (other, _)| *other != link);
+                }
+                Action::Send { link, message } => self.deliver(link, &message),
+            }
+        }
+    }
+
+    fn comes(&mut self, after: Duration, link: Link, what: Coming) {
+        self.count += 1;
+        self.coming.insert((self.now + after, self.count), (link, what));
+    }
+
+    fn host_at(&self, to: SocketAddr) -> Option<(&String, &Host)> {
+        self.hosts.iter().find(|(_, host)| host.addresses.contains(&to.ip()))
+    }
+
+    fn deliver(&mut self, link: Link, query: &[u8]) {
+        let (to, transport) = *self.links.get(&link).expect("sent on an open link");
+        let (header, mut parser) = Parser::new(query).expect("a header");
+        let question = parser.question().expect("a question");
+        let opt = parser.record().ok();
+        let edns = opt.as_ref().map(|opt| Edns::parse(query, opt).expect("OPT"));
+        assert!(!header.recursion_desired(), "servers of zones are asked without RD");
+        let (name, host) = self
+            .host_at(to)
+            .map_or(("nobody".into(), Host::default()), |(name, host)| (name.clone(), host.clone()));
+        self.log.push(Asked {
+            host: name,
+            name: question.name.to_lower(),
+            qtype: question.qtype,
+            transport,
+            edns: edns.is_some(),
+            dnssec_ok: edns.as_ref().is_some_and(|edns| edns.dnssec_ok),
+            to,
+            at: self.now,
+        });
+        let reached = !self.no_way[usize::from(to.is_ipv6())];
+        if !reached
+            || host.addresses.is_empty()
+            || host.is("silent")
+            || transport.is_stream() && host.is("no-tcp")
+        {
+            return;
+        }
+        let message = self.reply(&host, query, transport);
+        let slow = host.ways.iter().find_map(|way| way.strip_prefix("slow="));
+        let after = slow.map_or(ROUND_TRIP, |ms| Duration::from_millis(ms.parse().expect("milliseconds")));
+        self.comes(after, link, Coming::Message(message));
+    }
+
+    /// What a host replies to a query.
+    fn reply(&self, host: &Host, query: &[u8], transport: Transport) -> Vec<u8> {
+        let (asked, mut parser) = Parser::new(query).expect("a header");
+        let question = parser.question().expect("a question");
+        let opt = parser.record().ok();
+        let edns = opt.as_ref().map(|opt| Edns::parse(query, opt).expect("OPT"));
+        let cookie = edns.as_ref().and_then(|edns| edns.option(OptionCode::COOKIE)).map(<[u8]>::to_vec);
+        let mut said = self.said(host, question.name, question.qtype);
+        let (mut with_opt, mut truncated) = (edns.is_some(), false);
+        let udp = !transport.is_stream();
+        if edns.is_some() && (host.is("formerr") || host.is("notimp")) {
+            said = Said { rcode: if host.is("formerr") { 1 } else { 4 }, ..Said::default() };
+            with_opt = false;
+        }
+        if edns.is_some() && host.is("badvers") {
+            said = Said { rcode: 16, ..Said::default() };
+        }
+        if host.is("badcookie") && cookie.as_ref().is_some_and(|cookie| cookie.len() == 8) {
+            said = Said { rcode: 23, ..Said::default() };
+        }
+        if host.is("always-badcookie") && edns.is_some() {
+            said = Said { rcode: 23, ..Said::default() };
+        }
+        if host.is("always-formerr") {
+            (said, with_opt) = (Said { rcode: 1, ..Said::default() }, false);
+        }
+        if host.is("tc") && udp || host.is("always-tc") {
+            (said, truncated) = (Said::default(), true);
+        }
+        let mut header = asked.reply();
+        header.set_rcode(Rcode(said.rcode & 0xf));
+        header.set_authoritative(said.authoritative && !host.is("no-aa") && !host.is("cache"));
+        header.set_recursion_available(host.is("cache"));
+        header.set_truncated(truncated);
+        let (mut buf, mut names) = (vec![0; 65_535], Compressor::large());
+        let mut b = Builder::new(&mut buf, 65_535, header, &mut names);
+        b.question(question.name, question.qtype, question.qclass).expect("fits");
+        b.learn(question.name, Offset::QNAME);
+        for (section, rr) in &said.records {
+            let section = [Section::Answer, Section::Authority, Section::Additional][usize::from(*section)];
+            let ttl = Ttl::from_secs(rr.ttl);
+            b.record(section, Owner::Name(rr.owner.as_name()), rr.rtype, Class::IN, ttl, &rr.data)
+                .expect("fits");
+        }
+        if with_opt {
+            let mut opt = OptWriter::begin(&mut b, 1232, (said.rcode >> 4) as u8, false).expect("fits");
+            if let Some(cookie) = cookie.filter(|_| host.is("badcookie") || host.is("cookies")) {
+                opt.option(&mut b, OptionCode::COOKIE, &[&cookie[..8], &[7; 16]]).expect("fits");
+            }
+        }
+        let len = b.finish();
+        buf.truncate(len);
+        buf
+    }
+
+    /// What a host says, by its zones and its ways.
+    fn said(&self, host: &Host, qname: Name<'_>, qtype: Type) -> Said {
+        let error = |rcode| Said { rcode, ..Said::default() };
+        let served = host.zones.iter().map(|&at| &self.zones[at]);
+        let covering = served.filter(|zone| {
+            let parents = qtype == Type::DS && zone.apex.as_name() == qname && !qname.is_root();
+            qname.is_at_or_below(zone.apex.as_name()) && !parents
+        });
+        let zone = covering.max_by_key(|zone| zone.apex.as_name().label_count());
+        if host.is("refused") {
+            return error(5);
+        }
+        if host.is("servfail") {
+            return error(2);
+        }
+        if host.is("upward") {
+            let data = name("root.").as_name().as_wire().to_vec();
+            let ns = Rr { owner: NameBuf::ROOT, ttl: 3600, rtype: Type::NS, data };
+            return Said { records: vec![(AUTHORITY, ns)], ..Said::default() };
+        }
+        if let Some(zone) = host.ways.iter().find_map(|way| way.strip_prefix("refer-to=")) {
+            let data = name("ns.elsewhere.").as_name().as_wire().to_vec();
+            let ns = Rr { owner: name(zone), ttl: 3600, rtype: Type::NS, data };
+            return Said { records: vec![(AUTHORITY, ns)], ..Said::default() };
+        }
+        if host.is("empty") {
+            return Said::default();
+        }
+        let Some(zone) = zone else { return error(5) };
+        let mut said = zone.say(qname, qtype);
+        let nothing_here =
+            said.records.iter().all(|(section, rr)| *section != ANSWER && rr.rtype == Type::SOA);
+        if host.is("denies-ents") && said.rcode == 0 && nothing_here {
+            said.rcode = 3;
+        }
+        if host.is("refuses-ents") && said.rcode == 0 && nothing_here {
+            return error(5);
+        }
+        for (key, section, rtype) in
+            [("adds-authority=", AUTHORITY, Type::NS), ("adds-answer=", ANSWER, Type::A)]
+        {
+            if let Some(owner) = host.ways.iter().find_map(|way| way.strip_prefix(key)) {
+                let data = match rtype {
+                    Type::NS => name("ns.evil.com.").as_name().as_wire().to_vec(),
+                    _ => vec![192, 0, 2, 66],
+                };
+                said.records.push((section, Rr { owner: name(owner), ttl: 86_400, rtype, data }));
+                said.records.sort_by_key(|(section, _)| *section);
+            }
+        }
+        said
+    }
+
+    /// Lets the time pass, with everything that comes on the way, until then or until `done`.
+    pub(crate) fn run(&mut self, until: Instant, done: impl Fn(&Self) -> bool) {
+        while !done(self) {
+            let deadline = self.core.deadline();
+            let coming = self.coming.first_key_value().map(|(&(at, _), _)| at);
+            let next = deadline.into_iter().chain(coming).min().filter(|at| *at <= until);
+            let Some(at) = next else {
+                self.now = until;
+                return;
+            };
+            self.now = self.now.max(at);
+            let mut actions = Vec::new();
+            if coming == Some(at) {
+                let (_, (link, what)) = self.coming.pop_first().expect("something comes");
+                match what {
+                    Coming::Message(message) => {
+                        let event = Event::Message { link, message: &message };
+                        self.core.event(event, self.now, &mut actions);
+                    }
+                    Coming::Opened => self.core.event(Event::Opened { link }, self.now, &mut actions),
+                    Coming::Ended(error) => {
+                        self.links.remove(&link);
+                        self.core.event(Event::Ended { link, error }, self.now, &mut actions);
+                    }
+                }
+            } else {
+                self.core.timeout(self.now, &mut actions);
+            }
+            self.act(actions);
+        }
+    }
+
+    /// Nothing may be left behind when all is over.
+    pub(crate) fn finish(&mut self) {
+        self.run(self.now + Duration::from_secs(60), |_| false);
+        assert!(self.links.is_empty(), "links left open: {:?}", self.links);
+        assert_eq!(self.core.deadline(), None, "a timer is left");
+        assert!(self.core.is_idle(), "something is left");
+        let stats = self.core.stats();
+        assert_eq!(stats.answered.get() + stats.failed.get(), stats.lookups.get());
+    }
+}

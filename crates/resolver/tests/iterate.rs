@@ -1,0 +1,58 @@
+//! Names resolved step by step, on virtual time, in a small Internet that a scenario describes.
+//!
+//! Each file of `tests/iterate` holds scenarios, a line for each thing that is set up, done or expected. What stands before
+//! the first scenario is common to all of the file. Unlike in `scenarios.rs` servers answer by themselves, out of their
+//! zones, after 10 ms:
+//!
+//! ```text
+//! server a 192.0.2.1 2001:db8::1         a server and its addresses
+//! zone example. a b                      a zone and who serves it; its records follow
+//! + www.example. 60 A 192.0.2.80         a record of the last zone; `$N` in it runs through 1 to `*N` in front of it
+//! - www.example. A                       the last zone loses these
+//! unserve example. a                     a serves the zone no longer
+//! is a WAY WAY …                         what is wrong with a, from now on: see below
+//! no-way ipv6                            there is no way to such addresses
+//!
+//! hints . a=ns.a. b                      names at and below . are resolved from a, whose name is ns.a., and b
+//! primed . a                             the same, and they are asked who they are
+//! forward corp. a                        these are forwarded
+//! set KEY VALUE                          a setting
+//! configure                              settings up to here are in force: `ask` does that by itself the first time
+//!
+//! ask 1 www.example. A [do] [chaos] [trace] [with=N] [later]   client 1 asks, with the budget of client N, and waits for the end
+//! at +10s                                so much later
+//! answer 1 RCODE: RECORD; auth RECORD    client 1 has exactly this; AA is not shown
+//! failed 1 REASON                        client 1 has no answer
+//! waits 1                                it has nothing yet
+//! took 30ms                              from the last question to its outcome
+//! log www.example. A a, NAME TYPE b      exactly these queries were sent since the last question, in this order; behind
+//!                                        a server /tcp, /plain (without EDNS), /do, /v6
+//! sent 3, sent <=3, sent a 3             so many queries were, to any server or to a
+//! bytes <=N 1                            of replies that client 1's budget has counted
+//! count NAME N                           a counter
+//! ended www.example. A RCODE             a lookup of that has ended so
+//! step 1 TEXT                            the next step in client 1's trace
+//! ```
+//!
+//! Ways: `silent`, `slow=MS`, `refused`, `servfail`, `upward` (refers to the root), `empty` (has nothing to say),
+//! `cache` (answers as a cache does), `no-aa`, `tc`, `always-tc`, `no-tcp`,
+//! `refuses-tcp`, `formerr`, `notimp` and `badvers` (to queries with OPT), `always-formerr`, `badcookie`,
+//! `refer-to=ZONE`, `adds-authority=ZONE` and `adds-answer=NAME` (lies beside what is true), `always-badcookie`,
+//! `denies-ents`, `refuses-ents` (names in between).
+
+mod internet;
+#[path = "iterate/play.rs"]
+mod play;
+#[path = "scenarios/shown.rs"]
+mod shown;
+
+macro_rules! scenarios {
+    ($($name:ident)*) => {$(
+        #[test]
+        fn $name() {
+            play::run(stringify!($name), include_str!(concat!("iterate/", stringify!($name), ".txt")));
+        }
+    )*};
+}
+
+scenarios! { referrals glue servers minimise budgets aliases changes traces }

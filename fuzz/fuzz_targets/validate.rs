@@ -1,0 +1,48 @@
+//! Validating responses, whatever they hold.
+//!
+//! RFC 4035 §4.3: "Bogus: An RRset for which the resolver believes that it ought to be able to establish a chain of trust
+//! but for which it is unable to do so". Nobody here has a key of the root, so nothing becomes secure; and nothing costs
+//! more than the budget, which is what KeyTrap was about (CVE-2023-50387).
+//!
+//! The input is a row of messages, each behind its length: the response, and what comes when more is asked for.
+
+#![no_main]
+#![forbid(unsafe_code)]
+
+use dnssec::{
+    Progress, Response, Security, TrustAnchors, TrustTable, Validation, ValidationBudget, ValidationLimits,
+    ValidationSettings, Validator,
+};
+use libfuzzer_sys::fuzz_target;
+use wire::Header;
+
+/// The next message of the row.
+fn next(rest: &mut &[u8]) -> Option<Response> {
+    let (len, behind) = rest.split_first_chunk::<2>()?;
+    let (message, behind) = behind.split_at_checked(u16::from_be_bytes(*len) as usize)?;
+    *rest = behind;
+    Response::read(message, Header::of(message)?.rcode()).ok()
+}
+
+fuzz_target!(|input: &[u8]| {
+    let mut rest = input;
+    let Some(response) = next(&mut rest) else { return };
+    let settings = ValidationSettings { sha1_signatures: true, ..ValidationSettings::default() };
+    let anchors = TrustAnchors::root();
+    let by = Validation { settings: &settings, anchors: &anchors, now: 1_790_000_000 };
+    let (mut table, mut budget) = (TrustTable::new(64), ValidationBudget::new(ValidationLimits::default()));
+    let mut validator = Validator::answer(response);
+    let validated = loop {
+        match validator.step(&by, &mut table, &mut budget) {
+            Progress::Done(validated) => break validated,
+            Progress::Need(_) => match next(&mut rest) {
+                Some(response) => validator.receive(response, &by, &mut table),
+                None => validator.give_up(&by, &mut table),
+            },
+        }
+    };
+    assert_ne!(validated.security, Security::Secure);
+    let limits = budget.limits();
+    assert!(budget.signatures() <= limits.signatures && budget.failures() <= limits.failures);
+    assert!(budget.nsec3_hashes() <= limits.nsec3_hashes && budget.fetches() <= limits.fetches);
+});
