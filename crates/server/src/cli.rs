@@ -417,6 +417,19 @@ pub enum CtlZone {
     Reload {
         /// Name of the zone.
         name: String,
+        /// Take what the file says though updates have changed the zone: what differs becomes a change of the zone.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Take no dynamic updates for a zone, until `thaw` or a restart.
+    Freeze {
+        /// Name of the zone.
+        name: String,
+    },
+    /// Take dynamic updates for a zone again.
+    Thaw {
+        /// Name of the zone.
+        name: String,
     },
     /// Ask a zone's primaries whether there is a newer version.
     Refresh {

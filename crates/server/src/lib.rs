@@ -9,6 +9,7 @@
 //! | [`serve`] | `nomen serve` from start to end: makes the parts below and ends them in order |
 //! | [`frontend`] | what answers: engine, listeners, query log |
 //! | [`zones`] | which zones there are, and keeping them: loading, reloading, publishing |
+//! | [`changes`] | dynamic updates: zones that change, and what is kept of that |
 //! | [`transfers`] | zones for other servers |
 //! | [`secondaries`] | zones from other servers, and NOTIFY both ways |
 //! | [`recursive`] | recursive service: cache and forwarder at work |
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod builtin;
+pub mod changes;
 pub mod cli;
 pub mod config;
 pub mod control;

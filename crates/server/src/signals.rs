@@ -20,8 +20,11 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Catches SIGHUP: one that comes during the start leads to a reload after it. Needs a runtime.
+    /// Catches SIGHUP: one that comes during the start leads to a reload after it. Likewise SIGXFSZ: a file that may not
+    /// grow any more is a fault of writing it, and no reason to end. Needs a runtime.
     pub fn catch_hangup() -> std::io::Result<Self> {
+        // Once caught, it never ends the process again, whether anybody listens or not.
+        drop(signal(SignalKind::from_raw(nix::libc::SIGXFSZ))?);
         Ok(Self { hangup: signal(SignalKind::hangup())?, stop: None })
     }
 

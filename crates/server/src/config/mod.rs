@@ -8,6 +8,7 @@
 //! | `answers` | `[server]` | `engine` |
 //! | `zones` | `[[zone]]`, `[template.X]` | `crate::zones` |
 //! | `peers` | `[[zone]]`, `[template.X]` | `crate::secondaries` |
+//! | `updates` | `[updates]`, `[[zone]]`, `[template.X]` | `crate::changes` |
 //! | `transfers` | `[transfers]`, `[[tsig-key]]` | `crate::transfers`, `crate::secondaries` |
 //! | `resolver` | `[resolver]` and its blocks | `recursion`, `resolver`, `cache` |
 //! | `control`, `metrics`, `log` | their own | the modules of that name |
@@ -33,6 +34,7 @@ pub mod table;
 pub mod tcp;
 pub mod threads;
 pub mod transfers;
+pub mod updates;
 pub mod zones;
 
 pub use files::{Accepted, Rejected, read_files, read_text};
@@ -50,6 +52,7 @@ use table::pending::{adopt, adopt_blocks, adopt_option};
 use table::read::At;
 use table::slot::SectionSlot;
 use transfers::{Transfers, TsigKeyBlock};
+use updates::Updates;
 use zones::{ConfiguredZone, Templates};
 
 /// A configuration that was read and checked.
@@ -74,6 +77,8 @@ pub struct Settings {
     pub transfers: At<Transfers>,
     /// Every `[[tsig-key]]`.
     pub tsig_keys: Vec<At<TsigKeyBlock>>,
+    /// `[updates]`.
+    pub updates: At<Updates>,
     /// `[resolver]`, if present.
     pub resolver: Option<At<Resolver>>,
     /// Every `[[resolver.forward]]`.
@@ -98,6 +103,7 @@ impl Default for Settings {
             listens: vec![At::default()],
             transfers: At::default(),
             tsig_keys: Vec::new(),
+            updates: At::default(),
             resolver: None,
             forwards: Vec::new(),
             stubs: Vec::new(),
@@ -111,13 +117,14 @@ impl Default for Settings {
 
 impl Configuration {
     /// What stands at the top of a file, in the order of the reference page.
-    fn slots(&mut self) -> [&mut dyn SectionSlot; 13] {
+    fn slots(&mut self) -> [&mut dyn SectionSlot; 14] {
         let Configuration { settings, zones, templates } = self;
         let Settings {
             server,
             listens,
             transfers,
             tsig_keys,
+            updates,
             resolver,
             forwards,
             stubs,
@@ -127,8 +134,8 @@ impl Configuration {
             log,
         } = settings;
         [
-            server, listens, zones, templates, transfers, tsig_keys, resolver, forwards, stubs, access,
-            control, metrics, log,
+            server, listens, zones, templates, transfers, tsig_keys, updates, resolver, forwards, stubs,
+            access, control, metrics, log,
         ]
     }
 
@@ -144,7 +151,8 @@ impl Configuration {
         if let Some(resolver) = &self.settings.resolver {
             resolver::check(resolver, &self.settings, &opened, faults);
         }
-        zones::check(&self.zones, &self.templates, faults);
+        let has_state = server.storage.folder().is_some();
+        zones::check(&self.zones, &self.templates, has_state, faults);
     }
 }
 
@@ -158,6 +166,7 @@ impl Settings {
             listens,
             transfers,
             tsig_keys,
+            updates,
             resolver,
             forwards,
             stubs,
@@ -170,6 +179,7 @@ impl Settings {
         adopt_blocks(&mut self.listens, listens, &mut pending);
         adopt(&mut self.transfers, transfers, &mut pending);
         adopt_blocks(&mut self.tsig_keys, tsig_keys, &mut pending);
+        adopt(&mut self.updates, updates, &mut pending);
         // What goes on until the next start needs its blocks until then.
         if self.resolver.is_some() == resolver.is_some() {
             adopt_blocks(&mut self.forwards, forwards, &mut pending);

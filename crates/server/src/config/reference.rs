@@ -104,8 +104,8 @@ mod tests {
     /// Set to rewrite the page instead of comparing.
     const UPDATE: &str = "NOMEN_UPDATE_REFERENCE";
 
-    /// Keys that cannot stand together with others: a zone has files, or it has primaries.
-    const FILES: [&str; 4] = ["file", "directory", "pattern", "max-removed"];
+    /// Keys that cannot stand together with others: a zone has files, and may take updates, or it has primaries.
+    const FILES: [&str; 6] = ["file", "directory", "pattern", "max-removed", "allow-update", "update-policy"];
     const PRIMARIES: [&str; 9] = [
         "primaries",
         "allow-notify",

@@ -73,6 +73,23 @@ fn each_fault_has_its_words() {
             "[template.t]\ndirectory = \"x\"\nprimaries = [\"192.0.2.1\"]",
             "template `t` has `directory` and `primaries`",
         ),
+        (
+            "[[zone]]\nname = \"a\"\nfile = \"a\"\nallow-update = [\"any\"]",
+            "`allow-update` needs a place to keep what changes",
+        ),
+        (
+            "[server]\nstate-dir = \"s\"\n[[zone]]\nname = \"a\"\nprimaries = [\"192.0.2.1\"]\n\
+             update-policy = [\"grant any zone\"]",
+            "a zone with `primaries` takes no updates: `update-policy` has no effect",
+        ),
+        (
+            "[template.t]\nfile = \"x{zone}\"\nupdate-policy = [\"permit any zone\"]",
+            "`permit`: a rule begins with `grant` or `deny`",
+        ),
+        (
+            "[[zone]]\nname = \"a\"\nfile = \"a\"\nserial-policy = \"today\"",
+            "`today` is not one of \"increment\", \"unixtime\" or \"date\"",
+        ),
         ("[template.t]", "template `t` has no `file`, no `directory` and no `primaries`"),
         (
             "[template.t]\nfile = \"x{zone}\"\npattern = \"{zone}\"",
@@ -212,6 +229,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
         listens,
         transfers,
         tsig_keys,
+        updates,
         resolver,
         forwards,
         stubs,
@@ -220,7 +238,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
         metrics,
         log,
     } = settings;
-    let mut all = [of(&**server), of(&**transfers), of(&**control), of(&**log)].concat();
+    let mut all = [of(&**server), of(&**transfers), of(&**updates), of(&**control), of(&**log)].concat();
     all.extend(tsig_keys.iter().flat_map(|key| of(&**key)));
     all.extend(listens.iter().flat_map(|listen| of(&**listen)));
     all.extend(resolver.iter().flat_map(|resolver| of(&**resolver)));

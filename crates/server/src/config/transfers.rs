@@ -114,6 +114,11 @@ impl TransferGrant {
         here && self.key.as_ref().is_none_or(signed)
     }
 
+    /// The network that it is for.
+    pub fn from(&self) -> Option<Prefix> {
+        self.from
+    }
+
     /// The name of the key that it is for.
     pub fn key(&self) -> Option<&LowerNameBuf> {
         self.key.as_ref()

@@ -71,6 +71,19 @@ pub enum Command {
     ZoneReload {
         /// Its name.
         name: String,
+        /// Take what its file says, though updates have changed the zone.
+        #[serde(default)]
+        force: bool,
+    },
+    /// Take no updates for a zone.
+    ZoneFreeze {
+        /// Its name.
+        name: String,
+    },
+    /// Take updates for a zone again.
+    ZoneThaw {
+        /// Its name.
+        name: String,
     },
     /// Ask a zone's primaries for a newer version.
     ZoneRefresh {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::changes::Changes;
 use crate::frontend::Frontend;
 use crate::in_force::InForce;
 use crate::logging::Logging;
@@ -29,6 +30,8 @@ pub struct Parts {
     pub transfers: Arc<Transfers>,
     /// Zones from other servers, and NOTIFY.
     pub secondaries: Arc<Secondaries>,
+    /// Dynamic updates, if there is a state folder to keep them in.
+    pub changes: Option<Arc<Changes>>,
     /// The configuration.
     pub in_force: Arc<InForce>,
     /// The log.

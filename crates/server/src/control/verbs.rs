@@ -23,8 +23,8 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
             let removal = if force { Removal::Force } else { Removal::HoldBack };
             drop(tokio::spawn(finish_reload(parts.keeping.reload(removal), lines)));
         }
-        Command::ZoneReload { name } => match zones::apex(&name) {
-            Ok(apex) => drop(tokio::spawn(finish_reload(parts.keeping.reload_zone(apex), lines))),
+        Command::ZoneReload { name, force } => match zones::apex(&name) {
+            Ok(apex) => drop(tokio::spawn(finish_reload(parts.keeping.reload_zone(apex, force), lines))),
             Err(error) => send(&lines, Err(error)),
         },
         Command::ZoneDump { name } => {
@@ -64,6 +64,8 @@ fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
         Command::ZoneStatus { name } => zones::status(parts, name),
         Command::ZoneRefresh { name } => zones::order(parts, name, ZoneOrder::Refresh),
         Command::ZoneRetransfer { name } => zones::order(parts, name, ZoneOrder::Retransfer),
+        Command::ZoneFreeze { name } => zones::freeze(parts, name, true),
+        Command::ZoneThaw { name } => zones::freeze(parts, name, false),
         Command::ZoneNotify { name } => zones::order(parts, name, ZoneOrder::Notify),
         Command::LogReopen => log::reopen(logging),
         Command::LogLevel { level } => log::set_level(logging, level),

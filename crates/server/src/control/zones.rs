@@ -46,7 +46,8 @@ pub(super) fn list(kept: &Kept, only_failed: bool) -> Value {
 
 /// One zone.
 pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
-    let Parts { frontend, kept, secondaries, in_force, .. } = parts;
+    let Parts { frontend, kept, secondaries, changes, in_force, .. } = parts;
+    let changes = changes.as_deref();
     let (engine, state) = (&frontend.engine, find(kept, name)?);
     let name = state.spec.name();
     let zone = state.zone.as_ref();
@@ -73,6 +74,8 @@ pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
         "signatures": first.map(|first| first.age(unix_now()).word()),
         "signatures_end": first.map(|first| first.at),
         "transfers": secondaries.status(&state.spec.apex),
+        "updates": changes.and_then(|changes| changes.status(&state.spec.apex)),
+        "frozen": changes.map(|changes| changes.is_frozen(&state.spec.apex)).filter(|frozen| *frozen),
         "queries": per_zone.then(|| engine.catalog().get(name).map(|e| e.queries())).flatten(),
     }))
 }
@@ -87,6 +90,16 @@ pub(super) fn order(parts: &Parts, name: &str, order: ZoneOrder) -> Result<Value
         ZoneOrder::Notify => "notify",
     };
     Ok(json!({"zone": state.spec.name().to_string(), "ordered": ordered}))
+}
+
+/// Has a zone take no updates, or take them again.
+pub(super) fn freeze(parts: &Parts, name: &str, frozen: bool) -> Result<Value, String> {
+    let state = find(&parts.kept, name)?;
+    let changes = parts.changes.as_deref().filter(|changes| changes.takes_any(&state.spec.apex));
+    let changes =
+        changes.ok_or("the zone takes no updates: it has neither `allow-update` nor `update-policy`")?;
+    let is_new = changes.freeze(&state.spec.apex, frozen);
+    Ok(json!({"zone": state.spec.name().to_string(), "frozen": frozen, "was": frozen != is_new}))
 }
 
 /// Sends a zone's records in pieces; waits for a client that reads slowly, and stops when it has gone.

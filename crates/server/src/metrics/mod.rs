@@ -7,6 +7,7 @@ mod queries;
 mod recursion;
 mod secondaries;
 mod transfers;
+mod updates;
 mod zones;
 
 use std::convert::Infallible;
@@ -32,6 +33,7 @@ pub use queries::QueryFigures;
 pub use recursion::RecursionFigures;
 pub use secondaries::SecondaryFigures;
 pub use transfers::TransferFigures;
+pub use updates::UpdateFigures;
 pub use zones::ZoneFigures;
 
 /// Connections served at a time; further ones wait in the kernel.

@@ -29,11 +29,13 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use engine::{Engine, Source};
 use exchange::unix_seconds;
+use journal::History;
 use net::{Outgoing, OutgoingConfig};
 use resolver::ChaCha;
 use tracing::{error, warn};
 use transfer::incoming::{TransferFault, TransferLimits};
 use transfer::secondary::{SecondaryFault, SecondaryLimits, SecondaryZone};
+use wire::Serial;
 use zone::Zone;
 use zone::store::ChangeSet;
 
@@ -306,6 +308,17 @@ impl Secondaries {
     /// Where versions are kept, if they are.
     pub fn store(&self) -> Option<&Arc<SecondaryStore>> {
         self.desk.store.as_ref()
+    }
+
+    /// Whether versions of a zone from primaries are kept on disk.
+    pub fn keeps(&self, apex: &[u8]) -> bool {
+        let rules = self.rules.load();
+        self.store().is_some() && rules.get(apex).is_some_and(|peers| !peers.primaries.is_empty())
+    }
+
+    /// What changed since a version in a zone from primaries; `None` if that is not known. Waits for the disk.
+    pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
+        self.keeps(apex).then(|| self.store()?.history(apex, from)).flatten()
     }
 
     /// Whether a version of a zone that was kept may no longer be served.

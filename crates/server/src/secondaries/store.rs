@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use journal::{RealDisk, StoreFault, ZoneFolder, ZoneStore};
+use journal::{History, RealDisk, StoreFault, ZoneFolder, ZoneStore};
 use tracing::{debug, info, warn};
-use wire::Name;
 use wire::hash::HashKey;
+use wire::{Name, Serial};
 use zone::Zone;
 use zone::store::ChangeSet;
 
@@ -37,6 +37,8 @@ pub(super) enum Keep {
     Nothing,
     /// All that was to be kept so far, before this is answered.
     Flush(SyncSender<()>),
+    /// Nothing new; what changed since a version is to be read.
+    Read(Serial, SyncSender<Option<History>>),
 }
 
 /// The files, and the thread that writes them.
@@ -61,6 +63,13 @@ impl SecondaryStore {
     pub(super) fn keep(&self, apex: Apex, keep: Keep, at: u64) {
         // The writer ends with the process.
         let _ = self.orders.send((apex, keep, at));
+    }
+
+    /// What changed in a zone since a version; `None` if that is not known. Waits for the disk.
+    pub(super) fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
+        let (reply, replied) = sync_channel(1);
+        self.keep(apex.clone(), Keep::Read(from, reply), 0);
+        replied.recv_timeout(LAST_WORDS).ok().flatten()
     }
 
     /// Waits until all that was to be kept is, but not for ever.
@@ -161,6 +170,10 @@ fn kept(mut store: ZoneStore, keep: Keep, at: u64) -> Result<Option<ZoneStore>, 
     match keep {
         Keep::Nothing => return store.remove().map(|()| None),
         Keep::Flush(_) => {}
+        Keep::Read(from, reply) => {
+            // Whoever waited may have gone.
+            let _ = reply.try_send(store.history(from)?);
+        }
         Keep::Confirmed => match store.confirmed(at) {
             Ok(()) | Err(StoreFault::NoBase) => {}
             Err(fault) => return Err(fault),

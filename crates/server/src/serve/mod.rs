@@ -11,6 +11,7 @@ use tokio::runtime::Runtime;
 use tracing::{info, warn};
 use wire::hash::HashKey;
 
+use crate::changes::Changes;
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ServeArgs};
 use crate::config::Settings;
 use crate::config::report::exit_code;
@@ -19,7 +20,7 @@ use crate::frontend::Frontend;
 use crate::in_force::{Adopt, ConfigSource, InForce, Prepared};
 use crate::metrics::{
     self, AllFigures, Figures, ListenerFigures, ProcessFigures, QueryFigures, RecursionFigures,
-    SecondaryFigures, TransferFigures, ZoneFigures,
+    SecondaryFigures, TransferFigures, UpdateFigures, ZoneFigures,
 };
 use crate::process::Process;
 use crate::recursive::{Recursive, plan};
@@ -27,7 +28,7 @@ use crate::secondaries::Secondaries;
 use crate::signals::{self, Signals};
 use crate::transfers::Transfers;
 use crate::zones::images::{Images, StateFolder};
-use crate::zones::keeping::Keeping;
+use crate::zones::keeping::{Keeping, Prepare};
 use crate::zones::resolve::WantedZones;
 use crate::{builtin, logging};
 use sockets::Sockets;
@@ -74,21 +75,22 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let transfers = Transfers::start(&frontend.engine, &settings);
     transfers.allow(&wanted.transfers);
     let secondaries = start_secondaries(&frontend, &settings, &wanted, built_in)?;
+    let changes = start_changes(&frontend, &settings, &wanted, built_in)?;
     let mut adopting: Vec<Arc<dyn Adopt>> =
         vec![frontend.clone(), logging.clone(), transfers.clone(), secondaries.clone()];
+    adopting.extend(changes.iter().map(|changes| Arc::clone(changes) as Arc<dyn Adopt>));
     adopting.extend(recursive.iter().map(|recursive| Arc::clone(recursive) as Arc<dyn Adopt>));
     let in_force = Arc::new(InForce::new(source, settings, adopting));
-    let (renew, allow) = (in_force.clone(), transfers.clone());
-    let prepare = move || renew.renew().inspect(|wanted| allow.allow(&wanted.transfers));
-    let (mut zones, keeping, kept) =
-        Keeping::new(Arc::clone(&frontend.engine), images.clone(), Box::new(prepare));
+    let prepare = preparing(&in_force, &transfers, &changes);
+    let (mut zones, keeping, kept) = Keeping::new(Arc::clone(&frontend.engine), images.clone(), prepare);
     secondaries.connect(keeping.clone());
     zones.connect(Arc::clone(&secondaries));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(8)
-        .build()
-        .map_err(|e| outside(format!("cannot start the administration thread: {e}")))?;
+    transfers.connect(changes.clone(), Arc::clone(&secondaries));
+    if let Some(changes) = &changes {
+        changes.connect(keeping.clone());
+        zones.change_by(Arc::clone(changes));
+    }
+    let runtime = runtime()?;
     let no_signals = |e| outside(format!("cannot catch signals: {e}"));
     let mut signals = runtime.block_on(async { Signals::catch_hangup() }).map_err(no_signals)?;
 
@@ -110,11 +112,58 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
         recursive,
         transfers,
         secondaries,
+        changes,
         in_force,
         logging,
         process,
     };
     attend(parts, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
+}
+
+/// The runtime of administration: control, metrics, signals.
+fn runtime() -> Result<Runtime, StartFault> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(8)
+        .build()
+        .map_err(|e| outside(format!("cannot start the administration thread: {e}")))
+}
+
+/// What a reload begins with: the configuration is read, and whoever does not adopt settings gets rules.
+fn preparing(
+    in_force: &Arc<InForce>,
+    transfers: &Arc<Transfers>,
+    changes: &Option<Arc<Changes>>,
+) -> Box<Prepare> {
+    let (renew, allow, change) = (Arc::clone(in_force), Arc::clone(transfers), changes.clone());
+    Box::new(move || {
+        renew.renew().inspect(|wanted| {
+            allow.allow(&wanted.transfers);
+            change.iter().for_each(|changes| changes.allow(&wanted.updates));
+        })
+    })
+}
+
+/// Takes dynamic updates if there is a state folder to keep them in. One that cannot be used is a fault only where that
+/// would serve zones without the updates that were acknowledged, or refuse those that are allowed.
+fn start_changes(
+    frontend: &Frontend,
+    settings: &Settings,
+    wanted: &WantedZones,
+    built_in: bool,
+) -> Result<Option<Arc<Changes>>, StartFault> {
+    let Some(state) = settings.server.storage.folder().filter(|_| !built_in) else { return Ok(None) };
+    match Changes::start(&frontend.engine, settings, &state) {
+        Ok(changes) => {
+            changes.allow(&wanted.updates);
+            Ok(Some(changes))
+        }
+        Err(fault) if wanted.updates.is_empty() && !Changes::are_in(&state) => {
+            warn!("no dynamic updates: {fault}");
+            Ok(None)
+        }
+        Err(fault) => Err(outside(fault.to_string())),
+    }
 }
 
 /// What takes zones from primaries, which are kept in the state folder if there is one.
@@ -182,7 +231,17 @@ fn open_state(settings: &Settings, built_in: bool) -> (HashKey, Option<Arc<Image
 /// The figures of all parts.
 fn figures(parts: &Parts) -> AllFigures {
     let Parts {
-        frontend, kept, images, recursive, transfers, secondaries, in_force, logging, process, ..
+        frontend,
+        kept,
+        images,
+        recursive,
+        transfers,
+        secondaries,
+        changes,
+        in_force,
+        logging,
+        process,
+        ..
     } = parts.clone();
     let engine = Arc::clone(&frontend.engine);
     let recursion = recursive.map(|recursive| -> Box<dyn Figures> {
@@ -196,7 +255,8 @@ fn figures(parts: &Parts) -> AllFigures {
         Box::new(SecondaryFigures(secondaries)),
         Box::new(ProcessFigures { process, logging }),
     ];
-    all.into_iter().chain(recursion).collect()
+    let changes = changes.map(|changes| -> Box<dyn Figures> { Box::new(UpdateFigures(changes)) });
+    all.into_iter().chain(changes).chain(recursion).collect()
 }
 
 /// Answers control and metrics, handles signals, and ends the service in order.
@@ -208,7 +268,7 @@ fn attend(
     metrics: Option<TcpListener>,
 ) -> Result<(), String> {
     let path = control.as_ref().map(|c| c.path.clone());
-    let Parts { frontend, keeping, recursive, secondaries, logging, .. } = parts.clone();
+    let Parts { frontend, keeping, recursive, secondaries, changes, logging, .. } = parts.clone();
     let result = runtime.block_on(async {
         let (stop, mut stopped) = tokio::sync::mpsc::channel(1);
         if let Some(socket) = metrics {
@@ -228,9 +288,11 @@ fn attend(
         info!("{why}: answering what has arrived, then stopping");
         signals::notify_stopping();
         tokio::spawn(signals::exit_at_next());
-        keeping.stop();
         // Joining blocks; the signal that stops at once must still be heard.
         let drain = move || {
+            // What was taken goes into service, and whoever sent it hears so.
+            changes.iter().for_each(|changes| changes.stop());
+            keeping.stop();
             // Who waits for other servers is answered before the listeners go.
             recursive.iter().for_each(|recursive| recursive.stop());
             secondaries.stop();

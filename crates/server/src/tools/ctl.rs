@@ -46,7 +46,11 @@ fn command(verb: &CtlVerb) -> Command {
         CtlVerb::Log(CtlLog::Queries { switch }) => Command::LogQueries { on: *switch == Switch::On },
         CtlVerb::Zone(CtlZone::List { failed }) => Command::ZoneList { failed: *failed },
         CtlVerb::Zone(CtlZone::Status { name }) => Command::ZoneStatus { name: name.clone() },
-        CtlVerb::Zone(CtlZone::Reload { name }) => Command::ZoneReload { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Reload { name, force }) => {
+            Command::ZoneReload { name: name.clone(), force: *force }
+        }
+        CtlVerb::Zone(CtlZone::Freeze { name }) => Command::ZoneFreeze { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Thaw { name }) => Command::ZoneThaw { name: name.clone() },
         CtlVerb::Zone(CtlZone::Refresh { name }) => Command::ZoneRefresh { name: name.clone() },
         CtlVerb::Zone(CtlZone::Retransfer { name }) => Command::ZoneRetransfer { name: name.clone() },
         CtlVerb::Zone(CtlZone::Notify { name }) => Command::ZoneNotify { name: name.clone() },

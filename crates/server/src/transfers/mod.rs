@@ -1,12 +1,14 @@
 //! Transfers to other servers at work: who may have a zone, how many transfers there are at a time, what is logged and
 //! counted. The messages themselves are `transfer`'s.
 
+mod histories;
 mod limits;
 mod rules;
 
+use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
@@ -20,9 +22,12 @@ use wire::message::{Builder, Offset, Owner, Section};
 use wire::{Class, Rcode, Serial, Type};
 use zone::Zone;
 
+use crate::changes::Changes;
 use crate::config::Settings;
 use crate::frontend::Served;
 use crate::in_force::Adopt;
+use crate::secondaries::Secondaries;
+use histories::Histories;
 use limits::{Slot, Slots};
 pub use rules::{RuleMaker, TransferRules};
 
@@ -52,6 +57,8 @@ pub struct Transfers {
     engine: Weak<Engine<Served>>,
     rules: ArcSwap<TransferRules>,
     slots: Arc<Slots>,
+    /// Who knows what changed in zones.
+    histories: OnceLock<Histories>,
     /// What OPT says in the first message.
     udp_size: AtomicU16,
     counts: Arc<TransferCounts>,
@@ -64,6 +71,7 @@ impl Transfers {
             engine: Arc::downgrade(engine),
             rules: ArcSwap::default(),
             slots: Arc::default(),
+            histories: OnceLock::new(),
             udp_size: AtomicU16::default(),
             counts: Arc::default(),
         });
@@ -79,6 +87,11 @@ impl Transfers {
             engine.set_keys(&rules.keys);
         }
         self.rules.store(Arc::new(rules.clone()));
+    }
+
+    /// What changed in zones is known here.
+    pub fn connect(&self, changes: Option<Arc<Changes>>, secondaries: Arc<Secondaries>) {
+        self.histories.get_or_init(|| Histories { changes, secondaries });
     }
 
     /// What transfers have come to.
@@ -109,8 +122,14 @@ impl Transfers {
         entry.zone().cloned().ok_or(Refusal::NOT_LOADED)
     }
 
-    /// All of the zone, or what the client does not have of it, message by message.
-    fn stream(&self, asked: &Asked<'_>, zone: Arc<Zone>) -> Result<Box<dyn MessageStream>, Refusal> {
+    /// All of the zone, or what the client does not have of it, message by message. What changed is read from the disk by a
+    /// thread that may wait.
+    fn stream(
+        &self,
+        asked: &Asked<'_>,
+        zone: Arc<Zone>,
+        tickets: TicketOffice<'_>,
+    ) -> Result<Sourced, Refusal> {
         let peer = asked.client.peer.ip();
         let client = match asked.question.qtype {
             Type::IXFR => Some(IxfrRequest::read(asked.packet).map_err(|_| Refusal::MALFORMED)?.serial),
@@ -123,11 +142,24 @@ impl Transfers {
             return Err(TOO_MANY);
         };
         let report = Report::new(&zone, client, asked, slot, Arc::clone(&self.counts));
-        let messages = match client {
-            Some(serial) => ixfr(zone, serial, Vec::new(), frame),
-            None => axfr(zone, frame),
+        let Some(serial) = client else {
+            return Ok(Sourced::Stream(Box::new(Reported { messages: axfr(zone, frame), report })));
         };
-        Ok(Box::new(Reported { messages, report }))
+        let is_behind = serial.compare(zone.serial()) == Some(Ordering::Less);
+        let Some(histories) = self.histories.get().filter(|of| is_behind && of.knows(&zone)) else {
+            let messages = ixfr(zone, serial, Vec::new(), frame);
+            return Ok(Sourced::Stream(Box::new(Reported { messages, report })));
+        };
+        let (histories, (ticket, promise)) = (histories.clone(), tickets.take());
+        let work = move || {
+            let differences = histories.differences(&zone, serial);
+            let messages = ixfr(zone, serial, differences, frame);
+            ticket.stream(Box::new(Reported { messages, report }));
+        };
+        // A ticket that is dropped with the thread answers SERVFAIL.
+        let thread = std::thread::Builder::new().name("ixfr".into()).spawn(work);
+        thread.err().into_iter().for_each(|fault| warn!("no transfer, the system refuses a thread: {fault}"));
+        Ok(Sourced::Pending(promise))
     }
 
     /// The answer to IXFR in a datagram: the SOA, by which the client sees whether to ask over a stream (RFC 1995 §2).
@@ -145,13 +177,13 @@ impl Transfers {
 }
 
 impl Source for Transfers {
-    fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, _: TicketOffice<'_>) -> Sourced {
+    fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, tickets: TicketOffice<'_>) -> Sourced {
         let zone = match self.zone_for(asked) {
             Ok(zone) => zone,
             Err(refusal) => return Sourced::Refused(refusal),
         };
         let done = match (asked.client.transport.is_stream(), asked.question.qtype) {
-            (true, _) => self.stream(asked, zone).map(Sourced::Stream),
+            (true, _) => self.stream(asked, zone, tickets),
             (false, Type::IXFR) => self.serial(&zone, b).map(|()| Sourced::Ready(None)),
             // A zone needs a stream (RFC 5936 §4.2).
             (false, _) => Err(Refusal::MALFORMED),

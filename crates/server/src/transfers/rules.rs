@@ -12,6 +12,7 @@ use crate::config::peers::PeerKeys;
 use crate::config::report::{ConfigPlace, Diagnostic};
 use crate::config::table::read::At;
 use crate::config::transfers::{TransferGrant, load_keys};
+use crate::config::updates::UpdateKeys;
 use crate::words::did_you_mean;
 use crate::zones::Apex;
 
@@ -53,7 +54,9 @@ impl RuleMaker {
         }
         let of_zones = config.zones.iter().map(|zone| &zone.peers);
         let peers = of_zones.chain(config.templates.values().map(|template| &template.peers));
-        for key in peers.flat_map(PeerKeys::keys) {
+        let of_zones = config.zones.iter().map(|zone| &zone.updates);
+        let updates = of_zones.chain(config.templates.values().map(|template| &template.updates));
+        for key in peers.flat_map(PeerKeys::keys).chain(updates.flat_map(UpdateKeys::keys)) {
             faults.extend(unknown_key(&key.value, key.place.as_ref(), &keys));
         }
         RuleMaker { keys: Arc::new(keys), zones: HashMap::new(), made: HashMap::new() }

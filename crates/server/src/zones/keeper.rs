@@ -13,6 +13,11 @@
 //!  News: Received ──▶ Publish, Examine      Folded, Confirmed ──▶ Publish      Expired ──▶ Publish (SERVFAIL)
 //! ```
 //!
+//!  of a zone that takes updates:
+//!  Claimed ──▶ its file is not read into service any more      Changed ──▶ Publish
+//!  Wanted ──▶ Load ─ ─ ─ ▶ Looked: Stored ──▶ as if claimed; Publish, Examine
+//!                          Looked: Loaded ──▶ Report, or Take if that was wanted
+//!
 //! One load is under way at a time. What is wanted meanwhile is looked at once more when it has ended.
 
 use std::cmp::Ordering;
@@ -36,6 +41,8 @@ pub enum ReadWhen {
     IfChanged,
     /// They are read in any case.
     Anyway,
+    /// Likewise, and what updates have made of the zone gives way to them.
+    Take,
 }
 
 /// A load, as the loader needs it.
@@ -50,6 +57,8 @@ pub struct Load {
     pub known: Option<Arc<[FileStamp]>>,
     /// Whether an image may stand for them.
     pub image: bool,
+    /// Whether what updates have made of the zone comes first, if there is such a version in the state folder.
+    pub stored: bool,
     /// The version that is served, to compare with.
     pub serving: Option<Arc<Zone>>,
 }
@@ -61,6 +70,8 @@ pub enum Looked {
     Unchanged,
     /// They hold a zone.
     Loaded(Box<Reading>),
+    /// Updates have changed the zone since they were read; this is the version they have made.
+    Stored(Box<Reading>),
     /// They do not, or cannot be read.
     Bad {
         /// Why.
@@ -127,6 +138,10 @@ pub enum KeeperEvent {
     Looked(u32, Looked),
     /// Something became of it, which is taken from primaries.
     News(SecondaryNews, SystemTime),
+    /// It is changed by updates from now on, and not by its file; or no longer.
+    Claimed(bool),
+    /// Updates have made another version, or it was folded.
+    Changed(Arc<Zone>, SystemTime),
     /// This version was examined.
     Examined(Arc<Zone>, Arc<Examination>),
     /// This version was folded: the second holds the same, with a base of its own.
@@ -147,6 +162,8 @@ pub enum KeeperAction {
     /// Begin to take it from its primaries, which have this version or a later one; later things are
     /// [`KeeperEvent::News`].
     Begin(Option<KeptVersion>),
+    /// Have the zone changed to what its file holds.
+    Take(Arc<Zone>),
     /// Write an image, once the zone is in service.
     WriteImage(ImageOrder),
     /// Examine this version, and fold it if that pays; ends in [`KeeperEvent::Examined`] and [`KeeperEvent::Folded`].
@@ -167,6 +184,8 @@ pub enum Notice {
     /// The version that goes into service has a lower serial number than the one before: secondaries do not take it
     /// (RFC 1982).
     SerialBack(VersionStep),
+    /// The file holds a version with this serial number, which does not go into service: updates have changed the zone.
+    FileNotTaken(Serial),
     /// The version that goes into service has other records under the same serial number: secondaries do not take it.
     SerialKept(VersionStep),
 }
@@ -207,6 +226,8 @@ pub struct Keeper {
     loading: Option<Loading>,
     /// Whether it is being taken from its primaries.
     begun: bool,
+    /// Whether it is changed by updates, and not by its file.
+    claimed: bool,
     /// The number of the last load.
     number: u32,
 }
@@ -216,6 +237,8 @@ pub struct Keeper {
 struct Loading {
     /// What was wanted since it began.
     again: Option<ReadWhen>,
+    /// What it is for.
+    when: ReadWhen,
 }
 
 impl Keeper {
@@ -230,7 +253,14 @@ impl Keeper {
             warnings: 0,
             examined: None,
         };
-        Keeper { state: Arc::new(state), stamps: None, loading: None, begun: false, number: 0 }
+        Keeper {
+            state: Arc::new(state),
+            stamps: None,
+            loading: None,
+            begun: false,
+            claimed: false,
+            number: 0,
+        }
     }
 
     /// What is known of the zone, for whoever asks.
@@ -255,6 +285,16 @@ impl Keeper {
             KeeperEvent::News(news, at) if self.begun => self.news(news, at),
             // Of a zone that has come from a file meanwhile.
             KeeperEvent::News(..) => Vec::new(),
+            KeeperEvent::Claimed(claimed) => {
+                self.claimed = claimed;
+                Vec::new()
+            }
+            KeeperEvent::Changed(zone, at) if self.claimed => {
+                self.change(|state| (state.zone, state.loaded) = (Some(Arc::clone(&zone)), Some(at)));
+                vec![KeeperAction::PublishNow(Change::Serve(zone))]
+            }
+            // Of a zone that comes from elsewhere meanwhile.
+            KeeperEvent::Changed(..) => Vec::new(),
             KeeperEvent::Examined(zone, examination) => {
                 // Another version may have come since.
                 if self.state.zone.as_ref().is_some_and(|served| Arc::ptr_eq(served, &zone)) {
@@ -280,6 +320,7 @@ impl Keeper {
         if self.state.spec.text != text {
             self.change(|state| state.spec.text = text);
             (self.stamps, self.begun) = (None, false);
+            self.claimed &= self.state.spec.text.file().is_some();
         }
         if self.begun {
             return Vec::new();
@@ -294,19 +335,25 @@ impl Keeper {
     }
 
     fn load(&mut self, when: ReadWhen) -> KeeperAction {
-        self.loading = Some(Loading { again: None });
+        self.loading = Some(Loading { again: None, when });
         self.number = self.number.wrapping_add(1);
         // What is bad is read again: perhaps it was not the files' fault.
         let known = self.stamps.clone().filter(|_| when == ReadWhen::IfChanged && self.state.fault.is_none());
         let image = when == ReadWhen::IfChanged;
         let (spec, serving) = (self.state.spec.clone(), self.state.zone.clone());
-        KeeperAction::Load(Load { number: self.number, spec, known, image, serving })
+        let stored = !self.claimed;
+        KeeperAction::Load(Load { number: self.number, spec, known, image, stored, serving })
     }
 
     fn looked(&mut self, looked: Looked) -> Vec<KeeperAction> {
         let mut actions = match looked {
             Looked::Unchanged => Vec::new(),
+            Looked::Loaded(reading) if self.claimed => self.set_aside(*reading),
             Looked::Loaded(reading) => self.accept(*reading),
+            Looked::Stored(reading) => {
+                self.claimed = true;
+                self.accept(*reading)
+            }
             Looked::Bad { fault, stamps } => self.reject(fault, stamps),
             Looked::Kept(kept) => {
                 let actions = self.begin(kept);
@@ -341,6 +388,19 @@ impl Keeper {
             provenance.map(|provenance| KeeperAction::WriteImage(ImageOrder { spec, zone, provenance })),
         );
         actions
+    }
+
+    /// Does not serve what the file holds, since updates have changed the zone; has them change it to that, if it was wanted.
+    fn set_aside(&mut self, reading: Reading) -> Vec<KeeperAction> {
+        self.stamps = Some(reading.stamps);
+        self.change(|state| state.fault = None);
+        let is_wanted = self.loading.as_ref().is_some_and(|loading| loading.when == ReadWhen::Take);
+        let same = reading.step.is_some_and(|step| step.is_empty());
+        match (is_wanted, same) {
+            (true, _) => vec![KeeperAction::Take(reading.zone)],
+            (false, true) => Vec::new(),
+            (false, false) => vec![KeeperAction::Report(Notice::FileNotTaken(reading.zone.serial()))],
+        }
     }
 
     fn reject(&mut self, fault: Arc<ZoneFault>, stamps: Arc<[FileStamp]>) -> Vec<KeeperAction> {
@@ -464,6 +524,8 @@ mod tests {
             KeeperAction::PublishNow(_) => "unload now".into(),
             KeeperAction::Begin(kept) => format!("begin with {}", kept.is_some()),
             KeeperAction::WriteImage(_) => "image".into(),
+            KeeperAction::Take(zone) => format!("take {}", zone.serial()),
+            KeeperAction::Report(Notice::FileNotTaken(serial)) => format!("not taken {serial}"),
             KeeperAction::Report(Notice::Warning(text)) => format!("warn {text}"),
             KeeperAction::Report(Notice::Bad(_, serial)) => format!("bad, serving {}", serial.is_some()),
             KeeperAction::Report(Notice::Changed(step)) => match step.from {
@@ -656,6 +718,40 @@ mod tests {
         assert_eq!(want(&mut keeper, ReadWhen::IfChanged), ["load 3 known false image true"]);
         assert!(news(&mut keeper, SecondaryNews::Received(snapshot(9))).is_empty(), "it has a file now");
         assert_eq!(look(&mut keeper, 3, bad()), ["bad, serving true"]);
+    }
+
+    #[test]
+    fn a_zone_that_updates_have_changed_stays_until_its_file_is_to_be_taken() {
+        let mut keeper = keeper();
+        want(&mut keeper, ReadWhen::IfChanged);
+        look(&mut keeper, 1, reading(7));
+        let changed = |serial| KeeperEvent::Changed(snapshot(serial), SystemTime::UNIX_EPOCH);
+        assert!(keeper.handle(changed(8)).is_empty(), "nobody has said that updates change it");
+        keeper.handle(KeeperEvent::Claimed(true));
+        assert_eq!(words(&keeper.handle(changed(8))), ["serve 8 now"]);
+        want(&mut keeper, ReadWhen::Anyway);
+        assert_eq!(look(&mut keeper, 2, reading(9)), ["not taken 9"]);
+        assert_eq!(keeper.state().zone.as_ref().map(|zone| zone.serial()), Some(Serial(8)));
+        want(&mut keeper, ReadWhen::Take);
+        assert_eq!(look(&mut keeper, 3, reading(9)), ["take 9"]);
+        keeper.handle(KeeperEvent::Claimed(false));
+        want(&mut keeper, ReadWhen::Anyway);
+        assert_eq!(
+            look(&mut keeper, 4, reading(9)),
+            ["warn odd", "8 to 9", "serve 9", "examine", "image"],
+            "nothing was kept of the updates"
+        );
+    }
+
+    #[test]
+    fn what_updates_have_made_comes_before_the_file_at_the_start() {
+        let mut keeper = keeper();
+        want(&mut keeper, ReadWhen::IfChanged);
+        let Looked::Loaded(stored) = reading(9) else { return };
+        let served = look(&mut keeper, 1, Looked::Stored(stored));
+        assert_eq!(served, ["warn odd", "new 9", "serve 9", "examine", "image"]);
+        want(&mut keeper, ReadWhen::Anyway);
+        assert_eq!(look(&mut keeper, 2, reading(7)), ["not taken 7"]);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -30,6 +30,7 @@ use super::publisher::Publisher;
 pub use super::report::{HeldFolder, RoundReport, Summary};
 use super::resolve::{RefusedFile, WantedZones};
 use super::{Apex, ZoneFault, ZoneSpec, ZoneState, ZoneText};
+use crate::changes::Changes;
 use crate::config::Rejected;
 use crate::frontend::Served;
 use crate::secondaries::Secondaries;
@@ -160,14 +161,20 @@ impl Kept {
     }
 }
 
+/// What is done once something is in service.
+pub type OncePublished = Box<dyn FnOnce() + Send>;
+
 /// What the thread hears.
 enum Message {
     Reload(Option<Asker>, Removal),
-    ReloadZone(Apex, Asker),
+    ReloadZone(Apex, ReadWhen, Asker),
     Loaded(LoadEnd),
     Examined(Apex, Arc<Zone>, Arc<Examination>),
     Folded(Apex, Arc<Zone>, Arc<Zone>),
     News(Apex, SecondaryNews),
+    Claim(Apex, SyncSender<Option<Arc<Zone>>>),
+    Unclaim(Apex),
+    Changed(Vec<(Apex, Arc<Zone>)>, OncePublished),
     Stop,
 }
 
@@ -198,9 +205,27 @@ impl ZoneKeeping {
         let _ = self.messages.send(Message::Reload(None, Removal::HoldBack));
     }
 
-    /// Asks for one zone to be read whether changed or not.
-    pub fn reload_zone(&self, apex: Apex) -> oneshot::Receiver<Reloaded> {
-        self.ask(|reply| Message::ReloadZone(apex, reply))
+    /// Asks for one zone to be read whether changed or not. `take`: also if updates have changed it, which its file then
+    /// overrules.
+    pub fn reload_zone(&self, apex: Apex, take: bool) -> oneshot::Receiver<Reloaded> {
+        let when = if take { ReadWhen::Take } else { ReadWhen::Anyway };
+        self.ask(|reply| Message::ReloadZone(apex, when, reply))
+    }
+
+    /// From now on a zone is changed by updates, and not by its file. The reply has the version in service, if there is one.
+    pub fn claim(&self, apex: Apex, reply: SyncSender<Option<Arc<Zone>>>) {
+        // The server is stopping, if nobody takes it.
+        let _ = self.messages.send(Message::Claim(apex, reply));
+    }
+
+    /// A zone that was claimed comes from its file again.
+    pub fn unclaim(&self, apex: Apex) {
+        let _ = self.messages.send(Message::Unclaim(apex));
+    }
+
+    /// Updates have made these versions; `done` runs once they are in service.
+    pub fn changed(&self, zones: Vec<(Apex, Arc<Zone>)>, done: OncePublished) {
+        let _ = self.messages.send(Message::Changed(zones, done));
     }
 
     /// Reports what became of a zone that is taken from primaries.
@@ -252,8 +277,12 @@ pub struct Keeping {
     unpublished: Option<Arc<str>>,
     /// Who asked for all zones to be looked at next, if anybody did, and what becomes of those without files.
     all: Option<(Vec<Asker>, Removal)>,
-    /// The same for single zones.
-    single: HashMap<Apex, Vec<Asker>>,
+    /// The same for single zones, and how they are to be read.
+    single: HashMap<Apex, (ReadWhen, Vec<Asker>)>,
+    /// Who changes zones by updates, if anybody does.
+    changes: Option<Arc<Changes>>,
+    /// To be done once the next catalog is in service.
+    once_published: Vec<OncePublished>,
 }
 
 /// What is done together.
@@ -317,6 +346,8 @@ impl Keeping {
             unpublished: None,
             all: None,
             single: HashMap::new(),
+            changes: None,
+            once_published: Vec::new(),
         };
         (keeping, ZoneKeeping { messages: own }, kept)
     }
@@ -325,6 +356,12 @@ impl Keeping {
     pub fn connect(&mut self, secondaries: Arc<Secondaries>) {
         secondaries.store().into_iter().for_each(|store| self.loaders.read_from(Arc::clone(store)));
         self.secondaries = Some(secondaries);
+    }
+
+    /// Zones may be changed by updates, which keep them here.
+    pub fn change_by(&mut self, changes: Arc<Changes>) {
+        self.loaders.read_changed_from(Arc::clone(&changes));
+        self.changes = Some(changes);
     }
 
     /// Loads these zones and puts them into service, for the first time.
@@ -357,12 +394,29 @@ impl Keeping {
                     replies.extend(reply);
                     *strongest = removal.max(*strongest);
                 }
-                Message::ReloadZone(apex, reply) => self.single.entry(apex).or_default().push(reply),
+                Message::ReloadZone(apex, when, reply) => {
+                    let (strongest, replies) = self.single.entry(apex).or_insert((when, Vec::new()));
+                    *strongest = when.max(*strongest);
+                    replies.push(reply);
+                }
                 Message::Loaded(outcome) => self.loaded(outcome),
                 Message::Examined(apex, zone, found) => self.examined(&apex, zone, found),
                 Message::Folded(apex, zone, folded) => self.folded(&apex, zone, folded),
                 Message::News(apex, news) => self.heard(&apex, news),
-                Message::Stop => return false,
+                Message::Claim(apex, reply) => {
+                    let version = self.claim(&apex, true);
+                    // Whoever asked may have lost patience.
+                    let _ = reply.try_send(version);
+                }
+                Message::Unclaim(apex) => drop(self.claim(&apex, false)),
+                Message::Changed(zones, done) => {
+                    zones.into_iter().for_each(|(apex, zone)| self.changed(&apex, zone));
+                    self.once_published.push(done);
+                }
+                Message::Stop => {
+                    self.publish();
+                    return false;
+                }
             }
             next = self.messages.try_recv().ok();
         }
@@ -383,7 +437,7 @@ impl Keeping {
 
     fn do_what_is_due(&mut self) {
         let now = Instant::now();
-        if self.publisher.deadline().is_some_and(|at| at <= now) {
+        if !self.once_published.is_empty() || self.publisher.deadline().is_some_and(|at| at <= now) {
             self.publish();
         }
         if let Some(round) = &mut self.round {
@@ -401,8 +455,8 @@ impl Keeping {
             if let Some((replies, removal)) = self.all.take() {
                 self.reload(replies, removal);
             } else if let Some(apex) = self.single.keys().next().cloned() {
-                let replies = self.single.remove(&apex).unwrap_or_default();
-                self.reload_zone(apex, replies);
+                let (when, replies) = self.single.remove(&apex).unwrap_or((ReadWhen::Anyway, Vec::new()));
+                self.reload_zone(apex, when, replies);
             } else {
                 return;
             }
@@ -488,7 +542,7 @@ impl Keeping {
     }
 
     /// Begins a round about one zone.
-    fn reload_zone(&mut self, apex: Apex, replies: Vec<Asker>) {
+    fn reload_zone(&mut self, apex: Apex, when: ReadWhen, replies: Vec<Asker>) {
         let actions = {
             let mut keepers = write(&self.kept.keepers);
             let Some(zone) = keepers.get_mut(&apex) else {
@@ -499,7 +553,7 @@ impl Keeping {
                 return answer(replies, &Err(ReloadFault::Secondary));
             }
             zone.awaited = true;
-            zone.keeper.handle(KeeperEvent::Wanted(text, ReadWhen::Anyway))
+            zone.keeper.handle(KeeperEvent::Wanted(text, when))
         };
         let summary = Summary { zones: 1, ..Summary::default() };
         self.begin(Purpose::Zone(apex), RoundReport { summary, ..RoundReport::default() }, replies);
@@ -524,7 +578,9 @@ impl Keeping {
         let looked = self.fit_to_serve(&apex, looked);
         let came_to = match &looked {
             Looked::Unchanged | Looked::Kept(None) => |summary: &mut Summary| summary.unchanged += 1,
-            Looked::Loaded(_) | Looked::Kept(Some(_)) => |summary: &mut Summary| summary.loaded += 1,
+            Looked::Loaded(_) | Looked::Stored(_) | Looked::Kept(Some(_)) => {
+                |summary: &mut Summary| summary.loaded += 1
+            }
             Looked::Bad { .. } => |summary: &mut Summary| summary.failed += 1,
         };
         let actions = {
@@ -556,6 +612,25 @@ impl Keeping {
         self.act_on(apex, actions);
     }
 
+    /// Reports to a zone's keeper that updates change it, or no longer. Returns the version in service.
+    fn claim(&mut self, apex: &Apex, claimed: bool) -> Option<Arc<Zone>> {
+        let mut keepers = write(&self.kept.keepers);
+        let zone = keepers.get_mut(apex)?;
+        let version = zone.keeper.state().zone.clone()?;
+        zone.keeper.handle(KeeperEvent::Claimed(claimed));
+        Some(version)
+    }
+
+    /// Reports to a zone's keeper what updates have made of it.
+    fn changed(&mut self, apex: &Apex, zone: Arc<Zone>) {
+        let actions = match write(&self.kept.keepers).get_mut(apex) {
+            Some(kept) => kept.keeper.handle(KeeperEvent::Changed(zone, SystemTime::now())),
+            // It is no longer ours.
+            None => return,
+        };
+        self.act(actions);
+    }
+
     /// Does what the keeper of one zone decided.
     fn act_on(&mut self, apex: &Apex, actions: Vec<KeeperAction>) {
         for action in &actions {
@@ -565,6 +640,10 @@ impl Keeping {
                 }
                 (KeeperAction::Begin(kept), _, Some(secondaries)) => {
                     secondaries.begin(apex.clone(), kept.clone());
+                }
+                (KeeperAction::Take(zone), ..) => {
+                    let changes = self.changes.iter();
+                    changes.for_each(|changes| changes.take(apex.clone(), Arc::clone(zone)));
                 }
                 _ => {}
             }
@@ -623,7 +702,10 @@ impl Keeping {
                 KeeperAction::PublishNow(step) => self.publisher.add_at_once(step, Instant::now()),
                 KeeperAction::WriteImage(order) => self.orders.push(order),
                 // Done before.
-                KeeperAction::Report(_) | KeeperAction::Examine(_) | KeeperAction::Begin(_) => {}
+                KeeperAction::Report(_)
+                | KeeperAction::Examine(_)
+                | KeeperAction::Begin(_)
+                | KeeperAction::Take(_) => {}
             }
         }
         if !loads.is_empty() {
@@ -640,6 +722,7 @@ impl Keeping {
                 self.unpublished = Some(fault.to_string().into());
             }
         }
+        std::mem::take(&mut self.once_published).into_iter().for_each(|done| done());
         if let Some(images) = &self.images {
             images.write(std::mem::take(&mut self.orders));
         }
@@ -773,7 +856,14 @@ fn report(apex: &Apex, actions: &[KeeperAction], starting: bool) {
                     "zone {name}: the records changed, the serial is still {to}: secondaries will not take this version"
                 );
             }
+            KeeperAction::Report(Notice::FileNotTaken(serial)) => {
+                warn!(
+                    "zone {name}: its file, with serial {serial}, is not taken, since updates have changed the zone: \
+                     `nomen ctl zone reload --force` takes what it says"
+                );
+            }
             KeeperAction::Load(_)
+            | KeeperAction::Take(_)
             | KeeperAction::Publish(_)
             | KeeperAction::PublishNow(_)
             | KeeperAction::Begin(_)

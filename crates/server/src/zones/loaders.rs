@@ -14,6 +14,7 @@ use super::images::Images;
 use super::keeper::{Load, Looked, Reading};
 use super::text::{self, Meter};
 use super::{Apex, FileStamp, ZoneFault, ZoneText};
+use crate::changes::Changes;
 use crate::secondaries::SecondaryStore;
 use crate::sync::lock;
 
@@ -34,6 +35,8 @@ struct Shared {
     images: Option<Arc<Images>>,
     /// Where zones from primaries are kept, if they are.
     store: OnceLock<Arc<SecondaryStore>>,
+    /// Where zones are that updates have changed.
+    changes: OnceLock<Arc<Changes>>,
     meter: Meter,
     queue: Mutex<LoadQueue>,
 }
@@ -64,8 +67,8 @@ pub(super) struct Loaders {
 impl Loaders {
     /// Loaders that build zones under `key`, from images where they may.
     pub(super) fn new(key: HashKey, images: Option<Arc<Images>>) -> Self {
-        let shared =
-            Shared { key, images, store: OnceLock::new(), meter: Meter::default(), queue: Mutex::default() };
+        let (store, changes) = (OnceLock::new(), OnceLock::new());
+        let shared = Shared { key, images, store, changes, meter: Meter::default(), queue: Mutex::default() };
         let most = std::thread::available_parallelism().map_or(1, usize::from);
         Loaders { shared: Arc::new(shared), most }
     }
@@ -73,6 +76,11 @@ impl Loaders {
     /// Zones from primaries are kept here.
     pub(super) fn read_from(&self, store: Arc<SecondaryStore>) {
         self.shared.store.get_or_init(|| store);
+    }
+
+    /// Zones that updates have changed are kept here.
+    pub(super) fn read_changed_from(&self, changes: Arc<Changes>) {
+        self.shared.changes.get_or_init(|| changes);
     }
 
     /// How far all loads together have come.
@@ -153,6 +161,32 @@ impl Shared {
         None
     }
 
+    /// What updates have made of the zone, if they have.
+    fn stored(&self, load: &Load, begun: Instant) -> Option<Looked> {
+        let ZoneText::File(path) = &load.spec.text else { return None };
+        let changes = self.changes.get().filter(|_| load.stored)?;
+        let stamps: Arc<[FileStamp]> = [FileStamp::of(path)].into();
+        Some(match changes.load(&load.spec.apex, &self.key, path)? {
+            Ok(zone) => Looked::Stored(Box::new(Reading {
+                stamps,
+                at: SystemTime::now(),
+                took: begun.elapsed(),
+                step: None,
+                zone,
+                warnings: Vec::new(),
+                warning_count: 0,
+                provenance: None,
+            })),
+            Err(fault) => {
+                let fault = format!(
+                    "what updates have made of the zone cannot be read, and its file is older: {fault}; with the file \
+                     in the state folder removed, a reload serves the zone's own file"
+                );
+                Looked::Bad { fault: Arc::new(ZoneFault::without_place(fault)), stamps }
+            }
+        })
+    }
+
     fn look(&self, load: &Load, threads: usize) -> Looked {
         if load.known.as_ref().is_some_and(|known| known.iter().all(FileStamp::is_current)) {
             return Looked::Unchanged;
@@ -162,6 +196,9 @@ impl Shared {
             return Looked::Kept(store.and_then(|store| store.load(&load.spec.apex, &self.key)));
         }
         let begun = Instant::now();
+        if let Some(looked) = self.stored(load, begun) {
+            return looked;
+        }
         let images = self.images.as_ref();
         if let Some((zone, provenance)) =
             images.filter(|_| load.image).and_then(|images| images.read(&load.spec, threads))

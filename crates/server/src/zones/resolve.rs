@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use wire::{Name, NameBuf};
 
 use super::{Apex, ZoneSpec, ZoneText};
+use crate::changes::{UpdateMaker, UpdateRules};
 use crate::config::Configuration;
 use crate::config::report::Diagnostic;
 use crate::config::zones::ZoneNameFault;
@@ -31,6 +32,8 @@ pub struct WantedZones {
     pub transfers: TransferRules,
     /// The other servers of each zone.
     pub peers: PeerRules,
+    /// Who may change which zone.
+    pub updates: UpdateRules,
 }
 
 /// A folder whose files are zones.
@@ -112,6 +115,7 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     let mut specs = HashMap::new();
     let mut rules = RuleMaker::new(config, &mut faults);
     let mut peers = PeerMaker::new(rules.keys());
+    let mut updates = UpdateMaker::default();
     for zone in &config.zones {
         let name = zone.name.value.as_name();
         let template = zone.template.value.as_ref().and_then(|t| config.templates.get(t));
@@ -127,6 +131,9 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
         rules.allow(&apex, zone.allow_transfer.value.as_ref().or(of_template));
         let taken = text == ZoneText::Primaries;
         peers.add(&apex, Some(&zone.peers), template.map(|t| &t.peers), taken);
+        if !taken {
+            updates.add(&apex, Some(&zone.updates), template.map(|t| &t.updates));
+        }
         specs.insert(apex.clone(), ZoneSpec { apex, text });
     }
     let mut wanted = WantedZones::default();
@@ -139,7 +146,8 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
             .push(ZoneFolder { path: folder.to_owned(), max_removed: template.max_removed.value.0 });
         match list_folder(folder, |file_name| template.pattern.zone_of(file_name)) {
             Ok(found) => {
-                if template.allow_transfer.is_some() || template.peers.notify.is_some() {
+                let (transfer, notify) = (&template.allow_transfer, &template.peers.notify);
+                if transfer.is_some() || notify.is_some() || template.updates.takes_any() {
                     let names = found.iter().filter_map(|(_, name)| name.as_ref().ok());
                     shared.extend(names.map(|name| (Apex::from(name.as_name().as_wire()), template)));
                 }
@@ -154,9 +162,11 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     for (apex, template) in &shared {
         rules.allow(apex, template.allow_transfer.value.as_ref());
         peers.add(apex, None, Some(&template.peers), false);
+        updates.add(apex, None, Some(&template.updates));
     }
     wanted.transfers = rules.made();
     wanted.peers = peers.made();
+    wanted.updates = updates.made();
     for (apex, text) in from_folders {
         specs.entry(apex.clone()).or_insert(ZoneSpec { apex, text });
     }

@@ -251,6 +251,19 @@ impl Server {
         std::mem::replace(&mut self.folder, empty)
     }
 
+    /// Kills the server, which gets no time for anything, and returns its folder.
+    pub(crate) fn kill(mut self) -> TempDir {
+        self.signal(Signal::SIGKILL);
+        assert!(!self.wait().success());
+        let empty = tempfile::tempdir().expect("a folder");
+        std::mem::replace(&mut self.folder, empty)
+    }
+
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits for the end of the process.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         let until = Instant::now() + PATIENCE;

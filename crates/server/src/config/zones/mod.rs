@@ -17,6 +17,7 @@ use super::table::keys;
 use super::table::read::{At, Reader};
 use super::table::value::{Share, Value, quote};
 use super::transfers::TransferGrant;
+use super::updates::UpdateKeys;
 use crate::words::did_you_mean;
 use pattern::{FilePattern, PathPattern};
 
@@ -36,6 +37,8 @@ keys! {
     } with {
         /// Other servers of the zone.
         peers: PeerKeys;
+        /// Who may change it.
+        updates: UpdateKeys;
     }
 }
 
@@ -63,6 +66,8 @@ keys! {
     } with {
         /// Other servers of the zones.
         peers: PeerKeys;
+        /// Who may change them.
+        updates: UpdateKeys;
     }
 }
 
@@ -120,8 +125,13 @@ impl Value for NameBuf {
     }
 }
 
-/// Templates that name no files, zones named twice or without a file.
-pub(super) fn check(zones: &[At<ConfiguredZone>], templates: &Templates, faults: &mut Vec<Diagnostic>) {
+/// Templates that name no files, zones named twice or without a file, and updates of zones that cannot be kept.
+pub(super) fn check(
+    zones: &[At<ConfiguredZone>],
+    templates: &Templates,
+    has_state: bool,
+    faults: &mut Vec<Diagnostic>,
+) {
     for (name, template) in templates {
         let primaries = &template.peers.primaries;
         if template.file.is_none() && template.directory.is_none() && primaries.is_none() {
@@ -136,6 +146,7 @@ pub(super) fn check(zones: &[At<ConfiguredZone>], templates: &Templates, faults:
             }
         }
         template.peers.check(faults);
+        template.updates.check(has_state, primaries.is_some(), faults);
         let pattern = &template.pattern;
         if template.directory.is_none() && pattern.place.is_some() {
             let message = "`pattern` has no effect without `directory`";
@@ -157,6 +168,7 @@ pub(super) fn check(zones: &[At<ConfiguredZone>], templates: &Templates, faults:
         }
         faults.extend(check_source(zone, templates));
         zone.peers.check(faults);
+        zone.updates.check(has_state, has_primaries(zone, templates), faults);
         if !has_primaries(zone, templates) {
             zone.peers.check_without_primaries(faults);
         }

@@ -49,6 +49,7 @@ impl Surroundings for Arc<Mutex<Done>> {
             Keep::Confirmed => format!("confirmed at {after}"),
             Keep::Nothing => "nothing".into(),
             Keep::Flush(_) => "flush".into(),
+            Keep::Read(from, _) => format!("read from {from}"),
         });
     }
     fn looked(&self, _: &Apex) {}

@@ -107,7 +107,7 @@ fn one_zone_is_read_without_looking_at_the_others() {
     let (rig, _) = Rig::new(&[("a", "1"), ("b", "1")]);
     rig.write("a", "2");
     rig.write("b", "2");
-    let ask = |name: &str| rig.keeping.reload_zone(apex(name)).blocking_recv().expect("an answer");
+    let ask = |name: &str| rig.keeping.reload_zone(apex(name), false).blocking_recv().expect("an answer");
     assert_eq!(ask("b").map(|report| (report.summary.zones, report.summary.loaded)), Ok((1, 1)));
     assert_eq!(rig.served(), [("a.".to_owned(), 1), ("b.".to_owned(), 2)]);
     assert_eq!(ask("elsewhere"), Err(ReloadFault::NoSuchZone));
@@ -158,7 +158,7 @@ fn everybody_who_asks_is_answered() {
             if i % 2 == 0 {
                 rig.keeping.reload(Removal::HoldBack)
             } else {
-                rig.keeping.reload_zone(apex("a"))
+                rig.keeping.reload_zone(apex("a"), false)
             }
         })
         .collect();

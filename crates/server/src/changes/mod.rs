@@ -1,0 +1,352 @@
+//! Dynamic updates (RFC 2136) at work. What a request says and does is `update`'s, how it is kept `journal`'s.
+//!
+//! A worker reads a request and leaves it in a queue. One thread takes all that is there, zone by zone: it does the
+//! requests one after the other on the newest version, puts what changes on the disk, has the next version put into
+//! service, and then they are answered. So nothing is acknowledged that a crash could lose, and however many wait, the disk
+//! is waited for once.
+//!
+//! From its first change on, the truth of a zone is in the state folder. Its master file is its first version, and is not
+//! read into service again unless an operator says so.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `plan` | who may change which zone, out of the configuration |
+//! | `line` | one zone that changes |
+//! | `worker` | the thread |
+//! | `counts` | what operators see |
+
+mod counts;
+mod line;
+mod plan;
+mod worker;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant, SystemTime};
+
+use arc_swap::ArcSwap;
+use engine::{Asked, Engine, Refusal, Source, Sourced, Ticket, TicketOffice};
+use journal::{History, RealDisk, StoreFault, ZoneFolder};
+use tracing::{debug, info, warn};
+use update::{Requester, UpdateFault, UpdateFaultKind, UpdateLimits, UpdateRequest};
+use wire::edns::ErrorInfo;
+use wire::hash::{HashKey, HashedName};
+use wire::message::Builder;
+use wire::{LowerNameBuf, Name, Rcode, Serial};
+use zone::Zone;
+
+use crate::config::Settings;
+use crate::frontend::Served;
+use crate::in_force::Adopt;
+use crate::sync::lock;
+use crate::zones::Apex;
+use crate::zones::keeping::ZoneKeeping;
+pub use counts::{RCODES, UpdateCounts, ZoneChanges};
+pub use plan::{UpdateMaker, UpdateRules, ZoneUpdates};
+use worker::{Order, Worker};
+
+/// The folder of the files in the state folder.
+const FOLDER: &str = "changes";
+/// Longest wait for the thread.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What could not be kept has not happened.
+const NOT_KEPT: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
+
+/// Why there are no dynamic updates.
+#[derive(Debug)]
+pub enum ChangesFault {
+    /// The state folder cannot be used.
+    Folder(StoreFault),
+    /// The system refuses a thread.
+    Thread(io::Error),
+}
+
+impl fmt::Display for ChangesFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(fault) => write!(f, "what changes in zones cannot be kept: {fault}"),
+            Self::Thread(fault) => write!(f, "cannot start the thread that changes zones: {fault}"),
+        }
+    }
+}
+impl std::error::Error for ChangesFault {}
+
+/// A request that waits.
+struct Job {
+    apex: Apex,
+    request: UpdateRequest,
+    rules: Arc<ZoneUpdates>,
+    /// The key that signed it.
+    key: Option<LowerNameBuf>,
+    client: IpAddr,
+    ticket: Ticket,
+}
+
+/// Takes dynamic updates.
+pub struct Changes {
+    /// Whose zones they are; the engine has this source.
+    engine: Weak<Engine<Served>>,
+    rules: ArcSwap<UpdateRules>,
+    folder: ZoneFolder,
+    orders: Sender<Order>,
+    queue: AtomicUsize,
+    records: AtomicUsize,
+    shared: Arc<Shared>,
+}
+
+/// What the thread and others share.
+#[derive(Default)]
+struct Shared {
+    keeping: OnceLock<ZoneKeeping>,
+    counts: UpdateCounts,
+    /// Zones that are kept on disk.
+    stored: Mutex<HashSet<Apex>>,
+    /// Zones that have changed since the start.
+    zones: Mutex<HashMap<Apex, ZoneChanges>>,
+    /// Zones that take no updates for the time being.
+    frozen: Mutex<HashSet<Apex>>,
+}
+
+impl Changes {
+    /// Whether a state folder has what updates have made of zones.
+    pub fn are_in(state: &Path) -> bool {
+        state.join(FOLDER).exists()
+    }
+
+    /// Starts the thread. From the next batch on the engine takes UPDATE, for the zones of [`allow`](Self::allow).
+    ///
+    /// # Errors
+    /// [`ChangesFault`].
+    pub fn start(
+        engine: &Arc<Engine<Served>>,
+        settings: &Settings,
+        state: &Path,
+    ) -> Result<Arc<Changes>, ChangesFault> {
+        // Whoever opens the folder says what is wrong if it cannot be made.
+        let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
+        let folder =
+            ZoneFolder::open(Arc::new(RealDisk), &state.join(FOLDER)).map_err(ChangesFault::Folder)?;
+        let mut stored = HashSet::new();
+        for zone in folder.zones().map_err(ChangesFault::Folder)? {
+            match zone {
+                Ok(apex) => drop(stored.insert(Apex::from(apex.as_name().as_wire()))),
+                Err(fault) => warn!("a file in the folder of changes is not used: {fault}"),
+            }
+        }
+        let shared = Arc::new(Shared { stored: Mutex::new(stored), ..Shared::default() });
+        let (orders, taken) = channel();
+        let worker = Worker::new(folder.clone(), taken, orders.clone(), Arc::clone(&shared));
+        let thread = std::thread::Builder::new().name("changes".into());
+        thread.spawn(move || worker.work()).map_err(ChangesFault::Thread)?;
+        let changes = Arc::new(Changes {
+            engine: Arc::downgrade(engine),
+            rules: ArcSwap::default(),
+            folder,
+            orders,
+            queue: AtomicUsize::default(),
+            records: AtomicUsize::default(),
+            shared,
+        });
+        changes.adopt(settings);
+        let source: Arc<dyn Source> = changes.clone();
+        engine.change_sources(|sources| sources.update = Some(Arc::clone(&source)));
+        Ok(changes)
+    }
+
+    /// What changes goes into service through this thread.
+    pub fn connect(&self, keeping: ZoneKeeping) {
+        self.shared.keeping.get_or_init(|| keeping);
+    }
+
+    /// Other rules hold from now on.
+    pub fn allow(&self, rules: &UpdateRules) {
+        self.rules.store(Arc::new(rules.clone()));
+    }
+
+    fn order(&self, order: Order) {
+        // Otherwise the server is stopping.
+        let _ = self.orders.send(order);
+    }
+
+    /// The version of a zone that is kept on disk, if one is.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn load(&self, apex: &Apex, key: &HashKey, file: &Path) -> Option<Result<Arc<Zone>, StoreFault>> {
+        if !self.is_stored(apex) {
+            return None;
+        }
+        let (reply, replied) = sync_channel(1);
+        self.order(Order::Release(apex.clone(), reply));
+        // A thread that does not answer has ended, and has let go of the file.
+        let _ = replied.recv_timeout(PATIENCE);
+        let (begun, name) = (Instant::now(), Name::from_wire(apex).unwrap_or(Name::ROOT));
+        let loaded = self.folder.zone(name).and_then(|(_store, stored)| {
+            let Some(stored) = stored else { return Ok(None) };
+            let shown = stored.path().display();
+            if let Some(torn) = stored.torn_tail() {
+                info!("zone {name}: {} bytes that a crash left in {shown} are left out", torn.bytes);
+            }
+            let zone = Arc::new(stored.load(key)?);
+            let (serial, milliseconds) = (zone.serial(), begun.elapsed().as_millis() as u64);
+            info!(milliseconds, "zone {name}: serial {serial}, as updates have left it, from {shown}");
+            if is_newer(file, stored.path()) {
+                warn!(
+                    "zone {name}: its file {} has been written since the last update, and is not read: `nomen ctl \
+                     zone reload --force` takes what it says",
+                    file.display()
+                );
+            }
+            Ok(Some(zone))
+        });
+        loaded.transpose()
+    }
+
+    /// Whether versions of a zone are kept here.
+    pub fn is_stored(&self, apex: &[u8]) -> bool {
+        lock(&self.shared.stored).contains(apex)
+    }
+
+    /// A zone is to hold what its file holds from now on.
+    pub fn take(&self, apex: Apex, file: Arc<Zone>) {
+        let serial = self.rules.load().get(&apex).map(|rules| rules.serial).unwrap_or_default();
+        self.order(Order::Take(apex, file, serial));
+    }
+
+    /// What changed in a zone since a version; `None` if that is not known any more. Waits for the thread.
+    pub fn history(&self, apex: &Apex, from: Serial) -> Option<History> {
+        let (reply, replied) = sync_channel(1);
+        self.order(Order::History(apex.clone(), from, reply));
+        replied.recv_timeout(PATIENCE).ok().flatten()
+    }
+
+    /// Has a zone take no updates, or take them again. Returns whether that is something new.
+    pub fn freeze(&self, apex: &Apex, frozen: bool) -> bool {
+        let mut zones = lock(&self.shared.frozen);
+        if frozen { zones.insert(apex.clone()) } else { zones.remove(apex) }
+    }
+
+    /// Whether a zone may be changed by anybody.
+    pub fn takes_any(&self, apex: &[u8]) -> bool {
+        self.rules.load().get(apex).is_some()
+    }
+
+    /// What is known of a zone that has changed.
+    pub fn status(&self, apex: &[u8]) -> Option<ZoneChanges> {
+        let changed = lock(&self.shared.zones).get(apex).cloned();
+        changed.or_else(|| self.is_stored(apex).then(ZoneChanges::default))
+    }
+
+    /// Whether a zone takes no updates for the time being.
+    pub fn is_frozen(&self, apex: &[u8]) -> bool {
+        lock(&self.shared.frozen).contains(apex)
+    }
+
+    /// What is counted.
+    pub fn counts(&self) -> &UpdateCounts {
+        &self.shared.counts
+    }
+
+    /// Bytes on the disk of zones that have changed since the start.
+    pub fn bytes(&self) -> u64 {
+        let zones = lock(&self.shared.zones);
+        zones.values().map(|zone| zone.base_bytes + zone.change_bytes + zone.history_bytes).sum()
+    }
+
+    /// Takes no more requests, and waits for those that are there.
+    pub fn stop(&self) {
+        let (reply, replied) = sync_channel(1);
+        self.order(Order::Stop(reply));
+        // A disk that takes longer than this has had its chance.
+        let _ = replied.recv_timeout(PATIENCE);
+    }
+
+    /// Takes a request, if this client may change this zone.
+    fn take_request(&self, asked: &Asked<'_>, tickets: TicketOffice<'_>) -> Result<Sourced, Refusal> {
+        let (apex, client) = (asked.qname.as_lower(), asked.client.peer.ip());
+        let limits = UpdateLimits { records: self.records.load(Relaxed) };
+        let request = UpdateRequest::read(asked.packet, limits).map_err(|fault| {
+            debug!(zone = %apex.as_name(), peer = %client, "update refused: {fault}");
+            refusal(&fault)
+        })?;
+        let rules = self.rules.load();
+        let Some(rules) = rules.get(apex.as_wire()) else {
+            let engine = self.engine.upgrade().ok_or(Refusal::ABANDONED)?;
+            let is_here = engine.catalog().get(apex.as_name()).is_some();
+            return Err(if is_here { Refusal::PROHIBITED } else { Refusal::NOT_AUTH });
+        };
+        let key = asked.verified.map(|verified| verified.key().name().to_buf());
+        let requester = Requester { key: key.as_ref().map(|key| key.as_lower()), address: client };
+        if rules.policy.permission(requester).is_none() || self.is_frozen(apex.as_wire()) {
+            debug!(zone = %apex.as_name(), peer = %client, "update refused");
+            return Err(Refusal::PROHIBITED);
+        }
+        let counts = &self.shared.counts;
+        if counts.waiting.load(Relaxed) >= self.queue.load(Relaxed) {
+            counts.too_many.fetch_add(1, Relaxed);
+            return Err(NOT_KEPT);
+        }
+        counts.waiting.fetch_add(1, Relaxed);
+        let (ticket, promise) = tickets.take();
+        let (apex, rules) = (apex.as_wire().into(), Arc::clone(rules));
+        self.order(Order::Update(Box::new(Job { apex, request, rules, key, client, ticket })));
+        Ok(Sourced::Pending(promise))
+    }
+}
+
+/// How a request with a fault is answered.
+fn refusal(fault: &UpdateFault) -> Refusal {
+    match fault.kind {
+        UpdateFaultKind::NotPermitted => Refusal::PROHIBITED,
+        UpdateFaultKind::OtherZone => Refusal::NOT_AUTH,
+        UpdateFaultKind::SignedZone | UpdateFaultKind::SignersType => {
+            Refusal::because(fault.rcode(), ErrorInfo::NOT_SUPPORTED)
+        }
+        _ => Refusal::plain(fault.rcode()),
+    }
+}
+
+/// Whether a file was written after another.
+fn is_newer(file: &Path, than: &Path) -> bool {
+    let written = |path: &Path| -> Option<SystemTime> { path.metadata().ok()?.modified().ok() };
+    written(file).zip(written(than)).is_some_and(|(file, than)| file > than)
+}
+
+impl Source for Changes {
+    fn answer(&self, asked: &Asked<'_>, _: &mut Builder<'_>, tickets: TicketOffice<'_>) -> Sourced {
+        self.take_request(asked, tickets).unwrap_or_else(|refusal| {
+            self.shared.counts.answered(refusal.rcode);
+            Sourced::Refused(refusal)
+        })
+    }
+
+    /// No chain leads to an update.
+    fn follow(
+        &self,
+        _: &HashedName,
+        _: Vec<u8>,
+        _: &Asked<'_>,
+        _: &mut Builder<'_>,
+        _: TicketOffice<'_>,
+    ) -> Sourced {
+        Sourced::Refused(Refusal::ABANDONED)
+    }
+}
+
+impl Adopt for Changes {
+    fn adopt(&self, settings: &Settings) {
+        self.queue.store(settings.updates.queue.0, Relaxed);
+        self.records.store(settings.updates.records.0, Relaxed);
+    }
+}
+
+/// Whoever waits for an answer.
+type Reply<T> = SyncSender<T>;

@@ -1,0 +1,87 @@
+//! Who may change which zone: what the configuration says, made ready to be used.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use journal::DEFAULT_HISTORY;
+use update::{SerialPolicy, UpdatePolicy};
+
+use crate::config::updates::{UpdateKeys, rule_of};
+use crate::zones::Apex;
+
+/// How one zone, or all zones of a folder, may be changed.
+#[derive(Debug, Default)]
+pub struct ZoneUpdates {
+    /// By whom.
+    pub policy: UpdatePolicy,
+    /// The serial number of the next version.
+    pub serial: SerialPolicy,
+    /// Bytes of older changes that are kept.
+    pub history: u64,
+}
+
+/// How all zones may be changed that may be.
+#[derive(Debug, Clone, Default)]
+pub struct UpdateRules {
+    zones: Arc<HashMap<Apex, Arc<ZoneUpdates>>>,
+}
+
+impl UpdateRules {
+    /// Whether no zone may be changed.
+    pub fn is_empty(&self) -> bool {
+        self.zones.is_empty()
+    }
+
+    /// How a zone may be changed.
+    pub fn get(&self, apex: &[u8]) -> Option<&Arc<ZoneUpdates>> {
+        self.zones.get(apex)
+    }
+}
+
+/// Makes the rules while the zones of a configuration are found.
+#[derive(Default)]
+pub struct UpdateMaker {
+    zones: HashMap<Apex, Arc<ZoneUpdates>>,
+    /// What the zones of a template share is kept once: by where its keys lie.
+    made: HashMap<*const UpdateKeys, Arc<ZoneUpdates>>,
+}
+
+impl UpdateMaker {
+    /// This zone has these keys, and those of its template where it says nothing itself.
+    pub fn add(&mut self, apex: &Apex, own: Option<&UpdateKeys>, template: Option<&UpdateKeys>) {
+        let nothing = UpdateKeys::default();
+        let silent = own.is_none_or(|own| *own == nothing);
+        let shared = template.filter(|_| silent).map(std::ptr::from_ref);
+        let (own, template) = (own.unwrap_or(&nothing), template.unwrap_or(&nothing));
+        if !own.takes_any() && !template.takes_any() {
+            return;
+        }
+        let updates = match shared.and_then(|at| self.made.get(&at)) {
+            Some(made) => Arc::clone(made),
+            None => {
+                let made = Arc::new(make(own, template));
+                shared.and_then(|at| self.made.insert(at, Arc::clone(&made)));
+                made
+            }
+        };
+        self.zones.insert(apex.clone(), updates);
+    }
+
+    /// The rules.
+    pub fn made(self) -> UpdateRules {
+        UpdateRules { zones: Arc::new(self.zones) }
+    }
+}
+
+fn make(own: &UpdateKeys, template: &UpdateKeys) -> ZoneUpdates {
+    let rules = own.update_policy.value.as_ref().or(template.update_policy.value.as_ref());
+    let grants = own.allow_update.value.as_ref().or(template.allow_update.value.as_ref());
+    let rules = rules.into_iter().flatten().map(|rule| rule.value.clone());
+    let grants = grants.into_iter().flatten().map(|grant| rule_of(&grant.value));
+    let size = own.journal_size.value.as_ref().or(template.journal_size.value.as_ref());
+    ZoneUpdates {
+        policy: UpdatePolicy::new(rules.chain(grants)),
+        serial: own.serial_policy.value.or(template.serial_policy.value).unwrap_or_default(),
+        history: size.map_or(DEFAULT_HISTORY, |size| size.0 as u64),
+    }
+}

@@ -1,0 +1,437 @@
+//! The thread that changes zones.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, Sender, sync_channel};
+
+use engine::{Refusal, Ticket};
+use exchange::unix_seconds;
+use journal::{DEFAULT_HISTORY, History, Replacement, StoreFault, ZoneFolder};
+use tracing::{debug, error, info, warn};
+use update::SerialPolicy;
+use wire::rdata::view::Soa;
+use wire::{Name, Rcode, Serial, Type};
+use zone::Zone;
+use zone::store::{ChangeSet, ChangedRecords, diff};
+
+use super::line::{Decided, Group, Line};
+use super::{Job, NOT_KEPT, PATIENCE, Reply, Shared, refusal};
+use crate::zones::Apex;
+
+/// Most requests that are taken together.
+const TOGETHER: usize = 4096;
+
+/// What the thread is asked for.
+pub(super) enum Order {
+    /// A request.
+    Update(Box<Job>),
+    /// A zone is to hold what its file holds; how its serial number goes on.
+    Take(Apex, Arc<Zone>, SerialPolicy),
+    /// What changed since a version.
+    History(Apex, Serial, Reply<Option<History>>),
+    /// Let go of a zone and its file.
+    Release(Apex, Reply<()>),
+    /// A zone was folded: the number of its line, and what came of it.
+    Folded(Apex, u64, Option<Zone>),
+    /// A new base was written.
+    Compacted(Apex, Replacement, Result<(), StoreFault>),
+    /// Do what is there, and end.
+    Stop(Reply<()>),
+}
+
+/// The thread's state.
+pub(super) struct Worker {
+    folder: ZoneFolder,
+    orders: Receiver<Order>,
+    own: Sender<Order>,
+    shared: Arc<Shared>,
+    lines: HashMap<Apex, Line>,
+    /// The number of the last line.
+    number: u64,
+}
+
+/// A request and how it is answered.
+type Settled = (Ticket, Result<(), Refusal>);
+
+impl Worker {
+    pub(super) fn new(
+        folder: ZoneFolder,
+        orders: Receiver<Order>,
+        own: Sender<Order>,
+        shared: Arc<Shared>,
+    ) -> Worker {
+        Worker { folder, orders, own, shared, lines: HashMap::new(), number: 0 }
+    }
+
+    /// Works until it is told to stop: a thread's work.
+    pub(super) fn work(mut self) {
+        while let Ok(first) = self.orders.recv() {
+            let (mut next, mut group) = (Some(first), Vec::new());
+            while let Some(order) = next {
+                let other = match order {
+                    Order::Update(job) => {
+                        group.push(*job);
+                        None
+                    }
+                    other => Some(other),
+                };
+                if other.is_some() || group.len() >= TOGETHER {
+                    self.update(std::mem::take(&mut group));
+                }
+                match other {
+                    Some(Order::Stop(reply)) => {
+                        // Whoever waited may have gone.
+                        let _ = reply.try_send(());
+                        return;
+                    }
+                    Some(other) => self.handle(other),
+                    None => {}
+                }
+                next = self.orders.try_recv().ok();
+            }
+            self.update(group);
+        }
+    }
+
+    fn handle(&mut self, order: Order) {
+        match order {
+            Order::Update(_) | Order::Stop(_) => {}
+            Order::Take(apex, file, serial) => self.take(&apex, &file, serial),
+            Order::History(apex, from, reply) => {
+                let history = self.history(&apex, from);
+                let _ = reply.try_send(history);
+            }
+            Order::Release(apex, reply) => {
+                self.lines.remove(&apex);
+                let _ = reply.try_send(());
+            }
+            Order::Folded(apex, number, zone) => self.folded(&apex, number, zone),
+            Order::Compacted(apex, replacement, written) => self.compacted(&apex, replacement, written),
+        }
+    }
+
+    /// Takes requests together: those of each zone in their order.
+    fn update(&mut self, jobs: Vec<Job>) {
+        if jobs.is_empty() {
+            return;
+        }
+        self.shared.counts.waiting.fetch_sub(jobs.len(), Relaxed);
+        let mut by_zone: BTreeMap<Apex, Vec<Job>> = BTreeMap::new();
+        for job in jobs {
+            by_zone.entry(job.apex.clone()).or_default().push(job);
+        }
+        let (mut settled, mut zones) = (Vec::new(), Vec::new());
+        for (apex, jobs) in by_zone {
+            // A panic is a bug of ours, and costs these requests and no other.
+            let done = catch_unwind(AssertUnwindSafe(|| self.update_zone(&apex, jobs, &mut settled)));
+            match done {
+                Ok(Some(zone)) => zones.push((apex, zone)),
+                Ok(None) => {}
+                Err(_) => {
+                    error!("zone {}: changing it failed inside nomen; this is a bug", name(&apex));
+                    self.lines.remove(&apex);
+                }
+            }
+        }
+        self.publish(zones, settled);
+    }
+
+    /// Takes requests for one zone. Returns its next version, if there is one.
+    fn update_zone(&mut self, apex: &Apex, jobs: Vec<Job>, settled: &mut Vec<Settled>) -> Option<Arc<Zone>> {
+        let (shared, now) = (Arc::clone(&self.shared), unix_seconds());
+        let history = jobs.first().map_or(DEFAULT_HISTORY, |job| job.rules.history);
+        let line = match self.line(apex) {
+            Ok(line) => line,
+            Err(refusal) => {
+                settled.extend(jobs.into_iter().map(|job| answer(&shared, job, Err(refusal), None)));
+                return None;
+            }
+        };
+        line.store.keep_history(history);
+        let before = line.zone.serial();
+        let Group { decided, fault, changed } = line.take(&jobs, now, &shared.counts);
+        let zone = changed.then(|| Arc::clone(&line.zone));
+        let steps = decided.iter().filter(|decided| matches!(decided, Ok(Some(_)))).count();
+        if let Some(fault) = &fault {
+            shared.counts.failed.fetch_add(1, Relaxed);
+            let lost = jobs.len() - decided.len();
+            error!("zone {}: {lost} updates are not done, they cannot be kept: {fault}", name(apex));
+        }
+        self.note(apex, steps, now, fault.map(|fault| fault.to_string()));
+        let mut decided = decided.into_iter();
+        for job in jobs {
+            let (result, step) = outcome(decided.next());
+            settled.push(answer(&shared, job, result, step));
+        }
+        if let Some(zone) = &zone {
+            debug!("zone {}: {steps} updates, serial {before} -> {}", name(apex), zone.serial());
+            self.look_after(apex);
+        }
+        self.let_go_unless_stored(apex);
+        zone
+    }
+
+    /// The zone, ready to be changed.
+    fn line(&mut self, apex: &Apex) -> Result<&mut Line, Refusal> {
+        if !self.lines.contains_key(apex) {
+            let line = self.open(apex)?;
+            self.lines.insert(apex.clone(), line);
+        }
+        self.lines.get_mut(apex).ok_or(Refusal::ABANDONED)
+    }
+
+    fn open(&mut self, apex: &Apex) -> Result<Line, Refusal> {
+        let keeping = self.shared.keeping.get().ok_or(Refusal::NOT_LOADED)?;
+        let (reply, replied) = sync_channel(1);
+        keeping.claim(apex.clone(), reply);
+        let zone = replied.recv_timeout(PATIENCE).ok().flatten().ok_or(Refusal::NOT_LOADED)?;
+        let fault = match self.folder.zone(name(apex)) {
+            Ok((store, stored)) => {
+                let serial = stored.as_ref().map(|stored| stored.serial());
+                if serial.is_none_or(|serial| serial == zone.serial()) {
+                    self.number += 1;
+                    let number = self.number;
+                    return Ok(Line { number, store, zone, since: None, compacting: false });
+                }
+                format!("serial {} is in service, and another is in the state folder", zone.serial())
+            }
+            Err(fault) => fault.to_string(),
+        };
+        error!("zone {}: it takes no updates: {fault}", name(apex));
+        self.shared.counts.failed.fetch_add(1, Relaxed);
+        if !self.is_stored(apex) {
+            keeping.unclaim(apex.clone());
+        }
+        Err(NOT_KEPT)
+    }
+
+    fn is_stored(&self, apex: &Apex) -> bool {
+        crate::sync::lock(&self.shared.stored).contains(apex)
+    }
+
+    /// A zone of which nothing is on the disk yet goes on coming from its file.
+    fn let_go_unless_stored(&mut self, apex: &Apex) {
+        let is_stored = self.lines.get(apex).is_some_and(|line| line.store.acknowledged().is_some());
+        if is_stored {
+            let mut stored = crate::sync::lock(&self.shared.stored);
+            if !stored.contains(apex) {
+                info!(
+                    "zone {}: from now on it is kept in the state folder, its file is not read",
+                    name(apex)
+                );
+                stored.insert(apex.clone());
+            }
+        } else if self.lines.remove(apex).is_some()
+            && let Some(keeping) = self.shared.keeping.get()
+        {
+            keeping.unclaim(apex.clone());
+        }
+    }
+
+    /// Notes what operators see of a zone.
+    fn note(&self, apex: &Apex, steps: usize, now: u64, fault: Option<String>) {
+        let Some(line) = self.lines.get(apex) else { return };
+        let mut zones = crate::sync::lock(&self.shared.zones);
+        let known = zones.entry(apex.clone()).or_default();
+        let size = line.store.size();
+        (known.base_bytes, known.change_bytes, known.history_bytes) = (size.base, size.changes, size.history);
+        known.changes += steps as u64;
+        if steps > 0 {
+            known.last = now;
+        }
+        if steps > 0 || fault.is_some() {
+            known.fault = fault;
+        }
+    }
+
+    /// Puts versions into service; whoever has asked for them is answered then.
+    fn publish(&self, zones: Vec<(Apex, Arc<Zone>)>, settled: Vec<Settled>) {
+        let settle = move || {
+            for (ticket, result) in settled {
+                match result {
+                    Ok(()) => ticket.resume(|_| Ok(None)),
+                    Err(refusal) => ticket.refuse(refusal),
+                }
+            }
+        };
+        match self.shared.keeping.get() {
+            Some(keeping) if !zones.is_empty() => keeping.changed(zones, Box::new(settle)),
+            _ => settle(),
+        }
+    }
+
+    /// A zone is to hold what its file holds.
+    fn take(&mut self, apex: &Apex, file: &Arc<Zone>, serial: SerialPolicy) {
+        let (shared, now) = (Arc::clone(&self.shared), unix_seconds());
+        let Ok(line) = self.line(apex) else { return };
+        let change = with_serial(diff(&line.zone, file), &line.zone, file, serial, now);
+        if change.is_empty() {
+            return info!("zone {}: it holds what its file holds", name(apex));
+        }
+        let step = (change.before, change.after);
+        let (gone, come) = (change.removed.len(), change.added.len());
+        match line.step(change, &shared.counts) {
+            Ok(()) => {
+                let zone = Arc::clone(&line.zone);
+                info!(
+                    gone,
+                    come,
+                    "zone {}: what its file holds is taken, serial {} -> {}",
+                    name(apex),
+                    step.0,
+                    step.1
+                );
+                self.note(apex, 1, now, None);
+                self.look_after(apex);
+                self.publish(vec![(apex.clone(), zone)], Vec::new());
+            }
+            Err(fault) => {
+                shared.counts.failed.fetch_add(1, Relaxed);
+                error!("zone {}: what its file holds is not taken, it cannot be kept: {fault}", name(apex));
+                self.note(apex, 0, now, Some(fault.to_string()));
+            }
+        }
+        self.let_go_unless_stored(apex);
+    }
+
+    fn history(&mut self, apex: &Apex, from: Serial) -> Option<History> {
+        let line = match self.line(apex) {
+            Ok(line) => line,
+            Err(_) => return None,
+        };
+        line.store.history(from).unwrap_or_else(|fault| {
+            warn!("zone {}: its history cannot be read: {fault}", name(apex));
+            None
+        })
+    }
+
+    /// Has a zone folded, or written anew, beside serving, where that pays.
+    fn look_after(&mut self, apex: &Apex) {
+        let Some(line) = self.lines.get_mut(apex) else { return };
+        if line.since.is_none() && line.zone.is_worth_folding() {
+            let (zone, number, own, of) =
+                (Arc::clone(&line.zone), line.number, self.own.clone(), apex.clone());
+            let fold = move || {
+                let folded = catch_unwind(AssertUnwindSafe(|| zone.folded().ok())).ok().flatten();
+                // Otherwise the server is stopping.
+                let _ = own.send(Order::Folded(of, number, folded));
+            };
+            line.since = std::thread::Builder::new().name("fold".into()).spawn(fold).ok().map(|_| Vec::new());
+        }
+        if !line.compacting && line.store.is_worth_compacting() {
+            match line.store.begin_compaction() {
+                Ok(mut replacement) => {
+                    let (zone, own, of) = (Arc::clone(&line.zone), self.own.clone(), apex.clone());
+                    let write = move || {
+                        let written = replacement.write(&zone);
+                        let _ = own.send(Order::Compacted(of, replacement, written));
+                    };
+                    let thread = std::thread::Builder::new().name("compaction".into());
+                    line.compacting = thread.spawn(write).is_ok();
+                }
+                Err(fault) => warn!("zone {}: it cannot be written anew: {fault}", name(apex)),
+            }
+        }
+    }
+
+    fn folded(&mut self, apex: &Apex, number: u64, zone: Option<Zone>) {
+        let Some(line) = self.lines.get_mut(apex).filter(|line| line.number == number) else { return };
+        let since = line.since.take().unwrap_or_default();
+        let next = |zone: Zone, change: &Arc<ChangeSet>| zone.apply(change).ok();
+        let folded = zone.and_then(|zone| since.iter().try_fold(zone, next));
+        match folded {
+            Some(zone) => {
+                line.zone = Arc::new(zone);
+                let zone = Arc::clone(&line.zone);
+                self.publish(vec![(apex.clone(), zone)], Vec::new());
+            }
+            None => warn!("zone {}: it could not be folded", name(apex)),
+        }
+    }
+
+    fn compacted(&mut self, apex: &Apex, replacement: Replacement, written: Result<(), StoreFault>) {
+        let Some(line) = self.lines.get_mut(apex) else { return };
+        line.compacting = false;
+        let done = written.and_then(|()| line.store.finish(replacement));
+        if let Err(fault) = done {
+            self.shared.counts.failed.fetch_add(1, Relaxed);
+            warn!("zone {}: it could not be written anew: {fault}", name(apex));
+        }
+        self.note(apex, 0, 0, None);
+    }
+}
+
+fn name(apex: &Apex) -> Name<'_> {
+    Name::from_wire(apex).unwrap_or(Name::ROOT)
+}
+
+/// How a request is answered, and from which serial number to which it led; `None` was not kept.
+fn outcome(decided: Option<Decided>) -> (Result<(), Refusal>, Option<(Serial, Serial)>) {
+    match decided {
+        Some(Ok(change)) => (Ok(()), change.map(|change| (change.before, change.after))),
+        Some(Err(fault)) => {
+            debug!("update: {fault}");
+            (Err(refusal(&fault)), None)
+        }
+        None => (Err(NOT_KEPT), None),
+    }
+}
+
+/// Counts and logs an answer.
+fn answer(shared: &Shared, job: Job, result: Result<(), Refusal>, step: Option<(Serial, Serial)>) -> Settled {
+    let rcode = result.err().map_or(Rcode::NOERROR, |refusal| refusal.rcode);
+    shared.counts.answered(rcode);
+    debug!(
+        zone = %name(&job.apex),
+        peer = %job.client,
+        key = job.key.as_ref().map(|key| key.as_name().to_string()),
+        %rcode,
+        from = step.map(|(from, _)| from.0),
+        to = step.map(|(_, to)| to.0),
+        "update"
+    );
+    (job.ticket, result)
+}
+
+/// What leads to the records of a file, with a serial number behind that of the version so far: the file's, if it is
+/// that, or else the next one.
+fn with_serial(change: ChangeSet, old: &Zone, file: &Zone, policy: SerialPolicy, now: u64) -> ChangeSet {
+    let (before, after) = (old.serial(), file.serial());
+    if before.compare(after) == Some(Ordering::Less) {
+        return change;
+    }
+    let others = |records: &ChangedRecords| records.iter().any(|record| record.rtype != Type::SOA);
+    let soa_of = |zone: &Zone| {
+        let set = zone.apex_node().rrset(Type::SOA)?;
+        let record = set.rdatas().next()?;
+        let mut rdata = Vec::new();
+        record.copy_to(&mut rdata);
+        Some((record.ttl(), rdata))
+    };
+    let (Some((old_ttl, old_soa)), Some((ttl, mut soa))) = (soa_of(old), soa_of(file)) else { return change };
+    let same_soa = Soa::read(&old_soa).ok().zip(Soa::read(&soa).ok()).is_some_and(|(old, new)| {
+        let numbers =
+            |soa: &Soa<'_>| (soa.numbers.refresh, soa.numbers.retry, soa.numbers.expire, soa.numbers.minimum);
+        numbers(&old) == numbers(&new) && old.mname == new.mname && old.rname == new.rname
+    });
+    if same_soa && old_ttl == ttl && !others(&change.removed) && !others(&change.added) {
+        return ChangeSet::default();
+    }
+    let next = policy.next(before, now);
+    if let Some(field) = soa.len().checked_sub(20).and_then(|at| soa[at..].first_chunk_mut()) {
+        *field = next.0.to_be_bytes();
+    }
+    let mut made = ChangeSet { before, after: next, ..ChangeSet::default() };
+    made.removed.push(old.apex().as_name(), Type::SOA, old_ttl, &old_soa);
+    made.added.push(old.apex().as_name(), Type::SOA, ttl, &soa);
+    for (from, to) in [(&change.removed, &mut made.removed), (&change.added, &mut made.added)] {
+        for record in from.iter().filter(|record| record.rtype != Type::SOA) {
+            to.push(record.owner, record.rtype, record.ttl, record.rdata);
+        }
+    }
+    made
+}

@@ -1,0 +1,127 @@
+//! `[updates]`, and keys of `[[zone]]` and `[template.X]` about dynamic updates: who may change a zone, and how.
+
+use toml::Spanned;
+use toml::de::DeValue;
+use update::{GrantOrDeny, NameRelation, PolicyRule, RuleClient, RuleTypes, SerialPolicy};
+use wire::LowerNameBuf;
+
+use super::report::Diagnostic;
+use super::table::keys;
+use super::table::read::{At, Reader};
+use super::table::value::{Int, Size, Value, Word, quote};
+use super::transfers::TransferGrant;
+
+keys! {
+    /// Dynamic updates (RFC 2136): bounds for all zones together.
+    pub struct Updates in "[updates]" {
+        /// Most requests that wait for the disk at a time. One more is answered with SERVFAIL.
+        live "queue" queue: Int<usize, 1, 1_000_000> = Int(10_000), example 1000;
+        /// Most prerequisites and changes of one request together. One with more is refused.
+        live "max-records" records: Int<usize, 1, 65_535> = Int(1000), example 100;
+    }
+}
+
+keys! {
+    /// What a zone and a template can say of updates. Of a key that both have, the zone's counts.
+    pub struct UpdateKeys {
+        /// Who may change the zone (RFC 2136), written as in `allow-transfer`: all its names, and all types but NS, SOA and
+        /// what signers make. Needs `state-dir` in [server]; a zone with `primaries` takes no updates.
+        live "allow-update" allow_update: Option<Vec<At<TransferGrant>>> = None, example ["127.0.0.1", "key:dhcp.example.com"];
+        /// Who may change what: `grant` or `deny`; `key:NAME`, a network, both, or `any`; `name NAME`, `subdomain NAME`,
+        /// `self`, `selfsub` or `zone`; types, of which `ANY` stands for all. The first rule that fits decides, and those of
+        /// `allow-update` come last.
+        live "update-policy" update_policy: Option<Vec<At<PolicyRule>>> = None,
+            example ["grant key:dhcp.example.com subdomain dyn.example.com. A AAAA"];
+        /// The serial number after a change: one more, seconds since 1970, or the day and two digits; one more, too, where
+        /// those are not greater. Unset: `increment`.
+        live "serial-policy" serial_policy: Option<SerialPolicy> = None, example "unixtime";
+        /// Most bytes of older changes that are kept for IXFR (RFC 1995) beside those since the zone was last written as a
+        /// whole. Unset: `16MiB`.
+        live "journal-size" journal_size: Option<Size<0, 1_099_511_627_776>> = None, example "64MiB";
+    }
+}
+
+impl Word for SerialPolicy {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("increment", Self::Increment), ("unixtime", Self::UnixTime), ("date", Self::Date)];
+}
+
+impl Value for PolicyRule {
+    fn kind() -> String {
+        "rule `grant|deny client names types`".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.text(node, "a rule such as \"grant key:NAME zone\"", str::parse)
+    }
+    fn render(&self) -> Option<String> {
+        let action = match self.action {
+            GrantOrDeny::Grant => "grant",
+            GrantOrDeny::Deny => "deny",
+        };
+        let mut words = vec![action.to_owned()];
+        words.extend(self.client.key.as_ref().map(|key| format!("key:{key}")));
+        words.extend(self.client.network.map(|(address, bits)| format!("{address}/{bits}")));
+        if words.len() == 1 {
+            words.push("any".into());
+        }
+        words.push(match &self.names {
+            NameRelation::Name(name) => format!("name {name}"),
+            NameRelation::Subdomain(name) => format!("subdomain {name}"),
+            NameRelation::SelfName => "self".into(),
+            NameRelation::SelfSub => "selfsub".into(),
+            NameRelation::Zone => "zone".into(),
+        });
+        match &self.types {
+            RuleTypes::Usual => {}
+            RuleTypes::All => words.push("ANY".into()),
+            RuleTypes::Only(types) => words.extend(types.iter().map(ToString::to_string)),
+        }
+        Some(quote(&words.join(" ")))
+    }
+}
+
+/// A client of `allow-update` may change records of the usual types anywhere in the zone.
+pub fn rule_of(grant: &TransferGrant) -> PolicyRule {
+    PolicyRule {
+        action: GrantOrDeny::Grant,
+        client: RuleClient {
+            key: grant.key().map(|key| key.as_name().to_buf()),
+            network: grant.from().map(|network| (network.address(), network.len())),
+        },
+        names: NameRelation::Zone,
+        types: RuleTypes::Usual,
+    }
+}
+
+impl UpdateKeys {
+    /// Whether anybody may change anything.
+    pub fn takes_any(&self) -> bool {
+        self.allow_update.is_some() || self.update_policy.is_some()
+    }
+
+    /// Every key that is named, with its place.
+    pub fn keys(&self) -> impl Iterator<Item = At<LowerNameBuf>> {
+        let grants = self.allow_update.value.iter().flatten();
+        let of_grants = grants.map(|grant| (grant.value.key().copied(), grant.place.clone()));
+        let rules = self.update_policy.value.iter().flatten();
+        let key = |rule: &PolicyRule| rule.client.key.map(|key| key.as_name().to_lower());
+        let of_rules = rules.map(move |rule| (key(&rule.value), rule.place.clone()));
+        of_grants.chain(of_rules).filter_map(|(key, place)| key.map(|value| At { value, place }))
+    }
+
+    /// Updates that cannot be kept, and those of zones that are taken from others.
+    pub(super) fn check(&self, has_state: bool, has_primaries: bool, faults: &mut Vec<Diagnostic>) {
+        let (allow, policy) = (&self.allow_update, &self.update_policy);
+        let of_allow = allow.value.as_ref().map(|_| ("allow-update", allow.place.as_ref()));
+        let of_policy = policy.value.as_ref().map(|_| ("update-policy", policy.place.as_ref()));
+        for (name, place) in of_allow.into_iter().chain(of_policy) {
+            if has_primaries {
+                let message = format!("a zone with `primaries` takes no updates: `{name}` has no effect");
+                faults.push(Diagnostic::at(place, message));
+            } else if !has_state {
+                let message = format!("`{name}` needs a place to keep what changes");
+                faults.push(Diagnostic::at(place, message).hint("set `state-dir` in [server]"));
+            }
+        }
+    }
+}
