@@ -180,6 +180,18 @@ impl FrameReader {
         Ok((xxh3_64_with_seed(&frame[HEAD..], seed(self.nonce, at)) == head.sum).then_some(head))
     }
 
+    /// Writes bytes of the file once more, as they are.
+    pub(crate) fn write_again(&mut self, range: Range<u64>) -> Result<(), StoreFault> {
+        let (file, path) = (Arc::clone(&self.file), Arc::clone(&self.path));
+        let mut at = range.start;
+        while at < range.end {
+            let piece = self.bytes(at, WINDOW, range.end)?;
+            write_all(&*file, &path, piece, at)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
     /// Whether a frame behind `at` says that what is at `at` had been acknowledged.
     fn is_acknowledged(&mut self, at: u64, end: u64) -> Result<bool, StoreFault> {
         let nonce = self.nonce;
@@ -201,7 +213,7 @@ impl FrameReader {
 
     /// Goes through changes that follow each other, from `range.start` on.
     pub(crate) fn walk(&mut self, range: Range<u64>, sealed: u64, from: Serial) -> Result<Walk, StoreFault> {
-        let mut walk = Walk { steps: Vec::new(), end: range.start, serial: from };
+        let mut walk = Walk { steps: Vec::new(), end: range.start, serial: from, acknowledged: 0 };
         while walk.end < range.end {
             let at = walk.end;
             match self.checked_head(at, range.end)? {
@@ -211,6 +223,7 @@ impl FrameReader {
                 Some(head) => {
                     walk.steps.push(Step { before: head.before, at });
                     walk.serial = head.after;
+                    walk.acknowledged = head.acknowledged;
                     walk.end = next(at, &head).unwrap_or(range.end);
                 }
                 None if at < sealed || self.is_acknowledged(at, range.end)? => {
@@ -244,6 +257,8 @@ pub(crate) struct Walk {
     pub(crate) end: u64,
     /// The version that it makes.
     pub(crate) serial: Serial,
+    /// So many bytes of the file had been acknowledged when it was written.
+    pub(crate) acknowledged: u64,
 }
 
 /// Fills `bytes` from `at` on. A file that ends before is cut short.

@@ -13,7 +13,7 @@ use wire::{Serial, Type};
 use zone::Zone;
 
 use crate::disk::DiskFile;
-use crate::fault::{StoreFault, failed};
+use crate::fault::{StoreFault, damaged, failed};
 use crate::folder::Shared;
 use crate::frame::{FrameKind, FrameReader, HEAD, Step, seal, write_all};
 use crate::header::{Confirmed, HEADER, Header};
@@ -84,18 +84,24 @@ impl FrameWriter {
         Ok(())
     }
 
-    /// Copies changes from another file. Returns whether all of them could be read.
-    fn copy(&mut self, path: &Path, from: &mut Kept) -> Result<bool, StoreFault> {
-        let (mut frame, end) = (Vec::new(), from.end);
+    /// Copies changes from another file. Returns why not all of them could be read, if so.
+    ///
+    /// # Errors
+    /// Of writing them.
+    fn copy(&mut self, path: &Path, from: &mut Kept) -> Result<Option<StoreFault>, StoreFault> {
+        let mut frame = Vec::new();
         for step in &from.steps {
-            match from.reader.frame(step.at, end, &mut frame) {
-                Ok(Some(head)) if head.kind == FrameKind::Change && head.before == step.before => {
-                    self.put(path, &mut frame, FrameKind::Change, (head.before, head.after))?;
-                }
-                _ => return Ok(false),
-            }
+            let head = match from.reader.frame(step.at, from.end, &mut frame) {
+                Ok(head) => head,
+                Err(fault) => return Ok(Some(fault)),
+            };
+            let Some(head) = head.filter(|head| head.before == step.before) else {
+                let what = "a change that had been stored is not whole";
+                return Ok(Some(damaged(from.reader.path(), step.at, what)));
+            };
+            self.put(path, &mut frame, FrameKind::Change, (head.before, head.after))?;
         }
-        Ok(true)
+        Ok(None)
     }
 
     /// Writes all records of a zone, and returns how many they are.
@@ -150,7 +156,7 @@ impl Replacement {
         let nonce = RandomState::new().hash_one(path);
         let mut out = FrameWriter { file, nonce, at: HEADER, steps: Vec::new() };
         if let Some(kept) = &mut self.keeps
-            && !out.copy(path, kept)?
+            && out.copy(path, kept)?.is_some()
         {
             // A history with a gap leads nowhere; the zone itself is not touched by that.
             (out.at, out.steps) = (HEADER, Vec::new());
@@ -177,9 +183,9 @@ impl Replacement {
         };
         let path = &self.paths.unfinished;
         if let Some(mut since) = since
-            && !out.copy(path, &mut since)?
+            && let Some(fault) = out.copy(path, &mut since)?
         {
-            return Err(crate::fault::damaged(&self.paths.store, since.end, "a change cannot be read again"));
+            return Err(fault);
         }
         header.sealed = out.at;
         let serial = newest.unwrap_or(header.base);
@@ -255,8 +261,8 @@ impl ZoneStore {
 
     fn kept(&self, steps: Vec<Step>, contents: &Contents) -> Result<Kept, StoreFault> {
         let path = self.open.paths().store;
-        let file = self.open.shared.disk.open(&path).map_err(failed("open", &path))?;
-        let reader = FrameReader::new(&file.into(), &path.into(), contents.header.nonce);
+        let file = contents.file(&*self.open.shared.disk, &path)?;
+        let reader = FrameReader::new(&file, &path.into(), contents.header.nonce);
         Ok(Kept { reader, steps, end: contents.end })
     }
 
@@ -288,22 +294,29 @@ impl ZoneStore {
         }
         let contents = replacement.seal(since, confirmed, newest)?;
         let (disk, paths) = (&self.open.shared.disk, &replacement.paths);
+        let old = match &self.contents {
+            Some(contents) => Some(contents.file(&**disk, &paths.store)?),
+            None => None,
+        };
         self.turns += 1;
-        if let Err(error) = disk.rename(&paths.unfinished, &paths.store) {
-            // An error does not say that the file has its old name.
-            self.broken = true;
-            if let Some(contents) = &mut self.contents {
-                contents.go_back();
-            }
-            return Err(failed("rename", &paths.unfinished)(error));
+        let renamed = disk.rename(&paths.unfinished, &paths.store);
+        let mut placed = renamed.map_err(failed("rename", &paths.unfinished));
+        for folder in [&paths.shard, &self.open.shared.root] {
+            placed =
+                placed.and_then(|()| disk.sync_folder(folder).map_err(failed("sync the folder", folder)));
         }
-        replacement.has_file = false;
-        let synced = [&paths.shard, &self.open.shared.root]
-            .into_iter()
-            .try_for_each(|folder| disk.sync_folder(folder).map_err(failed("sync the folder", folder)));
-        self.broken = synced.is_err();
-        self.contents = Some(contents);
-        synced
+        self.broken = placed.is_err();
+        match (&placed, &mut self.contents) {
+            (Ok(()), now) => *now = Some(contents),
+            (Err(_), Some(now)) => {
+                // Either file may be the one there is after a crash. The old one is known here, whatever its name.
+                now.go_back();
+                now.file = old;
+            }
+            (Err(_), None) => {}
+        }
+        replacement.has_file = placed.is_err();
+        placed
     }
 }
 

@@ -1,12 +1,13 @@
 //! [`ZoneStore`]: keeps what changes in a zone.
 
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use wire::{Name, Serial};
 use zone::Zone;
 use zone::store::ChangeSet;
 
-use crate::disk::DiskFile;
+use crate::disk::{Disk, DiskFile};
 use crate::fault::{StoreFault, failed};
 use crate::folder::OpenZone;
 use crate::frame::{FrameKind, FrameReader, HEAD, Step, seal, write_all};
@@ -51,7 +52,7 @@ pub(crate) struct Contents {
     pub(crate) acknowledged: Acknowledged,
     /// There may be bytes behind `end`, to be cut off first.
     pub(crate) has_tail: bool,
-    /// The file, open from the first change that is not acknowledged until it is.
+    /// The file, open from the first change that is not acknowledged until it is, or while it has no other name.
     pub(crate) file: Option<Arc<dyn DiskFile>>,
     pub(crate) confirmed: Option<Confirmed>,
 }
@@ -95,6 +96,14 @@ impl Contents {
         self.steps.truncate(self.acknowledged.steps);
         (self.end, self.serial) = (self.acknowledged.end, self.acknowledged.serial);
         self.file = None;
+    }
+
+    /// The file.
+    pub(crate) fn file(&self, disk: &dyn Disk, path: &Path) -> Result<Arc<dyn DiskFile>, StoreFault> {
+        match &self.file {
+            Some(file) => Ok(Arc::clone(file)),
+            None => Ok(disk.open(path).map_err(failed("open", path))?.into()),
+        }
     }
 
     fn has_pending(&self) -> bool {
@@ -173,10 +182,7 @@ impl ZoneStore {
     fn write(&mut self, frame: &[u8]) -> Result<(), StoreFault> {
         let path = self.open.paths().store;
         let Some(contents) = &mut self.contents else { return Err(StoreFault::NoBase) };
-        let file = match &contents.file {
-            Some(file) => Arc::clone(file),
-            None => self.open.shared.disk.open(&path).map_err(failed("open", &path))?.into(),
-        };
+        let file = contents.file(&*self.open.shared.disk, &path)?;
         contents.file = Some(Arc::clone(&file));
         if contents.has_tail {
             file.set_len(contents.end).map_err(failed("cut", &path))?;
@@ -235,10 +241,7 @@ impl ZoneStore {
         let path = self.open.paths().store;
         let contents = self.contents.as_mut().ok_or(StoreFault::NoBase)?;
         let confirmed = Confirmed { at, serial: contents.acknowledged.serial };
-        let file = match &contents.file {
-            Some(file) => Arc::clone(file),
-            None => self.open.shared.disk.open(&path).map_err(failed("open", &path))?.into(),
-        };
+        let file = contents.file(&*self.open.shared.disk, &path)?;
         write_all(&*file, &path, &confirmed.to_bytes(contents.header.nonce), CONFIRMED_AT as u64)?;
         contents.confirmed = Some(confirmed);
         Ok(())
@@ -259,9 +262,9 @@ impl ZoneStore {
             None if from == serial => end,
             None => return Ok(None),
         };
-        let (shared, path) = (&self.open.shared, self.open.paths().store);
-        let file = shared.disk.open(&path).map_err(failed("open", &path))?;
-        let reader = FrameReader::new(&file.into(), &path.into(), header.nonce);
+        let path = self.open.paths().store;
+        let file = contents.file(&*self.open.shared.disk, &path)?;
+        let reader = FrameReader::new(&file, &path.into(), header.nonce);
         Ok(Some(History::new(reader, start..end, header.base_range(), from)))
     }
 

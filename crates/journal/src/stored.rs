@@ -57,7 +57,9 @@ impl Stored {
         let walk = reader.walk(header.base_end..len, header.sealed, header.base)?;
         steps.extend(walk.steps);
         if walk.end > header.sealed {
-            // A process before this one may have ended before they were on the disk.
+            // A process before this one may have ended before the last of them were on the disk, or after a sync that failed,
+            // for which a later one does not make up: they are written again.
+            reader.write_again(walk.acknowledged.max(header.sealed)..walk.end)?;
             file.sync_data().map_err(failed("sync", &path))?;
         }
         let torn = (walk.end < len).then_some(TornTail { offset: walk.end, bytes: len - walk.end });

@@ -246,13 +246,14 @@ impl SimulatedDisk {
     }
 
     /// Ends the process that uses the disk, and unless that is all, turns the power off and on: what was on its way fares as
-    /// `loss` says. Files that were open are of no use any more.
+    /// `loss` says. Files that were open are of no use any more. What was planned stays planned if only the process ends.
     pub fn crash(&self, loss: Loss) -> SimulatedDisk {
         let mut state = std::mem::take(&mut *self.state());
+        state.locked = false;
         if loss != Loss::Nothing {
             state.lose(loss);
+            (state.trouble, state.is_off) = (None, false);
         }
-        (state.locked, state.trouble, state.is_off) = (false, None, false);
         SimulatedDisk(Arc::new(Mutex::new(state)))
     }
 

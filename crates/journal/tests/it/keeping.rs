@@ -255,13 +255,16 @@ proptest! {
         let Some((mut store, last)) = store else { return Ok(()) };
         store.sync().expect("synced");
         let apex = last.apex().to_buf();
-        for _ in 0..2 {
+        for round in 0..2 {
             drop(store);
             let (again, stored) = folder.zone(apex.as_name()).expect("a store");
             store = again;
             let loaded = stored.expect("a zone").load(&key()).expect("a zone");
             prop_assert!(is_same(&loaded, &last));
-            testkit::versions::assert_same(&loaded, &last.folded().expect("a zone"));
+            if round == 1 {
+                // A base brings back the order of records, too, which changes need not.
+                testkit::versions::assert_same(&loaded, &last.folded().expect("a zone"));
+            }
             store.compact(&last).expect("compacted");
         }
     }

@@ -1,5 +1,6 @@
 //! What stores keep, on real disks and on such as forget and fail.
 
+mod crashes;
 mod keeping;
 
 use std::path::Path;

@@ -8,8 +8,8 @@ use super::table::value::Int;
 keys! {
     /// What nomen keeps between its runs.
     pub struct Storage {
-        /// Folder for what nomen keeps between its runs: images of zones and the secret key behind the hashes of
-        /// names, `hash-key`; removing that file makes a new key, and new images. Only the user nomen runs as
+        /// Folder for what nomen keeps between its runs: zones from primaries, images of zones and the secret key behind
+        /// the hashes of names, `hash-key`; removing that file makes a new key, and new images. Only the user nomen runs as
         /// may have access. Made if it is missing. Unset: the folder of systemd's `StateDirectory`, else none.
         restart "state-dir" dir: Option<PathBuf> = None, example "/var/lib/nomen";
         /// Keep images of large zones in the state folder, so that a start does not have to read their text again.

@@ -38,6 +38,10 @@ impl Figures for SecondaryFigures {
         let help = "Records in transfers from primaries";
         out.counter("transfers_received_records", help, counts.records.load(Relaxed))?;
         out.counter("zones_expired", "Times that a zone expired", counts.expired.load(Relaxed))?;
+        let stored = [("kept", &counts.stored), ("failed", &counts.unstored)];
+        let stored = stored.map(|(word, count)| (word, count.load(Relaxed)));
+        let help = "Versions of zones from primaries kept on disk, and those that could not be";
+        out.family("secondary_zone_writes", help, MetricType::Counter, of("result", stored.into()))?;
         let taken = counts.notify_taken.load(Relaxed);
         let joined = counts.notify_joined.load(Relaxed);
         let notify = vec![

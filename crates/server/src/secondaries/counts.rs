@@ -22,6 +22,10 @@ pub struct SecondaryCounts {
     pub bytes: AtomicU64,
     /// Records, likewise.
     pub records: AtomicU64,
+    /// Versions kept on disk.
+    pub stored: AtomicU64,
+    /// Times that the disk did not keep what it should.
+    pub unstored: AtomicU64,
     /// Zones that expired.
     pub expired: AtomicU64,
     /// NOTIFY taken.

@@ -8,16 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use exchange::unix_seconds;
-use transfer::difference::{Difference, RecordList};
 use transfer::incoming::{
     AskedFor, IncomingTransfer, Received, SentRequest, TransferFault, TransferLimit, TransferLimits,
 };
 use transfer::secondary::{SecondaryFault, transfer_query};
 use transfer::tsig::sign_request;
 use wire::hash::HashKey;
-use wire::{NameBuf, Serial, Type};
+use wire::{NameBuf, Type};
 use zone::Zone;
-use zone::store::{ChangeSet, ChangedRecords};
+use zone::store::ChangeSet;
 
 use super::plan::PeerServer;
 
@@ -162,8 +161,7 @@ fn made(job: &FetchJob, received: Received) -> Result<Fetched, SecondaryFault> {
         (Received::Differences(differences), Some(have)) => {
             let mut zone = Arc::clone(have);
             let mut changes = Vec::with_capacity(differences.len());
-            for difference in differences {
-                let change = change_set(&difference);
+            for change in differences {
                 let unfit = |error| SecondaryFault::Transfer(TransferFault::Unfit(Box::new(error)));
                 zone = Arc::new(zone.apply(&change).map_err(unfit)?);
                 changes.push(Arc::new(change));
@@ -173,17 +171,6 @@ fn made(job: &FetchJob, received: Received) -> Result<Fetched, SecondaryFault> {
         // Differences come to those alone who have a version.
         (Received::Differences(_), None) => Err(SecondaryFault::Transfer(TransferFault::NoSoa)),
     }
-}
-
-/// A difference as a zone takes it.
-fn change_set(difference: &Difference) -> ChangeSet {
-    let records = |list: &RecordList| {
-        let mut records = ChangedRecords::default();
-        list.iter().for_each(|r| records.push(r.owner, r.rtype, r.ttl, r.rdata));
-        records
-    };
-    let (before, after): (Serial, Serial) = (difference.from(), difference.to());
-    ChangeSet { before, after, removed: records(difference.removed()), added: records(difference.added()) }
 }
 
 /// The messages of a stream, one by one, within the limits of time.
@@ -246,15 +233,15 @@ impl<'j> Messages<'j> {
                 Err(e) if is_wait(&e) => {}
                 Err(_) => return Err(SecondaryFault::BrokenOff),
             }
-            self.look()?;
+            self.look(Instant::now())?;
         }
         Ok(())
     }
 
     /// Looks at the limits of time.
-    fn look(&mut self) -> Result<(), SecondaryFault> {
+    fn look(&mut self, now: Instant) -> Result<(), SecondaryFault> {
         let limit = |limit| Err(SecondaryFault::Transfer(TransferFault::Limit(limit)));
-        let (now, limits) = (Instant::now(), &self.job.limits);
+        let limits = &self.job.limits;
         if self.job.cancelled.load(Relaxed) || now.duration_since(self.heard) > limits.idle {
             return Err(SecondaryFault::Unreachable);
         }
@@ -275,4 +262,79 @@ impl<'j> Messages<'j> {
 /// Whether a read has only waited.
 fn is_wait(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn job(listener: &TcpListener) -> FetchJob {
+        let limits = FetchLimits {
+            transfer: TransferLimits::default(),
+            time: Duration::from_secs(300),
+            rate: 100,
+            idle: Duration::from_secs(50),
+        };
+        FetchJob {
+            number: 1,
+            apex: "example.".parse().expect("a name"),
+            primary: PeerServer { address: listener.local_addr().expect("bound"), key: None },
+            asked: AskedFor::Axfr,
+            id: 7,
+            have: None,
+            key: HashKey::new([1, 2, 3]),
+            limits,
+            cancelled: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn a_transfer_stops_at_each_limit_of_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let job = job(&listener);
+        let stream = TcpStream::connect(job.primary.address).expect("a connection");
+        let begun = Instant::now();
+        let mut messages = Messages::new(stream, &job, begun);
+        let start = messages.heard;
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let limit = |limit| Err(SecondaryFault::Transfer(TransferFault::Limit(limit)));
+        assert_eq!(messages.look(after(50)), Ok(()));
+        assert_eq!(messages.look(after(51)), Err(SecondaryFault::Unreachable), "nothing comes");
+        // 100 bytes a second are enough, and are counted anew for each minute.
+        for minute in 1..5 {
+            messages.heard = after(minute * 60);
+            messages.counted.1 = 6000;
+            assert_eq!(messages.look(after(minute * 60)), Ok(()));
+        }
+        messages.heard = after(300);
+        messages.counted.1 = 5999;
+        assert_eq!(messages.look(after(300)), limit(TransferLimit::Rate));
+        assert_eq!(messages.look(after(302)), limit(TransferLimit::Time));
+        job.cancelled.store(true, Relaxed);
+        assert_eq!(messages.look(start), Err(SecondaryFault::Unreachable));
+    }
+
+    #[test]
+    fn messages_come_whole_however_they_are_cut() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let job = job(&listener);
+        let stream = TcpStream::connect(job.primary.address).expect("a connection");
+        let (mut peer, _) = listener.accept().expect("the connection");
+        let sizes = [1, 0, 65_535, 40_000, 65_535, 3];
+        let sent = std::thread::spawn(move || {
+            for size in sizes {
+                let message = vec![size as u8; size];
+                peer.write_all(&(size as u16).to_be_bytes()).expect("sent");
+                peer.write_all(&message).expect("sent");
+            }
+        });
+        let mut messages = Messages::new(stream, &job, Instant::now());
+        for size in sizes {
+            assert_eq!(messages.next().expect("a message"), vec![size as u8; size]);
+        }
+        sent.join().expect("all is sent");
+        assert_eq!(messages.next(), Err(SecondaryFault::BrokenOff));
+    }
 }

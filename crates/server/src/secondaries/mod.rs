@@ -7,6 +7,7 @@
 //! | `core` | what is to be done: the state machine, driven by `net::Outgoing` on a thread of its own |
 //! | `fetch` | one transfer, on a thread of its own |
 //! | `notify` | NOTIFY from others |
+//! | `store` | versions on disk |
 //! | `status`, `counts` | what operators see |
 
 mod core;
@@ -15,10 +16,12 @@ mod fetch;
 mod notify;
 mod plan;
 mod status;
+mod store;
 
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -28,9 +31,9 @@ use engine::{Engine, Source};
 use exchange::unix_seconds;
 use net::{Outgoing, OutgoingConfig};
 use resolver::ChaCha;
-use tracing::error;
+use tracing::{error, warn};
 use transfer::incoming::{TransferFault, TransferLimits};
-use transfer::secondary::{SecondaryFault, SecondaryLimits};
+use transfer::secondary::{SecondaryFault, SecondaryLimits, SecondaryZone};
 use zone::Zone;
 use zone::store::ChangeSet;
 
@@ -46,6 +49,8 @@ use fetch::{FetchFigures, FetchJob, FetchLimits, fetch, soa_data};
 use notify::Unread;
 pub use plan::{PeerMaker, PeerRules, PeerServer, ZonePeers};
 pub use status::{LastTransfer, PrimaryFault, SecondaryStatus, ZoneOrder};
+use store::Keep;
+pub use store::SecondaryStore;
 
 /// Longest wait for what the core knows.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -108,6 +113,7 @@ pub struct Secondaries {
 struct Desk {
     outgoing: OnceLock<Weak<Outgoing<SecondaryRequest>>>,
     keeping: OnceLock<ZoneKeeping>,
+    store: Option<Arc<SecondaryStore>>,
     unread: Arc<Unread>,
 }
 
@@ -163,6 +169,12 @@ impl Surroundings for Arc<Desk> {
         }
     }
 
+    fn keep(&self, apex: &Apex, keep: Keep, at: u64) {
+        if let Some(store) = &self.store {
+            store.keep(apex.clone(), keep, at);
+        }
+    }
+
     fn looked(&self, apex: &Apex) {
         self.unread.looked(apex);
     }
@@ -173,23 +185,35 @@ impl Surroundings for Arc<Desk> {
 }
 
 impl Secondaries {
-    /// Starts the thread; zones come with [`configure`](Self::configure). From the next batch on the engine takes NOTIFY.
+    /// Starts the thread; zones come with [`configure`](Self::configure), and are kept in the state folder, if there is one
+    /// that can be used. From the next batch on the engine takes NOTIFY.
     ///
     /// # Errors
     /// [`SecondariesFault`].
     pub fn start(
         engine: &Arc<Engine<Served>>,
         settings: &Settings,
+        state: Option<&Path>,
     ) -> Result<Arc<Secondaries>, SecondariesFault> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(SecondariesFault::Random)?;
         let unread = Arc::new(Unread::default());
-        let keeping = OnceLock::new();
-        let desk = Arc::new(Desk { outgoing: OnceLock::new(), keeping, unread: Arc::clone(&unread) });
+        let opened = state.and_then(|state| {
+            let fault = |fault| warn!("zones from primaries are not kept on disk: {fault}");
+            SecondaryStore::open(state).map_err(fault).ok()
+        });
+        let (store, writer) = opened.unzip();
+        let (outgoing, keeping) = (OnceLock::new(), OnceLock::new());
+        let desk = Arc::new(Desk { outgoing, keeping, store, unread: Arc::clone(&unread) });
         let epoch = (Instant::now(), unix_seconds());
         let core =
             SecondaryCore::new(Arc::clone(&desk), ChaCha::new(seed), engine.key(), limits(settings), epoch);
         let counts = core.counts();
+        if let Some(writer) = writer {
+            let counts = Arc::clone(&counts);
+            let thread = std::thread::Builder::new().name("secondaries-disk".into());
+            thread.spawn(move || writer.work(&counts)).map_err(SecondariesFault::Thread)?;
+        }
         let config = OutgoingConfig { links: LINKS, ..OutgoingConfig::default() };
         let outgoing = Outgoing::start("secondaries", core, &config).map_err(SecondariesFault::Thread)?;
         let outgoing = Arc::new(outgoing);
@@ -229,7 +253,7 @@ impl Secondaries {
         let is_told = |zone: &&Arc<Zone>| {
             rules.get(zone.apex().as_wire()).is_some_and(|peers| !peers.notify.is_empty())
         };
-        let told: Vec<Published> = zones.iter().filter(is_told).map(|zone| published(zone)).collect();
+        let told: Vec<Published> = zones.iter().filter(is_told).map(published).collect();
         if !told.is_empty() {
             self.request(SecondaryRequest::Published(told));
         }
@@ -279,9 +303,22 @@ impl Secondaries {
         &self.counts
     }
 
-    /// Asks and tells nobody any more.
+    /// Where versions are kept, if they are.
+    pub fn store(&self) -> Option<&Arc<SecondaryStore>> {
+        self.desk.store.as_ref()
+    }
+
+    /// Whether a version of a zone that was kept may no longer be served.
+    pub fn has_expired(&self, apex: &Apex, kept: &KeptVersion) -> bool {
+        let rules = self.rules.load().get(apex).map(|peers| peers.rules.clone()).unwrap_or_default();
+        let timers = SecondaryZone::kept(rules, kept.zone.soa(), kept.confirmed, &mut || 0);
+        timers.expires().is_some_and(|expires| expires <= unix_seconds())
+    }
+
+    /// Asks and tells nobody any more, and waits for the disk.
     pub fn stop(&self) {
         self.outgoing.stop();
+        self.desk.store.iter().for_each(|store| store.flush());
     }
 }
 

@@ -77,6 +77,11 @@ impl PeerRules {
         self.zones.get(apex)
     }
 
+    /// Whether a zone is taken from primaries.
+    pub fn any_taken(&self) -> bool {
+        self.zones.values().any(|peers| !peers.primaries.is_empty())
+    }
+
     /// All zones that have any.
     pub fn iter(&self) -> impl Iterator<Item = (&Apex, &Arc<ZonePeers>)> {
         self.zones.iter()

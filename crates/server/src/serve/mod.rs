@@ -73,8 +73,14 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let logging = Arc::new(logging);
     let transfers = Transfers::start(&frontend.engine, &settings);
     transfers.allow(&wanted.transfers);
-    let secondaries = Secondaries::start(&frontend.engine, &settings);
+    let state = settings.server.storage.folder().filter(|_| !built_in);
+    let secondaries = Secondaries::start(&frontend.engine, &settings, state.as_deref());
     let secondaries = secondaries.map_err(|fault| outside(fault.to_string()))?;
+    if state.is_none() && wanted.peers.any_taken() {
+        warn!(
+            "zones from primaries are not kept on disk, a restart transfers them again: set `state-dir` in [server]"
+        );
+    }
     let mut adopting: Vec<Arc<dyn Adopt>> =
         vec![frontend.clone(), logging.clone(), transfers.clone(), secondaries.clone()];
     adopting.extend(recursive.iter().map(|recursive| Arc::clone(recursive) as Arc<dyn Adopt>));
@@ -207,12 +213,12 @@ fn attend(
         info!("{why}: answering what has arrived, then stopping");
         signals::notify_stopping();
         tokio::spawn(signals::exit_at_next());
-        secondaries.stop();
         keeping.stop();
         // Joining blocks; the signal that stops at once must still be heard.
         let drain = move || {
             // Who waits for other servers is answered before the listeners go.
             recursive.iter().for_each(|recursive| recursive.stop());
+            secondaries.stop();
             frontend.drain();
         };
         tokio::task::spawn_blocking(drain).await.map_err(|e| format!("stopping failed: {e}"))

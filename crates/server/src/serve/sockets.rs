@@ -40,16 +40,14 @@ impl Sockets {
     }
 }
 
-/// Makes the state folder while that is still allowed. Without it everything is read from text.
+/// Makes the state folder while that is still allowed. Without it everything is read from text, and transferred.
 fn make_state_folder(
     settings: &Settings,
     built_in: bool,
     ids: Option<privileges::UserIds>,
     notes: &mut Vec<String>,
 ) {
-    let storage = &settings.server.storage;
-    let wanted = *storage.images || settings.recursive().is_some();
-    let folder = storage.folder().filter(|_| wanted && !built_in);
+    let folder = settings.server.storage.folder().filter(|_| !built_in);
     let owner = ids.filter(|_| privileges::is_root()).map(|i| (i.uid, i.gid));
     notes.extend(
         folder.and_then(|folder| images::make_folder(&folder, owner).err()).map(|fault| fault.to_string()),

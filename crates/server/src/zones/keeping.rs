@@ -22,7 +22,7 @@ use zone::Zone;
 use super::examiner::{Examination, Examiner, SignatureAge};
 use super::images::{ImageOrder, Images};
 use super::keeper::{
-    Keeper, KeeperAction, KeeperEvent, Looked, Notice, ReadWhen, SecondaryNews, VersionStep,
+    Keeper, KeeperAction, KeeperEvent, KeptVersion, Looked, Notice, ReadWhen, SecondaryNews, VersionStep,
 };
 use super::loaders::{LoadEnd, Loaders};
 use super::progress::ProgressDisplay;
@@ -316,6 +316,7 @@ impl Keeping {
 
     /// Has zones taken from primaries, and others told of changes, by these.
     pub fn connect(&mut self, secondaries: Arc<Secondaries>) {
+        secondaries.store().into_iter().for_each(|store| self.loaders.read_from(Arc::clone(store)));
         self.secondaries = Some(secondaries);
     }
 
@@ -512,7 +513,7 @@ impl Keeping {
 
     /// Reports to a zone's keeper what its load came to.
     fn loaded(&mut self, LoadEnd { apex, number, looked }: LoadEnd) {
-        let looked = self.fit_to_serve(looked);
+        let looked = self.fit_to_serve(&apex, looked);
         let came_to = match &looked {
             Looked::Unchanged | Looked::Kept(None) => |summary: &mut Summary| summary.unchanged += 1,
             Looked::Loaded(_) | Looked::Kept(Some(_)) => |summary: &mut Summary| summary.loaded += 1,
@@ -564,8 +565,12 @@ impl Keeping {
     }
 
     /// What a load came to, which is nothing if the zone could not be found under the key of the catalog.
-    fn fit_to_serve(&self, looked: Looked) -> Looked {
+    fn fit_to_serve(&self, apex: &Apex, looked: Looked) -> Looked {
         match looked {
+            Looked::Kept(Some(kept)) => {
+                let expired = self.secondaries.as_ref().is_some_and(|of| of.has_expired(apex, &kept));
+                Looked::Kept(Some(KeptVersion { expired, ..kept }))
+            }
             Looked::Loaded(reading) if *reading.zone.key() != self.key => Looked::Bad {
                 fault: Arc::new(ZoneFault::without_place(
                     "the zone was built under another hash key than that of the server; this is a bug",

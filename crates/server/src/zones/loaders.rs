@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use wire::hash::HashKey;
@@ -14,6 +14,7 @@ use super::images::Images;
 use super::keeper::{Load, Looked, Reading};
 use super::text::{self, Meter};
 use super::{Apex, FileStamp, ZoneFault, ZoneText};
+use crate::secondaries::SecondaryStore;
 use crate::sync::lock;
 
 /// What a load came to, for the keeper of this zone.
@@ -31,6 +32,8 @@ pub(super) struct LoadEnd {
 struct Shared {
     key: HashKey,
     images: Option<Arc<Images>>,
+    /// Where zones from primaries are kept, if they are.
+    store: OnceLock<Arc<SecondaryStore>>,
     meter: Meter,
     queue: Mutex<LoadQueue>,
 }
@@ -61,9 +64,15 @@ pub(super) struct Loaders {
 impl Loaders {
     /// Loaders that build zones under `key`, from images where they may.
     pub(super) fn new(key: HashKey, images: Option<Arc<Images>>) -> Self {
-        let shared = Shared { key, images, meter: Meter::default(), queue: Mutex::default() };
+        let shared =
+            Shared { key, images, store: OnceLock::new(), meter: Meter::default(), queue: Mutex::default() };
         let most = std::thread::available_parallelism().map_or(1, usize::from);
         Loaders { shared: Arc::new(shared), most }
+    }
+
+    /// Zones from primaries are kept here.
+    pub(super) fn read_from(&self, store: Arc<SecondaryStore>) {
+        self.shared.store.get_or_init(|| store);
     }
 
     /// How far all loads together have come.
@@ -148,7 +157,8 @@ impl Shared {
             return Looked::Unchanged;
         }
         if load.spec.text == ZoneText::Primaries {
-            return Looked::Kept(None);
+            let store = self.store.get();
+            return Looked::Kept(store.and_then(|store| store.load(&load.spec.apex, &self.key)));
         }
         let begun = Instant::now();
         let images = self.images.as_ref();

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -242,6 +243,7 @@ fn the_next_primary_is_asked_where_the_first_is_dead() {
     let known = known(&secondary, "example");
     assert_eq!((&known["state"], &known["fault"]), (&"fresh".into(), &serde_json::Value::Null), "{known}");
     secondary.wait_for_log("no answer", 1);
+    secondary.wait_for_log("not kept on disk", 1);
 }
 
 #[test]
@@ -280,6 +282,43 @@ fn a_zone_that_never_came_or_expired_is_answered_with_servfail_and_comes_back() 
     assert_eq!(secondary.ctl_json(&["zone", "status", "example"])["state"], "expired");
     let _again = start_in(folder, there, "", &format!("allow-transfer = [\"key:transfer.example\"]\n{KEYS}"));
     eventually("it is back", &secondary, || answer().contains("192.0.2.1"));
+}
+
+/// Waits until the system's clock is past a time in seconds since 1970.
+fn pass(time: u64) {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
+    while now() <= time {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_restart_has_the_zones_back_without_the_primary_but_for_those_that_expired() {
+    let (here, there) = (free_address(), free_address());
+    let first = primary(there, APEX, "");
+    let zone = |keys: &str| {
+        let primaries = peer(there, true);
+        format!("[[zone]]\nname = \"example\"\nprimaries = [{primaries}]\n{keys}{KEYS}")
+    };
+    let state = "state-dir = \"state\"\n";
+    let secondary = server(here, state, &zone(""));
+    eventually("it is taken", &secondary, || is_answered(&secondary, "ns1.example", "192.0.2.1"));
+    let confirmed = known(&secondary, "example")["confirmed"].as_u64().expect("a time");
+    first.write("example.zone", &format!("{}new A 192.0.2.9\n", APEX.replace("admin 1 ", "admin 2 ")));
+    first.reload();
+    secondary.ctl_json(&["zone", "refresh", "example"]);
+    eventually("it is taken", &secondary, || is_answered(&secondary, "new.example", "192.0.2.9"));
+    assert!(!secondary.log().contains("not kept on disk"), "{}", secondary.log());
+    drop(first);
+    let secondary = start_in(secondary.stop(), here, state, &zone(""));
+    // From the first query on.
+    assert!(is_answered(&secondary, "new.example", "192.0.2.9"), "{}", secondary.log());
+    assert_eq!(known(&secondary, "example")["state"], "fresh");
+    assert!(known(&secondary, "example")["confirmed"].as_u64().is_some_and(|at| at >= confirmed));
+    pass(known(&secondary, "example")["confirmed"].as_u64().expect("a time") + 1);
+    let secondary = start_in(secondary.stop(), here, state, &zone("max-expire = \"1s\"\n"));
+    assert!(secondary.query(&["new.example", "A"]).contains("SERVFAIL"), "{}", secondary.log());
+    assert_eq!(known(&secondary, "example")["state"], "expired");
 }
 
 #[test]

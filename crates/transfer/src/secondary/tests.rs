@@ -93,6 +93,38 @@ fn primaries_are_tried_in_turn_then_retried() {
 }
 
 #[test]
+fn other_rules_leave_version_and_timers_and_begin_anew_what_was_under_way() {
+    let zone = loaded(2).under(rules(1), START + 10);
+    assert_eq!((zone.soa(), zone.next(), zone.checked()), (Some(soa(5)), START + 1000, Some(START)));
+    let mut zone = loaded(2);
+    assert_eq!(zone.poll(START + 1000), probe(0));
+    assert_eq!(event(&mut zone, failed(), START + 1001), probe(1));
+    let mut zone = zone.under(rules(1), START + 1002);
+    assert_eq!((zone.is_under_way(), zone.last_fault()), (false, None));
+    assert_eq!(zone.poll(START + 1002), probe(0), "whom it was with may be gone");
+    let mut zone = loaded(1).under(SecondaryRules { expire: 0..=2000, ..rules(1) }, START);
+    assert_eq!(zone.expires(), Some(START + 2000));
+    assert_eq!(zone.poll(START + 2000), Some(SecondaryAction::Expire));
+    assert_eq!(zone.expires(), None);
+}
+
+#[test]
+fn higher_limits_let_those_go_on_that_wait() {
+    let one = SecondaryLimits { in_all: 1, per_primary: 1 };
+    let mut scheduler = SecondaryScheduler::new(one);
+    for _ in 0..5 {
+        scheduler.add(SecondaryZone::new(rules(1), START), &[PrimaryId(1)]);
+    }
+    let begun = |scheduler: &mut SecondaryScheduler| std::iter::from_fn(|| scheduler.poll(START)).count();
+    assert_eq!((begun(&mut scheduler), scheduler.load()), (1, (1, 4)));
+    scheduler.set_limits(SecondaryLimits { in_all: 4, per_primary: 3 });
+    assert_eq!(scheduler.next_due(), Some(0));
+    assert_eq!((begun(&mut scheduler), scheduler.load()), (2, (3, 2)));
+    scheduler.set_limits(one);
+    assert_eq!((begun(&mut scheduler), scheduler.load()), (0, (3, 2)));
+}
+
+#[test]
 fn the_whole_zone_is_asked_for_where_differences_fail() {
     for fault in [
         TransferFault::Rcode(Rcode::NOTIMP),

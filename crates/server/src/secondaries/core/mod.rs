@@ -33,6 +33,7 @@ use super::counts::{SecondaryCounts, StateCounts};
 use super::fetch::{FetchFigures, FetchJob, FetchLimits, Fetched};
 use super::plan::{PeerRules, ZonePeers};
 use super::status::{SecondaryStatus, ZoneOrder};
+use super::store::Keep;
 use crate::zones::Apex;
 use crate::zones::keeper::{KeptVersion, SecondaryNews};
 use links::Exchange;
@@ -97,6 +98,9 @@ pub(super) trait Surroundings: Send + 'static {
 
     /// Reports what became of a zone.
     fn news(&self, apex: &Apex, news: SecondaryNews);
+
+    /// Has something kept of a zone, as of a time in seconds since 1970.
+    fn keep(&self, apex: &Apex, keep: Keep, at: u64);
 
     /// A NOTIFY of this zone is being looked at: the next one is news again.
     fn looked(&self, apex: &Apex);
@@ -201,7 +205,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
     fn configure(&mut self, rules: &PeerRules, at: &mut Moment<'_>) {
         let gone: Vec<Apex> = self.zones.keys().filter(|apex| rules.get(apex).is_none()).cloned().collect();
         for apex in gone {
-            self.untake(&apex, at);
+            self.let_go(&apex, at);
             if let Some(zone) = self.zones.remove(&apex) {
                 zone.told.due().map(|due| self.telling.remove(&(due, apex)));
             }

@@ -21,6 +21,7 @@ use crate::secondaries::counts::word;
 use crate::secondaries::fetch::{FetchFigures, FetchJob, Fetched};
 use crate::secondaries::plan::ZonePeers;
 use crate::secondaries::status::{LastTransfer, PrimaryFault, SecondaryStatus, ZoneOrder};
+use crate::secondaries::store::Keep;
 use crate::zones::Apex;
 use crate::zones::keeper::{KeptVersion, SecondaryNews};
 
@@ -157,12 +158,22 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         Some((self.scheduler.remove(taken.id)?, taken.version))
     }
 
+    /// A zone is taken from primaries no longer, and nothing is kept of it.
+    pub(super) fn let_go(&mut self, apex: &Apex, at: &mut Moment<'_>) {
+        if self.untake(apex, at).is_some() {
+            self.surroundings.keep(apex, Keep::Nothing, self.unix(at.now));
+        }
+    }
+
     /// Other primaries or rules hold for a zone: its version and timers stay.
     pub(super) fn retake(&mut self, apex: &Apex, at: &mut Moment<'_>) {
         let now = self.unix(at.now);
+        let Some(zone) = self.zones.get(apex).filter(|zone| !zone.peers.primaries.is_empty()) else {
+            return self.let_go(apex, at);
+        };
+        let rules = zone.peers.rules.clone();
         let Some((timers, version)) = self.untake(apex, at) else { return };
-        let Some(zone) = self.zones.get(apex).filter(|zone| !zone.peers.primaries.is_empty()) else { return };
-        let timers = timers.under(zone.peers.rules.clone(), now);
+        let timers = timers.under(rules, now);
         self.take(apex, timers, version);
     }
 
@@ -224,6 +235,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         if let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) {
             taken.quiet_until = Some(at.now + QUIET);
             self.surroundings.news(apex, SecondaryNews::Confirmed);
+            self.surroundings.keep(apex, Keep::Confirmed, self.unix(at.now));
         }
     }
 
@@ -262,13 +274,13 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             Ok(Fetched::Whole(zone)) => {
                 self.counts.axfr.fetch_add(1, Relaxed);
                 taken.fold = None;
-                self.received(apex, &fetch, ("AXFR", figures), zone, at);
+                self.received(apex, &fetch, ("AXFR", figures), zone, None, at);
             }
             Ok(Fetched::Changed(zone, changes)) => {
                 self.counts.ixfr.fetch_add(1, Relaxed);
                 taken.fold.iter_mut().for_each(|fold| fold.changes.extend(changes.iter().cloned()));
                 let folds = taken.fold.is_none() && zone.is_worth_folding();
-                self.received(apex, &fetch, ("IXFR", figures), Arc::clone(&zone), at);
+                self.received(apex, &fetch, ("IXFR", figures), Arc::clone(&zone), Some(changes), at);
                 if folds {
                     self.fold(apex, zone, Vec::new(), true);
                 }
@@ -283,6 +295,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         fetch: &Fetch,
         (kind, figures): (&'static str, FetchFigures),
         zone: Arc<Zone>,
+        changes: Option<Vec<Arc<ChangeSet>>>,
         at: &mut Moment<'_>,
     ) {
         let (now, soa) = (self.unix(at.now), zone.soa());
@@ -303,7 +316,8 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         let from = from.map(|from| from.0);
         taken.last_transfer =
             Some(LastTransfer { at: now, primary, kind, from, to: to.0, records, bytes, milliseconds });
-        self.surroundings.news(apex, SecondaryNews::Received(zone));
+        self.surroundings.news(apex, SecondaryNews::Received(Arc::clone(&zone)));
+        self.surroundings.keep(apex, Keep::Version(zone, changes), now);
         self.happened(apex, SecondaryEvent::Transferred(soa), at);
     }
 

@@ -22,6 +22,7 @@ struct Done {
     fetches: Vec<FetchJob>,
     folds: Vec<(u64, Arc<Zone>, usize, bool)>,
     news: Vec<String>,
+    kept: Vec<String>,
 }
 
 impl Surroundings for Arc<Mutex<Done>> {
@@ -37,6 +38,17 @@ impl Surroundings for Arc<Mutex<Done>> {
             SecondaryNews::Folded(zone) => format!("folded {}", zone.serial()),
             SecondaryNews::Confirmed => "confirmed".into(),
             SecondaryNews::Expired => "expired".into(),
+        });
+    }
+    fn keep(&self, _: &Apex, keep: Keep, at: u64) {
+        let after = at - START;
+        lock(self).kept.push(match keep {
+            Keep::Version(zone, changes) => {
+                format!("{} with {:?} at {after}", zone.serial(), changes.map(|changes| changes.len()))
+            }
+            Keep::Confirmed => format!("confirmed at {after}"),
+            Keep::Nothing => "nothing".into(),
+            Keep::Flush(_) => "flush".into(),
         });
     }
     fn looked(&self, _: &Apex) {}
@@ -192,6 +204,10 @@ impl Rig {
         std::mem::take(&mut lock(&self.done).news)
     }
 
+    fn kept(&self) -> Vec<String> {
+        std::mem::take(&mut lock(&self.done).kept)
+    }
+
     fn status(&self) -> SecondaryStatus {
         self.core.status(&apex(), self.now).expect("a zone with peers")
     }
@@ -294,9 +310,13 @@ fn a_reload_keeps_the_timers_of_zones_that_stay() {
     assert_eq!((rig.status().next_refresh, rig.asked().len()), (before.next_refresh, 0));
     rig.pass(400);
     assert_eq!(rig.asked(), ["udp 192.0.2.3"]);
+    rig.serial(5);
+    assert_eq!(rig.kept(), ["5 with None at 0", "confirmed at 1000"]);
     // A zone that goes takes all with it.
+    rig.request(SecondaryRequest::Order(apex(), ZoneOrder::Refresh, std::sync::mpsc::sync_channel(1).0));
     rig.request(SecondaryRequest::Configure(PeerRules::default()));
     assert!(rig.asked().is_empty() && rig.core.status(&apex(), rig.now).is_none());
+    assert_eq!((rig.kept(), rig.news()), (vec!["nothing".into()], vec!["confirmed".into()]));
     rig.pass(100_000);
     assert!(rig.asked().is_empty() && rig.news().is_empty());
 }
@@ -351,6 +371,7 @@ fn what_changes_during_a_fold_is_in_the_new_base() {
     let mut rig = Rig::new(example(TWO));
     rig.request(SecondaryRequest::Begin(apex(), None));
     rig.transferred(Ok(Fetched::Whole(zone(5, 8))));
+    rig.kept();
     let change = |from: &Arc<Zone>, to: &Arc<Zone>| {
         let change = zone::store::diff(from, to);
         let next = Arc::new(from.apply(&change).expect("it fits"));
@@ -367,6 +388,7 @@ fn what_changes_during_a_fold_is_in_the_new_base() {
     step(&mut rig, 6, 16);
     let (number, base, changes, anew) = lock(&rig.done).folds.pop().expect("a fold");
     assert_eq!((base.serial(), changes, anew), (Serial(6), 0, true));
+    assert_eq!(rig.kept(), ["6 with Some(1) at 0"]);
     step(&mut rig, 7, 17);
     assert!(lock(&rig.done).folds.is_empty(), "one at a time");
     let folded = Arc::new(base.folded().expect("a zone"));

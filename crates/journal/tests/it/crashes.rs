@@ -1,0 +1,394 @@
+//! Nothing acknowledged is lost: whenever the power goes, whatever of the rest stays, and whichever call fails.
+//!
+//! The short runs are part of every test run. The long ones: `JOURNAL_CRASHES=200000 cargo test --release -p journal --test
+//! it crashes` (and `JOURNAL_SEED=N` for other ones).
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use journal::{Replacement, StoreFault, Stored, ZoneFolder, ZoneStore};
+use testkit::disk::{Loss, SimulatedDisk, Trouble};
+use testkit::key;
+
+use super::*;
+
+const ROOT: &str = "/zones";
+
+/// A version, known by its content; serial numbers come again with other contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Version {
+    serial: u32,
+    content: u32,
+}
+
+impl Version {
+    fn zone(self) -> Zone {
+        version(self.serial, self.content)
+    }
+}
+
+/// Random numbers (SplitMix64).
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end
+    }
+}
+
+/// A store, and what must be in it.
+struct Run {
+    chance: Chance,
+    disk: SimulatedDisk,
+    /// `None` while the process is not there, or could not open it.
+    store: Option<(ZoneFolder, ZoneStore)>,
+    replacement: Option<(Replacement, Version, bool)>,
+    acknowledged: Option<Version>,
+    /// Appended to that, in order.
+    pending: Vec<Version>,
+    /// What may be found after a crash instead.
+    doubtful: Vec<Version>,
+    /// When versions were confirmed.
+    confirmed: BTreeMap<Version, Vec<u64>>,
+    content: u32,
+    faults: u32,
+}
+
+impl Run {
+    fn new(seed: u64) -> Run {
+        let mut chance = Chance(seed);
+        let disk = SimulatedDisk::new(chance.below(u64::MAX));
+        if chance.below(2) == 0 {
+            disk.write_short();
+        }
+        Run {
+            chance,
+            disk,
+            store: None,
+            replacement: None,
+            acknowledged: None,
+            pending: Vec::new(),
+            doubtful: Vec::new(),
+            confirmed: BTreeMap::new(),
+            content: 0,
+            faults: 0,
+        }
+    }
+
+    fn newest(&self) -> Option<Version> {
+        self.pending.last().copied().or(self.acknowledged)
+    }
+
+    fn next(&mut self) -> Version {
+        self.content += 1;
+        let serial = self.newest().map_or(1, |version| version.serial + 1);
+        Version { serial, content: self.content }
+    }
+
+    /// Opens the store, and checks what is in it.
+    fn open(&mut self) -> Result<(), StoreFault> {
+        let folder = ZoneFolder::open(Arc::new(self.disk.clone()), Path::new(ROOT))?;
+        let (store, stored) = folder.zone(apex().as_name())?;
+        let found = match &stored {
+            Some(stored) => Some(self.check(stored, &store)?),
+            None => None,
+        };
+        if found.is_none() {
+            assert_eq!(self.acknowledged, None, "what was acknowledged is gone");
+        }
+        assert_eq!(store.acknowledged(), found.map(|version| serial(version.serial)));
+        self.acknowledged = found;
+        self.pending.clear();
+        self.doubtful.clear();
+        self.store = Some((folder, store));
+        Ok(())
+    }
+
+    /// Which version was found.
+    fn check(&self, stored: &Stored, store: &ZoneStore) -> Result<Version, StoreFault> {
+        let zone = stored.load(&key())?;
+        let may_be = self.acknowledged.iter().chain(&self.pending).chain(&self.doubtful);
+        let found = may_be.copied().find(|version| is_same(&version.zone(), &zone));
+        let found = found.unwrap_or_else(|| {
+            panic!("{zone:?} is none of {:?} {:?} {:?}", self.acknowledged, self.pending, self.doubtful)
+        });
+        assert!(stored.history_fault().is_none());
+        if let Some(at) = stored.confirmed() {
+            assert!(self.confirmed.get(&found).is_some_and(|times| times.contains(&at)), "{found:?} at {at}");
+        }
+        if let Some(changes) = store.history(stored.base_serial())? {
+            let mut version = stored.base_serial();
+            for change in changes {
+                version = change?.after;
+            }
+            assert_eq!(version, zone.serial());
+        }
+        Ok(found)
+    }
+
+    /// Whether a call came to what it should, where `fault` is why not. After a fault the store says where it is.
+    fn faulted(&mut self, fault: &StoreFault) {
+        self.faults += 1;
+        assert!(!matches!(fault, StoreFault::Damaged { .. }) || self.disk.is_off(), "{fault}");
+    }
+
+    fn append(&mut self) {
+        let version = self.next();
+        let Some(newest) = self.newest() else { return };
+        let change = between(&newest.zone(), &version.zone());
+        let Some((_, store)) = &mut self.store else { return };
+        match store.append(&change) {
+            Ok(()) => self.pending.push(version),
+            Err(fault) => {
+                if store.is_broken() || self.disk.is_off() {
+                    self.doubtful.append(&mut self.pending);
+                    self.doubtful.push(version);
+                }
+                self.faulted(&fault);
+            }
+        }
+    }
+
+    fn sync(&mut self) {
+        let newest = self.newest();
+        let Some((_, store)) = &mut self.store else { return };
+        match store.sync() {
+            Ok(synced) => {
+                assert_eq!(newest.map(|version| serial(version.serial)), Some(synced));
+                (self.acknowledged, self.pending) = (newest, Vec::new());
+            }
+            Err(fault) => {
+                let lost = std::mem::take(&mut self.pending);
+                if store.is_broken() || self.disk.is_off() {
+                    self.doubtful.extend(lost);
+                }
+                assert!(newest.is_none() || !matches!(fault, StoreFault::NoBase));
+                self.faulted(&fault);
+            }
+        }
+    }
+
+    fn confirm(&mut self) {
+        let at = self.chance.below(1 << 40);
+        let Some((_, store)) = &mut self.store else { return };
+        let result = store.confirmed(at);
+        if let Some(version) = self.acknowledged {
+            // A fault may come when all was written.
+            self.confirmed.entry(version).or_default().push(at);
+        }
+        if let Err(fault) = result {
+            self.faulted(&fault);
+        }
+    }
+
+    /// Begins a compaction or a replacement, and writes it.
+    fn begin(&mut self) {
+        let compacts = self.chance.below(3) > 0;
+        let next = self.next();
+        let Some((_, store)) = &mut self.store else { return };
+        store.keep_history(self.chance.below(3000));
+        let (begun, version) = match (compacts, self.pending.last().copied().or(self.acknowledged)) {
+            (true, Some(newest)) => (store.begin_compaction(), newest),
+            _ => (store.begin_replacement(), next),
+        };
+        let is_compaction = version != next;
+        let written = begun.and_then(|mut begun| begun.write(&version.zone()).map(|()| begun));
+        match written {
+            Ok(begun) => self.replacement = Some((begun, version, is_compaction)),
+            Err(StoreFault::AlreadyReplacing) => {}
+            Err(fault) => self.faulted(&fault),
+        }
+    }
+
+    fn finish(&mut self) {
+        let Some((replacement, version, is_compaction)) = self.replacement.take() else { return };
+        let newest = self.newest();
+        let Some((_, store)) = &mut self.store else { return };
+        match store.finish(replacement) {
+            Ok(()) => {
+                self.acknowledged = if is_compaction { newest } else { Some(version) };
+                self.pending.clear();
+                self.doubtful.clear();
+                assert!(!store.is_broken());
+            }
+            Err(StoreFault::Overtaken) => {}
+            Err(fault) => {
+                if store.is_broken() || self.disk.is_off() {
+                    self.doubtful.append(&mut self.pending);
+                    self.doubtful.push(version);
+                }
+                self.faulted(&fault);
+            }
+        }
+    }
+
+    /// Does something.
+    fn act(&mut self) {
+        let Some((_, store)) = &self.store else {
+            if let Err(fault) = self.open() {
+                self.faulted(&fault);
+            }
+            return;
+        };
+        if !self.disk.is_off() {
+            let is = |version: Option<Version>| version.map(|version| serial(version.serial));
+            assert_eq!(store.acknowledged(), is(self.acknowledged));
+            assert_eq!(store.serial(), is(self.newest()));
+        }
+        let has_none = self.acknowledged.is_none() || store.is_broken();
+        match self.chance.below(if has_none { 2 } else { 16 }) {
+            0 => self.begin(),
+            1 => self.finish(),
+            2..=4 => self.sync(),
+            5 => self.confirm(),
+            6 if self.chance.below(3) == 0 => self.end_process(),
+            _ => self.append(),
+        }
+    }
+
+    /// The process ends, and all that it wrote is still on its way to the disk.
+    fn end_process(&mut self) {
+        self.crash(Loss::Nothing);
+    }
+
+    fn crash(&mut self, loss: Loss) {
+        self.replacement = None;
+        self.store = None;
+        self.disk = self.disk.crash(loss);
+        self.doubtful.append(&mut self.pending);
+    }
+}
+
+/// So many crashes, or fewer where nobody asked for more.
+fn crashes(short: u64) -> u64 {
+    std::env::var("JOURNAL_CRASHES").ok().and_then(|count| count.parse().ok()).unwrap_or(short)
+}
+
+fn first_seed() -> u64 {
+    std::env::var("JOURNAL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_wherever_the_power_goes() {
+    const PER_RUN: u64 = 50;
+    let (mut torn, mut found) = (0, 0);
+    for number in 0..crashes(4_000).div_ceil(PER_RUN) {
+        let mut run = Run::new(first_seed().wrapping_mul(1 << 32) + number);
+        for _ in 0..PER_RUN {
+            let at = 1 + run.chance.below(60);
+            run.disk.plan(at, Trouble::PowerGoes);
+            while !run.disk.is_off() {
+                run.act();
+            }
+            let losses = [Loss::Everything, Loss::AllBehindAPlace, Loss::AnyPart, Loss::AnyPart];
+            let loss = losses[run.chance.below(4) as usize];
+            run.crash(loss);
+            run.open().unwrap_or_else(|fault| panic!("run {number}: {fault}"));
+            found += u32::from(run.acknowledged.is_some());
+            torn += u32::from(run.content > 20);
+        }
+    }
+    assert!(found > 1000 && torn > 1000, "the runs came to something");
+}
+
+#[test]
+fn whichever_call_fails_nothing_false_is_acknowledged() {
+    const CALLS: u64 = 2_000;
+    // All of them in a long run.
+    let step = if crashes(0) == 0 { 40 } else { 1 };
+    let mut faults = 0;
+    for at in (1..=CALLS).step_by(step) {
+        for trouble in [
+            Trouble::Fails(ErrorKind::StorageFull),
+            Trouble::Fails(ErrorKind::Other),
+            Trouble::AllFail(ErrorKind::Other),
+        ] {
+            let mut run = Run::new(first_seed().wrapping_mul(1 << 32) + at);
+            run.disk.plan(at, trouble);
+            // What comes before the call is short, for it is the same in all runs of a seed.
+            while run.disk.calls() < at + 60 {
+                run.act();
+                if matches!(trouble, Trouble::AllFail(_)) && run.faults > 8 {
+                    break;
+                }
+            }
+            faults += run.faults;
+            run.disk.plan_nothing();
+            if !matches!(trouble, Trouble::AllFail(_)) {
+                heals(&mut run);
+            }
+            run.crash(Loss::AnyPart);
+            run.open().unwrap_or_else(|fault| panic!("call {at}, {trouble:?}: {fault}"));
+        }
+    }
+    assert!(faults > 100, "{faults} faults");
+}
+
+/// A store that refuses takes changes again once the zone was stored anew.
+fn heals(run: &mut Run) {
+    for _ in 0..2 {
+        if run.store.is_none() {
+            run.open().expect("no call fails any more");
+        }
+        run.replacement = None;
+        let Some((_, store)) = &mut run.store else { return };
+        if store.is_broken() || run.acknowledged.is_none() {
+            run.begin();
+            run.finish();
+        }
+        run.append();
+        run.sync();
+    }
+    assert!(run.acknowledged.is_some() && run.pending.is_empty());
+}
+
+/// The same failure of a sync, step by step.
+#[test]
+fn changes_that_a_sync_failed_for_do_not_come_back() {
+    for seed in 0..200 {
+        let disk = SimulatedDisk::new(seed);
+        let folder = open(disk.clone(), Path::new(ROOT));
+        let (mut store, _) = folder.zone(apex().as_name()).expect("a store");
+        store.replace(&version(1, 1)).expect("stored");
+        store.append(&between(&version(1, 1), &version(2, 2))).expect("appended");
+        disk.plan(1, Trouble::Fails(ErrorKind::Other));
+        let failed = store.sync();
+        assert!(matches!(failed, Err(StoreFault::Io { action: "sync", .. })), "{failed:?}");
+        assert_eq!(store.serial(), Some(serial(1)));
+        let again = store.append(&between(&version(2, 2), &version(3, 3)));
+        assert!(matches!(again, Err(StoreFault::OtherVersion { .. })), "{again:?}");
+        if seed % 2 == 0 {
+            store.append(&between(&version(1, 1), &version(2, 9))).expect("appended");
+            store.sync().expect("synced");
+        }
+        let disk = disk.crash(Loss::AnyPart);
+        let (_, stored) = open(disk, Path::new(ROOT)).zone(apex().as_name()).expect("a store");
+        let zone = stored.expect("a zone").load(&key()).expect("a zone");
+        let expected = if seed % 2 == 0 { version(2, 9) } else { version(1, 1) };
+        assert!(is_same(&zone, &expected), "{zone:?}");
+    }
+}
+
+#[test]
+fn a_store_whose_disk_only_fails_refuses_until_it_is_replaced() {
+    let disk = SimulatedDisk::new(1);
+    let folder = open(disk.clone(), Path::new(ROOT));
+    let (mut store, _) = folder.zone(apex().as_name()).expect("a store");
+    store.replace(&version(1, 1)).expect("stored");
+    let change = between(&version(1, 1), &version(2, 2));
+    store.append(&change).expect("appended");
+    disk.plan(1, Trouble::AllFail(ErrorKind::Other));
+    assert!(matches!(store.sync(), Err(StoreFault::Io { .. })));
+    assert!(store.is_broken());
+    disk.plan_nothing();
+    assert!(matches!(store.append(&change), Err(StoreFault::Refused)));
+    assert!(matches!(store.sync(), Err(StoreFault::Refused)));
+    store.compact(&version(1, 1)).expect("compacted");
+    store.append(&change).expect("appended");
+    assert_eq!(store.sync().expect("synced"), serial(2));
+}
