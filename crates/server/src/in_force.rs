@@ -10,6 +10,7 @@ use tracing::warn;
 use crate::builtin;
 use crate::config::{self, Accepted, PendingKey, Rejected, Settings};
 use crate::sync::lock;
+use crate::zones::added;
 use crate::zones::resolve::{WantedZones, resolve};
 
 /// Where the configuration comes from.
@@ -46,7 +47,7 @@ impl ConfigSource {
     pub fn prepare(&self) -> Result<Prepared, Rejected> {
         match self {
             Self::File(path) => {
-                let Accepted { config, sources } = config::read_files(path)?;
+                let Accepted { config, sources } = config::read_service(path, added::FILE)?;
                 match resolve(&config) {
                     Ok(zones) => Ok(Prepared { settings: config.settings, zones }),
                     Err(faults) => Err(Rejected { sources, faults }),

@@ -8,6 +8,7 @@
 //! | `answers` | `[server]` | `engine` |
 //! | `zones` | `[[zone]]`, `[template.X]` | `crate::zones` |
 //! | `peers` | `[[zone]]`, `[template.X]` | `crate::secondaries` |
+//! | `catalogs` | `[[zone]]` | `crate::zones::membership` |
 //! | `transfers` | `[transfers]`, `[[tsig-key]]` | `crate::transfers`, `crate::secondaries` |
 //! | `resolver` | `[resolver]` and its blocks | `recursion`, `resolver`, `cache` |
 //! | `control`, `metrics`, `log` | their own | the modules of that name |
@@ -17,6 +18,7 @@
 //! they belong to `[server]`, else in [`Settings`], where the compiler then asks for the rest.
 
 pub mod answers;
+pub mod catalogs;
 pub mod control;
 pub mod files;
 pub mod listen;
@@ -35,7 +37,7 @@ pub mod threads;
 pub mod transfers;
 pub mod zones;
 
-pub use files::{Accepted, Rejected, read_files, read_text};
+pub use files::{Accepted, Rejected, read_files, read_service, read_text, read_zone};
 pub use storage::Storage;
 pub use table::pending::PendingKey;
 
@@ -59,6 +61,8 @@ pub struct Configuration {
     pub settings: Settings,
     /// Every `[[zone]]`, each with the place of its block.
     pub zones: Vec<At<ConfiguredZone>>,
+    /// The zones that were added at run time.
+    pub added: Vec<At<ConfiguredZone>>,
     /// Every `[template.X]` by its name.
     pub templates: Templates,
 }
@@ -112,7 +116,7 @@ impl Default for Settings {
 impl Configuration {
     /// What stands at the top of a file, in the order of the reference page.
     fn slots(&mut self) -> [&mut dyn SectionSlot; 13] {
-        let Configuration { settings, zones, templates } = self;
+        let Configuration { settings, zones, templates, .. } = self;
         let Settings {
             server,
             listens,
@@ -144,7 +148,7 @@ impl Configuration {
         if let Some(resolver) = &self.settings.resolver {
             resolver::check(resolver, &self.settings, &opened, faults);
         }
-        zones::check(&self.zones, &self.templates, faults);
+        zones::check(self.zones.iter().chain(&self.added), &self.templates, faults);
     }
 }
 

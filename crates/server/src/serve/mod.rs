@@ -72,7 +72,6 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let recursive = recursive.map_err(|fault| outside(fault.to_string()))?.map(Arc::new);
     let logging = Arc::new(logging);
     let transfers = Transfers::start(&frontend.engine, &settings);
-    transfers.allow(&wanted.transfers);
     let state = settings.server.storage.folder().filter(|_| !built_in);
     let secondaries = Secondaries::start(&frontend.engine, &settings, state.as_deref());
     let secondaries = secondaries.map_err(|fault| outside(fault.to_string()))?;
@@ -85,12 +84,12 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
         vec![frontend.clone(), logging.clone(), transfers.clone(), secondaries.clone()];
     adopting.extend(recursive.iter().map(|recursive| Arc::clone(recursive) as Arc<dyn Adopt>));
     let in_force = Arc::new(InForce::new(source, settings, adopting));
-    let (renew, allow) = (in_force.clone(), transfers.clone());
-    let prepare = move || renew.renew().inspect(|wanted| allow.allow(&wanted.transfers));
+    let renew = in_force.clone();
+    let prepare = move || renew.renew();
     let (mut zones, keeping, kept) =
         Keeping::new(Arc::clone(&frontend.engine), images.clone(), Box::new(prepare));
     secondaries.connect(keeping.clone());
-    zones.connect(Arc::clone(&secondaries));
+    zones.connect(Arc::clone(&secondaries), Arc::clone(&transfers), state);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(8)

@@ -6,10 +6,9 @@ mod rules;
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, RwLock, Weak};
 use std::time::Instant;
 
-use arc_swap::ArcSwap;
 use engine::{Asked, Engine, Refusal, Source, Sourced, TicketOffice};
 use exchange::{MessageStream, Next, unix_seconds};
 use tracing::{debug, info, warn};
@@ -23,8 +22,10 @@ use zone::Zone;
 use crate::config::Settings;
 use crate::frontend::Served;
 use crate::in_force::Adopt;
+use crate::sync::{read, write};
+use crate::zones::Apex;
 use limits::{Slot, Slots};
-pub use rules::{RuleMaker, TransferRules};
+pub use rules::{Grants, RuleMaker, TransferRules, grants, unknown_key};
 
 /// More transfers are under way than may be.
 const TOO_MANY: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
@@ -50,7 +51,7 @@ pub struct TransferCounts {
 pub struct Transfers {
     /// Whose zones they are; the engine has this source.
     engine: Weak<Engine<Served>>,
-    rules: ArcSwap<TransferRules>,
+    rules: RwLock<TransferRules>,
     slots: Arc<Slots>,
     /// What OPT says in the first message.
     udp_size: AtomicU16,
@@ -62,7 +63,7 @@ impl Transfers {
     pub fn start(engine: &Arc<Engine<Served>>, settings: &Settings) -> Arc<Transfers> {
         let transfers = Arc::new(Transfers {
             engine: Arc::downgrade(engine),
-            rules: ArcSwap::default(),
+            rules: RwLock::default(),
             slots: Arc::default(),
             udp_size: AtomicU16::default(),
             counts: Arc::default(),
@@ -74,11 +75,17 @@ impl Transfers {
     }
 
     /// Other rules hold from now on; what is under way goes on.
-    pub fn allow(&self, rules: &TransferRules) {
+    pub fn allow(&self, rules: TransferRules) {
         if let Some(engine) = self.engine.upgrade() {
             engine.set_keys(&rules.keys);
         }
-        self.rules.store(Arc::new(rules.clone()));
+        *write(&self.rules) = rules;
+    }
+
+    /// Other rules hold for some zones from now on; `None`: nobody may have the zone.
+    pub fn change(&self, zones: impl IntoIterator<Item = (Apex, Option<Grants>)>) {
+        let mut rules = write(&self.rules);
+        zones.into_iter().for_each(|(apex, grants)| rules.set(&apex, grants));
     }
 
     /// What transfers have come to.
@@ -98,7 +105,7 @@ impl Transfers {
         if asked.question.qclass != Class::IN {
             return Err(Refusal::CLASS);
         }
-        if !self.rules.load().allow(apex.as_wire(), peer, key) {
+        if !read(&self.rules).allow(apex.as_wire(), peer, key) {
             self.counts.refused.fetch_add(1, Relaxed);
             debug!(zone = %apex.as_name(), %peer, "transfer refused");
             return Err(Refusal::PROHIBITED);

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
-use crate::primary::{KEY_FILE, OtherServer, records, other, transfer};
+use crate::primary::{KEY_FILE, OtherServer, other, records, transfer};
 use crate::support::{APEX, PATIENCE, free_address, run, text};
 
 /// A BIND that is the primary of `example.`, which whoever has the key may change, and of `open.`, which everybody may. Its
