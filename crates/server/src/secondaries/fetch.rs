@@ -273,7 +273,7 @@ mod tests {
     fn job(listener: &TcpListener) -> FetchJob {
         let limits = FetchLimits {
             transfer: TransferLimits::default(),
-            time: Duration::from_secs(300),
+            time: Duration::from_secs(301),
             rate: 100,
             idle: Duration::from_secs(50),
         };
@@ -311,7 +311,7 @@ mod tests {
         messages.heard = after(300);
         messages.counted.1 = 5999;
         assert_eq!(messages.look(after(300)), limit(TransferLimit::Rate));
-        assert_eq!(messages.look(after(302)), limit(TransferLimit::Time));
+        assert_eq!(messages.look(after(303)), limit(TransferLimit::Time));
         job.cancelled.store(true, Relaxed);
         assert_eq!(messages.look(start), Err(SecondaryFault::Unreachable));
     }

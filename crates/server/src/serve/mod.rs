@@ -5,6 +5,7 @@ mod sockets;
 pub mod trial;
 
 use std::net::TcpListener;
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::runtime::Runtime;
@@ -73,13 +74,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let logging = Arc::new(logging);
     let transfers = Transfers::start(&frontend.engine, &settings);
     let state = settings.server.storage.folder().filter(|_| !built_in);
-    let secondaries = Secondaries::start(&frontend.engine, &settings, state.as_deref());
-    let secondaries = secondaries.map_err(|fault| outside(fault.to_string()))?;
-    if state.is_none() && wanted.peers.any_taken() {
-        warn!(
-            "zones from primaries are not kept on disk, a restart transfers them again: set `state-dir` in [server]"
-        );
-    }
+    let secondaries = start_secondaries(&frontend, &settings, &wanted, state.as_deref())?;
     let mut adopting: Vec<Arc<dyn Adopt>> =
         vec![frontend.clone(), logging.clone(), transfers.clone(), secondaries.clone()];
     adopting.extend(recursive.iter().map(|recursive| Arc::clone(recursive) as Arc<dyn Adopt>));
@@ -107,13 +102,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     runtime.block_on(async { signals.catch_stop() }).map_err(no_signals)?;
     signals::notify_ready(&kept.in_words());
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
-    match &in_force.source {
-        ConfigSource::File(_) => {}
-        ConfigSource::BuiltIn => print!("{}", builtin::greeting(&frontend.addresses())),
-        ConfigSource::Forward(servers) => {
-            print!("{}", builtin::forwarder_greeting(&frontend.addresses(), servers));
-        }
-    }
+    greet(&in_force.source, &frontend);
     let parts = Parts {
         frontend,
         kept,
@@ -127,6 +116,33 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
         process,
     };
     attend(parts, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
+}
+
+/// What takes zones from primaries, which are kept in the state folder if there is one.
+fn start_secondaries(
+    frontend: &Frontend,
+    settings: &Settings,
+    wanted: &WantedZones,
+    state: Option<&Path>,
+) -> Result<Arc<Secondaries>, StartFault> {
+    if state.is_none() && wanted.peers.any_taken() {
+        warn!(
+            "zones from primaries are not kept on disk, a restart transfers them again: set `state-dir` in [server]"
+        );
+    }
+    let started = Secondaries::start(&frontend.engine, settings, state);
+    started.map_err(|fault| outside(fault.to_string()))
+}
+
+/// Says on standard output how to begin, where there is no configuration that somebody has written.
+fn greet(source: &ConfigSource, frontend: &Frontend) {
+    match source {
+        ConfigSource::File(_) => {}
+        ConfigSource::BuiltIn => print!("{}", builtin::greeting(&frontend.addresses())),
+        ConfigSource::Forward(servers) => {
+            print!("{}", builtin::forwarder_greeting(&frontend.addresses(), servers));
+        }
+    }
 }
 
 /// Loads the zones for the first time.
