@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Configuration;
 use super::report::{ConfigPlace, ConfigTexts, Diagnostic};
 use super::table::read::{At, Reader};
 use super::table::slot::read_section;
 use super::table::value::Value;
 use super::zones::{self, ConfiguredZone, Templates};
+use super::{Configuration, Settings};
 use crate::words::{did_you_mean, reason};
 
 /// Largest configuration text read, in bytes.
@@ -64,14 +64,16 @@ pub fn read_text(name: &str, text: String, base: &Path) -> Result<Accepted, Reje
     draft.finish()
 }
 
-/// Reads a configuration file, all it includes, and the zones that were added at run time: a file of `[[zone]]` in the
-/// state folder, whose name is `added`. Checks the whole.
-pub fn read_service(path: &Path, added: &str) -> Result<Accepted, Rejected> {
+/// Reads a configuration file, all it includes, and the zones that were added at run time: a file of `[[zone]]`, which
+/// `added` finds by the settings, if there is one. Checks the whole.
+pub fn read_service(
+    path: &Path,
+    added: impl FnOnce(&Settings) -> Option<PathBuf>,
+) -> Result<Accepted, Rejected> {
     let mut draft = Draft::default();
     draft.read_file(path, None);
-    let folder = draft.config.settings.server.storage.folder();
     let configured = draft.config.zones.len();
-    let added = folder.map(|folder| folder.join(added));
+    let added = added(&draft.config.settings);
     // One that cannot be looked at is a fault.
     if let Some(added) = added.filter(|added| !matches!(added.try_exists(), Ok(false))) {
         draft.read_file(&added, None);

@@ -58,7 +58,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
         None if args.forward.is_empty() => ConfigSource::BuiltIn,
         None => ConfigSource::Forward(args.forward.clone()),
     };
-    let Prepared { settings, zones: wanted } = source.prepare().map_err(|rejected| {
+    let Prepared { settings, zones: wanted } = source.prepare(None).map_err(|rejected| {
         StartFault(format!("the configuration cannot be used\n\n{rejected}"), exit_code(&rejected.faults))
     })?;
     let built_in = source.is_built_in();

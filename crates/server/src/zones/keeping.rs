@@ -714,8 +714,8 @@ impl Keeping {
                 answer(replies, &fault.map_or(result, |fault| Err(ReloadFault::Zone(fault))));
             }
             Purpose::Add(zone) => {
-                let kept = self.added(*zone);
-                answer(replies, &result.and_then(|report| kept.map(|()| report)));
+                let result = self.added(*zone, result);
+                answer(replies, &result);
             }
         }
     }

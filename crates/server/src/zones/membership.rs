@@ -196,9 +196,9 @@ impl Membership {
         let serial = version.serial();
         match CatalogZone::read(version) {
             Ok(listed) => {
-                for warning in &listed.warnings {
-                    report(&mut self.logged, &format!("catalog zone {}: {warning}", shown(apex)));
-                }
+                let of = format!("catalog zone {}: ", shown(apex));
+                let warnings = listed.warnings.iter().map(|warning| format!("{of}{warning}")).collect();
+                report(&mut self.logged, |line| line.starts_with(&of), warnings);
                 info!(members = listed.members.len(), %serial, "catalog zone {} is read", shown(apex));
                 catalog.fault = None;
                 catalog.take(listed);
@@ -236,10 +236,8 @@ impl Membership {
             }
         }
         self.conflicts = settled.conflicts;
-        let conflicts: Vec<String> = self.conflicts.iter().map(in_words).collect();
-        // What is settled is news when it comes again.
-        self.logged.retain(|line| !line.contains(VAIN) || conflicts.contains(line));
-        conflicts.iter().for_each(|line| report(&mut self.logged, line));
+        let conflicts = self.conflicts.iter().map(in_words).collect();
+        report(&mut self.logged, |line| line.contains(VAIN), conflicts);
         let members = settled.members.into_iter().map(|(zone, (of, _))| (zone, of)).collect();
         if self.members != members {
             self.members = members;
@@ -312,6 +310,8 @@ impl Catalog {
     }
 }
 
+/// Lines of one kind that are logged at a time: others write catalog zones, and a line for each entry may be many.
+const SHOWN: usize = 20;
 /// What every line about a conflict has in it.
 const VAIN: &str = " in vain: ";
 
@@ -323,11 +323,16 @@ fn in_words(Conflict { zone, catalog, held_by }: &Conflict) -> String {
     format!("catalog zone {} lists {}{VAIN}{holder}", shown(catalog), shown(zone))
 }
 
-/// Logs a line that was not logged before.
-fn report(logged: &mut HashSet<String>, line: &str) {
-    if logged.insert(line.to_owned()) {
-        warn!("{line}");
+/// Logs the lines of a kind that were not true before, as far as shown. What is true no longer is news when it comes again.
+fn report(logged: &mut HashSet<String>, kind: impl Fn(&str) -> bool, lines: Vec<String>) {
+    let (before, others): (HashSet<String>, HashSet<String>) = logged.drain().partition(|line| kind(line));
+    let news: Vec<&String> = lines.iter().filter(|line| !before.contains(*line)).collect();
+    news.iter().take(SHOWN).for_each(|line| warn!("{line}"));
+    if let Some(more) = news.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        warn!("{more} more of this kind");
     }
+    logged.extend(others);
+    logged.extend(lines);
 }
 
 /// A line of the file.

@@ -263,6 +263,10 @@ fn zones_are_added_and_removed_at_run_time_and_a_restart_has_them() {
     assert_eq!(from(&server, "b.test"), "added at run time");
     server.reload();
     assert!(is_answered(&server, "b.test", "192.0.2.2"));
+    // Another state folder is used from the next start on, and not before.
+    server.reconfigure(STATE, "state-dir = \"elsewhere\"\n");
+    server.reload();
+    assert!(is_answered(&server, "b.test", "192.0.2.2"));
     let address = server.address;
     let server = Server::start_at(address, server.stop(), STATE, FILES);
     assert!(is_answered(&server, "a.test", "192.0.2.1"), "{}", server.log());

@@ -9,7 +9,9 @@ use tracing::{info, warn};
 use wire::Name;
 use zone::catalog::Change;
 
-use super::{Asker, Keeping, KeptZone, Purpose, ReloadFault, Removal, RoundReport, Summary, answer};
+use super::{
+    Asker, Keeping, KeptZone, Purpose, ReloadFault, Reloaded, Removal, RoundReport, Summary, answer,
+};
 use crate::config::zones::{ConfiguredZone, Templates};
 use crate::config::{Rejected, read_zone};
 use crate::secondaries::Secondaries;
@@ -255,19 +257,22 @@ impl Keeping {
         }
     }
 
-    /// A zone that was added is loaded: it stays if it is good, and can be written to the state folder.
-    pub(super) fn added(&mut self, zone: ConfiguredZone) -> Result<(), ReloadFault> {
+    /// The round has ended that loads a zone to be added: the zone stays if it is good, and can be written to the state
+    /// folder.
+    pub(super) fn added(&mut self, zone: ConfiguredZone, round: Reloaded) -> Reloaded {
         let apex: Apex = zone.name.value.as_name().as_wire().into();
         let fault = self.kept.get(&apex).and_then(|state| state.fault.clone());
-        let kept = match fault {
-            Some(fault) => Err(ReloadFault::Zone(fault)),
-            None => {
+        let kept = match (round, fault) {
+            (Err(fault), _) => Err(fault),
+            (Ok(_), Some(fault)) => Err(ReloadFault::Zone(fault)),
+            (Ok(report), None) => {
                 self.joining.added.push(zone);
-                self.save_added().inspect_err(|_| drop(self.joining.added.pop()))
+                let saved = self.save_added().inspect_err(|_| drop(self.joining.added.pop()));
+                saved.map(|()| report)
             }
         };
         match &kept {
-            Ok(()) => info!("zone {} was added", name(&apex)),
+            Ok(_) => info!("zone {} was added", name(&apex)),
             Err(fault) => {
                 warn!("zone {} is not added: {fault}", name(&apex));
                 self.leave([&apex].into_iter());
