@@ -3,14 +3,18 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-use crate::zones::{ZoneSpec, ZoneText};
+use crate::zones::{Origin, ZoneSpec, ZoneText};
 
 /// The example zone's text.
 const EXAMPLE: &str = include_str!("builtin/example.com.zone");
 
 /// The zones of the built-in configuration.
 pub fn zones() -> Vec<ZoneSpec> {
-    vec![ZoneSpec { apex: (*b"\x07example\x03com\x00").into(), text: ZoneText::BuiltIn(EXAMPLE) }]
+    vec![ZoneSpec {
+        apex: (*b"\x07example\x03com\x00").into(),
+        text: ZoneText::BuiltIn(EXAMPLE),
+        origin: Origin::Configuration,
+    }]
 }
 
 /// The configuration of `nomen serve --forward`.

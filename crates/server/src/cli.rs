@@ -431,6 +431,25 @@ pub enum CtlZone {
         /// Name of the zone.
         name: String,
     },
+    /// Serve another zone from now on, also after a restart: its `[[zone]]` is kept in the state folder.
+    Add {
+        /// Name of the zone.
+        name: String,
+        /// Template of the configuration whose keys hold for it.
+        #[arg(long)]
+        template: Option<String>,
+        /// Its master file, on the server.
+        #[arg(long, conflicts_with = "primaries")]
+        file: Option<PathBuf>,
+        /// Servers that it is taken from, as `primaries` in the configuration, such as "192.0.2.1 key:NAME".
+        #[arg(long, value_delimiter = ',')]
+        primaries: Vec<String>,
+    },
+    /// Serve a zone no longer that was added by `add`; what was kept of it is removed.
+    Remove {
+        /// Name of the zone.
+        name: String,
+    },
     /// Ask a zone's primaries whether there is a newer version.
     Refresh {
         /// Name of the zone.

@@ -10,6 +10,7 @@ use tracing::warn;
 use crate::builtin;
 use crate::config::{self, Accepted, PendingKey, Rejected, Settings};
 use crate::sync::lock;
+use crate::zones::added;
 use crate::zones::resolve::{WantedZones, resolve};
 
 /// Where the configuration comes from.
@@ -39,14 +40,18 @@ pub struct Prepared {
 }
 
 impl ConfigSource {
-    /// Reads and checks the configuration, and finds its zones.
+    /// Reads and checks the configuration, and finds its zones. While the server runs, its settings say where the zones lie
+    /// that were added: the state folder changes at the next start.
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    pub fn prepare(&self) -> Result<Prepared, Rejected> {
+    pub fn prepare(&self, running: Option<&Settings>) -> Result<Prepared, Rejected> {
         match self {
             Self::File(path) => {
-                let Accepted { config, sources } = config::read_files(path)?;
+                let Accepted { config, sources } = config::read_service(path, |read| {
+                    let folder = running.unwrap_or(read).server.storage.folder();
+                    folder.map(|folder| folder.join(added::FILE))
+                })?;
                 match resolve(&config) {
                     Ok(zones) => Ok(Prepared { settings: config.settings, zones }),
                     Err(faults) => Err(Rejected { sources, faults }),
@@ -104,7 +109,7 @@ impl InForce {
     /// # Errors
     /// Everything that is wrong with it. Nothing has changed.
     pub fn renew(&self) -> Result<WantedZones, Rejected> {
-        let Prepared { settings: new, zones } = self.source.prepare()?;
+        let Prepared { settings: new, zones } = self.source.prepare(Some(&self.settings.load()))?;
         let mut settings = Settings::clone(&self.settings.load());
         let pending = settings.adopt(new);
         for key in &pending {

@@ -171,6 +171,13 @@ impl Changes {
         self.rules.store(Arc::new(rules.clone()));
     }
 
+    /// Other rules hold for some zones from now on.
+    pub fn change(&self, zones: impl IntoIterator<Item = (Apex, Option<Arc<ZoneUpdates>>)>) {
+        let mut rules = UpdateRules::clone(&self.rules.load());
+        zones.into_iter().for_each(|(apex, updates)| rules.set(&apex, updates));
+        self.rules.store(Arc::new(rules));
+    }
+
     fn order(&self, order: Order) {
         // Otherwise the server is stopping.
         let _ = self.orders.send(order);

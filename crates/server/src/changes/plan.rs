@@ -32,6 +32,15 @@ impl UpdateRules {
         self.zones.is_empty()
     }
 
+    /// A zone may be changed in this way from now on; `None`: by nobody.
+    pub fn set(&mut self, apex: &Apex, updates: Option<Arc<ZoneUpdates>>) {
+        let zones = Arc::make_mut(&mut self.zones);
+        match updates {
+            Some(updates) => zones.insert(apex.clone(), updates),
+            None => zones.remove(apex),
+        };
+    }
+
     /// How a zone may be changed.
     pub fn get(&self, apex: &[u8]) -> Option<&Arc<ZoneUpdates>> {
         self.zones.get(apex)
@@ -49,22 +58,32 @@ pub struct UpdateMaker {
 impl UpdateMaker {
     /// This zone has these keys, and those of its template where it says nothing itself.
     pub fn add(&mut self, apex: &Apex, own: Option<&UpdateKeys>, template: Option<&UpdateKeys>) {
+        if let Some(updates) = self.updates(own, template) {
+            self.zones.insert(apex.clone(), updates);
+        }
+    }
+
+    /// How zones with these keys, and with those of this template, may be changed, if they may be.
+    pub fn updates(
+        &mut self,
+        own: Option<&UpdateKeys>,
+        template: Option<&UpdateKeys>,
+    ) -> Option<Arc<ZoneUpdates>> {
         let nothing = UpdateKeys::default();
         let silent = own.is_none_or(|own| *own == nothing);
         let shared = template.filter(|_| silent).map(std::ptr::from_ref);
         let (own, template) = (own.unwrap_or(&nothing), template.unwrap_or(&nothing));
         if !own.takes_any() && !template.takes_any() {
-            return;
+            return None;
         }
-        let updates = match shared.and_then(|at| self.made.get(&at)) {
+        Some(match shared.and_then(|at| self.made.get(&at)) {
             Some(made) => Arc::clone(made),
             None => {
                 let made = Arc::new(make(own, template));
                 shared.and_then(|at| self.made.insert(at, Arc::clone(&made)));
                 made
             }
-        };
-        self.zones.insert(apex.clone(), updates);
+        })
     }
 
     /// The rules.

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Configuration;
 use super::report::{ConfigPlace, ConfigTexts, Diagnostic};
 use super::table::read::{At, Reader};
 use super::table::slot::read_section;
 use super::table::value::Value;
+use super::zones::{self, ConfiguredZone, Templates};
+use super::{Configuration, Settings};
 use crate::words::{did_you_mean, reason};
 
 /// Largest configuration text read, in bytes.
@@ -61,6 +62,46 @@ pub fn read_text(name: &str, text: String, base: &Path) -> Result<Accepted, Reje
     let mut draft = Draft::default();
     draft.read_text(PathBuf::from(name), text, base);
     draft.finish()
+}
+
+/// Reads a configuration file, all it includes, and the zones that were added at run time: a file of `[[zone]]`, which
+/// `added` finds by the settings, if there is one. Checks the whole.
+pub fn read_service(
+    path: &Path,
+    added: impl FnOnce(&Settings) -> Option<PathBuf>,
+) -> Result<Accepted, Rejected> {
+    let mut draft = Draft::default();
+    draft.read_file(path, None);
+    let configured = draft.config.zones.len();
+    let added = added(&draft.config.settings);
+    // One that cannot be looked at is a fault.
+    if let Some(added) = added.filter(|added| !matches!(added.try_exists(), Ok(false))) {
+        draft.read_file(&added, None);
+    }
+    draft.config.added = draft.config.zones.split_off(configured.min(draft.config.zones.len()));
+    draft.finish()
+}
+
+/// Reads one zone to be added to a configuration of these templates: the text of a `[[zone]]`. `has_state`: there is a state folder.
+pub fn read_zone(
+    name: &str,
+    text: String,
+    templates: &Templates,
+    has_state: bool,
+) -> Result<ConfiguredZone, Rejected> {
+    let mut draft = Draft::default();
+    draft.read_text(PathBuf::from(name), text, Path::new("/"));
+    let mut zones = std::mem::take(&mut draft.config.zones);
+    zones.iter().for_each(|zone| zones::check_zone(zone, templates, has_state, &mut draft.faults));
+    let Draft { sources, mut faults, .. } = draft;
+    match zones.pop() {
+        Some(zone) if faults.is_empty() && zones.is_empty() => Ok(zone.value),
+        _ if faults.is_empty() => {
+            faults.push(Diagnostic::at(None, "there is not one zone"));
+            Err(Rejected { sources, faults })
+        }
+        _ => Err(Rejected { sources, faults }),
+    }
 }
 
 /// A configuration while its texts are read.

@@ -8,6 +8,7 @@
 //! | `answers` | `[server]` | `engine` |
 //! | `zones` | `[[zone]]`, `[template.X]` | `crate::zones` |
 //! | `peers` | `[[zone]]`, `[template.X]` | `crate::secondaries` |
+//! | `catalogs` | `[[zone]]` | `crate::zones::membership` |
 //! | `updates` | `[updates]`, `[[zone]]`, `[template.X]` | `crate::changes` |
 //! | `transfers` | `[transfers]`, `[[tsig-key]]` | `crate::transfers`, `crate::secondaries` |
 //! | `resolver` | `[resolver]` and its blocks | `recursion`, `resolver`, `cache` |
@@ -18,6 +19,7 @@
 //! they belong to `[server]`, else in [`Settings`], where the compiler then asks for the rest.
 
 pub mod answers;
+pub mod catalogs;
 pub mod control;
 pub mod files;
 pub mod listen;
@@ -37,7 +39,7 @@ pub mod transfers;
 pub mod updates;
 pub mod zones;
 
-pub use files::{Accepted, Rejected, read_files, read_text};
+pub use files::{Accepted, Rejected, read_files, read_service, read_text, read_zone};
 pub use storage::Storage;
 pub use table::pending::PendingKey;
 
@@ -62,6 +64,8 @@ pub struct Configuration {
     pub settings: Settings,
     /// Every `[[zone]]`, each with the place of its block.
     pub zones: Vec<At<ConfiguredZone>>,
+    /// The zones that were added at run time.
+    pub added: Vec<At<ConfiguredZone>>,
     /// Every `[template.X]` by its name.
     pub templates: Templates,
 }
@@ -118,7 +122,7 @@ impl Default for Settings {
 impl Configuration {
     /// What stands at the top of a file, in the order of the reference page.
     fn slots(&mut self) -> [&mut dyn SectionSlot; 14] {
-        let Configuration { settings, zones, templates } = self;
+        let Configuration { settings, zones, templates, .. } = self;
         let Settings {
             server,
             listens,
@@ -152,7 +156,7 @@ impl Configuration {
             resolver::check(resolver, &self.settings, &opened, faults);
         }
         let has_state = server.storage.folder().is_some();
-        zones::check(&self.zones, &self.templates, has_state, faults);
+        zones::check(self.zones.iter().chain(&self.added), &self.templates, has_state, faults);
     }
 }
 

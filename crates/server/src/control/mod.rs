@@ -100,6 +100,25 @@ pub enum Command {
         /// Its name.
         name: String,
     },
+    /// Serve a zone from now on.
+    ZoneAdd {
+        /// Its name.
+        name: String,
+        /// Its template.
+        #[serde(default)]
+        template: Option<String>,
+        /// Its file.
+        #[serde(default)]
+        file: Option<String>,
+        /// Its primaries, as in the configuration.
+        #[serde(default)]
+        primaries: Vec<String>,
+    },
+    /// Serve a zone no longer that was added.
+    ZoneRemove {
+        /// Its name.
+        name: String,
+    },
     /// The records of one zone.
     ZoneDump {
         /// Its name.

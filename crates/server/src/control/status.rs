@@ -61,6 +61,7 @@ pub(super) fn status(parts: &Parts) -> Value {
             "expiring": aged(SignatureAge::Expiring),
             "expired": aged(SignatureAge::Expired),
         },
+        "catalogs": kept.catalogs(),
         "held_back": folders.held.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "refused": folders.refused.iter().take(REFUSED).map(ToString::to_string).collect::<Vec<_>>(),
         "log": logging.target(),

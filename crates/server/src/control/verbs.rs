@@ -27,6 +27,14 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
             Ok(apex) => drop(tokio::spawn(finish_reload(parts.keeping.reload_zone(apex, force), lines))),
             Err(error) => send(&lines, Err(error)),
         },
+        Command::ZoneAdd { name, template, file, primaries } => {
+            let text = zones::block(&name, template.as_deref(), file.as_deref(), &primaries);
+            drop(tokio::spawn(finish_reload(parts.keeping.add_zone(text), lines)));
+        }
+        Command::ZoneRemove { name } => match zones::apex(&name) {
+            Ok(apex) => drop(tokio::spawn(finish_reload(parts.keeping.remove_zone(apex), lines))),
+            Err(error) => send(&lines, Err(error)),
+        },
         Command::ZoneDump { name } => {
             tokio::task::spawn_blocking(move || zones::dump(&parts.kept, &name, &lines));
         }
@@ -72,6 +80,8 @@ fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
         Command::LogQueries { on } => Ok(log::set_queries(frontend, *on)),
         Command::Reload { .. }
         | Command::ZoneReload { .. }
+        | Command::ZoneAdd { .. }
+        | Command::ZoneRemove { .. }
         | Command::ZoneDump { .. }
         | Command::CacheDump
         | Command::Explain { .. }

@@ -9,6 +9,7 @@ use super::AnswerLine;
 use super::parts::Parts;
 use super::status::seconds;
 use super::verbs::{last, send};
+use crate::config::table::value::quote;
 use crate::config::zones::zone_name;
 use crate::secondaries::ZoneOrder;
 use crate::zones::dump::dump_lines;
@@ -53,12 +54,14 @@ pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
     let zone = state.zone.as_ref();
     let examined = state.examined.as_deref();
     let first = examined.and_then(|found| found.signatures);
+    let catalog = kept.catalogs().into_iter().find(|catalog| catalog.zone == name.to_string());
     let per_zone = in_force.settings().counts_per_zone();
     Ok(json!({
         "name": name.to_string(),
         "state": state.word(),
         "role": if state.spec.text == ZoneText::Primaries { "secondary" } else { "primary" },
         "file": state.spec.text.to_string(),
+        "from": state.spec.origin.to_string(),
         "loaded": state.loaded.map(seconds),
         "serial": zone.map(|z| z.serial().0),
         "records": zone.map(|z| z.record_count()),
@@ -73,11 +76,25 @@ pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
         "more_findings": examined.map(|found| found.more).filter(|more| *more > 0),
         "signatures": first.map(|first| first.age(unix_now()).word()),
         "signatures_end": first.map(|first| first.at),
+        "catalog": catalog,
         "transfers": secondaries.status(&state.spec.apex),
         "updates": changes.and_then(|changes| changes.status(&state.spec.apex)),
         "frozen": changes.map(|changes| changes.is_frozen(&state.spec.apex)).filter(|frozen| *frozen),
         "queries": per_zone.then(|| engine.catalog().get(name).map(|e| e.queries())).flatten(),
     }))
+}
+
+/// The `[[zone]]` of a zone that is to be added.
+pub(super) fn block(name: &str, template: Option<&str>, file: Option<&str>, primaries: &[String]) -> String {
+    let mut text = format!("[[zone]]\nname = {}\n", quote(name));
+    for (key, value) in [("template", template), ("file", file)] {
+        text += &value.map(|value| format!("{key} = {}\n", quote(value))).unwrap_or_default();
+    }
+    if !primaries.is_empty() {
+        let all: Vec<String> = primaries.iter().map(|peer| quote(peer)).collect();
+        text += &format!("primaries = [{}]\n", all.join(", "));
+    }
+    text
 }
 
 /// Has something done about a zone that other servers have, too.

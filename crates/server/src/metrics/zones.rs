@@ -13,6 +13,7 @@ use crate::zones::ZoneState;
 use crate::zones::examiner::SignatureAge;
 use crate::zones::images::{ImageCounts, Images};
 use crate::zones::keeping::{Kept, unix_now};
+use crate::zones::membership::CatalogStatus;
 
 /// What is known of zones.
 pub struct ZoneFigures {
@@ -29,6 +30,7 @@ pub struct ZoneFigures {
 impl Figures for ZoneFigures {
     fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
         self.zones(out)?;
+        catalog_zones(&self.kept.catalogs(), out)?;
         self.images.as_ref().map_or(Ok(()), |of| images(of.counts(), out))
     }
 }
@@ -96,6 +98,23 @@ impl ZoneFigures {
         let queries = catalog.iter().map(|e| ([("zone", e.name().to_string().into())], e.queries()));
         out.family("zone_queries", "Queries for names in each zone", MetricType::Counter, queries)
     }
+}
+
+fn catalog_zones(all: &[CatalogStatus], out: &mut Printer<'_>) -> fmt::Result {
+    if all.is_empty() {
+        return Ok(());
+    }
+    let of = |count: fn(&CatalogStatus) -> u64| {
+        all.iter().map(move |one| ([("catalog", one.zone.as_str().into())], count(one)))
+    };
+    let help = "Zones that are served because this catalog zone lists them";
+    out.family("catalog_members", help, MetricType::Gauge, of(|one| one.members as u64))?;
+    let help = "Zones that this catalog zone lists, and that others have";
+    out.family("catalog_conflicts", help, MetricType::Gauge, of(|one| one.conflicts as u64))?;
+    let help = "Members of this catalog zone that stay in service because too many would go at once";
+    out.family("catalog_held_back", help, MetricType::Gauge, of(|one| one.held_back as u64))?;
+    let help = "1 if the newest version of this catalog zone cannot be processed";
+    out.family("catalog_broken", help, MetricType::Gauge, of(|one| one.fault.is_some().into()))
 }
 
 fn images(counts: &ImageCounts, out: &mut Printer<'_>) -> fmt::Result {

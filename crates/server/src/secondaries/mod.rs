@@ -23,10 +23,9 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, RwLock, Weak};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
 use engine::{Engine, Source};
 use exchange::unix_seconds;
 use journal::History;
@@ -42,6 +41,7 @@ use zone::store::ChangeSet;
 use crate::config::Settings;
 use crate::frontend::Served;
 use crate::in_force::Adopt;
+use crate::sync::{read, write};
 use crate::zones::Apex;
 use crate::zones::keeper::{KeptVersion, SecondaryNews};
 use crate::zones::keeping::ZoneKeeping;
@@ -105,7 +105,7 @@ pub struct Secondaries {
     outgoing: Arc<Outgoing<SecondaryRequest>>,
     /// Whose zones they are; the engine has this as the source for NOTIFY.
     engine: Weak<Engine<Served>>,
-    rules: ArcSwap<PeerRules>,
+    rules: RwLock<PeerRules>,
     unread: Arc<Unread>,
     counts: Arc<SecondaryCounts>,
     desk: Arc<Desk>,
@@ -221,7 +221,7 @@ impl Secondaries {
         let outgoing = Arc::new(outgoing);
         desk.outgoing.get_or_init(|| Arc::downgrade(&outgoing));
         let engine_of = Arc::downgrade(engine);
-        let rules = ArcSwap::default();
+        let rules = RwLock::default();
         let secondaries = Arc::new(Secondaries { outgoing, engine: engine_of, rules, unread, counts, desk });
         let source: Arc<dyn Source> = secondaries.clone();
         engine.change_sources(|sources| sources.notify = Some(Arc::clone(&source)));
@@ -240,8 +240,34 @@ impl Secondaries {
 
     /// Zones have these peers from now on. Those that stay keep their timers.
     pub fn configure(&self, rules: PeerRules) {
-        self.rules.store(Arc::new(rules.clone()));
+        write(&self.rules).clone_from(&rules);
         self.request(SecondaryRequest::Configure(rules));
+    }
+
+    /// Some zones have other peers from now on; `None`: they have none any more.
+    pub fn change(&self, zones: Vec<(Apex, Option<Arc<ZonePeers>>)>) {
+        let mut rules = write(&self.rules);
+        for (apex, peers) in &zones {
+            match peers {
+                Some(peers) => rules.set(apex, Arc::clone(peers)),
+                None => rules.remove(apex),
+            }
+        }
+        drop(rules);
+        self.request(SecondaryRequest::Change(zones));
+    }
+
+    /// Forgets what is known of zones that are taken from primaries. When this returns, nothing that was kept of them is
+    /// found any more: a zone of the same name begins anew.
+    pub fn forget(&self, zones: Vec<Apex>) {
+        if zones.is_empty() {
+            return;
+        }
+        let (done, ended) = sync_channel(1);
+        self.request(SecondaryRequest::Forget(zones, done));
+        if ended.recv_timeout(PATIENCE).is_err() {
+            warn!("zones are removed, and what was kept of them may stay on disk for a while");
+        }
     }
 
     /// A zone is to be taken from its primaries from now on.
@@ -251,11 +277,12 @@ impl Secondaries {
 
     /// These versions went into service.
     pub fn published(&self, zones: &[Arc<Zone>]) {
-        let rules = self.rules.load();
+        let rules = read(&self.rules);
         let is_told = |zone: &&Arc<Zone>| {
             rules.get(zone.apex().as_wire()).is_some_and(|peers| !peers.notify.is_empty())
         };
         let told: Vec<Published> = zones.iter().filter(is_told).map(published).collect();
+        drop(rules);
         if !told.is_empty() {
             self.request(SecondaryRequest::Published(told));
         }
@@ -287,7 +314,7 @@ impl Secondaries {
 
     /// What is known of a zone with other servers.
     pub fn status(&self, apex: &Apex) -> Option<SecondaryStatus> {
-        self.rules.load().get(apex)?;
+        read(&self.rules).get(apex)?;
         let (reply, replied) = sync_channel(1);
         self.request(SecondaryRequest::Status(apex.clone(), reply));
         replied.recv_timeout(PATIENCE).ok().flatten()
@@ -312,7 +339,7 @@ impl Secondaries {
 
     /// Whether versions of a zone from primaries are kept on disk.
     pub fn keeps(&self, apex: &[u8]) -> bool {
-        let rules = self.rules.load();
+        let rules = read(&self.rules);
         self.store().is_some() && rules.get(apex).is_some_and(|peers| !peers.primaries.is_empty())
     }
 
@@ -323,7 +350,7 @@ impl Secondaries {
 
     /// Whether a version of a zone that was kept may no longer be served.
     pub fn has_expired(&self, apex: &Apex, kept: &KeptVersion) -> bool {
-        let rules = self.rules.load().get(apex).map(|peers| peers.rules.clone()).unwrap_or_default();
+        let rules = read(&self.rules).get(apex).map(|peers| peers.rules.clone()).unwrap_or_default();
         let timers = SecondaryZone::kept(rules, kept.zone.soa(), kept.confirmed, &mut || 0);
         timers.expires().is_some_and(|expires| expires <= unix_seconds())
     }

@@ -13,7 +13,7 @@ use wire::{Class, Rcode, Type};
 
 use super::Secondaries;
 use super::core::SecondaryRequest;
-use crate::sync::lock;
+use crate::sync::{lock, read};
 use crate::zones::Apex;
 
 /// The zones with a NOTIFY that was taken and not looked at yet: more of them say nothing new.
@@ -43,8 +43,8 @@ impl Secondaries {
             return Err(Refusal::plain(Rcode::NOTIMP));
         }
         let (apex, counts) = (asked.qname.as_lower(), &self.counts);
-        let rules = self.rules.load();
-        let peers = rules.get(apex.as_wire()).filter(|peers| !peers.primaries.is_empty());
+        let peers = read(&self.rules).get(apex.as_wire()).cloned();
+        let peers = peers.filter(|peers| !peers.primaries.is_empty());
         let Some(peers) = peers else {
             let is_ours =
                 self.engine.upgrade().is_some_and(|engine| engine.catalog().get(apex.as_name()).is_some());

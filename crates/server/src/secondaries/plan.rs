@@ -82,6 +82,18 @@ impl PeerRules {
         self.zones.values().any(|peers| !peers.primaries.is_empty())
     }
 
+    /// One zone has these from now on.
+    pub fn set(&mut self, apex: &Apex, peers: Arc<ZonePeers>) {
+        Arc::make_mut(&mut self.zones).insert(apex.clone(), peers);
+    }
+
+    /// One zone has none any more.
+    pub fn remove(&mut self, apex: &[u8]) {
+        if self.zones.contains_key(apex) {
+            Arc::make_mut(&mut self.zones).remove(apex);
+        }
+    }
+
     /// All zones that have any.
     pub fn iter(&self) -> impl Iterator<Item = (&Apex, &Arc<ZonePeers>)> {
         self.zones.iter()
@@ -104,6 +116,18 @@ impl PeerMaker {
 
     /// This zone has these peers, and those of its template where it says nothing itself. `taken`: it comes from primaries.
     pub fn add(&mut self, apex: &Apex, own: Option<&PeerKeys>, template: Option<&PeerKeys>, taken: bool) {
+        if let Some(peers) = self.peers(own, template, taken) {
+            self.zones.insert(apex.clone(), peers);
+        }
+    }
+
+    /// The peers of a zone with these keys, whose template has those, if it has any.
+    pub fn peers(
+        &mut self,
+        own: Option<&PeerKeys>,
+        template: Option<&PeerKeys>,
+        taken: bool,
+    ) -> Option<Arc<ZonePeers>> {
         let nothing = PeerKeys::default();
         let silent = own.is_none_or(|own| *own == nothing);
         let shared = template.filter(|_| silent).map(|template| (std::ptr::from_ref(template), taken));
@@ -115,9 +139,7 @@ impl PeerMaker {
                 made
             }
         };
-        if !peers.primaries.is_empty() || !peers.notify.is_empty() {
-            self.zones.insert(apex.clone(), peers);
-        }
+        (!peers.primaries.is_empty() || !peers.notify.is_empty()).then_some(peers)
     }
 
     fn make(&self, own: &PeerKeys, template: &PeerKeys, taken: bool) -> Arc<ZonePeers> {

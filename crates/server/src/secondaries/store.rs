@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use journal::{History, RealDisk, StoreFault, ZoneFolder, ZoneStore};
@@ -16,6 +16,7 @@ use zone::Zone;
 use zone::store::ChangeSet;
 
 use super::counts::SecondaryCounts;
+use crate::sync::lock;
 use crate::zones::Apex;
 use crate::zones::keeper::KeptVersion;
 
@@ -45,7 +46,11 @@ pub(super) enum Keep {
 pub struct SecondaryStore {
     folder: ZoneFolder,
     orders: Sender<(Apex, Keep, u64)>,
+    going: Arc<Going>,
 }
+
+/// Zones of which nothing is to be kept any more, each with how often that is still to be done.
+type Going = Mutex<HashMap<Apex, usize>>;
 
 impl SecondaryStore {
     /// Opens the files in a state folder.
@@ -55,12 +60,16 @@ impl SecondaryStore {
     pub fn open(state: &Path) -> Result<(Arc<SecondaryStore>, SecondaryWriter), StoreFault> {
         let folder = ZoneFolder::open(Arc::new(RealDisk), &state.join(FOLDER))?;
         let (orders, taken) = channel();
-        let writer = SecondaryWriter { folder: folder.clone(), orders: taken };
-        Ok((Arc::new(SecondaryStore { folder, orders }), writer))
+        let going = Arc::<Going>::default();
+        let writer = SecondaryWriter { folder: folder.clone(), orders: taken, going: Arc::clone(&going) };
+        Ok((Arc::new(SecondaryStore { folder, orders, going }), writer))
     }
 
     /// Has something kept, as of a time in seconds since 1970.
     pub(super) fn keep(&self, apex: Apex, keep: Keep, at: u64) {
+        if matches!(keep, Keep::Nothing) {
+            *lock(&self.going).entry(apex.clone()).or_default() += 1;
+        }
         // The writer ends with the process.
         let _ = self.orders.send((apex, keep, at));
     }
@@ -82,6 +91,9 @@ impl SecondaryStore {
 
     /// What was kept of a zone by an earlier run. Whether it has expired is not looked at.
     pub fn load(&self, apex: &Apex, key: &HashKey) -> Option<KeptVersion> {
+        if lock(&self.going).contains_key(apex) {
+            return None;
+        }
         let (begun, name) = (Instant::now(), Name::from_wire(apex).ok()?);
         let loaded = self.folder.zone(name).and_then(|(store, stored)| {
             let Some(stored) = stored else { return Ok(None) };
@@ -121,6 +133,7 @@ impl SecondaryStore {
 pub struct SecondaryWriter {
     folder: ZoneFolder,
     orders: Receiver<(Apex, Keep, u64)>,
+    going: Arc<Going>,
 }
 
 impl SecondaryWriter {
@@ -135,6 +148,7 @@ impl SecondaryWriter {
             }
             let name = Name::from_wire(&apex).unwrap_or(Name::ROOT);
             let (begun, is_version) = (Instant::now(), matches!(keep, Keep::Version(..)));
+            let goes = matches!(keep, Keep::Nothing);
             let kept = match stores.remove(&apex).map_or_else(|| self.open(name), Ok) {
                 Ok(store) => kept(store, keep, at),
                 Err(fault) => Err(fault),
@@ -152,6 +166,18 @@ impl SecondaryWriter {
                     warn!("zone {name}: it is not kept on disk: {fault}");
                 }
             }
+            if goes {
+                self.gone(&apex);
+            }
+        }
+    }
+
+    /// Nothing is kept of a zone any more.
+    fn gone(&self, apex: &Apex) {
+        let mut going = lock(&self.going);
+        match going.get_mut(apex) {
+            Some(more) if *more > 1 => *more -= 1,
+            _ => drop(going.remove(apex)),
         }
     }
 

@@ -5,6 +5,7 @@ mod sockets;
 pub mod trial;
 
 use std::net::TcpListener;
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::runtime::Runtime;
@@ -28,7 +29,7 @@ use crate::secondaries::Secondaries;
 use crate::signals::{self, Signals};
 use crate::transfers::Transfers;
 use crate::zones::images::{Images, StateFolder};
-use crate::zones::keeping::{Keeping, Prepare};
+use crate::zones::keeping::Keeping;
 use crate::zones::resolve::WantedZones;
 use crate::{builtin, logging};
 use sockets::Sockets;
@@ -58,7 +59,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
         None if args.forward.is_empty() => ConfigSource::BuiltIn,
         None => ConfigSource::Forward(args.forward.clone()),
     };
-    let Prepared { settings, zones: wanted } = source.prepare().map_err(|rejected| {
+    let Prepared { settings, zones: wanted } = source.prepare(None).map_err(|rejected| {
         StartFault(format!("the configuration cannot be used\n\n{rejected}"), exit_code(&rejected.faults))
     })?;
     let built_in = source.is_built_in();
@@ -73,18 +74,19 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let recursive = recursive.map_err(|fault| outside(fault.to_string()))?.map(Arc::new);
     let logging = Arc::new(logging);
     let transfers = Transfers::start(&frontend.engine, &settings);
-    transfers.allow(&wanted.transfers);
-    let secondaries = start_secondaries(&frontend, &settings, &wanted, built_in)?;
+    let state = settings.server.storage.folder().filter(|_| !built_in);
+    let secondaries = start_secondaries(&frontend, &settings, &wanted, state.as_deref())?;
     let changes = start_changes(&frontend, &settings, &wanted, built_in)?;
     let mut adopting: Vec<Arc<dyn Adopt>> =
         vec![frontend.clone(), logging.clone(), transfers.clone(), secondaries.clone()];
     adopting.extend(changes.iter().map(|changes| Arc::clone(changes) as Arc<dyn Adopt>));
     adopting.extend(recursive.iter().map(|recursive| Arc::clone(recursive) as Arc<dyn Adopt>));
     let in_force = Arc::new(InForce::new(source, settings, adopting));
-    let prepare = preparing(&in_force, &transfers, &changes);
+    let renew = in_force.clone();
+    let prepare = Box::new(move || renew.renew());
     let (mut zones, keeping, kept) = Keeping::new(Arc::clone(&frontend.engine), images.clone(), prepare);
     secondaries.connect(keeping.clone());
-    zones.connect(Arc::clone(&secondaries));
+    zones.connect(Arc::clone(&secondaries), Arc::clone(&transfers), state);
     transfers.connect(changes.clone(), Arc::clone(&secondaries));
     if let Some(changes) = &changes {
         changes.connect(keeping.clone());
@@ -129,21 +131,6 @@ fn runtime() -> Result<Runtime, StartFault> {
         .map_err(|e| outside(format!("cannot start the administration thread: {e}")))
 }
 
-/// What a reload begins with: the configuration is read, and whoever does not adopt settings gets rules.
-fn preparing(
-    in_force: &Arc<InForce>,
-    transfers: &Arc<Transfers>,
-    changes: &Option<Arc<Changes>>,
-) -> Box<Prepare> {
-    let (renew, allow, change) = (Arc::clone(in_force), Arc::clone(transfers), changes.clone());
-    Box::new(move || {
-        renew.renew().inspect(|wanted| {
-            allow.allow(&wanted.transfers);
-            change.iter().for_each(|changes| changes.allow(&wanted.updates));
-        })
-    })
-}
-
 /// Takes dynamic updates if there is a state folder to keep them in. One that cannot be used is a fault only where that
 /// would serve zones without the updates that were acknowledged, or refuse those that are allowed.
 fn start_changes(
@@ -171,15 +158,14 @@ fn start_secondaries(
     frontend: &Frontend,
     settings: &Settings,
     wanted: &WantedZones,
-    built_in: bool,
+    state: Option<&Path>,
 ) -> Result<Arc<Secondaries>, StartFault> {
-    let state = settings.server.storage.folder().filter(|_| !built_in);
     if state.is_none() && wanted.peers.any_taken() {
         warn!(
             "zones from primaries are not kept on disk, a restart transfers them again: set `state-dir` in [server]"
         );
     }
-    let started = Secondaries::start(&frontend.engine, settings, state.as_deref());
+    let started = Secondaries::start(&frontend.engine, settings, state);
     started.map_err(|fault| outside(fault.to_string()))
 }
 

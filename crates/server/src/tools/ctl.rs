@@ -51,6 +51,13 @@ fn command(verb: &CtlVerb) -> Command {
         }
         CtlVerb::Zone(CtlZone::Freeze { name }) => Command::ZoneFreeze { name: name.clone() },
         CtlVerb::Zone(CtlZone::Thaw { name }) => Command::ZoneThaw { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Add { name, template, file, primaries }) => Command::ZoneAdd {
+            name: name.clone(),
+            template: template.clone(),
+            file: whole(file),
+            primaries: primaries.clone(),
+        },
+        CtlVerb::Zone(CtlZone::Remove { name }) => Command::ZoneRemove { name: name.clone() },
         CtlVerb::Zone(CtlZone::Refresh { name }) => Command::ZoneRefresh { name: name.clone() },
         CtlVerb::Zone(CtlZone::Retransfer { name }) => Command::ZoneRetransfer { name: name.clone() },
         CtlVerb::Zone(CtlZone::Notify { name }) => Command::ZoneNotify { name: name.clone() },
@@ -68,12 +75,13 @@ fn command(verb: &CtlVerb) -> Command {
     }
 }
 
+/// The server may have another working folder.
+fn whole(file: &Option<PathBuf>) -> Option<String> {
+    let path = file.as_ref().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
+    path.map(|path| path.display().to_string())
+}
+
 fn about_cache(verb: &CtlCache) -> Command {
-    // The server may have another working folder.
-    let whole = |file: &Option<PathBuf>| {
-        let path = file.as_ref().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
-        path.map(|path| path.display().to_string())
-    };
     match verb {
         CtlCache::Stats => Command::CacheStats,
         CtlCache::Flush { name, tree, rtype } => {
@@ -194,9 +202,11 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
             out += map.get("answer").and_then(Value::as_str).unwrap_or_default();
             out
         }
-        (CtlVerb::Reload { .. } | CtlVerb::Zone(CtlZone::Reload { .. }), Value::Object(map)) => {
-            reload_text(map)
-        }
+        (
+            CtlVerb::Reload { .. }
+            | CtlVerb::Zone(CtlZone::Reload { .. } | CtlZone::Add { .. } | CtlZone::Remove { .. }),
+            Value::Object(map),
+        ) => reload_text(map),
         (_, Value::Object(map)) => {
             let mut out = String::new();
             let width = map.keys().map(String::len).max().unwrap_or(0);

@@ -8,10 +8,9 @@ mod rules;
 use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, RwLock, Weak};
 use std::time::Instant;
 
-use arc_swap::ArcSwap;
 use engine::{Asked, Engine, Refusal, Source, Sourced, TicketOffice};
 use exchange::{MessageStream, Next, unix_seconds};
 use tracing::{debug, info, warn};
@@ -27,9 +26,11 @@ use crate::config::Settings;
 use crate::frontend::Served;
 use crate::in_force::Adopt;
 use crate::secondaries::Secondaries;
+use crate::sync::{read, write};
+use crate::zones::Apex;
 use histories::Histories;
 use limits::{Slot, Slots};
-pub use rules::{RuleMaker, TransferRules};
+pub use rules::{Grants, RuleMaker, TransferRules, grants, unknown_key};
 
 /// More transfers are under way than may be.
 const TOO_MANY: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
@@ -55,7 +56,7 @@ pub struct TransferCounts {
 pub struct Transfers {
     /// Whose zones they are; the engine has this source.
     engine: Weak<Engine<Served>>,
-    rules: ArcSwap<TransferRules>,
+    rules: RwLock<TransferRules>,
     slots: Arc<Slots>,
     /// Who knows what changed in zones.
     histories: OnceLock<Histories>,
@@ -69,7 +70,7 @@ impl Transfers {
     pub fn start(engine: &Arc<Engine<Served>>, settings: &Settings) -> Arc<Transfers> {
         let transfers = Arc::new(Transfers {
             engine: Arc::downgrade(engine),
-            rules: ArcSwap::default(),
+            rules: RwLock::default(),
             slots: Arc::default(),
             histories: OnceLock::new(),
             udp_size: AtomicU16::default(),
@@ -82,11 +83,17 @@ impl Transfers {
     }
 
     /// Other rules hold from now on; what is under way goes on.
-    pub fn allow(&self, rules: &TransferRules) {
+    pub fn allow(&self, rules: TransferRules) {
         if let Some(engine) = self.engine.upgrade() {
             engine.set_keys(&rules.keys);
         }
-        self.rules.store(Arc::new(rules.clone()));
+        *write(&self.rules) = rules;
+    }
+
+    /// Other rules hold for some zones from now on; `None`: nobody may have the zone.
+    pub fn change(&self, zones: impl IntoIterator<Item = (Apex, Option<Grants>)>) {
+        let mut rules = write(&self.rules);
+        zones.into_iter().for_each(|(apex, grants)| rules.set(&apex, grants));
     }
 
     /// What changed in zones is known here.
@@ -111,7 +118,7 @@ impl Transfers {
         if asked.question.qclass != Class::IN {
             return Err(Refusal::CLASS);
         }
-        if !self.rules.load().allow(apex.as_wire(), peer, key) {
+        if !read(&self.rules).allow(apex.as_wire(), peer, key) {
             self.counts.refused.fetch_add(1, Relaxed);
             debug!(zone = %apex.as_name(), %peer, "transfer refused");
             return Err(Refusal::PROHIBITED);

@@ -17,7 +17,7 @@ use crate::words::did_you_mean;
 use crate::zones::Apex;
 
 /// The grants of one zone, or of all zones of a folder.
-type Grants = Arc<[TransferGrant]>;
+pub type Grants = Arc<[TransferGrant]>;
 
 /// Who may have which zone, and the keys that prove who it is.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +33,15 @@ impl TransferRules {
     pub fn allow(&self, apex: &[u8], address: IpAddr, key: Option<&TsigKey>) -> bool {
         self.zones.get(apex).is_some_and(|grants| grants.iter().any(|grant| grant.fits(address, key)))
     }
+
+    /// These may have a zone from now on; `None`: nobody.
+    pub fn set(&mut self, apex: &Apex, grants: Option<Grants>) {
+        match grants {
+            Some(grants) => drop(Arc::make_mut(&mut self.zones).insert(apex.clone(), grants)),
+            None if self.zones.contains_key(apex) => drop(Arc::make_mut(&mut self.zones).remove(apex)),
+            None => {}
+        }
+    }
 }
 
 /// Makes the rules while the zones of a configuration are found.
@@ -47,12 +56,13 @@ impl RuleMaker {
     /// Rules without zones: the keys are read, and whether all keys that are named are there is looked at.
     pub fn new(config: &Configuration, faults: &mut Vec<Diagnostic>) -> RuleMaker {
         let keys = load_keys(&config.settings.tsig_keys, &config.settings.transfers, faults);
-        let of_zones = config.zones.iter().map(|zone| &zone.allow_transfer);
+        let zones = || config.zones.iter().chain(&config.added);
+        let of_zones = zones().map(|zone| &zone.allow_transfer);
         let all = of_zones.chain(config.templates.values().map(|template| &template.allow_transfer));
         for grant in all.flat_map(|list| list.value.iter().flatten()) {
             faults.extend(grant.value.key().and_then(|key| unknown_key(key, grant.place.as_ref(), &keys)));
         }
-        let of_zones = config.zones.iter().map(|zone| &zone.peers);
+        let of_zones = zones().map(|zone| &zone.peers);
         let peers = of_zones.chain(config.templates.values().map(|template| &template.peers));
         let of_zones = config.zones.iter().map(|zone| &zone.updates);
         let updates = of_zones.chain(config.templates.values().map(|template| &template.updates));
@@ -64,10 +74,15 @@ impl RuleMaker {
 
     /// Whoever is in the list may have this zone.
     pub fn allow(&mut self, apex: &Apex, list: Option<&Vec<At<TransferGrant>>>) {
-        let Some(list) = list else { return };
-        let make = || list.iter().map(|grant| grant.value.clone()).collect();
-        let grants = self.made.entry(list.as_ptr()).or_insert_with(make);
-        self.zones.insert(apex.clone(), Arc::clone(grants));
+        if let Some(grants) = self.grants(list) {
+            self.zones.insert(apex.clone(), grants);
+        }
+    }
+
+    /// What a list comes to.
+    pub fn grants(&mut self, list: Option<&Vec<At<TransferGrant>>>) -> Option<Grants> {
+        let list = list?;
+        Some(Arc::clone(self.made.entry(list.as_ptr()).or_insert_with(|| grants(list))))
     }
 
     /// The keys that there are.
@@ -81,8 +96,13 @@ impl RuleMaker {
     }
 }
 
+/// What a list comes to, made anew.
+pub fn grants(list: &[At<TransferGrant>]) -> Grants {
+    list.iter().map(|grant| grant.value.clone()).collect()
+}
+
 /// A key that there is none of.
-fn unknown_key(name: &LowerNameBuf, place: Option<&ConfigPlace>, keys: &TsigKeys) -> Option<Diagnostic> {
+pub fn unknown_key(name: &LowerNameBuf, place: Option<&ConfigPlace>, keys: &TsigKeys) -> Option<Diagnostic> {
     if keys.get(name.as_lower()).is_some() {
         return None;
     }

@@ -414,10 +414,15 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::zones::Origin;
 
     fn spec(name: &str) -> ZoneSpec {
         let name: wire::NameBuf = name.parse().expect("a name");
-        ZoneSpec { apex: name.as_name().as_wire().into(), text: ZoneText::BuiltIn("") }
+        ZoneSpec {
+            apex: name.as_name().as_wire().into(),
+            text: ZoneText::BuiltIn(""),
+            origin: Origin::Configuration,
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ use zone::store::ChangeSet;
 
 use super::examiner::{Examination, ExamineOrder};
 use super::images::ImageOrder;
-use super::{FileStamp, ZoneFault, ZoneSpec, ZoneState, ZoneText};
+use super::{FileStamp, Origin, ZoneFault, ZoneSpec, ZoneState, ZoneText};
 
 /// How closely a zone's files are to be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -273,6 +273,13 @@ impl Keeper {
         self.loading.is_some()
     }
 
+    /// Whoever wants the zone now.
+    pub fn wanted_by(&mut self, origin: &Origin) {
+        if self.state.spec.origin != *origin {
+            self.change(|state| state.spec.origin = origin.clone());
+        }
+    }
+
     /// Takes an event. Returns what is to be done, in this order.
     pub fn handle(&mut self, event: KeeperEvent) -> Vec<KeeperAction> {
         match event {
@@ -487,7 +494,11 @@ mod tests {
     }
 
     fn keeper() -> Keeper {
-        let spec = ZoneSpec { apex: apex().as_name().as_wire().into(), text: ZoneText::File("a".into()) };
+        let spec = ZoneSpec {
+            apex: apex().as_name().as_wire().into(),
+            text: ZoneText::File("a".into()),
+            origin: Origin::Configuration,
+        };
         Keeper::new(spec)
     }
 
@@ -663,7 +674,11 @@ mod tests {
 
     /// A keeper of a zone that is taken from primaries, once it is known what was kept of it; and what it did then.
     fn secondary(kept: Looked) -> (Keeper, Vec<String>) {
-        let spec = ZoneSpec { apex: apex().as_name().as_wire().into(), text: ZoneText::Primaries };
+        let spec = ZoneSpec {
+            apex: apex().as_name().as_wire().into(),
+            text: ZoneText::Primaries,
+            origin: Origin::Configuration,
+        };
         let mut keeper = Keeper::new(spec);
         let wanted = words(&keeper.handle(KeeperEvent::Wanted(ZoneText::Primaries, ReadWhen::IfChanged)));
         assert_eq!(wanted, ["load 1 known false image true"]);

@@ -4,7 +4,7 @@
 //! What belongs together, such as all zones of a reload, is a round: whoever asked for it hears its end. Rounds come one
 //! after the other; requests that come in during one are answered by the next, together.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
@@ -25,24 +25,28 @@ use super::keeper::{
     Keeper, KeeperAction, KeeperEvent, KeptVersion, Looked, Notice, ReadWhen, SecondaryNews, VersionStep,
 };
 use super::loaders::{LoadEnd, Loaders};
+use super::membership::CatalogStatus;
 use super::progress::ProgressDisplay;
 use super::publisher::Publisher;
 pub use super::report::{HeldFolder, RoundReport, Summary};
 use super::resolve::{RefusedFile, WantedZones};
-use super::{Apex, ZoneFault, ZoneSpec, ZoneState, ZoneText};
+use super::{Apex, Origin, ZoneFault, ZoneSpec, ZoneState, ZoneText};
 use crate::changes::Changes;
 use crate::config::Rejected;
+use crate::config::zones::ConfiguredZone;
 use crate::frontend::Served;
 use crate::secondaries::Secondaries;
 use crate::signals;
 use crate::sync::{lock, read, write};
+use crate::transfers::Transfers;
+use members::{Joining, ZoneChange};
 
 /// How often replaced catalogs are looked at, to see whether workers have let go of them.
 const RETIREMENT: Duration = Duration::from_millis(100);
 /// How often the age of signatures is looked at.
 const SIGNATURES: Duration = Duration::from_secs(3600);
-/// So many zones of a folder at least must be gone for it to be held back.
-const LEAST_HELD: usize = 10;
+/// So many zones of a folder or a catalog zone at least must be gone for them to be held back.
+pub(super) const LEAST_HELD: usize = 10;
 /// How often a round's progress is looked at.
 const PROGRESS: Duration = Duration::from_millis(50);
 
@@ -57,6 +61,14 @@ pub enum ReloadFault {
     Zone(Arc<ZoneFault>),
     /// The zone has no files: it is taken from its primaries.
     Secondary,
+    /// There is such a zone already, which somebody else wants.
+    Served(Origin),
+    /// The zone cannot be removed here: somebody else wants it.
+    NotAdded(Origin),
+    /// There is no state folder.
+    NoState,
+    /// The state folder cannot be written; why, for people.
+    Unsaved(Arc<str>),
     /// What was read could not be put into service, and what was served before stays; why, for people.
     Unpublished(Arc<str>),
     /// The server is stopping.
@@ -72,6 +84,18 @@ impl fmt::Display for ReloadFault {
             Self::Secondary => f.write_str(
                 "the zone has no file, it is taken from its primaries: `nomen ctl zone refresh` has them asked",
             ),
+            Self::Served(origin) => write!(f, "there is such a zone here already ({origin})"),
+            Self::NotAdded(Origin::Configuration) => {
+                f.write_str("the zone was not added at run time: remove it from the configuration")
+            }
+            Self::NotAdded(Origin::Folder) => {
+                f.write_str("the zone was not added at run time: remove its file and reload")
+            }
+            Self::NotAdded(origin) => write!(f, "the zone was not added at run time ({origin})"),
+            Self::NoState => f.write_str(
+                "zones that come at run time are kept in the state folder: set `state-dir` in [server]",
+            ),
+            Self::Unsaved(text) => write!(f, "the state folder cannot be written: {text}"),
             Self::NoSuchZone => f.write_str("there is no such zone here"),
             Self::Stopping => f.write_str("the server is stopping"),
         }
@@ -123,6 +147,7 @@ pub struct Kept {
     keepers: RwLock<HashMap<Apex, KeptZone>>,
     folders: Mutex<FolderFindings>,
     last_reload: Mutex<Option<LastReload>>,
+    catalogs: Mutex<Vec<CatalogStatus>>,
 }
 
 impl Kept {
@@ -155,6 +180,11 @@ impl Kept {
         lock(&self.folders).clone()
     }
 
+    /// What is known of catalog zones.
+    pub fn catalogs(&self) -> Vec<CatalogStatus> {
+        lock(&self.catalogs).clone()
+    }
+
     /// How the last reload ended, if there was one.
     pub fn last_reload(&self) -> Option<LastReload> {
         lock(&self.last_reload).clone()
@@ -168,6 +198,7 @@ pub type OncePublished = Box<dyn FnOnce() + Send>;
 enum Message {
     Reload(Option<Asker>, Removal),
     ReloadZone(Apex, ReadWhen, Asker),
+    Ask(ZoneChange, Asker),
     Loaded(LoadEnd),
     Examined(Apex, Arc<Zone>, Arc<Examination>),
     Folded(Apex, Arc<Zone>, Arc<Zone>),
@@ -228,6 +259,16 @@ impl ZoneKeeping {
         let _ = self.messages.send(Message::Changed(zones, done));
     }
 
+    /// Asks for a zone to be served: the text of its `[[zone]]`.
+    pub fn add_zone(&self, text: String) -> oneshot::Receiver<Reloaded> {
+        self.ask(|reply| Message::Ask(ZoneChange::Add(text), reply))
+    }
+
+    /// Asks for a zone that was added to be served no longer.
+    pub fn remove_zone(&self, apex: Apex) -> oneshot::Receiver<Reloaded> {
+        self.ask(|reply| Message::Ask(ZoneChange::Remove(apex), reply))
+    }
+
     /// Reports what became of a zone that is taken from primaries.
     pub fn news(&self, apex: Apex, news: SecondaryNews) {
         // The server is stopping, if nobody takes it.
@@ -260,6 +301,10 @@ pub struct Keeping {
     publisher: Publisher,
     /// Who takes zones from primaries and tells others of changes, if anybody does.
     secondaries: Option<Arc<Secondaries>>,
+    /// Who sends zones to others, if anybody does.
+    transfers: Option<Arc<Transfers>>,
+    /// Zones that come and go at run time.
+    joining: Joining,
     loaders: Loaders,
     /// Finds out about versions in service; none if the system refuses a thread.
     examiner: Option<Examiner>,
@@ -279,6 +324,8 @@ pub struct Keeping {
     all: Option<(Vec<Asker>, Removal)>,
     /// The same for single zones, and how they are to be read.
     single: HashMap<Apex, (ReadWhen, Vec<Asker>)>,
+    /// What operators want of single zones, in the order in which they asked.
+    asked: VecDeque<(ZoneChange, Asker)>,
     /// Who changes zones by updates, if anybody does.
     changes: Option<Arc<Changes>>,
     /// To be done once the next catalog is in service.
@@ -297,7 +344,7 @@ struct Round {
 }
 
 /// What a round is for.
-#[derive(PartialEq, Eq)]
+#[derive(PartialEq)]
 enum Purpose {
     /// The first load, before anything is served.
     Start,
@@ -305,6 +352,8 @@ enum Purpose {
     All(Removal),
     /// A reload of this zone.
     Zone(Apex),
+    /// The first load of this zone, which an operator adds.
+    Add(Box<ConfiguredZone>),
 }
 
 impl Keeping {
@@ -335,6 +384,8 @@ impl Keeping {
             key: engine.key(),
             publisher: Publisher::new(engine),
             secondaries: None,
+            transfers: None,
+            joining: Joining::default(),
             examiner: examiner.ok(),
             signatures_due: Instant::now() + SIGNATURES,
             images,
@@ -346,16 +397,11 @@ impl Keeping {
             unpublished: None,
             all: None,
             single: HashMap::new(),
+            asked: VecDeque::new(),
             changes: None,
             once_published: Vec::new(),
         };
         (keeping, ZoneKeeping { messages: own }, kept)
-    }
-
-    /// Has zones taken from primaries, and others told of changes, by these.
-    pub fn connect(&mut self, secondaries: Arc<Secondaries>) {
-        secondaries.store().into_iter().for_each(|store| self.loaders.read_from(Arc::clone(store)));
-        self.secondaries = Some(secondaries);
     }
 
     /// Zones may be changed by updates, which keep them here.
@@ -399,6 +445,7 @@ impl Keeping {
                     *strongest = when.max(*strongest);
                     replies.push(reply);
                 }
+                Message::Ask(change, reply) => self.asked.push_back((change, reply)),
                 Message::Loaded(outcome) => self.loaded(outcome),
                 Message::Examined(apex, zone, found) => self.examined(&apex, zone, found),
                 Message::Folded(apex, zone, folded) => self.folded(&apex, zone, folded),
@@ -440,6 +487,7 @@ impl Keeping {
         if !self.once_published.is_empty() || self.publisher.deadline().is_some_and(|at| at <= now) {
             self.publish();
         }
+        self.read_catalogs();
         if let Some(round) = &mut self.round {
             let Summary { zones, .. } = round.report.summary;
             round.progress.show(zones - round.waiting.min(zones), zones, self.loaders.meter());
@@ -452,7 +500,9 @@ impl Keeping {
             self.look_at_signatures();
         }
         while self.round.is_none() {
-            if let Some((replies, removal)) = self.all.take() {
+            if let Some((change, reply)) = self.asked.pop_front() {
+                self.change(change, reply);
+            } else if let Some((replies, removal)) = self.all.take() {
                 self.reload(replies, removal);
             } else if let Some(apex) = self.single.keys().next().cloned() {
                 let (when, replies) = self.single.remove(&apex).unwrap_or((ReadWhen::Anyway, Vec::new()));
@@ -491,17 +541,24 @@ impl Keeping {
     }
 
     /// Begins a round about the zones that are wanted and those that no longer are.
-    fn look_at_all(&mut self, wanted: WantedZones, purpose: Purpose, replies: Vec<Asker>) {
+    fn look_at_all(&mut self, mut wanted: WantedZones, purpose: Purpose, replies: Vec<Asker>) {
         let mut report = RoundReport::default();
         for refused in &wanted.refused {
             error!("{refused}");
             report.refused(refused);
         }
-        if let Some(secondaries) = &self.secondaries {
-            secondaries.configure(wanted.peers.clone());
-        }
         let removal =
             if purpose == Purpose::All(Removal::Force) { Removal::Force } else { Removal::HoldBack };
+        self.join_members(&mut wanted, removal);
+        if let Some(secondaries) = &self.secondaries {
+            secondaries.configure(std::mem::take(&mut wanted.peers));
+        }
+        if let Some(transfers) = &self.transfers {
+            transfers.allow(std::mem::take(&mut wanted.transfers));
+        }
+        if let Some(changes) = &self.changes {
+            changes.allow(&wanted.updates);
+        }
         let kept = Arc::clone(&self.kept);
         let mut keepers = write(&kept.keepers);
         for (spec, doubt) in wanted.doubtful().filter(|(spec, _)| !keepers.contains_key(&spec.apex)) {
@@ -524,8 +581,9 @@ impl Keeping {
             }
         }
         for spec in wanted.specs {
-            let text = spec.text.clone();
+            let (text, origin) = (spec.text.clone(), spec.origin.clone());
             let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec));
+            zone.keeper.wanted_by(&origin);
             actions.extend(zone.keeper.handle(KeeperEvent::Wanted(text, ReadWhen::IfChanged)));
             zone.awaited = zone.keeper.is_loading();
             self.round.iter_mut().for_each(|round| match zone.awaited {
@@ -698,8 +756,14 @@ impl Keeping {
         for action in actions {
             match action {
                 KeeperAction::Load(load) => loads.push(load),
-                KeeperAction::Publish(step) => self.publisher.add(step, Instant::now()),
-                KeeperAction::PublishNow(step) => self.publisher.add_at_once(step, Instant::now()),
+                KeeperAction::Publish(step) => {
+                    let step = self.fit_to_publish(step);
+                    step.into_iter().for_each(|step| self.publisher.add(step, Instant::now()));
+                }
+                KeeperAction::PublishNow(step) => {
+                    let step = self.fit_to_publish(step);
+                    step.into_iter().for_each(|step| self.publisher.add_at_once(step, Instant::now()));
+                }
                 KeeperAction::WriteImage(order) => self.orders.push(order),
                 // Done before.
                 KeeperAction::Report(_)
@@ -749,6 +813,10 @@ impl Keeping {
             Purpose::Zone(apex) => {
                 let fault = self.kept.get(&apex).and_then(|state| state.fault.clone());
                 answer(replies, &fault.map_or(result, |fault| Err(ReloadFault::Zone(fault))));
+            }
+            Purpose::Add(zone) => {
+                let result = self.added(*zone, result);
+                answer(replies, &result);
             }
         }
     }
@@ -873,5 +941,6 @@ fn report(apex: &Apex, actions: &[KeeperAction], starting: bool) {
     }
 }
 
+mod members;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,8 @@
 //! | file | holds |
 //! |---|---|
 //! | `resolve` | which zones the configuration asks for |
+//! | `membership` | which zones catalog zones ask for |
+//! | `added` | the file of the zones that were added at run time |
 //! | `keeper` | one zone: what is known of it, and what is to be done when something happens to it |
 //! | `keeping` | all of them: the thread that reports to keepers what happens and does what they decide |
 //! | `loaders`, `text`, `images` | reading zones: the threads, a zone's text, a zone's image |
@@ -12,12 +14,14 @@
 //! | `publisher` | the steps from one catalog to the next |
 //! | `dump` | printing a zone |
 
+pub mod added;
 pub mod dump;
 pub mod examiner;
 pub mod images;
 pub mod keeper;
 pub mod keeping;
 mod loaders;
+pub mod membership;
 mod progress;
 mod publisher;
 pub mod report;
@@ -105,6 +109,30 @@ impl fmt::Display for ZoneFault {
 
 impl std::error::Error for ZoneFault {}
 
+/// Who wants a zone to be served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The configuration names it.
+    Configuration,
+    /// Its file lies in a template's folder.
+    Folder,
+    /// It was added at run time.
+    Added,
+    /// This catalog zone lists it.
+    Catalog(Apex),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Configuration => f.write_str("configuration"),
+            Self::Folder => f.write_str("folder"),
+            Self::Added => f.write_str("added at run time"),
+            Self::Catalog(apex) => write!(f, "catalog {}", Name::from_wire(apex).unwrap_or(Name::ROOT)),
+        }
+    }
+}
+
 /// One zone that is to be served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneSpec {
@@ -112,6 +140,8 @@ pub struct ZoneSpec {
     pub apex: Apex,
     /// Where its records are.
     pub text: ZoneText,
+    /// Who wants it.
+    pub origin: Origin,
 }
 
 impl ZoneSpec {

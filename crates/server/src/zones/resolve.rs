@@ -7,16 +7,22 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use wire::{Name, NameBuf};
 
-use super::{Apex, ZoneSpec, ZoneText};
+use transfer::tsig::TsigKeys;
+
+use super::membership::{CatalogPlan, MemberTemplate, PlannedZone};
+use super::{Apex, Origin, ZoneSpec, ZoneText};
 use crate::changes::{UpdateMaker, UpdateRules};
 use crate::config::Configuration;
+use crate::config::peers::PeerKeys;
 use crate::config::report::Diagnostic;
-use crate::config::zones::ZoneNameFault;
+use crate::config::table::read::At;
+use crate::config::zones::{ConfiguredZone, Template, Templates, ZoneNameFault};
 use crate::secondaries::{PeerMaker, PeerRules};
-use crate::transfers::{RuleMaker, TransferRules};
+use crate::transfers::{RuleMaker, TransferRules, grants, unknown_key};
 use crate::words::reason;
 
 /// What a configuration asks for.
@@ -34,6 +40,12 @@ pub struct WantedZones {
     pub peers: PeerRules,
     /// Who may change which zone.
     pub updates: UpdateRules,
+    /// The catalog zones whose members are served, in the order of the configuration.
+    pub catalogs: Vec<CatalogPlan>,
+    /// The zones that were added at run time.
+    pub added: Vec<ConfiguredZone>,
+    /// What zones refer to that are added at run time.
+    pub templates: Arc<Templates>,
 }
 
 /// A folder whose files are zones.
@@ -112,20 +124,15 @@ impl WantedZones {
 /// The folders and key files that cannot be read, and keys that are missing.
 pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     let mut faults = Vec::new();
-    let mut specs = HashMap::new();
+    let (mut specs, mut catalogs) = (HashMap::new(), Vec::new());
     let mut rules = RuleMaker::new(config, &mut faults);
     let mut peers = PeerMaker::new(rules.keys());
     let mut updates = UpdateMaker::default();
-    for zone in &config.zones {
+    let configured = config.zones.iter().map(|zone| (zone, Origin::Configuration));
+    for (zone, origin) in configured.chain(config.added.iter().map(|zone| (zone, Origin::Added))) {
         let name = zone.name.value.as_name();
         let template = zone.template.value.as_ref().and_then(|t| config.templates.get(t));
-        let pattern = template.and_then(|t| t.file.value.as_ref());
-        let of_template = pattern.filter(|_| zone.peers.primaries.is_none()).map(|p| p.path(name));
-        let text = match zone.file.value.clone().or(of_template) {
-            Some(file) => ZoneText::File(file),
-            // That it has one or the other was looked at when the configuration was checked.
-            None => ZoneText::Primaries,
-        };
+        let text = text_of(zone, template);
         let apex: Apex = name.as_wire().into();
         let of_template = template.and_then(|t| t.allow_transfer.value.as_ref());
         rules.allow(&apex, zone.allow_transfer.value.as_ref().or(of_template));
@@ -134,9 +141,15 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
         if !taken {
             updates.add(&apex, Some(&zone.updates), template.map(|t| &t.updates));
         }
-        specs.insert(apex.clone(), ZoneSpec { apex, text });
+        catalogs.extend(catalog_plan(&apex, zone, config, &mut rules, &mut peers, &mut updates));
+        specs.insert(apex.clone(), ZoneSpec { apex, text, origin });
     }
-    let mut wanted = WantedZones::default();
+    let mut wanted = WantedZones {
+        catalogs,
+        added: config.added.iter().map(|zone| zone.value.clone()).collect(),
+        templates: Arc::new(config.templates.clone()),
+        ..WantedZones::default()
+    };
     let mut from_folders: HashMap<Apex, ZoneText> = HashMap::new();
     let mut shared = Vec::new();
     for template in config.templates.values() {
@@ -168,10 +181,94 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     wanted.peers = peers.made();
     wanted.updates = updates.made();
     for (apex, text) in from_folders {
-        specs.entry(apex.clone()).or_insert(ZoneSpec { apex, text });
+        specs.entry(apex.clone()).or_insert(ZoneSpec { apex, text, origin: Origin::Folder });
     }
     wanted.specs = specs.into_values().collect();
     if faults.is_empty() { Ok(wanted) } else { Err(faults) }
+}
+
+/// Where a zone's records are, whose template is this one.
+fn text_of(zone: &ConfiguredZone, template: Option<&At<Template>>) -> ZoneText {
+    let pattern = template.and_then(|template| template.file.value.as_ref());
+    let pattern = pattern.filter(|_| zone.peers.primaries.is_none());
+    let of_template = pattern.map(|pattern| pattern.path(zone.name.value.as_name()));
+    // That it has a file or primaries was looked at when the configuration was checked.
+    zone.file.value.clone().or(of_template).map_or(ZoneText::Primaries, ZoneText::File)
+}
+
+/// A zone that is added at run time, to a configuration of these templates and keys.
+///
+/// # Errors
+/// The keys that are missing.
+pub fn added_zone(
+    zone: &ConfiguredZone,
+    templates: &Templates,
+    keys: &Arc<TsigKeys>,
+) -> Result<PlannedZone, Vec<Diagnostic>> {
+    let named =
+        zone.peers.keys().chain(
+            zone.allow_transfer.value.iter().flatten().filter_map(|grant| {
+                grant.value.key().map(|key| At { value: *key, place: grant.place.clone() })
+            }),
+        );
+    let missing: Vec<Diagnostic> = named.filter_map(|key| unknown_key(&key.value, None, keys)).collect();
+    if !missing.is_empty() {
+        return Err(missing);
+    }
+    let template = zone.template.value.as_ref().and_then(|template| templates.get(template));
+    let text = text_of(zone, template);
+    let taken = text == ZoneText::Primaries;
+    let peers =
+        PeerMaker::new(keys).peers(Some(&zone.peers), template.map(|template| &template.peers), taken);
+    let of_template = template.and_then(|template| template.allow_transfer.value.as_ref());
+    let list = zone.allow_transfer.value.as_ref().or(of_template);
+    let apex = zone.name.value.as_name().as_wire().into();
+    let spec = ZoneSpec { apex, text, origin: Origin::Added };
+    let updates = UpdateMaker::default()
+        .updates(Some(&zone.updates), template.map(|template| &template.updates))
+        .filter(|_| !taken);
+    Ok(PlannedZone { spec, peers, grants: list.map(|list| grants(list)), updates })
+}
+
+/// What the members of a zone are made of, if it is a catalog zone. That the templates are there has been looked at.
+fn catalog_plan(
+    apex: &Apex,
+    zone: &ConfiguredZone,
+    config: &Configuration,
+    rules: &mut RuleMaker,
+    peers: &mut PeerMaker,
+    updates: &mut UpdateMaker,
+) -> Option<CatalogPlan> {
+    let of_zone = zone.template.value.as_ref().and_then(|template| config.templates.get(template));
+    let own = &zone.peers.primaries;
+    let primaries = match (&own.value, of_zone) {
+        (None, Some(template)) => &template.peers.primaries,
+        _ => own,
+    };
+    let mut plan = |name: &String| {
+        let template = config.templates.get(name)?;
+        let file = template.file.value.clone();
+        let of_catalog = PeerKeys {
+            primaries: At::unwritten(primaries.value.clone().filter(|_| template.peers.primaries.is_none())),
+            ..PeerKeys::default()
+        };
+        Some(Arc::new(MemberTemplate {
+            peers: peers.peers(Some(&of_catalog), Some(&template.peers), file.is_none()),
+            grants: rules.grants(template.allow_transfer.value.as_ref()),
+            updates: updates.updates(None, Some(&template.updates)).filter(|_| file.is_some()),
+            file,
+        }))
+    };
+    let groups = zone.catalog.groups.value.iter().flat_map(|groups| &groups.0);
+    Some(CatalogPlan {
+        apex: apex.clone(),
+        template: plan(zone.catalog.template.value.as_ref()?)?,
+        groups: groups
+            .filter_map(|(group, name)| Some((group.as_bytes().into(), plan(&name.value)?)))
+            .collect(),
+        max_removed: zone.catalog.max_removed(),
+        answers: zone.catalog.answers.value.unwrap_or(false),
+    })
 }
 
 /// A file that fits a pattern, and the zone that its name stands for.

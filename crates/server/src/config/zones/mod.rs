@@ -11,6 +11,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 use wire::name::{Name, NameBuf, NameTextError};
 
+use super::catalogs::{self, CatalogKeys};
 use super::peers::PeerKeys;
 use super::report::Diagnostic;
 use super::table::keys;
@@ -37,6 +38,8 @@ keys! {
     } with {
         /// Other servers of the zone.
         peers: PeerKeys;
+        /// Zones that it lists.
+        catalog: CatalogKeys;
         /// Who may change it.
         updates: UpdateKeys;
     }
@@ -126,15 +129,17 @@ impl Value for NameBuf {
 }
 
 /// Templates that name no files, zones named twice or without a file, and updates of zones that cannot be kept.
-pub(super) fn check(
-    zones: &[At<ConfiguredZone>],
+pub(super) fn check<'a>(
+    zones: impl Iterator<Item = &'a At<ConfiguredZone>> + Clone,
     templates: &Templates,
     has_state: bool,
     faults: &mut Vec<Diagnostic>,
 ) {
     for (name, template) in templates {
         let primaries = &template.peers.primaries;
-        if template.file.is_none() && template.directory.is_none() && primaries.is_none() {
+        let of_members =
+            || zones.clone().any(|zone| zone.catalog.templates().any(|(template, _)| template == name));
+        if template.file.is_none() && template.directory.is_none() && primaries.is_none() && !of_members() {
             let message = format!("template `{name}` has no `file`, no `directory` and no `primaries`");
             faults.push(Diagnostic::at(template.place.as_ref(), message));
         }
@@ -166,13 +171,25 @@ pub(super) fn check(
             let fault = Diagnostic::at(zone.name.place.as_ref(), message);
             faults.push(fault.also(first.place.as_ref(), "first here"));
         }
-        faults.extend(check_source(zone, templates));
-        zone.peers.check(faults);
-        zone.updates.check(has_state, has_primaries(zone, templates), faults);
-        if !has_primaries(zone, templates) {
-            zone.peers.check_without_primaries(faults);
-        }
+        check_zone(zone, templates, has_state, faults);
     }
+}
+
+/// What is wrong with one zone, whatever others there are.
+pub(super) fn check_zone(
+    zone: &ConfiguredZone,
+    templates: &Templates,
+    has_state: bool,
+    faults: &mut Vec<Diagnostic>,
+) {
+    faults.extend(check_source(zone, templates));
+    zone.peers.check(faults);
+    let primaries = has_primaries(zone, templates);
+    zone.updates.check(has_state, primaries, faults);
+    if !primaries {
+        zone.peers.check_without_primaries(faults);
+    }
+    faults.extend(catalogs::check(zone, templates, primaries));
 }
 
 /// Whether a zone is taken from other servers: its own word counts before that of its template.

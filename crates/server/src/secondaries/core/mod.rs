@@ -45,6 +45,10 @@ use transfer::secondary::SecondaryFault;
 pub(super) enum SecondaryRequest {
     /// These zones have these peers from now on.
     Configure(PeerRules),
+    /// Some zones have other peers from now on, or none any more.
+    Change(Vec<(Apex, Option<Arc<ZonePeers>>)>),
+    /// Nothing of these zones is to be known or kept.
+    Forget(Vec<Apex>, SyncSender<()>),
     /// These limits hold from now on.
     Limit(CoreLimits),
     /// A zone is to be taken from its primaries; this version was kept of it.
@@ -204,31 +208,39 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
 
     fn configure(&mut self, rules: &PeerRules, at: &mut Moment<'_>) {
         let gone: Vec<Apex> = self.zones.keys().filter(|apex| rules.get(apex).is_none()).cloned().collect();
-        for apex in gone {
-            self.let_go(&apex, at);
-            if let Some(zone) = self.zones.remove(&apex) {
-                zone.told.due().map(|due| self.telling.remove(&(due, apex)));
-            }
+        gone.iter().for_each(|apex| self.leave(apex, at));
+        rules.iter().for_each(|(apex, peers)| self.peer(apex, peers, at));
+    }
+
+    /// A zone has no other servers any more.
+    fn leave(&mut self, apex: &Apex, at: &mut Moment<'_>) {
+        self.let_go(apex, at);
+        if let Some(zone) = self.zones.remove(apex) {
+            zone.told.due().map(|due| self.telling.remove(&(due, apex.clone())));
         }
-        for (apex, peers) in rules.iter() {
-            match self.zones.get_mut(apex) {
-                None => {
-                    let told = ToldZone::new(peers.notify.len());
-                    let zone = PeeredZone { peers: Arc::clone(peers), taken: None, told };
-                    self.zones.insert(apex.clone(), zone);
-                }
-                Some(zone) => {
-                    let before = std::mem::replace(&mut zone.peers, Arc::clone(peers));
-                    if before.notify != peers.notify {
-                        zone.told.due().map(|due| self.telling.remove(&(due, apex.clone())));
-                        zone.told.replace(peers.notify.len());
-                    }
-                    if before.primaries != peers.primaries || before.rules != peers.rules {
-                        self.retake(apex, at);
-                    }
-                }
-            }
+    }
+
+    /// A zone has these other servers.
+    fn peer(&mut self, apex: &Apex, peers: &Arc<ZonePeers>, at: &mut Moment<'_>) {
+        let Some(zone) = self.zones.get_mut(apex) else {
+            let told = ToldZone::new(peers.notify.len());
+            self.zones.insert(apex.clone(), PeeredZone { peers: Arc::clone(peers), taken: None, told });
+            return;
+        };
+        let before = std::mem::replace(&mut zone.peers, Arc::clone(peers));
+        if before.notify != peers.notify {
+            zone.told.due().map(|due| self.telling.remove(&(due, apex.clone())));
+            zone.told.replace(peers.notify.len());
         }
+        if before.primaries != peers.primaries || before.rules != peers.rules {
+            self.retake(apex, at);
+        }
+    }
+
+    /// Nothing is to be known of a zone: it begins anew, if it begins again.
+    fn forget(&mut self, apex: &Apex, at: &mut Moment<'_>) {
+        self.untake(apex, at);
+        self.surroundings.keep(apex, Keep::Nothing, self.unix(at.now));
     }
 
     /// Does all that is due.
@@ -264,6 +276,15 @@ impl<S: Surroundings, R: Random> Core for SecondaryCore<S, R> {
         let at = &mut Moment { now, actions };
         match request {
             SecondaryRequest::Configure(rules) => self.configure(&rules, at),
+            SecondaryRequest::Change(zones) => zones.iter().for_each(|(apex, peers)| match peers {
+                Some(peers) => self.peer(apex, peers, at),
+                None => self.leave(apex, at),
+            }),
+            SecondaryRequest::Forget(zones, done) => {
+                zones.iter().for_each(|apex| self.forget(apex, at));
+                // Whoever asked may have gone.
+                let _ = done.try_send(());
+            }
             SecondaryRequest::Limit(limits) => {
                 self.limits = limits;
                 self.scheduler.set_limits(limits.zones);

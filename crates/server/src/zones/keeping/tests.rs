@@ -27,7 +27,11 @@ fn apex(name: &str) -> Apex {
 fn wanted(folder: &Path) -> WantedZones {
     let files = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     let name = |path: &Path| path.file_name().expect("a name").to_str().expect("text").to_owned();
-    let spec = |path: PathBuf| ZoneSpec { apex: apex(&name(&path)), text: ZoneText::File(path) };
+    let spec = |path: PathBuf| ZoneSpec {
+        apex: apex(&name(&path)),
+        text: ZoneText::File(path),
+        origin: Origin::Folder,
+    };
     WantedZones { specs: files.map(spec).collect(), ..WantedZones::default() }
 }
 

@@ -1,0 +1,113 @@
+//! Keys of `[[zone]]` about catalog zones (RFC 9432): a zone whose records list other zones, which are served as well.
+
+use std::collections::BTreeMap;
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::report::{ConfigPlace, Diagnostic};
+use super::table::Keys;
+use super::table::keys;
+use super::table::read::{At, Reader};
+use super::table::value::{Share, Value, quote};
+use super::zones::{ConfiguredZone, Templates};
+use crate::words::did_you_mean;
+
+/// Largest share of a catalog zone's members that one version of it removes, where nothing else is configured.
+const MAX_REMOVED: f64 = 0.2;
+
+keys! {
+    /// What a zone can say of the zones that it lists.
+    pub struct CatalogKeys {
+        /// Template of the zones that this zone lists: it is a catalog zone (RFC 9432), and its members are served, too.
+        /// A member has the `file` of the template, or its `primaries`; where the template has neither, the catalog zone's
+        /// own primaries.
+        live "catalog-template" template: Option<String> = None, example "customers";
+        /// Templates of members by their group in the catalog zone; all others have `catalog-template`.
+        live "catalog-groups" groups: Option<GroupTemplates> = None, example { gold = "customers" };
+        /// Largest share of a catalog zone's members that one version of it removes. If it would remove more, and ten at
+        /// least, all of them stay in service until they are listed again or `nomen ctl reload --force` is given.
+        /// Unset: 0.2.
+        live "catalog-max-removed" max_removed: Option<Share> = None, example 0.5;
+        /// Answer queries and transfers of the catalog zone itself. It is not for ordinary clients: unset, it is refused as
+        /// if it were not there.
+        live "catalog-answers" answers: Option<bool> = None, example true;
+    }
+}
+
+/// Templates by groups.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct GroupTemplates(pub BTreeMap<String, At<String>>);
+
+impl Value for GroupTemplates {
+    fn kind() -> String {
+        "table of groups and their templates".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        let Some(table) = node.get_ref().as_table() else {
+            reader.wrong_type(node, "a table such as { gold = \"gold-members\" }");
+            return None;
+        };
+        let mut all = BTreeMap::new();
+        for (group, node) in table.iter() {
+            let place = Some(reader.place(node.span()));
+            let value = String::read(node, reader)?;
+            all.insert(group.get_ref().to_string(), At { value, place });
+        }
+        Some(Self(all))
+    }
+    fn render(&self) -> Option<String> {
+        let all: Vec<String> = self
+            .0
+            .iter()
+            .map(|(group, template)| format!("{} = {}", quote(group), quote(template)))
+            .collect();
+        Some(format!("{{ {} }}", all.join(", ")))
+    }
+}
+
+impl CatalogKeys {
+    /// Largest share of members that one version removes.
+    pub fn max_removed(&self) -> f64 {
+        self.max_removed.value.as_ref().map_or(MAX_REMOVED, |share| share.0)
+    }
+
+    /// Every template that is named.
+    pub fn templates(&self) -> impl Iterator<Item = (&String, Option<&ConfigPlace>)> {
+        let groups = self.groups.value.iter().flat_map(|groups| groups.0.values());
+        let default = self.template.value.as_ref().map(|name| (name, self.template.place.as_ref()));
+        default.into_iter().chain(groups.map(|at| (&at.value, at.place.as_ref())))
+    }
+}
+
+/// Keys without effect, templates that are not there, and members that would come from nowhere.
+pub(super) fn check(zone: &ConfiguredZone, templates: &Templates, primaries: bool) -> Vec<Diagnostic> {
+    let keys = &zone.catalog;
+    let mut faults = Vec::new();
+    if keys.template.is_none() {
+        for value in keys.values().into_iter().filter(|key| key.value.is_some()) {
+            let place = [&keys.groups.place, &keys.max_removed.place, &keys.answers.place];
+            let place = place.into_iter().flatten().next();
+            let message = format!("`{}` has no effect without `catalog-template`", value.key);
+            faults.push(Diagnostic::at(place, message));
+        }
+    }
+    for (name, place) in keys.templates() {
+        let Some(template) = templates.get(name) else {
+            let fault = Diagnostic::at(place, format!("there is no [template.{name}]"));
+            faults.push(match did_you_mean(name, templates.keys().map(String::as_str)) {
+                Some(near) => fault.hint(format!("did you mean \"{near}\"?")),
+                None => fault,
+            });
+            continue;
+        };
+        if template.file.is_none() && template.peers.primaries.is_none() && !primaries {
+            let message = format!(
+                "template `{name}` has no `file` and no `primaries`, and the catalog zone {} has no primaries either",
+                zone.name.value
+            );
+            faults.push(Diagnostic::at(place, message));
+        }
+    }
+    faults
+}

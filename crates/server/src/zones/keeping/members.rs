@@ -1,0 +1,321 @@
+//! Zones that come and go while the server runs: those that catalog zones list, and those that an operator adds. A change of
+//! one of them reads no configuration and looks at no other zone.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tracing::{info, warn};
+use wire::Name;
+use zone::catalog::Change;
+
+use super::{
+    Asker, Keeping, KeptZone, Purpose, ReloadFault, Reloaded, Removal, RoundReport, Summary, answer,
+};
+use crate::config::zones::{ConfiguredZone, Templates};
+use crate::config::{Rejected, read_zone};
+use crate::secondaries::Secondaries;
+use crate::sync::{lock, read, write};
+use crate::transfers::Transfers;
+use crate::zones::keeper::{KeeperEvent, ReadWhen};
+use crate::zones::membership::{MemberSteps, Membership, PlannedZone};
+use crate::zones::resolve::{WantedZones, added_zone};
+use crate::zones::{Apex, Origin, ZoneText, added};
+use transfer::tsig::TsigKeys;
+
+/// What an operator wants of one zone.
+pub(super) enum ZoneChange {
+    /// Serve it: the text of its `[[zone]]`.
+    Add(String),
+    /// Serve it no longer.
+    Remove(Apex),
+}
+
+/// What zones need that come at run time.
+#[derive(Default)]
+pub(super) struct Joining {
+    pub(super) membership: Membership,
+    /// Versions of catalog zones that are to be read.
+    pub(super) versions: Vec<Arc<zone::Zone>>,
+    /// The zones that operators added.
+    added: Vec<ConfiguredZone>,
+    templates: Arc<Templates>,
+    keys: Arc<TsigKeys>,
+    /// Where they are kept.
+    state: Option<PathBuf>,
+}
+
+fn name(apex: &Apex) -> Name<'_> {
+    Name::from_wire(apex).unwrap_or(Name::ROOT)
+}
+
+impl Keeping {
+    /// Has zones taken from primaries, and others told of changes, by these; which zones came at run time is kept in the
+    /// state folder.
+    pub fn connect(
+        &mut self,
+        secondaries: Arc<Secondaries>,
+        transfers: Arc<Transfers>,
+        state: Option<PathBuf>,
+    ) {
+        secondaries.store().into_iter().for_each(|store| self.loaders.read_from(Arc::clone(store)));
+        self.secondaries = Some(secondaries);
+        self.transfers = Some(transfers);
+        self.joining.membership = Membership::open(state.as_deref());
+        self.joining.state = state;
+    }
+
+    /// Adds to the zones of a configuration those that its catalog zones list, and has all other servers know. What is known
+    /// of members that begin anew is forgotten.
+    pub(super) fn join_members(&mut self, wanted: &mut WantedZones, removal: Removal) {
+        let joining = &mut self.joining;
+        joining.added = std::mem::take(&mut wanted.added);
+        (joining.templates, joining.keys) =
+            (Arc::clone(&wanted.templates), Arc::clone(&wanted.transfers.keys));
+        let hidden: HashSet<Apex> = wanted
+            .specs
+            .iter()
+            .map(|spec| &spec.apex)
+            .filter(|apex| joining.membership.is_hidden(apex))
+            .cloned()
+            .collect();
+        joining.membership.configure(std::mem::take(&mut wanted.catalogs));
+        let configured: HashSet<&Apex> = wanted.specs.iter().map(|spec| &spec.apex).collect();
+        let steps = joining.membership.settle(|apex| configured.contains(apex), removal);
+        let gone = steps.removed.iter().filter(|apex| !configured.contains(apex)).chain(&steps.reset);
+        let gone: Vec<Apex> = gone.cloned().collect();
+        for PlannedZone { spec, peers, grants, updates } in joining.membership.all() {
+            match peers {
+                Some(peers) => wanted.peers.set(&spec.apex, peers),
+                None => wanted.peers.remove(&spec.apex),
+            }
+            wanted.transfers.set(&spec.apex, grants);
+            wanted.updates.set(&spec.apex, updates);
+            wanted.specs.push(spec);
+        }
+        self.hide_and_show(&hidden);
+        if let Some(secondaries) = &self.secondaries {
+            // Those that were members before this process began have no keeper, but may have files.
+            let before = gone.iter().filter(|apex| self.kept.get(apex).is_none());
+            secondaries.forget(before.cloned().collect());
+        }
+        self.leave(gone.iter());
+        *lock(&self.kept.catalogs) = self.joining.membership.status();
+    }
+
+    /// Catalog zones are in service or not as the configuration has it, and are read if they were not before.
+    fn hide_and_show(&mut self, hidden: &HashSet<Apex>) {
+        let kept = Arc::clone(&self.kept);
+        let keepers = read(&kept.keepers);
+        let now = std::time::Instant::now();
+        for (apex, zone) in keepers.iter() {
+            let Some(version) = &zone.keeper.state().zone else { continue };
+            match (hidden.contains(apex), self.joining.membership.is_hidden(apex)) {
+                (false, true) => self.publisher.add(Change::Remove(name(apex).to_buf()), now),
+                (true, false) => self.publisher.add(Change::Serve(Arc::clone(version)), now),
+                _ => {}
+            }
+        }
+        let unread = self.joining.membership.unread();
+        let versions = unread.filter_map(|apex| keepers.get(apex)?.keeper.state().zone.clone());
+        self.joining.versions = versions.collect();
+    }
+
+    /// A step that a keeper wants made, unless nobody is answered from the zone. New versions of catalog zones are read.
+    pub(super) fn fit_to_publish(&mut self, step: Change) -> Option<Change> {
+        let Joining { membership, versions, .. } = &mut self.joining;
+        let apex = match &step {
+            Change::Serve(zone) => {
+                if membership.has(zone.apex().as_wire()) {
+                    versions.push(Arc::clone(zone));
+                }
+                zone.apex().as_wire()
+            }
+            Change::Unload(name) => name.as_name().as_wire(),
+            Change::Remove(_) => return Some(step),
+        };
+        (!membership.is_hidden(apex)).then_some(step)
+    }
+
+    /// Reads the new versions of catalog zones, if there are any, and does what follows.
+    pub(super) fn read_catalogs(&mut self) {
+        if self.joining.versions.is_empty() {
+            return;
+        }
+        for version in std::mem::take(&mut self.joining.versions) {
+            self.joining.membership.read(&version);
+        }
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        let kept = Arc::clone(&self.kept);
+        let MemberSteps { removed, reset, wanted } = {
+            let keepers = read(&kept.keepers);
+            let is_configured = |apex: &Apex| {
+                let origin = keepers.get(apex).map(|zone| &zone.keeper.state().spec.origin);
+                origin.is_some_and(|origin| !matches!(origin, Origin::Catalog(_)))
+            };
+            self.joining.membership.settle(is_configured, Removal::HoldBack)
+        };
+        *lock(&kept.catalogs) = self.joining.membership.status();
+        self.leave(removed.iter().chain(&reset));
+        self.want(wanted);
+    }
+
+    /// These zones are served no longer, and nothing is kept of them.
+    fn leave<'a>(&mut self, zones: impl Iterator<Item = &'a Apex>) {
+        let kept = Arc::clone(&self.kept);
+        let (mut gone, mut taken, mut actions) = (Vec::new(), Vec::new(), Vec::new());
+        {
+            let mut keepers = write(&kept.keepers);
+            for apex in zones {
+                let Some(mut zone) = keepers.remove(apex) else { continue };
+                if zone.awaited {
+                    self.round.iter_mut().for_each(|round| round.waiting -= 1);
+                }
+                let spec = &zone.keeper.state().spec;
+                info!("zone {} is removed ({})", spec.name(), spec.origin);
+                if spec.text == ZoneText::Primaries {
+                    taken.push(apex.clone());
+                }
+                gone.push(apex.clone());
+                actions.extend(zone.keeper.handle(KeeperEvent::Unwanted));
+            }
+        }
+        if gone.is_empty() {
+            return;
+        }
+        if let Some(secondaries) = &self.secondaries {
+            secondaries.forget(taken);
+            secondaries.change(gone.iter().map(|apex| (apex.clone(), None)).collect());
+        }
+        if let Some(transfers) = &self.transfers {
+            transfers.change(gone.iter().map(|apex| (apex.clone(), None)));
+        }
+        if let Some(changes) = &self.changes {
+            changes.change(gone.into_iter().map(|apex| (apex, None)));
+        }
+        self.act(actions);
+    }
+
+    /// These zones are served from now on, or in another way.
+    fn want(&mut self, zones: Vec<PlannedZone>) {
+        if zones.is_empty() {
+            return;
+        }
+        if let Some(secondaries) = &self.secondaries {
+            secondaries
+                .change(zones.iter().map(|zone| (zone.spec.apex.clone(), zone.peers.clone())).collect());
+        }
+        if let Some(transfers) = &self.transfers {
+            transfers.change(zones.iter().map(|zone| (zone.spec.apex.clone(), zone.grants.clone())));
+        }
+        if let Some(changes) = &self.changes {
+            changes.change(zones.iter().map(|zone| (zone.spec.apex.clone(), zone.updates.clone())));
+        }
+        let (kept, mut actions) = (Arc::clone(&self.kept), Vec::new());
+        {
+            let mut keepers = write(&kept.keepers);
+            for PlannedZone { spec, .. } in zones {
+                let (text, origin) = (spec.text.clone(), spec.origin.clone());
+                let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec));
+                zone.keeper.wanted_by(&origin);
+                actions.extend(zone.keeper.handle(KeeperEvent::Wanted(text, ReadWhen::IfChanged)));
+                self.round.iter_mut().for_each(|round| {
+                    if zone.keeper.is_loading() && !std::mem::replace(&mut zone.awaited, true) {
+                        round.waiting += 1;
+                        round.report.summary.zones += 1;
+                    }
+                });
+            }
+        }
+        self.act(actions);
+    }
+
+    /// Does what an operator wants of one zone.
+    pub(super) fn change(&mut self, change: ZoneChange, reply: Asker) {
+        let done = match change {
+            ZoneChange::Add(text) => match self.to_be_added(text) {
+                Ok((zone, planned)) => {
+                    self.begin(Purpose::Add(Box::new(zone)), RoundReport::default(), vec![reply]);
+                    return self.want(vec![planned]);
+                }
+                Err(fault) => Err(fault),
+            },
+            ZoneChange::Remove(apex) => self.remove_added(&apex),
+        };
+        let summary = Summary { removed: 1, ..Summary::default() };
+        answer(vec![reply], &done.map(|()| Arc::new(RoundReport { summary, ..RoundReport::default() })));
+    }
+
+    fn to_be_added(&self, text: String) -> Result<(ConfiguredZone, PlannedZone), ReloadFault> {
+        let joining = &self.joining;
+        if joining.state.is_none() {
+            return Err(ReloadFault::NoState);
+        }
+        let has_state = joining.state.is_some();
+        let zone = read_zone("zone add", text, &joining.templates, has_state)
+            .map_err(|Rejected { faults, .. }| unfit(faults.iter().map(|fault| fault.message.clone())))?;
+        let planned = added_zone(&zone, &joining.templates, &joining.keys)
+            .map_err(|faults| unfit(faults.iter().map(|fault| fault.message.clone())))?;
+        match self.kept.get(&planned.spec.apex) {
+            Some(state) => Err(ReloadFault::Served(state.spec.origin.clone())),
+            None => Ok((zone, planned)),
+        }
+    }
+
+    /// The round has ended that loads a zone to be added: the zone stays if it is good, and can be written to the state
+    /// folder.
+    pub(super) fn added(&mut self, zone: ConfiguredZone, round: Reloaded) -> Reloaded {
+        let apex: Apex = zone.name.value.as_name().as_wire().into();
+        let fault = self.kept.get(&apex).and_then(|state| state.fault.clone());
+        let kept = match (round, fault) {
+            (Err(fault), _) => Err(fault),
+            (Ok(_), Some(fault)) => Err(ReloadFault::Zone(fault)),
+            (Ok(report), None) => {
+                self.joining.added.push(zone);
+                let saved = self.save_added().inspect_err(|_| drop(self.joining.added.pop()));
+                saved.map(|()| report)
+            }
+        };
+        match &kept {
+            Ok(_) => info!("zone {} was added", name(&apex)),
+            Err(fault) => {
+                warn!("zone {} is not added: {fault}", name(&apex));
+                self.leave([&apex].into_iter());
+                self.publish();
+            }
+        }
+        kept
+    }
+
+    fn remove_added(&mut self, apex: &Apex) -> Result<(), ReloadFault> {
+        let state = self.kept.get(apex).ok_or(ReloadFault::NoSuchZone)?;
+        if state.spec.origin != Origin::Added {
+            return Err(ReloadFault::NotAdded(state.spec.origin.clone()));
+        }
+        let stay = |zone: &ConfiguredZone| zone.name.value.as_name().as_wire() != &**apex;
+        let before = self.joining.added.clone();
+        self.joining.added.retain(stay);
+        if let Err(fault) = self.save_added() {
+            self.joining.added = before;
+            return Err(fault);
+        }
+        self.leave([apex].into_iter());
+        // A catalog zone may have listed it in vain.
+        self.settle();
+        self.publish();
+        Ok(())
+    }
+
+    fn save_added(&self) -> Result<(), ReloadFault> {
+        let folder = self.joining.state.as_ref().ok_or(ReloadFault::NoState)?;
+        added::save(folder, &self.joining.added)
+            .map_err(|fault| ReloadFault::Unsaved(fault.to_string().into()))
+    }
+}
+
+fn unfit(messages: impl Iterator<Item = String>) -> ReloadFault {
+    ReloadFault::Configuration(messages.collect::<Vec<_>>().join("\n").into())
+}
