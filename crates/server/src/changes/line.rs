@@ -37,7 +37,7 @@ impl std::fmt::Display for KeepFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Store(fault) => fault.fmt(f),
-            Self::Zone(fault) => write!(f, "the changes make no zone: {fault:?}"),
+            Self::Zone(fault) => write!(f, "the changes make no zone: {fault}"),
         }
     }
 }

@@ -1,0 +1,94 @@
+//! Updates from clients who send anything.
+//!
+//! RFC 2136 §3.7: a server does all of a request or nothing; §3.6: "the zone's SOA SERIAL" goes up if anything has changed.
+//! §3.4.2: the zone keeps its SOA and an NS, and no CNAME comes to stand beside other data. The next version, which is made
+//! once for all requests, is what the changes make one by one, as they are stored and sent.
+
+#![no_main]
+#![forbid(unsafe_code)]
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use libfuzzer_sys::fuzz_target;
+use update::{Requester, SerialPolicy, UpdateLimits, UpdatePolicy, UpdateRequest, Updater};
+use wire::{NameBuf, Ttl, Type};
+use zone::store::ChangeSet;
+use zone::{Zone, ZoneBuilder};
+
+fn name(text: &str) -> NameBuf {
+    text.parse().expect("a name")
+}
+
+fn zone() -> Arc<Zone> {
+    let mut builder = ZoneBuilder::new(name("example.").as_name(), &testkit::key());
+    let mut add = |owner: &str, rtype, data: &[u8]| {
+        builder.add(name(owner).as_name(), rtype, Ttl::from_secs(60), data).expect("a record");
+    };
+    add("example.", Type::SOA, &[&[0, 0, 0, 0, 0, 1][..], &[0; 16]].concat());
+    add("example.", Type::NS, b"\x02ns\x07example\0");
+    add("ns.example.", Type::A, &[192, 0, 2, 1]);
+    add("www.example.", Type::A, &[192, 0, 2, 2]);
+    add("*.wild.example.", Type::TXT, b"\x01x");
+    add("alias.example.", Type::CNAME, b"\x03www\x07example\0");
+    add("sub.example.", Type::NS, b"\x02ns\x03sub\x07example\0");
+    add("ns.sub.example.", Type::A, &[192, 0, 2, 3]);
+    Arc::new(builder.finish().expect("a zone"))
+}
+
+fn records(zone: &Zone) -> Vec<(Vec<u8>, u16, u32, Vec<u8>)> {
+    let mut all = Vec::new();
+    for node in zone {
+        let owner = node.written_owner().as_name().as_wire().to_vec();
+        for set in node.rrsets() {
+            for rdata in set.rdatas().chain(set.sig_rdatas()) {
+                let mut data = Vec::new();
+                rdata.copy_to(&mut data);
+                all.push((owner.clone(), set.rtype().0, rdata.ttl().as_secs(), data));
+            }
+        }
+    }
+    all.sort();
+    all
+}
+
+/// What must hold of every zone.
+fn check(zone: &Zone) {
+    assert!(zone.iter().all(|node| node.owner().is_at_or_below(zone.apex())));
+    assert!(zone.apex_node().rrset(Type::SOA).is_some() && zone.apex_node().rrset(Type::NS).is_some());
+    for node in zone {
+        let beside = node.rrsets().filter(|set| !set.rtype().may_be_beside_cname()).count();
+        assert!(node.rrset(Type::CNAME).is_none() || beside == 1, "{}", node.owner().as_name());
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&kind, mut rest)) = data.split_first() else { return };
+    let serial = [SerialPolicy::Increment, SerialPolicy::UnixTime, SerialPolicy::Date][usize::from(kind) % 3];
+    let policy = UpdatePolicy::new(["grant any zone ANY".parse().expect("a rule")]);
+    let address = [192, 0, 2, 9].into();
+    let permission = policy.permission(Requester { key: None, address });
+    let first = zone();
+    let mut updater = Updater::new(&first);
+    let mut one_by_one = Arc::clone(&first);
+    while let Some((len, behind)) = rest.split_first_chunk::<2>() {
+        let (message, later) = behind.split_at((u16::from_be_bytes(*len) as usize).min(behind.len()));
+        rest = later;
+        let Ok(request) = UpdateRequest::read(message, UpdateLimits { records: 100 }) else { continue };
+        let before = updater.serial();
+        match updater.apply(&request, &permission, serial, 1_795_327_230) {
+            Ok(Some(change)) => {
+                assert_eq!((change.before, change.after), (before, updater.serial()));
+                assert_eq!(before.compare(change.after), Some(Ordering::Less));
+                assert!(change.is_difference_sequence());
+                one_by_one = Arc::new(one_by_one.apply(&change).expect("the change fits"));
+                check(&one_by_one);
+            }
+            Ok(None) | Err(_) => assert_eq!(updater.serial(), before),
+        }
+    }
+    let last = updater.finish().expect("a zone");
+    let (last, change) = last.map_or((None, ChangeSet::default()), |(zone, change)| (Some(zone), change));
+    assert_eq!(first.serial() == one_by_one.serial(), change.is_empty());
+    assert_eq!(records(last.as_ref().unwrap_or(&first)), records(&one_by_one));
+});
