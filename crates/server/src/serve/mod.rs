@@ -4,6 +4,7 @@
 mod sockets;
 pub mod trial;
 
+use std::net::SocketAddr;
 use std::net::TcpListener;
 use std::sync::Arc;
 
@@ -53,6 +54,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let process = Process::start();
     let source = match &args.config {
         Some(path) => ConfigSource::File(path.clone()),
+        None if args.resolve => ConfigSource::Resolve,
         None if args.forward.is_empty() => ConfigSource::BuiltIn,
         None => ConfigSource::Forward(args.forward.clone()),
     };
@@ -96,15 +98,19 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     runtime.block_on(async { signals.catch_stop() }).map_err(no_signals)?;
     signals::notify_ready(&kept.in_words());
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
-    match &in_force.source {
-        ConfigSource::File(_) => {}
-        ConfigSource::BuiltIn => print!("{}", builtin::greeting(&frontend.addresses())),
-        ConfigSource::Forward(servers) => {
-            print!("{}", builtin::forwarder_greeting(&frontend.addresses(), servers));
-        }
-    }
+    greet(&in_force.source, &frontend.addresses());
     let parts = Parts { frontend, kept, keeping, images, recursive, transfers, in_force, logging, process };
     attend(parts, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
+}
+
+/// Says what to try where there is no configuration file.
+fn greet(source: &ConfigSource, addresses: &[SocketAddr]) {
+    match source {
+        ConfigSource::File(_) => {}
+        ConfigSource::BuiltIn => print!("{}", builtin::greeting(addresses)),
+        ConfigSource::Forward(servers) => print!("{}", builtin::forwarder_greeting(addresses, servers)),
+        ConfigSource::Resolve => print!("{}", builtin::resolver_greeting(addresses)),
+    }
 }
 
 /// Loads the zones for the first time.

@@ -4,6 +4,7 @@ mod broken;
 mod control;
 mod folders;
 mod images;
+mod iterate;
 mod log;
 mod metrics;
 mod primary;
