@@ -17,11 +17,14 @@ const CHILD: &str = "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n@ NS ns\nns 
 const FAR: &str =
     "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n@ NS www.far.child.example.\nwww A 192.0.2.3\n";
 
+/// Set for the tests that run inside.
+const INSIDE: &str = "NOMEN_TEST_INSIDE";
+
 /// Runs one of the tests below in a network namespace that has nothing but loopback, where it may use any address and port.
 fn in_a_network(test: &str) {
     let unshare = |program: &std::path::Path, arguments: &[&str]| {
         let mut command = Command::new("unshare");
-        command.args(["--map-root-user", "--net"]).arg(program).args(arguments);
+        command.args(["--map-root-user", "--net"]).arg(program).args(arguments).env(INSIDE, "1");
         command.output().expect("unshare runs")
     };
     if !unshare("true".as_ref(), &[]).status.success() {
@@ -32,6 +35,12 @@ fn in_a_network(test: &str) {
     let output = unshare(&own, &["--exact", test, "--ignored", "--nocapture"]);
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     assert!(text(&output.stdout).contains("1 passed"), "{}", text(&output.stdout));
+}
+
+/// Begins a test inside. Outside it would change this machine's own network.
+fn inside() {
+    assert!(std::env::var_os(INSIDE).is_some(), "runs in a network namespace only: see `in_a_network`");
+    ip("link set lo up");
 }
 
 fn ip(command: &str) {
@@ -66,7 +75,7 @@ fn names_are_found_from_the_root_down() {
 #[test]
 #[ignore = "runs in a network namespace, which the test without `inside_` makes"]
 fn inside_names_are_found_from_the_root_down() {
-    ip("link set lo up");
+    inside();
     let root = authority(1, &[(".", ROOT)]);
     let _example = authority(2, &[("example", EXAMPLE)]);
     let child = authority(3, &[("child.example", CHILD), ("far.example", FAR)]);
@@ -102,7 +111,7 @@ fn rules_and_the_root_share_the_names() {
 #[test]
 #[ignore = "runs in a network namespace, which the test without `inside_` makes"]
 fn inside_rules_and_the_root_share_the_names() {
-    ip("link set lo up");
+    inside();
     let _root = authority(1, &[(".", ROOT)]);
     let _example = authority(2, &[("example", EXAMPLE)]);
     let internal = authority(4, &[("corp.example", &CHILD.replace("192.0.2.2", "192.0.2.4"))]);
@@ -131,7 +140,7 @@ fn a_resolver_is_one_command() {
 #[test]
 #[ignore = "runs in a network namespace, which the test without `inside_` makes"]
 fn inside_a_resolver_is_one_command() {
-    ip("link set lo up");
+    inside();
     let folder = tempfile::tempdir().expect("a folder");
     let mut child = crate::support::nomen(&["serve", "--resolve"])
         .current_dir(folder.path())

@@ -55,7 +55,7 @@ keys! {
         live "budget-queries-per-zone" per_zone: Int<u16, 1, 10_000> = Int(16), example 24;
         /// Most bytes of replies.
         live "budget-bytes" bytes: Size<4096, { 1 << 30 }> = Size(100_000), example "256KiB";
-        /// Most time; where names are found step by step the client waits as long as that instead of `client-timeout`.
+        /// Most time. A client waits as long as that where names are found step by step, and nowhere longer.
         live "budget-time" time: Time<100, 60_000> = Time::secs(10), example "8s";
         /// Most aliases whose targets are looked up by themselves.
         live "budget-aliases" aliases: Int<u16, 0, 1000> = Int(11), example 8;
