@@ -1,4 +1,4 @@
-//! What `nomen serve` does without a configuration file: serve an example zone, or forward. And the words about what to try.
+//! What `nomen serve` does without a configuration file: serve an example zone, forward, or resolve. And the words about what to try.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -24,13 +24,28 @@ pub fn forwarder(servers: &[SocketAddr]) -> String {
     format!("[resolver]\ncache-file = \"none\"\n\n[[resolver.forward]]\nservers = [{servers}]\n")
 }
 
+/// The configuration of `nomen serve --resolve`.
+pub fn resolver() -> String {
+    "[resolver]\ncache-file = \"none\"\n".into()
+}
+
 /// What a forwarder's operator may try next, for a terminal.
 pub fn forwarder_greeting(addresses: &[SocketAddr], servers: &[SocketAddr]) -> String {
     let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
-    let mut out = format!(
-        "nomen forwards questions of this machine to {} and keeps the answers.\n",
-        servers.join(", ")
-    );
+    let does = format!("forwards questions of this machine to {} and keeps the answers", servers.join(", "));
+    recursive_greeting(&does, addresses)
+}
+
+/// The same for a resolver's.
+pub fn resolver_greeting(addresses: &[SocketAddr]) -> String {
+    let does = "resolves questions of this machine from the root servers down and keeps the answers.\n\
+                It validates nothing yet, and needs a way to port 53 of servers everywhere";
+    recursive_greeting(does, addresses)
+}
+
+/// What nomen does, and what to try next.
+fn recursive_greeting(does: &str, addresses: &[SocketAddr]) -> String {
+    let mut out = format!("nomen {does}.\n");
     let Some(first) = addresses.first() else { return out };
     let (ip, port, nomen) = (first.ip(), first.port(), program());
     let _ = write!(
@@ -66,7 +81,8 @@ pub fn greeting(addresses: &[SocketAddr]) -> String {
          dig @{ip} -p {port} example.com MX\n  \
          dig @{ip} -p {port} +tcp _imaps._tcp.example.com SRV\n  \
          {nomen} ctl status\n\n\
-         Other names are refused. To have them resolved as well, stop it and start a forwarder:\n\n  \
+         Other names are refused. To have them resolved as well, stop it and start one of\n\n  \
+         {nomen} serve --resolve               (asks the root servers, and so on)\n  \
          {nomen} serve --forward 192.0.2.53    (the address of your resolver)\n\n\
          Then write a configuration: `{nomen} check --defaults` prints every key with its default, and\n\
          `{nomen} serve --config nomen.toml` serves your zones. Stop with Ctrl-C.\n"

@@ -76,6 +76,9 @@ pub struct ServeArgs {
     /// configuration file.
     #[arg(long, value_name = "SERVER", value_parser = upstream, conflicts_with = "config")]
     pub forward: Vec<std::net::SocketAddr>,
+    /// Resolve all questions from the root servers down, for this machine. Instead of a configuration file.
+    #[arg(long, conflicts_with_all = ["config", "forward"])]
+    pub resolve: bool,
     /// Do not start unless every zone loads.
     #[arg(long)]
     pub strict: bool,

@@ -22,6 +22,8 @@ pub enum ConfigSource {
     BuiltIn,
     /// None but the servers that all questions are forwarded to, as the command line names them.
     Forward(Vec<SocketAddr>),
+    /// None: all questions are resolved from the root servers down, as the command line says.
+    Resolve,
 }
 
 impl ConfigSource {
@@ -57,17 +59,20 @@ impl ConfigSource {
                     Err(faults) => Err(Rejected { sources, faults }),
                 }
             }
-            Self::Forward(servers) => {
-                let text = builtin::forwarder(servers);
-                let Accepted { config, .. } = config::read_text("--forward", text, Path::new("."))?;
-                Ok(Prepared { settings: config.settings, zones: WantedZones::default() })
-            }
+            Self::Forward(servers) => without_zones("--forward", builtin::forwarder(servers)),
+            Self::Resolve => without_zones("--resolve", builtin::resolver()),
             Self::BuiltIn => {
                 let zones = WantedZones { specs: builtin::zones(), ..WantedZones::default() };
                 Ok(Prepared { settings: Settings::default(), zones })
             }
         }
     }
+}
+
+/// A configuration that is an option's text.
+fn without_zones(option: &str, text: String) -> Result<Prepared, Rejected> {
+    let Accepted { config, .. } = config::read_text(option, text, Path::new("."))?;
+    Ok(Prepared { settings: config.settings, zones: WantedZones::default() })
 }
 
 /// A part of the server that takes over settings while it runs.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use cache::{Flush, Freshness, Held, LoadFault};
-use resolver::{ForwardRule, Reach, Upstream, UpstreamStats};
+use resolver::{ForwardRule, IterateRule, Reach, Upstream, UpstreamStats};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use wire::{NameBuf, Type};
@@ -120,7 +120,7 @@ fn file(recursive: &Recursive, path: Option<&str>) -> Result<PathBuf, String> {
     path.map(PathBuf::from).or(configured).ok_or_else(|| "name a file: the configuration has none".into())
 }
 
-/// Every rule, and what is known of its servers.
+/// Every rule, and what is known of its servers; of the names found step by step, where that begins.
 pub(super) fn forward_list(recursive: &Recursive) -> Value {
     let known = recursive.forward.upstreams();
     let server = |upstream: &Upstream| {
@@ -134,7 +134,13 @@ pub(super) fn forward_list(recursive: &Recursive) -> Value {
             "servers": rule.upstreams.iter().map(server).collect::<Vec<_>>(),
         })
     };
-    Value::Array(recursive.rules().iter().map(rule).collect())
+    let start = |rule: &IterateRule| {
+        let servers = rule.servers.iter().flat_map(|server| &server.addresses);
+        let servers: Vec<String> = servers.map(ToString::to_string).collect();
+        json!({"domain": rule.domain.to_string(), "kind": "iterate", "begins_at": servers})
+    };
+    let (rules, starts) = recursive.rules();
+    Value::Array(rules.iter().map(rule).chain(starts.iter().map(start)).collect())
 }
 
 fn server(stats: &UpstreamStats) -> Value {

@@ -50,7 +50,7 @@ pub(super) fn status(parts: &Parts) -> Value {
         "configuration": match &in_force.source {
             ConfigSource::File(path) => path.display().to_string(),
             ConfigSource::BuiltIn => "built in".into(),
-            ConfigSource::Forward(_) => "command line".into(),
+            ConfigSource::Forward(_) | ConfigSource::Resolve => "command line".into(),
         },
         "listeners": listeners,
         "workers": in_force.settings().server.threads.workers.count(),

@@ -37,6 +37,8 @@ impl Figures for RecursionFigures {
         out.gauge("cache_max_bytes", "Bytes that the cache may take", cache.config().bytes as f64)?;
         let in_flight = recursive.forward.in_flight.get();
         out.gauge("forward_in_flight", "Lookups in flight", in_flight as f64)?;
+        let delegations = recursive.forward.delegation_bytes.get();
+        out.gauge("forward_delegation_bytes", "Bytes of what is known of delegations", delegations as f64)?;
         shed(recursive, out)?;
         upstreams(&recursive.forward.upstreams(), out)
     }

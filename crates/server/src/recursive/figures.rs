@@ -8,7 +8,7 @@ pub fn counts(recursive: &Recursive) -> Vec<(&'static str, u64)> {
 }
 
 /// The same with what they count.
-pub fn recursion_counts(recursive: &Recursive) -> [(&'static str, &'static str, u64); 22] {
+pub fn recursion_counts(recursive: &Recursive) -> [(&'static str, &'static str, u64); 25] {
     let stats = recursive.service.stats();
     let forward = &recursive.forward;
     let cache = recursive.service.cache().stats();
@@ -34,6 +34,13 @@ pub fn recursion_counts(recursive: &Recursive) -> [(&'static str, &'static str, 
         ("forward_joined", "Clients who joined a lookup in flight", forward.joined.get()),
         ("forward_answered", "Lookups that ended with an answer", forward.answered.get()),
         ("forward_failed", "Lookups that ended without", forward.failed.get()),
+        ("forward_referrals", "Referrals followed", forward.referrals.get()),
+        ("forward_address_lookups", "Lookups of servers' addresses", forward.address_lookups.get()),
+        (
+            "forward_overspent",
+            "Lookups ended since their client's query had cost enough",
+            forward.overspent.get(),
+        ),
         ("forward_timed_out", "Clients whose time was over", forward.timed_out.get()),
         ("forward_wrong_id", "Messages with another ID than was sent", suspects.id.get()),
         ("forward_wrong_question", "Messages with another question", suspects.question.get()),

@@ -14,10 +14,10 @@ use engine::Engine;
 use net::{Outgoing, OutgoingConfig, OutgoingTotals};
 use recursion::{Domain, Lookups, PolicyConfig, PolicyFault, Service, Waiter};
 use resolver::{
-    ChaCha, ForwardConfig, ForwardRule, ForwardStats, Forwarder, ForwarderRequest, LookupRequest,
+    ChaCha, ForwardConfig, ForwardRule, ForwardStats, Forwarder, ForwarderRequest, IterateRule, LookupRequest,
 };
 use tracing::{debug, error, warn};
-use wire::Name;
+use wire::{Name, NameBuf};
 
 use crate::config::Settings;
 use crate::frontend::Served;
@@ -158,11 +158,10 @@ impl Recursive {
         self.service.set_policy(&new.policy)?;
         self.outgoing.request(ForwarderRequest::Configure(Box::new(new.forward.clone())));
         self.put_into_service();
-        let (before, after) = (&old.forward.rules, &new.forward.rules);
-        let gone = before.iter().filter(|rule| !after.contains(rule));
-        let come = after.iter().filter(|rule| !before.contains(rule));
-        for rule in gone.chain(come) {
-            let name = rule.domain.as_name().to_lower();
+        let forwarded = changed(&old.forward.rules, &new.forward.rules, |rule| rule.domain);
+        let iterated = changed(&old.forward.iterate.rules, &new.forward.iterate.rules, |rule| rule.domain);
+        for domain in forwarded.chain(iterated) {
+            let name = domain.as_name().to_lower();
             self.service.cache().flush(&Flush {
                 name: name.as_lower(),
                 tree: true,
@@ -174,9 +173,10 @@ impl Recursive {
         Ok(())
     }
 
-    /// The rules that say whom to ask.
-    pub fn rules(&self) -> Vec<ForwardRule> {
-        lock(&self.decided).forward.rules.clone()
+    /// The rules that say whom to ask, and those that say where to begin.
+    pub fn rules(&self) -> (Vec<ForwardRule>, Vec<IterateRule>) {
+        let decided = lock(&self.decided);
+        (decided.forward.rules.clone(), decided.forward.iterate.rules.clone())
     }
 
     /// Asks by this rule, in place of the one for the same domain.
@@ -216,14 +216,27 @@ impl Recursive {
     }
 }
 
+/// The domains of rules that are in one of two lists only.
+fn changed<'r, R: PartialEq>(
+    before: &'r [R],
+    after: &'r [R],
+    domain: impl Fn(&R) -> NameBuf,
+) -> impl Iterator<Item = NameBuf> {
+    let gone = before.iter().filter(|rule| !after.contains(rule));
+    let come = after.iter().filter(|rule| !before.contains(rule));
+    gone.chain(come).map(domain)
+}
+
 impl Decided {
     fn drop_rule(&mut self, domain: Name<'_>) -> bool {
         let Decided { policy, forward } = self;
-        let before = forward.rules.len();
+        let count = |forward: &ForwardConfig| forward.rules.len() + forward.iterate.rules.len();
+        let before = count(forward);
         forward.rules.retain(|rule| rule.domain.as_name() != domain);
+        forward.iterate.rules.retain(|rule| rule.domain.as_name() != domain);
         policy.domains.retain(|other| other.name.as_name() != domain);
         policy.local.forwarded.retain(|other| other.as_name() != domain);
-        forward.rules.len() < before
+        count(forward) < before
     }
 }
 

@@ -4,6 +4,7 @@
 mod sockets;
 pub mod trial;
 
+use std::net::SocketAddr;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
@@ -56,6 +57,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let process = Process::start();
     let source = match &args.config {
         Some(path) => ConfigSource::File(path.clone()),
+        None if args.resolve => ConfigSource::Resolve,
         None if args.forward.is_empty() => ConfigSource::BuiltIn,
         None => ConfigSource::Forward(args.forward.clone()),
     };
@@ -105,7 +107,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     runtime.block_on(async { signals.catch_stop() }).map_err(no_signals)?;
     signals::notify_ready(&kept.in_words());
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "serving");
-    greet(&in_force.source, &frontend);
+    greet(&in_force.source, &frontend.addresses());
     let parts = Parts {
         frontend,
         kept,
@@ -169,14 +171,13 @@ fn start_secondaries(
     started.map_err(|fault| outside(fault.to_string()))
 }
 
-/// Says on standard output how to begin, where there is no configuration that somebody has written.
-fn greet(source: &ConfigSource, frontend: &Frontend) {
+/// Says what to try where there is no configuration file.
+fn greet(source: &ConfigSource, addresses: &[SocketAddr]) {
     match source {
         ConfigSource::File(_) => {}
-        ConfigSource::BuiltIn => print!("{}", builtin::greeting(&frontend.addresses())),
-        ConfigSource::Forward(servers) => {
-            print!("{}", builtin::forwarder_greeting(&frontend.addresses(), servers));
-        }
+        ConfigSource::BuiltIn => print!("{}", builtin::greeting(addresses)),
+        ConfigSource::Forward(servers) => print!("{}", builtin::forwarder_greeting(addresses, servers)),
+        ConfigSource::Resolve => print!("{}", builtin::resolver_greeting(addresses)),
     }
 }
 

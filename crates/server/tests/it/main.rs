@@ -6,6 +6,7 @@ mod changes;
 mod control;
 mod folders;
 mod images;
+mod iterate;
 mod log;
 mod metrics;
 mod primary;

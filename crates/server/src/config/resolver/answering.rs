@@ -26,7 +26,8 @@ keys! {
         live "prefetch" prefetch: bool = true, example false;
         /// Answer that a name does not exist if a name above it is known not to (RFC 8020).
         live "nxdomain-cut" nxdomain_cut: bool = true, example false;
-        /// Most CNAME records followed for one answer from the names of one rule to those of another.
+        /// Most CNAME records followed for one answer from the names of one rule to those of another, or, where names are
+        /// found step by step, from one zone to another.
         live "max-rule-chain" max_rule_chain: Int<u8, 1, 64> = Int(8), example 12;
     }
 }

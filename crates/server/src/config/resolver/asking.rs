@@ -35,7 +35,7 @@ keys! {
 keys! {
     /// How long things take.
     pub struct AskingTimes {
-        /// Time that a client waits at most. If there is no answer then, it gets an older one or SERVFAIL.
+        /// Time that a client waits at most for a server that a rule names. If there is no answer then, it gets an older one or SERVFAIL.
         live "client-timeout" client: Time<100, 60_000> = Time::secs(5), example "4s";
         /// Time after which clients that have waited are answered at the pace of `pulse`; earlier ones at once.
         live "gather-time" gather: Time<0, 10_000> = Time(Duration::from_millis(200)), example "100ms";
@@ -214,7 +214,7 @@ pub(super) fn check(
 }
 
 /// Servers named twice, and nomen itself.
-fn check_servers(servers: &[At<Server>], opened: &[Opened], faults: &mut Vec<Diagnostic>) {
+pub(super) fn check_servers(servers: &[At<Server>], opened: &[Opened], faults: &mut Vec<Diagnostic>) {
     let mut seen = HashSet::new();
     for server in servers {
         let place = server.place.as_ref();

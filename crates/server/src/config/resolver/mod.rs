@@ -5,13 +5,14 @@ pub mod access;
 pub mod answering;
 pub mod asking;
 pub mod caching;
+pub mod iterating;
 pub mod networks;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use recursion::PolicyConfig;
-use resolver::{ForwardConfig, IterateConfig};
+use resolver::ForwardConfig;
 use wire::LowerNameBuf;
 
 use super::Settings;
@@ -23,6 +24,7 @@ use crate::interfaces::Interfaces;
 use answering::{LocalNames, PrivateAnswers, Serving, Synthesis};
 use asking::{Asking, AskingLimits, AskingTimes};
 use caching::Caching;
+use iterating::{Iterating, QueryBudget};
 
 pub use access::AccessBlock;
 pub use asking::{Forward, Stub};
@@ -30,7 +32,8 @@ pub use asking::{Forward, Stub};
 section! {
     /// Recursive service: questions that no zone here answers go to other servers, and their answers are kept. The
     /// section's presence turns it on, and so does a block inside it; without it nomen answers for its own zones only.
-    /// Which servers are asked is in `[[resolver.forward]]` and `[[resolver.stub]]`.
+    /// Which servers are asked is in `[[resolver.forward]]` and `[[resolver.stub]]`; names that none of them is for are
+    /// found step by step from the root servers down.
     pub struct Resolver in "[resolver]" {
         /// The cache.
         caching: Caching;
@@ -42,6 +45,10 @@ section! {
         private: PrivateAnswers;
         /// AAAA records made of A records.
         synthesis: Synthesis;
+        /// Names that are found step by step.
+        iterating: Iterating;
+        /// What one query of a client may cost others.
+        budget: QueryBudget;
         /// How other servers are asked.
         asking: Asking;
         /// How long that takes.
@@ -87,7 +94,8 @@ impl<'s> Recursive<'s> {
         let Settings { forwards, stubs, access, .. } = self.settings;
         let forwarded =
             forwards.iter().map(|rule| rule.domain()).chain(stubs.iter().map(|rule| rule.domain()));
-        let domains: Vec<_> = forwarded.collect();
+        let iterated = self.iterates().then(|| self.resolver.iterating.domain());
+        let domains: Vec<_> = forwarded.chain(iterated).collect();
         let names: Vec<LowerNameBuf> =
             domains.iter().map(|domain| domain.name.as_name().to_lower()).collect();
         PolicyConfig {
@@ -103,9 +111,15 @@ impl<'s> Recursive<'s> {
         }
     }
 
+    /// Whether there are names that no rule is for, and they are found step by step.
+    fn iterates(&self) -> bool {
+        let all = |rule: &At<Forward>| rule.domain.as_name().is_root();
+        *self.resolver.iterating.iterate && !self.settings.forwards.iter().any(all)
+    }
+
     /// Which servers are asked, and how.
     pub fn forward_config(&self) -> ForwardConfig {
-        let Resolver { caching, asking, times, limits, .. } = self.resolver;
+        let Resolver { caching, iterating, budget, asking, times, limits, .. } = self.resolver;
         let Settings { forwards, stubs, .. } = self.settings;
         ForwardConfig {
             rules: forwards
@@ -113,7 +127,7 @@ impl<'s> Recursive<'s> {
                 .map(|rule| rule.rule())
                 .chain(stubs.iter().map(|rule| rule.rule()))
                 .collect(),
-            iterate: IterateConfig::default(),
+            iterate: iterating.config(budget, self.iterates()),
             limits: limits.config(),
             timing: times.config(),
             explore: asking.explore.0,
@@ -150,14 +164,15 @@ pub(super) fn check(
     resolver.local.check(faults);
     resolver.private.check(faults);
     resolver.synthesis.check(faults);
+    resolver.iterating.check(opened, faults);
     resolver.times.check(faults);
     asking::check(forwards, stubs, opened, faults);
     access::check(access, faults);
     // A block that could not be read is missing here, and its fault is reported already.
-    if forwards.is_empty() && stubs.is_empty() && faults.is_empty() {
+    if !*resolver.iterating.iterate && forwards.is_empty() && stubs.is_empty() && faults.is_empty() {
         let block = access.first().and_then(|block| block.place.as_ref());
         let fault = Diagnostic::at(resolver.place.as_ref().or(block), "[resolver] has no server to ask");
-        faults.push(fault.hint("add a [[resolver.forward]] with `servers`"));
+        faults.push(fault.hint("add a [[resolver.forward]] with `servers`, or drop `iterate = false`"));
     }
 }
 

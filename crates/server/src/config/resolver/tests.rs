@@ -8,7 +8,10 @@ use recursion::{
     Access, AccessAction, AccessRule, Dns64Config, Domain, LocalConfig, LocalRecord, Prefix, PrivateConfig,
     SpecialOff,
 };
-use resolver::{ForwardLimits, ForwardRule, ForwardTiming, IterateConfig, Reach, Upstream};
+use resolver::{
+    BudgetLimits, ForwardLimits, ForwardRule, ForwardTiming, IterateConfig, IterateRule, Minimisation, Reach,
+    StartServer, Upstream,
+};
 
 use super::*;
 use crate::config::{Rejected, read_text};
@@ -95,6 +98,25 @@ tries = 21
 connections-per-server = 22
 queries-per-connection = 23
 records-per-set = 24
+iterate = true
+root-servers = ["192.0.2.55", "2001:db8::55@5353"]
+qname-minimisation = "strict"
+iterate-ipv4 = false
+iterate-ipv6 = true
+servers-per-zone = 27
+addresses-per-server = 28
+lookups-per-zone = 29
+lookups-per-dead-zone = 30
+delegations-size = "31MiB"
+known-servers = 320
+budget-queries = 33
+budget-queries-per-zone = 34
+budget-bytes = 35000
+budget-time = "36s"
+budget-aliases = 37
+budget-fruitless = 38
+budget-minimised = 39
+budget-depth = 40
 
 [[resolver.forward]]
 servers = ["192.0.2.53", "2001:db8::53@5353"]
@@ -158,7 +180,29 @@ fn every_key_reaches_the_forwarder() {
                 recursion_desired: false,
             },
         ],
-        iterate: IterateConfig::default(),
+        iterate: IterateConfig {
+            rules: Vec::new(),
+            budget: BudgetLimits {
+                queries: 33,
+                queries_per_zone: 34,
+                bytes: 35_000,
+                time: Duration::from_secs(36),
+                aliases: 37,
+                fruitless: 38,
+                minimised: 39,
+            },
+            minimisation: Minimisation::Strict,
+            servers: 27,
+            addresses: 28,
+            depth: 40,
+            lookups_per_zone: 29,
+            lookups_per_dead_zone: 30,
+            ipv4: false,
+            ipv6: true,
+            loopback: false,
+            delegation_bytes: 31 << 20,
+            known_servers: 320,
+        },
         limits: ForwardLimits {
             clients_per_prefix: 17,
             pulse: 25,
@@ -188,6 +232,33 @@ fn every_key_reaches_the_forwarder() {
         max_negative_ttl: 3,
     };
     assert_eq!(settings(FULL).recursive().expect("on").forward_config(), wanted);
+}
+
+#[test]
+fn names_that_no_rule_is_for_are_found_from_the_root_down() {
+    let rules = |text: &str| {
+        let settings = settings(text);
+        let recursive = settings.recursive().expect("on");
+        let domains = recursive.policy_config(&interfaces()).domains;
+        let all = domains.iter().any(|domain| domain.name.as_name().is_root());
+        (recursive.forward_config().iterate.rules, all)
+    };
+    let stub = "[[resolver.stub]]\ndomain = \"a\"\nservers = [\"192.0.2.1\"]\n";
+    assert_eq!(rules("[resolver]\n"), (vec![IterateRule::root()], true));
+    assert_eq!(rules(stub), (vec![IterateRule::root()], true));
+    assert_eq!(rules(LEAST), (Vec::new(), true), "all go to the servers of the rule");
+    assert_eq!(rules(&format!("[resolver]\niterate = false\n{stub}")), (Vec::new(), false));
+    let start = |address: &str| StartServer {
+        name: None,
+        addresses: vec![address.parse().expect("an address and a port")],
+    };
+    let own = IterateRule {
+        domain: name("."),
+        servers: vec![start("192.0.2.55:53"), start("[2001:db8::55]:5353")],
+        prime: false,
+    };
+    let text = "[resolver]\nroot-servers = [\"192.0.2.55\", \"2001:db8::55@5353\"]\n";
+    assert_eq!(rules(text), (vec![own], true));
 }
 
 #[test]
@@ -310,7 +381,17 @@ fn each_fault_has_its_words_and_its_place() {
     };
     let cases = [
         ("resolver = 1".into(), "`resolver` is a section: write [resolver]", "1"),
-        ("[resolver]\n".into(), "[resolver] has no server to ask", "[resolver]"),
+        ("[resolver]\niterate = false\n".into(), "[resolver] has no server to ask", "[resolver]"),
+        (
+            "[resolver]\niterate-ipv4 = false\niterate-ipv6 = false\n".into(),
+            "neither `iterate-ipv4` nor `iterate-ipv6` is true: no server can be asked",
+            "false",
+        ),
+        (
+            "[[listen]]\naddr = [\"127.0.0.1@53\"]\n[resolver]\nroot-servers = [\"127.0.0.1\"]\n".into(),
+            "nomen listens on 127.0.0.1@53 and would ask itself",
+            "\"127.0.0.1\"",
+        ),
         (
             "[resolver.forward]\n".into(),
             "`resolver.forward` can stand several times: write [[resolver.forward]]",

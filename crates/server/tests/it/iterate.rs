@@ -1,0 +1,169 @@
+//! Names found from the root servers down: a small DNS of three servers, each at an address of its own and port 53, in a
+//! network namespace. The tests run themselves inside: see [`in_a_network`].
+
+use std::fs;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+
+use crate::support::{PATIENCE, Server, eventually, run, text};
+
+const ROOT: &str = "$TTL 3600\n@ SOA a.root. admin. 1 3600 600 86400 60\n@ NS a.root.\na.root. A 10.53.0.1\n\
+                    example. NS ns.example.\nns.example. A 10.53.0.2\nwww.own. 60 A 192.0.2.9\n";
+const EXAMPLE: &str = "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n@ NS ns\nns A 10.53.0.2\nwww A 192.0.2.1\n\
+                       alias CNAME www.child\nchild NS ns.child\nns.child A 10.53.0.3\nfar NS www.far.child\n";
+const CHILD: &str = "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n@ NS ns\nns A 10.53.0.3\nwww A 192.0.2.2\n\
+                     www.far A 10.53.0.3\n";
+const FAR: &str =
+    "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n@ NS www.far.child.example.\nwww A 192.0.2.3\n";
+
+/// Set for the tests that run inside.
+const INSIDE: &str = "NOMEN_TEST_INSIDE";
+
+/// Runs one of the tests below in a network namespace that has nothing but loopback, where it may use any address and port.
+fn in_a_network(test: &str) {
+    let unshare = |program: &std::path::Path, arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--net"]).arg(program).args(arguments).env(INSIDE, "1");
+        command.output().expect("unshare runs")
+    };
+    if !unshare("true".as_ref(), &[]).status.success() {
+        eprintln!("this system has no network namespaces for us: not tried");
+        return;
+    }
+    let own = std::env::current_exe().expect("this program");
+    let output = unshare(&own, &["--exact", test, "--ignored", "--nocapture"]);
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(text(&output.stdout).contains("1 passed"), "{}", text(&output.stdout));
+}
+
+/// Begins a test inside. Outside it would change this machine's own network.
+fn inside() {
+    assert!(std::env::var_os(INSIDE).is_some(), "runs in a network namespace only: see `in_a_network`");
+    ip("link set lo up");
+}
+
+fn ip(command: &str) {
+    let output = Command::new("ip").args(command.split(' ')).output().expect("ip runs");
+    assert!(output.status.success(), "ip {command}: {}", text(&output.stderr));
+}
+
+/// An authoritative server of these zones at the address that ends so.
+fn authority(last: u8, zones: &[(&str, &str)]) -> Server {
+    ip(&format!("address add 10.53.0.{last}/32 dev lo"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut more = String::new();
+    for (name, zone) in zones {
+        let file = format!("{}.txt", name.replace('.', "_"));
+        fs::write(folder.path().join(&file), zone).expect("written");
+        more += &format!("[[zone]]\nname = \"{name}\"\nfile = \"{file}\"\n");
+    }
+    Server::start_at(SocketAddr::from(([10, 53, 0, last], 53)), folder, "", &more)
+}
+
+/// A resolver that begins at this root.
+fn resolver(keys: &str) -> Server {
+    let folder = tempfile::tempdir().expect("a folder");
+    Server::start_in(folder, "", &format!("[resolver]\nroot-servers = [\"10.53.0.1\"]\n{keys}"))
+}
+
+#[test]
+fn names_are_found_from_the_root_down() {
+    in_a_network("iterate::inside_names_are_found_from_the_root_down");
+}
+
+#[test]
+#[ignore = "runs in a network namespace, which the test without `inside_` makes"]
+fn inside_names_are_found_from_the_root_down() {
+    inside();
+    let root = authority(1, &[(".", ROOT)]);
+    let _example = authority(2, &[("example", EXAMPLE)]);
+    let child = authority(3, &[("child.example", CHILD), ("far.example", FAR)]);
+    let server = resolver("budget-time = \"2s\"\n");
+    let first = server.query(&["www.child.example", "+dnssec"]);
+    assert!(first.contains("status: NOERROR") && first.contains("flags: qr rd ra;"), "{first}");
+    assert!(first.contains("192.0.2.2"), "{first}");
+    assert_eq!(server.counter("forward.referrals"), 2);
+    let asked = root.counter("udp.queries");
+    assert_eq!(server.query(&["alias.example", "+short"]), "www.child.example.\n192.0.2.2\n");
+    assert_eq!(server.query(&["www.far.example", "+short"]), "192.0.2.3\n", "the server's address is sought");
+    assert!(server.counter("forward.address.lookups") > 0);
+    assert!(server.query(&["nosuch.child.example"]).contains("status: NXDOMAIN"));
+    assert_eq!(root.counter("udp.queries"), asked, "the root was asked once");
+    assert!(server.query(&["nosuch"]).contains("status: NXDOMAIN"));
+    assert_eq!(server.query(&["www.own", "+short"]), "192.0.2.9\n");
+    let rules = server.ctl_json(&["forward", "list"]);
+    assert_eq!((&rules[0]["domain"], &rules[0]["kind"]), (&".".into(), &"iterate".into()), "{rules}");
+    // The walk is shown.
+    server.ctl_json(&["cache", "flush", ".", "--tree"]);
+    let said = text(&server.ctl(&["explain", "www.example"]).stdout);
+    assert!(said.contains("the rule for . covers it") && said.contains("10.53.0.2"), "{said}");
+    drop(child);
+    let failed = server.query(&["gone.child.example"]);
+    assert!(failed.contains("status: SERVFAIL") && failed.contains("EDE: 2"), "{failed}");
+}
+
+#[test]
+fn rules_and_the_root_share_the_names() {
+    in_a_network("iterate::inside_rules_and_the_root_share_the_names");
+}
+
+#[test]
+#[ignore = "runs in a network namespace, which the test without `inside_` makes"]
+fn inside_rules_and_the_root_share_the_names() {
+    inside();
+    let _root = authority(1, &[(".", ROOT)]);
+    let _example = authority(2, &[("example", EXAMPLE)]);
+    let internal = authority(4, &[("corp.example", &CHILD.replace("192.0.2.2", "192.0.2.4"))]);
+    let stub = "[[resolver.stub]]\ndomain = \"corp.example\"\nservers = [\"10.53.0.4\"]\n";
+    let server = resolver(stub);
+    assert_eq!(server.query(&["www.corp.example", "+short"]), "192.0.2.4\n");
+    assert_eq!(server.query(&["www.example", "+short"]), "192.0.2.1\n");
+    // A rule for all names takes the place of the root servers, and goes at a reload.
+    let add = server.ctl(&["forward", "add", ".", "10.53.0.4"]);
+    assert!(add.status.success(), "{}", text(&add.stderr));
+    eventually("another is asked", &server, || server.query(&["www.example"]).contains("status: SERVFAIL"));
+    assert!(internal.counter("udp.queries") > 1);
+    server.reload();
+    eventually("the root is", &server, || server.query(&["www.example", "+short"]) == "192.0.2.1\n");
+    server.reconfigure("[resolver]\nroot-servers = [\"10.53.0.1\"]\n", "[resolver]\niterate = false\n");
+    server.reload();
+    eventually("no rule is left", &server, || server.query(&["www.example"]).contains("status: REFUSED"));
+    assert_eq!(server.query(&["www.corp.example", "+short"]), "192.0.2.4\n");
+}
+
+#[test]
+fn a_resolver_is_one_command() {
+    in_a_network("iterate::inside_a_resolver_is_one_command");
+}
+
+#[test]
+#[ignore = "runs in a network namespace, which the test without `inside_` makes"]
+fn inside_a_resolver_is_one_command() {
+    inside();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut child = crate::support::nomen(&["serve", "--resolve"])
+        .current_dir(folder.path())
+        .env("XDG_RUNTIME_DIR", folder.path())
+        .env("TMPDIR", folder.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("nomen starts");
+    let mut out = child.stdout.take().expect("its output");
+    let (mut said, mut buf) = (String::new(), [0; 4096]);
+    while !said.contains("Stop with Ctrl-C") {
+        let n = out.read(&mut buf).expect("its words");
+        assert!(n > 0, "{said}");
+        said += &text(&buf[..n]);
+    }
+    let time = format!("+time={}", PATIENCE.as_secs());
+    let ask = ["query", "www.example.com", "@127.0.0.1", "-p", "5300", "+tries=1", &time];
+    let answer = text(&run(folder.path(), &ask).stdout);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    assert!(said.contains("resolves questions of this machine from the root servers down"), "{said}");
+    // No way leads out of here.
+    assert!(answer.contains("status: SERVFAIL") && answer.contains("EDE: 23 (Network Error)"), "{answer}");
+    let both = run(folder.path(), &["serve", "--resolve", "--forward", "192.0.2.1"]);
+    assert_eq!(both.status.code(), Some(2));
+}
