@@ -5,10 +5,9 @@
 //! after the other; requests that come in during one are answered by the next, together.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
-use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::Engine;
@@ -22,23 +21,24 @@ use zone::Zone;
 use super::examiner::{Examination, Examiner, Finding, SignatureAge};
 use super::images::{ImageOrder, Images};
 use super::keeper::{
-    Keeper, KeeperAction, KeeperEvent, KeptVersion, Looked, Notice, ReadWhen, SecondaryNews, VersionStep,
+    KeeperAction, KeeperEvent, KeptVersion, Looked, Notice, ReadWhen, SecondaryNews, VersionStep,
 };
 use super::loaders::{LoadEnd, Loaders};
-use super::membership::CatalogStatus;
 use super::progress::ProgressDisplay;
 use super::publisher::Publisher;
 pub use super::report::{HeldFolder, RoundReport, Summary};
-use super::resolve::{RefusedFile, WantedZones};
-use super::{Apex, Origin, ZoneFault, ZoneSpec, ZoneState, ZoneText};
+use super::resolve::WantedZones;
+use super::{Apex, ZoneFault, ZoneText};
 use crate::changes::Changes;
 use crate::config::Rejected;
 use crate::config::zones::ConfiguredZone;
 use crate::frontend::Served;
 use crate::secondaries::Secondaries;
 use crate::signals;
-use crate::sync::{lock, read, write};
+use crate::sync::{lock, write};
 use crate::transfers::Transfers;
+use kept::{Asker, KeptZone};
+pub use kept::{FolderFindings, Kept, LastReload, ReloadFault, Reloaded};
 use members::{Joining, ZoneChange};
 
 /// How often replaced catalogs are looked at, to see whether workers have let go of them.
@@ -49,147 +49,6 @@ const SIGNATURES: Duration = Duration::from_secs(3600);
 pub(super) const LEAST_HELD: usize = 10;
 /// How often a round's progress is looked at.
 const PROGRESS: Duration = Duration::from_millis(50);
-
-/// Why a request came to nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReloadFault {
-    /// The configuration cannot be used; what is wrong with it, for people.
-    Configuration(Arc<str>),
-    /// There is no such zone here.
-    NoSuchZone,
-    /// The zone's files are bad.
-    Zone(Arc<ZoneFault>),
-    /// The zone has no files: it is taken from its primaries.
-    Secondary,
-    /// There is such a zone already, which somebody else wants.
-    Served(Origin),
-    /// The zone cannot be removed here: somebody else wants it.
-    NotAdded(Origin),
-    /// There is no state folder.
-    NoState,
-    /// The state folder cannot be written; why, for people.
-    Unsaved(Arc<str>),
-    /// What was read could not be put into service, and what was served before stays; why, for people.
-    Unpublished(Arc<str>),
-    /// The server is stopping.
-    Stopping,
-}
-
-impl fmt::Display for ReloadFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Configuration(text) => f.write_str(text),
-            Self::Zone(fault) => fault.fmt(f),
-            Self::Unpublished(text) => write!(f, "what was served before stays in service: {text}"),
-            Self::Secondary => f.write_str(
-                "the zone has no file, it is taken from its primaries: `nomen ctl zone refresh` has them asked",
-            ),
-            Self::Served(origin) => write!(f, "there is such a zone here already ({origin})"),
-            Self::NotAdded(Origin::Configuration) => {
-                f.write_str("the zone was not added at run time: remove it from the configuration")
-            }
-            Self::NotAdded(Origin::Folder) => {
-                f.write_str("the zone was not added at run time: remove its file and reload")
-            }
-            Self::NotAdded(origin) => write!(f, "the zone was not added at run time ({origin})"),
-            Self::NoState => f.write_str(
-                "zones that come at run time are kept in the state folder: set `state-dir` in [server]",
-            ),
-            Self::Unsaved(text) => write!(f, "the state folder cannot be written: {text}"),
-            Self::NoSuchZone => f.write_str("there is no such zone here"),
-            Self::Stopping => f.write_str("the server is stopping"),
-        }
-    }
-}
-
-impl std::error::Error for ReloadFault {}
-
-/// How a request ended.
-pub type Reloaded = Result<Arc<RoundReport>, ReloadFault>;
-type Asker = oneshot::Sender<Reloaded>;
-
-/// How the last reload ended.
-#[derive(Debug, Clone)]
-pub struct LastReload {
-    /// When it ended.
-    pub at: SystemTime,
-    /// What it did, or why it did nothing.
-    pub result: Reloaded,
-}
-
-/// A zone and its keeper.
-struct KeptZone {
-    keeper: Keeper,
-    /// The round under way waits for its load.
-    awaited: bool,
-    /// How far its signatures were from their end when last looked at.
-    signatures: SignatureAge,
-}
-
-impl KeptZone {
-    fn new(spec: ZoneSpec) -> Self {
-        KeptZone { keeper: Keeper::new(spec), awaited: false, signatures: SignatureAge::default() }
-    }
-}
-
-/// What is odd about folders of zones.
-#[derive(Debug, Clone, Default)]
-pub struct FolderFindings {
-    /// Folders whose zones stay in service though their files are gone.
-    pub held: Vec<HeldFolder>,
-    /// Files whose names are no zone names.
-    pub refused: Vec<RefusedFile>,
-}
-
-/// What is known of every zone, for whoever asks.
-#[derive(Default)]
-pub struct Kept {
-    keepers: RwLock<HashMap<Apex, KeptZone>>,
-    folders: Mutex<FolderFindings>,
-    last_reload: Mutex<Option<LastReload>>,
-    catalogs: Mutex<Vec<CatalogStatus>>,
-}
-
-impl Kept {
-    /// What is known of one zone.
-    pub fn get(&self, apex: &Apex) -> Option<Arc<ZoneState>> {
-        read(&self.keepers).get(apex).map(|zone| Arc::clone(zone.keeper.state()))
-    }
-
-    /// What is known of every zone, in no particular order.
-    pub fn all(&self) -> Vec<Arc<ZoneState>> {
-        read(&self.keepers).values().map(|zone| Arc::clone(zone.keeper.state())).collect()
-    }
-
-    /// How many zones there are, for the service manager.
-    pub fn in_words(&self) -> String {
-        let keepers = read(&self.keepers);
-        let bad = keepers.values().filter(|zone| zone.keeper.state().fault.is_some()).count();
-        let held: usize = lock(&self.folders).held.iter().map(|held| held.gone).sum();
-        let mut words = format!("serving {} zones", keepers.len());
-        for (count, what) in [(bad, "bad"), (held, "without files")] {
-            if count > 0 {
-                words += &format!(", {count} {what}");
-            }
-        }
-        words
-    }
-
-    /// What the last look into folders of zones found.
-    pub fn folders(&self) -> FolderFindings {
-        lock(&self.folders).clone()
-    }
-
-    /// What is known of catalog zones.
-    pub fn catalogs(&self) -> Vec<CatalogStatus> {
-        lock(&self.catalogs).clone()
-    }
-
-    /// How the last reload ended, if there was one.
-    pub fn last_reload(&self) -> Option<LastReload> {
-        lock(&self.last_reload).clone()
-    }
-}
 
 /// What is done once something is in service.
 pub type OncePublished = Box<dyn FnOnce() + Send>;
@@ -822,25 +681,6 @@ impl Keeping {
     }
 }
 
-impl KeptZone {
-    /// Logs if the signatures of the version in service are nearer to their end than when last looked at.
-    fn look_at_signatures(&mut self, now: i64) {
-        let state = self.keeper.state();
-        let Some(examined) = &state.examined else { return };
-        let age = examined.signatures.map_or(SignatureAge::Valid, |first| first.age(now));
-        let before = std::mem::replace(&mut self.signatures, age);
-        let Some(first) = examined.signatures.filter(|_| age > before) else { return };
-        let (name, hours) = (state.spec.name(), (first.at - now) / 3600);
-        match age {
-            SignatureAge::Valid => {}
-            SignatureAge::Expiring => warn!("zone {name}: a signature ends in {hours} hours, at {first}"),
-            SignatureAge::Expired => {
-                error!("zone {name}: a signature ended {} hours ago, at {first}", -hours)
-            }
-        }
-    }
-}
-
 /// Seconds since 1970.
 pub fn unix_now() -> i64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -941,6 +781,7 @@ fn report(apex: &Apex, actions: &[KeeperAction], starting: bool) {
     }
 }
 
+mod kept;
 mod members;
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ use zone::catalog::Catalog;
 
 use super::*;
 use crate::frontend;
+use crate::zones::{Origin, ZoneSpec};
 
 /// A folder of zones, each file named after its zone, and the thread that keeps them.
 struct Rig {
