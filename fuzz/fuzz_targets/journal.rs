@@ -49,10 +49,17 @@ fn folder(disk: &SimulatedDisk) -> ZoneFolder {
 
 fn version(serial: u32) -> Zone {
     let apex = name("example.");
-    let record = |owner: &str, rtype, rdata: Vec<u8>| Record { owner: name(owner), rtype, ttl: Ttl::from_secs(60), rdata };
+    let record = |owner: &str, rtype, rdata: Vec<u8>| Record {
+        owner: name(owner),
+        rtype,
+        ttl: Ttl::from_secs(60),
+        rdata,
+    };
     let soa = testkit::random::soa(apex.as_name(), serial);
     let mut records = vec![record("example.", Type::SOA, soa)];
-    records.extend((serial..serial + 3).map(|host| record(&format!("h{host}.example."), Type::TXT, vec![1, host as u8])));
+    records.extend(
+        (serial..serial + 3).map(|host| record(&format!("h{host}.example."), Type::TXT, vec![1, host as u8])),
+    );
     build(apex.as_name(), &key(), &records)
 }
 

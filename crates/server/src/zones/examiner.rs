@@ -24,7 +24,7 @@ const KEPT: usize = 10;
 const SOON: i64 = 3 * 86_400;
 /// To examine all of a zone takes long from here on, and the zone then rests so many times as long: one that changes all the
 /// time takes a twentieth of a CPU.
-const SHORT: Duration = Duration::from_millis(10);
+const SHORT: Duration = Duration::from_micros(100);
 const REST: u32 = 19;
 
 /// What was found out about one version of a zone.

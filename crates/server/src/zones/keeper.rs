@@ -14,7 +14,7 @@
 //! ```
 //!
 //!  of a zone that takes updates:
-//!  Claimed ──▶ its file is not read into service any more      Changed ──▶ Publish
+//!  Claimed ──▶ its file is not read into service any more      Changed ──▶ Publish, Examine
 //!  Wanted ──▶ Load ─ ─ ─ ▶ Looked: Stored ──▶ as if claimed; Publish, Examine
 //!                          Looked: Loaded ──▶ Report, or Take if that was wanted
 //!
@@ -298,13 +298,15 @@ impl Keeper {
             }
             KeeperEvent::Changed(zone, at) if self.claimed => {
                 self.change(|state| (state.zone, state.loaded) = (Some(Arc::clone(&zone)), Some(at)));
-                vec![KeeperAction::PublishNow(Change::Serve(zone))]
+                let examine = ExamineOrder { zone: Arc::clone(&zone), fold: false };
+                vec![KeeperAction::PublishNow(Change::Serve(zone)), KeeperAction::Examine(examine)]
             }
             // Of a zone that comes from elsewhere meanwhile.
             KeeperEvent::Changed(..) => Vec::new(),
             KeeperEvent::Examined(zone, examination) => {
-                // Another version may have come since.
-                if self.state.zone.as_ref().is_some_and(|served| Arc::ptr_eq(served, &zone)) {
+                // Another version may have come since. Where that is so all the time, the one before tells nearly as much.
+                let is_served = self.state.zone.as_ref().is_some_and(|served| Arc::ptr_eq(served, &zone));
+                if is_served || self.claimed {
                     self.change(|state| state.examined = Some(examination));
                 }
                 Vec::new()
@@ -743,7 +745,7 @@ mod tests {
         let changed = |serial| KeeperEvent::Changed(snapshot(serial), SystemTime::UNIX_EPOCH);
         assert!(keeper.handle(changed(8)).is_empty(), "nobody has said that updates change it");
         keeper.handle(KeeperEvent::Claimed(true));
-        assert_eq!(words(&keeper.handle(changed(8))), ["serve 8 now"]);
+        assert_eq!(words(&keeper.handle(changed(8))), ["serve 8 now", "examine"]);
         want(&mut keeper, ReadWhen::Anyway);
         assert_eq!(look(&mut keeper, 2, reading(9)), ["not taken 9"]);
         assert_eq!(keeper.state().zone.as_ref().map(|zone| zone.serial()), Some(Serial(8)));

@@ -545,7 +545,7 @@ impl Keeping {
             // It is no longer ours.
             None => return,
         };
-        self.act(actions);
+        self.act_on(apex, actions);
     }
 
     /// Does what the keeper of one zone decided.
