@@ -12,7 +12,7 @@
 //!   bare.hash.test.   not signed           child.plain.test.  signed, DS in a zone that is not
 //! ```
 //!
-//! Each but the root has the same [names](leaf).
+//! Each but the root has the same names.
 
 use std::collections::BTreeMap;
 

@@ -25,7 +25,7 @@ keys! {
     /// What a zone and a template can say of updates. Of a key that both have, the zone's counts.
     pub struct UpdateKeys {
         /// Who may change the zone (RFC 2136), written as in `allow-transfer`: all its names, and all types but NS, SOA and
-        /// what signers make. Needs `state-dir` in [server]; a zone with `primaries` takes no updates.
+        /// what signers make. Needs `state-dir` of `[server]`; a zone with `primaries` takes no updates.
         live "allow-update" allow_update: Option<Vec<At<TransferGrant>>> = None, example ["127.0.0.1", "key:dhcp.example.com"];
         /// Who may change what: `grant` or `deny`; `key:NAME`, a network, both, or `any`; `name NAME`, `subdomain NAME`,
         /// `self`, `selfsub` or `zone`; types, of which `ANY` stands for all. The first rule that fits decides, and those of
