@@ -141,6 +141,13 @@ pub(crate) const RULES: &[Rule] = &[
         applies: opcode_not_implemented,
     },
     Rule {
+        id: "notify-refused",
+        facets: &[Facet::Rcode, Facet::Aa],
+        subject: Some(Kind::Nomen),
+        why: "NOTIFY from a stranger, for a zone that is not taken from primaries. RFC 1996, section 3.10: a notification from anyone but a known primary is to be ignored and logged; whether it gets a reply, and with which RCODE and AA, the RFC leaves open. nomen refuses, as NSD does, Knot says NOTAUTH, and BIND takes note of nothing and says NOERROR.",
+        applies: notify_refused,
+    },
+    Rule {
         id: "meta-qtype",
         facets: &[Facet::Rcode, Facet::Aa, Facet::Authority, Facet::Answer],
         subject: Some(Kind::Nomen),
@@ -396,6 +403,10 @@ fn additional_ignored(view: &View<'_>) -> bool {
 
 fn opcode_not_implemented(view: &View<'_>) -> bool {
     view.case.message.is_some() && view.mine.opcode != 0 && view.mine.rcode == 4
+}
+
+fn notify_refused(view: &View<'_>) -> bool {
+    view.case.message.is_some() && view.mine.opcode == 4 && view.mine.rcode == 5
 }
 
 fn meta_qtype(view: &View<'_>) -> bool {
