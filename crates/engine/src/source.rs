@@ -60,14 +60,18 @@ pub trait Source: Send + Sync {
 
     /// Goes on where memory has come to an end: the message `links` is a chain that leads to `target`. The answer is that
     /// and what is found there; it is an answer by itself, too (RFC 1034 §3.6.2). In `b` stands nothing of it.
+    ///
+    /// Only the source of other names is asked this: no chain leads to what the others do.
     fn follow(
         &self,
-        target: &HashedName,
-        links: Vec<u8>,
-        asked: &Asked<'_>,
-        b: &mut Builder<'_>,
-        tickets: TicketOffice<'_>,
-    ) -> Sourced;
+        _target: &HashedName,
+        _links: Vec<u8>,
+        _asked: &Asked<'_>,
+        _b: &mut Builder<'_>,
+        _tickets: TicketOffice<'_>,
+    ) -> Sourced {
+        Sourced::Refused(Refusal::ABANDONED)
+    }
 }
 
 /// Who is asked for what memory does not answer; nobody, where there is none.

@@ -37,7 +37,7 @@ use journal::{History, RealDisk, StoreFault, ZoneFolder};
 use tracing::{debug, info, warn};
 use update::{Requester, UpdateFault, UpdateFaultKind, UpdateLimits, UpdateRequest};
 use wire::edns::ErrorInfo;
-use wire::hash::{HashKey, HashedName};
+use wire::hash::HashKey;
 use wire::message::Builder;
 use wire::{LowerNameBuf, Name, Rcode, Serial};
 use zone::Zone;
@@ -333,18 +333,6 @@ impl Source for Changes {
             self.shared.counts.answered(refusal.rcode);
             Sourced::Refused(refusal)
         })
-    }
-
-    /// No chain leads to an update.
-    fn follow(
-        &self,
-        _: &HashedName,
-        _: Vec<u8>,
-        _: &Asked<'_>,
-        _: &mut Builder<'_>,
-        _: TicketOffice<'_>,
-    ) -> Sourced {
-        Sourced::Refused(Refusal::ABANDONED)
     }
 }
 

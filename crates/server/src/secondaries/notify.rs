@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use engine::{Asked, Refusal, Source, Sourced, TicketOffice};
 use tracing::debug;
 use transfer::secondary::read_notify;
-use wire::hash::HashedName;
 use wire::message::Builder;
 use wire::{Class, Rcode, Type};
 
@@ -86,17 +85,5 @@ impl Source for Secondaries {
             }
             Err(refusal) => Sourced::Refused(refusal),
         }
-    }
-
-    /// No chain leads to a NOTIFY.
-    fn follow(
-        &self,
-        _: &HashedName,
-        _: Vec<u8>,
-        _: &Asked<'_>,
-        _: &mut Builder<'_>,
-        _: TicketOffice<'_>,
-    ) -> Sourced {
-        Sourced::Refused(Refusal::ABANDONED)
     }
 }

@@ -16,7 +16,6 @@ use exchange::{MessageStream, Next, unix_seconds};
 use tracing::{debug, info, warn};
 use transfer::outgoing::{IxfrRequest, TransferFrame, axfr, ixfr};
 use wire::edns::{ErrorInfo, plain_opt};
-use wire::hash::HashedName;
 use wire::message::{Builder, Offset, Owner, Section};
 use wire::{Class, Rcode, Serial, Type};
 use zone::Zone;
@@ -196,18 +195,6 @@ impl Source for Transfers {
             (false, _) => Err(Refusal::MALFORMED),
         };
         done.unwrap_or_else(Sourced::Refused)
-    }
-
-    /// No chain leads to a transfer.
-    fn follow(
-        &self,
-        _: &HashedName,
-        _: Vec<u8>,
-        _: &Asked<'_>,
-        _: &mut Builder<'_>,
-        _: TicketOffice<'_>,
-    ) -> Sourced {
-        Sourced::Refused(Refusal::ABANDONED)
     }
 }
 
