@@ -10,8 +10,10 @@ use memmap2::MmapMut;
 
 /// Pieces of at least this many bytes are mapped: one huge page.
 pub(crate) const BIG: usize = 2 << 20;
-/// Pieces of fixed size begin at a multiple of this: a cache line.
+/// Pieces of fixed size, and frozen ones of at least a [`PAGE`], begin at a multiple of this: a cache line.
 const LINE: usize = 64;
+/// Of a smaller piece it matters little where it begins, and much how many bytes it takes: there may be very many.
+const PAGE: usize = 4096;
 
 /// Memory that is being written.
 pub(crate) struct Region {
@@ -94,6 +96,12 @@ impl Region {
     pub(crate) fn freeze(self) -> Bytes {
         match self.room {
             Backing::Small { bytes, start } if start > 0 => Bytes::from(bytes).slice(start..),
+            Backing::Small { bytes, .. } if bytes.len() >= PAGE && bytes.as_ptr().align_offset(LINE) != 0 => {
+                let mut aligned = Region::zeroed(bytes.len());
+                aligned.as_mut().copy_from_slice(&bytes);
+                drop(bytes);
+                aligned.freeze()
+            }
             Backing::Small { mut bytes, .. } => {
                 bytes.shrink_to_fit();
                 Bytes::from(bytes)
@@ -180,6 +188,23 @@ mod tests {
             assert!(memory.as_ref().iter().all(|&byte| byte == 0));
             let frozen = memory.freeze();
             assert_eq!((frozen.len(), frozen.as_ptr().align_offset(LINE)), (len, 0));
+        }
+    }
+
+    #[test]
+    fn frozen_pieces_of_a_page_begin_at_a_line_wherever_the_allocator_puts_them() {
+        // Allocations of many sizes, all kept: so pieces begin at every multiple of 16.
+        let _between: Vec<Vec<u8>> = (0..40).map(|i| vec![0; 16 * i]).collect();
+        let frozen: Vec<Bytes> = (0..40)
+            .map(|i| {
+                let mut memory = Region::growing(BIG);
+                memory.extend(&vec![7; PAGE + 16 * i]);
+                memory.freeze()
+            })
+            .collect();
+        for (i, frozen) in frozen.iter().enumerate() {
+            assert_eq!((frozen.len(), frozen.as_ptr().align_offset(LINE)), (PAGE + 16 * i, 0));
+            assert!(frozen.iter().all(|&byte| byte == 7));
         }
     }
 
