@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -37,31 +37,40 @@ fn primary(zone: &str, allow: &str, keys: &str) -> Server {
     Server::start_in(folder, "", &format!("allow-transfer = [{allow}]\n[transfers]\n{KEY}{keys}"))
 }
 
-fn connect(server: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(server).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    stream
+fn connect(server: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(server)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
 }
 
-fn send(stream: &mut TcpStream, message: &[u8]) {
+fn send(stream: &mut TcpStream, message: &[u8]) -> io::Result<()> {
     let len = u16::try_from(message.len()).expect("a message");
-    stream.write_all(&[&len.to_be_bytes()[..], message].concat()).expect("sent");
+    stream.write_all(&[&len.to_be_bytes()[..], message].concat())
 }
 
-fn receive(stream: &mut TcpStream) -> Vec<u8> {
+fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut len = [0; 2];
-    stream.read_exact(&mut len).expect("a length");
+    stream.read_exact(&mut len)?;
     let mut message = vec![0; usize::from(u16::from_be_bytes(len))];
-    stream.read_exact(&mut message).expect("a message");
-    message
+    stream.read_exact(&mut message)?;
+    Ok(message)
 }
 
-/// Has a zone transferred.
+/// Has a zone transferred by nomen, which never breaks a connection off.
 pub(crate) fn transfer(
     server: SocketAddr,
     zone: &str,
     key: Option<&Arc<TsigKey>>,
 ) -> Result<Zone, TransferFault> {
+    try_transfer(server, zone, key).expect("a connection that holds")
+}
+
+/// Has a zone transferred. The connection may break: NSD ends the processes that have the old zone when it loads a new one.
+pub(crate) fn try_transfer(
+    server: SocketAddr,
+    zone: &str,
+    key: Option<&Arc<TsigKey>>,
+) -> io::Result<Result<Zone, TransferFault>> {
     let mut request = message(7, zone, AXFR);
     let mut verifier = None;
     if let Some(key) = key {
@@ -75,13 +84,14 @@ pub(crate) fn transfer(
     let sent = SentRequest { id: 7, apex, asked: AskedFor::Axfr, datagram: false };
     let hash_key = HashKey::new([1, 2, 3]);
     let mut incoming = IncomingTransfer::new(sent, &hash_key, TransferLimits::default(), verifier);
-    let mut stream = connect(server);
-    send(&mut stream, &request);
+    let mut stream = connect(server)?;
+    send(&mut stream, &request)?;
     loop {
-        match incoming.message(&receive(&mut stream), now())? {
-            Some(Received::Zone(zone)) => return zone.build(),
-            Some(other) => panic!("{other:?}"),
-            None => {}
+        match incoming.message(&receive(&mut stream)?, now()) {
+            Ok(Some(Received::Zone(zone))) => return Ok(zone.build()),
+            Ok(Some(other)) => panic!("{other:?}"),
+            Ok(None) => {}
+            Err(fault) => return Ok(Err(fault)),
         }
     }
 }
@@ -163,10 +173,10 @@ fn large() -> String {
 #[test]
 fn of_transfers_only_so_many_are_under_way() {
     let server = primary(&large(), "\"any\"", "outgoing = 2\n");
-    let mut held: Vec<TcpStream> = (0..2).map(|_| connect(server.address)).collect();
+    let mut held: Vec<TcpStream> = (0..2).map(|_| connect(server.address).expect("a connection")).collect();
     for stream in &mut held {
-        send(stream, &message(1, "example", AXFR));
-        assert_eq!(receive(stream)[3] & 15, 0);
+        send(stream, &message(1, "example", AXFR)).expect("sent");
+        assert_eq!(receive(stream).expect("a reply")[3] & 15, 0);
     }
     assert_eq!(refused(&server, None), TransferFault::Rcode(Rcode::SERVFAIL));
     // Other questions are answered beside them.
@@ -182,6 +192,13 @@ pub(crate) struct OtherServer {
     pub(crate) address: SocketAddr,
     pub(crate) child: Child,
     pub(crate) folder: tempfile::TempDir,
+}
+
+impl OtherServer {
+    /// The zone, once this server has it and hands it over.
+    pub(crate) fn zone(&self, name: &str) -> Option<Zone> {
+        try_transfer(self.address, name, None).ok()?.ok()
+    }
 }
 
 impl Drop for OtherServer {
@@ -304,13 +321,10 @@ fn bind_nsd_and_knot_take_a_zone_and_have_all_of_it() {
     for peer in peers.into_iter().flatten() {
         let until = Instant::now() + PATIENCE;
         let taken = loop {
-            let there = TcpStream::connect(peer.address).is_ok();
-            match there.then(|| transfer(peer.address, "example", None)) {
-                Some(Ok(zone)) => break zone,
-                other => {
-                    assert!(Instant::now() < until, "{} has no zone: {other:?}\n{}", peer.kind, primary.log())
-                }
+            if let Some(zone) = peer.zone("example") {
+                break zone;
             }
+            assert!(Instant::now() < until, "{} has no zone\n{}", peer.kind, primary.log());
             std::thread::sleep(std::time::Duration::from_millis(50));
         };
         let taken = records(&taken);

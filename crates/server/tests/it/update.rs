@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
-use crate::primary::{KEY_FILE, OtherServer, other, records, transfer};
+use crate::primary::{KEY_FILE, OtherServer, other, records};
 use crate::support::{APEX, PATIENCE, free_address, run, text};
 
 /// A BIND that is the primary of `example.`, which whoever has the key may change, and of `open.`, which everybody may. Its
@@ -41,8 +41,7 @@ fn bind() -> Option<OtherServer> {
 
 /// The records that BIND has in a zone.
 fn zone(bind: &OtherServer, name: &str) -> Option<BTreeSet<String>> {
-    std::net::TcpStream::connect(bind.address).ok()?;
-    transfer(bind.address, name, None).ok().map(|zone| records(&zone))
+    bind.zone(name).map(|zone| records(&zone))
 }
 
 /// A folder with the key and a script that begins with the server.
