@@ -4,8 +4,10 @@ use std::fmt;
 
 use proptest::prelude::*;
 use testkit::choices::Choices;
-use testkit::packets::batch;
+use testkit::packets::{PacketBatch, batch};
 use testkit::random;
+use wire::NameBuf;
+use wire::message::Header;
 
 use crate::world::{Land, World};
 
@@ -44,4 +46,22 @@ proptest! {
             world.hold(&batch);
         }
     }
+}
+
+#[test]
+fn a_key_with_a_long_name_takes_the_room_of_nsid() {
+    // With the key's name, the reply has up to 512 bytes; with NSID, more.
+    let labels = [59, 59, 59, 28].map(|len| "x".repeat(len)).join(".");
+    let name: NameBuf = format!("{labels}.example.").parse().expect("a name");
+    assert_eq!(name.as_name().len(), 218);
+    let mut packet = Header::query(7).as_bytes().to_vec();
+    // A question; NSID; a TSIG whose owner is "k" before the question's name.
+    packet[5] = 1;
+    packet[11] = 2;
+    packet.extend_from_slice(name.as_name().as_wire());
+    packet.extend_from_slice(
+        b"\0\x01\0\x01\0\0\x29\0\0\0\0\0\0\0\x04\0\x03\0\0\x01k\xc0\x0c\0\xfa\0\xff\0\0\0\0\0\x21",
+    );
+    packet.extend_from_slice(b"\x0bhmac-sha256\0\0\0\x65\0\0\0\x01\x2c\0\x04abcd\0\x07\0\0\0\0");
+    World::new(&[]).hold(&PacketBatch { stream: false, room: 1232, packets: vec![packet] });
 }
