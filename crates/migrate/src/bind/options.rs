@@ -125,10 +125,6 @@ const RULES: &[NamedRule] = &[
     ("allow-query-cache-on", Rule::Missing("write `interface` into [[resolver.access]]")),
     ("blackhole", Rule::Missing("nomen answers everybody from its zones; block clients in the firewall")),
     ("allow-update-forwarding", Rule::Missing("nomen passes no updates on to primaries")),
-    (
-        "minimal-responses",
-        Rule::Unneeded("nomen adds the records that clients will need next, and no others"),
-    ),
     ("minimal-any", Rule::Same(&["yes"], "nomen answers ANY with one RRset")),
     ("auth-nxdomain", Rule::Same(&["no"], "nomen sets AA in answers from its zones alone")),
     ("match-mapped-addresses", TUNING),
@@ -588,6 +584,13 @@ pub(super) fn finish(work: &mut Work, frame: &Frame<'_>) {
     if zones && frame.global("notify").is_none() {
         let how = "BIND sends NOTIFY to the servers of a zone's NS records; nomen to those in `notify` alone";
         work.ledger.unwritten(Outcome::Differs, how);
+    }
+    let how = "nomen adds addresses that clients need next, and no NS records of the zone to answers (`minimal-responses no-auth`)";
+    match frame.global("minimal-responses") {
+        Some(found) if found.value() == "no-auth" => work.ledger.unneeded(found, "nomen does so anyway"),
+        Some(found) => work.ledger.differs(found, how),
+        None if zones => work.ledger.unwritten(Outcome::Differs, how),
+        None => {}
     }
     if work.nomen.resolver.is_some() && frame.global("dnssec-validation").is_none() {
         work.ledger.unwritten(
