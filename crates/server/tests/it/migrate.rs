@@ -100,10 +100,9 @@ fn what_has_no_counterpart_is_shown_at_its_place() {
     let found: serde_json::Value = serde_json::from_slice(&moved.stdout).expect("JSON");
     let statements = found["statements"].as_array().expect("a list");
     let limit = statements.iter().find(|one| one["statement"] == "rate-limit").expect("it is there");
-    assert_eq!(
-        (&limit["outcome"], &limit["line"], &limit["column"]),
-        (&"missing".into(), &3.into(), &3.into())
-    );
+    assert_eq!(limit["outcome"], "missing");
+    assert_eq!(limit["line"], 3);
+    assert_eq!(limit["column"], 3);
     assert!(found["configuration"].as_str().is_some_and(|text| text.contains("[[listen]]")));
 }
 
