@@ -44,6 +44,11 @@ pub enum Verb {
     Serve(ServeArgs),
     /// Check a configuration and every zone it names.
     Check(CheckArgs),
+    /// Print the configuration of another server as one of nomen.
+    ///
+    /// The configuration goes to standard output. What has no counterpart, or means something else here, goes to standard
+    /// error, each with its place; no statement is left out in silence. docs/MIGRATION.md has what becomes of what.
+    Migrate(MigrateArgs),
     /// Work on zone files.
     #[command(subcommand)]
     Zone(ZoneVerb),
@@ -111,6 +116,41 @@ pub struct CheckArgs {
     /// The least that makes the exit status 1.
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = FailOn::Error)]
     pub fail_on: FailOn,
+}
+
+/// `nomen migrate`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Files that it includes are read as well. Nothing is written.\n\n\
+Exit status 1: something has no counterpart, or the file is no such configuration.")]
+pub struct MigrateArgs {
+    /// named.conf, nsd.conf, knot.conf, unbound.conf, pdns.conf or recursor.conf.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Whose configuration it is; found by itself without it.
+    #[arg(long, value_name = "PROGRAM", value_enum)]
+    pub from: Option<MigrateFrom>,
+    /// Also report what was translated, and what nomen needs no statement for.
+    #[arg(long)]
+    pub all: bool,
+    /// Print configuration and report as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Whose configuration is migrated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MigrateFrom {
+    /// BIND.
+    Bind,
+    /// NSD.
+    Nsd,
+    /// Knot DNS.
+    Knot,
+    /// PowerDNS, the Authoritative Server or the Recursor.
+    Pdns,
+    /// Unbound.
+    Unbound,
 }
 
 /// What makes the exit status of a check 1.
@@ -481,6 +521,7 @@ pub fn run() -> ExitCode {
     let code = match cli.verb {
         Verb::Serve(args) => crate::serve::run(&args),
         Verb::Check(args) => tools::check::run(&args),
+        Verb::Migrate(args) => tools::migrate::run(&args),
         Verb::Zone(ZoneVerb::Check(args)) => tools::zone_check::run(&args),
         Verb::Zone(ZoneVerb::Dump(args)) => tools::zone_dump::run(&args),
         Verb::Zone(ZoneVerb::Compile(args)) => tools::zone_compile::run(&args),

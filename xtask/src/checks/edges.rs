@@ -48,6 +48,7 @@ const ROOMS: &[Room] = &[
     Room { name: "policy", ours: &["wire", "zone"], theirs: Only(&[]) },
     Room { name: "transfer", ours: &["wire", "exchange", "zone", "dnssec"], theirs: Only(&["aws-lc-rs"]) },
     Room { name: "update", ours: &["wire", "zone"], theirs: Only(&[]) },
+    Room { name: "migrate", ours: &["wire"], theirs: Only(&[]) },
     Room { name: "signer", ours: &["wire", "zone", "dnssec"], theirs: Only(&[]) },
     Room {
         name: "engine",
@@ -87,6 +88,7 @@ const ROOMS: &[Room] = &[
             "resolver",
             "policy",
             "journal",
+            "migrate",
             "transfer",
             "update",
             "signer",

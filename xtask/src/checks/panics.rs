@@ -17,6 +17,7 @@ const ROOMS: &[&str] = &[
     "recursion",
     "policy",
     "transfer",
+    "migrate",
     "signer",
     "engine",
     "net",

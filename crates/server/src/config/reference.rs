@@ -36,7 +36,7 @@ exits with 1, and with 0 if all is good.
 ";
 
 /// Every section in the order of the page.
-fn sections() -> Vec<SectionDoc> {
+pub(crate) fn sections() -> Vec<SectionDoc> {
     Configuration::default().slots().map(|slot| slot.describe()).into()
 }
 

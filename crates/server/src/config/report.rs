@@ -122,18 +122,24 @@ impl ConfigTexts {
             if i > 0 {
                 out.push('\n');
             }
-            let _ = writeln!(out, "error: {}", fault.message);
-            match &fault.place {
-                Some(place) => self.render_place(&mut out, place, '^', fault.hint.as_deref()),
-                None => {
-                    if let Some(hint) = &fault.hint {
-                        let _ = writeln!(out, "  hint: {hint}");
-                    }
+            out += &self.render_as("error", fault);
+        }
+        out
+    }
+
+    /// One fault, with this word in front of it.
+    pub fn render_as(&self, word: &str, fault: &Diagnostic) -> String {
+        let mut out = format!("{word}: {}\n", fault.message);
+        match &fault.place {
+            Some(place) => self.render_place(&mut out, place, '^', fault.hint.as_deref()),
+            None => {
+                if let Some(hint) = &fault.hint {
+                    let _ = writeln!(out, "  hint: {hint}");
                 }
             }
-            for (place, words) in &fault.related {
-                self.render_place(&mut out, place, '-', Some(words));
-            }
+        }
+        for (place, words) in &fault.related {
+            self.render_place(&mut out, place, '-', Some(words));
         }
         out
     }

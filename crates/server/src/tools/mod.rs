@@ -4,6 +4,7 @@ pub mod audited;
 pub mod check;
 pub mod ctl;
 pub mod judge;
+pub mod migrate;
 pub mod query;
 pub mod update;
 pub mod zone_check;

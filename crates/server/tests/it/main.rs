@@ -9,6 +9,7 @@ mod images;
 mod iterate;
 mod log;
 mod metrics;
+mod migrate;
 mod primary;
 mod query;
 mod recursion;

@@ -1,0 +1,158 @@
+//! Lists of clients (`address_match_list`): who passes, in nomen's words.
+
+use std::collections::HashMap;
+
+use crate::ledger::Outcome;
+use crate::network::{Client, Member, Network, passes};
+use crate::tree::{Part, SourceWord, Statement};
+use crate::work::Work;
+
+/// Lists by their names.
+pub(crate) type Acls<'t> = HashMap<String, &'t [Statement]>;
+
+/// Most lists within each other.
+const MAX_DEPTH: usize = 16;
+
+/// Words for clients that depend on the machine.
+const HERE: [(&str, &str); 2] = [("localhost", "loopback"), ("localnets", "attached")];
+
+/// The words of a member: whether it refuses, and what remains.
+fn words(member: &Statement) -> (bool, Vec<&SourceWord>) {
+    let mut words: Vec<&SourceWord> = member.words().collect();
+    let mut deny = false;
+    while words.first().is_some_and(|word| word.text == "!" && !word.quoted) {
+        words.remove(0);
+        deny = !deny;
+    }
+    (deny, words)
+}
+
+/// A list as members; those of which nobody can say here who that is are reported.
+fn members(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize) -> Vec<Member> {
+    let mut out = Vec::new();
+    for member in list {
+        let (deny, words) = words(member);
+        let text = words.first().map_or("", |word| word.text.as_str());
+        let inner = member.parts.iter().find_map(|part| match part {
+            Part::Block(block) => Some(block.as_slice()),
+            Part::Word(_) => None,
+        });
+        if depth > MAX_DEPTH {
+            work.ledger.part(&member.span, text, Outcome::Missing, "lists stand too deep within each other");
+            out.push(Member { deny, client: Client::Unknown });
+            continue;
+        }
+        let client = match (text, inner) {
+            ("", Some(block)) => Client::List(members(work, acls, block, depth + 1)),
+            ("key", None) if words.len() == 2 => match work.known_key(&member.span, &words[1].text) {
+                Some(key) => Client::Key(key),
+                None => Client::Unknown,
+            },
+            // Nobody is in it, and who it refuses is nobody either.
+            ("none", None) => Client::Networks(if deny { Network::all().into() } else { Vec::new() }),
+            ("any", None) => Client::Networks(Network::all().into()),
+            ("localhost", None) => {
+                let how = "here it is 127.0.0.0/8 and ::1, not this machine's other addresses";
+                work.ledger.part(&member.span, text, Outcome::Differs, how);
+                Client::Networks(["127.0.0.0/8", "::1"].iter().filter_map(|n| Network::parse(n)).collect())
+            }
+            (text, None) => match (Network::parse(text), acls.get(text)) {
+                (Some(network), _) => Client::Networks(vec![network]),
+                (None, Some(list)) => Client::List(members(work, acls, list, depth + 1)),
+                (None, None) => unknown(work, member, text),
+            },
+            (text, Some(_)) => unknown(work, member, text),
+        };
+        let deny = deny && text != "none";
+        out.push(Member { deny, client });
+    }
+    out
+}
+
+fn unknown(work: &mut Work, member: &Statement, text: &str) -> Client {
+    let why = match text {
+        "localnets" => "there is no word for the networks of this machine here; write them as addresses",
+        "geoip" => "nomen does not know where addresses are",
+        _ => "nomen cannot say who that is",
+    };
+    work.ledger.part(&member.span, &member.title(), Outcome::Missing, why);
+    Client::Unknown
+}
+
+/// Who passes, as members of a list such as `allow-transfer`. Whom nomen cannot name does not.
+pub(crate) fn grants(
+    work: &mut Work,
+    acls: &Acls<'_>,
+    statement: &Statement,
+    list: &[Statement],
+) -> Vec<String> {
+    let members = members(work, acls, list, 0);
+    match passes(&members) {
+        Some(passes) => passes.iter().map(ToString::to_string).collect(),
+        None => {
+            let why = "it refuses clients in a way that cannot be said here; nobody passes";
+            work.ledger.part(&statement.span, &statement.title(), Outcome::Missing, why);
+            Vec::new()
+        }
+    }
+}
+
+/// The networks that pass, for keys that take networks alone.
+pub(crate) fn networks(work: &mut Work, acls: &Acls<'_>, statement: &Statement) -> Vec<String> {
+    let all = grants(work, acls, statement, statement.block());
+    let (keys, networks): (Vec<String>, Vec<String>) =
+        all.into_iter().partition(|text| text.contains("key:"));
+    if !keys.is_empty() {
+        let why = "keys do not count here, only networks";
+        work.ledger.part(&statement.span, &statement.title(), Outcome::Missing, why);
+    }
+    match networks.iter().any(|text| text == "any") {
+        true => vec!["0.0.0.0/0".into(), "::/0".into()],
+        false => networks,
+    }
+}
+
+/// Adds blocks of `[[resolver.access]]`, of which the first that fits decides as here. Returns whether all could be said.
+pub(crate) fn access(work: &mut Work, acls: &Acls<'_>, list: &[Statement], depth: usize) -> bool {
+    for member in list {
+        let (deny, words) = words(member);
+        let text = words.first().map_or("", |word| word.text.as_str());
+        let action = if deny { "refuse" } else { "allow" };
+        let block = member.blocks().next();
+        let named = acls.get(text).copied();
+        let here = HERE.iter().find(|(word, _)| *word == text);
+        if let Some((_, word)) = here {
+            work.nomen.grant(action, *word);
+        } else if text == "any" || text == "none" {
+            // Who is refused by `none` is nobody, and by `!none` nobody either.
+            if text == "any" {
+                work.nomen.grant(action, "any");
+            }
+        } else if let Some(network) = Network::parse(text).filter(|_| block.is_none()) {
+            work.nomen.grant(action, network.to_string());
+        } else if let (false, Some(inner), true) = (deny, named.or(block), depth < MAX_DEPTH) {
+            if !access(work, acls, inner, depth + 1) {
+                return false;
+            }
+        } else if let (true, Some(inner)) = (deny, named.or(block)) {
+            let inner = members(work, acls, inner, depth + 1);
+            let Some(refused) = passes(&inner).filter(|all| all.iter().all(|pass| pass.key.is_none())) else {
+                return stop(work, member);
+            };
+            refused.iter().for_each(|pass| work.nomen.grant("refuse", pass.to_string()));
+        } else if deny {
+            return stop(work, member);
+        } else {
+            let why = "clients of recursion are known by their addresses here, and cannot be named otherwise";
+            work.ledger.part(&member.span, &member.title(), Outcome::Missing, why);
+        }
+    }
+    true
+}
+
+/// Whom a refusal is for cannot be said: nobody behind it passes.
+fn stop(work: &mut Work, member: &Statement) -> bool {
+    let why = "this refusal cannot be said here; nobody behind it may ask";
+    work.ledger.part(&member.span, &member.title(), Outcome::Missing, why);
+    false
+}

@@ -1,0 +1,153 @@
+//! named.conf, of BIND 9.16 to 9.20.
+
+mod acl;
+mod options;
+pub(crate) mod parse;
+mod zones;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use crate::ledger::Outcome;
+use crate::text::{SyntaxFault, Texts};
+use crate::tree::Statement;
+use crate::work::Work;
+use acl::Acls;
+
+/// What the parts of the file say for other parts.
+pub(crate) struct Frame<'t> {
+    acls: Acls<'t>,
+    /// Lists of servers by their names.
+    servers: HashMap<String, &'t Statement>,
+    /// Names of keys by the server that they are for.
+    server_keys: HashMap<String, String>,
+    /// The folder that paths start from.
+    directory: PathBuf,
+    /// `options`, and the view if there is one: what holds for zones that say nothing.
+    scopes: Vec<&'t Statement>,
+}
+
+impl Frame<'_> {
+    /// The statement that holds for all zones, of the innermost block that has it.
+    fn global(&self, key: &str) -> Option<&Statement> {
+        self.scopes.iter().rev().find_map(|scope| scope.find(key))
+    }
+}
+
+/// Moves a configuration.
+pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Result<(), SyntaxFault> {
+    let base = path.parent().unwrap_or(Path::new("")).to_owned();
+    let parsed = parse::parse(texts, path, &base)?;
+    for include in &parsed.includes {
+        work.ledger.translated(include, "its statements, as if they stood here");
+    }
+    let directory = parsed.directory.unwrap_or(base);
+    statements(work, &parsed.statements, directory);
+    work.ledger.sweep(&parsed.statements, &options::explain);
+    #[cfg(test)]
+    assert_eq!(work.ledger.unaccounted(&parsed.statements), 0);
+    Ok(())
+}
+
+fn statements(work: &mut Work, all: &[Statement], directory: PathBuf) {
+    let mut frame = Frame {
+        acls: HashMap::new(),
+        servers: HashMap::new(),
+        server_keys: HashMap::new(),
+        directory,
+        scopes: all.iter().filter(|statement| statement.key() == "options").collect(),
+    };
+    collect(work, all, &mut frame);
+    let (views, mut zones): (Vec<&Statement>, Vec<&Statement>) = {
+        let of = |key: &str| all.iter().filter(|statement| statement.key() == key).collect();
+        (of("view"), of("zone"))
+    };
+    if let [view] = views[..]
+        && zones.is_empty()
+        && for_everybody(view)
+    {
+        work.ledger.open(view);
+        let words = "the only view, for all clients: its statements, as if there were none";
+        work.ledger.part(&view.span, &view.title(), Outcome::Translated, words);
+        collect(work, view.block(), &mut frame);
+        zones.extend(view.block().iter().filter(|statement| statement.key() == "zone"));
+        frame.scopes.push(view);
+    } else {
+        for view in &views {
+            let zones = view.block().iter().filter(|statement| statement.key() == "zone").count();
+            let why = format!(
+                "nomen has no views: the {zones} zones and all else in it are left out; run an instance for each view"
+            );
+            work.ledger.missing(view, why);
+        }
+    }
+    options::options(work, &frame);
+    for zone in zones {
+        zones::zone(work, &frame, zone);
+    }
+    zones::catalogs(work, &frame);
+    options::finish(work, &frame);
+    for statement in all {
+        options::top(work, &frame, statement);
+    }
+}
+
+/// Whether a view is for all clients.
+fn for_everybody(view: &Statement) -> bool {
+    let limits = ["match-clients", "match-destinations", "match-recursive-only"];
+    let any = |limit: &Statement| {
+        limit.block().first().is_some_and(|first| first.key() == "any") || limit.value() == "no"
+    };
+    let class = view.argument(1).is_none_or(|class| class.text.eq_ignore_ascii_case("in"));
+    class && limits.iter().filter_map(|limit| view.find(limit)).all(any)
+}
+
+/// Notes lists, keys and servers, which are named elsewhere, in any order.
+fn collect<'t>(work: &mut Work, all: &'t [Statement], frame: &mut Frame<'t>) {
+    for statement in all {
+        match statement.key() {
+            "acl" => {
+                frame.acls.insert(statement.value().to_owned(), statement.block());
+                work.ledger.translated(statement, "its members, wherever it is named");
+            }
+            "masters" | "primaries" | "remote-servers" => {
+                frame.servers.insert(statement.value().to_owned(), statement);
+                work.ledger.translated(statement, "its members, wherever it is named");
+            }
+            "key" => {
+                let get = |key| statement.find(key).map_or("", Statement::value);
+                let (algorithm, secret) = (get("algorithm"), get("secret"));
+                work.tsig_key(statement, statement.value(), algorithm, secret);
+            }
+            _ => {}
+        }
+    }
+    for server in all.iter().filter(|statement| statement.key() == "server") {
+        server_keys(work, server, frame);
+    }
+}
+
+/// `server ADDRESS { keys NAME; … };`
+fn server_keys(work: &mut Work, server: &Statement, frame: &mut Frame<'_>) {
+    work.ledger.open(server);
+    let address = server.value().parse::<std::net::IpAddr>();
+    for statement in server.block() {
+        if statement.key() != "keys" {
+            work.ledger
+                .missing(statement, "nomen has no settings of single servers; it finds out what they can");
+            continue;
+        }
+        let name = match statement.block().first() {
+            Some(first) => first.words().next(),
+            None => statement.argument(0),
+        };
+        let key = name.and_then(|name| work.known_key(&name.span, &name.text));
+        match (&address, key) {
+            (Ok(address), Some(key)) => {
+                frame.server_keys.insert(address.to_string(), key);
+                work.ledger.translated(statement, "the key of this server, wherever it is named");
+            }
+            _ => work.ledger.missing(statement, "a key is for one server here, not for a network"),
+        }
+    }
+}

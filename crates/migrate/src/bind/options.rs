@@ -1,0 +1,707 @@
+//! `options` of named.conf, and the statements beside it that are no zones.
+
+use super::{Frame, acl, zones};
+use crate::ledger::Outcome;
+use crate::model::{Keys, Section};
+use crate::network::Network;
+use crate::tree::{Statement, find};
+use crate::units;
+use crate::work::{NamedRule, Rule, SECOND, Work, domain, path_text, rule, with_port};
+
+const FILES: Rule = Rule::Unneeded("nomen writes no such file, or keeps it in `state-dir`");
+const SIGNS: Rule = Rule::Missing("nomen does not sign zones");
+const VALIDATES: Rule = Rule::Missing("nomen does not validate answers");
+const KERNEL: Rule = Rule::Same(&["*"], "the kernel chooses the address that nomen asks from");
+const CHECKS: Rule = Rule::Unneeded("nomen checks zones in its own way: see `nomen check`");
+const LISTS: Rule = Rule::Missing("nomen has no policy lists (RPZ)");
+const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
+const RATES: Rule = Rule::Missing("nomen limits no rates of answers");
+const ORDER: Rule = Rule::Missing("nomen keeps the order in which a zone or a server has the records");
+const ACCESS: Rule = Rule::Missing("nomen answers everybody from its zones; recursion alone can be limited");
+
+/// Statements of one value.
+const RULES: &[NamedRule] = &[
+    ("max-udp-size", Rule::Number(Section::Server, "max-udp-size")),
+    ("tcp-clients", Rule::Number(Section::Server, "tcp-connections")),
+    ("tcp-initial-timeout", Rule::Time(Section::Server, "tcp-first-timeout", 100)),
+    ("tcp-idle-timeout", Rule::Time(Section::Server, "tcp-idle-timeout", 100)),
+    ("udp-receive-buffer", Rule::Number(Section::Server, "udp-buffer")),
+    ("udp-send-buffer", Rule::Unneeded("`udp-buffer` of [server] is for both directions")),
+    ("transfers-in", Rule::Number(Section::Transfers, "incoming")),
+    ("transfers-per-ns", Rule::Number(Section::Transfers, "incoming-per-primary")),
+    ("transfers-out", Rule::Number(Section::Transfers, "outgoing")),
+    ("max-records", Rule::Number(Section::Transfers, "incoming-max-records")),
+    ("max-transfer-time-in", Rule::Time(Section::Transfers, "incoming-max-time", 60 * SECOND)),
+    ("max-transfer-idle-in", Rule::Time(Section::Transfers, "incoming-idle-timeout", 60 * SECOND)),
+    ("max-cache-size", Rule::Number(Section::Resolver, "cache-size")),
+    ("max-cache-ttl", Rule::Time(Section::Resolver, "max-ttl", SECOND)),
+    ("max-ncache-ttl", Rule::Time(Section::Resolver, "max-negative-ttl", SECOND)),
+    ("min-cache-ttl", Rule::Time(Section::Resolver, "min-ttl", SECOND)),
+    ("servfail-ttl", Rule::Time(Section::Resolver, "failure-ttl", SECOND)),
+    ("stale-answer-ttl", Rule::Time(Section::Resolver, "stale-answer-ttl", SECOND)),
+    ("edns-udp-size", Rule::Number(Section::Resolver, "udp-size")),
+    ("max-recursion-depth", Rule::Number(Section::Resolver, "budget-depth")),
+    ("max-recursion-queries", Rule::Number(Section::Resolver, "budget-queries")),
+    ("recursive-clients", Rule::Number(Section::Resolver, "lookups")),
+    ("max-clients-per-query", Rule::Number(Section::Resolver, "clients-per-lookup")),
+    ("clients-per-query", Rule::Unneeded("`clients-per-lookup` is the most of it, and does not grow")),
+    ("fetches-per-zone", Rule::Number(Section::Resolver, "lookups-per-zone")),
+    ("fetches-per-server", Rule::Missing("nomen bounds the questions for one zone, not those to one server")),
+    ("resolver-query-timeout", Rule::Time(Section::Resolver, "budget-time", 1)),
+    ("send-cookie", Rule::Switch(Section::Resolver, "cookies")),
+    ("querylog", Rule::Switch(Section::Log, "queries")),
+    ("directory", Rule::Unneeded("paths in the printed configuration are whole")),
+    ("pid-file", Rule::Unneeded("nomen writes no such file; service managers know the process")),
+    ("session-keyfile", FILES),
+    ("session-keyname", FILES),
+    ("session-keyalg", FILES),
+    ("dump-file", FILES),
+    ("statistics-file", FILES),
+    ("memstatistics-file", FILES),
+    ("memstatistics", FILES),
+    ("recursing-file", FILES),
+    ("secroots-file", FILES),
+    ("lock-file", FILES),
+    ("managed-keys-directory", FILES),
+    ("new-zones-directory", FILES),
+    ("lmdb-mapsize", FILES),
+    ("bindkeys-file", FILES),
+    ("key-directory", SIGNS),
+    ("dnssec-policy", Rule::Same(&["none"], "nomen does not sign zones")),
+    ("dnssec-update-mode", SIGNS),
+    ("dnssec-secure-to-insecure", SIGNS),
+    ("dnssec-dnskey-kskonly", SIGNS),
+    ("update-check-ksk", SIGNS),
+    ("sig-validity-interval", SIGNS),
+    ("sig-signing-nodes", SIGNS),
+    ("sig-signing-signatures", SIGNS),
+    ("sig-signing-type", SIGNS),
+    ("dnskey-sig-validity", SIGNS),
+    ("dnssec-loadkeys-interval", SIGNS),
+    ("checkds", SIGNS),
+    ("parental-agents", SIGNS),
+    ("auto-dnssec", Rule::Same(&["off"], "nomen does not sign zones")),
+    ("inline-signing", Rule::Same(&["no"], "nomen does not sign zones")),
+    ("dnssec-validation", Rule::Same(&["no"], "nomen does not validate answers")),
+    ("trust-anchors", VALIDATES),
+    ("managed-keys", VALIDATES),
+    ("trusted-keys", VALIDATES),
+    ("validate-except", VALIDATES),
+    ("dnssec-must-be-secure", VALIDATES),
+    ("dnssec-accept-expired", Rule::Same(&["no"], "nomen does not validate answers")),
+    ("trust-anchor-telemetry", VALIDATES),
+    ("root-key-sentinel", VALIDATES),
+    ("disable-algorithms", VALIDATES),
+    ("disable-ds-digests", VALIDATES),
+    ("synth-from-dnssec", VALIDATES),
+    ("query-source", KERNEL),
+    ("query-source-v6", KERNEL),
+    ("transfer-source", KERNEL),
+    ("transfer-source-v6", KERNEL),
+    ("notify-source", KERNEL),
+    ("notify-source-v6", KERNEL),
+    ("alt-transfer-source", KERNEL),
+    ("alt-transfer-source-v6", KERNEL),
+    ("use-alt-transfer-source", Rule::Same(&["no"], "the kernel chooses the address that nomen asks from")),
+    ("check-names", CHECKS),
+    ("check-mx", CHECKS),
+    ("check-mx-cname", CHECKS),
+    ("check-srv-cname", CHECKS),
+    ("check-sibling", CHECKS),
+    ("check-spf", CHECKS),
+    ("check-dup-records", CHECKS),
+    ("check-integrity", CHECKS),
+    ("check-wildcard", CHECKS),
+    ("check-svcb", CHECKS),
+    ("zero-no-soa-ttl", TUNING),
+    ("max-zone-ttl", CHECKS),
+    ("response-policy", LISTS),
+    ("rate-limit", RATES),
+    ("rrset-order", ORDER),
+    ("sortlist", ORDER),
+    ("allow-query", ACCESS),
+    ("allow-query-on", ACCESS),
+    ("allow-recursion-on", Rule::Missing("write `interface` into [[resolver.access]]")),
+    ("allow-query-cache-on", Rule::Missing("write `interface` into [[resolver.access]]")),
+    ("blackhole", Rule::Missing("nomen answers everybody from its zones; block clients in the firewall")),
+    ("allow-update-forwarding", Rule::Missing("nomen passes no updates on to primaries")),
+    ("minimal-any", Rule::Same(&["yes"], "nomen answers ANY with one RRset")),
+    ("auth-nxdomain", Rule::Same(&["no"], "nomen sets AA in answers from its zones alone")),
+    ("match-mapped-addresses", TUNING),
+    ("empty-server", TUNING),
+    ("empty-contact", TUNING),
+    ("interface-interval", Rule::Missing("nomen listens on the addresses that it finds at the start")),
+    (
+        "automatic-interface-scan",
+        Rule::Same(&["no"], "nomen listens on the addresses that it finds at the start"),
+    ),
+    ("tcp-listen-queue", TUNING),
+    ("tcp-keepalive-timeout", TUNING),
+    ("tcp-advertised-timeout", TUNING),
+    ("tcp-receive-buffer", TUNING),
+    ("tcp-send-buffer", TUNING),
+    ("reuseport", TUNING),
+    ("reserved-sockets", TUNING),
+    ("serial-query-rate", TUNING),
+    ("notify-rate", TUNING),
+    ("startup-notify-rate", TUNING),
+    ("notify-delay", TUNING),
+    ("transfer-message-size", TUNING),
+    ("transfer-format", Rule::Same(&["many-answers"], "nomen sends many records in a message")),
+    ("max-transfer-time-out", TUNING),
+    ("max-transfer-idle-out", TUNING),
+    ("provide-ixfr", Rule::Same(&["yes"], "nomen answers IXFR with changes wherever it has them")),
+    ("request-expire", TUNING),
+    (
+        "ixfr-from-differences",
+        Rule::Same(&["no"], "of a zone that changes by its file, nomen keeps no differences"),
+    ),
+    ("max-ixfr-ratio", TUNING),
+    ("try-tcp-refresh", TUNING),
+    ("multi-master", TUNING),
+    ("masterfile-style", TUNING),
+    ("flush-zones-on-shutdown", TUNING),
+    ("heartbeat-interval", TUNING),
+    ("dialup", Rule::Same(&["no"], "nomen has no dial-up mode")),
+    ("zone-statistics", Rule::Unneeded("`per-zone` of [metrics] counts queries for each zone")),
+    ("notify-to-soa", Rule::Same(&["no"], "nomen sends NOTIFY to the servers in `notify` alone")),
+    ("answer-cookie", Rule::Same(&["no"], "nomen answers no cookies of clients")),
+    ("cookie-algorithm", TUNING),
+    ("cookie-secret", Rule::Missing("nomen answers no cookies of clients")),
+    ("require-server-cookie", Rule::Same(&["no"], "nomen answers no cookies of clients")),
+    ("nocookie-udp-size", TUNING),
+    ("request-nsid", TUNING),
+    ("message-compression", Rule::Same(&["yes"], "nomen compresses names always")),
+    ("preferred-glue", TUNING),
+    ("glue-cache", TUNING),
+    ("require-cookie", TUNING),
+    ("ipv4only-enable", Rule::Same(&["yes"], "write `special-names-off`")),
+    ("ipv4only-server", TUNING),
+    ("ipv4only-contact", TUNING),
+    ("lame-ttl", TUNING),
+    ("resolver-retry-interval", TUNING),
+    ("resolver-nonbackoff-tries", TUNING),
+    ("fetch-quota-params", TUNING),
+    ("max-rsa-exponent-size", TUNING),
+    ("stale-refresh-time", TUNING),
+    ("stale-cache-enable", TUNING),
+    ("v6-bias", TUNING),
+    ("attach-cache", TUNING),
+    ("dual-stack-servers", Rule::Missing("nomen asks servers by the addresses that they have")),
+    ("no-case-compress", Rule::Missing("nomen keeps the letter case of zones")),
+    (
+        "deny-answer-addresses",
+        Rule::Missing("see `private-addresses` of [resolver], which withholds addresses of networks"),
+    ),
+    ("deny-answer-aliases", Rule::Missing("nomen does not look at the targets of aliases")),
+    ("filter-aaaa", Rule::Missing("nomen drops no AAAA records")),
+    ("root-delegation-only", Rule::Missing("nomen has no delegation-only zones")),
+    ("dnsrps-enable", Rule::Same(&["no"], "nomen has no policy lists (RPZ)")),
+    ("dnstap", Rule::Missing("nomen writes no dnstap")),
+    ("dnstap-output", Rule::Missing("nomen writes no dnstap")),
+    ("dnstap-identity", Rule::Missing("nomen writes no dnstap")),
+    ("dnstap-version", Rule::Missing("nomen writes no dnstap")),
+    (
+        "allow-new-zones",
+        Rule::Same(&["no"], "zones that `rndc addzone` has added are not read; use `nomen ctl zone add`"),
+    ),
+    ("nta-lifetime", VALIDATES),
+    ("nta-recheck", VALIDATES),
+    ("padding", TUNING),
+    ("allow-proxy", Rule::Missing("nomen takes no PROXY protocol")),
+    ("listen-on", TUNING),
+];
+
+/// Statements beside `options` and zones.
+const TOP: &[NamedRule] = &[
+    ("trust-anchors", VALIDATES),
+    ("managed-keys", VALIDATES),
+    ("trusted-keys", VALIDATES),
+    ("dnssec-policy", SIGNS),
+    ("parental-agents", SIGNS),
+    ("tls", Rule::Missing("nomen does not listen for TLS")),
+    ("http", Rule::Missing("nomen does not listen for HTTPS")),
+    ("dyndb", Rule::Missing("nomen loads no modules")),
+    ("dlz", Rule::Missing("nomen takes zones from master files and from primaries")),
+    ("plugin", Rule::Missing("nomen loads no modules")),
+    ("lwres", Rule::Missing("nomen has no lightweight resolver")),
+];
+
+/// Words for a statement that nobody has accounted for.
+pub(super) fn explain(statement: &Statement) -> (Outcome, String) {
+    let key = statement.key();
+    if zones::INHERITED.contains(&key) {
+        return (Outcome::Unneeded, "there is no zone that it holds for".into());
+    }
+    match rule(RULES, key).or_else(|| rule(TOP, key)) {
+        Some(Rule::Missing(why)) if statement.block().first().is_some_and(|first| first.key() == "none") => {
+            (Outcome::Unneeded, format!("it is for nobody ({why})"))
+        }
+        Some(Rule::Missing(why)) => (Outcome::Missing, why.into()),
+        Some(Rule::Unneeded(why)) => (Outcome::Unneeded, why.into()),
+        Some(Rule::Same(values, _)) if values.contains(&statement.value()) => {
+            (Outcome::Unneeded, "nomen does so anyway".into())
+        }
+        Some(Rule::Same(_, why)) => (Outcome::Missing, why.into()),
+        Some(_) => (Outcome::Missing, format!("nomen has `{key}` for all zones together alone, not for one")),
+        None => (Outcome::Missing, format!("nomen has nothing for `{key}`")),
+    }
+}
+
+/// What holds for the server as a whole.
+pub(super) fn options(work: &mut Work, frame: &Frame<'_>) {
+    for scope in &frame.scopes {
+        work.ledger.open(scope);
+    }
+    recursion(work, frame);
+    listen(work, frame);
+    identity(work, frame);
+    for scope in frame.scopes.clone() {
+        for statement in scope.block() {
+            option(work, frame, statement);
+        }
+    }
+}
+
+fn option(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
+    let key = statement.key();
+    let off = || "recursion is off";
+    match key {
+        "dns64" if work.nomen.resolver.is_some() => dns64(work, frame, statement),
+        "disable-empty-zone" | "empty-zones-enable" if work.nomen.resolver.is_none() => {
+            work.ledger.unneeded(statement, off());
+        }
+        "empty-zones-enable" => match units::switch(statement.value()) {
+            Some(on) => {
+                work.recurse().switch("special-names", on);
+                work.in_key(statement, Section::Resolver, "special-names");
+            }
+            None => work.not_understood(statement),
+        },
+        "disable-empty-zone" => {
+            match domain(statement.value()).filter(|name| SPECIAL.contains(&name.as_str())) {
+                Some(name) => {
+                    work.recurse().add("special-names-off", name);
+                    work.in_key(statement, Section::Resolver, "special-names-off");
+                }
+                None => work.ledger.unneeded(statement, "nomen has no empty zone of this name"),
+            }
+        }
+        "prefetch" if work.nomen.resolver.is_some() => {
+            let on = statement.value() != "0";
+            work.recurse().switch("prefetch", on);
+            work.in_key(statement, Section::Resolver, "prefetch");
+        }
+        "qname-minimization" if work.nomen.resolver.is_some() => {
+            let word = match statement.value() {
+                "strict" => "strict",
+                "disabled" | "off" => "off",
+                _ => "relaxed",
+            };
+            work.recurse().text("qname-minimisation", word);
+            work.in_key(statement, Section::Resolver, "qname-minimisation");
+        }
+        "max-cache-size"
+            if statement.value().ends_with('%')
+                || ["default", "unlimited", "0"].contains(&statement.value()) =>
+        {
+            work.ledger.differs(
+                statement,
+                "nomen's cache has a size in bytes, of 256 MiB unless `cache-size` says otherwise",
+            );
+        }
+        "allow-query-cache-on" | "allow-query" | "blackhole" if for_all(statement, key == "blackhole") => {
+            work.ledger.unneeded(statement, "nomen does so anyway");
+        }
+        _ => {
+            let found = rule(RULES, key);
+            let found =
+                found.filter(|rule| !matches!(rule, Rule::Unneeded(_) | Rule::Missing(_) | Rule::Text(..)));
+            if let Some(rule) = found {
+                work.apply(statement, rule);
+            }
+        }
+    }
+}
+
+/// Special-use names that nomen answers for, and BIND as well.
+const SPECIAL: &[&str] = &[
+    "home.arpa",
+    "resolver.arpa",
+    "10.in-addr.arpa",
+    "168.192.in-addr.arpa",
+    "0.in-addr.arpa",
+    "127.in-addr.arpa",
+    "254.169.in-addr.arpa",
+    "2.0.192.in-addr.arpa",
+    "100.51.198.in-addr.arpa",
+    "113.0.203.in-addr.arpa",
+    "255.255.255.255.in-addr.arpa",
+    "d.f.ip6.arpa",
+    "8.e.f.ip6.arpa",
+    "9.e.f.ip6.arpa",
+    "a.e.f.ip6.arpa",
+    "b.e.f.ip6.arpa",
+    "8.b.d.0.1.0.0.2.ip6.arpa",
+];
+
+fn for_all(statement: &Statement, nobody: bool) -> bool {
+    let first = statement.block().first().map_or("", Statement::key);
+    first == if nobody { "none" } else { "any" }
+}
+
+/// `recursion`, who may ask, forwarders, and what is served beyond its end.
+fn recursion(work: &mut Work, frame: &Frame<'_>) {
+    let found = frame.global("recursion");
+    if found.is_some_and(|found| units::switch(found.value()) == Some(false)) {
+        if let Some(found) = found {
+            work.ledger.unneeded(found, "without [resolver], nomen answers from its zones alone");
+        }
+        for key in ["allow-recursion", "allow-query-cache", "forwarders", "forward", "dns64"] {
+            if let Some(found) = frame.global(key) {
+                work.ledger.unneeded(found, "recursion is off");
+            }
+        }
+        return;
+    }
+    work.recurse();
+    if let Some(found) = found {
+        work.ledger.translated(found, "[resolver]");
+    }
+    let access = ["allow-recursion", "allow-query-cache", "allow-query"];
+    match access.iter().find_map(|key| frame.global(key)) {
+        Some(found) => {
+            acl::access(work, &frame.acls, found.block(), 0);
+            work.ledger.translated(found, "[[resolver.access]]");
+            // Nobody at all is not the same as no word about it.
+            if work.nomen.access.is_empty() {
+                work.nomen.grant("refuse", "any");
+            }
+        }
+        None => ["loopback", "attached"].into_iter().for_each(|from| work.nomen.grant("allow", from)),
+    }
+    if let (Some(found), Some(_)) = (frame.global("allow-query-cache"), frame.global("allow-recursion")) {
+        work.ledger.differs(found, "who may recurse may have what is cached, and nobody else");
+    }
+    if let Some(found) = frame.global("forwarders") {
+        let servers = zones::addresses(work, frame, found);
+        let mode = frame.global("forward");
+        match servers.is_empty() {
+            true => work.ledger.unneeded(found, "it names no servers"),
+            false => {
+                let mut rule = Keys::default();
+                rule.text("domain", ".");
+                rule.texts("servers", servers);
+                work.nomen.forwards.push(rule);
+                work.ledger.translated(found, "[[resolver.forward]]");
+                zones::forward_mode(work, mode.or(Some(found)), mode.map_or("first", Statement::value));
+            }
+        }
+    }
+    stale(work, frame);
+}
+
+/// `stale-answer-enable` is off where nobody says otherwise, unlike here.
+fn stale(work: &mut Work, frame: &Frame<'_>) {
+    let enable = frame.global("stale-answer-enable");
+    let on = enable.is_some_and(|found| units::switch(found.value()) == Some(true));
+    if let Some(enable) = enable {
+        work.in_key(enable, Section::Resolver, "serve-stale");
+    }
+    if !on {
+        work.recurse().text("serve-stale", "0s");
+        for key in ["max-stale-ttl", "stale-answer-client-timeout", "stale-answer-ttl"] {
+            if let Some(found) = frame.global(key) {
+                work.ledger.unneeded(found, "`stale-answer-enable` is off");
+            }
+        }
+        return;
+    }
+    if let Some(found) = frame.global("max-stale-ttl") {
+        work.apply(found, Rule::Time(Section::Resolver, "serve-stale", SECOND));
+    }
+    if let Some(found) = frame.global("stale-answer-client-timeout") {
+        match found.value() {
+            "off" | "disabled" => {
+                work.ledger.differs(found, "clients get older answers after `stale-after`, 1.8 s")
+            }
+            _ => work.apply(found, Rule::Time(Section::Resolver, "stale-after", 1)),
+        }
+    }
+}
+
+/// The addresses to listen on; without any word about it, all of them.
+fn listen(work: &mut Work, frame: &Frame<'_>) {
+    let port = frame.global("port");
+    let usual = port.and_then(|port| port.value().parse().ok()).unwrap_or(53u16);
+    if let Some(port) = port {
+        work.ledger.translated(port, "the port in `addr` of [[listen]]");
+    }
+    let mut addresses = Vec::new();
+    for (key, all) in [("listen-on", "0.0.0.0"), ("listen-on-v6", "::")] {
+        let blocks = frame.scopes.iter().flat_map(|scope| scope.block());
+        let found: Vec<&Statement> = blocks.filter(|statement| statement.key() == key).collect();
+        if found.is_empty() {
+            addresses.extend(all.parse().ok().map(|ip| with_port(ip, usual)));
+        }
+        for statement in found {
+            if statement.word_after("tls").is_some_and(|tls| tls.text != "none")
+                || statement.word_after("http").is_some()
+            {
+                work.ledger.missing(statement, "nomen listens for plain UDP and TCP alone");
+                continue;
+            }
+            let port = statement.word_after("port").and_then(|port| port.text.parse().ok()).unwrap_or(usual);
+            for member in statement.block() {
+                listen_on(work, member, all, port, &mut addresses);
+            }
+            work.ledger.translated(statement, "`addr` of [[listen]]");
+        }
+    }
+    if addresses.is_empty() {
+        work.ledger.unwritten(
+            Outcome::Differs,
+            "it listens on no address; without any [[listen]], nomen does on 127.0.0.1 and ::1 at port 5300",
+        );
+        return;
+    }
+    let mut block = Keys::default();
+    block.texts("addr", addresses);
+    work.nomen.listens.push(block);
+}
+
+fn listen_on(work: &mut Work, member: &Statement, all: &str, port: u16, out: &mut Vec<String>) {
+    let text = member.key();
+    let single = Network::parse(text).and_then(Network::single);
+    match (text, single) {
+        ("any", _) => out.extend(all.parse().ok().map(|ip| with_port(ip, port))),
+        ("none", _) => {}
+        ("localhost", _) => {
+            let how = "here it is 127.0.0.1 or ::1, not this machine's other addresses";
+            work.ledger.part(&member.span, text, Outcome::Differs, how);
+            let ip = if all == "::" { "::1" } else { "127.0.0.1" };
+            out.extend(ip.parse().ok().map(|ip| with_port(ip, port)));
+        }
+        (_, Some(ip)) if ip.is_ipv6() == (all == "::") => out.push(with_port(ip, port)),
+        _ => {
+            let why = "nomen listens on single addresses or on all; write those of this machine into `addr`";
+            work.ledger.part(&member.span, &member.title(), Outcome::Missing, why);
+        }
+    }
+}
+
+/// `version`, `hostname` and `server-id`.
+fn identity(work: &mut Work, frame: &Frame<'_>) {
+    let usable = |text: &str| !text.is_empty() && text.len() <= 128;
+    if let Some(found) = frame.global("version") {
+        match found.value() {
+            "none" => work.nomen.server.text("version", "hide"),
+            text if usable(text) => work.nomen.server.text("version", text),
+            _ => return work.not_understood(found),
+        }
+        work.in_key(found, Section::Server, "version");
+    }
+    // What nomen says of itself unasked is its own name.
+    let (host, id) = (frame.global("hostname"), frame.global("server-id"));
+    if let Some(found) = host {
+        match found.value() {
+            "none" => work.nomen.server.text("id", "hide"),
+            text if usable(text) => work.nomen.server.text("id", text),
+            _ => return work.not_understood(found),
+        }
+        work.in_key(found, Section::Server, "id");
+    } else {
+        work.nomen.server.text("id", "auto");
+    }
+    let Some(found) = id else { return };
+    match (found.value(), host.is_some()) {
+        ("none", _) => work.ledger.unneeded(found, "nomen has no NSID unless `nsid` is set"),
+        ("hostname", _) => work.ledger.differs(found, "write the host's name into `nsid` of [server]"),
+        (text, has_host) if usable(text) => {
+            work.nomen.server.text("nsid", text);
+            if !has_host {
+                work.nomen.server.text("id", text);
+            }
+            work.ledger.translated(found, "`nsid` and `id` of [server]");
+        }
+        _ => work.not_understood(found),
+    }
+}
+
+fn dns64(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
+    let prefix = Network::parse(statement.value()).map(|network| network.to_string());
+    let known = prefix.as_deref().and_then(|text| text.rsplit('/').next()).unwrap_or_default();
+    if work.recurse().get("dns64-prefix").is_some() {
+        return work.ledger.missing(statement, "nomen has one prefix for DNS64, and has taken the first");
+    }
+    let Some(prefix) = prefix.clone().filter(|_| ["32", "40", "48", "56", "64", "96"].contains(&known))
+    else {
+        return work.not_understood(statement);
+    };
+    work.recurse().text("dns64-prefix", prefix);
+    work.ledger.open(statement);
+    work.ledger.part(
+        &statement.span,
+        &statement.title(),
+        Outcome::Translated,
+        "`dns64-prefix` of [resolver]",
+    );
+    for inner in statement.block() {
+        let v6 = |text: &String| text.contains(':');
+        match inner.key() {
+            "clients" if !for_all(inner, false) => {
+                let list = acl::networks(work, &frame.acls, inner);
+                work.recurse().texts("dns64-clients", list);
+                work.in_key(inner, Section::Resolver, "dns64-clients");
+            }
+            "exclude" => {
+                let list: Vec<String> =
+                    acl::networks(work, &frame.acls, inner).into_iter().filter(v6).collect();
+                work.recurse().texts("dns64-exclude", list);
+                work.in_key(inner, Section::Resolver, "dns64-exclude");
+            }
+            "clients" | "break-dnssec" => work.ledger.unneeded(inner, "nomen does so anyway"),
+            "mapped" if for_all(inner, false) => work.ledger.unneeded(inner, "nomen does so anyway"),
+            "mapped" => work
+                .ledger
+                .missing(inner, "nomen says which addresses no record is made of, in `dns64-exclude-v4`"),
+            "recursive-only" => work
+                .ledger
+                .differs(inner, "nomen makes records of answers of other servers, never of its own zones"),
+            _ => work.ledger.missing(inner, "nomen takes prefixes with nothing behind the IPv4 address"),
+        }
+    }
+}
+
+/// Defaults that are others here, said once.
+pub(super) fn finish(work: &mut Work, frame: &Frame<'_>) {
+    let has = |key: &str| work.nomen.zones.iter().any(|zone| zone.keys.get(key).is_some());
+    let (zones, transfers) = (!work.nomen.zones.is_empty(), has("allow-transfer"));
+    if zones && !transfers && frame.global("allow-transfer").is_none() {
+        let how = "BIND before 9.20 lets everybody have zones (AXFR) where no `allow-transfer` says otherwise; nomen lets nobody";
+        work.ledger.unwritten(Outcome::Differs, how);
+    }
+    if zones && frame.global("notify").is_none() {
+        let how = "BIND sends NOTIFY to the servers of a zone's NS records; nomen to those in `notify` alone";
+        work.ledger.unwritten(Outcome::Differs, how);
+    }
+    let how = "nomen adds addresses that clients need next, and no NS records of the zone to answers (`minimal-responses no-auth`)";
+    match frame.global("minimal-responses") {
+        Some(found) if found.value() == "no-auth" => work.ledger.unneeded(found, "nomen does so anyway"),
+        Some(found) => work.ledger.differs(found, how),
+        None if zones => work.ledger.unwritten(Outcome::Differs, how),
+        None => {}
+    }
+    if work.nomen.resolver.is_some() && frame.global("dnssec-validation").is_none() {
+        work.ledger.unwritten(
+            Outcome::Missing,
+            "BIND validates answers of other servers by default; nomen does not",
+        );
+    }
+}
+
+/// Statements beside `options` and zones.
+pub(super) fn top(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
+    match statement.key() {
+        "controls" => {
+            work.ledger.open(statement);
+            for inner in statement.block() {
+                let local = inner.key() == "unix"
+                    || inner.value().parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
+                match local {
+                    true => work
+                        .ledger
+                        .unneeded(inner, "`nomen ctl` talks to a local socket that [control] has by default"),
+                    false => work.ledger.missing(
+                        inner,
+                        "`nomen ctl` talks to a local socket; nothing is controlled over the network",
+                    ),
+                }
+            }
+        }
+        "statistics-channels" => {
+            work.ledger.open(statement);
+            statement.block().iter().for_each(|inner| statistics(work, inner));
+        }
+        "logging" => logging(work, frame, statement),
+        _ => {}
+    }
+}
+
+fn statistics(work: &mut Work, inner: &Statement) {
+    let port = inner.word_after("port").and_then(|port| port.text.parse().ok()).unwrap_or(80u16);
+    let address = inner.value().parse().ok().filter(std::net::IpAddr::is_loopback);
+    match address {
+        Some(ip) if work.nomen.metrics.is_none() => {
+            work.nomen.section(Section::Metrics).text("listen", with_port(ip, port));
+            work.ledger.differs(inner, "`listen` of [metrics]: figures for Prometheus at `/metrics`, for everybody who reaches it; no XML and no JSON");
+        }
+        _ => work.ledger.missing(
+            inner,
+            "[metrics] has no access control, so it is for one address on loopback or a management network",
+        ),
+    }
+}
+
+/// nomen has one log, with one level. It is that of the category `default`.
+fn logging(work: &mut Work, frame: &Frame<'_>, logging: &Statement) {
+    work.ledger.open(logging);
+    let channels: Vec<&Statement> = logging.block().iter().filter(|s| s.key() == "channel").collect();
+    let category = |name: &str| logging.block().iter().find(|s| s.key() == "category" && s.value() == name);
+    let main = category("default").and_then(|default| default.block().first()).map(Statement::key);
+    for channel in &channels {
+        if main != Some(channel.value()) {
+            work.ledger.missing(channel, "nomen has one log for all; see `target` and `level` of [log]");
+            continue;
+        }
+        work.ledger.open(channel);
+        for inner in channel.block() {
+            match inner.key() {
+                "file" => {
+                    let path = crate::files::join(&frame.directory, inner.value());
+                    work.nomen.log.text("target", path_text(&path));
+                    work.in_key(inner, Section::Log, "target");
+                    if inner.words().count() > 2 {
+                        work.ledger
+                            .differs(inner, "files are rotated by logrotate; packaging/nomen.logrotate does");
+                    }
+                }
+                "severity" => severity(work, inner),
+                "stderr" => work.ledger.unneeded(inner, "nomen does so anyway"),
+                "syslog" => work.ledger.differs(inner, "nomen writes to stderr, which systemd keeps"),
+                "null" => {
+                    work.ledger.differs(inner, "nomen logs to stderr; `level = \"error\"` is the least")
+                }
+                _ => work.ledger.unneeded(inner, "lines have time, level and place always"),
+            }
+        }
+    }
+    for statement in logging.block().iter().filter(|s| s.key() == "category") {
+        let silent = statement.block().iter().all(|channel| channel.key() == "null");
+        match (statement.value(), silent) {
+            ("default", _) => work.ledger.translated(statement, "[log]"),
+            ("queries", false) => {
+                if find(frame.scopes.first().map_or(&[], |s| s.block()), "querylog").is_none() {
+                    work.nomen.log.switch("queries", true);
+                }
+                work.ledger.differs(statement, "`queries` of [log]: queries go to the one log that there is");
+            }
+            ("queries", true) => {
+                work.ledger.unneeded(statement, "nomen logs no queries unless `queries` of [log] says so")
+            }
+            _ => work.ledger.missing(statement, "nomen has one log for all, without categories"),
+        }
+    }
+}
+
+fn severity(work: &mut Work, inner: &Statement) {
+    let level = match inner.value() {
+        "critical" | "error" => "error",
+        "warning" => "warn",
+        "notice" | "info" | "dynamic" => "info",
+        "debug" => "debug",
+        _ => return work.not_understood(inner),
+    };
+    work.nomen.log.text("level", level);
+    work.in_key(inner, Section::Log, "level");
+}

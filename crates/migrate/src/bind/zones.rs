@@ -1,0 +1,465 @@
+//! Zones of named.conf.
+
+use std::path::Path;
+
+use super::{Frame, acl};
+use crate::files::join;
+use crate::ledger::Outcome;
+use crate::model::{Keys, Zone};
+use crate::tree::{Part, SourceWord, Statement};
+use crate::units;
+use crate::work::{Work, domain, path_text, server};
+
+/// Statements that hold for zones and may stand in `options` as well.
+pub(super) const INHERITED: &[&str] = &[
+    "allow-transfer",
+    "also-notify",
+    "notify",
+    "allow-notify",
+    "allow-update",
+    "min-refresh-time",
+    "max-refresh-time",
+    "min-retry-time",
+    "max-retry-time",
+    "request-ixfr",
+    "serial-update-method",
+    "max-journal-size",
+    "masterfile-format",
+];
+
+/// Why a zone that BIND signs cannot be moved as it is.
+const SIGNING: &str = "nomen does not sign: the zone would be served as its file has it, unsigned, and fail for clients that validate if its parent has DS records";
+/// Why statements about transfers of other kinds are gone.
+const MASTERFILE: &str = "nomen reads zones as text; write it with named-compilezone -F text";
+
+/// Moves one zone.
+pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, zone: &Statement) {
+    work.ledger.open(zone);
+    let name = zone.value();
+    let Some(plain) = domain(name) else {
+        return work.ledger.missing(zone, "its name is not a domain name; in DNS, letters are ASCII");
+    };
+    let class = zone.words().nth(2).map_or("IN", |class| &class.text);
+    if !class.eq_ignore_ascii_case("in") {
+        return work.ledger.missing(zone, "nomen has zones of class IN alone");
+    }
+    if work.nomen.zones.iter().any(|zone| zone.name == plain) {
+        return work.ledger.missing(zone, "there is another zone of this name");
+    }
+    if let Some(other) = zone.find("in-view") {
+        return work.ledger.missing(other, "nomen has no views");
+    }
+    let kind = zone.find("type").map_or("", Statement::value).to_ascii_lowercase();
+    let finished = match kind.as_str() {
+        "master" | "primary" => primary(work, frame, zone, &plain),
+        "slave" | "secondary" => secondary(work, frame, zone, &plain),
+        "forward" => forward(work, frame, zone, &plain),
+        "stub" => stub(work, frame, zone, &plain, "primaries"),
+        "static-stub" => stub(work, frame, zone, &plain, "server-addresses"),
+        "hint" => hint(work, frame, zone),
+        "mirror" => Err("nomen has no mirror zones: it keeps no validated copy of a zone for recursion"),
+        "redirect" => Err("nomen has no redirect zones"),
+        "delegation-only" => Err("nomen has no delegation-only zones"),
+        _ => Err("its type is not one that is understood here"),
+    };
+    match finished {
+        Err(why) => work.ledger.missing(zone, why),
+        Ok(()) => {
+            for key in ["type", "file"] {
+                if let Some(statement) = zone.find(key) {
+                    work.ledger.translated(statement, "[[zone]], or the rule for its names");
+                }
+            }
+        }
+    }
+}
+
+/// The statement that decides for a zone, its own before that of all.
+fn deciding<'s>(frame: &'s Frame<'_>, zone: &'s Statement, key: &str) -> Option<&'s Statement> {
+    zone.find(key).or_else(|| frame.global(key))
+}
+
+fn primary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> Result<(), &'static str> {
+    let file =
+        zone.find("file").ok_or("it has no file: nomen takes zones from master files and from primaries")?;
+    if let Some(format) = deciding(frame, zone, "masterfile-format").filter(|format| format.value() != "text")
+    {
+        work.ledger.missing(format, MASTERFILE);
+        return Err(MASTERFILE);
+    }
+    let mut keys = Keys::default();
+    common(work, frame, zone, &mut keys);
+    for key in ["auto-dnssec", "inline-signing", "dnssec-policy"] {
+        if let Some(found) = zone.find(key).filter(|found| !["off", "no", "none"].contains(&found.value())) {
+            work.ledger.missing(found, SIGNING);
+        }
+    }
+    // Of both, the policy counts.
+    let policy = zone.find("update-policy");
+    if let Some(found) = deciding(frame, zone, "allow-update").filter(|_| policy.is_none()) {
+        let list = acl::grants(work, &frame.acls, found, found.block());
+        keys.texts("allow-update", list);
+        work.ledger.translated(found, "`allow-update` of the zone");
+    }
+    if let Some(policy) = policy {
+        let rules = update_policy(work, policy);
+        keys.texts("update-policy", rules);
+    }
+    let updated = keys.get("allow-update").is_some() || keys.get("update-policy").is_some();
+    if let Some(method) = deciding(frame, zone, "serial-update-method") {
+        match (method.value(), updated) {
+            (word @ ("increment" | "unixtime" | "date"), true) => {
+                keys.text("serial-policy", word);
+                work.ledger.translated(method, "`serial-policy` of the zone");
+            }
+            (_, true) => work.not_understood(method),
+            (_, false) => work.ledger.unneeded(method, "it is about updates, which the zone does not take"),
+        }
+    }
+    if let Some(size) = deciding(frame, zone, "max-journal-size") {
+        match (size.value(), updated) {
+            (_, false) => work.ledger.unneeded(size, "it is about updates, which the zone does not take"),
+            ("default" | "unlimited", true) => work.ledger.missing(size, "write a size; here it is 16 MiB"),
+            (value, true) => work.zone_number(size, &mut keys, "journal-size", units::size(value)),
+        }
+    }
+    if updated {
+        work.keep_state();
+        let journal = join(&frame.directory, &format!("{}.jnl", file.value()));
+        let how = format!(
+            "updates that BIND has in {} are not read: run `rndc freeze` and `rndc sync -clean` before the move",
+            journal.display()
+        );
+        work.ledger.part(&zone.span, &zone.title(), Outcome::Differs, how);
+    }
+    let path = join(&frame.directory, file.value());
+    work.zone_files.push((path.clone(), Some(frame.directory.clone())));
+    add(work, zone, name, Some(&path), keys);
+    Ok(())
+}
+
+fn add(work: &mut Work, zone: &Statement, name: &str, file: Option<&Path>, keys: Keys) {
+    let file = file.map(path_text);
+    let span = Some(zone.span.clone());
+    work.nomen.zones.push(Zone { name: name.to_owned(), file, template: None, keys, span });
+}
+
+fn secondary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> Result<(), &'static str> {
+    let list = zone.find("primaries").or_else(|| zone.find("masters")).ok_or("it has no primaries")?;
+    let primaries = servers(work, frame, list, 0);
+    if primaries.is_empty() {
+        return Err("none of its primaries can be asked by nomen");
+    }
+    work.ledger.translated(list, "`primaries` of the zone");
+    let mut keys = Keys::default();
+    keys.texts("primaries", primaries);
+    common(work, frame, zone, &mut keys);
+    if let Some(found) = deciding(frame, zone, "allow-notify") {
+        let list = acl::grants(work, &frame.acls, found, found.block());
+        keys.texts("allow-notify", list);
+        work.ledger.translated(found, "`allow-notify` of the zone");
+    }
+    if let Some(found) = deciding(frame, zone, "request-ixfr") {
+        match units::switch(found.value()) {
+            Some(true) => work.ledger.unneeded(found, "nomen does so anyway"),
+            Some(false) => {
+                keys.switch("ixfr", false);
+                work.ledger.translated(found, "`ixfr` of the zone");
+            }
+            None => work.not_understood(found),
+        }
+    }
+    for (theirs, ours) in [
+        ("min-refresh-time", "min-refresh"),
+        ("max-refresh-time", "max-refresh"),
+        ("min-retry-time", "min-retry"),
+        ("max-retry-time", "max-retry"),
+    ] {
+        if let Some(found) = deciding(frame, zone, theirs) {
+            let value = units::seconds(found.value()).and_then(|seconds| seconds.checked_mul(1000));
+            work.zone_number(found, &mut keys, ours, value);
+        }
+    }
+    if let Some(file) = zone.find("file") {
+        work.ledger.unneeded(
+            file,
+            "nomen takes the zone from its primaries at the start, and keeps it in `state-dir`",
+        );
+    }
+    for key in ["masterfile-format", "journal"] {
+        if let Some(found) = zone.find(key) {
+            work.ledger.unneeded(found, "nomen keeps zones from primaries in a form of its own");
+        }
+    }
+    work.keep_state();
+    add(work, zone, name, None, keys);
+    Ok(())
+}
+
+/// What primaries and secondaries have in common: transfers and NOTIFY to others.
+fn common(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys) {
+    if let Some(found) = deciding(frame, zone, "allow-transfer") {
+        // Its port and transport are those of encrypted transfers.
+        if found.words().count() > 1 {
+            work.ledger.missing(
+                found,
+                "nomen sends zones over TCP alone, to any port; encrypted transfers are not there",
+            );
+        } else {
+            let list = acl::grants(work, &frame.acls, found, found.block());
+            keys.texts("allow-transfer", list);
+            work.ledger.translated(found, "`allow-transfer` of the zone");
+        }
+    }
+    let notify = deciding(frame, zone, "notify");
+    let silent = notify.is_some_and(|found| units::switch(found.value()) == Some(false));
+    if let Some(found) = deciding(frame, zone, "also-notify") {
+        if silent {
+            work.ledger.unneeded(found, "`notify` is off");
+        } else {
+            let list = servers(work, frame, found, 0);
+            keys.texts("notify", list);
+            work.ledger.translated(found, "`notify` of the zone");
+        }
+    }
+    if let Some(found) = notify {
+        match found.value() {
+            "explicit" => work.ledger.unneeded(found, "nomen does so anyway"),
+            _ if silent => work.ledger.unneeded(found, "nobody is told who is not named"),
+            _ => work.ledger.differs(
+                found,
+                "nomen sends NOTIFY to the servers in `notify` alone, not to those of NS records",
+            ),
+        }
+    }
+}
+
+/// A list of servers with ports and keys, lists by name included.
+pub(super) fn servers(work: &mut Work, frame: &Frame<'_>, list: &Statement, depth: usize) -> Vec<String> {
+    let port = list.word_after("port").map(|word| word.text.as_str());
+    let block = list.blocks().last().unwrap_or_default();
+    let mut out = Vec::new();
+    for member in block {
+        let text = member.key();
+        if let Some(named) = frame.servers.get(text) {
+            match depth < 16 {
+                true => out.extend(servers(work, frame, named, depth + 1)),
+                false => work.ledger.part(
+                    &member.span,
+                    text,
+                    Outcome::Missing,
+                    "lists stand too deep within each other",
+                ),
+            }
+            continue;
+        }
+        if member.word_after("tls").is_some_and(|tls| tls.text != "none") {
+            let why = "nomen has no transfers over TLS; the server is left out";
+            work.ledger.part(&member.span, text, Outcome::Missing, why);
+            continue;
+        }
+        let port = member.word_after("port").map(|word| word.text.as_str()).or(port);
+        let Some(address) = server(text, port) else {
+            let why = "there is no list of this name, and it is not the address of a server";
+            work.ledger.part(&member.span, text, Outcome::Missing, why);
+            continue;
+        };
+        let own = member.word_after("key");
+        let of_server =
+            text.parse().ok().and_then(|ip: std::net::IpAddr| frame.server_keys.get(&ip.to_string()));
+        match (own, of_server) {
+            (Some(word), _) => {
+                if let Some(key) = work.known_key(&word.span, &word.text) {
+                    out.push(format!("{address} key:{key}"));
+                }
+            }
+            (None, Some(key)) => out.push(format!("{address} key:{key}")),
+            (None, None) => out.push(address),
+        }
+    }
+    let mut seen = std::collections::HashSet::new();
+    out.retain(|server| seen.insert(server.clone()));
+    out
+}
+
+/// Addresses and ports alone.
+pub(super) fn addresses(work: &mut Work, frame: &Frame<'_>, list: &Statement) -> Vec<String> {
+    let all = servers(work, frame, list, 0);
+    all.into_iter().map(|server| server.split(" key:").next().unwrap_or_default().to_owned()).collect()
+}
+
+fn forward(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> Result<(), &'static str> {
+    let list = zone
+        .find("forwarders")
+        .ok_or("it names no servers: forwarding is off for a domain by a stub rule here")?;
+    let servers = addresses(work, frame, list);
+    if servers.is_empty() {
+        return Err(
+            "it names no servers; write a [[resolver.stub]] with the servers of this domain, to have it asked by itself",
+        );
+    }
+    if work.nomen.resolver.is_none() {
+        return Err("recursion is off");
+    }
+    work.ledger.translated(list, "[[resolver.forward]]");
+    forward_mode(
+        work,
+        zone.find("forward").or(Some(list)),
+        zone.find("forward").map_or("first", Statement::value),
+    );
+    let mut rule = Keys::default();
+    rule.text("domain", name);
+    rule.texts("servers", servers);
+    work.nomen.forwards.push(rule);
+    Ok(())
+}
+
+/// `forward first` asks the servers of the name where the forwarders do not answer.
+pub(super) fn forward_mode(work: &mut Work, at: Option<&Statement>, mode: &str) {
+    let Some(at) = at else { return };
+    match mode {
+        "only" => work.ledger.translated(at, "[[resolver.forward]]"),
+        _ => work
+            .ledger
+            .differs(at, "nomen asks the forwarders alone (`forward only`), also where they do not answer"),
+    }
+}
+
+fn stub(
+    work: &mut Work,
+    frame: &Frame<'_>,
+    zone: &Statement,
+    name: &str,
+    key: &str,
+) -> Result<(), &'static str> {
+    let list =
+        zone.find(key).or_else(|| zone.find("masters")).ok_or("it names no servers by their addresses")?;
+    let servers = addresses(work, frame, list);
+    if servers.is_empty() {
+        return Err("it names no servers by their addresses");
+    }
+    if name == "." {
+        return Err("a stub cannot be for all names; write the servers into `root-servers` of [resolver]");
+    }
+    if work.nomen.resolver.is_none() {
+        return Err("recursion is off");
+    }
+    match key {
+        "primaries" => work
+            .ledger
+            .differs(list, "nomen asks these servers themselves, not those that they name in NS records"),
+        _ => work.ledger.translated(list, "[[resolver.stub]]"),
+    }
+    let mut rule = Keys::default();
+    rule.text("domain", name);
+    rule.texts("servers", servers);
+    work.nomen.stubs.push(rule);
+    Ok(())
+}
+
+/// Root servers of one's own; those of the public DNS are known.
+fn hint(work: &mut Work, frame: &Frame<'_>, zone: &Statement) -> Result<(), &'static str> {
+    if zone.value() != "." {
+        return Err("hints are for the root alone");
+    }
+    let file = zone.find("file").ok_or("it has no file")?;
+    work.hints.push((join(&frame.directory, file.value()), zone.span.clone()));
+    Ok(())
+}
+
+fn update_policy(work: &mut Work, policy: &Statement) -> Vec<String> {
+    let mut out = Vec::new();
+    if policy.blocks().next().is_none() {
+        work.ledger.missing(
+            policy,
+            "nomen has no session key; name a key and write a rule such as \"grant key:NAME zone\"",
+        );
+        return out;
+    }
+    work.ledger.translated(policy, "`update-policy` of the zone");
+    for rule in policy.block() {
+        let words: Vec<&SourceWord> = rule.words().collect();
+        match policy_rule(work, rule, &words) {
+            Some(text) => out.push(text),
+            None => {
+                let why = "nomen has rules for `name`, `subdomain`, `self`, `selfsub` and `zonesub`, of keys, without numbers of records";
+                work.ledger.part(&rule.span, &rule.title(), Outcome::Missing, why);
+                // What stands behind a refusal that is not there would let pass what it refuses.
+                if rule.key() == "deny" {
+                    break;
+                }
+            }
+        }
+    }
+    out
+}
+
+fn policy_rule(work: &mut Work, rule: &Statement, words: &[&SourceWord]) -> Option<String> {
+    let [action, identity, kind, rest @ ..] = words else { return None };
+    if !["grant", "deny"].contains(&action.text.as_str())
+        || rule.parts.iter().any(|p| matches!(p, Part::Block(_)))
+    {
+        return None;
+    }
+    let client = match identity.text.as_str() {
+        "*" => "any".to_owned(),
+        name => format!("key:{}", work.known_key(&identity.span, name)?),
+    };
+    // `zonesub` has no name; `self` and its like have one that only fills the place.
+    let (names, types) = match (kind.text.as_str(), rest) {
+        ("zonesub", types) => ("zone".to_owned(), types),
+        (kind @ ("name" | "subdomain"), [name, types @ ..]) => {
+            (format!("{kind} {}.", domain(&name.text)?.trim_end_matches('.')), types)
+        }
+        (kind @ ("self" | "selfsub"), [_, types @ ..]) if client != "any" => (kind.to_owned(), types),
+        (kind @ ("self" | "selfsub"), []) if client != "any" => (kind.to_owned(), rest),
+        _ => return None,
+    };
+    let mut out = format!("{} {client} {names}", action.text);
+    for rtype in types {
+        let known = rtype.text.parse::<wire::Type>().is_ok_and(|rtype| !rtype.is_meta());
+        if !(known || types.len() == 1 && rtype.text.eq_ignore_ascii_case("any")) {
+            return None;
+        }
+        out = out + " " + &rtype.text.to_ascii_uppercase();
+    }
+    Some(out)
+}
+
+/// `catalog-zones`, whose zones are there by now.
+pub(super) fn catalogs(work: &mut Work, frame: &Frame<'_>) {
+    let Some(found) = frame.global("catalog-zones") else { return };
+    work.ledger.open(found);
+    for entry in found.block() {
+        let name = entry.value();
+        let default = entry.parts.iter().position(|part| {
+            matches!(part, Part::Word(word) if word.text == "default-primaries" || word.text == "default-masters")
+        });
+        let primaries = default.map(|at| Statement { parts: entry.parts[at..].to_vec(), ..entry.clone() });
+        let primaries = primaries.map(|list| servers(work, frame, &list, 0)).unwrap_or_default();
+        let Some(plain) = domain(name) else {
+            work.not_understood(entry);
+            continue;
+        };
+        let Some(zone) = work.nomen.zones.iter_mut().find(|zone| zone.name == plain) else {
+            work.ledger.missing(entry, "there is no zone of this name");
+            continue;
+        };
+        let template = format!("members-of-{plain}");
+        zone.keys.text("catalog-template", template.clone());
+        let mut keys = Keys::default();
+        keys.texts("primaries", primaries);
+        // Members without primaries of their own come from those of the catalog zone.
+        if keys.0.is_empty() {
+            let own = zone.keys.members("primaries").to_vec();
+            keys.texts("primaries", own);
+        }
+        if keys.0.is_empty() {
+            zone.keys.remove("catalog-template");
+            work.ledger.missing(entry, "it has no primaries, so its members would come from nowhere");
+            continue;
+        }
+        work.nomen.templates.push((template, keys));
+        work.ledger.translated(entry, "`catalog-template` of the zone, and the template that it names");
+    }
+}

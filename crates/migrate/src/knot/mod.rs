@@ -1,0 +1,378 @@
+//! knot.conf, of Knot DNS 3.0 to 3.5.
+
+pub(crate) mod yaml;
+mod zones;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use crate::ledger::Outcome;
+use crate::model::{Keys, Section};
+use crate::network::{Client, Member, Network};
+use crate::text::{SyntaxFault, Texts};
+use crate::tree::Statement;
+use crate::units;
+use crate::work::{NamedRule, Rule, SECOND, Work, rule, server, with_port};
+
+const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
+const FILES: Rule = Rule::Unneeded("nomen writes no such file, or keeps it in `state-dir`");
+const SIGNS: &str = "nomen does not sign zones";
+
+/// Keys of `server`.
+const SERVER: &[NamedRule] = &[
+    ("udp-workers", Rule::Number(Section::Server, "workers")),
+    ("tcp-max-clients", Rule::Number(Section::Server, "tcp-connections")),
+    ("tcp-idle-timeout", Rule::Time(Section::Server, "tcp-idle-timeout", SECOND)),
+    ("tcp-io-timeout", Rule::Time(Section::Server, "tcp-write-timeout", 1)),
+    ("tcp-remote-io-timeout", Rule::Time(Section::Transfers, "incoming-idle-timeout", 1)),
+    ("udp-max-payload", Rule::Number(Section::Server, "max-udp-size")),
+    ("udp-max-payload-ipv4", Rule::Number(Section::Server, "max-udp-size")),
+    ("udp-max-payload-ipv6", Rule::Number(Section::Server, "max-udp-size")),
+    ("rundir", FILES),
+    ("pidfile", FILES),
+    ("tcp-workers", TUNING),
+    ("background-workers", TUNING),
+    ("async-start", TUNING),
+    ("tcp-fastopen", TUNING),
+    ("tcp-reuseport", TUNING),
+    ("socket-affinity", TUNING),
+    ("remote-pool-limit", TUNING),
+    ("remote-pool-timeout", TUNING),
+    ("remote-retry-delay", TUNING),
+    ("dbus-event", Rule::Missing("nomen sends no D-Bus signals")),
+    ("dbus-init-delay", TUNING),
+    ("answer-rotation", Rule::Same(&["off"], "nomen keeps the order in which the zone has the records")),
+    ("edns-client-subnet", Rule::Same(&["off"], "nomen does not use addresses of clients' networks")),
+    ("proxy-allowlist", Rule::Missing("nomen takes no PROXY protocol")),
+    ("listen-xdp", Rule::Missing("write `xdp` into [[listen]]; see docs/AF_XDP.md")),
+    ("listen-tls", Rule::Missing("nomen speaks plain UDP and TCP alone")),
+    ("listen-quic", Rule::Missing("nomen speaks plain UDP and TCP alone")),
+    ("key-file", Rule::Missing("nomen speaks plain UDP and TCP alone")),
+    ("cert-file", Rule::Missing("nomen speaks plain UDP and TCP alone")),
+    ("ca-file", Rule::Missing("nomen speaks plain UDP and TCP alone")),
+    ("quic-max-clients", TUNING),
+    ("quic-outbuf-max-size", TUNING),
+    ("quic-idle-close-timeout", TUNING),
+];
+
+/// What the parts of the file say for other parts, by their ids.
+pub(crate) struct Frame<'t> {
+    /// Servers: addresses, perhaps with a port and a key, in nomen's words.
+    remotes: HashMap<String, Vec<String>>,
+    /// Each item of `acl`.
+    acls: HashMap<String, &'t Statement>,
+    /// Each item of `template`.
+    templates: HashMap<String, &'t Statement>,
+    /// Whether the servers of a zone may do what they are there for.
+    automatic: Option<&'t Statement>,
+    /// The folder that paths start from where no template says so.
+    base: std::path::PathBuf,
+}
+
+/// Moves a configuration.
+pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Result<(), SyntaxFault> {
+    let parsed = yaml::parse(texts, path)?;
+    for include in &parsed.includes {
+        work.ledger.translated(include, "its sections, as if they stood here");
+    }
+    let sections = &parsed.sections;
+    sections.iter().for_each(|section| work.ledger.open(section));
+    let items = |key: &str| -> Vec<&Statement> {
+        sections.iter().filter(|section| section.key() == key).flat_map(|section| section.block()).collect()
+    };
+    for item in items("key") {
+        let get = |key| item.find(key).map_or("", Statement::value);
+        work.ledger.open(item);
+        let (id, algorithm, secret) = (get("id"), get("algorithm"), get("secret"));
+        work.tsig_key(item.find("id").unwrap_or(item), id, algorithm, secret);
+        for entry in item.block().iter().filter(|entry| entry.key() != "id") {
+            work.ledger.translated(entry, "[[tsig-key]]");
+        }
+    }
+    server_section(work, &items("server"));
+    let by_id = |key: &str| -> HashMap<String, &Statement> {
+        items(key).into_iter().filter_map(|item| Some((item.find("id")?.value().to_owned(), item))).collect()
+    };
+    let mut frame = Frame {
+        remotes: HashMap::new(),
+        acls: by_id("acl"),
+        templates: by_id("template"),
+        automatic: items("server").into_iter().find(|entry| entry.key() == "automatic-acl"),
+        base: "/var/lib/knot".into(),
+    };
+    if let Some(found) = frame.automatic {
+        work.ledger.translated(found, "`allow-transfer` and `allow-notify` of the zones");
+    }
+    items("remote").into_iter().for_each(|item| remote(work, item, &mut frame));
+    items("remotes").into_iter().for_each(|item| remotes(work, item, &mut frame));
+    for key in ["acl", "template", "zone"] {
+        items(key).into_iter().for_each(|item| work.ledger.open(item));
+    }
+    zones::templates(work, &frame, &items("zone"));
+    items("zone").into_iter().for_each(|item| zones::zone(work, &frame, item));
+    log(work, &items("log"));
+    work.ledger.sweep(sections, &|statement| explain(sections, statement));
+    #[cfg(test)]
+    assert_eq!(work.ledger.unaccounted(sections), 0);
+    Ok(())
+}
+
+/// Words for a statement that nobody has accounted for: what they are depends on its section.
+fn explain(sections: &[Statement], statement: &Statement) -> (Outcome, String) {
+    let within = |section: &&Statement| {
+        let (of, at) = (&section.span, &statement.span);
+        of.text == at.text && of.range.start <= at.range.start
+    };
+    let section = sections.iter().rfind(within).map_or("", Statement::key);
+    let (outcome, why) = match section {
+        "control" => (Outcome::Unneeded, "`nomen ctl` talks to a local socket that [control] has by default"),
+        "statistics" => (Outcome::Unneeded, "[metrics] has figures at any time"),
+        "database" => (Outcome::Unneeded, "nomen keeps what it must in `state-dir`"),
+        "policy" | "keystore" | "submission" | "dnskey-sync" => (Outcome::Missing, SIGNS),
+        "xdp" => (Outcome::Missing, "write `xdp` into [[listen]]; see docs/AF_XDP.md"),
+        "mod-rrl" => (Outcome::Missing, "nomen limits no rates of answers"),
+        "mod-cookies" => (Outcome::Missing, "nomen answers no cookies of clients"),
+        "mod-stats" => (Outcome::Unneeded, "[metrics] has figures at any time"),
+        section if section.starts_with("mod-") => (Outcome::Missing, "nomen has no modules"),
+        "acl" | "template" | "remote" | "remotes" => {
+            let known = zones::KEYS.contains(&statement.key()) || ACL.contains(&statement.key());
+            match known {
+                true => (Outcome::Unneeded, "no zone of this configuration has it"),
+                false => (zones::explain(statement).0, zones::explain(statement).1),
+            }
+        }
+        "zone" => zones::explain(statement),
+        _ => (Outcome::Missing, "nomen has nothing for it"),
+    };
+    (outcome, why.to_owned())
+}
+
+/// Keys of `acl`.
+const ACL: &[&str] = &[
+    "id",
+    "address",
+    "key",
+    "remote",
+    "action",
+    "deny",
+    "update-type",
+    "update-owner",
+    "update-owner-match",
+    "update-owner-name",
+    "comment",
+];
+
+fn server_section(work: &mut Work, all: &[&Statement]) {
+    let mut block = Keys::default();
+    for entry in all {
+        match entry.key() {
+            "listen" => {
+                for value in entry.values() {
+                    let (ip, port) = value.text.split_once('@').unwrap_or((&value.text, "53"));
+                    match (ip.parse(), port.parse()) {
+                        (Ok(ip), Ok(port)) => block.add("addr", with_port(ip, port)),
+                        _ => {
+                            let why = "nomen listens on addresses, not on sockets of other kinds";
+                            work.ledger.part(&value.span, &value.text, Outcome::Missing, why);
+                        }
+                    }
+                }
+                work.ledger.translated(entry, "`addr` of [[listen]]");
+            }
+            "identity" | "version" => {
+                let key = if entry.key() == "identity" { "id" } else { "version" };
+                let text = if entry.value().is_empty() { "hide" } else { entry.value() };
+                work.nomen.server.text(key, text);
+                work.in_key(entry, Section::Server, key);
+            }
+            "nsid" => match entry.value() {
+                "" => work.ledger.unneeded(entry, "nomen has no NSID unless `nsid` is set"),
+                text => {
+                    work.nomen.server.text("nsid", text);
+                    work.in_key(entry, Section::Server, "nsid");
+                }
+            },
+            "user" => {
+                let (user, group) = entry.value().split_once(':').unwrap_or((entry.value(), ""));
+                work.nomen.server.text("user", user);
+                if !group.is_empty() {
+                    work.nomen.server.text("group", group);
+                }
+                work.in_key(entry, Section::Server, "user");
+            }
+            key => {
+                if let Some(rule) = rule(SERVER, key) {
+                    work.apply(entry, rule);
+                }
+            }
+        }
+    }
+    // Where nothing is said, Knot tells the host's name and its own version.
+    if work.nomen.server.get("id").is_none() {
+        work.nomen.server.text("id", "auto");
+    }
+    if block.0.is_empty() {
+        ["0.0.0.0", "::"]
+            .iter()
+            .filter_map(|ip| ip.parse().ok())
+            .for_each(|ip| block.add("addr", with_port(ip, 53)));
+    }
+    work.nomen.listens.push(block);
+}
+
+fn remote(work: &mut Work, item: &Statement, frame: &mut Frame<'_>) {
+    work.ledger.open(item);
+    let id = item.find("id").map_or("", Statement::value).to_owned();
+    let mut usable = true;
+    let key = item.find("key").and_then(|entry| {
+        let found = entry.argument(0).and_then(|word| work.known_key(&word.span, &word.text));
+        usable = found.is_some();
+        found
+    });
+    let mut all = Vec::new();
+    for entry in item.block() {
+        match entry.key() {
+            "id" | "key" => work.ledger.translated(entry, "wherever the server is named"),
+            "address" => {
+                for value in entry.values() {
+                    let (ip, port) = value
+                        .text
+                        .split_once('@')
+                        .map_or((value.text.as_str(), None), |(ip, port)| (ip, Some(port)));
+                    match server(ip, port) {
+                        Some(server) => all.push(server),
+                        None => work.ledger.part(
+                            &value.span,
+                            &value.text,
+                            Outcome::Missing,
+                            "it is not the address of a server",
+                        ),
+                    }
+                }
+                work.ledger.translated(entry, "wherever the server is named");
+            }
+            "via" => work.ledger.missing(entry, "the kernel chooses the address that nomen asks from"),
+            "quic" | "tls" | "cert-key" | "cert-hostname" if units::switch(entry.value()) != Some(false) => {
+                usable = false;
+                work.ledger.missing(entry, "nomen speaks plain UDP and TCP alone; the server is left out");
+            }
+            "block-notify-after-transfer" | "no-edns" | "quic" | "tls" | "automatic-acl" | "comment" => {
+                work.ledger.unneeded(entry, "nomen decides this by itself");
+            }
+            _ => {}
+        }
+    }
+    let with_key = |server: String| key.as_ref().map_or(server.clone(), |key| format!("{server} key:{key}"));
+    let all = if usable { all.into_iter().map(with_key).collect() } else { Vec::new() };
+    frame.remotes.insert(id, all);
+}
+
+fn remotes(work: &mut Work, item: &Statement, frame: &mut Frame<'_>) {
+    work.ledger.open(item);
+    let id = item.find("id").map_or("", Statement::value).to_owned();
+    let all = item.find("remote").map(|entry| named_servers(work, frame, entry)).unwrap_or_default();
+    item.block().iter().for_each(|entry| work.ledger.translated(entry, "wherever the servers are named"));
+    frame.remotes.insert(id, all);
+}
+
+/// The servers that an entry names.
+fn named_servers(work: &mut Work, frame: &Frame<'_>, entry: &Statement) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    for value in entry.values().filter(|value| !value.text.is_empty()) {
+        match frame.remotes.get(&value.text) {
+            Some(servers) => out.extend(servers.iter().cloned()),
+            None => {
+                work.ledger.part(&value.span, &value.text, Outcome::Missing, "there is no remote of this id")
+            }
+        }
+    }
+    let mut seen = std::collections::HashSet::new();
+    out.retain(|server| seen.insert(server.clone()));
+    out
+}
+
+/// The members of a list for what one `acl` item lets do.
+fn members(
+    work: &mut Work,
+    frame: &Frame<'_>,
+    item: &Statement,
+) -> Vec<(Option<Vec<Network>>, Option<String>)> {
+    let mut networks: Option<Vec<Network>> = None;
+    for value in item.find("address").into_iter().flat_map(Statement::values) {
+        match Network::parse_range(&value.text) {
+            Some(found) => networks.get_or_insert_default().extend(found),
+            None => work.ledger.part(&value.span, &value.text, Outcome::Missing, "it is no network"),
+        }
+    }
+    let mut out = Vec::new();
+    let mut any_key = false;
+    for value in item.find("key").into_iter().flat_map(Statement::values) {
+        any_key = true;
+        match value.text.as_str() {
+            "" => out.push((networks.clone(), None)),
+            name => {
+                let key = work.known_key(&value.span, name);
+                out.extend(key.map(|key| (networks.clone(), Some(key))));
+            }
+        }
+    }
+    for server in item.find("remote").map(|entry| named_servers(work, frame, entry)).unwrap_or_default() {
+        any_key = true;
+        out.push(client_of(&server));
+    }
+    if !any_key {
+        out.push((networks, None));
+    }
+    out
+}
+
+/// A server as a client: its address without the port, and its key.
+fn client_of(server: &str) -> (Option<Vec<Network>>, Option<String>) {
+    let (address, key) =
+        server.split_once(" key:").map_or((server, None), |(a, key)| (a, Some(key.to_owned())));
+    let ip = address.split('@').next().unwrap_or_default().trim_matches(['[', ']']);
+    (Network::parse(ip).map(|network| vec![network]), key)
+}
+
+/// A member as nomen's lists have them, where it refuses: keys cannot be refused.
+fn refused(networks: Option<Vec<Network>>, key: Option<String>) -> Member {
+    let client = match (networks, key) {
+        (_, Some(_)) => Client::Unknown,
+        (Some(networks), None) => Client::Networks(networks),
+        (None, None) => Client::Networks(Network::all().into()),
+    };
+    Member { deny: true, client }
+}
+
+fn log(work: &mut Work, items: &[&Statement]) {
+    for (n, item) in items.iter().enumerate() {
+        if n > 0 {
+            work.ledger.missing(item, "nomen has one log for all; see `target` and `level` of [log]");
+            continue;
+        }
+        work.ledger.open(item);
+        for entry in item.block() {
+            match (entry.key(), entry.value()) {
+                ("target", "syslog") => {
+                    work.ledger.differs(entry, "nomen writes to stderr, which systemd keeps")
+                }
+                ("target", _) => work.apply(entry, Rule::Text(Section::Log, "target")),
+                ("any", level) => {
+                    let level = match level {
+                        "critical" | "error" => "error",
+                        "warning" => "warn",
+                        "notice" | "info" => "info",
+                        "debug" => "debug",
+                        _ => {
+                            work.not_understood(entry);
+                            continue;
+                        }
+                    };
+                    work.nomen.log.text("level", level);
+                    work.in_key(entry, Section::Log, "level");
+                }
+                _ => work.ledger.missing(entry, "nomen has one level for all; see `level` of [log]"),
+            }
+        }
+    }
+}

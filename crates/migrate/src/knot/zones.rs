@@ -1,0 +1,483 @@
+//! Zones and templates of knot.conf.
+
+use std::path::PathBuf;
+
+use super::{Frame, client_of, members, named_servers, refused};
+use crate::files::join;
+use crate::ledger::Outcome;
+use crate::model::{Keys, Zone};
+use crate::network::{Client, Member, Network, passes};
+use crate::tree::Statement;
+use crate::units;
+use crate::work::{Work, domain, path_text};
+
+/// Keys that are translated.
+pub(super) const KEYS: &[&str] = &[
+    "id",
+    "domain",
+    "template",
+    "storage",
+    "file",
+    "master",
+    "notify",
+    "acl",
+    "serial-policy",
+    "refresh-min-interval",
+    "refresh-max-interval",
+    "retry-min-interval",
+    "retry-max-interval",
+    "expire-min-interval",
+    "expire-max-interval",
+    "journal-max-usage",
+    "catalog-role",
+    "catalog-template",
+    "dnssec-signing",
+    "comment",
+];
+
+/// Words for keys that are not.
+pub(super) fn explain(statement: &Statement) -> (Outcome, &'static str) {
+    let off = units::switch(statement.value()) == Some(false);
+    match statement.key() {
+        "semantic-checks" => (Outcome::Unneeded, "nomen checks every zone; see `nomen check`"),
+        "dnssec-signing" | "dnssec-validation" if off => (Outcome::Unneeded, "nomen does so anyway"),
+        "dnssec-policy" | "dnssec-signing" | "ds-push" | "dnskey-sync" => (
+            Outcome::Missing,
+            "nomen does not sign: the zone would be served as its file has it, and fail for clients that validate if it is unsigned and its parent has DS records",
+        ),
+        "dnssec-validation" => (Outcome::Missing, "nomen does not validate zones that it takes"),
+        "zonefile-sync" | "zonefile-load" | "journal-content" | "journal-max-depth" | "zone-max-size"
+        | "adjust-threads" | "include-from" | "zonefile-skip" | "serial-modulo" => {
+            (Outcome::Unneeded, "nomen never writes zone files, and keeps changes in `state-dir`")
+        }
+        "zonemd-verify" | "zonemd-generate" if off || statement.value() == "none" => {
+            (Outcome::Unneeded, "nomen does so anyway")
+        }
+        "zonemd-verify" | "zonemd-generate" => (Outcome::Missing, "nomen neither checks nor makes ZONEMD"),
+        "catalog-zone" | "catalog-group" => (Outcome::Missing, "nomen makes no catalog zones"),
+        "module" | "global-module" => (Outcome::Missing, "nomen has no modules"),
+        "ddns-master" => (Outcome::Missing, "nomen passes no updates on to primaries"),
+        "disable-any" => (Outcome::Unneeded, "nomen answers ANY with one RRset"),
+        "notify-delay"
+        | "master-pin-tolerance"
+        | "ixfr-by-one"
+        | "ixfr-from-axfr"
+        | "ixfr-benevolent"
+        | "provide-ixfr"
+        | "notify-retry" => (Outcome::Unneeded, "nomen decides this by itself"),
+        "reverse-generate" => (Outcome::Missing, "nomen makes no reverse zones"),
+        "backend" | "dbname" => (Outcome::Missing, "nomen takes zones from master files and from primaries"),
+        key if KEYS.contains(&key) => (Outcome::Unneeded, "it has no effect in this configuration"),
+        _ => (Outcome::Missing, "nomen has nothing for it"),
+    }
+}
+
+/// A zone's entries with those of its template behind.
+struct Entries<'t> {
+    own: &'t [Statement],
+    template: Option<&'t Statement>,
+}
+
+impl<'t> Entries<'t> {
+    fn of(frame: &Frame<'t>, own: &'t [Statement], named: Option<&str>) -> Self {
+        Self { own, template: frame.templates.get(named.unwrap_or("default")).copied() }
+    }
+
+    fn get(&self, key: &str) -> Option<&'t Statement> {
+        crate::tree::find(self.own, key).or_else(|| self.template?.find(key))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &'t Statement> {
+        let own = self.own;
+        let of_template = self.template.map(Statement::block).unwrap_or_default();
+        own.iter().chain(of_template.iter().filter(|entry| crate::tree::find(own, entry.key()).is_none()))
+    }
+}
+
+/// Templates that catalog zones name: their members have no item of their own.
+pub(super) fn templates(work: &mut Work, frame: &Frame<'_>, zones: &[&Statement]) {
+    let mut wanted: Vec<String> = Vec::new();
+    for zone in zones {
+        let template = zone.find("template").map(Statement::value);
+        let entries = Entries::of(frame, zone.block(), template);
+        let interprets = entries.get("catalog-role").is_some_and(|role| role.value() == "interpret");
+        for name in
+            entries.get("catalog-template").filter(|_| interprets).into_iter().flat_map(Statement::values)
+        {
+            if !wanted.contains(&name.text) {
+                wanted.push(name.text.clone());
+            }
+        }
+    }
+    for name in wanted {
+        let Some(template) = frame.templates.get(&name) else { continue };
+        let entries = Entries { own: template.block(), template: None };
+        let mut keys = Keys::default();
+        zone_keys(work, frame, &entries, &mut keys);
+        if keys.get("primaries").is_none() {
+            let pattern = pattern(&file(frame, &entries));
+            keys.0.insert(0, ("file", crate::model::Setting::Text(pattern)));
+            // A file's zone has none of what is for zones from primaries.
+            for key in [
+                "allow-notify",
+                "min-refresh",
+                "max-refresh",
+                "min-retry",
+                "max-retry",
+                "min-expire",
+                "max-expire",
+            ] {
+                keys.remove(key);
+            }
+        }
+        work.nomen.templates.push((name, keys));
+    }
+}
+
+/// Moves one zone.
+pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, item: &Statement) {
+    let Some(name) = item.find("domain").and_then(|found| domain(found.value())) else {
+        return work.ledger.missing(item, "it has no name in DNS");
+    };
+    if work.nomen.zones.iter().any(|zone| zone.name == name) {
+        return work.ledger.missing(item, "there is another zone of this name");
+    }
+    let template = item.find("template");
+    let entries = Entries::of(frame, item.block(), template.map(Statement::value));
+    if let Some(template) = template {
+        match entries.template {
+            Some(_) => work.ledger.translated(template, "the template's keys, with the zone's"),
+            None => work.ledger.missing(template, "there is no template of this id"),
+        }
+    }
+    if let Some(id) = entries.template.and_then(|template| template.find("id")) {
+        work.ledger.translated(id, "[template], where several zones have the same keys");
+    }
+    let mut keys = Keys::default();
+    zone_keys(work, frame, &entries, &mut keys);
+    let secondary = keys.get("primaries").is_some();
+    if entries.get("master").is_some() && !secondary {
+        return work.ledger.missing(item, "none of its primaries can be asked by nomen");
+    }
+    catalog(work, frame, &entries, &mut keys);
+    let path = file(frame, &entries);
+    let path = PathBuf::from(file_name(&path_text(&path), &name));
+    for key in ["file", "storage"] {
+        if let Some(found) = entries.get(key) {
+            match secondary {
+                true => work.ledger.unneeded(
+                    found,
+                    "nomen takes the zone from its primaries at the start, and keeps it in `state-dir`",
+                ),
+                false => work.ledger.translated(found, "`file` of the zone"),
+            }
+        }
+    }
+    if let Some(found) = entries.get("domain") {
+        work.ledger.translated(found, "`name` of the zone");
+    }
+    // What the template says of this zone and has no counterpart is reported once, with the template.
+    for entry in entries.all().filter(|entry| !KEYS.contains(&entry.key())) {
+        let (outcome, why) = explain(entry);
+        match outcome {
+            Outcome::Missing => work.ledger.missing(entry, why),
+            _ => work.ledger.unneeded(entry, why),
+        }
+    }
+    if secondary || keys.get("allow-update").is_some() || keys.get("update-policy").is_some() {
+        work.keep_state();
+    }
+    if !secondary {
+        work.zone_files.push((path.clone(), None));
+    }
+    let file = (!secondary).then(|| path_text(&path));
+    let template =
+        template.map(|found| found.value().to_owned()).or(entries.template.map(|_| "default".into()));
+    work.nomen.zones.push(Zone { name, file, template, keys, span: Some(item.span.clone()) });
+}
+
+/// The keys that a zone and a template may have.
+fn zone_keys(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &mut Keys) {
+    if let Some(found) = entries.get("master") {
+        let servers = named_servers(work, frame, found);
+        keys.texts("primaries", servers);
+        work.ledger.translated(found, "`primaries` of the zone");
+    }
+    let secondary = keys.get("primaries").is_some();
+    let mut notified = Vec::new();
+    if let Some(found) = entries.get("notify") {
+        notified = named_servers(work, frame, found);
+        keys.texts("notify", notified.clone());
+        work.ledger.translated(found, "`notify` of the zone");
+    }
+    access(work, frame, entries, secondary, keys);
+    if frame.automatic.is_some_and(|found| units::switch(found.value()) == Some(true)) {
+        for server in notified {
+            let (networks, key) = client_of(&server);
+            let client =
+                networks.into_iter().flatten().map(|network| network.to_string()).collect::<String>();
+            keys.add("allow-transfer", key.map_or(client.clone(), |key| format!("{client} key:{key}")));
+        }
+    }
+    for (theirs, ours) in [
+        ("refresh-min-interval", "min-refresh"),
+        ("refresh-max-interval", "max-refresh"),
+        ("retry-min-interval", "min-retry"),
+        ("retry-max-interval", "max-retry"),
+        ("expire-min-interval", "min-expire"),
+        ("expire-max-interval", "max-expire"),
+    ] {
+        match (entries.get(theirs), secondary) {
+            (Some(found), true) => {
+                let value = units::seconds(found.value()).and_then(|seconds| seconds.checked_mul(1000));
+                work.zone_number(found, keys, ours, value);
+            }
+            (Some(found), false) => work.ledger.unneeded(found, "the zone has no primaries"),
+            (None, _) => {}
+        }
+    }
+    let updated = keys.get("allow-update").is_some() || keys.get("update-policy").is_some();
+    if let Some(found) = entries.get("serial-policy") {
+        let word = match found.value() {
+            "dateserial" => "date",
+            other => other,
+        };
+        match (["increment", "unixtime", "date"].contains(&word), updated) {
+            (true, true) => {
+                keys.text("serial-policy", word);
+                work.ledger.translated(found, "`serial-policy` of the zone");
+            }
+            (true, false) => work.ledger.unneeded(found, "it is about updates, which the zone does not take"),
+            (false, _) => work.not_understood(found),
+        }
+    }
+    if let Some(found) = entries.get("journal-max-usage") {
+        match updated || secondary {
+            true => work.zone_number(found, keys, "journal-size", units::size(found.value())),
+            false => work.ledger.unneeded(found, "the zone has no journal"),
+        }
+    }
+}
+
+/// What `acl` lets do, action by action; of several items the first that fits decides.
+fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: bool, keys: &mut Keys) {
+    let Some(found) = entries.get("acl") else { return };
+    work.ledger.translated(found, "`allow-transfer`, `allow-notify` and `allow-update` of the zone");
+    let mut items = Vec::new();
+    for value in found.values().filter(|value| !value.text.is_empty()) {
+        match frame.acls.get(&value.text) {
+            Some(item) => items.push(*item),
+            None => {
+                work.ledger.part(&value.span, &value.text, Outcome::Missing, "there is no acl of this id")
+            }
+        }
+    }
+    for item in &items {
+        item.block()
+            .iter()
+            .filter(|entry| super::ACL.contains(&entry.key()))
+            .for_each(|entry| work.ledger.translated(entry, "the lists of the zones that name it"));
+    }
+    for (action, ours) in
+        [("transfer", "allow-transfer"), ("notify", "allow-notify"), ("update", "allow-update")]
+    {
+        let mut list: Vec<String> = keys.members(ours).to_vec();
+        let mut denied: Vec<Member> = Vec::new();
+        for item in &items {
+            if !has_action(item, action) {
+                continue;
+            }
+            let deny = item.find("deny").is_some_and(|deny| units::switch(deny.value()) == Some(true));
+            for (networks, key) in members(work, frame, item) {
+                if deny {
+                    denied.push(refused(networks, key));
+                    continue;
+                }
+                let all = networks.clone().unwrap_or(Network::all().into());
+                let mut one = denied.clone();
+                one.push(Member { deny: false, client: Client::Networks(all) });
+                let Some(found) = passes(&one) else {
+                    let why = "a key is refused before; nobody passes";
+                    work.ledger.part(&item.span, &item.title(), Outcome::Missing, why);
+                    continue;
+                };
+                for mut pass in found {
+                    pass.key.clone_from(&key);
+                    if action == "update" && limited(item) {
+                        policy(work, item, &pass.to_string(), keys);
+                    } else if !list.contains(&pass.to_string()) {
+                        list.push(pass.to_string());
+                    }
+                }
+            }
+        }
+        if action == "transfer" || (action == "notify") == secondary {
+            keys.texts(ours, list);
+        } else if action == "update" && (!list.is_empty() || keys.get("update-policy").is_some()) {
+            keys.remove("update-policy");
+            let why = "a zone with primaries takes no updates here, and passes none on";
+            work.ledger.part(&found.span, &found.title(), Outcome::Missing, why);
+        }
+    }
+    if items.iter().any(|item| has_action(item, "query")) {
+        work.ledger.part(
+            &found.span,
+            &found.title(),
+            Outcome::Missing,
+            "nomen answers everybody from its zones",
+        );
+    }
+}
+
+/// Whether an item of `acl` is about an action; one that refuses and names none is about all.
+fn has_action(item: &Statement, action: &str) -> bool {
+    match item.find("action") {
+        Some(found) => found.values().any(|value| value.text == action),
+        None => item.find("deny").is_some_and(|deny| units::switch(deny.value()) == Some(true)),
+    }
+}
+
+/// Whether updates are limited to some names or types.
+fn limited(item: &Statement) -> bool {
+    ["update-type", "update-owner"].iter().any(|key| item.find(key).is_some())
+}
+
+/// Rules of `update-policy` for one client.
+fn policy(work: &mut Work, item: &Statement, client: &str, keys: &mut Keys) {
+    let matching = item.find("update-owner-match").map_or("sub-or-equal", Statement::value);
+    let types: Vec<String> = item
+        .find("update-type")
+        .into_iter()
+        .flat_map(Statement::values)
+        .map(|word| word.text.to_ascii_uppercase())
+        .collect();
+    let good = types.iter().all(|text| text.parse::<wire::Type>().is_ok_and(|rtype| !rtype.is_meta()));
+    let has_key = client.contains("key:");
+    let names: Option<Vec<String>> = match (item.find("update-owner").map(Statement::value), matching) {
+        (None | Some("zone"), "sub-or-equal") => Some(vec!["zone".into()]),
+        (Some("key"), "sub-or-equal") if has_key => Some(vec!["selfsub".into()]),
+        (Some("key"), "equal") if has_key => Some(vec!["self".into()]),
+        (Some("name"), "sub-or-equal" | "equal") => {
+            let word = if matching == "equal" { "name" } else { "subdomain" };
+            let names = item.find("update-owner-name").into_iter().flat_map(Statement::values);
+            // A name without a final dot is one below the zone, which differs from zone to zone.
+            let whole = |text: &str| text.ends_with('.').then(|| domain(text)).flatten();
+            names
+                .map(|name| whole(&name.text).map(|name| format!("{word} {}.", name.trim_end_matches('.'))))
+                .collect()
+        }
+        _ => None,
+    };
+    let Some(names) = names.filter(|names| good && !names.is_empty()) else {
+        let why = "nomen has rules for whole names and what is below them, and for names of keys; write `update-policy`";
+        return work.ledger.part(&item.span, &item.title(), Outcome::Missing, why);
+    };
+    for name in names {
+        let rule = format!("grant {client} {name} {}", types.join(" "));
+        keys.add("update-policy", rule.trim_end());
+    }
+}
+
+fn catalog(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &mut Keys) {
+    let Some(role) = entries.get("catalog-role") else { return };
+    match role.value() {
+        "none" => work.ledger.unneeded(role, "nomen does so anyway"),
+        "interpret" => {
+            let Some(found) = entries.get("catalog-template") else {
+                return work.ledger.missing(role, "it has no `catalog-template`");
+            };
+            let known: Vec<&str> = found
+                .values()
+                .map(|word| word.text.as_str())
+                .filter(|id| frame.templates.contains_key(*id))
+                .collect();
+            let Some(first) = known.first() else {
+                return work.ledger.missing(found, "there is no template of this id");
+            };
+            keys.text("catalog-template", *first);
+            work.ledger.translated(role, "`catalog-template` of the zone");
+            match known.len() {
+                1 => work.ledger.translated(found, "`catalog-template` of the zone"),
+                _ => work.ledger.differs(
+                    found,
+                    "members without a group have the first template; write the others into `catalog-groups`",
+                ),
+            }
+        }
+        _ => work.ledger.missing(role, "nomen makes no catalog zones"),
+    }
+}
+
+/// The path of a zone's file, with its formatters.
+fn file(frame: &Frame<'_>, entries: &Entries<'_>) -> PathBuf {
+    let storage = entries.get("storage").map_or(frame.base.clone(), |found| join(&frame.base, found.value()));
+    join(&storage, entries.get("file").map_or("%s.zone", Statement::value))
+}
+
+/// A zone's file by its pattern: `%s` is the name, `%c[N]` and `%c[N-M]` characters of it, `%l[N]` a label, from the last.
+fn file_name(pattern: &str, zone: &str) -> String {
+    let labels: Vec<&str> = zone.split('.').filter(|label| !label.is_empty()).collect();
+    formatted(pattern, &mut |what, first, last| match what {
+        's' if zone == "." => Some("root".into()),
+        's' => Some(zone.to_owned()),
+        'c' => Some(zone.chars().skip(first).take(last.saturating_sub(first) + 1).collect()),
+        'l' => Some(labels.iter().rev().nth(first).map_or(String::new(), |label| (*label).to_owned())),
+        _ => None,
+    })
+}
+
+/// The same as a pattern of nomen's.
+fn pattern(path: &std::path::Path) -> String {
+    formatted(&path_text(path), &mut |what, first, last| match what {
+        's' => Some("{zone}".into()),
+        'c' if first <= last && last < 3 => Some((first..=last).map(|n| format!("{{{}}}", n + 1)).collect()),
+        'l' if first == 0 => Some("{tld}".into()),
+        _ => None,
+    })
+}
+
+/// A pattern with each formatter replaced; those for which there is nothing stay.
+fn formatted(pattern: &str, with: &mut dyn FnMut(char, usize, usize) -> Option<String>) -> String {
+    let (mut out, mut rest) = (String::new(), pattern);
+    while let Some((before, after)) = rest.split_once('%') {
+        out.push_str(before);
+        let what = after.chars().next();
+        let range = what.and_then(|what| after[what.len_utf8()..].strip_prefix('[')?.split_once(']'));
+        let numbers = range.and_then(|(range, _)| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            Some((first.parse().ok()?, last.parse().ok()?))
+        });
+        let (found, left) = match (what, numbers, range) {
+            (Some('s'), ..) => (with('s', 0, 0), &after[1..]),
+            (Some(what @ ('c' | 'l')), Some((first, last)), Some((_, left))) => {
+                (with(what, first, last), left)
+            }
+            (Some('%'), ..) => (Some("%".into()), &after[1..]),
+            _ => (None, after),
+        };
+        match found {
+            Some(text) => {
+                out.push_str(&text);
+                rest = left;
+            }
+            None => {
+                out.push('%');
+                rest = after;
+            }
+        }
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_follow_their_pattern() {
+        assert_eq!(file_name("%s.zone", "example.com"), "example.com.zone");
+        assert_eq!(file_name("%l[0]/%c[0-1]/%c[0]%%", "example.com"), "com/ex/e%");
+        assert_eq!(file_name("%q/%c[x]/%", "a"), "%q/%c[x]/%");
+        assert_eq!(pattern(std::path::Path::new("/z/%l[0]/%c[0-1]/%s.zone")), "/z/{tld}/{1}{2}/{zone}.zone");
+    }
+}

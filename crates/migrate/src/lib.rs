@@ -1,0 +1,227 @@
+//! Configurations of BIND, NSD, Knot DNS, Unbound and PowerDNS, and what nomen's would say instead.
+//!
+//! A syntax is read into statements ([`tree`]), whose words and blocks know their places. A file for each program knows what
+//! its statements mean and fills one [`model`]; [`write`] prints that. The [`ledger`] has an account of each statement: where
+//! it went, why nomen needs none, what is otherwise here, or what is missing. None is without one.
+//!
+//! | module | does |
+//! |---|---|
+//! | `bind`, `nsd`, `knot`, `pdns`, `unbound` | what statements mean |
+//! | `bind::parse`, `clauses`, `knot::yaml`, `pdns::settings` | syntaxes |
+//! | `text`, `tree`, `files` | texts and places, statements, the file system |
+//! | `network`, `units` | lists of clients without refusals, numbers with units |
+//! | `work`, `ledger` | the move under way, what became of each statement |
+//! | `model`, `mend`, `write` | nomen's configuration, what cannot be true together in it, its text |
+//! | `zone_files` | `$INCLUDE` that leads elsewhere, root servers of one's own |
+#![forbid(unsafe_code)]
+
+mod bind;
+mod clauses;
+mod files;
+mod knot;
+mod ledger;
+mod mend;
+mod model;
+mod network;
+mod nsd;
+mod pdns;
+mod text;
+mod tree;
+mod unbound;
+mod units;
+mod work;
+mod write;
+mod zone_files;
+
+use std::path::Path;
+
+pub use files::{Disk, Files};
+pub use ledger::{Account, Outcome};
+pub use model::{BOUNDS, Bound, Measure};
+pub use text::{SourceSpan, SourceText, SyntaxFault, SyntaxFaultKind};
+
+use text::Texts;
+use work::Work;
+
+/// Whose configuration it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerProgram {
+    /// BIND's named.conf.
+    Bind,
+    /// NSD's nsd.conf.
+    Nsd,
+    /// Knot DNS's knot.conf.
+    Knot,
+    /// Unbound's unbound.conf.
+    Unbound,
+    /// PowerDNS Authoritative Server's pdns.conf.
+    PowerDns,
+    /// PowerDNS Recursor's recursor.conf.
+    Recursor,
+}
+
+impl PeerProgram {
+    /// The program's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bind => "BIND",
+            Self::Nsd => "NSD",
+            Self::Knot => "Knot DNS",
+            Self::Unbound => "Unbound",
+            Self::PowerDns => "PowerDNS",
+            Self::Recursor => "PowerDNS Recursor",
+        }
+    }
+}
+
+/// A configuration that was moved.
+#[derive(Debug)]
+pub struct Converted {
+    /// Whose it was.
+    pub program: PeerProgram,
+    /// nomen's configuration.
+    pub toml: String,
+    /// The texts that it was made of, and zone files that accounts point into.
+    pub texts: Vec<SourceText>,
+    /// What became of each statement, in the order of their places; what was not written comes last.
+    pub accounts: Vec<Account>,
+}
+
+/// A configuration that cannot be read.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// The texts read so far.
+    pub texts: Vec<SourceText>,
+    /// What is wrong.
+    pub fault: SyntaxFault,
+}
+
+/// Reads the configuration at `path` with all it includes, and says it in nomen's words. Without `program`, its text shows
+/// whose it is.
+///
+/// # Errors
+/// [`Unreadable`], if a file cannot be read or is no such configuration.
+pub fn convert(
+    path: &Path,
+    program: Option<PeerProgram>,
+    files: &dyn Files,
+) -> Result<Converted, Unreadable> {
+    let mut texts = Texts::new(files);
+    let mut work = Work::default();
+    match run(&mut texts, path, program, &mut work) {
+        Err(fault) => Err(Unreadable { texts: texts.all, fault }),
+        Ok(program) => {
+            zone_files::hints(files, &mut work);
+            zone_files::includes(&mut texts, &mut work);
+            mend::mend(&mut work);
+            let opening = format!(
+                "Made by `nomen migrate` of {}, a configuration of {}.\nIt may hold secrets of keys: let nobody else read it.\nRead what `nomen migrate` reported, then run `nomen check` on it.",
+                path.display().to_string().replace(char::is_control, " "),
+                program.name()
+            );
+            let toml = write::text(&work.nomen, &opening);
+            let mut accounts = work.ledger.accounts;
+            let place = |account: &Account| {
+                account.span.as_ref().map_or((usize::MAX, 0), |span| (span.text, span.range.start))
+            };
+            accounts.sort_by_key(place);
+            Ok(Converted { program, toml, texts: texts.all, accounts })
+        }
+    }
+}
+
+fn run(
+    texts: &mut Texts<'_>,
+    path: &Path,
+    program: Option<PeerProgram>,
+    work: &mut Work,
+) -> Result<PeerProgram, SyntaxFault> {
+    let program = match program {
+        // Both programs of PowerDNS have the same syntax.
+        Some(known) if known != PeerProgram::PowerDns => known,
+        wanted => {
+            let number = texts.open(path, None)?;
+            let text = texts.text(number);
+            texts.close();
+            texts.all.pop();
+            let found = if wanted.is_some() { Some(powerdns(path, &text)) } else { recognise(path, &text) };
+            found.ok_or(SyntaxFault { span: None, kind: SyntaxFaultKind::UnknownKind })?
+        }
+    };
+    match program {
+        PeerProgram::Bind => bind::convert(texts, path, work)?,
+        PeerProgram::Nsd => nsd::convert(texts, path, work)?,
+        PeerProgram::Knot => knot::convert(texts, path, work)?,
+        PeerProgram::Unbound => unbound::convert(texts, path, work)?,
+        PeerProgram::PowerDns => pdns::convert(texts, path, work)?,
+        PeerProgram::Recursor => pdns::convert_recursor(texts, path, work)?,
+    }
+    Ok(program)
+}
+
+/// Which of the two programs of PowerDNS a text is for.
+fn powerdns(path: &Path, text: &str) -> PeerProgram {
+    let keys =
+        text.lines().filter_map(|line| line.split_once('=')).map(|(key, _)| key.trim().trim_end_matches('+'));
+    let named = path.file_name().is_some_and(|name| name.to_string_lossy().contains("recursor"));
+    let mut keys = keys.map(str::to_owned);
+    match named || keys.any(|key| pdns::ONLY_RECURSOR.contains(&key.as_str())) {
+        true => PeerProgram::Recursor,
+        false => PeerProgram::PowerDns,
+    }
+}
+
+/// Keywords that one program alone has, of those whose files look alike.
+#[rustfmt::skip]
+const SIGNS: [(PeerProgram, &[&str]); 3] = [
+    (PeerProgram::Nsd, &["zonesdir", "request-xfr", "provide-xfr", "zonefile", "pattern", "include-pattern", "server-count", "zonelistfile", "log-only-syslog", "xfrdfile", "ip-address", "tcp-count", "zonefiles-check", "verify"]),
+    (PeerProgram::Unbound, &["forward-zone", "stub-zone", "access-control", "local-zone", "local-data", "root-hints", "auto-trust-anchor-file", "include-toplevel", "num-threads", "module-config", "msg-cache-size", "do-daemonize", "forward-addr"]),
+    (PeerProgram::Knot, &["listen", "rundir", "template", "storage", "remote", "acl", "domain", "udp-workers", "automatic-acl", "target", "database", "semantic-checks"]),
+];
+
+/// Whose configuration a text is, by what its lines look like, and else by the file's name.
+fn recognise(path: &Path, text: &str) -> Option<PeerProgram> {
+    let lines =
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', '/', '*']));
+    let mut points: Vec<(PeerProgram, usize)> = SIGNS.iter().map(|(program, _)| (*program, 0)).collect();
+    let (mut braces, mut equals) = (0, 0);
+    for line in lines {
+        let key: String =
+            line.chars().take_while(|c| c.is_ascii_alphanumeric() || "-_".contains(*c)).collect();
+        let rest = line[key.len()..].trim_start();
+        if line.ends_with(['{', ';', '}']) {
+            braces += 1;
+        } else if !key.is_empty() && (rest.starts_with('=') || rest.starts_with("+=")) {
+            equals += 1;
+        }
+        let dash = line.starts_with("- ");
+        let key = line.trim_start_matches("- ").split(':').next().unwrap_or_default();
+        for ((program, signs), (_, points)) in SIGNS.iter().zip(&mut points) {
+            let sign = signs.contains(&key) && line.contains(':');
+            *points += usize::from(sign) + usize::from(dash && *program == PeerProgram::Knot);
+        }
+    }
+    points.extend([(PeerProgram::Bind, braces), (PeerProgram::PowerDns, equals)]);
+    let best = points.iter().map(|(_, points)| *points).max().unwrap_or(0);
+    let mut best =
+        points.iter().filter(|(_, points)| *points == best && best > 0).map(|(program, _)| *program);
+    match (best.next(), best.next()) {
+        (Some(PeerProgram::PowerDns), None) => Some(powerdns(path, text)),
+        (Some(program), None) => Some(program),
+        _ => {
+            let name = path.file_name()?.to_string_lossy().into_owned();
+            let names = [
+                ("named", PeerProgram::Bind),
+                ("nsd", PeerProgram::Nsd),
+                ("knot", PeerProgram::Knot),
+                ("unbound", PeerProgram::Unbound),
+                ("pdns", PeerProgram::PowerDns),
+                ("recursor", PeerProgram::Recursor),
+            ];
+            names.iter().find(|(word, _)| name.contains(word)).map(|(_, program)| *program)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! What cannot be true together in a configuration of nomen, put right, with an account of it.
+
+use std::collections::HashSet;
+
+use crate::ledger::Outcome;
+use crate::model::{Keys, Nomen, Setting, bounded};
+use crate::units;
+use crate::work::Work;
+
+/// A key with its bound from below and the one from above.
+const ORDERS: [(&str, &str); 3] =
+    [("min-refresh", "max-refresh"), ("min-retry", "max-retry"), ("min-expire", "max-expire")];
+
+/// Puts all of it right.
+pub(crate) fn mend(work: &mut Work) {
+    let nomen = &mut work.nomen;
+    let mut words = Vec::new();
+    connections(nomen);
+    listens(nomen, &mut words);
+    rules(nomen, &mut words);
+    if let Some(resolver) = &mut nomen.resolver {
+        order(resolver, "min-ttl", "max-ttl", "1d", &mut words);
+    }
+    let zones = nomen.zones.iter_mut().map(|zone| &mut zone.keys);
+    for keys in zones.chain(nomen.templates.iter_mut().map(|(_, keys)| keys)) {
+        for (low, high) in ORDERS {
+            if keys.get(high).is_some() {
+                order(keys, low, high, "", &mut words);
+            }
+        }
+    }
+    words.into_iter().for_each(|words| work.ledger.unwritten(Outcome::Differs, words));
+}
+
+/// One client may not open more connections than there are.
+fn connections(nomen: &mut Nomen) {
+    const USUAL: u64 = 100;
+    let number = |key| match nomen.server.get(key) {
+        Some(Setting::Number(number)) => Some(*number),
+        _ => None,
+    };
+    let (all, one) = (number("tcp-connections"), number("tcp-connections-per-client"));
+    if let Some(all) = all.filter(|all| *all < one.unwrap_or(USUAL))
+        && let Some((setting, _)) = bounded("[server]", "tcp-connections-per-client", all)
+    {
+        nomen.server.set("tcp-connections-per-client", setting);
+    }
+}
+
+/// An address beside all addresses of its port is one of them.
+fn listens(nomen: &mut Nomen, words: &mut Vec<String>) {
+    let mut all: Vec<String> =
+        nomen.listens.iter().flat_map(|block| block.members("addr")).cloned().collect();
+    let mut seen = HashSet::new();
+    all.retain(|text| seen.insert(text.clone()));
+    let wide: Vec<String> = all
+        .iter()
+        .filter(|text| text.starts_with("0.0.0.0@") || text.starts_with("[::]@"))
+        .cloned()
+        .collect();
+    let covered = |text: &String| {
+        wide.iter().any(|wide| {
+            let same_port = wide.rsplit('@').next() == text.rsplit('@').next();
+            same_port && wide != text && wide.starts_with('[') == text.starts_with('[')
+        })
+    };
+    for text in all.iter().filter(|text| covered(text)) {
+        words.push(format!("{text} is one of all addresses that nomen listens on, and is left out"));
+    }
+    all.retain(|text| !covered(text));
+    nomen.listens.clear();
+    let mut block = Keys::default();
+    block.texts("addr", all);
+    if !block.0.is_empty() {
+        nomen.listens.push(block);
+    }
+}
+
+/// There is one rule for a domain.
+fn rules(nomen: &mut Nomen, words: &mut Vec<String>) {
+    let mut seen = HashSet::new();
+    let mut first = |rule: &Keys| match rule.get("domain") {
+        Some(Setting::Text(domain)) => {
+            let new = seen.insert(domain.clone());
+            if !new {
+                words.push(format!("there are two rules for {domain}; the first one counts"));
+            }
+            new
+        }
+        _ => false,
+    };
+    nomen.forwards.retain(&mut first);
+    nomen.stubs.retain(&mut first);
+}
+
+/// The least is not more than the most.
+fn order(keys: &mut Keys, low: &'static str, high: &'static str, usual: &str, words: &mut Vec<String>) {
+    let time = |key, usual: &str| match keys.get(key) {
+        Some(Setting::Text(text)) => ms(text),
+        _ => ms(usual),
+    };
+    if let (Some(least), Some(most)) = (time(low, ""), time(high, usual))
+        && least > most
+    {
+        words.push(format!("`{low}` is more than `{high}`, and is lowered to it"));
+        keys.text(low, units::duration(most));
+    }
+}
+
+/// A duration that `units::duration` has written.
+fn ms(text: &str) -> Option<u64> {
+    match text.strip_suffix("ms") {
+        Some(number) => number.parse().ok(),
+        None => units::seconds(text)?.checked_mul(1000),
+    }
+}

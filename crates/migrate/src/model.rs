@@ -1,0 +1,230 @@
+//! A configuration of nomen while it is made: sections of keys, with the bounds that nomen has for them.
+
+use crate::text::SourceSpan;
+use crate::units;
+
+/// What a key holds.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Setting {
+    Text(String),
+    Texts(Vec<String>),
+    Number(u64),
+    Switch(bool),
+}
+
+/// Keys of one section, in the order in which they are written.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Keys(pub(crate) Vec<(&'static str, Setting)>);
+
+impl Keys {
+    pub(crate) fn get(&self, key: &str) -> Option<&Setting> {
+        self.0.iter().find(|(name, _)| *name == key).map(|(_, setting)| setting)
+    }
+
+    pub(crate) fn set(&mut self, key: &'static str, setting: Setting) {
+        match self.0.iter_mut().find(|(name, _)| *name == key) {
+            Some((_, old)) => *old = setting,
+            None => self.0.push((key, setting)),
+        }
+    }
+
+    pub(crate) fn text(&mut self, key: &'static str, text: impl Into<String>) {
+        self.set(key, Setting::Text(text.into()));
+    }
+
+    pub(crate) fn switch(&mut self, key: &'static str, on: bool) {
+        self.set(key, Setting::Switch(on));
+    }
+
+    /// Sets a list; an empty one is none.
+    pub(crate) fn texts(&mut self, key: &'static str, texts: Vec<String>) {
+        match texts.is_empty() {
+            true => self.remove(key),
+            false => self.set(key, Setting::Texts(texts)),
+        }
+    }
+
+    /// Adds to a list what is not in it.
+    pub(crate) fn add(&mut self, key: &'static str, text: impl Into<String>) {
+        let text = text.into();
+        match self.0.iter_mut().find(|(name, _)| *name == key) {
+            Some((_, Setting::Texts(texts))) if texts.contains(&text) => {}
+            Some((_, Setting::Texts(texts))) => texts.push(text),
+            _ => self.set(key, Setting::Texts(vec![text])),
+        }
+    }
+
+    /// The members of a list.
+    pub(crate) fn members(&self, key: &str) -> &[String] {
+        match self.get(key) {
+            Some(Setting::Texts(texts)) => texts,
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: &str) {
+        self.0.retain(|(name, _)| *name != key);
+    }
+}
+
+/// The sections that a configuration has once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Section {
+    Server,
+    Transfers,
+    Resolver,
+    Metrics,
+    Log,
+}
+
+impl Section {
+    pub(crate) fn header(self) -> &'static str {
+        match self {
+            Self::Server => "[server]",
+            Self::Transfers => "[transfers]",
+            Self::Resolver => "[resolver]",
+            Self::Metrics => "[metrics]",
+            Self::Log => "[log]",
+        }
+    }
+}
+
+/// A zone.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Zone {
+    pub(crate) name: String,
+    /// Its master file, if it has one, as an absolute path where the peer's is.
+    pub(crate) file: Option<String>,
+    /// The template that the peer has for it.
+    pub(crate) template: Option<String>,
+    pub(crate) keys: Keys,
+    pub(crate) span: Option<SourceSpan>,
+}
+
+/// A configuration while it is made.
+#[derive(Debug, Default)]
+pub(crate) struct Nomen {
+    pub(crate) server: Keys,
+    /// Addresses, and whether they are for UDP and TCP.
+    pub(crate) listens: Vec<Keys>,
+    pub(crate) transfers: Keys,
+    pub(crate) tsig_keys: Vec<Keys>,
+    /// Templates by their names, beside those that zones have in common.
+    pub(crate) templates: Vec<(String, Keys)>,
+    pub(crate) zones: Vec<Zone>,
+    pub(crate) resolver: Option<Keys>,
+    pub(crate) forwards: Vec<Keys>,
+    pub(crate) stubs: Vec<Keys>,
+    pub(crate) access: Vec<Keys>,
+    pub(crate) metrics: Option<Keys>,
+    pub(crate) log: Keys,
+}
+
+impl Nomen {
+    pub(crate) fn section(&mut self, section: Section) -> &mut Keys {
+        match section {
+            Section::Server => &mut self.server,
+            Section::Transfers => &mut self.transfers,
+            Section::Resolver => self.resolver.get_or_insert_default(),
+            Section::Metrics => self.metrics.get_or_insert_default(),
+            Section::Log => &mut self.log,
+        }
+    }
+
+    /// Whether there is a key of this name.
+    pub(crate) fn has_key(&self, name: &str) -> bool {
+        let is = |key: &Keys| matches!(key.get("name"), Some(Setting::Text(text)) if text == name);
+        self.tsig_keys.iter().any(is)
+    }
+
+    /// Adds a pass to `[[resolver.access]]`, to the last block if that says the same.
+    pub(crate) fn grant(&mut self, action: &str, from: impl Into<String>) {
+        self.resolver.get_or_insert_default();
+        let wanted = Setting::Text(action.to_owned());
+        match self.access.last_mut().filter(|last| last.get("action") == Some(&wanted)) {
+            Some(last) => last.add("from", from),
+            None => {
+                let mut block = Keys::default();
+                block.set("action", wanted);
+                block.add("from", from);
+                self.access.push(block);
+            }
+        }
+    }
+}
+
+/// In what a number of nomen's configuration is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// Things.
+    Count,
+    /// Milliseconds; written with units.
+    Millis,
+    /// Bytes; written with units.
+    Bytes,
+}
+
+/// A key that holds a number: its section as it is written, its name, its measure, the least and the most.
+pub type Bound = (&'static str, &'static str, Measure, u64, u64);
+
+const DAY: u64 = 86_400_000;
+const SOA: (u64, u64) = (1_000, 2_147_483_647_000);
+
+/// The bounds of the keys that are written. A test of the program compares them with its own.
+#[rustfmt::skip]
+pub const BOUNDS: &[Bound] = &[
+    ("[server]", "workers", Measure::Count, 1, 1024),
+    ("[server]", "udp-buffer", Measure::Bytes, 4096, 1 << 30),
+    ("[server]", "tcp-connections", Measure::Count, 1, 1_000_000),
+    ("[server]", "tcp-connections-per-client", Measure::Count, 1, 1_000_000),
+    ("[server]", "tcp-first-timeout", Measure::Millis, 100, 600_000),
+    ("[server]", "tcp-idle-timeout", Measure::Millis, 200, 3_600_000),
+    ("[server]", "tcp-write-timeout", Measure::Millis, 100, 600_000),
+    ("[server]", "tcp-pipeline", Measure::Count, 1, 1024),
+    ("[server]", "max-udp-size", Measure::Count, 512, 4096),
+    ("[server]", "max-chain", Measure::Count, 1, 64),
+    ("[transfers]", "outgoing", Measure::Count, 1, 100_000),
+    ("[transfers]", "incoming", Measure::Count, 1, 10_000),
+    ("[transfers]", "incoming-per-primary", Measure::Count, 1, 10_000),
+    ("[transfers]", "incoming-max-records", Measure::Count, 1, 4_294_967_295),
+    ("[transfers]", "incoming-max-size", Measure::Bytes, 65_536, 1 << 40),
+    ("[transfers]", "incoming-max-time", Measure::Millis, 1_000, 7 * DAY),
+    ("[transfers]", "incoming-idle-timeout", Measure::Millis, 1_000, 3_600_000),
+    ("[[zone]]", "min-refresh", Measure::Millis, SOA.0, SOA.1),
+    ("[[zone]]", "max-refresh", Measure::Millis, SOA.0, SOA.1),
+    ("[[zone]]", "min-retry", Measure::Millis, SOA.0, SOA.1),
+    ("[[zone]]", "max-retry", Measure::Millis, SOA.0, SOA.1),
+    ("[[zone]]", "min-expire", Measure::Millis, SOA.0, SOA.1),
+    ("[[zone]]", "max-expire", Measure::Millis, SOA.0, SOA.1),
+    ("[[zone]]", "journal-size", Measure::Bytes, 0, 1 << 40),
+    ("[resolver]", "cache-size", Measure::Bytes, 1 << 20, 64 << 30),
+    ("[resolver]", "min-ttl", Measure::Millis, 0, 3_600_000),
+    ("[resolver]", "max-ttl", Measure::Millis, 0, 30 * DAY),
+    ("[resolver]", "max-negative-ttl", Measure::Millis, 0, 30 * DAY),
+    ("[resolver]", "failure-ttl", Measure::Millis, 1_000, 300_000),
+    ("[resolver]", "serve-stale", Measure::Millis, 0, 30 * DAY),
+    ("[resolver]", "stale-answer-ttl", Measure::Millis, 1_000, 3_600_000),
+    ("[resolver]", "stale-after", Measure::Millis, 0, 60_000),
+    ("[resolver]", "max-rule-chain", Measure::Count, 1, 64),
+    ("[resolver]", "udp-size", Measure::Count, 512, 4096),
+    ("[resolver]", "budget-queries", Measure::Count, 1, 10_000),
+    ("[resolver]", "budget-depth", Measure::Count, 0, 64),
+    ("[resolver]", "budget-time", Measure::Millis, 100, 60_000),
+    ("[resolver]", "clients-per-lookup", Measure::Count, 1, 1_000_000),
+    ("[resolver]", "lookups", Measure::Count, 1, 1_000_000),
+    ("[resolver]", "lookups-per-zone", Measure::Count, 1, 1_000_000),
+    ("[resolver]", "known-servers", Measure::Count, 100, 1_000_000),
+];
+
+/// A number for a key, within its bounds, and whether it had to be changed for that. `value` is in the key's measure.
+pub(crate) fn bounded(header: &str, key: &str, value: u64) -> Option<(Setting, bool)> {
+    let (_, _, measure, least, most) =
+        BOUNDS.iter().find(|(section, name, ..)| *section == header && *name == key)?;
+    let within = value.clamp(*least, *most);
+    let setting = match measure {
+        Measure::Count => Setting::Number(within),
+        Measure::Millis => Setting::Text(units::duration(within)),
+        Measure::Bytes => Setting::Text(units::bytes(within)),
+    };
+    Some((setting, within != value))
+}

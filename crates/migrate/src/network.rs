@@ -1,0 +1,334 @@
+//! Networks: what is left of one if others are taken out of it, and lists of which the first member that fits decides.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// All addresses whose first bits are these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Network {
+    v6: bool,
+    /// The address, in its lowest bits for IPv4.
+    bits: u128,
+    len: u8,
+}
+
+impl Network {
+    /// The network of this length that an address is in.
+    pub(crate) fn of(address: IpAddr, len: u8) -> Option<Self> {
+        let (v6, bits) = match address {
+            IpAddr::V4(v4) => (false, u128::from(u32::from(v4))),
+            IpAddr::V6(v6) => (true, u128::from(v6)),
+        };
+        let network = Self { v6, bits, len };
+        (len <= network.width()).then(|| Self { bits: bits & !network.host_mask(), ..network })
+    }
+
+    /// All addresses of both families.
+    pub(crate) fn all() -> [Self; 2] {
+        [false, true].map(|v6| Self { v6, bits: 0, len: 0 })
+    }
+
+    fn width(self) -> u8 {
+        if self.v6 { 128 } else { 32 }
+    }
+
+    fn host_mask(self) -> u128 {
+        u128::MAX.checked_shr(u32::from(128 - self.width() + self.len)).unwrap_or(0)
+    }
+
+    fn last(self) -> u128 {
+        self.bits | self.host_mask()
+    }
+
+    pub(crate) fn covers(self, other: Self) -> bool {
+        self.v6 == other.v6 && self.len <= other.len && other.bits & !self.host_mask() == self.bits
+    }
+
+    /// How many bits all its addresses have in common.
+    pub(crate) fn length(self) -> u8 {
+        self.len
+    }
+
+    /// Its address, if it has just one.
+    pub(crate) fn single(self) -> Option<IpAddr> {
+        (self.len == self.width()).then(|| self.address())
+    }
+
+    fn address(self) -> IpAddr {
+        match self.v6 {
+            true => Ipv6Addr::from(self.bits).into(),
+            false => Ipv4Addr::from(u32::try_from(self.bits).unwrap_or(0)).into(),
+        }
+    }
+
+    fn halves(self) -> [Self; 2] {
+        let len = self.len + 1;
+        let lower = Self { len, ..self };
+        [lower, Self { bits: self.bits | (lower.host_mask() + 1), ..lower }]
+    }
+
+    /// What is left of it without another one.
+    fn without(self, other: Self, out: &mut Vec<Self>) {
+        if other.covers(self) {
+        } else if self.covers(other) {
+            self.halves().into_iter().for_each(|half| half.without(other, out));
+        } else {
+            out.push(self);
+        }
+    }
+
+    /// Reads `address`, `address/length`, or an IPv4 address with fewer parts before the `/`, as in `10/8`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (address, len) = text.split_once('/').map_or((text, None), |(a, len)| (a, Some(len)));
+        let address: IpAddr = match address.parse() {
+            Ok(address) => address,
+            Err(_) if len.is_some() && address.bytes().all(|b| b.is_ascii_digit() || b == b'.') => {
+                let parts = address.trim_end_matches('.').split('.').count();
+                let padded = (parts..4).fold(address.trim_end_matches('.').to_owned(), |text, _| text + ".0");
+                padded.parse().ok()?
+            }
+            Err(_) => return None,
+        };
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        match len {
+            None => Self::of(address, width),
+            Some(len) if len.bytes().all(|byte| byte.is_ascii_digit()) => {
+                Self::of(address, len.parse().ok()?)
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Reads what `parse` does, `first-last`, or `address&mask`: as networks that are together the same.
+    pub(crate) fn parse_range(text: &str) -> Option<Vec<Self>> {
+        if let Some((first, last)) = text.split_once('-') {
+            return Self::range(first.trim().parse().ok()?, last.trim().parse().ok()?);
+        }
+        if let Some((address, mask)) = text.split_once('&') {
+            let (address, mask): (Ipv4Addr, Ipv4Addr) = (address.parse().ok()?, mask.parse().ok()?);
+            let len = u32::from(mask).leading_ones();
+            let plain = u32::from(mask).count_ones() == len;
+            return plain
+                .then(|| Self::of(address.into(), u8::try_from(len).ok()?))
+                .flatten()
+                .map(|n| vec![n]);
+        }
+        Self::parse(text).map(|network| vec![network])
+    }
+
+    /// The networks that are together all addresses from one to another.
+    fn range(first: IpAddr, last: IpAddr) -> Option<Vec<Self>> {
+        let first = Self::of(first, if first.is_ipv4() { 32 } else { 128 })?;
+        let last = Self::of(last, first.width()).filter(|last| last.bits >= first.bits)?;
+        let (mut out, mut next) = (Vec::new(), Some(first));
+        while let Some(mut network) = next {
+            // As wide as the place where it begins and the end allow.
+            while let Some(len) = network.len.checked_sub(1) {
+                let wider = Self { len, ..network };
+                if wider.bits & wider.host_mask() != 0 || wider.last() > last.bits {
+                    break;
+                }
+                network = wider;
+            }
+            out.push(network);
+            let end = network.last();
+            next = (end < last.bits).then(|| Self { bits: end + 1, len: first.width(), ..first });
+        }
+        Some(out)
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.single() {
+            Some(address) => address.fmt(f),
+            None => write!(f, "{}/{}", self.address(), self.len),
+        }
+    }
+}
+
+/// Members of a list of clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Client {
+    Networks(Vec<Network>),
+    Key(String),
+    /// Whom a list within the list lets pass; whom it does not, the rest of the outer list decides about.
+    List(Vec<Member>),
+    /// Nobody can say here who that is.
+    Unknown,
+}
+
+/// A member of a list of which the first one that fits decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) deny: bool,
+    pub(crate) client: Client,
+}
+
+/// Who passes: whoever is in the network, and has the key, as far as they are said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pass {
+    pub(crate) network: Option<Network>,
+    pub(crate) key: Option<String>,
+}
+
+impl fmt::Display for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.network, &self.key) {
+            (None, None) => f.write_str("any"),
+            (Some(network), None) => network.fmt(f),
+            (None, Some(key)) => write!(f, "key:{key}"),
+            (Some(network), Some(key)) => write!(f, "{network} key:{key}"),
+        }
+    }
+}
+
+/// Most members that a list without refusals may have. A list of more is nobody's intention.
+const MAX_PASSES: usize = 2000;
+
+/// Whom a list lets pass, said without refusals. None where that cannot be said: then nobody passes, which is less.
+pub(crate) fn passes(members: &[Member]) -> Option<Vec<Pass>> {
+    let (mut out, mut denied) = (Vec::new(), Vec::new());
+    collect(members, &mut denied, &mut out)?;
+    Some(out)
+}
+
+fn collect(members: &[Member], denied: &mut Vec<Network>, out: &mut Vec<Pass>) -> Option<()> {
+    for member in members {
+        match (&member.client, member.deny) {
+            (Client::Networks(networks), true) => denied.extend(networks),
+            (Client::List(inner), true) => {
+                // Who is refused there goes on here; a key in there would refuse by a key.
+                let refused = passes(inner)?;
+                for pass in refused {
+                    match (pass.network, pass.key) {
+                        (_, Some(_)) => return None,
+                        (Some(network), None) => denied.push(network),
+                        (None, None) => denied.extend(Network::all()),
+                    }
+                }
+            }
+            (Client::Networks(networks), false) => {
+                let left = without(networks, denied);
+                let whole = Network::all().iter().all(|all| left.contains(all));
+                match whole {
+                    true => push(out, Pass { network: None, key: None }),
+                    false => left.into_iter().for_each(|n| push(out, Pass { network: Some(n), key: None })),
+                }
+            }
+            (Client::Key(key), false) => {
+                let key = Some(key.clone());
+                match denied.is_empty() {
+                    true => push(out, Pass { network: None, key }),
+                    false => without(&Network::all(), denied)
+                        .into_iter()
+                        .for_each(|n| push(out, Pass { network: Some(n), key: key.clone() })),
+                }
+            }
+            (Client::List(inner), false) => collect(inner, &mut denied.clone(), out)?,
+            (Client::Unknown, false) => {}
+            (Client::Key(_) | Client::Unknown, true) => return None,
+        }
+        if out.len() > MAX_PASSES {
+            return None;
+        }
+    }
+    Some(())
+}
+
+fn push(out: &mut Vec<Pass>, pass: Pass) {
+    // What a wider member says need not be said again.
+    let covered = |other: &Pass| match (other.network, pass.network) {
+        _ if other.key.is_some() && other.key != pass.key => false,
+        (None, _) => true,
+        (Some(wide), Some(narrow)) => wide.covers(narrow),
+        (Some(_), None) => false,
+    };
+    if !out.iter().any(covered) {
+        out.push(pass);
+    }
+}
+
+/// What is left of networks without others.
+fn without(networks: &[Network], denied: &[Network]) -> Vec<Network> {
+    denied.iter().fold(networks.to_vec(), |left, deny| {
+        let mut out = Vec::new();
+        left.into_iter().take(MAX_PASSES).for_each(|network| network.without(*deny, &mut out));
+        out
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn member(deny: bool, text: &str) -> Member {
+        let client = match text.strip_prefix("key:") {
+            Some(key) => Client::Key(key.into()),
+            None if text == "any" => Client::Networks(Network::all().into()),
+            None => Client::Networks(Network::parse_range(text).expect(text)),
+        };
+        Member { deny, client }
+    }
+
+    fn shown(members: &[Member]) -> Option<Vec<String>> {
+        Some(passes(members)?.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn refusals_are_taken_out_of_what_follows() {
+        let list = [member(true, "10.0.0.128/25"), member(false, "10.0.0.0/24"), member(false, "key:k")];
+        let found = shown(&list).expect("it can be said");
+        assert_eq!(found[0], "10.0.0.0/25");
+        assert!(found[1..].iter().all(|pass| pass.ends_with("key:k")));
+        assert_eq!(shown(&[member(true, "key:k"), member(false, "any")]), None);
+    }
+
+    /// `!{ !10/8; any; }; key k;` is BIND's way to ask for a network and a key.
+    #[test]
+    fn a_network_and_a_key() {
+        let inner = vec![member(true, "10.0.0.0/8"), member(false, "any")];
+        let list = [Member { deny: true, client: Client::List(inner) }, member(false, "key:k")];
+        assert_eq!(shown(&list), Some(vec!["10.0.0.0/8 key:k".into()]));
+    }
+
+    #[test]
+    fn ranges_and_masks_are_networks() {
+        let shown = |text| -> Vec<String> {
+            Network::parse_range(text).expect(text).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(shown("10.0.0.1-10.0.0.4"), ["10.0.0.1", "10.0.0.2/31", "10.0.0.4"]);
+        assert_eq!(shown("0.0.0.0-255.255.255.255"), ["0.0.0.0/0"]);
+        assert_eq!(shown("10.1.0.0&255.255.0.0"), ["10.1.0.0/16"]);
+        assert_eq!(shown("10/8"), ["10.0.0.0/8"]);
+        assert_eq!(shown("::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), ["::/0"]);
+        assert_eq!(shown("192.0.2.7/24"), ["192.0.2.0/24"]);
+        for bad in ["10.0.0.2-10.0.0.1", "10.0.0.0/33", "::1-10.0.0.1", "x", "10.0.0.0&255.0.255.0", "10"] {
+            assert_eq!(Network::parse_range(bad), None, "{bad}");
+        }
+    }
+
+    proptest! {
+        /// The first member that fits decides, and a list without refusals decides the same.
+        #[test]
+        fn a_list_without_refusals_lets_the_same_pass(
+            list in prop::collection::vec((any::<bool>(), 0u8..=255, 24u8..=32), 0..6),
+            client in 0u8..=255,
+        ) {
+            let network = |last: u8, len| Network::of(Ipv4Addr::new(10, 0, 0, last).into(), len).expect("a network");
+            let client = network(client, 32);
+            let expected = list
+                .iter()
+                .find(|(_, last, len)| network(*last, *len).covers(client))
+                .is_some_and(|(deny, ..)| !deny);
+            let members: Vec<Member> = list
+                .iter()
+                .map(|(deny, last, len)| Member { deny: *deny, client: Client::Networks(vec![network(*last, *len)]) })
+                .collect();
+            let found = passes(&members).expect("there are no keys");
+            let fits = |pass: &Pass| pass.network.is_none_or(|network| network.covers(client));
+            prop_assert_eq!(found.iter().any(fits), expected);
+        }
+    }
+}

@@ -1,0 +1,564 @@
+//! nsd.conf, of NSD 4.3 to 4.12.
+
+use std::path::Path;
+
+use crate::clauses;
+use crate::files::join;
+use crate::ledger::Outcome;
+use crate::model::{Keys, Section, Zone};
+use crate::network::{Client, Member, Network, passes};
+use crate::text::{SyntaxFault, Texts};
+use crate::tree::Statement;
+use crate::unbound::{nsid, verbosity};
+use crate::units;
+use crate::work::{NamedRule, Rule, SECOND, Work, domain, path_text, rule, server, with_port};
+
+/// Words that begin a section.
+pub(crate) const SECTIONS: &[&str] =
+    &["server", "zone", "pattern", "key", "remote-control", "tls-auth", "verify", "dnstap", "xdp"];
+
+const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
+const FILES: Rule = Rule::Unneeded("nomen writes no such file, or keeps it in `state-dir`");
+const RATES: Rule = Rule::Missing("nomen limits no rates of answers");
+const TLS: Rule = Rule::Missing("nomen speaks plain UDP and TCP alone");
+const COOKIES: Rule = Rule::Missing("nomen answers no cookies of clients");
+const HISTORY: Rule =
+    Rule::Missing("of a zone that changes by its file, nomen keeps no differences for IXFR");
+const VERIFY: Rule = Rule::Missing("nomen runs no program to verify a zone");
+
+const RULES: &[NamedRule] = &[
+    ("server-count", Rule::Number(Section::Server, "workers")),
+    ("tcp-count", Rule::Number(Section::Server, "tcp-connections")),
+    ("tcp-timeout", Rule::Time(Section::Server, "tcp-idle-timeout", SECOND)),
+    ("receive-buffer-size", Rule::Number(Section::Server, "udp-buffer")),
+    ("send-buffer-size", Rule::Unneeded("`udp-buffer` of [server] is for both directions")),
+    ("xfrd-tcp-max", Rule::Number(Section::Transfers, "incoming")),
+    ("zonesdir", Rule::Unneeded("paths in the printed configuration are whole")),
+    (
+        "chroot",
+        Rule::Same(
+            &[""],
+            "nomen stays in the root that it is started in; packaging/nomen.service shuts it off otherwise",
+        ),
+    ),
+    ("pidfile", FILES),
+    ("database", FILES),
+    ("xfrdfile", FILES),
+    ("xfrdir", FILES),
+    ("difffile", FILES),
+    ("cookie-secret-file", COOKIES),
+    (
+        "zonelistfile",
+        Rule::Missing("zones that `nsd-control addzone` has added are not read; use `nomen ctl zone add`"),
+    ),
+    ("debug-mode", TUNING),
+    ("do-ip4", Rule::Same(&["yes"], "write addresses of the other family alone into [[listen]]")),
+    ("do-ip6", Rule::Same(&["yes"], "write addresses of the other family alone into [[listen]]")),
+    ("ip-transparent", Rule::Same(&["no"], "nomen listens on addresses that the machine has")),
+    ("ip-freebind", Rule::Same(&["no"], "nomen listens on addresses that the machine has")),
+    ("bindtodevice", Rule::Same(&["no"], "nomen listens on addresses, not on interfaces")),
+    ("reuseport", TUNING),
+    ("xdp-interface", Rule::Missing("write `xdp` into [[listen]]; see docs/AF_XDP.md")),
+    ("xdp-program-path", TUNING),
+    ("xdp-program-load", TUNING),
+    ("xdp-bpffs-path", TUNING),
+    ("xdp-force-copy", TUNING),
+    ("cpu-affinity", Rule::Missing("`pin-cpus` of [server] keeps each worker on a CPU")),
+    ("xfrd-cpu-affinity", TUNING),
+    ("zonefiles-check", Rule::Unneeded("a reload reads the zones whose files changed")),
+    ("zonefiles-write", Rule::Unneeded("nomen never writes zone files; `nomen ctl zone dump` prints a zone")),
+    ("reload-config", TUNING),
+    ("xfrd-reload-timeout", TUNING),
+    ("xfrd-tcp-pipeline", TUNING),
+    ("statistics", Rule::Unneeded("[metrics] has figures at any time")),
+    ("zonestats", Rule::Unneeded("`per-zone` of [metrics] counts queries for each zone")),
+    ("zonestatsfile", FILES),
+    ("log-only-syslog", Rule::Unneeded("nomen writes to stderr, which systemd keeps")),
+    ("log-time-ascii", TUNING),
+    ("log-time-iso", TUNING),
+    ("drop-updates", TUNING),
+    ("hide-trustanchor", TUNING),
+    ("tcp-query-count", TUNING),
+    ("tcp-mss", TUNING),
+    ("outgoing-tcp-mss", TUNING),
+    ("tcp-reject-overflow", TUNING),
+    ("tcp-listen-queue", TUNING),
+    (
+        "minimal-responses",
+        Rule::Unneeded("nomen adds the records that clients will need next, and no others"),
+    ),
+    ("confine-to-zone", TUNING),
+    ("refuse-any", Rule::Unneeded("nomen answers ANY with one RRset")),
+    ("round-robin", Rule::Same(&["no"], "nomen keeps the order in which the zone has the records")),
+    ("min-expire-time-expression", TUNING),
+    ("ixfr-number", HISTORY),
+    ("ixfr-size", HISTORY),
+    ("nsec3-keep-zonefile-cache", TUNING),
+    ("answer-cookie", Rule::Same(&["no"], "nomen answers no cookies of clients")),
+    ("cookie-secret", COOKIES),
+    ("cookie-staging-secret", COOKIES),
+    ("proxy_protocol_port", Rule::Missing("nomen takes no PROXY protocol")),
+    ("proxy-protocol-port", Rule::Missing("nomen takes no PROXY protocol")),
+    ("rrl-size", RATES),
+    ("rrl-ratelimit", Rule::Same(&["0"], "nomen limits no rates of answers")),
+    ("rrl-slip", RATES),
+    ("rrl-ipv4-prefix-length", RATES),
+    ("rrl-ipv6-prefix-length", RATES),
+    ("rrl-whitelist-ratelimit", Rule::Same(&["0"], "nomen limits no rates of answers")),
+    ("rrl-whitelist", RATES),
+    ("tls-service-key", TLS),
+    ("tls-service-pem", TLS),
+    ("tls-service-ocsp", TLS),
+    ("tls-port", TLS),
+    ("tls-auth-port", TLS),
+    ("tls-auth-xfr-only", TLS),
+    ("tls-cert-bundle", Rule::Unneeded("nomen speaks no TLS")),
+    (
+        "create-ixfr",
+        Rule::Same(&["no"], "of a zone that changes by its file, nomen keeps no differences for IXFR"),
+    ),
+    ("store-ixfr", Rule::Unneeded("nomen keeps changes of zones from primaries in `state-dir`")),
+    ("notify-retry", TUNING),
+    ("multi-master-check", TUNING),
+    ("multi-primary-check", TUNING),
+    (
+        "allow-axfr-fallback",
+        Rule::Same(&["yes"], "nomen takes the whole zone where primaries have no differences"),
+    ),
+    ("outgoing-interface", Rule::Missing("the kernel chooses the address that nomen asks from")),
+    ("size-limit-xfr", Rule::Missing("`incoming-max-size` of [transfers] is for all zones")),
+    ("verify-zone", VERIFY),
+    ("verifier", VERIFY),
+    ("verifier-feed-zone", VERIFY),
+    ("verifier-timeout", VERIFY),
+    ("allow-query", Rule::Missing("nomen answers everybody from its zones")),
+    ("catalog", Rule::Missing("write `catalog-template` into the zone; see docs/CATALOGS.md")),
+    ("catalog-member-pattern", Rule::Missing("write `catalog-template` into the zone; see docs/CATALOGS.md")),
+    ("catalog-producer-zone", Rule::Missing("nomen makes no catalog zones")),
+];
+
+/// Moves a configuration.
+pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Result<(), SyntaxFault> {
+    let parsed = clauses::parse(texts, path, SECTIONS)?;
+    for include in &parsed.includes {
+        work.ledger.translated(include, "its statements, as if they stood here");
+    }
+    let sections = &parsed.sections;
+    sections.iter().for_each(|section| work.ledger.open(section));
+    let of =
+        |key: &str| -> Vec<&Statement> { sections.iter().filter(|section| section.key() == key).collect() };
+    let all: Vec<&Statement> = of("server").into_iter().flat_map(Statement::block).collect();
+    for key in of("key") {
+        let get = |name| key.find(name).map_or("", Statement::value);
+        let (name, algorithm, secret) = (get("name"), get("algorithm"), get("secret"));
+        let title = key.find("name").unwrap_or(key);
+        work.tsig_key(title, name, algorithm, secret);
+        for statement in key.block().iter().filter(|statement| statement.key() != "name") {
+            work.ledger.translated(statement, "[[tsig-key]]");
+        }
+    }
+    let base = path.parent().unwrap_or(Path::new(""));
+    let zonesdir = last(&all, "zonesdir").filter(|found| !found.value().is_empty());
+    let zonesdir = zonesdir.map_or(base.to_owned(), |found| join(base, found.value()));
+    server_section(work, &all);
+    let patterns = of("pattern");
+    for zone in of("zone") {
+        one_zone(work, zone, &patterns, &zonesdir);
+    }
+    for section in sections {
+        match section.key() {
+            "remote-control" => {
+                for statement in section.block() {
+                    work.ledger.unneeded(
+                        statement,
+                        "`nomen ctl` talks to a local socket that [control] has by default",
+                    );
+                }
+            }
+            "tls-auth" => work.ledger.missing(section, "nomen has no transfers over TLS"),
+            "verify" => work.ledger.missing(section, "nomen runs no program to verify a zone"),
+            "dnstap" => work.ledger.missing(section, "nomen writes no dnstap"),
+            _ => {}
+        }
+    }
+    work.ledger.sweep(sections, &explain);
+    #[cfg(test)]
+    assert_eq!(work.ledger.unaccounted(sections), 0);
+    Ok(())
+}
+
+fn explain(statement: &Statement) -> (Outcome, String) {
+    match rule(RULES, statement.key()) {
+        Some(Rule::Unneeded(why)) => (Outcome::Unneeded, why.into()),
+        Some(Rule::Missing(why)) => (Outcome::Missing, why.into()),
+        Some(Rule::Same(values, _)) if values.contains(&statement.value()) => {
+            (Outcome::Unneeded, "nomen does so anyway".into())
+        }
+        Some(Rule::Same(_, why)) => (Outcome::Missing, why.into()),
+        _ if ZONE_KEYS.contains(&statement.key()) => {
+            (Outcome::Unneeded, "no zone of this configuration has this pattern".into())
+        }
+        _ => (Outcome::Missing, format!("nomen has nothing for `{}`", statement.key())),
+    }
+}
+
+fn last<'t>(all: &[&'t Statement], key: &str) -> Option<&'t Statement> {
+    all.iter().rev().find(|statement| statement.key() == key).copied()
+}
+
+fn server_section(work: &mut Work, all: &[&Statement]) {
+    listen(work, all);
+    for (said, hide, key) in [("identity", "hide-identity", "id"), ("version", "hide-version", "version")] {
+        let hidden = last(all, hide).is_some_and(|found| units::switch(found.value()) == Some(true));
+        let text = last(all, said).map_or("auto", Statement::value);
+        work.nomen
+            .server
+            .text(if key == "id" { "id" } else { "version" }, if hidden { "hide" } else { text });
+        for found in [last(all, said), last(all, hide)].into_iter().flatten() {
+            work.in_key(found, Section::Server, key);
+        }
+    }
+    match last(all, "username") {
+        None => work.nomen.server.text("user", "nsd"),
+        Some(found) if found.value().is_empty() => {
+            work.ledger.unneeded(found, "nomen stays who it is unless `user` of [server] says otherwise");
+        }
+        Some(found) => {
+            // `user.group` is how NSD writes both.
+            let (user, group) = found.value().split_once('.').unwrap_or((found.value(), ""));
+            work.nomen.server.text("user", user);
+            if !group.is_empty() {
+                work.nomen.server.text("group", group);
+            }
+            work.in_key(found, Section::Server, "user");
+        }
+    }
+    let sizes: Vec<&Statement> =
+        ["ipv4-edns-size", "ipv6-edns-size"].iter().filter_map(|key| last(all, key)).collect();
+    let least = sizes.iter().filter_map(|found| units::size(found.value())).min();
+    for found in sizes {
+        work.number(found, Section::Server, "max-udp-size", least);
+        if units::size(found.value()) != least {
+            work.ledger.differs(found, "`max-udp-size` is for both families, and is the smaller one here");
+        }
+    }
+    for statement in all {
+        match statement.key() {
+            "nsid" => nsid(work, statement),
+            "verbosity" => verbosity(work, statement),
+            "logfile" => {
+                work.nomen.log.text("target", statement.value());
+                work.in_key(statement, Section::Log, "target");
+            }
+            key => {
+                if let Some(rule) = rule(RULES, key) {
+                    work.apply(statement, rule);
+                }
+            }
+        }
+    }
+    if last(all, "rrl-ratelimit").is_none() {
+        work.ledger.unwritten(
+            Outcome::Missing,
+            "NSD limits the rate of answers to a network to 200 a second by default; nomen limits none",
+        );
+    }
+}
+
+fn listen(work: &mut Work, all: &[&Statement]) {
+    let port = last(all, "port");
+    let usual = port.and_then(|port| port.value().parse().ok()).unwrap_or(53u16);
+    if let Some(port) = port {
+        work.ledger.translated(port, "the port in `addr` of [[listen]]");
+    }
+    let named = all.iter().filter(|s| s.key() == "ip-address" || s.key() == "interface");
+    let (mut block, mut any) = (Keys::default(), false);
+    for statement in named {
+        any = true;
+        let (ip, own) =
+            statement.value().split_once('@').map_or((statement.value(), None), |(ip, p)| (ip, Some(p)));
+        match (ip.parse(), own.map_or(Some(usual), |port| port.parse().ok())) {
+            (Ok(ip), Some(port)) => {
+                block.add("addr", with_port(ip, port));
+                work.ledger.translated(statement, "`addr` of [[listen]]");
+                if statement.words().count() > 2 {
+                    work.ledger.missing(statement, "nomen's workers listen on all addresses together");
+                }
+            }
+            _ => {
+                work.ledger.missing(statement, "nomen listens on addresses, not on interfaces by their names")
+            }
+        }
+    }
+    if !any {
+        ["0.0.0.0", "::"]
+            .iter()
+            .filter_map(|ip| ip.parse().ok())
+            .for_each(|ip| block.add("addr", with_port(ip, usual)));
+    }
+    if !block.0.is_empty() {
+        work.nomen.listens.push(block);
+    }
+}
+
+/// Keys of zones and patterns that are translated.
+const ZONE_KEYS: &[&str] = &[
+    "name",
+    "zonefile",
+    "include-pattern",
+    "request-xfr",
+    "allow-notify",
+    "notify",
+    "provide-xfr",
+    "min-refresh-time",
+    "max-refresh-time",
+    "min-retry-time",
+    "max-retry-time",
+    "min-expire-time",
+    "max-expire-time",
+];
+
+/// A zone's statements and those of the patterns that it includes, and the pattern it has first.
+fn flattened<'t>(
+    work: &mut Work,
+    section: &'t Statement,
+    patterns: &[&'t Statement],
+    depth: usize,
+    out: &mut Vec<&'t Statement>,
+) -> Option<String> {
+    let mut first = None;
+    for statement in section.block() {
+        if statement.key() != "include-pattern" {
+            out.push(statement);
+            continue;
+        }
+        let name = statement.value();
+        let pattern = patterns.iter().find(|pattern| pattern.find("name").is_some_and(|n| n.value() == name));
+        match pattern {
+            Some(pattern) if depth < 16 => {
+                work.ledger.translated(statement, "the pattern's keys, with the zone's");
+                if let Some(found) = pattern.find("name") {
+                    work.ledger.translated(found, "[template], where several zones have the same keys");
+                }
+                first.get_or_insert(name.to_owned());
+                let mut inner = Vec::new();
+                flattened(work, pattern, patterns, depth + 1, &mut inner);
+                out.extend(inner.into_iter().filter(|statement| statement.key() != "name"));
+            }
+            Some(_) => work.ledger.missing(statement, "patterns include each other too deep"),
+            None => work.ledger.missing(statement, "there is no pattern of this name"),
+        }
+    }
+    first
+}
+
+fn one_zone(work: &mut Work, section: &Statement, patterns: &[&Statement], zonesdir: &Path) {
+    let name = section.find("name").and_then(|name| domain(name.value()));
+    let Some(name) = name.filter(|name| !work.nomen.zones.iter().any(|zone| zone.name == *name)) else {
+        return work.ledger.missing(section, "it has no name in DNS, or that of another zone");
+    };
+    let mut all = Vec::new();
+    let template = flattened(work, section, patterns, 0, &mut all);
+    let mut keys = Keys::default();
+    let (mut whole, mut primaries) = (true, 0);
+    for statement in all.iter().filter(|s| s.key() == "request-xfr") {
+        if let Some((server, axfr)) = primary(work, statement) {
+            keys.add("primaries", server);
+            (whole, primaries) = (whole && axfr, primaries + 1);
+        }
+    }
+    let wanted = all.iter().any(|s| s.key() == "request-xfr");
+    if wanted && primaries == 0 {
+        return work.ledger.missing(section, "none of its primaries can be asked by nomen");
+    }
+    if wanted && whole {
+        keys.switch("ixfr", false);
+    }
+    for (theirs, ours) in [("provide-xfr", "allow-transfer"), ("allow-notify", "allow-notify")] {
+        let list = clients(work, &all, theirs);
+        if wanted || theirs == "provide-xfr" {
+            keys.texts(ours, list);
+        }
+    }
+    for statement in &all {
+        zone_key(work, statement, wanted, &mut keys);
+    }
+    let file = last(&all, "zonefile");
+    let path = file.map(|file| join(zonesdir, &file_name(file.value(), &name)));
+    match (file, &path, wanted) {
+        (Some(file), _, true) => {
+            work.ledger.unneeded(
+                file,
+                "nomen takes the zone from its primaries at the start, and keeps it in `state-dir`",
+            );
+        }
+        (Some(file), Some(path), false) => {
+            work.zone_files.push((path.clone(), Some(zonesdir.to_owned())));
+            work.ledger.translated(file, "`file` of the zone");
+        }
+        (None, _, false) => return work.ledger.missing(section, "it has no file and no primaries"),
+        _ => {}
+    }
+    if wanted {
+        work.keep_state();
+    }
+    let file = path.filter(|_| !wanted).as_deref().map(path_text);
+    work.nomen.zones.push(Zone { name, file, template, keys, span: Some(section.span.clone()) });
+}
+
+fn zone_key(work: &mut Work, statement: &Statement, secondary: bool, keys: &mut Keys) {
+    match statement.key() {
+        "name" => work.ledger.translated(statement, "`name` of the zone"),
+        "notify" => {
+            if let Some(server) = peer(work, statement, 0) {
+                keys.add("notify", server);
+                work.ledger.translated(statement, "`notify` of the zone");
+            }
+        }
+        key if key.ends_with("-time") => {
+            let ours = ["min-refresh", "max-refresh", "min-retry", "max-retry", "min-expire", "max-expire"];
+            let Some(ours) = ours.into_iter().find(|ours| key.strip_suffix("-time") == Some(ours)) else {
+                return;
+            };
+            match (secondary, statement.value().parse::<u64>()) {
+                (false, _) => work.ledger.unneeded(statement, "the zone has no primaries"),
+                (true, Ok(seconds)) => work.zone_number(statement, keys, ours, seconds.checked_mul(1000)),
+                (true, Err(_)) => {
+                    work.ledger.missing(statement, "nomen takes a time, not what the SOA record makes of it")
+                }
+            }
+        }
+        key => {
+            if let Some(rule) = rule(RULES, key) {
+                work.apply(statement, rule);
+            }
+        }
+    }
+}
+
+/// `request-xfr: [AXFR|UDP] ADDRESS KEY`, and whether it is for AXFR alone.
+fn primary(work: &mut Work, statement: &Statement) -> Option<(String, bool)> {
+    let kind = statement.value();
+    let skip = usize::from(["AXFR", "UDP"].contains(&kind));
+    // A third word names what encrypts the transfer.
+    if statement.argument(skip + 2).is_some() {
+        work.ledger.missing(statement, "nomen has no transfers over TLS; the server is left out");
+        return None;
+    }
+    let server = peer(work, statement, skip)?;
+    match kind {
+        "UDP" => work.ledger.differs(statement, "nomen asks for transfers over TCP"),
+        _ => work.ledger.translated(statement, "`primaries` of the zone"),
+    }
+    Some((server, kind == "AXFR"))
+}
+
+/// `ADDRESS[@PORT] KEY`, behind so many words.
+fn peer(work: &mut Work, statement: &Statement, skip: usize) -> Option<String> {
+    let (address, key) = (statement.argument(skip)?, statement.argument(skip + 1));
+    let (ip, port) =
+        address.text.split_once('@').map_or((address.text.as_str(), None), |(ip, port)| (ip, Some(port)));
+    let Some(found) = server(ip, port) else {
+        work.not_understood(statement);
+        return None;
+    };
+    match key.filter(|key| key.text != "NOKEY") {
+        None => Some(found),
+        Some(key) => match work.known_key(&key.span, &key.text) {
+            Some(key) => Some(format!("{found} key:{key}")),
+            None => {
+                work.ledger.missing(statement, "nomen cannot use its key; the server is left out");
+                None
+            }
+        },
+    }
+}
+
+/// Whom `provide-xfr` or `allow-notify` lets pass. What is blocked is so wherever it stands.
+fn clients(work: &mut Work, all: &[&Statement], key: &str) -> Vec<String> {
+    let (mut blocked, mut allowed) = (Vec::new(), Vec::new());
+    for statement in all.iter().filter(|statement| statement.key() == key) {
+        let text = statement.value();
+        let network = text.split('@').next().and_then(Network::parse_range);
+        let Some(networks) = network.filter(|_| !text.contains('@')) else {
+            work.ledger.missing(statement, "nomen knows clients by their addresses, not by their ports");
+            continue;
+        };
+        match statement.argument(1).map_or("NOKEY", |key| key.text.as_str()) {
+            "BLOCKED" => blocked.push(Member { deny: true, client: Client::Networks(networks) }),
+            "NOKEY" => allowed.push((networks, None)),
+            name => {
+                let span = statement.argument(1).map_or(&statement.span, |word| &word.span);
+                match work.known_key(span, name) {
+                    Some(key) => allowed.push((networks, Some(key))),
+                    None => {
+                        work.ledger.missing(statement, "nomen cannot use its key");
+                        continue;
+                    }
+                }
+            }
+        }
+        if statement.argument(2).is_some() {
+            work.ledger.missing(statement, "nomen has no transfers over TLS");
+            continue;
+        }
+        work.ledger.translated(
+            statement,
+            format!("`{}` of the zone", if key == "provide-xfr" { "allow-transfer" } else { key }),
+        );
+    }
+    let mut out: Vec<String> = Vec::new();
+    for (networks, key) in allowed {
+        let mut list = blocked.clone();
+        list.push(Member { deny: false, client: Client::Networks(networks) });
+        for pass in passes(&list).unwrap_or_default() {
+            let pass = crate::network::Pass { key: key.clone(), ..pass };
+            let text = match (&pass.network, &key) {
+                // A key from anywhere.
+                (Some(network), Some(key)) if network.length() == 0 => format!("key:{key}"),
+                _ => pass.to_string(),
+            };
+            if !out.contains(&text) {
+                out.push(text);
+            }
+        }
+    }
+    out
+}
+
+/// A zone's file by its pattern: `%s` is the name, `%1` to `%3` its first characters, `%z`, `%y` and `%x` its last labels.
+fn file_name(pattern: &str, zone: &str) -> String {
+    let labels: Vec<&str> = zone.split('.').filter(|label| !label.is_empty()).collect();
+    let label = |n: usize| labels.iter().rev().nth(n).map_or(".", |label| *label).to_owned();
+    let letter = |n: usize| zone.chars().nth(n).map_or(".".to_owned(), String::from);
+    let (mut out, mut chars) = (String::new(), pattern.chars());
+    while let Some(c) = chars.next() {
+        if c != '%' {
+            out.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('s') => out.push_str(zone),
+            Some('1') => out.push_str(&letter(0)),
+            Some('2') => out.push_str(&letter(1)),
+            Some('3') => out.push_str(&letter(2)),
+            Some('z') => out.push_str(&label(0)),
+            Some('y') => out.push_str(&label(1)),
+            Some('x') => out.push_str(&label(2)),
+            Some(other) => out.extend(['%', other]),
+            None => out.push('%'),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_follow_their_pattern() {
+        assert_eq!(file_name("%z/%y/%1/%2%3/%s.zone", "example.com"), "com/example/e/xa/example.com.zone");
+        assert_eq!(file_name("%x%%%", "a.b"), ".%%%");
+    }
+}

@@ -1,0 +1,619 @@
+//! PowerDNS: pdns.conf of the Authoritative Server 4.3 to 4.9, with the named.conf of its bind backend, and recursor.conf of
+//! the Recursor 4.4 to 5.2 as long as that is not YAML.
+
+mod recursor;
+pub(crate) mod settings;
+
+use std::path::Path;
+
+use crate::bind::parse;
+use crate::files::join;
+use crate::ledger::Outcome;
+use crate::model::{Keys, Section, Zone};
+use crate::network::Network;
+use crate::text::{SyntaxFault, Texts};
+use crate::tree::{Part, Statement};
+use crate::units;
+use crate::work::{NamedRule, Rule, SECOND, Work, domain, path_text, rule, server, with_port};
+use settings::list;
+
+pub(crate) use recursor::{ONLY_RECURSOR, convert as convert_recursor};
+
+const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
+const FILES: Rule = Rule::Unneeded("nomen writes no such file, or keeps it in `state-dir`");
+const BACKENDS: Rule = Rule::Missing(
+    "nomen takes zones from master files and from primaries; write them with `pdnsutil list-zone`, or have nomen take them by AXFR",
+);
+const SIGNS: Rule = Rule::Missing("nomen does not sign zones");
+const SCRIPTS: Rule = Rule::Missing("nomen runs no scripts");
+const LOG: Rule = Rule::Missing("nomen's log has queries, and lines up to a level; see [log]");
+const API: Rule = Rule::Missing("[metrics] has figures and no API; `nomen ctl` changes zones");
+const KERNEL: Rule = Rule::Missing("the kernel chooses the address that nomen asks from");
+
+const RULES: &[NamedRule] = &[
+    ("receiver-threads", Rule::Number(Section::Server, "workers")),
+    ("max-tcp-connections", Rule::Number(Section::Server, "tcp-connections")),
+    ("max-tcp-connections-per-client", Rule::Number(Section::Server, "tcp-connections-per-client")),
+    ("tcp-idle-timeout", Rule::Time(Section::Server, "tcp-idle-timeout", SECOND)),
+    ("udp-truncation-threshold", Rule::Number(Section::Server, "max-udp-size")),
+    ("axfr-fetch-timeout", Rule::Time(Section::Transfers, "incoming-idle-timeout", SECOND)),
+    ("retrieval-threads", Rule::Number(Section::Transfers, "incoming")),
+    ("log-dns-queries", Rule::Switch(Section::Log, "queries")),
+    ("max-cname-recursions", Rule::Number(Section::Server, "max-chain")),
+    ("max-include-depth", TUNING),
+    ("max-generate-steps", TUNING),
+    ("setuid", Rule::Text(Section::Server, "user")),
+    ("setgid", Rule::Text(Section::Server, "group")),
+    (
+        "chroot",
+        Rule::Same(
+            &[""],
+            "nomen stays in the root that it is started in; packaging/nomen.service shuts it off otherwise",
+        ),
+    ),
+    ("include-dir", Rule::Unneeded("its files are read, as if they stood here")),
+    ("config-dir", TUNING),
+    ("config-name", TUNING),
+    ("daemon", TUNING),
+    ("guardian", TUNING),
+    ("launch", BACKENDS),
+    ("load-modules", BACKENDS),
+    ("module-dir", BACKENDS),
+    ("bind-check-interval", Rule::Same(&["0"], "zones are read again at a reload; see `nomen ctl reload`")),
+    ("bind-dnssec-db", Rule::Same(&[""], "keys and metadata in it are not read; nomen does not sign zones")),
+    ("bind-hybrid", SIGNS),
+    ("bind-ignore-broken-records", TUNING),
+    (
+        "bind-supermaster-config",
+        Rule::Missing("nomen takes no zones from whoever sends NOTIFY; see docs/CATALOGS.md"),
+    ),
+    (
+        "bind-supermaster-destdir",
+        Rule::Missing("nomen takes no zones from whoever sends NOTIFY; see docs/CATALOGS.md"),
+    ),
+    (
+        "bind-supermasters",
+        Rule::Missing("nomen takes no zones from whoever sends NOTIFY; see docs/CATALOGS.md"),
+    ),
+    (
+        "bind-autoprimaries",
+        Rule::Missing("nomen takes no zones from whoever sends NOTIFY; see docs/CATALOGS.md"),
+    ),
+    (
+        "autosecondary",
+        Rule::Same(&["no"], "nomen takes no zones from whoever sends NOTIFY; see docs/CATALOGS.md"),
+    ),
+    (
+        "superslave",
+        Rule::Same(&["no"], "nomen takes no zones from whoever sends NOTIFY; see docs/CATALOGS.md"),
+    ),
+    ("allow-unsigned-autoprimary", TUNING),
+    ("allow-unsigned-supermaster", TUNING),
+    (
+        "allow-unsigned-notify",
+        Rule::Unneeded("nomen takes NOTIFY from primaries, by their addresses or by their keys"),
+    ),
+    ("allow-notify-from", Rule::Missing("write `allow-notify` into the zones from primaries")),
+    ("trusted-notification-proxy", Rule::Missing("write `allow-notify` into the zones from primaries")),
+    (
+        "only-notify",
+        Rule::Same(&["0.0.0.0/0,::/0", ""], "nomen sends NOTIFY to the servers in `notify` alone"),
+    ),
+    ("prevent-self-notification", TUNING),
+    ("forward-notify", Rule::Missing("nomen passes no NOTIFY on but by `notify`")),
+    ("cache-ttl", TUNING),
+    ("query-cache-ttl", TUNING),
+    ("negquery-cache-ttl", TUNING),
+    ("zone-cache-refresh-interval", TUNING),
+    ("zone-metadata-cache-ttl", TUNING),
+    ("domain-metadata-cache-ttl", TUNING),
+    ("max-cache-entries", TUNING),
+    ("max-packet-cache-entries", TUNING),
+    ("max-signature-cache-entries", TUNING),
+    ("consistent-backends", TUNING),
+    ("distributor-threads", TUNING),
+    ("signing-threads", TUNING),
+    ("max-queue-length", TUNING),
+    ("overload-queue-length", TUNING),
+    ("queue-limit", TUNING),
+    ("reuseport", TUNING),
+    ("tcp-fast-open", TUNING),
+    ("max-tcp-connection-duration", TUNING),
+    ("max-tcp-transactions-per-conn", TUNING),
+    ("local-address-nonexist-fail", TUNING),
+    ("local-ipv6-nonexist-fail", TUNING),
+    ("non-local-bind", TUNING),
+    ("xfr-cycle-interval", TUNING),
+    ("slave-cycle-interval", TUNING),
+    ("slave-renotify", TUNING),
+    ("secondary-do-renotify", TUNING),
+    ("xfr-max-received-mbytes", TUNING),
+    ("traceback-handler", TUNING),
+    ("max-ent-entries", TUNING),
+    ("max-nsec3-iterations", TUNING),
+    ("delay-notifications", TUNING),
+    ("write-pid", FILES),
+    ("socket-dir", FILES),
+    ("enable-lua-records", Rule::Same(&["no"], "nomen runs no scripts")),
+    ("edns-cookie-secret", Rule::Same(&[""], "nomen answers no cookies of clients")),
+    ("edns-subnet-processing", Rule::Same(&["no"], "nomen does not use addresses of clients' networks")),
+    ("any-to-tcp", TUNING),
+    ("do-ipv6-additional-processing", TUNING),
+    ("query-local-address", KERNEL),
+    ("query-local-address6", KERNEL),
+    ("proxy-protocol-from", Rule::Same(&[""], "nomen takes no PROXY protocol")),
+    ("resolver", Rule::Missing("nomen has no ALIAS records")),
+    ("expand-alias", Rule::Same(&["no"], "nomen has no ALIAS records")),
+    ("outgoing-axfr-expand-alias", Rule::Same(&["no"], "nomen has no ALIAS records")),
+    ("8bit-dns", TUNING),
+    ("direct-dnskey", SIGNS),
+    ("svc-autohints", Rule::Same(&["no"], "nomen makes no hints")),
+    ("send-signed-notify", TUNING),
+    ("ignore-unknown-settings", TUNING),
+    ("upgrade-unknown-types", TUNING),
+    ("default-ksk-algorithm", SIGNS),
+    ("default-ksk-algorithms", SIGNS),
+    ("default-ksk-size", SIGNS),
+    ("default-zsk-algorithm", SIGNS),
+    ("default-zsk-algorithms", SIGNS),
+    ("default-zsk-size", SIGNS),
+    ("default-api-rectify", SIGNS),
+    ("default-soa-edit", SIGNS),
+    ("default-soa-edit-signed", SIGNS),
+    ("default-publish-cdnskey", SIGNS),
+    ("default-publish-cds", SIGNS),
+    ("dnssec-key-cache-ttl", SIGNS),
+    ("default-soa-content", TUNING),
+    ("default-soa-name", TUNING),
+    ("default-soa-mail", TUNING),
+    ("default-ttl", TUNING),
+    ("default-catalog-zone", Rule::Missing("nomen makes no catalog zones")),
+    ("soa-minimum-ttl", TUNING),
+    ("soa-refresh-default", TUNING),
+    ("soa-retry-default", TUNING),
+    ("soa-expire-default", TUNING),
+    ("lua-axfr-script", Rule::Same(&[""], "nomen runs no scripts")),
+    ("lua-dnsupdate-policy-script", SCRIPTS),
+    ("lua-prequery-script", SCRIPTS),
+    ("lua-health-checks-expire-delay", TUNING),
+    ("lua-health-checks-interval", TUNING),
+    ("lua-records-exec-limit", TUNING),
+    ("lua-records-insert-whitespace", TUNING),
+    ("lua-consistent-hashes-cleanup-interval", TUNING),
+    ("lua-consistent-hashes-expire-delay", TUNING),
+    ("forward-dnsupdate", Rule::Same(&["no"], "nomen passes no updates on to primaries")),
+    ("dnsupdate-require-tsig", TUNING),
+    ("api", Rule::Same(&["no"], "[metrics] has figures and no API; `nomen ctl` changes zones")),
+    ("api-key", API),
+    ("webserver-address", TUNING),
+    ("webserver-port", TUNING),
+    ("webserver-allow-from", TUNING),
+    ("webserver-password", TUNING),
+    ("webserver-print-arguments", TUNING),
+    ("webserver-loglevel", TUNING),
+    ("webserver-max-bodysize", TUNING),
+    ("webserver-connection-timeout", TUNING),
+    ("webserver-hash-plaintext-credentials", TUNING),
+    ("webserver-enabled", TUNING),
+    ("carbon-server", Rule::Same(&[""], "[metrics] has figures for Prometheus")),
+    ("carbon-interval", TUNING),
+    ("carbon-instance", TUNING),
+    ("carbon-ourname", TUNING),
+    ("carbon-namespace", TUNING),
+    ("stats-ring", TUNING),
+    (
+        "tcp-control-address",
+        Rule::Same(&[""], "`nomen ctl` talks to a local socket; nothing is controlled over the network"),
+    ),
+    ("tcp-control-port", TUNING),
+    ("tcp-control-range", TUNING),
+    ("tcp-control-secret", TUNING),
+    ("log-dns-details", LOG),
+    ("log-timestamp", TUNING),
+    ("logging-facility", TUNING),
+    ("disable-syslog", TUNING),
+    ("structured-logging", Rule::Missing("write `format = \"json\"` into [log]")),
+    ("query-logging", LOG),
+    ("entropy-source", TUNING),
+    ("rng", TUNING),
+    ("security-poll-suffix", TUNING),
+    ("no-config", TUNING),
+    ("no-shuffle", TUNING),
+    ("allow-axfr-ips", TUNING),
+    ("also-notify", TUNING),
+    ("bind-config", TUNING),
+    ("master", TUNING),
+    ("primary", TUNING),
+    ("slave", TUNING),
+    ("secondary", TUNING),
+    ("allow-dnsupdate-from", TUNING),
+    ("disable-axfr", TUNING),
+    ("disable-axfr-rectify", TUNING),
+    (
+        "allow-recursion",
+        Rule::Missing("write [resolver]; recursion has been another program of PowerDNS since 4.1"),
+    ),
+    ("recursor", Rule::Missing("write [resolver]; recursion has been another program of PowerDNS since 4.1")),
+];
+
+/// Moves the configuration of the Authoritative Server.
+pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Result<(), SyntaxFault> {
+    let all = settings::parse(texts, path)?;
+    let backends: Vec<String> =
+        of(&all, "launch").flat_map(|found| list(found.value())).map(str::to_owned).collect();
+    for found in of(&all, "launch") {
+        let others: Vec<&str> =
+            list(found.value()).filter(|backend| backend.split(':').next() != Some("bind")).collect();
+        match others.is_empty() {
+            true => work.ledger.unneeded(found, "nomen has zones from master files always"),
+            false => {
+                let why = "nomen takes zones from master files and from primaries, not from a database: write them with `pdnsutil list-zone`, or have nomen take them by AXFR";
+                work.ledger.missing(found, format!("{}: {why}", others.join(", ")));
+            }
+        }
+    }
+    let addresses = addresses(work, &all, "0.0.0.0, ::");
+    work.nomen.listens.extend(addresses);
+    identity(work, &all);
+    let bind = backends.iter().any(|backend| backend.split(':').next() == Some("bind"));
+    let named = of(&all, "bind-config").last().filter(|found| bind && !found.value().is_empty());
+    let shared = shared(work, &all);
+    let mut zones = Vec::new();
+    if let Some(found) = named {
+        let file = join(path.parent().unwrap_or(Path::new("")), found.value());
+        let parsed = parse::parse(texts, &file, file.parent().unwrap_or(Path::new("")))?;
+        work.ledger.translated(found, "[[zone]], one for each of its zones");
+        for include in &parsed.includes {
+            work.ledger.translated(include, "its statements, as if they stood here");
+        }
+        let folder = parsed.directory.unwrap_or_default();
+        backend(work, &parsed.statements, &folder, &shared);
+        zones = parsed.statements;
+    }
+    for statement in &all {
+        match statement.key() {
+            "loglevel" => loglevel(work, statement),
+            "webserver" => webserver(work, &all, statement),
+            "launch" | "bind-config" | "local-address" | "local-port" | "local-ipv6" => {}
+            key => {
+                let done = [
+                    "allow-axfr-ips",
+                    "also-notify",
+                    "master",
+                    "primary",
+                    "slave",
+                    "secondary",
+                    "disable-axfr",
+                    "dnsupdate",
+                    "allow-dnsupdate-from",
+                ];
+                if let Some(rule) = rule(RULES, key).filter(|_| !done.contains(&key)) {
+                    work.apply(statement, rule);
+                }
+            }
+        }
+    }
+    unset_group(work);
+    work.ledger.sweep(&all, &explain);
+    work.ledger.sweep(&zones, &explain_backend);
+    #[cfg(test)]
+    assert_eq!(work.ledger.unaccounted(&all) + work.ledger.unaccounted(&zones), 0);
+    Ok(())
+}
+
+/// A group without a user means nothing here, and an empty name nobody.
+fn unset_group(work: &mut Work) {
+    if work.nomen.server.get("user").is_none() {
+        work.nomen.server.remove("group");
+    }
+}
+
+fn of<'t>(all: &'t [Statement], key: &str) -> impl Iterator<Item = &'t Statement> {
+    all.iter().filter(move |statement| statement.key() == key)
+}
+
+fn is_on(all: &[Statement], key: &str) -> bool {
+    of(all, key)
+        .last()
+        .is_some_and(|found| units::switch(found.value()) == Some(true) || found.value().is_empty())
+}
+
+fn explain(statement: &Statement) -> (Outcome, String) {
+    let key = statement.key();
+    // A setting that is set to nothing is not set.
+    if statement.value().is_empty() {
+        return (Outcome::Unneeded, "it is set to nothing".into());
+    }
+    match rule(RULES, key) {
+        Some(Rule::Unneeded(why)) => (Outcome::Unneeded, why.into()),
+        Some(Rule::Missing(why) | Rule::Same(_, why)) => (Outcome::Missing, why.into()),
+        _ if [
+            "gmysql-",
+            "gpgsql-",
+            "gsqlite3-",
+            "godbc-",
+            "lmdb-",
+            "ldap-",
+            "remote-",
+            "pipe-",
+            "geoip-",
+            "tinydns-",
+            "lua2-",
+        ]
+        .iter()
+        .any(|prefix| key.starts_with(prefix)) =>
+        {
+            (
+                Outcome::Missing,
+                "nomen takes zones from master files and from primaries, not from this backend".into(),
+            )
+        }
+        _ => (Outcome::Missing, format!("nomen has nothing for `{key}`")),
+    }
+}
+
+fn explain_backend(statement: &Statement) -> (Outcome, String) {
+    match statement.key() {
+        "zone" => (Outcome::Missing, "it has no file and no masters".into()),
+        "options" => (Outcome::Unneeded, "PowerDNS takes its folder alone from it".into()),
+        _ => (Outcome::Unneeded, "PowerDNS takes zones alone from this file".into()),
+    }
+}
+
+/// The addresses to listen on.
+fn addresses(work: &mut Work, all: &[Statement], usual: &str) -> Option<Keys> {
+    let port = of(all, "local-port").last();
+    let usual_port = port.and_then(|port| port.value().parse().ok()).unwrap_or(53u16);
+    if let Some(port) = port {
+        work.ledger.translated(port, "the port in `addr` of [[listen]]");
+    }
+    let mut block = Keys::default();
+    let mut add = |text: &str| match socket(text, usual_port) {
+        Some(address) => {
+            block.add("addr", address);
+            true
+        }
+        None => false,
+    };
+    let named: Vec<&Statement> =
+        all.iter().filter(|s| ["local-address", "local-ipv6"].contains(&s.key())).collect();
+    for statement in &named {
+        let bad: Vec<&str> = list(statement.value()).filter(|text| !add(text)).collect();
+        match bad.is_empty() {
+            true => work.ledger.translated(statement, "`addr` of [[listen]]"),
+            false => work.ledger.missing(statement, format!("not an address: {}", bad.join(" "))),
+        }
+    }
+    if named.is_empty() {
+        list(usual).for_each(|text| {
+            add(text);
+        });
+    }
+    (!block.0.is_empty()).then_some(block)
+}
+
+/// `ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`.
+fn socket(text: &str, port: u16) -> Option<String> {
+    let plain = text.trim_start_matches('[').trim_end_matches(']');
+    match (plain.parse(), text.parse::<std::net::SocketAddr>()) {
+        (Ok(ip), _) => Some(with_port(ip, port)),
+        (_, Ok(socket)) => Some(with_port(socket.ip(), socket.port())),
+        _ => None,
+    }
+}
+
+/// A server: an address, perhaps with a port.
+fn upstream(text: &str) -> Option<String> {
+    let found = socket(text, 53)?;
+    let (ip, port) = found.rsplit_once('@')?;
+    server(ip.trim_matches(['[', ']']), Some(port))
+}
+
+fn identity(work: &mut Work, all: &[Statement]) {
+    let version = of(all, "version-string").last();
+    if let Some(found) = version {
+        let text = match found.value() {
+            "anonymous" => "hide",
+            "" | "full" | "powerdns" => "auto",
+            text => text,
+        };
+        work.nomen.server.text("version", text);
+        work.in_key(found, Section::Server, "version");
+    }
+    match of(all, "server-id").last() {
+        Some(found) if found.value() == "disabled" => {
+            work.ledger.unneeded(found, "nomen says nothing of itself unless told")
+        }
+        Some(found) if !found.value().is_empty() => {
+            work.nomen.server.text("id", found.value());
+            work.nomen.server.text("nsid", found.value());
+            work.ledger.translated(found, "`id` and `nsid` of [server]");
+        }
+        _ => work.nomen.server.text("id", "auto"),
+    }
+}
+
+/// What holds for all zones of the bind backend.
+fn shared(work: &mut Work, all: &[Statement]) -> Keys {
+    let mut keys = Keys::default();
+    let off = is_on(all, "disable-axfr");
+    for found in of(all, "disable-axfr") {
+        work.ledger.translated(found, "`allow-transfer` of the zones");
+    }
+    let ips = of(all, "allow-axfr-ips").last();
+    let clients = networks(work, ips, ips.map_or("127.0.0.0/8,::1", Statement::value));
+    if !off {
+        keys.texts("allow-transfer", clients);
+    }
+    if let Some(found) = ips {
+        work.ledger.translated(found, "`allow-transfer` of the zones");
+    }
+    let primary = is_on(all, "primary") || is_on(all, "master");
+    for found in all.iter().filter(|s| ["primary", "master"].contains(&s.key())) {
+        match primary {
+            true => work.ledger.differs(
+                found,
+                "nomen sends NOTIFY to the servers in `notify` alone, not to those of NS records",
+            ),
+            false => work.ledger.unneeded(found, "nomen tells nobody who is not named"),
+        }
+    }
+    for found in all.iter().filter(|s| ["secondary", "slave"].contains(&s.key())) {
+        work.ledger.unneeded(found, "zones with `primaries` are taken from them always");
+    }
+    for found in of(all, "also-notify") {
+        let servers: Vec<String> = list(found.value()).filter_map(upstream).collect();
+        if primary {
+            servers.iter().for_each(|server| keys.add("notify", server.clone()));
+        }
+        match servers.len() == list(found.value()).count() {
+            true => work.ledger.translated(found, "`notify` of the zones"),
+            false => work.not_understood(found),
+        }
+    }
+    let updates = is_on(all, "dnsupdate");
+    for found in of(all, "dnsupdate") {
+        match updates {
+            true => work.ledger.missing(
+                found,
+                "the bind backend takes no updates; write `allow-update` into the zones that are to",
+            ),
+            false => work.ledger.unneeded(found, "nomen does so anyway"),
+        }
+    }
+    for found in of(all, "allow-dnsupdate-from") {
+        work.ledger.unneeded(found, "the bind backend takes no updates");
+    }
+    keys
+}
+
+/// The networks of a list; what is none is reported.
+fn networks(work: &mut Work, found: Option<&Statement>, text: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    for word in list(text) {
+        match Network::parse(word) {
+            Some(network) if network.length() == 0 && out.contains(&"any".to_owned()) => {}
+            Some(network) => out.push(network.to_string()),
+            None => {
+                if let Some(found) = found {
+                    work.ledger.part(&found.span, word, Outcome::Missing, "it is no network");
+                }
+            }
+        }
+    }
+    out
+}
+
+/// The zones of the bind backend: PowerDNS takes their names, types, files and masters from named.conf.
+fn backend(work: &mut Work, statements: &[Statement], folder: &Path, shared: &Keys) {
+    for zone in statements.iter().filter(|statement| statement.key() == "zone") {
+        work.ledger.open(zone);
+        let name =
+            domain(zone.value()).filter(|name| !work.nomen.zones.iter().any(|zone| zone.name == *name));
+        let Some(name) = name else {
+            work.ledger.missing(zone, "it has no name in DNS, or that of another zone");
+            continue;
+        };
+        let kind = zone.find("type").map_or("native", Statement::value);
+        let mut keys = Keys::default();
+        let masters = zone.find("masters").or_else(|| zone.find("primaries"));
+        for member in masters.into_iter().flat_map(Statement::block) {
+            match upstream(member.key()) {
+                Some(server) => keys.add("primaries", server),
+                None => work.ledger.part(
+                    &member.span,
+                    &member.title(),
+                    Outcome::Missing,
+                    "it is not the address of a server",
+                ),
+            }
+        }
+        let secondary = ["slave", "secondary"].contains(&kind);
+        let file = zone.find("file").map(|file| join(folder, file.value()));
+        match (secondary, keys.get("primaries").is_some(), &file) {
+            (true, false, _) | (false, _, None) => {
+                work.ledger.missing(zone, "it has no file and no masters");
+                continue;
+            }
+            (false, ..) => keys.remove("primaries"),
+            (true, true, _) => work.keep_state(),
+        }
+        keys.0.extend(shared.0.iter().cloned());
+        for inner in zone.block() {
+            match inner.key() {
+                "file" if secondary => work.ledger.unneeded(
+                    inner,
+                    "nomen takes the zone from its primaries at the start, and keeps it in `state-dir`",
+                ),
+                "type" | "file" | "masters" | "primaries" => work.ledger.translated(inner, "[[zone]]"),
+                "also-notify" => {
+                    let servers = inner.block().iter().filter_map(|member| upstream(member.key()));
+                    servers.for_each(|server| keys.add("notify", server));
+                    work.ledger.translated(inner, "`notify` of the zone");
+                }
+                _ => {
+                    work.ledger.unneeded(inner, "PowerDNS takes type, file and masters alone from this file")
+                }
+            }
+        }
+        let file = file.filter(|_| !secondary);
+        // PowerDNS looks for `$INCLUDE` beside the file, too.
+        work.zone_files.extend(file.iter().map(|file| (file.clone(), None)));
+        let file = file.as_deref().map(path_text);
+        work.nomen.zones.push(Zone { name, file, template: None, keys, span: Some(zone.span.clone()) });
+    }
+    backend_options(work, statements);
+}
+
+/// The folder that files start from is all that PowerDNS takes from `options`.
+fn backend_options(work: &mut Work, statements: &[Statement]) {
+    for options in statements.iter().filter(|statement| statement.key() == "options") {
+        work.ledger.open(options);
+        for inner in options
+            .block()
+            .iter()
+            .filter(|inner| inner.parts.iter().any(|part| matches!(part, Part::Word(_))))
+        {
+            match inner.key() {
+                "directory" => work.ledger.unneeded(inner, "paths in the printed configuration are whole"),
+                _ => work.ledger.unneeded(inner, "PowerDNS takes `directory` alone from here"),
+            }
+        }
+    }
+}
+
+/// The level of the log for one of syslog.
+fn loglevel(work: &mut Work, statement: &Statement) {
+    let level = match statement.value().parse::<u32>() {
+        Ok(0..=3) => "error",
+        Ok(4) => "warn",
+        Ok(5 | 6) => "info",
+        Ok(7) => "debug",
+        Ok(_) => "trace",
+        Err(_) => return work.not_understood(statement),
+    };
+    work.nomen.log.text("level", level);
+    work.in_key(statement, Section::Log, "level");
+}
+
+/// The built-in web server has figures at the same path.
+fn webserver(work: &mut Work, all: &[Statement], statement: &Statement) {
+    if !is_on(all, "webserver") {
+        return work.ledger.unneeded(statement, "nomen does so anyway");
+    }
+    let get = |key, usual| of(all, key).last().map_or(usual, Statement::value);
+    let address =
+        socket(get("webserver-address", "127.0.0.1"), get("webserver-port", "8081").parse().unwrap_or(8081));
+    let loopback =
+        get("webserver-address", "127.0.0.1").parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
+    match address.filter(|_| loopback) {
+        Some(address) => {
+            work.nomen.section(Section::Metrics).text("listen", address);
+            work.ledger.differs(statement, "`listen` of [metrics]: figures for Prometheus at `/metrics`, under other names; no API and no pages");
+        }
+        None => work.ledger.missing(
+            statement,
+            "[metrics] has no access control, so it is for one address on loopback or a management network",
+        ),
+    }
+}

@@ -1,0 +1,299 @@
+//! A configuration being moved: what was read, what is made of it, and what became of each statement. And the rules for
+//! statements that have a key to themselves.
+
+use std::path::{Path, PathBuf};
+
+use wire::name::{Name, NameBuf};
+
+use crate::ledger::{Ledger, Outcome};
+use crate::model::{Keys, Nomen, Section, Setting, bounded};
+use crate::text::SourceSpan;
+use crate::tree::Statement;
+use crate::units;
+
+/// What is done with a statement that has one value.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Rule {
+    /// A number for this key.
+    Number(Section, &'static str),
+    /// A duration that is written in units of so many milliseconds where it has none.
+    Time(Section, &'static str, u64),
+    /// Yes or no.
+    Switch(Section, &'static str),
+    /// The text as it is.
+    Text(Section, &'static str),
+    /// With one of these values it is what nomen does anyway. Any other has no counterpart, for this reason.
+    Same(&'static [&'static str], &'static str),
+    /// It needs no counterpart, for this reason.
+    Unneeded(&'static str),
+    /// It has none, for this reason.
+    Missing(&'static str),
+}
+
+/// The rule for a keyword.
+pub(crate) type NamedRule = (&'static str, Rule);
+
+/// Finds the rule for a keyword.
+pub(crate) fn rule(rules: &[NamedRule], key: &str) -> Option<Rule> {
+    rules.iter().find(|(name, _)| *name == key).map(|(_, rule)| *rule)
+}
+
+/// A configuration being moved.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    pub(crate) nomen: Nomen,
+    pub(crate) ledger: Ledger,
+    /// Zone files, and the folder that the peer's `$INCLUDE` starts from; none where that is the file's own.
+    pub(crate) zone_files: Vec<(PathBuf, Option<PathBuf>)>,
+    /// Files of hints, and where they are named.
+    pub(crate) hints: Vec<(PathBuf, SourceSpan)>,
+}
+
+impl Work {
+    /// Does what a rule says with a statement.
+    pub(crate) fn apply(&mut self, statement: &Statement, rule: Rule) {
+        let text = statement.value().to_owned();
+        let section = match rule {
+            Rule::Number(section, _) | Rule::Time(section, ..) | Rule::Switch(section, _) => Some(section),
+            Rule::Text(section, _) => Some(section),
+            Rule::Same(..) | Rule::Unneeded(_) | Rule::Missing(_) => None,
+        };
+        if section == Some(Section::Resolver) && self.nomen.resolver.is_none() {
+            return self.ledger.unneeded(statement, "it is about recursion, which is off");
+        }
+        match rule {
+            Rule::Number(section, key) => self.number(statement, section, key, units::size(&text)),
+            Rule::Time(section, key, unit) => {
+                let plain = text.parse::<u64>().ok().and_then(|count| count.checked_mul(unit));
+                let value = plain.or_else(|| units::seconds(&text)?.checked_mul(1000));
+                self.number(statement, section, key, value);
+            }
+            Rule::Switch(section, key) => match units::switch(&text) {
+                Some(on) => {
+                    self.nomen.section(section).switch(key, on);
+                    self.in_key(statement, section, key);
+                }
+                None => self.not_understood(statement),
+            },
+            Rule::Text(section, key) if !text.is_empty() => {
+                self.nomen.section(section).text(key, text);
+                self.in_key(statement, section, key);
+            }
+            Rule::Text(..) => self.not_understood(statement),
+            Rule::Same(values, why) => {
+                let on = |text: &str| units::switch(text);
+                let same = |value: &&str| {
+                    text.eq_ignore_ascii_case(value) || on(value).is_some() && on(&text) == on(value)
+                };
+                match values.iter().any(same) {
+                    true => self.ledger.unneeded(statement, "nomen does so anyway"),
+                    false => self.ledger.missing(statement, why),
+                }
+            }
+            Rule::Unneeded(why) => self.ledger.unneeded(statement, why),
+            Rule::Missing(why) => self.ledger.missing(statement, why),
+        }
+    }
+
+    /// Sets a number, in the key's measure.
+    pub(crate) fn number(
+        &mut self,
+        statement: &Statement,
+        section: Section,
+        key: &'static str,
+        value: Option<u64>,
+    ) {
+        match value.and_then(|value| bounded(section.header(), key, value)) {
+            Some((setting, changed)) => {
+                let shown = shown(&setting);
+                self.nomen.section(section).set(key, setting);
+                match changed {
+                    true => self.ledger.differs(
+                        statement,
+                        format!("`{key}` of {} takes no such value; it is {shown} here", section.header()),
+                    ),
+                    false => self.in_key(statement, section, key),
+                }
+            }
+            None => self.not_understood(statement),
+        }
+    }
+
+    /// Sets a number of a zone, in the key's measure.
+    pub(crate) fn zone_number(
+        &mut self,
+        statement: &Statement,
+        keys: &mut Keys,
+        key: &'static str,
+        value: Option<u64>,
+    ) {
+        match value.and_then(|value| bounded("[[zone]]", key, value)) {
+            Some((setting, changed)) => {
+                let words = format!("`{key}` takes no such value; it is {} here", shown(&setting));
+                keys.set(key, setting);
+                match changed {
+                    true => self.ledger.differs(statement, words),
+                    false => self.ledger.translated(statement, format!("`{key}` of the zone")),
+                }
+            }
+            None => self.not_understood(statement),
+        }
+    }
+
+    pub(crate) fn in_key(&mut self, statement: &Statement, section: Section, key: &str) {
+        self.ledger.translated(statement, format!("`{key}` of {}", section.header()));
+    }
+
+    pub(crate) fn not_understood(&mut self, statement: &Statement) {
+        self.ledger.missing(statement, "its value is not one that is understood here");
+    }
+
+    /// Turns recursion on.
+    pub(crate) fn recurse(&mut self) -> &mut Keys {
+        self.nomen.section(Section::Resolver)
+    }
+
+    /// Adds a key (TSIG). Returns whether it can be used.
+    pub(crate) fn tsig_key(
+        &mut self,
+        statement: &Statement,
+        name: &str,
+        algorithm: &str,
+        secret: &str,
+    ) -> bool {
+        let Some(name) = domain(name) else {
+            self.ledger.missing(statement, "the key's name is not a domain name");
+            return false;
+        };
+        let algorithm = algorithm.to_ascii_lowercase();
+        let plain = algorithm.trim_end_matches('.');
+        let plain = if plain.is_empty() { "hmac-sha256" } else { plain };
+        if !["hmac-sha1", "hmac-sha224", "hmac-sha256", "hmac-sha384", "hmac-sha512"].contains(&plain) {
+            let words = format!("nomen signs with HMAC-SHA1 and HMAC-SHA2 alone, not with {plain}");
+            self.ledger.missing(statement, words);
+            return false;
+        }
+        if !is_base64(secret) {
+            self.ledger.missing(statement, "the key's secret is not base64");
+            return false;
+        }
+        if self.nomen.has_key(&name) {
+            self.ledger.differs(statement, "there is another key of this name; the first one counts");
+            return true;
+        }
+        let mut block = Keys::default();
+        block.text("name", name);
+        block.text("algorithm", plain);
+        block.text("secret", secret.split_whitespace().collect::<String>());
+        self.nomen.tsig_keys.push(block);
+        self.ledger.translated(statement, "[[tsig-key]]");
+        true
+    }
+
+    /// The name of a key that can be used; what names another is reported.
+    pub(crate) fn known_key(&mut self, span: &SourceSpan, name: &str) -> Option<String> {
+        let plain = domain(name).filter(|plain| self.nomen.has_key(plain));
+        if plain.is_none() {
+            let words = format!("there is no key `{name}` that nomen could use; what needs it is left out");
+            self.ledger.part(span, name, Outcome::Missing, words);
+        }
+        plain
+    }
+
+    /// A secondary or a zone that takes updates needs a folder that outlives the process.
+    pub(crate) fn keep_state(&mut self) {
+        if self.nomen.server.get("state-dir").is_none() {
+            self.nomen.server.text("state-dir", "/var/lib/nomen");
+        }
+    }
+}
+
+fn shown(setting: &Setting) -> String {
+    match setting {
+        Setting::Text(text) => text.clone(),
+        Setting::Number(number) => number.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// A name as nomen's configuration has it: in lower case, without the final dot. None if it is no name.
+pub(crate) fn domain(text: &str) -> Option<String> {
+    if text.is_empty() || !text.is_ascii() {
+        return None;
+    }
+    let name = NameBuf::from_text(text.as_bytes(), Some(Name::ROOT)).ok()?;
+    let text = name.to_string().to_ascii_lowercase();
+    Some(match text.strip_suffix('.') {
+        Some("") | None => text,
+        // A dot that stands for itself is none that ends a name.
+        Some(plain) => plain.to_owned(),
+    })
+}
+
+/// Whether nomen takes it for a secret.
+fn is_base64(text: &str) -> bool {
+    let bytes: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let padding = bytes.iter().rev().take_while(|byte| **byte == b'=').count();
+    let good = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    bytes.len() > padding
+        && padding <= 2
+        && bytes.len().is_multiple_of(4)
+        && bytes[..bytes.len() - padding].iter().all(good)
+}
+
+/// `address` or `address@port`, as nomen writes it; the port is left out where it is 53.
+pub(crate) fn server(address: &str, port: Option<&str>) -> Option<String> {
+    let ip: std::net::IpAddr = address.parse().ok()?;
+    if ip.is_unspecified() || ip.is_multicast() {
+        return None;
+    }
+    match port.map(str::parse::<u16>) {
+        None | Some(Ok(53)) => Some(ip.to_string()),
+        Some(Ok(0) | Err(_)) => None,
+        Some(Ok(port)) => Some(with_port(ip, port)),
+    }
+}
+
+/// `address@port`, as nomen writes it.
+pub(crate) fn with_port(ip: std::net::IpAddr, port: u16) -> String {
+    if ip.is_ipv4() { format!("{ip}@{port}") } else { format!("[{ip}]@{port}") }
+}
+
+/// A path as text.
+pub(crate) fn path_text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// The unit of times that are written in seconds.
+pub(crate) const SECOND: u64 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_plain() {
+        assert_eq!(domain("Example.COM."), Some("example.com".into()));
+        assert_eq!(domain("."), Some(".".into()));
+        assert_eq!(domain("a..b"), None);
+        assert_eq!(domain("bücher"), None);
+    }
+
+    #[test]
+    fn servers_have_addresses() {
+        assert_eq!(server("192.0.2.1", Some("53")), Some("192.0.2.1".into()));
+        assert_eq!(server("2001:db8::1", Some("5353")), Some("[2001:db8::1]@5353".into()));
+        assert_eq!(server("0.0.0.0", None), None);
+        assert_eq!(server("ns1", None), None);
+        assert_eq!(server("192.0.2.1", Some("0")), None);
+    }
+
+    #[test]
+    fn secrets_are_base64() {
+        assert!(is_base64("c2VjcmV0"));
+        assert!(is_base64("c2Vj cmU="));
+        for bad in ["", "=", "abc", "ab!c", "===="] {
+            assert!(!is_base64(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The configuration as text. What many zones have in common goes into a template.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use crate::model::{Keys, Nomen, Setting, Zone};
+
+/// Fewest zones with the same keys for which a template is made.
+const SHARED_BY: usize = 2;
+/// Keys that a template cannot have.
+const ZONES_OWN: &[&str] = &["catalog-template", "catalog-answers", "catalog-max-removed"];
+
+/// The text, with this line at the top.
+pub(crate) fn text(nomen: &Nomen, opening: &str) -> String {
+    let mut out = opening.lines().fold(String::new(), |out, line| out + "# " + line + "\n");
+    single(&mut out, "[server]", &nomen.server);
+    blocks(&mut out, "[[listen]]", &nomen.listens);
+    single(&mut out, "[transfers]", &nomen.transfers);
+    blocks(&mut out, "[[tsig-key]]", &nomen.tsig_keys);
+    if let Some(resolver) = &nomen.resolver {
+        out.push_str("\n[resolver]\n");
+        lines(&mut out, resolver);
+    }
+    blocks(&mut out, "[[resolver.forward]]", &nomen.forwards);
+    blocks(&mut out, "[[resolver.stub]]", &nomen.stubs);
+    blocks(&mut out, "[[resolver.access]]", &nomen.access);
+    if let Some(metrics) = &nomen.metrics {
+        out.push_str("\n[metrics]\n");
+        lines(&mut out, metrics);
+    }
+    single(&mut out, "[log]", &nomen.log);
+    zones(&mut out, nomen);
+    out
+}
+
+fn single(out: &mut String, header: &str, keys: &Keys) {
+    if !keys.0.is_empty() {
+        let _ = writeln!(out, "\n{header}");
+        lines(out, keys);
+    }
+}
+
+fn blocks(out: &mut String, header: &str, all: &[Keys]) {
+    for keys in all {
+        let _ = writeln!(out, "\n{header}");
+        lines(out, keys);
+    }
+}
+
+fn lines(out: &mut String, keys: &Keys) {
+    for (key, setting) in &keys.0 {
+        let _ = writeln!(out, "{key} = {}", value(setting));
+    }
+}
+
+fn value(setting: &Setting) -> String {
+    match setting {
+        Setting::Text(text) => quote(text),
+        Setting::Number(number) => number.to_string(),
+        Setting::Switch(on) => on.to_string(),
+        Setting::Texts(texts) => {
+            let all: Vec<String> = texts.iter().map(|text| quote(text)).collect();
+            let short = all.iter().map(String::len).sum::<usize>() < 90;
+            if short {
+                format!("[{}]", all.join(", "))
+            } else {
+                format!("[\n    {},\n]", all.join(",\n    "))
+            }
+        }
+    }
+}
+
+/// A basic string of TOML.
+fn quote(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04X}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// What a zone has that others may have as well: its keys but for those of its own.
+fn shared(zone: &Zone) -> Keys {
+    Keys(zone.keys.0.iter().filter(|(key, _)| !ZONES_OWN.contains(key)).cloned().collect())
+}
+
+fn zones(out: &mut String, nomen: &Nomen) {
+    let mut groups: Vec<(Keys, Option<&str>, usize)> = Vec::new();
+    let mut by_text: HashMap<String, usize> = HashMap::new();
+    let mut members = Vec::new();
+    for zone in &nomen.zones {
+        let keys = shared(zone);
+        let hint = zone.template.as_deref();
+        let mut text = String::new();
+        lines(&mut text, &keys);
+        let at = *by_text.entry(text).or_insert_with(|| {
+            groups.push((keys, hint, 0));
+            groups.len() - 1
+        });
+        groups[at].2 += 1;
+        groups[at].1 = groups[at].1.or(hint);
+        members.push(at);
+    }
+    let names = names(&groups, &nomen.templates);
+    for (name, keys) in &nomen.templates {
+        let _ = writeln!(out, "\n[template.{}]", bare(name));
+        lines(out, keys);
+    }
+    let mut patterns: Vec<Option<String>> = vec![None; groups.len()];
+    for (zone, group) in nomen.zones.iter().zip(&members) {
+        if let (Some(_), None, Some(file)) = (&names[*group], &patterns[*group], &zone.file) {
+            patterns[*group] = Some(pattern(&zone.name, file));
+        }
+    }
+    for (((keys, ..), name), pattern) in groups.iter().zip(&names).zip(&patterns) {
+        if let Some(name) = name {
+            let _ = writeln!(out, "\n[template.{}]", bare(name));
+            if let Some(pattern) = pattern {
+                let _ = writeln!(out, "file = {}", quote(pattern));
+            }
+            lines(out, keys);
+        }
+    }
+    for (zone, group) in nomen.zones.iter().zip(members) {
+        let _ = writeln!(out, "\n[[zone]]\nname = {}", quote(&zone.name));
+        let of_template = patterns[group].as_ref().and_then(|pattern| filled(pattern, &zone.name));
+        if let Some(file) = zone.file.as_ref().filter(|file| of_template.as_ref() != Some(*file)) {
+            let _ = writeln!(out, "file = {}", quote(file));
+        }
+        match &names[group] {
+            Some(name) => {
+                let _ = writeln!(out, "template = {}", quote(name));
+                lines(
+                    out,
+                    &Keys(zone.keys.0.iter().filter(|key| ZONES_OWN.contains(&key.0)).cloned().collect()),
+                );
+            }
+            None => lines(out, &zone.keys),
+        }
+    }
+}
+
+/// What stands for a zone's name in the path of a template.
+const PLACE: &str = "{zone}";
+
+/// A template's path, after the file of one of its zones; those that do not fit it have a path of their own.
+fn pattern(zone: &str, file: &str) -> String {
+    // Braces are for placeholders, and cannot stand for themselves.
+    let plain = !file.contains(['{', '}']);
+    let (folder, name) = file.rsplit_once('/').unwrap_or((".", file));
+    match name.split_once(zone).filter(|_| plain && zone != ".") {
+        Some((before, after)) => format!("{folder}/{before}{PLACE}{after}"),
+        None if plain => format!("{folder}/{PLACE}.zone"),
+        None => format!("/{PLACE}.zone"),
+    }
+}
+
+/// The path of a zone by a template, where nothing in its name must be written otherwise.
+fn filled(pattern: &str, zone: &str) -> Option<String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (zone != "." && zone.bytes().all(plain)).then(|| pattern.replacen(PLACE, zone, 1))
+}
+
+/// A name for each group that has a template: the peer's own where it is free.
+fn names(groups: &[(Keys, Option<&str>, usize)], taken: &[(String, Keys)]) -> Vec<Option<String>> {
+    let mut used: HashMap<String, usize> = taken.iter().map(|(name, _)| (name.clone(), 1)).collect();
+    let mut name = |hint: &str| {
+        loop {
+            let seen = used.entry(hint.to_owned()).or_default();
+            *seen += 1;
+            let name = if *seen == 1 { hint.to_owned() } else { format!("{hint}-{seen}") };
+            if name == hint || !used.contains_key(&name) {
+                used.entry(name.clone()).or_insert(1);
+                return name;
+            }
+        }
+    };
+    let groups = groups.iter();
+    groups
+        .map(|(keys, hint, zones)| {
+            let wanted = !keys.0.is_empty() && *zones >= SHARED_BY;
+            wanted.then(|| {
+                let usual = if keys.get("primaries").is_some() { "secondary" } else { "primary" };
+                name(hint.filter(|hint| !hint.is_empty()).unwrap_or(usual))
+            })
+        })
+        .collect()
+}
+
+/// A key of TOML: bare where it can be.
+fn bare(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if !name.is_empty() && name.chars().all(plain) { name.to_owned() } else { quote(name) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_with_the_same_keys_share_a_template() {
+        let mut keys = Keys::default();
+        keys.add("allow-transfer", "key:k");
+        let zone = |name: &str, template: Option<&str>, keys: &Keys| Zone {
+            name: name.into(),
+            file: Some(format!("/z/{name}")),
+            template: template.map(str::to_owned),
+            keys: keys.clone(),
+            span: None,
+        };
+        let zones = vec![
+            zone("a", None, &keys),
+            zone("b", None, &keys),
+            zone("c", None, &Keys::default()),
+            zone("d", None, &Keys::default()),
+        ];
+        let text = text(&Nomen { zones, ..Nomen::default() }, "one\ntwo");
+        let template = "[template.primary]\nfile = \"/z/{zone}\"\nallow-transfer = [\"key:k\"]\n";
+        assert!(text.starts_with(&format!("# one\n# two\n\n{template}")), "{text}");
+        assert!(text.contains("[[zone]]\nname = \"a\"\ntemplate = \"primary\"\n"), "{text}");
+        assert_eq!(text.matches("template = \"primary\"").count(), 2, "{text}");
+        assert!(text.ends_with("[[zone]]\nname = \"d\"\nfile = \"/z/d\"\n"), "{text}");
+    }
+
+    #[test]
+    fn strings_are_escaped() {
+        assert_eq!(quote("a\"\\\n\u{7f}"), "\"a\\\"\\\\\\u000A\\u007F\"");
+    }
+}

@@ -1,0 +1,119 @@
+//! Configurations of other servers, moved: what is printed can be served, and what is reported has its place.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use crate::support::{Server, run, text};
+
+/// One for each syntax, with a zone or a rule in it.
+const SAMPLES: [(&str, &str); 6] = [
+    (
+        "named.conf",
+        "key k { algorithm hmac-sha256; secret \"c2VjcmV0\"; };\noptions { directory \"/z\"; tcp-clients 50; min-cache-ttl 60; max-cache-ttl 30;\n\
+         listen-on port 5300 { any; 127.0.0.1; }; allow-transfer { 10/8; key k; }; version none; };\n\
+         zone a.example { type master; file \"a\"; allow-update { key k; }; };\n\
+         zone b.example { type slave; masters { 192.0.2.1 key k; }; min-refresh-time 60; max-refresh-time 10; };\n\
+         zone c.example { type master; file \"c\"; };\nzone d.example { type master; file \"x/d\"; };\n",
+    ),
+    (
+        "nsd.conf",
+        "server:\n server-count: 2\n zonesdir: /z\npattern:\n name: p\n zonefile: %s\n provide-xfr: 10.0.0.0/8 NOKEY\n\
+         zone:\n name: a.example\n include-pattern: p\nzone:\n name: b.example\n include-pattern: p\n",
+    ),
+    (
+        "knot.conf",
+        "remote:\n  - id: up\n    address: 192.0.2.1\ntemplate:\n  - id: t\n    storage: /z\n    file: \"%s.db\"\n\
+         zone:\n  - domain: a.example\n  - domain: cat.example\n    master: up\n    catalog-role: interpret\n    catalog-template: t\n",
+    ),
+    (
+        "unbound.conf",
+        "server:\n access-control: 10.0.0.0/8 allow\n local-data: \"a.lan. A 192.0.2.1\"\n private-domain: x\n cache-max-ttl: 0\n\
+         forward-zone:\n name: .\n forward-addr: 192.0.2.53\nstub-zone:\n name: s\n stub-addr: 192.0.2.54@54\n",
+    ),
+    (
+        "pdns.conf",
+        "launch=gsqlite3\nlocal-address=127.0.0.1:5300\nsetgid=pdns\nmax-tcp-connections=20\nserver-id=x\n",
+    ),
+    (
+        "recursor.conf",
+        "allow-from=10.0.0.0/8\nforward-zones=a.example=192.0.2.1\nauth-zones=b.example=/z/b\ndns64-prefix=64:ff9b::/96\n",
+    ),
+];
+
+#[test]
+fn what_is_printed_is_a_good_configuration() {
+    for (name, contents) in SAMPLES {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join(name), contents).expect("written");
+        let moved = run(folder.path(), &["migrate", name]);
+        fs::write(folder.path().join("nomen.toml"), &moved.stdout).expect("written");
+        let checked = run(folder.path(), &["check", "--no-zones", "nomen.toml"]);
+        let shown =
+            format!("{name}\n{}{}{}", text(&moved.stdout), text(&moved.stderr), text(&checked.stderr));
+        assert!(checked.status.success(), "{shown}");
+    }
+}
+
+/// Fifty zones with the names that BIND would find their files by.
+fn fifty(folder: &Path) {
+    let mut conf = format!("options {{ directory \"{}\"; recursion no; }};\n", folder.display());
+    for n in 0..50 {
+        let _ = writeln!(
+            conf,
+            "zone \"zone{n}.example\" {{ type master; file \"db.{n}\"; allow-transfer {{ 127.0.0.1; }}; }};"
+        );
+        let zone = format!("@ 60 SOA ns host {n} 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.{n}\n");
+        fs::write(folder.join(format!("db.{n}")), zone).expect("written");
+    }
+    fs::write(folder.join("named.conf"), conf).expect("written");
+}
+
+#[test]
+fn fifty_zones_of_bind_are_served() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fifty(folder.path());
+    let moved = run(folder.path(), &["migrate", "named.conf"]);
+    assert_eq!(moved.status.code(), Some(0), "{}", text(&moved.stderr));
+    let printed = text(&moved.stdout);
+    let zones = printed.find("[template").expect("they have their clients in common");
+    let server = Server::start_in(folder, "", &printed[zones..]);
+    for n in 0..50 {
+        let answer = server.query(&["+short", &format!("ns.zone{n}.example"), "A"]);
+        assert_eq!(answer.trim(), format!("192.0.2.{n}"));
+    }
+}
+
+#[test]
+fn what_has_no_counterpart_is_shown_at_its_place() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(
+        folder.path().join("named.conf"),
+        "options {\n  recursion no;\n  rate-limit { window 5; };\n};\n",
+    )
+    .expect("written");
+    let moved = run(folder.path(), &["migrate", "named.conf"]);
+    assert_eq!(moved.status.code(), Some(1));
+    let shown = "missing: `rate-limit`: nomen limits no rates of answers\n --> named.conf:3:3\n  |\n3 |   rate-limit { window 5; };\n  |   ^^^^^^^^^^\n";
+    assert!(text(&moved.stderr).contains(shown), "{}", text(&moved.stderr));
+    let moved = run(folder.path(), &["migrate", "--json", "named.conf"]);
+    let found: serde_json::Value = serde_json::from_slice(&moved.stdout).expect("JSON");
+    let statements = found["statements"].as_array().expect("a list");
+    let limit = statements.iter().find(|one| one["statement"] == "rate-limit").expect("it is there");
+    assert_eq!(limit["outcome"], "missing");
+    assert_eq!(limit["line"], 3);
+    assert_eq!(limit["column"], 3);
+    assert!(found["configuration"].as_str().is_some_and(|text| text.contains("[[listen]]")));
+}
+
+#[test]
+fn what_cannot_be_read_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("named.conf"), "options {\n  recursion no\n};\n").expect("written");
+    let broken = run(folder.path(), &["migrate", "named.conf"]);
+    assert_eq!((broken.status.code(), text(&broken.stdout).as_str()), (Some(1), ""));
+    let shown = "error: a `;` is missing behind this\n --> named.conf:2:13\n  |\n2 |   recursion no\n  |             ^^\n";
+    assert_eq!(text(&broken.stderr), shown);
+    assert_eq!(run(folder.path(), &["migrate", "absent.conf"]).status.code(), Some(3));
+    assert_eq!(run(folder.path(), &["migrate"]).status.code(), Some(2));
+}

@@ -1,0 +1,60 @@
+//! Configurations of other servers: any text is either moved or refused, and both with places that lie in it.
+//!
+//! docs/MIGRATION.md: "No statement is dropped in silence." And RFC 1034 §3.1 has names of at most 255 octets: whatever the
+//! text calls a zone, what is printed is read by `nomen` or refused by it, and never ends the process.
+
+#![no_main]
+#![forbid(unsafe_code)]
+
+use std::io;
+use std::path::Path;
+
+use libfuzzer_sys::fuzz_target;
+use migrate::{Files, PeerProgram, convert};
+use server::config::read_text;
+
+/// One text under one name, and nothing else.
+struct One<'t>(&'t [u8]);
+
+impl Files for One<'_> {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        if path == Path::new("/c") { Ok(self.0.to_vec()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+    fn names(&self, _: &Path) -> io::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((first, text)) = data.split_first() else { return };
+    let program = match first % 7 {
+        0 => Some(PeerProgram::Bind),
+        1 => Some(PeerProgram::Nsd),
+        2 => Some(PeerProgram::Knot),
+        3 => Some(PeerProgram::Unbound),
+        4 => Some(PeerProgram::PowerDns),
+        5 => Some(PeerProgram::Recursor),
+        _ => None,
+    };
+    let (texts, spans) = match convert(Path::new("/c"), program, &One(text)) {
+        Ok(converted) => {
+            let _ = read_text("nomen.toml", converted.toml.clone(), Path::new("/nonexistent"));
+            assert!(toml_lines(&converted.toml), "a line of the output is no TOML:\n{}", converted.toml);
+            let spans = converted.accounts.into_iter().filter_map(|account| account.span).collect();
+            (converted.texts, spans)
+        }
+        Err(unreadable) => (unreadable.texts, Vec::from_iter(unreadable.fault.span)),
+    };
+    for span in spans {
+        let text = texts.get(span.text).map(|text| text.text.as_str());
+        assert!(text.is_some_and(|text| text.get(span.range.clone()).is_some()), "{span:?}");
+    }
+});
+
+/// Whatever stood in a string, each line is a header, a key, a member of a list, a comment or nothing.
+fn toml_lines(toml: &str) -> bool {
+    toml.lines().all(|line| {
+        let first = line.trim_start().chars().next();
+        first.is_none_or(|c| c.is_ascii_lowercase() || matches!(c, '[' | ']' | '"' | '#'))
+    })
+}
