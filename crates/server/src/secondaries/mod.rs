@@ -312,6 +312,11 @@ impl Secondaries {
         }
     }
 
+    /// Whether any zone is taken from primaries, or others are told of any.
+    pub fn has_peers(&self) -> bool {
+        read(&self.rules).iter().next().is_some()
+    }
+
     /// What is known of a zone with other servers.
     pub fn status(&self, apex: &Apex) -> Option<SecondaryStatus> {
         read(&self.rules).get(apex)?;

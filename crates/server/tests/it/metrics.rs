@@ -7,9 +7,14 @@ use crate::support::{APEX, PATIENCE, Server, eventually, free_address, written};
 
 /// Sends one request and returns the whole answer.
 pub(crate) fn http(server: SocketAddr, request: &str) -> String {
+    http_with(server, request, "")
+}
+
+/// The same with more header lines, each with its end.
+pub(crate) fn http_with(server: SocketAddr, request: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(server).expect("connected");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    write!(stream, "{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sent");
+    write!(stream, "{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n").expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("answered");
     answer
@@ -29,16 +34,22 @@ fn figures_are_scraped() {
         "nomen_queries_total{transport=\"udp\",type=\"A\"} 3",
         "nomen_replies_total{transport=\"udp\",rcode=\"NOERROR\"} 3",
         "nomen_replies_total{transport=\"tcp\",rcode=\"NXDOMAIN\"} 1",
-        "nomen_response_size_bytes_bucket{le=\"+Inf\",transport=\"udp\"} 3",
+        "nomen_response_size_bytes_bucket{transport=\"udp\",le=\"+Inf\"} 3",
         "nomen_latency_seconds_count 4",
         "nomen_zones{state=\"ok\"} 1",
         "nomen_zone_serial{zone=\"example.\"} 1",
+        "nomen_zone_state{zone=\"example.\",state=\"ok\"} 1",
+        "nomen_zone_state{zone=\"example.\",state=\"failed\"} 0",
         "nomen_zone_queries_total{zone=\"example.\"} 4",
-        "# EOF",
     ] {
         assert!(figures.lines().any(|l| l == line), "{line} is missing:\n{figures}");
     }
-    assert!(http(at, "GET /").starts_with("HTTP/1.1 404"));
+    let age = figures
+        .lines()
+        .find_map(|l| l.strip_prefix("nomen_zone_loaded_timestamp_seconds{zone=\"example.\"} "));
+    let age = age.and_then(|at| at.parse::<f64>().ok()).map(|at| crate::signatures::now() as f64 - at);
+    assert!(age.is_some_and(|age| age.abs() < 3600.0), "{age:?}");
+    assert!(http(at, "GET /nowhere").starts_with("HTTP/1.1 404"));
     assert!(http(at, "POST /metrics").starts_with("HTTP/1.1 405"));
 }
 
