@@ -8,7 +8,7 @@ use super::table::keys;
 use super::table::value::AddrPort;
 
 keys! {
-    /// Figures for Prometheus over HTTP at `/metrics`. The section's presence turns it on.
+    /// Figures for Prometheus over HTTP at `/metrics`, and a page for people at `/`. The section's presence turns it on.
     pub struct Metrics in "[metrics]" {
         /// Address to listen on. There is no access control: keep it on loopback or a management network.
         restart "listen" listen: AddrPort = AddrPort(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 9153)),

@@ -1,4 +1,4 @@
-//! The HTTP listener: `/metrics` in the format that the client wants.
+//! The HTTP listener: `/metrics` in the format that the client wants, and the status page at `/`.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -6,13 +6,17 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::header::{
+    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use super::{AllFigures, Format, render};
+use crate::page::StatusPage;
 
 /// Connections served at a time; further ones wait in the kernel.
 const MAX_CONNECTIONS: usize = 16;
@@ -21,8 +25,17 @@ const CONNECTION_LIFE: Duration = Duration::from_secs(300);
 /// Longest time for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Answers scrapes for as long as the runtime runs.
-pub async fn serve(figures: AllFigures, listener: TcpListener) {
+/// What can be had here.
+#[derive(Clone)]
+pub struct Shown {
+    /// At `/metrics`.
+    pub figures: AllFigures,
+    /// At `/`.
+    pub page: Arc<StatusPage>,
+}
+
+/// Answers requests for as long as the runtime runs.
+pub async fn serve(shown: Shown, listener: TcpListener) {
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
@@ -34,9 +47,9 @@ pub async fn serve(figures: AllFigures, listener: TcpListener) {
                 continue;
             }
         };
-        let figures = Arc::clone(&figures);
+        let shown = shown.clone();
         tokio::spawn(async move {
-            let service = hyper::service::service_fn(|request| respond(Arc::clone(&figures), request));
+            let service = hyper::service::service_fn(|request| respond(shown.clone(), request));
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD_TIMEOUT)
@@ -49,25 +62,45 @@ pub async fn serve(figures: AllFigures, listener: TcpListener) {
     }
 }
 
-async fn respond(
-    figures: AllFigures,
-    request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn respond(shown: Shown, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     if request.method() != Method::GET && request.method() != Method::HEAD {
         let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "Only GET and HEAD are possible here.\n");
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return Ok(response);
     }
-    if request.uri().path() != "/metrics" {
-        return Ok(plain(StatusCode::NOT_FOUND, "The figures are at /metrics.\n"));
-    }
-    let format = wanted(request.headers());
     // Summing and printing a million zones takes a while: not on the thread that hears signals.
-    let made = tokio::task::spawn_blocking(move || render(&figures, format)).await;
-    Ok(match made {
-        Ok(Ok(text)) => with_type(text, format.media_type()),
-        _ => plain(StatusCode::INTERNAL_SERVER_ERROR, "The figures cannot be printed.\n"),
-    })
+    let made = match request.uri().path() {
+        "/metrics" => {
+            let format = wanted(request.headers());
+            let print = move || render(&shown.figures, format).ok();
+            let made = tokio::task::spawn_blocking(print).await;
+            made.ok().flatten().map(|text| with_type(text, format.media_type()))
+        }
+        "/" => tokio::task::spawn_blocking(move || shown.page.render()).await.ok().map(page),
+        _ => {
+            return Ok(plain(
+                StatusCode::NOT_FOUND,
+                "The status page is at /, the figures are at /metrics.\n",
+            ));
+        }
+    };
+    let failed = || plain(StatusCode::INTERNAL_SERVER_ERROR, "What is wanted cannot be made.\n");
+    Ok(made.unwrap_or_else(failed))
+}
+
+/// The status page, with all that keeps a browser from doing more than showing it.
+fn page(text: String) -> Response<Full<Bytes>> {
+    let mut response = with_type(text, "text/html; charset=utf-8");
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (CONTENT_SECURITY_POLICY, StatusPage::policy()),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (REFERRER_POLICY, "no-referrer"),
+        (CACHE_CONTROL, "no-store"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
 }
 
 fn with_type(text: impl Into<Bytes>, media_type: &'static str) -> Response<Full<Bytes>> {

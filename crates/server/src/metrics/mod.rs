@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use http::serve;
+pub use http::{Shown, serve};
 pub use listeners::{ListenerFigures, ListenerReport};
 pub use process::ProcessFigures;
 pub use queries::QueryFigures;

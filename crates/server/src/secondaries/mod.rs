@@ -325,6 +325,14 @@ impl Secondaries {
         replied.recv_timeout(PATIENCE).ok().flatten()
     }
 
+    /// What is known of so many zones that are taken from primaries: those with faults first, then those that are asked
+    /// for soonest.
+    pub fn worst(&self, most: usize) -> Vec<(Apex, SecondaryStatus)> {
+        let (reply, replied) = sync_channel(1);
+        self.request(SecondaryRequest::Worst(most, reply));
+        replied.recv_timeout(PATIENCE).unwrap_or_default()
+    }
+
     /// How many zones are in which state.
     pub fn states(&self) -> StateCounts {
         let (reply, replied) = sync_channel(1);

@@ -68,3 +68,42 @@ fn the_query_log_tells_each_query() {
     assert_eq!((&entry["name"], &entry["type"]), (&"Ns1.example.".into(), &"AAAA".into()), "{entry}");
     assert_eq!((&entry["rcode"], &entry["transport"]), (&"NOERROR".into(), &"udp".into()), "{entry}");
 }
+
+#[test]
+fn the_status_page_shows_what_wants_looking_at_first() {
+    let (at, nobody) = (free_address(), free_address());
+    let more = format!(
+        "[metrics]\nlisten = {}\n[[zone]]\nname = \"<script>alert(1)</script>\"\nfile = \"evil.txt\"\n\
+         [[zone]]\nname = \"taken.test\"\nprimaries = [{}]\n",
+        written(at),
+        written(nobody)
+    );
+    let server = Server::start(APEX, &more);
+    server.query(&["ns1.example", "A"]);
+    server.write("evil.txt", "@ A <b onclick=\"x\">\n");
+    server.reload_badly();
+    let answer = http(at, "GET /");
+    let (head, page) = answer.split_once("\r\n\r\n").expect("a head");
+    assert!(
+        head.starts_with("HTTP/1.1 200") && head.contains("content-type: text/html; charset=utf-8"),
+        "{head}"
+    );
+    for header in ["content-security-policy: default-src 'none'; ", "x-content-type-options: nosniff"] {
+        assert!(head.contains(header), "{head}");
+    }
+    for markup in ["<script", "<b ", "<img", "javascript:"] {
+        assert!(!page.contains(markup), "{markup}: {page}");
+    }
+    let place = |words: &str| page.find(words).unwrap_or_else(|| panic!("{words} is missing: {page}"));
+    assert!(place("\\&lt;script\\&gt;alert") < place("<td>example.</td><td>ok</td><td>1</td>"), "{page}");
+    for words in
+        ["<td>NOERROR</td><td>1</td>", "1 of 3 zones are bad", "<td>taken.test.</td><td>never-loaded</td>"]
+    {
+        place(words);
+    }
+    let head_only = http(at, "HEAD /");
+    assert!(head_only.starts_with("HTTP/1.1 200") && head_only.ends_with("\r\n\r\n"), "{head_only}");
+    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+        assert!(http(at, &format!("{method} /")).starts_with("HTTP/1.1 405"), "{method}");
+    }
+}
