@@ -420,6 +420,7 @@ listen = \"127.0.0.1@9153\"
 Counters count from the start of the process. Times are in seconds, sizes in bytes. What is turned off has no series. A test
 holds this page, the dashboard for Grafana in `packaging/grafana-dashboard.json` and the alerts in
 `packaging/prometheus-alerts.yml` against what the program prints.
+[MONITORING.md](MONITORING.md) says what to do with them.
 ";
 
 /// The part of the page that a family belongs to: the one with the longest beginning of its name.

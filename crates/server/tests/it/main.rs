@@ -9,6 +9,7 @@ mod folders;
 mod images;
 mod iterate;
 mod log;
+mod manual;
 mod metrics;
 mod primary;
 mod query;
