@@ -5,7 +5,7 @@ use std::sync::Arc;
 use exchange::Counter;
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
         /// The counters of one worker, written by its thread alone, on cache lines of their own.
         #[derive(Default)]
         #[repr(align(128))]
@@ -14,10 +14,14 @@ macro_rules! counters {
         /// Sums of counters since the listener began to serve.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Totals {
-            $($(#[$doc])* pub $name: u64,)*
+            $($(#[doc = $doc])* pub $name: u64,)*
         }
 
         impl Totals {
+            /// Every counter's name and what it counts, in the order of [`iter`](Self::iter).
+            pub const DESCRIBED: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($name), concat!($($doc,)*)),)*];
+
             fn add(&mut self, worker: &WorkerStats) {
                 $(self.$name = self.$name.wrapping_add(worker.$name.get());)*
             }
@@ -33,13 +37,13 @@ macro_rules! counters {
 counters! {
     /// Queries passed to the handler.
     queries,
-    /// Bytes of those queries.
+    /// Bytes of the queries passed to the handler.
     bytes_in,
     /// Batches passed to the handler; `queries / batches` is how full they are.
     batches,
     /// Messages sent: at once, late or from streams. Over TCP: passed to the connection.
     replies,
-    /// Bytes of those replies, TCP length prefixes not counted.
+    /// Bytes of the replies sent, TCP length prefixes not counted.
     bytes_out,
     /// Replies that left together with others, in one send.
     joined,

@@ -65,7 +65,7 @@ pub enum Verb {
     },
     /// Print the manual page, or write one page for each verb.
     Man {
-        /// Folder to write `nomen.1`, `nomen-serve.1` and so on to.
+        /// Folder to write `nomen.1`, `nomen-serve.1` and so on to, and `nomen.toml.5`.
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
@@ -537,10 +537,11 @@ pub fn run() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The manual page of the whole on standard output, or a page for each verb in a folder.
+/// The manual page of the whole on standard output; or a page for each verb, and one of the configuration, in a folder.
 fn man(out: Option<&std::path::Path>) -> u8 {
     let result = match out {
-        Some(folder) => clap_mangen::generate_to(Cli::command(), folder),
+        Some(folder) => clap_mangen::generate_to(Cli::command(), folder)
+            .and_then(|()| std::fs::write(folder.join("nomen.toml.5"), crate::config::reference::man_page())),
         None => clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout()),
     };
     match result {

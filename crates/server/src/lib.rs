@@ -33,6 +33,7 @@ pub mod interfaces;
 pub mod logging;
 pub mod message;
 pub mod metrics;
+pub mod page;
 pub mod privileges;
 pub mod process;
 pub mod querylog;

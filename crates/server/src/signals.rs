@@ -98,9 +98,14 @@ pub fn notify_reloading() {
     }
 }
 
+/// Notifies the service manager that zones are being read, before the server answers.
+pub fn notify_loading() {
+    notify(&[NotifyState::Status("loading zones")]);
+}
+
 /// Notifies the service manager that the server is about to end.
 pub fn notify_stopping() {
-    notify(&[NotifyState::Stopping]);
+    notify(&[NotifyState::Stopping, NotifyState::Status("stopping: answering what has arrived")]);
 }
 
 fn notify(state: &[NotifyState<'_>]) {

@@ -12,6 +12,22 @@ pub fn reason(error: &std::io::Error) -> String {
     }
 }
 
+/// Longest list that is shown, in bytes.
+const LONGEST_LIST: usize = 160;
+
+/// Words that may stand in a place, in a line that can still be read.
+pub fn bounded_list(words: &[&str]) -> String {
+    let mut text = String::new();
+    for (at, word) in words.iter().enumerate() {
+        if at > 0 && text.len() + word.len() > LONGEST_LIST {
+            return format!("{text} and {} more: see `nomen check --print-reference`", words.len() - at);
+        }
+        text += if at > 0 { ", " } else { "" };
+        text += word;
+    }
+    text
+}
+
 /// The candidate that a misspelt word was probably meant to be, by edit distance; none if all are far off.
 pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = (word.chars().count() / 3).max(1);
@@ -59,6 +75,16 @@ mod tests {
         assert_eq!(edit_distance("worker", "workers"), 1);
         assert_eq!(edit_distance("max_udp_size", "max-udp-size"), 0);
         assert_eq!(edit_distance("", "abc"), 3);
+    }
+
+    #[test]
+    fn lists_are_bounded() {
+        assert_eq!(bounded_list(&["a", "b"]), "a, b");
+        let many = bounded_list(&["abcdefgh"; 100]);
+        assert!(
+            many.len() < 250 && many.ends_with("abcdefgh and 84 more: see `nomen check --print-reference`"),
+            "{many}"
+        );
     }
 
     #[test]

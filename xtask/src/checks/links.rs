@@ -14,7 +14,7 @@ const FOLDERS: &[&str] = &[
     "scripts/",
     ".ci/",
     "examples/",
-    "dist/",
+    "packaging/",
 ];
 
 /// Faults of links and paths in README.md, CONTRIBUTING.md and everything under docs.

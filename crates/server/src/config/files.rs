@@ -14,7 +14,7 @@ use super::table::slot::read_section;
 use super::table::value::Value;
 use super::zones::{self, ConfiguredZone, Templates};
 use super::{Configuration, Settings};
-use crate::words::{did_you_mean, reason};
+use crate::words::{bounded_list, did_you_mean, reason};
 
 /// Largest configuration text read, in bytes.
 const MAX_TEXT: u64 = 256 << 20;
@@ -220,7 +220,7 @@ fn unknown_section(name: &str, place: ConfigPlace) -> Diagnostic {
     let sections = known.iter().map(|slot| slot.describe());
     match sections.into_iter().find(|section| section.keys.iter().any(|key| key.name == name)) {
         Some(section) => fault.hint(format!("this key belongs in {}", section.header)),
-        None => fault,
+        None => fault.hint(format!("the sections are {}", bounded_list(&names().collect::<Vec<_>>()))),
     }
 }
 

@@ -83,6 +83,61 @@ fn default_line(key: &KeyDoc, section_is_on: bool) -> String {
     }
 }
 
+/// The reference as a manual page of section 5, nomen.toml(5).
+pub fn man_page() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let mut out = format!(
+        ".TH nomen.toml 5 \"\" \"nomen {version}\"\n.SH NAME\nnomen.toml \\- configuration of the DNS server nomen\n\
+         .SH DESCRIPTION\n"
+    );
+    let opening = OPENING.lines().filter(|line| !line.starts_with('#') && !line.starts_with("<!--"));
+    opening.for_each(|line| match line.strip_prefix("- ") {
+        Some(item) => out += &format!(".IP \\(bu 2\n{}\n", roff(item)),
+        None if line.is_empty() => out += ".PP\n",
+        None => out += &format!("{}\n", roff(line.trim())),
+    });
+    for section in sections() {
+        let _ = write!(out, ".SH {}\n{}\n", roff(section.header), roff(&paragraph(section.doc)));
+        for key in &section.keys {
+            let default = match (&key.default, key.required) {
+                (_, true) => "must be given".to_owned(),
+                (Some(default), _) => format!("default `{default}`"),
+                (None, _) => "unset by default".to_owned(),
+            };
+            let effect = match key.effect {
+                Effect::Live => "a reload has a change take effect",
+                Effect::Restart => "a change takes effect at the next start",
+            };
+            let about = format!("{}; {default}; {effect}.", capital(&key.kind));
+            let _ = write!(out, ".TP\n{}\n", roff(&format!("`{} =` {}", key.name, key.example)));
+            let _ = write!(out, "{}\n.br\n{}\n", roff(&paragraph(key.doc)), roff(&about));
+        }
+    }
+    out + ".SH SEE ALSO\n.BR nomen (1),\n.BR nomen\\-check (1)\n"
+}
+
+/// Text as the language of manual pages wants it: what stands between backticks is bold.
+fn roff(text: &str) -> String {
+    let mut bold = false;
+    let lines = text.lines().map(|line| {
+        let mut out = String::new();
+        for c in line.chars() {
+            match c {
+                '`' => {
+                    bold = !bold;
+                    out += if bold { "\\fB" } else { "\\fR" };
+                }
+                '\\' => out += "\\e",
+                '-' => out += "\\-",
+                c => out.push(c),
+            }
+        }
+        // At the start of a line these would be commands.
+        if out.starts_with(['.', '\'']) { format!("\\&{out}") } else { out }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// The lines of a doc comment without their leading space.
 fn paragraph(doc: &str) -> String {
     let lines: Vec<&str> = doc.lines().map(str::trim).collect();
@@ -175,6 +230,23 @@ mod tests {
             let rejected = read_text("example", text, Path::new("/")).expect_err("must be refused");
             assert!(rejected.to_string().contains("unknown key `undocumented`"), "{rejected}");
         }
+    }
+
+    #[test]
+    fn the_manual_page_has_every_key() {
+        let page = man_page();
+        for section in sections() {
+            assert!(page.contains(&format!("\n.SH {}\n", roff(section.header))), "{}", section.header);
+            for key in section.keys {
+                let entry = format!("\n.TP\n\\fB{} =\\fR ", key.name.replace('-', "\\-"));
+                assert!(page.contains(&entry), "{} {}", section.header, key.name);
+            }
+        }
+    }
+
+    #[test]
+    fn text_of_a_manual_page_is_no_command() {
+        assert_eq!(roff(".so x\n'a\\b-c `d`"), "\\&.so x\n\\&'a\\eb\\-c \\fBd\\fR");
     }
 
     #[test]

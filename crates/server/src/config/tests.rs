@@ -118,6 +118,26 @@ fn each_fault_has_its_words() {
 }
 
 #[test]
+fn an_unknown_key_that_is_near_none_said_nothing_of_those_there_are() {
+    let hint = |text: &str| {
+        let rejected = read_text("t", text.to_owned(), Path::new("/")).expect_err("refused").to_string();
+        rejected
+            .lines()
+            .last()
+            .unwrap_or_default()
+            .split_once('^')
+            .map(|(_, rest)| rest.trim_matches(['^', ' ']).to_owned())
+    };
+    assert_eq!(hint("[metrics]\nport = 9153").as_deref(), Some("the keys are listen, per-zone"));
+    let many = hint("[server]\nzzzzzzzz = 1").expect("a hint");
+    assert!(many.starts_with("the keys are user, group, state-dir, "), "{many}");
+    assert!(many.ends_with(" more: see `nomen check --print-reference`") && many.len() < 250, "{many}");
+    let sections = hint("[zzzzzzzz]").expect("a hint");
+    assert!(sections.starts_with("the sections are server, listen, "), "{sections}");
+    assert_eq!(hint("[metrics]\nlsten = 1").as_deref(), Some("did you mean `listen`?"));
+}
+
+#[test]
 fn wildcard_addresses_cover_others_of_their_family() {
     let listen = |a: &str, b: &str| faults(&format!("[[listen]]\naddr = [\"{a}\", \"{b}\"]")).len();
     assert_eq!(listen("0.0.0.0@53", "127.0.0.1@53"), 2, "once for each transport");

@@ -3,13 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use prometheus_client::metrics::MetricType;
-
-use super::{Figures, Printer};
-use crate::frontend::Frontend;
+use super::{Figures, MetricType, Printer};
+use crate::frontend::{Frontend, ListenerTotals};
 use crate::in_force::InForce;
 
-/// What listeners count; names of counters are `net`'s.
+/// What listeners count, and the limits they share.
 pub struct ListenerFigures {
     /// Whose listeners.
     pub frontend: Arc<Frontend>,
@@ -19,20 +17,44 @@ pub struct ListenerFigures {
 
 impl Figures for ListenerFigures {
     fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
-        let listeners = self.frontend.listeners();
-        let names: Vec<&'static str> = net::Totals::default().iter().map(|(name, _)| name).collect();
-        for (i, name) in names.iter().enumerate() {
-            let series = listeners.iter().map(|listener| {
-                let value = listener.totals.iter().nth(i).map_or(0, |(_, value)| value);
-                let listen = listener.local.to_string().into();
-                ([("listen", listen), ("transport", listener.carrier.into())], value)
-            });
-            let help = format!("Counter `{name}` of a listener");
-            out.family(&format!("net_{name}"), &help, MetricType::Counter, series)?;
-        }
+        ListenerReport(self.frontend.listeners()).print(out)?;
         let open = self.frontend.tcp_limits.current();
-        out.gauge("tcp_connections", "TCP connections open now", open as f64)?;
+        out.gauge("tcp_connections", "TCP connections open now, over all listeners", open as f64)?;
         let limit = self.in_force.settings().server.tcp.connections.0;
-        out.gauge("tcp_connections_limit", "Most TCP connections there may be", limit as f64)
+        out.gauge("tcp_connections_limit", "Most TCP connections that may be open at a time", limit as f64)
+    }
+}
+
+/// What listeners have counted; names and words of counters are `net`'s.
+pub struct ListenerReport(pub Vec<ListenerTotals>);
+
+impl Figures for ListenerReport {
+    fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
+        for (i, (counter, doc)) in net::Totals::DESCRIBED.iter().enumerate() {
+            let series =
+                self.0.iter().filter(|listener| is_counted(counter, listener.carrier)).map(|listener| {
+                    let value = listener.totals.iter().nth(i).map_or(0, |(_, value)| value);
+                    let listen = listener.local.to_string().into();
+                    ([("listen", listen), ("transport", listener.carrier.into())], value)
+                });
+            let help = doc.trim().trim_end_matches('.').replace('`', "");
+            out.family(&format!("net_{}", name(counter)), &help, MetricType::Counter, series)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether listeners of a kind count this at all.
+fn is_counted(counter: &str, carrier: &str) -> bool {
+    let own = ["tcp", "xdp"].into_iter().find(|kind| counter.starts_with(kind));
+    own.is_none_or(|kind| kind == carrier)
+}
+
+/// The name of a counter: its unit comes last.
+fn name(counter: &str) -> &str {
+    match counter {
+        "bytes_in" => "received_bytes",
+        "bytes_out" => "sent_bytes",
+        other => other,
     }
 }

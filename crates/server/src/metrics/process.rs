@@ -3,11 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use prometheus_client::metrics::MetricType;
-
 use super::{Figures, Printer, unix};
 use crate::logging::Logging;
-use crate::process::{Process, resident_memory};
+use crate::process::{Process, cpu_time, max_descriptors, open_descriptors, resident_memory, virtual_memory};
 
 /// What is known of the process.
 pub struct ProcessFigures {
@@ -20,14 +18,25 @@ pub struct ProcessFigures {
 impl Figures for ProcessFigures {
     fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
         let dropped = self.logging.dropped() as u64;
-        out.counter("log_dropped", "Log lines that the log could not take", dropped)?;
-        let mut info = out.0.encode_descriptor("build", "This program", None, MetricType::Info)?;
-        let labels: &[(&str, &str)] = &[("version", env!("CARGO_PKG_VERSION"))];
-        info.encode_info(&labels)?;
-        out.gauge("start_time_seconds", "When the process started", unix(self.process.started))?;
-        out.gauge("uptime_seconds", "Time since then", self.process.since.elapsed().as_secs_f64())?;
-        if let Some(bytes) = resident_memory() {
-            out.gauge("resident_memory_bytes", "Memory of the process in RAM", bytes as f64)?;
+        out.counter("log_dropped", "Log lines lost because the log could not take them in time", dropped)?;
+        let version = env!("CARGO_PKG_VERSION").into();
+        out.info("build", "The version of nomen that runs; the value is always 1", [("version", version)])?;
+        let started = unix(self.process.started);
+        out.gauge("process_start_time_seconds", "When the process started, in seconds since 1970", started)?;
+        if let Some(time) = cpu_time() {
+            let help = "CPU time of the process, in its own code and in the kernel";
+            out.counter("process_cpu_seconds", help, time.as_secs_f64())?;
+        }
+        let gauges = [
+            ("process_resident_memory_bytes", "Memory of the process in RAM", resident_memory()),
+            ("process_virtual_memory_bytes", "Address space of the process", virtual_memory()),
+            ("process_open_fds", "File descriptors that are open", open_descriptors()),
+            ("process_max_fds", "File descriptors that may be open at a time", max_descriptors()),
+        ];
+        for (name, help, value) in gauges {
+            if let Some(value) = value {
+                out.gauge(name, help, value)?;
+            }
         }
         Ok(())
     }

@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use engine::stats::{LATENCY_BOUNDS, RCODES, SIZE_BOUNDS, TYPES, place_label};
 use exchange::Transport;
-use prometheus_client::encoding::NoLabelSet;
-use prometheus_client::metrics::MetricType;
 use wire::Rcode;
 
-use super::{Figures, Printer};
+use super::{Buckets, Figures, MetricType, Printer};
 use crate::frontend::{Accounts, Frontend};
 
 /// What workers and the query log count.
@@ -19,7 +17,11 @@ impl Figures for QueryFigures {
     fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
         queries(&self.0.accounts, out)?;
         let dropped = self.0.query_logger.dropped();
-        out.counter("query_log_dropped", "Queries that the query log could not take", dropped)?;
+        out.counter(
+            "query_log_dropped",
+            "Queries missing from the query log because it could not take them in time",
+            dropped,
+        )?;
         histograms(&self.0.accounts, out)
     }
 }
@@ -32,7 +34,12 @@ fn queries(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
             (count > 0).then_some((labels, count))
         })
     });
-    out.family("queries", "Queries received, by transport and type", MetricType::Counter, queries)?;
+    out.family(
+        "queries",
+        "Queries received, by transport and type of record asked for",
+        MetricType::Counter,
+        queries,
+    )?;
     let replies = Transport::ALL.iter().enumerate().flat_map(|(t, transport)| {
         (0..RCODES).filter_map(move |rcode| {
             let count = accounts.sum(|s| s.replies[t][rcode].get());
@@ -47,32 +54,40 @@ fn queries(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
     });
     out.family("replies", "Replies sent, by transport and response code", MetricType::Counter, replies)?;
     let one = |figure: fn(&engine::Stats) -> u64| accounts.sum(figure);
-    out.counter("truncated", "Replies with TC set", one(|s| s.truncated.get()))?;
-    out.counter("unanswered", "Messages that get no reply, such as responses", one(|s| s.dropped.get()))?;
-    out.counter("deferred", "Queries left to be answered later", one(|s| s.pending.get()))?;
-    out.counter("deferred_answered", "Those of them that have been answered", one(|s| s.late.get()))?;
-    out.counter("dnssec_ok", "Queries that asked for DNSSEC records", one(|s| s.dnssec_ok.get()))
+    out.counter(
+        "truncated",
+        "Replies with TC set, so that the client asks again over TCP",
+        one(|s| s.truncated.get()),
+    )?;
+    out.counter(
+        "unanswered",
+        "Messages left without a reply, such as responses and what is too short to read",
+        one(|s| s.dropped.get()),
+    )?;
+    out.counter(
+        "deferred",
+        "Queries left to be answered later, because another server is asked or a zone is sent",
+        one(|s| s.pending.get()),
+    )?;
+    out.counter(
+        "deferred_answered",
+        "Queries that were left for later and have been answered since",
+        one(|s| s.late.get()),
+    )?;
+    out.counter("dnssec_ok", "Queries that asked for DNSSEC records (the DO bit)", one(|s| s.dnssec_ok.get()))
 }
 
 fn histograms(accounts: &Accounts, out: &mut Printer<'_>) -> fmt::Result {
-    let mut metric =
-        out.0.encode_descriptor("response_size_bytes", "Size of replies", None, MetricType::Histogram)?;
-    for (t, transport) in Transport::ALL.iter().enumerate() {
+    let sizes = Transport::ALL.iter().enumerate().map(|(t, transport)| {
         let bounds = SIZE_BOUNDS.iter().map(|b| *b as f64).chain([f64::INFINITY]);
-        let buckets: Vec<(f64, u64)> =
-            bounds.enumerate().map(|(i, bound)| (bound, accounts.sum(|s| s.sizes[t][i].get()))).collect();
-        let bytes = accounts.sum(|s| s.bytes_out[t].get());
-        let count = buckets.iter().map(|b| b.1).sum();
-        let labels: &[(&str, &str)] = &[("transport", transport.label())];
-        let mut one = metric.encode_family(&labels)?;
-        one.encode_histogram::<NoLabelSet>(bytes as f64, count, &buckets, None)?;
-    }
+        let counts = bounds.enumerate().map(|(i, bound)| (bound, accounts.sum(|s| s.sizes[t][i].get())));
+        let sum = accounts.sum(|s| s.bytes_out[t].get()) as f64;
+        ([("transport", transport.label().into())], Buckets { counts: counts.collect(), sum })
+    });
+    out.histogram("response_size_bytes", "Size of replies, by transport", sizes)?;
     let help = "Time from taking a batch of queries to having answered it, once for each query";
-    let mut metric = out.0.encode_descriptor("latency_seconds", help, None, MetricType::Histogram)?;
     let bounds = LATENCY_BOUNDS.iter().map(|b| *b as f64 / 1e9).chain([f64::INFINITY]);
-    let buckets: Vec<(f64, u64)> =
-        bounds.enumerate().map(|(i, bound)| (bound, accounts.sum(|s| s.latency[i].get()))).collect();
-    let seconds = accounts.sum(|s| s.latency_sum.get()) as f64 / 1e9;
-    let count = buckets.iter().map(|b| b.1).sum();
-    metric.encode_histogram::<NoLabelSet>(seconds, count, &buckets, None)
+    let counts = bounds.enumerate().map(|(i, bound)| (bound, accounts.sum(|s| s.latency[i].get())));
+    let sum = accounts.sum(|s| s.latency_sum.get()) as f64 / 1e9;
+    out.histogram("latency_seconds", help, std::iter::once(([], Buckets { counts: counts.collect(), sum })))
 }

@@ -4,11 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus_client::encoding::NoLabelSet;
-use prometheus_client::metrics::MetricType;
 use resolver::{RTT_BUCKETS, ShedReason, UpstreamStats};
 
-use super::{Figures, Printer};
+use super::{Buckets, Figures, MetricType, Printer};
 use crate::frontend::Frontend;
 use crate::recursive::{Recursive, recursion_counts};
 
@@ -26,19 +24,31 @@ impl Figures for RecursionFigures {
         let hits = frontend.accounts.sum(|s| s.cache_hits.get());
         let negative = frontend.accounts.sum(|s| s.cache_negative.get());
         out.counter("cache_hits", "Questions answered from the cache at once", hits)?;
-        out.counter("cache_negative_hits", "Of these, with a denial", negative)?;
+        out.counter(
+            "cache_negative_hits",
+            "Questions answered from the cache at once with a denial; among the hits",
+            negative,
+        )?;
         for (name, help, value) in recursion_counts(recursive) {
             out.counter(name, help, value)?;
         }
         let cache = recursive.service.cache();
         let stats = cache.stats();
-        out.gauge("cache_entries", "Answers in the cache", stats.entries as f64)?;
-        out.gauge("cache_bytes", "Bytes that they take", stats.bytes as f64)?;
-        out.gauge("cache_max_bytes", "Bytes that the cache may take", cache.config().bytes as f64)?;
+        out.gauge("cache_entries", "Answers in the cache now", stats.entries as f64)?;
+        out.gauge("cache_bytes", "Memory that the answers in the cache take", stats.bytes as f64)?;
+        out.gauge(
+            "cache_max_bytes",
+            "Memory that the cache may take (cache-size)",
+            cache.config().bytes as f64,
+        )?;
         let in_flight = recursive.forward.in_flight.get();
-        out.gauge("forward_in_flight", "Lookups in flight", in_flight as f64)?;
+        out.gauge("forward_in_flight", "Lookups in flight: other servers are being asked", in_flight as f64)?;
         let delegations = recursive.forward.delegation_bytes.get();
-        out.gauge("forward_delegation_bytes", "Bytes of what is known of delegations", delegations as f64)?;
+        out.gauge(
+            "forward_delegation_bytes",
+            "Memory of what is known of delegations and of addresses of servers",
+            delegations as f64,
+        )?;
         shed(recursive, out)?;
         upstreams(&recursive.forward.upstreams(), out)
     }
@@ -55,7 +65,7 @@ const REASONS: [(&str, ShedReason); 6] = [
 ];
 
 fn shed(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
-    let help = "Questions shed because a limit was reached";
+    let help = "Questions answered with SERVFAIL because a limit was reached, by limit";
     let count = |reason| match recursive.forward.shed(reason) {
         Some(counter) => counter.get(),
         // What finds no place in the queue never comes to the forwarder.
@@ -69,12 +79,12 @@ fn shed(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
 type UpstreamFigure = (&'static str, &'static str, fn(&UpstreamStats) -> u64);
 
 const UPSTREAM_FIGURES: [UpstreamFigure; 6] = [
-    ("upstream_udp_queries", "Queries sent to other servers by UDP", |s| s.udp.get()),
-    ("upstream_tcp_queries", "Queries sent to other servers over TCP", |s| s.tcp.get()),
-    ("upstream_probes", "Queries sent to see whether a server answers again", |s| s.probes.get()),
-    ("upstream_timeouts", "Queries not answered in time", |s| s.timeouts.get()),
-    ("upstream_failures", "Links that failed", |s| s.failures.get()),
-    ("upstream_bad_replies", "Replies of no use", |s| s.bad_replies.get()),
+    ("upstream_udp_queries", "Queries sent to this server by UDP", |s| s.udp.get()),
+    ("upstream_tcp_queries", "Queries sent to this server over TCP", |s| s.tcp.get()),
+    ("upstream_probes", "Queries sent to see whether this server answers again", |s| s.probes.get()),
+    ("upstream_timeouts", "Queries that this server did not answer in time", |s| s.timeouts.get()),
+    ("upstream_failures", "Sockets and connections to this server that failed", |s| s.failures.get()),
+    ("upstream_bad_replies", "Replies of this server that were of no use", |s| s.bad_replies.get()),
 ];
 
 fn upstreams(all: &[Arc<UpstreamStats>], out: &mut Printer<'_>) -> fmt::Result {
@@ -84,19 +94,18 @@ fn upstreams(all: &[Arc<UpstreamStats>], out: &mut Printer<'_>) -> fmt::Result {
     }
     let failing =
         all.iter().map(|s| ([("server", s.upstream.to_string().into())], u64::from(s.is_failing())));
-    out.family("upstream_failing", "Whether a server does not answer now", MetricType::Gauge, failing)?;
-    let help = "Time from a query to the reply that fits it";
-    let mut metric = out.0.encode_descriptor("upstream_rtt_seconds", help, None, MetricType::Histogram)?;
-    for stats in all {
+    out.family(
+        "upstream_failing",
+        "1 if this server does not answer at present",
+        MetricType::Gauge,
+        failing,
+    )?;
+    let help = "Time from a query to another server to the reply that fits it";
+    let round_trips = all.iter().map(|stats| {
         let bound = |&ms: &u64| if ms == u64::MAX { f64::INFINITY } else { ms as f64 / 1000.0 };
-        let buckets: Vec<(f64, u64)> =
-            RTT_BUCKETS.iter().map(bound).zip(stats.rtt.iter().map(|count| count.get())).collect();
-        let count = buckets.iter().map(|bucket| bucket.1).sum();
-        let server = stats.upstream.to_string();
-        let labels: &[(&str, &str)] = &[("server", &server)];
+        let counts = RTT_BUCKETS.iter().map(bound).zip(stats.rtt.iter().map(|count| count.get()));
         let sum = Duration::from_micros(stats.rtt_sum.get()).as_secs_f64();
-        let mut one = metric.encode_family(&labels)?;
-        one.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
-    }
-    Ok(())
+        ([("server", stats.upstream.to_string().into())], Buckets { counts: counts.collect(), sum })
+    });
+    out.histogram("upstream_rtt_seconds", help, round_trips)
 }

@@ -4,9 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use prometheus_client::metrics::MetricType;
-
-use super::{Figures, Printer};
+use super::{Figures, MetricType, Printer};
 use crate::secondaries::{LIMITS, Secondaries, SecondaryCounts};
 
 /// What transfers from others, and NOTIFY, have come to.
@@ -14,6 +12,9 @@ pub struct SecondaryFigures(pub Arc<Secondaries>);
 
 impl Figures for SecondaryFigures {
     fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
+        if !self.0.has_peers() {
+            return Ok(());
+        }
         let counts: &SecondaryCounts = self.0.counts();
         let of = |label: &'static str, all: Vec<(&'static str, u64)>| {
             all.into_iter().map(move |(word, count)| ([(label, word.into())], count))
@@ -29,15 +30,23 @@ impl Figures for SecondaryFigures {
         let received = [("axfr", &counts.axfr), ("ixfr", &counts.ixfr), ("same", &counts.same)];
         let received = received.map(|(word, count)| (word, count.load(Relaxed)));
         out.family("transfers_received", help, MetricType::Counter, of("result", received.into()))?;
-        out.counter("transfers_received_failed", "Transfers that failed", counts.failed.load(Relaxed))?;
-        let help = "Transfers that failed at a limit";
+        out.counter(
+            "transfers_received_failed",
+            "Transfers from primaries that failed",
+            counts.failed.load(Relaxed),
+        )?;
+        let help = "Transfers from primaries that failed at a limit, by limit";
         let limits = LIMITS.iter().zip(&counts.limits).map(|((_, word), count)| (*word, count.load(Relaxed)));
         out.family("transfers_received_limited", help, MetricType::Counter, of("limit", limits.collect()))?;
         let help = "Bytes of messages of transfers from primaries";
         out.counter("transfers_received_bytes", help, counts.bytes.load(Relaxed))?;
         let help = "Records in transfers from primaries";
         out.counter("transfers_received_records", help, counts.records.load(Relaxed))?;
-        out.counter("zones_expired", "Times that a zone expired", counts.expired.load(Relaxed))?;
+        out.counter(
+            "zones_expired",
+            "Times that a zone from primaries expired and was served no longer",
+            counts.expired.load(Relaxed),
+        )?;
         let stored = [("kept", &counts.stored), ("failed", &counts.unstored)];
         let stored = stored.map(|(word, count)| (word, count.load(Relaxed)));
         let help = "Versions of zones from primaries kept on disk, and those that could not be";
@@ -52,12 +61,21 @@ impl Figures for SecondaryFigures {
         ];
         let help = "NOTIFY by what became of them: taken, joined to one that is not looked at yet, refused, for unknown zones";
         out.family("notify_received", help, MetricType::Counter, of("result", notify))?;
-        out.counter("notify_sent", "NOTIFY sent", counts.notify_sent.load(Relaxed))?;
+        out.counter(
+            "notify_sent",
+            "NOTIFY messages sent to secondaries, those sent again among them",
+            counts.notify_sent.load(Relaxed),
+        )?;
         let replies = vec![
             ("acknowledged", counts.notify_acknowledged.load(Relaxed)),
             ("declined", counts.notify_declined.load(Relaxed)),
             ("unanswered", counts.notify_unanswered.load(Relaxed)),
         ];
-        out.family("notify_replies", "Replies to NOTIFY", MetricType::Counter, of("result", replies))
+        out.family(
+            "notify_replies",
+            "NOTIFY messages sent, by what came back",
+            MetricType::Counter,
+            of("result", replies),
+        )
     }
 }

@@ -3,10 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
-use prometheus_client::metrics::MetricType;
-
-use super::{Figures, Printer};
+use super::{Figures, MetricType, Printer};
 use crate::changes::{Changes, RCODES};
 
 /// What dynamic updates have come to.
@@ -17,17 +16,18 @@ impl Figures for UpdateFigures {
         let counts = self.0.counts();
         let answered = RCODES.iter().zip(&counts.answered);
         let answered = answered.map(|((_, word), count)| ([("rcode", (*word).into())], count.load(Relaxed)));
-        out.family("updates", "Dynamic updates by response code", MetricType::Counter, answered)?;
-        let help = "Dynamic updates that wait for the disk";
+        out.family("updates", "Dynamic updates answered, by response code", MetricType::Counter, answered)?;
+        let help = "Dynamic updates that wait for the disk now";
         out.gauge("updates_waiting", help, counts.waiting.load(Relaxed) as f64)?;
         let help = "Dynamic updates refused because too many waited";
         out.counter("updates_too_many", help, counts.too_many.load(Relaxed))?;
-        let help = "Changes of zones that are on the disk";
+        let help = "Changes of zones written to the disk";
         out.counter("journal_changes", help, counts.journalled.load(Relaxed))?;
         let help = "Times that the disk was waited for, each for all changes that were there";
         out.counter("journal_syncs", help, counts.syncs.load(Relaxed))?;
-        let help = "Microseconds that the disk was waited for";
-        out.counter("journal_sync_microseconds", help, counts.sync_time.load(Relaxed))?;
+        let help = "Time that the disk was waited for";
+        let time = Duration::from_micros(counts.sync_time.load(Relaxed));
+        out.counter("journal_sync_seconds", help, time.as_secs_f64())?;
         let help = "Times that the disk did not take what it should";
         out.counter("journal_failures", help, counts.failed.load(Relaxed))?;
         let help = "Bytes on the disk of zones that updates have changed since the start";

@@ -1,12 +1,10 @@
 //! Zones: how many, in what state, of what size; and what became of their images.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use engine::Engine;
-use prometheus_client::metrics::MetricType;
-
-use super::{Figures, Printer, unix};
+use super::{Figures, MetricType, Printer, unix};
 use crate::frontend::Served;
 use crate::in_force::InForce;
 use crate::zones::ZoneState;
@@ -14,6 +12,7 @@ use crate::zones::examiner::SignatureAge;
 use crate::zones::images::{ImageCounts, Images};
 use crate::zones::keeping::{Kept, unix_now};
 use crate::zones::membership::CatalogStatus;
+use engine::Engine;
 
 /// What is known of zones.
 pub struct ZoneFigures {
@@ -62,12 +61,16 @@ impl ZoneFigures {
         let loaded = || all.iter().filter_map(|z| z.zone.as_ref());
         let records: u64 = loaded().map(|z| z.record_count()).sum();
         let memory: usize = loaded().map(|z| z.memory()).sum();
-        out.gauge("zone_records", "Records in all zones", records as f64)?;
-        out.gauge("zone_memory_bytes", "Memory of all zones", memory as f64)?;
+        out.gauge("zone_records", "Records in all zones that are served", records as f64)?;
+        out.gauge("zone_memory_bytes", "Memory of all zones that are served", memory as f64)?;
         let catalog = self.engine.catalog().memory();
         out.gauge("catalog_memory_bytes", "Memory of the catalog that zones are found in", catalog as f64)?;
         if let Some(last) = self.kept.last_reload() {
-            out.gauge("last_reload_timestamp_seconds", "When the last reload ended", unix(last.at))?;
+            out.gauge(
+                "last_reload_timestamp_seconds",
+                "When the last reload ended, in seconds since 1970",
+                unix(last.at),
+            )?;
             let good = last.result.as_ref().is_ok_and(|report| report.complaint().is_none());
             out.gauge(
                 "last_reload_success",
@@ -75,28 +78,42 @@ impl ZoneFigures {
                 f64::from(u8::from(good)),
             )?;
         }
-        if !self.in_force.settings().counts_per_zone() {
-            return Ok(());
+        if self.in_force.settings().counts_per_zone() { self.each_zone(&all, out) } else { Ok(()) }
+    }
+
+    /// A series or more for each zone.
+    fn each_zone(&self, all: &[Arc<ZoneState>], out: &mut Printer<'_>) -> fmt::Result {
+        fn label(state: &ZoneState) -> (&'static str, Cow<'static, str>) {
+            ("zone", state.spec.name().to_string().into())
         }
+        let states = all.iter().flat_map(|state| {
+            let is = |word| u64::from(state.word() == word);
+            ZoneState::WORDS.map(|word| ([label(state), ("state", word.into())], is(word)))
+        });
+        let help = "1 for the state that this zone is in, 0 for the others; nomen_zones has the words";
+        out.family("zone_state", help, MetricType::Gauge, states)?;
         let serials = all.iter().filter_map(|state| {
             let zone = state.zone.as_ref()?;
-            Some(([("zone", state.spec.name().to_string().into())], u64::from(zone.serial().0)))
+            Some(([label(state)], u64::from(zone.serial().0)))
         });
-        out.family("zone_serial", "Serial number of each zone", MetricType::Gauge, serials)?;
+        let help = "Serial number of the version of this zone in service";
+        out.family("zone_serial", help, MetricType::Gauge, serials)?;
+        let loaded = all.iter().filter_map(|state| Some(([label(state)], unix(state.loaded?))));
+        let help = "When the version of this zone in service was read or received, in seconds since 1970";
+        out.family("zone_loaded_timestamp_seconds", help, MetricType::Gauge, loaded)?;
         let expiries = all.iter().filter_map(|state| {
             let first = state.examined.as_ref()?.signatures?;
-            let at = u64::try_from(first.at).unwrap_or(0);
-            Some(([("zone", state.spec.name().to_string().into())], at))
+            Some(([label(state)], u64::try_from(first.at).unwrap_or(0)))
         });
         out.family(
-            "zone_signature_expiry_seconds",
-            "When the signature of each signed zone that ends first does, in seconds since 1970",
+            "zone_signature_expiry_timestamp_seconds",
+            "When the signature of this zone that ends first does, in seconds since 1970",
             MetricType::Gauge,
             expiries,
         )?;
         let catalog = self.engine.catalog();
         let queries = catalog.iter().map(|e| ([("zone", e.name().to_string().into())], e.queries()));
-        out.family("zone_queries", "Queries for names in each zone", MetricType::Counter, queries)
+        out.family("zone_queries", "Queries for names in this zone", MetricType::Counter, queries)
     }
 }
 

@@ -2,50 +2,100 @@
 
 use super::Recursive;
 
+/// A counter: its name, what it counts, and where it stands.
+pub(super) type Described = (&'static str, &'static str, u64);
+
 /// Every counter that has no labels: its name and value.
 pub fn counts(recursive: &Recursive) -> Vec<(&'static str, u64)> {
     recursion_counts(recursive).into_iter().map(|(name, _, value)| (name, value)).collect()
 }
 
 /// The same with what they count.
-pub fn recursion_counts(recursive: &Recursive) -> [(&'static str, &'static str, u64); 25] {
+pub fn recursion_counts(recursive: &Recursive) -> Vec<Described> {
+    [&service_counts(recursive)[..], &forward_counts(recursive)[..]].concat()
+}
+
+/// What the service and its cache count.
+fn service_counts(recursive: &Recursive) -> [Described; 12] {
     let stats = recursive.service.stats();
-    let forward = &recursive.forward;
     let cache = recursive.service.cache().stats();
-    let suspects = &forward.suspects;
     [
-        ("cache_misses", "Questions that other servers had to be asked", stats.misses.get()),
-        ("cache_nxdomain_above", "Denied because a name above does not exist", stats.nxdomain_above.get()),
+        (
+            "cache_misses",
+            "Questions that the cache did not answer: other servers were asked",
+            stats.misses.get(),
+        ),
+        (
+            "cache_nxdomain_above",
+            "Questions denied from the cache because a name above does not exist",
+            stats.nxdomain_above.get(),
+        ),
         (
             "cache_failures_served",
-            "Answered with a failure that is remembered",
+            "Questions answered from the cache with a failure that is remembered",
             stats.remembered_failures.get(),
         ),
-        ("cache_stale", "Answered with what had expired", stats.stale.get()),
-        ("cache_prefetched", "Answers in use fetched anew before they expired", stats.prefetched.get()),
-        ("cache_inserts", "Answers kept", cache.inserts),
-        ("cache_evictions", "Answers dropped to make room", cache.evictions),
+        ("cache_stale", "Questions answered from the cache with what had expired", stats.stale.get()),
+        (
+            "cache_prefetched",
+            "Answers fetched anew before they expired, because they are asked for often",
+            stats.prefetched.get(),
+        ),
+        ("cache_inserts", "Answers put into the cache", cache.inserts),
+        ("cache_evictions", "Answers dropped from the cache to make room", cache.evictions),
         ("recursion_refused", "Questions of clients who may not have others asked", stats.refused.get()),
-        ("recursion_local", "Answered with special-use names or local data", stats.local.get()),
+        (
+            "recursion_local",
+            "Questions answered on the spot: special-use names and local data",
+            stats.local.get(),
+        ),
         ("recursion_synthesized", "Answers with addresses made by DNS64", stats.synthesized.get()),
         ("recursion_withheld", "Answers withheld because of private addresses", stats.withheld.get()),
         ("recursion_failures", "Clients told that there is no answer", stats.failures.get()),
-        ("forward_lookups", "Lookups started", forward.lookups.get()),
+    ]
+}
+
+/// What lookups at other servers count.
+fn forward_counts(recursive: &Recursive) -> [Described; 13] {
+    let forward = &recursive.forward;
+    let suspects = &forward.suspects;
+    [
+        ("forward_lookups", "Lookups that other servers were asked for", forward.lookups.get()),
         ("forward_joined", "Clients who joined a lookup in flight", forward.joined.get()),
         ("forward_answered", "Lookups that ended with an answer", forward.answered.get()),
-        ("forward_failed", "Lookups that ended without", forward.failed.get()),
-        ("forward_referrals", "Referrals followed", forward.referrals.get()),
-        ("forward_address_lookups", "Lookups of servers' addresses", forward.address_lookups.get()),
+        ("forward_failed", "Lookups that ended without an answer", forward.failed.get()),
+        ("forward_referrals", "Referrals followed to the servers of another zone", forward.referrals.get()),
+        (
+            "forward_address_lookups",
+            "Lookups of the addresses of servers, made for other lookups",
+            forward.address_lookups.get(),
+        ),
         (
             "forward_overspent",
             "Lookups ended since their client's query had cost enough",
             forward.overspent.get(),
         ),
-        ("forward_timed_out", "Clients whose time was over", forward.timed_out.get()),
-        ("forward_wrong_id", "Messages with another ID than was sent", suspects.id.get()),
-        ("forward_wrong_question", "Messages with another question", suspects.question.get()),
-        ("forward_wrong_case", "Messages with the name in another letter case", suspects.case.get()),
-        ("forward_wrong_cookie", "Messages with another cookie", suspects.cookie.get()),
-        ("forward_unreadable", "Messages that cannot be read", suspects.unreadable.get()),
+        (
+            "forward_timed_out",
+            "Clients whose time was over before there was an answer",
+            forward.timed_out.get(),
+        ),
+        ("forward_wrong_id", "Replies dropped because their ID is another than was sent", suspects.id.get()),
+        (
+            "forward_wrong_question",
+            "Replies dropped because their question is another than was asked",
+            suspects.question.get(),
+        ),
+        (
+            "forward_wrong_case",
+            "Replies dropped because their question has the name in another letter case",
+            suspects.case.get(),
+        ),
+        (
+            "forward_wrong_cookie",
+            "Replies dropped because their cookie is another than was sent",
+            suspects.cookie.get(),
+        ),
+        ("forward_unreadable", "Replies dropped because they cannot be read", suspects.unreadable.get()),
     ]
 }

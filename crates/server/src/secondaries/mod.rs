@@ -312,12 +312,25 @@ impl Secondaries {
         }
     }
 
+    /// Whether any zone is taken from primaries, or others are told of any.
+    pub fn has_peers(&self) -> bool {
+        read(&self.rules).iter().next().is_some()
+    }
+
     /// What is known of a zone with other servers.
     pub fn status(&self, apex: &Apex) -> Option<SecondaryStatus> {
         read(&self.rules).get(apex)?;
         let (reply, replied) = sync_channel(1);
         self.request(SecondaryRequest::Status(apex.clone(), reply));
         replied.recv_timeout(PATIENCE).ok().flatten()
+    }
+
+    /// What is known of so many zones that are taken from primaries: those with faults first, then those that are asked
+    /// for soonest.
+    pub fn worst(&self, most: usize) -> Vec<(Apex, SecondaryStatus)> {
+        let (reply, replied) = sync_channel(1);
+        self.request(SecondaryRequest::Worst(most, reply));
+        replied.recv_timeout(PATIENCE).unwrap_or_default()
     }
 
     /// How many zones are in which state.

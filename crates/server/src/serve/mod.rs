@@ -22,8 +22,9 @@ use crate::frontend::Frontend;
 use crate::in_force::{Adopt, ConfigSource, InForce, Prepared};
 use crate::metrics::{
     self, AllFigures, Figures, ListenerFigures, ProcessFigures, QueryFigures, RecursionFigures,
-    SecondaryFigures, TransferFigures, UpdateFigures, ZoneFigures,
+    SecondaryFigures, Shown, TransferFigures, UpdateFigures, ZoneFigures,
 };
+use crate::page::StatusPage;
 use crate::process::Process;
 use crate::recursive::{Recursive, plan};
 use crate::secondaries::Secondaries;
@@ -183,6 +184,7 @@ fn greet(source: &ConfigSource, addresses: &[SocketAddr]) {
 
 /// Loads the zones for the first time.
 fn load_first(zones: &mut Keeping, wanted: WantedZones, strict: bool) -> Result<(), StartFault> {
+    signals::notify_loading();
     let summary = zones.load_first(wanted);
     info!(
         zones = summary.zones,
@@ -261,7 +263,9 @@ fn attend(
         if let Some(socket) = metrics {
             let listener = tokio::net::TcpListener::from_std(socket)
                 .map_err(|e| format!("cannot use the metrics socket: {e}"))?;
-            tokio::spawn(metrics::serve(figures(&parts), listener));
+            let page = StatusPage::new(parts.clone());
+            tokio::spawn(Arc::clone(&page).watch());
+            tokio::spawn(metrics::serve(Shown { figures: figures(&parts), page }, listener));
         }
         if let Some(socket) = control {
             let listener = socket.into_tokio().map_err(|e| format!("cannot use the control socket: {e}"))?;

@@ -7,9 +7,14 @@ use crate::support::{APEX, PATIENCE, Server, eventually, free_address, written};
 
 /// Sends one request and returns the whole answer.
 pub(crate) fn http(server: SocketAddr, request: &str) -> String {
+    http_with(server, request, "")
+}
+
+/// The same with more header lines, each with its end.
+pub(crate) fn http_with(server: SocketAddr, request: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(server).expect("connected");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    write!(stream, "{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sent");
+    write!(stream, "{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n").expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("answered");
     answer
@@ -29,16 +34,22 @@ fn figures_are_scraped() {
         "nomen_queries_total{transport=\"udp\",type=\"A\"} 3",
         "nomen_replies_total{transport=\"udp\",rcode=\"NOERROR\"} 3",
         "nomen_replies_total{transport=\"tcp\",rcode=\"NXDOMAIN\"} 1",
-        "nomen_response_size_bytes_bucket{le=\"+Inf\",transport=\"udp\"} 3",
+        "nomen_response_size_bytes_bucket{transport=\"udp\",le=\"+Inf\"} 3",
         "nomen_latency_seconds_count 4",
         "nomen_zones{state=\"ok\"} 1",
         "nomen_zone_serial{zone=\"example.\"} 1",
+        "nomen_zone_state{zone=\"example.\",state=\"ok\"} 1",
+        "nomen_zone_state{zone=\"example.\",state=\"failed\"} 0",
         "nomen_zone_queries_total{zone=\"example.\"} 4",
-        "# EOF",
     ] {
         assert!(figures.lines().any(|l| l == line), "{line} is missing:\n{figures}");
     }
-    assert!(http(at, "GET /").starts_with("HTTP/1.1 404"));
+    let age = figures
+        .lines()
+        .find_map(|l| l.strip_prefix("nomen_zone_loaded_timestamp_seconds{zone=\"example.\"} "));
+    let age = age.and_then(|at| at.parse::<f64>().ok()).map(|at| crate::signatures::now() as f64 - at);
+    assert!(age.is_some_and(|age| age.abs() < 3600.0), "{age:?}");
+    assert!(http(at, "GET /nowhere").starts_with("HTTP/1.1 404"));
     assert!(http(at, "POST /metrics").starts_with("HTTP/1.1 405"));
 }
 
@@ -56,4 +67,43 @@ fn the_query_log_tells_each_query() {
     let entry: serde_json::Value = serde_json::from_str(&line).expect("JSON");
     assert_eq!((&entry["name"], &entry["type"]), (&"Ns1.example.".into(), &"AAAA".into()), "{entry}");
     assert_eq!((&entry["rcode"], &entry["transport"]), (&"NOERROR".into(), &"udp".into()), "{entry}");
+}
+
+#[test]
+fn the_status_page_shows_what_wants_looking_at_first() {
+    let (at, nobody) = (free_address(), free_address());
+    let more = format!(
+        "[metrics]\nlisten = {}\n[[zone]]\nname = \"<script>alert(1)</script>\"\nfile = \"evil.txt\"\n\
+         [[zone]]\nname = \"taken.test\"\nprimaries = [{}]\n",
+        written(at),
+        written(nobody)
+    );
+    let server = Server::start(APEX, &more);
+    server.query(&["ns1.example", "A"]);
+    server.write("evil.txt", "@ A <b onclick=\"x\">\n");
+    server.reload_badly();
+    let answer = http(at, "GET /");
+    let (head, page) = answer.split_once("\r\n\r\n").expect("a head");
+    assert!(
+        head.starts_with("HTTP/1.1 200") && head.contains("content-type: text/html; charset=utf-8"),
+        "{head}"
+    );
+    for header in ["content-security-policy: default-src 'none'; ", "x-content-type-options: nosniff"] {
+        assert!(head.contains(header), "{head}");
+    }
+    for markup in ["<script", "<b ", "<img", "javascript:"] {
+        assert!(!page.contains(markup), "{markup}: {page}");
+    }
+    let place = |words: &str| page.find(words).unwrap_or_else(|| panic!("{words} is missing: {page}"));
+    assert!(place("\\&lt;script\\&gt;alert") < place("<td>example.</td><td>ok</td><td>1</td>"), "{page}");
+    for words in
+        ["<td>NOERROR</td><td>1</td>", "1 of 3 zones are bad", "<td>taken.test.</td><td>never-loaded</td>"]
+    {
+        place(words);
+    }
+    let head_only = http(at, "HEAD /");
+    assert!(head_only.starts_with("HTTP/1.1 200") && head_only.ends_with("\r\n\r\n"), "{head_only}");
+    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+        assert!(http(at, &format!("{method} /")).starts_with("HTTP/1.1 405"), "{method}");
+    }
 }

@@ -8,7 +8,7 @@ use crate::support::{APEX, Server, eventually, free_address, text, written};
 const DAY: i64 = 86_400;
 
 /// A signed zone with a signature that holds for thirty days and ends at this time.
-fn signed(end: i64) -> String {
+pub(crate) fn signed(end: i64) -> String {
     let sig = |name: &str, covered: &str, end: i64| {
         format!("{name} RRSIG {covered} 13 1 60 {end} {} 1 example. AAAA\n", end - 30 * DAY)
     };
@@ -21,7 +21,7 @@ fn signed(end: i64) -> String {
     )
 }
 
-fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     i64::try_from(now.as_secs()).expect("a number")
 }
@@ -42,7 +42,7 @@ fn expired_signatures_were_served_in_silence() {
     assert_eq!(server.ctl_json(&["status"])["signatures"], serde_json::json!({"expiring": 0, "expired": 1}));
     let figures = http(at, "GET /metrics");
     for line in [
-        format!("nomen_zone_signature_expiry_seconds{{zone=\"example.\"}} {end}"),
+        format!("nomen_zone_signature_expiry_timestamp_seconds{{zone=\"example.\"}} {end}"),
         "nomen_signed_zones{signatures=\"expired\"} 1".into(),
     ] {
         assert!(figures.lines().any(|l| l == line), "{line} is missing:\n{figures}");

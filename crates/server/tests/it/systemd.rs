@@ -27,6 +27,13 @@ fn the_service_manager_hears_how_many_zones_there_are() {
 }
 
 #[test]
+fn the_service_manager_hears_that_the_server_stops() {
+    let server = Server::start(APEX, "");
+    server.signal(nix::sys::signal::Signal::SIGTERM);
+    server.wait_for_state("STATUS=stopping: answering what has arrived");
+}
+
+#[test]
 fn a_watchdog_is_fed() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("example.zone"), APEX).expect("written");

@@ -12,7 +12,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::ConfigSection;
 use super::value::{Value, list};
 use crate::config::report::{ConfigPlace, Diagnostic};
-use crate::words::did_you_mean;
+use crate::words::{bounded_list, did_you_mean};
 
 /// A value together with the place it was written at; what nobody wrote has no place.
 #[derive(Debug, Clone, Default)]
@@ -176,11 +176,11 @@ impl<'t, 'i> Fields<'t, 'i> {
     fn finish(self, reader: &mut Reader<'_>) {
         for (name, (key, _)) in self.left {
             let place = reader.place(key.span());
-            let mut fault = Diagnostic::error(place, format!("unknown key `{name}` in {}", self.header));
-            if let Some(near) = did_you_mean(name, self.known.iter().copied()) {
-                fault = fault.hint(format!("did you mean `{near}`?"));
-            }
-            reader.faults.push(fault);
+            let fault = Diagnostic::error(place, format!("unknown key `{name}` in {}", self.header));
+            reader.faults.push(fault.hint(match did_you_mean(name, self.known.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("the keys are {}", bounded_list(&self.known)),
+            }));
         }
     }
 }

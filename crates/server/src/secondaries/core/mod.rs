@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use exchange::{Action, Core, Event, Link, NumberMap};
 use resolver::Random;
 use transfer::secondary::{
-    NotifyRules, NotifySender, PrimaryId, SecondaryId, SecondaryLimits, SecondaryScheduler,
+    NotifyRules, NotifySender, PrimaryId, SecondaryId, SecondaryLimits, SecondaryScheduler, SecondaryState,
 };
 use wire::hash::HashKey;
 use wire::{Name, Serial};
@@ -65,6 +65,8 @@ pub(super) enum SecondaryRequest {
     Folded(u64, Apex, Option<Arc<Zone>>),
     /// What is known of a zone?
     Status(Apex, SyncSender<Option<SecondaryStatus>>),
+    /// What is known of this many zones that are taken from primaries, those with faults first?
+    Worst(usize, SyncSender<Vec<(Apex, SecondaryStatus)>>),
     /// How many zones are in which state?
     Count(SyncSender<StateCounts>),
 }
@@ -260,6 +262,24 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         Some(taken.status(timers, &zone.peers, notify, unix))
     }
 
+    /// So many zones that are taken from primaries: those with faults first, then those that are asked for soonest.
+    fn worst(&self, most: usize, now: Instant) -> Vec<(Apex, SecondaryStatus)> {
+        let unix = self.unix(now);
+        let taken = self.zones.iter().filter_map(|(apex, zone)| {
+            let timers = self.scheduler.zone(zone.taken.as_ref()?.id)?;
+            let well = timers.state(unix) == SecondaryState::Fresh;
+            Some((well, timers.last_fault().is_none(), timers.next(), apex))
+        });
+        let mut order: Vec<_> = taken.collect();
+        if order.len() > most {
+            order.select_nth_unstable(most);
+            order.truncate(most);
+        }
+        order.sort_unstable();
+        let known = |(_, _, _, apex): (_, _, _, &Apex)| Some((apex.clone(), self.status(apex, now)?));
+        order.into_iter().filter_map(known).collect()
+    }
+
     fn count(&self, now: Instant) -> StateCounts {
         let unix = self.unix(now);
         let mut counts = StateCounts::default();
@@ -301,6 +321,7 @@ impl<S: Surroundings, R: Random> Core for SecondaryCore<S, R> {
             }
             SecondaryRequest::Folded(number, apex, zone) => self.folded(number, &apex, zone),
             SecondaryRequest::Status(apex, reply) => drop(reply.try_send(self.status(&apex, now))),
+            SecondaryRequest::Worst(most, reply) => drop(reply.try_send(self.worst(most, now))),
             SecondaryRequest::Count(reply) => drop(reply.try_send(self.count(now))),
         }
         self.go_on(at);

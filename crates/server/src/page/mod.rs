@@ -1,0 +1,143 @@
+//! The status page: what an operator wants to see at a glance, as one page of HTML without scripts and without anything from
+//! elsewhere. `crate::metrics` serves it. `rates` has the last minute, `html` sees to it that nothing from outside is markup.
+
+mod html;
+mod rates;
+mod view;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use engine::stats::RCODES;
+use exchange::Transport;
+
+use crate::control::Parts;
+use crate::process::resident_memory;
+use crate::secondaries::SecondaryStatus;
+use crate::sync::lock;
+use crate::zones::examiner::SignatureAge;
+use crate::zones::keeping::unix_now;
+use crate::zones::{Apex, ZoneState};
+use rates::{Samples, Totals};
+use view::{Snapshot, ZoneRow};
+
+/// How often counters are looked at.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// Zones that are shown, faults first.
+const ZONES: usize = 100;
+/// Other faults that are shown, and those of the last reload.
+const FAULTS: usize = 20;
+
+/// The page, and what it needs to know of a minute ago.
+pub struct StatusPage {
+    parts: Parts,
+    samples: Mutex<Samples>,
+}
+
+impl StatusPage {
+    /// A page on these parts.
+    pub fn new(parts: Parts) -> Arc<StatusPage> {
+        let samples = Mutex::new(Samples::new(parts.process.since));
+        Arc::new(StatusPage { parts, samples })
+    }
+
+    /// Looks at counters for as long as the runtime runs.
+    pub async fn watch(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(INTERVAL);
+        loop {
+            ticks.tick().await;
+            let totals = self.totals();
+            lock(&self.samples).take(Instant::now(), totals);
+        }
+    }
+
+    /// The page as it is now. Takes a while where there are many zones.
+    pub fn render(&self) -> String {
+        view::page(&self.snapshot())
+    }
+
+    /// What a browser may do with the page: show it, with the style that is in it, and nothing else.
+    pub fn policy() -> &'static str {
+        view::POLICY
+    }
+
+    fn totals(&self) -> Totals {
+        let accounts = &self.parts.frontend.accounts;
+        let of_all = |figure: &dyn Fn(&engine::Stats, usize) -> u64| {
+            accounts.sum(|stats| (0..Transport::ALL.len()).map(|transport| figure(stats, transport)).sum())
+        };
+        let recursive = self.parts.recursive.as_ref();
+        Totals {
+            queries: of_all(&|stats, t| stats.queries[t].iter().map(|count| count.get()).sum()),
+            replies: std::array::from_fn::<u64, RCODES, _>(|code| {
+                of_all(&|stats, t| stats.replies[t][code].get())
+            }),
+            hits: accounts.sum(|stats| stats.cache_hits.get()),
+            misses: recursive.map_or(0, |recursive| recursive.service.stats().misses.get()),
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let Parts { frontend, kept, secondaries, recursive, in_force, process, .. } = &self.parts;
+        let (totals, now) = (self.totals(), Instant::now());
+        let [whole, minute] = lock(&self.samples).stretches(now, &totals);
+        let zones = kept.all();
+        let count = |word| zones.iter().filter(|zone| zone.word() == word).count();
+        let folders = kept.folders();
+        let catalogs = kept.catalogs();
+        let broken = catalogs.iter().filter_map(|catalog| {
+            Some(format!("catalog zone {}: {}", catalog.zone, catalog.fault.as_ref()?))
+        });
+        let refused = folders.refused.iter().map(ToString::to_string);
+        let pending = in_force
+            .pending()
+            .into_iter()
+            .map(|key| format!("{} {}: a change waits for the next start", key.section, key.key));
+        let notes = folders.held.iter().map(ToString::to_string).chain(broken).chain(refused);
+        let listeners = frontend.listeners();
+        Snapshot {
+            uptime: process.since.elapsed(),
+            now: SystemTime::now(),
+            memory: resident_memory(),
+            listeners: listeners.iter().map(|one| format!("{} {}", one.local, one.carrier)).collect(),
+            connections: frontend.tcp_limits.current() as u64,
+            whole,
+            minute,
+            recursive: recursive.is_some(),
+            states: ZoneState::WORDS.map(|word| (word, count(word))),
+            zones: worst(zones, unix_now()),
+            secondaries: if secondaries.has_peers() { secondaries.worst(ZONES) } else { Vec::new() },
+            last_reload: kept.last_reload(),
+            notes: notes.chain(pending).take(FAULTS).collect(),
+        }
+    }
+}
+
+/// The zones that are shown: those with faults first, then by name.
+fn worst(mut zones: Vec<Arc<ZoneState>>, now: i64) -> Vec<ZoneRow> {
+    let order = |a: &Arc<ZoneState>, b: &Arc<ZoneState>| {
+        urgency(a, now).cmp(&urgency(b, now)).then_with(|| a.spec.name().cmp(&b.spec.name()))
+    };
+    if zones.len() > ZONES {
+        zones.select_nth_unstable_by(ZONES, order);
+        zones.truncate(ZONES);
+    }
+    zones.sort_by(order);
+    zones.iter().map(|state| ZoneRow::of(state, now)).collect()
+}
+
+/// How soon somebody has to look at a zone; 0 is at once.
+fn urgency(state: &ZoneState, now: i64) -> u8 {
+    let signatures = state.examined.as_ref().and_then(|found| found.signatures).map(|first| first.age(now));
+    match (state.word(), signatures) {
+        ("failed" | "expired", _) => 0,
+        (_, Some(SignatureAge::Expired)) => 1,
+        ("empty", _) => 2,
+        ("old", _) => 3,
+        (_, Some(SignatureAge::Expiring)) => 4,
+        _ => 5,
+    }
+}
+
+/// A zone from primaries as it is shown.
+type SecondaryRow = (Apex, SecondaryStatus);

@@ -1,0 +1,120 @@
+//! What happened since the start and over the last minute, from counters that only go up.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use engine::stats::RCODES;
+
+/// The stretch of time that rates are shown for.
+const STRETCH: Duration = Duration::from_secs(60);
+
+/// Counters at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    /// Queries received.
+    pub(super) queries: u64,
+    /// Replies by response code; the last place has all others.
+    pub(super) replies: [u64; RCODES],
+    /// Questions answered from the cache at once.
+    pub(super) hits: u64,
+    /// Questions that it did not answer.
+    pub(super) misses: u64,
+}
+
+impl Totals {
+    /// What was counted since an earlier moment.
+    fn since(&self, earlier: &Totals) -> Totals {
+        Totals {
+            queries: self.queries.saturating_sub(earlier.queries),
+            replies: std::array::from_fn(|i| self.replies[i].saturating_sub(earlier.replies[i])),
+            hits: self.hits.saturating_sub(earlier.hits),
+            misses: self.misses.saturating_sub(earlier.misses),
+        }
+    }
+}
+
+/// What was counted in a stretch of time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Stretch {
+    /// How long it is.
+    pub(super) took: Duration,
+    /// What was counted in it.
+    pub(super) counted: Totals,
+}
+
+impl Stretch {
+    /// So many in a second.
+    pub(super) fn rate(&self, count: u64) -> f64 {
+        let seconds = self.took.as_secs_f64();
+        if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
+    }
+}
+
+/// Counters as they were, for as long as that is needed.
+#[derive(Debug)]
+pub(super) struct Samples {
+    begun: Instant,
+    kept: VecDeque<(Instant, Totals)>,
+}
+
+impl Samples {
+    /// All counters were zero then.
+    pub(super) fn new(begun: Instant) -> Self {
+        Samples { begun, kept: VecDeque::from([(begun, Totals::default())]) }
+    }
+
+    /// Takes counters; those from before the last minute are needed no longer, but for the newest of them.
+    pub(super) fn take(&mut self, now: Instant, totals: Totals) {
+        self.kept.push_back((now, totals));
+        while self.kept.get(1).is_some_and(|(at, _)| now.saturating_duration_since(*at) >= STRETCH) {
+            self.kept.pop_front();
+        }
+    }
+
+    /// What happened since the start, and over the last minute or as much of it as there is.
+    pub(super) fn stretches(&self, now: Instant, totals: &Totals) -> [Stretch; 2] {
+        let (at, then) = self.kept.front().copied().unwrap_or((self.begun, Totals::default()));
+        let stretch =
+            |at, then| Stretch { took: now.saturating_duration_since(at), counted: totals.since(&then) };
+        [stretch(self.begun, Totals::default()), stretch(at, then)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queries(queries: u64) -> Totals {
+        Totals { queries, ..Totals::default() }
+    }
+
+    #[test]
+    fn the_last_minute_is_the_last_minute() {
+        let begun = Instant::now();
+        let mut samples = Samples::new(begun);
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let [all, last] = samples.stretches(at(10), &queries(50));
+        assert_eq!((all.took, last.took), (Duration::from_secs(10), Duration::from_secs(10)));
+        assert!((last.rate(last.counted.queries) - 5.0).abs() < 1e-9);
+        // A hundred a second for five minutes, then nothing.
+        for second in (5..=300).step_by(5) {
+            samples.take(at(second), queries(second * 100));
+        }
+        let [all, last] = samples.stretches(at(300), &queries(30_000));
+        assert_eq!((last.took, last.counted.queries), (STRETCH, 6_000));
+        assert!((all.rate(all.counted.queries) - 100.0).abs() < 1e-9);
+        for second in (305..=400).step_by(5) {
+            samples.take(at(second), queries(30_000));
+        }
+        let [all, last] = samples.stretches(at(400), &queries(30_000));
+        assert_eq!((all.counted.queries, last.counted.queries), (30_000, 0));
+        assert!(samples.kept.len() <= 14, "{}", samples.kept.len());
+    }
+
+    #[test]
+    fn no_time_is_no_rate() {
+        let begun = Instant::now();
+        let [all, _] = Samples::new(begun).stretches(begun, &queries(5));
+        assert!(all.rate(5).abs() < f64::EPSILON);
+    }
+}
