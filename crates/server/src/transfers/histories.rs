@@ -11,11 +11,13 @@ use zone::store::ChangeSet;
 use crate::changes::Changes;
 use crate::secondaries::Secondaries;
 use crate::zones::Apex;
+use crate::zones::differences::Differences;
 
 /// Who knows what changed in zones.
 #[derive(Clone)]
 pub(super) struct Histories {
     pub(super) changes: Option<Arc<Changes>>,
+    pub(super) differences: Option<Arc<Differences>>,
     pub(super) secondaries: Arc<Secondaries>,
 }
 
@@ -23,7 +25,9 @@ impl Histories {
     /// Whether anything may be known of a zone.
     pub(super) fn knows(&self, zone: &Zone) -> bool {
         let apex = zone.apex().as_wire();
-        self.changes.as_ref().is_some_and(|changes| changes.is_stored(apex)) || self.secondaries.keeps(apex)
+        self.changes.as_ref().is_some_and(|changes| changes.is_stored(apex))
+            || self.differences.as_ref().is_some_and(|differences| differences.knows(apex))
+            || self.secondaries.keeps(apex)
     }
 
     /// What leads from a version to this one, step by step; nothing if that is not known, or is more than the zone itself.
@@ -31,9 +35,11 @@ impl Histories {
     pub(super) fn differences(&self, zone: &Zone, from: Serial) -> Vec<Arc<ChangeSet>> {
         let apex = Apex::from(zone.apex().as_wire());
         let of_changes = self.changes.as_ref().filter(|changes| changes.is_stored(&apex));
-        let history = match of_changes {
-            Some(changes) => changes.history(&apex, from),
-            None => self.secondaries.history(&apex, from),
+        let of_files = self.differences.as_ref().filter(|differences| differences.knows(&apex));
+        let history = match (of_changes, of_files) {
+            (Some(changes), _) => changes.history(&apex, from),
+            (None, Some(differences)) => differences.history(&apex, from),
+            (None, None) => self.secondaries.history(&apex, from),
         };
         history.and_then(|history| read(history, zone)).unwrap_or_default()
     }
@@ -50,7 +56,7 @@ fn read(history: History, zone: &Zone) -> Option<Vec<Arc<ChangeSet>>> {
                 return None;
             }
         };
-        records += (change.removed.len() + change.added.len()) as u64;
+        records += change.record_count();
         if records > zone.record_count() {
             return None;
         }

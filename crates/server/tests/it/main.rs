@@ -5,6 +5,7 @@ mod catalogs;
 mod changes;
 mod control;
 mod folders;
+mod history;
 mod images;
 mod iterate;
 mod log;
