@@ -3,11 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
+use prometheus_client::encoding::NoLabelSet;
 use prometheus_client::metrics::MetricType;
 
 use super::{Figures, Printer};
-use crate::changes::{Changes, RCODES};
+use crate::changes::{Changes, RCODES, SYNC_BOUNDS, UpdateCounts};
 
 /// What dynamic updates have come to.
 pub struct UpdateFigures(pub Arc<Changes>);
@@ -24,13 +26,20 @@ impl Figures for UpdateFigures {
         out.counter("updates_too_many", help, counts.too_many.load(Relaxed))?;
         let help = "Changes of zones that are on the disk";
         out.counter("journal_changes", help, counts.journalled.load(Relaxed))?;
-        let help = "Times that the disk was waited for, each for all changes that were there";
-        out.counter("journal_syncs", help, counts.syncs.load(Relaxed))?;
-        let help = "Microseconds that the disk was waited for";
-        out.counter("journal_sync_microseconds", help, counts.sync_time.load(Relaxed))?;
+        syncs(counts, out)?;
         let help = "Times that the disk did not take what it should";
         out.counter("journal_failures", help, counts.failed.load(Relaxed))?;
         let help = "Bytes on the disk of zones that updates have changed since the start";
         out.gauge("journal_bytes", help, self.0.bytes() as f64)
     }
+}
+
+fn syncs(counts: &UpdateCounts, out: &mut Printer<'_>) -> fmt::Result {
+    let help = "Time that the disk was waited for, each time for all changes that were there";
+    let mut metric = out.0.encode_descriptor("journal_sync_seconds", help, None, MetricType::Histogram)?;
+    let bounds = SYNC_BOUNDS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
+    let buckets: Vec<(f64, u64)> = bounds.zip(counts.syncs.iter().map(|count| count.load(Relaxed))).collect();
+    let count = buckets.iter().map(|bucket| bucket.1).sum();
+    let sum = Duration::from_micros(counts.sync_time.load(Relaxed)).as_secs_f64();
+    metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
 }
