@@ -30,9 +30,9 @@ impl Histories {
             || self.secondaries.keeps(apex)
     }
 
-    /// What leads from a version to this one, step by step; nothing if that is not known, or is more than the zone itself.
-    /// Waits for the disk.
-    pub(super) fn differences(&self, zone: &Zone, from: Serial) -> Vec<Arc<ChangeSet>> {
+    /// What leads from a version to this one, step by step; nothing if that is not known, or is more than the zone itself or
+    /// so many records. Waits for the disk.
+    pub(super) fn differences(&self, zone: &Zone, from: Serial, most: u64) -> Vec<Arc<ChangeSet>> {
         let apex = Apex::from(zone.apex().as_wire());
         let of_changes = self.changes.as_ref().filter(|changes| changes.is_stored(&apex));
         let of_files = self.differences.as_ref().filter(|differences| differences.knows(&apex));
@@ -41,12 +41,13 @@ impl Histories {
             (None, Some(differences)) => differences.history(&apex, from),
             (None, None) => self.secondaries.history(&apex, from),
         };
-        history.and_then(|history| read(history, zone)).unwrap_or_default()
+        let most = most.min(zone.record_count());
+        history.and_then(|history| read(history, zone, most)).unwrap_or_default()
     }
 }
 
 /// The steps up to the version of the zone: what is on the disk may be one ahead of what is in service.
-fn read(history: History, zone: &Zone) -> Option<Vec<Arc<ChangeSet>>> {
+fn read(history: History, zone: &Zone, most: u64) -> Option<Vec<Arc<ChangeSet>>> {
     let (mut differences, mut records) = (Vec::new(), 0);
     for change in history {
         let change = match change {
@@ -57,7 +58,7 @@ fn read(history: History, zone: &Zone) -> Option<Vec<Arc<ChangeSet>>> {
             }
         };
         records += change.record_count();
-        if records > zone.record_count() {
+        if records > most {
             return None;
         }
         let is_last = change.after == zone.serial();

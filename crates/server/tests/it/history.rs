@@ -1,10 +1,11 @@
 //! IXFR out of zones that change by their files: differences where they are known, the whole zone where they are not.
 
 use std::fs;
+use std::net::UdpSocket;
 
 use tempfile::TempDir;
 
-use crate::support::{APEX, Server, free_address};
+use crate::support::{APEX, PATIENCE, Server, free_address, message};
 
 const STATE: &str = "state-dir = \"state\"\n";
 const SHARED: &str = "allow-transfer = [\"any\"]\n";
@@ -149,6 +150,45 @@ fn a_zone_that_begins_to_take_updates_goes_on() {
     assert!(done.status.success(), "{}", crate::support::text(&done.stderr));
     // The SOAs, and the record that came.
     assert_eq!([1, 2].map(|from| since(&server, from, &[])), [whole(10), 5]);
+}
+
+/// Number of records of the answer to IXFR in a datagram, whose header must be that of a good answer.
+fn by_datagram(server: &Server, serial: u32) -> u16 {
+    let mut query = message(7, "example", 251);
+    query[9] = 1;
+    query.extend([0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0]);
+    query.extend([&serial.to_be_bytes()[..], &[0; 16]].concat());
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.send_to(&query, server.address).expect("sent");
+    let mut reply = [0; 4096];
+    let (len, _) = socket.recv_from(&mut reply).expect("a reply");
+    // A response with AA, without TC, NOERROR; no more than 512 bytes for who has no EDNS.
+    assert_eq!((&reply[..4], len <= 512), (&[0, 7, 0x84, 0][..], true), "{:?}", &reply[..len]);
+    u16::from_be_bytes([reply[6], reply[7]])
+}
+
+#[test]
+fn a_datagram_has_what_changed_if_it_fits_and_the_serial_if_not() {
+    let server = Server::start_in(folder(&version(1, 100)), STATE, KEPT);
+    assert_eq!(by_datagram(&server, 1), 1);
+    change(&server, &version(2, 100));
+    assert_eq!([1, 2, 3].map(|from| by_datagram(&server, from)), [steps(1) as u16, 1, 1]);
+    change(&server, &version(3, 50));
+    assert_eq!([1, 2, 3].map(|from| by_datagram(&server, from)), [1; 3], "fifty records do not fit");
+    change(&server, &version(4, 50));
+    assert_eq!([2, 3].map(|from| by_datagram(&server, from)), [1, steps(1) as u16]);
+    // A serial alone is no transfer: the second line in the log is that of the last difference.
+    server.wait_for_log("kind=\"IXFR\" messages=1", 2);
+    assert!(server.log().contains("serial=4 peer=127.0.0.1 key=\"none\" kind=\"IXFR\""), "{}", server.log());
+    server.reconfigure("\"any\"", "\"192.0.2.1\"");
+    server.reload();
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.send_to(&message(7, "example", 251), server.address).expect("sent");
+    let mut reply = [0; 512];
+    socket.recv_from(&mut reply).expect("a reply");
+    assert_eq!(reply[3] & 15, 5);
 }
 
 /// Names of the files below a folder.
