@@ -120,7 +120,7 @@ impl UpdateKeys {
         let of_allow = allow.value.as_ref().map(|_| ("allow-update", allow.place.as_ref()));
         let of_policy = policy.value.as_ref().map(|_| ("update-policy", policy.place.as_ref()));
         let kept = &self.ixfr_from_differences;
-        let of_kept = (kept.value == Some(true)).then(|| ("ixfr-from-differences", kept.place.as_ref()));
+        let of_kept = (kept.value == Some(true)).then_some(("ixfr-from-differences", kept.place.as_ref()));
         for (name, place) in of_allow.into_iter().chain(of_policy).chain(of_kept) {
             if has_primaries {
                 let message = match name {
