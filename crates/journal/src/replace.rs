@@ -143,10 +143,22 @@ impl Replacement {
         if zone.apex().as_wire() != &*self.apex {
             return Err(StoreFault::NotTheZone);
         }
+        self.write_as(zone.serial(), Some(zone))
+    }
+
+    /// The same for a version of which no records are kept, but only what changes from it on: the zone itself is elsewhere.
+    ///
+    /// # Errors
+    /// [`StoreFault::OtherVersion`], [`StoreFault::Io`]; the store is as it was.
+    pub fn write_without_zone(&mut self, version: Serial) -> Result<(), StoreFault> {
+        self.write_as(version, None)
+    }
+
+    fn write_as(&mut self, base: Serial, zone: Option<&Zone>) -> Result<(), StoreFault> {
         if let (Some(_), Some(Acknowledged { serial: stored, .. })) = (&self.keeps, self.began)
-            && stored != zone.serial()
+            && stored != base
         {
-            return Err(StoreFault::OtherVersion { stored, found: zone.serial() });
+            return Err(StoreFault::OtherVersion { stored, found: base });
         }
         let (disk, path) = (&self.shared.disk, &self.paths.unfinished);
         let shard = &self.paths.shard;
@@ -162,9 +174,8 @@ impl Replacement {
             (out.at, out.steps) = (HEADER, Vec::new());
         }
         let base_at = out.at;
-        let records = out.base(path, zone)?;
+        let records = zone.map_or(Ok(0), |zone| out.base(path, zone))?;
         out.file.sync_data().map_err(failed("sync", path))?;
-        let base = zone.serial();
         let first = out.steps.first().map_or(base, |step| step.before);
         let header = Header { nonce, base_at, base_end: out.at, records, sealed: 0, first, base };
         self.written = Some(Written { out, header });

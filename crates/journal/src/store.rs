@@ -288,10 +288,17 @@ impl ZoneStore {
     }
 
     /// Whether a new base pays: there are more bytes of changes than of the base. If it is made then, the file has at most
-    /// twice the bytes of a base, and those of the history, and what comes while it is made.
+    /// twice the bytes of a base, and those of the history, and what comes while it is made. A store without a zone has at
+    /// most twice the bytes of the history.
     pub fn is_worth_compacting(&self) -> bool {
         let size = self.size();
-        size.changes > size.base.max(LEAST_WORTH)
+        let worth = if self.has_zone() { size.base } else { self.most_history };
+        size.changes > worth.max(LEAST_WORTH)
+    }
+
+    /// Whether the records of a zone are stored, and not only what changes.
+    pub fn has_zone(&self) -> bool {
+        self.contents.as_ref().is_some_and(|contents| contents.header.records > 0)
     }
 
     /// Stores a zone in place of what is stored, with all its records; there is no history then. Acknowledged when this
@@ -315,6 +322,28 @@ impl ZoneStore {
     pub fn compact(&mut self, zone: &Zone) -> Result<(), StoreFault> {
         let mut replacement = self.begin_compaction()?;
         replacement.write(zone)?;
+        self.finish(replacement)
+    }
+
+    /// Stores, in place of what is stored, no more than that a zone has this version. What changes from it on can be
+    /// [appended](Self::append) then and is [history](Self::history), for a zone whose records are elsewhere.
+    ///
+    /// # Errors
+    /// As for [`replace`](Self::replace).
+    pub fn replace_without_zone(&mut self, version: Serial) -> Result<(), StoreFault> {
+        let mut replacement = self.begin_replacement()?;
+        replacement.write_without_zone(version)?;
+        self.finish(replacement)
+    }
+
+    /// Keeps some of the history of a store without a zone, and lets go of what is older. Acknowledges all that was appended.
+    ///
+    /// # Errors
+    /// As for [`compact`](Self::compact).
+    pub fn compact_without_zone(&mut self) -> Result<(), StoreFault> {
+        let version = self.serial().ok_or(StoreFault::NoBase)?;
+        let mut replacement = self.begin_compaction()?;
+        replacement.write_without_zone(version)?;
         self.finish(replacement)
     }
 

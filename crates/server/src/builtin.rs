@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
+use crate::zones::differences::DifferenceRule;
 use crate::zones::{Origin, ZoneSpec, ZoneText};
 
 /// The example zone's text.
@@ -14,6 +15,7 @@ pub fn zones() -> Vec<ZoneSpec> {
         apex: (*b"\x07example\x03com\x00").into(),
         text: ZoneText::BuiltIn(EXAMPLE),
         origin: Origin::Configuration,
+        differences: DifferenceRule::default(),
     }]
 }
 

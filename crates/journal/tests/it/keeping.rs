@@ -99,6 +99,40 @@ fn a_compaction_takes_along_what_is_appended_meanwhile() {
 }
 
 #[test]
+fn changes_are_kept_of_a_zone_whose_records_are_elsewhere() {
+    let disk = SimulatedDisk::new(1);
+    let folder = folder(&disk);
+    let (mut store, _) = folder.zone(apex().as_name()).expect("a store");
+    store.keep_history(70_000);
+    store.replace_without_zone(serial(1)).expect("stored");
+    assert!(!store.has_zone());
+    assert!(matches!(
+        store.append(&between(&version(2, 1), &version(3, 2))),
+        Err(StoreFault::OtherVersion { stored: Serial(1), found: Serial(2) })
+    ));
+    let mut most = 0;
+    for n in 1..1000 {
+        store.append(&between(&version(n, n), &version(n + 1, n + 1))).expect("appended");
+        store.sync().expect("synced");
+        if store.is_worth_compacting() {
+            store.compact_without_zone().expect("compacted");
+        }
+        let size = store.size();
+        assert_eq!((size.base, store.has_zone()), (0, false));
+        most = most.max(size.history + size.changes);
+    }
+    assert!((70_000..141_000).contains(&most), "{most}");
+    drop((store, folder));
+    let folder = self::folder(&disk.crash(Loss::Everything));
+    let (store, stored) = folder.zone(apex().as_name()).expect("a store");
+    let stored = stored.expect("a version");
+    assert_eq!((stored.serial(), store.has_zone()), (serial(1000), false));
+    assert!(matches!(stored.load(&key()), Err(StoreFault::NoZone(..))));
+    assert_eq!(serials(store.history(serial(900)).expect("read").expect("known")), steps(900, 1000));
+    assert!(store.history(serial(1)).expect("read").is_none(), "more than is to be kept");
+}
+
+#[test]
 fn a_compaction_keeps_as_much_history_as_it_may() {
     let folder = folder(&SimulatedDisk::new(1));
     let (mut store, _) = folder.zone(apex().as_name()).expect("a store");

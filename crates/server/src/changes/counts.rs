@@ -21,6 +21,10 @@ pub const RCODES: [(Rcode, &str); 11] = [
     (Rcode::NOTIMP, "other"),
 ];
 
+/// Upper bounds of the histogram of waits for the disk, in microseconds; one place more holds what took longer.
+pub const SYNC_BOUNDS: [u64; 12] =
+    [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 1_000_000];
+
 /// What dynamic updates have come to.
 #[derive(Debug, Default)]
 pub struct UpdateCounts {
@@ -32,8 +36,8 @@ pub struct UpdateCounts {
     pub too_many: AtomicU64,
     /// Changes that are on the disk.
     pub journalled: AtomicU64,
-    /// Waits for the disk.
-    pub syncs: AtomicU64,
+    /// Waits for the disk by how long they took; see [`SYNC_BOUNDS`].
+    pub syncs: [AtomicU64; SYNC_BOUNDS.len() + 1],
     /// Microseconds that they took together.
     pub sync_time: AtomicU64,
     /// Times that the disk did not take what it should.
@@ -50,8 +54,10 @@ impl UpdateCounts {
     /// Counts changes that went to the disk together.
     pub(super) fn synced(&self, changes: usize, took: Duration) {
         self.journalled.fetch_add(changes as u64, Relaxed);
-        self.syncs.fetch_add(1, Relaxed);
-        self.sync_time.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Relaxed);
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let place = SYNC_BOUNDS.iter().position(|bound| micros <= *bound).unwrap_or(SYNC_BOUNDS.len());
+        self.syncs[place].fetch_add(1, Relaxed);
+        self.sync_time.fetch_add(micros, Relaxed);
     }
 }
 
@@ -70,4 +76,20 @@ pub struct ZoneChanges {
     pub history_bytes: u64,
     /// Why the last change could not be kept, if it could not.
     pub fault: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_wait_for_the_disk_is_counted_by_how_long_it_took() {
+        let counts = UpdateCounts::default();
+        for micros in [0, 100, 101, 5_000, 1_000_000, 1_000_001, u64::MAX / 4] {
+            counts.synced(2, Duration::from_micros(micros));
+        }
+        let places: Vec<u64> = counts.syncs.iter().map(|count| count.load(Relaxed)).collect();
+        assert_eq!(places, [2, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 2]);
+        assert_eq!(counts.journalled.load(Relaxed), 14);
+    }
 }

@@ -48,7 +48,7 @@ use crate::in_force::Adopt;
 use crate::sync::lock;
 use crate::zones::Apex;
 use crate::zones::keeping::ZoneKeeping;
-pub use counts::{RCODES, UpdateCounts, ZoneChanges};
+pub use counts::{RCODES, SYNC_BOUNDS, UpdateCounts, ZoneChanges};
 pub use plan::{UpdateMaker, UpdateRules, ZoneUpdates};
 use worker::{Order, Worker};
 

@@ -160,7 +160,15 @@ mod tests {
     const UPDATE: &str = "NOMEN_UPDATE_REFERENCE";
 
     /// Keys that cannot stand together with others: a zone has files, and may take updates, or it has primaries.
-    const FILES: [&str; 6] = ["file", "directory", "pattern", "max-removed", "allow-update", "update-policy"];
+    const FILES: [&str; 7] = [
+        "file",
+        "directory",
+        "pattern",
+        "max-removed",
+        "allow-update",
+        "update-policy",
+        "ixfr-from-differences",
+    ];
     const PRIMARIES: [&str; 9] = [
         "primaries",
         "allow-notify",

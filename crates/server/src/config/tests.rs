@@ -83,6 +83,14 @@ fn each_fault_has_its_words() {
             "a zone with `primaries` takes no updates: `update-policy` has no effect",
         ),
         (
+            "[[zone]]\nname = \"a\"\nfile = \"a\"\nixfr-from-differences = true",
+            "`ixfr-from-differences` needs a place to keep what changes",
+        ),
+        (
+            "[server]\nstate-dir = \"s\"\n[[zone]]\nname = \"a\"\nprimaries = [\"192.0.2.1\"]\nixfr-from-differences = true",
+            "a zone with `primaries` has no file: `ixfr-from-differences` has no effect",
+        ),
+        (
             "[template.t]\nfile = \"x{zone}\"\nupdate-policy = [\"permit any zone\"]",
             "`permit`: a rule begins with `grant` or `deny`",
         ),

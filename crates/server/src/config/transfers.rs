@@ -39,7 +39,9 @@ keys! {
         /// Longest time in which an incoming transfer brings nothing at all.
         live "incoming-idle-timeout" incoming_idle: Time<1_000, 3_600_000> = Time::secs(60), example "30s";
         /// Most NOTIFY messages at a time whose replies are waited for. Others wait.
-        live "notify-in-flight" notify_in_flight: Int<usize, 1, 2_000> = Int(100), example 200;
+        live "notify-in-flight" notify_in_flight: Int<usize, 1, 2_000> = Int(400), example 200;
+        /// Most of them that are with one secondary, so that one that does not answer keeps no others waiting.
+        live "notify-per-secondary" notify_per_secondary: Int<usize, 1, 2_000> = Int(20), example 10;
         /// Files of keys beside those of `[[tsig-key]]`: each `key "NAME" { algorithm NAME; secret "BASE64"; };`, as
         /// `tsig-keygen` prints them and BIND reads them.
         live "key-files" key_files: Option<Vec<At<PathBuf>>> = None, example ["keys/transfer.key"];

@@ -1,4 +1,5 @@
-//! `[updates]`, and keys of `[[zone]]` and `[template.X]` about dynamic updates: who may change a zone, and how.
+//! `[updates]`, and keys of `[[zone]]` and `[template.X]` about changes: who may change a zone by dynamic updates, and how,
+//! and what is kept of changes.
 
 use toml::Spanned;
 use toml::de::DeValue;
@@ -22,7 +23,7 @@ keys! {
 }
 
 keys! {
-    /// What a zone and a template can say of updates. Of a key that both have, the zone's counts.
+    /// What a zone and a template can say of changes. Of a key that both have, the zone's counts.
     pub struct UpdateKeys {
         /// Who may change the zone (RFC 2136), written as in `allow-transfer`: all its names, and all types but NS, SOA and
         /// what signers make. Needs `state-dir` of `[server]`; a zone with `primaries` takes no updates.
@@ -35,8 +36,12 @@ keys! {
         /// The serial number after a change: one more, seconds since 1970, or the day and two digits; one more, too, where
         /// those are not greater. Unset: `increment`.
         live "serial-policy" serial_policy: Option<SerialPolicy> = None, example "unixtime";
+        /// Whether it is kept what changes in the zone's file from one reload to the next, so that IXFR (RFC 1995) is answered
+        /// with that. Needs `state-dir` of `[server]`. Unset: where there is `allow-transfer`, for zones of 1000 records or
+        /// more; smaller ones go over whole about as fast.
+        live "ixfr-from-differences" ixfr_from_differences: Option<bool> = None, example true;
         /// Most bytes of older changes that are kept for IXFR (RFC 1995) beside those since the zone was last written as a
-        /// whole. Unset: `16MiB`.
+        /// whole; of a zone that changes by its file, at most twice as many bytes of changes are kept in all. Unset: `16MiB`.
         live "journal-size" journal_size: Option<Size<0, 1_099_511_627_776>> = None, example "64MiB";
     }
 }
@@ -114,9 +119,16 @@ impl UpdateKeys {
         let (allow, policy) = (&self.allow_update, &self.update_policy);
         let of_allow = allow.value.as_ref().map(|_| ("allow-update", allow.place.as_ref()));
         let of_policy = policy.value.as_ref().map(|_| ("update-policy", policy.place.as_ref()));
-        for (name, place) in of_allow.into_iter().chain(of_policy) {
+        let kept = &self.ixfr_from_differences;
+        let of_kept = (kept.value == Some(true)).then_some(("ixfr-from-differences", kept.place.as_ref()));
+        for (name, place) in of_allow.into_iter().chain(of_policy).chain(of_kept) {
             if has_primaries {
-                let message = format!("a zone with `primaries` takes no updates: `{name}` has no effect");
+                let message = match name {
+                    "ixfr-from-differences" => {
+                        format!("a zone with `primaries` has no file: `{name}` has no effect")
+                    }
+                    _ => format!("a zone with `primaries` takes no updates: `{name}` has no effect"),
+                };
                 faults.push(Diagnostic::at(place, message));
             } else if !has_state {
                 let message = format!("`{name}` needs a place to keep what changes");

@@ -10,6 +10,7 @@ use crate::process::Process;
 use crate::recursive::Recursive;
 use crate::secondaries::Secondaries;
 use crate::transfers::Transfers;
+use crate::zones::differences::Differences;
 use crate::zones::images::Images;
 use crate::zones::keeping::{Kept, ZoneKeeping};
 
@@ -32,6 +33,8 @@ pub struct Parts {
     pub secondaries: Arc<Secondaries>,
     /// Dynamic updates, if there is a state folder to keep them in.
     pub changes: Option<Arc<Changes>>,
+    /// What is kept of changes of zone files, if there is a state folder to keep it in.
+    pub differences: Option<Arc<Differences>>,
     /// The configuration.
     pub in_force: Arc<InForce>,
     /// The log.

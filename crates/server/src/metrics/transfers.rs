@@ -6,13 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{Figures, MetricType, Printer};
 use crate::transfers::{TransferCounts, Transfers};
+use crate::zones::differences::{DifferenceCounts, Differences};
 
 /// What transfers to others have come to.
-pub struct TransferFigures(pub Arc<Transfers>);
+pub struct TransferFigures {
+    /// The transfers.
+    pub transfers: Arc<Transfers>,
+    /// What is kept of changes of zone files, if anything is.
+    pub differences: Option<Arc<Differences>>,
+}
 
 impl Figures for TransferFigures {
     fn print(&self, out: &mut Printer<'_>) -> fmt::Result {
-        let TransferCounts { axfr, ixfr, broken_off, refused, too_many, bytes } = self.0.counts();
+        let TransferCounts { axfr, ixfr, broken_off, refused, too_many, bytes } = self.transfers.counts();
         let series = |label: &'static str, all: [(&'static str, &AtomicU64); 2]| {
             all.map(|(word, count)| ([(label, word.into())], count.load(Relaxed))).into_iter()
         };
@@ -33,6 +39,17 @@ impl Figures for TransferFigures {
             "Bytes of messages of transfers to other servers",
             bytes.load(Relaxed),
         )?;
-        out.gauge("transfers_in_flight", "Transfers to other servers under way", self.0.under_way() as f64)
+        out.gauge(
+            "transfers_in_flight",
+            "Transfers to other servers under way",
+            self.transfers.under_way() as f64,
+        )?;
+        let Some(DifferenceCounts { kept, failed }) = self.differences.as_ref().map(|of| of.counts()) else {
+            return Ok(());
+        };
+        let help = "Differences of zone files that are kept for IXFR";
+        out.counter("differences_kept", help, kept.load(Relaxed))?;
+        let help = "Differences of zone files that the disk did not take";
+        out.counter("differences_failed", help, failed.load(Relaxed))
     }
 }

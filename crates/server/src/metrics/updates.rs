@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::{Figures, MetricType, Printer};
-use crate::changes::{Changes, RCODES};
+use super::{Buckets, Figures, MetricType, Printer};
+use crate::changes::{Changes, RCODES, SYNC_BOUNDS, UpdateCounts};
 
 /// What dynamic updates have come to.
 pub struct UpdateFigures(pub Arc<Changes>);
@@ -23,14 +23,18 @@ impl Figures for UpdateFigures {
         out.counter("updates_too_many", help, counts.too_many.load(Relaxed))?;
         let help = "Changes of zones written to the disk";
         out.counter("journal_changes", help, counts.journalled.load(Relaxed))?;
-        let help = "Times that the disk was waited for, each for all changes that were there";
-        out.counter("journal_syncs", help, counts.syncs.load(Relaxed))?;
-        let help = "Time that the disk was waited for";
-        let time = Duration::from_micros(counts.sync_time.load(Relaxed));
-        out.counter("journal_sync_seconds", help, time.as_secs_f64())?;
+        syncs(counts, out)?;
         let help = "Times that the disk did not take what it should";
         out.counter("journal_failures", help, counts.failed.load(Relaxed))?;
         let help = "Bytes on the disk of zones that updates have changed since the start";
         out.gauge("journal_bytes", help, self.0.bytes() as f64)
     }
+}
+
+fn syncs(counts: &UpdateCounts, out: &mut Printer<'_>) -> fmt::Result {
+    let help = "Time that the disk was waited for, each time for all changes that were there";
+    let bounds = SYNC_BOUNDS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
+    let counts_of = bounds.zip(counts.syncs.iter().map(|count| count.load(Relaxed))).collect();
+    let sum = Duration::from_micros(counts.sync_time.load(Relaxed)).as_secs_f64();
+    out.histogram("journal_sync_seconds", help, std::iter::once(([], Buckets { counts: counts_of, sum })))
 }

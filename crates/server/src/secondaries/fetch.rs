@@ -109,7 +109,11 @@ fn transfer(job: &FetchJob, begun: Instant, figures: &mut FetchFigures) -> Resul
     stream.set_read_timeout(Some(LOOK)).map_err(unreachable)?;
     stream.write_all(&request).map_err(unreachable)?;
     let sent = SentRequest { id: job.id, apex: job.apex, asked: job.asked, datagram: false };
-    let mut incoming = IncomingTransfer::new(sent, &job.key, job.limits.transfer, verifier);
+    let mut limits = job.limits.transfer;
+    // More than the zone itself is better taken whole.
+    let ours = job.have.as_ref().map_or(0, |zone| zone.memory() as u64);
+    limits.difference_bytes = limits.difference_bytes.max(ours);
+    let mut incoming = IncomingTransfer::new(sent, &job.key, limits, verifier);
     let mut messages = Messages::new(stream, job, begun);
     let received = loop {
         let message = messages.next()?;

@@ -395,6 +395,7 @@ fn limits(settings: &Settings) -> CoreLimits {
             idle: transfers.incoming_idle.0,
         },
         notify: transfers.notify_in_flight.0,
+        notify_each: transfers.notify_per_secondary.0,
     }
 }
 

@@ -30,8 +30,9 @@ use crate::recursive::{Recursive, plan};
 use crate::secondaries::Secondaries;
 use crate::signals::{self, Signals};
 use crate::transfers::Transfers;
+use crate::zones::differences::Differences;
 use crate::zones::images::{Images, StateFolder};
-use crate::zones::keeping::Keeping;
+use crate::zones::keeping::{Keeping, ZoneKeeping};
 use crate::zones::resolve::WantedZones;
 use crate::{builtin, logging};
 use sockets::Sockets;
@@ -87,14 +88,11 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let in_force = Arc::new(InForce::new(source, settings, adopting));
     let renew = in_force.clone();
     let prepare = Box::new(move || renew.renew());
+    let differences = state.as_deref().and_then(start_differences);
     let (mut zones, keeping, kept) = Keeping::new(Arc::clone(&frontend.engine), images.clone(), prepare);
-    secondaries.connect(keeping.clone());
     zones.connect(Arc::clone(&secondaries), Arc::clone(&transfers), state);
-    transfers.connect(changes.clone(), Arc::clone(&secondaries));
-    if let Some(changes) = &changes {
-        changes.connect(keeping.clone());
-        zones.change_by(Arc::clone(changes));
-    }
+    transfers.connect(changes.clone(), differences.clone(), Arc::clone(&secondaries));
+    connect(&mut zones, &keeping, &secondaries, changes.as_ref(), differences.as_ref());
     let runtime = runtime()?;
     let no_signals = |e| outside(format!("cannot catch signals: {e}"));
     let mut signals = runtime.block_on(async { Signals::catch_hangup() }).map_err(no_signals)?;
@@ -118,6 +116,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
         transfers,
         secondaries,
         changes,
+        differences,
         in_force,
         logging,
         process,
@@ -154,6 +153,28 @@ fn start_changes(
         }
         Err(fault) => Err(outside(fault.to_string())),
     }
+}
+
+/// Has zones go into service, and what changes in them be kept.
+fn connect(
+    zones: &mut Keeping,
+    keeping: &ZoneKeeping,
+    secondaries: &Secondaries,
+    changes: Option<&Arc<Changes>>,
+    differences: Option<&Arc<Differences>>,
+) {
+    secondaries.connect(keeping.clone());
+    differences.into_iter().for_each(|differences| zones.keep_differences(Arc::clone(differences)));
+    if let Some(changes) = changes {
+        changes.connect(keeping.clone());
+        zones.change_by(Arc::clone(changes));
+    }
+}
+
+/// What keeps the changes of zone files. Without it they go over whole.
+fn start_differences(state: &Path) -> Option<Arc<Differences>> {
+    let started = Differences::start(state);
+    started.inspect_err(|fault| warn!("what changes in zone files is not kept for IXFR: {fault}")).ok()
 }
 
 /// What takes zones from primaries, which are kept in the state folder if there is one.
@@ -227,6 +248,7 @@ fn figures(parts: &Parts) -> AllFigures {
         transfers,
         secondaries,
         changes,
+        differences,
         in_force,
         logging,
         process,
@@ -240,7 +262,7 @@ fn figures(parts: &Parts) -> AllFigures {
         Box::new(QueryFigures(Arc::clone(&frontend))),
         Box::new(ListenerFigures { frontend, in_force: Arc::clone(&in_force) }),
         Box::new(ZoneFigures { kept, engine, in_force, images }),
-        Box::new(TransferFigures(transfers)),
+        Box::new(TransferFigures { transfers, differences }),
         Box::new(SecondaryFigures(secondaries)),
         Box::new(ProcessFigures { process, logging }),
     ];
@@ -257,7 +279,8 @@ fn attend(
     metrics: Option<TcpListener>,
 ) -> Result<(), String> {
     let path = control.as_ref().map(|c| c.path.clone());
-    let Parts { frontend, keeping, recursive, secondaries, changes, logging, .. } = parts.clone();
+    let Parts { frontend, keeping, recursive, secondaries, changes, differences, logging, .. } =
+        parts.clone();
     let result = runtime.block_on(async {
         let (stop, mut stopped) = tokio::sync::mpsc::channel(1);
         if let Some(socket) = metrics {
@@ -287,6 +310,7 @@ fn attend(
             // Who waits for other servers is answered before the listeners go.
             recursive.iter().for_each(|recursive| recursive.stop());
             secondaries.stop();
+            differences.iter().for_each(|differences| differences.flush());
             frontend.drain();
         };
         tokio::task::spawn_blocking(drain).await.map_err(|e| format!("stopping failed: {e}"))

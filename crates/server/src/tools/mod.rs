@@ -14,11 +14,12 @@ pub mod zone_dump;
 use std::path::Path;
 
 use crate::config::zones::{ZoneNameFault, zone_name};
+use crate::zones::differences::DifferenceRule;
 use crate::zones::{Origin, ZoneSpec, ZoneText};
 
 /// The zone of this name in this file.
 pub fn zone_spec(origin: &str, file: &Path) -> Result<ZoneSpec, ZoneNameFault> {
     let name = zone_name(origin)?;
     let (apex, text) = (name.as_name().as_wire().into(), ZoneText::File(file.to_owned()));
-    Ok(ZoneSpec { apex, text, origin: Origin::Configuration })
+    Ok(ZoneSpec { apex, text, origin: Origin::Configuration, differences: DifferenceRule::default() })
 }

@@ -11,11 +11,13 @@ use zone::store::ChangeSet;
 use crate::changes::Changes;
 use crate::secondaries::Secondaries;
 use crate::zones::Apex;
+use crate::zones::differences::Differences;
 
 /// Who knows what changed in zones.
 #[derive(Clone)]
 pub(super) struct Histories {
     pub(super) changes: Option<Arc<Changes>>,
+    pub(super) differences: Option<Arc<Differences>>,
     pub(super) secondaries: Arc<Secondaries>,
 }
 
@@ -23,24 +25,29 @@ impl Histories {
     /// Whether anything may be known of a zone.
     pub(super) fn knows(&self, zone: &Zone) -> bool {
         let apex = zone.apex().as_wire();
-        self.changes.as_ref().is_some_and(|changes| changes.is_stored(apex)) || self.secondaries.keeps(apex)
+        self.changes.as_ref().is_some_and(|changes| changes.is_stored(apex))
+            || self.differences.as_ref().is_some_and(|differences| differences.knows(apex))
+            || self.secondaries.keeps(apex)
     }
 
-    /// What leads from a version to this one, step by step; nothing if that is not known, or is more than the zone itself.
-    /// Waits for the disk.
-    pub(super) fn differences(&self, zone: &Zone, from: Serial) -> Vec<Arc<ChangeSet>> {
+    /// What leads from a version to this one, step by step; nothing if that is not known, or is more than the zone itself or
+    /// so many records. Waits for the disk.
+    pub(super) fn differences(&self, zone: &Zone, from: Serial, most: u64) -> Vec<Arc<ChangeSet>> {
         let apex = Apex::from(zone.apex().as_wire());
         let of_changes = self.changes.as_ref().filter(|changes| changes.is_stored(&apex));
-        let history = match of_changes {
-            Some(changes) => changes.history(&apex, from),
-            None => self.secondaries.history(&apex, from),
+        let of_files = self.differences.as_ref().filter(|differences| differences.knows(&apex));
+        let history = match (of_changes, of_files) {
+            (Some(changes), _) => changes.history(&apex, from),
+            (None, Some(differences)) => differences.history(&apex, from),
+            (None, None) => self.secondaries.history(&apex, from),
         };
-        history.and_then(|history| read(history, zone)).unwrap_or_default()
+        let most = most.min(zone.record_count());
+        history.and_then(|history| read(history, zone, most)).unwrap_or_default()
     }
 }
 
 /// The steps up to the version of the zone: what is on the disk may be one ahead of what is in service.
-fn read(history: History, zone: &Zone) -> Option<Vec<Arc<ChangeSet>>> {
+fn read(history: History, zone: &Zone, most: u64) -> Option<Vec<Arc<ChangeSet>>> {
     let (mut differences, mut records) = (Vec::new(), 0);
     for change in history {
         let change = match change {
@@ -50,8 +57,8 @@ fn read(history: History, zone: &Zone) -> Option<Vec<Arc<ChangeSet>>> {
                 return None;
             }
         };
-        records += (change.removed.len() + change.added.len()) as u64;
-        if records > zone.record_count() {
+        records += change.record_count();
+        if records > most {
             return None;
         }
         let is_last = change.after == zone.serial();

@@ -14,9 +14,9 @@ use std::time::Instant;
 use engine::{Asked, Engine, Refusal, Source, Sourced, TicketOffice};
 use exchange::{MessageStream, Next, unix_seconds};
 use tracing::{debug, info, warn};
-use transfer::outgoing::{IxfrRequest, TransferFrame, axfr, ixfr};
+use transfer::outgoing::{IxfrAnswer, IxfrRequest, TransferFrame, axfr, ixfr, ixfr_datagram};
 use wire::edns::{ErrorInfo, plain_opt};
-use wire::message::{Builder, Offset, Owner, Section};
+use wire::message::Builder;
 use wire::{Class, Rcode, Serial, Type};
 use zone::Zone;
 
@@ -27,12 +27,18 @@ use crate::in_force::Adopt;
 use crate::secondaries::Secondaries;
 use crate::sync::{read, write};
 use crate::zones::Apex;
+use crate::zones::differences::Differences;
 use histories::Histories;
 use limits::{Slot, Slots};
 pub use rules::{Grants, RuleMaker, TransferRules, grants, unknown_key};
 
 /// More transfers are under way than may be.
 const TOO_MANY: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
+
+/// Differences that are read for datagrams at a time, half of them for one address.
+const READING: usize = 8;
+/// Bytes of a record in a message at least: a pointer, type, class, TTL, length of the data.
+const LEAST_RECORD: u64 = 12;
 
 /// What transfers to others have come to.
 #[derive(Debug, Default)]
@@ -57,6 +63,8 @@ pub struct Transfers {
     engine: Weak<Engine<Served>>,
     rules: RwLock<TransferRules>,
     slots: Arc<Slots>,
+    /// Differences that are being read for datagrams.
+    reading: Arc<Slots>,
     /// Who knows what changed in zones.
     histories: OnceLock<Histories>,
     /// What OPT says in the first message.
@@ -71,10 +79,12 @@ impl Transfers {
             engine: Arc::downgrade(engine),
             rules: RwLock::default(),
             slots: Arc::default(),
+            reading: Arc::default(),
             histories: OnceLock::new(),
             udp_size: AtomicU16::default(),
             counts: Arc::default(),
         });
+        transfers.reading.set(READING, READING / 2);
         transfers.adopt(settings);
         let source: Arc<dyn Source> = transfers.clone();
         engine.change_sources(|sources| sources.transfer = Some(Arc::clone(&source)));
@@ -96,8 +106,13 @@ impl Transfers {
     }
 
     /// What changed in zones is known here.
-    pub fn connect(&self, changes: Option<Arc<Changes>>, secondaries: Arc<Secondaries>) {
-        self.histories.get_or_init(|| Histories { changes, secondaries });
+    pub fn connect(
+        &self,
+        changes: Option<Arc<Changes>>,
+        differences: Option<Arc<Differences>>,
+        secondaries: Arc<Secondaries>,
+    ) {
+        self.histories.get_or_init(|| Histories { changes, differences, secondaries });
     }
 
     /// What transfers have come to.
@@ -158,27 +173,48 @@ impl Transfers {
         };
         let (histories, (ticket, promise)) = (histories.clone(), tickets.take());
         let work = move || {
-            let differences = histories.differences(&zone, serial);
+            let differences = histories.differences(&zone, serial, u64::MAX);
             let messages = ixfr(zone, serial, differences, frame);
             ticket.stream(Box::new(Reported { messages, report }));
         };
-        // A ticket that is dropped with the thread answers SERVFAIL.
-        let thread = std::thread::Builder::new().name("ixfr".into()).spawn(work);
-        thread.err().into_iter().for_each(|fault| warn!("no transfer, the system refuses a thread: {fault}"));
+        on_a_thread(work);
         Ok(Sourced::Pending(promise))
     }
 
-    /// The answer to IXFR in a datagram: the SOA, by which the client sees whether to ask over a stream (RFC 1995 §2).
-    fn serial(&self, zone: &Zone, b: &mut Builder<'_>) -> Result<(), Refusal> {
-        let soa = zone.apex_node().rrset(Type::SOA).ok_or(Refusal::NOT_LOADED)?;
-        let record = soa.rdatas().next().ok_or(Refusal::NOT_LOADED)?;
-        let mut rdata = Vec::new();
-        record.copy_to(&mut rdata);
-        b.flags(|header| header.set_authoritative(true));
-        let owner = Owner::At(Offset::QNAME);
-        b.record(Section::Answer, owner, Type::SOA, Class::IN, record.ttl(), &rdata)
-            .map(drop)
-            .map_err(|_| Refusal::NOT_LOADED)
+    /// The answer to IXFR in a datagram: what changed, if it is known and fits, else the SOA alone (RFC 1995 §2). A forged
+    /// address can have this done: where too much is being read for others already, it is the SOA.
+    fn datagram(
+        &self,
+        asked: &Asked<'_>,
+        zone: Arc<Zone>,
+        b: &mut Builder<'_>,
+        tickets: TicketOffice<'_>,
+    ) -> Result<Sourced, Refusal> {
+        // One who does not say which version it has is told which one there is.
+        let client = IxfrRequest::read(asked.packet).map(|request| request.serial);
+        let client = client.unwrap_or(zone.serial());
+        let is_behind = client.compare(zone.serial()) == Some(Ordering::Less);
+        let histories = self.histories.get().filter(|of| is_behind && of.knows(&zone));
+        let Some((histories, slot)) = histories.zip(self.reading.take(asked.client.peer.ip())) else {
+            let put = ixfr_datagram(&zone, client, &[], b).map_err(|_| Refusal::NOT_LOADED);
+            return put.map(|_| Sourced::Ready(None));
+        };
+        let report = Report::new(&zone, Some(client), asked, slot, Arc::clone(&self.counts));
+        let (histories, (ticket, promise)) = (histories.clone(), tickets.take());
+        let most = u64::from(self.udp_size.load(Relaxed)) / LEAST_RECORD;
+        let work = move || {
+            let differences = histories.differences(&zone, client, most);
+            ticket.resume(move |b| {
+                let put = ixfr_datagram(&zone, client, &differences, b).map_err(|_| Refusal::NOT_LOADED)?;
+                match put {
+                    IxfrAnswer::Differences => report.sent_in(b.len()),
+                    IxfrAnswer::UpToDate | IxfrAnswer::Whole => report.withdraw(),
+                }
+                Ok(None)
+            });
+        };
+        on_a_thread(work);
+        Ok(Sourced::Pending(promise))
     }
 }
 
@@ -190,7 +226,7 @@ impl Source for Transfers {
         };
         let done = match (asked.client.transport.is_stream(), asked.question.qtype) {
             (true, _) => self.stream(asked, zone, tickets),
-            (false, Type::IXFR) => self.serial(&zone, b).map(|()| Sourced::Ready(None)),
+            (false, Type::IXFR) => self.datagram(asked, zone, b, tickets),
             // A zone needs a stream (RFC 5936 §4.2).
             (false, _) => Err(Refusal::MALFORMED),
         };
@@ -204,6 +240,12 @@ impl Adopt for Transfers {
         self.slots.set(transfers.outgoing.0, transfers.per_client.0);
         self.udp_size.store(settings.engine_config().max_udp_size, Relaxed);
     }
+}
+
+/// Reads what changed from the disk. A ticket that is dropped with the thread answers SERVFAIL.
+fn on_a_thread(work: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().name("ixfr".into()).spawn(work);
+    thread.err().into_iter().for_each(|fault| warn!("no transfer, the system refuses a thread: {fault}"));
 }
 
 /// What stands around the records of the answer.
@@ -230,11 +272,23 @@ struct Report {
     messages: u64,
     bytes: u64,
     ended: bool,
+    /// Nothing was sent that is worth a line.
+    withdrawn: bool,
     counts: Arc<TransferCounts>,
     _slot: Slot,
 }
 
 impl Report {
+    /// All went in one datagram of so many bytes, without what the end of the message has.
+    fn sent_in(mut self, bytes: usize) {
+        (self.messages, self.bytes, self.ended) = (1, bytes as u64, true);
+    }
+
+    /// Nothing was sent but the serial number.
+    fn withdraw(mut self) {
+        self.withdrawn = true;
+    }
+
     fn new(
         zone: &Zone,
         client: Option<Serial>,
@@ -252,6 +306,7 @@ impl Report {
             messages: 0,
             bytes: 0,
             ended: false,
+            withdrawn: false,
             counts,
             _slot: slot,
         }
@@ -260,6 +315,9 @@ impl Report {
 
 impl Drop for Report {
     fn drop(&mut self) {
+        if self.withdrawn {
+            return;
+        }
         let Report { zone, serial, client, peer, key, messages, bytes, counts, .. } = self;
         let (kind, sent) = match client {
             Some(_) => ("IXFR", &counts.ixfr),

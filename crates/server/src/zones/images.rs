@@ -422,6 +422,7 @@ mod tests {
             apex: name.as_name().as_wire().into(),
             text: ZoneText::BuiltIn(""),
             origin: Origin::Configuration,
+            differences: crate::zones::differences::DifferenceRule::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  Wanted ──▶ Load ─ ─ ─ ▶ Looked: Unchanged            nothing
-//!                          Looked: Loaded      ──▶ Publish, WriteImage, Examine, Report
+//!                          Looked: Loaded      ──▶ KeepDifference, Publish, WriteImage, Examine, Report
 //!                          Looked: Bad         ──▶ Report; the version served stays, or SERVFAIL is published
 //!  Folded ──▶ Publish, if it is still the one served
 //!  Unwanted ──▶ Publish (removal)
@@ -30,6 +30,7 @@ use zone::catalog::Change;
 use zone::image::Provenance;
 use zone::store::ChangeSet;
 
+use super::differences::DifferenceRule;
 use super::examiner::{Examination, ExamineOrder};
 use super::images::ImageOrder;
 use super::{FileStamp, Origin, ZoneFault, ZoneSpec, ZoneState, ZoneText};
@@ -164,6 +165,10 @@ pub enum KeeperAction {
     Begin(Option<KeptVersion>),
     /// Have the zone changed to what its file holds.
     Take(Arc<Zone>),
+    /// Keep what changed, and so many bytes of what changed before.
+    KeepDifference(Arc<ChangeSet>, u64),
+    /// What was kept of changes leads nowhere: let go of it.
+    ForgetDifferences,
     /// Write an image, once the zone is in service.
     WriteImage(ImageOrder),
     /// Examine this version, and fold it if that pays; ends in [`KeeperEvent::Examined`] and [`KeeperEvent::Folded`].
@@ -228,6 +233,9 @@ pub struct Keeper {
     begun: bool,
     /// Whether it is changed by updates, and not by its file.
     claimed: bool,
+    /// Whether the serial number of the version served has stood for other records, too: what leads on from it is of no use
+    /// to whoever has those.
+    ambiguous: bool,
     /// The number of the last load.
     number: u32,
 }
@@ -259,6 +267,7 @@ impl Keeper {
             loading: None,
             begun: false,
             claimed: false,
+            ambiguous: false,
             number: 0,
         }
     }
@@ -268,15 +277,24 @@ impl Keeper {
         &self.state
     }
 
+    /// Whether it may be kept what changes in the zone's file.
+    pub fn keeps_differences(&self) -> bool {
+        let spec = &self.state.spec;
+        spec.differences.from_records.is_some() && spec.text.file().is_some() && !self.claimed
+    }
+
     /// Whether a load is under way.
     pub fn is_loading(&self) -> bool {
         self.loading.is_some()
     }
 
-    /// Whoever wants the zone now.
-    pub fn wanted_by(&mut self, origin: &Origin) {
-        if self.state.spec.origin != *origin {
-            self.change(|state| state.spec.origin = origin.clone());
+    /// Whoever wants the zone now, and whether it is kept what changes in it.
+    pub fn wanted_by(&mut self, origin: &Origin, differences: DifferenceRule) {
+        let spec = &self.state.spec;
+        if spec.origin != *origin || spec.differences != differences {
+            self.change(|state| {
+                (state.spec.origin, state.spec.differences) = (origin.clone(), differences);
+            });
         }
     }
 
@@ -388,8 +406,9 @@ impl Keeper {
         });
         let mut actions: Vec<KeeperAction> =
             warnings.into_iter().map(|text| KeeperAction::Report(Notice::Warning(text))).collect();
-        let same = changes.is_some_and(|changes| changes.is_empty());
+        let same = changes.as_ref().is_some_and(|changes| changes.is_empty());
         actions.extend(step.notices(same).map(KeeperAction::Report));
+        actions.extend(self.difference(step, changes.filter(|_| !same), &zone));
         actions.push(KeeperAction::Publish(Change::Serve(Arc::clone(&zone))));
         actions.push(KeeperAction::Examine(ExamineOrder { zone: Arc::clone(&zone), fold: true }));
         let spec = self.state.spec.clone();
@@ -397,6 +416,27 @@ impl Keeper {
             provenance.map(|provenance| KeeperAction::WriteImage(ImageOrder { spec, zone, provenance })),
         );
         actions
+    }
+
+    /// What becomes of the difference between the version before and this one.
+    fn difference(
+        &mut self,
+        step: VersionStep,
+        changes: Option<Arc<ChangeSet>>,
+        zone: &Zone,
+    ) -> Option<KeeperAction> {
+        let from = step.from?;
+        if from.compare(step.to) != Some(Ordering::Less) {
+            let is_other = from != step.to || changes.is_some();
+            self.ambiguous |= is_other;
+            return is_other.then_some(KeeperAction::ForgetDifferences);
+        }
+        let was_ambiguous = std::mem::take(&mut self.ambiguous);
+        let DifferenceRule { bytes, .. } = self.state.spec.differences;
+        let is_smaller = |change: &ChangeSet| change.record_count() <= zone.record_count();
+        let wanted = !was_ambiguous && self.state.spec.differences.wants(zone);
+        let change = changes.filter(|change| wanted && is_smaller(change))?;
+        Some(KeeperAction::KeepDifference(change, bytes))
     }
 
     /// Does not serve what the file holds, since updates have changed the zone; has them change it to that, if it was wanted.
@@ -500,6 +540,7 @@ mod tests {
             apex: apex().as_name().as_wire().into(),
             text: ZoneText::File("a".into()),
             origin: Origin::Configuration,
+            differences: DifferenceRule::default(),
         };
         Keeper::new(spec)
     }
@@ -538,6 +579,8 @@ mod tests {
             KeeperAction::Begin(kept) => format!("begin with {}", kept.is_some()),
             KeeperAction::WriteImage(_) => "image".into(),
             KeeperAction::Take(zone) => format!("take {}", zone.serial()),
+            KeeperAction::KeepDifference(change, _) => format!("keep {} to {}", change.before, change.after),
+            KeeperAction::ForgetDifferences => "forget".into(),
             KeeperAction::Report(Notice::FileNotTaken(serial)) => format!("not taken {serial}"),
             KeeperAction::Report(Notice::Warning(text)) => format!("warn {text}"),
             KeeperAction::Report(Notice::Bad(_, serial)) => format!("bad, serving {}", serial.is_some()),
@@ -605,6 +648,42 @@ mod tests {
             ["warn odd", "new 7", "serve 7", "examine", "image", "load 2 known false image false"]
         );
         assert!(look(&mut keeper, 1, reading(6)).is_empty(), "the first load has ended already");
+    }
+
+    #[test]
+    fn what_changes_is_kept_where_the_serial_goes_on_and_leads_on_from_one_version_alone() {
+        let mut keeper = keeper();
+        let rule = |from_records| DifferenceRule { from_records, bytes: 7 };
+        keeper.wanted_by(&Origin::Configuration, rule(Some(0)));
+        let mut read = |number: u32, serial: u8, from: Option<u8>, rule: Option<DifferenceRule>| {
+            rule.into_iter().for_each(|rule| keeper.wanted_by(&Origin::Configuration, rule));
+            want(&mut keeper, ReadWhen::Anyway);
+            let Looked::Loaded(mut loaded) = reading(serial) else { panic!("a reading") };
+            loaded.step = from.map(|from| {
+                let change = ChangeSet {
+                    before: Serial(from.into()),
+                    after: Serial(serial.into()),
+                    ..ChangeSet::default()
+                };
+                let mut change = change;
+                change.added.push(apex().as_name(), Type::A, Ttl::from_secs(60), &[1, 2, 3, 4]);
+                Arc::new(change)
+            });
+            let words = look(&mut keeper, number, Looked::Loaded(loaded));
+            words.into_iter().find(|word| word.starts_with("keep") || word == "forget")
+        };
+        let kept = |step: &str| Some(format!("keep {step}"));
+        assert_eq!(read(1, 1, None, None), None, "there is nothing before the first");
+        assert_eq!(read(2, 2, Some(1), None), kept("1 to 2"));
+        assert_eq!(read(3, 3, None, None), None, "too much changed to say");
+        assert_eq!(read(4, 4, Some(3), None), kept("3 to 4"));
+        assert_eq!(read(5, 4, Some(4), None), Some("forget".into()), "other records under the same serial");
+        assert_eq!(read(6, 5, Some(4), None), None, "of no use to who has the first version 4");
+        assert_eq!(read(7, 6, Some(5), None), kept("5 to 6"));
+        assert_eq!(read(8, 3, Some(6), None), Some("forget".into()), "the serial went back");
+        assert_eq!(read(9, 7, Some(3), None), None);
+        assert_eq!(read(10, 8, Some(7), Some(rule(Some(2)))), None, "a small zone");
+        assert_eq!(read(11, 9, Some(8), Some(rule(None))), None, "not wanted");
     }
 
     #[test]
@@ -680,6 +759,7 @@ mod tests {
             apex: apex().as_name().as_wire().into(),
             text: ZoneText::Primaries,
             origin: Origin::Configuration,
+            differences: DifferenceRule::default(),
         };
         let mut keeper = Keeper::new(spec);
         let wanted = words(&keeper.handle(KeeperEvent::Wanted(ZoneText::Primaries, ReadWhen::IfChanged)));

@@ -18,6 +18,7 @@ use wire::Name;
 use wire::hash::HashKey;
 use zone::Zone;
 
+use super::differences::Differences;
 use super::examiner::{Examination, Examiner, Finding, SignatureAge};
 use super::images::{ImageOrder, Images};
 use super::keeper::{
@@ -187,6 +188,8 @@ pub struct Keeping {
     asked: VecDeque<(ZoneChange, Asker)>,
     /// Who changes zones by updates, if anybody does.
     changes: Option<Arc<Changes>>,
+    /// Who keeps what changes in zone files, if anybody does.
+    differences: Option<Arc<Differences>>,
     /// To be done once the next catalog is in service.
     once_published: Vec<OncePublished>,
 }
@@ -258,6 +261,7 @@ impl Keeping {
             single: HashMap::new(),
             asked: VecDeque::new(),
             changes: None,
+            differences: None,
             once_published: Vec::new(),
         };
         (keeping, ZoneKeeping { messages: own }, kept)
@@ -267,6 +271,11 @@ impl Keeping {
     pub fn change_by(&mut self, changes: Arc<Changes>) {
         self.loaders.read_changed_from(Arc::clone(&changes));
         self.changes = Some(changes);
+    }
+
+    /// What changes in zone files is kept here.
+    pub fn keep_differences(&mut self, differences: Arc<Differences>) {
+        self.differences = Some(differences);
     }
 
     /// Loads these zones and puts them into service, for the first time.
@@ -440,9 +449,9 @@ impl Keeping {
             }
         }
         for spec in wanted.specs {
-            let (text, origin) = (spec.text.clone(), spec.origin.clone());
+            let (text, origin, differences) = (spec.text.clone(), spec.origin.clone(), spec.differences);
             let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec));
-            zone.keeper.wanted_by(&origin);
+            zone.keeper.wanted_by(&origin, differences);
             actions.extend(zone.keeper.handle(KeeperEvent::Wanted(text, ReadWhen::IfChanged)));
             zone.awaited = zone.keeper.is_loading();
             self.round.iter_mut().for_each(|round| match zone.awaited {
@@ -452,6 +461,9 @@ impl Keeping {
         }
         if let Some(images) = &self.images {
             images.keep(keepers.values().map(|zone| &zone.keeper.state().spec));
+        }
+        if let Some(differences) = &self.differences {
+            differences.retain(|apex| keepers.get(apex).is_some_and(|zone| zone.keeper.keeps_differences()));
         }
         drop(keepers);
         *lock(&self.kept.folders) = FolderFindings { held, refused: wanted.refused };
@@ -562,6 +574,13 @@ impl Keeping {
                     let changes = self.changes.iter();
                     changes.for_each(|changes| changes.take(apex.clone(), Arc::clone(zone)));
                 }
+                (KeeperAction::KeepDifference(change, bytes), ..) => {
+                    let differences = self.differences.iter();
+                    differences.for_each(|kept| kept.keep(apex, Arc::clone(change), *bytes));
+                }
+                (KeeperAction::ForgetDifferences, ..) => {
+                    self.differences.iter().for_each(|kept| kept.forget(apex));
+                }
                 _ => {}
             }
         }
@@ -628,6 +647,8 @@ impl Keeping {
                 KeeperAction::Report(_)
                 | KeeperAction::Examine(_)
                 | KeeperAction::Begin(_)
+                | KeeperAction::KeepDifference(..)
+                | KeeperAction::ForgetDifferences
                 | KeeperAction::Take(_) => {}
             }
         }
@@ -772,6 +793,8 @@ fn report(apex: &Apex, actions: &[KeeperAction], starting: bool) {
             }
             KeeperAction::Load(_)
             | KeeperAction::Take(_)
+            | KeeperAction::KeepDifference(..)
+            | KeeperAction::ForgetDifferences
             | KeeperAction::Publish(_)
             | KeeperAction::PublishNow(_)
             | KeeperAction::Begin(_)

@@ -118,11 +118,16 @@ impl Loaders {
 }
 
 impl Load {
-    /// The step to a zone that holds what is served already; `None` if it does not. Only looked into where the serial
-    /// number says so.
-    fn no_step(&self, zone: &Zone) -> Option<ChangeSet> {
-        let served = self.serving.as_deref().filter(|served| served.serial() == zone.serial())?;
-        diff_within(served, zone, 0)
+    /// The step from what is served to this zone, if it is found cheaply: where it holds the same, which is only looked into
+    /// if the serial number says so, or where differences are kept, if it is short.
+    fn step(&self, zone: &Zone) -> Option<ChangeSet> {
+        let served = self.serving.as_deref()?;
+        let most = match self.spec.differences.wants(zone) {
+            true => served.record_count() as usize / 8,
+            false if served.serial() == zone.serial() => 0,
+            false => return None,
+        };
+        diff_within(served, zone, most)
     }
 }
 
@@ -207,7 +212,7 @@ impl Shared {
                 stamps: provenance.sources.iter().map(FileStamp::of_source).collect(),
                 at: SystemTime::now(),
                 took: begun.elapsed(),
-                step: load.no_step(&zone).map(Arc::new),
+                step: load.step(&zone).map(Arc::new),
                 zone: Arc::new(zone),
                 warnings: Vec::new(),
                 warning_count: usize::try_from(provenance.warnings).unwrap_or(usize::MAX),
@@ -230,7 +235,7 @@ impl Shared {
                     stamps: stamps.into(),
                     at: SystemTime::now(),
                     took: begun.elapsed(),
-                    step: loaded.step.map(Arc::new),
+                    step: loaded.step.or_else(|| load.step(&zone)).map(Arc::new),
                     warning_count: loaded.warnings.len(),
                     warnings: loaded.warnings,
                     provenance: loaded.provenance.filter(|_| wanted),

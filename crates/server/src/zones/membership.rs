@@ -18,6 +18,7 @@ use wire::{Name, NameBuf};
 use zone::Zone;
 
 use super::added::replace;
+use super::differences::DifferenceRule;
 use super::keeping::{LEAST_HELD, Removal};
 use super::{Apex, Origin, ZoneSpec, ZoneText};
 use crate::changes::ZoneUpdates;
@@ -39,6 +40,8 @@ pub struct MemberTemplate {
     pub grants: Option<Grants>,
     /// How they may be changed, if they may be.
     pub updates: Option<Arc<ZoneUpdates>>,
+    /// Whether it is kept what changes in their files.
+    pub differences: DifferenceRule,
 }
 
 /// A catalog zone as it is configured.
@@ -262,7 +265,8 @@ impl Membership {
         let template = catalog.plan.template(&of.member);
         let file = template.file.as_ref().map(|pattern| ZoneText::File(pattern.path(shown(zone))));
         let text = file.unwrap_or(ZoneText::Primaries);
-        let spec = ZoneSpec { apex: zone.clone(), text, origin: Origin::Catalog(of.catalog.clone()) };
+        let (apex, origin) = (zone.clone(), Origin::Catalog(of.catalog.clone()));
+        let spec = ZoneSpec { apex, text, origin, differences: template.differences };
         let MemberTemplate { peers, grants, updates, .. } = template;
         Some(PlannedZone { spec, peers: peers.clone(), grants: grants.clone(), updates: updates.clone() })
     }

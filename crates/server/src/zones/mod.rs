@@ -9,12 +9,14 @@
 //! | `keeping` | all of them: the thread that reports to keepers what happens and does what they decide |
 //! | `loaders`, `text`, `images` | reading zones: the threads, a zone's text, a zone's image |
 //! | `progress` | how far a long load is |
+//! | `differences` | what changes in zone files, kept for IXFR |
 //! | `examiner` | versions in service: what is to be known of them, and folding them |
 //! | `report` | what a reload did and found, for whoever asked for it |
 //! | `publisher` | the steps from one catalog to the next |
 //! | `dump` | printing a zone |
 
 pub mod added;
+pub mod differences;
 pub mod dump;
 pub mod examiner;
 pub mod images;
@@ -33,6 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use differences::DifferenceRule;
 use examiner::Examination;
 use wire::Name;
 use zone::{SourceFile, Stamp, Zone};
@@ -142,6 +145,8 @@ pub struct ZoneSpec {
     pub text: ZoneText,
     /// Who wants it.
     pub origin: Origin,
+    /// Whether it is kept what changes in its file.
+    pub differences: DifferenceRule,
 }
 
 impl ZoneSpec {

@@ -9,10 +9,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use journal::DEFAULT_HISTORY;
 use wire::{Name, NameBuf};
 
 use transfer::tsig::TsigKeys;
 
+use super::differences::{DifferenceRule, LEAST_RECORDS};
 use super::membership::{CatalogPlan, MemberTemplate, PlannedZone};
 use super::{Apex, Origin, ZoneSpec, ZoneText};
 use crate::changes::{UpdateMaker, UpdateRules};
@@ -20,6 +22,7 @@ use crate::config::Configuration;
 use crate::config::peers::PeerKeys;
 use crate::config::report::Diagnostic;
 use crate::config::table::read::At;
+use crate::config::updates::UpdateKeys;
 use crate::config::zones::{ConfiguredZone, Template, Templates, ZoneNameFault};
 use crate::secondaries::{PeerMaker, PeerRules};
 use crate::transfers::{RuleMaker, TransferRules, grants, unknown_key};
@@ -135,14 +138,17 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
         let text = text_of(zone, template);
         let apex: Apex = name.as_wire().into();
         let of_template = template.and_then(|t| t.allow_transfer.value.as_ref());
-        rules.allow(&apex, zone.allow_transfer.value.as_ref().or(of_template));
+        let grants = zone.allow_transfer.value.as_ref().or(of_template);
+        rules.allow(&apex, grants);
         let taken = text == ZoneText::Primaries;
         peers.add(&apex, Some(&zone.peers), template.map(|t| &t.peers), taken);
+        let of_changes = template.map(|t| &t.updates);
         if !taken {
-            updates.add(&apex, Some(&zone.updates), template.map(|t| &t.updates));
+            updates.add(&apex, Some(&zone.updates), of_changes);
         }
+        let differences = difference_rule(Some(&zone.updates), of_changes, grants.is_some());
         catalogs.extend(catalog_plan(&apex, zone, config, &mut rules, &mut peers, &mut updates));
-        specs.insert(apex.clone(), ZoneSpec { apex, text, origin });
+        specs.insert(apex.clone(), ZoneSpec { apex, text, origin, differences });
     }
     let mut wanted = WantedZones {
         catalogs,
@@ -150,7 +156,7 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
         templates: Arc::new(config.templates.clone()),
         ..WantedZones::default()
     };
-    let mut from_folders: HashMap<Apex, ZoneText> = HashMap::new();
+    let mut from_folders: HashMap<Apex, (ZoneText, DifferenceRule)> = HashMap::new();
     let mut shared = Vec::new();
     for template in config.templates.values() {
         let Some(folder) = template.directory.value.as_deref() else { continue };
@@ -164,7 +170,8 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
                     let names = found.iter().filter_map(|(_, name)| name.as_ref().ok());
                     shared.extend(names.map(|name| (Apex::from(name.as_name().as_wire()), template)));
                 }
-                found.into_iter().for_each(|found| sort_in(found, &mut from_folders, &mut wanted));
+                let differences = difference_rule(None, Some(&template.updates), transfer.is_some());
+                found.into_iter().for_each(|at| sort_in(at, differences, &mut from_folders, &mut wanted));
             }
             Err(message) => {
                 faults.push(Diagnostic::at(template.directory.place.as_ref(), message).outside());
@@ -180,11 +187,29 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     wanted.transfers = rules.made();
     wanted.peers = peers.made();
     wanted.updates = updates.made();
-    for (apex, text) in from_folders {
-        specs.entry(apex.clone()).or_insert(ZoneSpec { apex, text, origin: Origin::Folder });
+    for (apex, (text, differences)) in from_folders {
+        let origin = Origin::Folder;
+        specs.entry(apex.clone()).or_insert(ZoneSpec { apex, text, origin, differences });
     }
     wanted.specs = specs.into_values().collect();
     if faults.is_empty() { Ok(wanted) } else { Err(faults) }
+}
+
+/// Whether it is kept what changes in the files of zones with these keys, and with those of this template. If neither says
+/// so: where somebody may have the zone, and it is so large that a difference spares much.
+fn difference_rule(
+    own: Option<&UpdateKeys>,
+    template: Option<&UpdateKeys>,
+    is_shared: bool,
+) -> DifferenceRule {
+    let both = || own.into_iter().chain(template);
+    let from_records = match both().find_map(|keys| keys.ixfr_from_differences.value) {
+        Some(true) => Some(0),
+        Some(false) => None,
+        None => is_shared.then_some(LEAST_RECORDS),
+    };
+    let size = both().find_map(|keys| keys.journal_size.value.as_ref());
+    DifferenceRule { from_records, bytes: size.map_or(DEFAULT_HISTORY, |size| size.0 as u64) }
 }
 
 /// Where a zone's records are, whose template is this one.
@@ -223,10 +248,10 @@ pub fn added_zone(
     let of_template = template.and_then(|template| template.allow_transfer.value.as_ref());
     let list = zone.allow_transfer.value.as_ref().or(of_template);
     let apex = zone.name.value.as_name().as_wire().into();
-    let spec = ZoneSpec { apex, text, origin: Origin::Added };
-    let updates = UpdateMaker::default()
-        .updates(Some(&zone.updates), template.map(|template| &template.updates))
-        .filter(|_| !taken);
+    let of_changes = template.map(|template| &template.updates);
+    let differences = difference_rule(Some(&zone.updates), of_changes, list.is_some());
+    let spec = ZoneSpec { apex, text, origin: Origin::Added, differences };
+    let updates = UpdateMaker::default().updates(Some(&zone.updates), of_changes).filter(|_| !taken);
     Ok(PlannedZone { spec, peers, grants: list.map(|list| grants(list)), updates })
 }
 
@@ -255,6 +280,11 @@ fn catalog_plan(
         Some(Arc::new(MemberTemplate {
             peers: peers.peers(Some(&of_catalog), Some(&template.peers), file.is_none()),
             grants: rules.grants(template.allow_transfer.value.as_ref()),
+            differences: difference_rule(
+                None,
+                Some(&template.updates),
+                template.allow_transfer.value.is_some(),
+            ),
             updates: updates.updates(None, Some(&template.updates)).filter(|_| file.is_some()),
             file,
         }))
@@ -275,15 +305,20 @@ fn catalog_plan(
 type FoundZone = (PathBuf, Result<NameBuf, ZoneNameFault>);
 
 /// Puts a file with the zone that its name stands for, or with the refused ones.
-fn sort_in((path, name): FoundZone, zones: &mut HashMap<Apex, ZoneText>, wanted: &mut WantedZones) {
+fn sort_in(
+    (path, name): FoundZone,
+    differences: DifferenceRule,
+    zones: &mut HashMap<Apex, (ZoneText, DifferenceRule)>,
+    wanted: &mut WantedZones,
+) {
     let name = match name {
         Ok(name) => name,
         Err(fault) => return wanted.refused.push(RefusedFile { path, fault }),
     };
     match zones.entry(name.as_name().as_wire().into()) {
-        Entry::Vacant(zone) => drop(zone.insert(ZoneText::File(path))),
+        Entry::Vacant(zone) => drop(zone.insert((ZoneText::File(path), differences))),
         Entry::Occupied(mut zone) => {
-            let others = match zone.get() {
+            let others = match &zone.get().0 {
                 ZoneText::File(other) => vec![other.clone()],
                 ZoneText::Disputed(others) => others.to_vec(),
                 ZoneText::BuiltIn(_) | ZoneText::Primaries => Vec::new(),
@@ -291,7 +326,7 @@ fn sort_in((path, name): FoundZone, zones: &mut HashMap<Apex, ZoneText>, wanted:
             // Two templates may have the same folder.
             if !others.contains(&path) {
                 let all = others.into_iter().chain([path]).collect();
-                zone.insert(ZoneText::Disputed(all));
+                zone.insert((ZoneText::Disputed(all), differences));
             }
         }
     }

@@ -15,11 +15,11 @@ use tempfile::TempDir;
 use crate::primary::{KEY_FILE, VARIED, other, records, secret, transfer, try_transfer};
 use crate::support::{APEX, PATIENCE, Server, eventually, text, written};
 
-const STATE: &str = "state-dir = \"state\"\n";
+pub(crate) const STATE: &str = "state-dir = \"state\"\n";
 const KEYS: &str = "[transfers]\nkey-files = [\"transfer.key\"]\n";
 
 /// A folder with a zone and the key.
-fn folder(zone: &str) -> TempDir {
+pub(crate) fn folder(zone: &str) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("example.zone"), zone).expect("written");
     fs::write(folder.path().join("transfer.key"), KEY_FILE).expect("written");
@@ -27,20 +27,20 @@ fn folder(zone: &str) -> TempDir {
 }
 
 /// Starts a server of `example.` in a folder, with these keys of the zone.
-fn start(folder: TempDir, keys: &str) -> Server {
+pub(crate) fn start(folder: TempDir, keys: &str) -> Server {
     Server::start_in(folder, STATE, &format!("{keys}allow-transfer = [\"any\"]\n{KEYS}"))
 }
 
 /// Whoever asks may change the zone.
-const OPEN: &str = "allow-update = [\"any\"]\n";
+pub(crate) const OPEN: &str = "allow-update = [\"any\"]\n";
 
 /// The records of a zone that a server has.
-fn zone(address: SocketAddr) -> Option<BTreeSet<String>> {
+pub(crate) fn zone(address: SocketAddr) -> Option<BTreeSet<String>> {
     try_transfer(address, "example", None).ok()?.ok().map(|zone| records(&zone))
 }
 
 /// Two zones must have the same records; shows those that only one has.
-fn same(ours: &Option<BTreeSet<String>>, theirs: &Option<BTreeSet<String>>, what: &str) {
+pub(crate) fn same(ours: &Option<BTreeSet<String>>, theirs: &Option<BTreeSet<String>>, what: &str) {
     let (ours, theirs) = (ours.clone().expect(what), theirs.clone().expect(what));
     let [only_ours, only_theirs]: [Vec<_>; 2] =
         [ours.difference(&theirs).collect(), theirs.difference(&ours).collect()];
@@ -54,7 +54,7 @@ fn wire(name: &str) -> Vec<u8> {
 }
 
 /// An update of `example.` with records of the update section.
-fn update_message(id: u16, zone: &str, updates: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn update_message(id: u16, zone: &str, updates: &[Vec<u8>]) -> Vec<u8> {
     let mut message = id.to_be_bytes().to_vec();
     message.extend([0x28, 0, 0, 1, 0, 0]);
     message.extend((updates.len() as u16).to_be_bytes());
@@ -65,7 +65,7 @@ fn update_message(id: u16, zone: &str, updates: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// A record that is added, or of class ANY an RRset that goes.
-fn record(owner: &str, rtype: u16, class: u16, ttl: u32, rdata: &[u8]) -> Vec<u8> {
+pub(crate) fn record(owner: &str, rtype: u16, class: u16, ttl: u32, rdata: &[u8]) -> Vec<u8> {
     let mut record = wire(owner);
     record.extend([rtype.to_be_bytes(), class.to_be_bytes()].concat());
     record.extend(ttl.to_be_bytes());
@@ -75,7 +75,7 @@ fn record(owner: &str, rtype: u16, class: u16, ttl: u32, rdata: &[u8]) -> Vec<u8
 }
 
 /// Sends a message over UDP and returns the response code; `None` if the server goes away.
-fn answer(socket: &UdpSocket, message: &[u8]) -> Option<u8> {
+pub(crate) fn answer(socket: &UdpSocket, message: &[u8]) -> Option<u8> {
     answer_until(socket, message, &AtomicBool::new(false))
 }
 
@@ -97,7 +97,7 @@ fn answer_until(socket: &UdpSocket, message: &[u8], gone: &AtomicBool) -> Option
     }
 }
 
-fn socket(server: SocketAddr) -> UdpSocket {
+pub(crate) fn socket(server: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.connect(server).expect("an address");
     socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
@@ -224,13 +224,15 @@ fn what_updates_have_changed_comes_back_after_a_restart_and_the_file_is_taken_wh
 }
 
 /// Knot and BIND as secondaries of a nomen.
-fn secondaries(primary: SocketAddr) -> [(&'static str, &'static str, &'static [&'static str], String); 2] {
+pub(crate) fn secondaries(
+    primary: SocketAddr,
+) -> [(&'static str, &'static str, &'static [&'static str], String); 2] {
     let bind = format!("primaries {{ {} port {}; }};", primary.ip(), primary.port());
     let knot = format!("{}@{}", primary.ip(), primary.port());
     [("BIND", "named", &["-g", "-d", "1", "-c"], bind), ("Knot", "knotd", &["-c"], knot)]
 }
 
-fn secondary_config(kind: &str, primary: &str, own: SocketAddr, folder: &Path) -> String {
+pub(crate) fn secondary_config(kind: &str, primary: &str, own: SocketAddr, folder: &Path) -> String {
     let (folder, ip, port) = (folder.display(), own.ip(), own.port());
     match kind {
         "BIND" => format!(
@@ -285,10 +287,10 @@ fn bind_and_knot_take_what_changed_and_have_the_same_records() {
 }
 
 /// A way to answer where a number that only grows decides.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }

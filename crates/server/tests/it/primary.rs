@@ -186,6 +186,25 @@ fn of_transfers_only_so_many_are_under_way() {
     server.wait_for_log("transfer broken off", 1);
 }
 
+#[test]
+fn clients_who_may_not_have_a_zone_use_up_nothing() {
+    let server = primary(APEX, "\"key:transfer.example\"", "outgoing = 1\noutgoing-per-client = 1\n");
+    let mut strangers: Vec<TcpStream> =
+        (0..20).map(|_| connect(server.address).expect("a connection")).collect();
+    for stranger in &mut strangers {
+        send(stranger, &message(1, "example", AXFR)).expect("sent");
+        assert_eq!(receive(stranger).expect("a reply")[3] & 15, 5);
+        // It asks again, and stays.
+        send(stranger, &message(2, "example", AXFR)).expect("sent");
+    }
+    let wrong = TsigKey::new(key().name().as_name(), key().algorithm(), &[1]).expect("a key");
+    let wrong = Arc::new(wrong);
+    for _ in 0..3 {
+        refused(&server, Some(&wrong));
+        transfer(server.address, "example", Some(&key())).expect("the one place is free");
+    }
+}
+
 /// A server of another make; killed when dropped.
 pub(crate) struct OtherServer {
     kind: &'static str,
@@ -209,8 +228,20 @@ impl Drop for OtherServer {
     }
 }
 
-/// Starts it, if it is installed. Where everything has to be, its absence is a fault.
+/// Starts it, if it is installed, with the path of its configuration behind these arguments. Where everything has to be, its
+/// absence is a fault.
 pub(crate) fn other(
+    kind: &'static str,
+    program: &str,
+    arguments: &[&str],
+    config: impl Fn(SocketAddr, &Path) -> String,
+) -> Option<OtherServer> {
+    let arguments: Vec<&str> = arguments.iter().copied().chain(["config"]).collect();
+    other_in_folder(kind, program, &arguments, config)
+}
+
+/// The same with these arguments alone: it is started in a folder in which its configuration is the file `config`.
+pub(crate) fn other_in_folder(
     kind: &'static str,
     program: &str,
     arguments: &[&str],
@@ -233,7 +264,6 @@ pub(crate) fn other(
     fs::write(&file, config(address, folder.path())).expect("written");
     let child = Command::new(program)
         .args(arguments)
-        .arg(&file)
         .env("PATH", path)
         .current_dir(folder.path())
         .stdin(Stdio::null())

@@ -18,12 +18,20 @@ pub struct TransferLimits {
     pub messages: u64,
     /// Differences of an incremental transfer.
     pub differences: u64,
+    /// Bytes of their records: they are kept until the last has come, whatever they come to.
+    pub difference_bytes: u64,
 }
 
 impl Default for TransferLimits {
-    /// A hundred million records in 16 GiB; a hundred thousand differences.
+    /// A hundred million records in 16 GiB; a hundred thousand differences in 64 MiB.
     fn default() -> Self {
-        TransferLimits { records: 100_000_000, bytes: 16 << 30, messages: 50_000_000, differences: 100_000 }
+        TransferLimits {
+            records: 100_000_000,
+            bytes: 16 << 30,
+            messages: 50_000_000,
+            differences: 100_000,
+            difference_bytes: 64 << 20,
+        }
     }
 }
 

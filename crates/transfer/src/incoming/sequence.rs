@@ -18,6 +18,9 @@ use zone::store::ChangeSet;
 use super::fault::{TransferFault, TransferLimit, TransferLimits};
 use super::{AskedFor, Received, ReceivedZone, SentRequest};
 
+/// Bytes that a record of a difference takes beside its owner and data: length, type and TTL, and its place in the list.
+const KEPT_BESIDE: usize = 15;
+
 /// The SOA that a transfer begins and ends with.
 struct FirstSoa {
     serial: Serial,
@@ -48,6 +51,8 @@ pub(super) struct Sequence {
     asked: AskedFor,
     datagram: bool,
     most_differences: u64,
+    /// Bytes of differences that may still come.
+    difference_bytes: u64,
     first: Option<FirstSoa>,
     expected: Expected,
     differences: Vec<ChangeSet>,
@@ -62,6 +67,7 @@ impl Sequence {
             asked: request.asked,
             datagram: request.datagram,
             most_differences: limits.differences,
+            difference_bytes: limits.difference_bytes,
             first: None,
             expected: Expected::FirstSoa,
             differences: Vec::new(),
@@ -94,6 +100,9 @@ impl Sequence {
             }
             _ => None,
         };
+        if let Expected::Removed(_) | Expected::Added(_) = &self.expected {
+            self.count_difference(owner, rdata)?;
+        }
         match (std::mem::replace(&mut self.expected, Expected::End), soa) {
             (Expected::FirstSoa, Some(serial)) => self.first_soa(serial, ttl, rdata),
             (Expected::FirstSoa, None) => return Err(TransferFault::NoSoa),
@@ -127,6 +136,14 @@ impl Sequence {
             }
             (Expected::End, _) => return Err(TransferFault::AfterEnd),
         }
+        Ok(())
+    }
+
+    /// Counts a record of a difference as it is kept.
+    fn count_difference(&mut self, owner: Name<'_>, rdata: &[u8]) -> Result<(), TransferFault> {
+        let bytes = (owner.len() + rdata.len() + KEPT_BESIDE) as u64;
+        let left = self.difference_bytes.checked_sub(bytes);
+        self.difference_bytes = left.ok_or(TransferFault::Limit(TransferLimit::Differences))?;
         Ok(())
     }
 

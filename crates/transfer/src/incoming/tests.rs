@@ -319,7 +319,13 @@ fn differences_must_lead_on() {
 /// A peer who never comes to an end, whatever it sends.
 #[test]
 fn endless_transfers_end_at_the_limits() {
-    let limits = TransferLimits { records: 1000, bytes: 1 << 20, messages: 100, differences: 10 };
+    let limits = TransferLimits {
+        records: 1000,
+        bytes: 1 << 20,
+        messages: 100,
+        differences: 10,
+        difference_bytes: 1 << 20,
+    };
     let until_fault = |what, limits, first: &[Made<'_>], next: &dyn Fn(u32) -> Vec<Made<'static>>| {
         let mut transfer = transfer_with(what, limits);
         transfer.message(&message(first), 0).expect("good");
@@ -337,6 +343,11 @@ fn endless_transfers_end_at_the_limits() {
         until_fault(FROM_1, limits, &[soa(1_000_000), soa(1)], &steps),
         TransferFault::Limit(TransferLimit::Differences)
     );
+    // One difference without an end, of records that are removed, or added.
+    let many = TransferLimits { records: u64::MAX, bytes: u64::MAX, difference_bytes: 2000, ..limits };
+    for first in [&[soa(9), soa(1)][..], &[soa(9), soa(1), soa(2)]] {
+        assert_eq!(until_fault(FROM_1, many, first, &few), TransferFault::Limit(TransferLimit::Differences));
+    }
 }
 
 /// A signed transfer: every message is verified, and the last one must be signed.

@@ -4,9 +4,10 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use exchange::MessageStream;
-use wire::Serial;
+use wire::message::{Builder, Full, Offset, Owner, Section};
+use wire::{Class, Serial, Type};
 use zone::Zone;
-use zone::store::ChangeSet;
+use zone::store::{ChangeSet, ChangedRecord};
 
 use super::axfr::{SoaRecord, ZoneRecords, put_soa};
 use super::frame::TransferFrame;
@@ -57,29 +58,44 @@ pub fn ixfr(
     }
 }
 
-/// The answer to IXFR in a datagram of at most `limit` bytes, written to `out`: the differences if they fit, else the SOA
-/// alone, so that the client asks again over a stream (RFC 1995 §2). `None` if not even that fits.
+/// Writes the answer to IXFR in a datagram, behind its question, and sets AA: the differences if they fit, else the SOA alone, by which the
+/// client sees whether to ask again over a stream (RFC 1995 §2). Returns which of them.
+///
+/// # Errors
+/// [`Full`] if not even the SOA fits.
 pub fn ixfr_datagram(
-    zone: Arc<Zone>,
+    zone: &Zone,
     client: Serial,
-    differences: Vec<Arc<ChangeSet>>,
-    mut frame: TransferFrame,
-    out: &mut [u8],
-    limit: usize,
-) -> Option<usize> {
-    let apex = zone.apex().to_buf();
-    if ixfr_answer(zone.serial(), client, &differences) == IxfrAnswer::Differences {
-        let signer = frame.signing.as_ref().map(|signing| signing.signer.clone());
-        let mut whole = TransferStream::new(frame, apex, DifferenceSequences::new(zone.clone(), differences));
-        if let Some(len) = whole.message(out, limit).filter(|_| whole.ended) {
-            return Some(len);
-        }
-        frame = whole.frame;
-        if let (Some(signing), Some(signer)) = (&mut frame.signing, signer) {
-            signing.signer = signer;
-        }
+    differences: &[Arc<ChangeSet>],
+    b: &mut Builder<'_>,
+) -> Result<IxfrAnswer, Full> {
+    b.flags(|header| header.set_authoritative(true));
+    let start = b.mark();
+    if ixfr_answer(zone.serial(), client, differences) == IxfrAnswer::Differences
+        && put_differences(zone, differences, b).is_ok()
+    {
+        return Ok(IxfrAnswer::Differences);
     }
-    TransferStream::new(frame, apex, SoaRecord(zone)).message(out, limit)
+    b.rollback(start);
+    put_apex_soa(zone, b).map(|()| IxfrAnswer::UpToDate)
+}
+
+fn put_differences(zone: &Zone, differences: &[Arc<ChangeSet>], b: &mut Builder<'_>) -> Result<(), Full> {
+    put_apex_soa(zone, b)?;
+    let changes = differences.iter().flat_map(|change| change.removed.iter().chain(change.added.iter()));
+    for ChangedRecord { owner, rtype, ttl, rdata } in changes {
+        b.record(Section::Answer, Owner::Name(owner), rtype, Class::IN, ttl, rdata)?;
+    }
+    put_apex_soa(zone, b)
+}
+
+fn put_apex_soa(zone: &Zone, b: &mut Builder<'_>) -> Result<(), Full> {
+    let soa = zone.apex_node().rrset(Type::SOA);
+    let record = soa.as_ref().and_then(|soa| soa.rdatas().next()).ok_or(Full)?;
+    let mut rdata = Vec::new();
+    record.copy_to(&mut rdata);
+    let owner = Owner::At(Offset::QNAME);
+    b.record(Section::Answer, owner, Type::SOA, Class::IN, record.ttl(), &rdata).map(drop)
 }
 
 /// Where the next record is.
@@ -137,7 +153,7 @@ impl RecordSource for DifferenceSequences {
 #[cfg(test)]
 mod tests {
     use testkit::{Record, build, key, name};
-    use wire::{Ttl, Type};
+    use wire::Ttl;
     use zone::store::ChangedRecords;
 
     use super::super::tests::{Plain, frame, messages, records, request};
@@ -213,12 +229,22 @@ mod tests {
 
     #[test]
     fn a_datagram_has_the_differences_or_the_soa_alone() {
-        let (apex, mut out) = (name("example."), vec![0; 1232]);
+        use wire::message::{Compressor, Header};
+        let (apex, mut out, mut names) = (name("example."), vec![0; 1232], Compressor::small());
         let question = &request(apex.as_name(), Type::IXFR)[12..];
         let mut answer = |serial, steps: Vec<Arc<ChangeSet>>, limit| {
-            let frame = frame(apex.as_name(), Type::IXFR);
-            let len = ixfr_datagram(zone(4), Serial(serial), steps, frame, &mut out, limit)?;
-            Some(records(&[out[..len].to_vec()], question).len())
+            let mut b = Builder::new(&mut out, limit, Header::query(0x4242).reply(), &mut names);
+            b.question(apex.as_name(), Type::IXFR, Class::IN).expect("room");
+            let answer = ixfr_datagram(&zone(4), Serial(serial), &steps, &mut b).ok()?;
+            let len = b.finish();
+            let all = records(&[out[..len].to_vec()], question);
+            assert_eq!(answer == IxfrAnswer::Differences, all.len() > 1);
+            if answer == IxfrAnswer::Differences {
+                let soa = plain(&list(4, 0..0));
+                let (removed, added) = (plain(&steps[0].removed), plain(&steps[0].added));
+                assert_eq!(all, [soa.clone(), removed, added, soa].concat());
+            }
+            Some(all.len())
         };
         assert_eq!(answer(1, vec![step(1, 4)], 1232), Some(1 + 4 + 7 + 1));
         assert_eq!(answer(1, vec![step(1, 4)], 200), Some(1), "too large");

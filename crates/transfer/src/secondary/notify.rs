@@ -69,6 +69,20 @@ impl NotifySender {
         }
     }
 
+    /// What [`poll`](Self::poll) wanted sent to a secondary was not sent: it waits until [`take_up`](Self::take_up).
+    pub fn put_off(&mut self, secondary: usize) {
+        if let Some(told) = self.secondaries.get_mut(secondary) {
+            (told.next, told.sent) = (None, told.sent.saturating_sub(1));
+        }
+    }
+
+    /// What was put off is due at once.
+    pub fn take_up(&mut self, secondary: usize) {
+        if let Some(told) = self.secondaries.get_mut(secondary) {
+            told.next = Some(0);
+        }
+    }
+
     /// A secondary has replied, whatever the code: it is told no more (RFC 1996 §3.6).
     pub fn replied(&mut self, secondary: usize) {
         if let Some(told) = self.secondaries.get_mut(secondary) {

@@ -2,6 +2,7 @@
 //! those say.
 
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,7 @@ enum Purpose {
     /// The SOA of this primary, asked for so often already.
     Probe { primary: usize, tries: usize, stream: bool },
     /// News for this peer.
-    Notify { peer: usize },
+    Notify { peer: usize, to: SocketAddr },
 }
 
 impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
@@ -63,20 +64,21 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    /// Tells a peer of the version in service.
-    pub(super) fn send_notify(&mut self, apex: &Apex, peer: usize, at: &mut Moment<'_>) {
-        let Some(zone) = self.zones.get(apex) else { return };
+    /// Tells a peer of the version in service. Returns whether it is on its way.
+    pub(super) fn send_notify(&mut self, apex: &Apex, peer: usize, at: &mut Moment<'_>) -> bool {
+        let Some(zone) = self.zones.get(apex) else { return false };
         let (Some(server), Some(soa)) = (zone.peers.notify.get(peer).cloned(), zone.told.soa()) else {
-            return;
+            return false;
         };
-        let sent = self.send(apex, Purpose::Notify { peer }, &server, NOTIFY_WAIT, at, |buf, id| {
+        let purpose = Purpose::Notify { peer, to: server.address };
+        let sent = self.send(apex, purpose, &server, NOTIFY_WAIT, at, |buf, id| {
             notify_query(buf, id, name(apex), &soa).ok()
         });
         if sent.is_some() {
-            self.in_flight += 1;
             self.counts.notify_sent.fetch_add(1, Relaxed);
             debug!(zone = %name(apex), peer = %server, "NOTIFY sent");
         }
+        sent.is_some()
     }
 
     /// Sends a message on a link of its own.
@@ -112,8 +114,8 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
     fn end(&mut self, link: Link) -> Option<Exchange> {
         let exchange = self.links.remove(&link)?;
         self.deadlines.remove(&(exchange.deadline, link));
-        if let Purpose::Notify { .. } = exchange.purpose {
-            self.in_flight = self.in_flight.saturating_sub(1);
+        if let Purpose::Notify { to, .. } = exchange.purpose {
+            self.told_end(to);
         }
         Some(exchange)
     }
@@ -139,7 +141,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
                 let said = verified(exchange.verifier.as_mut(), message, wall).and(read);
                 self.probed(link, said, at);
             }
-            Purpose::Notify { peer } => {
+            Purpose::Notify { peer, .. } => {
                 let Some(rcode) = notify_reply(message, exchange.id, name(&exchange.apex)) else { return };
                 if verified(exchange.verifier.as_mut(), message, wall).is_err() && rcode == Rcode::NOERROR {
                     return;
@@ -189,7 +191,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             Purpose::Probe { .. } => {
                 self.happened(&apex, SecondaryEvent::Failed(SecondaryFault::Unreachable), at);
             }
-            Purpose::Notify { peer } => self.unanswered(&apex, peer, Some(ErrorKind::ConnectionRefused)),
+            Purpose::Notify { peer, .. } => self.unanswered(&apex, peer, Some(ErrorKind::ConnectionRefused)),
         }
     }
 
@@ -207,7 +209,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
                 Purpose::Probe { .. } => {
                     self.happened(&apex, SecondaryEvent::Failed(SecondaryFault::Unreachable), at);
                 }
-                Purpose::Notify { peer } => self.unanswered(&apex, peer, None),
+                Purpose::Notify { peer, .. } => self.unanswered(&apex, peer, None),
             }
         }
     }

@@ -38,7 +38,7 @@ use crate::zones::Apex;
 use crate::zones::keeper::{KeptVersion, SecondaryNews};
 use links::Exchange;
 use taken::TakenZone;
-use told::ToldZone;
+use told::{ToldPeer, ToldZone};
 use transfer::secondary::SecondaryFault;
 
 /// What other threads ask of the core.
@@ -89,8 +89,9 @@ pub(super) struct CoreLimits {
     pub(super) zones: SecondaryLimits,
     /// Of one transfer.
     pub(super) fetch: FetchLimits,
-    /// NOTIFY whose replies are waited for.
+    /// NOTIFY whose replies are waited for, in all and from one secondary.
     pub(super) notify: usize,
+    pub(super) notify_each: usize,
 }
 
 /// What the core has others do, who do not make it wait.
@@ -142,6 +143,8 @@ pub(super) struct SecondaryCore<S, R> {
     telling: BTreeSet<(u64, Apex)>,
     /// NOTIFY whose replies are waited for.
     in_flight: usize,
+    /// The secondaries that they are with, and what waits for them.
+    told: HashMap<SocketAddr, ToldPeer>,
     /// When a NOTIFY that was put off is looked at.
     put_off: BTreeSet<(Instant, Apex)>,
     /// The last number of a link, and of a transfer or a fold.
@@ -183,6 +186,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             deadlines: BTreeSet::new(),
             telling: BTreeSet::new(),
             in_flight: 0,
+            told: HashMap::new(),
             put_off: BTreeSet::new(),
             last_link: 0,
             last_job: 0,

@@ -310,8 +310,8 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         let (to, asked) = (soa.serial, if fetch.asked == AskedFor::Axfr { "AXFR" } else { "IXFR" });
         let before = from.map_or("none".into(), |from| from.to_string());
         info!(
-            zone = %name(apex), from = before, serial = %to, primary, key, asked, kind, records, bytes, milliseconds,
-            "transfer received"
+            zone = name(apex).to_string(), from = before, serial = %to, primary, key, asked, kind, records, bytes,
+            milliseconds, "transfer received"
         );
         let from = from.map(|from| from.0);
         taken.last_transfer =

@@ -440,25 +440,61 @@ fn secondaries_are_told_of_a_change_until_they_reply() {
     assert_eq!(all, [6, 1, 5]);
 }
 
-#[test]
-fn no_more_are_told_at_a_time_than_may_be() {
-    let names: String = (0..10)
-        .map(|n| format!("[[zone]]\nname = \"z{n}\"\nfile = \"x\"\nnotify = [\"192.0.2.8\"]\n"))
+/// One in which zones `z0.` and so on go into service, whose secondaries are these.
+fn telling(in_all: usize, each: usize, secondaries: &[&str]) -> Rig {
+    let names = secondaries.iter().enumerate();
+    let names: String = names
+        .map(|(n, to)| format!("[[zone]]\nname = \"z{n}\"\nfile = \"x\"\nnotify = [\"{to}\"]\n"))
         .collect();
     let mut rig = Rig::new(rules(&names));
-    let mut limits = super::super::limits(&crate::config::Settings::default());
-    limits.notify = 3;
-    rig.request(SecondaryRequest::Limit(limits));
+    let limits = super::super::limits(&crate::config::Settings::default());
+    rig.request(SecondaryRequest::Limit(CoreLimits { notify: in_all, notify_each: each, ..limits }));
     let soa: Box<[u8]> = super::super::soa_data(&zone(5, 0)).into();
-    let all = (0..10).map(|n| {
+    let all = (0..secondaries.len()).map(|n| {
         let apex: NameBuf = format!("z{n}.").parse().expect("a name");
         Published { apex: apex.as_name().as_wire().into(), serial: Serial(5), soa: soa.clone() }
     });
     rig.request(SecondaryRequest::Published(all.collect()));
-    assert_eq!(rig.asked().len(), 3);
-    // One that does not answer leaves its place to the next after a while.
-    rig.pass(5);
-    assert_eq!(rig.asked().len(), 3);
+    rig
+}
+
+#[test]
+fn no_more_are_told_at_a_time_than_may_be() {
+    for (in_all, each) in [(3, 10), (10, 3)] {
+        let mut rig = telling(in_all, each, &["192.0.2.8"; 10]);
+        assert_eq!(rig.asked().len(), 3);
+        // One that does not answer leaves its place to the next after a while.
+        rig.pass(5);
+        assert_eq!(rig.asked().len(), 3);
+        rig.pass(600);
+        assert!(rig.asked().is_empty());
+        let sent = rig.core.counts().notify_sent.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(sent, 50, "each zone is told of as often as if it were alone");
+    }
+}
+
+#[test]
+fn a_secondary_of_many_zones_that_was_dead_kept_all_others_waiting() {
+    let mut secondaries = vec!["192.0.2.8"; 100];
+    secondaries.push("192.0.2.9");
+    let mut rig = telling(10, 4, &secondaries);
+    let to_the_other = |rig: &Rig| rig.asked().iter().filter(|to| to.ends_with(".9")).count();
+    assert_eq!((rig.asked().len(), to_the_other(&rig)), (5, 1));
+    // One that answers has its next zone at once.
+    let (link, message) = rig
+        .open
+        .iter()
+        .find(|(_, (to, ..))| to.ip().to_string() == "192.0.2.8")
+        .map(|(link, (_, _, message))| (*link, message.clone()))
+        .expect("a message");
+    let mut reply = message;
+    reply[2] |= 0x80;
+    let mut actions = Vec::new();
+    rig.core.event(Event::Message { link, message: &reply }, rig.now, &mut actions);
+    rig.act(actions);
+    assert_eq!(rig.asked().len(), 5);
+    // Zones that go leave nothing that others would wait for.
+    rig.request(SecondaryRequest::Configure(example(TOLD)));
     rig.pass(600);
-    assert!(rig.asked().is_empty());
+    assert!(rig.asked().is_empty() && rig.core.told.is_empty() && rig.core.in_flight == 0);
 }

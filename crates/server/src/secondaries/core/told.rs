@@ -1,5 +1,8 @@
 //! Who is told of a change, and when (RFC 1996 §3.6).
 
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
 use transfer::secondary::NotifySender;
 use wire::{Rcode, Serial};
 
@@ -7,9 +10,20 @@ use super::{Moment, Published, SecondaryCore, Surroundings, sender};
 use crate::zones::Apex;
 use resolver::Random;
 
+/// One who is told of changes, while something is on its way to it.
+#[derive(Default)]
+pub(super) struct ToldPeer {
+    /// NOTIFY whose replies are waited for.
+    in_flight: usize,
+    /// What is to be sent to it after them: zones, and its place in their lists.
+    waiting: VecDeque<(Apex, usize)>,
+}
+
 /// What is known of the telling of one zone.
 pub(super) struct ToldZone {
     sender: NotifySender,
+    /// Whom it waits for, by their places: too much is on its way to them.
+    waiting: Vec<bool>,
     /// The version in service, once there was one, and the data of its SOA.
     soa: Option<(Serial, Box<[u8]>)>,
     /// When it is in [`SecondaryCore::telling`] for.
@@ -20,7 +34,13 @@ pub(super) struct ToldZone {
 
 impl ToldZone {
     pub(super) fn new(peers: usize) -> Self {
-        ToldZone { sender: sender(peers), soa: None, due: None, declined: vec![None; peers] }
+        ToldZone {
+            sender: sender(peers),
+            waiting: vec![false; peers],
+            soa: None,
+            due: None,
+            declined: vec![None; peers],
+        }
     }
 
     /// Others are to be told from now on.
@@ -40,6 +60,12 @@ impl ToldZone {
     /// One has replied, whatever it said.
     pub(super) fn replied(&mut self, peer: usize) {
         self.sender.replied(peer);
+        self.set_waiting(peer, false);
+    }
+
+    /// Notes whether something waits for a peer. Returns whether it did before.
+    fn set_waiting(&mut self, peer: usize, waits: bool) -> bool {
+        self.waiting.get_mut(peer).is_some_and(|waiting| std::mem::replace(waiting, waits))
     }
 }
 
@@ -68,7 +94,8 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         true
     }
 
-    /// Tells whoever is to be told now, while not too many replies are waited for.
+    /// Tells whoever is to be told now, while not too many replies are waited for. One from whom too many are waited for is
+    /// told later, and keeps nobody else waiting.
     pub(super) fn tell(&mut self, at: &mut Moment<'_>) {
         let now = self.unix(at.now);
         while self.in_flight < self.limits.notify {
@@ -80,10 +107,62 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             let SecondaryCore { zones, random, .. } = self;
             let Some(zone) = zones.get_mut(&apex) else { continue };
             zone.told.due = None;
-            if let Some(peer) = zone.told.sender.poll(now, &mut || random.next_u32()) {
-                self.send_notify(&apex, peer, at);
+            if let Some(peer) = zone.told.sender.poll(now, &mut || random.next_u32())
+                && let Some(to) = zone.peers.notify.get(peer).map(|server| server.address)
+            {
+                let is_full =
+                    self.told.get(&to).is_some_and(|told| told.in_flight >= self.limits.notify_each);
+                if is_full {
+                    self.put_off_telling(&apex, peer, to);
+                } else if self.send_notify(&apex, peer, at) {
+                    self.in_flight += 1;
+                    self.told.entry(to).or_default().in_flight += 1;
+                    self.zones.get_mut(&apex).map(|zone| zone.told.set_waiting(peer, false));
+                } else {
+                    self.take_up_telling(to);
+                }
             }
             self.see_to(&apex);
+        }
+    }
+
+    fn put_off_telling(&mut self, apex: &Apex, peer: usize, to: SocketAddr) {
+        let Some(zone) = self.zones.get_mut(apex) else { return };
+        zone.told.sender.put_off(peer);
+        if !zone.told.set_waiting(peer, true) {
+            self.told.entry(to).or_default().waiting.push_back((apex.clone(), peer));
+        }
+    }
+
+    /// The reply of a secondary is waited for no longer.
+    pub(super) fn told_end(&mut self, to: SocketAddr) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if let Some(told) = self.told.get_mut(&to) {
+            told.in_flight = told.in_flight.saturating_sub(1);
+        }
+        self.take_up_telling(to);
+    }
+
+    /// Has what waits longest for a secondary sent to it, if there is room.
+    fn take_up_telling(&mut self, to: SocketAddr) {
+        let most = self.limits.notify_each;
+        while let Some(told) = self.told.get_mut(&to).filter(|told| told.in_flight < most) {
+            let Some((apex, peer)) = told.waiting.pop_front() else {
+                if told.in_flight == 0 {
+                    self.told.remove(&to);
+                }
+                return;
+            };
+            // The zone may have gone, or have others who are told.
+            let zone = self.zones.get_mut(&apex);
+            let zone =
+                zone.filter(|zone| zone.peers.notify.get(peer).is_some_and(|server| server.address == to));
+            if let Some(zone) = zone
+                && zone.told.set_waiting(peer, false)
+            {
+                zone.told.sender.take_up(peer);
+                return self.see_to(&apex);
+            }
         }
     }
 

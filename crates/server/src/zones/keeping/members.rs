@@ -193,6 +193,9 @@ impl Keeping {
         if let Some(transfers) = &self.transfers {
             transfers.change(gone.iter().map(|apex| (apex.clone(), None)));
         }
+        if let Some(differences) = &self.differences {
+            gone.iter().for_each(|apex| differences.forget(apex));
+        }
         if let Some(changes) = &self.changes {
             changes.change(gone.into_iter().map(|apex| (apex, None)));
         }
@@ -218,9 +221,9 @@ impl Keeping {
         {
             let mut keepers = write(&kept.keepers);
             for PlannedZone { spec, .. } in zones {
-                let (text, origin) = (spec.text.clone(), spec.origin.clone());
+                let (text, origin, differences) = (spec.text.clone(), spec.origin.clone(), spec.differences);
                 let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec));
-                zone.keeper.wanted_by(&origin);
+                zone.keeper.wanted_by(&origin, differences);
                 actions.extend(zone.keeper.handle(KeeperEvent::Wanted(text, ReadWhen::IfChanged)));
                 self.round.iter_mut().for_each(|round| {
                     if zone.keeper.is_loading() && !std::mem::replace(&mut zone.awaited, true) {

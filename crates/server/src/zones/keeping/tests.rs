@@ -11,6 +11,7 @@ use zone::catalog::Catalog;
 
 use super::*;
 use crate::frontend;
+use crate::zones::differences::DifferenceRule;
 use crate::zones::{Origin, ZoneSpec};
 
 /// A folder of zones, each file named after its zone, and the thread that keeps them.
@@ -32,6 +33,7 @@ fn wanted(folder: &Path) -> WantedZones {
         apex: apex(&name(&path)),
         text: ZoneText::File(path),
         origin: Origin::Folder,
+        differences: DifferenceRule::default(),
     };
     WantedZones { specs: files.map(spec).collect(), ..WantedZones::default() }
 }

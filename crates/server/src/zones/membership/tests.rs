@@ -33,7 +33,8 @@ fn version(catalog: &str, lines: &[(&str, &str)]) -> Zone {
 
 fn template(folder: &str) -> Arc<MemberTemplate> {
     let file = PathPattern::parse(&format!("{folder}/{{zone}}"), Path::new("/")).expect("a pattern");
-    Arc::new(MemberTemplate { file: Some(file), peers: None, grants: None, updates: None })
+    let differences = DifferenceRule::default();
+    Arc::new(MemberTemplate { file: Some(file), peers: None, grants: None, updates: None, differences })
 }
 
 fn plan(catalog: &str) -> CatalogPlan {

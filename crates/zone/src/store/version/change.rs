@@ -95,6 +95,11 @@ impl ChangeSet {
         self.removed.is_empty() && self.added.is_empty()
     }
 
+    /// Number of records that go and that come.
+    pub fn record_count(&self) -> u64 {
+        (self.removed.len() + self.added.len()) as u64
+    }
+
     /// Whether this can be sent as it is: what goes begins with the SOA of the one version, and what comes with that of the
     /// other (RFC 1995 §4). What [`diff`](super::diff()) finds between versions with two serial numbers can.
     pub fn is_difference_sequence(&self) -> bool {

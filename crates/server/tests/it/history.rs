@@ -1,0 +1,205 @@
+//! IXFR out of zones that change by their files: differences where they are known, the whole zone where they are not.
+
+use std::fs;
+use std::net::UdpSocket;
+
+use tempfile::TempDir;
+
+use crate::support::{APEX, PATIENCE, Server, free_address, message};
+
+const STATE: &str = "state-dir = \"state\"\n";
+const SHARED: &str = "allow-transfer = [\"any\"]\n";
+const KEPT: &str = "allow-transfer = [\"any\"]\nixfr-from-differences = true\n";
+
+/// A version with this serial number and so many hosts, of which one is of this version alone.
+fn version(serial: u32, hosts: usize) -> String {
+    let apex = APEX.replace("admin 1 ", &format!("admin {serial} "));
+    let hosts: String =
+        (0..hosts).map(|n| format!("host-with-a-long-name-{n} A 192.0.2.{}\n", n % 250)).collect();
+    format!("{apex}{hosts}version-{serial} A 192.0.2.9\n")
+}
+
+fn folder(zone: &str) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("example.zone"), zone).expect("written");
+    folder
+}
+
+/// Puts another version into service.
+fn change(server: &Server, zone: &str) {
+    server.write("example.zone", zone);
+    server.reload();
+}
+
+/// Number of records of the answer to IXFR from a version on.
+fn since(server: &Server, serial: u32, more: &[&str]) -> usize {
+    let said = server.query(&[&["example", &format!("IXFR={serial}")], more].concat());
+    let size = said.split("XFR size: ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
+    size.unwrap_or_else(|| panic!("{said}\n{}", server.log()))
+}
+
+/// Both SOAs, and the SOAs and one record that went and one that came for each step.
+const fn steps(number: usize) -> usize {
+    2 + 4 * number
+}
+
+/// All records, and the SOA once more.
+const fn whole(hosts: usize) -> usize {
+    5 + hosts + 1 + 1
+}
+
+#[test]
+fn what_changed_in_a_file_is_had_by_ixfr_and_survives_restarts() {
+    const HOSTS: usize = 50;
+    let server = Server::start_in(folder(&version(1, HOSTS)), STATE, KEPT);
+    for serial in 2..5 {
+        change(&server, &version(serial, HOSTS));
+    }
+    assert_eq!([1, 2, 3, 4].map(|from| since(&server, from, &[])), [steps(3), steps(2), steps(1), 1]);
+    let said = server.query(&["example", "IXFR=3"]);
+    assert!(said.contains("version-3.example.") && said.contains("version-4.example."), "{said}");
+    // A reload of a file that is as it was, and one that is bad, change nothing.
+    server.reload();
+    server.write("example.zone", "nonsense");
+    server.reload_badly();
+    assert_eq!(since(&server, 1, &[]), steps(3));
+    server.write("example.zone", &version(4, HOSTS));
+    let (address, left) = (server.address, server.stop());
+    let server = Server::start_at(address, left, STATE, KEPT);
+    assert_eq!(since(&server, 1, &[]), steps(3), "after a restart");
+    change(&server, &version(5, HOSTS));
+    assert_eq!(since(&server, 1, &[]), steps(4));
+    let left = server.kill();
+    let server = Server::start_at(address, left, STATE, KEPT);
+    assert_eq!(since(&server, 1, &[]), steps(4), "after a crash");
+    // The file changes while nobody looks: what is known leads to another version than the one in service.
+    let left = server.stop();
+    fs::write(left.path().join("example.zone"), version(7, HOSTS)).expect("written");
+    let server = Server::start_at(address, left, STATE, KEPT);
+    assert_eq!([1, 5].map(|from| since(&server, from, &[])), [whole(HOSTS); 2]);
+    change(&server, &version(8, HOSTS));
+    assert_eq!([5, 7].map(|from| since(&server, from, &[])), [whole(HOSTS), steps(1)]);
+}
+
+#[test]
+fn a_serial_that_stood_for_two_versions_leads_nowhere() {
+    let server = Server::start_in(folder(&version(1, 9)), STATE, KEPT);
+    change(&server, &version(2, 9));
+    assert_eq!(since(&server, 1, &[]), steps(1));
+    change(&server, &format!("{}again A 192.0.2.7\n", version(2, 9)));
+    assert_eq!(since(&server, 1, &[]), whole(10));
+    change(&server, &version(3, 9));
+    assert_eq!([1, 2].map(|from| since(&server, from, &[])), [whole(9); 2]);
+    change(&server, &version(4, 9));
+    assert_eq!([2, 3].map(|from| since(&server, from, &[])), [whole(9), steps(1)]);
+    // An older version is taken from a backup.
+    change(&server, &version(3, 9));
+    assert_eq!(since(&server, 2, &[]), whole(9));
+}
+
+#[test]
+fn differences_are_kept_of_large_zones_that_somebody_may_have() {
+    // More than a thousand records are worth it by themselves; the file is large enough to be applied as a difference.
+    const HOSTS: usize = 12_000;
+    let server = Server::start_in(folder(&version(1, HOSTS)), STATE, SHARED);
+    change(&server, &version(2, HOSTS));
+    change(&server, &version(3, HOSTS));
+    assert_eq!(since(&server, 1, &[]), steps(2));
+    // More changed than is left.
+    change(&server, &version(4, HOSTS / 3));
+    assert_eq!(since(&server, 3, &[]), whole(HOSTS / 3));
+    change(&server, &version(5, HOSTS / 3));
+    assert_eq!([3, 4].map(|from| since(&server, from, &[])), [whole(HOSTS / 3), steps(1)]);
+    // It is wanted no longer, and nothing is left on the disk.
+    server.reconfigure(SHARED, &format!("{SHARED}ixfr-from-differences = false\n"));
+    server.reload();
+    assert_eq!(since(&server, 4, &[]), whole(HOSTS / 3));
+    let left = server.stop();
+    let files = walk(&left.path().join("state/differences"));
+    assert!(files.iter().all(|name| name == "lock"), "{files:?}");
+}
+
+#[test]
+fn small_zones_and_those_that_nobody_may_have_leave_no_files() {
+    let server = Server::start_in(folder(&version(1, 900)), STATE, SHARED);
+    change(&server, &version(2, 900));
+    assert_eq!(since(&server, 1, &[]), whole(900));
+    let left = server.stop();
+    assert!(walk(&left.path().join("state/differences")).iter().all(|name| name == "lock"));
+    let server = Server::start_in(folder(&version(1, 1100)), STATE, "");
+    change(&server, &version(2, 1100));
+    let left = server.stop();
+    assert!(walk(&left.path().join("state/differences")).iter().all(|name| name == "lock"));
+}
+
+#[test]
+fn a_zone_that_begins_to_take_updates_goes_on() {
+    let server = Server::start_at(free_address(), folder(&version(1, 9)), STATE, KEPT);
+    change(&server, &version(2, 9));
+    assert_eq!(since(&server, 1, &[]), steps(1));
+    server.reconfigure("ixfr-from-differences", "allow-update = [\"any\"]\nixfr-from-differences");
+    server.reload();
+    let script = server.path("script");
+    let (ip, port) = (server.address.ip(), server.address.port());
+    fs::write(
+        &script,
+        format!("server {ip} {port}\nzone example\nupdate add new.example 60 A 192.0.2.3\nsend\n"),
+    )
+    .expect("written");
+    let done = crate::support::run(server.folder.path(), &["update", "script"]);
+    assert!(done.status.success(), "{}", crate::support::text(&done.stderr));
+    // The SOAs, and the record that came.
+    assert_eq!([1, 2].map(|from| since(&server, from, &[])), [whole(10), 5]);
+}
+
+/// Number of records of the answer to IXFR in a datagram, whose header must be that of a good answer.
+fn by_datagram(server: &Server, serial: u32) -> u16 {
+    let mut query = message(7, "example", 251);
+    query[9] = 1;
+    query.extend([0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0]);
+    query.extend([&serial.to_be_bytes()[..], &[0; 16]].concat());
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.send_to(&query, server.address).expect("sent");
+    let mut reply = [0; 4096];
+    let (len, _) = socket.recv_from(&mut reply).expect("a reply");
+    // A response with AA, without TC, NOERROR; no more than 512 bytes for who has no EDNS.
+    assert_eq!((&reply[..4], len <= 512), (&[0, 7, 0x84, 0][..], true), "{:?}", &reply[..len]);
+    u16::from_be_bytes([reply[6], reply[7]])
+}
+
+#[test]
+fn a_datagram_has_what_changed_if_it_fits_and_the_serial_if_not() {
+    let server = Server::start_in(folder(&version(1, 100)), STATE, KEPT);
+    assert_eq!(by_datagram(&server, 1), 1);
+    change(&server, &version(2, 100));
+    assert_eq!([1, 2, 3].map(|from| by_datagram(&server, from)), [steps(1) as u16, 1, 1]);
+    change(&server, &version(3, 50));
+    assert_eq!([1, 2, 3].map(|from| by_datagram(&server, from)), [1; 3], "fifty records do not fit");
+    change(&server, &version(4, 50));
+    assert_eq!([2, 3].map(|from| by_datagram(&server, from)), [1, steps(1) as u16]);
+    // A serial alone is no transfer: the second line in the log is that of the last difference.
+    server.wait_for_log("kind=\"IXFR\" messages=1", 2);
+    assert!(server.log().contains("serial=4 peer=127.0.0.1 key=\"none\" kind=\"IXFR\""), "{}", server.log());
+    server.reconfigure("\"any\"", "\"192.0.2.1\"");
+    server.reload();
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.send_to(&message(7, "example", 251), server.address).expect("sent");
+    let mut reply = [0; 512];
+    socket.recv_from(&mut reply).expect("a reply");
+    assert_eq!(reply[3] & 15, 5);
+}
+
+/// Names of the files below a folder.
+fn walk(folder: &std::path::Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let entry = entry.expect("an entry");
+        match entry.file_type().expect("a kind").is_dir() {
+            true => names.extend(walk(&entry.path())),
+            false => names.push(entry.file_name().to_string_lossy().into_owned()),
+        }
+    }
+    names
+}

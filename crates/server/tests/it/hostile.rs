@@ -1,0 +1,307 @@
+//! Primaries that do harm, to a whole secondary: what is in service stays, limits hold, memory is bounded, and others are
+//! served meanwhile.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::support::{Server, eventually, free_address, written};
+
+const SOA: u16 = 6;
+const A: u16 = 1;
+const IXFR: u16 = 251;
+
+/// A record of `owner`, a name in wire form or a pointer.
+fn record(owner: &[u8], rtype: u16, rdata: &[u8]) -> Vec<u8> {
+    let len = (rdata.len() as u16).to_be_bytes();
+    [owner, &rtype.to_be_bytes(), &[0, 1, 0, 0, 0, 60], &len, rdata].concat()
+}
+
+/// The SOA of the zone that was asked for: refresh and retry in an hour, expire in a day.
+fn soa(serial: u32) -> Vec<u8> {
+    let numbers = [serial, 3600, 3600, 86_400, 60].map(u32::to_be_bytes).concat();
+    record(&[0xc0, 12], SOA, &[&[0, 0][..], &numbers].concat())
+}
+
+fn address(last: u8) -> Vec<u8> {
+    record(&[1, b'h', 0xc0, 12], A, &[192, 0, 2, last])
+}
+
+/// What a primary was asked.
+struct Asked {
+    id: [u8; 2],
+    question: Vec<u8>,
+    qtype: u16,
+}
+
+impl Asked {
+    fn of(query: &[u8]) -> Asked {
+        let name = query[12..].iter().position(|byte| *byte == 0).expect("a name") + 13;
+        let question = query[12..name + 4].to_vec();
+        Asked {
+            id: [query[0], query[1]],
+            question,
+            qtype: u16::from_be_bytes([query[name], query[name + 1]]),
+        }
+    }
+
+    /// A response with these records.
+    fn response(&self, records: &[Vec<u8>]) -> Vec<u8> {
+        let count = (records.len() as u16).to_be_bytes();
+        let head = [&self.id[..], &[0x84, 0, 0, 1], &count, &[0; 4]].concat();
+        [head, self.question.clone(), records.concat()].concat()
+    }
+
+    /// A response as it stands on a stream.
+    fn framed(&self, records: &[Vec<u8>]) -> Vec<u8> {
+        framed(&self.response(records))
+    }
+}
+
+fn framed(message: &[u8]) -> Vec<u8> {
+    [&(message.len() as u16).to_be_bytes()[..], message].concat()
+}
+
+/// What a primary does with a connection on which it was asked for a transfer. An error is the client's end of it.
+type Script = fn(&mut TcpStream, &Asked) -> std::io::Result<()>;
+
+/// A primary of any zone that does as it is told.
+struct Primary {
+    address: SocketAddr,
+    now: Arc<Mutex<(u32, Script)>>,
+    /// Connections open now, at the most, and in all.
+    open: Arc<[AtomicUsize; 3]>,
+}
+
+impl Primary {
+    fn start(serial: u32, script: Script) -> Primary {
+        let (tcp, udp) = loop {
+            let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
+            if let Ok(udp) = UdpSocket::bind(tcp.local_addr().expect("bound")) {
+                break (tcp, udp);
+            }
+        };
+        let address = tcp.local_addr().expect("bound");
+        let (now, open) = (Arc::new(Mutex::new((serial, script))), Arc::<[AtomicUsize; 3]>::default());
+        let of_udp = Arc::clone(&now);
+        std::thread::spawn(move || {
+            let mut query = [0; 2048];
+            while let Ok((len, from)) = udp.recv_from(&mut query) {
+                let serial = of_udp.lock().expect("no panic").0;
+                // The client may have gone.
+                let _ = udp.send_to(&Asked::of(&query[..len]).response(&[soa(serial)]), from);
+            }
+        });
+        let (of_tcp, counts) = (Arc::clone(&now), Arc::clone(&open));
+        std::thread::spawn(move || {
+            for stream in tcp.incoming() {
+                let (mut stream, (_, script)) =
+                    (stream.expect("a client"), *of_tcp.lock().expect("no panic"));
+                let [open, most, all] = &*counts;
+                most.fetch_max(open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                all.fetch_add(1, Ordering::SeqCst);
+                let counts = Arc::clone(&counts);
+                std::thread::spawn(move || {
+                    let mut len = [0; 2];
+                    let asked = stream.read_exact(&mut len).and_then(|()| {
+                        let mut query = vec![0; usize::from(u16::from_be_bytes(len))];
+                        stream.read_exact(&mut query).map(|()| Asked::of(&query))
+                    });
+                    // Whatever ends it, it is over.
+                    let _ = asked.and_then(|asked| script(&mut stream, &asked));
+                    counts[0].fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        Primary { address, now, open }
+    }
+
+    fn becomes(&self, serial: u32, script: Script) {
+        *self.now.lock().expect("no panic") = (serial, script);
+    }
+}
+
+/// A good transfer, of serial 1 or 9.
+fn good(serial: u32, stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
+    stream.write_all(&asked.framed(&[
+        soa(serial),
+        record(&[0xc0, 12], 2, &[0]),
+        address(serial as u8),
+        soa(serial),
+    ]))
+}
+
+fn first(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
+    good(1, stream, asked)
+}
+
+fn last(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
+    good(9, stream, asked)
+}
+
+/// Records without an end, whatever was asked for.
+fn endless(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
+    stream.write_all(&asked.framed(&[soa(2), address(2)]))?;
+    let hosts: Vec<Vec<u8>> = (0..1000_u32)
+        .map(|n| record(&[&[4][..], &n.to_be_bytes(), &[0xc0, 12]].concat(), A, &[192, 0, 2, 2]))
+        .collect();
+    let message = asked.framed(&hosts);
+    loop {
+        stream.write_all(&message)?;
+    }
+}
+
+/// Differences without an end; whole zones, too.
+fn million_differences(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
+    if asked.qtype != IXFR {
+        return endless(stream, asked);
+    }
+    stream.write_all(&asked.framed(&[soa(2_000_000_000), soa(1)]))?;
+    let mut serial = 2;
+    loop {
+        let steps: Vec<Vec<u8>> =
+            (serial..serial + 500).flat_map(|serial| [soa(serial), soa(serial)]).collect();
+        stream.write_all(&asked.framed(&steps))?;
+        serial += 500;
+    }
+}
+
+/// One difference without an end.
+fn endless_difference(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
+    if asked.qtype != IXFR {
+        return outside(stream, asked);
+    }
+    stream.write_all(&asked.framed(&[soa(2), soa(1), soa(2)]))?;
+    let text = record(&[1, b't', 0xc0, 12], 16, &[&[250][..], &[b'x'; 250]].concat());
+    let message = asked.framed(&vec![text; 200]);
+    loop {
+        stream.write_all(&message)?;
+    }
+}
+
+fn outside(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
+    let elsewhere = record(b"\x05other\0", A, &[192, 0, 2, 2]);
+    stream.write_all(&asked.framed(&[soa(2), address(2), elsewhere, soa(2)]))
+}
+
+fn other_end(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
+    stream.write_all(&asked.framed(&[soa(2), address(2), soa(3)]))
+}
+
+fn garbage(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
+    stream.write_all(&asked.framed(&[soa(2), address(2)]))?;
+    stream
+        .write_all(&framed(&[&asked.id[..], &[0x84, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0], &[0xff; 300]].concat()))
+}
+
+fn pointers_in_a_circle(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
+    let at = 12 + asked.question.len() as u8 + soa(2).len() as u8;
+    stream.write_all(&asked.framed(&[soa(2), record(&[0xc0, at], A, &[192, 0, 2, 2]), soa(2)]))
+}
+
+fn cut(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
+    let message = asked.framed(&[soa(2), address(2)]);
+    stream.write_all(&message)?;
+    stream.write_all(&message[..message.len() - 5])
+}
+
+/// A byte now and then, without an end.
+fn drip(stream: &mut TcpStream, asked: &Asked) -> std::io::Result<()> {
+    for byte in asked.framed(&[soa(2), address(2)]).into_iter().cycle() {
+        stream.write_all(&[byte])?;
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+/// Nothing at all.
+fn silent(stream: &mut TcpStream, _: &Asked) -> std::io::Result<()> {
+    stream.read_exact(&mut [0])
+}
+
+/// The most memory that a process has had, in bytes.
+fn peak(server: &Server) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.id())).expect("its status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+}
+
+fn zone(name: &str, primary: &Primary) -> String {
+    format!("[[zone]]\nname = \"{name}\"\nprimaries = [{}]\nmin-retry = \"1h\"\n", written(primary.address))
+}
+
+#[test]
+fn whatever_a_primary_sends_what_is_in_service_stays() {
+    let primary = Primary::start(1, first);
+    // Room for a hundred thousand differences of nothing but SOAs.
+    let limits = "[transfers]\nincoming-max-size = \"16MiB\"\nincoming-max-time = \"600s\"\n";
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = Server::start_at(
+        free_address(),
+        folder,
+        "state-dir = \"state\"\n",
+        &(zone("example", &primary) + limits),
+    );
+    let known = || server.ctl_json(&["zone", "status", "example"]);
+    let answers = |last: u8| server.query(&["h.example", "A"]).contains(&format!("192.0.2.{last}"));
+    eventually("it is taken", &server, || answers(1));
+    let before = peak(&server);
+    let too_slow = "incoming-max-time = \"2s\"\n";
+    let scripts: [(&str, Script, &str); 9] = [
+        ("outside", outside, "is outside the zone"),
+        ("other end", other_end, "the SOA at the end is not"),
+        ("garbage", garbage, "cannot be read"),
+        ("pointers", pointers_in_a_circle, "cannot be read"),
+        ("cut", cut, "ended the connection"),
+        ("million differences", million_differences, "more bytes than the limit"),
+        ("endless difference", endless_difference, "is outside the zone"),
+        ("endless", endless, "more bytes than the limit"),
+        ("drip", drip, "longer than the limit"),
+    ];
+    for (what, script, fault) in scripts {
+        if what == "drip" {
+            server.reconfigure("incoming-max-time = \"600s\"\n", too_slow);
+            server.reload();
+        }
+        primary.becomes(2, script);
+        // The fault of the one before is another.
+        let asked = primary.open[2].load(Ordering::SeqCst);
+        server.ctl_json(&["zone", "refresh", "example"]);
+        eventually(what, &server, || {
+            primary.open[2].load(Ordering::SeqCst) > asked
+                && primary.open[0].load(Ordering::SeqCst) == 0
+                && known()["transfers"]["fault"]["fault"].as_str().is_some_and(|said| said.contains(fault))
+        });
+        assert!(answers(1), "{what}: {}", server.log());
+        assert_eq!((&known()["serial"], &known()["state"]), (&1.into(), &"ok".into()), "{what}");
+    }
+    // The zone is next to nothing. Records take up to four times the bytes in memory that they took on the way.
+    let grown = peak(&server).saturating_sub(before);
+    assert!(grown < (64 + 4 * 16) << 20, "{} MiB", grown >> 20);
+    primary.becomes(9, last);
+    server.ctl_json(&["zone", "refresh", "example"]);
+    eventually("the same primary sends a zone", &server, || answers(9));
+}
+
+#[test]
+fn a_thousand_zones_of_a_primary_that_says_nothing_hold_up_no_others() {
+    let (silent, good) = (Primary::start(2, silent), Primary::start(1, first));
+    let mut zones: String = (0..1000).map(|n| zone(&format!("silent-{n}"), &silent)).collect();
+    zones += &zone("example", &good);
+    let limits = "[transfers]\nincoming = 500\nincoming-per-primary = 4\nincoming-idle-timeout = \"1s\"\n";
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = Server::start_at(free_address(), folder, "", &(zones + limits));
+    eventually("the other zone is taken", &server, || {
+        server.query(&["h.example", "A"]).contains("192.0.2.1")
+    });
+    let [_, most, all] = &*silent.open;
+    eventually("one zone after the other is given up", &server, || all.load(Ordering::SeqCst) > 12);
+    good.becomes(9, last);
+    server.ctl_json(&["zone", "refresh", "example"]);
+    eventually("its next version, too", &server, || server.query(&["h.example", "A"]).contains("192.0.2.9"));
+    // Four at a time, of which the primary may not have seen the end yet.
+    assert!(most.load(Ordering::SeqCst) < 40, "{most:?}");
+}
