@@ -26,6 +26,18 @@ Exit status:
   2  the command line was wrong
   3  something outside failed: nobody answered, a file or an address could not be opened";
 
+const DIFF_HELP: &str = "\
+A line begins with `-` for a record that only A has and with `+` for one that only B has, in canonical order.
+
+@served is the zone that the running server has. @stored is what the state folder has of it, while no server runs: as
+updates have left it, or as it came from its primaries. A file of such a name is written ./@served.
+
+Exit status:
+  0  both are the same
+  1  they differ
+  2  the command line was wrong
+  3  one of them could not be read";
+
 /// An authoritative DNS server.
 ///
 /// Without `--config`, `nomen serve` needs no privileges: it listens on loopback at port 5300 and serves an example.
@@ -131,6 +143,9 @@ pub enum ZoneVerb {
     Check(ZoneCheckArgs),
     /// Print a zone in canonical order, one record a line.
     Dump(ZoneDumpArgs),
+    /// Print what differs between two versions of a zone.
+    #[command(after_help = DIFF_HELP)]
+    Diff(ZoneDiffArgs),
     /// Make the images from which a server starts at once.
     ///
     /// A server with `images` on makes them itself; this is for making them beforehand, while a server runs or
@@ -169,6 +184,37 @@ pub struct ZoneDumpArgs {
     pub origin: String,
     /// Its master file.
     pub file: PathBuf,
+}
+
+/// `nomen zone diff`.
+#[derive(Debug, Args)]
+pub struct ZoneDiffArgs {
+    /// Name of the zone.
+    pub origin: String,
+    /// The version before: a master file, @served or @stored.
+    #[arg(value_name = "A")]
+    pub before: String,
+    /// The version after: likewise.
+    #[arg(value_name = "B")]
+    pub after: String,
+    /// An SOA that differs in its serial number only is the same.
+    #[arg(long)]
+    pub ignore_serial: bool,
+    /// Leave out what signers make: RRSIG, NSEC, NSEC3 and NSEC3PARAM.
+    #[arg(long)]
+    pub ignore_dnssec: bool,
+    /// Print the difference as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Control socket of the server that @served asks; found by itself unless the configuration moved it.
+    #[arg(short, long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Configuration file, which has the socket's path, and for @stored the state folder.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "socket")]
+    pub config: Option<PathBuf>,
+    /// Seconds to wait for the server.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub timeout: u64,
 }
 
 /// `nomen zone compile`.
@@ -483,6 +529,7 @@ pub fn run() -> ExitCode {
         Verb::Check(args) => tools::check::run(&args),
         Verb::Zone(ZoneVerb::Check(args)) => tools::zone_check::run(&args),
         Verb::Zone(ZoneVerb::Dump(args)) => tools::zone_dump::run(&args),
+        Verb::Zone(ZoneVerb::Diff(args)) => tools::zone_diff::run(&args),
         Verb::Zone(ZoneVerb::Compile(args)) => tools::zone_compile::run(&args),
         Verb::Query(args) => tools::query::run(&args),
         Verb::Update(args) => tools::update::run(&args),

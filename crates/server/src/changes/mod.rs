@@ -53,7 +53,7 @@ pub use plan::{UpdateMaker, UpdateRules, ZoneUpdates};
 use worker::{Order, Worker};
 
 /// The folder of the files in the state folder.
-const FOLDER: &str = "changes";
+pub const FOLDER: &str = "changes";
 /// Longest wait for the thread.
 const PATIENCE: Duration = Duration::from_secs(10);
 

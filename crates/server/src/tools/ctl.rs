@@ -18,7 +18,7 @@ use crate::words::reason;
 /// Runs the command; returns the exit code.
 pub fn run(args: &CtlArgs) -> u8 {
     let command = command(&args.verb);
-    let stream = match connect(args) {
+    let stream = match connect(args.socket.as_deref(), args.config.as_deref()) {
         Ok(stream) => stream,
         Err(message) => {
             eprintln!("nomen: {message}");
@@ -94,14 +94,14 @@ fn about_cache(verb: &CtlCache) -> Command {
 }
 
 /// The socket named on the command line, in the configuration, or at one of the usual places.
-fn connect(args: &CtlArgs) -> Result<UnixStream, String> {
-    let configured = match &args.config {
+pub(super) fn connect(socket: Option<&Path>, config: Option<&Path>) -> Result<UnixStream, String> {
+    let configured = match config {
         Some(file) => {
             config::read_files(file).map_err(|e| e.to_string())?.config.settings.control.value.socket.value
         }
         None => None,
     };
-    let paths: Vec<PathBuf> = match args.socket.clone().or(configured) {
+    let paths: Vec<PathBuf> = match socket.map(Path::to_owned).or(configured) {
         Some(path) => vec![path],
         None => default_paths(),
     };

@@ -13,8 +13,10 @@
 //! | `report` | what a reload did and found, for whoever asked for it |
 //! | `publisher` | the steps from one catalog to the next |
 //! | `dump` | printing a zone |
+//! | `difference` | printing what differs between two versions |
 
 pub mod added;
+pub mod difference;
 pub mod dump;
 pub mod examiner;
 pub mod images;
