@@ -470,15 +470,30 @@ pub enum CtlZone {
         #[arg(long)]
         force: bool,
     },
-    /// Take no dynamic updates for a zone, until `thaw` or a restart.
+    /// Take no dynamic updates for a zone until `thaw`, and write what they have made of it to its file, which can be
+    /// edited then.
     Freeze {
         /// Name of the zone.
         name: String,
     },
-    /// Take dynamic updates for a zone again.
+    /// Take what a frozen zone's file says, and dynamic updates again: what differs becomes a change of the zone.
     Thaw {
         /// Name of the zone.
         name: String,
+    },
+    /// Write a zone as it is served to a file.
+    ///
+    /// Without --to this is the zone's own file, which is written if updates have changed the zone since it was read or
+    /// written. Comments in it are lost. One that was edited since is not written.
+    Write {
+        /// Name of the zone.
+        name: String,
+        /// Another file, on the server.
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+        /// Replace a file that is there, and the zone's own though it was edited.
+        #[arg(long)]
+        force: bool,
     },
     /// Serve another zone from now on, also after a restart: its `[[zone]]` is kept in the state folder.
     Add {

@@ -8,7 +8,7 @@ use wire::LowerNameBuf;
 use super::report::Diagnostic;
 use super::table::keys;
 use super::table::read::{At, Reader};
-use super::table::value::{Int, Size, Value, Word, quote};
+use super::table::value::{Int, Size, Time, Value, Word, quote};
 use super::transfers::TransferGrant;
 
 keys! {
@@ -38,6 +38,10 @@ keys! {
         /// Most bytes of older changes that are kept for IXFR (RFC 1995) beside those since the zone was last written as a
         /// whole. Unset: `16MiB`.
         live "journal-size" journal_size: Option<Size<0, 1_099_511_627_776>> = None, example "64MiB";
+        /// How long after a change the zone's file is written with what is served, at the latest. Comments of the old file are
+        /// lost. A file that was edited since nomen read or wrote it is not written, which the log has an error of each time;
+        /// that of a frozen zone is not written either. Unset: the file is written when an operator says so.
+        live "write-file-every" write_file_every: Option<Time<1_000, 2_592_000_000>> = None, example "1h";
     }
 }
 

@@ -75,15 +75,26 @@ pub enum Command {
         #[serde(default)]
         force: bool,
     },
-    /// Take no updates for a zone.
+    /// Take no updates for a zone, and write its file.
     ZoneFreeze {
         /// Its name.
         name: String,
     },
-    /// Take updates for a zone again.
+    /// Take a zone's file, and updates again.
     ZoneThaw {
         /// Its name.
         name: String,
+    },
+    /// Write a zone to a file.
+    ZoneWrite {
+        /// Its name.
+        name: String,
+        /// The file; the zone's own if there is none.
+        #[serde(default)]
+        to: Option<String>,
+        /// Replace a file that is there, or that was edited.
+        #[serde(default)]
+        force: bool,
     },
     /// Ask a zone's primaries for a newer version.
     ZoneRefresh {

@@ -10,7 +10,8 @@ use super::{AnswerLine, Command, True, explain, log, recursion, stats, status, z
 use crate::frontend::Frontend;
 use crate::recursive::Recursive;
 use crate::secondaries::ZoneOrder;
-use crate::zones::keeping::{ReloadFault, Reloaded, Removal};
+use crate::zones::Apex;
+use crate::zones::keeping::{ReloadFault, Reloaded, Removal, RoundReport};
 
 /// What commands on recursive service are answered where there is none.
 const OFF: &str = "recursive service is off: the configuration has no [resolver]";
@@ -24,9 +25,14 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
             drop(tokio::spawn(finish_reload(parts.keeping.reload(removal), lines)));
         }
         Command::ZoneReload { name, force } => match zones::apex(&name) {
-            Ok(apex) => drop(tokio::spawn(finish_reload(parts.keeping.reload_zone(apex, force), lines))),
+            Ok(apex) if force => drop(tokio::spawn(take_file(parts, apex, lines))),
+            Ok(apex) => drop(tokio::spawn(finish_reload(parts.keeping.reload_zone(apex, false), lines))),
             Err(error) => send(&lines, Err(error)),
         },
+        Command::ZoneThaw { name } => drop(tokio::spawn(async move {
+            let result = zones::thaw(parts, name).await;
+            let _ = lines.send(last(result)).await;
+        })),
         Command::ZoneAdd { name, template, file, primaries } => {
             let text = zones::block(&name, template.as_deref(), file.as_deref(), &primaries);
             drop(tokio::spawn(finish_reload(parts.keeping.add_zone(text), lines)));
@@ -72,14 +78,15 @@ fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
         Command::ZoneStatus { name } => zones::status(parts, name),
         Command::ZoneRefresh { name } => zones::order(parts, name, ZoneOrder::Refresh),
         Command::ZoneRetransfer { name } => zones::order(parts, name, ZoneOrder::Retransfer),
-        Command::ZoneFreeze { name } => zones::freeze(parts, name, true),
-        Command::ZoneThaw { name } => zones::freeze(parts, name, false),
+        Command::ZoneFreeze { name } => zones::freeze(parts, name),
+        Command::ZoneWrite { name, to, force } => zones::write(parts, name, to.as_deref(), *force),
         Command::ZoneNotify { name } => zones::order(parts, name, ZoneOrder::Notify),
         Command::LogReopen => log::reopen(logging),
         Command::LogLevel { level } => log::set_level(logging, level),
         Command::LogQueries { on } => Ok(log::set_queries(frontend, *on)),
         Command::Reload { .. }
         | Command::ZoneReload { .. }
+        | Command::ZoneThaw { .. }
         | Command::ZoneAdd { .. }
         | Command::ZoneRemove { .. }
         | Command::ZoneDump { .. }
@@ -125,6 +132,24 @@ pub(super) fn last(result: Result<Value, String>) -> AnswerLine {
 async fn finish_reload(result: oneshot::Receiver<Reloaded>, lines: mpsc::Sender<AnswerLine>) {
     // Whoever took the request and let go of it is stopping.
     let result = result.await.unwrap_or(Err(ReloadFault::Stopping));
+    report_reload(result, lines).await;
+}
+
+/// Reloads a zone whose file is taken though updates have changed the zone.
+async fn take_file(parts: Arc<Parts>, apex: Apex, lines: mpsc::Sender<AnswerLine>) {
+    let result = parts.keeping.reload_zone(apex.clone(), true).await.unwrap_or(Err(ReloadFault::Stopping));
+    match (result, zones::taken(&parts, &apex).await) {
+        (Ok(_), Some(Err(fault))) => drop(lines.send(last(Err(fault))).await),
+        (Ok(report), Some(Ok(Some(step)))) => {
+            let mut report = RoundReport::clone(&report);
+            report.taken(&apex, step);
+            report_reload(Ok(Arc::new(report)), lines).await;
+        }
+        (result, _) => report_reload(result, lines).await,
+    }
+}
+
+async fn report_reload(result: Reloaded, lines: mpsc::Sender<AnswerLine>) {
     let line = match result {
         Ok(report) => {
             let data = json!(*report);

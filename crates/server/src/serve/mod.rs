@@ -91,7 +91,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     zones.connect(Arc::clone(&secondaries), Arc::clone(&transfers), state);
     transfers.connect(changes.clone(), Arc::clone(&secondaries));
     if let Some(changes) = &changes {
-        changes.connect(keeping.clone());
+        changes.connect(keeping.clone(), Arc::clone(&kept));
         zones.change_by(Arc::clone(changes));
     }
     let runtime = runtime()?;

@@ -51,6 +51,9 @@ fn command(verb: &CtlVerb) -> Command {
         }
         CtlVerb::Zone(CtlZone::Freeze { name }) => Command::ZoneFreeze { name: name.clone() },
         CtlVerb::Zone(CtlZone::Thaw { name }) => Command::ZoneThaw { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Write { name, to, force }) => {
+            Command::ZoneWrite { name: name.clone(), to: whole(to), force: *force }
+        }
         CtlVerb::Zone(CtlZone::Add { name, template, file, primaries }) => Command::ZoneAdd {
             name: name.clone(),
             template: template.clone(),

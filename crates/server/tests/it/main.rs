@@ -22,3 +22,4 @@ mod transfers;
 mod trial;
 mod update;
 mod zone_diff;
+mod zone_files;
