@@ -481,6 +481,45 @@ pub enum CtlZone {
         /// Name of the zone.
         name: String,
     },
+    /// Open a transaction on a zone that takes updates: what is set and unset in it changes the zone at `commit`, all at
+    /// once.
+    Begin {
+        /// Name of the zone.
+        name: String,
+    },
+    /// Set a record in the zone's transaction. Its whole RRset gets its TTL.
+    Set {
+        /// Name of the zone.
+        name: String,
+        /// The record as a zone file has it, in one word or several: OWNER [TTL] TYPE DATA. Without a TTL it is that of the
+        /// RRset, or else of the SOA.
+        #[arg(required = true, value_name = "RR")]
+        record: Vec<String>,
+    },
+    /// Unset records in the zone's transaction.
+    Unset {
+        /// Name of the zone.
+        name: String,
+        /// OWNER for all records of a name, OWNER TYPE for an RRset, OWNER TYPE DATA for one record.
+        #[arg(required = true, value_name = "RR")]
+        record: Vec<String>,
+    },
+    /// Print what the zone's transaction changes: `-` and records that go, `+` and records that come.
+    Diff {
+        /// Name of the zone.
+        name: String,
+    },
+    /// Make the zone's transaction one change of the zone. If what it changes has changed meanwhile, nothing is done, and
+    /// the transaction stays open.
+    Commit {
+        /// Name of the zone.
+        name: String,
+    },
+    /// Drop the zone's transaction.
+    Abort {
+        /// Name of the zone.
+        name: String,
+    },
     /// Write a zone as it is served to a file.
     ///
     /// Without --to this is the zone's own file, which is written if updates have changed the zone since it was read or

@@ -13,6 +13,7 @@
 //! | `plan` | who may change which zone, out of the configuration |
 //! | `line` | one zone that changes |
 //! | `worker` | the thread |
+//! | `transactions` | what operators change step by step and commit as one |
 //! | `files` | writing the master files of zones that change |
 //! | `notes` | what is remembered of zones from one run to the next |
 //! | `counts` | what operators see |
@@ -22,6 +23,7 @@ mod files;
 mod line;
 mod notes;
 mod plan;
+mod transactions;
 mod worker;
 
 use std::collections::{HashMap, HashSet};
@@ -45,6 +47,7 @@ use wire::hash::HashKey;
 use wire::message::Builder;
 use wire::{LowerNameBuf, Name, Rcode, Serial};
 use zone::Zone;
+use zone::store::ChangeSet;
 
 use crate::config::Settings;
 use crate::frontend::Served;
@@ -58,6 +61,8 @@ pub use files::{CurrentFile, FileFault, FileState};
 use files::{Schedule, ZoneFiles};
 use notes::Notes;
 pub use plan::{UpdateMaker, UpdateRules, ZoneUpdates};
+use transactions::{CommitOrder, TransactionBounds, Transactions};
+pub use transactions::{OpenTransaction, SetRecord, TransactionFault, UnsetRecords};
 use worker::{Order, Worker};
 pub use worker::{TakeEnd, TakenStep};
 
@@ -117,6 +122,8 @@ pub struct Changes {
     queue: AtomicUsize,
     records: AtomicUsize,
     files: ZoneFiles,
+    transactions: Arc<Transactions>,
+    bounds: ArcSwap<TransactionBounds>,
     shared: Arc<Shared>,
 }
 
@@ -192,6 +199,8 @@ impl Changes {
             queue: AtomicUsize::default(),
             records: AtomicUsize::default(),
             files,
+            transactions: Arc::default(),
+            bounds: ArcSwap::from_pointee(bounds_of(settings)),
             shared,
         });
         changes.adopt(settings);
@@ -209,19 +218,23 @@ impl Changes {
     /// Other rules hold from now on.
     pub fn allow(&self, rules: &UpdateRules) {
         self.shared.rules.store(Arc::new(rules.clone()));
-        let stored = lock(&self.shared.stored).clone();
-        let every = |(apex, rules): (&Apex, &Arc<ZoneUpdates>)| {
-            let every = rules.write_file_every.filter(|_| stored.contains(apex));
-            every.into_iter().for_each(|every| self.shared.schedule.within(apex, every));
-        };
-        rules.iter().for_each(every);
+        rules.iter().for_each(|(apex, rules)| self.schedule(apex, rules));
     }
 
     /// Other rules hold for some zones from now on.
     pub fn change(&self, zones: impl IntoIterator<Item = (Apex, Option<Arc<ZoneUpdates>>)>) {
         let mut rules = UpdateRules::clone(&self.shared.rules.load());
-        zones.into_iter().for_each(|(apex, updates)| rules.set(&apex, updates));
+        for (apex, updates) in zones {
+            updates.iter().for_each(|updates| self.schedule(&apex, updates));
+            rules.set(&apex, updates);
+        }
         self.shared.rules.store(Arc::new(rules));
+    }
+
+    /// The file of a zone that updates have changed before is written, too, if it does not have that yet.
+    fn schedule(&self, apex: &Apex, rules: &ZoneUpdates) {
+        let every = rules.write_file_every.filter(|_| self.is_stored(apex));
+        every.into_iter().for_each(|every| self.shared.schedule.within(apex, every));
     }
 
     fn order(&self, order: Order) {
@@ -346,6 +359,76 @@ impl Changes {
         self.files.set_frozen(apex, false)
     }
 
+    /// Opens a transaction on a version of a zone, the one in service. Returns its serial number.
+    ///
+    /// # Errors
+    /// [`TransactionFault`].
+    pub fn begin(self: &Arc<Self>, apex: &Apex, served: &Arc<Zone>) -> Result<Serial, TransactionFault> {
+        if self.is_frozen(apex) {
+            return Err(TransactionFault::Frozen);
+        }
+        if self.transactions.begin(apex, served, **self.bounds.load(), Instant::now())? {
+            let theirs = Arc::clone(self);
+            let watch = move || theirs.transactions.watch(|| theirs.bounds.load().idle);
+            // Without a thread, the next command drops those that nobody uses.
+            if std::thread::Builder::new().name("transactions".into()).spawn(watch).is_err() {
+                self.transactions.unwatched();
+            }
+        }
+        Ok(served.serial())
+    }
+
+    /// Sets a record in the transaction of a zone. Returns what that changes, which may be nothing.
+    ///
+    /// # Errors
+    /// [`TransactionFault`].
+    pub fn set(&self, apex: &Apex, record: &SetRecord) -> Result<ChangeSet, TransactionFault> {
+        self.transactions.set(apex, record, **self.bounds.load(), Instant::now())
+    }
+
+    /// Unsets records in the transaction of a zone. Returns what that changes.
+    ///
+    /// # Errors
+    /// [`TransactionFault`].
+    pub fn unset(&self, apex: &Apex, records: &UnsetRecords) -> Result<ChangeSet, TransactionFault> {
+        self.transactions.unset(apex, records, **self.bounds.load(), Instant::now())
+    }
+
+    /// What the transaction of a zone changes so far.
+    ///
+    /// # Errors
+    /// [`TransactionFault`].
+    pub fn difference(&self, apex: &Apex) -> Result<ChangeSet, TransactionFault> {
+        let work = self.transactions.work(apex, **self.bounds.load(), Instant::now())?;
+        Ok(work.difference())
+    }
+
+    /// Makes a transaction a change of its zone. Returns, once that is kept and in service, what changed, if anything did.
+    ///
+    /// # Errors
+    /// [`TransactionFault`]; then the transaction stays open.
+    pub fn commit(&self, apex: &Apex) -> Result<Option<TakenStep>, TransactionFault> {
+        self.transactions.commit(apex, **self.bounds.load(), Instant::now(), |work| {
+            let (reply, replied) = sync_channel(1);
+            let rules = self.shared.rules.load().get(apex).cloned().unwrap_or_default();
+            self.order(Order::Commit(Box::new(CommitOrder { apex: apex.clone(), work, rules, reply })));
+            replied.recv_timeout(PATIENCE).unwrap_or(Err(TransactionFault::Busy))
+        })
+    }
+
+    /// Drops the transaction of a zone.
+    ///
+    /// # Errors
+    /// [`TransactionFault`].
+    pub fn abort(&self, apex: &Apex) -> Result<(), TransactionFault> {
+        self.transactions.abort(apex)
+    }
+
+    /// The transaction of a zone, if one is open.
+    pub fn transaction(&self, apex: &[u8]) -> Option<OpenTransaction> {
+        self.transactions.status(apex, Instant::now())
+    }
+
     /// Whether a zone may be changed by anybody.
     pub fn takes_any(&self, apex: &[u8]) -> bool {
         self.shared.rules.load().get(apex).is_some()
@@ -445,6 +528,16 @@ impl Adopt for Changes {
     fn adopt(&self, settings: &Settings) {
         self.queue.store(settings.updates.queue.0, Relaxed);
         self.records.store(settings.updates.records.0, Relaxed);
+        self.bounds.store(Arc::new(bounds_of(settings)));
+    }
+}
+
+fn bounds_of(settings: &Settings) -> TransactionBounds {
+    let updates = &settings.updates;
+    TransactionBounds {
+        most: updates.transactions.0,
+        bytes: updates.transaction_size.0,
+        idle: updates.transaction_timeout.0,
     }
 }
 

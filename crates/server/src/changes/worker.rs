@@ -14,14 +14,16 @@ use journal::{DEFAULT_HISTORY, History, Replacement, StoreFault, ZoneFolder};
 use tracing::{debug, error, info, warn};
 use update::SerialPolicy;
 use wire::rdata::view::Soa;
-use wire::{Name, Rcode, Serial, Type};
+use wire::{Name, NameBuf, Rcode, Serial, Type};
 use zone::Zone;
-use zone::store::{ChangeSet, ChangedRecords, diff};
+use zone::store::{ChangeSet, ChangedRecords, diff, diff_names};
 
 use super::files::ZoneFiles;
-use super::line::{Decided, Group, Line};
+use super::line::{Decided, Group, KeepFault, Line};
 use super::plan::ZoneUpdates;
+use super::transactions::{CommitOrder, TransactionFault, Work};
 use super::{Job, NOT_KEPT, PATIENCE, Reply, Shared, refusal};
+use crate::zones::difference::IgnoredParts;
 use crate::zones::keeping::ClaimedZone;
 use crate::zones::{Apex, FileStamp};
 
@@ -38,6 +40,8 @@ pub(super) enum Order {
     Hold(Apex, Reply<bool>),
     /// What came of taking a zone from its file; `None` if it was not.
     Taken(Apex, Reply<Option<TakeEnd>>),
+    /// A transaction is to become a change of its zone.
+    Commit(Box<CommitOrder>),
     /// The newest version of a zone that is being changed.
     Newest(Apex, Reply<Option<Arc<Zone>>>),
     /// What changed since a version.
@@ -145,6 +149,7 @@ impl Worker {
                 self.let_go_unless_stored(&apex);
                 let _ = reply.try_send(end);
             }
+            Order::Commit(order) => self.commit(*order),
             Order::Newest(apex, reply) => {
                 let newest = self.lines.get(&apex).map(|line| Arc::clone(&line.zone));
                 let _ = reply.try_send(newest);
@@ -335,7 +340,8 @@ impl Worker {
     ) -> TakeEnd {
         let (shared, now) = (Arc::clone(&self.shared), unix_seconds());
         let line = self.line(apex).map_err(|_| "what changes in the zone cannot be kept".to_owned())?;
-        let change = with_serial(diff(&line.zone, zone), &line.zone, zone, rules.serial, now);
+        let change = diff(&line.zone, zone);
+        let change = with_serial(change, &line.zone, zone, zone.serial(), rules.serial, now);
         if change.is_empty() {
             info!("zone {}: it holds what its file holds", name(apex));
             self.files.note_read(apex, file, zone.serial());
@@ -374,6 +380,72 @@ impl Worker {
         };
         self.let_go_unless_stored(apex);
         end
+    }
+
+    /// Makes a transaction a change of its zone, and answers when that is in service.
+    fn commit(&mut self, CommitOrder { apex, work, rules, reply }: CommitOrder) {
+        let (end, zone) = match self.commit_work(&apex, &work, &rules) {
+            Ok(Some((step, zone))) => (Ok(Some(step)), Some(zone)),
+            Ok(None) => (Ok(None), None),
+            Err(fault) => (Err(fault), None),
+        };
+        self.let_go_unless_stored(&apex);
+        // Whoever asked may have lost patience.
+        let answer = move || drop(reply.try_send(end));
+        match (zone, self.shared.keeping.get()) {
+            (Some(zone), Some(keeping)) => keeping.changed(vec![(apex, zone)], Box::new(answer)),
+            _ => answer(),
+        }
+    }
+
+    fn commit_work(
+        &mut self,
+        apex: &Apex,
+        work: &Work,
+        rules: &ZoneUpdates,
+    ) -> Result<Option<(TakenStep, Arc<Zone>)>, TransactionFault> {
+        let (shared, now) = (Arc::clone(&self.shared), unix_seconds());
+        if crate::sync::lock(&shared.frozen).contains(apex) {
+            return Err(TransactionFault::Frozen);
+        }
+        let not_kept =
+            |fault: String| TransactionFault::NotKept(format!("the change cannot be kept: {fault}"));
+        let line = self.line(apex).map_err(|_| not_kept("the log says why".into()))?;
+        line.store.keep_history(rules.history);
+        // Each change has a serial number, which is no conflict.
+        let ignored = IgnoredParts { serial: true, dnssec: false };
+        let names = work.names.iter().map(NameBuf::as_name);
+        let meanwhile = ignored.without(&diff_names(&work.base, &line.zone, names));
+        if !meanwhile.is_empty() {
+            return Err(TransactionFault::Conflict(Box::new(meanwhile)));
+        }
+        let old = Arc::clone(&line.zone);
+        let touches_apex = work.names.iter().any(|name| name.as_name() == old.apex().as_name());
+        let soa_of = if touches_apex { &work.version } else { &old };
+        let wanted = if work.sets_serial() { work.version.serial() } else { old.serial() };
+        let change = with_serial(work.difference(), &old, soa_of, wanted, rules.serial, now);
+        if change.is_empty() {
+            return Ok(None);
+        }
+        let (from, to) = (change.before, change.after);
+        let (removed, added) = (change.removed.len(), change.added.len());
+        if let Err(fault) = line.step(change, &shared.counts) {
+            let fault = match fault {
+                KeepFault::Zone(error) => return Err(TransactionFault::Unfit(error)),
+                KeepFault::Store(fault) => fault.to_string(),
+            };
+            shared.counts.failed.fetch_add(1, Relaxed);
+            error!("zone {}: a transaction is not committed, it cannot be kept: {fault}", name(apex));
+            self.note(apex, 0, now, Some(fault.clone()));
+            return Err(not_kept(fault));
+        }
+        let zone = Arc::clone(&line.zone);
+        info!(removed, added, "zone {}: a transaction is committed, serial {from} -> {to}", name(apex));
+        self.note(apex, 1, now, None);
+        self.look_after(apex);
+        rules.write_file_every.into_iter().for_each(|every| shared.schedule.within(apex, every));
+        let records = zone.record_count();
+        Ok(Some((TakenStep { from, to, removed, added, records }, zone)))
     }
 
     fn history(&mut self, apex: &Apex, from: Serial) -> Option<History> {
@@ -475,13 +547,18 @@ fn answer(shared: &Shared, job: Job, result: Result<(), Refusal>, step: Option<(
     (job.ticket, result)
 }
 
-/// What leads to the records of a file, with a serial number behind that of the version so far: the file's, if it is
-/// that, or else the next one.
-fn with_serial(change: ChangeSet, old: &Zone, file: &Zone, policy: SerialPolicy, now: u64) -> ChangeSet {
-    let (before, after) = (old.serial(), file.serial());
-    if before.compare(after) == Some(Ordering::Less) {
-        return change;
-    }
+/// What `change` is of, as a change of `old` to the SOA of `new`, with a serial number behind that of the version so far:
+/// `wanted`, if it is that, or else the next one. Empty if nothing else changes and no serial number is wanted.
+fn with_serial(
+    change: ChangeSet,
+    old: &Zone,
+    new: &Zone,
+    wanted: Serial,
+    policy: SerialPolicy,
+    now: u64,
+) -> ChangeSet {
+    let before = old.serial();
+    let own = Some(wanted).filter(|wanted| before.compare(*wanted) == Some(Ordering::Less));
     let others = |records: &ChangedRecords| records.iter().any(|record| record.rtype != Type::SOA);
     let soa_of = |zone: &Zone| {
         let set = zone.apex_node().rrset(Type::SOA)?;
@@ -490,16 +567,17 @@ fn with_serial(change: ChangeSet, old: &Zone, file: &Zone, policy: SerialPolicy,
         record.copy_to(&mut rdata);
         Some((record.ttl(), rdata))
     };
-    let (Some((old_ttl, old_soa)), Some((ttl, mut soa))) = (soa_of(old), soa_of(file)) else { return change };
+    let (Some((old_ttl, old_soa)), Some((ttl, mut soa))) = (soa_of(old), soa_of(new)) else { return change };
     let same_soa = Soa::read(&old_soa).ok().zip(Soa::read(&soa).ok()).is_some_and(|(old, new)| {
         let numbers =
             |soa: &Soa<'_>| (soa.numbers.refresh, soa.numbers.retry, soa.numbers.expire, soa.numbers.minimum);
         numbers(&old) == numbers(&new) && old.mname == new.mname && old.rname == new.rname
     });
-    if same_soa && old_ttl == ttl && !others(&change.removed) && !others(&change.added) {
+    let same = same_soa && old_ttl == ttl && !others(&change.removed) && !others(&change.added);
+    if same && own.is_none() {
         return ChangeSet::default();
     }
-    let next = policy.next(before, now);
+    let next = own.unwrap_or_else(|| policy.next(before, now));
     if let Some(field) = soa.len().checked_sub(20).and_then(|at| soa[at..].first_chunk_mut()) {
         *field = next.0.to_be_bytes();
     }

@@ -18,6 +18,12 @@ keys! {
         live "queue" queue: Int<usize, 1, 1_000_000> = Int(10_000), example 1000;
         /// Most prerequisites and changes of one request together. One with more is refused.
         live "max-records" records: Int<usize, 1, 65_535> = Int(1000), example 100;
+        /// Most transactions (`nomen ctl zone begin`) that are open at a time.
+        live "transactions" transactions: Int<usize, 1, 10_000> = Int(16), example 4;
+        /// Most bytes of the records that may be set and unset in one transaction.
+        live "transaction-size" transaction_size: Size<1_024, 1_073_741_824> = Size(4 << 20), example "64MiB";
+        /// A transaction that nobody has used for so long is dropped.
+        live "transaction-timeout" transaction_timeout: Time<1_000, 86_400_000> = Time::secs(600), example "1h";
     }
 }
 

@@ -9,9 +9,11 @@
 mod explain;
 mod log;
 mod parts;
+mod record_text;
 mod recursion;
 mod stats;
 mod status;
+mod transactions;
 mod verbs;
 mod zones;
 
@@ -95,6 +97,40 @@ pub enum Command {
         /// Replace a file that is there, or that was edited.
         #[serde(default)]
         force: bool,
+    },
+    /// Open a transaction.
+    ZoneBegin {
+        /// The zone's name.
+        name: String,
+    },
+    /// Set a record in a transaction.
+    ZoneSet {
+        /// The zone's name.
+        name: String,
+        /// The record, as a zone file has it.
+        record: String,
+    },
+    /// Unset records in a transaction.
+    ZoneUnset {
+        /// The zone's name.
+        name: String,
+        /// An owner, an owner and a type, or a record.
+        record: String,
+    },
+    /// What a transaction changes.
+    ZoneDiff {
+        /// The zone's name.
+        name: String,
+    },
+    /// Make a transaction a change of its zone.
+    ZoneCommit {
+        /// The zone's name.
+        name: String,
+    },
+    /// Drop a transaction.
+    ZoneAbort {
+        /// The zone's name.
+        name: String,
     },
     /// Ask a zone's primaries for a newer version.
     ZoneRefresh {

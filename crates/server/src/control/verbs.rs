@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::parts::Parts;
-use super::{AnswerLine, Command, True, explain, log, recursion, stats, status, zones};
+use super::transactions::TransactionVerb;
+use super::{AnswerLine, Command, True, explain, log, recursion, stats, status, transactions, zones};
 use crate::frontend::Frontend;
 use crate::recursive::Recursive;
 use crate::secondaries::ZoneOrder;
@@ -58,6 +59,12 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
                 send(&lines, explain::explain(engine, recursive, max_chain, &name, &rtype, dnssec));
             });
         }
+        Command::ZoneBegin { name } => transact(parts, name, lines, TransactionVerb::Begin),
+        Command::ZoneSet { name, record } => transact(parts, name, lines, TransactionVerb::Set(record)),
+        Command::ZoneUnset { name, record } => transact(parts, name, lines, TransactionVerb::Unset(record)),
+        Command::ZoneDiff { name } => transact(parts, name, lines, TransactionVerb::Diff),
+        Command::ZoneCommit { name } => transact(parts, name, lines, TransactionVerb::Commit),
+        Command::ZoneAbort { name } => transact(parts, name, lines, TransactionVerb::Abort),
         // Listing a million zones takes a while: not on the thread that hears signals.
         other => {
             tokio::task::spawn_blocking(move || {
@@ -90,6 +97,12 @@ fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
         | Command::ZoneAdd { .. }
         | Command::ZoneRemove { .. }
         | Command::ZoneDump { .. }
+        | Command::ZoneBegin { .. }
+        | Command::ZoneSet { .. }
+        | Command::ZoneUnset { .. }
+        | Command::ZoneDiff { .. }
+        | Command::ZoneCommit { .. }
+        | Command::ZoneAbort { .. }
         | Command::CacheDump
         | Command::Explain { .. }
         | Command::Stop => Ok(Value::Null),
@@ -113,6 +126,18 @@ fn about_recursion(recursive: &Recursive, frontend: &Frontend, command: &Command
         Command::ForwardRemove { domain } => recursion::forward_remove(recursive, domain),
         _ => Ok(Value::Null),
     }
+}
+
+/// Does something with a transaction.
+fn transact(parts: Arc<Parts>, name: String, lines: mpsc::Sender<AnswerLine>, verb: TransactionVerb) {
+    tokio::task::spawn_blocking(move || {
+        let line = match transactions::transact(&parts, &name, &verb) {
+            Ok(data) => last(Ok(data)),
+            Err((error, data)) => AnswerLine::Fault { ok: false, error, data },
+        };
+        // The channel is empty, so there is room; the client may have gone.
+        let _ = lines.try_send(line);
+    });
 }
 
 /// Sends an answer of one line.

@@ -26,7 +26,7 @@ pub(super) fn apex(name: &str) -> Result<Apex, String> {
     zone_name(name).map(|n| n.as_name().as_wire().into()).map_err(|fault| fault.to_string())
 }
 
-fn find(kept: &Kept, name: &str) -> Result<Arc<ZoneState>, String> {
+pub(super) fn find(kept: &Kept, name: &str) -> Result<Arc<ZoneState>, String> {
     kept.get(&apex(name)?).ok_or_else(|| format!("there is no zone {name} here"))
 }
 
@@ -88,6 +88,7 @@ pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
         "catalog": catalog,
         "transfers": secondaries.status(&state.spec.apex),
         "updates": changes.and_then(|changes| changes.status(&state.spec.apex)),
+        "transaction": changes.and_then(|changes| changes.transaction(&state.spec.apex)),
         "frozen": changes.map(|changes| changes.is_frozen(&state.spec.apex)).filter(|frozen| *frozen),
         "queries": per_zone.then(|| engine.catalog().get(name).map(|e| e.queries())).flatten(),
     }))

@@ -51,6 +51,16 @@ fn command(verb: &CtlVerb) -> Command {
         }
         CtlVerb::Zone(CtlZone::Freeze { name }) => Command::ZoneFreeze { name: name.clone() },
         CtlVerb::Zone(CtlZone::Thaw { name }) => Command::ZoneThaw { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Begin { name }) => Command::ZoneBegin { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Set { name, record }) => {
+            Command::ZoneSet { name: name.clone(), record: line_of(record) }
+        }
+        CtlVerb::Zone(CtlZone::Unset { name, record }) => {
+            Command::ZoneUnset { name: name.clone(), record: line_of(record) }
+        }
+        CtlVerb::Zone(CtlZone::Diff { name }) => Command::ZoneDiff { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Commit { name }) => Command::ZoneCommit { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Abort { name }) => Command::ZoneAbort { name: name.clone() },
         CtlVerb::Zone(CtlZone::Write { name, to, force }) => {
             Command::ZoneWrite { name: name.clone(), to: whole(to), force: *force }
         }
@@ -76,6 +86,16 @@ fn command(verb: &CtlVerb) -> Command {
         CtlVerb::Forward(CtlForward::Remove { domain }) => Command::ForwardRemove { domain: domain.clone() },
         CtlVerb::Stop => Command::Stop,
     }
+}
+
+/// The line that the words of a record make. The shell has taken the quotation marks off: a word that needs some gets them again,
+/// unless the line is all there is.
+fn line_of(words: &[String]) -> String {
+    let quoted = |word: &String| {
+        let needs = word.is_empty() || word.contains([' ', '\t', ';']) && !word.contains('"');
+        if needs && words.len() > 1 { format!("\"{word}\"") } else { word.clone() }
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 /// The server may have another working folder.
@@ -210,6 +230,12 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
             | CtlVerb::Zone(CtlZone::Reload { .. } | CtlZone::Add { .. } | CtlZone::Remove { .. }),
             Value::Object(map),
         ) => reload_text(map),
+        (
+            CtlVerb::Zone(
+                CtlZone::Set { .. } | CtlZone::Unset { .. } | CtlZone::Diff { .. } | CtlZone::Commit { .. },
+            ),
+            Value::Object(map),
+        ) if map.contains_key("changes") => change_text(map),
         (_, Value::Object(map)) => {
             let mut out = String::new();
             let width = map.keys().map(String::len).max().unwrap_or(0);
@@ -226,6 +252,19 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
         }
         (_, other) => format!("{}\n", flat(other)),
     }
+}
+
+/// What changes in a zone, a line for each record, and warnings before that.
+fn change_text(map: &Map<String, Value>) -> String {
+    let rows = |key| map.get(key).and_then(Value::as_array).into_iter().flatten();
+    let mut out: String = rows("warnings").map(|warning| format!("{}\n", flat(warning))).collect();
+    for row in rows("changes") {
+        let [change, name, ttl, rtype, data] =
+            ["change", "name", "ttl", "type", "data"].map(|key| flat(row.get(key).unwrap_or(&Value::Null)));
+        let sign = if change == "removed" { '-' } else { '+' };
+        out += &format!("{sign}{name} {ttl} IN {rtype} {data}\n");
+    }
+    out
 }
 
 /// What a reload did: a line for each zone that changed or is bad, then the numbers.

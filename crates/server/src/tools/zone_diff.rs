@@ -23,7 +23,7 @@ use crate::config::zones::zone_name;
 use crate::control::{AnswerLine, Command};
 use crate::secondaries;
 use crate::words::reason;
-use crate::zones::difference::{IgnoredParts, ShownRecords, lines};
+use crate::zones::difference::{IgnoredParts, ShownChange, lines};
 use crate::zones::text::{Meter, examine};
 use crate::zones::{Origin, ZoneSpec, ZoneText};
 
@@ -34,8 +34,7 @@ struct DiffReport<'d> {
     same: bool,
     before: VersionReport<'d>,
     after: VersionReport<'d>,
-    removed: ShownRecords<'d>,
-    added: ShownRecords<'d>,
+    changes: ShownChange<'d>,
 }
 
 /// A version, as JSON.
@@ -87,8 +86,7 @@ fn print(args: &ZoneDiffArgs, before: &Zone, after: &Zone, change: &ChangeSet) -
             same: change.is_empty(),
             before: version(&args.before, before.serial()),
             after: version(&args.after, after.serial()),
-            removed: ShownRecords(&change.removed),
-            added: ShownRecords(&change.added),
+            changes: ShownChange(change),
         };
         serde_json::to_writer_pretty(&mut out, &report)?;
         writeln!(out)?;

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
+use update::is_signers;
 use wire::rdata::view::Soa;
 use wire::{Type, rdata};
 use zone::store::{ChangeSet, ChangedRecord, ChangedRecords};
@@ -24,8 +25,7 @@ impl IgnoredParts {
         let same_soa = self.serial && is_soa_but_for_serial(change);
         let counts = |record: &ChangedRecord<'_>| match record.rtype {
             Type::SOA => !same_soa,
-            Type::RRSIG | Type::NSEC | Type::NSEC3 | Type::NSEC3PARAM => !self.dnssec,
-            _ => true,
+            rtype => !self.dnssec || !is_signers(rtype),
         };
         let left = |records: &ChangedRecords| {
             let mut left = ChangedRecords::default();
@@ -65,7 +65,7 @@ pub enum Sign {
     Added,
 }
 
-/// A record of a change in one line of master-file text, or as JSON: `name`, `ttl`, `type`, `data`.
+/// A record of a change in one line of master-file text.
 pub struct ShownRecord<'c>(pub ChangedRecord<'c>);
 
 impl fmt::Display for ShownRecord<'_> {
@@ -77,27 +77,33 @@ impl fmt::Display for ShownRecord<'_> {
     }
 }
 
-impl Serialize for ShownRecord<'_> {
+/// A change as a list in JSON, made one by one, in the order of [`merged`]: of each record `change` (`removed` or `added`),
+/// `name`, `ttl`, `type` and `data`.
+pub struct ShownChange<'c>(pub &'c ChangeSet);
+
+impl Serialize for ShownChange<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let ChangedRecord { owner, rtype, ttl, rdata } = self.0;
+        serializer.collect_seq(merged(self.0).map(|(sign, record)| ShownStep(sign, record)))
+    }
+}
+
+/// A record that goes or comes.
+struct ShownStep<'c>(Sign, ShownRecord<'c>);
+
+impl Serialize for ShownStep<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let ChangedRecord { owner, rtype, ttl, rdata } = self.1.0;
         let mut data = String::new();
-        // As above.
+        // What does not read as its type is written as bytes, so that this does not fail.
         let _ = rdata::write_text(rtype, rdata, &mut data);
-        let mut record = serializer.serialize_struct("record", 4)?;
+        let mut record = serializer.serialize_struct("record", 5)?;
+        let change = if self.0 == Sign::Removed { "removed" } else { "added" };
+        record.serialize_field("change", change)?;
         record.serialize_field("name", &owner.to_string())?;
         record.serialize_field("ttl", &ttl.as_secs())?;
         record.serialize_field("type", &rtype.to_string())?;
         record.serialize_field("data", &data)?;
         record.end()
-    }
-}
-
-/// Records of a change as a list in JSON, made one by one.
-pub struct ShownRecords<'c>(pub &'c ChangedRecords);
-
-impl Serialize for ShownRecords<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(ShownRecord))
     }
 }
 
@@ -203,9 +209,10 @@ mod tests {
     #[test]
     fn a_record_is_an_object_in_json() {
         let change = diff(&zone(APEX), &zone(&format!("{APEX}w 5 TXT \"a b\"\n")));
-        let json = serde_json::to_value(ShownRecords(&change.added)).expect("JSON");
-        let expected =
-            serde_json::json!([{"name": "w.example.", "ttl": 5, "type": "TXT", "data": "\"a b\""}]);
+        let json = serde_json::to_value(ShownChange(&change)).expect("JSON");
+        let expected = serde_json::json!([
+            {"change": "added", "name": "w.example.", "ttl": 5, "type": "TXT", "data": "\"a b\""}
+        ]);
         assert_eq!(json, expected);
     }
 }

@@ -23,3 +23,4 @@ mod trial;
 mod update;
 mod zone_diff;
 mod zone_files;
+mod zone_transactions;

@@ -39,11 +39,11 @@ fn two_files_are_compared_record_by_record() {
     assert_eq!(diff(&["example", "a", "b"]), (Some(1), expected.into(), String::new()));
     let (code, printed, _) = diff(&["example", "a", "b", "--ignore-serial", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&printed).expect("JSON");
-    let record = |data: &str| json!([{"name": "www.example.", "ttl": 60, "type": "A", "data": data}]);
+    let record = |change, data| json!({"change": change, "name": "www.example.", "ttl": 60, "type": "A", "data": data});
     let expected = json!({
         "zone": "example.", "same": false,
         "before": {"source": "a", "serial": 1}, "after": {"source": "b", "serial": 2},
-        "removed": record("192.0.2.80"), "added": record("192.0.2.81"),
+        "changes": [record("removed", "192.0.2.80"), record("added", "192.0.2.81")],
     });
     assert_eq!((code, report), (Some(1), expected));
     let (code, _, said) = diff(&["example", "a", "bad"]);
