@@ -299,6 +299,8 @@ impl ZoneFiles {
         } else {
             zones.remove(apex)
         };
+        let state = if frozen { "no updates, it is frozen" } else { "updates again" };
+        info!("zone {}: it takes {state}", name(apex));
         Ok(())
     }
 }
