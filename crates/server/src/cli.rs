@@ -26,6 +26,18 @@ Exit status:
   2  the command line was wrong
   3  something outside failed: nobody answered, a file or an address could not be opened";
 
+const DIFF_HELP: &str = "\
+A line begins with `-` for a record that only A has and with `+` for one that only B has, in canonical order.
+
+@served is the zone that the running server has. @stored is what the state folder has of it, while no server runs: as
+updates have left it, or as it came from its primaries. A file of such a name is written ./@served.
+
+Exit status:
+  0  both are the same
+  1  they differ
+  2  the command line was wrong
+  3  one of them could not be read";
+
 /// An authoritative DNS server.
 ///
 /// Without `--config`, `nomen serve` needs no privileges: it listens on loopback at port 5300 and serves an example.
@@ -171,6 +183,9 @@ pub enum ZoneVerb {
     Check(ZoneCheckArgs),
     /// Print a zone in canonical order, one record a line.
     Dump(ZoneDumpArgs),
+    /// Print what differs between two versions of a zone.
+    #[command(after_help = DIFF_HELP)]
+    Diff(ZoneDiffArgs),
     /// Make the images from which a server starts at once.
     ///
     /// A server with `images` on makes them itself; this is for making them beforehand, while a server runs or
@@ -209,6 +224,37 @@ pub struct ZoneDumpArgs {
     pub origin: String,
     /// Its master file.
     pub file: PathBuf,
+}
+
+/// `nomen zone diff`.
+#[derive(Debug, Args)]
+pub struct ZoneDiffArgs {
+    /// Name of the zone.
+    pub origin: String,
+    /// The version before: a master file, @served or @stored.
+    #[arg(value_name = "A")]
+    pub before: String,
+    /// The version after: likewise.
+    #[arg(value_name = "B")]
+    pub after: String,
+    /// An SOA that differs in its serial number only is the same.
+    #[arg(long)]
+    pub ignore_serial: bool,
+    /// Leave out what signers make: RRSIG, NSEC, NSEC3 and NSEC3PARAM.
+    #[arg(long)]
+    pub ignore_dnssec: bool,
+    /// Print the difference as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Control socket of the server that @served asks; found by itself unless the configuration moved it.
+    #[arg(short, long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Configuration file, which has the socket's path, and for @stored the state folder.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "socket")]
+    pub config: Option<PathBuf>,
+    /// Seconds to wait for the server.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub timeout: u64,
 }
 
 /// `nomen zone compile`.
@@ -464,15 +510,69 @@ pub enum CtlZone {
         #[arg(long)]
         force: bool,
     },
-    /// Take no dynamic updates for a zone, until `thaw` or a restart.
+    /// Take no dynamic updates for a zone until `thaw`, and write what they have made of it to its file, which can be
+    /// edited then.
     Freeze {
         /// Name of the zone.
         name: String,
     },
-    /// Take dynamic updates for a zone again.
+    /// Take what a frozen zone's file says, and dynamic updates again: what differs becomes a change of the zone.
     Thaw {
         /// Name of the zone.
         name: String,
+    },
+    /// Open a transaction on a zone that takes updates: what is set and unset in it changes the zone at `commit`, all at
+    /// once.
+    Begin {
+        /// Name of the zone.
+        name: String,
+    },
+    /// Set a record in the zone's transaction. Its whole RRset gets its TTL.
+    Set {
+        /// Name of the zone.
+        name: String,
+        /// The record as a zone file has it, in one word or several: OWNER [TTL] TYPE DATA. Without a TTL it is that of the
+        /// RRset, or else of the SOA.
+        #[arg(required = true, value_name = "RR")]
+        record: Vec<String>,
+    },
+    /// Unset records in the zone's transaction.
+    Unset {
+        /// Name of the zone.
+        name: String,
+        /// OWNER for all records of a name, OWNER TYPE for an RRset, OWNER TYPE DATA for one record.
+        #[arg(required = true, value_name = "RR")]
+        record: Vec<String>,
+    },
+    /// Print what the zone's transaction changes: `-` and records that go, `+` and records that come.
+    Diff {
+        /// Name of the zone.
+        name: String,
+    },
+    /// Make the zone's transaction one change of the zone. If what it changes has changed meanwhile, nothing is done, and
+    /// the transaction stays open.
+    Commit {
+        /// Name of the zone.
+        name: String,
+    },
+    /// Drop the zone's transaction.
+    Abort {
+        /// Name of the zone.
+        name: String,
+    },
+    /// Write a zone as it is served to a file.
+    ///
+    /// Without --to this is the zone's own file, which is written if updates have changed the zone since it was read or
+    /// written. Comments in it are lost. One that was edited since is not written.
+    Write {
+        /// Name of the zone.
+        name: String,
+        /// Another file, on the server.
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+        /// Replace a file that is there, and the zone's own though it was edited.
+        #[arg(long)]
+        force: bool,
     },
     /// Serve another zone from now on, also after a restart: its `[[zone]]` is kept in the state folder.
     Add {
@@ -524,6 +624,7 @@ pub fn run() -> ExitCode {
         Verb::Migrate(args) => tools::migrate::run(&args),
         Verb::Zone(ZoneVerb::Check(args)) => tools::zone_check::run(&args),
         Verb::Zone(ZoneVerb::Dump(args)) => tools::zone_dump::run(&args),
+        Verb::Zone(ZoneVerb::Diff(args)) => tools::zone_diff::run(&args),
         Verb::Zone(ZoneVerb::Compile(args)) => tools::zone_compile::run(&args),
         Verb::Query(args) => tools::query::run(&args),
         Verb::Update(args) => tools::update::run(&args),

@@ -52,4 +52,4 @@ pub use policy::{
 };
 pub use request::{Prerequisite, Update, UpdateLimits, UpdateRequest};
 pub use serial::SerialPolicy;
-pub use updater::Updater;
+pub use updater::{Updater, is_signed, is_signers};

@@ -244,13 +244,13 @@ impl Step<'_> {
 }
 
 /// Whether a zone is signed: its own name has signatures, or a chain begins there.
-fn is_signed(zone: &Zone) -> bool {
+pub fn is_signed(zone: &Zone) -> bool {
     let mut sets = zone.apex_node().rrsets();
     sets.any(|set| set.sig_count() > 0 || is_signers(set.rtype()))
 }
 
 /// Whether records of a type are made by whoever signs a zone.
-fn is_signers(rtype: Type) -> bool {
+pub fn is_signers(rtype: Type) -> bool {
     matches!(rtype, Type::RRSIG | Type::NSEC | Type::NSEC3 | Type::NSEC3PARAM)
 }
 

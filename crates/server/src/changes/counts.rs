@@ -42,6 +42,10 @@ pub struct UpdateCounts {
     pub sync_time: AtomicU64,
     /// Times that the disk did not take what it should.
     pub failed: AtomicU64,
+    /// Master files written with what updates have made of their zones.
+    pub files: AtomicU64,
+    /// Master files that were to be written and were not.
+    pub files_failed: AtomicU64,
 }
 
 impl UpdateCounts {
@@ -76,6 +80,8 @@ pub struct ZoneChanges {
     pub history_bytes: u64,
     /// Why the last change could not be kept, if it could not.
     pub fault: Option<String>,
+    /// Why the master file could not be written the last time, if it could not.
+    pub file_fault: Option<String>,
 }
 
 #[cfg(test)]

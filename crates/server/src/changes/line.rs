@@ -5,11 +5,13 @@ use std::time::Instant;
 
 use journal::{StoreFault, ZoneStore};
 use update::{Requester, UpdateFault, Updater};
+use wire::Serial;
 use zone::Zone;
 use zone::store::{ChangeError, ChangeSet};
 
 use super::Job;
 use super::counts::UpdateCounts;
+use crate::zones::FileStamp;
 
 /// A zone that changes.
 pub(super) struct Line {
@@ -22,6 +24,10 @@ pub(super) struct Line {
     pub(super) since: Option<Vec<Arc<ChangeSet>>>,
     /// A new base is being written.
     pub(super) compacting: bool,
+    /// The zone's file, as it was when the zone was read from it.
+    pub(super) file: Option<FileStamp>,
+    /// The serial number of the version in it.
+    pub(super) first: Serial,
 }
 
 /// Why changes are not kept.

@@ -6,18 +6,24 @@
 //! is waited for once.
 //!
 //! From its first change on, the truth of a zone is in the state folder. Its master file is its first version, and is not
-//! read into service again unless an operator says so.
+//! read into service again unless an operator says so. It is written back where an operator wants that.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `plan` | who may change which zone, out of the configuration |
 //! | `line` | one zone that changes |
 //! | `worker` | the thread |
+//! | `transactions` | what operators change step by step and commit as one |
+//! | `files` | writing the master files of zones that change |
+//! | `notes` | what is remembered of zones from one run to the next |
 //! | `counts` | what operators see |
 
 mod counts;
+mod files;
 mod line;
+mod notes;
 mod plan;
+mod transactions;
 mod worker;
 
 use std::collections::{HashMap, HashSet};
@@ -41,19 +47,27 @@ use wire::hash::HashKey;
 use wire::message::Builder;
 use wire::{LowerNameBuf, Name, Rcode, Serial};
 use zone::Zone;
+use zone::store::ChangeSet;
 
 use crate::config::Settings;
 use crate::frontend::Served;
 use crate::in_force::Adopt;
 use crate::sync::lock;
-use crate::zones::Apex;
-use crate::zones::keeping::ZoneKeeping;
+use crate::words::reason;
+use crate::zones::keeping::{Kept, ZoneKeeping};
+use crate::zones::{Apex, FileStamp};
 pub use counts::{RCODES, SYNC_BOUNDS, UpdateCounts, ZoneChanges};
+pub use files::{CurrentFile, FileFault, FileState};
+use files::{Schedule, ZoneFiles};
+use notes::Notes;
 pub use plan::{UpdateMaker, UpdateRules, ZoneUpdates};
+use transactions::{CommitOrder, TransactionBounds, Transactions};
+pub use transactions::{OpenTransaction, SetRecord, TransactionFault, UnsetRecords};
 use worker::{Order, Worker};
+pub use worker::{TakeEnd, TakenStep};
 
 /// The folder of the files in the state folder.
-const FOLDER: &str = "changes";
+pub const FOLDER: &str = "changes";
 /// Longest wait for the thread.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -65,6 +79,8 @@ const NOT_KEPT: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
 pub enum ChangesFault {
     /// The state folder cannot be used.
     Folder(StoreFault),
+    /// What is remembered of zones cannot be read.
+    Notes(io::Error),
     /// The system refuses a thread.
     Thread(io::Error),
 }
@@ -73,6 +89,13 @@ impl fmt::Display for ChangesFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Folder(fault) => write!(f, "what changes in zones cannot be kept: {fault}"),
+            Self::Notes(fault) => {
+                write!(
+                    f,
+                    "what is remembered of zones cannot be read from the state folder: {}",
+                    reason(fault)
+                )
+            }
             Self::Thread(fault) => write!(f, "cannot start the thread that changes zones: {fault}"),
         }
     }
@@ -94,25 +117,33 @@ struct Job {
 pub struct Changes {
     /// Whose zones they are; the engine has this source.
     engine: Weak<Engine<Served>>,
-    rules: ArcSwap<UpdateRules>,
     folder: ZoneFolder,
     orders: Sender<Order>,
     queue: AtomicUsize,
     records: AtomicUsize,
+    files: ZoneFiles,
+    transactions: Arc<Transactions>,
+    bounds: ArcSwap<TransactionBounds>,
     shared: Arc<Shared>,
 }
 
-/// What the thread and others share.
-#[derive(Default)]
+/// What the threads and others share.
 struct Shared {
+    rules: ArcSwap<UpdateRules>,
     keeping: OnceLock<ZoneKeeping>,
+    kept: OnceLock<Arc<Kept>>,
     counts: UpdateCounts,
     /// Zones that are kept on disk.
     stored: Mutex<HashSet<Apex>>,
     /// Zones that have changed since the start.
     zones: Mutex<HashMap<Apex, ZoneChanges>>,
-    /// Zones that take no updates for the time being.
+    /// Zones that take no updates for the time being. Workers look here; the notes wait for the disk.
     frozen: Mutex<HashSet<Apex>>,
+    notes: Mutex<Notes>,
+    /// When files are to be written.
+    schedule: Schedule,
+    /// Held while a file is written.
+    writing: Mutex<()>,
 }
 
 impl Changes {
@@ -141,18 +172,35 @@ impl Changes {
                 Err(fault) => warn!("a file in the folder of changes is not used: {fault}"),
             }
         }
-        let shared = Arc::new(Shared { stored: Mutex::new(stored), ..Shared::default() });
+        let notes = Notes::open(state).map_err(ChangesFault::Notes)?;
+        let shared = Arc::new(Shared {
+            rules: ArcSwap::default(),
+            keeping: OnceLock::new(),
+            kept: OnceLock::new(),
+            counts: UpdateCounts::default(),
+            stored: Mutex::new(stored),
+            zones: Mutex::default(),
+            frozen: Mutex::new(notes.frozen().cloned().collect()),
+            notes: Mutex::new(notes),
+            schedule: Schedule::default(),
+            writing: Mutex::default(),
+        });
         let (orders, taken) = channel();
         let worker = Worker::new(folder.clone(), taken, orders.clone(), Arc::clone(&shared));
-        let thread = std::thread::Builder::new().name("changes".into());
-        thread.spawn(move || worker.work()).map_err(ChangesFault::Thread)?;
+        let thread = |name: &str| std::thread::Builder::new().name(name.into());
+        thread("changes").spawn(move || worker.work()).map_err(ChangesFault::Thread)?;
+        let files = ZoneFiles { shared: Arc::clone(&shared), orders: orders.clone() };
+        let writer = files.clone();
+        thread("zone-files").spawn(move || writer.work()).map_err(ChangesFault::Thread)?;
         let changes = Arc::new(Changes {
             engine: Arc::downgrade(engine),
-            rules: ArcSwap::default(),
             folder,
             orders,
             queue: AtomicUsize::default(),
             records: AtomicUsize::default(),
+            files,
+            transactions: Arc::default(),
+            bounds: ArcSwap::from_pointee(bounds_of(settings)),
             shared,
         });
         changes.adopt(settings);
@@ -161,21 +209,32 @@ impl Changes {
         Ok(changes)
     }
 
-    /// What changes goes into service through this thread.
-    pub fn connect(&self, keeping: ZoneKeeping) {
+    /// What changes goes into service through this thread, and is seen here.
+    pub fn connect(&self, keeping: ZoneKeeping, kept: Arc<Kept>) {
         self.shared.keeping.get_or_init(|| keeping);
+        self.shared.kept.get_or_init(|| kept);
     }
 
     /// Other rules hold from now on.
     pub fn allow(&self, rules: &UpdateRules) {
-        self.rules.store(Arc::new(rules.clone()));
+        self.shared.rules.store(Arc::new(rules.clone()));
+        rules.iter().for_each(|(apex, rules)| self.schedule(apex, rules));
     }
 
     /// Other rules hold for some zones from now on.
     pub fn change(&self, zones: impl IntoIterator<Item = (Apex, Option<Arc<ZoneUpdates>>)>) {
-        let mut rules = UpdateRules::clone(&self.rules.load());
-        zones.into_iter().for_each(|(apex, updates)| rules.set(&apex, updates));
-        self.rules.store(Arc::new(rules));
+        let mut rules = UpdateRules::clone(&self.shared.rules.load());
+        for (apex, updates) in zones {
+            updates.iter().for_each(|updates| self.schedule(&apex, updates));
+            rules.set(&apex, updates);
+        }
+        self.shared.rules.store(Arc::new(rules));
+    }
+
+    /// The file of a zone that updates have changed before is written, too, if it does not have that yet.
+    fn schedule(&self, apex: &Apex, rules: &ZoneUpdates) {
+        let every = rules.write_file_every.filter(|_| self.is_stored(apex));
+        every.into_iter().for_each(|every| self.shared.schedule.within(apex, every));
     }
 
     fn order(&self, order: Order) {
@@ -205,9 +264,10 @@ impl Changes {
             let zone = Arc::new(stored.load(key)?);
             let (serial, milliseconds) = (zone.serial(), begun.elapsed().as_millis() as u64);
             info!(milliseconds, "zone {name}: serial {serial}, as updates have left it, from {shown}");
-            if is_newer(file, stored.path()) {
+            self.adopt_file(apex, file, stored.path(), zone.serial());
+            if self.files.state(apex, file) == FileState::Edited {
                 warn!(
-                    "zone {name}: its file {} has been written since the last update, and is not read: `nomen ctl \
+                    "zone {name}: its file {} was changed since nomen read or wrote it, and is not read: `nomen ctl \
                      zone reload --force` takes what it says",
                     file.display()
                 );
@@ -222,10 +282,47 @@ impl Changes {
         lock(&self.shared.stored).contains(apex)
     }
 
-    /// A zone is to hold what its file holds from now on.
-    pub fn take(&self, apex: Apex, file: Arc<Zone>) {
-        let serial = self.rules.load().get(&apex).map(|rules| rules.serial).unwrap_or_default();
-        self.order(Order::Take(apex, file, serial));
+    /// A file of which nothing is remembered counts as known if it is older than what is stored. Which version it has is not
+    /// known then, but not the newest.
+    fn adopt_file(&self, apex: &Apex, file: &Path, stored: &Path, newest: Serial) {
+        let is_noted = lock(&self.shared.notes).get(apex).is_some_and(|note| !note.files.is_empty());
+        if !is_noted && !is_newer(file, stored) {
+            self.files.note_read(apex, Some(&FileStamp::of(file)), Serial(newest.0.wrapping_sub(1)));
+        }
+    }
+
+    /// A zone is to hold from now on what its file, as it was when it was read, holds.
+    pub fn take(&self, apex: Apex, zone: Arc<Zone>, file: Option<FileStamp>) {
+        let rules = self.shared.rules.load().get(&apex).cloned().unwrap_or_default();
+        self.order(Order::Take(apex, zone, file, rules));
+    }
+
+    /// The file of a zone is about to be taken, whether updates have changed the zone before or not. Waits for the thread;
+    /// returns whether the zone can be changed. [`taken`](Self::taken) has to follow.
+    pub fn hold(&self, apex: &Apex) -> bool {
+        let (reply, replied) = sync_channel(1);
+        self.order(Order::Hold(apex.clone(), reply));
+        replied.recv_timeout(PATIENCE).unwrap_or(false)
+    }
+
+    /// What came of taking the file of a zone; `None` if it was not. Waits for the thread.
+    pub fn taken(&self, apex: &Apex) -> Option<TakeEnd> {
+        let (reply, replied) = sync_channel(1);
+        self.order(Order::Taken(apex.clone(), reply));
+        replied.recv_timeout(PATIENCE).ok().flatten()
+    }
+
+    /// Has the master file of a zone hold what updates have made of the zone. `force`: also if it was edited.
+    ///
+    /// # Errors
+    /// [`FileFault`].
+    pub fn write_file(&self, apex: &Apex, force: bool) -> Result<CurrentFile, FileFault> {
+        self.files.write(apex, force)
+    }
+
+    /// What is known of the master file of a zone that is stored; `None` for others.
+    pub fn file_state(&self, apex: &Apex, file: &Path) -> Option<FileState> {
+        self.is_stored(apex).then(|| self.files.state(apex, file))
     }
 
     /// What changed in a zone since a version; `None` if that is not known any more. Waits for the thread.
@@ -235,15 +332,106 @@ impl Changes {
         replied.recv_timeout(PATIENCE).ok().flatten()
     }
 
-    /// Has a zone take no updates, or take them again. Returns whether that is something new.
-    pub fn freeze(&self, apex: &Apex, frozen: bool) -> bool {
-        let mut zones = lock(&self.shared.frozen);
-        if frozen { zones.insert(apex.clone()) } else { zones.remove(apex) }
+    /// Has a zone take no updates, also after a restart, and its file hold what they have made of it so far, so that it can be
+    /// edited. `None` if it is frozen already.
+    ///
+    /// # Errors
+    /// [`FileFault`]; then it takes updates as before.
+    pub fn freeze(&self, apex: &Apex) -> Result<Option<CurrentFile>, FileFault> {
+        if self.is_frozen(apex) {
+            return Ok(None);
+        }
+        self.files.set_frozen(apex, true)?;
+        match self.files.write(apex, false) {
+            Ok(file) => Ok(Some(file)),
+            Err(fault) => {
+                self.files.set_frozen(apex, false)?;
+                Err(fault)
+            }
+        }
+    }
+
+    /// Has a zone take updates again.
+    ///
+    /// # Errors
+    /// [`FileFault::Notes`]; then it takes none, as before.
+    pub fn thaw(&self, apex: &Apex) -> Result<(), FileFault> {
+        self.files.set_frozen(apex, false)
+    }
+
+    /// Opens a transaction on a version of a zone, the one in service. Returns its serial number.
+    ///
+    /// # Errors
+    /// [`TransactionFault`].
+    pub fn begin(self: &Arc<Self>, apex: &Apex, served: &Arc<Zone>) -> Result<Serial, TransactionFault> {
+        if self.is_frozen(apex) {
+            return Err(TransactionFault::Frozen);
+        }
+        if self.transactions.begin(apex, served, **self.bounds.load(), Instant::now())? {
+            let theirs = Arc::clone(self);
+            let watch = move || theirs.transactions.watch(|| theirs.bounds.load().idle);
+            // Without a thread, the next command drops those that nobody uses.
+            if std::thread::Builder::new().name("transactions".into()).spawn(watch).is_err() {
+                self.transactions.unwatched();
+            }
+        }
+        Ok(served.serial())
+    }
+
+    /// Sets a record in the transaction of a zone. Returns what that changes, which may be nothing.
+    ///
+    /// # Errors
+    /// [`TransactionFault`].
+    pub fn set(&self, apex: &Apex, record: &SetRecord) -> Result<ChangeSet, TransactionFault> {
+        self.transactions.set(apex, record, **self.bounds.load(), Instant::now())
+    }
+
+    /// Unsets records in the transaction of a zone. Returns what that changes.
+    ///
+    /// # Errors
+    /// [`TransactionFault`].
+    pub fn unset(&self, apex: &Apex, records: &UnsetRecords) -> Result<ChangeSet, TransactionFault> {
+        self.transactions.unset(apex, records, **self.bounds.load(), Instant::now())
+    }
+
+    /// What the transaction of a zone changes so far.
+    ///
+    /// # Errors
+    /// [`TransactionFault`].
+    pub fn difference(&self, apex: &Apex) -> Result<ChangeSet, TransactionFault> {
+        let work = self.transactions.work(apex, **self.bounds.load(), Instant::now())?;
+        Ok(work.difference())
+    }
+
+    /// Makes a transaction a change of its zone. Returns, once that is kept and in service, what changed, if anything did.
+    ///
+    /// # Errors
+    /// [`TransactionFault`]; then the transaction stays open.
+    pub fn commit(&self, apex: &Apex) -> Result<Option<TakenStep>, TransactionFault> {
+        self.transactions.commit(apex, **self.bounds.load(), Instant::now(), |work| {
+            let (reply, replied) = sync_channel(1);
+            let rules = self.shared.rules.load().get(apex).cloned().unwrap_or_default();
+            self.order(Order::Commit(Box::new(CommitOrder { apex: apex.clone(), work, rules, reply })));
+            replied.recv_timeout(PATIENCE).unwrap_or(Err(TransactionFault::Busy))
+        })
+    }
+
+    /// Drops the transaction of a zone.
+    ///
+    /// # Errors
+    /// [`TransactionFault`].
+    pub fn abort(&self, apex: &Apex) -> Result<(), TransactionFault> {
+        self.transactions.abort(apex)
+    }
+
+    /// The transaction of a zone, if one is open.
+    pub fn transaction(&self, apex: &[u8]) -> Option<OpenTransaction> {
+        self.transactions.status(apex, Instant::now())
     }
 
     /// Whether a zone may be changed by anybody.
     pub fn takes_any(&self, apex: &[u8]) -> bool {
-        self.rules.load().get(apex).is_some()
+        self.shared.rules.load().get(apex).is_some()
     }
 
     /// What is known of a zone that has changed.
@@ -284,7 +472,7 @@ impl Changes {
             debug!(zone = %apex.as_name(), peer = %client, "update refused: {fault}");
             refusal(&fault)
         })?;
-        let rules = self.rules.load();
+        let rules = self.shared.rules.load();
         let Some(rules) = rules.get(apex.as_wire()) else {
             let engine = self.engine.upgrade().ok_or(Refusal::ABANDONED)?;
             let is_here = engine.catalog().get(apex.as_name()).is_some();
@@ -340,6 +528,16 @@ impl Adopt for Changes {
     fn adopt(&self, settings: &Settings) {
         self.queue.store(settings.updates.queue.0, Relaxed);
         self.records.store(settings.updates.records.0, Relaxed);
+        self.bounds.store(Arc::new(bounds_of(settings)));
+    }
+}
+
+fn bounds_of(settings: &Settings) -> TransactionBounds {
+    let updates = &settings.updates;
+    TransactionBounds {
+        most: updates.transactions.0,
+        bytes: updates.transaction_size.0,
+        idle: updates.transaction_timeout.0,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use journal::DEFAULT_HISTORY;
 use update::{SerialPolicy, UpdatePolicy};
@@ -18,6 +19,8 @@ pub struct ZoneUpdates {
     pub serial: SerialPolicy,
     /// Bytes of older changes that are kept.
     pub history: u64,
+    /// How long after a change its file is written, at the latest; `None`: when an operator says so.
+    pub write_file_every: Option<Duration>,
 }
 
 /// How all zones may be changed that may be.
@@ -39,6 +42,11 @@ impl UpdateRules {
             Some(updates) => zones.insert(apex.clone(), updates),
             None => zones.remove(apex),
         };
+    }
+
+    /// The zones that may be changed, and how.
+    pub fn iter(&self) -> impl Iterator<Item = (&Apex, &Arc<ZoneUpdates>)> {
+        self.zones.iter()
     }
 
     /// How a zone may be changed.
@@ -102,5 +110,6 @@ fn make(own: &UpdateKeys, template: &UpdateKeys) -> ZoneUpdates {
         policy: UpdatePolicy::new(rules.chain(grants)),
         serial: own.serial_policy.value.or(template.serial_policy.value).unwrap_or_default(),
         history: size.map_or(DEFAULT_HISTORY, |size| size.0 as u64),
+        write_file_every: own.write_file_every.value.or(template.write_file_every.value).map(|every| every.0),
     }
 }

@@ -14,13 +14,18 @@ use journal::{DEFAULT_HISTORY, History, Replacement, StoreFault, ZoneFolder};
 use tracing::{debug, error, info, warn};
 use update::SerialPolicy;
 use wire::rdata::view::Soa;
-use wire::{Name, Rcode, Serial, Type};
+use wire::{Name, NameBuf, Rcode, Serial, Type};
 use zone::Zone;
-use zone::store::{ChangeSet, ChangedRecords, diff};
+use zone::store::{ChangeSet, ChangedRecords, diff, diff_names};
 
-use super::line::{Decided, Group, Line};
+use super::files::ZoneFiles;
+use super::line::{Decided, Group, KeepFault, Line};
+use super::plan::ZoneUpdates;
+use super::transactions::{CommitOrder, TransactionFault, Work};
 use super::{Job, NOT_KEPT, PATIENCE, Reply, Shared, refusal};
-use crate::zones::Apex;
+use crate::zones::difference::IgnoredParts;
+use crate::zones::keeping::ClaimedZone;
+use crate::zones::{Apex, FileStamp};
 
 /// Most requests that are taken together.
 const TOGETHER: usize = 4096;
@@ -29,8 +34,16 @@ const TOGETHER: usize = 4096;
 pub(super) enum Order {
     /// A request.
     Update(Box<Job>),
-    /// A zone is to hold what its file holds; how its serial number goes on.
-    Take(Apex, Arc<Zone>, SerialPolicy),
+    /// A zone is to hold what its file, as it was when it was read, holds.
+    Take(Apex, Arc<Zone>, Option<FileStamp>, Arc<ZoneUpdates>),
+    /// A zone is about to be taken from its file: it is changed by nobody else until it was.
+    Hold(Apex, Reply<bool>),
+    /// What came of taking a zone from its file; `None` if it was not.
+    Taken(Apex, Reply<Option<TakeEnd>>),
+    /// A transaction is to become a change of its zone.
+    Commit(Box<CommitOrder>),
+    /// The newest version of a zone that is being changed.
+    Newest(Apex, Reply<Option<Arc<Zone>>>),
     /// What changed since a version.
     History(Apex, Serial, Reply<Option<History>>),
     /// Let go of a zone and its file.
@@ -43,13 +56,34 @@ pub(super) enum Order {
     Stop(Reply<()>),
 }
 
+/// What came of taking a zone from its file: what changed, if anything did, or why it was not taken.
+pub type TakeEnd = Result<Option<TakenStep>, String>;
+
+/// What changed in a zone that was taken from its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TakenStep {
+    /// The serial number before.
+    pub from: Serial,
+    /// The serial number now.
+    pub to: Serial,
+    /// Records that went, the SOA among them.
+    pub removed: usize,
+    /// Records that came.
+    pub added: usize,
+    /// Records of the zone now.
+    pub records: u64,
+}
+
 /// The thread's state.
 pub(super) struct Worker {
     folder: ZoneFolder,
     orders: Receiver<Order>,
     own: Sender<Order>,
     shared: Arc<Shared>,
+    files: ZoneFiles,
     lines: HashMap<Apex, Line>,
+    /// What came of taking zones from their files, until whoever wanted it asks.
+    takes: HashMap<Apex, TakeEnd>,
     /// The number of the last line.
     number: u64,
 }
@@ -64,7 +98,8 @@ impl Worker {
         own: Sender<Order>,
         shared: Arc<Shared>,
     ) -> Worker {
-        Worker { folder, orders, own, shared, lines: HashMap::new(), number: 0 }
+        let files = ZoneFiles { shared: Arc::clone(&shared), orders: own.clone() };
+        Worker { folder, orders, own, shared, files, lines: HashMap::new(), takes: HashMap::new(), number: 0 }
     }
 
     /// Works until it is told to stop: a thread's work.
@@ -100,7 +135,25 @@ impl Worker {
     fn handle(&mut self, order: Order) {
         match order {
             Order::Update(_) | Order::Stop(_) => {}
-            Order::Take(apex, file, serial) => self.take(&apex, &file, serial),
+            Order::Take(apex, zone, file, rules) => {
+                let end = self.take(&apex, &zone, file.as_ref(), &rules);
+                self.takes.insert(apex, end);
+            }
+            Order::Hold(apex, reply) => {
+                self.takes.remove(&apex);
+                let held = self.line(&apex).is_ok();
+                let _ = reply.try_send(held);
+            }
+            Order::Taken(apex, reply) => {
+                let end = self.takes.remove(&apex);
+                self.let_go_unless_stored(&apex);
+                let _ = reply.try_send(end);
+            }
+            Order::Commit(order) => self.commit(*order),
+            Order::Newest(apex, reply) => {
+                let newest = self.lines.get(&apex).map(|line| Arc::clone(&line.zone));
+                let _ = reply.try_send(newest);
+            }
             Order::History(apex, from, reply) => {
                 let history = self.history(&apex, from);
                 let _ = reply.try_send(history);
@@ -144,7 +197,10 @@ impl Worker {
     fn update_zone(&mut self, apex: &Apex, jobs: Vec<Job>, settled: &mut Vec<Settled>) -> Option<Arc<Zone>> {
         let (shared, now) = (Arc::clone(&self.shared), unix_seconds());
         let history = jobs.first().map_or(DEFAULT_HISTORY, |job| job.rules.history);
-        let line = match self.line(apex) {
+        let every = jobs.first().and_then(|job| job.rules.write_file_every);
+        // It may have been frozen since they came.
+        let is_frozen = crate::sync::lock(&shared.frozen).contains(apex);
+        let line = match if is_frozen { Err(Refusal::PROHIBITED) } else { self.line(apex) } {
             Ok(line) => line,
             Err(refusal) => {
                 settled.extend(jobs.into_iter().map(|job| answer(&shared, job, Err(refusal), None)));
@@ -170,6 +226,7 @@ impl Worker {
         if let Some(zone) = &zone {
             debug!("zone {}: {steps} updates, serial {before} -> {}", name(apex), zone.serial());
             self.look_after(apex);
+            every.into_iter().for_each(|every| self.shared.schedule.within(apex, every));
         }
         self.let_go_unless_stored(apex);
         zone
@@ -188,14 +245,23 @@ impl Worker {
         let keeping = self.shared.keeping.get().ok_or(Refusal::NOT_LOADED)?;
         let (reply, replied) = sync_channel(1);
         keeping.claim(apex.clone(), reply);
-        let zone = replied.recv_timeout(PATIENCE).ok().flatten().ok_or(Refusal::NOT_LOADED)?;
+        let claimed = replied.recv_timeout(PATIENCE).ok().flatten().ok_or(Refusal::NOT_LOADED)?;
+        let ClaimedZone { version: zone, file } = claimed;
         let fault = match self.folder.zone(name(apex)) {
             Ok((store, stored)) => {
                 let serial = stored.as_ref().map(|stored| stored.serial());
                 if serial.is_none_or(|serial| serial == zone.serial()) {
                     self.number += 1;
                     let number = self.number;
-                    return Ok(Line { number, store, zone, since: None, compacting: false });
+                    return Ok(Line {
+                        number,
+                        store,
+                        first: zone.serial(),
+                        zone,
+                        since: None,
+                        compacting: false,
+                        file,
+                    });
                 }
                 format!("serial {} is in service, and another is in the state folder", zone.serial())
             }
@@ -215,15 +281,15 @@ impl Worker {
 
     /// A zone of which nothing is on the disk yet goes on coming from its file.
     fn let_go_unless_stored(&mut self, apex: &Apex) {
-        let is_stored = self.lines.get(apex).is_some_and(|line| line.store.acknowledged().is_some());
-        if is_stored {
-            let mut stored = crate::sync::lock(&self.shared.stored);
-            if !stored.contains(apex) {
+        let line = self.lines.get(apex);
+        if let Some(line) = line.filter(|line| line.store.acknowledged().is_some()) {
+            if !self.is_stored(apex) {
                 info!(
                     "zone {}: from now on it is kept in the state folder, its file is not read",
                     name(apex)
                 );
-                stored.insert(apex.clone());
+                self.files.note_read(apex, line.file.as_ref(), line.first);
+                crate::sync::lock(&self.shared.stored).insert(apex.clone());
             }
         } else if self.lines.remove(apex).is_some()
             && let Some(keeping) = self.shared.keeping.get()
@@ -265,37 +331,121 @@ impl Worker {
     }
 
     /// A zone is to hold what its file holds.
-    fn take(&mut self, apex: &Apex, file: &Arc<Zone>, serial: SerialPolicy) {
+    fn take(
+        &mut self,
+        apex: &Apex,
+        zone: &Arc<Zone>,
+        file: Option<&FileStamp>,
+        rules: &ZoneUpdates,
+    ) -> TakeEnd {
         let (shared, now) = (Arc::clone(&self.shared), unix_seconds());
-        let Ok(line) = self.line(apex) else { return };
-        let change = with_serial(diff(&line.zone, file), &line.zone, file, serial, now);
+        let line = self.line(apex).map_err(|_| "what changes in the zone cannot be kept".to_owned())?;
+        let change = diff(&line.zone, zone);
+        let change = with_serial(change, &line.zone, zone, zone.serial(), rules.serial, now);
         if change.is_empty() {
-            return info!("zone {}: it holds what its file holds", name(apex));
+            info!("zone {}: it holds what its file holds", name(apex));
+            self.files.note_read(apex, file, zone.serial());
+            self.let_go_unless_stored(apex);
+            return Ok(None);
         }
-        let step = (change.before, change.after);
-        let (gone, come) = (change.removed.len(), change.added.len());
-        match line.step(change, &shared.counts) {
+        let (from, to) = (change.before, change.after);
+        let (removed, added) = (change.removed.len(), change.added.len());
+        let end = match line.step(change, &shared.counts) {
             Ok(()) => {
-                let zone = Arc::clone(&line.zone);
+                (line.file, line.first) = (file.cloned(), zone.serial());
+                let next = Arc::clone(&line.zone);
+                let records = next.record_count();
                 info!(
-                    gone,
-                    come,
-                    "zone {}: what its file holds is taken, serial {} -> {}",
-                    name(apex),
-                    step.0,
-                    step.1
+                    removed,
+                    added,
+                    "zone {}: what its file holds is taken, serial {from} -> {to}",
+                    name(apex)
                 );
                 self.note(apex, 1, now, None);
                 self.look_after(apex);
-                self.publish(vec![(apex.clone(), zone)], Vec::new());
+                self.publish(vec![(apex.clone(), next)], Vec::new());
+                self.files.note_read(apex, file, zone.serial());
+                if let Some(every) = rules.write_file_every.filter(|_| to != zone.serial()) {
+                    self.shared.schedule.within(apex, every);
+                }
+                Ok(Some(TakenStep { from, to, removed, added, records }))
             }
             Err(fault) => {
                 shared.counts.failed.fetch_add(1, Relaxed);
-                error!("zone {}: what its file holds is not taken, it cannot be kept: {fault}", name(apex));
-                self.note(apex, 0, now, Some(fault.to_string()));
+                let fault = format!("what its file holds is not taken, it cannot be kept: {fault}");
+                error!("zone {}: {fault}", name(apex));
+                self.note(apex, 0, now, Some(fault.clone()));
+                Err(fault)
             }
-        }
+        };
         self.let_go_unless_stored(apex);
+        end
+    }
+
+    /// Makes a transaction a change of its zone, and answers when that is in service.
+    fn commit(&mut self, CommitOrder { apex, work, rules, reply }: CommitOrder) {
+        let (end, zone) = match self.commit_work(&apex, &work, &rules) {
+            Ok(Some((step, zone))) => (Ok(Some(step)), Some(zone)),
+            Ok(None) => (Ok(None), None),
+            Err(fault) => (Err(fault), None),
+        };
+        self.let_go_unless_stored(&apex);
+        // Whoever asked may have lost patience.
+        let answer = move || drop(reply.try_send(end));
+        match (zone, self.shared.keeping.get()) {
+            (Some(zone), Some(keeping)) => keeping.changed(vec![(apex, zone)], Box::new(answer)),
+            _ => answer(),
+        }
+    }
+
+    fn commit_work(
+        &mut self,
+        apex: &Apex,
+        work: &Work,
+        rules: &ZoneUpdates,
+    ) -> Result<Option<(TakenStep, Arc<Zone>)>, TransactionFault> {
+        let (shared, now) = (Arc::clone(&self.shared), unix_seconds());
+        if crate::sync::lock(&shared.frozen).contains(apex) {
+            return Err(TransactionFault::Frozen);
+        }
+        let not_kept =
+            |fault: String| TransactionFault::NotKept(format!("the change cannot be kept: {fault}"));
+        let line = self.line(apex).map_err(|_| not_kept("the log says why".into()))?;
+        line.store.keep_history(rules.history);
+        // Each change has a serial number, which is no conflict.
+        let ignored = IgnoredParts { serial: true, dnssec: false };
+        let names = work.names.iter().map(NameBuf::as_name);
+        let meanwhile = ignored.without(&diff_names(&work.base, &line.zone, names));
+        if !meanwhile.is_empty() {
+            return Err(TransactionFault::Conflict(Box::new(meanwhile)));
+        }
+        let old = Arc::clone(&line.zone);
+        let touches_apex = work.names.iter().any(|name| name.as_name() == old.apex().as_name());
+        let soa_of = if touches_apex { &work.version } else { &old };
+        let wanted = if work.sets_serial() { work.version.serial() } else { old.serial() };
+        let change = with_serial(work.difference(), &old, soa_of, wanted, rules.serial, now);
+        if change.is_empty() {
+            return Ok(None);
+        }
+        let (from, to) = (change.before, change.after);
+        let (removed, added) = (change.removed.len(), change.added.len());
+        if let Err(fault) = line.step(change, &shared.counts) {
+            let fault = match fault {
+                KeepFault::Zone(error) => return Err(TransactionFault::Unfit(error)),
+                KeepFault::Store(fault) => fault.to_string(),
+            };
+            shared.counts.failed.fetch_add(1, Relaxed);
+            error!("zone {}: a transaction is not committed, it cannot be kept: {fault}", name(apex));
+            self.note(apex, 0, now, Some(fault.clone()));
+            return Err(not_kept(fault));
+        }
+        let zone = Arc::clone(&line.zone);
+        info!(removed, added, "zone {}: a transaction is committed, serial {from} -> {to}", name(apex));
+        self.note(apex, 1, now, None);
+        self.look_after(apex);
+        rules.write_file_every.into_iter().for_each(|every| shared.schedule.within(apex, every));
+        let records = zone.record_count();
+        Ok(Some((TakenStep { from, to, removed, added, records }, zone)))
     }
 
     fn history(&mut self, apex: &Apex, from: Serial) -> Option<History> {
@@ -397,13 +547,18 @@ fn answer(shared: &Shared, job: Job, result: Result<(), Refusal>, step: Option<(
     (job.ticket, result)
 }
 
-/// What leads to the records of a file, with a serial number behind that of the version so far: the file's, if it is
-/// that, or else the next one.
-fn with_serial(change: ChangeSet, old: &Zone, file: &Zone, policy: SerialPolicy, now: u64) -> ChangeSet {
-    let (before, after) = (old.serial(), file.serial());
-    if before.compare(after) == Some(Ordering::Less) {
-        return change;
-    }
+/// What `change` is of, as a change of `old` to the SOA of `new`, with a serial number behind that of the version so far:
+/// `wanted`, if it is that, or else the next one. Empty if nothing else changes and no serial number is wanted.
+fn with_serial(
+    change: ChangeSet,
+    old: &Zone,
+    new: &Zone,
+    wanted: Serial,
+    policy: SerialPolicy,
+    now: u64,
+) -> ChangeSet {
+    let before = old.serial();
+    let own = Some(wanted).filter(|wanted| before.compare(*wanted) == Some(Ordering::Less));
     let others = |records: &ChangedRecords| records.iter().any(|record| record.rtype != Type::SOA);
     let soa_of = |zone: &Zone| {
         let set = zone.apex_node().rrset(Type::SOA)?;
@@ -412,16 +567,17 @@ fn with_serial(change: ChangeSet, old: &Zone, file: &Zone, policy: SerialPolicy,
         record.copy_to(&mut rdata);
         Some((record.ttl(), rdata))
     };
-    let (Some((old_ttl, old_soa)), Some((ttl, mut soa))) = (soa_of(old), soa_of(file)) else { return change };
+    let (Some((old_ttl, old_soa)), Some((ttl, mut soa))) = (soa_of(old), soa_of(new)) else { return change };
     let same_soa = Soa::read(&old_soa).ok().zip(Soa::read(&soa).ok()).is_some_and(|(old, new)| {
         let numbers =
             |soa: &Soa<'_>| (soa.numbers.refresh, soa.numbers.retry, soa.numbers.expire, soa.numbers.minimum);
         numbers(&old) == numbers(&new) && old.mname == new.mname && old.rname == new.rname
     });
-    if same_soa && old_ttl == ttl && !others(&change.removed) && !others(&change.added) {
+    let same = same_soa && old_ttl == ttl && !others(&change.removed) && !others(&change.added);
+    if same && own.is_none() {
         return ChangeSet::default();
     }
-    let next = policy.next(before, now);
+    let next = own.unwrap_or_else(|| policy.next(before, now));
     if let Some(field) = soa.len().checked_sub(20).and_then(|at| soa[at..].first_chunk_mut()) {
         *field = next.0.to_be_bytes();
     }

@@ -9,7 +9,7 @@ use wire::LowerNameBuf;
 use super::report::Diagnostic;
 use super::table::keys;
 use super::table::read::{At, Reader};
-use super::table::value::{Int, Size, Value, Word, quote};
+use super::table::value::{Int, Size, Time, Value, Word, quote};
 use super::transfers::TransferGrant;
 
 keys! {
@@ -19,6 +19,12 @@ keys! {
         live "queue" queue: Int<usize, 1, 1_000_000> = Int(10_000), example 1000;
         /// Most prerequisites and changes of one request together. One with more is refused.
         live "max-records" records: Int<usize, 1, 65_535> = Int(1000), example 100;
+        /// Most transactions (`nomen ctl zone begin`) that are open at a time.
+        live "transactions" transactions: Int<usize, 1, 10_000> = Int(16), example 4;
+        /// Most bytes of the records that may be set and unset in one transaction.
+        live "transaction-size" transaction_size: Size<1_024, 1_073_741_824> = Size(4 << 20), example "64MiB";
+        /// A transaction that nobody has used for so long is dropped.
+        live "transaction-timeout" transaction_timeout: Time<1_000, 86_400_000> = Time::secs(600), example "1h";
     }
 }
 
@@ -43,6 +49,10 @@ keys! {
         /// Most bytes of older changes that are kept for IXFR (RFC 1995) beside those since the zone was last written as a
         /// whole; of a zone that changes by its file, at most twice as many bytes of changes are kept in all. Unset: `16MiB`.
         live "journal-size" journal_size: Option<Size<0, 1_099_511_627_776>> = None, example "64MiB";
+        /// How long after a change the zone's file is written with what is served, at the latest. Comments of the old file are
+        /// lost. A file that was edited since nomen read or wrote it is not written, which the log has an error of each time;
+        /// that of a frozen zone is not written either. Unset: the file is written when an operator says so.
+        live "write-file-every" write_file_every: Option<Time<1_000, 2_592_000_000>> = None, example "1h";
     }
 }
 

@@ -9,9 +9,11 @@
 mod explain;
 mod log;
 mod parts;
+mod record_text;
 mod recursion;
 mod stats;
 mod status;
+mod transactions;
 mod verbs;
 mod zones;
 
@@ -75,14 +77,59 @@ pub enum Command {
         #[serde(default)]
         force: bool,
     },
-    /// Take no updates for a zone.
+    /// Take no updates for a zone, and write its file.
     ZoneFreeze {
         /// Its name.
         name: String,
     },
-    /// Take updates for a zone again.
+    /// Take a zone's file, and updates again.
     ZoneThaw {
         /// Its name.
+        name: String,
+    },
+    /// Write a zone to a file.
+    ZoneWrite {
+        /// Its name.
+        name: String,
+        /// The file; the zone's own if there is none.
+        #[serde(default)]
+        to: Option<String>,
+        /// Replace a file that is there, or that was edited.
+        #[serde(default)]
+        force: bool,
+    },
+    /// Open a transaction.
+    ZoneBegin {
+        /// The zone's name.
+        name: String,
+    },
+    /// Set a record in a transaction.
+    ZoneSet {
+        /// The zone's name.
+        name: String,
+        /// The record, as a zone file has it.
+        record: String,
+    },
+    /// Unset records in a transaction.
+    ZoneUnset {
+        /// The zone's name.
+        name: String,
+        /// An owner, an owner and a type, or a record.
+        record: String,
+    },
+    /// What a transaction changes.
+    ZoneDiff {
+        /// The zone's name.
+        name: String,
+    },
+    /// Make a transaction a change of its zone.
+    ZoneCommit {
+        /// The zone's name.
+        name: String,
+    },
+    /// Drop a transaction.
+    ZoneAbort {
+        /// The zone's name.
         name: String,
     },
     /// Ask a zone's primaries for a newer version.

@@ -6,11 +6,13 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::parts::Parts;
-use super::{AnswerLine, Command, True, explain, log, recursion, stats, status, zones};
+use super::transactions::TransactionVerb;
+use super::{AnswerLine, Command, True, explain, log, recursion, stats, status, transactions, zones};
 use crate::frontend::Frontend;
 use crate::recursive::Recursive;
 use crate::secondaries::ZoneOrder;
-use crate::zones::keeping::{ReloadFault, Reloaded, Removal};
+use crate::zones::Apex;
+use crate::zones::keeping::{ReloadFault, Reloaded, Removal, RoundReport};
 
 /// What commands on recursive service are answered where there is none.
 const OFF: &str = "recursive service is off: the configuration has no [resolver]";
@@ -24,9 +26,14 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
             drop(tokio::spawn(finish_reload(parts.keeping.reload(removal), lines)));
         }
         Command::ZoneReload { name, force } => match zones::apex(&name) {
-            Ok(apex) => drop(tokio::spawn(finish_reload(parts.keeping.reload_zone(apex, force), lines))),
+            Ok(apex) if force => drop(tokio::spawn(take_file(parts, apex, lines))),
+            Ok(apex) => drop(tokio::spawn(finish_reload(parts.keeping.reload_zone(apex, false), lines))),
             Err(error) => send(&lines, Err(error)),
         },
+        Command::ZoneThaw { name } => drop(tokio::spawn(async move {
+            let result = zones::thaw(parts, name).await;
+            let _ = lines.send(last(result)).await;
+        })),
         Command::ZoneAdd { name, template, file, primaries } => {
             let text = zones::block(&name, template.as_deref(), file.as_deref(), &primaries);
             drop(tokio::spawn(finish_reload(parts.keeping.add_zone(text), lines)));
@@ -52,6 +59,12 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
                 send(&lines, explain::explain(engine, recursive, max_chain, &name, &rtype, dnssec));
             });
         }
+        Command::ZoneBegin { name } => transact(parts, name, lines, TransactionVerb::Begin),
+        Command::ZoneSet { name, record } => transact(parts, name, lines, TransactionVerb::Set(record)),
+        Command::ZoneUnset { name, record } => transact(parts, name, lines, TransactionVerb::Unset(record)),
+        Command::ZoneDiff { name } => transact(parts, name, lines, TransactionVerb::Diff),
+        Command::ZoneCommit { name } => transact(parts, name, lines, TransactionVerb::Commit),
+        Command::ZoneAbort { name } => transact(parts, name, lines, TransactionVerb::Abort),
         // Listing a million zones takes a while: not on the thread that hears signals.
         other => {
             tokio::task::spawn_blocking(move || {
@@ -72,17 +85,24 @@ fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
         Command::ZoneStatus { name } => zones::status(parts, name),
         Command::ZoneRefresh { name } => zones::order(parts, name, ZoneOrder::Refresh),
         Command::ZoneRetransfer { name } => zones::order(parts, name, ZoneOrder::Retransfer),
-        Command::ZoneFreeze { name } => zones::freeze(parts, name, true),
-        Command::ZoneThaw { name } => zones::freeze(parts, name, false),
+        Command::ZoneFreeze { name } => zones::freeze(parts, name),
+        Command::ZoneWrite { name, to, force } => zones::write(parts, name, to.as_deref(), *force),
         Command::ZoneNotify { name } => zones::order(parts, name, ZoneOrder::Notify),
         Command::LogReopen => log::reopen(logging),
         Command::LogLevel { level } => log::set_level(logging, level),
         Command::LogQueries { on } => Ok(log::set_queries(frontend, *on)),
         Command::Reload { .. }
         | Command::ZoneReload { .. }
+        | Command::ZoneThaw { .. }
         | Command::ZoneAdd { .. }
         | Command::ZoneRemove { .. }
         | Command::ZoneDump { .. }
+        | Command::ZoneBegin { .. }
+        | Command::ZoneSet { .. }
+        | Command::ZoneUnset { .. }
+        | Command::ZoneDiff { .. }
+        | Command::ZoneCommit { .. }
+        | Command::ZoneAbort { .. }
         | Command::CacheDump
         | Command::Explain { .. }
         | Command::Stop => Ok(Value::Null),
@@ -108,6 +128,18 @@ fn about_recursion(recursive: &Recursive, frontend: &Frontend, command: &Command
     }
 }
 
+/// Does something with a transaction.
+fn transact(parts: Arc<Parts>, name: String, lines: mpsc::Sender<AnswerLine>, verb: TransactionVerb) {
+    tokio::task::spawn_blocking(move || {
+        let line = match transactions::transact(&parts, &name, &verb) {
+            Ok(data) => last(Ok(data)),
+            Err((error, data)) => AnswerLine::Fault { ok: false, error, data },
+        };
+        // The channel is empty, so there is room; the client may have gone.
+        let _ = lines.try_send(line);
+    });
+}
+
 /// Sends an answer of one line.
 pub(super) fn send(lines: &mpsc::Sender<AnswerLine>, result: Result<Value, String>) {
     // The channel is empty, so there is room; the client may have gone.
@@ -125,6 +157,24 @@ pub(super) fn last(result: Result<Value, String>) -> AnswerLine {
 async fn finish_reload(result: oneshot::Receiver<Reloaded>, lines: mpsc::Sender<AnswerLine>) {
     // Whoever took the request and let go of it is stopping.
     let result = result.await.unwrap_or(Err(ReloadFault::Stopping));
+    report_reload(result, lines).await;
+}
+
+/// Reloads a zone whose file is taken though updates have changed the zone.
+async fn take_file(parts: Arc<Parts>, apex: Apex, lines: mpsc::Sender<AnswerLine>) {
+    let result = parts.keeping.reload_zone(apex.clone(), true).await.unwrap_or(Err(ReloadFault::Stopping));
+    match (result, zones::taken(&parts, &apex).await) {
+        (Ok(_), Some(Err(fault))) => drop(lines.send(last(Err(fault))).await),
+        (Ok(report), Some(Ok(Some(step)))) => {
+            let mut report = RoundReport::clone(&report);
+            report.taken(&apex, step);
+            report_reload(Ok(Arc::new(report)), lines).await;
+        }
+        (result, _) => report_reload(result, lines).await,
+    }
+}
+
+async fn report_reload(result: Reloaded, lines: mpsc::Sender<AnswerLine>) {
     let line = match result {
         Ok(report) => {
             let data = json!(*report);

@@ -1,5 +1,6 @@
 //! `nomen ctl zone`: what is known of zones, and their records.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -9,12 +10,13 @@ use super::AnswerLine;
 use super::parts::Parts;
 use super::status::seconds;
 use super::verbs::{last, send};
+use crate::changes::{Changes, CurrentFile, FileFault, FileState, TakeEnd};
 use crate::config::table::value::quote;
 use crate::config::zones::zone_name;
 use crate::secondaries::ZoneOrder;
 use crate::zones::dump::dump_lines;
-use crate::zones::keeping::{Kept, unix_now};
-use crate::zones::{Apex, ZoneState, ZoneText};
+use crate::zones::keeping::{Kept, ReloadFault, unix_now};
+use crate::zones::{Apex, ZoneState, ZoneText, written};
 
 /// Size of the pieces a long output is sent in, in bytes.
 const PIECE: usize = 64 * 1024;
@@ -24,7 +26,7 @@ pub(super) fn apex(name: &str) -> Result<Apex, String> {
     zone_name(name).map(|n| n.as_name().as_wire().into()).map_err(|fault| fault.to_string())
 }
 
-fn find(kept: &Kept, name: &str) -> Result<Arc<ZoneState>, String> {
+pub(super) fn find(kept: &Kept, name: &str) -> Result<Arc<ZoneState>, String> {
     kept.get(&apex(name)?).ok_or_else(|| format!("there is no zone {name} here"))
 }
 
@@ -56,11 +58,18 @@ pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
     let first = examined.and_then(|found| found.signatures);
     let catalog = kept.catalogs().into_iter().find(|catalog| catalog.zone == name.to_string());
     let per_zone = in_force.settings().counts_per_zone();
+    let file = state.spec.text.file();
+    let known = changes.zip(file).and_then(|(changes, file)| changes.file_state(&state.spec.apex, file));
     Ok(json!({
         "name": name.to_string(),
         "state": state.word(),
         "role": if state.spec.text == ZoneText::Primaries { "secondary" } else { "primary" },
         "file": state.spec.text.to_string(),
+        "file_serial": known.and_then(|known| match known {
+            FileState::Known(serial) => Some(serial.0),
+            FileState::Missing | FileState::Edited => None,
+        }),
+        "file_edited": known.filter(|known| *known == FileState::Edited).map(|_| true),
         "from": state.spec.origin.to_string(),
         "loaded": state.loaded.map(seconds),
         "serial": zone.map(|z| z.serial().0),
@@ -79,6 +88,7 @@ pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
         "catalog": catalog,
         "transfers": secondaries.status(&state.spec.apex),
         "updates": changes.and_then(|changes| changes.status(&state.spec.apex)),
+        "transaction": changes.and_then(|changes| changes.transaction(&state.spec.apex)),
         "frozen": changes.map(|changes| changes.is_frozen(&state.spec.apex)).filter(|frozen| *frozen),
         "queries": per_zone.then(|| engine.catalog().get(name).map(|e| e.queries())).flatten(),
     }))
@@ -109,14 +119,100 @@ pub(super) fn order(parts: &Parts, name: &str, order: ZoneOrder) -> Result<Value
     Ok(json!({"zone": state.spec.name().to_string(), "ordered": ordered}))
 }
 
-/// Has a zone take no updates, or take them again.
-pub(super) fn freeze(parts: &Parts, name: &str, frozen: bool) -> Result<Value, String> {
-    let state = find(&parts.kept, name)?;
+/// The part that changes zones, for a zone that may be changed.
+fn changes_of<'p>(parts: &'p Parts, state: &ZoneState) -> Result<&'p Changes, String> {
     let changes = parts.changes.as_deref().filter(|changes| changes.takes_any(&state.spec.apex));
-    let changes =
-        changes.ok_or("the zone takes no updates: it has neither `allow-update` nor `update-policy`")?;
-    let is_new = changes.freeze(&state.spec.apex, frozen);
-    Ok(json!({"zone": state.spec.name().to_string(), "frozen": frozen, "was": frozen != is_new}))
+    let why = "the zone takes no updates: it has neither `allow-update` nor `update-policy`";
+    changes.ok_or_else(|| why.into())
+}
+
+/// Has a zone take no updates, and its file hold what they have made of it.
+pub(super) fn freeze(parts: &Parts, name: &str) -> Result<Value, String> {
+    let state = find(&parts.kept, name)?;
+    let frozen = changes_of(parts, &state)?.freeze(&state.spec.apex);
+    let file = frozen.map_err(|fault| format!("the zone is not frozen: {fault}"))?;
+    let mut answer = json!({"zone": state.spec.name().to_string(), "frozen": true, "was": file.is_none()});
+    if let Some(file) = file {
+        put_file(&mut answer, &file);
+    }
+    Ok(answer)
+}
+
+fn put_file(answer: &mut Value, file: &CurrentFile) {
+    answer["file"] = file.path.display().to_string().into();
+    answer["serial"] = file.serial.0.into();
+    answer["records"] = file.records.into();
+    answer["written"] = file.written.into();
+}
+
+/// Has a zone taken from its file, and take updates again.
+pub(super) async fn thaw(parts: Arc<Parts>, name: String) -> Result<Value, String> {
+    let state = find(&parts.kept, &name)?;
+    let apex = &state.spec.apex;
+    let mut answer = json!({"zone": state.spec.name().to_string(), "frozen": false, "was": false});
+    if !changes_of(&parts, &state)?.is_frozen(apex) {
+        return Ok(answer);
+    }
+    let stays = |why: String| format!("the zone stays frozen: {why}");
+    let held = on_changes(&parts, apex, |changes, apex| changes.hold(apex)).await.unwrap_or(false);
+    if !held && state.zone.is_some() {
+        return Err(stays("it cannot be changed, the log says why".into()));
+    }
+    let reloaded = parts.keeping.reload_zone(apex.clone(), true).await.unwrap_or(Err(ReloadFault::Stopping));
+    let taken = taken(&parts, apex).await;
+    reloaded.map_err(|fault| stays(fault.to_string()))?;
+    if let Some(step) = taken.transpose().map_err(stays)?.flatten() {
+        answer["from"] = step.from.0.into();
+        answer["to"] = step.to.0.into();
+        answer["removed"] = step.removed.into();
+        answer["added"] = step.added.into();
+    }
+    changes_of(&parts, &state)?.thaw(apex).map_err(|fault| stays(fault.to_string()))?;
+    answer["was"] = true.into();
+    Ok(answer)
+}
+
+/// What came of taking a zone from its file; `None` if it was not.
+pub(super) async fn taken(parts: &Arc<Parts>, apex: &Apex) -> Option<TakeEnd> {
+    on_changes(parts, apex, |changes, apex| changes.taken(apex)).await.flatten()
+}
+
+/// Asks the part that changes zones, which waits for its thread; `None` if there is none.
+async fn on_changes<T: Send + 'static>(
+    parts: &Arc<Parts>,
+    apex: &Apex,
+    ask: impl FnOnce(&Changes, &Apex) -> T + Send + 'static,
+) -> Option<T> {
+    let (changes, apex) = (parts.changes.clone()?, apex.clone());
+    tokio::task::spawn_blocking(move || ask(&changes, &apex)).await.ok()
+}
+
+/// Writes a zone to its own file, or to another one.
+pub(super) fn write(parts: &Parts, name: &str, to: Option<&str>, force: bool) -> Result<Value, String> {
+    let state = find(&parts.kept, name)?;
+    let own = state.spec.text.file().filter(|_| matches!(state.spec.text, ZoneText::File(_)));
+    let real = |path: &Path| path.canonicalize().ok();
+    let to = to.map(Path::new).filter(|to| own.and_then(real).is_none_or(|own| real(to) != Some(own)));
+    let file = match (to, parts.changes.as_deref()) {
+        (None, Some(changes)) => {
+            changes.write_file(&state.spec.apex, force).map_err(|fault| fault.to_string())?
+        }
+        (to, _) => {
+            let zone = state.zone.as_deref().ok_or_else(|| format!("zone {name} is not loaded"))?;
+            if let Some(to) = to {
+                written::write(zone, to, force, |_| true).map_err(|fault| fault.to_string())?;
+            }
+            CurrentFile {
+                path: to.or(own).ok_or_else(|| FileFault::NoFile.to_string())?.to_owned(),
+                serial: zone.serial(),
+                records: zone.record_count(),
+                written: to.is_some(),
+            }
+        }
+    };
+    let mut answer = json!({"zone": state.spec.name().to_string()});
+    put_file(&mut answer, &file);
+    Ok(answer)
 }
 
 /// Sends a zone's records in pieces; waits for a client that reads slowly, and stops when it has gone.

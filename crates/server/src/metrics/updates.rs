@@ -26,6 +26,10 @@ impl Figures for UpdateFigures {
         syncs(counts, out)?;
         let help = "Times that the disk did not take what it should";
         out.counter("journal_failures", help, counts.failed.load(Relaxed))?;
+        let help = "Master files written with what updates have made of their zones";
+        out.counter("zone_file_writes", help, counts.files.load(Relaxed))?;
+        let help = "Master files that were to be written and were not";
+        out.counter("zone_file_write_failures", help, counts.files_failed.load(Relaxed))?;
         let help = "Bytes on the disk of zones that updates have changed since the start";
         out.gauge("journal_bytes", help, self.0.bytes() as f64)
     }

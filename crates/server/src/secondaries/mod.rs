@@ -52,7 +52,7 @@ use notify::Unread;
 pub use plan::{PeerMaker, PeerRules, PeerServer, ZonePeers};
 pub use status::{LastTransfer, PrimaryFault, SecondaryStatus, ZoneOrder};
 use store::Keep;
-pub use store::SecondaryStore;
+pub use store::{FOLDER, SecondaryStore};
 
 /// Longest wait for what the core knows.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -21,7 +21,7 @@ use crate::zones::Apex;
 use crate::zones::keeper::KeptVersion;
 
 /// The folder of the files in the state folder.
-const FOLDER: &str = "secondaries";
+pub const FOLDER: &str = "secondaries";
 /// After which reading or writing a zone is worth a line.
 const LONG: Duration = Duration::from_secs(1);
 /// Longest wait for the disk at the end.

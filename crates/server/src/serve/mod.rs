@@ -32,7 +32,7 @@ use crate::signals::{self, Signals};
 use crate::transfers::Transfers;
 use crate::zones::differences::Differences;
 use crate::zones::images::{Images, StateFolder};
-use crate::zones::keeping::{Keeping, ZoneKeeping};
+use crate::zones::keeping::{Keeping, Kept, ZoneKeeping};
 use crate::zones::resolve::WantedZones;
 use crate::{builtin, logging};
 use sockets::Sockets;
@@ -92,7 +92,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let (mut zones, keeping, kept) = Keeping::new(Arc::clone(&frontend.engine), images.clone(), prepare);
     zones.connect(Arc::clone(&secondaries), Arc::clone(&transfers), state);
     transfers.connect(changes.clone(), differences.clone(), Arc::clone(&secondaries));
-    connect(&mut zones, &keeping, &secondaries, changes.as_ref(), differences.as_ref());
+    connect(&mut zones, &keeping, &secondaries, (changes.as_ref(), &kept), differences.as_ref());
     let runtime = runtime()?;
     let no_signals = |e| outside(format!("cannot catch signals: {e}"));
     let mut signals = runtime.block_on(async { Signals::catch_hangup() }).map_err(no_signals)?;
@@ -160,13 +160,13 @@ fn connect(
     zones: &mut Keeping,
     keeping: &ZoneKeeping,
     secondaries: &Secondaries,
-    changes: Option<&Arc<Changes>>,
+    (changes, kept): (Option<&Arc<Changes>>, &Arc<Kept>),
     differences: Option<&Arc<Differences>>,
 ) {
     secondaries.connect(keeping.clone());
     differences.into_iter().for_each(|differences| zones.keep_differences(Arc::clone(differences)));
     if let Some(changes) = changes {
-        changes.connect(keeping.clone());
+        changes.connect(keeping.clone(), Arc::clone(kept));
         zones.change_by(Arc::clone(changes));
     }
 }

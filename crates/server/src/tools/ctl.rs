@@ -18,7 +18,7 @@ use crate::words::reason;
 /// Runs the command; returns the exit code.
 pub fn run(args: &CtlArgs) -> u8 {
     let command = command(&args.verb);
-    let stream = match connect(args) {
+    let stream = match connect(args.socket.as_deref(), args.config.as_deref()) {
         Ok(stream) => stream,
         Err(message) => {
             eprintln!("nomen: {message}");
@@ -51,6 +51,19 @@ fn command(verb: &CtlVerb) -> Command {
         }
         CtlVerb::Zone(CtlZone::Freeze { name }) => Command::ZoneFreeze { name: name.clone() },
         CtlVerb::Zone(CtlZone::Thaw { name }) => Command::ZoneThaw { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Begin { name }) => Command::ZoneBegin { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Set { name, record }) => {
+            Command::ZoneSet { name: name.clone(), record: line_of(record) }
+        }
+        CtlVerb::Zone(CtlZone::Unset { name, record }) => {
+            Command::ZoneUnset { name: name.clone(), record: line_of(record) }
+        }
+        CtlVerb::Zone(CtlZone::Diff { name }) => Command::ZoneDiff { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Commit { name }) => Command::ZoneCommit { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Abort { name }) => Command::ZoneAbort { name: name.clone() },
+        CtlVerb::Zone(CtlZone::Write { name, to, force }) => {
+            Command::ZoneWrite { name: name.clone(), to: whole(to), force: *force }
+        }
         CtlVerb::Zone(CtlZone::Add { name, template, file, primaries }) => Command::ZoneAdd {
             name: name.clone(),
             template: template.clone(),
@@ -75,6 +88,16 @@ fn command(verb: &CtlVerb) -> Command {
     }
 }
 
+/// The line that the words of a record make. The shell has taken the quotation marks off: a word that needs some gets them again,
+/// unless the line is all there is.
+fn line_of(words: &[String]) -> String {
+    let quoted = |word: &String| {
+        let needs = word.is_empty() || word.contains([' ', '\t', ';']) && !word.contains('"');
+        if needs && words.len() > 1 { format!("\"{word}\"") } else { word.clone() }
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
 /// The server may have another working folder.
 fn whole(file: &Option<PathBuf>) -> Option<String> {
     let path = file.as_ref().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
@@ -94,14 +117,14 @@ fn about_cache(verb: &CtlCache) -> Command {
 }
 
 /// The socket named on the command line, in the configuration, or at one of the usual places.
-fn connect(args: &CtlArgs) -> Result<UnixStream, String> {
-    let configured = match &args.config {
+pub(super) fn connect(socket: Option<&Path>, config: Option<&Path>) -> Result<UnixStream, String> {
+    let configured = match config {
         Some(file) => {
             config::read_files(file).map_err(|e| e.to_string())?.config.settings.control.value.socket.value
         }
         None => None,
     };
-    let paths: Vec<PathBuf> = match args.socket.clone().or(configured) {
+    let paths: Vec<PathBuf> = match socket.map(Path::to_owned).or(configured) {
         Some(path) => vec![path],
         None => default_paths(),
     };
@@ -207,6 +230,12 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
             | CtlVerb::Zone(CtlZone::Reload { .. } | CtlZone::Add { .. } | CtlZone::Remove { .. }),
             Value::Object(map),
         ) => reload_text(map),
+        (
+            CtlVerb::Zone(
+                CtlZone::Set { .. } | CtlZone::Unset { .. } | CtlZone::Diff { .. } | CtlZone::Commit { .. },
+            ),
+            Value::Object(map),
+        ) if map.contains_key("changes") => change_text(map),
         (_, Value::Object(map)) => {
             let mut out = String::new();
             let width = map.keys().map(String::len).max().unwrap_or(0);
@@ -223,6 +252,19 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
         }
         (_, other) => format!("{}\n", flat(other)),
     }
+}
+
+/// What changes in a zone, a line for each record, and warnings before that.
+fn change_text(map: &Map<String, Value>) -> String {
+    let rows = |key| map.get(key).and_then(Value::as_array).into_iter().flatten();
+    let mut out: String = rows("warnings").map(|warning| format!("{}\n", flat(warning))).collect();
+    for row in rows("changes") {
+        let [change, name, ttl, rtype, data] =
+            ["change", "name", "ttl", "type", "data"].map(|key| flat(row.get(key).unwrap_or(&Value::Null)));
+        let sign = if change == "removed" { '-' } else { '+' };
+        out += &format!("{sign}{name} {ttl} IN {rtype} {data}\n");
+    }
+    out
 }
 
 /// What a reload did: a line for each zone that changed or is bad, then the numbers.

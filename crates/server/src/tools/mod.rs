@@ -9,6 +9,7 @@ pub mod query;
 pub mod update;
 pub mod zone_check;
 pub mod zone_compile;
+pub mod zone_diff;
 pub mod zone_dump;
 
 use std::path::Path;

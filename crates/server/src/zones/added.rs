@@ -46,7 +46,7 @@ pub fn save<'a>(folder: &Path, zones: impl IntoIterator<Item = &'a ConfiguredZon
 ///
 /// # Errors
 /// The system's; then the old one is still there.
-pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;

@@ -17,6 +17,7 @@
 //!  Claimed ──▶ its file is not read into service any more      Changed ──▶ Publish, Examine
 //!  Wanted ──▶ Load ─ ─ ─ ▶ Looked: Stored ──▶ as if claimed; Publish, Examine
 //!                          Looked: Loaded ──▶ Report, or Take if that was wanted
+//!  Wrote ──▶ its file is known to be what updates have made of it
 //!
 //! One load is under way at a time. What is wanted meanwhile is looked at once more when it has ended.
 
@@ -141,6 +142,8 @@ pub enum KeeperEvent {
     News(SecondaryNews, SystemTime),
     /// It is changed by updates from now on, and not by its file; or no longer.
     Claimed(bool),
+    /// Its file, which is this now, was written with what updates have made of it.
+    Wrote(FileStamp),
     /// Updates have made another version, or it was folded.
     Changed(Arc<Zone>, SystemTime),
     /// This version was examined.
@@ -163,8 +166,8 @@ pub enum KeeperAction {
     /// Begin to take it from its primaries, which have this version or a later one; later things are
     /// [`KeeperEvent::News`].
     Begin(Option<KeptVersion>),
-    /// Have the zone changed to what its file holds.
-    Take(Arc<Zone>),
+    /// Have the zone changed to what its file, as it was when it was read, holds.
+    Take(Arc<Zone>, Option<FileStamp>),
     /// Keep what changed, and so many bytes of what changed before.
     KeepDifference(Arc<ChangeSet>, u64),
     /// What was kept of changes leads nowhere: let go of it.
@@ -283,6 +286,11 @@ impl Keeper {
         spec.differences.from_records.is_some() && spec.text.file().is_some() && !self.claimed
     }
 
+    /// The zone's own file as it was when last read; `None` before that, and if there is none.
+    pub fn file(&self) -> Option<&FileStamp> {
+        self.stamps.as_deref()?.first()
+    }
+
     /// Whether a load is under way.
     pub fn is_loading(&self) -> bool {
         self.loading.is_some()
@@ -312,6 +320,13 @@ impl Keeper {
             KeeperEvent::News(..) => Vec::new(),
             KeeperEvent::Claimed(claimed) => {
                 self.claimed = claimed;
+                Vec::new()
+            }
+            KeeperEvent::Wrote(file) => {
+                if self.claimed {
+                    self.stamps = Some([file].into());
+                    self.change(|state| state.fault = None);
+                }
                 Vec::new()
             }
             KeeperEvent::Changed(zone, at) if self.claimed => {
@@ -441,12 +456,13 @@ impl Keeper {
 
     /// Does not serve what the file holds, since updates have changed the zone; has them change it to that, if it was wanted.
     fn set_aside(&mut self, reading: Reading) -> Vec<KeeperAction> {
+        let file = reading.stamps.first().cloned();
         self.stamps = Some(reading.stamps);
         self.change(|state| state.fault = None);
         let is_wanted = self.loading.as_ref().is_some_and(|loading| loading.when == ReadWhen::Take);
         let same = reading.step.is_some_and(|step| step.is_empty());
         match (is_wanted, same) {
-            (true, _) => vec![KeeperAction::Take(reading.zone)],
+            (true, _) => vec![KeeperAction::Take(reading.zone, file)],
             (false, true) => Vec::new(),
             (false, false) => vec![KeeperAction::Report(Notice::FileNotTaken(reading.zone.serial()))],
         }
@@ -578,7 +594,7 @@ mod tests {
             KeeperAction::PublishNow(_) => "unload now".into(),
             KeeperAction::Begin(kept) => format!("begin with {}", kept.is_some()),
             KeeperAction::WriteImage(_) => "image".into(),
-            KeeperAction::Take(zone) => format!("take {}", zone.serial()),
+            KeeperAction::Take(zone, _) => format!("take {}", zone.serial()),
             KeeperAction::KeepDifference(change, _) => format!("keep {} to {}", change.before, change.after),
             KeeperAction::ForgetDifferences => "forget".into(),
             KeeperAction::Report(Notice::FileNotTaken(serial)) => format!("not taken {serial}"),

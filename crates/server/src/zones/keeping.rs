@@ -29,7 +29,7 @@ use super::progress::ProgressDisplay;
 use super::publisher::Publisher;
 pub use super::report::{HeldFolder, RoundReport, Summary};
 use super::resolve::WantedZones;
-use super::{Apex, ZoneFault, ZoneText};
+use super::{Apex, FileStamp, ZoneFault, ZoneText};
 use crate::changes::Changes;
 use crate::config::Rejected;
 use crate::config::zones::ConfiguredZone;
@@ -54,6 +54,14 @@ const PROGRESS: Duration = Duration::from_millis(50);
 /// What is done once something is in service.
 pub type OncePublished = Box<dyn FnOnce() + Send>;
 
+/// A zone that is changed by updates, as it is when that begins.
+pub struct ClaimedZone {
+    /// The version in service.
+    pub version: Arc<Zone>,
+    /// Its file, as it was when last read.
+    pub file: Option<FileStamp>,
+}
+
 /// What the thread hears.
 enum Message {
     Reload(Option<Asker>, Removal),
@@ -63,8 +71,9 @@ enum Message {
     Examined(Apex, Arc<Zone>, Arc<Examination>),
     Folded(Apex, Arc<Zone>, Arc<Zone>),
     News(Apex, SecondaryNews),
-    Claim(Apex, SyncSender<Option<Arc<Zone>>>),
+    Claim(Apex, SyncSender<Option<ClaimedZone>>),
     Unclaim(Apex),
+    Wrote(Apex, FileStamp),
     Changed(Vec<(Apex, Arc<Zone>)>, OncePublished),
     Stop,
 }
@@ -104,7 +113,7 @@ impl ZoneKeeping {
     }
 
     /// From now on a zone is changed by updates, and not by its file. The reply has the version in service, if there is one.
-    pub fn claim(&self, apex: Apex, reply: SyncSender<Option<Arc<Zone>>>) {
+    pub fn claim(&self, apex: Apex, reply: SyncSender<Option<ClaimedZone>>) {
         // The server is stopping, if nobody takes it.
         let _ = self.messages.send(Message::Claim(apex, reply));
     }
@@ -112,6 +121,11 @@ impl ZoneKeeping {
     /// A zone that was claimed comes from its file again.
     pub fn unclaim(&self, apex: Apex) {
         let _ = self.messages.send(Message::Unclaim(apex));
+    }
+
+    /// The file of a zone that was claimed was written with what updates have made of it.
+    pub fn wrote(&self, apex: Apex, file: FileStamp) {
+        let _ = self.messages.send(Message::Wrote(apex, file));
     }
 
     /// Updates have made these versions; `done` runs once they are in service.
@@ -324,6 +338,13 @@ impl Keeping {
                     let _ = reply.try_send(version);
                 }
                 Message::Unclaim(apex) => drop(self.claim(&apex, false)),
+                Message::Wrote(apex, file) => {
+                    let mut keepers = write(&self.kept.keepers);
+                    let keeper = keepers.get_mut(&apex).map(|zone| &mut zone.keeper);
+                    keeper
+                        .into_iter()
+                        .for_each(|keeper| drop(keeper.handle(KeeperEvent::Wrote(file.clone()))));
+                }
                 Message::Changed(zones, done) => {
                     zones.into_iter().for_each(|(apex, zone)| self.changed(&apex, zone));
                     self.once_published.push(done);
@@ -542,12 +563,12 @@ impl Keeping {
     }
 
     /// Reports to a zone's keeper that updates change it, or no longer. Returns the version in service.
-    fn claim(&mut self, apex: &Apex, claimed: bool) -> Option<Arc<Zone>> {
+    fn claim(&mut self, apex: &Apex, claimed: bool) -> Option<ClaimedZone> {
         let mut keepers = write(&self.kept.keepers);
         let zone = keepers.get_mut(apex)?;
         let version = zone.keeper.state().zone.clone()?;
         zone.keeper.handle(KeeperEvent::Claimed(claimed));
-        Some(version)
+        Some(ClaimedZone { version, file: zone.keeper.file().cloned() })
     }
 
     /// Reports to a zone's keeper what updates have made of it.
@@ -570,9 +591,9 @@ impl Keeping {
                 (KeeperAction::Begin(kept), _, Some(secondaries)) => {
                     secondaries.begin(apex.clone(), kept.clone());
                 }
-                (KeeperAction::Take(zone), ..) => {
+                (KeeperAction::Take(zone, file), ..) => {
                     let changes = self.changes.iter();
-                    changes.for_each(|changes| changes.take(apex.clone(), Arc::clone(zone)));
+                    changes.for_each(|changes| changes.take(apex.clone(), Arc::clone(zone), file.clone()));
                 }
                 (KeeperAction::KeepDifference(change, bytes), ..) => {
                     let differences = self.differences.iter();
@@ -649,7 +670,7 @@ impl Keeping {
                 | KeeperAction::Begin(_)
                 | KeeperAction::KeepDifference(..)
                 | KeeperAction::ForgetDifferences
-                | KeeperAction::Take(_) => {}
+                | KeeperAction::Take(..) => {}
             }
         }
         if !loads.is_empty() {
@@ -792,7 +813,7 @@ fn report(apex: &Apex, actions: &[KeeperAction], starting: bool) {
                 );
             }
             KeeperAction::Load(_)
-            | KeeperAction::Take(_)
+            | KeeperAction::Take(..)
             | KeeperAction::KeepDifference(..)
             | KeeperAction::ForgetDifferences
             | KeeperAction::Publish(_)

@@ -13,9 +13,11 @@
 //! | `examiner` | versions in service: what is to be known of them, and folding them |
 //! | `report` | what a reload did and found, for whoever asked for it |
 //! | `publisher` | the steps from one catalog to the next |
-//! | `dump` | printing a zone |
+//! | `dump`, `written` | printing a zone; writing it to a file |
+//! | `difference` | printing what differs between two versions |
 
 pub mod added;
+pub mod difference;
 pub mod differences;
 pub mod dump;
 pub mod examiner;
@@ -29,6 +31,7 @@ mod publisher;
 pub mod report;
 pub mod resolve;
 pub mod text;
+pub mod written;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -173,6 +176,16 @@ impl FileStamp {
     /// What a file was like when it was opened to be read.
     pub fn of_source(source: &SourceFile) -> Self {
         Self { path: source.path.clone(), seen: Some(source.stamp) }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its version, if it could be looked at.
+    pub fn stamp(&self) -> Option<Stamp> {
+        self.seen
     }
 
     /// Whether the file still looks the same. A file that cannot be looked at never does.

@@ -10,6 +10,7 @@ use wire::Name;
 use super::keeper::VersionStep;
 use super::resolve::RefusedFile;
 use super::{Apex, ZoneFault};
+use crate::changes::TakenStep;
 
 /// Zones that are named one by one; of more than these only the numbers are reported.
 const NAMED: usize = 1000;
@@ -119,6 +120,19 @@ impl RoundReport {
             let from = from.map(|serial| serial.0);
             self.changed.push(ChangedZone { zone: name(apex), from, to: to.0, records, milliseconds });
         }
+    }
+
+    /// Notes that what a zone's file holds was taken, though updates had changed the zone.
+    pub fn taken(&mut self, apex: &Apex, step: TakenStep) {
+        let TakenStep { from, to, records, .. } = step;
+        let milliseconds = self.summary.milliseconds;
+        self.changed.push(ChangedZone {
+            zone: name(apex),
+            from: Some(from.0),
+            to: to.0,
+            records,
+            milliseconds,
+        });
     }
 
     /// Notes that a zone is bad.

@@ -27,3 +27,6 @@ mod systemd;
 mod transfers;
 mod trial;
 mod update;
+mod zone_diff;
+mod zone_files;
+mod zone_transactions;

@@ -65,7 +65,7 @@ pub use sorted::Search;
 pub(crate) use verify::{Unsound, ZoneCounts, in_parallel};
 
 pub use version::{ChangeError, ChangeSet, ChangedRecord, ChangedRecords, OverlaySize, RecordKey};
-pub use version::{Updated, ZoneUpdate, diff, diff_within};
+pub use version::{Updated, ZoneUpdate, diff, diff_names, diff_within};
 
 use crate::prefetch;
 use arena::Arena;

@@ -23,6 +23,18 @@ pub fn diff_within(old: &Zone, new: &Zone, most: usize) -> Option<ChangeSet> {
     is_all.then_some(change)
 }
 
+/// The same for these names only, which have to be in canonical order, each once. Costs what they cost, however large the zone is.
+pub fn diff_names<'n>(old: &Zone, new: &Zone, names: impl IntoIterator<Item = Name<'n>>) -> ChangeSet {
+    let mut change = ChangeSet { before: old.serial(), after: new.serial(), ..ChangeSet::default() };
+    for name in names {
+        let (before, after) = (old.find_name(name), new.find_name(name));
+        if !is_same(before, after) {
+            nodes(before, after, &mut change);
+        }
+    }
+    change
+}
+
 /// What changes, and whether that is all of it: where more than `most` records do, the rest is not looked at.
 fn difference(old: &Zone, new: &Zone, most: usize) -> (ChangeSet, bool) {
     let mut change = ChangeSet { before: old.serial(), after: new.serial(), ..ChangeSet::default() };

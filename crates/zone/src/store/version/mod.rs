@@ -53,7 +53,7 @@ use super::arena::NodeAddress;
 use super::node::NodeFlags;
 use super::{Node, RrSet, Zone, blob};
 pub use change::{ChangeError, ChangeSet, ChangedRecord, ChangedRecords, RecordKey};
-pub use diff::{diff, diff_within};
+pub use diff::{diff, diff_names, diff_within};
 use filter::Filter;
 use row::RowChange;
 use slots::Slots;
