@@ -70,6 +70,7 @@ const ROOMS: &[Room] = &[
         ours: &["wire", "exchange", "cache", "resolver", "engine"],
         theirs: Only(&["arc-swap"]),
     },
+    Room { name: "dnstap", ours: &[], theirs: Only(&["prost"]) },
     Room {
         name: "net",
         ours: &["exchange"],
@@ -92,6 +93,7 @@ const ROOMS: &[Room] = &[
             "signer",
             "engine",
             "recursion",
+            "dnstap",
             "net",
         ],
         theirs: Any,
