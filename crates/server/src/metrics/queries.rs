@@ -12,7 +12,7 @@ use wire::Rcode;
 use super::{Figures, Printer};
 use crate::frontend::{Accounts, Frontend};
 
-/// What workers and the query log count.
+/// What workers, the query log and dnstap count.
 pub struct QueryFigures(pub Arc<Frontend>);
 
 impl Figures for QueryFigures {
@@ -20,6 +20,13 @@ impl Figures for QueryFigures {
         queries(&self.0.accounts, out)?;
         let dropped = self.0.query_logger.dropped();
         out.counter("query_log_dropped", "Queries that the query log could not take", dropped)?;
+        if let Some(dnstap) = &self.0.dnstap {
+            out.counter("dnstap_frames", "dnstap frames written", dnstap.written())?;
+            let help = "Messages that dnstap could not take, or that got lost on the way to the collector";
+            out.counter("dnstap_dropped", help, dnstap.dropped())?;
+            let connected = f64::from(u8::from(dnstap.is_connected()));
+            out.gauge("dnstap_connected", "1 while there is a file or a collector to write to", connected)?;
+        }
         histograms(&self.0.accounts, out)
     }
 }
