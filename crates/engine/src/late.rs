@@ -9,9 +9,10 @@ use std::time::Instant;
 
 use exchange::{LateQueue, MessageStream, ReturnAddress};
 use std::sync::Arc;
-use wire::Name;
 use wire::message::Builder;
+use wire::{Name, NameBuf};
 
+use crate::log::Role;
 use crate::refusal::{Answered, Refusal};
 use crate::request::Request;
 use crate::signature::Signature;
@@ -40,6 +41,9 @@ pub(crate) struct Waiting {
     pub(crate) to: ReturnAddress,
     pub(crate) received: Instant,
     pub(crate) may_recurse: bool,
+    /// As what it is answered, and out of which zone, for the query log.
+    pub(crate) role: Role,
+    pub(crate) zone: Option<Box<NameBuf>>,
     pub(crate) signature: Option<Box<Signature>>,
 }
 

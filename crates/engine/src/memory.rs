@@ -14,6 +14,7 @@
 //! ```
 
 use exchange::Client;
+use wire::Name;
 use wire::edns::ErrorInfo;
 use wire::hash::{HashKey, HashedName};
 use wire::message::Builder;
@@ -76,6 +77,12 @@ pub trait Memory: Clone + Send + Sync + 'static {
     /// Prefetches what pass `pass + 1`, or else answering, will read for the question that `aim` was found for. Passes are
     /// numbered from 0. Returns whether pass `pass + 1` has anything to do for it.
     fn prefetch(&self, pass: usize, aim: &mut Self::Aim, qname: &HashedName) -> bool;
+
+    /// The name of the zone that an aim leads into; none if that is no zone. For the query log.
+    fn zone(&self, aim: &Self::Aim) -> Option<Name<'_>> {
+        let _ = aim;
+        None
+    }
 
     /// Answers into `b`: sections, flags and response code. If it is refused, what was written does not count.
     ///
@@ -142,6 +149,13 @@ impl<A: Memory, B: Memory> Memory for Both<A, B> {
             Either::First(aim) if pass < A::PASSES => self.first.prefetch(pass, aim, qname),
             Either::Then(aim) if pass < B::PASSES => self.then.prefetch(pass, aim, qname),
             _ => false,
+        }
+    }
+
+    fn zone(&self, aim: &Self::Aim) -> Option<Name<'_>> {
+        match aim {
+            Either::First(aim) => self.first.zone(aim),
+            Either::Then(aim) => self.then.zone(aim),
         }
     }
 

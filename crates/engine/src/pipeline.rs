@@ -6,11 +6,13 @@ use std::time::Instant;
 use exchange::{Batch, Handler, LateReplies, Outcome, Queries, Query, Replies, ReturnAddress};
 use wire::hash::HashedName;
 use wire::message::{Builder, Compressor, HEADER_LEN, Mark};
+use wire::{Name, NameBuf};
 
 use crate::asked::Asked;
 use crate::chaos;
 use crate::gate::Stopped;
 use crate::late::{Account, Ready, Settled, Ticket, Waiting};
+use crate::log::{LoggedQuery, LoggedReply, QueryLog, Role};
 use crate::memory::{Found, Memory, Sought};
 use crate::refusal::{Answered, Refusal};
 use crate::request::{Question, Request};
@@ -19,7 +21,7 @@ use crate::settings::{Engine, Shared};
 use crate::signature::Signature;
 use crate::source::{Operation, Sourced, TicketOffice};
 use crate::stats::Stats;
-use crate::tail::ReplyFrame;
+use crate::tail::{FinishedReply, ReplyFrame};
 
 /// The most queries that go through the passes together; larger batches go in parts.
 pub const BATCH: usize = 64;
@@ -232,7 +234,8 @@ impl<M: Memory> Worker<M> {
             verified,
             stats,
         };
-        let mut issue = || ticket(&frame, to(), received, account);
+        let served = || Served::of(route, aims, shared);
+        let mut issue = || ticket(&frame, to(), received, served(), account);
         let tickets = TicketOffice { issue: &mut issue };
         let answered = match *route {
             Route::Memory(aim, question) => {
@@ -259,18 +262,21 @@ impl<M: Memory> Worker<M> {
         };
         let answered = match answered {
             Ok(answered) => answered,
-            Err(other) => return count(other, stats),
+            Err(other) => return unanswered(other, stats, shared, || logged(&frame, received, served())),
         };
         let reply = frame.end(b, question_only, answered);
         let reply = frame.sign(reply, out);
-        frame.account(reply, &account.stats, shared.log.as_deref());
+        frame.account(reply, stats);
+        if let Some(log) = &shared.log {
+            log_both(&**log, &logged(&frame, received, served()), reply, out);
+        }
         Outcome::Reply(reply.len)
     }
 
     /// Answers a query that has waited.
     fn answer_late(&mut self, ready: Ready, now: Instant, out: &mut [u8]) -> (ReturnAddress, Outcome) {
         let Worker { account, shared, names, .. } = self;
-        let Waiting { request, head, to, received, may_recurse, signature } = &*ready.waiting;
+        let Waiting { request, head, to, received, may_recurse, role, zone, signature } = &*ready.waiting;
         let stats = &account.stats;
         stats.late.add(1);
         stats.batch(now.saturating_duration_since(*received), 1);
@@ -285,7 +291,11 @@ impl<M: Memory> Worker<M> {
         let answered = fill(&mut b);
         let reply = frame.end(b, question_only, answered);
         let reply = frame.sign(reply, out);
-        frame.account(reply, stats, shared.log.as_deref());
+        frame.account(reply, stats);
+        if let Some(log) = &shared.log {
+            let served = Served { role: *role, zone: zone.as_deref().map(NameBuf::as_name) };
+            log.reply(&logged(&frame, *received, served), &logged_reply(reply, out));
+        }
         (*to, Outcome::Reply(reply.len))
     }
 }
@@ -333,6 +343,20 @@ fn answered(sourced: Sourced) -> Result<Answered, Outcome> {
     }
 }
 
+/// Counts an outcome that is no reply, and logs its query.
+#[cold]
+fn unanswered<'q, M>(
+    outcome: Outcome,
+    stats: &Stats,
+    shared: &Shared<M>,
+    query: impl FnOnce() -> LoggedQuery<'q>,
+) -> Outcome {
+    if let Some(log) = &shared.log {
+        log.query(&query());
+    }
+    count(outcome, stats)
+}
+
 /// Counts an outcome that is no reply.
 fn count(outcome: Outcome, stats: &Stats) -> Outcome {
     match outcome {
@@ -343,13 +367,62 @@ fn count(outcome: Outcome, stats: &Stats) -> Outcome {
     outcome
 }
 
+/// As what a query is answered, and out of which zone.
+struct Served<'a> {
+    role: Role,
+    zone: Option<Name<'a>>,
+}
+
+impl<'a> Served<'a> {
+    /// What the route of a query says of that.
+    #[cold]
+    fn of<M: Memory>(route: &Route, aims: &[Aimed<M::Aim>], shared: &'a Shared<M>) -> Self {
+        let zone = match route {
+            Route::Memory(aim, _) => shared.memory.zone(&aims[usize::from(*aim)].aim),
+            _ => None,
+        };
+        let elsewhere = match route {
+            Route::Memory(..) => zone.is_none(),
+            Route::Source(Operation::Query, _) => shared.sources.elsewhere.is_some(),
+            _ => false,
+        };
+        Served { role: if elsewhere { Role::Recursion } else { Role::Authority }, zone }
+    }
+}
+
+/// A query for the query log.
+fn logged<'a>(frame: &ReplyFrame<'a>, received: Instant, served: Served<'a>) -> LoggedQuery<'a> {
+    let ReplyFrame { request, packet, client, .. } = *frame;
+    LoggedQuery { request, packet, client, received, role: served.role, zone: served.zone }
+}
+
+/// A reply for the query log. It lies at the start of `out`.
+fn logged_reply(reply: FinishedReply, out: &[u8]) -> LoggedReply<'_> {
+    let FinishedReply { rcode, truncated, info, len } = reply;
+    LoggedReply { message: &out[..len], rcode, truncated, info }
+}
+
+/// Logs a query and its reply.
+#[cold]
+fn log_both(log: &dyn QueryLog, query: &LoggedQuery<'_>, reply: FinishedReply, out: &[u8]) {
+    log.query(query);
+    log.reply(query, &logged_reply(reply, out));
+}
+
 /// What a source needs to answer later.
 #[cold]
-fn ticket(frame: &ReplyFrame<'_>, to: ReturnAddress, received: Instant, account: &Arc<Account>) -> Ticket {
+fn ticket(
+    frame: &ReplyFrame<'_>,
+    to: ReturnAddress,
+    received: Instant,
+    Served { role, zone }: Served<'_>,
+    account: &Arc<Account>,
+) -> Ticket {
     let ReplyFrame { packet, may_recurse, .. } = *frame;
     let request = frame.request.clone();
     let head = HEADER_LEN + request.question.map_or(0, |question| question.len_in_message());
     let head = packet[..head.min(packet.len())].into();
     let signature = frame.signed.cloned().map(Box::new);
-    Ticket::new(Waiting { request, head, to, received, may_recurse, signature }, account)
+    let zone = zone.map(|zone| Box::new(zone.to_buf()));
+    Ticket::new(Waiting { request, head, to, received, may_recurse, role, zone, signature }, account)
 }

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use exchange::Client;
 use transfer::tsig::TsigKeys;
 use wire::hash::HashKey;
-use wire::{Name, Rcode};
 
 use crate::chaos::Identity;
+use crate::log::QueryLog;
 use crate::memory::Memory;
-use crate::request::Request;
 use crate::source::Sources;
 
 /// Settings of the query path.
@@ -30,26 +28,6 @@ impl Default for Config {
     fn default() -> Self {
         Config { max_udp_size: 1232, nsid: Box::default(), keepalive: 100, identity: Identity::default() }
     }
-}
-
-/// One answered query, as a query log sees it.
-pub struct LogEntry<'a> {
-    /// The query as it was read.
-    pub request: &'a Request,
-    /// QNAME as the client wrote it; the root if there was no question.
-    pub qname: Name<'a>,
-    /// Who asked.
-    pub client: Client,
-    /// The reply's response code.
-    pub rcode: Rcode,
-    /// Bytes of the reply.
-    pub len: usize,
-}
-
-/// Takes entries of the query log; must neither block nor fail.
-pub trait QueryLog: Send + Sync {
-    /// Takes one entry.
-    fn log(&self, entry: &LogEntry<'_>);
 }
 
 /// What all workers share: data that is in memory, sources to ask beyond it, and settings. All of it can be replaced

@@ -1,14 +1,14 @@
 //! What happens to every answer, whether it comes at once or late: header and question in front; behind it truncation,
-//! extended error, OPT (RFC 6891 §6.1.1) and signature; counters and query log.
+//! extended error, OPT (RFC 6891 §6.1.1) and signature; counters.
 
 use exchange::Client;
-use wire::edns::{OPT_LEN, OptWriter, OptionCode};
+use wire::Rcode;
+use wire::edns::{ErrorInfo, OPT_LEN, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, HEADER_LEN, Header, MAX_MESSAGE, Mark};
-use wire::{Name, Rcode};
 
 use crate::refusal::{Answered, Refusal};
 use crate::request::{ClientEdns, Request};
-use crate::settings::{Config, LogEntry, QueryLog};
+use crate::settings::Config;
 use crate::signature::Signature;
 use crate::stats::Stats;
 
@@ -30,6 +30,8 @@ pub(crate) struct ReplyFrame<'f> {
 pub(crate) struct FinishedReply {
     pub(crate) rcode: Rcode,
     pub(crate) truncated: bool,
+    /// The extended error that goes with it.
+    pub(crate) info: Option<ErrorInfo>,
     /// Bytes of the message.
     pub(crate) len: usize,
 }
@@ -124,7 +126,7 @@ impl ReplyFrame<'_> {
             }
         };
         self.add_opt(&mut b, Refusal { rcode, info });
-        FinishedReply { rcode, truncated, len: b.finish() }
+        FinishedReply { rcode, truncated, info, len: b.finish() }
     }
 
     /// Signs a reply that has ended, if the query was signed and there is room. It lies at the start of `out`.
@@ -161,15 +163,11 @@ impl ReplyFrame<'_> {
         }
     }
 
-    /// Counts the reply, and logs it if there is a query log.
+    /// Counts the reply.
     #[inline]
-    pub(crate) fn account(&self, reply: FinishedReply, stats: &Stats, log: Option<&dyn QueryLog>) {
-        let FinishedReply { rcode, truncated, len } = reply;
+    pub(crate) fn account(&self, reply: FinishedReply, stats: &Stats) {
+        let FinishedReply { rcode, truncated, len, .. } = reply;
         stats.reply(self.client.transport, rcode.0, truncated, len);
-        if let Some(log) = log {
-            let qname = self.request.question.map_or(Name::ROOT, |question| question.name(self.packet));
-            log.log(&LogEntry { request: self.request, qname, client: self.client, rcode, len });
-        }
     }
 }
 

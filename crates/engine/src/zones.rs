@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use authority::{Aim, Ask, NotLoaded, Scratch};
-use wire::Class;
 use wire::hash::{HashKey, HashedName};
 use wire::message::Builder;
+use wire::{Class, Name};
 use zone::catalog::Catalog;
 
 use crate::asked::Asked;
@@ -131,6 +131,10 @@ impl Memory for Zones {
     #[inline]
     fn prefetch(&self, pass: usize, aim: &mut Aim, qname: &HashedName) -> bool {
         aim.prefetch(&self.catalog, pass, qname)
+    }
+
+    fn zone(&self, aim: &Aim) -> Option<Name<'_>> {
+        self.catalog.entry(aim.located()).map(|entry| entry.name().as_name())
     }
 
     #[inline]

@@ -407,7 +407,7 @@ pub enum CtlVerb {
 /// Commands on the log.
 #[derive(Debug, Subcommand)]
 pub enum CtlLog {
-    /// Open the log file anew, once it was moved away.
+    /// Open the files of logs and of dnstap anew, once they were moved away.
     Reopen,
     /// Log events from this level on, until the configuration is read again.
     Level {

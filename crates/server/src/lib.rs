@@ -16,6 +16,8 @@
 //! | [`in_force`] | the configuration in force, and which parts take over what a reload changes |
 //! | [`control`], [`signals`] | what operators can have a running server do: commands on a socket, signals |
 //! | [`metrics`], [`logging`], [`querylog`], [`process`] | what operators see: figures, log, query log, the process itself |
+//! | [`dnstap`] | copies of messages for collectors |
+//! | [`worker_queue`] | what workers leave for a thread that writes: lines of the query log, messages for dnstap |
 //! | [`interfaces`] | the addresses of this machine's network interfaces |
 //! | [`privileges`] | giving up root |
 //! | [`message`], [`words`] | making queries and printing messages; words for people |
@@ -27,6 +29,7 @@ pub mod changes;
 pub mod cli;
 pub mod config;
 pub mod control;
+pub mod dnstap;
 pub mod frontend;
 pub mod in_force;
 pub mod interfaces;
@@ -45,4 +48,5 @@ mod sync;
 pub mod tools;
 pub mod transfers;
 pub mod words;
+pub mod worker_queue;
 pub mod zones;

@@ -1,16 +1,21 @@
 //! Logs: where lines go and in what form. Writing happens on a thread of its own behind a bounded queue, so
-//! nothing that logs ever waits for a disk or a terminal. The query log has a queue of its own (`querylog`).
+//! nothing that logs ever waits for a disk or a terminal. The query log has a queue of its own (`querylog`), and a file of its
+//! own if that is wanted.
 
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
+use tracing::{Metadata, Subscriber, warn};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{FilterExt, LevelFilter, filter_fn};
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::prelude::*;
-use tracing_subscriber::{fmt, reload};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{Layer, fmt, reload};
 
 use crate::config::Settings;
 use crate::config::log::{Log, LogFormat, LogLevel, LogTarget};
@@ -21,12 +26,20 @@ use crate::words::reason;
 /// Log lines that may wait for the writer before further ones are dropped and counted.
 const QUEUE_LINES: usize = 16_384;
 
+/// Target of the events that are lines of the query log.
+pub const QUERIES: &str = "queries";
+
+/// Bytes of lines of the query log after which they are written, also before a round is over.
+const QUERY_LINES: usize = 64 * 1024;
+
 /// The running log.
 pub struct Logging {
     dropped: ErrorCounter,
     target: LogTarget,
     /// The file, if it goes to one.
     file: Option<LogFile>,
+    /// The file of the query log, if it has its own.
+    queries: Option<QueryFile>,
     level: reload::Handle<LevelFilter, tracing_subscriber::Registry>,
 }
 
@@ -45,15 +58,23 @@ impl Logging {
         }
     }
 
-    /// Opens the log file anew, as after it was moved away; does nothing if lines go elsewhere. Lines that still wait
-    /// go to the new file.
+    /// The file of the query log, if it has its own.
+    pub fn query_file(&self) -> Option<&QueryFile> {
+        self.queries.as_ref()
+    }
+
+    /// Opens the log file and that of the query log anew, as after they were moved away; does nothing if lines go
+    /// elsewhere. Lines that still wait go to the new file.
     ///
     /// # Errors
-    /// If the file cannot be opened: lines go on to the old one.
+    /// If a file cannot be opened: lines go on to the old one.
     pub fn reopen(&self) -> Result<(), LogFault> {
-        let (Some(file), LogTarget::File(path)) = (&self.file, &self.target) else { return Ok(()) };
-        *lock(&file.0) = open_file(path)?;
-        Ok(())
+        let log = match (&self.file, &self.target) {
+            (Some(file), LogTarget::File(path)) => open_file(path).map(|opened| *lock(&file.0) = opened),
+            _ => Ok(()),
+        };
+        let queries = self.queries.as_ref().map_or(Ok(()), QueryFile::reopen);
+        log.and(queries)
     }
 
     /// Changes the least severe level that is logged.
@@ -108,6 +129,84 @@ impl Write for LogFile {
     }
 }
 
+/// The file of the query log, written by the thread that makes its lines.
+#[derive(Clone)]
+pub struct QueryFile {
+    path: Arc<Path>,
+    lines: Arc<Mutex<QueryLines>>,
+    lost: Arc<AtomicU64>,
+}
+
+/// Lines that are not written yet, and where they go.
+struct QueryLines {
+    file: File,
+    waiting: Vec<u8>,
+    /// Whether the last ones could not be written.
+    failing: bool,
+}
+
+impl QueryFile {
+    fn open(path: &Path) -> Result<Self, LogFault> {
+        let lines = QueryLines { file: open_file(path)?, waiting: Vec::new(), failing: false };
+        Ok(QueryFile { path: path.into(), lines: Arc::new(Mutex::new(lines)), lost: Arc::default() })
+    }
+
+    fn reopen(&self) -> Result<(), LogFault> {
+        let file = open_file(&self.path)?;
+        lock(&self.lines).file = file;
+        Ok(())
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Lines that could not be written.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Relaxed)
+    }
+
+    /// Writes the lines that wait. Those that cannot be written are counted.
+    pub fn flush(&self) {
+        let mut lines = lock(&self.lines);
+        let QueryLines { file, waiting, failing } = &mut *lines;
+        if waiting.is_empty() {
+            return;
+        }
+        let written = file.write_all(waiting);
+        if written.is_err() {
+            let count = waiting.iter().filter(|byte| **byte == b'\n').count();
+            self.lost.fetch_add(count as u64, Relaxed);
+        }
+        waiting.clear();
+        let failed_before = std::mem::replace(failing, written.is_err());
+        drop(lines);
+        if let (Err(e), false) = (written, failed_before) {
+            warn!("the query log {} cannot be written: {}", self.path.display(), reason(&e));
+        }
+    }
+}
+
+impl Write for QueryFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let len = {
+            let waiting = &mut lock(&self.lines).waiting;
+            waiting.extend_from_slice(bytes);
+            waiting.len()
+        };
+        if len >= QUERY_LINES {
+            QueryFile::flush(self);
+        }
+        Ok(bytes.len())
+    }
+
+    /// Lines are written at the end of a round.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Installs the log for the whole process. Dropping the guard writes out what still waits; it must be the last
 /// thing to go.
 ///
@@ -133,14 +232,38 @@ pub fn start(config: &Log) -> Result<(Logging, WorkerGuard), LogFault> {
         LogTarget::Stdout => io::stdout().is_terminal(),
         LogTarget::File(_) => false,
     };
-    let lines = fmt::layer().with_writer(writer).with_target(false).with_ansi(colour);
-    let registry = tracing_subscriber::registry().with(level);
-    let result = match *config.format {
-        LogFormat::Text => registry.with(lines).try_init(),
-        LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init(),
+    let queries = match &config.queries_file.value {
+        Some(path) => Some(QueryFile::open(path)?),
+        None => None,
     };
+    let apart = queries.is_some();
+    let is_query = |metadata: &Metadata<'_>| metadata.target() == QUERIES;
+    let others = filter_fn(move |metadata| !(apart && is_query(metadata)));
+    let lines = in_form(config, fmt::layer().with_writer(writer).with_ansi(colour))
+        .with_filter(level.and(others.with_max_level_hint(LevelFilter::TRACE)));
+    let query_lines = queries.clone().map(|file| {
+        let layer = fmt::layer().with_writer(move || file.clone()).with_ansi(false);
+        in_form(config, layer).with_filter(filter_fn(is_query).with_max_level_hint(LevelFilter::INFO))
+    });
+    let result = tracing_subscriber::registry().with(lines).with(query_lines).try_init();
     result.map_err(|e| LogFault::Installed(e.to_string()))?;
-    Ok((Logging { dropped, target, file, level: handle }, guard))
+    Ok((Logging { dropped, target, file, queries, level: handle }, guard))
+}
+
+/// A layer that writes lines in the form that is configured.
+fn in_form<S, W>(
+    config: &Log,
+    layer: fmt::Layer<S, fmt::format::DefaultFields, fmt::format::Format, W>,
+) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let layer = layer.with_target(false);
+    match *config.format {
+        LogFormat::Text => layer.boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+    }
 }
 
 fn filter(level: LogLevel) -> LevelFilter {

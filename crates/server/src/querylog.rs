@@ -1,83 +1,75 @@
-//! The query log: workers put short records into a bounded queue and never wait; a thread of its own turns them
-//! into log lines. What the queue cannot take is dropped and counted.
+//! The query log: workers leave short records in a queue and never wait; a thread of its own turns them into log lines.
+//! What the queue cannot take is dropped and counted.
 
 use std::cell::Cell;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
-use engine::{LogEntry, QueryLog};
-use exchange::Transport;
+use engine::{LoggedQuery, LoggedReply, QueryLog};
+use exchange::Client;
+use wire::edns::ErrorInfo;
 use wire::name::Name;
-use wire::{Class, Rcode, Type};
+use wire::{Class, Opcode, Rcode, Type};
 
-/// Records that may wait for the writer.
-const QUEUE: usize = 8192;
+use crate::logging::{QUERIES, QueryFile};
+use crate::worker_queue::{RecordWriter, WorkerQueue, WriterThread};
 
-/// One answered query, small enough to be copied on the query path.
+/// Bytes of records that may wait for the writer, about.
+const QUEUE: usize = 4 << 20;
+
+/// One answered query; QNAME and the name of the zone are its bytes.
 struct LogRecord {
-    peer: SocketAddr,
-    transport: Transport,
+    client: Client,
+    opcode: Opcode,
     qtype: Option<Type>,
     qclass: Option<Class>,
     rcode: Rcode,
+    truncated: bool,
+    info: Option<ErrorInfo>,
     bytes: usize,
     dnssec_ok: bool,
-    name_len: u8,
-    name: [u8; 255],
+    name_len: usize,
 }
 
-/// What goes through the queue.
-#[expect(clippy::large_enum_variant, reason = "a box would be an allocation on the query path")]
-enum Item {
-    /// A query to log.
-    Query(LogRecord),
-    /// Report that everything before this was written.
-    Flush(Sender<()>),
-}
-
-/// The queue and the counter of what it lost.
+/// The queue and the writer.
 pub struct QueryLogger {
-    queue: SyncSender<Item>,
-    dropped: Arc<AtomicU64>,
+    queue: Arc<WorkerQueue<LogRecord>>,
+    thread: WriterThread<LogRecord, Lines>,
+    file: Option<QueryFile>,
 }
 
 impl QueryLogger {
-    /// Starts the writer's thread, which ends when the logger and all its taps are gone.
-    pub fn start() -> std::io::Result<Self> {
-        let (queue, items) = sync_channel(QUEUE);
-        std::thread::Builder::new().name("query-log".into()).spawn(move || write(&items))?;
-        Ok(Self { queue, dropped: Arc::default() })
+    /// Starts the writer's thread. Lines go into the file, or else where all lines of the log go.
+    ///
+    /// # Errors
+    /// The system's, if it refuses the thread.
+    pub fn start(file: Option<QueryFile>) -> std::io::Result<Self> {
+        let (queue, thread) = WriterThread::start("query-log", QUEUE, Lines(file.clone()))?;
+        Ok(Self { queue, thread, file })
     }
 
     /// What the engine writes to: all queries, or about a share of them.
-    pub fn tap(&self, share: f64) -> Tap {
+    pub fn tap(&self, share: f64) -> QueryLogTap {
         // The share as a threshold for 32 random bits; 1.0 lets all pass.
         let threshold = (share.clamp(0.0, 1.0) * 4_294_967_296.0) as u64;
-        Tap { queue: self.queue.clone(), dropped: Arc::clone(&self.dropped), threshold }
+        QueryLogTap { queue: Arc::clone(&self.queue), threshold }
     }
 
     /// Waits until what was queued so far is written, but no longer than `patience`.
     pub fn flush(&self, patience: Duration) {
-        let (done, written) = channel();
-        if self.queue.try_send(Item::Flush(done)).is_ok() {
-            // What is written later is lost: that is what the limit is for.
-            let _ = written.recv_timeout(patience);
-        }
+        // What is written later is lost: that is what the limit is for.
+        let _ = self.thread.ask(patience, |_| ());
     }
 
-    /// Records lost because the queue was full.
+    /// Records lost because the queue was full, or the file could not be written.
     pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.queue.dropped() + self.file.as_ref().map_or(0, QueryFile::lost)
     }
 }
 
 /// The engine's end of the queue.
-pub struct Tap {
-    queue: SyncSender<Item>,
-    dropped: Arc<AtomicU64>,
+pub struct QueryLogTap {
+    queue: Arc<WorkerQueue<LogRecord>>,
     threshold: u64,
 }
 
@@ -98,58 +90,63 @@ fn dice() -> u64 {
     })
 }
 
-impl QueryLog for Tap {
-    fn log(&self, entry: &LogEntry<'_>) {
+impl QueryLog for QueryLogTap {
+    /// A line has the reply in it, too.
+    fn query(&self, _: &LoggedQuery<'_>) {}
+
+    fn reply(&self, query: &LoggedQuery<'_>, reply: &LoggedReply<'_>) {
         if dice() >= self.threshold {
             return;
         }
-        let question = entry.request.question;
-        let mut name = [0; 255];
-        let mut name_len = 0;
-        if question.is_some() {
-            let wire = entry.qname.as_wire();
-            name[..wire.len()].copy_from_slice(wire);
-            // A name has at most 255 bytes.
-            name_len = wire.len() as u8;
-        }
-        let record = LogRecord {
-            peer: entry.client.peer,
-            transport: entry.client.transport,
+        let question = query.request.question;
+        let name = if question.is_some() { query.qname().as_wire() } else { &[] };
+        let zone = query.zone.map_or(&[][..], |zone| zone.as_wire());
+        let record = || LogRecord {
+            client: query.client,
+            opcode: query.request.header.opcode(),
             qtype: question.map(|q| q.qtype),
             qclass: question.map(|q| q.qclass),
-            rcode: entry.rcode,
-            bytes: entry.len,
-            dnssec_ok: entry.request.dnssec_ok(),
-            name_len,
-            name,
+            rcode: reply.rcode,
+            truncated: reply.truncated,
+            info: reply.info,
+            bytes: reply.message.len(),
+            dnssec_ok: query.request.dnssec_ok(),
+            name_len: name.len(),
         };
-        if self.queue.try_send(Item::Query(record)).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-        }
+        self.queue.put(record, &[name, zone]);
     }
 }
 
-fn write(items: &Receiver<Item>) {
-    while let Ok(item) = items.recv() {
-        let record = match item {
-            Item::Query(record) => record,
-            Item::Flush(done) => {
-                // Whoever asked may have stopped waiting.
-                let _ = done.send(());
-                continue;
-            }
-        };
-        let name = Name::from_wire(&record.name[..usize::from(record.name_len)]).unwrap_or(Name::ROOT);
+/// Makes lines of records.
+struct Lines(Option<QueryFile>);
+
+impl RecordWriter<LogRecord> for Lines {
+    fn write(&mut self, record: &LogRecord, bytes: &[u8]) {
+        let (name, zone) = bytes.split_at(record.name_len);
+        let name = Name::from_wire(name).unwrap_or(Name::ROOT);
+        let zone = Name::from_wire(zone).ok();
         tracing::info!(
-            client = %record.peer,
-            transport = record.transport.label(),
+            target: QUERIES,
+            client = %record.client.peer,
+            listener = %record.client.local,
+            transport = record.client.transport.label(),
+            opcode = %record.opcode,
             name = %name,
             class = record.qclass.map(|c| c.to_string()),
             r#type = record.qtype.map(|t| t.to_string()),
+            zone = zone.map(|zone| zone.to_string()),
             rcode = %record.rcode,
+            truncated = record.truncated,
+            extended_error = record.info.map(|info| info.0),
             bytes = record.bytes,
             dnssec_ok = record.dnssec_ok,
             "query"
         );
+    }
+
+    fn settle(&mut self) {
+        if let Some(file) = &self.0 {
+            file.flush();
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Signals and the service manager: SIGHUP reloads and opens the log file anew, SIGTERM and SIGINT stop, a second one stops
+//! Signals and the service manager: SIGHUP reloads and opens log files anew, SIGTERM and SIGINT stop, a second one stops
 //! at once; systemd is notified of what goes on (sd_notify).
 
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
+use crate::dnstap::Dnstap;
 use crate::frontend::Frontend;
 use crate::logging::Logging;
 use crate::zones::keeping::ZoneKeeping;
@@ -35,12 +36,20 @@ impl Signals {
     }
 
     /// Handles signals until the first one that stops the server; returns its name.
-    pub async fn until_stopped(mut self, keeping: &ZoneKeeping, logging: &Logging) -> &'static str {
+    pub async fn until_stopped(
+        mut self,
+        keeping: &ZoneKeeping,
+        logging: &Logging,
+        dnstap: Option<&Dnstap>,
+    ) -> &'static str {
         loop {
             tokio::select! {
                 _ = self.hangup.recv() => {
                     if let Err(fault) = logging.reopen() {
                         error!("the old log file stays: {fault}");
+                    }
+                    if let Some(Err(fault)) = dnstap.map(Dnstap::reopen) {
+                        error!("the old dnstap file stays: {fault}");
                     }
                     info!("SIGHUP: reloading");
                     keeping.reload_unheard();

@@ -71,6 +71,7 @@ const ROOMS: &[Room] = &[
         ours: &["wire", "exchange", "cache", "resolver", "engine"],
         theirs: Only(&["arc-swap"]),
     },
+    Room { name: "dnstap", ours: &[], theirs: Only(&["prost"]) },
     Room {
         name: "net",
         ours: &["exchange"],
@@ -94,6 +95,7 @@ const ROOMS: &[Room] = &[
             "signer",
             "engine",
             "recursion",
+            "dnstap",
             "net",
         ],
         theirs: Any,

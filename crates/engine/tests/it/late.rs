@@ -57,7 +57,12 @@ fn a_late_answer_is_cut_counted_and_logged() {
     let stats = rig.worker.stats();
     assert_eq!((stats.pending.get(), stats.late.get(), stats.truncated.get()), (1, 1, 1));
     assert_eq!(stats.replies[Transport::Udp.index()][0].get(), 1);
-    assert_eq!(rig.log.0.lock().expect("lock")[..], [format!("udp example. NOERROR {}", late.len())]);
+    assert_eq!(rig.log.replies(), [format!("udp example. NOERROR {} TC", late.len())]);
+    // The query was logged whole when it came, and once.
+    let asked = query("example.", Type::AAAA, OPT_NSID);
+    assert_eq!(rig.log.queries(), [format!("udp example. recursion - {}", asked.len())]);
+    let received = rig.log.received();
+    assert!(received.len() == 2 && received[0] == received[1], "{received:?}");
 }
 
 #[test]

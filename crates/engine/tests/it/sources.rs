@@ -4,9 +4,9 @@ use engine::stats::RCODES;
 use exchange::{Next, Outcome, Transport};
 use wire::edns::{Edns, OptionCode};
 use wire::message::{Header, Parser};
-use wire::{Rcode, Type};
+use wire::{Class, Opcode, Rcode, Type};
 
-use crate::support::{OPT_NSID, Rig, Said, query, rig, said};
+use crate::support::{OPT_NSID, Rig, Said, message, query, rig, said};
 
 const PLAIN: Said = Said { rcode: Rcode::NOERROR, truncated: false, answers: 0, error: None };
 
@@ -83,7 +83,32 @@ fn counters_and_log_follow_what_was_answered() {
     assert_eq!((0..RCODES).map(|r| stats.replies[udp][r].get()).sum::<u64>(), 1);
     assert_eq!((stats.dnssec_ok.get(), stats.dropped.get()), (1, 1));
     assert_eq!(stats.bytes_out[udp].get(), refused.len() as u64);
-    let log = rig.log.0.lock().expect("lock");
-    let lines = [format!("udp a. SERVFAIL {}", refused.len()), format!("tcp b. NXDOMAIN {}", named.len())];
-    assert_eq!(log[..], lines);
+    let lines = [format!("udp a. SERVFAIL {} 14", refused.len()), format!("tcp b. NXDOMAIN {}", named.len())];
+    assert_eq!(rig.log.replies(), lines);
+}
+
+#[test]
+fn a_query_is_logged_as_what_it_is_answered() {
+    let mut rig = Rig::new();
+    let stream = query("example.", Type::TXT, b"");
+    assert!(matches!(rig.ask_by(Transport::Tcp, &stream), Err(Outcome::Stream(_))));
+    let update = message(Opcode::UPDATE, "a.", (Type::SOA, Class::IN), b"");
+    rig.ask(&update).expect("a reply");
+    let chaos = message(Opcode::QUERY, "id.server.", (Type::TXT, Class::CH), b"");
+    rig.ask(&chaos).expect("a reply");
+    let mut malformed = query("a.", Type::A, b"");
+    malformed.push(0);
+    rig.ask(&malformed).expect("a reply");
+    let lines = [
+        format!("tcp example. recursion - {}", stream.len()),
+        format!("udp a. authority - {}", update.len()),
+        format!("udp id.server. authority - {}", chaos.len()),
+        format!("udp a. authority - {}", malformed.len()),
+    ];
+    assert_eq!(rig.log.queries(), lines);
+    assert_eq!(rig.log.replies().len(), 3, "a stream has no reply");
+    // Where nobody is asked beyond the zones, it is they who refuse.
+    let mut rig = self::rig(false);
+    rig.ask(&query("a.", Type::A, b"")).expect("a reply");
+    assert!(rig.log.queries()[0].starts_with("udp a. authority -"), "{:?}", rig.log.queries());
 }

@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
+use std::time::Instant;
 
 use engine::{
-    Account, Asked, Config, Engine, LogEntry, QueryLog, Refusal, Source, Sourced, Sources, Ticket,
-    TicketOffice, Worker, Zones,
+    Account, Asked, Config, Engine, LoggedQuery, LoggedReply, QueryLog, Refusal, Role, Source, Sourced,
+    Sources, Ticket, TicketOffice, Worker, Zones,
 };
 use exchange::{MAX_MESSAGE, MessageStream, Next, Outcome, Packets, Transport};
 use transfer::tsig::{ResponseVerifier, TsigAlgorithm, TsigKey, TsigKeys, sign_request};
@@ -115,12 +116,56 @@ impl Source for Scripted {
 
 /// Keeps what is logged.
 #[derive(Default)]
-pub(crate) struct Logged(pub(crate) Mutex<Vec<String>>);
+pub(crate) struct Logged(Mutex<Log>);
+
+#[derive(Default)]
+struct Log {
+    queries: Vec<String>,
+    replies: Vec<String>,
+    received: Vec<Instant>,
+}
+
+impl Logged {
+    /// The queries: transport, name, role, zone and whether the message is whole.
+    pub(crate) fn queries(&self) -> Vec<String> {
+        self.0.lock().expect("lock").queries.clone()
+    }
+
+    /// The replies: transport, name, response code, bytes, TC, extended error.
+    pub(crate) fn replies(&self) -> Vec<String> {
+        self.0.lock().expect("lock").replies.clone()
+    }
+
+    /// When the queries of all entries were received, in the order of the entries.
+    pub(crate) fn received(&self) -> Vec<Instant> {
+        self.0.lock().expect("lock").received.clone()
+    }
+}
 
 impl QueryLog for Logged {
-    fn log(&self, entry: &LogEntry<'_>) {
-        let LogEntry { qname, client, rcode, len, .. } = entry;
-        self.0.lock().expect("lock").push(format!("{} {qname} {rcode} {len}", client.transport));
+    fn query(&self, query: &LoggedQuery<'_>) {
+        let role = match query.role {
+            Role::Authority => "authority",
+            Role::Recursion => "recursion",
+        };
+        let zone = query.zone.map_or_else(|| "-".into(), |zone| zone.to_string());
+        let (transport, len) = (query.client.transport, query.packet.len());
+        let mut log = self.0.lock().expect("lock");
+        log.queries.push(format!("{transport} {} {role} {zone} {len}", query.qname()));
+        log.received.push(query.received);
+    }
+
+    fn reply(&self, query: &LoggedQuery<'_>, reply: &LoggedReply<'_>) {
+        let LoggedReply { message, rcode, truncated, info } = reply;
+        let header = Header::of(message).expect("a header");
+        assert_eq!((header.truncated(), header.is_response()), (*truncated, true));
+        let (transport, len) = (query.client.transport, message.len());
+        let mut line = format!("{transport} {} {rcode} {len}", query.qname());
+        line += if *truncated { " TC" } else { "" };
+        line += &info.map_or_else(String::new, |info| format!(" {}", info.0));
+        let mut log = self.0.lock().expect("lock");
+        log.replies.push(line);
+        log.received.push(query.received);
     }
 }
 

@@ -35,8 +35,8 @@ impl Answers {
             nsid: self.nsid.value.as_ref().map(|n| n.0.as_slice().into()).unwrap_or_default(),
             ..engine::Config::default()
         };
-        config.identity.version = self.version.text(|| format!("nomen {}", env!("CARGO_PKG_VERSION")));
-        config.identity.id = self.id.text(host_name);
+        config.identity.version = self.version.of_program();
+        config.identity.id = self.id.of_host();
         config
     }
 }
@@ -47,12 +47,12 @@ fn host_name() -> String {
     if name.is_empty() { "nomen".into() } else { name }
 }
 
-/// What a question of class CHAOS about the server gets.
+/// What the server says of itself: in the answer to a question of class CHAOS, or in dnstap frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChaosText {
     /// The built-in text: the program and its version, or the host's name.
     Auto,
-    /// REFUSED.
+    /// Nothing: a question is refused.
     Hide,
     /// This text.
     Text(String),
@@ -82,7 +82,16 @@ impl ChaosText {
         }
     }
 
-    /// The text of the answer; none refuses.
+    /// The text where "auto" is the host's name; none says nothing.
+    pub fn of_host(&self) -> Option<Box<[u8]>> {
+        self.text(host_name)
+    }
+
+    /// The text where "auto" is the program and its version; none says nothing.
+    pub fn of_program(&self) -> Option<Box<[u8]>> {
+        self.text(|| format!("nomen {}", env!("CARGO_PKG_VERSION")))
+    }
+
     fn text(&self, auto: impl FnOnce() -> String) -> Option<Box<[u8]>> {
         match self {
             Self::Hide => None,

@@ -22,6 +22,9 @@ keys! {
         /// Log queries: all, none, or a share of them. Queries never wait for the log: what it cannot take is
         /// counted and dropped. `nomen ctl log queries` changes it until the next reload.
         live "queries" queries: LoggedQueries = LoggedQueries::None, example 0.01;
+        /// File that lines of queries are appended to, in the same form, whatever `level` is. It is opened anew as `target`
+        /// is. Unset: they go where all lines go, if `level` lets lines of level "info" pass.
+        restart "queries-file" queries_file: Option<PathBuf> = None, example "/var/log/nomen/queries.log";
     }
 }
 

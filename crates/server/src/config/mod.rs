@@ -12,7 +12,7 @@
 //! | `updates` | `[updates]`, `[[zone]]`, `[template.X]` | `crate::changes` |
 //! | `transfers` | `[transfers]`, `[[tsig-key]]` | `crate::transfers`, `crate::secondaries` |
 //! | `resolver` | `[resolver]` and its blocks | `recursion`, `resolver`, `cache` |
-//! | `control`, `metrics`, `log` | their own | the modules of that name |
+//! | `control`, `metrics`, `log`, `dnstap` | their own | the modules of that name |
 //!
 //! `table` is what the files are written with, `files` reads the operator's files, `report` shows what is wrong with them,
 //! and `reference` prints the page of all keys. A feature's keys get into the configuration by one line: in `server` if
@@ -21,6 +21,7 @@
 pub mod answers;
 pub mod catalogs;
 pub mod control;
+pub mod dnstap;
 pub mod files;
 pub mod listen;
 pub mod log;
@@ -44,6 +45,7 @@ pub use storage::Storage;
 pub use table::pending::PendingKey;
 
 use control::Control;
+use dnstap::Dnstap;
 use listen::Listen;
 use log::Log;
 use metrics::Metrics;
@@ -97,6 +99,8 @@ pub struct Settings {
     pub metrics: Option<At<Metrics>>,
     /// `[log]`.
     pub log: At<Log>,
+    /// `[dnstap]`, if present.
+    pub dnstap: Option<At<Dnstap>>,
 }
 
 /// What is in force when nothing is written.
@@ -115,13 +119,14 @@ impl Default for Settings {
             control: At::default(),
             metrics: None,
             log: At::default(),
+            dnstap: None,
         }
     }
 }
 
 impl Configuration {
     /// What stands at the top of a file, in the order of the reference page.
-    fn slots(&mut self) -> [&mut dyn SectionSlot; 14] {
+    fn slots(&mut self) -> [&mut dyn SectionSlot; 15] {
         let Configuration { settings, zones, templates, .. } = self;
         let Settings {
             server,
@@ -136,10 +141,11 @@ impl Configuration {
             control,
             metrics,
             log,
+            dnstap,
         } = settings;
         [
             server, listens, zones, templates, transfers, tsig_keys, updates, resolver, forwards, stubs,
-            access, control, metrics, log,
+            access, control, metrics, log, dnstap,
         ]
     }
 
@@ -151,6 +157,9 @@ impl Configuration {
         let opened = listen::check(listens, faults);
         if let Some(metrics) = metrics {
             metrics.check(&opened, faults);
+        }
+        if let Some(dnstap) = &self.settings.dnstap {
+            dnstap::check(dnstap, faults);
         }
         if let Some(resolver) = &self.settings.resolver {
             resolver::check(resolver, &self.settings, &opened, faults);
@@ -178,6 +187,7 @@ impl Settings {
             control,
             metrics,
             log,
+            dnstap,
         } = new;
         adopt(&mut self.server, server, &mut pending);
         adopt_blocks(&mut self.listens, listens, &mut pending);
@@ -194,6 +204,7 @@ impl Settings {
         adopt(&mut self.control, control, &mut pending);
         adopt_option(&mut self.metrics, metrics, &mut pending);
         adopt(&mut self.log, log, &mut pending);
+        adopt_option(&mut self.dnstap, dnstap, &mut pending);
         pending
     }
 

@@ -20,15 +20,15 @@ One TOML file, named with `nomen serve --config FILE`. Without it nomen serves a
 - Durations are written with units: `\"500ms\"`, `\"30s\"`, `\"5m\"`, `\"1h30m\"`, `\"1d\"`.
 - Sizes are written in bytes or with units: `4096`, `\"64KiB\"`, `\"512MiB\"`, `\"2GiB\"`.
 - `include = [\"conf.d/*.toml\"]` at the top of a file reads more files; `*` and `?` may stand in the file
-  name. Each single section (`[server]`, `[resolver]`, `[control]`, `[metrics]`, `[log]`) may stand in one file only; blocks
-  such as `[[zone]]` and `[[resolver.forward]]` may stand in any.
+  name. Each single section (`[server]`, `[resolver]`, `[control]`, `[metrics]`, `[log]`, `[dnstap]`) may stand in one file
+  only; blocks such as `[[zone]]` and `[[resolver.forward]]` may stand in any.
 
 `nomen check FILE` checks a configuration and every zone it names; `nomen check --defaults` prints every default.
 
 A reload, by SIGHUP or `nomen ctl reload`, reads the file again. Each key says whether a change *takes effect at a reload* or
 *takes effect at the next start*. A change of the latter kind is logged at every reload until the server is started
-again or the value put back, and `nomen ctl status` lists it. The same holds for a `[[listen]]` block, `[resolver]` or
-`[metrics]` that comes or goes.
+again or the value put back, and `nomen ctl status` lists it. The same holds for a `[[listen]]` block, `[resolver]`,
+`[metrics]` or `[dnstap]` that comes or goes.
 
 A configuration that cannot be used changes nothing. A zone that is bad stays in service in its last good version, and so does
 one whose file cannot be read; a zone that never was good answers SERVFAIL. `nomen ctl reload` names all that is bad and
@@ -159,7 +159,8 @@ mod tests {
     /// Set to rewrite the page instead of comparing.
     const UPDATE: &str = "NOMEN_UPDATE_REFERENCE";
 
-    /// Keys that cannot stand together with others: a zone has files, and may take updates, or it has primaries.
+    /// Keys that cannot stand together with others: a zone has files, and may take updates, or it has primaries; dnstap
+    /// frames go into a file or to a socket.
     const FILES: [&str; 7] = [
         "file",
         "directory",
@@ -169,7 +170,8 @@ mod tests {
         "update-policy",
         "ixfr-from-differences",
     ];
-    const PRIMARIES: [&str; 9] = [
+    const PRIMARIES: [&str; 10] = [
+        "socket",
         "primaries",
         "allow-notify",
         "ixfr",

@@ -266,6 +266,7 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
         control,
         metrics,
         log,
+        dnstap,
     } = settings;
     let mut all = [of(&**server), of(&**transfers), of(&**updates), of(&**control), of(&**log)].concat();
     all.extend(tsig_keys.iter().flat_map(|key| of(&**key)));
@@ -275,17 +276,19 @@ fn values(settings: &Settings) -> Vec<(&'static str, KeyValue)> {
     all.extend(stubs.iter().flat_map(|stub| of(&**stub)));
     all.extend(access.iter().flat_map(|access| of(&**access)));
     all.extend(metrics.iter().flat_map(|metrics| of(&**metrics)));
+    all.extend(dnstap.iter().flat_map(|dnstap| of(&**dnstap)));
     all
 }
 
-/// Every section of [`Settings`] with the example of every key.
+/// Every section of [`Settings`] with the example of every key; dnstap frames go to one place.
 fn examples() -> String {
     let mut config = Configuration::default();
     let of_zones = ["[[zone]]", "[template.X]"];
     let sections = config.slots().map(|slot| slot.describe());
     let sections = sections.into_iter().filter(|section| !of_zones.contains(&section.header));
     let text = |section: SectionDoc| {
-        let keys: Vec<String> = section.keys.iter().map(|k| format!("{} = {}", k.name, k.example)).collect();
+        let keys = section.keys.iter().filter(|k| (section.header, k.name) != ("[dnstap]", "file"));
+        let keys: Vec<String> = keys.map(|k| format!("{} = {}", k.name, k.example)).collect();
         format!("{}\n{}\n", section.header, keys.join("\n"))
     };
     sections.map(text).collect()
@@ -296,7 +299,7 @@ fn a_reload_takes_over_the_live_keys_and_no_other() {
     let start = settings(
         "[metrics]\n[[resolver.forward]]\nservers = [\"192.0.2.1\"]\n\
          [[resolver.stub]]\ndomain = \"a\"\nservers = [\"192.0.2.2\"]\n[[resolver.access]]\nfrom = [\"any\"]\n\
-         [[tsig-key]]\nname = \"k\"\nsecret = \"c2VjcmV0\"\n",
+         [[tsig-key]]\nname = \"k\"\nsecret = \"c2VjcmV0\"\n[dnstap]\nsocket = \"s\"\n",
     );
     let new = settings(&examples());
     let mut running = start.clone();

@@ -1,16 +1,26 @@
-//! `nomen ctl log`: what is logged, until the configuration is read again, and the file it goes to.
+//! `nomen ctl log`: what is logged, until the configuration is read again, and the files it goes to.
 
 use serde_json::{Value, json};
 
 use crate::config::log::{LogLevel, LoggedQueries};
 use crate::config::table::value::Word;
+use crate::dnstap::Dnstap;
 use crate::frontend::Frontend;
 use crate::logging::Logging;
 
-/// Opens the log file anew.
-pub(super) fn reopen(logging: &Logging) -> Result<Value, String> {
-    logging.reopen().map_err(|fault| fault.to_string())?;
-    Ok(json!({"log": logging.target()}))
+/// Opens the files of logs and of dnstap anew.
+pub(super) fn reopen(logging: &Logging, dnstap: Option<&Dnstap>) -> Result<Value, String> {
+    let log = logging.reopen().map_err(|fault| fault.to_string());
+    let dnstap = dnstap.map_or(Ok(None), Dnstap::reopen).map_err(|fault| fault.to_string());
+    let dnstap = log.and(dnstap)?;
+    let mut reopened = json!({"log": logging.target()});
+    if let Some(file) = logging.query_file() {
+        reopened["queries"] = file.path().display().to_string().into();
+    }
+    if let Some(file) = dnstap {
+        reopened["dnstap"] = file.into();
+    }
+    Ok(reopened)
 }
 
 /// Changes the level.

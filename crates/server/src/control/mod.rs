@@ -225,7 +225,7 @@ pub enum Command {
         /// The domain.
         domain: String,
     },
-    /// Open the log file anew.
+    /// Open the files of logs and of dnstap anew.
     LogReopen,
     /// Change the least severe level that is logged.
     LogLevel {

@@ -64,6 +64,10 @@ pub(super) fn stats(
     }
     put("log.dropped".into(), logging.dropped() as u64);
     put("query_log.dropped".into(), frontend.query_logger.dropped());
+    if let Some(dnstap) = &frontend.dnstap {
+        put("dnstap.written".into(), dnstap.written());
+        put("dnstap.dropped".into(), dnstap.dropped());
+    }
     for listener in frontend.listeners() {
         let (addr, carrier) = (listener.local, listener.carrier);
         for (name, value) in listener.totals.iter().filter(|(_, value)| *value > 0) {

@@ -88,7 +88,7 @@ fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
         Command::ZoneFreeze { name } => zones::freeze(parts, name),
         Command::ZoneWrite { name, to, force } => zones::write(parts, name, to.as_deref(), *force),
         Command::ZoneNotify { name } => zones::order(parts, name, ZoneOrder::Notify),
-        Command::LogReopen => log::reopen(logging),
+        Command::LogReopen => log::reopen(logging, frontend.dnstap.as_deref()),
         Command::LogLevel { level } => log::set_level(logging, level),
         Command::LogQueries { on } => Ok(log::set_queries(frontend, *on)),
         Command::Reload { .. }

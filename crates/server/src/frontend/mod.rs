@@ -1,4 +1,4 @@
-//! What answers queries: the engine, its workers and their accounts, the listeners, the query log. `workers` joins `net`
+//! What answers queries: the engine, its workers and their accounts, the listeners, the query log and dnstap. `workers` joins `net`
 //! and `engine`.
 
 mod workers;
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Both, Engine, QueryLog, Sources, Zones};
+use engine::{Both, Engine, LoggedQuery, LoggedReply, QueryLog, Sources, Zones};
 use net::{Bound, Context, Running, ServeError, TcpLimits};
 use recursion::Cached;
 use tracing::{error, info, warn};
@@ -16,13 +16,15 @@ use zone::catalog::Catalog;
 
 use crate::config::Settings;
 use crate::config::log::LoggedQueries;
+use crate::dnstap::Dnstap;
 use crate::in_force::Adopt;
+use crate::logging::QueryFile;
 use crate::querylog::QueryLogger;
 use crate::sync::lock;
 pub use workers::Accounts;
 use workers::Workers;
 
-/// Longest wait for the query log at the end.
+/// Longest wait for the query log at the end, and for dnstap.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What answers at once: zones, and for other names the cache of recursive service.
@@ -46,6 +48,23 @@ pub struct Frontend {
     pub tcp_limits: TcpLimits,
     /// The query log's writer.
     pub query_logger: QueryLogger,
+    /// Copies of messages for a collector, if there is one.
+    pub dnstap: Option<Arc<Dnstap>>,
+}
+
+/// The query log, and dnstap.
+struct BothLogs(Arc<dyn QueryLog>, Arc<dyn QueryLog>);
+
+impl QueryLog for BothLogs {
+    fn query(&self, query: &LoggedQuery<'_>) {
+        self.0.query(query);
+        self.1.query(query);
+    }
+
+    fn reply(&self, query: &LoggedQuery<'_>, reply: &LoggedReply<'_>) {
+        self.0.reply(query, reply);
+        self.1.reply(query, reply);
+    }
 }
 
 /// Counters of one listener.
@@ -60,11 +79,16 @@ pub struct ListenerTotals {
 }
 
 impl Frontend {
-    /// An engine that serves no zones yet, and nobody listens.
+    /// An engine that serves no zones yet, and nobody listens. Lines of queries go into the file, if there is one.
     ///
     /// # Errors
     /// The system's, if it refuses a thread for the query log.
-    pub fn new(key: &HashKey, settings: &Settings) -> std::io::Result<Frontend> {
+    pub fn new(
+        key: &HashKey,
+        settings: &Settings,
+        query_file: Option<QueryFile>,
+        dnstap: Option<Arc<Dnstap>>,
+    ) -> std::io::Result<Frontend> {
         let zones = Zones { catalog: Arc::new(Catalog::new(key)), config: settings.zones_config() };
         let (connections, per_client) = settings.server.tcp.limits();
         let frontend = Frontend {
@@ -72,7 +96,8 @@ impl Frontend {
             accounts: Accounts::default(),
             listeners: Mutex::default(),
             tcp_limits: TcpLimits::new(connections, per_client, &settings.server.tcp.times()),
-            query_logger: QueryLogger::start()?,
+            query_logger: QueryLogger::start(query_file)?,
+            dnstap,
         };
         frontend.log_queries(*settings.log.queries);
         Ok(frontend)
@@ -85,7 +110,11 @@ impl Frontend {
             LoggedQueries::All => Some(Arc::new(self.query_logger.tap(1.0))),
             LoggedQueries::Share(share) => Some(Arc::new(self.query_logger.tap(share))),
         };
-        self.engine.set_query_log(log);
+        let dnstap = self.dnstap.clone().map(|dnstap| dnstap as Arc<dyn QueryLog>);
+        self.engine.set_query_log(match (log, dnstap) {
+            (Some(log), Some(dnstap)) => Some(Arc::new(BothLogs(log, dnstap))),
+            (log, dnstap) => log.or(dnstap),
+        });
     }
 
     /// Starts the workers of these sockets.
@@ -145,6 +174,9 @@ impl Frontend {
             listener.join();
         }
         self.query_logger.flush(LAST_WORDS);
+        if let Some(dnstap) = &self.dnstap {
+            dnstap.finish(LAST_WORDS);
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use wire::Rcode;
 use super::{Buckets, Figures, MetricType, Printer};
 use crate::frontend::{Accounts, Frontend};
 
-/// What workers and the query log count.
+/// What workers, the query log and dnstap count.
 pub struct QueryFigures(pub Arc<Frontend>);
 
 impl Figures for QueryFigures {
@@ -22,6 +22,13 @@ impl Figures for QueryFigures {
             "Queries missing from the query log because it could not take them in time",
             dropped,
         )?;
+        if let Some(dnstap) = &self.0.dnstap {
+            out.counter("dnstap_frames", "dnstap frames written", dnstap.written())?;
+            let help = "Messages that dnstap could not take, or that got lost on the way to the collector";
+            out.counter("dnstap_dropped", help, dnstap.dropped())?;
+            let connected = f64::from(u8::from(dnstap.is_connected()));
+            out.gauge("dnstap_connected", "1 while there is a file or a collector to write to", connected)?;
+        }
         histograms(&self.0.accounts, out)
     }
 }

@@ -20,6 +20,7 @@ use tracing::{debug, error, warn};
 use wire::{Name, NameBuf};
 
 use crate::config::Settings;
+use crate::dnstap::{Dnstap, Tapped};
 use crate::frontend::Served;
 use crate::in_force::Adopt;
 use crate::interfaces::Interfaces;
@@ -101,11 +102,16 @@ impl Lookups for Asker {
 }
 
 impl Recursive {
-    /// Starts it; from the next batch on the engine answers with it.
+    /// Starts it; from the next batch on the engine answers with it. Messages to and from other servers are copied for
+    /// dnstap.
     ///
     /// # Errors
     /// [`RecursiveFault`].
-    pub fn start(plan: Plan, engine: &Arc<Engine<Served>>) -> Result<Recursive, RecursiveFault> {
+    pub fn start(
+        plan: Plan,
+        engine: &Arc<Engine<Served>>,
+        dnstap: Option<Arc<Dnstap>>,
+    ) -> Result<Recursive, RecursiveFault> {
         let start = Instant::now();
         let cache = Cache::new(&plan.cache, engine.key()).map_err(RecursiveFault::Cache)?;
         let service = Service::new(cache, start, &plan.policy).map_err(RecursiveFault::Policy)?;
@@ -118,7 +124,7 @@ impl Recursive {
         let forwarder = Forwarder::new(plan.forward, service.settler(), ChaCha::new(seed));
         let forward = forwarder.stats();
         let config = OutgoingConfig { queue: plan.queue, ..OutgoingConfig::default() };
-        let outgoing = Outgoing::start("forward", forwarder, &config);
+        let outgoing = Outgoing::start("forward", Tapped::new(forwarder, dnstap), &config);
         let outgoing = Arc::new(outgoing.map_err(RecursiveFault::Thread)?);
         service.connect(Box::new(Asker(Arc::clone(&outgoing))));
         let file = match plan.file {

@@ -13,13 +13,16 @@ use tokio::runtime::Runtime;
 use tracing::{info, warn};
 use wire::hash::HashKey;
 
+use crate::builtin;
 use crate::changes::Changes;
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, ServeArgs};
 use crate::config::Settings;
 use crate::config::report::exit_code;
 use crate::control::{self, Parts, Socket};
+use crate::dnstap::Dnstap;
 use crate::frontend::Frontend;
 use crate::in_force::{Adopt, ConfigSource, InForce, Prepared};
+use crate::logging::{self, Logging};
 use crate::metrics::{
     self, AllFigures, Figures, ListenerFigures, ProcessFigures, QueryFigures, RecursionFigures,
     SecondaryFigures, Shown, TransferFigures, UpdateFigures, ZoneFigures,
@@ -34,7 +37,6 @@ use crate::zones::differences::Differences;
 use crate::zones::images::{Images, StateFolder};
 use crate::zones::keeping::{Keeping, Kept, ZoneKeeping};
 use crate::zones::resolve::WantedZones;
-use crate::{builtin, logging};
 use sockets::Sockets;
 
 /// Why the server did not start: words for the operator and the exit code.
@@ -72,10 +74,8 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let (logging, _log_writer) = logging::start(&settings.log).map_err(|fault| outside(fault.to_string()))?;
     sockets.notes.iter().for_each(|note| warn!("{note}"));
     let (key, images) = open_state(&settings, built_in);
-    let frontend = Frontend::new(&key, &settings);
-    let frontend = Arc::new(frontend.map_err(|e| outside(format!("cannot start the query log: {e}")))?);
-    let recursive = plan(&settings).map(|plan| Recursive::start(plan, &frontend.engine)).transpose();
-    let recursive = recursive.map_err(|fault| outside(fault.to_string()))?.map(Arc::new);
+    let frontend = start_frontend(&key, &settings, &logging)?;
+    let recursive = start_recursive(&frontend, &settings)?;
     let logging = Arc::new(logging);
     let transfers = Transfers::start(&frontend.engine, &settings);
     let state = settings.server.storage.folder().filter(|_| !built_in);
@@ -84,6 +84,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let mut adopting: Vec<Arc<dyn Adopt>> =
         vec![frontend.clone(), logging.clone(), transfers.clone(), secondaries.clone()];
     adopting.extend(changes.iter().map(|changes| Arc::clone(changes) as Arc<dyn Adopt>));
+    adopting.extend(frontend.dnstap.iter().map(|dnstap| Arc::clone(dnstap) as Arc<dyn Adopt>));
     adopting.extend(recursive.iter().map(|recursive| Arc::clone(recursive) as Arc<dyn Adopt>));
     let in_force = Arc::new(InForce::new(source, settings, adopting));
     let renew = in_force.clone();
@@ -122,6 +123,25 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
         process,
     };
     attend(parts, runtime, signals, sockets.control, sockets.metrics).map_err(outside)
+}
+
+/// What answers, with its logs; nobody listens yet.
+fn start_frontend(
+    key: &HashKey,
+    settings: &Settings,
+    logging: &Logging,
+) -> Result<Arc<Frontend>, StartFault> {
+    let dnstap = settings.dnstap.as_ref().and_then(|dnstap| dnstap.config()).map(Dnstap::start).transpose();
+    let dnstap = dnstap.map_err(|fault| outside(fault.to_string()))?.map(Arc::new);
+    let frontend = Frontend::new(key, settings, logging.query_file().cloned(), dnstap);
+    frontend.map(Arc::new).map_err(|e| outside(format!("cannot start the query log: {e}")))
+}
+
+/// Recursive service, if it is on.
+fn start_recursive(frontend: &Frontend, settings: &Settings) -> Result<Option<Arc<Recursive>>, StartFault> {
+    let Some(plan) = plan(settings) else { return Ok(None) };
+    let started = Recursive::start(plan, &frontend.engine, frontend.dnstap.clone());
+    started.map(|recursive| Some(Arc::new(recursive))).map_err(|fault| outside(fault.to_string()))
 }
 
 /// The runtime of administration: control, metrics, signals.
@@ -296,7 +316,7 @@ fn attend(
         }
         tokio::spawn(signals::feed_watchdog(Arc::clone(&frontend)));
         let why = tokio::select! {
-            signal = signals.until_stopped(&keeping, &logging) => signal,
+            signal = signals.until_stopped(&keeping, &logging, frontend.dnstap.as_deref()) => signal,
             Some(()) = stopped.recv() => "nomen ctl stop",
         };
         info!("{why}: answering what has arrived, then stopping");

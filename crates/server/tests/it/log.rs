@@ -61,3 +61,24 @@ fn the_level_and_the_log_of_queries_change_until_a_reload() {
     let log = fs::read_to_string(stopped.path().join("log")).expect("the log");
     assert!(!log.contains("name=ns2.example.") && !log.contains("INFO stopped"), "{log}");
 }
+
+#[test]
+fn queries_have_a_file_of_their_own_whatever_the_level() {
+    let server =
+        Server::start(APEX, "[log]\nlevel = \"error\"\nqueries = true\nqueries-file = \"queries.log\"\n");
+    server.query(&["ns1.example", "A"]);
+    wait_for(&server, "queries.log", "name=ns1.example.");
+    fs::rename(server.path("queries.log"), server.path("queries.log.1")).expect("moved");
+    assert_eq!(server.ctl_json(&["log", "reopen"])["queries"], "queries.log");
+    server.query(&["ns2.example", "A"]);
+    wait_for(&server, "queries.log", "name=ns2.example.");
+    fs::rename(server.path("queries.log"), server.path("queries.log.2")).expect("moved");
+    server.hang_up();
+    server.query(&["www.example", "A"]);
+    let stopped = server.stop();
+    let read = |name| fs::read_to_string(stopped.path().join(name)).unwrap_or_default();
+    let names = |name| read(name).lines().map(|line| line.matches("name=").count()).collect::<Vec<_>>();
+    assert_eq!([names("queries.log.1"), names("queries.log.2"), names("queries.log")], [[1], [1], [1]]);
+    assert!(read("queries.log").contains("name=www.example."), "also what was asked last");
+    assert!(!read("log").contains("name="), "{}", read("log"));
+}

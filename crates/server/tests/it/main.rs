@@ -5,6 +5,7 @@ mod catalogs;
 mod changes;
 mod control;
 mod conventions;
+mod dnstap;
 mod folders;
 mod history;
 mod hostile;

@@ -1,9 +1,9 @@
 //! Figures over HTTP, and the query log.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 
-use crate::support::{APEX, PATIENCE, Server, eventually, free_address, written};
+use crate::support::{APEX, PATIENCE, Server, eventually, free_address, message, written};
 
 /// Sends one request and returns the whole answer.
 pub(crate) fn http(server: SocketAddr, request: &str) -> String {
@@ -55,18 +55,50 @@ fn figures_are_scraped() {
 
 #[test]
 fn the_query_log_tells_each_query() {
-    let server = Server::start(APEX, "[log]\nqueries = true\nformat = \"json\"\n");
-    server.query(&["Ns1.example", "AAAA"]);
-    let logged = || {
-        let log = server.log();
-        let mut whole = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-        whole.find(|line| line.contains("\"message\":\"query\"")).map(str::to_owned)
+    let large: String = (0..100).map(|n| format!("large A 192.0.2.{n}\n")).collect();
+    let server = Server::start(&format!("{APEX}{large}"), "[log]\nqueries = true\nformat = \"json\"\n");
+    let entry = |name: &str| {
+        let logged = || {
+            let log = server.log();
+            let mut whole = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+            whole.find(|line| line.contains(&format!("\"name\":\"{name}\""))).map(str::to_owned)
+        };
+        eventually("the query is logged", &server, || logged().is_some());
+        let entry: serde_json::Value = serde_json::from_str(&logged().expect("a line")).expect("JSON");
+        assert_eq!(entry["listener"], server.address.to_string(), "{entry}");
+        entry
     };
-    eventually("the query is logged", &server, || logged().is_some());
-    let line = logged().expect("a line");
-    let entry: serde_json::Value = serde_json::from_str(&line).expect("JSON");
-    assert_eq!((&entry["name"], &entry["type"]), (&"Ns1.example.".into(), &"AAAA".into()), "{entry}");
-    assert_eq!((&entry["rcode"], &entry["transport"]), (&"NOERROR".into(), &"udp".into()), "{entry}");
+    let is = |entry: &serde_json::Value, expected: &[(&str, serde_json::Value)]| {
+        expected.iter().for_each(|(key, value)| assert_eq!(&entry[key], value, "{key} of {entry}"));
+    };
+    server.query(&["Ns1.example", "AAAA"]);
+    let usual = [
+        ("message", "query".into()),
+        ("transport", "udp".into()),
+        ("opcode", "QUERY".into()),
+        ("class", "IN".into()),
+        ("type", "AAAA".into()),
+        ("zone", "example.".into()),
+        ("rcode", "NOERROR".into()),
+        ("truncated", false.into()),
+        ("extended_error", serde_json::Value::Null),
+    ];
+    is(&entry("Ns1.example."), &usual);
+    server.query(&["large.example", "A", "+ignore"]);
+    is(&entry("large.example."), &[("truncated", true.into()), ("zone", "example.".into())]);
+    server.query(&["elsewhere.test", "A", "+tcp"]);
+    let refused = [
+        ("transport", "tcp".into()),
+        ("rcode", "REFUSED".into()),
+        ("extended_error", 20.into()),
+        ("zone", serde_json::Value::Null),
+    ];
+    is(&entry("elsewhere.test."), &refused);
+    let mut notify = message(7, "example", 6);
+    notify[2] = 4 << 3;
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.send_to(&notify, server.address).expect("sent");
+    is(&entry("example."), &[("opcode", "NOTIFY".into())]);
 }
 
 #[test]

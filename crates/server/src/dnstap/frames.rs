@@ -1,0 +1,207 @@
+//! Frames of messages, made by the thread that writes them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use dnstap::{DnstapFrame, DnstapKind, DnstapMessage, DnstapSocketFamily, append_frame};
+use exchange::Transport;
+use prost::Message;
+use tracing::{info, warn};
+
+use super::sink::{Sink, SinkFault};
+use super::{Destination, DnstapCounts, WallClock, protocol};
+use crate::worker_queue::RecordWriter;
+
+/// Bytes of frames after which they are written, also before a round is over.
+const ENOUGH: usize = 64 * 1024;
+
+/// A message that was seen. Its bytes are those of the zone's name, then the message.
+pub(super) struct Seen {
+    pub(super) kind: DnstapKind,
+    pub(super) transport: Transport,
+    /// Who asks; of queries to other servers it is not known from which address they went.
+    pub(super) asks: Option<SocketAddr>,
+    pub(super) answers: SocketAddr,
+    /// Nanoseconds since 1970.
+    pub(super) query_at: Option<u64>,
+    pub(super) response_at: Option<u64>,
+    pub(super) zone_len: usize,
+}
+
+impl Seen {
+    /// The message as dnstap describes it.
+    fn describe(&self, bytes: &[u8]) -> DnstapMessage {
+        let (zone, message) = bytes.split_at(self.zone_len);
+        let (query_time_sec, query_time_nsec) = parts(self.query_at);
+        let (response_time_sec, response_time_nsec) = parts(self.response_at);
+        let [query_message, response_message] = match self.kind.is_response() {
+            false => [Some(message.to_vec()), None],
+            true => [None, Some(message.to_vec())],
+        };
+        let family = match plain(self.answers) {
+            IpAddr::V4(_) => DnstapSocketFamily::Inet,
+            IpAddr::V6(_) => DnstapSocketFamily::Inet6,
+        };
+        DnstapMessage {
+            kind: self.kind as i32,
+            socket_family: Some(family as i32),
+            socket_protocol: Some(protocol(self.transport) as i32),
+            query_address: self.asks.map(bytes_of),
+            response_address: Some(bytes_of(self.answers)),
+            query_port: self.asks.map(|asks| asks.port().into()),
+            response_port: Some(self.answers.port().into()),
+            query_time_sec,
+            query_time_nsec,
+            query_message,
+            query_zone: (!zone.is_empty()).then(|| zone.to_vec()),
+            response_time_sec,
+            response_time_nsec,
+            response_message,
+        }
+    }
+}
+
+/// The address, an IPv4 one in the form of IPv6 as what it is.
+fn plain(address: SocketAddr) -> IpAddr {
+    address.ip().to_canonical()
+}
+
+fn bytes_of(address: SocketAddr) -> Vec<u8> {
+    match plain(address) {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+/// Seconds and nanoseconds.
+fn parts(unix: Option<u64>) -> (Option<u64>, Option<u32>) {
+    let nanos = |unix| u32::try_from(unix % 1_000_000_000).unwrap_or(0);
+    (unix.map(|unix| unix / 1_000_000_000), unix.map(nanos))
+}
+
+/// What the thread has.
+pub(super) struct Frames {
+    sink: Sink,
+    counts: Arc<DnstapCounts>,
+    clock: Arc<WallClock>,
+    /// A frame with all but its message.
+    blank: DnstapFrame,
+    /// Frames to be written, and how many.
+    waiting: Vec<u8>,
+    count: u64,
+    /// Whether the last ones could not be written.
+    failing: bool,
+}
+
+impl Frames {
+    /// Opens the file, or prepares to look for the collector. Frames are the blank one, each with a message.
+    pub(super) fn open(
+        destination: &Destination,
+        blank: DnstapFrame,
+        counts: Arc<DnstapCounts>,
+        clock: Arc<WallClock>,
+    ) -> Result<Self, SinkFault> {
+        let sink = match destination {
+            Destination::File(path) => Sink::file(path)?,
+            Destination::Socket(path) => Sink::socket(path),
+        };
+        counts.connected.store(sink.is_open().into(), Relaxed);
+        Ok(Frames { sink, counts, clock, blank, waiting: Vec::new(), count: 0, failing: false })
+    }
+
+    /// Opens the file anew.
+    pub(super) fn reopen(&mut self) -> Result<(), SinkFault> {
+        self.write_out();
+        self.sink.reopen()
+    }
+
+    /// Ends the stream in order, within this time.
+    pub(super) fn finish(&mut self, patience: Duration) {
+        self.write_out();
+        if let Err(fault) = self.sink.finish(patience) {
+            warn!("dnstap: {} was not ended in order: {fault}", self.sink);
+        }
+        self.counts.connected.store(0, Relaxed);
+    }
+
+    /// Writes what waits. What cannot be written waits on for the next collector, or is counted as lost.
+    fn write_out(&mut self) {
+        if self.waiting.is_empty() || !self.sink.is_open() {
+            return;
+        }
+        match self.sink.write(&mut self.waiting) {
+            Ok(()) => {
+                self.counts.written.fetch_add(self.count, Relaxed);
+                self.count = 0;
+                self.failing = false;
+            }
+            Err(fault) => {
+                let left = frames_in(&self.waiting);
+                let gone = self.count.saturating_sub(left);
+                // Of what a collector did not read before it went, nobody knows.
+                self.counts.lost.fetch_add(gone, Relaxed);
+                self.count = left;
+                if !std::mem::replace(&mut self.failing, true) {
+                    warn!("dnstap: cannot write to {}: {fault}", self.sink);
+                }
+            }
+        }
+        self.counts.connected.store(self.sink.is_open().into(), Relaxed);
+    }
+}
+
+/// How many frames these are.
+fn frames_in(mut frames: &[u8]) -> u64 {
+    let mut count = 0;
+    while let Some(len) = dnstap::first_frame(frames) {
+        frames = &frames[len..];
+        count += 1;
+    }
+    count
+}
+
+impl RecordWriter<Seen> for Frames {
+    fn is_ready(&mut self) -> bool {
+        if !self.sink.is_open() {
+            let failed_before = self.failing;
+            match self.sink.connect(Instant::now()) {
+                None => {}
+                Some(Ok(())) => {
+                    self.failing = false;
+                    info!("dnstap: writing to {}", self.sink);
+                }
+                Some(Err(_)) if failed_before => {}
+                Some(Err(fault)) => {
+                    self.failing = true;
+                    warn!("dnstap: cannot write to {}, trying again: {fault}", self.sink);
+                }
+            }
+            self.counts.connected.store(self.sink.is_open().into(), Relaxed);
+        }
+        self.sink.is_open()
+    }
+
+    fn write(&mut self, seen: &Seen, bytes: &[u8]) {
+        if !self.sink.is_open() {
+            // It was lost in the middle of a round.
+            self.counts.lost.fetch_add(1, Relaxed);
+            return;
+        }
+        self.blank.message = Some(Box::new(seen.describe(bytes)));
+        append_frame(&mut self.waiting, |out| {
+            // It fails where there is no room, and a vector has room for everything.
+            let _ = self.blank.encode(out);
+        });
+        self.count += 1;
+        if self.waiting.len() >= ENOUGH {
+            self.write_out();
+        }
+    }
+
+    fn settle(&mut self) {
+        self.clock.set();
+        self.write_out();
+    }
+}
