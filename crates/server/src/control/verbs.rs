@@ -27,8 +27,14 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
             Ok(apex) => drop(tokio::spawn(finish_reload(parts.keeping.reload_zone(apex, force), lines))),
             Err(error) => send(&lines, Err(error)),
         },
-        Command::ZoneAdd { name, template, file, primaries } => {
-            let text = zones::block(&name, template.as_deref(), file.as_deref(), &primaries);
+        Command::ZoneAdd { name, template, file, primaries, catalog, group } => {
+            let keys = [
+                ("template", template),
+                ("file", file),
+                ("catalog-member", catalog),
+                ("catalog-group", group),
+            ];
+            let text = zones::block(&name, keys, &primaries);
             drop(tokio::spawn(finish_reload(parts.keeping.add_zone(text), lines)));
         }
         Command::ZoneRemove { name } => match zones::apex(&name) {

@@ -89,7 +89,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let (mut zones, keeping, kept) = Keeping::new(Arc::clone(&frontend.engine), images.clone(), prepare);
     secondaries.connect(keeping.clone());
     zones.connect(Arc::clone(&secondaries), Arc::clone(&transfers), state);
-    transfers.connect(changes.clone(), Arc::clone(&secondaries));
+    transfers.connect(changes.clone(), Arc::clone(&secondaries), zones.produced());
     if let Some(changes) = &changes {
         changes.connect(keeping.clone());
         zones.change_by(Arc::clone(changes));

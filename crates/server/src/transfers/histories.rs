@@ -11,19 +11,23 @@ use zone::store::ChangeSet;
 use crate::changes::Changes;
 use crate::secondaries::Secondaries;
 use crate::zones::Apex;
+use crate::zones::produce::ProducedStores;
 
 /// Who knows what changed in zones.
 #[derive(Clone)]
 pub(super) struct Histories {
     pub(super) changes: Option<Arc<Changes>>,
     pub(super) secondaries: Arc<Secondaries>,
+    pub(super) produced: Arc<ProducedStores>,
 }
 
 impl Histories {
     /// Whether anything may be known of a zone.
     pub(super) fn knows(&self, zone: &Zone) -> bool {
         let apex = zone.apex().as_wire();
-        self.changes.as_ref().is_some_and(|changes| changes.is_stored(apex)) || self.secondaries.keeps(apex)
+        self.produced.has(apex)
+            || self.changes.as_ref().is_some_and(|changes| changes.is_stored(apex))
+            || self.secondaries.keeps(apex)
     }
 
     /// What leads from a version to this one, step by step; nothing if that is not known, or is more than the zone itself.
@@ -32,6 +36,7 @@ impl Histories {
         let apex = Apex::from(zone.apex().as_wire());
         let of_changes = self.changes.as_ref().filter(|changes| changes.is_stored(&apex));
         let history = match of_changes {
+            _ if self.produced.has(&apex) => self.produced.history(&apex, from),
             Some(changes) => changes.history(&apex, from),
             None => self.secondaries.history(&apex, from),
         };

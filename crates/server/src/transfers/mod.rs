@@ -27,6 +27,7 @@ use crate::in_force::Adopt;
 use crate::secondaries::Secondaries;
 use crate::sync::{read, write};
 use crate::zones::Apex;
+use crate::zones::produce::ProducedStores;
 use histories::Histories;
 use limits::{Slot, Slots};
 pub use rules::{Grants, RuleMaker, TransferRules, grants, unknown_key};
@@ -96,8 +97,13 @@ impl Transfers {
     }
 
     /// What changed in zones is known here.
-    pub fn connect(&self, changes: Option<Arc<Changes>>, secondaries: Arc<Secondaries>) {
-        self.histories.get_or_init(|| Histories { changes, secondaries });
+    pub fn connect(
+        &self,
+        changes: Option<Arc<Changes>>,
+        secondaries: Arc<Secondaries>,
+        produced: Arc<ProducedStores>,
+    ) {
+        self.histories.get_or_init(|| Histories { changes, secondaries, produced });
     }
 
     /// What transfers have come to.

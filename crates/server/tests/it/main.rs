@@ -10,6 +10,7 @@ mod iterate;
 mod log;
 mod metrics;
 mod primary;
+mod producer;
 mod query;
 mod recursion;
 mod reload;

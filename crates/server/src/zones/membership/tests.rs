@@ -33,7 +33,7 @@ fn version(catalog: &str, lines: &[(&str, &str)]) -> Zone {
 
 fn template(folder: &str) -> Arc<MemberTemplate> {
     let file = PathPattern::parse(&format!("{folder}/{{zone}}"), Path::new("/")).expect("a pattern");
-    Arc::new(MemberTemplate { file: Some(file), peers: None, grants: None, updates: None })
+    Arc::new(MemberTemplate { file: Some(file), peers: None, grants: None, updates: None, listing: None })
 }
 
 fn plan(catalog: &str) -> CatalogPlan {
