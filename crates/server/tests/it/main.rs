@@ -4,6 +4,7 @@ mod broken;
 mod catalogs;
 mod changes;
 mod control;
+mod fleet;
 mod folders;
 mod images;
 mod iterate;
