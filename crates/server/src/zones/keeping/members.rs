@@ -88,6 +88,10 @@ impl Keeping {
     /// Makes the catalog zones anew whose lists have changed. They are in service when this returns.
     pub(super) fn produce(&mut self, removal: Removal) {
         let (kept, made) = (Arc::clone(&self.kept), self.joining.producer.produce(removal));
+        self.note_catalogs();
+        if made.is_empty() {
+            return;
+        }
         for (apex, made) in made {
             let made = made.map_err(|fault| Arc::new(ZoneFault::without_place(fault.to_string())));
             let event = KeeperEvent::Produced(made, SystemTime::now());
@@ -96,7 +100,6 @@ impl Keeping {
             report(&apex, &actions, false);
             self.act_on(&apex, actions);
         }
-        self.note_catalogs();
         self.publish();
     }
 
