@@ -587,6 +587,12 @@ pub enum CtlZone {
         /// Servers that it is taken from, as `primaries` in the configuration, such as "192.0.2.1 key:NAME".
         #[arg(long, value_delimiter = ',')]
         primaries: Vec<String>,
+        /// Catalog zone that lists it, as `catalog-member` in the configuration.
+        #[arg(long)]
+        catalog: Option<String>,
+        /// Its group there, as `catalog-group` in the configuration.
+        #[arg(long)]
+        group: Option<String>,
     },
     /// Serve a zone no longer that was added by `add`; what was kept of it is removed.
     Remove {

@@ -1,9 +1,11 @@
-//! Keys of `[[zone]]` about catalog zones (RFC 9432): a zone whose records list other zones, which are served as well.
+//! Keys about catalog zones (RFC 9432), zones whose records list other zones: of `[[zone]]` about a catalog zone itself, of
+//! `[[zone]]` and `[template.X]` about the one that lists a zone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use toml::Spanned;
 use toml::de::DeValue;
+use wire::NameBuf;
 
 use super::report::{ConfigPlace, Diagnostic};
 use super::table::Keys;
@@ -26,12 +28,76 @@ keys! {
         /// Templates of members by their group in the catalog zone; all others have `catalog-template`.
         live "catalog-groups" groups: Option<GroupTemplates> = None, example { gold = "customers" };
         /// Largest share of a catalog zone's members that one version of it removes. If it would remove more, and ten at
-        /// least, all of them stay in service until they are listed again or `nomen ctl reload --force` is given.
-        /// Unset: 0.2.
+        /// least, all of them stay in service until they are listed again or `nomen ctl reload --force` is given. With
+        /// `catalog-produce` they stay in the list. Unset: 0.2.
         live "catalog-max-removed" max_removed: Option<Share> = None, example 0.5;
         /// Answer queries and transfers of the catalog zone itself. It is not for ordinary clients: unset, it is refused as
         /// if it were not there.
         live "catalog-answers" answers: Option<bool> = None, example true;
+        /// Make this zone here: a catalog zone that lists every zone whose `catalog-member` is its name. It is kept in the
+        /// state folder, and has no `file`, no `primaries` and no `template`.
+        live "catalog-produce" produce: Option<bool> = None, example true;
+    }
+}
+
+keys! {
+    /// What a zone and a template can say of the catalog zone that lists the zone. Of a key that both have, the zone's
+    /// counts.
+    pub struct ListingKeys {
+        /// Catalog zone with `catalog-produce` that lists the zone, for those who take it from here.
+        live "catalog-member" catalog: Option<NameBuf> = None, example "catalog.example.com";
+        /// Its group there (RFC 9432 §4.3.2), by which those who take it choose what holds for it.
+        live "catalog-group" group: Option<String> = None, example "gold";
+        /// Catalog zone that it is to move to (`coo`, RFC 9432 §4.3.1). If that one is made here, too, it lists the zone
+        /// under the same label, so that whoever takes both keeps what is there. Once all have seen it, it becomes the
+        /// `catalog-member`.
+        live "catalog-coo" new_owner: Option<NameBuf> = None, example "other.example.com";
+    }
+}
+
+impl ListingKeys {
+    /// A name of a catalog zone that nobody makes here, as `is_produced` reports.
+    fn check(&self, is_produced: impl Fn(&NameBuf) -> bool, faults: &mut Vec<Diagnostic>) {
+        if let Some(name) = self.catalog.value.as_ref().filter(|name| !is_produced(name)) {
+            let message = format!("there is no zone {name} with `catalog-produce`");
+            faults.push(Diagnostic::at(self.catalog.place.as_ref(), message));
+        }
+    }
+
+    /// Keys without effect, of a zone that no catalog zone lists.
+    fn check_unlisted(&self, faults: &mut Vec<Diagnostic>) {
+        let of_group = self.group.value.as_ref().map(|_| ("catalog-group", &self.group.place));
+        let of_coo = self.new_owner.value.as_ref().map(|_| ("catalog-coo", &self.new_owner.place));
+        for (key, place) in of_group.into_iter().chain(of_coo) {
+            let message = format!("`{key}` has no effect without `catalog-member`");
+            faults.push(Diagnostic::at(place.as_ref(), message));
+        }
+    }
+}
+
+/// What zones and templates say of the catalog zones that list them.
+pub(super) fn check_listings<'a>(
+    zones: impl Iterator<Item = &'a At<ConfiguredZone>> + Clone,
+    templates: &Templates,
+    faults: &mut Vec<Diagnostic>,
+) {
+    let produced: HashSet<&NameBuf> =
+        zones.clone().filter(|zone| zone.catalog.is_produced()).map(|zone| &zone.name.value).collect();
+    for zone in zones {
+        let template = zone.template.as_deref().and_then(|name| templates.get(name));
+        zone.listing.check(|name| produced.contains(name), faults);
+        if zone.listing.catalog.is_none()
+            && template.is_none_or(|template| template.listing.catalog.is_none())
+        {
+            zone.listing.check_unlisted(faults);
+        }
+        if zone.listing.catalog.value.as_ref() == Some(&zone.name.value) {
+            let message = format!("the catalog zone {} cannot list itself", zone.name.value);
+            faults.push(Diagnostic::at(zone.listing.catalog.place.as_ref(), message));
+        }
+    }
+    for template in templates.values() {
+        template.listing.check(|name| produced.contains(name), faults);
     }
 }
 
@@ -67,6 +133,11 @@ impl Value for GroupTemplates {
 }
 
 impl CatalogKeys {
+    /// Whether the zone is made here.
+    pub fn is_produced(&self) -> bool {
+        self.produce.value == Some(true)
+    }
+
     /// Largest share of members that one version removes.
     pub fn max_removed(&self) -> f64 {
         self.max_removed.value.as_ref().map_or(MAX_REMOVED, |share| share.0)
@@ -85,7 +156,11 @@ pub(super) fn check(zone: &ConfiguredZone, templates: &Templates, primaries: boo
     let keys = &zone.catalog;
     let mut faults = Vec::new();
     if keys.template.is_none() {
-        for value in keys.values().into_iter().filter(|key| key.value.is_some()) {
+        let has_effect = |key: &str| match keys.is_produced() {
+            true => ["catalog-produce", "catalog-max-removed"].contains(&key),
+            false => key == "catalog-produce",
+        };
+        for value in keys.values().into_iter().filter(|key| key.value.is_some() && !has_effect(key.key)) {
             let place = [&keys.groups.place, &keys.max_removed.place, &keys.answers.place];
             let place = place.into_iter().flatten().next();
             let message = format!("`{}` has no effect without `catalog-template`", value.key);

@@ -159,9 +159,9 @@ mod tests {
     /// Set to rewrite the page instead of comparing.
     const UPDATE: &str = "NOMEN_UPDATE_REFERENCE";
 
-    /// Keys that cannot stand together with others: a zone has files, and may take updates, or it has primaries; dnstap
-    /// frames go into a file or to a socket.
-    const FILES: [&str; 7] = [
+    /// Keys that cannot stand together with others: a zone has files, and may take updates, or it has primaries, and none of
+    /// these is made here; dnstap frames go into a file or to a socket.
+    const FILES: [&str; 8] = [
         "file",
         "directory",
         "pattern",
@@ -169,10 +169,12 @@ mod tests {
         "allow-update",
         "update-policy",
         "ixfr-from-differences",
+        "catalog-produce",
     ];
-    const PRIMARIES: [&str; 10] = [
+    const PRIMARIES: [&str; 11] = [
         "socket",
         "primaries",
+        "catalog-produce",
         "allow-notify",
         "ixfr",
         "min-refresh",
@@ -216,7 +218,8 @@ mod tests {
     fn each_documented_key_is_accepted() {
         for without in [&FILES[..], &PRIMARIES[..]] {
             let all = sections();
-            accepted(&all.iter().map(|section| example_without(section, without)).collect::<String>());
+            let text: String = all.iter().map(|section| example_without(section, without)).collect();
+            accepted(&format!("{text}[[zone]]\nname = \"catalog.example.com\"\ncatalog-produce = true\n"));
         }
     }
 

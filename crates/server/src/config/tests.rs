@@ -98,6 +98,38 @@ fn each_fault_has_its_words() {
             "[[zone]]\nname = \"a\"\nfile = \"a\"\nserial-policy = \"today\"",
             "`today` is not one of \"increment\", \"unixtime\" or \"date\"",
         ),
+        (
+            "[[zone]]\nname = \"a\"\ncatalog-produce = true",
+            "`catalog-produce` needs a place to keep what is listed",
+        ),
+        (
+            "[server]\nstate-dir = \"s\"\n[[zone]]\nname = \"a\"\nfile = \"a\"\ncatalog-produce = true",
+            "zone a. has `file` and `catalog-produce`",
+        ),
+        (
+            "[server]\nstate-dir = \"s\"\n[[zone]]\nname = \"a\"\ncatalog-produce = true\nallow-update = [\"any\"]",
+            "zone a. has `allow-update` and `catalog-produce`",
+        ),
+        (
+            "[server]\nstate-dir = \"s\"\n[[zone]]\nname = \"a\"\ncatalog-produce = true\ncatalog-answers = true",
+            "`catalog-answers` has no effect without `catalog-template`",
+        ),
+        (
+            "[server]\nstate-dir = \"s\"\n[[zone]]\nname = \"a\"\ncatalog-produce = true\ncatalog-member = \"a\"",
+            "the catalog zone a. cannot list itself",
+        ),
+        (
+            "[[zone]]\nname = \"a\"\nfile = \"a\"\ncatalog-member = \"b\"",
+            "there is no zone b. with `catalog-produce`",
+        ),
+        (
+            "[template.t]\nfile = \"x{zone}\"\ncatalog-member = \"b\"",
+            "there is no zone b. with `catalog-produce`",
+        ),
+        (
+            "[[zone]]\nname = \"a\"\nfile = \"a\"\ncatalog-group = \"g\"",
+            "`catalog-group` has no effect without `catalog-member`",
+        ),
         ("[template.t]", "template `t` has no `file`, no `directory` and no `primaries`"),
         (
             "[template.t]\nfile = \"x{zone}\"\npattern = \"{zone}\"",

@@ -160,6 +160,12 @@ pub enum Command {
         /// Its primaries, as in the configuration.
         #[serde(default)]
         primaries: Vec<String>,
+        /// The catalog zone that lists it.
+        #[serde(default)]
+        catalog: Option<String>,
+        /// Its group there.
+        #[serde(default)]
+        group: Option<String>,
     },
     /// Serve a zone no longer that was added.
     ZoneRemove {

@@ -34,8 +34,14 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
             let result = zones::thaw(parts, name).await;
             let _ = lines.send(last(result)).await;
         })),
-        Command::ZoneAdd { name, template, file, primaries } => {
-            let text = zones::block(&name, template.as_deref(), file.as_deref(), &primaries);
+        Command::ZoneAdd { name, template, file, primaries, catalog, group } => {
+            let keys = [
+                ("template", template),
+                ("file", file),
+                ("catalog-member", catalog),
+                ("catalog-group", group),
+            ];
+            let text = zones::block(&name, keys, &primaries);
             drop(tokio::spawn(finish_reload(parts.keeping.add_zone(text), lines)));
         }
         Command::ZoneRemove { name } => match zones::apex(&name) {

@@ -94,11 +94,15 @@ pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
     }))
 }
 
-/// The `[[zone]]` of a zone that is to be added.
-pub(super) fn block(name: &str, template: Option<&str>, file: Option<&str>, primaries: &[String]) -> String {
+/// The `[[zone]]` of a zone that is to be added: its name, those of these keys that are set, and its primaries.
+pub(super) fn block<const N: usize>(
+    name: &str,
+    keys: [(&str, Option<String>); N],
+    primaries: &[String],
+) -> String {
     let mut text = format!("[[zone]]\nname = {}\n", quote(name));
-    for (key, value) in [("template", template), ("file", file)] {
-        text += &value.map(|value| format!("{key} = {}\n", quote(value))).unwrap_or_default();
+    for (key, value) in keys {
+        text += &value.map(|value| format!("{key} = {}\n", quote(&value))).unwrap_or_default();
     }
     if !primaries.is_empty() {
         let all: Vec<String> = primaries.iter().map(|peer| quote(peer)).collect();

@@ -124,7 +124,8 @@ fn catalog_zones(all: &[CatalogStatus], out: &mut Printer<'_>) -> fmt::Result {
     let of = |count: fn(&CatalogStatus) -> u64| {
         all.iter().map(move |one| ([("catalog", one.zone.as_str().into())], count(one)))
     };
-    let help = "Zones that are served because this catalog zone lists them";
+    let help =
+        "Zones that are served because this catalog zone lists them, or that it lists if it is made here";
     out.family("catalog_members", help, MetricType::Gauge, of(|one| one.members as u64))?;
     let help = "Zones that this catalog zone lists, and that others have";
     out.family("catalog_conflicts", help, MetricType::Gauge, of(|one| one.conflicts as u64))?;

@@ -92,7 +92,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let differences = state.as_deref().and_then(start_differences);
     let (mut zones, keeping, kept) = Keeping::new(Arc::clone(&frontend.engine), images.clone(), prepare);
     zones.connect(Arc::clone(&secondaries), Arc::clone(&transfers), state);
-    transfers.connect(changes.clone(), differences.clone(), Arc::clone(&secondaries));
+    transfers.connect(changes.clone(), differences.clone(), Arc::clone(&secondaries), zones.produced());
     connect(&mut zones, &keeping, &secondaries, (changes.as_ref(), &kept), differences.as_ref());
     let runtime = runtime()?;
     let no_signals = |e| outside(format!("cannot catch signals: {e}"));

@@ -11,8 +11,8 @@ use crate::cli::{CheckArgs, EXIT_FAULTS, EXIT_OK};
 use crate::config::report::exit_code;
 use crate::config::{self, reference};
 use crate::serve::trial;
+use crate::zones::ZoneSpec;
 use crate::zones::resolve::resolve;
-use crate::zones::{ZoneSpec, ZoneText};
 
 /// Runs `nomen check`; returns the exit code.
 pub fn run(args: &CheckArgs) -> u8 {
@@ -56,7 +56,7 @@ pub fn run(args: &CheckArgs) -> u8 {
         println!("{file}: the configuration is good ({} zones not checked)", wanted.specs.len());
         return if refused == 0 { EXIT_OK } else { EXIT_FAULTS };
     }
-    let specs = wanted.specs.into_iter().filter(|spec| spec.text != ZoneText::Primaries).collect();
+    let specs = wanted.specs.into_iter().filter(|spec| spec.text.is_read()).collect();
     let mut checked = check_zones(specs, args);
     if refused > 0 {
         eprintln!("{file}: {refused} files have names that are no zone names");

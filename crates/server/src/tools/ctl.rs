@@ -64,11 +64,13 @@ fn command(verb: &CtlVerb) -> Command {
         CtlVerb::Zone(CtlZone::Write { name, to, force }) => {
             Command::ZoneWrite { name: name.clone(), to: whole(to), force: *force }
         }
-        CtlVerb::Zone(CtlZone::Add { name, template, file, primaries }) => Command::ZoneAdd {
+        CtlVerb::Zone(CtlZone::Add { name, template, file, primaries, catalog, group }) => Command::ZoneAdd {
             name: name.clone(),
             template: template.clone(),
             file: whole(file),
             primaries: primaries.clone(),
+            catalog: catalog.clone(),
+            group: group.clone(),
         },
         CtlVerb::Zone(CtlZone::Remove { name }) => Command::ZoneRemove { name: name.clone() },
         CtlVerb::Zone(CtlZone::Refresh { name }) => Command::ZoneRefresh { name: name.clone() },

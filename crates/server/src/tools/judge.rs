@@ -146,7 +146,7 @@ fn places(spec: &ZoneSpec, findings: &[Unplaced]) -> Places {
         ZoneText::File(path) => TextSource::file(path),
         ZoneText::BuiltIn(text) => TextSource::bytes("built-in", text.as_bytes()),
         // None of them was read, so nothing was found in one.
-        ZoneText::Disputed(_) | ZoneText::Primaries => return Places::new(),
+        ZoneText::Disputed(_) | ZoneText::Primaries | ZoneText::Produced => return Places::new(),
     };
     let report = scan::read(source, &ScanConfig::new(spec.name()), &mut finder);
     let named = |(file, line): (u32, u32)| Some((Arc::clone(report.files.get(file as usize)?), line));

@@ -11,7 +11,7 @@ use crate::config::zones::zone_name;
 use crate::zones::images::{self, StateFolder};
 use crate::zones::resolve::resolve;
 use crate::zones::text::{self, Meter};
-use crate::zones::{Apex, ZoneSpec, ZoneText};
+use crate::zones::{Apex, ZoneSpec};
 
 /// Runs the verb; returns the exit code.
 pub fn run(args: &ZoneCompileArgs) -> u8 {
@@ -31,8 +31,7 @@ fn prepare(args: &ZoneCompileArgs) -> Result<(StateFolder, Vec<ZoneSpec>, u64), 
         .map_err(|rejected| (rejected.to_string(), exit_code(&rejected.faults)))?;
     let wanted =
         resolve(&accepted.config).map_err(|found| (accepted.sources.render(&found), exit_code(&found)))?;
-    let specs: Vec<ZoneSpec> =
-        wanted.specs.into_iter().filter(|spec| spec.text != ZoneText::Primaries).collect();
+    let specs: Vec<ZoneSpec> = wanted.specs.into_iter().filter(|spec| spec.text.is_read()).collect();
     let storage = &accepted.config.settings.server.storage;
     let (specs, least) = match args.names.is_empty() {
         true => (specs, storage.image_min_records.0),

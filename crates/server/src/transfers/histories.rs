@@ -12,6 +12,7 @@ use crate::changes::Changes;
 use crate::secondaries::Secondaries;
 use crate::zones::Apex;
 use crate::zones::differences::Differences;
+use crate::zones::produce::ProducedStores;
 
 /// Who knows what changed in zones.
 #[derive(Clone)]
@@ -19,13 +20,15 @@ pub(super) struct Histories {
     pub(super) changes: Option<Arc<Changes>>,
     pub(super) differences: Option<Arc<Differences>>,
     pub(super) secondaries: Arc<Secondaries>,
+    pub(super) produced: Arc<ProducedStores>,
 }
 
 impl Histories {
     /// Whether anything may be known of a zone.
     pub(super) fn knows(&self, zone: &Zone) -> bool {
         let apex = zone.apex().as_wire();
-        self.changes.as_ref().is_some_and(|changes| changes.is_stored(apex))
+        self.produced.has(apex)
+            || self.changes.as_ref().is_some_and(|changes| changes.is_stored(apex))
             || self.differences.as_ref().is_some_and(|differences| differences.knows(apex))
             || self.secondaries.keeps(apex)
     }
@@ -37,6 +40,7 @@ impl Histories {
         let of_changes = self.changes.as_ref().filter(|changes| changes.is_stored(&apex));
         let of_files = self.differences.as_ref().filter(|differences| differences.knows(&apex));
         let history = match (of_changes, of_files) {
+            _ if self.produced.has(&apex) => self.produced.history(&apex, from),
             (Some(changes), _) => changes.history(&apex, from),
             (None, Some(differences)) => differences.history(&apex, from),
             (None, None) => self.secondaries.history(&apex, from),

@@ -28,6 +28,7 @@ use crate::secondaries::Secondaries;
 use crate::sync::{read, write};
 use crate::zones::Apex;
 use crate::zones::differences::Differences;
+use crate::zones::produce::ProducedStores;
 use histories::Histories;
 use limits::{Slot, Slots};
 pub use rules::{Grants, RuleMaker, TransferRules, grants, unknown_key};
@@ -111,8 +112,9 @@ impl Transfers {
         changes: Option<Arc<Changes>>,
         differences: Option<Arc<Differences>>,
         secondaries: Arc<Secondaries>,
+        produced: Arc<ProducedStores>,
     ) {
-        self.histories.get_or_init(|| Histories { changes, differences, secondaries });
+        self.histories.get_or_init(|| Histories { changes, differences, secondaries, produced });
     }
 
     /// What transfers have come to.

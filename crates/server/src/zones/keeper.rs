@@ -19,6 +19,10 @@
 //!                          Looked: Loaded ──▶ Report, or Take if that was wanted
 //!  Wrote ──▶ its file is known to be what updates have made of it
 //!
+//!
+//!  of a catalog zone that is made here:
+//!  Produced ──▶ Publish, Examine, or Report      Wanted ──▶ nothing: there are no files
+//!
 //! One load is under way at a time. What is wanted meanwhile is looked at once more when it has ended.
 
 use std::cmp::Ordering;
@@ -146,6 +150,8 @@ pub enum KeeperEvent {
     Wrote(FileStamp),
     /// Updates have made another version, or it was folded.
     Changed(Arc<Zone>, SystemTime),
+    /// It is a catalog zone that is made here, in this version, or cannot be made.
+    Produced(Result<Arc<Zone>, Arc<ZoneFault>>, SystemTime),
     /// This version was examined.
     Examined(Arc<Zone>, Arc<Examination>),
     /// This version was folded: the second holds the same, with a base of its own.
@@ -336,6 +342,11 @@ impl Keeper {
             }
             // Of a zone that comes from elsewhere meanwhile.
             KeeperEvent::Changed(..) => Vec::new(),
+            KeeperEvent::Produced(made, at) if self.state.spec.text == ZoneText::Produced => {
+                self.produced(made, at)
+            }
+            // Likewise.
+            KeeperEvent::Produced(..) => Vec::new(),
             KeeperEvent::Examined(zone, examination) => {
                 // Another version may have come since. Where that is so all the time, the one before tells nearly as much.
                 let is_served = self.state.zone.as_ref().is_some_and(|served| Arc::ptr_eq(served, &zone));
@@ -363,6 +374,11 @@ impl Keeper {
             self.change(|state| state.spec.text = text);
             (self.stamps, self.begun) = (None, false);
             self.claimed &= self.state.spec.text.file().is_some();
+        }
+        if self.state.spec.text == ZoneText::Produced {
+            // What is still read of a file counts for nothing.
+            self.loading = None;
+            return Vec::new();
         }
         if self.begun {
             return Vec::new();
@@ -477,6 +493,21 @@ impl Keeper {
             actions.push(KeeperAction::Publish(Change::Unload(self.state.spec.name().to_buf())));
         }
         actions
+    }
+
+    /// Serves a version that was made here.
+    fn produced(&mut self, made: Result<Arc<Zone>, Arc<ZoneFault>>, at: SystemTime) -> Vec<KeeperAction> {
+        let zone = match made {
+            Ok(zone) => zone,
+            Err(fault) => return self.reject(fault, Arc::new([])),
+        };
+        self.change(|state| {
+            (state.zone, state.expired) = (Some(Arc::clone(&zone)), None);
+            (state.loaded, state.fault, state.warnings, state.examined) = (Some(at), None, 0, None);
+        });
+        // Whoever makes it folds it, too.
+        let examine = ExamineOrder { zone: Arc::clone(&zone), fold: false };
+        vec![KeeperAction::PublishNow(Change::Serve(zone)), KeeperAction::Examine(examine)]
     }
 
     /// The zone is taken from its primaries from now on. What was served of it before goes on until they answer.

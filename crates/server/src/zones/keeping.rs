@@ -25,6 +25,7 @@ use super::keeper::{
     KeeperAction, KeeperEvent, KeptVersion, Looked, Notice, ReadWhen, SecondaryNews, VersionStep,
 };
 use super::loaders::{LoadEnd, Loaders};
+use super::produce::{Listing, ProducedStores};
 use super::progress::ProgressDisplay;
 use super::publisher::Publisher;
 pub use super::report::{HeldFolder, RoundReport, Summary};
@@ -228,8 +229,8 @@ enum Purpose {
     All(Removal),
     /// A reload of this zone.
     Zone(Apex),
-    /// The first load of this zone, which an operator adds.
-    Add(Box<ConfiguredZone>),
+    /// The first load of this zone, which an operator adds, and where it is listed then.
+    Add(Box<ConfiguredZone>, Option<Arc<Listing>>),
 }
 
 impl Keeping {
@@ -469,6 +470,8 @@ impl Keeping {
                 actions.extend(zone.keeper.handle(KeeperEvent::Unwanted));
             }
         }
+        let held_zones = if held.is_empty() { Vec::new() } else { unwanted(&keepers, &wanted) };
+        self.list_members(&mut wanted, &held_zones);
         for spec in wanted.specs {
             let (text, origin, differences) = (spec.text.clone(), spec.origin.clone(), spec.differences);
             let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec));
@@ -499,8 +502,10 @@ impl Keeping {
                 return answer(replies, &Err(ReloadFault::NoSuchZone));
             };
             let text = zone.keeper.state().spec.text.clone();
-            if text == ZoneText::Primaries {
-                return answer(replies, &Err(ReloadFault::Secondary));
+            match text {
+                ZoneText::Primaries => return answer(replies, &Err(ReloadFault::Secondary)),
+                ZoneText::Produced => return answer(replies, &Err(ReloadFault::Produced)),
+                _ => {}
             }
             zone.awaited = true;
             zone.keeper.handle(KeeperEvent::Wanted(text, when))
@@ -694,8 +699,14 @@ impl Keeping {
     }
 
     fn end_round(&mut self) {
+        // What a catalog zone lists is here before it is listed.
         self.publish();
         let Some(Round { purpose, begun, mut report, replies, .. }) = self.round.take() else { return };
+        self.produce(if purpose == Purpose::All(Removal::Force) {
+            Removal::Force
+        } else {
+            Removal::HoldBack
+        });
         report.ended(begun.elapsed());
         self.last = report.summary;
         let unpublished = self.unpublished.take().map(ReloadFault::Unpublished);
@@ -715,8 +726,8 @@ impl Keeping {
                 let fault = self.kept.get(&apex).and_then(|state| state.fault.clone());
                 answer(replies, &fault.map_or(result, |fault| Err(ReloadFault::Zone(fault))));
             }
-            Purpose::Add(zone) => {
-                let result = self.added(*zone, result);
+            Purpose::Add(zone, listing) => {
+                let result = self.added(*zone, listing, result);
                 answer(replies, &result);
             }
         }
@@ -729,14 +740,19 @@ pub fn unix_now() -> i64 {
     now.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
 
+/// The zones that are no longer wanted.
+fn unwanted(keepers: &HashMap<Apex, KeptZone>, wanted: &WantedZones) -> Vec<Apex> {
+    let still: HashSet<&Apex> = wanted.specs.iter().map(|spec| &spec.apex).collect();
+    keepers.keys().filter(|apex| !still.contains(apex)).cloned().collect()
+}
+
 /// The zones that are no longer wanted, but for those that are held back, and the folders that hold them.
 fn gone(
     keepers: &HashMap<Apex, KeptZone>,
     wanted: &WantedZones,
     removal: Removal,
 ) -> (Vec<Apex>, Vec<HeldFolder>) {
-    let still: HashSet<&Apex> = wanted.specs.iter().map(|spec| &spec.apex).collect();
-    let mut gone: Vec<Apex> = keepers.keys().filter(|apex| !still.contains(apex)).cloned().collect();
+    let mut gone = unwanted(keepers, wanted);
     let mut held = Vec::new();
     if removal == Removal::Force || gone.len() < LEAST_HELD {
         return (gone, held);

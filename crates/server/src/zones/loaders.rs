@@ -222,7 +222,9 @@ impl Shared {
         // Looked at before reading: a file that changes meanwhile is read again next time.
         let mut stamps: Vec<FileStamp> = match &load.spec.text {
             ZoneText::File(path) => vec![FileStamp::of(path)],
-            ZoneText::BuiltIn(_) | ZoneText::Disputed(_) | ZoneText::Primaries => Vec::new(),
+            ZoneText::BuiltIn(_) | ZoneText::Disputed(_) | ZoneText::Primaries | ZoneText::Produced => {
+                Vec::new()
+            }
         };
         // A zone of another key than ours is none to go on from.
         let served = load.serving.as_deref().filter(|served| *served.key() == self.key);

@@ -20,6 +20,7 @@ use zone::Zone;
 use super::added::replace;
 use super::differences::DifferenceRule;
 use super::keeping::{LEAST_HELD, Removal};
+use super::produce::Listing;
 use super::{Apex, Origin, ZoneSpec, ZoneText};
 use crate::changes::ZoneUpdates;
 use crate::config::zones::pattern::PathPattern;
@@ -42,6 +43,8 @@ pub struct MemberTemplate {
     pub updates: Option<Arc<ZoneUpdates>>,
     /// Whether it is kept what changes in their files.
     pub differences: DifferenceRule,
+    /// Where they are listed for others, if they are.
+    pub listing: Option<Arc<Listing>>,
 }
 
 /// A catalog zone as it is configured.
@@ -76,6 +79,8 @@ pub struct PlannedZone {
     pub grants: Option<Grants>,
     /// How it may be changed, if it may be.
     pub updates: Option<Arc<ZoneUpdates>>,
+    /// Where it is listed for others, if it is.
+    pub listing: Option<Arc<Listing>>,
 }
 
 /// A catalog zone at work.
@@ -96,11 +101,11 @@ struct Catalog {
 pub struct CatalogStatus {
     /// Its name.
     pub zone: String,
-    /// Zones that are served because it lists them.
+    /// Zones that are served because it lists them; of one that is made here, those that it lists.
     pub members: usize,
     /// Zones that it lists in vain: others have them.
     pub conflicts: usize,
-    /// Members that stay in service because too many would go.
+    /// Members that stay because too many would go.
     pub held_back: usize,
     /// Why its newest version counts for nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -267,8 +272,9 @@ impl Membership {
         let text = file.unwrap_or(ZoneText::Primaries);
         let (apex, origin) = (zone.clone(), Origin::Catalog(of.catalog.clone()));
         let spec = ZoneSpec { apex, text, origin, differences: template.differences };
-        let MemberTemplate { peers, grants, updates, .. } = template;
-        Some(PlannedZone { spec, peers: peers.clone(), grants: grants.clone(), updates: updates.clone() })
+        let MemberTemplate { peers, grants, updates, listing, .. } = template;
+        let (peers, grants) = (peers.clone(), grants.clone());
+        Some(PlannedZone { spec, peers, grants, updates: updates.clone(), listing: listing.clone() })
     }
 
     /// What is known of each catalog zone.

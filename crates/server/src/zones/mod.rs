@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `resolve` | which zones the configuration asks for |
 //! | `membership` | which zones catalog zones ask for |
+//! | `produce` | catalog zones that are made here |
 //! | `added` | the file of the zones that were added at run time |
 //! | `keeper` | one zone: what is known of it, and what is to be done when something happens to it |
 //! | `keeping` | all of them: the thread that reports to keepers what happens and does what they decide |
@@ -26,6 +27,7 @@ pub mod keeper;
 pub mod keeping;
 mod loaders;
 pub mod membership;
+pub mod produce;
 mod progress;
 mod publisher;
 pub mod report;
@@ -55,16 +57,23 @@ pub enum ZoneText {
     BuiltIn(&'static str),
     /// None: it is taken from its primaries.
     Primaries,
+    /// None: it is a catalog zone that is made here.
+    Produced,
     /// Several files, at least two, have names that stand for this zone. None of them is read.
     Disputed(Arc<[PathBuf]>),
 }
 
 impl ZoneText {
+    /// Whether there is text to be read.
+    pub fn is_read(&self) -> bool {
+        !matches!(self, Self::Primaries | Self::Produced)
+    }
+
     /// The file, or the first of those in dispute.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
-            Self::BuiltIn(_) | Self::Primaries => None,
+            Self::BuiltIn(_) | Self::Primaries | Self::Produced => None,
             Self::Disputed(files) => files.first().map(PathBuf::as_path),
         }
     }
@@ -76,6 +85,7 @@ impl fmt::Display for ZoneText {
             Self::File(path) => write!(f, "{}", path.display()),
             Self::BuiltIn(_) => f.write_str("built in"),
             Self::Primaries => f.write_str("taken from its primaries"),
+            Self::Produced => f.write_str("made here"),
             Self::Disputed(files) => {
                 let shown: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
                 f.write_str(&shown.join(" and "))

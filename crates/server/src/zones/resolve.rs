@@ -16,9 +16,11 @@ use transfer::tsig::TsigKeys;
 
 use super::differences::{DifferenceRule, LEAST_RECORDS};
 use super::membership::{CatalogPlan, MemberTemplate, PlannedZone};
+use super::produce::{Listing, ProducedPlan};
 use super::{Apex, Origin, ZoneSpec, ZoneText};
 use crate::changes::{UpdateMaker, UpdateRules};
 use crate::config::Configuration;
+use crate::config::catalogs::ListingKeys;
 use crate::config::peers::PeerKeys;
 use crate::config::report::Diagnostic;
 use crate::config::table::read::At;
@@ -45,6 +47,10 @@ pub struct WantedZones {
     pub updates: UpdateRules,
     /// The catalog zones whose members are served, in the order of the configuration.
     pub catalogs: Vec<CatalogPlan>,
+    /// The catalog zones that are made here.
+    pub produced: Vec<ProducedPlan>,
+    /// Where zones are listed.
+    pub listings: HashMap<Apex, Arc<Listing>>,
     /// The zones that were added at run time.
     pub added: Vec<ConfiguredZone>,
     /// What zones refer to that are added at run time.
@@ -152,6 +158,8 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     }
     let mut wanted = WantedZones {
         catalogs,
+        produced: produced(config),
+        listings: listings(config),
         added: config.added.iter().map(|zone| zone.value.clone()).collect(),
         templates: Arc::new(config.templates.clone()),
         ..WantedZones::default()
@@ -166,7 +174,8 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
         match list_folder(folder, |file_name| template.pattern.zone_of(file_name)) {
             Ok(found) => {
                 let (transfer, notify) = (&template.allow_transfer, &template.peers.notify);
-                if transfer.is_some() || notify.is_some() || template.updates.takes_any() {
+                let is_listed = template.listing.catalog.is_some();
+                if transfer.is_some() || notify.is_some() || template.updates.takes_any() || is_listed {
                     let names = found.iter().filter_map(|(_, name)| name.as_ref().ok());
                     shared.extend(names.map(|name| (Apex::from(name.as_name().as_wire()), template)));
                 }
@@ -179,6 +188,7 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
         }
     }
     shared.retain(|(apex, _)| !specs.contains_key(apex));
+    wanted.listings.extend(of_folders(&shared));
     for (apex, template) in &shared {
         rules.allow(apex, template.allow_transfer.value.as_ref());
         peers.add(apex, None, Some(&template.peers), false);
@@ -212,8 +222,55 @@ fn difference_rule(
     DifferenceRule { from_records, bytes: size.map_or(DEFAULT_HISTORY, |size| size.0 as u64) }
 }
 
+/// The catalog zones that are made here.
+fn produced(config: &Configuration) -> Vec<ProducedPlan> {
+    let plan = |zone: &At<ConfiguredZone>| ProducedPlan {
+        apex: zone.name.value.as_name().as_wire().into(),
+        max_removed: zone.catalog.max_removed(),
+    };
+    let all = config.zones.iter().chain(&config.added);
+    all.filter(|zone| zone.catalog.is_produced()).map(plan).collect()
+}
+
+/// Where zones are listed that are named one by one.
+fn listings(config: &Configuration) -> HashMap<Apex, Arc<Listing>> {
+    let of = |zone: &At<ConfiguredZone>| {
+        let template = zone.template.value.as_ref().and_then(|name| config.templates.get(name));
+        let listing = listing(Some(&zone.listing), template.map(|template| &template.listing))?;
+        Some((zone.name.value.as_name().as_wire().into(), listing))
+    };
+    config.zones.iter().chain(&config.added).filter_map(of).collect()
+}
+
+/// Where the zones of folders are listed.
+fn of_folders(zones: &[(Apex, &At<Template>)]) -> Vec<(Apex, Arc<Listing>)> {
+    let mut made: HashMap<*const ListingKeys, Option<Arc<Listing>>> = HashMap::new();
+    let of = |(apex, template): &(Apex, &At<Template>)| {
+        let keys = &template.listing;
+        let listing = made.entry(std::ptr::from_ref(keys)).or_insert_with(|| listing(None, Some(keys)));
+        Some((apex.clone(), listing.clone()?))
+    };
+    zones.iter().filter_map(of).collect()
+}
+
+/// Where a zone is listed that has these keys, and those of its template where it says nothing itself.
+fn listing(own: Option<&ListingKeys>, template: Option<&ListingKeys>) -> Option<Arc<Listing>> {
+    let nothing = ListingKeys::default();
+    let (own, template) = (own.unwrap_or(&nothing), template.unwrap_or(&nothing));
+    let name = |name: &NameBuf| Apex::from(name.as_name().as_wire());
+    let group = own.group.value.as_ref().or(template.group.value.as_ref());
+    Some(Arc::new(Listing {
+        catalog: own.catalog.value.as_ref().or(template.catalog.value.as_ref()).map(name)?,
+        group: group.map(|group| group.as_bytes().into()),
+        new_owner: own.new_owner.value.as_ref().or(template.new_owner.value.as_ref()).map(name),
+    }))
+}
+
 /// Where a zone's records are, whose template is this one.
 fn text_of(zone: &ConfiguredZone, template: Option<&At<Template>>) -> ZoneText {
+    if zone.catalog.is_produced() {
+        return ZoneText::Produced;
+    }
     let pattern = template.and_then(|template| template.file.value.as_ref());
     let pattern = pattern.filter(|_| zone.peers.primaries.is_none());
     let of_template = pattern.map(|pattern| pattern.path(zone.name.value.as_name()));
@@ -252,7 +309,8 @@ pub fn added_zone(
     let differences = difference_rule(Some(&zone.updates), of_changes, list.is_some());
     let spec = ZoneSpec { apex, text, origin: Origin::Added, differences };
     let updates = UpdateMaker::default().updates(Some(&zone.updates), of_changes).filter(|_| !taken);
-    Ok(PlannedZone { spec, peers, grants: list.map(|list| grants(list)), updates })
+    let listing = listing(Some(&zone.listing), template.map(|template| &template.listing));
+    Ok(PlannedZone { spec, peers, grants: list.map(|list| grants(list)), updates, listing })
 }
 
 /// What the members of a zone are made of, if it is a catalog zone. That the templates are there has been looked at.
@@ -286,6 +344,7 @@ fn catalog_plan(
                 template.allow_transfer.value.is_some(),
             ),
             updates: updates.updates(None, Some(&template.updates)).filter(|_| file.is_some()),
+            listing: listing(None, Some(&template.listing)),
             file,
         }))
     };
@@ -321,7 +380,7 @@ fn sort_in(
             let others = match &zone.get().0 {
                 ZoneText::File(other) => vec![other.clone()],
                 ZoneText::Disputed(others) => others.to_vec(),
-                ZoneText::BuiltIn(_) | ZoneText::Primaries => Vec::new(),
+                ZoneText::BuiltIn(_) | ZoneText::Primaries | ZoneText::Produced => Vec::new(),
             };
             // Two templates may have the same folder.
             if !others.contains(&path) {

@@ -103,7 +103,9 @@ fn read(spec: &ZoneSpec, key: &HashKey, served: Option<&Zone>, shown: usize, met
         ZoneText::Disputed(_) => {
             return unread(format!("several files hold the zone, and none is served: {}", spec.text));
         }
-        ZoneText::Primaries => return unread(format!("there is no file of the zone, it is {}", spec.text)),
+        ZoneText::Primaries | ZoneText::Produced => {
+            return unread(format!("there is no file of the zone, it is {}", spec.text));
+        }
     };
     let mut seen = 0;
     let progress = |progress: Progress| {

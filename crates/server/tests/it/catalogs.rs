@@ -43,7 +43,7 @@ fn refusal(server: &Server, arguments: &[&str]) -> String {
 }
 
 /// Files of zones from primaries in the state folder.
-fn kept(server: &Server) -> usize {
+pub(crate) fn kept(server: &Server) -> usize {
     let shards = fs::read_dir(server.path("state/secondaries")).into_iter().flatten().flatten();
     shards.map(|shard| fs::read_dir(shard.path()).into_iter().flatten().count()).sum()
 }

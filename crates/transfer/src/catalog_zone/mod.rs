@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `read.rs` | what a catalog zone lists: [`CatalogZone`] |
 //! | `membership.rs` | which zones that makes, where several catalog zones list them: [`settle`] |
-//! | `produce.rs` | the records of a catalog zone that this server makes: [`member_records`] |
+//! | `produce.rs` | the records of a catalog zone that this server makes: [`base_records`], [`record_change`] |
 
 mod membership;
 mod produce;
@@ -13,7 +13,7 @@ mod read;
 mod tests;
 
 pub use membership::{Claim, Conflict, ListedIn, MemberOf, Settled, settle};
-pub use produce::{ProducedMember, member_id, member_records};
+pub use produce::{base_records, member_label, record_change, version_step};
 pub use read::{CatalogFault, CatalogWarning, CatalogZone, Member};
 
 use wire::Name;

@@ -1,61 +1,93 @@
-//! [`member_records`]: the records of a catalog zone that this server makes of the zones it serves.
+//! The records of a catalog zone that this server makes: [`base_records`] and [`record_change`].
 
-use aws_lc_rs::digest;
 use wire::name::BadName;
-use wire::{Name, NameBuf, Ttl, Type};
-use zone::store::ChangedRecords;
+use wire::{Name, NameBuf, Serial, Ttl, Type};
+use zone::store::{ChangeSet, ChangedRecords};
 
-use super::{GROUP, SCHEMA, VERSION, ZONES};
+use super::{GROUP, Member, NEW_OWNER, SCHEMA, VERSION, ZONES};
 
-/// Bytes of the digest that make a member's label: two zones share one once in 2^64.
-const ID_BYTES: usize = 16;
 /// Longest text of a group: one string of a TXT record.
 const MAX_GROUP: usize = 255;
 /// TTL of all records: nobody asks for them (RFC 9432 §4.1).
 const TTL: Ttl = Ttl::ZERO;
+/// The only name server: a catalog zone is not reached by following delegations (RFC 9432 §4.1).
+const NOBODY: &[u8] = b"\x07invalid\0";
+/// What the SOA record has behind the serial number: refresh, retry, expire and minimum, as in RFC 9432 appendix A.
+const TIMES: [u32; 4] = [3600, 600, 2_147_483_646, 0];
 
-/// A zone that is listed.
-#[derive(Clone, Copy, Debug)]
-pub struct ProducedMember<'a> {
-    /// Its name.
-    pub zone: Name<'a>,
-    /// Its group.
-    pub group: Option<&'a [u8]>,
+/// The label of a new member: these random bits as 32 digits of base 16.
+pub fn member_label(random: [u8; 16]) -> Box<[u8]> {
+    let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
+    random.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// The label of a member: 32 digits of base 16 that depend on its name alone, so that it stays whatever else changes.
-pub fn member_id(zone: Name<'_>) -> [u8; 2 * ID_BYTES] {
-    let digest = digest::digest(&digest::SHA256, zone.to_lower().as_lower().as_wire());
-    let mut id = [0; 2 * ID_BYTES];
-    for (digits, byte) in id.chunks_exact_mut(2).zip(digest.as_ref()) {
-        for (digit, value) in digits.iter_mut().zip([byte >> 4, byte & 15]) {
-            *digit = b"0123456789abcdef"[value as usize];
-        }
-    }
-    id
-}
-
-/// All records but SOA and NS of the catalog zone `apex` with these members.
+/// The records of the catalog zone `apex` without members: SOA, NS, and the version of the schema.
 ///
 /// # Errors
-/// [`BadName`] if `apex` is so long that no label goes in front of it. The bytes of a group beyond 255 are left out.
-pub fn member_records<'a>(
-    apex: Name<'_>,
-    members: impl IntoIterator<Item = ProducedMember<'a>>,
-) -> Result<ChangedRecords, BadName> {
+/// [`BadName`] if `apex` is so long that the names of members and their properties do not fit.
+pub fn base_records(apex: Name<'_>, serial: Serial) -> Result<ChangedRecords, BadName> {
+    // A name that fits leaves room for all others.
+    property(apex, &member_label([0; 16]), GROUP)?;
     let mut records = ChangedRecords::default();
-    let version = NameBuf::prepend(VERSION, apex)?;
-    records.push(version.as_name(), Type::TXT, TTL, &string(SCHEMA));
-    let zones = NameBuf::prepend(ZONES, apex)?;
-    for ProducedMember { zone, group } in members {
-        let owner = NameBuf::prepend(&member_id(zone), zones.as_name())?;
-        records.push(owner.as_name(), Type::PTR, TTL, zone.as_wire());
-        if let Some(group) = group {
-            let property = NameBuf::prepend(GROUP, owner.as_name())?;
-            records.push(property.as_name(), Type::TXT, TTL, &string(group));
+    records.push(apex, Type::SOA, TTL, &soa(serial));
+    records.push(apex, Type::NS, TTL, NOBODY);
+    records.push(NameBuf::prepend(VERSION, apex)?.as_name(), Type::TXT, TTL, &string(SCHEMA));
+    Ok(records)
+}
+
+/// A change from one version to another of which only the serial number is known yet.
+pub fn version_step(apex: Name<'_>, before: Serial, after: Serial) -> ChangeSet {
+    let mut step = ChangeSet { before, after, ..ChangeSet::default() };
+    step.removed.push(apex, Type::SOA, TTL, &soa(before));
+    step.added.push(apex, Type::SOA, TTL, &soa(after));
+    step
+}
+
+/// Adds to a change that the entry of a zone is another one, or begins, or ends. Records that both have stay.
+///
+/// # Errors
+/// [`BadName`] as for [`base_records`]; the bytes of a group beyond 255 are left out.
+pub fn record_change(
+    apex: Name<'_>,
+    zone: Name<'_>,
+    before: Option<&Member>,
+    after: Option<&Member>,
+    step: &mut ChangeSet,
+) -> Result<(), BadName> {
+    let [old, new] = [records(apex, zone, before)?, records(apex, zone, after)?];
+    for (from, other, to) in [(&old, &new, &mut step.removed), (&new, &old, &mut step.added)] {
+        for record in from.iter().filter(|record| other.iter().all(|other| other != *record)) {
+            to.push(record.owner, record.rtype, record.ttl, record.rdata);
         }
     }
+    Ok(())
+}
+
+/// The records of an entry.
+fn records(apex: Name<'_>, zone: Name<'_>, member: Option<&Member>) -> Result<ChangedRecords, BadName> {
+    let mut records = ChangedRecords::default();
+    let Some(Member { id, groups, new_owner }) = member else { return Ok(records) };
+    records.push(entry(apex, id)?.as_name(), Type::PTR, TTL, zone.as_wire());
+    for group in groups {
+        records.push(property(apex, id, GROUP)?.as_name(), Type::TXT, TTL, &string(group));
+    }
+    if let Some(new_owner) = new_owner {
+        records.push(property(apex, id, NEW_OWNER)?.as_name(), Type::PTR, TTL, new_owner);
+    }
     Ok(records)
+}
+
+fn entry(apex: Name<'_>, id: &[u8]) -> Result<NameBuf, BadName> {
+    NameBuf::prepend(id, NameBuf::prepend(ZONES, apex)?.as_name())
+}
+
+fn property(apex: Name<'_>, id: &[u8], property: &[u8]) -> Result<NameBuf, BadName> {
+    NameBuf::prepend(property, entry(apex, id)?.as_name())
+}
+
+fn soa(serial: Serial) -> Vec<u8> {
+    let numbers = [serial.0, TIMES[0], TIMES[1], TIMES[2], TIMES[3]];
+    [NOBODY, NOBODY].concat().into_iter().chain(numbers.into_iter().flat_map(u32::to_be_bytes)).collect()
 }
 
 /// A character-string (RFC 1035 §3.3).

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use testkit::{Record, build, key, name};
-use wire::{Name, NameBuf, Ttl, Type};
+use wire::{Serial, Ttl, Type};
 use zone::Zone;
+use zone::store::{ChangeSet, ChangedRecords};
 
 use super::*;
 
@@ -150,33 +151,80 @@ fn no_catalog_zone_takes_a_configured_zone() {
     assert_eq!(settled.conflicts[0].held_by, ListedIn::Configuration);
 }
 
+/// Zones by a number below 20, each with a label, groups and a new owner.
+fn entries() -> impl Strategy<Value = BTreeMap<ZoneName, Member>> {
+    let member =
+        (0..4_u8, proptest::collection::btree_set("[a-c]{1,2}", 0..3), proptest::option::of(0..3_u8));
+    proptest::collection::btree_map(0..20_u8, member, 0..12).prop_map(|all| {
+        let entry =
+            |(zone, (label, groups, owner)): (u8, (u8, std::collections::BTreeSet<String>, Option<u8>))| {
+                let member = Member {
+                    id: member_label([zone, label, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+                    groups: groups.into_iter().map(|group| group.into_bytes().into()).collect(),
+                    new_owner: owner.map(|owner| zone_of(&format!("cat{owner}."))),
+                };
+                (zone_of(&format!("z{zone}.example.")), member)
+            };
+        all.into_iter().map(entry).collect()
+    })
+}
+
+/// The change that leads from a version with these entries to one with those.
+fn change(old: &BTreeMap<ZoneName, Member>, new: &BTreeMap<ZoneName, Member>) -> ChangeSet {
+    let apex = name("cat.");
+    let mut step = version_step(apex.as_name(), Serial(7), Serial(8));
+    let all: std::collections::BTreeSet<&ZoneName> = old.keys().chain(new.keys()).collect();
+    for zone in all {
+        let (before, after) = (old.get(zone), new.get(zone));
+        record_change(apex.as_name(), shown(zone), before, after, &mut step).expect("there is room");
+    }
+    step
+}
+
+#[test]
+fn an_entry_that_changes_its_group_keeps_its_other_record() {
+    let entry = |group: &str| {
+        let member =
+            Member { id: member_label([7; 16]), groups: vec![group.as_bytes().into()], new_owner: None };
+        BTreeMap::from([(zone_of("one.example."), member)])
+    };
+    let step = change(&entry("gold"), &entry("silver"));
+    let types = |records: &ChangedRecords| records.iter().map(|record| record.rtype).collect::<Vec<_>>();
+    assert_eq!(
+        (types(&step.removed), types(&step.added)),
+        (vec![Type::SOA, Type::TXT], vec![Type::SOA, Type::TXT])
+    );
+}
+
+#[test]
+fn a_catalog_zone_whose_name_leaves_no_room_for_members_is_refused() {
+    let long = |labels: usize| name(&format!("{}cat.", "0123456789.".repeat(labels)));
+    assert!(base_records(long(18).as_name(), Serial(1)).is_ok());
+    assert!(base_records(long(19).as_name(), Serial(1)).is_err());
+}
+
 proptest! {
     #[test]
-    fn what_is_produced_is_read_back(members: BTreeMap<[u8; 3], Option<[u8; 2]>>) {
-        let zones: Vec<(NameBuf, Option<[u8; 2]>)> = members
-            .iter()
-            .map(|(label, group)| (NameBuf::prepend(label, Name::ROOT).expect("a name"), *group))
-            .collect();
-        let listed = zones.iter().map(|(zone, group)| ProducedMember {
-            zone: zone.as_name(),
-            group: group.as_ref().map(|group| &group[..]),
-        });
-        let records = member_records(name("cat.").as_name(), listed).expect("records");
-        let mut builder = zone::ZoneBuilder::new(name("cat.").as_name(), &key());
-        builder.add(name("cat.").as_name(), Type::SOA, Ttl::ZERO, &[0; 22]).expect("a record");
-        builder.add(name("cat.").as_name(), Type::NS, Ttl::ZERO, name("invalid.").as_name().as_wire()).expect("a record");
-        for record in records.iter() {
+    fn what_is_produced_is_read_back_and_changed_into_what_comes_next(old in entries(), new in entries()) {
+        let apex = name("cat.");
+        let mut builder = zone::ZoneBuilder::new(apex.as_name(), &key());
+        for record in base_records(apex.as_name(), Serial(7)).expect("there is room").iter() {
             builder.add(record.owner, record.rtype, record.ttl, record.rdata).expect("a record");
         }
-        let read = CatalogZone::read(&builder.finish().expect("a zone")).expect("a catalog zone");
-        prop_assert!(read.warnings.is_empty() || zones.len() > read.members.len());
-        for (zone, group) in &zones {
-            let member = &read.members[&zone_name(zone.as_name())];
-            prop_assert_eq!(&member.id[..], &member_id(zone.as_name())[..]);
-            let others = zones.iter().filter(|(other, _)| other.to_string().eq_ignore_ascii_case(&zone.to_string()));
-            if others.count() == 1 {
-                prop_assert_eq!(&member.groups, &group.iter().map(|g| g[..].into()).collect::<Vec<Box<[u8]>>>());
-            }
+        let first = change(&BTreeMap::new(), &old);
+        for record in first.added.iter().filter(|record| record.rtype != Type::SOA) {
+            builder.add(record.owner, record.rtype, record.ttl, record.rdata).expect("a record");
         }
+        let zone = builder.finish().expect("a zone");
+        let read = CatalogZone::read(&zone).expect("a catalog zone");
+        prop_assert_eq!((&read.members, read.warnings.len()), (&old, 0));
+        let step = change(&old, &new);
+        prop_assert!(step.is_difference_sequence());
+        let next = zone.apply(&step).expect("the next version");
+        prop_assert_eq!(next.serial(), Serial(8));
+        let mut read = CatalogZone::read(&next).expect("a catalog zone").members;
+        // A record that stays comes before one that is new.
+        read.values_mut().for_each(|member| member.groups.sort());
+        prop_assert_eq!(read, new);
     }
 }

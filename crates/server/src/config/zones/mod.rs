@@ -11,7 +11,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 use wire::name::{Name, NameBuf, NameTextError};
 
-use super::catalogs::{self, CatalogKeys};
+use super::catalogs::{self, CatalogKeys, ListingKeys};
 use super::peers::PeerKeys;
 use super::report::Diagnostic;
 use super::table::keys;
@@ -40,6 +40,8 @@ keys! {
         peers: PeerKeys;
         /// Zones that it lists.
         catalog: CatalogKeys;
+        /// The catalog zone that lists it.
+        listing: ListingKeys;
         /// Who may change it.
         updates: UpdateKeys;
     }
@@ -69,6 +71,8 @@ keys! {
     } with {
         /// Other servers of the zones.
         peers: PeerKeys;
+        /// The catalog zone that lists them.
+        listing: ListingKeys;
         /// Who may change them.
         updates: UpdateKeys;
     }
@@ -163,6 +167,7 @@ pub(super) fn check<'a>(
             faults.push(Diagnostic::at(max_removed.place.as_ref(), message));
         }
     }
+    catalogs::check_listings(zones.clone(), templates, faults);
     let mut seen: HashMap<&NameBuf, &At<NameBuf>> = HashMap::new();
     for zone in zones {
         let first = *seen.entry(&zone.name.value).or_insert(&zone.name);
@@ -182,7 +187,10 @@ pub(super) fn check_zone(
     has_state: bool,
     faults: &mut Vec<Diagnostic>,
 ) {
-    faults.extend(check_source(zone, templates));
+    match zone.catalog.is_produced() {
+        true => faults.extend(check_produced(zone, has_state)),
+        false => faults.extend(check_source(zone, templates)),
+    }
     zone.peers.check(faults);
     let primaries = has_primaries(zone, templates);
     zone.updates.check(has_state, primaries, faults);
@@ -197,6 +205,26 @@ fn has_primaries(zone: &ConfiguredZone, templates: &Templates) -> bool {
     let template = zone.template.as_deref().and_then(|name| templates.get(name));
     let of_template = template.is_some_and(|template| template.peers.primaries.is_some());
     zone.peers.primaries.is_some() || zone.file.is_none() && of_template
+}
+
+/// A catalog zone that is made here comes from nowhere else, and is changed by nobody else.
+fn check_produced(zone: &ConfiguredZone, has_state: bool) -> Option<Diagnostic> {
+    let (name, updates) = (&zone.name.value, &zone.updates);
+    let others = [
+        ("file", zone.file.is_some(), &zone.file.place),
+        ("primaries", zone.peers.primaries.is_some(), &zone.peers.primaries.place),
+        ("template", zone.template.is_some(), &zone.template.place),
+        ("catalog-template", zone.catalog.template.is_some(), &zone.catalog.template.place),
+        ("allow-update", updates.allow_update.is_some(), &updates.allow_update.place),
+        ("update-policy", updates.update_policy.is_some(), &updates.update_policy.place),
+    ];
+    let place = zone.catalog.produce.place.as_ref();
+    if let Some((key, _, other)) = others.into_iter().find(|(_, is_set, _)| *is_set) {
+        let fault = Diagnostic::at(other.as_ref(), format!("zone {name} has `{key}` and `catalog-produce`"));
+        return Some(fault.also(place, "its records are made here"));
+    }
+    let fault = || Diagnostic::at(place, "`catalog-produce` needs a place to keep what is listed");
+    (!has_state).then(|| fault().hint("set `state-dir` in [server]"))
 }
 
 /// A zone has a file or primaries, of its own or of its template.

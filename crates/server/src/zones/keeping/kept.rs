@@ -27,6 +27,8 @@ pub enum ReloadFault {
     Zone(Arc<ZoneFault>),
     /// The zone has no files: it is taken from its primaries.
     Secondary,
+    /// The zone has no files: it is a catalog zone that is made here.
+    Produced,
     /// There is such a zone already, which somebody else wants.
     Served(Origin),
     /// The zone cannot be removed here: somebody else wants it.
@@ -49,6 +51,9 @@ impl fmt::Display for ReloadFault {
             Self::Unpublished(text) => write!(f, "what was served before stays in service: {text}"),
             Self::Secondary => f.write_str(
                 "the zone has no file, it is taken from its primaries: `nomen ctl zone refresh` has them asked",
+            ),
+            Self::Produced => f.write_str(
+                "the zone has no file, it is made here of the zones that it lists: `nomen ctl reload` looks at all of them",
             ),
             Self::Served(origin) => write!(f, "there is such a zone here already ({origin})"),
             Self::NotAdded(Origin::Configuration) => {

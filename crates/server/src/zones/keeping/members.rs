@@ -4,13 +4,15 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use tracing::{info, warn};
 use wire::Name;
 use zone::catalog::Change;
 
 use super::{
-    Asker, Keeping, KeptZone, Purpose, ReloadFault, Reloaded, Removal, RoundReport, Summary, answer,
+    Asker, Keeping, KeptZone, Listing, ProducedStores, Purpose, ReloadFault, Reloaded, Removal, RoundReport,
+    Summary, answer, report,
 };
 use crate::config::zones::{ConfiguredZone, Templates};
 use crate::config::{Rejected, read_zone};
@@ -19,8 +21,9 @@ use crate::sync::{lock, read, write};
 use crate::transfers::Transfers;
 use crate::zones::keeper::{KeeperEvent, ReadWhen};
 use crate::zones::membership::{MemberSteps, Membership, PlannedZone};
+use crate::zones::produce::Producer;
 use crate::zones::resolve::{WantedZones, added_zone};
-use crate::zones::{Apex, Origin, ZoneText, added};
+use crate::zones::{Apex, Origin, ZoneFault, ZoneText, added};
 use transfer::tsig::TsigKeys;
 
 /// What an operator wants of one zone.
@@ -35,6 +38,8 @@ pub(super) enum ZoneChange {
 #[derive(Default)]
 pub(super) struct Joining {
     pub(super) membership: Membership,
+    /// Makes the catalog zones that are made here.
+    producer: Producer,
     /// Versions of catalog zones that are to be read.
     pub(super) versions: Vec<Arc<zone::Zone>>,
     /// The zones that operators added.
@@ -62,7 +67,45 @@ impl Keeping {
         self.secondaries = Some(secondaries);
         self.transfers = Some(transfers);
         self.joining.membership = Membership::open(state.as_deref());
+        self.joining.producer = Producer::open(state.clone());
         self.joining.state = state;
+    }
+
+    /// The files of catalog zones that are made here, for whoever sends them to others.
+    pub fn produced(&self) -> Arc<ProducedStores> {
+        self.joining.producer.stores()
+    }
+
+    /// Catalog zones that are made here list what a configuration says, and zones that are held back where they were listed.
+    pub(super) fn list_members(&mut self, wanted: &mut WantedZones, held: &[Apex]) {
+        let producer = &mut self.joining.producer;
+        let mut listings = std::mem::take(&mut wanted.listings);
+        let listed = |zone: &Apex| Some((zone.clone(), Arc::clone(producer.listing(zone)?)));
+        listings.extend(held.iter().filter_map(listed));
+        producer.configure(std::mem::take(&mut wanted.produced), listings, &self.key);
+    }
+
+    /// Makes the catalog zones anew whose lists have changed. They are in service when this returns.
+    pub(super) fn produce(&mut self, removal: Removal) {
+        let (kept, made) = (Arc::clone(&self.kept), self.joining.producer.produce(removal));
+        self.note_catalogs();
+        if made.is_empty() {
+            return;
+        }
+        for (apex, made) in made {
+            let made = made.map_err(|fault| Arc::new(ZoneFault::without_place(fault.to_string())));
+            let event = KeeperEvent::Produced(made, SystemTime::now());
+            let actions = write(&kept.keepers).get_mut(&apex).map(|zone| zone.keeper.handle(event));
+            let actions = actions.unwrap_or_default();
+            report(&apex, &actions, false);
+            self.act_on(&apex, actions);
+        }
+        self.publish();
+    }
+
+    fn note_catalogs(&self) {
+        let Joining { membership, producer, .. } = &self.joining;
+        *lock(&self.kept.catalogs) = membership.status().into_iter().chain(producer.status()).collect();
     }
 
     /// Adds to the zones of a configuration those that its catalog zones list, and has all other servers know. What is known
@@ -84,7 +127,9 @@ impl Keeping {
         let steps = joining.membership.settle(|apex| configured.contains(apex), removal);
         let gone = steps.removed.iter().filter(|apex| !configured.contains(apex)).chain(&steps.reset);
         let gone: Vec<Apex> = gone.cloned().collect();
-        for PlannedZone { spec, peers, grants, updates } in joining.membership.all() {
+        steps.reset.iter().for_each(|apex| joining.producer.renew(apex));
+        for PlannedZone { spec, peers, grants, updates, listing } in joining.membership.all() {
+            wanted.listings.extend(listing.map(|listing| (spec.apex.clone(), listing)));
             match peers {
                 Some(peers) => wanted.peers.set(&spec.apex, peers),
                 None => wanted.peers.remove(&spec.apex),
@@ -100,7 +145,6 @@ impl Keeping {
             secondaries.forget(before.cloned().collect());
         }
         self.leave(gone.iter());
-        *lock(&self.kept.catalogs) = self.joining.membership.status();
     }
 
     /// Catalog zones are in service or not as the configuration has it, and are read if they were not before.
@@ -121,9 +165,15 @@ impl Keeping {
         self.joining.versions = versions.collect();
     }
 
-    /// A step that a keeper wants made, unless nobody is answered from the zone. New versions of catalog zones are read.
+    /// A step that a keeper wants made, unless nobody is answered from the zone; who is told of its changes is told all the
+    /// same. New versions of catalog zones are read.
     pub(super) fn fit_to_publish(&mut self, step: Change) -> Option<Change> {
         let Joining { membership, versions, .. } = &mut self.joining;
+        if let (Change::Serve(zone), Some(secondaries)) = (&step, &self.secondaries)
+            && membership.is_hidden(zone.apex().as_wire())
+        {
+            secondaries.published(std::slice::from_ref(zone));
+        }
         let apex = match &step {
             Change::Serve(zone) => {
                 if membership.has(zone.apex().as_wire()) {
@@ -158,9 +208,14 @@ impl Keeping {
             };
             self.joining.membership.settle(is_configured, Removal::HoldBack)
         };
-        *lock(&kept.catalogs) = self.joining.membership.status();
+        self.note_catalogs();
+        reset.iter().for_each(|apex| self.joining.producer.renew(apex));
         self.leave(removed.iter().chain(&reset));
         self.want(wanted);
+        // A round ends with it.
+        if self.round.is_none() {
+            self.produce(Removal::HoldBack);
+        }
     }
 
     /// These zones are served no longer, and nothing is kept of them.
@@ -170,6 +225,7 @@ impl Keeping {
         {
             let mut keepers = write(&kept.keepers);
             for apex in zones {
+                self.joining.producer.list(apex, None);
                 let Some(mut zone) = keepers.remove(apex) else { continue };
                 if zone.awaited {
                     self.round.iter_mut().for_each(|round| round.waiting -= 1);
@@ -220,7 +276,8 @@ impl Keeping {
         let (kept, mut actions) = (Arc::clone(&self.kept), Vec::new());
         {
             let mut keepers = write(&kept.keepers);
-            for PlannedZone { spec, .. } in zones {
+            for PlannedZone { spec, listing, .. } in zones {
+                self.joining.producer.list(&spec.apex, listing);
                 let (text, origin, differences) = (spec.text.clone(), spec.origin.clone(), spec.differences);
                 let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec));
                 zone.keeper.wanted_by(&origin, differences);
@@ -240,8 +297,10 @@ impl Keeping {
     pub(super) fn change(&mut self, change: ZoneChange, reply: Asker) {
         let done = match change {
             ZoneChange::Add(text) => match self.to_be_added(text) {
-                Ok((zone, planned)) => {
-                    self.begin(Purpose::Add(Box::new(zone)), RoundReport::default(), vec![reply]);
+                Ok((zone, mut planned)) => {
+                    // It is listed when it is here.
+                    let purpose = Purpose::Add(Box::new(zone), planned.listing.take());
+                    self.begin(purpose, RoundReport::default(), vec![reply]);
                     return self.want(vec![planned]);
                 }
                 Err(fault) => Err(fault),
@@ -262,6 +321,14 @@ impl Keeping {
             .map_err(|Rejected { faults, .. }| unfit(faults.iter().map(|fault| fault.message.clone())))?;
         let planned = added_zone(&zone, &joining.templates, &joining.keys)
             .map_err(|faults| unfit(faults.iter().map(|fault| fault.message.clone())))?;
+        if let Some(listing) = planned.listing.as_ref().filter(|of| !joining.producer.makes(&of.catalog)) {
+            let message = format!("there is no zone {} with `catalog-produce`", name(&listing.catalog));
+            return Err(unfit([message].into_iter()));
+        }
+        if planned.spec.text == ZoneText::Produced {
+            let message = "only the configuration can have a zone with `catalog-produce`".to_owned();
+            return Err(unfit([message].into_iter()));
+        }
         match self.kept.get(&planned.spec.apex) {
             Some(state) => Err(ReloadFault::Served(state.spec.origin.clone())),
             None => Ok((zone, planned)),
@@ -270,7 +337,12 @@ impl Keeping {
 
     /// The round has ended that loads a zone to be added: the zone stays if it is good, and can be written to the state
     /// folder.
-    pub(super) fn added(&mut self, zone: ConfiguredZone, round: Reloaded) -> Reloaded {
+    pub(super) fn added(
+        &mut self,
+        zone: ConfiguredZone,
+        listing: Option<Arc<Listing>>,
+        round: Reloaded,
+    ) -> Reloaded {
         let apex: Apex = zone.name.value.as_name().as_wire().into();
         let fault = self.kept.get(&apex).and_then(|state| state.fault.clone());
         let kept = match (round, fault) {
@@ -283,7 +355,11 @@ impl Keeping {
             }
         };
         match &kept {
-            Ok(_) => info!("zone {} was added", name(&apex)),
+            Ok(_) => {
+                info!("zone {} was added", name(&apex));
+                self.joining.producer.list(&apex, listing);
+                self.produce(Removal::HoldBack);
+            }
             Err(fault) => {
                 warn!("zone {} is not added: {fault}", name(&apex));
                 self.leave([&apex].into_iter());

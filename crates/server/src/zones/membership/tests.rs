@@ -34,7 +34,14 @@ fn version(catalog: &str, lines: &[(&str, &str)]) -> Zone {
 fn template(folder: &str) -> Arc<MemberTemplate> {
     let file = PathPattern::parse(&format!("{folder}/{{zone}}"), Path::new("/")).expect("a pattern");
     let differences = DifferenceRule::default();
-    Arc::new(MemberTemplate { file: Some(file), peers: None, grants: None, updates: None, differences })
+    Arc::new(MemberTemplate {
+        file: Some(file),
+        peers: None,
+        grants: None,
+        updates: None,
+        differences,
+        listing: None,
+    })
 }
 
 fn plan(catalog: &str) -> CatalogPlan {
