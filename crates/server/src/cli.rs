@@ -221,6 +221,21 @@ pub struct QueryArgs {
     /// Ask over IPv6 only.
     #[arg(short = '6')]
     pub v6: bool,
+    /// The key to sign with.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// The key that signs what is sent (TSIG).
+#[derive(Debug, Clone, Default, Args)]
+pub struct KeyArgs {
+    /// Key to sign with, of HMAC-SHA256 if no algorithm is said. Whoever may list processes sees the secret: --key-file is
+    /// better. Beside --key-file, the name of the key that is meant.
+    #[arg(short = 'y', long, value_name = "[ALGORITHM:]NAME:SECRET")]
+    pub key: Option<String>,
+    /// File with the key to sign with, as tsig-keygen writes it.
+    #[arg(short, long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
 }
 
 /// `nomen update`.
@@ -241,12 +256,9 @@ pub struct UpdateArgs {
     /// Server to send to, as HOST, HOST#PORT or HOST@PORT; found by the zone's SOA without it.
     #[arg(short, long, value_name = "HOST")]
     pub server: Option<String>,
-    /// Key to sign with. Whoever may list processes sees the secret: --key-file is better.
-    #[arg(long, value_name = "NAME[:ALGORITHM]:SECRET", conflicts_with = "key_file")]
-    pub key: Option<String>,
-    /// File with the key to sign with, as tsig-keygen writes it.
-    #[arg(short, long, value_name = "FILE")]
-    pub key_file: Option<PathBuf>,
+    /// The key to sign with.
+    #[command(flatten)]
+    pub key: KeyArgs,
     /// Send over TCP also what fits into a datagram.
     #[arg(long)]
     pub tcp: bool,

@@ -5,6 +5,7 @@ pub mod check;
 pub mod ctl;
 pub mod judge;
 pub mod query;
+pub mod signing;
 pub mod update;
 pub mod zone_check;
 pub mod zone_compile;

@@ -16,6 +16,7 @@ mod reload;
 mod secondary;
 mod serve;
 mod signatures;
+mod signed;
 mod support;
 mod systemd;
 mod transfers;
