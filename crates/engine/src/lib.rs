@@ -29,6 +29,7 @@ mod signature;
 pub mod source;
 pub mod stats;
 mod tail;
+mod zone_facts;
 mod zones;
 
 pub use asked::Asked;
@@ -40,4 +41,5 @@ pub use refusal::{Answered, Refusal};
 pub use settings::{Config, Engine, LogEntry, QueryLog};
 pub use source::{Operation, Promise, Source, Sourced, Sources, TicketOffice};
 pub use stats::Stats;
+pub use zone_facts::ZoneFacts;
 pub use zones::{HasZones, WrongCatalogKey, Zones, ZonesConfig};

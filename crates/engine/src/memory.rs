@@ -21,6 +21,7 @@ use wire::message::Builder;
 use crate::asked::Asked;
 use crate::refusal::Refusal;
 use crate::request::{Question, Request};
+use crate::zone_facts::ZoneFacts;
 
 /// What is looked for: a question before it is answered.
 #[derive(Clone, Copy)]
@@ -76,6 +77,11 @@ pub trait Memory: Clone + Send + Sync + 'static {
     /// Prefetches what pass `pass + 1`, or else answering, will read for the question that `aim` was found for. Passes are
     /// numbered from 0. Returns whether pass `pass + 1` has anything to do for it.
     fn prefetch(&self, pass: usize, aim: &mut Self::Aim, qname: &HashedName) -> bool;
+
+    /// What the zone of this aim says of itself; `None` where there is no zone, or none that is loaded.
+    fn zone_facts(&self, _aim: &Self::Aim) -> Option<ZoneFacts> {
+        None
+    }
 
     /// Answers into `b`: sections, flags and response code. If it is refused, what was written does not count.
     ///
@@ -142,6 +148,13 @@ impl<A: Memory, B: Memory> Memory for Both<A, B> {
             Either::First(aim) if pass < A::PASSES => self.first.prefetch(pass, aim, qname),
             Either::Then(aim) if pass < B::PASSES => self.then.prefetch(pass, aim, qname),
             _ => false,
+        }
+    }
+
+    fn zone_facts(&self, aim: &Self::Aim) -> Option<ZoneFacts> {
+        match aim {
+            Either::First(aim) => self.first.zone_facts(aim),
+            Either::Then(aim) => self.then.zone_facts(aim),
         }
     }
 

@@ -20,6 +20,7 @@ use crate::signature::Signature;
 use crate::source::{Operation, Sourced, TicketOffice};
 use crate::stats::Stats;
 use crate::tail::ReplyFrame;
+use crate::zone_facts::ZoneFacts;
 
 /// The most queries that go through the passes together; larger batches go in parts.
 pub const BATCH: usize = 64;
@@ -261,7 +262,11 @@ impl<M: Memory> Worker<M> {
             Ok(answered) => answered,
             Err(other) => return count(other, stats),
         };
-        let reply = frame.end(b, question_only, answered);
+        let facts = match request.asks_of_zone() {
+            true => zone_facts(&shared.memory, *route, aims, request, qname),
+            false => None,
+        };
+        let reply = frame.end(b, question_only, answered, facts);
         let reply = frame.sign(reply, out);
         frame.account(reply, &account.stats, shared.log.as_deref());
         Outcome::Reply(reply.len)
@@ -283,10 +288,29 @@ impl<M: Memory> Worker<M> {
         let frame = ReplyFrame { request, packet: head, client, may_recurse, config, signed };
         let (mut b, question_only) = frame.begin(out, names);
         let answered = fill(&mut b);
-        let reply = frame.end(b, question_only, answered);
+        let reply = frame.end(b, question_only, answered, None);
         let reply = frame.sign(reply, out);
         frame.account(reply, stats, shared.log.as_deref());
         (*to, Outcome::Reply(reply.len))
+    }
+}
+
+/// What the zone says of itself that a question went to: for an answer, or as the one that may be transferred.
+#[cold]
+fn zone_facts<M: Memory>(
+    memory: &M,
+    route: Route,
+    aims: &[Aimed<M::Aim>],
+    request: &Request,
+    qname: &HashedName,
+) -> Option<ZoneFacts> {
+    match route {
+        Route::Memory(aim, _) => memory.zone_facts(&aims.get(usize::from(aim))?.aim),
+        Route::Source(Operation::Transfer, question) => {
+            let sought = Sought { request, question, qname, may_recurse: false };
+            memory.zone_facts(&memory.find(&sought)?)
+        }
+        _ => None,
     }
 }
 

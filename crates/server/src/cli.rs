@@ -188,7 +188,7 @@ pub struct ZoneCompileArgs {
     after_help = "Words may come in any order, as with dig: NAME, TYPE, CLASS, @SERVER, +OPTION. A second NAME is a second\n\
 query: what stands before the first NAME holds for all, what follows a NAME for its query.\n\n\
 Options:\n  +short +dnssec +tcp +norec +nsid +json +cd +ad +edns +noedns +bufsize=N +padding=N +keepalive\n  \
-+cookie +ignore (keep a truncated answer) +qr (show the query) +time=SECONDS (or +timeout) +tries=N +retry=N\n  \
++cookie +expire +zoneversion +ignore (keep a truncated answer) +qr (show the query) +time=SECONDS (or +timeout) +tries=N +retry=N\n  \
 +subnet=NET\n  \
 +all +comments +question +answer +authority +additional +stats, each with `no` in front: parts of the output\n  \
 +multiline: long records over several lines, with comments\n\n\

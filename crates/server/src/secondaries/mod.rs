@@ -171,6 +171,12 @@ impl Surroundings for Arc<Desk> {
         }
     }
 
+    fn expires(&self, apex: &Apex, at: Option<u64>) {
+        if let Some(keeping) = self.keeping.get() {
+            keeping.expires(apex.clone(), at);
+        }
+    }
+
     fn keep(&self, apex: &Apex, keep: Keep, at: u64) {
         if let Some(store) = &self.store {
             store.keep(apex.clone(), keep, at);

@@ -359,3 +359,25 @@ fn what_is_wrong_with_peers_is_said_with_its_place() {
     let output = primary.ctl(&["zone", "notify", "example"]);
     assert!(text(&output.stderr).contains("no `notify`"), "{}", text(&output.stderr));
 }
+
+/// Seconds for which a server may still serve `example.`, by its own word (RFC 7314).
+fn expire(server: &Server) -> Option<u32> {
+    let printed = server.query(&["example", "SOA", "+expire"]);
+    printed.split_once("; EXPIRE: ")?.1.split(' ').next()?.parse().ok()
+}
+
+#[test]
+fn a_secondary_of_a_secondary_serves_no_longer_than_that_may() {
+    let address = free_address();
+    let first = primary(address, APEX, "");
+    assert_eq!(expire(&first), Some(86_400));
+    let keys = "max-expire = \"1h\"\nallow-transfer = [\"any\"]\n";
+    let second = secondary(&peer(address, true), keys);
+    eventually("it has the zone", &second, || is_answered(&second, "ns1.example", "192.0.2.1"));
+    let third = secondary(&peer(second.address, false), "");
+    eventually("it has the zone", &third, || is_answered(&third, "ns1.example", "192.0.2.1"));
+    for server in [&second, &third] {
+        let limited = || expire(server).is_some_and(|left| (1..=3600).contains(&left));
+        eventually("it says when the zone expires", server, limited);
+    }
+}
