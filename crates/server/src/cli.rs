@@ -131,6 +131,8 @@ pub enum ZoneVerb {
     Check(ZoneCheckArgs),
     /// Print a zone in canonical order, one record a line.
     Dump(ZoneDumpArgs),
+    /// Print a zone with a digest of it (ZONEMD), added or renewed.
+    Digest(ZoneDigestArgs),
     /// Make the images from which a server starts at once.
     ///
     /// A server with `images` on makes them itself; this is for making them beforehand, while a server runs or
@@ -148,6 +150,9 @@ pub struct ZoneCheckArgs {
     /// Also check DNSSEC consistency.
     #[arg(long)]
     pub dnssec: bool,
+    /// Require a digest of the zone (ZONEMD) that is right. One that is wrong is an error in any case.
+    #[arg(long)]
+    pub zonemd: bool,
     /// Check signatures as of this time, in seconds since 1970, not as of now.
     #[arg(long, value_name = "SECONDS", requires = "dnssec")]
     pub at: Option<u32>,
@@ -169,6 +174,27 @@ pub struct ZoneDumpArgs {
     pub origin: String,
     /// Its master file.
     pub file: PathBuf,
+}
+
+/// `nomen zone digest`.
+#[derive(Debug, Args)]
+pub struct ZoneDigestArgs {
+    /// Name of the zone.
+    pub origin: String,
+    /// Its master file.
+    pub file: PathBuf,
+    /// Hash of the digest; may be given twice.
+    #[arg(long, value_name = "HASH", value_enum, default_values = ["sha384"])]
+    pub hash: Vec<DigestHash>,
+}
+
+/// The hash of a digest (RFC 8976 §2.2.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DigestHash {
+    /// SHA-384, which everybody knows who verifies digests.
+    Sha384,
+    /// SHA-512.
+    Sha512,
 }
 
 /// `nomen zone compile`.
@@ -495,6 +521,7 @@ pub fn run() -> ExitCode {
         Verb::Check(args) => tools::check::run(&args),
         Verb::Zone(ZoneVerb::Check(args)) => tools::zone_check::run(&args),
         Verb::Zone(ZoneVerb::Dump(args)) => tools::zone_dump::run(&args),
+        Verb::Zone(ZoneVerb::Digest(args)) => tools::zone_digest::run(&args),
         Verb::Zone(ZoneVerb::Compile(args)) => tools::zone_compile::run(&args),
         Verb::Query(args) => tools::query::run(&args),
         Verb::Update(args) => tools::update::run(&args),

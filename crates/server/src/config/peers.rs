@@ -8,13 +8,15 @@ use toml::Spanned;
 use toml::de::DeValue;
 use transfer::secondary::SecondaryRules;
 use wire::LowerNameBuf;
+use zone::Zone;
+use zone::zonemd::{self, ZonemdFault};
 
 use super::report::Diagnostic;
 use super::resolver::asking::{Server, ServerFault};
 use super::table::Keys;
 use super::table::keys;
 use super::table::read::{At, Reader};
-use super::table::value::{AddrPort, Seconds, Value, quote};
+use super::table::value::{AddrPort, Seconds, Value, Word, quote};
 use super::transfers::TransferGrant;
 use super::zones::{ZoneNameFault, zone_name};
 
@@ -35,6 +37,10 @@ keys! {
         live "allow-notify" allow_notify: Option<Vec<At<TransferGrant>>> = None, example ["192.0.2.0/24"];
         /// Ask primaries for what changed (IXFR, RFC 1995), and for the whole zone only where they cannot say. Unset: yes.
         live "ixfr" ixfr: Option<bool> = None, example false;
+        /// Whether versions from primaries must be what their digest was made of (ZONEMD, RFC 8976): `verify` refuses one whose
+        /// digest is wrong, `require` also one without a digest that is known, `off` does not look. What is refused does not go
+        /// into service. Unset: `verify`.
+        live "zonemd" zonemd: Option<ZonemdPolicy> = None, example "require";
         /// Shortest time between two looks for a newer version, whatever the SOA record says. Unset: `10s`.
         live "min-refresh" min_refresh: Bound = None, example "1m";
         /// Longest time between two looks for a newer version. Unset: `28d`.
@@ -49,6 +55,36 @@ keys! {
         /// Longest time after which that is so. Unset: as the SOA record says.
         live "max-expire" max_expire: Bound = None, example "30d";
     }
+}
+
+/// What becomes of versions from primaries by their digest (ZONEMD, RFC 8976).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ZonemdPolicy {
+    /// It is not looked at.
+    Off,
+    /// One that is wrong is refused.
+    #[default]
+    Verify,
+    /// Only one that is right is taken.
+    Require,
+}
+
+impl ZonemdPolicy {
+    /// What speaks against a version.
+    pub fn objection(self, zone: &Zone) -> Option<ZonemdFault> {
+        if self == Self::Off {
+            return None;
+        }
+        match zonemd::verify(zone).err()? {
+            ZonemdFault::Absent | ZonemdFault::Unknown if self == Self::Verify => None,
+            fault => Some(fault),
+        }
+    }
+}
+
+impl Word for ZonemdPolicy {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("off", Self::Off), ("verify", Self::Verify), ("require", Self::Require)];
 }
 
 /// Another server of a zone.
@@ -184,6 +220,7 @@ impl PeerKeys {
         let places = [
             ("allow-notify", &self.allow_notify.place),
             ("ixfr", &self.ixfr.place),
+            ("zonemd", &self.zonemd.place),
             ("min-refresh", &self.min_refresh.place),
             ("max-refresh", &self.max_refresh.place),
             ("min-retry", &self.min_retry.place),

@@ -106,10 +106,11 @@ mod tests {
 
     /// Keys that cannot stand together with others: a zone has files, and may take updates, or it has primaries.
     const FILES: [&str; 6] = ["file", "directory", "pattern", "max-removed", "allow-update", "update-policy"];
-    const PRIMARIES: [&str; 9] = [
+    const PRIMARIES: [&str; 10] = [
         "primaries",
         "allow-notify",
         "ixfr",
+        "zonemd",
         "min-refresh",
         "max-refresh",
         "min-retry",

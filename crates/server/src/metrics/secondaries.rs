@@ -30,6 +30,8 @@ impl Figures for SecondaryFigures {
         let received = received.map(|(word, count)| (word, count.load(Relaxed)));
         out.family("transfers_received", help, MetricType::Counter, of("result", received.into()))?;
         out.counter("transfers_received_failed", "Transfers that failed", counts.failed.load(Relaxed))?;
+        let help = "Versions refused by their digest (ZONEMD)";
+        out.counter("transfers_received_digest_failed", help, counts.zonemd.load(Relaxed))?;
         let help = "Transfers that failed at a limit";
         let limits = LIMITS.iter().zip(&counts.limits).map(|((_, word), count)| (*word, count.load(Relaxed)));
         out.family("transfers_received_limited", help, MetricType::Counter, of("limit", limits.collect()))?;

@@ -18,6 +18,8 @@ pub struct SecondaryCounts {
     pub failed: AtomicU64,
     /// Transfers that failed at a limit, in the order of [`LIMITS`].
     pub limits: [AtomicU64; LIMITS.len()],
+    /// Versions refused by their digest (ZONEMD).
+    pub zonemd: AtomicU64,
     /// Bytes of messages, those of transfers that failed among them.
     pub bytes: AtomicU64,
     /// Records, likewise.
@@ -60,6 +62,9 @@ impl SecondaryCounts {
     /// Counts a transfer that failed.
     pub(super) fn fault(&self, fault: &SecondaryFault) {
         self.failed.fetch_add(1, Relaxed);
+        if matches!(fault, SecondaryFault::Transfer(TransferFault::Digest(_))) {
+            self.zonemd.fetch_add(1, Relaxed);
+        }
         if let SecondaryFault::Transfer(TransferFault::Limit(limit)) = fault
             && let Some(at) = LIMITS.iter().position(|(known, _)| known == limit)
         {

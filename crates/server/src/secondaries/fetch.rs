@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use exchange::unix_seconds;
+use tracing::error;
 use transfer::incoming::{
     AskedFor, IncomingTransfer, Received, SentRequest, TransferFault, TransferLimit, TransferLimits,
 };
@@ -19,6 +20,7 @@ use zone::Zone;
 use zone::store::ChangeSet;
 
 use super::plan::PeerServer;
+use crate::config::peers::ZonemdPolicy;
 
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -60,6 +62,8 @@ pub(super) struct FetchJob {
     pub(super) have: Option<Arc<Zone>>,
     /// The key under which zones are built.
     pub(super) key: HashKey,
+    /// What becomes of the version by its digest.
+    pub(super) zonemd: ZonemdPolicy,
     /// Its limits.
     pub(super) limits: FetchLimits,
     /// Nobody waits for it any more.
@@ -176,6 +180,7 @@ fn made(job: &FetchJob, received: Received) -> Result<Fetched, SecondaryFault> {
         },
         (Received::Zone(zone), _) => {
             let zone = zone.build().map_err(SecondaryFault::Transfer)?;
+            verified(job, &zone)?;
             Ok(Fetched::Whole(Arc::new(zone)))
         }
         (Received::Differences(differences), Some(have)) => {
@@ -186,10 +191,23 @@ fn made(job: &FetchJob, received: Received) -> Result<Fetched, SecondaryFault> {
                 zone = Arc::new(zone.apply(&change).map_err(unfit)?);
                 changes.push(Arc::new(change));
             }
+            verified(job, &zone)?;
             Ok(Fetched::Changed(zone, changes))
         }
         // Differences come to those alone who have a version.
         (Received::Differences(_), None) => Err(SecondaryFault::Transfer(TransferFault::NoSoa)),
+    }
+}
+
+/// Refuses a version that its digest speaks against.
+fn verified(job: &FetchJob, zone: &Zone) -> Result<(), SecondaryFault> {
+    match job.zonemd.objection(zone) {
+        None => Ok(()),
+        Some(fault) => {
+            let (serial, primary) = (zone.serial(), &job.primary);
+            error!("zone {}: version {serial} of primary {primary} is refused: {fault}", zone.apex());
+            Err(SecondaryFault::Transfer(TransferFault::Digest(fault)))
+        }
     }
 }
 
@@ -305,6 +323,7 @@ mod tests {
             id: 7,
             have: None,
             key: HashKey::new([1, 2, 3]),
+            zonemd: ZonemdPolicy::Verify,
             limits,
             cancelled: Arc::default(),
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use transfer::secondary::SecondaryRules;
 use transfer::tsig::{TsigKey, TsigKeys};
 
-use crate::config::peers::{Peer, PeerKeys};
+use crate::config::peers::{Peer, PeerKeys, ZonemdPolicy};
 use crate::config::table::read::At;
 use crate::config::table::value::AddrPort;
 use crate::config::transfers::TransferGrant;
@@ -48,6 +48,8 @@ pub struct ZonePeers {
     allow_notify: Box<[TransferGrant]>,
     /// When primaries are asked.
     pub rules: SecondaryRules,
+    /// What becomes of versions by their digest.
+    pub zonemd: ZonemdPolicy,
 }
 
 impl ZonePeers {
@@ -153,6 +155,7 @@ impl PeerMaker {
             notify: all(&own.notify, &template.notify),
             allow_notify: grants.into_iter().flatten().map(|grant| grant.value.clone()).collect(),
             rules: own.rules(template),
+            zonemd: own.zonemd.value.or(template.zonemd.value).unwrap_or_default(),
         })
     }
 

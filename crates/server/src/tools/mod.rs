@@ -9,6 +9,7 @@ pub mod signing;
 pub mod update;
 pub mod zone_check;
 pub mod zone_compile;
+pub mod zone_digest;
 pub mod zone_dump;
 
 use std::path::Path;

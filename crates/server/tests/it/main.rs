@@ -22,3 +22,4 @@ mod systemd;
 mod transfers;
 mod trial;
 mod update;
+mod zonemd;

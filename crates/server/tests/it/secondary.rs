@@ -16,13 +16,13 @@ use crate::support::{APEX, PATIENCE, Server, eventually, free_address, message, 
 const KEYS: &str = "[transfers]\nkey-files = [\"transfer.key\"]\n";
 
 /// An address as a peer is written, with the key or without it.
-fn peer(address: SocketAddr, key: bool) -> String {
+pub(crate) fn peer(address: SocketAddr, key: bool) -> String {
     let key = if key { " key:transfer.example" } else { "" };
     format!("\"{}{key}\"", written(address).trim_matches('"'))
 }
 
 /// A server with these sections and the key, at an address.
-fn server(address: SocketAddr, keys: &str, sections: &str) -> Server {
+pub(crate) fn server(address: SocketAddr, keys: &str, sections: &str) -> Server {
     let folder = tempfile::tempdir().expect("a folder");
     fs::create_dir(folder.path().join("zones")).expect("made");
     fs::write(folder.path().join("transfer.key"), KEY_FILE).expect("written");
@@ -34,13 +34,18 @@ fn start_in(folder: tempfile::TempDir, address: SocketAddr, keys: &str, sections
 }
 
 /// A server of `example.` that is taken from these primaries, with more keys of the zone.
-fn secondary(primaries: &str, keys: &str) -> Server {
+pub(crate) fn secondary(primaries: &str, keys: &str) -> Server {
+    secondary_at(free_address(), primaries, keys)
+}
+
+/// The same at an address.
+pub(crate) fn secondary_at(address: SocketAddr, primaries: &str, keys: &str) -> Server {
     let zone = format!("[[zone]]\nname = \"example\"\nprimaries = [{primaries}]\n{keys}");
-    server(free_address(), "", &format!("{zone}{KEYS}"))
+    server(address, "", &format!("{zone}{KEYS}"))
 }
 
 /// A nomen that serves `example.` with this text at an address, and tells these.
-fn primary(address: SocketAddr, zone: &str, notify: &str) -> Server {
+pub(crate) fn primary(address: SocketAddr, zone: &str, notify: &str) -> Server {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("transfer.key"), KEY_FILE).expect("written");
     fs::write(folder.path().join("example.zone"), zone).expect("written");

@@ -454,6 +454,7 @@ fn asks_for_axfr(fault: &SecondaryFault) -> bool {
                 | TransferFault::Unfit(_)
                 | TransferFault::BadZone(_)
                 | TransferFault::NoZone(_)
+                | TransferFault::Digest(_)
         )
     )
 }

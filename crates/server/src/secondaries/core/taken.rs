@@ -235,6 +235,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             id: random.next_u32() as u16,
             have: taken.version.clone(),
             key: *key,
+            zonemd: zone.peers.zonemd,
             limits: limits.fetch,
             cancelled: Arc::clone(&cancelled),
         };
