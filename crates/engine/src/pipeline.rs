@@ -257,6 +257,7 @@ impl<M: Memory> Worker<M> {
             Route::Source(operation, question) => {
                 beyond(shared, operation, &asked(question), &mut b, tickets)
             }
+            Route::Unverified(refusal, question) => unverified(shared, refusal, &asked(question), tickets),
         };
         let answered = match answered {
             Ok(answered) => answered,
@@ -279,17 +280,21 @@ impl<M: Memory> Worker<M> {
         let stats = &account.stats;
         stats.late.add(1);
         stats.batch(now.saturating_duration_since(*received), 1);
-        let fill = match ready.settled {
-            Settled::Sections(fill) => fill,
+        let (fill, message) = match ready.settled {
+            Settled::Sections(fill) => (Some(fill), Vec::new()),
+            Settled::Message(message) => (None, message),
             Settled::Stream(messages) => return (*to, count(Outcome::Stream(messages), stats)),
         };
         let (client, may_recurse) = (to.client, *may_recurse);
         let (config, signed) = (&*shared.config, signature.as_deref());
         let frame = ReplyFrame { request, packet: head, client, may_recurse, config, signed };
-        let (mut b, question_only) = frame.begin(out, names);
-        let answered = fill(&mut b);
-        let reply = frame.end(b, question_only, answered, None);
-        let reply = frame.sign(reply, out);
+        let passed_on = if fill.is_none() { frame.pass_on(&message, out) } else { None };
+        let reply = passed_on.unwrap_or_else(|| {
+            let (mut b, question_only) = frame.begin(out, names);
+            let answered = fill.map_or(Err(Refusal::ABANDONED), |fill| fill(&mut b));
+            let reply = frame.end(b, question_only, answered, None);
+            frame.sign(reply, out)
+        });
         frame.account(reply, stats, shared.log.as_deref());
         (*to, Outcome::Reply(reply.len))
     }
@@ -325,6 +330,18 @@ fn beyond<M>(
 ) -> Result<Answered, Outcome> {
     let Some(source) = shared.sources.of(operation) else { return Ok(Err(Refusal::NOT_AUTHORITATIVE)) };
     answered(source.answer(asked, b, tickets))
+}
+
+/// Asks the source of updates about one whose signature is not good here.
+#[cold]
+fn unverified<M>(
+    shared: &Shared<M>,
+    refusal: Refusal,
+    asked: &Asked<'_>,
+    tickets: TicketOffice<'_>,
+) -> Result<Answered, Outcome> {
+    let Some(source) = shared.sources.of(Operation::Update) else { return Ok(Err(refusal)) };
+    answered(source.unverified(refusal, asked, tickets))
 }
 
 /// Asks for the rest of a chain that leads out of memory, for a client that wants it and may.

@@ -148,6 +148,13 @@ impl ReplyFrame<'_> {
         }
     }
 
+    /// The answer of another server instead of one of ours; `None` if it is too long for this client.
+    pub(crate) fn pass_on(&self, message: &[u8], out: &mut [u8]) -> Option<FinishedReply> {
+        let header = Header::of(message).filter(|_| message.len() <= self.limit())?;
+        out.get_mut(..message.len())?.copy_from_slice(message);
+        Some(FinishedReply { rcode: header.rcode(), truncated: header.truncated(), len: message.len() })
+    }
+
     /// Adds OPT, if the client sent one.
     #[inline]
     fn add_opt(&self, b: &mut Builder<'_>, Refusal { rcode, info }: Refusal, facts: Option<ZoneFacts>) {

@@ -35,6 +35,10 @@ keys! {
         live "notify" notify: Option<Vec<At<Peer>>> = None, example ["192.0.2.53", "2001:db8::53 key:transfer.example.com"];
         /// Who may announce changes beside the addresses and keys of `primaries`, written as in `allow-transfer`.
         live "allow-notify" allow_notify: Option<Vec<At<TransferGrant>>> = None, example ["192.0.2.0/24"];
+        /// Whose dynamic updates of the zone are passed on to the first of `primaries` that can be reached, written as in
+        /// `allow-transfer` (RFC 2136 §6). They go on as they came, with their signature, and the primary judges; whoever is
+        /// not in the list gets REFUSED. Unset: nobody.
+        live "forward-updates" forward_updates: Option<Vec<At<TransferGrant>>> = None, example ["192.0.2.0/24"];
         /// Ask primaries for what changed (IXFR, RFC 1995), and for the whole zone only where they cannot say. Unset: yes.
         live "ixfr" ixfr: Option<bool> = None, example false;
         /// Whether versions from primaries must be what their digest was made of (ZONEMD, RFC 8976): `verify` refuses one whose
@@ -161,7 +165,7 @@ impl PeerKeys {
     pub fn keys(&self) -> impl Iterator<Item = At<LowerNameBuf>> {
         let peers = self.primaries.value.iter().chain(&self.notify.value).flatten();
         let of_peers = peers.map(|peer| (peer.value.key, peer.place.clone()));
-        let grants = self.allow_notify.value.iter().flatten();
+        let grants = self.allow_notify.value.iter().chain(&self.forward_updates.value).flatten();
         let of_grants = grants.map(|grant| (grant.value.key().copied(), grant.place.clone()));
         of_peers.chain(of_grants).filter_map(|(key, place)| key.map(|value| At { value, place }))
     }
@@ -219,6 +223,7 @@ impl PeerKeys {
         let all = self.values();
         let places = [
             ("allow-notify", &self.allow_notify.place),
+            ("forward-updates", &self.forward_updates.place),
             ("ixfr", &self.ixfr.place),
             ("zonemd", &self.zonemd.place),
             ("min-refresh", &self.min_refresh.place),

@@ -106,9 +106,10 @@ mod tests {
 
     /// Keys that cannot stand together with others: a zone has files, and may take updates, or it has primaries.
     const FILES: [&str; 6] = ["file", "directory", "pattern", "max-removed", "allow-update", "update-policy"];
-    const PRIMARIES: [&str; 10] = [
+    const PRIMARIES: [&str; 11] = [
         "primaries",
         "allow-notify",
+        "forward-updates",
         "ixfr",
         "zonemd",
         "min-refresh",

@@ -44,6 +44,15 @@ impl Figures for SecondaryFigures {
         let stored = stored.map(|(word, count)| (word, count.load(Relaxed)));
         let help = "Versions of zones from primaries kept on disk, and those that could not be";
         out.family("secondary_zone_writes", help, MetricType::Counter, of("result", stored.into()))?;
+        let forwarded = vec![
+            ("answered", counts.forwarded.load(Relaxed)),
+            ("failed", counts.forward_failed.load(Relaxed)),
+            ("too-many", counts.forward_too_many.load(Relaxed)),
+        ];
+        let help = "Updates passed on to primaries, by what became of them";
+        out.family("updates_forwarded", help, MetricType::Counter, of("result", forwarded))?;
+        let help = "Updates that wait for the answer of a primary";
+        out.gauge("updates_forwarding", help, counts.forwarding.load(Relaxed) as f64)?;
         let taken = counts.notify_taken.load(Relaxed);
         let joined = counts.notify_joined.load(Relaxed);
         let notify = vec![

@@ -30,6 +30,14 @@ pub struct SecondaryCounts {
     pub unstored: AtomicU64,
     /// Zones that expired.
     pub expired: AtomicU64,
+    /// Updates that wait for a primary now.
+    pub forwarding: AtomicU64,
+    /// Updates passed on to a primary that answered.
+    pub forwarded: AtomicU64,
+    /// Updates that no primary answered.
+    pub forward_failed: AtomicU64,
+    /// Updates refused because too many waited for primaries.
+    pub forward_too_many: AtomicU64,
     /// NOTIFY taken.
     pub notify_taken: AtomicU64,
     /// NOTIFY taken while one for the zone was not looked at yet.

@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::primary::{KEY_FILE, OtherServer, VARIED, other, records, secret, transfer};
-use crate::support::{APEX, PATIENCE, Server, eventually, free_address, message, text, written};
+use crate::support::{APEX, PATIENCE, Server, eventually, free_address, message, run, text, written};
 
 const KEYS: &str = "[transfers]\nkey-files = [\"transfer.key\"]\n";
 
@@ -363,6 +363,52 @@ fn what_is_wrong_with_peers_is_said_with_its_place() {
     assert!(text(&output.stderr).contains("no `primaries`"), "{}", text(&output.stderr));
     let output = primary.ctl(&["zone", "notify", "example"]);
     assert!(text(&output.stderr).contains("no `notify`"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn updates_that_reach_a_secondary_are_passed_on_and_the_primary_judges() {
+    let (first, own) = (free_address(), free_address());
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("transfer.key"), KEY_FILE).expect("written");
+    fs::write(folder.path().join("example.zone"), APEX).expect("written");
+    let grants = "allow-transfer = [\"127.0.0.0/8\"]\nallow-update = [\"key:transfer.example\"]\n";
+    let notify = format!("notify = [{}]\n{KEYS}", peer(own, false));
+    let _primary = start_in(folder, first, "state-dir = \"state\"\n", &format!("{grants}{notify}"));
+    // The secondary does not know the key.
+    let zone = format!("[[zone]]\nname = \"example\"\nprimaries = [{}]\n", peer(first, false));
+    let secondary = server(own, "", &format!("{zone}forward-updates = [\"any\"]\nallow-notify = [\"127.0.0.0/8\"]\n"));
+    eventually("it has the zone", &secondary, || is_answered(&secondary, "ns1.example", "192.0.2.1"));
+    let at = format!("{}#{}", own.ip(), own.port());
+    let send = |arguments: &[&str]| {
+        secondary.write("script", "zone example\nadd new.example. 60 A 192.0.2.9\n");
+        let arguments = [&["update", "--server", &at, "--timeout", "60", "script"], arguments].concat();
+        let output = run(&secondary.path("."), &arguments);
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, said) = send(&["-k", "transfer.key"]);
+    assert_eq!(code, Some(0), "{said}");
+    eventually("the change comes back", &secondary, || is_answered(&secondary, "new.example", "192.0.2.9"));
+    let (code, said) = send(&["-k", "transfer.key", "--tcp"]);
+    assert_eq!(code, Some(0), "{said}");
+    for (key, fault) in [("transfer.example:c2VjcmV0", "BADSIG"), ("other.example:c2VjcmV0", "BADKEY")] {
+        let (code, said) = send(&["-y", key]);
+        assert!(code == Some(1) && said.contains(fault), "{said}");
+    }
+    let (code, said) = send(&[]);
+    assert!(code == Some(1) && said.contains("REFUSED"), "{said}");
+    // What is not passed on is refused here, for its signature first.
+    secondary.reconfigure("\"any\"", "\"192.0.2.1\"");
+    secondary.reload();
+    let (code, said) = send(&["-k", "transfer.key"]);
+    assert!(code == Some(1) && said.contains("BADKEY"), "{said}");
+    let (code, said) = send(&[]);
+    assert!(code == Some(1) && said.contains("REFUSED"), "{said}");
+    // Nobody is there who could judge.
+    secondary.reconfigure("\"192.0.2.1\"", "\"any\"");
+    secondary.reload();
+    drop(_primary);
+    let (code, said) = send(&[]);
+    assert!(code == Some(1) && said.contains("SERVFAIL"), "{said}");
 }
 
 /// Seconds for which a server may still serve `example.`, by its own word (RFC 7314).
