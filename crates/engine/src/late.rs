@@ -57,6 +57,8 @@ pub(crate) struct Ready {
 pub(crate) enum Settled {
     Sections(Box<dyn FnOnce(&mut Builder<'_>) -> Answered + Send>),
     Stream(Box<dyn MessageStream>),
+    /// The answer of another server, as it came.
+    Message(Vec<u8>),
 }
 
 /// A query whose source returned [`Pending`](crate::Sourced::Pending): all that is needed to answer it later, from any
@@ -97,6 +99,11 @@ impl Ticket {
     /// Answers with a stream of messages, which only streams can carry.
     pub fn stream(mut self, messages: Box<dyn MessageStream>) {
         self.settle(Settled::Stream(messages));
+    }
+
+    /// Answers with what another server has answered to the same message, its signature included.
+    pub fn pass_on(mut self, message: Vec<u8>) {
+        self.settle(Settled::Message(message));
     }
 
     fn settle(&mut self, settled: Settled) {

@@ -30,6 +30,7 @@ mod signature;
 pub mod source;
 pub mod stats;
 mod tail;
+mod zone_facts;
 mod zones;
 
 pub use asked::Asked;
@@ -42,4 +43,5 @@ pub use refusal::{Answered, Refusal};
 pub use settings::{Config, Engine};
 pub use source::{Operation, Promise, Source, Sourced, Sources, TicketOffice};
 pub use stats::Stats;
+pub use zone_facts::ZoneFacts;
 pub use zones::{HasZones, WrongCatalogKey, Zones, ZonesConfig};

@@ -22,6 +22,7 @@ use wire::message::Builder;
 use crate::asked::Asked;
 use crate::refusal::Refusal;
 use crate::request::{Question, Request};
+use crate::zone_facts::ZoneFacts;
 
 /// What is looked for: a question before it is answered.
 #[derive(Clone, Copy)]
@@ -81,6 +82,11 @@ pub trait Memory: Clone + Send + Sync + 'static {
     /// The name of the zone that an aim leads into; none if that is no zone. For the query log.
     fn zone(&self, aim: &Self::Aim) -> Option<Name<'_>> {
         let _ = aim;
+        None
+    }
+
+    /// What the zone of this aim says of itself; `None` where there is no zone, or none that is loaded.
+    fn zone_facts(&self, _aim: &Self::Aim) -> Option<ZoneFacts> {
         None
     }
 
@@ -156,6 +162,13 @@ impl<A: Memory, B: Memory> Memory for Both<A, B> {
         match aim {
             Either::First(aim) => self.first.zone(aim),
             Either::Then(aim) => self.then.zone(aim),
+        }
+    }
+
+    fn zone_facts(&self, aim: &Self::Aim) -> Option<ZoneFacts> {
+        match aim {
+            Either::First(aim) => self.first.zone_facts(aim),
+            Either::Then(aim) => self.then.zone_facts(aim),
         }
     }
 

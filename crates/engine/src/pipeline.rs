@@ -22,6 +22,7 @@ use crate::signature::Signature;
 use crate::source::{Operation, Sourced, TicketOffice};
 use crate::stats::Stats;
 use crate::tail::{FinishedReply, ReplyFrame};
+use crate::zone_facts::ZoneFacts;
 
 /// The most queries that go through the passes together; larger batches go in parts.
 pub const BATCH: usize = 64;
@@ -259,12 +260,17 @@ impl<M: Memory> Worker<M> {
             Route::Source(operation, question) => {
                 beyond(shared, operation, &asked(question), &mut b, tickets)
             }
+            Route::Unverified(refusal, question) => unverified(shared, refusal, &asked(question), tickets),
         };
         let answered = match answered {
             Ok(answered) => answered,
             Err(other) => return unanswered(other, stats, shared, || logged(&frame, received, served())),
         };
-        let reply = frame.end(b, question_only, answered);
+        let facts = match request.asks_of_zone() {
+            true => zone_facts(&shared.memory, *route, aims, request, qname),
+            false => None,
+        };
+        let reply = frame.end(b, question_only, answered, facts);
         let reply = frame.sign(reply, out);
         frame.account(reply, stats);
         if let Some(log) = &shared.log {
@@ -280,23 +286,46 @@ impl<M: Memory> Worker<M> {
         let stats = &account.stats;
         stats.late.add(1);
         stats.batch(now.saturating_duration_since(*received), 1);
-        let fill = match ready.settled {
-            Settled::Sections(fill) => fill,
+        let (fill, message) = match ready.settled {
+            Settled::Sections(fill) => (Some(fill), Vec::new()),
+            Settled::Message(message) => (None, message),
             Settled::Stream(messages) => return (*to, count(Outcome::Stream(messages), stats)),
         };
         let (client, may_recurse) = (to.client, *may_recurse);
         let (config, signed) = (&*shared.config, signature.as_deref());
         let frame = ReplyFrame { request, packet: head, client, may_recurse, config, signed };
-        let (mut b, question_only) = frame.begin(out, names);
-        let answered = fill(&mut b);
-        let reply = frame.end(b, question_only, answered);
-        let reply = frame.sign(reply, out);
+        let passed_on = if fill.is_none() { frame.pass_on(&message, out) } else { None };
+        let reply = passed_on.unwrap_or_else(|| {
+            let (mut b, question_only) = frame.begin(out, names);
+            let answered = fill.map_or(Err(Refusal::ABANDONED), |fill| fill(&mut b));
+            let reply = frame.end(b, question_only, answered, None);
+            frame.sign(reply, out)
+        });
         frame.account(reply, stats);
         if let Some(log) = &shared.log {
             let served = Served { role: *role, zone: zone.as_deref().map(NameBuf::as_name) };
             log.reply(&logged(&frame, *received, served), &logged_reply(reply, out));
         }
         (*to, Outcome::Reply(reply.len))
+    }
+}
+
+/// What the zone says of itself that a question went to: for an answer, or as the one that may be transferred.
+#[cold]
+fn zone_facts<M: Memory>(
+    memory: &M,
+    route: Route,
+    aims: &[Aimed<M::Aim>],
+    request: &Request,
+    qname: &HashedName,
+) -> Option<ZoneFacts> {
+    match route {
+        Route::Memory(aim, _) => memory.zone_facts(&aims.get(usize::from(aim))?.aim),
+        Route::Source(Operation::Transfer, question) => {
+            let sought = Sought { request, question, qname, may_recurse: false };
+            memory.zone_facts(&memory.find(&sought)?)
+        }
+        _ => None,
     }
 }
 
@@ -311,6 +340,18 @@ fn beyond<M>(
 ) -> Result<Answered, Outcome> {
     let Some(source) = shared.sources.of(operation) else { return Ok(Err(Refusal::NOT_AUTHORITATIVE)) };
     answered(source.answer(asked, b, tickets))
+}
+
+/// Asks the source of updates about one whose signature is not good here.
+#[cold]
+fn unverified<M>(
+    shared: &Shared<M>,
+    refusal: Refusal,
+    asked: &Asked<'_>,
+    tickets: TicketOffice<'_>,
+) -> Result<Answered, Outcome> {
+    let Some(source) = shared.sources.of(Operation::Update) else { return Ok(Err(refusal)) };
+    answered(source.unverified(refusal, asked, tickets))
 }
 
 /// Asks for the rest of a chain that leads out of memory, for a client that wants it and may.

@@ -59,6 +59,18 @@ pub struct ClientEdns {
     pub nsid: bool,
     /// TCP keepalive is asked for (RFC 7828).
     pub keepalive: bool,
+    /// How long a zone may still be served is asked for (RFC 7314).
+    pub expire: bool,
+    /// The version of the zone is asked for (RFC 9660).
+    pub zone_version: bool,
+}
+
+impl ClientEdns {
+    /// Whether the zone is to say something of itself.
+    #[inline]
+    pub fn asks_of_zone(&self) -> bool {
+        self.expire | self.zone_version
+    }
 }
 
 /// Why a query gets no ordinary answer.
@@ -159,8 +171,11 @@ impl Request {
             dnssec_ok: edns.dnssec_ok,
             ..ClientEdns::default()
         };
-        for (code, _) in edns.options {
+        for (code, data) in edns.options {
             match code {
+                // A question has no data (RFC 7314 §2, RFC 9660 §2).
+                OptionCode::EXPIRE => client.expire = data.is_empty(),
+                OptionCode::ZONEVERSION => client.zone_version = data.is_empty(),
                 OptionCode::NSID => client.nsid = true,
                 OptionCode::KEEPALIVE => client.keepalive = true,
                 _ => {}
@@ -168,6 +183,12 @@ impl Request {
         }
         self.edns = Some(client);
         Ok(())
+    }
+
+    /// Whether the zone is to say something of itself in OPT.
+    #[inline]
+    pub fn asks_of_zone(&self) -> bool {
+        self.edns.is_some_and(|e| e.asks_of_zone())
     }
 
     /// Whether DNSSEC records are wanted.

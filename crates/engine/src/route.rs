@@ -1,8 +1,9 @@
 //! Where a query goes that may be asked: to data in memory, to a source beyond it, or to what the server says of itself.
 
-use wire::Class;
+use wire::{Class, Opcode};
 
 use crate::gate::{self, Stopped};
+use crate::refusal::Refusal;
 use crate::request::{Question, Request};
 use crate::signature::Signature;
 use crate::source::{Operation, Sources};
@@ -14,6 +15,8 @@ pub(crate) enum Route {
     Memory(u8, Question),
     /// To the source that does this.
     Source(Operation, Question),
+    /// To the source of updates, which may pass on what is refused here for its signature.
+    Unverified(Refusal, Question),
     /// To the server's own names.
     Chaos(Question),
     /// Nowhere.
@@ -28,7 +31,23 @@ impl Route {
         match gate::admit(request, signed, sources) {
             Ok((Operation::Query, question)) if question.qclass == Class::CH => Route::Chaos(question),
             Ok((operation, question)) => Route::Source(operation, question),
-            Err(stopped) => Route::Stopped(stopped),
+            Err(stopped) => Route::stopped(stopped, request, signed, sources),
+        }
+    }
+
+    /// The way of what the gate has stopped: an update that it stops for its signature only may be for another server.
+    #[cold]
+    fn stopped(stopped: Stopped, request: &Request, signed: Option<&Signature>, sources: &Sources) -> Self {
+        match (request.question, stopped) {
+            (Some(question), Stopped::Refused(refusal))
+                if request.header.opcode() == Opcode::UPDATE
+                    && signed.and_then(Signature::refusal) == Some(refusal)
+                    && request.fault.is_none()
+                    && sources.update.is_some() =>
+            {
+                Route::Unverified(refusal, question)
+            }
+            _ => Route::Stopped(stopped),
         }
     }
 
@@ -46,10 +65,9 @@ impl Route {
 mod tests {
     use transfer::tsig::TsigKeys;
     use wire::message::Header;
-    use wire::{Opcode, Rcode, Type};
+    use wire::{Rcode, Type};
 
     use super::*;
-    use crate::refusal::Refusal;
 
     /// TSIG with a MAC of four bytes.
     const TSIG: &[u8] =

@@ -58,6 +58,12 @@ pub trait Source: Send + Sync {
     /// Answers into `b`, or takes a ticket and answers later.
     fn answer(&self, asked: &Asked<'_>, b: &mut Builder<'_>, tickets: TicketOffice<'_>) -> Sourced;
 
+    /// Answers a request whose signature is not good here, for which `refusal` is the answer unless another server is to judge
+    /// it. Only the source of updates is asked this, which may pass them on (RFC 2136 §6).
+    fn unverified(&self, refusal: Refusal, _asked: &Asked<'_>, _tickets: TicketOffice<'_>) -> Sourced {
+        Sourced::Refused(refusal)
+    }
+
     /// Goes on where memory has come to an end: the message `links` is a chain that leads to `target`. The answer is that
     /// and what is found there; it is an answer by itself, too (RFC 1034 §3.6.2). In `b` stands nothing of it.
     ///

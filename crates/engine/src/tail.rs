@@ -2,15 +2,16 @@
 //! extended error, OPT (RFC 6891 §6.1.1) and signature; counters.
 
 use exchange::Client;
-use wire::Rcode;
 use wire::edns::{ErrorInfo, OPT_LEN, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, HEADER_LEN, Header, MAX_MESSAGE, Mark};
+use wire::{Rcode, Type};
 
 use crate::refusal::{Answered, Refusal};
 use crate::request::{ClientEdns, Request};
 use crate::settings::Config;
 use crate::signature::Signature;
 use crate::stats::Stats;
+use crate::zone_facts::{self, ZoneFacts};
 
 /// The frame of one answer.
 pub(crate) struct ReplyFrame<'f> {
@@ -90,7 +91,8 @@ impl ReplyFrame<'_> {
         }
         if let Some(client) = self.request.edns {
             let nsid = if self.sends_nsid(client) { 4 + self.config.nsid.len() } else { 0 };
-            b.set_limit(limit.saturating_sub(OPT_LEN + nsid));
+            let zone = if client.asks_of_zone() { zone_facts::room(client) } else { 0 };
+            b.set_limit(limit.saturating_sub(OPT_LEN + nsid + zone));
         }
         let question_only = b.mark();
         (b, question_only)
@@ -108,9 +110,15 @@ impl ReplyFrame<'_> {
         b.flags(|h| *h = self.header());
     }
 
-    /// Ends the reply that `answered` has filled.
+    /// Ends the reply that `answered` has filled. A zone's facts go with an answer from it.
     #[inline]
-    pub(crate) fn end(&self, mut b: Builder<'_>, question_only: Mark, answered: Answered) -> FinishedReply {
+    pub(crate) fn end(
+        &self,
+        mut b: Builder<'_>,
+        question_only: Mark,
+        answered: Answered,
+        facts: Option<ZoneFacts>,
+    ) -> FinishedReply {
         if answered.is_err() {
             self.clear(&mut b, question_only);
         }
@@ -125,7 +133,7 @@ impl ReplyFrame<'_> {
                 refusal
             }
         };
-        self.add_opt(&mut b, Refusal { rcode, info });
+        self.add_opt(&mut b, Refusal { rcode, info }, facts.filter(|_| answered.is_ok()));
         FinishedReply { rcode, truncated, info, len: b.finish() }
     }
 
@@ -142,9 +150,17 @@ impl ReplyFrame<'_> {
         }
     }
 
+    /// The answer of another server instead of one of ours; `None` if it is too long for this client.
+    pub(crate) fn pass_on(&self, message: &[u8], out: &mut [u8]) -> Option<FinishedReply> {
+        let header = Header::of(message).filter(|_| message.len() <= self.limit())?;
+        out.get_mut(..message.len())?.copy_from_slice(message);
+        let (rcode, truncated) = (header.rcode(), header.truncated());
+        Some(FinishedReply { rcode, truncated, info: None, len: message.len() })
+    }
+
     /// Adds OPT, if the client sent one.
     #[inline]
-    fn add_opt(&self, b: &mut Builder<'_>, Refusal { rcode, info }: Refusal) {
+    fn add_opt(&self, b: &mut Builder<'_>, Refusal { rcode, info }: Refusal, facts: Option<ZoneFacts>) {
         let Some(client) = self.request.edns else { return };
         b.set_limit(self.unsigned_limit());
         // The room was kept free; an answer stands without OPT if a source overran it.
@@ -158,8 +174,23 @@ impl ReplyFrame<'_> {
         if client.keepalive && self.client.transport.is_stream() {
             let _ = opt.option(b, OptionCode::KEEPALIVE, &[&self.config.keepalive.to_be_bytes()]);
         }
+        if let Some(facts) = facts {
+            self.add_facts(b, &mut opt, client, facts);
+        }
         if let Some(info) = info {
             let _ = opt.extended_error(b, info, "");
+        }
+    }
+
+    /// Adds what the zone says of itself.
+    #[cold]
+    fn add_facts(&self, b: &mut Builder<'_>, opt: &mut OptWriter, client: ClientEdns, facts: ZoneFacts) {
+        let qtype = self.request.question.map_or(Type::ANY, |question| question.qtype);
+        if let Some(data) = facts.expire_option(client, qtype) {
+            let _ = opt.option(b, OptionCode::EXPIRE, &[&data]);
+        }
+        if let Some(data) = facts.version_option(client) {
+            let _ = opt.option(b, OptionCode::ZONEVERSION, &[&data]);
         }
     }
 
@@ -212,7 +243,7 @@ mod tests {
         let (mut out, mut names) = (vec![0; MAX_MESSAGE], Compressor::small());
         let (mut b, question_only) = frame.begin(&mut out, &mut names);
         let answered = answer(&mut b);
-        let reply = frame.end(b, question_only, answered);
+        let reply = frame.end(b, question_only, answered, None);
         out.truncate(reply.len);
         (out, reply)
     }

@@ -14,6 +14,7 @@ use crate::memory::{Both, Found, Memory, Sought};
 use crate::refusal::Refusal;
 use crate::request::Question;
 use crate::settings::Engine;
+use crate::zone_facts::ZoneFacts;
 
 /// How zones are answered from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +136,12 @@ impl Memory for Zones {
 
     fn zone(&self, aim: &Aim) -> Option<Name<'_>> {
         self.catalog.entry(aim.located()).map(|entry| entry.name().as_name())
+    }
+
+    fn zone_facts(&self, aim: &Aim) -> Option<ZoneFacts> {
+        let located = aim.located();
+        let entry = self.catalog.entry(located)?;
+        Some(ZoneFacts::of(entry, entry.zone()?, located.below() == 0))
     }
 
     #[inline]

@@ -186,6 +186,8 @@ pub enum ZoneVerb {
     /// Print what differs between two versions of a zone.
     #[command(after_help = DIFF_HELP)]
     Diff(ZoneDiffArgs),
+    /// Print a zone with a digest of it (ZONEMD), added or renewed.
+    Digest(ZoneDigestArgs),
     /// Make the images from which a server starts at once.
     ///
     /// A server with `images` on makes them itself; this is for making them beforehand, while a server runs or
@@ -203,6 +205,9 @@ pub struct ZoneCheckArgs {
     /// Also check DNSSEC consistency.
     #[arg(long)]
     pub dnssec: bool,
+    /// Require a digest of the zone (ZONEMD) that is right. One that is wrong is an error in any case.
+    #[arg(long)]
+    pub zonemd: bool,
     /// Check signatures as of this time, in seconds since 1970, not as of now.
     #[arg(long, value_name = "SECONDS", requires = "dnssec")]
     pub at: Option<u32>,
@@ -257,6 +262,27 @@ pub struct ZoneDiffArgs {
     pub timeout: u64,
 }
 
+/// `nomen zone digest`.
+#[derive(Debug, Args)]
+pub struct ZoneDigestArgs {
+    /// Name of the zone.
+    pub origin: String,
+    /// Its master file.
+    pub file: PathBuf,
+    /// Hash of the digest; may be given twice.
+    #[arg(long, value_name = "HASH", value_enum, default_values = ["sha384"])]
+    pub hash: Vec<DigestHash>,
+}
+
+/// The hash of a digest (RFC 8976 §2.2.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DigestHash {
+    /// SHA-384, which everybody knows who verifies digests.
+    Sha384,
+    /// SHA-512.
+    Sha512,
+}
+
 /// `nomen zone compile`.
 #[derive(Debug, Args)]
 pub struct ZoneCompileArgs {
@@ -274,7 +300,7 @@ pub struct ZoneCompileArgs {
     after_help = "Words may come in any order, as with dig: NAME, TYPE, CLASS, @SERVER, +OPTION. A second NAME is a second\n\
 query: what stands before the first NAME holds for all, what follows a NAME for its query.\n\n\
 Options:\n  +short +dnssec +tcp +norec +nsid +json +cd +ad +edns +noedns +bufsize=N +padding=N +keepalive\n  \
-+cookie +ignore (keep a truncated answer) +qr (show the query) +time=SECONDS (or +timeout) +tries=N +retry=N\n  \
++cookie +expire +zoneversion +ignore (keep a truncated answer) +qr (show the query) +time=SECONDS (or +timeout) +tries=N +retry=N\n  \
 +subnet=NET\n  \
 +all +comments +question +answer +authority +additional +stats, each with `no` in front: parts of the output\n  \
 +multiline: long records over several lines, with comments\n\n\
@@ -307,6 +333,21 @@ pub struct QueryArgs {
     /// Ask over IPv6 only.
     #[arg(short = '6')]
     pub v6: bool,
+    /// The key to sign with.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// The key that signs what is sent (TSIG).
+#[derive(Debug, Clone, Default, Args)]
+pub struct KeyArgs {
+    /// Key to sign with, of HMAC-SHA256 if no algorithm is said. Whoever may list processes sees the secret: --key-file is
+    /// better. Beside --key-file, the name of the key that is meant.
+    #[arg(short = 'y', long, value_name = "[ALGORITHM:]NAME:SECRET")]
+    pub key: Option<String>,
+    /// File with the key to sign with, as tsig-keygen writes it.
+    #[arg(short, long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
 }
 
 /// `nomen update`.
@@ -327,12 +368,9 @@ pub struct UpdateArgs {
     /// Server to send to, as HOST, HOST#PORT or HOST@PORT; found by the zone's SOA without it.
     #[arg(short, long, value_name = "HOST")]
     pub server: Option<String>,
-    /// Key to sign with. Whoever may list processes sees the secret: --key-file is better.
-    #[arg(long, value_name = "NAME[:ALGORITHM]:SECRET", conflicts_with = "key_file")]
-    pub key: Option<String>,
-    /// File with the key to sign with, as tsig-keygen writes it.
-    #[arg(short, long, value_name = "FILE")]
-    pub key_file: Option<PathBuf>,
+    /// The key to sign with.
+    #[command(flatten)]
+    pub key: KeyArgs,
     /// Send over TCP also what fits into a datagram.
     #[arg(long)]
     pub tcp: bool,
@@ -631,6 +669,7 @@ pub fn run() -> ExitCode {
         Verb::Zone(ZoneVerb::Check(args)) => tools::zone_check::run(&args),
         Verb::Zone(ZoneVerb::Dump(args)) => tools::zone_dump::run(&args),
         Verb::Zone(ZoneVerb::Diff(args)) => tools::zone_diff::run(&args),
+        Verb::Zone(ZoneVerb::Digest(args)) => tools::zone_digest::run(&args),
         Verb::Zone(ZoneVerb::Compile(args)) => tools::zone_compile::run(&args),
         Verb::Query(args) => tools::query::run(&args),
         Verb::Update(args) => tools::update::run(&args),

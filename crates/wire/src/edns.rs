@@ -146,6 +146,23 @@ pub fn plain_opt(udp_size: u16, dnssec_ok: bool) -> [u8; OPT_LEN] {
     [0, a, b, c, d, 0, 0, u8::from(dnssec_ok) << 7, 0, 0, 0]
 }
 
+/// The same with these options. What is longer than an option or a record can be is cut off.
+pub fn opt_with_options(udp_size: u16, dnssec_ok: bool, options: &[(OptionCode, &[u8])]) -> Vec<u8> {
+    let mut record = plain_opt(udp_size, dnssec_ok).to_vec();
+    for (code, data) in options {
+        let Ok(len) = u16::try_from(data.len()) else { break };
+        if record.len() - OPT_LEN + 4 + data.len() > usize::from(u16::MAX) {
+            break;
+        }
+        record.extend(code.0.to_be_bytes());
+        record.extend(len.to_be_bytes());
+        record.extend(*data);
+    }
+    let len = (record.len() - OPT_LEN) as u16;
+    record[OPT_LEN - 2..OPT_LEN].copy_from_slice(&len.to_be_bytes());
+    record
+}
+
 impl<'m> Edns<'m> {
     /// Reads an OPT record; [`Malformed`] if its owner is not the root or its options overrun it.
     pub fn parse(message: &'m [u8], record: &RawRecord) -> Result<Self, Malformed> {
@@ -253,6 +270,19 @@ mod tests {
         assert_eq!(edns.option(OptionCode::NSID), Some(b"ams1".as_slice()));
         assert_eq!(edns.option(OptionCode::EXTENDED_ERROR), Some(b"\0\x0eloading".as_slice()));
         assert_eq!(edns.option(OptionCode::COOKIE), None);
+    }
+
+    #[test]
+    fn a_record_with_options_is_read_back() {
+        let options = [(OptionCode::EXPIRE, b"\0\0\0\x07".as_slice()), (OptionCode::ZONEVERSION, b"")];
+        let mut message = Header::query(1).as_bytes().to_vec();
+        message.extend(opt_with_options(1232, true, &options));
+        let (_, mut parser) = Parser::new(&message).expect("header");
+        let record = parser.record().expect("record");
+        assert!(parser.at_end());
+        let edns = Edns::parse(&message, &record).expect("OPT");
+        assert_eq!((edns.udp_size, edns.dnssec_ok), (1232, true));
+        assert_eq!(edns.options.collect::<Vec<_>>(), options);
     }
 
     #[test]

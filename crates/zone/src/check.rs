@@ -12,6 +12,7 @@ use wire::{Name, NameBuf, Type};
 
 use crate::scan::Severity;
 use crate::store::{Node, NodeFlags, Rdata, RrSet, Zone};
+use crate::zonemd::{self, ZonemdFault};
 
 /// Something wrong at one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +70,8 @@ pub enum FlawKind {
     DsDigestLength,
     /// A host name with characters other than letters, digits and hyphen (RFC 952, RFC 1123 §2.1).
     HostName,
+    /// The zone has ZONEMD, and no digest of it is right (RFC 8976): whoever verifies it refuses the zone.
+    Digest(ZonemdFault),
 }
 
 impl FlawKind {
@@ -76,6 +79,8 @@ impl FlawKind {
     pub fn severity(self) -> Severity {
         match self {
             Self::NsWithoutAddress | Self::HostIsCname | Self::DsAtApex => Severity::Error,
+            // Verifiers who do not know a digest either pass over it.
+            Self::Digest(fault) if fault != ZonemdFault::Unknown => Severity::Error,
             _ => Severity::Warning,
         }
     }
@@ -128,6 +133,7 @@ impl fmt::Display for Flaw {
             FlawKind::HostName => {
                 write!(f, "{owner} {rtype}: not a host name (letters, digits and hyphens)")
             }
+            FlawKind::Digest(fault) => write!(f, "{owner} ZONEMD: {fault}"),
         }
     }
 }
@@ -157,6 +163,10 @@ fn apex(zone: &Zone, found: &mut dyn FnMut(Flaw)) {
     }
     if zone.nsec3().is_some_and(|chain| chain.iterations() > 0 || !chain.salt().is_empty()) {
         report(FlawKind::Nsec3Parameters, Type::NSEC3PARAM);
+    }
+    match zonemd::verify(zone) {
+        Ok(_) | Err(ZonemdFault::Absent) => {}
+        Err(fault) => report(FlawKind::Digest(fault), Type::ZONEMD),
     }
 }
 

@@ -7,6 +7,7 @@
 //! | [`load`] | from a master file to a snapshot |
 //! | [`image`] | snapshots in files, ready to be served |
 //! | [`check`] | what is wrong with a zone as a whole |
+//! | [`zonemd`] | digests of whole zones (RFC 8976) |
 //! | [`prefetch`] | prefetching, and for a test what was prefetched and what was read |
 //! | [`catalog`] | which zones there are, and which is the closest to a name: [`Catalog`] |
 
@@ -18,6 +19,7 @@ pub mod prefetch;
 pub mod scan;
 mod stamp;
 pub mod store;
+pub mod zonemd;
 
 pub use catalog::{Catalog, Change, WrongKey, ZoneEntry};
 pub use load::{LoadConfig, LoadError, Loaded, load_file};

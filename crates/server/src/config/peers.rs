@@ -8,13 +8,15 @@ use toml::Spanned;
 use toml::de::DeValue;
 use transfer::secondary::SecondaryRules;
 use wire::LowerNameBuf;
+use zone::Zone;
+use zone::zonemd::{self, ZonemdFault};
 
 use super::report::Diagnostic;
 use super::resolver::asking::{Server, ServerFault};
 use super::table::Keys;
 use super::table::keys;
 use super::table::read::{At, Reader};
-use super::table::value::{AddrPort, Seconds, Value, quote};
+use super::table::value::{AddrPort, Seconds, Value, Word, quote};
 use super::transfers::TransferGrant;
 use super::zones::{ZoneNameFault, zone_name};
 
@@ -33,8 +35,16 @@ keys! {
         live "notify" notify: Option<Vec<At<Peer>>> = None, example ["192.0.2.53", "2001:db8::53 key:transfer.example.com"];
         /// Who may announce changes beside the addresses and keys of `primaries`, written as in `allow-transfer`.
         live "allow-notify" allow_notify: Option<Vec<At<TransferGrant>>> = None, example ["192.0.2.0/24"];
+        /// Whose dynamic updates of the zone are passed on to the first of `primaries` that can be reached, written as in
+        /// `allow-transfer` (RFC 2136 §6). They go on as they came, with their signature, and the primary judges; whoever is
+        /// not in the list gets REFUSED. Unset: nobody.
+        live "forward-updates" forward_updates: Option<Vec<At<TransferGrant>>> = None, example ["192.0.2.0/24"];
         /// Ask primaries for what changed (IXFR, RFC 1995), and for the whole zone only where they cannot say. Unset: yes.
         live "ixfr" ixfr: Option<bool> = None, example false;
+        /// Whether versions from primaries must be what their digest was made of (ZONEMD, RFC 8976): `verify` refuses one whose
+        /// digest is wrong, `require` also one without a digest that is known, `off` does not look. What is refused does not go
+        /// into service. Unset: `verify`.
+        live "zonemd" zonemd: Option<ZonemdPolicy> = None, example "require";
         /// Shortest time between two looks for a newer version, whatever the SOA record says. Unset: `10s`.
         live "min-refresh" min_refresh: Bound = None, example "1m";
         /// Longest time between two looks for a newer version. Unset: `28d`.
@@ -49,6 +59,36 @@ keys! {
         /// Longest time after which that is so. Unset: as the SOA record says.
         live "max-expire" max_expire: Bound = None, example "30d";
     }
+}
+
+/// What becomes of versions from primaries by their digest (ZONEMD, RFC 8976).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ZonemdPolicy {
+    /// It is not looked at.
+    Off,
+    /// One that is wrong is refused.
+    #[default]
+    Verify,
+    /// Only one that is right is taken.
+    Require,
+}
+
+impl ZonemdPolicy {
+    /// What speaks against a version.
+    pub fn objection(self, zone: &Zone) -> Option<ZonemdFault> {
+        if self == Self::Off {
+            return None;
+        }
+        match zonemd::verify(zone).err()? {
+            ZonemdFault::Absent | ZonemdFault::Unknown if self == Self::Verify => None,
+            fault => Some(fault),
+        }
+    }
+}
+
+impl Word for ZonemdPolicy {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("off", Self::Off), ("verify", Self::Verify), ("require", Self::Require)];
 }
 
 /// Another server of a zone.
@@ -125,7 +165,7 @@ impl PeerKeys {
     pub fn keys(&self) -> impl Iterator<Item = At<LowerNameBuf>> {
         let peers = self.primaries.value.iter().chain(&self.notify.value).flatten();
         let of_peers = peers.map(|peer| (peer.value.key, peer.place.clone()));
-        let grants = self.allow_notify.value.iter().flatten();
+        let grants = self.allow_notify.value.iter().chain(&self.forward_updates.value).flatten();
         let of_grants = grants.map(|grant| (grant.value.key().copied(), grant.place.clone()));
         of_peers.chain(of_grants).filter_map(|(key, place)| key.map(|value| At { value, place }))
     }
@@ -183,7 +223,9 @@ impl PeerKeys {
         let all = self.values();
         let places = [
             ("allow-notify", &self.allow_notify.place),
+            ("forward-updates", &self.forward_updates.place),
             ("ixfr", &self.ixfr.place),
+            ("zonemd", &self.zonemd.place),
             ("min-refresh", &self.min_refresh.place),
             ("max-refresh", &self.max_refresh.place),
             ("min-retry", &self.min_retry.place),

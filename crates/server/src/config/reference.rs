@@ -171,12 +171,14 @@ mod tests {
         "ixfr-from-differences",
         "catalog-produce",
     ];
-    const PRIMARIES: [&str; 11] = [
+    const PRIMARIES: [&str; 13] = [
         "socket",
         "primaries",
         "catalog-produce",
         "allow-notify",
+        "forward-updates",
         "ixfr",
+        "zonemd",
         "min-refresh",
         "max-refresh",
         "min-retry",

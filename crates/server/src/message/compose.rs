@@ -41,6 +41,10 @@ pub struct QuerySpec {
     pub keepalive: bool,
     /// Send a client cookie (RFC 7873).
     pub cookie: bool,
+    /// Ask how long the zone may still be served (RFC 7314).
+    pub expire: bool,
+    /// Ask for the version of the zone (RFC 9660).
+    pub zone_version: bool,
     /// Pad the query to a multiple of this many bytes (RFC 7830).
     pub padding: Option<u16>,
     /// Client subnet (RFC 7871): an address and the length of its prefix in bits.
@@ -64,6 +68,8 @@ impl Default for QuerySpec {
             nsid: false,
             keepalive: false,
             cookie: false,
+            expire: false,
+            zone_version: false,
             padding: None,
             subnet: None,
         }
@@ -125,6 +131,12 @@ fn write_opt(b: &mut Builder<'_>, spec: &QuerySpec) -> Result<(), Full> {
     }
     if spec.keepalive {
         opt.option(b, OptionCode::KEEPALIVE, &[])?;
+    }
+    if spec.expire {
+        opt.option(b, OptionCode::EXPIRE, &[])?;
+    }
+    if spec.zone_version {
+        opt.option(b, OptionCode::ZONEVERSION, &[])?;
     }
     if let Some((ip, length)) = spec.subnet {
         write_subnet(b, &mut opt, ip, length)?;

@@ -117,7 +117,7 @@ fn fields(rdata: &str) -> Vec<&str> {
 }
 
 /// Seconds as people say them: `1 week 2 days`.
-fn time(seconds: u64) -> String {
+pub(super) fn time(seconds: u64) -> String {
     let units = [(604_800, "week"), (86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")];
     let mut rest = seconds;
     let mut words = Vec::new();

@@ -5,4 +5,4 @@ pub mod compose;
 mod lines;
 pub mod print;
 
-pub use compose::QuerySpec;
+pub use compose::{QuerySpec, QueryTooLong};

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 use wire::edns::{Edns, ErrorInfo, OptionCode};
 use wire::message::{Header, Malformed, Parser, RawRecord};
-use wire::{Rcode, Ttl, Type, rdata};
+use wire::{NameBuf, Rcode, Ttl, Type, rdata};
 
 use super::lines;
 
@@ -22,6 +22,8 @@ struct Shown {
 struct Decoded<'m> {
     header: Header,
     questions: Vec<(String, String, Type)>,
+    /// The name of the first question.
+    qname: Option<NameBuf>,
     sections: [Vec<Shown>; 3],
     opt: Option<Edns<'m>>,
 }
@@ -30,9 +32,11 @@ impl<'m> Decoded<'m> {
     fn of(message: &'m [u8]) -> Result<Self, Malformed> {
         let (header, mut parser) = Parser::new(message)?;
         let counts = header.counts();
-        let mut parts = Self { header, questions: Vec::new(), sections: Default::default(), opt: None };
+        let (questions, sections) = (Vec::new(), Default::default());
+        let mut parts = Self { header, questions, qname: None, sections, opt: None };
         for _ in 0..counts[0] {
             let q = parser.question()?;
+            parts.qname = parts.qname.or(Some(q.name.to_buf()));
             parts.questions.push((q.name.to_string(), q.qclass.to_string(), q.qtype));
         }
         for (section, count) in parts.sections.iter_mut().zip(&counts[1..]) {
@@ -46,6 +50,21 @@ impl<'m> Decoded<'m> {
             }
         }
         Ok(parts)
+    }
+
+    /// An option for people.
+    fn option_text(&self, code: OptionCode, data: &[u8]) -> String {
+        match (code, data) {
+            // SOA-SERIAL (RFC 9660 §2.1). The zone is the end of the name asked for that has so many labels.
+            (OptionCode::ZONEVERSION, [labels, 0, a, b, c, d]) => {
+                let serial = u32::from_be_bytes([*a, *b, *c, *d]);
+                let mut ends = self.qname.iter().flat_map(|name| name.as_name().ancestors());
+                let zone = ends.find(|end| end.label_count() == usize::from(*labels));
+                let zone = zone.map_or(format!("of {labels} labels"), |zone| zone.to_string());
+                format!("ZONEVERSION: SOA-SERIAL: {serial} (zone {zone})")
+            }
+            _ => option_text(code, data),
+        }
     }
 
     fn rcode(&self) -> Rcode {
@@ -155,7 +174,7 @@ fn comments(parts: &Decoded<'_>) -> String {
             opt.version, opt.udp_size
         );
         for (code, data) in opt.options {
-            let _ = writeln!(out, "; {}", option_text(code, data));
+            let _ = writeln!(out, "; {}", parts.option_text(code, data));
         }
     }
     out
@@ -179,7 +198,7 @@ pub fn refusal(message: &[u8]) -> Result<String, Malformed> {
     let mut out = parts.rcode().to_string();
     for (code, data) in parts.opt.iter().flat_map(|opt| opt.options) {
         if code == OptionCode::EXTENDED_ERROR {
-            let _ = write!(out, ", {}", option_text(code, data));
+            let _ = write!(out, ", {}", parts.option_text(code, data));
         }
     }
     Ok(out)
@@ -219,6 +238,12 @@ fn option_text(code: OptionCode, data: &[u8]) -> String {
             format!("TCP KEEPALIVE: {}.{} secs", tenths / 10, tenths % 10)
         }
         (OptionCode::KEEPALIVE, _) => "TCP KEEPALIVE".into(),
+        (OptionCode::EXPIRE, [a, b, c, d]) => {
+            let seconds = u32::from_be_bytes([*a, *b, *c, *d]);
+            format!("EXPIRE: {seconds} ({})", lines::time(seconds.into()))
+        }
+        (OptionCode::EXPIRE, []) => "EXPIRE".into(),
+        (OptionCode::ZONEVERSION, []) => "ZONEVERSION".into(),
         (OptionCode::PADDING, _) => format!("PADDING: {} bytes", data.len()),
         (OptionCode::EXTENDED_ERROR, [a, b, text @ ..]) => {
             let info = ErrorInfo(u16::from_be_bytes([*a, *b]));
@@ -250,7 +275,7 @@ pub fn json(message: &[u8]) -> Result<Value, Malformed> {
     let edns = parts.opt.as_ref().map(|opt| {
         let options: Vec<Value> = opt
             .options
-            .map(|(code, data)| json!({"code": code.0, "hex": hex(data), "text": option_text(code, data)}))
+            .map(|(code, data)| json!({"code": code.0, "hex": hex(data), "text": parts.option_text(code, data)}))
             .collect();
         json!({"version": opt.version, "udp": opt.udp_size, "DO": u8::from(opt.dnssec_ok), "options": options})
     });

@@ -35,6 +35,8 @@ impl Figures for SecondaryFigures {
             "Transfers from primaries that failed",
             counts.failed.load(Relaxed),
         )?;
+        let help = "Versions of zones from primaries refused by their digest (ZONEMD)";
+        out.counter("transfers_received_digest_failed", help, counts.zonemd.load(Relaxed))?;
         let help = "Transfers from primaries that failed at a limit, by limit";
         let limits = LIMITS.iter().zip(&counts.limits).map(|((_, word), count)| (*word, count.load(Relaxed)));
         out.family("transfers_received_limited", help, MetricType::Counter, of("limit", limits.collect()))?;
@@ -51,6 +53,15 @@ impl Figures for SecondaryFigures {
         let stored = stored.map(|(word, count)| (word, count.load(Relaxed)));
         let help = "Versions of zones from primaries kept on disk, and those that could not be";
         out.family("secondary_zone_writes", help, MetricType::Counter, of("result", stored.into()))?;
+        let forwarded = vec![
+            ("answered", counts.forwarded.load(Relaxed)),
+            ("failed", counts.forward_failed.load(Relaxed)),
+            ("too-many", counts.forward_too_many.load(Relaxed)),
+        ];
+        let help = "Updates passed on to primaries, by what became of them";
+        out.family("updates_forwarded", help, MetricType::Counter, of("result", forwarded))?;
+        let help = "Updates that wait for the answer of a primary";
+        out.gauge("updates_forwarding", help, counts.forwarding.load(Relaxed) as f64)?;
         let taken = counts.notify_taken.load(Relaxed);
         let joined = counts.notify_joined.load(Relaxed);
         let notify = vec![

@@ -18,6 +18,8 @@ pub struct SecondaryCounts {
     pub failed: AtomicU64,
     /// Transfers that failed at a limit, in the order of [`LIMITS`].
     pub limits: [AtomicU64; LIMITS.len()],
+    /// Versions refused by their digest (ZONEMD).
+    pub zonemd: AtomicU64,
     /// Bytes of messages, those of transfers that failed among them.
     pub bytes: AtomicU64,
     /// Records, likewise.
@@ -28,6 +30,14 @@ pub struct SecondaryCounts {
     pub unstored: AtomicU64,
     /// Zones that expired.
     pub expired: AtomicU64,
+    /// Updates that wait for a primary now.
+    pub forwarding: AtomicU64,
+    /// Updates passed on to a primary that answered.
+    pub forwarded: AtomicU64,
+    /// Updates that no primary answered.
+    pub forward_failed: AtomicU64,
+    /// Updates refused because too many waited for primaries.
+    pub forward_too_many: AtomicU64,
     /// NOTIFY taken.
     pub notify_taken: AtomicU64,
     /// NOTIFY taken while one for the zone was not looked at yet.
@@ -60,6 +70,9 @@ impl SecondaryCounts {
     /// Counts a transfer that failed.
     pub(super) fn fault(&self, fault: &SecondaryFault) {
         self.failed.fetch_add(1, Relaxed);
+        if matches!(fault, SecondaryFault::Transfer(TransferFault::Digest(_))) {
+            self.zonemd.fetch_add(1, Relaxed);
+        }
         if let SecondaryFault::Transfer(TransferFault::Limit(limit)) = fault
             && let Some(at) = LIMITS.iter().position(|(known, _)| known == limit)
         {

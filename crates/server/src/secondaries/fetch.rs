@@ -8,17 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use exchange::unix_seconds;
+use tracing::error;
 use transfer::incoming::{
     AskedFor, IncomingTransfer, Received, SentRequest, TransferFault, TransferLimit, TransferLimits,
 };
-use transfer::secondary::{SecondaryFault, transfer_query};
+use transfer::secondary::{AskExpire, SecondaryFault, transfer_query};
 use transfer::tsig::sign_request;
 use wire::hash::HashKey;
-use wire::{NameBuf, Type};
+use wire::{NameBuf, Rcode, Type};
 use zone::Zone;
 use zone::store::ChangeSet;
 
 use super::plan::PeerServer;
+use crate::config::peers::ZonemdPolicy;
 
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -60,6 +62,8 @@ pub(super) struct FetchJob {
     pub(super) have: Option<Arc<Zone>>,
     /// The key under which zones are built.
     pub(super) key: HashKey,
+    /// What becomes of the version by its digest.
+    pub(super) zonemd: ZonemdPolicy,
     /// Its limits.
     pub(super) limits: FetchLimits,
     /// Nobody waits for it any more.
@@ -75,6 +79,8 @@ pub(super) struct FetchFigures {
     pub(super) bytes: u64,
     /// How long it took, with making the zone.
     pub(super) took: Duration,
+    /// Seconds for which the zone may be served, if the primary says so (RFC 7314).
+    pub(super) expire: Option<u32>,
 }
 
 /// What a transfer brought.
@@ -94,14 +100,27 @@ pub(super) enum Fetched {
 /// Why the primary was of no use.
 pub(super) fn fetch(job: &FetchJob, figures: &mut FetchFigures) -> Result<Fetched, SecondaryFault> {
     let begun = Instant::now();
-    let fetched = transfer(job, begun, figures);
+    let mut fetched = transfer(job, AskExpire::Yes, begun, figures);
+    if fetched.as_ref().is_err_and(takes_no_opt) {
+        fetched = transfer(job, AskExpire::No, begun, figures);
+    }
     figures.took = begun.elapsed();
     fetched
 }
 
-fn transfer(job: &FetchJob, begun: Instant, figures: &mut FetchFigures) -> Result<Fetched, SecondaryFault> {
+/// Whether a primary may have refused a query for its OPT (RFC 6891 §7).
+pub(super) fn takes_no_opt(fault: &SecondaryFault) -> bool {
+    matches!(fault, SecondaryFault::Transfer(TransferFault::Rcode(Rcode::FORMERR | Rcode::NOTIMP)))
+}
+
+fn transfer(
+    job: &FetchJob,
+    expire: AskExpire,
+    begun: Instant,
+    figures: &mut FetchFigures,
+) -> Result<Fetched, SecondaryFault> {
     let unreachable = |_: io::Error| SecondaryFault::Unreachable;
-    let (request, verifier) = request(job)?;
+    let (request, verifier) = request(job, expire)?;
     let mut stream = TcpStream::connect_timeout(&job.primary.address, CONNECT).map_err(unreachable)?;
     // Where the system refuses, the request goes out a little later, or a look at the limits comes late.
     let _ = stream.set_nodelay(true);
@@ -119,6 +138,7 @@ fn transfer(job: &FetchJob, begun: Instant, figures: &mut FetchFigures) -> Resul
         let message = messages.next()?;
         let taken = incoming.message(message, unix_seconds());
         (figures.records, figures.bytes) = (incoming.records(), incoming.bytes());
+        figures.expire = incoming.expire();
         if let Some(received) = taken.map_err(SecondaryFault::Transfer)? {
             break received;
         }
@@ -127,11 +147,15 @@ fn transfer(job: &FetchJob, begun: Instant, figures: &mut FetchFigures) -> Resul
 }
 
 /// The request as it goes out over a stream, and who verifies the response.
-fn request(job: &FetchJob) -> Result<(Vec<u8>, Option<transfer::tsig::ResponseVerifier>), SecondaryFault> {
+fn request(
+    job: &FetchJob,
+    expire: AskExpire,
+) -> Result<(Vec<u8>, Option<transfer::tsig::ResponseVerifier>), SecondaryFault> {
     let full = |_| SecondaryFault::Transfer(TransferFault::Malformed);
     let soa = job.have.as_deref().map(soa_data).unwrap_or_default();
     let mut buf = [0; REQUEST];
-    let mut len = transfer_query(&mut buf, job.id, job.apex.as_name(), job.asked, &soa).map_err(full)?;
+    let apex = job.apex.as_name();
+    let mut len = transfer_query(&mut buf, job.id, apex, job.asked, &soa, expire).map_err(full)?;
     let mut verifier = None;
     if let Some(key) = &job.primary.key {
         let (signed, theirs) = sign_request(key, &mut buf, len, unix_seconds()).map_err(full)?;
@@ -160,6 +184,7 @@ fn made(job: &FetchJob, received: Received) -> Result<Fetched, SecondaryFault> {
         },
         (Received::Zone(zone), _) => {
             let zone = zone.build().map_err(SecondaryFault::Transfer)?;
+            verified(job, &zone)?;
             Ok(Fetched::Whole(Arc::new(zone)))
         }
         (Received::Differences(differences), Some(have)) => {
@@ -170,10 +195,23 @@ fn made(job: &FetchJob, received: Received) -> Result<Fetched, SecondaryFault> {
                 zone = Arc::new(zone.apply(&change).map_err(unfit)?);
                 changes.push(Arc::new(change));
             }
+            verified(job, &zone)?;
             Ok(Fetched::Changed(zone, changes))
         }
         // Differences come to those alone who have a version.
         (Received::Differences(_), None) => Err(SecondaryFault::Transfer(TransferFault::NoSoa)),
+    }
+}
+
+/// Refuses a version that its digest speaks against.
+fn verified(job: &FetchJob, zone: &Zone) -> Result<(), SecondaryFault> {
+    match job.zonemd.objection(zone) {
+        None => Ok(()),
+        Some(fault) => {
+            let (serial, primary) = (zone.serial(), &job.primary);
+            error!("zone {}: version {serial} of primary {primary} is refused: {fault}", zone.apex());
+            Err(SecondaryFault::Transfer(TransferFault::Digest(fault)))
+        }
     }
 }
 
@@ -289,6 +327,7 @@ mod tests {
             id: 7,
             have: None,
             key: HashKey::new([1, 2, 3]),
+            zonemd: ZonemdPolicy::Verify,
             limits,
             cancelled: Arc::default(),
         }

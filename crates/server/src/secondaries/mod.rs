@@ -7,12 +7,14 @@
 //! | `core` | what is to be done: the state machine, driven by `net::Outgoing` on a thread of its own |
 //! | `fetch` | one transfer, on a thread of its own |
 //! | `notify` | NOTIFY from others |
+//! | `forward` | updates from others, passed on to primaries |
 //! | `store` | versions on disk |
 //! | `status`, `counts` | what operators see |
 
 mod core;
 mod counts;
 mod fetch;
+mod forward;
 mod notify;
 mod plan;
 mod status;
@@ -171,6 +173,12 @@ impl Surroundings for Arc<Desk> {
         }
     }
 
+    fn expires(&self, apex: &Apex, at: Option<u64>) {
+        if let Some(keeping) = self.keeping.get() {
+            keeping.expires(apex.clone(), at);
+        }
+    }
+
     fn keep(&self, apex: &Apex, keep: Keep, at: u64) {
         if let Some(store) = &self.store {
             store.keep(apex.clone(), keep, at);
@@ -226,6 +234,12 @@ impl Secondaries {
         let source: Arc<dyn Source> = secondaries.clone();
         engine.change_sources(|sources| sources.notify = Some(Arc::clone(&source)));
         Ok(secondaries)
+    }
+
+    /// Updates of zones that say so are passed on to their primaries from the next batch on. Whoever else takes updates has
+    /// to be there before.
+    pub fn forward_updates(self: &Arc<Self>, engine: &Engine<Served>) {
+        forward::install(self, engine);
     }
 
     /// What becomes of zones is reported to this thread.

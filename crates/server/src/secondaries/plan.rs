@@ -8,7 +8,7 @@ use std::sync::Arc;
 use transfer::secondary::SecondaryRules;
 use transfer::tsig::{TsigKey, TsigKeys};
 
-use crate::config::peers::{Peer, PeerKeys};
+use crate::config::peers::{Peer, PeerKeys, ZonemdPolicy};
 use crate::config::table::read::At;
 use crate::config::table::value::AddrPort;
 use crate::config::transfers::TransferGrant;
@@ -46,8 +46,12 @@ pub struct ZonePeers {
     pub notify: Box<[PeerServer]>,
     /// Who may announce changes beside the primaries.
     allow_notify: Box<[TransferGrant]>,
+    /// Whose updates are passed on to the primaries.
+    forward_updates: Box<[TransferGrant]>,
     /// When primaries are asked.
     pub rules: SecondaryRules,
+    /// What becomes of versions by their digest.
+    pub zonemd: ZonemdPolicy,
 }
 
 impl ZonePeers {
@@ -62,6 +66,12 @@ impl ZonePeers {
             || self.primaries.iter().any(signs)
             || self.allow_notify.iter().any(|grant| grant.fits(address, key));
         known.then_some(by_address)
+    }
+
+    /// Whether updates that come from `address`, signed by `key` if that is known here, are passed on to the primaries.
+    pub fn forwards(&self, address: IpAddr, key: Option<&TsigKey>) -> bool {
+        let address = address.to_canonical();
+        self.forward_updates.iter().any(|grant| grant.fits(address, key))
     }
 }
 
@@ -147,12 +157,18 @@ impl PeerMaker {
             let list = list.value.as_ref().or(other.value.as_ref());
             list.into_iter().flatten().map(|peer| self.server(peer)).collect()
         };
-        let grants = own.allow_notify.value.as_ref().or(template.allow_notify.value.as_ref());
+        let grants = |list: &At<Option<Vec<At<TransferGrant>>>>,
+                      other: &At<Option<Vec<At<TransferGrant>>>>| {
+            let list = list.value.as_ref().or(other.value.as_ref());
+            list.into_iter().flatten().map(|grant| grant.value.clone()).collect()
+        };
         Arc::new(ZonePeers {
             primaries: if taken { all(&own.primaries, &template.primaries) } else { Box::default() },
             notify: all(&own.notify, &template.notify),
-            allow_notify: grants.into_iter().flatten().map(|grant| grant.value.clone()).collect(),
+            allow_notify: grants(&own.allow_notify, &template.allow_notify),
+            forward_updates: grants(&own.forward_updates, &template.forward_updates),
             rules: own.rules(template),
+            zonemd: own.zonemd.value.or(template.zonemd.value).unwrap_or_default(),
         })
     }
 

@@ -80,7 +80,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let transfers = Transfers::start(&frontend.engine, &settings);
     let state = settings.server.storage.folder().filter(|_| !built_in);
     let secondaries = start_secondaries(&frontend, &settings, &wanted, state.as_deref())?;
-    let changes = start_changes(&frontend, &settings, &wanted, built_in)?;
+    let changes = start_updates(&frontend, &settings, &wanted, built_in, &secondaries)?;
     let mut adopting: Vec<Arc<dyn Adopt>> =
         vec![frontend.clone(), logging.clone(), transfers.clone(), secondaries.clone()];
     adopting.extend(changes.iter().map(|changes| Arc::clone(changes) as Arc<dyn Adopt>));
@@ -151,6 +151,19 @@ fn runtime() -> Result<Runtime, StartFault> {
         .max_blocking_threads(8)
         .build()
         .map_err(|e| outside(format!("cannot start the administration thread: {e}")))
+}
+
+/// Takes dynamic updates, and passes on those of zones from primaries.
+fn start_updates(
+    frontend: &Frontend,
+    settings: &Settings,
+    wanted: &WantedZones,
+    built_in: bool,
+    secondaries: &Arc<Secondaries>,
+) -> Result<Option<Arc<Changes>>, StartFault> {
+    let changes = start_changes(frontend, settings, wanted, built_in)?;
+    secondaries.forward_updates(&frontend.engine);
+    Ok(changes)
 }
 
 /// Takes dynamic updates if there is a state folder to keep them in. One that cannot be used is a fault only where that

@@ -129,7 +129,7 @@ fn check_zones(mut specs: Vec<ZoneSpec>, args: &CheckArgs) -> Checked {
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(spec) = specs.get(at) else { return };
-                    let examined = judge(spec, &key, args.errors, args.dnssec.then(now));
+                    let examined = judge(spec, &key, args.errors, args.dnssec.then(now), false);
                     // Whoever prints is there as long as there are zones.
                     let code = judge::exit_code(&examined, args.fail_on);
                     let _ = done.send((at, text_of(spec, &examined), Verdict::on(&examined), code));

@@ -11,6 +11,7 @@ use wire::hash::HashKey;
 use wire::{NameBuf, Type};
 use zone::check;
 use zone::scan::{self, Record, Rejection, ScanConfig, Severity, Sink, TextSource};
+use zone::zonemd::{self, ZonemdFault};
 
 use super::audited::AuditSum;
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, FailOn};
@@ -26,8 +27,9 @@ struct Unplaced {
 }
 
 /// Reads a zone and checks all there is to check, with at most about `shown` findings of each kind reported.
-/// With `audit_at`, seconds since 1970 modulo 2^32 (RFC 4034 §3.1.5), DNSSEC is checked as of that time.
-pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>) -> Examined {
+/// With `audit_at`, seconds since 1970 modulo 2^32 (RFC 4034 §3.1.5), DNSSEC is checked as of that time. With `zonemd` the
+/// zone must have a digest that is right (RFC 8976).
+pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>, zonemd: bool) -> Examined {
     let mut examined = examine(spec, key, shown, &Meter::default());
     let mut unplaced = Vec::new();
     if let Some(zone) = &examined.zone {
@@ -44,6 +46,14 @@ pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>
             let error = finding.kind.severity() == Severity::Error;
             keep(unplaced_of(error, finding.owner, finding.rtype, &finding));
         });
+        if zonemd && let Err(fault @ (ZonemdFault::Absent | ZonemdFault::Unknown)) = zonemd::verify(zone) {
+            keep(unplaced_of(
+                true,
+                spec.name().to_buf(),
+                Type::SOA,
+                &format_args!("a digest is required: {fault}"),
+            ));
+        }
         if let Some(time) = audit_at {
             let mut sum = AuditSum::default();
             audit(zone, wire::Serial(time), &mut |finding| sum.add(finding));

@@ -6,10 +6,12 @@ pub mod ctl;
 pub mod judge;
 pub mod migrate;
 pub mod query;
+pub mod signing;
 pub mod update;
 pub mod zone_check;
 pub mod zone_compile;
 pub mod zone_diff;
+pub mod zone_digest;
 pub mod zone_dump;
 
 use std::path::Path;

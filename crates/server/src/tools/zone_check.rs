@@ -20,7 +20,7 @@ pub fn run(args: &ZoneCheckArgs) -> u8 {
         }
     };
     let audit_at = args.dnssec.then(|| args.at.unwrap_or_else(now));
-    let examined = judge(&spec, &HashKey::random(), args.errors, audit_at);
+    let examined = judge(&spec, &HashKey::random(), args.errors, audit_at, args.zonemd);
     if args.json {
         println!("{:#}", json_of(&spec, &examined));
     } else {

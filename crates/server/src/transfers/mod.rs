@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, RwLock, Weak};
 use std::time::Instant;
 
-use engine::{Asked, Engine, Refusal, Source, Sourced, TicketOffice};
+use engine::{Asked, Engine, Refusal, Source, Sourced, TicketOffice, ZoneFacts};
 use exchange::{MessageStream, Next, unix_seconds};
 use tracing::{debug, info, warn};
 use transfer::outgoing::{IxfrAnswer, IxfrRequest, TransferFrame, axfr, ixfr, ixfr_datagram};
-use wire::edns::{ErrorInfo, plain_opt};
+use wire::edns::{ErrorInfo, opt_with_options};
 use wire::message::Builder;
 use wire::{Class, Rcode, Serial, Type};
 use zone::Zone;
@@ -127,8 +127,8 @@ impl Transfers {
         self.slots.taken()
     }
 
-    /// The zone, if this client may have it.
-    fn zone_for(&self, asked: &Asked<'_>) -> Result<Arc<Zone>, Refusal> {
+    /// The zone, if this client may have it, and what it says of itself.
+    fn zone_for(&self, asked: &Asked<'_>) -> Result<(Arc<Zone>, ZoneFacts), Refusal> {
         let (apex, peer) = (asked.qname.as_lower(), asked.client.peer.ip());
         let key = asked.verified.map(|verified| &**verified.key());
         if asked.question.qclass != Class::IN {
@@ -142,7 +142,9 @@ impl Transfers {
         let engine = self.engine.upgrade().ok_or(Refusal::ABANDONED)?;
         let catalog = engine.catalog();
         let entry = catalog.get(apex.as_name()).ok_or(Refusal::NOT_AUTH)?;
-        entry.zone().cloned().ok_or(Refusal::NOT_LOADED)
+        let zone = entry.zone().cloned().ok_or(Refusal::NOT_LOADED)?;
+        let facts = ZoneFacts::of(entry, &zone, true);
+        Ok((zone, facts))
     }
 
     /// All of the zone, or what the client does not have of it, message by message. What changed is read from the disk by a
@@ -150,7 +152,7 @@ impl Transfers {
     fn stream(
         &self,
         asked: &Asked<'_>,
-        zone: Arc<Zone>,
+        (zone, facts): (Arc<Zone>, ZoneFacts),
         tickets: TicketOffice<'_>,
     ) -> Result<Sourced, Refusal> {
         let peer = asked.client.peer.ip();
@@ -158,7 +160,7 @@ impl Transfers {
             Type::IXFR => Some(IxfrRequest::read(asked.packet).map_err(|_| Refusal::MALFORMED)?.serial),
             _ => None,
         };
-        let frame = frame(asked, self.udp_size.load(Relaxed)).ok_or(Refusal::MALFORMED)?;
+        let frame = frame(asked, facts, self.udp_size.load(Relaxed)).ok_or(Refusal::MALFORMED)?;
         let Some(slot) = self.slots.take(peer) else {
             self.counts.too_many.fetch_add(1, Relaxed);
             warn!(zone = %zone.apex().as_name(), %peer, "transfer refused: too many are under way");
@@ -228,7 +230,7 @@ impl Source for Transfers {
         };
         let done = match (asked.client.transport.is_stream(), asked.question.qtype) {
             (true, _) => self.stream(asked, zone, tickets),
-            (false, Type::IXFR) => self.datagram(asked, zone, b, tickets),
+            (false, Type::IXFR) => self.datagram(asked, zone.0, b, tickets),
             // A zone needs a stream (RFC 5936 §4.2).
             (false, _) => Err(Refusal::MALFORMED),
         };
@@ -251,10 +253,12 @@ fn on_a_thread(work: impl FnOnce() + Send + 'static) {
 }
 
 /// What stands around the records of the answer.
-fn frame(asked: &Asked<'_>, udp_size: u16) -> Option<TransferFrame> {
+fn frame(asked: &Asked<'_>, facts: ZoneFacts, udp_size: u16) -> Option<TransferFrame> {
     let mut frame = TransferFrame::answering(asked.packet).ok()?;
     if let Some(client) = asked.request.edns {
-        frame = frame.with_opt(&plain_opt(udp_size, client.dnssec_ok));
+        let options: Vec<_> = facts.options(client, asked.question.qtype).collect();
+        let options: Vec<_> = options.iter().map(|(code, data)| (*code, data.as_slice())).collect();
+        frame = frame.with_opt(&opt_with_options(udp_size, client.dnssec_ok, &options));
     }
     if let Some(verified) = asked.verified {
         frame = frame.signed(verified.signer(), Box::new(unix_seconds));

@@ -9,12 +9,21 @@ use zone::store::RrSet;
 /// A zone as master-file text, line by line in canonical order, SOA first. Stops, and returns false, when
 /// `line` does.
 pub fn dump_lines(zone: &Zone, line: &mut impl FnMut(&str) -> bool) -> bool {
+    dump_chosen(zone, |_| true, line)
+}
+
+/// The same of those RRsets that are `chosen`, each with its signatures.
+pub fn dump_chosen(
+    zone: &Zone,
+    chosen: impl Fn(&RrSet<'_>) -> bool,
+    line: &mut impl FnMut(&str) -> bool,
+) -> bool {
     let mut text = String::new();
     for node in zone.iter() {
         let owner = node.written_owner().to_string();
         let soa = node.rrset(Type::SOA);
         let rest = node.rrsets().filter(|set| set.rtype() != Type::SOA);
-        for set in soa.into_iter().chain(rest) {
+        for set in soa.into_iter().chain(rest).filter(|set| chosen(set)) {
             if !dump_set(&owner, &set, &mut text, line) {
                 return false;
             }

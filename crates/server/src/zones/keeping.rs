@@ -72,6 +72,7 @@ enum Message {
     Examined(Apex, Arc<Zone>, Arc<Examination>),
     Folded(Apex, Arc<Zone>, Arc<Zone>),
     News(Apex, SecondaryNews),
+    Expires(Apex, Option<u64>),
     Claim(Apex, SyncSender<Option<ClaimedZone>>),
     Unclaim(Apex),
     Wrote(Apex, FileStamp),
@@ -148,6 +149,12 @@ impl ZoneKeeping {
     pub fn news(&self, apex: Apex, news: SecondaryNews) {
         // The server is stopping, if nobody takes it.
         let _ = self.messages.send(Message::News(apex, news));
+    }
+
+    /// Reports when a zone that is taken from primaries expires, in seconds since 1970.
+    pub fn expires(&self, apex: Apex, at: Option<u64>) {
+        // As above.
+        let _ = self.messages.send(Message::Expires(apex, at));
     }
 
     /// Ends the thread, in the middle of whatever it does.
@@ -333,6 +340,7 @@ impl Keeping {
                 Message::Examined(apex, zone, found) => self.examined(&apex, zone, found),
                 Message::Folded(apex, zone, folded) => self.folded(&apex, zone, folded),
                 Message::News(apex, news) => self.heard(&apex, news),
+                Message::Expires(apex, at) => self.publisher.set_expires(apex, at),
                 Message::Claim(apex, reply) => {
                     let version = self.claim(&apex, true);
                     // Whoever asked may have lost patience.

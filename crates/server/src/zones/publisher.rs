@@ -7,8 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::frontend::Served;
 use engine::{Engine, WrongCatalogKey};
+use wire::Name;
 use zone::Zone;
 use zone::catalog::{Catalog, Change, WrongKey};
+
+use super::Apex;
 
 /// Longest time that a step waits for others.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -19,6 +22,8 @@ pub(super) struct Publisher {
     steps: Vec<Change>,
     /// When they must be made.
     deadline: Option<Instant>,
+    /// When zones expire, to be noted once the steps are made.
+    expiries: Vec<(Apex, Option<u64>)>,
     /// Catalogs that were replaced and that workers may still be reading.
     retired: Vec<Arc<Catalog>>,
 }
@@ -45,7 +50,7 @@ impl std::error::Error for Unpublished {}
 impl Publisher {
     /// A publisher of what this engine serves.
     pub(super) fn new(engine: Arc<Engine<Served>>) -> Self {
-        Publisher { engine, steps: Vec::new(), deadline: None, retired: Vec::new() }
+        Publisher { engine, steps: Vec::new(), deadline: None, expiries: Vec::new(), retired: Vec::new() }
     }
 
     /// Takes a step, to be made with others.
@@ -86,7 +91,26 @@ impl Publisher {
         let new = old.with(std::mem::take(&mut self.steps)).map_err(Unpublished::Zone)?;
         self.engine.set_catalog(&Arc::new(new)).map_err(Unpublished::Catalog)?;
         self.retired.push(old);
+        self.note_expiries();
         Ok(served)
+    }
+
+    /// Says when a zone expires, in seconds since 1970: once it has its place in the catalog, which the steps taken so far may
+    /// have to make.
+    pub(super) fn set_expires(&mut self, apex: Apex, at: Option<u64>) {
+        self.expiries.push((apex, at));
+        if self.steps.is_empty() {
+            self.note_expiries();
+        }
+    }
+
+    fn note_expiries(&mut self) {
+        let catalog = self.engine.catalog();
+        for (apex, at) in self.expiries.drain(..) {
+            if let Some(entry) = catalog.get(Name::of_checked(&apex)) {
+                entry.set_expires(at);
+            }
+        }
     }
 
     /// Gives back the memory of replaced catalogs that no worker reads any more. Done here, so that no query waits for

@@ -30,25 +30,25 @@ fn key() -> Arc<TsigKey> {
 }
 
 /// A server of `example.` with this text, whose zones these clients may have, and more keys of `[transfers]`.
-fn primary(zone: &str, allow: &str, keys: &str) -> Server {
+pub(crate) fn primary(zone: &str, allow: &str, keys: &str) -> Server {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("example.zone"), zone).expect("written");
     fs::write(folder.path().join("transfer.key"), KEY_FILE).expect("written");
     Server::start_in(folder, "", &format!("allow-transfer = [{allow}]\n[transfers]\n{KEY}{keys}"))
 }
 
-fn connect(server: SocketAddr) -> io::Result<TcpStream> {
+pub(crate) fn connect(server: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(server)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     Ok(stream)
 }
 
-fn send(stream: &mut TcpStream, message: &[u8]) -> io::Result<()> {
+pub(crate) fn send(stream: &mut TcpStream, message: &[u8]) -> io::Result<()> {
     let len = u16::try_from(message.len()).expect("a message");
     stream.write_all(&[&len.to_be_bytes()[..], message].concat())
 }
 
-fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+pub(crate) fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut len = [0; 2];
     stream.read_exact(&mut len)?;
     let mut message = vec![0; usize::from(u16::from_be_bytes(len))];

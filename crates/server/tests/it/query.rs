@@ -37,6 +37,33 @@ fn nsid_and_chaos() {
 }
 
 #[test]
+fn a_zone_says_how_long_it_is_good_and_which_version_it_is_where_that_is_asked_for() {
+    // APEX has serial 1 and expires after a day.
+    let server = Server::start(&format!("{APEX}sub NS ns.elsewhere.test.\n"), "");
+    let lines = |words: &[&str]| {
+        let printed = server.query(words);
+        printed
+            .lines()
+            .filter(|line| line.contains("EXPIRE") || line.contains("ZONEVERSION"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let expire = "; EXPIRE: 86400 (1 day)".to_owned();
+    let version = "; ZONEVERSION: SOA-SERIAL: 1 (zone example.)".to_owned();
+    assert_eq!(lines(&["example", "SOA", "+expire"]), std::slice::from_ref(&expire));
+    assert_eq!(lines(&["example", "SOA", "+expire", "+zoneversion", "+dnssec"]), [expire, version.clone()]);
+    // Only SOA queries for the zone are told when it expires (RFC 7314 §3).
+    assert!(lines(&["ns1.example", "A", "+expire"]).is_empty());
+    assert!(lines(&["ns1.example", "SOA", "+expire"]).is_empty());
+    // Every answer from the zone has its version, denials and referrals among them; a refusal has none.
+    for name in ["ns1.example", "nosuch.example", "www.sub.example"] {
+        assert_eq!(lines(&[name, "A", "+zoneversion"]), std::slice::from_ref(&version), "{name}");
+    }
+    assert!(lines(&["elsewhere.test", "A", "+zoneversion"]).is_empty());
+    assert!(lines(&["example", "SOA"]).is_empty());
+}
+
+#[test]
 fn json_form() {
     let server = Server::start(APEX, "");
     let json: serde_json::Value =

@@ -11,18 +11,18 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::primary::{KEY_FILE, OtherServer, VARIED, other, records, secret, transfer};
-use crate::support::{APEX, PATIENCE, Server, eventually, free_address, message, text, written};
+use crate::support::{APEX, PATIENCE, Server, eventually, free_address, message, run, text, written};
 
 const KEYS: &str = "[transfers]\nkey-files = [\"transfer.key\"]\n";
 
 /// An address as a peer is written, with the key or without it.
-fn peer(address: SocketAddr, key: bool) -> String {
+pub(crate) fn peer(address: SocketAddr, key: bool) -> String {
     let key = if key { " key:transfer.example" } else { "" };
     format!("\"{}{key}\"", written(address).trim_matches('"'))
 }
 
 /// A server with these sections and the key, at an address.
-fn server(address: SocketAddr, keys: &str, sections: &str) -> Server {
+pub(crate) fn server(address: SocketAddr, keys: &str, sections: &str) -> Server {
     let folder = tempfile::tempdir().expect("a folder");
     fs::create_dir(folder.path().join("zones")).expect("made");
     fs::write(folder.path().join("transfer.key"), KEY_FILE).expect("written");
@@ -34,13 +34,18 @@ fn start_in(folder: tempfile::TempDir, address: SocketAddr, keys: &str, sections
 }
 
 /// A server of `example.` that is taken from these primaries, with more keys of the zone.
-fn secondary(primaries: &str, keys: &str) -> Server {
+pub(crate) fn secondary(primaries: &str, keys: &str) -> Server {
+    secondary_at(free_address(), primaries, keys)
+}
+
+/// The same at an address.
+pub(crate) fn secondary_at(address: SocketAddr, primaries: &str, keys: &str) -> Server {
     let zone = format!("[[zone]]\nname = \"example\"\nprimaries = [{primaries}]\n{keys}");
-    server(free_address(), "", &format!("{zone}{KEYS}"))
+    server(address, "", &format!("{zone}{KEYS}"))
 }
 
 /// A nomen that serves `example.` with this text at an address, and tells these.
-fn primary(address: SocketAddr, zone: &str, notify: &str) -> Server {
+pub(crate) fn primary(address: SocketAddr, zone: &str, notify: &str) -> Server {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("transfer.key"), KEY_FILE).expect("written");
     fs::write(folder.path().join("example.zone"), zone).expect("written");
@@ -358,4 +363,73 @@ fn what_is_wrong_with_peers_is_said_with_its_place() {
     assert!(text(&output.stderr).contains("no `primaries`"), "{}", text(&output.stderr));
     let output = primary.ctl(&["zone", "notify", "example"]);
     assert!(text(&output.stderr).contains("no `notify`"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn updates_that_reach_a_secondary_are_passed_on_and_the_primary_judges() {
+    let (first, own) = (free_address(), free_address());
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("transfer.key"), KEY_FILE).expect("written");
+    fs::write(folder.path().join("example.zone"), APEX).expect("written");
+    let grants = "allow-transfer = [\"127.0.0.0/8\"]\nallow-update = [\"key:transfer.example\"]\n";
+    let notify = format!("notify = [{}]\n{KEYS}", peer(own, false));
+    let _primary = start_in(folder, first, "state-dir = \"state\"\n", &format!("{grants}{notify}"));
+    // The secondary does not know the key.
+    let zone = format!("[[zone]]\nname = \"example\"\nprimaries = [{}]\n", peer(first, false));
+    let secondary =
+        server(own, "", &format!("{zone}forward-updates = [\"any\"]\nallow-notify = [\"127.0.0.0/8\"]\n"));
+    eventually("it has the zone", &secondary, || is_answered(&secondary, "ns1.example", "192.0.2.1"));
+    let at = format!("{}#{}", own.ip(), own.port());
+    let send = |arguments: &[&str]| {
+        secondary.write("script", "zone example\nadd new.example. 60 A 192.0.2.9\n");
+        let arguments = [&["update", "--server", &at, "--timeout", "60", "script"], arguments].concat();
+        let output = run(&secondary.path("."), &arguments);
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, said) = send(&["-k", "transfer.key"]);
+    assert_eq!(code, Some(0), "{said}");
+    eventually("the change comes back", &secondary, || is_answered(&secondary, "new.example", "192.0.2.9"));
+    let (code, said) = send(&["-k", "transfer.key", "--tcp"]);
+    assert_eq!(code, Some(0), "{said}");
+    for (key, fault) in [("transfer.example:c2VjcmV0", "BADSIG"), ("other.example:c2VjcmV0", "BADKEY")] {
+        let (code, said) = send(&["-y", key]);
+        assert!(code == Some(1) && said.contains(fault), "{said}");
+    }
+    let (code, said) = send(&[]);
+    assert!(code == Some(1) && said.contains("REFUSED"), "{said}");
+    // What is not passed on is refused here, for its signature first.
+    secondary.reconfigure("\"any\"", "\"192.0.2.1\"");
+    secondary.reload();
+    let (code, said) = send(&["-k", "transfer.key"]);
+    assert!(code == Some(1) && said.contains("BADKEY"), "{said}");
+    let (code, said) = send(&[]);
+    assert!(code == Some(1) && said.contains("REFUSED"), "{said}");
+    // Nobody is there who could judge.
+    secondary.reconfigure("\"192.0.2.1\"", "\"any\"");
+    secondary.reload();
+    drop(_primary);
+    let (code, said) = send(&[]);
+    assert!(code == Some(1) && said.contains("SERVFAIL"), "{said}");
+}
+
+/// Seconds for which a server may still serve `example.`, by its own word (RFC 7314).
+fn expire(server: &Server) -> Option<u32> {
+    let printed = server.query(&["example", "SOA", "+expire"]);
+    printed.split_once("; EXPIRE: ")?.1.split(' ').next()?.parse().ok()
+}
+
+#[test]
+fn a_secondary_of_a_secondary_serves_no_longer_than_that_may() {
+    let address = free_address();
+    let first = primary(address, APEX, "");
+    assert_eq!(expire(&first), Some(86_400));
+    let keys = "max-expire = \"1h\"\nallow-transfer = [\"any\"]\n";
+    let second = secondary(&peer(address, true), keys);
+    eventually("it has the zone", &second, || is_answered(&second, "ns1.example", "192.0.2.1"));
+    let third = secondary(&peer(second.address, false), "");
+    eventually("it has the zone", &third, || is_answered(&third, "ns1.example", "192.0.2.1"));
+    for server in [&second, &third] {
+        let limited = || expire(server).is_some_and(|left| (1..=3600).contains(&left));
+        eventually("it says when the zone expires", server, limited);
+    }
 }

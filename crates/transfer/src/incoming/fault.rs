@@ -4,6 +4,7 @@ use std::fmt;
 
 use wire::{NameBuf, Rcode, Serial, Type};
 use zone::store::{BuildError, ChangeError, Note};
+use zone::zonemd::ZonemdFault;
 
 use crate::tsig::ResponseError;
 
@@ -93,6 +94,8 @@ pub enum TransferFault {
     BadZone(Box<Note>),
     /// The differences cannot be made in the version that we have.
     Unfit(Box<ChangeError>),
+    /// The zone is not the one that its digest was made of (RFC 8976 §4).
+    Digest(ZonemdFault),
 }
 
 impl fmt::Display for TransferFault {
@@ -124,6 +127,7 @@ impl fmt::Display for TransferFault {
             Self::NoZone(error) => write!(f, "the records do not make a zone: {error}"),
             Self::BadZone(note) => write!(f, "the records make no zone to be served: {note}"),
             Self::Unfit(error) => write!(f, "the differences do not fit: {error}"),
+            Self::Digest(fault) => write!(f, "the zone is refused: {fault}"),
         }
     }
 }

@@ -6,6 +6,7 @@ use wire::{Class, NameBuf, Opcode, Rcode, Type, rdata};
 use super::fault::{TransferFault, TransferLimit, TransferLimits};
 use super::sequence::Sequence;
 use super::{AskedFor, SentRequest};
+use crate::secondary::read_expire;
 use crate::tsig::{ResponseError, ResponseVerifier};
 
 impl From<Malformed> for TransferFault {
@@ -24,6 +25,8 @@ pub(super) struct MessageReader {
     messages: u64,
     bytes: u64,
     records: u64,
+    /// What EXPIRE says (RFC 7314).
+    expire: Option<u32>,
     /// The data of the present record.
     rdata: Vec<u8>,
     /// The owner of the present record, and where the one before wrote it.
@@ -47,6 +50,7 @@ impl MessageReader {
             messages: 0,
             bytes: 0,
             records: 0,
+            expire: None,
             rdata: Vec::new(),
             owner: NameBuf::ROOT,
             owner_at: None,
@@ -59,6 +63,10 @@ impl MessageReader {
 
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    pub(super) fn expire(&self) -> Option<u32> {
+        self.expire
     }
 
     /// Reads a message and passes its records on.
@@ -81,7 +89,7 @@ impl MessageReader {
         for _ in 0..authorities {
             parser.record()?;
         }
-        let tsig_at = tsig_at(&mut parser, additionals)?;
+        let tsig_at = self.additional(&mut parser, additionals)?;
         self.verify(message, header, tsig_at, now)?;
         if header.truncated() {
             return Err(TransferFault::Truncated);
@@ -142,6 +150,21 @@ impl MessageReader {
         }
     }
 
+    /// Reads the additional section. Returns where the TSIG record is, the last of all if there is one (RFC 8945 §5.1).
+    /// Nothing follows.
+    fn additional(&mut self, parser: &mut Parser<'_>, additionals: u16) -> Result<Option<Offset>, Malformed> {
+        let mut found = None;
+        for left in (0..additionals).rev() {
+            let record = parser.record()?;
+            match record.rtype {
+                Type::TSIG if left > 0 => return Err(Malformed),
+                Type::TSIG => found = Some(record.owner_at),
+                _ => self.expire = self.expire.or(read_expire(parser.message(), &record)?),
+            }
+        }
+        if parser.at_end() { Ok(found) } else { Err(Malformed) }
+    }
+
     #[inline]
     fn record(
         &mut self,
@@ -183,19 +206,4 @@ impl MessageReader {
             None => false,
         }
     }
-}
-
-/// Where the TSIG record is, the last of the additional section if there is one (RFC 8945 §5.1). Nothing follows.
-fn tsig_at(parser: &mut Parser<'_>, additionals: u16) -> Result<Option<Offset>, Malformed> {
-    let mut found = None;
-    for left in (0..additionals).rev() {
-        let record = parser.record()?;
-        if record.rtype == Type::TSIG {
-            if left > 0 {
-                return Err(Malformed);
-            }
-            found = Some(record.owner_at);
-        }
-    }
-    if parser.at_end() { Ok(found) } else { Err(Malformed) }
 }

@@ -126,6 +126,12 @@ impl IncomingTransfer {
     pub fn bytes(&self) -> u64 {
         self.reader.bytes()
     }
+
+    /// Seconds for which the zone may be served, if the primary has said so: EXPIRE (RFC 7314 §4). It counts once the transfer
+    /// is complete.
+    pub fn expire(&self) -> Option<u32> {
+        self.reader.expire()
+    }
 }
 
 impl std::fmt::Debug for IncomingTransfer {

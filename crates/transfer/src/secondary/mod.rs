@@ -15,8 +15,10 @@ mod tests;
 mod zone;
 
 pub use notify::{NotifyRules, NotifySender};
+pub(crate) use queries::read_expire;
 pub use queries::{
-    Notification, notify_query, notify_reply, read_notify, read_soa_reply, soa_query, transfer_query,
+    AskExpire, Notification, SoaReply, notify_query, notify_reply, read_notify, read_soa_reply, soa_query,
+    transfer_query,
 };
 pub use scheduler::{PrimaryId, SecondaryId, SecondaryLimits, SecondaryScheduler};
 pub use zone::{

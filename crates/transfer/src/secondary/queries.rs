@@ -1,5 +1,6 @@
 //! The messages between primary and secondary: SOA queries (RFC 1034 §4.3.5), requests for transfers, NOTIFY (RFC 1996).
 
+use wire::edns::{Edns, OptWriter, OptionCode};
 use wire::message::{
     Builder, Compressor, Full, HEADER_LEN, Header, Malformed, Offset, Opcode, Owner, Parser, RawRecord,
     Rcode, Section,
@@ -9,13 +10,26 @@ use wire::{Class, Name, NameBuf, Serial, Ttl, Type};
 
 use crate::incoming::{AskedFor, TransferFault};
 
-/// Writes a question, and the SOA with this data in `section`.
+/// The UDP payload that we take: replies to SOA queries are small, and nothing larger is asked for in a datagram.
+const UDP_SIZE: u16 = 1232;
+
+/// Whether a query has OPT, and in it asks for EXPIRE, as those of secondaries shall (RFC 7314 §4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskExpire {
+    /// It does.
+    Yes,
+    /// It has no OPT: the primary does not take it.
+    No,
+}
+
+/// Writes a question, the SOA with this data in `section`, and EXPIRE.
 fn query(
     buf: &mut [u8],
     header: Header,
     apex: Name<'_>,
     qtype: Type,
     soa: Option<(Section, &[u8])>,
+    expire: AskExpire,
 ) -> Result<usize, Full> {
     if buf.len() < HEADER_LEN {
         return Err(Full);
@@ -28,12 +42,16 @@ fn query(
     if let Some((section, rdata)) = soa {
         b.record(section, Owner::At(Offset::QNAME), Type::SOA, Class::IN, Ttl::ZERO, rdata)?;
     }
+    if expire == AskExpire::Yes {
+        let mut opt = OptWriter::begin(&mut b, UDP_SIZE, 0, false)?;
+        opt.option(&mut b, OptionCode::EXPIRE, &[])?;
+    }
     Ok(b.finish())
 }
 
 /// Writes the query for the SOA of `apex` to `buf`, and returns its length.
-pub fn soa_query(buf: &mut [u8], id: u16, apex: Name<'_>) -> Result<usize, Full> {
-    query(buf, Header::query(id), apex, Type::SOA, None)
+pub fn soa_query(buf: &mut [u8], id: u16, apex: Name<'_>, expire: AskExpire) -> Result<usize, Full> {
+    query(buf, Header::query(id), apex, Type::SOA, None, expire)
 }
 
 /// Writes the request for a transfer to `buf`, and returns its length. IXFR has our SOA, whose data is `soa`, in the authority
@@ -44,12 +62,13 @@ pub fn transfer_query(
     apex: Name<'_>,
     asked: AskedFor,
     soa: &[u8],
+    expire: AskExpire,
 ) -> Result<usize, Full> {
     let (qtype, soa) = match asked {
         AskedFor::Axfr => (Type::AXFR, None),
         AskedFor::Ixfr(_) => (Type::IXFR, Some((Section::Authority, soa))),
     };
-    query(buf, Header::query(id), apex, qtype, soa)
+    query(buf, Header::query(id), apex, qtype, soa, expire)
 }
 
 /// Writes NOTIFY for `apex` to `buf`, with the data of its SOA, and returns its length (RFC 1996 §3.7).
@@ -58,7 +77,7 @@ pub fn notify_query(buf: &mut [u8], id: u16, apex: Name<'_>, soa: &[u8]) -> Resu
     header[2] = Opcode::NOTIFY.0 << 3;
     let mut header = Header::of(&header).ok_or(Full)?;
     header.set_authoritative(true);
-    query(buf, header, apex, Type::SOA, Some((Section::Answer, soa)))
+    query(buf, header, apex, Type::SOA, Some((Section::Answer, soa)), AskExpire::No)
 }
 
 /// What a NOTIFY announces.
@@ -96,8 +115,17 @@ pub fn notify_reply(message: &[u8], id: u16, apex: Name<'_>) -> Option<Rcode> {
     (same && asked).then(|| header.rcode())
 }
 
-/// The version of `apex` that the response to [`soa_query`] has. Only an authoritative one counts.
-pub fn read_soa_reply(message: &[u8], id: u16, apex: Name<'_>) -> Result<Serial, TransferFault> {
+/// What a primary says of its version of a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SoaReply {
+    /// The version.
+    pub serial: Serial,
+    /// Seconds for which it may be served still, if the primary says so (RFC 7314).
+    pub expire: Option<u32>,
+}
+
+/// What the response to [`soa_query`] says of `apex`. Only an authoritative one counts.
+pub fn read_soa_reply(message: &[u8], id: u16, apex: Name<'_>) -> Result<SoaReply, TransferFault> {
     let (header, mut parser) = Parser::new(message)?;
     if header.id() != id || !header.is_response() || header.opcode() != Opcode::QUERY {
         return Err(TransferFault::NotTheResponse);
@@ -105,7 +133,7 @@ pub fn read_soa_reply(message: &[u8], id: u16, apex: Name<'_>) -> Result<Serial,
     if header.rcode() != Rcode::NOERROR {
         return Err(TransferFault::Rcode(header.rcode()));
     }
-    let [questions, answers, ..] = header.counts();
+    let [questions, answers, authorities, additionals] = header.counts();
     let question = parser.question()?;
     if questions != 1 || question.name != apex || question.qtype != Type::SOA {
         return Err(TransferFault::OtherQuestion);
@@ -113,15 +141,30 @@ pub fn read_soa_reply(message: &[u8], id: u16, apex: Name<'_>) -> Result<Serial,
     if header.truncated() {
         return Err(TransferFault::Truncated);
     }
+    let mut found = None;
     for _ in 0..answers {
         let record = parser.record()?;
-        if let Some(serial) = soa_serial(&mut parser, &record, apex)?
-            && header.authoritative()
-        {
-            return Ok(serial);
-        }
+        found = found.or(soa_serial(&mut parser, &record, apex)?);
     }
-    Err(TransferFault::NoSoa)
+    let serial = found.filter(|_| header.authoritative()).ok_or(TransferFault::NoSoa)?;
+    for _ in 0..authorities {
+        parser.record()?;
+    }
+    let mut expire = None;
+    for _ in 0..additionals {
+        let record = parser.record()?;
+        expire = expire.or(read_expire(message, &record)?);
+    }
+    Ok(SoaReply { serial, expire })
+}
+
+/// What EXPIRE says in a record of a response, if that is OPT (RFC 7314 §3).
+pub(crate) fn read_expire(message: &[u8], record: &RawRecord) -> Result<Option<u32>, Malformed> {
+    if record.rtype != Type::OPT {
+        return Ok(None);
+    }
+    let data = Edns::parse(message, record)?.option(OptionCode::EXPIRE);
+    Ok(data.and_then(|data| data.try_into().ok()).map(u32::from_be_bytes))
 }
 
 /// The serial of a record, if it is the SOA of `apex`.

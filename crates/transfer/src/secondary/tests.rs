@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use testkit::name;
+use wire::edns::{OptionCode, opt_with_options};
 use wire::rdata::view::SoaNumbers;
 use wire::{Rcode, Serial};
 
@@ -27,6 +28,11 @@ fn none() -> impl FnMut() -> u32 {
 
 fn event(zone: &mut SecondaryZone, event: SecondaryEvent, now: u64) -> Option<SecondaryAction> {
     zone.event(event, now, &mut none())
+}
+
+/// A primary without EXPIRE has this version.
+fn probed(serial: Serial) -> SecondaryEvent {
+    SecondaryEvent::Probed(SoaReply { serial, expire: None })
 }
 
 fn failed() -> SecondaryEvent {
@@ -64,15 +70,15 @@ fn a_zone_is_loaded_then_refreshed() {
     assert_eq!((zone.state(START), zone.due()), (SecondaryState::NeverLoaded, START));
     assert_eq!(zone.poll(START), axfr(0));
     assert_eq!(zone.poll(START), None, "one thing at a time");
-    assert_eq!(event(&mut zone, SecondaryEvent::Transferred(soa(5)), START + 3), None);
+    assert_eq!(event(&mut zone, SecondaryEvent::Transferred(soa(5), None), START + 3), None);
     assert_eq!((zone.state(START + 3), zone.due()), (SecondaryState::Fresh, START + 1003));
     assert_eq!(zone.poll(START + 1002), None);
     assert_eq!(zone.poll(START + 1003), probe(0));
-    assert_eq!(event(&mut zone, SecondaryEvent::Probed(Serial(5)), START + 1004), None);
+    assert_eq!(event(&mut zone, probed(Serial(5)), START + 1004), None);
     assert_eq!(zone.due(), START + 2004);
     assert_eq!(zone.poll(START + 2004), probe(0));
-    assert_eq!(event(&mut zone, SecondaryEvent::Probed(Serial(6)), START + 2005), ixfr(0, 5));
-    assert_eq!(event(&mut zone, SecondaryEvent::Transferred(soa(6)), START + 2006), None);
+    assert_eq!(event(&mut zone, probed(Serial(6)), START + 2005), ixfr(0, 5));
+    assert_eq!(event(&mut zone, SecondaryEvent::Transferred(soa(6), None), START + 2006), None);
     assert_eq!(zone.soa().map(|soa| soa.serial), Some(Serial(6)));
 }
 
@@ -87,7 +93,7 @@ fn primaries_are_tried_in_turn_then_retried() {
     assert_eq!(zone.last_fault(), Some((START + 1003, 2, &SecondaryFault::Unreachable)));
     assert_eq!(zone.poll(START + 1103), probe(0));
     assert_eq!(event(&mut zone, failed(), START + 1104), probe(1));
-    assert_eq!(event(&mut zone, SecondaryEvent::Probed(Serial(5)), START + 1105), None);
+    assert_eq!(event(&mut zone, probed(Serial(5)), START + 1105), None);
     assert_eq!(zone.last_fault(), None);
     assert_eq!(zone.poll(START + 2105), probe(1), "the one that was of use");
 }
@@ -133,19 +139,19 @@ fn the_whole_zone_is_asked_for_where_differences_fail() {
     ] {
         let mut zone = loaded(2);
         zone.poll(START + 1000);
-        assert_eq!(event(&mut zone, SecondaryEvent::Probed(Serial(9)), START + 1000), ixfr(0, 5));
+        assert_eq!(event(&mut zone, probed(Serial(9)), START + 1000), ixfr(0, 5));
         let fault = SecondaryEvent::Failed(SecondaryFault::Transfer(fault));
         assert_eq!(event(&mut zone, fault, START + 1000), axfr(0));
         assert_eq!(event(&mut zone, failed(), START + 1000), probe(1), "then the next primary");
     }
     let mut zone = loaded(2);
     zone.poll(START + 1000);
-    event(&mut zone, SecondaryEvent::Probed(Serial(9)), START + 1000);
+    event(&mut zone, probed(Serial(9)), START + 1000);
     assert_eq!(event(&mut zone, rcode(Rcode::REFUSED), START + 1000), probe(1), "AXFR would be refused, too");
     let mut zone =
         SecondaryZone::kept(SecondaryRules { ixfr: false, ..rules(1) }, soa(5), START, &mut none());
     zone.poll(START + 1000);
-    assert_eq!(event(&mut zone, SecondaryEvent::Probed(Serial(9)), START + 1000), axfr(0));
+    assert_eq!(event(&mut zone, probed(Serial(9)), START + 1000), axfr(0));
 }
 
 #[test]
@@ -153,7 +159,7 @@ fn serials_are_compared_as_rfc_1982_has_it() {
     let probed = |ours: u32, theirs: u32| {
         let mut zone = SecondaryZone::kept(rules(1), soa(ours), START, &mut none());
         zone.poll(START + 1000);
-        let action = event(&mut zone, SecondaryEvent::Probed(Serial(theirs)), START + 1000);
+        let action = event(&mut zone, probed(Serial(theirs)), START + 1000);
         (action.is_some(), zone.last_fault().is_some())
     };
     assert_eq!(probed(u32::MAX, 0), (true, false), "newer");
@@ -177,7 +183,7 @@ fn a_zone_expires_and_comes_back() {
     assert_eq!(zone.poll(now), Some(SecondaryAction::Expire));
     assert_eq!(zone.state(now), SecondaryState::Expired);
     assert_eq!(zone.poll(now), probe(0), "it goes on asking");
-    assert_eq!(event(&mut zone, SecondaryEvent::Probed(Serial(5)), now), None);
+    assert_eq!(event(&mut zone, probed(Serial(5)), now), None);
     assert_eq!(zone.state(now), SecondaryState::Fresh);
     // A zone that expires while something is under way is told so at once.
     let mut zone = loaded(1);
@@ -221,9 +227,9 @@ fn notify_asks_the_primary_that_sent_it() {
     // What comes meanwhile is done after it, once.
     assert_eq!(event(&mut zone, notified(Some(1), Some(7)), START + 11), None);
     assert_eq!(event(&mut zone, notified(Some(1), None), START + 11), None);
-    assert_eq!(event(&mut zone, SecondaryEvent::Probed(Serial(6)), START + 12), ixfr(2, 5));
-    assert_eq!(event(&mut zone, SecondaryEvent::Transferred(soa(6)), START + 13), probe(1));
-    assert_eq!(event(&mut zone, SecondaryEvent::Probed(Serial(6)), START + 14), None);
+    assert_eq!(event(&mut zone, probed(Serial(6)), START + 12), ixfr(2, 5));
+    assert_eq!(event(&mut zone, SecondaryEvent::Transferred(soa(6), None), START + 13), probe(1));
+    assert_eq!(event(&mut zone, probed(Serial(6)), START + 14), None);
     assert!(!zone.is_under_way());
     // A version that is not newer is no news.
     for serial in [6, 5] {
@@ -241,15 +247,15 @@ fn the_operator_may_ask_for_either() {
     let mut zone = loaded(1);
     assert_eq!(event(&mut zone, SecondaryEvent::Refresh, START), probe(0));
     assert_eq!(event(&mut zone, SecondaryEvent::Retransfer, START), None, "after what is under way");
-    assert_eq!(event(&mut zone, SecondaryEvent::Probed(Serial(5)), START), axfr(0));
-    assert_eq!(event(&mut zone, SecondaryEvent::Transferred(soa(5)), START), None);
+    assert_eq!(event(&mut zone, probed(Serial(5)), START), axfr(0));
+    assert_eq!(event(&mut zone, SecondaryEvent::Transferred(soa(5), None), START), None);
     assert_eq!(event(&mut zone, SecondaryEvent::Refresh, START), probe(0));
 }
 
 #[test]
 fn answers_that_nobody_waits_for_change_nothing() {
     let mut zone = loaded(2);
-    assert_eq!(event(&mut zone, SecondaryEvent::Probed(Serial(9)), START), None);
+    assert_eq!(event(&mut zone, probed(Serial(9)), START), None);
     assert_eq!(event(&mut zone, failed(), START), None);
     assert!(zone.last_fault().is_none() && zone.due() == START + 1000);
 }
@@ -265,8 +271,8 @@ proptest! {
             let under_way = zone.is_under_way();
             match what {
                 0 | 1 => { zone.poll(now); }
-                2 => { zone.event(SecondaryEvent::Probed(Serial(number)), now, &mut random); }
-                3 if under_way => { zone.event(SecondaryEvent::Transferred(soa(number)), now, &mut random); }
+                2 => { zone.event(probed(Serial(number)), now, &mut random); }
+                3 if under_way => { zone.event(SecondaryEvent::Transferred(soa(number), None), now, &mut random); }
                 4 | 5 => { zone.event(failed(), now, &mut random); }
                 6 => { zone.event(notified(None, None), now, &mut random); }
                 _ => { zone.event(SecondaryEvent::Retransfer, now, &mut random); }
@@ -312,7 +318,7 @@ fn many_zones_share_few_places() {
         assert!(with.values().all(|&n| n <= limits.per_primary));
         let Some(at) = running.iter().position(|id| primary_of[id] != silent) else { break };
         let id = running.swap_remove(at);
-        scheduler.event(id, SecondaryEvent::Transferred(soa(1)), START, &mut random);
+        scheduler.event(id, SecondaryEvent::Transferred(soa(1), None), START, &mut random);
         loaded += 1;
     }
     assert_eq!(loaded, ZONES - ZONES / 20);
@@ -335,7 +341,7 @@ fn a_zone_takes_its_place_along_to_the_next_primary() {
     assert_eq!(next, [(first, axfr(1).expect("an action")), (second, axfr(0).expect("an action"))]);
     assert!(scheduler.remove(first).is_some() && scheduler.remove(first).is_none());
     assert_eq!(scheduler.load(), (1, 0));
-    scheduler.event(second, SecondaryEvent::Transferred(soa(3)), START, &mut random);
+    scheduler.event(second, SecondaryEvent::Transferred(soa(3), None), START, &mut random);
     assert_eq!((scheduler.load(), scheduler.due()), ((0, 0), Some(START + 1000)));
     assert_eq!(scheduler.poll(START + 1000), Some((second, probe(0).expect("an action"))));
 }
@@ -376,12 +382,13 @@ fn messages_are_read_back() {
     assert_eq!(notify_reply(&buf[..len], 9, name("other.").as_name()), None);
     assert!(read_notify(&buf[..len]).is_err());
 
-    let len = transfer_query(&mut buf, 9, apex.as_name(), AskedFor::Ixfr(Serial(77)), &rdata).expect("room");
+    let len = transfer_query(&mut buf, 9, apex.as_name(), AskedFor::Ixfr(Serial(77)), &rdata, AskExpire::Yes)
+        .expect("room");
     let read = crate::outgoing::IxfrRequest::read(&buf[..len]).expect("a request");
     assert_eq!(read.serial, Serial(77));
-    assert!(transfer_query(&mut [0; 20], 9, apex.as_name(), AskedFor::Axfr, &[]).is_err());
+    assert!(transfer_query(&mut [0; 20], 9, apex.as_name(), AskedFor::Axfr, &[], AskExpire::Yes).is_err());
 
-    let len = soa_query(&mut buf, 9, apex.as_name()).expect("room");
+    let len = soa_query(&mut buf, 9, apex.as_name(), AskExpire::No).expect("room");
     let mut reply = buf[..len].to_vec();
     reply.extend_from_slice(&[0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 9]);
     reply.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
@@ -389,7 +396,14 @@ fn messages_are_read_back() {
     let read = |reply: &[u8]| read_soa_reply(reply, 9, apex.as_name());
     assert_eq!(read(&reply), Err(TransferFault::NotTheResponse));
     (reply[2], reply[7]) = (0x84, 1);
-    assert_eq!(read(&reply), Ok(Serial(77)));
+    assert_eq!(read(&reply), Ok(SoaReply { serial: Serial(77), expire: None }));
+    let with_expire = |data: &[u8]| {
+        let opt = opt_with_options(1232, false, &[(OptionCode::NSID, b"x"), (OptionCode::EXPIRE, data)]);
+        let mut reply = [&reply[..], &opt].concat();
+        reply[11] = 1;
+        read(&reply).map(|reply| reply.expire)
+    };
+    assert_eq!((with_expire(&[0, 0, 1, 0]), with_expire(&[1, 0])), (Ok(Some(256)), Ok(None)));
     reply[2] = 0x80;
     assert_eq!(read(&reply), Err(TransferFault::NoSoa), "not from the zone itself");
     reply[2] = 0x86;
@@ -399,4 +413,56 @@ fn messages_are_read_back() {
     for cut in 0..reply.len() {
         assert!(read(&reply[..cut]).is_err() && read_notify(&reply[..cut]).is_err());
     }
+}
+
+/// Versions that expire after 5000 seconds, and what a primary says of the rest of it (RFC 7314 §4).
+#[test]
+fn secondaries_in_a_chain_do_not_lengthen_each_others_life() {
+    let life = u64::from(soa(5).expire);
+    let mut zone = SecondaryZone::new(rules(1), START);
+    let at = |seconds| START + seconds;
+    assert_eq!(zone.poll(START), axfr(0));
+    // A transfer: what the primary has left counts instead of the SOA.
+    event(&mut zone, SecondaryEvent::Transferred(soa(5), Some(700)), at(0));
+    assert_eq!((zone.expires(), zone.vouched()), (Some(at(700)), Some(at(700) - life)));
+    // The same version with less left: ours stays.
+    zone.event(SecondaryEvent::Refresh, at(100), &mut none());
+    event(&mut zone, SecondaryEvent::Probed(SoaReply { serial: Serial(5), expire: Some(500) }), at(100));
+    assert_eq!(zone.expires(), Some(at(700)));
+    // With more left: that counts, also where it is said in answer to IXFR.
+    zone.event(SecondaryEvent::Refresh, at(200), &mut none());
+    event(&mut zone, SecondaryEvent::Probed(SoaReply { serial: Serial(5), expire: Some(900) }), at(200));
+    assert_eq!(zone.expires(), Some(at(1100)));
+    zone.event(SecondaryEvent::Refresh, at(300), &mut none());
+    event(&mut zone, SecondaryEvent::Unchanged(Some(1000)), at(300));
+    assert_eq!((zone.expires(), zone.checked()), (Some(at(1300)), Some(at(300))));
+    // Never more than the SOA says; and without EXPIRE, that.
+    zone.event(SecondaryEvent::Refresh, at(400), &mut none());
+    event(&mut zone, SecondaryEvent::Unchanged(Some(u32::MAX)), at(400));
+    assert_eq!(zone.expires(), Some(at(400) + life));
+    zone.event(SecondaryEvent::Refresh, at(500), &mut none());
+    event(&mut zone, probed(Serial(5)), at(500));
+    assert_eq!(zone.expires(), Some(at(500) + life));
+    // Another version begins anew.
+    zone.event(SecondaryEvent::Retransfer, at(600), &mut none());
+    event(&mut zone, SecondaryEvent::Transferred(soa(6), Some(50)), at(600));
+    assert_eq!(zone.expires(), Some(at(650)));
+    // Kept and taken up again, it expires when it would have.
+    let vouched = zone.vouched().expect("a version");
+    let kept = SecondaryZone::kept(rules(1), soa(6), vouched, &mut none());
+    assert_eq!(kept.expires(), Some(at(650)));
+}
+
+#[test]
+fn a_zone_that_expired_with_its_primary_stays_expired() {
+    let mut zone = SecondaryZone::new(rules(1), START);
+    zone.poll(START);
+    event(&mut zone, SecondaryEvent::Transferred(soa(5), Some(10)), START);
+    assert_eq!(zone.poll(START + 10), Some(SecondaryAction::Expire));
+    zone.event(SecondaryEvent::Refresh, START + 11, &mut none());
+    event(&mut zone, SecondaryEvent::Probed(SoaReply { serial: Serial(5), expire: Some(0) }), START + 11);
+    assert_eq!((zone.state(START + 11), zone.expires()), (SecondaryState::Expired, None));
+    zone.event(SecondaryEvent::Refresh, START + 12, &mut none());
+    event(&mut zone, SecondaryEvent::Probed(SoaReply { serial: Serial(5), expire: Some(5) }), START + 12);
+    assert_eq!((zone.state(START + 12), zone.expires()), (SecondaryState::Fresh, Some(START + 17)));
 }

@@ -13,6 +13,7 @@ use std::ops::RangeInclusive;
 use wire::rdata::view::SoaNumbers;
 use wire::{Rcode, Serial};
 
+use super::queries::SoaReply;
 use super::{RandomNumbers, with_jitter};
 use crate::incoming::{AskedFor, TransferFault, TransferLimit};
 
@@ -106,13 +107,16 @@ pub enum SecondaryAction {
     Expire,
 }
 
-/// What happened. The first three answer the last action.
+/// What happened. The first four answer the last action.
 #[derive(Clone, Debug)]
 pub enum SecondaryEvent {
-    /// The primary has this version.
-    Probed(Serial),
-    /// The transfer brought this version, which is now served; the one we had, if it said that nothing changed.
-    Transferred(SoaNumbers),
+    /// What the primary has.
+    Probed(SoaReply),
+    /// The transfer brought this version, which is now served, and perhaps for how many seconds it may be (RFC 7314).
+    Transferred(SoaNumbers, Option<u32>),
+    /// Asked for the zone, the primary said that ours is the newest version, and perhaps for how many seconds it may be
+    /// served (RFC 7314).
+    Unchanged(Option<u32>),
     /// The primary was of no use.
     Failed(SecondaryFault),
     /// A primary announces a change, perhaps with its serial (RFC 1996 §3.7).
@@ -153,6 +157,9 @@ pub struct SecondaryZone {
     soa: Option<SoaNumbers>,
     /// When a primary last said that our version is the newest.
     checked: u64,
+    /// When the zone's first primary vouched for it, as far as is known: it expires so long after that as its SOA says. A
+    /// primary that is a secondary itself says with EXPIRE (RFC 7314) how much of that time is left.
+    vouched: u64,
     /// When to ask again, unless something is under way.
     next: u64,
     phase: Phase,
@@ -174,6 +181,7 @@ impl SecondaryZone {
             rules,
             soa: None,
             checked: 0,
+            vouched: 0,
             next: now,
             phase: Phase::Idle,
             primary: 0,
@@ -186,17 +194,17 @@ impl SecondaryZone {
         }
     }
 
-    /// A zone that was kept, in a version that a primary confirmed at `checked`.
+    /// A zone that was kept, in a version that its first primary [vouched](Self::vouched) for at `vouched`.
     pub fn kept(
         rules: SecondaryRules,
         soa: SoaNumbers,
-        checked: u64,
+        vouched: u64,
         random: RandomNumbers<'_>,
     ) -> SecondaryZone {
-        let mut zone = SecondaryZone::new(rules, checked);
+        let mut zone = SecondaryZone::new(rules, vouched);
         zone.soa = Some(soa);
-        zone.checked = checked;
-        zone.next = checked.saturating_add(with_jitter(zone.refresh(), random));
+        (zone.checked, zone.vouched) = (vouched, vouched);
+        zone.next = vouched.saturating_add(with_jitter(zone.refresh(), random));
         zone
     }
 
@@ -241,6 +249,12 @@ impl SecondaryZone {
         self.soa.map(|_| self.checked)
     }
 
+    /// When the zone's first primary vouched for our version, as far as is known: what is to be kept of the timers. Without
+    /// EXPIRE (RFC 7314) this is when a primary last said that it is the newest. `None` without a version.
+    pub fn vouched(&self) -> Option<u64> {
+        self.soa.map(|_| self.vouched)
+    }
+
     /// When primaries are asked again, unless something is under way.
     pub fn next(&self) -> u64 {
         self.next
@@ -249,7 +263,12 @@ impl SecondaryZone {
     /// When the zone expires; `None` if it has, or without a version.
     pub fn expires(&self) -> Option<u64> {
         let soa = self.soa.filter(|_| !self.expired)?;
-        Some(self.checked.saturating_add(within(soa.expire, &self.rules.expire)))
+        Some(self.vouched.saturating_add(self.life(soa)))
+    }
+
+    /// Seconds for which a version with this SOA may be served, from when its first primary vouches for it.
+    fn life(&self, soa: SoaNumbers) -> u64 {
+        within(soa.expire, &self.rules.expire)
     }
 
     /// Whether a primary is being asked.
@@ -279,11 +298,13 @@ impl SecondaryZone {
         random: RandomNumbers<'_>,
     ) -> Option<SecondaryAction> {
         match event {
-            SecondaryEvent::Probed(serial) => self.probed(serial, now, random),
-            SecondaryEvent::Transferred(soa) => {
-                self.soa = Some(soa);
-                self.refreshed(now, random)
+            SecondaryEvent::Probed(reply) => self.probed(reply, now, random),
+            SecondaryEvent::Transferred(soa, expire) => {
+                // What was left to the version before does not count.
+                (self.soa, self.vouched) = (Some(soa), 0);
+                self.refreshed(expire, now, random)
             }
+            SecondaryEvent::Unchanged(expire) => self.refreshed(expire, now, random),
             SecondaryEvent::Failed(fault) => self.failed(fault, now, random),
             SecondaryEvent::Notified { primary, serial } => {
                 let known = self.soa.zip(serial).and_then(|(soa, serial)| serial.compare(soa.serial));
@@ -326,12 +347,17 @@ impl SecondaryZone {
         SecondaryAction::Probe { primary }
     }
 
-    fn probed(&mut self, theirs: Serial, now: u64, random: RandomNumbers<'_>) -> Option<SecondaryAction> {
+    fn probed(
+        &mut self,
+        SoaReply { serial: theirs, expire }: SoaReply,
+        now: u64,
+        random: RandomNumbers<'_>,
+    ) -> Option<SecondaryAction> {
         if self.phase != Phase::Probing {
             return None;
         }
         let asked = match self.soa.map(|soa| (soa.serial, theirs.compare(soa.serial))) {
-            Some((_, Some(Ordering::Equal))) => return self.refreshed(now, random),
+            Some((_, Some(Ordering::Equal))) => return self.refreshed(expire, now, random),
             Some((ours, Some(Ordering::Less))) => {
                 return self.failed(SecondaryFault::Behind { theirs, ours }, now, random);
             }
@@ -342,11 +368,21 @@ impl SecondaryZone {
         Some(SecondaryAction::Transfer { primary: self.primary, asked })
     }
 
-    /// A primary said that our version is the newest.
-    fn refreshed(&mut self, now: u64, random: RandomNumbers<'_>) -> Option<SecondaryAction> {
+    /// A primary said that our version is the newest, and perhaps how many seconds it has left: no more than the SOA says,
+    /// and no fewer than it had here (RFC 7314 §4).
+    fn refreshed(
+        &mut self,
+        expire: Option<u32>,
+        now: u64,
+        random: RandomNumbers<'_>,
+    ) -> Option<SecondaryAction> {
+        let life = self.soa.map_or(0, |soa| self.life(soa));
+        let left = expire.map_or(life, |left| life.min(left.into()));
+        let vouched = now.saturating_sub(life - left);
+        self.vouched = if self.expired { vouched } else { vouched.max(self.vouched) };
         self.checked = now;
         self.failures = 0;
-        self.expired = false;
+        self.expired = self.vouched.saturating_add(life) <= now;
         self.last_fault = None;
         self.next = now.saturating_add(with_jitter(self.refresh(), random));
         self.end_of_round()
@@ -418,6 +454,7 @@ fn asks_for_axfr(fault: &SecondaryFault) -> bool {
                 | TransferFault::Unfit(_)
                 | TransferFault::BadZone(_)
                 | TransferFault::NoZone(_)
+                | TransferFault::Digest(_)
         )
     )
 }

@@ -14,7 +14,7 @@ use crate::store::Zone;
 /// Bytes of a name that an entry has room for.
 const ROOM: usize = 39;
 
-/// One zone of a catalog, in one cache line. Cloning shares the zone and its counter.
+/// One zone of a catalog, in one cache line. Cloning shares the zone, its counter and when it expires.
 #[derive(Clone)]
 #[repr(C, align(64))]
 pub struct ZoneEntry {
@@ -22,8 +22,16 @@ pub struct ZoneEntry {
     /// The name's, under the catalog's key.
     pub(super) hash: NameHash,
     /// Shared by all snapshots of the zone while it stays in the catalog.
-    queries: Arc<AtomicU64>,
+    lasting: Arc<Lasting>,
     name: EntryName,
+}
+
+/// What a zone keeps from snapshot to snapshot.
+#[derive(Default)]
+struct Lasting {
+    queries: AtomicU64,
+    /// When the zone expires, in seconds since 1970; 0 for one that does not.
+    expires: AtomicU64,
 }
 
 /// A name in wire form, in the entry's line if it goes in.
@@ -60,12 +68,12 @@ impl EntryName {
 impl ZoneEntry {
     /// A zone that nobody has asked for yet. `hash` is its name's.
     pub(super) fn new(name: LowerName<'_>, hash: NameHash, zone: Option<Arc<Zone>>) -> Self {
-        ZoneEntry { zone, hash, queries: Arc::default(), name: EntryName::new(name) }
+        ZoneEntry { zone, hash, lasting: Arc::default(), name: EntryName::new(name) }
     }
 
     /// The same zone, with its counter, in another snapshot or unloaded.
     pub(super) fn followed_by(&self, zone: Option<Arc<Zone>>) -> Self {
-        ZoneEntry { zone, hash: self.hash, queries: Arc::clone(&self.queries), name: self.name.clone() }
+        ZoneEntry { zone, hash: self.hash, lasting: Arc::clone(&self.lasting), name: self.name.clone() }
     }
 
     /// The zone's name.
@@ -83,12 +91,23 @@ impl ZoneEntry {
     /// Counts one query. All workers write to the same place, so this is for those who ask for it.
     #[inline]
     pub fn count_query(&self) {
-        self.queries.fetch_add(1, Relaxed);
+        self.lasting.queries.fetch_add(1, Relaxed);
     }
 
     /// Queries counted since the zone came into the catalog.
     pub fn queries(&self) -> u64 {
-        self.queries.load(Relaxed)
+        self.lasting.queries.load(Relaxed)
+    }
+
+    /// When a zone that is taken from primaries expires unless one of them is heard of, in seconds since 1970; `None` for
+    /// any other.
+    pub fn expires(&self) -> Option<u64> {
+        Some(self.lasting.expires.load(Relaxed)).filter(|at| *at > 0)
+    }
+
+    /// Says when the zone expires, in this and all later catalogs that have the zone.
+    pub fn set_expires(&self, at: Option<u64>) {
+        self.lasting.expires.store(at.unwrap_or_default(), Relaxed);
     }
 
     /// Bytes of memory beyond the line, the snapshot's not among them.
@@ -97,7 +116,7 @@ impl ZoneEntry {
             EntryName::Short(..) => 0,
             EntryName::Long(name) => (COUNTS + name.len()).next_multiple_of(align_of::<usize>()),
         };
-        name + COUNTS + size_of::<AtomicU64>()
+        name + COUNTS + size_of::<Lasting>()
     }
 }
 

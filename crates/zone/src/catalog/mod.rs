@@ -24,7 +24,7 @@
 //!
 //!  Shard: a hash table, half of it free        Entry: one cache line
 //!     ┌──────┬───────┬───────┬──────┬───       ┌──────────┬──────┬───────────┬────────┐
-//!     │ free │ entry │ entry │ free │ …        │ snapshot │ hash │ → queries │  name  │
+//!     │ free │ entry │ entry │ free │ …        │ snapshot │ hash │ → lasting │  name  │
 //!     └──────┴───────┴───────┴──────┴───       └──────────┴──────┴───────────┴────────┘
 //! ```
 //!
@@ -36,7 +36,8 @@
 //! The next catalog copies each shard that a change reaches, the pages on the way there and the root; every other page
 //! and shard belongs to both. All changes of a step go down together, sorted by their way, so that nothing is copied
 //! twice and a first load of many zones builds every shard once. Readers hold a catalog for as long as they like:
-//! nothing in it is ever written but the counters of queries, which a zone keeps from catalog to catalog.
+//! nothing in it is ever written but what a zone keeps from catalog to catalog: its counter of queries, and when it
+//! expires.
 //!
 //! | file | holds |
 //! |---|---|

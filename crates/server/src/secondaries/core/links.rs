@@ -11,12 +11,14 @@ use resolver::Random;
 use tracing::{debug, warn};
 use transfer::incoming::TransferFault;
 use transfer::secondary::{
-    SecondaryEvent, SecondaryFault, notify_query, notify_reply, read_soa_reply, soa_query,
+    AskExpire, SecondaryEvent, SecondaryFault, SoaReply, notify_query, notify_reply, read_soa_reply,
+    soa_query,
 };
 use transfer::tsig::{self, ResponseVerifier, sign_request};
 use wire::Rcode;
 
 use super::{Moment, SecondaryCore, Surroundings, name};
+use crate::secondaries::fetch::takes_no_opt;
 use crate::secondaries::plan::PeerServer;
 use crate::zones::Apex;
 
@@ -42,7 +44,7 @@ pub(super) struct Exchange {
 #[derive(Clone, Copy)]
 enum Purpose {
     /// The SOA of this primary, asked for so often already.
-    Probe { primary: usize, tries: usize, stream: bool },
+    Probe { primary: usize, tries: usize, stream: bool, expire: AskExpire },
     /// News for this peer.
     Notify { peer: usize, to: SocketAddr },
 }
@@ -50,15 +52,17 @@ enum Purpose {
 impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
     /// Asks a primary for its SOA.
     pub(super) fn send_probe(&mut self, apex: &Apex, primary: usize, at: &mut Moment<'_>) {
-        self.probe(apex, Purpose::Probe { primary, tries: 0, stream: false }, at);
+        let expire = AskExpire::Yes;
+        self.probe(apex, Purpose::Probe { primary, tries: 0, stream: false, expire }, at);
     }
 
     fn probe(&mut self, apex: &Apex, purpose: Purpose, at: &mut Moment<'_>) {
-        let Purpose::Probe { primary, tries, stream } = purpose else { return };
+        let Purpose::Probe { primary, tries, stream, expire } = purpose else { return };
         let Some(zone) = self.zones.get(apex) else { return };
         let Some(server) = zone.peers.primaries.get(primary).cloned() else { return };
         let wait = if stream { STREAM_WAIT } else { PROBE_WAITS.get(tries).copied().unwrap_or(STREAM_WAIT) };
-        let link = self.send(apex, purpose, &server, wait, at, |buf, id| soa_query(buf, id, name(apex)).ok());
+        let query = |buf: &mut [u8], id| soa_query(buf, id, name(apex), expire).ok();
+        let link = self.send(apex, purpose, &server, wait, at, query);
         if let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) {
             taken.probe = link;
         }
@@ -154,18 +158,20 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         }
     }
 
-    fn probed(&mut self, link: Link, said: Result<wire::Serial, TransferFault>, at: &mut Moment<'_>) {
+    fn probed(&mut self, link: Link, said: Result<SoaReply, TransferFault>, at: &mut Moment<'_>) {
         let Some(Exchange { apex, purpose, .. }) = self.end(link) else { return };
         at.actions.push(Action::Close { link });
-        let Purpose::Probe { primary, stream, .. } = purpose else { return };
-        match said {
-            Err(TransferFault::Truncated) if !stream => {
-                self.probe(&apex, Purpose::Probe { primary, tries: 0, stream: true }, at);
+        let Purpose::Probe { primary, stream, expire, .. } = purpose else { return };
+        match said.map_err(SecondaryFault::Transfer) {
+            Err(SecondaryFault::Transfer(TransferFault::Truncated)) if !stream => {
+                self.probe(&apex, Purpose::Probe { primary, tries: 0, stream: true, expire }, at);
             }
-            Err(fault) => {
-                self.happened(&apex, SecondaryEvent::Failed(SecondaryFault::Transfer(fault)), at);
+            Err(fault) if expire == AskExpire::Yes && takes_no_opt(&fault) => {
+                let expire = AskExpire::No;
+                self.probe(&apex, Purpose::Probe { primary, tries: 0, stream, expire }, at);
             }
-            Ok(serial) => self.asked(&apex, serial, at),
+            Err(fault) => self.happened(&apex, SecondaryEvent::Failed(fault), at),
+            Ok(reply) => self.asked(&apex, reply, at),
         }
     }
 
@@ -203,8 +209,9 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             let Some(Exchange { apex, purpose, .. }) = self.end(link) else { continue };
             at.actions.push(Action::Close { link });
             match purpose {
-                Purpose::Probe { primary, tries, stream: false } if tries + 1 < PROBE_WAITS.len() => {
-                    self.probe(&apex, Purpose::Probe { primary, tries: tries + 1, stream: false }, at);
+                Purpose::Probe { primary, tries, stream: false, expire } if tries + 1 < PROBE_WAITS.len() => {
+                    let tries = tries + 1;
+                    self.probe(&apex, Purpose::Probe { primary, tries, stream: false, expire }, at);
                 }
                 Purpose::Probe { .. } => {
                     self.happened(&apex, SecondaryEvent::Failed(SecondaryFault::Unreachable), at);

@@ -106,6 +106,9 @@ pub(super) trait Surroundings: Send + 'static {
     /// Reports what became of a zone.
     fn news(&self, apex: &Apex, news: SecondaryNews);
 
+    /// Reports when a zone expires, in seconds since 1970; `None` if it has, or is taken from primaries no longer.
+    fn expires(&self, apex: &Apex, at: Option<u64>);
+
     /// Has something kept of a zone, as of a time in seconds since 1970.
     fn keep(&self, apex: &Apex, keep: Keep, at: u64);
 

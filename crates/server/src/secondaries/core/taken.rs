@@ -11,6 +11,7 @@ use tracing::{info, warn};
 use transfer::incoming::AskedFor;
 use transfer::secondary::{
     PrimaryId, SecondaryAction, SecondaryEvent, SecondaryFault, SecondaryId, SecondaryState, SecondaryZone,
+    SoaReply,
 };
 use wire::Serial;
 use zone::Zone;
@@ -46,6 +47,8 @@ pub(super) struct TakenZone {
     /// The fault of each primary that was logged last.
     logged: Vec<Option<String>>,
     last_transfer: Option<LastTransfer>,
+    /// When the zone expires, as it was reported last.
+    expires: Option<u64>,
 }
 
 /// A transfer under way.
@@ -75,6 +78,7 @@ impl TakenZone {
             waiting: None,
             logged: vec![None; primaries],
             last_transfer: None,
+            expires: None,
         }
     }
 
@@ -139,6 +143,23 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         let id = scheduler.add(timers, &ids);
         by_id.insert(id, apex.clone());
         zone.taken = Some(TakenZone::new(id, ids.len(), version));
+        self.report_expiry(apex);
+    }
+
+    /// Reports when a zone expires, if that is another time than before.
+    fn report_expiry(&mut self, apex: &Apex) {
+        let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) else { return };
+        let expires = self.scheduler.zone(taken.id).and_then(SecondaryZone::expires);
+        if expires != taken.expires {
+            taken.expires = expires;
+            self.surroundings.expires(apex, expires);
+        }
+    }
+
+    /// When a zone's first primary vouched for our version.
+    fn vouched(&self, apex: &Apex) -> Option<u64> {
+        let taken = self.zones.get(apex)?.taken.as_ref()?;
+        self.scheduler.zone(taken.id)?.vouched()
     }
 
     /// A zone is taken from its primaries no longer. Returns its timers and its version.
@@ -161,6 +182,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
     /// A zone is taken from primaries no longer, and nothing is kept of it.
     pub(super) fn let_go(&mut self, apex: &Apex, at: &mut Moment<'_>) {
         if self.untake(apex, at).is_some() {
+            self.surroundings.expires(apex, None);
             self.surroundings.keep(apex, Keep::Nothing, self.unix(at.now));
         }
     }
@@ -213,6 +235,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             id: random.next_u32() as u16,
             have: taken.version.clone(),
             key: *key,
+            zonemd: zone.peers.zonemd,
             limits: limits.fetch,
             cancelled: Arc::clone(&cancelled),
         };
@@ -221,21 +244,26 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
     }
 
     /// A primary has said which version it has.
-    pub(super) fn asked(&mut self, apex: &Apex, serial: Serial, at: &mut Moment<'_>) {
+    pub(super) fn asked(&mut self, apex: &Apex, reply: SoaReply, at: &mut Moment<'_>) {
         let ours =
             self.zones.get(apex).and_then(|zone| zone.taken.as_ref()?.version.as_ref()).map(|v| v.serial());
-        self.happened(apex, SecondaryEvent::Probed(serial), at);
-        if ours == Some(serial) {
+        self.happened(apex, SecondaryEvent::Probed(reply), at);
+        if ours == Some(reply.serial) {
             self.confirmed(apex, at);
         }
     }
 
-    /// A primary has said that our version is the newest.
+    /// A primary has said that our version is the newest. It stays expired where it is at the primary, too.
     fn confirmed(&mut self, apex: &Apex, at: &Moment<'_>) {
+        let vouched = self.vouched(apex);
         if let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) {
             taken.quiet_until = Some(at.now + QUIET);
-            self.surroundings.news(apex, SecondaryNews::Confirmed);
-            self.surroundings.keep(apex, Keep::Confirmed, self.unix(at.now));
+            if self.scheduler.zone(taken.id).is_some_and(|timers| timers.expires().is_some()) {
+                self.surroundings.news(apex, SecondaryNews::Confirmed);
+            }
+            if let Some(vouched) = vouched {
+                self.surroundings.keep(apex, Keep::Confirmed, vouched);
+            }
         }
     }
 
@@ -265,7 +293,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             }
             Ok(Fetched::Same) => {
                 self.counts.same.fetch_add(1, Relaxed);
-                let event = version.map(|version| SecondaryEvent::Transferred(version.soa()));
+                let event = version.map(|_| SecondaryEvent::Unchanged(figures.expire));
                 // Nobody has the newest version who has none.
                 let event = event.unwrap_or(SecondaryEvent::Failed(SecondaryFault::BrokenOff));
                 self.happened(apex, event, at);
@@ -317,8 +345,9 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         taken.last_transfer =
             Some(LastTransfer { at: now, primary, kind, from, to: to.0, records, bytes, milliseconds });
         self.surroundings.news(apex, SecondaryNews::Received(Arc::clone(&zone)));
-        self.surroundings.keep(apex, Keep::Version(zone, changes), now);
-        self.happened(apex, SecondaryEvent::Transferred(soa), at);
+        self.happened(apex, SecondaryEvent::Transferred(soa, figures.expire), at);
+        let vouched = self.vouched(apex).unwrap_or(now);
+        self.surroundings.keep(apex, Keep::Version(zone, changes), vouched);
     }
 
     fn fold(&mut self, apex: &Apex, zone: Arc<Zone>, changes: Vec<Arc<ChangeSet>>, anew: bool) {
@@ -389,7 +418,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         is_taken
     }
 
-    /// Reports to the scheduler what happened to a zone, and logs a fault that is another than the last.
+    /// Reports to the scheduler what happened to a zone.
     pub(super) fn happened(&mut self, apex: &Apex, event: SecondaryEvent, at: &Moment<'_>) {
         let now = self.unix(at.now);
         let SecondaryCore { zones, scheduler, random, .. } = self;
@@ -399,6 +428,15 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             taken.probe = None;
         }
         scheduler.event(taken.id, event, now, &mut || random.next_u32());
+        self.report_expiry(apex);
+        self.log_fault(apex, now);
+    }
+
+    /// Logs the last fault of a zone's primaries, if it is another than before, and that there is none any more.
+    fn log_fault(&mut self, apex: &Apex, now: u64) {
+        let SecondaryCore { zones, scheduler, .. } = self;
+        let Some(zone) = zones.get_mut(apex) else { return };
+        let Some(taken) = &mut zone.taken else { return };
         let Some(timers) = scheduler.zone(taken.id) else { return };
         match timers.last_fault() {
             None => {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use transfer::incoming::{AskedFor, TransferFault};
+use wire::edns::{OPT_LEN, OptionCode, opt_with_options};
 use wire::message::Header;
 use wire::{NameBuf, Rcode, Ttl, Type};
 use zone::ZoneBuilder;
@@ -23,6 +24,8 @@ struct Done {
     folds: Vec<(u64, Arc<Zone>, usize, bool)>,
     news: Vec<String>,
     kept: Vec<String>,
+    /// When the zone expires, in seconds after the start.
+    expires: Option<u64>,
 }
 
 impl Surroundings for Arc<Mutex<Done>> {
@@ -39,6 +42,9 @@ impl Surroundings for Arc<Mutex<Done>> {
             SecondaryNews::Confirmed => "confirmed".into(),
             SecondaryNews::Expired => "expired".into(),
         });
+    }
+    fn expires(&self, _: &Apex, at: Option<u64>) {
+        lock(self).expires = at.map(|at| at - START);
     }
     fn keep(&self, _: &Apex, keep: Keep, at: u64) {
         let after = at - START;
@@ -108,6 +114,14 @@ fn zone(serial: u32, hosts: u32) -> Arc<Zone> {
         builder.add(name.as_name(), Type::A, Ttl::from_secs(60), &[192, 0, 2, 1]).expect("a record");
     }
     Arc::new(builder.finish().expect("a zone"))
+}
+
+/// Bytes of an OPT record that asks for EXPIRE.
+const ASKED: usize = OPT_LEN + 4;
+
+/// Whether a query has such an OPT record, which is its last.
+fn asks_expire(query: &[u8]) -> bool {
+    query.ends_with(&opt_with_options(1232, false, &[(OptionCode::EXPIRE, b"")]))
 }
 
 const TWO: &str = "primaries = [\"192.0.2.1\", \"192.0.2.2\"]\n";
@@ -182,12 +196,21 @@ impl Rig {
         self.act(actions);
     }
 
-    /// Answers it with an SOA of this serial.
+    /// Answers it with an SOA of this serial, and without OPT.
     fn serial(&mut self, serial: u32) {
+        self.soa(serial, &[]);
+    }
+
+    /// Answers it with an SOA of this serial and these options, if there are any.
+    fn soa(&mut self, serial: u32, options: &[(OptionCode, &[u8])]) {
         let soa = [&[0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 60, 0, 22, 0, 0][..], &serial.to_be_bytes(), &[0; 16]];
         self.reply(|reply| {
-            reply[7] = 1;
+            reply.truncate(reply.len() - if asks_expire(reply) { ASKED } else { 0 });
+            (reply[7], reply[11]) = (1, u8::from(!options.is_empty()));
             reply.extend(soa.concat());
+            if !options.is_empty() {
+                reply.extend(opt_with_options(1232, false, options));
+            }
         });
     }
 
@@ -274,6 +297,35 @@ fn a_primary_that_does_not_answer_is_asked_three_times_then_the_next() {
     assert_eq!(rig.asked(), ["tcp 192.0.2.2"]);
     rig.serial(5);
     assert_eq!((rig.news(), rig.status().fault), (vec!["confirmed".into()], None));
+}
+
+#[test]
+fn what_a_primary_says_of_the_expire_time_counts_and_is_kept() {
+    let mut rig = Rig::loaded(TWO);
+    assert_eq!((rig.kept(), lock(&rig.done).expires), (vec!["5 with None at 0".into()], Some(5000)));
+    rig.pass(1000);
+    assert!(rig.open.values().all(|(_, _, query)| asks_expire(query)));
+    // 4500 seconds are left there: as if it had been confirmed 500 seconds ago.
+    rig.soa(5, &[(OptionCode::EXPIRE, &4500u32.to_be_bytes())]);
+    assert_eq!((rig.kept(), lock(&rig.done).expires), (vec!["confirmed at 500".into()], Some(5500)));
+    assert_eq!((rig.news(), rig.status().expires), (vec!["confirmed".into()], Some(START + 5500)));
+    rig.request(SecondaryRequest::Configure(PeerRules::default()));
+    assert_eq!(lock(&rig.done).expires, None, "it is taken from primaries no longer");
+}
+
+#[test]
+fn a_primary_that_may_not_know_opt_is_asked_without_it() {
+    for rcode in [1, 4] {
+        let mut rig = Rig::loaded(TWO);
+        rig.pass(1000);
+        rig.reply(|reply| reply[3] |= rcode);
+        assert_eq!(rig.asked(), ["udp 192.0.2.1"]);
+        assert!(!rig.open.values().any(|(_, _, query)| asks_expire(query)));
+        rig.reply(|reply| reply[3] |= rcode);
+        assert_eq!(rig.asked(), ["udp 192.0.2.2"], "it is the primary's word then");
+        rig.serial(5);
+        assert_eq!(rig.news(), ["confirmed"]);
+    }
 }
 
 #[test]

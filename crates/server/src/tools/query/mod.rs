@@ -9,12 +9,16 @@ pub mod transfer;
 pub mod words;
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
+use ::transfer::tsig::{ResponseVerifier, TsigKey};
 use serde_json::{Value, json};
 use wire::Rcode;
+use wire::message::Full;
 
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE, QueryArgs};
-use crate::message::print;
+use crate::message::{QueryTooLong, print};
+use crate::tools::signing::{self, SignatureFault};
 use crate::words::reason;
 use ask::Received;
 use transfer::{Transfer, TransferFault, is_transfer};
@@ -33,18 +37,25 @@ pub fn run(args: &QueryArgs) -> u8 {
             return code;
         }
     };
+    let key = match signing::key(&args.key) {
+        Ok(key) => key,
+        Err(fault) => {
+            eprintln!("nomen: {fault}");
+            return fault.exit_code();
+        }
+    };
     let mut worst = EXIT_OK;
     for (at, wanted) in all.into_iter().enumerate() {
         if at > 0 && wanted.form == Form::Full && wanted.parts.comments {
             println!();
         }
-        worst = worst.max(ask_one(wanted));
+        worst = worst.max(ask_one(wanted, key.as_ref()));
     }
     worst
 }
 
-/// Asks one question and prints the answer.
-fn ask_one(wanted: Wanted) -> u8 {
+/// Asks one question, signed if there is a key, and prints the answer.
+fn ask_one(wanted: Wanted, key: Option<&Arc<TsigKey>>) -> u8 {
     let wanted = match located(wanted) {
         Ok(wanted) => wanted,
         Err(message) => {
@@ -52,7 +63,7 @@ fn ask_one(wanted: Wanted) -> u8 {
             return EXIT_OUTSIDE;
         }
     };
-    match exchange(&wanted) {
+    match exchange(&wanted, key) {
         Ok(code) => code,
         // Whoever reads our output has enough.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => EXIT_OK,
@@ -72,9 +83,13 @@ pub fn located(mut wanted: Wanted) -> Result<Wanted, String> {
     Ok(wanted)
 }
 
-fn exchange(wanted: &Wanted) -> io::Result<u8> {
+fn exchange(wanted: &Wanted, key: Option<&Arc<TsigKey>>) -> io::Result<u8> {
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let query = match wanted.query.message() {
+    let query = wanted.query.message().and_then(|mut query| {
+        let verifier = signing::sign(key, &mut query).map_err(|Full| QueryTooLong)?;
+        Ok((query, verifier))
+    });
+    let (query, verifier) = match query {
         Ok(query) => query,
         Err(fault) => {
             eprintln!("nomen: {fault}");
@@ -86,7 +101,7 @@ fn exchange(wanted: &Wanted) -> io::Result<u8> {
         writeln!(out, ";; Sending:\n{shown}")?;
     }
     if is_transfer(wanted.query.qtype) {
-        return transfer(wanted, &query, &mut out);
+        return transfer(wanted, &query, verifier, &mut out);
     }
     let answer = match ask::ask(wanted, &query) {
         Ok(answer) => answer,
@@ -96,34 +111,71 @@ fn exchange(wanted: &Wanted) -> io::Result<u8> {
             return Ok(EXIT_OUTSIDE);
         }
     };
+    let signed = verifier.map(|verifier| Signed {
+        key: Arc::clone(verifier.key()),
+        fault: signing::verify_whole(verifier, &answer.message).err(),
+    });
+    show(wanted, &answer, signed.as_ref(), &mut out)
+}
+
+/// What became of a signed query.
+struct Signed {
+    key: Arc<TsigKey>,
+    /// Why the answer cannot be believed, if it cannot.
+    fault: Option<SignatureFault>,
+}
+
+/// Prints an answer. Of one that cannot be believed, nothing is printed in the short form, which programs read.
+fn show(wanted: &Wanted, answer: &Received, signed: Option<&Signed>, out: &mut impl Write) -> io::Result<u8> {
+    let fault = signed.and_then(|signed| signed.fault.as_ref());
     let text = match wanted.form {
         Form::Full => {
-            let stats = if wanted.parts.stats { footer(&answer) } else { String::new() };
+            let stats = if wanted.parts.stats { footer(answer, signed) } else { String::new() };
             print::chosen(&answer.message, wanted.parts).map(|text| text + &stats)
         }
+        Form::Short if fault.is_some() => Ok(String::new()),
         Form::Short => print::short(&answer.message),
-        Form::Json => {
-            print::json(&answer.message).map(|parts| format!("{:#}\n", with_origin(parts, &answer)))
-        }
+        Form::Json => print::json(&answer.message).map(|parts| {
+            let mut parts = with_origin(parts, answer);
+            if let Some(Signed { key, fault }) = signed {
+                parts["tsig"] = json!({"key": key.name().to_string(), "algorithm": key.algorithm().text(),
+                    "verified": fault.is_none(), "fault": fault.as_ref().map(ToString::to_string)});
+            }
+            format!("{parts:#}\n")
+        }),
     };
+    let server = answer.server;
     let Ok(text) = text else {
         out.flush()?;
-        eprintln!("nomen: {} sent a malformed answer of {} bytes", answer.server, answer.message.len());
+        eprintln!("nomen: {server} sent a malformed answer of {} bytes", answer.message.len());
         return Ok(EXIT_OUTSIDE);
     };
     out.write_all(text.as_bytes())?;
     out.flush()?;
+    if let Some(fault) = fault {
+        match fault.is_refusal() {
+            true => eprintln!("nomen: {server} refuses the signature of the query: {fault}"),
+            false => eprintln!("nomen: the answer of {server} cannot be believed: {fault}"),
+        }
+        return Ok(fault.exit_code());
+    }
     let rcode = print::rcode(&answer.message).unwrap_or(Rcode::FORMERR);
     let good = matches!(rcode, Rcode::NOERROR | Rcode::NXDOMAIN);
     if !good && wanted.form == Form::Short {
-        eprintln!(";; {rcode} from {}", answer.server);
+        eprintln!(";; {rcode} from {server}");
     }
     Ok(if good { EXIT_OK } else { EXIT_FAULTS })
 }
 
 /// Prints a transfer as it arrives.
-fn transfer(wanted: &Wanted, query: &[u8], out: &mut impl Write) -> io::Result<u8> {
-    let mut transfer = match Transfer::begin(wanted, query) {
+fn transfer(
+    wanted: &Wanted,
+    query: &[u8],
+    verifier: Option<ResponseVerifier>,
+    out: &mut impl Write,
+) -> io::Result<u8> {
+    let key = verifier.as_ref().map(|verifier| Arc::clone(verifier.key()));
+    let mut transfer = match Transfer::begin(wanted, query, verifier) {
         Ok(transfer) => transfer,
         Err(fault) => {
             out.flush()?;
@@ -147,11 +199,12 @@ fn transfer(wanted: &Wanted, query: &[u8], out: &mut impl Write) -> io::Result<u
             Err(fault) => break Some(fault),
         }
     };
-    end_of_transfer(wanted, &transfer, fault.as_ref(), out)?;
+    end_of_transfer(wanted, &transfer, key.as_deref(), fault.as_ref(), out)?;
     out.flush()?;
     Ok(match fault {
         None => EXIT_OK,
         Some(TransferFault::Refused(..)) => EXIT_FAULTS,
+        Some(TransferFault::Signature(fault)) => fault.exit_code(),
         Some(_) => EXIT_OUTSIDE,
     })
 }
@@ -160,6 +213,7 @@ fn transfer(wanted: &Wanted, query: &[u8], out: &mut impl Write) -> io::Result<u
 fn end_of_transfer(
     wanted: &Wanted,
     transfer: &Transfer,
+    key: Option<&TsigKey>,
     fault: Option<&TransferFault>,
     out: &mut impl Write,
 ) -> io::Result<()> {
@@ -169,14 +223,19 @@ fn end_of_transfer(
         Form::Full if fault.is_none() && wanted.parts.stats => write!(
             out,
             "\n;; SERVER: {}#{} (TCP)\n;; XFR size: {records} records (messages {messages}, bytes {bytes}), \
-             {ms:.0} msec\n",
+             {ms:.0} msec\n{}",
             server.ip(),
-            server.port()
+            server.port(),
+            key.map(verified_by).unwrap_or_default()
         )?,
         Form::Json => {
             let complete = fault.is_none();
-            let end = json!({"server": server.to_string(), "transport": "tcp", "complete": complete,
+            let mut end = json!({"server": server.to_string(), "transport": "tcp", "complete": complete,
                 "records": records, "messages": messages, "bytes": bytes, "milliseconds": ms});
+            if let Some(key) = key {
+                end["tsig"] = json!({"key": key.name().to_string(), "algorithm": key.algorithm().text(),
+                    "verified": complete});
+            }
             writeln!(out, "{end}")?;
         }
         Form::Full | Form::Short => {}
@@ -185,7 +244,7 @@ fn end_of_transfer(
     let (zone, qtype) = (wanted.query.name, wanted.query.qtype);
     match fault {
         None => {}
-        Some(fault @ TransferFault::Refused(..)) if *records == 0 => {
+        Some(fault @ (TransferFault::Refused(..) | TransferFault::Signature(_))) if *records == 0 => {
             eprintln!("nomen: {qtype} of {zone} from {server}: {fault}");
         }
         Some(fault) => eprintln!(
@@ -196,16 +255,26 @@ fn end_of_transfer(
 }
 
 /// How the answer came, in the form of dig.
-fn footer(answer: &Received) -> String {
+fn footer(answer: &Received, signed: Option<&Signed>) -> String {
     let Received { message, server, tcp, took } = answer;
     let transport = if *tcp { "TCP" } else { "UDP" };
+    let signed = match signed {
+        None => String::new(),
+        Some(Signed { key, fault: None }) => verified_by(key),
+        Some(Signed { fault: Some(fault), .. }) => format!(";; TSIG: NOT VERIFIED: {fault}\n"),
+    };
     format!(
-        "\n;; Query time: {} msec\n;; SERVER: {}#{} ({transport})\n;; MSG SIZE  rcvd: {}\n",
+        "\n;; Query time: {} msec\n;; SERVER: {}#{} ({transport})\n;; MSG SIZE  rcvd: {}\n{signed}",
         took.as_millis(),
         server.ip(),
         server.port(),
         message.len()
     )
+}
+
+/// The line that says that every signature was good.
+fn verified_by(key: &TsigKey) -> String {
+    format!(";; TSIG: verified, key {} ({})\n", key.name(), key.algorithm())
 }
 
 /// Adds how the answer came to the parts of its message.

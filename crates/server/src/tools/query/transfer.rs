@@ -2,11 +2,13 @@
 //! SOA that closes them. A transfer that ends before is a fault, whatever ended it.
 
 use std::cmp::Ordering::Greater;
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use transfer::tsig::ResponseVerifier;
 use wire::message::Parser;
 use wire::rdata::view::Soa;
 use wire::{Malformed, NameBuf, Rcode, Serial, Type};
@@ -14,6 +16,7 @@ use wire::{Malformed, NameBuf, Rcode, Serial, Type};
 use super::ask::{TcpLink, belongs, failure};
 use super::words::Wanted;
 use crate::message::print;
+use crate::tools::signing::{self, SignatureFault};
 
 /// What keeps a transfer from being complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +47,8 @@ pub enum TransferFault {
     },
     /// Records after the closing SOA.
     AfterTheEnd,
+    /// The request was signed, and its answer is not as RFC 8945 §5.3.1 says, or the server refuses the signature.
+    Signature(SignatureFault),
 }
 
 impl fmt::Display for TransferFault {
@@ -61,6 +66,10 @@ impl fmt::Display for TransferFault {
                 write!(f, "after the changes up to serial {reached} come those from serial {next}")
             }
             Self::AfterTheEnd => f.write_str("there are records after the closing SOA"),
+            Self::Signature(fault) if fault.is_refusal() => {
+                write!(f, "the server refuses the signature: {fault}")
+            }
+            Self::Signature(fault) => write!(f, "the answer cannot be believed: {fault}"),
         }
     }
 }
@@ -151,15 +160,25 @@ pub struct Transfer {
     zone: NameBuf,
     link: TcpLink,
     sequence: Sequence,
+    /// Of a signed request: who verifies the answer.
+    verifier: Option<ResponseVerifier>,
+    /// Messages that no signature proves yet.
+    unproven: Vec<Vec<u8>>,
+    /// Messages that nobody has taken yet.
+    ready: VecDeque<Vec<u8>>,
     fault: Option<TransferFault>,
 }
 
 impl Transfer {
-    /// Connects and asks.
+    /// Connects and asks; `verifier` is that of a signed query.
     ///
     /// # Errors
     /// [`TransferFault::Link`].
-    pub fn begin(wanted: &Wanted, query: &[u8]) -> Result<Self, TransferFault> {
+    pub fn begin(
+        wanted: &Wanted,
+        query: &[u8],
+        verifier: Option<ResponseVerifier>,
+    ) -> Result<Self, TransferFault> {
         let begun = Instant::now();
         let mut link = TcpLink::connect(wanted).map_err(TransferFault::Link)?;
         link.send(query).map_err(TransferFault::Link)?;
@@ -173,6 +192,9 @@ impl Transfer {
             zone: wanted.query.name,
             link,
             sequence: Sequence::new(wanted.query.has_version),
+            verifier,
+            unproven: Vec::new(),
+            ready: VecDeque::new(),
             fault: None,
         })
     }
@@ -183,19 +205,44 @@ impl Transfer {
     }
 
     /// The next message; none after the last of a complete transfer. What is wrong with a message is reported by the
-    /// call after the one that returns it.
+    /// call after the one that returns it. Of a signed transfer only messages that a signature proves are returned.
     pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, TransferFault> {
-        if let Some(fault) = self.fault.take() {
-            return Err(fault);
+        loop {
+            if let Some(message) = self.ready.pop_front() {
+                return Ok(Some(message));
+            }
+            if let Some(fault) = self.fault.take() {
+                return Err(fault);
+            }
+            if self.sequence.is_complete() {
+                return Ok(None);
+            }
+            let message = self.link.receive().map_err(|e| self.link_fault(&e))?;
+            self.messages += 1;
+            self.bytes += message.len() as u64;
+            let followed = self.follow(&message);
+            let proven = match (self.prove(&message), &followed) {
+                (Ok(proven), _) => proven,
+                // What a server says who signs nothing.
+                (Err(SignatureFault::Unsigned(_)), Err(TransferFault::Refused(..))) => false,
+                (Err(fault), _) => return Err(TransferFault::Signature(fault)),
+            };
+            self.fault = followed.err();
+            self.unproven.push(message);
+            if proven {
+                self.ready.extend(self.unproven.drain(..));
+            }
         }
+    }
+
+    /// Verifies a message. Returns whether it and those before it are proven, where the request was signed.
+    fn prove(&mut self, message: &[u8]) -> Result<bool, SignatureFault> {
+        let Some(verifier) = &mut self.verifier else { return Ok(true) };
+        let proven = signing::verify(verifier, message)?;
         if self.sequence.is_complete() {
-            return Ok(None);
+            signing::end(verifier, message)?;
         }
-        let message = self.link.receive().map_err(|e| self.link_fault(&e))?;
-        self.messages += 1;
-        self.bytes += message.len() as u64;
-        self.fault = self.follow(&message).err();
-        Ok(Some(message))
+        Ok(proven)
     }
 
     fn link_fault(&self, e: &io::Error) -> TransferFault {

@@ -99,7 +99,7 @@ impl Default for Wanted {
 }
 
 /// Options with the words that name them; the first word is the one messages use.
-const OPTIONS: [&str; 33] = [
+const OPTIONS: [&str; 35] = [
     "short",
     "dnssec",
     "do",
@@ -118,6 +118,8 @@ const OPTIONS: [&str; 33] = [
     "padding",
     "keepalive",
     "cookie",
+    "expire",
+    "zoneversion",
     "ignore",
     "qr",
     "time",
@@ -416,6 +418,8 @@ fn read_option(wanted: &mut Wanted, text: &str) -> Result<(), WordFault> {
         "cd" | "cdflag" => wanted.query.checking_disabled = on,
         "ad" | "adflag" => wanted.query.authentic_data = on,
         "cookie" => wanted.query.cookie = on,
+        "expire" => wanted.query.expire = on,
+        "zoneversion" => wanted.query.zone_version = on,
         "keepalive" => wanted.query.keepalive = on,
         "ignore" => wanted.keep_truncated = on,
         "qr" => wanted.show_query = on,

@@ -7,26 +7,23 @@ pub mod send;
 use std::fs;
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
-
-use transfer::tsig::{TsigAlgorithm, TsigKey, read_keys};
-use wire::{Name, NameBuf};
 
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE, UpdateArgs};
 use crate::config::report::{ConfigTexts, Diagnostic};
 use crate::message::print;
+use crate::tools::signing;
 use crate::words::reason;
 use script::{Command, ScriptReader};
 use send::{Sender, UpdateOutcome};
 
 /// Runs the verb; returns the exit code.
 pub fn run(args: &UpdateArgs) -> u8 {
-    let key = match key(args) {
+    let key = match signing::key(&args.key) {
         Ok(key) => key,
-        Err((code, message)) => {
-            eprintln!("nomen: {message}");
-            return code;
+        Err(fault) => {
+            eprintln!("nomen: {fault}");
+            return fault.exit_code();
         }
     };
     let time = Duration::from_secs(args.timeout);
@@ -169,61 +166,5 @@ impl Session {
         eprintln!("nomen: {message}");
         self.code = self.code.max(code);
         false
-    }
-}
-
-/// The key of the command line; its absence is no fault.
-fn key(args: &UpdateArgs) -> Result<Option<Arc<TsigKey>>, (u8, String)> {
-    if let Some(text) = &args.key {
-        let key = key_of_text(text).map_err(|fault| (EXIT_USAGE, fault))?;
-        return Ok(Some(Arc::new(key)));
-    }
-    let Some(path) = &args.key_file else { return Ok(None) };
-    let shown = path.display();
-    let text = fs::read_to_string(path)
-        .map_err(|e| (EXIT_OUTSIDE, format!("cannot read {shown}: {}", reason(&e))))?;
-    let keys = read_keys(&text).map_err(|fault| (EXIT_FAULTS, format!("{shown}:{fault}")))?;
-    match <[TsigKey; 1]>::try_from(keys) {
-        Ok([key]) => Ok(Some(Arc::new(key))),
-        Err(keys) => Err((EXIT_FAULTS, format!("{shown} has {} keys; one is expected", keys.len()))),
-    }
-}
-
-/// `NAME[:ALGORITHM]:SECRET`.
-fn key_of_text(text: &str) -> Result<TsigKey, String> {
-    let form = "--key: NAME:SECRET or NAME:ALGORITHM:SECRET is expected";
-    let (name, rest) = text.split_once(':').ok_or(form)?;
-    let (algorithm, secret) = match rest.split_once(':') {
-        Some((algorithm, secret)) => {
-            let known = TsigAlgorithm::from_text(algorithm);
-            (known.ok_or_else(|| format!("--key: `{algorithm}` is no algorithm; try hmac-sha256"))?, secret)
-        }
-        None => (TsigAlgorithm::HmacSha256, rest),
-    };
-    let name = NameBuf::from_text(name.as_bytes(), Some(Name::ROOT))
-        .map_err(|fault| format!("--key: `{name}` is not a domain name: {fault}"))?;
-    TsigKey::from_base64(name.as_name(), algorithm, secret).map_err(|fault| format!("--key: {fault}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_of_the_command_line_have_two_or_three_parts() {
-        let key = key_of_text("k.example:c2VjcmV0").expect("a key");
-        assert_eq!(
-            (key.name().to_string().as_str(), key.algorithm()),
-            ("k.example.", TsigAlgorithm::HmacSha256)
-        );
-        let key = key_of_text("k:hmac-sha512:c2VjcmV0").expect("a key");
-        assert_eq!(key.algorithm(), TsigAlgorithm::HmacSha512);
-        for (text, fault) in [
-            ("k", "--key: NAME:SECRET or NAME:ALGORITHM:SECRET is expected"),
-            ("k:hmac-md5:c2VjcmV0", "--key: `hmac-md5` is no algorithm; try hmac-sha256"),
-            ("k:?", "--key: the secret is not base64"),
-        ] {
-            assert_eq!(key_of_text(text).map(|_| ()), Err(fault.to_owned()), "{text}");
-        }
     }
 }

@@ -5,10 +5,10 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde_json::Value;
-use transfer::tsig::{ResponseError, TsigKey, find, sign_request};
+use transfer::tsig::TsigKey;
 use wire::message::{Builder, Compressor, Full, Header, MAX_MESSAGE, Malformed, Owner, Parser};
 use wire::rdata::view::Soa;
 use wire::{Class, NameBuf, Opcode, Rcode, Type};
@@ -19,6 +19,7 @@ use crate::message::{QuerySpec, print};
 use crate::tools::query::ask::{Received, ask};
 use crate::tools::query::words::{Wanted, WordFault, read_server};
 use crate::tools::query::{located, server};
+use crate::tools::signing::{self, SignatureFault};
 
 /// The longest message that goes over UDP (RFC 1035 §2.3.4); longer ones go over TCP (RFC 2136 §2.1).
 const LONGEST_DATAGRAM: usize = 512;
@@ -75,7 +76,7 @@ pub enum SendFault {
     /// No zone was found for a name.
     NoZone(Box<NameBuf>),
     /// The signature of the answer is not good, or the server refuses ours.
-    Tsig(SocketAddr, ResponseError),
+    Tsig(SocketAddr, SignatureFault),
     /// The answer cannot be read.
     Malformed(SocketAddr),
 }
@@ -84,8 +85,9 @@ impl SendFault {
     /// The exit code.
     pub fn code(&self) -> u8 {
         match self {
-            Self::TooLong | Self::NoZone(_) | Self::Tsig(_, ResponseError::Refused { .. }) => EXIT_FAULTS,
-            Self::Link(_) | Self::Tsig(..) | Self::Malformed(_) => EXIT_OUTSIDE,
+            Self::TooLong | Self::NoZone(_) => EXIT_FAULTS,
+            Self::Tsig(_, fault) => fault.exit_code(),
+            Self::Link(_) | Self::Malformed(_) => EXIT_OUTSIDE,
         }
     }
 }
@@ -96,12 +98,12 @@ impl fmt::Display for SendFault {
             Self::TooLong => f.write_str("the update does not fit into a message; send it in parts"),
             Self::Link(words) => f.write_str(words),
             Self::NoZone(name) => write!(f, "no server knows which zone {name} is in; say so with `zone`"),
-            Self::Tsig(server, ResponseError::Refused { error, .. }) => {
-                write!(f, "{server} refuses the signature of the update: {error}")
+            Self::Tsig(server, fault) if fault.is_refusal() => {
+                write!(f, "{server} refuses the signature of the update: {fault}")
             }
-            Self::Tsig(server, error) => write!(
+            Self::Tsig(server, fault) => write!(
                 f,
-                "the answer of {server} cannot be believed: {error}; whether the zone was changed is not known"
+                "the answer of {server} cannot be believed: {fault}; whether the zone was changed is not known"
             ),
             Self::Malformed(server) => write!(f, "{server} sent a malformed answer"),
         }
@@ -153,26 +155,15 @@ impl Sender {
         let (zone, server) = self.destination(first.owner)?;
         let mut message = self.message_for(zone)?;
         self.records.clear();
-        let verifier = match &self.key {
-            Some(key) => {
-                let len = message.len();
-                message.resize(MAX_MESSAGE, 0);
-                let signed =
-                    sign_request(key, &mut message, len, now()).map_err(|Full| SendFault::TooLong)?;
-                message.truncate(signed.0);
-                Some(signed.1)
-            }
-            None => None,
-        };
+        let verifier = signing::sign(self.key.as_ref(), &mut message).map_err(|Full| SendFault::TooLong)?;
         let wanted = Wanted { tcp: server.tcp || message.len() > LONGEST_DATAGRAM, ..server };
         let received = ask(&wanted, &message).map_err(SendFault::Link)?;
         let from = received.server;
         self.answer = Some(received.message.clone());
         let malformed = |Malformed| SendFault::Malformed(from);
-        if let Some(mut verifier) = verifier {
-            let tsig_at = find(&received.message).map_err(malformed)?;
-            let verified = verifier.message(&received.message, tsig_at, now()).and_then(|()| verifier.end());
-            verified.map_err(|error| SendFault::Tsig(from, error))?;
+        if let Some(verifier) = verifier {
+            signing::verify_whole(verifier, &received.message)
+                .map_err(|fault| SendFault::Tsig(from, fault))?;
         }
         let rcode = print::rcode(&received.message).map_err(malformed)?;
         Ok(Some(UpdateOutcome { zone, server: from, rcode, received }))
@@ -258,8 +249,4 @@ fn soa_in(message: &[u8], name: NameBuf) -> Result<Option<(NameBuf, NameBuf)>, M
         }
     }
     Ok(None)
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
