@@ -67,7 +67,7 @@ const ROOMS: &[Room] = &[
     },
     Room {
         name: "recursion",
-        ours: &["wire", "exchange", "cache", "resolver", "engine"],
+        ours: &["wire", "exchange", "dnssec", "cache", "resolver", "engine"],
         theirs: Only(&["arc-swap"]),
     },
     Room {

@@ -35,6 +35,8 @@ impl Figures for RecursionFigures {
         out.gauge("cache_entries", "Answers in the cache", stats.entries as f64)?;
         out.gauge("cache_bytes", "Bytes that they take", stats.bytes as f64)?;
         out.gauge("cache_max_bytes", "Bytes that the cache may take", cache.config().bytes as f64)?;
+        let waiting = recursive.service.unvalidated();
+        out.gauge("validation_waiting", "Clients whose answers wait to be validated", waiting as f64)?;
         let in_flight = recursive.forward.in_flight.get();
         out.gauge("forward_in_flight", "Lookups in flight", in_flight as f64)?;
         let delegations = recursive.forward.delegation_bytes.get();

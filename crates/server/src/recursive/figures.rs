@@ -8,11 +8,12 @@ pub fn counts(recursive: &Recursive) -> Vec<(&'static str, u64)> {
 }
 
 /// The same with what they count.
-pub fn recursion_counts(recursive: &Recursive) -> [(&'static str, &'static str, u64); 25] {
+pub fn recursion_counts(recursive: &Recursive) -> [(&'static str, &'static str, u64); 35] {
     let stats = recursive.service.stats();
     let forward = &recursive.forward;
     let cache = recursive.service.cache().stats();
     let suspects = &forward.suspects;
+    let validation = &stats.validation;
     [
         ("cache_misses", "Questions that other servers had to be asked", stats.misses.get()),
         ("cache_nxdomain_above", "Denied because a name above does not exist", stats.nxdomain_above.get()),
@@ -30,6 +31,16 @@ pub fn recursion_counts(recursive: &Recursive) -> [(&'static str, &'static str, 
         ("recursion_synthesized", "Answers with addresses made by DNS64", stats.synthesized.get()),
         ("recursion_withheld", "Answers withheld because of private addresses", stats.withheld.get()),
         ("recursion_failures", "Clients told that there is no answer", stats.failures.get()),
+        ("validation_secure", "Answers found secure", validation.secure.get()),
+        ("validation_insecure", "Answers proven not to be signed", validation.insecure.get()),
+        ("validation_bogus", "Answers found bogus", validation.bogus.get()),
+        ("validation_indeterminate", "Answers that no trust anchor is for", validation.indeterminate.get()),
+        ("validation_overspent", "Bogus answers that were too much work", validation.overspent.get()),
+        ("validation_unfinished", "Answers whose DS or DNSKEY could not be had", validation.unfinished.get()),
+        ("validation_signatures", "Signatures verified", validation.signatures.get()),
+        ("validation_signature_failures", "Signatures that are not good", validation.failed_signatures.get()),
+        ("validation_fetches", "Questions for DS and DNSKEY", validation.fetches.get()),
+        ("validation_shed", "Clients turned away since too many waited", validation.shed.get()),
         ("forward_lookups", "Lookups started", forward.lookups.get()),
         ("forward_joined", "Clients who joined a lookup in flight", forward.joined.get()),
         ("forward_answered", "Lookups that ended with an answer", forward.answered.get()),

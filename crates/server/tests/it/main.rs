@@ -21,3 +21,4 @@ mod systemd;
 mod transfers;
 mod trial;
 mod update;
+mod validate;
