@@ -50,10 +50,12 @@ pub struct ValidationConfig {
     pub names: usize,
     /// Clients whose answers wait to be validated, at the most.
     pub waiting: usize,
+    /// Of these, clients of one network: an IPv4 /24 or an IPv6 /56.
+    pub waiting_of_network: usize,
 }
 
 impl Default for ValidationConfig {
-    /// With the root's anchors, for 20,000 names and 5,000 clients. Of signatures a query may take what a chain of aliases
+    /// With the root's anchors, for 20,000 names and 10,000 clients, of one network 1000. Of signatures a query may take what a chain of aliases
     /// through some ten zones needs when nothing is known yet.
     fn default() -> Self {
         ValidationConfig {
@@ -61,7 +63,8 @@ impl Default for ValidationConfig {
             limits: ValidationLimits { signatures: 48, ..ValidationLimits::default() },
             anchors: TrustAnchors::root(),
             names: 20_000,
-            waiting: 5000,
+            waiting: 10_000,
+            waiting_of_network: 1000,
         }
     }
 }

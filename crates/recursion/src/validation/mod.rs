@@ -119,7 +119,8 @@ impl Service {
         now: Now,
     ) {
         let Unchecked { inquiry, client, budget } = unchecked;
-        match self.unvalidated.place(policy.validation.waiting) {
+        let config = &policy.validation;
+        match self.unvalidated.place(client, config.waiting, config.waiting_of_network) {
             Some(place) => {
                 self.unvalidated.put(Candidate { answer, inquiry, client, budget, who, _place: place });
             }

@@ -1,7 +1,6 @@
 //! The way to whoever validates: answers from the thread that asks other servers, and what validating has asked for.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use dnssec::Need;
@@ -41,7 +40,14 @@ pub(crate) enum Task {
 pub(crate) struct Queue {
     tasks: Mutex<Tasks>,
     came: Condvar,
-    clients: Arc<AtomicUsize>,
+    taken: Arc<Mutex<Taken>>,
+}
+
+/// The places that are taken: a zone whose keys are long in coming must not let one network take them all.
+#[derive(Default)]
+struct Taken {
+    all: usize,
+    by_network: HashMap<ClientPrefix, usize>,
 }
 
 #[derive(Default)]
@@ -51,25 +57,44 @@ struct Tasks {
 }
 
 /// The place of one who waits, from the queue to the end of the validation.
-pub(crate) struct Place(Arc<AtomicUsize>);
+pub(crate) struct Place {
+    taken: Arc<Mutex<Taken>>,
+    network: ClientPrefix,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        let mut taken = lock(&self.taken);
+        taken.all -= 1;
+        if let Some(own) = taken.by_network.get_mut(&self.network) {
+            *own -= 1;
+            if *own == 0 {
+                taken.by_network.remove(&self.network);
+            }
+        }
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Queue {
-    /// A place for one who waits, if fewer than `most` have one.
-    pub(crate) fn place(&self, most: usize) -> Option<Place> {
-        let taken = self.clients.fetch_add(1, Relaxed);
-        let place = Place(Arc::clone(&self.clients));
-        (taken < most).then_some(place)
+    /// A place for one who waits, if fewer than `most` have one, and of its network fewer than `most_of_network`.
+    pub(crate) fn place(&self, network: ClientPrefix, most: usize, most_of_network: usize) -> Option<Place> {
+        let mut taken = lock(&self.taken);
+        let own = taken.by_network.get(&network).copied().unwrap_or_default();
+        if taken.all >= most || own >= most_of_network {
+            return None;
+        }
+        taken.all += 1;
+        taken.by_network.insert(network, own + 1);
+        Some(Place { taken: Arc::clone(&self.taken), network })
     }
 
     /// How many have a place.
     pub(crate) fn clients(&self) -> usize {
-        self.clients.load(Relaxed)
+        lock(&self.taken).all
     }
 
     /// Has an answer validated.
@@ -87,12 +112,8 @@ impl Queue {
         self.push(Task::Forget(name));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Tasks> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn push(&self, task: Task) {
-        let mut tasks = self.lock();
+        let mut tasks = lock(&self.tasks);
         if tasks.closed {
             // Dropped without the lock: whoever waits is told by that.
             drop(tasks);
@@ -105,12 +126,12 @@ impl Queue {
 
     /// The next task, if there is one.
     pub(crate) fn next(&self) -> Option<Task> {
-        self.lock().waiting.pop_front()
+        lock(&self.tasks).waiting.pop_front()
     }
 
     /// The next task, as soon as there is one; `None` once the queue is closed.
     pub(crate) fn wait(&self) -> Option<Task> {
-        let mut tasks = self.lock();
+        let mut tasks = lock(&self.tasks);
         loop {
             if tasks.closed {
                 return None;
@@ -124,7 +145,7 @@ impl Queue {
 
     /// Nothing is taken any more, and what is there is dropped.
     pub(crate) fn close(&self) {
-        let mut tasks = self.lock();
+        let mut tasks = lock(&self.tasks);
         tasks.closed = true;
         let dropped = std::mem::take(&mut tasks.waiting);
         drop(tasks);

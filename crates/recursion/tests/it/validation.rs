@@ -357,6 +357,22 @@ fn who_finds_no_place_in_the_queue_is_told() {
 }
 
 #[test]
+fn one_network_cannot_take_all_places() {
+    let mut with = Validated::new(|policy| policy.validation.waiting_of_network = 1);
+    let questions = ["www.nsec.test. A", "www.hash.test. A", "www.plain.test. A"];
+    for (question, from) in questions.into_iter().zip(["127.0.0.1", "127.0.0.2", "127.0.1.1"]) {
+        with.world.miss(&ask(question).from(from));
+        let inquiry = inquiry(&format!("{question} do cd"));
+        let outcome = with.outcome(&inquiry);
+        with.world.end(&inquiry, &outcome);
+    }
+    assert_eq!(with.world.later().says(), "SERVFAIL rd ra EDE 0", "the second of 127.0.0.0/24");
+    assert_eq!(with.world.service.unvalidated(), 2);
+    with.run();
+    assert_eq!(with.world.late().len(), 2);
+}
+
+#[test]
 fn where_keys_cannot_be_had_nobody_asks_for_them_again_at_once() {
     let mut with = Validated::of(|inquiry, reply| {
         let silent = inquiry.qtype == Type::DNSKEY && inquiry.name.as_name().label_count() == 1;

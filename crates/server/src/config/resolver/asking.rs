@@ -153,6 +153,11 @@ impl AskingTimes {
 }
 
 impl AskingLimits {
+    /// Most clients of one network that wait at a time.
+    pub(super) fn clients_per_network(&self) -> usize {
+        self.per_network.0
+    }
+
     /// What clients can make nomen do at the most.
     pub(super) fn config(&self) -> ForwardLimits {
         ForwardLimits {

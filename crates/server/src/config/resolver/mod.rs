@@ -94,7 +94,7 @@ impl<'s> Recursive<'s> {
 
     /// What clients are answered, on a machine with these interfaces.
     pub fn policy_config(&self, interfaces: &Interfaces) -> PolicyConfig {
-        let Resolver { caching, serving, local, private, synthesis, validating, .. } = self.resolver;
+        let Resolver { caching, serving, local, private, synthesis, validating, limits, .. } = self.resolver;
         let Settings { forwards, stubs, access, .. } = self.settings;
         let forwards = forwards.iter().map(|rule| rule.domain(validating));
         let forwarded = forwards.chain(stubs.iter().map(|rule| rule.domain(validating)));
@@ -112,7 +112,7 @@ impl<'s> Recursive<'s> {
             nxdomain_cut: *serving.nxdomain_cut,
             prefetch: *serving.prefetch,
             max_chain: serving.max_rule_chain.0,
-            validation: validating.config(),
+            validation: validating.config(limits.clients_per_network()),
         }
     }
 

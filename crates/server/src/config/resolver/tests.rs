@@ -337,6 +337,7 @@ fn every_key_reaches_the_policy() {
         anchors,
         names: 490,
         waiting: 48,
+        waiting_of_network: 17,
     };
     assert_eq!(policy.validation, validation);
     assert_eq!(policy.stale_after, Some(Duration::from_millis(7)));

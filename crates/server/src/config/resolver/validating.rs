@@ -40,8 +40,9 @@ keys! {
         live "validate-hashes" hashes: Int<u32, 1, 100_000> = Int(450), example 1000;
         /// Most questions for DS and DNSKEY for one query of a client.
         live "validate-fetches" fetches: Int<u32, 1, 1000> = Int(64), example 40;
-        /// Most clients whose answers wait to be validated; the next is answered with SERVFAIL, or with what has expired.
-        live "validations" waiting: Int<usize, 1, 1_000_000> = Int(5000), example 10000;
+        /// Most clients whose answers wait to be validated, and of one network as many as `clients-per-network`; the next is
+        /// answered with SERVFAIL, or with what has expired.
+        live "validations" waiting: Int<usize, 1, 1_000_000> = Int(10_000), example 5000;
         /// Most names of which it is remembered which keys they have, or that they have none.
         live "known-keys" names: Int<usize, 100, 10_000_000> = Int(20_000), example 100000;
     }
@@ -124,8 +125,8 @@ impl Validating {
         *self.validate && !is_private(domain)
     }
 
-    /// How answers are validated.
-    pub(super) fn config(&self) -> ValidationConfig {
+    /// How answers are validated, where so many clients of one network may wait.
+    pub(super) fn config(&self, per_network: usize) -> ValidationConfig {
         let mut anchors = match &self.anchors.value {
             None => TrustAnchors::root(),
             Some(lines) => lines.iter().fold(TrustAnchors::none(), |mut anchors, line| {
@@ -152,6 +153,7 @@ impl Validating {
             anchors,
             names: self.names.0,
             waiting: self.waiting.0,
+            waiting_of_network: per_network,
         }
     }
 }
