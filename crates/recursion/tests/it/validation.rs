@@ -3,6 +3,9 @@
 use std::sync::{Arc, LazyLock};
 
 use dnssec::{InsecureReason, TrustAnchors};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
 use recursion::{Domain, PolicyConfig, SpecialOff, Validations};
 use resolver::{Inquiry, LookupFailure, LookupOutcome, Scope, scrub};
 use testkit::name;
@@ -474,6 +477,120 @@ fn what_was_kept_without_validating_is_not_served_where_it_is_wanted() {
     with.run();
     assert_eq!(with.world.later().says(), "SERVFAIL rd ra EDE 6");
     assert_eq!(with.says("www.nsec.test. A"), "SERVFAIL rd ra EDE 6");
+}
+
+/// What happens next.
+#[derive(Clone, Debug)]
+enum Event {
+    /// A client asks.
+    Ask { question: &'static str, dnssec_ok: bool, checking_disabled: bool },
+    /// One of the lookups under way ends: with the honest answer, a forged one, or none.
+    End { which: Index, how: Ending },
+    /// The thread that validates does what there is to do.
+    Work,
+    /// Seconds pass.
+    After(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    Honest,
+    Forged,
+    Failed,
+}
+
+/// Names whose addresses are signed, at once or behind an alias that is not, and one that is not signed.
+const QUESTIONS: [&str; 5] = [
+    "www.nsec.test. A",
+    "alias.hash.test. A",
+    "x.wild.nsec.test. A",
+    "far.plain.test. A",
+    "www.plain.test. A",
+];
+
+fn event() -> impl Strategy<Value = Event> {
+    let ask = (select(&QUESTIONS[..]), any::<bool>(), any::<bool>())
+        .prop_map(|(question, dnssec_ok, cd)| Event::Ask { question, dnssec_ok, checking_disabled: cd });
+    let how = prop_oneof![4 => Just(Ending::Honest), 2 => Just(Ending::Forged), 1 => Just(Ending::Failed)];
+    let end = (any::<Index>(), how).prop_map(|(which, how)| Event::End { which, how });
+    let after = select(vec![1, 3, 61, 3300, 4000]).prop_map(Event::After);
+    prop_oneof![4 => ask, 6 => end, 3 => Just(Event::Work), 1 => after]
+}
+
+impl Validated {
+    fn end_one(&mut self, which: Index, how: Ending) {
+        let pending: Vec<Inquiry> =
+            self.world.noted.0.lock().expect("one thread").iter().map(|request| request.inquiry).collect();
+        if pending.is_empty() {
+            return;
+        }
+        self.server = match how {
+            Ending::Honest => |_, reply| Some(reply),
+            Ending::Forged => |inquiry, reply| forged(inquiry, reply, Type::A),
+            Ending::Failed => |_, _| None,
+        };
+        let inquiry = pending[which.index(pending.len())];
+        let outcome = self.outcome(&inquiry);
+        self.world.end(&inquiry, &outcome);
+    }
+}
+
+/// Nobody without CD has forged data of a zone that is signed, and only what is secure has AD.
+fn check(reply: &Reply, cds: &[bool]) {
+    let cd = cds[usize::from(reply.id())];
+    let [answers, ..] = &reply.0.sections;
+    let signed = |zone: &str, owner: &wire::NameBuf| owner.as_name().is_at_or_below(name(zone).as_name());
+    let is_forged = answers.iter().filter(|line| line.rtype == Type::A).any(|line| {
+        let honest = TREE.reply(line.owner, Type::A).answer;
+        !honest.iter().any(|good| good.rtype == Type::A && good.rdata == line.rdata)
+    });
+    let is_signed = |owner| signed("nsec.test.", owner) || signed("hash.test.", owner);
+    let concerned = answers.iter().any(|line| line.rtype == Type::A && is_signed(&line.owner));
+    assert!(cd || !(is_forged && concerned), "{reply:?}");
+    if reply.flags().contains("ad") {
+        assert!(!cd && !is_forged && answers.iter().all(|line| is_signed(&line.owner)), "{reply:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_order_of_events_brings_forged_data_to_who_has_not_set_cd(events in vec(event(), 1..60)) {
+        let mut with = Validated::new(|policy| {
+            policy.stale_after = Some(std::time::Duration::from_millis(1800));
+        });
+        let mut cds: Vec<bool> = Vec::new();
+        let mut answered = 0;
+        for event in events {
+            match event {
+                Event::Ask { question, dnssec_ok, checking_disabled } => {
+                    let id = cds.len() as u16;
+                    cds.push(checking_disabled);
+                    let ask = crate::support::Ask { id, dnssec_ok, checking_disabled, ..ask(question) };
+                    if let Some(reply) = with.world.ask(&ask) {
+                        check(&reply, &cds);
+                        answered += 1;
+                    }
+                }
+                Event::End { which, how } => with.end_one(which, how),
+                Event::Work => with.work(),
+                Event::After(seconds) => {
+                    with.world.after(seconds);
+                    with.wall += seconds;
+                }
+            }
+            let late = with.world.late();
+            late.iter().for_each(|reply| check(reply, &cds));
+            answered += late.len();
+        }
+        with.server = |_, reply| Some(reply);
+        with.run();
+        let late = with.world.late();
+        late.iter().for_each(|reply| check(reply, &cds));
+        prop_assert_eq!(answered + late.len(), cds.len(), "everybody is answered");
+        prop_assert_eq!(with.world.service.unvalidated(), 0);
+    }
 }
 
 #[test]
