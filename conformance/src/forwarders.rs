@@ -22,7 +22,7 @@ fn nomen(port: u16, upstream: SocketAddr, home: &Path) -> String {
     // In a large cache hardly any two names share the places of one; the memory is not taken before it is written to.
     format!(
         "[server]\nworkers = 1\n\n[[listen]]\naddr = [\"127.0.0.1@{port}\"]\n\n\
-         [resolver]\nspecial-names = false\nnxdomain-cut = false\ncache-file = \"none\"\n\
+         [resolver]\nvalidate = false\nspecial-names = false\nnxdomain-cut = false\ncache-file = \"none\"\n\
          cache-size = \"4GiB\"\nmax-ttl = \"7d\"\nmax-negative-ttl = \"7d\"\n\
          records-per-set = 10000\n\n\
          [[resolver.forward]]\ndomain = \".\"\nservers = [\"{}@{}\"]\n\n\

@@ -50,7 +50,8 @@ fn nomen(settings: &Settings, forwarding: Forwarding) -> String {
     let Forwarding { upstream, cache } = forwarding;
     format!(
         "[server]\nworkers = 1\n\n[[listen]]\naddr = [\"{ip}@{port}\"]\nproto = [\"udp\", \"tcp\"]\n\n\
-         [control]\nsocket = \"{folder}/control.sock\"\n\n[resolver]\ncache-size = \"{}MiB\"\n\n\
+         [control]\nsocket = \"{folder}/control.sock\"\n\n[resolver]\nvalidate = false\n\
+         cache-size = \"{}MiB\"\n\n\
          [[resolver.forward]]\ndomain = \".\"\nservers = [\"{}@{}\"]\n",
         cache >> 20,
         upstream.ip(),

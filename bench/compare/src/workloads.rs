@@ -229,7 +229,7 @@ impl Base {
     /// otherwise; `None` where every nomen can.
     pub(crate) fn needs(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Base::Forwarding(_) => Some(("resolver.forward", "this one does not forward")),
+            Base::Forwarding(_) => Some(("### `validate`", "this one cannot forward without validating")),
             Base::Taken => Some(("### `primaries`", "this one takes no zones from primaries")),
             Base::Updated => Some(("### `allow-update`", "this one takes no updates")),
             _ => None,

@@ -91,6 +91,18 @@ impl TrustAnchors {
         self.add_ds(zone, &ds)
     }
 
+    /// A number for the positive anchors, the same for the same ones in every run. What was validated by others can be told
+    /// from what was validated by these, but for a chance of one in four billion.
+    pub fn fingerprint(&self) -> u32 {
+        let all = self.positive.iter().flat_map(|(zone, ds)| ds.iter().map(move |ds| (zone, ds)));
+        // FNV-1a over names and data, each of which says how long it is or ends by itself.
+        let fold = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+        all.fold(0x811c_9dc5, |hash, (zone, ds)| {
+            let hash = zone.as_name().to_lower().as_lower().as_wire().iter().fold(hash, fold);
+            ds.iter().fold(fold(hash, &(ds.len() as u8)), fold)
+        })
+    }
+
     /// Takes the name, and all below it up to the next anchor, for insecure (RFC 7646).
     pub fn add_negative(&mut self, name: Name<'_>) {
         self.negative.insert(name.to_buf());
@@ -99,6 +111,11 @@ impl TrustAnchors {
     /// Takes back what [`add_negative`](Self::add_negative) did. Returns whether there was such an anchor.
     pub fn remove_negative(&mut self, name: Name<'_>) -> bool {
         self.negative.remove(&name.to_buf())
+    }
+
+    /// The names of the negative anchors.
+    pub fn negative(&self) -> impl Iterator<Item = &NameBuf> {
+        self.negative.iter()
     }
 
     /// The anchor closest above a name, or at it. Of two at one name the negative one counts.
@@ -146,6 +163,17 @@ mod tests {
         assert_eq!(anchors.nearest(name("example.com").as_name()), Some(Nearest::Negative));
         assert!(anchors.remove_negative(name("EXAMPLE.com").as_name()));
         assert_eq!(TrustAnchors::none().nearest(name("com").as_name()), None);
+    }
+
+    #[test]
+    fn other_positive_anchors_have_another_fingerprint() {
+        let mut anchors = TrustAnchors::root();
+        let root = anchors.fingerprint();
+        anchors.add_negative(name("com").as_name());
+        assert_eq!(anchors.fingerprint(), root);
+        anchors.add_ds(name("example.com").as_name(), &DS).expect("an anchor");
+        assert_ne!(anchors.fingerprint(), root);
+        assert_ne!(TrustAnchors::none().fingerprint(), root);
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl On {
     #[inline]
     fn finish(&self, hit: &Hit, realm: Realm, asked: &Asked<'_>, b: &mut Builder<'_>) {
         b.advance(hit.len, hit.counts);
-        Wishes::of(asked.request).set_flags(b, hit.rcode, false, hit.authentic && realm.trust_ad);
+        Wishes::of(asked.request).set_flags(b, hit.rcode, false, hit.authentic && realm.passes_ad);
         if hit.prefetch && self.policy.prefetch {
             self.service.prefetch(inquiry(asked), ClientPrefix::of(asked.client.peer.ip()));
         }

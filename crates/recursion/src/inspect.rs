@@ -1,12 +1,14 @@
 //! What recursive service knows about a question, for a person who asks.
 
 use cache::{Freshness, Lookup, Now};
+use dnssec::BogusReason;
 use resolver::{ClientPrefix, Inquiry, LookupFailure, LookupOutcome, LookupRequest, ShedReason, Trace};
 use wire::hash::HashedName;
 use wire::{LowerNameBuf, Rcode};
 
 use crate::service::{Service, key};
 use crate::settler::Waiter;
+use crate::validation::Verdict;
 
 /// What is known about a question.
 #[derive(Clone, Debug)]
@@ -15,10 +17,14 @@ pub struct Inspection {
     pub local: bool,
     /// The domain of the rule that covers the name.
     pub rule: Option<LowerNameBuf>,
+    /// Its answers are validated.
+    pub validates: bool,
     /// The answer in the cache.
     pub cached: Option<CachedAnswer>,
     /// For how many seconds more a failure is remembered.
     pub failure: Option<u32>,
+    /// If it is one, why the answer was bogus.
+    pub bogus: Option<BogusReason>,
 }
 
 /// An answer in the cache.
@@ -30,6 +36,8 @@ pub struct CachedAnswer {
     pub above: bool,
     /// Its response code.
     pub rcode: Rcode,
+    /// It is secure, by what was found here or by the word of servers that are trusted with that.
+    pub authentic: bool,
     /// The response, its TTLs aged.
     pub message: Vec<u8>,
 }
@@ -42,7 +50,14 @@ impl Service {
         hashed.set(self.cache().key(), inquiry.name.as_name());
         let local = policy.local.is_local(&hashed, inquiry.qtype, inquiry.qclass);
         let Some(realm) = policy.realms.of(&hashed, inquiry.qtype) else {
-            return Inspection { local, rule: None, cached: None, failure: None };
+            return Inspection {
+                local,
+                rule: None,
+                validates: false,
+                cached: None,
+                failure: None,
+                bogus: None,
+            };
         };
         let key = key(inquiry, &hashed, realm);
         let mut room = vec![0; usize::from(u16::MAX)];
@@ -57,7 +72,8 @@ impl Service {
                     hit.counts,
                     body,
                 );
-                Some(CachedAnswer { freshness: hit.freshness, above, rcode: hit.rcode, message })
+                let authentic = hit.authentic && realm.passes_ad;
+                Some(CachedAnswer { freshness: hit.freshness, above, rcode: hit.rcode, authentic, message })
             }
             Lookup::TooLong(_) | Lookup::Miss => None,
         };
@@ -72,7 +88,11 @@ impl Service {
             Some(Freshness::Fresh(left)) => Some(left),
             _ => None,
         };
-        Inspection { local, rule: policy.realms.domain(realm), cached, failure }
+        let validates = realm.validates;
+        let remembered =
+            || self.bogus.reason(inquiry, now).filter(|_| validates && !inquiry.checking_disabled);
+        let bogus = failure.and_then(|_| remembered());
+        Inspection { local, rule: policy.realms.domain(realm), validates, cached, failure, bogus }
     }
 
     /// Whether clients get no records of this answer of other servers, since private addresses are among them.
@@ -81,12 +101,12 @@ impl Service {
     }
 
     /// Has other servers asked, whatever the cache holds; the answer goes into the cache, and the outcome to `told`, which is
-    /// dropped if nobody can be asked.
+    /// dropped if nobody can be asked. With it comes what validating has found, where answers are validated.
     pub fn look_up(
         &self,
         inquiry: Inquiry,
         trace: Option<Trace>,
-        told: impl FnOnce(LookupOutcome) + Send + 'static,
+        told: impl FnOnce(LookupOutcome, Option<Verdict>) + Send + 'static,
     ) {
         let client = ClientPrefix::of(std::net::Ipv4Addr::UNSPECIFIED.into());
         let waiter = Waiter::tell(told);

@@ -15,6 +15,7 @@
 //! | `prefix` | networks: an address and a length |
 //! | `access` | says who may ask |
 //! | `local` | answers special-use names and local data |
+//! | `validation` | has answers validated before anybody gets them |
 //! | `private` | keeps private addresses out of answers from outside |
 //! | `dns64` | makes AAAA records of A records |
 //! | `realms` | says which rule covers a name |
@@ -38,6 +39,7 @@ mod realms;
 mod service;
 mod settler;
 mod stats;
+mod validation;
 
 pub use access::{Access, AccessAction, AccessRule, TooManyRules};
 pub use cached::Cached;
@@ -46,10 +48,11 @@ pub use inspect::{CachedAnswer, Inspection};
 pub use local::{
     Below, LocalAnswer, LocalConfig, LocalNames, LocalRecord, LocalRecordFault, SpecialName, SpecialOff,
 };
-pub use policy::{PolicyConfig, PolicyFault};
+pub use policy::{PolicyConfig, PolicyFault, ValidationConfig};
 pub use prefix::{Prefix, PrefixFault};
 pub use private::{PrivateAddresses, PrivateConfig};
 pub use realms::Domain;
 pub use service::{FailureReport, Lookups, Service};
 pub use settler::{Settler, Waiter};
-pub use stats::{RecursionStats, SharedCount};
+pub use stats::{RecursionStats, SharedCount, ValidationStats};
+pub use validation::{Validations, Verdict};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use dnssec::{TrustAnchors, ValidationLimits, ValidationSettings};
 use wire::hash::HashKey;
 
 use crate::access::{Access, AccessRule, TooManyRules};
@@ -32,6 +33,40 @@ pub struct PolicyConfig {
     pub prefetch: bool,
     /// Links of a chain from one rule's names to another's, at the most.
     pub max_chain: u8,
+    /// How answers are validated, for the [domains](Domain) that want it.
+    pub validation: ValidationConfig,
+}
+
+/// How answers are validated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValidationConfig {
+    /// What counts.
+    pub settings: ValidationSettings,
+    /// What one client's query may cost.
+    pub limits: ValidationLimits,
+    /// Where trust begins, and where it is not wanted.
+    pub anchors: TrustAnchors,
+    /// Names of which it is remembered what is known of their keys, at the most.
+    pub names: usize,
+    /// Clients whose answers wait to be validated, at the most.
+    pub waiting: usize,
+    /// Of these, clients of one network: an IPv4 /24 or an IPv6 /56.
+    pub waiting_of_network: usize,
+}
+
+impl Default for ValidationConfig {
+    /// With the root's anchors, for 20,000 names and 10,000 clients, of one network 1000. Of signatures a query may take what a chain of aliases
+    /// through some ten zones needs when nothing is known yet.
+    fn default() -> Self {
+        ValidationConfig {
+            settings: ValidationSettings::default(),
+            limits: ValidationLimits { signatures: 48, ..ValidationLimits::default() },
+            anchors: TrustAnchors::root(),
+            names: 20_000,
+            waiting: 10_000,
+            waiting_of_network: 1000,
+        }
+    }
 }
 
 /// Why it cannot be done.
@@ -64,6 +99,7 @@ pub(crate) struct Policy {
     pub(crate) nxdomain_cut: bool,
     pub(crate) prefetch: bool,
     pub(crate) max_chain: u8,
+    pub(crate) validation: ValidationConfig,
 }
 
 impl Policy {
@@ -74,11 +110,12 @@ impl Policy {
             local: LocalNames::new(&config.local, key),
             private,
             dns64: config.dns64.as_ref().map(Dns64::new).transpose().map_err(PolicyFault::Dns64)?,
-            realms: Realms::new(&config.domains, key),
+            realms: Realms::new(&config.domains, key, config.validation.anchors.fingerprint()),
             stale_after: config.stale_after,
             nxdomain_cut: config.nxdomain_cut,
             prefetch: config.prefetch,
             max_chain: config.max_chain,
+            validation: config.validation.clone(),
         })
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use cache::Now;
+use dnssec::{BogusReason, ValidationBudget};
 use engine::Refusal;
 use resolver::{Budget, ClientPrefix, Inquiry};
 use wire::edns::ErrorInfo;
@@ -34,6 +35,9 @@ pub(crate) struct Pursuit {
     authentic: bool,
     stale: bool,
     info: Option<ErrorInfo>,
+    /// What is left of the work that validating may take, from the first name of a chain to the last; `None` as long as
+    /// nothing was validated.
+    pub(crate) effort: Option<ValidationBudget>,
 }
 
 /// The beginning of a chain.
@@ -81,11 +85,13 @@ impl Pursuit {
             authentic: true,
             stale: false,
             info: None,
+            effort: None,
         }
     }
 
-    /// The same behind links from a zone served here, which lead to `target`.
+    /// The same behind links from a zone served here, which lead to `target`. Nobody has validated them (RFC 4035 §3.1.6).
     pub(crate) fn behind(mut self, links: Vec<u8>, target: LowerNameBuf) -> Self {
+        self.authentic = false;
         self.links = Some(Links { message: links, from_zone: true });
         self.passed.push(target);
         self.next.name = target;
@@ -121,6 +127,11 @@ impl Service {
                     self.stats().remembered_failures.add();
                     self.failed(&pursuit.next, &"that nobody could say is remembered");
                     return Step::Refuse(REMEMBERED);
+                }
+                Known::Bogus(reason) => {
+                    self.stats().remembered_failures.add();
+                    self.failed(&pursuit.next, &format_args!("remembered as bogus: {reason}"));
+                    return Step::Refuse(refusal_of(reason));
                 }
                 Known::Nothing(stale) => return Step::Ask { stale: stale.is_some() },
                 Known::NoRule => {
@@ -225,6 +236,11 @@ impl Pursuit {
         self.next.name = target;
         Ok(())
     }
+}
+
+/// What a client is told of an answer that is bogus.
+pub(crate) fn refusal_of(reason: BogusReason) -> Refusal {
+    Refusal::because(Rcode::SERVFAIL, reason.extended_error())
 }
 
 /// A message shared by all who wait for it.

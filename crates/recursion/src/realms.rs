@@ -11,6 +11,8 @@ pub struct Domain {
     pub name: NameBuf,
     /// Whether AD of its servers' answers is passed on: they validate, and the way to them is safe (RFC 4035 §4.9.3).
     pub trust_ad: bool,
+    /// Whether its servers' answers are validated here. Then what they say of having validated does not count.
+    pub validate: bool,
 }
 
 /// A rule as far as answers are concerned.
@@ -18,8 +20,17 @@ pub struct Domain {
 pub(crate) struct Realm {
     /// Tells its answers from others.
     pub(crate) number: u32,
-    /// As [`Domain::trust_ad`].
-    pub(crate) trust_ad: bool,
+    /// Whether AD of what is kept is passed on: as [`Domain::trust_ad`], or set by us.
+    pub(crate) passes_ad: bool,
+    /// As [`Domain::validate`].
+    pub(crate) validates: bool,
+}
+
+impl Realm {
+    /// Whether AD of what its servers answer is passed on.
+    pub(crate) fn trusts_ad(self) -> bool {
+        self.passes_ad && !self.validates
+    }
 }
 
 /// The rules by their domains.
@@ -32,13 +43,18 @@ pub(crate) struct Realms {
 }
 
 impl Realms {
-    /// Rules for these domains. Of two for one domain the later counts.
-    pub(crate) fn new(domains: &[Domain], key: &HashKey) -> Self {
+    /// Rules for these domains. Of two for one domain the later counts. What was validated with trust anchors of another
+    /// fingerprint is never served, nor what was not validated at all where that is wanted.
+    pub(crate) fn new(domains: &[Domain], key: &HashKey, anchors: u32) -> Self {
         let size = (domains.len() * 2).next_power_of_two();
         let mut realms = Realms { root: None, slots: vec![None; size].into(), any: false };
         for domain in domains {
             let name = domain.name.as_name().to_lower();
-            let realm = Realm { number: number(name.as_lower()), trust_ad: domain.trust_ad };
+            let realm = Realm {
+                number: number(name.as_lower(), domain.validate.then_some(anchors)),
+                passes_ad: domain.trust_ad || domain.validate,
+                validates: domain.validate,
+            };
             if name.as_lower().label_count() == 0 {
                 realms.root = Some(realm);
                 continue;
@@ -90,11 +106,12 @@ impl Realms {
     }
 }
 
-/// The number of a domain: FNV-1a over its name. Should two domains have one number, nothing is confused, since answers are
+/// The number of a domain: FNV-1a over its name and, if its names are validated, the anchors' fingerprint. Should two domains have one number, nothing is confused, since answers are
 /// kept under their names as well.
-fn number(name: LowerName<'_>) -> u32 {
+fn number(name: LowerName<'_>, anchors: Option<u32>) -> u32 {
     let fold = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-    name.as_wire().iter().fold(0x811c_9dc5, fold)
+    let hash = name.as_wire().iter().fold(0x811c_9dc5, fold);
+    anchors.iter().flat_map(|anchors| anchors.to_be_bytes()).fold(hash, |hash, byte| fold(hash, &byte))
 }
 
 #[cfg(test)]
@@ -103,8 +120,9 @@ mod tests {
 
     fn realms(domains: &[&str]) -> impl Fn(&str, Type) -> Option<u32> {
         let key = HashKey::new([1, 2, 3]);
-        let domain = |name: &&str| Domain { name: name.parse().expect("a name"), trust_ad: false };
-        let realms = Realms::new(&domains.iter().map(domain).collect::<Vec<_>>(), &key);
+        let domain =
+            |name: &&str| Domain { name: name.parse().expect("a name"), trust_ad: false, validate: false };
+        let realms = Realms::new(&domains.iter().map(domain).collect::<Vec<_>>(), &key, 0);
         move |name, qtype| {
             let name: NameBuf = name.parse().expect("a name");
             let mut hashed = HashedName::new();
@@ -114,7 +132,7 @@ mod tests {
     }
 
     fn of(domain: &str) -> Option<u32> {
-        Some(number(domain.parse::<NameBuf>().expect("a name").as_name().to_lower().as_lower()))
+        Some(number(domain.parse::<NameBuf>().expect("a name").as_name().to_lower().as_lower(), None))
     }
 
     #[test]
@@ -133,6 +151,14 @@ mod tests {
         assert_eq!(realm("corp.example.", Type::DS), of("example."));
         assert_eq!(realm("x.corp.example.", Type::DS), of("corp.example."));
         assert_eq!(realm("example.", Type::DS), None);
+    }
+
+    #[test]
+    fn what_is_validated_otherwise_is_of_another_realm() {
+        let root = NameBuf::ROOT.as_name().to_lower();
+        let number = |anchors| number(root.as_lower(), anchors);
+        assert_ne!(number(None), number(Some(0)));
+        assert_ne!(number(Some(1)), number(Some(2)));
     }
 
     #[test]

@@ -6,12 +6,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use cache::{Answer, Cache, Freshness, Hit, Key, Lookup, Now, Rank, Terms};
+use cache::{Answer, Cache, Flush, Freshness, Hit, Key, Lookup, Now, Rank, Terms};
+use dnssec::BogusReason;
 use engine::Source;
 use resolver::{Budget, ClientPrefix, Inquiry, LookupRequest};
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
-use wire::{Rcode, Ttl};
+use wire::{Header, LowerName, Rcode, Ttl, Type};
 
 use crate::cached::Cached;
 use crate::front::Front;
@@ -21,6 +22,9 @@ use crate::pursuit::Pursuit;
 use crate::realms::Realm;
 use crate::settler::{Settler, Waiter};
 use crate::stats::RecursionStats;
+use crate::validation::bogus::BogusAnswers;
+use crate::validation::queue::Queue;
+use crate::validation::{Unchecked, Validations};
 
 /// Passes questions on to whoever asks other servers.
 pub trait Lookups: Send + Sync {
@@ -38,6 +42,10 @@ pub struct Service {
     policy: ArcSwap<Policy>,
     lookups: OnceLock<Box<dyn Lookups>>,
     report: OnceLock<Box<FailureReport>>,
+    /// Answers on their way to whoever validates them.
+    pub(crate) unvalidated: Queue,
+    /// Why answers are remembered as failures that were bogus.
+    pub(crate) bogus: BogusAnswers,
 }
 
 /// Takes note of questions that get SERVFAIL, and why, for an operator who asks. Must not block.
@@ -64,6 +72,8 @@ pub(crate) enum Known {
     Answer(Piece),
     /// That a short time ago nobody could say; an old answer, if there is one.
     Failure(Option<Piece>),
+    /// That a short time ago the answer was bogus. An old answer is no help then.
+    Bogus(BogusReason),
     /// Nothing, or only an old answer.
     Nothing(Option<Piece>),
     /// No rule says whom to ask.
@@ -84,6 +94,8 @@ impl Service {
             policy: ArcSwap::from_pointee(policy),
             lookups: OnceLock::new(),
             report: OnceLock::new(),
+            unvalidated: Queue::default(),
+            bogus: BogusAnswers::default(),
         }))
     }
 
@@ -148,6 +160,28 @@ impl Service {
         Settler::new(Arc::clone(self))
     }
 
+    /// Whoever validates answers: there is to be one, on a thread of its own.
+    pub fn validations(self: &Arc<Self>) -> Validations {
+        Validations::new(Arc::clone(self))
+    }
+
+    /// Answers are validated no more: [`Validations::run`] returns, and who waits is told.
+    pub fn stop_validating(&self) {
+        self.unvalidated.close();
+    }
+
+    /// Clients whose answers wait to be validated.
+    pub fn unvalidated(&self) -> usize {
+        self.unvalidated.clients()
+    }
+
+    /// Drops what is kept of a name, and of all names below it if `tree` is set, of one type or of every one; and what is known
+    /// of keys there. Returns the number of answers.
+    pub fn flush(&self, name: LowerName<'_>, tree: bool, qtype: Option<Type>) -> usize {
+        self.unvalidated.forget(name.to_buf().into());
+        self.cache.flush(&Flush { name, tree, qtype, realm: None })
+    }
+
     /// The cache.
     pub fn cache(&self) -> &Cache {
         &self.cache
@@ -171,7 +205,18 @@ impl Service {
 
     /// Has other servers asked. A request that finds no place in the queue is returned. If there is nobody to ask them, the
     /// waiter is dropped, and whoever waits learns it by that.
-    pub(crate) fn request(&self, request: LookupRequest<Waiter>) -> Option<LookupRequest<Waiter>> {
+    ///
+    /// Where answers are validated, whoever has not set CD gets what was validated here, and other servers are asked for
+    /// everything that this takes, whether they think it good or not (RFC 6840 §5.9).
+    pub(crate) fn request(&self, mut request: LookupRequest<Waiter>) -> Option<LookupRequest<Waiter>> {
+        let asked = request.inquiry;
+        let validates = self.realm(&self.policy.load(), &asked).is_some_and(|realm| realm.validates);
+        if validates && !asked.checking_disabled {
+            let budget = request.budget.get_or_insert_default().clone();
+            request.waiter.unchecked =
+                Some(Box::new(Unchecked { inquiry: asked, client: request.client, budget }));
+            request.inquiry = Inquiry { dnssec_ok: true, checking_disabled: true, ..asked };
+        }
         let shed = self.lookups.get()?.request(request);
         if shed.is_some() {
             self.stats.shed.add();
@@ -221,6 +266,10 @@ impl Service {
         };
         let stale = stale.filter(|_| policy.stale_after.is_some());
         if fetch_all(inquiry, realm, |room| self.cache.failure(&key, now, room)).is_some() {
+            let validated = realm.validates && !inquiry.checking_disabled;
+            if let Some(reason) = self.bogus.reason(inquiry, now).filter(|_| validated) {
+                return Known::Bogus(reason);
+            }
             return Known::Failure(stale);
         }
         if policy.nxdomain_cut
@@ -233,11 +282,21 @@ impl Service {
         Known::Nothing(stale)
     }
 
-    /// Whether AD of the servers for a question is passed on.
-    pub(crate) fn trusts_ad(&self, policy: &Policy, inquiry: &Inquiry) -> bool {
+    /// The rule that covers a question, as far as answers are concerned.
+    pub(crate) fn realm(&self, policy: &Policy, inquiry: &Inquiry) -> Option<Realm> {
         let mut hashed = HashedName::new();
         hashed.set(self.cache.key(), inquiry.name.as_name());
-        policy.realms.of(&hashed, inquiry.qtype).is_some_and(|realm| realm.trust_ad)
+        policy.realms.of(&hashed, inquiry.qtype)
+    }
+
+    /// Whether it is remembered that the servers for a question could not answer it.
+    pub(crate) fn has_failed(&self, policy: &Policy, inquiry: &Inquiry, now: Now) -> bool {
+        let mut hashed = HashedName::new();
+        hashed.set(self.cache.key(), inquiry.name.as_name());
+        policy.realms.of(&hashed, inquiry.qtype).is_some_and(|realm| {
+            let found = self.cache.failure(&key(inquiry, &hashed, realm), now, &mut []);
+            found.hit().is_some()
+        })
     }
 
     /// An answer that has expired but may still be served.
@@ -245,7 +304,27 @@ impl Service {
         match self.known(policy, &pursuit.next, pursuit.client, now) {
             Known::Answer(piece) => Some(piece),
             Known::Failure(stale) | Known::Nothing(stale) => stale,
-            Known::NoRule => None,
+            Known::Bogus(_) | Known::NoRule => None,
+        }
+    }
+
+    /// Keeps what a server has answered, or in its place. Where answers are validated, it is for those alone who asked with
+    /// CD; of AD nothing is known then.
+    pub(crate) fn keep_received(
+        &self,
+        policy: &Policy,
+        inquiry: &Inquiry,
+        answer: &resolver::Answer,
+        now: Now,
+    ) {
+        let validates = self.realm(policy, inquiry).is_some_and(|realm| realm.validates);
+        match (validates, inquiry.checking_disabled) {
+            (true, false) => {}
+            (true, true) => {
+                let message = without_ad(&answer.message);
+                self.keep(policy, inquiry, &message, answer.negative_ttl, now);
+            }
+            (false, _) => self.keep(policy, inquiry, &answer.message, answer.negative_ttl, now),
         }
     }
 
@@ -277,8 +356,20 @@ impl Service {
         }
     }
 
-    /// Remembers that nobody could answer a question (RFC 9520).
-    pub(crate) fn keep_failure(&self, policy: &Policy, inquiry: &Inquiry, now: Now) {
+    /// Remembers that the servers asked could not answer a question (RFC 9520). Where answers are validated, nobody gets
+    /// one then, with CD or without.
+    pub(crate) fn keep_failure_of_servers(&self, policy: &Policy, inquiry: &Inquiry, now: Now) {
+        self.keep_failure(policy, inquiry, None, now);
+        if inquiry.checking_disabled && self.realm(policy, inquiry).is_some_and(|realm| realm.validates) {
+            for dnssec_ok in [false, true] {
+                let inquiry = Inquiry { dnssec_ok, checking_disabled: false, ..*inquiry };
+                self.keep_failure(policy, &inquiry, None, now);
+            }
+        }
+    }
+
+    /// Remembers that nobody could answer a question (RFC 9520), for as long as the cache does or `ttl` says.
+    pub(crate) fn keep_failure(&self, policy: &Policy, inquiry: &Inquiry, ttl: Option<Ttl>, now: Now) {
         let message = cache::message(
             Rcode::SERVFAIL,
             inquiry.name.as_lower(),
@@ -287,8 +378,18 @@ impl Service {
             [0; 3],
             &[],
         );
-        self.keep(policy, inquiry, &message, None, now);
+        self.keep(policy, inquiry, &message, ttl, now);
     }
+}
+
+/// A response with AD clear.
+pub(crate) fn without_ad(message: &[u8]) -> Vec<u8> {
+    let mut message = message.to_vec();
+    if let (Some(mut header), Some(front)) = (Header::of(&message), message.first_chunk_mut()) {
+        header.set_authentic_data(false);
+        *front = *header.as_bytes();
+    }
+    message
 }
 
 /// Under what the answer to a question is kept.
@@ -328,7 +429,7 @@ fn fetch_all(
     let piece = Piece {
         message: Message::Own(message.into()),
         rcode: hit.rcode,
-        authentic: hit.authentic && realm.trust_ad,
+        authentic: hit.authentic && realm.passes_ad,
         negative_ttl,
         stale: false,
         info: None,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cache::Now;
+use dnssec::Need;
 use engine::{Refusal, Ticket};
 use resolver::{
     Answer, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ReplyFault, ShedReason,
@@ -15,35 +16,51 @@ use wire::{LowerNameBuf, Rcode, Ttl};
 use crate::message::Wishes;
 use crate::policy::Policy;
 use crate::pursuit::{Pursuit, Step, shared};
+use crate::realms::Realm;
 use crate::service::{Piece, Service};
+use crate::validation::{Unchecked, Verdict};
 
 /// Whoever waits for the outcome of a lookup.
-pub struct Waiter(Who);
+pub struct Waiter {
+    who: Who,
+    /// Set where an answer is validated first: what was really asked.
+    pub(crate) unchecked: Option<Box<Unchecked>>,
+}
 
-enum Who {
+/// Who that is.
+pub(crate) enum Who {
     /// Nobody: the cache is all that is to have it.
     Nobody,
     /// A client.
     Client(Box<Waiting>),
     /// Somebody in this program.
-    Told(Box<dyn FnOnce(LookupOutcome) + Send>),
+    Told(Box<Told>),
+    /// Whoever validates needs it.
+    Validations(Box<Need>),
 }
 
+/// Takes the outcome of a lookup, and what validating has found.
+pub(crate) type Told = dyn FnOnce(LookupOutcome, Option<Verdict>) + Send;
+
 impl Waiter {
-    /// Nobody waits.
-    pub(crate) fn nobody() -> Self {
-        Waiter(Who::Nobody)
+    pub(crate) fn new(who: Who) -> Self {
+        Waiter { who, unchecked: None }
     }
 
-    /// Tells somebody in this program.
-    pub fn tell(told: impl FnOnce(LookupOutcome) + Send + 'static) -> Self {
-        Waiter(Who::Told(Box::new(told)))
+    /// Nobody waits.
+    pub(crate) fn nobody() -> Self {
+        Waiter::new(Who::Nobody)
+    }
+
+    /// Tells somebody in this program the outcome and, where answers are validated, what that has found.
+    pub fn tell(told: impl FnOnce(LookupOutcome, Option<Verdict>) + Send + 'static) -> Self {
+        Waiter::new(Who::Told(Box::new(told)))
     }
 
     /// Tells the outcome, if that is what is waited for.
     pub(crate) fn told(self, outcome: LookupOutcome) {
-        if let Who::Told(told) = self.0 {
-            told(outcome);
+        if let Who::Told(told) = self.who {
+            told(outcome, None);
         }
     }
 }
@@ -126,35 +143,69 @@ impl Outlet for Settler {
                 let answer = instead.as_ref().unwrap_or(answer);
                 // The beginning of a chain is no answer by itself.
                 if answer.leads_to.is_none() {
-                    self.service.keep(&policy, inquiry, &answer.message, answer.negative_ttl, now);
+                    self.service.keep_received(&policy, inquiry, answer, now);
                 }
             }
             LookupOutcome::Failed(failure) if is_of_servers(*failure) => {
-                self.service.keep_failure(&policy, inquiry, now);
+                self.service.keep_failure_of_servers(&policy, inquiry, now);
             }
             LookupOutcome::Failed(_) => {}
         }
     }
 
     fn settle(&mut self, waiter: Waiter, outcome: LookupOutcome, now: Instant) {
-        let waiting = match waiter.0 {
-            Who::Nobody => return,
-            Who::Told(told) => return told(outcome),
-            Who::Client(waiting) => waiting,
-        };
         let policy = self.service.policy();
         let now = self.service.now(now);
+        let waiting = match (waiter.who, waiter.unchecked) {
+            (Who::Validations(need), _) => return self.service.unvalidated.found(*need, outcome),
+            (who, Some(unchecked)) => match self.fit_to_validate(&policy, &unchecked, &outcome, now) {
+                Some(answer) => return self.service.validate(&policy, answer, *unchecked, who, now),
+                None => match who {
+                    Who::Client(waiting) => waiting,
+                    who => return Waiter::new(who).told(outcome),
+                },
+            },
+            (Who::Client(waiting), None) => waiting,
+            (who, None) => return Waiter::new(who).told(outcome),
+        };
         let (piece, leads_to) = match outcome {
             LookupOutcome::Answered(answer) => {
                 let instead = self.instead_of(&policy, &waiting.pursuit.next, &answer);
                 let info = instead.as_ref().map(|_| ErrorInfo::FILTERED);
                 let answer = instead.as_ref().unwrap_or(&answer);
-                let trust_ad = self.service.trusts_ad(&policy, &waiting.pursuit.next);
-                (Piece { info, ..shared(answer, trust_ad) }, answer.leads_to)
+                let realm = self.service.realm(&policy, &waiting.pursuit.next);
+                let is_unchecked = !waiting.pursuit.next.checking_disabled && instead.is_none();
+                if is_unchecked && realm.is_some_and(|realm| realm.validates) {
+                    // It was asked for when nothing was validated yet.
+                    return self.service.ask(&policy, waiting, false, now);
+                }
+                let trusts_ad = realm.is_some_and(Realm::trusts_ad);
+                (Piece { info, ..shared(answer, trusts_ad) }, answer.leads_to)
             }
             LookupOutcome::Failed(failure) => return self.service.fail(&policy, waiting, failure, now),
         };
         self.service.resume(&policy, waiting, piece, leads_to, now);
+    }
+}
+
+impl Settler {
+    /// The answer that is validated before anybody gets it: not one that nobody gets anyhow, which is remembered as none.
+    fn fit_to_validate(
+        &mut self,
+        policy: &Policy,
+        unchecked: &Unchecked,
+        outcome: &LookupOutcome,
+        now: Now,
+    ) -> Option<Arc<Answer>> {
+        let LookupOutcome::Answered(answer) = outcome else { return None };
+        match self.instead_of(policy, &unchecked.inquiry, answer) {
+            None => Some(Arc::clone(answer)),
+            Some(instead) => {
+                let (message, ttl) = (&instead.message, instead.negative_ttl);
+                self.service.keep(policy, &unchecked.inquiry, message, ttl, now);
+                None
+            }
+        }
     }
 }
 
@@ -168,22 +219,24 @@ impl Service {
             self.fetch(inquiry, client, Some(waiting.pursuit.budget.clone()));
         }
         let budget = Some(waiting.pursuit.budget.clone());
-        let (waiter, trace) = (Waiter(Who::Client(waiting)), None);
+        let (waiter, trace) = (Waiter::new(Who::Client(waiting)), None);
         let request =
             LookupRequest { inquiry, recursion_desired: true, client, patience, budget, trace, waiter };
-        if let Some(LookupRequest { waiter: Waiter(Who::Client(waiting)), .. }) = self.request(request) {
+        if let Some(LookupRequest { waiter: Waiter { who: Who::Client(waiting), .. }, .. }) =
+            self.request(request)
+        {
             self.fail(policy, waiting, LookupFailure::Shed(ShedReason::Queue), now);
         }
     }
 
     /// A client's question came to nothing; an old answer will do, if there is one.
-    fn fail(&self, policy: &Policy, waiting: Box<Waiting>, failure: LookupFailure, now: Now) {
+    pub(crate) fn fail(&self, policy: &Policy, waiting: Box<Waiting>, failure: LookupFailure, now: Now) {
         if let Some(piece) = self.stale(policy, &waiting.pursuit, now) {
             return self.resume(policy, waiting, piece, None, now);
         }
         if let LookupFailure::Overspent(_) = failure {
             // The name that comes next may be innocent: others can ask for it. The one that was asked led to all that.
-            self.keep_failure(policy, &waiting.pursuit.asked, now);
+            self.keep_failure(policy, &waiting.pursuit.asked, None, now);
         }
         self.stats().failures.add();
         self.failed(&waiting.pursuit.next, &failure);
@@ -191,7 +244,7 @@ impl Service {
     }
 
     /// Goes on with a client's question, of which one more piece is known.
-    fn resume(
+    pub(crate) fn resume(
         &self,
         policy: &Policy,
         mut waiting: Box<Waiting>,
@@ -213,7 +266,7 @@ impl Service {
 }
 
 /// Whether a failure is one of the servers that were asked, which will not be better in an instant (RFC 9520 §2).
-fn is_of_servers(failure: LookupFailure) -> bool {
+pub(crate) fn is_of_servers(failure: LookupFailure) -> bool {
     match failure {
         LookupFailure::TimedOut
         | LookupFailure::NoReply

@@ -13,7 +13,11 @@ impl SharedCount {
     }
 
     pub(crate) fn add(&self) {
-        self.0.fetch_add(1, Relaxed);
+        self.add_many(1);
+    }
+
+    pub(crate) fn add_many(&self, count: u64) {
+        self.0.fetch_add(count, Relaxed);
     }
 }
 
@@ -42,4 +46,31 @@ pub struct RecursionStats {
     pub shed: SharedCount,
     /// Failures to get an answer that clients were told of.
     pub failures: SharedCount,
+    /// What came of validating.
+    pub validation: ValidationStats,
+}
+
+/// What became of answers that were to be validated; each counts once, however many clients wait for it.
+#[derive(Debug, Default)]
+pub struct ValidationStats {
+    /// Found secure.
+    pub secure: SharedCount,
+    /// Proven not to be secured.
+    pub insecure: SharedCount,
+    /// Found bogus.
+    pub bogus: SharedCount,
+    /// Without a trust anchor above, or of a kind that cannot be signed.
+    pub indeterminate: SharedCount,
+    /// Of the bogus ones those that would have taken more work than one query may cost.
+    pub overspent: SharedCount,
+    /// Not validated since DS or DNSKEY could not be had.
+    pub unfinished: SharedCount,
+    /// Signatures that were verified.
+    pub signatures: SharedCount,
+    /// Of these, those that were not good.
+    pub failed_signatures: SharedCount,
+    /// Questions for DS and DNSKEY.
+    pub fetches: SharedCount,
+    /// Clients turned away since too many waited already.
+    pub shed: SharedCount,
 }

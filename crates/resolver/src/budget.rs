@@ -10,7 +10,11 @@ use crate::config::BudgetLimits;
 /// What a client's query has spent. Its clones share it: whoever asks on behalf of the same query, for the target of an
 /// alias or once more, hands it on in [`LookupRequest::budget`](crate::LookupRequest::budget). It is never reset.
 #[derive(Clone, Debug, Default)]
-pub struct Budget(Arc<Mutex<Spent>>);
+pub struct Budget {
+    spent: Arc<Mutex<Spent>>,
+    /// What is asked with it is no link of a chain: see [`for_proofs`](Budget::for_proofs).
+    is_for_proofs: bool,
+}
 
 /// What has been spent.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +49,11 @@ pub enum Overspent {
 }
 
 impl Budget {
+    /// The same budget, for what a validator has to ask for: DS and DNSKEY are paid like all else, but are no aliases.
+    pub fn for_proofs(&self) -> Budget {
+        Budget { spent: Arc::clone(&self.spent), is_for_proofs: true }
+    }
+
     /// Queries sent to other servers so far.
     pub fn queries(&self) -> u16 {
         self.lock().queries
@@ -56,7 +65,7 @@ impl Budget {
     }
 
     fn lock(&self) -> MutexGuard<'_, Spent> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The client's query asks something. Returns when its time is over. All lookups but the first are for targets of aliases
@@ -64,7 +73,7 @@ impl Budget {
     pub(crate) fn begin(&self, limits: &BudgetLimits, now: Instant) -> Result<Instant, Overspent> {
         let mut spent = self.lock();
         let until = *spent.since.get_or_insert(now) + limits.time;
-        if spent.lookups > limits.aliases {
+        if spent.lookups > limits.aliases && !self.is_for_proofs {
             return Err(Overspent::Aliases);
         }
         if until <= now { Err(Overspent::Time) } else { Ok(until) }
@@ -72,6 +81,9 @@ impl Budget {
 
     /// That starts a lookup.
     pub(crate) fn count_lookup(&self) {
+        if self.is_for_proofs {
+            return;
+        }
         let mut spent = self.lock();
         spent.lookups = spent.lookups.saturating_add(1);
     }
@@ -171,6 +183,11 @@ mod tests {
             budget.count_lookup();
         }
         assert_eq!(budget.begin(&limits, now), Err(Overspent::Aliases));
+        let proofs = budget.for_proofs();
+        assert_eq!(proofs.begin(&limits, now), Ok(end), "DS and DNSKEY are no aliases");
+        proofs.count_lookup();
+        assert_eq!(proofs.take_query(None, &BudgetLimits { queries: 1, ..limits }, now), Ok(()));
+        assert_eq!(budget.queries(), 1, "but paid");
         assert_eq!(budget.take_query(None, &limits, end), Err(Overspent::Time));
         let more = BudgetLimits { aliases: 3, ..limits };
         assert_eq!(budget.begin(&more, end), Err(Overspent::Time));

@@ -23,7 +23,10 @@ pub fn zones() -> Vec<ZoneSpec> {
 pub fn forwarder(servers: &[SocketAddr]) -> String {
     let servers: Vec<String> = servers.iter().map(|s| format!("\"{}@{}\"", s.ip(), s.port())).collect();
     let servers = servers.join(", ");
-    format!("[resolver]\ncache-file = \"none\"\n\n[[resolver.forward]]\nservers = [{servers}]\n")
+    // Many a server that is at hand, in a home router for one, passes no DNSSEC records on.
+    format!(
+        "[resolver]\ncache-file = \"none\"\nvalidate = false\n\n[[resolver.forward]]\nservers = [{servers}]\n"
+    )
 }
 
 /// The configuration of `nomen serve --resolve`.
@@ -40,8 +43,8 @@ pub fn forwarder_greeting(addresses: &[SocketAddr], servers: &[SocketAddr]) -> S
 
 /// The same for a resolver's.
 pub fn resolver_greeting(addresses: &[SocketAddr]) -> String {
-    let does = "resolves questions of this machine from the root servers down and keeps the answers.\n\
-                It validates nothing yet, and needs a way to port 53 of servers everywhere";
+    let does = "resolves questions of this machine from the root servers down, validates the answers and keeps them.\n\
+                It needs a way to port 53 of servers everywhere";
     recursive_greeting(does, addresses)
 }
 

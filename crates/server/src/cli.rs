@@ -427,6 +427,9 @@ pub enum CtlVerb {
     /// Whom recursive service asks.
     #[command(subcommand)]
     Forward(CtlForward),
+    /// Domains in which nothing is validated for a while (negative trust anchors, RFC 7646).
+    #[command(subcommand)]
+    Nta(CtlNta),
     /// Explain step by step how a question would be answered.
     Explain {
         /// The name.
@@ -515,6 +518,26 @@ pub enum CtlForward {
         stub: bool,
     },
     /// Drop the rule for a domain, until the configuration is read again.
+    Remove {
+        /// The domain.
+        domain: String,
+    },
+}
+
+/// Commands on negative trust anchors.
+#[derive(Debug, Subcommand)]
+pub enum CtlNta {
+    /// Every one, with the time that it has left.
+    List,
+    /// Validate nothing in a domain for a while.
+    Add {
+        /// The domain.
+        domain: String,
+        /// How long, such as 90s, 1h or 7d, which is the most.
+        #[arg(long = "for", value_name = "TIME", default_value = "1h")]
+        time: String,
+    },
+    /// Validate again.
     Remove {
         /// The domain.
         domain: String,

@@ -68,7 +68,7 @@ const ROOMS: &[Room] = &[
     },
     Room {
         name: "recursion",
-        ours: &["wire", "exchange", "cache", "resolver", "engine"],
+        ours: &["wire", "exchange", "dnssec", "cache", "resolver", "engine"],
         theirs: Only(&["arc-swap"]),
     },
     Room { name: "dnstap", ours: &[], theirs: Only(&["prost"]) },

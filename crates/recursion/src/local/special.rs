@@ -3,7 +3,7 @@
 //! Their registries are "Special-Use Domain Names" (RFC 6761) and "Locally-Served DNS Zones" (RFC 6303). Not in the table:
 //! `example.` and its like, which are resolved as any name is (RFC 6761 §6.5).
 
-use wire::{LowerNameBuf, NameBuf};
+use wire::{LowerNameBuf, Name, NameBuf};
 
 use super::record::LocalRecord;
 
@@ -34,6 +34,13 @@ impl SpecialName {
     /// Every special-use name.
     pub fn all() -> impl Iterator<Item = &'static SpecialName> {
         TABLES.iter().copied().flatten()
+    }
+
+    /// The special-use name that a name is, or is below; the closest, if it is below several.
+    pub fn above(name: Name<'_>) -> Option<&'static SpecialName> {
+        let above = SpecialName::all()
+            .filter(|special| special.name().is_some_and(|special| name.is_at_or_below(special.as_name())));
+        above.max_by_key(|special| special.domain.len())
     }
 
     /// The name.
@@ -160,6 +167,18 @@ mod tests {
             assert_eq!(records.len(), special.records.len(), "{}", special.domain);
             assert!(records.iter().all(|record| record.owner.as_name().is_at_or_below(name.as_name())));
         }
+    }
+
+    #[test]
+    fn what_is_below_a_special_use_name_is_known() {
+        let above = |text: &str| {
+            let name: NameBuf = text.parse().expect("a name");
+            SpecialName::above(name.as_name()).map(|special| special.domain)
+        };
+        assert_eq!(above("Home.ARPA."), Some("home.arpa."));
+        assert_eq!(above("nas.home.arpa."), Some("home.arpa."));
+        assert_eq!(above("1.168.192.in-addr.arpa."), Some("168.192.in-addr.arpa."));
+        assert_eq!((above("arpa."), above("www.example.")), (None, None));
     }
 
     #[test]

@@ -9,4 +9,5 @@ mod orders;
 mod stale;
 mod support;
 mod synthesis;
+mod validation;
 mod withheld;

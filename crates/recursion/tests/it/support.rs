@@ -11,7 +11,7 @@ use engine::{Account, Both, Config, Engine, Sources, Worker, Zones};
 use exchange::{Clock, MAX_MESSAGE, Outcome, Packets, Transport};
 use recursion::{
     AccessAction, AccessRule, Cached, Domain, LocalConfig, LocalRecord, Lookups, PolicyConfig, PrivateConfig,
-    Service, Settler, Waiter,
+    Service, Settler, ValidationConfig, Waiter,
 };
 use resolver::{Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, Scope, scrub};
 use testkit::decode::{Decoded, decode};
@@ -78,13 +78,14 @@ pub(crate) fn policy() -> PolicyConfig {
         nxdomain_cut: true,
         prefetch: true,
         max_chain: 8,
+        validation: ValidationConfig::default(),
     }
 }
 
 /// A rule's domain; a `+` in front: its servers are trusted with AD.
 pub(crate) fn domain(text: &str) -> Domain {
     let name = text.trim_start_matches('+');
-    Domain { name: testkit::name(name), trust_ad: text.starts_with('+') }
+    Domain { name: testkit::name(name), trust_ad: text.starts_with('+'), validate: false }
 }
 
 pub(crate) fn record(line: &str) -> LocalRecord {
@@ -127,6 +128,11 @@ impl World {
         self.service.set_policy(&self.policy).expect("a policy");
         let memory = self.service.memory();
         self.engine.change_memory(|both| both.then = memory.clone());
+    }
+
+    /// The time.
+    pub(crate) fn now(&self) -> Instant {
+        self.now
     }
 
     /// Lets time pass.

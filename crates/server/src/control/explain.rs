@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use authority::explain::{Claim, Proof, Step, StepKind};
 use cache::Freshness;
 
+use dnssec::{Need, Security};
 use engine::{Account, Engine, Worker};
 use exchange::{MAX_MESSAGE, Outcome, Packets, Transport};
-use recursion::{CachedAnswer, Inspection};
+use recursion::{CachedAnswer, Inspection, Service, Verdict};
 use resolver::{Inquiry, LookupOutcome, Trace};
 use serde_json::{Value, json};
 use wire::hash::HashedName;
@@ -70,7 +71,8 @@ fn beyond(
     let service = &recursive.service;
     let lower = name.as_name().to_lower();
     let inquiry = Inquiry { name: lower, qtype, qclass: Class::IN, dnssec_ok, checking_disabled: false };
-    let Inspection { local, rule, cached, failure } = service.inspect(&inquiry, service.now(Instant::now()));
+    let Inspection { local, rule, validates, cached, failure, bogus } =
+        service.inspect(&inquiry, service.now(Instant::now()));
     let mut steps = vec![said("no-zone", "no zone here holds the name")];
     if local {
         steps.push(said("local", "it is a special-use name, or local data: answered here"));
@@ -82,13 +84,20 @@ fn beyond(
     };
     let covers = said("rule", format!("the rule for {} covers it", rule.as_name()));
     steps.push(with(covers, "name", rule.as_name().to_string()));
+    if !validates {
+        steps.push(said("not-validated", "what its servers answer is not validated"));
+    }
     match cached {
-        Some(CachedAnswer { freshness: Freshness::Fresh(left), above, message, .. }) => {
+        Some(CachedAnswer { freshness: Freshness::Fresh(left), above, message, authentic, .. }) => {
             let found = match above {
                 true => format!("it is in the cache that a name above does not exist, for {left} s more"),
                 false => format!("it is in the cache, for {left} s more"),
             };
             steps.push(with(said("cached", found), "ttl", left));
+            if validates {
+                let found = if authentic { "it was found secure" } else { "it was found not to be signed" };
+                steps.push(with(said("security", found), "secure", authentic));
+            }
             return Ok(json!({"steps": steps, "answer": text(&message)?}));
         }
         Some(CachedAnswer { freshness: Freshness::Stale(ago), .. }) => {
@@ -97,21 +106,37 @@ fn beyond(
         }
         None => steps.push(said("not-cached", "it is not in the cache")),
     }
-    if let Some(left) = failure {
+    if let (Some(left), Some(reason)) = (failure, bogus) {
+        let found = format!("that it was bogus is remembered for {left} s ({reason}); asked all the same");
+        steps.push(with(said("bogus-before", found), "ttl", left));
+    } else if let Some(left) = failure {
         let found = format!("that nobody could answer it is remembered for {left} s; asked all the same");
         steps.push(with(said("failed-before", found), "ttl", left));
     }
+    let answer = live(service, inquiry, &mut steps)?;
+    Ok(json!({"steps": steps, "answer": answer}))
+}
+
+/// What other servers say now, as text; what is done to learn it goes to the steps.
+fn live(service: &Service, inquiry: Inquiry, steps: &mut Vec<Value>) -> Result<String, String> {
     let (told, outcome) = mpsc::channel();
     let trace = Trace::default();
-    service.look_up(inquiry, Some(trace.clone()), move |outcome| drop(told.send(outcome)));
-    let outcome = outcome.recv_timeout(PATIENCE);
+    service.look_up(inquiry, Some(trace.clone()), move |outcome, verdict| {
+        drop(told.send((outcome, verdict)));
+    });
+    let told = outcome.recv_timeout(PATIENCE);
     steps.extend(
         trace
             .steps()
             .iter()
             .map(|step| with(said("lookup", step.to_string()), "microseconds", step.at.as_micros() as u64)),
     );
-    let answer = match outcome {
+    let (outcome, verdict) = match told {
+        Ok((outcome, verdict)) => (Ok(outcome), verdict),
+        Err(nobody) => (Err(nobody), None),
+    };
+    steps.extend(verdict.iter().flat_map(found));
+    Ok(match outcome {
         Ok(LookupOutcome::Answered(answer)) => {
             if service.withholds(&answer.message) {
                 let withheld = "private addresses are in it: clients get an answer without records";
@@ -121,8 +146,34 @@ fn beyond(
         }
         Ok(LookupOutcome::Failed(failure)) => format!(";; no answer: {failure}\n"),
         Err(_) => ";; no answer: nobody can be asked\n".into(),
+    })
+}
+
+/// What validating has asked for, and found.
+fn found(verdict: &Verdict) -> Vec<Value> {
+    let asked = |need: &Need| {
+        let (rtype, name) = (need.rtype(), need.name());
+        let step = said("proof", format!("asked for the {rtype} of {name}"));
+        with(with(step, "name", name.to_string()), "type", rtype.to_string())
     };
-    Ok(json!({"steps": steps, "answer": answer}))
+    let at = &verdict.at;
+    let (word, text) = match verdict.security {
+        Security::Secure => {
+            ("secure", "it is secure: a chain of signatures leads there from a trust anchor".into())
+        }
+        Security::Insecure(reason) => ("insecure", format!("it is insecure at {at}: {reason}")),
+        Security::Bogus(reason) => {
+            let code = reason.extended_error().0;
+            let text =
+                format!("it is bogus at {at}: {reason}; clients get SERVFAIL with extended error {code}");
+            ("bogus", text)
+        }
+        Security::Indeterminate => {
+            ("indeterminate", "no trust anchor is for it, or it cannot be signed".into())
+        }
+    };
+    let verdict_step = with(with(said("security", text), "security", word), "name", at.to_string());
+    verdict.asked.iter().map(asked).chain([verdict_step]).collect()
 }
 
 /// A step in words only.

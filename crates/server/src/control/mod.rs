@@ -231,6 +231,20 @@ pub enum Command {
         /// The domain.
         domain: String,
     },
+    /// Every domain in which nothing is validated.
+    NtaList,
+    /// Validate nothing in a domain for a while.
+    NtaAdd {
+        /// The domain.
+        domain: String,
+        /// How long, such as `1h`.
+        time: String,
+    },
+    /// Validate in a domain again.
+    NtaRemove {
+        /// The domain.
+        domain: String,
+    },
     /// Open the files of logs and of dnstap anew.
     LogReopen,
     /// Change the least severe level that is logged.

@@ -1,10 +1,11 @@
-//! `nomen ctl cache` and `nomen ctl forward`: what is cached, and who is asked.
+//! `nomen ctl cache`, `nomen ctl forward` and `nomen ctl nta`: what is cached, who is asked, and where nothing is validated.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
-use cache::{Flush, Freshness, Held, LoadFault};
+use cache::{Freshness, Held, LoadFault};
 use resolver::{ForwardRule, IterateRule, Reach, Upstream, UpstreamStats};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -12,6 +13,7 @@ use wire::{NameBuf, Type};
 
 use super::AnswerLine;
 use super::verbs::last;
+use crate::config::table::value::parse_duration;
 use crate::config::zones::zone_name;
 use crate::message::print;
 use crate::recursive::{Recursive, store};
@@ -52,8 +54,7 @@ pub(super) fn flush(
     let name = name(text)?.as_name().to_lower();
     let qtype: Option<Type> =
         rtype.map(|text| text.parse().map_err(|_| format!("`{text}` is no record type"))).transpose()?;
-    let flush = Flush { name: name.as_lower(), tree, qtype, realm: None };
-    Ok(json!({"dropped": recursive.service.cache().flush(&flush)}))
+    Ok(json!({"dropped": recursive.service.flush(name.as_lower(), tree, qtype)}))
 }
 
 /// Sends every entry as text; waits for a client that reads slowly, and stops when it has gone.
@@ -187,5 +188,43 @@ pub(super) fn forward_remove(recursive: &Recursive, domain: &str) -> Result<Valu
     match recursive.drop_rule(name.as_name()).map_err(|fault| fault.to_string())? {
         true => Ok(json!("done; it holds until the configuration is read again")),
         false => Err(format!("there is no rule for {domain}")),
+    }
+}
+
+/// The longest that a negative trust anchor may stand (RFC 7646 §2).
+const LONGEST_ANCHOR: Duration = Duration::from_secs(7 * 86_400);
+
+/// The domains in which nothing is validated.
+pub(super) fn anchor_list(recursive: &Recursive) -> Value {
+    let one = |(domain, left): (NameBuf, Option<Duration>)| json!({"domain": domain.to_string(), "seconds_left": left.map(|left| left.as_secs())});
+    Value::Array(recursive.negative_anchors().into_iter().map(one).collect())
+}
+
+/// Validates nothing in a domain for a while; then the anchor goes by itself.
+pub(super) fn anchor_add(recursive: &Arc<Recursive>, domain: &str, time: &str) -> Result<Value, String> {
+    let domain = name(domain)?;
+    let time = parse_duration(time).map_err(|fault| fault.to_string())?;
+    if !(Duration::from_secs(1)..=LONGEST_ANCHOR).contains(&time) {
+        return Err("the time is out of range: 1s to 7d".into());
+    }
+    recursive.put_negative_anchor(domain, time).map_err(|fault| fault.to_string())?;
+    let waiting = Arc::downgrade(recursive);
+    tokio::spawn(end_anchors(waiting, time));
+    Ok(json!("done; nothing in the domain is validated until then"))
+}
+
+async fn end_anchors(recursive: Weak<Recursive>, time: Duration) {
+    tokio::time::sleep(time).await;
+    if let Some(recursive) = recursive.upgrade() {
+        let _ = tokio::task::spawn_blocking(move || recursive.drop_expired_anchors()).await;
+    }
+}
+
+/// Validates in a domain again.
+pub(super) fn anchor_remove(recursive: &Recursive, domain: &str) -> Result<Value, String> {
+    let domain = name(domain)?;
+    match recursive.drop_negative_anchor(&domain).map_err(|fault| fault.to_string())? {
+        true => Ok(json!("done")),
+        false => Err(format!("no negative trust anchor was added for {domain}")),
     }
 }

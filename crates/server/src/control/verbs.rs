@@ -112,12 +112,16 @@ fn now(parts: &Parts, command: &Command) -> Result<Value, String> {
         | Command::CacheDump
         | Command::Explain { .. }
         | Command::Stop => Ok(Value::Null),
-        other => about_recursion(recursive.as_deref().ok_or(OFF)?, frontend, other),
+        other => about_recursion(recursive.as_ref().ok_or(OFF)?, frontend, other),
     }
 }
 
 /// Commands on recursive service.
-fn about_recursion(recursive: &Recursive, frontend: &Frontend, command: &Command) -> Result<Value, String> {
+fn about_recursion(
+    recursive: &Arc<Recursive>,
+    frontend: &Frontend,
+    command: &Command,
+) -> Result<Value, String> {
     match command {
         Command::CacheStats => Ok(recursion::cache_stats(recursive)),
         Command::CacheFlush { name, tree, rtype } => {
@@ -130,6 +134,9 @@ fn about_recursion(recursive: &Recursive, frontend: &Frontend, command: &Command
             recursion::forward_add(recursive, &frontend.addresses(), domain, servers, *stub)
         }
         Command::ForwardRemove { domain } => recursion::forward_remove(recursive, domain),
+        Command::NtaList => Ok(recursion::anchor_list(recursive)),
+        Command::NtaAdd { domain, time } => recursion::anchor_add(recursive, domain, time),
+        Command::NtaRemove { domain } => recursion::anchor_remove(recursive, domain),
         _ => Ok(Value::Null),
     }
 }

@@ -41,6 +41,8 @@ impl Figures for RecursionFigures {
             "Memory that the cache may take (cache-size)",
             cache.config().bytes as f64,
         )?;
+        let waiting = recursive.service.unvalidated();
+        out.gauge("validation_waiting", "Clients whose answers wait to be validated", waiting as f64)?;
         let in_flight = recursive.forward.in_flight.get();
         out.gauge("forward_in_flight", "Lookups in flight: other servers are being asked", in_flight as f64)?;
         let delegations = recursive.forward.delegation_bytes.get();

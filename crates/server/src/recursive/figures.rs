@@ -12,7 +12,8 @@ pub fn counts(recursive: &Recursive) -> Vec<(&'static str, u64)> {
 
 /// The same with what they count.
 pub fn recursion_counts(recursive: &Recursive) -> Vec<Described> {
-    [&service_counts(recursive)[..], &forward_counts(recursive)[..]].concat()
+    [&service_counts(recursive)[..], &validation_counts(recursive)[..], &forward_counts(recursive)[..]]
+        .concat()
 }
 
 /// What the service and its cache count.
@@ -52,6 +53,31 @@ fn service_counts(recursive: &Recursive) -> [Described; 12] {
         ("recursion_synthesized", "Answers with addresses made by DNS64", stats.synthesized.get()),
         ("recursion_withheld", "Answers withheld because of private addresses", stats.withheld.get()),
         ("recursion_failures", "Clients told that there is no answer", stats.failures.get()),
+    ]
+}
+
+/// What validating counts.
+fn validation_counts(recursive: &Recursive) -> [Described; 10] {
+    let validation = &recursive.service.stats().validation;
+    [
+        ("validation_secure", "Answers of other servers found secure", validation.secure.get()),
+        (
+            "validation_insecure",
+            "Answers of other servers proven not to be signed",
+            validation.insecure.get(),
+        ),
+        ("validation_bogus", "Answers of other servers found bogus", validation.bogus.get()),
+        (
+            "validation_indeterminate",
+            "Answers of other servers that no trust anchor is for",
+            validation.indeterminate.get(),
+        ),
+        ("validation_overspent", "Bogus answers that were too much work", validation.overspent.get()),
+        ("validation_unfinished", "Answers whose DS or DNSKEY could not be had", validation.unfinished.get()),
+        ("validation_signatures", "Signatures verified", validation.signatures.get()),
+        ("validation_signature_failures", "Signatures that are not good", validation.failed_signatures.get()),
+        ("validation_fetches", "Questions for DS and DNSKEY", validation.fetches.get()),
+        ("validation_shed", "Clients turned away since too many waited", validation.shed.get()),
     ]
 }
 

@@ -4,12 +4,15 @@
 mod figures;
 pub mod store;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cache::{Cache, Flush};
+use cache::Cache;
 use engine::Engine;
 use net::{Outgoing, OutgoingConfig, OutgoingTotals};
 use recursion::{Domain, Lookups, PolicyConfig, PolicyFault, Service, Waiter};
@@ -20,6 +23,7 @@ use tracing::{debug, error, warn};
 use wire::{Name, NameBuf};
 
 use crate::config::Settings;
+use crate::config::resolver::validating::is_private;
 use crate::dnstap::{Dnstap, Tapped};
 use crate::frontend::Served;
 use crate::in_force::Adopt;
@@ -37,6 +41,8 @@ pub struct Plan {
     pub policy: PolicyConfig,
     /// Who is asked.
     pub forward: ForwardConfig,
+    /// Whether answers are validated by rules that come at run time.
+    pub validates: bool,
     /// Questions that wait for the thread that asks, at the most.
     pub queue: usize,
     /// Where the cache is kept between runs, and how often it is saved.
@@ -53,6 +59,8 @@ pub struct Recursive {
     pub file: Option<CacheFile>,
     outgoing: Arc<Outgoing<ForwarderRequest<Waiter>>>,
     engine: Arc<Engine<Served>>,
+    /// The thread that validates.
+    validating: Mutex<Option<JoinHandle<()>>>,
     /// What is in force.
     decided: Mutex<Decided>,
 }
@@ -62,6 +70,9 @@ pub struct Recursive {
 struct Decided {
     policy: PolicyConfig,
     forward: ForwardConfig,
+    validates: bool,
+    /// Domains in which nothing is validated up to these moments.
+    negative: BTreeMap<NameBuf, Instant>,
 }
 
 /// Why it did not start.
@@ -83,7 +94,7 @@ impl std::fmt::Display for RecursiveFault {
             Self::Cache(fault) => write!(f, "the cache cannot be made: {fault}"),
             Self::Policy(fault) => fault.fmt(f),
             Self::Random(fault) => write!(f, "there are no random numbers: {fault}"),
-            Self::Thread(fault) => write!(f, "cannot start the thread that asks other servers: {fault}"),
+            Self::Thread(fault) => write!(f, "cannot start a thread of recursive service: {fault}"),
         }
     }
 }
@@ -118,7 +129,12 @@ impl Recursive {
         service.report_failures(Box::new(|inquiry, why| {
             debug!(name = %inquiry.name.as_name(), r#type = %inquiry.qtype, "SERVFAIL: {why}");
         }));
-        let decided = Decided { policy: plan.policy, forward: plan.forward.clone() };
+        let decided = Decided {
+            policy: plan.policy,
+            forward: plan.forward.clone(),
+            validates: plan.validates,
+            negative: BTreeMap::new(),
+        };
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(RecursiveFault::Random)?;
         let forwarder = Forwarder::new(plan.forward, service.settler(), ChaCha::new(seed));
@@ -127,6 +143,11 @@ impl Recursive {
         let outgoing = Outgoing::start("forward", Tapped::new(forwarder, dnstap), &config);
         let outgoing = Arc::new(outgoing.map_err(RecursiveFault::Thread)?);
         service.connect(Box::new(Asker(Arc::clone(&outgoing))));
+        let validating = std::thread::Builder::new().name("validate".into()).spawn({
+            let service = Arc::clone(&service);
+            move || validate(&service)
+        });
+        let validating = Mutex::new(Some(validating.map_err(RecursiveFault::Thread)?));
         let file = match plan.file {
             Some((path, every)) => {
                 Some(CacheFile::start(path, every, &service).map_err(RecursiveFault::Thread)?)
@@ -134,7 +155,7 @@ impl Recursive {
             None => None,
         };
         let (engine, decided) = (Arc::clone(engine), Mutex::new(decided));
-        let recursive = Recursive { service, forward, file, outgoing, engine, decided };
+        let recursive = Recursive { service, forward, file, outgoing, engine, validating, decided };
         recursive.put_into_service();
         Ok(recursive)
     }
@@ -152,31 +173,43 @@ impl Recursive {
         self.outgoing.totals()
     }
 
-    /// Decides otherwise from now on. What is cached of names whose servers are others now is dropped.
+    /// Decides otherwise from now on. What is cached of names whose servers are others now is dropped, and of those that are
+    /// validated otherwise. Negative trust anchors that were set for a while stay.
     ///
     /// # Errors
     /// If the policy cannot be carried out; everything stays as it was.
-    pub fn configure(&self, policy: PolicyConfig, forward: ForwardConfig) -> Result<(), PolicyFault> {
-        self.decide(&mut lock(&self.decided), Decided { policy, forward })
+    pub fn configure(
+        &self,
+        policy: PolicyConfig,
+        forward: ForwardConfig,
+        validates: bool,
+    ) -> Result<(), PolicyFault> {
+        let mut decided = lock(&self.decided);
+        let negative = decided.negative.clone();
+        self.decide(&mut decided, Decided { policy, forward, validates, negative })
     }
 
     fn decide(&self, old: &mut Decided, new: Decided) -> Result<(), PolicyFault> {
-        self.service.set_policy(&new.policy)?;
+        self.service.set_policy(&new.in_force())?;
         self.outgoing.request(ForwarderRequest::Configure(Box::new(new.forward.clone())));
         self.put_into_service();
         let forwarded = changed(&old.forward.rules, &new.forward.rules, |rule| rule.domain);
         let iterated = changed(&old.forward.iterate.rules, &new.forward.iterate.rules, |rule| rule.domain);
         for domain in forwarded.chain(iterated) {
-            let name = domain.as_name().to_lower();
-            self.service.cache().flush(&Flush {
-                name: name.as_lower(),
-                tree: true,
-                qtype: None,
-                realm: None,
-            });
+            self.flush_tree(domain);
         }
+        let [before, after] = [&*old, &new].map(|decided| decided.in_force().validation.anchors);
+        let once: BTreeSet<NameBuf> = before.negative().chain(after.negative()).copied().collect();
+        let is_in_both =
+            |name: &NameBuf| [&before, &after].iter().all(|all| all.negative().any(|n| n == name));
+        once.into_iter().filter(|name| !is_in_both(name)).for_each(|name| self.flush_tree(name));
         *old = new;
         Ok(())
+    }
+
+    /// Drops what is known of a name and of all below.
+    fn flush_tree(&self, domain: NameBuf) {
+        self.service.flush(domain.as_name().to_lower().as_lower(), true, None);
     }
 
     /// The rules that say whom to ask, and those that say where to begin.
@@ -193,7 +226,8 @@ impl Recursive {
         let mut decided = lock(&self.decided);
         let mut new = decided.clone();
         new.drop_rule(rule.domain.as_name());
-        new.policy.domains.push(Domain { name: rule.domain, trust_ad: false });
+        let validate = new.validates && !is_private(rule.domain.as_name());
+        new.policy.domains.push(Domain { name: rule.domain, trust_ad: false, validate });
         new.policy.local.forwarded.push(rule.domain.as_name().to_lower());
         new.forward.rules.push(rule);
         self.decide(&mut decided, new)
@@ -213,11 +247,74 @@ impl Recursive {
         Ok(dropped)
     }
 
+    /// Takes everything in a domain for insecure for so long (RFC 7646), however long that was to be before.
+    ///
+    /// # Errors
+    /// As [`configure`](Self::configure).
+    pub fn put_negative_anchor(&self, domain: NameBuf, time: Duration) -> Result<(), PolicyFault> {
+        let mut decided = lock(&self.decided);
+        let mut new = decided.clone();
+        new.negative.insert(domain, Instant::now() + time);
+        self.decide(&mut decided, new)
+    }
+
+    /// Validates again in a domain. Returns whether there was such an anchor: one of the configuration does not count.
+    ///
+    /// # Errors
+    /// As [`configure`](Self::configure).
+    pub fn drop_negative_anchor(&self, domain: &NameBuf) -> Result<bool, PolicyFault> {
+        let mut decided = lock(&self.decided);
+        let mut new = decided.clone();
+        let dropped = new.negative.remove(domain).is_some();
+        if dropped {
+            self.decide(&mut decided, new)?;
+        }
+        Ok(dropped)
+    }
+
+    /// Validates again where the time of a negative anchor is over.
+    pub fn drop_expired_anchors(&self) {
+        let mut decided = lock(&self.decided);
+        let mut new = decided.clone();
+        let now = Instant::now();
+        new.negative.retain(|_, until| *until > now);
+        if new.negative.len() < decided.negative.len()
+            && let Err(fault) = self.decide(&mut decided, new)
+        {
+            error!("negative trust anchors stay beyond their time: {fault}");
+        }
+    }
+
+    /// The domains in which nothing is validated: those of the configuration, and those that were set for a while, with the
+    /// time that they have left.
+    pub fn negative_anchors(&self) -> Vec<(NameBuf, Option<Duration>)> {
+        let (decided, now) = (lock(&self.decided), Instant::now());
+        let configured = decided.policy.validation.anchors.negative().map(|name| (*name, None));
+        let left = |until: &Instant| Some(until.saturating_duration_since(now));
+        configured.chain(decided.negative.iter().map(|(name, until)| (*name, left(until)))).collect()
+    }
+
     /// Saves the cache and asks nobody any more. Who still waits is answered SERVFAIL.
     pub fn stop(&self) {
         self.outgoing.stop();
+        self.service.stop_validating();
+        if let Some(thread) = lock(&self.validating).take() {
+            // A panic was shown by the panic hook.
+            let _ = thread.join();
+        }
         if let Some(file) = &self.file {
             file.stop();
+        }
+    }
+}
+
+/// The work of the thread that validates. A panic, which would be a fault of ours, costs those who wait at the time.
+fn validate(service: &Arc<Service>) {
+    loop {
+        let mut validations = service.validations();
+        match catch_unwind(AssertUnwindSafe(|| validations.run())) {
+            Ok(()) => return,
+            Err(_) => error!("validating begins anew: what was being validated is lost"),
         }
     }
 }
@@ -234,8 +331,15 @@ fn changed<'r, R: PartialEq>(
 }
 
 impl Decided {
+    /// The policy with the negative anchors that were set for a while.
+    fn in_force(&self) -> PolicyConfig {
+        let mut policy = self.policy.clone();
+        self.negative.keys().for_each(|name| policy.validation.anchors.add_negative(name.as_name()));
+        policy
+    }
+
     fn drop_rule(&mut self, domain: Name<'_>) -> bool {
-        let Decided { policy, forward } = self;
+        let Decided { policy, forward, .. } = self;
         let count = |forward: &ForwardConfig| forward.rules.len() + forward.iterate.rules.len();
         let before = count(forward);
         forward.rules.retain(|rule| rule.domain.as_name() != domain);
@@ -249,7 +353,7 @@ impl Decided {
 impl Adopt for Recursive {
     fn adopt(&self, settings: &Settings) {
         if let Some(plan) = plan(settings)
-            && let Err(fault) = self.configure(plan.policy, plan.forward)
+            && let Err(fault) = self.configure(plan.policy, plan.forward, plan.validates)
         {
             error!("recursive service goes on as before: {fault}");
         }
@@ -270,6 +374,7 @@ pub fn plan(settings: &Settings) -> Option<Plan> {
         cache: wanted.cache_config(),
         policy: wanted.policy_config(&interfaces),
         forward: wanted.forward_config(),
+        validates: wanted.validates(),
         queue: wanted.queue(),
         file: wanted.cache_file().map(|file| (file, wanted.cache_save_interval())),
     })

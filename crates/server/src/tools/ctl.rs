@@ -9,7 +9,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::cli::{
-    CtlArgs, CtlCache, CtlForward, CtlLog, CtlVerb, CtlZone, EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, Switch,
+    CtlArgs, CtlCache, CtlForward, CtlLog, CtlNta, CtlVerb, CtlZone, EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE,
+    Switch,
 };
 use crate::config::{self, PendingKey};
 use crate::control::{AnswerLine, Command, default_paths};
@@ -86,6 +87,11 @@ fn command(verb: &CtlVerb) -> Command {
             Command::ForwardAdd { domain: domain.clone(), servers: servers.clone(), stub: *stub }
         }
         CtlVerb::Forward(CtlForward::Remove { domain }) => Command::ForwardRemove { domain: domain.clone() },
+        CtlVerb::Nta(CtlNta::List) => Command::NtaList,
+        CtlVerb::Nta(CtlNta::Add { domain, time }) => {
+            Command::NtaAdd { domain: domain.clone(), time: time.clone() }
+        }
+        CtlVerb::Nta(CtlNta::Remove { domain }) => Command::NtaRemove { domain: domain.clone() },
         CtlVerb::Stop => Command::Stop,
     }
 }
@@ -216,6 +222,7 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
     match (verb, data) {
         (CtlVerb::Zone(CtlZone::List { .. }), Value::Array(rows)) => zone_table(rows),
         (CtlVerb::Forward(CtlForward::List), Value::Array(rules)) => rules.iter().map(rule_text).collect(),
+        (CtlVerb::Nta(CtlNta::List), Value::Array(anchors)) => anchors.iter().map(anchor_text).collect(),
         (CtlVerb::Explain { .. }, Value::Object(map)) => {
             let lines = |key| map.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
             let mut out = String::new();
@@ -337,6 +344,14 @@ fn rule_text(rule: &Value) -> String {
         out += &format!("  {address}  {state}, {rtt}, {counts}\n");
     }
     out
+}
+
+fn anchor_text(anchor: &Value) -> String {
+    let domain = flat(anchor.get("domain").unwrap_or(&Value::Null));
+    match anchor.get("seconds_left").and_then(Value::as_u64) {
+        Some(left) => format!("{domain}  {left} s left\n"),
+        None => format!("{domain}  of the configuration\n"),
+    }
 }
 
 fn zone_table(rows: &[Value]) -> String {

@@ -31,6 +31,7 @@ mod systemd;
 mod transfers;
 mod trial;
 mod update;
+mod validate;
 mod zone_diff;
 mod zone_files;
 mod zone_transactions;

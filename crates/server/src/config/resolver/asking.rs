@@ -11,6 +11,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 use wire::{Name, NameBuf};
 
+use super::validating::Validating;
 use crate::config::listen::Opened;
 use crate::config::report::{ConfigPlace, Diagnostic};
 use crate::config::table::keys;
@@ -93,8 +94,12 @@ keys! {
         /// Ask them over TCP alone.
         live "tcp-only" tcp_only: bool = false, example true;
         /// Pass on that they have validated an answer (AD, RFC 4035 §4.9.3): for servers that do, on a path that nobody
-        /// else can write to.
+        /// else can write to. Their answers are not validated here then.
         live "trust-ad" trust_ad: bool = false, example true;
+        /// Validate their answers: they have to pass on DNSSEC records. Unset: as `validate` of `[resolver]` says, but not
+        /// with `trust-ad`, nor for a domain that the public DNS knows nothing of: `internal`, and special-use names such as
+        /// `home.arpa`.
+        live "validate" validate: Option<bool> = None, example false;
     }
 }
 
@@ -107,6 +112,9 @@ keys! {
         live "servers" servers: Vec<At<Server>>, example ["192.0.2.54", "[2001:db8::54]@5353"];
         /// Ask them over TCP alone.
         live "tcp-only" tcp_only: bool = false, example true;
+        /// Validate their answers. Unset: as `validate` of `[resolver]` says, but not for a domain that the public DNS knows
+        /// nothing of: `internal`, and special-use names such as `home.arpa`.
+        live "validate" validate: Option<bool> = None, example false;
     }
 }
 
@@ -145,6 +153,11 @@ impl AskingTimes {
 }
 
 impl AskingLimits {
+    /// Most clients of one network that wait at a time.
+    pub(super) fn clients_per_network(&self) -> usize {
+        self.per_network.0
+    }
+
     /// What clients can make nomen do at the most.
     pub(super) fn config(&self) -> ForwardLimits {
         ForwardLimits {
@@ -171,8 +184,10 @@ impl Forward {
         ForwardRule::new(self.domain.value, upstreams(&self.servers, *self.tcp_only))
     }
 
-    pub(super) fn domain(&self) -> Domain {
-        Domain { name: self.domain.value, trust_ad: *self.trust_ad }
+    pub(super) fn domain(&self, validating: &Validating) -> Domain {
+        let unsaid = || !*self.trust_ad && validating.validates(self.domain.as_name());
+        let validate = self.validate.value.unwrap_or_else(unsaid);
+        Domain { name: self.domain.value, trust_ad: *self.trust_ad, validate }
     }
 }
 
@@ -183,8 +198,9 @@ impl Stub {
     }
 
     /// Authoritative servers do not validate what they answer.
-    pub(super) fn domain(&self) -> Domain {
-        Domain { name: self.domain.value, trust_ad: false }
+    pub(super) fn domain(&self, validating: &Validating) -> Domain {
+        let validate = self.validate.value.unwrap_or_else(|| validating.validates(self.domain.as_name()));
+        Domain { name: self.domain.value, trust_ad: false, validate }
     }
 }
 
@@ -205,6 +221,11 @@ pub(super) fn check(
             faults.push(Diagnostic::at(place, message).also(first, "first here"));
         }
         check_servers(servers, opened, faults);
+    }
+    for rule in forwards.iter().filter(|rule| *rule.trust_ad && rule.validate.value == Some(true)) {
+        let message =
+            "`trust-ad` and `validate` exclude each other: either the servers validate, or nomen does";
+        faults.push(Diagnostic::at(rule.validate.place.as_ref(), message));
     }
     for stub in stubs.iter().filter(|stub| stub.domain.as_name().is_root()) {
         let message = "a stub cannot be for all names: no server is authoritative for them";

@@ -8,6 +8,7 @@ use resolver::{BudgetLimits, IterateConfig, IterateRule, Minimisation, StartServ
 use wire::Name;
 
 use super::asking::{Server, check_servers};
+use super::validating::Validating;
 use crate::config::listen::Opened;
 use crate::config::report::Diagnostic;
 use crate::config::table::keys;
@@ -17,8 +18,8 @@ use crate::config::table::value::{Int, Size, Time, Word};
 keys! {
     /// Names that are found step by step.
     pub struct Iterating {
-        /// Ask the root servers for the names that no rule is for, then the servers that they refer to, and so on. Nothing
-        /// is validated. With a `[[resolver.forward]]` for "." no name is left for that. `false`: names that no rule is
+        /// Ask the root servers for the names that no rule is for, then the servers that they refer to, and so on.
+        /// With a `[[resolver.forward]]` for "." no name is left for that. `false`: names that no rule is
         /// for are refused.
         live "iterate" iterate: bool = true, example false;
         /// The root servers. Without a port it is 53. Unset: those of the public DNS, which are asked who the root servers
@@ -116,8 +117,9 @@ impl Iterating {
     }
 
     /// The names that are found so. What servers say of having validated is nothing to go by: they are authoritative.
-    pub(super) fn domain(&self) -> Domain {
-        Domain { name: Name::ROOT.to_buf(), trust_ad: false }
+    pub(super) fn domain(&self, validating: &Validating) -> Domain {
+        let name = Name::ROOT.to_buf();
+        Domain { name, trust_ad: false, validate: validating.validates(name.as_name()) }
     }
 
     pub(super) fn check(&self, opened: &[Opened], faults: &mut Vec<Diagnostic>) {

@@ -7,6 +7,7 @@ pub mod asking;
 pub mod caching;
 pub mod iterating;
 pub mod networks;
+pub mod validating;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use answering::{LocalNames, PrivateAnswers, Serving, Synthesis};
 use asking::{Asking, AskingLimits, AskingTimes};
 use caching::Caching;
 use iterating::{Iterating, QueryBudget};
+use validating::Validating;
 
 pub use access::AccessBlock;
 pub use asking::{Forward, Stub};
@@ -49,6 +51,8 @@ section! {
         iterating: Iterating;
         /// What one query of a client may cost others.
         budget: QueryBudget;
+        /// Validating answers.
+        validating: Validating;
         /// How other servers are asked.
         asking: Asking;
         /// How long that takes.
@@ -90,11 +94,11 @@ impl<'s> Recursive<'s> {
 
     /// What clients are answered, on a machine with these interfaces.
     pub fn policy_config(&self, interfaces: &Interfaces) -> PolicyConfig {
-        let Resolver { caching, serving, local, private, synthesis, .. } = self.resolver;
+        let Resolver { caching, serving, local, private, synthesis, validating, limits, .. } = self.resolver;
         let Settings { forwards, stubs, access, .. } = self.settings;
-        let forwarded =
-            forwards.iter().map(|rule| rule.domain()).chain(stubs.iter().map(|rule| rule.domain()));
-        let iterated = self.iterates().then(|| self.resolver.iterating.domain());
+        let forwards = forwards.iter().map(|rule| rule.domain(validating));
+        let forwarded = forwards.chain(stubs.iter().map(|rule| rule.domain(validating)));
+        let iterated = self.iterates().then(|| self.resolver.iterating.domain(validating));
         let domains: Vec<_> = forwarded.chain(iterated).collect();
         let names: Vec<LowerNameBuf> =
             domains.iter().map(|domain| domain.name.as_name().to_lower()).collect();
@@ -108,7 +112,13 @@ impl<'s> Recursive<'s> {
             nxdomain_cut: *serving.nxdomain_cut,
             prefetch: *serving.prefetch,
             max_chain: serving.max_rule_chain.0,
+            validation: validating.config(limits.clients_per_network()),
         }
+    }
+
+    /// Whether rules that do not say so themselves have answers validated.
+    pub fn validates(&self) -> bool {
+        *self.resolver.validating.validate
     }
 
     /// Whether there are names that no rule is for, and they are found step by step.

@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 use std::path::Path;
 
+use dnssec::{TrustAnchors, ValidationLimits, ValidationSettings};
 use exchange::Transport;
 use recursion::{
     Access, AccessAction, AccessRule, Dns64Config, Domain, LocalConfig, LocalRecord, Prefix, PrivateConfig,
-    SpecialOff,
+    SpecialOff, ValidationConfig,
 };
 use resolver::{
     BudgetLimits, ForwardLimits, ForwardRule, ForwardTiming, IterateConfig, IterateRule, Minimisation, Reach,
@@ -117,6 +118,18 @@ budget-aliases = 37
 budget-fruitless = 38
 budget-minimised = 39
 budget-depth = 40
+validate = true
+trust-anchors = [". DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D"]
+negative-trust-anchors = ["Broken.example"]
+signature-skew = "41s"
+bogus-ttl = "42s"
+max-nsec3-iterations = 43
+validate-signatures = 44
+validate-failures = 45
+validate-hashes = 46
+validate-fetches = 47
+validations = 48
+known-keys = 490
 
 [[resolver.forward]]
 servers = ["192.0.2.53", "2001:db8::53@5353"]
@@ -298,11 +311,35 @@ fn every_key_reaches_the_policy() {
         exclude_v4: vec![prefix("192.0.2.0/24")],
     };
     assert_eq!(policy.dns64, Some(dns64));
-    let domain = |text, trust_ad| Domain { name: name(text), trust_ad };
-    assert_eq!(
-        policy.domains,
-        [domain(".", true), domain("example.net.", false), domain("corp.example.", false)]
-    );
+    let domain = |text, trust_ad, validate| Domain { name: name(text), trust_ad, validate };
+    let domains =
+        [domain(".", true, false), domain("example.net.", false, true), domain("corp.example.", false, true)];
+    assert_eq!(policy.domains, domains);
+    let mut anchors = TrustAnchors::none();
+    let ds = ". DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D";
+    let ds = LocalRecord::parse(ds).expect("a record").rdata;
+    anchors.add_ds(wire::Name::ROOT, &ds).expect("an anchor");
+    anchors.add_negative(name("broken.example.").as_name());
+    let validation = ValidationConfig {
+        settings: ValidationSettings {
+            skew: 41,
+            bogus_ttl: wire::Ttl::from_secs(42),
+            max_nsec3_iterations: 43,
+            ..ValidationSettings::default()
+        },
+        limits: ValidationLimits {
+            signatures: 44,
+            failures: 45,
+            nsec3_hashes: 46,
+            fetches: 47,
+            ..ValidationLimits::default()
+        },
+        anchors,
+        names: 490,
+        waiting: 48,
+        waiting_of_network: 17,
+    };
+    assert_eq!(policy.validation, validation);
     assert_eq!(policy.stale_after, Some(Duration::from_millis(7)));
     assert_eq!((policy.nxdomain_cut, policy.prefetch, policy.max_chain), (false, false, 9));
 }
@@ -319,10 +356,37 @@ fn defaults_are_those_of_the_parts() {
     assert_eq!(policy.access, Access::default_rules(&attached));
     assert_eq!(policy.local, LocalConfig { forwarded: vec![LowerNameBuf::ROOT], ..LocalConfig::default() });
     assert_eq!((policy.private, policy.dns64), (PrivateConfig::default(), None));
+    assert_eq!(policy.validation, ValidationConfig::default());
     assert_eq!(policy.stale_after, Some(Duration::from_millis(1800)));
     let with_prefix = format!("[resolver]\ndns64-prefix = \"64:ff9b::/96\"\n{LEAST}");
     let dns64 = self::settings(&with_prefix).recursive().expect("on").policy_config(&interfaces()).dns64;
     assert_eq!(dns64, Some(Dns64Config::new(prefix("64:ff9b::/96"))));
+}
+
+#[test]
+fn rules_are_validated_unless_they_say_otherwise_or_nothing_public_leads_there() {
+    let validated = |text: &str| {
+        let domains = settings(text).recursive().expect("on").policy_config(&interfaces()).domains;
+        domains.last().map(|domain| domain.validate)
+    };
+    let rule = |kind: &str, domain: &str, more: &str| {
+        format!("[[resolver.{kind}]]\ndomain = \"{domain}\"\nservers = [\"192.0.2.1\"]\n{more}\n")
+    };
+    let off = |rules: &str| format!("[resolver]\niterate = false\n{rules}");
+    assert_eq!(validated("[resolver]\n"), Some(true));
+    assert_eq!(validated("[resolver]\nvalidate = false\n"), Some(false));
+    for kind in ["forward", "stub"] {
+        let rule = |domain, more| validated(&off(&rule(kind, domain, more)));
+        assert_eq!(rule("corp.example", ""), Some(true));
+        assert_eq!(rule("corp.example", "validate = false"), Some(false));
+        for private in ["home.arpa", "lan.home.arpa", "corp.internal", "test", "168.192.in-addr.arpa"] {
+            assert_eq!(rule(private, ""), Some(false), "{private}");
+            assert_eq!(rule(private, "validate = true"), Some(true), "{private}");
+        }
+    }
+    assert_eq!(validated(&off(&rule("forward", ".", "trust-ad = true"))), Some(false));
+    let on = rule("stub", "a", "validate = true");
+    assert_eq!(validated(&format!("[resolver]\niterate = false\nvalidate = false\n{on}")), Some(true));
 }
 
 #[test]
@@ -432,6 +496,21 @@ fn each_fault_has_its_words_and_its_place() {
             in_section("min-ttl = \"1h\"\nmax-ttl = \"1m\""),
             "`min-ttl` \"1h\" is longer than `max-ttl` \"1m\"",
             "\"1h\"",
+        ),
+        (
+            in_section("trust-anchors = [\". A 192.0.2.1\"]"),
+            "A is no trust anchor: write a DS or a DNSKEY",
+            "\". A 192.0.2.1\"",
+        ),
+        (
+            in_section("trust-anchors = [\". DS 1 16 2 00\"]"),
+            "the algorithm or digest type is not supported",
+            "\". DS 1 16 2 00\"",
+        ),
+        (
+            format!("{LEAST}trust-ad = true\nvalidate = true\n"),
+            "`trust-ad` and `validate` exclude each other: either the servers validate, or nomen does",
+            "true",
         ),
         (in_section("max-ttl = \"31d\""), "31d is out of range: 0s to 30d", "\"31d\""),
         (in_section("max-ttl = \"1500ms\""), "1500ms is not a number of whole seconds", "\"1500ms\""),

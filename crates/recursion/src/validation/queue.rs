@@ -1,0 +1,155 @@
+//! The way to whoever validates: answers from the thread that asks other servers, and what validating has asked for.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use dnssec::Need;
+use resolver::{Answer, Budget, ClientPrefix, Inquiry, LookupOutcome};
+use wire::NameBuf;
+
+use crate::settler::Who;
+
+/// An answer that somebody waits for, who is not to have it before it is validated.
+pub(crate) struct Candidate {
+    pub(crate) answer: Arc<Answer>,
+    /// What was asked, with CD clear.
+    pub(crate) inquiry: Inquiry,
+    /// Where the client is.
+    pub(crate) client: ClientPrefix,
+    /// What DS and DNSKEY are paid from.
+    pub(crate) budget: Budget,
+    /// Whoever waits.
+    pub(crate) who: Who,
+    /// Its place among all that wait.
+    pub(crate) _place: Place,
+}
+
+/// What there is to do.
+pub(crate) enum Task {
+    /// An answer came.
+    Validate(Box<Candidate>),
+    /// What was needed came, or cannot be had.
+    Found(Need, LookupOutcome),
+    /// What is known of this name and of those below may not be so any more.
+    Forget(NameBuf),
+}
+
+/// Tasks, in the order of their coming. Clients have a bounded number of places; what validating has asked for always finds
+/// one, since without it those places would never be free again.
+#[derive(Default)]
+pub(crate) struct Queue {
+    tasks: Mutex<Tasks>,
+    came: Condvar,
+    taken: Arc<Mutex<Taken>>,
+}
+
+/// The places that are taken: a zone whose keys are long in coming must not let one network take them all.
+#[derive(Default)]
+struct Taken {
+    all: usize,
+    by_network: HashMap<ClientPrefix, usize>,
+}
+
+#[derive(Default)]
+struct Tasks {
+    waiting: VecDeque<Task>,
+    closed: bool,
+}
+
+/// The place of one who waits, from the queue to the end of the validation.
+pub(crate) struct Place {
+    taken: Arc<Mutex<Taken>>,
+    network: ClientPrefix,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = lock(&self.taken);
+        taken.all -= 1;
+        if let Some(own) = taken.by_network.get_mut(&self.network) {
+            *own -= 1;
+            if *own == 0 {
+                taken.by_network.remove(&self.network);
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Queue {
+    /// A place for one who waits, if fewer than `most` have one, and of its network fewer than `most_of_network`.
+    pub(crate) fn place(&self, network: ClientPrefix, most: usize, most_of_network: usize) -> Option<Place> {
+        let mut taken = lock(&self.taken);
+        let own = taken.by_network.get(&network).copied().unwrap_or_default();
+        if taken.all >= most || own >= most_of_network {
+            return None;
+        }
+        taken.all += 1;
+        taken.by_network.insert(network, own + 1);
+        Some(Place { taken: Arc::clone(&self.taken), network })
+    }
+
+    /// How many have a place.
+    pub(crate) fn clients(&self) -> usize {
+        lock(&self.taken).all
+    }
+
+    /// Has an answer validated.
+    pub(crate) fn put(&self, candidate: Candidate) {
+        self.push(Task::Validate(Box::new(candidate)));
+    }
+
+    /// The outcome of a question for DS or DNSKEY.
+    pub(crate) fn found(&self, need: Need, outcome: LookupOutcome) {
+        self.push(Task::Found(need, outcome));
+    }
+
+    /// Has what is known of a name and of those below forgotten.
+    pub(crate) fn forget(&self, name: NameBuf) {
+        self.push(Task::Forget(name));
+    }
+
+    fn push(&self, task: Task) {
+        let mut tasks = lock(&self.tasks);
+        if tasks.closed {
+            // Dropped without the lock: whoever waits is told by that.
+            drop(tasks);
+            return drop(task);
+        }
+        tasks.waiting.push_back(task);
+        drop(tasks);
+        self.came.notify_one();
+    }
+
+    /// The next task, if there is one.
+    pub(crate) fn next(&self) -> Option<Task> {
+        lock(&self.tasks).waiting.pop_front()
+    }
+
+    /// The next task, as soon as there is one; `None` once the queue is closed.
+    pub(crate) fn wait(&self) -> Option<Task> {
+        let mut tasks = lock(&self.tasks);
+        loop {
+            if tasks.closed {
+                return None;
+            }
+            if let Some(task) = tasks.waiting.pop_front() {
+                return Some(task);
+            }
+            tasks = self.came.wait(tasks).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Nothing is taken any more, and what is there is dropped.
+    pub(crate) fn close(&self) {
+        let mut tasks = lock(&self.tasks);
+        tasks.closed = true;
+        let dropped = std::mem::take(&mut tasks.waiting);
+        drop(tasks);
+        self.came.notify_all();
+        drop(dropped);
+    }
+}

@@ -1,0 +1,613 @@
+//! Answers that are validated before anybody gets them, out of the tree of [`testkit::tree`]: signed for real.
+
+use std::sync::{Arc, LazyLock};
+
+use dnssec::{InsecureReason, TrustAnchors};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use recursion::{Domain, PolicyConfig, SpecialOff, Validations};
+use resolver::{Inquiry, LookupFailure, LookupOutcome, Scope, scrub};
+use testkit::name;
+use testkit::tree::{NOW, Reply as TreeReply, Tree, covered};
+use wire::{Name, Rcode, Ttl, Type};
+
+use crate::support::{Reply, World, ask, inquiry, show_inquiry};
+
+static TREE: LazyLock<Tree> = LazyLock::new(Tree::new);
+
+/// What an upstream server makes of the honest reply to a question; `None`: it does not answer.
+type Server = fn(&Inquiry, TreeReply) -> Option<TreeReply>;
+
+/// A world whose names are all validated, and the servers of the tree.
+struct Validated {
+    world: World,
+    validations: Validations,
+    server: Server,
+    /// What was asked of it.
+    asked: Vec<String>,
+    wall: u64,
+}
+
+/// All names are validated from the tree's root down.
+fn validating(policy: &mut PolicyConfig) {
+    policy.domains = vec![validated(".")];
+    policy.local.special_off = SpecialOff::All;
+    policy.validation.anchors = TREE.anchors();
+}
+
+fn validated(domain: &str) -> Domain {
+    Domain { name: name(domain), trust_ad: false, validate: true }
+}
+
+impl Validated {
+    fn new(change: impl FnOnce(&mut PolicyConfig)) -> Self {
+        let world = World::new(|policy| {
+            validating(policy);
+            change(policy);
+        });
+        let validations = world.service.validations();
+        Validated { world, validations, server: |_, reply| Some(reply), asked: Vec::new(), wall: NOW.into() }
+    }
+
+    fn of(server: Server) -> Self {
+        Validated { server, ..Validated::new(|_| {}) }
+    }
+
+    /// What the server says to an inquiry.
+    fn outcome(&self, inquiry: &Inquiry) -> LookupOutcome {
+        let honest = TREE.reply(inquiry.name.into(), inquiry.qtype);
+        let Some(reply) = (self.server)(inquiry, honest) else {
+            return LookupOutcome::Failed(LookupFailure::NoReply);
+        };
+        let covers = |domain: &&Domain| inquiry.name.as_name().is_at_or_below(domain.name.as_name());
+        let rules = self.world.policy.domains.iter().filter(covers);
+        let domain = rules.max_by_key(|domain| domain.name.as_name().label_count()).expect("a rule");
+        let (domain, sent) = (domain.name.as_name(), inquiry.name.as_name());
+        let scope = Scope { domain, sent, records_per_set: 256, max_ttl: 86_400, max_negative_ttl: 10_800 };
+        match scrub(&reply.message(), inquiry, reply.rcode, &scope) {
+            Ok(answer) => LookupOutcome::Answered(Arc::new(answer)),
+            Err(fault) => LookupOutcome::Failed(LookupFailure::BadReply(fault)),
+        }
+    }
+
+    fn work(&mut self) {
+        self.validations.work(self.world.now(), self.wall);
+    }
+
+    /// Answers all that is asked of others, until nobody asks any more.
+    fn run(&mut self) {
+        loop {
+            self.work();
+            let next = self.world.noted.0.lock().expect("one thread").first().map(|request| request.inquiry);
+            let Some(inquiry) = next else { break };
+            self.asked.push(show_inquiry(&inquiry));
+            let outcome = self.outcome(&inquiry);
+            self.world.end(&inquiry, &outcome);
+        }
+    }
+
+    /// The answer to a question, at once or later.
+    fn resolve(&mut self, question: &str) -> Reply {
+        match self.world.ask(&ask(question)) {
+            Some(reply) => reply,
+            None => {
+                self.run();
+                self.world.later()
+            }
+        }
+    }
+
+    /// In short.
+    fn says(&mut self, question: &str) -> String {
+        self.resolve(question).says()
+    }
+
+    fn counts(&self) -> [u64; 4] {
+        let stats = &self.world.service.stats().validation;
+        [&stats.secure, &stats.insecure, &stats.bogus, &stats.indeterminate].map(|count| count.get())
+    }
+}
+
+/// The last byte of the data of the records of one type that are asked for is another.
+fn forged(inquiry: &Inquiry, mut reply: TreeReply, rtype: Type) -> Option<TreeReply> {
+    if inquiry.qtype == rtype {
+        let lines = reply.answer.iter_mut().filter(|line| line.rtype == rtype);
+        lines.for_each(|line| *line.rdata.last_mut().expect("data") ^= 1);
+    }
+    Some(reply)
+}
+
+fn has_signatures(reply: &Reply) -> bool {
+    reply.answers().iter().chain(&reply.authorities()).any(|line| line.contains("RRSIG"))
+}
+
+#[test]
+fn what_is_secure_is_said_to_those_who_understand_it() {
+    let mut with = Validated::new(|_| {});
+    let first = with.resolve("www.nsec.test. A");
+    assert_eq!((first.says(), has_signatures(&first)), ("NOERROR rd ra".into(), false));
+    let needs = ["test. DS", ". DNSKEY", "test. DNSKEY", "nsec.test. DS", "nsec.test. DNSKEY"];
+    for need in needs {
+        assert!(with.asked.iter().any(|asked| asked.starts_with(need)), "{need}: {:?}", with.asked);
+    }
+    assert!(with.asked.iter().all(|asked| asked.ends_with(" do cd")), "{:?}", with.asked);
+    let signed = with.resolve("www.nsec.test. A do");
+    assert_eq!((signed.says(), has_signatures(&signed)), ("NOERROR rd ra ad".into(), true));
+    assert_eq!(with.asked.len(), 7, "keys are known by now: {:?}", with.asked);
+    // From the cache.
+    assert_eq!(with.world.hit(&ask("www.nsec.test. A")).says(), "NOERROR rd ra");
+    let plain = with.world.hit(&ask("www.nsec.test. A ad"));
+    assert_eq!((plain.says(), has_signatures(&plain)), ("NOERROR rd ra ad".into(), false));
+    let signed = with.world.hit(&ask("www.nsec.test. A do"));
+    assert_eq!((signed.says(), has_signatures(&signed)), ("NOERROR rd ra ad".into(), true));
+    assert_eq!(with.counts(), [2, 0, 0, 0]);
+}
+
+#[test]
+fn denials_and_wildcards_are_secure_with_what_proves_them() {
+    for zone in ["nsec.test.", "hash.test."] {
+        let mut with = Validated::new(|_| {});
+        for (question, rcode) in [
+            ("nothing.at.all.ZONE A", "NXDOMAIN"),
+            ("www.ZONE AAAA", "NOERROR"),
+            ("deep.ent.ZONE A", "NXDOMAIN"),
+            ("x.wild.ZONE A", "NOERROR"),
+            ("alias.ZONE A", "NOERROR"),
+            ("gone.ZONE A", "NXDOMAIN"),
+            ("x.moved.ZONE A", "NOERROR"),
+        ] {
+            let question = question.replace("ZONE", zone);
+            let plain = with.resolve(&format!("{question} ad"));
+            let rcode = if question.starts_with("deep") { plain.rcode().to_string() } else { rcode.into() };
+            assert_eq!((plain.says(), has_signatures(&plain)), (format!("{rcode} rd ra ad"), false));
+            let proofs = |reply: &Reply| reply.authorities().iter().any(|line| line.contains("NSEC"));
+            assert!(!proofs(&plain), "{question}: {plain:?}");
+            let signed = with.resolve(&format!("{question} do"));
+            assert_eq!((signed.says(), has_signatures(&signed)), (format!("{rcode} rd ra ad"), true));
+            let denied = signed.answers().is_empty() || question.starts_with("x.wild");
+            assert!(!denied || proofs(&signed), "{question}: {signed:?}");
+        }
+        assert_eq!(with.counts()[1..], [0; 3]);
+    }
+}
+
+#[test]
+fn what_is_proven_not_to_be_signed_passes_without_ad() {
+    let mut with = Validated::new(|_| {});
+    let names = ["plain.test.", "bare.nsec.test.", "bare.hash.test.", "bare.opt.test.", "child.plain.test."];
+    for zone in names {
+        for question in
+            [format!("www.{zone} A ad"), format!("www.{zone} A do"), format!("www.{zone} AAAA do")]
+        {
+            assert_eq!(with.says(&question), "NOERROR rd ra", "{question}");
+            assert_eq!(with.world.hit(&ask(&question)).says(), "NOERROR rd ra", "{question}");
+        }
+    }
+    assert_eq!(with.counts(), [0, 15, 0, 0]);
+    assert_eq!(with.says("www.odd.test. A do"), "NOERROR rd ra EDE 1");
+    assert_eq!(with.says("www.digest.test. A do"), "NOERROR rd ra EDE 2");
+    assert_eq!(with.says("www.iter.test. AAAA do"), "NOERROR rd ra EDE 27");
+}
+
+#[test]
+fn what_is_bogus_is_servfail_with_its_reason_also_from_memory() {
+    let server: Server = |inquiry, reply| forged(inquiry, reply, Type::A);
+    let mut with = Validated::of(server);
+    assert_eq!(with.says("www.nsec.test. A"), "SERVFAIL rd ra EDE 6");
+    assert_eq!(with.counts(), [0, 0, 1, 0]);
+    let asked = with.asked.len();
+    assert_eq!(with.world.hit(&ask("www.nsec.test. A do")).says(), "SERVFAIL rd ra EDE 6");
+    assert_eq!(with.asked.len(), asked, "nobody is asked again");
+    // Other types of the name are not.
+    assert_eq!(with.says("www.nsec.test. TXT do"), "NOERROR rd ra ad");
+    // After a while it is good.
+    with.server = |_, reply| Some(reply);
+    with.world.after(61);
+    assert_eq!(with.says("www.nsec.test. A do"), "NOERROR rd ra ad");
+}
+
+#[test]
+fn each_fault_has_its_extended_error() {
+    let unsigned: Server = |inquiry, reply| match inquiry.qtype {
+        Type::A => Some(reply.without(|line| line.rtype == Type::RRSIG)),
+        _ => Some(reply),
+    };
+    assert_eq!(Validated::of(unsigned).says("www.nsec.test. A"), "SERVFAIL rd ra EDE 10");
+    let no_proof: Server = |inquiry, reply| match inquiry.qtype {
+        Type::AAAA => Some(reply.without(|l| l.rtype == Type::NSEC || covered(l) == Some(Type::NSEC))),
+        _ => Some(reply),
+    };
+    assert_eq!(Validated::of(no_proof).says("www.nsec.test. AAAA"), "SERVFAIL rd ra EDE 12");
+    let no_keys: Server = |inquiry, reply| match inquiry.qtype {
+        Type::DNSKEY if !inquiry.name.as_name().is_root() => {
+            Some(reply.without(|line| line.rtype == Type::DNSKEY || covered(line) == Some(Type::DNSKEY)))
+        }
+        _ => Some(reply),
+    };
+    assert_eq!(Validated::of(no_keys).says("www.nsec.test. A"), "SERVFAIL rd ra EDE 9");
+    let mut late = Validated::new(|_| {});
+    late.wall += 100_000;
+    assert_eq!(late.says("www.nsec.test. A"), "SERVFAIL rd ra EDE 7");
+    let mut early = Validated::new(|_| {});
+    early.wall -= 100_000;
+    assert_eq!(early.says("www.nsec.test. A"), "SERVFAIL rd ra EDE 8");
+}
+
+#[test]
+fn who_sets_cd_gets_what_came_and_nobody_else_does() {
+    let mut with = Validated::of(|inquiry, reply| forged(inquiry, reply, Type::A));
+    assert_eq!(with.says("www.nsec.test. A do cd"), "NOERROR rd ra cd");
+    assert_eq!(with.world.hit(&ask("www.nsec.test. A do cd")).says(), "NOERROR rd ra cd", "it is kept");
+    let plain = with.resolve("www.nsec.test. A cd");
+    assert_eq!((plain.says(), has_signatures(&plain)), ("NOERROR rd ra cd".into(), false));
+    assert_eq!(with.counts(), [0; 4], "nothing was validated");
+    assert_eq!(with.says("www.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
+    assert_eq!(with.says("www.nsec.test. A"), "SERVFAIL rd ra EDE 6");
+    assert_eq!(with.world.hit(&ask("www.nsec.test. A do cd")).says(), "NOERROR rd ra cd");
+}
+
+#[test]
+fn ad_of_servers_counts_for_nothing() {
+    let mut with = Validated::new(|_| {});
+    for question in ["www.plain.test. A do", "www.nsec.test. A do cd"] {
+        with.world.miss(&ask(question));
+        with.work();
+        let mut next = inquiry(question);
+        (next.dnssec_ok, next.checking_disabled) = (true, true);
+        let LookupOutcome::Answered(answer) = with.outcome(&next) else { panic!("an answer") };
+        let mut message = answer.message.to_vec();
+        message[3] |= 0x20;
+        let answer = resolver::Answer { authentic: true, message: message.into(), ..(*answer).clone() };
+        with.world.end(&next, &LookupOutcome::Answered(Arc::new(answer)));
+        with.run();
+        assert!(!with.world.later().flags().contains("ad"), "{question}");
+        assert!(!with.world.hit(&ask(question)).flags().contains("ad"), "{question}");
+    }
+}
+
+#[test]
+fn below_a_negative_anchor_nothing_is_validated() {
+    let mut with = Validated::of(|inquiry, reply| forged(inquiry, reply, Type::A));
+    assert_eq!(with.says("www.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
+    let nsec = name("nsec.test.");
+    with.world.change_policy(|policy| policy.validation.anchors.add_negative(nsec.as_name()));
+    with.world.service.flush(nsec.as_name().to_lower().as_lower(), true, None);
+    assert_eq!(with.says("www.nsec.test. A do"), "NOERROR rd ra");
+    assert_eq!(with.says("www.hash.test. A do"), "SERVFAIL rd ra EDE 6");
+    with.world.change_policy(|policy| assert!(policy.validation.anchors.remove_negative(nsec.as_name())));
+    with.world.service.flush(nsec.as_name().to_lower().as_lower(), true, None);
+    assert_eq!(with.says("www.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
+}
+
+#[test]
+fn with_wrong_anchors_nothing_is_good_and_without_any_all_is() {
+    let wrong = |policy: &mut PolicyConfig| {
+        let mut anchors = TrustAnchors::none();
+        let ds = TREE.keys(name("test."))[0].ds(Name::ROOT);
+        anchors.add_ds(Name::ROOT, &ds).expect("an anchor");
+        policy.validation.anchors = anchors;
+    };
+    let mut with = Validated::new(wrong);
+    assert_eq!(with.says("www.nsec.test. A do"), "SERVFAIL rd ra EDE 9");
+    assert_eq!(with.says("www.plain.test. A do"), "SERVFAIL rd ra EDE 9");
+    with.world.change_policy(|policy| policy.validation.anchors = TrustAnchors::none());
+    assert_eq!(with.says("www.nsec.test. A do"), "NOERROR rd ra");
+    assert_eq!(with.counts(), [0, 0, 2, 1]);
+    // What was kept without anchors is not served with them.
+    with.world.change_policy(|policy| policy.validation.anchors = TREE.anchors());
+    assert_eq!(with.says("www.nsec.test. A do"), "NOERROR rd ra ad");
+}
+
+#[test]
+fn one_query_may_cost_so_much_and_no_more() {
+    let mut with = Validated::new(|policy| policy.validation.limits.signatures = 2);
+    assert_eq!(with.says("www.nsec.test. A"), "SERVFAIL rd ra EDE 6");
+    let stats = &with.world.service.stats().validation;
+    assert_eq!((stats.overspent.get(), stats.signatures.get()), (1, 2));
+    // What it has learned is there for the next one.
+    with.world.after(3);
+    for _ in 0..2 {
+        with.says("www.nsec.test. A");
+        with.world.after(3);
+    }
+    assert_eq!(with.says("www.nsec.test. A ad"), "NOERROR rd ra ad");
+}
+
+#[test]
+fn a_chain_shares_one_budget_from_its_first_name_to_its_last() {
+    let rules = |policy: &mut PolicyConfig| {
+        policy.domains = [".", "nsec.test.", "hash.test."].map(validated).into();
+    };
+    let mut with = Validated::new(rules);
+    assert_eq!(with.says("gone.nsec.test. A do"), "NXDOMAIN rd ra ad");
+    assert_eq!(with.world.hit(&ask("gone.nsec.test. A do")).says(), "NXDOMAIN rd ra ad", "as a whole");
+    assert_eq!(with.counts(), [2, 0, 0, 0], "link by link");
+    let signatures = with.world.service.stats().validation.signatures.get();
+    let mut poor = Validated::new(|policy| {
+        rules(policy);
+        policy.validation.limits.signatures = signatures as u32 - 1;
+    });
+    assert_eq!(poor.says("gone.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
+}
+
+#[test]
+fn links_of_our_own_are_not_validated() {
+    let mut with = Validated::new(|policy| {
+        let link = "out.home.example. 60 CNAME www.nsec.test.";
+        policy.local.data = vec![link.parse().expect("a record")];
+    });
+    assert_eq!(with.says("www.nsec.test. A do"), "NOERROR rd ra ad");
+    assert_eq!(with.says("out.home.example. A do"), "NOERROR aa rd ra");
+}
+
+#[test]
+fn who_finds_no_place_in_the_queue_is_told() {
+    let mut with = Validated::new(|policy| policy.validation.waiting = 1);
+    with.world.miss(&ask("www.nsec.test. A"));
+    with.world.miss(&ask("www.hash.test. A"));
+    for question in ["www.nsec.test. A do cd", "www.hash.test. A do cd"] {
+        let inquiry = inquiry(question);
+        let outcome = with.outcome(&inquiry);
+        with.world.end(&inquiry, &outcome);
+    }
+    assert_eq!(with.world.later().says(), "SERVFAIL rd ra EDE 0");
+    assert_eq!((with.world.service.stats().validation.shed.get(), with.world.service.unvalidated()), (1, 1));
+    with.run();
+    assert_eq!(with.world.later().says(), "NOERROR rd ra");
+    assert_eq!(with.world.service.unvalidated(), 0);
+    assert_eq!(with.says("www.hash.test. A"), "NOERROR rd ra");
+}
+
+#[test]
+fn one_network_cannot_take_all_places() {
+    let mut with = Validated::new(|policy| policy.validation.waiting_of_network = 1);
+    let questions = ["www.nsec.test. A", "www.hash.test. A", "www.plain.test. A"];
+    for (question, from) in questions.into_iter().zip(["127.0.0.1", "127.0.0.2", "127.0.1.1"]) {
+        with.world.miss(&ask(question).from(from));
+        let inquiry = inquiry(&format!("{question} do cd"));
+        let outcome = with.outcome(&inquiry);
+        with.world.end(&inquiry, &outcome);
+    }
+    assert_eq!(with.world.later().says(), "SERVFAIL rd ra EDE 0", "the second of 127.0.0.0/24");
+    assert_eq!(with.world.service.unvalidated(), 2);
+    with.run();
+    assert_eq!(with.world.late().len(), 2);
+}
+
+#[test]
+fn where_keys_cannot_be_had_nobody_asks_for_them_again_at_once() {
+    let mut with = Validated::of(|inquiry, reply| {
+        let silent = inquiry.qtype == Type::DNSKEY && inquiry.name.as_name().label_count() == 1;
+        (!silent).then_some(reply)
+    });
+    assert_eq!(with.says("www.nsec.test. A"), "SERVFAIL rd ra EDE 22");
+    assert_eq!(with.world.service.stats().validation.unfinished.get(), 1);
+    assert_eq!(with.world.hit(&ask("www.nsec.test. A do")).says(), "SERVFAIL rd ra EDE 13");
+    assert_eq!(with.says("www.hash.test. A"), "SERVFAIL rd ra EDE 22");
+    let keys = |with: &Validated| with.asked.iter().filter(|asked| asked.starts_with("test. DNSKEY")).count();
+    assert_eq!(keys(&with), 1);
+    with.world.after(3);
+    with.server = |_, reply| Some(reply);
+    assert_eq!(with.says("www.nsec.test. A do"), "NOERROR rd ra ad");
+    assert_eq!(keys(&with), 2);
+}
+
+#[test]
+fn all_who_wait_share_one_validation_and_what_it_needs() {
+    let mut with = Validated::new(|_| {});
+    for question in
+        ["www.nsec.test. A", "www.nsec.test. A do", "mail.nsec.test. MX do", "www.nsec.test. A ad"]
+    {
+        with.world.miss(&ask(question));
+    }
+    with.run();
+    let mut says: Vec<String> = with.world.late().iter().map(Reply::says).collect();
+    says.sort();
+    assert_eq!(says, ["NOERROR rd ra", "NOERROR rd ra ad", "NOERROR rd ra ad", "NOERROR rd ra ad"]);
+    assert_eq!(with.counts(), [2, 0, 0, 0]);
+    let mut asked = with.asked.clone();
+    asked.dedup();
+    asked.sort();
+    let all = asked.len();
+    asked.dedup();
+    assert_eq!(all, asked.len(), "nothing was asked twice: {asked:?}");
+}
+
+#[test]
+fn what_is_in_use_is_validated_when_it_is_fetched_anew() {
+    let mut with = Validated::new(|_| {});
+    with.says("www.nsec.test. A");
+    with.world.after(3300);
+    for _ in 0..5 {
+        with.world.hit(&ask("www.nsec.test. A"));
+    }
+    assert_eq!(with.world.asked(), ["www.nsec.test. A do cd"]);
+    with.run();
+    with.world.after(400);
+    assert_eq!(with.world.hit(&ask("www.nsec.test. A ad")).says(), "NOERROR rd ra ad");
+}
+
+#[test]
+fn old_data_is_served_where_nobody_answers_but_not_in_place_of_bogus() {
+    let stale = |policy: &mut PolicyConfig| policy.stale_after = Some(std::time::Duration::from_millis(1800));
+    let mut with = Validated::new(stale);
+    assert_eq!(with.says("www.nsec.test. A ad"), "NOERROR rd ra ad");
+    with.world.after(3700);
+    with.server = |_, _| None;
+    assert_eq!(with.says("www.nsec.test. A ad"), "NOERROR rd ra EDE 3");
+    with.world.after(100);
+    with.server = |inquiry, reply| forged(inquiry, reply, Type::A);
+    assert_eq!(with.says("www.nsec.test. A ad"), "SERVFAIL rd ra EDE 6");
+    assert_eq!(with.says("www.nsec.test. A ad"), "SERVFAIL rd ra EDE 6");
+}
+
+#[test]
+fn nothing_is_kept_longer_than_its_signatures_are_good() {
+    let mut with = Validated::new(|_| {});
+    with.wall += 86_400 - 100;
+    let reply = with.resolve("www.nsec.test. A do");
+    assert_eq!(reply.says(), "NOERROR rd ra ad");
+    assert!(reply.ttl().is_some_and(|ttl| ttl <= Ttl::from_secs(160)), "{reply:?}");
+    let denied = with.resolve("nothing.nsec.test. A do");
+    assert!(denied.ttl().is_some_and(|ttl| ttl <= Ttl::from_secs(160)), "{denied:?}");
+    with.world.after(161);
+    with.wall += 161;
+    assert_eq!(with.says("www.nsec.test. A do"), "SERVFAIL rd ra EDE 7");
+}
+
+#[test]
+fn a_rule_may_be_left_out() {
+    let own = Domain { name: name("island.test."), trust_ad: false, validate: false };
+    let mut with = Validated::of(|inquiry, reply| forged(inquiry, reply, Type::A));
+    with.world.change_policy(|policy| policy.domains.push(own.clone()));
+    assert_eq!(with.says("www.island.test. A"), "NOERROR rd ra");
+    assert_eq!(with.asked, ["www.island.test. A"], "asked as the client did");
+    assert_eq!(with.says("www.nsec.test. A"), "SERVFAIL rd ra EDE 6");
+}
+
+#[test]
+fn what_was_kept_without_validating_is_not_served_where_it_is_wanted() {
+    let mut with = Validated::of(|inquiry, reply| forged(inquiry, reply, Type::A));
+    with.world.change_policy(|policy| policy.domains[0].validate = false);
+    assert_eq!(with.says("www.nsec.test. A"), "NOERROR rd ra");
+    // One is on its way while the policy changes.
+    with.world.miss(&ask("www.hash.test. A"));
+    with.world.change_policy(|policy| policy.domains[0].validate = true);
+    with.run();
+    assert_eq!(with.world.later().says(), "SERVFAIL rd ra EDE 6");
+    assert_eq!(with.says("www.nsec.test. A"), "SERVFAIL rd ra EDE 6");
+}
+
+/// What happens next.
+#[derive(Clone, Debug)]
+enum Event {
+    /// A client asks.
+    Ask { question: &'static str, dnssec_ok: bool, checking_disabled: bool },
+    /// One of the lookups under way ends: with the honest answer, a forged one, or none.
+    End { which: Index, how: Ending },
+    /// The thread that validates does what there is to do.
+    Work,
+    /// Seconds pass.
+    After(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    Honest,
+    Forged,
+    Failed,
+}
+
+/// Names whose addresses are signed, at once or behind an alias that is not, and one that is not signed.
+const QUESTIONS: [&str; 5] = [
+    "www.nsec.test. A",
+    "alias.hash.test. A",
+    "x.wild.nsec.test. A",
+    "far.plain.test. A",
+    "www.plain.test. A",
+];
+
+fn event() -> impl Strategy<Value = Event> {
+    let ask = (select(&QUESTIONS[..]), any::<bool>(), any::<bool>())
+        .prop_map(|(question, dnssec_ok, cd)| Event::Ask { question, dnssec_ok, checking_disabled: cd });
+    let how = prop_oneof![4 => Just(Ending::Honest), 2 => Just(Ending::Forged), 1 => Just(Ending::Failed)];
+    let end = (any::<Index>(), how).prop_map(|(which, how)| Event::End { which, how });
+    let after = select(vec![1, 3, 61, 3300, 4000]).prop_map(Event::After);
+    prop_oneof![4 => ask, 6 => end, 3 => Just(Event::Work), 1 => after]
+}
+
+impl Validated {
+    fn end_one(&mut self, which: Index, how: Ending) {
+        let pending: Vec<Inquiry> =
+            self.world.noted.0.lock().expect("one thread").iter().map(|request| request.inquiry).collect();
+        if pending.is_empty() {
+            return;
+        }
+        self.server = match how {
+            Ending::Honest => |_, reply| Some(reply),
+            Ending::Forged => |inquiry, reply| forged(inquiry, reply, Type::A),
+            Ending::Failed => |_, _| None,
+        };
+        let inquiry = pending[which.index(pending.len())];
+        let outcome = self.outcome(&inquiry);
+        self.world.end(&inquiry, &outcome);
+    }
+}
+
+/// Nobody without CD has forged data of a zone that is signed, and only what is secure has AD.
+fn check(reply: &Reply, cds: &[bool]) {
+    let cd = cds[usize::from(reply.id())];
+    let [answers, ..] = &reply.0.sections;
+    let signed = |zone: &str, owner: &wire::NameBuf| owner.as_name().is_at_or_below(name(zone).as_name());
+    let is_forged = answers.iter().filter(|line| line.rtype == Type::A).any(|line| {
+        let honest = TREE.reply(line.owner, Type::A).answer;
+        !honest.iter().any(|good| good.rtype == Type::A && good.rdata == line.rdata)
+    });
+    let is_signed = |owner| signed("nsec.test.", owner) || signed("hash.test.", owner);
+    let concerned = answers.iter().any(|line| line.rtype == Type::A && is_signed(&line.owner));
+    assert!(cd || !(is_forged && concerned), "{reply:?}");
+    if reply.flags().contains("ad") {
+        assert!(!cd && !is_forged && answers.iter().all(|line| is_signed(&line.owner)), "{reply:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_order_of_events_brings_forged_data_to_who_has_not_set_cd(events in vec(event(), 1..60)) {
+        let mut with = Validated::new(|policy| {
+            policy.stale_after = Some(std::time::Duration::from_millis(1800));
+        });
+        let mut cds: Vec<bool> = Vec::new();
+        let mut answered = 0;
+        for event in events {
+            match event {
+                Event::Ask { question, dnssec_ok, checking_disabled } => {
+                    let id = cds.len() as u16;
+                    cds.push(checking_disabled);
+                    let ask = crate::support::Ask { id, dnssec_ok, checking_disabled, ..ask(question) };
+                    if let Some(reply) = with.world.ask(&ask) {
+                        check(&reply, &cds);
+                        answered += 1;
+                    }
+                }
+                Event::End { which, how } => with.end_one(which, how),
+                Event::Work => with.work(),
+                Event::After(seconds) => {
+                    with.world.after(seconds);
+                    with.wall += seconds;
+                }
+            }
+            let late = with.world.late();
+            late.iter().for_each(|reply| check(reply, &cds));
+            answered += late.len();
+        }
+        with.server = |_, reply| Some(reply);
+        with.run();
+        let late = with.world.late();
+        late.iter().for_each(|reply| check(reply, &cds));
+        prop_assert_eq!(answered + late.len(), cds.len(), "everybody is answered");
+        prop_assert_eq!(with.world.service.unvalidated(), 0);
+    }
+}
+
+#[test]
+fn who_asks_in_the_program_is_told_what_was_found_and_what_it_took() {
+    let mut with = Validated::new(|_| {});
+    let (told, verdicts) = std::sync::mpsc::channel();
+    for question in ["www.nsec.test. A", "www.plain.test. A"] {
+        let told = told.clone();
+        with.world.service.look_up(inquiry(question), None, move |outcome, verdict| {
+            assert!(matches!(outcome, LookupOutcome::Answered(answer) if answer.rcode == Rcode::NOERROR));
+            told.send(verdict).expect("a listener");
+        });
+        with.run();
+    }
+    let found: Vec<recursion::Verdict> = verdicts.try_iter().flatten().collect();
+    assert_eq!(found[0].security, dnssec::Security::Secure);
+    assert_eq!(found[0].asked.len(), 5, "{found:?}");
+    assert_eq!(found[1].security, dnssec::Security::Insecure(InsecureReason::Unsigned));
+    assert!(found[1].asked.contains(&dnssec::Need::Ds(name("plain.test."))), "{found:?}");
+}

@@ -1,0 +1,159 @@
+//! Keys of `[resolver]` about validating answers (DNSSEC): where trust begins, and what it may cost.
+
+use std::fmt;
+
+use dnssec::{AnchorFault, TrustAnchors, ValidationLimits, ValidationSettings};
+use recursion::{LocalRecord, LocalRecordFault, SpecialName, ValidationConfig};
+use toml::Spanned;
+use toml::de::DeValue;
+use wire::{Name, NameBuf, Ttl, Type};
+
+use crate::config::table::keys;
+use crate::config::table::read::{At, Reader};
+use crate::config::table::value::{Int, Seconds, Value, quote};
+
+keys! {
+    /// Validating answers.
+    pub struct Validating {
+        /// Validate what other servers answer (DNSSEC, RFC 4035), so that nobody gets data that was forged on the way: it is
+        /// answered with SERVFAIL. What is proven not to be signed passes. For the names of one rule, `validate` of its block
+        /// decides otherwise.
+        live "validate" validate: bool = true, example false;
+        /// Where trust begins: DS or DNSKEY records, each as a line of a zone file. Unset: the keys of the public root, with
+        /// the tags 20326 and 38696, and no others. With a root of your own, name its keys here, or turn `validate` off.
+        live "trust-anchors" anchors: Option<Vec<At<Anchor>>> = None,
+            example [". DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D"];
+        /// Domains in which nothing is validated (RFC 7646), since their signatures are broken, or since they are yours and
+        /// the public DNS knows nothing of them. `nomen ctl nta` sets such anchors for a while.
+        live "negative-trust-anchors" negative: Option<Vec<At<NameBuf>>> = None, example ["corp.example"];
+        /// Time that clocks may differ: signatures are good so long before they begin, and after they end.
+        live "signature-skew" skew: Seconds<0, 86_400> = Seconds(60), example "5m";
+        /// Time that it is remembered that an answer, or the keys of a zone, are bogus.
+        live "bogus-ttl" bogus_ttl: Seconds<1, 300> = Seconds(60), example "10s";
+        /// Most iterations of NSEC3 that are followed; with more, what a zone denies counts as not signed (RFC 9276 §3.2).
+        live "max-nsec3-iterations" iterations: Int<u16, 0, 500> = Int(50), example 100;
+        /// Most signatures verified for one query of a client, aliases included.
+        live "validate-signatures" signatures: Int<u32, 1, 1000> = Int(48), example 32;
+        /// Most of them that may turn out not to be good.
+        live "validate-failures" failures: Int<u32, 1, 1000> = Int(4), example 8;
+        /// Most blocks of 64 bytes hashed for NSEC3 for one query of a client. Eight names at 50 iterations take some 410.
+        live "validate-hashes" hashes: Int<u32, 1, 100_000> = Int(450), example 1000;
+        /// Most questions for DS and DNSKEY for one query of a client.
+        live "validate-fetches" fetches: Int<u32, 1, 1000> = Int(64), example 40;
+        /// Most clients whose answers wait to be validated, and of one network as many as `clients-per-network`; the next is
+        /// answered with SERVFAIL, or with what has expired.
+        live "validations" waiting: Int<usize, 1, 1_000_000> = Int(10_000), example 5000;
+        /// Most names of which it is remembered which keys they have, or that they have none.
+        live "known-keys" names: Int<usize, 100, 10_000_000> = Int(20_000), example 100000;
+    }
+}
+
+/// A trust anchor as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Anchor {
+    text: String,
+    record: LocalRecord,
+}
+
+/// What is wrong with the text of an [`Anchor`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnchorLineFault {
+    /// It is no record.
+    Record(LocalRecordFault),
+    /// A record of this type is no anchor.
+    Type(Type),
+    /// Nothing can be validated by it.
+    Anchor(AnchorFault),
+}
+
+impl fmt::Display for AnchorLineFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Record(fault) => fault.fmt(f),
+            Self::Type(rtype) => write!(f, "{rtype} is no trust anchor: write a DS or a DNSKEY"),
+            Self::Anchor(fault) => fault.fmt(f),
+        }
+    }
+}
+
+impl Anchor {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// [`AnchorLineFault`].
+    pub fn parse(text: &str) -> Result<Self, AnchorLineFault> {
+        let record = LocalRecord::parse(text).map_err(AnchorLineFault::Record)?;
+        let anchor = Anchor { text: text.to_owned(), record };
+        anchor.add_to(&mut TrustAnchors::none())?;
+        Ok(anchor)
+    }
+
+    fn add_to(&self, anchors: &mut TrustAnchors) -> Result<(), AnchorLineFault> {
+        let LocalRecord { owner, rtype, rdata, .. } = &self.record;
+        match *rtype {
+            Type::DS => anchors.add_ds(owner.as_name(), rdata).map_err(AnchorLineFault::Anchor),
+            Type::DNSKEY => anchors.add_dnskey(owner.as_name(), rdata).map_err(AnchorLineFault::Anchor),
+            rtype => Err(AnchorLineFault::Type(rtype)),
+        }
+    }
+}
+
+impl Value for Anchor {
+    fn kind() -> String {
+        "record `name DS data` or `name DNSKEY data`".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.text(node, "a record such as \". DS 20326 8 2 E06D…\"", Anchor::parse)
+    }
+    fn render(&self) -> Option<String> {
+        Some(quote(&self.text))
+    }
+}
+
+/// A domain for private use that the public root denies, as it denies most special-use names.
+const INTERNAL: &[u8] = b"\x08internal\x00";
+
+/// Whether the public DNS has nothing to say of a domain, or the wrong thing, so that no chain of trust leads there.
+pub fn is_private(domain: Name<'_>) -> bool {
+    let is_internal = Name::from_wire(INTERNAL).is_ok_and(|internal| domain.is_at_or_below(internal));
+    is_internal || SpecialName::above(domain).is_some()
+}
+
+impl Validating {
+    /// Whether the names of a rule are validated that does not say so itself.
+    pub(super) fn validates(&self, domain: Name<'_>) -> bool {
+        *self.validate && !is_private(domain)
+    }
+
+    /// How answers are validated, where so many clients of one network may wait.
+    pub(super) fn config(&self, per_network: usize) -> ValidationConfig {
+        let mut anchors = match &self.anchors.value {
+            None => TrustAnchors::root(),
+            Some(lines) => lines.iter().fold(TrustAnchors::none(), |mut anchors, line| {
+                // That it is one was looked at when it was read.
+                let _ = line.add_to(&mut anchors);
+                anchors
+            }),
+        };
+        self.negative.iter().flatten().for_each(|name| anchors.add_negative(name.as_name()));
+        ValidationConfig {
+            settings: ValidationSettings {
+                skew: self.skew.0,
+                max_nsec3_iterations: self.iterations.0,
+                bogus_ttl: Ttl::from_secs(self.bogus_ttl.0),
+                ..ValidationSettings::default()
+            },
+            limits: ValidationLimits {
+                signatures: self.signatures.0,
+                failures: self.failures.0,
+                nsec3_hashes: self.hashes.0,
+                fetches: self.fetches.0,
+                ..ValidationLimits::default()
+            },
+            anchors,
+            names: self.names.0,
+            waiting: self.waiting.0,
+            waiting_of_network: per_network,
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Answers that are validated, found from the root servers down: a small DNS of signed zones, in a network namespace.
+//!
+//! ```text
+//! .             signed, 10.53.0.1
+//!   example.    signed with NSEC3, 10.53.0.2
+//!   bare.       not signed, 10.53.0.3
+//!   broken.     signed, and the signatures have ended, 10.53.0.4
+//! ```
+
+use std::fmt::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use recursion::LocalRecord;
+use testkit::keys::{SigningKey, Validity};
+use testkit::sign::sign_by;
+use testkit::{Chain, Record, name};
+use wire::Type;
+
+use crate::iterate::{authority, in_a_network, inside};
+use crate::metrics::http;
+use crate::support::{Server, eventually, free_address, text, written};
+
+const SOA: &str = "3600 SOA a.root. admin. 1 3600 600 86400 60";
+
+/// The key of a zone.
+fn key(apex: &str) -> SigningKey {
+    SigningKey::new(apex.bytes().map(u16::from).sum(), SigningKey::KSK)
+}
+
+/// A DS record as a line of text.
+fn ds(apex: &str) -> String {
+    let ds = key(apex).ds(name(apex).as_name());
+    let digest: String = ds[4..].iter().map(|byte| format!("{byte:02X}")).collect();
+    format!("{apex} 3600 DS {} {} {} {digest}", u16::from_be_bytes([ds[0], ds[1]]), ds[2], ds[3])
+}
+
+/// A zone's text, signed by its key; the signatures end so many hours from now.
+fn signed(apex: &str, lines: &[&str], chain: &Chain, hours: i64) -> String {
+    let record = |line: &str| {
+        let LocalRecord { owner, rtype, ttl, rdata } = line.parse().unwrap_or_else(|e| panic!("{line}: {e}"));
+        Record { owner, rtype, ttl, rdata }
+    };
+    let (key, zone) = (key(apex), name(apex));
+    let mut records: Vec<Record> = lines.iter().map(|line| record(line)).collect();
+    records.push(record(&format!("{apex} {SOA}")));
+    let ttl = records[0].ttl;
+    records.push(Record { owner: zone, rtype: Type::DNSKEY, ttl, rdata: key.dnskey.clone() });
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() as i64;
+    let at = |hours: i64| u32::try_from(now + 3600 * hours).expect("before 2106");
+    let validity = Validity { inception: at(hours - 48), expiration: at(hours) };
+    let sign = |owner, rtype, ttl, rdatas: &[Vec<u8>]| {
+        vec![key.sign(zone.as_name(), (owner, rtype, ttl), rdatas, validity)]
+    };
+    let mut out = String::new();
+    for Record { owner, rtype, ttl, rdata } in sign_by(zone.as_name(), &records, chain, &sign) {
+        let data: String = rdata.iter().map(|byte| format!("{byte:02x}")).collect();
+        let line = (owner, ttl.as_secs(), rtype, rdata.len());
+        writeln!(out, "{} {} {} \\# {} {data}", line.0, line.1, line.2, line.3).expect("written");
+    }
+    out
+}
+
+/// The servers of the small DNS.
+fn internet() -> [Server; 4] {
+    let delegation = |zone: &str, last: u8| {
+        [format!("{zone} 3600 NS ns.{zone}"), format!("ns.{zone} 3600 A 10.53.0.{last}")]
+    };
+    let mut root = vec![". 3600 NS a.root.".to_owned(), "a.root. 3600 A 10.53.0.1".into()];
+    for (zone, last) in [("example.", 2), ("bare.", 3), ("broken.", 4)] {
+        root.extend(delegation(zone, last));
+    }
+    root.extend([ds("example."), ds("broken.")]);
+    let root: Vec<&str> = root.iter().map(String::as_str).collect();
+    let example = [
+        "example. 3600 NS ns.example.",
+        "ns.example. 3600 A 10.53.0.2",
+        "www.example. 3600 A 192.0.2.1",
+        "*.wild.example. 3600 A 192.0.2.2",
+        "far.example. 3600 CNAME www.bare.",
+        "bad.example. 3600 CNAME www.broken.",
+    ];
+    let broken =
+        ["broken. 3600 NS ns.broken.", "ns.broken. 3600 A 10.53.0.4", "www.broken. 3600 A 192.0.2.4"];
+    let bare = "$TTL 3600\n@ SOA ns admin 1 3600 600 86400 60\n@ NS ns\nns A 10.53.0.3\nwww A 192.0.2.3\n";
+    [
+        authority(1, &[(".", &signed(".", &root, &Chain::Nsec, 24))]),
+        authority(2, &[("example", &signed("example.", &example, &Chain::NSEC3, 24))]),
+        authority(3, &[("bare", bare)]),
+        authority(4, &[("broken", &signed("broken.", &broken, &Chain::Nsec, -24))]),
+    ]
+}
+
+/// A resolver that begins there, with this anchor and more keys and sections.
+fn resolver(anchor: &str, more: &str) -> Server {
+    let folder = tempfile::tempdir().expect("a folder");
+    let keys = format!("root-servers = [\"10.53.0.1\"]\ntrust-anchors = [\"{anchor}\"]\n");
+    Server::start_in(folder, "", &format!("[resolver]\n{keys}{more}"))
+}
+
+/// The status, AD and the extended error of an answer.
+fn says(server: &Server, question: &[&str]) -> String {
+    let answer = server.query(question);
+    let between = |from: &str, to: &str| {
+        let rest = answer.split_once(from).map(|(_, rest)| rest);
+        rest.and_then(|rest| rest.split_once(to)).map_or("", |(word, _)| word).to_owned()
+    };
+    let ad = if between("flags:", ";").contains(" ad") { " ad" } else { "" };
+    let error = between("EDE: ", " (");
+    let error = if error.is_empty() { error } else { format!(" EDE {error}") };
+    between("status: ", ",") + ad + &error
+}
+
+#[test]
+fn answers_are_validated_from_the_root_down() {
+    in_a_network("validate::inside_answers_are_validated_from_the_root_down");
+}
+
+#[test]
+#[ignore = "runs in a network namespace, which the test without `inside_` makes"]
+fn inside_answers_are_validated_from_the_root_down() {
+    inside();
+    let _servers = internet();
+    let at = free_address();
+    let server = resolver(&ds("."), &format!("[metrics]\nlisten = {}\n", written(at)));
+    for (question, wanted) in [
+        (&["www.example", "+dnssec"][..], "NOERROR ad"),
+        (&["www.example"], "NOERROR"),
+        (&["www.example", "+adflag"], "NOERROR ad"),
+        (&["www.example", "AAAA", "+dnssec"], "NOERROR ad"),
+        (&["nosuch.example", "+dnssec"], "NXDOMAIN ad"),
+        (&["nosuch", "+dnssec"], "NXDOMAIN ad"),
+        (&["a.wild.example", "+dnssec"], "NOERROR ad"),
+        (&["www.bare", "+dnssec"], "NOERROR"),
+        (&["nosuch.bare", "+dnssec"], "NXDOMAIN"),
+        (&["far.example", "+dnssec"], "NOERROR"),
+        (&["www.broken", "+dnssec"], "SERVFAIL EDE 7"),
+        (&["www.broken"], "SERVFAIL EDE 7"),
+        (&["bad.example"], "SERVFAIL EDE 7"),
+        (&["www.broken", "+dnssec", "+cd"], "NOERROR"),
+        (&["www.broken", "+cd"], "NOERROR"),
+        (&["example", "DNSKEY", "+dnssec"], "NOERROR ad"),
+        (&["bare", "DS", "+dnssec"], "NOERROR ad"),
+    ] {
+        // From the servers, and from the cache.
+        for _ in 0..2 {
+            assert_eq!(says(&server, question), wanted, "{question:?}\n{}", server.query(question));
+        }
+    }
+    let plain = server.query(&["www.example"]);
+    assert!(!plain.contains("RRSIG"), "{plain}");
+    assert!(server.query(&["www.example", "+dnssec"]).contains("RRSIG"));
+    let figures = http(at, "GET /metrics");
+    let count = |name: &str| {
+        let line = figures.lines().find_map(|line| line.strip_prefix(&format!("nomen_validation_{name} ")));
+        line.and_then(|value| value.parse::<f64>().ok()).unwrap_or_else(|| panic!("{name}: {figures}"))
+    };
+    for name in ["secure_total", "insecure_total", "bogus_total", "signatures_total", "fetches_total"] {
+        assert!(count(name) > 0.0, "{name}");
+    }
+    assert_eq!((count("waiting"), count("shed_total")), (0.0, 0.0));
+}
+
+#[test]
+fn operators_see_why_and_may_look_away() {
+    in_a_network("validate::inside_operators_see_why_and_may_look_away");
+}
+
+#[test]
+#[ignore = "runs in a network namespace, which the test without `inside_` makes"]
+fn inside_operators_see_why_and_may_look_away() {
+    inside();
+    let _servers = internet();
+    let server = resolver(&ds("."), "");
+    let explained = |name: &str| text(&server.ctl(&["explain", name]).stdout);
+    for (name, words) in [
+        ("www.example", "it is secure"),
+        ("www.bare", "it is insecure at www.bare.: the zone, or one above it, is not signed"),
+        ("www.broken", "it is bogus at"),
+    ] {
+        let said = explained(name);
+        assert!(said.contains(words), "{name}: {said}");
+    }
+    assert!(explained("www.example").contains("it was found secure"));
+    assert!(explained("www.broken").contains("clients get SERVFAIL with extended error 7"));
+    // For a while nobody looks.
+    let added = server.ctl(&["nta", "add", "broken", "--for", "1h"]);
+    assert!(added.status.success(), "{}", text(&added.stderr));
+    assert_eq!(says(&server, &["www.broken", "+dnssec"]), "NOERROR");
+    assert_eq!(says(&server, &["www.example", "+dnssec"]), "NOERROR ad");
+    let list = server.ctl_json(&["nta", "list"]);
+    assert_eq!(list[0]["domain"], "broken.", "{list}");
+    assert!(list[0]["seconds_left"].as_u64().is_some_and(|left| left > 3000), "{list}");
+    // It outlives a reload, not its time.
+    server.reload();
+    assert_eq!(says(&server, &["www.broken", "+dnssec"]), "NOERROR");
+    assert!(server.ctl(&["nta", "add", "broken", "--for", "1s"]).status.success());
+    eventually("it is over", &server, || says(&server, &["www.broken", "+dnssec"]) == "SERVFAIL EDE 7");
+    assert!(server.ctl(&["nta", "add", "broken"]).status.success());
+    assert!(server.ctl(&["nta", "remove", "broken"]).status.success());
+    assert_eq!(says(&server, &["www.broken", "+dnssec"]), "SERVFAIL EDE 7");
+    for (arguments, words) in [
+        (&["nta", "remove", "broken"][..], "no negative trust anchor was added for broken"),
+        (&["nta", "add", "broken", "--for", "8d"], "the time is out of range: 1s to 7d"),
+        (&["nta", "add", "a..b"], "a..b"),
+    ] {
+        let output = server.ctl(arguments);
+        assert!(!output.status.success() && text(&output.stderr).contains(words), "{}", text(&output.stderr));
+    }
+    // The configuration says so, and then trusts somebody else.
+    server.reconfigure("[resolver]\n", "[resolver]\nnegative-trust-anchors = [\"broken\"]\n");
+    server.reload();
+    eventually("it is in force", &server, || says(&server, &["www.broken", "+dnssec"]) == "NOERROR");
+    server.reconfigure(&ds("."), &ds("example.").replacen("example.", ".", 1));
+    server.reload();
+    eventually("it is in force", &server, || says(&server, &["www.example", "+dnssec"]) == "SERVFAIL EDE 9");
+    server.reconfigure("[resolver]\n", "[resolver]\nvalidate = false\n");
+    server.reload();
+    eventually("it is in force", &server, || says(&server, &["www.example", "+dnssec"]) == "NOERROR");
+}
