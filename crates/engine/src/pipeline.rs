@@ -15,7 +15,7 @@ use crate::late::{Account, Ready, Settled, Ticket, Waiting};
 use crate::log::{LoggedQuery, LoggedReply, QueryLog, Role};
 use crate::memory::{Found, Memory, Sought};
 use crate::refusal::{Answered, Refusal};
-use crate::request::{Question, Request};
+use crate::request::Request;
 use crate::route::Route;
 use crate::settings::{Engine, Shared};
 use crate::signature::Signature;
@@ -243,8 +243,8 @@ impl<M: Memory> Worker<M> {
                 let (asked, aim) = (asked(question), &aims[usize::from(aim)].aim);
                 match shared.memory.answer(aim, &asked, &mut b, scratch) {
                     Ok(Found::Answer(info)) => Ok(Ok(info)),
-                    Ok(Found::LeadsTo(target)) => {
-                        follow(shared, &frame, question_only, target, &asked, &mut b, tickets)
+                    Ok(Found::LeadsTo(to)) => {
+                        follow(shared, &frame, question_only, to, &asked, &mut b, tickets)
                     }
                     Ok(Found::Nothing) => {
                         frame.clear(&mut b, question_only);
@@ -254,22 +254,18 @@ impl<M: Memory> Worker<M> {
                 }
             }
             Route::Stopped(stopped) => Ok(Err(stopped.refusal())),
-            Route::Chaos(Question { qtype, .. }) => {
-                Ok(chaos::answer(&shared.config.identity, qname.as_lower(), qtype, &mut b))
+            Route::Chaos(asks) => {
+                Ok(chaos::answer(&shared.config.identity, qname.as_lower(), asks.qtype, &mut b))
             }
-            Route::Source(operation, question) => {
-                beyond(shared, operation, &asked(question), &mut b, tickets)
-            }
+            Route::Source(of, question) => beyond(shared, of, &asked(question), &mut b, tickets),
             Route::Unverified(refusal, question) => unverified(shared, refusal, &asked(question), tickets),
         };
         let answered = match answered {
             Ok(answered) => answered,
             Err(other) => return unanswered(other, stats, shared, || logged(&frame, received, served())),
         };
-        let facts = match request.asks_of_zone() {
-            true => zone_facts(&shared.memory, *route, aims, request, qname),
-            false => None,
-        };
+        let facts = || zone_facts(&shared.memory, *route, aims, request, qname);
+        let facts = if request.asks_of_zone() { facts() } else { None };
         let reply = frame.end(b, question_only, answered, facts);
         let reply = frame.sign(reply, out);
         frame.account(reply, stats);

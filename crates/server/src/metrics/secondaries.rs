@@ -1,5 +1,6 @@
 //! Zones from other servers, and NOTIFY both ways.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,9 +17,6 @@ impl Figures for SecondaryFigures {
             return Ok(());
         }
         let counts: &SecondaryCounts = self.0.counts();
-        let of = |label: &'static str, all: Vec<(&'static str, u64)>| {
-            all.into_iter().map(move |(word, count)| ([(label, word.into())], count))
-        };
         out.family(
             "secondary_zones",
             "Zones taken from primaries, by state",
@@ -62,31 +60,44 @@ impl Figures for SecondaryFigures {
         out.family("updates_forwarded", help, MetricType::Counter, of("result", forwarded))?;
         let help = "Updates that wait for the answer of a primary";
         out.gauge("updates_forwarding", help, counts.forwarding.load(Relaxed) as f64)?;
-        let taken = counts.notify_taken.load(Relaxed);
-        let joined = counts.notify_joined.load(Relaxed);
-        let notify = vec![
-            ("taken", taken.saturating_sub(joined)),
-            ("joined", joined),
-            ("refused", counts.notify_refused.load(Relaxed)),
-            ("unknown", counts.notify_unknown.load(Relaxed)),
-        ];
-        let help = "NOTIFY by what became of them: taken, joined to one that is not looked at yet, refused, for unknown zones";
-        out.family("notify_received", help, MetricType::Counter, of("result", notify))?;
-        out.counter(
-            "notify_sent",
-            "NOTIFY messages sent to secondaries, those sent again among them",
-            counts.notify_sent.load(Relaxed),
-        )?;
-        let replies = vec![
-            ("acknowledged", counts.notify_acknowledged.load(Relaxed)),
-            ("declined", counts.notify_declined.load(Relaxed)),
-            ("unanswered", counts.notify_unanswered.load(Relaxed)),
-        ];
-        out.family(
-            "notify_replies",
-            "NOTIFY messages sent, by what came back",
-            MetricType::Counter,
-            of("result", replies),
-        )
+        notify(counts, out)
     }
+}
+
+/// Series of one family, told apart by a label.
+fn of(
+    label: &'static str,
+    all: Vec<(&'static str, u64)>,
+) -> impl Iterator<Item = ([(&'static str, Cow<'static, str>); 1], u64)> {
+    all.into_iter().map(move |(word, count)| ([(label, word.into())], count))
+}
+
+/// What NOTIFY both ways has come to.
+fn notify(counts: &SecondaryCounts, out: &mut Printer<'_>) -> fmt::Result {
+    let taken = counts.notify_taken.load(Relaxed);
+    let joined = counts.notify_joined.load(Relaxed);
+    let notify = vec![
+        ("taken", taken.saturating_sub(joined)),
+        ("joined", joined),
+        ("refused", counts.notify_refused.load(Relaxed)),
+        ("unknown", counts.notify_unknown.load(Relaxed)),
+    ];
+    let help = "NOTIFY by what became of them: taken, joined to one that is not looked at yet, refused, for unknown zones";
+    out.family("notify_received", help, MetricType::Counter, of("result", notify))?;
+    out.counter(
+        "notify_sent",
+        "NOTIFY messages sent to secondaries, those sent again among them",
+        counts.notify_sent.load(Relaxed),
+    )?;
+    let replies = vec![
+        ("acknowledged", counts.notify_acknowledged.load(Relaxed)),
+        ("declined", counts.notify_declined.load(Relaxed)),
+        ("unanswered", counts.notify_unanswered.load(Relaxed)),
+    ];
+    out.family(
+        "notify_replies",
+        "NOTIFY messages sent, by what came back",
+        MetricType::Counter,
+        of("result", replies),
+    )
 }

@@ -139,10 +139,9 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     let mut updates = UpdateMaker::default();
     let configured = config.zones.iter().map(|zone| (zone, Origin::Configuration));
     for (zone, origin) in configured.chain(config.added.iter().map(|zone| (zone, Origin::Added))) {
-        let name = zone.name.value.as_name();
+        let apex = Apex::from(zone.name.value.as_name().as_wire());
         let template = zone.template.value.as_ref().and_then(|t| config.templates.get(t));
         let text = text_of(zone, template);
-        let apex: Apex = name.as_wire().into();
         let of_template = template.and_then(|t| t.allow_transfer.value.as_ref());
         let grants = zone.allow_transfer.value.as_ref().or(of_template);
         rules.allow(&apex, grants);
@@ -168,9 +167,8 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     let mut shared = Vec::new();
     for template in config.templates.values() {
         let Some(folder) = template.directory.value.as_deref() else { continue };
-        wanted
-            .folders
-            .push(ZoneFolder { path: folder.to_owned(), max_removed: template.max_removed.value.0 });
+        let max_removed = template.max_removed.value.0;
+        wanted.folders.push(ZoneFolder { path: folder.to_owned(), max_removed });
         match list_folder(folder, |file_name| template.pattern.zone_of(file_name)) {
             Ok(found) => {
                 let (transfer, notify) = (&template.allow_transfer, &template.peers.notify);
@@ -198,8 +196,8 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     wanted.peers = peers.made();
     wanted.updates = updates.made();
     for (apex, (text, differences)) in from_folders {
-        let origin = Origin::Folder;
-        specs.entry(apex.clone()).or_insert(ZoneSpec { apex, text, origin, differences });
+        let spec = || ZoneSpec { apex: apex.clone(), text, origin: Origin::Folder, differences };
+        specs.entry(apex.clone()).or_insert_with(spec);
     }
     wanted.specs = specs.into_values().collect();
     if faults.is_empty() { Ok(wanted) } else { Err(faults) }
