@@ -22,8 +22,9 @@ const FILES: Rule = Rule::Unneeded("nomen writes no such file, or keeps it in `s
 const RATES: Rule = Rule::Missing("nomen limits no rates of answers");
 const TLS: Rule = Rule::Missing("nomen speaks plain UDP and TCP alone");
 const COOKIES: Rule = Rule::Missing("nomen answers no cookies of clients");
-const HISTORY: Rule =
-    Rule::Missing("of a zone that changes by its file, nomen keeps no differences for IXFR");
+const HISTORY: Rule = Rule::Missing(
+    "write `ixfr-from-differences` by hand; unset, it is on for zones of 1000 records and more that others may have",
+);
 const VERIFY: Rule = Rule::Missing("nomen runs no program to verify a zone");
 
 const RULES: &[NamedRule] = &[
@@ -115,7 +116,10 @@ const RULES: &[NamedRule] = &[
     ("tls-cert-bundle", Rule::Unneeded("nomen speaks no TLS")),
     (
         "create-ixfr",
-        Rule::Same(&["no"], "of a zone that changes by its file, nomen keeps no differences for IXFR"),
+        Rule::Same(
+            &["no"],
+            "write `ixfr-from-differences` by hand; unset, it is on for zones of 1000 records and more that others may have",
+        ),
     ),
     ("store-ixfr", Rule::Unneeded("nomen keeps changes of zones from primaries in `state-dir`")),
     ("notify-retry", TUNING),
@@ -134,7 +138,7 @@ const RULES: &[NamedRule] = &[
     ("allow-query", Rule::Missing("nomen answers everybody from its zones")),
     ("catalog", Rule::Missing("write `catalog-template` into the zone; see docs/CATALOGS.md")),
     ("catalog-member-pattern", Rule::Missing("write `catalog-template` into the zone; see docs/CATALOGS.md")),
-    ("catalog-producer-zone", Rule::Missing("nomen makes no catalog zones")),
+    ("catalog-producer-zone", Rule::Missing("write `catalog-produce` and `catalog-member` by hand")),
 ];
 
 /// Moves a configuration.
@@ -177,7 +181,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
             }
             "tls-auth" => work.ledger.missing(section, "nomen has no transfers over TLS"),
             "verify" => work.ledger.missing(section, "nomen runs no program to verify a zone"),
-            "dnstap" => work.ledger.missing(section, "nomen writes no dnstap"),
+            "dnstap" => work.ledger.missing(section, "write `[dnstap]` by hand"),
             _ => {}
         }
     }

@@ -31,7 +31,9 @@ pub(crate) const SECTIONS: &[&str] = &[
 ];
 
 const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
-const VALIDATES: Rule = Rule::Missing("nomen does not validate answers");
+const VALIDATES: Rule = Rule::Missing(
+    "write it by hand: `validate`, `trust-anchors` and other keys of `[resolver]` say how nomen validates",
+);
 const KERNEL: Rule = Rule::Missing("the kernel chooses the address that nomen asks from");
 const TLS: Rule = Rule::Missing("nomen speaks plain UDP and TCP alone");
 const RATES: Rule = Rule::Same(&["0"], "nomen limits no rates of answers");
@@ -296,7 +298,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
             "server" => {}
             "rpz" => work.ledger.missing(section, "nomen has no policy lists (RPZ)"),
             "view" => work.ledger.missing(section, "nomen has no views; run an instance for each view"),
-            "dnstap" => work.ledger.missing(section, "nomen writes no dnstap"),
+            "dnstap" => work.ledger.missing(section, "write `[dnstap]` by hand"),
             key => {
                 let why = format!("nomen has nothing for the section `{key}`");
                 work.ledger.missing(section, why);
@@ -416,8 +418,7 @@ pub(crate) fn verbosity(work: &mut Work, statement: &Statement) {
 fn modules(work: &mut Work, statement: &Statement) {
     for module in statement.value().split_whitespace() {
         let why = match module {
-            "iterator" | "dns64" | "ipsecmod" if module != "ipsecmod" => continue,
-            "validator" => "nomen does not validate answers",
+            "iterator" | "dns64" | "validator" => continue,
             "respip" => "nomen has no policy lists (RPZ)",
             "subnetcache" => "nomen passes no addresses of clients on to other servers",
             _ => "nomen loads no modules",
@@ -829,9 +830,10 @@ fn auth_zone(work: &mut Work, section: &Statement, directory: &Path) {
             "fallback-enabled" => {
                 work.ledger.differs(statement, "a zone that is gone is answered with SERVFAIL")
             }
-            "zonemd-check" | "zonemd-reject-absence" => {
-                work.ledger.missing(statement, "nomen does not check ZONEMD")
-            }
+            "zonemd-check" | "zonemd-reject-absence" => work.ledger.missing(
+                statement,
+                "write `zonemd` into the zone by hand; nomen verifies a digest that is there",
+            ),
             _ => {}
         }
     }

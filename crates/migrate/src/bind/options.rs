@@ -10,7 +10,9 @@ use crate::work::{NamedRule, Rule, SECOND, Work, domain, path_text, rule, with_p
 
 const FILES: Rule = Rule::Unneeded("nomen writes no such file, or keeps it in `state-dir`");
 const SIGNS: Rule = Rule::Missing("nomen does not sign zones");
-const VALIDATES: Rule = Rule::Missing("nomen does not validate answers");
+const VALIDATES: Rule = Rule::Missing(
+    "write it by hand: `validate`, `trust-anchors` and other keys of `[resolver]` say how nomen validates",
+);
 const KERNEL: Rule = Rule::Same(&["*"], "the kernel chooses the address that nomen asks from");
 const CHECKS: Rule = Rule::Unneeded("nomen checks zones in its own way: see `nomen check`");
 const LISTS: Rule = Rule::Missing("nomen has no policy lists (RPZ)");
@@ -82,13 +84,13 @@ const RULES: &[NamedRule] = &[
     ("parental-agents", SIGNS),
     ("auto-dnssec", Rule::Same(&["off"], "nomen does not sign zones")),
     ("inline-signing", Rule::Same(&["no"], "nomen does not sign zones")),
-    ("dnssec-validation", Rule::Same(&["no"], "nomen does not validate answers")),
+    ("dnssec-validation", Rule::Same(&["auto", "yes"], "write `validate = false` into `[resolver]`")),
     ("trust-anchors", VALIDATES),
     ("managed-keys", VALIDATES),
     ("trusted-keys", VALIDATES),
     ("validate-except", VALIDATES),
     ("dnssec-must-be-secure", VALIDATES),
-    ("dnssec-accept-expired", Rule::Same(&["no"], "nomen does not validate answers")),
+    ("dnssec-accept-expired", Rule::Same(&["no"], "nomen does not accept expired signatures")),
     ("trust-anchor-telemetry", VALIDATES),
     ("root-key-sentinel", VALIDATES),
     ("disable-algorithms", VALIDATES),
@@ -124,7 +126,7 @@ const RULES: &[NamedRule] = &[
     ("allow-recursion-on", Rule::Missing("write `interface` into [[resolver.access]]")),
     ("allow-query-cache-on", Rule::Missing("write `interface` into [[resolver.access]]")),
     ("blackhole", Rule::Missing("nomen answers everybody from its zones; block clients in the firewall")),
-    ("allow-update-forwarding", Rule::Missing("nomen passes no updates on to primaries")),
+    ("allow-update-forwarding", Rule::Missing("write `forward-updates` into the zones by hand")),
     ("minimal-any", Rule::Same(&["yes"], "nomen answers ANY with one RRset")),
     ("auth-nxdomain", Rule::Same(&["no"], "nomen sets AA in answers from its zones alone")),
     ("match-mapped-addresses", TUNING),
@@ -154,7 +156,10 @@ const RULES: &[NamedRule] = &[
     ("request-expire", TUNING),
     (
         "ixfr-from-differences",
-        Rule::Same(&["no"], "of a zone that changes by its file, nomen keeps no differences"),
+        Rule::Same(
+            &["no"],
+            "write `ixfr-from-differences` by hand; unset, it is on for zones of 1000 records and more that others may have",
+        ),
     ),
     ("max-ixfr-ratio", TUNING),
     ("try-tcp-refresh", TUNING),
@@ -197,10 +202,10 @@ const RULES: &[NamedRule] = &[
     ("filter-aaaa", Rule::Missing("nomen drops no AAAA records")),
     ("root-delegation-only", Rule::Missing("nomen has no delegation-only zones")),
     ("dnsrps-enable", Rule::Same(&["no"], "nomen has no policy lists (RPZ)")),
-    ("dnstap", Rule::Missing("nomen writes no dnstap")),
-    ("dnstap-output", Rule::Missing("nomen writes no dnstap")),
-    ("dnstap-identity", Rule::Missing("nomen writes no dnstap")),
-    ("dnstap-version", Rule::Missing("nomen writes no dnstap")),
+    ("dnstap", Rule::Missing("write `[dnstap]` by hand")),
+    ("dnstap-output", Rule::Missing("write `[dnstap]` by hand")),
+    ("dnstap-identity", Rule::Missing("write `[dnstap]` by hand")),
+    ("dnstap-version", Rule::Missing("write `[dnstap]` by hand")),
     (
         "allow-new-zones",
         Rule::Same(&["no"], "zones that `rndc addzone` has added are not read; use `nomen ctl zone add`"),

@@ -47,16 +47,20 @@ pub(super) fn explain(statement: &Statement) -> (Outcome, &'static str) {
         ),
         "dnssec-validation" => (Outcome::Missing, "nomen does not validate zones that it takes"),
         "zonefile-sync" | "zonefile-load" | "journal-content" | "journal-max-depth" | "zone-max-size"
-        | "adjust-threads" | "include-from" | "zonefile-skip" | "serial-modulo" => {
-            (Outcome::Unneeded, "nomen never writes zone files, and keeps changes in `state-dir`")
-        }
+        | "adjust-threads" | "include-from" | "zonefile-skip" | "serial-modulo" => (
+            Outcome::Unneeded,
+            "nomen writes zone files where `write-file-every` says so, and keeps changes in `state-dir`",
+        ),
         "zonemd-verify" | "zonemd-generate" if off || statement.value() == "none" => {
             (Outcome::Unneeded, "nomen does so anyway")
         }
-        "zonemd-verify" | "zonemd-generate" => (Outcome::Missing, "nomen neither checks nor makes ZONEMD"),
-        "catalog-zone" | "catalog-group" => (Outcome::Missing, "nomen makes no catalog zones"),
+        "zonemd-verify" => (Outcome::Unneeded, "nomen verifies a digest that is there; see `zonemd`"),
+        "zonemd-generate" => (Outcome::Missing, "nomen makes digests of files only: `nomen zone digest`"),
+        "catalog-zone" | "catalog-group" => {
+            (Outcome::Missing, "write `catalog-produce` and `catalog-member` by hand")
+        }
         "module" | "global-module" => (Outcome::Missing, "nomen has no modules"),
-        "ddns-master" => (Outcome::Missing, "nomen passes no updates on to primaries"),
+        "ddns-master" => (Outcome::Missing, "write `forward-updates` into the zones by hand"),
         "disable-any" => (Outcome::Unneeded, "nomen answers ANY with one RRset"),
         "notify-delay"
         | "master-pin-tolerance"
@@ -404,7 +408,7 @@ fn catalog(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &mut
                 ),
             }
         }
-        _ => work.ledger.missing(role, "nomen makes no catalog zones"),
+        _ => work.ledger.missing(role, "write `catalog-produce` and `catalog-member` by hand"),
     }
 }
 

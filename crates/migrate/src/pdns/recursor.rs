@@ -40,7 +40,9 @@ pub(crate) const ONLY_RECURSOR: &[&str] = &[
 ];
 
 const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
-const VALIDATES: Rule = Rule::Missing("nomen does not validate answers");
+const VALIDATES: Rule = Rule::Missing(
+    "write it by hand: `validate`, `trust-anchors` and other keys of `[resolver]` say how nomen validates",
+);
 const SCRIPTS: Rule = Rule::Missing("nomen runs no scripts");
 const SUBNETS: Rule = Rule::Missing("nomen passes no addresses of clients on to other servers");
 
@@ -91,7 +93,13 @@ const RULES: &[NamedRule] = &[
     ("lua-config-file", SCRIPTS),
     ("lua-dns-script", SCRIPTS),
     ("lua-maintenance-interval", TUNING),
-    ("dnssec", Rule::Same(&["off", "process-no-validate"], "nomen does not validate answers")),
+    (
+        "dnssec",
+        Rule::Same(
+            &["validate"],
+            "nomen validates; write `validate = false` into `[resolver]` if it is not to",
+        ),
+    ),
     ("dnssec-log-bogus", VALIDATES),
     ("trustanchorfile", VALIDATES),
     ("aggressive-nsec-cache-size", VALIDATES),

@@ -23,7 +23,11 @@ impl Figures for QueryFigures {
             dropped,
         )?;
         if let Some(dnstap) = &self.0.dnstap {
-            out.counter("dnstap_frames", "dnstap frames written", dnstap.written())?;
+            out.counter(
+                "dnstap_frames",
+                "Frames that dnstap wrote, to its file or its collector",
+                dnstap.written(),
+            )?;
             let help = "Messages that dnstap could not take, or that got lost on the way to the collector";
             out.counter("dnstap_dropped", help, dnstap.dropped())?;
             let connected = f64::from(u8::from(dnstap.is_connected()));

@@ -50,6 +50,8 @@ impl Source for UpdateForwarding {
         match (self.peers(asked), &self.own) {
             (Some(peers), _) => self.pass_on(&peers, asked, tickets),
             (None, Some(own)) => own.answer(asked, b, tickets),
+            // It could be passed on, but not for this client.
+            (None, None) if self.is_secondary(asked) => Sourced::Refused(Refusal::PROHIBITED),
             (None, None) => Sourced::Refused(Refusal::OPCODE),
         }
     }
@@ -63,6 +65,13 @@ impl Source for UpdateForwarding {
 }
 
 impl UpdateForwarding {
+    /// Whether the zone is taken from primaries.
+    fn is_secondary(&self, asked: &Asked<'_>) -> bool {
+        read(&self.secondaries.rules)
+            .get(asked.qname.as_lower().as_wire())
+            .is_some_and(|peers| !peers.primaries.is_empty())
+    }
+
     /// The primaries of the zone that is to be changed, if updates of this client are passed on to them.
     fn peers(&self, asked: &Asked<'_>) -> Option<Arc<ZonePeers>> {
         let peers = read(&self.secondaries.rules).get(asked.qname.as_lower().as_wire()).cloned()?;

@@ -180,9 +180,7 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
                 let differences = difference_rule(None, Some(&template.updates), transfer.is_some());
                 found.into_iter().for_each(|at| sort_in(at, differences, &mut from_folders, &mut wanted));
             }
-            Err(message) => {
-                faults.push(Diagnostic::at(template.directory.place.as_ref(), message).outside());
-            }
+            Err(fault) => faults.push(Diagnostic::at(template.directory.place.as_ref(), fault).outside()),
         }
     }
     shared.retain(|(apex, _)| !specs.contains_key(apex));

@@ -244,7 +244,7 @@ fn everything_on() -> (Server, SocketAddr) {
          [[zone]]\nname = \"cat\"\nfile = \"cat\"\ncatalog-template = \"members\"\n\
          [[zone]]\nname = \"taken.test\"\nprimaries = [{nobody}]\nnotify = [{nobody}]\n\
          [[zone]]\nname = \"updated\"\nfile = \"updated.zone\"\nallow-update = [\"127.0.0.0/8\"]\n\
-         [resolver]\n[[resolver.forward]]\nservers = [{nobody}]\n",
+         [resolver]\n[[resolver.forward]]\nservers = [{nobody}]\n[dnstap]\nfile = \"tap\"\n",
         written(at),
         nobody = written(nobody)
     );
@@ -365,12 +365,13 @@ fn what_is_off_has_no_series() {
 }
 
 /// Headings of the page, each with when its series are there and how their names begin behind `nomen_`.
-const PARTS: [(&str, &str, &[&str]); 11] = [
+const PARTS: [(&str, &str, &[&str]); 12] = [
     (
         "Queries and replies",
         "Always.",
         &["quer", "replies", "response", "latency", "truncated", "unanswered", "deferred", "dnssec_ok"],
     ),
+    ("dnstap", "With `[dnstap]`; see [LOGGING.md](LOGGING.md).", &["dnstap_"]),
     ("Listeners", "Always; `tcp_` for TCP alone, `xdp_` for [AF_XDP](AF_XDP.md) alone.", &["net_", "tcp_"]),
     (
         "Zones",
@@ -383,7 +384,13 @@ const PARTS: [(&str, &str, &[&str]); 11] = [
     (
         "Transfers to other servers",
         "Always; see [TRANSFERS.md](TRANSFERS.md).",
-        &["transfers_sent", "transfers_broken_off", "transfers_refused", "transfers_in_flight"],
+        &[
+            "transfers_sent",
+            "transfers_broken_off",
+            "transfers_refused",
+            "transfers_in_flight",
+            "differences_",
+        ],
     ),
     (
         "Zones from primaries, and NOTIFY",
@@ -394,7 +401,7 @@ const PARTS: [(&str, &str, &[&str]); 11] = [
     (
         "Recursive service",
         "With `[resolver]`; see [RESOLVING.md](RESOLVING.md).",
-        &["cache_", "recursion_", "forward_", "upstream_"],
+        &["cache_", "recursion_", "forward_", "upstream_", "validation_"],
     ),
     (
         "The process",
