@@ -1,7 +1,7 @@
 //! Configurations of BIND, NSD, Knot DNS, Unbound and PowerDNS, and what nomen's would say instead.
 //!
-//! A syntax is read into statements ([`tree`]), whose words and blocks know their places. A file for each program knows what
-//! its statements mean and fills one [`model`]; [`write`] prints that. The [`ledger`] has an account of each statement: where
+//! A syntax is read into statements (`tree`), whose words and blocks know their places. A file for each program knows what
+//! its statements mean and fills one `model`; `write` prints that. The `ledger` has an account of each statement: where
 //! it went, why nomen needs none, what is otherwise here, or what is missing. None is without one.
 //!
 //! | module | does |

@@ -592,7 +592,7 @@ pub enum CtlZone {
     Set {
         /// Name of the zone.
         name: String,
-        /// The record as a zone file has it, in one word or several: OWNER [TTL] TYPE DATA. Without a TTL it is that of the
+        /// The record as a zone file has it, in one word or several: owner, TTL if wanted, type and data. Without a TTL it is that of the
         /// RRset, or else of the SOA.
         #[arg(required = true, value_name = "RR")]
         record: Vec<String>,

@@ -23,8 +23,8 @@ use super::line::{Decided, Group, KeepFault, Line};
 use super::plan::ZoneUpdates;
 use super::transactions::{CommitOrder, TransactionFault, Work};
 use super::{Job, NOT_KEPT, PATIENCE, Reply, Shared, refusal};
-use crate::zones::difference::IgnoredParts;
 use crate::zones::keeping::ClaimedZone;
+use crate::zones::shown_change::IgnoredParts;
 use crate::zones::{Apex, FileStamp};
 
 /// Most requests that are taken together.

@@ -10,7 +10,7 @@ use super::record_text::{set_record, unset_records};
 use super::zones::find;
 use crate::changes::{Changes, TransactionFault};
 use crate::zones::ZoneState;
-use crate::zones::difference::ShownChange;
+use crate::zones::shown_change::ShownChange;
 
 /// Why a command came to nothing, and details.
 pub(super) type CommandFault = (String, Option<Value>);

@@ -23,8 +23,8 @@ use crate::config::zones::zone_name;
 use crate::control::{AnswerLine, Command};
 use crate::secondaries;
 use crate::words::reason;
-use crate::zones::difference::{IgnoredParts, ShownChange, lines};
 use crate::zones::differences::DifferenceRule;
+use crate::zones::shown_change::{IgnoredParts, ShownChange, lines};
 use crate::zones::text::{Meter, examine};
 use crate::zones::{Origin, ZoneSpec, ZoneText};
 

@@ -15,10 +15,9 @@
 //! | `report` | what a reload did and found, for whoever asked for it |
 //! | `publisher` | the steps from one catalog to the next |
 //! | `dump`, `written` | printing a zone; writing it to a file |
-//! | `difference` | printing what differs between two versions |
+//! | `shown_change` | printing what differs between two versions |
 
 pub mod added;
-pub mod difference;
 pub mod differences;
 pub mod dump;
 pub mod examiner;
@@ -32,6 +31,7 @@ mod progress;
 mod publisher;
 pub mod report;
 pub mod resolve;
+pub mod shown_change;
 pub mod text;
 pub mod written;
 
