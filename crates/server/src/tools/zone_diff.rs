@@ -16,6 +16,7 @@ use zone::{LoadConfig, LoadError, Zone};
 
 use super::ctl::connect;
 use super::judge::text_of;
+use super::printed;
 use crate::changes;
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE, ZoneDiffArgs};
 use crate::config;
@@ -66,16 +67,8 @@ pub fn run(args: &ZoneDiffArgs) -> u8 {
     };
     let ignored = IgnoredParts { serial: args.ignore_serial, dnssec: args.ignore_dnssec };
     let change = ignored.without(&diff(&before, &after));
-    match print(args, &before, &after, &change) {
-        Ok(()) if change.is_empty() => EXIT_OK,
-        Ok(()) => EXIT_FAULTS,
-        // Whoever reads our output has enough.
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => EXIT_FAULTS,
-        Err(e) => {
-            eprintln!("nomen: cannot write: {}", reason(&e));
-            EXIT_OUTSIDE
-        }
-    }
+    let code = if change.is_empty() { EXIT_OK } else { EXIT_FAULTS };
+    printed(print(args, &before, &after, &change), code)
 }
 
 fn print(args: &ZoneDiffArgs, before: &Zone, after: &Zone, change: &ChangeSet) -> io::Result<()> {

@@ -3,51 +3,31 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use wire::hash::HashKey;
 use wire::{Ttl, Type, rdata};
 use zone::Zone;
 use zone::store::RrSet;
 use zone::zonemd::{self, ZonemdHash};
 
-use super::judge::text_of;
-use super::zone_spec;
-use crate::cli::{DigestHash, EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE, ZoneDigestArgs};
-use crate::words::reason;
+use super::{printed, read_zone};
+use crate::cli::{DigestHash, EXIT_OK, ZoneDigestArgs};
 use crate::zones::dump::dump_chosen;
-use crate::zones::text::{Meter, examine};
 
 /// Runs the verb; returns the exit code.
 pub fn run(args: &ZoneDigestArgs) -> u8 {
-    let spec = match zone_spec(&args.origin, &args.file) {
-        Ok(spec) => spec,
-        Err(message) => {
-            eprintln!("nomen: {message}");
-            return EXIT_USAGE;
-        }
-    };
-    let examined = examine(&spec, &HashKey::random(), 20, &Meter::default());
-    let Some(zone) = &examined.zone else {
-        eprint!("{}", text_of(&spec, &examined));
-        return if examined.unread() { EXIT_OUTSIDE } else { EXIT_FAULTS };
+    let zone = match read_zone(&args.origin, &args.file) {
+        Ok(zone) => zone,
+        Err(code) => return code,
     };
     let mut hashes: Vec<ZonemdHash> = args.hash.iter().map(|hash| hash.meant()).collect();
     hashes.dedup();
-    let digests = digest_lines(zone, &hashes);
+    let digests = digest_lines(&zone, &hashes);
     if zone.is_signed() {
         eprintln!(
             "nomen: zone {} is signed: the digest is to be signed, too, and nothing else changed",
             zone.apex()
         );
     }
-    match print(zone, &digests, &mut io::BufWriter::new(io::stdout().lock())) {
-        Ok(()) => EXIT_OK,
-        // Whoever reads our output has enough.
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => EXIT_OK,
-        Err(e) => {
-            eprintln!("nomen: cannot write: {}", reason(&e));
-            EXIT_OUTSIDE
-        }
-    }
+    printed(print(&zone, &digests, &mut io::BufWriter::new(io::stdout().lock())), EXIT_OK)
 }
 
 impl DigestHash {
