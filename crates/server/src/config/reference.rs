@@ -46,11 +46,7 @@ pub fn markdown() -> String {
     for section in sections() {
         let _ = write!(out, "\n## `{}`\n\n{}\n", section.header, paragraph(section.doc));
         for key in &section.keys {
-            let default = match (&key.default, key.required) {
-                (_, true) => "must be given".to_owned(),
-                (Some(default), _) => format!("default `{default}`"),
-                (None, _) => "unset by default".to_owned(),
-            };
+            let default = default_words(key);
             let effect = match key.effect {
                 Effect::Live => "takes effect at a reload",
                 Effect::Restart => "takes effect at the next start",
@@ -60,6 +56,14 @@ pub fn markdown() -> String {
         }
     }
     out
+}
+
+fn default_words(key: &KeyDoc) -> String {
+    match (&key.default, key.required) {
+        (_, true) => "must be given".to_owned(),
+        (Some(default), _) => format!("default `{default}`"),
+        (None, _) => "unset by default".to_owned(),
+    }
 }
 
 /// Every default as TOML that can be read back. Keys without a default, and sections that are off, are comments.
@@ -99,11 +103,7 @@ pub fn man_page() -> String {
     for section in sections() {
         let _ = write!(out, ".SH {}\n{}\n", roff(section.header), roff(&paragraph(section.doc)));
         for key in &section.keys {
-            let default = match (&key.default, key.required) {
-                (_, true) => "must be given".to_owned(),
-                (Some(default), _) => format!("default `{default}`"),
-                (None, _) => "unset by default".to_owned(),
-            };
+            let default = default_words(key);
             let effect = match key.effect {
                 Effect::Live => "a reload has a change take effect",
                 Effect::Restart => "a change takes effect at the next start",
