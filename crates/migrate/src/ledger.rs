@@ -48,7 +48,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    fn add(&mut self, statement: &Statement, outcome: Outcome, words: String) {
+    pub(crate) fn add(&mut self, statement: &Statement, outcome: Outcome, words: String) {
         self.seen.entry(statement.id).or_insert(Seen::Whole);
         self.part(&statement.span, &statement.title(), outcome, words);
     }

@@ -8,7 +8,7 @@ use crate::ledger::Outcome;
 use crate::model::{Keys, Section, Zone};
 use crate::network::{Client, Member, Network, passes};
 use crate::text::{SyntaxFault, Texts};
-use crate::tree::Statement;
+use crate::tree::{Statement, last};
 use crate::unbound::{nsid, verbosity};
 use crate::units;
 use crate::work::{NamedRule, Rule, SECOND, Work, domain, path_text, rule, server, with_port};
@@ -192,22 +192,13 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
 }
 
 fn explain(statement: &Statement) -> (Outcome, String) {
-    match rule(RULES, statement.key()) {
-        Some(Rule::Unneeded(why)) => (Outcome::Unneeded, why.into()),
-        Some(Rule::Missing(why)) => (Outcome::Missing, why.into()),
-        Some(Rule::Same(values, _)) if values.contains(&statement.value()) => {
-            (Outcome::Unneeded, "nomen does so anyway".into())
-        }
-        Some(Rule::Same(_, why)) => (Outcome::Missing, why.into()),
-        _ if ZONE_KEYS.contains(&statement.key()) => {
+    match rule(RULES, statement.key()).and_then(|rule| rule.without_key(statement)) {
+        Some(explained) => explained,
+        None if ZONE_KEYS.contains(&statement.key()) => {
             (Outcome::Unneeded, "no zone of this configuration has this pattern".into())
         }
-        _ => (Outcome::Missing, format!("nomen has nothing for `{}`", statement.key())),
+        None => (Outcome::Missing, format!("nomen has nothing for `{}`", statement.key())),
     }
-}
-
-fn last<'t>(all: &[&'t Statement], key: &str) -> Option<&'t Statement> {
-    all.iter().rev().find(|statement| statement.key() == key).copied()
 }
 
 fn server_section(work: &mut Work, all: &[&Statement]) {

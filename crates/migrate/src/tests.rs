@@ -106,6 +106,7 @@ zone "ad.example" { type static-stub; server-addresses { 10.0.0.2; }; };"#,
         &found,
         &[
             "cache-size = \"64MiB\"",
+            "validate = false",
             "max-ttl = \"1h\"",
             "min-ttl = \"10s\"",
             "serve-stale = \"2d\"",
@@ -250,6 +251,35 @@ stub-zone:\n  name: corp.example\n  stub-addr: 10.0.0.1\n";
     assert!(!found.toml.contains("tls.example"), "{}", found.toml);
     assert_eq!(outcomes(&found, "ratelimit"), [Outcome::Missing]);
     assert_eq!(outcomes(&found, "forward-tls-upstream"), [Outcome::Missing]);
+}
+
+#[test]
+fn who_validates_goes_on_and_who_does_not_goes_on_without() {
+    let unbound = |text: &str| {
+        let text = format!("server:\n  interface: 127.0.0.1\n{text}");
+        of(PeerProgram::Unbound, &[("/etc/unbound/unbound.conf", &text)]).toml
+    };
+    let recursor = |text: &str| {
+        let text = format!("local-address=127.0.0.1\nallow-from=127.0.0.0/8\n{text}\n");
+        of(PeerProgram::Recursor, &[("/etc/powerdns/recursor.conf", &text)]).toml
+    };
+    let off = "validate = false";
+    let anchor = "  auto-trust-anchor-file: \"/var/lib/unbound/root.key\"\n";
+    // Without an anchor Unbound validates nothing.
+    assert!(unbound("").contains(off));
+    assert!(!unbound(anchor).contains(off));
+    assert!(unbound(&format!("{anchor}  module-config: \"iterator\"\n")).contains(off));
+    assert!(unbound(&format!("{anchor}  val-permissive-mode: yes\n")).contains(off));
+    let insecure = unbound(&format!("{anchor}  domain-insecure: \"corp.example\"\n"));
+    assert!(insecure.contains("negative-trust-anchors = [\"corp.example\"]"), "{insecure}");
+    assert!(recursor("dnssec=off").contains(off) && recursor("dnssec=process-no-validate").contains(off));
+    assert!(!recursor("dnssec=validate").contains(off) && !recursor("").contains(off));
+    let except =
+        bind("options { recursion yes; dnssec-validation auto; validate-except { corp.example; }; };").toml;
+    assert!(
+        except.contains("negative-trust-anchors = [\"corp.example\"]") && !except.contains(off),
+        "{except}"
+    );
 }
 
 #[test]

@@ -94,6 +94,11 @@ impl Statement {
     }
 }
 
+/// The last statement with this keyword: the one that counts where a key may stand several times.
+pub(crate) fn last<'t>(all: &[&'t Statement], key: &str) -> Option<&'t Statement> {
+    all.iter().rev().find(|statement| statement.key() == key).copied()
+}
+
 /// The first statement with this keyword.
 pub(crate) fn find<'t>(all: &'t [Statement], key: &str) -> Option<&'t Statement> {
     all.iter().find(|statement| statement.key() == key)

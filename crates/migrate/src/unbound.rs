@@ -8,9 +8,9 @@ use crate::ledger::Outcome;
 use crate::model::{Keys, Section, Zone};
 use crate::network::Network;
 use crate::text::{SyntaxFault, Texts};
-use crate::tree::{Statement, find};
+use crate::tree::{Statement, find, last};
 use crate::units;
-use crate::work::{NamedRule, Rule, SECOND, Work, domain, path_text, rule, server, with_port};
+use crate::work::{NamedRule, Rule, SECOND, SPECIAL, Work, domain, path_text, rule, server, with_port};
 
 /// Words that begin a section.
 pub(crate) const SECTIONS: &[&str] = &[
@@ -30,6 +30,11 @@ pub(crate) const SECTIONS: &[&str] = &[
     "dnstap",
 ];
 
+/// Where Unbound has its anchors from. Without any it validates nothing.
+const ANCHORS: [&str; 4] =
+    ["trust-anchor", "trust-anchor-file", "auto-trust-anchor-file", "trusted-keys-file"];
+const ANCHOR_FILE: Rule =
+    Rule::Unneeded("nomen has the root's anchors; those of other zones belong into `trust-anchors`");
 const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
 const VALIDATES: Rule = Rule::Missing(
     "write it by hand: `validate`, `trust-anchors` and other keys of `[resolver]` say how nomen validates",
@@ -95,19 +100,21 @@ const RULES: &[NamedRule] = &[
     ("shm-enable", TUNING),
     ("shm-key", TUNING),
     ("trust-anchor", VALIDATES),
-    ("trust-anchor-file", VALIDATES),
-    ("auto-trust-anchor-file", VALIDATES),
+    ("trust-anchor-file", ANCHOR_FILE),
+    ("auto-trust-anchor-file", ANCHOR_FILE),
     ("trusted-keys-file", VALIDATES),
     ("trust-anchor-signaling", VALIDATES),
     ("root-key-sentinel", VALIDATES),
-    ("domain-insecure", VALIDATES),
     ("val-override-date", VALIDATES),
     ("val-sig-skew-min", VALIDATES),
     ("val-sig-skew-max", VALIDATES),
     ("val-max-restart", VALIDATES),
     ("val-bogus-ttl", VALIDATES),
     ("val-clean-additional", VALIDATES),
-    ("val-permissive-mode", VALIDATES),
+    (
+        "val-permissive-mode",
+        Rule::Same(&["no"], "nomen has no such mode: it validates nothing (`validate = false`)"),
+    ),
     ("val-nsec3-keysize-iterations", VALIDATES),
     ("ignore-cd-flag", VALIDATES),
     ("disable-edns-do", VALIDATES),
@@ -315,16 +322,8 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
 }
 
 fn explain(statement: &Statement) -> (Outcome, String) {
-    match rule(RULES, statement.key()) {
-        Some(Rule::Unneeded(why)) => (Outcome::Unneeded, why.into()),
-        Some(Rule::Missing(why) | Rule::Same(_, why)) => (Outcome::Missing, why.into()),
-        _ => (Outcome::Missing, format!("nomen has nothing for `{}`", statement.key())),
-    }
-}
-
-/// The statement that counts where a key stands several times: the last.
-fn last<'t>(all: &[&'t Statement], key: &str) -> Option<&'t Statement> {
-    all.iter().rev().find(|statement| statement.key() == key).copied()
+    let explained = rule(RULES, statement.key()).and_then(|rule| rule.without_key(statement));
+    explained.unwrap_or_else(|| (Outcome::Missing, format!("nomen has nothing for `{}`", statement.key())))
 }
 
 fn is_on(all: &[&Statement], key: &str) -> bool {
@@ -337,6 +336,7 @@ fn server_section(work: &mut Work, all: &[&Statement], directory: &Path) {
     cache(work, all);
     identity(work, all);
     local_names(work, all);
+    validation(work, all);
     for statement in all {
         match statement.key() {
             "private-address" => match Network::parse(statement.value()) {
@@ -370,6 +370,7 @@ fn server_section(work: &mut Work, all: &[&Statement], directory: &Path) {
             }
             "root-hints" => work.hints.push((join(directory, statement.value()), statement.span.clone())),
             "module-config" => modules(work, statement),
+            "domain-insecure" => work.trust_nothing_below(statement, statement.value()),
             "dns64-prefix" => match Network::parse(statement.value()) {
                 Some(network) if last(all, "module-config").is_some_and(|m| m.value().contains("dns64")) => {
                     work.recurse().text("dns64-prefix", network.to_string());
@@ -413,6 +414,15 @@ pub(crate) fn verbosity(work: &mut Work, statement: &Statement) {
     };
     work.nomen.log.text("level", level);
     work.in_key(statement, Section::Log, "level");
+}
+
+/// Unbound validates if it has the module and at least one anchor, and acts on what it finds.
+fn validation(work: &mut Work, all: &[&Statement]) {
+    let module = last(all, "module-config").is_none_or(|modules| modules.value().contains("validator"));
+    let anchored = ANCHORS.iter().any(|key| last(all, key).is_some_and(|found| !found.value().is_empty()));
+    if !module || !anchored || is_on(all, "val-permissive-mode") {
+        work.recurse().switch("validate", false);
+    }
 }
 
 fn modules(work: &mut Work, statement: &Statement) {
@@ -662,32 +672,6 @@ fn local_names(work: &mut Work, all: &[&Statement]) {
         work.in_key(statement, Section::Resolver, "local-data");
     }
 }
-
-/// Special-use names that Unbound answers for as well.
-const SPECIAL: &[&str] = &[
-    "localhost",
-    "test",
-    "invalid",
-    "onion",
-    "home.arpa",
-    "service.arpa",
-    "resolver.arpa",
-    "127.in-addr.arpa",
-    "10.in-addr.arpa",
-    "168.192.in-addr.arpa",
-    "0.in-addr.arpa",
-    "254.169.in-addr.arpa",
-    "2.0.192.in-addr.arpa",
-    "100.51.198.in-addr.arpa",
-    "113.0.203.in-addr.arpa",
-    "255.255.255.255.in-addr.arpa",
-    "d.f.ip6.arpa",
-    "8.e.f.ip6.arpa",
-    "9.e.f.ip6.arpa",
-    "a.e.f.ip6.arpa",
-    "b.e.f.ip6.arpa",
-    "8.b.d.0.1.0.0.2.ip6.arpa",
-];
 
 /// `ADDRESS [TTL] NAME` as a PTR record.
 fn pointer(text: &str) -> Option<String> {

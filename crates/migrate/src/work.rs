@@ -30,6 +30,51 @@ pub(crate) enum Rule {
     Missing(&'static str),
 }
 
+impl Rule {
+    /// What becomes of a statement for which there is no key, and why; `None` where the rule has a key for it.
+    pub(crate) fn without_key(self, statement: &Statement) -> Option<(Outcome, String)> {
+        let text = statement.value();
+        let same = |value: &&str| {
+            let on = units::switch(value);
+            text.eq_ignore_ascii_case(value) || on.is_some() && units::switch(text) == on
+        };
+        Some(match self {
+            Rule::Unneeded(why) => (Outcome::Unneeded, why.into()),
+            Rule::Same(values, _) if values.iter().any(same) => (Outcome::Unneeded, DOES_SO.into()),
+            Rule::Missing(why) | Rule::Same(_, why) => (Outcome::Missing, why.into()),
+            Rule::Number(..) | Rule::Time(..) | Rule::Switch(..) | Rule::Text(..) => return None,
+        })
+    }
+}
+
+const DOES_SO: &str = "nomen does so anyway";
+
+/// Special-use names that nomen answers for.
+pub(crate) const SPECIAL: &[&str] = &[
+    "localhost",
+    "test",
+    "invalid",
+    "onion",
+    "home.arpa",
+    "service.arpa",
+    "resolver.arpa",
+    "127.in-addr.arpa",
+    "10.in-addr.arpa",
+    "168.192.in-addr.arpa",
+    "0.in-addr.arpa",
+    "254.169.in-addr.arpa",
+    "2.0.192.in-addr.arpa",
+    "100.51.198.in-addr.arpa",
+    "113.0.203.in-addr.arpa",
+    "255.255.255.255.in-addr.arpa",
+    "d.f.ip6.arpa",
+    "8.e.f.ip6.arpa",
+    "9.e.f.ip6.arpa",
+    "a.e.f.ip6.arpa",
+    "b.e.f.ip6.arpa",
+    "8.b.d.0.1.0.0.2.ip6.arpa",
+];
+
 /// The rule for a keyword.
 pub(crate) type NamedRule = (&'static str, Rule);
 
@@ -80,18 +125,11 @@ impl Work {
                 self.in_key(statement, section, key);
             }
             Rule::Text(..) => self.not_understood(statement),
-            Rule::Same(values, why) => {
-                let on = |text: &str| units::switch(text);
-                let same = |value: &&str| {
-                    text.eq_ignore_ascii_case(value) || on(value).is_some() && on(&text) == on(value)
-                };
-                match values.iter().any(same) {
-                    true => self.ledger.unneeded(statement, "nomen does so anyway"),
-                    false => self.ledger.missing(statement, why),
+            Rule::Same(..) | Rule::Unneeded(_) | Rule::Missing(_) => {
+                if let Some((outcome, why)) = rule.without_key(statement) {
+                    self.ledger.add(statement, outcome, why);
                 }
             }
-            Rule::Unneeded(why) => self.ledger.unneeded(statement, why),
-            Rule::Missing(why) => self.ledger.missing(statement, why),
         }
     }
 
@@ -146,6 +184,30 @@ impl Work {
 
     pub(crate) fn not_understood(&mut self, statement: &Statement) {
         self.ledger.missing(statement, "its value is not one that is understood here");
+    }
+
+    /// Writes whether the answers of other servers are validated.
+    pub(crate) fn validate(&mut self, statement: &Statement, on: bool) {
+        match on {
+            true => {
+                self.ledger.unneeded(statement, "nomen validates anyway, with its own anchors of the root")
+            }
+            false => {
+                self.recurse().switch("validate", false);
+                self.in_key(statement, Section::Resolver, "validate");
+            }
+        }
+    }
+
+    /// Has nothing validated below a name, for a statement that says so.
+    pub(crate) fn trust_nothing_below(&mut self, statement: &Statement, name: &str) {
+        match domain(name) {
+            Some(name) => {
+                self.recurse().add("negative-trust-anchors", name);
+                self.in_key(statement, Section::Resolver, "negative-trust-anchors");
+            }
+            None => self.not_understood(statement),
+        }
     }
 
     /// Turns recursion on.

@@ -6,7 +6,7 @@ use crate::model::{Keys, Section};
 use crate::network::Network;
 use crate::tree::{Statement, find};
 use crate::units;
-use crate::work::{NamedRule, Rule, SECOND, Work, domain, path_text, rule, with_port};
+use crate::work::{NamedRule, Rule, SECOND, SPECIAL, Work, domain, path_text, rule, with_port};
 
 const FILES: Rule = Rule::Unneeded("nomen writes no such file, or keeps it in `state-dir`");
 const SIGNS: Rule = Rule::Missing("nomen does not sign zones");
@@ -84,7 +84,7 @@ const RULES: &[NamedRule] = &[
     ("parental-agents", SIGNS),
     ("auto-dnssec", Rule::Same(&["off"], "nomen does not sign zones")),
     ("inline-signing", Rule::Same(&["no"], "nomen does not sign zones")),
-    ("dnssec-validation", Rule::Same(&["auto", "yes"], "write `validate = false` into `[resolver]`")),
+    ("dnssec-validation", Rule::Unneeded("recursion is off, and so is validation")),
     ("trust-anchors", VALIDATES),
     ("managed-keys", VALIDATES),
     ("trusted-keys", VALIDATES),
@@ -242,13 +242,9 @@ pub(super) fn explain(statement: &Statement) -> (Outcome, String) {
         Some(Rule::Missing(why)) if statement.block().first().is_some_and(|first| first.key() == "none") => {
             (Outcome::Unneeded, format!("it is for nobody ({why})"))
         }
-        Some(Rule::Missing(why)) => (Outcome::Missing, why.into()),
-        Some(Rule::Unneeded(why)) => (Outcome::Unneeded, why.into()),
-        Some(Rule::Same(values, _)) if values.contains(&statement.value()) => {
-            (Outcome::Unneeded, "nomen does so anyway".into())
-        }
-        Some(Rule::Same(_, why)) => (Outcome::Missing, why.into()),
-        Some(_) => (Outcome::Missing, format!("nomen has `{key}` for all zones together alone, not for one")),
+        Some(rule) => rule.without_key(statement).unwrap_or_else(|| {
+            (Outcome::Missing, format!("nomen has `{key}` for all zones together alone, not for one"))
+        }),
         None => (Outcome::Missing, format!("nomen has nothing for `{key}`")),
     }
 }
@@ -297,6 +293,15 @@ fn option(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
             work.recurse().switch("prefetch", on);
             work.in_key(statement, Section::Resolver, "prefetch");
         }
+        "dnssec-validation" if work.nomen.resolver.is_some() => {
+            work.validate(statement, statement.value() != "no");
+        }
+        "validate-except" if work.nomen.resolver.is_some() => {
+            for name in statement.block() {
+                work.trust_nothing_below(name, name.key());
+            }
+            work.in_key(statement, Section::Resolver, "negative-trust-anchors");
+        }
         "qname-minimization" if work.nomen.resolver.is_some() => {
             let word = match statement.value() {
                 "strict" => "strict",
@@ -328,27 +333,6 @@ fn option(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
         }
     }
 }
-
-/// Special-use names that nomen answers for, and BIND as well.
-const SPECIAL: &[&str] = &[
-    "home.arpa",
-    "resolver.arpa",
-    "10.in-addr.arpa",
-    "168.192.in-addr.arpa",
-    "0.in-addr.arpa",
-    "127.in-addr.arpa",
-    "254.169.in-addr.arpa",
-    "2.0.192.in-addr.arpa",
-    "100.51.198.in-addr.arpa",
-    "113.0.203.in-addr.arpa",
-    "255.255.255.255.in-addr.arpa",
-    "d.f.ip6.arpa",
-    "8.e.f.ip6.arpa",
-    "9.e.f.ip6.arpa",
-    "a.e.f.ip6.arpa",
-    "b.e.f.ip6.arpa",
-    "8.b.d.0.1.0.0.2.ip6.arpa",
-];
 
 fn for_all(statement: &Statement, nobody: bool) -> bool {
     let first = statement.block().first().map_or("", Statement::key);

@@ -30,18 +30,8 @@ const LOG: Rule = Rule::Missing("nomen's log has queries, and lines up to a leve
 const API: Rule = Rule::Missing("[metrics] has figures and no API; `nomen ctl` changes zones");
 const KERNEL: Rule = Rule::Missing("the kernel chooses the address that nomen asks from");
 
-const RULES: &[NamedRule] = &[
-    ("receiver-threads", Rule::Number(Section::Server, "workers")),
-    ("max-tcp-connections", Rule::Number(Section::Server, "tcp-connections")),
-    ("max-tcp-connections-per-client", Rule::Number(Section::Server, "tcp-connections-per-client")),
-    ("tcp-idle-timeout", Rule::Time(Section::Server, "tcp-idle-timeout", SECOND)),
-    ("udp-truncation-threshold", Rule::Number(Section::Server, "max-udp-size")),
-    ("axfr-fetch-timeout", Rule::Time(Section::Transfers, "incoming-idle-timeout", SECOND)),
-    ("retrieval-threads", Rule::Number(Section::Transfers, "incoming")),
-    ("log-dns-queries", Rule::Switch(Section::Log, "queries")),
-    ("max-cname-recursions", Rule::Number(Section::Server, "max-chain")),
-    ("max-include-depth", TUNING),
-    ("max-generate-steps", TUNING),
+/// What PowerDNS and its recursor have in common: about the process, not about DNS.
+const PROCESS: &[NamedRule] = &[
     ("setuid", Rule::Text(Section::Server, "user")),
     ("setgid", Rule::Text(Section::Server, "group")),
     (
@@ -55,6 +45,20 @@ const RULES: &[NamedRule] = &[
     ("config-dir", TUNING),
     ("config-name", TUNING),
     ("daemon", TUNING),
+];
+
+const RULES: &[NamedRule] = &[
+    ("receiver-threads", Rule::Number(Section::Server, "workers")),
+    ("max-tcp-connections", Rule::Number(Section::Server, "tcp-connections")),
+    ("max-tcp-connections-per-client", Rule::Number(Section::Server, "tcp-connections-per-client")),
+    ("tcp-idle-timeout", Rule::Time(Section::Server, "tcp-idle-timeout", SECOND)),
+    ("udp-truncation-threshold", Rule::Number(Section::Server, "max-udp-size")),
+    ("axfr-fetch-timeout", Rule::Time(Section::Transfers, "incoming-idle-timeout", SECOND)),
+    ("retrieval-threads", Rule::Number(Section::Transfers, "incoming")),
+    ("log-dns-queries", Rule::Switch(Section::Log, "queries")),
+    ("max-cname-recursions", Rule::Number(Section::Server, "max-chain")),
+    ("max-include-depth", TUNING),
+    ("max-generate-steps", TUNING),
     ("guardian", TUNING),
     ("launch", BACKENDS),
     ("load-modules", BACKENDS),
@@ -287,7 +291,9 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
                     "dnsupdate",
                     "allow-dnsupdate-from",
                 ];
-                if let Some(rule) = rule(RULES, key).filter(|_| !done.contains(&key)) {
+                if let Some(rule) =
+                    rule(RULES, key).or_else(|| rule(PROCESS, key)).filter(|_| !done.contains(&key))
+                {
                     work.apply(statement, rule);
                 }
             }
@@ -324,10 +330,10 @@ fn explain(statement: &Statement) -> (Outcome, String) {
     if statement.value().is_empty() {
         return (Outcome::Unneeded, "it is set to nothing".into());
     }
-    match rule(RULES, key) {
-        Some(Rule::Unneeded(why)) => (Outcome::Unneeded, why.into()),
-        Some(Rule::Missing(why) | Rule::Same(_, why)) => (Outcome::Missing, why.into()),
-        _ if [
+    let rule = rule(RULES, key).or_else(|| rule(PROCESS, key));
+    match rule.and_then(|rule| rule.without_key(statement)) {
+        Some(explained) => explained,
+        None if [
             "gmysql-",
             "gpgsql-",
             "gsqlite3-",
@@ -348,7 +354,7 @@ fn explain(statement: &Statement) -> (Outcome, String) {
                 "nomen takes zones from master files and from primaries, not from this backend".into(),
             )
         }
-        _ => (Outcome::Missing, format!("nomen has nothing for `{key}`")),
+        None => (Outcome::Missing, format!("nomen has nothing for `{key}`")),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::settings::{self, list};
-use super::{addresses, identity, is_on, loglevel, networks, of, unset_group, upstream, webserver};
+use super::{PROCESS, addresses, identity, is_on, loglevel, networks, of, unset_group, upstream, webserver};
 use crate::files::join;
 use crate::ledger::Outcome;
 use crate::model::{Keys, Section, Zone};
@@ -59,20 +59,7 @@ const RULES: &[NamedRule] = &[
     ("max-total-msec", Rule::Time(Section::Resolver, "budget-time", 1)),
     ("max-mthreads", Rule::Number(Section::Resolver, "lookups")),
     ("serve-rfc1918", Rule::Switch(Section::Resolver, "special-names")),
-    ("setuid", Rule::Text(Section::Server, "user")),
-    ("setgid", Rule::Text(Section::Server, "group")),
     ("dns64-prefix", Rule::Text(Section::Resolver, "dns64-prefix")),
-    (
-        "chroot",
-        Rule::Same(
-            &[""],
-            "nomen stays in the root that it is started in; packaging/nomen.service shuts it off otherwise",
-        ),
-    ),
-    ("include-dir", Rule::Unneeded("its files are read, as if they stood here")),
-    ("config-dir", TUNING),
-    ("config-name", TUNING),
-    ("daemon", TUNING),
     ("write-pid", TUNING),
     ("socket-dir", TUNING),
     ("socket-mode", TUNING),
@@ -93,13 +80,6 @@ const RULES: &[NamedRule] = &[
     ("lua-config-file", SCRIPTS),
     ("lua-dns-script", SCRIPTS),
     ("lua-maintenance-interval", TUNING),
-    (
-        "dnssec",
-        Rule::Same(
-            &["validate"],
-            "nomen validates; write `validate = false` into `[resolver]` if it is not to",
-        ),
-    ),
     ("dnssec-log-bogus", VALIDATES),
     ("trustanchorfile", VALIDATES),
     ("aggressive-nsec-cache-size", VALIDATES),
@@ -276,9 +256,20 @@ fn simple(work: &mut Work, all: &[Statement], statement: &Statement) {
             work.recurse().switch("nxdomain-cut", on);
             work.in_key(statement, Section::Resolver, "nxdomain-cut");
         }
+        "dnssec" => match statement.value() {
+            "off" | "process-no-validate" => work.validate(statement, false),
+            "validate" => work.validate(statement, true),
+            "log-fail" => {
+                work.recurse().switch("validate", false);
+                work.ledger.differs(statement, "`validate = false`: nomen does not validate to log alone");
+            }
+            _ => work
+                .ledger
+                .differs(statement, "nomen validates for every client, not for those alone who ask for it"),
+        },
         _ if statement.value().is_empty() => {}
         key => {
-            if let Some(rule) = rule(RULES, key) {
+            if let Some(rule) = rule(RULES, key).or_else(|| rule(PROCESS, key)) {
                 work.apply(statement, rule);
             }
         }
