@@ -2,9 +2,12 @@
 //! they go on. A reply says that the change is made and will outlast the server (§3.5), so the rate is that of
 //! durable changes.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
+
+use mio::net::{TcpStream, UdpSocket};
+use mio::{Events, Interest, Poll, Token};
 
 use crate::answers::exchange;
 use crate::failure::{Context, Failure, Result};
@@ -16,7 +19,7 @@ use crate::sys;
 /// How long a client waits for a reply before it sends its update again.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it sends the same update.
-const TRIES: usize = 5;
+const TRIES: u32 = 5;
 
 /// How updates are sent.
 #[derive(Clone, Copy, Debug)]
@@ -58,23 +61,40 @@ fn write_update(out: &mut Vec<u8>, zone: &str, name: &str, change: Change) {
 }
 
 impl Updating<'_> {
-    /// Updates for so many seconds; each client ends with what it has added deleted.
+    /// Updates for so many seconds; each client ends with what it has added deleted. One thread serves all the clients:
+    /// with a thread each, switching between them took as much of the machine as the server under test.
     pub(crate) fn run(self, seconds: f64, turn: usize) -> Result<Load> {
         let began = Instant::now();
         let end = began + Duration::from_secs_f64(seconds);
-        let seen: Vec<Result<Seen>> = std::thread::scope(|scope| {
-            let client = |number| scope.spawn(move || self.client(turn, number, end));
-            let threads: Vec<_> = (0..self.clients).map(client).collect();
-            let failed = |_| Err(Failure::new("a client failed"));
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(failed)).collect()
-        });
+        let mut lines = Lines::open(self)?;
+        let mut clients: Vec<Client> = (0..self.clients).map(|_| Client::default()).collect();
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.name = format!("u{turn}-{number}-0");
+            lines.send(number, self.zone, &client.name, Change::Add)?;
+        }
+        let mut open = clients.len();
+        while open > 0 {
+            for (number, code, took) in lines.replies()? {
+                let client = &mut clients[number];
+                client.times.push(took.as_nanos() as u64);
+                client.codes[usize::from(code)] += 1;
+                if client.times.len() % 2 == 1 {
+                    lines.send(number, self.zone, &client.name, Change::Delete)?;
+                } else if Instant::now() >= end || sys::interrupted() {
+                    open -= 1;
+                } else {
+                    // The name is another each time, as it is with clients that come and go.
+                    client.name = format!("u{turn}-{number}-{}", client.times.len() / 2);
+                    lines.send(number, self.zone, &client.name, Change::Add)?;
+                }
+            }
+        }
         let mut load = Load { seconds: began.elapsed().as_secs_f64(), ..Load::default() };
         let (mut codes, mut times) = ([0; 16], Vec::new());
-        for seen in seen {
-            let seen = seen?;
-            load.sent += seen.sent;
-            times.extend(seen.times);
-            for (sum, count) in codes.iter_mut().zip(seen.codes) {
+        for client in clients {
+            load.sent += client.times.len() as u64;
+            times.extend(client.times);
+            for (sum, count) in codes.iter_mut().zip(client.codes) {
                 *sum += count;
             }
         }
@@ -86,40 +106,20 @@ impl Updating<'_> {
         Ok(load)
     }
 
-    fn client(self, turn: usize, number: usize, end: Instant) -> Result<Seen> {
-        let mut line = Line::open(self.server, self.tcp)?;
-        let (mut seen, mut message) = (Seen::default(), Vec::new());
-        for round in 0.. {
-            // The name is another each time, as it is with clients that come and go.
-            let name = format!("u{turn}-{number}-{round}");
-            for change in [Change::Add, Change::Delete] {
-                message.clear();
-                write_update(&mut message, self.zone, &name, change);
-                message[..2].copy_from_slice(&(seen.sent as u16).to_be_bytes());
-                seen.sent += 1;
-                let began = Instant::now();
-                let code = line.ask(&message)?;
-                seen.times.push(began.elapsed().as_nanos() as u64);
-                seen.codes[usize::from(code)] += 1;
-            }
-            if Instant::now() >= end || sys::interrupted() {
-                break;
-            }
-        }
-        Ok(seen)
-    }
-
     /// Whether a record is there once its update is answered, and gone once that of its deletion is.
     pub(crate) fn check(self) -> Result<()> {
-        let mut line = Line::open(self.server, self.tcp)?;
+        let mut lines = Lines::open(Updating { clients: 1, ..self })?;
         let socket = namespaces::socket(None, self.server)?;
         socket.set_read_timeout(Some(PATIENCE))?;
-        let (mut query, mut message) = (Vec::new(), Vec::new());
+        let mut query = Vec::new();
         write_query(&mut query, &format!("u-check.{}", self.zone), kind::A, Edns::None);
         for (change, rcode, records) in [(Change::Add, 0, 1), (Change::Delete, 3, 0)] {
-            message.clear();
-            write_update(&mut message, self.zone, "u-check", change);
-            let code = line.ask(&message)?;
+            lines.send(0, self.zone, "u-check", change)?;
+            let code = loop {
+                if let Some((_, code, _)) = lines.replies()?.first() {
+                    break *code;
+                }
+            };
             let answer = exchange(&socket, &query, 1).context(|| "no answer after an update".to_string())?;
             let answer = summarise(&answer).map_err(Failure::new)?;
             if (code, answer.rcode, answer.answer.records) != (0, rcode, records) {
@@ -131,57 +131,165 @@ impl Updating<'_> {
     }
 }
 
-/// What a client has seen.
+/// What a client has seen, and the name it changes now.
 #[derive(Debug, Default)]
-struct Seen {
-    sent: u64,
+struct Client {
+    name: String,
     times: Vec<u64>,
     codes: [u64; 16],
 }
 
-/// A client's way to the server.
-enum Line {
+/// The clients' ways to the server, each with one update on it at a time.
+struct Lines {
+    poll: Poll,
+    events: Events,
+    lines: Vec<Line>,
+    /// Updates sent so far, which numbers their IDs.
+    sent: u64,
+}
+
+impl Lines {
+    fn open(updating: Updating<'_>) -> Result<Lines> {
+        let poll = Poll::new()?;
+        let mut lines = Vec::new();
+        for number in 0..updating.clients {
+            let mut way = Way::open(updating.server, updating.tcp)?;
+            match &mut way {
+                Way::Datagrams(socket) => {
+                    poll.registry().register(socket, Token(number), Interest::READABLE)?;
+                }
+                Way::Stream(stream) => {
+                    poll.registry().register(stream, Token(number), Interest::READABLE)?;
+                }
+            }
+            lines.push(Line { way, message: Vec::new(), sent: None, tries: 0, reply: Vec::new() });
+        }
+        Ok(Lines { poll, events: Events::with_capacity(updating.clients.max(1)), lines, sent: 0 })
+    }
+
+    /// Sends an update on the client's line.
+    fn send(&mut self, client: usize, zone: &str, name: &str, change: Change) -> Result<()> {
+        self.sent += 1;
+        let line = &mut self.lines[client];
+        line.message.clear();
+        write_update(&mut line.message, zone, name, change);
+        line.message[..2].copy_from_slice(&(self.sent as u16).to_be_bytes());
+        line.sent = Some(Instant::now());
+        line.tries = 1;
+        line.send()
+    }
+
+    /// Waits for replies; returns the client, the response code and the time since its update was sent for each.
+    /// What is not answered in time is sent again over UDP: an update that is made twice changes nothing the second time.
+    fn replies(&mut self) -> Result<Vec<(usize, u8, Duration)>> {
+        self.poll.poll(&mut self.events, Some(PATIENCE))?;
+        let mut replies = Vec::new();
+        for event in self.events.iter() {
+            let number = event.token().0;
+            let line = &mut self.lines[number];
+            if let Some(code) = line.receive()?
+                && let Some(sent) = line.sent.take()
+            {
+                replies.push((number, code, sent.elapsed()));
+            }
+        }
+        for line in &mut self.lines {
+            if line.sent.is_some_and(|sent| sent.elapsed() > PATIENCE * line.tries) {
+                if line.tries == TRIES {
+                    return Err(Failure::new("no reply to an update"));
+                }
+                line.tries += 1;
+                if let Way::Datagrams(_) = line.way {
+                    line.send()?;
+                }
+            }
+        }
+        Ok(replies)
+    }
+}
+
+/// A client's way to the server and what is on it.
+struct Line {
+    way: Way,
+    /// The update, and when it was first sent; `None` once it is answered.
+    message: Vec<u8>,
+    sent: Option<Instant>,
+    tries: u32,
+    /// What has arrived of a reply over TCP.
+    reply: Vec<u8>,
+}
+
+/// A socket, asked without waiting.
+enum Way {
     Datagrams(UdpSocket),
     Stream(TcpStream),
 }
 
-impl Line {
-    fn open(server: SocketAddr, tcp: bool) -> Result<Line> {
+impl Way {
+    fn open(server: SocketAddr, tcp: bool) -> Result<Way> {
         if !tcp {
             let socket = namespaces::socket(None, server)?;
-            socket.set_read_timeout(Some(PATIENCE))?;
-            return Ok(Line::Datagrams(socket));
+            socket.set_nonblocking(true)?;
+            return Ok(Way::Datagrams(UdpSocket::from_std(socket)));
         }
-        let stream = TcpStream::connect(server).context(|| format!("cannot reach {server}"))?;
+        let stream = std::net::TcpStream::connect(server).context(|| format!("cannot reach {server}"))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE * TRIES as u32))?;
-        Ok(Line::Stream(stream))
+        stream.set_nonblocking(true)?;
+        Ok(Way::Stream(TcpStream::from_std(stream)))
+    }
+}
+
+impl Line {
+    fn send(&mut self) -> Result<()> {
+        match &mut self.way {
+            // What the network loses is sent again.
+            Way::Datagrams(socket) => drop(socket.send(&self.message)),
+            // One small update is on the way at a time, so there is always room for it.
+            Way::Stream(stream) => {
+                let length = (self.message.len() as u16).to_be_bytes();
+                stream.write_all(&[&length[..], &self.message].concat())?;
+            }
+        }
+        Ok(())
     }
 
-    /// Sends an update and waits for its reply; returns the response code.
-    fn ask(&mut self, message: &[u8]) -> Result<u8> {
-        let silent = || "no reply to an update".to_string();
-        let reply = match self {
-            // An update that is made twice changes nothing the second time.
-            Line::Datagrams(socket) => {
-                let id = u16::from_be_bytes([message[0], message[1]]);
-                (0..TRIES).find_map(|_| exchange(socket, message, id)).context(silent)?
+    /// Reads all there is; returns the response code once the reply is whole.
+    fn receive(&mut self) -> Result<Option<u8>> {
+        let mut buffer = [0; 1024];
+        let mut code = None;
+        loop {
+            let received = match &mut self.way {
+                Way::Datagrams(socket) => socket.recv(&mut buffer),
+                Way::Stream(stream) => stream.read(&mut buffer),
+            };
+            let length = match received {
+                Ok(0) => return Err(Failure::new("the server closed a connection with an update on it")),
+                Ok(length) => length,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(code),
+                Err(error) => return Err(error.into()),
+            };
+            if let Way::Datagrams(_) = self.way {
+                code = self.code(&buffer[..length]).or(code);
+                continue;
             }
-            Line::Stream(stream) => {
-                stream.write_all(&[&(message.len() as u16).to_be_bytes()[..], message].concat())?;
-                let mut length = [0; 2];
-                stream.read_exact(&mut length).context(silent)?;
-                let mut reply = vec![0; usize::from(u16::from_be_bytes(length))];
-                stream.read_exact(&mut reply).context(silent)?;
-                reply
+            self.reply.extend_from_slice(&buffer[..length]);
+            if let [high, low, rest @ ..] = &self.reply[..]
+                && rest.len() >= usize::from(u16::from_be_bytes([*high, *low]))
+            {
+                let found = self.code(rest);
+                code = Some(found.ok_or_else(|| Failure::new("a reply belongs to no update"))?);
+                self.reply.clear();
             }
-        };
-        // A response with the opcode UPDATE and the ID that was asked with.
-        match reply[..] {
-            [high, low, flags, code, ..] if [high, low] == message[..2] && flags & 0xf8 == 0xa8 => {
-                Ok(code & 15)
+        }
+    }
+
+    /// The response code of a response with the opcode UPDATE and the ID that was asked with.
+    fn code(&self, reply: &[u8]) -> Option<u8> {
+        match reply {
+            [high, low, flags, code, ..] if [*high, *low] == self.message[..2] && flags & 0xf8 == 0xa8 => {
+                Some(code & 15)
             }
-            _ => Err(Failure::new("a reply belongs to no update")),
+            _ => None,
         }
     }
 }
