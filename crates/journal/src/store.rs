@@ -287,12 +287,13 @@ impl ZoneStore {
         }
     }
 
-    /// Whether a new base pays: there are more bytes of changes than of the base. If it is made then, the file has at most
-    /// twice the bytes of a base, and those of the history, and what comes while it is made. A store without a zone has at
-    /// most twice the bytes of the history.
+    /// Whether a new base pays: there are more bytes of changes than of the base, and than a quarter of the history, so that a
+    /// small zone that changes all the time is not written again and again. If it is made then, the file has at most
+    /// twice the bytes of a base or those of the base and a quarter of the history, and those of the history, and what comes
+    /// while it is made. A store without a zone has at most twice the bytes of the history.
     pub fn is_worth_compacting(&self) -> bool {
         let size = self.size();
-        let worth = if self.has_zone() { size.base } else { self.most_history };
+        let worth = if self.has_zone() { size.base.max(self.most_history / 4) } else { self.most_history };
         size.changes > worth.max(LEAST_WORTH)
     }
 

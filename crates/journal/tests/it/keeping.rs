@@ -133,6 +133,28 @@ fn changes_are_kept_of_a_zone_whose_records_are_elsewhere() {
 }
 
 #[test]
+fn a_small_zone_that_changes_all_the_time_is_written_anew_once_in_a_quarter_of_its_history() {
+    let folder = folder(&SimulatedDisk::new(1));
+    let (mut store, _) = folder.zone(apex().as_name()).expect("a store");
+    store.keep_history(400_000);
+    store.replace(&version(1, 1)).expect("stored");
+    let (mut times, mut bytes) = (0, 0);
+    for n in 1..2000 {
+        let before = store.size().changes;
+        store.append(&between(&version(n, n), &version(n + 1, n + 1))).expect("appended");
+        bytes += store.size().changes - before;
+        store.sync().expect("synced");
+        if store.is_worth_compacting() {
+            store.compact(&version(n + 1, n + 1)).expect("compacted");
+            times += 1;
+        }
+        let size = store.size();
+        assert!(size.history <= 400_000 && size.changes <= 101_000, "{size:?}");
+    }
+    assert_eq!(times, bytes / 100_000, "times that it was written, for {bytes} bytes of changes");
+}
+
+#[test]
 fn a_compaction_keeps_as_much_history_as_it_may() {
     let folder = folder(&SimulatedDisk::new(1));
     let (mut store, _) = folder.zone(apex().as_name()).expect("a store");
