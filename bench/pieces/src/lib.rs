@@ -7,13 +7,15 @@
 //! | `names` | comparing, ordering, lowering and hashing names |
 //! | `messages` | decompression, compression, parsing, rendering |
 //! | `lookups` | finding what a name is, and in which zone |
+//! | [`by_label`] | names in messages a label at a time, to compare with |
 //! | [`answers`] | whole answers, 64 queries at a time |
 //! | `zones` | the zones they are asked of |
 #![forbid(unsafe_code)]
 
 pub mod answers;
+pub mod by_label;
 mod lookups;
-mod messages;
+pub mod messages;
 mod names;
 mod zones;
 

@@ -3,6 +3,7 @@
 use std::hint::black_box;
 
 use engine::request::Request;
+use testkit::tld::Tld;
 use wire::edns::{ErrorInfo, OptWriter};
 use wire::message::{Builder, Compressor, HEADER_LEN, Header, Offset, Owner, Parser, Section};
 use wire::{Class, Name, NameBuf, Rcode, Ttl, Type};
@@ -23,27 +24,32 @@ pub(crate) fn pieces() -> Vec<Piece> {
     pieces
 }
 
+/// A message with a name of ten labels in so many pieces, each but the last with a pointer to the next; and where it begins.
+pub fn chained(pointers: usize) -> (Vec<u8>, Offset) {
+    let mut message = vec![0; HEADER_LEN];
+    let labels: Vec<&[u8]> = vec![b"label-of-15-oct"; 10];
+    // The root end first, so that each part can point at the one before.
+    let mut before: Option<Offset> = None;
+    let parts = pointers + 1;
+    for part in (0..parts).rev() {
+        let at = Offset::new(message.len());
+        for label in &labels[part * 10 / parts..(part + 1) * 10 / parts] {
+            message.push(label.len() as u8);
+            message.extend_from_slice(label);
+        }
+        match before {
+            Some(at) => message.extend_from_slice(&at.pointer().expect("within reach")),
+            None => message.push(0),
+        }
+        before = at;
+    }
+    (message, before.unwrap_or(Offset::QNAME))
+}
+
 /// A name of ten labels, with so many pointers in it as the piece says.
 fn decompression() -> Vec<Piece> {
     let one = |pointers: usize| {
-        let mut message = vec![0; HEADER_LEN];
-        let labels: Vec<&[u8]> = vec![b"label-of-15-oct"; 10];
-        // The root end first, so that each part can point at the one before.
-        let mut before: Option<Offset> = None;
-        let parts = pointers + 1;
-        for part in (0..parts).rev() {
-            let at = Offset::new(message.len());
-            for label in &labels[part * 10 / parts..(part + 1) * 10 / parts] {
-                message.push(label.len() as u8);
-                message.extend_from_slice(label);
-            }
-            match before {
-                Some(at) => message.extend_from_slice(&at.pointer().expect("within reach")),
-                None => message.push(0),
-            }
-            before = at;
-        }
-        let at = before.unwrap_or(Offset::QNAME);
+        let (message, at) = chained(pointers);
         let read = move || {
             let (_, mut parser) = Parser::new(black_box(&message)).expect("a header");
             black_box(parser.name_at(at).expect("a name")).as_name().len()
@@ -77,8 +83,20 @@ fn referral_input() -> (NameBuf, NameBuf, Vec<NameBuf>) {
 }
 
 /// Hosts that share suffixes of one, two and three labels.
-fn hosts(n: usize) -> Vec<NameBuf> {
+pub fn hosts(n: usize) -> Vec<NameBuf> {
     (0..n).map(|i| name(&format!("host{i}.rack{}.site{}.example.net.", i % 20, i % 5))).collect()
+}
+
+/// Names as a transfer of a top-level zone has them, one after the other: owners and name servers.
+pub fn zone_names(n: usize) -> Vec<NameBuf> {
+    let records = Tld::new(name("test."), 4 * n as u64);
+    let names = records.flat_map(|record| {
+        let server = (record.rtype == Type::NS)
+            .then(|| Name::from_wire(&record.rdata).ok().map(Name::to_buf))
+            .flatten();
+        [Some(record.owner), server]
+    });
+    names.flatten().take(n).collect()
 }
 
 fn compression() -> Vec<Piece> {

@@ -99,7 +99,11 @@ impl Reader {
         self.servers.push(shell.spawn().expect("started"));
         let mut buf = [0; 512];
         loop {
-            let size = notify.recv(&mut buf).unwrap_or_else(|e| panic!("{command} is not ready: {e}"));
+            let size = match notify.recv(&mut buf) {
+                // A process that was stopped and goes on finds its wait interrupted.
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+                received => received.unwrap_or_else(|e| panic!("{command} is not ready: {e}")),
+            };
             if text(&buf[..size]).lines().any(|line| line == "READY=1") {
                 return;
             }

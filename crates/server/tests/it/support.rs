@@ -138,8 +138,11 @@ impl Server {
     pub(crate) fn wait_for_state(&self, state: &str) {
         let mut buf = [0; 512];
         loop {
-            let size =
-                self.notify.recv(&mut buf).unwrap_or_else(|e| panic!("no {state}: {e}\n{}", self.log()));
+            let size = match self.notify.recv(&mut buf) {
+                // A process that was stopped and goes on finds its wait interrupted.
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+                received => received.unwrap_or_else(|e| panic!("no {state}: {e}\n{}", self.log())),
+            };
             if text(&buf[..size]).lines().any(|line| line == state) {
                 return;
             }
