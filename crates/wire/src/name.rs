@@ -315,9 +315,15 @@ impl NameBuf {
         Ok(buf)
     }
 
-    /// A writer for names that come label by label; used by the message parser.
-    pub(crate) fn from_parts(bytes: [u8; MAX_NAME], len: u8) -> Self {
-        NameBuf { len, bytes }
+    /// Where the message parser writes labels, with their length bytes.
+    pub(crate) fn writer(&mut self) -> &mut [u8; MAX_NAME] {
+        &mut self.bytes
+    }
+
+    /// The root follows the first so many bytes, 254 at most, which are whole labels.
+    pub(crate) fn end_after(&mut self, labels: usize) {
+        self.bytes[labels] = 0;
+        self.len = labels as u8 + 1;
     }
 }
 

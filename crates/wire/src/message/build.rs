@@ -4,7 +4,7 @@
 //! the message as it was and says [`Full`]. Section counts live in the builder until
 //! [`Builder::finish`] patches them into the header.
 
-use super::compress::Compressor;
+use super::compress::{Compressor, Suffixes};
 use super::copy::copy;
 use super::header::{Header, Rcode};
 use super::layout::{
@@ -255,26 +255,27 @@ impl<'b> Builder<'b> {
 
     /// Makes the compressor know a name that stands uncompressed at `at`, as the question's does.
     pub fn learn(&mut self, name: Name<'_>, at: Offset) {
-        self.names.insert(name, usize::MAX, at);
+        self.names.insert(&Suffixes::of(name), usize::MAX, at);
     }
 
     /// Writes a name, compressed, and returns where it starts.
     pub fn name(&mut self, name: Name<'_>) -> Result<Offset, Full> {
         let start = self.end();
         let wire = name.as_wire();
-        match self.names.find(&self.buf[..self.len], name) {
+        let suffixes = Suffixes::of(name);
+        match self.names.find(&self.buf[..self.len], &suffixes) {
             None => {
                 self.append(wire)?;
-                self.names.insert(name, usize::MAX, start);
+                self.names.insert(&suffixes, usize::MAX, start);
             }
             Some((labels, pointer)) => {
-                let own = wire.len() - name.skip(labels).len();
+                let own = suffixes.bytes_before(labels);
                 if own + POINTER_LEN > self.room() {
                     return Err(Full);
                 }
                 self.append(&wire[..own])?;
                 self.append(&pointer)?;
-                self.names.insert(name, labels, start);
+                self.names.insert(&suffixes, labels, start);
             }
         }
         Ok(start)

@@ -58,29 +58,25 @@ impl Compressor {
         }
     }
 
-    /// Finds the longest suffix of `name` in `message` that a compressed name may point at: how many labels lie in front
+    /// Finds the longest suffix of a name in `message` that a compressed name may point at: how many labels lie in front
     /// of it, and the pointer to it.
     ///
     /// Where the longest is too deep already, one that follows no pointers is taken, so that the names that come after
     /// this one have somewhere to point: names that grow label by label would else all be written from the seventh on.
-    pub(super) fn find(&self, message: &[u8], name: Name<'_>) -> Option<(usize, [u8; POINTER_LEN])> {
+    pub(super) fn find(&self, message: &[u8], suffixes: &Suffixes<'_>) -> Option<(usize, [u8; POINTER_LEN])> {
         if self.used == 0 {
             return None;
         }
-        let mut hashes = [0u16; MAX_LABELS];
-        let labels = suffix_hashes(name, &mut hashes);
-        let (mut suffix, mut deepest) = (name, DEEPEST);
-        for (skipped, &hash) in hashes[..labels].iter().enumerate() {
-            if let Some(pointer) = self.probe(message, suffix, hash, &mut deepest).and_then(Offset::pointer) {
-                return Some((skipped, pointer));
-            }
-            suffix = suffix.parent()?;
-        }
-        None
+        let mut deepest = DEEPEST;
+        (0..suffixes.count).find_map(|labels| {
+            let (suffix, hash) = (suffixes.wire(labels), suffixes.hashes[labels]);
+            let found = self.probe(message, suffix, hash, &mut deepest).and_then(Offset::pointer);
+            found.map(|pointer| (labels, pointer))
+        })
     }
 
     /// Where `suffix` stands and follows at most `deepest` pointers, which becomes 0 if it only stands deeper.
-    fn probe(&self, message: &[u8], suffix: Name<'_>, hash: u16, deepest: &mut usize) -> Option<Offset> {
+    fn probe(&self, message: &[u8], suffix: &[u8], hash: u16, deepest: &mut usize) -> Option<Offset> {
         let mask = self.slots.len() - 1;
         let (mut at, mut too_deep) = (hash as usize & mask, false);
         loop {
@@ -102,13 +98,12 @@ impl Compressor {
         None
     }
 
-    /// Remembers the first `labels` suffixes of `name`, written at `at`.
-    pub(super) fn insert(&mut self, name: Name<'_>, labels: usize, at: Offset) {
-        let mut hashes = [0u16; MAX_LABELS];
-        let count = suffix_hashes(name, &mut hashes).min(labels);
+    /// Remembers the first `labels` suffixes of a name written at `at`.
+    pub(super) fn insert(&mut self, suffixes: &Suffixes<'_>, labels: usize, at: Offset) {
         let mask = self.slots.len() - 1;
-        let mut offset = at.index();
-        for (&hash, label) in hashes[..count].iter().zip(name.labels()) {
+        let known = suffixes.hashes[..suffixes.count.min(labels)].iter().zip(&suffixes.starts);
+        for (&hash, &start) in known {
+            let offset = at.index() + usize::from(start);
             // Full at three quarters: names that come later are found no more, which is only longer.
             if offset >= Offset::REACH || self.used * 4 >= self.slots.len() * 3 {
                 return;
@@ -119,27 +114,66 @@ impl Compressor {
             }
             self.slots[at] = Slot { hash, offset: offset as u16 };
             self.used += 1;
-            offset += label.len() + 1;
         }
     }
 }
 
-/// Writes the hash of each suffix, longest first, and returns their number; letter case does not count.
-fn suffix_hashes(name: Name<'_>, to: &mut [u16; MAX_LABELS]) -> usize {
-    let mut count = 0;
-    for label in name.labels() {
-        let mut hash = 0x1505u32 ^ label.len() as u32;
-        for byte in label {
-            hash = hash.wrapping_mul(33) ^ byte.to_ascii_lowercase() as u32;
+/// The suffixes of a name but for the root, longest first: where each begins in the name, and its hash.
+pub(super) struct Suffixes<'a> {
+    name: &'a [u8],
+    starts: [u8; MAX_LABELS],
+    hashes: [u16; MAX_LABELS],
+    count: usize,
+}
+
+impl<'a> Suffixes<'a> {
+    pub(super) fn of(name: Name<'a>) -> Self {
+        let name = name.as_wire();
+        let (mut starts, mut hashes) = ([0; MAX_LABELS], [0; MAX_LABELS]);
+        let (mut count, mut at) = (0, 0);
+        while name[at] != 0 {
+            starts[count] = at as u8;
+            count += 1;
+            at += usize::from(name[at]) + 1;
         }
-        to[count] = (hash ^ hash >> 15) as u16;
-        count += 1;
+        // From the right, so that equal suffixes hash alike whatever stands in front of them.
+        let mut hash = SEED;
+        for i in (0..count).rev() {
+            let end = at;
+            at = usize::from(starts[i]);
+            for word in (at..end).step_by(8) {
+                hash = (hash ^ bytes(name, word, end - word)).wrapping_mul(SEED);
+                hash ^= hash >> 29;
+            }
+            hashes[i] = (hash >> 32) as u16;
+        }
+        Suffixes { name, starts, hashes, count }
     }
-    // Fold from the right, so that equal suffixes hash alike whatever stands in front of them.
-    for i in (0..count.saturating_sub(1)).rev() {
-        to[i] = to[i].wrapping_add(to[i + 1].rotate_left(5)).wrapping_mul(0x9e35);
+
+    /// The suffix behind so many labels.
+    fn wire(&self, labels: usize) -> &'a [u8] {
+        &self.name[usize::from(self.starts[labels])..]
     }
-    count
+
+    /// How many bytes lie in front of it.
+    pub(super) fn bytes_before(&self, labels: usize) -> usize {
+        usize::from(self.starts[labels])
+    }
+}
+
+/// Odd, and of no pattern.
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// At most `length` and at most eight bytes of `name` from `at` on, as a number.
+#[inline]
+fn bytes(name: &[u8], at: usize, length: usize) -> u64 {
+    let word = match (name.get(at..at + 8), name.last_chunk::<8>()) {
+        (Some(word), _) => word.try_into().map_or(0, u64::from_le_bytes),
+        // The end of the name stands in the upper bytes of its last eight.
+        (None, Some(last)) => u64::from_le_bytes(*last) >> (8 * (at + 8 - name.len())),
+        (None, None) => name[at..].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+    };
+    if length < 8 { word & ((1 << (8 * length)) - 1) } else { word }
 }
 
 /// The most pointers in a suffix that a name may point at: that name has one more, and an owner may be nothing but a
@@ -148,26 +182,29 @@ const DEEPEST: usize = MAX_POINTERS - 2;
 
 /// How many pointers a reader of `offset` of `message`, which we wrote ourselves, follows to find `name` there; `None` if
 /// it is not what he finds.
-fn depth_at(message: &[u8], mut offset: usize, name: Name<'_>) -> Option<usize> {
-    let (mut rest, mut depth) = (name.as_wire(), 0);
+fn depth_at(message: &[u8], mut offset: usize, mut name: &[u8]) -> Option<usize> {
+    let mut depth = 0;
     loop {
-        let &len = message.get(offset)?;
-        if len >= POINTER {
-            let target = Offset::of_pointer([len, *message.get(offset + 1)?]).index();
-            if target >= offset {
-                return None;
+        let here = message.get(offset..)?;
+        let mut labels = 0;
+        let end = loop {
+            match *here.get(labels)? {
+                end @ (0 | POINTER..) => break end,
+                len => labels += usize::from(len) + 1,
             }
-            (offset, depth) = (target, depth + 1);
-            continue;
-        }
-        let size = len as usize + 1;
-        if message.get(offset..offset + size)? != rest.get(..size)? {
+        };
+        // The labels up to the root or the next pointer, at once.
+        let (first, rest) = name.split_at_checked(labels)?;
+        if first != &here[..labels] {
             return None;
         }
-        if len == 0 {
-            return Some(depth);
+        if end == 0 {
+            return (rest.len() == 1).then_some(depth);
         }
-        offset += size;
-        rest = &rest[size..];
+        let target = Offset::of_pointer([end, *here.get(labels + 1)?]).index();
+        if target >= offset {
+            return None;
+        }
+        (name, offset, depth) = (rest, target, depth + 1);
     }
 }

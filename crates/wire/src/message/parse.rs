@@ -154,20 +154,23 @@ impl<'m> Parser<'m> {
 
     /// Decodes the name at `at`, which may be compressed; the cursor does not move.
     pub fn name_at(&mut self, at: Offset) -> Result<NameBuf, Malformed> {
-        self.decode(at.index(), self.message.len()).map(|(name, _)| name)
+        let mut name = NameBuf::ROOT;
+        self.decode(at.index(), self.message.len(), &mut name)?;
+        Ok(name)
     }
 
     /// Decodes the name at the cursor and steps over it.
     pub fn name(&mut self) -> Result<NameBuf, Malformed> {
-        let (name, end) = self.decode(self.position().index(), self.message.len())?;
+        let mut name = NameBuf::ROOT;
+        let end = self.decode(self.position().index(), self.message.len(), &mut name)?;
         self.rest = &self.message[end..];
         Ok(name)
     }
 
-    /// Decodes a name and returns the offset behind its own bytes; it may not start or run beyond `end` before its
-    /// first pointer.
-    fn decode(&mut self, start: usize, end: usize) -> Result<(NameBuf, usize), Malformed> {
-        let (mut bytes, mut len) = ([0u8; MAX_NAME], 0);
+    /// Decodes a name to `name` and returns the offset behind its own bytes; it may not start or run beyond `end` before its
+    /// first pointer. What `name` is after a fault is of no use.
+    fn decode(&mut self, start: usize, end: usize, name: &mut NameBuf) -> Result<usize, Malformed> {
+        let (bytes, mut len) = (name.writer(), 0);
         let (mut message, mut at, mut after) = (&self.message[..end], start, None);
         loop {
             let here = message.get(at..).ok_or(Malformed)?;
@@ -177,8 +180,8 @@ impl<'m> Parser<'m> {
             copy(to.ok_or(Malformed)?, &here[..labels]);
             len += labels;
             if end == 0 {
-                let name = NameBuf::from_parts(bytes, len as u8 + 1);
-                return Ok((name, after.unwrap_or(at + labels + 1)));
+                name.end_after(len);
+                return Ok(after.unwrap_or(at + labels + 1));
             }
             let low = *here.get(labels + 1).ok_or(Malformed)?;
             let target = Offset::of_pointer([end, low]).index();
@@ -197,7 +200,8 @@ impl<'m> Parser<'m> {
         let Range { start, end } = record.rdata.clone();
         let region = self.message.get(start..end).ok_or(Malformed)?;
         rdata::expand(record.rtype, region, out, |at, out| {
-            let (name, after) = self.decode(start + at, end).ok()?;
+            let mut name = NameBuf::ROOT;
+            let after = self.decode(start + at, end, &mut name).ok()?;
             out.extend_from_slice(name.as_name().as_wire());
             Some(after - start - at)
         })
