@@ -130,7 +130,9 @@ impl fmt::Display for AnchorEvent {
             Self::Appeared(_) => "it is new, and will be an anchor if it stays for the hold-down time",
             Self::Withdrawn => "it is gone before it became an anchor",
             Self::Accepted => "it is an anchor from now on",
-            Self::Missed => "the zone does not have it any more; it stays an anchor, since it was not revoked",
+            Self::Missed => {
+                "the zone does not have it any more; it stays an anchor, since it was not revoked"
+            }
             Self::Returned => "the zone has it again",
             Self::Revoked => "it was revoked, and is an anchor no more",
             Self::Removed => "it was revoked and has been gone for the hold-down time",
@@ -202,9 +204,8 @@ impl TrustPoints {
         now: u64,
     ) -> AnchorReport {
         let Some(point) = self.zones.get_mut(&zone.to_buf()) else { return AnchorReport::default() };
-        let asked = response.name.as_name() == zone
-            && response.qtype == Type::DNSKEY
-            && response.qclass == Class::IN;
+        let asked =
+            response.name.as_name() == zone && response.qtype == Type::DNSKEY && response.qclass == Class::IN;
         let at = response.find(Section::Answer, zone, Type::DNSKEY).filter(|_| asked);
         let mut report = AnchorReport::default();
         let mut budget = ValidationBudget::new(ValidationLimits::default());

@@ -162,11 +162,11 @@ impl TrustPoint {
         let Sighting { zone, set, settings, now } = *sighting;
         let (ttl, left) = (u64::from(checked.original_ttl.as_secs()), u64::from(checked.left.as_secs()));
         let part = |share: u64, most: u64| HOUR.max(most.min(ttl / share).min(left / share));
-        (self.seen, self.next, self.retry) =
-            (Some(now), now.saturating_add(part(2, LONGEST)), part(10, DAY));
+        (self.seen, self.next, self.retry) = (Some(now), now.saturating_add(part(2, LONGEST)), part(10, DAY));
         for key in &mut self.keys {
             let is_there = set.rdatas.contains(&key.rdata);
-            let was_revoked_there = || set.rdatas.iter().any(|r| without_revoke(r).as_ref() == Some(&key.rdata));
+            let was_revoked_there =
+                || set.rdatas.iter().any(|r| without_revoke(r).as_ref() == Some(&key.rdata));
             let there = is_there || key.state.is_revoked() && was_revoked_there();
             if let Some(event) = key.pass(there, now) {
                 events.push((key.rdata.clone(), event));
@@ -237,7 +237,9 @@ impl AnchorKey {
                 }
                 (AnchorState::Removed, AnchorEvent::Removed)
             }
-            (AnchorState::Valid, true) | (AnchorState::Missing, false) | (AnchorState::Removed, _) => return None,
+            (AnchorState::Valid, true) | (AnchorState::Missing, false) | (AnchorState::Removed, _) => {
+                return None;
+            }
         };
         (self.state, self.since) = (state, now);
         Some(event)

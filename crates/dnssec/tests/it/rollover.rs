@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use dnssec::rollover::HOLD_DOWN;
 use dnssec::{
-    AnchorChange, AnchorEvent, AnchorState, BogusReason, ReceivedSet, ReceivedSignature, Response, TrustAnchors,
-    TrustPoints, ValidationSettings,
+    AnchorChange, AnchorEvent, AnchorState, BogusReason, ReceivedSet, ReceivedSignature, Response,
+    TrustAnchors, TrustPoints, ValidationSettings,
 };
 use proptest::prelude::*;
 use testkit::keys::{SigningKey, Validity};
@@ -49,7 +49,8 @@ fn signed(keys: &[&SigningKey], signers: &[&SigningKey], ttl: u32, end: u64) -> 
 /// Anchors for the root: these keys.
 fn anchors(keys: &[u16]) -> TrustAnchors {
     let mut anchors = TrustAnchors::none();
-    keys.iter().for_each(|&number| anchors.add_ds(Name::ROOT, &key(number).ds(Name::ROOT)).expect("an anchor"));
+    keys.iter()
+        .for_each(|&number| anchors.add_ds(Name::ROOT, &key(number).ds(Name::ROOT)).expect("an anchor"));
     anchors
 }
 
