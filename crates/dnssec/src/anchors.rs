@@ -91,6 +91,25 @@ impl TrustAnchors {
         self.add_ds(zone, &ds)
     }
 
+    /// The zones with positive anchors, and the RDATA of the DS of each.
+    pub fn positive(&self) -> impl Iterator<Item = (&NameBuf, &BTreeSet<Vec<u8>>)> {
+        self.positive.iter()
+    }
+
+    /// Puts these DS, RDATA of anchors, in the place of those of a zone; without any it has no anchor.
+    pub(crate) fn replace(&mut self, zone: NameBuf, ds: BTreeSet<Vec<u8>>) {
+        match ds.is_empty() {
+            true => drop(self.positive.remove(&zone)),
+            false => drop(self.positive.insert(zone, ds)),
+        }
+    }
+
+    /// Whether a key of a zone with this tag is an anchor.
+    pub fn has_tag(&self, zone: Name<'_>, tag: u16) -> bool {
+        let of_zone = self.positive.get(&zone.to_buf()).into_iter().flatten();
+        of_zone.filter_map(|rdata| Ds::read(rdata).ok()).any(|ds| ds.key_tag == tag)
+    }
+
     /// A number for the positive anchors, the same for the same ones in every run. What was validated by others can be told
     /// from what was validated by these, but for a chance of one in four billion.
     pub fn fingerprint(&self) -> u32 {

@@ -8,7 +8,7 @@ use crate::key::{self, tag};
 use crate::outcome::{BogusReason, InsecureReason};
 use crate::response::ReceivedSet;
 use crate::settings::ValidationSettings;
-use crate::signatures::Checker;
+use crate::signatures::{Checked, Checker};
 use crate::trust::{SharedData, Trust};
 
 /// What a proven DS RRset says of the zone: delegated by those that can be followed, or insecure if none can. One that is
@@ -41,15 +41,30 @@ pub(crate) fn keys(
     now: u64,
     budget: &mut ValidationBudget,
 ) -> Result<(Trust, Ttl), BogusReason> {
-    if set.rdatas.len() > budget.limits().records_per_set {
-        return Err(ValidationLimit::RecordsPerSet.into());
-    }
-    let entries = entry_points(set, zone, ds, budget)?;
-    let checked = Checker { settings, now, zone, keys: &entries }.check(set, budget)?;
+    let checked = check_keys(set, zone, ds, settings, now, budget)?;
     let may_sign = |rdata: &&Vec<u8>| {
         Dnskey::read(rdata).is_ok_and(|key| key.is_zone_key() && settings.takes_algorithm(key.algorithm))
     };
     Ok((Trust::Secure(set.rdatas.iter().filter(may_sign).cloned().collect()), checked.ttl))
+}
+
+/// Checks the DNSKEY RRset of `zone`: one of its keys that fits a DS must have signed it.
+///
+/// # Errors
+/// Why none has.
+pub(crate) fn check_keys(
+    set: &ReceivedSet,
+    zone: Name<'_>,
+    ds: &[Vec<u8>],
+    settings: &ValidationSettings,
+    now: u64,
+    budget: &mut ValidationBudget,
+) -> Result<Checked, BogusReason> {
+    if set.rdatas.len() > budget.limits().records_per_set {
+        return Err(ValidationLimit::RecordsPerSet.into());
+    }
+    let entries = entry_points(set, zone, ds, budget)?;
+    Checker { settings, now, zone, keys: &entries }.check(set, budget)
 }
 
 /// The keys of the set that fit a DS: RDATA of those that may sign.

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`algorithm`], [`key`], [`nsec3`], [`verify`] | algorithms, key tags and DS digests, NSEC3 hashes, single signatures |
 //! | [`anchors`] | trust anchors, negative ones too |
+//! | [`rollover`] | trust anchors that follow their zones (RFC 5011) |
 //! | [`trust`] | what is known of zones: their keys, their DS, or that they have none |
 //! | [`response`] | a response as RRsets with their signatures |
 //! | `signatures`, `denial`, `delegation` | whether an RRset, an absence, a zone's keys are proven |
@@ -24,6 +25,7 @@ pub mod key;
 pub mod nsec3;
 pub mod outcome;
 pub mod response;
+pub mod rollover;
 pub mod settings;
 mod signatures;
 pub mod trust;
@@ -34,6 +36,7 @@ pub use anchors::{AnchorFault, TrustAnchors};
 pub use budget::{ValidationBudget, ValidationLimit, ValidationLimits};
 pub use outcome::{BogusReason, InsecureReason, Security};
 pub use response::{ReceivedSet, ReceivedSignature, Response};
+pub use rollover::{AnchorChange, AnchorEvent, AnchorKey, AnchorState, TrustPoint, TrustPoints};
 pub use settings::ValidationSettings;
 pub use trust::{Need, Trust, TrustTable};
 pub use validator::{Progress, Validated, Validation, Validator};

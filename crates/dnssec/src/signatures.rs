@@ -18,6 +18,10 @@ pub(crate) struct Checked {
     pub(crate) labels: usize,
     /// The longest that the set may be kept (RFC 4035 §5.3.3).
     pub(crate) ttl: Ttl,
+    /// The TTL that the zone gave it (RFC 4034 §3.1.4).
+    pub(crate) original_ttl: Ttl,
+    /// How long the signature is good for.
+    pub(crate) left: Ttl,
 }
 
 /// What signatures are checked with.
@@ -117,7 +121,8 @@ impl Checker<'_> {
 
     fn checked(&self, set: &ReceivedSet, signature: &ReceivedSignature, sig: &Rrsig<'_>) -> Checked {
         let left = sig.expiration.0.wrapping_add(self.settings.skew).wrapping_sub(self.serial().0);
-        let ttl = set.ttl.min(signature.ttl).min(sig.original_ttl).min(Ttl::from_secs(left));
-        Checked { labels: sig.labels as usize, ttl }
+        let (original_ttl, left) = (sig.original_ttl, Ttl::from_secs(left));
+        let ttl = set.ttl.min(signature.ttl).min(original_ttl).min(left);
+        Checked { labels: sig.labels as usize, ttl, original_ttl, left }
     }
 }

@@ -16,6 +16,7 @@
 //! | `access` | says who may ask |
 //! | `local` | answers special-use names and local data |
 //! | `validation` | has answers validated before anybody gets them |
+//! | `sentinel` | tells clients whether a key is a trust anchor (RFC 8509) |
 //! | `private` | keeps private addresses out of answers from outside |
 //! | `dns64` | makes AAAA records of A records |
 //! | `realms` | says which rule covers a name |
@@ -36,6 +37,7 @@ mod prefix;
 mod private;
 mod pursuit;
 mod realms;
+mod sentinel;
 mod service;
 mod settler;
 mod stats;

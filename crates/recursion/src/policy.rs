@@ -46,6 +46,8 @@ pub struct ValidationConfig {
     pub limits: ValidationLimits,
     /// Where trust begins, and where it is not wanted.
     pub anchors: TrustAnchors,
+    /// Whether clients can find out which keys are anchors of the root (RFC 8509).
+    pub sentinel: bool,
     /// Names of which it is remembered what is known of their keys, at the most.
     pub names: usize,
     /// Clients whose answers wait to be validated, at the most.
@@ -62,6 +64,7 @@ impl Default for ValidationConfig {
             settings: ValidationSettings::default(),
             limits: ValidationLimits { signatures: 48, ..ValidationLimits::default() },
             anchors: TrustAnchors::root(),
+            sentinel: true,
             names: 20_000,
             waiting: 10_000,
             waiting_of_network: 1000,

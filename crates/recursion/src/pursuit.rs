@@ -12,6 +12,7 @@ use wire::{LowerNameBuf, Rcode, Type};
 
 use crate::message::{Message, Reply, Unjoinable, join};
 use crate::policy::Policy;
+use crate::sentinel;
 use crate::service::{Known, Piece, Service};
 
 /// How far a client's question has got.
@@ -63,6 +64,8 @@ pub(crate) enum Step {
 
 /// A chain is too long or a loop, or its parts cannot be joined.
 const CHAIN: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
+/// The name says of a key what is not so (RFC 8509 §3.2).
+const SENTINEL: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::OTHER);
 /// Nobody could say, a short time ago.
 const REMEMBERED: Refusal = Refusal::because(Rcode::SERVFAIL, ErrorInfo::CACHED_ERROR);
 
@@ -206,6 +209,13 @@ impl Service {
 
     /// The whole answer, of which this is the last piece.
     fn end(&self, policy: &Policy, pursuit: &Pursuit, piece: Piece, now: Now) -> Step {
+        if pursuit.authentic && !pursuit.stale && sentinel::lies(&policy.validation, &pursuit.asked) {
+            let validates = self.realm(policy, &pursuit.asked).is_some_and(|realm| realm.validates);
+            if validates {
+                self.keep_failure(policy, &pursuit.asked, None, now);
+                return Step::Refuse(SENTINEL);
+            }
+        }
         let Some(links) = &pursuit.links else {
             return Step::Reply(pursuit.reply(piece.message, piece.rcode));
         };

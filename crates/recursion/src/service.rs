@@ -20,6 +20,7 @@ use crate::message::Message;
 use crate::policy::{Policy, PolicyConfig, PolicyFault};
 use crate::pursuit::Pursuit;
 use crate::realms::Realm;
+use crate::sentinel;
 use crate::settler::{Settler, Waiter};
 use crate::stats::RecursionStats;
 use crate::validation::bogus::BogusAnswers;
@@ -342,6 +343,10 @@ impl Service {
         hashed.set(self.cache.key(), inquiry.name.as_name());
         let Some(realm) = policy.realms.of(&hashed, inquiry.qtype) else { return };
         if policy.local.is_local(&hashed, inquiry.qtype, inquiry.qclass) {
+            return;
+        }
+        let is_secure = realm.validates && Header::of(message).is_some_and(|header| header.authentic_data());
+        if is_secure && sentinel::lies(&policy.validation, inquiry) {
             return;
         }
         let terms = Terms {

@@ -430,6 +430,8 @@ pub enum CtlVerb {
     /// Domains in which nothing is validated for a while (negative trust anchors, RFC 7646).
     #[command(subcommand)]
     Nta(CtlNta),
+    /// Where trust begins: every trust anchor, and every key that may become one (RFC 5011).
+    TrustAnchors,
     /// Explain step by step how a question would be answered.
     Explain {
         /// The name.

@@ -50,11 +50,11 @@ impl ConfigSource {
     pub fn prepare(&self, running: Option<&Settings>) -> Result<Prepared, Rejected> {
         match self {
             Self::File(path) => {
-                let Accepted { config, sources } = config::read_service(path, |read| {
+                let Accepted { mut config, sources } = config::read_service(path, |read| {
                     let folder = running.unwrap_or(read).server.storage.folder();
                     folder.map(|folder| folder.join(added::FILE))
                 })?;
-                match resolve(&config) {
+                match config.settings.read_resolver_files().and_then(|()| resolve(&config)) {
                     Ok(zones) => Ok(Prepared { settings: config.settings, zones }),
                     Err(faults) => Err(Rejected { sources, faults }),
                 }

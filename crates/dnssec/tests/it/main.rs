@@ -4,4 +4,5 @@ mod classes;
 mod hostile;
 mod mutants;
 mod plain;
+mod rollover;
 mod support;

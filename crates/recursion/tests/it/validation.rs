@@ -611,3 +611,34 @@ fn who_asks_in_the_program_is_told_what_was_found_and_what_it_took() {
     assert_eq!(found[1].security, dnssec::Security::Insecure(InsecureReason::Unsigned));
     assert!(found[1].asked.contains(&dnssec::Need::Ds(name("plain.test."))), "{found:?}");
 }
+
+/// RFC 8509.
+#[test]
+fn clients_find_out_which_keys_are_anchors_of_the_root() {
+    let mut with = Validated::new(|_| {});
+    let tag = TREE.keys(wire::NameBuf::ROOT)[0].tag();
+    let other = tag.wrapping_add(1);
+    let name = |word: &str, tag: u16| format!("root-key-sentinel-{word}-ta-{tag:05}.wild.nsec.test.");
+    for (word, tag, is_true) in
+        [("is", tag, true), ("not", tag, false), ("is", other, false), ("not", other, true)]
+    {
+        let name = name(word, tag);
+        for flags in ["do", "ad"] {
+            let question = format!("{name} A {flags}");
+            let (first, again) = match is_true {
+                true => ("NOERROR rd ra ad", "NOERROR rd ra ad"),
+                false => ("SERVFAIL rd ra EDE 0", "SERVFAIL rd ra EDE 13"),
+            };
+            assert_eq!(with.says(&question), first, "{question}");
+            assert_eq!(with.world.hit(&ask(&question)).says(), again, "{question}");
+        }
+        // Whoever validates by itself, or asks for another type, gets what there is.
+        assert_eq!(with.says(&format!("{name} A do cd")), "NOERROR rd ra cd", "{name}");
+        assert_eq!(with.says(&format!("{name} TXT do")), "NOERROR rd ra ad", "{name}");
+    }
+    // What is not signed says nothing.
+    let unsigned = format!("root-key-sentinel-is-ta-{other:05}.plain.test. A do");
+    assert_eq!(with.says(&unsigned), "NXDOMAIN rd ra");
+    let mut off = Validated::new(|policy| policy.validation.sentinel = false);
+    assert_eq!(off.says(&format!("{} A do", name("is", other))), "NOERROR rd ra ad");
+}

@@ -231,6 +231,8 @@ pub enum Command {
         /// The domain.
         domain: String,
     },
+    /// Every trust anchor.
+    TrustAnchorList,
     /// Every domain in which nothing is validated.
     NtaList,
     /// Validate nothing in a domain for a while.

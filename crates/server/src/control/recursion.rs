@@ -1,11 +1,12 @@
-//! `nomen ctl cache`, `nomen ctl forward` and `nomen ctl nta`: what is cached, who is asked, and where nothing is validated.
+//! `nomen ctl cache`, `nomen ctl forward`, `nomen ctl nta` and `nomen ctl trust-anchors`: what is cached, who is asked, where
+//! nothing is validated, and where trust begins.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use cache::{Freshness, Held, LoadFault};
+use dnssec::AnchorState;
 use resolver::{ForwardRule, IterateRule, Reach, Upstream, UpstreamStats};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -16,7 +17,7 @@ use super::verbs::last;
 use crate::config::table::value::parse_duration;
 use crate::config::zones::zone_name;
 use crate::message::print;
-use crate::recursive::{Recursive, store};
+use crate::recursive::{LONGEST_NEGATIVE, Recursive, ShownAnchor, store};
 use crate::words::reason;
 
 /// Size of the pieces a long output is sent in, in bytes.
@@ -191,33 +192,46 @@ pub(super) fn forward_remove(recursive: &Recursive, domain: &str) -> Result<Valu
     }
 }
 
-/// The longest that a negative trust anchor may stand (RFC 7646 §2).
-const LONGEST_ANCHOR: Duration = Duration::from_secs(7 * 86_400);
-
 /// The domains in which nothing is validated.
 pub(super) fn anchor_list(recursive: &Recursive) -> Value {
     let one = |(domain, left): (NameBuf, Option<Duration>)| json!({"domain": domain.to_string(), "seconds_left": left.map(|left| left.as_secs())});
     Value::Array(recursive.negative_anchors().into_iter().map(one).collect())
 }
 
+/// Where trust begins: every key that is an anchor, was one, or may become one.
+pub(super) fn trust_anchor_list(recursive: &Recursive) -> Value {
+    let (zones, now) = (recursive.followed_zones(), store::wall());
+    let one = |ShownAnchor { zone, tag, algorithm, state, since }: ShownAnchor| {
+        let followed = zones.iter().find(|(followed, ..)| *followed == zone);
+        let until = match state {
+            Some(AnchorState::Pending { until }) => Some(until),
+            _ => None,
+        };
+        json!({
+            "zone": zone.to_string(),
+            "tag": tag,
+            "algorithm": algorithm,
+            "state": state.map_or("configured", AnchorState::word),
+            "trusted": state.is_none_or(AnchorState::is_trusted),
+            "seconds_in_state": since.map(|since| now.saturating_sub(since)),
+            "seconds_to_trust": until.map(|until| until.saturating_sub(now)),
+            "followed": followed.is_some(),
+            "seconds_since_seen": followed.and_then(|(_, seen, _)| *seen).map(|seen| now.saturating_sub(seen)),
+            "seconds_to_next": followed.map(|(.., next)| next.saturating_sub(now)),
+        })
+    };
+    Value::Array(recursive.trust_anchors().into_iter().map(one).collect())
+}
+
 /// Validates nothing in a domain for a while; then the anchor goes by itself.
-pub(super) fn anchor_add(recursive: &Arc<Recursive>, domain: &str, time: &str) -> Result<Value, String> {
+pub(super) fn anchor_add(recursive: &Recursive, domain: &str, time: &str) -> Result<Value, String> {
     let domain = name(domain)?;
     let time = parse_duration(time).map_err(|fault| fault.to_string())?;
-    if !(Duration::from_secs(1)..=LONGEST_ANCHOR).contains(&time) {
+    if !(Duration::from_secs(1)..=LONGEST_NEGATIVE).contains(&time) {
         return Err("the time is out of range: 1s to 7d".into());
     }
     recursive.put_negative_anchor(domain, time).map_err(|fault| fault.to_string())?;
-    let waiting = Arc::downgrade(recursive);
-    tokio::spawn(end_anchors(waiting, time));
     Ok(json!("done; nothing in the domain is validated until then"))
-}
-
-async fn end_anchors(recursive: Weak<Recursive>, time: Duration) {
-    tokio::time::sleep(time).await;
-    if let Some(recursive) = recursive.upgrade() {
-        let _ = tokio::task::spawn_blocking(move || recursive.drop_expired_anchors()).await;
-    }
 }
 
 /// Validates in a domain again.

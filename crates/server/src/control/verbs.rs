@@ -134,6 +134,7 @@ fn about_recursion(
             recursion::forward_add(recursive, &frontend.addresses(), domain, servers, *stub)
         }
         Command::ForwardRemove { domain } => recursion::forward_remove(recursive, domain),
+        Command::TrustAnchorList => Ok(recursion::trust_anchor_list(recursive)),
         Command::NtaList => Ok(recursion::anchor_list(recursive)),
         Command::NtaAdd { domain, time } => recursion::anchor_add(recursive, domain, time),
         Command::NtaRemove { domain } => recursion::anchor_remove(recursive, domain),

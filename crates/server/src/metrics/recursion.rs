@@ -1,10 +1,13 @@
 //! Recursive service: cache, lookups, other servers.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dnssec::AnchorState;
 use resolver::{RTT_BUCKETS, ShedReason, UpstreamStats};
+use wire::NameBuf;
 
 use super::{Buckets, Figures, MetricType, Printer};
 use crate::frontend::Frontend;
@@ -51,9 +54,49 @@ impl Figures for RecursionFigures {
             "Memory of what is known of delegations and of addresses of servers",
             delegations as f64,
         )?;
+        trust_anchors(recursive, out)?;
         shed(recursive, out)?;
         upstreams(&recursive.forward.upstreams(), out)
     }
+}
+
+/// The states of keys under their words, and whether a key is in one. Where nothing is known of an anchor, it is valid.
+type AnchorPlace = (&'static str, fn(AnchorState) -> bool);
+
+const ANCHOR_STATES: [AnchorPlace; 5] = [
+    ("pending", |state| matches!(state, AnchorState::Pending { .. })),
+    ("valid", |state| state == AnchorState::Valid),
+    ("missing", |state| state == AnchorState::Missing),
+    ("revoked", |state| matches!(state, AnchorState::Revoked { .. })),
+    ("removed", |state| state == AnchorState::Removed),
+];
+
+fn trust_anchors(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
+    let anchors = recursive.trust_anchors();
+    let zones: BTreeSet<NameBuf> = anchors.iter().map(|anchor| anchor.zone).collect();
+    let series = zones.iter().flat_map(|zone| {
+        let of_zone = anchors.iter().filter(move |anchor| anchor.zone == *zone);
+        let states: Vec<AnchorState> =
+            of_zone.map(|anchor| anchor.state.unwrap_or(AnchorState::Valid)).collect();
+        ANCHOR_STATES.map(|(word, is_in)| {
+            let count = states.iter().filter(|state| is_in(**state)).count() as u64;
+            ([("zone", zone.to_string().into()), ("state", word.into())], count)
+        })
+    });
+    out.family(
+        "trust_anchors",
+        "Trust anchors, and keys that may become some, by zone and state",
+        MetricType::Gauge,
+        series,
+    )?;
+    let seen = recursive.followed_zones();
+    let seen = seen.iter().map(|(zone, seen, _)| ([("zone", zone.to_string().into())], seen.unwrap_or(0)));
+    out.family(
+        "trust_anchor_seen_timestamp_seconds",
+        "When the keys of a zone whose trust anchors are followed were seen last with a good signature, in seconds since 1970; 0 if never",
+        MetricType::Gauge,
+        seen,
+    )
 }
 
 /// The reasons for shedding under their words.

@@ -1,25 +1,29 @@
 //! Recursive service at work: the cache, the policy, and the thread that asks other servers, joined. `store` keeps the cache
 //! in a file.
 
+mod anchors;
 mod figures;
+mod kept;
 pub mod store;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cache::Cache;
+use dnssec::TrustPoints;
 use engine::Engine;
 use net::{Outgoing, OutgoingConfig, OutgoingTotals};
 use recursion::{Domain, Lookups, PolicyConfig, PolicyFault, Service, Waiter};
 use resolver::{
     ChaCha, ForwardConfig, ForwardRule, ForwardStats, Forwarder, ForwarderRequest, IterateRule, LookupRequest,
 };
-use tracing::{debug, error, warn};
+use tracing::{debug, error, info, warn};
 use wire::{Name, NameBuf};
 
 use crate::config::Settings;
@@ -30,6 +34,8 @@ use crate::in_force::Adopt;
 use crate::interfaces::Interfaces;
 use crate::sync::lock;
 use crate::words::reason;
+use anchors::{AnchorFiles, AnchorOrder, NegativeTimes};
+pub use anchors::{LONGEST_NEGATIVE, ShownAnchor};
 pub use figures::{counts, recursion_counts};
 use store::CacheFile;
 
@@ -43,6 +49,10 @@ pub struct Plan {
     pub forward: ForwardConfig,
     /// Whether answers are validated by rules that come at run time.
     pub validates: bool,
+    /// The zones whose trust anchors follow them (RFC 5011), if there is a state folder.
+    pub followed: BTreeSet<NameBuf>,
+    /// Whether their servers are told which of their keys are anchors here (RFC 8145).
+    pub signals: bool,
     /// Questions that wait for the thread that asks, at the most.
     pub queue: usize,
     /// Where the cache is kept between runs, and how often it is saved.
@@ -61,6 +71,10 @@ pub struct Recursive {
     engine: Arc<Engine<Served>>,
     /// The thread that validates.
     validating: Mutex<Option<JoinHandle<()>>>,
+    /// The thread that looks after trust anchors, and the way to it.
+    anchor_thread: Mutex<Option<(Sender<AnchorOrder>, JoinHandle<()>)>>,
+    /// Where they are kept between runs.
+    anchor_files: Option<AnchorFiles>,
     /// What is in force.
     decided: Mutex<Decided>,
 }
@@ -71,8 +85,12 @@ struct Decided {
     policy: PolicyConfig,
     forward: ForwardConfig,
     validates: bool,
+    followed: BTreeSet<NameBuf>,
+    signals: bool,
+    /// What is known of the zones whose anchors are followed.
+    points: TrustPoints,
     /// Domains in which nothing is validated up to these moments.
-    negative: BTreeMap<NameBuf, Instant>,
+    negative: NegativeTimes,
 }
 
 /// Why it did not start.
@@ -114,7 +132,7 @@ impl Lookups for Asker {
 
 impl Recursive {
     /// Starts it; from the next batch on the engine answers with it. Messages to and from other servers are copied for
-    /// dnstap.
+    /// dnstap. What is learned of trust anchors is kept in the state folder.
     ///
     /// # Errors
     /// [`RecursiveFault`].
@@ -122,24 +140,22 @@ impl Recursive {
         plan: Plan,
         engine: &Arc<Engine<Served>>,
         dnstap: Option<Arc<Dnstap>>,
-    ) -> Result<Recursive, RecursiveFault> {
+        state: Option<&Path>,
+    ) -> Result<Arc<Recursive>, RecursiveFault> {
         let start = Instant::now();
         let cache = Cache::new(&plan.cache, engine.key()).map_err(RecursiveFault::Cache)?;
-        let service = Service::new(cache, start, &plan.policy).map_err(RecursiveFault::Policy)?;
+        let (queue, file) = (plan.queue, plan.file.clone());
+        let anchor_files = state.map(AnchorFiles::new);
+        let decided = Decided::first(plan, anchor_files.as_ref());
+        let service = Service::new(cache, start, &decided.in_force()).map_err(RecursiveFault::Policy)?;
         service.report_failures(Box::new(|inquiry, why| {
             debug!(name = %inquiry.name.as_name(), r#type = %inquiry.qtype, "SERVFAIL: {why}");
         }));
-        let decided = Decided {
-            policy: plan.policy,
-            forward: plan.forward.clone(),
-            validates: plan.validates,
-            negative: BTreeMap::new(),
-        };
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(RecursiveFault::Random)?;
-        let forwarder = Forwarder::new(plan.forward, service.settler(), ChaCha::new(seed));
+        let forwarder = Forwarder::new(decided.forward.clone(), service.settler(), ChaCha::new(seed));
         let forward = forwarder.stats();
-        let config = OutgoingConfig { queue: plan.queue, ..OutgoingConfig::default() };
+        let config = OutgoingConfig { queue, ..OutgoingConfig::default() };
         let outgoing = Outgoing::start("forward", Tapped::new(forwarder, dnstap), &config);
         let outgoing = Arc::new(outgoing.map_err(RecursiveFault::Thread)?);
         service.connect(Box::new(Asker(Arc::clone(&outgoing))));
@@ -148,16 +164,38 @@ impl Recursive {
             move || validate(&service)
         });
         let validating = Mutex::new(Some(validating.map_err(RecursiveFault::Thread)?));
-        let file = match plan.file {
+        let file = match file {
             Some((path, every)) => {
                 Some(CacheFile::start(path, every, &service).map_err(RecursiveFault::Thread)?)
             }
             None => None,
         };
         let (engine, decided) = (Arc::clone(engine), Mutex::new(decided));
-        let recursive = Recursive { service, forward, file, outgoing, engine, validating, decided };
+        let anchor_thread = Mutex::new(None);
+        let recursive = Arc::new(Recursive {
+            service,
+            forward,
+            file,
+            outgoing,
+            engine,
+            validating,
+            anchor_thread,
+            anchor_files,
+            decided,
+        });
         recursive.put_into_service();
+        recursive.look_after_anchors().map_err(RecursiveFault::Thread)?;
         Ok(recursive)
+    }
+
+    /// Starts the thread that looks after trust anchors.
+    fn look_after_anchors(self: &Arc<Self>) -> io::Result<()> {
+        let (orders, taken) = channel();
+        let (recursive, back) = (Arc::downgrade(self), orders.clone());
+        let thread = std::thread::Builder::new().name("anchors".into());
+        let thread = thread.spawn(move || anchors::work(&recursive, &taken, &back))?;
+        *lock(&self.anchor_thread) = Some((orders, thread));
+        Ok(())
     }
 
     /// Has the engine use what is decided now.
@@ -183,10 +221,17 @@ impl Recursive {
         policy: PolicyConfig,
         forward: ForwardConfig,
         validates: bool,
+        (followed, signals): (BTreeSet<NameBuf>, bool),
     ) -> Result<(), PolicyFault> {
         let mut decided = lock(&self.decided);
-        let negative = decided.negative.clone();
-        self.decide(&mut decided, Decided { policy, forward, validates, negative })
+        let (points, negative) = (decided.points.clone(), decided.negative.clone());
+        let followed = if self.anchor_files.is_some() { followed } else { BTreeSet::new() };
+        let mut new = Decided { policy, forward, validates, followed, signals, points, negative };
+        new.follow();
+        self.decide(&mut decided, new)?;
+        drop(decided);
+        self.look_at_anchors();
+        Ok(())
     }
 
     fn decide(&self, old: &mut Decided, new: Decided) -> Result<(), PolicyFault> {
@@ -255,7 +300,17 @@ impl Recursive {
         let mut decided = lock(&self.decided);
         let mut new = decided.clone();
         new.negative.insert(domain, Instant::now() + time);
-        self.decide(&mut decided, new)
+        self.decide(&mut decided, new)?;
+        self.keep_negative(&decided.negative);
+        drop(decided);
+        self.look_at_anchors();
+        Ok(())
+    }
+
+    fn keep_negative(&self, negative: &NegativeTimes) {
+        if let Some(files) = &self.anchor_files {
+            files.write_negative(negative);
+        }
     }
 
     /// Validates again in a domain. Returns whether there was such an anchor: one of the configuration does not count.
@@ -268,6 +323,7 @@ impl Recursive {
         let dropped = new.negative.remove(domain).is_some();
         if dropped {
             self.decide(&mut decided, new)?;
+            self.keep_negative(&decided.negative);
         }
         Ok(dropped)
     }
@@ -278,10 +334,12 @@ impl Recursive {
         let mut new = decided.clone();
         let now = Instant::now();
         new.negative.retain(|_, until| *until > now);
-        if new.negative.len() < decided.negative.len()
-            && let Err(fault) = self.decide(&mut decided, new)
-        {
-            error!("negative trust anchors stay beyond their time: {fault}");
+        if new.negative.len() == decided.negative.len() {
+            return;
+        }
+        match self.decide(&mut decided, new) {
+            Ok(()) => self.keep_negative(&decided.negative),
+            Err(fault) => error!("negative trust anchors stay beyond their time: {fault}"),
         }
     }
 
@@ -296,6 +354,11 @@ impl Recursive {
 
     /// Saves the cache and asks nobody any more. Who still waits is answered SERVFAIL.
     pub fn stop(&self) {
+        if let Some((orders, thread)) = lock(&self.anchor_thread).take() {
+            // A thread that has ended needs no order, and a panic was shown by the panic hook.
+            let _ = orders.send(AnchorOrder::Stop);
+            let _ = thread.join();
+        }
         self.outgoing.stop();
         self.service.stop_validating();
         if let Some(thread) = lock(&self.validating).take() {
@@ -331,9 +394,29 @@ fn changed<'r, R: PartialEq>(
 }
 
 impl Decided {
-    /// The policy with the negative anchors that were set for a while.
+    /// What a plan asks for, and what is known from the run before.
+    fn first(plan: Plan, kept: Option<&AnchorFiles>) -> Decided {
+        let Plan { policy, forward, validates, mut followed, signals, .. } = plan;
+        if kept.is_none() && !followed.is_empty() {
+            info!(
+                "trust anchors do not follow their zones (RFC 5011), since nothing is kept: set `state-dir` in [server]"
+            );
+            followed.clear();
+        }
+        let points = match kept.filter(|_| !followed.is_empty()) {
+            Some(files) => files.read_points(),
+            None => TrustPoints::default(),
+        };
+        let negative = kept.map(AnchorFiles::read_negative).unwrap_or_default();
+        let mut first = Decided { policy, forward, validates, followed, signals, points, negative };
+        first.follow();
+        first
+    }
+
+    /// The policy with the trust anchors as their zones have them by now, and the negative ones that were set for a while.
     fn in_force(&self) -> PolicyConfig {
         let mut policy = self.policy.clone();
+        policy.validation.anchors = self.points.in_force(&policy.validation.anchors);
         self.negative.keys().for_each(|name| policy.validation.anchors.add_negative(name.as_name()));
         policy
     }
@@ -353,7 +436,8 @@ impl Decided {
 impl Adopt for Recursive {
     fn adopt(&self, settings: &Settings) {
         if let Some(plan) = plan(settings)
-            && let Err(fault) = self.configure(plan.policy, plan.forward, plan.validates)
+            && let Err(fault) =
+                self.configure(plan.policy, plan.forward, plan.validates, (plan.followed, plan.signals))
         {
             error!("recursive service goes on as before: {fault}");
         }
@@ -375,6 +459,8 @@ pub fn plan(settings: &Settings) -> Option<Plan> {
         policy: wanted.policy_config(&interfaces),
         forward: wanted.forward_config(),
         validates: wanted.validates(),
+        followed: wanted.followed(),
+        signals: wanted.signals(),
         queue: wanted.queue(),
         file: wanted.cache_file().map(|file| (file, wanted.cache_save_interval())),
     })

@@ -148,6 +148,6 @@ pub fn save(path: &Path, service: &Service) -> io::Result<u64> {
 }
 
 /// Seconds since 1970.
-fn wall() -> u64 {
+pub(crate) fn wall() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }

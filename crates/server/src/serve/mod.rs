@@ -75,10 +75,10 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     sockets.notes.iter().for_each(|note| warn!("{note}"));
     let (key, images) = open_state(&settings, built_in);
     let frontend = start_frontend(&key, &settings, &logging)?;
-    let recursive = start_recursive(&frontend, &settings)?;
+    let state = settings.server.storage.folder().filter(|_| !built_in);
+    let recursive = start_recursive(&frontend, &settings, state.as_deref())?;
     let logging = Arc::new(logging);
     let transfers = Transfers::start(&frontend.engine, &settings);
-    let state = settings.server.storage.folder().filter(|_| !built_in);
     let secondaries = start_secondaries(&frontend, &settings, &wanted, state.as_deref())?;
     let changes = start_updates(&frontend, &settings, &wanted, built_in, &secondaries)?;
     let mut adopting: Vec<Arc<dyn Adopt>> =
@@ -138,10 +138,14 @@ fn start_frontend(
 }
 
 /// Recursive service, if it is on.
-fn start_recursive(frontend: &Frontend, settings: &Settings) -> Result<Option<Arc<Recursive>>, StartFault> {
+fn start_recursive(
+    frontend: &Frontend,
+    settings: &Settings,
+    state: Option<&Path>,
+) -> Result<Option<Arc<Recursive>>, StartFault> {
     let Some(plan) = plan(settings) else { return Ok(None) };
-    let started = Recursive::start(plan, &frontend.engine, frontend.dnstap.clone());
-    started.map(|recursive| Some(Arc::new(recursive))).map_err(|fault| outside(fault.to_string()))
+    let started = Recursive::start(plan, &frontend.engine, frontend.dnstap.clone(), state);
+    started.map(Some).map_err(|fault| outside(fault.to_string()))
 }
 
 /// The runtime of administration: control, metrics, signals.

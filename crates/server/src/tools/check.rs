@@ -24,7 +24,7 @@ pub fn run(args: &CheckArgs) -> u8 {
         print!("{}", reference::markdown());
         return EXIT_OK;
     }
-    let accepted = match config::read_files(&args.file) {
+    let mut accepted = match config::read_files(&args.file) {
         Ok(accepted) => accepted,
         Err(rejected) => {
             eprint!("{rejected}");
@@ -38,7 +38,8 @@ pub fn run(args: &CheckArgs) -> u8 {
             return EXIT_FAULTS;
         }
     }
-    let wanted = match resolve(&accepted.config) {
+    let read = accepted.config.settings.read_resolver_files();
+    let wanted = match read.and_then(|()| resolve(&accepted.config)) {
         Ok(wanted) => wanted,
         Err(faults) => {
             eprint!("{}", accepted.sources.render(&faults));

@@ -87,6 +87,7 @@ fn command(verb: &CtlVerb) -> Command {
             Command::ForwardAdd { domain: domain.clone(), servers: servers.clone(), stub: *stub }
         }
         CtlVerb::Forward(CtlForward::Remove { domain }) => Command::ForwardRemove { domain: domain.clone() },
+        CtlVerb::TrustAnchors => Command::TrustAnchorList,
         CtlVerb::Nta(CtlNta::List) => Command::NtaList,
         CtlVerb::Nta(CtlNta::Add { domain, time }) => {
             Command::NtaAdd { domain: domain.clone(), time: time.clone() }
@@ -223,6 +224,7 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
         (CtlVerb::Zone(CtlZone::List { .. }), Value::Array(rows)) => zone_table(rows),
         (CtlVerb::Forward(CtlForward::List), Value::Array(rules)) => rules.iter().map(rule_text).collect(),
         (CtlVerb::Nta(CtlNta::List), Value::Array(anchors)) => anchors.iter().map(anchor_text).collect(),
+        (CtlVerb::TrustAnchors, Value::Array(anchors)) => anchors.iter().map(trust_anchor_text).collect(),
         (CtlVerb::Explain { .. }, Value::Object(map)) => {
             let lines = |key| map.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
             let mut out = String::new();
@@ -351,6 +353,39 @@ fn anchor_text(anchor: &Value) -> String {
     match anchor.get("seconds_left").and_then(Value::as_u64) {
         Some(left) => format!("{domain}  {left} s left\n"),
         None => format!("{domain}  of the configuration\n"),
+    }
+}
+
+/// A trust anchor, or a key that may become one, in a line.
+fn trust_anchor_text(anchor: &Value) -> String {
+    let field = |key: &str| flat(anchor.get(key).unwrap_or(&Value::Null));
+    let days = |key: &str| anchor.get(key).and_then(Value::as_u64).map(in_days);
+    let mut out =
+        format!("{}  {}  algorithm {}  {}", field("zone"), field("tag"), field("algorithm"), field("state"));
+    if let Some(time) = days("seconds_in_state") {
+        out += &format!(" for {time}");
+    }
+    if let Some(time) = days("seconds_to_trust") {
+        out += &format!(", trusted in {time}");
+    }
+    out += match (days("seconds_since_seen"), anchor.get("followed") == Some(&Value::Bool(true))) {
+        (_, false) => "; not followed\n".into(),
+        (None, true) => "; its zone's keys were not seen yet\n".into(),
+        (Some(seen), true) => {
+            let next = days("seconds_to_next").unwrap_or_default();
+            format!("; its zone's keys seen {seen} ago, next in {next}\n")
+        }
+    }
+    .as_str();
+    out
+}
+
+/// A time in its two largest units.
+fn in_days(seconds: u64) -> String {
+    match (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60) {
+        (0, 0, minutes) => format!("{minutes}m{}s", seconds % 60),
+        (0, hours, minutes) => format!("{hours}h{minutes}m"),
+        (days, hours, _) => format!("{days}d{hours}h"),
     }
 }
 

@@ -22,6 +22,7 @@ mod producer;
 mod query;
 mod recursion;
 mod reload;
+mod rollover;
 mod secondary;
 mod serve;
 mod signatures;

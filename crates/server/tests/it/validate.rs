@@ -23,33 +23,52 @@ use crate::support::{Server, eventually, free_address, text, written};
 const SOA: &str = "3600 SOA a.root. admin. 1 3600 600 86400 60";
 
 /// The key of a zone.
-fn key(apex: &str) -> SigningKey {
+pub(crate) fn key(apex: &str) -> SigningKey {
     SigningKey::new(apex.bytes().map(u16::from).sum(), SigningKey::KSK)
 }
 
 /// A DS record as a line of text.
-fn ds(apex: &str) -> String {
-    let ds = key(apex).ds(name(apex).as_name());
+pub(crate) fn ds(apex: &str) -> String {
+    ds_of(apex, &key(apex))
+}
+
+/// A DS record of a key as a line of text.
+pub(crate) fn ds_of(apex: &str, key: &SigningKey) -> String {
+    let ds = key.ds(name(apex).as_name());
     let digest: String = ds[4..].iter().map(|byte| format!("{byte:02X}")).collect();
     format!("{apex} 3600 DS {} {} {} {digest}", u16::from_be_bytes([ds[0], ds[1]]), ds[2], ds[3])
 }
 
 /// A zone's text, signed by its key; the signatures end so many hours from now.
-fn signed(apex: &str, lines: &[&str], chain: &Chain, hours: i64) -> String {
+pub(crate) fn signed(apex: &str, lines: &[&str], chain: &Chain, hours: i64) -> String {
+    signed_by(apex, lines, chain, hours, &[key(apex)])
+}
+
+/// The same with these keys: all of them sign the keys, the last one signs everything else.
+pub(crate) fn signed_by(
+    apex: &str,
+    lines: &[&str],
+    chain: &Chain,
+    hours: i64,
+    keys: &[SigningKey],
+) -> String {
     let record = |line: &str| {
         let LocalRecord { owner, rtype, ttl, rdata } = line.parse().unwrap_or_else(|e| panic!("{line}: {e}"));
         Record { owner, rtype, ttl, rdata }
     };
-    let (key, zone) = (key(apex), name(apex));
+    let zone = name(apex);
     let mut records: Vec<Record> = lines.iter().map(|line| record(line)).collect();
     records.push(record(&format!("{apex} {SOA}")));
     let ttl = records[0].ttl;
-    records.push(Record { owner: zone, rtype: Type::DNSKEY, ttl, rdata: key.dnskey.clone() });
+    let rdatas = keys.iter().map(|key| key.dnskey.clone());
+    records.extend(rdatas.map(|rdata| Record { owner: zone, rtype: Type::DNSKEY, ttl, rdata }));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() as i64;
     let at = |hours: i64| u32::try_from(now + 3600 * hours).expect("before 2106");
     let validity = Validity { inception: at(hours - 48), expiration: at(hours) };
     let sign = |owner, rtype, ttl, rdatas: &[Vec<u8>]| {
-        vec![key.sign(zone.as_name(), (owner, rtype, ttl), rdatas, validity)]
+        let last = keys.len() - 1;
+        let signers = if rtype == Type::DNSKEY { keys } else { &keys[last..] };
+        signers.iter().map(|key| key.sign(zone.as_name(), (owner, rtype, ttl), rdatas, validity)).collect()
     };
     let mut out = String::new();
     for Record { owner, rtype, ttl, rdata } in sign_by(zone.as_name(), &records, chain, &sign) {
@@ -98,7 +117,7 @@ fn resolver(anchor: &str, more: &str) -> Server {
 }
 
 /// The status, AD and the extended error of an answer.
-fn says(server: &Server, question: &[&str]) -> String {
+pub(crate) fn says(server: &Server, question: &[&str]) -> String {
     let answer = server.query(question);
     let between = |from: &str, to: &str| {
         let rest = answer.split_once(from).map(|(_, rest)| rest);

@@ -212,7 +212,7 @@ impl<'a> Dnskey<'a> {
     /// In the flags: Zone Key, it may sign the zone's data (RFC 4034 §2.1.1).
     const ZONE_KEY: u16 = 0x0100;
     /// In the flags: REVOKE (RFC 5011 §3).
-    const REVOKE: u16 = 0x0080;
+    pub const REVOKE: u16 = 0x0080;
     /// In the flags: Secure Entry Point (RFC 4034 §2.1.1).
     const SEP: u16 = 0x0001;
 
@@ -232,6 +232,11 @@ impl<'a> Dnskey<'a> {
     /// (RFC 4034 §2.1, RFC 5011 §2.1).
     pub fn is_zone_key(&self) -> bool {
         self.flags & (Self::ZONE_KEY | Self::REVOKE) == Self::ZONE_KEY && self.protocol == Self::DNSSEC
+    }
+
+    /// Whether the REVOKE bit is set: its owner says that nobody may trust it any more (RFC 5011 §2.1).
+    pub fn is_revoked(&self) -> bool {
+        self.flags & Self::REVOKE != 0
     }
 
     /// Whether the Secure Entry Point bit is set (RFC 4034 §2.1.1).

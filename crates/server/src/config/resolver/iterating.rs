@@ -8,6 +8,7 @@ use resolver::{BudgetLimits, IterateConfig, IterateRule, Minimisation, StartServ
 use wire::Name;
 
 use super::asking::{Server, check_servers};
+use super::files::HintsFile;
 use super::validating::Validating;
 use crate::config::listen::Opened;
 use crate::config::report::Diagnostic;
@@ -25,6 +26,10 @@ keys! {
         /// The root servers. Without a port it is 53. Unset: those of the public DNS, which are asked who the root servers
         /// are by now (RFC 8109). Servers that are named here are taken at that: a copy of the root, or a root of your own.
         live "root-servers" root_servers: Option<Vec<At<Server>>> = None, example ["192.0.2.55", "2001:db8::55"];
+        /// File of root hints, as IANA publishes it: NS records of the root, with the addresses of its servers. They are asked
+        /// who the root servers are by now. Unset: those that are built in. Read again with the configuration; where
+        /// `root-servers` names servers, these count.
+        live "root-hints" hints: Option<HintsFile> = None, example "/etc/nomen/named.root";
         /// How much of a name each server sees (RFC 9156): "off": all of it; "relaxed": what it needs, and all of it where
         /// it denies a part; "strict": what it needs, and a denial of a part denies the whole.
         live "qname-minimisation" minimisation: Minimisation = Minimisation::Relaxed, example "strict";
@@ -109,11 +114,19 @@ impl Iterating {
     }
 
     fn rule(&self) -> IterateRule {
-        let Some(own) = &self.root_servers.value else { return IterateRule::root() };
+        let Some(own) = &self.root_servers.value else { return self.hinted() };
         let addresses: Vec<SocketAddr> = own.iter().map(|server| server.0.0).collect();
         let servers =
             addresses.into_iter().map(|address| StartServer { name: None, addresses: vec![address] });
         IterateRule { domain: Name::ROOT.to_buf(), servers: servers.collect(), prime: false }
+    }
+
+    /// The root servers of the hints, or those that are built in.
+    fn hinted(&self) -> IterateRule {
+        let hints =
+            self.hints.value.as_ref().map(|file| file.read.clone()).filter(|servers| !servers.is_empty());
+        let built_in = IterateRule::root();
+        IterateRule { servers: hints.unwrap_or(built_in.servers), ..built_in }
     }
 
     /// The names that are found so. What servers say of having validated is nothing to go by: they are authoritative.

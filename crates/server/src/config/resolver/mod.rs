@@ -5,16 +5,18 @@ pub mod access;
 pub mod answering;
 pub mod asking;
 pub mod caching;
+pub mod files;
 pub mod iterating;
 pub mod networks;
 pub mod validating;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use recursion::PolicyConfig;
 use resolver::ForwardConfig;
-use wire::LowerNameBuf;
+use wire::{LowerNameBuf, NameBuf};
 
 use super::Settings;
 use super::listen::Opened;
@@ -119,6 +121,22 @@ impl<'s> Recursive<'s> {
     /// Whether rules that do not say so themselves have answers validated.
     pub fn validates(&self) -> bool {
         *self.resolver.validating.validate
+    }
+
+    /// The zones whose trust anchors follow them; none if no rule has answers validated.
+    pub fn followed(&self) -> BTreeSet<NameBuf> {
+        let Settings { forwards, stubs, .. } = self.settings;
+        let validating = &self.resolver.validating;
+        let forwards = forwards.iter().map(|rule| rule.domain(validating));
+        let mut all = forwards.chain(stubs.iter().map(|rule| rule.domain(validating)));
+        let iterated = self.iterates().then(|| self.resolver.iterating.domain(validating));
+        let any = all.any(|domain| domain.validate) || iterated.is_some_and(|domain| domain.validate);
+        if any { validating.followed() } else { BTreeSet::new() }
+    }
+
+    /// Whether the servers of these zones are told which of their keys are anchors here.
+    pub fn signals(&self) -> bool {
+        *self.resolver.validating.signals
     }
 
     /// Whether there are names that no rule is for, and they are found step by step.

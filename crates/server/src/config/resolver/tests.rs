@@ -30,7 +30,7 @@ fn prefix(text: &str) -> Prefix {
     text.parse().expect("a network")
 }
 
-fn name(text: &str) -> wire::NameBuf {
+fn name(text: &str) -> NameBuf {
     text.parse().expect("a name")
 }
 
@@ -121,6 +121,7 @@ budget-depth = 40
 validate = true
 trust-anchors = [". DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D"]
 negative-trust-anchors = ["Broken.example"]
+root-key-sentinel = false
 signature-skew = "41s"
 bogus-ttl = "42s"
 max-nsec3-iterations = 43
@@ -335,6 +336,7 @@ fn every_key_reaches_the_policy() {
             ..ValidationLimits::default()
         },
         anchors,
+        sentinel: false,
         names: 490,
         waiting: 48,
         waiting_of_network: 17,

@@ -1,5 +1,6 @@
 //! Keys of `[resolver]` about validating answers (DNSSEC): where trust begins, and what it may cost.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use dnssec::{AnchorFault, TrustAnchors, ValidationLimits, ValidationSettings};
@@ -8,9 +9,10 @@ use toml::Spanned;
 use toml::de::DeValue;
 use wire::{Name, NameBuf, Ttl, Type};
 
+use super::files::AnchorFile;
 use crate::config::table::keys;
 use crate::config::table::read::{At, Reader};
-use crate::config::table::value::{Int, Seconds, Value, quote};
+use crate::config::table::value::{Int, Seconds, Value, Word, quote};
 
 keys! {
     /// Validating answers.
@@ -23,6 +25,19 @@ keys! {
         /// the tags 20326 and 38696, and no others. With a root of your own, name its keys here, or turn `validate` off.
         live "trust-anchors" anchors: Option<Vec<At<Anchor>>> = None,
             example [". DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D"];
+        /// Files of such records, beside those of `trust-anchors`. They are read again with the configuration.
+        live "trust-anchor-files" anchor_files: Option<Vec<At<AnchorFile>>> = None, example ["/etc/nomen/root.key"];
+        /// Which trust anchors follow their zones (RFC 5011): "built-in": those of the public root, if no others are named;
+        /// "all": those that are named, too; "off": none. A new key of a zone becomes an anchor when the old ones have signed
+        /// for it for 30 days, and one that revokes itself is none from then on. What is learned is kept in `state-dir`;
+        /// without that no anchor follows its zone.
+        live "trust-anchor-rollover" rollover: Rollover = Rollover::BuiltIn, example "all";
+        /// Tell the servers of the zones whose anchors are followed which of their keys are anchors here, with a question for
+        /// a name such as `_ta-4f66-9728` (RFC 8145 §5).
+        live "signal-trust-anchors" signals: bool = false, example true;
+        /// Answer questions that begin with `root-key-sentinel-is-ta-` or `root-key-sentinel-not-ta-` and the tag of a key
+        /// with SERVFAIL, if the key is not, or is, an anchor of the root (RFC 8509), so that a client can find out.
+        live "root-key-sentinel" sentinel: bool = true, example false;
         /// Domains in which nothing is validated (RFC 7646), since their signatures are broken, or since they are yours and
         /// the public DNS knows nothing of them. `nomen ctl nta` sets such anchors for a while.
         live "negative-trust-anchors" negative: Option<Vec<At<NameBuf>>> = None, example ["corp.example"];
@@ -46,6 +61,22 @@ keys! {
         /// Most names of which it is remembered which keys they have, or that they have none.
         live "known-keys" names: Int<usize, 100, 10_000_000> = Int(20_000), example 100000;
     }
+}
+
+/// Which trust anchors follow their zones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rollover {
+    /// None.
+    Off,
+    /// Those that are built in.
+    BuiltIn,
+    /// All.
+    All,
+}
+
+impl Word for Rollover {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("off", Self::Off), ("built-in", Self::BuiltIn), ("all", Self::All)];
 }
 
 /// A trust anchor as it was written.
@@ -88,6 +119,17 @@ impl Anchor {
         Ok(anchor)
     }
 
+    /// A record that was read from a file.
+    ///
+    /// # Errors
+    /// [`AnchorLineFault`].
+    pub(super) fn of_record(owner: Name<'_>, rtype: Type, rdata: &[u8]) -> Result<Self, AnchorLineFault> {
+        let record = LocalRecord { owner: owner.to_buf(), rtype, ttl: Ttl::ZERO, rdata: rdata.to_vec() };
+        let anchor = Anchor { text: String::new(), record };
+        anchor.add_to(&mut TrustAnchors::none())?;
+        Ok(anchor)
+    }
+
     fn add_to(&self, anchors: &mut TrustAnchors) -> Result<(), AnchorLineFault> {
         let LocalRecord { owner, rtype, rdata, .. } = &self.record;
         match *rtype {
@@ -125,11 +167,31 @@ impl Validating {
         *self.validate && !is_private(domain)
     }
 
+    /// Whether the operator has named no trust anchors.
+    fn are_built_in(&self) -> bool {
+        self.anchors.value.is_none() && self.anchor_files.value.is_none()
+    }
+
+    /// The trust anchors that the operator has named.
+    fn named(&self) -> impl Iterator<Item = &Anchor> {
+        let lines = self.anchors.value.iter().flatten().map(|line| &line.value);
+        lines.chain(self.anchor_files.value.iter().flatten().flat_map(|file| &file.read))
+    }
+
+    /// The zones whose trust anchors follow them.
+    pub(super) fn followed(&self) -> BTreeSet<NameBuf> {
+        match *self.rollover {
+            Rollover::BuiltIn | Rollover::All if self.are_built_in() => BTreeSet::from([NameBuf::ROOT]),
+            Rollover::All => self.named().map(|anchor| anchor.record.owner).collect(),
+            Rollover::Off | Rollover::BuiltIn => BTreeSet::new(),
+        }
+    }
+
     /// How answers are validated, where so many clients of one network may wait.
     pub(super) fn config(&self, per_network: usize) -> ValidationConfig {
-        let mut anchors = match &self.anchors.value {
-            None => TrustAnchors::root(),
-            Some(lines) => lines.iter().fold(TrustAnchors::none(), |mut anchors, line| {
+        let mut anchors = match self.are_built_in() {
+            true => TrustAnchors::root(),
+            false => self.named().fold(TrustAnchors::none(), |mut anchors, line| {
                 // That it is one was looked at when it was read.
                 let _ = line.add_to(&mut anchors);
                 anchors
@@ -151,6 +213,7 @@ impl Validating {
                 ..ValidationLimits::default()
             },
             anchors,
+            sentinel: *self.sentinel,
             names: self.names.0,
             waiting: self.waiting.0,
             waiting_of_network: per_network,
