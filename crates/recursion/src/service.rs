@@ -160,7 +160,7 @@ impl Service {
         Settler::new(Arc::clone(self))
     }
 
-    /// Whoever validates answers: there is to be one, on a thread of its own.
+    /// Whoever validates answers: there is to be one, whose clones run on threads of their own.
     pub fn validations(self: &Arc<Self>) -> Validations {
         Validations::new(Arc::clone(self))
     }
@@ -228,7 +228,7 @@ impl Service {
     #[cold]
     pub(crate) fn fetch(&self, inquiry: Inquiry, client: ClientPrefix, budget: Option<Budget>) {
         let waiter = Waiter::nobody();
-        let (patience, trace) = (None, None);
+        let (patience, other_than, trace) = (None, None, None);
         // One that is shed is asked for again by whoever wants it next.
         let _ = self.request(LookupRequest {
             inquiry,
@@ -236,6 +236,7 @@ impl Service {
             client,
             patience,
             budget,
+            other_than,
             trace,
             waiter,
         });

@@ -71,6 +71,12 @@ pub struct ValidationStats {
     pub failed_signatures: SharedCount,
     /// Questions for DS and DNSKEY.
     pub fetches: SharedCount,
+    /// DS, or proofs that there are none, that referrals brought, so that nobody had to be asked.
+    pub referrals: SharedCount,
+    /// Answers, DS and DNSKEY that another server of the zone had, asked since what came first was bogus.
+    pub again: SharedCount,
+    /// Answers that were bogus at first and that another server had good ones in place of.
+    pub mended: SharedCount,
     /// Clients turned away since too many waited already.
     pub shed: SharedCount,
 }

@@ -318,9 +318,9 @@ impl Tree {
         settings: &ValidationSettings,
         other: &mut dyn FnMut(&Need, Reply) -> Option<Reply>,
     ) -> Ended {
-        let mut table = TrustTable::new(1000);
+        let table = TrustTable::new(1000);
         let anchors = self.anchors();
-        self.run(Validator::answer(reply.response()), settings, &anchors, &mut table, other)
+        self.run(Validator::answer(reply.response()), settings, &anchors, &table, other)
     }
 
     /// Goes on with a validator until it is done.
@@ -329,7 +329,7 @@ impl Tree {
         mut validator: Validator,
         settings: &ValidationSettings,
         anchors: &TrustAnchors,
-        table: &mut TrustTable,
+        table: &TrustTable,
         other: &mut dyn FnMut(&Need, Reply) -> Option<Reply>,
     ) -> Ended {
         let mut budget = ValidationBudget::new(ValidationLimits::default());
@@ -338,6 +338,8 @@ impl Tree {
         loop {
             match validator.step(&by, table, &mut budget) {
                 Progress::Done(validated) => return Ended { validated, budget, needs },
+                // There is no other server.
+                Progress::Again(_) => validator.give_up(&by, table),
                 Progress::Need(need) => {
                     needs.push(need);
                     let reply = self.reply(need.name().to_buf(), need.rtype());

@@ -1,5 +1,6 @@
 //! Validation from outside: answers of a tree of signed zones, as they are and as an attacker makes them.
 
+mod again;
 mod classes;
 mod hostile;
 mod mutants;

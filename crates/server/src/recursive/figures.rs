@@ -57,7 +57,7 @@ fn service_counts(recursive: &Recursive) -> [Described; 12] {
 }
 
 /// What validating counts.
-fn validation_counts(recursive: &Recursive) -> [Described; 10] {
+fn validation_counts(recursive: &Recursive) -> [Described; 13] {
     let validation = &recursive.service.stats().validation;
     [
         ("validation_secure", "Answers of other servers found secure", validation.secure.get()),
@@ -77,6 +77,21 @@ fn validation_counts(recursive: &Recursive) -> [Described; 10] {
         ("validation_signatures", "Signatures verified", validation.signatures.get()),
         ("validation_signature_failures", "Signatures that are not good", validation.failed_signatures.get()),
         ("validation_fetches", "Questions for DS and DNSKEY", validation.fetches.get()),
+        (
+            "validation_referrals",
+            "DS, or proofs that there are none, that referrals brought, so that nobody was asked for them",
+            validation.referrals.get(),
+        ),
+        (
+            "validation_again",
+            "Answers, DS and DNSKEY of another server, asked since what came first was bogus",
+            validation.again.get(),
+        ),
+        (
+            "validation_mended",
+            "Answers that were bogus at first and that another server had good ones in place of",
+            validation.mended.get(),
+        ),
         ("validation_shed", "Clients turned away since too many waited", validation.shed.get()),
     ]
 }

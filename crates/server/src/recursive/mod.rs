@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use cache::Cache;
 use engine::Engine;
 use net::{Outgoing, OutgoingConfig, OutgoingTotals};
-use recursion::{Domain, Lookups, PolicyConfig, PolicyFault, Service, Waiter};
+use recursion::{Domain, Lookups, PolicyConfig, PolicyFault, Service, Validations, Waiter};
 use resolver::{
     ChaCha, ForwardConfig, ForwardRule, ForwardStats, Forwarder, ForwarderRequest, IterateRule, LookupRequest,
 };
@@ -45,6 +45,8 @@ pub struct Plan {
     pub validates: bool,
     /// Questions that wait for the thread that asks, at the most.
     pub queue: usize,
+    /// Threads that validate.
+    pub validators: usize,
     /// Where the cache is kept between runs, and how often it is saved.
     pub file: Option<(PathBuf, Duration)>,
 }
@@ -59,8 +61,8 @@ pub struct Recursive {
     pub file: Option<CacheFile>,
     outgoing: Arc<Outgoing<ForwarderRequest<Waiter>>>,
     engine: Arc<Engine<Served>>,
-    /// The thread that validates.
-    validating: Mutex<Option<JoinHandle<()>>>,
+    /// The threads that validate.
+    validating: Mutex<Vec<JoinHandle<()>>>,
     /// What is in force.
     decided: Mutex<Decided>,
 }
@@ -143,11 +145,13 @@ impl Recursive {
         let outgoing = Outgoing::start("forward", Tapped::new(forwarder, dnstap), &config);
         let outgoing = Arc::new(outgoing.map_err(RecursiveFault::Thread)?);
         service.connect(Box::new(Asker(Arc::clone(&outgoing))));
-        let validating = std::thread::Builder::new().name("validate".into()).spawn({
-            let service = Arc::clone(&service);
-            move || validate(&service)
+        let validations = service.validations();
+        let validators = (0..plan.validators.max(1)).map(|_| {
+            let validations = validations.clone();
+            std::thread::Builder::new().name("validate".into()).spawn(move || validate(&validations))
         });
-        let validating = Mutex::new(Some(validating.map_err(RecursiveFault::Thread)?));
+        let validating = validators.collect::<io::Result<_>>().map_err(RecursiveFault::Thread)?;
+        let validating = Mutex::new(validating);
         let file = match plan.file {
             Some((path, every)) => {
                 Some(CacheFile::start(path, every, &service).map_err(RecursiveFault::Thread)?)
@@ -298,7 +302,7 @@ impl Recursive {
     pub fn stop(&self) {
         self.outgoing.stop();
         self.service.stop_validating();
-        if let Some(thread) = lock(&self.validating).take() {
+        for thread in std::mem::take(&mut *lock(&self.validating)) {
             // A panic was shown by the panic hook.
             let _ = thread.join();
         }
@@ -308,14 +312,11 @@ impl Recursive {
     }
 }
 
-/// The work of the thread that validates. A panic, which would be a fault of ours, costs those who wait at the time.
-fn validate(service: &Arc<Service>) {
-    loop {
-        let mut validations = service.validations();
-        match catch_unwind(AssertUnwindSafe(|| validations.run())) {
-            Ok(()) => return,
-            Err(_) => error!("validating begins anew: what was being validated is lost"),
-        }
+/// The work of a thread that validates. A panic, which would be a fault of ours, costs those who wait at the time.
+fn validate(validations: &Validations) {
+    while catch_unwind(AssertUnwindSafe(|| validations.run())).is_err() {
+        validations.begin_anew();
+        error!("validating begins anew: what was being validated is lost");
     }
 }
 
@@ -376,6 +377,7 @@ pub fn plan(settings: &Settings) -> Option<Plan> {
         forward: wanted.forward_config(),
         validates: wanted.validates(),
         queue: wanted.queue(),
+        validators: wanted.validators(),
         file: wanted.cache_file().map(|file| (file, wanted.cache_save_interval())),
     })
 }

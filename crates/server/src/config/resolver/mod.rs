@@ -154,6 +154,11 @@ impl<'s> Recursive<'s> {
         self.resolver.limits.queue.0
     }
 
+    /// Threads that validate.
+    pub fn validators(&self) -> usize {
+        self.resolver.validating.threads.count()
+    }
+
     /// Interfaces that `[[resolver.access]]` names and that have no address: their blocks fit nobody.
     pub fn interfaces_without_address(&self, interfaces: &Interfaces) -> Vec<&'s str> {
         let named = self.settings.access.iter().flat_map(|block| block.interface.iter().flatten());
