@@ -32,6 +32,8 @@ pub struct RecursionStats {
     pub misses: SharedCount,
     /// Denied because a name above is known not to exist (RFC 8020).
     pub nxdomain_above: SharedCount,
+    /// Denied by what was proven for another name (RFC 8198).
+    pub denied: SharedCount,
     /// Answered with a failure that is remembered (RFC 9520).
     pub remembered_failures: SharedCount,
     /// Answered with what had expired (RFC 8767).

@@ -2,6 +2,7 @@
 
 mod again;
 mod classes;
+mod denials;
 mod hostile;
 mod mutants;
 mod plain;

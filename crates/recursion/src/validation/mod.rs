@@ -18,6 +18,7 @@
 //! while anything is verified. A job is at work on one thread at a time, or it rests and waits for something.
 
 pub(crate) mod bogus;
+pub(crate) mod denied;
 mod form;
 mod job;
 pub(crate) mod queue;
@@ -558,6 +559,11 @@ impl Validations {
             }
         }
         self.count(&job);
+        if let (Some(ttl), Some(response)) = (job.answer.negative_ttl, job.validator.response()) {
+            let ttl = ttl.min(validated.ttl);
+            let proven = (response, &validated);
+            self.service.learn_denial(turn.policy, &job.inquiry, proven, ttl, turn.at.cache);
+        }
         let form = Mutex::new(Form::of(job.validator.response(), &validated));
         let Job { answer, asked, budget, .. } = *job;
         let mut state = lock(&self.state);

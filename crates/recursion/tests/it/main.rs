@@ -4,6 +4,7 @@
 mod access;
 mod answers;
 mod chains;
+mod denied;
 mod failures;
 mod orders;
 mod second;

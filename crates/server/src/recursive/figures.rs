@@ -17,7 +17,7 @@ pub fn recursion_counts(recursive: &Recursive) -> Vec<Described> {
 }
 
 /// What the service and its cache count.
-fn service_counts(recursive: &Recursive) -> [Described; 12] {
+fn service_counts(recursive: &Recursive) -> [Described; 13] {
     let stats = recursive.service.stats();
     let cache = recursive.service.cache().stats();
     [
@@ -30,6 +30,11 @@ fn service_counts(recursive: &Recursive) -> [Described; 12] {
             "cache_nxdomain_above",
             "Questions denied from the cache because a name above does not exist",
             stats.nxdomain_above.get(),
+        ),
+        (
+            "cache_denied",
+            "Questions denied by what NSEC or NSEC3 records of other answers prove (aggressive-nsec)",
+            stats.denied.get(),
         ),
         (
             "cache_failures_served",

@@ -199,13 +199,28 @@ fn inside_one_server_with_an_old_copy_does_not_make_a_zone_bogus() {
         authority(5, &[("torn", &signed("torn.", &torn, &Chain::Nsec, 24))]),
         authority(6, &[("torn", &signed("torn.", &torn, &Chain::Nsec, -24))]),
     ];
-    let server = resolver(&self::ds("."), "explore = 2\n");
+    let server = resolver(&self::ds("."), "explore = 2\naggressive-nsec = false\n");
     for n in 0..20 {
         assert_eq!(says(&server, &[&format!("n{n}.torn"), "+dnssec"]), "NOERROR ad", "n{n}");
         assert_eq!(says(&server, &[&format!("x{n}.torn"), "+dnssec"]), "NXDOMAIN ad", "x{n}");
     }
     assert_eq!(server.counter("validation.bogus"), 0);
     assert!(server.counter("validation.again") > 0, "both servers were asked");
+    // One denial is enough for all names that nobody has, if that is wanted.
+    server.reconfigure("aggressive-nsec = false", "aggressive-nsec = true");
+    server.reload();
+    let asked = std::cell::Cell::new(0);
+    eventually("it is in force", &server, || {
+        asked.set(asked.get() + 1);
+        assert_eq!(says(&server, &[&format!("y{}.torn", asked.get()), "+dnssec"]), "NXDOMAIN ad");
+        server.counter("cache.denied") > 0
+    });
+    let counts = || ["forward.lookups", "cache.denied"].map(|name| server.counter(name));
+    let [lookups, denied] = counts();
+    for n in 0..20 {
+        assert_eq!(says(&server, &[&format!("z{n}.torn"), "+dnssec"]), "NXDOMAIN ad", "z{n}");
+    }
+    assert_eq!(counts(), [lookups, denied + 20]);
 }
 
 #[test]

@@ -110,6 +110,8 @@ impl<'s> Recursive<'s> {
             domains,
             stale_after: (caching.serve_stale.0 > 0).then_some(serving.stale_after.0),
             nxdomain_cut: *serving.nxdomain_cut,
+            aggressive_nsec: *serving.aggressive_nsec,
+            denials: serving.denials.0,
             prefetch: *serving.prefetch,
             max_chain: serving.max_rule_chain.0,
             validation: validating.config(limits.clients_per_network()),
