@@ -1,6 +1,7 @@
 //! Validation from outside: answers of a tree of signed zones, as they are and as an attacker makes them.
 
 mod again;
+mod algorithms;
 mod classes;
 mod denials;
 mod hostile;
