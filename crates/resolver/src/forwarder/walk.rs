@@ -41,7 +41,7 @@ const PROOFS: usize = 16;
 /// What a reply at one step leads to.
 enum Next {
     /// The servers of a zone below are asked. The referral may say something of its DS.
-    Down(Referral, Option<ReferralProof>),
+    Down(Referral, Option<Box<ReferralProof>>),
     /// More of the name is asked.
     Deeper,
     /// All of it is.
@@ -267,7 +267,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         match next {
             Next::Down(referral, proof) => {
                 if let Some(lookup) = self.lookups.get_mut(&lookup_id) {
-                    lookup.referrals.extend(proof);
+                    lookup.referrals.extend(proof.map(|proof| *proof));
                 }
                 self.go_down(lookup_id, &cut, &referral, now, actions);
             }
@@ -315,7 +315,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             let validates = question.dnssec_ok && question.checking_disabled;
             let proof = (validates && lookup.referrals.len() < PROOFS)
                 .then(|| referral_proof(message, &referral.zone, question, &scope));
-            return Ok(Next::Down(referral, proof.flatten()));
+            return Ok(Next::Down(referral, proof.flatten().map(Box::new)));
         }
         let lame = |fault| if fault == ReplyFault::Referral { ReplyFault::Lame } else { fault };
         let part = *question != lookup.inquiry;
