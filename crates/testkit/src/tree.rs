@@ -207,6 +207,14 @@ impl Tree {
     /// # Panics
     /// Never: all of it is written down here.
     pub fn new() -> Self {
+        Self::valid(VALID)
+    }
+
+    /// Makes and signs all zones, for another time.
+    ///
+    /// # Panics
+    /// Never: all of it is written down here.
+    pub fn valid(validity: Validity) -> Self {
         let zones = specification();
         let seeds = 1u16..;
         let key = |seed: u16| {
@@ -231,7 +239,7 @@ impl Tree {
                 let keys = &tree.keys[&at];
                 records.extend(keys.iter().map(|key| record(apex, "@", Type::DNSKEY, &key.dnskey, None)));
                 let sign = |owner, rtype, ttl, rdatas: &[Vec<u8>]| {
-                    vec![tree.sign(at, (owner, rtype, ttl), rdatas, VALID)]
+                    vec![tree.sign(at, (owner, rtype, ttl), rdatas, validity)]
                 };
                 records = sign_by(at.as_name(), &records, chain, &sign);
             }

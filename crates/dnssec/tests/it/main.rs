@@ -6,5 +6,6 @@ mod classes;
 mod denials;
 mod hostile;
 mod mutants;
+mod peers;
 mod plain;
 mod support;
