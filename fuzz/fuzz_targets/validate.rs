@@ -30,14 +30,14 @@ fuzz_target!(|input: &[u8]| {
     let settings = ValidationSettings { sha1_signatures: true, ..ValidationSettings::default() };
     let anchors = TrustAnchors::root();
     let by = Validation { settings: &settings, anchors: &anchors, now: 1_790_000_000 };
-    let (mut table, mut budget) = (TrustTable::new(64), ValidationBudget::new(ValidationLimits::default()));
+    let (table, mut budget) = (TrustTable::new(64), ValidationBudget::new(ValidationLimits::default()));
     let mut validator = Validator::answer(response);
     let validated = loop {
-        match validator.step(&by, &mut table, &mut budget) {
+        match validator.step(&by, &table, &mut budget) {
             Progress::Done(validated) => break validated,
-            Progress::Need(_) => match next(&mut rest) {
-                Some(response) => validator.receive(response, &by, &mut table),
-                None => validator.give_up(&by, &mut table),
+            Progress::Need(_) | Progress::Again(_) => match next(&mut rest) {
+                Some(response) => validator.receive(response, &by, &table),
+                None => validator.give_up(&by, &table),
             },
         }
     };

@@ -10,6 +10,7 @@
 //! | [`anchors`] | trust anchors, negative ones too |
 //! | [`rollover`] | trust anchors that follow their zones (RFC 5011) |
 //! | [`trust`] | what is known of zones: their keys, their DS, or that they have none |
+//! | [`denials`] | what is known not to be there, for names that nobody has asked about |
 //! | [`response`] | a response as RRsets with their signatures |
 //! | `signatures`, `denial`, `delegation` | whether an RRset, an absence, a zone's keys are proven |
 //! | [`budget`], [`outcome`] | how much work may be done; what it comes to, and why |
@@ -21,6 +22,7 @@ pub mod anchors;
 pub mod budget;
 mod delegation;
 mod denial;
+pub mod denials;
 pub mod key;
 pub mod nsec3;
 pub mod outcome;
@@ -34,6 +36,7 @@ pub mod verify;
 
 pub use anchors::{AnchorFault, TrustAnchors};
 pub use budget::{ValidationBudget, ValidationLimit, ValidationLimits};
+pub use denials::{ProvenDenial, ProvenDenials};
 pub use outcome::{BogusReason, InsecureReason, Security};
 pub use response::{ReceivedSet, ReceivedSignature, Response};
 pub use rollover::{AnchorChange, AnchorEvent, AnchorKey, AnchorState, TrustPoint, TrustPoints};

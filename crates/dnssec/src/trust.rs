@@ -1,7 +1,7 @@
 //! What is known of zones, and how trust comes down from an anchor to a name (RFC 4035 §5).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use wire::{Name, NameBuf, Ttl, Type};
 
@@ -76,12 +76,33 @@ impl Known {
 
 /// What has been found out of names, each up to its time. It is bounded; what ends first goes first.
 ///
-/// One table serves all lookups. It must not outlive a change of trust anchors or settings.
-#[derive(Clone, Debug)]
+/// One table serves all lookups, on whatever threads: it is locked for as long as it takes to find or note one name, never
+/// while something is verified. It must not outlive a change of trust anchors or settings.
+#[derive(Debug)]
 pub struct TrustTable {
-    known: BTreeMap<NameBuf, Known>,
-    ends: BTreeSet<(u64, NameBuf)>,
+    entries: RwLock<Entries>,
     capacity: usize,
+}
+
+/// What a [`TrustTable`] holds.
+#[derive(Clone, Debug, Default)]
+struct Entries {
+    known: BTreeMap<NameBuf, Arc<Known>>,
+    ends: BTreeSet<(u64, NameBuf)>,
+}
+
+impl Entries {
+    fn remove(&mut self, name: &NameBuf) {
+        if let Some(known) = self.known.remove(name) {
+            self.ends.remove(&(known.until, *name));
+        }
+    }
+}
+
+impl Clone for TrustTable {
+    fn clone(&self) -> Self {
+        TrustTable { entries: RwLock::new(self.read().clone()), capacity: self.capacity }
+    }
 }
 
 impl TrustTable {
@@ -90,53 +111,64 @@ impl TrustTable {
 
     /// An empty one, for so many names; 64 at least, as one lookup needs several at a time.
     pub fn new(capacity: usize) -> Self {
-        TrustTable { known: BTreeMap::new(), ends: BTreeSet::new(), capacity: capacity.max(64) }
+        TrustTable { entries: RwLock::default(), capacity: capacity.max(64) }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Entries> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Entries> {
+        self.entries.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Names it knows something of, be it over or not.
     pub fn len(&self) -> usize {
-        self.known.len()
+        self.read().known.len()
     }
 
     /// Whether it knows nothing.
     pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+        self.read().known.is_empty()
     }
 
     /// What is known of a name at `now`, in seconds since 1970.
-    pub fn get(&self, name: Name<'_>, now: u64) -> Option<&Trust> {
-        self.known(name, now).map(|known| &known.trust)
+    pub fn get(&self, name: Name<'_>, now: u64) -> Option<Trust> {
+        self.known(name, now).map(|known| known.trust.clone())
+    }
+
+    /// Whether the chain of trust is known to be broken at `name` or above it, so that nothing there can be secure whatever
+    /// its servers answer.
+    pub fn is_broken(&self, name: Name<'_>, now: u64) -> bool {
+        let bogus = |name| self.known(name, now).is_some_and(|known| matches!(known.trust, Trust::Bogus(_)));
+        name.ancestors().any(bogus)
     }
 
     /// Forgets all that is known of a name and of those below it: its servers gave bad answers, or the operator asks for
     /// it.
-    pub fn forget(&mut self, name: Name<'_>) {
-        let gone: Vec<NameBuf> =
-            self.known.keys().filter(|n| n.as_name().is_at_or_below(name)).copied().collect();
-        gone.iter().for_each(|name| self.remove(name));
+    pub fn forget(&self, name: Name<'_>) {
+        let mut entries = self.write();
+        let below = |n: &&NameBuf| n.as_name().is_at_or_below(name);
+        let gone: Vec<NameBuf> = entries.known.keys().filter(below).copied().collect();
+        gone.iter().for_each(|name| entries.remove(name));
     }
 
-    fn remove(&mut self, name: &NameBuf) {
-        if let Some(known) = self.known.remove(name) {
-            self.ends.remove(&(known.until, *name));
-        }
-    }
-
-    fn known(&self, name: Name<'_>, now: u64) -> Option<&Known> {
-        self.known.get(&name.to_buf()).filter(|known| now < known.until)
+    fn known(&self, name: Name<'_>, now: u64) -> Option<Arc<Known>> {
+        self.read().known.get(&name.to_buf()).filter(|known| now < known.until).cloned()
     }
 
     /// Notes what the zone `by` vouches for, or an anchor.
-    pub(crate) fn learn(&mut self, name: Name<'_>, trust: Trust, by: Option<NameBuf>, ttl: Ttl, now: u64) {
+    pub(crate) fn learn(&self, name: Name<'_>, trust: Trust, by: Option<NameBuf>, ttl: Ttl, now: u64) {
         let name = name.to_buf();
-        self.remove(&name);
-        while self.known.len() >= self.capacity {
-            let Some((_, first)) = self.ends.pop_first() else { break };
-            self.known.remove(&first);
-        }
         let until = now.saturating_add(Self::LEAST.max(ttl.as_secs() as u64));
-        self.ends.insert((until, name));
-        self.known.insert(name, Known { trust, by, until });
+        let mut entries = self.write();
+        entries.remove(&name);
+        while entries.known.len() >= self.capacity {
+            let Some((_, first)) = entries.ends.pop_first() else { break };
+            entries.known.remove(&first);
+        }
+        entries.ends.insert((until, name));
+        entries.known.insert(name, Arc::new(Known { trust, by, until }));
     }
 }
 
@@ -168,7 +200,7 @@ pub(crate) struct Ways<'a> {
 }
 
 impl Ways<'_> {
-    fn known(&self, name: Name<'_>) -> Option<&Known> {
+    fn known(&self, name: Name<'_>) -> Option<Arc<Known>> {
         self.table.known(name, self.now)
     }
 
@@ -181,7 +213,7 @@ impl Ways<'_> {
             Some(Nearest::Positive(at)) if at == name => self.anchored(name),
             Some(Nearest::Positive(_)) => match self.known(name) {
                 None => Err(Box::new(Need::Ds(name.to_buf()))),
-                Some(known) => self.standing(name, known),
+                Some(known) => self.standing(name, &known),
             },
         }
     }
@@ -190,7 +222,7 @@ impl Ways<'_> {
     fn anchored(&self, zone: Name<'_>) -> Result<Standing, Box<Need>> {
         match self.known(zone).filter(|known| known.by.is_none()) {
             None => Err(Box::new(Need::Dnskey(zone.to_buf()))),
-            Some(known) => self.standing(zone, known),
+            Some(known) => self.standing(zone, &known),
         }
     }
 
@@ -216,7 +248,8 @@ impl Ways<'_> {
         while let Standing::Secure(..) = standing {
             let mut below: Vec<Name<'_>> = name.ancestors().take_while(|above| *above != zone).collect();
             below.reverse();
-            let by_zone = |known: &Known| known.is_cut() && known.by.is_some_and(|by| by.as_name() == zone);
+            let by_zone =
+                |known: Arc<Known>| known.is_cut() && known.by.is_some_and(|by| by.as_name() == zone);
             // Where this zone vouches for a cut further down, none is between.
             let cut = below.iter().find(|below| self.known(**below).is_some_and(by_zone));
             let next = match cut {
@@ -227,7 +260,7 @@ impl Ways<'_> {
                 },
             };
             standing = match self.known(next) {
-                Some(known) => self.standing(next, known)?,
+                Some(known) => self.standing(next, &known)?,
                 None => return Err(Box::new(Need::Ds(next.to_buf()))),
             };
             zone = next;
@@ -283,7 +316,7 @@ mod tests {
 
     /// The root, com and example.com are signed; a.b.example.com is not.
     fn table() -> TrustTable {
-        let mut table = TrustTable::new(64);
+        let table = TrustTable::new(64);
         let ttl = Ttl::from_secs(100);
         table.learn(Name::ROOT, keys("root"), None, ttl, 0);
         table.learn(name("com").as_name(), keys("com"), Some(NameBuf::ROOT), ttl, 0);
@@ -300,7 +333,7 @@ mod tests {
     #[test]
     fn the_way_down_asks_for_what_is_not_known() {
         assert_eq!(zone_of(&table(), "www.example.com", 1), Err(Box::new(Need::Ds(name("www.example.com")))));
-        let mut uncut = table();
+        let uncut = table();
         uncut.learn(name("www.example.com").as_name(), Trust::NoCut, None, Ttl::MAX, 0);
         let example = Arc::from([b"example".to_vec()]);
         assert_eq!(zone_of(&uncut, "www.example.com", 1), Ok(Standing::Secure(example)));
@@ -324,16 +357,16 @@ mod tests {
 
     #[test]
     fn what_ends_first_goes_first_and_forgetting_reaches_below() {
-        let mut table = TrustTable::new(0);
+        let table = TrustTable::new(0);
         for i in 0..100u32 {
             let at = name(&format!("n{i}.example"));
             table.learn(at.as_name(), Trust::NoCut, None, Ttl::from_secs(1000 - i), 0);
         }
-        assert_eq!((table.len(), table.ends.len()), (64, 64));
+        assert_eq!((table.len(), table.read().ends.len()), (64, 64));
         let knows = |at: &str| table.get(name(at).as_name(), 1).is_some();
         assert_eq!(["n0.example", "n99.example", "n98.example"].map(knows), [true, true, false]);
         table.forget(name("example").as_name());
-        assert!(table.is_empty() && table.ends.is_empty());
+        assert!(table.is_empty() && table.read().ends.is_empty());
     }
 
     #[test]

@@ -110,9 +110,16 @@ impl Service {
     ) {
         let client = ClientPrefix::of(std::net::Ipv4Addr::UNSPECIFIED.into());
         let waiter = Waiter::tell(told);
-        let (patience, budget) = (None, None);
-        let request =
-            LookupRequest { inquiry, recursion_desired: true, client, patience, budget, trace, waiter };
+        let request = LookupRequest {
+            inquiry,
+            recursion_desired: true,
+            client,
+            patience: None,
+            budget: None,
+            other_than: None,
+            trace,
+            waiter,
+        };
         if let Some(LookupRequest { waiter, .. }) = self.request(request) {
             waiter.told(LookupOutcome::Failed(LookupFailure::Shed(ShedReason::Queue)));
         }

@@ -29,6 +29,10 @@ pub struct PolicyConfig {
     pub stale_after: Option<Duration>,
     /// Whether an NXDOMAIN denies all names below (RFC 8020).
     pub nxdomain_cut: bool,
+    /// Whether what was proven not to be there denies other names, too (RFC 8198).
+    pub aggressive_nsec: bool,
+    /// Bytes of what was proven so, at the most.
+    pub denials: usize,
     /// Whether popular answers are fetched anew before they expire.
     pub prefetch: bool,
     /// Links of a chain from one rule's names to another's, at the most.
@@ -100,6 +104,8 @@ pub(crate) struct Policy {
     pub(crate) realms: Realms,
     pub(crate) stale_after: Option<Duration>,
     pub(crate) nxdomain_cut: bool,
+    pub(crate) aggressive_nsec: bool,
+    pub(crate) denials: usize,
     pub(crate) prefetch: bool,
     pub(crate) max_chain: u8,
     pub(crate) validation: ValidationConfig,
@@ -116,6 +122,8 @@ impl Policy {
             realms: Realms::new(&config.domains, key, config.validation.anchors.fingerprint()),
             stale_after: config.stale_after,
             nxdomain_cut: config.nxdomain_cut,
+            aggressive_nsec: config.aggressive_nsec,
+            denials: config.denials,
             prefetch: config.prefetch,
             max_chain: config.max_chain,
             validation: config.validation.clone(),

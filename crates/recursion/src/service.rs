@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use cache::{Answer, Cache, Flush, Freshness, Hit, Key, Lookup, Now, Rank, Terms};
-use dnssec::BogusReason;
+use dnssec::{BogusReason, ProvenDenials};
 use engine::Source;
 use resolver::{Budget, ClientPrefix, Inquiry, LookupRequest};
 use wire::edns::ErrorInfo;
@@ -24,6 +24,7 @@ use crate::sentinel;
 use crate::settler::{Settler, Waiter};
 use crate::stats::RecursionStats;
 use crate::validation::bogus::BogusAnswers;
+use crate::validation::denied;
 use crate::validation::queue::Queue;
 use crate::validation::{Unchecked, Validations};
 
@@ -47,6 +48,8 @@ pub struct Service {
     pub(crate) unvalidated: Queue,
     /// Why answers are remembered as failures that were bogus.
     pub(crate) bogus: BogusAnswers,
+    /// What was proven not to be there.
+    pub(crate) denials: ProvenDenials,
 }
 
 /// Takes note of questions that get SERVFAIL, and why, for an operator who asks. Must not block.
@@ -88,6 +91,7 @@ impl Service {
     /// If the policy cannot be carried out.
     pub fn new(cache: Cache, start: Instant, policy: &PolicyConfig) -> Result<Arc<Service>, PolicyFault> {
         let policy = Policy::new(policy, cache.key())?;
+        let denials = denied::denials(&policy);
         Ok(Arc::new(Service {
             cache,
             start,
@@ -97,6 +101,7 @@ impl Service {
             report: OnceLock::new(),
             unvalidated: Queue::default(),
             bogus: BogusAnswers::default(),
+            denials,
         }))
     }
 
@@ -122,7 +127,9 @@ impl Service {
     /// # Errors
     /// If the policy cannot be carried out; the old one stays.
     pub fn set_policy(&self, policy: &PolicyConfig) -> Result<(), PolicyFault> {
-        self.policy.store(Arc::new(Policy::new(policy, self.cache.key())?));
+        let policy = Arc::new(Policy::new(policy, self.cache.key())?);
+        self.policy.store(Arc::clone(&policy));
+        self.forget_denials(&policy);
         self.drop_unfit();
         Ok(())
     }
@@ -161,7 +168,7 @@ impl Service {
         Settler::new(Arc::clone(self))
     }
 
-    /// Whoever validates answers: there is to be one, on a thread of its own.
+    /// Whoever validates answers: there is to be one, whose clones run on threads of their own.
     pub fn validations(self: &Arc<Self>) -> Validations {
         Validations::new(Arc::clone(self))
     }
@@ -180,12 +187,18 @@ impl Service {
     /// of keys there. Returns the number of answers.
     pub fn flush(&self, name: LowerName<'_>, tree: bool, qtype: Option<Type>) -> usize {
         self.unvalidated.forget(name.to_buf().into());
+        self.denials.forget(name.as_name(), tree);
         self.cache.flush(&Flush { name, tree, qtype, realm: None })
     }
 
     /// The cache.
     pub fn cache(&self) -> &Cache {
         &self.cache
+    }
+
+    /// Denials that were proven and that deny other names, too: how many records, and their bytes.
+    pub fn proven_denials(&self) -> (usize, usize) {
+        (self.denials.len(), self.denials.bytes())
     }
 
     /// The counters.
@@ -229,7 +242,7 @@ impl Service {
     #[cold]
     pub(crate) fn fetch(&self, inquiry: Inquiry, client: ClientPrefix, budget: Option<Budget>) {
         let waiter = Waiter::nobody();
-        let (patience, trace) = (None, None);
+        let (patience, other_than, trace) = (None, None, None);
         // One that is shed is asked for again by whoever wants it next.
         let _ = self.request(LookupRequest {
             inquiry,
@@ -237,6 +250,7 @@ impl Service {
             client,
             patience,
             budget,
+            other_than,
             trace,
             waiter,
         });
@@ -278,6 +292,9 @@ impl Service {
                 fetch_all(inquiry, realm, |room| self.cache.nxdomain_above(&key, now, room))
         {
             self.stats.nxdomain_above.add();
+            return Known::Answer(piece);
+        }
+        if let Some(piece) = self.denied(policy, inquiry, realm, now) {
             return Known::Answer(piece);
         }
         Known::Nothing(stale)

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cache::Now;
-use dnssec::Need;
 use engine::{Refusal, Ticket};
 use resolver::{
     Answer, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ReplyFault, ShedReason,
@@ -18,6 +17,7 @@ use crate::policy::Policy;
 use crate::pursuit::{Pursuit, Step, shared};
 use crate::realms::Realm;
 use crate::service::{Piece, Service};
+use crate::validation::queue::Wanted;
 use crate::validation::{Unchecked, Verdict};
 
 /// Whoever waits for the outcome of a lookup.
@@ -36,7 +36,9 @@ pub(crate) enum Who {
     /// Somebody in this program.
     Told(Box<Told>),
     /// Whoever validates needs it.
-    Validations(Box<Need>),
+    Validations(Box<Wanted>),
+    /// Whoever validates is after a second answer, since the first is bogus: the number of the validation.
+    Second(u64),
 }
 
 /// Takes the outcome of a lookup, and what validating has found.
@@ -124,6 +126,8 @@ fn nothing(inquiry: &Inquiry) -> Arc<Answer> {
         authoritative: false,
         negative_ttl: Some(Ttl::from_secs(WITHHELD_TTL)),
         leads_to: None,
+        server: None,
+        referrals: Vec::new(),
     })
 }
 
@@ -157,7 +161,8 @@ impl Outlet for Settler {
         let policy = self.service.policy();
         let now = self.service.now(now);
         let waiting = match (waiter.who, waiter.unchecked) {
-            (Who::Validations(need), _) => return self.service.unvalidated.found(*need, outcome),
+            (Who::Validations(wanted), _) => return self.service.unvalidated.found(*wanted, outcome),
+            (Who::Second(id), _) => return self.service.unvalidated.second(id, outcome),
             (who, Some(unchecked)) => match self.fit_to_validate(&policy, &unchecked, &outcome, now) {
                 Some(answer) => return self.service.validate(&policy, answer, *unchecked, who, now),
                 None => match who {
@@ -219,9 +224,16 @@ impl Service {
             self.fetch(inquiry, client, Some(waiting.pursuit.budget.clone()));
         }
         let budget = Some(waiting.pursuit.budget.clone());
-        let (waiter, trace) = (Waiter::new(Who::Client(waiting)), None);
-        let request =
-            LookupRequest { inquiry, recursion_desired: true, client, patience, budget, trace, waiter };
+        let request = LookupRequest {
+            inquiry,
+            recursion_desired: true,
+            client,
+            patience,
+            budget,
+            other_than: None,
+            trace: None,
+            waiter: Waiter::new(Who::Client(waiting)),
+        };
         if let Some(LookupRequest { waiter: Waiter { who: Who::Client(waiting), .. }, .. }) =
             self.request(request)
         {
@@ -276,7 +288,8 @@ pub(crate) fn is_of_servers(failure: LookupFailure) -> bool {
         LookupFailure::NoRecursion
         | LookupFailure::NoRule
         | LookupFailure::Shed(_)
-        | LookupFailure::Overspent(_) => false,
+        | LookupFailure::Overspent(_)
+        | LookupFailure::NoOtherServer => false,
     }
 }
 
@@ -284,9 +297,10 @@ pub(crate) fn is_of_servers(failure: LookupFailure) -> bool {
 fn refusal(failure: LookupFailure) -> Refusal {
     let info = match failure {
         LookupFailure::NoRecursion | LookupFailure::NoRule => return Refusal::NOT_AUTHORITATIVE,
-        LookupFailure::TimedOut | LookupFailure::NoReply | LookupFailure::NoServers => {
-            ErrorInfo::NO_REACHABLE_AUTHORITY
-        }
+        LookupFailure::TimedOut
+        | LookupFailure::NoReply
+        | LookupFailure::NoServers
+        | LookupFailure::NoOtherServer => ErrorInfo::NO_REACHABLE_AUTHORITY,
         LookupFailure::BadReply(ReplyFault::Rcode(_) | ReplyFault::Referral | ReplyFault::Lame) => {
             ErrorInfo::NO_REACHABLE_AUTHORITY
         }

@@ -32,6 +32,8 @@ pub struct RecursionStats {
     pub misses: SharedCount,
     /// Denied because a name above is known not to exist (RFC 8020).
     pub nxdomain_above: SharedCount,
+    /// Denied by what was proven for another name (RFC 8198).
+    pub denied: SharedCount,
     /// Answered with a failure that is remembered (RFC 9520).
     pub remembered_failures: SharedCount,
     /// Answered with what had expired (RFC 8767).
@@ -71,6 +73,12 @@ pub struct ValidationStats {
     pub failed_signatures: SharedCount,
     /// Questions for DS and DNSKEY.
     pub fetches: SharedCount,
+    /// DS, or proofs that there are none, that referrals brought, so that nobody had to be asked.
+    pub referrals: SharedCount,
+    /// Answers, DS and DNSKEY that another server of the zone had, asked since what came first was bogus.
+    pub again: SharedCount,
+    /// Answers that were bogus at first and that another server had good ones in place of.
+    pub mended: SharedCount,
     /// Clients turned away since too many waited already.
     pub shed: SharedCount,
 }

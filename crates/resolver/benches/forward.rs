@@ -55,6 +55,7 @@ fn request(n: usize) -> ForwarderRequest<()> {
         recursion_desired: true,
         client: ClientPrefix::of([10, 0, n as u8, 1].into()),
         patience: None,
+        other_than: None,
         budget: None,
         trace: None,
         waiter: (),

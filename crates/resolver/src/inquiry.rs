@@ -1,7 +1,7 @@
 //! What is asked for, who waits, and what comes of it.
 
 use std::hash::{Hash, Hasher};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -65,6 +65,9 @@ pub struct LookupRequest<W> {
     pub patience: Option<Duration>,
     /// What the client's query has spent, if others were asked for it before: for the beginning of a chain, say.
     pub budget: Option<Budget>,
+    /// A server that has answered already, with what is of no use to who asks: others of the same zone are asked, and no
+    /// other lookup is joined. Where there are none it fails with [`LookupFailure::NoOtherServer`].
+    pub other_than: Option<SocketAddr>,
     /// Where what is done about it is noted, if a person asks.
     pub trace: Option<Trace>,
     /// The client itself, handed back with the outcome.
@@ -90,7 +93,8 @@ pub trait Outlet: Send + 'static {
     type Waiter: Send + 'static;
 
     /// A lookup has ended `now`: called once for each that has started, before its clients are settled. Lookups of servers'
-    /// addresses have no clients; of these, none is reported that nobody needs any more.
+    /// addresses have no clients; of these, none is reported that nobody needs any more. Nor is one that found no
+    /// [other server](LookupRequest::other_than): the question was answered before.
     fn ended(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome, now: Instant);
 
     /// A client's wait is over `now`: called once for each. That may be later than its lookup has ended, and others may
@@ -128,6 +132,8 @@ pub enum LookupFailure {
     NoServers,
     /// The client's query has cost enough.
     Overspent(Overspent),
+    /// No other server than the one that is [not wanted](LookupRequest::other_than) has an answer.
+    NoOtherServer,
 }
 
 /// Which limit was reached.

@@ -53,6 +53,7 @@ pub use inquiry::{
 };
 pub use query::Misfit;
 pub use random::{ChaCha, Random};
-pub use scrub::{Answer, Referral, ReferralScope, ReplyFault, Scope, priming, referral, scrub};
+pub use scrub::{Answer, Referral, ReferralProof, ReferralScope, ReplyFault, Scope};
+pub use scrub::{priming, referral, referral_proof, scrub};
 pub use stats::{ForwardStats, RTT_BUCKETS, Suspects, UpstreamStats};
 pub use trace::{CookieSent, Trace, TraceEvent, TraceStep, TraceVerdict, TryChange};

@@ -1,12 +1,14 @@
 //! All upstream servers that something is known of: those that rules name, and those that delegations have led to.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use exchange::NumberMap;
 
 use crate::config::Upstream;
 use crate::random::Random;
+use crate::select::Asked;
 use crate::server::Server;
 use crate::stats::UpstreamStats;
 
@@ -80,6 +82,18 @@ impl Servers {
     pub(crate) fn stats(&self, upstreams: &[Upstream]) -> Vec<Arc<UpstreamStats>> {
         let known = upstreams.iter().filter_map(|upstream| self.get(self.id_of(upstream)?));
         known.map(|server| Arc::clone(&server.stats)).collect()
+    }
+
+    /// The address of a server.
+    pub(crate) fn address(&self, id: ServerId) -> Option<SocketAddr> {
+        self.get(id).map(|server| server.upstream.address)
+    }
+
+    /// Servers at these addresses are not asked by the lookup that has these.
+    pub(crate) fn set_aside(&self, asked: &mut [Asked], unwanted: &[SocketAddr]) {
+        for asked in asked.iter_mut().filter(|_| !unwanted.is_empty()) {
+            asked.spent |= self.address(asked.server).is_some_and(|address| unwanted.contains(&address));
+        }
     }
 
     fn number(&mut self) -> u64 {

@@ -351,6 +351,7 @@ impl fmt::Display for LookupFailure {
             LookupFailure::Network => f.write_str("no server of the zone can be reached"),
             LookupFailure::NoServers => f.write_str("no server of the zone has an address that can be found"),
             LookupFailure::Overspent(what) => write!(f, "the query has cost enough: {what}"),
+            LookupFailure::NoOtherServer => f.write_str("no other server of the zone has an answer"),
         }
     }
 }

@@ -19,7 +19,8 @@
 //! set KEY VALUE                          a setting
 //! configure                              settings up to here are in force: `ask` does that by itself the first time
 //!
-//! ask 1 www.example. A [do] [chaos] [trace] [with=N] [later]   client 1 asks, with the budget of client N, and waits for the end
+//! ask 1 www.example. A [do] [chaos] [trace] [with=N] [not=ADDRESS] [later]   client 1 asks, with the budget of client N, another
+//!                                        server than the one at the address, and waits for the end
 //! at +10s                                so much later
 //! answer 1 RCODE: RECORD; auth RECORD    client 1 has exactly this; AA is not shown
 //! failed 1 REASON                        client 1 has no answer
@@ -55,4 +56,4 @@ macro_rules! scenarios {
     )*};
 }
 
-scenarios! { referrals glue servers minimise budgets aliases changes traces }
+scenarios! { referrals glue servers minimise budgets aliases changes traces second }

@@ -86,6 +86,7 @@ fn questions_go_through_real_sockets_and_share_a_connection() {
             client,
             patience: None,
             budget: None,
+            other_than: None,
             trace: None,
             waiter,
         };

@@ -1,7 +1,13 @@
-//! Keys that sign for real: Ed25519 (RFC 8080), made of a seed, so that the same zone always has the same signatures.
+//! Keys that sign for real. Those of most tests are Ed25519 (RFC 8080), made of a seed, so that the same zone always has the
+//! same signatures; of the other algorithms keys are made at random.
 
-use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
-use wire::rdata::view::{Dnskey, Ds};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::KeySize;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair,
+    RSA_PKCS1_SHA256, RSA_PKCS1_SHA512, RsaKeyPair,
+};
+use wire::rdata::view::{Dnskey, Ds, SigAlgorithm};
 use wire::{Name, NameBuf, Ttl, Type};
 
 use crate::Record;
@@ -11,7 +17,52 @@ use crate::Record;
 pub struct SigningKey {
     /// RDATA of its DNSKEY.
     pub dnskey: Vec<u8>,
-    pair: Ed25519KeyPair,
+    pair: Pair,
+}
+
+/// What signs.
+#[derive(Debug)]
+enum Pair {
+    Ed25519(Ed25519KeyPair),
+    Ecdsa(Box<EcdsaKeyPair>),
+    RsaSha256(Box<RsaKeyPair>),
+    RsaSha512(Box<RsaKeyPair>),
+}
+
+impl Pair {
+    fn sign(&self, bytes: &[u8]) -> Vec<u8> {
+        let rsa = |pair: &RsaKeyPair, encoding| {
+            let mut signature = vec![0; pair.public_modulus_len()];
+            pair.sign(encoding, &SystemRandom::new(), bytes, &mut signature).expect("a signature");
+            signature
+        };
+        match self {
+            Pair::Ed25519(pair) => pair.sign(bytes).as_ref().to_vec(),
+            Pair::Ecdsa(pair) => {
+                pair.sign(&SystemRandom::new(), bytes).expect("a signature").as_ref().to_vec()
+            }
+            Pair::RsaSha256(pair) => rsa(pair, &RSA_PKCS1_SHA256),
+            Pair::RsaSha512(pair) => rsa(pair, &RSA_PKCS1_SHA512),
+        }
+    }
+}
+
+/// The key of RFC 3110 §2 that an RSAPublicKey (RFC 8017 §A.1.1) is.
+fn rfc_3110(der: &[u8]) -> Vec<u8> {
+    fn value<'d>(der: &mut &'d [u8]) -> &'d [u8] {
+        let (head, len) = match der[1] {
+            0x82 => (4, usize::from(u16::from_be_bytes([der[2], der[3]]))),
+            0x81 => (3, usize::from(der[2])),
+            short => (2, usize::from(short)),
+        };
+        let (value, rest) = der[head..].split_at(len);
+        *der = rest;
+        value
+    }
+    let mut integers = value(&mut &*der);
+    let (modulus, exponent) = (value(&mut integers), value(&mut integers));
+    let modulus = modulus.strip_prefix(&[0]).unwrap_or(modulus);
+    [&[exponent.len() as u8], exponent, modulus].concat()
 }
 
 /// When a signature is valid, in seconds since 1970.
@@ -38,6 +89,31 @@ impl SigningKey {
         bytes[..2].copy_from_slice(&seed.to_be_bytes());
         let pair = Ed25519KeyPair::from_seed_unchecked(&bytes).expect("32 bytes");
         let dnskey = [&flags.to_be_bytes()[..], &[3, 15], pair.public_key().as_ref()].concat();
+        SigningKey { dnskey, pair: Pair::Ed25519(pair) }
+    }
+
+    /// A key made at random: RSA/SHA-256 and RSA/SHA-512 (RFC 5702) of 2048 bits, ECDSA P-256 and P-384 (RFC 6605), or Ed25519.
+    ///
+    /// # Panics
+    /// For any other algorithm: tests call this.
+    pub fn random(algorithm: SigAlgorithm, flags: u16) -> Self {
+        let ecdsa = |curve| Box::new(EcdsaKeyPair::generate(curve).expect("a key"));
+        let rsa = || Box::new(RsaKeyPair::generate(KeySize::Rsa2048).expect("a key"));
+        let pair = match algorithm {
+            SigAlgorithm::RSASHA256 => Pair::RsaSha256(rsa()),
+            SigAlgorithm::RSASHA512 => Pair::RsaSha512(rsa()),
+            SigAlgorithm::ECDSAP256SHA256 => Pair::Ecdsa(ecdsa(&ECDSA_P256_SHA256_FIXED_SIGNING)),
+            SigAlgorithm::ECDSAP384SHA384 => Pair::Ecdsa(ecdsa(&ECDSA_P384_SHA384_FIXED_SIGNING)),
+            SigAlgorithm::ED25519 => Pair::Ed25519(Ed25519KeyPair::generate().expect("a key")),
+            other => panic!("no key of algorithm {other:?} is made here"),
+        };
+        let public = match &pair {
+            Pair::Ed25519(pair) => pair.public_key().as_ref().to_vec(),
+            // Without the byte that says that both coordinates follow.
+            Pair::Ecdsa(pair) => pair.public_key().as_ref()[1..].to_vec(),
+            Pair::RsaSha256(pair) | Pair::RsaSha512(pair) => rfc_3110(pair.public_key().as_ref()),
+        };
+        let dnskey = [&flags.to_be_bytes()[..], &[3, algorithm.0], &public].concat();
         SigningKey { dnskey, pair }
     }
 
@@ -69,7 +145,7 @@ impl SigningKey {
     ) -> Record {
         let labels = owner.as_name().labels().filter(|label| *label != b"*").count() as u8;
         let mut rdata = covered.0.to_be_bytes().to_vec();
-        rdata.extend([15, labels]);
+        rdata.extend([self.dnskey[3], labels]);
         rdata.extend(ttl.to_be_bytes());
         rdata.extend(validity.expiration.to_be_bytes());
         rdata.extend(validity.inception.to_be_bytes());
@@ -84,7 +160,7 @@ impl SigningKey {
             signed.extend((data.len() as u16).to_be_bytes());
             signed.extend(data);
         }
-        rdata.extend(self.pair.sign(&signed).as_ref());
+        rdata.extend(self.pair.sign(&signed));
         Record { owner, rtype: Type::RRSIG, ttl, rdata }
     }
 }

@@ -207,6 +207,14 @@ impl Tree {
     /// # Panics
     /// Never: all of it is written down here.
     pub fn new() -> Self {
+        Self::valid(VALID)
+    }
+
+    /// Makes and signs all zones, for another time.
+    ///
+    /// # Panics
+    /// Never: all of it is written down here.
+    pub fn valid(validity: Validity) -> Self {
         let zones = specification();
         let seeds = 1u16..;
         let key = |seed: u16| {
@@ -231,7 +239,7 @@ impl Tree {
                 let keys = &tree.keys[&at];
                 records.extend(keys.iter().map(|key| record(apex, "@", Type::DNSKEY, &key.dnskey, None)));
                 let sign = |owner, rtype, ttl, rdatas: &[Vec<u8>]| {
-                    vec![tree.sign(at, (owner, rtype, ttl), rdatas, VALID)]
+                    vec![tree.sign(at, (owner, rtype, ttl), rdatas, validity)]
                 };
                 records = sign_by(at.as_name(), &records, chain, &sign);
             }
@@ -318,9 +326,9 @@ impl Tree {
         settings: &ValidationSettings,
         other: &mut dyn FnMut(&Need, Reply) -> Option<Reply>,
     ) -> Ended {
-        let mut table = TrustTable::new(1000);
+        let table = TrustTable::new(1000);
         let anchors = self.anchors();
-        self.run(Validator::answer(reply.response()), settings, &anchors, &mut table, other)
+        self.run(Validator::answer(reply.response()), settings, &anchors, &table, other)
     }
 
     /// Goes on with a validator until it is done.
@@ -329,7 +337,7 @@ impl Tree {
         mut validator: Validator,
         settings: &ValidationSettings,
         anchors: &TrustAnchors,
-        table: &mut TrustTable,
+        table: &TrustTable,
         other: &mut dyn FnMut(&Need, Reply) -> Option<Reply>,
     ) -> Ended {
         let mut budget = ValidationBudget::new(ValidationLimits::default());
@@ -338,6 +346,8 @@ impl Tree {
         loop {
             match validator.step(&by, table, &mut budget) {
                 Progress::Done(validated) => return Ended { validated, budget, needs },
+                // There is no other server.
+                Progress::Again(_) => validator.give_up(&by, table),
                 Progress::Need(need) => {
                     needs.push(need);
                     let reply = self.reply(need.name().to_buf(), need.rtype());

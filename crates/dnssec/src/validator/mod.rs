@@ -9,8 +9,11 @@
 //!                           └───▶ Progress::Done(Validated)
 //! ```
 //!
-//! What is learned on the way goes into a [`TrustTable`], from where the next lookup takes it. A resolver that follows a
-//! referral passes that to [`Validator::referral`], since it brings DS, or the proof that there are none, unasked.
+//! What is learned on the way goes into a [`TrustTable`], from where the next lookup takes it. DS, or the proof that there
+//! are none, need not be asked for where a referral has brought them: [`Validator::receive_referral`].
+//!
+//! One server of a zone may be broken while the others are well. So before DS or DNSKEY count as bogus they are to be had
+//! from another one, if there is one: [`Progress::Again`].
 
 mod answer;
 mod link;
@@ -62,6 +65,9 @@ pub struct Validated {
 pub enum Progress {
     /// These records are needed. [`Validator::receive`] takes the response.
     Need(Need),
+    /// What came for this need is bogus. [`Validator::receive`] takes what another server of the same zone says;
+    /// [`Validator::give_up`] stays with what came.
+    Again(Need),
     /// It is finished.
     Done(Validated),
 }
@@ -86,11 +92,45 @@ struct Task {
     /// The name that it is about.
     name: NameBuf,
     examined: Examined,
+    second: Second,
+}
+
+/// Whether there is a second response in place of one that was bogus.
+#[derive(Clone, Debug)]
+enum Second {
+    /// Nobody has asked for it.
+    NotAsked,
+    /// It is asked for; this was learned from the first.
+    Asked(Learned),
+    /// It came.
+    Came,
+    /// There is none, so this holds, which was learned from the first.
+    None(Learned),
 }
 
 impl Task {
     fn new(purpose: Purpose, name: NameBuf, response: Response) -> Self {
-        Task { purpose, name, examined: Examined::new(response) }
+        Task { purpose, name, examined: Examined::new(response), second: Second::NotAsked }
+    }
+
+    /// What is needed once more if this is what was learned from it: nothing unless that is the response's own fault.
+    fn again(&self, learned: &Learned, table: &TrustTable, now: u64) -> Option<Need> {
+        let above = self.name.as_name().parent();
+        let own = matches!((&learned.trust, &self.second), (Trust::Bogus(_), Second::NotAsked))
+            && above.is_none_or(|above| !table.is_broken(above, now));
+        match self.purpose {
+            Purpose::Ds if own => Some(Need::Ds(self.name)),
+            Purpose::Keys if own => Some(Need::Dnskey(self.name)),
+            _ => None,
+        }
+    }
+
+    /// Whether what it is to say is known by now.
+    fn is_known(&self, table: &TrustTable, now: u64) -> bool {
+        table.get(self.name.as_name(), now).is_some_and(|trust| match self.purpose {
+            Purpose::Keys => !matches!(trust, Trust::Delegated(_)),
+            _ => true,
+        })
     }
 }
 
@@ -99,6 +139,7 @@ fn done(validated: Validated) -> Progress {
 }
 
 /// What a zone's DS or keys turned out to be.
+#[derive(Clone, Debug)]
 struct Learned {
     trust: Trust,
     by: Option<NameBuf>,
@@ -126,6 +167,15 @@ impl Validator {
         Validator { stack: vec![Task::new(Purpose::Referral, child.to_buf(), response)], need: None }
     }
 
+    /// Takes, in place of an answer to the question for DS that it [needs](Progress::Need), what a referral to the servers of
+    /// that zone says. If that proves nothing, the DS are needed as before.
+    pub fn receive_referral(&mut self, response: Response) {
+        if let Some(Need::Ds(name)) = self.need {
+            self.need = None;
+            self.stack.push(Task::new(Purpose::Referral, name, response));
+        }
+    }
+
     /// The response that is validated, and not those asked for.
     pub fn response(&self) -> Option<&Response> {
         self.stack.first().map(|task| &task.examined.response)
@@ -136,22 +186,32 @@ impl Validator {
     pub fn step(
         &mut self,
         by: &Validation<'_>,
-        table: &mut TrustTable,
+        table: &TrustTable,
         budget: &mut ValidationBudget,
     ) -> Progress {
         loop {
             let is_last = self.stack.len() <= 1;
             let Some(task) = self.stack.last_mut() else { return done(by.unreachable()) };
             let name = task.name;
+            if let (Second::Asked(_), Some(need)) = (&task.second, self.need) {
+                if !task.is_known(table, by.now) {
+                    return Progress::Again(need);
+                }
+                // Another validation has settled it.
+                self.need = None;
+                self.stack.pop();
+                continue;
+            }
             let mut work = Work { by, table, budget };
-            let learned = match task.purpose {
-                Purpose::Answer => match task.examined.answer(&mut work) {
+            let learned = match (&task.second, task.purpose) {
+                (Second::None(learned), _) => Ok(Some(learned.clone())),
+                (_, Purpose::Answer) => match task.examined.answer(&mut work) {
                     Ok(validated) => return done(validated),
                     Err(need) => Err(need),
                 },
-                Purpose::Ds => task.examined.ds(&mut work).map(Some),
-                Purpose::Referral => task.examined.referral(name.as_name(), &mut work),
-                Purpose::Keys => Ok(task.examined.keys(&mut work)),
+                (_, Purpose::Ds) => task.examined.ds(&mut work).map(Some),
+                (_, Purpose::Referral) => task.examined.referral(name.as_name(), &mut work),
+                (_, Purpose::Keys) => Ok(task.examined.keys(&mut work)),
             };
             match learned {
                 Err(need) if self.need == Some(*need) => return Progress::Need(*need),
@@ -170,6 +230,14 @@ impl Validator {
                     {
                         return done(validated);
                     }
+                    let again = learned.as_ref().and_then(|learned| task.again(learned, table, by.now));
+                    if let (Some(need), Some(learned)) = (again, &learned)
+                        && budget.take_fetch().is_ok()
+                    {
+                        task.second = Second::Asked(learned.clone());
+                        self.need = Some(need);
+                        return Progress::Again(need);
+                    }
                     if let Some(Learned { trust, by: zone, ttl, .. }) = learned {
                         table.learn(name.as_name(), trust, zone, ttl, by.now);
                     }
@@ -183,7 +251,7 @@ impl Validator {
     }
 
     /// Takes the response to what was needed. One to another question is taken for none at all.
-    pub fn receive(&mut self, response: Response, by: &Validation<'_>, table: &mut TrustTable) {
+    pub fn receive(&mut self, response: Response, by: &Validation<'_>, table: &TrustTable) {
         let Some(need) = self.need else { return };
         let fits = response.name.as_name() == need.name() && response.qtype == need.rtype();
         if !fits || response.qclass != wire::Class::IN {
@@ -194,12 +262,23 @@ impl Validator {
             Need::Dnskey(_) => Purpose::Keys,
         };
         self.need = None;
-        self.stack.push(Task::new(purpose, response.name.into(), response));
+        match self.stack.last_mut() {
+            Some(task) if matches!(task.second, Second::Asked(_)) => {
+                (task.examined, task.second) = (Examined::new(response), Second::Came);
+            }
+            _ => self.stack.push(Task::new(purpose, response.name.into(), response)),
+        }
     }
 
     /// What was needed cannot be had: nobody answers, or nothing that can be read.
-    pub fn give_up(&mut self, by: &Validation<'_>, table: &mut TrustTable) {
+    pub fn give_up(&mut self, by: &Validation<'_>, table: &TrustTable) {
         if let Some(need) = self.need.take() {
+            if let Some(task) = self.stack.last_mut()
+                && let Second::Asked(learned) = &task.second
+            {
+                task.second = Second::None(learned.clone());
+                return;
+            }
             let zone = by.work_of(table).delegation(need.name()).and_then(|(_, zone, _)| zone);
             let bogus = Trust::Bogus(BogusReason::Unreachable);
             table.learn(need.name(), bogus, zone, by.settings.bogus_ttl, by.now);

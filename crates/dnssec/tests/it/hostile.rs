@@ -16,23 +16,25 @@ fn run(messages: &[Vec<u8>]) -> (Option<Security>, ValidationBudget) {
     let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());
     let by = Validation { settings: &settings, anchors: &anchors, now: NOW as u64 };
     let mut budget = ValidationBudget::new(ValidationLimits::default());
-    let mut table = TrustTable::new(64);
+    let table = TrustTable::new(64);
     let mut messages = messages.iter();
     let Some(Ok(first)) = messages.next().map(|m| Response::read(m, Rcode::NOERROR)) else {
         return (None, budget);
     };
     let mut validator = Validator::answer(first);
     loop {
-        match validator.step(&by, &mut table, &mut budget) {
+        match validator.step(&by, &table, &mut budget) {
             Progress::Done(validated) => return (Some(validated.security), budget),
-            Progress::Need(need) => match messages.next().map(|m| Response::read(m, Rcode::NOERROR)) {
-                Some(Ok(response)) => validator.receive(response, &by, &mut table),
-                Some(Err(_)) => validator.give_up(&by, &mut table),
-                None => {
-                    let honest = TREE.reply(need.name().to_buf(), need.rtype());
-                    validator.receive(honest.response(), &by, &mut table);
+            Progress::Need(need) | Progress::Again(need) => {
+                match messages.next().map(|m| Response::read(m, Rcode::NOERROR)) {
+                    Some(Ok(response)) => validator.receive(response, &by, &table),
+                    Some(Err(_)) => validator.give_up(&by, &table),
+                    None => {
+                        let honest = TREE.reply(need.name().to_buf(), need.rtype());
+                        validator.receive(honest.response(), &by, &table);
+                    }
                 }
-            },
+            }
         }
     }
 }

@@ -39,10 +39,10 @@ struct Case {
 impl Case {
     fn new(owner: &str, qtype: Type, (zone, opt_out): (&str, bool)) -> Self {
         let honest = TREE.reply(name(&format!("{owner}.{zone}")), qtype);
-        let mut table = TrustTable::new(1000);
+        let table = TrustTable::new(1000);
         let validator = Validator::answer(honest.response());
         let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());
-        let ended = TREE.run(validator, &settings, &anchors, &mut table, &mut |_, reply| Some(reply));
+        let ended = TREE.run(validator, &settings, &anchors, &table, &mut |_, reply| Some(reply));
         let state = ended.validated.security;
         assert!(state == Security::Secure || opt_out && state == OPT_OUT, "{honest:#?}: {state:?}");
         Case { honest, table, opt_out }
@@ -53,9 +53,9 @@ impl Case {
         // What cannot be read is not validated.
         let Ok(response) = Response::read(&mutant.message(), mutant.rcode) else { return true };
         let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());
-        let mut table = self.table.clone();
+        let table = self.table.clone();
         let validator = Validator::answer(response.clone());
-        let ended = TREE.run(validator, &settings, &anchors, &mut table, &mut |_, reply| Some(reply));
+        let ended = TREE.run(validator, &settings, &anchors, &table, &mut |_, reply| Some(reply));
         let limits = ended.budget.limits();
         assert!(ended.budget.signatures() <= limits.signatures && ended.budget.failures() <= limits.failures);
         let validated = ended.validated;

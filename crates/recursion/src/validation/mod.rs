@@ -1,5 +1,5 @@
 //! Answers are validated here before anybody gets them. Nothing of that is done on the query path, nor on the thread that asks
-//! other servers: [`Validations`] is for a thread of its own, and answers come to it by a [`Queue`](queue::Queue).
+//! other servers: [`Validations`] is for threads of its own, and answers come to them by a [`Queue`](queue::Queue).
 //!
 //! ```text
 //!     settler ──▶ queue ──▶ Validations ──▶ cache, clients
@@ -8,20 +8,30 @@
 //! ```
 //!
 //! Clients who wait for the same answer share one validation. Those that need the same DS or DNSKEY share the question for
-//! it; the one that came first pays.
+//! it; the one that came first pays. DS that referrals on the way to an answer brought come with it, and are not asked for.
+//!
+//! One server of a zone that is broken or lies must not make the zone bogus. So what is bogus is asked for once more, of
+//! another server of the zone; only if there is none, or what that says is bogus too, the first verdict stands. It is paid
+//! from the same budgets.
+//!
+//! Any number of threads share one [`State`], which is locked while somebody takes a job out of it or puts it back, and not
+//! while anything is verified. A job is at work on one thread at a time, or it rests and waits for something.
 
 pub(crate) mod bogus;
+pub(crate) mod denied;
 mod form;
+mod job;
 pub(crate) mod queue;
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use cache::Now;
 use dnssec::{
     BogusReason, Need, Progress, Response, Security, TrustTable, Validated, Validation, ValidationBudget,
-    Validator,
 };
 use resolver::{
     Answer, Budget, ClientPrefix, Inquiry, LookupFailure, LookupOutcome, LookupRequest, ReplyFault,
@@ -36,7 +46,8 @@ use crate::service::{Piece, Service};
 use crate::settler::{Waiter, Waiting, Who, is_of_servers};
 use crate::stats::ValidationStats;
 use form::Form;
-use queue::{Candidate, Task};
+use job::Job;
+use queue::{Came, Candidate, Task, Wanted};
 
 /// What a client really asked, whose answer is validated before it gets it.
 pub(crate) struct Unchecked {
@@ -62,40 +73,53 @@ pub struct Verdict {
 /// Answers whose validation is remembered for clients who are settled later than others.
 const RECENT: usize = 16;
 
-/// Answers being validated, and what is known of the keys of zones.
+/// Answers being validated, and what is known of the keys of zones. Clones are the same.
+#[derive(Clone)]
 pub struct Validations {
     service: Arc<Service>,
-    /// What the table goes by.
-    config: ValidationConfig,
-    table: TrustTable,
-    jobs: HashMap<u64, Job>,
-    /// The jobs by the address of the answer, which each of them holds.
+    state: Arc<Mutex<State>>,
+}
+
+/// What the threads share.
+struct State {
+    /// The policy seen last.
+    policy: Arc<Policy>,
+    basis: Arc<Basis>,
+    jobs: HashMap<u64, Underway>,
+    /// The jobs by the address of the answer that came first, which each of these holds.
     by_answer: HashMap<usize, u64>,
-    /// The jobs that need something, the one first that asked for it.
-    needed: HashMap<(LowerNameBuf, Type), Vec<u64>>,
-    recent: VecDeque<Finished>,
+    /// What is asked for, and the jobs that need it, the one first that asked for it.
+    needed: HashMap<Key, Vec<u64>>,
+    recent: VecDeque<Arc<Finished>>,
     /// The number that a job had last.
     last: u64,
 }
 
-/// An answer being validated.
-struct Job {
-    answer: Arc<Answer>,
-    inquiry: Inquiry,
-    client: ClientPrefix,
-    validator: Validator,
-    budget: ValidationBudget,
-    /// Signatures verified when it began, and those of them that were not good.
-    before: [u32; 2],
-    paid: Budget,
-    asked: Vec<Need>,
+/// What validating goes by.
+struct Basis {
+    config: ValidationConfig,
+    table: TrustTable,
+}
+
+/// The name and type that are needed, and whether that is once more.
+type Key = (LowerNameBuf, Type, bool);
+
+/// An answer under way, and who waits for it.
+struct Underway {
+    /// The answer that came first.
+    received: Arc<Answer>,
     candidates: Vec<Candidate>,
+    /// The job, if it rests.
+    job: Option<Box<Job>>,
 }
 
 /// An answer that was validated.
 struct Finished {
+    /// As it came first.
+    received: Arc<Answer>,
+    /// What counts.
     answer: Arc<Answer>,
-    form: Form,
+    form: Mutex<Form>,
     validated: Validated,
     asked: Vec<Need>,
 }
@@ -106,6 +130,34 @@ struct Moment {
     cache: Now,
     /// Seconds since 1970.
     wall: u64,
+}
+
+/// What holds while one task is done.
+struct Turn<'t> {
+    policy: &'t Policy,
+    basis: &'t Basis,
+    at: Moment,
+}
+
+impl Turn<'_> {
+    fn by(&self) -> Validation<'_> {
+        let ValidationConfig { settings, anchors, .. } = &self.basis.config;
+        Validation { settings, anchors, now: self.at.wall }
+    }
+}
+
+impl Basis {
+    fn new(config: &ValidationConfig) -> Arc<Basis> {
+        Arc::new(Basis { config: config.clone(), table: TrustTable::new(config.names) })
+    }
+}
+
+fn key(wanted: &Wanted) -> Key {
+    (wanted.need.name().to_lower(), wanted.need.rtype(), wanted.again)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Service {
@@ -149,53 +201,76 @@ impl Service {
 
 impl Validations {
     pub(crate) fn new(service: Arc<Service>) -> Self {
-        let config = service.policy().validation.clone();
-        Validations {
-            service,
-            table: TrustTable::new(config.names),
-            config,
+        let policy = service.policy();
+        let state = State {
+            basis: Basis::new(&policy.validation),
+            policy,
             jobs: HashMap::new(),
             by_answer: HashMap::new(),
             needed: HashMap::new(),
             recent: VecDeque::new(),
             last: 0,
-        }
+        };
+        Validations { service, state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Validates what comes, until [`Service::stop_validating`] is called.
-    pub fn run(&mut self) {
-        let service = Arc::clone(&self.service);
-        while let Some(task) = service.unvalidated.wait() {
+    /// Validates what comes, until [`Service::stop_validating`] is called. As many threads may do so as there are.
+    pub fn run(&self) {
+        while let Some(task) = self.service.unvalidated.wait() {
             let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
             self.take(task, Instant::now(), wall);
         }
     }
 
     /// Does what there is to do `now`, at `wall` seconds since 1970, and returns.
-    pub fn work(&mut self, now: Instant, wall: u64) {
-        let service = Arc::clone(&self.service);
-        while let Some(task) = service.unvalidated.next() {
+    pub fn work(&self, now: Instant, wall: u64) {
+        while let Some(task) = self.service.unvalidated.next() {
             self.take(task, now, wall);
         }
     }
 
-    fn take(&mut self, task: Task, now: Instant, wall: u64) {
+    /// Drops what is being validated, and all that was learned: a thread has panicked, and nobody knows what it left behind.
+    pub fn begin_anew(&self) {
+        let mut state = lock(&self.state);
+        let jobs = std::mem::take(&mut state.jobs);
+        state.basis = Basis::new(&state.policy.validation);
+        state.by_answer.clear();
+        state.needed.clear();
+        state.recent.clear();
+        drop(state);
+        // Whoever waits is told by that.
+        drop(jobs);
+    }
+
+    fn take(&self, task: Task, now: Instant, wall: u64) {
         let at = Moment { cache: self.service.now(now), wall };
         let policy = self.service.policy();
-        if policy.validation != self.config {
-            // What was learned goes by other anchors or settings.
-            self.config = policy.validation.clone();
-            self.table = TrustTable::new(self.config.names);
-            self.recent.clear();
-        }
+        let basis = self.basis(&policy);
+        let turn = Turn { policy: &policy, basis: &basis, at };
         match task {
-            Task::Validate(candidate) => self.begin(&policy, *candidate, at),
-            Task::Found(need, outcome) => self.found(&policy, need, outcome, at),
+            Task::Validate(candidate) => self.begin(&turn, *candidate),
+            Task::Found(wanted, outcome) => self.found(&turn, wanted, outcome),
+            Task::Resume(id, wanted, came) => self.resume(&turn, id, wanted, Some(&came)),
+            Task::Second(id, outcome) => self.second(&turn, id, outcome),
             Task::Forget(name) => {
-                self.table.forget(name.as_name());
-                self.recent.clear();
+                basis.table.forget(name.as_name());
+                lock(&self.state).recent.clear();
             }
         }
+    }
+
+    /// What validating goes by under a policy.
+    fn basis(&self, policy: &Arc<Policy>) -> Arc<Basis> {
+        let mut state = lock(&self.state);
+        if !Arc::ptr_eq(&state.policy, policy) {
+            state.policy = Arc::clone(policy);
+            if policy.validation != state.basis.config {
+                // What was learned goes by other anchors or settings.
+                state.basis = Basis::new(&policy.validation);
+                state.recent.clear();
+            }
+        }
+        Arc::clone(&state.basis)
     }
 
     fn stats(&self) -> &ValidationStats {
@@ -203,153 +278,268 @@ impl Validations {
     }
 
     /// Begins with an answer, unless others have brought it already.
-    fn begin(&mut self, policy: &Policy, mut candidate: Candidate, at: Moment) {
-        let finished = self.recent.iter_mut().find(|known| Arc::ptr_eq(&known.answer, &candidate.answer));
-        if let Some(finished) = finished {
-            return hand_over(&self.service, policy, finished, candidate, at.cache);
+    fn begin(&self, turn: &Turn<'_>, mut candidate: Candidate) {
+        let mut state = lock(&self.state);
+        let same = |known: &&Arc<Finished>| Arc::ptr_eq(&known.received, &candidate.answer);
+        if let Some(finished) = state.recent.iter().find(same).cloned() {
+            drop(state);
+            return hand_over(&self.service, turn, &finished, candidate);
         }
         let address = Arc::as_ptr(&candidate.answer) as usize;
-        let known = self.by_answer.get(&address).and_then(|id| self.jobs.get_mut(id));
-        if let Some(job) = known {
-            job.candidates.push(candidate);
-            return;
+        let known = state.by_answer.get(&address).copied();
+        if let Some(underway) = known.and_then(|id| state.jobs.get_mut(&id)) {
+            return underway.candidates.push(candidate);
         }
-        let Ok(response) = Response::read(&candidate.answer.message, candidate.answer.rcode) else {
-            let failure = LookupFailure::BadReply(ReplyFault::Malformed);
-            return self.service.give_up(policy, candidate.who, failure, at.cache);
-        };
         let left = match &mut candidate.who {
             Who::Client(waiting) => waiting.pursuit.effort.take(),
             _ => None,
         };
-        let budget = left.unwrap_or_else(|| ValidationBudget::new(self.config.limits));
-        self.last += 1;
-        let job = Job {
-            answer: Arc::clone(&candidate.answer),
-            inquiry: candidate.inquiry,
-            client: candidate.client,
-            validator: Validator::answer(response),
-            before: [budget.signatures(), budget.failures()],
-            budget,
-            paid: candidate.budget.for_proofs(),
-            asked: Vec::new(),
-            candidates: vec![candidate],
-        };
-        self.by_answer.insert(address, self.last);
-        self.jobs.insert(self.last, job);
-        self.go_on(policy, self.last, at);
+        let budget = left.unwrap_or_else(|| ValidationBudget::new(turn.basis.config.limits));
+        let begun = Job::of(&candidate, budget);
+        state.last += 1;
+        let (id, received) = (state.last, Arc::clone(&candidate.answer));
+        state.by_answer.insert(address, id);
+        state.jobs.insert(id, Underway { received, candidates: vec![candidate], job: None });
+        drop(state);
+        match begun.read() {
+            Ok(job) => self.go_on(turn, id, job),
+            Err(failure) => self.fail(turn, id, failure),
+        }
+    }
+
+    /// Takes a job that rests to work.
+    fn take_job(&self, id: u64) -> Option<Box<Job>> {
+        lock(&self.state).jobs.get_mut(&id)?.job.take()
     }
 
     /// Goes on with a job as far as it can be gone.
-    fn go_on(&mut self, policy: &Policy, id: u64, at: Moment) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        let by = Validation { settings: &self.config.settings, anchors: &self.config.anchors, now: at.wall };
-        match job.validator.step(&by, &mut self.table, &mut job.budget) {
-            Progress::Done(validated) => self.done(policy, id, validated, at),
-            Progress::Need(need) => {
-                job.asked.push(need);
-                let others = self.needed.entry((need.name().to_lower(), need.rtype())).or_default();
-                others.push(id);
-                if others.len() == 1 {
-                    self.ask(policy, id, need, at);
-                }
+    fn go_on(&self, turn: &Turn<'_>, id: u64, mut job: Box<Job>) {
+        let (by, table) = (turn.by(), &turn.basis.table);
+        loop {
+            match job.validator.step(&by, table, &mut job.budget) {
+                Progress::Done(validated) => return self.done(turn, id, job, validated),
+                Progress::Need(need) => match job.take_referral(&need) {
+                    Some(response) => {
+                        self.stats().referrals.add();
+                        job.validator.receive_referral(response);
+                    }
+                    None => {
+                        job.asked.push(need);
+                        return self.want(turn, id, job, Wanted { need, again: false });
+                    }
+                },
+                Progress::Again(need) if job.heard_from(&need).is_none() => job.validator.give_up(&by, table),
+                Progress::Again(need) => return self.want(turn, id, job, Wanted { need, again: true }),
             }
         }
     }
 
-    /// Asks for what a job needs.
-    fn ask(&self, policy: &Policy, id: u64, need: Need, at: Moment) {
-        let Some(job) = self.jobs.get(&id) else { return };
-        let inquiry = Inquiry {
-            name: need.name().to_lower(),
-            qtype: need.rtype(),
-            qclass: Class::IN,
-            dnssec_ok: true,
-            checking_disabled: true,
+    /// A job rests until DS or DNSKEY come. They are asked for, unless others have done so.
+    fn want(&self, turn: &Turn<'_>, id: u64, job: Box<Job>, wanted: Wanted) {
+        let other_than = job.heard_from(&wanted.need).filter(|_| wanted.again);
+        let (client, budget) = (job.client, job.paid.clone());
+        let mut state = lock(&self.state);
+        let Some(underway) = state.jobs.get_mut(&id) else { return };
+        underway.job = Some(job);
+        let is_first = match state.needed.entry(key(&wanted)) {
+            Entry::Occupied(mut others) => {
+                others.get_mut().push(id);
+                false
+            }
+            Entry::Vacant(first) => {
+                first.insert(vec![id]);
+                true
+            }
         };
-        let failed = |failure| self.service.unvalidated.found(need, LookupOutcome::Failed(failure));
-        if self.service.has_failed(policy, &inquiry, at.cache) {
-            return failed(LookupFailure::NoReply);
+        drop(state);
+        if is_first {
+            let inquiry = unchecked(wanted.need.name().to_lower(), wanted.need.rtype());
+            let failed = |failure| self.service.unvalidated.found(wanted, LookupOutcome::Failed(failure));
+            if !wanted.again && self.service.has_failed(turn.policy, &inquiry, turn.at.cache) {
+                return failed(LookupFailure::NoReply);
+            }
+            if !wanted.again {
+                self.stats().fetches.add();
+            }
+            let waiter = Waiter::new(Who::Validations(Box::new(wanted)));
+            if self.ask(inquiry, client, budget, other_than, waiter).is_some() {
+                failed(LookupFailure::Shed(ShedReason::Queue));
+            }
         }
-        self.stats().fetches.add();
-        let request = LookupRequest {
+    }
+
+    /// Has other servers asked.
+    fn ask(
+        &self,
+        inquiry: Inquiry,
+        client: ClientPrefix,
+        budget: Budget,
+        other_than: Option<SocketAddr>,
+        waiter: Waiter,
+    ) -> Option<LookupRequest<Waiter>> {
+        self.service.request(LookupRequest {
             inquiry,
             recursion_desired: true,
-            client: job.client,
+            client,
             patience: None,
-            budget: Some(job.paid.clone()),
+            budget: Some(budget),
+            other_than,
             trace: None,
-            waiter: Waiter::new(Who::Validations(Box::new(need))),
-        };
-        if self.service.request(request).is_some() {
-            failed(LookupFailure::Shed(ShedReason::Queue));
-        }
+            waiter,
+        })
     }
 
     /// DS or DNSKEY came, or could not be had.
-    fn found(&mut self, policy: &Policy, need: Need, outcome: LookupOutcome, at: Moment) {
-        let key = (need.name().to_lower(), need.rtype());
-        let ids = self.needed.remove(&key).unwrap_or_default();
+    fn found(&self, turn: &Turn<'_>, wanted: Wanted, outcome: LookupOutcome) {
         let read = match outcome {
-            LookupOutcome::Answered(answer) => Response::read(&answer.message, answer.rcode)
-                .map_err(|_| LookupFailure::BadReply(ReplyFault::Malformed)),
+            LookupOutcome::Answered(answer) => match Response::read(&answer.message, answer.rcode) {
+                Ok(response) => Ok(Arc::new(Came { response, answer })),
+                Err(_) => Err(LookupFailure::BadReply(ReplyFault::Malformed)),
+            },
             LookupOutcome::Failed(failure) => Err(failure),
         };
-        let response = match read {
-            Ok(response) => response,
-            Err(failure) => return self.not_found(policy, ids, failure, at),
+        let came = match read {
+            Ok(came) => came,
+            Err(failure) => return self.not_found(turn, wanted, failure),
         };
-        for id in ids {
-            // Another has learned from it already, most likely, and this one needs it no more.
-            let Some(job) = self.jobs.get_mut(&id) else { continue };
-            let by =
-                Validation { settings: &self.config.settings, anchors: &self.config.anchors, now: at.wall };
-            let next = job.validator.step(&by, &mut self.table, &mut job.budget);
-            if next == Progress::Need(need) {
-                job.validator.receive(response.clone(), &by, &mut self.table);
-            }
-            self.go_on(policy, id, at);
+        if wanted.again {
+            self.stats().again.add();
+        }
+        // The first job learns from it what the others then find in the table. Those that need it meanwhile do not ask for
+        // it once more.
+        let ids = lock(&self.state).needed.get_mut(&key(&wanted)).map(std::mem::take);
+        let mut ids = ids.into_iter().flatten();
+        if let Some(first) = ids.next() {
+            self.resume(turn, first, wanted, Some(&came));
+        }
+        let late = lock(&self.state).needed.remove(&key(&wanted));
+        for id in ids.chain(late.into_iter().flatten()) {
+            self.service.unvalidated.resume(id, wanted, Arc::clone(&came));
         }
     }
 
-    /// What some jobs need cannot be had. If that was for want of means of the one that asked, others ask again.
-    fn not_found(&mut self, policy: &Policy, ids: Vec<u64>, failure: LookupFailure, at: Moment) {
+    /// A job goes on with what it needed; without, if that is not to be had a second time.
+    fn resume(&self, turn: &Turn<'_>, id: u64, wanted: Wanted, came: Option<&Came>) {
+        let Some(mut job) = self.take_job(id) else { return };
+        let (by, table) = (turn.by(), &turn.basis.table);
+        let next = job.validator.step(&by, table, &mut job.budget);
+        let still = match wanted.again {
+            true => Progress::Again(wanted.need),
+            false => Progress::Need(wanted.need),
+        };
+        match came {
+            Some(came) if next == still => {
+                job.hear(wanted.need, &came.answer);
+                job.validator.receive(came.response.clone(), &by, table);
+            }
+            None if next == still => job.validator.give_up(&by, table),
+            _ => {}
+        }
+        self.go_on(turn, id, job);
+    }
+
+    /// What some jobs need cannot be had. If that was for want of means of the one that asked, others ask again. What was
+    /// asked for a second time need not be had.
+    fn not_found(&self, turn: &Turn<'_>, wanted: Wanted, failure: LookupFailure) {
+        let ids = lock(&self.state).needed.remove(&key(&wanted)).unwrap_or_default();
         let own = matches!(failure, LookupFailure::Overspent(_) | LookupFailure::Shed(_));
         for (number, id) in ids.into_iter().enumerate() {
-            match own && number > 0 {
-                true => self.go_on(policy, id, at),
-                false => self.fail(policy, id, failure, at),
+            if wanted.again {
+                self.resume(turn, id, wanted, None);
+            } else if own && number > 0 {
+                if let Some(job) = self.take_job(id) {
+                    self.go_on(turn, id, job);
+                }
+            } else {
+                self.fail(turn, id, failure);
             }
         }
     }
 
     /// A job cannot be finished.
-    fn fail(&mut self, policy: &Policy, id: u64, failure: LookupFailure, at: Moment) {
-        let Some(job) = self.remove(id) else { return };
+    fn fail(&self, turn: &Turn<'_>, id: u64, failure: LookupFailure) {
+        let Some(Underway { candidates, job, .. }) = self.remove(id) else { return };
         self.stats().unfinished.add();
-        for dnssec_ok in [false, true].into_iter().filter(|_| is_of_servers(failure)) {
-            let inquiry = Inquiry { dnssec_ok, ..job.inquiry };
-            self.service.keep_failure(policy, &inquiry, None, at.cache);
+        if let Some(job) = job {
+            self.count(&job);
+            for dnssec_ok in [false, true].into_iter().filter(|_| is_of_servers(failure)) {
+                let inquiry = Inquiry { dnssec_ok, ..job.inquiry };
+                self.service.keep_failure(turn.policy, &inquiry, None, turn.at.cache);
+            }
         }
-        for candidate in job.candidates {
-            self.service.give_up(policy, candidate.who, failure, at.cache);
+        for candidate in candidates {
+            self.service.give_up(turn.policy, candidate.who, failure, turn.at.cache);
         }
     }
 
-    /// Takes a job out, and counts what it has cost.
-    fn remove(&mut self, id: u64) -> Option<Job> {
-        let job = self.jobs.remove(&id)?;
-        self.by_answer.remove(&(Arc::as_ptr(&job.answer) as usize));
-        let [signatures, failures] = job.before;
-        let stats = self.stats();
-        stats.signatures.add_many(job.budget.signatures().saturating_sub(signatures).into());
-        stats.failed_signatures.add_many(job.budget.failures().saturating_sub(failures).into());
-        Some(job)
+    /// Takes an answer that is under way out.
+    fn remove(&self, id: u64) -> Option<Underway> {
+        let mut state = lock(&self.state);
+        let underway = state.jobs.remove(&id)?;
+        state.by_answer.remove(&(Arc::as_ptr(&underway.received) as usize));
+        Some(underway)
     }
 
-    /// It is known what an answer is.
-    fn done(&mut self, policy: &Policy, id: u64, validated: Validated, at: Moment) {
-        let Some(mut job) = self.remove(id) else { return };
+    /// Counts what a job has cost.
+    fn count(&self, job: &Job) {
+        let (signatures, failures) = job.spent();
+        self.stats().signatures.add_many(signatures.into());
+        self.stats().failed_signatures.add_many(failures.into());
+    }
+
+    /// It is known what an answer is. If it is bogus, another server may have a better one.
+    fn done(&self, turn: &Turn<'_>, id: u64, mut job: Box<Job>, validated: Validated) {
+        match (validated.security, job.first.take()) {
+            (Security::Bogus(_), Some(first)) => self.finish(turn, id, job, first),
+            (Security::Bogus(reason), None) if job.is_at_fault(reason, &validated, turn) => {
+                job.first = Some(validated);
+                self.ask_again(id, job);
+            }
+            (_, first) => {
+                if first.is_some() {
+                    self.stats().mended.add();
+                }
+                self.finish(turn, id, job, validated);
+            }
+        }
+    }
+
+    /// Asks another server than the one whose answer is bogus.
+    fn ask_again(&self, id: u64, job: Box<Job>) {
+        let (client, budget, other_than) = (job.client, job.paid.clone(), job.answer.server);
+        let inquiry = Inquiry { dnssec_ok: true, checking_disabled: true, ..job.inquiry };
+        let mut state = lock(&self.state);
+        let Some(underway) = state.jobs.get_mut(&id) else { return };
+        underway.job = Some(job);
+        drop(state);
+        let waiter = Waiter::new(Who::Second(id));
+        if self.ask(inquiry, client, budget, other_than, waiter).is_some() {
+            let failed = LookupOutcome::Failed(LookupFailure::Shed(ShedReason::Queue));
+            self.service.unvalidated.second(id, failed);
+        }
+    }
+
+    /// Another server has answered, or none.
+    fn second(&self, turn: &Turn<'_>, id: u64, outcome: LookupOutcome) {
+        let Some(mut job) = self.take_job(id) else { return };
+        let answer = match outcome {
+            LookupOutcome::Answered(answer) if !self.service.withholds(&answer.message) => {
+                self.stats().again.add();
+                Some(answer)
+            }
+            _ => None,
+        };
+        if answer.is_some_and(|answer| job.begin_again(answer)) {
+            return self.go_on(turn, id, job);
+        }
+        match job.first.take() {
+            Some(first) => self.finish(turn, id, job, first),
+            None => self.go_on(turn, id, job),
+        }
+    }
+
+    /// What an answer is stands now.
+    fn finish(&self, turn: &Turn<'_>, id: u64, job: Box<Job>, validated: Validated) {
         let stats = self.stats();
         match validated.security {
             Security::Secure => stats.secure.add(),
@@ -365,19 +555,30 @@ impl Validations {
                     }
                     _ => Some(validated.ttl),
                 };
-                self.remember_bogus(policy, &job.inquiry, reason, ttl, at.cache);
+                self.remember_bogus(turn.policy, &job.inquiry, reason, ttl, turn.at.cache);
             }
         }
-        let form = Form::of(job.validator.response(), &validated);
-        let mut finished = Finished { answer: job.answer, form, validated, asked: job.asked };
-        if let Some(Candidate { who: Who::Client(waiting), .. }) = job.candidates.first_mut() {
-            waiting.pursuit.effort = Some(job.budget);
+        self.count(&job);
+        if let (Some(ttl), Some(response)) = (job.answer.negative_ttl, job.validator.response()) {
+            let ttl = ttl.min(validated.ttl);
+            let proven = (response, &validated);
+            self.service.learn_denial(turn.policy, &job.inquiry, proven, ttl, turn.at.cache);
         }
-        for candidate in job.candidates {
-            hand_over(&self.service, policy, &mut finished, candidate, at.cache);
+        let form = Mutex::new(Form::of(job.validator.response(), &validated));
+        let Job { answer, asked, budget, .. } = *job;
+        let mut state = lock(&self.state);
+        let Some(Underway { received, mut candidates, .. }) = state.jobs.remove(&id) else { return };
+        state.by_answer.remove(&(Arc::as_ptr(&received) as usize));
+        let finished = Arc::new(Finished { received, answer, form, validated, asked });
+        state.recent.truncate(RECENT - 1);
+        state.recent.push_front(Arc::clone(&finished));
+        drop(state);
+        if let Some(Candidate { who: Who::Client(waiting), .. }) = candidates.first_mut() {
+            waiting.pursuit.effort = Some(budget);
         }
-        self.recent.truncate(RECENT - 1);
-        self.recent.push_front(finished);
+        for candidate in candidates {
+            hand_over(&self.service, turn, &finished, candidate);
+        }
     }
 
     fn remember_bogus(
@@ -398,9 +599,15 @@ impl Validations {
     }
 }
 
+/// A question with DO and CD: for everything that validating takes.
+fn unchecked(name: LowerNameBuf, qtype: Type) -> Inquiry {
+    Inquiry { name, qtype, qclass: Class::IN, dnssec_ok: true, checking_disabled: true }
+}
+
 /// Whoever waits for an answer that was validated gets it, if it is not bogus, and the cache before that.
-fn hand_over(service: &Service, policy: &Policy, finished: &mut Finished, candidate: Candidate, now: Now) {
-    let Finished { answer, form, validated, asked } = finished;
+fn hand_over(service: &Service, turn: &Turn<'_>, finished: &Finished, candidate: Candidate) {
+    let Finished { answer, form, validated, asked, .. } = finished;
+    let (policy, now) = (turn.policy, turn.at.cache);
     let info = match validated.security {
         Security::Bogus(reason) => {
             return match candidate.who {
@@ -411,12 +618,14 @@ fn hand_over(service: &Service, policy: &Policy, finished: &mut Finished, candid
         Security::Insecure(reason) => reason.extended_error(),
         Security::Secure | Security::Indeterminate => None,
     };
+    let mut form = lock(form);
     let leads_to = form.leads_to(answer, validated);
     let negative_ttl = answer.negative_ttl.map(|ttl| form.cap(validated, ttl));
     let Ok((message, is_new)) = form.write(answer, validated, candidate.inquiry.dnssec_ok) else {
         let failure = LookupFailure::BadReply(ReplyFault::Malformed);
         return service.give_up(policy, candidate.who, failure, now);
     };
+    drop(form);
     // The beginning of a chain is no answer by itself.
     if is_new && leads_to.is_none() {
         service.keep(policy, &candidate.inquiry, &message, negative_ttl, now);

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use dnssec::Need;
+use dnssec::{Need, Response};
 use resolver::{Answer, Budget, ClientPrefix, Inquiry, LookupOutcome};
 use wire::NameBuf;
 
@@ -24,12 +24,31 @@ pub(crate) struct Candidate {
     pub(crate) _place: Place,
 }
 
+/// DS or DNSKEY that validating has asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) need: Need,
+    /// Those that came first are bogus: another server is asked.
+    pub(crate) again: bool,
+}
+
+/// DS or DNSKEY that came.
+pub(crate) struct Came {
+    pub(crate) response: Response,
+    /// The same as it came.
+    pub(crate) answer: Arc<Answer>,
+}
+
 /// What there is to do.
 pub(crate) enum Task {
     /// An answer came.
     Validate(Box<Candidate>),
     /// What was needed came, or cannot be had.
-    Found(Need, LookupOutcome),
+    Found(Wanted, LookupOutcome),
+    /// The same for one of the validations that need it: another has learned from it already, most likely.
+    Resume(u64, Wanted, Arc<Came>),
+    /// The second answer of a validation came, or cannot be had.
+    Second(u64, LookupOutcome),
     /// What is known of this name and of those below may not be so any more.
     Forget(NameBuf),
 }
@@ -103,8 +122,18 @@ impl Queue {
     }
 
     /// The outcome of a question for DS or DNSKEY.
-    pub(crate) fn found(&self, need: Need, outcome: LookupOutcome) {
-        self.push(Task::Found(need, outcome));
+    pub(crate) fn found(&self, wanted: Wanted, outcome: LookupOutcome) {
+        self.push(Task::Found(wanted, outcome));
+    }
+
+    /// The same, for one more validation that needs it.
+    pub(crate) fn resume(&self, id: u64, wanted: Wanted, came: Arc<Came>) {
+        self.push(Task::Resume(id, wanted, came));
+    }
+
+    /// The outcome of a question for a second answer.
+    pub(crate) fn second(&self, id: u64, outcome: LookupOutcome) {
+        self.push(Task::Second(id, outcome));
     }
 
     /// Has what is known of a name and of those below forgotten.

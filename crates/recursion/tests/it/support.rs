@@ -76,6 +76,8 @@ pub(crate) fn policy() -> PolicyConfig {
         domains: vec![domain(".")],
         stale_after: None,
         nxdomain_cut: true,
+        aggressive_nsec: false,
+        denials: 1 << 20,
         prefetch: true,
         max_chain: 8,
         validation: ValidationConfig::default(),

@@ -1,5 +1,6 @@
 //! Answers that are validated before anybody gets them, out of the tree of [`testkit::tree`]: signed for real.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
 
 use dnssec::{InsecureReason, TrustAnchors};
@@ -7,27 +8,35 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use recursion::{Domain, PolicyConfig, SpecialOff, Validations};
-use resolver::{Inquiry, LookupFailure, LookupOutcome, Scope, scrub};
+use resolver::{Inquiry, LookupFailure, LookupOutcome, ReferralProof, Scope, referral_proof, scrub};
 use testkit::name;
 use testkit::tree::{NOW, Reply as TreeReply, Tree, covered};
 use wire::{Name, Rcode, Ttl, Type};
 
 use crate::support::{Reply, World, ask, inquiry, show_inquiry};
 
-static TREE: LazyLock<Tree> = LazyLock::new(Tree::new);
+pub(crate) static TREE: LazyLock<Tree> = LazyLock::new(Tree::new);
 
 /// What an upstream server makes of the honest reply to a question; `None`: it does not answer.
-type Server = fn(&Inquiry, TreeReply) -> Option<TreeReply>;
+pub(crate) type Server = fn(&Inquiry, TreeReply) -> Option<TreeReply>;
 
 /// A world whose names are all validated, and the servers of the tree.
-struct Validated {
-    world: World,
-    validations: Validations,
-    server: Server,
-    /// What was asked of it.
-    asked: Vec<String>,
-    wall: u64,
+pub(crate) struct Validated {
+    pub(crate) world: World,
+    pub(crate) validations: Validations,
+    pub(crate) server: Server,
+    /// Another server of the same zones, if there is one.
+    pub(crate) second: Option<Server>,
+    /// What a referral to a zone is made of, if answers come with the referrals that led to them.
+    pub(crate) referral: Option<fn(TreeReply) -> TreeReply>,
+    /// What was asked of them; a `!` in front: of the second.
+    pub(crate) asked: Vec<String>,
+    pub(crate) wall: u64,
 }
+
+/// The zones of the tree.
+const ZONES: [&str; 6] =
+    ["test.", "nsec.test.", "child.nsec.test.", "bare.nsec.test.", "hash.test.", "plain.test."];
 
 /// All names are validated from the tree's root down.
 fn validating(policy: &mut PolicyConfig) {
@@ -41,23 +50,41 @@ fn validated(domain: &str) -> Domain {
 }
 
 impl Validated {
-    fn new(change: impl FnOnce(&mut PolicyConfig)) -> Self {
+    pub(crate) fn new(change: impl FnOnce(&mut PolicyConfig)) -> Self {
         let world = World::new(|policy| {
             validating(policy);
             change(policy);
         });
         let validations = world.service.validations();
-        Validated { world, validations, server: |_, reply| Some(reply), asked: Vec::new(), wall: NOW.into() }
+        Validated {
+            world,
+            validations,
+            server: |_, reply| Some(reply),
+            second: None,
+            referral: None,
+            asked: Vec::new(),
+            wall: NOW.into(),
+        }
     }
 
-    fn of(server: Server) -> Self {
+    pub(crate) fn of(server: Server) -> Self {
         Validated { server, ..Validated::new(|_| {}) }
     }
 
     /// What the server says to an inquiry.
-    fn outcome(&self, inquiry: &Inquiry) -> LookupOutcome {
+    pub(crate) fn outcome(&self, inquiry: &Inquiry) -> LookupOutcome {
+        self.outcome_of(inquiry, None)
+    }
+
+    /// What a server that is not at this address says.
+    fn outcome_of(&self, inquiry: &Inquiry, other_than: Option<SocketAddr>) -> LookupOutcome {
         let honest = TREE.reply(inquiry.name.into(), inquiry.qtype);
-        let Some(reply) = (self.server)(inquiry, honest) else {
+        let server = match (other_than, self.second) {
+            (None, _) => self.server,
+            (Some(_), Some(second)) => second,
+            (Some(_), None) => return LookupOutcome::Failed(LookupFailure::NoOtherServer),
+        };
+        let Some(reply) = server(inquiry, honest) else {
             return LookupOutcome::Failed(LookupFailure::NoReply);
         };
         let covers = |domain: &&Domain| inquiry.name.as_name().is_at_or_below(domain.name.as_name());
@@ -66,9 +93,33 @@ impl Validated {
         let (domain, sent) = (domain.name.as_name(), inquiry.name.as_name());
         let scope = Scope { domain, sent, records_per_set: 256, max_ttl: 86_400, max_negative_ttl: 10_800 };
         match scrub(&reply.message(), inquiry, reply.rcode, &scope) {
-            Ok(answer) => LookupOutcome::Answered(Arc::new(answer)),
+            Ok(answer) => {
+                let last = if other_than.is_some() { 2 } else { 1 };
+                let server = Some(SocketAddr::from(([192, 0, 2, last], 53)));
+                let referrals = self.referrals(inquiry);
+                LookupOutcome::Answered(Arc::new(resolver::Answer { server, referrals, ..answer }))
+            }
             Err(fault) => LookupOutcome::Failed(LookupFailure::BadReply(fault)),
         }
+    }
+
+    /// What the referrals on the way to an answer say of DS.
+    fn referrals(&self, inquiry: &Inquiry) -> Vec<ReferralProof> {
+        let Some(made) = self.referral else { return Vec::new() };
+        let from = match inquiry.qtype {
+            Type::DS => inquiry.name.as_name().parent().unwrap_or(Name::ROOT),
+            _ => inquiry.name.as_name(),
+        };
+        let zones = ZONES.into_iter().filter(|zone| from.is_at_or_below(name(zone).as_name()));
+        let proof = |zone| {
+            let message = made(TREE.referral(name(zone))).message();
+            let parent = name(zone).as_name().parent().expect("not the root").to_buf();
+            let (domain, sent) = (parent.as_name(), inquiry.name.as_name());
+            let scope =
+                Scope { domain, sent, records_per_set: 256, max_ttl: 86_400, max_negative_ttl: 10_800 };
+            referral_proof(&message, &name(zone).as_name().to_lower(), inquiry, &scope)
+        };
+        zones.filter_map(proof).collect()
     }
 
     fn work(&mut self) {
@@ -76,19 +127,30 @@ impl Validated {
     }
 
     /// Answers all that is asked of others, until nobody asks any more.
-    fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         loop {
             self.work();
-            let next = self.world.noted.0.lock().expect("one thread").first().map(|request| request.inquiry);
-            let Some(inquiry) = next else { break };
-            self.asked.push(show_inquiry(&inquiry));
-            let outcome = self.outcome(&inquiry);
-            self.world.end(&inquiry, &outcome);
+            if !self.answer_one() {
+                break;
+            }
         }
     }
 
+    /// Answers what was asked of others first; whether there was anything.
+    pub(crate) fn answer_one(&mut self) -> bool {
+        let noted = self.world.noted.0.lock().expect("one thread");
+        let next = noted.first().map(|request| (request.inquiry, request.other_than));
+        drop(noted);
+        let Some((inquiry, other_than)) = next else { return false };
+        let mark = if other_than.is_some() { "!" } else { "" };
+        self.asked.push(format!("{mark}{}", show_inquiry(&inquiry)));
+        let outcome = self.outcome_of(&inquiry, other_than);
+        self.world.end(&inquiry, &outcome);
+        true
+    }
+
     /// The answer to a question, at once or later.
-    fn resolve(&mut self, question: &str) -> Reply {
+    pub(crate) fn resolve(&mut self, question: &str) -> Reply {
         match self.world.ask(&ask(question)) {
             Some(reply) => reply,
             None => {
@@ -99,18 +161,18 @@ impl Validated {
     }
 
     /// In short.
-    fn says(&mut self, question: &str) -> String {
+    pub(crate) fn says(&mut self, question: &str) -> String {
         self.resolve(question).says()
     }
 
-    fn counts(&self) -> [u64; 4] {
+    pub(crate) fn counts(&self) -> [u64; 4] {
         let stats = &self.world.service.stats().validation;
         [&stats.secure, &stats.insecure, &stats.bogus, &stats.indeterminate].map(|count| count.get())
     }
 }
 
 /// The last byte of the data of the records of one type that are asked for is another.
-fn forged(inquiry: &Inquiry, mut reply: TreeReply, rtype: Type) -> Option<TreeReply> {
+pub(crate) fn forged(inquiry: &Inquiry, mut reply: TreeReply, rtype: Type) -> Option<TreeReply> {
     if inquiry.qtype == rtype {
         let lines = reply.answer.iter_mut().filter(|line| line.rtype == rtype);
         lines.for_each(|line| *line.rdata.last_mut().expect("data") ^= 1);

@@ -130,8 +130,16 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
 
     /// Takes a client's request.
     fn look_up(&mut self, request: LookupRequest<O::Waiter>, now: Instant, actions: &mut Vec<Action>) {
-        let LookupRequest { inquiry, recursion_desired, client: prefix, patience, budget, trace, waiter } =
-            request;
+        let LookupRequest {
+            inquiry,
+            recursion_desired,
+            client: prefix,
+            patience,
+            budget,
+            other_than,
+            trace,
+            waiter,
+        } = request;
         let tracer = trace.map(|trace| Tracer::new(trace, now));
         let rule = self.rules.covering(&inquiry);
         let walks = rule.and_then(|rule| self.rules.get(rule)).is_some_and(|rule| rule.walks());
@@ -149,30 +157,32 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
                 self.stats.overspent.add(1);
                 Err((client, LookupFailure::Overspent(spent)))
             }
-            (true, Some(rule), Ok(_)) => self.admit(inquiry, rule, budget, client, now, actions),
+            (true, Some(rule), Ok(_)) => {
+                let lookup = Lookup { budget, other_than, ..Lookup::new(inquiry, rule) };
+                self.admit(lookup, client, now, actions)
+            }
         };
         if let Err((client, failure)) = done {
             self.settle(client, LookupOutcome::Failed(failure), now);
         }
     }
 
-    /// Takes a client into the lookup it asks for, which may have to be started.
+    /// Takes a client into the lookup it asks for, which is started unless it is in flight.
     fn admit(
         &mut self,
-        inquiry: Inquiry,
-        rule: usize,
-        budget: Option<Budget>,
+        mut lookup: Lookup<O::Waiter>,
         client: Client<O::Waiter>,
         now: Instant,
         actions: &mut Vec<Action>,
     ) -> Result<(), (Client<O::Waiter>, LookupFailure)> {
+        let rule = lookup.rule;
         if let Some(tracer) = &client.tracer
             && let Some(event) = self.rule_event(rule)
         {
             tracer.note(now, event);
         }
         let limits = &self.config.limits;
-        let known = self.by_inquiry.get(&inquiry).copied();
+        let known = self.by_inquiry.get(&lookup.inquiry).copied().filter(|_| lookup.other_than.is_none());
         let full = |lookup: &Lookup<O::Waiter>| lookup.clients.len() >= limits.clients_per_lookup;
         let admitted = self.load.may_wait(limits, client.prefix).and_then(|()| match known {
             Some(id) if self.lookups.get(&id).is_some_and(full) => Err(ShedReason::Clients),
@@ -188,12 +198,12 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         self.load.client_came(client.prefix);
         self.traced += usize::from(client.tracer.is_some());
         match known {
-            Some(id) => self.join(id, client, budget, now),
+            Some(id) => self.join(id, client, lookup.budget, now),
             None => {
-                if let Some(budget) = &budget {
+                if let Some(budget) = &lookup.budget {
                     budget.count_lookup();
                 }
-                let lookup = Lookup { clients: vec![client], budget, ..Lookup::new(inquiry, rule) };
+                lookup.clients.push(client);
                 self.start(lookup, now, actions);
             }
         }
@@ -223,7 +233,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// Starts a lookup.
     fn start(&mut self, mut lookup: Lookup<O::Waiter>, now: Instant, actions: &mut Vec<Action>) {
         let id = LookupId(self.number());
-        let (inquiry, rule) = (lookup.inquiry, lookup.rule);
+        // Nobody joins one that is after a second answer.
+        let (inquiry, rule, alone) = (lookup.inquiry, lookup.rule, lookup.other_than.is_none());
         lookup.first_deadline = lookup.clients.iter().map(|client| client.deadline).min();
         if let Some(at) = lookup.first_deadline {
             self.set_timer(at, Timer::Client(id));
@@ -233,10 +244,13 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if let Some(Way::Forward { servers, .. }) = way {
             let asked = servers.iter().map(|&server| Asked { server, ..Asked::default() });
             lookup.asked = asked.collect();
+            self.servers.set_aside(&mut lookup.asked, lookup.other_than.as_slice());
         }
         let walks = matches!(way, Some(Way::Iterate { .. }));
         self.lookups.insert(id, lookup);
-        self.by_inquiry.insert(inquiry, id);
+        if alone {
+            self.by_inquiry.insert(inquiry, id);
+        }
         self.load.lookup_came(rule);
         self.stats.lookups.add(1);
         self.stats.in_flight.set(self.load.lookups() as u64);
@@ -274,7 +288,10 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             LookupOutcome::Answered(_) => self.stats.answered.add(1),
             LookupOutcome::Failed(_) => self.stats.failed.add(1),
         }
-        self.outlet.ended(&lookup.inquiry, &outcome, now);
+        // That there is no second answer says nothing about the servers: there was a first one.
+        if lookup.other_than.is_none() || matches!(outcome, LookupOutcome::Answered(_)) {
+            self.outlet.ended(&lookup.inquiry, &outcome, now);
+        }
         if !lookup.dependents.is_empty() {
             self.found(&lookup, id, &outcome, now);
         }
@@ -287,7 +304,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// on without it.
     fn remove(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> Option<Lookup<O::Waiter>> {
         let mut lookup = self.lookups.remove(&id)?;
-        self.by_inquiry.remove(&lookup.inquiry);
+        if self.by_inquiry.get(&lookup.inquiry) == Some(&id) {
+            self.by_inquiry.remove(&lookup.inquiry);
+        }
         self.load.lookup_went(lookup.rule);
         self.stats.in_flight.set(self.load.lookups() as u64);
         self.drop_timer(lookup.first_deadline, Timer::Client(id));

@@ -11,7 +11,7 @@ use super::state::{LinkUse, Try, TryId};
 use crate::inquiry::{LookupFailure, LookupOutcome, Outlet};
 use crate::query::{self, Misfit, Reply, Sent};
 use crate::random::Random;
-use crate::scrub::{ReplyFault, Scope, scrub};
+use crate::scrub::{Answer, ReplyFault, Scope, scrub};
 use crate::server::Ability;
 use crate::servers::ServerId;
 use crate::trace::{TraceEvent, TraceVerdict, TryChange};
@@ -242,6 +242,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             };
             match scrub(message, &one.inquiry, rcode, &scope) {
                 Ok(answer) => {
+                    let answer = Answer { server: self.servers.address(server), ..answer };
                     self.note_reply(id, rcode, TraceVerdict::Answer, now);
                     self.forget(id, actions);
                     self.end(lookup, LookupOutcome::Answered(Arc::new(answer)), now, actions);

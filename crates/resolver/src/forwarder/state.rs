@@ -1,6 +1,7 @@
 //! What is in flight: lookups, tries, connections.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,7 +12,7 @@ use crate::budget::{Budget, Overspent};
 use crate::delegations::Cut;
 use crate::inquiry::{ClientPrefix, Inquiry};
 use crate::query::Opt;
-use crate::scrub::ReplyFault;
+use crate::scrub::{ReferralProof, ReplyFault};
 use crate::select::Asked;
 use crate::servers::ServerId;
 use crate::trace::{Tracer, TryChange};
@@ -69,6 +70,10 @@ pub(super) struct Lookup<W> {
     pub(super) budget: Option<Budget>,
     /// Which part of it is spent.
     pub(super) overspent: Option<Overspent>,
+    /// A server whose answer is not wanted.
+    pub(super) other_than: Option<SocketAddr>,
+    /// What referrals on the way said of DS.
+    pub(super) referrals: Vec<ReferralProof>,
     /// How far it has come, if it goes step by step.
     pub(super) walk: Option<Box<Walk>>,
     /// The servers of its rule, or of the zone that it has come to.
@@ -94,6 +99,8 @@ impl<W> Lookup<W> {
             depth: 0,
             budget: None,
             overspent: None,
+            other_than: None,
+            referrals: Vec::new(),
             walk: None,
             asked: Vec::new(),
             tries_left: 0,

@@ -299,6 +299,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
         let Some(lookup) = self.lookups.get(&id) else { return };
         let failure = match (lookup.overspent, lookup.fault) {
+            _ if lookup.other_than.is_some() => LookupFailure::NoOtherServer,
             (Some(overspent), _) => LookupFailure::Overspent(overspent),
             (None, Some(fault)) => LookupFailure::BadReply(fault),
             (None, None) if lookup.asked.is_empty() => LookupFailure::NoServers,

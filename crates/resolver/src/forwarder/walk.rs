@@ -15,12 +15,12 @@ use wire::{Class, LowerName, Name, Rcode, Type};
 use super::Forwarder;
 use super::state::{Lookup, LookupId, Timer, Try, TryId, Walk};
 use crate::config::{IterateConfig, Minimisation, Upstream};
-use crate::delegations::Cut;
+use crate::delegations::{Cut, CutServer};
 use crate::inquiry::{Inquiry, LookupFailure, LookupOutcome, Outlet};
 use crate::random::Random;
 use crate::rules::Way;
-use crate::scrub::{Answer, Referral, ReferralScope, ReplyFault, Scope};
-use crate::scrub::{address, may_be_asked, priming, referral, scrub};
+use crate::scrub::{Answer, Referral, ReferralProof, ReferralScope, ReplyFault, Scope};
+use crate::scrub::{address, may_be_asked, priming, referral, referral_proof, scrub};
 use crate::select::Asked;
 use crate::trace::{TraceEvent, TraceVerdict};
 
@@ -35,10 +35,13 @@ const HOST_TTL: u32 = 86_400;
 /// The same for none without a time of its own.
 const NO_HOST: Duration = Duration::from_secs(60);
 
+/// Most referrals of a lookup whose proofs are kept: as many as there are zones on any sensible way.
+const PROOFS: usize = 16;
+
 /// What a reply at one step leads to.
 enum Next {
-    /// The servers of a zone below are asked.
-    Down(Referral),
+    /// The servers of a zone below are asked. The referral may say something of its DS.
+    Down(Referral, Option<Box<ReferralProof>>),
     /// More of the name is asked.
     Deeper,
     /// All of it is.
@@ -165,14 +168,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let open = [false, true].map(|v6| self.is_open(v6, now));
         let most = self.config.iterate.addresses;
         for server in &cut.servers {
-            let mut own: Vec<SocketAddr> = server.glue.clone();
-            for qtype in [Type::A, Type::AAAA] {
-                let found = server.name().and_then(|name| self.delegations.host(name, qtype));
-                let found = found.filter(|found| found.holds(now));
-                own.extend(
-                    found.into_iter().flat_map(|found| &found.addresses).map(|&ip| SocketAddr::new(ip, 53)),
-                );
-            }
+            let mut own = self.own_addresses(server, now);
             own.retain(|address| open[usize::from(address.is_ipv6())]);
             own.dedup();
             for address in own.into_iter().take(most) {
@@ -181,6 +177,19 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
                 }
             }
         }
+    }
+
+    /// The addresses of one server that are known.
+    fn own_addresses(&mut self, server: &CutServer, now: Instant) -> Vec<SocketAddr> {
+        let mut own: Vec<SocketAddr> = server.glue.clone();
+        for qtype in [Type::A, Type::AAAA] {
+            let found = server.name().and_then(|name| self.delegations.host(name, qtype));
+            let found = found.filter(|found| found.holds(now));
+            own.extend(
+                found.into_iter().flat_map(|found| &found.addresses).map(|&ip| SocketAddr::new(ip, 53)),
+            );
+        }
+        own
     }
 
     /// Whether servers are asked by a family of addresses.
@@ -201,6 +210,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             addresses.swap(last, self.random.below(last as u32 + 1) as usize);
         }
         let most = self.config.iterate.known_servers;
+        let unwanted = self.unwanted(id, &cut, now);
         let mut any = false;
         for address in addresses {
             let server = self.servers.find(Upstream::new(address), most, &mut self.random);
@@ -210,7 +220,24 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
                 any = true;
             }
         }
+        if let Some(lookup) = self.lookups.get_mut(&id) {
+            self.servers.set_aside(&mut lookup.asked, &unwanted);
+        }
         any
+    }
+
+    /// The addresses of the server whose answer is not wanted. For a part of the name it may be asked.
+    fn unwanted(&mut self, id: LookupId, cut: &Cut, now: Instant) -> Vec<SocketAddr> {
+        let lookup = self.lookups.get(&id).filter(|lookup| *lookup.question() == lookup.inquiry);
+        let Some(address) = lookup.and_then(|lookup| lookup.other_than) else { return Vec::new() };
+        let mut all = vec![address];
+        for server in &cut.servers {
+            let own = self.own_addresses(server, now);
+            if own.contains(&address) {
+                all.extend(own);
+            }
+        }
+        all
     }
 
     /// Takes the reply to a try of a lookup that goes step by step.
@@ -238,10 +265,22 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             server.on_good_reply();
         }
         match next {
-            Next::Down(referral) => self.go_down(lookup_id, &cut, &referral, now, actions),
+            Next::Down(referral, proof) => {
+                if let Some(lookup) = self.lookups.get_mut(&lookup_id) {
+                    lookup.referrals.extend(proof.map(|proof| *proof));
+                }
+                self.go_down(lookup_id, &cut, &referral, now, actions);
+            }
             Next::Deeper => self.ask_zone(lookup_id, now, actions),
             Next::Whole => self.ask_whole(lookup_id, now, actions),
             Next::Answer(answer) => {
+                let lookup = self.lookups.get_mut(&lookup_id);
+                let referrals = lookup.map(|lookup| std::mem::take(&mut lookup.referrals));
+                let answer = Answer {
+                    server: self.servers.address(server),
+                    referrals: referrals.unwrap_or_default(),
+                    ..answer
+                };
                 self.learn_start(lookup_id, &cut, message, &answer, now);
                 self.end(lookup_id, LookupOutcome::Answered(Arc::new(answer)), now, actions);
             }
@@ -258,14 +297,6 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         rcode: Rcode,
     ) -> Result<Next, ReplyFault> {
         let question = &walk.question;
-        let scope = self.referral_scope(&walk.cut, question);
-        if rcode == Rcode::NOERROR
-            && let Some(referral) = referral(message, &scope)?
-        {
-            // Who serves the zone above answers for DS itself.
-            let own = question.qtype == Type::DS && referral.zone == question.name;
-            return if own { Err(ReplyFault::Lame) } else { Ok(Next::Down(referral)) };
-        }
         let scope = Scope {
             domain: walk.cut.zone.as_name(),
             sent: one.name.as_name(),
@@ -273,6 +304,19 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             max_ttl: self.config.max_ttl,
             max_negative_ttl: self.config.max_negative_ttl,
         };
+        if rcode == Rcode::NOERROR
+            && let Some(referral) = referral(message, &self.referral_scope(&walk.cut, question))?
+        {
+            // Who serves the zone above answers for DS itself.
+            if question.qtype == Type::DS && referral.zone == question.name {
+                return Err(ReplyFault::Lame);
+            }
+            // Whoever has set both bits validates what comes.
+            let validates = question.dnssec_ok && question.checking_disabled;
+            let proof = (validates && lookup.referrals.len() < PROOFS)
+                .then(|| referral_proof(message, &referral.zone, question, &scope));
+            return Ok(Next::Down(referral, proof.flatten().map(Box::new)));
+        }
         let lame = |fault| if fault == ReplyFault::Referral { ReplyFault::Lame } else { fault };
         let part = *question != lookup.inquiry;
         let answer = match scrub(message, question, rcode, &scope) {
@@ -580,7 +624,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
 impl Next {
     fn verdict(&self) -> TraceVerdict {
         match self {
-            Next::Down(_) => TraceVerdict::Referral,
+            Next::Down(..) => TraceVerdict::Referral,
             Next::Deeper => TraceVerdict::Deeper,
             Next::Whole => TraceVerdict::Whole,
             Next::Answer(_) => TraceVerdict::Answer,

@@ -10,6 +10,8 @@ mod chain;
 mod records;
 mod referral;
 
+use std::net::SocketAddr;
+
 use wire::message::{Builder, Compressor, Full, Header, MAX_MESSAGE, Offset, Owner, Section};
 use wire::rdata::view::Soa;
 use wire::{LowerNameBuf, Name, NameBuf, Rcode, Ttl, Type};
@@ -40,6 +42,21 @@ pub struct Answer {
     /// Where the answer ends early: the chain leads to this name, which is outside the domain that the servers were asked
     /// for, or about which the reply says nothing.
     pub leads_to: Option<LowerNameBuf>,
+    /// The server that it is from; `None` if it is from none.
+    pub server: Option<SocketAddr>,
+    /// What the referrals on the way to it said of DS, from the root down. Only collected for questions with DO and CD.
+    pub referrals: Vec<ReferralProof>,
+}
+
+/// What a referral says of the DS of the zone that it leads to: the DS RRset, or the NSEC or NSEC3 records that prove that
+/// there is none (RFC 4035 §3.1.4). Nobody has validated it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReferralProof {
+    /// The zone that the referral leads to.
+    pub zone: LowerNameBuf,
+    /// A response to the question for the zone's DS, with nothing but those records and their signatures, all in the
+    /// authority section.
+    pub message: Box<[u8]>,
 }
 
 /// Why a reply that fits its query cannot be used.
@@ -120,6 +137,31 @@ pub fn scrub(
         .map_err(|Full| ReplyFault::Malformed)
 }
 
+/// What a referral to the servers of `zone` says of its DS, if it says anything. `inquiry` is what was asked, and the domain
+/// of the scope the zone whose servers were: it may speak of nothing outside.
+pub fn referral_proof(
+    message: &[u8],
+    zone: &LowerNameBuf,
+    inquiry: &Inquiry,
+    scope: &Scope<'_>,
+) -> Option<ReferralProof> {
+    let mut records = Records::read(message, inquiry.qclass, scope.sent).ok()?;
+    let mut kept = Kept::new(scope, true);
+    kept.passes(zone.as_name());
+    kept.in_zone(scope.domain);
+    match records.authority(zone.as_name(), Type::DS) {
+        Some(at) => drop(kept.set(&mut records, at).ok()?),
+        None => kept.lower_max_ttl(scope.max_negative_ttl),
+    }
+    kept.proofs(&mut records).ok()?;
+    if kept.records() == 0 {
+        return None;
+    }
+    let asked = Inquiry { name: *zone, qtype: Type::DS, ..*inquiry };
+    let written = write(&asked, message, Rcode::NOERROR, &kept, None).ok()?;
+    Some(ReferralProof { zone: *zone, message: written.message })
+}
+
 /// So many records have hardly more names than a small table takes.
 const FEW_RECORDS: usize = 16;
 
@@ -163,7 +205,8 @@ fn write(
     }
     let len = b.finish();
     let message = buf.get(..len).unwrap_or_default().into();
-    Ok(Answer { message, rcode, authentic, authoritative, negative_ttl, leads_to: None })
+    let (leads_to, server, referrals) = (None, None, Vec::new());
+    Ok(Answer { message, rcode, authentic, authoritative, negative_ttl, leads_to, server, referrals })
 }
 
 /// A record that is kept.

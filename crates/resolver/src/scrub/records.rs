@@ -73,6 +73,13 @@ impl<'m> Records<'m> {
         })
     }
 
+    /// The first record of this owner and type in the authority section.
+    pub(super) fn authority(&self, owner: Name<'_>, rtype: Type) -> Option<usize> {
+        self.all.iter().position(|found| {
+            found.section == Section::Authority && found.rtype == rtype && found.owner.as_name() == owner
+        })
+    }
+
     /// The closest DNAME above `name` within `domain`, and the number of its owner's labels. One pass: a name may have a
     /// hundred ancestors.
     pub(super) fn dname_above(&self, name: Name<'_>, domain: Name<'_>) -> Option<(usize, usize)> {
@@ -297,7 +304,7 @@ impl Kept {
     }
 
     /// Takes note of a zone, if the chain passes through it and it is in the domain.
-    fn in_zone(&mut self, zone: Name<'_>) {
+    pub(super) fn in_zone(&mut self, zone: Name<'_>) {
         let within = self.settings.domain.is_some_and(|domain| zone.is_at_or_below(domain.as_name()));
         let passed = self.passed.iter().any(|name| name.as_name().is_at_or_below(zone));
         if within && passed && !self.zones.iter().any(|known| known.as_name() == zone) {

@@ -208,6 +208,8 @@ impl Outlet for Outcomes {
 pub(crate) struct Internet {
     pub(crate) hosts: BTreeMap<String, Host>,
     pub(crate) zones: Vec<Zone>,
+    /// The server that the next question is not for.
+    pub(crate) other_than: Option<SocketAddr>,
     pub(crate) core: Forwarder<Outcomes, ChaCha>,
     pub(crate) outcomes: Outcomes,
     pub(crate) now: Instant,
@@ -226,6 +228,7 @@ impl Internet {
         Internet {
             hosts: BTreeMap::new(),
             zones: Vec::new(),
+            other_than: None,
             core: Forwarder::new(config, outcomes.clone(), ChaCha::new([seed; 32])),
             outcomes,
             now: Instant::now(),
@@ -259,6 +262,7 @@ impl Internet {
             client: client_at,
             patience,
             budget,
+            other_than: self.other_than,
             trace,
             waiter: client,
         }));

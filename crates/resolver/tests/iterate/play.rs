@@ -283,6 +283,8 @@ impl Play {
         if words.contains(&"chaos") {
             inquiry.qclass = Class(3);
         }
+        let other_than = words.iter().find_map(|word| word.strip_prefix("not="));
+        self.net.other_than = other_than.map(|ip| SocketAddr::new(ip.parse().expect("an address"), 53));
         self.net.ask(client, inquiry, Some(budget), trace);
         if !words.contains(&"later") {
             self.net.run(self.asked + Duration::from_secs(30), |net| net.is_settled(client));

@@ -275,6 +275,7 @@ impl Play {
             recursion_desired: !words.contains(&"nord"),
             client: ClientPrefix::of(from),
             budget: None,
+            other_than: None,
             trace: words.contains(&"trace").then(|| trace.clone()),
             patience: words.iter().find_map(|word| word.strip_prefix("for=")).map(duration),
             waiter: words[0].parse().expect("a number"),

@@ -89,6 +89,7 @@ impl World {
             client: ClientPrefix::of(from),
             patience: Some(patience),
             budget: None,
+            other_than: None,
             trace: None,
             waiter: client,
         }));

@@ -44,6 +44,17 @@ impl Figures for RecursionFigures {
             "Memory that the cache may take (cache-size)",
             cache.config().bytes as f64,
         )?;
+        let (denials, denial_bytes) = recursive.service.proven_denials();
+        out.gauge(
+            "cache_denials",
+            "NSEC and NSEC3 records that deny names (aggressive-nsec)",
+            denials as f64,
+        )?;
+        out.gauge(
+            "cache_denial_bytes",
+            "Memory that these records take (aggressive-nsec-size)",
+            denial_bytes as f64,
+        )?;
         let waiting = recursive.service.unvalidated();
         out.gauge("validation_waiting", "Clients whose answers wait to be validated", waiting as f64)?;
         let in_flight = recursive.forward.in_flight.get();

@@ -17,7 +17,7 @@ pub fn recursion_counts(recursive: &Recursive) -> Vec<Described> {
 }
 
 /// What the service and its cache count.
-fn service_counts(recursive: &Recursive) -> [Described; 12] {
+fn service_counts(recursive: &Recursive) -> [Described; 13] {
     let stats = recursive.service.stats();
     let cache = recursive.service.cache().stats();
     [
@@ -30,6 +30,11 @@ fn service_counts(recursive: &Recursive) -> [Described; 12] {
             "cache_nxdomain_above",
             "Questions denied from the cache because a name above does not exist",
             stats.nxdomain_above.get(),
+        ),
+        (
+            "cache_denied",
+            "Questions denied by what NSEC or NSEC3 records of other answers prove (aggressive-nsec)",
+            stats.denied.get(),
         ),
         (
             "cache_failures_served",
@@ -57,7 +62,7 @@ fn service_counts(recursive: &Recursive) -> [Described; 12] {
 }
 
 /// What validating counts.
-fn validation_counts(recursive: &Recursive) -> [Described; 10] {
+fn validation_counts(recursive: &Recursive) -> [Described; 13] {
     let validation = &recursive.service.stats().validation;
     [
         ("validation_secure", "Answers of other servers found secure", validation.secure.get()),
@@ -77,6 +82,21 @@ fn validation_counts(recursive: &Recursive) -> [Described; 10] {
         ("validation_signatures", "Signatures verified", validation.signatures.get()),
         ("validation_signature_failures", "Signatures that are not good", validation.failed_signatures.get()),
         ("validation_fetches", "Questions for DS and DNSKEY", validation.fetches.get()),
+        (
+            "validation_referrals",
+            "DS, or proofs that there are none, that referrals brought, so that nobody was asked for them",
+            validation.referrals.get(),
+        ),
+        (
+            "validation_again",
+            "Answers, DS and DNSKEY of another server, asked since what came first was bogus",
+            validation.again.get(),
+        ),
+        (
+            "validation_mended",
+            "Answers that were bogus at first and that another server had good ones in place of",
+            validation.mended.get(),
+        ),
         ("validation_shed", "Clients turned away since too many waited", validation.shed.get()),
     ]
 }

@@ -19,7 +19,7 @@ use cache::Cache;
 use dnssec::TrustPoints;
 use engine::Engine;
 use net::{Outgoing, OutgoingConfig, OutgoingTotals};
-use recursion::{Domain, Lookups, PolicyConfig, PolicyFault, Service, Waiter};
+use recursion::{Domain, Lookups, PolicyConfig, PolicyFault, Service, Validations, Waiter};
 use resolver::{
     ChaCha, ForwardConfig, ForwardRule, ForwardStats, Forwarder, ForwarderRequest, IterateRule, LookupRequest,
 };
@@ -55,6 +55,8 @@ pub struct Plan {
     pub signals: bool,
     /// Questions that wait for the thread that asks, at the most.
     pub queue: usize,
+    /// Threads that validate.
+    pub validators: usize,
     /// Where the cache is kept between runs, and how often it is saved.
     pub file: Option<(PathBuf, Duration)>,
 }
@@ -69,8 +71,8 @@ pub struct Recursive {
     pub file: Option<CacheFile>,
     outgoing: Arc<Outgoing<ForwarderRequest<Waiter>>>,
     engine: Arc<Engine<Served>>,
-    /// The thread that validates.
-    validating: Mutex<Option<JoinHandle<()>>>,
+    /// The threads that validate.
+    validating: Mutex<Vec<JoinHandle<()>>>,
     /// The thread that looks after trust anchors, and the way to it.
     anchor_thread: Mutex<Option<(Sender<AnchorOrder>, JoinHandle<()>)>>,
     /// Where they are kept between runs.
@@ -144,7 +146,7 @@ impl Recursive {
     ) -> Result<Arc<Recursive>, RecursiveFault> {
         let start = Instant::now();
         let cache = Cache::new(&plan.cache, engine.key()).map_err(RecursiveFault::Cache)?;
-        let (queue, file) = (plan.queue, plan.file.clone());
+        let (queue, file, validators) = (plan.queue, plan.file.clone(), plan.validators.max(1));
         let anchor_files = state.map(AnchorFiles::new);
         let decided = Decided::first(plan, anchor_files.as_ref());
         let service = Service::new(cache, start, &decided.in_force()).map_err(RecursiveFault::Policy)?;
@@ -159,11 +161,13 @@ impl Recursive {
         let outgoing = Outgoing::start("forward", Tapped::new(forwarder, dnstap), &config);
         let outgoing = Arc::new(outgoing.map_err(RecursiveFault::Thread)?);
         service.connect(Box::new(Asker(Arc::clone(&outgoing))));
-        let validating = std::thread::Builder::new().name("validate".into()).spawn({
-            let service = Arc::clone(&service);
-            move || validate(&service)
+        let validations = service.validations();
+        let validators = (0..validators).map(|_| {
+            let validations = validations.clone();
+            std::thread::Builder::new().name("validate".into()).spawn(move || validate(&validations))
         });
-        let validating = Mutex::new(Some(validating.map_err(RecursiveFault::Thread)?));
+        let validating = validators.collect::<io::Result<_>>().map_err(RecursiveFault::Thread)?;
+        let validating = Mutex::new(validating);
         let file = match file {
             Some((path, every)) => {
                 Some(CacheFile::start(path, every, &service).map_err(RecursiveFault::Thread)?)
@@ -361,7 +365,7 @@ impl Recursive {
         }
         self.outgoing.stop();
         self.service.stop_validating();
-        if let Some(thread) = lock(&self.validating).take() {
+        for thread in std::mem::take(&mut *lock(&self.validating)) {
             // A panic was shown by the panic hook.
             let _ = thread.join();
         }
@@ -371,14 +375,11 @@ impl Recursive {
     }
 }
 
-/// The work of the thread that validates. A panic, which would be a fault of ours, costs those who wait at the time.
-fn validate(service: &Arc<Service>) {
-    loop {
-        let mut validations = service.validations();
-        match catch_unwind(AssertUnwindSafe(|| validations.run())) {
-            Ok(()) => return,
-            Err(_) => error!("validating begins anew: what was being validated is lost"),
-        }
+/// The work of a thread that validates. A panic, which would be a fault of ours, costs those who wait at the time.
+fn validate(validations: &Validations) {
+    while catch_unwind(AssertUnwindSafe(|| validations.run())).is_err() {
+        validations.begin_anew();
+        error!("validating begins anew: what was being validated is lost");
     }
 }
 
@@ -462,6 +463,7 @@ pub fn plan(settings: &Settings) -> Option<Plan> {
         followed: wanted.followed(),
         signals: wanted.signals(),
         queue: wanted.queue(),
+        validators: wanted.validators(),
         file: wanted.cache_file().map(|file| (file, wanted.cache_save_interval())),
     })
 }

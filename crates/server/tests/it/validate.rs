@@ -173,10 +173,73 @@ fn inside_answers_are_validated_from_the_root_down() {
         let line = figures.lines().find_map(|line| line.strip_prefix(&format!("nomen_validation_{name} ")));
         line.and_then(|value| value.parse::<f64>().ok()).unwrap_or_else(|| panic!("{name}: {figures}"))
     };
-    for name in ["secure_total", "insecure_total", "bogus_total", "signatures_total", "fetches_total"] {
+    for name in [
+        "secure_total",
+        "insecure_total",
+        "bogus_total",
+        "signatures_total",
+        "fetches_total",
+        "referrals_total",
+    ] {
         assert!(count(name) > 0.0, "{name}");
     }
     assert_eq!((count("waiting"), count("shed_total")), (0.0, 0.0));
+}
+
+#[test]
+fn one_server_with_an_old_copy_does_not_make_a_zone_bogus() {
+    in_a_network("validate::inside_one_server_with_an_old_copy_does_not_make_a_zone_bogus");
+}
+
+#[test]
+#[ignore = "runs in a network namespace, which the test without `inside_` makes"]
+fn inside_one_server_with_an_old_copy_does_not_make_a_zone_bogus() {
+    inside();
+    let ds = ds("torn.");
+    let root = [
+        ". 3600 NS a.root.",
+        "a.root. 3600 A 10.53.0.1",
+        "torn. 3600 NS ns5.torn.",
+        "torn. 3600 NS ns6.torn.",
+        "ns5.torn. 3600 A 10.53.0.5",
+        "ns6.torn. 3600 A 10.53.0.6",
+        &ds,
+    ];
+    let mut torn = vec![
+        "torn. 3600 NS ns5.torn.".to_owned(),
+        "torn. 3600 NS ns6.torn.".into(),
+        "ns5.torn. 3600 A 10.53.0.5".into(),
+        "ns6.torn. 3600 A 10.53.0.6".into(),
+    ];
+    torn.extend((0..20).map(|n| format!("n{n}.torn. 3600 A 192.0.2.{n}")));
+    let torn: Vec<&str> = torn.iter().map(String::as_str).collect();
+    let _servers = [
+        authority(1, &[(".", &signed(".", &root, &Chain::Nsec, 24))]),
+        authority(5, &[("torn", &signed("torn.", &torn, &Chain::Nsec, 24))]),
+        authority(6, &[("torn", &signed("torn.", &torn, &Chain::Nsec, -24))]),
+    ];
+    let server = resolver(&self::ds("."), "explore = 2\naggressive-nsec = false\n");
+    for n in 0..20 {
+        assert_eq!(says(&server, &[&format!("n{n}.torn"), "+dnssec"]), "NOERROR ad", "n{n}");
+        assert_eq!(says(&server, &[&format!("x{n}.torn"), "+dnssec"]), "NXDOMAIN ad", "x{n}");
+    }
+    assert_eq!(server.counter("validation.bogus"), 0);
+    assert!(server.counter("validation.again") > 0, "both servers were asked");
+    // One denial is enough for all names that nobody has, if that is wanted.
+    server.reconfigure("aggressive-nsec = false", "aggressive-nsec = true");
+    server.reload();
+    let asked = std::cell::Cell::new(0);
+    eventually("it is in force", &server, || {
+        asked.set(asked.get() + 1);
+        assert_eq!(says(&server, &[&format!("y{}.torn", asked.get()), "+dnssec"]), "NXDOMAIN ad");
+        server.counter("cache.denied") > 0
+    });
+    let counts = || ["forward.lookups", "cache.denied"].map(|name| server.counter(name));
+    let [lookups, denied] = counts();
+    for n in 0..20 {
+        assert_eq!(says(&server, &[&format!("z{n}.torn"), "+dnssec"]), "NXDOMAIN ad", "z{n}");
+    }
+    assert_eq!(counts(), [lookups, denied + 20]);
 }
 
 #[test]

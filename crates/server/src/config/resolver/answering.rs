@@ -13,7 +13,7 @@ use super::networks::NetworkOr;
 use crate::config::report::{ConfigPlace, Diagnostic};
 use crate::config::table::keys;
 use crate::config::table::read::{At, Reader};
-use crate::config::table::value::{Int, Time, Value, Word, quote};
+use crate::config::table::value::{Int, Size, Time, Value, Word, quote};
 use crate::words::did_you_mean;
 
 keys! {
@@ -26,6 +26,11 @@ keys! {
         live "prefetch" prefetch: bool = true, example false;
         /// Answer that a name does not exist if a name above it is known not to (RFC 8020).
         live "nxdomain-cut" nxdomain_cut: bool = true, example false;
+        /// Answer that a name, or its records of a type, do not exist if NSEC or NSEC3 records of validated answers say so of
+        /// all names between two (RFC 8198). Nobody is asked for those then. NSEC3 with opt-out does not count.
+        live "aggressive-nsec" aggressive_nsec: bool = true, example false;
+        /// Memory for such records; those that came first go first.
+        live "aggressive-nsec-size" denials: Size<{ 64 << 10 }, { 1 << 30 }> = Size(16 << 20), example "64MiB";
         /// Most CNAME records followed for one answer from the names of one rule to those of another, or, where names are
         /// found step by step, from one zone to another.
         live "max-rule-chain" max_rule_chain: Int<u8, 1, 64> = Int(8), example 12;

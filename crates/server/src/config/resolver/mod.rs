@@ -112,6 +112,8 @@ impl<'s> Recursive<'s> {
             domains,
             stale_after: (caching.serve_stale.0 > 0).then_some(serving.stale_after.0),
             nxdomain_cut: *serving.nxdomain_cut,
+            aggressive_nsec: *serving.aggressive_nsec,
+            denials: serving.denials.0,
             prefetch: *serving.prefetch,
             max_chain: serving.max_rule_chain.0,
             validation: validating.config(limits.clients_per_network()),
@@ -170,6 +172,11 @@ impl<'s> Recursive<'s> {
     /// Questions that wait for the thread that asks, at the most.
     pub fn queue(&self) -> usize {
         self.resolver.limits.queue.0
+    }
+
+    /// Threads that validate.
+    pub fn validators(&self) -> usize {
+        self.resolver.validating.threads.count()
     }
 
     /// Interfaces that `[[resolver.access]]` names and that have no address: their blocks fit nobody.

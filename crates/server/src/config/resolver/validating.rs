@@ -13,6 +13,7 @@ use super::files::AnchorFile;
 use crate::config::table::keys;
 use crate::config::table::read::{At, Reader};
 use crate::config::table::value::{Int, Seconds, Value, Word, quote};
+use crate::config::threads::WorkerCount;
 
 keys! {
     /// Validating answers.
@@ -58,6 +59,8 @@ keys! {
         /// Most clients whose answers wait to be validated, and of one network as many as `clients-per-network`; the next is
         /// answered with SERVFAIL, or with what has expired.
         live "validations" waiting: Int<usize, 1, 1_000_000> = Int(10_000), example 5000;
+        /// Threads that verify signatures; "auto" is one for each CPU the process may use. Cached answers wait for none of them.
+        restart "validate-threads" threads: WorkerCount = WorkerCount::Auto, example 2;
         /// Most names of which it is remembered which keys they have, or that they have none.
         live "known-keys" names: Int<usize, 100, 10_000_000> = Int(20_000), example 100000;
     }

@@ -1,0 +1,169 @@
+//! Denials used for other names than those they were proven for: they never deny what is there, and do deny what is not.
+
+use dnssec::{ProvenDenials, Security, TrustTable, ValidationSettings, Validator};
+use testkit::name;
+use testkit::tree::{Ended, Reply};
+use wire::{NameBuf, Rcode, Ttl, Type};
+
+use crate::plain::QUESTIONS;
+use crate::support::TREE;
+
+const ZONES: [&str; 8] = [
+    "nsec.test.",
+    "child.nsec.test.",
+    "hash.test.",
+    "child.hash.test.",
+    "opt.test.",
+    "iter.test.",
+    "plain.test.",
+    "island.test.",
+];
+
+/// Names that are and are not there, at, in and between all that zones have.
+const OWNERS: [&str; 30] = [
+    "@",
+    "a",
+    "alias",
+    "b.top",
+    "a.b.top",
+    "c.b.top",
+    "bare",
+    "www.bare",
+    "child",
+    "www.child",
+    "x.child",
+    "ent",
+    "deep.ent",
+    "x.deep.ent",
+    "x.ent",
+    "mail",
+    "x.mail",
+    "moved",
+    "x.moved",
+    "walias",
+    "x.walias",
+    "wild",
+    "x.wild",
+    "x.y.wild",
+    "here.wild",
+    "x.here.wild",
+    "*.wild",
+    "nothing",
+    "x.nothing",
+    "zzzz",
+];
+
+const TYPES: [Type; 8] =
+    [Type::A, Type::AAAA, Type::TXT, Type::NS, Type::DS, Type::SOA, Type::CNAME, Type::NSEC];
+
+fn at(owner: &str, zone: &str) -> NameBuf {
+    if owner == "@" { name(zone) } else { name(&format!("{owner}.{zone}")) }
+}
+
+fn validated(reply: &Reply, table: &TrustTable) -> Ended {
+    let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());
+    TREE.run(Validator::answer(reply.response()), &settings, &anchors, table, &mut |_, reply| Some(reply))
+}
+
+/// All that the denials among the answers to these questions teach.
+fn learn(denials: &ProvenDenials, questions: impl Iterator<Item = (NameBuf, Type)>, table: &TrustTable) {
+    for (owner, qtype) in questions {
+        let reply = TREE.reply(owner, qtype);
+        let ended = validated(&reply, table);
+        denials.learn(1, &reply.response(), &ended.validated, Ttl::from_secs(60), 1000);
+    }
+}
+
+fn questions() -> impl Iterator<Item = (NameBuf, Type)> {
+    ZONES.iter().flat_map(|zone| QUESTIONS.iter().map(move |(owner, qtype)| (at(owner, zone), *qtype)))
+}
+
+#[test]
+fn what_is_denied_is_not_there() {
+    let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
+    learn(&denials, questions(), &table);
+    let (mut denied, mut there) = ([0; 2], 0);
+    for zone in ZONES.iter().chain(&["test.", "."]) {
+        for (owner, qtype) in OWNERS.iter().flat_map(|owner| TYPES.map(|qtype| (owner, qtype))) {
+            let asked =
+                if *zone == "." { name(&format!("{owner}.").replace("@.", ".")) } else { at(owner, zone) };
+            let Some(denial) = denials.deny(1, asked.as_name(), qtype, 1000) else {
+                there += 1;
+                continue;
+            };
+            let truth = TREE.reply(asked, qtype);
+            assert!(truth.answer.is_empty(), "{asked} {qtype}: {denial:#?} {truth:#?}");
+            assert_eq!(denial.rcode, truth.rcode, "{asked} {qtype}: {denial:#?}");
+            assert_eq!(validated(&truth, &table).validated.security, Security::Secure, "{asked} {qtype}");
+            assert_eq!((denial.ttl, denial.sets[0].rtype), (Ttl::from_secs(60), Type::SOA));
+            denied[usize::from(denial.rcode == Rcode::NXDOMAIN)] += 1;
+        }
+    }
+    assert!(denied.iter().all(|count| *count > 100) && there > 500, "{denied:?} {there}");
+}
+
+/// What is made of denials is proof enough for whoever validates it.
+#[test]
+fn what_is_made_of_denials_validates() {
+    let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
+    learn(&denials, questions(), &table);
+    for zone in ["nsec.test.", "hash.test."] {
+        for (owner, qtype) in [("nothingness", Type::TXT), ("zz", Type::MX), ("ent", Type::TXT)] {
+            let asked = at(owner, zone);
+            let Some(denial) = denials.deny(1, asked.as_name(), qtype, 1000) else { continue };
+            let mut response = TREE.reply(asked, qtype).response();
+            response.sets = denial.sets.iter().map(|set| (**set).clone()).collect();
+            response.rcode = denial.rcode;
+            let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());
+            let validator = Validator::answer(response);
+            let ended = TREE.run(validator, &settings, &anchors, &table, &mut |_, reply| Some(reply));
+            assert_eq!(ended.validated.security, Security::Secure, "{asked} {qtype}");
+        }
+    }
+}
+
+#[test]
+fn one_denial_denies_its_neighbours() {
+    for (zone, sibling) in [("nsec.test.", "nothing0"), ("hash.test.", "nothing")] {
+        let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
+        learn(&denials, [(at("nothing", zone), Type::A)].into_iter(), &table);
+        let found = denials.deny(1, at(sibling, zone).as_name(), Type::TXT, 1000).expect("denied");
+        assert_eq!(found.rcode, Rcode::NXDOMAIN);
+        assert!(denials.deny(2, at(sibling, zone).as_name(), Type::TXT, 1000).is_none(), "another view");
+        assert!(denials.deny(1, at(sibling, zone).as_name(), Type::TXT, 1060).is_none(), "its time is over");
+        assert!(denials.deny(1, at("www", zone).as_name(), Type::A, 1000).is_none());
+        denials.forget(at("anything", zone).as_name(), false);
+        assert!(denials.is_empty() && denials.bytes() == 0);
+        assert!(denials.deny(1, at(sibling, zone).as_name(), Type::TXT, 1000).is_none());
+    }
+}
+
+#[test]
+fn neither_opt_out_nor_what_is_not_secure_teaches_anything() {
+    let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
+    for zone in ["opt.test.", "iter.test.", "plain.test.", "island.test.", "odd.test."] {
+        learn(&denials, QUESTIONS.iter().map(|(owner, qtype)| (at(owner, zone), *qtype)), &table);
+    }
+    // What test. says of DS below it is another matter.
+    for zone in ["opt.test.", "iter.test.", "plain.test.", "island.test.", "odd.test."] {
+        assert!(denials.deny(1, at("nothing", zone).as_name(), Type::A, 1000).is_none(), "{zone}");
+    }
+    let mut forged = TREE.reply(at("nothing", "nsec.test."), Type::A);
+    forged.lines_mut().for_each(|line| *line.rdata.last_mut().expect("data") ^= 1);
+    let before = denials.len();
+    denials.learn(1, &forged.response(), &validated(&forged, &table).validated, Ttl::from_secs(60), 1000);
+    assert_eq!(denials.len(), before);
+}
+
+#[test]
+fn they_are_bounded_and_what_came_first_goes_first() {
+    let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(16 * 3000));
+    for _ in 0..50 {
+        learn(&denials, questions(), &table);
+        assert!(denials.bytes() <= 16 * 3000, "{}", denials.bytes());
+    }
+    assert!(denials.len() > 3);
+    denials.clear(0);
+    learn(&denials, questions(), &table);
+    assert!(denials.is_empty() && denials.bytes() == 0, "there is no room");
+}

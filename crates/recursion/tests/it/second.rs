@@ -1,0 +1,153 @@
+//! Servers of one zone that do not say the same, and DS that come with referrals.
+
+use resolver::Inquiry;
+use testkit::tree::{Reply as TreeReply, covered};
+use wire::Type;
+
+use crate::support::ask;
+use crate::validation::{Server, Validated, forged};
+
+/// The signatures over one type are not good.
+fn badly_signed(inquiry: &Inquiry, mut reply: TreeReply, rtype: Type) -> Option<TreeReply> {
+    if inquiry.qtype == rtype {
+        let lines = reply.lines_mut().filter(|line| covered(line) == Some(rtype));
+        lines.for_each(|line| *line.rdata.last_mut().expect("data") ^= 1);
+    }
+    Some(reply)
+}
+
+fn again_and_mended(with: &Validated) -> [u64; 2] {
+    let stats = &with.world.service.stats().validation;
+    [&stats.again, &stats.mended].map(|count| count.get())
+}
+
+#[test]
+fn one_bad_server_does_not_make_a_zone_bogus() {
+    let bad: [Server; 4] = [
+        |inquiry, reply| forged(inquiry, reply, Type::A),
+        |inquiry, reply| badly_signed(inquiry, reply, Type::A),
+        |inquiry, reply| match inquiry.qtype {
+            Type::A => Some(reply.without(|line| line.rtype == Type::RRSIG)),
+            _ => Some(reply),
+        },
+        |inquiry, reply| match inquiry.qtype {
+            Type::A => Some(reply.without(|line| line.rtype == Type::A)),
+            _ => Some(reply),
+        },
+    ];
+    for server in bad {
+        let mut with = Validated { second: Some(|_, reply| Some(reply)), ..Validated::of(server) };
+        assert_eq!(with.says("www.nsec.test. A do"), "NOERROR rd ra ad");
+        assert_eq!((with.counts(), again_and_mended(&with)), ([1, 0, 0, 0], [1, 1]));
+        assert_eq!(with.world.hit(&ask("www.nsec.test. A do")).says(), "NOERROR rd ra ad", "it is kept");
+        let once = with.asked.iter().filter(|asked| *asked == "!www.nsec.test. A do cd");
+        assert_eq!(once.count(), 1, "{:?}", with.asked);
+    }
+}
+
+#[test]
+fn neither_do_its_keys_or_those_that_lead_there() {
+    let bad: [Server; 2] = [
+        |inquiry, reply| badly_signed(inquiry, reply, Type::DNSKEY),
+        |inquiry, reply| badly_signed(inquiry, reply, Type::DS),
+    ];
+    for server in bad {
+        let mut with = Validated { second: Some(|_, reply| Some(reply)), ..Validated::of(server) };
+        assert_eq!(with.says("www.nsec.test. A do"), "NOERROR rd ra ad", "{:?}", with.asked);
+        assert_eq!(with.counts(), [1, 0, 0, 0]);
+        assert!(again_and_mended(&with)[0] >= 2, "for test. and nsec.test.");
+    }
+}
+
+#[test]
+fn where_both_are_bad_it_is_bogus_and_nobody_is_asked_a_third_time() {
+    let bad: Server = |inquiry, reply| forged(inquiry, reply, Type::A);
+    for second in [None, Some(bad)] {
+        let mut with = Validated { second, ..Validated::of(bad) };
+        assert_eq!(with.says("www.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
+        let again = u64::from(second.is_some());
+        assert_eq!((with.counts(), again_and_mended(&with)), ([0, 0, 1, 0], [again, 0]));
+        let of_it = with.asked.iter().filter(|asked| asked.contains("www.nsec.test. A")).count();
+        assert_eq!(of_it, 2, "{:?}", with.asked);
+        let asked = with.asked.len();
+        assert_eq!(with.says("www.nsec.test. A"), "SERVFAIL rd ra EDE 6");
+        assert_eq!(with.asked.len(), asked, "it is remembered");
+    }
+}
+
+#[test]
+fn the_first_verdict_is_told_if_the_second_is_no_better() {
+    let unsigned: Server = |inquiry, reply| match inquiry.qtype {
+        Type::A => Some(reply.without(|line| line.rtype == Type::RRSIG)),
+        _ => Some(reply),
+    };
+    let second: Server = |inquiry, reply| forged(inquiry, reply, Type::A);
+    let mut with = Validated { second: Some(second), ..Validated::of(unsigned) };
+    assert_eq!(with.says("www.nsec.test. A do"), "SERVFAIL rd ra EDE 10");
+}
+
+#[test]
+fn a_second_answer_is_not_sought_where_it_cannot_help() {
+    // The keys of the zone are bogus at every server: another answer changes nothing.
+    let bad: Server = |inquiry, reply| badly_signed(inquiry, reply, Type::DNSKEY);
+    let mut with = Validated { second: Some(bad), ..Validated::of(bad) };
+    assert_eq!(with.says("www.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
+    assert!(!with.asked.iter().any(|asked| asked.starts_with("!www")), "{:?}", with.asked);
+    // It was too much work already.
+    let mut with = Validated::new(|policy| policy.validation.limits.signatures = 2);
+    with.second = Some(|_, reply| Some(reply));
+    assert_eq!(with.says("www.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
+    assert!(!with.asked.iter().any(|asked| asked.starts_with("!www")), "{:?}", with.asked);
+}
+
+#[test]
+fn all_who_wait_share_the_second_answer_too() {
+    let mut with = Validated {
+        second: Some(|_, reply| Some(reply)),
+        ..Validated::of(|inquiry, reply| forged(inquiry, reply, Type::A))
+    };
+    for question in ["www.nsec.test. A", "www.nsec.test. A do", "www.nsec.test. A ad"] {
+        with.world.miss(&ask(question));
+    }
+    with.run();
+    let mut says: Vec<String> = with.world.late().iter().map(crate::support::Reply::says).collect();
+    says.sort();
+    assert_eq!(says, ["NOERROR rd ra", "NOERROR rd ra ad", "NOERROR rd ra ad"]);
+    assert_eq!((with.counts(), again_and_mended(&with)), ([1, 0, 0, 0], [1, 1]));
+}
+
+#[test]
+fn ds_that_came_with_referrals_are_not_asked_for() {
+    for (question, says, asked) in [
+        ("www.nsec.test. A do", "NOERROR rd ra ad", &[". DNSKEY", "test. DNSKEY", "nsec.test. DNSKEY"][..]),
+        ("www.child.nsec.test. A do", "NOERROR rd ra ad", &["child.nsec.test. DNSKEY"]),
+        ("www.plain.test. A do", "NOERROR rd ra", &[". DNSKEY", "test. DNSKEY"]),
+        ("www.bare.nsec.test. A do", "NOERROR rd ra", &["nsec.test. DNSKEY"]),
+        ("nothing.hash.test. A do", "NXDOMAIN rd ra ad", &["hash.test. DNSKEY"]),
+    ] {
+        let mut with = Validated { referral: Some(|reply| reply), ..Validated::new(|_| {}) };
+        assert_eq!(with.says(question), says);
+        assert!(!with.asked.iter().any(|asked| asked.contains(" DS")), "{:?}", with.asked);
+        for wanted in asked {
+            assert!(with.asked.iter().any(|asked| asked.starts_with(wanted)), "{wanted}: {:?}", with.asked);
+        }
+        assert!(with.world.service.stats().validation.referrals.get() > 0);
+    }
+}
+
+#[test]
+fn a_referral_that_lies_is_not_believed() {
+    let lies: [fn(TreeReply) -> TreeReply; 3] = [
+        |reply| reply.without(|line| line.rtype == Type::RRSIG),
+        |mut reply| {
+            reply.lines_mut().filter(|line| line.rtype == Type::DS).for_each(|line| line.rdata[4] ^= 1);
+            reply
+        },
+        |reply| reply.without(|line| line.rtype == Type::DS || covered(line) == Some(Type::DS)),
+    ];
+    for lie in lies {
+        let mut with = Validated { referral: Some(lie), ..Validated::new(|_| {}) };
+        assert_eq!(with.says("www.nsec.test. A do"), "NOERROR rd ra ad");
+        assert!(with.asked.iter().any(|asked| asked.starts_with("nsec.test. DS")), "{:?}", with.asked);
+    }
+}
