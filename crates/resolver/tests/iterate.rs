@@ -55,4 +55,4 @@ macro_rules! scenarios {
     )*};
 }
 
-scenarios! { referrals glue servers minimise budgets aliases changes traces }
+scenarios! { referrals glue servers minimise budgets attacks aliases changes traces }
