@@ -6,6 +6,7 @@ mod answers;
 mod chains;
 mod failures;
 mod orders;
+mod simulation;
 mod stale;
 mod support;
 mod synthesis;
