@@ -23,7 +23,7 @@ pub(crate) const RULES: &[Rule] = &[
         id: "resolve-cd-bogus",
         facets: &[Facet::Rcode, Facet::Answer],
         subject: Some(Kind::Nomen),
-        why: "A query with CD for a name of a zone that is broken. RFC 4035, section 3.2.2: the resolver \"SHOULD return the requested data to the originating resolver, even if the recursive name server's local authentication policy would reject the records in question\". nomen does; others fail where they have found it bogus before.",
+        why: "A query with CD for a name of a zone that is broken, or below one. RFC 4035, section 3.2.2: the resolver \"SHOULD return the requested data to the originating resolver, even if the recursive name server's local authentication policy would reject the records in question\". nomen does; others fail where they have found it bogus before.",
         applies: cd_bogus,
     },
     Rule {
@@ -101,7 +101,7 @@ fn cd_without_ad(view: &View<'_>) -> bool {
     view.case.query.cd && !view.mine.has(flag::AD)
 }
 
-/// With CD the subject has an answer, where the zone's signatures or proofs are broken and the other fails.
+/// With CD the subject has an answer, where the zone, or one above, is broken and the other fails.
 fn cd_bogus(view: &View<'_>) -> bool {
     let broken = [
         Condition::Expired,
@@ -109,8 +109,10 @@ fn cd_bogus(view: &View<'_>) -> bool {
         Condition::Tampered,
         Condition::Stripped,
         Condition::Unproven,
+        // A server may have the zone below one that it refuses, of which no DS can be had.
+        Condition::Lame,
     ];
-    let found = conditions(view);
+    let found: Vec<Condition> = names(view).iter().flat_map(|name| zones_of(view, name)).collect();
     view.case.query.cd
         && matches!(view.mine.rcode, 0 | 3)
         && view.theirs.rcode == 2
