@@ -2,7 +2,9 @@
 //! Why a difference may stand is decided in `explained`.
 
 use crate::answer::{Answer, Record, flag};
+use crate::internet::sites::Condition;
 use crate::messages::Message;
+use crate::name::Name;
 use crate::query::Query;
 use crate::servers::Kind;
 use crate::zones::World;
@@ -62,6 +64,8 @@ pub(crate) enum Facet {
     Duplicates,
     /// TTLs of the records that both have, where servers forward; else they are part of the sections.
     Ttl,
+    /// AD alone, where servers resolve.
+    Ad,
 }
 
 /// All facets, in the order of printing.
@@ -79,6 +83,18 @@ pub(crate) const FACETS: [Facet; 12] = [
     Facet::Duplicates,
     Facet::Ttl,
 ];
+
+/// What is compared of resolvers: what they hold to be true, and that it is. What else they put into an answer is theirs.
+pub(crate) const OF_RESOLVERS: [Facet; 4] = [Facet::Reply, Facet::Rcode, Facet::Ad, Facet::Answer];
+
+/// What there is to know beside the replies where servers resolve.
+#[derive(Debug)]
+pub(crate) struct Resolving<'a> {
+    /// The replies to the same query before, with which the caches were filled; none the first time.
+    pub earlier: Vec<(Kind, Reply)>,
+    /// How it is with each zone.
+    pub conditions: &'a BTreeMap<Name, Condition>,
+}
 
 /// What there is to know beside the replies where servers forward.
 #[derive(Debug)]
@@ -108,6 +124,8 @@ pub(crate) struct Case<'a> {
     pub replies: Vec<(Kind, Reply)>,
     /// Present where servers forward.
     pub forwarding: Option<Forwarding>,
+    /// Present where servers resolve.
+    pub resolving: Option<Resolving<'a>>,
 }
 
 impl Case<'_> {
@@ -118,8 +136,18 @@ impl Case<'_> {
 
     /// What `kind` responded before, if it did.
     pub(crate) fn earlier(&self, kind: Kind) -> Option<&Answer> {
-        let earlier = &self.forwarding.as_ref()?.earlier;
-        earlier.iter().find(|(k, _)| *k == kind).and_then(|(_, r)| r.answer())
+        self.all_earlier().iter().find(|(k, _)| *k == kind).and_then(|(_, r)| r.answer())
+    }
+
+    /// What everybody responded before; nothing the first time.
+    fn all_earlier(&self) -> &[(Kind, Reply)] {
+        let forwarding = self.forwarding.as_ref().map(|f| &f.earlier);
+        forwarding.or(self.resolving.as_ref().map(|r| &r.earlier)).map_or(&[], Vec::as_slice)
+    }
+
+    /// What is compared.
+    fn facets(&self) -> &'static [Facet] {
+        if self.resolving.is_some() { &OF_RESOLVERS } else { &FACETS }
     }
 
     /// The response of what is forwarded to.
@@ -149,7 +177,7 @@ enum Ttls {
 }
 
 /// A record without its TTL.
-type Key<'a> = (&'a crate::name::Name, u16, u16, &'a [u8]);
+type Key<'a> = (&'a Name, u16, u16, &'a [u8]);
 
 fn keyed(records: &BTreeSet<Record>) -> BTreeMap<Key<'_>, u32> {
     records.iter().map(|r| ((&r.owner, r.rtype, r.class, r.rdata.as_slice()), r.ttl)).collect()
@@ -208,6 +236,7 @@ fn same(facet: Facet, a: &Reply, b: &Reply, ttls: Ttls) -> bool {
         },
         Facet::Duplicates => a.duplicates == b.duplicates,
         Facet::Ttl => cut_short || same_ttls(ttls, a, b),
+        Facet::Ad => a.has(flag::AD) == b.has(flag::AD),
     }
 }
 
@@ -217,9 +246,13 @@ pub(crate) fn differences(case: &Case<'_>, subject: Kind) -> Vec<Difference> {
     let Some((_, mine)) = case.replies.iter().find(|(k, _)| *k == subject) else { return Vec::new() };
     let peers: Vec<_> = case.replies.iter().filter(|(k, _)| *k != subject && *k != Kind::Nomen).collect();
     let mut out = Vec::new();
-    let ttls = case.forwarding.as_ref().map_or(Ttls::Exact, |f| Ttls::Apart(f.slack));
+    let ttls = match (&case.forwarding, &case.resolving) {
+        (Some(forwarding), _) => Ttls::Apart(forwarding.slack),
+        (None, Some(_)) => Ttls::Apart(u32::MAX),
+        (None, None) => Ttls::Exact,
+    };
     let same = |facet, a: &Reply, b: &Reply| same(facet, a, b, ttls);
-    for facet in FACETS {
+    for &facet in case.facets() {
         let with = peers.iter().filter(|(_, r)| same(facet, mine, r)).count();
         let apart: Vec<_> = peers.iter().filter(|(_, r)| !same(facet, mine, r)).collect();
         let group = apart
@@ -239,9 +272,9 @@ pub(crate) fn differences(case: &Case<'_>, subject: Kind) -> Vec<Difference> {
 
 /// What `subject` says otherwise than it did before: the answer is to be the same, its TTLs lower by the time since.
 fn changes(case: &Case<'_>, subject: Kind, mine: &Reply) -> Vec<Difference> {
-    let Some(forwarding) = &case.forwarding else { return Vec::new() };
-    let Some((_, before)) = forwarding.earlier.iter().find(|(k, _)| *k == subject) else { return Vec::new() };
-    let ttls = Ttls::Lower(forwarding.waited);
-    let changed = FACETS.into_iter().filter(|facet| !same(*facet, mine, before, ttls));
+    let earlier = case.all_earlier();
+    let Some((_, before)) = earlier.iter().find(|(k, _)| *k == subject) else { return Vec::new() };
+    let ttls = case.forwarding.as_ref().map_or(Ttls::Apart(u32::MAX), |f| Ttls::Lower(f.waited));
+    let changed = case.facets().iter().copied().filter(|facet| !same(*facet, mine, before, ttls));
     changed.map(|facet| Difference { facet, against: vec![subject] }).collect()
 }

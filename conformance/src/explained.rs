@@ -2,8 +2,10 @@
 //! `EXPLAINED.md` says the same to people, and a test holds the two together.
 
 mod forwarding;
+mod resolving;
 
 pub(crate) use forwarding::{AGAIN as AGAIN_RULES, RULES as FORWARDING_RULES};
+pub(crate) use resolving::{AGAIN as RESOLVING_AGAIN_RULES, RULES as RESOLVING_RULES};
 
 use crate::answer::{Answer, OptRecord, flag};
 use crate::compare::{Case, Difference, Facet, Reply};
@@ -279,10 +281,12 @@ pub(crate) fn explain(case: &Case<'_>, subject: Kind, difference: &Difference) -
         kind => case.of(*kind).or(silent.then_some(mine))?,
     };
     let view = View { case, mine, theirs, difference };
-    let rules = match &case.forwarding {
-        None => RULES,
-        Some(_) if again => AGAIN_RULES,
-        Some(_) => FORWARDING_RULES,
+    let rules = match (&case.forwarding, &case.resolving) {
+        (None, None) => RULES,
+        (Some(_), _) if again => AGAIN_RULES,
+        (Some(_), _) => FORWARDING_RULES,
+        (None, Some(_)) if again => RESOLVING_AGAIN_RULES,
+        (None, Some(_)) => RESOLVING_RULES,
     };
     rules.iter().find(|rule| {
         rule.facets.contains(&difference.facet)
@@ -293,7 +297,8 @@ pub(crate) fn explain(case: &Case<'_>, subject: Kind, difference: &Difference) -
 
 /// The rules of all tables.
 pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
-    RULES.iter().chain(FORWARDING_RULES).chain(AGAIN_RULES)
+    let forwarding = FORWARDING_RULES.iter().chain(AGAIN_RULES);
+    RULES.iter().chain(forwarding).chain(RESOLVING_RULES).chain(RESOLVING_AGAIN_RULES)
 }
 
 fn cnames(answer: &Answer) -> usize {

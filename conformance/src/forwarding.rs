@@ -145,7 +145,14 @@ impl Round {
             kept_apart: self.kept_apart(&self.queries[i].name.lower()),
         };
         let replies = read(pass);
-        Case { query: &self.queries[i], message: None, world, replies, forwarding: Some(forwarding) }
+        Case {
+            query: &self.queries[i],
+            message: None,
+            world,
+            replies,
+            forwarding: Some(forwarding),
+            resolving: None,
+        }
     }
 
     /// How many questions about a name there are that a cache keeps apart.

@@ -315,7 +315,7 @@ fn has_xdp() -> Result<(), String> {
 }
 
 /// The figures of a server, as text.
-fn metrics(address: SocketAddr) -> Result<String, String> {
+pub(crate) fn metrics(address: SocketAddr) -> Result<String, String> {
     let fetch = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(3))?;
         stream.set_read_timeout(Some(Duration::from_secs(10)))?;

@@ -1,10 +1,11 @@
-//! Black-box comparison of servers, authoritative ones and forwarders: the same zones, the same queries, every section
+//! Black-box comparison of servers, authoritative ones, forwarders and resolvers: the same zones, the same queries, every section
 //! of every answer.
 //! This file reads the command line and runs the suites; what is asked is in `generate` and `messages`, what counts
 //! as a difference in `compare`, and what may stand in `explained`.
 #![forbid(unsafe_code)]
 
 mod answer;
+mod attacks;
 mod client;
 mod compare;
 mod explained;
@@ -12,6 +13,7 @@ mod forwarders;
 mod forwarding;
 mod fronts;
 mod generate;
+mod internet;
 mod messages;
 mod name;
 mod network;
@@ -48,7 +50,7 @@ struct Arguments {
     /// The seed of the random zones and the queries.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// A short run for continuous integration: 5,000 queries.
+    /// A short run for continuous integration: 5,000 queries, 600 with --internet.
     #[arg(long)]
     quick: bool,
     /// Another program for a server: nomen=PATH, and so bind, nsd, knot, unbound, recursor, dnsdist; PATH `none` leaves it
@@ -58,6 +60,15 @@ struct Arguments {
     /// Compare forwarders with caches, before BIND, NSD and Knot.
     #[arg(long)]
     resolvers: bool,
+    /// Compare resolvers, on a small Internet in a network namespace, which takes the rights of root.
+    #[arg(long, conflicts_with = "resolvers")]
+    internet: bool,
+    /// Measure what attacks on resolvers cost by each of them, and print the table.
+    #[arg(long, conflicts_with_all = ["resolvers", "internet"])]
+    attacks: bool,
+    /// With --internet: keep it running, for a person to look around.
+    #[arg(long, requires = "internet")]
+    hold: bool,
     /// Compare the peers with one another, without nomen.
     #[arg(long)]
     peers_only: bool,
@@ -101,14 +112,17 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
     let dir = arguments.work.as_deref().unwrap_or(temporary.path());
     std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let dir = dir.canonicalize().map_err(|e| e.to_string())?;
-    let default_root = PathBuf::from("../shared/data/root-zone-signed.gz");
-    let root = arguments.root_zone.clone().or_else(|| default_root.exists().then_some(default_root));
-    let worlds = zones::make(&dir, arguments.seed, root.as_deref())?;
     let programs = programs(arguments)?;
+    if arguments.attacks {
+        return attacks::run(&programs, arguments.seed, &dir);
+    }
+    let worlds = worlds(arguments, &dir)?;
     let subject = (!arguments.peers_only && programs.contains_key(&Kind::Nomen)).then_some(Kind::Nomen);
-    let queries = if arguments.quick { arguments.queries.min(5_000) } else { arguments.queries };
+    let quick = if arguments.internet { 600 } else { 5_000 };
+    let queries = if arguments.quick { arguments.queries.min(quick) } else { arguments.queries };
     let share: usize = worlds.iter().map(|w| w.share).sum();
-    let ways = (subject.is_some() && !arguments.sockets_only && !arguments.resolvers).then(Ways::find);
+    let ways = (subject.is_some() && !arguments.sockets_only && !arguments.resolvers && !arguments.internet)
+        .then(Ways::find);
     let mut run = Run {
         tallies: BTreeMap::new(),
         subject,
@@ -119,6 +133,9 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
         arguments,
     };
     let mut counts = Counts::new();
+    if arguments.internet {
+        run.internet(&programs, queries, &dir)?;
+    }
     for world in &worlds {
         println!("world {}: {} zones", world.name, world.zones.len());
         let count = queries * world.share / share;
@@ -152,10 +169,22 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
     Ok(unexplained)
 }
 
+/// The zones that servers are given, none for the small Internet, which has its own.
+fn worlds(arguments: &Arguments, dir: &Path) -> Result<Vec<World>, String> {
+    if arguments.internet {
+        return Ok(Vec::new());
+    }
+    let default_root = PathBuf::from("../shared/data/root-zone-signed.gz");
+    let root = arguments.root_zone.clone().or_else(|| default_root.exists().then_some(default_root));
+    zones::make(dir, arguments.seed, root.as_deref())
+}
+
 /// The programs to start, by kind.
 fn programs(arguments: &Arguments) -> Result<BTreeMap<Kind, PathBuf>, String> {
     let mut programs = BTreeMap::new();
-    let kinds = AUTHORITATIVE.into_iter().chain(FORWARDING.into_iter().filter(|_| arguments.resolvers));
+    let kinds = AUTHORITATIVE.into_iter().chain(
+        FORWARDING.into_iter().filter(|_| arguments.resolvers || arguments.internet || arguments.attacks),
+    );
     for kind in kinds {
         if kind == Kind::Nomen && arguments.peers_only {
             continue;
@@ -248,7 +277,8 @@ impl Run<'_> {
         for (i, query) in queries.iter().enumerate() {
             self.number += 1;
             let zone = world.zone_of(&query.name);
-            let mut case = Case { query, message: None, world, replies: Vec::new(), forwarding: None };
+            let mut case =
+                Case { query, message: None, world, replies: Vec::new(), forwarding: None, resolving: None };
             let mut wires = Vec::new();
             for (server, answers) in servers.iter().zip(&answers) {
                 if zone.is_some_and(|z| !z.is_served_by(server.kind)) {
@@ -321,8 +351,14 @@ impl Run<'_> {
                 self.number += 1;
                 let query = Query { transport, ..message.query.clone() };
                 let replies = Vec::new();
-                let mut case =
-                    Case { query: &query, message: Some(message), world, replies, forwarding: None };
+                let mut case = Case {
+                    query: &query,
+                    message: Some(message),
+                    world,
+                    replies,
+                    forwarding: None,
+                    resolving: None,
+                };
                 let mut wires = Vec::new();
                 for (server, answers) in servers.iter().zip(&answers) {
                     case.replies.push((server.kind, Reply::from_wire(answers[i].as_deref())));
@@ -361,10 +397,19 @@ impl Run<'_> {
 
 /// Everybody's answers to all queries, in the order of `servers` and `queries`.
 fn ask(servers: &[Server], queries: &[Query]) -> Result<Vec<Vec<Option<Vec<u8>>>>, String> {
+    ask_patiently(servers, queries, PATIENCE)
+}
+
+/// The same for those who may take so long to answer that a query is sent again after `patience`.
+fn ask_patiently(
+    servers: &[Server],
+    queries: &[Query],
+    patience: Duration,
+) -> Result<Vec<Vec<Option<Vec<u8>>>>, String> {
     let wires: Vec<_> = queries.iter().enumerate().map(|(i, q)| q.to_wire(i as u16)).collect();
     std::thread::scope(|scope| {
         let threads: Vec<_> =
-            servers.iter().map(|server| scope.spawn(|| ask_one(server, queries, &wires))).collect();
+            servers.iter().map(|server| scope.spawn(|| ask_one(server, queries, &wires, patience))).collect();
         threads
             .into_iter()
             .map(|thread| thread.join().map_err(|_| "a client thread panicked".to_owned())?)
@@ -372,7 +417,12 @@ fn ask(servers: &[Server], queries: &[Query]) -> Result<Vec<Vec<Option<Vec<u8>>>
     })
 }
 
-fn ask_one(server: &Server, queries: &[Query], wires: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, String> {
+fn ask_one(
+    server: &Server,
+    queries: &[Query],
+    wires: &[Vec<u8>],
+    patience: Duration,
+) -> Result<Vec<Option<Vec<u8>>>, String> {
     let mut answers = vec![None; wires.len()];
     for transport in [Transport::Udp, Transport::Tcp] {
         let picked: Vec<_> = (0..wires.len()).filter(|i| queries[*i].transport == transport).collect();
@@ -381,8 +431,8 @@ fn ask_one(server: &Server, queries: &[Query], wires: &[Vec<u8>]) -> Result<Vec<
             message[..2].copy_from_slice(&(id as u16).to_be_bytes());
         }
         let result = match transport {
-            Transport::Udp => client::udp(server.address, &messages, PATIENCE),
-            Transport::Tcp => client::tcp(server.address, &messages, PATIENCE, client::PIPELINE),
+            Transport::Udp => client::udp(server.address, &messages, patience),
+            Transport::Tcp => client::tcp(server.address, &messages, patience, client::PIPELINE),
         };
         for (i, answer) in
             picked.into_iter().zip(result.map_err(|e| format!("{}: {e}", server.kind.label()))?)

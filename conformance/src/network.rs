@@ -17,7 +17,8 @@ const QUEUES: u32 = 2;
 pub(crate) struct Namespace(File);
 
 impl Namespace {
-    fn new() -> Result<Self, String> {
+    /// A new one, without any interface that is up.
+    pub(crate) fn new() -> Result<Self, String> {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
                 unshare(CloneFlags::CLONE_NEWNET)
@@ -45,7 +46,8 @@ impl Namespace {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
-    fn ip(&self, command: &str) -> Result<(), String> {
+    /// Runs `ip` inside, with the words of a command.
+    pub(crate) fn ip(&self, command: &str) -> Result<(), String> {
         self.enter(|| {
             let output = Command::new("ip").args(command.split(' ')).output();
             let output = output.map_err(|e| format!("ip: {e}"))?;

@@ -161,6 +161,21 @@ impl Server {
         Self::spawn(kind, program, port, &text, &home, None)
     }
 
+    /// Writes this configuration under `dir` and starts `program`, which answers at `address`. Does not wait until it does.
+    pub(crate) fn start_as(
+        kind: Kind,
+        program: &Path,
+        address: SocketAddr,
+        text: &str,
+        dir: &Path,
+    ) -> Result<Self, String> {
+        let home = dir.join(kind.label());
+        fs::create_dir_all(&home).map_err(|e| format!("{}: {e}", home.display()))?;
+        let mut server = Self::spawn(kind, program, address.port(), text, &home, None)?;
+        server.address = address;
+        Ok(server)
+    }
+
     /// Waits until a query that has an answer upstream gets one here.
     pub(crate) fn wait_until_forwarding(&mut self, probe: &Query) -> Result<(), String> {
         let end = Instant::now() + Duration::from_secs(20);
@@ -177,7 +192,8 @@ impl Server {
         Err(format!("{} does not forward\n{}", self.kind.label(), self.log_tail()))
     }
 
-    fn still_runs(&mut self) -> Result<(), String> {
+    /// The error is that it does not, with the end of its log.
+    pub(crate) fn still_runs(&mut self) -> Result<(), String> {
         match self.child.try_wait() {
             Ok(Some(status)) => {
                 Err(format!("{} ended at once: {status}\n{}", self.kind.label(), self.log_tail()))
@@ -236,13 +252,19 @@ impl Server {
         Ok(Self { kind, address: (Ipv4Addr::LOCALHOST, port).into(), child, log })
     }
 
+    /// The process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends the process a signal.
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), String> {
         let pid = i32::try_from(self.child.id()).map_err(|e| e.to_string())?;
         kill(Pid::from_raw(pid), signal).map_err(|e| format!("{} {signal}: {e}", self.kind.label()))
     }
 
-    fn wait_until_ready(&mut self, zones: &[Zone]) -> Result<(), String> {
+    /// Waits until every zone is answered for.
+    pub(crate) fn wait_until_ready(&mut self, zones: &[Zone]) -> Result<(), String> {
         let served: Vec<_> = zones.iter().filter(|z| z.is_served_by(self.kind)).collect();
         let end = Instant::now() + Duration::from_secs(20);
         let mut missing = served;
@@ -303,7 +325,7 @@ fn nomen_config(port: u16, zones: &[Zone], home: &Path) -> String {
 }
 
 /// The control socket and the zones.
-fn nomen_zones(zones: &[Zone], home: &Path) -> String {
+pub(crate) fn nomen_zones(zones: &[Zone], home: &Path) -> String {
     let mut out = format!("\n[control]\nsocket = \"{}\"\n", home.join("control.sock").display());
     for zone in zones.iter().filter(|z| z.is_served_by(Kind::Nomen)) {
         let _ = write!(out, "\n[[zone]]\nname = '{}'\nfile = \"{}\"\n", zone.name, zone.source.display());

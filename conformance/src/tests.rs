@@ -50,7 +50,8 @@ fn facets(mine: Reply, peers: [Reply; 3]) -> BTreeSet<Facet> {
     let kinds = [Kind::Bind, Kind::Nsd, Kind::Knot];
     let mut replies = vec![(Kind::Nomen, mine)];
     replies.extend(kinds.into_iter().zip(peers));
-    let case = Case { query: &query, message: None, world: &world, replies, forwarding: None };
+    let case =
+        Case { query: &query, message: None, world: &world, replies, forwarding: None, resolving: None };
     let found = compare::differences(&case, Kind::Nomen).iter().map(|d| d.facet).collect();
     // What is found and not explained must reach the verdict.
     let mut tally = Tally::default();

@@ -107,7 +107,7 @@ impl Scene {
         let upstream = (Kind::Nsd, self.upstream.reply(&self.query));
         let kept_apart = self.kept_apart;
         let forwarding = Some(Forwarding { upstream, slack: 2, earlier, waited: 2, kept_apart });
-        let case = Case { query: &self.query, message: None, world, replies, forwarding };
+        let case = Case { query: &self.query, message: None, world, replies, forwarding, resolving: None };
         let mut tally = Tally::default();
         let rest = tally.add(&case, Kind::Nomen);
         assert_eq!(tally.unexplained, usize::from(!rest.is_empty()));

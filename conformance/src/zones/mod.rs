@@ -175,7 +175,8 @@ fn root_world(dir: &Path, root_zone: &Path) -> Result<World, String> {
     Ok(World { name: "root", zones, share: 15 })
 }
 
-fn file_stem(name: &str) -> String {
+/// What the files of a zone are called.
+pub(crate) fn file_stem(name: &str) -> String {
     if name == "." { "root".to_owned() } else { name.trim_end_matches('.').to_owned() }
 }
 
@@ -188,7 +189,8 @@ fn write_source(dir: &Path, name: &str, text: &str) -> Result<Zone, String> {
     Ok(Zone { name: apex, source, full, refused_by: vec![], nodes: BTreeMap::new(), signed: false })
 }
 
-fn plain(dir: &Path, name: &str, text: &str) -> Result<Zone, String> {
+/// Writes a zone's text and its written-out form.
+pub(crate) fn plain(dir: &Path, name: &str, text: &str) -> Result<Zone, String> {
     let mut zone = write_source(dir, name, text)?;
     expand(name, &zone.source, &zone.full)?;
     let full = fs::read_to_string(&zone.full).map_err(|e| e.to_string())?;
@@ -197,7 +199,7 @@ fn plain(dir: &Path, name: &str, text: &str) -> Result<Zone, String> {
 }
 
 /// Writes `source` out in full with BIND's tool, checks off: the zones are wrong on purpose.
-fn expand(name: &str, source: &Path, full: &Path) -> Result<(), String> {
+pub(crate) fn expand(name: &str, source: &Path, full: &Path) -> Result<(), String> {
     let mut command = Command::new("named-compilezone");
     command.args(
         "-F text -s full -i none -k ignore -n ignore -m ignore -M ignore -S ignore -r ignore -j".split(' '),
@@ -257,13 +259,19 @@ fn signed(dir: &Path, name: &str, text: &str, chain: Chain) -> Result<Zone, Stri
     Ok(zone)
 }
 
-fn run(command: &mut Command) -> Result<(), String> {
+/// Runs a program that is to end well.
+pub(crate) fn run(command: &mut Command) -> Result<(), String> {
+    output(command).map(drop)
+}
+
+/// Runs a program that is to end well, and returns what it printed.
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let output = command
         .stdin(Stdio::null())
         .output()
         .map_err(|e| format!("{}: {e}", command.get_program().to_string_lossy()))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     Err(format!(
         "{:?}: {}\n{}{}",
@@ -275,7 +283,7 @@ fn run(command: &mut Command) -> Result<(), String> {
 }
 
 /// Reads owners and types from the written-out form: `owner TTL IN TYPE RDATA`, one a line.
-fn read_nodes(zone: &mut Zone, text: &str) -> Result<(), String> {
+pub(crate) fn read_nodes(zone: &mut Zone, text: &str) -> Result<(), String> {
     for line in text.lines().filter(|l| !l.starts_with(';') && !l.trim().is_empty()) {
         let mut words = line.split_ascii_whitespace();
         let (Some(owner), Some(_ttl), Some("IN"), Some(rtype)) =

@@ -56,4 +56,4 @@ macro_rules! scenarios {
     )*};
 }
 
-scenarios! { referrals glue servers minimise budgets aliases changes traces second }
+scenarios! { referrals glue servers minimise budgets attacks aliases changes traces second }

@@ -8,6 +8,7 @@ mod denied;
 mod failures;
 mod orders;
 mod second;
+mod simulation;
 mod stale;
 mod support;
 mod synthesis;

@@ -137,6 +137,11 @@ impl World {
         self.now
     }
 
+    /// Has it be some other time.
+    pub(crate) fn set_time(&mut self, now: Instant) {
+        self.now = now;
+    }
+
     /// Lets time pass.
     pub(crate) fn after(&mut self, seconds: u64) {
         self.now += Duration::from_secs(seconds);

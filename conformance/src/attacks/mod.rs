@@ -1,0 +1,147 @@
+//! Attacks on resolvers that have names, each on nomen, Unbound, BIND and PowerDNS Recursor alike: what one query of a client
+//! costs other servers, and what it costs the resolver itself. The table goes to standard output, for `docs/ATTACKS.md`.
+
+mod relay;
+mod zones;
+
+use crate::internet::{self, servers};
+use crate::name::Name;
+use crate::query::{Edns, Query, rtype};
+use crate::rng::Rng;
+use crate::servers::{Kind, METRICS_OFFSET, Server};
+use crate::{ask_patiently, fronts};
+use relay::Counted;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Client queries of each attack.
+const QUERIES: usize = 10;
+/// How long an answer may take before the query is sent again: no resolver takes longer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An attack.
+struct Attack {
+    name: &'static str,
+    /// The name that the query with a number asks for.
+    asks: fn(usize) -> String,
+    /// What nomen may cost others by one client query: its default `budget-queries`, or less where another of its budgets is
+    /// spent first.
+    limit: f64,
+}
+
+const ATTACKS: [Attack; 9] = [
+    Attack { name: "none: a name that is there", asks: |_| "www.vic.".to_owned(), limit: 8.0 },
+    Attack { name: "NXNSAttack, 100 servers", asks: |n| format!("w{n}.nxns.evil."), limit: 16.0 },
+    Attack { name: "NRDelegationAttack, 100 servers", asks: |n| format!("w{n}.nrd.evil."), limit: 64.0 },
+    Attack { name: "CAMP", asks: |n| format!("w{n}.p{}.evil.", 1 + n), limit: 64.0 },
+    Attack { name: "aliases to and fro, 40", asks: |n| format!("w{n}.c1.evil."), limit: 64.0 },
+    Attack { name: "TsuNAME", asks: |n| format!("w{n}.x.evil."), limit: 16.0 },
+    Attack { name: "60 labels", asks: |n| format!("w{n}.{}.evil.", zones::labels(60)), limit: 16.0 },
+    Attack { name: "water torture", asks: |n| format!("w{n}.dead.evil."), limit: 16.0 },
+    Attack { name: "KeyTrap, 50 keys, 50 signatures", asks: |n| format!("w{n}.trap."), limit: 16.0 },
+];
+
+/// NSEC3 is asked for names that are not there, of many labels.
+const HASHES: Attack = Attack {
+    name: "NSEC3, 50 iterations, 100 labels",
+    asks: |n| format!("w{n}.{}.hash.", zones::labels(100)),
+    limit: 32.0,
+};
+
+/// What an attack has cost by a resolver, each client query.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    queries: f64,
+    to_victim: f64,
+    /// Milliseconds.
+    cpu: f64,
+    signatures: Option<f64>,
+}
+
+/// Measures all attacks, prints the table, and returns how many have cost more by nomen than they may.
+pub(crate) fn run(programs: &BTreeMap<Kind, PathBuf>, seed: u64, dir: &Path) -> Result<usize, String> {
+    let namespace = internet::namespace()?;
+    namespace.enter(|| {
+        let sites = zones::make(&dir.join("zones"), &mut Rng::new(seed))?;
+        let mut hosts = servers::start_hosts(programs, &[Kind::Nsd], &sites, dir)?;
+        let counted = relay::start(hosts[0].address)?;
+        println!("| attack, {QUERIES} queries | resolver | upstream queries | to the victim | CPU | signature checks |");
+        println!("|---|---|---:|---:|---:|---:|");
+        let mut beyond = 0;
+        for attack in ATTACKS.iter().chain([&HASHES]) {
+            // One after the other, so that none's load is another's.
+            for kind in servers::RESOLVERS {
+                let Some(program) = programs.get(&kind) else { continue };
+                let only = BTreeMap::from([(kind, program.clone())]);
+                let resolvers = servers::start_resolvers(&only, &sites, dir)?;
+                let cost = measure(attack, &resolvers, &counted)?;
+                let signatures = cost.signatures.map_or_else(|| "–".to_owned(), |n| format!("{n:.1}"));
+                println!(
+                    "| {} | {} | {:.1} | {:.1} | {:.2} ms | {signatures} |",
+                    attack.name,
+                    kind.label(),
+                    cost.queries,
+                    cost.to_victim,
+                    cost.cpu
+                );
+                beyond += usize::from(kind == Kind::Nomen && cost.queries > attack.limit);
+            }
+        }
+        hosts.iter_mut().try_for_each(Server::still_runs)?;
+        println!("{beyond} attacks have cost more by nomen than they may");
+        Ok(beyond)
+    })
+}
+
+fn measure(attack: &Attack, resolvers: &[Server], counted: &Counted) -> Result<Cost, String> {
+    let resolver = resolvers.first().ok_or("no resolver")?;
+    // Let what follows its start come to an end.
+    std::thread::sleep(Duration::from_millis(500));
+    let count = || [&counted.all, &counted.victim].map(|n| n.load(Ordering::Relaxed));
+    let (before, cpu, signatures) = (count(), cpu(resolver)?, signatures(resolver)?);
+    let edns = Edns { size: 1232, version: 0, dnssec_ok: true, options: Vec::new() };
+    let query = |n: usize| -> Option<Query> {
+        let name = Name::from_text(&(attack.asks)(n))?;
+        Some(Query { rd: true, edns: Some(edns.clone()), ..Query::plain(name, rtype::A) })
+    };
+    let queries: Option<Vec<Query>> = (0..QUERIES).map(query).collect();
+    let queries = queries.ok_or_else(|| format!("{}: a name is too long", attack.name))?;
+    ask_patiently(resolvers, &queries, PATIENCE)?;
+    // What goes on behind the answers counts as well.
+    std::thread::sleep(Duration::from_millis(1500));
+    let per_query = |n: f64| n / QUERIES as f64;
+    let [all, victim] = count();
+    let after = self::signatures(resolver)?;
+    let checked = signatures.zip(after).map(|(before, after)| per_query(after - before));
+    Ok(Cost {
+        queries: per_query((all - before[0]) as f64),
+        to_victim: per_query((victim - before[1]) as f64),
+        cpu: per_query(self::cpu(resolver)? - cpu),
+        signatures: checked,
+    })
+}
+
+/// Milliseconds of processor time that all threads of a server have had.
+fn cpu(server: &Server) -> Result<f64, String> {
+    let path = format!("/proc/{}/task", server.pid());
+    let tasks = fs::read_dir(&path).map_err(|e| format!("{path}: {e}"))?;
+    let nanoseconds = tasks.flatten().filter_map(|task| {
+        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<f64>().ok()
+    });
+    Ok(nanoseconds.sum::<f64>() / 1e6)
+}
+
+/// Signatures that nomen has verified; others do not say.
+fn signatures(server: &Server) -> Result<Option<f64>, String> {
+    if server.kind != Kind::Nomen {
+        return Ok(None);
+    }
+    let at = (server.address.ip(), server.address.port() + METRICS_OFFSET).into();
+    let text = fronts::metrics(at)?;
+    let line = text.lines().find_map(|line| line.strip_prefix("nomen_validation_signatures_total "));
+    line.and_then(|n| n.trim().parse().ok()).map(Some).ok_or_else(|| "nomen has no such figure".to_owned())
+}

@@ -1,0 +1,160 @@
+//! The rules for resolvers on the small Internet. What is true there is known: how it is with each zone stands beside the
+//! replies.
+
+use super::{Rule, View};
+use crate::answer::{Record, flag};
+use crate::compare::Facet;
+use crate::internet::sites::Condition;
+use crate::name::Name;
+use crate::query::rtype;
+use crate::servers::Kind;
+use std::collections::BTreeSet;
+
+/// The rules for a difference from other resolvers, tried in order.
+pub(crate) const RULES: &[Rule] = &[
+    Rule {
+        id: "resolve-cd-without-ad",
+        facets: &[Facet::Ad],
+        subject: Some(Kind::Nomen),
+        why: "A query with CD. RFC 4035, section 3.2.2: its sender \"takes responsibility for performing its own authentication\"; nomen passes on what came, without AD, so that AD never depends on what others have asked before. Unbound and PowerDNS validate all the same, BIND sets AD where it happens to know.",
+        applies: cd_without_ad,
+    },
+    Rule {
+        id: "resolve-cd-bogus",
+        facets: &[Facet::Rcode, Facet::Answer],
+        subject: Some(Kind::Nomen),
+        why: "A query with CD for a name of a zone that is broken, or below one. RFC 4035, section 3.2.2: the resolver \"SHOULD return the requested data to the originating resolver, even if the recursive name server's local authentication policy would reject the records in question\". nomen does; others fail where they have found it bogus before.",
+        applies: cd_bogus,
+    },
+    Rule {
+        id: "resolve-failure-without-ad",
+        facets: &[Facet::Ad],
+        subject: Some(Kind::Nomen),
+        why: "AD beside an error. RFC 4035, section 3.2.3: AD says that all RRsets \"in the Answer and Authority sections of the response\" are authentic; SERVFAIL from nomen has none. BIND and PowerDNS leave AD as it was when they gave up, on a chain that goes round, say.",
+        applies: failure_without_ad,
+    },
+    Rule {
+        id: "resolve-failure-is-bare",
+        facets: &[Facet::Answer],
+        subject: Some(Kind::Nomen),
+        why: "The records beside SERVFAIL. RFC 1034, section 4.3.1: \"a temporary error indication\" has none; nomen and BIND send none, others the part of a chain that they got, and Unbound to a query with CD even without the error.",
+        applies: failure_is_bare,
+    },
+    Rule {
+        id: "resolve-iterations",
+        facets: &[Facet::Ad],
+        subject: Some(Kind::Nomen),
+        why: "A zone with 100 iterations of NSEC3. RFC 9276, section 3.2: \"Validating resolvers MAY return an insecure response\" if there are more than it likes; nomen follows 50, as later releases of BIND and PowerDNS do, and those compared here 150.",
+        applies: iterations,
+    },
+    Rule {
+        id: "resolve-dname-type",
+        facets: &[Facet::Rcode, Facet::Answer, Facet::Ad],
+        subject: Some(Kind::Nomen),
+        why: "QTYPE DNAME below a DNAME. RFC 6672, section 3.2: a DNAME above the name redirects the query whatever its QTYPE. nomen follows it, and fails where that leads to broken servers; BIND answers with the DNAME itself the first time and follows it the second, the others do one or the other, or fail.",
+        applies: dname_type,
+    },
+    Rule {
+        id: "resolve-cname-of-dname",
+        facets: &[Facet::Rcode, Facet::Answer, Facet::Ad],
+        subject: Some(Kind::Nomen),
+        why: "QTYPE CNAME below a DNAME. RFC 6672, section 3.2: the server synthesizes a CNAME, and RFC 1034, section 3.6.2: a query for CNAME is answered with it and not followed. So nomen and BIND do; Unbound and PowerDNS go on to the target, and fail where its servers are broken.",
+        applies: cname_of_dname,
+    },
+    Rule {
+        id: "resolve-unproven-between",
+        facets: &[Facet::Rcode, Facet::Answer, Facet::Ad],
+        subject: Some(Kind::Nomen),
+        why: "A zone that is delegated more than a label below one without NSEC records. RFC 4035, section 5: what makes it secure is the chain of DNSKEY and DS RRsets, each signed; these are there. nomen and BIND go by the names of the signers; Unbound and PowerDNS ask for DS label by label, and fail where an empty name in between cannot be proven to have none.",
+        applies: unproven_between,
+    },
+];
+
+/// The rules for a difference of a resolver from itself, the second time from the first.
+pub(crate) const AGAIN: &[Rule] = &[];
+
+/// The name asked for, for DS the one above, and the targets of aliases that somebody shows.
+fn names(view: &View<'_>) -> Vec<Name> {
+    let replies = view.case.replies.iter().filter_map(|(_, reply)| reply.answer());
+    let aliases = replies.flat_map(|answer| &answer.sections[0]).filter(|r| r.rtype == rtype::CNAME);
+    let targets = aliases.filter_map(|r| Some(Name::from_wire(&r.rdata)?.0.lower()));
+    let query = view.case.query;
+    let asked = if query.qtype == rtype::DS { query.name.parent() } else { query.name.clone() };
+    targets.chain([asked.lower()]).collect()
+}
+
+/// How it is with the zones that a name is in, the closest first.
+fn zones_of(view: &View<'_>, name: &Name) -> Vec<Condition> {
+    let Some(resolving) = &view.case.resolving else { return Vec::new() };
+    let holding = resolving.conditions.iter().filter(|(apex, _)| name.is_under(apex));
+    let mut holding: Vec<_> = holding.map(|(apex, condition)| (apex.0.len(), *condition)).collect();
+    holding.sort_by_key(|(labels, _)| std::cmp::Reverse(*labels));
+    holding.into_iter().map(|(_, condition)| condition).collect()
+}
+
+/// How it is with the zones of the names of the chain.
+fn conditions(view: &View<'_>) -> BTreeSet<Condition> {
+    names(view).iter().filter_map(|name| zones_of(view, name).first().copied()).collect()
+}
+
+fn cd_without_ad(view: &View<'_>) -> bool {
+    view.case.query.cd && !view.mine.has(flag::AD)
+}
+
+/// With CD the subject has an answer, where the zone, or one above, is broken and the other fails.
+fn cd_bogus(view: &View<'_>) -> bool {
+    let broken = [
+        Condition::Expired,
+        Condition::WrongDs,
+        Condition::Tampered,
+        Condition::Stripped,
+        Condition::Unproven,
+        // A server may have the zone below one that it refuses, of which no DS can be had.
+        Condition::Lame,
+    ];
+    let found: Vec<Condition> = names(view).iter().flat_map(|name| zones_of(view, name)).collect();
+    view.case.query.cd
+        && matches!(view.mine.rcode, 0 | 3)
+        && view.theirs.rcode == 2
+        && broken.iter().any(|condition| found.contains(condition))
+}
+
+fn failure_without_ad(view: &View<'_>) -> bool {
+    view.mine.rcode == 2 && !view.mine.has(flag::AD)
+}
+
+fn failure_is_bare(view: &View<'_>) -> bool {
+    let qtype = view.case.query.qtype;
+    let is_part = !view.theirs.sections[0].iter().any(|r| r.rtype == qtype);
+    let failed = view.theirs.rcode == 2 || view.case.query.cd && is_part;
+    view.mine.rcode == 2 && view.mine.sections[0].is_empty() && failed
+}
+
+fn iterations(view: &View<'_>) -> bool {
+    !view.mine.has(flag::AD) && conditions(view).contains(&Condition::Iterations)
+}
+
+/// QTYPE CNAME, and the subject answers with the CNAME at the name that follows from the DNAME above; the other fails.
+fn cname_of_dname(view: &View<'_>) -> bool {
+    let name = view.case.query.name.lower();
+    let has =
+        |rtype, at: &dyn Fn(&Record) -> bool| view.mine.sections[0].iter().any(|r| r.rtype == rtype && at(r));
+    view.case.query.qtype == rtype::CNAME
+        && has(rtype::CNAME, &|r| r.owner == name)
+        && has(rtype::DNAME, &|r| name.is_under(&r.owner) && name != r.owner)
+        && view.theirs.rcode == 2
+}
+
+/// QTYPE DNAME, and somebody shows a DNAME above the name.
+fn dname_type(view: &View<'_>) -> bool {
+    let name = view.case.query.name.lower();
+    let redirects = |r: &Record| r.rtype == rtype::DNAME && name.is_under(&r.owner) && name != r.owner;
+    let mut replies = view.case.replies.iter().filter_map(|(_, reply)| reply.answer());
+    view.case.query.qtype == rtype::DNAME && replies.any(|answer| answer.sections[0].iter().any(redirects))
+}
+
+/// The subject has an answer, where the other fails below a zone without proofs.
+fn unproven_between(view: &View<'_>) -> bool {
+    let below = |name: &Name| zones_of(view, name).iter().skip(1).any(|c| *c == Condition::Unproven);
+    matches!(view.mine.rcode, 0 | 3) && view.theirs.rcode == 2 && names(view).iter().any(below)
+}

@@ -1,0 +1,164 @@
+//! The small Internet: a root, top-level domains and some dozens of zones below them, signed and not, sound and broken,
+//! served by NSD, Knot, BIND and nomen in a network namespace of its own; and resolvers that are asked the same questions
+//! there, with empty caches and again with what they know by then.
+
+mod queries;
+pub(crate) mod servers;
+pub(crate) mod sites;
+
+use crate::answer::{Answer, flag};
+use crate::compare::{Case, Reply, Resolving};
+use crate::network::Namespace;
+use crate::query::{Query, Transport};
+use crate::report::Said;
+use crate::servers::{Kind, Server};
+use crate::zones::World;
+use crate::{Run, ask_patiently};
+use sites::Sites;
+use std::collections::BTreeMap;
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Queries to resolvers before they are started anew.
+const ROUND: usize = 4000;
+/// How long an answer may take before the query is sent again: several times that is longer than a resolver tries to
+/// reach servers that are not there.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A network namespace in which every server has addresses of its own, with port 53.
+pub(crate) fn namespace() -> Result<Namespace, String> {
+    let namespace = Namespace::new()?;
+    namespace.ip("link set lo up")?;
+    // All of this network is here.
+    namespace.ip("addr add 198.18.0.1/15 dev lo")?;
+    // BIND listens only where it finds an interface with that very address.
+    let of_bind = sites::addresses(Kind::Bind).into_iter().chain([servers::resolver(Kind::Bind)]);
+    for address in of_bind {
+        namespace.ip(&format!("addr add {}/32 dev lo", address.ip()))?;
+    }
+    Ok(namespace)
+}
+
+impl Run<'_> {
+    /// Makes the small Internet and asks `count` queries there.
+    pub(crate) fn internet(
+        &mut self,
+        programs: &BTreeMap<Kind, PathBuf>,
+        count: usize,
+        dir: &Path,
+    ) -> Result<(), String> {
+        let namespace = namespace()?;
+        let path = namespace.path();
+        // Servers end with the thread that has started them, so all of it happens on one.
+        namespace.enter(|| {
+            let sites = Sites::make(&dir.join("zones"), self.arguments.seed)?;
+            let mut hosts = servers::start_hosts(programs, &sites::HOSTS, &sites, dir)?;
+            if self.arguments.hold {
+                return hold(programs, &sites, dir, &path);
+            }
+            self.rounds(programs, &sites, count, dir)?;
+            for host in &mut hosts {
+                host.still_runs()?;
+            }
+            Ok(())
+        })
+    }
+
+    fn rounds(
+        &mut self,
+        programs: &BTreeMap<Kind, PathBuf>,
+        sites: &Sites,
+        count: usize,
+        dir: &Path,
+    ) -> Result<(), String> {
+        let world = World { name: "internet", zones: sites.zones.clone(), share: 100 };
+        println!("world {}: {} zones", world.name, world.zones.len());
+        let mut generator = queries::Generator::new(sites, self.arguments.seed);
+        let mut left = count;
+        while left > 0 {
+            let mut queries: Vec<_> = (0..left.min(ROUND)).map(|_| generator.next_query()).collect();
+            left -= queries.len();
+            let mut resolvers = servers::start_resolvers(programs, sites, dir)?;
+            let cold = whole(&resolvers, &mut queries)?;
+            let warm = whole(&resolvers, &mut queries)?;
+            for resolver in &mut resolvers {
+                resolver.still_runs()?;
+            }
+            for (i, query) in queries.iter().enumerate() {
+                for (replies, earlier) in [(&cold, None), (&warm, Some(&cold))] {
+                    self.number += 1;
+                    let read = |replies: &[Replies]| -> Vec<(Kind, Reply)> {
+                        let of = |(s, r): (&Server, &Replies)| (s.kind, Reply::from_wire(r[i].as_deref()));
+                        resolvers.iter().zip(replies).map(of).collect()
+                    };
+                    let resolving = Resolving {
+                        earlier: earlier.map(|replies| read(replies)).unwrap_or_default(),
+                        conditions: &sites.conditions,
+                    };
+                    let case = Case {
+                        query,
+                        message: None,
+                        world: &world,
+                        replies: read(replies),
+                        forwarding: None,
+                        resolving: Some(resolving),
+                    };
+                    let mut said = said(&resolvers, replies, i, "");
+                    if let Some(earlier) = earlier {
+                        said.extend(self::said(&resolvers, earlier, i, ", the first time"));
+                    }
+                    self.judge(&case, &said, &resolvers);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Replies of one resolver to a list of queries.
+type Replies = Vec<Option<Vec<u8>>>;
+
+fn said(resolvers: &[Server], replies: &[Replies], i: usize, when: &str) -> Vec<Said> {
+    let of = |(server, replies): (&Server, &Replies)| {
+        let said = server.said(replies[i].clone());
+        Said { who: format!("{}{when}", said.who), ..said }
+    };
+    resolvers.iter().zip(replies).map(of).collect()
+}
+
+/// Asks everybody. What did not fit into somebody's datagram is asked again by TCP, of all of them.
+fn whole(resolvers: &[Server], queries: &mut [Query]) -> Result<Vec<Replies>, String> {
+    let mut replies = ask_patiently(resolvers, queries, PATIENCE)?;
+    let truncated = |wire: &[u8]| Answer::parse(wire).is_ok_and(|a| a.has(flag::TC));
+    let cut_short = |i: &usize| replies.iter().any(|r| r[*i].as_deref().is_some_and(truncated));
+    let again: Vec<usize> = (0..queries.len()).filter(cut_short).collect();
+    again.iter().for_each(|&i| queries[i].transport = Transport::Tcp);
+    let repeated: Vec<Query> = again.iter().map(|&i| queries[i].clone()).collect();
+    for (all, more) in replies.iter_mut().zip(ask_patiently(resolvers, &repeated, PATIENCE)?) {
+        for (&i, reply) in again.iter().zip(more) {
+            all[i] = reply;
+        }
+    }
+    Ok(replies)
+}
+
+/// Keeps everything running for a person who looks around, until a line comes.
+fn hold(
+    programs: &BTreeMap<Kind, PathBuf>,
+    sites: &Sites,
+    dir: &Path,
+    namespace: &str,
+) -> Result<(), String> {
+    let resolvers = servers::start_resolvers(programs, sites, dir)?;
+    for (name, condition) in &sites.conditions {
+        println!("{name} {condition:?}");
+    }
+    for resolver in &resolvers {
+        println!("{} resolves at {}", resolver.kind.label(), resolver.address.ip());
+    }
+    println!("ask them with: nsenter --net={namespace} dig @198.18.200.1 +dnssec www.NAME A");
+    println!("Enter ends it.");
+    let line = std::io::stdin().lock().lines().next();
+    line.transpose().map(drop).map_err(|e| e.to_string())
+}

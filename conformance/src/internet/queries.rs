@@ -1,0 +1,113 @@
+//! What is asked of resolvers: names that are there and names that are not, wildcards, aliases from zone to zone, cuts and
+//! what is between names, in every zone of the small Internet alike.
+
+use super::sites::Sites;
+use crate::name::Name;
+use crate::query::{Edns, Query, rtype};
+use crate::rng::Rng;
+use crate::zones::Zone;
+
+/// Types asked for of any name, the common ones more often.
+const TYPES: [u16; 16] = [1, 1, 1, 28, 28, 16, 15, 2, 6, 43, 48, 33, 65, 257, 5, 39];
+
+/// Makes queries.
+#[derive(Debug)]
+pub(crate) struct Generator<'a> {
+    sites: &'a Sites,
+    rng: Rng,
+}
+
+impl<'a> Generator<'a> {
+    /// A generator whose queries follow from `seed` and the zones.
+    pub(crate) fn new(sites: &'a Sites, seed: u64) -> Self {
+        Self { sites, rng: Rng::new(seed ^ 0x9e5_0000) }
+    }
+
+    /// The next query.
+    pub(crate) fn next_query(&mut self) -> Query {
+        let (name, qtype) = self.question();
+        let rng = &mut self.rng;
+        let edns = Edns { size: 4096, version: 0, dnssec_ok: rng.chance(50), options: Vec::new() };
+        Query {
+            rd: true,
+            cd: rng.chance(10),
+            ad: rng.chance(40),
+            edns: rng.chance(90).then_some(edns),
+            ..Query::plain(name, qtype)
+        }
+    }
+
+    fn question(&mut self) -> (Name, u16) {
+        let zone = self.rng.pick(&self.sites.zones);
+        let rng = &mut self.rng;
+        let any = *rng.pick(&TYPES);
+        match rng.below(100) {
+            0..25 => existing(zone, rng),
+            25..37 => (existing(zone, rng).0, any),
+            37..50 => (existing(zone, rng).0.child(&label(rng)), any),
+            50..60 => {
+                let star = ["wild", "wild", "walias", "stars.tree"];
+                let below = under(zone, one(&star, rng)).child(&label(rng));
+                let name = if rng.chance(20) { below.child(&label(rng)) } else { below };
+                (name, *rng.pick(&[rtype::A, rtype::A, rtype::TXT, 28, rtype::CNAME]))
+            }
+            60..72 => {
+                let alias = ["alias", "chain", "far", "further", "gone", "loop"];
+                (under(zone, one(&alias, rng)), *rng.pick(&[1, 1, 1, 28, 16, 5, 43]))
+            }
+            72..80 => {
+                let moved = ["x.moved", "y.moved", "moved", "nothing.moved", "q.stars.moved", "tree"];
+                (under(zone, one(&moved, rng)), *rng.pick(&[1, 1, 16, 28, 39, 5]))
+            }
+            80..88 => (zone.name.clone(), *rng.pick(&[rtype::DS, rtype::DS, rtype::NS])),
+            88..92 => {
+                let between = ["ent", "deep.ent", "b", "nic", "_tcp"];
+                (under(zone, one(&between, rng)), any)
+            }
+            92..96 => (zone.name.clone(), *rng.pick(&[48, 6, 2, 51])),
+            _ => (Name::root().child(&label(rng)), any),
+        }
+    }
+}
+
+/// A name that is there, with a type that it has.
+fn existing(zone: &Zone, rng: &mut Rng) -> (Name, u16) {
+    let named = |types: &std::collections::BTreeSet<String>| !types.contains("NSEC3");
+    let nodes: Vec<_> = zone.nodes.iter().filter(|(_, types)| named(types)).collect();
+    let (name, types) = rng.pick(&nodes);
+    let types: Vec<u16> = types.iter().filter_map(|text| of_text(text)).collect();
+    let qtype = if types.is_empty() { rtype::A } else { *rng.pick(&types) };
+    ((*name).clone(), qtype)
+}
+
+fn of_text(text: &str) -> Option<u16> {
+    Some(match text {
+        "A" => 1,
+        "NS" => 2,
+        "CNAME" => 5,
+        "SOA" => 6,
+        "MX" => 15,
+        "TXT" => 16,
+        "AAAA" => 28,
+        "SRV" => 33,
+        "DNAME" => 39,
+        "DS" => 43,
+        "DNSKEY" => 48,
+        "HTTPS" => 65,
+        "CAA" => 257,
+        _ => return None,
+    })
+}
+
+fn one<'w>(words: &[&'w str], rng: &mut Rng) -> &'w str {
+    rng.pick::<&str>(words)
+}
+
+fn under(zone: &Zone, text: &str) -> Name {
+    text.split('.').rev().fold(zone.name.clone(), |name, label| name.child(label.as_bytes()))
+}
+
+/// A label that no zone has.
+fn label(rng: &mut Rng) -> Vec<u8> {
+    format!("q{:x}", rng.next() & 0xff_ffff).into_bytes()
+}

@@ -1,0 +1,192 @@
+//! Who is on the small Internet: programs that serve zones, at several addresses each, and resolvers, all at port 53. The
+//! resolvers are as they come, but for where trust begins, how long an answer may be, and names that are special elsewhere.
+
+use super::sites::{Sites, addresses};
+use crate::query::{Query, rtype};
+use crate::servers::{Kind, METRICS_OFFSET, Server, nomen_zones};
+use crate::zones::Zone;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// The resolvers that are compared.
+pub(crate) const RESOLVERS: [Kind; 4] = [Kind::Nomen, Kind::Bind, Kind::Unbound, Kind::Recursor];
+
+/// Where a resolver answers.
+pub(crate) fn resolver(kind: Kind) -> SocketAddr {
+    let n = RESOLVERS.iter().position(|k| *k == kind).map_or(0, |at| at as u8 + 1);
+    SocketAddr::from(([198, 18, 200, n], 53))
+}
+
+/// Starts those that serve zones, and waits until they do.
+pub(crate) fn start_hosts(
+    programs: &BTreeMap<Kind, PathBuf>,
+    kinds: &[Kind],
+    sites: &Sites,
+    dir: &Path,
+) -> Result<Vec<Server>, String> {
+    let dir = dir.join("hosts");
+    let mut servers = Vec::new();
+    for &kind in kinds {
+        let program = program(programs, kind)?;
+        let listens = addresses(kind);
+        let home = dir.join(kind.label());
+        let text = host_config(kind, &listens, &sites.zones, &home);
+        servers.push(Server::start_as(kind, program, listens[0], &text, &dir)?);
+    }
+    for server in &mut servers {
+        server.wait_until_ready(&sites.zones)?;
+    }
+    Ok(servers)
+}
+
+/// Starts the resolvers with nothing in their caches, and waits until they answer.
+pub(crate) fn start_resolvers(
+    programs: &BTreeMap<Kind, PathBuf>,
+    sites: &Sites,
+    dir: &Path,
+) -> Result<Vec<Server>, String> {
+    let dir = dir.join("resolvers");
+    let mut servers = Vec::new();
+    for kind in RESOLVERS {
+        let Some(program) = programs.get(&kind) else { continue };
+        let address = resolver(kind);
+        let home = dir.join(kind.label());
+        fs::create_dir_all(&home).map_err(|e| format!("{}: {e}", home.display()))?;
+        let text = resolver_config(kind, address.ip(), sites, &home)?;
+        servers.push(Server::start_as(kind, program, address, &text, &dir)?);
+    }
+    // A name that nobody asks for otherwise.
+    let probe = Query { rd: true, ..Query::plain(sites.zones[0].name.child(b"is-it-there"), rtype::TXT) };
+    for server in &mut servers {
+        server.wait_until_forwarding(&probe)?;
+    }
+    Ok(servers)
+}
+
+fn program(programs: &BTreeMap<Kind, PathBuf>, kind: Kind) -> Result<&Path, String> {
+    let program = programs.get(&kind).map(PathBuf::as_path);
+    program.ok_or_else(|| format!("the small Internet needs {}, which is left out", kind.label()))
+}
+
+fn host_config(kind: Kind, listens: &[SocketAddr], zones: &[Zone], home: &Path) -> String {
+    let all = |form: fn(&IpAddr) -> String, between: &str| {
+        listens.iter().map(|l| form(&l.ip())).collect::<Vec<_>>().join(between)
+    };
+    let mine = zones.iter().filter(|zone| zone.is_served_by(kind));
+    let mut out;
+    let home = home.display();
+    match kind {
+        Kind::Nsd => {
+            out = format!(
+                "server:\n{}\n port: 53\n username: \"\"\n chroot: \"\"\n zonesdir: \"{home}\"\n database: \"\"\n \
+                 pidfile: \"{home}/pid\"\n xfrdfile: \"{home}/xfrd.state\"\n xfrdir: \"{home}\"\n \
+                 zonelistfile: \"{home}/zone.list\"\n server-count: 1\n tcp-count: 200\n rrl-ratelimit: 0\n \
+                 rrl-whitelist-ratelimit: 0\n zonefiles-check: no\n zonefiles-write: 0\n\
+                 remote-control:\n control-enable: no\n",
+                all(|ip| format!(" ip-address: {ip}"), "\n")
+            );
+            for zone in mine {
+                let _ =
+                    write!(out, "zone:\n name: \"{}\"\n zonefile: \"{}\"\n", zone.name, zone.full.display());
+            }
+        }
+        Kind::Knot => {
+            out = format!(
+                "server:\n    listen: [{}]\n    rundir: \"{home}\"\n    udp-workers: 1\n    tcp-workers: 1\n    \
+                 background-workers: 1\ncontrol:\n    listen: \"{home}/knot.sock\"\nlog:\n  - target: stderr\n    \
+                 any: warning\ndatabase:\n    storage: \"{home}\"\ntemplate:\n  - id: default\n    \
+                 storage: \"{home}\"\n    semantic-checks: soft\n    zonefile-sync: -1\n    \
+                 zonefile-load: whole\n    journal-content: none\nzone:\n",
+                all(|ip| format!("{ip}@53"), ", ")
+            );
+            for zone in mine {
+                let _ = write!(out, "  - domain: \"{}\"\n    file: \"{}\"\n", zone.name, zone.full.display());
+            }
+        }
+        Kind::Bind => {
+            out = format!(
+                "options {{\n directory \"{home}\"; pid-file \"{home}/pid\"; session-keyfile \"{home}/session.key\";\n \
+                 managed-keys-directory \"{home}\"; lock-file none;\n listen-on {{ {} }}; listen-on-v6 {{ none; }};\n \
+                 recursion no; allow-query {{ any; }}; notify no; dnssec-validation no; empty-zones-enable no;\n \
+                 check-integrity no; check-names primary ignore;\n}};\ncontrols {{ }};\n",
+                all(|ip| format!("{ip};"), " ")
+            );
+            for zone in mine {
+                let _ = writeln!(
+                    out,
+                    "zone \"{}\" {{ type primary; file \"{}\"; }};",
+                    zone.name,
+                    zone.full.display()
+                );
+            }
+        }
+        _ => {
+            out = format!(
+                "[server]\nworkers = 1\n\n[[listen]]\naddr = [{}]\n",
+                all(|ip| format!("\"{ip}@53\""), ", ")
+            );
+            out += &nomen_zones(zones, Path::new(&home.to_string()));
+        }
+    }
+    out
+}
+
+fn resolver_config(kind: Kind, address: IpAddr, sites: &Sites, home: &Path) -> Result<String, String> {
+    let (anchor, root) = (&sites.anchor, sites.root);
+    let write = |name: &str, text: String| {
+        let path = home.join(name);
+        fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))
+    };
+    let hints = format!(". 3600 NS a.root-servers.one.\na.root-servers.one. 3600 A {root}\n");
+    write("hints", hints)?;
+    let at = home.display();
+    Ok(match kind {
+        Kind::Nomen => format!(
+            "[server]\nworkers = 1\nmax-udp-size = 4096\n\n[[listen]]\naddr = [\"{address}@53\"]\n\n\
+             [resolver]\nroot-servers = [\"{root}\"]\ntrust-anchors = [\". DS {anchor}\"]\n\
+             special-names = false\ncache-file = \"none\"\n\n[metrics]\nlisten = \"{address}@{}\"\n\n[[resolver.access]]\nfrom = [\"198.18.0.0/15\"]\n\n\
+             [control]\nsocket = \"{at}/control.sock\"\n",
+            53 + METRICS_OFFSET
+        ),
+        Kind::Bind => {
+            let mut words = anchor.splitn(4, ' ');
+            let mut word = || words.next().unwrap_or_default().replace(' ', "");
+            let (tag, algorithm, digest_type, digest) = (word(), word(), word(), word());
+            format!(
+                "options {{\n directory \"{at}\"; pid-file \"{at}/pid\"; session-keyfile \"{at}/session.key\";\n \
+                 managed-keys-directory \"{at}\"; lock-file none;\n listen-on {{ {address}; }}; \
+                 listen-on-v6 {{ none; }};\n recursion yes; allow-query {{ any; }}; allow-recursion {{ any; }}; \
+                 allow-query-cache {{ any; }};\n dnssec-validation yes; empty-zones-enable no; \
+                 minimal-responses yes; max-udp-size 4096;\n}};\ncontrols {{ }};\n\
+                 trust-anchors {{ \".\" static-ds {tag} {algorithm} {digest_type} \"{digest}\"; }};\n\
+                 server ::/0 {{ bogus yes; }};\nzone \".\" {{ type hint; file \"{at}/hints\"; }};\n"
+            )
+        }
+        Kind::Unbound => {
+            let own_zones: String = ["localhost.", "test.", "invalid.", "onion.", "home.arpa."]
+                .iter()
+                .map(|name| format!(" local-zone: \"{name}\" nodefault\n"))
+                .collect();
+            format!(
+                "server:\n interface: {address}\n access-control: 198.18.0.0/15 allow\n do-ip6: no\n \
+                 do-daemonize: no\n username: \"\"\n chroot: \"\"\n directory: \"{at}\"\n pidfile: \"\"\n \
+                 use-syslog: no\n logfile: \"\"\n num-threads: 1\n module-config: \"validator iterator\"\n \
+                 root-hints: \"{at}/hints\"\n trust-anchor: \". DS {anchor}\"\n unblock-lan-zones: yes\n{own_zones} \
+                 max-udp-size: 4096\nremote-control:\n control-enable: no\n"
+            )
+        }
+        Kind::Recursor => {
+            write("anchor.lua", format!("clearTA(\".\")\naddTA(\".\", \"{anchor}\")\n"))?;
+            format!(
+                "local-address={address}\nallow-from=198.18.0.0/15\nhint-file={at}/hints\ndnssec=validate\n\
+                 lua-config-file={at}/anchor.lua\nsocket-dir={at}\nwrite-pid=no\ndisable-syslog=yes\nquiet=yes\n\
+                 loglevel=3\nthreads=1\npdns-distributes-queries=no\nsecurity-poll-suffix=\nexport-etc-hosts=off\n\
+                 serve-rfc1918=no\nudp-truncation-threshold=4096\n"
+            )
+        }
+        other => return Err(format!("{} does not resolve", other.label())),
+    })
+}
