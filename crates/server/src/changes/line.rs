@@ -53,7 +53,7 @@ impl std::fmt::Display for KeepFault {
 /// What waits for a change of a zone.
 pub(super) enum Demand {
     /// A request.
-    Update(Job),
+    Update(Box<Job>),
     /// A transaction that is to become a change.
     Commit(CommitOrder),
 }

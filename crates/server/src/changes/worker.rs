@@ -111,7 +111,7 @@ impl Worker {
             while let Some(order) = next {
                 let other = match order {
                     Order::Update(job) => {
-                        group.push(Demand::Update(*job));
+                        group.push(Demand::Update(job));
                         None
                     }
                     Order::Commit(order) => {
@@ -215,7 +215,7 @@ impl Worker {
             Ok(line) => line,
             Err(refusal) => {
                 let refused = |demand| match demand {
-                    Demand::Update(job) => answer(&shared, job, Err(refusal), None),
+                    Demand::Update(job) => answer(&shared, *job, Err(refusal), None),
                     Demand::Commit(order) if is_frozen => {
                         Settled::Commit(order.reply, Err(TransactionFault::Frozen))
                     }
@@ -242,7 +242,7 @@ impl Worker {
             settled.push(match demand {
                 Demand::Update(job) => {
                     let (result, step) = outcome(decided.next());
-                    answer(&shared, job, result, step)
+                    answer(&shared, *job, result, step)
                 }
                 Demand::Commit(order) => {
                     let end = commit_end(apex, decided.next(), fault.as_deref().unwrap_or_default());
