@@ -6,6 +6,7 @@ use crate::compare::{Case, Forwarding, Reply};
 use crate::name::Name;
 use crate::query::{Query, Transport, rtype};
 use crate::report::Said;
+use crate::secondaries::Origin;
 use crate::servers::{AUTHORITATIVE, FORWARDING, Kind, Server};
 use crate::zones::World;
 use crate::{BATCH, Run, ask, generate};
@@ -67,7 +68,7 @@ impl Run<'_> {
             for earlier in [None, Some(&round.first)] {
                 self.number += 1;
                 let case = round.case(i, world, upstream, &servers, earlier);
-                self.judge(&case, &round.said(i, upstream, &servers, earlier), &servers);
+                self.judge(&case, &round.said(i, upstream, &servers, earlier), &servers, Origin::File);
             }
         }
         Ok(())

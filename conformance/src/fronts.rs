@@ -228,7 +228,8 @@ impl Fronts<'_> {
 /// How often the way was really taken.
 fn taken(front: &Front, figures: &str, asked: usize) -> Result<u64, String> {
     let of = |name: &str, address: SocketAddr, carrier: &str| {
-        figure(figures, &format!("nomen_net_{name}_total"), address, carrier)
+        let labels = [format!("listen=\"{address}\""), format!("transport=\"{carrier}\"")];
+        figure(figures, &format!("nomen_net_{name}_total"), &labels)
     };
     match front.carrier {
         Carrier::Bursts => {
@@ -327,14 +328,13 @@ pub(crate) fn metrics(address: SocketAddr) -> Result<String, String> {
     fetch().map_err(|e| format!("metrics at {address}: {e}"))
 }
 
-/// One figure of one listener.
-fn figure(text: &str, name: &str, listen: SocketAddr, carrier: &str) -> Result<u64, String> {
-    let labels = [format!("listen=\"{listen}\""), format!("transport=\"{carrier}\"")];
+/// The figure of a series with these labels.
+pub(crate) fn figure(text: &str, name: &str, labels: &[String]) -> Result<u64, String> {
     text.lines()
         .filter_map(|line| line.strip_prefix(name)?.strip_prefix('{')?.split_once("} "))
         .find(|(found, _)| labels.iter().all(|label| found.split(',').any(|l| l == label)))
         .and_then(|(_, value)| value.trim().parse().ok())
-        .ok_or_else(|| format!("nomen has no figure {name} for {listen} {carrier}"))
+        .ok_or_else(|| format!("nomen has no figure {name} with {}", labels.join(" ")))
 }
 
 #[cfg(test)]

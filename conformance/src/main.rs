@@ -1,5 +1,5 @@
 //! Black-box comparison of servers, authoritative ones, forwarders and resolvers: the same zones, the same queries, every section
-//! of every answer.
+//! of every answer. As an authoritative server nomen is asked three times: it has the zones from files, and as a secondary.
 //! This file reads the command line and runs the suites; what is asked is in `generate` and `messages`, what counts
 //! as a difference in `compare`, and what may stand in `explained`.
 #![forbid(unsafe_code)]
@@ -20,6 +20,7 @@ mod network;
 mod query;
 mod report;
 mod rng;
+mod secondaries;
 mod servers;
 mod zones;
 
@@ -28,7 +29,8 @@ use compare::{Case, Facet, Reply};
 use fronts::{Counts, Fronts, Ways};
 use query::{Query, Transport};
 use report::{Said, Tally};
-use servers::{AUTHORITATIVE, FORWARDING, Kind, Server};
+use secondaries::{Moved, Origin, Secondaries};
+use servers::{AUTHORITATIVE, Duty, FORWARDING, Kind, Server};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -87,10 +89,14 @@ struct Arguments {
     /// Compare nomen with its peers over plain sockets only, and not over what else carries queries.
     #[arg(long)]
     sockets_only: bool,
+    /// Compare nomen with zones that it reads from files only, and not as a secondary, too.
+    #[arg(long)]
+    files_only: bool,
     /// Where zones and logs go; kept afterwards. Without it a temporary folder, removed at the end.
     #[arg(long)]
     work: Option<PathBuf>,
-    /// First of nine ports on 127.0.0.1; nomen's figures are ten above its own.
+    /// First of the ports on 127.0.0.1: nine for servers, five for transfers from twenty above, and nomen's figures ten
+    /// above its own.
     #[arg(long, default_value_t = 25_300)]
     port: u16,
 }
@@ -132,10 +138,12 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
         differing: 0,
         arguments,
     };
-    let mut counts = Counts::new();
     if arguments.internet {
         run.internet(&programs, queries, &dir)?;
     }
+    let as_secondary =
+        subject.is_some() && !arguments.files_only && !arguments.resolvers && !arguments.internet;
+    let (mut counts, mut moved) = (Counts::new(), Moved::default());
     for world in &worlds {
         println!("world {}: {} zones", world.name, world.zones.len());
         let count = queries * world.share / share;
@@ -148,7 +156,12 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
         if let (Some(ways), Some(at), Some(program)) = (&ways, loopback, programs.get(&Kind::Nomen)) {
             run.fronts = Some(ways.start(program, world, servers[at].address, &dir)?);
         }
-        run.world(world, &mut servers, count)?;
+        let mut secondaries = if as_secondary {
+            Secondaries::start(&programs, world, arguments, &dir, &mut moved)?
+        } else {
+            Secondaries::default()
+        };
+        run.world(world, &mut servers, &mut secondaries, count)?;
         if world.name == "plain" {
             run.messages(world, &servers)?;
         }
@@ -158,8 +171,11 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
     }
     let mut unexplained = 0;
     println!("\nseed {}, {:.0} s", arguments.seed, started.elapsed().as_secs_f64());
-    for (kind, tally) in &run.tallies {
-        tally.print(*kind, arguments.reasons);
+    if as_secondary {
+        println!("{moved}");
+    }
+    for ((kind, origin), tally) in &run.tallies {
+        tally.print(*kind, *origin, arguments.reasons);
         unexplained += tally.unexplained;
     }
     if let Some(ways) = &ways {
@@ -227,7 +243,7 @@ fn start(
         let Some(program) = programs.get(&kind) else { continue };
         if kind != Kind::Nomen || !arguments.resolvers {
             let port = arguments.port + i as u16;
-            servers.push(Server::start(kind, program, port, &world.zones, &dir)?);
+            servers.push(Server::start(kind, program, port, &world.zones, &dir, Duty::Answer)?);
         }
     }
     Ok(servers)
@@ -235,10 +251,10 @@ fn start(
 
 /// A run over all worlds.
 struct Run<'a> {
-    tallies: BTreeMap<Kind, Tally>,
+    tallies: BTreeMap<(Kind, Origin), Tally>,
     subject: Option<Kind>,
     number: usize,
-    shown: BTreeMap<(Kind, Facet, Vec<Kind>), usize>,
+    shown: BTreeMap<(Kind, Origin, Facet, Vec<Kind>), usize>,
     /// The other ways to nomen, for the present world.
     fronts: Option<Fronts<'a>>,
     /// Answers that were not the same by every way.
@@ -247,21 +263,27 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn world(&mut self, world: &World, servers: &mut [Server], count: usize) -> Result<(), String> {
+    fn world(
+        &mut self,
+        world: &World,
+        servers: &mut [Server],
+        secondaries: &mut Secondaries,
+        count: usize,
+    ) -> Result<(), String> {
         let mut generator = generate::Generator::new(world, self.arguments.seed);
         let mut left = count;
         while left > 0 {
             let queries: Vec<_> = (0..left.min(BATCH)).map(|_| generator.next_query()).collect();
             left -= queries.len();
-            let cut_short = self.batch(world, servers, &queries)?;
+            let cut_short = self.batch(world, servers, secondaries, &queries)?;
             // What did not fit into a datagram is asked again by TCP, in full.
             let again: Vec<_> = cut_short
                 .into_iter()
                 .map(|i| Query { transport: Transport::Tcp, ..queries[i].clone() })
                 .collect();
-            self.batch(world, servers, &again)?;
+            self.batch(world, servers, secondaries, &again)?;
         }
-        for server in servers {
+        for server in servers.iter_mut().chain(secondaries.list.iter_mut().map(|(_, server)| server)) {
             if !server.is_alive() {
                 return Err(format!("{} died\n{}", server.kind.label(), server.log_tail()));
             }
@@ -270,8 +292,15 @@ impl Run<'_> {
     }
 
     /// Asks everybody and compares; returns those whose full answer only TCP can show.
-    fn batch(&mut self, world: &World, servers: &[Server], queries: &[Query]) -> Result<Vec<usize>, String> {
+    fn batch(
+        &mut self,
+        world: &World,
+        servers: &[Server],
+        secondaries: &Secondaries,
+        queries: &[Query],
+    ) -> Result<Vec<usize>, String> {
         let answers = ask(servers, queries)?;
+        let as_secondary = ask(secondaries.list.iter().map(|(_, server)| server), queries)?;
         self.by_every_way(servers, queries, &answers)?;
         let mut cut_short = Vec::new();
         for (i, query) in queries.iter().enumerate() {
@@ -287,14 +316,18 @@ impl Run<'_> {
                 case.replies.push((server.kind, Reply::from_wire(answers[i].as_deref())));
                 wires.push(server.said(answers[i].clone()));
             }
-            let truncated = |(_, r): &(Kind, Reply)| r.answer().is_some_and(|a| a.has(answer::flag::TC));
-            let uneven =
-                |kind| compare::differences(&case, kind).iter().any(|d| d.facet == Facet::Additional);
-            let unsure = case.replies.iter().any(truncated) || self.subject.is_some_and(uneven);
+            let mut unsure = self.judge(&case, &wires, servers, Origin::File);
+            // The same case, with what nomen as a secondary says instead.
+            let at = case.replies.iter().position(|(kind, _)| *kind == Kind::Nomen);
+            for ((origin, server), answers) in secondaries.list.iter().zip(&as_secondary) {
+                let Some(at) = at else { continue };
+                case.replies[at].1 = Reply::from_wire(answers[i].as_deref());
+                wires[at] = server.said(answers[i].clone());
+                unsure |= self.judge(&case, &wires, servers, *origin);
+            }
             if query.transport == Transport::Udp && unsure {
                 cut_short.push(i);
             }
-            self.judge(&case, &wires, servers);
         }
         Ok(cut_short)
     }
@@ -364,52 +397,60 @@ impl Run<'_> {
                     case.replies.push((server.kind, Reply::from_wire(answers[i].as_deref())));
                     wires.push(server.said(answers[i].clone()));
                 }
-                self.judge(&case, &wires, servers);
+                self.judge(&case, &wires, servers, Origin::File);
             }
         }
         Ok(())
     }
 
-    /// Counts a case and prints it when it is new or asked for.
-    fn judge(&mut self, case: &Case<'_>, wires: &[Said], servers: &[Server]) {
+    /// Counts a case and prints it when it is new or asked for. Returns whether only TCP shows the full answers.
+    fn judge(&mut self, case: &Case<'_>, wires: &[Said], servers: &[Server], origin: Origin) -> bool {
         let subjects: Vec<_> = match self.subject {
             Some(kind) => vec![kind],
             None => servers.iter().map(|s| s.kind).collect(),
         };
         let wanted = self.arguments.reproduce;
         for kind in subjects {
-            let rest = self.tallies.entry(kind).or_default().add(case, kind);
+            let rest = self.tallies.entry((kind, origin)).or_default().add(case, kind);
             let mut show = wanted == Some(self.number);
             if wanted.is_none()
                 && let Some(difference) = rest.first()
             {
-                let shown =
-                    self.shown.entry((kind, difference.facet, difference.against.clone())).or_default();
+                let against = difference.against.clone();
+                let shown = self.shown.entry((kind, origin, difference.facet, against)).or_default();
                 *shown += 1;
                 show |= *shown <= self.arguments.show;
             }
             if show {
-                report::show(self.number, case, kind, &rest, wires);
+                report::show(self.number, case, (kind, origin), &rest, wires);
             }
         }
+        let truncated = |(_, r): &(Kind, Reply)| r.answer().is_some_and(|a| a.has(answer::flag::TC));
+        let uneven = |kind| compare::differences(case, kind).iter().any(|d| d.facet == Facet::Additional);
+        case.replies.iter().any(truncated) || self.subject.is_some_and(uneven)
     }
 }
 
 /// Everybody's answers to all queries, in the order of `servers` and `queries`.
-fn ask(servers: &[Server], queries: &[Query]) -> Result<Vec<Vec<Option<Vec<u8>>>>, String> {
+fn ask<'a>(
+    servers: impl IntoIterator<Item = &'a Server>,
+    queries: &[Query],
+) -> Result<Vec<Vec<Option<Vec<u8>>>>, String> {
     ask_patiently(servers, queries, PATIENCE)
 }
 
 /// The same for those who may take so long to answer that a query is sent again after `patience`.
-fn ask_patiently(
-    servers: &[Server],
+fn ask_patiently<'a>(
+    servers: impl IntoIterator<Item = &'a Server>,
     queries: &[Query],
     patience: Duration,
 ) -> Result<Vec<Vec<Option<Vec<u8>>>>, String> {
     let wires: Vec<_> = queries.iter().enumerate().map(|(i, q)| q.to_wire(i as u16)).collect();
     std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            servers.iter().map(|server| scope.spawn(|| ask_one(server, queries, &wires, patience))).collect();
+        let threads: Vec<_> = servers
+            .into_iter()
+            .map(|server| scope.spawn(|| ask_one(server, queries, &wires, patience)))
+            .collect();
         threads
             .into_iter()
             .map(|thread| thread.join().map_err(|_| "a client thread panicked".to_owned())?)

@@ -4,6 +4,7 @@
 use crate::answer;
 use crate::compare::{self, Case, Difference, Facet};
 use crate::explained;
+use crate::secondaries::Origin;
 use crate::servers::Kind;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -51,9 +52,9 @@ impl Tally {
     }
 
     /// Prints the counts, with each rule's reason when `reasons`.
-    pub(crate) fn print(&self, subject: Kind, reasons: bool) {
+    pub(crate) fn print(&self, subject: Kind, origin: Origin, reasons: bool) {
         println!(
-            "{}: {} queries compared, {} agree in everything, {} unexplained",
+            "{}{origin}: {} queries compared, {} agree in everything, {} unexplained",
             subject.label(),
             self.compared,
             self.agreed,
@@ -87,12 +88,12 @@ pub(crate) struct Said {
 pub(crate) fn show(
     number: usize,
     case: &Case<'_>,
-    subject: Kind,
+    (subject, origin): (Kind, Origin),
     differences: &[Difference],
     wires: &[Said],
 ) {
     let zone = case.world.zone_of(&case.query.name).map_or_else(|| "none".to_owned(), |z| z.name.to_string());
-    println!("\n#{number} world {} zone {zone} subject {}", case.world.name, subject.label());
+    println!("\n#{number} world {} zone {zone} subject {}{origin}", case.world.name, subject.label());
     for difference in differences {
         let against: Vec<_> = difference.against.iter().map(|k| k.label()).collect();
         println!("  differs in {:?} from {}", difference.facet, against.join(", "));

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 
 /// How far above nomen's port its figures are.
 pub(crate) const METRICS_OFFSET: u16 = 10;
+/// The key that transfers are signed with, and its secret.
+const KEY: (&str, &str) = ("conformance", "3q2+7wABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhs=");
 
 /// Which program answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -95,6 +97,15 @@ impl Kind {
     }
 }
 
+/// What a peer has its zones for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Duty {
+    /// To answer from them.
+    Answer,
+    /// To be the primary of others. BIND and Knot send what changes in their files as differences.
+    Primary,
+}
+
 /// A running server.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -130,18 +141,41 @@ impl Server {
         port: u16,
         zones: &[Zone],
         dir: &Path,
+        duty: Duty,
     ) -> Result<Self, String> {
         let home = dir.join(kind.label());
         fs::create_dir_all(&home).map_err(|e| format!("{}: {e}", home.display()))?;
         let text = match kind {
-            Kind::Nomen => nomen_config(port, zones, &home),
-            Kind::Bind => bind_config(port, zones, &home),
-            Kind::Nsd => nsd_config(port, zones, &home),
-            Kind::Knot => knot_config(port, zones, &home),
+            Kind::Nomen => nomen_config(port, &nomen_zones(zones, &home)),
+            Kind::Bind => bind_config(port, zones, &home, duty),
+            Kind::Nsd => nsd_config(port, zones, &home, duty),
+            Kind::Knot => knot_config(port, zones, &home, duty),
             other => return Err(format!("{} serves no zones", other.label())),
         };
         let mut server = Self::spawn(kind, program, port, &text, &home, None)?;
         server.wait_until_ready(zones)?;
+        Ok(server)
+    }
+
+    /// Starts nomen on `port` as the secondary of the primary that stands beside each zone, and waits until every zone
+    /// is answered for.
+    pub(crate) fn start_secondary(
+        program: &Path,
+        port: u16,
+        zones: &[(Zone, SocketAddr)],
+        home: &Path,
+    ) -> Result<Self, String> {
+        fs::create_dir_all(home).map_err(|e| format!("{}: {e}", home.display()))?;
+        let (key, secret) = KEY;
+        let mut text =
+            nomen_control(home) + &format!("\n[[tsig-key]]\nname = \"{key}\"\nsecret = \"{secret}\"\n");
+        for (zone, primary) in zones {
+            let primary = format!("{}@{} key:{key}", primary.ip(), primary.port());
+            let _ = write!(text, "\n[[zone]]\nname = '{}'\nprimaries = [\"{primary}\"]\n", zone.name);
+        }
+        let mut server = Self::spawn(Kind::Nomen, program, port, &nomen_config(port, &text), home, None)?;
+        let zones: Vec<_> = zones.iter().map(|(zone, _)| zone.clone()).collect();
+        server.wait_until_ready(&zones)?;
         Ok(server)
     }
 
@@ -265,30 +299,42 @@ impl Server {
 
     /// Waits until every zone is answered for.
     pub(crate) fn wait_until_ready(&mut self, zones: &[Zone]) -> Result<(), String> {
-        let served: Vec<_> = zones.iter().filter(|z| z.is_served_by(self.kind)).collect();
+        let kind = self.kind;
+        let served: Vec<_> = zones.iter().filter(|z| z.is_served_by(kind)).collect();
+        self.wait_until(served, |_, _| true, |_| Ok(()))
+    }
+
+    /// Waits until `is_due` of each zone and the serial number it is answered with; `hint` hears each time which are
+    /// still missing.
+    pub(crate) fn wait_until(
+        &mut self,
+        zones: Vec<&Zone>,
+        is_due: impl Fn(&Zone, u32) -> bool,
+        hint: impl Fn(&[&Zone]) -> Result<(), String>,
+    ) -> Result<(), String> {
         let end = Instant::now() + Duration::from_secs(20);
-        let mut missing = served;
+        let mut missing = zones;
         while Instant::now() < end {
             self.still_runs()?;
-            let messages: Vec<_> = missing
-                .iter()
-                .enumerate()
-                .map(|(i, z)| Query::plain(z.name.clone(), rtype::SOA).to_wire(i as u16))
-                .collect();
+            let question = |zone: &Zone| Query::plain(zone.name.clone(), rtype::SOA);
+            let messages: Vec<_> =
+                missing.iter().enumerate().map(|(i, z)| question(z).to_wire(i as u16)).collect();
             let answers = client::udp(self.address, &messages, Duration::from_millis(300))
                 .map_err(|e| e.to_string())?;
             let mut answers = answers.iter();
-            missing.retain(|_| {
+            missing.retain(|zone| {
                 let answer = answers.next().and_then(|a| a.as_ref()).and_then(|a| Answer::parse(a).ok());
-                !answer.is_some_and(|a| a.rcode == 0 && a.has(flag::AA) && !a.sections[0].is_empty())
+                !answer.as_ref().and_then(served_serial).is_some_and(|serial| is_due(zone, serial))
             });
             if missing.is_empty() {
                 return Ok(());
             }
+            hint(&missing)?;
             std::thread::sleep(Duration::from_millis(100));
         }
         let names: Vec<_> = missing.iter().map(|z| z.name.to_string()).collect();
-        Err(format!("{} does not serve {}\n{}", self.kind.label(), names.join(" "), self.log_tail()))
+        let end = self.log_tail();
+        Err(format!("{} does not serve {} as it should\n{end}", self.kind.label(), names.join(" ")))
     }
 
     /// What this server said to something, for people.
@@ -314,31 +360,48 @@ impl Server {
     }
 }
 
-fn nomen_config(port: u16, zones: &[Zone], home: &Path) -> String {
-    let mut out = format!(
+/// The serial number that an answer with authority to a question for the SOA has.
+fn served_serial(answer: &Answer) -> Option<u32> {
+    let soa = answer.sections[0].iter().find(|record| record.rtype == rtype::SOA)?;
+    let numbers = soa.rdata.last_chunk::<20>()?;
+    let is_good = answer.rcode == 0 && answer.has(flag::AA);
+    is_good.then_some(u32::from_be_bytes([numbers[0], numbers[1], numbers[2], numbers[3]]))
+}
+
+fn nomen_config(port: u16, zones: &str) -> String {
+    format!(
         "[server]\nworkers = 1\n\n[[listen]]\naddr = [\"127.0.0.1@{port}\"]\nproto = [\"udp\", \"tcp\"]\n\n\
-         [metrics]\nlisten = \"127.0.0.1@{}\"\n",
+         [metrics]\nlisten = \"127.0.0.1@{}\"\n{zones}",
         port + METRICS_OFFSET
-    );
-    out += &nomen_zones(zones, home);
-    out
+    )
+}
+
+fn nomen_control(home: &Path) -> String {
+    format!("\n[control]\nsocket = \"{}\"\n", home.join("control.sock").display())
 }
 
 /// The control socket and the zones.
 pub(crate) fn nomen_zones(zones: &[Zone], home: &Path) -> String {
-    let mut out = format!("\n[control]\nsocket = \"{}\"\n", home.join("control.sock").display());
+    let mut out = nomen_control(home);
     for zone in zones.iter().filter(|z| z.is_served_by(Kind::Nomen)) {
         let _ = write!(out, "\n[[zone]]\nname = '{}'\nfile = \"{}\"\n", zone.name, zone.source.display());
     }
     out
 }
 
-fn bind_config(port: u16, zones: &[Zone], home: &Path) -> String {
+fn bind_config(port: u16, zones: &[Zone], home: &Path, duty: Duty) -> String {
+    let (key, secret) = KEY;
+    let transfers = match duty {
+        Duty::Answer => "allow-transfer { none; };".to_owned(),
+        Duty::Primary => {
+            format!("allow-transfer {{ key {key}; }}; ixfr-from-differences yes; max-ixfr-ratio unlimited;")
+        }
+    };
     let mut out = format!(
-        "options {{\n directory \"{home}\"; pid-file \"{home}/pid\"; session-keyfile \"{home}/session.key\";\n \
+        "key {key} {{ algorithm hmac-sha256; secret \"{secret}\"; }};\noptions {{\n directory \"{home}\"; pid-file \"{home}/pid\"; session-keyfile \"{home}/session.key\";\n \
          managed-keys-directory \"{home}\"; lock-file none;\n \
          listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }};\n \
-         recursion no; allow-query {{ any; }}; allow-transfer {{ none; }}; notify no;\n \
+         recursion no; allow-query {{ any; }}; {transfers} notify no;\n \
          dnssec-validation no; empty-zones-enable no; answer-cookie no; minimal-responses no-auth;\n \
          minimal-any no; edns-udp-size 1232; max-udp-size 1232; check-names primary ignore;\n \
          check-integrity no; check-mx ignore; check-sibling no; check-wildcard no; check-dup-records ignore;\n \
@@ -353,7 +416,12 @@ fn bind_config(port: u16, zones: &[Zone], home: &Path) -> String {
     out
 }
 
-fn nsd_config(port: u16, zones: &[Zone], home: &Path) -> String {
+fn nsd_config(port: u16, zones: &[Zone], home: &Path, duty: Duty) -> String {
+    let (key, secret) = KEY;
+    let transfers = match duty {
+        Duty::Answer => String::new(),
+        Duty::Primary => format!(" provide-xfr: 127.0.0.1 {key}\n"),
+    };
     let mut out = format!(
         "server:\n ip-address: 127.0.0.1@{port}\n username: \"\"\n chroot: \"\"\n zonesdir: \"{home}\"\n database: \"\"\n \
          pidfile: \"{home}/pid\"\n xfrdfile: \"{home}/xfrd.state\"\n xfrdir: \"{home}\"\n zonelistfile: \"{home}/zone.list\"\n \
@@ -361,24 +429,33 @@ fn nsd_config(port: u16, zones: &[Zone], home: &Path) -> String {
          version: \"conformance\"\n rrl-ratelimit: 0\n rrl-whitelist-ratelimit: 0\n round-robin: no\n \
          minimal-responses: no\n answer-cookie: no\n refuse-any: no\n zonefiles-check: no\n \
          zonefiles-write: 0\n\
-         remote-control:\n control-enable: no\n",
+         remote-control:\n control-enable: no\n\
+         key:\n name: \"{key}\"\n algorithm: hmac-sha256\n secret: \"{secret}\"\n",
         home = home.display()
     );
     for zone in zones.iter().filter(|z| z.is_served_by(Kind::Nsd)) {
-        let _ = write!(out, "zone:\n name: \"{}\"\n zonefile: \"{}\"\n", zone.name, zone.full.display());
+        let (name, file) = (&zone.name, zone.full.display());
+        let _ = write!(out, "zone:\n name: \"{name}\"\n zonefile: \"{file}\"\n{transfers}");
     }
     out
 }
 
-fn knot_config(port: u16, zones: &[Zone], home: &Path) -> String {
+fn knot_config(port: u16, zones: &[Zone], home: &Path, duty: Duty) -> String {
+    let (key, secret) = KEY;
+    let transfers = match duty {
+        Duty::Answer => "zonefile-load: whole\n    journal-content: none",
+        Duty::Primary => "zonefile-load: difference\n    journal-content: changes\n    acl: secondaries",
+    };
     let mut out = format!(
         "server:\n    listen: 127.0.0.1@{port}\n    rundir: \"{home}\"\n    udp-workers: 1\n    tcp-workers: 1\n    \
          background-workers: 1\n    udp-max-payload: 1232\n    answer-rotation: off\n    version: conformance\n\
          control:\n    listen: \"{home}/knot.sock\"\n\
          log:\n  - target: stderr\n    any: warning\n\
-         database:\n    storage: \"{home}\"\n\
+         database:\n    storage: \"{home}\"\n    journal-db-max-size: 500M\n\
+         key:\n  - id: {key}\n    algorithm: hmac-sha256\n    secret: {secret}\n\
+         acl:\n  - id: secondaries\n    key: {key}\n    action: transfer\n\
          template:\n  - id: default\n    storage: \"{home}\"\n    semantic-checks: soft\n    zonefile-sync: -1\n    \
-         zonefile-load: whole\n    journal-content: none\nzone:\n",
+         {transfers}\nzone:\n",
         home = home.display()
     );
     for zone in zones.iter().filter(|z| z.is_served_by(Kind::Knot)) {

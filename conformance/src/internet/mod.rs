@@ -11,6 +11,7 @@ use crate::compare::{Case, Reply, Resolving};
 use crate::network::Namespace;
 use crate::query::{Query, Transport};
 use crate::report::Said;
+use crate::secondaries::Origin;
 use crate::servers::{Kind, Server};
 use crate::zones::World;
 use crate::{Run, ask_patiently};
@@ -108,7 +109,7 @@ impl Run<'_> {
                     if let Some(earlier) = earlier {
                         said.extend(self::said(&resolvers, earlier, i, ", the first time"));
                     }
-                    self.judge(&case, &said, &resolvers);
+                    self.judge(&case, &said, &resolvers, Origin::File);
                 }
             }
         }

@@ -173,9 +173,12 @@ impl Request {
         };
         for (code, data) in edns.options {
             match code {
-                // A question has no data (RFC 7314 §2, RFC 9660 §2).
-                OptionCode::EXPIRE => client.expire = data.is_empty(),
-                OptionCode::ZONEVERSION => client.zone_version = data.is_empty(),
+                // A question has no data. EXPIRE with some is answered all the same, as BIND and Knot do: RFC 7314 §2 binds
+                // who asks, and says nothing of whoever gets it.
+                OptionCode::EXPIRE => client.expire = true,
+                // With data it is a format error, as for NSD (RFC 9660 §3: who asks sends it empty).
+                OptionCode::ZONEVERSION if !data.is_empty() => return Err(Malformed),
+                OptionCode::ZONEVERSION => client.zone_version = true,
                 OptionCode::NSID => client.nsid = true,
                 OptionCode::KEEPALIVE => client.keepalive = true,
                 _ => {}
@@ -241,6 +244,20 @@ mod tests {
             fault([1, 0, 0, 1], &[QUESTION, b"\x01a\0\0\x29\x04\xd0\0\0\0\0\0\0"]),
             Some(QueryFault::Format)
         );
+    }
+
+    #[test]
+    fn a_question_about_the_zones_version_has_no_data_and_one_about_its_expire_time_may() {
+        let opt = |options: &[u8]| {
+            let head = b"\0\0\x29\x04\xd0\0\0\0\0\0";
+            [&head[..], &[options.len() as u8], options].concat()
+        };
+        let read = |options: &[u8]| Request::read(&packet([1, 0, 0, 1], &[QUESTION, &opt(options)]));
+        let asks = |options: &[u8]| read(options).edns.map(|edns| (edns.expire, edns.zone_version));
+        assert_eq!(asks(b"\0\x09\0\0\0\x13\0\0"), Some((true, true)));
+        assert_eq!(asks(b"\0\x09\0\x04\0\0\0\x01"), Some((true, false)));
+        assert_eq!(read(b"\0\x09\0\x04\0\0\0\x01").fault, None);
+        assert_eq!(read(b"\0\x13\0\x06\x01\0\0\0\0\x01").fault, Some(QueryFault::Format));
     }
 
     #[test]

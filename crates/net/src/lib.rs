@@ -84,7 +84,7 @@ mod xdp;
 pub use config::{ListenerConfig, Spread, TcpConfig, UdpBackend, UdpConfig};
 pub use fault::{WorkerFault, WorkerFaultKind, WorkerId};
 pub use listener::{Bound, Listener, ServeError};
-pub use outgoing::{Outgoing, OutgoingConfig, OutgoingTotals};
+pub use outgoing::{Outgoing, OutgoingConfig, OutgoingTotals, connect};
 pub use refusal::{BindError, BindFault};
 pub use running::{Context, Running};
 pub use shutdown::Shutdown;

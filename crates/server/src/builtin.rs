@@ -16,6 +16,7 @@ pub fn zones() -> Vec<ZoneSpec> {
         text: ZoneText::BuiltIn(EXAMPLE),
         origin: Origin::Configuration,
         differences: DifferenceRule::default(),
+        zonemd: None,
     }]
 }
 

@@ -7,4 +7,24 @@ mod driver;
 mod port;
 mod socket;
 
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
 pub use driver::{Outgoing, OutgoingConfig, OutgoingTotals};
+
+/// Opens a connection for a thread that may wait, from the address `from` if it has one, and waits for it no longer than
+/// `patience`.
+///
+/// # Errors
+/// The system's; also if there is no such address here as `from`.
+pub fn connect(to: SocketAddr, from: Option<IpAddr>, patience: Duration) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+    if let Some(from) = from {
+        socket.bind(&SocketAddr::new(from, 0).into())?;
+    }
+    socket.connect_timeout(&to.into(), patience)?;
+    Ok(socket.into())
+}

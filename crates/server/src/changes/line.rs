@@ -1,4 +1,4 @@
-//! One zone that changes: its newest version and its store, and requests taken together.
+//! One zone that changes: its newest version and its store, and requests and transactions taken together.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,9 @@ use zone::store::{ChangeError, ChangeSet};
 
 use super::Job;
 use super::counts::UpdateCounts;
-use crate::zones::FileStamp;
+use super::plan::ZoneUpdates;
+use super::transactions::{CommitOrder, TransactionFault};
+use crate::zones::{Apex, FileStamp};
 
 /// A zone that changes.
 pub(super) struct Line {
@@ -48,10 +50,51 @@ impl std::fmt::Display for KeepFault {
     }
 }
 
-/// What a request came to: what it changes, if anything.
-pub(super) type Decided = Result<Option<ChangeSet>, UpdateFault>;
+/// What waits for a change of a zone.
+pub(super) enum Demand {
+    /// A request.
+    Update(Box<Job>),
+    /// A transaction that is to become a change.
+    Commit(CommitOrder),
+}
 
-/// What a group of requests came to.
+impl Demand {
+    /// The zone.
+    pub(super) fn apex(&self) -> &Apex {
+        match self {
+            Self::Update(job) => &job.apex,
+            Self::Commit(order) => &order.apex,
+        }
+    }
+
+    /// How the zone may be changed.
+    pub(super) fn rules(&self) -> &ZoneUpdates {
+        match self {
+            Self::Update(job) => &job.rules,
+            Self::Commit(order) => &order.rules,
+        }
+    }
+}
+
+/// What a demand came to: what it changes, if anything.
+pub(super) enum Decided {
+    /// A request.
+    Update(Result<Option<ChangeSet>, UpdateFault>),
+    /// A transaction, with the number of records that the zone has then.
+    Commit(Result<Option<(ChangeSet, u64)>, TransactionFault>),
+}
+
+impl Decided {
+    /// What changes, if anything does.
+    pub(super) fn change(&self) -> Option<&ChangeSet> {
+        match self {
+            Self::Update(decided) => decided.as_ref().ok()?.as_ref(),
+            Self::Commit(decided) => decided.as_ref().ok()?.as_ref().map(|(change, _)| change),
+        }
+    }
+}
+
+/// What a group of demands came to.
 pub(super) struct Group {
     /// For the first of them, in their order, what each came to; the others were not kept.
     pub(super) decided: Vec<Decided>,
@@ -62,41 +105,37 @@ pub(super) struct Group {
 }
 
 impl Line {
-    /// Takes requests one after the other, and returns when what they change is on the disk. What is not there has not
-    /// happened: the zone is as it was.
-    pub(super) fn take(&mut self, jobs: &[Job], now: u64, counts: &UpdateCounts) -> Group {
-        let (updater, mut decided) = decide(&self.zone, jobs, now);
-        if changes(&decided).next().is_none() {
-            return Group { decided, fault: None, changed: false };
-        }
+    /// Takes demands one after the other, and returns when what they change is on the disk, for which it has waited once.
+    /// What is not there has not happened: the zone is as it was.
+    pub(super) fn take(&mut self, demands: &[Demand], now: u64, counts: &UpdateCounts) -> Group {
         let nothing =
             |error| Group { decided: Vec::new(), fault: Some(KeepFault::Zone(error)), changed: false };
-        let mut next = match updater.finish() {
-            Ok(next) => next,
+        let mut course = match Course::of(&self.zone, demands, now) {
+            Ok(course) => course,
             Err(error) => return nothing(error),
         };
-        let (written, fault) = self.write(&decided, counts);
+        if course.changes().next().is_none() {
+            return Group { decided: course.decided, fault: None, changed: false };
+        }
+        let (written, fault) = self.write(course.changes(), counts);
         if fault.is_some() {
             // Those in front of the fault are on the disk, and nothing else has happened.
-            let (updater, others) = decide(&self.zone, &jobs[..kept(&decided, written)], now);
-            decided = others;
-            next = match updater.finish() {
-                Ok(next) => next,
+            let kept = kept(&course.decided, written);
+            course = match Course::of(&self.zone, &demands[..kept], now) {
+                Ok(course) => course,
                 Err(error) => return nothing(error),
             };
         }
-        let changed = next.is_some();
-        if let Some((zone, change)) = next {
-            self.zone = Arc::new(zone);
-            self.since.iter_mut().for_each(|since| since.push(Arc::new(change.clone())));
-        }
-        Group { decided, fault, changed }
+        let changed = !course.steps.is_empty();
+        self.zone = course.zone;
+        self.since.iter_mut().for_each(|since| since.append(&mut course.steps));
+        Group { decided: course.decided, fault, changed }
     }
 
     /// Puts a change on the disk, and makes the next version.
     pub(super) fn step(&mut self, change: ChangeSet, counts: &UpdateCounts) -> Result<(), KeepFault> {
         let zone = self.zone.apply(&change).map_err(KeepFault::Zone)?;
-        let (_, fault) = self.write(&[Ok(Some(change.clone()))], counts);
+        let (_, fault) = self.write(std::iter::once(&change), counts);
         fault.map_or(Ok(()), Err)?;
         self.zone = Arc::new(zone);
         self.since.iter_mut().for_each(|since| since.push(Arc::new(change.clone())));
@@ -104,12 +143,16 @@ impl Line {
     }
 
     /// Writes what changes, and returns how many changes are on the disk then, and why not all are.
-    fn write(&mut self, decided: &[Decided], counts: &UpdateCounts) -> (usize, Option<KeepFault>) {
+    fn write<'c>(
+        &mut self,
+        changes: impl Iterator<Item = &'c ChangeSet>,
+        counts: &UpdateCounts,
+    ) -> (usize, Option<KeepFault>) {
         if let Err(fault) = self.prepare() {
             return (0, Some(KeepFault::Store(fault)));
         }
         let (mut written, mut fault) = (0, None);
-        for change in changes(decided) {
+        for change in changes {
             match self.store.append(change) {
                 Ok(()) => written += 1,
                 Err(other) => {
@@ -139,25 +182,70 @@ impl Line {
     }
 }
 
-/// What requests come to, one after the other, on a version.
-fn decide(zone: &Arc<Zone>, jobs: &[Job], now: u64) -> (Updater, Vec<Decided>) {
-    let mut updater = Updater::new(zone);
-    let decide = |job: &Job| {
-        let key = job.key.as_ref().map(|key| key.as_lower());
-        let permission = job.rules.policy.permission(Requester { key, address: job.client });
-        updater.apply(&job.request, &permission, job.rules.serial, now)
-    };
-    let decided = jobs.iter().map(decide).collect();
-    (updater, decided)
+/// What demands come to, one after the other, on a version.
+struct Course {
+    decided: Vec<Decided>,
+    /// The version that they make.
+    zone: Arc<Zone>,
+    /// What leads to it.
+    steps: Vec<Arc<ChangeSet>>,
 }
 
-/// What changes, step by step.
-fn changes(decided: &[Decided]) -> impl Iterator<Item = &ChangeSet> {
-    decided.iter().filter_map(|decided| decided.as_ref().ok().and_then(Option::as_ref))
+impl Course {
+    fn of(zone: &Arc<Zone>, demands: &[Demand], now: u64) -> Result<Course, ChangeError> {
+        let mut course = Course { decided: Vec::new(), zone: Arc::clone(zone), steps: Vec::new() };
+        let mut updater = Updater::new(zone);
+        for demand in demands {
+            let decided = match demand {
+                Demand::Update(job) => {
+                    let key = job.key.as_ref().map(|key| key.as_lower());
+                    let permission = job.rules.policy.permission(Requester { key, address: job.client });
+                    Decided::Update(updater.apply(&job.request, &permission, job.rules.serial, now))
+                }
+                // It is compared with what the requests before it have made.
+                Demand::Commit(order) => {
+                    course.end(updater)?;
+                    let decided = course.commit(order, now);
+                    updater = Updater::new(&course.zone);
+                    Decided::Commit(decided)
+                }
+            };
+            course.decided.push(decided);
+        }
+        course.end(updater)?;
+        Ok(course)
+    }
+
+    /// Takes what requests have made together.
+    fn end(&mut self, updater: Updater) -> Result<(), ChangeError> {
+        if let Some((zone, change)) = updater.finish()? {
+            self.zone = Arc::new(zone);
+            self.steps.push(Arc::new(change));
+        }
+        Ok(())
+    }
+
+    fn commit(
+        &mut self,
+        order: &CommitOrder,
+        now: u64,
+    ) -> Result<Option<(ChangeSet, u64)>, TransactionFault> {
+        let Some(change) = order.work.change_of(&self.zone, &order.rules, now)? else { return Ok(None) };
+        let zone = self.zone.apply(&change).map_err(TransactionFault::Unfit)?;
+        let records = zone.record_count();
+        self.zone = Arc::new(zone);
+        self.steps.push(Arc::new(change.clone()));
+        Ok(Some((change, records)))
+    }
+
+    /// What changes, step by step.
+    fn changes(&self) -> impl Iterator<Item = &ChangeSet> {
+        self.decided.iter().filter_map(Decided::change)
+    }
 }
 
-/// How many requests stand in front of the change with this number.
+/// How many demands stand in front of the change with this number.
 fn kept(decided: &[Decided], written: usize) -> usize {
-    let is_change = |(_, decided): &(usize, &Decided)| matches!(decided, Ok(Some(_)));
-    decided.iter().enumerate().filter(is_change).nth(written).map_or(decided.len(), |(at, _)| at)
+    let changes = decided.iter().enumerate().filter(|(_, decided)| decided.change().is_some());
+    changes.map(|(at, _)| at).nth(written).unwrap_or(decided.len())
 }

@@ -19,9 +19,10 @@ use zone::Zone;
 use zone::store::{ChangeError, ChangeSet, ChangedRecords, diff_names};
 
 use super::plan::ZoneUpdates;
-use super::worker::TakenStep;
+use super::worker::{TakenStep, with_serial};
 use crate::sync::lock;
 use crate::zones::Apex;
+use crate::zones::shown_change::IgnoredParts;
 
 /// Bounds of transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,6 +158,30 @@ impl Work {
     /// What changes from the version that it began with.
     pub(super) fn difference(&self) -> ChangeSet {
         diff_names(&self.base, &self.version, self.names.iter().map(NameBuf::as_name))
+    }
+
+    /// What it changes in the newest version, with the next serial number; `None` if nothing.
+    ///
+    /// # Errors
+    /// [`TransactionFault::Conflict`].
+    pub(super) fn change_of(
+        &self,
+        newest: &Zone,
+        rules: &ZoneUpdates,
+        now: u64,
+    ) -> Result<Option<ChangeSet>, TransactionFault> {
+        // Each change has a serial number, which is no conflict.
+        let ignored = IgnoredParts { serial: true, dnssec: false };
+        let names = self.names.iter().map(NameBuf::as_name);
+        let meanwhile = ignored.without(&diff_names(&self.base, newest, names));
+        if !meanwhile.is_empty() {
+            return Err(TransactionFault::Conflict(Box::new(meanwhile)));
+        }
+        let touches_apex = self.names.iter().any(|name| name.as_name() == newest.apex().as_name());
+        let soa_of = if touches_apex { &*self.version } else { newest };
+        let wanted = if self.sets_serial() { self.version.serial() } else { newest.serial() };
+        let change = with_serial(self.difference(), newest, soa_of, wanted, rules.serial, now);
+        Ok(Some(change).filter(|change| !change.is_empty()))
     }
 
     /// What leads from the version so far to the one with a record more, or in place of another of a type of which there is
@@ -467,8 +492,12 @@ pub(super) struct CommitOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::changes::counts::UpdateCounts;
+    use crate::changes::line::{Decided, Demand, Line};
+    use journal::{RealDisk, ZoneFolder};
     use proptest::prelude::*;
     use std::ops::ControlFlow;
+    use std::sync::atomic::Ordering::Relaxed;
     use wire::hash::HashKey;
     use zone::LoadConfig;
     use zone::scan::TextSource;
@@ -531,6 +560,53 @@ mod tests {
         assert!(all.set(&a, &address("a.example.", 1), BOUNDS, now).is_ok());
         assert!(matches!(all.commit(&a, BOUNDS, now, |_| Ok(None)), Ok(None)));
         assert!(matches!(all.abort(&a), Err(TransactionFault::NotOpen)));
+    }
+
+    #[test]
+    fn commits_that_come_together_wait_for_the_disk_once() {
+        let state = tempfile::tempdir().expect("a folder");
+        let folder = ZoneFolder::open(Arc::new(RealDisk), state.path()).expect("a folder");
+        let (base, counts, now) = (zone(""), UpdateCounts::default(), Instant::now());
+        let (store, _) = folder.zone(base.apex().as_name()).expect("a store");
+        let mut line = Line {
+            number: 1,
+            store,
+            zone: Arc::clone(&base),
+            since: Some(Vec::new()),
+            compacting: false,
+            file: None,
+            first: base.serial(),
+        };
+        // The second changes what the first has changed since it was begun.
+        let demands: Vec<Demand> = ["a.example.", "a.example.", "b.example."]
+            .iter()
+            .zip(1..)
+            .map(|(owner, last)| {
+                let (all, apex) = (Transactions::default(), apex("example."));
+                all.begin(&apex, &base, BOUNDS, now).expect("begun");
+                all.set(&apex, &address(owner, last), BOUNDS, now).expect("set");
+                let work = all.work(&apex, BOUNDS, now).expect("open");
+                let (reply, _) = std::sync::mpsc::sync_channel(1);
+                Demand::Commit(CommitOrder { apex, work, rules: Arc::default(), reply })
+            })
+            .collect();
+        let group = line.take(&demands, 0, &counts);
+        let ends: Vec<String> = group.decided.iter().map(in_words).collect();
+        assert_eq!(ends, ["7 to 8", "conflict", "8 to 9"]);
+        assert!(group.changed && group.fault.is_none());
+        assert_eq!((line.zone.serial().0, line.store.acknowledged()), (9, Some(line.zone.serial())));
+        assert_eq!(line.zone.record_count(), base.record_count() + 2);
+        assert_eq!(line.since.as_ref().map(Vec::len), Some(2));
+        let syncs: u64 = counts.syncs.iter().map(|count| count.load(Relaxed)).sum();
+        assert_eq!((syncs, counts.journalled.load(Relaxed)), (1, 2));
+    }
+
+    fn in_words(decided: &Decided) -> String {
+        match decided {
+            Decided::Commit(Ok(Some((change, _)))) => format!("{} to {}", change.before, change.after),
+            Decided::Commit(Err(TransactionFault::Conflict(_))) => "conflict".into(),
+            _ => "otherwise".into(),
+        }
     }
 
     #[test]

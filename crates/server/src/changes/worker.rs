@@ -14,17 +14,16 @@ use journal::{DEFAULT_HISTORY, History, Replacement, StoreFault, ZoneFolder};
 use tracing::{debug, error, info, warn};
 use update::SerialPolicy;
 use wire::rdata::view::Soa;
-use wire::{Name, NameBuf, Rcode, Serial, Type};
+use wire::{Name, Rcode, Serial, Type};
 use zone::Zone;
-use zone::store::{ChangeSet, ChangedRecords, diff, diff_names};
+use zone::store::{ChangeSet, ChangedRecords, diff};
 
 use super::files::ZoneFiles;
-use super::line::{Decided, Group, KeepFault, Line};
+use super::line::{Decided, Demand, Group, Line};
 use super::plan::ZoneUpdates;
-use super::transactions::{CommitOrder, TransactionFault, Work};
+use super::transactions::{CommitEnd, CommitOrder, TransactionFault};
 use super::{Job, NOT_KEPT, PATIENCE, Reply, Shared, refusal};
 use crate::zones::keeping::ClaimedZone;
-use crate::zones::shown_change::IgnoredParts;
 use crate::zones::{Apex, FileStamp};
 
 /// Most requests that are taken together.
@@ -88,8 +87,11 @@ pub(super) struct Worker {
     number: u64,
 }
 
-/// A request and how it is answered.
-type Settled = (Ticket, Result<(), Refusal>);
+/// A demand and how it is answered.
+enum Settled {
+    Update(Ticket, Result<(), Refusal>),
+    Commit(Reply<CommitEnd>, CommitEnd),
+}
 
 impl Worker {
     pub(super) fn new(
@@ -109,7 +111,11 @@ impl Worker {
             while let Some(order) = next {
                 let other = match order {
                     Order::Update(job) => {
-                        group.push(*job);
+                        group.push(Demand::Update(job));
+                        None
+                    }
+                    Order::Commit(order) => {
+                        group.push(Demand::Commit(*order));
                         None
                     }
                     other => Some(other),
@@ -134,7 +140,7 @@ impl Worker {
 
     fn handle(&mut self, order: Order) {
         match order {
-            Order::Update(_) | Order::Stop(_) => {}
+            Order::Update(_) | Order::Commit(_) | Order::Stop(_) => {}
             Order::Take(apex, zone, file, rules) => {
                 let end = self.take(&apex, &zone, file.as_ref(), &rules);
                 self.takes.insert(apex, end);
@@ -149,7 +155,6 @@ impl Worker {
                 self.let_go_unless_stored(&apex);
                 let _ = reply.try_send(end);
             }
-            Order::Commit(order) => self.commit(*order),
             Order::Newest(apex, reply) => {
                 let newest = self.lines.get(&apex).map(|line| Arc::clone(&line.zone));
                 let _ = reply.try_send(newest);
@@ -167,20 +172,21 @@ impl Worker {
         }
     }
 
-    /// Takes requests together: those of each zone in their order.
-    fn update(&mut self, jobs: Vec<Job>) {
-        if jobs.is_empty() {
+    /// Takes demands together: those of each zone in their order.
+    fn update(&mut self, demands: Vec<Demand>) {
+        if demands.is_empty() {
             return;
         }
-        self.shared.counts.waiting.fetch_sub(jobs.len(), Relaxed);
-        let mut by_zone: BTreeMap<Apex, Vec<Job>> = BTreeMap::new();
-        for job in jobs {
-            by_zone.entry(job.apex.clone()).or_default().push(job);
+        let requests = demands.iter().filter(|demand| matches!(demand, Demand::Update(_))).count();
+        self.shared.counts.waiting.fetch_sub(requests, Relaxed);
+        let mut by_zone: BTreeMap<Apex, Vec<Demand>> = BTreeMap::new();
+        for demand in demands {
+            by_zone.entry(demand.apex().clone()).or_default().push(demand);
         }
         let (mut settled, mut zones) = (Vec::new(), Vec::new());
-        for (apex, jobs) in by_zone {
-            // A panic is a bug of ours, and costs these requests and no other.
-            let done = catch_unwind(AssertUnwindSafe(|| self.update_zone(&apex, jobs, &mut settled)));
+        for (apex, demands) in by_zone {
+            // A panic is a bug of ours, and costs these demands and no other.
+            let done = catch_unwind(AssertUnwindSafe(|| self.update_zone(&apex, demands, &mut settled)));
             match done {
                 Ok(Some(zone)) => zones.push((apex, zone)),
                 Ok(None) => {}
@@ -193,38 +199,59 @@ impl Worker {
         self.publish(zones, settled);
     }
 
-    /// Takes requests for one zone. Returns its next version, if there is one.
-    fn update_zone(&mut self, apex: &Apex, jobs: Vec<Job>, settled: &mut Vec<Settled>) -> Option<Arc<Zone>> {
+    /// Takes demands for one zone. Returns its next version, if there is one.
+    fn update_zone(
+        &mut self,
+        apex: &Apex,
+        demands: Vec<Demand>,
+        settled: &mut Vec<Settled>,
+    ) -> Option<Arc<Zone>> {
         let (shared, now) = (Arc::clone(&self.shared), unix_seconds());
-        let history = jobs.first().map_or(DEFAULT_HISTORY, |job| job.rules.history);
-        let every = jobs.first().and_then(|job| job.rules.write_file_every);
+        let history = demands.first().map_or(DEFAULT_HISTORY, |demand| demand.rules().history);
+        let every = demands.first().and_then(|demand| demand.rules().write_file_every);
         // It may have been frozen since they came.
         let is_frozen = crate::sync::lock(&shared.frozen).contains(apex);
         let line = match if is_frozen { Err(Refusal::PROHIBITED) } else { self.line(apex) } {
             Ok(line) => line,
             Err(refusal) => {
-                settled.extend(jobs.into_iter().map(|job| answer(&shared, job, Err(refusal), None)));
+                let refused = |demand| match demand {
+                    Demand::Update(job) => answer(&shared, *job, Err(refusal), None),
+                    Demand::Commit(order) if is_frozen => {
+                        Settled::Commit(order.reply, Err(TransactionFault::Frozen))
+                    }
+                    Demand::Commit(order) => Settled::Commit(order.reply, Err(not_kept("the log says why"))),
+                };
+                settled.extend(demands.into_iter().map(refused));
                 return None;
             }
         };
         line.store.keep_history(history);
         let before = line.zone.serial();
-        let Group { decided, fault, changed } = line.take(&jobs, now, &shared.counts);
+        let Group { decided, fault, changed } = line.take(&demands, now, &shared.counts);
         let zone = changed.then(|| Arc::clone(&line.zone));
-        let steps = decided.iter().filter(|decided| matches!(decided, Ok(Some(_)))).count();
+        let steps = decided.iter().filter(|decided| decided.change().is_some()).count();
+        let fault = fault.map(|fault| fault.to_string());
         if let Some(fault) = &fault {
             shared.counts.failed.fetch_add(1, Relaxed);
-            let lost = jobs.len() - decided.len();
-            error!("zone {}: {lost} updates are not done, they cannot be kept: {fault}", name(apex));
+            let lost = demands.len() - decided.len();
+            error!("zone {}: {lost} changes are not made, they cannot be kept: {fault}", name(apex));
         }
-        self.note(apex, steps, now, fault.map(|fault| fault.to_string()));
+        self.note(apex, steps, now, fault.clone());
         let mut decided = decided.into_iter();
-        for job in jobs {
-            let (result, step) = outcome(decided.next());
-            settled.push(answer(&shared, job, result, step));
+        for demand in demands {
+            settled.push(match demand {
+                Demand::Update(job) => {
+                    let (result, step) = outcome(decided.next());
+                    answer(&shared, *job, result, step)
+                }
+                Demand::Commit(order) => {
+                    let end = commit_end(apex, decided.next(), fault.as_deref().unwrap_or_default());
+                    Settled::Commit(order.reply, end)
+                }
+            });
         }
         if let Some(zone) = &zone {
-            debug!("zone {}: {steps} updates, serial {before} -> {}", name(apex), zone.serial());
+            debug!("zone {}: {steps} changes, serial {before} -> {}", name(apex), zone.serial());
             self.look_after(apex);
             every.into_iter().for_each(|every| self.shared.schedule.within(apex, every));
         }
@@ -317,10 +344,12 @@ impl Worker {
     /// Puts versions into service; whoever has asked for them is answered then.
     fn publish(&self, zones: Vec<(Apex, Arc<Zone>)>, settled: Vec<Settled>) {
         let settle = move || {
-            for (ticket, result) in settled {
-                match result {
-                    Ok(()) => ticket.resume(|_| Ok(None)),
-                    Err(refusal) => ticket.refuse(refusal),
+            for settled in settled {
+                match settled {
+                    Settled::Update(ticket, Ok(())) => ticket.resume(|_| Ok(None)),
+                    Settled::Update(ticket, Err(refusal)) => ticket.refuse(refusal),
+                    // Whoever asked may have lost patience.
+                    Settled::Commit(reply, end) => drop(reply.try_send(end)),
                 }
             }
         };
@@ -380,72 +409,6 @@ impl Worker {
         };
         self.let_go_unless_stored(apex);
         end
-    }
-
-    /// Makes a transaction a change of its zone, and answers when that is in service.
-    fn commit(&mut self, CommitOrder { apex, work, rules, reply }: CommitOrder) {
-        let (end, zone) = match self.commit_work(&apex, &work, &rules) {
-            Ok(Some((step, zone))) => (Ok(Some(step)), Some(zone)),
-            Ok(None) => (Ok(None), None),
-            Err(fault) => (Err(fault), None),
-        };
-        self.let_go_unless_stored(&apex);
-        // Whoever asked may have lost patience.
-        let answer = move || drop(reply.try_send(end));
-        match (zone, self.shared.keeping.get()) {
-            (Some(zone), Some(keeping)) => keeping.changed(vec![(apex, zone)], Box::new(answer)),
-            _ => answer(),
-        }
-    }
-
-    fn commit_work(
-        &mut self,
-        apex: &Apex,
-        work: &Work,
-        rules: &ZoneUpdates,
-    ) -> Result<Option<(TakenStep, Arc<Zone>)>, TransactionFault> {
-        let (shared, now) = (Arc::clone(&self.shared), unix_seconds());
-        if crate::sync::lock(&shared.frozen).contains(apex) {
-            return Err(TransactionFault::Frozen);
-        }
-        let not_kept =
-            |fault: String| TransactionFault::NotKept(format!("the change cannot be kept: {fault}"));
-        let line = self.line(apex).map_err(|_| not_kept("the log says why".into()))?;
-        line.store.keep_history(rules.history);
-        // Each change has a serial number, which is no conflict.
-        let ignored = IgnoredParts { serial: true, dnssec: false };
-        let names = work.names.iter().map(NameBuf::as_name);
-        let meanwhile = ignored.without(&diff_names(&work.base, &line.zone, names));
-        if !meanwhile.is_empty() {
-            return Err(TransactionFault::Conflict(Box::new(meanwhile)));
-        }
-        let old = Arc::clone(&line.zone);
-        let touches_apex = work.names.iter().any(|name| name.as_name() == old.apex().as_name());
-        let soa_of = if touches_apex { &work.version } else { &old };
-        let wanted = if work.sets_serial() { work.version.serial() } else { old.serial() };
-        let change = with_serial(work.difference(), &old, soa_of, wanted, rules.serial, now);
-        if change.is_empty() {
-            return Ok(None);
-        }
-        let (from, to) = (change.before, change.after);
-        let (removed, added) = (change.removed.len(), change.added.len());
-        if let Err(fault) = line.step(change, &shared.counts) {
-            let fault = match fault {
-                KeepFault::Zone(error) => return Err(TransactionFault::Unfit(error)),
-                KeepFault::Store(fault) => fault.to_string(),
-            };
-            shared.counts.failed.fetch_add(1, Relaxed);
-            error!("zone {}: a transaction is not committed, it cannot be kept: {fault}", name(apex));
-            self.note(apex, 0, now, Some(fault.clone()));
-            return Err(not_kept(fault));
-        }
-        let zone = Arc::clone(&line.zone);
-        info!(removed, added, "zone {}: a transaction is committed, serial {from} -> {to}", name(apex));
-        self.note(apex, 1, now, None);
-        self.look_after(apex);
-        rules.write_file_every.into_iter().for_each(|every| shared.schedule.within(apex, every));
-        let records = zone.record_count();
-        Ok(Some((TakenStep { from, to, removed, added, records }, zone)))
     }
 
     fn history(&mut self, apex: &Apex, from: Serial) -> Option<History> {
@@ -522,13 +485,27 @@ fn name(apex: &Apex) -> Name<'_> {
 /// How a request is answered, and from which serial number to which it led; `None` was not kept.
 fn outcome(decided: Option<Decided>) -> (Result<(), Refusal>, Option<(Serial, Serial)>) {
     match decided {
-        Some(Ok(change)) => (Ok(()), change.map(|change| (change.before, change.after))),
-        Some(Err(fault)) => {
+        Some(Decided::Update(Ok(change))) => (Ok(()), change.map(|change| (change.before, change.after))),
+        Some(Decided::Update(Err(fault))) => {
             debug!("update: {fault}");
             (Err(refusal(&fault)), None)
         }
-        None => (Err(NOT_KEPT), None),
+        Some(Decided::Commit(_)) | None => (Err(NOT_KEPT), None),
     }
+}
+
+/// What came of a transaction; `None` was not kept, for this fault.
+fn commit_end(apex: &Apex, decided: Option<Decided>, fault: &str) -> CommitEnd {
+    let Some(Decided::Commit(decided)) = decided else { return Err(not_kept(fault)) };
+    let Some((change, records)) = decided? else { return Ok(None) };
+    let (from, to) = (change.before, change.after);
+    let (removed, added) = (change.removed.len(), change.added.len());
+    info!(removed, added, "zone {}: a transaction is committed, serial {from} -> {to}", name(apex));
+    Ok(Some(TakenStep { from, to, removed, added, records }))
+}
+
+fn not_kept(fault: &str) -> TransactionFault {
+    TransactionFault::NotKept(format!("the change cannot be kept: {fault}"))
 }
 
 /// Counts and logs an answer.
@@ -544,12 +521,12 @@ fn answer(shared: &Shared, job: Job, result: Result<(), Refusal>, step: Option<(
         to = step.map(|(_, to)| to.0),
         "update"
     );
-    (job.ticket, result)
+    Settled::Update(job.ticket, result)
 }
 
 /// What `change` is of, as a change of `old` to the SOA of `new`, with a serial number behind that of the version so far:
 /// `wanted`, if it is that, or else the next one. Empty if nothing else changes and no serial number is wanted.
-fn with_serial(
+pub(super) fn with_serial(
     change: ChangeSet,
     old: &Zone,
     new: &Zone,

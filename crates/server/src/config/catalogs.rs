@@ -27,9 +27,9 @@ keys! {
         live "catalog-template" template: Option<String> = None, example "customers";
         /// Templates of members by their group in the catalog zone; all others have `catalog-template`.
         live "catalog-groups" groups: Option<GroupTemplates> = None, example { gold = "customers" };
-        /// Largest share of a catalog zone's members that one version of it removes. If it would remove more, and ten at
-        /// least, all of them stay in service until they are listed again or `nomen ctl reload --force` is given. With
-        /// `catalog-produce` they stay in the list. Unset: 0.2.
+        /// Largest share of a catalog zone's members that one version of it removes, or resets by other labels (RFC 9432
+        /// §5.4). If it would be more, and ten at least, all of them stay as they are until they are listed again or `nomen
+        /// ctl reload --force` is given. With `catalog-produce` they stay in the list. Unset: 0.2.
         live "catalog-max-removed" max_removed: Option<Share> = None, example 0.5;
         /// Answer queries and transfers of the catalog zone itself. It is not for ordinary clients: unset, it is refused as
         /// if it were not there.

@@ -2,7 +2,7 @@
 //! changes.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use toml::Spanned;
 use toml::de::DeValue;
@@ -33,6 +33,9 @@ keys! {
         /// Servers that are told of each change of the zone (NOTIFY, RFC 1996), written as in `primaries`. Only those in the
         /// list are told, not the name servers of the zone.
         live "notify" notify: Option<Vec<At<Peer>>> = None, example ["192.0.2.53", "2001:db8::53 key:transfer.example.com"];
+        /// Addresses of this machine, one of each family at most, from which other servers of the zone are asked and told:
+        /// SOA queries, transfers, NOTIFY, updates that are passed on. Unset: what the system chooses.
+        live "source" source: Option<Vec<At<SourceAddress>>> = None, example ["192.0.2.2", "2001:db8::2"];
         /// Who may announce changes beside the addresses and keys of `primaries`, written as in `allow-transfer`.
         live "allow-notify" allow_notify: Option<Vec<At<TransferGrant>>> = None, example ["192.0.2.0/24"];
         /// Whose dynamic updates of the zone are passed on to the first of `primaries` that can be reached, written as in
@@ -41,9 +44,9 @@ keys! {
         live "forward-updates" forward_updates: Option<Vec<At<TransferGrant>>> = None, example ["192.0.2.0/24"];
         /// Ask primaries for what changed (IXFR, RFC 1995), and for the whole zone only where they cannot say. Unset: yes.
         live "ixfr" ixfr: Option<bool> = None, example false;
-        /// Whether versions from primaries must be what their digest was made of (ZONEMD, RFC 8976): `verify` refuses one whose
-        /// digest is wrong, `require` also one without a digest that is known, `off` does not look. What is refused does not go
-        /// into service. Unset: `verify`.
+        /// Whether versions must be what their digest was made of (ZONEMD, RFC 8976): `verify` refuses one whose digest is wrong,
+        /// `require` also one without a digest that is known, `off` does not look. What is refused does not go into service.
+        /// What updates make of a zone is not looked at. Unset: `verify` for versions from primaries, `off` for files.
         live "zonemd" zonemd: Option<ZonemdPolicy> = None, example "require";
         /// Shortest time between two looks for a newer version, whatever the SOA record says. Unset: `10s`.
         live "min-refresh" min_refresh: Bound = None, example "1m";
@@ -61,7 +64,7 @@ keys! {
     }
 }
 
-/// What becomes of versions from primaries by their digest (ZONEMD, RFC 8976).
+/// What becomes of versions by their digest (ZONEMD, RFC 8976).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ZonemdPolicy {
     /// It is not looked at.
@@ -160,6 +163,50 @@ impl Value for Peer {
     }
 }
 
+/// An address of this machine that packets come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SourceAddress(pub IpAddr);
+
+/// What is wrong with a [`SourceAddress`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SourceFault {
+    /// This is no address.
+    NoAddress(String),
+    /// No packet comes from it.
+    NoHost(IpAddr),
+}
+
+impl fmt::Display for SourceFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoAddress(text) => write!(f, "`{text}` is no address such as 192.0.2.2 or 2001:db8::2"),
+            Self::NoHost(address) => write!(f, "{address} is the address of no host"),
+        }
+    }
+}
+
+impl std::str::FromStr for SourceAddress {
+    type Err = SourceFault;
+
+    fn from_str(text: &str) -> Result<Self, SourceFault> {
+        let address: IpAddr = text.parse().map_err(|_| SourceFault::NoAddress(text.to_owned()))?;
+        let is_host = !address.is_unspecified() && !address.is_multicast();
+        if is_host { Ok(Self(address)) } else { Err(SourceFault::NoHost(address)) }
+    }
+}
+
+impl Value for SourceAddress {
+    fn kind() -> String {
+        "address".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.text(node, "an address such as \"192.0.2.2\"", str::parse)
+    }
+    fn render(&self) -> Option<String> {
+        Some(quote(&self.0.to_string()))
+    }
+}
+
 impl PeerKeys {
     /// Every key that is named, with its place.
     pub fn keys(&self) -> impl Iterator<Item = At<LowerNameBuf>> {
@@ -200,8 +247,16 @@ impl PeerKeys {
         }
     }
 
-    /// Bounds the wrong way round.
+    /// Bounds the wrong way round, and two sources where one is meant.
     pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {
+        let sources = || self.source.value.iter().flatten();
+        if [true, false]
+            .iter()
+            .any(|v4| sources().filter(|source| source.value.0.is_ipv4() == *v4).count() > 1)
+        {
+            let message = "`source` has two addresses of one family";
+            faults.push(Diagnostic::at(self.source.place.as_ref(), message));
+        }
         for (names, low, high) in [
             (["min-refresh", "max-refresh"], &self.min_refresh, &self.max_refresh),
             (["min-retry", "max-retry"], &self.min_retry, &self.max_retry),
@@ -225,7 +280,6 @@ impl PeerKeys {
             ("allow-notify", &self.allow_notify.place),
             ("forward-updates", &self.forward_updates.place),
             ("ixfr", &self.ixfr.place),
-            ("zonemd", &self.zonemd.place),
             ("min-refresh", &self.min_refresh.place),
             ("max-refresh", &self.max_refresh.place),
             ("min-retry", &self.min_retry.place),
@@ -259,6 +313,16 @@ mod tests {
             let peer: Peer = text.parse().expect(text);
             assert_eq!(peer.address, address.parse().expect("an address"), "{text}");
             assert_eq!(peer.key.map(|key| key.as_name().to_string()).as_deref(), key, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_source_is_the_address_of_a_host() {
+        let source = |text: &str| text.parse::<SourceAddress>().map(|source| source.0.to_string());
+        assert_eq!(source("2001:DB8::2"), Ok("2001:db8::2".to_owned()));
+        assert_eq!(source("192.0.2.2@53"), Err(SourceFault::NoAddress("192.0.2.2@53".to_owned())));
+        for text in ["0.0.0.0", "::", "224.0.0.1", "ff02::1"] {
+            assert!(matches!(source(text), Err(SourceFault::NoHost(_))), "{text}");
         }
     }
 

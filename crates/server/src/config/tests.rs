@@ -61,6 +61,10 @@ fn each_fault_has_its_words() {
         ),
         ("[[zone]]\nname = \"a\"\nfile = \"a\"\nixfr = false", "`ixfr` has no effect without `primaries`"),
         (
+            "[[zone]]\nname = \"a\"\nprimaries = [\"192.0.2.1\"]\nsource = [\"192.0.2.2\", \"192.0.2.3\"]",
+            "`source` has two addresses of one family",
+        ),
+        (
             "[[zone]]\nname = \"a\"\nfile = \"a\"\nallow-notify = [\"any\"]",
             "`allow-notify` has no effect without `primaries`",
         ),

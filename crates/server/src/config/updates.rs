@@ -19,6 +19,9 @@ keys! {
         live "queue" queue: Int<usize, 1, 1_000_000> = Int(10_000), example 1000;
         /// Most prerequisites and changes of one request together. One with more is refused.
         live "max-records" records: Int<usize, 1, 65_535> = Int(1000), example 100;
+        /// Most updates at a time that are passed on to primaries (`forward-updates`) and wait for their answers. One more is
+        /// answered with SERVFAIL.
+        live "forward-in-flight" forward_in_flight: Int<u64, 1, 10_000> = Int(64), example 200;
         /// Most transactions (`nomen ctl zone begin`) that are open at a time.
         live "transactions" transactions: Int<usize, 1, 10_000> = Int(16), example 4;
         /// Most bytes of the records that may be set and unset in one transaction.

@@ -121,7 +121,7 @@ fn transfer(
 ) -> Result<Fetched, SecondaryFault> {
     let unreachable = |_: io::Error| SecondaryFault::Unreachable;
     let (request, verifier) = request(job, expire)?;
-    let mut stream = TcpStream::connect_timeout(&job.primary.address, CONNECT).map_err(unreachable)?;
+    let mut stream = job.primary.connect(CONNECT).map_err(unreachable)?;
     // Where the system refuses, the request goes out a little later, or a look at the limits comes late.
     let _ = stream.set_nodelay(true);
     stream.set_write_timeout(Some(job.limits.idle)).map_err(unreachable)?;
@@ -322,7 +322,7 @@ mod tests {
         FetchJob {
             number: 1,
             apex: "example.".parse().expect("a name"),
-            primary: PeerServer { address: listener.local_addr().expect("bound"), key: None },
+            primary: PeerServer { address: listener.local_addr().expect("bound"), key: None, source: None },
             asked: AskedFor::Axfr,
             id: 7,
             have: None,

@@ -20,8 +20,6 @@ use super::{Secondaries, on_a_thread};
 use crate::frontend::Served;
 use crate::sync::read;
 
-/// Updates that wait for a primary at a time. One more is answered with SERVFAIL.
-const IN_FLIGHT: u64 = 64;
 /// Longest wait for a connection to a primary.
 const CONNECT: Duration = Duration::from_secs(3);
 /// Longest wait for its answer, which may have to wait for a disk.
@@ -82,7 +80,8 @@ impl UpdateForwarding {
 
     fn pass_on(&self, peers: &Arc<ZonePeers>, asked: &Asked<'_>, tickets: TicketOffice<'_>) -> Sourced {
         let counts = &self.secondaries.counts;
-        let Some(place) = Place::take(counts) else {
+        let most = self.secondaries.forwards.load(Relaxed);
+        let Some(place) = Place::take(counts, most) else {
             counts.forward_too_many.fetch_add(1, Relaxed);
             return Sourced::Refused(NOT_PASSED_ON);
         };
@@ -102,8 +101,9 @@ impl UpdateForwarding {
 struct Place(Arc<SecondaryCounts>);
 
 impl Place {
-    fn take(counts: &Arc<SecondaryCounts>) -> Option<Place> {
-        let more = |waiting| (waiting < IN_FLIGHT).then_some(waiting + 1);
+    /// One of so many.
+    fn take(counts: &Arc<SecondaryCounts>, most: u64) -> Option<Place> {
+        let more = |waiting| (waiting < most).then_some(waiting + 1);
         counts.forwarding.fetch_update(Relaxed, Relaxed, more).ok()?;
         Some(Place(Arc::clone(counts)))
     }
@@ -118,7 +118,7 @@ impl Drop for Place {
 /// Asks one primary after the other, until one has taken the update.
 fn settle(zone: &str, peers: &ZonePeers, message: &[u8], ticket: Ticket, place: &Place) {
     for primary in &peers.primaries {
-        let Ok(stream) = TcpStream::connect_timeout(&primary.address, CONNECT) else { continue };
+        let Ok(stream) = primary.connect(CONNECT) else { continue };
         match exchange(stream, message) {
             Ok(answer) => {
                 place.0.forwarded.fetch_add(1, Relaxed);
@@ -166,10 +166,12 @@ mod tests {
     #[test]
     fn only_so_many_updates_wait_for_a_primary() {
         let counts = Arc::new(SecondaryCounts::default());
-        let mut places: Vec<Place> = (0..IN_FLIGHT).filter_map(|_| Place::take(&counts)).collect();
-        assert_eq!((places.len() as u64, Place::take(&counts).is_none()), (IN_FLIGHT, true));
+        let mut places: Vec<Place> = (0..64).filter_map(|_| Place::take(&counts, 64)).collect();
+        assert_eq!((places.len(), Place::take(&counts, 64).is_none()), (64, true));
         places.pop();
-        assert!(Place::take(&counts).is_some());
+        assert!(Place::take(&counts, 64).is_some());
+        // Another bound holds for what comes next.
+        assert!(Place::take(&counts, 20).is_none());
         drop(places);
         assert_eq!(counts.forwarding.load(Relaxed), 0);
     }

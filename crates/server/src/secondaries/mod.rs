@@ -24,6 +24,7 @@ use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock, RwLock, Weak};
 use std::time::{Duration, Instant};
@@ -111,6 +112,8 @@ pub struct Secondaries {
     unread: Arc<Unread>,
     counts: Arc<SecondaryCounts>,
     desk: Arc<Desk>,
+    /// Updates that may wait for primaries at a time.
+    forwards: AtomicU64,
 }
 
 /// What the core reaches: the threads of transfers, and whoever serves the zones.
@@ -230,7 +233,9 @@ impl Secondaries {
         desk.outgoing.get_or_init(|| Arc::downgrade(&outgoing));
         let engine_of = Arc::downgrade(engine);
         let rules = RwLock::default();
-        let secondaries = Arc::new(Secondaries { outgoing, engine: engine_of, rules, unread, counts, desk });
+        let forwards = AtomicU64::new(settings.updates.forward_in_flight.0);
+        let secondaries =
+            Arc::new(Secondaries { outgoing, engine: engine_of, rules, unread, counts, desk, forwards });
         let source: Arc<dyn Source> = secondaries.clone();
         engine.change_sources(|sources| sources.notify = Some(Arc::clone(&source)));
         Ok(secondaries)
@@ -415,6 +420,7 @@ fn limits(settings: &Settings) -> CoreLimits {
 
 impl Adopt for Secondaries {
     fn adopt(&self, settings: &Settings) {
+        self.forwards.store(settings.updates.forward_in_flight.0, Ordering::Relaxed);
         self.request(SecondaryRequest::Limit(limits(settings)));
     }
 }

@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 use transfer::secondary::SecondaryRules;
 use transfer::tsig::{TsigKey, TsigKeys};
 
-use crate::config::peers::{Peer, PeerKeys, ZonemdPolicy};
+use crate::config::peers::{Peer, PeerKeys, SourceAddress, ZonemdPolicy};
 use crate::config::table::read::At;
 use crate::config::table::value::AddrPort;
 use crate::config::transfers::TransferGrant;
@@ -21,12 +23,24 @@ pub struct PeerServer {
     pub address: SocketAddr,
     /// The key, if there is one.
     pub key: Option<Arc<TsigKey>>,
+    /// The address of this machine that it is asked from, if that matters.
+    pub source: Option<IpAddr>,
 }
 
 impl PartialEq for PeerServer {
     fn eq(&self, other: &Self) -> bool {
         let name = |peer: &Self| peer.key.as_ref().map(|key| key.name().to_buf());
-        self.address == other.address && name(self) == name(other)
+        self.address == other.address && self.source == other.source && name(self) == name(other)
+    }
+}
+
+impl PeerServer {
+    /// Opens a connection to it.
+    ///
+    /// # Errors
+    /// The system's; also that there is no such address here as it is to be asked from.
+    pub(super) fn connect(&self, patience: Duration) -> io::Result<TcpStream> {
+        net::connect(self.address, self.source, patience)
     }
 }
 
@@ -153,9 +167,10 @@ impl PeerMaker {
     }
 
     fn make(&self, own: &PeerKeys, template: &PeerKeys, taken: bool) -> Arc<ZonePeers> {
+        let sources = own.source.value.as_ref().or(template.source.value.as_ref()).map_or(&[][..], |all| all);
         let all = |list: &At<Option<Vec<At<Peer>>>>, other: &At<Option<Vec<At<Peer>>>>| {
             let list = list.value.as_ref().or(other.value.as_ref());
-            list.into_iter().flatten().map(|peer| self.server(peer)).collect()
+            list.into_iter().flatten().map(|peer| self.server(peer, sources)).collect()
         };
         let grants = |list: &At<Option<Vec<At<TransferGrant>>>>,
                       other: &At<Option<Vec<At<TransferGrant>>>>| {
@@ -172,9 +187,11 @@ impl PeerMaker {
         })
     }
 
-    fn server(&self, peer: &Peer) -> PeerServer {
+    fn server(&self, peer: &Peer, sources: &[At<SourceAddress>]) -> PeerServer {
         let key = peer.key.as_ref().and_then(|name| self.keys.get(name.as_lower()));
-        PeerServer { address: peer.address, key: key.cloned() }
+        let of_family = |source: &&At<SourceAddress>| source.value.0.is_ipv4() == peer.address.is_ipv4();
+        let source = sources.iter().find(of_family).map(|source| source.value.0);
+        PeerServer { address: peer.address, key: key.cloned(), source }
     }
 
     /// The rules.

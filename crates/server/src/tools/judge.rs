@@ -15,6 +15,7 @@ use zone::zonemd::{self, ZonemdFault};
 
 use super::audited::AuditSum;
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, FailOn};
+use crate::config::peers::ZonemdPolicy;
 use crate::zones::text::{Examined, Meter, ZoneFinding, examine};
 use crate::zones::{ZoneSpec, ZoneText};
 
@@ -27,8 +28,8 @@ struct Unplaced {
 }
 
 /// Reads a zone and checks all there is to check, with at most about `shown` findings of each kind reported.
-/// With `audit_at`, seconds since 1970 modulo 2^32 (RFC 4034 §3.1.5), DNSSEC is checked as of that time. With `zonemd` the
-/// zone must have a digest that is right (RFC 8976).
+/// With `audit_at`, seconds since 1970 modulo 2^32 (RFC 4034 §3.1.5), DNSSEC is checked as of that time. With `zonemd`, or where
+/// the configuration says so, the zone must have a digest that is right (RFC 8976).
 pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>, zonemd: bool) -> Examined {
     let mut examined = examine(spec, key, shown, &Meter::default());
     let mut unplaced = Vec::new();
@@ -46,6 +47,7 @@ pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>
             let error = finding.kind.severity() == Severity::Error;
             keep(unplaced_of(error, finding.owner, finding.rtype, &finding));
         });
+        let zonemd = zonemd || spec.zonemd == Some(ZonemdPolicy::Require);
         if zonemd && let Err(fault @ (ZonemdFault::Absent | ZonemdFault::Unknown)) = zonemd::verify(zone) {
             keep(unplaced_of(
                 true,

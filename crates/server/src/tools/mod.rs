@@ -31,7 +31,8 @@ use crate::zones::{Origin, ZoneSpec, ZoneText};
 pub fn zone_spec(origin: &str, file: &Path) -> Result<ZoneSpec, ZoneNameFault> {
     let name = zone_name(origin)?;
     let (apex, text) = (name.as_name().as_wire().into(), ZoneText::File(file.to_owned()));
-    Ok(ZoneSpec { apex, text, origin: Origin::Configuration, differences: DifferenceRule::default() })
+    let (origin, differences) = (Origin::Configuration, DifferenceRule::default());
+    Ok(ZoneSpec { apex, text, origin, differences, zonemd: None })
 }
 
 /// Reads a zone for a verb that prints it. Faults go to standard error.

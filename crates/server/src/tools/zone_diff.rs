@@ -105,6 +105,7 @@ fn read(args: &ZoneDiffArgs, apex: Name<'_>, source: &str, key: &HashKey) -> Res
         path => {
             let spec = ZoneSpec {
                 differences: DifferenceRule::default(),
+                zonemd: None,
                 apex: apex.as_wire().into(),
                 text: ZoneText::File(path.into()),
                 origin: Origin::Configuration,

@@ -54,6 +54,8 @@ impl Default for DifferenceRule {
 enum Order {
     /// Keep what changed, and so many bytes of what changed before.
     Keep(Apex, Arc<ChangeSet>, u64),
+    /// The same, if it leads on from what is there.
+    GoOn(Apex, Arc<ChangeSet>, u64),
     /// Let go of a zone.
     Forget(Apex),
     /// What changed since a version.
@@ -108,6 +110,13 @@ impl Differences {
     pub fn keep(&self, apex: &Apex, change: Arc<ChangeSet>, bytes: u64) {
         lock(&self.known).insert(apex.clone());
         self.order(Order::Keep(apex.clone(), change, bytes));
+    }
+
+    /// Keeps what changed in a zone while this program did not run, if what is kept leads up to that.
+    pub fn go_on(&self, apex: &Apex, change: Arc<ChangeSet>, bytes: u64) {
+        if self.knows(apex) {
+            self.order(Order::GoOn(apex.clone(), change, bytes));
+        }
     }
 
     /// Lets go of what is kept of a zone.
@@ -168,6 +177,15 @@ impl Keeper {
                 Order::Keep(apex, change, bytes) => {
                     let kept = self.keep(&apex, &change, bytes);
                     self.note(&apex, kept);
+                }
+                Order::GoOn(apex, change, bytes) => {
+                    let store = self.take(&apex);
+                    let leads_on = store.as_ref().is_ok_and(|store| store.serial() == Some(change.before));
+                    store.into_iter().for_each(|store| drop(self.stores.insert(apex.clone(), store)));
+                    if leads_on {
+                        let kept = self.keep(&apex, &change, bytes);
+                        self.note(&apex, kept);
+                    }
                 }
                 Order::Forget(apex) => match self.take(&apex).and_then(ZoneStore::remove) {
                     Ok(()) => {}
@@ -296,7 +314,17 @@ mod tests {
         // Serial 7 came while nobody looked.
         keep(&differences, 7, 8);
         assert_eq!((steps(&differences, 5), steps(&differences, 7)), (None, Some(vec![(7, 8)])));
+        // What came meanwhile goes on from what is there, or is left alone.
+        let go_on = |from: u32, to: u32| {
+            let change = Arc::new(diff(&zone(from), &zone(to)));
+            differences.go_on(&apex(), change, DEFAULT_HISTORY);
+        };
+        go_on(9, 10);
+        assert_eq!(steps(&differences, 7), Some(vec![(7, 8)]));
+        go_on(8, 10);
+        assert_eq!(steps(&differences, 7), Some(vec![(7, 8), (8, 10)]));
         differences.retain(|_| false);
+        go_on(10, 11);
         assert!(!differences.knows(&apex()));
         let differences = again(state.path(), differences);
         assert!(!differences.knows(&apex()) && steps(&differences, 7).is_none());

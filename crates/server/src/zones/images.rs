@@ -325,9 +325,18 @@ impl Images {
         }
     }
 
-    /// Whether a zone is to have an image. Those that have one keep it.
+    /// The version that an earlier run has served, whatever became of the text since.
+    pub fn read_earlier(&self, spec: &ZoneSpec, threads: usize) -> Option<Zone> {
+        let zone = Image::open(&self.state.path(spec)).and_then(|image| image.read(&self.state.key, threads));
+        zone.ok().filter(|zone| zone.apex().as_name() == spec.name())
+    }
+
+    /// Whether a zone is to have an image. Those that have one keep it, and where an operator wants to have differences, the
+    /// next run begins with the one to what this one has served.
     pub fn wants(&self, spec: &ZoneSpec, zone: &Zone) -> bool {
-        zone.record_count() >= self.least || self.state.path(spec).exists()
+        zone.record_count() >= self.least
+            || spec.differences.from_records == Some(0)
+            || self.state.path(spec).exists()
     }
 
     /// Has images written, soon.
@@ -423,6 +432,7 @@ mod tests {
             text: ZoneText::BuiltIn(""),
             origin: Origin::Configuration,
             differences: crate::zones::differences::DifferenceRule::default(),
+            zonemd: None,
         }
     }
 

@@ -38,7 +38,7 @@ use zone::store::ChangeSet;
 use super::differences::DifferenceRule;
 use super::examiner::{Examination, ExamineOrder};
 use super::images::ImageOrder;
-use super::{FileStamp, Origin, ZoneFault, ZoneSpec, ZoneState, ZoneText};
+use super::{FileStamp, ZoneFault, ZoneSpec, ZoneState, ZoneText};
 
 /// How closely a zone's files are to be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -176,6 +176,9 @@ pub enum KeeperAction {
     Take(Arc<Zone>, Option<FileStamp>),
     /// Keep what changed, and so many bytes of what changed before.
     KeepDifference(Arc<ChangeSet>, u64),
+    /// The same if it leads on from what is kept, which alone says that nothing stood under its serial number but the
+    /// version that it begins with.
+    ContinueDifferences(Arc<ChangeSet>, u64),
     /// What was kept of changes leads nowhere: let go of it.
     ForgetDifferences,
     /// Write an image, once the zone is in service.
@@ -302,12 +305,20 @@ impl Keeper {
         self.loading.is_some()
     }
 
-    /// Whoever wants the zone now, and whether it is kept what changes in it.
-    pub fn wanted_by(&mut self, origin: &Origin, differences: DifferenceRule) {
+    /// The zone is wanted as `wanted` says from now on, but for its text, which [`KeeperEvent::Wanted`] has.
+    pub fn wanted_as(&mut self, wanted: &ZoneSpec) {
         let spec = &self.state.spec;
-        if spec.origin != *origin || spec.differences != differences {
+        if spec.zonemd != wanted.zonemd && !self.claimed {
+            // What was read under another rule is looked at again.
+            self.stamps = None;
+        }
+        if spec.origin != wanted.origin
+            || spec.differences != wanted.differences
+            || spec.zonemd != wanted.zonemd
+        {
             self.change(|state| {
-                (state.spec.origin, state.spec.differences) = (origin.clone(), differences);
+                let spec = ZoneSpec { text: state.spec.text.clone(), ..wanted.clone() };
+                state.spec = spec;
             });
         }
     }
@@ -437,7 +448,7 @@ impl Keeper {
         });
         let mut actions: Vec<KeeperAction> =
             warnings.into_iter().map(|text| KeeperAction::Report(Notice::Warning(text))).collect();
-        let same = changes.as_ref().is_some_and(|changes| changes.is_empty());
+        let same = from.is_some() && changes.as_ref().is_some_and(|changes| changes.is_empty());
         actions.extend(step.notices(same).map(KeeperAction::Report));
         actions.extend(self.difference(step, changes.filter(|_| !same), &zone));
         actions.push(KeeperAction::Publish(Change::Serve(Arc::clone(&zone))));
@@ -449,24 +460,29 @@ impl Keeper {
         actions
     }
 
-    /// What becomes of the difference between the version before and this one.
+    /// What becomes of the difference between the version before and this one. At a start there is a difference only to a
+    /// version that an earlier run has served.
     fn difference(
         &mut self,
         step: VersionStep,
         changes: Option<Arc<ChangeSet>>,
         zone: &Zone,
     ) -> Option<KeeperAction> {
-        let from = step.from?;
+        let DifferenceRule { bytes, .. } = self.state.spec.differences;
+        let wants = self.state.spec.differences.wants(zone);
+        let is_smaller = |change: &ChangeSet| change.record_count() <= zone.record_count();
+        let Some(from) = step.from else {
+            let leads_on = |change: &ChangeSet| change.before.compare(change.after) == Some(Ordering::Less);
+            let change = changes.filter(|change| wants && leads_on(change) && is_smaller(change))?;
+            return Some(KeeperAction::ContinueDifferences(change, bytes));
+        };
         if from.compare(step.to) != Some(Ordering::Less) {
             let is_other = from != step.to || changes.is_some();
             self.ambiguous |= is_other;
             return is_other.then_some(KeeperAction::ForgetDifferences);
         }
         let was_ambiguous = std::mem::take(&mut self.ambiguous);
-        let DifferenceRule { bytes, .. } = self.state.spec.differences;
-        let is_smaller = |change: &ChangeSet| change.record_count() <= zone.record_count();
-        let wanted = !was_ambiguous && self.state.spec.differences.wants(zone);
-        let change = changes.filter(|change| wanted && is_smaller(change))?;
+        let change = changes.filter(|change| !was_ambiguous && wants && is_smaller(change))?;
         Some(KeeperAction::KeepDifference(change, bytes))
     }
 
@@ -574,6 +590,7 @@ impl Keeper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::zones::Origin;
     use wire::hash::HashKey;
     use wire::{NameBuf, Ttl, Type};
     use zone::ZoneBuilder;
@@ -588,6 +605,7 @@ mod tests {
             text: ZoneText::File("a".into()),
             origin: Origin::Configuration,
             differences: DifferenceRule::default(),
+            zonemd: None,
         };
         Keeper::new(spec)
     }
@@ -627,6 +645,9 @@ mod tests {
             KeeperAction::WriteImage(_) => "image".into(),
             KeeperAction::Take(zone, _) => format!("take {}", zone.serial()),
             KeeperAction::KeepDifference(change, _) => format!("keep {} to {}", change.before, change.after),
+            KeeperAction::ContinueDifferences(change, _) => {
+                format!("continue {} to {}", change.before, change.after)
+            }
             KeeperAction::ForgetDifferences => "forget".into(),
             KeeperAction::Report(Notice::FileNotTaken(serial)) => format!("not taken {serial}"),
             KeeperAction::Report(Notice::Warning(text)) => format!("warn {text}"),
@@ -701,9 +722,13 @@ mod tests {
     fn what_changes_is_kept_where_the_serial_goes_on_and_leads_on_from_one_version_alone() {
         let mut keeper = keeper();
         let rule = |from_records| DifferenceRule { from_records, bytes: 7 };
-        keeper.wanted_by(&Origin::Configuration, rule(Some(0)));
+        let wanted = |keeper: &mut Keeper, differences| {
+            let spec = ZoneSpec { differences, ..keeper.state().spec.clone() };
+            keeper.wanted_as(&spec);
+        };
+        wanted(&mut keeper, rule(Some(0)));
         let mut read = |number: u32, serial: u8, from: Option<u8>, rule: Option<DifferenceRule>| {
-            rule.into_iter().for_each(|rule| keeper.wanted_by(&Origin::Configuration, rule));
+            rule.into_iter().for_each(|rule| wanted(&mut keeper, rule));
             want(&mut keeper, ReadWhen::Anyway);
             let Looked::Loaded(mut loaded) = reading(serial) else { panic!("a reading") };
             loaded.step = from.map(|from| {
@@ -807,6 +832,7 @@ mod tests {
             text: ZoneText::Primaries,
             origin: Origin::Configuration,
             differences: DifferenceRule::default(),
+            zonemd: None,
         };
         let mut keeper = Keeper::new(spec);
         let wanted = words(&keeper.handle(KeeperEvent::Wanted(ZoneText::Primaries, ReadWhen::IfChanged)));

@@ -481,9 +481,9 @@ impl Keeping {
         let held_zones = if held.is_empty() { Vec::new() } else { unwanted(&keepers, &wanted) };
         self.list_members(&mut wanted, &held_zones);
         for spec in wanted.specs {
-            let (text, origin, differences) = (spec.text.clone(), spec.origin.clone(), spec.differences);
-            let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec));
-            zone.keeper.wanted_by(&origin, differences);
+            let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec.clone()));
+            zone.keeper.wanted_as(&spec);
+            let text = spec.text;
             actions.extend(zone.keeper.handle(KeeperEvent::Wanted(text, ReadWhen::IfChanged)));
             zone.awaited = zone.keeper.is_loading();
             self.round.iter_mut().for_each(|round| match zone.awaited {
@@ -612,6 +612,10 @@ impl Keeping {
                     let differences = self.differences.iter();
                     differences.for_each(|kept| kept.keep(apex, Arc::clone(change), *bytes));
                 }
+                (KeeperAction::ContinueDifferences(change, bytes), ..) => {
+                    let differences = self.differences.iter();
+                    differences.for_each(|kept| kept.go_on(apex, Arc::clone(change), *bytes));
+                }
                 (KeeperAction::ForgetDifferences, ..) => {
                     self.differences.iter().for_each(|kept| kept.forget(apex));
                 }
@@ -682,6 +686,7 @@ impl Keeping {
                 | KeeperAction::Examine(_)
                 | KeeperAction::Begin(_)
                 | KeeperAction::KeepDifference(..)
+                | KeeperAction::ContinueDifferences(..)
                 | KeeperAction::ForgetDifferences
                 | KeeperAction::Take(..) => {}
             }
@@ -839,6 +844,7 @@ fn report(apex: &Apex, actions: &[KeeperAction], starting: bool) {
             KeeperAction::Load(_)
             | KeeperAction::Take(..)
             | KeeperAction::KeepDifference(..)
+            | KeeperAction::ContinueDifferences(..)
             | KeeperAction::ForgetDifferences
             | KeeperAction::Publish(_)
             | KeeperAction::PublishNow(_)

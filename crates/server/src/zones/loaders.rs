@@ -118,10 +118,10 @@ impl Loaders {
 }
 
 impl Load {
-    /// The step from what is served to this zone, if it is found cheaply: where it holds the same, which is only looked into
+    /// The step from what is or was served to this zone, if it is found cheaply: where it holds the same, which is only looked into
     /// if the serial number says so, or where differences are kept, if it is short.
-    fn step(&self, zone: &Zone) -> Option<ChangeSet> {
-        let served = self.serving.as_deref()?;
+    fn step(&self, served: Option<&Zone>, zone: &Zone) -> Option<ChangeSet> {
+        let served = served?;
         let most = match self.spec.differences.wants(zone) {
             true => served.record_count() as usize / 8,
             false if served.serial() == zone.serial() => 0,
@@ -208,11 +208,15 @@ impl Shared {
         if let Some((zone, provenance)) =
             images.filter(|_| load.image).and_then(|images| images.read(&load.spec, threads))
         {
+            if let Some(fault) = load.spec.objection(&zone) {
+                let stamps = provenance.sources.iter().map(FileStamp::of_source).collect();
+                return Looked::Bad { fault, stamps };
+            }
             return Looked::Loaded(Box::new(Reading {
                 stamps: provenance.sources.iter().map(FileStamp::of_source).collect(),
                 at: SystemTime::now(),
                 took: begun.elapsed(),
-                step: load.step(&zone).map(Arc::new),
+                step: load.step(load.serving.as_deref(), &zone).map(Arc::new),
                 zone: Arc::new(zone),
                 warnings: Vec::new(),
                 warning_count: usize::try_from(provenance.warnings).unwrap_or(usize::MAX),
@@ -226,18 +230,27 @@ impl Shared {
                 Vec::new()
             }
         };
+        // At a start with other text: secondaries have what was served before.
+        let earlier =
+            match load.serving.is_none() && load.image && load.spec.differences.from_records.is_some() {
+                true => images.and_then(|images| images.read_earlier(&load.spec, threads)),
+                false => None,
+            };
         // A zone of another key than ours is none to go on from.
-        let served = load.serving.as_deref().filter(|served| *served.key() == self.key);
+        let served = load.serving.as_deref().or(earlier.as_ref()).filter(|served| *served.key() == self.key);
         match text::build(&load.spec, &self.key, served, &self.meter) {
             Ok(loaded) => {
                 stamps.extend(loaded.included.iter().map(|path| FileStamp::of(path)));
+                if let Some(fault) = load.spec.objection(&loaded.zone) {
+                    return Looked::Bad { fault, stamps: stamps.into() };
+                }
                 let zone = Arc::new(loaded.zone);
                 let wanted = images.is_some_and(|images| images.wants(&load.spec, &zone));
                 Looked::Loaded(Box::new(Reading {
                     stamps: stamps.into(),
                     at: SystemTime::now(),
                     took: begun.elapsed(),
-                    step: loaded.step.or_else(|| load.step(&zone)).map(Arc::new),
+                    step: loaded.step.or_else(|| load.step(served, &zone)).map(Arc::new),
                     warning_count: loaded.warnings.len(),
                     warnings: loaded.warnings,
                     provenance: loaded.provenance.filter(|_| wanted),

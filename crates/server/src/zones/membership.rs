@@ -23,6 +23,7 @@ use super::keeping::{LEAST_HELD, Removal};
 use super::produce::Listing;
 use super::{Apex, Origin, ZoneSpec, ZoneText};
 use crate::changes::ZoneUpdates;
+use crate::config::peers::ZonemdPolicy;
 use crate::config::zones::pattern::PathPattern;
 use crate::secondaries::ZonePeers;
 use crate::transfers::Grants;
@@ -43,6 +44,8 @@ pub struct MemberTemplate {
     pub updates: Option<Arc<ZoneUpdates>>,
     /// Whether it is kept what changes in their files.
     pub differences: DifferenceRule,
+    /// What becomes of versions in their files by their digest; `None`: it is not looked at.
+    pub zonemd: Option<ZonemdPolicy>,
     /// Where they are listed for others, if they are.
     pub listing: Option<Arc<Listing>>,
 }
@@ -89,7 +92,7 @@ struct Catalog {
     plan: CatalogPlan,
     /// What counts of it.
     listed: CatalogZone,
-    /// What the newest version lists, if that would remove too many.
+    /// What the newest version lists, if that would remove or reset too many.
     held: Option<(CatalogZone, usize)>,
     fault: Option<CatalogFault>,
     /// Whether a version was read by this process.
@@ -105,7 +108,7 @@ pub struct CatalogStatus {
     pub members: usize,
     /// Zones that it lists in vain: others have them.
     pub conflicts: usize,
-    /// Members that stay because too many would go.
+    /// Members that stay as they are because too many would go or be reset.
     pub held_back: usize,
     /// Why its newest version counts for nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -271,7 +274,8 @@ impl Membership {
         let file = template.file.as_ref().map(|pattern| ZoneText::File(pattern.path(shown(zone))));
         let text = file.unwrap_or(ZoneText::Primaries);
         let (apex, origin) = (zone.clone(), Origin::Catalog(of.catalog.clone()));
-        let spec = ZoneSpec { apex, text, origin, differences: template.differences };
+        let spec =
+            ZoneSpec { apex, text, origin, differences: template.differences, zonemd: template.zonemd };
         let MemberTemplate { peers, grants, updates, listing, .. } = template;
         let (peers, grants) = (peers.clone(), grants.clone());
         Some(PlannedZone { spec, peers, grants, updates: updates.clone(), listing: listing.clone() })
@@ -303,20 +307,25 @@ impl Membership {
 }
 
 impl Catalog {
-    /// A version lists these zones from now on, unless it would remove too many.
+    /// A version lists these zones from now on, unless too many would be removed, or be others under their names, of which
+    /// all that is known is forgotten (RFC 9432 §5.4).
     fn take(&mut self, listed: CatalogZone) {
         let (of, apex) = (self.listed.members.len(), &self.plan.apex);
+        let stays =
+            |zone: &Apex, member: &Member| listed.members.get(zone).is_some_and(|now| now.id == member.id);
         let gone: Vec<(&Apex, &Member)> =
-            self.listed.members.iter().filter(|(zone, _)| !listed.members.contains_key(*zone)).collect();
+            self.listed.members.iter().filter(|(zone, member)| !stays(zone, member)).collect();
         let many = gone.len();
         if many < LEAST_HELD || many as f64 <= self.plan.max_removed * of as f64 {
             (self.listed, self.held) = (listed, None);
             return;
         }
+        let others = gone.iter().filter(|(zone, _)| listed.members.contains_key(*zone)).count();
         error!(
-            "catalog zone {}: it lists {many} of {of} members no longer, which is more than `catalog-max-removed`: all of \
-             them stay in service; `nomen ctl reload --force` removes them",
-            shown(apex)
+            "catalog zone {}: of {of} members it lists {} no longer and {others} under other labels, together more than \
+             `catalog-max-removed`: all of them stay as they are; `nomen ctl reload --force` removes or resets them",
+            shown(apex),
+            many - others
         );
         let stay: Vec<(Apex, Member)> =
             gone.into_iter().map(|(zone, member)| (zone.clone(), member.clone())).collect();

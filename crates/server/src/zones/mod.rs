@@ -40,6 +40,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use crate::config::peers::ZonemdPolicy;
 use differences::DifferenceRule;
 use examiner::Examination;
 use wire::Name;
@@ -160,12 +161,20 @@ pub struct ZoneSpec {
     pub origin: Origin,
     /// Whether it is kept what changes in its file.
     pub differences: DifferenceRule,
+    /// What becomes of versions in its file by their digest; `None`: it is not looked at.
+    pub zonemd: Option<ZonemdPolicy>,
 }
 
 impl ZoneSpec {
     /// The zone's name.
     pub fn name(&self) -> Name<'_> {
         Name::from_wire(&self.apex).unwrap_or(Name::ROOT)
+    }
+
+    /// What speaks against a version in its file, by its digest.
+    fn objection(&self, zone: &Zone) -> Option<Arc<ZoneFault>> {
+        let fault = self.zonemd?.objection(zone)?;
+        Some(Arc::new(ZoneFault::without_place(format!("refused, as `zonemd` says: {fault}"))))
     }
 }
 

@@ -21,7 +21,7 @@ use super::{Apex, Origin, ZoneSpec, ZoneText};
 use crate::changes::{UpdateMaker, UpdateRules};
 use crate::config::Configuration;
 use crate::config::catalogs::ListingKeys;
-use crate::config::peers::PeerKeys;
+use crate::config::peers::{PeerKeys, ZonemdPolicy};
 use crate::config::report::Diagnostic;
 use crate::config::table::read::At;
 use crate::config::updates::UpdateKeys;
@@ -153,7 +153,8 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
         }
         let differences = difference_rule(Some(&zone.updates), of_changes, grants.is_some());
         catalogs.extend(catalog_plan(&apex, zone, config, &mut rules, &mut peers, &mut updates));
-        specs.insert(apex.clone(), ZoneSpec { apex, text, origin, differences });
+        let zonemd = zonemd_of(zone, template);
+        specs.insert(apex.clone(), ZoneSpec { apex, text, origin, differences, zonemd });
     }
     let mut wanted = WantedZones {
         catalogs,
@@ -163,8 +164,7 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
         templates: Arc::new(config.templates.clone()),
         ..WantedZones::default()
     };
-    let mut from_folders: HashMap<Apex, (ZoneText, DifferenceRule)> = HashMap::new();
-    let mut shared = Vec::new();
+    let (mut from_folders, mut shared) = (HashMap::new(), Vec::new());
     for template in config.templates.values() {
         let Some(folder) = template.directory.value.as_deref() else { continue };
         let max_removed = template.max_removed.value.0;
@@ -178,7 +178,8 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
                     shared.extend(names.map(|name| (Apex::from(name.as_name().as_wire()), template)));
                 }
                 let differences = difference_rule(None, Some(&template.updates), transfer.is_some());
-                found.into_iter().for_each(|at| sort_in(at, differences, &mut from_folders, &mut wanted));
+                let rules = (differences, template.peers.zonemd.value);
+                found.into_iter().for_each(|at| sort_in(at, rules, &mut from_folders, &mut wanted));
             }
             Err(fault) => faults.push(Diagnostic::at(template.directory.place.as_ref(), fault).outside()),
         }
@@ -193,8 +194,8 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     wanted.transfers = rules.made();
     wanted.peers = peers.made();
     wanted.updates = updates.made();
-    for (apex, (text, differences)) in from_folders {
-        let spec = || ZoneSpec { apex: apex.clone(), text, origin: Origin::Folder, differences };
+    for (apex, (text, (differences, zonemd))) in from_folders {
+        let spec = || ZoneSpec { apex: apex.clone(), text, origin: Origin::Folder, differences, zonemd };
         specs.entry(apex.clone()).or_insert_with(spec);
     }
     wanted.specs = specs.into_values().collect();
@@ -216,6 +217,11 @@ fn difference_rule(
     };
     let size = both().find_map(|keys| keys.journal_size.value.as_ref());
     DifferenceRule { from_records, bytes: size.map_or(DEFAULT_HISTORY, |size| size.0 as u64) }
+}
+
+/// What becomes of versions in a zone's file by their digest.
+fn zonemd_of(zone: &ConfiguredZone, template: Option<&At<Template>>) -> Option<ZonemdPolicy> {
+    zone.peers.zonemd.value.or(template.and_then(|template| template.peers.zonemd.value))
 }
 
 /// The catalog zones that are made here.
@@ -303,7 +309,8 @@ pub fn added_zone(
     let apex = zone.name.value.as_name().as_wire().into();
     let of_changes = template.map(|template| &template.updates);
     let differences = difference_rule(Some(&zone.updates), of_changes, list.is_some());
-    let spec = ZoneSpec { apex, text, origin: Origin::Added, differences };
+    let zonemd = zonemd_of(zone, template);
+    let spec = ZoneSpec { apex, text, origin: Origin::Added, differences, zonemd };
     let updates = UpdateMaker::default().updates(Some(&zone.updates), of_changes).filter(|_| !taken);
     let listing = listing(Some(&zone.listing), template.map(|template| &template.listing));
     Ok(PlannedZone { spec, peers, grants: list.map(|list| grants(list)), updates, listing })
@@ -341,6 +348,7 @@ fn catalog_plan(
             ),
             updates: updates.updates(None, Some(&template.updates)).filter(|_| file.is_some()),
             listing: listing(None, Some(&template.listing)),
+            zonemd: template.peers.zonemd.value,
             file,
         }))
     };
@@ -356,14 +364,17 @@ fn catalog_plan(
     })
 }
 
+/// What holds for the files of a folder: which differences are kept, and what becomes of them by their digest.
+type FileRules = (DifferenceRule, Option<ZonemdPolicy>);
+
 /// A file that fits a pattern, and the zone that its name stands for.
 type FoundZone = (PathBuf, Result<NameBuf, ZoneNameFault>);
 
 /// Puts a file with the zone that its name stands for, or with the refused ones.
 fn sort_in(
     (path, name): FoundZone,
-    differences: DifferenceRule,
-    zones: &mut HashMap<Apex, (ZoneText, DifferenceRule)>,
+    rules: FileRules,
+    zones: &mut HashMap<Apex, (ZoneText, FileRules)>,
     wanted: &mut WantedZones,
 ) {
     let name = match name {
@@ -371,7 +382,7 @@ fn sort_in(
         Err(fault) => return wanted.refused.push(RefusedFile { path, fault }),
     };
     match zones.entry(name.as_name().as_wire().into()) {
-        Entry::Vacant(zone) => drop(zone.insert((ZoneText::File(path), differences))),
+        Entry::Vacant(zone) => drop(zone.insert((ZoneText::File(path), rules))),
         Entry::Occupied(mut zone) => {
             let others = match &zone.get().0 {
                 ZoneText::File(other) => vec![other.clone()],
@@ -381,7 +392,7 @@ fn sort_in(
             // Two templates may have the same folder.
             if !others.contains(&path) {
                 let all = others.into_iter().chain([path]).collect();
-                zone.insert((ZoneText::Disputed(all), differences));
+                zone.insert((ZoneText::Disputed(all), rules));
             }
         }
     }

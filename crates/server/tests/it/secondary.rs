@@ -412,6 +412,30 @@ fn updates_that_reach_a_secondary_are_passed_on_and_the_primary_judges() {
     assert!(code == Some(1) && said.contains("SERVFAIL"), "{said}");
 }
 
+#[test]
+fn other_servers_are_asked_and_told_from_the_addresses_that_source_says() {
+    let (first, own) = (free_address(), free_address());
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("example.zone"), APEX).expect("written");
+    // The primary knows the secondary by one address, and the secondary takes NOTIFY from another one only.
+    let grants =
+        "allow-transfer = [\"127.0.0.77\"]\nallow-update = [\"127.0.0.77\"]\nsource = [\"127.0.0.78\"]\n";
+    let notify = format!("notify = [{}]\n", peer(own, false));
+    let primary = start_in(folder, first, "state-dir = \"state\"\n", &format!("{grants}{notify}"));
+    let zone = format!("[[zone]]\nname = \"example\"\nprimaries = [{}]\n", peer(first, false));
+    let keys =
+        "allow-notify = [\"127.0.0.78\"]\nforward-updates = [\"any\"]\nsource = [\"127.0.0.77\", \"::1\"]\n";
+    let secondary = server(own, "", &format!("{zone}{keys}"));
+    eventually("it has the zone", &secondary, || is_answered(&secondary, "ns1.example", "192.0.2.1"));
+    secondary.write("script", "zone example\nadd new.example. 60 A 192.0.2.9\n");
+    let at = format!("{}#{}", own.ip(), own.port());
+    let output = run(&secondary.path("."), &["update", "--server", &at, "--timeout", "60", "script"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    // The refresh time is an hour: only a NOTIFY brings this.
+    eventually("the change comes back", &secondary, || is_answered(&secondary, "new.example", "192.0.2.9"));
+    assert!(primary.log().contains("peer=127.0.0.77 "), "{}", primary.log());
+}
+
 /// Seconds for which a server may still serve `example.`, by its own word (RFC 7314).
 fn expire(server: &Server) -> Option<u32> {
     let printed = server.query(&["example", "SOA", "+expire"]);

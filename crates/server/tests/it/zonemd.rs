@@ -124,6 +124,40 @@ fn a_version_that_its_digest_speaks_against_does_not_go_into_service() {
 }
 
 #[test]
+fn a_file_that_its_digest_speaks_against_does_not_go_into_service_where_the_operator_says_so() {
+    let good = digested(&version(1, "first"));
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("example.zone"), &good).expect("written");
+    let server = Server::start_in(folder, "state-dir = \"state\"\n", "zonemd = \"require\"\n");
+    assert_eq!(words(&server), "\"first\"\n");
+    for (text, why) in [
+        (good.replace("first", "forged"), "the digest in ZONEMD is not that of the zone"),
+        (version(2, "plain"), "the zone has no ZONEMD"),
+    ] {
+        server.write("example.zone", &text);
+        server.reload_badly();
+        assert_eq!(words(&server), "\"first\"\n", "what is in service stays");
+        assert!(server.log().contains(&format!("refused, as `zonemd` says: {why}")), "{}", server.log());
+    }
+    let (_, printed, said) = nomen(server.folder.path(), &["check", "nomen.toml"]);
+    assert!((printed.clone() + &said).contains("a digest is required"), "{printed}{said}");
+    // Another rule is a reason to look again at a file that has not changed.
+    server.reconfigure("\"require\"", "\"verify\"");
+    server.reload();
+    assert_eq!(words(&server), "\"plain\"\n");
+    server.reconfigure("\"verify\"", "\"require\"");
+    server.reload_badly();
+    assert_eq!(words(&server), "\"plain\"\n");
+    // There is no version to go on with at a start.
+    let (address, folder) = (server.address, server.stop());
+    let server = Server::start_at(address, folder, "state-dir = \"state\"\n", "zonemd = \"require\"\n");
+    assert!(server.query(&["host.example", "TXT"]).contains("SERVFAIL"), "{}", server.log());
+    server.write("example.zone", &digested(&version(3, "third")));
+    server.reload();
+    assert_eq!(words(&server), "\"third\"\n");
+}
+
+#[test]
 fn whether_a_digest_is_verified_is_the_operators_choice() {
     let address = free_address();
     let forged = digested(&version(1, "first")).replace("first", "forged");

@@ -217,6 +217,7 @@ fn check_produced(zone: &ConfiguredZone, has_state: bool) -> Option<Diagnostic> 
         ("catalog-template", zone.catalog.template.is_some(), &zone.catalog.template.place),
         ("allow-update", updates.allow_update.is_some(), &updates.allow_update.place),
         ("update-policy", updates.update_policy.is_some(), &updates.update_policy.place),
+        ("zonemd", zone.peers.zonemd.is_some(), &zone.peers.zonemd.place),
     ];
     let place = zone.catalog.produce.place.as_ref();
     if let Some((key, _, other)) = others.into_iter().find(|(_, is_set, _)| *is_set) {

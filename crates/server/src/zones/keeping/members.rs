@@ -278,9 +278,9 @@ impl Keeping {
             let mut keepers = write(&kept.keepers);
             for PlannedZone { spec, listing, .. } in zones {
                 self.joining.producer.list(&spec.apex, listing);
-                let (text, origin, differences) = (spec.text.clone(), spec.origin.clone(), spec.differences);
-                let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec));
-                zone.keeper.wanted_by(&origin, differences);
+                let zone = keepers.entry(spec.apex.clone()).or_insert_with(|| KeptZone::new(spec.clone()));
+                zone.keeper.wanted_as(&spec);
+                let text = spec.text;
                 actions.extend(zone.keeper.handle(KeeperEvent::Wanted(text, ReadWhen::IfChanged)));
                 self.round.iter_mut().for_each(|round| {
                     if zone.keeper.is_loading() && !std::mem::replace(&mut zone.awaited, true) {

@@ -34,6 +34,7 @@ fn wanted(folder: &Path) -> WantedZones {
         text: ZoneText::File(path),
         origin: Origin::Folder,
         differences: DifferenceRule::default(),
+        zonemd: None,
     };
     WantedZones { specs: files.map(spec).collect(), ..WantedZones::default() }
 }

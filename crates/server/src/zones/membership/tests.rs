@@ -40,6 +40,7 @@ fn template(folder: &str) -> Arc<MemberTemplate> {
         grants: None,
         updates: None,
         differences,
+        zonemd: None,
         listing: None,
     })
 }
@@ -129,6 +130,28 @@ fn too_many_that_go_at_once_are_held_back() {
     let forced = of.settle(|_| false, Removal::Force);
     assert_eq!((forced.removed.len(), of.status().remove(0).held_back), (15, 0));
     assert!(read(&mut of, "cat.", &[&lines[..5], &[("n", "new.")]].concat()).is_empty());
+}
+
+#[test]
+fn too_many_that_are_others_under_their_names_are_held_back() {
+    let mut of = membership(&["cat."], None);
+    let all: Vec<(String, String)> = (0..20).map(|i| (format!("m{i}"), format!("zone{i}."))).collect();
+    let lines: Vec<(&str, &str)> = all.iter().map(|(id, zone)| (id.as_str(), zone.as_str())).collect();
+    read(&mut of, "cat.", &lines);
+    // A catalog zone that was made anew by somebody who did not keep its labels: all data would be forgotten.
+    let made_anew: Vec<(String, &str)> = all.iter().map(|(id, zone)| (format!("n{id}"), &**zone)).collect();
+    let made_anew: Vec<(&str, &str)> = made_anew.iter().map(|(id, zone)| (&**id, *zone)).collect();
+    assert!(read(&mut of, "cat.", &made_anew).is_empty());
+    assert_eq!(of.status().remove(0).held_back, 20);
+    // Those that go and those that are others count together; what is new comes nevertheless.
+    let mixed = [&made_anew[..6], &lines[6..15], &[("new", "new.")]].concat();
+    assert_eq!(read(&mut of, "cat.", &mixed), ["+ new. /plain/new"]);
+    assert_eq!(of.status().remove(0).held_back, 11);
+    let forced = of.settle(|_| false, Removal::Force);
+    assert_eq!((forced.removed.len(), forced.reset.len()), (5, 6));
+    // The first labels again would be others once more, but they are few.
+    let few = [&lines[..4], &made_anew[4..6], &lines[6..15], &[("new", "new.")]].concat();
+    assert_eq!(read(&mut of, "cat.", &few).iter().filter(|word| word.starts_with('0')).count(), 4);
 }
 
 #[test]
