@@ -10,13 +10,16 @@
 //! | `bind::parse`, `clauses`, `knot::yaml`, `pdns::settings` | syntaxes |
 //! | `text`, `tree`, `files` | texts and places, statements, the file system |
 //! | `network`, `units` | lists of clients without refusals, numbers with units |
+//! | `anchors`, `dnstap` | trust anchors, copies of messages: what several programs have |
 //! | `work`, `ledger` | the move under way, what became of each statement |
 //! | `model`, `mend`, `write` | nomen's configuration, what cannot be true together in it, its text |
 //! | `zone_files` | `$INCLUDE` that leads elsewhere, root servers of one's own |
 #![forbid(unsafe_code)]
 
+mod anchors;
 mod bind;
 mod clauses;
+mod dnstap;
 mod files;
 mod knot;
 mod ledger;
@@ -112,6 +115,7 @@ pub fn convert(
         Err(fault) => Err(Unreadable { texts: texts.all, fault }),
         Ok(program) => {
             zone_files::hints(files, &mut work);
+            anchors::write(&mut work);
             zone_files::includes(&mut texts, &mut work);
             mend::mend(&mut work);
             let opening = format!(

@@ -21,6 +21,7 @@ pub(crate) fn mend(work: &mut Work) {
     if let Some(resolver) = &mut nomen.resolver {
         order(resolver, "min-ttl", "max-ttl", "1d", &mut words);
     }
+    listings(nomen, &mut words);
     let zones = nomen.zones.iter_mut().map(|zone| &mut zone.keys);
     for keys in zones.chain(nomen.templates.iter_mut().map(|(_, keys)| keys)) {
         for (low, high) in ORDERS {
@@ -30,6 +31,27 @@ pub(crate) fn mend(work: &mut Work) {
         }
     }
     words.into_iter().for_each(|words| work.ledger.unwritten(Outcome::Differs, words));
+}
+
+/// Zones are listed in catalog zones that are made here.
+fn listings(nomen: &mut Nomen, words: &mut Vec<String>) {
+    let produced: HashSet<String> =
+        nomen.zones.iter().filter(|zone| zone.is_produced()).map(|zone| zone.name.clone()).collect();
+    let mut unknown = Vec::new();
+    let zones = nomen.zones.iter_mut().map(|zone| &mut zone.keys);
+    for keys in zones.chain(nomen.templates.iter_mut().map(|(_, keys)| keys)) {
+        let Some(Setting::Text(name)) = keys.get("catalog-member") else { continue };
+        if !produced.contains(name) {
+            unknown.push(name.clone());
+            keys.remove("catalog-member");
+            keys.remove("catalog-group");
+        }
+    }
+    unknown.sort();
+    unknown.dedup();
+    for name in unknown {
+        words.push(format!("no catalog zone {name} is made here: its members are listed nowhere"));
+    }
 }
 
 /// One client may not open more connections than there are.

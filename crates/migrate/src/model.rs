@@ -8,6 +8,8 @@ use crate::units;
 pub(crate) enum Setting {
     Text(String),
     Texts(Vec<String>),
+    /// Names and texts, in one line.
+    Table(Vec<(String, String)>),
     Number(u64),
     Switch(bool),
 }
@@ -75,6 +77,7 @@ pub(crate) enum Section {
     Resolver,
     Metrics,
     Log,
+    Dnstap,
 }
 
 impl Section {
@@ -85,6 +88,7 @@ impl Section {
             Self::Resolver => "[resolver]",
             Self::Metrics => "[metrics]",
             Self::Log => "[log]",
+            Self::Dnstap => "[dnstap]",
         }
     }
 }
@@ -99,6 +103,13 @@ pub(crate) struct Zone {
     pub(crate) template: Option<String>,
     pub(crate) keys: Keys,
     pub(crate) span: Option<SourceSpan>,
+}
+
+impl Zone {
+    /// Whether it is a catalog zone whose records nomen makes.
+    pub(crate) fn is_produced(&self) -> bool {
+        self.keys.get("catalog-produce") == Some(&Setting::Switch(true))
+    }
 }
 
 /// A configuration while it is made.
@@ -118,6 +129,7 @@ pub(crate) struct Nomen {
     pub(crate) access: Vec<Keys>,
     pub(crate) metrics: Option<Keys>,
     pub(crate) log: Keys,
+    pub(crate) dnstap: Option<Keys>,
 }
 
 impl Nomen {
@@ -128,6 +140,7 @@ impl Nomen {
             Section::Resolver => self.resolver.get_or_insert_default(),
             Section::Metrics => self.metrics.get_or_insert_default(),
             Section::Log => &mut self.log,
+            Section::Dnstap => self.dnstap.get_or_insert_default(),
         }
     }
 
@@ -214,6 +227,7 @@ pub const BOUNDS: &[Bound] = &[
     ("[resolver]", "lookups", Measure::Count, 1, 1_000_000),
     ("[resolver]", "lookups-per-zone", Measure::Count, 1, 1_000_000),
     ("[resolver]", "known-servers", Measure::Count, 100, 1_000_000),
+    ("[dnstap]", "sample", Measure::Count, 1, 1_000_000),
 ];
 
 /// A number for a key, within its bounds, and whether it had to be changed for that. `value` is in the key's measure.

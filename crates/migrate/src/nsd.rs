@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::clauses;
+use crate::dnstap;
 use crate::files::join;
 use crate::ledger::Outcome;
 use crate::model::{Keys, Section, Zone};
@@ -22,9 +23,6 @@ const FILES: Rule = Rule::Unneeded("nomen writes no such file, or keeps it in `s
 const RATES: Rule = Rule::Missing("nomen limits no rates of answers");
 const TLS: Rule = Rule::Missing("nomen speaks plain UDP and TCP alone");
 const COOKIES: Rule = Rule::Missing("nomen answers no cookies of clients");
-const HISTORY: Rule = Rule::Missing(
-    "write `ixfr-from-differences` by hand; unset, it is on for zones of 1000 records and more that others may have",
-);
 const VERIFY: Rule = Rule::Missing("nomen runs no program to verify a zone");
 
 const RULES: &[NamedRule] = &[
@@ -92,8 +90,7 @@ const RULES: &[NamedRule] = &[
     ("refuse-any", Rule::Unneeded("nomen answers ANY with one RRset")),
     ("round-robin", Rule::Same(&["no"], "nomen keeps the order in which the zone has the records")),
     ("min-expire-time-expression", TUNING),
-    ("ixfr-number", HISTORY),
-    ("ixfr-size", HISTORY),
+    ("ixfr-number", Rule::Unneeded("`journal-size` of a zone bounds what is kept, in bytes")),
     ("nsec3-keep-zonefile-cache", TUNING),
     ("answer-cookie", Rule::Same(&["no"], "nomen answers no cookies of clients")),
     ("cookie-secret", COOKIES),
@@ -114,13 +111,6 @@ const RULES: &[NamedRule] = &[
     ("tls-auth-port", TLS),
     ("tls-auth-xfr-only", TLS),
     ("tls-cert-bundle", Rule::Unneeded("nomen speaks no TLS")),
-    (
-        "create-ixfr",
-        Rule::Same(
-            &["no"],
-            "write `ixfr-from-differences` by hand; unset, it is on for zones of 1000 records and more that others may have",
-        ),
-    ),
     ("store-ixfr", Rule::Unneeded("nomen keeps changes of zones from primaries in `state-dir`")),
     ("notify-retry", TUNING),
     ("multi-master-check", TUNING),
@@ -136,9 +126,6 @@ const RULES: &[NamedRule] = &[
     ("verifier-feed-zone", VERIFY),
     ("verifier-timeout", VERIFY),
     ("allow-query", Rule::Missing("nomen answers everybody from its zones")),
-    ("catalog", Rule::Missing("write `catalog-template` into the zone; see docs/CATALOGS.md")),
-    ("catalog-member-pattern", Rule::Missing("write `catalog-template` into the zone; see docs/CATALOGS.md")),
-    ("catalog-producer-zone", Rule::Missing("write `catalog-produce` and `catalog-member` by hand")),
 ];
 
 /// Moves a configuration.
@@ -181,7 +168,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
             }
             "tls-auth" => work.ledger.missing(section, "nomen has no transfers over TLS"),
             "verify" => work.ledger.missing(section, "nomen runs no program to verify a zone"),
-            "dnstap" => work.ledger.missing(section, "write `[dnstap]` by hand"),
+            "dnstap" => dnstap::of_section(work, section, &zonesdir),
             _ => {}
         }
     }
@@ -311,6 +298,11 @@ const ZONE_KEYS: &[&str] = &[
     "max-retry-time",
     "min-expire-time",
     "max-expire-time",
+    "create-ixfr",
+    "ixfr-size",
+    "catalog",
+    "catalog-member-pattern",
+    "catalog-producer-zone",
 ];
 
 /// A zone's statements and those of the patterns that it includes, and the pattern it has first.
@@ -369,14 +361,11 @@ fn one_zone(work: &mut Work, section: &Statement, patterns: &[&Statement], zones
     if wanted && whole {
         keys.switch("ixfr", false);
     }
-    for (theirs, ours) in [("provide-xfr", "allow-transfer"), ("allow-notify", "allow-notify")] {
-        let list = clients(work, &all, theirs);
-        if wanted || theirs == "provide-xfr" {
-            keys.texts(ours, list);
-        }
-    }
-    for statement in &all {
-        zone_key(work, statement, wanted, &mut keys);
+    shared_keys(work, &all, wanted, &mut keys);
+    if catalog(work, &all, patterns, zonesdir, &mut keys) {
+        work.keep_state();
+        let span = Some(section.span.clone());
+        return work.nomen.zones.push(Zone { name, file: None, template: None, keys, span });
     }
     let file = last(&all, "zonefile");
     let path = file.map(|file| join(zonesdir, &file_name(file.value(), &name)));
@@ -401,8 +390,119 @@ fn one_zone(work: &mut Work, section: &Statement, patterns: &[&Statement], zones
     work.nomen.zones.push(Zone { name, file, template, keys, span: Some(section.span.clone()) });
 }
 
+/// Keys that a zone and a template may have, but for primaries.
+fn shared_keys(work: &mut Work, all: &[&Statement], secondary: bool, keys: &mut Keys) {
+    for (theirs, ours) in [("provide-xfr", "allow-transfer"), ("allow-notify", "allow-notify")] {
+        let list = clients(work, all, theirs);
+        if secondary || theirs == "provide-xfr" {
+            keys.texts(ours, list);
+        }
+    }
+    for statement in all {
+        zone_key(work, statement, secondary, keys);
+    }
+}
+
+/// What a zone is to catalog zones: one whose members are served, one that nomen makes, or a member. Returns whether nomen makes
+/// it.
+fn catalog(
+    work: &mut Work,
+    all: &[&Statement],
+    patterns: &[&Statement],
+    zonesdir: &Path,
+    keys: &mut Keys,
+) -> bool {
+    if let Some(found) = last(all, "catalog-producer-zone") {
+        match domain(found.value()) {
+            Some(name) => {
+                keys.text("catalog-member", name);
+                let how = "`catalog-member`: every zone of the pattern is listed, not those alone that `nsd-control addzone` adds";
+                work.ledger.differs(found, how);
+            }
+            None => work.not_understood(found),
+        }
+    }
+    let Some(role) = last(all, "catalog") else { return false };
+    match role.value() {
+        "producer" => {
+            *keys = Keys(
+                keys.0.drain(..).filter(|(key, _)| ["allow-transfer", "notify"].contains(key)).collect(),
+            );
+            keys.switch("catalog-produce", true);
+            for found in [Some(role), last(all, "zonefile")].into_iter().flatten() {
+                work.ledger.translated(found, "`catalog-produce` of the zone");
+            }
+            return true;
+        }
+        "consumer" => match last(all, "catalog-member-pattern") {
+            Some(found) => match member_template(work, found.value(), patterns, zonesdir) {
+                true => {
+                    keys.text("catalog-template", found.value());
+                    work.ledger.translated(role, "`catalog-template` of the zone");
+                    let how = "members of all groups have this template; write those of others into `catalog-groups`";
+                    work.ledger.differs(found, how);
+                }
+                false => work.ledger.missing(found, "there is no pattern of this name"),
+            },
+            None => work.ledger.missing(role, "it has no `catalog-member-pattern`; write `catalog-groups`"),
+        },
+        _ => work.not_understood(role),
+    }
+    false
+}
+
+/// A pattern as a template for members of a catalog zone. Returns whether it is there.
+fn member_template(work: &mut Work, name: &str, patterns: &[&Statement], zonesdir: &Path) -> bool {
+    let named = |pattern: &&&Statement| pattern.find("name").is_some_and(|found| found.value() == name);
+    let Some(pattern) = patterns.iter().find(named) else { return false };
+    if work.nomen.templates.iter().any(|(other, _)| other == name) {
+        return true;
+    }
+    let mut all = Vec::new();
+    flattened(work, pattern, patterns, 0, &mut all);
+    let mut keys = Keys::default();
+    for statement in all.iter().filter(|s| s.key() == "request-xfr") {
+        if let Some((server, _)) = primary(work, statement) {
+            keys.add("primaries", server);
+        }
+    }
+    let secondary = keys.get("primaries").is_some();
+    if let (Some(file), false) = (last(&all, "zonefile"), secondary) {
+        let pattern = filled(file.value(), &mut |letter| {
+            Some(match letter {
+                's' => "{zone}".to_owned(),
+                'z' => "{tld}".to_owned(),
+                digit @ '1'..='3' => format!("{{{digit}}}"),
+                _ => return None,
+            })
+        });
+        keys.text("file", path_text(&join(zonesdir, &pattern)));
+    }
+    shared_keys(work, &all, secondary, &mut keys);
+    work.nomen.templates.push((name.to_owned(), keys));
+    true
+}
+
 fn zone_key(work: &mut Work, statement: &Statement, secondary: bool, keys: &mut Keys) {
     match statement.key() {
+        "create-ixfr" | "zonefile" if secondary => {
+            work.ledger.unneeded(
+                statement,
+                "nomen keeps zones from primaries, and what changes in them, in `state-dir`",
+            );
+        }
+        "create-ixfr" => match units::switch(statement.value()) {
+            Some(on) => {
+                keys.switch("ixfr-from-differences", on);
+                if on {
+                    work.keep_state();
+                }
+                work.ledger.translated(statement, "`ixfr-from-differences` of the zone");
+            }
+            None => work.not_understood(statement),
+        },
+        "ixfr-size" => work.zone_number(statement, keys, "journal-size", units::size(statement.value())),
+        "zonefile" | "catalog" | "catalog-member-pattern" | "catalog-producer-zone" => {}
         "name" => work.ledger.translated(statement, "`name` of the zone"),
         "notify" => {
             if let Some(server) = peer(work, statement, 0) {
@@ -526,22 +626,29 @@ fn file_name(pattern: &str, zone: &str) -> String {
     let labels: Vec<&str> = zone.split('.').filter(|label| !label.is_empty()).collect();
     let label = |n: usize| labels.iter().rev().nth(n).map_or(".", |label| *label).to_owned();
     let letter = |n: usize| zone.chars().nth(n).map_or(".".to_owned(), String::from);
+    filled(pattern, &mut |what| {
+        Some(match what {
+            's' => zone.to_owned(),
+            '1' => letter(0),
+            '2' => letter(1),
+            '3' => letter(2),
+            'z' => label(0),
+            'y' => label(1),
+            'x' => label(2),
+            _ => return None,
+        })
+    })
+}
+
+/// A pattern with what stands behind each `%` replaced; that for which there is nothing stays.
+fn filled(pattern: &str, with: &mut dyn FnMut(char) -> Option<String>) -> String {
     let (mut out, mut chars) = (String::new(), pattern.chars());
     while let Some(c) = chars.next() {
-        if c != '%' {
-            out.push(c);
-            continue;
-        }
-        match chars.next() {
-            Some('s') => out.push_str(zone),
-            Some('1') => out.push_str(&letter(0)),
-            Some('2') => out.push_str(&letter(1)),
-            Some('3') => out.push_str(&letter(2)),
-            Some('z') => out.push_str(&label(0)),
-            Some('y') => out.push_str(&label(1)),
-            Some('x') => out.push_str(&label(2)),
-            Some(other) => out.extend(['%', other]),
-            None => out.push('%'),
+        let what = if c == '%' { chars.next() } else { None };
+        match what.map(|what| (what, with(what))) {
+            None => out.push(c),
+            Some((_, Some(text))) => out.push_str(&text),
+            Some((what, None)) => out.extend(['%', what]),
         }
     }
     out

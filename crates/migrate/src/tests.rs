@@ -282,6 +282,277 @@ fn who_validates_goes_on_and_who_does_not_goes_on_without() {
     );
 }
 
+/// Debian's key of another zone, as `unbound-anchor` and `named.conf` would have it.
+const OTHER_DS: &str = "60485 13 2 2BB183AF5F22588179A53B0A98631FAD1A292118AB2D5E9F5D6B5C1C6D6E2B3A";
+const ROOT_DS: &str = "20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D";
+const ROOT_KEY: &str = "257 3 8 AwEAAaz/tAm8yTn4Mfeh5eyI96WSVexTBAvkMgJzkKTOiW1vkIbzxeF3+/4RgWOq7HrxRixHlFlExOLAJr5emLvN7SWXgnLh4+B5xQlNVz8Og8kvArMtNROxVQuCaSnIDdD5LKyWbRd2n9WGe2R8PzgCmr3EgVLrjyBxWezF0jLHwVN8efS3rCj/EWgvIWgb9tarpVUDK/b58Da+sqqls3eNbuv7pr+eoZG+SrDK6nWeL3c6H5Apxz7LjVc1uTIdsIXxuOLYA4/ilBmSVIzuDWfdRUfhHdY6+cn8HFRm+2hM8AnXGXws9555KrUB5qihylGa8subX2Nn6UwNR1AkUTV74bU=";
+
+#[test]
+fn the_anchors_of_the_public_root_are_not_written() {
+    let key =
+        format!("trust-anchors {{ . initial-key {}; . initial-ds {}; }};", quoted(ROOT_KEY), quoted(ROOT_DS));
+    let found = bind(&format!("options {{ recursion yes; dnssec-validation yes; }}; {key}"));
+    assert!(!found.toml.contains("trust-anchors") && !found.toml.contains("validate"), "{}", found.toml);
+    assert_eq!(outcomes(&found, ". initial-key"), [Outcome::Unneeded]);
+    // Without an anchor, `yes` validates nothing.
+    has(&bind("options { recursion yes; dnssec-validation yes; };"), &["validate = false"]);
+    assert!(!bind("options { recursion yes; };").toml.contains("validate"));
+}
+
+/// The last word in quotes, as BIND has it.
+fn quoted(data: &str) -> String {
+    let (numbers, last) = data.rsplit_once(' ').expect("words");
+    format!("{numbers} \"{last}\"")
+}
+
+#[test]
+fn anchors_of_other_zones_are_written_beside_those_of_the_root() {
+    let own = format!("trust-anchors {{ corp.example static-ds {}; }};", quoted(OTHER_DS));
+    let line = format!("corp.example. DS {OTHER_DS}");
+    let auto = bind(&format!("options {{ recursion yes; }}; {own}"));
+    has(&auto, &[&line, &format!(". DS {ROOT_DS}"), ". DS 38696 8 2 683D"]);
+    let alone = bind(&format!("options {{ recursion yes; dnssec-validation yes; }}; {own}"));
+    has(&alone, &[&line]);
+    assert!(!alone.toml.contains(ROOT_DS), "{}", alone.toml);
+    // A key that is old, revoked, or of an algorithm that nobody verifies, is reported.
+    for bad in [
+        "a static-ds 1 13 9 \"00\"",
+        "a static-key 385 3 8 \"AwEAAQ==\"",
+        "a static-key 257 3 3 \"AwEAAQ==\"",
+        "a static-ds 1 13 2 \"00\"",
+    ] {
+        let found = bind(&format!("options {{ recursion yes; }}; trust-anchors {{ {bad}; }};"));
+        assert_eq!(outcomes(&found, "a static"), [Outcome::Missing], "{bad}");
+        assert!(!found.toml.contains("trust-anchors"), "{bad}");
+    }
+}
+
+#[test]
+fn anchors_in_files_are_read() {
+    let root = format!(
+        "; autotrust trust anchor file\n.\t172800\tIN\tDNSKEY\t{ROOT_KEY} ;{{id = 20326}} ;;state=2 [  VALID  ]\n"
+    );
+    let pending = format!("corp.example. 60 IN DS {OTHER_DS} ;;state=1 [ ADDPEND ]\n");
+    let conf = "server:\n  auto-trust-anchor-file: \"/k/root.key\"\n";
+    let of_files = |root: &str, conf: &str| {
+        of(
+            PeerProgram::Unbound,
+            &[
+                ("/etc/unbound/unbound.conf", conf),
+                ("/k/root.key", root),
+                (
+                    "/k/bind",
+                    &format!("trusted-keys {{ \"corp.example\" {}; }};", quoted("257 3 13 AwEAAQ==")),
+                ),
+            ],
+        )
+    };
+    assert!(!of_files(&root, conf).toml.contains("trust-anchors"));
+    assert!(
+        !of_files(&(root.clone() + &pending), conf).toml.contains("corp"),
+        "a key that is not trusted yet"
+    );
+    let both =
+        of_files(&format!("{root}corp.example. IN DS (\n 60485 13 2\n {} ) ; x\n", &OTHER_DS[11..]), conf);
+    has(&both, &[&format!("corp.example. DS {OTHER_DS}"), ". DNSKEY 257 3 8 AwEAAaz/"]);
+    let more =
+        format!("{conf}  trust-anchor: \"a.example. DS {OTHER_DS}\"\n  trusted-keys-file: \"/k/b*\"\n");
+    has(
+        &of_files(&root, &more),
+        &[&format!("a.example. DS {OTHER_DS}"), "corp.example. DNSKEY 257 3 13 AwEAAQ=="],
+    );
+    let gone = of(PeerProgram::Unbound, &[("/etc/unbound/unbound.conf", conf)]);
+    assert_eq!(outcomes(&gone, "auto-trust"), [Outcome::Differs]);
+    assert!(!gone.toml.contains("validate"), "{}", gone.toml);
+}
+
+#[test]
+fn anchors_in_lua_are_read_and_other_lua_is_not() {
+    let lua = format!(
+        "-- mine\naddTA('corp.example', \"{OTHER_DS}\")\naddNTA(\"bad.example\", 'broken')\nrpzFile('x')\n"
+    );
+    let files = |conf| [("/etc/powerdns/recursor.conf", conf), ("/etc/powerdns/r.lua", lua.as_str())];
+    let found =
+        of(PeerProgram::Recursor, &files("local-address=127.0.0.1\nlua-config-file=/etc/powerdns/r.lua\n"));
+    has(&found, &[&format!("corp.example. DS {OTHER_DS}"), "negative-trust-anchors = [\"bad.example\"]"]);
+    assert!(outcomes(&found, "lua-config-file").contains(&Outcome::Missing));
+    let off = of(PeerProgram::Recursor, &files("dnssec=off\nlua-config-file=/etc/powerdns/r.lua\n"));
+    assert!(!off.toml.contains("corp.example"), "{}", off.toml);
+}
+
+#[test]
+fn copies_of_messages_go_where_they_went() {
+    let of_bind = |more: &str| bind(&format!("options {{ directory \"/d\"; recursion no; {more} }};"));
+    let found = of_bind(
+        "dnstap { auth; client response; }; dnstap-output unix \"tap.sock\"; dnstap-identity none; dnstap-version \"v\";",
+    );
+    has(
+        &found,
+        &[
+            "[dnstap]\nsocket = \"/d/tap.sock\"\nmessages = [\"auth-query\", \"auth-response\", \"client-response\"]\nidentity = \"hide\"\nversion = \"v\"\n",
+        ],
+    );
+    let all =
+        of_bind("dnstap { all; }; dnstap-output file \"/t\" size 20m versions 3; dnstap-identity hostname;");
+    has(&all, &["[dnstap]\nfile = \"/t\"\n"]);
+    assert!(!all.toml.contains("messages"), "{}", all.toml);
+    assert_eq!(outcomes(&all, "dnstap-output"), [Outcome::Differs]);
+    assert_eq!(outcomes(&of_bind("dnstap { all; };"), "dnstap"), [Outcome::Missing]);
+
+    let unbound = "server:\n interface: 127.0.0.1\ndnstap:\n dnstap-enable: yes\n dnstap-socket-path: \"/t\"\n dnstap-send-identity: yes\n dnstap-log-client-query-messages: yes\n dnstap-log-resolver-response-messages: yes\n dnstap-sample-rate: 10\n";
+    has(
+        &of(PeerProgram::Unbound, &[("/u", unbound)]),
+        &[
+            "[dnstap]\nsocket = \"/t\"\nmessages = [\"client-query\", \"auth-query\", \"resolver-response\"]\nversion = \"hide\"\nsample = 10\n",
+        ],
+    );
+    let tcp = unbound.to_owned() + " dnstap-ip: 192.0.2.1\n";
+    let tcp = of(PeerProgram::Unbound, &[("/u", &tcp)]);
+    assert!(
+        !tcp.toml.contains("[dnstap]") && outcomes(&tcp, "dnstap-ip") == [Outcome::Missing],
+        "{}",
+        tcp.toml
+    );
+    let nsd = "server:\n ip-address: 192.0.2.1\ndnstap:\n dnstap-enable: yes\n dnstap-socket-path: /t\n dnstap-log-auth-response-messages: yes\n";
+    has(
+        &of(PeerProgram::Nsd, &[("/n", nsd)]),
+        &["[dnstap]\nsocket = \"/t\"\nmessages = [\"auth-response\"]\n"],
+    );
+    let knot = "mod-dnstap:\n  - id: x\n    sink: unix:/t\n    log-responses: off\n  - id: y\n    sink: /other\ntemplate:\n  - id: default\n    global-module: mod-dnstap/x\nzone:\n  - domain: a\n";
+    let knot = of(PeerProgram::Knot, &[("/k", knot)]);
+    has(&knot, &["[dnstap]\nsocket = \"/t\"\nmessages = [\"auth-query\", \"update-query\"]\n"]);
+    assert!(knot.accounts.iter().all(|account| account.outcome != Outcome::Missing), "{:#?}", knot.accounts);
+}
+
+#[test]
+fn catalog_zones_of_knot_are_made_and_taken() {
+    let text = r#"
+remote:
+  - id: up
+    address: 192.0.2.1
+acl:
+  - id: xfr
+    address: 10.0.0.0/8
+    action: transfer
+template:
+  - id: default
+    storage: /z
+  - id: listed
+    storage: /z
+    catalog-role: member
+    catalog-zone: cat.example.
+    catalog-group: gold
+  - id: one
+    master: up
+  - id: two
+    master: up
+    zonemd-verify: on
+zone:
+  - domain: cat.example
+    catalog-role: generate
+    acl: xfr
+  - domain: a.example
+    template: listed
+  - domain: b.example
+    template: listed
+    zonefile-load: difference
+  - domain: lost.example
+    catalog-role: member
+    catalog-zone: nowhere.example
+  - domain: taken.example
+    master: up
+    catalog-role: interpret
+    catalog-template: [one, two]
+"#;
+    let found = of(PeerProgram::Knot, &[("/etc/knot/knot.conf", text)]);
+    has(
+        &found,
+        &[
+            "state-dir = \"/var/lib/nomen\"",
+            "name = \"cat.example\"\nallow-transfer = [\"10.0.0.0/8\"]\ncatalog-produce = true\n",
+            "name = \"a.example\"\nfile = \"/z/a.example.zone\"\ncatalog-member = \"cat.example\"\ncatalog-group = \"gold\"\n",
+            "ixfr-from-differences = true",
+            "catalog-template = \"one\"\ncatalog-groups = { one = \"one\", two = \"two\" }\n",
+            "[template.two]\nprimaries = [\"192.0.2.1\"]\nzonemd = \"require\"\n",
+        ],
+    );
+    assert!(!found.toml.contains("nowhere.example"), "{}", found.toml);
+    assert!(found.accounts.iter().any(|account| account.words.contains("no catalog zone nowhere.example")));
+    assert!(
+        found.accounts.iter().all(|account| account.outcome != Outcome::Missing),
+        "{:#?}",
+        found.accounts
+    );
+}
+
+#[test]
+fn catalog_zones_of_nsd_are_made_and_taken() {
+    let text = "server:\n ip-address: 192.0.2.1\n zonesdir: /z\npattern:\n name: m\n request-xfr: 192.0.2.9 NOKEY\npattern:\n name: l\n zonefile: \"%z/%s\"\n catalog-producer-zone: cat.example\n create-ixfr: yes\n ixfr-size: 4194304\n\
+zone:\n name: cat.example\n catalog: producer\n provide-xfr: 10.0.0.0/8 NOKEY\nzone:\n name: a.example\n include-pattern: l\n\
+zone:\n name: taken.example\n request-xfr: 192.0.2.9 NOKEY\n catalog: consumer\n catalog-member-pattern: m\n";
+    let found = of(PeerProgram::Nsd, &[("/etc/nsd/nsd.conf", text)]);
+    has(
+        &found,
+        &[
+            "[template.m]\nprimaries = [\"192.0.2.9\"]\n",
+            "name = \"cat.example\"\nallow-transfer = [\"10.0.0.0/8\"]\ncatalog-produce = true\n",
+            "file = \"/z/example/a.example\"\nixfr-from-differences = true\njournal-size = \"4MiB\"\ncatalog-member = \"cat.example\"\n",
+            "catalog-template = \"m\"",
+        ],
+    );
+    assert!(
+        found.accounts.iter().all(|account| account.outcome != Outcome::Missing || account.span.is_none()),
+        "{:#?}",
+        found.accounts
+    );
+}
+
+#[test]
+fn updates_that_were_passed_on_are_passed_on() {
+    let found = bind(
+        "options { recursion no; allow-update-forwarding { 10.0.0.0/8; }; ixfr-from-differences primary; };\n\
+         zone a.example { type secondary; primaries { 192.0.2.1; }; };\n\
+         zone b.example { type secondary; primaries { 192.0.2.1; }; allow-update-forwarding { none; }; };\n\
+         zone c.example { type primary; file \"/c\"; };\nzone d.example { type primary; file \"/d\"; ixfr-from-differences no; };",
+    );
+    has(
+        &found,
+        &[
+            "primaries = [\"192.0.2.1\"]\nforward-updates = [\"10.0.0.0/8\"]\n",
+            "name = \"c.example\"\nfile = \"/c\"\nixfr-from-differences = true\n",
+            "name = \"d.example\"\nfile = \"/d\"\nixfr-from-differences = false\n",
+            "state-dir",
+        ],
+    );
+    assert_eq!(found.toml.matches("forward-updates").count(), 1, "{}", found.toml);
+    let knot = "remote:\n  - id: up\n    address: 192.0.2.1\nacl:\n  - id: u\n    address: 10.0.0.1\n    action: update\n  - id: few\n    address: 10.0.0.2\n    action: update\n    update-type: A\nzone:\n  - domain: a\n    master: up\n    acl: [u, few]\n";
+    let knot = of(PeerProgram::Knot, &[("/k", knot)]);
+    has(&knot, &["forward-updates = [\"10.0.0.1\"]"]);
+    assert!(outcomes(&knot, "id few").contains(&Outcome::Missing));
+    let pdns = [
+        ("/p", "launch=bind\nbind-config=/n\ndnsupdate=yes\nallow-dnsupdate-from=10.0.0.0/8\n"),
+        (
+            "/n",
+            "zone a { type slave; file \"a\"; masters { 192.0.2.1; }; };\nzone b { type native; file \"b\"; };\n",
+        ),
+    ];
+    let pdns = of(PeerProgram::PowerDns, &pdns);
+    assert_eq!(pdns.toml.matches("forward-updates = [\"10.0.0.0/8\"]").count(), 1, "{}", pdns.toml);
+}
+
+#[test]
+fn digests_are_looked_at_as_they_were() {
+    let zone = |more: &str| {
+        let text =
+            format!("server:\n interface: 127.0.0.1\nauth-zone:\n name: a\n primary: 192.0.2.1\n{more}");
+        of(PeerProgram::Unbound, &[("/u", &text)]).toml
+    };
+    assert!(zone(" zonemd-check: yes\n").contains("zonemd = \"verify\""));
+    assert!(zone(" zonemd-check: yes\n zonemd-reject-absence: yes\n").contains("zonemd = \"require\""));
+    assert!(zone(" zonemd-check: no\n").contains("zonemd = \"off\""));
+    assert!(!zone("").contains("zonemd"));
+}
+
 #[test]
 fn powerdns_takes_zones_from_its_bind_backend() {
     let files = [
@@ -325,6 +596,68 @@ fn the_recursor_of_powerdns_keeps_its_rules() {
             "from = [\"10.0.0.0/8\"]",
         ],
     );
+}
+
+/// Files that come with the peers, where they are installed. In those full of examples that are commented out, all of these hold.
+#[test]
+fn the_peers_own_examples_are_read() {
+    for (path, program, examples) in [
+        ("/etc/bind/named.conf", PeerProgram::Bind, false),
+        ("/usr/share/doc/nsd/examples/nsd.conf.sample", PeerProgram::Nsd, true),
+        ("/etc/knot/knot.conf", PeerProgram::Knot, false),
+        ("/usr/share/doc/unbound/examples/unbound.conf", PeerProgram::Unbound, true),
+        ("/etc/powerdns/pdns.conf", PeerProgram::PowerDns, false),
+        ("/etc/powerdns/recursor.conf", PeerProgram::Recursor, false),
+    ] {
+        let Ok(text) = Disk.read(Path::new(path)) else {
+            eprintln!("{path} is missing: what becomes of it is not looked at");
+            continue;
+        };
+        let found = if examples {
+            let text = String::from_utf8(text).expect("text");
+            of(program, &[("/c", &uncommented(&text))])
+        } else {
+            convert(Path::new(path), Some(program), &Disk).unwrap_or_else(|e| panic!("{path}: {:?}", e.fault))
+        };
+        assert_eq!(found.program, program, "{path}");
+        // Statements of what nomen does are in its configuration.
+        const DOES: [&str; 8] = [
+            "trust-anchor",
+            "trust-anchor-file",
+            "trusted-keys-file",
+            "auto-trust-anchor-file",
+            "dnstap-enable",
+            "dnstap-socket-path",
+            "zonemd-check",
+            "create-ixfr",
+        ];
+        for account in &found.accounts {
+            let key = account.statement.split(' ').next().unwrap_or_default();
+            assert!(account.outcome != Outcome::Missing || !DOES.contains(&key), "{path}: {account:?}");
+        }
+    }
+}
+
+/// Every `# key: value` without what makes it a comment.
+fn uncommented(text: &str) -> String {
+    let key = |text: &str| {
+        let (key, value) = text.split_once(": ")?;
+        let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let include = key.starts_with("include");
+        (!include
+            && key.starts_with(|c: char| c.is_ascii_lowercase())
+            && key.bytes().all(good)
+            && !value.trim().is_empty())
+        .then_some(())
+    };
+    let line = |line: &str| {
+        let bare = line.trim_start().trim_start_matches('#').trim_start();
+        let section = bare
+            .strip_suffix(':')
+            .is_some_and(|name| unbound::SECTIONS.contains(&name) || nsd::SECTIONS.contains(&name));
+        if key(bare).is_some() || section { bare.to_owned() + "\n" } else { "\n".to_owned() }
+    };
+    text.lines().map(line).collect()
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::anchors;
 use crate::clauses;
+use crate::dnstap;
 use crate::files::join;
 use crate::ledger::Outcome;
 use crate::model::{Keys, Section, Zone};
@@ -30,11 +32,7 @@ pub(crate) const SECTIONS: &[&str] = &[
     "dnstap",
 ];
 
-/// Where Unbound has its anchors from. Without any it validates nothing.
-const ANCHORS: [&str; 4] =
-    ["trust-anchor", "trust-anchor-file", "auto-trust-anchor-file", "trusted-keys-file"];
-const ANCHOR_FILE: Rule =
-    Rule::Unneeded("nomen has the root's anchors; those of other zones belong into `trust-anchors`");
+const UNANCHORED: Rule = Rule::Unneeded("nothing is validated");
 const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
 const VALIDATES: Rule = Rule::Missing(
     "write it by hand: `validate`, `trust-anchors` and other keys of `[resolver]` say how nomen validates",
@@ -99,10 +97,11 @@ const RULES: &[NamedRule] = &[
     ("statistics-inhibit-zero", TUNING),
     ("shm-enable", TUNING),
     ("shm-key", TUNING),
-    ("trust-anchor", VALIDATES),
-    ("trust-anchor-file", ANCHOR_FILE),
-    ("auto-trust-anchor-file", ANCHOR_FILE),
-    ("trusted-keys-file", VALIDATES),
+    ("trust-anchor", UNANCHORED),
+    ("trust-anchor-file", UNANCHORED),
+    ("auto-trust-anchor-file", UNANCHORED),
+    ("trusted-keys-file", UNANCHORED),
+    ("domain-insecure", UNANCHORED),
     ("trust-anchor-signaling", VALIDATES),
     ("root-key-sentinel", VALIDATES),
     ("val-override-date", VALIDATES),
@@ -129,7 +128,13 @@ const RULES: &[NamedRule] = &[
     ("harden-algo-downgrade", VALIDATES),
     ("prefetch-key", VALIDATES),
     ("insecure-lan-zones", VALIDATES),
-    ("zonemd-permissive-mode", VALIDATES),
+    (
+        "zonemd-permissive-mode",
+        Rule::Same(
+            &["no"],
+            "nomen has no such mode: `zonemd = \"off\"` of a zone does not look at its digest",
+        ),
+    ),
     ("serve-original-ttl", Rule::Same(&["no"], "nomen counts TTLs down always")),
     ("ede", TUNING),
     ("ede-serve-expired", TUNING),
@@ -296,6 +301,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     work.recurse();
     sections.iter().for_each(|section| work.ledger.open(section));
     server_section(work, &all, &directory);
+    anchors::of_unbound(work, texts, &all, &directory);
     for section in sections {
         match section.key() {
             "forward-zone" => forward(work, section),
@@ -305,7 +311,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
             "server" => {}
             "rpz" => work.ledger.missing(section, "nomen has no policy lists (RPZ)"),
             "view" => work.ledger.missing(section, "nomen has no views; run an instance for each view"),
-            "dnstap" => work.ledger.missing(section, "write `[dnstap]` by hand"),
+            "dnstap" => dnstap::of_section(work, section, &directory),
             key => {
                 let why = format!("nomen has nothing for the section `{key}`");
                 work.ledger.missing(section, why);
@@ -336,7 +342,6 @@ fn server_section(work: &mut Work, all: &[&Statement], directory: &Path) {
     cache(work, all);
     identity(work, all);
     local_names(work, all);
-    validation(work, all);
     for statement in all {
         match statement.key() {
             "private-address" => match Network::parse(statement.value()) {
@@ -370,7 +375,6 @@ fn server_section(work: &mut Work, all: &[&Statement], directory: &Path) {
             }
             "root-hints" => work.hints.push((join(directory, statement.value()), statement.span.clone())),
             "module-config" => modules(work, statement),
-            "domain-insecure" => work.trust_nothing_below(statement, statement.value()),
             "dns64-prefix" => match Network::parse(statement.value()) {
                 Some(network) if last(all, "module-config").is_some_and(|m| m.value().contains("dns64")) => {
                     work.recurse().text("dns64-prefix", network.to_string());
@@ -402,7 +406,16 @@ fn server_section(work: &mut Work, all: &[&Statement], directory: &Path) {
 }
 
 /// Keys whose rule is only for words about them: their work is done elsewhere.
-const HANDLED: &[&str] = &["serve-expired-ttl", "qname-minimisation-strict", "serve-expired-reply-ttl"];
+const HANDLED: &[&str] = &[
+    "serve-expired-ttl",
+    "qname-minimisation-strict",
+    "serve-expired-reply-ttl",
+    "trust-anchor",
+    "trust-anchor-file",
+    "auto-trust-anchor-file",
+    "trusted-keys-file",
+    "domain-insecure",
+];
 
 /// The level of the log for a verbosity.
 pub(crate) fn verbosity(work: &mut Work, statement: &Statement) {
@@ -414,15 +427,6 @@ pub(crate) fn verbosity(work: &mut Work, statement: &Statement) {
     };
     work.nomen.log.text("level", level);
     work.in_key(statement, Section::Log, "level");
-}
-
-/// Unbound validates if it has the module and at least one anchor, and acts on what it finds.
-fn validation(work: &mut Work, all: &[&Statement]) {
-    let module = last(all, "module-config").is_none_or(|modules| modules.value().contains("validator"));
-    let anchored = ANCHORS.iter().any(|key| last(all, key).is_some_and(|found| !found.value().is_empty()));
-    if !module || !anchored || is_on(all, "val-permissive-mode") {
-        work.recurse().switch("validate", false);
-    }
 }
 
 fn modules(work: &mut Work, statement: &Statement) {
@@ -814,10 +818,6 @@ fn auth_zone(work: &mut Work, section: &Statement, directory: &Path) {
             "fallback-enabled" => {
                 work.ledger.differs(statement, "a zone that is gone is answered with SERVFAIL")
             }
-            "zonemd-check" | "zonemd-reject-absence" => work.ledger.missing(
-                statement,
-                "write `zonemd` into the zone by hand; nomen verifies a digest that is there",
-            ),
             _ => {}
         }
     }
@@ -825,6 +825,7 @@ fn auth_zone(work: &mut Work, section: &Statement, directory: &Path) {
     if !secondary {
         keys.remove("allow-notify");
     }
+    digest(work, section, secondary, &mut keys);
     let zonefile = section.find("zonefile");
     match (&file, secondary) {
         (_, true) => {
@@ -848,6 +849,32 @@ fn auth_zone(work: &mut Work, section: &Statement, directory: &Path) {
     let span = Some(section.span.clone());
     work.nomen.zones.push(Zone { name, file, template: None, keys, span });
 }
+
+/// Whether the zone must be what its digest was made of (ZONEMD).
+fn digest(work: &mut Work, section: &Statement, secondary: bool, keys: &mut Keys) {
+    let is = |key| section.find(key).and_then(|found| units::switch(found.value()));
+    let (check, require) = (is("zonemd-check"), is("zonemd-reject-absence"));
+    let word = match (check, require) {
+        (Some(true), Some(true)) => "require",
+        (Some(true), _) => "verify",
+        _ => "off",
+    };
+    for key in ["zonemd-check", "zonemd-reject-absence"] {
+        let Some(found) = section.find(key) else { continue };
+        match (secondary, check) {
+            (true, _) => {
+                keys.text("zonemd", word);
+                work.ledger.translated(found, "`zonemd` of the zone");
+            }
+            (false, Some(true)) => work.ledger.missing(found, NO_DIGEST),
+            (false, _) => work.ledger.unneeded(found, "nomen does so anyway"),
+        }
+    }
+}
+
+/// Why a file's digest is not looked at.
+pub(crate) const NO_DIGEST: &str =
+    "nomen verifies digests of zones from primaries; `nomen zone check --zonemd` does of a file";
 
 fn remote_control(work: &mut Work, section: &Statement) {
     for statement in section.block() {

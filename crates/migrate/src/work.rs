@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use wire::name::{Name, NameBuf};
 
+use crate::anchors::Anchors;
 use crate::ledger::{Ledger, Outcome};
 use crate::model::{Keys, Nomen, Section, Setting, bounded};
 use crate::text::SourceSpan;
@@ -92,6 +93,8 @@ pub(crate) struct Work {
     pub(crate) zone_files: Vec<(PathBuf, Option<PathBuf>)>,
     /// Files of hints, and where they are named.
     pub(crate) hints: Vec<(PathBuf, SourceSpan)>,
+    /// Trust anchors.
+    pub(crate) anchors: Anchors,
 }
 
 impl Work {
@@ -293,7 +296,7 @@ pub(crate) fn domain(text: &str) -> Option<String> {
 }
 
 /// Whether nomen takes it for a secret.
-fn is_base64(text: &str) -> bool {
+pub(crate) fn is_base64(text: &str) -> bool {
     let bytes: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let padding = bytes.iter().rev().take_while(|byte| **byte == b'=').count();
     let good = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');

@@ -8,7 +8,8 @@ use crate::model::{Keys, Nomen, Setting, Zone};
 /// Fewest zones with the same keys for which a template is made.
 const SHARED_BY: usize = 2;
 /// Keys that a template cannot have.
-const ZONES_OWN: &[&str] = &["catalog-template", "catalog-answers", "catalog-max-removed"];
+const ZONES_OWN: &[&str] =
+    &["catalog-template", "catalog-groups", "catalog-answers", "catalog-max-removed", "catalog-produce"];
 
 /// The text, with this line at the top.
 pub(crate) fn text(nomen: &Nomen, opening: &str) -> String {
@@ -29,6 +30,9 @@ pub(crate) fn text(nomen: &Nomen, opening: &str) -> String {
         lines(&mut out, metrics);
     }
     single(&mut out, "[log]", &nomen.log);
+    if let Some(dnstap) = &nomen.dnstap {
+        single(&mut out, "[dnstap]", dnstap);
+    }
     zones(&mut out, nomen);
     out
 }
@@ -58,6 +62,11 @@ fn value(setting: &Setting) -> String {
         Setting::Text(text) => quote(text),
         Setting::Number(number) => number.to_string(),
         Setting::Switch(on) => on.to_string(),
+        Setting::Table(pairs) => {
+            let all: Vec<String> =
+                pairs.iter().map(|(name, text)| format!("{} = {}", bare(name), quote(text))).collect();
+            format!("{{ {} }}", all.join(", "))
+        }
         Setting::Texts(texts) => {
             let all: Vec<String> = texts.iter().map(|text| quote(text)).collect();
             let short = all.iter().map(String::len).sum::<usize>() < 90;
@@ -100,6 +109,10 @@ fn zones(out: &mut String, nomen: &Nomen) {
         let hint = zone.template.as_deref();
         let mut text = String::new();
         lines(&mut text, &keys);
+        if zone.is_produced() {
+            // It has no template.
+            text.push_str(&zone.name);
+        }
         let at = *by_text.entry(text).or_insert_with(|| {
             groups.push((keys, hint, 0));
             groups.len() - 1

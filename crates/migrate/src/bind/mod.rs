@@ -23,6 +23,8 @@ pub(crate) struct Frame<'t> {
     server_keys: HashMap<String, String>,
     /// The folder that paths start from.
     directory: PathBuf,
+    /// Whether trust anchors are written.
+    anchored: bool,
     /// `options`, and the view if there is one: what holds for zones that say nothing.
     scopes: Vec<&'t Statement>,
 }
@@ -55,6 +57,7 @@ fn statements(work: &mut Work, all: &[Statement], directory: PathBuf) {
         servers: HashMap::new(),
         server_keys: HashMap::new(),
         directory,
+        anchored: false,
         scopes: all.iter().filter(|statement| statement.key() == "options").collect(),
     };
     collect(work, all, &mut frame);
@@ -102,10 +105,11 @@ fn for_everybody(view: &Statement) -> bool {
     class && limits.iter().filter_map(|limit| view.find(limit)).all(any)
 }
 
-/// Notes lists, keys and servers, which are named elsewhere, in any order.
+/// Notes lists, keys and servers, which are named elsewhere, in any order, and whether there are trust anchors.
 fn collect<'t>(work: &mut Work, all: &'t [Statement], frame: &mut Frame<'t>) {
     for statement in all {
         match statement.key() {
+            "trust-anchors" | "managed-keys" | "trusted-keys" => frame.anchored = true,
             "acl" => {
                 frame.acls.insert(statement.value().to_owned(), statement.block());
                 work.ledger.translated(statement, "its members, wherever it is named");

@@ -1,6 +1,8 @@
 //! `options` of named.conf, and the statements beside it that are no zones.
 
 use super::{Frame, acl, zones};
+use crate::anchors;
+use crate::dnstap;
 use crate::ledger::Outcome;
 use crate::model::{Keys, Section};
 use crate::network::Network;
@@ -13,6 +15,8 @@ const SIGNS: Rule = Rule::Missing("nomen does not sign zones");
 const VALIDATES: Rule = Rule::Missing(
     "write it by hand: `validate`, `trust-anchors` and other keys of `[resolver]` say how nomen validates",
 );
+const UNTAPPED: Rule = Rule::Unneeded("`dnstap` is written nowhere");
+const UNANCHORED: Rule = Rule::Unneeded("recursion is off, and so is validation");
 const KERNEL: Rule = Rule::Same(&["*"], "the kernel chooses the address that nomen asks from");
 const CHECKS: Rule = Rule::Unneeded("nomen checks zones in its own way: see `nomen check`");
 const LISTS: Rule = Rule::Missing("nomen has no policy lists (RPZ)");
@@ -85,10 +89,10 @@ const RULES: &[NamedRule] = &[
     ("auto-dnssec", Rule::Same(&["off"], "nomen does not sign zones")),
     ("inline-signing", Rule::Same(&["no"], "nomen does not sign zones")),
     ("dnssec-validation", Rule::Unneeded("recursion is off, and so is validation")),
-    ("trust-anchors", VALIDATES),
-    ("managed-keys", VALIDATES),
-    ("trusted-keys", VALIDATES),
-    ("validate-except", VALIDATES),
+    ("trust-anchors", UNANCHORED),
+    ("managed-keys", UNANCHORED),
+    ("trusted-keys", UNANCHORED),
+    ("validate-except", UNANCHORED),
     ("dnssec-must-be-secure", VALIDATES),
     ("dnssec-accept-expired", Rule::Same(&["no"], "nomen does not accept expired signatures")),
     ("trust-anchor-telemetry", VALIDATES),
@@ -126,7 +130,6 @@ const RULES: &[NamedRule] = &[
     ("allow-recursion-on", Rule::Missing("write `interface` into [[resolver.access]]")),
     ("allow-query-cache-on", Rule::Missing("write `interface` into [[resolver.access]]")),
     ("blackhole", Rule::Missing("nomen answers everybody from its zones; block clients in the firewall")),
-    ("allow-update-forwarding", Rule::Missing("write `forward-updates` into the zones by hand")),
     ("minimal-any", Rule::Same(&["yes"], "nomen answers ANY with one RRset")),
     ("auth-nxdomain", Rule::Same(&["no"], "nomen sets AA in answers from its zones alone")),
     ("match-mapped-addresses", TUNING),
@@ -154,13 +157,6 @@ const RULES: &[NamedRule] = &[
     ("max-transfer-idle-out", TUNING),
     ("provide-ixfr", Rule::Same(&["yes"], "nomen answers IXFR with changes wherever it has them")),
     ("request-expire", TUNING),
-    (
-        "ixfr-from-differences",
-        Rule::Same(
-            &["no"],
-            "write `ixfr-from-differences` by hand; unset, it is on for zones of 1000 records and more that others may have",
-        ),
-    ),
     ("max-ixfr-ratio", TUNING),
     ("try-tcp-refresh", TUNING),
     ("multi-master", TUNING),
@@ -202,10 +198,16 @@ const RULES: &[NamedRule] = &[
     ("filter-aaaa", Rule::Missing("nomen drops no AAAA records")),
     ("root-delegation-only", Rule::Missing("nomen has no delegation-only zones")),
     ("dnsrps-enable", Rule::Same(&["no"], "nomen has no policy lists (RPZ)")),
-    ("dnstap", Rule::Missing("write `[dnstap]` by hand")),
-    ("dnstap-output", Rule::Missing("write `[dnstap]` by hand")),
-    ("dnstap-identity", Rule::Missing("write `[dnstap]` by hand")),
-    ("dnstap-version", Rule::Missing("write `[dnstap]` by hand")),
+    ("dnstap-output", UNTAPPED),
+    ("dnstap-identity", UNTAPPED),
+    ("dnstap-version", UNTAPPED),
+    ("fstrm-set-buffer-hint", TUNING),
+    ("fstrm-set-flush-timeout", TUNING),
+    ("fstrm-set-input-queue-size", TUNING),
+    ("fstrm-set-output-notify-threshold", TUNING),
+    ("fstrm-set-output-queue-model", TUNING),
+    ("fstrm-set-output-queue-size", TUNING),
+    ("fstrm-set-reopen-interval", TUNING),
     (
         "allow-new-zones",
         Rule::Same(&["no"], "zones that `rndc addzone` has added are not read; use `nomen ctl zone add`"),
@@ -219,9 +221,9 @@ const RULES: &[NamedRule] = &[
 
 /// Statements beside `options` and zones.
 const TOP: &[NamedRule] = &[
-    ("trust-anchors", VALIDATES),
-    ("managed-keys", VALIDATES),
-    ("trusted-keys", VALIDATES),
+    ("trust-anchors", UNANCHORED),
+    ("managed-keys", UNANCHORED),
+    ("trusted-keys", UNANCHORED),
     ("dnssec-policy", SIGNS),
     ("parental-agents", SIGNS),
     ("tls", Rule::Missing("nomen does not listen for TLS")),
@@ -257,6 +259,7 @@ pub(super) fn options(work: &mut Work, frame: &Frame<'_>) {
     recursion(work, frame);
     listen(work, frame);
     identity(work, frame);
+    dnstap::of_bind(work, &frame.directory, &|key| frame.global(key));
     for scope in frame.scopes.clone() {
         for statement in scope.block() {
             option(work, frame, statement);
@@ -293,14 +296,8 @@ fn option(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
             work.recurse().switch("prefetch", on);
             work.in_key(statement, Section::Resolver, "prefetch");
         }
-        "dnssec-validation" if work.nomen.resolver.is_some() => {
-            work.validate(statement, statement.value() != "no");
-        }
-        "validate-except" if work.nomen.resolver.is_some() => {
-            for name in statement.block() {
-                work.trust_nothing_below(name, name.key());
-            }
-            work.in_key(statement, Section::Resolver, "negative-trust-anchors");
+        "dnssec-validation" | "validate-except" | "trust-anchors" | "managed-keys" | "trusted-keys" => {
+            validation(work, frame, statement);
         }
         "qname-minimization" if work.nomen.resolver.is_some() => {
             let word = match statement.value() {
@@ -334,6 +331,33 @@ fn option(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
     }
 }
 
+/// Whether answers are validated, and by which anchors.
+fn validation(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
+    if work.nomen.resolver.is_none() {
+        return;
+    }
+    match (statement.key(), validates(frame)) {
+        ("dnssec-validation", on) => work.validate(statement, on),
+        (_, false) => work.ledger.unneeded(statement, "nothing is validated"),
+        ("validate-except", true) => {
+            for name in statement.block() {
+                work.trust_nothing_below(name, name.key());
+            }
+            work.in_key(statement, Section::Resolver, "negative-trust-anchors");
+        }
+        (_, true) => anchors::of_bind(work, statement),
+    }
+}
+
+/// Whether answers are validated: `yes` takes the anchors that are written alone, and nothing is where there are none.
+fn validates(frame: &Frame<'_>) -> bool {
+    match frame.global("dnssec-validation").map_or("auto", Statement::value) {
+        "no" => false,
+        "auto" => true,
+        _ => frame.anchored,
+    }
+}
+
 fn for_all(statement: &Statement, nobody: bool) -> bool {
     let first = statement.block().first().map_or("", Statement::key);
     first == if nobody { "none" } else { "any" }
@@ -357,6 +381,7 @@ fn recursion(work: &mut Work, frame: &Frame<'_>) {
     if let Some(found) = found {
         work.ledger.translated(found, "[resolver]");
     }
+    work.anchors.public_root = frame.global("dnssec-validation").is_none_or(|found| found.value() == "auto");
     let access = ["allow-recursion", "allow-query-cache", "allow-query"];
     match access.iter().find_map(|key| frame.global(key)) {
         Some(found) => {
@@ -581,12 +606,6 @@ pub(super) fn finish(work: &mut Work, frame: &Frame<'_>) {
         None if zones => work.ledger.unwritten(Outcome::Differs, how),
         None => {}
     }
-    if work.nomen.resolver.is_some() && frame.global("dnssec-validation").is_none() {
-        work.ledger.unwritten(
-            Outcome::Missing,
-            "BIND validates answers of other servers by default; nomen does not",
-        );
-    }
 }
 
 /// Statements beside `options` and zones.
@@ -613,6 +632,7 @@ pub(super) fn top(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
             statement.block().iter().for_each(|inner| statistics(work, inner));
         }
         "logging" => logging(work, frame, statement),
+        "trust-anchors" | "managed-keys" | "trusted-keys" => validation(work, frame, statement),
         _ => {}
     }
 }

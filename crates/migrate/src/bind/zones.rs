@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{Frame, acl};
 use crate::files::join;
 use crate::ledger::Outcome;
-use crate::model::{Keys, Zone};
+use crate::model::{Keys, Setting, Zone};
 use crate::tree::{Part, SourceWord, Statement};
 use crate::units;
 use crate::work::{Work, domain, path_text, server};
@@ -17,6 +17,8 @@ pub(super) const INHERITED: &[&str] = &[
     "notify",
     "allow-notify",
     "allow-update",
+    "allow-update-forwarding",
+    "ixfr-from-differences",
     "min-refresh-time",
     "max-refresh-time",
     "min-retry-time",
@@ -116,15 +118,8 @@ fn primary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
             (_, false) => work.ledger.unneeded(method, "it is about updates, which the zone does not take"),
         }
     }
-    if let Some(size) = deciding(frame, zone, "max-journal-size") {
-        match (size.value(), updated) {
-            (_, false) => work.ledger.unneeded(size, "it is about updates, which the zone does not take"),
-            ("default" | "unlimited", true) => work.ledger.missing(size, "write a size; here it is 16 MiB"),
-            (value, true) => work.zone_number(size, &mut keys, "journal-size", units::size(value)),
-        }
-    }
+    kept(work, frame, zone, updated, &mut keys);
     if updated {
-        work.keep_state();
         let journal = join(&frame.directory, &format!("{}.jnl", file.value()));
         let how = format!(
             "updates that BIND has in {} are not read: run `rndc freeze` and `rndc sync -clean` before the move",
@@ -136,6 +131,35 @@ fn primary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -> 
     work.zone_files.push((path.clone(), Some(frame.directory.clone())));
     add(work, zone, name, Some(&path), keys);
     Ok(())
+}
+
+/// What is kept of changes, by updates or by the file, and how much of it.
+fn kept(work: &mut Work, frame: &Frame<'_>, zone: &Statement, updated: bool, keys: &mut Keys) {
+    if let Some(found) = deciding(frame, zone, "ixfr-from-differences") {
+        let on = match found.value() {
+            "primary" | "master" => Some(true),
+            "secondary" | "slave" => Some(false),
+            word => units::switch(word),
+        };
+        match on {
+            Some(on) => {
+                keys.switch("ixfr-from-differences", on);
+                work.ledger.translated(found, "`ixfr-from-differences` of the zone");
+            }
+            None => work.not_understood(found),
+        }
+    }
+    let journal = updated || keys.get("ixfr-from-differences") == Some(&Setting::Switch(true));
+    if journal {
+        work.keep_state();
+    }
+    if let Some(size) = deciding(frame, zone, "max-journal-size") {
+        match (size.value(), journal) {
+            (_, false) => work.ledger.unneeded(size, "it is about changes, of which the zone keeps none"),
+            ("default" | "unlimited", true) => work.ledger.missing(size, "write a size; here it is 16 MiB"),
+            (value, true) => work.zone_number(size, keys, "journal-size", units::size(value)),
+        }
+    }
 }
 
 fn add(work: &mut Work, zone: &Statement, name: &str, file: Option<&Path>, keys: Keys) {
@@ -158,6 +182,20 @@ fn secondary(work: &mut Work, frame: &Frame<'_>, zone: &Statement, name: &str) -
         let list = acl::grants(work, &frame.acls, found, found.block());
         keys.texts("allow-notify", list);
         work.ledger.translated(found, "`allow-notify` of the zone");
+    }
+    if let Some(found) = deciding(frame, zone, "allow-update-forwarding") {
+        let list = acl::grants(work, &frame.acls, found, found.block());
+        keys.texts("forward-updates", list);
+        work.ledger.translated(found, "`forward-updates` of the zone");
+    }
+    if let Some(found) = deciding(frame, zone, "ixfr-from-differences") {
+        match ["yes", "secondary", "slave"].contains(&found.value()) {
+            true => work.ledger.differs(
+                found,
+                "the changes of a zone from primaries are those that they send (IXFR); none are made of whole zones",
+            ),
+            false => work.ledger.unneeded(found, "nomen does so anyway"),
+        }
     }
     if let Some(found) = deciding(frame, zone, "request-ixfr") {
         match units::switch(found.value()) {

@@ -6,6 +6,7 @@ mod zones;
 use std::collections::HashMap;
 use std::path::Path;
 
+use crate::dnstap;
 use crate::ledger::Outcome;
 use crate::model::{Keys, Section};
 use crate::network::{Client, Member, Network};
@@ -108,6 +109,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     for key in ["acl", "template", "zone"] {
         items(key).into_iter().for_each(|item| work.ledger.open(item));
     }
+    copies(work, sections);
     zones::templates(work, &frame, &items("zone"));
     items("zone").into_iter().for_each(|item| zones::zone(work, &frame, item));
     log(work, &items("log"));
@@ -115,6 +117,30 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     #[cfg(test)]
     assert_eq!(work.ledger.unaccounted(sections), 0);
     Ok(())
+}
+
+/// The copies of messages that a zone or a template asks for. There is one place that they go to.
+fn copies(work: &mut Work, sections: &[Statement]) {
+    let of = |key: &str| {
+        let key = key.to_owned();
+        sections.iter().filter(move |section| section.key() == key).flat_map(|section| section.block())
+    };
+    let modules = of("template").chain(of("zone")).flat_map(|item| item.block());
+    let modules = modules.filter(|entry| ["module", "global-module"].contains(&entry.key()));
+    let ids: Vec<&str> = modules
+        .flat_map(Statement::values)
+        .filter_map(|word| word.text.strip_prefix("mod-dnstap")?.strip_prefix('/'))
+        .collect();
+    for item in of("mod-dnstap") {
+        let id = item.find("id").map_or("", Statement::value);
+        if !ids.contains(&id) {
+            work.ledger.unneeded(item, "no zone of this configuration has it");
+        } else if work.nomen.dnstap.is_some() {
+            work.ledger.missing(item, "nomen copies messages to one place alone");
+        } else {
+            dnstap::of_knot(work, item);
+        }
+    }
 }
 
 /// Words for a statement that nobody has accounted for: what they are depends on its section.

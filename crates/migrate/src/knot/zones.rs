@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::{Frame, client_of, members, named_servers, refused};
 use crate::files::join;
 use crate::ledger::Outcome;
-use crate::model::{Keys, Zone};
+use crate::model::{Keys, Setting, Zone};
 use crate::network::{Client, Member, Network, passes};
 use crate::tree::Statement;
 use crate::units;
@@ -31,6 +31,11 @@ pub(super) const KEYS: &[&str] = &[
     "journal-max-usage",
     "catalog-role",
     "catalog-template",
+    "catalog-zone",
+    "catalog-group",
+    "zonefile-load",
+    "zonemd-verify",
+    "ddns-master",
     "dnssec-signing",
     "comment",
 ];
@@ -46,21 +51,19 @@ pub(super) fn explain(statement: &Statement) -> (Outcome, &'static str) {
             "nomen does not sign: the zone would be served as its file has it, and fail for clients that validate if it is unsigned and its parent has DS records",
         ),
         "dnssec-validation" => (Outcome::Missing, "nomen does not validate zones that it takes"),
-        "zonefile-sync" | "zonefile-load" | "journal-content" | "journal-max-depth" | "zone-max-size"
-        | "adjust-threads" | "include-from" | "zonefile-skip" | "serial-modulo" => (
+        "zonefile-sync" | "journal-content" | "journal-max-depth" | "zone-max-size" | "adjust-threads"
+        | "include-from" | "zonefile-skip" | "serial-modulo" => (
             Outcome::Unneeded,
             "nomen writes zone files where `write-file-every` says so, and keeps changes in `state-dir`",
         ),
-        "zonemd-verify" | "zonemd-generate" if off || statement.value() == "none" => {
+        "zonemd-generate" if off || statement.value() == "none" => {
             (Outcome::Unneeded, "nomen does so anyway")
         }
-        "zonemd-verify" => (Outcome::Unneeded, "nomen verifies a digest that is there; see `zonemd`"),
         "zonemd-generate" => (Outcome::Missing, "nomen makes digests of files only: `nomen zone digest`"),
-        "catalog-zone" | "catalog-group" => {
-            (Outcome::Missing, "write `catalog-produce` and `catalog-member` by hand")
+        "module" | "global-module" if statement.values().all(|word| word.text.starts_with("mod-dnstap/")) => {
+            (Outcome::Translated, "[dnstap]")
         }
         "module" | "global-module" => (Outcome::Missing, "nomen has no modules"),
-        "ddns-master" => (Outcome::Missing, "write `forward-updates` into the zones by hand"),
         "disable-any" => (Outcome::Unneeded, "nomen answers ANY with one RRset"),
         "notify-delay"
         | "master-pin-tolerance"
@@ -120,7 +123,7 @@ pub(super) fn templates(work: &mut Work, frame: &Frame<'_>, zones: &[&Statement]
         zone_keys(work, frame, &entries, &mut keys);
         if keys.get("primaries").is_none() {
             let pattern = pattern(&file(frame, &entries));
-            keys.0.insert(0, ("file", crate::model::Setting::Text(pattern)));
+            keys.0.insert(0, ("file", Setting::Text(pattern)));
             // A file's zone has none of what is for zones from primaries.
             for key in [
                 "allow-notify",
@@ -130,6 +133,8 @@ pub(super) fn templates(work: &mut Work, frame: &Frame<'_>, zones: &[&Statement]
                 "max-retry",
                 "min-expire",
                 "max-expire",
+                "zonemd",
+                "forward-updates",
             ] {
                 keys.remove(key);
             }
@@ -169,6 +174,9 @@ pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, item: &Statement) {
     for key in ["file", "storage"] {
         if let Some(found) = entries.get(key) {
             match secondary {
+                _ if keys.get("catalog-produce").is_some() => {
+                    work.ledger.unneeded(found, "nomen keeps the zone in `state-dir`");
+                }
                 true => work.ledger.unneeded(
                     found,
                     "nomen takes the zone from its primaries at the start, and keeps it in `state-dir`",
@@ -183,18 +191,16 @@ pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, item: &Statement) {
     // What the template says of this zone and has no counterpart is reported once, with the template.
     for entry in entries.all().filter(|entry| !KEYS.contains(&entry.key())) {
         let (outcome, why) = explain(entry);
-        match outcome {
-            Outcome::Missing => work.ledger.missing(entry, why),
-            _ => work.ledger.unneeded(entry, why),
-        }
+        work.ledger.add(entry, outcome, why.to_owned());
     }
-    if secondary || keys.get("allow-update").is_some() || keys.get("update-policy").is_some() {
+    let produced = keys.get("catalog-produce").is_some();
+    if produced || secondary || keys.get("allow-update").is_some() || keys.get("update-policy").is_some() {
         work.keep_state();
     }
-    if !secondary {
+    if !secondary && !produced {
         work.zone_files.push((path.clone(), None));
     }
-    let file = (!secondary).then(|| path_text(&path));
+    let file = (!secondary && !produced).then(|| path_text(&path));
     let template =
         template.map(|found| found.value().to_owned()).or(entries.template.map(|_| "default".into()));
     work.nomen.zones.push(Zone { name, file, template, keys, span: Some(item.span.clone()) });
@@ -241,6 +247,8 @@ fn zone_keys(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &m
         }
     }
     let updated = keys.get("allow-update").is_some() || keys.get("update-policy").is_some();
+    contents(work, entries, secondary, keys);
+    let journal = updated || secondary || keys.get("ixfr-from-differences").is_some();
     if let Some(found) = entries.get("serial-policy") {
         let word = match found.value() {
             "dateserial" => "date",
@@ -256,9 +264,47 @@ fn zone_keys(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &m
         }
     }
     if let Some(found) = entries.get("journal-max-usage") {
-        match updated || secondary {
+        match journal {
             true => work.zone_number(found, keys, "journal-size", units::size(found.value())),
             false => work.ledger.unneeded(found, "the zone has no journal"),
+        }
+    }
+}
+
+/// What is made of the zone's file, and of its digest.
+fn contents(work: &mut Work, entries: &Entries<'_>, secondary: bool, keys: &mut Keys) {
+    if let Some(found) = entries.get("zonefile-load") {
+        match found.value() {
+            "difference" | "difference-no-serial" if !secondary => {
+                keys.switch("ixfr-from-differences", true);
+                work.keep_state();
+                work.ledger.translated(found, "`ixfr-from-differences` of the zone");
+            }
+            _ => work.ledger.unneeded(
+                found,
+                "nomen reads the file at the start and where it has changed, and keeps what updates change in `state-dir`",
+            ),
+        }
+    }
+    if let Some(found) = entries.get("zonemd-verify") {
+        match (units::switch(found.value()), secondary) {
+            // Without a digest, Knot does not take the zone either.
+            (Some(on), true) => {
+                keys.text("zonemd", if on { "require" } else { "off" });
+                work.ledger.translated(found, "`zonemd` of the zone");
+            }
+            (Some(true), false) => work.ledger.missing(found, crate::unbound::NO_DIGEST),
+            (Some(false), false) => work.ledger.unneeded(found, "nomen does so anyway"),
+            (None, _) => work.not_understood(found),
+        }
+    }
+    if let (Some(found), Some(master)) = (entries.get("ddns-master"), entries.get("master")) {
+        let first = master.argument(0).is_some_and(|first| first.text == found.value());
+        match first || found.value().is_empty() {
+            true => work.ledger.unneeded(found, "nomen does so anyway"),
+            false => work
+                .ledger
+                .missing(found, "updates are passed on to the first of `primaries` that can be reached"),
         }
     }
 }
@@ -307,7 +353,11 @@ fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: 
                 };
                 for mut pass in found {
                     pass.key.clone_from(&key);
-                    if action == "update" && limited(item) {
+                    if action == "update" && secondary && limited(item) {
+                        let why =
+                            "updates are passed on from a client or not, whatever they change; its are not";
+                        work.ledger.part(&item.span, &item.title(), Outcome::Missing, why);
+                    } else if action == "update" && limited(item) {
                         policy(work, item, &pass.to_string(), keys);
                     } else if !list.contains(&pass.to_string()) {
                         list.push(pass.to_string());
@@ -315,12 +365,10 @@ fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: 
                 }
             }
         }
-        if action == "transfer" || (action == "notify") == secondary {
-            keys.texts(ours, list);
-        } else if action == "update" && (!list.is_empty() || keys.get("update-policy").is_some()) {
-            keys.remove("update-policy");
-            let why = "a zone with primaries takes no updates here, and passes none on";
-            work.ledger.part(&found.span, &found.title(), Outcome::Missing, why);
+        match (action, secondary) {
+            ("update", true) => keys.texts("forward-updates", list),
+            ("notify", false) => {}
+            _ => keys.texts(ours, list),
         }
     }
     if items.iter().any(|item| has_action(item, "query")) {
@@ -385,6 +433,25 @@ fn policy(work: &mut Work, item: &Statement, client: &str, keys: &mut Keys) {
 fn catalog(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &mut Keys) {
     let Some(role) = entries.get("catalog-role") else { return };
     match role.value() {
+        "generate" => {
+            let kept = ["allow-transfer", "notify"];
+            *keys = Keys(keys.0.drain(..).filter(|(key, _)| kept.contains(key)).collect());
+            keys.switch("catalog-produce", true);
+            work.ledger.translated(role, "`catalog-produce` of the zone");
+        }
+        "member" => {
+            let Some((found, name)) = entries.get("catalog-zone").and_then(|f| Some((f, domain(f.value())?)))
+            else {
+                return work.ledger.missing(role, "it has no `catalog-zone`");
+            };
+            keys.text("catalog-member", name);
+            work.ledger.translated(role, "`catalog-member` of the zone");
+            work.ledger.translated(found, "`catalog-member` of the zone");
+            if let Some(group) = entries.get("catalog-group").filter(|group| !group.value().is_empty()) {
+                keys.text("catalog-group", group.value());
+                work.ledger.translated(group, "`catalog-group` of the zone");
+            }
+        }
         "none" => work.ledger.unneeded(role, "nomen does so anyway"),
         "interpret" => {
             let Some(found) = entries.get("catalog-template") else {
@@ -400,15 +467,14 @@ fn catalog(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &mut
             };
             keys.text("catalog-template", *first);
             work.ledger.translated(role, "`catalog-template` of the zone");
-            match known.len() {
-                1 => work.ledger.translated(found, "`catalog-template` of the zone"),
-                _ => work.ledger.differs(
-                    found,
-                    "members without a group have the first template; write the others into `catalog-groups`",
-                ),
+            // A member's group names its template.
+            if known.len() > 1 {
+                let groups = known.iter().map(|id| ((*id).to_owned(), (*id).to_owned())).collect();
+                keys.set("catalog-groups", Setting::Table(groups));
             }
+            work.ledger.translated(found, "`catalog-template` and `catalog-groups` of the zone");
         }
-        _ => work.ledger.missing(role, "write `catalog-produce` and `catalog-member` by hand"),
+        _ => work.not_understood(role),
     }
 }
 

@@ -171,7 +171,12 @@ const RULES: &[NamedRule] = &[
     ("default-soa-name", TUNING),
     ("default-soa-mail", TUNING),
     ("default-ttl", TUNING),
-    ("default-catalog-zone", Rule::Missing("write `catalog-produce` and `catalog-member` by hand")),
+    (
+        "default-catalog-zone",
+        Rule::Missing(
+            "it lists zones that are made at run time; here `catalog-member` of a zone or a template lists it",
+        ),
+    ),
     ("soa-minimum-ttl", TUNING),
     ("soa-refresh-default", TUNING),
     ("soa-retry-default", TUNING),
@@ -185,7 +190,6 @@ const RULES: &[NamedRule] = &[
     ("lua-records-insert-whitespace", TUNING),
     ("lua-consistent-hashes-cleanup-interval", TUNING),
     ("lua-consistent-hashes-expire-delay", TUNING),
-    ("forward-dnsupdate", Rule::Same(&["no"], "write `forward-updates` into the zones by hand")),
     ("dnsupdate-require-tsig", TUNING),
     ("api", Rule::Same(&["no"], "[metrics] has figures and no API; `nomen ctl` changes zones")),
     ("api-key", API),
@@ -290,6 +294,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
                     "disable-axfr",
                     "dnsupdate",
                     "allow-dnsupdate-from",
+                    "forward-dnsupdate",
                 ];
                 if let Some(rule) =
                     rule(RULES, key).or_else(|| rule(PROCESS, key)).filter(|_| !done.contains(&key))
@@ -487,8 +492,17 @@ fn shared(work: &mut Work, all: &[Statement]) -> Keys {
             false => work.ledger.unneeded(found, "nomen does so anyway"),
         }
     }
-    for found in of(all, "allow-dnsupdate-from") {
-        work.ledger.unneeded(found, "the bind backend takes no updates");
+    let forward = of(all, "forward-dnsupdate").last();
+    let from = of(all, "allow-dnsupdate-from").last();
+    if updates && forward.is_none_or(|found| units::switch(found.value()) == Some(true)) {
+        let clients = networks(work, from, from.map_or("127.0.0.0/8,::1", Statement::value));
+        keys.texts("forward-updates", clients);
+    }
+    for found in [from, forward].into_iter().flatten() {
+        match updates {
+            true => work.ledger.translated(found, "`forward-updates` of zones with primaries"),
+            false => work.ledger.unneeded(found, "`dnsupdate` is off"),
+        }
     }
     keys
 }
@@ -545,6 +559,9 @@ fn backend(work: &mut Work, statements: &[Statement], folder: &Path, shared: &Ke
             (true, true, _) => work.keep_state(),
         }
         keys.0.extend(shared.0.iter().cloned());
+        if !secondary {
+            keys.remove("forward-updates");
+        }
         for inner in zone.block() {
             match inner.key() {
                 "file" if secondary => work.ledger.unneeded(

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::settings::{self, list};
 use super::{PROCESS, addresses, identity, is_on, loglevel, networks, of, unset_group, upstream, webserver};
+use crate::anchors;
 use crate::files::join;
 use crate::ledger::Outcome;
 use crate::model::{Keys, Section, Zone};
@@ -77,11 +78,9 @@ const RULES: &[NamedRule] = &[
     ("statistics-interval", Rule::Unneeded("[metrics] has figures at any time")),
     ("stats-ringbuffer-entries", TUNING),
     ("trace", TUNING),
-    ("lua-config-file", SCRIPTS),
     ("lua-dns-script", SCRIPTS),
     ("lua-maintenance-interval", TUNING),
     ("dnssec-log-bogus", VALIDATES),
-    ("trustanchorfile", VALIDATES),
     ("aggressive-nsec-cache-size", VALIDATES),
     ("nsec3-max-iterations", VALIDATES),
     ("signature-inception-skew", VALIDATES),
@@ -232,6 +231,16 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
             .unneeded(found, "nomen knows the root servers, and asks them who they are by now (RFC 8109)");
     }
     stale(work, &all);
+    let last = |key| of(&all, key).last().filter(|found| !found.value().is_empty());
+    let off = last("dnssec")
+        .is_some_and(|found| ["off", "process-no-validate", "log-fail"].contains(&found.value()));
+    work.anchors.public_root = true;
+    if let Some(found) = last("trustanchorfile").filter(|_| !off) {
+        anchors::of_file(work, texts, found, &join(&base, found.value()));
+    }
+    if let Some(found) = last("lua-config-file") {
+        anchors::of_lua(work, texts, found, &join(&base, found.value()), off);
+    }
     for statement in &all {
         simple(work, &all, statement);
     }
@@ -268,6 +277,7 @@ fn simple(work: &mut Work, all: &[Statement], statement: &Statement) {
                 .differs(statement, "nomen validates for every client, not for those alone who ask for it"),
         },
         _ if statement.value().is_empty() => {}
+        "trustanchorfile" | "lua-config-file" => {}
         key => {
             if let Some(rule) = rule(RULES, key).or_else(|| rule(PROCESS, key)) {
                 work.apply(statement, rule);
@@ -279,6 +289,9 @@ fn simple(work: &mut Work, all: &[Statement], statement: &Statement) {
 fn explain(statement: &Statement) -> (Outcome, String) {
     if statement.value().is_empty() {
         return (Outcome::Unneeded, "it is set to nothing".into());
+    }
+    if statement.key() == "trustanchorfile" {
+        return (Outcome::Unneeded, "nothing is validated".into());
     }
     (Outcome::Missing, format!("nomen has nothing for `{}`", statement.key()))
 }

@@ -76,7 +76,8 @@ fn texts(all: &[SourceText]) -> ConfigTexts {
 
 /// A path as the operator would write it: from the working folder where it is below that.
 fn shown(path: &Path) -> PathBuf {
-    let here = std::env::current_dir().ok();
+    // Below the root is everything, and a path without its first `/` looks as if it were below somewhere else.
+    let here = std::env::current_dir().ok().filter(|here| here.parent().is_some());
     let below = here.and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned));
     below.unwrap_or_else(|| path.to_owned())
 }

@@ -11,25 +11,32 @@ const SAMPLES: [(&str, &str); 6] = [
     (
         "named.conf",
         "key k { algorithm hmac-sha256; secret \"c2VjcmV0\"; };\noptions { directory \"/z\"; tcp-clients 50; min-cache-ttl 60; max-cache-ttl 30;\n\
-         listen-on port 5300 { any; 127.0.0.1; }; allow-transfer { 10/8; key k; }; version none; };\n\
+         listen-on port 5300 { any; 127.0.0.1; }; allow-transfer { 10/8; key k; }; version none;\n\
+         dnstap { client; auth response; }; dnstap-output unix \"tap\" size 1m; ixfr-from-differences yes; };\n\
+         trust-anchors { other.example static-ds 60485 13 2 \"2BB183AF5F22588179A53B0A98631FAD1A292118AB2D5E9F5D6B5C1C6D6E2B3A\"; };\n\
          zone a.example { type master; file \"a\"; allow-update { key k; }; };\n\
-         zone b.example { type slave; masters { 192.0.2.1 key k; }; min-refresh-time 60; max-refresh-time 10; };\n\
+         zone b.example { type slave; masters { 192.0.2.1 key k; }; min-refresh-time 60; max-refresh-time 10; allow-update-forwarding { key k; }; };\n\
          zone c.example { type master; file \"c\"; };\nzone d.example { type master; file \"x/d\"; };\n",
     ),
     (
         "nsd.conf",
         "server:\n server-count: 2\n zonesdir: /z\npattern:\n name: p\n zonefile: %s\n provide-xfr: 10.0.0.0/8 NOKEY\n\
-         zone:\n name: a.example\n include-pattern: p\nzone:\n name: b.example\n include-pattern: p\n",
+         zone:\n name: a.example\n include-pattern: p\nzone:\n name: b.example\n include-pattern: p\n\
+         pattern:\n name: m\n request-xfr: 192.0.2.1 NOKEY\npattern:\n name: l\n zonefile: %s\n catalog-producer-zone: made.example\n create-ixfr: yes\n\
+         zone:\n name: made.example\n catalog: producer\nzone:\n name: c.example\n include-pattern: l\n\
+         zone:\n name: taken.example\n request-xfr: 192.0.2.1 NOKEY\n catalog: consumer\n catalog-member-pattern: m\n\
+         dnstap:\n dnstap-enable: yes\n dnstap-socket-path: /t\n dnstap-log-auth-query-messages: yes\n",
     ),
     (
         "knot.conf",
         "remote:\n  - id: up\n    address: 192.0.2.1\ntemplate:\n  - id: t\n    storage: /z\n    file: \"%s.db\"\n\
-         zone:\n  - domain: a.example\n  - domain: cat.example\n    master: up\n    catalog-role: interpret\n    catalog-template: t\n",
+         \x20 - id: u\n    master: up\nzone:\n  - domain: made.example\n    catalog-role: generate\n  - domain: b.example\n    catalog-role: member\n    catalog-zone: made.example\n    catalog-group: g\n    zonefile-load: difference\n  - domain: a.example\n  - domain: cat.example\n    master: up\n    catalog-role: interpret\n    catalog-template: [t, u]\n    zonemd-verify: on\n",
     ),
     (
         "unbound.conf",
-        "server:\n access-control: 10.0.0.0/8 allow\n local-data: \"a.lan. A 192.0.2.1\"\n private-domain: x\n cache-max-ttl: 0\n\
-         forward-zone:\n name: .\n forward-addr: 192.0.2.53\nstub-zone:\n name: s\n stub-addr: 192.0.2.54@54\n",
+        "server:\n access-control: 10.0.0.0/8 allow\n local-data: \"a.lan. A 192.0.2.1\"\n private-domain: x\n cache-max-ttl: 0\n trust-anchor: \"other.example. DNSKEY 257 3 13 mdsswUyr3DPW132mOi8V9xESWE8jTo0dxCjjnopKl+GqJxpVXckHAeF+KkxLbxILfDLUT0rAK9iUzy1L53eKGQ==\"\n\
+         forward-zone:\n name: .\n forward-addr: 192.0.2.53\nstub-zone:\n name: s\n stub-addr: 192.0.2.54@54\n\
+         auth-zone:\n name: z\n primary: 192.0.2.1\n zonemd-check: yes\ndnstap:\n dnstap-enable: yes\n dnstap-socket-path: /t\n dnstap-log-client-query-messages: yes\n dnstap-sample-rate: 7\n",
     ),
     (
         "pdns.conf",
