@@ -20,6 +20,7 @@ mod migrate;
 mod peers;
 mod primary;
 mod producer;
+mod pursue;
 mod query;
 mod recursion;
 mod reload;

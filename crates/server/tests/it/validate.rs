@@ -28,7 +28,7 @@ fn key(apex: &str) -> SigningKey {
 }
 
 /// A DS record as a line of text.
-fn ds(apex: &str) -> String {
+pub(crate) fn ds(apex: &str) -> String {
     let ds = key(apex).ds(name(apex).as_name());
     let digest: String = ds[4..].iter().map(|byte| format!("{byte:02X}")).collect();
     format!("{apex} 3600 DS {} {} {} {digest}", u16::from_be_bytes([ds[0], ds[1]]), ds[2], ds[3])
@@ -61,7 +61,7 @@ fn signed(apex: &str, lines: &[&str], chain: &Chain, hours: i64) -> String {
 }
 
 /// The servers of the small DNS.
-fn internet() -> [Server; 4] {
+pub(crate) fn internet() -> [Server; 4] {
     let delegation = |zone: &str, last: u8| {
         [format!("{zone} 3600 NS ns.{zone}"), format!("ns.{zone} 3600 A 10.53.0.{last}")]
     };
@@ -91,7 +91,7 @@ fn internet() -> [Server; 4] {
 }
 
 /// A resolver that begins there, with this anchor and more keys and sections.
-fn resolver(anchor: &str, more: &str) -> Server {
+pub(crate) fn resolver(anchor: &str, more: &str) -> Server {
     let folder = tempfile::tempdir().expect("a folder");
     let keys = format!("root-servers = [\"10.53.0.1\"]\ntrust-anchors = [\"{anchor}\"]\n");
     Server::start_in(folder, "", &format!("[resolver]\n{keys}{more}"))
