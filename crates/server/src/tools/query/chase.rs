@@ -19,7 +19,6 @@ use crate::message::{QuerySpec, print};
 const NAMES: usize = 4096;
 
 /// Who answers.
-#[expect(clippy::large_enum_variant, reason = "there is one")]
 pub enum Answerer<'w> {
     /// A server that asks others.
     Server(&'w Wanted),

@@ -78,7 +78,6 @@ pub struct Reached {
 }
 
 /// What the reply of a zone's server leads to.
-#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Turn {
     Down(Referral),
     Answer(Answer),
