@@ -111,7 +111,7 @@ mod tests {
         for (text, words) in [
             (". A 192.0.2.1", "A is no trust anchor"),
             (". DS 1 16 2 00", "not supported"),
-            (". DS 1 8", "--anchor:1:8: error: DS record"),
+            (". DS 1 8", "--anchor:1:9: error: DS record"),
             ("; nothing", "--anchor has no trust anchor"),
         ] {
             let fault = of(&[text]).expect_err(text);
