@@ -426,7 +426,7 @@ fn remarks_are_shown_at_the_words_that_are_meant() {
         };
         report.remarks.iter().map(words).collect::<Vec<_>>().join(", ")
     };
-    let generated = "4:18 192.0.2.$, 4:18 192.0.2.$";
+    let generated = "4:20 192.0.2.$, 4:20 192.0.2.$";
     let (owner, rtype) = ("1:1 a", "3:8 TXT");
     assert_eq!(shown(RemarkAt::Owner), format!("{owner}, {rtype}, {generated}"));
     assert_eq!(shown(RemarkAt::Type), format!("1:3 MX, {rtype}, {generated}"));
