@@ -149,8 +149,8 @@ impl TrustAnchors {
         })
     }
 
-    /// The DS of the anchors at a name.
-    pub(crate) fn ds(&self, zone: Name<'_>) -> Option<Vec<Vec<u8>>> {
+    /// The DS of the anchors at a name: the RDATA of each. `None` if it has none.
+    pub fn ds(&self, zone: Name<'_>) -> Option<Vec<Vec<u8>>> {
         self.positive.get(&zone.to_buf()).map(|ds| ds.iter().cloned().collect())
     }
 }

@@ -302,6 +302,7 @@ query: what stands before the first NAME holds for all, what follows a NAME for 
 Options:\n  +short +dnssec +tcp +norec +nsid +json +cd +ad +edns +noedns +bufsize=N +padding=N +keepalive\n  \
 +cookie +expire +zoneversion +ignore (keep a truncated answer) +qr (show the query) +time=SECONDS (or +timeout) +tries=N +retry=N\n  \
 +subnet=NET\n  \
++trace (walk from the root servers down) +chase (validate): as --trace and --chase\n  \
 +all +comments +question +answer +authority +additional +stats, each with `no` in front: parts of the output\n  \
 +multiline: long records over several lines, with comments\n\n\
 SERVER is an address or a name, which is looked up in /etc/hosts and then with the servers of /etc/resolv.conf.\n\
@@ -333,6 +334,21 @@ pub struct QueryArgs {
     /// Ask over IPv6 only.
     #[arg(short = '6')]
     pub v6: bool,
+    /// Walk from the root servers to the answer, and print each step: the servers of `@SERVER`, which are asked for those of
+    /// the root, or the built-in ones. Also written +trace.
+    #[arg(long)]
+    pub trace: bool,
+    /// Validate the answer (DNSSEC), and print the chain of trust. Asks `@SERVER` with CD set, or with --trace those who serve
+    /// the zones. Exit status 1 if the answer is bogus. Also written +chase.
+    #[arg(long)]
+    pub chase: bool,
+    /// Trust anchor of --chase in the place of those of the public root: a DS or DNSKEY record, as a zone file has it. May be
+    /// given several times.
+    #[arg(long, value_name = "RECORD")]
+    pub anchor: Vec<String>,
+    /// File of such records.
+    #[arg(long, value_name = "FILE")]
+    pub anchor_file: Option<PathBuf>,
     /// The key to sign with.
     #[command(flatten)]
     pub key: KeyArgs,

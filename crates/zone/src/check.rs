@@ -10,7 +10,7 @@ use std::fmt;
 use wire::rdata::view::Soa;
 use wire::{Name, NameBuf, Type};
 
-use crate::scan::Severity;
+use crate::scan::{RemarkAt, Severity};
 use crate::store::{Node, NodeFlags, Rdata, RrSet, Zone};
 use crate::zonemd::{self, ZonemdFault};
 
@@ -82,6 +82,33 @@ impl FlawKind {
             // Verifiers who do not know a digest either pass over it.
             Self::Digest(fault) if fault != ZonemdFault::Unknown => Severity::Error,
             _ => Severity::Warning,
+        }
+    }
+}
+
+impl Flaw {
+    /// The word to point at, in the entry of a record that it [is of](Self::is_of).
+    pub fn at(&self) -> RemarkAt {
+        match (self.kind, self.other) {
+            (FlawKind::Occluded | FlawKind::WildcardNs | FlawKind::WildcardDname | FlawKind::HostName, _) => {
+                RemarkAt::Owner
+            }
+            // EXPIRE is the sixth field of SOA (RFC 1035 §3.3.13), the digest the fourth of DS (RFC 4034 §5.3).
+            (FlawKind::SoaTimers, _) => RemarkAt::Data(5),
+            (FlawKind::DsDigestLength, _) => RemarkAt::Data(3),
+            (_, Some(name)) => RemarkAt::Name(name),
+            (_, None) => RemarkAt::Type,
+        }
+    }
+
+    /// Whether a record with this RDATA, of the RRset concerned, has the flaw.
+    pub fn is_of(&self, rdata: &[u8]) -> bool {
+        match self.at() {
+            RemarkAt::Name(name) => wire::rdata::embedded_names(self.rtype, rdata)
+                .filter_map(|e| Name::from_wire(rdata.get(e.start..e.start + e.len)?).ok())
+                .any(|named| named == name.as_name()),
+            _ if self.kind == FlawKind::DsDigestLength => has_wrong_digest(rdata),
+            _ => true,
         }
     }
 }
@@ -311,18 +338,8 @@ impl<'z> Checker<'_, 'z> {
         }
     }
 
-    /// The lengths of digests: SHA-1, SHA-256, GOST R 34.11-94, SHA-384 (RFC 4034, 4509, 5933, 6605).
     fn digests(&mut self, set: RrSet<'z>) {
-        let wrong = |record: Rdata<'_>| match *record.compiled() {
-            [_, _, _, kind, ref digest @ ..] => match kind {
-                1 => digest.len() != 20,
-                2 | 3 => digest.len() != 32,
-                4 => digest.len() != 48,
-                _ => false,
-            },
-            _ => true,
-        };
-        if set.rdatas().any(wrong) {
+        if set.rdatas().any(|record: Rdata<'_>| has_wrong_digest(record.compiled())) {
             self.report(FlawKind::DsDigestLength, Type::DS, None);
         }
     }
@@ -366,6 +383,20 @@ impl<'z> Checker<'_, 'z> {
         let wildcard = encloser.and_then(|node| NameBuf::prepend(b"*", node.owner().as_name()).ok());
         let node = wildcard.and_then(|name| self.zone.find_name(name.as_name()));
         node.is_some_and(|n| [Type::A, Type::AAAA].iter().any(|&t| n.rrset(t).is_some()))
+    }
+}
+
+/// Whether the digest of a DS has another length than its type makes: SHA-1, SHA-256, GOST R 34.11-94, SHA-384 (RFC 4034,
+/// 4509, 5933, 6605).
+fn has_wrong_digest(ds: &[u8]) -> bool {
+    match *ds {
+        [_, _, _, kind, ref digest @ ..] => match kind {
+            1 => digest.len() != 20,
+            2 | 3 => digest.len() != 32,
+            4 => digest.len() != 48,
+            _ => false,
+        },
+        _ => true,
     }
 }
 

@@ -9,12 +9,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use wire::hash::HashKey;
-use wire::{Name, Ttl};
+use wire::{Name, Ttl, Type};
 
 use crate::scan::{self, Fault, FaultKind, Limits, Progress, Record, Rejection, ScanConfig, ScanReport};
 use crate::scan::{Severity, Sink, TextSource};
 use crate::stamp::SourceFile;
-use crate::store::{ChangeSet, Note, Updated, Zone, ZoneUpdate, diff_within};
+use crate::store::{ChangeSet, Note, NoteKind, Updated, Zone, ZoneUpdate, diff_within};
 
 /// Text of fewer bytes is read on the caller's thread: another thread would cost more than it saves.
 const SMALL: u64 = 256 * 1024;
@@ -193,6 +193,7 @@ fn whole_file(name: &Arc<str>, message: String) -> Fault {
         message,
         note: None,
         excerpt: None,
+        about: None,
     }
 }
 
@@ -200,7 +201,10 @@ fn whole_file(name: &Arc<str>, message: String) -> Fault {
 fn at_place(note: &Note, name: &Arc<str>, report: &ScanReport) -> Fault {
     let severity = if note.kind.is_error() { Severity::Error } else { Severity::Warning };
     let file = report.files.get((note.source >> 32) as usize).unwrap_or(name).clone();
-    Fault { severity, file, line: note.source as u32, ..whole_file(name, note.to_string()) }
+    // Where NS should be, there is the SOA at least.
+    let rtype = if note.kind == NoteKind::NoApexNs { Type::SOA } else { note.rtype };
+    let about = Some(Box::new((note.owner, rtype)));
+    Fault { severity, file, line: note.source as u32, about, ..whole_file(name, note.to_string()) }
 }
 
 /// Puts faults in the order of their places, those of whole files last.
@@ -214,7 +218,7 @@ fn sorted(mut faults: Vec<Fault>, report: &ScanReport) -> Vec<Fault> {
 mod tests {
     use std::io::Write;
 
-    use wire::{NameBuf, Serial, Type};
+    use wire::{NameBuf, Serial};
 
     use super::*;
 

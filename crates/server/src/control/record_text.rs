@@ -112,6 +112,7 @@ fn fault_at(text: &str, word: Token<'_>, kind: FaultKind, message: String) -> Fa
         message,
         note: None,
         excerpt: Some(Excerpt { text: shown, from, width }),
+        about: None,
     }
 }
 

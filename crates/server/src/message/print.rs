@@ -221,6 +221,14 @@ pub fn short(message: &[u8]) -> Result<String, Malformed> {
     Ok(parts.sections[0].iter().map(|r| format!("{}\n", r.rdata)).collect())
 }
 
+/// The same without signatures, unless they are what was asked for.
+pub fn short_unsigned(message: &[u8]) -> Result<String, Malformed> {
+    let parts = Decoded::of(message)?;
+    let asked = parts.questions.iter().any(|(_, _, qtype)| *qtype == Type::RRSIG);
+    let shown = parts.sections[0].iter().filter(|record| asked || record.rtype != Type::RRSIG);
+    Ok(shown.map(|record| format!("{}\n", record.rdata)).collect())
+}
+
 fn hex(data: &[u8]) -> String {
     data.iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -1,5 +1,6 @@
 //! Everything `nomen zone check` looks for beyond single records: the zone as a whole, and with `--dnssec` its
-//! signatures and proofs. Snapshots keep no places, so the file is read once more to find those of the findings.
+//! signatures and proofs. Snapshots keep no places, so if there are findings the text is read once more, to show each at the
+//! word that is meant.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -9,22 +10,45 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use authority::audit::audit;
 use wire::hash::HashKey;
 use wire::{NameBuf, Type};
-use zone::check;
-use zone::scan::{self, Record, Rejection, ScanConfig, Severity, Sink, TextSource};
+use zone::Zone;
+use zone::check::{self, Flaw};
+use zone::scan::{self, Limits, Record, Rejection, Remark, RemarkAt, ScanConfig, Severity, Sink, TextSource};
 use zone::zonemd::{self, ZonemdFault};
 
 use super::audited::AuditSum;
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, FailOn};
 use crate::config::peers::ZonemdPolicy;
-use crate::zones::text::{Examined, Meter, ZoneFinding, examine};
+use crate::zones::text::{Examined, Meter, ZoneFinding, examine, from_fault};
 use crate::zones::{ZoneSpec, ZoneText};
 
 /// A finding before its place is known.
 struct Unplaced {
     error: bool,
-    owner: NameBuf,
-    rtype: Type,
     message: String,
+    subject: Subject,
+    /// As it was found, if that was when the text was read.
+    before: Option<ZoneFinding>,
+}
+
+/// What a finding is about.
+enum Subject {
+    /// A record of those that have this flaw.
+    Flaw(Flaw),
+    /// The first record of a name and type.
+    Set(NameBuf, Type, RemarkAt),
+    /// The record that begins on a line of a file.
+    Line(Arc<str>, u32),
+}
+
+impl Subject {
+    /// The first record at a name, of a type if it has that.
+    fn at(zone: &Zone, owner: NameBuf, rtype: Type) -> Self {
+        let node = zone.find_name(owner.as_name());
+        match node.and_then(|node| node.rrsets().next().filter(|_| node.rrset(rtype).is_none())) {
+            Some(other) => Self::Set(owner, other.rtype(), RemarkAt::Owner),
+            None => Self::Set(owner, rtype, RemarkAt::Type),
+        }
+    }
 }
 
 /// Reads a zone and checks all there is to check, with at most about `shown` findings of each kind reported.
@@ -43,30 +67,35 @@ pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>
                 unplaced.push(finding);
             }
         };
-        check::check(zone, &mut |finding| {
-            let error = finding.kind.severity() == Severity::Error;
-            keep(unplaced_of(error, finding.owner, finding.rtype, &finding));
+        check::check(zone, &mut |flaw| {
+            let error = flaw.kind.severity() == Severity::Error;
+            keep(unplaced_of(error, &flaw.to_string(), Subject::Flaw(flaw)));
         });
         let zonemd = zonemd || spec.zonemd == Some(ZonemdPolicy::Require);
         if zonemd && let Err(fault @ (ZonemdFault::Absent | ZonemdFault::Unknown)) = zonemd::verify(zone) {
-            keep(unplaced_of(
-                true,
-                spec.name().to_buf(),
-                Type::SOA,
-                &format_args!("a digest is required: {fault}"),
-            ));
+            let subject = Subject::Set(spec.name().to_buf(), Type::SOA, RemarkAt::Type);
+            keep(unplaced_of(true, &format_args!("a digest is required: {fault}"), subject));
         }
         if let Some(time) = audit_at {
             let mut sum = AuditSum::default();
             audit(zone, wire::Serial(time), &mut |finding| sum.add(finding));
             sum.tell(&mut |finding, message| {
-                keep(unplaced_of(finding.kind.is_error(), finding.owner, finding.rtype, &message));
+                let subject = Subject::at(zone, finding.owner, finding.rtype);
+                keep(unplaced_of(finding.kind.is_error(), &message, subject));
             });
         }
     }
+    // What came to light when the zone was put together has a line at most.
+    for finding in examined.findings.extract_if(.., |finding| finding.column == 0 && !finding.unread) {
+        let subject = match &finding.about {
+            Some(about) if finding.line == 0 => Subject::Set(about.0, about.1, RemarkAt::Type),
+            _ => Subject::Line(Arc::clone(&finding.file), finding.line),
+        };
+        let (error, message) = (finding.error, finding.message.clone());
+        unplaced.push(Unplaced { error, message, subject, before: Some(finding) });
+    }
     if !unplaced.is_empty() {
-        let places = places(spec, &unplaced);
-        examined.findings.extend(unplaced.into_iter().map(|finding| placed(spec, &places, finding)));
+        place(spec, shown, unplaced, &mut examined.findings);
     }
     examined
 }
@@ -129,53 +158,92 @@ pub fn text_of(spec: &ZoneSpec, examined: &Examined) -> String {
     out
 }
 
-fn unplaced_of(error: bool, owner: NameBuf, rtype: Type, text: &dyn Display) -> Unplaced {
-    Unplaced { error, owner, rtype, message: text.to_string() }
+fn unplaced_of(error: bool, message: &dyn Display, subject: Subject) -> Unplaced {
+    Unplaced { error, message: message.to_string(), subject, before: None }
 }
 
-/// Where the first record of an RRset stands: file number and line.
-type Places = HashMap<(NameBuf, Type), Option<(Arc<str>, u32)>>;
-
+/// Looks for the records that findings are about.
+#[derive(Default)]
 struct Finder {
-    wanted: HashMap<(NameBuf, Type), Option<(u32, u32)>>,
+    /// Findings that are not placed yet; those that are have left.
+    open: Vec<Option<Unplaced>>,
+    /// Numbers of findings, by the owner and type of their records.
+    by_set: HashMap<(NameBuf, Type), Vec<usize>>,
+    /// The same, by the line.
+    by_line: HashMap<u32, Vec<usize>>,
 }
 
-impl Sink for Finder {
-    fn record(&mut self, record: &Record<'_>) -> Result<(), Rejection> {
-        let key = (record.owner.to_buf(), record.rtype);
-        if let Some(place @ None) = self.wanted.get_mut(&key) {
-            *place = Some((record.place.file, record.place.line));
+impl Finder {
+    fn new(findings: Vec<Unplaced>) -> Self {
+        let mut finder = Finder::default();
+        for (number, finding) in findings.iter().enumerate() {
+            match &finding.subject {
+                Subject::Flaw(flaw) => finder.by_set.entry((flaw.owner, flaw.rtype)).or_default(),
+                Subject::Set(owner, rtype, _) => finder.by_set.entry((*owner, *rtype)).or_default(),
+                Subject::Line(_, line) => finder.by_line.entry(*line).or_default(),
+            }
+            .push(number);
         }
-        Ok(())
+        finder.open = findings.into_iter().map(Some).collect();
+        finder
     }
 }
 
-/// Reads the zone's text again for the places of what was found.
-fn places(spec: &ZoneSpec, findings: &[Unplaced]) -> Places {
-    let wanted = findings.iter().map(|f| ((f.owner, f.rtype), None)).collect();
-    let mut finder = Finder { wanted };
+impl Sink for Finder {
+    fn record(&mut self, _: &Record<'_>) -> Result<(), Rejection> {
+        Ok(())
+    }
+
+    fn remarks(&mut self, record: &Record<'_>, file: &str) -> Vec<Remark> {
+        let of_set = self.by_set.get(&(record.owner.to_buf(), record.rtype));
+        let of_line = self.by_line.get(&record.place.line);
+        let mut remarks = Vec::new();
+        for number in of_set.into_iter().chain(of_line).flatten() {
+            let Some(slot) = self.open.get_mut(*number) else { continue };
+            let is_it = |finding: &mut Unplaced| match &finding.subject {
+                Subject::Flaw(flaw) => flaw.is_of(record.rdata),
+                Subject::Set(..) => true,
+                Subject::Line(at, _) => **at == *file,
+            };
+            let Some(Unplaced { error, message, subject, .. }) = slot.take_if(is_it) else { continue };
+            let severity = if error { Severity::Error } else { Severity::Warning };
+            let at = match subject {
+                Subject::Flaw(flaw) => flaw.at(),
+                Subject::Set(_, _, at) => at,
+                Subject::Line(..) => RemarkAt::Type,
+            };
+            remarks.push(Remark { severity, message, at });
+        }
+        remarks
+    }
+}
+
+/// Reads the zone's text again for the places of findings, and adds them to those that have theirs, all in the order of
+/// the text. What has no place in it comes last.
+fn place(spec: &ZoneSpec, shown: usize, unplaced: Vec<Unplaced>, findings: &mut Vec<ZoneFinding>) {
     let source = match &spec.text {
-        ZoneText::File(path) => TextSource::file(path),
-        ZoneText::BuiltIn(text) => TextSource::bytes("built-in", text.as_bytes()),
-        // None of them was read, so nothing was found in one.
-        ZoneText::Disputed(_) | ZoneText::Primaries | ZoneText::Produced => return Places::new(),
+        ZoneText::File(path) => Some(TextSource::file(path)),
+        ZoneText::BuiltIn(text) => Some(TextSource::bytes("built-in", text.as_bytes())),
+        // None of them was read.
+        ZoneText::Disputed(_) | ZoneText::Primaries | ZoneText::Produced => None,
     };
-    let report = scan::read(source, &ScanConfig::new(spec.name()), &mut finder);
-    let named = |(file, line): (u32, u32)| Some((Arc::clone(report.files.get(file as usize)?), line));
-    finder.wanted.into_iter().map(|(key, place)| (key, place.and_then(named))).collect()
+    let mut finder = Finder::new(unplaced);
+    // What is wrong with the text was found when it was read first.
+    let limits = Limits { errors: shown.max(1), warnings: 0, ..Limits::default() };
+    let config = ScanConfig { limits, ..ScanConfig::new(spec.name()) };
+    let report = source.map(|source| scan::read(source, &config, &mut finder)).unwrap_or_default();
+    findings.extend(report.remarks.iter().map(from_fault));
+    findings.extend(finder.open.into_iter().flatten().map(|finding| without_place(spec, finding)));
+    let number = |finding: &ZoneFinding| report.files.iter().position(|file| *file == finding.file);
+    findings.sort_by_key(|finding| (finding.line == 0, number(finding), finding.line, finding.column));
 }
 
-fn placed(spec: &ZoneSpec, places: &Places, finding: Unplaced) -> ZoneFinding {
-    let Unplaced { error, owner, rtype, message } = finding;
-    let place = places.get(&(owner, rtype)).cloned().flatten();
-    let (file, line) = place.unwrap_or_else(|| (file_of(spec), 0));
-    let column = (line > 0) as u32;
-    let place = if line > 0 { format!("{file}:{line}:{column}") } else { file.to_string() };
-    let pretty = format!("{place}: {}: {message}", if error { "error" } else { "warning" });
-    ZoneFinding { error, unread: false, file, line, column, message, pretty }
-}
-
-/// What the zone's own file is called.
-fn file_of(spec: &ZoneSpec) -> Arc<str> {
-    spec.text.to_string().into()
+/// A finding of which nothing in the text is to blame; or the text was edited meanwhile.
+fn without_place(spec: &ZoneSpec, Unplaced { error, message, before, .. }: Unplaced) -> ZoneFinding {
+    before.unwrap_or_else(|| {
+        let file = spec.text.to_string();
+        let pretty = format!("{file}: {}: {message}", if error { "error" } else { "warning" });
+        let file = file.into();
+        ZoneFinding { error, unread: false, file, line: 0, column: 0, message, pretty, about: None }
+    })
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::hash::HashKey;
+use wire::{NameBuf, Type};
 use zone::image::Provenance;
 use zone::scan::{Fault, FaultKind, Limits, Progress, Severity, TextSource};
 use zone::store::ChangeSet;
@@ -46,6 +47,8 @@ pub struct ZoneFinding {
     pub message: String,
     /// Several lines for people: the source line and a caret, where there is one.
     pub pretty: String,
+    /// The owner and type of the records concerned, if it came to light when they were put together.
+    pub about: Option<Box<(NameBuf, Type)>>,
 }
 
 /// Everything that reading one zone brought to light.
@@ -145,12 +148,14 @@ fn unread(message: String) -> Examined {
         column: 0,
         pretty: format!("error: {message}"),
         message,
+        about: None,
     };
     let findings = vec![finding];
     Examined { zone: None, step: None, findings, hidden: 0, files: Vec::new(), sources: None }
 }
 
-fn from_fault(fault: &Fault) -> ZoneFinding {
+/// A fault as a finding.
+pub fn from_fault(fault: &Fault) -> ZoneFinding {
     ZoneFinding {
         error: fault.severity == Severity::Error,
         unread: fault.kind == FaultKind::CannotRead && fault.line == 0,
@@ -159,6 +164,7 @@ fn from_fault(fault: &Fault) -> ZoneFinding {
         column: fault.column,
         message: fault.message.clone(),
         pretty: fault.pretty().to_string(),
+        about: fault.about.clone(),
     }
 }
 

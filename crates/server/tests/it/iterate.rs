@@ -43,7 +43,7 @@ pub(crate) fn inside() {
     ip("link set lo up");
 }
 
-fn ip(command: &str) {
+pub(crate) fn ip(command: &str) {
     let output = Command::new("ip").args(command.split(' ')).output().expect("ip runs");
     assert!(output.status.success(), "ip {command}: {}", text(&output.stderr));
 }

@@ -1,6 +1,7 @@
 //! The whole program from outside: `nomen` is started as a process, asked over sockets and stopped by signals.
 
 mod broken;
+mod carets;
 mod catalogs;
 mod changes;
 mod control;
@@ -19,6 +20,7 @@ mod migrate;
 mod peers;
 mod primary;
 mod producer;
+mod pursue;
 mod query;
 mod recursion;
 mod reload;

@@ -80,7 +80,7 @@ pub(crate) fn signed_by(
 }
 
 /// The servers of the small DNS.
-fn internet() -> [Server; 4] {
+pub(crate) fn internet() -> [Server; 4] {
     let delegation = |zone: &str, last: u8| {
         [format!("{zone} 3600 NS ns.{zone}"), format!("ns.{zone} 3600 A 10.53.0.{last}")]
     };
@@ -110,7 +110,7 @@ fn internet() -> [Server; 4] {
 }
 
 /// A resolver that begins there, with this anchor and more keys and sections.
-fn resolver(anchor: &str, more: &str) -> Server {
+pub(crate) fn resolver(anchor: &str, more: &str) -> Server {
     let folder = tempfile::tempdir().expect("a folder");
     let keys = format!("root-servers = [\"10.53.0.1\"]\ntrust-anchors = [\"{anchor}\"]\n");
     Server::start_in(folder, "", &format!("[resolver]\n{keys}{more}"))

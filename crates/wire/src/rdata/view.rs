@@ -3,7 +3,10 @@
 //! A view borrows uncompressed RDATA and is as strict as [`validate`](super::validate): what one takes the other
 //! takes, and nothing is missing or left over. What a record means, and what is computed from it, is not said here.
 
+use std::fmt;
+
 use super::bitmap;
+use super::mnemonic::ALGORITHMS;
 use crate::malformed::Malformed;
 use crate::name::Name;
 use crate::rr::Type;
@@ -139,6 +142,16 @@ impl SigAlgorithm {
     pub const ECDSAP384SHA384: SigAlgorithm = SigAlgorithm(14);
     /// Ed25519 (RFC 8080).
     pub const ED25519: SigAlgorithm = SigAlgorithm(15);
+}
+
+impl fmt::Display for SigAlgorithm {
+    /// The mnemonic, or the number of one that has none.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match ALGORITHMS.iter().find(|(number, _)| *number == self.0) {
+            Some((_, name)) => f.write_str(name),
+            None => self.0.fmt(f),
+        }
+    }
 }
 
 /// RRSIG (RFC 4034 §3).

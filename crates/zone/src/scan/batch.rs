@@ -251,6 +251,7 @@ impl Taken {
                 message: rejection.message.into_owned(),
                 note: None,
                 excerpt: None,
+                about: None,
             })
         }));
         let number = |fault: &Fault| files.iter().position(|name| *name == fault.file);

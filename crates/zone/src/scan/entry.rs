@@ -6,7 +6,9 @@ use super::input::{Advance, EntryStart, View, Window};
 use super::lex::{self, Lexed};
 use super::simd::Level;
 use super::words::{self, TypeOrClass};
-use super::{OpenSource, Place, Progress, Record, ScanConfig, ScanReport, Sink, TextSource};
+use super::{
+    OpenSource, Place, Progress, Record, Remark, RemarkAt, ScanConfig, ScanReport, Sink, TextSource,
+};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -406,7 +408,12 @@ impl<'s, S: Sink> Scanner<'s, S> {
             place: Place { file: file.id, line: here.entry.line },
         };
         self.owner_changed = false;
-        match self.sink.record(&record) {
+        let remarks = self.sink.remarks(&record, &file.name);
+        let taken = self.sink.record(&record);
+        if !remarks.is_empty() {
+            self.remark(file, here, (&tokens[..from], tokens[fields.data - 1], data), remarks);
+        }
+        match taken {
             Ok(()) => {
                 self.report.records += 1;
                 Ok(())
@@ -513,6 +520,32 @@ impl<'s, S: Sink> Scanner<'s, S> {
         let _ = self.add_fault(file, here, trouble.warning());
     }
 
+    /// Reports what the sink had to say of a record: its owner if it stands there, its type, and its data.
+    #[cold]
+    fn remark(
+        &mut self,
+        file: &OpenFile,
+        here: &EntryPlace<'_>,
+        (owner, rtype, data): (&[Token<'_>], Token<'_>, &[Token<'_>]),
+        remarks: Vec<Remark>,
+    ) {
+        let is_name = |token: &Token<'_>, name: NameBuf| {
+            let read = NameBuf::from_text(token.bytes, Some(file.origin.as_name()));
+            !token.quoted && read.is_ok_and(|read| read == name)
+        };
+        for Remark { severity, message, at } in remarks {
+            let word = match at {
+                RemarkAt::Owner => owner.first(),
+                RemarkAt::Type => None,
+                RemarkAt::Data(number) => data.get(number),
+                RemarkAt::Name(name) => data.iter().find(|token| is_name(token, name)),
+            };
+            let trouble = Trouble::at(*word.unwrap_or(&rtype), FaultKind::Remarked, message);
+            let fault = Fault { severity, ..placed(file, here, trouble) };
+            self.report.remarks.push(fault);
+        }
+    }
+
     /// Reports a fault of quotes and parentheses, or a NUL byte.
     #[cold]
     fn lexical(
@@ -569,44 +602,19 @@ impl<'s, S: Sink> Scanner<'s, S> {
             message,
             note: file.included_from.as_deref().map(str::to_owned),
             excerpt: None,
+            about: None,
         })
     }
 
     /// Adds a fault to the report. `Err` if the scan is to stop: there are as many errors as the limit allows.
     #[cold]
-    #[expect(clippy::boxed_local, reason = "faults come boxed")]
     pub(super) fn add_fault(
         &mut self,
         file: &OpenFile,
         here: &EntryPlace<'_>,
         trouble: Box<Trouble<'_>>,
     ) -> Result<(), Stop> {
-        let (word, after) = match trouble.at {
-            Spot::TypeOrClass(word) => (word, false),
-            Spot::After(word) => (word, true),
-        };
-        let (word, after) = here.generated.map_or((word, after), |token| (token.bytes, false));
-        let bytes = here.view.bytes;
-        // Where `word` stands in the view, from its address: it is a piece of it.
-        let offset = (word.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize);
-        let known = offset <= bytes.len();
-        let at = if known { offset + if after { word.len() } else { 0 } } else { here.entry.start };
-        let lines = memchr::memchr_iter(b'\n', &bytes[here.entry.start.min(at)..at]).count();
-        let line_start = memchr::memrchr(b'\n', &bytes[..at]).map_or(0, |n| n + 1);
-        let line_end = memchr::memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |n| at + n);
-        let width = if after { 1 } else { word.len() };
-        let mut notes: Vec<String> = trouble.note.into_iter().collect();
-        notes.extend(file.included_from.as_deref().map(str::to_owned));
-        self.keep(Fault {
-            kind: trouble.kind,
-            severity: trouble.severity,
-            file: file.name.clone(),
-            line: here.entry.line.saturating_add(lines as u32),
-            column: u32::try_from(at - line_start + 1).unwrap_or(u32::MAX),
-            message: trouble.message,
-            note: (!notes.is_empty()).then(|| notes.join("; ")),
-            excerpt: Some(Excerpt::new(&bytes[line_start..line_end], at - line_start, width)),
-        })
+        self.keep(placed(file, here, trouble))
     }
 
     /// Counts a fault, and keeps it as far as the limits allow.
@@ -626,6 +634,39 @@ impl<'s, S: Sink> Scanner<'s, S> {
             }
         }
         if self.report.stopped { Err(Stop) } else { Ok(()) }
+    }
+}
+
+/// A fault with its line and column, and the line itself.
+#[cold]
+#[expect(clippy::boxed_local, reason = "faults come boxed")]
+fn placed(file: &OpenFile, here: &EntryPlace<'_>, trouble: Box<Trouble<'_>>) -> Fault {
+    let (word, after) = match trouble.at {
+        Spot::TypeOrClass(word) => (word, false),
+        Spot::After(word) => (word, true),
+    };
+    let (word, after) = here.generated.map_or((word, after), |token| (token.bytes, false));
+    let bytes = here.view.bytes;
+    // Where `word` stands in the view, from its address: it is a piece of it.
+    let offset = (word.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize);
+    let known = offset <= bytes.len();
+    let at = if known { offset + if after { word.len() } else { 0 } } else { here.entry.start };
+    let lines = memchr::memchr_iter(b'\n', &bytes[here.entry.start.min(at)..at]).count();
+    let line_start = memchr::memrchr(b'\n', &bytes[..at]).map_or(0, |n| n + 1);
+    let line_end = memchr::memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |n| at + n);
+    let width = if after { 1 } else { word.len() };
+    let mut notes: Vec<String> = trouble.note.into_iter().collect();
+    notes.extend(file.included_from.as_deref().map(str::to_owned));
+    Fault {
+        kind: trouble.kind,
+        severity: trouble.severity,
+        file: file.name.clone(),
+        line: here.entry.line.saturating_add(lines as u32),
+        column: u32::try_from(at - line_start + 1).unwrap_or(u32::MAX),
+        message: trouble.message,
+        note: (!notes.is_empty()).then(|| notes.join("; ")),
+        excerpt: Some(Excerpt::new(&bytes[line_start..line_end], at - line_start, width)),
+        about: None,
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
-use wire::name::NameTextError;
+use wire::name::{NameBuf, NameTextError};
 use wire::rdata::TextFaultKind;
+use wire::rr::Type;
 
 /// How bad a fault is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,6 +87,8 @@ pub enum FaultKind {
     TooManyGenerated,
     /// The [`Sink`](super::Sink) rejected the record.
     Rejected,
+    /// The [`Sink`](super::Sink) had something to say of the record: a [`Remark`](super::Remark).
+    Remarked,
     /// Warning: the first TTL is the SOA record's MINIMUM, for want of another.
     TtlFromSoa,
     /// Warning: the TTL is that of the record before, for want of a `$TTL` (RFC 1035 §5.1).
@@ -117,6 +120,8 @@ pub struct Fault {
     pub note: Option<String>,
     /// The line with the fault, or the part of it around the fault.
     pub excerpt: Option<Excerpt>,
+    /// The owner and type of the records concerned, if the fault came to light when they were put together.
+    pub about: Option<Box<(NameBuf, Type)>>,
 }
 
 impl fmt::Display for Fault {
@@ -221,6 +226,7 @@ mod tests {
             message: "unknown record type `AAA`".into(),
             note: Some("included from zones/main.zone:3".into()),
             excerpt: Some(Excerpt::new(b"www\t3600 IN AAA 192.0.2.1", 12, 3)),
+            about: None,
         }
     }
 

@@ -236,10 +236,42 @@ pub struct Progress {
     pub records: u64,
 }
 
+/// What a [`Sink`] has to say of a record that it takes; becomes a [`Fault`] of [`ScanReport::remarks`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// How bad it is.
+    pub severity: Severity,
+    /// One line, in lower case, no full stop at the end.
+    pub message: String,
+    /// The word of the entry that is meant.
+    pub at: RemarkAt,
+}
+
+/// A word of an entry. One that is not there, as the owner on a line that begins with a blank, has the type in its place;
+/// in a record that `$GENERATE` made it is the directive's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "there are a few, for people to read")]
+pub enum RemarkAt {
+    /// The owner.
+    Owner,
+    /// The type.
+    Type,
+    /// This word of the data, from 0.
+    Data(usize),
+    /// The first word of the data that is this name.
+    Name(NameBuf),
+}
+
 /// Takes the records of a scan.
 pub trait Sink {
     /// Takes one record, or rejects it.
     fn record(&mut self, record: &Record<'_>) -> Result<(), Rejection>;
+
+    /// What there is to say of a record of the file that is called so, before it is taken. Only [`read`] asks for it.
+    fn remarks(&mut self, record: &Record<'_>, file: &str) -> Vec<Remark> {
+        let _ = (record, file);
+        Vec::new()
+    }
 
     /// Called once for each block of a file, every few hundred KiB; `Break` ends the scan.
     fn progress(&mut self, progress: Progress) -> ControlFlow<()> {
@@ -253,6 +285,8 @@ pub trait Sink {
 pub struct ScanReport {
     /// The faults, in the order they were found, as far as the limits go.
     pub faults: Vec<Fault>,
+    /// What the sink had to say of records that it took. No limit holds for these.
+    pub remarks: Vec<Fault>,
     /// Errors found.
     pub errors: u64,
     /// Warnings found, those not kept included.

@@ -1,17 +1,25 @@
 //! `nomen query`: asks questions and prints the answers as dig does, short, or as JSON. The words of the command line are
 //! read in `words`, those of a file of queries in `batch`, and the message goes out and back in `ask`; zone transfers are
-//! read in `transfer`.
+//! read in `transfer`. `pursue` takes a question further: from the root servers down (`walk`), and validated from the
+//! trust anchors (`anchors`) down, asking for what that takes (`chase`); `steps` and `chain` print what it came along.
 
+pub mod anchors;
 pub mod ask;
 pub mod batch;
+pub mod chain;
+pub mod chase;
+pub mod pursue;
 pub mod server;
+pub mod steps;
 pub mod transfer;
+pub mod walk;
 pub mod words;
 
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use ::transfer::tsig::{ResponseVerifier, TsigKey};
+use dnssec::TrustAnchors;
 use serde_json::{Value, json};
 use wire::Rcode;
 use wire::message::Full;
@@ -44,18 +52,29 @@ pub fn run(args: &QueryArgs) -> u8 {
             return fault.exit_code();
         }
     };
+    let anchors = match anchors::read(args) {
+        Ok(anchors) => anchors,
+        Err(fault) => {
+            eprintln!("nomen: {fault}");
+            return fault.exit_code();
+        }
+    };
+    if key.is_some() && all.iter().any(|wanted| wanted.trace || wanted.chase) {
+        eprintln!("nomen: a key is for one server: it goes with neither --trace nor --chase");
+        return EXIT_USAGE;
+    }
     let mut worst = EXIT_OK;
     for (at, wanted) in all.into_iter().enumerate() {
         if at > 0 && wanted.form == Form::Full && wanted.parts.comments {
             println!();
         }
-        worst = worst.max(ask_one(wanted, key.as_ref()));
+        worst = worst.max(ask_one(wanted, key.as_ref(), &anchors));
     }
     worst
 }
 
 /// Asks one question, signed if there is a key, and prints the answer.
-fn ask_one(wanted: Wanted, key: Option<&Arc<TsigKey>>) -> u8 {
+fn ask_one(wanted: Wanted, key: Option<&Arc<TsigKey>>, anchors: &TrustAnchors) -> u8 {
     let wanted = match located(wanted) {
         Ok(wanted) => wanted,
         Err(message) => {
@@ -63,7 +82,11 @@ fn ask_one(wanted: Wanted, key: Option<&Arc<TsigKey>>) -> u8 {
             return EXIT_OUTSIDE;
         }
     };
-    match exchange(&wanted, key) {
+    let done = match wanted.trace || wanted.chase {
+        true => pursue::run(&wanted, anchors, &mut io::BufWriter::new(io::stdout().lock())),
+        false => exchange(&wanted, key),
+    };
+    match done {
         Ok(code) => code,
         // Whoever reads our output has enough.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => EXIT_OK,

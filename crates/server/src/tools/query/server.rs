@@ -113,7 +113,7 @@ fn look_up(name: NameBuf, qtype: Type, servers: &[IpAddr], wanted: &Wanted) -> R
 }
 
 /// Every address in the answer section, whatever chain led there.
-fn addresses_in(message: &[u8]) -> Result<Vec<IpAddr>, Malformed> {
+pub fn addresses_in(message: &[u8]) -> Result<Vec<IpAddr>, Malformed> {
     let (header, mut parser) = Parser::new(message)?;
     let [questions, answers, ..] = header.counts();
     for _ in 0..questions {

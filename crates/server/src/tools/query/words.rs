@@ -9,6 +9,7 @@ use wire::name::{Name, NameBuf, NameTextError};
 
 use wire::{Class, Serial, Type};
 
+use super::transfer::is_transfer;
 use crate::cli::QueryArgs;
 use crate::message::QuerySpec;
 use crate::message::print::Parts;
@@ -78,6 +79,14 @@ pub struct Wanted {
     pub time: Duration,
     /// Tries over UDP.
     pub tries: u32,
+    /// The command line names a server.
+    pub has_server: bool,
+    /// Walk from the root servers to the answer, and show each step.
+    pub trace: bool,
+    /// The port of the servers that a walk comes by.
+    pub walk_port: u16,
+    /// Validate the answer, and show the chain of trust.
+    pub chase: bool,
 }
 
 impl Default for Wanted {
@@ -94,12 +103,16 @@ impl Default for Wanted {
             show_query: false,
             time: Duration::from_secs(3),
             tries: 3,
+            has_server: false,
+            trace: false,
+            walk_port: 53,
+            chase: false,
         }
     }
 }
 
 /// Options with the words that name them; the first word is the one messages use.
-const OPTIONS: [&str; 35] = [
+const OPTIONS: [&str; 37] = [
     "short",
     "dnssec",
     "do",
@@ -135,6 +148,8 @@ const OPTIONS: [&str; 35] = [
     "timeout",
     "retry",
     "multiline",
+    "trace",
+    "chase",
 ];
 
 /// What is wrong with a word.
@@ -173,6 +188,10 @@ pub enum WordFault {
     Subnet(String),
     /// IXFR without the serial of the version that the client has, or with what is no serial.
     Ixfr(String),
+    /// A zone transfer is asked of one server, and nobody validates it.
+    Walked(Type),
+    /// There is nothing to validate in this class.
+    Chased(Class),
 }
 
 impl fmt::Display for WordFault {
@@ -198,6 +217,8 @@ impl fmt::Display for WordFault {
             Self::Ixfr(word) => {
                 write!(f, "`{word}`: the serial that you have is needed, as in IXFR=2026010100")
             }
+            Self::Walked(qtype) => write!(f, "{qtype} goes with neither --trace nor --chase"),
+            Self::Chased(class) => write!(f, "--chase is for class IN, and not for {class}"),
         }
     }
 }
@@ -219,6 +240,12 @@ pub fn read(args: &QueryArgs) -> Result<Vec<Wanted>, WordFault> {
     }
     if let Some(text) = &args.class {
         common.wanted.query.qclass = text.parse().map_err(|_| WordFault::Class(text.clone()))?;
+    }
+    if args.trace {
+        trace(&mut common.wanted, true);
+    }
+    if args.chase {
+        chase(&mut common.wanted, true);
     }
     let mut done = Vec::new();
     let mut reading = common.clone();
@@ -290,7 +317,9 @@ impl Reading {
         let Reading { mut wanted, name, qtype, has_server, .. } = self;
         if let Some(port) = args.port {
             wanted.server.set_port(port);
+            wanted.walk_port = port;
         }
+        wanted.has_server = has_server;
         choose_family(&mut wanted, args, has_server)?;
         // `nomen query @server` asks for the root's servers, as dig does.
         let default_type = if name.is_none() { Type::NS } else { Type::A };
@@ -298,6 +327,14 @@ impl Reading {
         wanted.query.qtype = qtype.unwrap_or(default_type);
         // Over UDP the option must not be sent (RFC 7828 §3.2.1).
         wanted.query.keepalive &= wanted.tcp;
+        if (wanted.trace || wanted.chase) && is_transfer(wanted.query.qtype) {
+            return Err(WordFault::Walked(wanted.query.qtype));
+        }
+        if wanted.chase && wanted.query.qclass != Class::IN {
+            return Err(WordFault::Chased(wanted.query.qclass));
+        }
+        // Without signatures nothing can be validated.
+        wanted.query.dnssec_ok |= wanted.chase;
         Ok(wanted)
     }
 }
@@ -433,12 +470,35 @@ fn read_option(wanted: &mut Wanted, text: &str) -> Result<(), WordFault> {
         "retry" => wanted.tries = number(name, need(name, value)?, 0, 99)? as u32 + 1,
         "tries" => wanted.tries = number(name, need(name, value)?, 1, 100)? as u32,
         "subnet" => wanted.query.subnet = Some(subnet(need(name, value)?)?),
+        "trace" => trace(wanted, on),
+        "chase" => chase(wanted, on),
         other => {
             let near = did_you_mean(other, OPTIONS.iter().copied());
             return Err(WordFault::Option(other.to_owned(), near));
         }
     }
     Ok(())
+}
+
+/// --trace: those who serve a zone are asked without RD, and of each reply the records are shown, as dig does.
+fn trace(wanted: &mut Wanted, on: bool) {
+    wanted.trace = on;
+    if on {
+        wanted.query.recursion_desired = false;
+        wanted.query.dnssec_ok = true;
+        wanted.parts = Parts {
+            sections: [true, true, false],
+            stats: true,
+            multiline: wanted.parts.multiline,
+            ..Parts::NONE
+        };
+    }
+}
+
+/// --chase: a resolver is not to withhold what it finds bogus.
+fn chase(wanted: &mut Wanted, on: bool) {
+    wanted.chase = on;
+    wanted.query.checking_disabled = on;
 }
 
 fn need<'v>(name: &str, value: Option<&'v str>) -> Result<&'v str, WordFault> {
@@ -617,6 +677,24 @@ mod tests {
         assert_eq!(w.parts, Parts { sections: [true, false, false], ..Parts::NONE });
         assert_eq!((w.time, w.tries), (Duration::from_secs(2), 1));
         assert_eq!(wanted("a. +nostats").expect("good").parts, Parts { stats: false, ..Parts::ALL });
+    }
+
+    #[test]
+    fn a_walk_asks_without_rd_and_a_chase_with_cd() {
+        let w = wanted("a. +trace @192.0.2.1#54 +additional").expect("good");
+        assert!(w.trace && w.has_server && !w.query.recursion_desired && w.query.dnssec_ok);
+        assert_eq!((w.parts.sections, w.parts.comments, w.walk_port), ([true; 3], false, 53));
+        let args =
+            QueryArgs { words: vec!["a.".into()], chase: true, port: Some(54), ..QueryArgs::default() };
+        let w = read(&args).map(only).expect("good");
+        assert!(w.chase && !w.has_server && w.query.checking_disabled && w.query.dnssec_ok);
+        assert_eq!(w.walk_port, 54);
+        assert!(
+            wanted("a. +chase +nodnssec").expect("good").query.dnssec_ok,
+            "what is not signed is not secure"
+        );
+        assert_eq!(wanted("a. AXFR +trace"), Err(WordFault::Walked(Type::AXFR)));
+        assert_eq!(wanted("a. CH +chase"), Err(WordFault::Chased(Class::CH)));
     }
 
     #[test]

@@ -398,3 +398,40 @@ fn rejections_come_back_from_the_other_thread() {
     let report = read_pipelined(TextSource::file(&path), &config(), &mut keep);
     assert!(report.stopped && report.records < 60_000);
 }
+
+/// Has the same to say of every record.
+struct Remarker(RemarkAt);
+
+impl Sink for Remarker {
+    fn record(&mut self, _: &Record<'_>) -> Result<(), Rejection> {
+        Ok(())
+    }
+
+    fn remarks(&mut self, record: &Record<'_>, file: &str) -> Vec<Remark> {
+        let message = format!("{file} {}", record.rtype);
+        vec![Remark { severity: Severity::Warning, message, at: self.0 }]
+    }
+}
+
+#[test]
+fn remarks_are_shown_at_the_words_that_are_meant() {
+    let text = "a MX ( 10\n mail ) ; c\n\t60 IN TXT \"mail\"\n$GENERATE 1-2 g$ A 192.0.2.$\n";
+    let shown = |at| {
+        let report = read(TextSource::bytes("z", text.as_bytes()), &config(), &mut Remarker(at));
+        assert_eq!((report.records, report.warnings, report.faults.len()), (4, 0, 0));
+        let words = |fault: &Fault| {
+            let excerpt = fault.excerpt.as_ref().expect("an excerpt");
+            let word: String = excerpt.text.chars().skip(excerpt.from).take(excerpt.width).collect();
+            format!("{}:{} {word}", fault.line, fault.column)
+        };
+        report.remarks.iter().map(words).collect::<Vec<_>>().join(", ")
+    };
+    let generated = "4:20 192.0.2.$, 4:20 192.0.2.$";
+    let (owner, rtype) = ("1:1 a", "3:8 TXT");
+    assert_eq!(shown(RemarkAt::Owner), format!("{owner}, {rtype}, {generated}"));
+    assert_eq!(shown(RemarkAt::Type), format!("1:3 MX, {rtype}, {generated}"));
+    assert_eq!(shown(RemarkAt::Data(1)), format!("2:2 mail, {rtype}, {generated}"));
+    let name = RemarkAt::Name("mail.x.".parse().unwrap());
+    // A quoted string is no name.
+    assert_eq!(shown(name), format!("2:2 mail, {rtype}, {generated}"));
+}
