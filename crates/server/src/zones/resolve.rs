@@ -146,12 +146,12 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
         let grants = zone.allow_transfer.value.as_ref().or(of_template);
         rules.allow(&apex, grants);
         let taken = text == ZoneText::Primaries;
-        peers.add(&apex, Some(&zone.peers), template.map(|t| &t.peers), taken);
+        peers.add(&apex, Some(&*zone.peers), template.map(|t| &t.peers), taken);
         let of_changes = template.map(|t| &t.updates);
         if !taken {
-            updates.add(&apex, Some(&zone.updates), of_changes);
+            updates.add(&apex, Some(&*zone.updates), of_changes);
         }
-        let differences = difference_rule(Some(&zone.updates), of_changes, grants.is_some());
+        let differences = difference_rule(Some(&*zone.updates), of_changes, grants.is_some());
         catalogs.extend(catalog_plan(&apex, zone, config, &mut rules, &mut peers, &mut updates));
         specs.insert(apex.clone(), ZoneSpec { apex, text, origin, differences });
     }
@@ -232,7 +232,7 @@ fn produced(config: &Configuration) -> Vec<ProducedPlan> {
 fn listings(config: &Configuration) -> HashMap<Apex, Arc<Listing>> {
     let of = |zone: &At<ConfiguredZone>| {
         let template = zone.template.value.as_ref().and_then(|name| config.templates.get(name));
-        let listing = listing(Some(&zone.listing), template.map(|template| &template.listing))?;
+        let listing = listing(Some(&*zone.listing), template.map(|template| &template.listing))?;
         Some((zone.name.value.as_name().as_wire().into(), listing))
     };
     config.zones.iter().chain(&config.added).filter_map(of).collect()
@@ -297,15 +297,15 @@ pub fn added_zone(
     let text = text_of(zone, template);
     let taken = text == ZoneText::Primaries;
     let peers =
-        PeerMaker::new(keys).peers(Some(&zone.peers), template.map(|template| &template.peers), taken);
+        PeerMaker::new(keys).peers(Some(&*zone.peers), template.map(|template| &template.peers), taken);
     let of_template = template.and_then(|template| template.allow_transfer.value.as_ref());
     let list = zone.allow_transfer.value.as_ref().or(of_template);
     let apex = zone.name.value.as_name().as_wire().into();
     let of_changes = template.map(|template| &template.updates);
-    let differences = difference_rule(Some(&zone.updates), of_changes, list.is_some());
+    let differences = difference_rule(Some(&*zone.updates), of_changes, list.is_some());
     let spec = ZoneSpec { apex, text, origin: Origin::Added, differences };
-    let updates = UpdateMaker::default().updates(Some(&zone.updates), of_changes).filter(|_| !taken);
-    let listing = listing(Some(&zone.listing), template.map(|template| &template.listing));
+    let updates = UpdateMaker::default().updates(Some(&*zone.updates), of_changes).filter(|_| !taken);
+    let listing = listing(Some(&*zone.listing), template.map(|template| &template.listing));
     Ok(PlannedZone { spec, peers, grants: list.map(|list| grants(list)), updates, listing })
 }
 
