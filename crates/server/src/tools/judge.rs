@@ -153,7 +153,7 @@ fn places(spec: &ZoneSpec, findings: &[Unplaced]) -> Places {
     let wanted = findings.iter().map(|f| ((f.owner, f.rtype), None)).collect();
     let mut finder = Finder { wanted };
     let source = match &spec.text {
-        ZoneText::File(path) => TextSource::file(path),
+        ZoneText::File(path) => TextSource::file(&**path),
         ZoneText::BuiltIn(text) => TextSource::bytes("built-in", text.as_bytes()),
         // None of them was read, so nothing was found in one.
         ZoneText::Disputed(_) | ZoneText::Primaries | ZoneText::Produced => return Places::new(),
