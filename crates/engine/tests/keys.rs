@@ -13,7 +13,9 @@ fn a_catalog_of_another_key_is_refused_and_the_present_one_stays() {
     let engine =
         Engine::new(Zones::new(Arc::new(Catalog::new(&ours))), Sources::default(), Config::default());
     let apex: NameBuf = "example.".parse().expect("a name");
-    let of = |key| Arc::new(Catalog::new(key).with([Change::Unload(apex)]).expect("no zone, no other key"));
+    let of = |key| {
+        Arc::new(Catalog::new(key).with([Change::Unload(Box::new(apex))]).expect("no zone, no other key"))
+    };
     let (fitting, foreign) = (of(&ours), of(&other));
     assert_eq!(engine.set_catalog(&fitting), Ok(()));
     assert_eq!(engine.set_catalog(&foreign), Err(WrongCatalogKey));

@@ -72,7 +72,7 @@ fn steps(c: &mut Criterion) {
         let mut at = 0;
         one("remove-one", &mut || {
             at += 1;
-            vec![Change::Remove(all[pick(at)].apex().as_name().to_buf())]
+            vec![Change::Remove(Box::new(all[pick(at)].apex().as_name().to_buf()))]
         });
         group.sample_size(10);
         let many: Vec<_> = (0..MANY.min(zones)).map(|i| small(&key, pick(i))).collect();

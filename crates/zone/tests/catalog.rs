@@ -102,11 +102,11 @@ fn step(catalog: &Catalog, model: &mut Model, names: &[NameBuf], batch: &Batch, 
             }
             Kind::Unload => {
                 model.entry(key).or_default().serial = None;
-                changes.push(Change::Unload(name));
+                changes.push(Change::Unload(Box::new(name)));
             }
             Kind::Remove => {
                 model.remove(&key);
-                changes.push(Change::Remove(name));
+                changes.push(Change::Remove(Box::new(name)));
             }
         }
     }

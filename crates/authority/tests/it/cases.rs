@@ -76,7 +76,7 @@ fn run(file: &Path, text: &str) -> String {
                 let _ = writeln!(out, "{master}end");
                 changes.push(Change::Serve(load_zone(file, &mut words, &master).into()));
             }
-            Some("unloaded") => changes.push(Change::Unload(name(words.next().expect("a name")))),
+            Some("unloaded") => changes.push(Change::Unload(Box::new(name(words.next().expect("a name"))))),
             Some("?") => {
                 let query = question(&mut words);
                 let server = server.get_or_insert_with(|| Server::new(changes.drain(..)));

@@ -51,7 +51,7 @@ impl World {
     pub(crate) fn new(lands: &[Land]) -> Self {
         let change = |land: &Land| match land.loaded {
             true => Change::Serve(testkit::build(land.apex.as_name(), &key(), &land.records).into()),
-            false => Change::Unload(land.apex),
+            false => Change::Unload(Box::new(land.apex)),
         };
         let catalog = Catalog::new(&key()).with(lands.iter().map(change)).expect("zones of one key");
         let model = |land: &Land| ModelZone::new(land.apex.as_name(), &land.records);

@@ -210,7 +210,7 @@ impl ZoneFiles {
         let ZoneText::File(path) = &state.spec.text else { return Err(FileFault::NoFile) };
         let newest = self.newest(apex)?.or_else(|| state.zone.clone()).ok_or(FileFault::NotLoaded)?;
         let current = |written| CurrentFile {
-            path: path.clone(),
+            path: path.to_path_buf(),
             serial: newest.serial(),
             records: newest.record_count(),
             written,
@@ -220,14 +220,14 @@ impl ZoneFiles {
         }
         match self.state(apex, path) {
             FileState::Known(serial) if serial == newest.serial() => return Ok(current(false)),
-            FileState::Edited if !force => return Err(FileFault::Edited(path.clone())),
+            FileState::Edited if !force => return Err(FileFault::Edited(path.to_path_buf())),
             _ => {}
         }
         let mut fault = None;
         let written = written::write(&newest, path, true, |stamp| {
             let is_edited = !force && self.state(apex, path) == FileState::Edited;
             fault = match is_edited {
-                true => Some(FileFault::Edited(path.clone())),
+                true => Some(FileFault::Edited(path.to_path_buf())),
                 false => self.note_file(apex, path, stamp, newest.serial(), true).err(),
             };
             fault.is_none()
@@ -238,7 +238,7 @@ impl ZoneFiles {
         }
         // Otherwise the server is stopping.
         if let Some(keeping) = self.shared.keeping.get() {
-            keeping.wrote(apex.clone(), FileStamp::of(path));
+            keeping.wrote(apex.clone(), FileStamp::of(Arc::clone(path)));
         }
         Ok(current(true))
     }

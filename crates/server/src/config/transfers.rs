@@ -30,7 +30,8 @@ keys! {
         live "incoming-per-primary" incoming_per_primary: Int<usize, 1, 10_000> = Int(8), example 4;
         /// Most records of one incoming transfer. One with more is given up, and the zone stays as it was.
         live "incoming-max-records" incoming_records: Int<u64, 1, 4_294_967_295> = Int(100_000_000), example 1000000;
-        /// Most bytes of one incoming transfer, likewise.
+        /// Most bytes of one incoming transfer, likewise: of its messages, and of memory that the zone takes meanwhile, which may
+        /// be four times as many.
         live "incoming-max-size" incoming_size: Size<65_536, 1_099_511_627_776> = Size(16 << 30), example "1GiB";
         /// Longest time for one incoming transfer, likewise.
         live "incoming-max-time" incoming_time: Time<1_000, 604_800_000> = Time::secs(7200), example "30m";

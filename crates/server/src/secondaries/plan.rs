@@ -63,7 +63,7 @@ pub struct ZonePeers {
     /// Whose updates are passed on to the primaries.
     forward_updates: Box<[TransferGrant]>,
     /// When primaries are asked.
-    pub rules: SecondaryRules,
+    pub rules: Arc<SecondaryRules>,
     /// What becomes of versions by their digest.
     pub zonemd: ZonemdPolicy,
 }
@@ -182,7 +182,7 @@ impl PeerMaker {
             notify: all(&own.notify, &template.notify),
             allow_notify: grants(&own.allow_notify, &template.allow_notify),
             forward_updates: grants(&own.forward_updates, &template.forward_updates),
-            rules: own.rules(template),
+            rules: Arc::new(own.rules(template)),
             zonemd: own.zonemd.value.or(template.zonemd.value).unwrap_or_default(),
         })
     }

@@ -22,6 +22,9 @@ use crate::zones::keeper::KeptVersion;
 
 /// The folder of the files in the state folder.
 pub const FOLDER: &str = "secondaries";
+/// Most stores that stay open from one thing to keep to the next. There may be very many zones, and to open one anew costs
+/// little.
+const MOST_OPEN: usize = 1024;
 /// After which reading or writing a zone is worth a line.
 const LONG: Duration = Duration::from_secs(1);
 /// Longest wait for the disk at the end.
@@ -155,6 +158,9 @@ impl SecondaryWriter {
             };
             match kept {
                 Ok(store) => {
+                    if stores.len() >= MOST_OPEN {
+                        stores.clear();
+                    }
                     stores.extend(store.map(|store| (apex.clone(), store)));
                     if is_version {
                         counts.stored.fetch_add(1, Relaxed);

@@ -222,7 +222,7 @@ impl Sink for Finder {
 /// the text. What has no place in it comes last.
 fn place(spec: &ZoneSpec, shown: usize, unplaced: Vec<Unplaced>, findings: &mut Vec<ZoneFinding>) {
     let source = match &spec.text {
-        ZoneText::File(path) => Some(TextSource::file(path)),
+        ZoneText::File(path) => Some(TextSource::file(&**path)),
         ZoneText::BuiltIn(text) => Some(TextSource::bytes("built-in", text.as_bytes())),
         // None of them was read.
         ZoneText::Disputed(_) | ZoneText::Primaries | ZoneText::Produced => None,

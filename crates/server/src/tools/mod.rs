@@ -30,7 +30,7 @@ use crate::zones::{Origin, ZoneSpec, ZoneText};
 /// The zone of this name in this file.
 pub fn zone_spec(origin: &str, file: &Path) -> Result<ZoneSpec, ZoneNameFault> {
     let name = zone_name(origin)?;
-    let (apex, text) = (name.as_name().as_wire().into(), ZoneText::File(file.to_owned()));
+    let (apex, text) = (name.as_name().as_wire().into(), ZoneText::File(file.into()));
     let (origin, differences) = (Origin::Configuration, DifferenceRule::default());
     Ok(ZoneSpec { apex, text, origin, differences, zonemd: None })
 }

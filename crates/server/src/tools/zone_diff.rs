@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -107,7 +108,7 @@ fn read(args: &ZoneDiffArgs, apex: Name<'_>, source: &str, key: &HashKey) -> Res
                 differences: DifferenceRule::default(),
                 zonemd: None,
                 apex: apex.as_wire().into(),
-                text: ZoneText::File(path.into()),
+                text: ZoneText::File(PathBuf::from(path).into()),
                 origin: Origin::Configuration,
             };
             let examined = examine(&spec, key, 20, &Meter::default());

@@ -62,9 +62,9 @@ impl RuleMaker {
         for grant in all.flat_map(|list| list.value.iter().flatten()) {
             faults.extend(grant.value.key().and_then(|key| unknown_key(key, grant.place.as_ref(), &keys)));
         }
-        let of_zones = zones().map(|zone| &zone.peers);
+        let of_zones = zones().map(|zone| &*zone.peers);
         let peers = of_zones.chain(config.templates.values().map(|template| &template.peers));
-        let of_zones = config.zones.iter().map(|zone| &zone.updates);
+        let of_zones = config.zones.iter().map(|zone| &*zone.updates);
         let updates = of_zones.chain(config.templates.values().map(|template| &template.updates));
         for key in peers.flat_map(PeerKeys::keys).chain(updates.flat_map(UpdateKeys::keys)) {
             faults.extend(unknown_key(&key.value, key.place.as_ref(), &keys));

@@ -375,7 +375,7 @@ impl Keeper {
             }
             KeeperEvent::Unwanted => {
                 self.loading = None;
-                vec![KeeperAction::Publish(Change::Remove(self.state.spec.name().to_buf()))]
+                vec![KeeperAction::Publish(Change::Remove(Box::new(self.state.spec.name().to_buf())))]
             }
         }
     }
@@ -506,7 +506,7 @@ impl Keeper {
         let serving = self.state.zone.as_ref().map(|zone| zone.serial());
         let mut actions = vec![KeeperAction::Report(Notice::Bad(fault, serving))];
         if serving.is_none() {
-            actions.push(KeeperAction::Publish(Change::Unload(self.state.spec.name().to_buf())));
+            actions.push(KeeperAction::Publish(self.unload()));
         }
         actions
     }
@@ -538,10 +538,10 @@ impl Keeper {
             }
             Some(KeptVersion { zone, .. }) => {
                 self.change(|state| (state.zone, state.expired) = (None, Some(zone)));
-                actions.push(KeeperAction::Publish(Change::Unload(self.state.spec.name().to_buf())));
+                actions.push(KeeperAction::Publish(self.unload()));
             }
             None if self.state.zone.is_none() => {
-                actions.push(KeeperAction::Publish(Change::Unload(self.state.spec.name().to_buf())));
+                actions.push(KeeperAction::Publish(self.unload()));
             }
             None => {}
         }
@@ -576,9 +576,14 @@ impl Keeper {
                 if self.state.zone.is_some() {
                     self.change(|state| state.expired = state.zone.take());
                 }
-                vec![KeeperAction::PublishNow(Change::Unload(self.state.spec.name().to_buf()))]
+                vec![KeeperAction::PublishNow(self.unload())]
             }
         }
+    }
+
+    /// The zone is ours, and is not answered from.
+    fn unload(&self) -> Change {
+        Change::Unload(Box::new(self.state.spec.name().to_buf()))
     }
 
     /// Changes what is known; those who look at the old state keep it.
@@ -589,6 +594,8 @@ impl Keeper {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::zones::Origin;
     use wire::hash::HashKey;
@@ -602,7 +609,7 @@ mod tests {
     fn keeper() -> Keeper {
         let spec = ZoneSpec {
             apex: apex().as_name().as_wire().into(),
-            text: ZoneText::File("a".into()),
+            text: file("a"),
             origin: Origin::Configuration,
             differences: DifferenceRule::default(),
             zonemd: None,
@@ -663,8 +670,12 @@ mod tests {
         actions.iter().map(word).collect()
     }
 
+    fn file(path: &str) -> ZoneText {
+        ZoneText::File(Path::new(path).into())
+    }
+
     fn want(keeper: &mut Keeper, when: ReadWhen) -> Vec<String> {
-        words(&keeper.handle(KeeperEvent::Wanted(ZoneText::File("a".into()), when)))
+        words(&keeper.handle(KeeperEvent::Wanted(file("a"), when)))
     }
 
     fn look(keeper: &mut Keeper, number: u32, looked: Looked) -> Vec<String> {
@@ -812,7 +823,7 @@ mod tests {
         let mut keeper = keeper();
         want(&mut keeper, ReadWhen::IfChanged);
         look(&mut keeper, 1, reading(7));
-        let moved = keeper.handle(KeeperEvent::Wanted(ZoneText::File("b".into()), ReadWhen::IfChanged));
+        let moved = keeper.handle(KeeperEvent::Wanted(file("b"), ReadWhen::IfChanged));
         assert_eq!(words(&moved), ["load 2 known false image true"]);
     }
 

@@ -170,7 +170,7 @@ impl Shared {
     fn stored(&self, load: &Load, begun: Instant) -> Option<Looked> {
         let ZoneText::File(path) = &load.spec.text else { return None };
         let changes = self.changes.get().filter(|_| load.stored)?;
-        let stamps: Arc<[FileStamp]> = [FileStamp::of(path)].into();
+        let stamps: Arc<[FileStamp]> = [FileStamp::of(Arc::clone(path))].into();
         Some(match changes.load(&load.spec.apex, &self.key, path)? {
             Ok(zone) => Looked::Stored(Box::new(Reading {
                 stamps,
@@ -225,7 +225,7 @@ impl Shared {
         }
         // Looked at before reading: a file that changes meanwhile is read again next time.
         let mut stamps: Vec<FileStamp> = match &load.spec.text {
-            ZoneText::File(path) => vec![FileStamp::of(path)],
+            ZoneText::File(path) => vec![FileStamp::of(Arc::clone(path))],
             ZoneText::BuiltIn(_) | ZoneText::Disputed(_) | ZoneText::Primaries | ZoneText::Produced => {
                 Vec::new()
             }
@@ -240,7 +240,7 @@ impl Shared {
         let served = load.serving.as_deref().or(earlier.as_ref()).filter(|served| *served.key() == self.key);
         match text::build(&load.spec, &self.key, served, &self.meter) {
             Ok(loaded) => {
-                stamps.extend(loaded.included.iter().map(|path| FileStamp::of(path)));
+                stamps.extend(loaded.included.iter().map(|path| FileStamp::of(path.as_path())));
                 if let Some(fault) = load.spec.objection(&loaded.zone) {
                     return Looked::Bad { fault, stamps: stamps.into() };
                 }

@@ -271,7 +271,7 @@ impl Membership {
     fn planned(&self, zone: &Apex, of: &MemberOf) -> Option<PlannedZone> {
         let catalog = self.catalogs.iter().find(|catalog| catalog.plan.apex == of.catalog)?;
         let template = catalog.plan.template(&of.member);
-        let file = template.file.as_ref().map(|pattern| ZoneText::File(pattern.path(shown(zone))));
+        let file = template.file.as_ref().map(|pattern| ZoneText::File(pattern.path(shown(zone)).into()));
         let text = file.unwrap_or(ZoneText::Primaries);
         let (apex, origin) = (zone.clone(), Origin::Catalog(of.catalog.clone()));
         let spec =

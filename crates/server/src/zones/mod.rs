@@ -36,7 +36,7 @@ pub mod text;
 pub mod written;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -46,14 +46,14 @@ use examiner::Examination;
 use wire::Name;
 use zone::{SourceFile, Stamp, Zone};
 
-/// The name of a zone: lower-case wire form. Shorter in memory than a `NameBuf`.
-pub type Apex = Box<[u8]>;
+/// The name of a zone: lower-case wire form. Shorter in memory than a `NameBuf`, and shared by all who have to do with the zone.
+pub type Apex = Arc<[u8]>;
 
 /// Where a zone's records come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ZoneText {
     /// A master file.
-    File(PathBuf),
+    File(Arc<Path>),
     /// Text that is part of the program.
     BuiltIn(&'static str),
     /// None: it is taken from its primaries.
@@ -61,7 +61,7 @@ pub enum ZoneText {
     /// None: it is a catalog zone that is made here.
     Produced,
     /// Several files, at least two, have names that stand for this zone. None of them is read.
-    Disputed(Arc<[PathBuf]>),
+    Disputed(Arc<[Arc<Path>]>),
 }
 
 impl ZoneText {
@@ -75,7 +75,7 @@ impl ZoneText {
         match self {
             Self::File(path) => Some(path),
             Self::BuiltIn(_) | Self::Primaries | Self::Produced => None,
-            Self::Disputed(files) => files.first().map(PathBuf::as_path),
+            Self::Disputed(files) => files.first().map(|file| &**file),
         }
     }
 }
@@ -181,20 +181,21 @@ impl ZoneSpec {
 /// What distinguishes one version of a file from another without reading it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileStamp {
-    path: PathBuf,
+    path: Arc<Path>,
     /// None if the file could not be looked at.
     seen: Option<Stamp>,
 }
 
 impl FileStamp {
     /// Looks at a file.
-    pub fn of(path: &Path) -> Self {
-        Self { path: path.to_owned(), seen: Stamp::of(path).ok() }
+    pub fn of(path: impl Into<Arc<Path>>) -> Self {
+        let path = path.into();
+        Self { seen: Stamp::of(&path).ok(), path }
     }
 
     /// What a file was like when it was opened to be read.
     pub fn of_source(source: &SourceFile) -> Self {
-        Self { path: source.path.clone(), seen: Some(source.stamp) }
+        Self { path: source.path.as_path().into(), seen: Some(source.stamp) }
     }
 
     /// The file.
@@ -209,7 +210,7 @@ impl FileStamp {
 
     /// Whether the file still looks the same. A file that cannot be looked at never does.
     pub fn is_current(&self) -> bool {
-        self.seen.is_some() && Self::of(&self.path) == *self
+        self.seen.is_some() && Stamp::of(&self.path).ok() == self.seen
     }
 }
 

@@ -141,7 +141,7 @@ mod tests {
         builder.add(foreign.as_name(), Type::SOA, Ttl::from_secs(60), &[0; 22]).expect("a record");
         let zone = Arc::new(builder.finish().expect("a zone"));
         let now = Instant::now();
-        publisher.add(Change::Unload(good), now);
+        publisher.add(Change::Unload(Box::new(good)), now);
         publisher.add(Change::Serve(zone), now);
         let refused = publisher.publish();
         assert!(
@@ -149,7 +149,7 @@ mod tests {
         );
         assert!(engine.catalog().is_empty());
         // What comes after it is published as ever.
-        publisher.add(Change::Unload(good), now);
+        publisher.add(Change::Unload(Box::new(good)), now);
         assert!(publisher.publish().is_ok_and(|served| served.is_empty()));
         assert_eq!(engine.catalog().len(), 1);
     }

@@ -101,7 +101,7 @@ fn read(spec: &ZoneSpec, key: &HashKey, served: Option<&Zone>, shown: usize, met
     let limits = Limits { errors: shown.max(1), warnings: shown.max(1), ..Limits::default() };
     let config = LoadConfig { limits, ..LoadConfig::default() };
     let source = match &spec.text {
-        ZoneText::File(path) => TextSource::file(path),
+        ZoneText::File(path) => TextSource::file(&**path),
         ZoneText::BuiltIn(text) => TextSource::bytes("built-in", text.as_bytes()),
         ZoneText::Disputed(_) => {
             return unread(format!("several files hold the zone, and none is served: {}", spec.text));

@@ -29,6 +29,7 @@ mod secondary;
 mod serve;
 mod signatures;
 mod signed;
+mod storm;
 mod support;
 mod systemd;
 mod transfers;

@@ -16,10 +16,13 @@ pub use membership::{Claim, Conflict, ListedIn, MemberOf, Settled, settle};
 pub use produce::{base_records, member_label, record_change, version_step};
 pub use read::{CatalogFault, CatalogWarning, CatalogZone, Member};
 
+use std::sync::Arc;
+
 use wire::Name;
 
-/// The name of a zone, in lower case and wire form. Catalog zones have many: a `LowerNameBuf` takes 256 bytes.
-pub type ZoneName = Box<[u8]>;
+/// The name of a zone, in lower case and wire form. Catalog zones have many: a `LowerNameBuf` takes 256 bytes, and whoever has
+/// to do with a zone shares this.
+pub type ZoneName = Arc<[u8]>;
 
 /// The labels that this schema gives a meaning, in lower case.
 const VERSION: &[u8] = b"version";

@@ -50,6 +50,8 @@ pub(super) struct Sequence {
     key: HashKey,
     asked: AskedFor,
     datagram: bool,
+    /// Bytes of memory that a whole zone may take.
+    most_memory: u64,
     most_differences: u64,
     /// Bytes of differences that may still come.
     difference_bytes: u64,
@@ -66,6 +68,7 @@ impl Sequence {
             key: *key,
             asked: request.asked,
             datagram: request.datagram,
+            most_memory: limits.bytes,
             most_differences: limits.differences,
             difference_bytes: limits.difference_bytes,
             first: None,
@@ -149,6 +152,11 @@ impl Sequence {
 
     /// Says that a message has ended. Returns what was received, if that is complete.
     pub(super) fn end_of_message(&mut self) -> Result<Option<Received>, TransferFault> {
+        if let Expected::Whole(builder) = &self.expected
+            && builder.memory() as u64 > self.most_memory
+        {
+            return Err(TransferFault::Limit(TransferLimit::Bytes));
+        }
         if let (Expected::Second, Some(first), AskedFor::Ixfr(ours)) =
             (&self.expected, &self.first, self.asked)
         {

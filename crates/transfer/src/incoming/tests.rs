@@ -352,6 +352,24 @@ fn endless_transfers_end_at_the_limits() {
 
 /// A signed transfer: every message is verified, and the last one must be signed.
 #[test]
+fn an_endless_zone_took_several_times_the_memory_of_its_limit() {
+    let limits = TransferLimits { bytes: 100_000, ..TransferLimits::default() };
+    // Names that are compressed on their way, and records that wait for the end of their name.
+    let owners: [fn(u32) -> String; 2] = [|n| format!("h{n}.example."), |_| "h.example.".to_owned()];
+    for owner in owners {
+        let mut transfer = transfer_with(AXFR, limits);
+        transfer.message(&message(&[soa(1)]), 0).expect("good");
+        let fault = (0..10_000).find_map(|n| {
+            let owners: Vec<String> = (0..20).map(|i| owner(20 * n + i)).collect();
+            let records: Vec<Made<'_>> = owners.iter().map(|owner| a(owner, 1)).collect();
+            transfer.message(&message(&records), 0).err()
+        });
+        assert_eq!(fault, Some(TransferFault::Limit(TransferLimit::Bytes)));
+        assert!(transfer.bytes() < limits.bytes * 2 / 3, "{} bytes came", transfer.bytes());
+    }
+}
+
+#[test]
 fn signatures_are_verified_as_messages_come() {
     let apex = name("example.");
     let secret = tsig::TsigKey::new(name("k.").as_name(), tsig::TsigAlgorithm::HmacSha256, b"secret");

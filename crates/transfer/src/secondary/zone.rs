@@ -9,6 +9,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use wire::rdata::view::SoaNumbers;
 use wire::{Rcode, Serial};
@@ -153,7 +154,7 @@ struct Wish {
 /// The timers of one zone; see the module. Times are in seconds since 1970.
 #[derive(Debug)]
 pub struct SecondaryZone {
-    rules: SecondaryRules,
+    rules: Arc<SecondaryRules>,
     soa: Option<SoaNumbers>,
     /// When a primary last said that our version is the newest.
     checked: u64,
@@ -171,14 +172,14 @@ pub struct SecondaryZone {
     /// Rounds in a row in which no primary was of use.
     failures: u32,
     expired: bool,
-    last_fault: Option<(u64, usize, SecondaryFault)>,
+    last_fault: Option<Box<(u64, usize, SecondaryFault)>>,
 }
 
 impl SecondaryZone {
-    /// A zone of which there is no version yet: it asks at once.
-    pub fn new(rules: SecondaryRules, now: u64) -> SecondaryZone {
+    /// A zone of which there is no version yet: it asks at once. Many zones may share their rules.
+    pub fn new(rules: impl Into<Arc<SecondaryRules>>, now: u64) -> SecondaryZone {
         SecondaryZone {
-            rules,
+            rules: rules.into(),
             soa: None,
             checked: 0,
             vouched: 0,
@@ -196,7 +197,7 @@ impl SecondaryZone {
 
     /// A zone that was kept, in a version that its first primary [vouched](Self::vouched) for at `vouched`.
     pub fn kept(
-        rules: SecondaryRules,
+        rules: impl Into<Arc<SecondaryRules>>,
         soa: SoaNumbers,
         vouched: u64,
         random: RandomNumbers<'_>,
@@ -209,13 +210,13 @@ impl SecondaryZone {
     }
 
     /// The same zone under other rules, which may have other primaries. What was under way counts no longer, and begins anew.
-    pub fn under(mut self, rules: SecondaryRules, now: u64) -> SecondaryZone {
+    pub fn under(mut self, rules: impl Into<Arc<SecondaryRules>>, now: u64) -> SecondaryZone {
         if self.phase != Phase::Idle || self.last_fault.is_some() || self.soa.is_none() {
             self.next = now;
         }
         (self.phase, self.primary, self.last_fault, self.failures) = (Phase::Idle, 0, None, 0);
         self.wish.primary = None;
-        self.rules = rules;
+        self.rules = rules.into();
         self
     }
 
@@ -278,7 +279,7 @@ impl SecondaryZone {
 
     /// The last fault: when, of which primary, and what; `None` once a primary was of use again.
     pub fn last_fault(&self) -> Option<(u64, usize, &SecondaryFault)> {
-        self.last_fault.as_ref().map(|(at, primary, fault)| (*at, *primary, fault))
+        self.last_fault.as_deref().map(|(at, primary, fault)| (*at, *primary, fault))
     }
 
     /// What time has made due.
@@ -396,7 +397,7 @@ impl SecondaryZone {
     ) -> Option<SecondaryAction> {
         let (Phase::Probing | Phase::Transferring(_)) = self.phase else { return None };
         let instead = matches!(self.phase, Phase::Transferring(AskedFor::Ixfr(_))) && asks_for_axfr(&fault);
-        self.last_fault = Some((now, self.primary, fault));
+        self.last_fault = Some(Box::new((now, self.primary, fault)));
         if instead {
             self.phase = Phase::Transferring(AskedFor::Axfr);
             return Some(SecondaryAction::Transfer { primary: self.primary, asked: AskedFor::Axfr });

@@ -15,10 +15,11 @@ use crate::store::Zone;
 pub enum Change {
     /// Serve this snapshot, in place of what was there under its name.
     Serve(Arc<Zone>),
-    /// The zone is ours but cannot be served (yet): it gets a snapshot later.
-    Unload(NameBuf),
+    /// The zone is ours but cannot be served (yet): it gets a snapshot later. Boxed, as is the next: there may be very many
+    /// changes, and nearly all are the first.
+    Unload(Box<NameBuf>),
     /// The zone is no longer ours.
-    Remove(NameBuf),
+    Remove(Box<NameBuf>),
 }
 
 /// A zone was built under another hash key than the catalog's: none of its names would be found.

@@ -41,7 +41,7 @@ fn with(catalog: &Catalog, changes: impl IntoIterator<Item = Change>) -> Catalog
 
 /// A catalog of the first `zones` numbered names.
 fn catalog(zones: usize) -> Catalog {
-    with(&Catalog::new(&key()), (0..zones).map(numbered).map(Change::Unload))
+    with(&Catalog::new(&key()), (0..zones).map(numbered).map(Box::new).map(Change::Unload))
 }
 
 /// Pages and shards of `new` that are not in `old`.
@@ -64,11 +64,11 @@ fn a_change_copies_a_shard_and_a_page_of_a_hundred_thousand_zones() {
         let replaced = with(&old, [Change::Serve(zone(&key(), numbered(number)))]);
         assert!(copied(&old, &replaced) <= 2, "{}", copied(&old, &replaced));
         assert_eq!(replaced.len(), ZONES);
-        let removed = with(&old, [Change::Remove(numbered(number))]);
+        let removed = with(&old, [Change::Remove(Box::new(numbered(number)))]);
         assert!(copied(&old, &removed) <= 2);
         assert_eq!(removed.len(), ZONES - 1);
         assert!(removed.get(numbered(number).as_name()).is_none());
-        let added = with(&old, [Change::Unload(numbered(ZONES + number))]);
+        let added = with(&old, [Change::Unload(Box::new(numbered(ZONES + number)))]);
         // Now and then a shard becomes a page of 32.
         assert!(copied(&old, &added) <= 34);
         assert_eq!(added.len(), ZONES + 1);
@@ -91,9 +91,9 @@ fn a_step_that_changes_nothing_shares_everything() {
     for zones in [0, 1, 100, 1000] {
         let served = (0..zones).map(|i| zone(&key(), numbered(i))).collect::<Vec<_>>();
         let serve = || served.iter().cloned().map(Change::Serve);
-        let unloaded = (zones..2 * zones).map(numbered).map(Change::Unload);
+        let unloaded = (zones..2 * zones).map(numbered).map(Box::new).map(Change::Unload);
         let old = with(&Catalog::new(&key()), serve().chain(unloaded.clone()));
-        let absent = (2 * zones..3 * zones).map(numbered).map(Change::Remove);
+        let absent = (2 * zones..3 * zones).map(numbered).map(Box::new).map(Change::Remove);
         assert_eq!(copied(&old, &with(&old, serve().chain(unloaded).chain(absent))), 0, "{zones} zones");
     }
 }
@@ -102,12 +102,12 @@ fn a_step_that_changes_nothing_shares_everything() {
 fn a_shard_is_split_when_it_is_full_and_joined_when_few_are_left() {
     let full = catalog(MOST);
     assert_eq!(full.trie.parts().len(), 1);
-    let split = with(&full, [Change::Unload(numbered(MOST))]);
+    let split = with(&full, [Change::Unload(Box::new(numbered(MOST)))]);
     assert!(split.trie.parts().len() > 1);
     let mut catalog = split;
     for number in (FEWEST..=MOST).rev() {
         assert!(catalog.trie.parts().len() > 1, "{} zones", catalog.len());
-        catalog = with(&catalog, [Change::Remove(numbered(number))]);
+        catalog = with(&catalog, [Change::Remove(Box::new(numbered(number)))]);
     }
     assert_eq!((catalog.len(), catalog.trie.parts().len()), (FEWEST, 1));
 }
@@ -116,7 +116,7 @@ fn a_shard_is_split_when_it_is_full_and_joined_when_few_are_left() {
 fn a_page_becomes_a_shard_when_few_are_left() {
     const LEFT: usize = 5000;
     let full = catalog(200_000);
-    let less = with(&full, (LEFT..200_000).map(numbered).map(Change::Remove));
+    let less = with(&full, (LEFT..200_000).map(numbered).map(Box::new).map(Change::Remove));
     assert!(full.trie.parts().len() > 2 * WIDE);
     assert_eq!((less.len(), less.trie.parts().len()), (LEFT, WIDE));
 }
@@ -127,10 +127,10 @@ fn nothing_is_left_of_zones_that_are_removed() {
     let long = |i: usize| name(&format!("z{i}.{}.example.", ["a"; 40].join(".")));
     for zones in [1, 100, 10_000, 40_000] {
         let names: Vec<NameBuf> = (0..zones).flat_map(|i| [numbered(i), long(i)]).collect();
-        let full = with(&empty, names.iter().copied().map(Change::Unload));
+        let full = with(&empty, names.iter().copied().map(Box::new).map(Change::Unload));
         assert_eq!(full.len(), 2 * zones);
         assert!(full.memory() - empty.memory() > 2 * zones * 128, "{}", full.memory());
-        let again = with(&full, names.iter().copied().map(Change::Remove));
+        let again = with(&full, names.iter().copied().map(Box::new).map(Change::Remove));
         assert_eq!((again.len(), again.memory(), again.depths), (0, empty.memory(), 0));
         assert_eq!(again.iter().count(), 0);
     }
@@ -139,12 +139,12 @@ fn nothing_is_left_of_zones_that_are_removed() {
 #[test]
 fn a_depth_is_searched_while_a_zone_has_it() {
     let all = ["a.b.c.", "x.y.z.", "c.", "."].map(name);
-    let mut catalog = with(&Catalog::new(&key()), all.map(Change::Unload));
+    let mut catalog = with(&Catalog::new(&key()), all.map(Box::new).map(Change::Unload));
     let depths =
         |catalog: &Catalog| (0..128).filter(|depth| catalog.depths >> (127 - depth) & 1 == 1).collect();
     let expected: [Vec<i32>; 4] = [vec![0, 1, 3], vec![0, 1], vec![0], vec![]];
     for (removed, expected) in all.into_iter().zip(expected) {
-        catalog = with(&catalog, [Change::Remove(removed)]);
+        catalog = with(&catalog, [Change::Remove(Box::new(removed))]);
         let found: Vec<i32> = depths(&catalog);
         assert_eq!(found, expected, "without {removed}");
     }
@@ -159,7 +159,7 @@ fn names_whose_hashes_collide_are_told_apart() {
     for zones in [2, MOST, 3 * MOST] {
         let full = with(&Catalog::new(&key), (0..zones).map(|i| Change::Serve(zone(&key, colliding(i)))));
         // And some that are spread as usual, so that the shard of those is far below the root.
-        let full = with(&full, (0..1000).map(numbered).map(Change::Unload));
+        let full = with(&full, (0..1000).map(numbered).map(Box::new).map(Change::Unload));
         let all_found = |catalog: &Catalog, there: &dyn Fn(usize) -> bool| {
             for i in 0..zones + 5 {
                 let found = find(catalog, &name(&format!("www.{}", colliding(i))));
@@ -171,12 +171,12 @@ fn names_whose_hashes_collide_are_told_apart() {
             }
         };
         all_found(&full, &|_| true);
-        let odd = (0..zones).filter(|i| i % 2 == 1).map(|i| Change::Remove(colliding(i)));
+        let odd = (0..zones).filter(|i| i % 2 == 1).map(|i| Change::Remove(Box::new(colliding(i))));
         let half = with(&full, odd);
         all_found(&half, &|i| i % 2 == 0);
         assert_eq!(half.len(), zones.div_ceil(2) + 1000);
         all_found(&full, &|_| true);
-        let none = with(&half, (0..zones).map(|i| Change::Remove(colliding(i))));
+        let none = with(&half, (0..zones).map(|i| Change::Remove(Box::new(colliding(i)))));
         all_found(&none, &|_| false);
         assert_eq!(none.len(), 1000);
     }
@@ -188,13 +188,13 @@ fn the_last_change_of_a_name_counts_even_if_hashes_collide() {
     let [a, b] = ["aaaaaaaa.a.", "aaaaaaaa.b."].map(name);
     let served = zone(&key, a);
     let changes = [
-        Change::Unload(b),
+        Change::Unload(Box::new(b)),
         Change::Serve(Arc::clone(&served)),
-        Change::Unload(a),
-        Change::Remove(b),
+        Change::Unload(Box::new(a)),
+        Change::Remove(Box::new(b)),
         Change::Serve(served),
-        Change::Unload(b),
-        Change::Remove(b),
+        Change::Unload(Box::new(b)),
+        Change::Remove(Box::new(b)),
     ];
     let catalog = with(&Catalog::new(&key), changes);
     assert_eq!(catalog.len(), 1);
@@ -205,7 +205,8 @@ fn the_last_change_of_a_name_counts_even_if_hashes_collide() {
 fn a_zone_of_another_key_is_refused_by_name() {
     let old = with(&Catalog::new(&key()), [Change::Serve(zone(&key(), name("a.")))]);
     let foreign = zone(&weak_key(), name("b.example."));
-    let changes = [Change::Remove(name("a.")), Change::Serve(foreign), Change::Unload(name("c."))];
+    let changes =
+        [Change::Remove(Box::new(name("a."))), Change::Serve(foreign), Change::Unload(Box::new(name("c.")))];
     let error = old.with(changes).expect_err("another key");
     assert_eq!(error.zone().as_name(), name("b.example.").as_name());
     assert!(old.get(name("a.").as_name()).is_some());
@@ -214,7 +215,7 @@ fn a_zone_of_another_key_is_refused_by_name() {
 #[test]
 fn a_zone_counts_its_queries_until_it_is_removed() {
     let apex = name("a.");
-    let first = with(&Catalog::new(&key()), [Change::Unload(apex)]);
+    let first = with(&Catalog::new(&key()), [Change::Unload(Box::new(apex))]);
     let queries = |catalog: &Catalog| catalog.get(apex.as_name()).map(|entry| entry.queries());
     let count = |catalog: &Catalog| catalog.get(apex.as_name()).expect("the zone").count_query();
     count(&first);
@@ -223,13 +224,16 @@ fn a_zone_counts_its_queries_until_it_is_removed() {
     // Who still reads the first one counts for both.
     count(&first);
     assert_eq!((queries(&first), queries(&second)), (Some(3), Some(3)));
-    let split = with(&second, (0..1000).map(numbered).map(Change::Unload));
+    let split = with(&second, (0..1000).map(numbered).map(Box::new).map(Change::Unload));
     count(&split);
     assert_eq!((queries(&second), queries(&split)), (Some(4), Some(4)));
-    let anew = with(&split, [Change::Remove(apex), Change::Unload(apex), Change::Serve(zone(&key(), apex))]);
+    let anew = with(
+        &split,
+        [Change::Remove(Box::new(apex)), Change::Unload(Box::new(apex)), Change::Serve(zone(&key(), apex))],
+    );
     assert_eq!((queries(&split), queries(&anew)), (Some(4), Some(0)));
-    let gone = with(&anew, [Change::Remove(apex)]);
-    let back = with(&gone, [Change::Unload(apex)]);
+    let gone = with(&anew, [Change::Remove(Box::new(apex))]);
+    let back = with(&gone, [Change::Unload(Box::new(apex))]);
     assert_eq!((queries(&gone), queries(&back)), (None, Some(0)));
 }
 

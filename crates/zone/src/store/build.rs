@@ -193,6 +193,11 @@ impl ZoneBuilder {
         super::finish::finish(self)
     }
 
+    /// Bytes of memory that the records added so far take.
+    pub fn memory(&self) -> usize {
+        self.blobs.arena.len() + self.gatherer.pending.memory()
+    }
+
     /// What was noticed about the records, in the order of its discovery; complete after
     /// [`finish`](Self::finish). At most 1,000 are kept.
     pub fn notes(&self) -> &[Note] {

@@ -1,5 +1,7 @@
 //! Makes a [`Zone`] of the builder's blobs: index, names that came twice, empty non-terminals, occlusion, targets.
 
+use std::sync::OnceLock;
+
 use wire::hash::{HashKey, HashedName};
 use wire::rdata::view::{Soa, SoaNumbers};
 use wire::{LowerName, LowerNameBuf, Name, NameHash, Ttl, Type};
@@ -8,6 +10,7 @@ use super::Zone;
 use super::arena::{Arena, NodeAddress};
 use super::blob::{self, entries};
 use super::build::{Blobs, BuildError, ZoneBuilder};
+use super::chains::Chains;
 use super::encode::{Encoder, is_child};
 use super::index::Index;
 use super::memory::Region;
@@ -390,9 +393,8 @@ impl Finisher<'_> {
             nodes,
             wildcards,
             signed: false,
-            nsec,
-            nsec3,
-            all: std::sync::Arc::default(),
+            chains: Chains::shared(nsec, nsec3),
+            all: OnceLock::new(),
         }
         .knowing_if_signed()
     }

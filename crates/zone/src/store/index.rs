@@ -102,21 +102,20 @@ fn put(bucket: &mut Bucket, tag: u8, at: NodeAddress) -> bool {
 #[derive(Clone)]
 #[repr(C)]
 pub(crate) struct Index<M = Bytes> {
-    /// A copy of the only bucket, if there is just one and nothing changes any more: most zones are small, and their
-    /// bucket then lies in the zone itself.
+    /// The only bucket, if there is just one: most zones are small, and their bucket then lies in the zone itself.
     sole: Bucket,
-    bytes: M,
-    is_sole: bool,
+    /// All buckets, if there are more.
+    bytes: Option<M>,
 }
 
 impl<M: AsRef<[u8]>> Index<M> {
     #[inline]
     fn buckets(&self) -> &[Bucket] {
-        prefetch::read(Part::Zone, std::slice::from_ref(&self.is_sole));
-        if self.is_sole {
-            return std::slice::from_ref(&self.sole);
+        prefetch::read(Part::Zone, std::slice::from_ref(&self.bytes));
+        match &self.bytes {
+            None => std::slice::from_ref(&self.sole),
+            Some(bytes) => bytes.as_ref().as_chunks().0,
         }
-        self.bytes.as_ref().as_chunks().0
     }
 
     /// The bucket where the search for a hash begins: the hash's upper half as a fraction of 2^32, times the number of
@@ -182,9 +181,9 @@ impl<M: AsRef<[u8]>> Index<M> {
         self.buckets().len() * 11
     }
 
-    /// Bytes of memory taken.
+    /// Bytes of memory taken beside the index itself.
     pub(crate) fn memory(&self) -> usize {
-        memory::taken(self.bytes.as_ref().len())
+        self.bytes.as_ref().map_or(0, |bytes| memory::taken(bytes.as_ref().len()))
     }
 }
 
@@ -192,12 +191,16 @@ impl Index<Region> {
     /// An empty index for about `entries` entries, three quarters full when they are all in.
     pub(crate) fn for_entries(entries: usize) -> Self {
         let buckets = (entries / 9 + 1).min(u32::MAX as usize);
-        Index { sole: [0; BUCKET], bytes: Region::zeroed(buckets * BUCKET), is_sole: false }
+        let bytes = (buckets > 1).then(|| Region::zeroed(buckets * BUCKET));
+        Index { sole: [0; BUCKET], bytes }
     }
 
     #[inline]
     fn buckets_mut(&mut self) -> &mut [Bucket] {
-        self.bytes.as_mut().as_chunks_mut().0
+        match &mut self.bytes {
+            None => std::slice::from_mut(&mut self.sole),
+            Some(bytes) => bytes.as_mut().as_chunks_mut().0,
+        }
     }
 
     /// Adds an entry, which must not be in already. The caller sees to it that there is [`room`](Self::room).
@@ -224,20 +227,22 @@ impl Index<Region> {
 
     /// Makes the index unchangeable.
     pub(crate) fn freeze(self) -> Index {
-        Index::of(self.bytes.freeze())
+        Index { sole: self.sole, bytes: self.bytes.map(Region::freeze) }
     }
 }
 
 impl Index {
     /// An index of verified buckets.
     pub(super) fn of(bytes: Bytes) -> Self {
-        let sole = <&Bucket>::try_from(&bytes[..]);
-        Index { sole: sole.copied().unwrap_or([0; BUCKET]), is_sole: sole.is_ok(), bytes }
+        match Bucket::try_from(&bytes[..]) {
+            Ok(sole) => Index { sole, bytes: None },
+            Err(_) => Index { sole: [0; BUCKET], bytes: Some(bytes) },
+        }
     }
 
     /// The buckets, which may be shared.
-    pub(super) fn bytes(&self) -> &Bytes {
-        &self.bytes
+    pub(super) fn bytes(&self) -> Bytes {
+        self.bytes.clone().unwrap_or_else(|| Bytes::copy_from_slice(&self.sole))
     }
 }
 

@@ -15,6 +15,7 @@
 //! | `sorted.rs` | nodes in the order of a key, and how one is found: [`Search`] |
 //! | `nsec.rs` | the NSEC chain: [`NsecChain`] |
 //! | `nsec3.rs` | the NSEC3 chain: [`Nsec3Chain`] |
+//! | `chains.rs` | both chains of a base |
 //! | `pending.rs` | the records of the name being read, and what is wrong with them: [`Note`] |
 //! | `encode.rs` | records → blob: compression, fix-ups |
 //! | `build.rs` | [`ZoneBuilder`] |
@@ -28,6 +29,7 @@
 mod arena;
 mod blob;
 mod build;
+mod chains;
 mod encode;
 mod finish;
 mod index;
@@ -69,6 +71,7 @@ pub use version::{Updated, ZoneUpdate, diff, diff_names, diff_within};
 
 use crate::prefetch;
 use arena::Arena;
+use chains::Chains;
 use order::Order;
 use version::Overlay;
 
@@ -99,10 +102,12 @@ pub struct Zone {
     records: u64,
     nodes: u64,
     /// The base's chains and its order, which an overlay changes.
-    nsec: sorted::Sorted,
-    nsec3: Option<nsec3::StoredChain>,
-    all: Arc<OnceLock<Order>>,
+    chains: Arc<Chains>,
+    all: OnceLock<Arc<Order>>,
 }
+
+/// There may be very many zones.
+const _: () = assert!(size_of::<Zone>() == 256);
 
 /// A node that was prefetched: very likely, not surely, the one that [`Zone::find`] will return.
 #[derive(Clone, Copy, Debug)]
@@ -153,9 +158,8 @@ impl Zone {
         size_of::<Zone>()
             + self.arena.memory()
             + self.index.memory()
-            + self.nsec.memory()
-            + self.nsec3.as_ref().map_or(0, nsec3::StoredChain::memory)
-            + self.all.get().map_or(0, Order::memory)
+            + self.chains.memory()
+            + self.all.get().map_or(0, |order| order.memory())
             + self.overlay_size().bytes
     }
 
@@ -174,7 +178,7 @@ impl Zone {
     /// The zone, knowing whether it [is signed](Self::is_signed).
     fn knowing_if_signed(mut self) -> Zone {
         let soa_signed = self.apex_node().rrset(wire::Type::SOA).is_some_and(|soa| soa.sig_count() > 0);
-        self.signed = soa_signed && (self.nsec().is_some() || self.nsec3.is_some());
+        self.signed = soa_signed && (self.nsec().is_some() || self.chains.nsec3.is_some());
         self
     }
 
@@ -265,29 +269,30 @@ impl Zone {
     /// The NSEC chain, if the zone has NSEC records.
     #[inline]
     pub fn nsec(&self) -> Option<NsecChain<'_>> {
+        let row = &self.chains.nsec;
         let is_empty = match self.overlay() {
-            None => self.nsec.is_empty(),
-            Some(overlay) => overlay.nsec_len(self.nsec.nodes().len()) == 0,
+            None => row.is_empty(),
+            Some(overlay) => overlay.nsec_len(row.nodes().len()) == 0,
         };
-        (!is_empty).then(|| NsecChain::new(self, &self.nsec))
+        (!is_empty).then(|| NsecChain::new(self, row))
     }
 
     /// The NSEC3 chain whose parameters the apex' NSEC3PARAM has (RFC 5155 §4), if its hash algorithm is SHA-1, the only
     /// one there is.
     pub fn nsec3(&self) -> Option<Nsec3Chain<'_>> {
-        Some(Nsec3Chain::new(self, self.nsec3.as_ref()?))
+        Some(Nsec3Chain::new(self, self.chains.nsec3.as_ref()?))
     }
 
     /// All nodes in canonical order, the apex first; empty non-terminals and NSEC3 owners among them.
     ///
-    /// The first call sorts; the order is kept (four bytes per node).
+    /// The first call sorts; the order is kept (four bytes per node), but for a small zone, of which there may be very many.
     pub fn iter(&self) -> Iter<'_> {
         Iter::new(self)
     }
 
     /// The order of the base's nodes.
     fn order(&self) -> &Order {
-        self.all.get_or_init(|| order::all(self))
+        self.all.get_or_init(|| Arc::new(order::all(self)))
     }
 
     /// How many nodes of the base, in canonical order, are not after `name`.
@@ -324,9 +329,8 @@ impl Zone {
         Zone {
             index: self.index.clone(),
             arena: self.arena.clone(),
-            nsec: self.nsec.clone(),
-            nsec3: self.nsec3.clone(),
-            all: Arc::clone(&self.all),
+            chains: Arc::clone(&self.chains),
+            all: self.all.clone(),
             ..*self
         }
     }

@@ -17,8 +17,6 @@ use super::{Node, Zone, blob, order};
 pub(super) const HASH: usize = 20;
 
 /// One chain: its parameters and, in the order of the hashes, its nodes; the key of each is the start of its hash.
-/// Cloning shares the nodes.
-#[derive(Clone)]
 pub(super) struct StoredChain {
     iterations: u16,
     salt: Box<[u8]>,

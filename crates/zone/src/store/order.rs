@@ -106,11 +106,31 @@ pub(super) fn all(zone: &Zone) -> Order {
     Order { nodes: nodes.as_mut().iter().map(address).collect(), wildcards }
 }
 
+/// Zones of at most so many nodes are sorted anew each time.
+const SMALL: u64 = 64;
+
+/// The nodes of a base that are left of its order.
+#[derive(Clone)]
+pub(super) enum Ordered<'a> {
+    Kept(std::slice::Iter<'a, NodeAddress>),
+    Made(std::vec::IntoIter<NodeAddress>),
+}
+
+impl Iterator for Ordered<'_> {
+    type Item = NodeAddress;
+    fn next(&mut self) -> Option<NodeAddress> {
+        match self {
+            Ordered::Kept(rest) => rest.next().copied(),
+            Ordered::Made(rest) => rest.next(),
+        }
+    }
+}
+
 /// The nodes of a zone in canonical order; made by [`Zone::iter`].
 #[derive(Clone)]
 pub struct Iter<'a> {
     zone: &'a Zone,
-    rest: std::slice::Iter<'a, NodeAddress>,
+    rest: Ordered<'a>,
     /// Nodes yet to come.
     left: usize,
     changed: Option<Merge<'a>>,
@@ -118,7 +138,11 @@ pub struct Iter<'a> {
 
 impl<'a> Iter<'a> {
     pub(super) fn new(zone: &'a Zone) -> Self {
-        let (rest, left) = (zone.order().nodes().iter(), zone.nodes as usize);
+        let rest = match zone.all.get() {
+            None if zone.nodes <= SMALL => Ordered::Made(all(zone).nodes.into_iter()),
+            _ => Ordered::Kept(zone.order().nodes().iter()),
+        };
+        let left = zone.nodes as usize;
         Iter { zone, rest, left, changed: zone.overlay().map(Merge::new) }
     }
 }
@@ -128,7 +152,7 @@ impl<'a> Iterator for Iter<'a> {
     fn next(&mut self) -> Option<Node<'a>> {
         self.left = self.left.saturating_sub(1);
         match &mut self.changed {
-            None => self.rest.next().map(|&at| self.zone.node(at)),
+            None => self.rest.next().map(|at| self.zone.node(at)),
             Some(changed) => changed.next(self.zone, &mut self.rest),
         }
     }

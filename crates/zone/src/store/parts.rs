@@ -3,7 +3,7 @@
 //! How the parts lie in a file is the matter of [`crate::image`]. What comes from there is verified before it is
 //! served: see [`super::verify`].
 
-use std::sync::Arc;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use wire::LowerName;
@@ -12,6 +12,7 @@ use wire::rdata::view::Nsec3Param;
 
 use super::Zone;
 use super::arena::{Arena, NodeAddress};
+use super::chains::Chains;
 use super::finish::read_soa;
 use super::index::Index;
 use super::node::Node;
@@ -54,9 +55,9 @@ impl Zone {
         let counts = ZoneCounts { records: self.records, nodes: self.nodes, wildcards: self.wildcards };
         ZoneParts {
             chunks: self.arena.chunks().cloned().collect(),
-            index: self.index.bytes().clone(),
-            nsec: self.nsec.bytes().clone(),
-            nsec3: self.nsec3.as_ref().map(StoredChain::parts),
+            index: self.index.bytes(),
+            nsec: self.chains.nsec.bytes().clone(),
+            nsec3: self.chains.nsec3.as_ref().map(StoredChain::parts),
             apex: self.apex,
             counts,
         }
@@ -89,9 +90,8 @@ impl Zone {
             nodes: counts.nodes,
             wildcards: counts.wildcards,
             signed: false,
-            nsec: Sorted::of(nsec),
-            nsec3: nsec3.map(StoredChain::of_parts),
-            all: Arc::default(),
+            chains: Chains::shared(Sorted::of(nsec), nsec3.map(StoredChain::of_parts)),
+            all: OnceLock::new(),
         }
         .knowing_if_signed())
     }

@@ -56,6 +56,11 @@ impl Pending {
         self.records.push(PendingRecord { rtype, covered, ttl, start, len, source });
     }
 
+    /// Bytes of memory taken.
+    pub(super) fn memory(&self) -> usize {
+        self.bytes.capacity() + self.records.capacity() * size_of::<PendingRecord>()
+    }
+
     pub(super) fn rdata(&self, record: &PendingRecord) -> &[u8] {
         &self.bytes[record.start as usize..][..record.len as usize]
     }

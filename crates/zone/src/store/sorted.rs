@@ -15,8 +15,6 @@
 //! one key of `top` not above it, so the first three of `middle`; two of those, so the second three nodes: 4, 5 and 6,
 //! two of which are not above 5. So five nodes are not above it.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 
 use super::arena::NodeAddress;
@@ -80,14 +78,13 @@ impl KeyedNodes {
     }
 }
 
-/// Keyed nodes in the order of their keys. Cloning shares them.
-#[derive(Clone)]
+/// Keyed nodes in the order of their keys.
 pub(super) struct Sorted {
     nodes: Bytes,
     /// The keys of nodes 0, 16, 32, ..., eight bytes each.
     middle: Bytes,
     /// The keys of nodes 0, 256, 512, ...
-    top: Arc<[u64]>,
+    top: Box<[u64]>,
 }
 
 impl Sorted {

@@ -18,6 +18,7 @@
 //! own. A header such as `[[log.sink]]` makes blocks inside the section `[log]`.
 
 pub mod pending;
+pub mod rare;
 pub mod read;
 pub mod slot;
 pub mod value;
@@ -128,6 +129,13 @@ macro_rules! keys {
                     $( $field: $crate::config::table::read::At::unwritten($default), )*
                     $( $part: Default::default(), )*
                 }
+            }
+        }
+
+        impl $crate::config::table::rare::Unset for $name {
+            fn unset() -> &'static Self {
+                static UNSET: std::sync::LazyLock<$name> = std::sync::LazyLock::new(Default::default);
+                &UNSET
             }
         }
     };

@@ -102,8 +102,10 @@ impl<T: ConfigSection> SectionSlot for Vec<At<T>> {
             };
             let place = Some(reader.place(member.span()));
             let Some(value) = reader.section(table, member.span()) else { continue };
-            // The first block that is written replaces those that are there when none is.
-            self.retain(|block| block.place.is_some());
+            // The first block that is written replaces those that are there when none is. There may be very many.
+            if self.last().is_some_and(|block| block.place.is_none()) {
+                self.clear();
+            }
             self.push(At { value, place });
         }
     }

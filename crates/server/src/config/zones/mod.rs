@@ -15,6 +15,7 @@ use super::catalogs::{self, CatalogKeys, ListingKeys};
 use super::peers::PeerKeys;
 use super::report::Diagnostic;
 use super::table::keys;
+use super::table::rare::Rare;
 use super::table::read::{At, Reader};
 use super::table::value::{Share, Value, quote};
 use super::transfers::TransferGrant;
@@ -37,13 +38,13 @@ keys! {
             example ["192.0.2.53", "2001:db8::/48 key:transfer.example.com"];
     } with {
         /// Other servers of the zone.
-        peers: PeerKeys;
+        peers: Rare<PeerKeys>;
         /// Zones that it lists.
-        catalog: CatalogKeys;
+        catalog: Rare<CatalogKeys>;
         /// The catalog zone that lists it.
-        listing: ListingKeys;
+        listing: Rare<ListingKeys>;
         /// Who may change it.
-        updates: UpdateKeys;
+        updates: Rare<UpdateKeys>;
     }
 }
 

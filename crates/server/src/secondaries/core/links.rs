@@ -17,7 +17,7 @@ use transfer::secondary::{
 use transfer::tsig::{self, ResponseVerifier, sign_request};
 use wire::Rcode;
 
-use super::{Moment, SecondaryCore, Surroundings, name};
+use super::{Moment, PeeredZone, SecondaryCore, Surroundings, name};
 use crate::secondaries::fetch::takes_no_opt;
 use crate::secondaries::plan::PeerServer;
 use crate::zones::Apex;
@@ -71,7 +71,9 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
     /// Tells a peer of the version in service. Returns whether it is on its way.
     pub(super) fn send_notify(&mut self, apex: &Apex, peer: usize, at: &mut Moment<'_>) -> bool {
         let Some(zone) = self.zones.get(apex) else { return false };
-        let (Some(server), Some(soa)) = (zone.peers.notify.get(peer).cloned(), zone.told.soa()) else {
+        let (Some(server), Some(soa)) =
+            (zone.peers.notify.get(peer).cloned(), zone.told.as_ref().and_then(|told| told.soa()))
+        else {
             return false;
         };
         let purpose = Purpose::Notify { peer, to: server.address };
@@ -176,12 +178,12 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
     }
 
     fn acknowledged(&mut self, apex: &Apex, peer: usize, rcode: Rcode) {
-        let Some(zone) = self.zones.get_mut(apex) else { return };
-        zone.told.replied(peer);
+        let Some(PeeredZone { peers, told: Some(told), .. }) = self.zones.get_mut(apex) else { return };
+        told.replied(peer);
         let (declined, counts) = (Some(rcode).filter(|rcode| *rcode != Rcode::NOERROR), &self.counts);
         let count = if declined.is_some() { &counts.notify_declined } else { &counts.notify_acknowledged };
         count.fetch_add(1, Relaxed);
-        if let (Some(last), Some(server)) = (zone.told.declined.get_mut(peer), zone.peers.notify.get(peer)) {
+        if let (Some(last), Some(server)) = (told.declined.get_mut(peer), peers.notify.get(peer)) {
             if declined.is_some() && *last != declined {
                 warn!("zone {}: {server} answers NOTIFY with {rcode}", name(apex));
             }

@@ -122,8 +122,16 @@ pub(super) trait Surroundings: Send + 'static {
 /// A zone with other servers.
 struct PeeredZone {
     peers: Arc<ZonePeers>,
-    taken: Option<TakenZone>,
-    told: ToldZone,
+    taken: Option<Box<TakenZone>>,
+    /// `None` if nobody is told.
+    told: Option<Box<ToldZone>>,
+}
+
+impl PeeredZone {
+    /// When it is in [`SecondaryCore::telling`] for.
+    fn telling(&self) -> Option<u64> {
+        self.told.as_ref()?.due()
+    }
 }
 
 /// The core; see the module.
@@ -225,21 +233,22 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
     fn leave(&mut self, apex: &Apex, at: &mut Moment<'_>) {
         self.let_go(apex, at);
         if let Some(zone) = self.zones.remove(apex) {
-            zone.told.due().map(|due| self.telling.remove(&(due, apex.clone())));
+            zone.telling().map(|due| self.telling.remove(&(due, apex.clone())));
         }
     }
 
     /// A zone has these other servers.
     fn peer(&mut self, apex: &Apex, peers: &Arc<ZonePeers>, at: &mut Moment<'_>) {
         let Some(zone) = self.zones.get_mut(apex) else {
-            let told = ToldZone::new(peers.notify.len());
+            let told = ToldZone::of(peers);
             self.zones.insert(apex.clone(), PeeredZone { peers: Arc::clone(peers), taken: None, told });
             return;
         };
         let before = std::mem::replace(&mut zone.peers, Arc::clone(peers));
         if before.notify != peers.notify {
-            zone.told.due().map(|due| self.telling.remove(&(due, apex.clone())));
-            zone.told.replace(peers.notify.len());
+            zone.telling().map(|due| self.telling.remove(&(due, apex.clone())));
+            let before = zone.told.take();
+            zone.told = ToldZone::of(peers).map(|told| told.going_on(before));
         }
         if before.primaries != peers.primaries || before.rules != peers.rules {
             self.retake(apex, at);

@@ -35,18 +35,18 @@ pub(super) struct TakenZone {
     /// The link of the SOA query under way.
     pub(super) probe: Option<Link>,
     /// The transfer under way.
-    fetch: Option<Fetch>,
+    fetch: Option<Box<Fetch>>,
     /// The version that was taken last.
     version: Option<Arc<Zone>>,
     /// The fold under way.
-    fold: Option<Fold>,
+    fold: Option<Box<Fold>>,
     /// Until when NOTIFY waits.
     quiet_until: Option<Instant>,
     /// A NOTIFY that waits: its primary and serial.
     waiting: Option<(Option<usize>, Option<Serial>)>,
-    /// The fault of each primary that was logged last.
+    /// The fault of each primary that was logged last; of those behind the end there was none.
     logged: Vec<Option<String>>,
-    last_transfer: Option<LastTransfer>,
+    last_transfer: Option<Transferred>,
     /// When the zone expires, as it was reported last.
     expires: Option<u64>,
 }
@@ -66,8 +66,30 @@ struct Fold {
     changes: Vec<Arc<ChangeSet>>,
 }
 
+/// The transfer that brought the last version: what operators see of it, as long as nobody looks.
+struct Transferred {
+    at: u64,
+    /// The primary's place in the list.
+    primary: u32,
+    kind: &'static str,
+    from: Option<Serial>,
+    to: Serial,
+    records: u64,
+    bytes: u64,
+    milliseconds: u64,
+}
+
+impl Transferred {
+    fn status(&self, peers: &ZonePeers) -> LastTransfer {
+        let Transferred { at, kind, records, bytes, milliseconds, .. } = *self;
+        let primary = peers.primaries.get(self.primary as usize).map(ToString::to_string).unwrap_or_default();
+        let (from, to) = (self.from.map(|from| from.0), self.to.0);
+        LastTransfer { at, primary, kind, from, to, records, bytes, milliseconds }
+    }
+}
+
 impl TakenZone {
-    fn new(id: SecondaryId, primaries: usize, version: Option<Arc<Zone>>) -> Self {
+    fn new(id: SecondaryId, version: Option<Arc<Zone>>) -> Self {
         TakenZone {
             id,
             probe: None,
@@ -76,7 +98,7 @@ impl TakenZone {
             fold: None,
             quiet_until: None,
             waiting: None,
-            logged: vec![None; primaries],
+            logged: Vec::new(),
             last_transfer: None,
             expires: None,
         }
@@ -104,7 +126,7 @@ impl TakenZone {
             next_refresh: Some(timers.next()).filter(|_| !timers.is_under_way()),
             expires: timers.expires(),
             fault,
-            last_transfer: self.last_transfer.clone(),
+            last_transfer: self.last_transfer.as_ref().map(|last| last.status(peers)),
             notify,
         }
     }
@@ -142,7 +164,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             .collect();
         let id = scheduler.add(timers, &ids);
         by_id.insert(id, apex.clone());
-        zone.taken = Some(TakenZone::new(id, ids.len(), version));
+        zone.taken = Some(Box::new(TakenZone::new(id, version)));
         self.report_expiry(apex);
     }
 
@@ -239,7 +261,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             limits: limits.fetch,
             cancelled: Arc::clone(&cancelled),
         };
-        taken.fetch = Some(Fetch { number: *last_job, primary, asked, cancelled });
+        taken.fetch = Some(Box::new(Fetch { number: *last_job, primary, asked, cancelled }));
         surroundings.fetch(apex.clone(), job);
     }
 
@@ -341,9 +363,9 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             zone = name(apex).to_string(), from = before, serial = %to, primary, key, asked, kind, records, bytes,
             milliseconds, "transfer received"
         );
-        let from = from.map(|from| from.0);
+        let primary = fetch.primary as u32;
         taken.last_transfer =
-            Some(LastTransfer { at: now, primary, kind, from, to: to.0, records, bytes, milliseconds });
+            Some(Transferred { at: now, primary, kind, from, to, records, bytes, milliseconds });
         self.surroundings.news(apex, SecondaryNews::Received(Arc::clone(&zone)));
         self.happened(apex, SecondaryEvent::Transferred(soa, figures.expire), at);
         let vouched = self.vouched(apex).unwrap_or(now);
@@ -354,7 +376,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         self.last_job += 1;
         let number = self.last_job;
         if let Some(taken) = self.zones.get_mut(apex).and_then(|zone| zone.taken.as_mut()) {
-            taken.fold = Some(Fold { number, changes: Vec::new() });
+            taken.fold = Some(Box::new(Fold { number, changes: Vec::new() }));
             self.surroundings.fold(number, apex.clone(), zone, changes, anew);
         }
     }
@@ -365,7 +387,8 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
         let Some(fold) = taken.fold.take_if(|fold| fold.number == number) else { return };
         let Some(zone) = zone else { return };
         if !fold.changes.is_empty() {
-            return self.fold(apex, zone, fold.changes, false);
+            let changes = fold.changes;
+            return self.fold(apex, zone, changes, false);
         }
         taken.version = Some(Arc::clone(&zone));
         self.surroundings.news(apex, SecondaryNews::Folded(zone));
@@ -448,6 +471,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             }
             Some((_, primary, fault)) => {
                 let text = fault.to_string();
+                taken.logged.resize(taken.logged.len().max(primary + 1), None);
                 if let Some(logged) = taken.logged.get_mut(primary)
                     && logged.as_ref() != Some(&text)
                 {

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use transfer::secondary::NotifySender;
 use wire::{Rcode, Serial};
 
-use super::{Moment, Published, SecondaryCore, Surroundings, sender};
+use super::{Moment, PeeredZone, Published, SecondaryCore, Surroundings, sender};
+use crate::secondaries::plan::ZonePeers;
 use crate::zones::Apex;
 use resolver::Random;
 
@@ -33,19 +34,23 @@ pub(super) struct ToldZone {
 }
 
 impl ToldZone {
-    pub(super) fn new(peers: usize) -> Self {
-        ToldZone {
+    /// Nothing has been told yet to those who are to be told, if there are any.
+    pub(super) fn of(peers: &ZonePeers) -> Option<Box<Self>> {
+        let peers = peers.notify.len();
+        let told = ToldZone {
             sender: sender(peers),
             waiting: vec![false; peers],
             soa: None,
             due: None,
             declined: vec![None; peers],
-        }
+        };
+        (peers > 0).then(|| Box::new(told))
     }
 
-    /// Others are to be told from now on.
-    pub(super) fn replace(&mut self, peers: usize) {
-        *self = ToldZone { soa: self.soa.take(), ..ToldZone::new(peers) };
+    /// The same version is in service as before others were to be told.
+    pub(super) fn going_on(mut self: Box<Self>, before: Option<Box<Self>>) -> Box<Self> {
+        self.soa = before.and_then(|before| before.soa);
+        self
     }
 
     pub(super) fn due(&self) -> Option<u64> {
@@ -73,23 +78,21 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
     /// A version went into service: others are told, unless it is the one they were told of.
     pub(super) fn published(&mut self, Published { apex, serial, soa }: Published, at: &Moment<'_>) {
         let now = self.unix(at.now);
-        let Some(zone) = self.zones.get_mut(&apex) else { return };
-        if zone.told.soa.as_ref().is_some_and(|(told, _)| *told == serial) {
+        let Some(told) = self.zones.get_mut(&apex).and_then(|zone| zone.told.as_mut()) else { return };
+        if told.soa.as_ref().is_some_and(|(before, _)| *before == serial) {
             return;
         }
-        zone.told.soa = Some((serial, soa));
-        zone.told.sender.changed(now);
+        told.soa = Some((serial, soa));
+        told.sender.changed(now);
         self.see_to(&apex);
     }
 
     /// The operator wants others to be told again. Returns whether there is somebody, and something to be told.
     pub(super) fn tell_again(&mut self, apex: &Apex, at: &Moment<'_>) -> bool {
         let now = self.unix(at.now);
-        let Some(zone) = self.zones.get_mut(apex) else { return false };
-        if zone.told.soa.is_none() || zone.peers.notify.is_empty() {
-            return false;
-        }
-        zone.told.sender.changed(now);
+        let told = self.zones.get_mut(apex).and_then(|zone| zone.told.as_mut());
+        let Some(told) = told.filter(|told| told.soa.is_some()) else { return false };
+        told.sender.changed(now);
         self.see_to(apex);
         true
     }
@@ -105,10 +108,10 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             }
             self.telling.pop_first();
             let SecondaryCore { zones, random, .. } = self;
-            let Some(zone) = zones.get_mut(&apex) else { continue };
-            zone.told.due = None;
-            if let Some(peer) = zone.told.sender.poll(now, &mut || random.next_u32())
-                && let Some(to) = zone.peers.notify.get(peer).map(|server| server.address)
+            let Some(PeeredZone { peers, told: Some(told), .. }) = zones.get_mut(&apex) else { continue };
+            told.due = None;
+            if let Some(peer) = told.sender.poll(now, &mut || random.next_u32())
+                && let Some(to) = peers.notify.get(peer).map(|server| server.address)
             {
                 let is_full =
                     self.told.get(&to).is_some_and(|told| told.in_flight >= self.limits.notify_each);
@@ -117,7 +120,8 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
                 } else if self.send_notify(&apex, peer, at) {
                     self.in_flight += 1;
                     self.told.entry(to).or_default().in_flight += 1;
-                    self.zones.get_mut(&apex).map(|zone| zone.told.set_waiting(peer, false));
+                    let told = self.zones.get_mut(&apex).and_then(|zone| zone.told.as_mut());
+                    told.map(|told| told.set_waiting(peer, false));
                 } else {
                     self.take_up_telling(to);
                 }
@@ -127,9 +131,9 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
     }
 
     fn put_off_telling(&mut self, apex: &Apex, peer: usize, to: SocketAddr) {
-        let Some(zone) = self.zones.get_mut(apex) else { return };
-        zone.told.sender.put_off(peer);
-        if !zone.told.set_waiting(peer, true) {
+        let Some(told) = self.zones.get_mut(apex).and_then(|zone| zone.told.as_mut()) else { return };
+        told.sender.put_off(peer);
+        if !told.set_waiting(peer, true) {
             self.told.entry(to).or_default().waiting.push_back((apex.clone(), peer));
         }
     }
@@ -157,10 +161,10 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
             let zone = self.zones.get_mut(&apex);
             let zone =
                 zone.filter(|zone| zone.peers.notify.get(peer).is_some_and(|server| server.address == to));
-            if let Some(zone) = zone
-                && zone.told.set_waiting(peer, false)
+            if let Some(told) = zone.and_then(|zone| zone.told.as_mut())
+                && told.set_waiting(peer, false)
             {
-                zone.told.sender.take_up(peer);
+                told.sender.take_up(peer);
                 return self.see_to(&apex);
             }
         }
@@ -168,12 +172,12 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
 
     /// Notes when a zone has somebody to be told.
     pub(super) fn see_to(&mut self, apex: &Apex) {
-        let Some(zone) = self.zones.get_mut(apex) else { return };
-        let due = zone.told.sender.due();
-        if zone.told.due == due {
+        let Some(told) = self.zones.get_mut(apex).and_then(|zone| zone.told.as_mut()) else { return };
+        let due = told.sender.due();
+        if told.due == due {
             return;
         }
-        if let Some(before) = std::mem::replace(&mut zone.told.due, due) {
+        if let Some(before) = std::mem::replace(&mut told.due, due) {
             self.telling.remove(&(before, apex.clone()));
         }
         self.telling.extend(due.map(|due| (due, apex.clone())));

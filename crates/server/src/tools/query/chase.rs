@@ -152,6 +152,11 @@ impl<'a> Chase<'a> {
             let need = match validator.step(&by, &mut self.table, &mut self.budget) {
                 Progress::Done(validated) => break validated,
                 Progress::Need(need) => need,
+                // Who asks wants to see what this server says.
+                Progress::Again(_) => {
+                    validator.give_up(&by, &mut self.table);
+                    continue;
+                }
             };
             match ask_for(source, steps, need)? {
                 Some(response) => {

@@ -155,7 +155,7 @@ impl Keeping {
         for (apex, zone) in keepers.iter() {
             let Some(version) = &zone.keeper.state().zone else { continue };
             match (hidden.contains(apex), self.joining.membership.is_hidden(apex)) {
-                (false, true) => self.publisher.add(Change::Remove(name(apex).to_buf()), now),
+                (false, true) => self.publisher.add(Change::Remove(Box::new(name(apex).to_buf())), now),
                 (true, false) => self.publisher.add(Change::Serve(Arc::clone(version)), now),
                 _ => {}
             }

@@ -31,7 +31,7 @@ fn wanted(folder: &Path) -> WantedZones {
     let name = |path: &Path| path.file_name().expect("a name").to_str().expect("text").to_owned();
     let spec = |path: PathBuf| ZoneSpec {
         apex: apex(&name(&path)),
-        text: ZoneText::File(path),
+        text: ZoneText::File(path.into()),
         origin: Origin::Folder,
         differences: DifferenceRule::default(),
         zonemd: None,

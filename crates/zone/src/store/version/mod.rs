@@ -239,10 +239,10 @@ impl<'a> Merge<'a> {
     pub(super) fn next(
         &mut self,
         zone: &'a Zone,
-        base: &mut std::slice::Iter<'a, NodeAddress>,
+        base: &mut impl Iterator<Item = NodeAddress>,
     ) -> Option<Node<'a>> {
         while self.next.is_none() {
-            let Some(&at) = base.next() else { break };
+            let Some(at) = base.next() else { break };
             self.next = self.overlay.redirect(at).map(|now| (at, now));
         }
         let came = self.came.peek().map(|entry| zone.node(NodeAddress::of_slot(entry.value)));

@@ -185,7 +185,7 @@ impl<'z> Draft<'z> {
             standing.nsec |= entry.rtype == Type::NSEC && !has(NodeFlags::OCCLUDED);
             standing.nsec3 |= entry.rtype == Type::NSEC3
                 && is_hash_owner(blob, self.overlay.apex_len)
-                && self.from.nsec3.as_ref().is_some_and(|chain| chain.holds(Node::of_blob(blob)));
+                && self.from.chains.nsec3.as_ref().is_some_and(|chain| chain.holds(Node::of_blob(blob)));
         }
         standing
     }
@@ -240,10 +240,10 @@ impl<'z> Draft<'z> {
         let apex = self.place(from.apex(), from.key().name(from.apex())).now.ok_or(Rebuild)?;
         let Draft { overlay, records, nodes, other_chain, .. } = self;
         let chain_len = |chain: &StoredChain| overlay.nsec3.len(chain.row().nodes().len());
-        let emptied = from.nsec3.as_ref().is_some_and(|chain| chain_len(chain) == 0);
+        let emptied = from.chains.nsec3.as_ref().is_some_and(|chain| chain_len(chain) == 0);
         let wildcards = overlay.wildcards > 0;
         let zone = Zone { apex, records, nodes, wildcards, ..from.sharing(Arc::new(overlay)) };
-        let unused = || from.nsec3.is_none() && nsec3::usable(zone.apex_node()).next().is_none();
+        let unused = || from.chains.nsec3.is_none() && nsec3::usable(zone.apex_node()).next().is_none();
         if other_chain || emptied || params(from) != params(&zone) && !unused() {
             return Err(Rebuild);
         }
@@ -311,14 +311,14 @@ fn is_hash_owner(blob: &[u8], apex_len: usize) -> bool {
 /// The position of a name in the base's NSEC chain.
 fn nsec_position(zone: &Zone, name: LowerName<'_>) -> Option<usize> {
     let search = Search::new(order::key(name, zone.apex().len()));
-    let position = nsec::not_after(zone, &zone.nsec, name, search).checked_sub(1)?;
-    let owner = blob::owner(zone.arena.blob(address(zone.nsec.nodes().get(position)?)));
+    let position = nsec::not_after(zone, &zone.chains.nsec, name, search).checked_sub(1)?;
+    let owner = blob::owner(zone.arena.blob(address(zone.chains.nsec.nodes().get(position)?)));
     (owner == name).then_some(position)
 }
 
 /// The position of a name in the base's NSEC3 chain.
 fn nsec3_position(zone: &Zone, name: LowerName<'_>) -> Option<usize> {
-    let (chain, hash) = (zone.nsec3.as_ref()?, nsec3::hash_of(name)?);
+    let (chain, hash) = (zone.chains.nsec3.as_ref()?, nsec3::hash_of(name)?);
     let search = Search::new(nsec3::prefix(&hash));
     let (after, matches) = nsec3::not_after(zone, chain.row(), &hash, search);
     matches.then_some(after.checked_sub(1)?)
@@ -332,7 +332,7 @@ fn params(zone: &Zone) -> Vec<&[u8]> {
 
 /// The parameters of chains that would be used before the one that is.
 fn preferred(zone: &Zone) -> Vec<(u16, Box<[u8]>)> {
-    let is_used = |param: &Nsec3Param<'_>| zone.nsec3.as_ref().is_some_and(|chain| chain.is_of(param));
+    let is_used = |param: &Nsec3Param<'_>| zone.chains.nsec3.as_ref().is_some_and(|chain| chain.is_of(param));
     nsec3::usable(zone.apex_node())
         .take_while(|param| !is_used(param))
         .map(|param| (param.iterations, param.salt.into()))
