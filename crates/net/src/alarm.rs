@@ -10,7 +10,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
 use std::time::Duration;
 
-use libc::c_int;
+/// What a worker waits for besides its socket.
+pub(crate) struct Wait<'a> {
+    pub(crate) alarm: &'a Alarm,
+    /// What can be read from when a link to another server has something.
+    pub(crate) links: Option<RawFd>,
+    /// A shorter time than the worker would wait by itself.
+    pub(crate) at_most: Option<Duration>,
+}
+
+/// What ended a wait; nothing, if time did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Woken {
+    /// The socket can be read from.
+    pub(crate) socket: bool,
+    /// The alarm rang.
+    pub(crate) alarm: bool,
+    /// A link has something.
+    pub(crate) links: bool,
+}
+
+impl Woken {
+    /// Whether anything did.
+    pub(crate) fn is_woken(self) -> bool {
+        self.socket || self.alarm || self.links
+    }
+}
 
 /// Rings until its worker has noticed.
 pub(crate) struct Alarm {
@@ -45,18 +70,49 @@ impl Alarm {
         // The event first: whoever rings after that, but before the flag is down, has made its answer ready by the
         // time the worker looks, and need not ring again. The other way round its event would be taken here, and the
         // flag left up without one.
-        let _ = (&self.event).read(&mut [0; 8]);
+        self.take_event();
         self.ringing.swap(false, Ordering::AcqRel)
     }
 
-    /// Waits until `socket` can be read from, the alarm rings or `time` is over. Returns whether one of the first two
-    /// happened.
-    pub(crate) fn wait_beside(&self, socket: RawFd, time: Duration) -> bool {
+    /// Has it ring without the event: the worker is awake and looks for answers before it waits. Returns whether it rang
+    /// already.
+    pub(crate) fn hold(&self) -> bool {
+        self.ringing.swap(true, Ordering::AcqRel)
+    }
+
+    /// Ends that, with what [`hold`](Self::hold) has returned. What was made ready before can be seen from here on.
+    pub(crate) fn release(&self, rang: bool) {
+        match rang {
+            true => drop(self.silence()),
+            false => drop(self.ringing.swap(false, Ordering::AcqRel)),
+        }
+    }
+
+    fn take_event(&self) {
+        let _ = (&self.event).read(&mut [0; 8]);
+    }
+}
+
+impl Wait<'_> {
+    /// Waits until `socket` can be read from or something else happens, or `time` is over.
+    pub(crate) fn beside(&self, socket: RawFd, time: Duration) -> Woken {
         let watch = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut both = [watch(socket), watch(self.event.as_raw_fd())];
-        let milliseconds = c_int::try_from(time.as_millis()).unwrap_or(c_int::MAX).max(1);
-        // SAFETY: two live `pollfd`s, and the count says two. An error is a wait that ended early.
-        unsafe { libc::poll(both.as_mut_ptr(), 2, milliseconds) > 0 }
+        // `poll` passes over what is below 0.
+        let mut all = [watch(socket), watch(self.alarm.event.as_raw_fd()), watch(self.links.unwrap_or(-1))];
+        let time = self.at_most.map_or(time, |most| most.min(time)).max(Duration::from_micros(1));
+        let time = libc::timespec {
+            tv_sec: time.as_secs().min(3600) as libc::time_t,
+            tv_nsec: time.subsec_nanos() as _,
+        };
+        // SAFETY: as many live `pollfd`s as the count says, a live time, and no signal mask. An error is a wait that ended
+        // early.
+        let n = unsafe { libc::ppoll(all.as_mut_ptr(), all.len() as libc::nfds_t, &time, std::ptr::null()) };
+        let [socket, alarm, links] = all.map(|one| n > 0 && one.revents != 0);
+        if alarm && !self.alarm.ringing.load(Ordering::Acquire) {
+            // Whoever rang was noticed before its event was there. Left, it would keep the worker awake.
+            self.alarm.take_event();
+        }
+        Woken { socket, alarm, links }
     }
 }
 
@@ -77,17 +133,64 @@ impl Wake for Alarm {
 mod tests {
     use super::*;
 
+    const LONG: Duration = Duration::from_secs(60);
+    const SHORT: Duration = Duration::from_millis(1);
+
+    /// Whether it rings within a time.
+    fn rings(alarm: &Alarm, time: Duration) -> bool {
+        Wait { alarm, links: None, at_most: None }.beside(-1, time).alarm
+    }
+
     #[test]
     fn it_rings_once_however_often_it_is_rung() -> io::Result<()> {
         let alarm = Alarm::new()?;
         assert!(!alarm.rang());
-        assert!(!alarm.wait_beside(-1, Duration::from_millis(1)));
+        assert!(!rings(&alarm, SHORT));
         alarm.wake_by_ref();
         alarm.wake_by_ref();
-        assert!(alarm.wait_beside(-1, Duration::from_secs(60)));
+        assert!(rings(&alarm, LONG));
         assert!(alarm.rang());
         assert!(!alarm.rang());
-        assert!(!alarm.wait_beside(-1, Duration::from_millis(1)), "the event is gone, too");
+        assert!(!rings(&alarm, SHORT), "the event is gone, too");
+        Ok(())
+    }
+
+    #[test]
+    fn an_event_that_comes_after_its_ring_was_noticed_does_not_keep_the_worker_awake() -> io::Result<()> {
+        let alarm = Alarm::new()?;
+        // Between the two steps of whoever rings the worker looks.
+        assert!(!alarm.ringing.swap(true, Ordering::AcqRel));
+        assert!(alarm.rang());
+        (&alarm.event).write_all(&1_u64.to_ne_bytes())?;
+        assert!(rings(&alarm, LONG), "once");
+        assert!(!alarm.rang());
+        assert!(!rings(&alarm, SHORT));
+        Ok(())
+    }
+
+    #[test]
+    fn while_it_is_held_nobody_writes_an_event_and_afterwards_it_rings_as_before() -> io::Result<()> {
+        let alarm = Alarm::new()?;
+        let rang = alarm.hold();
+        assert!(!rang);
+        alarm.wake_by_ref();
+        alarm.release(rang);
+        assert!(!rings(&alarm, SHORT));
+        alarm.wake_by_ref();
+        let rang = alarm.hold();
+        assert!(rang, "it rang before");
+        alarm.release(rang);
+        assert!(!rings(&alarm, SHORT), "and its event is gone");
+        alarm.wake_by_ref();
+        assert!(rings(&alarm, LONG) && alarm.rang());
+        Ok(())
+    }
+
+    #[test]
+    fn a_wait_is_no_longer_than_it_may_be() -> io::Result<()> {
+        let alarm = Alarm::new()?;
+        let wait = Wait { alarm: &alarm, links: None, at_most: Some(Duration::from_micros(100)) };
+        assert!(!wait.beside(-1, LONG).is_woken());
         Ok(())
     }
 
@@ -103,9 +206,18 @@ mod tests {
                 bell.wake_by_ref();
             }
         });
-        let mut seen = 0;
+        let (mut seen, mut looks) = (0, 0);
         while seen < ANSWERS {
-            assert!(alarm.wait_beside(-1, Duration::from_secs(60)), "an answer is ready and nothing rings");
+            looks += 1;
+            if looks % 3 == 0 {
+                // It is awake, and has something else to do.
+                let rang = alarm.hold();
+                (0..looks % 89).for_each(|_| std::hint::spin_loop());
+                alarm.release(rang);
+                seen = ready.load(Ordering::Acquire);
+                continue;
+            }
+            assert!(rings(&alarm, LONG), "an answer is ready and nothing rings");
             if alarm.rang() {
                 seen = ready.load(Ordering::Acquire);
             }

@@ -43,6 +43,11 @@ impl<F: HandlerFactory> Guarded<F> {
         self.attempt(|handler| handler.late(replies)).unwrap_or(true)
     }
 
+    /// Does work that is not the handler's own, but may meet what the handler left undone.
+    pub(crate) fn beside(&mut self, work: impl FnOnce()) {
+        let _ = self.attempt(|_| work());
+    }
+
     pub(crate) fn idle(&mut self) {
         let _ = self.attempt(Handler::idle);
     }

@@ -55,8 +55,9 @@
 //!
 //! # Outgoing messages
 //!
-//! [`Outgoing`] drives an [`exchange::Core`], which decides what is sent to other servers, with sockets on a thread of
-//! its own: a worker that answers never waits for another server.
+//! [`Outgoing`] drives an [`exchange::Core`], which decides what is sent to other servers. It has a thread of its own, and
+//! datagram workers can act on what they bring and wait for the replies beside their sockets. A worker that answers never
+//! waits for another server, nor for another thread.
 //!
 //! # Reload
 //!

@@ -269,7 +269,9 @@ impl Service {
         hashed.set(self.cache.key(), inquiry.name.as_name());
         let Some(realm) = policy.realms.of(&hashed, inquiry.qtype) else { return Known::NoRule };
         let key = key(inquiry, &hashed, realm);
-        let found = fetch_all(inquiry, realm, |room| self.cache.lookup(&key, now, room));
+        // Nearly everything that is found fits in there.
+        let mut room = vec![0; 2048];
+        let found = fetch_all(inquiry, realm, &mut room, |room| self.cache.lookup(&key, now, room));
         let stale = match found {
             Some((piece, hit)) if matches!(hit.freshness, Freshness::Fresh(_)) => {
                 if hit.prefetch && policy.prefetch {
@@ -280,7 +282,7 @@ impl Service {
             found => found.map(|(piece, _)| Piece { stale: true, ..piece }),
         };
         let stale = stale.filter(|_| policy.stale_after.is_some());
-        if fetch_all(inquiry, realm, |room| self.cache.failure(&key, now, room)).is_some() {
+        if fetch_all(inquiry, realm, &mut room, |room| self.cache.failure(&key, now, room)).is_some() {
             let validated = realm.validates && !inquiry.checking_disabled;
             if let Some(reason) = self.bogus.reason(inquiry, now).filter(|_| validated) {
                 return Known::Bogus(reason);
@@ -289,7 +291,7 @@ impl Service {
         }
         if policy.nxdomain_cut
             && let Some((piece, _)) =
-                fetch_all(inquiry, realm, |room| self.cache.nxdomain_above(&key, now, room))
+                fetch_all(inquiry, realm, &mut room, |room| self.cache.nxdomain_above(&key, now, room))
         {
             self.stats.nxdomain_above.add();
             return Known::Answer(piece);
@@ -430,11 +432,11 @@ pub(crate) fn key<'n>(inquiry: &Inquiry, hashed: &'n HashedName, realm: Realm) -
 fn fetch_all(
     inquiry: &Inquiry,
     realm: Realm,
+    room: &mut Vec<u8>,
     mut lookup: impl FnMut(&mut [u8]) -> Lookup,
 ) -> Option<(Piece, Hit)> {
-    let mut room = vec![0; 2048];
     let hit = loop {
-        match lookup(&mut room) {
+        match lookup(room) {
             Lookup::Miss => return None,
             Lookup::Hit(hit) => break hit,
             // It may be replaced by a longer one in between.

@@ -1,16 +1,18 @@
 //! The loop that drives a core: waits for sockets, requests and the core's deadline, reports to the core, and does
 //! what it decides.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use exchange::{Action, Core, Counter, Event, Link, NumberMap, wake_together};
+use exchange::{Action, Core, Event, Link, NumberMap, wake_together};
 use mio::{Events, Poll, Registry, Token, Waker};
 
+use super::desk::{self, Counts, Desk, Place, Shared, Turned, WorkerLinks};
 use super::port::Ports;
 use super::socket::{BUFFER, LinkProgress, LinkSocket};
 
@@ -37,11 +39,14 @@ pub struct OutgoingConfig {
     pub links: usize,
     /// Requests that wait for the core, above which [`Outgoing::offer`] returns the next. Default: 1000.
     pub queue: usize,
+    /// Whether datagram workers act themselves on the requests that they bring, and wait for the replies beside their
+    /// sockets. For cores that are quick about everything. Default: no.
+    pub by_workers: bool,
 }
 
 impl Default for OutgoingConfig {
     fn default() -> Self {
-        OutgoingConfig { links: 4096, queue: 1000 }
+        OutgoingConfig { links: 4096, queue: 1000, by_workers: false }
     }
 }
 
@@ -62,40 +67,14 @@ pub struct OutgoingTotals {
     pub received: u64,
 }
 
-#[derive(Default)]
-struct Counts {
-    opened: Counter,
-    refused: Counter,
-    ended: Counter,
-    open: Counter,
-    sent: Counter,
-    received: Counter,
-}
-
 /// A core at work on a thread of its own. Dropping it ends the thread, without waiting for what is under way.
 pub struct Outgoing<R> {
     requests: Sender<R>,
+    /// For those that workers act on themselves, if they do.
+    by_workers: Option<Sender<R>>,
     most: usize,
     shared: Arc<Shared<dyn Desk>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// What the threads share; the last field is the [`Driver`].
-struct Shared<D: ?Sized> {
-    waker: Waker,
-    /// The thread waits, or is about to, and whoever has a request acts on it or wakes it.
-    asleep: AtomicBool,
-    stop: AtomicBool,
-    /// Requests that the core has not seen yet.
-    queued: AtomicUsize,
-    counts: Arc<Counts>,
-    driver: Mutex<D>,
-}
-
-/// Where requests are acted on.
-trait Desk: Send {
-    /// Acts on the requests that are there while the thread sleeps. Returns whether it may sleep on.
-    fn act_while_asleep(&mut self, queued: &AtomicUsize) -> bool;
 }
 
 impl<R: Send + 'static> Outgoing<R> {
@@ -107,18 +86,26 @@ impl<R: Send + 'static> Outgoing<R> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
         let (requests, queue) = channel();
+        let (by_workers, brought) = channel();
         let counts = Arc::new(Counts::default());
         let driver = Driver {
             core,
-            registry: poll.registry().try_clone()?,
+            places: vec![WaitingPlace {
+                place: Place::THREAD,
+                registry: poll.registry().try_clone()?,
+                open: Arc::default(),
+            }],
+            here: 0,
             queue,
+            brought,
             counts: Arc::clone(&counts),
             most: config.links,
             links: NumberMap::default(),
             tokens: NumberMap::default(),
             ports: Ports::new(),
             next: WAKE.0,
-            again: Vec::new(),
+            again: VecDeque::new(),
+            closed: Vec::new(),
             actions: Vec::new(),
             spare: Vec::new(),
             buffer: vec![0; BUFFER],
@@ -136,12 +123,16 @@ impl<R: Send + 'static> Outgoing<R> {
         let (theirs, links) = (Arc::clone(&shared), config.links);
         let thread =
             std::thread::Builder::new().name(name.to_owned()).spawn(move || theirs.run(poll, links))?;
-        Ok(Outgoing { requests, most: config.queue, shared, thread: Mutex::new(Some(thread)) })
+        let by_workers = config.by_workers.then_some(by_workers);
+        Ok(Outgoing { requests, by_workers, most: config.queue, shared, thread: Mutex::new(Some(thread)) })
     }
 
     /// Passes a request to the core. Returns whether there is one to take it.
     pub fn request(&self, request: R) -> bool {
         self.shared.queued.fetch_add(1, Relaxed);
+        if let Some(by_workers) = self.by_workers.as_ref().filter(|_| desk::bring(&self.shared)) {
+            return by_workers.send(request).is_ok();
+        }
         let sent = self.requests.send(request).is_ok();
         self.shared.attend();
         sent
@@ -193,27 +184,6 @@ impl<R> Drop for Outgoing<R> {
     }
 }
 
-impl<D: Desk + ?Sized> Shared<D> {
-    /// Sees to it that a request that has just been queued is acted on: here, if the thread sleeps and there is little to
-    /// do, which spares two changes from one thread to another; or by the thread.
-    fn attend(&self) {
-        // Either the thread sees the request before it waits, or it is seen to be asleep here.
-        fence(SeqCst);
-        if !self.asleep.load(Relaxed) {
-            return;
-        }
-        let acted = match self.driver.try_lock() {
-            Ok(mut driver) => driver.act_while_asleep(&self.queued),
-            // Another thread acts. It may have looked at the queue before.
-            Err(_) => false,
-        };
-        if !acted && self.asleep.swap(false, Relaxed) {
-            // Should it fail, the core looks at its next deadline.
-            let _ = self.waker.wake();
-        }
-    }
-}
-
 impl<C: Core> Shared<Option<Driver<C>>> {
     fn run(&self, mut poll: Poll, links: usize) {
         let _end = End(self);
@@ -228,11 +198,6 @@ impl<C: Core> Shared<Option<Driver<C>>> {
                 driver.work(&events, &self.queued);
             }
         }
-    }
-
-    /// The driver; none at the end. A panic while another thread acted cost what that was about.
-    fn driver(&self) -> MutexGuard<'_, Option<Driver<C>>> {
-        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -256,20 +221,43 @@ struct Sleep {
     brought: usize,
 }
 
+/// A thread that waits for links.
+struct WaitingPlace {
+    place: Place,
+    registry: Registry,
+    /// How many.
+    open: Arc<AtomicUsize>,
+}
+
+/// A link that is open.
+struct OpenLink {
+    token: Token,
+    /// Where it is waited for.
+    place: Place,
+    socket: LinkSocket,
+}
+
 /// The core, and all that its decisions are carried out with.
 struct Driver<C: Core> {
     core: C,
-    registry: Registry,
+    /// Where links are waited for: first at the thread, then at workers.
+    places: Vec<WaitingPlace>,
+    /// Which of them whoever acts at the moment waits at.
+    here: usize,
     queue: Receiver<C::Request>,
+    /// What workers have brought and act on themselves.
+    brought: Receiver<C::Request>,
     counts: Arc<Counts>,
     most: usize,
-    links: NumberMap<Link, (Token, LinkSocket)>,
+    links: NumberMap<Link, OpenLink>,
     /// Tokens are never used twice, so that news of a socket that is gone finds nobody.
     tokens: NumberMap<Token, Link>,
     ports: Ports,
     next: usize,
-    /// Links that may have more to read.
-    again: Vec<Link>,
+    /// Links that have something, or may have more.
+    again: VecDeque<Link>,
+    /// Sockets of links that are closed, for whoever acts to let go of.
+    closed: Vec<LinkSocket>,
     actions: Vec<Action>,
     /// Memory for actions that others lead to.
     spare: Vec<Action>,
@@ -283,6 +271,17 @@ impl<C: Core> Desk for Option<Driver<C>> {
     fn act_while_asleep(&mut self, queued: &AtomicUsize) -> bool {
         self.as_mut().is_some_and(|driver| driver.act_while_asleep(queued))
     }
+
+    fn turn(&mut self, worker: &mut WorkerLinks, most: usize, queued: &AtomicUsize) -> Turned {
+        let gone = Turned { gone: true, ..Turned::default() };
+        self.as_mut().map_or(gone, |driver| driver.turn(worker, most, queued))
+    }
+
+    fn leave(&mut self, worker: &mut WorkerLinks, queued: &AtomicUsize) {
+        if let Some(driver) = self {
+            driver.leave(worker, queued);
+        }
+    }
 }
 
 impl<C: Core> Driver<C> {
@@ -292,6 +291,7 @@ impl<C: Core> Driver<C> {
         shared.asleep.store(true, Relaxed);
         fence(SeqCst);
         let now = Instant::now();
+        self.here = 0;
         let busy = self.take_requests(1, &shared.queued, now) > 0 || !self.again.is_empty();
         let busy = busy.then_some(now);
         let nap = self.last_request.filter(|last| now.saturating_duration_since(*last) < QUIET);
@@ -302,10 +302,96 @@ impl<C: Core> Driver<C> {
 
     /// Acts on what is there, a few requests at the most. Returns whether the thread may sleep on.
     fn act_while_asleep(&mut self, queued: &AtomicUsize) -> bool {
+        self.here = 0;
         let left = BROUGHT.saturating_sub(self.sleep.brought);
         self.sleep.brought += self.take_requests(left, queued, Instant::now());
+        self.sleep.brought < BROUGHT && self.wakes_in_time()
+    }
+
+    /// Whether the thread, if it sleeps, wakes by itself before the core's deadline.
+    fn wakes_in_time(&self) -> bool {
         let in_time = |deadline| self.sleep.until.is_some_and(|until| until <= deadline);
-        self.sleep.brought < BROUGHT && self.core.deadline().is_none_or(in_time)
+        self.core.deadline().is_none_or(in_time)
+    }
+
+    /// A worker's turn: replies first, since they end what requests begin.
+    fn turn(&mut self, worker: &mut WorkerLinks, most: usize, queued: &AtomicUsize) -> Turned {
+        self.here = self.place_of(worker);
+        let now = Instant::now();
+        // An error leaves no events; whatever is ready is found ready again.
+        if worker.open.load(Relaxed) > 0 && worker.poll.poll(&mut worker.events, Some(Duration::ZERO)).is_ok()
+        {
+            self.note_ready(&worker.events);
+        }
+        let replies = self.again.len();
+        let requests = wake_together(|| {
+            self.hear(replies, now);
+            self.take_brought(most, queued, now)
+        });
+        worker.closed.append(&mut self.closed);
+        Turned {
+            more: replies >= most || requests == most || !self.again.is_empty(),
+            rouse: !self.wakes_in_time(),
+            gone: false,
+        }
+    }
+
+    /// The number of the place that a worker waits at. If the system does not let it wait, the thread does for it.
+    fn place_of(&mut self, worker: &WorkerLinks) -> usize {
+        let known = self.places.iter().position(|known| known.place == worker.place);
+        known.unwrap_or_else(|| match worker.poll.registry().try_clone() {
+            Ok(registry) => {
+                let open = Arc::clone(&worker.open);
+                self.places.push(WaitingPlace { place: worker.place, registry, open });
+                self.places.len() - 1
+            }
+            Err(_) => 0,
+        })
+    }
+
+    /// The thread waits from now on for what a worker waited for.
+    fn leave(&mut self, worker: &mut WorkerLinks, queued: &AtomicUsize) {
+        self.here = 0;
+        let now = Instant::now();
+        let Driver { links, places, .. } = self;
+        let mut refused = Vec::new();
+        let theirs = links.iter_mut().filter(|(_, open)| open.place == worker.place);
+        for (&link, OpenLink { token, place, socket }) in theirs {
+            // Whatever is ready already is reported again there.
+            let moved = socket.deregister(worker.poll.registry());
+            if let Err(error) = moved.and_then(|()| socket.register(&places[0].registry, *token)) {
+                refused.push((link, error.kind()));
+            }
+            *place = Place::THREAD;
+            worker.open.fetch_sub(1, Relaxed);
+            places[0].open.fetch_add(1, Relaxed);
+        }
+        places.retain(|known| known.place != worker.place);
+        wake_together(|| {
+            for (link, error) in refused {
+                self.end(link, error, now);
+                self.act(now);
+            }
+            // That of others, too: it makes no difference to them.
+            self.take_brought(usize::MAX, queued, now);
+        });
+    }
+
+    /// Has the core act on requests of workers, so many at the most. Returns how many there were.
+    fn take_brought(&mut self, most: usize, queued: &AtomicUsize, now: Instant) -> usize {
+        let mut taken = 0;
+        while taken < most
+            && let Ok(request) = self.brought.try_recv()
+        {
+            queued.fetch_sub(1, Relaxed);
+            taken += 1;
+            self.core.request(request, now, &mut self.actions);
+            self.act(now);
+        }
+        if taken > 0 {
+            self.last_request = Some(now);
+        }
+        taken
     }
 
     /// Has the core act on requests, so many at the most. Returns how many there were.
@@ -330,18 +416,14 @@ impl<C: Core> Driver<C> {
     /// Acts on everything that has happened.
     fn work(&mut self, events: &Events, queued: &AtomicUsize) {
         let now = Instant::now();
+        self.here = 0;
         self.take_requests(REQUESTS, queued, now);
-        let again = std::mem::take(&mut self.again);
-        let fresh = events.iter().filter_map(|event| self.tokens.get(&event.token()).copied());
-        let fresh: Vec<Link> = fresh.filter(|link| !again.contains(link)).collect();
-        let links: Vec<Link> = again.into_iter().chain(fresh).collect();
-        for links in links.chunks(TOGETHER) {
-            wake_together(|| {
-                for &link in links {
-                    self.ready(link, now);
-                    self.act(now);
-                }
-            });
+        self.note_ready(events);
+        let mut left = self.again.len();
+        while left > 0 {
+            let together = left.min(TOGETHER);
+            wake_together(|| self.hear(together, now));
+            left -= together;
         }
         if self.core.deadline().is_some_and(|at| at <= now) {
             wake_together(|| {
@@ -351,10 +433,26 @@ impl<C: Core> Driver<C> {
         }
     }
 
+    /// Notes which links have something: the system reports it once.
+    fn note_ready(&mut self, events: &Events) {
+        let fresh = events.iter().filter_map(|event| self.tokens.get(&event.token()).copied());
+        let fresh: Vec<Link> = fresh.filter(|link| !self.again.contains(link)).collect();
+        self.again.extend(fresh);
+    }
+
+    /// Takes what so many links have. Should the core panic, the others are left for later.
+    fn hear(&mut self, links: usize, now: Instant) {
+        for _ in 0..links {
+            let Some(link) = self.again.pop_front() else { return };
+            self.ready(link, now);
+            self.act(now);
+        }
+    }
+
     /// Reads and writes what a link is ready for.
     fn ready(&mut self, link: Link, now: Instant) {
         let Driver { core, counts, links, actions, buffer, .. } = self;
-        let Some((_, socket)) = links.get_mut(&link) else { return };
+        let Some(OpenLink { socket, .. }) = links.get_mut(&link) else { return };
         match socket.opened() {
             Ok(false) => {}
             Ok(true) => core.event(Event::Opened { link }, now, actions),
@@ -370,7 +468,7 @@ impl<C: Core> Driver<C> {
         };
         match socket.ready(buffer, &mut take) {
             Ok(LinkProgress::Waits) => {}
-            Ok(LinkProgress::More) => self.again.push(link),
+            Ok(LinkProgress::More) => self.again.push_back(link),
             Err(error) => self.end(link, error.kind(), now),
         }
     }
@@ -397,6 +495,9 @@ impl<C: Core> Driver<C> {
             }
             self.spare = acting;
         }
+        if self.here == 0 {
+            self.closed.clear();
+        }
     }
 
     fn open(
@@ -411,16 +512,20 @@ impl<C: Core> Driver<C> {
             true => LinkSocket::open(transport, to, from, &mut self.ports),
             false => Err(io::ErrorKind::QuotaExceeded.into()),
         };
+        // Connections outlast a worker's interest.
+        let here = &mut self.places[if transport.is_stream() { 0 } else { self.here }];
         let registered = opened.and_then(|mut socket| {
             self.next += 1;
-            socket.register(&self.registry, Token(self.next)).map(|()| socket)
+            socket.register(&here.registry, Token(self.next)).map(|()| socket)
         });
         match registered {
             Ok(socket) => {
                 counts.opened.add(1);
                 counts.open.set(self.links.len() as u64 + 1);
-                self.tokens.insert(Token(self.next), link);
-                self.links.insert(link, (Token(self.next), socket));
+                here.open.fetch_add(1, Relaxed);
+                let (token, place) = (Token(self.next), here.place);
+                self.tokens.insert(token, link);
+                self.links.insert(link, OpenLink { token, place, socket });
                 Ok(())
             }
             Err(e) => {
@@ -432,7 +537,7 @@ impl<C: Core> Driver<C> {
 
     fn send(&mut self, link: Link, message: &[u8]) -> io::Result<()> {
         // A link that has ended in the meantime has been reported already.
-        let Some((_, socket)) = self.links.get_mut(&link) else { return Ok(()) };
+        let Some(OpenLink { socket, .. }) = self.links.get_mut(&link) else { return Ok(()) };
         self.counts.sent.add(1);
         socket.send(message)
     }
@@ -447,8 +552,12 @@ impl<C: Core> Driver<C> {
 
     /// Returns whether it was open.
     fn close(&mut self, link: Link) -> bool {
-        let Some((token, _)) = self.links.remove(&link) else { return false };
+        let Some(OpenLink { token, place, socket }) = self.links.remove(&link) else { return false };
         self.tokens.remove(&token);
+        if let Some(known) = self.places.iter().find(|known| known.place == place) {
+            known.open.fetch_sub(1, Relaxed);
+        }
+        self.closed.push(socket);
         self.counts.open.set(self.links.len() as u64);
         true
     }

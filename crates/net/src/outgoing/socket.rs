@@ -94,6 +94,13 @@ impl LinkSocket {
         }
     }
 
+    pub(super) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        match self {
+            LinkSocket::Datagrams(socket) => socket.deregister(registry),
+            LinkSocket::Stream(upstream) => upstream.stream.deregister(registry),
+        }
+    }
+
     /// Sends a message, or keeps it until the connection takes it.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::io;
 
 use exchange::{Batch, LateReplies};
 
-use crate::alarm::Alarm;
+use crate::alarm::{Wait, Woken};
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -18,11 +18,8 @@ pub(crate) trait Datagrams {
     /// `WouldBlock` if nothing came; otherwise the socket's error.
     fn receive(&mut self, wait: bool) -> io::Result<usize>;
 
-    /// Waits until there may be something to receive or the alarm rings, up to the socket's timeout.
-    ///
-    /// # Errors
-    /// `WouldBlock` if neither happened; otherwise the socket's error.
-    fn wait_beside(&mut self, alarm: &Alarm) -> io::Result<()>;
+    /// Waits until there may be something to receive or something else happens, up to the socket's timeout.
+    fn wait_beside(&mut self, wait: &Wait<'_>) -> Woken;
 
     /// The queries received.
     fn batch(&mut self) -> Batch<'_>;

@@ -16,7 +16,7 @@ use super::datagrams::{Datagrams, stride};
 use super::endpoint::{self, Endpoint};
 use super::raw::RawSlice;
 use super::segment::{Plan, QueuedReply};
-use crate::alarm::Alarm;
+use crate::alarm::{Wait, Woken};
 use crate::config::UdpConfig;
 use crate::stats::WorkerStats;
 
@@ -255,11 +255,8 @@ impl Datagrams for Mmsg {
         true
     }
 
-    fn wait_beside(&mut self, alarm: &Alarm) -> io::Result<()> {
-        match alarm.wait_beside(self.fd(), self.idle_wake) {
-            true => Ok(()),
-            false => Err(io::ErrorKind::WouldBlock.into()),
-        }
+    fn wait_beside(&mut self, wait: &Wait<'_>) -> Woken {
+        wait.beside(self.fd(), self.idle_wake)
     }
 
     fn batch(&mut self) -> Batch<'_> {

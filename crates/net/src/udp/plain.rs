@@ -12,7 +12,7 @@ use exchange::{
 
 use super::datagrams::Datagrams;
 use super::endpoint::{Endpoint, Tally, count_send_error};
-use crate::alarm::Alarm;
+use crate::alarm::{Wait, Woken};
 use crate::config::UdpConfig;
 use crate::stats::WorkerStats;
 
@@ -59,11 +59,8 @@ impl Datagrams for Plain {
         Ok(usize::from(self.envelope.is_some()))
     }
 
-    fn wait_beside(&mut self, alarm: &Alarm) -> io::Result<()> {
-        match alarm.wait_beside(self.endpoint.as_raw_fd(), self.idle_wake) {
-            true => Ok(()),
-            false => Err(io::ErrorKind::WouldBlock.into()),
-        }
+    fn wait_beside(&mut self, wait: &Wait<'_>) -> Woken {
+        wait.beside(self.endpoint.as_raw_fd(), self.idle_wake)
     }
 
     fn leave(&mut self) {

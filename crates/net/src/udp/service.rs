@@ -1,5 +1,6 @@
 //! The loop of a datagram worker: receive, answer, send, whichever back end moves the datagrams. Between batches it sends
-//! what has become ready of the answers that are due later. At the end it drains what has arrived.
+//! what has become ready of the answers that are due later, and takes its turn at asking other servers. At the end it drains what has
+//! arrived.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -9,10 +10,11 @@ use std::time::{Duration, Instant};
 use exchange::{HandlerFactory, Seat};
 
 use super::datagrams::Datagrams;
-use crate::alarm::Alarm;
+use crate::alarm::{Alarm, Wait};
 use crate::fault::WorkerFaultKind;
 use crate::guard::Guarded;
 use crate::job::Job;
+use crate::outgoing::Duty;
 use crate::stats::WorkerStats;
 use crate::sys;
 
@@ -28,6 +30,10 @@ pub(crate) struct DatagramService<F: HandlerFactory> {
     alarm: Arc<Alarm>,
     /// Queries that are to be answered later and are not yet.
     due: u64,
+    /// Its part in asking other servers.
+    duty: Duty,
+    /// The last batch had several queries: there may be more by now.
+    several: bool,
     pub(crate) job: Job,
 }
 
@@ -41,11 +47,18 @@ impl<F: HandlerFactory> DatagramService<F> {
         }
         let seat: Seat = job.id.seat(Arc::clone(&alarm).into());
         let guarded = Guarded::new(factory, seat, Arc::clone(&job.stats), job.reporter.clone());
-        DatagramService { guarded, alarm, due: 0, job }
+        DatagramService { guarded, alarm, due: 0, duty: Duty::new(), several: false, job }
     }
 
     /// Serves until told to stop. An error means that the socket is beyond use.
     pub(crate) fn serve<D: Datagrams>(&mut self, datagrams: &mut D) -> io::Result<()> {
+        self.duty.begin();
+        let end = self.serve_until_told(datagrams);
+        self.duty.end();
+        end
+    }
+
+    fn serve_until_told<D: Datagrams>(&mut self, datagrams: &mut D) -> io::Result<()> {
         let mut errors = 0;
         while !self.job.shutdown.triggered() {
             match self.receive(datagrams) {
@@ -63,34 +76,43 @@ impl<F: HandlerFactory> DatagramService<F> {
                     }
                 }
             }
-            self.answer_late(datagrams);
+            self.take_turn(datagrams);
         }
         self.drain(datagrams);
         Ok(())
     }
 
-    /// Receives a batch. While answers are due later, the worker waits for those as well as for queries.
+    /// Receives a batch. While answers are due later, the worker waits for those as well as for queries, and for other servers
+    /// that it has asked.
     #[inline]
     fn receive<D: Datagrams>(&mut self, datagrams: &mut D) -> io::Result<usize> {
-        if self.due == 0 {
+        if self.due == 0 && !self.duty.is_busy() {
             return datagrams.receive(true);
         }
-        match datagrams.receive(false) {
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                datagrams.wait_beside(&self.alarm)?;
-                match datagrams.receive(false) {
-                    // It was the alarm.
-                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(0),
-                    received => received,
-                }
+        // Links are looked at each time, unless a wait shows that there is no need.
+        self.duty.found(true);
+        let urgent = self.duty.is_urgent();
+        if self.several || urgent {
+            match receive_now(datagrams) {
+                Ok(0) if !urgent => {}
+                received => return received,
             }
-            received => received,
+        }
+        let at_most = self.duty.patience();
+        let wait = Wait { alarm: &self.alarm, links: self.duty.links(), at_most };
+        let woken = datagrams.wait_beside(&wait);
+        self.duty.found(woken.links);
+        match woken.socket {
+            true => receive_now(datagrams),
+            false if woken.is_woken() || at_most.is_some() => Ok(0),
+            false => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
     /// Has what was received answered.
     #[inline]
     fn answer<D: Datagrams>(&mut self, datagrams: &mut D, n: usize) {
+        self.several = n > 1;
         if n == 0 {
             return;
         }
@@ -103,15 +125,31 @@ impl<F: HandlerFactory> DatagramService<F> {
         self.due += datagrams.send();
     }
 
-    /// Sends the late answers that are ready.
+    /// Acts on what others are to be asked and on what they replied, a little at a time; then sends the late answers that are
+    /// ready.
     #[inline]
-    fn answer_late<D: Datagrams>(&mut self, datagrams: &mut D) {
-        if self.due > 0 && self.alarm.rang() {
-            while self.guarded.late(&mut datagrams.late()) {
-                self.settle(datagrams);
+    fn take_turn<D: Datagrams>(&mut self, datagrams: &mut D) {
+        if !self.duty.is_due() {
+            if self.due > 0 && self.alarm.rang() {
+                self.answer_late(datagrams);
             }
+            return;
+        }
+        // What gets ready here needs no event to be seen.
+        let rang = self.alarm.hold();
+        self.guarded.beside(|| self.duty.turn());
+        self.alarm.release(rang);
+        if self.due > 0 {
+            self.answer_late(datagrams);
+        }
+        self.duty.tidy();
+    }
+
+    fn answer_late<D: Datagrams>(&mut self, datagrams: &mut D) {
+        while self.guarded.late(&mut datagrams.late()) {
             self.settle(datagrams);
         }
+        self.settle(datagrams);
     }
 
     fn settle<D: Datagrams>(&mut self, datagrams: &mut D) {
@@ -133,9 +171,21 @@ impl<F: HandlerFactory> DatagramService<F> {
             }
         }
         while Instant::now() < deadline && (self.due > 0 || !datagrams.finished()) {
-            self.alarm.wait_beside(NOTHING, DRAIN_STEP);
-            self.answer_late(datagrams);
+            let at_most = Some(DRAIN_STEP);
+            let woken =
+                Wait { alarm: &self.alarm, links: self.duty.links(), at_most }.beside(NOTHING, DRAIN_STEP);
+            self.duty.found(woken.links);
+            self.take_turn(datagrams);
         }
+    }
+}
+
+/// Receives what is there, if anything is.
+#[inline]
+fn receive_now<D: Datagrams>(datagrams: &mut D) -> io::Result<usize> {
+    match datagrams.receive(false) {
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        received => received,
     }
 }
 

@@ -15,7 +15,7 @@ use exchange::{
 use super::attachment::Attachment;
 use super::frame::{self, FrameFault, HEADROOM, LinkLayer, Rules};
 use super::socket::QueueSocket;
-use crate::alarm::Alarm;
+use crate::alarm::{Wait, Woken};
 use crate::config::UdpConfig;
 use crate::stats::WorkerStats;
 use crate::udp::{Datagrams, Endpoint, Tally, count_send_error, stride};
@@ -200,16 +200,14 @@ impl Datagrams for Queue {
         )
     }
 
-    fn wait_beside(&mut self, alarm: &Alarm) -> io::Result<()> {
+    fn wait_beside(&mut self, wait: &Wait<'_>) -> Woken {
         let unsent = self.socket.unsent();
         let time = if unsent { SEND_WAIT.min(self.idle_wake) } else { self.idle_wake };
         if unsent {
             self.socket.kick();
         }
-        match alarm.wait_beside(self.socket.as_raw_fd(), time) || unsent {
-            true => Ok(()),
-            false => Err(io::ErrorKind::WouldBlock.into()),
-        }
+        let woken = wait.beside(self.socket.as_raw_fd(), time);
+        Woken { socket: woken.socket || unsent, ..woken }
     }
 
     fn late(&mut self) -> LateReplies<'_> {

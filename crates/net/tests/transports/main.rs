@@ -1,5 +1,6 @@
 //! The transports against real sockets on loopback: what a scripted handler decides must be what clients see.
 
+mod asking;
 mod descriptors;
 mod later;
 mod link;

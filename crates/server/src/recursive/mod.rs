@@ -157,7 +157,7 @@ impl Recursive {
         getrandom::fill(&mut seed).map_err(RecursiveFault::Random)?;
         let forwarder = Forwarder::new(decided.forward.clone(), service.settler(), ChaCha::new(seed));
         let forward = forwarder.stats();
-        let config = OutgoingConfig { queue, ..OutgoingConfig::default() };
+        let config = OutgoingConfig { queue, by_workers: true, ..OutgoingConfig::default() };
         let outgoing = Outgoing::start("forward", Tapped::new(forwarder, dnstap), &config);
         let outgoing = Arc::new(outgoing.map_err(RecursiveFault::Thread)?);
         service.connect(Box::new(Asker(Arc::clone(&outgoing))));

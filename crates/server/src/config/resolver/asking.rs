@@ -65,7 +65,7 @@ keys! {
         live "pulse" pulse: Int<usize, 0, 1_000_000> = Int(32), example 16;
         /// Most clients that wait for the answer to one question.
         live "clients-per-lookup" per_lookup: Int<usize, 1, 1_000_000> = Int(1000), example 200;
-        /// Most questions that wait to be looked at by the thread that asks; the next is answered with SERVFAIL at once, or
+        /// Most questions that wait to be looked at by whoever asks; the next is answered with SERVFAIL at once, or
         /// with what has expired.
         restart "queue" queue: Int<usize, 1, 1_000_000> = Int(1000), example 2000;
         /// Most questions under way by one rule.

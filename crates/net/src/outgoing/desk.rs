@@ -1,0 +1,217 @@
+//! What the threads that act on a core's requests share: its own thread, which is always there, and the datagram workers that
+//! bring requests.
+//!
+//! Whoever has the lock acts. The core's thread waits for it; all others only try, so that nobody who answers clients waits
+//! here. What a worker brings is kept for workers: it remembers on its own thread that there is something, and takes its turn
+//! until it has seen with the lock held that nothing is left. So no wake-up is needed, and none can be lost.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use exchange::Counter;
+use mio::{Events, Poll, Waker};
+
+use super::socket::LinkSocket;
+
+/// Replies that a worker takes in one turn, and requests: with more of them, whoever asks for what is in memory would notice.
+const TURN: usize = 4;
+
+/// Where links are waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place(u64);
+
+impl Place {
+    /// At the core's thread.
+    pub(super) const THREAD: Place = Place(0);
+}
+
+/// The links that one worker waits for.
+pub(super) struct WorkerLinks {
+    pub(super) place: Place,
+    /// How many; whoever closes one of them counts it.
+    pub(super) open: Arc<AtomicUsize>,
+    pub(super) poll: Poll,
+    pub(super) events: Events,
+    /// Those that are closed and not let go of yet: that can wait until the answers are out.
+    pub(super) closed: Vec<LinkSocket>,
+}
+
+impl WorkerLinks {
+    /// For one more worker.
+    ///
+    /// # Errors
+    /// If no descriptor is left.
+    pub(super) fn new() -> io::Result<WorkerLinks> {
+        static LAST: AtomicU64 = AtomicU64::new(Place::THREAD.0);
+        let place = Place(LAST.fetch_add(1, Relaxed) + 1);
+        let events = Events::with_capacity(TURN);
+        Ok(WorkerLinks { place, open: Arc::default(), poll: Poll::new()?, events, closed: Vec::new() })
+    }
+}
+
+/// What a worker's turn has left.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Turned {
+    /// There may be more to act on at once.
+    pub(super) more: bool,
+    /// The thread has to look when the core's next deadline is.
+    pub(super) rouse: bool,
+    /// The core is gone.
+    pub(super) gone: bool,
+}
+
+/// Where requests are acted on.
+pub(super) trait Desk: Send {
+    /// Acts on the requests that are there while the thread sleeps. Returns whether it may sleep on.
+    fn act_while_asleep(&mut self, queued: &AtomicUsize) -> bool;
+
+    /// Acts on up to `most` replies and as many requests of workers.
+    fn turn(&mut self, worker: &mut WorkerLinks, most: usize, queued: &AtomicUsize) -> Turned;
+
+    /// A worker waits for nothing any more: the thread takes its links and all that workers have brought.
+    fn leave(&mut self, worker: &mut WorkerLinks, queued: &AtomicUsize);
+}
+
+/// What has been done.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) opened: Counter,
+    pub(super) refused: Counter,
+    pub(super) ended: Counter,
+    pub(super) open: Counter,
+    pub(super) sent: Counter,
+    pub(super) received: Counter,
+}
+
+/// What the threads share; the last field is the driver.
+pub(super) struct Shared<D: ?Sized> {
+    pub(super) waker: Waker,
+    /// The thread waits, or is about to, and whoever has a request acts on it or wakes it.
+    pub(super) asleep: AtomicBool,
+    pub(super) stop: AtomicBool,
+    /// Requests that the core has not seen yet.
+    pub(super) queued: AtomicUsize,
+    pub(super) counts: Arc<Counts>,
+    pub(super) driver: Mutex<D>,
+}
+
+impl<D: ?Sized> Shared<D> {
+    /// The driver. A panic while another thread acted cost what that was about.
+    pub(super) fn driver(&self) -> MutexGuard<'_, D> {
+        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, unless somebody has it.
+    fn try_driver(&self) -> Option<MutexGuard<'_, D>> {
+        match self.driver.try_lock() {
+            Ok(driver) => Some(driver),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn rouse(&self) {
+        if self.asleep.swap(false, Relaxed) {
+            // Should it fail, the core looks at its next deadline.
+            let _ = self.waker.wake();
+        }
+    }
+}
+
+impl<D: Desk + ?Sized> Shared<D> {
+    /// Sees to it that a request that has just been queued is acted on: here, if the thread sleeps and there is little to
+    /// do, which spares two changes from one thread to another; or by the thread.
+    pub(super) fn attend(&self) {
+        // Either the thread sees the request before it waits, or it is seen to be asleep here.
+        fence(SeqCst);
+        if !self.asleep.load(Relaxed) {
+            return;
+        }
+        // Who acts at the moment may have looked at the queue before.
+        let acted = self.try_driver().is_some_and(|mut driver| driver.act_while_asleep(&self.queued));
+        if !acted {
+            self.rouse();
+        }
+    }
+
+    /// A worker's turn; `None` if another thread acts.
+    fn turn(&self, worker: &mut WorkerLinks) -> Option<Turned> {
+        let turned = self.try_driver()?.turn(worker, TURN, &self.queued);
+        if turned.rouse {
+            self.rouse();
+        }
+        Some(turned)
+    }
+
+    fn leave(&self, worker: &mut WorkerLinks) {
+        self.driver().leave(worker, &self.queued);
+        self.rouse();
+    }
+}
+
+/// What the thread of a worker remembers.
+#[derive(Default)]
+struct Remembered {
+    /// Where it has brought something.
+    desks: Vec<Arc<Shared<dyn Desk>>>,
+    /// It has done so since its last turn.
+    brought: bool,
+}
+
+thread_local! {
+    /// Of a thread that takes turns.
+    static REMEMBERED: RefCell<Option<Remembered>> = const { RefCell::new(None) };
+}
+
+/// A request is about to be queued for workers. Returns whether the present thread is one, and will take its turn.
+pub(super) fn bring(desk: &Arc<Shared<dyn Desk>>) -> bool {
+    REMEMBERED.with_borrow_mut(|remembered| {
+        let Some(Remembered { desks, brought }) = remembered else { return false };
+        *brought = true;
+        if !desks.iter().any(|known| Arc::ptr_eq(known, desk)) {
+            desks.push(Arc::clone(desk));
+        }
+        true
+    })
+}
+
+/// The present thread takes turns from here on.
+pub(super) fn begin() {
+    REMEMBERED.set(Some(Remembered::default()));
+}
+
+/// Whether the present thread has brought something since its last turn.
+pub(super) fn has_brought() -> bool {
+    REMEMBERED.with_borrow(|remembered| remembered.as_ref().is_some_and(|remembered| remembered.brought))
+}
+
+/// Has the present thread take its turn everywhere. Returns whether there may be more to act on at once, and whether another thread
+/// acted somewhere.
+pub(super) fn turn_everywhere(worker: &mut WorkerLinks) -> (bool, bool) {
+    let (mut more, mut kept_out, mut at) = (false, false, 0);
+    REMEMBERED.with_borrow_mut(|it| it.iter_mut().for_each(|it| it.brought = false));
+    // What is acted on may bring more, so nothing is borrowed meanwhile.
+    while let Some(desk) = REMEMBERED.with_borrow(|it| it.as_ref()?.desks.get(at).cloned()) {
+        match desk.turn(worker) {
+            None => kept_out = true,
+            Some(turned) if turned.gone => {
+                REMEMBERED.with_borrow_mut(|it| it.iter_mut().for_each(|it| drop(it.desks.remove(at))));
+                continue;
+            }
+            Some(turned) => more |= turned.more,
+        }
+        at += 1;
+    }
+    (more, kept_out)
+}
+
+/// The present thread takes no more turns.
+pub(super) fn end(worker: &mut WorkerLinks) {
+    // What comes from here on goes to the thread.
+    let remembered = REMEMBERED.take();
+    for desk in remembered.into_iter().flat_map(|remembered| remembered.desks) {
+        desk.leave(worker);
+    }
+}

@@ -1,0 +1,104 @@
+//! A datagram worker's part in asking other servers: it acts on what its queries lead to, waits for the replies beside its own
+//! socket, and takes them. In the common case a query, the message to another server, its reply and the answer so pass
+//! through one thread. Between turns, which are short, the worker looks at its socket: answers from memory do not wait.
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::desk::{self, WorkerLinks};
+
+/// How long a worker waits that could not take its turn, because another thread acted.
+const KEPT_OUT: Duration = Duration::from_micros(100);
+
+/// The duty of one worker, for the thread that it was made on.
+pub(crate) struct Duty {
+    /// `None` where the system refused it: then the core's thread does everything.
+    links: Option<WorkerLinks>,
+    /// There may be more to act on at once.
+    more: bool,
+    /// Another thread acted when it was this one's turn.
+    kept_out: bool,
+    /// A link may have something.
+    ready: bool,
+}
+
+impl Duty {
+    /// Nothing to do so far. Without a descriptor to be had there never will be.
+    pub(crate) fn new() -> Duty {
+        Duty { links: WorkerLinks::new().ok(), more: false, kept_out: false, ready: false }
+    }
+
+    /// Requests that this thread brings are its own from here on, until [`end`](Self::end).
+    pub(crate) fn begin(&self) {
+        if self.links.is_some() {
+            desk::begin();
+        }
+    }
+
+    /// Whether it is this worker's turn.
+    pub(crate) fn is_due(&self) -> bool {
+        self.is_urgent() || self.kept_out || (self.ready && self.is_open())
+    }
+
+    /// Whether links are open that this worker waits for.
+    fn is_open(&self) -> bool {
+        self.links.as_ref().is_some_and(|links| links.open.load(Relaxed) > 0)
+    }
+
+    /// Whether there is something to act on at once.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.more || desk::has_brought()
+    }
+
+    /// Whether the worker has to wait for more than its socket, if it may wait at all.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_open() || self.kept_out || self.is_urgent()
+    }
+
+    /// What can be read from when a link has something, if there is one to wait for.
+    pub(crate) fn links(&self) -> Option<RawFd> {
+        // Who was kept out would find the same ready again at once.
+        let waits = self.is_open() && !self.kept_out;
+        self.links.as_ref().filter(|_| waits).map(|links| links.poll.as_raw_fd())
+    }
+
+    /// How long to wait at the most, if that is not for as long as anybody likes.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        self.kept_out.then_some(KEPT_OUT)
+    }
+
+    /// Whether a link may have something.
+    pub(crate) fn found(&mut self, ready: bool) {
+        self.ready = ready;
+    }
+
+    /// Acts on a few replies and a few requests.
+    pub(crate) fn turn(&mut self) {
+        let Some(links) = &mut self.links else { return };
+        // Should it panic, the rest is for the next turn.
+        self.more = true;
+        (self.more, self.kept_out) = desk::turn_everywhere(links);
+    }
+
+    /// Lets go of links that are closed, once there is nothing better to do.
+    pub(crate) fn tidy(&mut self) {
+        if let Some(links) = &mut self.links {
+            links.closed.clear();
+        }
+    }
+
+    /// Leaves everything to others.
+    pub(crate) fn end(&mut self) {
+        if let Some(links) = &mut self.links {
+            desk::end(links);
+        }
+        (self.more, self.kept_out) = (false, false);
+    }
+}
+
+impl Drop for Duty {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,292 @@
+//! Datagram workers that ask another server themselves: every query of a client leads to one message on a link of its own, and
+//! its reply is the answer.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use exchange::{Action, Batch, Core, Event, Handler, LateReplies, Link, Outcome, Seat, Transport};
+use net::{Context, Listener, ListenerConfig, Outgoing, OutgoingConfig, Running, UdpBackend, UdpConfig};
+
+use crate::later::{self, LateAnswers, Queues, WaitingQuery};
+use crate::script::{PATIENCE, receive, udp_client, wait_until};
+
+/// The thirteenth byte of a query that is answered once time is over, without anybody being asked.
+const AFTER_A_TIME: u8 = b't';
+/// Of one whose reply makes the core panic.
+const PANIC: u8 = b'x';
+/// Of one that is asked twice in a row.
+const TWICE: u8 = b'2';
+/// Of any other.
+const ONCE: u8 = b'1';
+/// After how long.
+const TIME: Duration = Duration::from_millis(30);
+
+/// Threads that the core ran on, by what it did there.
+type Seen = Arc<Mutex<Vec<(&'static str, String)>>>;
+
+/// Asks the other server what clients ask.
+struct Asker {
+    to: SocketAddr,
+    seen: Seen,
+    waiting: HashMap<Link, Asked>,
+    timed: VecDeque<(Instant, Asked)>,
+    last: u64,
+}
+
+struct Asked {
+    client: WaitingQuery,
+    query: Vec<u8>,
+}
+
+impl Asker {
+    fn note(&self, what: &'static str) {
+        let thread = std::thread::current().name().unwrap_or_default().to_owned();
+        self.seen.lock().unwrap().push((what, thread));
+    }
+
+    fn ask(&mut self, asked: Asked, actions: &mut Vec<Action>) {
+        self.last += 1;
+        let link = Link(self.last);
+        actions.push(Action::Open { link, transport: Transport::Udp, to: self.to, from: None });
+        actions.push(Action::Send { link, message: asked.query.clone() });
+        self.waiting.insert(link, asked);
+    }
+}
+
+impl Core for Asker {
+    type Request = Asked;
+
+    fn request(&mut self, asked: Asked, now: Instant, actions: &mut Vec<Action>) {
+        self.note("request");
+        match asked.query[12] {
+            AFTER_A_TIME => self.timed.push_back((now + TIME, asked)),
+            _ => self.ask(asked, actions),
+        }
+    }
+
+    fn event(&mut self, event: Event<'_>, _: Instant, actions: &mut Vec<Action>) {
+        self.note("event");
+        let (Event::Message { link, .. } | Event::Opened { link } | Event::Ended { link, .. }) = event;
+        let asked = self.waiting.remove(&link);
+        actions.push(Action::Close { link });
+        match (event, asked) {
+            (Event::Message { message, .. }, Some(mut asked)) => match asked.query[12] {
+                PANIC => panic!("as the query says"),
+                TWICE => {
+                    asked.query[12] = ONCE;
+                    self.ask(asked, actions);
+                }
+                _ => asked.client.send(message),
+            },
+            _ => panic!("no link ends by itself"),
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.timed.front().map(|&(at, _)| at)
+    }
+
+    fn timeout(&mut self, _: Instant, _: &mut Vec<Action>) {
+        self.note("timeout");
+        if let Some((_, asked)) = self.timed.pop_front() {
+            asked.client.send(&asked.query);
+        }
+    }
+}
+
+/// Answers nothing at once.
+struct Asking {
+    outgoing: Arc<Outgoing<Asked>>,
+    queue: LateAnswers,
+}
+
+impl Handler for Asking {
+    fn batch(&mut self, batch: &mut Batch<'_>) {
+        let (queries, replies) = batch.split();
+        for i in 0..queries.len() {
+            let client = WaitingQuery::new(queries.return_address(i), &self.queue);
+            assert!(self.outgoing.request(Asked { client, query: queries.packet(i).to_vec() }));
+            replies.set(i, Outcome::Pending);
+        }
+    }
+
+    fn late(&mut self, replies: &mut LateReplies<'_>) -> bool {
+        later::write(&self.queue, replies)
+    }
+}
+
+struct Rig {
+    running: Running,
+    outgoing: Arc<Outgoing<Asked>>,
+    seen: Seen,
+    other: UdpSocket,
+}
+
+impl Rig {
+    fn new(workers: usize, backend: UdpBackend) -> Rig {
+        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+        other.set_read_timeout(Some(PATIENCE)).unwrap();
+        let seen = Seen::default();
+        let core = Asker {
+            to: other.local_addr().unwrap(),
+            seen: Arc::clone(&seen),
+            waiting: HashMap::new(),
+            timed: VecDeque::new(),
+            last: 0,
+        };
+        let config = OutgoingConfig { by_workers: true, ..OutgoingConfig::default() };
+        let outgoing = Arc::new(Outgoing::start("core", core, &config).unwrap());
+        let config = ListenerConfig {
+            workers,
+            udp: UdpConfig { backend, ..UdpConfig::default() },
+            ..ListenerConfig::default()
+        };
+        let bound = Listener::bind("127.0.0.1:0".parse().unwrap(), Transport::Udp, &config).unwrap();
+        let (queues, asks) = (Queues::default(), Arc::clone(&outgoing));
+        let factory = move |seat: &Seat| Asking { outgoing: Arc::clone(&asks), queue: queues.of(seat) };
+        let running = bound.serve(factory, &Context::default()).unwrap();
+        Rig { running, outgoing, seen, other }
+    }
+
+    /// Sends so many messages back as they came, on a thread of its own.
+    fn echo(&self, n: usize) -> JoinHandle<()> {
+        let other = self.other.try_clone().unwrap();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            for _ in 0..n {
+                let (len, from) = other.recv_from(&mut buffer).unwrap();
+                other.send_to(&buffer[..len], from).unwrap();
+            }
+        })
+    }
+
+    fn client(&self) -> UdpSocket {
+        udp_client(self.running.local_addr())
+    }
+
+    /// The threads on which something was done, each once.
+    fn threads(&self, what: &str) -> Vec<String> {
+        let seen = self.seen.lock().unwrap();
+        let mut threads: Vec<String> =
+            seen.iter().filter(|(did, _)| *did == what).map(|(_, thread)| thread.clone()).collect();
+        threads.sort();
+        threads.dedup();
+        threads
+    }
+
+    fn stop(self) {
+        wait_until("nothing is left open", || self.outgoing.totals().open == 0);
+        self.running.stop();
+        self.running.join();
+        self.outgoing.stop();
+    }
+}
+
+fn query(n: u32, kind: u8) -> Vec<u8> {
+    let mut query = vec![0; 20];
+    query[..4].copy_from_slice(&n.to_be_bytes());
+    query[12] = kind;
+    query
+}
+
+#[test]
+fn query_and_reply_pass_through_the_worker_alone() {
+    for backend in [UdpBackend::Mmsg, UdpBackend::Plain] {
+        let rig = Rig::new(1, backend);
+        let (client, other) = (rig.client(), rig.echo(400));
+        for n in 0..200 {
+            client.send(&query(n, TWICE)).unwrap();
+            assert_eq!(receive(&client), query(n, ONCE));
+        }
+        other.join().unwrap();
+        let worker = format!("udp-{}-0", rig.running.local_addr().port());
+        assert_eq!(rig.threads("request"), [worker.as_str()]);
+        assert_eq!(rig.threads("event"), [worker.as_str()]);
+        assert_eq!(rig.outgoing.totals().opened, 400);
+        rig.stop();
+    }
+}
+
+#[test]
+fn of_many_queries_at_many_workers_each_is_answered() {
+    const CLIENTS: usize = 8;
+    const EACH: u32 = 1000;
+    let rig = Rig::new(3, UdpBackend::Mmsg);
+    let other = rig.echo(CLIENTS * EACH as usize);
+    std::thread::scope(|scope| {
+        for at in 0..CLIENTS {
+            let client = rig.client();
+            scope.spawn(move || {
+                // Some together, some alone.
+                let mut n = 0;
+                while n < EACH {
+                    let together = (EACH - n).min(1 + (n * 7 + at as u32) % 30);
+                    for n in n..n + together {
+                        client.send(&query(n, ONCE)).unwrap();
+                    }
+                    let mut answers: Vec<_> = (0..together).map(|_| receive(&client)).collect();
+                    answers.sort();
+                    let expected: Vec<_> = (n..n + together).map(|n| query(n, ONCE)).collect();
+                    assert_eq!(answers, expected);
+                    n += together;
+                }
+            });
+        }
+    });
+    other.join().unwrap();
+    rig.stop();
+}
+
+#[test]
+fn deadlines_are_kept_although_workers_bring_the_requests() {
+    let rig = Rig::new(1, UdpBackend::Mmsg);
+    let client = rig.client();
+    for n in 0..5 {
+        let sent = Instant::now();
+        client.send(&query(n, AFTER_A_TIME)).unwrap();
+        assert_eq!(receive(&client), query(n, AFTER_A_TIME));
+        assert!(sent.elapsed() >= TIME);
+    }
+    assert_eq!(rig.threads("timeout"), ["core"]);
+    rig.stop();
+}
+
+/// The first worker waits for a reply when it is told to stop, and does not wait for ever: what comes later is heard all the
+/// same.
+#[test]
+fn links_of_a_worker_that_ends_pass_to_the_core_s_thread() {
+    let rig = Rig::new(1, UdpBackend::Mmsg);
+    let client = rig.client();
+    client.send(&query(1, ONCE)).unwrap();
+    let (n, from) = rig.other.recv_from(&mut [0; 100]).unwrap();
+    assert_eq!((n, rig.outgoing.totals().open), (20, 1));
+    let Rig { running, outgoing, seen, other } = rig;
+    running.stop();
+    running.join();
+    other.send_to(&query(1, ONCE), from).unwrap();
+    wait_until("the reply is heard", || outgoing.totals().open == 0);
+    assert!(seen.lock().unwrap().contains(&("event", "core".to_owned())));
+    // What nobody is there to answer any more is taken all the same.
+    outgoing.stop();
+}
+
+#[test]
+fn a_panic_of_the_core_costs_what_it_was_about_and_no_worker() {
+    let rig = Rig::new(1, UdpBackend::Mmsg);
+    let (client, other) = (rig.client(), rig.echo(3));
+    client.send(&query(1, PANIC)).unwrap();
+    // Its client learns nothing: what was promised is gone.
+    client.send(&query(2, ONCE)).unwrap();
+    assert_eq!(receive(&client), query(2, ONCE));
+    client.send(&query(3, ONCE)).unwrap();
+    assert_eq!(receive(&client), query(3, ONCE));
+    other.join().unwrap();
+    assert!(rig.running.stats().totals().panics >= 1);
+    let Rig { running, outgoing, .. } = rig;
+    running.stop();
+    running.join();
+    outgoing.stop();
+}
