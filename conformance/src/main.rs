@@ -127,8 +127,8 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
     let quick = if arguments.internet { 600 } else { 5_000 };
     let queries = if arguments.quick { arguments.queries.min(quick) } else { arguments.queries };
     let share: usize = worlds.iter().map(|w| w.share).sum();
-    let ways = (subject.is_some() && !arguments.sockets_only && !arguments.resolvers && !arguments.internet)
-        .then(Ways::find);
+    let as_authority = subject.is_some() && !arguments.resolvers && !arguments.internet;
+    let ways = (as_authority && !arguments.sockets_only).then(Ways::find);
     let mut run = Run {
         tallies: BTreeMap::new(),
         subject,
@@ -141,8 +141,7 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
     if arguments.internet {
         run.internet(&programs, queries, &dir)?;
     }
-    let as_secondary =
-        subject.is_some() && !arguments.files_only && !arguments.resolvers && !arguments.internet;
+    let as_secondary = as_authority && !arguments.files_only;
     let (mut counts, mut moved) = (Counts::new(), Moved::default());
     for world in &worlds {
         println!("world {}: {} zones", world.name, world.zones.len());

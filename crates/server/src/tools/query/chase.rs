@@ -149,21 +149,21 @@ impl<'a> Chase<'a> {
         let mut validator = Validator::answer(response.clone());
         let validated = loop {
             let by = Validation { settings: &self.settings, anchors: self.anchors, now: self.now };
-            let need = match validator.step(&by, &mut self.table, &mut self.budget) {
+            let need = match validator.step(&by, &self.table, &mut self.budget) {
                 Progress::Done(validated) => break validated,
                 Progress::Need(need) => need,
                 // Who asks wants to see what this server says.
                 Progress::Again(_) => {
-                    validator.give_up(&by, &mut self.table);
+                    validator.give_up(&by, &self.table);
                     continue;
                 }
             };
             match ask_for(source, steps, need)? {
                 Some(response) => {
                     self.learned.push(response.clone());
-                    validator.receive(response, &by, &mut self.table);
+                    validator.receive(response, &by, &self.table);
                 }
-                None => validator.give_up(&by, &mut self.table),
+                None => validator.give_up(&by, &self.table),
             }
         };
         let is_alias_asked = matches!(response.qtype, Type::ANY | Type::CNAME);
