@@ -168,15 +168,11 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
             fronts.finish(&servers[at], &mut counts)?;
         }
     }
-    let mut unexplained = 0;
     println!("\nseed {}, {:.0} s", arguments.seed, started.elapsed().as_secs_f64());
     if as_secondary {
         println!("{moved}");
     }
-    for ((kind, origin), tally) in &run.tallies {
-        tally.print(*kind, *origin, arguments.reasons);
-        unexplained += tally.unexplained;
-    }
+    let mut unexplained = run.print_tallies();
     if let Some(ways) = &ways {
         unexplained += fronts::print(&counts, &ways.skipped);
     }
@@ -262,6 +258,15 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Prints what was counted, and returns how many differences nothing explains.
+    fn print_tallies(&self) -> usize {
+        let print = |((kind, origin), tally): (&(Kind, Origin), &Tally)| {
+            tally.print(*kind, *origin, self.arguments.reasons);
+            tally.unexplained
+        };
+        self.tallies.iter().map(print).sum()
+    }
+
     fn world(
         &mut self,
         world: &World,
