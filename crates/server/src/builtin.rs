@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use crate::zones::differences::DifferenceRule;
-use crate::zones::{Origin, ZoneSpec, ZoneText};
+use crate::zones::{Origin, TextRules, ZoneSpec, ZoneText};
 
 /// The example zone's text.
 const EXAMPLE: &str = include_str!("builtin/example.com.zone");
@@ -16,7 +16,7 @@ pub fn zones() -> Vec<ZoneSpec> {
         text: ZoneText::BuiltIn(EXAMPLE),
         origin: Origin::Configuration,
         differences: DifferenceRule::default(),
-        zonemd: None,
+        rules: TextRules::default(),
     }]
 }
 

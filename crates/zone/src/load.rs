@@ -24,6 +24,8 @@ const SMALL: u64 = 256 * 1024;
 pub struct LoadConfig {
     /// TTL of records without one, until a `$TTL` says otherwise.
     pub default_ttl: Option<Ttl>,
+    /// Take strings that are too long as several, as [`ScanConfig::split_strings`] says.
+    pub split_strings: bool,
     /// Bounds on what one scan may take.
     pub limits: Limits,
 }
@@ -129,8 +131,8 @@ fn read<P: FnMut(Progress) -> ControlFlow<()>>(
     apex: Name<'_>,
 ) -> Result<Loaded, LoadError> {
     let name = source.name();
-    let scan_config =
-        ScanConfig { default_ttl: config.default_ttl, limits: config.limits, ..ScanConfig::new(apex) };
+    let LoadConfig { default_ttl, split_strings, limits } = *config;
+    let scan_config = ScanConfig { default_ttl, split_strings, limits, ..ScanConfig::new(apex) };
     let mut report = match small {
         true => scan::read(source, &scan_config, &mut sink),
         false => scan::read_pipelined(source, &scan_config, &mut sink),

@@ -49,6 +49,9 @@ keys! {
         /// with that. Needs `state-dir` of `[server]`. Unset: where there is `allow-transfer`, for zones of 1000 records or
         /// more; smaller ones go over whole about as fast.
         live "ixfr-from-differences" ixfr_from_differences: Option<bool> = None, example true;
+        /// Take a string of more than 255 bytes in a TXT record of the zone's file as several, which readers join (RFC 7208
+        /// §3.3), with a warning. Otherwise the file is faulty.
+        live "split-strings" split_strings: Option<bool> = None, example true;
         /// Most bytes of older changes that are kept for IXFR (RFC 1995) beside those since the zone was last written as a
         /// whole; of a zone that changes by its file, at most twice as many bytes of changes are kept in all. Unset: `16MiB`.
         live "journal-size" journal_size: Option<Size<0, 1_099_511_627_776>> = None, example "64MiB";

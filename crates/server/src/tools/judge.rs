@@ -71,7 +71,7 @@ pub fn judge(spec: &ZoneSpec, key: &HashKey, shown: usize, audit_at: Option<u32>
             let error = flaw.kind.severity() == Severity::Error;
             keep(unplaced_of(error, &flaw.to_string(), Subject::Flaw(flaw)));
         });
-        let zonemd = zonemd || spec.zonemd == Some(ZonemdPolicy::Require);
+        let zonemd = zonemd || spec.rules.zonemd == Some(ZonemdPolicy::Require);
         if zonemd && let Err(fault @ (ZonemdFault::Absent | ZonemdFault::Unknown)) = zonemd::verify(zone) {
             let subject = Subject::Set(spec.name().to_buf(), Type::SOA, RemarkAt::Type);
             keep(unplaced_of(true, &format_args!("a digest is required: {fault}"), subject));
@@ -230,7 +230,8 @@ fn place(spec: &ZoneSpec, shown: usize, unplaced: Vec<Unplaced>, findings: &mut 
     let mut finder = Finder::new(unplaced);
     // What is wrong with the text was found when it was read first.
     let limits = Limits { errors: shown.max(1), warnings: 0, ..Limits::default() };
-    let config = ScanConfig { limits, ..ScanConfig::new(spec.name()) };
+    let split_strings = spec.rules.split_strings;
+    let config = ScanConfig { limits, split_strings, ..ScanConfig::new(spec.name()) };
     let report = source.map(|source| scan::read(source, &config, &mut finder)).unwrap_or_default();
     findings.extend(report.remarks.iter().map(from_fault));
     findings.extend(finder.open.into_iter().flatten().map(|finding| without_place(spec, finding)));

@@ -25,14 +25,14 @@ use crate::config::zones::{ZoneNameFault, zone_name};
 use crate::words::reason;
 use crate::zones::differences::DifferenceRule;
 use crate::zones::text::{Meter, examine};
-use crate::zones::{Origin, ZoneSpec, ZoneText};
+use crate::zones::{Origin, TextRules, ZoneSpec, ZoneText};
 
 /// The zone of this name in this file.
 pub fn zone_spec(origin: &str, file: &Path) -> Result<ZoneSpec, ZoneNameFault> {
     let name = zone_name(origin)?;
     let (apex, text) = (name.as_name().as_wire().into(), ZoneText::File(file.into()));
     let (origin, differences) = (Origin::Configuration, DifferenceRule::default());
-    Ok(ZoneSpec { apex, text, origin, differences, zonemd: None })
+    Ok(ZoneSpec { apex, text, origin, differences, rules: TextRules::default() })
 }
 
 /// Reads a zone for a verb that prints it. Faults go to standard error.

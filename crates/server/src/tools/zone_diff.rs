@@ -28,7 +28,7 @@ use crate::words::reason;
 use crate::zones::differences::DifferenceRule;
 use crate::zones::shown_change::{IgnoredParts, ShownChange, lines};
 use crate::zones::text::{Meter, examine};
-use crate::zones::{Origin, ZoneSpec, ZoneText};
+use crate::zones::{Origin, TextRules, ZoneSpec, ZoneText};
 
 /// What differs, as JSON.
 #[derive(Serialize)]
@@ -106,7 +106,7 @@ fn read(args: &ZoneDiffArgs, apex: Name<'_>, source: &str, key: &HashKey) -> Res
         path => {
             let spec = ZoneSpec {
                 differences: DifferenceRule::default(),
-                zonemd: None,
+                rules: TextRules::default(),
                 apex: apex.as_wire().into(),
                 text: ZoneText::File(PathBuf::from(path).into()),
                 origin: Origin::Configuration,

@@ -432,7 +432,7 @@ mod tests {
             text: ZoneText::BuiltIn(""),
             origin: Origin::Configuration,
             differences: crate::zones::differences::DifferenceRule::default(),
-            zonemd: None,
+            rules: crate::zones::TextRules::default(),
         }
     }
 

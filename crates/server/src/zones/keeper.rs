@@ -308,13 +308,13 @@ impl Keeper {
     /// The zone is wanted as `wanted` says from now on, but for its text, which [`KeeperEvent::Wanted`] has.
     pub fn wanted_as(&mut self, wanted: &ZoneSpec) {
         let spec = &self.state.spec;
-        if spec.zonemd != wanted.zonemd && !self.claimed {
+        if spec.rules != wanted.rules && !self.claimed {
             // What was read under another rule is looked at again.
             self.stamps = None;
         }
         if spec.origin != wanted.origin
             || spec.differences != wanted.differences
-            || spec.zonemd != wanted.zonemd
+            || spec.rules != wanted.rules
         {
             self.change(|state| {
                 let spec = ZoneSpec { text: state.spec.text.clone(), ..wanted.clone() };
@@ -612,7 +612,7 @@ mod tests {
             text: file("a"),
             origin: Origin::Configuration,
             differences: DifferenceRule::default(),
-            zonemd: None,
+            rules: crate::zones::TextRules::default(),
         };
         Keeper::new(spec)
     }
@@ -843,7 +843,7 @@ mod tests {
             text: ZoneText::Primaries,
             origin: Origin::Configuration,
             differences: DifferenceRule::default(),
-            zonemd: None,
+            rules: crate::zones::TextRules::default(),
         };
         let mut keeper = Keeper::new(spec);
         let wanted = words(&keeper.handle(KeeperEvent::Wanted(ZoneText::Primaries, ReadWhen::IfChanged)));

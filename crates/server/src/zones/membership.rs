@@ -21,9 +21,8 @@ use super::added::replace;
 use super::differences::DifferenceRule;
 use super::keeping::{LEAST_HELD, Removal};
 use super::produce::Listing;
-use super::{Apex, Origin, ZoneSpec, ZoneText};
+use super::{Apex, Origin, TextRules, ZoneSpec, ZoneText};
 use crate::changes::ZoneUpdates;
-use crate::config::peers::ZonemdPolicy;
 use crate::config::zones::pattern::PathPattern;
 use crate::secondaries::ZonePeers;
 use crate::transfers::Grants;
@@ -44,8 +43,8 @@ pub struct MemberTemplate {
     pub updates: Option<Arc<ZoneUpdates>>,
     /// Whether it is kept what changes in their files.
     pub differences: DifferenceRule,
-    /// What becomes of versions in their files by their digest; `None`: it is not looked at.
-    pub zonemd: Option<ZonemdPolicy>,
+    /// How their files are judged.
+    pub rules: TextRules,
     /// Where they are listed for others, if they are.
     pub listing: Option<Arc<Listing>>,
 }
@@ -274,8 +273,7 @@ impl Membership {
         let file = template.file.as_ref().map(|pattern| ZoneText::File(pattern.path(shown(zone)).into()));
         let text = file.unwrap_or(ZoneText::Primaries);
         let (apex, origin) = (zone.clone(), Origin::Catalog(of.catalog.clone()));
-        let spec =
-            ZoneSpec { apex, text, origin, differences: template.differences, zonemd: template.zonemd };
+        let spec = ZoneSpec { apex, text, origin, differences: template.differences, rules: template.rules };
         let MemberTemplate { peers, grants, updates, listing, .. } = template;
         let (peers, grants) = (peers.clone(), grants.clone());
         Some(PlannedZone { spec, peers, grants, updates: updates.clone(), listing: listing.clone() })

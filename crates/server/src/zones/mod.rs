@@ -161,8 +161,17 @@ pub struct ZoneSpec {
     pub origin: Origin,
     /// Whether it is kept what changes in its file.
     pub differences: DifferenceRule,
-    /// What becomes of versions in its file by their digest; `None`: it is not looked at.
+    /// How its file is judged.
+    pub rules: TextRules,
+}
+
+/// How the text of a zone is judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TextRules {
+    /// What becomes of versions by their digest; `None`: it is not looked at.
     pub zonemd: Option<ZonemdPolicy>,
+    /// A string that is too long counts as several.
+    pub split_strings: bool,
 }
 
 impl ZoneSpec {
@@ -173,7 +182,7 @@ impl ZoneSpec {
 
     /// What speaks against a version in its file, by its digest.
     fn objection(&self, zone: &Zone) -> Option<Arc<ZoneFault>> {
-        let fault = self.zonemd?.objection(zone)?;
+        let fault = self.rules.zonemd?.objection(zone)?;
         Some(Arc::new(ZoneFault::without_place(format!("refused, as `zonemd` says: {fault}"))))
     }
 }

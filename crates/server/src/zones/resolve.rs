@@ -17,11 +17,11 @@ use transfer::tsig::TsigKeys;
 use super::differences::{DifferenceRule, LEAST_RECORDS};
 use super::membership::{CatalogPlan, MemberTemplate, PlannedZone};
 use super::produce::{Listing, ProducedPlan};
-use super::{Apex, Origin, ZoneSpec, ZoneText};
+use super::{Apex, Origin, TextRules, ZoneSpec, ZoneText};
 use crate::changes::{UpdateMaker, UpdateRules};
 use crate::config::Configuration;
 use crate::config::catalogs::ListingKeys;
-use crate::config::peers::{PeerKeys, ZonemdPolicy};
+use crate::config::peers::PeerKeys;
 use crate::config::report::Diagnostic;
 use crate::config::table::read::At;
 use crate::config::updates::UpdateKeys;
@@ -153,8 +153,8 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
         }
         let differences = difference_rule(Some(&*zone.updates), of_changes, grants.is_some());
         catalogs.extend(catalog_plan(&apex, zone, config, &mut rules, &mut peers, &mut updates));
-        let zonemd = zonemd_of(zone, template);
-        specs.insert(apex.clone(), ZoneSpec { apex, text, origin, differences, zonemd });
+        let rules = text_rules(Some(zone), template);
+        specs.insert(apex.clone(), ZoneSpec { apex, text, origin, differences, rules });
     }
     let mut wanted = WantedZones {
         catalogs,
@@ -178,7 +178,7 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
                     shared.extend(names.map(|name| (Apex::clone(name), template)));
                 }
                 let differences = difference_rule(None, Some(&template.updates), transfer.is_some());
-                let rules = (differences, template.peers.zonemd.value);
+                let rules = (differences, text_rules(None, Some(template)));
                 found.into_iter().for_each(|at| sort_in(at, rules, &mut from_folders, &mut wanted));
             }
             Err(fault) => faults.push(Diagnostic::at(template.directory.place.as_ref(), fault).outside()),
@@ -194,8 +194,8 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     wanted.transfers = rules.made();
     wanted.peers = peers.made();
     wanted.updates = updates.made();
-    for (apex, (text, (differences, zonemd))) in from_folders {
-        let spec = || ZoneSpec { apex: apex.clone(), text, origin: Origin::Folder, differences, zonemd };
+    for (apex, (text, (differences, rules))) in from_folders {
+        let spec = || ZoneSpec { apex: apex.clone(), text, origin: Origin::Folder, differences, rules };
         specs.entry(apex.clone()).or_insert_with(spec);
     }
     wanted.specs = specs.into_values().collect();
@@ -219,9 +219,14 @@ fn difference_rule(
     DifferenceRule { from_records, bytes: size.map_or(DEFAULT_HISTORY, |size| size.0 as u64) }
 }
 
-/// What becomes of versions in a zone's file by their digest.
-fn zonemd_of(zone: &ConfiguredZone, template: Option<&At<Template>>) -> Option<ZonemdPolicy> {
-    zone.peers.zonemd.value.or(template.and_then(|template| template.peers.zonemd.value))
+/// How the file of a zone is judged: its own word counts before that of its template.
+fn text_rules(zone: Option<&ConfiguredZone>, template: Option<&At<Template>>) -> TextRules {
+    let of_zone = zone.map(|zone| (&*zone.peers, &*zone.updates));
+    let both = of_zone.into_iter().chain(template.map(|template| (&template.peers, &template.updates)));
+    TextRules {
+        zonemd: both.clone().find_map(|(peers, _)| peers.zonemd.value),
+        split_strings: both.clone().find_map(|(_, updates)| updates.split_strings.value).unwrap_or(false),
+    }
 }
 
 /// The catalog zones that are made here.
@@ -310,8 +315,8 @@ pub fn added_zone(
     let apex = zone.name.value.as_name().as_wire().into();
     let of_changes = template.map(|template| &template.updates);
     let differences = difference_rule(Some(&*zone.updates), of_changes, list.is_some());
-    let zonemd = zonemd_of(zone, template);
-    let spec = ZoneSpec { apex, text, origin: Origin::Added, differences, zonemd };
+    let rules = text_rules(Some(zone), template);
+    let spec = ZoneSpec { apex, text, origin: Origin::Added, differences, rules };
     let updates = UpdateMaker::default().updates(Some(&*zone.updates), of_changes).filter(|_| !taken);
     let listing = listing(Some(&*zone.listing), template.map(|template| &template.listing));
     Ok(PlannedZone { spec, peers, grants: list.map(|list| grants(list)), updates, listing })
@@ -349,7 +354,7 @@ fn catalog_plan(
             ),
             updates: updates.updates(None, Some(&template.updates)).filter(|_| file.is_some()),
             listing: listing(None, Some(&template.listing)),
-            zonemd: template.peers.zonemd.value,
+            rules: text_rules(None, Some(template)),
             file,
         }))
     };
@@ -365,8 +370,8 @@ fn catalog_plan(
     })
 }
 
-/// What holds for the files of a folder: which differences are kept, and what becomes of them by their digest.
-type FileRules = (DifferenceRule, Option<ZonemdPolicy>);
+/// What holds for the files of a folder: which differences are kept, and how they are judged.
+type FileRules = (DifferenceRule, TextRules);
 
 /// A file that fits a pattern, and the zone that its name stands for.
 type FoundZone = (Arc<Path>, Result<Apex, ZoneNameFault>);

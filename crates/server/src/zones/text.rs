@@ -99,7 +99,7 @@ pub fn examine(spec: &ZoneSpec, key: &HashKey, shown: usize, meter: &Meter) -> E
 /// The same, for the next version of the one that is `served`, if one is.
 fn read(spec: &ZoneSpec, key: &HashKey, served: Option<&Zone>, shown: usize, meter: &Meter) -> Examined {
     let limits = Limits { errors: shown.max(1), warnings: shown.max(1), ..Limits::default() };
-    let config = LoadConfig { limits, ..LoadConfig::default() };
+    let config = LoadConfig { limits, split_strings: spec.rules.split_strings, ..LoadConfig::default() };
     let source = match &spec.text {
         ZoneText::File(path) => TextSource::file(&**path),
         ZoneText::BuiltIn(text) => TextSource::bytes("built-in", text.as_bytes()),

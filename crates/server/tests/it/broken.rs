@@ -125,7 +125,7 @@ fn many_warnings_hide_no_error() {
     let output = run(folder.path(), &["zone", "check", "example", "example.zone", "--errors", "5"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("example.zone:57:1: error: sub.example. NS: alias.example. is a CNAME"), "{said}");
+    assert!(said.contains("example.zone:57:8: error: sub.example. NS: alias.example. is a CNAME"), "{said}");
     assert!(said.contains("zone example.: 45 more not shown"), "{said}");
     assert!(
         said.contains("zone example.: served all the same: 1 errors, 5 warnings, 45 more of either"),
@@ -185,4 +185,16 @@ fn zones_that_are_not_signed_lacked_their_keys() {
     let output = run(folder.path(), &["zone", "check", "example", "example.zone", "--dnssec"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(text(&output.stdout).contains("not signed, so there is no DNSSEC to check"));
+}
+
+#[test]
+fn a_text_that_is_too_long_is_served_in_parts_where_the_zone_says_so() {
+    let text = "x".repeat(300);
+    let zone = format!("{APEX}long TXT \"{text}\"\n");
+    let block = |more: &str| format!("[[zone]]\nname = \"example\"\nfile = \"example.zone\"\n{more}");
+    let said = check_config(&[("nomen.toml", &block("")), ("example.zone", &zone)]);
+    assert!(said.contains("error: TXT record") && said.contains("write it as several strings"), "{said}");
+    let said = check_config(&[("nomen.toml", &block("split-strings = true\n")), ("example.zone", &zone)]);
+    assert!(said.starts_with("exit Some(0)"), "{said}");
+    assert!(said.contains("warning: a string of more than 255 bytes is taken as several"), "{said}");
 }

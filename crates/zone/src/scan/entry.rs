@@ -382,6 +382,7 @@ impl<'s, S: Sink> Scanner<'s, S> {
         self.rdata.clear();
         if let Err(fault) =
             rdata::parse_text(fields.rtype, data, Some(file.origin.as_name()), &mut self.rdata)
+            && !self.is_split(file, here, fields.rtype, data, fault.kind)
         {
             let message = format!("{} record: {fault}", fields.rtype);
             let kind = FaultKind::Rdata(fault.kind);
@@ -506,6 +507,45 @@ impl<'s, S: Sink> Scanner<'s, S> {
             let trouble = Trouble::at(last, FaultKind::CutByComment, message);
             self.warn(file, here, trouble.with_note("put quotation marks around the whole string"));
         }
+    }
+
+    /// Whether a string that is too long counts as several here: the data is taken so then, with a warning.
+    #[cold]
+    fn is_split(
+        &mut self,
+        file: &OpenFile,
+        here: &EntryPlace<'_>,
+        rtype: Type,
+        data: &[Token<'_>],
+        fault: TextFaultKind,
+    ) -> bool {
+        if !self.config.split_strings || rtype != Type::TXT || fault != TextFaultKind::StringTooLong {
+            return false;
+        }
+        self.rdata.clear();
+        let (mut bytes, mut first_long) = (Vec::new(), None);
+        for token in data {
+            match rdata::parse_text(rtype, &[*token], None, &mut self.rdata) {
+                Ok(()) => continue,
+                Err(fault) if fault.kind == TextFaultKind::StringTooLong => {}
+                Err(_) => return false,
+            }
+            first_long.get_or_insert(*token);
+            bytes.clear();
+            // It was unescaped before, without a fault.
+            let _ = text::unescape(token.bytes, &mut bytes);
+            for part in bytes.chunks(255) {
+                self.rdata.push(part.len() as u8);
+                self.rdata.extend_from_slice(part);
+            }
+        }
+        let Some(token) = first_long.filter(|_| self.rdata.len() <= usize::from(u16::MAX)) else {
+            return false;
+        };
+        let message = "a string of more than 255 bytes is taken as several";
+        let trouble = Trouble::at(token, FaultKind::Rdata(fault), message);
+        self.warn(file, here, trouble.with_note(split_string(token)));
+        true
     }
 
     /// Warns that the TTL `token` counts as 0.

@@ -128,6 +128,9 @@ pub struct ScanConfig {
     pub class: Class,
     /// TTL of records without one, until a `$TTL` says otherwise.
     pub default_ttl: Option<Ttl>,
+    /// Take a string of more than 255 bytes in a TXT record as several, which readers join (RFC 7208 §3.3), with a warning;
+    /// otherwise it is an error.
+    pub split_strings: bool,
     /// Bounds on what one scan may take.
     pub limits: Limits,
 }
@@ -135,7 +138,8 @@ pub struct ScanConfig {
 impl ScanConfig {
     /// Class IN, no default TTL, default limits.
     pub fn new(origin: Name<'_>) -> Self {
-        ScanConfig { origin: origin.to_buf(), class: Class::IN, default_ttl: None, limits: Limits::default() }
+        let (origin, limits) = (origin.to_buf(), Limits::default());
+        ScanConfig { origin, class: Class::IN, default_ttl: None, split_strings: false, limits }
     }
 }
 

@@ -12,7 +12,7 @@ use zone::catalog::Catalog;
 use super::*;
 use crate::frontend;
 use crate::zones::differences::DifferenceRule;
-use crate::zones::{Origin, ZoneSpec};
+use crate::zones::{Origin, TextRules, ZoneSpec};
 
 /// A folder of zones, each file named after its zone, and the thread that keeps them.
 struct Rig {
@@ -34,7 +34,7 @@ fn wanted(folder: &Path) -> WantedZones {
         text: ZoneText::File(path.into()),
         origin: Origin::Folder,
         differences: DifferenceRule::default(),
-        zonemd: None,
+        rules: TextRules::default(),
     };
     WantedZones { specs: files.map(spec).collect(), ..WantedZones::default() }
 }

@@ -40,7 +40,7 @@ fn template(folder: &str) -> Arc<MemberTemplate> {
         grants: None,
         updates: None,
         differences,
-        zonemd: None,
+        rules: TextRules::default(),
         listing: None,
     })
 }

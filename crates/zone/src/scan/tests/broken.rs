@@ -187,6 +187,31 @@ fn a_string_that_is_too_long_is_shown_in_parts() {
     assert_eq!((lines.len(), report.faults.len()), (1, 0));
 }
 
+#[test]
+fn a_string_that_is_too_long_counts_as_several_where_that_is_wanted() {
+    let split = ScanConfig { split_strings: true, ..config() };
+    let (p, q) = ("p".repeat(254), "q".repeat(300));
+    let (keep, report) = scan_with(format!("a TXT x \"{p}\\\"{q}\" \"\" y\n").as_bytes(), &split);
+    let (q, rest) = q.split_at(255);
+    let parts = format!("a TXT x \"{p}\\\"\" \"{q}\" \"{rest}\" \"\" y\n");
+    assert_eq!(keep.lines, records(&parts));
+    assert_eq!(kinds(&report), [(Rdata(wire::rdata::TextFaultKind::StringTooLong), 1, 10)]);
+    assert_eq!((report.errors, report.faults[0].severity), (0, Severity::Warning));
+    // Only where nothing else is wrong, in TXT, and as far as a record can hold it.
+    let long = "z".repeat(256);
+    let faults = [
+        format!("a TXT {long} \\256\n"),
+        format!("a HINFO {long} x\n"),
+        format!("a TXT {}\n", "z".repeat(65_300)),
+    ];
+    for text in faults {
+        let (keep, report) = scan_with(text.as_bytes(), &split);
+        assert_eq!((keep.lines.len(), report.errors), (0, 1), "{text:.20}");
+        assert_eq!(report.faults[0].severity, Severity::Error);
+        assert!(matches!(report.faults[0].kind, Rdata(_)), "{:?}", report.faults[0].kind);
+    }
+}
+
 proptest! {
     #[test]
     fn no_text_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
