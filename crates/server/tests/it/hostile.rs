@@ -278,9 +278,10 @@ fn whatever_a_primary_sends_what_is_in_service_stays() {
         assert!(answers(1), "{what}: {}", server.log());
         assert_eq!((&known()["serial"], &known()["state"]), (&1.into(), &"ok".into()), "{what}");
     }
-    // The zone is next to nothing, and a transfer takes no more than its limit.
+    // The zone is next to nothing, and a transfer takes no more than its limit. Threads that come and go each leave the
+    // allocator a huge page or two, of which there were up to ten.
     let grown = peak(&server).saturating_sub(before);
-    assert!(grown < (64 + 16) << 20, "{} MiB", grown >> 20);
+    assert!(grown < (64 + 16 + 20) << 20, "{} MiB", grown >> 20);
     primary.becomes(9, last);
     server.ctl_json(&["zone", "refresh", "example"]);
     eventually("the same primary sends a zone", &server, || answers(9));
