@@ -167,8 +167,9 @@ fn inside_a_walk_keeps_to_the_port_and_the_family_that_it_is_told() {
     inside();
     let served = |at: &str, name: &str, zone: &str| {
         let address: SocketAddr = at.parse().expect("an address");
-        let mask = if address.is_ipv4() { 32 } else { 128 };
-        ip(&format!("address add {}/{mask} dev lo", address.ip()));
+        // A new address of IPv6 cannot be bound to before nobody else is found to have it, unless that is not looked for.
+        let mask = if address.is_ipv4() { "32 dev lo" } else { "128 dev lo nodad" };
+        ip(&format!("address add {}/{mask}", address.ip()));
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("z"), format!("{SOA}{zone}")).expect("written");
         Server::start_at(address, folder, "", &format!("[[zone]]\nname = \"{name}\"\nfile = \"z\"\n"))
