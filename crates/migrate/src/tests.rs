@@ -700,6 +700,15 @@ fn broken_texts_are_refused_with_their_fault() {
     assert_eq!(fault(Some(PeerProgram::PowerDns), "launch\n"), NoValue("launch".into()));
 }
 
+#[test]
+fn a_statement_that_begins_beyond_ascii_and_ends_in_a_block_was_shown_from_within_a_letter() {
+    let text = "options { \u{69a}x { a; } };";
+    let files = memory(&[("/c", text)]);
+    let fault = convert(Path::new("/c"), Some(PeerProgram::Bind), &files).expect_err("it is broken").fault;
+    let shown = fault.span.and_then(|span| text.get(span.range));
+    assert_eq!((fault.kind, shown), (SyntaxFaultKind::NoSemicolon, Some("\u{69a}x")));
+}
+
 /// Words of every syntax, and such that none has.
 const WORDS: &[&str] = &[
     "options",

@@ -170,10 +170,10 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// A statement that does not end: the fault is behind its last word.
+    /// A statement that does not end: the fault is behind its last word, or where it begins if a block is its end.
     fn unfinished<T>(&self, from: usize, parts: &[Part]) -> Result<T, SyntaxFault> {
-        let span = match parts.last() {
-            Some(Part::Word(word)) => word.span.clone(),
+        let span = match (parts.last(), parts.first()) {
+            (Some(Part::Word(word)), _) | (_, Some(Part::Word(word))) => word.span.clone(),
             _ => SourceSpan { text: self.number, range: from..from + 1 },
         };
         self.fault(span, SyntaxFaultKind::NoSemicolon)
