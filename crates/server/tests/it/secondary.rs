@@ -433,7 +433,7 @@ fn other_servers_are_asked_and_told_from_the_addresses_that_source_says() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     // The refresh time is an hour: only a NOTIFY brings this.
     eventually("the change comes back", &secondary, || is_answered(&secondary, "new.example", "192.0.2.9"));
-    assert!(primary.log().contains("peer=127.0.0.77 "), "{}", primary.log());
+    primary.wait_for_log("peer=127.0.0.77 ", 1);
 }
 
 /// Seconds for which a server may still serve `example.`, by its own word (RFC 7314).

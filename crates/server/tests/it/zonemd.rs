@@ -137,7 +137,7 @@ fn a_file_that_its_digest_speaks_against_does_not_go_into_service_where_the_oper
         server.write("example.zone", &text);
         server.reload_badly();
         assert_eq!(words(&server), "\"first\"\n", "what is in service stays");
-        assert!(server.log().contains(&format!("refused, as `zonemd` says: {why}")), "{}", server.log());
+        server.wait_for_log(&format!("refused, as `zonemd` says: {why}"), 1);
     }
     let (_, printed, said) = nomen(server.folder.path(), &["check", "nomen.toml"]);
     assert!((printed.clone() + &said).contains("a digest is required"), "{printed}{said}");
