@@ -97,7 +97,8 @@ fn each_line(honest: &Reply, change: impl Fn(&mut Line) -> bool) -> Vec<Reply> {
     (0..lines).filter_map(changed).collect()
 }
 
-fn without_line(honest: &Reply, at: usize) -> Reply {
+/// The reply without its line number `at`.
+pub(crate) fn without_line(honest: &Reply, at: usize) -> Reply {
     let mut seen = 0;
     honest.clone().without(|_| {
         seen += 1;

@@ -27,6 +27,7 @@ use testkit::tree::{Reply, Tree, covered};
 use wire::message::{Header, Parser};
 use wire::{NameBuf, Rcode, Type};
 
+use crate::mutants::without_line;
 use crate::plain::QUESTIONS;
 
 const ZONES: [&str; 4] = ["nsec.test.", "hash.test.", "opt.test.", "child.nsec.test."];
@@ -61,14 +62,6 @@ fn each_line(honest: &Reply, change: impl Fn(&mut Line)) -> Vec<(String, Reply)>
         (line.rdata != before).then_some((what, mutant))
     };
     (0..lines).filter_map(changed).collect()
-}
-
-fn without_line(honest: &Reply, at: usize) -> Reply {
-    let mut seen = 0;
-    honest.clone().without(|_| {
-        seen += 1;
-        seen == at + 1
-    })
 }
 
 /// A change of an RRSIG's RDATA, and what it is.
