@@ -17,8 +17,8 @@ use crate::session::Plan;
 use crate::upstream::Upstream;
 use crate::workloads::{Cell, Workload};
 
-/// Where the well-behaved client asks from.
-const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// Where the well-behaved client asks from: another network than the loads, for servers that tell networks apart.
+const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 1, 1);
 /// Where loads come from.
 const LOAD: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// Queries a second of the well-behaved client.

@@ -106,6 +106,12 @@ pub trait Core: Send + 'static {
     /// What other threads ask it for.
     type Request: Send + 'static;
 
+    /// Who a request comes from, as a number. Where requests wait, those of one origin do not hold up another's, and keep
+    /// their order among themselves.
+    fn origin(_request: &Self::Request) -> u64 {
+        0
+    }
+
     /// Takes a request.
     fn request(&mut self, request: Self::Request, now: Instant, actions: &mut Vec<Action>);
 

@@ -19,6 +19,7 @@ enum Heard {
     Ended(u64, ErrorKind),
     Timeout,
     Waits,
+    From(u64),
 }
 
 /// Passes on what it hears, and does what it is asked.
@@ -32,10 +33,19 @@ enum Order {
     Timeout(Duration),
     /// Says that it has begun, and goes on when it is told to.
     Wait(Receiver<()>),
+    /// Says that this origin's request is acted on.
+    From(u64),
 }
 
 impl Core for Relay {
     type Request = Order;
+
+    fn origin(order: &Order) -> u64 {
+        match order {
+            Order::From(origin) => *origin,
+            _ => 0,
+        }
+    }
 
     fn request(&mut self, order: Order, now: Instant, actions: &mut Vec<Action>) {
         match order {
@@ -44,6 +54,9 @@ impl Core for Relay {
             Order::Wait(go_on) => {
                 let _ = self.heard.send(Heard::Waits);
                 let _ = go_on.recv_timeout(PATIENCE);
+            }
+            Order::From(origin) => {
+                let _ = self.heard.send(Heard::From(origin));
             }
         }
     }
@@ -268,6 +281,27 @@ fn of_requests_that_wait_only_so_many_are_taken() {
         (0..4).for_each(|_| assert_eq!(rig.hear(), Heard::Timeout));
         assert!(offer(), "there is room again");
         assert_eq!(rig.hear(), Heard::Timeout);
+    });
+}
+
+/// A client who floods the server with questions, and one with a single question, while the core is busy.
+#[test]
+fn who_brings_many_requests_does_not_hold_up_others() {
+    let rig = Rig::with(&OutgoingConfig { queue: 64, ..OutgoingConfig::default() });
+    let (go_on, waits) = channel();
+    std::thread::scope(|threads| {
+        threads.spawn(|| assert!(rig.outgoing.request(Order::Wait(waits))));
+        assert_eq!(rig.hear(), Heard::Waits);
+        let offer = |origin| rig.outgoing.offer(Order::From(origin)).is_none();
+        let flood = (0..1000).filter(|_| offer(7)).count();
+        assert_eq!(flood, 64, "as many as may wait");
+        // A secret may have put one of them into the same lane, but not so many.
+        let others = (100..108).filter(|&origin| offer(origin)).count();
+        assert!(others >= 4, "of 8 others {others} were let in");
+        go_on.send(()).unwrap();
+        let order: Vec<Heard> = (0..flood + others).map(|_| rig.hear()).collect();
+        let last = order.iter().rposition(|heard| *heard != Heard::From(7)).unwrap();
+        assert!(last <= 2 * others, "the others' came before most of the flood's: {order:?}");
     });
 }
 

@@ -49,6 +49,11 @@ impl ClientPrefix {
             IpAddr::V6(v6) => ClientPrefix((v6.to_bits() >> 64) as u64 & !0xff),
         }
     }
+
+    /// A number that no other prefix has.
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
 }
 
 /// A client's request.

@@ -13,9 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use exchange::Counter;
 use mio::{Events, Poll, Waker};
 
+use super::lanes::Waiting;
 use super::socket::LinkSocket;
 
-/// Replies that a worker takes in one turn, and requests: with more of them, whoever asks for what is in memory would notice.
+/// Replies and requests that a worker acts on in one turn: with more of them, whoever asks for what is in memory would notice.
 const TURN: usize = 4;
 
 /// Where links are waited for.
@@ -65,13 +66,13 @@ pub(super) struct Turned {
 /// Where requests are acted on.
 pub(super) trait Desk: Send {
     /// Acts on the requests that are there while the thread sleeps. Returns whether it may sleep on.
-    fn act_while_asleep(&mut self, queued: &AtomicUsize) -> bool;
+    fn act_while_asleep(&mut self, waiting: &Waiting) -> bool;
 
-    /// Acts on up to `most` replies and as many requests of workers.
-    fn turn(&mut self, worker: &mut WorkerLinks, most: usize, queued: &AtomicUsize) -> Turned;
+    /// Acts on up to `most` replies; where there are fewer, on requests of workers instead, on one at the least.
+    fn turn(&mut self, worker: &mut WorkerLinks, most: usize, waiting: &Waiting) -> Turned;
 
     /// A worker waits for nothing any more: the thread takes its links and all that workers have brought.
-    fn leave(&mut self, worker: &mut WorkerLinks, queued: &AtomicUsize);
+    fn leave(&mut self, worker: &mut WorkerLinks, waiting: &Waiting);
 }
 
 /// What has been done.
@@ -92,7 +93,7 @@ pub(super) struct Shared<D: ?Sized> {
     pub(super) asleep: AtomicBool,
     pub(super) stop: AtomicBool,
     /// Requests that the core has not seen yet.
-    pub(super) queued: AtomicUsize,
+    pub(super) waiting: Waiting,
     pub(super) counts: Arc<Counts>,
     pub(super) driver: Mutex<D>,
 }
@@ -130,7 +131,7 @@ impl<D: Desk + ?Sized> Shared<D> {
             return;
         }
         // Who acts at the moment may have looked at the queue before.
-        let acted = self.try_driver().is_some_and(|mut driver| driver.act_while_asleep(&self.queued));
+        let acted = self.try_driver().is_some_and(|mut driver| driver.act_while_asleep(&self.waiting));
         if !acted {
             self.rouse();
         }
@@ -138,7 +139,7 @@ impl<D: Desk + ?Sized> Shared<D> {
 
     /// A worker's turn; `None` if another thread acts.
     fn turn(&self, worker: &mut WorkerLinks) -> Option<Turned> {
-        let turned = self.try_driver()?.turn(worker, TURN, &self.queued);
+        let turned = self.try_driver()?.turn(worker, TURN, &self.waiting);
         if turned.rouse {
             self.rouse();
         }
@@ -146,7 +147,7 @@ impl<D: Desk + ?Sized> Shared<D> {
     }
 
     fn leave(&self, worker: &mut WorkerLinks) {
-        self.driver().leave(worker, &self.queued);
+        self.driver().leave(worker, &self.waiting);
         self.rouse();
     }
 }

@@ -13,6 +13,7 @@ use exchange::{Action, Core, Event, Link, NumberMap, wake_together};
 use mio::{Events, Poll, Registry, Token, Waker};
 
 use super::desk::{self, Counts, Desk, Place, Shared, Turned, WorkerLinks};
+use super::lanes::{Lane, Lanes, Waiting};
 use super::port::Ports;
 use super::socket::{BUFFER, LinkProgress, LinkSocket};
 
@@ -37,7 +38,8 @@ const QUIET: Duration = Duration::from_secs(1);
 pub struct OutgoingConfig {
     /// Links open at a time; one more is refused with [`io::ErrorKind::QuotaExceeded`]. Default: 4096.
     pub links: usize,
-    /// Requests that wait for the core, above which [`Outgoing::offer`] returns the next. Default: 1000.
+    /// Requests that wait for the core, above which [`Outgoing::offer`] returns the next; but not before twice as many wait if
+    /// fewer than a sixteenth are of the same [origin](Core::origin). Default: 1000.
     pub queue: usize,
     /// Whether datagram workers act themselves on the requests that they bring, and wait for the replies beside their
     /// sockets. For cores that are quick about everything. Default: no.
@@ -69,9 +71,11 @@ pub struct OutgoingTotals {
 
 /// A core at work on a thread of its own. Dropping it ends the thread, without waiting for what is under way.
 pub struct Outgoing<R> {
-    requests: Sender<R>,
+    requests: Sender<(Lane, R)>,
     /// For those that workers act on themselves, if they do.
-    by_workers: Option<Sender<R>>,
+    by_workers: Option<Sender<(Lane, R)>>,
+    /// Where a request comes from.
+    origin: fn(&R) -> u64,
     most: usize,
     shared: Arc<Shared<dyn Desk>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -96,8 +100,8 @@ impl<R: Send + 'static> Outgoing<R> {
                 open: Arc::default(),
             }],
             here: 0,
-            queue,
-            brought,
+            queue: Queue::new(queue),
+            brought: Queue::new(brought),
             counts: Arc::clone(&counts),
             most: config.links,
             links: NumberMap::default(),
@@ -116,7 +120,7 @@ impl<R: Send + 'static> Outgoing<R> {
             waker,
             asleep: AtomicBool::new(false),
             stop: AtomicBool::new(false),
-            queued: AtomicUsize::new(0),
+            waiting: Waiting::default(),
             counts,
             driver: Mutex::new(Some(driver)),
         });
@@ -124,27 +128,37 @@ impl<R: Send + 'static> Outgoing<R> {
         let thread =
             std::thread::Builder::new().name(name.to_owned()).spawn(move || theirs.run(poll, links))?;
         let by_workers = config.by_workers.then_some(by_workers);
-        Ok(Outgoing { requests, by_workers, most: config.queue, shared, thread: Mutex::new(Some(thread)) })
+        let (origin, most, thread) = (C::origin, config.queue, Mutex::new(Some(thread)));
+        Ok(Outgoing { requests, by_workers, origin, most, shared, thread })
     }
 
     /// Passes a request to the core. Returns whether there is one to take it.
     pub fn request(&self, request: R) -> bool {
-        self.shared.queued.fetch_add(1, Relaxed);
-        if let Some(by_workers) = self.by_workers.as_ref().filter(|_| desk::bring(&self.shared)) {
-            return by_workers.send(request).is_ok();
-        }
-        let sent = self.requests.send(request).is_ok();
-        self.shared.attend();
-        sent
+        self.queue(self.lane_of(&request), request)
     }
 
     /// The same, unless too many wait already: then it is returned. If there is no core to take it any more, it is dropped.
     pub fn offer(&self, request: R) -> Option<R> {
-        if self.shared.queued.load(Relaxed) >= self.most {
+        let lane = self.lane_of(&request);
+        if !self.shared.waiting.admits(lane, self.most) {
             return Some(request);
         }
-        self.request(request);
+        self.queue(lane, request);
         None
+    }
+
+    fn lane_of(&self, request: &R) -> Lane {
+        self.shared.waiting.lane((self.origin)(request))
+    }
+
+    fn queue(&self, lane: Lane, request: R) -> bool {
+        self.shared.waiting.add(lane);
+        if let Some(by_workers) = self.by_workers.as_ref().filter(|_| desk::bring(&self.shared)) {
+            return by_workers.send((lane, request)).is_ok();
+        }
+        let sent = self.requests.send((lane, request)).is_ok();
+        self.shared.attend();
+        sent
     }
 
     /// What has been done so far.
@@ -195,7 +209,7 @@ impl<C: Core> Shared<Option<Driver<C>>> {
             let _ = poll.poll(&mut events, wait);
             self.asleep.store(false, Relaxed);
             if let Some(driver) = &mut *self.driver() {
-                driver.work(&events, &self.queued);
+                driver.work(&events, &self.waiting);
             }
         }
     }
@@ -221,6 +235,28 @@ struct Sleep {
     brought: usize,
 }
 
+/// Requests on their way to the core.
+struct Queue<R> {
+    come: Receiver<(Lane, R)>,
+    lanes: Lanes<R>,
+}
+
+impl<R> Queue<R> {
+    fn new(come: Receiver<(Lane, R)>) -> Self {
+        Queue { come, lanes: Lanes::default() }
+    }
+
+    /// Takes the next request of those that have come by now.
+    fn take(&mut self, waiting: &Waiting) -> Option<R> {
+        while let Ok((lane, request)) = self.come.try_recv() {
+            self.lanes.push(lane, request);
+        }
+        let (lane, request) = self.lanes.pop()?;
+        waiting.remove(lane);
+        Some(request)
+    }
+}
+
 /// A thread that waits for links.
 struct WaitingPlace {
     place: Place,
@@ -244,9 +280,9 @@ struct Driver<C: Core> {
     places: Vec<WaitingPlace>,
     /// Which of them whoever acts at the moment waits at.
     here: usize,
-    queue: Receiver<C::Request>,
+    queue: Queue<C::Request>,
     /// What workers have brought and act on themselves.
-    brought: Receiver<C::Request>,
+    brought: Queue<C::Request>,
     counts: Arc<Counts>,
     most: usize,
     links: NumberMap<Link, OpenLink>,
@@ -268,18 +304,18 @@ struct Driver<C: Core> {
 }
 
 impl<C: Core> Desk for Option<Driver<C>> {
-    fn act_while_asleep(&mut self, queued: &AtomicUsize) -> bool {
-        self.as_mut().is_some_and(|driver| driver.act_while_asleep(queued))
+    fn act_while_asleep(&mut self, waiting: &Waiting) -> bool {
+        self.as_mut().is_some_and(|driver| driver.act_while_asleep(waiting))
     }
 
-    fn turn(&mut self, worker: &mut WorkerLinks, most: usize, queued: &AtomicUsize) -> Turned {
+    fn turn(&mut self, worker: &mut WorkerLinks, most: usize, waiting: &Waiting) -> Turned {
         let gone = Turned { gone: true, ..Turned::default() };
-        self.as_mut().map_or(gone, |driver| driver.turn(worker, most, queued))
+        self.as_mut().map_or(gone, |driver| driver.turn(worker, most, waiting))
     }
 
-    fn leave(&mut self, worker: &mut WorkerLinks, queued: &AtomicUsize) {
+    fn leave(&mut self, worker: &mut WorkerLinks, waiting: &Waiting) {
         if let Some(driver) = self {
-            driver.leave(worker, queued);
+            driver.leave(worker, waiting);
         }
     }
 }
@@ -292,7 +328,7 @@ impl<C: Core> Driver<C> {
         fence(SeqCst);
         let now = Instant::now();
         self.here = 0;
-        let busy = self.take_requests(1, &shared.queued, now) > 0 || !self.again.is_empty();
+        let busy = self.take_requests(1, &shared.waiting, now) > 0 || !self.again.is_empty();
         let busy = busy.then_some(now);
         let nap = self.last_request.filter(|last| now.saturating_duration_since(*last) < QUIET);
         let until = [busy, self.core.deadline(), nap.map(|_| now + NAP)].into_iter().flatten().min();
@@ -301,10 +337,10 @@ impl<C: Core> Driver<C> {
     }
 
     /// Acts on what is there, a few requests at the most. Returns whether the thread may sleep on.
-    fn act_while_asleep(&mut self, queued: &AtomicUsize) -> bool {
+    fn act_while_asleep(&mut self, waiting: &Waiting) -> bool {
         self.here = 0;
         let left = BROUGHT.saturating_sub(self.sleep.brought);
-        self.sleep.brought += self.take_requests(left, queued, Instant::now());
+        self.sleep.brought += self.take_requests(left, waiting, Instant::now());
         self.sleep.brought < BROUGHT && self.wakes_in_time()
     }
 
@@ -314,8 +350,9 @@ impl<C: Core> Driver<C> {
         self.core.deadline().is_none_or(in_time)
     }
 
-    /// A worker's turn: replies first, since they end what requests begin.
-    fn turn(&mut self, worker: &mut WorkerLinks, most: usize, queued: &AtomicUsize) -> Turned {
+    /// A worker's turn: replies first, since they end what requests begin. Requests so wait in their lanes, where one client's do
+    /// not hold up another's, and not as replies that nobody reads yet, whose servers would seem slow.
+    fn turn(&mut self, worker: &mut WorkerLinks, most: usize, waiting: &Waiting) -> Turned {
         self.here = self.place_of(worker);
         let now = Instant::now();
         // An error leaves no events; whatever is ready is found ready again.
@@ -324,13 +361,15 @@ impl<C: Core> Driver<C> {
             self.note_ready(&worker.events);
         }
         let replies = self.again.len();
+        // Whoever floods a link with replies stops no request for good.
+        let most_requests = most.saturating_sub(replies).max(1);
         let requests = wake_together(|| {
             self.hear(replies, now);
-            self.take_brought(most, queued, now)
+            self.take_brought(most_requests, waiting, now)
         });
         worker.closed.append(&mut self.closed);
         Turned {
-            more: replies >= most || requests == most || !self.again.is_empty(),
+            more: replies >= most || requests == most_requests || !self.again.is_empty(),
             rouse: !self.wakes_in_time(),
             gone: false,
         }
@@ -350,7 +389,7 @@ impl<C: Core> Driver<C> {
     }
 
     /// The thread waits from now on for what a worker waited for.
-    fn leave(&mut self, worker: &mut WorkerLinks, queued: &AtomicUsize) {
+    fn leave(&mut self, worker: &mut WorkerLinks, waiting: &Waiting) {
         self.here = 0;
         let now = Instant::now();
         let Driver { links, places, .. } = self;
@@ -373,17 +412,16 @@ impl<C: Core> Driver<C> {
                 self.act(now);
             }
             // That of others, too: it makes no difference to them.
-            self.take_brought(usize::MAX, queued, now);
+            self.take_brought(usize::MAX, waiting, now);
         });
     }
 
     /// Has the core act on requests of workers, so many at the most. Returns how many there were.
-    fn take_brought(&mut self, most: usize, queued: &AtomicUsize, now: Instant) -> usize {
+    fn take_brought(&mut self, most: usize, waiting: &Waiting, now: Instant) -> usize {
         let mut taken = 0;
         while taken < most
-            && let Ok(request) = self.brought.try_recv()
+            && let Some(request) = self.brought.take(waiting)
         {
-            queued.fetch_sub(1, Relaxed);
             taken += 1;
             self.core.request(request, now, &mut self.actions);
             self.act(now);
@@ -395,13 +433,12 @@ impl<C: Core> Driver<C> {
     }
 
     /// Has the core act on requests, so many at the most. Returns how many there were.
-    fn take_requests(&mut self, most: usize, queued: &AtomicUsize, now: Instant) -> usize {
+    fn take_requests(&mut self, most: usize, waiting: &Waiting, now: Instant) -> usize {
         let mut taken = 0;
         wake_together(|| {
             while taken < most
-                && let Ok(request) = self.queue.try_recv()
+                && let Some(request) = self.queue.take(waiting)
             {
-                queued.fetch_sub(1, Relaxed);
                 taken += 1;
                 self.core.request(request, now, &mut self.actions);
             }
@@ -414,10 +451,10 @@ impl<C: Core> Driver<C> {
     }
 
     /// Acts on everything that has happened.
-    fn work(&mut self, events: &Events, queued: &AtomicUsize) {
+    fn work(&mut self, events: &Events, waiting: &Waiting) {
         let now = Instant::now();
         self.here = 0;
-        self.take_requests(REQUESTS, queued, now);
+        self.take_requests(REQUESTS, waiting, now);
         self.note_ready(events);
         let mut left = self.again.len();
         while left > 0 {

@@ -395,6 +395,14 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
 impl<O: Outlet, R: Random> Core for Forwarder<O, R> {
     type Request = ForwarderRequest<O::Waiter>;
 
+    /// The client's network.
+    fn origin(request: &Self::Request) -> u64 {
+        match request {
+            ForwarderRequest::Lookup(request) => request.client.number(),
+            ForwarderRequest::Configure(_) => 0,
+        }
+    }
+
     fn request(&mut self, request: Self::Request, now: Instant, actions: &mut Vec<Action>) {
         match request {
             ForwarderRequest::Lookup(request) => self.look_up(request, now, actions),

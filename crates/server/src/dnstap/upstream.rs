@@ -106,6 +106,10 @@ impl Dnstap {
 impl<C: Core> Core for Tapped<C> {
     type Request = C::Request;
 
+    fn origin(request: &C::Request) -> u64 {
+        C::origin(request)
+    }
+
     fn request(&mut self, request: C::Request, now: Instant, actions: &mut Vec<Action>) {
         let before = actions.len();
         self.core.request(request, now, actions);

@@ -66,7 +66,8 @@ keys! {
         /// Most clients that wait for the answer to one question.
         live "clients-per-lookup" per_lookup: Int<usize, 1, 1_000_000> = Int(1000), example 200;
         /// Most questions that wait to be looked at by whoever asks; the next is answered with SERVFAIL at once, or
-        /// with what has expired.
+        /// with what has expired. Networks take turns, so one that asks much waits for itself only; and one of which fewer than a
+        /// sixteenth of these wait goes on being heard until twice as many do.
         restart "queue" queue: Int<usize, 1, 1_000_000> = Int(1000), example 2000;
         /// Most questions under way by one rule.
         live "lookups-per-rule" per_rule: Int<usize, 1, 1_000_000> = Int(10_000), example 5000;
