@@ -125,12 +125,7 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
     let dir = dir.canonicalize().map_err(|e| e.to_string())?;
     let programs = programs(arguments)?;
     if arguments.lend {
-        let what = match (arguments.internet, arguments.attacks) {
-            (true, _) => What::Internet,
-            (_, true) => What::Attacks,
-            _ => return Err("--lend needs --internet or --attacks".to_owned()),
-        };
-        return lend::run(what, &programs, arguments.queries, arguments.seed, &dir).map(|()| 0);
+        return lend(arguments, &programs, &dir);
     }
     if arguments.attacks {
         return attacks::run(&programs, arguments.seed, &dir);
@@ -191,6 +186,16 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
     }
     println!("{unexplained} unexplained");
     Ok(unexplained)
+}
+
+/// Serves the small Internet, or the zones of the attacks, for another program.
+fn lend(arguments: &Arguments, programs: &BTreeMap<Kind, PathBuf>, dir: &Path) -> Result<usize, String> {
+    let what = match (arguments.internet, arguments.attacks) {
+        (true, _) => What::Internet,
+        (_, true) => What::Attacks,
+        _ => return Err("--lend needs --internet or --attacks".to_owned()),
+    };
+    lend::run(what, programs, arguments.queries, arguments.seed, dir).map(|()| 0)
 }
 
 /// The zones that servers are given, none for the small Internet, which has its own.

@@ -451,16 +451,17 @@ fn reply_size(records: &Records, workload: Workload) -> usize {
     records.values().filter_map(answers).map(|size| size.round() as usize).next().unwrap_or(0)
 }
 
-/// One server's turn in one round: every workload of the stage, from one start.
+/// One server's turn in one round.
 fn turn(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Records) -> Result<()> {
-    if let Some(internet) = &scene.internet {
-        // Not in the namespace of the host.
-        return if apart {
-            turn_abroad(scene, internet, kind, records)
-        } else {
-            Err(Failure::new("no namespace"))
-        };
+    match &scene.internet {
+        None => turn_here(scene, round, kind, apart, records),
+        Some(internet) if apart => turn_abroad(scene, internet, kind, records),
+        Some(_) => Err(Failure::new("no namespace to join to the small Internet")),
     }
+}
+
+/// Every workload of the stage, from one start.
+fn turn_here(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Records) -> Result<()> {
     let (upstream, primary) = (scene.upstream()?, scene.primary()?);
     let server = scene.start(kind, &scene.settings(kind, apart, 0))?;
     if kind.answers() {
