@@ -27,6 +27,7 @@ mod zones;
 use clap::Parser;
 use compare::{Case, Facet, Reply};
 use fronts::{Counts, Fronts, Ways};
+use internet::lend::{self, What};
 use query::{Query, Transport};
 use report::{Said, Tally};
 use secondaries::{Moved, Origin, Secondaries};
@@ -71,6 +72,10 @@ struct Arguments {
     /// With --internet: keep it running, for a person to look around.
     #[arg(long, requires = "internet")]
     hold: bool,
+    /// With --internet or --attacks: run only what serves the zones, for a program that brings resolvers of its own, until
+    /// a line or the end of the input comes. What is to be asked goes to files.
+    #[arg(long, conflicts_with = "hold")]
+    lend: bool,
     /// Compare the peers with one another, without nomen.
     #[arg(long)]
     peers_only: bool,
@@ -119,6 +124,9 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
     std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let dir = dir.canonicalize().map_err(|e| e.to_string())?;
     let programs = programs(arguments)?;
+    if arguments.lend {
+        return lend(arguments, &programs, &dir);
+    }
     if arguments.attacks {
         return attacks::run(&programs, arguments.seed, &dir);
     }
@@ -178,6 +186,16 @@ fn run(arguments: &Arguments) -> Result<usize, String> {
     }
     println!("{unexplained} unexplained");
     Ok(unexplained)
+}
+
+/// Serves the small Internet, or the zones of the attacks, for another program.
+fn lend(arguments: &Arguments, programs: &BTreeMap<Kind, PathBuf>, dir: &Path) -> Result<usize, String> {
+    let what = match (arguments.internet, arguments.attacks) {
+        (true, _) => What::Internet,
+        (_, true) => What::Attacks,
+        _ => return Err("--lend needs --internet or --attacks".to_owned()),
+    };
+    lend::run(what, programs, arguments.queries, arguments.seed, dir).map(|()| 0)
 }
 
 /// The zones that servers are given, none for the small Internet, which has its own.

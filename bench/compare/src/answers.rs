@@ -97,7 +97,8 @@ mod tests {
 
     fn summary(rcode: u8) -> Option<Summary> {
         let none = Count::default();
-        Some(Summary { rcode, authoritative: true, truncated: false, answer: none, authority: none, glue: 0 })
+        let (authoritative, authentic, truncated) = (true, false, false);
+        Some(Summary { rcode, authoritative, authentic, truncated, answer: none, authority: none, glue: 0 })
     }
 
     fn answers(rcodes: &[Option<u8>]) -> Answers {

@@ -84,8 +84,17 @@ const BIG: u64 = 4_000_000;
 const LARGE: u64 = 35_000_000;
 /// Delegations that the goals speak of.
 const NAMES: &str = "1000000";
+/// Names that they want asked for with empty caches.
+const COLD: &str = "50000";
 /// Unsigned workloads over UDP.
 const UNSIGNED: [&str; 5] = ["one-name", "delegations", "nxdomain", "zones-10k", "zones-100k"];
+
+/// Numbers of clients that few cached names are asked for by.
+const MANY: [&str; 6] = ["1 client", "10 clients", "50 clients", "100 clients", "200 clients", "500 clients"];
+/// Microseconds in user space that an answer with signatures may take beyond one without.
+const LARGER: f64 = 0.1;
+/// Resolvers that empty caches are compared with.
+const RIVALS: [&str; 2] = ["Unbound", "Recursor"];
 
 /// A figure of a measurement.
 type Pick = fn(&Figures) -> Option<f64>;
@@ -134,8 +143,11 @@ impl Judge<'_> {
         self.tcp();
         self.idle();
         self.cached();
+        self.validated();
         self.misses();
         self.flood();
+        self.cold();
+        self.attacks();
         self.transfers();
         self.updates();
         self.goals
@@ -245,20 +257,47 @@ impl Judge<'_> {
 
     /// Answers from the cache of a forwarder.
     fn cached(&mut self) {
-        let many = ["1 client", "10 clients", "50 clients", "100 clients", "200 clients", "500 clients"];
-        for (workload, counts) in [("cached-100", &many[..]), ("cached-200k", &["20 clients"])] {
+        for (workload, counts) in [("cached-100", &MANY[..]), ("cached-200k", &["20 clients"])] {
+            self.cached_answers(workload, counts, 0.0);
+        }
+    }
+
+    /// The same answers with signatures, validated: they may take somewhat more in user space, since they are larger.
+    fn validated(&mut self) {
+        for (workload, plain, counts) in
+            [("validated-100", "cached-100", &MANY[..]), ("validated-200k", "cached-200k", &["20 clients"])]
+        {
+            self.cached_answers(workload, counts, LARGER);
             for clients in counts {
                 let load = format!("saturated, {clients}");
-                let place = (workload, load.as_str());
-                self.best_peer_of("rate", place, |f| f.qps, f64::max, (Relation::Above, 1.0, "×"));
-                self.best_peer("mean latency", place, |f| f.latency_mean_us, Relation::Below, 1.0);
-                self.best_peer("p99", place, |f| f.latency_p99_us, Relation::Below, 1.0);
-                self.best_peer("CPU", place, |f| f.cpu_us, Relation::AtMost, 0.55);
-                let own = self.own(workload, &load, |f| f.user_us);
-                self.plain("user CPU per query", place, Relation::AtMost, 0.35, "µs", own);
+                let above = |workload: &str| {
+                    let user: Pick = |f| f.user_us;
+                    let floor = self.series(workload, &load, "reflector", user)?;
+                    let mut own = self.own(workload, &load, user)?;
+                    own.values =
+                        own.values.iter().zip(&floor.values).map(|(own, floor)| own - floor).collect();
+                    Some(own)
+                };
+                let both = (above(workload), above(plain));
+                let goal = format!("user CPU above the reflector, above that of {plain}");
+                self.combined(&goal, (workload, &load), both, DIFFERENCE, at_most(LARGER, "µs"));
             }
-            self.reflector("CPU above the reflector", (workload, USUAL), |f| f.cpu_us, 0.5);
         }
+    }
+
+    /// Answers from a cache, for which so many microseconds more may be used in user space.
+    fn cached_answers(&mut self, workload: &str, counts: &[&str], more: f64) {
+        for clients in counts {
+            let load = format!("saturated, {clients}");
+            let place = (workload, load.as_str());
+            self.best_peer_of("rate", place, |f| f.qps, f64::max, (Relation::Above, 1.0, "×"));
+            self.best_peer("mean latency", place, |f| f.latency_mean_us, Relation::Below, 1.0);
+            self.best_peer("p99", place, |f| f.latency_p99_us, Relation::Below, 1.0);
+            self.best_peer("CPU", place, |f| f.cpu_us, Relation::AtMost, 0.55);
+            let own = self.own(workload, &load, |f| f.user_us);
+            self.plain("user CPU per query", place, Relation::AtMost, 0.35 + more, "µs", own);
+        }
+        self.reflector("CPU above the reflector", (workload, USUAL), |f| f.cpu_us, 0.5 + more);
     }
 
     /// Names that a forwarder has to ask for.
@@ -287,6 +326,39 @@ impl Judge<'_> {
         let place = ("overload", "client beside twice the capacity");
         let own = self.own(place.0, place.1, |f| f.served_percent);
         self.plain("cached queries answered", place, Relation::AtLeast, 99.0, "%", own);
+    }
+
+    /// Names that nothing is known of.
+    fn cold(&mut self) {
+        let (wall, cpu, asked): (Pick, Pick, Pick) = (|f| f.wall_seconds, |f| f.cpu_us, |f| f.forwarded);
+        for load in ["unsigned zones", "signed zones"] {
+            let place = ("cold", load);
+            for peer in RIVALS {
+                for (what, pick) in [("wall time", wall), ("CPU", cpu)] {
+                    let both = (self.own("cold", load, pick), self.series("cold", load, peer, pick));
+                    let below = (Relation::Below, 1.0, "×");
+                    self.combined(&format!("{what} to {peer}'s"), place, both, RATIO, below);
+                }
+            }
+            let rivals = RIVALS.iter().filter_map(|peer| self.series("cold", load, peer, asked)).collect();
+            let both = (self.own("cold", load, asked), best(rivals, f64::min));
+            let goal = "upstream queries to the fewer of Unbound's and Recursor's";
+            self.combined(goal, place, both, RATIO, at_most(1.2, "×"));
+        }
+    }
+
+    /// Queries made to use up the processor.
+    fn attacks(&mut self) {
+        let p99: Pick = |f| f.latency_p99_us;
+        for load in ["client beside KeyTrap", "client beside NSEC3 hashes"] {
+            let place = ("attacks", load);
+            let own = self.own(place.0, load, |f| f.attack_ms);
+            self.plain("CPU per malicious query", place, Relation::AtMost, 5.0, "ms", own);
+            let own = self.own(place.0, load, |f| f.served_percent);
+            self.plain("benign queries answered", place, Relation::AtLeast, 99.9, "%", own);
+            let both = (self.own(place.0, load, p99), self.own(place.0, "client alone", p99));
+            self.combined("cached p99 to that without an attack", place, both, RATIO, at_most(2.0, "×"));
+        }
     }
 
     /// Whole zones, sent and taken; small ones prove nothing.
@@ -503,14 +575,15 @@ pub(crate) fn table(results: &Results) -> String {
             verdict.to_string() + if torn { &rounds } else { "" },
         ]);
     }
-    let small = results.settings.get("names").is_some_and(|names| names != NAMES);
+    let other = |(key, wanted): (&str, &str)| results.settings.get(key).is_some_and(|value| value != wanted);
+    let small = [("names", NAMES), ("cold names", COLD)].into_iter().any(other);
     format!(
         "\n## goals — {} met, {} missed, {} not measured\n\n{}{}",
         count(Verdict::Met),
         count(Verdict::Missed),
         count(Verdict::NotMeasured),
         if small {
-            "The zones have other sizes than the goals speak of: nothing here counts.\n\n"
+            "The zones, or the names asked for, are not as many as the goals speak of: nothing here counts.\n\n"
         } else {
             ""
         },
@@ -576,6 +649,11 @@ mod tests {
         assert!(!table(&results).contains("nothing here counts"));
         results.settings.insert("names".to_string(), "500".to_string());
         assert!(table(&results).contains("nothing here counts"));
+        results.settings.insert("names".to_string(), NAMES.to_string());
+        results.settings.insert("cold names".to_string(), COLD.to_string());
+        assert!(!table(&results).contains("nothing here counts"));
+        results.settings.insert("cold names".to_string(), "300".to_string());
+        assert!(table(&results).contains("nothing here counts"));
     }
 
     #[test]
@@ -615,6 +693,72 @@ mod tests {
         assert_eq!(verdict("p99 to the best peer's", place), Verdict::Missed);
         let flood = found(&goals, "cached p99 to that without a flood", "flood, client beside a flood");
         assert_eq!((flood.measured, flood.verdict), (Some(4.5), Verdict::Missed));
+    }
+
+    #[test]
+    fn cold_names_are_held_to_the_two_that_are_named_and_to_the_fewer_of_their_queries() {
+        let cell = |wall: f64, cpu: f64, asked: f64| {
+            let (wall_seconds, cpu_us, forwarded) = (Some(wall), Some(cpu), Some(asked));
+            vec![Figures { wall_seconds, cpu_us, forwarded, ..Figures::default() }]
+        };
+        let rows = vec![
+            row("cold", "signed zones", "nomen", cell(2.0, 90.0, 1.3)),
+            row("cold", "signed zones", "Unbound", cell(3.0, 80.0, 1.1)),
+            row("cold", "signed zones", "Recursor", cell(2.0, 100.0, 1.0)),
+            // Of which nothing is asked.
+            row("cold", "signed zones", "BIND", cell(1.0, 1.0, 0.1)),
+        ];
+        let goals = evaluate(&Results { rows, ..Results::default() });
+        let verdict = |goal: &str| found(&goals, goal, "cold, signed zones").verdict;
+        assert_eq!(verdict("wall time to Unbound's"), Verdict::Met);
+        assert_eq!(verdict("wall time to Recursor's"), Verdict::Missed, "not less");
+        assert_eq!(verdict("CPU to Unbound's"), Verdict::Missed);
+        assert_eq!(verdict("CPU to Recursor's"), Verdict::Met);
+        let asked =
+            found(&goals, "upstream queries to the fewer of Unbound's and Recursor's", "cold, signed zones");
+        assert_eq!((asked.measured, asked.verdict), (Some(1.3), Verdict::Missed));
+        assert!(asked.from.contains("Recursor 1.00"), "{}", asked.from);
+    }
+
+    #[test]
+    fn a_malicious_query_has_its_bounds() {
+        let cell = |attack_ms: Option<f64>, served: f64, p99: f64| {
+            let (served_percent, latency_p99_us) = (Some(served), Some(p99));
+            vec![Figures { attack_ms, served_percent, latency_p99_us, ..Figures::default() }]
+        };
+        let rows = vec![
+            row("attacks", "client alone", "nomen", cell(None, 100.0, 100.0)),
+            row("attacks", "client beside KeyTrap", "nomen", cell(Some(4.9), 99.95, 200.0)),
+            row("attacks", "client beside NSEC3 hashes", "nomen", cell(Some(5.1), 99.8, 201.0)),
+        ];
+        let goals = evaluate(&Results { rows, ..Results::default() });
+        let wanted =
+            ["CPU per malicious query", "benign queries answered", "cached p99 to that without an attack"];
+        for goal in wanted {
+            let verdict = |load: &str| found(&goals, goal, &format!("attacks, client beside {load}")).verdict;
+            assert_eq!(
+                (verdict("KeyTrap"), verdict("NSEC3 hashes")),
+                (Verdict::Met, Verdict::Missed),
+                "{goal}"
+            );
+        }
+    }
+
+    #[test]
+    fn signatures_cost_what_is_left_above_the_reflector() {
+        let user = |value: f64| vec![Figures { user_us: Some(value), ..Figures::default() }];
+        let load = "saturated, 20 clients";
+        let rows = vec![
+            row("cached-200k", load, "nomen", user(0.30)),
+            row("cached-200k", load, "reflector", user(0.05)),
+            row("validated-200k", load, "nomen", user(0.50)),
+            row("validated-200k", load, "reflector", user(0.20)),
+        ];
+        let goals = evaluate(&Results { rows, ..Results::default() });
+        let goal = "user CPU above the reflector, above that of cached-200k";
+        let goal = found(&goals, goal, "validated-200k, saturated, 20 clients");
+        assert!((goal.measured.unwrap() - 0.05).abs() < 1e-9, "{goal:?}");
+        assert_eq!(goal.verdict, Verdict::Met);
     }
 
     #[test]

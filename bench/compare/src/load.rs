@@ -75,12 +75,15 @@ pub(crate) struct Dnsperf {
 
 /// Runs dnsperf for this long.
 pub(crate) fn dnsperf(server: SocketAddr, queries: &Path, how: Dnsperf, seconds: f64) -> Result<Load> {
-    let mut command = dnsperf_command(server, how);
+    let mut command = dnsperf_command(server, how, 1);
     command.args(["-l", &format!("{seconds}")]).arg("-d").arg(queries);
     let output =
         run(&mut command, Duration::from_secs_f64(seconds + 30.0)).context(|| "dnsperf".to_string())?;
     figures(&output)
 }
+
+/// Seconds until a query counts as lost that is asked once.
+const PATIENCE: u32 = 5;
 
 /// Runs dnsperf once through the queries, however long that takes.
 pub(crate) fn dnsperf_once(
@@ -89,7 +92,7 @@ pub(crate) fn dnsperf_once(
     how: Dnsperf,
     patience: Duration,
 ) -> Result<Load> {
-    let mut command = dnsperf_command(server, how);
+    let mut command = dnsperf_command(server, how, PATIENCE);
     command.args(["-n", "1"]).arg("-d").arg(queries);
     figures(&run(&mut command, patience).context(|| "dnsperf".to_string())?)
 }
@@ -102,7 +105,7 @@ pub(crate) fn dnsperf_fed(
     seconds: f64,
     mut next: impl FnMut(&mut Vec<u8>) + Send,
 ) -> Result<Load> {
-    let mut command = dnsperf_command(server, how);
+    let mut command = dnsperf_command(server, how, 1);
     command.args(["-l", &format!("{seconds}")]).stdin(Stdio::piped());
     let mut child = start(&mut command)?;
     let input = child.stdin.take().context(|| "dnsperf without input".to_string())?;
@@ -133,11 +136,21 @@ fn feed(mut out: impl Write, next: &mut impl FnMut(&mut Vec<u8>)) {
     }
 }
 
-fn dnsperf_command(server: SocketAddr, how: Dnsperf) -> Command {
+fn dnsperf_command(server: SocketAddr, how: Dnsperf, patience: u32) -> Command {
+    let patience = patience.to_string();
     let mut command = Command::new("dnsperf");
     command
         .args(["-B", "-s", &server.ip().to_string(), "-p", &server.port().to_string()])
-        .args(["-c", &how.clients.to_string(), "-q", &how.outstanding.to_string(), "-T", "1", "-t", "1"])
+        .args([
+            "-c",
+            &how.clients.to_string(),
+            "-q",
+            &how.outstanding.to_string(),
+            "-T",
+            "1",
+            "-t",
+            &patience,
+        ])
         .args(["-m", if how.tcp { "tcp" } else { "udp" }, "-O", SUPPRESSED]);
     if let Some(rate) = how.rate {
         command.args(["-Q", &rate.to_string()]);

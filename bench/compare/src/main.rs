@@ -5,8 +5,9 @@ mod answers;
 mod axfr;
 mod client;
 mod failure;
-mod forwarders;
 mod goals;
+mod internet;
+mod iterating;
 mod load;
 mod measure;
 mod message;
@@ -17,6 +18,7 @@ mod queries;
 mod random;
 mod reflector;
 mod report;
+mod resolvers;
 mod resolving;
 mod servers;
 mod session;
@@ -151,12 +153,18 @@ struct Resolvers {
     /// The same in the workload flood, which is to fill it.
     #[arg(long, default_value_t = 32)]
     flood_cache_size: u64,
-    /// Cached names of the workload cached-200k.
+    /// Cached names of the workloads cached-200k and validated-200k.
     #[arg(long, default_value_t = 200_000)]
     cached_names: u64,
     /// Names that the well-behaved client of the workload flood asks for.
     #[arg(long, default_value_t = 20_000)]
     client_names: u64,
+    /// Names that the workload cold asks for, of each kind of zones.
+    #[arg(long, default_value_t = 50_000)]
+    cold_names: u64,
+    /// The program that lends the small Internet to cold and attacks, which take the rights of root.
+    #[arg(long, default_value = "target/release/conformance")]
+    conformance: PathBuf,
     /// Queries a second for new names where the resolver is not saturated.
     #[arg(long, default_value_t = 5_000)]
     miss_rate: u64,
@@ -281,6 +289,8 @@ fn plan(arguments: &Arguments, results: &mut Results) -> Result<Plan> {
         miss_rate: if smoke { 1_000 } else { resolvers.miss_rate },
         cache: resolvers.cache_size.max(1) << 20,
         flood_cache: resolvers.flood_cache_size.max(1) << 20,
+        conformance: fs::canonicalize(&resolvers.conformance)
+            .unwrap_or_else(|_| resolvers.conformance.clone()),
     })
 }
 
@@ -309,6 +319,7 @@ fn sizes(arguments: &Arguments) -> Sizes {
             signed: 100,
             queries: 2000,
             cached: 1000,
+            cold: 300,
             client: 100,
             updated: 500,
         }
@@ -320,6 +331,7 @@ fn sizes(arguments: &Arguments) -> Sizes {
             signed: arguments.signed_names.max(10),
             queries: arguments.queries.max(1000),
             cached: arguments.resolvers.cached_names.clamp(1, 10_000_000),
+            cold: arguments.resolvers.cold_names.clamp(100, 10_000_000),
             client: arguments.resolvers.client_names.clamp(1, 10_000_000),
             updated: arguments.updated_names.clamp(5, 25_000_000),
         }
@@ -341,6 +353,7 @@ fn describe(plan: &Plan, results: &mut Results) {
     set("names", plan.sizes.names.to_string());
     set("signed names", plan.sizes.signed.to_string());
     set("updated names", plan.sizes.updated.to_string());
+    set("cold names", plan.sizes.cold.to_string());
     set("queries", plan.sizes.queries.to_string());
     set("cache MiB", (plan.cache >> 20).to_string());
     set("flood cache MiB", (plan.flood_cache >> 20).to_string());

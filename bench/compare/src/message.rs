@@ -93,6 +93,8 @@ pub(crate) struct Summary {
     pub(crate) rcode: u8,
     /// Authoritative answer.
     pub(crate) authoritative: bool,
+    /// Validated (AD).
+    pub(crate) authentic: bool,
     /// Truncated; the sections are then not compared.
     pub(crate) truncated: bool,
     /// Answer section.
@@ -123,6 +125,7 @@ pub(crate) fn summarise(message: &[u8]) -> Result<Summary, &'static str> {
     let mut summary = Summary {
         rcode: header[3] & 15,
         authoritative: header[2] & 4 != 0,
+        authentic: header[3] & 0x20 != 0,
         truncated: header[2] & 2 != 0,
         answer: Count::default(),
         authority: Count::default(),

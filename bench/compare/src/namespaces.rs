@@ -1,5 +1,6 @@
 //! Two network namespaces with a veth pair between them: the generator's and the server's. They are made for one
-//! round and deleted after it. Everything stays on 198.18.0.0/30 (RFC 2544, benchmarking) inside them.
+//! round and deleted after it. Everything stays on 198.18.0.0/30 (RFC 2544, benchmarking) inside them. Resolvers on the small
+//! Internet have another pair to it.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -60,6 +61,53 @@ impl Drop for Pair {
     }
 }
 
+/// A pair of interfaces between the calling thread's namespace and that of the small Internet. Both are gone when it is dropped.
+pub(crate) struct Link(());
+
+/// The near end of a [`Link`].
+const NEAR: &str = "abroad";
+/// The far end.
+const FAR: &str = "resolver";
+/// Addresses of both ends (RFC 5737, documentation).
+const ENDS: [&str; 2] = ["203.0.113.1", "203.0.113.2"];
+/// What is at the far end.
+const ABROAD: &str = "198.18.0.0/15";
+
+impl Link {
+    /// Makes it; `path` is where `namespace` is found by other programs.
+    pub(crate) fn create(namespace: &File, path: &str) -> Result<Link> {
+        ip(&["link", "add", NEAR, "type", "veth", "peer", "name", FAR, "netns", path])?;
+        let link = Link(());
+        let [near, far] = ENDS.map(|end| format!("{end}/30"));
+        ip(&["addr", "add", &near, "dev", NEAR])?;
+        ip(&["link", "set", NEAR, "up"])?;
+        inside(namespace, || {
+            ip(&["addr", "add", &far, "dev", FAR])?;
+            ip(&["link", "set", FAR, "up"])
+        })?;
+        ip(&["route", "add", ABROAD, "via", ENDS[1], "dev", NEAR])?;
+        Ok(link)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let _ = ip(&["link", "del", NEAR]);
+    }
+}
+
+/// Does something on a thread in a namespace: what it opens and starts stays there.
+pub(crate) fn inside<T: Send>(namespace: &File, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let done = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            sys::enter_network(namespace)?;
+            work()
+        });
+        thread.join()
+    });
+    done.unwrap_or_else(|_| Err(Failure::new("a thread in a namespace failed")))
+}
+
 fn open(namespace: &str) -> Result<File> {
     File::open(Path::new("/run/netns").join(namespace)).context(|| namespace.to_string())
 }
@@ -94,14 +142,6 @@ pub(crate) fn socket(namespace: Option<&str>, server: SocketAddr) -> Result<UdpS
         Ok(socket)
     };
     let Some(namespace) = namespace else { return connect() };
-    let file = open(namespace)?;
-    // A socket stays in the namespace it was opened in, so a thread of its own may go there and end.
-    let opened = std::thread::scope(|scope| {
-        let inside = scope.spawn(|| {
-            sys::enter_network(&file)?;
-            connect()
-        });
-        inside.join()
-    });
-    opened.unwrap_or_else(|_| Err(Failure::new("opening a socket in a namespace failed")))
+    // A socket stays in the namespace it was opened in.
+    inside(&open(namespace)?, connect)
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::failure::{Context, Failure, Result};
 use crate::message::{Edns, kind, write_query};
 use crate::random::{LABELS, Random, label};
-use crate::zones::small_zone_name;
+use crate::zones::{SIGNED, small_zone_name};
 
 /// Parts that a set of queries is cut into: a warm-up and a measurement at each of four numbers of clients.
 const PARTS: u64 = 8;
@@ -30,6 +30,25 @@ pub(crate) struct QuerySet {
     pub(crate) text: PathBuf,
     /// How many there are.
     pub(crate) count: u64,
+}
+
+/// Questions that clients ask again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// Those that the benchmark's upstream answers.
+    Plain,
+    /// Those that the signed zone answers, with DO.
+    Signed,
+}
+
+impl Known {
+    /// The question with this number: six kinds in turn, each name once.
+    fn question(self, seed: u64, number: u64) -> (String, u16, Edns) {
+        match self {
+            Known::Plain => known(seed, number),
+            Known::Signed => validated(seed, number),
+        }
+    }
 }
 
 /// A mix of queries and what it needs to know of the zones.
@@ -60,14 +79,16 @@ pub(crate) enum Mix {
         names: Vec<String>,
     },
     /// What clients of resolvers ask for again and again, every question once, in order.
-    Each,
+    Each(Known),
     /// The same questions, each as often as the others.
     Even {
         /// Questions.
         count: u64,
+        /// Which.
+        known: Known,
     },
     /// The same questions as resolvers get them: the nth most popular one n times as rarely as the first (Zipf).
-    Popular(Zipf),
+    Popular(Zipf, Known),
     /// Names below the wildcard, each once.
     Unique,
 }
@@ -75,9 +96,9 @@ pub(crate) enum Mix {
 impl Mix {
     fn next(&self, number: u64, seed: u64, random: &mut Random) -> (String, u16, Edns) {
         match self {
-            Mix::Each => known(seed, number),
-            Mix::Even { count } => known(seed, random.below(*count)),
-            Mix::Popular(zipf) => known(seed, zipf.pick(random)),
+            Mix::Each(known) => known.question(seed, number),
+            Mix::Even { count, known } => known.question(seed, random.below(*count)),
+            Mix::Popular(zipf, known) => known.question(seed, zipf.pick(random)),
             Mix::Unique => unique(seed, number),
             Mix::OneName => ("www.example.com".to_string(), kind::A, Edns::None),
             Mix::Delegations { count, nxdomain } => delegation(seed, random, *count, *nxdomain),
@@ -89,7 +110,7 @@ impl Mix {
 
     /// Whether a recursive answer is wanted (RD).
     fn recurses(&self) -> bool {
-        matches!(self, Mix::Each | Mix::Even { .. } | Mix::Popular(_) | Mix::Unique)
+        matches!(self, Mix::Each(_) | Mix::Even { .. } | Mix::Popular(..) | Mix::Unique)
     }
 }
 
@@ -125,6 +146,14 @@ fn known(seed: u64, number: u64) -> (String, u16, Edns) {
     let at = (number % 6) as usize;
     let prefix = if at == 5 { MISSING } else { "" };
     (format!("{prefix}{}.example.net", label(seed, number)), TYPES[at], Edns::None)
+}
+
+/// The same of the signed zone; there is no kind of its own for NS, which would be a delegation.
+pub(crate) fn validated(seed: u64, number: u64) -> (String, u16, Edns) {
+    const TYPES: [u16; 6] = [kind::A, kind::AAAA, kind::MX, kind::TXT, kind::A, kind::A];
+    let at = (number % 6) as usize;
+    let prefix = if at == 5 { MISSING } else { "" };
+    (format!("{prefix}{}.{SIGNED}", label(seed, number)), TYPES[at], Edns::Do)
 }
 
 /// The question with this number that nobody asks twice.
@@ -370,8 +399,8 @@ mod tests {
         let all = |mix: &Mix, key: &str| {
             read(&make(folder.path(), key, mix, 9, 600).unwrap().wire, 1000, 1).unwrap()
         };
-        let (each, unique) = (all(&Mix::Each, "each"), all(&Mix::Unique, "unique"));
-        let popular = all(&Mix::Popular(Zipf::new(50)), "popular");
+        let (each, unique) = (all(&Mix::Each(Known::Plain), "each"), all(&Mix::Unique, "unique"));
+        let popular = all(&Mix::Popular(Zipf::new(50), Known::Plain), "popular");
         for queries in [&each, &unique, &popular] {
             assert!(queries.iter().all(|query| query[2] == 1), "RD");
         }

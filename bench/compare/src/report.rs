@@ -55,6 +55,18 @@ pub(crate) struct Figures {
     pub(crate) failed_percent: Option<f64>,
     /// Queries to the upstream for each of the load's answers.
     pub(crate) forwarded: Option<f64>,
+    /// The part of them that came over TCP: connections.
+    pub(crate) forwarded_tcp: Option<f64>,
+    /// Seconds from the first query to the last answer, where each name is asked for once.
+    pub(crate) wall_seconds: Option<f64>,
+    /// Answers with NOERROR there.
+    pub(crate) noerror: Option<f64>,
+    /// Answers with NXDOMAIN there.
+    pub(crate) nxdomain: Option<f64>,
+    /// Answers with SERVFAIL there.
+    pub(crate) servfail: Option<f64>,
+    /// CPU milliseconds of the server for each malicious query.
+    pub(crate) attack_ms: Option<f64>,
     /// Queries a second that the load sent, where it did not wait for answers.
     pub(crate) offered_qps: Option<f64>,
     /// What it was to send.
@@ -177,6 +189,12 @@ impl Figures {
             served_percent: of(|f| f.served_percent),
             failed_percent: of(|f| f.failed_percent),
             forwarded: of(|f| f.forwarded),
+            forwarded_tcp: of(|f| f.forwarded_tcp),
+            wall_seconds: of(|f| f.wall_seconds),
+            noerror: of(|f| f.noerror),
+            nxdomain: of(|f| f.nxdomain),
+            servfail: of(|f| f.servfail),
+            attack_ms: of(|f| f.attack_ms),
             offered_qps: of(|f| f.offered_qps),
             wanted_qps: of(|f| f.wanted_qps),
             peak_bytes: of(|f| f.peak_bytes),
@@ -549,9 +567,10 @@ pub(crate) fn table(results: &Results) -> String {
 }
 
 /// Columns of a table of loads; those without a figure in any row are left out.
-const LOAD_HEAD: [&str; 39] = [
+const LOAD_HEAD: [&str; 45] = [
     "load",
     "server",
+    "wall s",
     "qps",
     "CPU µs",
     "user",
@@ -571,13 +590,18 @@ const LOAD_HEAD: [&str; 39] = [
     "bytes",
     "loss %",
     "failed %",
+    "NOERROR",
+    "NXDOMAIN",
+    "SERVFAIL",
     "offered",
     "wanted",
     "fwd",
+    "fwd TCP",
     "added p50",
     "added p99",
     "hit %",
     "served %",
+    "ms/attack",
     "peak MB",
     "of bound",
     "s",
@@ -619,6 +643,7 @@ fn load_line(row: &Row) -> Vec<String> {
     vec![
         row.load.clone(),
         row.server.clone() + row.note.as_ref().map_or("", |_| " (!)"),
+        cell(f.wall_seconds, 2),
         thousands(f.qps),
         cell(f.cpu_us, 2) + mark(f.cpu_us),
         cell(f.user_us, 2),
@@ -638,13 +663,18 @@ fn load_line(row: &Row) -> Vec<String> {
         cell(f.response_size, 0),
         cell(f.loss_percent, 2),
         cell(f.failed_percent, 2),
+        thousands(f.noerror),
+        thousands(f.nxdomain),
+        thousands(f.servfail),
         thousands(f.offered_qps),
         thousands(f.wanted_qps),
         cell(f.forwarded, 2),
+        cell(f.forwarded_tcp, 3),
         cell(f.added_p50_us, 1),
         cell(f.added_p99_us, 1),
         cell(f.hit_percent, 1),
         cell(f.served_percent, 2),
+        cell(f.attack_ms, 2),
         cell(f.peak_bytes.map(|bytes| bytes / 1e6), 1),
         cell(f.bound_share, 2),
         cell(m.seconds, 3),

@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::failure::{Failure, Result};
 use crate::load::{self, Dnsperf, Load};
 use crate::measure::{self, Usage, Watch};
-use crate::queries::{self, Mix, Zipf};
+use crate::queries::{self, Known, Mix, Zipf};
 use crate::random::Random;
 use crate::report::Figures;
 use crate::servers::Server;
@@ -18,11 +18,11 @@ use crate::upstream::Upstream;
 use crate::workloads::{Cell, Workload};
 
 /// Where the well-behaved client asks from: another network than the loads, for servers that tell networks apart.
-const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 1, 1);
+pub(crate) const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 1, 1);
 /// Where loads come from.
-const LOAD: Ipv4Addr = Ipv4Addr::LOCALHOST;
+pub(crate) const LOAD: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// Queries a second of the well-behaved client.
-const CLIENT_RATE: u64 = 1000;
+pub(crate) const CLIENT_RATE: u64 = 1000;
 /// Queries a second beside misses, for their latency.
 const PROBE_RATE: u64 = 500;
 /// Queries in flight of a flood; a server that holds fewer has to decide whom it leaves waiting.
@@ -73,7 +73,9 @@ impl Ground<'_> {
     pub(crate) fn warm(&self) -> Result<Option<f64>> {
         let plan = self.plan;
         let Some(names) = self.workload.known(&plan.sizes) else { return Ok(None) };
-        let set = queries::make(&plan.work.join("queries"), "known", &Mix::Each, plan.seed, names)?;
+        let which = self.workload.which();
+        let key = if which == Known::Plain { "known" } else { "known-signed" };
+        let set = queries::make(&plan.work.join("queries"), key, &Mix::Each(which), plan.seed, names)?;
         let how = Dnsperf { clients: 10, outstanding: 50, rate: None, tcp: false };
         let resident = || measure::memory(&measure::processes(self.server.group())).resident;
         let before = resident();
@@ -265,7 +267,7 @@ fn hits(answered: u64, forwarded: u64) -> Option<f64> {
 }
 
 /// Percentage of answers that are neither NOERROR nor NXDOMAIN.
-fn failed(load: &Load) -> Option<f64> {
+pub(crate) fn failed(load: &Load) -> Option<f64> {
     let all: u64 = load.rcodes.values().sum();
     let good: u64 = ["NOERROR", "NXDOMAIN"].iter().filter_map(|code| load.rcodes.get(*code)).sum();
     (all > 0).then(|| 100.0 * (all - good) as f64 / all as f64)

@@ -13,9 +13,9 @@ use clap::ValueEnum;
 
 use crate::answers::exchange;
 use crate::failure::{Context, Failure, Result};
-use crate::forwarders;
 use crate::measure;
 use crate::namespaces;
+use crate::resolvers::{self, Anchor, Resolving};
 use crate::sys;
 use crate::zones::{Denial, ZoneSet};
 
@@ -77,6 +77,11 @@ impl Kind {
             self,
             Kind::Nomen | Kind::Bind | Kind::Unbound | Kind::Recursor | Kind::Dnsdist | Kind::Kresd
         )
+    }
+
+    /// Whether it finds names from the root on, and validates.
+    pub(crate) fn validates(self) -> bool {
+        matches!(self, Kind::Nomen | Kind::Bind | Kind::Unbound | Kind::Recursor)
     }
 
     /// Whether it takes zones from a primary, and is told of changes.
@@ -203,6 +208,8 @@ pub(crate) struct Settings {
     pub(crate) state: Option<PathBuf>,
     /// What it is there for.
     pub(crate) role: Role,
+    /// Where trust begins for a resolver that validates.
+    pub(crate) anchor: Option<Anchor>,
 }
 
 /// What a server is there for.
@@ -217,16 +224,7 @@ pub(crate) enum Role {
     /// It answers from zones in files, and whoever has its own address may update them.
     Updated,
     /// It has no zones.
-    Forwards(Forwarding),
-}
-
-/// How a server forwards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Forwarding {
-    /// Where everything goes.
-    pub(crate) upstream: SocketAddr,
-    /// Bytes that the cache may use.
-    pub(crate) cache: u64,
+    Resolves(Resolving),
 }
 
 impl Settings {
@@ -299,7 +297,7 @@ pub(crate) fn start(
     fs::create_dir_all(&settings.folder)?;
     let program = find(&programs.of(kind)).context(|| format!("{} is not installed", kind.name()))?;
     let arguments = match settings.role {
-        Role::Forwards(forwarding) if kind.forwards() => forwarders::configure(kind, settings, forwarding)?,
+        Role::Resolves(resolving) if kind.forwards() => resolvers::configure(kind, settings, resolving)?,
         _ => configure(kind, settings, zones)?,
     };
     let log = File::create(settings.folder.join("log"))?;
@@ -479,7 +477,7 @@ fn nomen(settings: &Settings, zones: &ZoneSet) -> String {
             }
             Role::Sends => writeln!(text, "file = \"{file}\"\nallow-transfer = [\"{ip}\"]"),
             Role::Updated => writeln!(text, "file = \"{file}\"\nallow-update = [\"{ip}\"]"),
-            Role::Answers | Role::Forwards(_) => writeln!(text, "file = \"{file}\""),
+            Role::Answers | Role::Resolves(_) => writeln!(text, "file = \"{file}\""),
         };
     }
     text
@@ -532,7 +530,7 @@ fn knot(settings: &Settings, zones: &ZoneSet) -> String {
         Role::Takes(_) => (Some("notify"), "    master: primary\n"),
         Role::Updated => (Some("update"), "    zonefile-sync: -1\n    zonefile-load: whole\n"),
         Role::Sends => (Some("transfer"), KNOT_FROM_FILES),
-        Role::Answers | Role::Forwards(_) => (None, KNOT_FROM_FILES),
+        Role::Answers | Role::Resolves(_) => (None, KNOT_FROM_FILES),
     };
     if let Some(action) = action {
         let _ = write!(text, "acl:\n  - id: own\n    address: {ip}\n    action: {action}\n");
@@ -689,6 +687,7 @@ mod tests {
             response_size: 0,
             state: None,
             role: Role::Answers,
+            anchor: None,
         };
         for text in [
             nomen(&settings, &zones),
@@ -717,6 +716,7 @@ mod tests {
                 response_size: 0,
                 state: None,
                 role,
+                anchor: None,
             };
             [nomen, nsd, knot, bind, pdns].map(|write| write(&settings, &zones))
         };

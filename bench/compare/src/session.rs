@@ -3,28 +3,32 @@
 //! nomen and is measured right before or after it, since what is wanted is their difference.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::answers::{self, Answers};
 use crate::axfr::Content;
-use crate::failure::{Failure, Result};
+use crate::failure::{Context, Failure, Result};
+use crate::internet::Internet;
+use crate::iterating::Abroad;
 use crate::load::{self, Dnsperf, Load};
 use crate::measure::{self, CpuTicks, Watch};
+use crate::message::{Count, Edns, Summary, kind, write_query};
 use crate::namespaces::{self, Pair};
 use crate::primary::{Primary, Versions};
 use crate::queries::{self, QuerySet};
 use crate::report::{Agreement, Figures, Group, Loading, Noise, Results, Row};
+use crate::resolvers::{Anchor, Resolving, Source};
 use crate::resolving::Ground;
-use crate::servers::{self, Forwarding, Kind, Programs, Role, Server, Settings, Startup};
+use crate::servers::{self, Kind, Programs, Role, Server, Settings, Startup};
 use crate::sys;
 use crate::transfers;
 use crate::updating::Updating;
 use crate::upstream::Upstream;
 use crate::workloads::{Base, Cell, Sizes, Stage, Workload, stages};
-use crate::zones::{DELEGATIONS, ZoneSet};
+use crate::zones::{self, DELEGATIONS, ZoneSet};
 
 /// What the command line asked for.
 #[derive(Clone, Debug)]
@@ -75,12 +79,19 @@ pub(crate) struct Plan {
     pub(crate) cache: u64,
     /// The same where a flood is to fill it.
     pub(crate) flood_cache: u64,
+    /// The program that lends the small Internet.
+    pub(crate) conformance: PathBuf,
 }
 
 impl Plan {
     /// Whether anybody will look at the figures: nobody does where a tenth of a second is measured.
     pub(crate) fn is_timed(&self) -> bool {
         self.seconds >= 0.5
+    }
+
+    /// Seconds of malicious queries: few a second, and one benign query in a thousand is to show.
+    pub(crate) fn attack_seconds(&self) -> f64 {
+        3.0 * self.seconds
     }
 }
 
@@ -124,12 +135,21 @@ fn part(records: &mut Records, kind: Kind, workload: Workload) -> &mut Part {
 /// A workload of the stage with its queries.
 struct Task {
     workload: Workload,
-    queries: QuerySet,
+    /// `None` where they come with the small Internet.
+    queries: Option<QuerySet>,
     /// Asked of every server before it is timed.
     sample: Vec<Vec<u8>>,
     /// For our own clients.
     timed: Vec<Vec<u8>>,
     cells: Vec<Cell>,
+}
+
+impl Task {
+    /// One on the small Internet.
+    fn abroad(workload: Workload, internet: &Internet, plan: &Plan) -> Result<Task> {
+        let sample = internet.sample(workload, plan.sample)?;
+        Ok(Task { workload, queries: None, sample, timed: Vec::new(), cells: workload.cells(&plan.clients) })
+    }
 }
 
 /// A stage with everything it needs.
@@ -142,6 +162,10 @@ struct Scene<'a> {
     versions: Option<Versions>,
     /// What they must send in `axfr-out`.
     content: Option<Content>,
+    /// Where resolvers find everything from the root on.
+    internet: Option<Internet>,
+    /// Where their trust begins.
+    anchor: Option<Anchor>,
     /// Servers in order, without the reflector unless it is alone.
     kinds: Vec<Kind>,
     /// The server that the reflector runs beside, if it takes part.
@@ -159,6 +183,10 @@ pub(crate) fn run(plan: &Plan, results: &mut Results) -> Result<()> {
             for workload in &stage.workloads {
                 eprintln!("{}: {failure}", workload.name());
                 results.skipped.push(format!("{}: {failure}", workload.name()));
+            }
+            // Where it can be had, its failure is one of ours.
+            if stage.base.iterates() && Internet::is_possible(plan).is_ok() {
+                results.faults.push(failure.to_string());
             }
         }
     }
@@ -213,14 +241,34 @@ impl<'a> Scene<'a> {
     /// Makes zones and queries, and decides who takes part.
     fn set(plan: &'a Plan, stage: &'a Stage) -> Result<Scene<'a>> {
         let zones = stage.base.zones(&plan.work, &plan.sizes, plan.seed, plan.root_zone.as_deref())?;
+        let internet = match stage.base {
+            Base::Validating(_) if !plan.programs.has(Kind::Nsd) => {
+                return Err(Failure::new("NSD, which has the zone, is not installed"));
+            }
+            Base::Internet(workload) => {
+                Internet::is_possible(plan)?;
+                Some(Internet::lend(plan, workload)?)
+            }
+            _ => None,
+        };
+        let anchor = match (stage.base, &internet) {
+            (Base::Validating(_), _) => {
+                let zone = zones.zones.first().context(|| "no zone to validate".to_string())?;
+                Some(zones::anchor(zone)?)
+            }
+            (_, internet) => internet.as_ref().map(|internet| internet.anchor.clone()),
+        };
         let task = |workload: &Workload| -> Result<Task> {
+            if let Some(internet) = &internet {
+                return Task::abroad(*workload, internet, plan);
+            }
             let queries = workload.queries(&zones, &plan.work, &plan.sizes, plan.seed)?;
             let step = (queries.count as usize / plan.sample.max(1)).max(1);
             let sample = queries::read(&queries.wire, plan.sample, step)?;
             let cells = workload.cells(&plan.clients);
             let timed = if cells.is_empty() { 1 } else { TIMED };
             let timed = queries::read(&queries.wire, timed, 1)?;
-            Ok(Task { workload: *workload, queries, sample, timed, cells })
+            Ok(Task { workload: *workload, queries: Some(queries), sample, timed, cells })
         };
         // Starting from an image is a start, not a workload with answers of its own, unless it is all that is wanted.
         let own = |workload: &&Workload| **workload != Workload::Restart || stage.workloads.len() == 1;
@@ -241,7 +289,7 @@ impl<'a> Scene<'a> {
         let versions = taken.then(|| Versions::of(&zones)).transpose()?;
         let sent = stage.workloads.contains(&Workload::AxfrOut);
         let content = sent.then(|| transfers::content(&zones)).transpose()?;
-        Ok(Scene { plan, stage, zones, tasks, versions, content, kinds, lead, images })
+        Ok(Scene { plan, stage, zones, tasks, versions, content, internet, anchor, kinds, lead, images })
     }
 
     fn name(&self) -> String {
@@ -260,6 +308,13 @@ impl<'a> Scene<'a> {
     }
 
     fn probes(&self) -> Vec<Vec<u8>> {
+        if self.internet.is_some() {
+            // Nothing that is to be new: a name that the root does not have.
+            let mut probe = Vec::new();
+            write_query(&mut probe, "is-it-there", kind::TXT, Edns::Plain);
+            probe[2] |= 1;
+            return vec![probe];
+        }
         let sample = self.tasks.first().map_or(&[][..], |task| &task.sample);
         sample.iter().step_by((sample.len() / PROBES).max(1)).take(PROBES).cloned().collect()
     }
@@ -269,14 +324,20 @@ impl<'a> Scene<'a> {
         let port = self.plan.port + kind as u16;
         let cache = self.tasks.first().map_or(self.plan.cache, |task| task.workload.cache(self.plan));
         let role = match self.stage.base {
-            Base::Forwarding(_) => Role::Forwards(Forwarding { upstream: self.upstream_address(), cache }),
+            Base::Forwarding(_) | Base::Validating(_) => {
+                Role::Resolves(Resolving { source: Source::Upstream(self.upstream_address()), cache })
+            }
+            Base::Internet(_) => {
+                let root = self.internet.as_ref().map_or(Ipv4Addr::UNSPECIFIED, |internet| internet.root);
+                Role::Resolves(Resolving { source: Source::Root(root), cache })
+            }
             Base::Taken => Role::Takes(self.upstream_address()),
             Base::Updated => Role::Updated,
             _ if self.content.is_some() => Role::Sends,
             _ => Role::Answers,
         };
         // Clients of a resolver have several addresses, all of them on loopback, where a primary is as well.
-        let loopback = matches!(role, Role::Forwards(_) | Role::Takes(_));
+        let loopback = matches!(role, Role::Resolves(_) | Role::Takes(_));
         Settings {
             address: if apart && !loopback {
                 (namespaces::SERVER_ADDRESS, port).into()
@@ -289,6 +350,7 @@ impl<'a> Scene<'a> {
             response_size: size,
             state: None,
             role,
+            anchor: self.anchor.clone(),
         }
     }
 
@@ -297,10 +359,25 @@ impl<'a> Scene<'a> {
         ([127, 0, 0, 1], self.plan.port + Kind::Reflector as u16 + 1).into()
     }
 
-    fn upstream(&self) -> Result<Option<Upstream>> {
-        let (plan, forwards) = (self.plan, self.stage.base.forwards());
-        let start = || Upstream::start(self.upstream_address(), plan.upstream_cpu, plan.delay);
-        forwards.then(start).transpose()
+    /// The upstream of resolvers that forward, and behind it the server that has the zone they validate.
+    fn upstream(&self) -> Result<Option<(Upstream, Option<Server>)>> {
+        let (plan, address) = (self.plan, self.upstream_address());
+        Ok(match self.stage.base {
+            Base::Forwarding(_) => Some((Upstream::start(address, plan.upstream_cpu, plan.delay)?, None)),
+            Base::Validating(_) => {
+                let settings = Settings {
+                    address: (address.ip(), address.port() + 1).into(),
+                    cpu: plan.upstream_cpu,
+                    folder: plan.work.join("run").join("origin"),
+                    role: Role::Answers,
+                    anchor: None,
+                    ..self.settings(Kind::Nsd, false, 0)
+                };
+                let origin = self.start(Kind::Nsd, &settings)?;
+                Some((Upstream::passing_on(address, plan.upstream_cpu, origin.address)?, Some(origin)))
+            }
+            _ => None,
+        })
     }
 
     fn primary(&self) -> Result<Option<Primary>> {
@@ -374,8 +451,17 @@ fn reply_size(records: &Records, workload: Workload) -> usize {
     records.values().filter_map(answers).map(|size| size.round() as usize).next().unwrap_or(0)
 }
 
-/// One server's turn in one round: every workload of the stage, from one start.
+/// One server's turn in one round.
 fn turn(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Records) -> Result<()> {
+    match &scene.internet {
+        None => turn_here(scene, round, kind, apart, records),
+        Some(internet) if apart => turn_abroad(scene, internet, kind, records),
+        Some(_) => Err(Failure::new("no namespace to join to the small Internet")),
+    }
+}
+
+/// Every workload of the stage, from one start.
+fn turn_here(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Records) -> Result<()> {
     let (upstream, primary) = (scene.upstream()?, scene.primary()?);
     let server = scene.start(kind, &scene.settings(kind, apart, 0))?;
     if kind.answers() {
@@ -394,7 +480,7 @@ fn turn(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Reco
         if part(records, kind, task.workload).trouble.is_some() || primary.is_some() {
             continue;
         }
-        let ground = upstream.as_ref().filter(|_| kind.answers()).map(|upstream| Ground {
+        let ground = upstream.as_ref().filter(|_| kind.answers()).map(|(upstream, _)| Ground {
             plan: scene.plan,
             server: &server,
             upstream,
@@ -438,13 +524,42 @@ fn turn(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Reco
     Ok(())
 }
 
+/// A resolver's turn on the small Internet: each load from a start of its own, with nothing in the cache.
+fn turn_abroad(scene: &Scene, internet: &Internet, kind: Kind, records: &mut Records) -> Result<()> {
+    let _link = internet.join()?;
+    let settings = scene.settings(kind, false, 0);
+    for task in &scene.tasks {
+        if part(records, kind, task.workload).answers.is_none() {
+            look(scene, task, kind, &scene.start(kind, &settings)?, records)?;
+        }
+        if part(records, kind, task.workload).trouble.is_some() {
+            continue;
+        }
+        for cell in &task.cells {
+            if part(records, kind, task.workload).broken.contains_key(cell) {
+                continue;
+            }
+            let server = scene.start(kind, &settings)?;
+            records.entry(kind).or_default().starts.push(server.startup);
+            let measured = Abroad { plan: scene.plan, internet, server: &server }.measure(*cell);
+            part(records, kind, task.workload).add(scene, *cell, measured)?;
+        }
+    }
+    Ok(())
+}
+
 /// Asks a server the sample, once, and notes it as trouble if it answers otherwise than the others do, or does not do
 /// what is about to be timed.
 fn look(scene: &Scene, task: &Task, kind: Kind, server: &Server, records: &mut Records) -> Result<()> {
     if !kind.answers() || part(records, kind, task.workload).answers.is_some() {
         return Ok(());
     }
-    let answers = answers::ask(None, server.address, &task.sample)?;
+    let mut answers = answers::ask(None, server.address, &task.sample)?;
+    if scene.internet.is_some() {
+        // What proves an absence depends on what else a resolver has learned by then.
+        let plain = |summary: Summary| Summary { authority: Count::default(), glue: 0, ..summary };
+        answers.summaries.iter_mut().for_each(|summary| *summary = summary.map(plain));
+    }
     part(records, kind, task.workload).answers = Some(answers);
     let trouble = differs(task, kind, records).map(Failure::new).map_or(Ok(()), Err);
     if let Err(failure) = trouble.and_then(|()| verify(scene, task.workload, server)) {
@@ -458,11 +573,25 @@ fn look(scene: &Scene, task: &Task, kind: Kind, server: &Server, records: &mut R
 fn verify(scene: &Scene, workload: Workload, server: &Server) -> Result<()> {
     match (workload, scene.content) {
         (Workload::AxfrOut, Some(content)) => transfers::check(scene.plan, server, &scene.zones, content),
+        (Workload::Validated100 | Workload::Validated200k | Workload::Cold, _) => validates(scene, server),
         (Workload::Update, _) => {
             Updating { server: server.address, zone: DELEGATIONS, clients: 1, tcp: false }.check()
         }
         _ => Ok(()),
     }
+}
+
+/// Whether a server that is to validate says of answers that it has.
+fn validates(scene: &Scene, server: &Server) -> Result<()> {
+    let sample = scene.tasks.first().map_or(&[][..], |task| &task.sample);
+    let given = answers::ask(None, server.address, sample)?.summaries;
+    let authentic = given.iter().flatten().filter(|summary| summary.authentic).count();
+    // Half of the names on the small Internet are in zones without signatures, and half of the rest come without DO.
+    let least = if scene.internet.is_some() { sample.len() / 8 } else { sample.len() };
+    if authentic < least {
+        return Err(Failure::new(format!("{authentic} of {} answers have AD", sample.len())));
+    }
+    Ok(())
 }
 
 /// Whether a server is flooded over veth in its own turn. Each flood costs two seconds more than it lasts, which a
@@ -636,10 +765,11 @@ fn measure(plan: &Plan, server: &Server, cell: Cell, task: &Task) -> Result<(Loa
 fn apply(plan: &Plan, server: &Server, cell: Cell, task: &Task, turn: usize, seconds: f64) -> Result<Load> {
     let queries = &task.timed[..];
     let number = task.cells.iter().position(|candidate| *candidate == cell).unwrap_or(0);
+    let set = task.queries.as_ref().context(|| format!("{}: nothing to ask", cell.name()))?;
     let perf = |how: Dnsperf| {
         // Where not all that can be had is asked for, a part is enough.
-        let part = task.queries.parts.get((2 * number + turn) % task.queries.parts.len().max(1));
-        let file = part.filter(|_| how.rate.is_some()).unwrap_or(&task.queries.wire);
+        let part = set.parts.get((2 * number + turn) % set.parts.len().max(1));
+        let file = part.filter(|_| how.rate.is_some()).unwrap_or(&set.wire);
         load::dnsperf_probed(server.address, file, how, seconds, queries)
     };
     match cell {
@@ -652,15 +782,15 @@ fn apply(plan: &Plan, server: &Server, cell: Cell, task: &Task, turn: usize, sec
         }
         Cell::TcpPipelined { clients } => {
             let how = Dnsperf { clients, outstanding: clients * 20, rate: None, tcp: true };
-            load::dnsperf(server.address, &task.queries.wire, how, seconds)
+            load::dnsperf(server.address, &set.wire, how, seconds)
         }
         Cell::TcpConnections { clients } => load::connections(server.address, queries, clients, seconds),
         Cell::Veth { .. } => {
-            load::kxdpgun(server.address.port(), &task.queries.text, plan.load_cpu, plan.flood, seconds)
+            load::kxdpgun(server.address.port(), &set.text, plan.load_cpu, plan.flood, seconds)
         }
         Cell::Update { tcp, clients } => Updating { server: server.address, zone: DELEGATIONS, clients, tcp }
             .run(seconds, 2 * number + turn),
-        Cell::Alone | Cell::Flood | Cell::Overload | Cell::Transfer => {
+        Cell::Alone | Cell::Flood | Cell::Overload | Cell::Transfer | Cell::Cold(_) | Cell::Attack(_) => {
             Err(Failure::new(format!("{}: not a load of zones", cell.name())))
         }
     }

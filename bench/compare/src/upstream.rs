@@ -1,7 +1,7 @@
 //! The server that the resolvers forward to: it makes every answer from the question alone, so it holds nothing and
 //! is never what limits them, can take its time over answers, and counts what it was asked. It answers as a
-//! recursive server does (RA, no AA), over UDP only. It lives in a thread of the benchmark, so that what it uses
-//! is in nobody's figures.
+//! recursive server does (RA, no AA), over UDP only. Where answers are to be signed it passes the questions on to a server
+//! that has the zone, and counts them. It lives in a thread of the benchmark, so that what it uses is in nobody's figures.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -10,8 +10,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::answers::exchange;
 use crate::failure::{Context, Result};
 use crate::message::kind;
+use crate::namespaces;
 use crate::queries::{MISSING, WILD};
 use crate::sys::{self, Batch, SLOT};
 
@@ -74,6 +76,20 @@ impl Upstream {
         Ok(Upstream { address, counts, done, threads, next: AtomicU64::new(FIRST_UNUSED) })
     }
 
+    /// Starts one that passes everything on to `origin`, one question after the other.
+    pub(crate) fn passing_on(address: SocketAddr, cpu: usize, origin: SocketAddr) -> Result<Upstream> {
+        let socket = UdpSocket::bind(address).context(|| format!("upstream: cannot listen on {address}"))?;
+        sys::widen_buffers(&socket, SOCKET_BUFFER);
+        socket.set_read_timeout(Some(PAUSE))?;
+        let way = namespaces::socket(None, origin)?;
+        way.set_read_timeout(Some(PAUSE))?;
+        let address = socket.local_addr()?;
+        let (counts, done) = (Arc::new(Counts::default()), Arc::new(AtomicBool::new(false)));
+        let (count, stop) = (counts.clone(), done.clone());
+        let thread = std::thread::spawn(move || pass_on(&socket, &way, cpu, &count, &stop));
+        Ok(Upstream { address, counts, done, threads: vec![thread], next: AtomicU64::new(FIRST_UNUSED) })
+    }
+
     /// What it was asked so far.
     pub(crate) fn asked(&self) -> Asked {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -106,6 +122,21 @@ fn at_once(socket: &UdpSocket, cpu: usize, counts: &Counts, done: &AtomicBool) {
         }
         // A full socket buffer drops replies, as it would another server's.
         let _ = batch.send(socket, count);
+    }
+}
+
+fn pass_on(socket: &UdpSocket, way: &UdpSocket, cpu: usize, counts: &Counts, done: &AtomicBool) {
+    let _ = sys::pin(0, cpu);
+    let mut bytes = vec![0; usize::from(u16::MAX)];
+    while !done.load(Ordering::Relaxed) {
+        let Ok((length, peer)) = socket.recv_from(&mut bytes) else { continue };
+        counts.known.fetch_add(1, Ordering::Relaxed);
+        // Whoever gets no answer asks again.
+        let Some(query) = bytes.get(..length).filter(|query| query.len() > 2) else { continue };
+        let id = u16::from_be_bytes([query[0], query[1]]);
+        if let Some(reply) = exchange(way, query, id) {
+            let _ = socket.send_to(&reply, peer);
+        }
     }
 }
 
@@ -248,7 +279,6 @@ fn hash(bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answers::exchange;
     use crate::message::{Count, Edns, summarise, write_query};
 
     fn query(name: &str, qtype: u16, edns: Edns) -> Vec<u8> {
@@ -297,6 +327,21 @@ mod tests {
         let answer = exchange(&socket, &query("a.example.net", kind::A, Edns::None), 7).unwrap();
         assert!(began.elapsed() >= Duration::from_millis(20));
         assert_eq!(summarise(&answer).unwrap().answer.records, 1);
+    }
+
+    #[test]
+    fn what_is_passed_on_is_answered_by_the_origin_and_counted() {
+        let origin = Upstream::start(([127, 0, 0, 1], 0).into(), 0, Duration::ZERO).unwrap();
+        let upstream = Upstream::passing_on(([127, 0, 0, 1], 0).into(), 0, origin.address).unwrap();
+        let socket = namespaces::socket(None, upstream.address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        for number in 0..3 {
+            let query = query("x.wild.example.net", kind::A, Edns::Do);
+            let answer = exchange(&socket, &query, number).unwrap();
+            assert_eq!(summarise(&answer).unwrap().answer.records, 1);
+        }
+        assert_eq!(upstream.asked(), Asked { known: 3, unique: 0 });
+        assert_eq!(origin.asked(), Asked { known: 0, unique: 3 });
     }
 
     #[test]

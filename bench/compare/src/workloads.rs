@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
-use crate::failure::{Context, Result};
-use crate::queries::{self, Mix, QuerySet, Zipf};
+use crate::failure::{Context, Failure, Result};
+use crate::queries::{self, Known, Mix, QuerySet, Zipf};
 use crate::servers::Kind;
 use crate::session::Plan;
 use crate::zones::{Denial, Maker, ZoneSet, top_level_names};
@@ -54,12 +54,22 @@ pub(crate) enum Workload {
     /// Resolvers: many cached names, some asked for far more often than others.
     #[value(name = "cached-200k")]
     Cached200k,
+    /// Resolvers: a hundred cached names in a signed zone, validated, asked with DO.
+    #[value(name = "validated-100")]
+    Validated100,
+    /// Resolvers: many of them, some asked for far more often than others.
+    #[value(name = "validated-200k")]
+    Validated200k,
     /// Resolvers: every query for a new name.
     Misses,
     /// Resolvers: new names as fast as they are answered, and a well-behaved client beside them.
     Flood,
     /// Resolvers: twice as many new names as they can take, and a well-behaved client beside them.
     Overload,
+    /// Resolvers on the small Internet: everything from the root on, with empty caches.
+    Cold,
+    /// Resolvers beside zones made to use up their processor, and a well-behaved client beside those.
+    Attacks,
 }
 
 /// Sizes that scale every workload.
@@ -75,16 +85,21 @@ pub(crate) struct Sizes {
     pub(crate) signed: u64,
     /// Queries in a file before it repeats.
     pub(crate) queries: u64,
-    /// Names that resolvers hold in `cached-200k`.
+    /// Names that resolvers hold in `cached-200k` and `validated-200k`.
     pub(crate) cached: u64,
+    /// Names that resolvers are asked for with empty caches.
+    pub(crate) cold: u64,
     /// Names that the well-behaved client of `flood` asks for.
     pub(crate) client: u64,
     /// Delegations in the zone that is updated.
     pub(crate) updated: u64,
 }
 
-/// Names of `cached-100`.
+/// Names of `cached-100` and `validated-100`.
 const FEW: u64 = 100;
+
+/// Malicious queries a second of `attacks`.
+pub(crate) const ATTACK_RATE: u64 = 150;
 
 /// One way of asking within a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,6 +139,10 @@ pub(crate) enum Cell {
     Overload,
     /// A zone that moves as a whole.
     Transfer,
+    /// Names of the small Internet, each once.
+    Cold(Names),
+    /// A well-behaved client beside so many malicious queries a second.
+    Attack(Attack),
     /// Updates, each after the reply to the one before.
     Update {
         /// Over TCP.
@@ -131,6 +150,47 @@ pub(crate) enum Cell {
         /// Clients at a time.
         clients: usize,
     },
+}
+
+/// Names of the small Internet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Names {
+    /// In zones without signatures.
+    Unsigned,
+    /// In zones with signatures from the root on.
+    Signed,
+    /// In all of them, with what is wrong there.
+    Mixed,
+}
+
+impl Names {
+    /// The name of the list of questions.
+    pub(crate) fn list(self) -> &'static str {
+        match self {
+            Names::Unsigned => "unsigned",
+            Names::Signed => "signed",
+            Names::Mixed => "mixed",
+        }
+    }
+}
+
+/// What is done to use up a resolver's processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Attack {
+    /// Signatures and keys of which any might fit (CVE-2023-50387).
+    KeyTrap,
+    /// Names of many labels that are not there, in a zone with many iterations (CVE-2023-50868).
+    Nsec3,
+}
+
+impl Attack {
+    /// The name of the list of questions.
+    pub(crate) fn list(self) -> &'static str {
+        match self {
+            Attack::KeyTrap => "keytrap",
+            Attack::Nsec3 => "nsec3",
+        }
+    }
 }
 
 impl Cell {
@@ -148,6 +208,11 @@ impl Cell {
             Cell::Flood => "client beside a flood".to_string(),
             Cell::Overload => "client beside twice the capacity".to_string(),
             Cell::Transfer => "whole zone".to_string(),
+            Cell::Cold(Names::Unsigned) => "unsigned zones".to_string(),
+            Cell::Cold(Names::Signed) => "signed zones".to_string(),
+            Cell::Cold(Names::Mixed) => "all zones, broken ones too".to_string(),
+            Cell::Attack(Attack::KeyTrap) => "client beside KeyTrap".to_string(),
+            Cell::Attack(Attack::Nsec3) => "client beside NSEC3 hashes".to_string(),
             Cell::Update { tcp: false, clients } => format!("updates over UDP, {}", plural(clients)),
             Cell::Update { tcp: true, clients } => format!("updates over TCP, {}", plural(clients)),
         }
@@ -183,6 +248,10 @@ pub(crate) enum Base {
     Updated,
     /// None: servers forward. Each such workload needs a cache in a state of its own, so it shares no start.
     Forwarding(Workload),
+    /// A signed zone behind the upstream, which servers validate: they have none themselves.
+    Validating(Workload),
+    /// Those of an Internet of our own, where servers find everything from the root on.
+    Internet(Workload),
 }
 
 impl Base {
@@ -199,15 +268,25 @@ impl Base {
             Base::Zones100k => maker.many(sizes.zones.1),
             Base::SignedNsec => maker.signed(sizes.signed, Denial::Nsec),
             Base::SignedNsec3 => maker.signed(sizes.signed, Denial::Nsec3),
-            Base::Forwarding(workload) => {
+            Base::Forwarding(workload) | Base::Internet(workload) => {
                 Ok(ZoneSet { key: workload.name(), zones: Vec::new(), records: 0, denial: None })
+            }
+            // What the origin has is not what the servers load.
+            Base::Validating(workload) => {
+                let zones = maker.validated(workload.known(sizes).unwrap_or(FEW))?;
+                Ok(ZoneSet { key: workload.name(), records: 0, ..zones })
             }
         }
     }
 
     /// Whether servers forward here instead of answering from zones.
     pub(crate) fn forwards(self) -> bool {
-        matches!(self, Base::Forwarding(_))
+        matches!(self, Base::Forwarding(_) | Base::Validating(_))
+    }
+
+    /// Whether servers find names from the root on.
+    pub(crate) fn iterates(self) -> bool {
+        matches!(self, Base::Internet(_))
     }
 
     /// Whether how servers start here is shown: not where they have next to nothing yet.
@@ -219,6 +298,7 @@ impl Base {
     pub(crate) fn suits(self, kind: Kind) -> bool {
         match self {
             Base::Forwarding(_) => kind.forwards(),
+            Base::Validating(_) | Base::Internet(_) => kind.validates(),
             Base::Taken => kind.takes_zones(),
             Base::Updated => kind.takes_updates(),
             _ => kind.serves_zones(),
@@ -230,6 +310,9 @@ impl Base {
     pub(crate) fn needs(self) -> Option<(&'static str, &'static str)> {
         match self {
             Base::Forwarding(_) => Some(("### `validate`", "this one cannot forward without validating")),
+            Base::Validating(_) | Base::Internet(_) => {
+                Some(("### `trust-anchors`", "this one does not validate"))
+            }
             Base::Taken => Some(("### `primaries`", "this one takes no zones from primaries")),
             Base::Updated => Some(("### `allow-update`", "this one takes no updates")),
             _ => None,
@@ -316,14 +399,16 @@ impl Workload {
             | Workload::Misses
             | Workload::Flood
             | Workload::Overload => Base::Forwarding(self),
+            Workload::Validated100 | Workload::Validated200k => Base::Validating(self),
+            Workload::Cold | Workload::Attacks => Base::Internet(self),
         }
     }
 
     /// Names that resolvers know before they are measured; `None` where all are new.
     pub(crate) fn known(self, sizes: &Sizes) -> Option<u64> {
         match self {
-            Workload::Cached100 | Workload::Overload => Some(FEW),
-            Workload::Cached200k => Some(sizes.cached),
+            Workload::Cached100 | Workload::Validated100 | Workload::Overload => Some(FEW),
+            Workload::Cached200k | Workload::Validated200k => Some(sizes.cached),
             Workload::Flood => Some(sizes.client),
             _ => None,
         }
@@ -331,12 +416,22 @@ impl Workload {
 
     /// Whether it is one of cached answers alone, which are measured as those from zones are.
     pub(crate) fn is_cached(self) -> bool {
-        matches!(self, Workload::Cached100 | Workload::Cached200k)
+        matches!(self, Workload::Cached100 | Workload::Cached200k) || self.is_validated()
+    }
+
+    /// Whether its answers are validated, and have signatures.
+    pub(crate) fn is_validated(self) -> bool {
+        matches!(self, Workload::Validated100 | Workload::Validated200k)
     }
 
     /// Whether it has enough names to tell how many bytes each takes.
     pub(crate) fn tells_entries(self) -> bool {
-        self == Workload::Cached200k
+        matches!(self, Workload::Cached200k | Workload::Validated200k)
+    }
+
+    /// Which of the questions that are asked again and again it asks.
+    pub(crate) fn which(self) -> Known {
+        if self.is_validated() { Known::Signed } else { Known::Plain }
     }
 
     /// Bytes that resolvers may use for their cache: few enough for a flood to fill them.
@@ -365,12 +460,20 @@ impl Workload {
             Workload::Update => format!("durable updates of a zone of {} records", sizes.updated * 4 + 5),
             Workload::Cached100 => format!("resolvers, {FEW} names, all cached"),
             Workload::Cached200k => format!("resolvers, {} cached names, Zipf", sizes.cached),
+            Workload::Validated100 => format!("resolvers, {FEW} names with DO, all cached and validated"),
+            Workload::Validated200k => {
+                format!("resolvers, {} names with DO, cached and validated, Zipf", sizes.cached)
+            }
             Workload::Misses => "resolvers, every query for a new name".to_string(),
             Workload::Flood => {
                 format!("resolvers, a flood of new names beside a client of {} names, Zipf", sizes.client)
             }
             Workload::Overload => {
                 format!("resolvers, twice their capacity of new names beside a client of {FEW} cached names")
+            }
+            Workload::Cold => format!("resolvers from the root on, {} names, empty caches", sizes.cold),
+            Workload::Attacks => {
+                format!("resolvers, {ATTACK_RATE} malicious queries a second beside a client of cached names")
             }
         }
     }
@@ -391,7 +494,7 @@ impl Workload {
     /// 1, 20, 100 and 500, the others with 20.
     pub(crate) fn cells(self, clients: &[usize]) -> Vec<Cell> {
         let counts: &[usize] = match clients {
-            [] if self == Workload::Cached100 => &[1, 10, 50, 100, 200, 500],
+            [] if matches!(self, Workload::Cached100 | Workload::Validated100) => &[1, 10, 50, 100, 200, 500],
             [] if self.is_unsigned() => &[1, 20, 100, 500],
             [] => &[20],
             given => given,
@@ -405,7 +508,7 @@ impl Workload {
                 ways.map(|(tcp, clients)| Cell::Update { tcp, clients }).to_vec()
             }
             Workload::Veth => vec![Cell::Veth { xdp: false }, Cell::Veth { xdp: true }],
-            Workload::Cached100 => {
+            Workload::Cached100 | Workload::Validated100 => {
                 let saturated = counts.iter().map(|count| Cell::Saturated { clients: *count });
                 [Cell::Rate { clients: 20 }].into_iter().chain(saturated).collect()
             }
@@ -414,6 +517,10 @@ impl Workload {
             }
             Workload::Flood => vec![Cell::Alone, Cell::Flood],
             Workload::Overload => vec![Cell::Alone, Cell::Overload],
+            Workload::Cold => [Names::Unsigned, Names::Signed, Names::Mixed].map(Cell::Cold).to_vec(),
+            Workload::Attacks => {
+                vec![Cell::Alone, Cell::Attack(Attack::KeyTrap), Cell::Attack(Attack::Nsec3)]
+            }
             // Some servers listen with a backlog of ten; beyond it the generator would time lost SYNs.
             Workload::Tcp => {
                 vec![Cell::TcpPipelined { clients: most }, Cell::TcpConnections { clients: most.min(8) }]
@@ -440,7 +547,7 @@ impl Workload {
             | Workload::AxfrOut
             | Workload::AxfrIn
             | Workload::Update => false,
-            _ => self.is_cached() || !self.base().forwards(),
+            _ => self.is_cached() || !(self.base().forwards() || self.base().iterates()),
         }
     }
 
@@ -465,10 +572,17 @@ impl Workload {
             Workload::Zones10k => Mix::Many { count: sizes.zones.0 },
             Workload::Zones100k => Mix::Many { count: sizes.zones.1 },
             Workload::SignedNsec | Workload::SignedNsec3 => Mix::Signed { count: sizes.signed },
-            Workload::Cached100 | Workload::Overload => Mix::Even { count: FEW },
-            Workload::Cached200k => Mix::Popular(Zipf::new(sizes.cached)),
-            Workload::Flood => Mix::Popular(Zipf::new(sizes.client)),
+            Workload::Cached100 | Workload::Validated100 | Workload::Overload => {
+                Mix::Even { count: FEW, known: self.which() }
+            }
+            Workload::Cached200k | Workload::Validated200k => {
+                Mix::Popular(Zipf::new(sizes.cached), self.which())
+            }
+            Workload::Flood => Mix::Popular(Zipf::new(sizes.client), self.which()),
             Workload::Misses => Mix::Unique,
+            Workload::Cold | Workload::Attacks => {
+                return Err(Failure::new("what is asked on the small Internet comes with it"));
+            }
         };
         let key =
             if self == Workload::Nxdomain { format!("{}-nxdomain", zones.key) } else { zones.key.clone() };
@@ -516,6 +630,21 @@ mod tests {
             assert!(base.suits(Kind::Nomen) && base.suits(able), "{base:?}");
         }
         assert!(!Base::Taken.suits(Kind::Pdns) && !Base::Updated.suits(Kind::Nsd));
+    }
+
+    #[test]
+    fn only_who_validates_is_asked_where_that_is_measured() {
+        for workload in [Workload::Validated100, Workload::Cold, Workload::Attacks] {
+            for kind in [Kind::Nomen, Kind::Unbound, Kind::Recursor, Kind::Bind] {
+                assert!(workload.base().suits(kind), "{workload:?} {kind:?}");
+            }
+            assert!(!workload.base().suits(Kind::Dnsdist), "{workload:?}");
+        }
+        let measured = |workload: Workload| (workload.is_cached(), workload.has_floor(), workload.which());
+        assert_eq!(measured(Workload::Validated200k), (true, true, Known::Signed));
+        assert_eq!(measured(Workload::Cached200k), (true, true, Known::Plain));
+        assert_eq!(measured(Workload::Cold), (false, false, Known::Plain));
+        assert_eq!(Workload::Validated100.cells(&[]), Workload::Cached100.cells(&[]));
     }
 
     #[test]

@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::failure::{Context, Failure, Result};
+use crate::message::{Edns, kind};
+use crate::queries::{MISSING, validated};
 use crate::random::{Random, label, mix};
+use crate::resolvers::Anchor;
 
 /// One zone and the file it is in.
 #[derive(Clone, Debug)]
@@ -49,6 +52,8 @@ pub(crate) struct Maker {
 
 /// The zone of delegations.
 pub(crate) const DELEGATIONS: &str = "test";
+/// The zone that resolvers validate.
+pub(crate) const SIGNED: &str = "example.net";
 /// Serial of every zone that is not signed.
 pub(crate) const SERIAL: u32 = 2_026_010_101;
 
@@ -154,6 +159,20 @@ impl Maker {
         })
     }
 
+    /// The signed zone that has the answers to this many of the questions that resolvers are asked again and again.
+    pub(crate) fn validated(&self, count: u64) -> Result<ZoneSet> {
+        let seed = self.seed;
+        self.single(format!("validated-{count}"), SIGNED, Some(Denial::Nsec), |folder| {
+            let mut out = Writer::create(&folder.join("plain"))?;
+            out.apex(SIGNED)?;
+            for number in 0..count {
+                out.answer(&validated(seed, number), mix(seed ^ mix(number)))?;
+            }
+            out.finish()?;
+            sign(folder, SIGNED, "ECDSAP256SHA256", Denial::Nsec)
+        })
+    }
+
     /// The root zone from a file (plain or gzip), or a zone made in its likeness: 1,400 delegations with DS and
     /// glue, signed with RSA and NSEC.
     pub(crate) fn root(&self, file: Option<&Path>) -> Result<ZoneSet> {
@@ -178,6 +197,22 @@ impl Maker {
                 as u64)
         })
     }
+}
+
+/// Where trust in a signed zone of its own folder begins: the DS record that signing has left beside it.
+pub(crate) fn anchor(zone: &Zone) -> Result<Anchor> {
+    let file = zone.file.with_file_name(format!("dsset-{}.", zone.name));
+    let text = fs::read_to_string(&file).context(|| format!("cannot read {}", file.display()))?;
+    let data = text.lines().next().and_then(|line| line.split_once(" DS ")).map(|(_, data)| data);
+    let words: Vec<&str> = data.unwrap_or_default().split_ascii_whitespace().collect();
+    let [tag, algorithm, digest_type, digest @ ..] = &words[..] else {
+        return Err(Failure::new(format!("no DS record in {}", file.display())));
+    };
+    if digest.is_empty() {
+        return Err(Failure::new(format!("a DS record without a digest in {}", file.display())));
+    }
+    let ds = format!("{tag} {algorithm} {digest_type} {}", digest.concat());
+    Ok(Anchor { zone: format!("{}.", zone.name), ds })
 }
 
 /// The delegations of a root zone file, read from its NS records.
@@ -316,6 +351,21 @@ impl Writer {
         Ok(())
     }
 
+    /// The record that a question asks for, unless it asks for what is missing.
+    fn answer(&mut self, (name, qtype, _): &(String, u16, Edns), hash: u64) -> Result<()> {
+        if name.starts_with(MISSING) {
+            return Ok(());
+        }
+        let address = Ipv4Addr::from(0x0a00_0000 | (hash as u32 & 0x00ff_ffff));
+        let data = match *qtype {
+            kind::AAAA => format!("AAAA 2001:db8::{:x}:{:x}", hash & 0xffff, hash >> 48),
+            kind::MX => format!("MX 10 mail.{name}."),
+            kind::TXT => "TXT \"v=spf1 mx ip4:192.0.2.0/24 -all\"".to_string(),
+            _ => format!("A {address}"),
+        };
+        self.line(&format!("{name}. 3600 IN {data}"))
+    }
+
     fn root_like(&mut self, seed: u64) -> Result<()> {
         writeln!(self.out, "$ORIGIN .\n$TTL 86400")?;
         self.line(". 86400 IN SOA a.root-servers.net. nstld.example. 2026010101 1800 900 604800 86400")?;
@@ -377,6 +427,19 @@ mod tests {
         let set = Maker::new(folder.path(), 3).many(1200).unwrap();
         assert_eq!(set.zones.len(), 1200);
         assert!(set.zones.iter().all(|zone| zone.file.is_file()));
+    }
+
+    #[test]
+    fn trust_begins_at_the_record_that_signing_leaves() {
+        let folder = tempfile::tempdir().unwrap();
+        let zone = Zone { name: "example.net".to_string(), file: folder.path().join("zone") };
+        assert!(anchor(&zone).is_err());
+        let file = folder.path().join("dsset-example.net.");
+        fs::write(&file, "example.net.\t\tIN DS 40984 13 2 A629DA4B F03AA830\n").unwrap();
+        let found = anchor(&zone).unwrap();
+        assert_eq!((found.zone.as_str(), found.ds.as_str()), ("example.net.", "40984 13 2 A629DA4BF03AA830"));
+        fs::write(&file, "example.net. IN DS 40984 13 2\n").unwrap();
+        assert!(anchor(&zone).is_err());
     }
 
     #[test]

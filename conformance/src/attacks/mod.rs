@@ -4,6 +4,7 @@
 mod relay;
 mod zones;
 
+use crate::internet::lend::Lent;
 use crate::internet::{self, servers};
 use crate::name::Name;
 use crate::query::{Edns, Query, rtype};
@@ -32,6 +33,16 @@ struct Attack {
     limit: f64,
 }
 
+impl Attack {
+    /// The query with a number.
+    fn query(&self, n: usize) -> Result<Query, String> {
+        let name =
+            Name::from_text(&(self.asks)(n)).ok_or_else(|| format!("{}: a name is too long", self.name))?;
+        let edns = Edns { size: 1232, version: 0, dnssec_ok: true, options: Vec::new() };
+        Ok(Query { rd: true, edns: Some(edns), ..Query::plain(name, rtype::A) })
+    }
+}
+
 const ATTACKS: [Attack; 9] = [
     Attack { name: "none: a name that is there", asks: |_| "www.vic.".to_owned(), limit: 8.0 },
     Attack { name: "NXNSAttack, 100 servers", asks: |n| format!("w{n}.nxns.evil."), limit: 16.0 },
@@ -41,8 +52,18 @@ const ATTACKS: [Attack; 9] = [
     Attack { name: "TsuNAME", asks: |n| format!("w{n}.x.evil."), limit: 16.0 },
     Attack { name: "60 labels", asks: |n| format!("w{n}.{}.evil.", zones::labels(60)), limit: 16.0 },
     Attack { name: "water torture", asks: |n| format!("w{n}.dead.evil."), limit: 16.0 },
-    Attack { name: "KeyTrap, 50 keys, 50 signatures", asks: |n| format!("w{n}.trap."), limit: 16.0 },
+    KEYTRAP,
 ];
+
+const KEYTRAP: Attack =
+    Attack { name: "KeyTrap, 50 keys, 50 signatures", asks: |n| format!("w{n}.trap."), limit: 16.0 };
+
+/// What a client asks for that means no harm: names that are there.
+const BENIGN: Attack = Attack {
+    name: "none: names that are there",
+    asks: |n| format!("h{}.vic.", n % zones::HOSTS),
+    limit: 8.0,
+};
 
 /// NSEC3 is asked for names that are not there, of many labels.
 const HASHES: Attack = Attack {
@@ -96,19 +117,30 @@ pub(crate) fn run(programs: &BTreeMap<Kind, PathBuf>, seed: u64, dir: &Path) -> 
     })
 }
 
+/// The zones and their server for another program, with so many questions of each attack that goes for a resolver's own
+/// processor, and as many for names that are there.
+pub(crate) fn lent(
+    programs: &BTreeMap<Kind, PathBuf>,
+    count: usize,
+    seed: u64,
+    dir: &Path,
+) -> Result<Lent, String> {
+    let sites = zones::make(&dir.join("zones"), &mut Rng::new(seed))?;
+    let hosts = servers::start_hosts(programs, &[Kind::Nsd], &sites, dir)?;
+    relay::start(hosts[0].address)?;
+    let list = |attack: &Attack| (0..count).map(|n| attack.query(n)).collect::<Result<Vec<_>, _>>();
+    let keytrap = list(&KEYTRAP)?;
+    let questions = vec![("benign", list(&BENIGN)?), ("keytrap", keytrap), ("nsec3", list(&HASHES)?)];
+    Ok((sites, hosts, questions))
+}
+
 fn measure(attack: &Attack, resolvers: &[Server], counted: &Counted) -> Result<Cost, String> {
     let resolver = resolvers.first().ok_or("no resolver")?;
     // Let what follows its start come to an end.
     std::thread::sleep(Duration::from_millis(500));
     let count = || [&counted.all, &counted.victim].map(|n| n.load(Ordering::Relaxed));
     let (before, cpu, signatures) = (count(), cpu(resolver)?, signatures(resolver)?);
-    let edns = Edns { size: 1232, version: 0, dnssec_ok: true, options: Vec::new() };
-    let query = |n: usize| -> Option<Query> {
-        let name = Name::from_text(&(attack.asks)(n))?;
-        Some(Query { rd: true, edns: Some(edns.clone()), ..Query::plain(name, rtype::A) })
-    };
-    let queries: Option<Vec<Query>> = (0..QUERIES).map(query).collect();
-    let queries = queries.ok_or_else(|| format!("{}: a name is too long", attack.name))?;
+    let queries: Vec<Query> = (0..QUERIES).map(|n| attack.query(n)).collect::<Result<_, _>>()?;
     ask_patiently(resolvers, &queries, PATIENCE)?;
     // What goes on behind the answers counts as well.
     std::thread::sleep(Duration::from_millis(1500));

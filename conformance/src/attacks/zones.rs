@@ -1,7 +1,7 @@
 //! Zones made to have resolvers do harm or work: to others by queries, to themselves by signatures and hashes.
 
 use super::relay::{RELAY, SILENT};
-use crate::internet::sites::{HOSTS, Sites};
+use crate::internet::sites::{self, Sites};
 use crate::rng::Rng;
 use crate::servers::Kind;
 use crate::zones::{self, Zone};
@@ -12,6 +12,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+/// Names of the victim's that clients ask for.
+pub(crate) const HOSTS: usize = 100;
 /// Keys with one tag, and signatures that name it.
 const TRAPS: usize = 50;
 /// The tag.
@@ -46,13 +48,16 @@ pub(crate) fn make(dir: &Path, rng: &mut Rng) -> Result<Sites, String> {
     let (zone, anchor) = signed(dir, ".", &root, &[])?;
     all.insert(0, zone);
     for zone in &mut all {
-        zone.refused_by = HOSTS.into_iter().filter(|kind| *kind != Kind::Nsd).collect();
+        zone.refused_by = sites::HOSTS.into_iter().filter(|kind| *kind != Kind::Nsd).collect();
     }
     Ok(Sites { zones: all, conditions: BTreeMap::new(), anchor, root: RELAY })
 }
 
 fn victim() -> String {
     let mut out = format!("ns A {RELAY}\nwww A 192.0.2.1\n");
+    for n in 0..HOSTS {
+        let _ = writeln!(out, "h{n} A 192.0.2.{n}");
+    }
     for n in 1..=40 {
         // Chains that go to and fro between two zones.
         let _ = writeln!(out, "*.c{n} CNAME x.c{}.evil.", n + 1);

@@ -2,6 +2,7 @@
 //! served by NSD, Knot, BIND and nomen in a network namespace of its own; and resolvers that are asked the same questions
 //! there, with empty caches and again with what they know by then.
 
+pub(crate) mod lend;
 mod queries;
 pub(crate) mod servers;
 pub(crate) mod sites;
@@ -15,9 +16,8 @@ use crate::secondaries::Origin;
 use crate::servers::{Kind, Server};
 use crate::zones::World;
 use crate::{Run, ask_patiently};
-use sites::Sites;
+use sites::{Extent, Sites};
 use std::collections::BTreeMap;
-use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl Run<'_> {
         let path = namespace.path();
         // Servers end with the thread that has started them, so all of it happens on one.
         namespace.enter(|| {
-            let sites = Sites::make(&dir.join("zones"), self.arguments.seed)?;
+            let sites = Sites::make(&dir.join("zones"), self.arguments.seed, Extent::default())?;
             let mut hosts = servers::start_hosts(programs, &sites::HOSTS, &sites, dir)?;
             if self.arguments.hold {
                 return hold(programs, &sites, dir, &path);
@@ -160,6 +160,10 @@ fn hold(
     }
     println!("ask them with: nsenter --net={namespace} dig @198.18.200.1 +dnssec www.NAME A");
     println!("Enter ends it.");
-    let line = std::io::stdin().lock().lines().next();
-    line.transpose().map(drop).map_err(|e| e.to_string())
+    wait()
+}
+
+/// Waits for a line, or for the end of the input.
+fn wait() -> Result<(), String> {
+    std::io::stdin().read_line(&mut String::new()).map(drop).map_err(|e| e.to_string())
 }

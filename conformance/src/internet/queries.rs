@@ -1,7 +1,7 @@
 //! What is asked of resolvers: names that are there and names that are not, wildcards, aliases from zone to zone, cuts and
 //! what is between names, in every zone of the small Internet alike.
 
-use super::sites::Sites;
+use super::sites::{HOST, Sites};
 use crate::name::Name;
 use crate::query::{Edns, Query, rtype};
 use crate::rng::Rng;
@@ -9,6 +9,8 @@ use crate::zones::Zone;
 
 /// Types asked for of any name, the common ones more often.
 const TYPES: [u16; 16] = [1, 1, 1, 28, 28, 16, 15, 2, 6, 43, 48, 33, 65, 257, 5, 39];
+
+const AAAA: u16 = 28;
 
 /// Makes queries.
 #[derive(Debug)]
@@ -70,6 +72,33 @@ impl<'a> Generator<'a> {
     }
 }
 
+/// So many questions, each for another name in these zones: most for hosts that are there, one in ten of those for
+/// addresses that they do not have, some for names that are not there and lie between the hosts, some for what a wildcard
+/// stands for. Half of them want signatures.
+pub(crate) fn different(zones: &[&Zone], count: usize, seed: u64) -> Vec<Query> {
+    let mut rng = Rng::new(seed ^ 0xd1f_0000);
+    let is_host = |name: &&Name| name.0.first().is_some_and(|label| label.starts_with(HOST.as_bytes()));
+    let mut hosts: Vec<&Name> = zones.iter().flat_map(|zone| zone.nodes.keys().filter(is_host)).collect();
+    for last in (1..hosts.len()).rev() {
+        hosts.swap(last, rng.below(last + 1));
+    }
+    let question = |number: usize| {
+        let zone = rng.pick(zones);
+        let share = rng.below(100);
+        let host = if share < 78 { hosts.pop() } else { None };
+        let between = format!("{HOST}{}-{number:x}", rng.below(1000));
+        let (name, qtype) = match (share, host) {
+            (0..70, Some(host)) => (host.clone(), rtype::A),
+            (_, Some(host)) => (host.clone(), AAAA),
+            (0..90, None) => (under(zone, "wild").child(between.as_bytes()), rtype::A),
+            _ => (zone.name.child(between.as_bytes()), rtype::A),
+        };
+        let edns = Edns { size: 1232, version: 0, dnssec_ok: rng.chance(50), options: Vec::new() };
+        Query { rd: true, edns: Some(edns), ..Query::plain(name, qtype) }
+    };
+    (0..count).map(question).collect()
+}
+
 /// A name that is there, with a type that it has.
 fn existing(zone: &Zone, rng: &mut Rng) -> (Name, u16) {
     let named = |types: &std::collections::BTreeSet<String>| !types.contains("NSEC3");
@@ -110,4 +139,36 @@ fn under(zone: &Zone, text: &str) -> Name {
 /// A label that no zone has.
 fn label(rng: &mut Rng) -> Vec<u8> {
     format!("q{:x}", rng.next() & 0xff_ffff).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    fn zone(name: &str, hosts: usize) -> Zone {
+        let name = Name::from_text(name).unwrap();
+        let node = |label: String| (name.child(label.as_bytes()), BTreeSet::from(["A".to_owned()]));
+        let mut nodes: BTreeMap<_, _> = (0..hosts).map(|n| node(format!("{HOST}{n}"))).collect();
+        nodes.extend([node("www".to_owned())]);
+        let (source, full) = Default::default();
+        Zone { name, source, full, refused_by: Vec::new(), nodes, signed: false }
+    }
+
+    #[test]
+    fn every_name_is_another_and_most_are_hosts() {
+        let zones = [zone("a.one.", 500), zone("b.two.", 500)];
+        let zones: Vec<&Zone> = zones.iter().collect();
+        let queries = different(&zones, 1200, 7);
+        let names: BTreeSet<_> = queries.iter().map(|query| query.name.lower()).collect();
+        assert_eq!((queries.len(), names.len()), (1200, 1200));
+        let there = |query: &&Query| zones.iter().any(|zone| zone.nodes.contains_key(&query.name));
+        let hosts = queries.iter().filter(there).count();
+        assert!((880..=1000).contains(&hosts), "{hosts}");
+        assert!(queries.iter().all(|query| query.rd && !query.cd && query.name.is_legal()));
+        let with_do = queries.iter().filter(|q| q.edns.as_ref().is_some_and(|edns| edns.dnssec_ok)).count();
+        assert!((500..700).contains(&with_do), "{with_do}");
+        assert_eq!(different(&zones, 1200, 7), queries);
+        assert_ne!(different(&zones, 1200, 8), queries);
+    }
 }

@@ -16,10 +16,25 @@ use std::process::Command;
 pub(crate) const HOSTS: [Kind; 4] = [Kind::Nsd, Kind::Knot, Kind::Bind, Kind::Nomen];
 /// Addresses of each of them.
 const ADDRESSES: u8 = 4;
+/// What the names of additional hosts begin with, and no other name does.
+pub(crate) const HOST: &str = "node";
 /// Nobody listens here.
 const NOBODY: Ipv4Addr = Ipv4Addr::new(198, 18, 9, 9);
-/// Zones below each top-level domain.
-const PER_TLD: usize = 9;
+
+/// How large the small Internet is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    /// Zones below each top-level domain.
+    pub per_tld: usize,
+    /// Hosts beyond those of every zone: so many in all sound zones with signatures together, and in those without.
+    pub hosts: usize,
+}
+
+impl Default for Extent {
+    fn default() -> Self {
+        Self { per_tld: 9, hosts: 0 }
+    }
+}
 
 /// Where a program serves its zones.
 pub(crate) fn addresses(kind: Kind) -> Vec<SocketAddr> {
@@ -141,10 +156,14 @@ pub(crate) struct Sites {
 
 impl Sites {
     /// Plans, writes and signs all zones in `dir`.
-    pub(crate) fn make(dir: &Path, seed: u64) -> Result<Self, String> {
+    pub(crate) fn make(dir: &Path, seed: u64, extent: Extent) -> Result<Self, String> {
         let mut rng = Rng::new(seed ^ 0x1237_0000);
-        let plans = plan(&mut rng);
+        let plans = plan(&mut rng, extent.per_tld);
         let mut texts: Vec<String> = (0..plans.len()).map(|at| text(&plans, at, &mut rng)).collect();
+        let conditions = conditions(&plans)?;
+        for own in [Condition::Secure, Condition::Unsigned] {
+            more_hosts(&mut texts, &plans, &conditions, own, extent.hosts)?;
+        }
         let mut zones = Vec::new();
         let mut anchor = String::new();
         // Children first: the DS of each goes into the zone above.
@@ -160,13 +179,55 @@ impl Sites {
             }
         }
         zones.reverse();
-        let conditions = zones.iter().zip(&plans).map(|(z, p)| (z.name.clone(), p.condition)).collect();
         Ok(Self { zones, conditions, anchor, root: address(Kind::Nsd, 1) })
+    }
+
+    /// Zones below top-level domains in this condition, [`Condition::Secure`] or [`Condition::Unsigned`], where nothing
+    /// above is worse.
+    pub(crate) fn sound(&self, own: Condition) -> Vec<&Zone> {
+        self.zones.iter().filter(|zone| is_sound(&self.conditions, &zone.name, own)).collect()
     }
 }
 
+fn conditions(plans: &[Plan]) -> Result<BTreeMap<Name, Condition>, String> {
+    let named = |plan: &Plan| {
+        let name = Name::from_text(&plan.name).ok_or_else(|| format!("{}: not a name", plan.name))?;
+        Ok((name, plan.condition))
+    };
+    plans.iter().map(named).collect()
+}
+
+fn is_sound(conditions: &BTreeMap<Name, Condition>, name: &Name, own: Condition) -> bool {
+    let no_worse = |above: Condition| above == Condition::Secure || above == own;
+    let mut above = conditions.iter().filter(|(apex, _)| name.is_under(apex) && *apex != name);
+    name.0.len() > 1 && conditions.get(name) == Some(&own) && above.all(|(_, condition)| no_worse(*condition))
+}
+
+/// Adds so many hosts to the sound zones of a condition, to each the same number. Their names begin with [`HOST`].
+fn more_hosts(
+    texts: &mut [String],
+    plans: &[Plan],
+    conditions: &BTreeMap<Name, Condition>,
+    own: Condition,
+    count: usize,
+) -> Result<(), String> {
+    let is_one =
+        |plan: &Plan| Name::from_text(&plan.name).is_some_and(|name| is_sound(conditions, &name, own));
+    let chosen: Vec<usize> = (0..plans.len()).filter(|at| is_one(&plans[*at])).collect();
+    if chosen.is_empty() {
+        return Err(format!("the small Internet has no sound zone that is {own:?}"));
+    }
+    let each = count.div_ceil(chosen.len());
+    for at in chosen {
+        for host in 0..each {
+            let _ = writeln!(texts[at], "{HOST}{host} A 192.0.2.{}", host % 256);
+        }
+    }
+    Ok(())
+}
+
 /// Which zones there are.
-fn plan(rng: &mut Rng) -> Vec<Plan> {
+fn plan(rng: &mut Rng, per_tld: usize) -> Vec<Plan> {
     let signing = |algorithm, chain| Signing { algorithm, chain, one_key: false };
     let mut plans = vec![Plan {
         name: ".".to_owned(),
@@ -193,7 +254,7 @@ fn plan(rng: &mut Rng) -> Vec<Plan> {
     }
     // The root server's own name, which the root knows by glue alone.
     plans[1].more += &format!("a.root-servers 3600 A {}\n", address(Kind::Nsd, 1));
-    for at in 0..PER_TLD * tlds.len() {
+    for at in 0..per_tld * tlds.len() {
         let parent = 1 + at % tlds.len();
         // Each top-level domain has other conditions first.
         let condition = CONDITIONS[(at + at / tlds.len()) % CONDITIONS.len()];
@@ -426,4 +487,44 @@ fn sign(zone: &mut Zone, keys: &Path, plan: &Plan) -> Result<(), String> {
     zone.signed = true;
     zone.nodes.clear();
     zones::read_nodes(zone, &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sound_zones_share_the_hosts_and_have_nothing_worse_above_them() {
+        for per_tld in [1, 9] {
+            let mut rng = Rng::new(1);
+            let plans = plan(&mut rng, per_tld);
+            let conditions = conditions(&plans).unwrap();
+            assert_eq!(conditions.len(), plans.len(), "a name twice");
+            let mut texts: Vec<String> = (0..plans.len()).map(|at| text(&plans, at, &mut rng)).collect();
+            for own in [Condition::Secure, Condition::Unsigned] {
+                let before = texts.clone();
+                more_hosts(&mut texts, &plans, &conditions, own, 1000).unwrap();
+                let mut all = 0;
+                for (at, plan) in plans.iter().enumerate() {
+                    let added = texts[at].matches(HOST).count() - before[at].matches(HOST).count();
+                    let mut above = std::iter::successors(Some(plan), |plan| Some(&plans[plan.parent]));
+                    let no_worse = |c: Condition| c == Condition::Secure || c == own;
+                    let sound = plan.condition == own
+                        && plan.parent > 0
+                        && above.by_ref().take(4).all(|plan| no_worse(plan.condition));
+                    assert_eq!(added > 0, sound, "{} {own:?}", plan.name);
+                    all += added;
+                }
+                assert!((1000..1100).contains(&all), "{all}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_other_name_is_taken_for_a_host() {
+        let mut rng = Rng::new(1);
+        let plans = plan(&mut rng, 9);
+        let texts: Vec<String> = (0..plans.len()).map(|at| text(&plans, at, &mut rng)).collect();
+        assert!(texts.iter().all(|text| !text.lines().any(|line| line.starts_with(HOST))));
+    }
 }

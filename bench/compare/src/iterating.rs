@@ -1,0 +1,122 @@
+//! Workloads of resolvers that find everything from the root on: names asked for with nothing in the cache, and a
+//! well-behaved client beside queries made to use up the processor. Both on the small Internet that `internet.rs` borrows.
+
+use crate::client::Client;
+use crate::failure::{Failure, Result};
+use crate::internet::Internet;
+use crate::load::{self, Dnsperf, Load};
+use crate::measure::Watch;
+use crate::queries;
+use crate::report::Figures;
+use crate::resolving::{CLIENT, CLIENT_RATE, LOAD, failed};
+use crate::servers::Server;
+use crate::session::{Plan, settle};
+use crate::workloads::{ATTACK_RATE, Attack, Cell, Names};
+
+/// Clients, and queries in flight over all of them, with empty caches.
+const COLD: Dnsperf = Dnsperf { clients: 20, outstanding: 100, rate: None, tcp: false };
+/// The same while names are made known.
+const KNOWN: Dnsperf = Dnsperf { clients: 10, outstanding: 50, rate: None, tcp: false };
+
+/// A resolver on the small Internet.
+#[derive(Clone, Copy)]
+pub(crate) struct Abroad<'a> {
+    /// What was asked for.
+    pub(crate) plan: &'a Plan,
+    /// Where it is.
+    pub(crate) internet: &'a Internet,
+    /// The resolver, just started.
+    pub(crate) server: &'a Server,
+}
+
+impl Abroad<'_> {
+    /// Puts one kind of load on the resolver.
+    pub(crate) fn measure(&self, cell: Cell) -> Result<(Load, Figures)> {
+        match cell {
+            Cell::Cold(names) => self.cold(names),
+            Cell::Alone => self.beside(None),
+            Cell::Attack(attack) => self.beside(Some(attack)),
+            _ => Err(Failure::new(format!("{}: not a load of the small Internet", cell.name()))),
+        }
+    }
+
+    /// Every name once. What is done behind the last answer counts as well.
+    fn cold(&self, names: Names) -> Result<(Load, Figures)> {
+        let (plan, server) = (self.plan, self.server);
+        let list = self.internet.list(names.list())?;
+        let before = self.internet.asked()?;
+        let watch = Watch::start(server.group());
+        let load = load::dnsperf_once(server.address, list, COLD, plan.patience)?;
+        settle(server)?;
+        let usage = watch.stop();
+        let asked = self.internet.asked()?.since(before);
+        if load.answered == 0 {
+            return Err(Failure::new("nothing was answered"));
+        }
+        let each = |count: u64| Some(count as f64 / load.answered as f64);
+        let code = |name: &str| Some(load.rcodes.get(name).copied().unwrap_or(0) as f64);
+        let figures = Figures {
+            wall_seconds: Some(load.seconds),
+            forwarded: each(asked.datagrams + asked.connections),
+            forwarded_tcp: each(asked.connections),
+            noerror: code("NOERROR"),
+            nxdomain: code("NXDOMAIN"),
+            servfail: code("SERVFAIL"),
+            ..Figures::new(&load, &usage)
+        };
+        Ok((load, figures))
+    }
+
+    /// A client that asks for names the resolver has, and malicious queries beside it if there are any.
+    fn beside(&self, attack: Option<Attack>) -> Result<(Load, Figures)> {
+        let (plan, address) = (self.plan, self.server.address);
+        let seconds = plan.attack_seconds();
+        let known = self.internet.list("benign")?;
+        load::dnsperf_once(address, known, KNOWN, plan.patience)?;
+        let read = |name: &str| queries::read(self.internet.list(name)?, usize::MAX, 1);
+        let (benign, malicious) = (read("benign")?, attack.map(|attack| read(attack.list())).transpose()?);
+        let watch = Watch::start(self.server.group());
+        let (client, load) = std::thread::scope(|scope| {
+            let load = malicious.as_ref().map(|queries| {
+                let load = Client { source: LOAD, rate: ATTACK_RATE };
+                scope.spawn(move || load.ask(address, seconds, in_turn(queries)))
+            });
+            let client = Client { source: CLIENT, rate: CLIENT_RATE }.ask(address, seconds, in_turn(&benign));
+            let ended = |_| Err(Failure::new("the load failed"));
+            (client, load.map(|load| load.join().unwrap_or_else(ended)).transpose())
+        });
+        settle(self.server)?;
+        let usage = watch.stop();
+        let (client, load) = (client?, load?);
+        let alone = Figures {
+            served_percent: Some(100.0 * client.answered as f64 / client.sent.max(1) as f64),
+            failed_percent: failed(&client),
+            loss_percent: None,
+            ..Figures::new(&client, &usage)
+        };
+        // What is used is for both, the greatest part of it for the malicious ones: all of it is taken for theirs.
+        let Some(load) = load else { return Ok((client, alone)) };
+        let attack_ms = Some(usage.cpu * 1e3 / load.sent.max(1) as f64);
+        let figures = Figures { attack_ms, cpu_us: None, user_us: None, system_us: None, ..alone };
+        Ok((load, figures))
+    }
+}
+
+/// Appends these queries one by one, from the first again after the last.
+fn in_turn(queries: &[Vec<u8>]) -> impl FnMut(&mut Vec<u8>) {
+    let mut queries = queries.iter().cycle();
+    move |out| out.extend(queries.next().into_iter().flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_come_in_turn() {
+        let queries = [vec![1, 2], vec![3]];
+        let (mut next, mut out) = (in_turn(&queries), Vec::new());
+        (0..3).for_each(|_| next(&mut out));
+        assert_eq!(out, [1, 2, 3, 1, 2]);
+    }
+}

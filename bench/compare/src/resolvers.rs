@@ -1,0 +1,310 @@
+//! How each server is configured as a resolver with a cache: it forwards everything to one upstream, or starts from the root
+//! server of the small Internet; it validates where there is an anchor, and else nothing. No zones of its own, one
+//! worker. Every choice is explained in README.md; what servers are otherwise is in `servers.rs`.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use crate::failure::{Failure, Result};
+use crate::servers::{Kind, Settings};
+
+/// Bytes of socket buffer, each way: what nomen asks for by itself.
+const SOCKET_BUFFER: u64 = 4 << 20;
+
+/// How a server resolves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Resolving {
+    /// Whom it asks.
+    pub(crate) source: Source,
+    /// Bytes that the cache may use.
+    pub(crate) cache: u64,
+}
+
+/// Whom a resolver asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// This server, for everything.
+    Upstream(SocketAddr),
+    /// This root server first, and then whoever it is referred to.
+    Root(Ipv4Addr),
+}
+
+/// Where trust begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Anchor {
+    /// The zone, with its last dot.
+    pub(crate) zone: String,
+    /// The DS record of its key: tag, algorithm, digest type and digest, one blank between them.
+    pub(crate) ds: String,
+}
+
+/// Writes the configuration and returns the arguments.
+pub(crate) fn configure(kind: Kind, settings: &Settings, resolving: Resolving) -> Result<Vec<String>> {
+    let folder = &settings.folder;
+    let write = |name: &str, text: String| -> Result<String> {
+        let path = folder.join(name);
+        fs::write(&path, text)?;
+        Ok(path.display().to_string())
+    };
+    let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+    if let Source::Root(root) = resolving.source {
+        write("hints", format!(". 3600 NS {ROOT_SERVER}\n{ROOT_SERVER} 3600 A {root}\n"))?;
+    }
+    Ok(match (kind, resolving.source) {
+        (Kind::Nomen, _) => words(&["serve", "--config", &write("nomen.toml", nomen(settings, resolving))?]),
+        (Kind::Bind, _) => {
+            let file = write("named.conf", bind(settings, resolving))?;
+            words(&["-f", "-4", "-n", "1", "-c", &file])
+        }
+        (Kind::Unbound, _) => words(&["-d", "-c", &write("unbound.conf", unbound(settings, resolving))?]),
+        (Kind::Recursor, _) => {
+            if let Some(Anchor { zone, ds }) = &settings.anchor {
+                write("anchor.lua", format!("clearTA(\".\")\naddTA(\"{zone}\", \"{ds}\")\n"))?;
+            }
+            write("recursor.conf", recursor(settings, resolving))?;
+            words(&[&format!("--config-dir={}", folder.display())])
+        }
+        (Kind::Dnsdist, Source::Upstream(upstream)) => {
+            let file = write("dnsdist.conf", dnsdist(settings, upstream, resolving.cache))?;
+            words(&["--supervised", "--disable-syslog", "-C", &file])
+        }
+        (Kind::Kresd, Source::Upstream(upstream)) => {
+            let file = write("kresd.conf", kresd(settings, upstream, resolving.cache))?;
+            words(&["-n", "-c", &file, &folder.display().to_string()])
+        }
+        _ => return Err(Failure::new(format!("{} is not asked to resolve this", kind.name()))),
+    })
+}
+
+/// The name of the root server in the small Internet.
+const ROOT_SERVER: &str = "a.root-servers.one.";
+
+fn nomen(settings: &Settings, Resolving { source, cache }: Resolving) -> String {
+    let folder = settings.folder.display();
+    let (ip, port) = (settings.address.ip(), settings.address.port());
+    let trust = settings.anchor.as_ref().map_or_else(
+        || "validate = false".to_string(),
+        |Anchor { zone, ds }| format!("trust-anchors = [\"{zone} DS {ds}\"]"),
+    );
+    let source = match source {
+        Source::Upstream(upstream) => format!(
+            "\n[[resolver.forward]]\ndomain = \".\"\nservers = [\"{}@{}\"]\n",
+            upstream.ip(),
+            upstream.port()
+        ),
+        Source::Root(root) => format!("root-servers = [\"{root}\"]\niterate-ipv6 = false\n"),
+    };
+    format!(
+        "[server]\nworkers = 1\n\n[[listen]]\naddr = [\"{ip}@{port}\"]\nproto = [\"udp\", \"tcp\"]\n\n\
+         [control]\nsocket = \"{folder}/control.sock\"\n\n[resolver]\n{trust}\ncache-size = \"{}MiB\"\n{source}",
+        cache >> 20
+    )
+}
+
+fn bind(settings: &Settings, Resolving { source, cache }: Resolving) -> String {
+    let folder = settings.folder.display();
+    let (ip, port) = (settings.address.ip(), settings.address.port());
+    let (own, after) = match source {
+        Source::Upstream(upstream) => (
+            format!(
+                "forward only; forwarders {{ {} port {}; }}; qname-minimization off;",
+                upstream.ip(),
+                upstream.port()
+            ),
+            String::new(),
+        ),
+        Source::Root(_) => (
+            "qname-minimization relaxed; edns-udp-size 1232;".to_string(),
+            format!("server ::/0 {{ bogus yes; }};\nzone \".\" {{ type hint; file \"{folder}/hints\"; }};\n"),
+        ),
+    };
+    let validation = if settings.anchor.is_some() { "yes" } else { "no" };
+    let trust = settings.anchor.as_ref().map_or_else(String::new, |Anchor { zone, ds }| {
+        let mut words = ds.splitn(4, ' ');
+        let mut next = || words.next().unwrap_or_default();
+        let (tag, algorithm, digest_type, digest) = (next(), next(), next(), next().replace(' ', ""));
+        format!("trust-anchors {{ \"{zone}\" static-ds {tag} {algorithm} {digest_type} \"{digest}\"; }};\n")
+    });
+    // Beyond `recursive-clients` (1000) BIND refuses; floods would measure that.
+    format!(
+        "options {{ directory \"{folder}\"; pid-file none; session-keyfile none; lock-file none; \
+         listen-on port {port} {{ {ip}; }}; listen-on-v6 {{ none; }}; recursion yes; allow-query {{ any; }}; \
+         allow-recursion {{ any; }}; {own} dnssec-validation {validation}; \
+         empty-zones-enable no; max-cache-size {cache}; recursive-clients 100000; \
+         notify no; zone-statistics none; tcp-clients 1000; tcp-listen-queue 1000; }};\ncontrols {{ }};\n\
+         logging {{ category default {{ null; }}; category queries {{ null; }}; }};\n{trust}{after}"
+    )
+}
+
+fn unbound(settings: &Settings, Resolving { source, cache }: Resolving) -> String {
+    let folder = settings.folder.display();
+    let (ip, port) = (settings.address.ip(), settings.address.port());
+    // Its manual: the RRset cache twice as large as that of messages. Slabs part locks between threads: one thread,
+    // one slab. Ports and queries a thread as its manual raises them for large servers built with libevent.
+    let (messages, rrsets) = (cache / 3, cache - cache / 3);
+    let trust = settings.anchor.as_ref().map_or_else(
+        || "module-config: \"iterator\"".to_string(),
+        |Anchor { zone, ds }| {
+            format!(
+                "module-config: \"validator iterator\"\n  trust-anchor: \"{zone} DS {ds}\"\n  aggressive-nsec: yes"
+            )
+        },
+    );
+    let (own, after) = match source {
+        Source::Upstream(upstream) => (
+            String::new(),
+            format!("forward-zone:\n  name: \".\"\n  forward-addr: {}@{}\n", upstream.ip(), upstream.port()),
+        ),
+        Source::Root(_) => (
+            format!(
+                "  root-hints: \"{folder}/hints\"\n  qname-minimisation: yes\n  edns-buffer-size: 1232\n"
+            ),
+            String::new(),
+        ),
+    };
+    format!(
+        "server:\n  num-threads: 1\n  interface: {ip}@{port}\n  port: {port}\n  do-ip6: no\n  username: \"\"\n  \
+         chroot: \"\"\n  directory: \"{folder}\"\n  pidfile: \"{folder}/unbound.pid\"\n  use-syslog: no\n  \
+         verbosity: 0\n  do-daemonize: no\n  {trust}\n  so-reuseport: yes\n  \
+         so-rcvbuf: {SOCKET_BUFFER}\n  so-sndbuf: {SOCKET_BUFFER}\n  outgoing-range: 8192\n  \
+         num-queries-per-thread: 4096\n  msg-cache-size: {messages}\n  rrset-cache-size: {rrsets}\n  \
+         msg-cache-slabs: 1\n  rrset-cache-slabs: 1\n  infra-cache-slabs: 1\n  key-cache-slabs: 1\n  \
+         incoming-num-tcp: 1000\n  do-not-query-localhost: no\n  unblock-lan-zones: yes\n  \
+         insecure-lan-zones: yes\n{own}remote-control:\n  control-enable: no\n{after}"
+    )
+}
+
+fn recursor(settings: &Settings, Resolving { source, cache }: Resolving) -> String {
+    let folder = settings.folder.display();
+    let (ip, port) = (settings.address.ip(), settings.address.port());
+    // Its caches are bounded by entries: half of the bytes for each of the two.
+    let (packets, records) = (entries(cache / 2, PACKET_BYTES), entries(cache / 2, RECORD_BYTES));
+    let trust = if settings.anchor.is_some() {
+        format!("dnssec=validate\nlua-config-file={folder}/anchor.lua")
+    } else {
+        "dnssec=off".to_string()
+    };
+    let source = match source {
+        Source::Upstream(upstream) => format!("forward-zones-recurse=.={upstream}\nhint-file=no"),
+        Source::Root(_) => {
+            format!("hint-file={folder}/hints\nqname-minimization=yes\nedns-outgoing-bufsize=1232")
+        }
+    };
+    format!(
+        "local-address={ip}\nlocal-port={port}\nsocket-dir={folder}\ndaemon=no\nthreads=1\n\
+         pdns-distributes-queries=no\nreuseport=yes\n{trust}\n{source}\n\
+         dont-query=\nserve-rfc1918=no\nallow-from=127.0.0.0/8\nmax-cache-entries={records}\n\
+         max-packetcache-entries={packets}\nmax-mthreads=8192\nmax-tcp-clients=1000\nquiet=yes\nloglevel=3\n\
+         disable-syslog=yes\nsecurity-poll-suffix=\nstatistics-interval=0\nversion-string=anonymous\n"
+    )
+}
+
+fn dnsdist(settings: &Settings, upstream: SocketAddr, cache: u64) -> String {
+    // Health checks off: the upstream is up. Shards at the default of 20: where a thread finds one locked, it passes
+    // the cache by.
+    format!(
+        "setLocal('{}', {{reusePort=true}})\nsetACL('127.0.0.0/8')\nsetSecurityPollSuffix('')\n\
+         newServer({{address='{upstream}', sockets=4}}):setUp()\n\
+         pc = newPacketCache({}, {{maxTTL=86400}})\n\
+         getPool(''):setCache(pc)\n",
+        settings.address,
+        entries(cache, DNSDIST_BYTES)
+    )
+}
+
+fn kresd(settings: &Settings, upstream: SocketAddr, cache: u64) -> String {
+    let folder = settings.folder.display();
+    let (ip, port) = (settings.address.ip(), settings.address.port());
+    // Without trust anchors nothing is validated; the modules do work of their own in the background. NXDOMAIN that
+    // was not validated is kept for the least TTL only, five seconds by default; everything here has 3600.
+    format!(
+        "net.listen('{ip}', {port}, {{ kind = 'dns' }})\ncache.open({cache}, 'lmdb://{folder}/cache')\n\
+         cache.min_ttl(3600)\n\
+         for _, name in ipairs({{'ta_update', 'ta_signal_query', 'ta_sentinel', 'priming', 'detect_time_skew', \
+         'detect_time_jump'}}) do pcall(modules.unload, name) end\ntrust_anchors.remove('.')\n\
+         policy.add(policy.all(policy.FORWARD('{}@{}')))\n",
+        upstream.ip(),
+        upstream.port()
+    )
+}
+
+/// Bytes that an entry takes where a cache is bounded by entries, measured by `cached-200k`.
+const PACKET_BYTES: u64 = 512;
+const RECORD_BYTES: u64 = 512;
+const DNSDIST_BYTES: u64 = 336;
+
+fn entries(bytes: u64, entry: u64) -> u64 {
+    (bytes / entry).max(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::servers::Role;
+
+    fn settings(resolving: Resolving, anchor: Option<Anchor>) -> Settings {
+        Settings {
+            address: "127.0.0.1:5399".parse().unwrap(),
+            cpu: 0,
+            xdp: false,
+            folder: PathBuf::from("/f"),
+            response_size: 0,
+            state: None,
+            role: Role::Resolves(resolving),
+            anchor,
+        }
+    }
+
+    #[test]
+    fn every_configuration_names_the_upstream_and_the_port() {
+        let upstream = "127.0.0.1:5398".parse().unwrap();
+        let resolving = Resolving { source: Source::Upstream(upstream), cache: 64 << 20 };
+        let settings = settings(resolving, None);
+        let mut texts = [nomen, bind, unbound, recursor].map(|write| write(&settings, resolving)).to_vec();
+        texts.extend([dnsdist, kresd].map(|write| write(&settings, upstream, resolving.cache)));
+        for text in texts {
+            assert!(text.contains("5398") && text.contains("5399"), "{text}");
+        }
+        assert!(nomen(&settings, resolving).contains("\"64MiB\""));
+    }
+
+    #[test]
+    fn who_has_an_anchor_validates_and_nobody_else() {
+        let ds = "4711 13 2 AB CD".to_string();
+        let anchor = Anchor { zone: "example.net.".to_string(), ds };
+        let on = [
+            "trust-anchors = [\"example.net. DS 4711",
+            "dnssec-validation yes",
+            "validator",
+            "dnssec=validate",
+        ];
+        let off = ["validate = false", "dnssec-validation no", "\"iterator\"", "dnssec=off"];
+        for source in
+            [Source::Upstream("127.0.0.1:5398".parse().unwrap()), Source::Root([198, 18, 1, 1].into())]
+        {
+            let resolving = Resolving { source, cache: 1 << 20 };
+            for (number, write) in [nomen, bind, unbound, recursor].into_iter().enumerate() {
+                let with = write(&settings(resolving, Some(anchor.clone())), resolving);
+                let without = write(&settings(resolving, None), resolving);
+                assert!(with.contains(on[number]) && !with.contains(off[number]), "{with}");
+                assert!(without.contains(off[number]) && !without.contains(on[number]), "{without}");
+            }
+        }
+        let resolving = Resolving { source: Source::Root([198, 18, 1, 1].into()), cache: 1 << 20 };
+        let text = bind(&settings(resolving, Some(anchor)), resolving);
+        assert!(text.contains("static-ds 4711 13 2 \"ABCD\"") && text.contains("type hint"), "{text}");
+    }
+
+    #[test]
+    fn who_cannot_resolve_from_the_root_says_so() {
+        let resolving = Resolving { source: Source::Root([198, 18, 1, 1].into()), cache: 1 << 20 };
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings { folder: folder.path().to_path_buf(), ..settings(resolving, None) };
+        assert!(configure(Kind::Dnsdist, &settings, resolving).is_err());
+        configure(Kind::Unbound, &settings, resolving).unwrap();
+        let hints = fs::read_to_string(folder.path().join("hints")).unwrap();
+        assert!(hints.contains("198.18.1.1"), "{hints}");
+    }
+}
