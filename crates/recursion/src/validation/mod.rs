@@ -171,7 +171,6 @@ struct Moment {
     cache: Now,
     /// Seconds since 1970.
     wall: u64,
-    now: Instant,
 }
 
 /// What holds while one task is done.
@@ -315,7 +314,7 @@ impl Validations {
     }
 
     fn turn<'t>(&self, policy: &'t Policy, basis: &'t Basis, now: Instant, wall: u64) -> Turn<'t> {
-        Turn { policy, basis, at: Moment { cache: self.service.now(now), wall, now } }
+        Turn { policy, basis, at: Moment { cache: self.service.now(now), wall } }
     }
 
     /// Tells those whose time is over.

@@ -15,7 +15,7 @@ use wire::{Class, LowerName, Name, Rcode, Type};
 use super::Forwarder;
 use super::minimise::lifetime;
 use super::state::{Lookup, LookupId, Timer, Try, TryId, Walk};
-use crate::config::{IterateConfig, Minimisation, Upstream};
+use crate::config::{Minimisation, Upstream};
 use crate::delegations::{Cut, CutServer};
 use crate::inquiry::{Inquiry, LookupFailure, LookupOutcome, Outlet};
 use crate::random::Random;
