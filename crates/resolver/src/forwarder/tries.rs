@@ -347,9 +347,10 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 }
 
-/// Whether no server was silent: the links to those that did not answer led nowhere.
+/// Whether links led nowhere, and no server was silent otherwise.
 fn cannot_be_reached<W>(lookup: &Lookup<W>) -> bool {
-    lookup.asked.iter().all(|asked| asked.broken == asked.silent)
+    let all = &lookup.asked;
+    all.iter().any(|asked| asked.broken > 0) && all.iter().all(|asked| asked.broken == asked.silent)
 }
 
 /// Whether there is a server that this lookup has not asked.
