@@ -16,7 +16,7 @@ use crate::validation::{TREE, Validated};
 struct Joined {
     with: Validated,
     forwarder: Forwarder<Settler, ChaCha>,
-    /// The questions that it does not answer for now.
+    /// The questions that it does not answer.
     silent: Vec<&'static str>,
     /// Queries that it has not answered.
     held: Vec<(Link, Vec<u8>)>,

@@ -18,7 +18,7 @@ use crate::server::{Ability, Server};
 use crate::servers::ServerId;
 use crate::trace::{CookieSent, TraceEvent};
 
-/// So many links to a server that failed in one lookup show that there is no way to it for now.
+/// So many links to a server that failed in one lookup show that there is no way to it.
 const REFUSALS: u32 = 2;
 
 impl<O: Outlet, R: Random> Forwarder<O, R> {
