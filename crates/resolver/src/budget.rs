@@ -20,6 +20,8 @@ pub struct Budget {
 #[derive(Clone, Debug, Default)]
 struct Spent {
     since: Option<Instant>,
+    /// When its time is over.
+    ends: Option<Instant>,
     lookups: u16,
     queries: u16,
     bytes: usize,
@@ -64,6 +66,16 @@ impl Budget {
         self.lock().bytes
     }
 
+    /// When the time of the client's query is over: known once something was asked for it.
+    pub fn ends(&self) -> Option<Instant> {
+        self.lock().ends
+    }
+
+    /// Whether both are of the same client's query.
+    pub fn is_same(&self, other: &Budget) -> bool {
+        Arc::ptr_eq(&self.spent, &other.spent)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Spent> {
         self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -73,6 +85,7 @@ impl Budget {
     pub(crate) fn begin(&self, limits: &BudgetLimits, now: Instant) -> Result<Instant, Overspent> {
         let mut spent = self.lock();
         let until = *spent.since.get_or_insert(now) + limits.time;
+        spent.ends = Some(until);
         if spent.lookups > limits.aliases && !self.is_for_proofs {
             return Err(Overspent::Aliases);
         }
@@ -182,6 +195,8 @@ mod tests {
             assert_eq!(budget.begin(&limits, now + Duration::from_secs(seconds)), Ok(end));
             budget.count_lookup();
         }
+        assert_eq!(budget.ends(), Some(end));
+        assert!(budget.is_same(&budget.for_proofs()) && !budget.is_same(&Budget::default()));
         assert_eq!(budget.begin(&limits, now), Err(Overspent::Aliases));
         let proofs = budget.for_proofs();
         assert_eq!(proofs.begin(&limits, now), Ok(end), "DS and DNSKEY are no aliases");

@@ -222,7 +222,8 @@ pub struct IterateConfig {
     pub ipv6: bool,
     /// Whether delegations may lead to loopback addresses. Default: false.
     pub loopback: bool,
-    /// Bytes of what is known of delegations and their servers' addresses. Default: 32 MiB.
+    /// Bytes of what is known of delegations, of their servers' addresses, and of names at which no zone begins: a half and a
+    /// quarter each. Default: 32 MiB.
     pub delegation_bytes: usize,
     /// Servers of delegations that speed and abilities are remembered of. Default: 20,000.
     pub known_servers: usize,

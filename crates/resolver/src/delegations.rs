@@ -1,8 +1,13 @@
-//! What is known of zone cuts: which servers a zone has by its parent's word, and the addresses of those that have no glue.
+//! What is known of zone cuts: which servers a zone has by its parent's word, and the addresses of those that have no glue;
+//! and where there is none.
 //!
 //! A cut is learnt from the parent's servers alone, and lives no longer than they said, nor than the parent's own cut: a
 //! child that has been taken from its parent cannot make itself last (CVE-2012-1033, CVE-2022-30698). Its glue is used for
 //! it and for nothing else. Addresses that were looked up are kept by the server's name.
+//!
+//! Names at which no zone begins are remembered, too, as long as the answer that showed it may be, so that servers are not asked
+//! for the same part of a name time and again (RFC 9156 §2.3). If a zone begins there after all, its parent's servers refer to it
+//! when they are asked for more.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -95,11 +100,19 @@ impl Found {
 /// A server's addresses by IPv4 and by IPv6.
 pub(crate) type Host = [Found; 2];
 
-/// All cuts and all addresses that are known.
+/// That no zone begins at a name: it belongs to the zone above it whose name has so many labels.
+#[derive(Clone, Copy, Debug)]
+struct Uncut {
+    zone: usize,
+    until: Instant,
+}
+
+/// All cuts and all addresses that are known, and names without a cut.
 #[derive(Default)]
 pub(crate) struct Delegations {
     cuts: Bounded<Arc<Cut>>,
     hosts: Bounded<Host>,
+    uncut: Bounded<Uncut>,
 }
 
 impl Delegations {
@@ -126,6 +139,37 @@ impl Delegations {
         self.cuts.insert(cut.zone.as_lower(), Arc::clone(cut), cut.bytes(), most / 2);
     }
 
+    /// Keeps that a name below a zone belongs to it, for so long and not beyond the end of the zone's own cut.
+    pub(crate) fn keep_uncut(
+        &mut self,
+        name: LowerName<'_>,
+        cut: &Cut,
+        ttl: Duration,
+        now: Instant,
+        most: usize,
+    ) {
+        let zone = cut.zone.as_lower().label_count();
+        let until = cut.expires.map_or(now + ttl, |end| end.min(now + ttl));
+        let known = self.uncut.peek(name).filter(|known| known.zone == zone).map(|known| known.until);
+        if now < until && known.is_none_or(|known| known < until) {
+            self.uncut.insert(name, Uncut { zone, until }, size_of::<Uncut>(), most / 4);
+        }
+    }
+
+    /// How many labels the longest name has, of those at or above `name`, that is known to belong to `zone`.
+    pub(crate) fn uncut(&mut self, name: LowerName<'_>, zone: LowerName<'_>, now: Instant) -> Option<usize> {
+        let own = zone.label_count();
+        let names = std::iter::successors(Some(name), |name| name.parent());
+        for (name, labels) in names.zip((own + 1..=name.label_count()).rev()) {
+            match self.uncut.peek(name).map(|known| (known.zone == own, known.until <= now)) {
+                Some((_, true)) => self.uncut.remove(name),
+                Some((true, false)) => return self.uncut.get(name).map(|_| labels),
+                _ => {}
+            }
+        }
+        None
+    }
+
     /// What was found of a server's addresses of one family.
     pub(crate) fn host(&mut self, name: LowerName<'_>, qtype: Type) -> Option<&Found> {
         self.hosts.get(name).map(|host| &host[family(qtype)])
@@ -147,12 +191,12 @@ impl Delegations {
         let pause = || FAILED.saturating_mul(1 << (failures - 1)).min(FAILED_MOST);
         *found = Found { addresses, until: Some(now + ttl.unwrap_or_else(pause)), failures };
         let bytes = size_of::<Host>() + host.iter().map(|found| found.addresses.len() * 17).sum::<usize>();
-        self.hosts.insert(name, host, bytes, most / 2);
+        self.hosts.insert(name, host, bytes, most / 4);
     }
 
     /// Bytes of it all.
     pub(crate) fn bytes(&self) -> usize {
-        self.cuts.bytes() + self.hosts.bytes()
+        self.cuts.bytes() + self.hosts.bytes() + self.uncut.bytes()
     }
 }
 
@@ -204,6 +248,32 @@ mod tests {
         assert_eq!(Cut::of(&referral("example.", 3600), Some(end), now).expires, Some(end));
         let own = Some(now + Duration::from_secs(3));
         assert_eq!(Cut::of(&referral("example.", 3), Some(end), now).expires, own);
+    }
+
+    #[test]
+    fn a_name_without_a_cut_is_known_for_its_zone_alone_and_no_longer_than_that() {
+        let (mut known, now) = (Delegations::default(), Instant::now());
+        let cut = |zone, ttl| Cut::of(&referral(zone, ttl), None, now);
+        let (example, sub) = (cut("example.", 100), cut("sub.example.", 100));
+        let minute = Duration::from_secs(60);
+        known.keep_uncut(name("b.c.example.").as_lower(), &example, minute, now, MOST);
+        known.keep_uncut(name("c.example.").as_lower(), &example, Duration::from_secs(1000), now, MOST);
+        known.keep_uncut(name("b.sub.example.").as_lower(), &sub, minute, now, MOST);
+        known.keep_uncut(name("zero.example.").as_lower(), &example, Duration::ZERO, now, MOST);
+        let mut labels = |of: &str, zone: &str, after: u64| {
+            let now = now + Duration::from_secs(after);
+            known.uncut(name(of).as_lower(), name(zone).as_lower(), now)
+        };
+        assert_eq!(labels("a.b.c.example.", "example.", 0), Some(3));
+        assert_eq!(labels("c.example.", "example.", 0), Some(2));
+        assert_eq!(labels("a.b.sub.example.", "example.", 0), None, "that is another zone's");
+        assert_eq!(labels("a.b.sub.example.", "sub.example.", 59), Some(3));
+        assert_eq!(labels("zero.example.", "example.", 0), None);
+        assert_eq!(labels("example.", "example.", 0), None);
+        assert_eq!(labels("a.b.c.example.", "example.", 60), Some(2));
+        assert_eq!(labels("a.b.c.example.", "example.", 100), None, "its zone's cut has ended");
+        assert_eq!(labels("a.b.sub.example.", "sub.example.", 60), None);
+        assert_eq!(known.bytes(), 0, "what has expired is gone");
     }
 
     #[test]

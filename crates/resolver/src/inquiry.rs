@@ -99,7 +99,8 @@ pub trait Outlet: Send + 'static {
 
     /// A lookup has ended `now`: called once for each that has started, before its clients are settled. Lookups of servers'
     /// addresses have no clients; of these, none is reported that nobody needs any more. Nor is one that found no
-    /// [other server](LookupRequest::other_than): the question was answered before.
+    /// [other server](LookupRequest::other_than): the question was answered before; nor one whose clients' time was over before
+    /// any server had been silent: that says nothing of the servers.
     fn ended(&mut self, inquiry: &Inquiry, outcome: &LookupOutcome, now: Instant);
 
     /// A client's wait is over `now`: called once for each. That may be later than its lookup has ended, and others may

@@ -35,7 +35,7 @@
 //! step 1 TEXT                            the next step in client 1's trace
 //! ```
 //!
-//! Ways: `silent`, `slow=MS`, `refused`, `servfail`, `upward` (refers to the root), `empty` (has nothing to say),
+//! Ways: `silent`, `closed` (nothing listens there), `slow=MS`, `refused`, `servfail`, `upward` (refers to the root), `empty` (has nothing to say),
 //! `cache` (answers as a cache does), `no-aa`, `tc`, `always-tc`, `no-tcp`,
 //! `refuses-tcp`, `formerr`, `notimp` and `badvers` (to queries with OPT), `always-formerr`, `badcookie`,
 //! `refer-to=ZONE`, `adds-authority=ZONE` and `adds-answer=NAME` (lies beside what is true), `always-badcookie`,

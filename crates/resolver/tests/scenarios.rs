@@ -22,7 +22,7 @@
 //! answer 1 [FLAGS] RCODE: RECORD; auth RECORD              client 1 gets exactly this
 //! failed 1 REASON                        client 1 gets no answer
 //! drops a tcp                            a link to a is closed by us, at this very time
-//! ended OUTCOME                          the last lookup that has ended did so
+//! ended OUTCOME                          the last lookup that has ended did so; `nothing`: none has since the last such line
 //! step 1 TEXT                            the next step in client 1's trace
 //! steps 1                                it has no more
 //! count NAME N                           a counter

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use dnssec::{BogusReason, Need, Response, Validated, ValidationBudget, Validator};
-use resolver::{Answer, Budget, ClientPrefix, Inquiry, LookupFailure, ReplyFault};
+use resolver::{Answer, Inquiry, LookupFailure, ReplyFault};
 use wire::Rcode;
 
 use super::Turn;
@@ -16,12 +16,11 @@ pub(super) struct Job {
     pub(super) answer: Arc<Answer>,
     /// The question, with CD clear.
     pub(super) inquiry: Inquiry,
-    pub(super) client: ClientPrefix,
     pub(super) validator: Validator,
     pub(super) budget: ValidationBudget,
-    /// What DS and DNSKEY are paid from, and a second answer.
-    pub(super) paid: Budget,
     pub(super) asked: Vec<Need>,
+    /// What it needs could not be had for somebody else, who had no more time or means.
+    pub(super) outlived: bool,
     /// The servers that DS and DNSKEY came from.
     heard: Vec<(Need, SocketAddr)>,
     /// What the first answer was found to be, if there is a second one, or is to be.
@@ -36,9 +35,7 @@ pub(super) struct Job {
 pub(super) struct Unread {
     answer: Arc<Answer>,
     inquiry: Inquiry,
-    client: ClientPrefix,
     budget: ValidationBudget,
-    paid: Budget,
 }
 
 impl Unread {
@@ -47,18 +44,17 @@ impl Unread {
     /// # Errors
     /// If it cannot be read.
     pub(super) fn read(self) -> Result<Box<Job>, LookupFailure> {
-        let Unread { answer, inquiry, client, budget, paid } = self;
+        let Unread { answer, inquiry, budget } = self;
         let response = Response::read(&answer.message, answer.rcode)
             .map_err(|_| LookupFailure::BadReply(ReplyFault::Malformed))?;
         let mut job = Job {
             answer: Arc::clone(&answer),
             inquiry,
-            client,
             validator: Validator::answer(response),
             before: [budget.signatures(), budget.failures()],
             budget,
-            paid,
             asked: Vec::new(),
+            outlived: false,
             heard: Vec::new(),
             first: None,
             referrals: Vec::new(),
@@ -71,13 +67,7 @@ impl Unread {
 impl Job {
     /// A job for what a candidate brings, with what is left of the work that its query may cost.
     pub(super) fn of(candidate: &Candidate, budget: ValidationBudget) -> Unread {
-        Unread {
-            answer: Arc::clone(&candidate.answer),
-            inquiry: candidate.inquiry,
-            client: candidate.client,
-            budget,
-            paid: candidate.budget.for_proofs(),
-        }
+        Unread { answer: Arc::clone(&candidate.answer), inquiry: candidate.inquiry, budget }
     }
 
     /// Begins again with a second answer, if that can be read.

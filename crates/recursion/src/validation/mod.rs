@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Clients who wait for the same answer share one validation. Those that need the same DS or DNSKEY share the question for
-//! it; the one that came first pays. DS that referrals on the way to an answer brought come with it, and are not asked for.
+//! it; the one that came first pays. Whatever a client shares, it waits no longer than its own query's time; and where one that
+//! paid has no more time or means, the next one pays, from what it has. DS that referrals on the way to an answer brought come with it, and are not asked for.
 //!
 //! One server of a zone that is broken or lies must not make the zone bogus. So what is bogus is asked for once more, of
 //! another server of the zone; only if there is none, or what that says is bogus too, the first verdict stands. It is paid
@@ -24,7 +25,7 @@ mod job;
 pub(crate) mod queue;
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -47,7 +48,7 @@ use crate::settler::{Waiter, Waiting, Who, is_of_servers};
 use crate::stats::ValidationStats;
 use form::Form;
 use job::Job;
-use queue::{Came, Candidate, Task, Wanted};
+use queue::{Came, Candidate, Next, Task, Wanted};
 
 /// What a client really asked, whose answer is validated before it gets it.
 pub(crate) struct Unchecked {
@@ -88,11 +89,42 @@ struct State {
     jobs: HashMap<u64, Underway>,
     /// The jobs by the address of the answer that came first, which each of these holds.
     by_answer: HashMap<usize, u64>,
-    /// What is asked for, and the jobs that need it, the one first that asked for it.
-    needed: HashMap<Key, Vec<u64>>,
+    /// What is asked for, and who needs it.
+    needed: HashMap<Key, Needed>,
+    /// When clients of the jobs that rest have waited as long as they may, with the job's number.
+    ends: BTreeSet<(Instant, u64)>,
     recent: VecDeque<Arc<Finished>>,
     /// The number that a job had last.
     last: u64,
+}
+
+impl State {
+    /// One more waits for a job.
+    fn join(&mut self, id: u64, candidate: Candidate) {
+        self.ends.extend(candidate.budget.ends().map(|end| (end, id)));
+        if let Some(underway) = self.jobs.get_mut(&id) {
+            underway.candidates.push(candidate);
+        }
+    }
+
+    /// A job rests and waits for something, unless nobody waits for it any more. Returns who pays for that, from where.
+    fn rest(&mut self, id: u64, job: Box<Job>) -> Option<(ClientPrefix, Budget)> {
+        let underway = self.jobs.get_mut(&id)?;
+        underway.job = Some(job);
+        self.ends.extend(underway.candidates.iter().filter_map(|one| Some((one.budget.ends()?, id))));
+        let payer = underway.candidates.first()?;
+        Some((payer.client, payer.budget.for_proofs()))
+    }
+
+    /// Takes an answer that is under way out.
+    fn remove(&mut self, id: u64) -> Option<Underway> {
+        let underway = self.jobs.remove(&id)?;
+        self.by_answer.remove(&(Arc::as_ptr(&underway.received) as usize));
+        for end in underway.candidates.iter().filter_map(|one| one.budget.ends()) {
+            self.ends.remove(&(end, id));
+        }
+        Some(underway)
+    }
 }
 
 /// What validating goes by.
@@ -104,10 +136,19 @@ struct Basis {
 /// The name and type that are needed, and whether that is once more.
 type Key = (LowerNameBuf, Type, bool);
 
+/// Who needs DS or DNSKEY that are asked for.
+struct Needed {
+    /// What the question is paid from.
+    payer: Budget,
+    /// The jobs, the one first that asked.
+    jobs: Vec<u64>,
+}
+
 /// An answer under way, and who waits for it.
 struct Underway {
     /// The answer that came first.
     received: Arc<Answer>,
+    /// Those who wait. The first pays.
     candidates: Vec<Candidate>,
     /// The job, if it rests.
     job: Option<Box<Job>>,
@@ -208,6 +249,7 @@ impl Validations {
             jobs: HashMap::new(),
             by_answer: HashMap::new(),
             needed: HashMap::new(),
+            ends: BTreeSet::new(),
             recent: VecDeque::new(),
             last: 0,
         };
@@ -216,10 +258,21 @@ impl Validations {
 
     /// Validates what comes, until [`Service::stop_validating`] is called. As many threads may do so as there are.
     pub fn run(&self) {
-        while let Some(task) = self.service.unvalidated.wait() {
-            let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-            self.take(task, Instant::now(), wall);
+        let wall = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        loop {
+            self.expire(Instant::now(), wall());
+            match self.service.unvalidated.wait(self.deadline()) {
+                Next::Task(task) => self.take(task, Instant::now(), wall()),
+                Next::Late => {}
+                Next::Closed => return,
+            }
         }
+    }
+
+    /// When somebody who waits has to be told that its time is over, if nothing happens before: [`work`](Self::work) does
+    /// that.
+    pub fn deadline(&self) -> Option<Instant> {
+        lock(&self.state).ends.first().map(|(at, _)| *at)
     }
 
     /// Does what there is to do `now`, at `wall` seconds since 1970, and returns.
@@ -227,6 +280,7 @@ impl Validations {
         while let Some(task) = self.service.unvalidated.next() {
             self.take(task, now, wall);
         }
+        self.expire(now, wall);
     }
 
     /// Drops what is being validated, and all that was learned: a thread has panicked, and nobody knows what it left behind.
@@ -236,6 +290,7 @@ impl Validations {
         state.basis = Basis::new(&state.policy.validation);
         state.by_answer.clear();
         state.needed.clear();
+        state.ends.clear();
         state.recent.clear();
         drop(state);
         // Whoever waits is told by that.
@@ -243,10 +298,9 @@ impl Validations {
     }
 
     fn take(&self, task: Task, now: Instant, wall: u64) {
-        let at = Moment { cache: self.service.now(now), wall };
         let policy = self.service.policy();
         let basis = self.basis(&policy);
-        let turn = Turn { policy: &policy, basis: &basis, at };
+        let turn = self.turn(&policy, &basis, now, wall);
         match task {
             Task::Validate(candidate) => self.begin(&turn, *candidate),
             Task::Found(wanted, outcome) => self.found(&turn, wanted, outcome),
@@ -256,6 +310,28 @@ impl Validations {
                 basis.table.forget(name.as_name());
                 lock(&self.state).recent.clear();
             }
+        }
+    }
+
+    fn turn<'t>(&self, policy: &'t Policy, basis: &'t Basis, now: Instant, wall: u64) -> Turn<'t> {
+        Turn { policy, basis, at: Moment { cache: self.service.now(now), wall } }
+    }
+
+    /// Tells those whose time is over.
+    fn expire(&self, now: Instant, wall: u64) {
+        if self.deadline().is_none_or(|at| now < at) {
+            return;
+        }
+        let policy = self.service.policy();
+        let basis = self.basis(&policy);
+        let turn = self.turn(&policy, &basis, now, wall);
+        loop {
+            let mut state = lock(&self.state);
+            let Some(&(at, id)) = state.ends.first().filter(|(at, _)| *at <= now) else { return };
+            state.ends.remove(&(at, id));
+            drop(state);
+            let is_late = |candidate: &Candidate| candidate.budget.ends().is_some_and(|end| end <= now);
+            self.part(&turn, id, LookupFailure::TimedOut, is_late);
         }
     }
 
@@ -286,9 +362,8 @@ impl Validations {
             return hand_over(&self.service, turn, &finished, candidate);
         }
         let address = Arc::as_ptr(&candidate.answer) as usize;
-        let known = state.by_answer.get(&address).copied();
-        if let Some(underway) = known.and_then(|id| state.jobs.get_mut(&id)) {
-            return underway.candidates.push(candidate);
+        if let Some(id) = state.by_answer.get(&address).copied() {
+            return state.join(id, candidate);
         }
         let left = match &mut candidate.who {
             Who::Client(waiting) => waiting.pursuit.effort.take(),
@@ -335,19 +410,19 @@ impl Validations {
     }
 
     /// A job rests until DS or DNSKEY come. They are asked for, unless others have done so.
-    fn want(&self, turn: &Turn<'_>, id: u64, job: Box<Job>, wanted: Wanted) {
+    fn want(&self, turn: &Turn<'_>, id: u64, mut job: Box<Job>, wanted: Wanted) {
+        // That it has failed for the other one is remembered already.
+        let outlived = std::mem::take(&mut job.outlived);
         let other_than = job.heard_from(&wanted.need).filter(|_| wanted.again);
-        let (client, budget) = (job.client, job.paid.clone());
         let mut state = lock(&self.state);
-        let Some(underway) = state.jobs.get_mut(&id) else { return };
-        underway.job = Some(job);
+        let Some((client, budget)) = state.rest(id, job) else { return };
         let is_first = match state.needed.entry(key(&wanted)) {
             Entry::Occupied(mut others) => {
-                others.get_mut().push(id);
+                others.get_mut().jobs.push(id);
                 false
             }
             Entry::Vacant(first) => {
-                first.insert(vec![id]);
+                first.insert(Needed { payer: budget.clone(), jobs: vec![id] });
                 true
             }
         };
@@ -355,7 +430,7 @@ impl Validations {
         if is_first {
             let inquiry = unchecked(wanted.need.name().to_lower(), wanted.need.rtype());
             let failed = |failure| self.service.unvalidated.found(wanted, LookupOutcome::Failed(failure));
-            if !wanted.again && self.service.has_failed(turn.policy, &inquiry, turn.at.cache) {
+            if !wanted.again && !outlived && self.service.has_failed(turn.policy, &inquiry, turn.at.cache) {
                 return failed(LookupFailure::NoReply);
             }
             if !wanted.again {
@@ -407,13 +482,13 @@ impl Validations {
         }
         // The first job learns from it what the others then find in the table. Those that need it meanwhile do not ask for
         // it once more.
-        let ids = lock(&self.state).needed.get_mut(&key(&wanted)).map(std::mem::take);
+        let ids = lock(&self.state).needed.get_mut(&key(&wanted)).map(|all| std::mem::take(&mut all.jobs));
         let mut ids = ids.into_iter().flatten();
         if let Some(first) = ids.next() {
             self.resume(turn, first, wanted, Some(&came));
         }
         let late = lock(&self.state).needed.remove(&key(&wanted));
-        for id in ids.chain(late.into_iter().flatten()) {
+        for id in ids.chain(late.into_iter().flat_map(|all| all.jobs)) {
             self.service.unvalidated.resume(id, wanted, Arc::clone(&came));
         }
     }
@@ -438,16 +513,22 @@ impl Validations {
         self.go_on(turn, id, job);
     }
 
-    /// What some jobs need cannot be had. If that was for want of means of the one that asked, others ask again. What was
-    /// asked for a second time need not be had.
+    /// What some jobs need cannot be had. If that was for want of means or time of the one that asked, others ask again. What
+    /// was asked for a second time need not be had.
     fn not_found(&self, turn: &Turn<'_>, wanted: Wanted, failure: LookupFailure) {
-        let ids = lock(&self.state).needed.remove(&key(&wanted)).unwrap_or_default();
-        let own = matches!(failure, LookupFailure::Overspent(_) | LookupFailure::Shed(_));
-        for (number, id) in ids.into_iter().enumerate() {
-            if wanted.again {
+        use LookupFailure::{Overspent, Shed, TimedOut};
+        let needed = lock(&self.state).needed.remove(&key(&wanted));
+        let Some(Needed { payer, jobs }) = needed else { return };
+        let own = matches!(failure, Overspent(_) | Shed(_) | TimedOut);
+        for (number, id) in jobs.into_iter().enumerate() {
+            if wanted.again && (number == 0 || !own) {
                 self.resume(turn, id, wanted, None);
-            } else if own && number > 0 {
-                if let Some(job) = self.take_job(id) {
+            } else if own {
+                let has_paid = |one: &Candidate| number == 0 && one.budget.is_same(&payer);
+                if self.part(turn, id, failure, has_paid)
+                    && let Some(mut job) = self.take_job(id)
+                {
+                    job.outlived = true;
                     self.go_on(turn, id, job);
                 }
             } else {
@@ -456,13 +537,38 @@ impl Validations {
         }
     }
 
+    /// Some of those who wait for a job get no answer. With the last of them it ends; returns whether it has not.
+    fn part(
+        &self,
+        turn: &Turn<'_>,
+        id: u64,
+        failure: LookupFailure,
+        leaves: impl Fn(&Candidate) -> bool,
+    ) -> bool {
+        let mut state = lock(&self.state);
+        let Some(underway) = state.jobs.get_mut(&id) else { return false };
+        if underway.candidates.iter().all(&leaves) {
+            drop(state);
+            self.fail(turn, id, failure);
+            return false;
+        }
+        let gone: Vec<Candidate> = underway.candidates.extract_if(.., |one| leaves(one)).collect();
+        drop(state);
+        for candidate in gone {
+            self.service.give_up(turn.policy, candidate.who, failure, turn.at.cache);
+        }
+        true
+    }
+
     /// A job cannot be finished.
     fn fail(&self, turn: &Turn<'_>, id: u64, failure: LookupFailure) {
-        let Some(Underway { candidates, job, .. }) = self.remove(id) else { return };
+        let Some(Underway { candidates, job, .. }) = lock(&self.state).remove(id) else { return };
         self.stats().unfinished.add();
+        // That a client's time is over says nothing about the servers, which were asked by the forwarder.
+        let of_servers = is_of_servers(failure) && failure != LookupFailure::TimedOut;
         if let Some(job) = job {
             self.count(&job);
-            for dnssec_ok in [false, true].into_iter().filter(|_| is_of_servers(failure)) {
+            for dnssec_ok in [false, true].into_iter().filter(|_| of_servers) {
                 let inquiry = Inquiry { dnssec_ok, ..job.inquiry };
                 self.service.keep_failure(turn.policy, &inquiry, None, turn.at.cache);
             }
@@ -470,14 +576,6 @@ impl Validations {
         for candidate in candidates {
             self.service.give_up(turn.policy, candidate.who, failure, turn.at.cache);
         }
-    }
-
-    /// Takes an answer that is under way out.
-    fn remove(&self, id: u64) -> Option<Underway> {
-        let mut state = lock(&self.state);
-        let underway = state.jobs.remove(&id)?;
-        state.by_answer.remove(&(Arc::as_ptr(&underway.received) as usize));
-        Some(underway)
     }
 
     /// Counts what a job has cost.
@@ -506,12 +604,9 @@ impl Validations {
 
     /// Asks another server than the one whose answer is bogus.
     fn ask_again(&self, id: u64, job: Box<Job>) {
-        let (client, budget, other_than) = (job.client, job.paid.clone(), job.answer.server);
+        let other_than = job.answer.server;
         let inquiry = Inquiry { dnssec_ok: true, checking_disabled: true, ..job.inquiry };
-        let mut state = lock(&self.state);
-        let Some(underway) = state.jobs.get_mut(&id) else { return };
-        underway.job = Some(job);
-        drop(state);
+        let Some((client, budget)) = lock(&self.state).rest(id, job) else { return };
         let waiter = Waiter::new(Who::Second(id));
         if self.ask(inquiry, client, budget, other_than, waiter).is_some() {
             let failed = LookupOutcome::Failed(LookupFailure::Shed(ShedReason::Queue));
@@ -567,14 +662,14 @@ impl Validations {
         let form = Mutex::new(Form::of(job.validator.response(), &validated));
         let Job { answer, asked, budget, .. } = *job;
         let mut state = lock(&self.state);
-        let Some(Underway { received, mut candidates, .. }) = state.jobs.remove(&id) else { return };
-        state.by_answer.remove(&(Arc::as_ptr(&received) as usize));
+        let Some(Underway { received, mut candidates, .. }) = state.remove(id) else { return };
         let finished = Arc::new(Finished { received, answer, form, validated, asked });
         state.recent.truncate(RECENT - 1);
         state.recent.push_front(Arc::clone(&finished));
         drop(state);
         if let Some(Candidate { who: Who::Client(waiting), .. }) = candidates.first_mut() {
-            waiting.pursuit.effort = Some(budget);
+            // It may not be the one that the work was begun for.
+            waiting.pursuit.effort.get_or_insert(budget);
         }
         for candidate in candidates {
             hand_over(&self.service, turn, &finished, candidate);

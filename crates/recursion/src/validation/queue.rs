@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use dnssec::{Need, Response};
 use resolver::{Answer, Budget, ClientPrefix, Inquiry, LookupOutcome};
@@ -16,7 +17,7 @@ pub(crate) struct Candidate {
     pub(crate) inquiry: Inquiry,
     /// Where the client is.
     pub(crate) client: ClientPrefix,
-    /// What DS and DNSKEY are paid from.
+    /// What DS and DNSKEY are paid from, if nobody has come before.
     pub(crate) budget: Budget,
     /// Whoever waits.
     pub(crate) who: Who,
@@ -51,6 +52,16 @@ pub(crate) enum Task {
     Second(u64, LookupOutcome),
     /// What is known of this name and of those below may not be so any more.
     Forget(NameBuf),
+}
+
+/// What whoever waits for a task gets.
+pub(crate) enum Next {
+    /// A task.
+    Task(Task),
+    /// The time has come, and there is no task.
+    Late,
+    /// There will be none any more.
+    Closed,
 }
 
 /// Tasks, in the order of their coming. Clients have a bounded number of places; what validating has asked for always finds
@@ -158,17 +169,21 @@ impl Queue {
         lock(&self.tasks).waiting.pop_front()
     }
 
-    /// The next task, as soon as there is one; `None` once the queue is closed.
-    pub(crate) fn wait(&self) -> Option<Task> {
+    /// The next task, as soon as there is one before `until`.
+    pub(crate) fn wait(&self, until: Option<Instant>) -> Next {
         let mut tasks = lock(&self.tasks);
         loop {
             if tasks.closed {
-                return None;
+                return Next::Closed;
             }
             if let Some(task) = tasks.waiting.pop_front() {
-                return Some(task);
+                return Next::Task(task);
             }
-            tasks = self.came.wait(tasks).unwrap_or_else(PoisonError::into_inner);
+            tasks = match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => self.came.wait(tasks).unwrap_or_else(PoisonError::into_inner),
+                Some(left) if left.is_zero() => return Next::Late,
+                Some(left) => self.came.wait_timeout(tasks, left).unwrap_or_else(PoisonError::into_inner).0,
+            };
         }
     }
 

@@ -6,6 +6,7 @@ mod answers;
 mod chains;
 mod denied;
 mod failures;
+mod joined;
 mod orders;
 mod second;
 mod simulation;

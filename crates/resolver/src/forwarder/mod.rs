@@ -3,13 +3,15 @@
 //! A lookup has tries, each a query to one server on a link of its own or on a connection that is kept. All its tries
 //! are listened to until the lookup ends: the first reply that can be used answers it. `tries` sends them and moves on
 //! where they fail; `replies` judges what comes back; `streams` keeps the connections; `state` has what each of them is;
-//! `configure` replaces the settings.
+//! `configure` replaces the settings. `payers` knows from whose budget a lookup is paid.
 //!
 //! A lookup by a rule that iterates goes step by step: it is as if forwarded to the servers of one zone after the other,
 //! asked each time for as much of the name as they need. `walk` takes these steps. Where servers have no known address, a
 //! lookup without clients finds it, on which the first one depends.
 
 mod configure;
+mod minimise;
+mod payers;
 mod replies;
 mod state;
 mod streams;
@@ -23,7 +25,6 @@ use std::time::Instant;
 
 use exchange::{Action, Core, Event, Link, NumberMap, Transport};
 
-use crate::budget::Budget;
 use crate::config::ForwardConfig;
 use crate::delegations::Delegations;
 use crate::inquiry::{
@@ -48,7 +49,7 @@ pub struct Forwarder<O: Outlet, R: Random> {
     no_way: [Option<Instant>; 2],
     /// When the servers of a rule may be asked again who they are, by the rule's number.
     prime_again: HashMap<usize, Instant>,
-    /// Lookups that have less to wait for than before, and are looked at before anything else happens.
+    /// Lookups that have less to wait for than before or begin again, and are looked at before anything else happens.
     woken: VecDeque<LookupId>,
     outlet: O,
     random: R,
@@ -149,7 +150,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let begun = budget.as_ref().map(|budget| budget.begin(limits, now)).transpose();
         let deadline = now + patience.map_or(most, |time| time.min(most));
         let deadline = begun.ok().flatten().map_or(deadline, |end| end.min(deadline));
-        let client = Client { waiter, prefix, since: now, deadline, tracer };
+        let client = Client { waiter, prefix, since: now, deadline, budget, tracer };
         let done = match (recursion_desired, rule, begun) {
             (false, ..) => Err((client, LookupFailure::NoRecursion)),
             (true, None, _) => Err((client, LookupFailure::NoRule)),
@@ -158,7 +159,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
                 Err((client, LookupFailure::Overspent(spent)))
             }
             (true, Some(rule), Ok(_)) => {
-                let lookup = Lookup { budget, other_than, ..Lookup::new(inquiry, rule) };
+                let lookup = Lookup { other_than, ..Lookup::new(inquiry, rule) };
                 self.admit(lookup, client, now, actions)
             }
         };
@@ -198,11 +199,12 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         self.load.client_came(client.prefix);
         self.traced += usize::from(client.tracer.is_some());
         match known {
-            Some(id) => self.join(id, client, lookup.budget, now),
+            Some(id) => self.join(id, client, now),
             None => {
-                if let Some(budget) = &lookup.budget {
+                if let Some(budget) = &client.budget {
                     budget.count_lookup();
                 }
+                lookup.budget = client.budget.clone();
                 lookup.clients.push(client);
                 self.start(lookup, now, actions);
             }
@@ -211,13 +213,13 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 
     /// A client joins a lookup in flight.
-    fn join(&mut self, id: LookupId, client: Client<O::Waiter>, budget: Option<Budget>, now: Instant) {
-        let Some(lookup) = self.lookups.get_mut(&id) else { return };
+    fn join(&mut self, id: LookupId, client: Client<O::Waiter>, now: Instant) {
         self.stats.joined.add(1);
-        if lookup.clients.is_empty() {
+        if self.lookups.get(&id).is_some_and(|lookup| lookup.clients.is_empty()) {
             // From now on it is not another client's query that pays.
-            lookup.budget = budget;
+            self.pays(id, client.budget.clone());
         }
+        let Some(lookup) = self.lookups.get_mut(&id) else { return };
         if let Some(tracer) = &client.tracer {
             tracer.note(now, TraceEvent::Joined { clients: lookup.clients.len() });
         }
@@ -239,6 +241,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if let Some(at) = lookup.first_deadline {
             self.set_timer(at, Timer::Client(id));
         }
+        let budget = lookup.budget.take();
+        lookup.paid_by(budget);
         lookup.tries_left = self.config.limits.tries;
         let way = self.rules.get(rule).map(|rule| &rule.way);
         if let Some(Way::Forward { servers, .. }) = way {
@@ -276,6 +280,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             self.set_timer(next, Timer::Client(id));
         }
         self.stats.timed_out.add(gone.len() as u64);
+        self.next_pays(id);
         for client in gone {
             self.went(client, outcome.clone(), now);
         }
@@ -288,8 +293,17 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             LookupOutcome::Answered(_) => self.stats.answered.add(1),
             LookupOutcome::Failed(_) => self.stats.failed.add(1),
         }
-        // That there is no second answer says nothing about the servers: there was a first one.
-        if lookup.other_than.is_none() || matches!(outcome, LookupOutcome::Answered(_)) {
+        let says_something = match &outcome {
+            LookupOutcome::Answered(_) => true,
+            // There was a first answer.
+            LookupOutcome::Failed(_) if lookup.other_than.is_some() => false,
+            // Its clients may have come with hardly any time left.
+            LookupOutcome::Failed(LookupFailure::TimedOut) => {
+                lookup.seeks() || lookup.asked.iter().any(|asked| asked.silent > 0)
+            }
+            LookupOutcome::Failed(_) => true,
+        };
+        if says_something {
             self.outlet.ended(&lookup.inquiry, &outcome, now);
         }
         if !lookup.dependents.is_empty() {

@@ -8,7 +8,7 @@ use wire::{Header, Rcode};
 
 use super::Forwarder;
 use super::state::{LinkUse, Try, TryId};
-use crate::inquiry::{LookupFailure, LookupOutcome, Outlet};
+use crate::inquiry::{LookupOutcome, Outlet};
 use crate::query::{self, Misfit, Reply, Sent};
 use crate::random::Random;
 use crate::scrub::{Answer, ReplyFault, Scope, scrub};
@@ -145,10 +145,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             return false;
         };
         self.forget(id, actions);
-        self.stats.overspent.add(1);
         if let Some(lookup) = lookup {
-            let failure = LookupFailure::Overspent(spent);
-            self.end(lookup, LookupOutcome::Failed(failure), now, actions);
+            self.spent(lookup, spent, now, actions);
         }
         true
     }

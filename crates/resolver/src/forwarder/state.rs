@@ -51,6 +51,8 @@ pub(super) struct Client<W> {
     /// When it came.
     pub(super) since: Instant,
     pub(super) deadline: Instant,
+    /// What it pays from, where it pays.
+    pub(super) budget: Option<Budget>,
     pub(super) tracer: Option<Tracer>,
 }
 
@@ -66,8 +68,12 @@ pub(super) struct Lookup<W> {
     pub(super) dependents: Vec<LookupId>,
     /// How many lookups wait for each other in a row, up to this one.
     pub(super) depth: u8,
-    /// What it is paid from, if its client's query has a budget.
+    /// What it is paid from, if its client's query has a budget: see `payers`.
     pub(super) budget: Option<Budget>,
+    /// Nothing else was paid from that before.
+    pub(super) paid_in_full: bool,
+    /// It is to begin again, now that it is paid from another.
+    pub(super) begins_again: bool,
     /// Which part of it is spent.
     pub(super) overspent: Option<Overspent>,
     /// A server whose answer is not wanted.
@@ -79,6 +85,9 @@ pub(super) struct Lookup<W> {
     /// The servers of its rule, or of the zone that it has come to.
     pub(super) asked: Vec<Asked>,
     pub(super) tries_left: u8,
+    /// Servers asked less often than this are asked at once where another is of no help: 1, until links to all have failed
+    /// and they are asked again.
+    pub(super) round: u32,
     /// Tries that may still be answered.
     pub(super) tries: Vec<TryId>,
     /// When [`Timer::Resume`] is set to.
@@ -98,12 +107,15 @@ impl<W> Lookup<W> {
             dependents: Vec::new(),
             depth: 0,
             budget: None,
+            paid_in_full: false,
+            begins_again: false,
             overspent: None,
             other_than: None,
             referrals: Vec::new(),
             walk: None,
             asked: Vec::new(),
             tries_left: 0,
+            round: 1,
             tries: Vec::new(),
             resume: None,
             fault: None,

@@ -18,6 +18,9 @@ use crate::server::{Ability, Server};
 use crate::servers::ServerId;
 use crate::trace::{CookieSent, TraceEvent};
 
+/// So many links to a server that failed in one lookup show that there is no way to it.
+const REFUSALS: u32 = 2;
+
 impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// Asks the next server, if there is one and a try is left.
     pub(super) fn ask_next(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
@@ -223,6 +226,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             }
         }
         let Some(lookup) = one.lookup else { return };
+        let refused = error != io::ErrorKind::QuotaExceeded;
         if let Some(server) =
             self.servers.get(one.server).filter(|_| error == io::ErrorKind::NetworkUnreachable)
         {
@@ -231,6 +235,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if let Some(asked) = self.lookups.get_mut(&lookup).and_then(|l| l.asked.get_mut(one.place)) {
             asked.silent += 1;
             asked.broken += 1;
+            // It may be about to be started; and that the first was refused may be forged by who guesses a port.
+            asked.spent |= refused && asked.broken >= REFUSALS;
         }
         self.go_on(lookup, now, actions);
     }
@@ -245,14 +251,14 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 
     /// Sees to it that a lookup that is not answered yet has something to wait for: a server not asked yet is asked
-    /// at once, others after a while.
+    /// at once, those whose links failed once more, all of them, after a while.
     pub(super) fn go_on(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get(&id) else { return };
         if lookup.asked.iter().all(|asked| asked.spent) {
             return self.give_up(id, now, actions);
         }
         let waits = self.waits(lookup);
-        let fresh = has_fresh(lookup);
+        let fresh = lookup.asked.iter().any(|asked| asked.tries < lookup.round && !asked.spent);
         match lookup.tries_left {
             0 if !waits => self.give_up(id, now, actions),
             0 => {}
@@ -288,6 +294,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     pub(super) fn resume(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         if let Some(lookup) = self.lookups.get_mut(&id) {
             lookup.resume = None;
+            let open = lookup.asked.iter().filter(|asked| !asked.spent);
+            lookup.round = open.map(|asked| asked.tries).min().unwrap_or_default() + 1;
             self.ask_next(id, now, actions);
         }
     }
@@ -300,15 +308,12 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let Some(lookup) = self.lookups.get(&id) else { return };
         let failure = match (lookup.overspent, lookup.fault) {
             _ if lookup.other_than.is_some() => LookupFailure::NoOtherServer,
-            (Some(overspent), _) => LookupFailure::Overspent(overspent),
+            (Some(overspent), _) => return self.spent(id, overspent, now, actions),
             (None, Some(fault)) => LookupFailure::BadReply(fault),
             (None, None) if lookup.asked.is_empty() => LookupFailure::NoServers,
-            (None, None) if lookup.walk.is_some() && cannot_be_reached(lookup) => LookupFailure::Network,
+            (None, None) if cannot_be_reached(lookup) => LookupFailure::Network,
             (None, None) => LookupFailure::NoReply,
         };
-        if lookup.overspent.is_some() {
-            self.stats.overspent.add(1);
-        }
         self.end(id, LookupOutcome::Failed(failure), now, actions);
     }
 
@@ -342,9 +347,10 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 }
 
-/// Whether no link to any server led anywhere.
+/// Whether links led nowhere, and no server was silent otherwise.
 fn cannot_be_reached<W>(lookup: &Lookup<W>) -> bool {
-    lookup.asked.iter().all(|asked| asked.broken == asked.tries)
+    let all = &lookup.asked;
+    all.iter().any(|asked| asked.broken > 0) && all.iter().all(|asked| asked.broken == asked.silent)
 }
 
 /// Whether there is a server that this lookup has not asked.

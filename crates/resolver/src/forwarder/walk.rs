@@ -13,8 +13,9 @@ use wire::message::{Header, Parser};
 use wire::{Class, LowerName, Name, Rcode, Type};
 
 use super::Forwarder;
+use super::minimise::lifetime;
 use super::state::{Lookup, LookupId, Timer, Try, TryId, Walk};
-use crate::config::{IterateConfig, Minimisation, Upstream};
+use crate::config::{Minimisation, Upstream};
 use crate::delegations::{Cut, CutServer};
 use crate::inquiry::{Inquiry, LookupFailure, LookupOutcome, Outlet};
 use crate::random::Random;
@@ -24,8 +25,6 @@ use crate::scrub::{address, may_be_asked, priming, referral, referral_proof, scr
 use crate::select::Asked;
 use crate::trace::{TraceEvent, TraceVerdict};
 
-/// Queries that show one label more each; later ones share out what is left of the name (RFC 9156 §2.3).
-const ONE_LABEL: u16 = 4;
 /// Between two attempts to learn who a rule's servers are.
 const PRIME_AGAIN: Duration = Duration::from_secs(60);
 /// How long a family of addresses to which there is no way is left alone.
@@ -42,8 +41,8 @@ const PROOFS: usize = 16;
 enum Next {
     /// The servers of a zone below are asked. The referral may say something of its DS.
     Down(Referral, Option<Box<ReferralProof>>),
-    /// More of the name is asked.
-    Deeper,
+    /// More of the name is asked. That no zone begins at what was asked holds for so long.
+    Deeper(Option<Duration>),
     /// All of it is.
     Whole,
     /// It is the answer.
@@ -124,8 +123,10 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
 
     /// Asks the servers of the zone that a lookup has come to for as much of the name as they need.
     fn ask_zone(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+        let uncut = self.uncut(id, now);
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         lookup.tries_left = self.config.limits.tries;
+        lookup.round = 1;
         let resume = lookup.resume.take();
         let tries = std::mem::take(&mut lookup.tries);
         for asked in &mut lookup.asked {
@@ -135,7 +136,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             let budget = lookup.budget.as_ref();
             let config = &self.config.iterate;
             let taken = || budget.and_then(|budget| budget.take_minimised(&config.budget));
-            walk.show_more(&lookup.inquiry, config, taken);
+            walk.show_more(&lookup.inquiry, config, uncut, taken);
         }
         self.drop_timer(resume, Timer::Resume(id));
         for id in tries {
@@ -258,7 +259,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             Ok(next) => next,
             Err(fault) => return self.useless(id, rcode, fault, now, actions),
         };
-        let (server, cut) = (one.server, Arc::clone(&walk.cut));
+        let (server, cut, part) = (one.server, Arc::clone(&walk.cut), walk.question.name);
         self.note_reply(id, rcode, next.verdict(), now);
         self.forget(id, actions);
         if let Some(server) = self.servers.get_mut(server) {
@@ -271,7 +272,10 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
                 }
                 self.go_down(lookup_id, &cut, &referral, now, actions);
             }
-            Next::Deeper => self.ask_zone(lookup_id, now, actions),
+            Next::Deeper(ttl) => {
+                self.learn_uncut(Some(part.as_lower()), &cut, || ttl, now);
+                self.ask_zone(lookup_id, now, actions);
+            }
             Next::Whole => self.ask_whole(lookup_id, now, actions),
             Next::Answer(answer) => {
                 let lookup = self.lookups.get_mut(&lookup_id);
@@ -282,6 +286,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
                     ..answer
                 };
                 self.learn_start(lookup_id, &cut, message, &answer, now);
+                self.learn_uncut(part.as_lower().parent(), &cut, || lifetime(&answer), now);
                 self.end(lookup_id, LookupOutcome::Answered(Arc::new(answer)), now, actions);
             }
         }
@@ -322,7 +327,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let answer = match scrub(message, question, rcode, &scope) {
             Ok(answer) => answer,
             // Where an alias in between leads is another matter.
-            Err(ReplyFault::Chain) if part => return Ok(Next::Deeper),
+            Err(ReplyFault::Chain) if part => return Ok(Next::Deeper(None)),
             Err(fault) => return Err(lame(fault)),
         };
         let positive = Header::of(&answer.message).is_some_and(|header| header.counts()[1] > 0);
@@ -334,9 +339,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             return Ok(Next::Answer(answer));
         }
         match (rcode, self.config.iterate.minimisation) {
-            (Rcode::NOERROR, _) => Ok(Next::Deeper),
+            (Rcode::NOERROR, _) => Ok(Next::Deeper(lifetime(&answer))),
             // What an alias in between leads to may not be there.
-            (Rcode::NXDOMAIN, _) if positive => Ok(Next::Deeper),
+            (Rcode::NXDOMAIN, _) if positive => Ok(Next::Deeper(lifetime(&answer))),
             (Rcode::NXDOMAIN, Minimisation::Strict) => {
                 scrub(message, &lookup.inquiry, rcode, &scope).map(Next::Answer)
             }
@@ -591,9 +596,13 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// Lookups that have waited for others go on.
+    /// Lookups that have waited for others go on, and those that others pay for begin again.
     pub(super) fn wake(&mut self, now: Instant, actions: &mut Vec<Action>) {
         while let Some(id) = self.woken.pop_front() {
+            if self.lookups.get(&id).is_some_and(|lookup| lookup.begins_again) {
+                self.begin_again(id, now, actions);
+                continue;
+            }
             let new = self.add_addresses(id, now);
             let Some(lookup) = self.lookups.get_mut(&id) else { continue };
             let addresses = lookup.asked.len();
@@ -625,35 +634,9 @@ impl Next {
     fn verdict(&self) -> TraceVerdict {
         match self {
             Next::Down(..) => TraceVerdict::Referral,
-            Next::Deeper => TraceVerdict::Deeper,
+            Next::Deeper(_) => TraceVerdict::Deeper,
             Next::Whole => TraceVerdict::Whole,
             Next::Answer(_) => TraceVerdict::Answer,
-        }
-    }
-}
-
-impl Walk {
-    /// Shows more of the name, as RFC 9156 §2.3 says. `taken` takes such a query from the budget and returns how many there
-    /// were before.
-    fn show_more(&mut self, inquiry: &Inquiry, config: &IterateConfig, taken: impl FnOnce() -> Option<u16>) {
-        let total = inquiry.name.as_lower().label_count();
-        let left = total.saturating_sub(self.shown);
-        self.question = *inquiry;
-        if config.minimisation == Minimisation::Off || self.whole || left <= 1 {
-            self.shown = total;
-            return;
-        }
-        let Some(before) = taken() else {
-            self.whole = true;
-            return;
-        };
-        let queries = usize::from(config.budget.minimised.saturating_sub(before)).max(1);
-        let labels = if before < ONE_LABEL { 1 } else { left.div_ceil(queries) };
-        self.shown += labels;
-        if self.shown < total {
-            let name = inquiry.name.as_name().skip(total - self.shown).to_lower();
-            // Of all types A is the one that nobody treats in a way of its own.
-            self.question = Inquiry { name, qtype: Type::A, ..*inquiry };
         }
     }
 }

@@ -281,7 +281,7 @@ impl Internet {
                         self.comes(Duration::ZERO, link, Coming::Ended(ErrorKind::NetworkUnreachable));
                     } else if transport.is_stream() {
                         let host = self.host_at(to).map(|(_, host)| host.clone()).unwrap_or_default();
-                        if host.is("refuses-tcp") {
+                        if host.is("refuses-tcp") || host.is("closed") {
                             self.comes(ROUND_TRIP, link, Coming::Ended(ErrorKind::ConnectionRefused));
                         } else if !host.is("no-tcp") {
                             self.comes(ROUND_TRIP, link, Coming::Opened);
@@ -326,6 +326,9 @@ impl Internet {
             to,
             at: self.now,
         });
+        if host.is("closed") {
+            return self.comes(ROUND_TRIP, link, Coming::Ended(ErrorKind::ConnectionRefused));
+        }
         let reached = !self.no_way[usize::from(to.is_ipv6())];
         if !reached
             || host.addresses.is_empty()

@@ -135,7 +135,7 @@ impl Play {
             }
             "ended" => {
                 let ended = std::mem::take(&mut *self.ended.lock().expect("one thread"));
-                assert_eq!(ended.last().map(String::as_str), Some(rest), "{}", self.at);
+                assert_eq!(ended.last().map_or("nothing", String::as_str), rest, "{}", self.at);
             }
             "servers" => {
                 let (_, stats) = self.core.as_ref().expect("started");

@@ -45,7 +45,7 @@ keys! {
         live "lookups-per-zone" per_zone: Int<usize, 1, 1_000_000> = Int(2000), example 1000;
         /// The same if none of these servers answers.
         live "lookups-per-dead-zone" per_dead_zone: Int<usize, 1, 1_000_000> = Int(20), example 10;
-        /// Memory for what is known of delegations and of their servers' addresses.
+        /// Memory for what is known of delegations, of their servers' addresses, and of names at which no zone begins.
         live "delegations-size" delegations: Size<{ 1 << 20 }, { 4 << 30 }> = Size(32 << 20), example "64MiB";
         /// Most servers that it is remembered of how fast they are and what they cannot do.
         live "known-servers" known: Int<usize, 100, 1_000_000> = Int(20_000), example 50000;

@@ -1,0 +1,184 @@
+//! Clients who wait for the same, and how long: on virtual time, with the real way to other servers.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use exchange::{Action, Core, Event, Link};
+use recursion::Settler;
+use resolver::{ChaCha, ForwardConfig, ForwardRule, Forwarder, ForwarderRequest, Upstream};
+use wire::NameBuf;
+use wire::message::Parser;
+
+use crate::support::{Ask, ask};
+use crate::validation::{TREE, Validated};
+
+/// One server for all names of the tree.
+struct Joined {
+    with: Validated,
+    forwarder: Forwarder<Settler, ChaCha>,
+    /// The questions that it does not answer.
+    silent: Vec<&'static str>,
+    /// Queries that it has not answered.
+    held: Vec<(Link, Vec<u8>)>,
+    start: Instant,
+}
+
+impl Joined {
+    fn new(silent: &[&'static str]) -> Joined {
+        let with = Validated::new(|_| {});
+        let server = Upstream::new(SocketAddr::from(([192, 0, 2, 1], 53)));
+        let mut config = ForwardConfig {
+            rules: vec![ForwardRule::new(NameBuf::ROOT, vec![server])],
+            mixed_case: false,
+            cookies: false,
+            ..Default::default()
+        };
+        // So the query's own time counts.
+        config.timing.client = Duration::from_secs(60);
+        config.limits.tries = 100;
+        let forwarder = Forwarder::new(config, with.world.service.settler(), ChaCha::new([1; 32]));
+        let start = with.world.now();
+        Joined { with, forwarder, silent: silent.to_vec(), held: Vec::new(), start }
+    }
+
+    fn ask(&mut self, id: u16, question: &str) {
+        self.with.world.miss(&Ask { id, ..ask(question) });
+        self.settle();
+    }
+
+    /// The server answers this question from now on, also those who have asked before.
+    fn speak(&mut self, question: &str) {
+        self.silent.retain(|silent| *silent != question);
+        self.settle();
+    }
+
+    /// Whatever follows at once from what has happened.
+    fn settle(&mut self) {
+        loop {
+            let now = self.with.world.now();
+            self.with.validations.work(now, self.with.wall);
+            let noted = std::mem::take(&mut *self.with.world.noted.0.lock().expect("one thread"));
+            let mut actions = Vec::new();
+            for request in noted {
+                self.forwarder.request(ForwarderRequest::Lookup(request), now, &mut actions);
+            }
+            self.act(actions);
+            let is_silent = |query: &[u8]| self.silent.contains(&question(query).as_str());
+            let Some(at) = self.held.iter().position(|(_, query)| !is_silent(query)) else { return };
+            let (link, query) = self.held.remove(at);
+            let mut actions = Vec::new();
+            let message = reply(&query);
+            self.forwarder.event(Event::Message { link, message: &message }, now, &mut actions);
+            self.act(actions);
+        }
+    }
+
+    fn act(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Open { .. } => {}
+                Action::Send { link, message } => self.held.push((link, message)),
+                Action::Close { link } => self.held.retain(|(held, _)| *held != link),
+            }
+        }
+    }
+
+    /// Lets time pass up to so long after the start, and says who has got what meanwhile, and when.
+    fn until(&mut self, millis: u64) -> Vec<String> {
+        let end = self.start + Duration::from_millis(millis);
+        let mut told = Vec::new();
+        loop {
+            self.settle();
+            let after = (self.with.world.now() - self.start).as_millis();
+            told.extend(
+                self.with
+                    .world
+                    .late()
+                    .iter()
+                    .map(|reply| format!("{} at {after} ms: {}", reply.id(), reply.says())),
+            );
+            let deadlines = [self.forwarder.deadline(), self.with.validations.deadline()];
+            let Some(next) = deadlines.into_iter().flatten().min().filter(|at| *at <= end) else { break };
+            self.with.world.set_time(next);
+            let mut actions = Vec::new();
+            self.forwarder.timeout(next, &mut actions);
+            self.act(actions);
+        }
+        self.with.world.set_time(end);
+        told
+    }
+}
+
+/// The question of a query, as `www.example. A`.
+fn question(query: &[u8]) -> String {
+    let (_, mut parser) = Parser::new(query).expect("a header");
+    let question = parser.question().expect("a question");
+    format!("{} {}", question.name, question.qtype)
+}
+
+fn reply(query: &[u8]) -> Vec<u8> {
+    let (_, mut parser) = Parser::new(query).expect("a header");
+    let question = parser.question().expect("a question");
+    let mut message = TREE.reply(question.name.to_buf(), question.qtype).message();
+    message[..2].copy_from_slice(&query[..2]);
+    message
+}
+
+const TEXT: &str = "www.nsec.test. TXT";
+const ADDRESS: &str = "www.nsec.test. A";
+const KEYS: &str = "nsec.test. DNSKEY";
+
+#[test]
+fn a_client_waits_no_longer_than_its_own_time_whatever_it_joins() {
+    let mut joined = Joined::new(&[TEXT, KEYS]);
+    joined.ask(1, "www.nsec.test. TXT do");
+    assert!(joined.until(5_000).is_empty());
+    joined.ask(2, "www.nsec.test. A do");
+    assert!(joined.until(6_000).is_empty());
+    // From now on the first waits for the keys that the second has asked for.
+    joined.speak(TEXT);
+    assert!(joined.until(9_999).is_empty());
+    assert_eq!(joined.until(11_000), ["1 at 10000 ms: SERVFAIL rd ra EDE 22"]);
+    joined.speak(KEYS);
+    assert_eq!(joined.until(11_000), ["2 at 11000 ms: NOERROR rd ra ad"]);
+}
+
+#[test]
+fn a_client_outlives_the_one_whose_question_for_keys_it_has_joined() {
+    let mut joined = Joined::new(&[KEYS]);
+    joined.ask(1, "www.nsec.test. TXT do");
+    assert!(joined.until(5_000).is_empty());
+    joined.ask(2, "www.nsec.test. A do");
+    assert_eq!(joined.until(11_000), ["1 at 10000 ms: SERVFAIL rd ra EDE 22"]);
+    joined.speak(KEYS);
+    assert_eq!(joined.until(11_000), ["2 at 11000 ms: NOERROR rd ra ad"]);
+}
+
+#[test]
+fn a_client_outlives_the_one_who_waits_for_the_same_answer() {
+    let mut joined = Joined::new(&[ADDRESS, KEYS]);
+    joined.ask(1, "www.nsec.test. A do");
+    assert!(joined.until(5_000).is_empty());
+    joined.ask(2, "www.nsec.test. A do");
+    assert!(joined.until(6_000).is_empty());
+    joined.speak(ADDRESS);
+    assert_eq!(joined.until(11_000), ["1 at 10000 ms: SERVFAIL rd ra EDE 22"]);
+    joined.speak(KEYS);
+    assert_eq!(joined.until(11_000), ["2 at 11000 ms: NOERROR rd ra ad"]);
+}
+
+#[test]
+fn who_waits_for_keys_in_vain_is_told_in_time_and_nothing_is_left() {
+    let mut joined = Joined::new(&[KEYS]);
+    joined.ask(1, "www.nsec.test. TXT do");
+    joined.ask(2, "www.nsec.test. TXT");
+    assert!(joined.until(3_000).is_empty());
+    joined.ask(3, "www.nsec.test. A do");
+    let told = joined.until(60_000);
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(told.iter().all(|told| told.ends_with("SERVFAIL rd ra EDE 22")), "{told:?}");
+    assert!(told.iter().take(2).all(|told| told.contains("at 10000 ms")), "{told:?}");
+    assert_eq!(joined.with.world.service.unvalidated(), 0);
+    assert_eq!(joined.with.validations.deadline(), None);
+    assert!(joined.forwarder.is_idle());
+}

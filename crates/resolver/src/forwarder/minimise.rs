@@ -1,0 +1,103 @@
+//! How much of a name servers are shown (RFC 9156), and what their replies to a part of it teach for the next name.
+
+use std::time::{Duration, Instant};
+
+use wire::message::Parser;
+use wire::{LowerName, Type};
+
+use super::Forwarder;
+use super::state::{LookupId, Walk};
+use crate::config::{IterateConfig, Minimisation};
+use crate::delegations::Cut;
+use crate::inquiry::{Inquiry, Outlet};
+use crate::random::Random;
+use crate::scrub::Answer;
+
+/// Queries that show one label more each; later ones share out what is left of the name (RFC 9156 §2.3).
+const ONE_LABEL: u16 = 4;
+
+/// A name for each of the 32 digits of an IPv6 address would say little: networks are delegated at /16, /32, /48, /56 and /64,
+/// if at all. So many labels have such names, and those above them.
+const IP6_LABELS: [usize; 7] = [1, 2, 6, 10, 14, 16, 18];
+
+/// ip6.arpa. (RFC 3596 §2.5), in wire form.
+const IP6_ARPA: &[u8] = b"\x03ip6\x04arpa\x00";
+
+impl Walk {
+    /// Shows more of the name, as RFC 9156 §2.3 says: of what is known to belong to the zone, `uncut` labels, all.
+    /// `taken` takes such a query from the budget and returns how many there were before.
+    pub(super) fn show_more(
+        &mut self,
+        inquiry: &Inquiry,
+        config: &IterateConfig,
+        uncut: Option<usize>,
+        taken: impl FnOnce() -> Option<u16>,
+    ) {
+        let name = inquiry.name.as_lower();
+        let total = name.label_count();
+        self.shown = self.shown.max(uncut.unwrap_or_default());
+        let left = total.saturating_sub(self.shown);
+        self.question = *inquiry;
+        if config.minimisation == Minimisation::Off || self.whole || left <= 1 {
+            self.shown = total;
+            return;
+        }
+        let Some(before) = taken() else {
+            self.whole = true;
+            return;
+        };
+        self.shown = if name.is_at_or_below(LowerName::of_checked(IP6_ARPA)) {
+            IP6_LABELS.into_iter().find(|&labels| labels > self.shown).unwrap_or(total)
+        } else {
+            let queries = usize::from(config.budget.minimised.saturating_sub(before)).max(1);
+            self.shown + if before < ONE_LABEL { 1 } else { left.div_ceil(queries) }
+        };
+        if self.shown < total {
+            let name = inquiry.name.as_name().skip(total - self.shown).to_lower();
+            // Of all types A is the one that nobody treats in a way of its own.
+            self.question = Inquiry { name, qtype: Type::A, ..*inquiry };
+        }
+    }
+}
+
+impl<O: Outlet, R: Random> Forwarder<O, R> {
+    /// How many labels of its name a lookup need not ask the servers that it has come to about.
+    pub(super) fn uncut(&mut self, id: LookupId, now: Instant) -> Option<usize> {
+        let lookup = self.lookups.get(&id)?;
+        let walk = lookup.walk.as_ref().filter(|walk| !walk.whole)?;
+        if self.config.iterate.minimisation == Minimisation::Off {
+            return None;
+        }
+        let above = lookup.inquiry.name.as_lower().parent()?;
+        self.delegations.uncut(above, walk.cut.zone.as_lower(), now)
+    }
+
+    /// Who serves a zone has answered for a name, and so for all names above it: no other zone begins there.
+    pub(super) fn learn_uncut(
+        &mut self,
+        name: Option<LowerName<'_>>,
+        cut: &Cut,
+        ttl: impl FnOnce() -> Option<Duration>,
+        now: Instant,
+    ) {
+        let below = |name: &LowerName<'_>| name.label_count() > cut.zone.as_lower().label_count();
+        if let Some(name) = name.filter(below)
+            && let Some(ttl) = ttl()
+        {
+            let most = self.config.iterate.delegation_bytes;
+            self.delegations.keep_uncut(name, cut, ttl, now, most);
+            self.stats.delegation_bytes.set(self.delegations.bytes() as u64);
+        }
+    }
+}
+
+/// How long an answer holds: a denial as long as its SOA says (RFC 2308 §5), others as long as their shortest TTL.
+pub(super) fn lifetime(answer: &Answer) -> Option<Duration> {
+    if let Some(ttl) = answer.negative_ttl {
+        return Some(Duration::from_secs(ttl.as_secs().into()));
+    }
+    let (header, mut parser) = Parser::new(&answer.message).ok()?;
+    parser.question().ok()?;
+    let ttls = (0..header.counts()[1]).map_while(|_| Some(parser.record().ok()?.ttl().as_secs()));
+    ttls.min().map(|seconds| Duration::from_secs(seconds.into()))
+}
