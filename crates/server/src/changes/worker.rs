@@ -23,6 +23,7 @@ use super::line::{Decided, Demand, Group, Line};
 use super::plan::ZoneUpdates;
 use super::transactions::{CommitEnd, CommitOrder, TransactionFault};
 use super::{Job, NOT_KEPT, PATIENCE, Reply, Shared, refusal};
+use crate::spare::{Share, spare};
 use crate::zones::keeping::ClaimedZone;
 use crate::zones::{Apex, FileStamp};
 
@@ -429,7 +430,8 @@ impl Worker {
             let (zone, number, own, of) =
                 (Arc::clone(&line.zone), line.number, self.own.clone(), apex.clone());
             let fold = move || {
-                let folded = catch_unwind(AssertUnwindSafe(|| zone.folded().ok())).ok().flatten();
+                let folded = || spare(Share::Tenth, || zone.folded());
+                let folded = catch_unwind(AssertUnwindSafe(folded)).ok().and_then(Result::ok);
                 // Otherwise the server is stopping.
                 let _ = own.send(Order::Folded(of, number, folded));
             };
@@ -440,7 +442,7 @@ impl Worker {
                 Ok(mut replacement) => {
                     let (zone, own, of) = (Arc::clone(&line.zone), self.own.clone(), apex.clone());
                     let write = move || {
-                        let written = replacement.write(&zone);
+                        let written = spare(Share::Tenth, || replacement.write(&zone));
                         let _ = own.send(Order::Compacted(of, replacement, written));
                     };
                     let thread = std::thread::Builder::new().name("compaction".into());
