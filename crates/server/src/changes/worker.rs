@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, sync_channel};
 
 use engine::{Refusal, Ticket};
-use exchange::unix_seconds;
+use exchange::{unix_seconds, wake_together};
 use journal::{DEFAULT_HISTORY, History, Replacement, StoreFault, ZoneFolder};
 use tracing::{debug, error, info, warn};
 use update::SerialPolicy;
@@ -344,16 +344,14 @@ impl Worker {
 
     /// Puts versions into service; whoever has asked for them is answered then.
     fn publish(&self, zones: Vec<(Apex, Arc<Zone>)>, settled: Vec<Settled>) {
-        let settle = move || {
-            for settled in settled {
-                match settled {
-                    Settled::Update(ticket, Ok(())) => ticket.resume(|_| Ok(None)),
-                    Settled::Update(ticket, Err(refusal)) => ticket.refuse(refusal),
-                    // Whoever asked may have lost patience.
-                    Settled::Commit(reply, end) => drop(reply.try_send(end)),
-                }
-            }
+        let each = |settled| match settled {
+            Settled::Update(ticket, Ok(())) => ticket.resume(|_| Ok(None)),
+            Settled::Update(ticket, Err(refusal)) => ticket.refuse(refusal),
+            // Whoever asked may have lost patience.
+            Settled::Commit(reply, end) => drop(reply.try_send(end)),
         };
+        // Answers that are ready together leave together.
+        let settle = move || wake_together(|| settled.into_iter().for_each(each));
         match self.shared.keeping.get() {
             Some(keeping) if !zones.is_empty() => keeping.changed(zones, Box::new(settle)),
             _ => settle(),
