@@ -17,6 +17,7 @@ use crate::refusal::{Answered, Refusal};
 use crate::request::Request;
 use crate::signature::Signature;
 use crate::stats::Stats;
+use crate::zone_facts::ZoneFacts;
 
 /// What a worker has done and still has to do. It belongs to a worker thread for good, also when its handler is made
 /// anew after a panic.
@@ -44,6 +45,8 @@ pub(crate) struct Waiting {
     /// As what it is answered, and out of which zone, for the query log.
     pub(crate) role: Role,
     pub(crate) zone: Option<Box<NameBuf>>,
+    /// What the zone says of itself, if the client asks for that.
+    pub(crate) facts: Option<ZoneFacts>,
     pub(crate) signature: Option<Box<Signature>>,
 }
 

@@ -236,7 +236,11 @@ impl<M: Memory> Worker<M> {
             stats,
         };
         let served = || Served::of(route, aims, shared);
-        let mut issue = || ticket(&frame, to(), received, served(), account);
+        let facts = || match request.asks_of_zone() {
+            true => zone_facts(&shared.memory, *route, aims, request, qname),
+            false => None,
+        };
+        let mut issue = || ticket(&frame, to(), received, (served(), facts()), account);
         let tickets = TicketOffice { issue: &mut issue };
         let answered = match *route {
             Route::Memory(aim, question) => {
@@ -264,9 +268,7 @@ impl<M: Memory> Worker<M> {
             Ok(answered) => answered,
             Err(other) => return unanswered(other, stats, shared, || logged(&frame, received, served())),
         };
-        let facts = || zone_facts(&shared.memory, *route, aims, request, qname);
-        let facts = if request.asks_of_zone() { facts() } else { None };
-        let reply = frame.end(b, question_only, answered, facts);
+        let reply = frame.end(b, question_only, answered, facts());
         let reply = frame.sign(reply, out);
         frame.account(reply, stats);
         if let Some(log) = &shared.log {
@@ -278,7 +280,8 @@ impl<M: Memory> Worker<M> {
     /// Answers a query that has waited.
     fn answer_late(&mut self, ready: Ready, now: Instant, out: &mut [u8]) -> (ReturnAddress, Outcome) {
         let Worker { account, shared, names, .. } = self;
-        let Waiting { request, head, to, received, may_recurse, role, zone, signature } = &*ready.waiting;
+        let Waiting { request, head, to, received, may_recurse, role, zone, facts, signature } =
+            &*ready.waiting;
         let stats = &account.stats;
         stats.late.add(1);
         stats.batch(now.saturating_duration_since(*received), 1);
@@ -294,7 +297,7 @@ impl<M: Memory> Worker<M> {
         let reply = passed_on.unwrap_or_else(|| {
             let (mut b, question_only) = frame.begin(out, names);
             let answered = fill.map_or(Err(Refusal::ABANDONED), |fill| fill(&mut b));
-            let reply = frame.end(b, question_only, answered, None);
+            let reply = frame.end(b, question_only, answered, *facts);
             frame.sign(reply, out)
         });
         frame.account(reply, stats);
@@ -452,7 +455,7 @@ fn ticket(
     frame: &ReplyFrame<'_>,
     to: ReturnAddress,
     received: Instant,
-    Served { role, zone }: Served<'_>,
+    (Served { role, zone }, facts): (Served<'_>, Option<ZoneFacts>),
     account: &Arc<Account>,
 ) -> Ticket {
     let ReplyFrame { packet, may_recurse, .. } = *frame;
@@ -461,5 +464,6 @@ fn ticket(
     let head = packet[..head.min(packet.len())].into();
     let signature = frame.signed.cloned().map(Box::new);
     let zone = zone.map(|zone| Box::new(zone.to_buf()));
-    Ticket::new(Waiting { request, head, to, received, may_recurse, role, zone, signature }, account)
+    let waiting = Waiting { request, head, to, received, may_recurse, role, zone, facts, signature };
+    Ticket::new(waiting, account)
 }

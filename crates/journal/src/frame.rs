@@ -192,6 +192,19 @@ impl FrameReader {
         Ok(())
     }
 
+    /// Whether there is nothing in a part of the file.
+    pub(crate) fn is_zeros(&mut self, range: Range<u64>) -> Result<bool, StoreFault> {
+        let mut at = range.start;
+        while at < range.end {
+            let piece = self.bytes(at, WINDOW, range.end)?;
+            if piece.iter().any(|&byte| byte != 0) {
+                return Ok(false);
+            }
+            at += piece.len() as u64;
+        }
+        Ok(true)
+    }
+
     /// Whether a frame behind `at` says that what is at `at` had been acknowledged.
     fn is_acknowledged(&mut self, at: u64, end: u64) -> Result<bool, StoreFault> {
         let nonce = self.nonce;

@@ -43,5 +43,5 @@ pub use fault::StoreFault;
 pub use folder::ZoneFolder;
 pub use history::History;
 pub use replace::Replacement;
-pub use store::{DEFAULT_HISTORY, StoreSize, ZoneStore};
+pub use store::{DEFAULT_HISTORY, StoreSize, WRITTEN_TOGETHER, ZoneStore};
 pub use stored::{Stored, TornTail};

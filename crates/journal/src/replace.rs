@@ -212,6 +212,8 @@ impl Replacement {
             end: out.at,
             serial,
             acknowledged,
+            room: out.at,
+            unwritten: Vec::new(),
             has_tail: false,
             file: None,
             confirmed,
@@ -261,8 +263,10 @@ impl ZoneStore {
     /// can be appended and acknowledged; [`finish`](Self::finish) takes them along.
     ///
     /// # Errors
-    /// [`StoreFault::NoBase`], [`StoreFault::AlreadyReplacing`], and [`StoreFault::Io`] if the file cannot be opened.
+    /// [`StoreFault::NoBase`], [`StoreFault::AlreadyReplacing`], and [`StoreFault::Io`] if the file cannot be opened, or if what
+    /// was appended cannot be written: then all of that is lost, as for [`append`](Self::append).
     pub fn begin_compaction(&mut self) -> Result<Replacement, StoreFault> {
+        self.write()?;
         let contents = self.contents.as_ref().ok_or(StoreFault::NoBase)?;
         let kept = self.kept(contents.recent(self.most_history).to_vec(), contents)?;
         let mut replacement = self.begin_replacement()?;
@@ -282,10 +286,12 @@ impl ZoneStore {
     ///
     /// # Errors
     /// [`StoreFault::NotWritten`]; [`StoreFault::Overtaken`] if the store has lost changes since, or has got some that the
-    /// zone does not have; [`StoreFault::Io`]. The store goes on as it was, but for this: where the new file may have got
+    /// zone does not have; [`StoreFault::Io`]. The store goes on as it was, but for this: what was appended is lost if it cannot
+    /// be written, as for [`append`](Self::append); where the new file may have got
     /// its name and nobody knows whether that is on the disk, the store [is broken](Self::is_broken), and what was not
     /// acknowledged may be there after a crash or not.
     pub fn finish(&mut self, mut replacement: Replacement) -> Result<(), StoreFault> {
+        self.write()?;
         let is_ours = Weak::ptr_eq(&self.replacing, &Arc::downgrade(&replacement._token));
         let now = self.contents.as_ref().map(Contents::now);
         let end = |place: Option<Acknowledged>| place.map(|place| place.end);

@@ -26,6 +26,8 @@ pub struct Stored {
     /// Where the last change ends, or the base.
     pub(crate) end: u64,
     pub(crate) serial: Serial,
+    /// How long the file is, if there is nothing behind `end` but zeros; else `end`.
+    pub(crate) room: u64,
     pub(crate) torn: Option<TornTail>,
     history_fault: Option<StoreFault>,
 }
@@ -62,10 +64,12 @@ impl Stored {
             reader.write_again(walk.acknowledged.max(header.sealed)..walk.end)?;
             file.sync_data().map_err(failed("sync", &path))?;
         }
-        let torn = (walk.end < len).then_some(TornTail { offset: walk.end, bytes: len - walk.end });
+        let is_torn = !reader.is_zeros(walk.end..len)?;
+        let room = if is_torn { walk.end } else { len };
+        let torn = is_torn.then_some(TornTail { offset: walk.end, bytes: len - walk.end });
         let confirmed = confirmed.filter(|confirmed| confirmed.serial == walk.serial);
         let (end, serial) = (walk.end, walk.serial);
-        Ok(Stored { file, path, apex, header, confirmed, steps, end, serial, torn, history_fault })
+        Ok(Stored { file, path, apex, header, confirmed, steps, end, serial, room, torn, history_fault })
     }
 
     /// The newest version.

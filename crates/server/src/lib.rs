@@ -44,6 +44,7 @@ pub mod recursive;
 pub mod secondaries;
 pub mod serve;
 pub mod signals;
+mod spare;
 mod sync;
 pub mod tools;
 pub mod transfers;

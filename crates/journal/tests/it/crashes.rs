@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use journal::{Replacement, StoreFault, Stored, ZoneFolder, ZoneStore};
+use journal::{Replacement, StoreFault, Stored, WRITTEN_TOGETHER, ZoneFolder, ZoneStore};
 use testkit::disk::{Loss, SimulatedDisk, Trouble};
 use testkit::key;
 
@@ -93,7 +93,9 @@ impl Run {
     /// Opens the store, and checks what is in it.
     fn open(&mut self) -> Result<(), StoreFault> {
         let folder = ZoneFolder::open(Arc::new(self.disk.clone()), Path::new(ROOT))?;
-        let (store, stored) = folder.zone(apex().as_name())?;
+        let (mut store, stored) = folder.zone(apex().as_name())?;
+        // Each change is written by itself, or some together, or all.
+        store.write_together([0, 500, WRITTEN_TOGETHER][self.chance.below(3) as usize]);
         let found = match &stored {
             Some(stored) => Some(self.check(stored, &store)?),
             None => None,
@@ -137,6 +139,18 @@ impl Run {
         assert!(!matches!(fault, StoreFault::Damaged { .. }) || self.disk.is_off(), "{fault}");
     }
 
+    /// After a fault of the disk all that was not acknowledged may be lost: then it is lost as a whole.
+    fn lost(&mut self, fault: &StoreFault) {
+        let Some((_, store)) = &self.store else { return };
+        let unsure = store.is_broken() || self.disk.is_off();
+        let is_lost = matches!(fault, StoreFault::Io { .. } | StoreFault::Refused)
+            && store.serial() == store.acknowledged();
+        if is_lost || unsure {
+            let lost = std::mem::take(&mut self.pending);
+            self.doubtful.extend(lost.into_iter().filter(|_| unsure));
+        }
+    }
+
     fn append(&mut self) {
         let version = self.next();
         let Some(newest) = self.newest() else { return };
@@ -146,9 +160,9 @@ impl Run {
             Ok(()) => self.pending.push(version),
             Err(fault) => {
                 if store.is_broken() || self.disk.is_off() {
-                    self.doubtful.append(&mut self.pending);
                     self.doubtful.push(version);
                 }
+                self.lost(&fault);
                 self.faulted(&fault);
             }
         }
@@ -201,7 +215,10 @@ impl Run {
         match written {
             Ok(begun) => self.replacement = Some((begun, version, is_compaction)),
             Err(StoreFault::AlreadyReplacing) => {}
-            Err(fault) => self.faulted(&fault),
+            Err(fault) => {
+                self.lost(&fault);
+                self.faulted(&fault);
+            }
         }
     }
 
@@ -219,9 +236,9 @@ impl Run {
             Err(StoreFault::Overtaken) => {}
             Err(fault) => {
                 if store.is_broken() || self.disk.is_off() {
-                    self.doubtful.append(&mut self.pending);
                     self.doubtful.push(version);
                 }
+                self.lost(&fault);
                 self.faulted(&fault);
             }
         }
@@ -355,6 +372,7 @@ fn changes_that_a_sync_failed_for_do_not_come_back() {
         let folder = open(disk.clone(), Path::new(ROOT));
         let (mut store, _) = folder.zone(apex().as_name()).expect("a store");
         store.replace(&version(1, 1)).expect("stored");
+        store.write_together(0);
         store.append(&between(&version(1, 1), &version(2, 2))).expect("appended");
         disk.plan(1, Trouble::Fails(ErrorKind::Other));
         let failed = store.sync();
@@ -380,6 +398,7 @@ fn a_store_whose_disk_only_fails_refuses_until_it_is_replaced() {
     let folder = open(disk.clone(), Path::new(ROOT));
     let (mut store, _) = folder.zone(apex().as_name()).expect("a store");
     store.replace(&version(1, 1)).expect("stored");
+    store.write_together(0);
     let change = between(&version(1, 1), &version(2, 2));
     store.append(&change).expect("appended");
     disk.plan(1, Trouble::AllFail(ErrorKind::Other));
@@ -403,7 +422,14 @@ fn a_change_that_was_refused_does_not_come_back() {
         store.replace(&version(1, 1)).expect("stored");
         // Opening the file is the first call, writing the second.
         disk.plan(2, Trouble::Fails(ErrorKind::StorageFull));
-        let refused = store.append(&between(&version(1, 1), &version(2, 2)));
+        let change = between(&version(1, 1), &version(2, 2));
+        let refused = if seed % 2 == 0 {
+            store.write_together(0);
+            store.append(&change)
+        } else {
+            store.append(&change).expect("it is written later");
+            store.sync().map(|_| ())
+        };
         assert!(matches!(refused, Err(StoreFault::Io { action: "write", .. })), "{refused:?}");
         assert!(!store.is_broken());
         let disk = disk.crash(Loss::AnyPart);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use journal::{RealDisk, StoreFault, ZoneFolder};
+use journal::{RealDisk, StoreFault, ZoneFolder, ZoneStore};
 use proptest::prelude::*;
 use testkit::choices::Choices;
 use testkit::disk::{Loss, SimulatedDisk};
@@ -208,6 +208,12 @@ fn a_replacement_that_was_overtaken_is_refused() {
     assert_eq!(store.serial(), Some(serial(2)));
 }
 
+/// Where the last change of a store ends in its file.
+fn end(store: &ZoneStore) -> usize {
+    let size = store.size();
+    512 + (size.history + size.base + size.changes) as usize
+}
+
 #[test]
 fn damage_is_found_and_has_a_place() {
     let disk = SimulatedDisk::new(1);
@@ -219,14 +225,16 @@ fn damage_is_found_and_has_a_place() {
             if n == 3 {
                 store.compact(&version(3, 3)).expect("compacted");
             }
-            ends.push(disk.bytes(&path(&disk)).expect("a file").len());
+            ends.push(end(&store));
             store.append(&between(&version(n, n), &version(n + 1, n + 1))).expect("appended");
             store.sync().expect("synced");
         }
+        ends.push(end(&store));
     }
     let path = path(&disk);
     let whole = disk.bytes(&path).expect("a file");
-    let (base_end, last) = (ends[2], ends[4]);
+    let (base_end, last, end) = (ends[2], ends[4], ends[5]);
+    assert!(end < whole.len() && whole[end..].iter().all(|&byte| byte == 0), "room for more");
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x10;
@@ -248,8 +256,9 @@ fn damage_is_found_and_has_a_place() {
             }
             // What is last may have been torn.
             (_, Ok((_, Some(stored)))) if at >= last => {
-                assert_eq!(stored.serial(), serial(5));
-                assert_eq!(stored.torn_tail().map(|torn| torn.offset), Some(last as u64));
+                let (newest, torn) = if at < end { (5, last) } else { (6, end) };
+                assert_eq!(stored.serial(), serial(newest));
+                assert_eq!(stored.torn_tail().map(|torn| torn.offset), Some(torn as u64));
             }
             (_, found) => panic!("at {at}: {found:?}"),
         }

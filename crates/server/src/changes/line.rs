@@ -156,6 +156,12 @@ impl Line {
             match self.store.append(change) {
                 Ok(()) => written += 1,
                 Err(other) => {
+                    // The disk keeps all of what is not acknowledged, or nothing.
+                    written = if matches!(other, StoreFault::Io { .. } | StoreFault::Refused) {
+                        0
+                    } else {
+                        written
+                    };
                     fault = Some(KeepFault::Store(other));
                     break;
                 }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, sync_channel};
 
 use engine::{Refusal, Ticket};
-use exchange::unix_seconds;
+use exchange::{unix_seconds, wake_together};
 use journal::{DEFAULT_HISTORY, History, Replacement, StoreFault, ZoneFolder};
 use tracing::{debug, error, info, warn};
 use update::SerialPolicy;
@@ -23,6 +23,7 @@ use super::line::{Decided, Demand, Group, Line};
 use super::plan::ZoneUpdates;
 use super::transactions::{CommitEnd, CommitOrder, TransactionFault};
 use super::{Job, NOT_KEPT, PATIENCE, Reply, Shared, refusal};
+use crate::spare::{Share, spare};
 use crate::zones::keeping::ClaimedZone;
 use crate::zones::{Apex, FileStamp};
 
@@ -343,16 +344,14 @@ impl Worker {
 
     /// Puts versions into service; whoever has asked for them is answered then.
     fn publish(&self, zones: Vec<(Apex, Arc<Zone>)>, settled: Vec<Settled>) {
-        let settle = move || {
-            for settled in settled {
-                match settled {
-                    Settled::Update(ticket, Ok(())) => ticket.resume(|_| Ok(None)),
-                    Settled::Update(ticket, Err(refusal)) => ticket.refuse(refusal),
-                    // Whoever asked may have lost patience.
-                    Settled::Commit(reply, end) => drop(reply.try_send(end)),
-                }
-            }
+        let each = |settled| match settled {
+            Settled::Update(ticket, Ok(())) => ticket.resume(|_| Ok(None)),
+            Settled::Update(ticket, Err(refusal)) => ticket.refuse(refusal),
+            // Whoever asked may have lost patience.
+            Settled::Commit(reply, end) => drop(reply.try_send(end)),
         };
+        // Answers that are ready together leave together.
+        let settle = move || wake_together(|| settled.into_iter().for_each(each));
         match self.shared.keeping.get() {
             Some(keeping) if !zones.is_empty() => keeping.changed(zones, Box::new(settle)),
             _ => settle(),
@@ -429,7 +428,8 @@ impl Worker {
             let (zone, number, own, of) =
                 (Arc::clone(&line.zone), line.number, self.own.clone(), apex.clone());
             let fold = move || {
-                let folded = catch_unwind(AssertUnwindSafe(|| zone.folded().ok())).ok().flatten();
+                let folded = || spare(Share::Tenth, || zone.folded());
+                let folded = catch_unwind(AssertUnwindSafe(folded)).ok().and_then(Result::ok);
                 // Otherwise the server is stopping.
                 let _ = own.send(Order::Folded(of, number, folded));
             };
@@ -440,7 +440,7 @@ impl Worker {
                 Ok(mut replacement) => {
                     let (zone, own, of) = (Arc::clone(&line.zone), self.own.clone(), apex.clone());
                     let write = move || {
-                        let written = replacement.write(&zone);
+                        let written = spare(Share::Tenth, || replacement.write(&zone));
                         let _ = own.send(Order::Compacted(of, replacement, written));
                     };
                     let thread = std::thread::Builder::new().name("compaction".into());

@@ -44,6 +44,7 @@ use zone::store::ChangeSet;
 use crate::config::Settings;
 use crate::frontend::Served;
 use crate::in_force::Adopt;
+use crate::spare::{Share, spare};
 use crate::sync::{read, write};
 use crate::zones::Apex;
 use crate::zones::keeper::{KeptVersion, SecondaryNews};
@@ -159,7 +160,8 @@ impl Surroundings for Arc<Desk> {
         let (desk, of) = (Arc::clone(self), apex.clone());
         let work = move || {
             let made = catch_unwind(AssertUnwindSafe(|| {
-                let folded = if fold { Arc::new(zone.folded().ok()?) } else { zone };
+                let folded = || zone.folded().ok();
+                let folded = if fold { Arc::new(spare(Share::Tenth, folded)?) } else { zone };
                 let next = |zone: Arc<Zone>, change: &Arc<ChangeSet>| zone.apply(change).ok().map(Arc::new);
                 changes.iter().try_fold(folded, next)
             }));

@@ -1,6 +1,7 @@
 //! What is to be known of a version that is in service already: what is wrong with it as a whole, and how long its
 //! signatures hold. A thread of its own finds out, so that no load waits for it. The thread also folds versions, where that
-//! pays: one at a time, so that no more than one zone is in memory twice for it.
+//! pays: one at a time, so that no more than one zone is in memory twice for it. What takes long of both is done in
+//! [spare] time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -15,6 +16,7 @@ use zone::check::{Flaw, check};
 use zone::scan::Severity;
 
 use super::Apex;
+use crate::spare::{Share, spare};
 use crate::sync::lock;
 
 /// Findings kept of one zone.
@@ -22,6 +24,8 @@ const KEPT: usize = 10;
 /// Signatures that end within this many seconds end soon, and so do those that have a quarter of their time left if that
 /// is less: a weekend is enough to renew them.
 const SOON: i64 = 3 * 86_400;
+/// Zones of at most so many records are examined at once: a thread for each would take longer than that.
+const FEW: u64 = 1000;
 /// To examine all of a zone takes long from here on, and the zone then rests so many times as long: one that changes all the
 /// time takes a twentieth of a CPU.
 const SHORT: Duration = Duration::from_micros(100);
@@ -146,7 +150,7 @@ fn folded(zone: &Zone) -> Option<Arc<Zone>> {
         return None;
     }
     let begun = Instant::now();
-    let folded = zone.folded().ok()?;
+    let folded = spare(Share::Tenth, || zone.folded()).ok()?;
     let milliseconds = begun.elapsed().as_millis() as u64;
     debug!(milliseconds, "zone {}: folded", zone.apex());
     Some(Arc::new(folded))
@@ -220,7 +224,7 @@ impl Examiner {
     /// # Errors
     /// The system's, if it refuses a thread.
     pub(super) fn start(
-        now: impl Fn() -> i64 + Send + 'static,
+        now: impl Fn() -> i64 + Send + Sync + 'static,
         done: impl Fn(Apex, Arc<Zone>, Finding) -> bool + Send + 'static,
     ) -> std::io::Result<Examiner> {
         let queue: Arc<(Mutex<Queue>, Condvar)> = Arc::default();
@@ -230,7 +234,8 @@ impl Examiner {
         std::thread::Builder::new().name("examiner".into()).spawn(move || {
             while let Some((apex, ExamineOrder { zone, fold })) = wait(&theirs) {
                 let begun = Instant::now();
-                let found = examine(&zone, now());
+                let examine = || examine(&zone, now());
+                let found = if zone.record_count() > FEW { spare(Share::Least, examine) } else { examine() };
                 let took = begun.elapsed();
                 debug!(milliseconds = took.as_millis() as u64, "zone {}: examined", zone.apex());
                 lock(&theirs.0).examined(&apex, took, Instant::now());

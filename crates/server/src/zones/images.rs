@@ -22,6 +22,7 @@ use zone::Zone;
 use zone::image::{self, Image, ImageError, Provenance};
 
 use super::{Apex, ZoneSpec, ZoneText};
+use crate::spare::{Share, spare};
 use crate::words::reason;
 
 /// The file with the hash key.
@@ -390,7 +391,7 @@ fn write_one(state: &StateFolder, counts: &ImageCounts, order: &ImageOrder) {
         return;
     }
     let begun = Instant::now();
-    match state.write(&order.spec, &order.zone, &order.provenance) {
+    match spare(Share::Tenth, || state.write(&order.spec, &order.zone, &order.provenance)) {
         Ok((path, bytes)) => {
             counts.written.fetch_add(1, Relaxed);
             let milliseconds = begun.elapsed().as_millis() as u64;

@@ -162,12 +162,13 @@ fn a_zone_that_begins_to_take_updates_goes_on() {
     assert_eq!([1, 2].map(|from| since(&server, from, &[])), [whole(10), 5]);
 }
 
-/// Number of records of the answer to IXFR in a datagram, whose header must be that of a good answer.
-fn by_datagram(server: &Server, serial: u32) -> u16 {
+/// The answer to IXFR in a datagram, whose header must be that of a good answer. `opt` goes with the question, if there is any.
+fn by_datagram(server: &Server, serial: u32, opt: &[u8]) -> Vec<u8> {
     let mut query = message(7, "example", 251);
     query[9] = 1;
+    query[11] = u8::from(!opt.is_empty());
     query.extend([0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0]);
-    query.extend([&serial.to_be_bytes()[..], &[0; 16]].concat());
+    query.extend([&serial.to_be_bytes()[..], &[0; 16], opt].concat());
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     socket.send_to(&query, server.address).expect("sent");
@@ -175,19 +176,41 @@ fn by_datagram(server: &Server, serial: u32) -> u16 {
     let (len, _) = socket.recv_from(&mut reply).expect("a reply");
     // A response with AA, without TC, NOERROR; no more than 512 bytes for who has no EDNS.
     assert_eq!((&reply[..4], len <= 512), (&[0, 7, 0x84, 0][..], true), "{:?}", &reply[..len]);
+    reply[..len].to_vec()
+}
+
+/// Number of records of such an answer.
+fn count_by_datagram(server: &Server, serial: u32) -> u16 {
+    let reply = by_datagram(server, serial, &[]);
     u16::from_be_bytes([reply[6], reply[7]])
+}
+
+#[test]
+fn an_answer_that_came_late_did_not_say_when_the_zone_expires() {
+    let server = Server::start_in(folder(&version(1, 3)), STATE, KEPT);
+    change(&server, &version(2, 3));
+    // EXPIRE and ZONEVERSION are asked for (RFC 7314, RFC 9660).
+    const ASKED: &[u8] = b"\0\0\x29\x02\0\0\0\0\0\0\x08\0\x09\0\0\0\x13\0\0";
+    let said =
+        [b"\0\x09\0\x04".as_slice(), &86_400_u32.to_be_bytes(), b"\0\x13\0\x06\x01\0\0\0\0\x02"].concat();
+    // What changed is read from the disk; that nothing did is known at once.
+    for (serial, records) in [(1, steps(1)), (2, 1)] {
+        let reply = by_datagram(&server, serial, ASKED);
+        assert_eq!(usize::from(reply[7]), records);
+        assert!(reply.ends_with(&said), "IXFR={serial}: {reply:?}");
+    }
 }
 
 #[test]
 fn a_datagram_has_what_changed_if_it_fits_and_the_serial_if_not() {
     let server = Server::start_in(folder(&version(1, 100)), STATE, KEPT);
-    assert_eq!(by_datagram(&server, 1), 1);
+    assert_eq!(count_by_datagram(&server, 1), 1);
     change(&server, &version(2, 100));
-    assert_eq!([1, 2, 3].map(|from| by_datagram(&server, from)), [steps(1) as u16, 1, 1]);
+    assert_eq!([1, 2, 3].map(|from| count_by_datagram(&server, from)), [steps(1) as u16, 1, 1]);
     change(&server, &version(3, 50));
-    assert_eq!([1, 2, 3].map(|from| by_datagram(&server, from)), [1; 3], "fifty records do not fit");
+    assert_eq!([1, 2, 3].map(|from| count_by_datagram(&server, from)), [1; 3], "fifty records do not fit");
     change(&server, &version(4, 50));
-    assert_eq!([2, 3].map(|from| by_datagram(&server, from)), [1, steps(1) as u16]);
+    assert_eq!([2, 3].map(|from| count_by_datagram(&server, from)), [1, steps(1) as u16]);
     // A serial alone is no transfer: the second line in the log is that of the last difference.
     server.wait_for_log("kind=\"IXFR\" messages=1", 2);
     assert!(server.log().contains("serial=4 peer=127.0.0.1 key=\"none\" kind=\"IXFR\""), "{}", server.log());

@@ -292,7 +292,13 @@ impl Zone {
 
     /// The order of the base's nodes.
     fn order(&self) -> &Order {
-        self.all.get_or_init(|| Arc::new(order::all(self)))
+        if let Some(order) = self.all.get() {
+            return order;
+        }
+        // Two who need it at the same time both make it. One of them may get little of a CPU, and the other is not to wait for
+        // that one.
+        let order = Arc::new(order::all(self));
+        self.all.get_or_init(|| order)
     }
 
     /// How many nodes of the base, in canonical order, are not after `name`.
