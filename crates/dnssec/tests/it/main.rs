@@ -10,3 +10,4 @@ mod peers;
 mod plain;
 mod rollover;
 mod support;
+mod synthesis;
