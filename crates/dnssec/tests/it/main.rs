@@ -3,6 +3,7 @@
 mod again;
 mod algorithms;
 mod classes;
+mod costs;
 mod denials;
 mod hostile;
 mod mutants;
