@@ -50,7 +50,13 @@ pub(crate) fn make(dir: &Path, rng: &mut Rng) -> Result<Sites, String> {
     for zone in &mut all {
         zone.refused_by = sites::HOSTS.into_iter().filter(|kind| *kind != Kind::Nsd).collect();
     }
-    Ok(Sites { zones: all, conditions: BTreeMap::new(), anchor, root: RELAY })
+    Ok(Sites {
+        zones: all,
+        conditions: BTreeMap::new(),
+        alone: BTreeMap::new(),
+        anchor,
+        root: vec![RELAY.into()],
+    })
 }
 
 fn victim() -> String {

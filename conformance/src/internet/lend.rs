@@ -45,7 +45,8 @@ pub(crate) fn run(
             What::Internet => internet(programs, count, seed, dir)?,
             What::Attacks => attacks::lent(programs, count, seed, dir)?,
         };
-        println!("namespace {path}\nroot {}\nanchor {}", sites.root, sites.anchor);
+        let root = sites.root.first().ok_or("no root server")?;
+        println!("namespace {path}\nroot {root}\nanchor {}", sites.anchor);
         for (name, queries) in questions {
             let file = dir.join(name).with_extension("questions");
             fs::write(&file, messages(&queries)).map_err(|e| format!("{}: {e}", file.display()))?;
@@ -62,7 +63,7 @@ pub(crate) type Lent = (Sites, Vec<Server>, Vec<(&'static str, Vec<Query>)>);
 
 fn internet(programs: &BTreeMap<Kind, PathBuf>, count: usize, seed: u64, dir: &Path) -> Result<Lent, String> {
     let per_tld = if count < MANY { 1 } else { Extent::default().per_tld };
-    let sites = Sites::make(&dir.join("zones"), seed, Extent { per_tld, hosts: count * 4 / 5 })?;
+    let sites = Sites::make(&dir.join("zones"), seed, Extent { per_tld, hosts: count * 4 / 5, only4: true })?;
     let hosts = servers::start_hosts(programs, &HOSTS, &sites, dir)?;
     let different = |own| queries::different(&sites.sound(own), count, seed);
     let (unsigned, signed) = (different(Condition::Unsigned), different(Condition::Secure));

@@ -1,7 +1,8 @@
 //! The small Internet: a root, top-level domains and some dozens of zones below them, signed and not, sound and broken,
-//! served by NSD, Knot, BIND and nomen in a network namespace of its own; and resolvers that are asked the same questions
-//! there, with empty caches and again with what they know by then.
+//! served by NSD, Knot, BIND and nomen in a network namespace of its own, by IPv4, by IPv6 or by both, some of them silent by
+//! one; and resolvers that are asked the same questions there, with empty caches and again with what they know by then.
 
+mod families;
 pub(crate) mod lend;
 mod queries;
 pub(crate) mod servers;
@@ -33,9 +34,15 @@ pub(crate) fn namespace() -> Result<Namespace, String> {
     namespace.ip("link set lo up")?;
     // All of this network is here.
     namespace.ip("addr add 198.18.0.1/15 dev lo")?;
-    // BIND listens only where it finds an interface with that very address.
+    // BIND listens only where it finds an interface with that very address, and with IPv6 so do all.
+    let hosts = sites::HOSTS.into_iter().flat_map(sites::addresses).map(|at| at.ip());
+    let others = [sites::NOBODY, sites::SILENT, sites::of_both(200, 1)].into_iter().flatten();
+    let v6 = hosts.clone().chain(others).filter(std::net::IpAddr::is_ipv6);
+    for address in v6 {
+        namespace.ip(&format!("addr add {address}/128 dev lo nodad"))?;
+    }
     let of_bind = sites::addresses(Kind::Bind).into_iter().chain([servers::resolver(Kind::Bind)]);
-    for address in of_bind {
+    for address in of_bind.filter(|at| at.is_ipv4()) {
         namespace.ip(&format!("addr add {}/32 dev lo", address.ip()))?;
     }
     Ok(namespace)
@@ -55,10 +62,12 @@ impl Run<'_> {
         namespace.enter(|| {
             let sites = Sites::make(&dir.join("zones"), self.arguments.seed, Extent::default())?;
             let mut hosts = servers::start_hosts(programs, &sites::HOSTS, &sites, dir)?;
+            let _silent = families::silence()?;
             if self.arguments.hold {
                 return hold(programs, &sites, dir, &path);
             }
             self.rounds(programs, &sites, count, dir)?;
+            families::compare(programs, &sites, &namespace, dir)?;
             for host in &mut hosts {
                 host.still_runs()?;
             }

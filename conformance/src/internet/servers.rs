@@ -1,5 +1,5 @@
-//! Who is on the small Internet: programs that serve zones, at several addresses each, and resolvers, all at port 53. The
-//! resolvers are as they come, but for where trust begins, how long an answer may be, and names that are special elsewhere.
+//! Who is on the small Internet: programs that serve zones, at several addresses each of IPv4 and IPv6, and resolvers, all at
+//! port 53. The resolvers are as they come, but for where trust begins, how long an answer may be, and names that are special elsewhere.
 
 use super::sites::{Sites, addresses};
 use crate::query::{Query, rtype};
@@ -58,12 +58,15 @@ pub(crate) fn start_resolvers(
         let text = resolver_config(kind, address.ip(), sites, &home)?;
         servers.push(Server::start_as(kind, program, address, &text, &dir)?);
     }
-    // A name that nobody asks for otherwise.
-    let probe = Query { rd: true, ..Query::plain(sites.zones[0].name.child(b"is-it-there"), rtype::TXT) };
     for server in &mut servers {
-        server.wait_until_forwarding(&probe)?;
+        server.wait_until_forwarding(&probe(sites))?;
     }
     Ok(servers)
+}
+
+/// A question for a name that nobody asks for otherwise.
+pub(crate) fn probe(sites: &Sites) -> Query {
+    Query { rd: true, ..Query::plain(sites.zones[0].name.child(b"is-it-there"), rtype::TXT) }
 }
 
 fn program(programs: &BTreeMap<Kind, PathBuf>, kind: Kind) -> Result<&Path, String> {
@@ -72,9 +75,11 @@ fn program(programs: &BTreeMap<Kind, PathBuf>, kind: Kind) -> Result<&Path, Stri
 }
 
 fn host_config(kind: Kind, listens: &[SocketAddr], zones: &[Zone], home: &Path) -> String {
-    let all = |form: fn(&IpAddr) -> String, between: &str| {
-        listens.iter().map(|l| form(&l.ip())).collect::<Vec<_>>().join(between)
+    let some = |form: fn(&IpAddr) -> String, between: &str, wanted: fn(&IpAddr) -> bool| {
+        let each = listens.iter().map(SocketAddr::ip).filter(wanted);
+        each.map(|ip| form(&ip)).collect::<Vec<_>>().join(between)
     };
+    let all = |form, between: &str| some(form, between, |_| true);
     let mine = zones.iter().filter(|zone| zone.is_served_by(kind));
     let mut out;
     let home = home.display();
@@ -109,10 +114,11 @@ fn host_config(kind: Kind, listens: &[SocketAddr], zones: &[Zone], home: &Path) 
         Kind::Bind => {
             out = format!(
                 "options {{\n directory \"{home}\"; pid-file \"{home}/pid\"; session-keyfile \"{home}/session.key\";\n \
-                 managed-keys-directory \"{home}\"; lock-file none;\n listen-on {{ {} }}; listen-on-v6 {{ none; }};\n \
+                 managed-keys-directory \"{home}\"; lock-file none;\n listen-on {{ {} }}; listen-on-v6 {{ {} }};\n \
                  recursion no; allow-query {{ any; }}; notify no; dnssec-validation no; empty-zones-enable no;\n \
                  check-integrity no; check-names primary ignore;\n}};\ncontrols {{ }};\n",
-                all(|ip| format!("{ip};"), " ")
+                some(|ip| format!("{ip};"), " ", IpAddr::is_ipv4),
+                some(|ip| format!("{ip};"), " ", IpAddr::is_ipv6)
             );
             for zone in mine {
                 let _ = writeln!(
@@ -134,23 +140,33 @@ fn host_config(kind: Kind, listens: &[SocketAddr], zones: &[Zone], home: &Path) 
     out
 }
 
+/// The configuration of nomen as a resolver at this address.
+pub(crate) fn nomen_resolver(address: IpAddr, sites: &Sites) -> String {
+    let root: Vec<_> = sites.root.iter().map(|at| format!("\"{at}\"")).collect();
+    format!(
+        "[server]\nworkers = 1\nmax-udp-size = 4096\n\n[[listen]]\naddr = [\"{address}@53\"]\n\n\
+         [resolver]\nroot-servers = [{}]\ntrust-anchors = [\". DS {}\"]\n\
+         special-names = false\ncache-file = \"none\"\n\n[metrics]\nlisten = \"{address}@{}\"\n\n\
+         [[resolver.access]]\nfrom = [\"198.18.0.0/15\", \"127.0.0.0/8\"]\n",
+        root.join(", "),
+        sites.anchor,
+        53 + METRICS_OFFSET
+    )
+}
+
 fn resolver_config(kind: Kind, address: IpAddr, sites: &Sites, home: &Path) -> Result<String, String> {
-    let (anchor, root) = (&sites.anchor, sites.root);
+    let anchor = &sites.anchor;
     let write = |name: &str, text: String| {
         let path = home.join(name);
         fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))
     };
-    let hints = format!(". 3600 NS a.root-servers.one.\na.root-servers.one. 3600 A {root}\n");
-    write("hints", hints)?;
+    let hint =
+        |at: &IpAddr| format!("a.root-servers.one. 3600 {} {at}\n", if at.is_ipv4() { "A" } else { "AAAA" });
+    let hints: String = sites.root.iter().map(hint).collect();
+    write("hints", format!(". 3600 NS a.root-servers.one.\n{hints}"))?;
     let at = home.display();
     Ok(match kind {
-        Kind::Nomen => format!(
-            "[server]\nworkers = 1\nmax-udp-size = 4096\n\n[[listen]]\naddr = [\"{address}@53\"]\n\n\
-             [resolver]\nroot-servers = [\"{root}\"]\ntrust-anchors = [\". DS {anchor}\"]\n\
-             special-names = false\ncache-file = \"none\"\n\n[metrics]\nlisten = \"{address}@{}\"\n\n[[resolver.access]]\nfrom = [\"198.18.0.0/15\"]\n\n\
-             [control]\nsocket = \"{at}/control.sock\"\n",
-            53 + METRICS_OFFSET
-        ),
+        Kind::Nomen => nomen_resolver(address, sites) + &nomen_zones(&[], home),
         Kind::Bind => {
             let mut words = anchor.splitn(4, ' ');
             let mut word = || words.next().unwrap_or_default().replace(' ', "");
@@ -162,7 +178,7 @@ fn resolver_config(kind: Kind, address: IpAddr, sites: &Sites, home: &Path) -> R
                  allow-query-cache {{ any; }};\n dnssec-validation yes; empty-zones-enable no; \
                  minimal-responses yes; max-udp-size 4096;\n}};\ncontrols {{ }};\n\
                  trust-anchors {{ \".\" static-ds {tag} {algorithm} {digest_type} \"{digest}\"; }};\n\
-                 server ::/0 {{ bogus yes; }};\nzone \".\" {{ type hint; file \"{at}/hints\"; }};\n"
+                 zone \".\" {{ type hint; file \"{at}/hints\"; }};\n"
             )
         }
         Kind::Unbound => {
@@ -171,7 +187,7 @@ fn resolver_config(kind: Kind, address: IpAddr, sites: &Sites, home: &Path) -> R
                 .map(|name| format!(" local-zone: \"{name}\" nodefault\n"))
                 .collect();
             format!(
-                "server:\n interface: {address}\n access-control: 198.18.0.0/15 allow\n do-ip6: no\n \
+                "server:\n interface: {address}\n access-control: 198.18.0.0/15 allow\n \
                  do-daemonize: no\n username: \"\"\n chroot: \"\"\n directory: \"{at}\"\n pidfile: \"\"\n \
                  use-syslog: no\n logfile: \"\"\n num-threads: 1\n module-config: \"validator iterator\"\n \
                  root-hints: \"{at}/hints\"\n trust-anchor: \". DS {anchor}\"\n unblock-lan-zones: yes\n{own_zones} \
@@ -181,7 +197,7 @@ fn resolver_config(kind: Kind, address: IpAddr, sites: &Sites, home: &Path) -> R
         Kind::Recursor => {
             write("anchor.lua", format!("clearTA(\".\")\naddTA(\".\", \"{anchor}\")\n"))?;
             format!(
-                "local-address={address}\nallow-from=198.18.0.0/15\nhint-file={at}/hints\ndnssec=validate\n\
+                "local-address={address}\nquery-local-address=0.0.0.0,::\nallow-from=198.18.0.0/15\nhint-file={at}/hints\ndnssec=validate\n\
                  lua-config-file={at}/anchor.lua\nsocket-dir={at}\nwrite-pid=no\ndisable-syslog=yes\nquiet=yes\n\
                  loglevel=3\nthreads=1\npdns-distributes-queries=no\nsecurity-poll-suffix=\nexport-etc-hosts=off\n\
                  serve-rfc1918=no\nudp-truncation-threshold=4096\n"

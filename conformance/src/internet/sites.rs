@@ -1,5 +1,5 @@
-//! The zones of the small Internet, from a seed: which there are, how each is signed, what is wrong with it, and who serves
-//! it. Their keys are made anew each time; nothing that is compared depends on them.
+//! The zones of the small Internet, from a seed: which there are, how each is signed, what is wrong with it, who serves it,
+//! and by which of IPv4 and IPv6. Their keys are made anew each time; nothing that is compared depends on them.
 
 use crate::name::Name;
 use crate::rng::Rng;
@@ -8,18 +8,22 @@ use crate::zones::{self, Zone};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 
 /// Those that serve zones, in the order of their networks: see [`addresses`].
 pub(crate) const HOSTS: [Kind; 4] = [Kind::Nsd, Kind::Knot, Kind::Bind, Kind::Nomen];
+/// The root server.
+const ROOT_SERVER: &str = "a.root-servers.one.";
 /// Addresses of each of them.
 const ADDRESSES: u8 = 4;
 /// What the names of additional hosts begin with, and no other name does.
 pub(crate) const HOST: &str = "node";
 /// Nobody listens here.
-const NOBODY: Ipv4Addr = Ipv4Addr::new(198, 18, 9, 9);
+pub(crate) const NOBODY: [IpAddr; 2] = of_both(9, 9);
+/// What comes here is taken and never answered, as if it had been lost.
+pub(crate) const SILENT: [IpAddr; 2] = of_both(9, 8);
 
 /// How large the small Internet is.
 #[derive(Clone, Copy, Debug)]
@@ -28,22 +32,85 @@ pub(crate) struct Extent {
     pub per_tld: usize,
     /// Hosts beyond those of every zone: so many in all sound zones with signatures together, and in those without.
     pub hosts: usize,
+    /// Servers have IPv4 alone.
+    pub only4: bool,
 }
 
 impl Default for Extent {
     fn default() -> Self {
-        Self { per_tld: 9, hosts: 0 }
+        Self { per_tld: 9, hosts: 0, only4: false }
     }
 }
 
-/// Where a program serves its zones.
-pub(crate) fn addresses(kind: Kind) -> Vec<SocketAddr> {
-    (1..=ADDRESSES).map(|n| SocketAddr::from((address(kind, n), 53))).collect()
+impl Extent {
+    /// By what a name server can be asked that has this where there are both families.
+    fn reach(self, reach: Reach) -> Reach {
+        if self.only4 { Reach::Only4 } else { reach }
+    }
 }
 
-fn address(kind: Kind, n: u8) -> Ipv4Addr {
+/// Where a program serves its zones: by IPv4, then by IPv6.
+pub(crate) fn addresses(kind: Kind) -> Vec<SocketAddr> {
+    let by = |family: usize| (1..=ADDRESSES).map(move |n| SocketAddr::new(address(kind, n)[family], 53));
+    by(0).chain(by(1)).collect()
+}
+
+/// An address of a program, by IPv4 and by IPv6.
+fn address(kind: Kind, n: u8) -> [IpAddr; 2] {
     let network = HOSTS.iter().position(|k| *k == kind).map_or(0, |at| at as u8 + 1);
-    Ipv4Addr::new(198, 18, network, n)
+    of_both(network, n)
+}
+
+/// The same host in the networks that are for measurements (RFC 2544, RFC 5180).
+pub(crate) const fn of_both(network: u8, host: u8) -> [IpAddr; 2] {
+    let v6 = Ipv6Addr::new(0x2001, 2, 0, network as u16, 0, 0, 0, host as u16);
+    [IpAddr::V4(Ipv4Addr::new(198, 18, network, host)), IpAddr::V6(v6)]
+}
+
+/// By what a name server can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    Both,
+    Only4,
+    Only6,
+    /// It has addresses of both families, and is silent by IPv4.
+    Silent4,
+    /// The same by IPv6.
+    Silent6,
+}
+
+impl Reach {
+    fn pick(rng: &mut Rng) -> Self {
+        match rng.below(100) {
+            0..35 => Self::Both,
+            35..55 => Self::Only4,
+            55..75 => Self::Only6,
+            75..88 => Self::Silent4,
+            _ => Self::Silent6,
+        }
+    }
+
+    /// What of a host's addresses its name has.
+    fn of(self, [v4, v6]: [IpAddr; 2]) -> Vec<IpAddr> {
+        match self {
+            Self::Both => vec![v4, v6],
+            Self::Only4 => vec![v4],
+            Self::Only6 => vec![v6],
+            Self::Silent4 => vec![SILENT[0], v6],
+            Self::Silent6 => vec![v4, SILENT[1]],
+        }
+    }
+}
+
+/// How far a resolver gets that has one family of addresses alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alone {
+    /// Servers that answer lead all the way.
+    Reached,
+    /// Not by the delegations; but a server of a zone above has the zone, too, and may be the one that is asked.
+    ByChance,
+    /// There is no way.
+    Cut,
 }
 
 /// How it is with a zone.
@@ -135,10 +202,21 @@ struct Plan {
     signing: Signing,
     /// The programs that serve it.
     hosts: Vec<Kind>,
-    /// Its name servers, with addresses where they are names in it.
-    servers: Vec<(String, Option<Ipv4Addr>)>,
+    /// Its name servers.
+    servers: Vec<NameServer>,
     /// Records of it that other zones need: addresses of name servers.
     more: String,
+}
+
+/// A name server of a zone.
+#[derive(Clone, Debug)]
+struct NameServer {
+    name: String,
+    addresses: Vec<IpAddr>,
+    /// The program at these addresses.
+    kind: Kind,
+    /// The zone that has its addresses, where that is another; then there is no glue.
+    home: Option<usize>,
 }
 
 /// The small Internet.
@@ -148,17 +226,19 @@ pub(crate) struct Sites {
     pub zones: Vec<Zone>,
     /// How it is with each, by apex.
     pub conditions: BTreeMap<Name, Condition>,
+    /// How far those get that have IPv4 alone, and IPv6 alone, by apex.
+    pub alone: BTreeMap<Name, [Alone; 2]>,
     /// DS of the root's key, as text: tag, algorithm, digest type, digest.
     pub anchor: String,
-    /// The root server.
-    pub root: Ipv4Addr,
+    /// The root server's addresses.
+    pub root: Vec<IpAddr>,
 }
 
 impl Sites {
     /// Plans, writes and signs all zones in `dir`.
     pub(crate) fn make(dir: &Path, seed: u64, extent: Extent) -> Result<Self, String> {
         let mut rng = Rng::new(seed ^ 0x1237_0000);
-        let plans = plan(&mut rng, extent.per_tld);
+        let plans = plan(&mut rng, extent);
         let mut texts: Vec<String> = (0..plans.len()).map(|at| text(&plans, at, &mut rng)).collect();
         let conditions = conditions(&plans)?;
         for own in [Condition::Secure, Condition::Unsigned] {
@@ -179,7 +259,14 @@ impl Sites {
             }
         }
         zones.reverse();
-        Ok(Self { zones, conditions, anchor, root: address(Kind::Nsd, 1) })
+        let alone = zones.iter().zip(alone(&plans)).map(|(z, alone)| (z.name.clone(), alone)).collect();
+        Ok(Self {
+            zones,
+            conditions,
+            alone,
+            anchor,
+            root: extent.reach(Reach::Both).of(address(Kind::Nsd, 1)),
+        })
     }
 
     /// Zones below top-level domains in this condition, [`Condition::Secure`] or [`Condition::Unsigned`], where nothing
@@ -226,8 +313,47 @@ fn more_hosts(
     Ok(())
 }
 
+/// How far those get, zone by zone, that have IPv4 alone and IPv6 alone.
+fn alone(plans: &[Plan]) -> Vec<[Alone; 2]> {
+    let [v4, v6] = [IpAddr::is_ipv4, IpAddr::is_ipv6].map(|is_mine: fn(&IpAddr) -> bool| {
+        let (sure, chance) = (reached(plans, is_mine, false), reached(plans, is_mine, true));
+        let each = sure.into_iter().zip(chance).map(|each| match each {
+            (true, _) => Alone::Reached,
+            (_, true) => Alone::ByChance,
+            _ => Alone::Cut,
+        });
+        each.collect::<Vec<_>>()
+    });
+    v4.into_iter().zip(v6).map(|(v4, v6)| [v4, v6]).collect()
+}
+
+/// The zones that delegations lead to by servers that answer at addresses of one family; with `near`, by servers of a zone
+/// above that have the zone themselves as well.
+fn reached(plans: &[Plan], is_mine: fn(&IpAddr) -> bool, near: bool) -> Vec<bool> {
+    let mut all = vec![true; plans.len()];
+    // What needs another that is out of reach is out of reach itself, until there is no more of that.
+    for _ in 0..plans.len() {
+        for (at, plan) in plans.iter().enumerate() {
+            let answers = |server: &NameServer| {
+                let there = |at: &&IpAddr| !NOBODY.contains(at) && !SILENT.contains(at);
+                server.home.is_none_or(|home| all[home]) && server.addresses.iter().filter(there).any(is_mine)
+            };
+            let delegated = all[plan.parent] && plan.servers.iter().any(answers);
+            let mut above =
+                std::iter::successors(Some(at), |at| (*at > 0).then(|| plans[*at].parent)).skip(1);
+            let has_it = |above: &Plan| {
+                above.servers.iter().any(|server| plan.hosts.contains(&server.kind) && answers(server))
+            };
+            let is_reached = delegated || near && above.any(|at| all[at] && has_it(&plans[at]));
+            all[at] &= is_reached;
+        }
+    }
+    all
+}
+
 /// Which zones there are.
-fn plan(rng: &mut Rng, per_tld: usize) -> Vec<Plan> {
+fn plan(rng: &mut Rng, extent: Extent) -> Vec<Plan> {
+    let root = extent.reach(Reach::Both).of(address(Kind::Nsd, 1));
     let signing = |algorithm, chain| Signing { algorithm, chain, one_key: false };
     let mut plans = vec![Plan {
         name: ".".to_owned(),
@@ -235,46 +361,63 @@ fn plan(rng: &mut Rng, per_tld: usize) -> Vec<Plan> {
         condition: Condition::Secure,
         signing: signing("RSASHA256", Chain::Nsec),
         hosts: vec![Kind::Nsd],
-        servers: vec![("a.root-servers.one.".to_owned(), None)],
+        servers: vec![NameServer {
+            name: ROOT_SERVER.to_owned(),
+            addresses: root.clone(),
+            kind: Kind::Nsd,
+            home: None,
+        }],
         more: String::new(),
     }];
     let tlds = [
-        ("one.", Condition::Secure, signing("ECDSAP256SHA256", CHAINS[0]), Kind::Knot),
-        ("two.", Condition::Secure, signing("RSASHA256", CHAINS[2]), Kind::Bind),
-        ("three.", Condition::Secure, signing("ED25519", CHAINS[1]), Kind::Nomen),
-        ("four.", Condition::Unsigned, signing("ED25519", CHAINS[0]), Kind::Knot),
-        ("five.", Condition::Secure, signing("ECDSAP384SHA384", CHAINS[0]), Kind::Nomen),
-        ("six.", Condition::Secure, signing("RSASHA512", CHAINS[4]), Kind::Knot),
+        ("one.", Condition::Secure, signing("ECDSAP256SHA256", CHAINS[0]), Kind::Knot, Reach::Both),
+        ("two.", Condition::Secure, signing("RSASHA256", CHAINS[2]), Kind::Bind, Reach::Silent6),
+        ("three.", Condition::Secure, signing("ED25519", CHAINS[1]), Kind::Nomen, Reach::Both),
+        ("four.", Condition::Unsigned, signing("ED25519", CHAINS[0]), Kind::Knot, Reach::Silent4),
+        ("five.", Condition::Secure, signing("ECDSAP384SHA384", CHAINS[0]), Kind::Nomen, Reach::Only6),
+        ("six.", Condition::Secure, signing("RSASHA512", CHAINS[4]), Kind::Knot, Reach::Only4),
     ];
-    for (name, condition, signing, kind) in tlds {
-        let servers = vec![(format!("ns.nic.{name}"), Some(address(kind, 1 + rng.below(4) as u8)))];
+    for (name, condition, signing, kind, reach) in tlds {
+        let servers = vec![NameServer {
+            name: format!("ns.nic.{name}"),
+            addresses: extent.reach(reach).of(address(kind, 1 + rng.below(4) as u8)),
+            kind,
+            home: None,
+        }];
         let more = String::new();
         let name = name.to_owned();
         plans.push(Plan { name, parent: 0, condition, signing, hosts: vec![kind], servers, more });
     }
     // The root server's own name, which the root knows by glue alone.
-    plans[1].more += &format!("a.root-servers 3600 A {}\n", address(Kind::Nsd, 1));
-    for at in 0..per_tld * tlds.len() {
+    plans[1].more += &lines(ROOT_SERVER, &root);
+    for at in 0..extent.per_tld * tlds.len() {
         let parent = 1 + at % tlds.len();
         // Each top-level domain has other conditions first.
         let condition = CONDITIONS[(at + at / tlds.len()) % CONDITIONS.len()];
         let name =
             format!("{}{at}.{}", rng.pick(&["ash", "birch", "cedar", "elm", "fir"]), plans[parent].name);
-        add(&mut plans, name, parent, condition, rng);
+        add(&mut plans, name, parent, condition, extent, rng);
         let below = plans.len() - 1;
         if rng.chance(50) {
             let condition =
                 *rng.pick(&[Condition::Secure, Condition::Secure, Condition::Unsigned, Condition::Expired]);
             let label = *rng.pick(&["sub", "a.b", "child"]);
             let name = format!("{label}.{}", plans[below].name);
-            add(&mut plans, name, below, condition, rng);
+            add(&mut plans, name, below, condition, extent, rng);
         }
     }
     plans
 }
 
 /// Adds a zone that somebody serves, with one or two name servers.
-fn add(plans: &mut Vec<Plan>, name: String, parent: usize, condition: Condition, rng: &mut Rng) {
+fn add(
+    plans: &mut Vec<Plan>,
+    name: String,
+    parent: usize,
+    condition: Condition,
+    extent: Extent,
+    rng: &mut Rng,
+) {
     let algorithm = *rng.pick(&ALGORITHMS);
     let signing = Signing {
         algorithm,
@@ -299,24 +442,25 @@ fn add(plans: &mut Vec<Plan>, name: String, parent: usize, condition: Condition,
     }
     let mut servers = Vec::new();
     for (n, kind) in hosts.clone().into_iter().enumerate() {
-        let at = match condition {
+        let addresses = extent.reach(Reach::pick(rng)).of(match condition {
             Condition::Dead => NOBODY,
             _ => address(kind, 1 + rng.below(usize::from(ADDRESSES)) as u8),
-        };
-        let fits = |plan: &&mut Plan| {
+        });
+        let fits = |(_, plan): &(usize, &mut Plan)| {
             let sound = matches!(plan.condition, Condition::Secure | Condition::Unsigned) && plan.parent < 7;
-            sound && plan.servers.iter().all(|(_, glue)| glue.is_some())
+            sound && plan.servers.iter().all(|server| server.home.is_none())
         };
-        let elsewhere: Vec<&mut Plan> = plans.iter_mut().skip(1).filter(fits).collect();
+        let elsewhere: Vec<(usize, &mut Plan)> = plans.iter_mut().enumerate().skip(1).filter(fits).collect();
         let chosen = rng.below(elsewhere.len());
         match elsewhere.into_iter().nth(chosen).filter(|_| rng.chance(25)) {
             // Without glue: the address has to be looked up.
-            Some(other) => {
+            Some((home, other)) => {
                 let label = format!("ns{n}-{}", name.trim_end_matches('.').replace('.', "-"));
-                let _ = writeln!(other.more, "{label} 3600 A {at}");
-                servers.push((format!("{label}.{}", other.name), None));
+                let name = format!("{label}.{}", other.name);
+                other.more += &lines(&name, &addresses);
+                servers.push(NameServer { name, addresses, kind, home: Some(home) });
             }
-            None => servers.push((format!("ns{n}.{name}"), Some(at))),
+            None => servers.push(NameServer { name: format!("ns{n}.{name}"), addresses, kind, home: None }),
         }
     }
     if condition == Condition::Lame {
@@ -325,30 +469,36 @@ fn add(plans: &mut Vec<Plan>, name: String, parent: usize, condition: Condition,
     plans.push(Plan { name, parent, condition, signing, hosts, servers, more: String::new() });
 }
 
+/// Lines with the addresses of a name server.
+fn lines(name: &str, addresses: &[IpAddr]) -> String {
+    let line = |at: &IpAddr| format!("{name} 3600 {} {at}\n", if at.is_ipv4() { "A" } else { "AAAA" });
+    addresses.iter().map(line).collect()
+}
+
+/// NS records of a zone, with the addresses of its servers that are in it.
+fn delegation(plan: &Plan) -> String {
+    let of = |server: &NameServer| {
+        let glue =
+            if server.home.is_none() && server.name != ROOT_SERVER { &server.addresses[..] } else { &[] };
+        format!("{} NS {}\n{}", plan.name, server.name, lines(&server.name, glue))
+    };
+    plan.servers.iter().map(of).collect()
+}
+
 /// The master file of a zone, without what signing adds and without DS.
 fn text(plans: &[Plan], at: usize, rng: &mut Rng) -> String {
     let plan = &plans[at];
     let mut out = String::from("$TTL 3600\n");
-    let first = &plan.servers[0].0;
+    let first = &plan.servers[0].name;
     let _ = writeln!(out, "@ SOA {first} hostmaster.nic.one. 1 3600 600 86400 300");
     out += &plan.more;
-    for (server, glue) in &plan.servers {
-        let _ = writeln!(out, "@ NS {server}");
-        if let Some(glue) = glue {
-            let _ = writeln!(out, "{server} A {glue}");
-        }
-    }
+    out += &delegation(plan);
     for (child, below) in plans.iter().enumerate().filter(|(child, p)| *child > 0 && p.parent == at) {
         debug_assert!(child > at, "parents come first");
-        for (server, glue) in &below.servers {
-            let _ = writeln!(out, "{} NS {server}", below.name);
-            if let Some(glue) = glue {
-                let _ = writeln!(out, "{server} A {glue}");
-            }
-        }
+        out += &delegation(below);
     }
     if at == 0 {
-        let _ = writeln!(out, "a.root-servers.one. A {}", address(Kind::Nsd, 1));
+        out += &lines(ROOT_SERVER, &address(Kind::Nsd, 1));
     } else {
         contents(&mut out, plans, plan.parent == 0, rng);
     }
@@ -497,7 +647,7 @@ mod tests {
     fn sound_zones_share_the_hosts_and_have_nothing_worse_above_them() {
         for per_tld in [1, 9] {
             let mut rng = Rng::new(1);
-            let plans = plan(&mut rng, per_tld);
+            let plans = plan(&mut rng, Extent { per_tld, ..Extent::default() });
             let conditions = conditions(&plans).unwrap();
             assert_eq!(conditions.len(), plans.len(), "a name twice");
             let mut texts: Vec<String> = (0..plans.len()).map(|at| text(&plans, at, &mut rng)).collect();
@@ -523,7 +673,7 @@ mod tests {
     #[test]
     fn no_other_name_is_taken_for_a_host() {
         let mut rng = Rng::new(1);
-        let plans = plan(&mut rng, 9);
+        let plans = plan(&mut rng, Extent::default());
         let texts: Vec<String> = (0..plans.len()).map(|at| text(&plans, at, &mut rng)).collect();
         assert!(texts.iter().all(|text| !text.lines().any(|line| line.starts_with(HOST))));
     }

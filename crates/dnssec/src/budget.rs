@@ -91,12 +91,13 @@ pub struct ValidationBudget {
     failures: u32,
     nsec3_hashes: u32,
     fetches: u32,
+    digests: u32,
 }
 
 impl ValidationBudget {
     /// A whole budget, for a query that has just come.
     pub fn new(limits: ValidationLimits) -> Self {
-        ValidationBudget { limits, signatures: 0, failures: 0, nsec3_hashes: 0, fetches: 0 }
+        ValidationBudget { limits, signatures: 0, failures: 0, nsec3_hashes: 0, fetches: 0, digests: 0 }
     }
 
     /// The bounds.
@@ -122,6 +123,17 @@ impl ValidationBudget {
     /// Responses with DS or DNSKEY asked for so far.
     pub fn fetches(&self) -> u32 {
         self.fetches
+    }
+
+    /// Digests of keys made so far, to compare with DS. They need no limit of their own: of each DNSKEY that came, and is
+    /// counted among the bytes of replies, there is at most one of each type.
+    pub fn digests(&self) -> u32 {
+        self.digests
+    }
+
+    /// After a digest of a key was made.
+    pub(crate) fn note_digest(&mut self) {
+        self.digests = self.digests.saturating_add(1);
     }
 
     /// Before a signature is verified. None is once too many have failed.

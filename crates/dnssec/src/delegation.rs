@@ -1,5 +1,6 @@
 //! From the DS of a zone to its keys (RFC 4035 §5.2).
 
+use aws_lc_rs::digest::Digest;
 use wire::rdata::view::{Dnskey, Ds};
 use wire::{Name, Ttl};
 
@@ -67,20 +68,47 @@ pub(crate) fn check_keys(
     Checker { settings, now, zone, keys: &entries }.check(set, budget)
 }
 
+/// Digests of a zone's keys, each made once, however many DS there are to compare it with.
+struct Digests<'k> {
+    zone: Name<'k>,
+    /// RDATA of the key, the digest type, and the digest.
+    made: Vec<(&'k [u8], u8, Digest)>,
+}
+
+impl<'k> Digests<'k> {
+    /// Whether a DS has the digest of a key.
+    fn fits(&mut self, key: &Dnskey<'k>, ds: &Ds<'_>, budget: &mut ValidationBudget) -> bool {
+        let same =
+            |(of, digest_type, _): &&(&[u8], u8, Digest)| *of == key.rdata && *digest_type == ds.digest_type;
+        if let Some((.., digest)) = self.made.iter().find(same) {
+            return digest.as_ref() == ds.digest;
+        }
+        let Some(digest) = key::digest(self.zone, key, ds.digest_type) else { return false };
+        budget.note_digest();
+        let fits = digest.as_ref() == ds.digest;
+        self.made.push((key.rdata, ds.digest_type, digest));
+        fits
+    }
+}
+
 /// The keys of the set that fit a DS: RDATA of those that may sign.
 fn entry_points(
     set: &ReceivedSet,
     zone: Name<'_>,
     ds: &[Vec<u8>],
-    budget: &ValidationBudget,
+    budget: &mut ValidationBudget,
 ) -> Result<Vec<Vec<u8>>, BogusReason> {
-    let limits = budget.limits();
+    let limits = *budget.limits();
+    let mut digests = Digests { zone, made: Vec::new() };
     let keys = set.rdatas.iter().filter_map(|rdata| Dnskey::read(rdata).ok());
     let keys: Vec<(u16, Dnskey<'_>)> = keys.map(|key| (tag(&key), key)).collect();
     let (mut entries, mut reason) = (Vec::<Vec<u8>>::new(), BogusReason::NoDnskey);
     for ds in ds.iter().take(limits.ds_per_zone).filter_map(|rdata| Ds::read(rdata).ok()) {
         let mut tagged = keys.iter().filter(|(tag, k)| *tag == ds.key_tag && k.algorithm == ds.algorithm);
-        for (_, key) in tagged.by_ref().take(limits.keys_per_tag).filter(|(_, k)| key::fits(zone, k, &ds)) {
+        for (_, key) in tagged.by_ref().take(limits.keys_per_tag) {
+            if !digests.fits(key, &ds, budget) {
+                continue;
+            }
             match key.is_zone_key() {
                 true if entries.iter().any(|known| known == key.rdata) => {}
                 true => entries.push(key.rdata.to_vec()),

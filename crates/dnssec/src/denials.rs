@@ -1,8 +1,12 @@
 //! Denials that were proven once and are used again (RFC 8198): NSEC and NSEC3 records of secure answers say of whole ranges
 //! of names that they are not there, so nobody need be asked for those.
 //!
+//! Where they say so of a name that a wildcard stands for, and the wildcard's records are known, too, the answer is made of
+//! these (RFC 8198 §5.3).
+//!
 //! What is used is proven anew for each name, by the same rules as any response: what is kept here are records, not verdicts.
-//! NSEC3 with opt-out is not kept, since it does not say that nothing is there.
+//! NSEC3 with opt-out is not kept, since it does not say that nothing is there. Names in data are in lower case, as those that
+//! were signed.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -29,8 +33,12 @@ const SHARDS: usize = 16;
 const LABELS: usize = 10;
 /// Blocks of SHA-1 that one name may cost: some microseconds.
 const HASHES: u32 = 64;
-/// Bytes that a record takes beside its data: keys, lists, and its part of a tree.
+/// Bytes that an RRset takes beside its data: keys, lists, and its part of a tree.
 const OVERHEAD: usize = 640;
+/// Bytes that each of its records takes beside its data.
+const RECORD_OVERHEAD: usize = 48;
+/// RRsets of a wildcard with more bytes of data are asked for each time, so that few of them do not push out all else.
+const LARGEST: usize = 2048;
 
 /// What is proven not to be there, with the records that prove it.
 #[derive(Clone, Debug)]
@@ -43,7 +51,21 @@ pub struct ProvenDenial {
     pub sets: Vec<Arc<ReceivedSet>>,
 }
 
-/// Records that deny, each up to its time, on whatever threads. They are bounded: what came first goes first.
+/// What a wildcard makes of a name, with what proves that nothing closer is there.
+#[derive(Clone, Debug)]
+pub struct ProvenWildcard {
+    /// How much longer that holds: as long as each of its records does.
+    pub ttl: Ttl,
+    /// The RRset, expanded: of the type that was asked for, or a CNAME.
+    pub set: ReceivedSet,
+    /// The NSEC or NSEC3 that covers the name that would be closer (RFC 4035 §3.1.3.3, RFC 5155 §7.2.6).
+    pub proof: Arc<ReceivedSet>,
+    /// Where it leads, if it is a CNAME that was not asked for.
+    pub leads_to: Option<NameBuf>,
+}
+
+/// Records that deny, and those of wildcards, each up to its time, on whatever threads. They are bounded: what came first goes
+/// first.
 #[derive(Debug)]
 pub struct ProvenDenials {
     shards: [RwLock<Shard>; SHARDS],
@@ -67,11 +89,14 @@ struct Shard {
 struct Zone {
     view: u32,
     name: NameBuf,
-    soa: Kept,
+    /// Without it nothing can be denied.
+    soa: Option<Kept>,
     names: BTreeMap<NameBuf, Kept>,
     hashes: BTreeMap<Hash, Kept>,
-    /// Salt and iterations of all NSEC3 here.
-    param: (Vec<u8>, u16),
+    /// RRsets of wildcards, by the names that these are right below.
+    wildcards: BTreeMap<(NameBuf, Type), Kept>,
+    /// Those of all NSEC3 here.
+    param: Param,
 }
 
 /// Where a record is kept in its zone.
@@ -79,7 +104,19 @@ struct Zone {
 enum Place {
     Name(Box<NameBuf>),
     Hash(Hash),
+    Wildcard(Box<(NameBuf, Type)>),
 }
+
+/// What is learned of a zone, before it is kept.
+struct Lesson<'r> {
+    zone: Name<'r>,
+    soa: Option<&'r ReceivedSet>,
+    /// RRsets, where they go, and for NSEC3 the salt and iterations.
+    sets: Vec<(Place, Option<Param>, ReceivedSet)>,
+}
+
+/// Salt and iterations of NSEC3.
+type Param = (Vec<u8>, u16);
 
 /// An RRset, and when its time is over.
 #[derive(Clone, Debug)]
@@ -91,8 +128,8 @@ struct Kept {
 
 impl Kept {
     fn bytes(&self) -> usize {
-        let signatures: usize = self.set.signatures.iter().map(|signature| signature.rdata.len()).sum();
-        OVERHEAD + signatures + self.set.rdatas.iter().map(Vec::len).sum::<usize>()
+        let records = self.set.signatures.len() + self.set.rdatas.len();
+        OVERHEAD + RECORD_OVERHEAD * records + data_of(&self.set)
     }
 }
 
@@ -134,35 +171,47 @@ impl ProvenDenials {
     /// Takes what a denial that was found secure at `now` proves by, for `ttl`. Names of one `view` are denied by what was
     /// learned under the same.
     pub fn learn(&self, view: u32, response: &Response, validated: &Validated, ttl: Ttl, now: u64) {
-        if validated.security != Security::Secure {
-            return;
-        }
-        let covered = || validated.covers.iter().filter_map(|at| response.sets.get(*at));
-        let authority = || covered().filter(|set| set.section == Section::Authority);
-        let Some(soa) = authority().find(|set| set.rtype == Type::SOA) else { return };
+        let Some(soa) = proof_of(response, validated).find(|set| set.rtype == Type::SOA) else { return };
         let zone = soa.owner.as_name();
-        if zone.label_count() > LABELS || !is_of(soa, zone) {
-            return;
+        if is_of(soa, zone) {
+            let sets = denying(response, validated, zone).collect();
+            self.keep(view, Lesson { zone, soa: Some(soa), sets }, ttl, now);
         }
+    }
+
+    /// Takes the records of wildcards that an answer found secure at `now` was made of, with what proves that they were
+    /// rightly, for as long as the answer may be kept.
+    pub fn learn_wildcards(&self, view: u32, response: &Response, validated: &Validated, now: u64) {
+        let answers = covered(response, validated).filter(|set| set.section == Section::Answer);
+        for (set, (zone, encloser)) in answers.filter_map(|set| Some((set, wildcard_of(set)?))) {
+            let star =
+                NameBuf::prepend(b"*", encloser.as_name()).map(|owner| ReceivedSet { owner, ..set.clone() });
+            let Ok(star) = star else { continue };
+            let place = Place::Wildcard(Box::new((encloser, set.rtype)));
+            let sets = denying(response, validated, zone).chain([(place, None, star)]).collect();
+            self.keep(view, Lesson { zone, soa: None, sets }, validated.ttl, now);
+        }
+    }
+
+    fn keep(&self, view: u32, lesson: Lesson<'_>, ttl: Ttl, now: u64) {
+        let Lesson { zone, soa, sets } = lesson;
         let until = now.saturating_add(ttl.as_secs().into());
         let (hash, Some(shard)) = self.shard(view, zone) else { return };
-        let usable: Vec<_> = authority().filter_map(|set| Some((usable(set, zone)?, set))).collect();
-        if usable.is_empty() || until <= now {
+        if zone.label_count() > LABELS || sets.is_empty() || until <= now {
             return;
         }
         let mut shard = write(shard);
-        let soa = Kept { set: Arc::new(soa.clone()), until, number: 0 };
         let known =
-            shard.zones.get_mut(&hash).filter(|known| known.view == view && known.name == zone.to_buf());
-        match known {
-            Some(known) => known.soa = soa,
-            None => {
-                let (names, hashes) = (BTreeMap::new(), BTreeMap::new());
-                let param = (Vec::new(), 0);
-                shard.zones.insert(hash, Zone { view, name: zone.to_buf(), soa, names, hashes, param });
-            }
+            shard.zones.get(&hash).is_some_and(|known| known.view == view && known.name.as_name() == zone);
+        if !known {
+            // Another zone of the same hash makes room.
+            shard.remove_zone(hash);
+            shard.zones.insert(hash, Zone::new(view, zone.to_buf()));
         }
-        for ((place, param), set) in usable {
+        if let (Some(soa), Some(known)) = (soa, shard.zones.get_mut(&hash)) {
+            known.soa = Some(Kept { set: Arc::new(soa.clone()), until, number: 0 });
+        }
+        for (place, param, set) in sets {
             shard.keep(hash, place, param, set, until);
         }
         shard.make_room();
@@ -172,14 +221,28 @@ impl ProvenDenials {
     pub fn deny(&self, view: u32, name: Name<'_>, qtype: Type, now: u64) -> Option<ProvenDenial> {
         // DS are of the zone above the name (RFC 4035 §5.2).
         let from = if qtype == Type::DS { name.parent()? } else { name };
-        let most = from.label_count();
+        self.in_zones(view, from, |zone| zone.deny(name, qtype, now))
+    }
+
+    /// What a wildcard is known to make of a name at `now`, if one does and has records of the type or a CNAME.
+    pub fn expand(&self, view: u32, name: Name<'_>, qtype: Type, now: u64) -> Option<ProvenWildcard> {
+        // All that is there is asked for, or what no wildcard has.
+        let is_special = matches!(qtype, Type::ANY | Type::RRSIG) || is_never_expanded(qtype);
+        if is_special {
+            return None;
+        }
+        self.in_zones(view, name, |zone| zone.expand(name, qtype, now))
+    }
+
+    /// What the deepest zone says that a name is in and that has something to say.
+    fn in_zones<T>(&self, view: u32, name: Name<'_>, says: impl Fn(&Zone) -> Option<T>) -> Option<T> {
+        let most = name.label_count();
         (most.saturating_sub(LABELS)..=most).find_map(|labels| {
-            let zone = from.skip(labels);
+            let zone = name.skip(labels);
             let (hash, shard) = self.shard(view, zone);
             let shard = read(shard?);
             let known = shard.zones.get(&hash)?;
-            let is_it = known.view == view && known.name.as_name() == zone && now < known.soa.until;
-            is_it.then(|| known.deny(name, qtype, now)).flatten()
+            (known.view == view && known.name.as_name() == zone).then(|| says(known)).flatten()
         })
     }
 
@@ -200,6 +263,15 @@ impl ProvenDenials {
     }
 }
 
+/// What one name may cost.
+fn budget() -> ValidationBudget {
+    ValidationBudget::new(ValidationLimits { nsec3_hashes: HASHES, ..ValidationLimits::default() })
+}
+
+fn left(until: u64, now: u64) -> Ttl {
+    Ttl::from_secs(u32::try_from(until - now).unwrap_or(Ttl::MAX.as_secs()))
+}
+
 fn read(shard: &RwLock<Shard>) -> RwLockReadGuard<'_, Shard> {
     shard.read().unwrap_or_else(PoisonError::into_inner)
 }
@@ -208,19 +280,71 @@ fn write(shard: &RwLock<Shard>) -> RwLockWriteGuard<'_, Shard> {
     shard.write().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The RRsets that make an answer secure, if it is.
+fn covered<'r>(response: &'r Response, validated: &'r Validated) -> impl Iterator<Item = &'r ReceivedSet> {
+    let is_secure = validated.security == Security::Secure;
+    validated.covers.iter().filter_map(|at| response.sets.get(*at)).filter(move |_| is_secure)
+}
+
+/// Of these, those that prove an absence.
+fn proof_of<'r>(response: &'r Response, validated: &'r Validated) -> impl Iterator<Item = &'r ReceivedSet> {
+    covered(response, validated).filter(|set| set.section == Section::Authority)
+}
+
+/// Of these, the NSEC and NSEC3 of a zone that deny more than one name, and where they are kept.
+fn denying<'r>(
+    response: &'r Response,
+    validated: &'r Validated,
+    zone: Name<'r>,
+) -> impl Iterator<Item = (Place, Option<Param>, ReceivedSet)> {
+    proof_of(response, validated).filter_map(move |set| {
+        let (place, param) = usable(set, zone)?;
+        Some((place, param, set.clone()))
+    })
+}
+
+/// Bytes of the data of an RRset and its signatures.
+fn data_of(set: &ReceivedSet) -> usize {
+    let signatures = set.signatures.iter().map(|signature| signature.rdata.len());
+    signatures.chain(set.rdatas.iter().map(Vec::len)).sum()
+}
+
+/// Who has signed an RRset, and how many labels of its owner, if all signatures say the same.
+fn signed_by(set: &ReceivedSet) -> Option<(Name<'_>, usize)> {
+    let mut all = set.signatures.iter().map(|signature| Rrsig::read(&signature.rdata).ok());
+    let first = all.next()??;
+    let same = |sig: Option<Rrsig<'_>>| {
+        sig.is_some_and(|sig| (sig.signer, sig.labels) == (first.signer, first.labels))
+    };
+    all.all(same).then_some((first.signer, usize::from(first.labels)))
+}
+
 /// Whether an RRset is signed by a zone alone, and came of no wildcard.
 fn is_of(set: &ReceivedSet, zone: Name<'_>) -> bool {
     let owner = set.owner.as_name();
     let labels = owner.label_count() - usize::from(owner.is_wildcard());
-    !set.signatures.is_empty()
-        && set.signatures.iter().all(|signature| {
-            Rrsig::read(&signature.rdata)
-                .is_ok_and(|sig| sig.signer == zone && usize::from(sig.labels) == labels)
-        })
+    signed_by(set).is_some_and(|(signer, signed)| signer == zone && signed == labels)
+}
+
+/// The zone of an RRset that came of a wildcard and may do so again, and the name that the wildcard is right below.
+fn wildcard_of(set: &ReceivedSet) -> Option<(Name<'_>, NameBuf)> {
+    let owner = set.owner.as_name();
+    let (zone, labels) = signed_by(set)?;
+    let more = owner.label_count().checked_sub(labels)?;
+    let of_wildcard = more > 0 && (more > 1 || !owner.is_wildcard());
+    let encloser = owner.skip(more);
+    let fits = encloser.is_at_or_below(zone) && !is_never_expanded(set.rtype) && data_of(set) <= LARGEST;
+    (of_wildcard && fits).then(|| (zone, encloser.to_buf()))
+}
+
+/// Whether no wildcard is asked for records of this type: they belong to zones, to cuts or to single names.
+fn is_never_expanded(rtype: Type) -> bool {
+    let of_zones = matches!(rtype, Type::SOA | Type::NS | Type::DS | Type::DNSKEY | Type::DNAME);
+    of_zones || matches!(rtype, Type::NSEC | Type::NSEC3 | Type::NSEC3PARAM)
 }
 
 /// Where an NSEC or NSEC3 of a zone is kept, and its salt and iterations, if it denies more than one name.
-fn usable(set: &ReceivedSet, zone: Name<'_>) -> Option<(Place, (Vec<u8>, u16))> {
+fn usable(set: &ReceivedSet, zone: Name<'_>) -> Option<(Place, Option<Param>)> {
     let [rdata] = &set.rdatas[..] else { return None };
     let owner = set.owner.as_name();
     if !is_of(set, zone) {
@@ -232,7 +356,7 @@ fn usable(set: &ReceivedSet, zone: Name<'_>) -> Option<(Place, (Vec<u8>, u16))> 
             // Made for one name, it says nothing of others (RFC 9824 §3).
             let single = next.parent().is_some_and(|parent| parent == owner)
                 && next.labels().next().is_some_and(|label| label == b"\0");
-            (!single).then(|| (Place::Name(Box::new(set.owner)), (Vec::new(), 0)))
+            (!single).then(|| (Place::Name(Box::new(set.owner)), None))
         }
         Type::NSEC3 => {
             let nsec3 = Nsec3::read(rdata).ok()?;
@@ -242,7 +366,8 @@ fn usable(set: &ReceivedSet, zone: Name<'_>) -> Option<(Place, (Vec<u8>, u16))> 
                 && nsec3.param.iterations <= most;
             let mut hash = Vec::with_capacity(HASH_LEN);
             Base32Hex::decode(owner.labels().next()?, &mut hash).ok().filter(|_| fits)?;
-            Some((Place::Hash(hash.try_into().ok()?), (nsec3.param.salt.to_vec(), nsec3.param.iterations)))
+            let param = (nsec3.param.salt.to_vec(), nsec3.param.iterations);
+            Some((Place::Hash(hash.try_into().ok()?), Some(param)))
         }
         _ => None,
     }
@@ -250,9 +375,9 @@ fn usable(set: &ReceivedSet, zone: Name<'_>) -> Option<(Place, (Vec<u8>, u16))> 
 
 impl Shard {
     /// Keeps one record of a zone that is known.
-    fn keep(&mut self, hash: u64, place: Place, param: (Vec<u8>, u16), set: &ReceivedSet, until: u64) {
+    fn keep(&mut self, hash: u64, place: Place, param: Option<Param>, set: ReceivedSet, until: u64) {
         let Some(zone) = self.zones.get_mut(&hash) else { return };
-        if matches!(place, Place::Hash(_)) && zone.param != param {
+        if let Some(param) = param.filter(|param| *param != zone.param) {
             // Another chain: the hashes of the one before mean nothing any more.
             for gone in std::mem::take(&mut zone.hashes).into_values() {
                 self.bytes -= gone.bytes();
@@ -260,13 +385,10 @@ impl Shard {
             }
             zone.param = param;
         }
-        let known = match &place {
-            Place::Name(name) => zone.names.get(&**name),
-            Place::Hash(hash) => zone.hashes.get(hash),
-        };
+        let known = zone.kept(&place);
         // What is kept again stays where it is in the order.
         let number = known.map_or(self.last + 1, |known| known.number);
-        let kept = Kept { set: Arc::new(set.clone()), until, number };
+        let kept = Kept { set: Arc::new(set), until, number };
         if known.is_none() {
             self.last = number;
             self.order.push_back((hash, place.clone(), number));
@@ -276,6 +398,7 @@ impl Shard {
         let before = match place {
             Place::Name(name) => zone.names.insert(*name, kept),
             Place::Hash(hash) => zone.hashes.insert(hash, kept),
+            Place::Wildcard(wildcard) => zone.wildcards.insert(*wildcard, kept),
         };
         self.bytes -= before.map_or(0, |before| before.bytes());
     }
@@ -305,8 +428,9 @@ impl Shard {
         let gone = match place {
             Place::Name(name) => zone.names.remove(&**name),
             Place::Hash(hash) => zone.hashes.remove(hash),
+            Place::Wildcard(wildcard) => zone.wildcards.remove(&**wildcard),
         };
-        if zone.names.is_empty() && zone.hashes.is_empty() {
+        if zone.names.is_empty() && zone.hashes.is_empty() && zone.wildcards.is_empty() {
             self.zones.remove(&hash);
         }
         if let Some(gone) = gone {
@@ -317,7 +441,8 @@ impl Shard {
 
     fn remove_zone(&mut self, hash: u64) {
         let Some(zone) = self.zones.remove(&hash) else { return };
-        for gone in zone.names.into_values().chain(zone.hashes.into_values()) {
+        let denying = zone.names.into_values().chain(zone.hashes.into_values());
+        for gone in denying.chain(zone.wildcards.into_values()) {
             self.bytes -= gone.bytes();
             self.kept -= 1;
         }
@@ -325,17 +450,23 @@ impl Shard {
 }
 
 impl Zone {
+    fn new(view: u32, name: NameBuf) -> Zone {
+        let (names, hashes, wildcards) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Zone { view, name, soa: None, names, hashes, wildcards, param: (Vec::new(), 0) }
+    }
+
     fn kept(&self, place: &Place) -> Option<&Kept> {
         match place {
             Place::Name(name) => self.names.get(&**name),
             Place::Hash(hash) => self.hashes.get(hash),
+            Place::Wildcard(wildcard) => self.wildcards.get(&**wildcard),
         }
     }
 
     /// What is proven of a name in this zone.
     fn deny(&self, name: Name<'_>, qtype: Type, now: u64) -> Option<ProvenDenial> {
-        let limits = ValidationLimits { nsec3_hashes: HASHES, ..ValidationLimits::default() };
-        let mut budget = ValidationBudget::new(limits);
+        let soa = self.soa.as_ref().filter(|soa| now < soa.until)?;
+        let mut budget = budget();
         let settings = ValidationSettings::default();
         let records = match self.by_names(name) {
             None if !self.hashes.is_empty() => self.by_hashes(name, &mut budget)?,
@@ -355,10 +486,64 @@ impl Zone {
         } else {
             return None;
         };
-        let until = live.iter().map(|kept| kept.until).fold(self.soa.until, u64::min);
-        let ttl = Ttl::from_secs(u32::try_from(until - now).unwrap_or(Ttl::MAX.as_secs()));
-        let all = std::iter::once(&self.soa).chain(live);
-        Some(ProvenDenial { rcode, ttl, sets: all.map(|kept| Arc::clone(&kept.set)).collect() })
+        let until = live.iter().map(|kept| kept.until).fold(soa.until, u64::min);
+        let all = std::iter::once(soa).chain(live);
+        let sets = all.map(|kept| Arc::clone(&kept.set)).collect();
+        Some(ProvenDenial { rcode, ttl: left(until, now), sets })
+    }
+
+    /// What a wildcard of this zone makes of a name.
+    fn expand(&self, name: Name<'_>, qtype: Type, now: u64) -> Option<ProvenWildcard> {
+        let zone = self.name.as_name();
+        if self.wildcards.is_empty() {
+            return None;
+        }
+        let mut above = name.ancestors().skip(1).take_while(|at| at.is_at_or_below(zone));
+        // Whatever is there of the closest one, none above it stands for the name (RFC 4592 §3.3.1).
+        let (encloser, star) = above.find_map(|encloser| {
+            let of_type = |rtype| self.wildcards.get(&(encloser.to_buf(), rtype));
+            let star = of_type(qtype).or_else(|| of_type(Type::CNAME))?;
+            (now < star.until).then_some((encloser, star))
+        })?;
+        let labels = encloser.label_count();
+        let mut budget = budget();
+        let proof = self.covering(name, labels, &mut budget).filter(|proof| now < proof.until)?;
+        let (claim, settings) = (Claim::Closer(labels), ValidationSettings::default());
+        match denial::prove(zone, &[&proof.set], name, claim, &settings, &mut budget) {
+            Ok(Denied::Proven) => {}
+            _ => return None,
+        }
+        let ttl = left(star.until.min(proof.until), now);
+        let set = ReceivedSet { owner: name.to_buf(), ..ReceivedSet::clone(&star.set) };
+        let is_link = set.rtype == Type::CNAME && qtype != Type::CNAME;
+        let leads_to = match is_link {
+            true => Some(Name::from_wire(set.rdatas.first()?).ok()?.to_buf()),
+            false => None,
+        };
+        Some(ProvenWildcard { ttl, set, proof: Arc::clone(&proof.set), leads_to })
+    }
+
+    /// The NSEC in front of a name, or the NSEC3 in front of its ancestor that has one label more than `labels`.
+    fn covering(&self, name: Name<'_>, labels: usize, budget: &mut ValidationBudget) -> Option<&Kept> {
+        if self.hashes.is_empty() {
+            return self.names.range(..name.to_buf()).next_back().map(|(_, kept)| kept);
+        }
+        let closer = name.skip(name.label_count().checked_sub(labels + 1)?);
+        let hash = self.hash(closer, budget)?;
+        self.in_front(hash)
+    }
+
+    fn hash(&self, name: Name<'_>, budget: &mut ValidationBudget) -> Option<Hash> {
+        let (salt, iterations) = &self.param;
+        let blocks = |len: usize| (len + salt.len() + 9).div_ceil(64) as u32;
+        budget.take_hashes(blocks(name.len()) + u32::from(*iterations) * blocks(HASH_LEN)).ok()?;
+        Some(nsec3::hash(name.to_lower().as_lower(), salt, *iterations))
+    }
+
+    /// The NSEC3 in front of a hash, around the end.
+    fn in_front(&self, hash: Hash) -> Option<&Kept> {
+        let before = self.hashes.range(..hash).next_back();
+        before.or_else(|| self.hashes.iter().next_back()).map(|(_, kept)| kept)
     }
 
     /// The NSEC at or in front of a name, and that of the wildcard that could stand for it.
@@ -382,19 +567,10 @@ impl Zone {
 
     /// The NSEC3 of a name, or those of its closest encloser, of the name below that and of the wildcard.
     fn by_hashes(&self, name: Name<'_>, budget: &mut ValidationBudget) -> Option<Vec<&Kept>> {
-        let mut hash = |name: Name<'_>| {
-            let (salt, iterations) = &self.param;
-            let blocks = |len: usize| (len + salt.len() + 9).div_ceil(64) as u32;
-            budget.take_hashes(blocks(name.len()) + u32::from(*iterations) * blocks(HASH_LEN)).ok()?;
-            Some(nsec3::hash(name.to_lower().as_lower(), salt, *iterations))
-        };
+        let mut hash = |name: Name<'_>| self.hash(name, budget);
         if let Some(kept) = self.hashes.get(&hash(name)?) {
             return Some(vec![kept]);
         }
-        let covering = |hash: Hash| {
-            let before = self.hashes.range(..hash).next_back();
-            before.or_else(|| self.hashes.iter().next_back()).map(|(_, kept)| kept)
-        };
         let zone = self.name.as_name();
         let mut way: Vec<Name<'_>> = name.ancestors().take_while(|at| at.is_at_or_below(zone)).collect();
         let mut encloser = None;
@@ -402,11 +578,12 @@ impl Zone {
             let own = hash(at)?;
             match (self.hashes.get(&own), encloser) {
                 (Some(kept), _) => encloser = Some((at, kept)),
-                (None, None) => return None,
+                // What is above an encloser need not be known.
+                (None, None) => {}
                 (None, Some((above, kept))) => {
                     let star = hash(NameBuf::prepend(b"*", above).ok()?.as_name())?;
-                    let of_star = self.hashes.get(&star).or_else(|| covering(star))?;
-                    let mut all = vec![kept, covering(own)?, of_star];
+                    let of_star = self.hashes.get(&star).or_else(|| self.in_front(star))?;
+                    let mut all = vec![kept, self.in_front(own)?, of_star];
                     all.dedup_by(|a, b| Arc::ptr_eq(&a.set, &b.set));
                     return Some(all);
                 }

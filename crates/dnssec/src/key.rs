@@ -1,6 +1,6 @@
 //! Keys: their tags (RFC 4034 appendix B), their digests in DS (RFC 4034 §5.1.4), and those of the root.
 
-use aws_lc_rs::digest::{self, SHA1_FOR_LEGACY_USE_ONLY, SHA256, SHA384};
+use aws_lc_rs::digest::{self, Digest, SHA1_FOR_LEGACY_USE_ONLY, SHA256, SHA384};
 use wire::Name;
 use wire::rdata::view::{Dnskey, Ds};
 
@@ -46,11 +46,15 @@ pub fn ds(zone: Name<'_>, key: &Dnskey<'_>, digest_type: u8) -> Option<Vec<u8>> 
 pub fn fits(zone: Name<'_>, key: &Dnskey<'_>, ds: &Ds<'_>) -> bool {
     key.algorithm == ds.algorithm
         && tag(key) == ds.key_tag
-        && digest_algorithm(ds.digest_type)
-            .is_some_and(|algorithm| digest_of(zone, key, algorithm).as_ref() == ds.digest)
+        && digest(zone, key, ds.digest_type).is_some_and(|digest| digest.as_ref() == ds.digest)
 }
 
-fn digest_of(zone: Name<'_>, key: &Dnskey<'_>, algorithm: &'static digest::Algorithm) -> digest::Digest {
+/// The digest of `key` of `zone`; `None` if the digest type is not supported.
+pub(crate) fn digest(zone: Name<'_>, key: &Dnskey<'_>, digest_type: u8) -> Option<Digest> {
+    digest_algorithm(digest_type).map(|algorithm| digest_of(zone, key, algorithm))
+}
+
+fn digest_of(zone: Name<'_>, key: &Dnskey<'_>, algorithm: &'static digest::Algorithm) -> Digest {
     let mut context = digest::Context::new(algorithm);
     context.update(zone.to_lower().as_lower().as_wire());
     context.update(key.rdata);

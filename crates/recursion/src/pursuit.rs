@@ -123,9 +123,16 @@ impl Service {
     /// Goes as far as what is known leads.
     pub(crate) fn pursue(&self, policy: &Policy, pursuit: &mut Pursuit, now: Now) -> Step {
         loop {
-            let piece = match self.known(policy, &pursuit.next, pursuit.client, now) {
-                Known::Answer(piece) => piece,
-                Known::Failure(Some(stale)) => stale,
+            let (piece, leads_to) = match self.known(policy, &pursuit.next, pursuit.client, now) {
+                Known::Answer(piece) => (piece, None),
+                // Further links are asked for with what is behind them, as many as a server follows at once.
+                Known::Link(..) if pursuit.links.is_some() => return Step::Ask { stale: false },
+                Known::Link(piece, target) => {
+                    // Nor does the first one count then.
+                    pursuit.chain_left = pursuit.chain_left.saturating_add(1);
+                    (piece, Some(target))
+                }
+                Known::Failure(Some(stale)) => (stale, None),
                 Known::Failure(None) => {
                     self.stats().remembered_failures.add();
                     self.failed(&pursuit.next, &"that nobody could say is remembered");
@@ -142,7 +149,7 @@ impl Service {
                     return alone.unwrap_or(Step::Refuse(Refusal::NOT_AUTHORITATIVE));
                 }
             };
-            if let Some(step) = self.take(policy, pursuit, piece, None, now) {
+            if let Some(step) = self.take(policy, pursuit, piece, leads_to, now) {
                 return step;
             }
         }

@@ -12,7 +12,7 @@ use engine::Source;
 use resolver::{Budget, ClientPrefix, Inquiry, LookupRequest};
 use wire::edns::ErrorInfo;
 use wire::hash::HashedName;
-use wire::{Header, LowerName, Rcode, Ttl, Type};
+use wire::{Header, LowerName, LowerNameBuf, Rcode, Ttl, Type};
 
 use crate::cached::Cached;
 use crate::front::Front;
@@ -74,6 +74,8 @@ pub(crate) struct Piece {
 pub(crate) enum Known {
     /// The answer.
     Answer(Piece),
+    /// An alias, and where it leads.
+    Link(Piece, LowerNameBuf),
     /// That a short time ago nobody could say; an old answer, if there is one.
     Failure(Option<Piece>),
     /// That a short time ago the answer was bogus. An old answer is no help then.
@@ -299,7 +301,11 @@ impl Service {
         if let Some(piece) = self.denied(policy, inquiry, realm, now) {
             return Known::Answer(piece);
         }
-        Known::Nothing(stale)
+        match self.expanded(policy, inquiry, realm, now) {
+            Some((piece, None)) => Known::Answer(piece),
+            Some((piece, Some(target))) => Known::Link(piece, target),
+            None => Known::Nothing(stale),
+        }
     }
 
     /// The rule that covers a question, as far as answers are concerned.
@@ -324,7 +330,7 @@ impl Service {
         match self.known(policy, &pursuit.next, pursuit.client, now) {
             Known::Answer(piece) => Some(piece),
             Known::Failure(stale) | Known::Nothing(stale) => stale,
-            Known::Bogus(_) | Known::NoRule => None,
+            Known::Link(..) | Known::Bogus(_) | Known::NoRule => None,
         }
     }
 

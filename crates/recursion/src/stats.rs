@@ -34,6 +34,8 @@ pub struct RecursionStats {
     pub nxdomain_above: SharedCount,
     /// Denied by what was proven for another name (RFC 8198).
     pub denied: SharedCount,
+    /// Answered with records of a wildcard that other names have, too (RFC 8198).
+    pub expanded: SharedCount,
     /// Answered with a failure that is remembered (RFC 9520).
     pub remembered_failures: SharedCount,
     /// Answered with what had expired (RFC 8767).

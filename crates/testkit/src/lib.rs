@@ -14,6 +14,7 @@
 //! | [`random`] | proptest strategies for names, records and zones |
 //! | [`reference`](mod@reference) | what a packet is replied to with |
 //! | [`sign`](mod@sign) | signs zones with true chains, and signatures made up or true |
+//! | [`synthesis`] | what is made of proofs, beside what the zone's servers answer |
 //! | [`texts`] | master files that are edited |
 //! | [`tld`] | a large zone of delegations, for measurements |
 //! | [`tree`] | a tree of zones signed for real, and validating what they answer |
@@ -33,6 +34,7 @@ pub mod query;
 pub mod random;
 pub mod reference;
 pub mod sign;
+pub mod synthesis;
 pub mod texts;
 pub mod tld;
 pub mod tree;

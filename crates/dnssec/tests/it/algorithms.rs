@@ -11,6 +11,8 @@ use wire::{Class, NameBuf, Rcode, Ttl, Type};
 use crate::support::TREE;
 
 const TTL: Ttl = Ttl::from_secs(3600);
+/// Ed448 (RFC 8080).
+const ED448: u8 = 16;
 
 /// A zone's keys: one for keys, one for all else.
 struct Zone {
@@ -166,4 +168,48 @@ fn a_better_algorithm_beside_sha1_is_the_one_that_counts() {
     // Signed by the old one alone it is no good, though the zone is insecure for who has nothing better.
     let (.., weak) = sha1(SigAlgorithm::RSASHA1);
     assert!(matches!(validate(&weak, &anchors, &settings, &chain), Security::Bogus(_)));
+}
+
+/// An RRset signed with Ed448 (RFC 8080 §4), by bytes that are as long as such a signature.
+fn ed448(zone: &Zone, owner: NameBuf, rtype: Type, rdatas: Vec<Vec<u8>>) -> Reply {
+    let mut answer = zone.answer(owner, rtype, rdatas);
+    let sig = &mut answer.answer.last_mut().expect("a line").rdata;
+    sig[2] = ED448;
+    sig.truncate(18 + zone.apex.as_name().len());
+    sig.extend([0x5a; 114]);
+    answer
+}
+
+/// Ed448 is not verified here: a zone that has nothing else is insecure (RFC 4035 §5.2, RFC 6840 §5.2), and beside another
+/// algorithm that one counts.
+#[test]
+fn a_zone_signed_with_ed448_alone_is_insecure() {
+    let (parent, zone) =
+        (Zone::new(".", [SigAlgorithm::ED25519; 2]), Zone::new("ed448.", [SigAlgorithm::ED25519; 2]));
+    let mut anchors = TrustAnchors::none();
+    anchors.add_ds(parent.apex.as_name(), &parent.ds()).expect("an anchor");
+    let dnskey = [&SigningKey::KSK.to_be_bytes()[..], &[3, ED448], &[0x42; 57]].concat();
+    let ds = dnssec::key::ds(zone.apex.as_name(), &Dnskey::read(&dnskey).expect("a key"), Ds::SHA256);
+    let ds = ds.expect("a digest type");
+    let settings = ValidationSettings::default();
+    let (www, address) = (name("www.ed448."), vec![vec![192, 0, 2, 1]]);
+    let answer = ed448(&zone, www, Type::A, address.clone());
+    let unsigned = Reply { answer: answer.answer[..1].to_vec(), ..answer.clone() };
+    let alone = [
+        parent.dnskey(),
+        parent.answer(zone.apex, Type::DS, vec![ds.clone()]),
+        ed448(&zone, zone.apex, Type::DNSKEY, vec![dnskey]),
+    ];
+    let insecure = Security::Insecure(InsecureReason::UnsupportedAlgorithm);
+    for answer in [&answer, &forged(answer.clone()), &unsigned] {
+        assert_eq!(validate(answer, &anchors, &settings, &alone), insecure);
+    }
+    assert_eq!(InsecureReason::UnsupportedAlgorithm.extended_error().map(|info| info.0), Some(1));
+    let both = [parent.dnskey(), parent.answer(zone.apex, Type::DS, vec![ds, zone.ds()]), zone.dnskey()];
+    let good = zone.answer(www, Type::A, address);
+    assert_eq!(validate(&good, &anchors, &settings, &both), Security::Secure);
+    for answer in [&answer, &unsigned] {
+        let state = validate(answer, &anchors, &settings, &both);
+        assert!(matches!(state, Security::Bogus(_)), "{state:?}: the other algorithm was left out");
+    }
 }

@@ -1,4 +1,5 @@
-//! Denials used for other names than those they were proven for: they never deny what is there, and do deny what is not.
+//! Denials used for other names than those they were proven for: they never deny what is there, and do deny what is not. What
+//! is made of wildcards is what the zone's servers would answer.
 
 use dnssec::{ProvenDenials, Security, TrustTable, ValidationSettings, Validator};
 use testkit::name;
@@ -65,12 +66,13 @@ fn validated(reply: &Reply, table: &TrustTable) -> Ended {
     TREE.run(Validator::answer(reply.response()), &settings, &anchors, table, &mut |_, reply| Some(reply))
 }
 
-/// All that the denials among the answers to these questions teach.
+/// All that the denials and wildcards among the answers to these questions teach.
 fn learn(denials: &ProvenDenials, questions: impl Iterator<Item = (NameBuf, Type)>, table: &TrustTable) {
     for (owner, qtype) in questions {
         let reply = TREE.reply(owner, qtype);
         let ended = validated(&reply, table);
         denials.learn(1, &reply.response(), &ended.validated, Ttl::from_secs(60), 1000);
+        denials.learn_wildcards(1, &reply.response(), &ended.validated, 1000);
     }
 }
 
@@ -166,4 +168,74 @@ fn they_are_bounded_and_what_came_first_goes_first() {
     denials.clear(0);
     learn(&denials, questions(), &table);
     assert!(denials.is_empty() && denials.bytes() == 0, "there is no room");
+}
+
+/// What is made of wildcards: the answer that the zone's servers give, and proof enough for whoever validates it.
+#[test]
+fn what_is_made_of_wildcards_is_what_servers_answer() {
+    let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
+    learn(&denials, questions(), &table);
+    let (mut made, mut links) = (0, 0);
+    for zone in ZONES.iter().chain(&["test."]) {
+        for (owner, qtype) in OWNERS.iter().flat_map(|owner| TYPES.map(|qtype| (owner, qtype))) {
+            let asked = at(owner, zone);
+            let Some(wildcard) = denials.expand(1, asked.as_name(), qtype, 1000) else { continue };
+            let mut response = TREE.reply(asked, qtype).response();
+            let truth = response.sets.clone();
+            assert_eq!(truth.first(), Some(&wildcard.set), "{asked} {qtype}");
+            assert!(truth.contains(&wildcard.proof), "{asked} {qtype}: {wildcard:#?} {truth:#?}");
+            assert!(wildcard.ttl <= Ttl::from_secs(3600) && wildcard.ttl > Ttl::ZERO);
+            response.sets = vec![wildcard.set, (*wildcard.proof).clone()];
+            response.rcode = Rcode::NOERROR;
+            let (settings, anchors) = (ValidationSettings::default(), TREE.anchors());
+            let validator = Validator::answer(response);
+            let ended = TREE.run(validator, &settings, &anchors, &table, &mut |_, reply| Some(reply));
+            assert_eq!(ended.validated.security, Security::Secure, "{asked} {qtype}");
+            assert_eq!(ended.validated.leads_to, wildcard.leads_to, "{asked} {qtype}");
+            made += 1;
+            links += u32::from(wildcard.leads_to.is_some());
+        }
+    }
+    assert!(made > 20 && links > 10, "{made} {links}");
+}
+
+#[test]
+fn one_answer_of_a_wildcard_answers_for_its_other_names() {
+    for zone in ["nsec.test.", "hash.test."] {
+        let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
+        learn(&denials, [(at("x.wild", zone), Type::A)].into_iter(), &table);
+        let of = |owner: &str, qtype, now| denials.expand(1, at(owner, zone).as_name(), qtype, now);
+        let found = of("y.x.wild", Type::A, 1000).expect("known");
+        assert_eq!((found.set.rdatas, found.leads_to), (vec![vec![192, 0, 2, 4]], None));
+        assert_eq!(found.ttl, of("y.x.wild", Type::A, 1000).expect("known").ttl);
+        let later = of("y.x.wild", Type::A, 1010).expect("known");
+        assert_eq!(later.ttl.as_secs() + 10, found.ttl.as_secs());
+        assert!(of("y.x.wild", Type::A, 1000 + u64::from(found.ttl.as_secs())).is_none(), "its time is over");
+        assert!(of("y.x.wild", Type::TXT, 1000).is_none(), "of another type nothing is known");
+        assert!(of("y.x.wild", Type::ANY, 1000).is_none(), "there may be more");
+        for there in ["here.wild", "x.here.wild", "*.wild", "wild", "x.top", "www"] {
+            assert!(of(there, Type::A, 1000).is_none(), "{there}");
+        }
+        assert!(denials.expand(2, at("y.x.wild", zone).as_name(), Type::A, 1000).is_none(), "another view");
+        // Without an SOA nothing is denied.
+        assert!(denials.deny(1, at("here.wild", zone).as_name(), Type::MX, 1000).is_none());
+        denials.forget(at("anything", zone).as_name(), false);
+        assert!(denials.is_empty() && denials.bytes() == 0);
+        assert!(of("y.x.wild", Type::A, 1000).is_none());
+    }
+}
+
+#[test]
+fn large_sets_of_wildcards_are_not_kept() {
+    let (table, denials) = (TrustTable::new(1000), ProvenDenials::new(1 << 20));
+    let reply = TREE.reply(at("x.wild", "nsec.test."), Type::A);
+    let validated = validated(&reply, &table).validated;
+    let of = |count: u16| {
+        let mut response = reply.response();
+        response.sets[0].rdatas = (0..count).map(|n| n.to_be_bytes().repeat(2)).collect();
+        denials.clear(1 << 20);
+        denials.learn_wildcards(1, &response, &validated, 1000);
+        denials.expand(1, at("y.wild", "nsec.test.").as_name(), Type::A, 1000).is_some()
+    };
+    assert!(of(400) && !of(512));
 }

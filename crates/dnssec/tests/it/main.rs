@@ -3,6 +3,7 @@
 mod again;
 mod algorithms;
 mod classes;
+mod costs;
 mod denials;
 mod hostile;
 mod mutants;
@@ -10,3 +11,4 @@ mod peers;
 mod plain;
 mod rollover;
 mod support;
+mod synthesis;

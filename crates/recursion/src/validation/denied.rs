@@ -1,10 +1,11 @@
-//! Answers made of denials that were proven before (RFC 8198): nobody is asked for a name that is known not to be there.
+//! Answers made of what was proven before (RFC 8198): nobody is asked for a name that is known not to be there, nor for one
+//! that a wildcard is known to stand for.
 
 use cache::Now;
-use dnssec::{ProvenDenial, ProvenDenials, Response, Validated};
+use dnssec::{ProvenDenials, ReceivedSet, Response, Validated};
 use resolver::Inquiry;
-use wire::message::{Builder, Compressor, Full, Header, Offset, Owner, Section};
-use wire::{Class, Ttl, Type};
+use wire::message::{Builder, Compressor, Full, Header, Offset, Owner};
+use wire::{Class, LowerNameBuf, Rcode, Ttl, Type};
 
 use crate::message::Message;
 use crate::policy::Policy;
@@ -48,44 +49,97 @@ impl Service {
         }
     }
 
+    /// Takes the wildcards that an answer was made of, which was found secure.
+    pub(crate) fn learn_wildcards(
+        &self,
+        policy: &Policy,
+        inquiry: &Inquiry,
+        (response, validated): (&Response, &Validated),
+        now: Now,
+    ) {
+        if let Some(realm) = self.realm(policy, inquiry).filter(|realm| is_denied_in(policy, *realm)) {
+            self.denials.learn_wildcards(realm.number, response, validated, seconds(now));
+        }
+    }
+
     /// The answer to a question, if it is known that there is nothing.
     pub(crate) fn denied(&self, policy: &Policy, inquiry: &Inquiry, realm: Realm, now: Now) -> Option<Piece> {
-        if inquiry.checking_disabled || inquiry.qclass != Class::IN || !is_denied_in(policy, realm) {
+        if !is_synthesized(policy, inquiry, realm) {
             return None;
         }
         let name = inquiry.name.as_name();
         let denial = self.denials.deny(realm.number, name, inquiry.qtype, seconds(now))?;
-        let message = write(inquiry, &denial).ok()?;
+        let sets = denial.sets.iter().map(|set| &**set);
+        let message = write(inquiry, denial.rcode, denial.ttl, sets).ok()?;
         self.stats().denied.add();
-        Some(Piece {
-            message: Message::Own(message.into()),
-            rcode: denial.rcode,
-            authentic: realm.passes_ad,
-            negative_ttl: Some(denial.ttl),
-            stale: false,
-            info: None,
-        })
+        Some(Piece { negative_ttl: Some(denial.ttl), ..piece(message, denial.rcode, realm) })
     }
+
+    /// The answer to a question, if it is known that a wildcard stands for the name; and where it leads, if that is not its
+    /// end.
+    pub(crate) fn expanded(
+        &self,
+        policy: &Policy,
+        inquiry: &Inquiry,
+        realm: Realm,
+        now: Now,
+    ) -> Option<(Piece, Option<LowerNameBuf>)> {
+        if !is_synthesized(policy, inquiry, realm) {
+            return None;
+        }
+        let name = inquiry.name.as_name();
+        let made = self.denials.expand(realm.number, name, inquiry.qtype, seconds(now))?;
+        let message = write(inquiry, Rcode::NOERROR, made.ttl, [&made.set, &*made.proof]).ok()?;
+        // Another name may have addresses that this one may not.
+        if policy.private.as_ref().is_some_and(|private| private.offends(&message)) {
+            return None;
+        }
+        self.stats().expanded.add();
+        let leads_to = made.leads_to.map(|name| name.as_name().to_lower());
+        Some((piece(message, Rcode::NOERROR, realm), leads_to))
+    }
+}
+
+fn piece(message: Vec<u8>, rcode: Rcode, realm: Realm) -> Piece {
+    Piece {
+        message: Message::Own(message.into()),
+        rcode,
+        authentic: realm.passes_ad,
+        negative_ttl: None,
+        stale: false,
+        info: None,
+    }
+}
+
+/// Whether whoever asks gets answers that are made here.
+fn is_synthesized(policy: &Policy, inquiry: &Inquiry, realm: Realm) -> bool {
+    !inquiry.checking_disabled && inquiry.qclass == Class::IN && is_denied_in(policy, realm)
 }
 
 fn is_denied_in(policy: &Policy, realm: Realm) -> bool {
     policy.aggressive_nsec && realm.validates
 }
 
-/// The message: the SOA, and for those who have set DO its signature and what proves it.
-fn write(inquiry: &Inquiry, denial: &ProvenDenial) -> Result<Vec<u8>, Full> {
+/// The message of these RRsets: for those who have set DO with signatures, and with what proves it.
+fn write<'s>(
+    inquiry: &Inquiry,
+    rcode: Rcode,
+    ttl: Ttl,
+    sets: impl IntoIterator<Item = &'s ReceivedSet>,
+) -> Result<Vec<u8>, Full> {
     let (mut written, mut names) = (vec![0; ROOM], Compressor::small());
     let mut header = Header::query(0).reply();
-    header.set_rcode(denial.rcode);
+    header.set_rcode(rcode);
     let mut b = Builder::new(&mut written, ROOM, header, &mut names);
     b.question(inquiry.name.as_name(), inquiry.qtype, inquiry.qclass)?;
     b.learn(inquiry.name.as_name(), Offset::QNAME);
-    for set in denial.sets.iter().filter(|set| inquiry.dnssec_ok || set.rtype == Type::SOA) {
+    let is_proof = |set: &ReceivedSet| matches!(set.rtype, Type::NSEC | Type::NSEC3);
+    for set in sets.into_iter().filter(|set| inquiry.dnssec_ok || !is_proof(set)) {
         let own = set.rdatas.iter().map(|rdata| (set.rtype, rdata));
         let signatures = set.signatures.iter().map(|signature| (Type::RRSIG, &signature.rdata));
         for (rtype, rdata) in own.chain(signatures.filter(|_| inquiry.dnssec_ok)) {
             let owner = Owner::Name(set.owner.as_name());
-            b.record(Section::Authority, owner, rtype, inquiry.qclass, denial.ttl, rdata)?;
+            b.record(set.section, owner, rtype, inquiry.qclass, ttl, rdata)?;
         }
     }
     let len = b.finish();

@@ -659,6 +659,10 @@ impl Validations {
             let proven = (response, &validated);
             self.service.learn_denial(turn.policy, &job.inquiry, proven, ttl, turn.at.cache);
         }
+        if let Some(response) = job.validator.response() {
+            let proven = (response, &validated);
+            self.service.learn_wildcards(turn.policy, &job.inquiry, proven, turn.at.cache);
+        }
         let form = Mutex::new(Form::of(job.validator.response(), &validated));
         let Job { answer, asked, budget, .. } = *job;
         let mut state = lock(&self.state);

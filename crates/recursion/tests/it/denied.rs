@@ -1,6 +1,6 @@
-//! Names that nobody is asked for, since it is proven that they are not there (RFC 8198).
+//! Names that nobody is asked for, since it is proven that they are not there, or that a wildcard stands for them (RFC 8198).
 
-use recursion::PolicyConfig;
+use recursion::{PolicyConfig, PrivateConfig};
 use wire::Ttl;
 
 use crate::support::ask;
@@ -15,6 +15,10 @@ fn with_denials(change: impl FnOnce(&mut PolicyConfig)) -> Validated {
 
 fn denied(with: &Validated) -> u64 {
     with.world.service.stats().denied.get()
+}
+
+fn expanded(with: &Validated) -> u64 {
+    with.world.service.stats().expanded.get()
 }
 
 #[test]
@@ -94,4 +98,86 @@ fn what_is_not_secure_denies_nothing_else() {
     assert_eq!(with.says("nothing.opt.test. A do"), "NXDOMAIN rd ra");
     with.world.miss(&ask("nothing0.opt.test. A do"));
     assert_eq!(denied(&with), 0);
+}
+
+#[test]
+fn one_name_of_a_wildcard_answers_for_the_others() {
+    for zone in ["nsec.test.", "hash.test."] {
+        // Where names are hashed what is known of x says nothing of its neighbours.
+        let mut with = with_denials(|_| {});
+        assert_eq!(with.says(&format!("x.wild.{zone} A do")), "NOERROR rd ra ad");
+        let asked = with.asked.len();
+        let signed = with.world.hit(&ask(&format!("y.x.wild.{zone} A do")));
+        assert_eq!(signed.says(), "NOERROR rd ra ad");
+        let [answers, proof] = [signed.answers(), signed.authorities()];
+        assert!(answers.len() == 2 && answers[0].starts_with("y.x.wild"), "{answers:?}");
+        assert!(answers[0].contains(" A 192.0.2.4") && answers[1].contains("RRSIG"), "{answers:?}");
+        assert!(proof.len() == 2 && proof[0].contains("NSEC") && proof[1].contains("RRSIG"), "{proof:?}");
+        let plain = with.world.hit(&ask(&format!("z.x.wild.{zone} A ad")));
+        assert_eq!((plain.says(), plain.answers().len()), ("NOERROR rd ra ad".into(), 1));
+        assert_eq!(plain.authorities(), [""; 0]);
+        assert_eq!(with.world.hit(&ask(&format!("z.x.wild.{zone} A"))).says(), "NOERROR rd ra");
+        assert_eq!((with.asked.len(), expanded(&with)), (asked, 3), "nobody was asked");
+        // What is there, and what is not known, is asked for.
+        for question in ["here.wild.ZONE A do", "z.x.wild.ZONE TXT do", "x.top.ZONE A do"] {
+            with.world.miss(&ask(&question.replace("ZONE", zone)));
+            with.run();
+            with.world.late();
+        }
+        // By now it is known that the wildcard has no such records.
+        let none = with.world.hit(&ask(&format!("w.x.wild.{zone} TXT do")));
+        assert_eq!((none.says(), none.answers().len()), ("NOERROR rd ra ad".into(), 0));
+        assert_eq!((expanded(&with), denied(&with)), (3, 1));
+    }
+}
+
+#[test]
+fn an_alias_that_a_wildcard_stands_for_is_followed() {
+    let mut with = with_denials(|_| {});
+    assert_eq!(with.says("x.walias.nsec.test. A do"), "NOERROR rd ra ad");
+    assert_eq!(with.says("www.nsec.test. A do"), "NOERROR rd ra ad");
+    let asked = with.asked.len();
+    let known = with.world.hit(&ask("y.walias.nsec.test. A do"));
+    assert_eq!((known.says(), known.answers().len()), ("NOERROR rd ra ad".into(), 5), "{known:?}");
+    assert_eq!(with.asked.len(), asked, "both are known");
+    let alias = with.world.hit(&ask("z.walias.nsec.test. CNAME do"));
+    assert_eq!((alias.says(), alias.answers().len()), ("NOERROR rd ra ad".into(), 2), "{alias:?}");
+    // Where it leads is asked for by itself.
+    assert_eq!(with.says("z.walias.nsec.test. TXT do"), "NOERROR rd ra ad");
+    assert_eq!(with.asked[asked..], ["www.nsec.test. TXT do cd"]);
+}
+
+#[test]
+fn what_a_wildcard_has_is_used_no_longer_than_all_of_it_may_be_kept() {
+    let mut with = with_denials(|_| {});
+    let ttl = with.resolve("x.wild.nsec.test. A do").ttl().expect("a record").as_secs();
+    with.world.after(u64::from(ttl) - 10);
+    let left = with.world.hit(&ask("y.wild.nsec.test. A do"));
+    assert!(left.ttl().is_some_and(|left| left <= Ttl::from_secs(10)), "{left:?}");
+    with.world.after(11);
+    with.world.miss(&ask("z.wild.nsec.test. A do"));
+}
+
+#[test]
+fn no_wildcard_is_used_against_what_the_operator_or_the_client_says() {
+    let mut with = with_denials(|policy| {
+        policy.private = PrivateConfig {
+            blocks: vec!["192.0.2.4/32".parse().expect("a network")],
+            exempt: vec![testkit::name("x.wild.nsec.test.").as_name().to_lower()],
+        };
+    });
+    assert_eq!(with.says("x.wild.nsec.test. A do"), "NOERROR rd ra ad");
+    with.world.miss(&ask("y.wild.nsec.test. A do"));
+    with.run();
+    assert_eq!(with.world.later().answers(), [""; 0], "the address is withheld");
+    let mut with = with_denials(|_| {});
+    with.says("x.wild.nsec.test. A do");
+    with.world.miss(&ask("y.wild.nsec.test. A do cd"));
+    let mut with = with_denials(|policy| policy.aggressive_nsec = false);
+    with.says("x.wild.nsec.test. A do");
+    with.world.miss(&ask("y.wild.nsec.test. A do"));
+    let mut with = with_denials(|_| {});
+    with.says("x.wild.opt.test. A do");
+    with.world.miss(&ask("y.wild.opt.test. A do"));
+    assert_eq!(expanded(&with), 0);
 }

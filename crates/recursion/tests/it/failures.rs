@@ -116,3 +116,18 @@ fn why_a_question_gets_servfail_is_reported_for_the_log() {
     ];
     assert_eq!(told[..], expected);
 }
+
+/// TsuNAME: clients who go on asking what nobody can say. Servers are asked once in two seconds.
+#[test]
+fn a_thousand_retries_in_a_minute_are_thirty_lookups() {
+    let (mut world, mut lookups) = (World::new(|_| {}), 0);
+    for retry in 1..=1000 {
+        if world.ask(&ask("www.example. A")).is_none() {
+            lookups += 1;
+            world.failed("www.example. A", LookupFailure::NoServers);
+            assert_eq!(world.later().says(), "SERVFAIL rd ra EDE 22");
+        }
+        world.after(u64::from(retry % 17 == 0));
+    }
+    assert_eq!((lookups, world.service.stats().remembered_failures.get()), (30, 970));
+}

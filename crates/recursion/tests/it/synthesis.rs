@@ -2,9 +2,10 @@
 
 use recursion::{Dns64Config, PolicyConfig};
 use resolver::LookupFailure;
-use wire::Rcode;
+use wire::{Rcode, Type};
 
 use crate::support::{SOA, Upstream, World, ask, data, denial, domain};
+use crate::validation::{Validated, forged};
 
 const WWW: [&str; 1] = ["www.example. 600 A 8.8.8.8"];
 const MADE: &str = "www.example. 300 AAAA 64:ff9b::808:808";
@@ -144,4 +145,20 @@ fn when_it_is_turned_off_meanwhile_the_client_gets_the_answer_to_its_question() 
     let reply = world.later();
     assert_eq!((reply.says(), reply.answers().len()), ("NOERROR rd ra".into(), 0));
     assert_eq!(reply.authorities(), [SOA.replace("900", "300")]);
+}
+
+/// CVE-2026-50243, class 22 of mistakes: what rewrites answers gets nothing of a bogus one.
+#[test]
+fn class_22_nothing_is_made_of_what_is_bogus() {
+    // The other prefix is not for addresses of documents (RFC 6052 §3.1).
+    let with_dns64 = |policy: &mut PolicyConfig| {
+        policy.dns64 = Some(Dns64Config::new("2001:db8:64::/96".parse().expect("a network")));
+    };
+    let mut with = Validated::new(with_dns64);
+    assert_eq!(with.resolve("www.nsec.test. AAAA").answers().len(), 2);
+    let mut with =
+        Validated { server: |inquiry, reply| forged(inquiry, reply, Type::A), ..Validated::new(with_dns64) };
+    assert_eq!(with.says("www.nsec.test. AAAA"), "SERVFAIL rd ra EDE 6");
+    assert_eq!(with.says("www.nsec.test. AAAA"), "SERVFAIL rd ra EDE 6");
+    assert_eq!(with.world.service.stats().synthesized.get(), 0);
 }

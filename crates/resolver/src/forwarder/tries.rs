@@ -26,8 +26,11 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     pub(super) fn ask_next(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get(&id) else { return };
         if lookup.walk.is_some() && !has_fresh(lookup) {
-            // None is left but those that were asked: others may have addresses, too.
-            self.seek(id, now, actions);
+            // None is left but those that were asked: others may have addresses, too, which other lookups may have found by
+            // now.
+            if !self.add_addresses(id, now) {
+                self.seek(id, now, actions);
+            }
         }
         let Some(lookup) = self.lookups.get(&id) else { return };
         match select::next(&lookup.asked, &self.servers, &self.config, &mut self.random) {

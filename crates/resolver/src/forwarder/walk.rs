@@ -202,7 +202,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 
     /// Has the addresses that are known by now asked, in any order. Whether there are new ones.
-    fn add_addresses(&mut self, id: LookupId, now: Instant) -> bool {
+    pub(super) fn add_addresses(&mut self, id: LookupId, now: Instant) -> bool {
         let walk = self.lookups.get(&id).and_then(|lookup| lookup.walk.as_ref());
         let Some(cut) = walk.map(|walk| Arc::clone(&walk.cut)) else { return false };
         let mut addresses = Vec::new();

@@ -47,7 +47,7 @@ impl Figures for RecursionFigures {
         let (denials, denial_bytes) = recursive.service.proven_denials();
         out.gauge(
             "cache_denials",
-            "NSEC and NSEC3 records that deny names (aggressive-nsec)",
+            "NSEC and NSEC3 records that deny names, and RRsets of wildcards (aggressive-nsec)",
             denials as f64,
         )?;
         out.gauge(

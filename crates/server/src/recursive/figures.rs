@@ -17,7 +17,7 @@ pub fn recursion_counts(recursive: &Recursive) -> Vec<Described> {
 }
 
 /// What the service and its cache count.
-fn service_counts(recursive: &Recursive) -> [Described; 13] {
+fn service_counts(recursive: &Recursive) -> [Described; 14] {
     let stats = recursive.service.stats();
     let cache = recursive.service.cache().stats();
     [
@@ -35,6 +35,11 @@ fn service_counts(recursive: &Recursive) -> [Described; 13] {
             "cache_denied",
             "Questions denied by what NSEC or NSEC3 records of other answers prove (aggressive-nsec)",
             stats.denied.get(),
+        ),
+        (
+            "cache_expanded",
+            "Questions answered with records of a wildcard that were known from other names (aggressive-nsec)",
+            stats.expanded.get(),
         ),
         (
             "cache_failures_served",

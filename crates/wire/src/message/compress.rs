@@ -5,6 +5,9 @@
 //! reused from one to the next.
 //!
 //! A name is only compressed where letter case agrees: a reader sees each name as it was written.
+//!
+//! Whoever can choose names can choose them so that all their suffixes have one hash. So a suffix is looked for in so many
+//! slots and a name held against so many others, and where that is not enough it is written out, which is only longer.
 
 use super::layout::{MAX_POINTERS, Offset, POINTER, POINTER_LEN};
 use crate::name::{MAX_LABELS, Name};
@@ -18,6 +21,11 @@ struct Slot {
 
 const FREE: Slot = Slot { hash: 0, offset: 0 };
 const GONE: u16 = u16::MAX;
+
+/// Slots that a suffix may be in, from that of its hash on. In a table as full as it gets hardly one lies further away.
+const REACHED: usize = 64;
+/// What suffixes of one name are compared with, all together: what has the same hash. Mostly that is the one that is found.
+const COMPARED: u32 = 16;
 
 /// The set of names a message already holds.
 pub struct Compressor {
@@ -67,33 +75,33 @@ impl Compressor {
         if self.used == 0 {
             return None;
         }
-        let mut deepest = DEEPEST;
+        let mut left = Left { deepest: DEEPEST, compared: COMPARED };
         (0..suffixes.count).find_map(|labels| {
             let (suffix, hash) = (suffixes.wire(labels), suffixes.hashes[labels]);
-            let found = self.probe(message, suffix, hash, &mut deepest).and_then(Offset::pointer);
+            let found = self.probe(message, suffix, hash, &mut left).and_then(Offset::pointer);
             found.map(|pointer| (labels, pointer))
         })
     }
 
     /// Where `suffix` stands and follows at most `deepest` pointers, which becomes 0 if it only stands deeper.
-    fn probe(&self, message: &[u8], suffix: &[u8], hash: u16, deepest: &mut usize) -> Option<Offset> {
+    fn probe(&self, message: &[u8], suffix: &[u8], hash: u16, left: &mut Left) -> Option<Offset> {
         let mask = self.slots.len() - 1;
-        let (mut at, mut too_deep) = (hash as usize & mask, false);
-        loop {
-            let slot = self.slots[at];
+        let (first, mut too_deep) = (hash as usize, false);
+        for at in first..first + REACHED {
+            let slot = self.slots[at & mask];
             if slot.offset == 0 {
                 break;
             }
             if slot.hash == hash && slot.offset != GONE {
+                left.compared = left.compared.checked_sub(1)?;
                 match depth_at(message, slot.offset as usize, suffix) {
-                    Some(depth) if depth <= *deepest => return Offset::new(slot.offset as usize),
+                    Some(depth) if depth <= left.deepest => return Offset::new(slot.offset as usize),
                     depth => too_deep |= depth.is_some(),
                 }
             }
-            at = (at + 1) & mask;
         }
         if too_deep {
-            *deepest = 0;
+            left.deepest = 0;
         }
         None
     }
@@ -108,14 +116,22 @@ impl Compressor {
             if offset >= Offset::REACH || self.used * 4 >= self.slots.len() * 3 {
                 return;
             }
-            let mut at = hash as usize & mask;
-            while self.slots[at].offset != 0 {
-                at = (at + 1) & mask;
+            let first = hash as usize;
+            let slot = (first..first + REACHED).find(|at| self.slots[at & mask].offset == 0);
+            if let Some(at) = slot {
+                self.slots[at & mask] = Slot { hash, offset: offset as u16 };
+                self.used += 1;
             }
-            self.slots[at] = Slot { hash, offset: offset as u16 };
-            self.used += 1;
         }
     }
+}
+
+/// What is left of the work that finding one name may be.
+struct Left {
+    /// The most pointers that what is found may follow.
+    deepest: usize,
+    /// What its suffixes may still be compared with.
+    compared: u32,
 }
 
 /// The suffixes of a name but for the root, longest first: where each begins in the name, and its hash.
@@ -206,5 +222,54 @@ fn depth_at(message: &[u8], mut offset: usize, mut name: &[u8]) -> Option<usize>
             return None;
         }
         (name, offset, depth) = (rest, target, depth + 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::NameBuf;
+
+    /// A name of labels of two bytes, all of whose suffixes have the hash of the first of them.
+    fn colliding(labels: usize, number: u16) -> NameBuf {
+        let mut name = NameBuf::ROOT;
+        for label in 0..labels {
+            let [high, low] = (number.wrapping_mul(251).wrapping_add(label as u16)).to_be_bytes();
+            name = NameBuf::prepend(&[high, low], name.as_name()).expect("it is short enough");
+        }
+        name
+    }
+
+    fn suffixes<'n>(name: &'n NameBuf, hash: u16) -> Suffixes<'n> {
+        Suffixes { hashes: [hash; MAX_LABELS], ..Suffixes::of(name.as_name()) }
+    }
+
+    /// CVE-2024-8508, CVE-2026-44390: names whose suffixes all have one hash do not make writing the next one slow.
+    #[test]
+    fn names_that_collide_cost_no_more_than_others() {
+        let mut names = Compressor::large();
+        let mut message = vec![0; 12];
+        let mut written = 0;
+        for number in 0..64 {
+            let name = colliding(80, number);
+            let before = Offset::new(message.len()).expect("it is within reach");
+            names.insert(&suffixes(&name, 4711), usize::MAX, before);
+            message.extend_from_slice(name.as_name().as_wire());
+            written += 80;
+        }
+        assert!(written > 5000 && names.used == REACHED, "{} of {written} are kept", names.used);
+        // Another one is compared with a few of them, and not once for each of its suffixes.
+        let other = colliding(80, 1000);
+        let mut left = Left { deepest: DEEPEST, compared: COMPARED };
+        let other = suffixes(&other, 4711);
+        let found = (0..80).find_map(|at| names.probe(&message, other.wire(at), 4711, &mut left));
+        assert_eq!((found, left.compared), (None, 0));
+        assert_eq!(names.find(&message, &other), None);
+        // What does not collide is found beside them.
+        let plain: NameBuf = "www.example.".parse().expect("a name");
+        let at = Offset::new(message.len()).expect("it is within reach");
+        names.insert(&Suffixes::of(plain.as_name()), usize::MAX, at);
+        message.extend_from_slice(plain.as_name().as_wire());
+        assert_eq!(names.find(&message, &Suffixes::of(plain.as_name())), at.pointer().map(|to| (0, to)));
     }
 }

@@ -27,9 +27,10 @@ keys! {
         /// Answer that a name does not exist if a name above it is known not to (RFC 8020).
         live "nxdomain-cut" nxdomain_cut: bool = true, example false;
         /// Answer that a name, or its records of a type, do not exist if NSEC or NSEC3 records of validated answers say so of
-        /// all names between two (RFC 8198). Nobody is asked for those then. NSEC3 with opt-out does not count.
+        /// all names between two, and answer for those with the records of a wildcard that was met already (RFC 8198). Nobody
+        /// is asked for them then. NSEC3 with opt-out does not count.
         live "aggressive-nsec" aggressive_nsec: bool = true, example false;
-        /// Memory for such records; those that came first go first.
+        /// Memory for such records, those of wildcards included; those that came first go first.
         live "aggressive-nsec-size" denials: Size<{ 64 << 10 }, { 1 << 30 }> = Size(16 << 20), example "64MiB";
         /// Most CNAME records followed for one answer from the names of one rule to those of another, or, where names are
         /// found step by step, from one zone to another.
