@@ -202,21 +202,7 @@ fn server_section(work: &mut Work, all: &[&Statement]) {
             work.in_key(found, Section::Server, key);
         }
     }
-    match last(all, "username") {
-        None => work.nomen.server.text("user", "nsd"),
-        Some(found) if found.value().is_empty() => {
-            work.ledger.unneeded(found, "nomen stays who it is unless `user` of [server] says otherwise");
-        }
-        Some(found) => {
-            // `user.group` is how NSD writes both.
-            let (user, group) = found.value().split_once('.').unwrap_or((found.value(), ""));
-            work.nomen.server.text("user", user);
-            if !group.is_empty() {
-                work.nomen.server.text("group", group);
-            }
-            work.in_key(found, Section::Server, "user");
-        }
-    }
+    user(work, all);
     let sizes: Vec<&Statement> =
         ["ipv4-edns-size", "ipv6-edns-size"].iter().filter_map(|key| last(all, key)).collect();
     let least = sizes.iter().filter_map(|found| units::size(found.value())).min();
@@ -258,6 +244,25 @@ fn server_section(work: &mut Work, all: &[&Statement]) {
             Outcome::Missing,
             "NSD limits the rate of answers to a network to 200 a second by default; nomen limits none",
         );
+    }
+}
+
+/// Whom the process becomes.
+fn user(work: &mut Work, all: &[&Statement]) {
+    match last(all, "username") {
+        None => work.nomen.server.text("user", "nsd"),
+        Some(found) if found.value().is_empty() => {
+            work.ledger.unneeded(found, "nomen stays who it is unless `user` of [server] says otherwise");
+        }
+        Some(found) => {
+            // `user.group` is how NSD writes both.
+            let (user, group) = found.value().split_once('.').unwrap_or((found.value(), ""));
+            work.nomen.server.text("user", user);
+            if !group.is_empty() {
+                work.nomen.server.text("group", group);
+            }
+            work.in_key(found, Section::Server, "user");
+        }
     }
 }
 

@@ -338,6 +338,33 @@ fn option(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
             work.recurse().text("qname-minimisation", word);
             work.in_key(statement, Section::Resolver, "qname-minimisation");
         }
+        "max-cache-size"
+            if statement.value().ends_with('%')
+                || ["default", "unlimited", "0"].contains(&statement.value()) =>
+        {
+            work.ledger.differs(
+                statement,
+                "nomen's cache has a size in bytes, of 256 MiB unless `cache-size` says otherwise",
+            );
+        }
+        "allow-query-cache-on" | "allow-query" | "blackhole" if for_all(statement, key == "blackhole") => {
+            work.ledger.unneeded(statement, "nomen does so anyway");
+        }
+        _ if in_own_way(work, frame, statement) => {}
+        _ => {
+            let found = rule(RULES, key);
+            let found =
+                found.filter(|rule| !matches!(rule, Rule::Unneeded(_) | Rule::Missing(_) | Rule::Text(..)));
+            if let Some(rule) = found {
+                work.apply(statement, rule);
+            }
+        }
+    }
+}
+
+/// Statements whose values mean more than one thing, or more than one key. Returns whether it was one.
+fn in_own_way(work: &mut Work, frame: &Frame<'_>, statement: &Statement) -> bool {
+    match statement.key() {
         "query-source" | "query-source-v6" if work.nomen.resolver.is_some() => {
             query_source(work, statement);
         }
@@ -367,27 +394,9 @@ fn option(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
         }
         "deny-answer-addresses" if work.nomen.resolver.is_some() => deny_answers(work, frame, statement),
         "min-transfer-rate-in" => transfer_rate(work, statement),
-        "max-cache-size"
-            if statement.value().ends_with('%')
-                || ["default", "unlimited", "0"].contains(&statement.value()) =>
-        {
-            work.ledger.differs(
-                statement,
-                "nomen's cache has a size in bytes, of 256 MiB unless `cache-size` says otherwise",
-            );
-        }
-        "allow-query-cache-on" | "allow-query" | "blackhole" if for_all(statement, key == "blackhole") => {
-            work.ledger.unneeded(statement, "nomen does so anyway");
-        }
-        _ => {
-            let found = rule(RULES, key);
-            let found =
-                found.filter(|rule| !matches!(rule, Rule::Unneeded(_) | Rule::Missing(_) | Rule::Text(..)));
-            if let Some(rule) = found {
-                work.apply(statement, rule);
-            }
-        }
+        _ => return false,
     }
+    true
 }
 
 /// `query-source [address] ADDRESS`; `none` asks over the other family alone.

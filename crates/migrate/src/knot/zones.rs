@@ -255,6 +255,11 @@ fn zone_keys(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &m
     }
     let updated = keys.get("allow-update").is_some() || keys.get("update-policy").is_some();
     contents(work, entries, secondary, keys);
+    history(work, entries, updated, secondary, keys);
+}
+
+/// What becomes of changes: their serial numbers, the zone's file, what is kept of them.
+fn history(work: &mut Work, entries: &Entries<'_>, updated: bool, secondary: bool, keys: &mut Keys) {
     let journal = updated || secondary || keys.get("ixfr-from-differences").is_some();
     if let Some(found) = entries.get("serial-policy") {
         let word = match found.value() {
@@ -375,11 +380,7 @@ fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: 
             if !has_action(item, action) {
                 continue;
             }
-            if let Some(entry) = item.block().iter().find(|entry| CONDITIONS.contains(&entry.key())) {
-                work.ledger.missing(entry, "nomen cannot ask for that of clients; its clients do not pass");
-                if is_deny(item) {
-                    denied.push(refused(None, None));
-                }
+            if is_conditional(work, item, &mut denied) {
                 continue;
             }
             let deny = is_deny(item);
@@ -416,6 +417,11 @@ fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: 
             _ => keys.texts(ours, list),
         }
     }
+    queries(work, found, &items);
+}
+
+/// Who may ask is not limited here.
+fn queries(work: &mut Work, found: &Statement, items: &[&Statement]) {
     if items.iter().any(|item| has_action(item, "query")) {
         work.ledger.part(
             &found.span,
@@ -436,6 +442,18 @@ fn has_action(item: &Statement, action: &str) -> bool {
 
 /// What an item of `acl` may ask of a client that nomen cannot find out.
 const CONDITIONS: [&str; 3] = ["protocol", "cert-key", "cert-hostname"];
+
+/// Whether an item asks for that. Its clients do not pass, and whom it refuses is anybody.
+fn is_conditional(work: &mut Work, item: &Statement, denied: &mut Vec<Member>) -> bool {
+    let found = item.block().iter().find(|entry| CONDITIONS.contains(&entry.key()));
+    if let Some(entry) = found {
+        work.ledger.missing(entry, "nomen cannot ask for that of clients; its clients do not pass");
+        if is_deny(item) {
+            denied.push(refused(None, None));
+        }
+    }
+    found.is_some()
+}
 
 fn is_deny(item: &Statement) -> bool {
     item.find("deny").is_some_and(|deny| units::switch(deny.value()) == Some(true))

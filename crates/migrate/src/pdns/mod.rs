@@ -279,48 +279,50 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
         backend(work, &parsed.statements, &folder, &shared, retold);
         zones = parsed.statements;
     }
-    for statement in &all {
-        match statement.key() {
-            "loglevel" => loglevel(work, statement),
-            "webserver" => webserver(work, &all, statement),
-            "xfr-max-received-mbytes" => {
-                let bytes =
-                    statement.value().parse::<u64>().ok().and_then(|count| count.checked_mul(1 << 20));
-                work.number(statement, Section::Transfers, "incoming-max-size", bytes);
-            }
-            "launch" | "bind-config" | "local-address" | "local-port" | "local-ipv6" => {}
-            key => {
-                let done = [
-                    "allow-axfr-ips",
-                    "also-notify",
-                    "master",
-                    "primary",
-                    "slave",
-                    "secondary",
-                    "disable-axfr",
-                    "dnsupdate",
-                    "allow-dnsupdate-from",
-                    "forward-dnsupdate",
-                    "query-local-address",
-                    "query-local-address6",
-                    "trusted-notification-proxy",
-                    "slave-renotify",
-                    "secondary-do-renotify",
-                ];
-                if let Some(rule) =
-                    rule(RULES, key).or_else(|| rule(PROCESS, key)).filter(|_| !done.contains(&key))
-                {
-                    work.apply(statement, rule);
-                }
-            }
-        }
-    }
+    all.iter().for_each(|statement| simple(work, &all, statement));
     unset_group(work);
     work.ledger.sweep(&all, &explain);
     work.ledger.sweep(&zones, &explain_backend);
     #[cfg(test)]
     assert_eq!(work.ledger.unaccounted(&all) + work.ledger.unaccounted(&zones), 0);
     Ok(())
+}
+
+/// Statements that hold for the server as a whole.
+fn simple(work: &mut Work, all: &[Statement], statement: &Statement) {
+    match statement.key() {
+        "loglevel" => loglevel(work, statement),
+        "webserver" => webserver(work, all, statement),
+        "xfr-max-received-mbytes" => {
+            let bytes = statement.value().parse::<u64>().ok().and_then(|count| count.checked_mul(1 << 20));
+            work.number(statement, Section::Transfers, "incoming-max-size", bytes);
+        }
+        "launch" | "bind-config" | "local-address" | "local-port" | "local-ipv6" => {}
+        key => {
+            let done = [
+                "allow-axfr-ips",
+                "also-notify",
+                "master",
+                "primary",
+                "slave",
+                "secondary",
+                "disable-axfr",
+                "dnsupdate",
+                "allow-dnsupdate-from",
+                "forward-dnsupdate",
+                "query-local-address",
+                "query-local-address6",
+                "trusted-notification-proxy",
+                "slave-renotify",
+                "secondary-do-renotify",
+            ];
+            if let Some(rule) =
+                rule(RULES, key).or_else(|| rule(PROCESS, key)).filter(|_| !done.contains(&key))
+            {
+                work.apply(statement, rule);
+            }
+        }
+    }
 }
 
 /// A group without a user means nothing here, and an empty name nobody.
@@ -502,9 +504,15 @@ fn shared(work: &mut Work, all: &[Statement]) -> Keys {
     for found in RENOTIFY.iter().flat_map(|key| of(all, key)) {
         work.ledger.translated(found, "`notify` of zones with primaries, or none");
     }
-    let updates = is_on(all, "dnsupdate");
+    updates(work, all, &mut keys);
+    keys
+}
+
+/// Dynamic updates: those of zones from primaries are passed on.
+fn updates(work: &mut Work, all: &[Statement], keys: &mut Keys) {
+    let on = is_on(all, "dnsupdate");
     for found in of(all, "dnsupdate") {
-        match updates {
+        match on {
             true => work.ledger.missing(
                 found,
                 "the bind backend takes no updates; write `allow-update` into the zones that are to",
@@ -514,17 +522,16 @@ fn shared(work: &mut Work, all: &[Statement]) -> Keys {
     }
     let forward = of(all, "forward-dnsupdate").last();
     let from = of(all, "allow-dnsupdate-from").last();
-    if updates && forward.is_none_or(|found| units::switch(found.value()) == Some(true)) {
+    if on && forward.is_none_or(|found| units::switch(found.value()) == Some(true)) {
         let clients = networks(work, from, from.map_or("127.0.0.0/8,::1", Statement::value));
         keys.texts("forward-updates", clients);
     }
     for found in [from, forward].into_iter().flatten() {
-        match updates {
+        match on {
             true => work.ledger.translated(found, "`forward-updates` of zones with primaries"),
             false => work.ledger.unneeded(found, "`dnsupdate` is off"),
         }
     }
-    keys
 }
 
 /// Whether secondaries tell others of what they have received.

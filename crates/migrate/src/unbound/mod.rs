@@ -121,15 +121,7 @@ fn server_section(work: &mut Work, all: &[&Statement], directory: &Path) {
                     .unneeded(statement, "nomen stays who it is unless `user` of [server] says otherwise"),
                 _ => work.apply(statement, Rule::Text(Section::Server, "user")),
             },
-            "qname-minimisation" => {
-                let word = match (units::switch(statement.value()), is_on(all, "qname-minimisation-strict")) {
-                    (Some(false), _) => "off",
-                    (_, true) => "strict",
-                    _ => "relaxed",
-                };
-                work.recurse().text("qname-minimisation", word);
-                work.in_key(statement, Section::Resolver, "qname-minimisation");
-            }
+            "qname-minimisation" => minimisation(work, all, statement),
             "root-hints" => work.hints.push((join(directory, statement.value()), statement.span.clone())),
             "module-config" => modules(work, statement),
             "dns64-prefix" => match Network::parse(statement.value()) {
@@ -160,6 +152,16 @@ fn server_section(work: &mut Work, all: &[&Statement], directory: &Path) {
     if work.recurse().get("private-domains").is_some() && work.recurse().get("private-addresses").is_none() {
         work.recurse().remove("private-domains");
     }
+}
+
+fn minimisation(work: &mut Work, all: &[&Statement], statement: &Statement) {
+    let word = match (units::switch(statement.value()), is_on(all, "qname-minimisation-strict")) {
+        (Some(false), _) => "off",
+        (_, true) => "strict",
+        _ => "relaxed",
+    };
+    work.recurse().text("qname-minimisation", word);
+    work.in_key(statement, Section::Resolver, "qname-minimisation");
 }
 
 /// Keys whose rule is only for words about them: their work is done elsewhere.
