@@ -129,9 +129,7 @@ fn zones(out: &mut String, nomen: &Nomen) {
     let mut patterns: Vec<Option<String>> = vec![None; groups.len()];
     for (zone, group) in nomen.zones.iter().zip(&members) {
         if let (Some(_), None, Some(file)) = (&names[*group], &patterns[*group], &zone.file) {
-            // One that none of the zones fits would only puzzle whoever reads it.
-            patterns[*group] = Some(pattern(&zone.name, file))
-                .filter(|pattern| filled(pattern, &zone.name).as_ref() == Some(file));
+            patterns[*group] = Some(pattern(&zone.name, file));
         }
     }
     for (((keys, ..), name), pattern) in groups.iter().zip(&names).zip(&patterns) {
@@ -242,26 +240,6 @@ mod tests {
         assert!(text.contains("[[zone]]\nname = \"a\"\ntemplate = \"primary\"\n"), "{text}");
         assert_eq!(text.matches("template = \"primary\"").count(), 2, "{text}");
         assert!(text.ends_with("[[zone]]\nname = \"d\"\nfile = \"/z/d\"\n"), "{text}");
-    }
-
-    #[test]
-    fn a_template_has_no_file_that_none_of_its_zones_has() {
-        let mut keys = Keys::default();
-        keys.add("allow-transfer", "any");
-        let zone = |name: &str, file: &str| Zone {
-            name: name.into(),
-            file: Some(file.into()),
-            template: None,
-            keys: keys.clone(),
-            span: None,
-        };
-        let of = |zones: Vec<Zone>| text(&Nomen { zones, ..Nomen::default() }, "");
-        assert!(!of(vec![zone("a", "/z/db.1"), zone("b", "/z/db.2")]).contains("{zone}"));
-        let some = of(vec![zone("a", "/z/db.1"), zone("b", "/z/db.b")]);
-        assert!(
-            some.contains("file = \"/z/db.{zone}\"\n") && some.contains("file = \"/z/db.1\"\n"),
-            "{some}"
-        );
     }
 
     #[test]
