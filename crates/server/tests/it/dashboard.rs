@@ -15,7 +15,7 @@ const COLUMNS: u64 = 24;
 const PANELS: [&str; 5] = ["row", "stat", "timeseries", "table", "text"];
 const UNITS: [&str; 8] = ["short", "s", "ops", "qps", "Bps", "bytes", "percentunit", "dateTimeFromNow"];
 /// Variables that Grafana has by itself.
-const BUILT_IN: [&str; 3] = ["__rate_interval", "__interval", "__range"];
+const BUILT_IN: [&str; 4] = ["__all", "__rate_interval", "__interval", "__range"];
 
 fn in_tree(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
