@@ -41,14 +41,32 @@ const NO_ANCHOR: &str = "it is no trust anchor: a DS or DNSKEY record of a key t
 /// The anchors that were found.
 #[derive(Debug, Default)]
 pub(crate) struct Anchors {
-    /// As nomen's configuration has them, and whether they are the public root's.
-    lines: Vec<(String, bool)>,
+    found: Vec<Anchor>,
     /// Whether the peer has those of the public root beside them.
     pub(crate) public_root: bool,
+    /// Whether those follow their zone (RFC 5011).
+    pub(crate) root_followed: bool,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Anchor {
+    /// As nomen's configuration has it.
+    line: String,
+    /// Whether it is one of the public root's.
+    root: bool,
+    /// Whether it follows its zone (RFC 5011).
+    followed: bool,
 }
 
 /// Adds an anchor. Returns whether it is one of the public root.
-fn add(work: &mut Work, owner: &str, kind: &str, data: &[&str]) -> Result<bool, &'static str> {
+fn add(
+    work: &mut Work,
+    owner: &str,
+    kind: &str,
+    data: &[&str],
+    followed: bool,
+) -> Result<bool, &'static str> {
     let owner = domain(owner).ok_or("its name is not a domain name")?;
     let (numbers, rest) = data.split_at_checked(3).ok_or(NO_ANCHOR)?;
     let rest: String = rest.concat().split_whitespace().collect();
@@ -75,20 +93,38 @@ fn add(work: &mut Work, owner: &str, kind: &str, data: &[&str]) -> Result<bool, 
     };
     let root = owner == "." && ROOT.iter().any(known);
     let dot = if owner == "." { "" } else { "." };
-    work.anchors.lines.push((format!("{owner}{dot} {kind} {first} {second} {third} {rest}"), root));
+    let line = format!("{owner}{dot} {kind} {first} {second} {third} {rest}");
+    work.anchors.found.push(Anchor { line, root, followed });
     Ok(root)
 }
 
-/// Writes what was found.
+/// Writes what was found, and which of it follows its zone: in nomen that is all that are written, or none.
 pub(crate) fn write(work: &mut Work) {
-    let anchors = std::mem::take(&mut work.anchors);
-    if anchors.lines.iter().all(|(_, root)| *root) {
+    let Anchors { found, public_root, root_followed } = std::mem::take(&mut work.anchors);
+    if found.iter().all(|anchor| anchor.root) {
+        // Those that nomen has follow their zone, unless it is told otherwise.
+        if !found.is_empty() && !public_root && !found.iter().any(|anchor| anchor.followed) {
+            work.recurse().text("trust-anchor-rollover", "off");
+        }
         return;
     }
-    let own_root = anchors.lines.iter().any(|(line, _)| line.starts_with(". "));
-    let root = ROOT_LINES.iter().filter(|_| anchors.public_root && !own_root);
-    for line in root.map(|line| (*line).to_owned()).chain(anchors.lines.into_iter().map(|(line, _)| line)) {
-        work.recurse().add("trust-anchors", line);
+    let own_root = found.iter().any(|anchor| anchor.line.starts_with(". "));
+    let root = ROOT_LINES.iter().filter(|_| public_root && !own_root);
+    let root = root.map(|line| Anchor { line: (*line).to_owned(), root: true, followed: root_followed });
+    let all: Vec<Anchor> = root.chain(found).collect();
+    match (all.iter().all(|anchor| anchor.followed), all.iter().any(|anchor| anchor.followed)) {
+        (true, _) => {
+            work.recurse().text("trust-anchor-rollover", "all");
+            work.keep_state();
+        }
+        (false, true) => work.ledger.unwritten(
+            Outcome::Differs,
+            "some trust anchors follow their zones (RFC 5011) and some do not; in nomen all that are named do, or none: here none, see `trust-anchor-rollover`",
+        ),
+        (false, false) => {}
+    }
+    for anchor in all {
+        work.recurse().add("trust-anchors", anchor.line);
     }
 }
 
@@ -115,9 +151,13 @@ pub(crate) fn of_bind(work: &mut Work, list: &Statement) {
 fn bind_entry(work: &mut Work, entry: &Statement) -> Result<bool, &'static str> {
     let words: Vec<&str> = entry.words().map(|word| word.text.as_str()).collect();
     match words[..] {
-        [name, "static-ds" | "initial-ds", ref data @ ..] => add(work, name, "DS", data),
-        [name, "static-key" | "initial-key", ref data @ ..] => add(work, name, "DNSKEY", data),
-        [name, ref data @ ..] => add(work, name, "DNSKEY", data),
+        [name, kind @ ("static-ds" | "initial-ds"), ref data @ ..] => {
+            add(work, name, "DS", data, kind == "initial-ds")
+        }
+        [name, kind @ ("static-key" | "initial-key"), ref data @ ..] => {
+            add(work, name, "DNSKEY", data, kind == "initial-key")
+        }
+        [name, ref data @ ..] => add(work, name, "DNSKEY", data, false),
         [] => Err(NO_ANCHOR),
     }
 }
@@ -125,22 +165,23 @@ fn bind_entry(work: &mut Work, entry: &Statement) -> Result<bool, &'static str> 
 /// A statement whose value is a record.
 pub(crate) fn of_record(work: &mut Work, statement: &Statement) {
     let words: Vec<&str> = statement.value().split_whitespace().collect();
-    let found = record(work, &words).unwrap_or(Err(NO_ANCHOR));
+    let found = record(work, &words, false).unwrap_or(Err(NO_ANCHOR));
     account(work, statement, found);
 }
 
 /// `NAME [TTL] [CLASS] TYPE DATA`; none if it is of another type.
-fn record(work: &mut Work, words: &[&str]) -> Option<Result<bool, &'static str>> {
+fn record(work: &mut Work, words: &[&str], followed: bool) -> Option<Result<bool, &'static str>> {
     let at =
         words.iter().take(4).position(|word| ["DS", "DNSKEY"].contains(&word.to_ascii_uppercase().as_str()));
     let (name, at) = (words.first()?, at.filter(|at| *at > 0)?);
-    Some(add(work, name, &words[at].to_ascii_uppercase(), &words[at + 1..]))
+    Some(add(work, name, &words[at].to_ascii_uppercase(), &words[at + 1..], followed))
 }
 
 /// A statement that names a file of records, such as Unbound and its `unbound-anchor` write.
 pub(crate) fn of_file(work: &mut Work, texts: &Texts<'_>, statement: &Statement, path: &Path) {
     let Ok(bytes) = texts.files.read(path) else { return unreadable(work, statement, path) };
     let text = String::from_utf8_lossy(&bytes);
+    let followed = statement.key() == "auto-trust-anchor-file";
     let (mut words, mut open) = (Vec::new(), false);
     for line in text.lines() {
         let (data, comment) = line.split_once(';').unwrap_or((line, ""));
@@ -155,7 +196,7 @@ pub(crate) fn of_file(work: &mut Work, texts: &Texts<'_>, statement: &Statement,
         }
         let all = std::mem::take(&mut words);
         if state.is_none_or(|state| "23".contains(state))
-            && let Some(Err(why)) = record(work, &all)
+            && let Some(Err(why)) = record(work, &all, followed)
         {
             let said = format!("{}: `{}`: {why}", path.display(), all.join(" "));
             work.ledger.part(&statement.span, &statement.title(), Outcome::Missing, said);
@@ -226,7 +267,7 @@ pub(crate) fn of_lua(work: &mut Work, texts: &Texts<'_>, statement: &Statement, 
                 continue;
             }
             ("addTA" | "addDS", [name, data, ..]) => {
-                add(work, name, "DS", &data.split_whitespace().collect::<Vec<_>>())
+                add(work, name, "DS", &data.split_whitespace().collect::<Vec<_>>(), false)
             }
             _ => {
                 others += 1;

@@ -42,6 +42,7 @@ pub use files::{Disk, Files};
 pub use ledger::{Account, Outcome};
 pub use model::{BOUNDS, Bound, Measure};
 pub use text::{SourceSpan, SourceText, SyntaxFault, SyntaxFaultKind};
+pub use work::is_special;
 
 use text::Texts;
 use work::Work;

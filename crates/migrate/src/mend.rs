@@ -20,6 +20,7 @@ pub(crate) fn mend(work: &mut Work) {
     rules(nomen, &mut words);
     if let Some(resolver) = &mut nomen.resolver {
         order(resolver, "min-ttl", "max-ttl", "1d", &mut words);
+        timeouts(resolver, &mut words);
     }
     listings(nomen, &mut words);
     let zones = nomen.zones.iter_mut().map(|zone| &mut zone.keys);
@@ -69,8 +70,9 @@ fn connections(nomen: &mut Nomen) {
     }
 }
 
-/// An address beside all addresses of its port is one of them.
+/// An address beside all addresses of its port is one of them. What else a block says holds for all.
 fn listens(nomen: &mut Nomen, words: &mut Vec<String>) {
+    let mut block = nomen.listens.first().cloned().unwrap_or_default();
     let mut all: Vec<String> =
         nomen.listens.iter().flat_map(|block| block.members("addr")).cloned().collect();
     let mut seen = HashSet::new();
@@ -91,9 +93,8 @@ fn listens(nomen: &mut Nomen, words: &mut Vec<String>) {
     }
     all.retain(|text| !covered(text));
     nomen.listens.clear();
-    let mut block = Keys::default();
-    block.texts("addr", all);
-    if !block.0.is_empty() {
+    if !all.is_empty() {
+        block.texts("addr", all);
         nomen.listens.push(block);
     }
 }
@@ -113,6 +114,27 @@ fn rules(nomen: &mut Nomen, words: &mut Vec<String>) {
     };
     nomen.forwards.retain(&mut first);
     nomen.stubs.retain(&mut first);
+}
+
+/// The time to the next try at a server that was never measured lies between the least and the most; nomen's own values count
+/// where none is written.
+fn timeouts(resolver: &mut Keys, words: &mut Vec<String>) {
+    let time = |key, usual| match resolver.get(key) {
+        Some(Setting::Text(text)) => ms(text),
+        _ => Some(usual),
+    };
+    let times = (time("min-timeout", 50), time("first-timeout", 400), time("max-timeout", 2000));
+    let (Some(least), Some(first), Some(most)) = times else { return };
+    let between = first.max(least).min(most);
+    for (key, old, new) in [("first-timeout", first, between), ("min-timeout", least, least.min(between))] {
+        if new != old {
+            let new = units::duration(new);
+            words.push(format!(
+                "`min-timeout`, `first-timeout` and `max-timeout` do not fit together: `{key}` is {new} here"
+            ));
+            resolver.text(key, new);
+        }
+    }
 }
 
 /// The least is not more than the most.

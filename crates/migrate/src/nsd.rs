@@ -1,5 +1,6 @@
 //! nsd.conf, of NSD 4.3 to 4.12.
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use crate::clauses;
@@ -27,9 +28,8 @@ const VERIFY: Rule = Rule::Missing("nomen runs no program to verify a zone");
 
 const RULES: &[NamedRule] = &[
     ("server-count", Rule::Number(Section::Server, "workers")),
-    ("tcp-count", Rule::Number(Section::Server, "tcp-connections")),
     ("tcp-timeout", Rule::Time(Section::Server, "tcp-idle-timeout", SECOND)),
-    ("receive-buffer-size", Rule::Number(Section::Server, "udp-buffer")),
+    ("receive-buffer-size", Rule::Choice(Section::Server, "udp-buffer")),
     ("send-buffer-size", Rule::Unneeded("`udp-buffer` of [server] is for both directions")),
     ("xfrd-tcp-max", Rule::Number(Section::Transfers, "incoming")),
     ("zonesdir", Rule::Unneeded("paths in the printed configuration are whole")),
@@ -51,8 +51,6 @@ const RULES: &[NamedRule] = &[
         Rule::Missing("zones that `nsd-control addzone` has added are not read; use `nomen ctl zone add`"),
     ),
     ("debug-mode", TUNING),
-    ("do-ip4", Rule::Same(&["yes"], "write addresses of the other family alone into [[listen]]")),
-    ("do-ip6", Rule::Same(&["yes"], "write addresses of the other family alone into [[listen]]")),
     ("ip-transparent", Rule::Same(&["no"], "nomen listens on addresses that the machine has")),
     ("ip-freebind", Rule::Same(&["no"], "nomen listens on addresses that the machine has")),
     ("bindtodevice", Rule::Same(&["no"], "nomen listens on addresses, not on interfaces")),
@@ -65,7 +63,12 @@ const RULES: &[NamedRule] = &[
     ("cpu-affinity", Rule::Missing("`pin-cpus` of [server] keeps each worker on a CPU")),
     ("xfrd-cpu-affinity", TUNING),
     ("zonefiles-check", Rule::Unneeded("a reload reads the zones whose files changed")),
-    ("zonefiles-write", Rule::Unneeded("nomen never writes zone files; `nomen ctl zone dump` prints a zone")),
+    (
+        "zonefiles-write",
+        Rule::Unneeded(
+            "nomen keeps zones from primaries in `state-dir`; `nomen ctl zone write` writes a file",
+        ),
+    ),
     ("reload-config", TUNING),
     ("xfrd-reload-timeout", TUNING),
     ("xfrd-tcp-pipeline", TUNING),
@@ -119,8 +122,7 @@ const RULES: &[NamedRule] = &[
         "allow-axfr-fallback",
         Rule::Same(&["yes"], "nomen takes the whole zone where primaries have no differences"),
     ),
-    ("outgoing-interface", Rule::Missing("the kernel chooses the address that nomen asks from")),
-    ("size-limit-xfr", Rule::Missing("`incoming-max-size` of [transfers] is for all zones")),
+    ("size-limit-xfr", Rule::Same(&["0"], "`incoming-max-size` of [transfers] is for all zones")),
     ("verify-zone", VERIFY),
     ("verifier", VERIFY),
     ("verifier-feed-zone", VERIFY),
@@ -200,21 +202,7 @@ fn server_section(work: &mut Work, all: &[&Statement]) {
             work.in_key(found, Section::Server, key);
         }
     }
-    match last(all, "username") {
-        None => work.nomen.server.text("user", "nsd"),
-        Some(found) if found.value().is_empty() => {
-            work.ledger.unneeded(found, "nomen stays who it is unless `user` of [server] says otherwise");
-        }
-        Some(found) => {
-            // `user.group` is how NSD writes both.
-            let (user, group) = found.value().split_once('.').unwrap_or((found.value(), ""));
-            work.nomen.server.text("user", user);
-            if !group.is_empty() {
-                work.nomen.server.text("group", group);
-            }
-            work.in_key(found, Section::Server, "user");
-        }
-    }
+    user(work, all);
     let sizes: Vec<&Statement> =
         ["ipv4-edns-size", "ipv6-edns-size"].iter().filter_map(|key| last(all, key)).collect();
     let least = sizes.iter().filter_map(|found| units::size(found.value())).min();
@@ -224,9 +212,21 @@ fn server_section(work: &mut Work, all: &[&Statement]) {
             work.ledger.differs(found, "`max-udp-size` is for both families, and is the smaller one here");
         }
     }
+    if let Some(found) = last(all, "tcp-count") {
+        // Each server process counts by itself.
+        let servers =
+            last(all, "server-count").and_then(|found| units::size(found.value())).unwrap_or(1).max(1);
+        let value = units::size(found.value()).and_then(|value| value.checked_mul(servers));
+        work.number(found, Section::Server, "tcp-connections", value);
+    }
     for statement in all {
         match statement.key() {
             "nsid" => nsid(work, statement),
+            "do-ip4" | "do-ip6" => match units::switch(statement.value()) {
+                Some(true) => work.ledger.unneeded(statement, "nomen does so anyway"),
+                Some(false) => work.ledger.translated(statement, "`addr` of [[listen]]"),
+                None => work.not_understood(statement),
+            },
             "verbosity" => verbosity(work, statement),
             "logfile" => {
                 work.nomen.log.text("target", statement.value());
@@ -244,6 +244,25 @@ fn server_section(work: &mut Work, all: &[&Statement]) {
             Outcome::Missing,
             "NSD limits the rate of answers to a network to 200 a second by default; nomen limits none",
         );
+    }
+}
+
+/// Whom the process becomes.
+fn user(work: &mut Work, all: &[&Statement]) {
+    match last(all, "username") {
+        None => work.nomen.server.text("user", "nsd"),
+        Some(found) if found.value().is_empty() => {
+            work.ledger.unneeded(found, "nomen stays who it is unless `user` of [server] says otherwise");
+        }
+        Some(found) => {
+            // `user.group` is how NSD writes both.
+            let (user, group) = found.value().split_once('.').unwrap_or((found.value(), ""));
+            work.nomen.server.text("user", user);
+            if !group.is_empty() {
+                work.nomen.server.text("group", group);
+            }
+            work.in_key(found, Section::Server, "user");
+        }
     }
 }
 
@@ -278,8 +297,24 @@ fn listen(work: &mut Work, all: &[&Statement]) {
             .filter_map(|ip| ip.parse().ok())
             .for_each(|ip| block.add("addr", with_port(ip, usual)));
     }
-    if !block.0.is_empty() {
-        work.nomen.listens.push(block);
+    drop_families(all, &mut block);
+    if block.0.is_empty() {
+        return work.ledger.unwritten(Outcome::Differs, NOWHERE);
+    }
+    work.nomen.listens.push(block);
+}
+
+/// Without addresses the usual ones count.
+pub(crate) const NOWHERE: &str = "it listens on no address that nomen could; without any [[listen]], nomen does on 127.0.0.1 and ::1 at port 5300";
+
+/// `do-ip4` and `do-ip6`: addresses of a family that is off are not listened on.
+pub(crate) fn drop_families(all: &[&Statement], block: &mut Keys) {
+    for (key, v6) in [("do-ip4", false), ("do-ip6", true)] {
+        if last(all, key).is_some_and(|found| units::switch(found.value()) == Some(false)) {
+            let kept = block.members("addr").iter().filter(|addr| addr.starts_with('[') != v6);
+            let kept = kept.cloned().collect();
+            block.texts("addr", kept);
+        }
     }
 }
 
@@ -300,6 +335,7 @@ const ZONE_KEYS: &[&str] = &[
     "max-expire-time",
     "create-ixfr",
     "ixfr-size",
+    "outgoing-interface",
     "catalog",
     "catalog-member-pattern",
     "catalog-producer-zone",
@@ -401,6 +437,25 @@ fn shared_keys(work: &mut Work, all: &[&Statement], secondary: bool, keys: &mut 
     for statement in all {
         zone_key(work, statement, secondary, keys);
     }
+    source(work, all, keys);
+}
+
+/// The first address of each family that a zone's servers are asked and told from.
+fn source(work: &mut Work, all: &[&Statement], keys: &mut Keys) {
+    let mut taken: Vec<IpAddr> = Vec::new();
+    for found in all.iter().filter(|statement| statement.key() == "outgoing-interface") {
+        match found.value().parse::<IpAddr>() {
+            Ok(ip) if taken.iter().any(|other| other.is_ipv4() == ip.is_ipv4()) => {
+                work.ledger.missing(found, "`source` of a zone is one address of each family");
+            }
+            Ok(ip) => {
+                taken.push(ip);
+                work.ledger.translated(found, "`source` of the zone");
+            }
+            Err(_) => work.ledger.missing(found, "nomen asks from an address, at any port"),
+        }
+    }
+    keys.texts("source", taken.iter().map(ToString::to_string).collect());
 }
 
 /// What a zone is to catalog zones: one whose members are served, one that nomen makes, or a member. Returns whether nomen makes
@@ -501,8 +556,15 @@ fn zone_key(work: &mut Work, statement: &Statement, secondary: bool, keys: &mut 
             }
             None => work.not_understood(statement),
         },
+        "ixfr-size" if units::size(statement.value()) == Some(0) => {
+            work.zone_number(statement, keys, "journal-size", Some(u64::MAX));
+        }
         "ixfr-size" => work.zone_number(statement, keys, "journal-size", units::size(statement.value())),
-        "zonefile" | "catalog" | "catalog-member-pattern" | "catalog-producer-zone" => {}
+        "zonefile"
+        | "outgoing-interface"
+        | "catalog"
+        | "catalog-member-pattern"
+        | "catalog-producer-zone" => {}
         "name" => work.ledger.translated(statement, "`name` of the zone"),
         "notify" => {
             if let Some(server) = peer(work, statement, 0) {
@@ -579,6 +641,11 @@ fn clients(work: &mut Work, all: &[&Statement], key: &str) -> Vec<String> {
             work.ledger.missing(statement, "nomen knows clients by their addresses, not by their ports");
             continue;
         };
+        let blocks = statement.argument(1).is_some_and(|key| key.text == "BLOCKED");
+        if statement.argument(2).is_some() && !blocks {
+            work.ledger.missing(statement, "nomen has no transfers over TLS; these clients do not pass");
+            continue;
+        }
         match statement.argument(1).map_or("NOKEY", |key| key.text.as_str()) {
             "BLOCKED" => blocked.push(Member { deny: true, client: Client::Networks(networks) }),
             "NOKEY" => allowed.push((networks, None)),
@@ -592,10 +659,6 @@ fn clients(work: &mut Work, all: &[&Statement], key: &str) -> Vec<String> {
                     }
                 }
             }
-        }
-        if statement.argument(2).is_some() {
-            work.ledger.missing(statement, "nomen has no transfers over TLS");
-            continue;
         }
         work.ledger.translated(
             statement,

@@ -8,6 +8,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod keys;
+
 /// Files in memory.
 #[derive(Default)]
 struct Memory(BTreeMap<PathBuf, String>);
@@ -621,7 +623,7 @@ fn the_peers_own_examples_are_read() {
         };
         assert_eq!(found.program, program, "{path}");
         // Statements of what nomen does are in its configuration.
-        const DOES: [&str; 8] = [
+        const DOES: [&str; 17] = [
             "trust-anchor",
             "trust-anchor-file",
             "trusted-keys-file",
@@ -630,6 +632,15 @@ fn the_peers_own_examples_are_read() {
             "dnstap-socket-path",
             "zonemd-check",
             "create-ixfr",
+            "aggressive-nsec",
+            "trust-anchor-signaling",
+            "root-key-sentinel",
+            "val-bogus-ttl",
+            "val-nsec3-keysize-iterations",
+            "infra-cache-min-rtt",
+            "neg-cache-size",
+            "do-tcp",
+            "root-hints",
         ];
         for account in &found.accounts {
             let key = account.statement.split(' ').next().unwrap_or_default();

@@ -17,8 +17,14 @@ use crate::units;
 pub(crate) enum Rule {
     /// A number for this key.
     Number(Section, &'static str),
+    /// The same, where 0 stands for no limit: the most that the key takes.
+    Limit(Section, &'static str),
+    /// The same, where 0 stands for what the program chooses.
+    Choice(Section, &'static str),
     /// A duration that is written in units of so many milliseconds where it has none.
     Time(Section, &'static str, u64),
+    /// The same, where 0 stands for no limit.
+    TimeLimit(Section, &'static str, u64),
     /// Yes or no.
     Switch(Section, &'static str),
     /// The text as it is.
@@ -43,22 +49,33 @@ impl Rule {
             Rule::Unneeded(why) => (Outcome::Unneeded, why.into()),
             Rule::Same(values, _) if values.iter().any(same) => (Outcome::Unneeded, DOES_SO.into()),
             Rule::Missing(why) | Rule::Same(_, why) => (Outcome::Missing, why.into()),
-            Rule::Number(..) | Rule::Time(..) | Rule::Switch(..) | Rule::Text(..) => return None,
+            Rule::Number(..)
+            | Rule::Limit(..)
+            | Rule::Choice(..)
+            | Rule::Time(..)
+            | Rule::TimeLimit(..)
+            | Rule::Switch(..)
+            | Rule::Text(..) => return None,
         })
     }
 }
 
 const DOES_SO: &str = "nomen does so anyway";
 
-/// Special-use names that nomen answers for.
-pub(crate) const SPECIAL: &[&str] = &[
+/// Special-use names that nomen answers for, but for those that are one of many like it.
+const SPECIAL: &[&str] = &[
     "localhost",
     "test",
     "invalid",
+    "local",
     "onion",
+    "alt",
     "home.arpa",
     "service.arpa",
     "resolver.arpa",
+    "ipv4only.arpa",
+    "170.0.0.192.in-addr.arpa",
+    "171.0.0.192.in-addr.arpa",
     "127.in-addr.arpa",
     "10.in-addr.arpa",
     "168.192.in-addr.arpa",
@@ -68,6 +85,8 @@ pub(crate) const SPECIAL: &[&str] = &[
     "100.51.198.in-addr.arpa",
     "113.0.203.in-addr.arpa",
     "255.255.255.255.in-addr.arpa",
+    "0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa",
+    "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa",
     "d.f.ip6.arpa",
     "8.e.f.ip6.arpa",
     "9.e.f.ip6.arpa",
@@ -75,6 +94,33 @@ pub(crate) const SPECIAL: &[&str] = &[
     "b.e.f.ip6.arpa",
     "8.b.d.0.1.0.0.2.ip6.arpa",
 ];
+
+/// Whether nomen answers for a name by itself. A test of the program compares with its own.
+pub fn is_special(name: &str) -> bool {
+    let numbered = |end: &str, numbers: std::ops::RangeInclusive<u8>| {
+        let number = name.strip_suffix(end).and_then(|number| number.parse().ok());
+        number.is_some_and(|number| numbers.contains(&number))
+    };
+    SPECIAL.contains(&name)
+        || numbered(".172.in-addr.arpa", 16..=31)
+        || numbered(".100.in-addr.arpa", 64..=127)
+}
+
+/// The special-use names under which networks that are not public have their addresses (RFC 6303).
+pub(crate) fn private_reverse() -> Vec<String> {
+    let numbered = |end: &str, numbers: std::ops::RangeInclusive<u8>| {
+        numbers.map(|number| format!("{number}{end}")).collect::<Vec<_>>()
+    };
+    // What is left has the names of this host, or of DNS64.
+    let ours = |name: &&&str| {
+        let reverse = name.ends_with(".in-addr.arpa") || name.ends_with(".ip6.arpa");
+        reverse && !["127.", "170.", "171.", "1.0."].iter().any(|first| name.starts_with(first))
+    };
+    let mut all: Vec<String> = SPECIAL.iter().filter(ours).map(|name| (*name).to_owned()).collect();
+    all.extend(numbered(".172.in-addr.arpa", 16..=31));
+    all.extend(numbered(".100.in-addr.arpa", 64..=127));
+    all
+}
 
 /// The rule for a keyword.
 pub(crate) type NamedRule = (&'static str, Rule);
@@ -102,8 +148,9 @@ impl Work {
     pub(crate) fn apply(&mut self, statement: &Statement, rule: Rule) {
         let text = statement.value().to_owned();
         let section = match rule {
-            Rule::Number(section, _) | Rule::Time(section, ..) | Rule::Switch(section, _) => Some(section),
-            Rule::Text(section, _) => Some(section),
+            Rule::Number(section, _) | Rule::Limit(section, _) | Rule::Choice(section, _) => Some(section),
+            Rule::Time(section, ..) | Rule::TimeLimit(section, ..) => Some(section),
+            Rule::Switch(section, _) | Rule::Text(section, _) => Some(section),
             Rule::Same(..) | Rule::Unneeded(_) | Rule::Missing(_) => None,
         };
         if section == Some(Section::Resolver) && self.nomen.resolver.is_none() {
@@ -111,10 +158,21 @@ impl Work {
         }
         match rule {
             Rule::Number(section, key) => self.number(statement, section, key, units::size(&text)),
-            Rule::Time(section, key, unit) => {
+            Rule::Limit(section, key) => match units::size(&text) {
+                Some(0) => self.unlimited(statement, section, key),
+                value => self.number(statement, section, key, value),
+            },
+            Rule::Choice(_, _) if units::size(&text) == Some(0) => {
+                self.ledger.unneeded(statement, "nomen chooses, as it does");
+            }
+            Rule::Choice(section, key) => self.number(statement, section, key, units::size(&text)),
+            Rule::Time(section, key, unit) | Rule::TimeLimit(section, key, unit) => {
                 let plain = text.parse::<u64>().ok().and_then(|count| count.checked_mul(unit));
                 let value = plain.or_else(|| units::seconds(&text)?.checked_mul(1000));
-                self.number(statement, section, key, value);
+                match value {
+                    Some(0) if matches!(rule, Rule::TimeLimit(..)) => self.unlimited(statement, section, key),
+                    value => self.number(statement, section, key, value),
+                }
             }
             Rule::Switch(section, key) => match units::switch(&text) {
                 Some(on) => {
@@ -158,6 +216,15 @@ impl Work {
             }
             None => self.not_understood(statement),
         }
+    }
+
+    /// Sets the most that a key takes, for a statement that says that there is no limit.
+    fn unlimited(&mut self, statement: &Statement, section: Section, key: &'static str) {
+        let Some((setting, _)) = bounded(section.header(), key, u64::MAX) else { return };
+        let how =
+            format!("`{key}` of {} has a limit always; it is {} here", section.header(), shown(&setting));
+        self.nomen.section(section).set(key, setting);
+        self.ledger.differs(statement, how);
     }
 
     /// Sets a number of a zone, in the key's measure.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::files::{Files, join};
 use crate::ledger::Outcome;
 use crate::text::{SourceSpan, SourceText, Texts};
-use crate::work::{Work, server};
+use crate::work::{Work, path_text};
 
 /// Most files that are looked at for one zone.
 const MAX_FILES: usize = 1000;
@@ -102,7 +102,7 @@ fn directives(text: &[u8]) -> Vec<(std::ops::Range<usize>, String)> {
     out
 }
 
-/// Root servers of one's own go into the configuration; those of the public DNS nomen knows.
+/// A file of root servers of one's own goes into the configuration; those of the public DNS nomen knows.
 pub(crate) fn hints(files: &dyn Files, work: &mut Work) {
     for (path, span) in std::mem::take(&mut work.hints) {
         let bytes = files.read(&path);
@@ -110,7 +110,8 @@ pub(crate) fn hints(files: &dyn Files, work: &mut Work) {
             bytes.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
         let title = path.display().to_string();
         if bytes.is_err() {
-            let words = "it cannot be read here; if it names roots of your own, write them into `root-servers` of [resolver]";
+            let words =
+                "it cannot be read here; if it names roots of your own, write `root-hints` into [resolver]";
             work.ledger.part(&span, &title, Outcome::Differs, words);
         } else if work.nomen.resolver.is_none() {
             work.ledger.part(&span, &title, Outcome::Unneeded, "recursion is off");
@@ -118,17 +119,8 @@ pub(crate) fn hints(files: &dyn Files, work: &mut Work) {
             let words = "nomen knows the root servers, and asks them who they are by now (RFC 8109)";
             work.ledger.part(&span, &title, Outcome::Unneeded, words);
         } else {
-            let lines = text.lines().map(|line| line.split(';').next().unwrap_or_default());
-            let records = lines.map(|line| line.split_whitespace().collect::<Vec<_>>());
-            for words in records {
-                if let [.., kind, address] = words[..]
-                    && (kind.eq_ignore_ascii_case("a") || kind.eq_ignore_ascii_case("aaaa"))
-                    && let Some(server) = server(address, None)
-                {
-                    work.recurse().add("root-servers", server);
-                }
-            }
-            work.ledger.part(&span, &title, Outcome::Translated, "`root-servers` of [resolver]");
+            work.recurse().text("root-hints", path_text(&path));
+            work.ledger.part(&span, &title, Outcome::Translated, "`root-hints` of [resolver]");
         }
     }
 }

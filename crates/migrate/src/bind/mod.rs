@@ -25,6 +25,8 @@ pub(crate) struct Frame<'t> {
     directory: PathBuf,
     /// Whether trust anchors are written.
     anchored: bool,
+    /// Whether there are views that cannot be moved.
+    split: bool,
     /// `options`, and the view if there is one: what holds for zones that say nothing.
     scopes: Vec<&'t Statement>,
 }
@@ -58,6 +60,7 @@ fn statements(work: &mut Work, all: &[Statement], directory: PathBuf) {
         server_keys: HashMap::new(),
         directory,
         anchored: false,
+        split: false,
         scopes: all.iter().filter(|statement| statement.key() == "options").collect(),
     };
     collect(work, all, &mut frame);
@@ -65,24 +68,28 @@ fn statements(work: &mut Work, all: &[Statement], directory: PathBuf) {
         let of = |key: &str| all.iter().filter(|statement| statement.key() == key).collect();
         (of("view"), of("zone"))
     };
-    if let [view] = views[..]
-        && zones.is_empty()
-        && for_everybody(view)
-    {
-        work.ledger.open(view);
-        let words = "the only view, for all clients: its statements, as if there were none";
-        work.ledger.part(&view.span, &view.title(), Outcome::Translated, words);
-        collect(work, view.block(), &mut frame);
-        zones.extend(view.block().iter().filter(|statement| statement.key() == "zone"));
-        frame.scopes.push(view);
-    } else {
-        for view in &views {
-            let zones = view.block().iter().filter(|statement| statement.key() == "zone").count();
-            let why = format!(
-                "nomen has no views: the {zones} zones and all else in it are left out; run an instance for each view"
-            );
-            work.ledger.missing(view, why);
+    // The first view that a client fits into is its own: none behind one for all is ever reached.
+    let (others, views): (Vec<&Statement>, Vec<&Statement>) = views.into_iter().partition(is_of_other_class);
+    for view in others {
+        work.ledger
+            .missing(view, "nomen has zones of class IN alone; `version` and `id` of [server] are its own");
+    }
+    match views.split_first() {
+        Some((view, rest)) if zones.is_empty() && for_everybody(view) => {
+            work.ledger.open(view);
+            let words = "a view for all clients: its statements, as if there were none";
+            work.ledger.part(&view.span, &view.title(), Outcome::Translated, words);
+            collect(work, view.block(), &mut frame);
+            zones.extend(view.block().iter().filter(|statement| statement.key() == "zone"));
+            frame.scopes.push(view);
+            let why = format!("no client reaches it: all are in view {}", view.value());
+            rest.iter().for_each(|view| work.ledger.unneeded(view, why.clone()));
         }
+        Some(_) => {
+            frame.split = true;
+            views.iter().for_each(|view| split(work, view));
+        }
+        None => {}
     }
     options::options(work, &frame);
     for zone in zones {
@@ -93,6 +100,29 @@ fn statements(work: &mut Work, all: &[Statement], directory: PathBuf) {
     for statement in all {
         options::top(work, &frame, statement);
     }
+    options::per_zone(work, &frame);
+}
+
+/// Reports a view that cannot be moved, with what is in it.
+fn split(work: &mut Work, view: &Statement) {
+    let zones = view.block().iter().filter(|statement| statement.key() == "zone");
+    let zones: Vec<&str> = zones.map(Statement::value).collect();
+    let named = match zones[..] {
+        [] => "no zones".to_owned(),
+        [ref first @ .., last] if zones.len() <= 5 => match first {
+            [] => format!("zone {last}"),
+            _ => format!("zones {} and {last}", first.join(", ")),
+        },
+        _ => format!("{} zones, {} the first of them,", zones.len(), zones[0]),
+    };
+    let why = format!(
+        "nomen has no views: {named} and all else in it are left out; for each view, move a named.conf with its zones alone, and run an instance on an address of its own"
+    );
+    work.ledger.missing(view, why);
+}
+
+fn is_of_other_class(view: &&Statement) -> bool {
+    view.argument(1).is_some_and(|class| !class.text.eq_ignore_ascii_case("in"))
 }
 
 /// Whether a view is for all clients.
@@ -101,8 +131,7 @@ fn for_everybody(view: &Statement) -> bool {
     let any = |limit: &Statement| {
         limit.block().first().is_some_and(|first| first.key() == "any") || limit.value() == "no"
     };
-    let class = view.argument(1).is_none_or(|class| class.text.eq_ignore_ascii_case("in"));
-    class && limits.iter().filter_map(|limit| view.find(limit)).all(any)
+    limits.iter().filter_map(|limit| view.find(limit)).all(any)
 }
 
 /// Notes lists, keys and servers, which are named elsewhere, in any order, and whether there are trust anchors.

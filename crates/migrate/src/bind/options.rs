@@ -8,16 +8,20 @@ use crate::model::{Keys, Section};
 use crate::network::Network;
 use crate::tree::{Statement, find};
 use crate::units;
-use crate::work::{NamedRule, Rule, SECOND, SPECIAL, Work, domain, path_text, rule, with_port};
+use crate::work::{NamedRule, Rule, SECOND, Work, domain, is_special, path_text, rule, with_port};
 
 const FILES: Rule = Rule::Unneeded("nomen writes no such file, or keeps it in `state-dir`");
 const SIGNS: Rule = Rule::Missing("nomen does not sign zones");
-const VALIDATES: Rule = Rule::Missing(
-    "write it by hand: `validate`, `trust-anchors` and other keys of `[resolver]` say how nomen validates",
+const BOUNDED: Rule = Rule::Missing(
+    "nomen bounds what validating takes for one query of a client: see `validate-…` of [resolver]",
 );
+const ALGORITHMS: Rule = Rule::Missing("nomen verifies with every algorithm that it knows");
+const RESOURCES: Rule =
+    Rule::Unneeded("whoever starts nomen, such as systemd, limits what a process may take");
 const UNTAPPED: Rule = Rule::Unneeded("`dnstap` is written nowhere");
 const UNANCHORED: Rule = Rule::Unneeded("recursion is off, and so is validation");
 const KERNEL: Rule = Rule::Same(&["*"], "the kernel chooses the address that nomen asks from");
+const NO_SOURCE: Rule = Rule::Unneeded("there is no zone that it holds for");
 const CHECKS: Rule = Rule::Unneeded("nomen checks zones in its own way: see `nomen check`");
 const LISTS: Rule = Rule::Missing("nomen has no policy lists (RPZ)");
 const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
@@ -31,12 +35,12 @@ const RULES: &[NamedRule] = &[
     ("tcp-clients", Rule::Number(Section::Server, "tcp-connections")),
     ("tcp-initial-timeout", Rule::Time(Section::Server, "tcp-first-timeout", 100)),
     ("tcp-idle-timeout", Rule::Time(Section::Server, "tcp-idle-timeout", 100)),
-    ("udp-receive-buffer", Rule::Number(Section::Server, "udp-buffer")),
+    ("udp-receive-buffer", Rule::Choice(Section::Server, "udp-buffer")),
     ("udp-send-buffer", Rule::Unneeded("`udp-buffer` of [server] is for both directions")),
     ("transfers-in", Rule::Number(Section::Transfers, "incoming")),
     ("transfers-per-ns", Rule::Number(Section::Transfers, "incoming-per-primary")),
     ("transfers-out", Rule::Number(Section::Transfers, "outgoing")),
-    ("max-records", Rule::Number(Section::Transfers, "incoming-max-records")),
+    ("max-records", Rule::Limit(Section::Transfers, "incoming-max-records")),
     ("max-transfer-time-in", Rule::Time(Section::Transfers, "incoming-max-time", 60 * SECOND)),
     ("max-transfer-idle-in", Rule::Time(Section::Transfers, "incoming-idle-timeout", 60 * SECOND)),
     ("max-cache-size", Rule::Number(Section::Resolver, "cache-size")),
@@ -48,12 +52,33 @@ const RULES: &[NamedRule] = &[
     ("edns-udp-size", Rule::Number(Section::Resolver, "udp-size")),
     ("max-recursion-depth", Rule::Number(Section::Resolver, "budget-depth")),
     ("max-recursion-queries", Rule::Number(Section::Resolver, "budget-queries")),
-    ("recursive-clients", Rule::Number(Section::Resolver, "lookups")),
-    ("max-clients-per-query", Rule::Number(Section::Resolver, "clients-per-lookup")),
+    ("recursive-clients", Rule::Limit(Section::Resolver, "lookups")),
+    ("max-clients-per-query", Rule::Limit(Section::Resolver, "clients-per-lookup")),
     ("clients-per-query", Rule::Unneeded("`clients-per-lookup` is the most of it, and does not grow")),
-    ("fetches-per-zone", Rule::Number(Section::Resolver, "lookups-per-zone")),
+    ("fetches-per-zone", Rule::Limit(Section::Resolver, "lookups-per-zone")),
     ("fetches-per-server", Rule::Missing("nomen bounds the questions for one zone, not those to one server")),
-    ("resolver-query-timeout", Rule::Time(Section::Resolver, "budget-time", 1)),
+    ("synth-from-dnssec", Rule::Switch(Section::Resolver, "aggressive-nsec")),
+    ("trust-anchor-telemetry", Rule::Switch(Section::Resolver, "signal-trust-anchors")),
+    ("root-key-sentinel", Rule::Switch(Section::Resolver, "root-key-sentinel")),
+    ("max-query-restarts", Rule::Number(Section::Server, "max-chain")),
+    (
+        "max-query-count",
+        Rule::Missing("see `budget-queries` of [resolver], which `max-recursion-queries` sets"),
+    ),
+    ("max-validations-per-fetch", BOUNDED),
+    ("max-validation-failures-per-fetch", BOUNDED),
+    (
+        "max-types-per-name",
+        Rule::Missing("nomen bounds the records of one name and type: `records-per-set` of [resolver]"),
+    ),
+    ("max-records-per-type", Rule::Limit(Section::Resolver, "records-per-set")),
+    ("resolver-query-timeout", Rule::Unneeded("recursion is off")),
+    (
+        "update-quota",
+        Rule::Missing(
+            "see `queue` and `forward-in-flight` of [updates], which bound changes and what is passed on",
+        ),
+    ),
     ("send-cookie", Rule::Switch(Section::Resolver, "cookies")),
     ("querylog", Rule::Switch(Section::Log, "queries")),
     ("directory", Rule::Unneeded("paths in the printed configuration are whole")),
@@ -93,19 +118,16 @@ const RULES: &[NamedRule] = &[
     ("managed-keys", UNANCHORED),
     ("trusted-keys", UNANCHORED),
     ("validate-except", UNANCHORED),
-    ("dnssec-must-be-secure", VALIDATES),
+    ("dnssec-must-be-secure", Rule::Missing("nomen demands of no domain that it is signed")),
     ("dnssec-accept-expired", Rule::Same(&["no"], "nomen does not accept expired signatures")),
-    ("trust-anchor-telemetry", VALIDATES),
-    ("root-key-sentinel", VALIDATES),
-    ("disable-algorithms", VALIDATES),
-    ("disable-ds-digests", VALIDATES),
-    ("synth-from-dnssec", VALIDATES),
+    ("disable-algorithms", ALGORITHMS),
+    ("disable-ds-digests", ALGORITHMS),
     ("query-source", KERNEL),
     ("query-source-v6", KERNEL),
-    ("transfer-source", KERNEL),
-    ("transfer-source-v6", KERNEL),
-    ("notify-source", KERNEL),
-    ("notify-source-v6", KERNEL),
+    ("transfer-source", NO_SOURCE),
+    ("transfer-source-v6", NO_SOURCE),
+    ("notify-source", NO_SOURCE),
+    ("notify-source-v6", NO_SOURCE),
     ("alt-transfer-source", KERNEL),
     ("alt-transfer-source-v6", KERNEL),
     ("use-alt-transfer-source", Rule::Same(&["no"], "the kernel chooses the address that nomen asks from")),
@@ -190,10 +212,20 @@ const RULES: &[NamedRule] = &[
     ("attach-cache", TUNING),
     ("dual-stack-servers", Rule::Missing("nomen asks servers by the addresses that they have")),
     ("no-case-compress", Rule::Missing("nomen keeps the letter case of zones")),
-    (
-        "deny-answer-addresses",
-        Rule::Missing("see `private-addresses` of [resolver], which withholds addresses of networks"),
-    ),
+    ("deny-answer-addresses", Rule::Unneeded("recursion is off")),
+    ("avoid-v4-udp-ports", TUNING),
+    ("avoid-v6-udp-ports", TUNING),
+    ("use-v4-udp-ports", TUNING),
+    ("use-v6-udp-ports", TUNING),
+    ("coresize", RESOURCES),
+    ("datasize", RESOURCES),
+    ("files", RESOURCES),
+    ("stacksize", RESOURCES),
+    ("random-device", TUNING),
+    ("dns64-contact", TUNING),
+    ("dns64-server", TUNING),
+    ("parental-source", SIGNS),
+    ("parental-source-v6", SIGNS),
     ("deny-answer-aliases", Rule::Missing("nomen does not look at the targets of aliases")),
     ("filter-aaaa", Rule::Missing("nomen drops no AAAA records")),
     ("root-delegation-only", Rule::Missing("nomen has no delegation-only zones")),
@@ -212,8 +244,8 @@ const RULES: &[NamedRule] = &[
         "allow-new-zones",
         Rule::Same(&["no"], "zones that `rndc addzone` has added are not read; use `nomen ctl zone add`"),
     ),
-    ("nta-lifetime", VALIDATES),
-    ("nta-recheck", VALIDATES),
+    ("nta-lifetime", Rule::Unneeded("`nomen ctl nta add` is told for how long")),
+    ("nta-recheck", Rule::Unneeded("`nomen ctl nta add` is told for how long")),
     ("padding", TUNING),
     ("allow-proxy", Rule::Missing("nomen takes no PROXY protocol")),
     ("listen-on", TUNING),
@@ -282,15 +314,13 @@ fn option(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
             }
             None => work.not_understood(statement),
         },
-        "disable-empty-zone" => {
-            match domain(statement.value()).filter(|name| SPECIAL.contains(&name.as_str())) {
-                Some(name) => {
-                    work.recurse().add("special-names-off", name);
-                    work.in_key(statement, Section::Resolver, "special-names-off");
-                }
-                None => work.ledger.unneeded(statement, "nomen has no empty zone of this name"),
+        "disable-empty-zone" => match domain(statement.value()).filter(|name| is_special(name)) {
+            Some(name) => {
+                work.recurse().add("special-names-off", name);
+                work.in_key(statement, Section::Resolver, "special-names-off");
             }
-        }
+            None => work.ledger.unneeded(statement, "nomen has no empty zone of this name"),
+        },
         "prefetch" if work.nomen.resolver.is_some() => {
             let on = statement.value() != "0";
             work.recurse().switch("prefetch", on);
@@ -320,6 +350,7 @@ fn option(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
         "allow-query-cache-on" | "allow-query" | "blackhole" if for_all(statement, key == "blackhole") => {
             work.ledger.unneeded(statement, "nomen does so anyway");
         }
+        _ if in_own_way(work, frame, statement) => {}
         _ => {
             let found = rule(RULES, key);
             let found =
@@ -328,6 +359,90 @@ fn option(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
                 work.apply(statement, rule);
             }
         }
+    }
+}
+
+/// Statements whose values mean more than one thing, or more than one key. Returns whether it was one.
+fn in_own_way(work: &mut Work, frame: &Frame<'_>, statement: &Statement) -> bool {
+    match statement.key() {
+        "query-source" | "query-source-v6" if work.nomen.resolver.is_some() => {
+            query_source(work, statement);
+        }
+        "resolver-query-timeout" if work.nomen.resolver.is_some() => {
+            // Up to 300 it is in seconds, and nothing is what the program chooses.
+            match statement.value().parse::<u64>() {
+                Ok(0) => work.ledger.unneeded(statement, "nomen chooses, as it does"),
+                Ok(time) => {
+                    let unit = if time <= 300 { SECOND } else { 1 };
+                    work.number(statement, Section::Resolver, "budget-time", time.checked_mul(unit));
+                }
+                Err(_) => work.not_understood(statement),
+            }
+        }
+        "max-query-restarts" => {
+            work.apply(statement, Rule::Number(Section::Server, "max-chain"));
+            if work.nomen.resolver.is_some() {
+                work.apply(statement, Rule::Number(Section::Resolver, "max-rule-chain"));
+            }
+        }
+        "max-records-per-type" if work.nomen.resolver.is_some() => {
+            work.apply(statement, Rule::Limit(Section::Resolver, "records-per-set"));
+            work.ledger.differs(
+                statement,
+                "zones of nomen's own have as many records of a name and type as they have",
+            );
+        }
+        "deny-answer-addresses" if work.nomen.resolver.is_some() => deny_answers(work, frame, statement),
+        "min-transfer-rate-in" => transfer_rate(work, statement),
+        _ => return false,
+    }
+    true
+}
+
+/// `query-source [address] ADDRESS`; `none` asks over the other family alone.
+fn query_source(work: &mut Work, statement: &Statement) {
+    let value = statement.values().map(|word| word.text.as_str()).find(|word| *word != "address");
+    let key = if statement.key() == "query-source" { "iterate-ipv4" } else { "iterate-ipv6" };
+    match value {
+        Some("none") => {
+            work.recurse().switch(key, false);
+            work.in_key(statement, Section::Resolver, key);
+        }
+        Some("*") => work.ledger.unneeded(statement, "nomen asks from any address anyway"),
+        _ => work.ledger.missing(statement, "the kernel chooses the address that nomen asks from"),
+    }
+}
+
+/// `deny-answer-addresses { … } except-from { … }`.
+fn deny_answers(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
+    let networks = acl::networks(work, &frame.acls, statement);
+    let all = networks.iter().any(|network| network.ends_with("/0"));
+    let known: Vec<Network> = networks.iter().filter_map(|network| Network::parse(network)).collect();
+    if all || known.len() != networks.len() || known.is_empty() {
+        return work
+            .ledger
+            .missing(statement, "`private-addresses` of [resolver] takes networks by their addresses");
+    }
+    for network in known {
+        work.recurse().add("private-addresses", network.to_string());
+    }
+    for name in statement.blocks().nth(1).unwrap_or_default() {
+        match domain(name.key()) {
+            Some(domain) => work.recurse().add("private-domains", domain),
+            None => work.ledger.part(&name.span, name.key(), Outcome::Missing, "it is not a domain name"),
+        }
+    }
+    work.ledger.translated(statement, "`private-addresses` and `private-domains` of [resolver]");
+}
+
+/// `min-transfer-rate-in BYTES MINUTES`.
+fn transfer_rate(work: &mut Work, statement: &Statement) {
+    let number = |n: usize| statement.argument(n).and_then(|word| word.text.parse::<u64>().ok());
+    let (bytes, minutes) = (number(0), number(1).filter(|minutes| *minutes > 0));
+    let rate = bytes.zip(minutes).map(|(bytes, minutes)| bytes / minutes.saturating_mul(60));
+    work.number(statement, Section::Transfers, "incoming-min-rate", rate);
+    if minutes.is_some_and(|minutes| minutes != 1) {
+        work.ledger.differs(statement, "`incoming-min-rate` of [transfers] is of every single minute");
     }
 }
 
@@ -363,14 +478,26 @@ fn for_all(statement: &Statement, nobody: bool) -> bool {
     first == if nobody { "none" } else { "any" }
 }
 
+/// What else decides about recursion.
+const RECURSION: [&str; 5] = ["allow-recursion", "allow-query-cache", "forwarders", "forward", "dns64"];
+
 /// `recursion`, who may ask, forwarders, and what is served beyond its end.
 fn recursion(work: &mut Work, frame: &Frame<'_>) {
     let found = frame.global("recursion");
+    if frame.split {
+        let how = "each view says who may recurse in it: nothing of recursion is moved, so that nobody may who might not there";
+        for key in RECURSION.iter().chain(&["recursion"]) {
+            if let Some(found) = frame.global(key) {
+                work.ledger.missing(found, how);
+            }
+        }
+        return work.ledger.unwritten(Outcome::Differs, how);
+    }
     if found.is_some_and(|found| units::switch(found.value()) == Some(false)) {
         if let Some(found) = found {
             work.ledger.unneeded(found, "without [resolver], nomen answers from its zones alone");
         }
-        for key in ["allow-recursion", "allow-query-cache", "forwarders", "forward", "dns64"] {
+        for key in RECURSION {
             if let Some(found) = frame.global(key) {
                 work.ledger.unneeded(found, "recursion is off");
             }
@@ -381,7 +508,8 @@ fn recursion(work: &mut Work, frame: &Frame<'_>) {
     if let Some(found) = found {
         work.ledger.translated(found, "[resolver]");
     }
-    work.anchors.public_root = frame.global("dnssec-validation").is_none_or(|found| found.value() == "auto");
+    let auto = frame.global("dnssec-validation").is_none_or(|found| found.value() == "auto");
+    (work.anchors.public_root, work.anchors.root_followed) = (auto, auto);
     let access = ["allow-recursion", "allow-query-cache", "allow-query"];
     match access.iter().find_map(|key| frame.global(key)) {
         Some(found) => {
@@ -608,6 +736,16 @@ pub(super) fn finish(work: &mut Work, frame: &Frame<'_>) {
     }
 }
 
+/// Once it is known whether there are metrics at all.
+pub(super) fn per_zone(work: &mut Work, frame: &Frame<'_>) {
+    let Some(found) = frame.global("zone-statistics") else { return };
+    let full = found.value() == "full" || units::switch(found.value()) == Some(true);
+    if full && work.nomen.metrics.is_some() {
+        work.nomen.section(Section::Metrics).switch("per-zone", true);
+        work.in_key(found, Section::Metrics, "per-zone");
+    }
+}
+
 /// Statements beside `options` and zones.
 pub(super) fn top(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
     match statement.key() {
@@ -658,7 +796,16 @@ fn logging(work: &mut Work, frame: &Frame<'_>, logging: &Statement) {
     let channels: Vec<&Statement> = logging.block().iter().filter(|s| s.key() == "channel").collect();
     let category = |name: &str| logging.block().iter().find(|s| s.key() == "category" && s.value() == name);
     let main = category("default").and_then(|default| default.block().first()).map(Statement::key);
+    let of_queries = category("queries").and_then(|queries| file_of(&channels, queries));
     for channel in &channels {
+        if main != Some(channel.value()) && channel.find("file").is_some_and(|file| Some(file) == of_queries)
+        {
+            work.ledger.translated(
+                channel,
+                "`queries-file` of [log]; logrotate rotates it, as packaging/nomen.logrotate has it",
+            );
+            continue;
+        }
         if main != Some(channel.value()) {
             work.ledger.missing(channel, "nomen has one log for all; see `target` and `level` of [log]");
             continue;
@@ -693,7 +840,16 @@ fn logging(work: &mut Work, frame: &Frame<'_>, logging: &Statement) {
                 if find(frame.scopes.first().map_or(&[], |s| s.block()), "querylog").is_none() {
                     work.nomen.log.switch("queries", true);
                 }
-                work.ledger.differs(statement, "`queries` of [log]: queries go to the one log that there is");
+                match file_of(&channels, statement) {
+                    Some(file) => {
+                        let path = crate::files::join(&frame.directory, file.value());
+                        work.nomen.log.text("queries-file", path_text(&path));
+                        work.ledger.translated(statement, "`queries` and `queries-file` of [log]");
+                    }
+                    None => work
+                        .ledger
+                        .differs(statement, "`queries` of [log]: queries go to the one log that there is"),
+                }
             }
             ("queries", true) => {
                 work.ledger.unneeded(statement, "nomen logs no queries unless `queries` of [log] says so")
@@ -701,6 +857,12 @@ fn logging(work: &mut Work, frame: &Frame<'_>, logging: &Statement) {
             _ => work.ledger.missing(statement, "nomen has one log for all, without categories"),
         }
     }
+}
+
+/// The file that a category goes to.
+fn file_of<'s>(channels: &[&'s Statement], category: &Statement) -> Option<&'s Statement> {
+    let named = |channel: &&&Statement| category.block().iter().any(|one| one.key() == channel.value());
+    channels.iter().filter(named).find_map(|channel| channel.find("file"))
 }
 
 fn severity(work: &mut Work, inner: &Statement) {

@@ -27,6 +27,10 @@ pub(super) const INHERITED: &[&str] = &[
     "serial-update-method",
     "max-journal-size",
     "masterfile-format",
+    "transfer-source",
+    "transfer-source-v6",
+    "notify-source",
+    "notify-source-v6",
 ];
 
 /// Why a zone that BIND signs cannot be moved as it is.
@@ -270,6 +274,41 @@ fn common(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys)
             ),
         }
     }
+    source(work, frame, zone, keys);
+}
+
+/// The addresses that other servers of the zone are asked and told from.
+fn source(work: &mut Work, frame: &Frame<'_>, zone: &Statement, keys: &mut Keys) {
+    let (asks, tells) = (keys.get("primaries").is_some(), keys.get("notify").is_some());
+    let mut sources = Vec::new();
+    for [theirs, notify] in [["transfer-source", "notify-source"], ["transfer-source-v6", "notify-source-v6"]]
+    {
+        let of = |key: &str, used: bool| deciding(frame, zone, key).map(|found| (found, used));
+        let named = |found: Option<(&Statement, bool)>| {
+            let value = found.filter(|(_, used)| *used).map(|(found, _)| found.value().to_owned());
+            value.filter(|value| value != "*")
+        };
+        let (asked, told) = (of(theirs, asks), of(notify, tells));
+        // Where it is for both, those that the zone comes from count.
+        let wanted = if asks { named(asked) } else { named(told) };
+        let wanted = wanted.filter(|value| value.parse::<std::net::IpAddr>().is_ok());
+        for (found, used) in [asked, told].into_iter().flatten() {
+            let own = Some(found.value().to_owned()).filter(|value| value != "*");
+            match (used, own == wanted) {
+                (false, _) => work.ledger.unneeded(found, "the zone has no servers that it is for"),
+                (true, _) if found.values().count() > 1 => {
+                    work.ledger.differs(found, "`source` of the zone; the port is of the kernel's choice");
+                }
+                (true, true) if own.is_none() => work.ledger.unneeded(found, "nomen does so anyway"),
+                (true, true) => work.ledger.translated(found, "`source` of the zone"),
+                (true, false) => work
+                    .ledger
+                    .missing(found, "`source` of a zone is for questions, transfers and NOTIFY alike"),
+            }
+        }
+        sources.extend(wanted);
+    }
+    keys.texts("source", sources);
 }
 
 /// A list of servers with ports and keys, lists by name included.

@@ -24,8 +24,8 @@ const SERVER: &[NamedRule] = &[
     ("udp-workers", Rule::Number(Section::Server, "workers")),
     ("tcp-max-clients", Rule::Number(Section::Server, "tcp-connections")),
     ("tcp-idle-timeout", Rule::Time(Section::Server, "tcp-idle-timeout", SECOND)),
-    ("tcp-io-timeout", Rule::Time(Section::Server, "tcp-write-timeout", 1)),
-    ("tcp-remote-io-timeout", Rule::Time(Section::Transfers, "incoming-idle-timeout", 1)),
+    ("tcp-io-timeout", Rule::TimeLimit(Section::Server, "tcp-write-timeout", 1)),
+    ("tcp-remote-io-timeout", Rule::TimeLimit(Section::Transfers, "incoming-idle-timeout", 1)),
     ("udp-max-payload", Rule::Number(Section::Server, "max-udp-size")),
     ("udp-max-payload-ipv4", Rule::Number(Section::Server, "max-udp-size")),
     ("udp-max-payload-ipv6", Rule::Number(Section::Server, "max-udp-size")),
@@ -60,6 +60,8 @@ const SERVER: &[NamedRule] = &[
 pub(crate) struct Frame<'t> {
     /// Servers: addresses, perhaps with a port and a key, in nomen's words.
     remotes: HashMap<String, Vec<String>>,
+    /// Of those with one, the addresses that they are asked from, and the entry that says so.
+    sources: HashMap<String, (Vec<String>, &'t Statement)>,
     /// Each item of `acl`.
     acls: HashMap<String, &'t Statement>,
     /// Each item of `template`.
@@ -96,6 +98,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     };
     let mut frame = Frame {
         remotes: HashMap::new(),
+        sources: HashMap::new(),
         acls: by_id("acl"),
         templates: by_id("template"),
         automatic: items("server").into_iter().find(|entry| entry.key() == "automatic-acl"),
@@ -246,7 +249,7 @@ fn server_section(work: &mut Work, all: &[&Statement]) {
     work.nomen.listens.push(block);
 }
 
-fn remote(work: &mut Work, item: &Statement, frame: &mut Frame<'_>) {
+fn remote<'t>(work: &mut Work, item: &'t Statement, frame: &mut Frame<'t>) {
     work.ledger.open(item);
     let id = item.find("id").map_or("", Statement::value).to_owned();
     let mut usable = true;
@@ -277,7 +280,14 @@ fn remote(work: &mut Work, item: &Statement, frame: &mut Frame<'_>) {
                 }
                 work.ledger.translated(entry, "wherever the server is named");
             }
-            "via" => work.ledger.missing(entry, "the kernel chooses the address that nomen asks from"),
+            "via" => match sources(entry) {
+                Some(found) => {
+                    frame.sources.insert(id.clone(), (found, entry));
+                }
+                None => work
+                    .ledger
+                    .missing(entry, "`source` of a zone is one address of each family, without a port"),
+            },
             "quic" | "tls" | "cert-key" | "cert-hostname" if units::switch(entry.value()) != Some(false) => {
                 usable = false;
                 work.ledger.missing(entry, "nomen speaks plain UDP and TCP alone; the server is left out");
@@ -293,11 +303,28 @@ fn remote(work: &mut Work, item: &Statement, frame: &mut Frame<'_>) {
     frame.remotes.insert(id, all);
 }
 
-fn remotes(work: &mut Work, item: &Statement, frame: &mut Frame<'_>) {
+/// The addresses of `via`: the first of each family counts.
+fn sources(entry: &Statement) -> Option<Vec<String>> {
+    let all: Option<Vec<std::net::IpAddr>> = entry.values().map(|word| word.text.parse().ok()).collect();
+    let all = all?;
+    let first = |v4: bool| all.iter().find(|ip| ip.is_ipv4() == v4);
+    Some([first(true), first(false)].into_iter().flatten().map(ToString::to_string).collect())
+}
+
+fn remotes<'t>(work: &mut Work, item: &'t Statement, frame: &mut Frame<'t>) {
     work.ledger.open(item);
     let id = item.find("id").map_or("", Statement::value).to_owned();
     let all = item.find("remote").map(|entry| named_servers(work, frame, entry)).unwrap_or_default();
     item.block().iter().for_each(|entry| work.ledger.translated(entry, "wherever the servers are named"));
+    let members = item.find("remote").into_iter().flat_map(Statement::values);
+    let found: Option<Vec<_>> = members.map(|word| frame.sources.get(&word.text).cloned()).collect();
+    if let Some([first, rest @ ..]) = found.as_deref()
+        && rest.iter().all(|other| other.0 == first.0)
+    {
+        frame.sources.insert(id.clone(), first.clone());
+        // The other members' entries say the same.
+        rest.iter().for_each(|(_, entry)| work.ledger.translated(entry, "`source` of the zones"));
+    }
     frame.remotes.insert(id, all);
 }
 

@@ -35,6 +35,7 @@ pub(super) const KEYS: &[&str] = &[
     "catalog-group",
     "zonefile-load",
     "zonemd-verify",
+    "zonefile-sync",
     "ddns-master",
     "dnssec-signing",
     "comment",
@@ -51,11 +52,17 @@ pub(super) fn explain(statement: &Statement) -> (Outcome, &'static str) {
             "nomen does not sign: the zone would be served as its file has it, and fail for clients that validate if it is unsigned and its parent has DS records",
         ),
         "dnssec-validation" => (Outcome::Missing, "nomen does not validate zones that it takes"),
-        "zonefile-sync" | "journal-content" | "journal-max-depth" | "zone-max-size" | "adjust-threads"
-        | "include-from" | "zonefile-skip" | "serial-modulo" => (
-            Outcome::Unneeded,
-            "nomen writes zone files where `write-file-every` says so, and keeps changes in `state-dir`",
-        ),
+        "journal-content" | "journal-max-depth" | "adjust-threads" | "include-from" | "zonefile-skip" => {
+            (Outcome::Unneeded, "nomen keeps changes in `state-dir`, as many as `journal-size` says")
+        }
+        "zone-max-size" => {
+            (Outcome::Missing, "`incoming-max-size` of [transfers] bounds transfers of all zones alike")
+        }
+        "serial-modulo" => (Outcome::Missing, "nomen gives serial numbers one after the other"),
+        "provide-ixfr" if units::switch(statement.value()) == Some(true) => {
+            (Outcome::Unneeded, "nomen does so anyway")
+        }
+        "provide-ixfr" => (Outcome::Missing, "nomen answers IXFR with changes wherever it has them"),
         "zonemd-generate" if off || statement.value() == "none" => {
             (Outcome::Unneeded, "nomen does so anyway")
         }
@@ -64,13 +71,13 @@ pub(super) fn explain(statement: &Statement) -> (Outcome, &'static str) {
             (Outcome::Translated, "[dnstap]")
         }
         "module" | "global-module" => (Outcome::Missing, "nomen has no modules"),
+        "via" => (Outcome::Unneeded, "no zone asks or tells this server"),
         "disable-any" => (Outcome::Unneeded, "nomen answers ANY with one RRset"),
         "notify-delay"
         | "master-pin-tolerance"
         | "ixfr-by-one"
         | "ixfr-from-axfr"
         | "ixfr-benevolent"
-        | "provide-ixfr"
         | "notify-retry" => (Outcome::Unneeded, "nomen decides this by itself"),
         "reverse-generate" => (Outcome::Missing, "nomen makes no reverse zones"),
         "backend" | "dbname" => (Outcome::Missing, "nomen takes zones from master files and from primaries"),
@@ -133,7 +140,6 @@ pub(super) fn templates(work: &mut Work, frame: &Frame<'_>, zones: &[&Statement]
                 "max-retry",
                 "min-expire",
                 "max-expire",
-                "zonemd",
                 "forward-updates",
             ] {
                 keys.remove(key);
@@ -220,6 +226,7 @@ fn zone_keys(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &m
         keys.texts("notify", notified.clone());
         work.ledger.translated(found, "`notify` of the zone");
     }
+    source(work, frame, entries, keys);
     access(work, frame, entries, secondary, keys);
     if frame.automatic.is_some_and(|found| units::switch(found.value()) == Some(true)) {
         for server in notified {
@@ -248,6 +255,11 @@ fn zone_keys(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &m
     }
     let updated = keys.get("allow-update").is_some() || keys.get("update-policy").is_some();
     contents(work, entries, secondary, keys);
+    history(work, entries, updated, secondary, keys);
+}
+
+/// What becomes of changes: their serial numbers, the zone's file, what is kept of them.
+fn history(work: &mut Work, entries: &Entries<'_>, updated: bool, secondary: bool, keys: &mut Keys) {
     let journal = updated || secondary || keys.get("ixfr-from-differences").is_some();
     if let Some(found) = entries.get("serial-policy") {
         let word = match found.value() {
@@ -263,10 +275,43 @@ fn zone_keys(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &m
             (false, _) => work.not_understood(found),
         }
     }
+    if let Some(found) = entries.get("zonefile-sync") {
+        match (updated, found.value()) {
+            (false, _) => {
+                work.ledger.unneeded(found, "nothing changes the zone but its file or its primaries")
+            }
+            (true, "-1") => work.ledger.unneeded(found, "nomen does so anyway"),
+            (true, value) => {
+                let value = units::seconds(value).and_then(|seconds| seconds.checked_mul(1000));
+                work.zone_number(found, keys, "write-file-every", value);
+            }
+        }
+    }
     if let Some(found) = entries.get("journal-max-usage") {
         match journal {
             true => work.zone_number(found, keys, "journal-size", units::size(found.value())),
             false => work.ledger.unneeded(found, "the zone has no journal"),
+        }
+    }
+}
+
+/// The address that a zone's servers are asked and told from, if they all have the same.
+fn source(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, keys: &mut Keys) {
+    let named =
+        ["master", "notify"].into_iter().filter_map(|key| entries.get(key)).flat_map(Statement::values);
+    let ids: Vec<&str> =
+        named.map(|word| word.text.as_str()).filter(|id| frame.remotes.contains_key(*id)).collect();
+    let all: Vec<&[String]> =
+        ids.iter().map(|id| frame.sources.get(*id).map_or(&[][..], |found| found.0.as_slice())).collect();
+    let Some((first, rest)) = all.split_first() else { return };
+    let same = rest.iter().all(|other| other == first);
+    if same {
+        keys.texts("source", first.to_vec());
+    }
+    for (_, entry) in ids.iter().filter_map(|id| frame.sources.get(*id)) {
+        match same {
+            true => work.ledger.translated(entry, "`source` of the zones"),
+            false => work.ledger.missing(entry, "a zone has one `source` for all its servers"),
         }
     }
 }
@@ -287,15 +332,13 @@ fn contents(work: &mut Work, entries: &Entries<'_>, secondary: bool, keys: &mut 
         }
     }
     if let Some(found) = entries.get("zonemd-verify") {
-        match (units::switch(found.value()), secondary) {
+        match units::switch(found.value()) {
             // Without a digest, Knot does not take the zone either.
-            (Some(on), true) => {
+            Some(on) => {
                 keys.text("zonemd", if on { "require" } else { "off" });
                 work.ledger.translated(found, "`zonemd` of the zone");
             }
-            (Some(true), false) => work.ledger.missing(found, crate::unbound::NO_DIGEST),
-            (Some(false), false) => work.ledger.unneeded(found, "nomen does so anyway"),
-            (None, _) => work.not_understood(found),
+            None => work.not_understood(found),
         }
     }
     if let (Some(found), Some(master)) = (entries.get("ddns-master"), entries.get("master")) {
@@ -337,7 +380,10 @@ fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: 
             if !has_action(item, action) {
                 continue;
             }
-            let deny = item.find("deny").is_some_and(|deny| units::switch(deny.value()) == Some(true));
+            if is_conditional(work, item, &mut denied) {
+                continue;
+            }
+            let deny = is_deny(item);
             for (networks, key) in members(work, frame, item) {
                 if deny {
                     denied.push(refused(networks, key));
@@ -371,6 +417,11 @@ fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: 
             _ => keys.texts(ours, list),
         }
     }
+    queries(work, found, &items);
+}
+
+/// Who may ask is not limited here.
+fn queries(work: &mut Work, found: &Statement, items: &[&Statement]) {
     if items.iter().any(|item| has_action(item, "query")) {
         work.ledger.part(
             &found.span,
@@ -385,8 +436,27 @@ fn access(work: &mut Work, frame: &Frame<'_>, entries: &Entries<'_>, secondary: 
 fn has_action(item: &Statement, action: &str) -> bool {
     match item.find("action") {
         Some(found) => found.values().any(|value| value.text == action),
-        None => item.find("deny").is_some_and(|deny| units::switch(deny.value()) == Some(true)),
+        None => is_deny(item),
     }
+}
+
+/// What an item of `acl` may ask of a client that nomen cannot find out.
+const CONDITIONS: [&str; 3] = ["protocol", "cert-key", "cert-hostname"];
+
+/// Whether an item asks for that. Its clients do not pass, and whom it refuses is anybody.
+fn is_conditional(work: &mut Work, item: &Statement, denied: &mut Vec<Member>) -> bool {
+    let found = item.block().iter().find(|entry| CONDITIONS.contains(&entry.key()));
+    if let Some(entry) = found {
+        work.ledger.missing(entry, "nomen cannot ask for that of clients; its clients do not pass");
+        if is_deny(item) {
+            denied.push(refused(None, None));
+        }
+    }
+    found.is_some()
+}
+
+fn is_deny(item: &Statement) -> bool {
+    item.find("deny").is_some_and(|deny| units::switch(deny.value()) == Some(true))
 }
 
 /// Whether updates are limited to some names or types.

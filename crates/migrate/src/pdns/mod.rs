@@ -4,6 +4,7 @@
 mod recursor;
 pub(crate) mod settings;
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use crate::bind::parse;
@@ -28,7 +29,6 @@ const SIGNS: Rule = Rule::Missing("nomen does not sign zones");
 const SCRIPTS: Rule = Rule::Missing("nomen runs no scripts");
 const LOG: Rule = Rule::Missing("nomen's log has queries, and lines up to a level; see [log]");
 const API: Rule = Rule::Missing("[metrics] has figures and no API; `nomen ctl` changes zones");
-const KERNEL: Rule = Rule::Missing("the kernel chooses the address that nomen asks from");
 
 /// What PowerDNS and its recursor have in common: about the process, not about DNS.
 const PROCESS: &[NamedRule] = &[
@@ -50,7 +50,7 @@ const PROCESS: &[NamedRule] = &[
 const RULES: &[NamedRule] = &[
     ("receiver-threads", Rule::Number(Section::Server, "workers")),
     ("max-tcp-connections", Rule::Number(Section::Server, "tcp-connections")),
-    ("max-tcp-connections-per-client", Rule::Number(Section::Server, "tcp-connections-per-client")),
+    ("max-tcp-connections-per-client", Rule::Limit(Section::Server, "tcp-connections-per-client")),
     ("tcp-idle-timeout", Rule::Time(Section::Server, "tcp-idle-timeout", SECOND)),
     ("udp-truncation-threshold", Rule::Number(Section::Server, "max-udp-size")),
     ("axfr-fetch-timeout", Rule::Time(Section::Transfers, "incoming-idle-timeout", SECOND)),
@@ -97,8 +97,13 @@ const RULES: &[NamedRule] = &[
         "allow-unsigned-notify",
         Rule::Unneeded("nomen takes NOTIFY from primaries, by their addresses or by their keys"),
     ),
-    ("allow-notify-from", Rule::Missing("write `allow-notify` into the zones from primaries")),
-    ("trusted-notification-proxy", Rule::Missing("write `allow-notify` into the zones from primaries")),
+    (
+        "allow-notify-from",
+        Rule::Same(
+            &["0.0.0.0/0,::/0", "0.0.0.0/0, ::/0"],
+            "nomen takes NOTIFY from primaries, by their addresses or by their keys, and from those in `allow-notify`",
+        ),
+    ),
     (
         "only-notify",
         Rule::Same(&["0.0.0.0/0,::/0", ""], "nomen sends NOTIFY to the servers in `notify` alone"),
@@ -129,9 +134,6 @@ const RULES: &[NamedRule] = &[
     ("non-local-bind", TUNING),
     ("xfr-cycle-interval", TUNING),
     ("slave-cycle-interval", TUNING),
-    ("slave-renotify", TUNING),
-    ("secondary-do-renotify", TUNING),
-    ("xfr-max-received-mbytes", TUNING),
     ("traceback-handler", TUNING),
     ("max-ent-entries", TUNING),
     ("max-nsec3-iterations", TUNING),
@@ -143,8 +145,6 @@ const RULES: &[NamedRule] = &[
     ("edns-subnet-processing", Rule::Same(&["no"], "nomen does not use addresses of clients' networks")),
     ("any-to-tcp", TUNING),
     ("do-ipv6-additional-processing", TUNING),
-    ("query-local-address", KERNEL),
-    ("query-local-address6", KERNEL),
     ("proxy-protocol-from", Rule::Same(&[""], "nomen takes no PROXY protocol")),
     ("resolver", Rule::Missing("nomen has no ALIAS records")),
     ("expand-alias", Rule::Same(&["no"], "nomen has no ALIAS records")),
@@ -275,41 +275,54 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
             work.ledger.translated(include, "its statements, as if they stood here");
         }
         let folder = parsed.directory.unwrap_or_default();
-        backend(work, &parsed.statements, &folder, &shared);
+        let retold = RENOTIFY.iter().any(|key| is_on(&all, key));
+        backend(work, &parsed.statements, &folder, &shared, retold);
         zones = parsed.statements;
     }
-    for statement in &all {
-        match statement.key() {
-            "loglevel" => loglevel(work, statement),
-            "webserver" => webserver(work, &all, statement),
-            "launch" | "bind-config" | "local-address" | "local-port" | "local-ipv6" => {}
-            key => {
-                let done = [
-                    "allow-axfr-ips",
-                    "also-notify",
-                    "master",
-                    "primary",
-                    "slave",
-                    "secondary",
-                    "disable-axfr",
-                    "dnsupdate",
-                    "allow-dnsupdate-from",
-                    "forward-dnsupdate",
-                ];
-                if let Some(rule) =
-                    rule(RULES, key).or_else(|| rule(PROCESS, key)).filter(|_| !done.contains(&key))
-                {
-                    work.apply(statement, rule);
-                }
-            }
-        }
-    }
+    all.iter().for_each(|statement| simple(work, &all, statement));
     unset_group(work);
     work.ledger.sweep(&all, &explain);
     work.ledger.sweep(&zones, &explain_backend);
     #[cfg(test)]
     assert_eq!(work.ledger.unaccounted(&all) + work.ledger.unaccounted(&zones), 0);
     Ok(())
+}
+
+/// Statements that hold for the server as a whole.
+fn simple(work: &mut Work, all: &[Statement], statement: &Statement) {
+    match statement.key() {
+        "loglevel" => loglevel(work, statement),
+        "webserver" => webserver(work, all, statement),
+        "xfr-max-received-mbytes" => {
+            let bytes = statement.value().parse::<u64>().ok().and_then(|count| count.checked_mul(1 << 20));
+            work.number(statement, Section::Transfers, "incoming-max-size", bytes);
+        }
+        "launch" | "bind-config" | "local-address" | "local-port" | "local-ipv6" => {}
+        key => {
+            let done = [
+                "allow-axfr-ips",
+                "also-notify",
+                "master",
+                "primary",
+                "slave",
+                "secondary",
+                "disable-axfr",
+                "dnsupdate",
+                "allow-dnsupdate-from",
+                "forward-dnsupdate",
+                "query-local-address",
+                "query-local-address6",
+                "trusted-notification-proxy",
+                "slave-renotify",
+                "secondary-do-renotify",
+            ];
+            if let Some(rule) =
+                rule(RULES, key).or_else(|| rule(PROCESS, key)).filter(|_| !done.contains(&key))
+            {
+                work.apply(statement, rule);
+            }
+        }
+    }
 }
 
 /// A group without a user means nothing here, and an empty name nobody.
@@ -482,9 +495,24 @@ fn shared(work: &mut Work, all: &[Statement]) -> Keys {
             false => work.not_understood(found),
         }
     }
-    let updates = is_on(all, "dnsupdate");
+    source(work, all, &mut keys);
+    for found in of(all, "trusted-notification-proxy") {
+        let clients = networks(work, Some(found), found.value());
+        clients.into_iter().for_each(|client| keys.add("allow-notify", client));
+        work.ledger.translated(found, "`allow-notify` of zones with primaries");
+    }
+    for found in RENOTIFY.iter().flat_map(|key| of(all, key)) {
+        work.ledger.translated(found, "`notify` of zones with primaries, or none");
+    }
+    updates(work, all, &mut keys);
+    keys
+}
+
+/// Dynamic updates: those of zones from primaries are passed on.
+fn updates(work: &mut Work, all: &[Statement], keys: &mut Keys) {
+    let on = is_on(all, "dnsupdate");
     for found in of(all, "dnsupdate") {
-        match updates {
+        match on {
             true => work.ledger.missing(
                 found,
                 "the bind backend takes no updates; write `allow-update` into the zones that are to",
@@ -494,17 +522,38 @@ fn shared(work: &mut Work, all: &[Statement]) -> Keys {
     }
     let forward = of(all, "forward-dnsupdate").last();
     let from = of(all, "allow-dnsupdate-from").last();
-    if updates && forward.is_none_or(|found| units::switch(found.value()) == Some(true)) {
+    if on && forward.is_none_or(|found| units::switch(found.value()) == Some(true)) {
         let clients = networks(work, from, from.map_or("127.0.0.0/8,::1", Statement::value));
         keys.texts("forward-updates", clients);
     }
     for found in [from, forward].into_iter().flatten() {
-        match updates {
+        match on {
             true => work.ledger.translated(found, "`forward-updates` of zones with primaries"),
             false => work.ledger.unneeded(found, "`dnsupdate` is off"),
         }
     }
-    keys
+}
+
+/// Whether secondaries tell others of what they have received.
+const RENOTIFY: [&str; 2] = ["slave-renotify", "secondary-do-renotify"];
+
+/// The address of each family that other servers are asked and told from.
+fn source(work: &mut Work, all: &[Statement], keys: &mut Keys) {
+    let mut taken: Vec<IpAddr> = Vec::new();
+    for found in ["query-local-address", "query-local-address6"].iter().flat_map(|key| of(all, key)) {
+        let ips: Result<Vec<IpAddr>, _> = list(found.value()).map(str::parse).collect();
+        let named: Vec<IpAddr> = ips.iter().flatten().filter(|ip| !ip.is_unspecified()).copied().collect();
+        let single = |v4: bool| named.iter().chain(&taken).filter(|ip| ip.is_ipv4() == v4).count() < 2;
+        match (ips.is_ok() && single(true) && single(false), named.is_empty()) {
+            (false, _) => work.ledger.missing(found, "`source` of a zone is one address of each family"),
+            (true, true) => work.ledger.unneeded(found, "nomen asks from any address anyway"),
+            (true, false) => {
+                taken.extend(named);
+                work.ledger.translated(found, "`source` of the zones");
+            }
+        }
+    }
+    keys.texts("source", taken.iter().map(ToString::to_string).collect());
 }
 
 /// The networks of a list; what is none is reported.
@@ -525,7 +574,8 @@ fn networks(work: &mut Work, found: Option<&Statement>, text: &str) -> Vec<Strin
 }
 
 /// The zones of the bind backend: PowerDNS takes their names, types, files and masters from named.conf.
-fn backend(work: &mut Work, statements: &[Statement], folder: &Path, shared: &Keys) {
+/// With `retold`, those who took a zone tell others of its changes.
+fn backend(work: &mut Work, statements: &[Statement], folder: &Path, shared: &Keys, retold: bool) {
     for zone in statements.iter().filter(|statement| statement.key() == "zone") {
         work.ledger.open(zone);
         let name =
@@ -559,8 +609,10 @@ fn backend(work: &mut Work, statements: &[Statement], folder: &Path, shared: &Ke
             (true, true, _) => work.keep_state(),
         }
         keys.0.extend(shared.0.iter().cloned());
-        if !secondary {
-            keys.remove("forward-updates");
+        match secondary {
+            false => ["forward-updates", "allow-notify"].iter().for_each(|key| keys.remove(key)),
+            true if !retold => keys.remove("notify"),
+            true => {}
         }
         for inner in zone.block() {
             match inner.key() {
@@ -627,8 +679,7 @@ fn webserver(work: &mut Work, all: &[Statement], statement: &Statement) {
     let get = |key, usual| of(all, key).last().map_or(usual, Statement::value);
     let address =
         socket(get("webserver-address", "127.0.0.1"), get("webserver-port", "8081").parse().unwrap_or(8081));
-    let loopback =
-        get("webserver-address", "127.0.0.1").parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
+    let loopback = get("webserver-address", "127.0.0.1").parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
     match address.filter(|_| loopback) {
         Some(address) => {
             work.nomen.section(Section::Metrics).text("listen", address);

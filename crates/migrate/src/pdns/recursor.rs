@@ -42,13 +42,14 @@ pub(crate) const ONLY_RECURSOR: &[&str] = &[
 
 const TUNING: Rule = Rule::Unneeded("nomen decides this by itself");
 const VALIDATES: Rule = Rule::Missing(
-    "write it by hand: `validate`, `trust-anchors` and other keys of `[resolver]` say how nomen validates",
+    "nomen bounds what validating takes in its own way: see `validate-…` and others of [resolver]",
 );
 const SCRIPTS: Rule = Rule::Missing("nomen runs no scripts");
 const SUBNETS: Rule = Rule::Missing("nomen passes no addresses of clients on to other servers");
 
 const RULES: &[NamedRule] = &[
     ("threads", Rule::Number(Section::Server, "workers")),
+    ("max-concurrent-requests-per-tcp-connection", Rule::Number(Section::Server, "tcp-pipeline")),
     ("max-tcp-clients", Rule::Number(Section::Server, "tcp-connections")),
     ("client-tcp-timeout", Rule::Time(Section::Server, "tcp-idle-timeout", SECOND)),
     ("udp-truncation-threshold", Rule::Number(Section::Server, "max-udp-size")),
@@ -57,7 +58,14 @@ const RULES: &[NamedRule] = &[
     ("max-negative-ttl", Rule::Time(Section::Resolver, "max-negative-ttl", SECOND)),
     ("minimum-ttl-override", Rule::Time(Section::Resolver, "min-ttl", SECOND)),
     ("max-qperq", Rule::Number(Section::Resolver, "budget-queries")),
-    ("max-total-msec", Rule::Time(Section::Resolver, "budget-time", 1)),
+    ("max-total-msec", Rule::TimeLimit(Section::Resolver, "budget-time", 1)),
+    ("max-ns-per-resolve", Rule::Limit(Section::Resolver, "servers-per-zone")),
+    ("max-ns-address-qperq", Rule::Number(Section::Resolver, "budget-fruitless")),
+    ("max-cache-bogus-ttl", Rule::Time(Section::Resolver, "bogus-ttl", SECOND)),
+    ("max-rrset-size", Rule::Limit(Section::Resolver, "records-per-set")),
+    ("nsec3-max-iterations", Rule::Number(Section::Resolver, "max-nsec3-iterations")),
+    ("max-signature-validations-per-query", Rule::Limit(Section::Resolver, "validate-signatures")),
+    ("tcp-out-max-idle-ms", Rule::TimeLimit(Section::Resolver, "connection-idle-timeout", 1)),
     ("max-mthreads", Rule::Number(Section::Resolver, "lookups")),
     ("serve-rfc1918", Rule::Switch(Section::Resolver, "special-names")),
     ("dns64-prefix", Rule::Text(Section::Resolver, "dns64-prefix")),
@@ -68,7 +76,6 @@ const RULES: &[NamedRule] = &[
     ("socket-group", TUNING),
     ("security-poll-suffix", TUNING),
     ("public-suffix-list-file", TUNING),
-    ("quiet", Rule::Unneeded("write `queries = true` into [log] to have queries logged")),
     ("disable-syslog", TUNING),
     ("log-timestamp", TUNING),
     ("logging-facility", TUNING),
@@ -80,11 +87,29 @@ const RULES: &[NamedRule] = &[
     ("trace", TUNING),
     ("lua-dns-script", SCRIPTS),
     ("lua-maintenance-interval", TUNING),
-    ("dnssec-log-bogus", VALIDATES),
-    ("aggressive-nsec-cache-size", VALIDATES),
-    ("nsec3-max-iterations", VALIDATES),
-    ("signature-inception-skew", VALIDATES),
-    ("x-dnssec-names", VALIDATES),
+    ("dnssec-log-bogus", Rule::Same(&["no"], "nomen's log has queries, and lines up to a level; see [log]")),
+    ("aggressive-cache-min-nsec3-hit-ratio", TUNING),
+    ("aggressive-cache-max-nsec3-hash-cost", TUNING),
+    ("max-rrsigs-per-record", VALIDATES),
+    ("max-nsec3s-per-record", VALIDATES),
+    ("max-nsec3-hash-computations-per-query", VALIDATES),
+    ("max-ds-per-zone", VALIDATES),
+    ("max-dnskeys", VALIDATES),
+    ("limit-qtype-any", Rule::Unneeded("nomen answers ANY with one RRset")),
+    ("lowercase-outgoing", Rule::Same(&["no"], "nomen asks for names as they are, or in random case")),
+    ("processes", TUNING),
+    ("event-trace-enabled", TUNING),
+    ("protobuf-use-kernel-timestamp", TUNING),
+    ("save-parent-ns-set", TUNING),
+    ("structured-logging-backend", Rule::Same(&["default"], "write `format = \"json\"` into [log]")),
+    ("proxy-protocol-maximum-size", TUNING),
+    (
+        "signature-inception-skew",
+        Rule::Missing(
+            "nomen has one `signature-skew` of [resolver] for the beginning and the end of a signature",
+        ),
+    ),
+    ("x-dnssec-names", Rule::Missing("nomen counts what is bogus for all names together")),
     (
         "max-cache-entries",
         Rule::Missing(
@@ -99,8 +124,6 @@ const RULES: &[NamedRule] = &[
     ("packetcache-shards", TUNING),
     ("record-cache-shards", TUNING),
     ("record-cache-locked-ttl-perc", TUNING),
-    ("max-cache-bogus-ttl", TUNING),
-    ("refresh-on-ttl-perc", TUNING),
     ("ecs-cache-limit-ttl", SUBNETS),
     ("edns-subnet-whitelist", SUBNETS),
     ("edns-subnet-allow-list", SUBNETS),
@@ -112,8 +135,6 @@ const RULES: &[NamedRule] = &[
         "use-incoming-edns-subnet",
         Rule::Same(&["no"], "nomen passes no addresses of clients on to other servers"),
     ),
-    ("query-local-address", Rule::Missing("the kernel chooses the address that nomen asks from")),
-    ("query-local-address6", Rule::Missing("the kernel chooses the address that nomen asks from")),
     ("dont-query", Rule::Missing("nomen asks the servers that delegations name")),
     ("dont-throttle-names", TUNING),
     ("dont-throttle-netmasks", TUNING),
@@ -139,14 +160,10 @@ const RULES: &[NamedRule] = &[
     ("max-recursion-depth", TUNING),
     ("max-udp-queries-per-round", TUNING),
     ("max-tcp-queries-per-connection", TUNING),
-    ("max-concurrent-requests-per-tcp-connection", TUNING),
     ("max-generate-steps", TUNING),
     ("max-include-depth", TUNING),
-    ("max-ns-address-qperq", TUNING),
-    ("max-ns-per-resolve", TUNING),
     ("tcp-fast-open", TUNING),
     ("tcp-fast-open-connect", TUNING),
-    ("tcp-out-max-idle-ms", TUNING),
     ("tcp-out-max-idle-per-auth", TUNING),
     ("tcp-out-max-idle-per-thread", TUNING),
     ("tcp-out-max-queries", TUNING),
@@ -190,7 +207,7 @@ const RULES: &[NamedRule] = &[
     ("allow-no-rd", TUNING),
     ("max-busy-dot-probes", TUNING),
     ("tcp-threads", TUNING),
-    ("max-tcp-per-client", Rule::Number(Section::Server, "tcp-connections-per-client")),
+    ("max-tcp-per-client", Rule::Limit(Section::Server, "tcp-connections-per-client")),
 ];
 
 /// Networks that may ask where nobody says otherwise.
@@ -244,6 +261,7 @@ pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Re
     for statement in &all {
         simple(work, &all, statement);
     }
+    families(work, &all);
     unset_group(work);
     work.ledger.sweep(&all, &explain);
     #[cfg(test)]
@@ -255,6 +273,32 @@ fn simple(work: &mut Work, all: &[Statement], statement: &Statement) {
     match statement.key() {
         "loglevel" => loglevel(work, statement),
         "webserver" => webserver(work, all, statement),
+        // A switch without a value is on.
+        "quiet" => {
+            work.nomen.log.switch("queries", !is_on(all, "quiet"));
+            work.in_key(statement, Section::Log, "queries");
+        }
+        "refresh-on-ttl-perc" => {
+            let on = statement.value() != "0";
+            work.recurse().switch("prefetch", on);
+            match on {
+                false => work.in_key(statement, Section::Resolver, "prefetch"),
+                true => {
+                    work.ledger.differs(statement, "nomen chooses by itself when it is time to ask again")
+                }
+            }
+        }
+        "aggressive-nsec-cache-size" => {
+            let on = statement.value() != "0";
+            work.recurse().switch("aggressive-nsec", on);
+            match on {
+                false => work.in_key(statement, Section::Resolver, "aggressive-nsec"),
+                true => work.ledger.differs(
+                    statement,
+                    "`aggressive-nsec-size` of [resolver] is in bytes: 16 MiB unless it is set",
+                ),
+            }
+        }
         "qname-minimization" => {
             let word = if is_on(all, "qname-minimization") { "relaxed" } else { "off" };
             work.recurse().text("qname-minimisation", word);
@@ -282,6 +326,26 @@ fn simple(work: &mut Work, all: &[Statement], statement: &Statement) {
             if let Some(rule) = rule(RULES, key).or_else(|| rule(PROCESS, key)) {
                 work.apply(statement, rule);
             }
+        }
+    }
+}
+
+/// Other servers are asked from these addresses, and so over the families that they are of.
+fn families(work: &mut Work, all: &[Statement]) {
+    let named: Vec<&Statement> =
+        ["query-local-address", "query-local-address6"].iter().flat_map(|key| of(all, key)).collect();
+    let ips: Vec<std::net::IpAddr> =
+        named.iter().flat_map(|found| list(found.value())).filter_map(|text| text.parse().ok()).collect();
+    if ips.is_empty() {
+        return;
+    }
+    work.recurse().switch("iterate-ipv4", ips.iter().any(std::net::IpAddr::is_ipv4));
+    work.recurse().switch("iterate-ipv6", ips.iter().any(std::net::IpAddr::is_ipv6));
+    for found in named.iter().filter(|found| !found.value().is_empty()) {
+        let any = list(found.value()).all(|text| ["0.0.0.0", "::"].contains(&text));
+        match any {
+            true => work.ledger.translated(found, "`iterate-ipv4` and `iterate-ipv6` of [resolver]"),
+            false => work.ledger.missing(found, "the kernel chooses the address that nomen asks from"),
         }
     }
 }

@@ -15,8 +15,10 @@ use crate::config::table::value::quote;
 use crate::config::zones::zone_name;
 use crate::secondaries::ZoneOrder;
 use crate::zones::dump::dump_lines;
+use crate::zones::examiner::{self, FlawText};
 use crate::zones::keeping::{Kept, ReloadFault, unix_now};
-use crate::zones::{Apex, ZoneState, ZoneText, written};
+use crate::zones::text::ZoneFinding;
+use crate::zones::{Apex, ZoneState, ZoneText, places, written};
 
 /// Size of the pieces a long output is sent in, in bytes.
 const PIECE: usize = 64 * 1024;
@@ -81,7 +83,7 @@ pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
         "denial": zone.filter(|z| z.is_signed()).map(|z| if z.nsec3().is_some() { "NSEC3" } else { "NSEC" }),
         "warnings": state.warnings,
         "fault": state.fault.as_deref().map(ToString::to_string),
-        "findings": examined.map(|found| &found.findings),
+        "findings": examined.map(|found| findings(&state, &found.findings)),
         "more_findings": examined.map(|found| found.more).filter(|more| *more > 0),
         "signatures": first.map(|first| first.age(unix_now()).word()),
         "signatures_end": first.map(|first| first.at),
@@ -92,6 +94,28 @@ pub(super) fn status(parts: &Parts, name: &str) -> Result<Value, String> {
         "frozen": changes.map(|changes| changes.is_frozen(&state.spec.apex)).filter(|frozen| *frozen),
         "queries": per_zone.then(|| engine.catalog().get(name).map(|e| e.queries())).flatten(),
     }))
+}
+
+/// Most records of a zone whose text is read again for the places of findings. It takes about half a second for as many.
+const READ_AGAIN: u64 = 1_000_000;
+
+/// What is wrong with the version in service, where it stands in the zone's text if that can be told soon.
+fn findings(state: &ZoneState, known: &[FlawText]) -> Value {
+    let placed: Vec<ZoneFinding> = match &state.zone {
+        Some(zone) if !known.is_empty() && zone.record_count() <= READ_AGAIN => {
+            places::flaws(&state.spec, zone, examiner::KEPT)
+        }
+        _ => {
+            let known = known.iter();
+            known.map(|flaw| places::without_place(&state.spec, flaw.error, flaw.message.clone())).collect()
+        }
+    };
+    let rows = placed.iter().map(|finding| {
+        let mut row = finding.json();
+        row["text"] = finding.pretty.clone().into();
+        row
+    });
+    Value::Array(rows.collect())
 }
 
 /// The `[[zone]]` of a zone that is to be added: its name, those of these keys that are set, and its primaries.

@@ -156,7 +156,10 @@ fn zones(shown: &Snapshot, html: &mut Html) {
     let states = shown.states.iter().filter(|(_, count)| *count > 0);
     let states: Vec<String> = states.map(|(word, count)| format!("{count} {word}")).collect();
     html.heading("Zones");
-    html.paragraph(format!("{total} zones: {}.", states.join(", ")));
+    match states[..] {
+        [] => html.paragraph("There are none."),
+        _ => html.paragraph(format!("{total} zones: {}.", states.join(", "))),
+    };
     if total > shown.zones.len() {
         html.paragraph(format!("Shown are {}, faults first.", shown.zones.len()));
     }

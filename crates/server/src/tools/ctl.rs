@@ -1,5 +1,6 @@
 //! `nomen ctl`: sends one command to the running server and prints the answer, as text or as it came.
 
+use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -221,6 +222,12 @@ fn converse(mut stream: UnixStream, command: &Command, args: &CtlArgs) -> io::Re
 /// An answer for people.
 fn human(verb: &CtlVerb, data: &Value) -> String {
     match (verb, data) {
+        (CtlVerb::Zone(CtlZone::List { failed: true }), Value::Array(rows)) if rows.is_empty() => {
+            "every zone is served in the newest version of its file\n".into()
+        }
+        (CtlVerb::Zone(CtlZone::List { .. }), Value::Array(rows)) if rows.is_empty() => {
+            "no zones are served\n".into()
+        }
         (CtlVerb::Zone(CtlZone::List { .. }), Value::Array(rows)) => zone_table(rows),
         (CtlVerb::Forward(CtlForward::List), Value::Array(rules)) => rules.iter().map(rule_text).collect(),
         (CtlVerb::Nta(CtlNta::List), Value::Array(anchors)) => anchors.iter().map(anchor_text).collect(),
@@ -256,6 +263,9 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
                     Value::Array(rows) => {
                         rows.iter().for_each(|row| out += &pair(key, &row_text(row), width))
                     }
+                    Value::Number(number) if TIMES.contains(&key.as_str()) => {
+                        out += &pair(key, &number.as_i64().map_or(number.to_string(), moment), width);
+                    }
                     _ => out += &pair(key, &flat(value), width),
                 }
             }
@@ -263,6 +273,24 @@ fn human(verb: &CtlVerb, data: &Value) -> String {
         }
         (_, other) => format!("{}\n", flat(other)),
     }
+}
+
+/// Keys of times in seconds since 1970.
+const TIMES: [&str; 3] = ["loaded", "signatures_end", "started"];
+
+/// A time in seconds since 1970, for people.
+fn moment(seconds: i64) -> String {
+    struct Digits(u32);
+    impl fmt::Display for Digits {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            wire::text::write_time(self.0, f)
+        }
+    }
+    let Ok(short) = u32::try_from(seconds) else { return seconds.to_string() };
+    let digits = Digits(short).to_string();
+    let part = |from, to| digits.get(from..to).unwrap_or_default();
+    let [year, month, day] = [part(0, 4), part(4, 6), part(6, 8)];
+    format!("{year}-{month}-{day} {}:{}:{} UTC", part(8, 10), part(10, 12), part(12, 14))
 }
 
 /// What changes in a zone, a line for each record, and warnings before that.
@@ -305,14 +333,21 @@ fn reload_text(report: &Map<String, Value>) -> String {
         out +=
             &format!("{folder}: {gone} of {of} zones have no file any more and stay in service (--force)\n");
     }
-    let numbers = report.iter().filter(|(_, value)| value.is_number());
-    let numbers: Vec<String> =
+    let numbers = NUMBERS.iter().filter_map(|key| Some((key, report.get(*key)?)));
+    let mut numbers: Vec<String> =
         numbers.map(|(key, value)| format!("{} {value}", key.replace('_', " "))).collect();
+    numbers.extend(report.get("milliseconds").map(|took| format!("{took} ms")));
     out + &numbers.join(", ") + "\n"
 }
 
-/// One of several values under the same key: a sentence where there is one for it.
+/// The numbers of a reload, in the order in which they are of interest.
+const NUMBERS: [&str; 7] = ["zones", "loaded", "unchanged", "failed", "refused", "removed", "held_back"];
+
+/// One of several values under the same key: as it is said to people where that is there.
 fn row_text(row: &Value) -> String {
+    if let Some(text) = row.get("text").and_then(Value::as_str) {
+        return text.to_owned();
+    }
     PendingKey::deserialize(row).map_or_else(|_| flat(row), |key| key.to_string())
 }
 
@@ -399,4 +434,31 @@ fn zone_table(rows: &[Value]) -> String {
         out += &format!("{name:width$}  {state:6}  {serial:>10}  {records:>10}  {signed}\n");
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_for_people() {
+        assert_eq!(moment(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(moment(1_795_369_660), "2026-11-22 17:47:40 UTC");
+        assert_eq!(moment(-1), "-1");
+    }
+
+    #[test]
+    fn a_reload_is_summed_up_in_the_order_of_interest() {
+        let report = serde_json::json!({"failed": 1, "held_back": 2, "loaded": 3, "milliseconds": 4, "refused": 5, "removed": 6, "unchanged": 7, "zones": 8});
+        let Value::Object(report) = report else { panic!("an object") };
+        let said = "zones 8, loaded 3, unchanged 7, failed 1, refused 5, removed 6, held back 2, 4 ms\n";
+        assert_eq!(reload_text(&report), said);
+    }
+
+    #[test]
+    fn a_list_of_no_zones_says_so() {
+        let said = |failed| human(&CtlVerb::Zone(CtlZone::List { failed }), &Value::Array(Vec::new()));
+        assert_eq!(said(true), "every zone is served in the newest version of its file\n");
+        assert_eq!(said(false), "no zones are served\n");
+    }
 }

@@ -141,8 +141,20 @@ fn json_of(account: &Account, texts: &ConfigTexts) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use migrate::{BOUNDS, Measure};
+    use recursion::SpecialName;
 
     use crate::config::reference::sections;
+
+    /// Names that are turned off are names that nomen has.
+    #[test]
+    fn special_names_are_the_same() {
+        for special in SpecialName::all() {
+            assert!(migrate::is_special(special.domain.trim_end_matches('.')), "{}", special.domain);
+        }
+        for other in ["example", "15.172.in-addr.arpa", "128.100.in-addr.arpa", "in-addr.arpa"] {
+            assert!(!migrate::is_special(other), "{other}");
+        }
+    }
 
     /// What is written stays within what is read.
     #[test]

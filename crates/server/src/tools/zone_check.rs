@@ -53,15 +53,6 @@ fn report(spec: &ZoneSpec, examined: &Examined) {
 }
 
 fn json_of(spec: &ZoneSpec, examined: &Examined) -> serde_json::Value {
-    let finding = |f: &ZoneFinding| {
-        json!({
-            "severity": if f.error { "error" } else { "warning" },
-            "file": &*f.file,
-            "line": (f.line > 0).then_some(f.line),
-            "column": (f.column > 0).then_some(f.column),
-            "message": f.message,
-        })
-    };
     json!({
         "zone": spec.name().to_string(),
         "good": examined.errors() == 0,
@@ -71,6 +62,6 @@ fn json_of(spec: &ZoneSpec, examined: &Examined) -> serde_json::Value {
         "signed": examined.zone.as_ref().map(|z| z.is_signed()),
         "errors": examined.errors(),
         "warnings": examined.warnings(),
-        "findings": examined.findings.iter().map(finding).collect::<Vec<_>>(),
+        "findings": examined.findings.iter().map(ZoneFinding::json).collect::<Vec<_>>(),
     })
 }

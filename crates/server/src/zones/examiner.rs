@@ -20,7 +20,7 @@ use crate::spare::{Share, spare};
 use crate::sync::lock;
 
 /// Findings kept of one zone.
-const KEPT: usize = 10;
+pub const KEPT: usize = 10;
 /// Signatures that end within this many seconds end soon, and so do those that have a quarter of their time left if that
 /// is less: a weekend is enough to renew them.
 const SOON: i64 = 3 * 86_400;
@@ -34,12 +34,21 @@ const REST: u32 = 19;
 /// What was found out about one version of a zone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Examination {
-    /// What is wrong with the zone as a whole, each in one line, as far as kept.
-    pub findings: Vec<String>,
+    /// What is wrong with the zone as a whole, as far as kept.
+    pub findings: Vec<FlawText>,
     /// Findings beyond those.
     pub more: usize,
     /// The signature that ends first; none if the zone has none.
     pub signatures: Option<FirstExpiry>,
+}
+
+/// What is wrong with a zone, in a line. A [`Flaw`] itself would take ten times the memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlawText {
+    /// Whether it is more than a warning.
+    pub error: bool,
+    /// What it is.
+    pub message: String,
 }
 
 /// What the thread has to report of a version.
@@ -111,8 +120,8 @@ pub(super) fn examine(zone: &Zone, now: i64) -> Examination {
     let mut found = Examination::default();
     check(zone, &mut |flaw: Flaw| match found.findings.len() < KEPT {
         true => {
-            let word = if flaw.kind.severity() == Severity::Error { "error" } else { "warning" };
-            found.findings.push(format!("{word}: {flaw}"));
+            let error = flaw.kind.severity() == Severity::Error;
+            found.findings.push(FlawText { error, message: flaw.to_string() });
         }
         false => found.more += 1,
     });
@@ -324,7 +333,10 @@ mod tests {
         assert_eq!((found.findings.len(), found.more), (KEPT, 5));
         assert_eq!(
             found.findings[0],
-            "warning: h0.example. MX: nowhere0.example. has no address records in this zone"
+            FlawText {
+                error: false,
+                message: "h0.example. MX: nowhere0.example. has no address records in this zone".into()
+            }
         );
     }
 

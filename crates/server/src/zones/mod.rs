@@ -11,6 +11,7 @@
 //! | `loaders`, `text`, `images` | reading zones: the threads, a zone's text, a zone's image |
 //! | `progress` | how far a long load is |
 //! | `differences` | what changes in zone files, kept for IXFR |
+//! | `places` | where findings about a zone as a whole stand in its text |
 //! | `examiner` | versions in service: what is to be known of them, and folding them |
 //! | `report` | what a reload did and found, for whoever asked for it |
 //! | `publisher` | the steps from one catalog to the next |
@@ -26,6 +27,7 @@ pub mod keeper;
 pub mod keeping;
 mod loaders;
 pub mod membership;
+pub mod places;
 pub mod produce;
 mod progress;
 mod publisher;

@@ -14,6 +14,7 @@ use zone::scan::{Fault, FaultKind, Limits, Progress, Severity, TextSource};
 use zone::store::ChangeSet;
 use zone::{LoadConfig, SourceFile, Zone};
 
+use super::places;
 use super::{ZoneFault, ZoneSpec, ZoneText};
 
 /// A zone that can be served.
@@ -49,6 +50,19 @@ pub struct ZoneFinding {
     pub pretty: String,
     /// The owner and type of the records concerned, if it came to light when they were put together.
     pub about: Option<Box<(NameBuf, Type)>>,
+}
+
+impl ZoneFinding {
+    /// For programs.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "severity": if self.error { "error" } else { "warning" },
+            "file": &*self.file,
+            "line": (self.line > 0).then_some(self.line),
+            "column": (self.column > 0).then_some(self.column),
+            "message": self.message,
+        })
+    }
 }
 
 /// Everything that reading one zone brought to light.
@@ -181,7 +195,13 @@ pub fn build(
     served: Option<&Zone>,
     meter: &Meter,
 ) -> Result<BuiltZone, ZoneFault> {
-    built(read(spec, key, served, SHOWN, meter))
+    let mut examined = read(spec, key, served, SHOWN, meter);
+    if examined.zone.is_none() {
+        // Nothing waits for a zone that is not served; whoever mends it wants to see where.
+        let unplaced = places::unplaced(&mut examined.findings);
+        places::place(spec, SHOWN, unplaced, &mut examined.findings);
+    }
+    built(examined)
 }
 
 /// What was [examined](examine), for service.

@@ -4,7 +4,7 @@ use std::fs;
 
 use tempfile::TempDir;
 
-use crate::support::{APEX, run, text};
+use crate::support::{APEX, Server, eventually, run, text};
 
 /// The lines before the records of a test.
 const LINES: usize = 6;
@@ -228,4 +228,47 @@ fn what_an_audit_finds_is_shown_at_a_record_of_the_name() {
     ] {
         assert!(said.contains(shown), "{shown}\n{said}");
     }
+}
+
+/// What `nomen ctl zone status` shows of a zone once it was looked at, and its findings as JSON.
+fn status(server: &Server) -> (String, serde_json::Value) {
+    let findings = || server.ctl_json(&["zone", "status", "example"])["findings"].clone();
+    eventually("it is looked at", server, || findings().as_array().is_some_and(|all| !all.is_empty()));
+    (text(&server.ctl(&["zone", "status", "example"]).stdout), findings())
+}
+
+#[test]
+fn what_a_running_server_finds_stands_at_its_word_too() {
+    let zone = format!("{APEX}a 60 A 192.0.2.9\nmx MX 10 gone\n");
+    let server = Server::start(&zone, "");
+    let (shown, json) = status(&server);
+    let said = "8:10: warning: mx.example. MX: gone.example. has no address records in this zone";
+    let lines: Vec<&str> = shown.lines().skip_while(|line| !line.starts_with("findings")).collect();
+    assert!(lines[0].ends_with(&format!("example.zone:{said}")), "{shown}");
+    let column = lines[0].find("example.zone:").map(|at| lines[0][..at].rfind(' ').map_or(0, |at| at + 1));
+    let below: Vec<&str> = lines[1..4].iter().map(|line| &line[column.expect("a file")..]).collect();
+    assert_eq!(below, ["  |", "8 | mx MX 10 gone", "  |          ^^^^"], "{shown}");
+    let place = [&json[0]["line"], &json[0]["column"], &json[0]["severity"]];
+    assert_eq!(serde_json::json!(place), serde_json::json!([8, 10, "warning"]), "{json}");
+    // The text has another version by now, which is not served: its lines are not meant.
+    server.write("example.zone", &zone.replace("admin 1 ", "admin 2 ").replace("a 60", "\na 60"));
+    let (shown, json) = status(&server);
+    assert!(
+        shown.contains("example.zone: warning: mx.example. MX: gone.") && !shown.contains('^'),
+        "{shown}"
+    );
+    assert_eq!(json[0]["line"], serde_json::Value::Null, "{json}");
+    server.reload();
+    eventually("it is looked at", &server, || status(&server).1[0]["line"] == 9);
+}
+
+#[test]
+fn a_reload_says_where_records_clash() {
+    let server = Server::start(APEX, "");
+    server.write("example.zone", &format!("{APEX}w A 192.0.2.9\nw CNAME ns1\n"));
+    let reloaded = server.ctl(&["reload"]);
+    let said = text(&reloaded.stdout);
+    assert!(said.contains("example.zone:7:3: zone example.: w.example. A: CNAME and other data"), "{said}");
+    let shown = text(&server.ctl(&["zone", "status", "example"]).stdout);
+    assert!(shown.contains("7 | w A 192.0.2.9") && shown.contains("|   ^\n"), "{shown}");
 }

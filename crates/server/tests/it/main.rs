@@ -6,6 +6,7 @@ mod catalogs;
 mod changes;
 mod control;
 mod conventions;
+mod dashboard;
 mod dnstap;
 mod fleet;
 mod folders;

@@ -227,6 +227,20 @@ fn the_summary_lists_every_page() {
     }
 }
 
+/// As a book, and in the packages, the manual is there without the source tree.
+#[test]
+fn links_of_the_manual_lead_to_its_pages() {
+    let all: Vec<String> = pages().iter().map(|path| name(path)).chain(["status.png".into()]).collect();
+    for path in pages() {
+        let text = fs::read_to_string(&path).expect("a page");
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let page = target.split('#').next().unwrap_or_default();
+            let known = page.is_empty() || page.starts_with("https://") || all.iter().any(|one| one == page);
+            assert!(known, "{}: {target} is no page of the manual", name(&path));
+        }
+    }
+}
+
 /// Pages one after the other: they take the same ports.
 #[test]
 fn what_the_manual_says_happens() {

@@ -1,0 +1,333 @@
+//! Statements that nomen has a key for, one by one, and what 0 stands for in them.
+
+use super::*;
+
+fn unbound(more: &str) -> Converted {
+    let text = format!("server:\n  interface: 192.0.2.1\n  interface: 2001:db8::1\n{more}");
+    of(PeerProgram::Unbound, &[("/etc/unbound/unbound.conf", &text)])
+}
+
+fn recursor(more: &str) -> Converted {
+    let text = format!("local-address=127.0.0.1\n{more}\n");
+    of(PeerProgram::Recursor, &[("/etc/powerdns/recursor.conf", &text)])
+}
+
+fn resolving(more: &str) -> Converted {
+    bind(&format!("options {{ recursion yes; {more} }};"))
+}
+
+/// Holds that each statement becomes this line, and nothing of it is missing.
+fn become_lines(convert: &dyn Fn(&str) -> Converted, all: &[(&str, &str)]) {
+    for (statement, line) in all {
+        let found = convert(statement);
+        assert!(found.toml.lines().any(|one| one == *line), "{statement} is not `{line}` in\n{}", found.toml);
+        let key = statement.trim().split([' ', ':', '=', ';']).next().expect("a word");
+        let outcomes = outcomes(&found, key);
+        assert!(!outcomes.is_empty() && !outcomes.contains(&Outcome::Missing), "{statement}: {outcomes:?}");
+    }
+}
+
+#[test]
+fn statements_of_unbound_have_their_keys() {
+    let anchored = |more: &str| unbound(&format!("  auto-trust-anchor-file: /k\n  {more}\n"));
+    become_lines(
+        &anchored,
+        &[
+            ("aggressive-nsec: no", "aggressive-nsec = false"),
+            ("neg-cache-size: 4m", "aggressive-nsec-size = \"4MiB\""),
+            ("trust-anchor-signaling: yes", "signal-trust-anchors = true"),
+            ("root-key-sentinel: no", "root-key-sentinel = false"),
+            ("val-bogus-ttl: 30", "bogus-ttl = \"30s\""),
+            ("val-sig-skew-min: 60\n  val-sig-skew-max: 60", "signature-skew = \"1m\""),
+            ("val-nsec3-keysize-iterations: \"1024 100 4096 100\"", "max-nsec3-iterations = 100"),
+            ("infra-cache-min-rtt: 20", "min-timeout = \"20ms\""),
+            ("infra-cache-max-rtt: 3000", "max-timeout = \"3s\""),
+            ("unknown-server-time-limit: 376", "first-timeout = \"376ms\""),
+            ("tcp-reuse-timeout: 20000", "connection-idle-timeout = \"20s\""),
+            ("num-queries-per-thread: 100\n  num-threads: 4", "lookups = 400"),
+            ("incoming-num-tcp: 10\n  num-threads: 4", "tcp-connections = 40"),
+            ("do-tcp: no", "proto = [\"udp\"]"),
+            ("do-udp: no", "proto = [\"tcp\"]"),
+            ("incoming-num-tcp: 0", "proto = [\"udp\"]"),
+            ("do-ip6: no", "addr = [\"192.0.2.1@53\"]"),
+        ],
+    );
+    let lan = unbound(
+        "  unblock-lan-zones: yes\n  insecure-lan-zones: yes\n  local-zone: 16.172.in-addr.arpa nodefault\n",
+    );
+    for name in
+        ["\"10.in-addr.arpa\"", "\"31.172.in-addr.arpa\"", "\"127.100.in-addr.arpa\"", "\"d.f.ip6.arpa\""]
+    {
+        assert_eq!(lan.toml.matches(name).count(), 2, "{name}: {}", lan.toml);
+    }
+    assert!(!lan.toml.contains("localhost") && !lan.toml.contains("\"127.in-addr"), "{}", lan.toml);
+    // Over TCP alone where all names have a rule.
+    let rules = "  tcp-upstream: yes\nforward-zone:\n  name: .\n  forward-addr: 192.0.2.53\n";
+    has(&unbound(rules), &["servers = [\"192.0.2.53\"]\ntcp-only = true"]);
+    assert_eq!(outcomes(&unbound("  tcp-upstream: yes\n"), "tcp-upstream"), [Outcome::Missing]);
+    // A bound that depends on what is bounded is none of nomen's.
+    for other in
+        ["val-sig-skew-min: 60", "val-nsec3-keysize-iterations: \"1024 100 4096 150\"", "wait-limit: 5"]
+    {
+        let key = other.split(':').next().expect("a key");
+        assert_eq!(outcomes(&anchored(other), key), [Outcome::Missing], "{other}");
+    }
+    let zone =
+        unbound("auth-zone:\n  name: z\n  zonefile: /z\n  zonemd-check: yes\n  zonemd-reject-absence: yes\n");
+    has(&zone, &["file = \"/z\"\nzonemd = \"require\""]);
+}
+
+#[test]
+fn statements_of_bind_have_their_keys() {
+    become_lines(
+        &resolving,
+        &[
+            ("synth-from-dnssec no;", "aggressive-nsec = false"),
+            ("trust-anchor-telemetry yes;", "signal-trust-anchors = true"),
+            ("root-key-sentinel no;", "root-key-sentinel = false"),
+            ("resolver-query-timeout 8;", "budget-time = \"8s\""),
+            ("resolver-query-timeout 8000;", "budget-time = \"8s\""),
+            ("max-query-restarts 9;", "max-rule-chain = 9"),
+            ("max-query-restarts 9;", "max-chain = 9"),
+            ("max-records-per-type 50;", "records-per-set = 50"),
+            ("query-source-v6 none;", "iterate-ipv6 = false"),
+            ("min-transfer-rate-in 12000 2;", "incoming-min-rate = 100"),
+            (
+                "deny-answer-addresses { 10/8; } except-from { \"corp.example\"; };",
+                "private-addresses = [\"10.0.0.0/8\"]",
+            ),
+            (
+                "deny-answer-addresses { 10/8; } except-from { \"corp.example\"; };",
+                "private-domains = [\"corp.example\"]",
+            ),
+        ],
+    );
+    let log = "logging { channel q { file \"q.log\" versions 3; }; category queries { q; }; };";
+    let found = bind(&format!("options {{ directory \"/d\"; recursion no; }}; {log}"));
+    has(&found, &["queries = true\nqueries-file = \"/d/q.log\""]);
+    assert!(found.accounts.iter().all(|one| one.outcome != Outcome::Missing), "{:#?}", found.accounts);
+    let counted =
+        bind("options { recursion no; zone-statistics full; }; statistics-channels { inet 127.0.0.1; };");
+    has(&counted, &["per-zone = true"]);
+}
+
+#[test]
+fn servers_of_a_zone_are_asked_from_the_address_that_they_know() {
+    let of_bind = |more: &str| {
+        bind(&format!(
+            "options {{ recursion no; {more} }}; zone s {{ type slave; masters {{ 192.0.2.9; }}; also-notify {{ 192.0.2.8; }}; }}; zone p {{ type master; file \"p\"; also-notify {{ 192.0.2.8; }}; }};"
+        ))
+    };
+    let both = of_bind(
+        "transfer-source 192.0.2.2; notify-source 192.0.2.2; transfer-source-v6 2001:db8::2; notify-source-v6 2001:db8::2;",
+    );
+    assert_eq!(both.toml.matches("source = [\"192.0.2.2\", \"2001:db8::2\"]").count(), 2, "{}", both.toml);
+    let apart = of_bind("transfer-source 192.0.2.2; notify-source 192.0.2.3;");
+    has(&apart, &["source = [\"192.0.2.2\"]", "source = [\"192.0.2.3\"]"]);
+    assert!(outcomes(&apart, "notify-source").contains(&Outcome::Missing));
+    let nsd = |more: &str| {
+        let text = format!("zone:\n name: a\n request-xfr: 192.0.2.9 NOKEY\n{more}");
+        of(PeerProgram::Nsd, &[("/c", &text)])
+    };
+    has(
+        &nsd(" outgoing-interface: 192.0.2.2\n outgoing-interface: 2001:db8::2\n"),
+        &["source = [\"192.0.2.2\", \"2001:db8::2\"]"],
+    );
+    assert_eq!(
+        outcomes(&nsd(" outgoing-interface: 192.0.2.2@53\n"), "outgoing-interface"),
+        [Outcome::Missing]
+    );
+    let knot = |master: &str| {
+        let text = format!(
+            "remote:\n  - id: up\n    address: 192.0.2.9\n    via: [192.0.2.2, 192.0.2.3]\n  - id: other\n    address: 192.0.2.8\nzone:\n  - domain: a\n    master: {master}\n"
+        );
+        of(PeerProgram::Knot, &[("/c", &text)])
+    };
+    has(&knot("up"), &["source = [\"192.0.2.2\"]"]);
+    let mixed = knot("[up, other]");
+    assert!(!mixed.toml.contains("source ="), "{}", mixed.toml);
+    assert_eq!(outcomes(&mixed, "via"), [Outcome::Missing]);
+    let conf =
+        "launch=bind\nbind-config=/n\nquery-local-address=192.0.2.2\ntrusted-notification-proxy=192.0.2.7\n";
+    let pdns =
+        of(PeerProgram::PowerDns, &[("/c", conf), ("/n", "zone s { type slave; masters { 192.0.2.9; }; };")]);
+    has(&pdns, &["source = [\"192.0.2.2\"]", "allow-notify = [\"192.0.2.7\"]"]);
+}
+
+#[test]
+fn statements_of_the_recursor_have_their_keys() {
+    become_lines(
+        &recursor,
+        &[
+            ("max-concurrent-requests-per-tcp-connection=20", "tcp-pipeline = 20"),
+            ("max-ns-per-resolve=7", "servers-per-zone = 7"),
+            ("max-ns-address-qperq=7", "budget-fruitless = 7"),
+            ("max-cache-bogus-ttl=60", "bogus-ttl = \"1m\""),
+            ("nsec3-max-iterations=70", "max-nsec3-iterations = 70"),
+            ("tcp-out-max-idle-ms=5000", "connection-idle-timeout = \"5s\""),
+            ("refresh-on-ttl-perc=0", "prefetch = false"),
+            ("aggressive-nsec-cache-size=0", "aggressive-nsec = false"),
+            ("query-local-address=0.0.0.0", "iterate-ipv6 = false"),
+            ("quiet=no", "queries = true"),
+        ],
+    );
+    assert!(recursor("quiet=yes").toml.contains("queries = false"));
+    let pdns = of(PeerProgram::PowerDns, &[("/c", "launch=bind\nxfr-max-received-mbytes=100\n")]);
+    has(&pdns, &["incoming-max-size = \"100MiB\""]);
+}
+
+#[test]
+fn files_of_zones_that_take_updates_are_written_as_often() {
+    let knot = |sync: &str| {
+        let text = format!(
+            "acl:\n  - id: u\n    address: 10.0.0.1\n    action: update\nzone:\n  - domain: a\n    acl: u\n    zonefile-sync: {sync}\n"
+        );
+        of(PeerProgram::Knot, &[("/c", &text)])
+    };
+    has(&knot("1h"), &["write-file-every = \"1h\""]);
+    has(&knot("0"), &["write-file-every = \"1s\""]);
+    assert!(!knot("-1").toml.contains("write-file-every"));
+}
+
+/// No limit, or none that was chosen, became the least that there is: one record, one connection, one question at a time.
+#[test]
+fn nothing_as_a_number_is_not_the_least_of_it() {
+    let pdns = |more: &str| of(PeerProgram::PowerDns, &[("/c", &format!("launch=bind\n{more}\n"))]);
+    let knot = |more: &str| of(PeerProgram::Knot, &[("/c", &format!("server:\n  {more}\n"))]);
+    let nsd = |more: &str| {
+        of(
+            PeerProgram::Nsd,
+            &[("/c", &format!("server:\n {more}\nzone:\n name: a\n zonefile: a\n ixfr-size: 0\n"))],
+        )
+    };
+    become_lines(
+        &resolving,
+        &[
+            ("fetches-per-zone 0;", "lookups-per-zone = 1000000"),
+            ("max-clients-per-query 0;", "clients-per-lookup = 1000000"),
+            ("max-records 0;", "incoming-max-records = 4294967295"),
+        ],
+    );
+    become_lines(&pdns, &[("max-tcp-connections-per-client=0", "tcp-connections-per-client = 1000000")]);
+    become_lines(&recursor, &[("max-tcp-per-client=0", "tcp-connections-per-client = 1000000")]);
+    become_lines(&recursor, &[("max-total-msec=0", "budget-time = \"1m\"")]);
+    become_lines(&knot, &[("tcp-io-timeout: 0", "tcp-write-timeout = \"10m\"")]);
+    become_lines(&nsd, &[("server-count: 3\n tcp-count: 50", "tcp-connections = 150")]);
+    has(&nsd("port: 53"), &["journal-size = \"1TiB\""]);
+    for (found, key) in [
+        (resolving("udp-receive-buffer 0;"), "udp-receive-buffer"),
+        (unbound("  so-rcvbuf: 0\n"), "so-rcvbuf"),
+        (nsd("receive-buffer-size: 0"), "receive-buffer-size"),
+        (resolving("resolver-query-timeout 0;"), "resolver-query-timeout"),
+    ] {
+        assert_eq!(outcomes(&found, key), [Outcome::Unneeded], "{key}");
+        assert!(!found.toml.contains("udp-buffer") && !found.toml.contains("budget-time"), "{}", found.toml);
+    }
+}
+
+#[test]
+fn times_to_the_next_try_fit_together() {
+    has(&unbound("  infra-cache-min-rtt: 500\n"), &["min-timeout = \"500ms\"", "first-timeout = \"500ms\""]);
+    let short = unbound("  infra-cache-max-rtt: 200\n  infra-cache-min-rtt: 300\n");
+    has(&short, &["max-timeout = \"200ms\"", "min-timeout = \"200ms\"", "first-timeout = \"200ms\""]);
+}
+
+/// Who cannot be asked for what he is let in by there does not come in here.
+#[test]
+fn nobody_passes_by_less_than_was_asked_of_him() {
+    let nsd = of(
+        PeerProgram::Nsd,
+        &[(
+            "/c",
+            "zone:\n name: a\n zonefile: a\n provide-xfr: 10.0.0.1 NOKEY tls\n provide-xfr: 10.0.0.2 NOKEY\n",
+        )],
+    );
+    has(&nsd, &["allow-transfer = [\"10.0.0.2\"]"]);
+    assert_eq!(outcomes(&nsd, "provide-xfr 10.0.0.1"), [Outcome::Missing]);
+    let knot = |item: &str| {
+        let text = format!(
+            "acl:\n  - id: q\n    address: 10.0.0.1\n    {item}\n  - id: p\n    address: 10.0.0.2\n    action: transfer\nzone:\n  - domain: a\n    acl: [q, p]\n"
+        );
+        of(PeerProgram::Knot, &[("/c", &text)])
+    };
+    for condition in ["protocol: quic", "cert-key: Zm9v", "cert-hostname: a.example"] {
+        let found = knot(&format!("action: transfer\n    {condition}"));
+        has(&found, &["allow-transfer = [\"10.0.0.2\"]"]);
+        let key = condition.split(':').next().expect("a key");
+        assert_eq!(outcomes(&found, key), [Outcome::Missing]);
+        let refused = knot(&format!("deny: on\n    {condition}"));
+        assert!(!refused.toml.contains("allow-transfer"), "{}", refused.toml);
+    }
+}
+
+#[test]
+fn views_leave_nothing_behind_that_was_not_for_everybody() {
+    let zone = |name: &str| format!("zone \"{name}\" {{ type master; file \"{name}\"; }};");
+    let inside =
+        format!("view inside {{ match-clients {{ 10/8; }}; recursion yes; {} }};", zone("in.example"));
+    let outside = format!(
+        "view outside {{ match-clients {{ any; }}; recursion no; {} {} }};",
+        zone("a.example"),
+        zone("b.example")
+    );
+    // Recursion is for one view alone; a resolver for all would be open to those of the other.
+    for options in ["", "options { recursion yes; allow-recursion { any; }; forwarders { 192.0.2.53; }; };"] {
+        let both = bind(&format!("{options} {inside} {outside}"));
+        for left in ["example", "[resolver]", "[[resolver", "allow"] {
+            assert!(!both.toml.contains(left), "{left}: {}", both.toml);
+        }
+        let words = |view: &str| {
+            let found = both.accounts.iter().find(|one| one.statement.starts_with(view)).expect(view);
+            assert_eq!(found.outcome, Outcome::Missing);
+            found.words.clone()
+        };
+        assert!(words("view inside").contains("zone in.example and all else in it are left out"));
+        assert!(words("view outside").contains("zones a.example and b.example and all else"));
+        let unwritten = both.accounts.iter().filter(|one| one.span.is_none());
+        assert!(unwritten.into_iter().any(|one| one.words.contains("each view says who may recurse")));
+    }
+    // Nobody reaches what stands behind a view for all, and the class CH has no zones here.
+    let first = bind(&format!(
+        "options {{ recursion no; }}; {outside} {inside} view chaos ch {{ match-clients {{ any; }}; }};"
+    ));
+    has(&first, &["name = \"a.example\"", "name = \"b.example\""]);
+    assert!(!first.toml.contains("in.example"), "{}", first.toml);
+    assert_eq!(outcomes(&first, "view inside"), [Outcome::Unneeded]);
+    assert_eq!(outcomes(&first, "view chaos"), [Outcome::Missing]);
+}
+
+#[test]
+fn anchors_that_follow_their_zones_still_do() {
+    let own = |word: &str| format!("trust-anchors {{ corp.example {word} {}; }};", quoted(OTHER_DS));
+    let of_bind = |mode: &str, more: &str| {
+        bind(&format!("options {{ recursion yes; dnssec-validation {mode}; }}; {more}"))
+    };
+    has(&of_bind("yes", &own("initial-ds")), &["trust-anchor-rollover = \"all\"", "state-dir"]);
+    has(&of_bind("auto", &own("initial-ds")), &["trust-anchor-rollover = \"all\""]);
+    for fixed in [of_bind("yes", &own("static-ds")), of_bind("auto", &own("static-ds"))] {
+        assert!(!fixed.toml.contains("rollover"), "{}", fixed.toml);
+    }
+    let mixed = of_bind("auto", &own("static-ds"));
+    assert!(mixed.accounts.iter().any(|one| one.words.starts_with("some trust anchors follow their zones")));
+    let root = |word: &str| format!("trust-anchors {{ . {word} {}; }};", quoted(ROOT_DS));
+    has(&of_bind("yes", &root("static-ds")), &["trust-anchor-rollover = \"off\""]);
+    for followed in [of_bind("yes", &root("initial-ds")), of_bind("auto", &root("static-ds"))] {
+        assert!(!followed.toml.contains("rollover"), "{}", followed.toml);
+    }
+}
+
+#[test]
+fn a_root_of_ones_own_stays_in_its_file() {
+    let hints = ". 60 NS ns.root.\nns.root. 60 A 192.0.2.55\n";
+    let public = ". 60 NS a.root-servers.net.\na.root-servers.net. 60 A 198.41.0.4\n";
+    let of_bind = |text: &str| {
+        let conf = "options { directory \"/d\"; recursion yes; }; zone . { type hint; file \"root\"; };";
+        of(PeerProgram::Bind, &[("/c", conf), ("/d/root", text)])
+    };
+    has(&of_bind(hints), &["root-hints = \"/d/root\""]);
+    assert!(!of_bind(public).toml.contains("root-"), "{}", of_bind(public).toml);
+    let conf = "server:\n  root-hints: /d/root\n";
+    has(&of(PeerProgram::Unbound, &[("/c", conf), ("/d/root", hints)]), &["root-hints = \"/d/root\""]);
+    let conf = "hint-file=/d/root\n";
+    has(&of(PeerProgram::Recursor, &[("/c", conf), ("/d/root", hints)]), &["root-hints = \"/d/root\""]);
+}

@@ -1,0 +1,588 @@
+//! unbound.conf, of Unbound 1.17 to 1.22.
+
+mod rules;
+mod zones;
+
+use std::path::Path;
+
+use crate::anchors;
+use crate::clauses;
+use crate::dnstap;
+use crate::files::join;
+use crate::ledger::Outcome;
+use crate::model::{Keys, Section, Setting};
+use crate::network::Network;
+use crate::nsd::{NOWHERE, drop_families};
+use crate::text::{SyntaxFault, Texts};
+use crate::tree::{Statement, find, last};
+use crate::units;
+use crate::work::{Rule, SECOND, Work, domain, is_special, path_text, private_reverse, rule, with_port};
+use rules::RULES;
+
+/// Words that begin a section.
+pub(crate) const SECTIONS: &[&str] = &[
+    "server",
+    "forward-zone",
+    "stub-zone",
+    "auth-zone",
+    "rpz",
+    "view",
+    "remote-control",
+    "python",
+    "dynlib",
+    "dnscrypt",
+    "cachedb",
+    "redis",
+    "ipset",
+    "dnstap",
+];
+
+/// Moves a configuration.
+pub(crate) fn convert(texts: &mut Texts<'_>, path: &Path, work: &mut Work) -> Result<(), SyntaxFault> {
+    let parsed = clauses::parse(texts, path, SECTIONS)?;
+    for include in &parsed.includes {
+        work.ledger.translated(include, "its statements, as if they stood here");
+    }
+    let sections = &parsed.sections;
+    let all: Vec<&Statement> = sections
+        .iter()
+        .filter(|section| section.key() == "server")
+        .flat_map(|section| section.block())
+        .collect();
+    let base = path.parent().unwrap_or(Path::new(""));
+    let directory = last(&all, "directory").map_or(base.to_owned(), |found| join(base, found.value()));
+    work.recurse();
+    sections.iter().for_each(|section| work.ledger.open(section));
+    server_section(work, &all, &directory);
+    anchors::of_unbound(work, texts, &all, &directory);
+    for section in sections {
+        match section.key() {
+            "forward-zone" => zones::forward(work, section),
+            "stub-zone" => zones::stub(work, section),
+            "auth-zone" => zones::auth_zone(work, section, &directory),
+            "remote-control" => remote_control(work, section),
+            "server" => {}
+            "rpz" => work.ledger.missing(section, "nomen has no policy lists (RPZ)"),
+            "view" => work.ledger.missing(section, "nomen has no views; run an instance for each view"),
+            "dnstap" => dnstap::of_section(work, section, &directory),
+            key => {
+                let why = format!("nomen has nothing for the section `{key}`");
+                work.ledger.missing(section, why);
+            }
+        }
+    }
+    over_tcp(work, &all);
+    if find(sections, "server").is_none_or(|_| last(&all, "username").is_none()) {
+        work.nomen.server.text("user", "unbound");
+    }
+    work.ledger.sweep(sections, &explain);
+    #[cfg(test)]
+    assert_eq!(work.ledger.unaccounted(sections), 0);
+    Ok(())
+}
+
+fn explain(statement: &Statement) -> (Outcome, String) {
+    let explained = rule(RULES, statement.key()).and_then(|rule| rule.without_key(statement));
+    explained.unwrap_or_else(|| (Outcome::Missing, format!("nomen has nothing for `{}`", statement.key())))
+}
+
+fn is_on(all: &[&Statement], key: &str) -> bool {
+    last(all, key).is_some_and(|found| units::switch(found.value()) == Some(true))
+}
+
+fn server_section(work: &mut Work, all: &[&Statement], directory: &Path) {
+    listen(work, all);
+    transports(work, all);
+    access(work, all);
+    cache(work, all);
+    threads(work, all);
+    validation(work, all);
+    identity(work, all);
+    local_names(work, all);
+    for statement in all {
+        match statement.key() {
+            "private-address" => match Network::parse(statement.value()) {
+                Some(network) => {
+                    work.recurse().add("private-addresses", network.to_string());
+                    work.in_key(statement, Section::Resolver, "private-addresses");
+                }
+                None => work.not_understood(statement),
+            },
+            "private-domain" => match domain(statement.value()) {
+                Some(name) => {
+                    work.recurse().add("private-domains", name);
+                    work.in_key(statement, Section::Resolver, "private-domains");
+                }
+                None => work.not_understood(statement),
+            },
+            "username" => match statement.value() {
+                "" => work
+                    .ledger
+                    .unneeded(statement, "nomen stays who it is unless `user` of [server] says otherwise"),
+                _ => work.apply(statement, Rule::Text(Section::Server, "user")),
+            },
+            "qname-minimisation" => minimisation(work, all, statement),
+            "root-hints" => work.hints.push((join(directory, statement.value()), statement.span.clone())),
+            "module-config" => modules(work, statement),
+            "dns64-prefix" => match Network::parse(statement.value()) {
+                Some(network) if last(all, "module-config").is_some_and(|m| m.value().contains("dns64")) => {
+                    work.recurse().text("dns64-prefix", network.to_string());
+                    work.in_key(statement, Section::Resolver, "dns64-prefix");
+                }
+                Some(_) => work.ledger.unneeded(statement, "`module-config` has no dns64"),
+                None => work.not_understood(statement),
+            },
+            "logfile" if statement.value().is_empty() => {
+                work.ledger.unneeded(statement, "nomen logs to stderr")
+            }
+            "logfile" => {
+                let path = path_text(&join(directory, statement.value()));
+                work.nomen.log.text("target", path);
+                work.in_key(statement, Section::Log, "target");
+            }
+            "use-syslog" => work.ledger.unneeded(statement, "nomen writes to stderr, which systemd keeps"),
+            "verbosity" => verbosity(work, statement),
+            key => {
+                if let Some(rule) = rule(RULES, key).filter(|_| !HANDLED.contains(&key)) {
+                    work.apply(statement, rule);
+                }
+            }
+        }
+    }
+    if work.recurse().get("private-domains").is_some() && work.recurse().get("private-addresses").is_none() {
+        work.recurse().remove("private-domains");
+    }
+}
+
+fn minimisation(work: &mut Work, all: &[&Statement], statement: &Statement) {
+    let word = match (units::switch(statement.value()), is_on(all, "qname-minimisation-strict")) {
+        (Some(false), _) => "off",
+        (_, true) => "strict",
+        _ => "relaxed",
+    };
+    work.recurse().text("qname-minimisation", word);
+    work.in_key(statement, Section::Resolver, "qname-minimisation");
+}
+
+/// Keys whose rule is only for words about them: their work is done elsewhere.
+const HANDLED: &[&str] = &[
+    "val-sig-skew-min",
+    "val-sig-skew-max",
+    "val-nsec3-keysize-iterations",
+    "unblock-lan-zones",
+    "insecure-lan-zones",
+    "serve-expired-ttl",
+    "qname-minimisation-strict",
+    "serve-expired-reply-ttl",
+    "trust-anchor",
+    "trust-anchor-file",
+    "auto-trust-anchor-file",
+    "trusted-keys-file",
+    "domain-insecure",
+];
+
+/// The level of the log for a verbosity.
+pub(crate) fn verbosity(work: &mut Work, statement: &Statement) {
+    let level = match statement.value().parse::<u32>() {
+        Ok(0) => "warn",
+        Ok(1) => "info",
+        Ok(_) => "debug",
+        Err(_) => return work.not_understood(statement),
+    };
+    work.nomen.log.text("level", level);
+    work.in_key(statement, Section::Log, "level");
+}
+
+fn modules(work: &mut Work, statement: &Statement) {
+    for module in statement.value().split_whitespace() {
+        let why = match module {
+            "iterator" | "dns64" | "validator" => continue,
+            "respip" => "nomen has no policy lists (RPZ)",
+            "subnetcache" => "nomen passes no addresses of clients on to other servers",
+            _ => "nomen loads no modules",
+        };
+        let words = format!("module `{module}`: {why}");
+        work.ledger.part(&statement.span, &statement.title(), Outcome::Missing, words);
+    }
+    work.ledger.translated(statement, "[resolver]");
+}
+
+fn listen(work: &mut Work, all: &[&Statement]) {
+    let port = last(all, "port");
+    let usual = port.and_then(|port| port.value().parse().ok()).unwrap_or(53u16);
+    if let Some(port) = port {
+        work.ledger.translated(port, "the port in `addr` of [[listen]]");
+    }
+    let named: Vec<&&Statement> =
+        all.iter().filter(|s| s.key() == "interface" || s.key() == "ip-address").collect();
+    let mut block = Keys::default();
+    for statement in &named {
+        let (ip, own) =
+            statement.value().split_once('@').map_or((statement.value(), None), |(ip, p)| (ip, Some(p)));
+        let port = own.map_or(Some(usual), |port| port.parse().ok());
+        let of_tls = ["tls-port", "ssl-port", "https-port"].iter().any(|key| {
+            let of = last(all, key).map(|found| found.value().to_owned());
+            let usual = if *key == "https-port" { "443" } else { "853" };
+            port.is_some_and(|port| port.to_string() == of.unwrap_or(usual.to_owned()))
+        });
+        match (ip.parse(), port) {
+            (Ok(_), Some(_)) if of_tls => {
+                work.ledger.missing(statement, "nomen listens for plain UDP and TCP alone");
+            }
+            (Ok(ip), Some(port)) => {
+                block.add("addr", with_port(ip, port));
+                work.ledger.translated(statement, "`addr` of [[listen]]");
+            }
+            _ => {
+                work.ledger.missing(statement, "nomen listens on addresses, not on interfaces by their names")
+            }
+        }
+    }
+    if named.is_empty() {
+        ["127.0.0.1", "::1"]
+            .iter()
+            .filter_map(|ip| ip.parse().ok())
+            .for_each(|ip| block.add("addr", with_port(ip, usual)));
+    }
+    drop_families(all, &mut block);
+    if block.0.is_empty() {
+        return work.ledger.unwritten(Outcome::Differs, NOWHERE);
+    }
+    work.nomen.listens.push(block);
+}
+
+/// Whether clients are answered over UDP and TCP. What other servers are asked over, nomen decides by itself.
+fn transports(work: &mut Work, all: &[&Statement]) {
+    let off = |key: &str| last(all, key).filter(|found| units::switch(found.value()) == Some(false));
+    // No room for connections from clients is the same as none.
+    let none = last(all, "incoming-num-tcp").filter(|found| units::size(found.value()) == Some(0));
+    let (udp, tcp) = (off("do-udp"), off("do-tcp").or(none));
+    let left: Vec<&str> =
+        [(udp, "udp"), (tcp, "tcp")].iter().filter(|(off, _)| off.is_none()).map(|(_, word)| *word).collect();
+    match left[..] {
+        [only] => {
+            work.nomen.listens.iter_mut().for_each(|block| block.texts("proto", vec![only.to_owned()]));
+            let how = format!("`proto` of [[listen]] is {only} alone; other servers are asked over both");
+            [udp, tcp].into_iter().flatten().for_each(|found| work.ledger.differs(found, how.clone()));
+        }
+        [] => {
+            work.nomen.listens.clear();
+            let why =
+                "it answers nobody; without any [[listen]], nomen listens on 127.0.0.1 and ::1 at port 5300";
+            [udp, tcp].into_iter().flatten().for_each(|found| work.ledger.differs(found, why));
+        }
+        _ => {}
+    }
+    for key in ["do-udp", "do-tcp"] {
+        if let Some(found) = last(all, key).filter(|found| units::switch(found.value()) != Some(false)) {
+            work.ledger.unneeded(found, "nomen does so anyway");
+        }
+    }
+}
+
+/// What Unbound counts for each of its threads, nomen counts for all.
+fn threads(work: &mut Work, all: &[&Statement]) {
+    let threads = last(all, "num-threads").and_then(|found| units::size(found.value())).unwrap_or(1).max(1);
+    for (theirs, section, ours) in [
+        ("incoming-num-tcp", Section::Server, "tcp-connections"),
+        ("num-queries-per-thread", Section::Resolver, "lookups"),
+    ] {
+        let Some(found) = last(all, theirs) else { continue };
+        let value = units::size(found.value());
+        if value == Some(0) && theirs == "incoming-num-tcp" {
+            continue;
+        }
+        work.number(found, section, ours, value.and_then(|value| value.checked_mul(threads)));
+    }
+}
+
+/// The bounds of validation, where nomen can have the same.
+fn validation(work: &mut Work, all: &[&Statement]) {
+    let skews = ["val-sig-skew-min", "val-sig-skew-max"].map(|key| last(all, key));
+    if let [Some(least), Some(most)] = skews
+        && least.value() == most.value()
+    {
+        for found in [least, most] {
+            work.apply(found, Rule::Time(Section::Resolver, "signature-skew", SECOND));
+        }
+    }
+    if let Some(found) = last(all, "val-nsec3-keysize-iterations") {
+        let counts = found.value().split_whitespace().skip(1).step_by(2).map(str::parse::<u64>);
+        let counts: Result<Vec<u64>, _> = counts.collect();
+        if let Ok([first, rest @ ..]) = counts.as_deref()
+            && rest.iter().all(|count| count == first)
+        {
+            work.number(found, Section::Resolver, "max-nsec3-iterations", Some(*first));
+        }
+    }
+    for (theirs, ours) in
+        [("unblock-lan-zones", "special-names-off"), ("insecure-lan-zones", "negative-trust-anchors")]
+    {
+        let Some(found) = last(all, theirs) else { continue };
+        match units::switch(found.value()) {
+            Some(true) => {
+                private_reverse().into_iter().for_each(|name| work.recurse().add(ours, name));
+                work.in_key(found, Section::Resolver, ours);
+            }
+            Some(false) => work.ledger.unneeded(found, "nomen does so anyway"),
+            None => work.not_understood(found),
+        }
+    }
+}
+
+/// `tcp-upstream`, once the rules are there that it is for.
+fn over_tcp(work: &mut Work, all: &[&Statement]) {
+    let Some(found) = last(all, "tcp-upstream") else { return };
+    match units::switch(found.value()) {
+        Some(true) => {
+            let rules = work.nomen.forwards.iter_mut().chain(&mut work.nomen.stubs);
+            rules.for_each(|rule| rule.switch("tcp-only", true));
+            let root = |rule: &Keys| rule.get("domain") == Some(&Setting::Text(".".into()));
+            match work.nomen.forwards.iter().any(root) {
+                true => work.ledger.translated(found, "`tcp-only` of the rules"),
+                false => work.ledger.missing(
+                    found,
+                    "names that no rule is for are asked for over UDP first; all rules have `tcp-only`",
+                ),
+            }
+        }
+        Some(false) => work.ledger.unneeded(found, "nomen does so anyway"),
+        None => work.not_understood(found),
+    }
+}
+
+/// The longest network that a client is in decides there; here the first, so they are sorted.
+fn access(work: &mut Work, all: &[&Statement]) {
+    let mut rules: Vec<(u8, bool, Network)> = Vec::new();
+    for statement in all.iter().filter(|s| s.key() == "access-control") {
+        let Some(network) = Network::parse(statement.value()) else {
+            work.not_understood(statement);
+            continue;
+        };
+        let action = statement.argument(1).map_or("", |action| &action.text);
+        let allow = match action {
+            "allow" | "allow_snoop" | "allow_setrd" | "allow_cookie" => true,
+            "deny" | "deny_non_local" | "refuse" | "refuse_non_local" => false,
+            _ => {
+                work.not_understood(statement);
+                continue;
+            }
+        };
+        rules.retain(|(_, _, other)| *other != network);
+        rules.push((network.length(), allow, network));
+        match action {
+            "allow" | "refuse_non_local" => work.ledger.translated(statement, "[[resolver.access]]"),
+            "allow_snoop" | "allow_setrd" | "allow_cookie" => {
+                work.ledger.differs(statement, "these clients may recurse, as with `allow`");
+            }
+            "deny" | "deny_non_local" => {
+                work.ledger.differs(statement, "nomen answers REFUSED, it does not stay silent")
+            }
+            _ => work.ledger.differs(
+                statement,
+                "nomen refuses recursion; names of its own zones are answered to everybody",
+            ),
+        }
+    }
+    for text in ["127.0.0.0/8", "::1"] {
+        let network =
+            Network::parse(text).filter(|network| !rules.iter().any(|(_, _, other)| other == network));
+        rules.extend(network.map(|network| (network.length(), true, network)));
+    }
+    rules.sort_by_key(|(length, allow, network)| (std::cmp::Reverse(*length), !*allow, *network));
+    for (_, allow, network) in rules {
+        work.nomen.grant(if allow { "allow" } else { "refuse" }, network.to_string());
+    }
+}
+
+fn cache(work: &mut Work, all: &[&Statement]) {
+    let sizes = ["msg-cache-size", "rrset-cache-size"].map(|key| last(all, key));
+    if sizes.iter().any(Option::is_some) {
+        let bytes = sizes.map(|found| found.map_or(Some(4 << 20), |found| units::size(found.value())));
+        for found in sizes.into_iter().flatten() {
+            let total = bytes[0].zip(bytes[1]).and_then(|(a, b)| a.checked_add(b));
+            work.number(found, Section::Resolver, "cache-size", total);
+            if total.is_some() {
+                work.ledger.differs(
+                    found,
+                    "nomen has one cache for messages and RRsets; `cache-size` is the sum of both",
+                );
+            }
+        }
+    }
+    let on = is_on(all, "serve-expired");
+    if let Some(found) = last(all, "serve-expired") {
+        work.in_key(found, Section::Resolver, "serve-stale");
+    }
+    if !on {
+        // Unlike there, it is on here unless it is turned off.
+        work.recurse().text("serve-stale", "0s");
+    }
+    for statement in all {
+        let key = statement.key();
+        if !on && key.starts_with("serve-expired-") {
+            work.ledger.unneeded(statement, "`serve-expired` is off");
+            continue;
+        }
+        match key {
+            "serve-expired-ttl" if statement.value() == "0" => {
+                work.ledger.differs(statement, "nomen keeps answers for a time beyond their end, of a day unless `serve-stale` says otherwise");
+            }
+            "serve-expired-ttl" => {
+                work.apply(statement, Rule::Time(Section::Resolver, "serve-stale", SECOND))
+            }
+            "serve-expired-reply-ttl" => {
+                work.apply(statement, Rule::Time(Section::Resolver, "stale-answer-ttl", SECOND))
+            }
+            "serve-expired-client-timeout" => {
+                work.apply(statement, Rule::Time(Section::Resolver, "stale-after", 1))
+            }
+            _ => {}
+        }
+    }
+}
+
+fn identity(work: &mut Work, all: &[&Statement]) {
+    for (text, hide, key) in [("identity", "hide-identity", "id"), ("version", "hide-version", "version")] {
+        let hidden = is_on(all, hide);
+        if let Some(found) = last(all, hide) {
+            work.in_key(found, Section::Server, key);
+        }
+        let said = last(all, text);
+        let value = match (hidden, said.map(Statement::value)) {
+            (true, _) => "hide",
+            (false, None | Some("")) => "auto",
+            (false, Some(text)) => text,
+        };
+        work.nomen.server.text(if key == "id" { "id" } else { "version" }, value);
+        if let Some(found) = said {
+            match hidden {
+                true => work.ledger.unneeded(found, "it is hidden"),
+                false => work.in_key(found, Section::Server, key),
+            }
+        }
+    }
+    if let Some(found) = last(all, "nsid") {
+        nsid(work, found);
+    }
+}
+
+/// `nsid: "ascii_TEXT"`, or hexadecimal digits.
+pub(crate) fn nsid(work: &mut Work, found: &Statement) {
+    let text = match found.value().strip_prefix("ascii_") {
+        Some(text) => text.to_owned(),
+        None => format!("0x{}", found.value().trim_start_matches("0x")),
+    };
+    let hex = text
+        .strip_prefix("0x")
+        .is_none_or(|hex| hex.len().is_multiple_of(2) && hex.bytes().all(|b| b.is_ascii_hexdigit()));
+    if !hex || text.len() <= 2 && text.starts_with("0x") || text.is_empty() || text.len() > 128 {
+        return work.not_understood(found);
+    }
+    work.nomen.server.text("nsid", text);
+    work.in_key(found, Section::Server, "nsid");
+}
+
+fn local_names(work: &mut Work, all: &[&Statement]) {
+    let mut wildcards = Vec::new();
+    for statement in all.iter().filter(|s| s.key() == "local-zone") {
+        let Some(name) = domain(statement.value()) else {
+            work.not_understood(statement);
+            continue;
+        };
+        let kind = statement.argument(1).map_or("", |kind| &kind.text);
+        match kind {
+            "transparent" => {
+                work.ledger.unneeded(statement, "names without `local-data` are resolved as any other")
+            }
+            "redirect" => {
+                wildcards.push(name);
+                work.ledger.translated(statement, "`local-data` of [resolver], with a `*` in front as well");
+            }
+            "nodefault" if is_special(&name) => {
+                work.recurse().add("special-names-off", name);
+                work.in_key(statement, Section::Resolver, "special-names-off");
+            }
+            "nodefault" => work.ledger.unneeded(statement, "nomen answers nothing for it by itself"),
+            "static" if is_special(&name) => work.ledger.unneeded(statement, "nomen does so anyway"),
+            "typetransparent" | "inform" | "static" => {
+                work.ledger.differs(statement, "its `local-data` is answered; all other names in it are resolved, and other types of a name with data do not exist");
+            }
+            _ => work.ledger.missing(
+                statement,
+                "nomen has no policy for names; records can be put into `local-data` of [resolver]",
+            ),
+        }
+    }
+    for statement in all {
+        let text = match statement.key() {
+            "local-data" => statement.value().to_owned(),
+            "local-data-ptr" => match pointer(statement.value()) {
+                Some(text) => text,
+                None => {
+                    work.not_understood(statement);
+                    continue;
+                }
+            },
+            _ => continue,
+        };
+        let owner = text.split_whitespace().next().and_then(domain);
+        let Some(owner) = owner else {
+            work.not_understood(statement);
+            continue;
+        };
+        if wildcards.contains(&owner) {
+            let rest = text.split_once(char::is_whitespace).map_or("", |(_, rest)| rest);
+            work.recurse().add("local-data", format!("*.{owner}. {rest}"));
+        }
+        work.recurse().add("local-data", text);
+        work.in_key(statement, Section::Resolver, "local-data");
+    }
+}
+
+/// `ADDRESS [TTL] NAME` as a PTR record.
+fn pointer(text: &str) -> Option<String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let (address, ttl, name) = match words[..] {
+        [address, name] => (address, "", name),
+        [address, ttl, name] => (address, ttl, name),
+        _ => return None,
+    };
+    let owner = match address.parse().ok()? {
+        std::net::IpAddr::V4(v4) => {
+            let [a, b, c, d] = v4.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa.")
+        }
+        std::net::IpAddr::V6(v6) => {
+            let digits: Vec<String> =
+                format!("{:032x}", u128::from(v6)).chars().rev().map(String::from).collect();
+            format!("{}.ip6.arpa.", digits.join("."))
+        }
+    };
+    Some(
+        [owner.as_str(), ttl, "PTR", name]
+            .into_iter()
+            .filter(|word| !word.is_empty())
+            .collect::<Vec<_>>()
+            .join(" "),
+    )
+}
+
+fn remote_control(work: &mut Work, section: &Statement) {
+    for statement in section.block() {
+        let local = |text: &str| {
+            text.starts_with('/') || text.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+        };
+        match statement.key() {
+            "control-interface" if !local(statement.value()) => {
+                work.ledger.missing(
+                    statement,
+                    "`nomen ctl` talks to a local socket; nothing is controlled over the network",
+                );
+            }
+            _ => work
+                .ledger
+                .unneeded(statement, "`nomen ctl` talks to a local socket that [control] has by default"),
+        }
+    }
+}

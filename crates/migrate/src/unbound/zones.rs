@@ -1,0 +1,170 @@
+//! Sections of unbound.conf for names: whom to ask, and zones.
+
+use std::path::{Path, PathBuf};
+
+use crate::files::join;
+use crate::ledger::Outcome;
+use crate::model::{Keys, Zone};
+use crate::network::Network;
+use crate::tree::Statement;
+use crate::units;
+use crate::work::{Work, domain, path_text, server};
+
+/// `ADDRESS[@PORT][#NAME]`.
+fn upstream(text: &str) -> Option<String> {
+    let text = text.split('#').next().unwrap_or_default();
+    let (address, port) = text.split_once('@').map_or((text, None), |(address, port)| (address, Some(port)));
+    server(address, port)
+}
+
+/// The servers of a rule, and whether they can be asked as they are to be.
+fn upstreams(work: &mut Work, section: &Statement, prefix: &str) -> Option<Keys> {
+    let name = section.find("name").and_then(|name| domain(name.value()));
+    let Some(name) = name else {
+        work.ledger.missing(section, "it has no name");
+        return None;
+    };
+    let key = |suffix: &str| format!("{prefix}-{suffix}");
+    let (mut rule, mut encrypted) = (Keys::default(), false);
+    rule.text("domain", name);
+    for statement in section.block() {
+        let on = units::switch(statement.value()) == Some(true);
+        let found = statement.key();
+        if found == "name" {
+            work.ledger.translated(statement, "`domain` of the rule");
+        } else if found == key("addr") {
+            match upstream(statement.value()) {
+                Some(server) => {
+                    rule.add("servers", server);
+                    work.ledger.translated(statement, "`servers` of the rule");
+                }
+                None => work.not_understood(statement),
+            }
+        } else if found == key("host") {
+            work.ledger.missing(statement, "nomen takes servers by their addresses");
+        } else if [key("tls-upstream"), key("ssl-upstream")].iter().any(|key| key == found) && on {
+            work.ledger.missing(statement, "nomen asks over plain UDP and TCP alone; the rule is left out, so that nothing goes in the clear");
+            encrypted = true;
+        } else if found == key("tcp-upstream") && on {
+            rule.switch("tcp-only", true);
+            work.ledger.translated(statement, "`tcp-only` of the rule");
+        } else if found == key("first") && on {
+            work.ledger.differs(statement, "nomen asks these servers alone, also where they do not answer");
+        } else if found == key("prime") && on {
+            work.ledger.differs(
+                statement,
+                "nomen asks these servers themselves, not those that they name in NS records",
+            );
+        } else if found == key("no-cache") && on {
+            work.ledger.missing(statement, "nomen keeps all answers for as long as their TTLs say");
+        } else {
+            work.ledger.unneeded(statement, "nomen does so anyway");
+        }
+    }
+    let servers = !rule.members("servers").is_empty();
+    if !servers && !encrypted {
+        work.ledger.missing(section, "it names no server by its address");
+    }
+    (servers && !encrypted).then_some(rule)
+}
+
+pub(super) fn forward(work: &mut Work, section: &Statement) {
+    if let Some(rule) = upstreams(work, section, "forward") {
+        work.nomen.forwards.push(rule);
+    }
+}
+
+pub(super) fn stub(work: &mut Work, section: &Statement) {
+    let Some(rule) = upstreams(work, section, "stub") else { return };
+    if section.find("name").is_some_and(|name| name.value() == ".") {
+        let servers = rule.members("servers").to_vec();
+        work.recurse().texts("root-servers", servers);
+        return work.ledger.part(
+            &section.span,
+            &section.title(),
+            Outcome::Translated,
+            "`root-servers` of [resolver]",
+        );
+    }
+    work.nomen.stubs.push(rule);
+}
+
+pub(super) fn auth_zone(work: &mut Work, section: &Statement, directory: &Path) {
+    let get = |key| section.find(key).map(Statement::value);
+    let name = get("name").and_then(domain);
+    let Some(name) = name.filter(|name| !work.nomen.zones.iter().any(|zone| zone.name == *name)) else {
+        return work.ledger.missing(section, "it has no name, or that of another zone");
+    };
+    if get("for-downstream").and_then(units::switch) == Some(false) {
+        return work.ledger.missing(section, "nomen keeps no zone for its own recursion alone");
+    }
+    let mut keys = Keys::default();
+    let mut file: Option<PathBuf> = None;
+    for statement in section.block() {
+        match statement.key() {
+            "name" => work.ledger.translated(statement, "`name` of the zone"),
+            "primary" | "master" => match upstream(statement.value()) {
+                Some(server) => {
+                    keys.add("primaries", server);
+                    work.ledger.translated(statement, "`primaries` of the zone");
+                }
+                None => work.ledger.missing(statement, "nomen takes primaries by their addresses"),
+            },
+            "allow-notify" => match Network::parse(statement.value()) {
+                Some(network) => {
+                    keys.add("allow-notify", network.to_string());
+                    work.ledger.translated(statement, "`allow-notify` of the zone");
+                }
+                None => work.not_understood(statement),
+            },
+            "zonefile" => file = Some(join(directory, statement.value())),
+            "url" => work.ledger.missing(statement, "nomen fetches no zones over HTTP"),
+            "for-downstream" | "for-upstream" => work.ledger.unneeded(statement, "nomen does so anyway"),
+            "fallback-enabled" => {
+                work.ledger.differs(statement, "a zone that is gone is answered with SERVFAIL")
+            }
+            _ => {}
+        }
+    }
+    let secondary = keys.get("primaries").is_some();
+    if !secondary {
+        keys.remove("allow-notify");
+    }
+    digest(work, section, &mut keys);
+    let zonefile = section.find("zonefile");
+    match (&file, secondary) {
+        (_, true) => {
+            work.keep_state();
+            if let Some(found) = zonefile {
+                work.ledger.unneeded(
+                    found,
+                    "nomen takes the zone from its primaries at the start, and keeps it in `state-dir`",
+                );
+            }
+        }
+        (Some(path), false) => {
+            work.zone_files.push((path.clone(), Some(directory.to_owned())));
+            if let Some(found) = zonefile {
+                work.ledger.translated(found, "`file` of the zone");
+            }
+        }
+        (None, false) => return work.ledger.missing(section, "it has no file and no primaries"),
+    }
+    let file = file.filter(|_| !secondary).as_deref().map(path_text);
+    let span = Some(section.span.clone());
+    work.nomen.zones.push(Zone { name, file, template: None, keys, span });
+}
+
+/// Whether the zone must be what its digest was made of (ZONEMD).
+fn digest(work: &mut Work, section: &Statement, keys: &mut Keys) {
+    let is = |key| section.find(key).and_then(|found| units::switch(found.value()));
+    let word = match (is("zonemd-check"), is("zonemd-reject-absence")) {
+        (Some(true), Some(true)) => "require",
+        (Some(true), _) => "verify",
+        _ => "off",
+    };
+    for found in ["zonemd-check", "zonemd-reject-absence"].into_iter().filter_map(|key| section.find(key)) {
+        keys.text("zonemd", word);
+        work.ledger.translated(found, "`zonemd` of the zone");
+    }
+}
