@@ -111,7 +111,7 @@ fn bind(
 /// its work and the operator hears of it.
 fn put_fronts(
     fronts: &BTreeMap<String, (XdpConfig, Vec<usize>)>,
-    config: &net::ListenerConfig,
+    config: &ListenerConfig,
     bound: &mut Vec<Bound>,
     notes: &mut Vec<String>,
 ) {
@@ -129,17 +129,17 @@ fn put_fronts(
     bound.splice(0..0, opened);
 }
 
-fn is_missing(e: &net::BindError) -> bool {
+fn is_missing(e: &BindError) -> bool {
     matches!(e.fault, net::BindFault::NoSuchAddress | net::BindFault::NoSuchFamily)
 }
 
 /// The error as one sentence, and what to do about it as another.
-fn with_hint(e: &net::BindError) -> String {
+fn with_hint(e: &BindError) -> String {
     hint(e).map_or_else(|| e.to_string(), |hint| format!("{e}\n  hint: {hint}"))
 }
 
 /// What to do about an address that cannot be opened.
-pub(super) fn hint(e: &net::BindError) -> Option<String> {
+pub(super) fn hint(e: &BindError) -> Option<String> {
     let port = e.addr.port();
     Some(match e.fault {
         net::BindFault::AddressInUse => format!(
