@@ -1,7 +1,7 @@
 //! Links to other servers: drives a [`Core`](exchange::Core) with sockets, on a thread of its own and on those of workers.
 //!
 //! `driver` is the loop, `socket` one link, `port` where datagrams leave from; `desk` is where other threads act for the driver,
-//! and `duty` what datagram workers do there. The core decides everything: when to ask again, whom to believe, when to give
+//! and `duty` what datagram workers do there; `sync` is what threads see of each other. The core decides everything: when to ask again, whom to believe, when to give
 //! up. Here only sockets are opened, filled, emptied and closed.
 
 mod desk;
@@ -9,6 +9,7 @@ mod driver;
 mod duty;
 mod port;
 mod socket;
+mod sync;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
