@@ -42,6 +42,8 @@ pub struct WorkerFault {
 pub enum WorkerFaultKind {
     /// The socket failed; the worker is trying to make a new one.
     Socket(io::Error),
+    /// A socket that was passed failed; the worker goes on with it after a pause.
+    Passed(io::Error),
     /// Making a new socket failed; the worker keeps trying, more and more slowly. Reported once per outage.
     Rebind(io::Error),
     /// A new socket was made after an error.
@@ -64,6 +66,9 @@ impl fmt::Display for WorkerFault {
         write!(f, "{transport} {local} worker {index}: ")?;
         match &self.kind {
             WorkerFaultKind::Socket(e) => write!(f, "the socket failed and is made anew: {e}"),
+            WorkerFaultKind::Passed(e) => {
+                write!(f, "the socket that was passed fails, it is tried again: {e}")
+            }
             WorkerFaultKind::Rebind(e) => write!(f, "cannot make a new socket, still trying: {e}"),
             WorkerFaultKind::Recovered => f.write_str("serving again on a new socket"),
             WorkerFaultKind::HandlerPanicked => {

@@ -14,4 +14,6 @@ pub(crate) struct Job {
     pub(crate) shutdown: Shutdown,
     pub(crate) stats: Arc<WorkerStats>,
     pub(crate) reporter: Reporter,
+    /// Its socket was opened by someone else, who passes it to another server afterwards.
+    pub(crate) passed: bool,
 }

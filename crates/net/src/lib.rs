@@ -47,6 +47,12 @@
 //! later they also wait for the waker of their [`exchange::Seat`], and send what has become ready in batches of its own.
 //! TCP threads each run a single-threaded tokio runtime; every complete message found in one read makes up a batch.
 //!
+//! # Passed sockets
+//!
+//! [`PassedSocket`] takes over a socket that was opened by whoever started the program, and [`Listener::from_udp`] and
+//! [`Listener::from_tcp`] make listeners of those. Such a socket stays open when the listener stops, and goes to whoever is
+//! started next; so what a stopping worker has not read yet stays in it, and is answered then.
+//!
 //! # AF_XDP
 //!
 //! [`Listener::xdp`] puts a front before UDP listeners that are already bound: it takes their plain queries from the
@@ -73,6 +79,7 @@ mod guard;
 mod job;
 mod listener;
 mod outgoing;
+mod passed;
 mod refusal;
 mod running;
 mod shutdown;
@@ -86,6 +93,7 @@ pub use config::{ListenerConfig, Spread, TcpConfig, UdpBackend, UdpConfig};
 pub use fault::{WorkerFault, WorkerFaultKind, WorkerId};
 pub use listener::{Bound, Listener, ServeError};
 pub use outgoing::{Outgoing, OutgoingConfig, OutgoingTotals, connect};
+pub use passed::{PassedFault, PassedSocket};
 pub use refusal::{BindError, BindFault};
 pub use running::{Context, Running};
 pub use shutdown::Shutdown;

@@ -38,7 +38,7 @@ impl Listener {
                         OpenError::Bind(e) => e,
                         OpenError::Io(e) => fail(BindRefusal::from_io(e)),
                     })?;
-                Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets), adopted: false })
+                Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets), passed: None })
             }
             Transport::Tcp => {
                 let open = |addr, shared| tcp::open(addr, config, shared).map_err(fail);
@@ -47,7 +47,7 @@ impl Listener {
                         OpenError::Bind(e) => e,
                         OpenError::Io(e) => fail(BindRefusal::from_io(e)),
                     })?;
-                Ok(Bound { addr, config: config.clone(), sockets: Sockets::Tcp(sockets), adopted: false })
+                Ok(Bound { addr, config: config.clone(), sockets: Sockets::Tcp(sockets), passed: None })
             }
         }
     }
@@ -55,17 +55,21 @@ impl Listener {
     /// Takes datagram sockets someone else bound, such as systemd. All must be bound to one address. There will be
     /// as many workers as sockets, or [`ListenerConfig::workers`] sharing them if that is more.
     ///
+    /// Options are set as on sockets of our own; buffers are only made larger. When the listener stops, what its workers
+    /// have not read stays in the sockets, for whoever is passed them next.
+    ///
     /// # Errors
     /// [`BindError`] if there is no socket, their addresses differ, or an option is refused.
     pub fn from_udp(sockets: Vec<UdpSocket>, config: &ListenerConfig) -> Result<Bound, BindError> {
         let addr = common_address(&sockets, UdpSocket::local_addr, Transport::Udp)?;
         let fail = |refusal: BindRefusal| refusal.at(addr, Transport::Udp);
         for socket in &sockets {
-            udp::adopt(socket, config).map_err(fail)?;
+            udp::take_over(socket, config).map_err(fail)?;
         }
+        let passed = Some(sockets.len());
         let sockets = multiply(sockets, config.workers, UdpSocket::try_clone)
             .map_err(|e| fail(BindRefusal::from_io(e)))?;
-        Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets), adopted: true })
+        Ok(Bound { addr, config: config.clone(), sockets: Sockets::Udp(sockets), passed })
     }
 
     /// Puts an AF_XDP front before UDP listeners that are already bound, for queries that reach `xdp.interface`. It
@@ -93,7 +97,7 @@ impl Listener {
             }
         }
         let front = Front::open(sockets, config, xdp).map_err(fail)?;
-        Ok(Bound { addr, config: config.clone(), sockets: Sockets::Xdp(front), adopted: false })
+        Ok(Bound { addr, config: config.clone(), sockets: Sockets::Xdp(front), passed: None })
     }
 
     /// Takes listening TCP sockets someone else opened; otherwise as [`Listener::from_udp`].
@@ -104,10 +108,11 @@ impl Listener {
         let addr = common_address(&sockets, TcpListener::local_addr, Transport::Tcp)?;
         let fail = |e| BindRefusal::from_io(e).at(addr, Transport::Tcp);
         for socket in &sockets {
-            socket.set_nonblocking(true).map_err(fail)?;
+            tcp::take_over(socket).map_err(fail)?;
         }
+        let passed = Some(sockets.len());
         let sockets = multiply(sockets, config.workers, TcpListener::try_clone).map_err(fail)?;
-        Ok(Bound { addr, config: config.clone(), sockets: Sockets::Tcp(sockets), adopted: true })
+        Ok(Bound { addr, config: config.clone(), sockets: Sockets::Tcp(sockets), passed })
     }
 }
 
@@ -178,8 +183,8 @@ pub struct Bound {
     addr: SocketAddr,
     config: ListenerConfig,
     sockets: Sockets,
-    /// The sockets were opened by someone else, perhaps not for sharing.
-    adopted: bool,
+    /// How many sockets were opened by someone else, perhaps not for sharing: workers may have the same one.
+    passed: Option<usize>,
 }
 
 enum Sockets {
@@ -225,6 +230,11 @@ impl Bound {
         }
     }
 
+    /// How many sockets someone else opened for this listener; none if it has sockets of its own.
+    pub fn passed(&self) -> Option<usize> {
+        self.passed
+    }
+
     /// What the system granted, if this is an AF_XDP front.
     pub fn xdp_mode(&self) -> Option<XdpMode> {
         match &self.sockets {
@@ -252,7 +262,9 @@ impl Bound {
         let stats = ListenerStats::new(workers);
         // Should a thread fail to start, dropping this stops those that did.
         let xdp = self.xdp_mode();
-        let mut running = Running { local: addr, transport, shutdown, stats, threads: Vec::new(), xdp };
+        let passed = self.passed;
+        let mut running =
+            Running { local: addr, transport, shutdown, stats, threads: Vec::new(), xdp, passed };
         let fail = |cause| ServeError { addr, transport, cause };
         let job = |index: usize, running: &Running| {
             let id = WorkerId { index, transport, local: addr };
@@ -262,13 +274,16 @@ impl Bound {
                 shutdown: running.shutdown.clone(),
                 stats: Arc::clone(&running.stats.workers[index]),
                 reporter: context.reporter(id),
+                passed: passed.is_some(),
             }
         };
         match self.sockets {
             Sockets::Udp(sockets) => {
+                // Those who share a socket are one to the kernel. Sockets of others may not be made for sharing.
+                let apart = passed.unwrap_or(sockets.len());
                 if let Some(first) = sockets.first()
-                    && let Err(e) = udp::spread(first, self.config.spread, sockets.len())
-                    && !self.adopted
+                    && let Err(e) = udp::spread(first, self.config.spread, apart)
+                    && passed.is_none()
                 {
                     job(0, &running).reporter.report(WorkerFaultKind::Spread(e));
                 }

@@ -47,6 +47,7 @@ pub struct Running {
     pub(crate) stats: ListenerStats,
     pub(crate) threads: Vec<JoinHandle<()>>,
     pub(crate) xdp: Option<XdpMode>,
+    pub(crate) passed: Option<usize>,
 }
 
 impl Running {
@@ -65,6 +66,11 @@ impl Running {
         self.xdp
     }
 
+    /// How many sockets someone else opened for this listener; none if it has sockets of its own.
+    pub fn passed(&self) -> Option<usize> {
+        self.passed
+    }
+
     /// The listener's counters. They remain readable after it stopped.
     pub fn stats(&self) -> &ListenerStats {
         &self.stats
@@ -78,6 +84,12 @@ impl Running {
     /// Asks the workers to stop; see [`Shutdown::trigger`].
     pub fn stop(&self) {
         self.shutdown.trigger();
+    }
+
+    /// True until no worker takes what arrives any more, which comes soon after [`Running::stop`]; what was taken may still be
+    /// answered. Workers that have not begun yet are not known of.
+    pub fn is_taking(&self) -> bool {
+        self.shutdown.is_taking()
     }
 
     /// True when every worker has ended.

@@ -1,7 +1,7 @@
 //! Stopping workers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::watch;
 
@@ -16,12 +16,18 @@ struct ShutdownInner {
     flag: AtomicBool,
     /// What TCP workers wait for.
     watch: watch::Sender<bool>,
+    /// Workers that take what arrives.
+    taking: AtomicUsize,
 }
 
 impl Shutdown {
     pub(crate) fn new() -> Self {
         Shutdown {
-            inner: Arc::new(ShutdownInner { flag: AtomicBool::new(false), watch: watch::Sender::new(false) }),
+            inner: Arc::new(ShutdownInner {
+                flag: AtomicBool::new(false),
+                watch: watch::Sender::new(false),
+                taking: AtomicUsize::new(0),
+            }),
         }
     }
 
@@ -38,7 +44,27 @@ impl Shutdown {
         self.inner.flag.load(Ordering::Acquire)
     }
 
+    /// A worker begins to take what arrives, until the value returned is dropped.
+    pub(crate) fn take(&self) -> Taking {
+        self.inner.taking.fetch_add(1, Ordering::Relaxed);
+        Taking(self.clone())
+    }
+
+    /// Whether any worker takes what arrives.
+    pub(crate) fn is_taking(&self) -> bool {
+        self.inner.taking.load(Ordering::Acquire) > 0
+    }
+
     pub(crate) fn subscribe(&self) -> watch::Receiver<bool> {
         self.inner.watch.subscribe()
+    }
+}
+
+/// A worker that takes what arrives.
+pub(crate) struct Taking(Shutdown);
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        self.0.inner.taking.fetch_sub(1, Ordering::Release);
     }
 }

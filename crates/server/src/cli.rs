@@ -53,6 +53,9 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Answer queries until told to stop.
+    ///
+    /// Sockets that systemd passes (socket activation: LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES) are listened on in place of new
+    /// ones; docs/UPGRADES.md has what that is good for.
     Serve(ServeArgs),
     /// Check a configuration and every zone it names.
     Check(CheckArgs),

@@ -7,14 +7,15 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use exchange::Counter;
-use mio::{Events, Poll, Waker};
 
-use super::lanes::Waiting;
+use super::lanes::{Lane, Waiting};
 use super::socket::LinkSocket;
+use super::sync::{AtomicBool, AtomicUsize, Events, Mutex, MutexGuard, Poll, Waker, fence, thread_local};
 
 /// Replies and requests that a worker acts on in one turn: with more of them, whoever asks for what is in memory would notice.
 const TURN: usize = 4;
@@ -52,6 +53,52 @@ impl WorkerLinks {
     }
 }
 
+/// Requests that are acted on without the core's thread while it sleeps once. More are worth waking it: whoever brings them
+/// has other things to do.
+const BROUGHT: usize = 4;
+
+/// The thread's sleep.
+#[derive(Default)]
+pub(super) struct Sleep {
+    /// When it wakes by itself, if it does.
+    until: Option<Instant>,
+    /// Requests that others have acted on meanwhile.
+    brought: usize,
+}
+
+impl Sleep {
+    /// One that has just begun.
+    pub(super) fn until(until: Option<Instant>) -> Sleep {
+        Sleep { until, brought: 0 }
+    }
+
+    /// How many requests others may still act on.
+    pub(super) fn left(&self) -> usize {
+        BROUGHT.saturating_sub(self.brought)
+    }
+
+    /// Others have acted on so many more. Returns whether the thread may sleep on, the core's next deadline being this.
+    pub(super) fn goes_on(&mut self, taken: usize, deadline: Option<Instant>) -> bool {
+        self.brought += taken;
+        self.brought < BROUGHT && self.ends_by(deadline)
+    }
+
+    /// Whether the thread, if it sleeps, wakes by itself before the core's deadline.
+    pub(super) fn ends_by(&self, deadline: Option<Instant>) -> bool {
+        let in_time = |deadline| self.until.is_some_and(|until| until <= deadline);
+        deadline.is_none_or(in_time)
+    }
+}
+
+/// The queues that requests wait in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Queue {
+    /// For the thread, and for whoever acts while it sleeps.
+    Thread,
+    /// For workers.
+    Workers,
+}
+
 /// What a worker's turn has left.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Turned {
@@ -65,6 +112,13 @@ pub(super) struct Turned {
 
 /// Where requests are acted on.
 pub(super) trait Desk: Send {
+    /// The thread is about to sleep: what it would wake for is seen now or leads to another waking from here on. Returns for how
+    /// long it may sleep.
+    fn lie_down(&mut self, waiting: &Waiting) -> Option<Duration>;
+
+    /// The thread acts on everything that has happened.
+    fn work(&mut self, events: &Events, waiting: &Waiting);
+
     /// Acts on the requests that are there while the thread sleeps. Returns whether it may sleep on.
     fn act_while_asleep(&mut self, waiting: &Waiting) -> bool;
 
@@ -114,17 +168,63 @@ impl<D: ?Sized> Shared<D> {
     }
 
     fn rouse(&self) {
-        if self.asleep.swap(false, Relaxed) {
+        // Only what wakes it is written: whoever looks afterwards finds this or what the thread has written since.
+        if self.asleep.compare_exchange(true, false, Relaxed, Relaxed).is_ok() {
             // Should it fail, the core looks at its next deadline.
             let _ = self.waker.wake();
         }
     }
 }
 
+impl Shared<dyn Desk> {
+    /// Passes a request of a lane on: `send` puts it into a queue. Where workers act on what they bring, and this is one, it is theirs;
+    /// otherwise it is the thread's.
+    pub(super) fn pass<T>(
+        self: &Arc<Self>,
+        lane: Lane,
+        by_workers: bool,
+        send: impl FnOnce(Queue) -> T,
+    ) -> T {
+        self.waiting.add(lane);
+        if by_workers && bring(self) {
+            return send(Queue::Workers);
+        }
+        let sent = send(Queue::Thread);
+        self.attend();
+        sent
+    }
+}
+
 impl<D: Desk + ?Sized> Shared<D> {
+    /// The life of the core's thread, until it is told to stop.
+    pub(super) fn run(&self, mut poll: Poll, events: usize) {
+        let mut events = Events::with_capacity(events);
+        while !self.stop.load(Relaxed) {
+            let wait = self.lie_down();
+            // It may have been interrupted: whatever is ready is found ready again.
+            let _ = poll.poll(&mut events, wait);
+            self.asleep.store(false, Relaxed);
+            self.driver().work(&events, &self.waiting);
+        }
+    }
+
+    /// The thread is about to sleep. Requests that come from now on are acted on where they come from, or wake it.
+    fn lie_down(&self) -> Option<Duration> {
+        let mut driver = self.driver();
+        self.asleep.store(true, Relaxed);
+        fence(SeqCst);
+        driver.lie_down(&self.waiting)
+    }
+
+    /// Tells the thread to stop.
+    pub(super) fn tell_stop(&self) {
+        self.stop.store(true, Relaxed);
+        let _ = self.waker.wake();
+    }
+
     /// Sees to it that a request that has just been queued is acted on: here, if the thread sleeps and there is little to
     /// do, which spares two changes from one thread to another; or by the thread.
-    pub(super) fn attend(&self) {
+    fn attend(&self) {
         // Either the thread sees the request before it waits, or it is seen to be asleep here.
         fence(SeqCst);
         if !self.asleep.load(Relaxed) {
@@ -163,13 +263,15 @@ struct Remembered {
 
 thread_local! {
     /// Of a thread that takes turns.
-    static REMEMBERED: RefCell<Option<Remembered>> = const { RefCell::new(None) };
+    #[allow(clippy::missing_const_for_thread_local, reason = "the model's macro takes no constant blocks")]
+    static REMEMBERED: RefCell<Option<Remembered>> = RefCell::new(None);
 }
 
 /// A request is about to be queued for workers. Returns whether the present thread is one, and will take its turn.
-pub(super) fn bring(desk: &Arc<Shared<dyn Desk>>) -> bool {
-    REMEMBERED.with_borrow_mut(|remembered| {
-        let Some(Remembered { desks, brought }) = remembered else { return false };
+fn bring(desk: &Arc<Shared<dyn Desk>>) -> bool {
+    REMEMBERED.with(|remembered| {
+        let mut remembered = remembered.borrow_mut();
+        let Some(Remembered { desks, brought }) = &mut *remembered else { return false };
         *brought = true;
         if !desks.iter().any(|known| Arc::ptr_eq(known, desk)) {
             desks.push(Arc::clone(desk));
@@ -180,25 +282,25 @@ pub(super) fn bring(desk: &Arc<Shared<dyn Desk>>) -> bool {
 
 /// The present thread takes turns from here on.
 pub(super) fn begin() {
-    REMEMBERED.set(Some(Remembered::default()));
+    REMEMBERED.with(|it| it.replace(Some(Remembered::default())));
 }
 
 /// Whether the present thread has brought something since its last turn.
 pub(super) fn has_brought() -> bool {
-    REMEMBERED.with_borrow(|remembered| remembered.as_ref().is_some_and(|remembered| remembered.brought))
+    REMEMBERED.with(|it| it.borrow().as_ref().is_some_and(|remembered| remembered.brought))
 }
 
 /// Has the present thread take its turn everywhere. Returns whether there may be more to act on at once, and whether another thread
 /// acted somewhere.
 pub(super) fn turn_everywhere(worker: &mut WorkerLinks) -> (bool, bool) {
     let (mut more, mut kept_out, mut at) = (false, false, 0);
-    REMEMBERED.with_borrow_mut(|it| it.iter_mut().for_each(|it| it.brought = false));
+    REMEMBERED.with(|it| it.borrow_mut().iter_mut().for_each(|it| it.brought = false));
     // What is acted on may bring more, so nothing is borrowed meanwhile.
-    while let Some(desk) = REMEMBERED.with_borrow(|it| it.as_ref()?.desks.get(at).cloned()) {
+    while let Some(desk) = REMEMBERED.with(|it| it.borrow().as_ref()?.desks.get(at).cloned()) {
         match desk.turn(worker) {
             None => kept_out = true,
             Some(turned) if turned.gone => {
-                REMEMBERED.with_borrow_mut(|it| it.iter_mut().for_each(|it| drop(it.desks.remove(at))));
+                REMEMBERED.with(|it| it.borrow_mut().iter_mut().for_each(|it| drop(it.desks.remove(at))));
                 continue;
             }
             Some(turned) => more |= turned.more,
@@ -211,7 +313,7 @@ pub(super) fn turn_everywhere(worker: &mut WorkerLinks) -> (bool, bool) {
 /// The present thread takes no more turns.
 pub(super) fn end(worker: &mut WorkerLinks) {
     // What comes from here on goes to the thread.
-    let remembered = REMEMBERED.take();
+    let remembered = REMEMBERED.with(RefCell::take);
     for desk in remembered.into_iter().flat_map(|remembered| remembered.desks) {
         desk.leave(worker);
     }

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, fence};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use exchange::{Action, Core, Event, Link, NumberMap, wake_together};
 use mio::{Events, Poll, Registry, Token, Waker};
 
-use super::desk::{self, Counts, Desk, Place, Shared, Turned, WorkerLinks};
+use super::desk::{Counts, Desk, Place, Queue, Shared, Sleep, Turned, WorkerLinks};
 use super::lanes::{Lane, Lanes, Waiting};
 use super::port::Ports;
 use super::socket::{BUFFER, LinkProgress, LinkSocket};
@@ -24,9 +24,6 @@ const TOGETHER: usize = 64;
 /// Requests taken before sockets get their turn.
 const REQUESTS: usize = 256;
 
-/// Requests that are acted on without the core's thread while it sleeps once. More are worth waking it: whoever brings them
-/// has other things to do.
-const BROUGHT: usize = 4;
 /// While requests come now and then, the thread sleeps no longer than this, so that nearly none of them has to wake it
 /// because of a deadline.
 const NAP: Duration = Duration::from_millis(25);
@@ -100,8 +97,8 @@ impl<R: Send + 'static> Outgoing<R> {
                 open: Arc::default(),
             }],
             here: 0,
-            queue: Queue::new(queue),
-            brought: Queue::new(brought),
+            queue: Line::new(queue),
+            brought: Line::new(brought),
             counts: Arc::clone(&counts),
             most: config.links,
             links: NumberMap::default(),
@@ -125,8 +122,11 @@ impl<R: Send + 'static> Outgoing<R> {
             driver: Mutex::new(Some(driver)),
         });
         let (theirs, links) = (Arc::clone(&shared), config.links);
-        let thread =
-            std::thread::Builder::new().name(name.to_owned()).spawn(move || theirs.run(poll, links))?;
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let _end = End(&theirs);
+            // Room for all links: a timer that has run out does so only after all replies that were there before.
+            theirs.run(poll, links + 1);
+        })?;
         let by_workers = config.by_workers.then_some(by_workers);
         let (origin, most, thread) = (C::origin, config.queue, Mutex::new(Some(thread)));
         Ok(Outgoing { requests, by_workers, origin, most, shared, thread })
@@ -134,7 +134,7 @@ impl<R: Send + 'static> Outgoing<R> {
 
     /// Passes a request to the core. Returns whether there is one to take it.
     pub fn request(&self, request: R) -> bool {
-        self.queue(self.lane_of(&request), request)
+        self.pass(self.lane_of(&request), request)
     }
 
     /// The same, unless too many wait already: then it is returned. If there is no core to take it any more, it is dropped.
@@ -143,7 +143,7 @@ impl<R: Send + 'static> Outgoing<R> {
         if !self.shared.waiting.admits(lane, self.most) {
             return Some(request);
         }
-        self.queue(lane, request);
+        self.pass(lane, request);
         None
     }
 
@@ -151,14 +151,12 @@ impl<R: Send + 'static> Outgoing<R> {
         self.shared.waiting.lane((self.origin)(request))
     }
 
-    fn queue(&self, lane: Lane, request: R) -> bool {
-        self.shared.waiting.add(lane);
-        if let Some(by_workers) = self.by_workers.as_ref().filter(|_| desk::bring(&self.shared)) {
-            return by_workers.send((lane, request)).is_ok();
-        }
-        let sent = self.requests.send((lane, request)).is_ok();
-        self.shared.attend();
-        sent
+    fn pass(&self, lane: Lane, request: R) -> bool {
+        let Outgoing { requests, by_workers, .. } = self;
+        self.shared.pass(lane, by_workers.is_some(), |queue| match (queue, by_workers) {
+            (Queue::Workers, Some(by_workers)) => by_workers.send((lane, request)).is_ok(),
+            _ => requests.send((lane, request)).is_ok(),
+        })
     }
 
     /// What has been done so far.
@@ -176,7 +174,7 @@ impl<R: Send + 'static> Outgoing<R> {
 
     /// Ends the thread and waits for that. Links under way are closed without a word to the core.
     pub fn stop(&self) {
-        self.tell_stop();
+        self.shared.tell_stop();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // A panic of the core was shown by the panic hook.
@@ -185,33 +183,9 @@ impl<R: Send + 'static> Outgoing<R> {
     }
 }
 
-impl<R> Outgoing<R> {
-    fn tell_stop(&self) {
-        self.shared.stop.store(true, Relaxed);
-        let _ = self.shared.waker.wake();
-    }
-}
-
 impl<R> Drop for Outgoing<R> {
     fn drop(&mut self) {
-        self.tell_stop();
-    }
-}
-
-impl<C: Core> Shared<Option<Driver<C>>> {
-    fn run(&self, mut poll: Poll, links: usize) {
-        let _end = End(self);
-        // Room for all links: a timer that has run out does so only after all replies that were there before.
-        let mut events = Events::with_capacity(links + 1);
-        while !self.stop.load(Relaxed) {
-            let Some(wait) = self.driver().as_mut().map(|driver| driver.lie_down(self)) else { return };
-            // It may have been interrupted: whatever is ready is found ready again.
-            let _ = poll.poll(&mut events, wait);
-            self.asleep.store(false, Relaxed);
-            if let Some(driver) = &mut *self.driver() {
-                driver.work(&events, &self.waiting);
-            }
-        }
+        self.shared.tell_stop();
     }
 }
 
@@ -226,24 +200,15 @@ impl<C: Core> Drop for End<'_, C> {
     }
 }
 
-/// The thread's sleep.
-#[derive(Default)]
-struct Sleep {
-    /// When it wakes by itself, if it does.
-    until: Option<Instant>,
-    /// Requests that others have acted on meanwhile.
-    brought: usize,
-}
-
 /// Requests on their way to the core.
-struct Queue<R> {
+struct Line<R> {
     come: Receiver<(Lane, R)>,
     lanes: Lanes<R>,
 }
 
-impl<R> Queue<R> {
+impl<R> Line<R> {
     fn new(come: Receiver<(Lane, R)>) -> Self {
-        Queue { come, lanes: Lanes::default() }
+        Line { come, lanes: Lanes::default() }
     }
 
     /// Takes the next request of those that have come by now.
@@ -280,9 +245,9 @@ struct Driver<C: Core> {
     places: Vec<WaitingPlace>,
     /// Which of them whoever acts at the moment waits at.
     here: usize,
-    queue: Queue<C::Request>,
+    queue: Line<C::Request>,
     /// What workers have brought and act on themselves.
-    brought: Queue<C::Request>,
+    brought: Line<C::Request>,
     counts: Arc<Counts>,
     most: usize,
     links: NumberMap<Link, OpenLink>,
@@ -304,6 +269,14 @@ struct Driver<C: Core> {
 }
 
 impl<C: Core> Desk for Option<Driver<C>> {
+    fn lie_down(&mut self, waiting: &Waiting) -> Option<Duration> {
+        self.as_mut().and_then(|driver| driver.lie_down(waiting))
+    }
+
+    fn work(&mut self, events: &Events, waiting: &Waiting) {
+        self.iter_mut().for_each(|driver| driver.work(events, waiting));
+    }
+
     fn act_while_asleep(&mut self, waiting: &Waiting) -> bool {
         self.as_mut().is_some_and(|driver| driver.act_while_asleep(waiting))
     }
@@ -321,33 +294,23 @@ impl<C: Core> Desk for Option<Driver<C>> {
 }
 
 impl<C: Core> Driver<C> {
-    /// The thread is about to sleep; returns for how long. Requests that come from now on are acted on where they come from,
-    /// or wake it.
-    fn lie_down<D: ?Sized>(&mut self, shared: &Shared<D>) -> Option<Duration> {
-        shared.asleep.store(true, Relaxed);
-        fence(SeqCst);
+    /// The thread is about to sleep; returns for how long.
+    fn lie_down(&mut self, waiting: &Waiting) -> Option<Duration> {
         let now = Instant::now();
         self.here = 0;
-        let busy = self.take_requests(1, &shared.waiting, now) > 0 || !self.again.is_empty();
+        let busy = self.take_requests(1, waiting, now) > 0 || !self.again.is_empty();
         let busy = busy.then_some(now);
         let nap = self.last_request.filter(|last| now.saturating_duration_since(*last) < QUIET);
         let until = [busy, self.core.deadline(), nap.map(|_| now + NAP)].into_iter().flatten().min();
-        self.sleep = Sleep { until, brought: 0 };
+        self.sleep = Sleep::until(until);
         until.map(|until| until.saturating_duration_since(now))
     }
 
     /// Acts on what is there, a few requests at the most. Returns whether the thread may sleep on.
     fn act_while_asleep(&mut self, waiting: &Waiting) -> bool {
         self.here = 0;
-        let left = BROUGHT.saturating_sub(self.sleep.brought);
-        self.sleep.brought += self.take_requests(left, waiting, Instant::now());
-        self.sleep.brought < BROUGHT && self.wakes_in_time()
-    }
-
-    /// Whether the thread, if it sleeps, wakes by itself before the core's deadline.
-    fn wakes_in_time(&self) -> bool {
-        let in_time = |deadline| self.sleep.until.is_some_and(|until| until <= deadline);
-        self.core.deadline().is_none_or(in_time)
+        let taken = self.take_requests(self.sleep.left(), waiting, Instant::now());
+        self.sleep.goes_on(taken, self.core.deadline())
     }
 
     /// A worker's turn: replies first, since they end what requests begin. Requests so wait in their lanes, where one client's do
@@ -370,7 +333,7 @@ impl<C: Core> Driver<C> {
         worker.closed.append(&mut self.closed);
         Turned {
             more: replies >= most || requests == most_requests || !self.again.is_empty(),
-            rouse: !self.wakes_in_time(),
+            rouse: !self.sleep.ends_by(self.core.deadline()),
             gone: false,
         }
     }

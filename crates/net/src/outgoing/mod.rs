@@ -1,8 +1,8 @@
 //! Links to other servers: drives a [`Core`](exchange::Core) with sockets, on a thread of its own and on those of workers.
 //!
 //! `driver` is the loop, `socket` one link, `port` where datagrams leave from; `desk` is where other threads act for the driver,
-//! `duty` what datagram workers do there, and `lanes` who is acted for first. The core decides everything: when to ask again, whom to believe, when to give
-//! up. Here only sockets are opened, filled, emptied and closed.
+//! `duty` what datagram workers do there, and `lanes` who is acted for first; `sync` is what threads see of each other. The core
+//! decides everything: when to ask again, whom to believe, when to give up. Here only sockets are opened, filled, emptied and closed.
 
 mod desk;
 mod driver;
@@ -10,6 +10,7 @@ mod duty;
 mod lanes;
 mod port;
 mod socket;
+mod sync;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};

@@ -13,4 +13,4 @@ mod returns;
 mod worker;
 
 pub use limits::{TcpLimits, TcpTimes};
-pub(crate) use worker::{open, spawn};
+pub(crate) use worker::{open, spawn, take_over};

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use exchange::HandlerFactory;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::watch;
@@ -71,6 +71,13 @@ pub(crate) fn open(
         socket.listen(i32::try_from(config.tcp.backlog).unwrap_or(i32::MAX)).map_err(BindRefusal::from_io)?;
     }
     Ok(socket.into())
+}
+
+/// Takes a listening socket opened by someone else, such as systemd, and sets the options we need.
+pub(crate) fn take_over(socket: &TcpListener) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    let _ = SockRef::from(socket).set_tcp_nodelay(true);
+    Ok(())
 }
 
 /// Starts a worker thread on `socket`.
@@ -140,19 +147,27 @@ impl<F: HandlerFactory> Acceptor<F> {
         let mut stop = self.job.shutdown.subscribe();
         let mut tick = tokio::time::interval(IDLE_TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // A socket of someone else stays, whatever happens to it.
+        let kept = if self.job.passed { socket.try_clone().ok() } else { None };
+        let taking = self.job.shutdown.take();
         let mut socket = Some(socket);
         while let Some(current) = socket.take() {
-            match self.serve(current, &mut stop, &mut tick).await {
-                Ok(last) => {
-                    self.finish(last).await;
-                    return;
+            match (self.serve(current, &mut stop, &mut tick).await, &kept) {
+                (Ok(last), _) => {
+                    self.take_last(last);
+                    break;
                 }
-                Err(error) => {
+                (Err(error), Some(kept)) => {
+                    self.job.reporter.report(WorkerFaultKind::Passed(error));
+                    socket = again(kept, &mut stop).await;
+                }
+                (Err(error), None) => {
                     self.job.reporter.report(WorkerFaultKind::Socket(error));
                     socket = self.rebind(&mut stop).await;
                 }
             }
         }
+        drop(taking);
         self.drain().await;
     }
 
@@ -270,16 +285,16 @@ impl<F: HandlerFactory> Acceptor<F> {
         });
     }
 
-    /// Takes in the connections the kernel still holds, then lets all of them come to their end.
-    async fn finish(&mut self, socket: TcpListener) {
-        for _ in 0..LAST_ACCEPTS {
+    /// Takes in the connections the kernel still holds. Those of a passed socket wait there for the next server.
+    fn take_last(&mut self, socket: TcpListener) {
+        let last = if self.job.passed { 0 } else { LAST_ACCEPTS };
+        for _ in 0..last {
             let Ok((stream, peer)) = sys::accept(&socket) else { break };
             self.take_in(stream, peer);
         }
-        drop(socket);
-        self.drain().await;
     }
 
+    /// Lets all connections come to their end.
     async fn drain(&mut self) {
         for events in self.events.borrow().values() {
             let _ = events.send(ConnectionEvent::Drain);
@@ -311,6 +326,15 @@ impl<F: HandlerFactory> Acceptor<F> {
             }
             pause = (pause * 2).min(longest);
         }
+    }
+}
+
+/// The same socket once more, after a pause; `None` once told to stop, or if no descriptor is left.
+async fn again(kept: &TcpListener, stop: &mut watch::Receiver<bool>) -> Option<TcpListener> {
+    tokio::select! {
+        biased;
+        _ = stop.wait_for(|&stopped| stopped) => None,
+        () = tokio::time::sleep(PAUSE.1) => kept.try_clone().ok(),
     }
 }
 
@@ -356,9 +380,12 @@ mod tests {
     #[test]
     fn accepted_connections_neither_block_nor_delay() -> io::Result<()> {
         let config = ListenerConfig::default();
-        for addr in ["127.0.0.1:0", "[::1]:0"] {
-            let addr = addr.parse().map_err(io::Error::other)?;
-            let Ok(listener) = open(addr, &config, true) else { continue };
+        let passed = TcpListener::bind("127.0.0.1:0")?;
+        take_over(&passed)?;
+        let own = ["127.0.0.1:0", "[::1]:0"]
+            .into_iter()
+            .filter_map(|addr| open(addr.parse().ok()?, &config, true).ok());
+        for listener in own.chain([passed]) {
             let client = std::net::TcpStream::connect(listener.local_addr()?)?;
             let (mut stream, peer) = sys::accept(&listener)?;
             assert_eq!(peer, client.local_addr()?);

@@ -15,5 +15,5 @@ mod worker;
 pub(crate) use datagrams::{Datagrams, stride};
 pub(crate) use endpoint::{Endpoint, Tally, count_send_error};
 pub(crate) use service::DatagramService;
-pub(crate) use socket::{adopt, open, spread};
+pub(crate) use socket::{open, spread, take_over};
 pub(crate) use worker::spawn;

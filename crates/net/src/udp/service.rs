@@ -59,6 +59,7 @@ impl<F: HandlerFactory> DatagramService<F> {
     }
 
     fn serve_until_told<D: Datagrams>(&mut self, datagrams: &mut D) -> io::Result<()> {
+        let taking = self.job.shutdown.take();
         let mut errors = 0;
         while !self.job.shutdown.triggered() {
             match self.receive(datagrams) {
@@ -78,7 +79,12 @@ impl<F: HandlerFactory> DatagramService<F> {
             }
             self.take_turn(datagrams);
         }
-        self.drain(datagrams);
+        let deadline = Instant::now() + self.job.config.drain;
+        if !self.job.passed {
+            self.empty(datagrams, deadline);
+        }
+        drop(taking);
+        self.wait_for_late(datagrams, deadline);
         Ok(())
     }
 
@@ -157,10 +163,10 @@ impl<F: HandlerFactory> DatagramService<F> {
         self.due = self.due.saturating_sub(datagrams.send_late());
     }
 
-    /// Answers what the socket still holds and waits for answers that are due later, both within the drain time.
+    /// Answers what the socket still holds. Not for a passed socket: what that holds, and what still comes, is for the next
+    /// server; nor can it be left, since it is the next one's as well.
     #[cold]
-    fn drain<D: Datagrams>(&mut self, datagrams: &mut D) {
-        let deadline = Instant::now() + self.job.config.drain;
+    fn empty<D: Datagrams>(&mut self, datagrams: &mut D, deadline: Instant) {
         datagrams.leave();
         let mut errors = 0;
         while Instant::now() < deadline && errors <= ERRORS_TOLERATED {
@@ -170,6 +176,11 @@ impl<F: HandlerFactory> DatagramService<F> {
                 Err(_) => errors += 1,
             }
         }
+    }
+
+    /// Waits for answers that are due later, and until everything is out.
+    #[cold]
+    fn wait_for_late<D: Datagrams>(&mut self, datagrams: &mut D, deadline: Instant) {
         while Instant::now() < deadline && (self.due > 0 || !datagrams.finished()) {
             let at_most = Some(DRAIN_STEP);
             let woken =

@@ -44,21 +44,35 @@ pub(crate) fn open(
 }
 
 /// Takes a socket bound by someone else, such as systemd, and sets the options we need.
-pub(crate) fn adopt(socket: &UdpSocket, config: &ListenerConfig) -> Result<(), BindRefusal> {
+pub(crate) fn take_over(socket: &UdpSocket, config: &ListenerConfig) -> Result<(), BindRefusal> {
     let addr = socket.local_addr().map_err(BindRefusal::from_io)?;
     socket.set_nonblocking(false).map_err(BindRefusal::from_io)?;
-    prepare(&SockRef::from(socket), addr, config)
+    let socket = SockRef::from(socket);
+    // Whoever opened it may have been allowed more than we are: to ask for as much would take it away.
+    let ours = Socket::new(Domain::for_address(addr), Type::DGRAM, None).map_err(BindRefusal::from_io)?;
+    set_buffers(&ours, config);
+    let granted = |size: fn(&Socket) -> io::Result<usize>| {
+        size(&ours).is_ok_and(|granted| size(&socket).is_ok_and(|has| has < granted))
+    };
+    let mut config = config.clone();
+    config.udp.receive_buffer.take_if(|_| !granted(Socket::recv_buffer_size));
+    config.udp.send_buffer.take_if(|_| !granted(Socket::send_buffer_size));
+    prepare(&socket, addr, &config)
 }
 
-/// Sets the options that do not need an unbound socket.
-fn prepare(socket: &Socket, addr: SocketAddr, config: &ListenerConfig) -> Result<(), BindRefusal> {
-    // Buffers that are smaller than asked for still serve; the kernel caps them without an error anyway.
+/// Buffers that are smaller than asked for still serve; the kernel caps them without an error anyway.
+fn set_buffers(socket: &Socket, config: &ListenerConfig) {
     if let Some(bytes) = config.udp.receive_buffer {
         let _ = socket.set_recv_buffer_size(bytes);
     }
     if let Some(bytes) = config.udp.send_buffer {
         let _ = socket.set_send_buffer_size(bytes);
     }
+}
+
+/// Sets the options that do not need an unbound socket.
+fn prepare(socket: &Socket, addr: SocketAddr, config: &ListenerConfig) -> Result<(), BindRefusal> {
+    set_buffers(socket, config);
     let wildcard = addr.ip().is_unspecified();
     match addr.ip() {
         IpAddr::V4(_) => {
@@ -110,4 +124,31 @@ pub(crate) fn leave(socket: &UdpSocket) -> io::Result<()> {
     }
     own.set_port(DISCARD);
     socket.connect(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_of_a_passed_socket_only_grow() -> io::Result<()> {
+        let sizes = |socket: &UdpSocket| -> io::Result<(usize, usize)> {
+            let socket = SockRef::from(socket);
+            Ok((socket.recv_buffer_size()?, socket.send_buffer_size()?))
+        };
+        let mut config = ListenerConfig::default();
+        for (has, wanted, grows) in [(32 << 10, 64 << 10, true), (64 << 10, 32 << 10, false)] {
+            let socket = UdpSocket::bind("127.0.0.1:0")?;
+            SockRef::from(&socket).set_recv_buffer_size(has)?;
+            SockRef::from(&socket).set_send_buffer_size(has)?;
+            let before = sizes(&socket)?;
+            config.udp.receive_buffer = Some(wanted);
+            config.udp.send_buffer = Some(wanted);
+            take_over(&socket, &config).map_err(|refusal| refusal.cause)?;
+            let after = sizes(&socket)?;
+            assert_eq!((after.0 > before.0, after.1 > before.1), (grows, grows), "{before:?} {after:?}");
+            assert!(after.0 >= before.0 && after.1 >= before.1, "{before:?} {after:?}");
+        }
+        Ok(())
+    }
 }

@@ -20,6 +20,9 @@ use crate::job::Job;
 
 /// First and longest pause between attempts to make a new socket.
 const REBIND_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// Pause before a passed socket that failed is tried again.
+const PASSED_PAUSE: Duration = Duration::from_millis(500);
+
 /// Starts a worker thread on `socket`.
 pub(crate) fn spawn<F: HandlerFactory>(
     socket: UdpSocket,
@@ -32,6 +35,8 @@ pub(crate) fn spawn<F: HandlerFactory>(
     let name = format!("udp-{}-{}", job.id.local.port(), job.id.index);
     std::thread::Builder::new().name(name).spawn(move || {
         let mut service = DatagramService::new(factory, alarm, job);
+        // A socket of someone else stays, whatever happens to it.
+        let kept = if service.job.passed { socket.try_clone().ok() } else { None };
         let mut socket = socket;
         // Each round serves one socket; a new round means that it failed and was replaced.
         loop {
@@ -48,13 +53,27 @@ pub(crate) fn spawn<F: HandlerFactory>(
                 }
             };
             let Err(error) = end else { return };
-            service.job.reporter.report(WorkerFaultKind::Socket(error));
-            match rebind(&service.job) {
-                Some(new) => socket = new,
+            let next = match &kept {
+                Some(kept) => again(kept, &service.job, error),
+                None => {
+                    service.job.reporter.report(WorkerFaultKind::Socket(error));
+                    rebind(&service.job)
+                }
+            };
+            match next {
+                Some(next) => socket = next,
                 None => return,
             }
         }
     })
+}
+
+/// The same socket once more, after a pause; `None` once told to stop, or if no descriptor is left.
+#[cold]
+fn again(kept: &UdpSocket, job: &Job, error: io::Error) -> Option<UdpSocket> {
+    job.reporter.report(WorkerFaultKind::Passed(error));
+    std::thread::sleep(PASSED_PAUSE);
+    if job.shutdown.triggered() { None } else { kept.try_clone().ok() }
 }
 
 /// Makes a new socket for the same address, however long it takes; `None` once told to stop.

@@ -368,10 +368,10 @@ fn a_panic_costs_one_query() {
 fn connections_spread_over_workers_and_sockets_of_others_serve() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let config = ListenerConfig { workers: 2, ..config() };
-    let adopted =
+    let passed =
         ScriptedServer::serve(Listener::from_tcp(vec![listener], &config).unwrap(), &Context::default());
     let own = ScriptedServer::start("127.0.0.1:0", Transport::Tcp, &config);
-    for server in [adopted, own] {
+    for server in [passed, own] {
         let mut clients: Vec<_> = (0..40).map(|_| TcpClient::connect(server.addr())).collect();
         for client in &mut clients {
             client.echo(1);
@@ -380,6 +380,34 @@ fn connections_spread_over_workers_and_sockets_of_others_serve() {
         assert_eq!(server.running.stats().per_worker().count(), 2);
         server.stop();
     }
+}
+
+#[test]
+fn connections_wait_in_a_passed_socket_for_the_next_server() {
+    let passed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let serve = || {
+        let config = ListenerConfig { drain: PATIENCE, ..config() };
+        let bound = Listener::from_tcp(vec![passed.try_clone().unwrap()], &config).unwrap();
+        assert_eq!(bound.passed(), Some(1));
+        ScriptedServer::serve(bound, &Context::default())
+    };
+    let first = serve();
+    let mut early = TcpClient::connect(first.addr());
+    early.send(&[query(1, Order::Hold, 30)]);
+    wait_until("the query", || !first.held.lock().unwrap().is_empty());
+    first.running.stop();
+    wait_until("the end of taking", || !first.running.is_taking());
+    let mut late = TcpClient::connect(first.addr());
+    let left = query(2, Order::Echo, 30);
+    late.send(std::slice::from_ref(&left));
+    let (promise, q) = first.held.lock().unwrap().pop().unwrap();
+    promise.send(&q);
+    assert_eq!(early.receive(), Some(q));
+    early.closed();
+    assert_eq!(first.stop().tcp_accepted, 1);
+    let second = serve();
+    assert_eq!(late.receive(), Some(echoed(&left)));
+    assert_eq!(second.stop().tcp_accepted, 1);
 }
 
 #[test]

@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use exchange::Transport;
 use net::{BindFault, Context, Listener, ListenerConfig, Spread, UdpBackend, UdpConfig, WorkerFaultKind};
+use socket2::SockRef;
 
 use crate::script::*;
 
@@ -266,6 +267,36 @@ fn equally_long_replies_leave_together() {
 }
 
 #[test]
+fn what_a_passed_socket_holds_is_for_the_next_server() {
+    for backend in [UdpBackend::Mmsg, UdpBackend::Plain] {
+        let passed = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let serve = || {
+            let sockets = vec![passed.try_clone().unwrap()];
+            let config = ListenerConfig { drain: PATIENCE, ..config(1, backend) };
+            let bound = Listener::from_udp(sockets, &config).unwrap();
+            assert_eq!(bound.passed(), Some(1));
+            ScriptedServer::serve(bound, &Context::default())
+        };
+        let first = serve();
+        let client = udp_client(first.addr());
+        let (held, left) = (query(1, Order::Hold, 30), query(2, Order::Echo, 30));
+        client.send(&held).unwrap();
+        wait_until("the query", || !first.held.lock().unwrap().is_empty());
+        assert!(first.running.is_taking());
+        first.running.stop();
+        wait_until("the end of taking", || !first.running.is_taking());
+        client.send(&left).unwrap();
+        let (promise, q) = first.held.lock().unwrap().pop().unwrap();
+        promise.send(&q);
+        assert_eq!(receive(&client), held);
+        assert_eq!(first.stop().queries, 1);
+        let second = serve();
+        assert_eq!(receive(&client), echoed(&left));
+        assert_eq!(second.stop().queries, 1);
+    }
+}
+
+#[test]
 fn a_vanished_client_does_not_disturb_the_others() {
     let server = ScriptedServer::start("127.0.0.1:0", Transport::Udp, &fast(1));
     let client = udp_client(server.addr());
@@ -308,26 +339,55 @@ fn a_panic_costs_one_query() {
     assert_eq!((totals.panics, panics.load(Ordering::Relaxed)), (11, 11));
 }
 
-#[test]
-fn a_socket_that_fails_is_made_anew() {
+/// The descriptor of this process's only socket that is bound to this address.
+fn descriptor_at(addr: SocketAddr) -> RawFd {
+    let is_there = |fd: &RawFd| {
+        // SAFETY: looked at and not kept; a number that is no socket, or not any more, is answered with an error.
+        let socket = unsafe { BorrowedFd::borrow_raw(*fd) };
+        SockRef::from(&socket).local_addr().is_ok_and(|at| at.as_socket() == Some(addr))
+    };
+    (3..4096).find(is_there).unwrap()
+}
+
+/// A server of one socket that fails; what it reports, and how often a socket was made anew.
+fn failing(bound: net::Bound) -> (Vec<String>, net::Totals) {
     let faults = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&faults);
     let context = Context::default().on_fault(move |fault| seen.lock().unwrap().push(fault.to_string()));
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let fd = socket.as_raw_fd();
-    let server = ScriptedServer::serve(Listener::from_udp(vec![socket], &fast(1)).unwrap(), &context);
-    let addr = server.addr();
+    let fd = descriptor_at(bound.local_addr());
+    let server = ScriptedServer::serve(bound, &context);
+    wait_until("the worker", || server.running.is_taking());
     let null = std::fs::File::open("/dev/null").unwrap();
     // SAFETY: puts another open file behind the worker's descriptor, which the worker still owns and closes.
     assert_eq!(unsafe { libc::dup2(null.as_raw_fd(), fd) }, fd);
-    server.wait_for("a new socket", |totals| totals.rebinds == 1);
-    let client = udp_client(addr);
-    client.send(&query(1, Order::Echo, 30)).unwrap();
-    receive(&client);
-    assert_eq!(server.stop().receive_errors, 9);
-    let faults = faults.lock().unwrap();
+    wait_until("a fault", || !faults.lock().unwrap().is_empty());
+    let client = udp_client(server.addr());
+    let q = query(1, Order::Echo, 30);
+    // Nobody hears before there is a new socket.
+    client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    wait_until("a reply", || client.send(&q).is_ok() && client.recv(&mut [0; 64]).is_ok());
+    let totals = server.stop();
+    assert_eq!(totals.receive_errors, 9);
+    let faults = faults.lock().unwrap().clone();
+    (faults, totals)
+}
+
+#[test]
+fn a_socket_that_fails_is_made_anew() {
+    let bound = Listener::bind("127.0.0.1:0".parse().unwrap(), Transport::Udp, &fast(1)).unwrap();
+    let (faults, totals) = failing(bound);
+    assert_eq!(totals.rebinds, 1);
     assert_eq!(faults.len(), 2, "{faults:?}");
     assert!(faults[0].contains("failed") && faults[1].contains("again"), "{faults:?}");
+}
+
+#[test]
+fn a_passed_socket_that_fails_is_kept() {
+    let passed = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (faults, totals) = failing(Listener::from_udp(vec![passed], &fast(1)).unwrap());
+    assert_eq!(totals.rebinds, 0);
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert!(faults[0].contains("it is tried again"), "{faults:?}");
 }
 
 #[test]

@@ -16,7 +16,8 @@ const BUILTIN_PORT: u16 = 5300;
 
 keys! {
     /// Addresses to answer on; one block for each set, any number of blocks. Without any block nomen
-    /// listens on 127.0.0.1 and ::1 at port 5300.
+    /// listens on 127.0.0.1 and ::1 at port 5300, or on the sockets that systemd passes. With blocks, a socket that was
+    /// passed is used for its address, and others are opened. [UPGRADES.md](UPGRADES.md) explains what that is good for.
     pub struct Listen in "[[listen]]" {
         /// Addresses and ports, such as `0.0.0.0@53` or `[::]@53`.
         restart "addr" addr: Vec<At<AddrPort>> = builtin_addresses(),

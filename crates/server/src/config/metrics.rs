@@ -10,7 +10,8 @@ use super::table::value::AddrPort;
 keys! {
     /// Figures for Prometheus over HTTP at `/metrics`, and a page for people at `/`. The section's presence turns it on.
     pub struct Metrics in "[metrics]" {
-        /// Address to listen on. There is no access control: keep it on loopback or a management network.
+        /// Address to listen on. There is no access control: keep it on loopback or a management network. A socket that
+        /// systemd passes for it is used.
         restart "listen" listen: AddrPort = AddrPort(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 9153)),
             example "[::1]@9153";
         /// Also count queries for each zone, and show its state, its serial, since when its version is in service, and when

@@ -208,6 +208,11 @@ impl Settings {
         pending
     }
 
+    /// Whether the configuration has a `[[listen]]`, and so says where to listen.
+    pub fn names_addresses(&self) -> bool {
+        self.listens.iter().any(|listen| listen.place.is_some())
+    }
+
     /// What listeners are to do.
     pub fn net_config(&self) -> net::ListenerConfig {
         self.server.net_config()

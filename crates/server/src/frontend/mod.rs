@@ -5,7 +5,7 @@ mod workers;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::{Both, Engine, LoggedQuery, LoggedReply, QueryLog, Sources, Zones};
 use net::{Bound, Context, Running, ServeError, TcpLimits};
@@ -23,6 +23,10 @@ use crate::querylog::QueryLogger;
 use crate::sync::lock;
 pub use workers::Accounts;
 use workers::Workers;
+
+/// Longest wait for workers that take nothing more, which look every fifth of a second, and the step in which they are looked at.
+const LET_GO: Duration = Duration::from_secs(1);
+const LET_GO_STEP: Duration = Duration::from_millis(2);
 
 /// Longest wait for the query log at the end, and for dnstap.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -130,16 +134,17 @@ impl Frontend {
         context.tcp = self.tcp_limits.clone();
         for socket in bound {
             let (addr, transport) = (socket.local_addr(), socket.transport());
-            let front = socket.xdp_mode();
+            let (front, passed) = (socket.xdp_mode(), socket.passed());
             let running = socket.serve(Workers::new(&self.engine, &self.accounts), &context)?;
-            match front {
-                Some(mode) => info!(
+            match (front, passed) {
+                (Some(mode), _) => info!(
                     queues = mode.queues,
                     driver = mode.driver,
                     zero_copy = mode.zero_copy,
                     "AF_XDP before {addr} {transport}"
                 ),
-                None => info!("listening on {addr} {transport}"),
+                (None, Some(passed)) => info!(passed, "listening on {addr} {transport}"),
+                (None, None) => info!("listening on {addr} {transport}"),
             }
             lock(&self.listeners).push(running);
         }
@@ -153,7 +158,9 @@ impl Frontend {
 
     /// Whether every listener that was started and not stopped is at work.
     pub fn is_alive(&self) -> bool {
-        !lock(&self.listeners).iter().any(Running::is_finished)
+        !lock(&self.listeners)
+            .iter()
+            .any(|listener| listener.is_finished() && !listener.shutdown().triggered())
     }
 
     /// Counters of every listener.
@@ -164,6 +171,21 @@ impl Frontend {
             totals: listener.stats().totals(),
         };
         lock(&self.listeners).iter().map(of).collect()
+    }
+
+    /// Has the listeners on passed sockets take nothing more, and AF_XDP fronts nothing that may be meant for those: it waits in
+    /// the sockets. Returns when that is so. What was taken is still answered.
+    pub fn let_go(&self) {
+        let listeners = lock(&self.listeners);
+        if listeners.iter().all(|listener| listener.passed().is_none()) {
+            return;
+        }
+        let going = || listeners.iter().filter(|one| one.passed().is_some() || one.xdp_mode().is_some());
+        going().for_each(Running::stop);
+        let until = Instant::now() + LET_GO;
+        while Instant::now() < until && going().any(Running::is_taking) {
+            std::thread::sleep(LET_GO_STEP);
+        }
     }
 
     /// Stops the listeners and waits until what arrived is answered, and logged.

@@ -1,6 +1,7 @@
 //! `nomen serve`: from configuration to sockets, from root to an ordinary user, from zones to answers, and the
 //! orderly end. The order matters: sockets first, then privileges, then everything that reads foreign data.
 
+mod passed;
 mod sockets;
 pub mod trial;
 
@@ -341,6 +342,8 @@ fn attend(
         tokio::spawn(signals::exit_at_next());
         // Joining blocks; the signal that stops at once must still be heard.
         let drain = move || {
+            // What comes from here on to passed sockets is for the next server, which can do all that this one ceases to.
+            frontend.let_go();
             // What was taken goes into service, and whoever sent it hears so.
             changes.iter().for_each(|changes| changes.stop());
             keeping.stop();

@@ -1,11 +1,12 @@
 //! Everything that is opened before privileges are given up, and giving them up.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 
 use exchange::Transport;
-use net::{Bound, Listener, XdpConfig};
+use net::{BindError, Bound, Listener, ListenerConfig, XdpConfig};
 
+use super::passed::PassedSockets;
 use crate::config::Settings;
 use crate::control::Socket;
 use crate::privileges;
@@ -31,8 +32,9 @@ impl Sockets {
             None => None,
         };
         let mut notes = Vec::new();
-        let dns = bind(settings, built_in, &mut notes)?;
-        let metrics = bind_metrics(settings)?;
+        let mut passed = PassedSockets::take(settings).map_err(|fault| fault.with_hint())?;
+        let metrics = bind_metrics(settings, &mut passed)?;
+        let dns = bind(settings, built_in, &mut passed, &mut notes)?;
         let control = bind_control(settings, built_in, ids, &mut notes)?;
         make_state_folder(settings, built_in, ids, &mut notes);
         give_up_privileges(ids, &mut notes)?;
@@ -54,9 +56,28 @@ fn make_state_folder(
     );
 }
 
-/// Opens every listening socket.
-fn bind(settings: &Settings, built_in: bool, notes: &mut Vec<String>) -> Result<Vec<Bound>, String> {
+/// A listener for an address: of the sockets that were passed for it, or else of new ones. No new ones beside passed ones: the
+/// kernel lets sockets share an address only if the same user opened all of them.
+pub(super) fn open(
+    addr: SocketAddr,
+    transport: Transport,
+    config: &ListenerConfig,
+    passed: &mut PassedSockets,
+) -> Result<Bound, BindError> {
+    passed.listener(addr, transport, config).unwrap_or_else(|| Listener::bind(addr, transport, config))
+}
+
+/// Opens every listening socket. If no address is configured, those that were passed are listened on.
+fn bind(
+    settings: &Settings,
+    built_in: bool,
+    passed: &mut PassedSockets,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Bound>, String> {
     let config = settings.net_config();
+    if !passed.is_empty() && !settings.names_addresses() {
+        return passed.listeners(&config).into_iter().map(|bound| bound.map_err(|e| e.to_string())).collect();
+    }
     let mut bound = Vec::new();
     // Interfaces with an AF_XDP front, each with the listeners it stands before.
     let mut fronts: BTreeMap<String, (XdpConfig, Vec<usize>)> = BTreeMap::new();
@@ -65,7 +86,7 @@ fn bind(settings: &Settings, built_in: bool, notes: &mut Vec<String>) -> Result<
         for (addr, transport) in
             listen.addr.iter().flat_map(|a| listen.proto.iter().map(move |p| (a, p.value)))
         {
-            match Listener::bind(addr.value.0, transport, &config) {
+            match open(addr.value.0, transport, &config, passed) {
                 Ok(socket) => {
                     if let (Transport::Udp, Some(xdp)) = (transport, &xdp) {
                         let front = || (xdp.clone(), Vec::new());
@@ -90,7 +111,7 @@ fn bind(settings: &Settings, built_in: bool, notes: &mut Vec<String>) -> Result<
 /// its work and the operator hears of it.
 fn put_fronts(
     fronts: &BTreeMap<String, (XdpConfig, Vec<usize>)>,
-    config: &net::ListenerConfig,
+    config: &ListenerConfig,
     bound: &mut Vec<Bound>,
     notes: &mut Vec<String>,
 ) {
@@ -108,17 +129,17 @@ fn put_fronts(
     bound.splice(0..0, opened);
 }
 
-fn is_missing(e: &net::BindError) -> bool {
+fn is_missing(e: &BindError) -> bool {
     matches!(e.fault, net::BindFault::NoSuchAddress | net::BindFault::NoSuchFamily)
 }
 
 /// The error as one sentence, and what to do about it as another.
-fn with_hint(e: &net::BindError) -> String {
+fn with_hint(e: &BindError) -> String {
     hint(e).map_or_else(|| e.to_string(), |hint| format!("{e}\n  hint: {hint}"))
 }
 
 /// What to do about an address that cannot be opened.
-pub(super) fn hint(e: &net::BindError) -> Option<String> {
+pub(super) fn hint(e: &BindError) -> Option<String> {
     let port = e.addr.port();
     Some(match e.fault {
         net::BindFault::AddressInUse => format!(
@@ -132,10 +153,15 @@ pub(super) fn hint(e: &net::BindError) -> Option<String> {
     })
 }
 
-fn bind_metrics(settings: &Settings) -> Result<Option<TcpListener>, String> {
+/// The metrics listener, passed or bound.
+pub(super) fn open_metrics(addr: SocketAddr, passed: &mut PassedSockets) -> std::io::Result<TcpListener> {
+    passed.stream(addr).map_or_else(|| TcpListener::bind(addr), Ok)
+}
+
+fn bind_metrics(settings: &Settings, passed: &mut PassedSockets) -> Result<Option<TcpListener>, String> {
     let Some(metrics) = &settings.metrics else { return Ok(None) };
     let addr = metrics.listen.value;
-    TcpListener::bind(addr.0)
+    open_metrics(addr.0, passed)
         .and_then(|socket| socket.set_nonblocking(true).map(|()| Some(socket)))
         .map_err(|e| format!("cannot listen on {addr} for metrics: {}", crate::words::reason(&e)))
 }

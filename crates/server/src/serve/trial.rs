@@ -1,15 +1,15 @@
 //! What a start needs of the system, tried without starting: user, addresses, folders. For `nomen check --system`.
 
 use std::fs::{self, Metadata};
-use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use net::{BindFault, Listener};
+use net::BindFault;
 use nix::unistd::{Gid, Uid};
 
-use super::sockets::hint;
+use super::passed::PassedSockets;
+use super::sockets::{hint, open, open_metrics};
 use crate::config::Settings;
 use crate::config::log::LogTarget;
 use crate::config::report::{ConfigPlace, Diagnostic};
@@ -18,23 +18,12 @@ use crate::privileges::{self, UserIds};
 use crate::words::reason;
 
 /// Everything that a start with these settings would fail at, or that would be missing afterwards. Sockets are opened and
-/// closed again. An address in use is no fault while a server answers on the configured control socket: it is probably
-/// that one's.
+/// closed again; those that were passed are not opened. An address in use is no fault while a server answers on the configured
+/// control socket: it is probably that one's.
 pub fn check(settings: &Settings) -> Vec<Diagnostic> {
     let mut faults = Vec::new();
     let ids = user(settings, &mut faults);
-    let running = is_running(settings);
-    listeners(settings, running, &mut faults);
-    if let Some(metrics) = &settings.metrics {
-        let addr = &metrics.listen;
-        match TcpListener::bind(addr.value.0) {
-            Err(e) if !(running && e.kind() == std::io::ErrorKind::AddrInUse) => {
-                let message = format!("cannot listen on {} for metrics: {}", addr.value, reason(&e));
-                faults.push(Diagnostic::at(addr.place.as_ref(), message));
-            }
-            _ => {}
-        }
-    }
+    sockets(settings, &mut faults);
     let mut folder = |path: &Path, what: &str, place: Option<&ConfigPlace>| {
         let fault = writable(path, ids).err();
         faults.extend(fault.map(|fault| Diagnostic::at(place, format!("{what}: {fault}"))));
@@ -81,11 +70,35 @@ fn is_running(settings: &Settings) -> bool {
     paths.iter().any(|path| UnixStream::connect(path).is_ok())
 }
 
-fn listeners(settings: &Settings, running: bool, faults: &mut Vec<Diagnostic>) {
+/// Metrics and listeners, with what was passed for them.
+fn sockets(settings: &Settings, faults: &mut Vec<Diagnostic>) {
+    let running = is_running(settings);
+    let mut passed = match PassedSockets::take(settings) {
+        Ok(passed) => passed,
+        Err(fault) => return faults.push(Diagnostic::whole(fault.to_string()).hint(fault.hint())),
+    };
+    if let Some(metrics) = &settings.metrics {
+        let addr = &metrics.listen;
+        match open_metrics(addr.value.0, &mut passed) {
+            Err(e) if !(running && e.kind() == std::io::ErrorKind::AddrInUse) => {
+                let message = format!("cannot listen on {} for metrics: {}", addr.value, reason(&e));
+                faults.push(Diagnostic::at(addr.place.as_ref(), message));
+            }
+            _ => {}
+        }
+    }
+    if !passed.is_empty() && !settings.names_addresses() {
+        let refused = passed.listeners(&settings.net_config()).into_iter().filter_map(Result::err);
+        return faults.extend(refused.map(|e| Diagnostic::whole(e.to_string())));
+    }
+    listeners(settings, running, &mut passed, faults);
+}
+
+fn listeners(settings: &Settings, running: bool, passed: &mut PassedSockets, faults: &mut Vec<Diagnostic>) {
     let config = settings.net_config();
     for listen in &settings.listens {
         for (addr, proto) in listen.addr.iter().flat_map(|a| listen.proto.iter().map(move |p| (a, p.value))) {
-            match Listener::bind(addr.value.0, proto, &config) {
+            match open(addr.value.0, proto, &config, passed) {
                 Err(e) if !(running && matches!(e.fault, BindFault::AddressInUse)) => {
                     let fault = Diagnostic::at(addr.place.as_ref(), e.to_string());
                     faults.push(match hint(&e) {

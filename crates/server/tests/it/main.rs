@@ -1,5 +1,6 @@
 //! The whole program from outside: `nomen` is started as a process, asked over sockets and stopped by signals.
 
+mod activation;
 mod broken;
 mod carets;
 mod catalogs;

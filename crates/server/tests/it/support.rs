@@ -35,13 +35,14 @@ pub(crate) fn eventually(what: &str, server: &Server, mut so: impl FnMut() -> bo
 /// The program.
 pub(crate) fn nomen(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nomen"));
+    without_manager(&mut command).args(arguments);
     command
-        .args(arguments)
-        .env_remove("NOTIFY_SOCKET")
-        .env_remove("XDG_RUNTIME_DIR")
-        .env_remove("STATE_DIRECTORY")
-        .env_remove("WATCHDOG_USEC");
-    command
+}
+
+/// Takes away what a service manager tells its services, which is not meant for what a test starts.
+pub(crate) fn without_manager(command: &mut Command) -> &mut Command {
+    let variables = ["NOTIFY_SOCKET", "XDG_RUNTIME_DIR", "STATE_DIRECTORY", "WATCHDOG_USEC", "LISTEN_PID"];
+    variables.iter().fold(command, |command, variable| command.env_remove(variable))
 }
 
 /// Runs the program to its end.
@@ -114,21 +115,23 @@ impl Server {
             written(address)
         );
         fs::write(folder.path().join("nomen.toml"), config).expect("written");
+        let log = fs::File::create(folder.path().join("log")).expect("a log");
+        let mut command = nomen(&["serve", "--config", "nomen.toml"]);
+        command.envs(variables.iter().copied()).stdin(Stdio::null());
+        command.stdout(log.try_clone().expect("the log")).stderr(log);
+        Self::start_by(command, address, folder)
+    }
+
+    /// Starts the server that a command runs in a folder, which has its configuration already; whatever it prints is for the
+    /// command to put into the file `log`.
+    pub(crate) fn start_by(mut command: Command, address: SocketAddr, folder: TempDir) -> Self {
         let notify_path = folder.path().join("notify.sock");
         // From an earlier server in the same folder.
         let _ = fs::remove_file(&notify_path);
         let notify = UnixDatagram::bind(&notify_path).expect("a notification socket");
         notify.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let log = fs::File::create(folder.path().join("log")).expect("a log");
-        let child = nomen(&["serve", "--config", "nomen.toml"])
-            .current_dir(folder.path())
-            .env("NOTIFY_SOCKET", &notify_path)
-            .envs(variables.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("the log"))
-            .stderr(log)
-            .spawn()
-            .expect("nomen starts");
+        command.current_dir(folder.path()).env("NOTIFY_SOCKET", &notify_path);
+        let child = command.spawn().expect("nomen starts");
         let server = Self { folder, address, child, notify };
         server.wait_for_state("READY=1");
         server

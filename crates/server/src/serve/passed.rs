@@ -1,0 +1,276 @@
+//! Sockets that the service manager opened and passes with the start (socket activation, sd_listen_fds(3)): which there are, and
+//! which listener each is for.
+
+use std::fmt;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::RawFd;
+
+use exchange::Transport;
+use net::{BindError, Bound, Listener, ListenerConfig, PassedFault, PassedSocket};
+
+use crate::config::Settings;
+use crate::config::listen::Listen;
+use crate::config::metrics::Metrics;
+use crate::config::table::value::AddrPort;
+
+/// The first descriptor that is passed.
+const FIRST: RawFd = 3;
+
+/// A descriptor as messages have it: its number, and its name if it has one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Label {
+    number: RawFd,
+    name: Option<String>,
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Label { number, name } = self;
+        match name {
+            Some(name) => write!(f, "descriptor {number} ({name})"),
+            None => write!(f, "descriptor {number}"),
+        }
+    }
+}
+
+/// Why passed sockets cannot be listened on.
+#[derive(Debug)]
+pub(super) enum PassingFault {
+    /// A variable of the environment is no number.
+    Variable(&'static str, String),
+    /// This is no socket for a listener.
+    Socket(Label, PassedFault),
+    /// Nothing is configured for this socket.
+    Unused(Label, Transport, SocketAddr),
+}
+
+impl fmt::Display for PassingFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variable(name, value) => {
+                write!(f, "{name}={value} in the environment is no number, so what was passed is not known")
+            }
+            Self::Socket(label, fault) => write!(f, "{label} was passed and cannot be listened on: {fault}"),
+            Self::Unused(label, transport, addr) => {
+                let addr = AddrPort(*addr);
+                write!(
+                    f,
+                    "{label} was passed, bound to {addr} over {transport}, for which nothing is configured"
+                )
+            }
+        }
+    }
+}
+
+impl PassingFault {
+    /// What to do about it.
+    pub(super) fn hint(&self) -> String {
+        match self {
+            Self::Variable(..) | Self::Socket(_, PassedFault::NotThere) => {
+                "LISTEN_PID and LISTEN_FDS in the environment say that sockets were passed; unset them if none were".into()
+            }
+            Self::Socket(_, PassedFault::BothFamilies) => {
+                "write `BindIPv6Only=ipv6-only` into the socket unit, and lines of their own for IPv4, such as \
+                 `ListenDatagram=0.0.0.0:53`"
+                    .into()
+            }
+            Self::Socket(..) => {
+                "nomen takes what `ListenDatagram=` and `ListenStream=` with IP addresses make".into()
+            }
+            Self::Unused(_, _, addr) => {
+                format!("name {} in [[listen]], or take it out of the socket unit", AddrPort(*addr))
+            }
+        }
+    }
+
+    /// The fault as one sentence, and what to do about it as another.
+    pub(super) fn with_hint(&self) -> String {
+        format!("{self}\n  hint: {}", self.hint())
+    }
+}
+
+/// A socket that was passed, and is nobody's yet.
+struct Waiting {
+    label: Label,
+    addr: SocketAddr,
+    socket: PassedSocket,
+}
+
+impl Waiting {
+    fn is_for(&self, addr: SocketAddr, transport: Transport) -> bool {
+        // Addresses are written without an interface.
+        let same = self.addr.ip() == addr.ip() && self.addr.port() == addr.port();
+        same && self.socket.transport() == transport
+    }
+
+    fn is_listened_on(&self, listen: &Listen) -> bool {
+        let mut transports = listen.proto.iter();
+        transports.any(|proto| listen.addr.iter().any(|addr| self.is_for(addr.0, proto.value)))
+    }
+}
+
+/// The sockets that were passed, and are nobody's yet.
+#[derive(Default)]
+pub(super) struct PassedSockets(Vec<Waiting>);
+
+impl PassedSockets {
+    /// Takes over those that the environment speaks of: nothing, unless it means this very process.
+    ///
+    /// # Errors
+    /// [`PassingFault`] at the first that cannot be listened on, or for which these settings have no use.
+    pub(super) fn take(settings: &Settings) -> Result<Self, PassingFault> {
+        let variable = |name| std::env::var(name).ok();
+        let [pid, count, names] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"].map(variable);
+        let labels = labels(pid, count, names, std::process::id())?;
+        let passed = labels.map(take).collect::<Result<_, _>>().map(PassedSockets)?;
+        passed.check(settings).map(|()| passed)
+    }
+
+    /// Whether none is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A listener of all sockets for this address; none if there is no such socket.
+    pub(super) fn listener(
+        &mut self,
+        addr: SocketAddr,
+        transport: Transport,
+        config: &ListenerConfig,
+    ) -> Option<Result<Bound, BindError>> {
+        let (udp, tcp) = self.extract(addr, transport);
+        match (udp.is_empty(), tcp.is_empty()) {
+            (false, _) => Some(Listener::from_udp(udp, config)),
+            (true, false) => Some(Listener::from_tcp(tcp, config)),
+            (true, true) => None,
+        }
+    }
+
+    /// A listener for each address that is left, in the order in which they were passed.
+    pub(super) fn listeners(&mut self, config: &ListenerConfig) -> Vec<Result<Bound, BindError>> {
+        let mut listeners = Vec::new();
+        while let Some(first) = self.0.first() {
+            let (addr, transport) = (first.addr, first.socket.transport());
+            listeners.extend(self.listener(addr, transport, config));
+        }
+        listeners
+    }
+
+    /// The first socket for connections to this address, if there is one.
+    pub(super) fn stream(&mut self, addr: SocketAddr) -> Option<TcpListener> {
+        let at = self.0.iter().position(|waiting| waiting.is_for(addr, Transport::Tcp))?;
+        match self.0.remove(at).socket {
+            PassedSocket::Tcp(socket) => Some(socket),
+            PassedSocket::Udp(_) => None,
+        }
+    }
+
+    /// Each must be for something that is configured, and metrics take one.
+    fn check(&self, settings: &Settings) -> Result<(), PassingFault> {
+        let mut metrics = 0;
+        for waiting in &self.0 {
+            let for_metrics = |metrics: &Metrics| waiting.is_for(metrics.listen.0, Transport::Tcp);
+            let is_wanted = if settings.metrics.as_deref().is_some_and(for_metrics) {
+                metrics += 1;
+                metrics == 1
+            } else {
+                let mut listens = settings.listens.iter();
+                !settings.names_addresses() || listens.any(|listen| waiting.is_listened_on(listen))
+            };
+            if !is_wanted {
+                let transport = waiting.socket.transport();
+                return Err(PassingFault::Unused(waiting.label.clone(), transport, waiting.addr));
+            }
+        }
+        Ok(())
+    }
+
+    fn extract(&mut self, addr: SocketAddr, transport: Transport) -> (Vec<UdpSocket>, Vec<TcpListener>) {
+        let (mut udp, mut tcp) = (Vec::new(), Vec::new());
+        for waiting in self.0.extract_if(.., |waiting| waiting.is_for(addr, transport)) {
+            match waiting.socket {
+                PassedSocket::Udp(socket) => udp.push(socket),
+                PassedSocket::Tcp(socket) => tcp.push(socket),
+            }
+        }
+        (udp, tcp)
+    }
+}
+
+fn take(label: Label) -> Result<Waiting, PassingFault> {
+    let taken = PassedSocket::take(label.number);
+    let found = taken.and_then(|socket| match socket.local_addr() {
+        Ok(addr) => Ok((socket, addr)),
+        Err(e) => Err(PassedFault::Io(e)),
+    });
+    match found {
+        Ok((socket, addr)) => Ok(Waiting { label, addr, socket }),
+        Err(fault) => Err(PassingFault::Socket(label, fault)),
+    }
+}
+
+/// The descriptors that these variables speak of, if they are meant for the process of this number. What this process starts has
+/// another, and so takes nothing.
+fn labels(
+    pid: Option<String>,
+    count: Option<String>,
+    names: Option<String>,
+    own: u32,
+) -> Result<impl Iterator<Item = Label>, PassingFault> {
+    let number = |name, value: Option<String>| match value {
+        Some(text) => text.parse::<u32>().map(Some).map_err(|_| PassingFault::Variable(name, text)),
+        None => Ok(None),
+    };
+    let count = match number("LISTEN_PID", pid)? {
+        Some(pid) if pid == own => number("LISTEN_FDS", count)?.unwrap_or(0),
+        _ => 0,
+    };
+    let last = i32::try_from(count).unwrap_or(i32::MAX).saturating_add(FIRST);
+    Ok((FIRST..last).map(move |number| {
+        let at = usize::try_from(number - FIRST).unwrap_or(usize::MAX);
+        let name = names.as_deref().and_then(|names| names.split(':').nth(at));
+        Label { number, name: name.filter(|name| !name.is_empty()).map(str::to_owned) }
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pid: &str, count: &str, names: &str) -> Result<Vec<String>, String> {
+        let [pid, count, names] = [pid, count, names].map(|text| (text != "-").then(|| text.to_owned()));
+        let labels = labels(pid, count, names, 77).map_err(|fault| fault.to_string())?;
+        Ok(labels.map(|label| label.to_string()).collect())
+    }
+
+    #[test]
+    fn the_environment_is_meant_for_one_process() {
+        assert_eq!(read("77", "2", "-"), Ok(vec!["descriptor 3".into(), "descriptor 4".into()]));
+        for other in [("78", "2", "-"), ("-", "2", "-"), ("77", "0", "-"), ("77", "-", "-"), ("1", "x", "-")]
+        {
+            assert_eq!(read(other.0, other.1, other.2), Ok(vec![]), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn descriptors_have_names() {
+        let named = read("77", "3", "dns:metrics").expect("good");
+        assert_eq!(named, ["descriptor 3 (dns)", "descriptor 4 (metrics)", "descriptor 5"]);
+        assert_eq!(read("77", "2", ":b:c"), Ok(vec!["descriptor 3".into(), "descriptor 4 (b)".into()]));
+    }
+
+    #[test]
+    fn what_is_no_number_is_a_fault() {
+        for (pid, count, name) in
+            [("x", "1", "LISTEN_PID=x"), ("77", "-1", "LISTEN_FDS=-1"), ("", "1", "LISTEN_PID=")]
+        {
+            let fault = read(pid, count, "-").expect_err("a fault");
+            assert!(fault.starts_with(name), "{fault}");
+        }
+        // However many there are said to be, none is made up before it was looked for.
+        assert!(
+            labels(Some("77".into()), Some(u32::MAX.to_string()), None, 77)
+                .is_ok_and(|mut all| all.next().is_some())
+        );
+    }
+}
