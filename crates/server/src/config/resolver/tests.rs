@@ -270,6 +270,7 @@ fn names_that_no_rule_is_for_are_found_from_the_root_down() {
         domain: name("."),
         servers: vec![start("192.0.2.55:53"), start("[2001:db8::55]:5353")],
         prime: false,
+        copy: None,
     };
     let text = "[resolver]\nroot-servers = [\"192.0.2.55\", \"2001:db8::55@5353\"]\n";
     assert_eq!(rules(text), (vec![own], true));
