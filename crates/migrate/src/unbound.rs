@@ -7,6 +7,7 @@ use crate::clauses;
 use crate::dnstap;
 use crate::files::join;
 use crate::ledger::Outcome;
+use crate::local_root;
 use crate::model::{Keys, Section, Zone};
 use crate::network::Network;
 use crate::text::{SyntaxFault, Texts};
@@ -706,7 +707,7 @@ fn pointer(text: &str) -> Option<String> {
 }
 
 /// `ADDRESS[@PORT][#NAME]`.
-fn upstream(text: &str) -> Option<String> {
+pub(crate) fn upstream(text: &str) -> Option<String> {
     let text = text.split('#').next().unwrap_or_default();
     let (address, port) = text.split_once('@').map_or((text, None), |(address, port)| (address, Some(port)));
     server(address, port)
@@ -791,7 +792,7 @@ fn auth_zone(work: &mut Work, section: &Statement, directory: &Path) {
         return work.ledger.missing(section, "it has no name, or that of another zone");
     };
     if get("for-downstream").and_then(units::switch) == Some(false) {
-        return work.ledger.missing(section, "nomen keeps no zone for its own recursion alone");
+        return local_root::of_unbound(work, section, &name, directory);
     }
     let mut keys = Keys::default();
     let mut file: Option<PathBuf> = None;
