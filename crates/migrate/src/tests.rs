@@ -831,7 +831,7 @@ fn a_copy_of_the_root_for_recursion_stays_one() {
     );
     has(
         &taken,
-        &["local-root = true\n", "local-root-primaries = [\"192.0.2.1\", \"2001:db8::1@54\"]\n", "state-dir"],
+        &["local-root = true\n", "local-root-primaries = [\"192.0.2.1\", \"[2001:db8::1]@54\"]\n", "state-dir"],
     );
     assert!(!taken.toml.contains("[[zone]]") && !taken.toml.contains("local-root-file"), "{}", taken.toml);
     assert_eq!(outcomes(&taken, "fallback-enabled"), [Outcome::Unneeded]);
