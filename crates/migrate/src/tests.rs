@@ -821,9 +821,8 @@ proptest! {
 #[test]
 fn a_copy_of_the_root_for_recursion_stays_one() {
     let unbound = |more: &str| {
-        let text = format!(
-            "server:\n interface: 127.0.0.1\nauth-zone:\n name: \".\"\n for-downstream: no\n for-upstream: yes\n{more}"
-        );
+        let text =
+            format!("server:\n interface: 127.0.0.1\nauth-zone:\n name: \".\"\n for-downstream: no\n{more}");
         of(PeerProgram::Unbound, &[("/u", &text)])
     };
     let taken = unbound(
@@ -831,7 +830,11 @@ fn a_copy_of_the_root_for_recursion_stays_one() {
     );
     has(
         &taken,
-        &["local-root = true\n", "local-root-primaries = [\"192.0.2.1\", \"[2001:db8::1]@54\"]\n", "state-dir"],
+        &[
+            "local-root = true\n",
+            "local-root-primaries = [\"192.0.2.1\", \"[2001:db8::1]@54\"]\n",
+            "state-dir",
+        ],
     );
     assert!(!taken.toml.contains("[[zone]]") && !taken.toml.contains("local-root-file"), "{}", taken.toml);
     assert_eq!(outcomes(&taken, "fallback-enabled"), [Outcome::Unneeded]);
