@@ -421,8 +421,8 @@ mod tests {
         let forged = root(&SigningKey::new(3, SigningKey::KSK), GOOD);
         let refused = judged(&forged, &trust, GOOD.0).expect_err("bogus");
         assert!(refused.starts_with("serial 5: its ZONEMD is bogus: "), "{refused}");
-        for now in [GOOD.0 - 3600, GOOD.1 + 3600] {
-            let refused = judged(&good, &trust, now).expect_err("not good at that time");
+        for when in [GOOD.0 - 3600, GOOD.1 + 3600] {
+            let refused = judged(&good, &trust, when).expect_err("not good at that time");
             assert!(refused.contains("its ZONEMD is bogus"), "{refused}");
         }
         // Where nothing is validated, or there is no anchor for the root, the digest is all there is.
