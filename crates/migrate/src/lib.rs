@@ -10,7 +10,7 @@
 //! | `bind::parse`, `clauses`, `knot::yaml`, `pdns::settings` | syntaxes |
 //! | `text`, `tree`, `files` | texts and places, statements, the file system |
 //! | `network`, `units` | lists of clients without refusals, numbers with units |
-//! | `anchors`, `dnstap` | trust anchors, copies of messages: what several programs have |
+//! | `anchors`, `dnstap`, `local_root` | trust anchors, copies of messages, a copy of the root zone: what several programs have |
 //! | `work`, `ledger` | the move under way, what became of each statement |
 //! | `model`, `mend`, `write` | nomen's configuration, what cannot be true together in it, its text |
 //! | `zone_files` | `$INCLUDE` that leads elsewhere, root servers of one's own |
@@ -23,6 +23,7 @@ mod dnstap;
 mod files;
 mod knot;
 mod ledger;
+mod local_root;
 mod mend;
 mod model;
 mod network;

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use crate::ledger::Outcome;
+use crate::local_root;
 use crate::model::{Keys, Nomen, Setting, bounded};
 use crate::units;
 use crate::work::Work;
@@ -18,6 +19,7 @@ pub(crate) fn mend(work: &mut Work) {
     connections(nomen);
     listens(nomen, &mut words);
     rules(nomen, &mut words);
+    local_root::mend(nomen, &mut words);
     if let Some(resolver) = &mut nomen.resolver {
         order(resolver, "min-ttl", "max-ttl", "1d", &mut words);
         timeouts(resolver, &mut words);

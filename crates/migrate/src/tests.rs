@@ -828,3 +828,58 @@ proptest! {
         prop_assert_eq!(account.map(|account| account.outcome), Some(Outcome::Missing));
     }
 }
+
+#[test]
+fn a_copy_of_the_root_for_recursion_stays_one() {
+    let unbound = |more: &str| {
+        let text =
+            format!("server:\n interface: 127.0.0.1\nauth-zone:\n name: \".\"\n for-downstream: no\n{more}");
+        of(PeerProgram::Unbound, &[("/u", &text)])
+    };
+    let taken = unbound(
+        " fallback-enabled: yes\n primary: 192.0.2.1\n primary: 2001:db8::1@54\n zonefile: r\n zonemd-check: yes\n",
+    );
+    has(
+        &taken,
+        &[
+            "local-root = true\n",
+            "local-root-primaries = [\"192.0.2.1\", \"[2001:db8::1]@54\"]\n",
+            "state-dir",
+        ],
+    );
+    assert!(!taken.toml.contains("[[zone]]") && !taken.toml.contains("local-root-file"), "{}", taken.toml);
+    assert_eq!(outcomes(&taken, "fallback-enabled"), [Outcome::Unneeded]);
+    assert_eq!(
+        outcomes(&unbound(" primary: 192.0.2.1\n fallback-enabled: no\n"), "fallback-enabled"),
+        [Outcome::Differs]
+    );
+    has(&unbound(" zonefile: /root.zone\n"), &["local-root = true\n", "local-root-file = \"/root.zone\"\n"]);
+    for without in [
+        " url: https://www.internic.net/domain/root.zone\n zonefile: r\n",
+        " primary: b.root-servers.net\n",
+        " primary: 192.0.2.1\nforward-zone:\n name: .\n forward-addr: 192.0.2.53\n",
+        " primary: 192.0.2.1\n for-upstream: no\n",
+    ] {
+        assert!(!unbound(without).toml.contains("local-root"), "{without}");
+    }
+    let other =
+        "server:\n interface: 127.0.0.1\nauth-zone:\n name: a\n for-downstream: no\n primary: 192.0.2.1\n";
+    assert_eq!(outcomes(&of(PeerProgram::Unbound, &[("/u", other)]), "auth-zone"), [Outcome::Missing]);
+    let bind = |options: &str, zone: &str| {
+        let text = format!("options {{ {options} }};\nzone {zone};\n");
+        of(PeerProgram::Bind, &[("/n", &text)])
+    };
+    let mirror = bind("", "\".\" { type mirror; }");
+    has(&mirror, &["local-root = true\n", "state-dir"]);
+    assert!(!mirror.toml.contains("local-root-primaries"), "{}", mirror.toml);
+    has(
+        &bind("", "\".\" { type mirror; primaries { 192.0.2.1 port 54; }; }"),
+        &["local-root-primaries = [\"192.0.2.1@54\"]\n"],
+    );
+    for (options, zone) in [
+        ("recursion no;", "\".\" { type mirror; }"),
+        ("", "\"a\" { type mirror; primaries { 192.0.2.1; }; }"),
+    ] {
+        assert!(!bind(options, zone).toml.contains("local-root"), "{zone}");
+    }
+}

@@ -71,6 +71,7 @@ pub(crate) struct Piece {
 }
 
 /// What is known about a question without asking anyone.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub(crate) enum Known {
     /// The answer.
     Answer(Piece),

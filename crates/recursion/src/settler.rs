@@ -126,7 +126,7 @@ fn nothing(inquiry: &Inquiry) -> Arc<Answer> {
         authoritative: false,
         negative_ttl: Some(Ttl::from_secs(WITHHELD_TTL)),
         leads_to: None,
-        server: None,
+        by: None,
         referrals: Vec::new(),
     })
 }

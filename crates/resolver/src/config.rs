@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use wire::NameBuf;
 
+use crate::copy::LocalCopy;
+
 /// How an upstream server is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Reach {
@@ -150,6 +152,8 @@ pub struct IterateRule {
     /// Whether they are asked who the servers are by now, and that is believed as long as they say (RFC 8109). Else the
     /// operator's word stands for ever.
     pub prime: bool,
+    /// A copy of the zone on this machine, which is asked in place of the servers as long as it has a response.
+    pub copy: Option<LocalCopy>,
 }
 
 /// What one client's query may cost others. Lookups of servers' addresses, restarts and aliases share it.

@@ -28,7 +28,8 @@ impl IterateRule {
             name: format!("{letter}.root-servers.net.").parse().ok(),
             addresses: vec![(v4, 53).into(), (v6, 53).into()],
         };
-        IterateRule { domain: wire::NameBuf::ROOT, servers: ROOT.iter().map(server).collect(), prime: true }
+        let servers = ROOT.iter().map(server).collect();
+        IterateRule { domain: wire::NameBuf::ROOT, servers, prime: true, copy: None }
     }
 }
 

@@ -56,6 +56,25 @@ impl ClientPrefix {
     }
 }
 
+/// Who has given an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnsweredBy {
+    /// The server at this address.
+    Server(SocketAddr),
+    /// The [copy](crate::LocalCopy) of the zone on this machine.
+    Copy,
+}
+
+impl AnsweredBy {
+    /// The server's address, if it was one.
+    pub(crate) fn server(self) -> Option<SocketAddr> {
+        match self {
+            AnsweredBy::Server(address) => Some(address),
+            AnsweredBy::Copy => None,
+        }
+    }
+}
+
 /// A client's request.
 #[derive(Debug)]
 pub struct LookupRequest<W> {
@@ -70,9 +89,9 @@ pub struct LookupRequest<W> {
     pub patience: Option<Duration>,
     /// What the client's query has spent, if others were asked for it before: for the beginning of a chain, say.
     pub budget: Option<Budget>,
-    /// A server that has answered already, with what is of no use to who asks: others of the same zone are asked, and no
-    /// other lookup is joined. Where there are none it fails with [`LookupFailure::NoOtherServer`].
-    pub other_than: Option<SocketAddr>,
+    /// Who has answered already, with what is of no use to who asks: others of the same zone are asked, and no other lookup
+    /// is joined. Where there are none it fails with [`LookupFailure::NoOtherServer`].
+    pub other_than: Option<AnsweredBy>,
     /// Where what is done about it is noted, if a person asks.
     pub trace: Option<Trace>,
     /// The client itself, handed back with the outcome.

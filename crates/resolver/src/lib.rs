@@ -10,6 +10,7 @@
 //! | `config` | what an operator sets: rules, servers, bounds, times |
 //! | `hints` | the root servers |
 //! | `rules` | the rules, ready to be looked up |
+//! | `copy` | copies of zones on this machine, asked in place of their servers |
 //! | `budget` | what one client's query may cost |
 //! | `inquiry` | what is asked, who waits, what comes of it |
 //! | `scrub` | what is kept of a reply |
@@ -26,6 +27,7 @@
 mod bounded;
 mod budget;
 mod config;
+mod copy;
 mod delegations;
 mod forwarder;
 mod hints;
@@ -47,9 +49,11 @@ pub use config::{
     BudgetLimits, ForwardConfig, ForwardLimits, ForwardRule, ForwardTiming, IterateConfig, IterateRule,
     Minimisation, Reach, StartServer, Upstream,
 };
+pub use copy::{LocalCopy, ZoneCopy};
 pub use forwarder::Forwarder;
 pub use inquiry::{
-    ClientPrefix, ForwarderRequest, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ShedReason,
+    AnsweredBy, ClientPrefix, ForwarderRequest, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet,
+    ShedReason,
 };
 pub use query::Misfit;
 pub use random::{ChaCha, Random};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use wire::{Class, LowerNameBuf, NameBuf, Type};
 
 use crate::config::{ForwardConfig, Upstream};
+use crate::copy::LocalCopy;
 use crate::delegations::Cut;
 use crate::inquiry::Inquiry;
 use crate::random::Random;
@@ -32,6 +33,8 @@ pub(crate) enum Way {
         start: Arc<Cut>,
         /// Its servers are asked who they are.
         prime: bool,
+        /// A copy of the zone, asked in place of its servers.
+        copy: Option<LocalCopy>,
     },
 }
 
@@ -86,7 +89,8 @@ impl Rules {
         }
         for rule in &config.iterate.rules {
             let start = Arc::new(Cut::start(rule.domain.as_name().to_lower(), &rule.servers));
-            rules.add(Rule { domain: rule.domain, way: Way::Iterate { start, prime: rule.prime } });
+            let way = Way::Iterate { start, prime: rule.prime, copy: rule.copy.clone() };
+            rules.add(Rule { domain: rule.domain, way });
         }
         (rules, upstreams)
     }

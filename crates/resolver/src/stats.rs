@@ -116,6 +116,8 @@ pub struct ForwardStats {
     pub shed: [Counter; 5],
     /// Referrals followed.
     pub referrals: Counter,
+    /// Steps of lookups that a copy of a zone on this machine has answered, so that none of its servers was asked.
+    pub copied: Counter,
     /// Lookups of servers' addresses, which no client has asked for.
     pub address_lookups: Counter,
     /// Lookups that ended since their client's query had cost enough.
@@ -138,6 +140,7 @@ impl ForwardStats {
             timed_out: Counter::default(),
             shed: Default::default(),
             referrals: Counter::default(),
+            copied: Counter::default(),
             address_lookups: Counter::default(),
             overspent: Counter::default(),
             delegation_bytes: Counter::default(),

@@ -69,6 +69,15 @@ pub enum TraceEvent {
         /// The type of it.
         qtype: Type,
     },
+    /// The copy of a zone on this machine has a response.
+    Copied {
+        /// The zone.
+        zone: Box<NameBuf>,
+        /// The response code.
+        rcode: Rcode,
+        /// What that led to. If it is of no use, the zone's servers are asked.
+        verdict: TraceVerdict,
+    },
     /// The address of a zone's server is looked up.
     Sought {
         /// The server.
@@ -244,6 +253,9 @@ impl fmt::Display for TraceEvent {
                     f,
                     "the servers of {zone} are asked for {name} {qtype}, {addresses} addresses are known"
                 )
+            }
+            TraceEvent::Copied { zone, rcode, verdict } => {
+                write!(f, "the copy of {zone} on this machine says {rcode}: {verdict}")
             }
             TraceEvent::Sought { name, qtype } => {
                 write!(f, "the {qtype} records of the server {name} are looked up")

@@ -15,12 +15,14 @@
 //!
 //! hints . a=ns.a. b                      names at and below . are resolved from a, whose name is ns.a., and b
 //! primed . a                             the same, and they are asked who they are
+//! copied                                 of the zone of the rule before there is a copy on this machine, as the zone is now
+//! copy gone|whole|servfail|tc|empty      from now on there is none; or there is, of the zone as it is now, or something is wrong
 //! forward corp. a                        these are forwarded
 //! set KEY VALUE                          a setting
 //! configure                              settings up to here are in force: `ask` does that by itself the first time
 //!
-//! ask 1 www.example. A [do] [chaos] [trace] [with=N] [not=ADDRESS] [later]   client 1 asks, with the budget of client N, another
-//!                                        server than the one at the address, and waits for the end
+//! ask 1 www.example. A [do] [chaos] [trace] [with=N] [not=ADDRESS|copy] [later]   client 1 asks, with the budget of client N,
+//!                                        another server than the one at the address, or others than the copy, and waits for the end
 //! at +10s                                so much later
 //! answer 1 RCODE: RECORD; auth RECORD    client 1 has exactly this; AA is not shown
 //! failed 1 REASON                        client 1 has no answer
@@ -56,4 +58,4 @@ macro_rules! scenarios {
     )*};
 }
 
-scenarios! { referrals glue servers minimise budgets attacks aliases changes traces second }
+scenarios! { referrals glue servers minimise budgets attacks aliases changes traces second copies }

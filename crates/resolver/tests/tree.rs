@@ -221,7 +221,7 @@ impl Tree {
     fn internet(&self, minimisation: Minimisation, seed: u8) -> Internet {
         let servers =
             vec![StartServer { name: None, addresses: vec![SocketAddr::new(host_address(0).into(), 53)] }];
-        let rule = IterateRule { domain: NameBuf::ROOT, servers, prime: false };
+        let rule = IterateRule { domain: NameBuf::ROOT, servers, prime: false, copy: None };
         let iterate = IterateConfig { rules: vec![rule], minimisation, ..Default::default() };
         let mut net = Internet::new(ForwardConfig { iterate, ..Default::default() }, seed);
         net.zones = self.zones.iter().map(|(zone, _)| zone.clone()).collect();

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{Frame, acl};
 use crate::files::join;
 use crate::ledger::Outcome;
-use crate::model::{Keys, Setting, Zone};
+use crate::model::{Keys, Section, Setting, Zone};
 use crate::tree::{Part, SourceWord, Statement};
 use crate::units;
 use crate::work::{Work, domain, path_text, server};
@@ -63,7 +63,10 @@ pub(super) fn zone(work: &mut Work, frame: &Frame<'_>, zone: &Statement) {
         "stub" => stub(work, frame, zone, &plain, "primaries"),
         "static-stub" => stub(work, frame, zone, &plain, "server-addresses"),
         "hint" => hint(work, frame, zone),
-        "mirror" => Err("nomen has no mirror zones: it keeps no validated copy of a zone for recursion"),
+        "mirror" if plain == "." => mirror(work, frame, zone),
+        "mirror" => Err(
+            "nomen has no mirror zones but of the root: it keeps no validated copy of another for recursion",
+        ),
         "redirect" => Err("nomen has no redirect zones"),
         "delegation-only" => Err("nomen has no delegation-only zones"),
         _ => Err("its type is not one that is understood here"),
@@ -431,6 +434,26 @@ fn stub(
     rule.text("domain", name);
     rule.texts("servers", servers);
     work.nomen.stubs.push(rule);
+    Ok(())
+}
+
+/// A copy of the root zone, for recursion alone (RFC 8806).
+fn mirror(work: &mut Work, frame: &Frame<'_>, zone: &Statement) -> Result<(), &'static str> {
+    if work.nomen.resolver.is_none() {
+        return Err("recursion is off, and it is for nothing else");
+    }
+    if let Some(list) = zone.find("primaries").or_else(|| zone.find("masters")) {
+        let primaries = servers(work, frame, list, 0);
+        if primaries.is_empty() {
+            return Err("none of its primaries can be asked by nomen");
+        }
+        work.recurse().texts("local-root-primaries", primaries);
+        work.in_key(list, Section::Resolver, "local-root-primaries");
+    }
+    let words = "`local-root` of [resolver]; no client is answered from the copy itself";
+    work.ledger.part(&zone.span, &zone.title(), Outcome::Translated, words);
+    work.recurse().switch("local-root", true);
+    work.keep_state();
     Ok(())
 }
 

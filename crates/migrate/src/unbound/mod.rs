@@ -1,7 +1,7 @@
 //! unbound.conf, of Unbound 1.17 to 1.22.
 
 mod rules;
-mod zones;
+pub(crate) mod zones;
 
 use std::path::Path;
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::join;
 use crate::ledger::Outcome;
+use crate::local_root;
 use crate::model::{Keys, Zone};
 use crate::network::Network;
 use crate::tree::Statement;
@@ -11,7 +12,7 @@ use crate::units;
 use crate::work::{Work, domain, path_text, server};
 
 /// `ADDRESS[@PORT][#NAME]`.
-fn upstream(text: &str) -> Option<String> {
+pub(crate) fn upstream(text: &str) -> Option<String> {
     let text = text.split('#').next().unwrap_or_default();
     let (address, port) = text.split_once('@').map_or((text, None), |(address, port)| (address, Some(port)));
     server(address, port)
@@ -96,7 +97,7 @@ pub(super) fn auth_zone(work: &mut Work, section: &Statement, directory: &Path) 
         return work.ledger.missing(section, "it has no name, or that of another zone");
     };
     if get("for-downstream").and_then(units::switch) == Some(false) {
-        return work.ledger.missing(section, "nomen keeps no zone for its own recursion alone");
+        return local_root::of_unbound(work, section, &name, directory);
     }
     let mut keys = Keys::default();
     let mut file: Option<PathBuf> = None;

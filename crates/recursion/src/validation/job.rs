@@ -1,10 +1,9 @@
 //! One answer on its way through validation.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use dnssec::{BogusReason, Need, Response, Validated, ValidationBudget, Validator};
-use resolver::{Answer, Inquiry, LookupFailure, ReplyFault};
+use resolver::{Answer, AnsweredBy, Inquiry, LookupFailure, ReplyFault};
 use wire::Rcode;
 
 use super::Turn;
@@ -21,8 +20,8 @@ pub(super) struct Job {
     pub(super) asked: Vec<Need>,
     /// What it needs could not be had for somebody else, who had no more time or means.
     pub(super) outlived: bool,
-    /// The servers that DS and DNSKEY came from.
-    heard: Vec<(Need, SocketAddr)>,
+    /// Who DS and DNSKEY came from.
+    heard: Vec<(Need, AnsweredBy)>,
     /// What the first answer was found to be, if there is a second one, or is to be.
     pub(super) first: Option<Validated>,
     /// Signatures verified when it began, and those of them that were not good.
@@ -82,13 +81,13 @@ impl Job {
     /// Takes note of who had what was needed, and of what came with it.
     pub(super) fn hear(&mut self, need: Need, answer: &Arc<Answer>) {
         self.heard.retain(|(known, _)| *known != need);
-        self.heard.extend(answer.server.map(|server| (need, server)));
+        self.heard.extend(answer.by.map(|by| (need, by)));
         self.note_referrals(answer);
     }
 
     /// Who had it.
-    pub(super) fn heard_from(&self, need: &Need) -> Option<SocketAddr> {
-        self.heard.iter().find(|(known, _)| known == need).map(|(_, server)| *server)
+    pub(super) fn heard_from(&self, need: &Need) -> Option<AnsweredBy> {
+        self.heard.iter().find(|(known, _)| known == need).map(|(_, by)| *by)
     }
 
     fn note_referrals(&mut self, answer: &Arc<Answer>) {
@@ -117,6 +116,6 @@ impl Job {
     pub(super) fn is_at_fault(&self, reason: BogusReason, validated: &Validated, turn: &Turn<'_>) -> bool {
         let own = !matches!(reason, BogusReason::Limit(_) | BogusReason::Unreachable);
         let broken = || turn.basis.table.is_broken(validated.at.as_name(), turn.at.wall);
-        own && self.answer.server.is_some() && !broken()
+        own && self.answer.by.is_some() && !broken()
     }
 }

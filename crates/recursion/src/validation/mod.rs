@@ -11,8 +11,8 @@
 //! it; the one that came first pays. Whatever a client shares, it waits no longer than its own query's time; and where one that
 //! paid has no more time or means, the next one pays, from what it has. DS that referrals on the way to an answer brought come with it, and are not asked for.
 //!
-//! One server of a zone that is broken or lies must not make the zone bogus. So what is bogus is asked for once more, of
-//! another server of the zone; only if there is none, or what that says is bogus too, the first verdict stands. It is paid
+//! One server of a zone that is broken or lies must not make the zone bogus, nor a copy of it on this machine. So what is bogus
+//! is asked for once more, of another server of the zone; only if there is none, or what that says is bogus too, the first verdict stands. It is paid
 //! from the same budgets.
 //!
 //! Any number of threads share one [`State`], which is locked while somebody takes a job out of it or puts it back, and not
@@ -26,7 +26,6 @@ pub(crate) mod queue;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -35,8 +34,8 @@ use dnssec::{
     BogusReason, Need, Progress, Response, Security, TrustTable, Validated, Validation, ValidationBudget,
 };
 use resolver::{
-    Answer, Budget, ClientPrefix, Inquiry, LookupFailure, LookupOutcome, LookupRequest, ReplyFault,
-    ShedReason,
+    Answer, AnsweredBy, Budget, ClientPrefix, Inquiry, LookupFailure, LookupOutcome, LookupRequest,
+    ReplyFault, ShedReason,
 };
 use wire::{Class, LowerNameBuf, NameBuf, Ttl, Type};
 
@@ -449,7 +448,7 @@ impl Validations {
         inquiry: Inquiry,
         client: ClientPrefix,
         budget: Budget,
-        other_than: Option<SocketAddr>,
+        other_than: Option<AnsweredBy>,
         waiter: Waiter,
     ) -> Option<LookupRequest<Waiter>> {
         self.service.request(LookupRequest {
@@ -604,7 +603,7 @@ impl Validations {
 
     /// Asks another server than the one whose answer is bogus.
     fn ask_again(&self, id: u64, job: Box<Job>) {
-        let other_than = job.answer.server;
+        let other_than = job.answer.by;
         let inquiry = Inquiry { dnssec_ok: true, checking_disabled: true, ..job.inquiry };
         let Some((client, budget)) = lock(&self.state).rest(id, job) else { return };
         let waiter = Waiter::new(Who::Second(id));

@@ -55,6 +55,7 @@ pub(crate) enum Task {
 }
 
 /// What whoever waits for a task gets.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub(crate) enum Next {
     /// A task.
     Task(Task),

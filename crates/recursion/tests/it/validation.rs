@@ -1,6 +1,5 @@
 //! Answers that are validated before anybody gets them, out of the tree of [`testkit::tree`]: signed for real.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
 
 use dnssec::{InsecureReason, TrustAnchors};
@@ -8,7 +7,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use recursion::{Domain, PolicyConfig, SpecialOff, Validations};
-use resolver::{Inquiry, LookupFailure, LookupOutcome, ReferralProof, Scope, referral_proof, scrub};
+use resolver::{
+    AnsweredBy, Inquiry, LookupFailure, LookupOutcome, ReferralProof, Scope, referral_proof, scrub,
+};
 use testkit::name;
 use testkit::tree::{NOW, Reply as TreeReply, Tree, covered};
 use wire::{Name, Rcode, Ttl, Type};
@@ -77,7 +78,7 @@ impl Validated {
     }
 
     /// What a server that is not at this address says.
-    fn outcome_of(&self, inquiry: &Inquiry, other_than: Option<SocketAddr>) -> LookupOutcome {
+    fn outcome_of(&self, inquiry: &Inquiry, other_than: Option<AnsweredBy>) -> LookupOutcome {
         let honest = TREE.reply(inquiry.name.into(), inquiry.qtype);
         let server = match (other_than, self.second) {
             (None, _) => self.server,
@@ -95,9 +96,9 @@ impl Validated {
         match scrub(&reply.message(), inquiry, reply.rcode, &scope) {
             Ok(answer) => {
                 let last = if other_than.is_some() { 2 } else { 1 };
-                let server = Some(SocketAddr::from(([192, 0, 2, last], 53)));
+                let by = Some(AnsweredBy::Server(([192, 0, 2, last], 53).into()));
                 let referrals = self.referrals(inquiry);
-                LookupOutcome::Answered(Arc::new(resolver::Answer { server, referrals, ..answer }))
+                LookupOutcome::Answered(Arc::new(resolver::Answer { by, referrals, ..answer }))
             }
             Err(fault) => LookupOutcome::Failed(LookupFailure::BadReply(fault)),
         }

@@ -92,7 +92,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             let same = |server| before.iter().find(|asked| asked.server == server).copied();
             let asked = servers.iter().map(|&server| Asked { server, ..same(server).unwrap_or_default() });
             lookup.asked = asked.collect();
-            self.servers.set_aside(&mut lookup.asked, lookup.other_than.as_slice());
+            let unwanted = lookup.unwanted_server();
+            self.servers.set_aside(&mut lookup.asked, unwanted.as_slice());
         }
         self.leave_zone(id, now, actions);
         let Some(lookup) = self.lookups.get(&id) else { return true };

@@ -7,7 +7,8 @@
 //!
 //! A lookup by a rule that iterates goes step by step: it is as if forwarded to the servers of one zone after the other,
 //! asked each time for as much of the name as they need. `walk` takes these steps. Where servers have no known address, a
-//! lookup without clients finds it, on which the first one depends.
+//! lookup without clients finds it, on which the first one depends. Where there is a copy of the zone that a rule begins with, it
+//! is asked in place of the zone's servers.
 
 mod configure;
 mod minimise;
@@ -248,7 +249,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if let Some(Way::Forward { servers, .. }) = way {
             let asked = servers.iter().map(|&server| Asked { server, ..Asked::default() });
             lookup.asked = asked.collect();
-            self.servers.set_aside(&mut lookup.asked, lookup.other_than.as_slice());
+            let unwanted = lookup.unwanted_server();
+            self.servers.set_aside(&mut lookup.asked, unwanted.as_slice());
         }
         let walks = matches!(way, Some(Way::Iterate { .. }));
         self.lookups.insert(id, lookup);

@@ -8,7 +8,7 @@ use wire::{Header, Rcode};
 
 use super::Forwarder;
 use super::state::{LinkUse, Try, TryId};
-use crate::inquiry::{LookupOutcome, Outlet};
+use crate::inquiry::{AnsweredBy, LookupOutcome, Outlet};
 use crate::query::{self, Misfit, Reply, Sent};
 use crate::random::Random;
 use crate::scrub::{Answer, ReplyFault, Scope, scrub};
@@ -240,7 +240,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             };
             match scrub(message, &one.inquiry, rcode, &scope) {
                 Ok(answer) => {
-                    let answer = Answer { server: self.servers.address(server), ..answer };
+                    let answer =
+                        Answer { by: self.servers.address(server).map(AnsweredBy::Server), ..answer };
                     self.note_reply(id, rcode, TraceVerdict::Answer, now);
                     self.forget(id, actions);
                     self.end(lookup, LookupOutcome::Answered(Arc::new(answer)), now, actions);

@@ -10,7 +10,7 @@ use wire::{NameBuf, Type};
 
 use crate::budget::{Budget, Overspent};
 use crate::delegations::Cut;
-use crate::inquiry::{ClientPrefix, Inquiry};
+use crate::inquiry::{AnsweredBy, ClientPrefix, Inquiry};
 use crate::query::Opt;
 use crate::scrub::{ReferralProof, ReplyFault};
 use crate::select::Asked;
@@ -76,8 +76,8 @@ pub(super) struct Lookup<W> {
     pub(super) begins_again: bool,
     /// Which part of it is spent.
     pub(super) overspent: Option<Overspent>,
-    /// A server whose answer is not wanted.
-    pub(super) other_than: Option<SocketAddr>,
+    /// Whose answer is not wanted.
+    pub(super) other_than: Option<AnsweredBy>,
     /// What referrals on the way said of DS.
     pub(super) referrals: Vec<ReferralProof>,
     /// How far it has come, if it goes step by step.
@@ -125,6 +125,11 @@ impl<W> Lookup<W> {
     /// What the servers are asked at the moment.
     pub(super) fn question(&self) -> &Inquiry {
         self.walk.as_ref().map_or(&self.inquiry, |walk| &walk.question)
+    }
+
+    /// The server whose answer is not wanted, if it is one's.
+    pub(super) fn unwanted_server(&self) -> Option<SocketAddr> {
+        self.other_than.and_then(AnsweredBy::server)
     }
 
     /// Whether the addresses of servers are being looked up for it.

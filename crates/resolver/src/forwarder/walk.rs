@@ -1,6 +1,7 @@
 //! Lookups that go step by step, from the servers of one zone to those of the next (RFC 1034 §5.3.3).
 //!
-//! Whatever a step is for, it is sent, repeated and judged as a forwarded question is. Aliases are not followed here: who
+//! Whatever a step is for, it is sent, repeated and judged as a forwarded question is. A copy of a zone on this machine (RFC 8806)
+//! is asked in place of the zone's servers, and what it says judged in the same way; where it has nothing of use, they are asked. Aliases are not followed here: who
 //! asked gets the beginning of the chain and asks for its target, through its own cache and rules and from the same
 //! [`Budget`](crate::Budget).
 
@@ -14,10 +15,10 @@ use wire::{Class, LowerName, Name, Rcode, Type};
 
 use super::Forwarder;
 use super::minimise::lifetime;
-use super::state::{Lookup, LookupId, Timer, Try, TryId, Walk};
+use super::state::{Lookup, LookupId, Timer, TryId, Walk};
 use crate::config::{Minimisation, Upstream};
 use crate::delegations::{Cut, CutServer};
-use crate::inquiry::{Inquiry, LookupFailure, LookupOutcome, Outlet};
+use crate::inquiry::{AnsweredBy, Inquiry, LookupFailure, LookupOutcome, Outlet};
 use crate::random::Random;
 use crate::rules::Way;
 use crate::scrub::{Answer, Referral, ReferralProof, ReferralScope, ReplyFault, Scope};
@@ -55,7 +56,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         let (inquiry, rule) = (lookup.inquiry, lookup.rule);
         lookup.asked.clear();
-        let Some(Way::Iterate { start, prime }) = self.rules.get(rule).map(|rule| &rule.way) else { return };
+        let way = self.rules.get(rule).map(|rule| &rule.way);
+        let Some(Way::Iterate { start, prime, .. }) = way else { return };
         let (start, prime) = (Arc::clone(start), *prime);
         let name = inquiry.name.as_lower();
         let from = if inquiry.qtype == Type::DS { name.parent().unwrap_or(name) } else { name };
@@ -108,7 +110,38 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let shown = cut.zone.as_lower().label_count();
         let (question, waits, sought) = (lookup.inquiry, Vec::new(), Vec::new());
         lookup.walk = Some(Box::new(Walk { cut, question, shown, whole, waits, sought, turn }));
-        self.ask_zone(id, now, actions);
+        if !self.ask_copy(id, now, actions) {
+            self.ask_zone(id, now, actions);
+        }
+    }
+
+    /// Asks the copy of the zone that a lookup has come to, if there is one: for the whole name, which nobody else sees, and at
+    /// nobody's cost. Returns whether it had a response that leads on.
+    fn ask_copy(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
+        let wanted = |lookup: &&Lookup<O::Waiter>| lookup.other_than != Some(AnsweredBy::Copy);
+        let Some(lookup) = self.lookups.get(&id).filter(wanted) else { return false };
+        let (Some(walk), Some(rule)) = (&lookup.walk, self.rules.get(lookup.rule)) else { return false };
+        let Way::Iterate { start, copy: Some(copy), .. } = &rule.way else { return false };
+        let mut message = Vec::new();
+        if walk.cut.zone != start.zone || !copy.respond(&walk.question, &mut message) {
+            return false;
+        }
+        let (header, sent) = (Header::of(&message), walk.question.name);
+        let rcode = header.as_ref().map_or(Rcode::SERVFAIL, Header::rcode);
+        let next = match (header.is_some_and(|header| header.truncated()), rcode) {
+            (true, _) => Err(ReplyFault::Truncated),
+            (false, Rcode::NOERROR | Rcode::NXDOMAIN | Rcode::YXDOMAIN) => {
+                self.weigh(lookup, walk, sent.as_name(), &message, rcode)
+            }
+            (false, rcode) => Err(ReplyFault::Rcode(rcode)),
+        };
+        let cut = Arc::clone(&walk.cut);
+        let verdict = next.as_ref().map_or_else(|fault| TraceVerdict::Useless(*fault), Next::verdict);
+        self.note(id, now, || TraceEvent::Copied { zone: Box::new(cut.zone.into()), rcode, verdict });
+        let Ok(next) = next else { return false };
+        self.stats.copied.add(1);
+        self.follow(id, &cut, (&message, Some(AnsweredBy::Copy)), next, now, actions);
+        true
     }
 
     /// A lookup is at no zone any more, and needs no addresses of its servers.
@@ -230,7 +263,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// The addresses of the server whose answer is not wanted. For a part of the name it may be asked.
     fn unwanted(&mut self, id: LookupId, cut: &Cut, now: Instant) -> Vec<SocketAddr> {
         let lookup = self.lookups.get(&id).filter(|lookup| *lookup.question() == lookup.inquiry);
-        let Some(address) = lookup.and_then(|lookup| lookup.other_than) else { return Vec::new() };
+        let Some(address) = lookup.and_then(|lookup| lookup.unwanted_server()) else { return Vec::new() };
         let mut all = vec![address];
         for server in &cut.servers {
             let own = self.own_addresses(server, now);
@@ -255,56 +288,69 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             return;
         };
         let Some(walk) = &lookup.walk else { return };
-        let next = match self.weigh(lookup, walk, one, message, rcode) {
+        let next = match self.weigh(lookup, walk, one.name.as_name(), message, rcode) {
             Ok(next) => next,
             Err(fault) => return self.useless(id, rcode, fault, now, actions),
         };
-        let (server, cut, part) = (one.server, Arc::clone(&walk.cut), walk.question.name);
+        let (server, cut) = (one.server, Arc::clone(&walk.cut));
         self.note_reply(id, rcode, next.verdict(), now);
         self.forget(id, actions);
         if let Some(server) = self.servers.get_mut(server) {
             server.on_good_reply();
         }
+        let by = self.servers.address(server).map(AnsweredBy::Server);
+        self.follow(lookup_id, &cut, (message, by), next, now, actions);
+    }
+
+    /// Goes where a response leads that those who serve `cut` have given, or the copy of that zone.
+    fn follow(
+        &mut self,
+        id: LookupId,
+        cut: &Cut,
+        (message, by): (&[u8], Option<AnsweredBy>),
+        next: Next,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let walk = self.lookups.get(&id).and_then(|lookup| lookup.walk.as_ref());
+        let part = walk.map(|walk| walk.question.name);
         match next {
             Next::Down(referral, proof) => {
-                if let Some(lookup) = self.lookups.get_mut(&lookup_id) {
+                if let Some(lookup) = self.lookups.get_mut(&id) {
                     lookup.referrals.extend(proof.map(|proof| *proof));
                 }
-                self.go_down(lookup_id, &cut, &referral, now, actions);
+                self.go_down(id, cut, &referral, now, actions);
             }
             Next::Deeper(ttl) => {
-                self.learn_uncut(Some(part.as_lower()), &cut, || ttl, now);
-                self.ask_zone(lookup_id, now, actions);
+                self.learn_uncut(part.as_ref().map(|part| part.as_lower()), cut, || ttl, now);
+                self.ask_zone(id, now, actions);
             }
-            Next::Whole => self.ask_whole(lookup_id, now, actions),
+            Next::Whole => self.ask_whole(id, now, actions),
             Next::Answer(answer) => {
-                let lookup = self.lookups.get_mut(&lookup_id);
+                let lookup = self.lookups.get_mut(&id);
                 let referrals = lookup.map(|lookup| std::mem::take(&mut lookup.referrals));
-                let answer = Answer {
-                    server: self.servers.address(server),
-                    referrals: referrals.unwrap_or_default(),
-                    ..answer
-                };
-                self.learn_start(lookup_id, &cut, message, &answer, now);
-                self.learn_uncut(part.as_lower().parent(), &cut, || lifetime(&answer), now);
-                self.end(lookup_id, LookupOutcome::Answered(Arc::new(answer)), now, actions);
+                let answer = Answer { by, referrals: referrals.unwrap_or_default(), ..answer };
+                self.learn_start(id, cut, message, &answer, now);
+                let above = part.as_ref().and_then(|part| part.as_lower().parent());
+                self.learn_uncut(above, cut, || lifetime(&answer), now);
+                self.end(id, LookupOutcome::Answered(Arc::new(answer)), now, actions);
             }
         }
     }
 
-    /// Decides what a reply leads to.
+    /// Decides what a reply leads to, to a question in which the name was `sent` so.
     fn weigh(
         &self,
         lookup: &Lookup<O::Waiter>,
         walk: &Walk,
-        one: &Try,
+        sent: Name<'_>,
         message: &[u8],
         rcode: Rcode,
     ) -> Result<Next, ReplyFault> {
         let question = &walk.question;
         let scope = Scope {
             domain: walk.cut.zone.as_name(),
-            sent: one.name.as_name(),
+            sent,
             records_per_set: self.config.limits.records_per_set,
             max_ttl: self.config.max_ttl,
             max_negative_ttl: self.config.max_negative_ttl,
@@ -388,7 +434,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     fn learn_start(&mut self, id: LookupId, cut: &Cut, message: &[u8], answer: &Answer, now: Instant) {
         let Some(lookup) = self.lookups.get(&id) else { return };
         let rule = self.rules.get(lookup.rule).map(|rule| &rule.way);
-        let Some(Way::Iterate { start, prime: true }) = rule else { return };
+        let Some(Way::Iterate { start, prime: true, .. }) = rule else { return };
         let inquiry = &lookup.inquiry;
         let asks_for_it = inquiry.qtype == Type::NS && inquiry.name == start.zone && cut.zone == start.zone;
         if !asks_for_it || !answer.authoritative {

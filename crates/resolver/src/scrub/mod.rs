@@ -10,13 +10,11 @@ mod chain;
 mod records;
 mod referral;
 
-use std::net::SocketAddr;
-
 use wire::message::{Builder, Compressor, Full, Header, MAX_MESSAGE, Offset, Owner, Section};
 use wire::rdata::view::Soa;
 use wire::{LowerNameBuf, Name, NameBuf, Rcode, Ttl, Type};
 
-use crate::inquiry::Inquiry;
+use crate::inquiry::{AnsweredBy, Inquiry};
 use chain::Chain;
 use records::{Kept, Records};
 
@@ -42,8 +40,8 @@ pub struct Answer {
     /// Where the answer ends early: the chain leads to this name, which is outside the domain that the servers were asked
     /// for, or about which the reply says nothing.
     pub leads_to: Option<LowerNameBuf>,
-    /// The server that it is from; `None` if it is from none.
-    pub server: Option<SocketAddr>,
+    /// Who it is from; `None` if that is nobody beyond this process.
+    pub by: Option<AnsweredBy>,
     /// What the referrals on the way to it said of DS, from the root down. Only collected for questions with DO and CD.
     pub referrals: Vec<ReferralProof>,
 }
@@ -205,8 +203,8 @@ fn write(
     }
     let len = b.finish();
     let message = buf.get(..len).unwrap_or_default().into();
-    let (leads_to, server, referrals) = (None, None, Vec::new());
-    Ok(Answer { message, rcode, authentic, authoritative, negative_ttl, leads_to, server, referrals })
+    let (leads_to, by, referrals) = (None, None, Vec::new());
+    Ok(Answer { message, rcode, authentic, authoritative, negative_ttl, leads_to, by, referrals })
 }
 
 /// A record that is kept.

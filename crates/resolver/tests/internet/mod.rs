@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use exchange::{Action, Core, Event, Link, Transport};
 use resolver::{
-    Budget, ChaCha, ClientPrefix, ForwardConfig, Forwarder, ForwarderRequest, Inquiry, LookupOutcome,
-    LookupRequest, Outlet, Trace,
+    AnsweredBy, Budget, ChaCha, ClientPrefix, ForwardConfig, Forwarder, ForwarderRequest, Inquiry,
+    LookupOutcome, LookupRequest, Outlet, Trace, ZoneCopy,
 };
 use wire::edns::{Edns, OptWriter, OptionCode};
-use wire::message::{Builder, Compressor, Offset, Owner, Parser, Section};
+use wire::message::{Builder, Compressor, Header, Offset, Owner, Parser, Question, Section};
 use wire::{Class, LowerNameBuf, Name, NameBuf, Rcode, Ttl, Type};
 
 /// How long a query and its reply are under way together, if nothing else is said.
@@ -168,6 +168,58 @@ impl Host {
     }
 }
 
+/// A copy of a zone on the resolver's machine.
+#[allow(dead_code, reason = "one of the tests that share this has none")]
+#[derive(Default)]
+pub(crate) struct TestCopy {
+    /// The zone, if it has a copy at the moment.
+    pub(crate) zone: Mutex<Option<Zone>>,
+    /// What is wrong with it, as with a server: "servfail", "tc", "empty" or nothing.
+    pub(crate) way: Mutex<String>,
+}
+
+impl ZoneCopy for TestCopy {
+    fn respond(&self, inquiry: &Inquiry, message: &mut Vec<u8>) -> bool {
+        let zone = self.zone.lock().expect("one thread");
+        let Some(zone) = &*zone else { return false };
+        let way = self.way.lock().expect("one thread").clone();
+        let said = match way.as_str() {
+            "servfail" => Said { rcode: 2, ..Said::default() },
+            "empty" | "tc" => Said::default(),
+            _ => zone.say(inquiry.name.as_name(), inquiry.qtype),
+        };
+        let mut header = Header::query(0).reply();
+        header.set_rcode(Rcode(said.rcode));
+        header.set_authoritative(said.authoritative);
+        header.set_truncated(way == "tc");
+        let (name, qtype, qclass) = (inquiry.name.as_name(), inquiry.qtype, inquiry.qclass);
+        *message = written(header, &Question { name, qtype, qclass }, &said, |_| ());
+        true
+    }
+}
+
+/// What is said, as a message; `more` adds to it.
+fn written(
+    header: Header,
+    question: &Question<'_>,
+    said: &Said,
+    more: impl FnOnce(&mut Builder<'_>),
+) -> Vec<u8> {
+    let (mut buf, mut names) = (vec![0; 65_535], Compressor::large());
+    let mut b = Builder::new(&mut buf, 65_535, header, &mut names);
+    b.question(question.name, question.qtype, question.qclass).expect("fits");
+    b.learn(question.name, Offset::QNAME);
+    for (section, rr) in &said.records {
+        let section = [Section::Answer, Section::Authority, Section::Additional][usize::from(*section)];
+        let ttl = Ttl::from_secs(rr.ttl);
+        b.record(section, Owner::Name(rr.owner.as_name()), rr.rtype, Class::IN, ttl, &rr.data).expect("fits");
+    }
+    more(&mut b);
+    let len = b.finish();
+    buf.truncate(len);
+    buf
+}
+
 /// A query that a server was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
@@ -208,8 +260,8 @@ impl Outlet for Outcomes {
 pub(crate) struct Internet {
     pub(crate) hosts: BTreeMap<String, Host>,
     pub(crate) zones: Vec<Zone>,
-    /// The server that the next question is not for.
-    pub(crate) other_than: Option<SocketAddr>,
+    /// Whose answer to the next question is not wanted.
+    pub(crate) other_than: Option<AnsweredBy>,
     pub(crate) core: Forwarder<Outcomes, ChaCha>,
     pub(crate) outcomes: Outcomes,
     pub(crate) now: Instant,
@@ -377,25 +429,14 @@ impl Internet {
         header.set_authoritative(said.authoritative && !host.is("no-aa") && !host.is("cache"));
         header.set_recursion_available(host.is("cache"));
         header.set_truncated(truncated);
-        let (mut buf, mut names) = (vec![0; 65_535], Compressor::large());
-        let mut b = Builder::new(&mut buf, 65_535, header, &mut names);
-        b.question(question.name, question.qtype, question.qclass).expect("fits");
-        b.learn(question.name, Offset::QNAME);
-        for (section, rr) in &said.records {
-            let section = [Section::Answer, Section::Authority, Section::Additional][usize::from(*section)];
-            let ttl = Ttl::from_secs(rr.ttl);
-            b.record(section, Owner::Name(rr.owner.as_name()), rr.rtype, Class::IN, ttl, &rr.data)
-                .expect("fits");
-        }
-        if with_opt {
-            let mut opt = OptWriter::begin(&mut b, 1232, (said.rcode >> 4) as u8, false).expect("fits");
-            if let Some(cookie) = cookie.filter(|_| host.is("badcookie") || host.is("cookies")) {
-                opt.option(&mut b, OptionCode::COOKIE, &[&cookie[..8], &[7; 16]]).expect("fits");
+        written(header, &question, &said, |b| {
+            if with_opt {
+                let mut opt = OptWriter::begin(b, 1232, (said.rcode >> 4) as u8, false).expect("fits");
+                if let Some(cookie) = cookie.filter(|_| host.is("badcookie") || host.is("cookies")) {
+                    opt.option(b, OptionCode::COOKIE, &[&cookie[..8], &[7; 16]]).expect("fits");
+                }
             }
-        }
-        let len = b.finish();
-        buf.truncate(len);
-        buf
+        })
     }
 
     /// What a host says, by its zones and its ways.

@@ -3,15 +3,16 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use resolver::{
-    Budget, ForwardConfig, ForwardRule, ForwarderRequest, Inquiry, IterateRule, LookupFailure, LookupOutcome,
-    Minimisation, StartServer, Trace, Upstream,
+    AnsweredBy, Budget, ForwardConfig, ForwardRule, ForwarderRequest, Inquiry, IterateRule, LocalCopy,
+    LookupFailure, LookupOutcome, Minimisation, StartServer, Trace, Upstream,
 };
 use wire::{Class, Type};
 
-use crate::internet::{Asked, Host, Internet, Rr, Zone, name};
+use crate::internet::{Asked, Host, Internet, Rr, TestCopy, Zone, name};
 use crate::shown::{duration, show, wire_form};
 
 /// Plays all scenarios of a file.
@@ -46,6 +47,7 @@ struct Play {
     failed: bool,
     net: Internet,
     zone: Option<usize>,
+    copy: Arc<TestCopy>,
     asked: Instant,
     /// The queries before the last question.
     before: usize,
@@ -66,6 +68,7 @@ impl Play {
             failed: false,
             net,
             zone: None,
+            copy: Arc::default(),
             asked,
             before: 0,
             clients,
@@ -99,9 +102,15 @@ impl Play {
             }
             "hints" | "primed" => {
                 let servers = words[1..].iter().map(|word| self.start_server(word)).collect();
-                let domain = name(words[0]);
-                self.config.iterate.rules.push(IterateRule { domain, servers, prime: verb == "primed" });
+                let (domain, prime) = (name(words[0]), verb == "primed");
+                self.config.iterate.rules.push(IterateRule { domain, servers, prime, copy: None });
             }
+            "copied" => {
+                let copy = LocalCopy::new(self.copy.clone());
+                self.config.iterate.rules.last_mut().expect("a rule comes first").copy = Some(copy);
+                self.copy_is("");
+            }
+            "copy" => self.copy_is(words[0]),
             "forward" => {
                 let address = self.host(words[1]).addresses[0];
                 let upstream = Upstream::new(SocketAddr::new(address, 53));
@@ -159,6 +168,7 @@ impl Play {
                 let counter = match words[0] {
                     "lookups" => &stats.lookups,
                     "referrals" => &stats.referrals,
+                    "copied" => &stats.copied,
                     "address-lookups" => &stats.address_lookups,
                     "overspent" => &stats.overspent,
                     "joined" => &stats.joined,
@@ -194,6 +204,14 @@ impl Play {
     fn host(&mut self, host: &str) -> &mut Host {
         let at = &self.at;
         self.net.hosts.get_mut(host).unwrap_or_else(|| panic!("{at}: no such server"))
+    }
+
+    /// The copy of the last rule's zone is the zone as it is now, in a way; or gone.
+    fn copy_is(&mut self, way: &str) {
+        let domain = self.config.iterate.rules.last().expect("a rule comes first").domain;
+        let zone = self.net.zones.iter().find(|zone| zone.apex == domain && way != "gone").cloned();
+        *self.copy.zone.lock().expect("one thread") = zone;
+        *self.copy.way.lock().expect("one thread") = way.into();
     }
 
     fn start_server(&mut self, word: &str) -> StartServer {
@@ -284,7 +302,10 @@ impl Play {
             inquiry.qclass = Class(3);
         }
         let other_than = words.iter().find_map(|word| word.strip_prefix("not="));
-        self.net.other_than = other_than.map(|ip| SocketAddr::new(ip.parse().expect("an address"), 53));
+        self.net.other_than = other_than.map(|who| match who {
+            "copy" => AnsweredBy::Copy,
+            ip => AnsweredBy::Server(SocketAddr::new(ip.parse().expect("an address"), 53)),
+        });
         self.net.ask(client, inquiry, Some(budget), trace);
         if !words.contains(&"later") {
             self.net.run(self.asked + Duration::from_secs(30), |net| net.is_settled(client));

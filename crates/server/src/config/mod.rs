@@ -164,6 +164,7 @@ impl Configuration {
         if let Some(resolver) = &self.settings.resolver {
             resolver::check(resolver, &self.settings, &opened, faults);
         }
+        self.check_local_root(faults);
         let has_state = server.storage.folder().is_some();
         zones::check(self.zones.iter().chain(&self.added), &self.templates, has_state, faults);
     }

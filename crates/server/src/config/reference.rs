@@ -218,9 +218,17 @@ mod tests {
     /// What is commented out in the defaults must be accepted as well once the comment signs are gone.
     #[test]
     fn each_documented_key_is_accepted() {
-        for without in [&FILES[..], &PRIMARIES[..]] {
-            let all = sections();
-            let text: String = all.iter().map(|section| example_without(section, without)).collect();
+        // A copy of the root comes from a file or from servers, and is of use only with `iterate`.
+        let copies: [&[&str]; 3] = [
+            &["local-root", "local-root-file", "local-root-primaries"],
+            &["iterate", "local-root-file"],
+            &["iterate", "local-root-primaries"],
+        ];
+        for (keys, copy) in
+            [(&FILES[..], copies[0]), (&PRIMARIES[..], copies[1]), (&PRIMARIES[..], copies[2])]
+        {
+            let (all, without) = (sections(), [keys, copy].concat());
+            let text: String = all.iter().map(|section| example_without(section, &without)).collect();
             accepted(&format!("{text}[[zone]]\nname = \"catalog.example.com\"\ncatalog-produce = true\n"));
         }
     }

@@ -22,7 +22,7 @@ pub(super) fn seconds(time: SystemTime) -> u64 {
 
 /// The server as a whole.
 pub(super) fn status(parts: &Parts) -> Value {
-    let Parts { frontend, kept, secondaries, in_force, logging, process, .. } = parts;
+    let Parts { frontend, kept, secondaries, recursive, in_force, logging, process, .. } = parts;
     let (zones, folders, now) = (kept.all(), kept.folders(), unix_now());
     let ages = || zones.iter().filter_map(|z| Some(z.examined.as_ref()?.signatures?.age(now)));
     let aged = |age| ages().filter(|one| *one == age).count();
@@ -41,6 +41,15 @@ pub(super) fn status(parts: &Parts) -> Value {
     let last = kept.last_reload().map(|last| match last.result {
         Ok(report) => json!({"at": seconds(last.at), "summary": report.summary}),
         Err(error) => json!({"at": seconds(last.at), "error": error.to_string()}),
+    });
+    let local_root = recursive.as_ref().and_then(|recursive| recursive.local_root.status());
+    let local_root = local_root.map(|status| {
+        json!({
+            "state": status.word,
+            "serial": status.serial.map(|serial| serial.0),
+            "fault": status.fault,
+            "signed_until": status.signed_until,
+        })
     });
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -62,6 +71,7 @@ pub(super) fn status(parts: &Parts) -> Value {
             "expired": aged(SignatureAge::Expired),
         },
         "catalogs": kept.catalogs(),
+        "local_root": local_root,
         "held_back": folders.held.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "refused": folders.refused.iter().take(REFUSED).map(ToString::to_string).collect::<Vec<_>>(),
         "log": logging.target(),

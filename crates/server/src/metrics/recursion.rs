@@ -11,7 +11,7 @@ use wire::NameBuf;
 
 use super::{Buckets, Figures, MetricType, Printer};
 use crate::frontend::Frontend;
-use crate::recursive::{Recursive, recursion_counts};
+use crate::recursive::{LocalRootStatus, Recursive, recursion_counts};
 
 /// What recursive service counts.
 pub struct RecursionFigures {
@@ -65,10 +65,23 @@ impl Figures for RecursionFigures {
             "Memory of what is known of delegations and of addresses of servers",
             delegations as f64,
         )?;
+        local_root(recursive, out)?;
         trust_anchors(recursive, out)?;
         shed(recursive, out)?;
         upstreams(&recursive.forward.upstreams(), out)
     }
+}
+
+fn local_root(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
+    let now = recursive.local_root.status().map_or("off", |status| status.word);
+    let words = LocalRootStatus::WORDS.into_iter().chain(["off"]);
+    let series = words.map(|word| ([("state", word.into())], u64::from(word == now)));
+    out.family(
+        "local_root",
+        "1 for the state of the copy of the root zone: it answers, there is none, it was refused, none is wanted (local-root)",
+        MetricType::Gauge,
+        series,
+    )
 }
 
 /// The states of keys under their words, and whether a key is in one. Where nothing is known of an anchor, it is valid.

@@ -107,7 +107,7 @@ fn validation_counts(recursive: &Recursive) -> [Described; 13] {
 }
 
 /// What lookups at other servers count.
-fn forward_counts(recursive: &Recursive) -> [Described; 13] {
+fn forward_counts(recursive: &Recursive) -> [Described; 15] {
     let forward = &recursive.forward;
     let suspects = &forward.suspects;
     [
@@ -116,6 +116,16 @@ fn forward_counts(recursive: &Recursive) -> [Described; 13] {
         ("forward_answered", "Lookups that ended with an answer", forward.answered.get()),
         ("forward_failed", "Lookups that ended without an answer", forward.failed.get()),
         ("forward_referrals", "Referrals followed to the servers of another zone", forward.referrals.get()),
+        (
+            "forward_local_root",
+            "Steps of lookups that the copy of the root zone answered, so that no root server was asked (local-root)",
+            forward.copied.get(),
+        ),
+        (
+            "local_root_fallbacks",
+            "Steps of lookups for which the root servers were asked since no copy of the root zone could be used (local-root)",
+            recursive.local_root.fallbacks(),
+        ),
         (
             "forward_address_lookups",
             "Lookups of the addresses of servers, made for other lookups",

@@ -4,6 +4,7 @@
 mod anchors;
 mod figures;
 mod kept;
+mod local_root;
 pub mod store;
 
 use std::collections::BTreeSet;
@@ -37,6 +38,7 @@ use crate::words::reason;
 use anchors::{AnchorFiles, AnchorOrder, NegativeTimes};
 pub use anchors::{LONGEST_NEGATIVE, ShownAnchor};
 pub use figures::{counts, recursion_counts};
+pub use local_root::{LocalRoot, LocalRootStatus, RootTrust};
 use store::CacheFile;
 
 /// What recursive service is made with.
@@ -69,6 +71,8 @@ pub struct Recursive {
     pub forward: Arc<ForwardStats>,
     /// The cache's file.
     pub file: Option<CacheFile>,
+    /// The copy of the root zone that is asked in place of the root servers, as long as there is one.
+    pub local_root: Arc<LocalRoot>,
     outgoing: Arc<Outgoing<ForwarderRequest<Waiter>>>,
     engine: Arc<Engine<Served>>,
     /// The threads that validate.
@@ -139,15 +143,17 @@ impl Recursive {
     /// # Errors
     /// [`RecursiveFault`].
     pub fn start(
-        plan: Plan,
+        mut plan: Plan,
         engine: &Arc<Engine<Served>>,
         dnstap: Option<Arc<Dnstap>>,
         state: Option<&Path>,
+        local_root: Arc<LocalRoot>,
     ) -> Result<Arc<Recursive>, RecursiveFault> {
         let start = Instant::now();
         let cache = Cache::new(&plan.cache, engine.key()).map_err(RecursiveFault::Cache)?;
         let (queue, file, validators) = (plan.queue, plan.file.clone(), plan.validators.max(1));
         let anchor_files = state.map(AnchorFiles::new);
+        copy_root(&mut plan.forward, &local_root);
         let decided = Decided::first(plan, anchor_files.as_ref());
         let service = Service::new(cache, start, &decided.in_force()).map_err(RecursiveFault::Policy)?;
         service.report_failures(Box::new(|inquiry, why| {
@@ -180,6 +186,7 @@ impl Recursive {
             service,
             forward,
             file,
+            local_root,
             outgoing,
             engine,
             validating,
@@ -188,6 +195,7 @@ impl Recursive {
             decided,
         });
         recursive.put_into_service();
+        recursive.local_root.trust(RootTrust::of(&lock(&recursive.decided).in_force()));
         recursive.look_after_anchors().map_err(RecursiveFault::Thread)?;
         Ok(recursive)
     }
@@ -223,10 +231,11 @@ impl Recursive {
     pub fn configure(
         &self,
         policy: PolicyConfig,
-        forward: ForwardConfig,
+        mut forward: ForwardConfig,
         validates: bool,
         (followed, signals): (BTreeSet<NameBuf>, bool),
     ) -> Result<(), PolicyFault> {
+        copy_root(&mut forward, &self.local_root);
         let mut decided = lock(&self.decided);
         let (points, negative) = (decided.points.clone(), decided.negative.clone());
         let followed = if self.anchor_files.is_some() { followed } else { BTreeSet::new() };
@@ -239,7 +248,9 @@ impl Recursive {
     }
 
     fn decide(&self, old: &mut Decided, new: Decided) -> Result<(), PolicyFault> {
-        self.service.set_policy(&new.in_force())?;
+        let policy = new.in_force();
+        self.service.set_policy(&policy)?;
+        self.local_root.trust(RootTrust::of(&policy));
         self.outgoing.request(ForwarderRequest::Configure(Box::new(new.forward.clone())));
         self.put_into_service();
         let forwarded = changed(&old.forward.rules, &new.forward.rules, |rule| rule.domain);
@@ -443,6 +454,12 @@ impl Adopt for Recursive {
             error!("recursive service goes on as before: {fault}");
         }
     }
+}
+
+/// Has the copy of the root zone asked in place of the root servers. Whether there is one, it says itself.
+fn copy_root(forward: &mut ForwardConfig, local_root: &Arc<LocalRoot>) {
+    let of_root = forward.iterate.rules.iter_mut().filter(|rule| rule.domain.as_name().is_root());
+    of_root.for_each(|rule| rule.copy = Some(local_root.copy()));
 }
 
 /// What the settings ask for, on this machine as it is now; nothing if recursive service is off.

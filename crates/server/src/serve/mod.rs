@@ -30,7 +30,7 @@ use crate::metrics::{
 };
 use crate::page::StatusPage;
 use crate::process::Process;
-use crate::recursive::{Recursive, plan};
+use crate::recursive::{LocalRoot, Recursive, plan};
 use crate::secondaries::Secondaries;
 use crate::signals::{self, Signals};
 use crate::transfers::Transfers;
@@ -77,7 +77,8 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let (key, images) = open_state(&settings, built_in);
     let frontend = start_frontend(&key, &settings, &logging)?;
     let state = settings.server.storage.folder().filter(|_| !built_in);
-    let recursive = start_recursive(&frontend, &settings, state.as_deref())?;
+    let local_root = Arc::new(LocalRoot::default());
+    let recursive = start_recursive(&frontend, &settings, state.as_deref(), &local_root)?;
     let logging = Arc::new(logging);
     let transfers = Transfers::start(&frontend.engine, &settings);
     let secondaries = start_secondaries(&frontend, &settings, &wanted, state.as_deref())?;
@@ -93,6 +94,7 @@ fn start(args: &ServeArgs) -> Result<(), StartFault> {
     let differences = state.as_deref().and_then(start_differences);
     let (mut zones, keeping, kept) = Keeping::new(Arc::clone(&frontend.engine), images.clone(), prepare);
     zones.connect(Arc::clone(&secondaries), Arc::clone(&transfers), state);
+    zones.copy_root_to(local_root);
     transfers.connect(changes.clone(), differences.clone(), Arc::clone(&secondaries), zones.produced());
     connect(&mut zones, &keeping, &secondaries, (changes.as_ref(), &kept), differences.as_ref());
     let runtime = runtime()?;
@@ -143,9 +145,11 @@ fn start_recursive(
     frontend: &Frontend,
     settings: &Settings,
     state: Option<&Path>,
+    local_root: &Arc<LocalRoot>,
 ) -> Result<Option<Arc<Recursive>>, StartFault> {
     let Some(plan) = plan(settings) else { return Ok(None) };
-    let started = Recursive::start(plan, &frontend.engine, frontend.dnstap.clone(), state);
+    let local_root = Arc::clone(local_root);
+    let started = Recursive::start(plan, &frontend.engine, frontend.dnstap.clone(), state, local_root);
     started.map(Some).map_err(|fault| outside(fault.to_string()))
 }
 

@@ -66,7 +66,10 @@ impl RuleMaker {
         let peers = of_zones.chain(config.templates.values().map(|template| &template.peers));
         let of_zones = config.zones.iter().map(|zone| &*zone.updates);
         let updates = of_zones.chain(config.templates.values().map(|template| &template.updates));
-        for key in peers.flat_map(PeerKeys::keys).chain(updates.flat_map(UpdateKeys::keys)) {
+        let of_root = config.settings.recursive();
+        let of_root = of_root.iter().flat_map(|recursive| recursive.local_root_keys());
+        let named = peers.flat_map(PeerKeys::keys).chain(updates.flat_map(UpdateKeys::keys));
+        for key in named.chain(of_root) {
             faults.extend(unknown_key(&key.value, key.place.as_ref(), &keys));
         }
         RuleMaker { keys: Arc::new(keys), zones: HashMap::new(), made: HashMap::new() }

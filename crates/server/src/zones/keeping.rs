@@ -35,6 +35,7 @@ use crate::changes::Changes;
 use crate::config::Rejected;
 use crate::config::zones::ConfiguredZone;
 use crate::frontend::Served;
+use crate::recursive::LocalRoot;
 use crate::secondaries::Secondaries;
 use crate::signals;
 use crate::sync::{lock, write};
@@ -295,6 +296,11 @@ impl Keeping {
         self.changes = Some(changes);
     }
 
+    /// The copy of the root zone that the resolver asks goes here.
+    pub fn copy_root_to(&mut self, local_root: Arc<LocalRoot>) {
+        self.joining.local_root = Some(local_root);
+    }
+
     /// What changes in zone files is kept here.
     pub fn keep_differences(&mut self, differences: Arc<Differences>) {
         self.differences = Some(differences);
@@ -448,6 +454,7 @@ impl Keeping {
         let removal =
             if purpose == Purpose::All(Removal::Force) { Removal::Force } else { Removal::HoldBack };
         self.join_members(&mut wanted, removal);
+        self.keep_root(&wanted);
         if let Some(secondaries) = &self.secondaries {
             secondaries.configure(std::mem::take(&mut wanted.peers));
         }
@@ -664,6 +671,7 @@ impl Keeping {
     fn look_at_signatures(&mut self) {
         let now = unix_now();
         write(&self.kept.keepers).values_mut().for_each(|zone| zone.look_at_signatures(now));
+        self.joining.local_root.iter().for_each(|copy| copy.look_again());
     }
 
     /// Does what keepers decided.
@@ -814,7 +822,7 @@ fn report(apex: &Apex, actions: &[KeeperAction], starting: bool) {
                 error!("zone {name} is bad, serial {serial} stays in service:\n{fault}");
             }
             KeeperAction::Report(Notice::Bad(fault, None)) => {
-                error!("zone {name} is bad, it is answered with SERVFAIL:\n{fault}");
+                error!("zone {name} is bad, no version of it is in service:\n{fault}");
             }
             KeeperAction::Report(Notice::Changed(VersionStep { from, to, records, took })) => {
                 let (records, milliseconds) = (*records, took.as_millis() as u64);

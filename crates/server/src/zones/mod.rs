@@ -139,6 +139,8 @@ pub enum Origin {
     Added,
     /// This catalog zone lists it.
     Catalog(Apex),
+    /// It is the root zone, of which the resolver asks a copy. No client is answered from it.
+    LocalRoot,
 }
 
 impl fmt::Display for Origin {
@@ -147,6 +149,7 @@ impl fmt::Display for Origin {
             Self::Configuration => f.write_str("configuration"),
             Self::Folder => f.write_str("folder"),
             Self::Added => f.write_str("added at run time"),
+            Self::LocalRoot => f.write_str("local root of the resolver"),
             Self::Catalog(apex) => write!(f, "catalog {}", Name::from_wire(apex).unwrap_or(Name::ROOT)),
         }
     }

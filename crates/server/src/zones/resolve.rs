@@ -119,6 +119,11 @@ impl WantedZones {
         })
     }
 
+    /// Whether the root zone is a copy that the resolver asks.
+    pub fn copies_root(&self) -> bool {
+        self.specs.iter().any(|spec| spec.origin == Origin::LocalRoot)
+    }
+
     /// The folder that a zone's file lies in.
     pub fn folder_of(&self, spec: &ZoneSpec) -> Option<&ZoneFolder> {
         let folder = spec.text.file()?.parent()?;
@@ -145,9 +150,8 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
         let of_template = template.and_then(|t| t.allow_transfer.value.as_ref());
         let grants = zone.allow_transfer.value.as_ref().or(of_template);
         rules.allow(&apex, grants);
-        let taken = text == ZoneText::Primaries;
+        let (taken, of_changes) = (text == ZoneText::Primaries, template.map(|t| &t.updates));
         peers.add(&apex, Some(&*zone.peers), template.map(|t| &t.peers), taken);
-        let of_changes = template.map(|t| &t.updates);
         if !taken {
             updates.add(&apex, Some(&*zone.updates), of_changes);
         }
@@ -156,6 +160,7 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
         let rules = text_rules(Some(zone), template);
         specs.insert(apex.clone(), ZoneSpec { apex, text, origin, differences, rules });
     }
+    specs.extend(local_root(config, &mut peers));
     let mut wanted = WantedZones {
         catalogs,
         produced: produced(config),
@@ -200,6 +205,18 @@ pub fn resolve(config: &Configuration) -> Result<WantedZones, Vec<Diagnostic>> {
     }
     wanted.specs = specs.into_values().collect();
     if faults.is_empty() { Ok(wanted) } else { Err(faults) }
+}
+
+/// The root zone, if the resolver is to ask a copy of it. That it is no zone of the configuration was looked at when that was
+/// checked.
+fn local_root(config: &Configuration, peers: &mut PeerMaker) -> Option<(Apex, ZoneSpec)> {
+    let source = config.settings.recursive()?.local_root()?;
+    let apex = Apex::from(Name::ROOT.as_wire());
+    let text = source.file.map_or(ZoneText::Primaries, |file| ZoneText::File(file.into()));
+    peers.add(&apex, Some(&source.peers), None, text == ZoneText::Primaries);
+    let rules = TextRules { zonemd: source.peers.zonemd.value, split_strings: false };
+    let differences = difference_rule(None, None, false);
+    Some((apex.clone(), ZoneSpec { apex, text, origin: Origin::LocalRoot, differences, rules }))
 }
 
 /// Whether it is kept what changes in the files of zones with these keys, and with those of this template. If neither says

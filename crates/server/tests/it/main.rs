@@ -15,6 +15,7 @@ mod history;
 mod hostile;
 mod images;
 mod iterate;
+mod local_root;
 mod log;
 mod manual;
 mod metrics;

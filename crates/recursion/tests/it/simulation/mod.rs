@@ -86,7 +86,7 @@ fn validating(policy: &mut PolicyConfig, zones: &Zones) {
 
 fn forwarder(settler: Settler, dice: &mut Dice) -> Forwarder<Settler, ChaCha> {
     let servers = vec![StartServer { name: None, addresses: vec![(address(0), 53).into()] }];
-    let rule = IterateRule { domain: NameBuf::ROOT, servers, prime: false };
+    let rule = IterateRule { domain: NameBuf::ROOT, servers, prime: false, copy: None };
     let iterate = IterateConfig { rules: vec![rule], ..Default::default() };
     let mut seed = [0; 32];
     seed[..8].copy_from_slice(&dice.next().to_be_bytes());

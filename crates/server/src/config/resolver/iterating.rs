@@ -118,7 +118,7 @@ impl Iterating {
         let addresses: Vec<SocketAddr> = own.iter().map(|server| server.0.0).collect();
         let servers =
             addresses.into_iter().map(|address| StartServer { name: None, addresses: vec![address] });
-        IterateRule { domain: Name::ROOT.to_buf(), servers: servers.collect(), prime: false }
+        IterateRule { domain: Name::ROOT.to_buf(), servers: servers.collect(), prime: false, copy: None }
     }
 
     /// The root servers of the hints, or those that are built in.

@@ -7,6 +7,7 @@ pub mod asking;
 pub mod caching;
 pub mod files;
 pub mod iterating;
+pub mod local_root;
 pub mod networks;
 pub mod validating;
 
@@ -28,6 +29,7 @@ use answering::{LocalNames, PrivateAnswers, Serving, Synthesis};
 use asking::{Asking, AskingLimits, AskingTimes};
 use caching::Caching;
 use iterating::{Iterating, QueryBudget};
+use local_root::{RootCopy, RootSource};
 use validating::Validating;
 
 pub use access::AccessBlock;
@@ -51,6 +53,8 @@ section! {
         synthesis: Synthesis;
         /// Names that are found step by step.
         iterating: Iterating;
+        /// A copy of the root zone.
+        root_copy: RootCopy;
         /// What one query of a client may cost others.
         budget: QueryBudget;
         /// Validating answers.
@@ -147,6 +151,16 @@ impl<'s> Recursive<'s> {
         *self.resolver.iterating.iterate && !self.settings.forwards.iter().any(all)
     }
 
+    /// Where the copy of the root zone comes from, if there is to be one.
+    pub fn local_root(&self) -> Option<RootSource> {
+        self.resolver.root_copy.source(&self.resolver.iterating).filter(|_| self.iterates())
+    }
+
+    /// The keys that sign what goes between the primaries of that copy and here.
+    pub fn local_root_keys(&self) -> impl Iterator<Item = At<LowerNameBuf>> {
+        self.resolver.root_copy.peers().keys().collect::<Vec<_>>().into_iter()
+    }
+
     /// Which servers are asked, and how.
     pub fn forward_config(&self) -> ForwardConfig {
         let Resolver { caching, iterating, budget, asking, times, limits, .. } = self.resolver;
@@ -200,6 +214,8 @@ pub(super) fn check(
     resolver.private.check(faults);
     resolver.synthesis.check(faults);
     resolver.iterating.check(opened, faults);
+    let iterates = Recursive { resolver, settings }.iterates();
+    resolver.root_copy.check(&resolver.iterating, iterates, faults);
     resolver.times.check(faults);
     asking::check(forwards, stubs, opened, faults);
     access::check(access, faults);

@@ -15,6 +15,7 @@ use resolver::{
 };
 
 use super::*;
+use crate::config::peers::ZonemdPolicy;
 use crate::config::{Rejected, read_text};
 use crate::interfaces::AttachedAddress;
 
@@ -270,6 +271,7 @@ fn names_that_no_rule_is_for_are_found_from_the_root_down() {
         domain: name("."),
         servers: vec![start("192.0.2.55:53"), start("[2001:db8::55]:5353")],
         prime: false,
+        copy: None,
     };
     let text = "[resolver]\nroot-servers = [\"192.0.2.55\", \"2001:db8::55@5353\"]\n";
     assert_eq!(rules(text), (vec![own], true));
@@ -652,4 +654,70 @@ fn rules_change_at_a_reload_and_go_with_the_section_at_the_next_start() {
     let pending = running.adopt(settings(LEAST));
     assert_eq!(pending.len(), 1, "{pending:?}");
     assert_eq!(rules(&running), None);
+}
+
+#[test]
+fn a_copy_of_the_root_comes_from_the_public_servers_from_others_or_from_a_file() {
+    let source = |keys: &str| settings(&format!("[resolver]\n{keys}")).recursive().expect("on").local_root();
+    let addresses = |keys: &str| -> Vec<String> {
+        let primaries = source(keys).expect("wanted").peers.primaries.value.unwrap_or_default();
+        primaries.iter().map(|peer| peer.value.address.to_string()).collect()
+    };
+    assert_eq!(source(""), None);
+    let public = addresses("local-root = true\n");
+    assert_eq!((public.len(), public[0].as_str()), (14, "170.247.170.2:53"));
+    assert_eq!(addresses("local-root = true\niterate-ipv6 = false\n"), public[..7]);
+    assert_eq!(addresses("local-root = true\niterate-ipv4 = false\n"), public[7..]);
+    let own =
+        "local-root = true\nlocal-root-primaries = [\"192.0.2.1@54\"]\nroot-servers = [\"192.0.2.2\"]\n";
+    assert_eq!(addresses(own), ["192.0.2.1:54"]);
+    let of_file = source("local-root = true\nlocal-root-file = \"root\"\n").expect("wanted");
+    assert_eq!(of_file.file.as_deref(), Some(Path::new("/etc/nomen/root")));
+    assert_eq!(of_file.peers.primaries.value, None);
+    for source in [source("local-root = true\n"), Some(of_file)] {
+        assert_eq!(source.expect("wanted").peers.zonemd.value, Some(ZonemdPolicy::Require));
+    }
+}
+
+#[test]
+fn a_copy_of_the_root_that_makes_no_sense_is_refused() {
+    let zone = "[[zone]]\nname = \".\"\nfile = \"r\"\n";
+    for (text, words, marked) in [
+        (
+            "local-root-file = \"r\"\n".into(),
+            "`local-root-file` has no effect without `local-root = true`",
+            "\"r\"",
+        ),
+        (
+            "local-root-primaries = [\"192.0.2.1\"]\n".into(),
+            "`local-root-primaries` has no effect without `local-root = true`",
+            "[\"192.0.2.1\"]",
+        ),
+        (
+            "local-root = true\nlocal-root-file = \"r\"\nlocal-root-primaries = [\"192.0.2.1\"]\n".into(),
+            "[resolver] has `local-root-file` and `local-root-primaries`",
+            "[\"192.0.2.1\"]",
+        ),
+        (
+            "local-root = true\nroot-servers = [\"192.0.2.1\"]\n".into(),
+            "`local-root` would be a copy of the public root, and `root-servers` are others",
+            "true",
+        ),
+        (
+            format!("local-root = true\n{LEAST}"),
+            "`local-root` has no effect: no names are found from the root servers down",
+            "true",
+        ),
+        (
+            format!("local-root = true\n{zone}"),
+            "`local-root` has no effect: the root zone is served here",
+            "true",
+        ),
+    ] {
+        let text: String = text;
+        let found = faults(&format!("[resolver]\n{text}"));
+        let [(message, place)] = &found[..] else { panic!("{text}: {found:?}") };
+        assert_eq!(message, words);
+        assert!(place.starts_with(marked), "{text}: {place}");
+    }
 }

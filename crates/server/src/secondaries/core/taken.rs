@@ -232,7 +232,7 @@ impl<S: Surroundings, R: Random> SecondaryCore<S, R> {
                 SecondaryAction::Expire => {
                     self.counts.expired.fetch_add(1, Relaxed);
                     warn!(
-                        "zone {} has expired: no primary could be asked, it is answered with SERVFAIL",
+                        "zone {} has expired: no primary could be asked, it is out of service",
                         name(&apex)
                     );
                     self.surroundings.news(&apex, SecondaryNews::Expired);

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::config::zones::{ConfiguredZone, Templates};
 use crate::config::{Rejected, read_zone};
+use crate::recursive::LocalRoot;
 use crate::secondaries::Secondaries;
 use crate::sync::{lock, read, write};
 use crate::transfers::Transfers;
@@ -48,6 +49,10 @@ pub(super) struct Joining {
     keys: Arc<TsigKeys>,
     /// Where they are kept.
     state: Option<PathBuf>,
+    /// The copy of the root zone that the resolver asks, if there may be one.
+    pub(super) local_root: Option<Arc<LocalRoot>>,
+    /// Whether the root zone is that copy.
+    copies_root: bool,
 }
 
 fn name(apex: &Apex) -> Name<'_> {
@@ -165,9 +170,39 @@ impl Keeping {
         self.joining.versions = versions.collect();
     }
 
+    /// The root zone is a copy that the resolver asks, or one that clients are answered from, as a configuration has it.
+    pub(super) fn keep_root(&mut self, wanted: &WantedZones) {
+        let copies = wanted.copies_root();
+        let Some(local_root) = self.joining.local_root.clone() else { return };
+        local_root.want(copies);
+        if std::mem::replace(&mut self.joining.copies_root, copies) == copies {
+            return;
+        }
+        let root: Apex = Name::ROOT.as_wire().into();
+        let Some(state) = self.kept.get(&root) else { return };
+        let spec = wanted.specs.iter().find(|spec| spec.apex == root);
+        // What comes from elsewhere is read anew.
+        let version = state.zone.clone().filter(|_| spec.is_some_and(|spec| spec.text == state.spec.text));
+        let now = std::time::Instant::now();
+        match (copies, version) {
+            (true, version) => {
+                self.publisher.add(Change::Remove(Box::new(Name::ROOT.to_buf())), now);
+                version.into_iter().for_each(|version| local_root.take(Change::Serve(version)));
+            }
+            (false, Some(version)) => self.publisher.add(Change::Serve(version), now),
+            (false, None) => {}
+        }
+    }
+
     /// A step that a keeper wants made, unless nobody is answered from the zone; who is told of its changes is told all the
     /// same. New versions of catalog zones are read.
     pub(super) fn fit_to_publish(&mut self, step: Change) -> Option<Change> {
+        if let (true, Some(local_root)) =
+            (self.joining.copies_root && is_of_root(&step), &self.joining.local_root)
+        {
+            local_root.take(step);
+            return None;
+        }
         let Joining { membership, versions, .. } = &mut self.joining;
         if let (Change::Serve(zone), Some(secondaries)) = (&step, &self.secondaries)
             && membership.is_hidden(zone.apex().as_wire())
@@ -392,6 +427,14 @@ impl Keeping {
         let folder = self.joining.state.as_ref().ok_or(ReloadFault::NoState)?;
         added::save(folder, &self.joining.added)
             .map_err(|fault| ReloadFault::Unsaved(fault.to_string().into()))
+    }
+}
+
+/// Whether a step is one of the root zone.
+fn is_of_root(step: &Change) -> bool {
+    match step {
+        Change::Serve(zone) => zone.apex().as_name().is_root(),
+        Change::Unload(name) | Change::Remove(name) => name.as_name().is_root(),
     }
 }
 

@@ -1,0 +1,515 @@
+//! The copy of the root zone that the resolver asks in place of the root servers (RFC 8806). Whoever keeps zones keeps it as any
+//! other, but puts each version here, and not where clients are answered from. A version counts once its digest (ZONEMD, RFC 8976)
+//! is right, and that is signed, by keys that the trust anchors lead to. Where there is none the root servers are asked.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, RwLock};
+
+use authority::{Aim, Ask, PASSES, Scratch, answer};
+use dnssec::{
+    Progress, Response, Security, TrustAnchors, TrustTable, Validation, ValidationBudget, ValidationLimits,
+    ValidationSettings, Validator,
+};
+use exchange::unix_seconds;
+use recursion::PolicyConfig;
+use resolver::{Inquiry, LocalCopy, ZoneCopy};
+use tracing::{debug, error, info};
+use wire::hash::HashedName;
+use wire::message::{Builder, Compressor, Header, MAX_MESSAGE};
+use wire::rdata::view::Rrsig;
+use wire::{Class, Name, Rcode, Serial, Type};
+use zone::Zone;
+use zone::catalog::{Catalog, Change};
+
+use crate::config::peers::ZonemdPolicy;
+use crate::sync::{lock, read, write};
+
+/// Links of a chain of aliases within the root zone, which has none.
+const MAX_CHAIN: u8 = 16;
+/// What validating may ask for: DNSKEY of the root, and nothing else.
+const STEPS: usize = 4;
+
+/// By what a version is validated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootTrust {
+    settings: ValidationSettings,
+    /// `None`: what the root says is not validated.
+    anchors: Option<TrustAnchors>,
+}
+
+impl RootTrust {
+    /// As the answers of the root servers are validated.
+    pub fn of(policy: &PolicyConfig) -> RootTrust {
+        let is_root = policy.domains.iter().find(|domain| domain.name.as_name().is_root());
+        let validated = is_root.is_some_and(|domain| domain.validate);
+        let anchors = validated.then(|| policy.validation.anchors.clone());
+        RootTrust { settings: policy.validation.settings, anchors }
+    }
+}
+
+/// What has become of the copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Standing {
+    /// There is no version, or none that may be used by now.
+    #[default]
+    Missing,
+    /// The version is not used, for this reason.
+    Refused(String),
+    /// It is.
+    InUse,
+}
+
+/// What is known of the copy, for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalRootStatus {
+    /// `ok`, `missing` or `refused`.
+    pub word: &'static str,
+    /// The serial number of the version, in use or not.
+    pub serial: Option<Serial>,
+    /// Why it is not used.
+    pub fault: Option<String>,
+    /// When its signatures end, in seconds since 1970.
+    pub signed_until: Option<u64>,
+}
+
+/// The copy.
+#[derive(Default)]
+pub struct LocalRoot {
+    /// Whether the operator wants one.
+    wanted: AtomicBool,
+    state: Mutex<State>,
+    in_use: RwLock<Option<Arc<RootCopy>>>,
+    /// Lookups that had to ask the root servers although a copy is wanted.
+    fallbacks: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    trust: Option<RootTrust>,
+    version: Option<Arc<Zone>>,
+    standing: Standing,
+}
+
+/// A version that may be asked.
+struct RootCopy {
+    catalog: Catalog,
+    serial: Serial,
+    /// When the signatures of its digest and its keys end, in seconds since 1970.
+    until: Option<u64>,
+}
+
+impl LocalRootStatus {
+    /// Every [`word`](Self::word).
+    pub const WORDS: [&'static str; 3] = ["ok", "missing", "refused"];
+}
+
+impl LocalRoot {
+    /// The copy, for the resolver.
+    pub fn copy(self: &Arc<Self>) -> LocalCopy {
+        LocalCopy::new(Arc::clone(self) as Arc<dyn ZoneCopy>)
+    }
+
+    /// Whether there is to be one from now on.
+    pub fn want(&self, wanted: bool) {
+        if self.wanted.swap(wanted, Relaxed) == wanted {
+            return;
+        }
+        if wanted {
+            info!("local root: until there is a copy of the root zone, the root servers are asked");
+        } else {
+            let mut state = lock(&self.state);
+            (state.version, state.standing) = (None, Standing::Missing);
+            *write(&self.in_use) = None;
+            info!("local root: no copy of the root zone is kept any more, the root servers are asked");
+        }
+    }
+
+    /// Takes what becomes of the zone in place of a step of the catalog that clients are answered from.
+    pub fn take(&self, step: Change) {
+        let mut state = lock(&self.state);
+        state.version = match step {
+            Change::Serve(zone) => Some(zone),
+            Change::Unload(_) | Change::Remove(_) => None,
+        };
+        self.look(&mut state);
+    }
+
+    /// Versions are validated by this from now on.
+    pub fn trust(&self, trust: RootTrust) {
+        let mut state = lock(&self.state);
+        if state.trust.as_ref() != Some(&trust) {
+            state.trust = Some(trust);
+            self.look(&mut state);
+        }
+    }
+
+    /// Looks once more at a version that was refused: the clock may have been wrong, or signatures not valid yet.
+    pub fn look_again(&self) {
+        let mut state = lock(&self.state);
+        if matches!(state.standing, Standing::Refused(_)) {
+            self.look(&mut state);
+        }
+    }
+
+    /// Decides what becomes of the version that there is.
+    fn look(&self, state: &mut State) {
+        let State { trust, version, standing } = state;
+        let judged = match (version, trust) {
+            (Some(zone), Some(trust)) => Some(RootCopy::judge(zone, trust, unix_seconds())),
+            // Before recursive service has started nobody asks.
+            _ => None,
+        };
+        let before = std::mem::replace(
+            standing,
+            match &judged {
+                None => Standing::Missing,
+                Some(Ok(_)) => Standing::InUse,
+                Some(Err(why)) => Standing::Refused(why.clone()),
+            },
+        );
+        match (&judged, &before) {
+            (Some(Ok(copy)), Standing::InUse) => debug!(serial = copy.serial.0, "local root"),
+            (Some(Ok(copy)), _) => {
+                info!("local root: serial {} is asked in place of the root servers", copy.serial);
+            }
+            (Some(Err(why)), Standing::Refused(known)) if why == known => {}
+            (Some(Err(why)), _) => {
+                error!("local root: the copy is not used, the root servers are asked: {why}")
+            }
+            (None, Standing::Missing) => {}
+            (None, _) => error!("local root: there is no copy that may be used, the root servers are asked"),
+        }
+        *write(&self.in_use) = judged.and_then(Result::ok).map(Arc::new);
+    }
+
+    /// The signatures of a copy in use have come to their end.
+    #[cold]
+    fn ended(&self, copy: &Arc<RootCopy>) {
+        let mut state = lock(&self.state);
+        let mut in_use = write(&self.in_use);
+        if in_use.as_ref().is_some_and(|now| Arc::ptr_eq(now, copy)) {
+            let why = format!("the signatures of serial {} have ended", copy.serial);
+            error!("local root: the copy is not used, the root servers are asked: {why}");
+            state.standing = Standing::Refused(why);
+            *in_use = None;
+        }
+    }
+
+    /// What is known of it; `None` if it is not wanted.
+    pub fn status(&self) -> Option<LocalRootStatus> {
+        if !self.wanted.load(Relaxed) {
+            return None;
+        }
+        let state = lock(&self.state);
+        let (word, fault) = match &state.standing {
+            Standing::Missing => ("missing", None),
+            Standing::Refused(why) => ("refused", Some(why.clone())),
+            Standing::InUse => ("ok", None),
+        };
+        let serial = state.version.as_ref().map(|zone| zone.serial());
+        let signed_until = read(&self.in_use).as_ref().and_then(|copy| copy.until);
+        Some(LocalRootStatus { word, serial, fault, signed_until })
+    }
+
+    /// Lookups that had to ask the root servers although a copy is wanted.
+    pub fn fallbacks(&self) -> u64 {
+        self.fallbacks.load(Relaxed)
+    }
+}
+
+impl ZoneCopy for LocalRoot {
+    fn respond(&self, inquiry: &Inquiry, message: &mut Vec<u8>) -> bool {
+        if !self.wanted.load(Relaxed) {
+            return false;
+        }
+        let copy = read(&self.in_use).clone();
+        let responded = copy.is_some_and(|copy| {
+            let is_over = copy.until.is_some_and(|until| until < unix_seconds());
+            if is_over {
+                self.ended(&copy);
+            }
+            !is_over && copy.respond(inquiry.name.as_name(), inquiry.qtype, inquiry.dnssec_ok, message)
+        });
+        if !responded {
+            self.fallbacks.fetch_add(1, Relaxed);
+        }
+        responded
+    }
+}
+
+impl RootCopy {
+    /// A version that may be asked.
+    ///
+    /// # Errors
+    /// Why it may not be, for people.
+    fn judge(zone: &Arc<Zone>, trust: &RootTrust, now: u64) -> Result<RootCopy, String> {
+        let serial = zone.serial();
+        let refused = |why: &dyn std::fmt::Display| format!("serial {serial}: {why}");
+        if let Some(fault) = ZonemdPolicy::Require.objection(zone) {
+            return Err(refused(&fault));
+        }
+        let catalog = Catalog::new(zone.key()).with([Change::Serve(Arc::clone(zone))]);
+        let catalog = catalog.map_err(|fault| refused(&fault))?;
+        let mut copy = RootCopy { catalog, serial, until: None };
+        copy.validate(trust, now).map_err(|why| refused(&why))?;
+        let ends = [Type::ZONEMD, Type::DNSKEY].map(|rtype| copy.signed_until(rtype, now));
+        let skew = u64::from(trust.settings.skew);
+        copy.until = ends.into_iter().flatten().min().map(|end| end + skew);
+        Ok(copy)
+    }
+
+    /// Validates the digest as a resolver would that had asked for it.
+    fn validate(&self, trust: &RootTrust, now: u64) -> Result<(), String> {
+        let Some(anchors) = &trust.anchors else { return Ok(()) };
+        let by = Validation { settings: &trust.settings, anchors, now };
+        let (table, mut budget) =
+            (TrustTable::new(STEPS), ValidationBudget::new(ValidationLimits::default()));
+        let cannot = || "its ZONEMD cannot be validated".to_owned();
+        let response = self.response(Name::ROOT, Type::ZONEMD).ok_or_else(cannot)?;
+        let mut validator = Validator::answer(response);
+        for _ in 0..STEPS {
+            match validator.step(&by, &table, &mut budget) {
+                Progress::Done(validated) => {
+                    return match validated.security {
+                        Security::Bogus(reason) => Err(format!("its ZONEMD is bogus: {reason}")),
+                        // Without an anchor for the root its digest is all there is (RFC 8976 §4).
+                        Security::Secure | Security::Insecure(_) | Security::Indeterminate => Ok(()),
+                    };
+                }
+                Progress::Need(need) => match self.response(need.name(), need.rtype()) {
+                    Some(response) => validator.receive(response, &by, &table),
+                    None => validator.give_up(&by, &table),
+                },
+                Progress::Again(_) => validator.give_up(&by, &table),
+            }
+        }
+        Err(cannot())
+    }
+
+    /// When the signatures of a type at the apex end, the last of them; `None` without any.
+    fn signed_until(&self, rtype: Type, now: u64) -> Option<u64> {
+        let response = self.response(Name::ROOT, rtype)?;
+        let sets = response.sets.iter().filter(|set| set.rtype == rtype);
+        let ends = sets.flat_map(|set| &set.signatures).filter_map(|signature| {
+            let end = Rrsig::read(&signature.rdata).ok()?.expiration.0;
+            // Closest to now (RFC 4034 §3.1.5).
+            let ahead = i64::from(end.wrapping_sub(now as u32) as i32);
+            Some(now.saturating_add_signed(ahead))
+        });
+        ends.max()
+    }
+
+    /// What it says of a name, with DNSSEC records.
+    fn response(&self, name: Name<'_>, rtype: Type) -> Option<Response> {
+        let mut message = Vec::new();
+        let written = self.respond(name, rtype, true, &mut message);
+        written.then(|| Response::read(&message, Rcode::NOERROR).ok()).flatten()
+    }
+
+    /// Puts the response to a question into `message`. Returns whether there is one that is whole.
+    fn respond(&self, name: Name<'_>, qtype: Type, dnssec_ok: bool, message: &mut Vec<u8>) -> bool {
+        let key = self.catalog.key();
+        let mut qname = HashedName::new();
+        qname.set(key, name);
+        let Some(mut aim) = Aim::find(&self.catalog, &qname, qtype, dnssec_ok) else { return false };
+        for pass in 0..PASSES {
+            if !aim.prefetch(&self.catalog, pass, &qname) {
+                break;
+            }
+        }
+        message.resize(MAX_MESSAGE, 0);
+        let mut names = Compressor::large();
+        let mut b = Builder::new(message, MAX_MESSAGE, Header::query(0).reply(), &mut names);
+        if b.question(name, qtype, Class::IN).is_err() {
+            return false;
+        }
+        let (catalog, max_chain) = (&self.catalog, MAX_CHAIN);
+        let ask = Ask { name, qname: &qname, qtype, dnssec_ok, catalog, key, max_chain };
+        let answered = answer(&ask, &aim, &mut b, &mut Scratch::new()).is_ok() && !b.header().truncated();
+        let len = b.finish();
+        message.truncate(len);
+        answered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::keys::{SigningKey, Validity};
+    use testkit::sign::sign_by;
+    use testkit::{Chain, Record, name};
+    use wire::{Ttl, Type};
+    use zone::zonemd::{self, ZonemdHash};
+
+    use super::*;
+
+    /// Seconds since 1970 in which signatures are good, from the first to the last.
+    const GOOD: (u32, u32) = (1_000_000_000, 1_001_000_000);
+
+    fn signing_key() -> SigningKey {
+        SigningKey::new(1, SigningKey::KSK)
+    }
+
+    /// A root zone that this key has signed, digest and all; signatures are good for so long.
+    fn root(key: &SigningKey, good: (u32, u32)) -> Arc<Zone> {
+        Arc::new(testkit::build(Name::ROOT, &testkit::key(), &root_records(key, good)))
+    }
+
+    fn root_records(key: &SigningKey, (inception, expiration): (u32, u32)) -> Vec<Record> {
+        let (apex, ttl) = (name("."), Ttl::from_secs(3600));
+        let record = |rtype, rdata| Record { owner: apex, rtype, ttl, rdata };
+        let server = name("a.root.").as_name().as_wire().to_vec();
+        let numbers = [5u32, 3600, 600, 86_400, 60].map(u32::to_be_bytes).concat();
+        let cut = name("example.");
+        let records = [
+            record(Type::SOA, [&server[..], &server, &numbers].concat()),
+            record(Type::NS, server.clone()),
+            record(Type::DNSKEY, key.dnskey.clone()),
+            record(Type::ZONEMD, [&5u32.to_be_bytes()[..], &[1, 1], &[0; 48]].concat()),
+            Record {
+                owner: cut,
+                rtype: Type::NS,
+                ttl,
+                rdata: name("ns.example.").as_name().as_wire().to_vec(),
+            },
+            Record { owner: name("ns.example."), rtype: Type::A, ttl, rdata: vec![192, 0, 2, 1] },
+            Record {
+                owner: cut,
+                rtype: Type::DS,
+                ttl,
+                rdata: SigningKey::new(2, SigningKey::KSK).ds(cut.as_name()),
+            },
+        ];
+        let validity = Validity { inception, expiration };
+        let sign = |owner, rtype, ttl, rdatas: &[Vec<u8>]| {
+            vec![key.sign(Name::ROOT, (owner, rtype, ttl), rdatas, validity)]
+        };
+        let mut records = sign_by(Name::ROOT, &records, &Chain::Nsec, &sign);
+        let digest =
+            zonemd::records(&testkit::build(Name::ROOT, &testkit::key(), &records), &[ZonemdHash::Sha384]);
+        let over_it = key.sign(Name::ROOT, (apex, Type::ZONEMD, ttl), &digest, validity);
+        for record in &mut records {
+            let covers = record.rdata.starts_with(&Type::ZONEMD.0.to_be_bytes());
+            match record.rtype {
+                Type::ZONEMD => record.rdata.clone_from(&digest[0]),
+                Type::RRSIG if covers => record.rdata.clone_from(&over_it.rdata),
+                _ => {}
+            }
+        }
+        records
+    }
+
+    fn trust() -> RootTrust {
+        let mut anchors = TrustAnchors::none();
+        anchors.add_ds(Name::ROOT, &signing_key().ds(Name::ROOT)).expect("an anchor");
+        RootTrust { settings: ValidationSettings::default(), anchors: Some(anchors) }
+    }
+
+    fn inquiry(text: &str, qtype: Type) -> Inquiry {
+        let name = name(text).as_name().to_lower();
+        Inquiry { name, qtype, qclass: Class::IN, dnssec_ok: true, checking_disabled: true }
+    }
+
+    fn judged(zone: &Arc<Zone>, trust: &RootTrust, now: u32) -> Result<Option<u64>, String> {
+        RootCopy::judge(zone, trust, now.into()).map(|copy| copy.until)
+    }
+
+    #[test]
+    fn a_version_counts_if_its_digest_is_right_and_signed_by_keys_that_are_trusted() {
+        let (good, trust) = (root(&signing_key(), GOOD), trust());
+        let skew = u64::from(trust.settings.skew);
+        assert_eq!(judged(&good, &trust, GOOD.0), Ok(Some(u64::from(GOOD.1) + skew)));
+        let forged = root(&SigningKey::new(3, SigningKey::KSK), GOOD);
+        let refused = judged(&forged, &trust, GOOD.0).expect_err("bogus");
+        assert!(refused.starts_with("serial 5: its ZONEMD is bogus: "), "{refused}");
+        for when in [GOOD.0 - 3600, GOOD.1 + 3600] {
+            let refused = judged(&good, &trust, when).expect_err("not good at that time");
+            assert!(refused.contains("its ZONEMD is bogus"), "{refused}");
+        }
+        // Where nothing is validated, or there is no anchor for the root, the digest is all there is.
+        let blind = RootTrust { anchors: None, ..trust.clone() };
+        let without = RootTrust { anchors: Some(TrustAnchors::none()), ..trust };
+        for trust in [blind, without] {
+            assert!(judged(&forged, &trust, GOOD.0).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_version_that_is_not_what_its_digest_was_made_of_does_not_count() {
+        let refused = |spoil: &dyn Fn(&mut Vec<Record>)| {
+            let mut records = root_records(&signing_key(), GOOD);
+            spoil(&mut records);
+            let zone = Arc::new(testkit::build(Name::ROOT, &testkit::key(), &records));
+            judged(&zone, &trust(), GOOD.0).expect_err("refused")
+        };
+        let glue = |records: &mut Vec<Record>| {
+            let of_host = records.iter_mut().filter(|record| record.rtype == Type::A);
+            of_host.for_each(|record| record.rdata = vec![192, 0, 2, 66]);
+        };
+        assert!(refused(&glue).contains("the digest in ZONEMD is not that of the zone"));
+        let without = |records: &mut Vec<Record>| records.retain(|record| record.rtype != Type::ZONEMD);
+        assert_eq!(refused(&without), "serial 5: the zone has no ZONEMD");
+        // Its digest is right, but nobody has signed it.
+        let unsigned = |records: &mut Vec<Record>| {
+            records.retain(|record| !record.rdata.starts_with(&Type::ZONEMD.0.to_be_bytes()));
+        };
+        assert!(refused(&unsigned).contains("its ZONEMD is bogus"));
+    }
+
+    #[test]
+    fn it_says_what_an_authoritative_server_would_say() {
+        let copy = RootCopy::judge(&root(&signing_key(), GOOD), &trust(), GOOD.0.into()).expect("good");
+        let mut message = Vec::new();
+        let mut says = |text: &str, qtype| {
+            assert!(copy.respond(name(text).as_name(), qtype, true, &mut message));
+            let header = Header::of(&message).expect("a header");
+            (header.rcode(), header.authoritative(), header.counts())
+        };
+        assert_eq!(
+            says("www.example.", Type::A),
+            (Rcode::NOERROR, false, [1, 0, 3, 1]),
+            "NS, DS, RRSIG, glue"
+        );
+        assert_eq!(says("example.", Type::DS), (Rcode::NOERROR, true, [1, 2, 0, 0]));
+        assert_eq!(says(".", Type::DNSKEY), (Rcode::NOERROR, true, [1, 2, 0, 0]));
+        let (rcode, authoritative, [_, answers, authorities, _]) = says("nosuch.", Type::A);
+        assert_eq!((rcode, authoritative, answers), (Rcode::NXDOMAIN, true, 0));
+        assert!(authorities >= 4, "SOA and NSEC, signed");
+    }
+
+    #[test]
+    fn it_is_asked_only_while_it_is_wanted_trusted_there_and_good() {
+        let forever = (GOOD.0, u32::MAX / 2 + GOOD.0);
+        let (local_root, zone) = (Arc::new(LocalRoot::default()), root(&signing_key(), forever));
+        let asked = || local_root.respond(&inquiry("nosuch.", Type::A), &mut Vec::new());
+        let word = || local_root.status().map(|status| status.word);
+        assert_eq!((asked(), word(), local_root.fallbacks()), (false, None, 0));
+        local_root.want(true);
+        assert_eq!((asked(), word(), local_root.fallbacks()), (false, Some("missing"), 1));
+        local_root.take(Change::Serve(Arc::clone(&zone)));
+        assert_eq!((asked(), word()), (false, Some("missing")), "nobody has said yet what is trusted");
+        local_root.trust(trust());
+        assert_eq!((asked(), word(), local_root.fallbacks()), (true, Some("ok"), 2));
+        // Other anchors, and back.
+        let mut other = TrustAnchors::none();
+        other.add_ds(Name::ROOT, &SigningKey::new(3, SigningKey::KSK).ds(Name::ROOT)).expect("an anchor");
+        local_root.trust(RootTrust { anchors: Some(other), ..trust() });
+        assert_eq!((asked(), word()), (false, Some("refused")));
+        local_root.trust(trust());
+        assert_eq!((asked(), word()), (true, Some("ok")));
+        // It expires, and comes back.
+        local_root.take(Change::Unload(Box::new(name("."))));
+        assert_eq!((asked(), word()), (false, Some("missing")));
+        local_root.take(Change::Serve(Arc::clone(&zone)));
+        assert!(asked());
+        // Its signatures end.
+        let mut copy = RootCopy::judge(&zone, &trust(), unix_seconds()).expect("good");
+        copy.until = Some(unix_seconds() - 1);
+        *write(&local_root.in_use) = Some(Arc::new(copy));
+        assert_eq!((asked(), word()), (false, Some("refused")));
+        // A second look finds that they have not.
+        local_root.look_again();
+        assert_eq!((asked(), word()), (true, Some("ok")));
+        local_root.want(false);
+        assert_eq!((asked(), word()), (false, None));
+    }
+}
