@@ -123,7 +123,7 @@ impl Service {
     /// Goes as far as what is known leads.
     pub(crate) fn pursue(&self, policy: &Policy, pursuit: &mut Pursuit, now: Now) -> Step {
         loop {
-            let piece = match self.known(policy, &pursuit.next, pursuit.client, now) {
+            let piece = match self.known(policy, &pursuit.next, Some(pursuit.client), now) {
                 Known::Answer(piece) => piece,
                 Known::Failure(Some(stale)) => stale,
                 Known::Failure(None) => {

@@ -49,7 +49,8 @@ pub use config::{
 };
 pub use forwarder::Forwarder;
 pub use inquiry::{
-    ClientPrefix, ForwarderRequest, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ShedReason,
+    ClientPrefix, ForwarderRequest, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet,
+    ReportAgent, ShedReason,
 };
 pub use query::Misfit;
 pub use random::{ChaCha, Random};

@@ -54,6 +54,11 @@ const RULES: &[NamedRule] = &[
     ("fetches-per-zone", Rule::Number(Section::Resolver, "lookups-per-zone")),
     ("fetches-per-server", Rule::Missing("nomen bounds the questions for one zone, not those to one server")),
     ("resolver-query-timeout", Rule::Time(Section::Resolver, "budget-time", 1)),
+    ("send-report-channel", Rule::Text(Section::Server, "report-channel")),
+    (
+        "log-report-channel",
+        Rule::Same(&["no"], "nomen logs no reports as such; `queries` of [log] has all queries"),
+    ),
     ("send-cookie", Rule::Switch(Section::Resolver, "cookies")),
     ("querylog", Rule::Switch(Section::Log, "queries")),
     ("directory", Rule::Unneeded("paths in the printed configuration are whole")),
@@ -291,6 +296,14 @@ fn option(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
                 None => work.ledger.unneeded(statement, "nomen has no empty zone of this name"),
             }
         }
+        "send-report-channel" => match domain(statement.value()).as_deref() {
+            Some(".") => work.ledger.unneeded(statement, "it names nobody"),
+            Some(name) => {
+                work.nomen.server.text("report-channel", name);
+                work.in_key(statement, Section::Server, "report-channel");
+            }
+            None => work.not_understood(statement),
+        },
         "prefetch" if work.nomen.resolver.is_some() => {
             let on = statement.value() != "0";
             work.recurse().switch("prefetch", on);

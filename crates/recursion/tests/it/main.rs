@@ -7,6 +7,7 @@ mod chains;
 mod denied;
 mod failures;
 mod orders;
+mod reports;
 mod second;
 mod simulation;
 mod stale;

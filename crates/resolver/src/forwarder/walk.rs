@@ -85,7 +85,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let turn = self.random.below(cut.servers.len() as u32) as usize;
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         lookup.asked.clear();
-        lookup.fault = None;
+        (lookup.fault, lookup.agent) = (None, None);
         let whole = lookup.walk.as_ref().is_some_and(|walk| walk.whole);
         self.leave_zone(id, now, actions);
         let dead = {
@@ -275,12 +275,10 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             Next::Whole => self.ask_whole(lookup_id, now, actions),
             Next::Answer(answer) => {
                 let lookup = self.lookups.get_mut(&lookup_id);
-                let referrals = lookup.map(|lookup| std::mem::take(&mut lookup.referrals));
-                let answer = Answer {
-                    server: self.servers.address(server),
-                    referrals: referrals.unwrap_or_default(),
-                    ..answer
-                };
+                let taken =
+                    lookup.map(|lookup| (std::mem::take(&mut lookup.referrals), lookup.agent_of(server)));
+                let (referrals, agent) = taken.unwrap_or_default();
+                let answer = Answer { server: self.servers.address(server), agent, referrals, ..answer };
                 self.learn_start(lookup_id, &cut, message, &answer, now);
                 self.end(lookup_id, LookupOutcome::Answered(Arc::new(answer)), now, actions);
             }

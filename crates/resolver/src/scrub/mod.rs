@@ -16,7 +16,7 @@ use wire::message::{Builder, Compressor, Full, Header, MAX_MESSAGE, Offset, Owne
 use wire::rdata::view::Soa;
 use wire::{LowerNameBuf, Name, NameBuf, Rcode, Ttl, Type};
 
-use crate::inquiry::Inquiry;
+use crate::inquiry::{Inquiry, ReportAgent};
 use chain::Chain;
 use records::{Kept, Records};
 
@@ -44,6 +44,9 @@ pub struct Answer {
     pub leads_to: Option<LowerNameBuf>,
     /// The server that it is from; `None` if it is from none.
     pub server: Option<SocketAddr>,
+    /// Whom that server wants to be told if the answer is bogus (RFC 9567). Only authoritative servers are believed: none that
+    /// is forwarded to.
+    pub agent: Option<Box<ReportAgent>>,
     /// What the referrals on the way to it said of DS, from the root down. Only collected for questions with DO and CD.
     pub referrals: Vec<ReferralProof>,
 }
@@ -205,8 +208,8 @@ fn write(
     }
     let len = b.finish();
     let message = buf.get(..len).unwrap_or_default().into();
-    let (leads_to, server, referrals) = (None, None, Vec::new());
-    Ok(Answer { message, rcode, authentic, authoritative, negative_ttl, leads_to, server, referrals })
+    let (leads_to, server, agent, referrals) = (None, None, None, Vec::new());
+    Ok(Answer { message, rcode, authentic, authoritative, negative_ttl, leads_to, server, agent, referrals })
 }
 
 /// A record that is kept.

@@ -389,6 +389,11 @@ impl Internet {
             if let Some(cookie) = cookie.filter(|_| host.is("badcookie") || host.is("cookies")) {
                 opt.option(&mut b, OptionCode::COOKIE, &[&cookie[..8], &[7; 16]]).expect("fits");
             }
+            if let Some(agent) = host.ways.iter().find_map(|way| way.strip_prefix("agent=")) {
+                let agent = name(agent);
+                let option = agent.as_name().as_wire();
+                opt.option(&mut b, OptionCode::REPORT_CHANNEL, &[option]).expect("fits");
+            }
         }
         let len = b.finish();
         buf.truncate(len);

@@ -17,7 +17,7 @@ pub fn recursion_counts(recursive: &Recursive) -> Vec<Described> {
 }
 
 /// What the service and its cache count.
-fn service_counts(recursive: &Recursive) -> [Described; 13] {
+fn service_counts(recursive: &Recursive) -> [Described; 14] {
     let stats = recursive.service.stats();
     let cache = recursive.service.cache().stats();
     [
@@ -58,6 +58,11 @@ fn service_counts(recursive: &Recursive) -> [Described; 13] {
         ("recursion_synthesized", "Answers with addresses made by DNS64", stats.synthesized.get()),
         ("recursion_withheld", "Answers withheld because of private addresses", stats.withheld.get()),
         ("recursion_failures", "Clients told that there is no answer", stats.failures.get()),
+        (
+            "error_reports",
+            "Reports sent of what could not be resolved or validated (error-reporting)",
+            stats.reports.sent.get(),
+        ),
     ]
 }
 

@@ -401,7 +401,7 @@ const PARTS: [(&str, &str, &[&str]); 12] = [
     (
         "Recursive service",
         "With `[resolver]`; see [RESOLVING.md](RESOLVING.md).",
-        &["cache_", "recursion_", "forward_", "upstream_", "validation_", "trust_anchor"],
+        &["cache_", "recursion_", "forward_", "upstream_", "validation_", "trust_anchor", "error_reports"],
     ),
     (
         "The process",

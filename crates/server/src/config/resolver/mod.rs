@@ -8,6 +8,7 @@ pub mod caching;
 pub mod files;
 pub mod iterating;
 pub mod networks;
+pub mod reporting;
 pub mod validating;
 
 use std::collections::BTreeSet;
@@ -28,6 +29,7 @@ use answering::{LocalNames, PrivateAnswers, Serving, Synthesis};
 use asking::{Asking, AskingLimits, AskingTimes};
 use caching::Caching;
 use iterating::{Iterating, QueryBudget};
+use reporting::Reporting;
 use validating::Validating;
 
 pub use access::AccessBlock;
@@ -55,6 +57,8 @@ section! {
         budget: QueryBudget;
         /// Validating answers.
         validating: Validating;
+        /// Reporting failures.
+        reporting: Reporting;
         /// How other servers are asked.
         asking: Asking;
         /// How long that takes.
@@ -96,7 +100,8 @@ impl<'s> Recursive<'s> {
 
     /// What clients are answered, on a machine with these interfaces.
     pub fn policy_config(&self, interfaces: &Interfaces) -> PolicyConfig {
-        let Resolver { caching, serving, local, private, synthesis, validating, limits, .. } = self.resolver;
+        let Resolver { caching, serving, local, private, synthesis, validating, reporting, limits, .. } =
+            self.resolver;
         let Settings { forwards, stubs, access, .. } = self.settings;
         let forwards = forwards.iter().map(|rule| rule.domain(validating));
         let forwarded = forwards.chain(stubs.iter().map(|rule| rule.domain(validating)));
@@ -117,6 +122,7 @@ impl<'s> Recursive<'s> {
             prefetch: *serving.prefetch,
             max_chain: serving.max_rule_chain.0,
             validation: validating.config(limits.clients_per_network()),
+            reports: reporting.limits(),
         }
     }
 
@@ -200,6 +206,7 @@ pub(super) fn check(
     resolver.private.check(faults);
     resolver.synthesis.check(faults);
     resolver.iterating.check(opened, faults);
+    resolver.reporting.check(faults);
     resolver.times.check(faults);
     asking::check(forwards, stubs, opened, faults);
     access::check(access, faults);
