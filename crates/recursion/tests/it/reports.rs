@@ -22,7 +22,8 @@ fn lying() -> Validated {
 
 /// The reports among what was asked.
 fn reports(with: &Validated) -> Vec<&str> {
-    with.asked.iter().map(String::as_str).filter(|asked| asked.starts_with("_er.")).collect()
+    let is_report = |asked: &&str| asked.starts_with("_er.") && asked.contains(" TXT ");
+    with.asked.iter().map(String::as_str).filter(is_report).collect()
 }
 
 fn counts(with: &Validated) -> (u64, Vec<(&'static str, u64)>) {
