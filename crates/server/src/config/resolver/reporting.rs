@@ -28,11 +28,17 @@ impl Reporting {
     }
 
     pub(super) fn check(&self, faults: &mut Vec<Diagnostic>) {
+        let unset = Reporting::default();
+        // A default may be written down.
         let others = [
-            ("error-reports-per-second", &self.per_second.place),
-            ("error-report-interval", &self.interval.place),
+            (
+                "error-reports-per-second",
+                self.per_second.value != unset.per_second.value,
+                &self.per_second.place,
+            ),
+            ("error-report-interval", self.interval.value != unset.interval.value, &self.interval.place),
         ];
-        for (key, place) in others.into_iter().filter(|(_, place)| !*self.on && place.is_some()) {
+        for (key, _, place) in others.into_iter().filter(|(_, is_set, _)| !*self.on && *is_set) {
             let message = format!("`{key}` has no effect without `error-reporting`");
             faults.push(Diagnostic::at(place.as_ref(), message));
         }
