@@ -96,7 +96,7 @@ zone "open.example" {{ type primary; file "/z/open"; allow-transfer {{ !{{ !192.
 #[test]
 fn whoever_wants_reports_still_gets_them() {
     let found = bind("options { recursion no; send-report-channel Er.Example.NET.; };");
-    has(&found, &["[server]\nreport-channel = \"er.example.net\""]);
+    has(&found, &["report-channel = \"er.example.net\""]);
     assert_eq!(outcomes(&found, "send-report-channel"), [Outcome::Translated]);
     let found = bind("options { recursion no; send-report-channel .; };");
     assert_eq!(outcomes(&found, "send-report-channel"), [Outcome::Unneeded]);
