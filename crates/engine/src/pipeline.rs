@@ -221,9 +221,8 @@ impl<M: Memory> Worker<M> {
             return Outcome::Drop;
         }
         let (may_recurse, stats) = (*may_recurse, &account.stats);
-        let agent = agent(shared, route, aims);
-        let frame =
-            ReplyFrame { request, packet, client, may_recurse, config: &shared.config, signed, agent };
+        let (config, agent) = (&*shared.config, agent(shared, route, aims));
+        let frame = ReplyFrame { request, packet, client, may_recurse, config, signed, agent };
         let (mut b, question_only) = frame.begin(out, names);
         let verified = signed.and_then(Signature::verified);
         let asked = |question| Asked {

@@ -296,14 +296,7 @@ fn option(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
                 None => work.ledger.unneeded(statement, "nomen has no empty zone of this name"),
             }
         }
-        "send-report-channel" => match domain(statement.value()).as_deref() {
-            Some(".") => work.ledger.unneeded(statement, "it names nobody"),
-            Some(name) => {
-                work.nomen.server.text("report-channel", name);
-                work.in_key(statement, Section::Server, "report-channel");
-            }
-            None => work.not_understood(statement),
-        },
+        "send-report-channel" => report_channel(work, statement),
         "prefetch" if work.nomen.resolver.is_some() => {
             let on = statement.value() != "0";
             work.recurse().switch("prefetch", on);
@@ -341,6 +334,18 @@ fn option(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
                 work.apply(statement, rule);
             }
         }
+    }
+}
+
+/// Who wants reports; the root is nobody.
+fn report_channel(work: &mut Work, statement: &Statement) {
+    match domain(statement.value()).as_deref() {
+        Some(".") => work.ledger.unneeded(statement, "it names nobody"),
+        Some(name) => {
+            work.nomen.server.text("report-channel", name);
+            work.in_key(statement, Section::Server, "report-channel");
+        }
+        None => work.not_understood(statement),
     }
 }
 
