@@ -221,7 +221,8 @@ impl<M: Memory> Worker<M> {
             return Outcome::Drop;
         }
         let (may_recurse, stats) = (*may_recurse, &account.stats);
-        let frame = ReplyFrame { request, packet, client, may_recurse, config: &shared.config, signed };
+        let (config, agent) = (&*shared.config, agent(shared, route, aims));
+        let frame = ReplyFrame { request, packet, client, may_recurse, config, signed, agent };
         let (mut b, question_only) = frame.begin(out, names);
         let verified = signed.and_then(Signature::verified);
         let asked = |question| Asked {
@@ -292,7 +293,7 @@ impl<M: Memory> Worker<M> {
         };
         let (client, may_recurse) = (to.client, *may_recurse);
         let (config, signed) = (&*shared.config, signature.as_deref());
-        let frame = ReplyFrame { request, packet: head, client, may_recurse, config, signed };
+        let frame = ReplyFrame { request, packet: head, client, may_recurse, config, signed, agent: None };
         let passed_on = if fill.is_none() { frame.pass_on(&message, out) } else { None };
         let reply = passed_on.unwrap_or_else(|| {
             let (mut b, question_only) = frame.begin(out, names);
@@ -326,6 +327,16 @@ fn zone_facts<M: Memory>(
         }
         _ => None,
     }
+}
+
+/// Who wants to be told of what fails in the zone that a question went to (RFC 9567 §6.2): nobody who is in the zone itself
+/// (§8.1).
+#[inline]
+fn agent<'s, M: Memory>(shared: &'s Shared<M>, route: &Route, aims: &[Aimed<M::Aim>]) -> Option<Name<'s>> {
+    let agent = shared.config.report_channel.as_ref()?.as_name();
+    let Route::Memory(aim, _) = route else { return None };
+    let zone = shared.memory.zone(&aims.get(usize::from(*aim))?.aim)?;
+    (!agent.is_at_or_below(zone)).then_some(agent)
 }
 
 /// Asks the source beyond memory that does this. Returns as an error what is no answer at once.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use transfer::tsig::TsigKeys;
+use wire::NameBuf;
 use wire::hash::HashKey;
 
 use crate::chaos::Identity;
@@ -22,11 +23,20 @@ pub struct Config {
     pub keepalive: u16,
     /// What CHAOS names are answered with.
     pub identity: Identity,
+    /// Who wants to be told of what cannot be resolved or validated in the zones (RFC 9567): the agent domain. It is named in
+    /// replies from zones that it is not in, where there is room.
+    pub report_channel: Option<NameBuf>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { max_udp_size: 1232, nsid: Box::default(), keepalive: 100, identity: Identity::default() }
+        Config {
+            max_udp_size: 1232,
+            nsid: Box::default(),
+            keepalive: 100,
+            identity: Identity::default(),
+            report_channel: None,
+        }
     }
 }
 

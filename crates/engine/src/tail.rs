@@ -4,7 +4,7 @@
 use exchange::Client;
 use wire::edns::{ErrorInfo, OPT_LEN, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, HEADER_LEN, Header, MAX_MESSAGE, Mark};
-use wire::{Rcode, Type};
+use wire::{Name, Rcode, Type};
 
 use crate::refusal::{Answered, Refusal};
 use crate::request::{ClientEdns, Request};
@@ -24,6 +24,8 @@ pub(crate) struct ReplyFrame<'f> {
     pub(crate) config: &'f Config,
     /// The query's signature, if it has one.
     pub(crate) signed: Option<&'f Signature>,
+    /// The agent domain that is named in the reply (RFC 9567).
+    pub(crate) agent: Option<Name<'f>>,
 }
 
 /// A reply as it leaves.
@@ -180,6 +182,10 @@ impl ReplyFrame<'_> {
         if let Some(info) = info {
             let _ = opt.extended_error(b, info, "");
         }
+        if let Some(agent) = self.agent {
+            // Nobody has asked for it, so nothing makes room for it.
+            let _ = opt.option(b, OptionCode::REPORT_CHANNEL, &[agent.as_wire()]);
+        }
     }
 
     /// Adds what the zone says of itself.
@@ -239,6 +245,7 @@ mod tests {
             may_recurse: false,
             config,
             signed: None,
+            agent: None,
         };
         let (mut out, mut names) = (vec![0; MAX_MESSAGE], Compressor::small());
         let (mut b, question_only) = frame.begin(&mut out, &mut names);

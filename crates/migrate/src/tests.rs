@@ -96,6 +96,22 @@ zone "open.example" {{ type primary; file "/z/open"; allow-transfer {{ !{{ !192.
 }
 
 #[test]
+fn whoever_wants_reports_still_gets_them() {
+    let found = bind("options { recursion no; send-report-channel Er.Example.NET.; };");
+    has(&found, &["report-channel = \"er.example.net\""]);
+    assert_eq!(outcomes(&found, "send-report-channel"), [Outcome::Translated]);
+    let found = bind("options { recursion no; send-report-channel .; };");
+    assert_eq!(outcomes(&found, "send-report-channel"), [Outcome::Unneeded]);
+    assert!(!found.toml.contains("report-channel"), "{}", found.toml);
+    let zone = "zone \"a.example\" { type primary; file \"a\"; send-report-channel er.example; };";
+    let found = bind(&format!("options {{ recursion no; }}; {zone}"));
+    assert_eq!(outcomes(&found, "send-report-channel"), [Outcome::Missing], "of one zone alone");
+    let found = of(PeerProgram::Unbound, &[("/u/unbound.conf", "server:\n  dns-error-reporting: yes\n")]);
+    has(&found, &["error-reporting = true"]);
+    assert_eq!(outcomes(&found, "dns-error-reporting"), [Outcome::Translated]);
+}
+
+#[test]
 fn recursion_of_bind_keeps_who_may_ask_and_whom_is_asked() {
     let found = bind(
         r#"options { allow-recursion { !10.9.0.0/16; 10/8; localnets; }; forwarders { 192.0.2.53; 192.0.2.54 port 5353; };

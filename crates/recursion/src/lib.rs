@@ -16,6 +16,7 @@
 //! | `access` | says who may ask |
 //! | `local` | answers special-use names and local data |
 //! | `validation` | has answers validated before anybody gets them |
+//! | `reports` | tells who is named for that what cannot be resolved or validated (RFC 9567) |
 //! | `sentinel` | tells clients whether a key is a trust anchor (RFC 8509) |
 //! | `private` | keeps private addresses out of answers from outside |
 //! | `dns64` | makes AAAA records of A records |
@@ -37,6 +38,7 @@ mod prefix;
 mod private;
 mod pursuit;
 mod realms;
+mod reports;
 mod sentinel;
 mod service;
 mod settler;
@@ -50,11 +52,12 @@ pub use inspect::{CachedAnswer, Inspection};
 pub use local::{
     Below, LocalAnswer, LocalConfig, LocalNames, LocalRecord, LocalRecordFault, SpecialName, SpecialOff,
 };
-pub use policy::{PolicyConfig, PolicyFault, ValidationConfig};
+pub use policy::{PolicyConfig, PolicyFault, ReportLimits, ValidationConfig};
 pub use prefix::{Prefix, PrefixFault};
 pub use private::{PrivateAddresses, PrivateConfig};
 pub use realms::Domain;
+pub use reports::Unreported;
 pub use service::{FailureReport, Lookups, Service};
 pub use settler::{Settler, Waiter};
-pub use stats::{RecursionStats, SharedCount, ValidationStats};
+pub use stats::{RecursionStats, ReportStats, SharedCount, ValidationStats};
 pub use validation::{Validations, Verdict};

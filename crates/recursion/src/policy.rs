@@ -39,6 +39,17 @@ pub struct PolicyConfig {
     pub max_chain: u8,
     /// How answers are validated, for the [domains](Domain) that want it.
     pub validation: ValidationConfig,
+    /// How much is reported of what cannot be resolved or validated (RFC 9567); `None`: nothing.
+    pub reports: Option<ReportLimits>,
+}
+
+/// How much is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReportLimits {
+    /// Reports in one second, at the most.
+    pub per_second: usize,
+    /// Seconds between two reports of the same, at the least: the cache may hold the answer to the first one for longer.
+    pub interval: u32,
 }
 
 /// How answers are validated.
@@ -109,6 +120,7 @@ pub(crate) struct Policy {
     pub(crate) prefetch: bool,
     pub(crate) max_chain: u8,
     pub(crate) validation: ValidationConfig,
+    pub(crate) reports: Option<ReportLimits>,
 }
 
 impl Policy {
@@ -127,6 +139,7 @@ impl Policy {
             prefetch: config.prefetch,
             max_chain: config.max_chain,
             validation: config.validation.clone(),
+            reports: config.reports,
         })
     }
 }

@@ -123,7 +123,7 @@ impl Service {
     /// Goes as far as what is known leads.
     pub(crate) fn pursue(&self, policy: &Policy, pursuit: &mut Pursuit, now: Now) -> Step {
         loop {
-            let (piece, leads_to) = match self.known(policy, &pursuit.next, pursuit.client, now) {
+            let (piece, leads_to) = match self.known(policy, &pursuit.next, Some(pursuit.client), now) {
                 Known::Answer(piece) => (piece, None),
                 // Further links are asked for with what is behind them, as many as a server follows at once.
                 Known::Link(..) if pursuit.links.is_some() => return Step::Ask { stale: false },

@@ -20,6 +20,7 @@ use crate::message::Message;
 use crate::policy::{Policy, PolicyConfig, PolicyFault};
 use crate::pursuit::Pursuit;
 use crate::realms::Realm;
+use crate::reports::Reports;
 use crate::sentinel;
 use crate::settler::{Settler, Waiter};
 use crate::stats::RecursionStats;
@@ -50,6 +51,8 @@ pub struct Service {
     pub(crate) bogus: BogusAnswers,
     /// What was proven not to be there.
     pub(crate) denials: ProvenDenials,
+    /// What was reported a short time ago.
+    pub(crate) reports: Reports,
 }
 
 /// Takes note of questions that get SERVFAIL, and why, for an operator who asks. Must not block.
@@ -105,6 +108,7 @@ impl Service {
             unvalidated: Queue::default(),
             bogus: BogusAnswers::default(),
             denials,
+            reports: Reports::default(),
         }))
     }
 
@@ -266,8 +270,14 @@ impl Service {
         self.fetch(inquiry, client, None);
     }
 
-    /// Looks for the answer to a question.
-    pub(crate) fn known(&self, policy: &Policy, inquiry: &Inquiry, client: ClientPrefix, now: Now) -> Known {
+    /// Looks for the answer to a question. One in use by a client is fetched anew before its time is up.
+    pub(crate) fn known(
+        &self,
+        policy: &Policy,
+        inquiry: &Inquiry,
+        client: Option<ClientPrefix>,
+        now: Now,
+    ) -> Known {
         let mut hashed = HashedName::new();
         hashed.set(self.cache.key(), inquiry.name.as_name());
         let Some(realm) = policy.realms.of(&hashed, inquiry.qtype) else { return Known::NoRule };
@@ -277,7 +287,7 @@ impl Service {
         let found = fetch_all(inquiry, realm, &mut room, |room| self.cache.lookup(&key, now, room));
         let stale = match found {
             Some((piece, hit)) if matches!(hit.freshness, Freshness::Fresh(_)) => {
-                if hit.prefetch && policy.prefetch {
+                if let Some(client) = client.filter(|_| hit.prefetch && policy.prefetch) {
                     self.prefetch(*inquiry, client);
                 }
                 return Known::Answer(piece);
@@ -328,7 +338,7 @@ impl Service {
 
     /// An answer that has expired but may still be served.
     pub(crate) fn stale(&self, policy: &Policy, pursuit: &Pursuit, now: Now) -> Option<Piece> {
-        match self.known(policy, &pursuit.next, pursuit.client, now) {
+        match self.known(policy, &pursuit.next, Some(pursuit.client), now) {
             Known::Answer(piece) => Some(piece),
             Known::Failure(stale) | Known::Nothing(stale) => stale,
             Known::Link(..) | Known::Bogus(_) | Known::NoRule => None,

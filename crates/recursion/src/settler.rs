@@ -7,7 +7,7 @@ use std::time::Instant;
 use cache::Now;
 use engine::{Refusal, Ticket};
 use resolver::{
-    Answer, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ReplyFault, ShedReason,
+    Answer, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, ReplyFault, ReportAgent, ShedReason,
 };
 use wire::edns::ErrorInfo;
 use wire::{LowerNameBuf, Rcode, Ttl};
@@ -127,6 +127,7 @@ fn nothing(inquiry: &Inquiry) -> Arc<Answer> {
         negative_ttl: Some(Ttl::from_secs(WITHHELD_TTL)),
         leads_to: None,
         by: None,
+        agent: None,
         referrals: Vec::new(),
     })
 }
@@ -187,7 +188,10 @@ impl Outlet for Settler {
                 let trusts_ad = realm.is_some_and(Realm::trusts_ad);
                 (Piece { info, ..shared(answer, trusts_ad) }, answer.leads_to)
             }
-            LookupOutcome::Failed(failure) => return self.service.fail(&policy, waiting, failure, now),
+            LookupOutcome::Failed(failure) => {
+                let agent = waiting.pursuit.budget.take_agent();
+                return self.service.fail(&policy, waiting, failure, agent.as_deref(), now);
+            }
         };
         self.service.resume(&policy, waiting, piece, leads_to, now);
     }
@@ -237,12 +241,28 @@ impl Service {
         if let Some(LookupRequest { waiter: Waiter { who: Who::Client(waiting), .. }, .. }) =
             self.request(request)
         {
-            self.fail(policy, waiting, LookupFailure::Shed(ShedReason::Queue), now);
+            self.fail(policy, waiting, LookupFailure::Shed(ShedReason::Queue), None, now);
         }
     }
 
-    /// A client's question came to nothing; an old answer will do, if there is one.
-    pub(crate) fn fail(&self, policy: &Policy, waiting: Box<Waiting>, failure: LookupFailure, now: Now) {
+    /// A client's question came to nothing; an old answer will do, if there is one. If the servers have named an agent for
+    /// that, it is told.
+    pub(crate) fn fail(
+        &self,
+        policy: &Policy,
+        waiting: Box<Waiting>,
+        failure: LookupFailure,
+        agent: Option<&ReportAgent>,
+        now: Now,
+    ) {
+        let failed = waiting.pursuit.next;
+        self.tell_failure(policy, waiting, failure, now);
+        if let (Some(agent), Some(error)) = (agent, refusal(failure).info) {
+            self.report(policy, &failed, error, agent, now);
+        }
+    }
+
+    fn tell_failure(&self, policy: &Policy, waiting: Box<Waiting>, failure: LookupFailure, now: Now) {
         if let Some(piece) = self.stale(policy, &waiting.pursuit, now) {
             return self.resume(policy, waiting, piece, None, now);
         }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::reports::Unreported;
+
 /// A number that any thread adds to.
 #[derive(Debug, Default)]
 pub struct SharedCount(AtomicU64);
@@ -52,6 +54,32 @@ pub struct RecursionStats {
     pub failures: SharedCount,
     /// What came of validating.
     pub validation: ValidationStats,
+    /// What was reported of failures.
+    pub reports: ReportStats,
+}
+
+/// What was reported of failures to whom the servers of the zone name (RFC 9567).
+#[derive(Debug, Default)]
+pub struct ReportStats {
+    /// Reports sent.
+    pub sent: SharedCount,
+    unreported: [SharedCount; Unreported::ALL.len()],
+}
+
+impl ReportStats {
+    /// What was not reported for this reason.
+    pub fn unreported(&self, why: Unreported) -> &SharedCount {
+        let [agent, report, length, local, repeated, rate, queue] = &self.unreported;
+        match why {
+            Unreported::Agent => agent,
+            Unreported::Report => report,
+            Unreported::Length => length,
+            Unreported::Local => local,
+            Unreported::Repeated => repeated,
+            Unreported::Rate => rate,
+            Unreported::Queue => queue,
+        }
+    }
 }
 
 /// What became of answers that were to be validated; each counts once, however many clients wait for it.

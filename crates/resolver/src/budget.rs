@@ -6,9 +6,11 @@ use std::time::Instant;
 use wire::LowerName;
 
 use crate::config::BudgetLimits;
+use crate::inquiry::ReportAgent;
 
-/// What a client's query has spent. Its clones share it: whoever asks on behalf of the same query, for the target of an
-/// alias or once more, hands it on in [`LookupRequest::budget`](crate::LookupRequest::budget). It is never reset.
+/// What a client's query has spent, and who is to hear of its failure. Its clones share it: whoever asks on behalf of the same
+/// query, for the target of an alias or once more, hands it on in [`LookupRequest::budget`](crate::LookupRequest::budget). It
+/// is never reset.
 #[derive(Clone, Debug, Default)]
 pub struct Budget {
     spent: Arc<Mutex<Spent>>,
@@ -16,7 +18,7 @@ pub struct Budget {
     is_for_proofs: bool,
 }
 
-/// What has been spent.
+/// What is shared.
 #[derive(Clone, Debug, Default)]
 struct Spent {
     since: Option<Instant>,
@@ -29,6 +31,8 @@ struct Spent {
     minimised: u16,
     /// Queries to the servers of each zone.
     zones: Vec<(Box<[u8]>, u16)>,
+    /// Whom the servers want to be told that it failed there.
+    agent: Option<Box<ReportAgent>>,
 }
 
 /// Which part of a budget is spent: see [`BudgetLimits`].
@@ -74,6 +78,19 @@ impl Budget {
     /// Whether both are of the same client's query.
     pub fn is_same(&self, other: &Budget) -> bool {
         Arc::ptr_eq(&self.spent, &other.spent)
+    }
+
+    /// Whom the servers of a zone want to be told, if a lookup that was paid from this has failed there (RFC 9567). Told once.
+    pub fn take_agent(&self) -> Option<Box<ReportAgent>> {
+        self.lock().agent.take()
+    }
+
+    /// A lookup has failed at servers that want this agent to be told. What a validator asks for is for the validator to
+    /// judge.
+    pub(crate) fn failed_at(&self, agent: Box<ReportAgent>) {
+        if !self.is_for_proofs {
+            self.lock().agent = Some(agent);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Spent> {

@@ -111,6 +111,16 @@ pub enum ForwarderRequest<W> {
     Configure(Box<ForwardConfig>),
 }
 
+/// Whom the servers of a zone want to be told of what cannot be resolved or validated there (RFC 9567). Nobody has proven
+/// that: it stands in OPT, which is not signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportAgent {
+    /// The agent domain; never the root.
+    pub domain: LowerNameBuf,
+    /// The zone whose servers say so.
+    pub zone: LowerNameBuf,
+}
+
 /// Where outcomes go.
 pub trait Outlet: Send + 'static {
     /// A client that waits.

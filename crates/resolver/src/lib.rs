@@ -53,7 +53,7 @@ pub use copy::{LocalCopy, ZoneCopy};
 pub use forwarder::Forwarder;
 pub use inquiry::{
     AnsweredBy, ClientPrefix, ForwarderRequest, Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet,
-    ShedReason,
+    ReportAgent, ShedReason,
 };
 pub use query::Misfit;
 pub use random::{ChaCha, Random};

@@ -3,7 +3,7 @@
 use wire::edns::{Edns, OptWriter, OptionCode};
 use wire::message::{Builder, Compressor, Header, Parser};
 use wire::name::MAX_NAME;
-use wire::{Name, NameBuf, Rcode, Type};
+use wire::{LowerNameBuf, Name, NameBuf, Rcode, Type};
 
 use crate::inquiry::Inquiry;
 use crate::random::Random;
@@ -105,6 +105,8 @@ pub(crate) struct Reply {
     pub(crate) edns: bool,
     /// The server's cookie.
     pub(crate) cookie: Option<Vec<u8>>,
+    /// The agent domain that the server names (RFC 9567 §5), unless that is none: nothing, the root, or no name.
+    pub(crate) agent: Option<Box<LowerNameBuf>>,
     /// It repeats the question; errors of old servers may not.
     pub(crate) question: bool,
     /// The question's name has the letter case that was sent.
@@ -125,6 +127,7 @@ pub(crate) fn read(message: &[u8], sent: &Sent<'_>) -> Result<Reply, Misfit> {
         truncated: header.truncated(),
         edns: false,
         cookie: None,
+        agent: None,
         question: false,
         same_case: true,
     };
@@ -159,9 +162,16 @@ pub(crate) fn read(message: &[u8], sent: &Sent<'_>) -> Result<Reply, Misfit> {
             }
             reply.cookie = SERVER_COOKIE.contains(&server.len()).then(|| server.to_vec());
         }
+        reply.agent = edns.option(OptionCode::REPORT_CHANNEL).and_then(agent_domain);
         break;
     }
     Ok(reply)
+}
+
+/// The agent domain of a Report-Channel option: one name, uncompressed. With the root reporting is off (RFC 9567 §6.1).
+fn agent_domain(option: &[u8]) -> Option<Box<LowerNameBuf>> {
+    let name = Name::from_wire(option).ok().filter(|name| !name.is_root())?;
+    Some(Box::new(name.to_lower()))
 }
 
 #[cfg(test)]
@@ -220,6 +230,15 @@ mod tests {
         assert_eq!(read(header.as_bytes(), &sent), Err(Misfit::Question));
         header.set_rcode(Rcode::FORMERR);
         assert_eq!(read(header.as_bytes(), &sent).map(|reply| reply.question), Ok(false));
+    }
+
+    #[test]
+    fn an_agent_domain_is_one_whole_name_and_not_the_root() {
+        let read = |option: &[u8]| agent_domain(option).map(|name| name.to_string());
+        assert_eq!(read(b"\x05Agent\x07example\0"), Some("agent.example.".into()));
+        for none in [&b""[..], b"\0", b"\x05agent", b"\x05agent\0\0", b"\x05agent\xc0\x0c"] {
+            assert_eq!(read(none), None, "{none:?}");
+        }
     }
 
     #[test]

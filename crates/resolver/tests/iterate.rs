@@ -35,13 +35,14 @@
 //! count NAME N                           a counter
 //! ended www.example. A RCODE             a lookup of that has ended so
 //! step 1 TEXT                            the next step in client 1's trace
+//! agent 1 DOMAIN for ZONE, agent 1 none  who wants to be told if its answer is bogus, or that it has none
 //! ```
 //!
 //! Ways: `silent`, `closed` (nothing listens there), `slow=MS`, `refused`, `servfail`, `upward` (refers to the root), `empty` (has nothing to say),
 //! `cache` (answers as a cache does), `no-aa`, `tc`, `always-tc`, `no-tcp`,
 //! `refuses-tcp`, `formerr`, `notimp` and `badvers` (to queries with OPT), `always-formerr`, `badcookie`,
 //! `refer-to=ZONE`, `adds-authority=ZONE` and `adds-answer=NAME` (lies beside what is true), `always-badcookie`,
-//! `denies-ents`, `refuses-ents` (names in between).
+//! `denies-ents`, `refuses-ents` (names in between), `agent=DOMAIN` (names an agent, RFC 9567).
 
 mod internet;
 #[path = "iterate/play.rs"]
@@ -58,4 +59,4 @@ macro_rules! scenarios {
     )*};
 }
 
-scenarios! { referrals glue servers minimise budgets attacks aliases changes traces second copies }
+scenarios! { referrals glue servers minimise budgets attacks aliases changes traces second copies agents }

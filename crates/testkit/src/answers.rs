@@ -122,6 +122,17 @@ impl Expected {
 }
 
 impl Served {
+    /// The zone that a question goes to, loaded or not (RFC 1034 §4.3.2 step 2); DS is the parent's to answer (RFC 4035
+    /// §3.1.4.1).
+    pub fn apex_for(&self, name: Name<'_>, qtype: Type) -> Option<NameBuf> {
+        let Served { zones, unloaded, .. } = self;
+        let apexes: Vec<NameBuf> = zones.iter().map(|z| z.apex().to_buf()).chain(unloaded.clone()).collect();
+        let own = longest_match(&apexes, name)?;
+        let others: Vec<NameBuf> = apexes.into_iter().filter(|apex| apex.as_name() != name).collect();
+        let above = longest_match(&others, name).filter(|_| qtype == Type::DS);
+        Some(above.unwrap_or(own))
+    }
+
     /// Answers a question.
     pub fn answer(&self, qname: Name<'_>, qtype: Type, dnssec_ok: bool) -> Result<Expected, NoAnswer> {
         let sig_ttls_unknown = !self.zones.iter().all(ModelZone::is_signed);
@@ -191,15 +202,9 @@ fn star(name: NameBuf) -> Option<NameBuf> {
 }
 
 impl<'a> Out<'a> {
-    /// RFC 1034 §4.3.2 step 2; DS is the parent's to answer (RFC 4035 §3.1.4.1).
     fn zone_for(&self, name: Name<'_>) -> Result<&'a ModelZone, NoAnswer> {
-        let Served { zones, unloaded, .. } = self.served;
-        let apexes: Vec<NameBuf> = zones.iter().map(|z| z.apex().to_buf()).chain(unloaded.clone()).collect();
-        let own = longest_match(&apexes, name).ok_or(NoAnswer::NoZone)?;
-        let others: Vec<NameBuf> = apexes.into_iter().filter(|apex| apex.as_name() != name).collect();
-        let above = longest_match(&others, name).filter(|_| self.qtype == Type::DS);
-        let apex = above.unwrap_or(own);
-        zones.iter().find(|zone| zone.apex() == apex.as_name()).ok_or(NoAnswer::NotLoaded)
+        let apex = self.served.apex_for(name, self.qtype).ok_or(NoAnswer::NoZone)?;
+        self.served.zones.iter().find(|zone| zone.apex() == apex.as_name()).ok_or(NoAnswer::NotLoaded)
     }
 
     /// RFC 1034 §4.3.2 step 3, from the apex down, label by label.

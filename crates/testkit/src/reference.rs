@@ -22,6 +22,8 @@ pub struct Reference {
     pub version: Option<Vec<u8>>,
     /// The same for `id.server`.
     pub id: Option<Vec<u8>>,
+    /// The agent domain that is named in replies from zones that it is not in (RFC 9567).
+    pub agent: Option<NameBuf>,
 }
 
 /// What a reply has to be.
@@ -45,6 +47,7 @@ const NOT_SUPPORTED: u16 = 21;
 const NSID: u16 = 3;
 const KEEPALIVE: u16 = 11;
 const EXTENDED_ERROR: u16 = 15;
+const REPORT_CHANNEL: u16 = 18;
 
 /// Bytes of OPT without options.
 const OPT_LEN: usize = 11;
@@ -59,7 +62,7 @@ impl Reference {
     pub fn check(&self, packet: &[u8], reply: Option<&[u8]>) {
         let Some((read, reply)) = spoken(packet, reply) else { return };
         let expected = self.due(&read);
-        self.check_frame(packet, &reply, &expected, true);
+        self.check_frame(packet, &reply, &expected, None);
         assert!(!reply.header.truncated(), "TC, and everything fits");
         check_records(&reply, &expected);
     }
@@ -73,10 +76,9 @@ impl Reference {
         self.check(packet, whole);
         let Some((read, reply)) = spoken(packet, reply) else { return };
         let expected = self.due(&read);
-        self.check_frame(packet, &reply, &expected, false);
-        let (Some(whole), limit) = (whole.map(decode), self.limit(&read, room)) else {
-            panic!("no whole reply")
-        };
+        let limit = self.limit(&read, room);
+        self.check_frame(packet, &reply, &expected, Some(limit));
+        let Some(whole) = whole.map(decode) else { panic!("no whole reply") };
         assert!(reply.bytes.len() <= limit, "{} bytes, more than {limit}", reply.bytes.len());
         let needed = needed(&whole, expected.sections.cut) + self.opt_len(&read);
         if needed > limit {
@@ -169,8 +171,8 @@ impl Reference {
         Some(Due { read, sections, class: Class::CH, info: None })
     }
 
-    /// Header, question, OPT and TSIG.
-    fn check_frame(&self, packet: &[u8], reply: &Decoded, expected: &Due<'_>, stream: bool) {
+    /// Header, question, OPT and TSIG. A datagram has at most `limit` bytes.
+    fn check_frame(&self, packet: &[u8], reply: &Decoded, expected: &Due<'_>, limit: Option<usize>) {
         let Due { read, sections, info, .. } = expected;
         // The code speaks of the end of a chain (RFC 6604 §3); who is out of room before it does not know.
         let unknown = reply.header.truncated() && sections.is_chain() && reply.rcode == Rcode::NOERROR;
@@ -190,7 +192,19 @@ impl Reference {
         let nsid = |wants: Wants| {
             wants.nsid && !(no_room && reply.opt.as_ref().is_some_and(|opt| opt.options.is_empty()))
         };
-        let opt = read.opt.map(|wants| self.opt(Wants { nsid: nsid(wants), ..wants }, *info, stream));
+        let stream = limit.is_none();
+        let mut opt = read.opt.map(|wants| self.opt(Wants { nsid: nsid(wants), ..wants }, *info, stream));
+        if let (Some(opt), Some(agent)) = (&mut opt, self.agent_for(read)) {
+            let agent = agent.as_name().as_wire().to_vec();
+            // Nothing makes room for it.
+            let is_there =
+                reply.opt.iter().flat_map(|opt| &opt.options).any(|(code, _)| *code == REPORT_CHANNEL);
+            let option = 4 + agent.len();
+            let without = reply.bytes.len() - if is_there { option } else { 0 };
+            if limit.is_none_or(|limit| without + option <= limit) {
+                opt.options.push((REPORT_CHANNEL, agent));
+            }
+        }
         assert_eq!(reply.opt, opt, "OPT");
         match key {
             None => assert!(reply.tsig.is_none(), "a TSIG out of nothing"),
@@ -203,6 +217,16 @@ impl Reference {
                 assert!(reply.tsig == Some(tsig) || reply.tsig.is_none() && !fits, "{:?}", reply.tsig);
             }
         }
+    }
+
+    /// The agent that a reply names: one from a zone that it is not in (RFC 9567 §6.2, §8.1).
+    fn agent_for(&self, read: &Read) -> Option<NameBuf> {
+        let asks = read.question.as_ref().filter(|_| read.opcode == 0 && read.tsig.is_none())?;
+        let goes_on = !read.malformed && read.opt.is_some_and(|wants| wants.version == 0);
+        let is_data =
+            !matches!(asks.qtype, Type::AXFR | Type::IXFR) && matches!(asks.qclass, Class::IN | Class::ANY);
+        let zone = self.served.apex_for(asks.name.as_name(), asks.qtype).filter(|_| goes_on && is_data)?;
+        self.agent.filter(|agent| !agent.as_name().is_at_or_below(zone.as_name()))
     }
 
     /// OPT of a reply (RFC 6891 §6.1.1, §7): DO comes back (RFC 3225 §3), options only where they were asked for.

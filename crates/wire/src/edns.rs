@@ -22,6 +22,8 @@ impl OptionCode {
     pub const PADDING: OptionCode = OptionCode(12);
     /// Extended error (RFC 8914).
     pub const EXTENDED_ERROR: OptionCode = OptionCode(15);
+    /// Report channel: who wants to be told of what fails (RFC 9567).
+    pub const REPORT_CHANNEL: OptionCode = OptionCode(18);
     /// Zone version (RFC 9660).
     pub const ZONEVERSION: OptionCode = OptionCode(19);
 }

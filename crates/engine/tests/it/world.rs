@@ -66,6 +66,8 @@ impl World {
             // More than a datagram without EDNS holds.
             version: Some(vec![b'v'; 600]),
             id: Some(b"one".to_vec()),
+            // In some of the zones and in others not.
+            agent: Some(name("er.example.com.")),
         };
         let text = |text: &Option<Vec<u8>>| text.as_deref().map(Into::into);
         let config = Config {
@@ -73,6 +75,7 @@ impl World {
             nsid: reference.nsid.as_slice().into(),
             keepalive: reference.keepalive,
             identity: Identity { version: text(&reference.version), id: text(&reference.id) },
+            report_channel: reference.agent,
         };
         let engine = Arc::new(Engine::new(Zones::new(Arc::new(catalog)), Sources::default(), config));
         let mut names: Vec<NameBuf> = lands.iter().flat_map(|land| model(land).all()).collect();

@@ -79,6 +79,11 @@ const RULES: &[NamedRule] = &[
             "see `queue` and `forward-in-flight` of [updates], which bound changes and what is passed on",
         ),
     ),
+    ("send-report-channel", Rule::Text(Section::Server, "report-channel")),
+    (
+        "log-report-channel",
+        Rule::Same(&["no"], "nomen logs no reports as such; `queries` of [log] has all queries"),
+    ),
     ("send-cookie", Rule::Switch(Section::Resolver, "cookies")),
     ("querylog", Rule::Switch(Section::Log, "queries")),
     ("directory", Rule::Unneeded("paths in the printed configuration are whole")),
@@ -321,6 +326,7 @@ fn option(work: &mut Work, frame: &Frame<'_>, statement: &Statement) {
             }
             None => work.ledger.unneeded(statement, "nomen has no empty zone of this name"),
         },
+        "send-report-channel" => report_channel(work, statement),
         "prefetch" if work.nomen.resolver.is_some() => {
             let on = statement.value() != "0";
             work.recurse().switch("prefetch", on);
@@ -443,6 +449,18 @@ fn transfer_rate(work: &mut Work, statement: &Statement) {
     work.number(statement, Section::Transfers, "incoming-min-rate", rate);
     if minutes.is_some_and(|minutes| minutes != 1) {
         work.ledger.differs(statement, "`incoming-min-rate` of [transfers] is of every single minute");
+    }
+}
+
+/// Who wants reports; the root is nobody.
+fn report_channel(work: &mut Work, statement: &Statement) {
+    match domain(statement.value()).as_deref() {
+        Some(".") => work.ledger.unneeded(statement, "it names nobody"),
+        Some(name) => {
+            work.nomen.server.text("report-channel", name);
+            work.in_key(statement, Section::Server, "report-channel");
+        }
+        None => work.not_understood(statement),
     }
 }
 

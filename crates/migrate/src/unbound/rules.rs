@@ -46,6 +46,7 @@ pub(super) const RULES: &[NamedRule] = &[
     ("tcp-reuse-timeout", Rule::Time(Section::Resolver, "connection-idle-timeout", 1)),
     ("do-ip4", Rule::Switch(Section::Resolver, "iterate-ipv4")),
     ("do-ip6", Rule::Switch(Section::Resolver, "iterate-ipv6")),
+    ("dns-error-reporting", Rule::Switch(Section::Resolver, "error-reporting")),
     ("max-query-restarts", Rule::Number(Section::Resolver, "max-rule-chain")),
     ("log-queries", Rule::Switch(Section::Log, "queries")),
     ("infra-cache-numhosts", Rule::Number(Section::Resolver, "known-servers")),

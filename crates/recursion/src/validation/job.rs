@@ -24,6 +24,8 @@ pub(super) struct Job {
     heard: Vec<(Need, AnsweredBy)>,
     /// What the first answer was found to be, if there is a second one, or is to be.
     pub(super) first: Option<Validated>,
+    /// Why the first answer is bogus, if it is.
+    pub(super) fault: Option<BogusReason>,
     /// Signatures verified when it began, and those of them that were not good.
     before: [u32; 2],
     /// What referrals brought and was not looked at: an answer, and which of its referrals.
@@ -56,6 +58,7 @@ impl Unread {
             outlived: false,
             heard: Vec::new(),
             first: None,
+            fault: None,
             referrals: Vec::new(),
         };
         job.note_referrals(&answer);

@@ -35,7 +35,7 @@ use dnssec::{
 };
 use resolver::{
     Answer, AnsweredBy, Budget, ClientPrefix, Inquiry, LookupFailure, LookupOutcome, LookupRequest,
-    ReplyFault, ShedReason,
+    ReplyFault, ReportAgent, ShedReason,
 };
 use wire::{Class, LowerNameBuf, NameBuf, Ttl, Type};
 
@@ -218,15 +218,22 @@ impl Service {
             }
             None => {
                 self.stats().validation.shed.add();
-                self.give_up(policy, who, LookupFailure::Shed(ShedReason::Queue), now);
+                self.give_up(policy, who, LookupFailure::Shed(ShedReason::Queue), None, now);
             }
         }
     }
 
     /// Whoever waits for an answer gets none.
-    fn give_up(&self, policy: &Policy, who: Who, failure: LookupFailure, now: Now) {
+    fn give_up(
+        &self,
+        policy: &Policy,
+        who: Who,
+        failure: LookupFailure,
+        agent: Option<&ReportAgent>,
+        now: Now,
+    ) {
         match who {
-            Who::Client(waiting) => self.fail(policy, waiting, failure, now),
+            Who::Client(waiting) => self.fail(policy, waiting, failure, agent, now),
             who => Waiter::new(who).told(LookupOutcome::Failed(failure)),
         }
     }
@@ -554,14 +561,14 @@ impl Validations {
         let gone: Vec<Candidate> = underway.candidates.extract_if(.., |one| leaves(one)).collect();
         drop(state);
         for candidate in gone {
-            self.service.give_up(turn.policy, candidate.who, failure, turn.at.cache);
+            self.service.give_up(turn.policy, candidate.who, failure, None, turn.at.cache);
         }
         true
     }
 
     /// A job cannot be finished.
     fn fail(&self, turn: &Turn<'_>, id: u64, failure: LookupFailure) {
-        let Some(Underway { candidates, job, .. }) = lock(&self.state).remove(id) else { return };
+        let Some(Underway { received, candidates, job, .. }) = lock(&self.state).remove(id) else { return };
         self.stats().unfinished.add();
         // That a client's time is over says nothing about the servers, which were asked by the forwarder.
         let of_servers = is_of_servers(failure) && failure != LookupFailure::TimedOut;
@@ -572,8 +579,11 @@ impl Validations {
                 self.service.keep_failure(turn.policy, &inquiry, None, turn.at.cache);
             }
         }
+        let mut agent = received.agent.as_deref();
         for candidate in candidates {
-            self.service.give_up(turn.policy, candidate.who, failure, turn.at.cache);
+            let is_client = matches!(candidate.who, Who::Client(_));
+            let agent = agent.take_if(|_| is_client);
+            self.service.give_up(turn.policy, candidate.who, failure, agent, turn.at.cache);
         }
     }
 
@@ -586,6 +596,9 @@ impl Validations {
 
     /// It is known what an answer is. If it is bogus, another server may have a better one.
     fn done(&self, turn: &Turn<'_>, id: u64, mut job: Box<Job>, validated: Validated) {
+        if let Security::Bogus(reason) = validated.security {
+            job.fault.get_or_insert(reason);
+        }
         match (validated.security, job.first.take()) {
             (Security::Bogus(_), Some(first)) => self.finish(turn, id, job, first),
             (Security::Bogus(reason), None) if job.is_at_fault(reason, &validated, turn) => {
@@ -663,7 +676,7 @@ impl Validations {
             self.service.learn_wildcards(turn.policy, &job.inquiry, proven, turn.at.cache);
         }
         let form = Mutex::new(Form::of(job.validator.response(), &validated));
-        let Job { answer, asked, budget, .. } = *job;
+        let Job { answer, inquiry, asked, budget, fault, .. } = *job;
         let mut state = lock(&self.state);
         let Some(Underway { received, mut candidates, .. }) = state.remove(id) else { return };
         let finished = Arc::new(Finished { received, answer, form, validated, asked });
@@ -674,8 +687,14 @@ impl Validations {
             // It may not be the one that the work was begun for.
             waiting.pursuit.effort.get_or_insert(budget);
         }
+        let for_client = candidates.iter().any(|candidate| matches!(candidate.who, Who::Client(_)));
         for candidate in candidates {
             hand_over(&self.service, turn, &finished, candidate);
+        }
+        // Also where another server had a better answer: one of them has not, and no client will complain of it.
+        let fault = fault.filter(|reason| for_client && !matches!(reason, BogusReason::Limit(_)));
+        if let (Some(reason), Some(agent)) = (fault, &finished.received.agent) {
+            self.service.report(turn.policy, &inquiry, reason.extended_error(), agent, turn.at.cache);
         }
     }
 
@@ -721,7 +740,7 @@ fn hand_over(service: &Service, turn: &Turn<'_>, finished: &Finished, candidate:
     let negative_ttl = answer.negative_ttl.map(|ttl| form.cap(validated, ttl));
     let Ok((message, is_new)) = form.write(answer, validated, candidate.inquiry.dnssec_ok) else {
         let failure = LookupFailure::BadReply(ReplyFault::Malformed);
-        return service.give_up(policy, candidate.who, failure, now);
+        return service.give_up(policy, candidate.who, failure, answer.agent.as_deref(), now);
     };
     drop(form);
     // The beginning of a chain is no answer by itself.

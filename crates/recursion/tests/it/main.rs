@@ -8,6 +8,7 @@ mod denied;
 mod failures;
 mod joined;
 mod orders;
+mod reports;
 mod second;
 mod simulation;
 mod stale;

@@ -81,6 +81,7 @@ pub(crate) fn policy() -> PolicyConfig {
         prefetch: true,
         max_chain: 8,
         validation: ValidationConfig::default(),
+        reports: None,
     }
 }
 

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use recursion::{Domain, PolicyConfig, SpecialOff, Validations};
 use resolver::{
-    AnsweredBy, Inquiry, LookupFailure, LookupOutcome, ReferralProof, Scope, referral_proof, scrub,
+    AnsweredBy, Inquiry, LookupFailure, LookupOutcome, ReferralProof, ReportAgent, Scope, referral_proof,
+    scrub,
 };
 use testkit::name;
 use testkit::tree::{NOW, Reply as TreeReply, Tree, covered};
@@ -28,6 +29,8 @@ pub(crate) struct Validated {
     pub(crate) server: Server,
     /// Another server of the same zones, if there is one.
     pub(crate) second: Option<Server>,
+    /// The agent that the servers name, and the zone that they say it for.
+    pub(crate) agent: Option<[&'static str; 2]>,
     /// What a referral to a zone is made of, if answers come with the referrals that led to them.
     pub(crate) referral: Option<fn(TreeReply) -> TreeReply>,
     /// What was asked of them; a `!` in front: of the second.
@@ -62,6 +65,7 @@ impl Validated {
             validations,
             server: |_, reply| Some(reply),
             second: None,
+            agent: None,
             referral: None,
             asked: Vec::new(),
             wall: NOW.into(),
@@ -97,11 +101,16 @@ impl Validated {
             Ok(answer) => {
                 let last = if other_than.is_some() { 2 } else { 1 };
                 let by = Some(AnsweredBy::Server(([192, 0, 2, last], 53).into()));
-                let referrals = self.referrals(inquiry);
-                LookupOutcome::Answered(Arc::new(resolver::Answer { by, referrals, ..answer }))
+                let (agent, referrals) = (self.agent(), self.referrals(inquiry));
+                LookupOutcome::Answered(Arc::new(resolver::Answer { by, agent, referrals, ..answer }))
             }
             Err(fault) => LookupOutcome::Failed(LookupFailure::BadReply(fault)),
         }
+    }
+
+    fn agent(&self) -> Option<Box<ReportAgent>> {
+        let [domain, zone] = self.agent?.map(|text| name(text).as_name().to_lower());
+        Some(Box::new(ReportAgent { domain, zone }))
     }
 
     /// What the referrals on the way to an answer say of DS.

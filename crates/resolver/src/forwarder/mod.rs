@@ -290,10 +290,13 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
 
     /// Ends a lookup.
     fn end(&mut self, id: LookupId, outcome: LookupOutcome, now: Instant, actions: &mut Vec<Action>) {
-        let Some(lookup) = self.remove(id, now, actions) else { return };
+        let Some(mut lookup) = self.remove(id, now, actions) else { return };
         match &outcome {
             LookupOutcome::Answered(_) => self.stats.answered.add(1),
-            LookupOutcome::Failed(_) => self.stats.failed.add(1),
+            LookupOutcome::Failed(_) => {
+                self.stats.failed.add(1);
+                lookup.tell_of_agent();
+            }
         }
         let says_something = match &outcome {
             LookupOutcome::Answered(_) => true,

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use exchange::{Action, Link};
-use wire::{Header, Rcode};
+use wire::{Header, LowerNameBuf, Rcode};
 
 use super::Forwarder;
 use super::state::{LinkUse, Try, TryId};
-use crate::inquiry::{AnsweredBy, LookupOutcome, Outlet};
+use crate::inquiry::{AnsweredBy, LookupOutcome, Outlet, ReportAgent};
 use crate::query::{self, Misfit, Reply, Sent};
 use crate::random::Random;
+use crate::rules::{Rule, Way};
 use crate::scrub::{Answer, ReplyFault, Scope, scrub};
 use crate::server::Ability;
 use crate::servers::ServerId;
@@ -111,7 +112,14 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     }
 
     /// Decides what a reply that fits leads to.
-    fn judge(&mut self, id: TryId, message: &[u8], reply: Reply, now: Instant, actions: &mut Vec<Action>) {
+    fn judge(
+        &mut self,
+        id: TryId,
+        message: &[u8],
+        mut reply: Reply,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
         let Some(one) = self.tries.get(&id) else { return };
         let (server, after) = (one.server, now.saturating_duration_since(one.sent));
         let after = one.measurable.then_some(after);
@@ -121,6 +129,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
         if self.is_too_much(id, message, now, actions) {
             return;
+        }
+        if let Some(domain) = reply.agent.take() {
+            self.hear_of_agent(id, *domain);
         }
         let verdict = self.verdict(id, &reply);
         match verdict {
@@ -134,6 +145,21 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             Some(Verdict::Useless(fault)) => self.useless(id, reply.rcode, fault, now, actions),
             None => {}
         }
+    }
+
+    /// A server names the agent for reports of its zone (RFC 9567 §6.1). The option is between it and us: servers that ask
+    /// others name none for the names of others.
+    fn hear_of_agent(&mut self, id: TryId, domain: LowerNameBuf) {
+        let Some(one) = self.tries.get(&id) else { return };
+        let Some(lookup) = one.lookup.and_then(|id| self.lookups.get_mut(&id)) else { return };
+        let zone = match (&lookup.walk, self.rules.get(lookup.rule)) {
+            (Some(walk), _) => walk.cut.zone,
+            (None, Some(Rule { domain, way: Way::Forward { recursion_desired: false, .. } })) => {
+                domain.as_name().to_lower()
+            }
+            _ => return,
+        };
+        lookup.agent = Some((one.server, Box::new(ReportAgent { domain, zone })));
     }
 
     /// Counts a reply for the budget of its lookup, which ends if that is spent.
@@ -240,8 +266,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             };
             match scrub(message, &one.inquiry, rcode, &scope) {
                 Ok(answer) => {
-                    let answer =
-                        Answer { by: self.servers.address(server).map(AnsweredBy::Server), ..answer };
+                    let agent = self.lookups.get_mut(&lookup).and_then(|lookup| lookup.agent_of(server));
+                    let by = self.servers.address(server).map(AnsweredBy::Server);
+                    let answer = Answer { by, agent, ..answer };
                     self.note_reply(id, rcode, TraceVerdict::Answer, now);
                     self.forget(id, actions);
                     self.end(lookup, LookupOutcome::Answered(Arc::new(answer)), now, actions);

@@ -10,7 +10,7 @@ use wire::{NameBuf, Type};
 
 use crate::budget::{Budget, Overspent};
 use crate::delegations::Cut;
-use crate::inquiry::{AnsweredBy, ClientPrefix, Inquiry};
+use crate::inquiry::{AnsweredBy, ClientPrefix, Inquiry, ReportAgent};
 use crate::query::Opt;
 use crate::scrub::{ReferralProof, ReplyFault};
 use crate::select::Asked;
@@ -94,6 +94,8 @@ pub(super) struct Lookup<W> {
     pub(super) resume: Option<Instant>,
     /// Why the last reply could not be used.
     pub(super) fault: Option<ReplyFault>,
+    /// Whom the servers that are asked at the moment want to be told of failures, and which of them said so last.
+    pub(super) agent: Option<(ServerId, Box<ReportAgent>)>,
 }
 
 impl<W> Lookup<W> {
@@ -119,6 +121,7 @@ impl<W> Lookup<W> {
             tries: Vec::new(),
             resume: None,
             fault: None,
+            agent: None,
         }
     }
 
@@ -130,6 +133,20 @@ impl<W> Lookup<W> {
     /// The server whose answer is not wanted, if it is one's.
     pub(super) fn unwanted_server(&self) -> Option<SocketAddr> {
         self.other_than.and_then(AnsweredBy::server)
+    }
+
+    /// Whom this server wants to be told of failures, if that is what was heard last.
+    pub(super) fn agent_of(&mut self, server: ServerId) -> Option<Box<ReportAgent>> {
+        self.agent.take().filter(|(by, _)| *by == server).map(|(_, agent)| agent)
+    }
+
+    /// It has failed: the client that pays learns whom the servers want to be told.
+    pub(super) fn tell_of_agent(&mut self) {
+        if let (Some(budget), Some((_, agent))) = (&self.budget, self.agent.take())
+            && !self.clients.is_empty()
+        {
+            budget.failed_at(agent);
+        }
     }
 
     /// Whether the addresses of servers are being looked up for it.

@@ -18,7 +18,7 @@ use super::minimise::lifetime;
 use super::state::{Lookup, LookupId, Timer, TryId, Walk};
 use crate::config::{Minimisation, Upstream};
 use crate::delegations::{Cut, CutServer};
-use crate::inquiry::{AnsweredBy, Inquiry, LookupFailure, LookupOutcome, Outlet};
+use crate::inquiry::{AnsweredBy, Inquiry, LookupFailure, LookupOutcome, Outlet, ReportAgent};
 use crate::random::Random;
 use crate::rules::Way;
 use crate::scrub::{Answer, Referral, ReferralProof, ReferralScope, ReplyFault, Scope};
@@ -48,6 +48,15 @@ enum Next {
     Whole,
     /// It is the answer.
     Answer(Answer),
+}
+
+/// A response that is followed.
+struct Said<'m> {
+    message: &'m [u8],
+    /// Who it is from.
+    by: Option<AnsweredBy>,
+    /// Whom that server wants to be told if it is bogus.
+    agent: Option<Box<ReportAgent>>,
 }
 
 impl<O: Outlet, R: Random> Forwarder<O, R> {
@@ -86,7 +95,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let turn = self.random.below(cut.servers.len() as u32) as usize;
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         lookup.asked.clear();
-        lookup.fault = None;
+        (lookup.fault, lookup.agent) = (None, None);
         let whole = lookup.walk.as_ref().is_some_and(|walk| walk.whole);
         self.leave_zone(id, now, actions);
         let dead = {
@@ -140,7 +149,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         self.note(id, now, || TraceEvent::Copied { zone: Box::new(cut.zone.into()), rcode, verdict });
         let Ok(next) = next else { return false };
         self.stats.copied.add(1);
-        self.follow(id, &cut, (&message, Some(AnsweredBy::Copy)), next, now, actions);
+        let said = Said { message: &message, by: Some(AnsweredBy::Copy), agent: None };
+        self.follow(id, &cut, said, next, now, actions);
         true
     }
 
@@ -299,7 +309,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             server.on_good_reply();
         }
         let by = self.servers.address(server).map(AnsweredBy::Server);
-        self.follow(lookup_id, &cut, (message, by), next, now, actions);
+        let lookup = self.lookups.get_mut(&lookup_id).filter(|_| matches!(next, Next::Answer(_)));
+        let agent = lookup.and_then(|lookup| lookup.agent_of(server));
+        self.follow(lookup_id, &cut, Said { message, by, agent }, next, now, actions);
     }
 
     /// Goes where a response leads that those who serve `cut` have given, or the copy of that zone.
@@ -307,11 +319,12 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         &mut self,
         id: LookupId,
         cut: &Cut,
-        (message, by): (&[u8], Option<AnsweredBy>),
+        said: Said<'_>,
         next: Next,
         now: Instant,
         actions: &mut Vec<Action>,
     ) {
+        let Said { message, by, agent } = said;
         let walk = self.lookups.get(&id).and_then(|lookup| lookup.walk.as_ref());
         let part = walk.map(|walk| walk.question.name);
         match next {
@@ -329,7 +342,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             Next::Answer(answer) => {
                 let lookup = self.lookups.get_mut(&id);
                 let referrals = lookup.map(|lookup| std::mem::take(&mut lookup.referrals));
-                let answer = Answer { by, referrals: referrals.unwrap_or_default(), ..answer };
+                let answer = Answer { by, agent, referrals: referrals.unwrap_or_default(), ..answer };
                 self.learn_start(id, cut, message, &answer, now);
                 let above = part.as_ref().and_then(|part| part.as_lower().parent());
                 self.learn_uncut(above, cut, || lifetime(&answer), now);

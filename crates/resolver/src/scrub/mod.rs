@@ -14,7 +14,7 @@ use wire::message::{Builder, Compressor, Full, Header, MAX_MESSAGE, Offset, Owne
 use wire::rdata::view::Soa;
 use wire::{LowerNameBuf, Name, NameBuf, Rcode, Ttl, Type};
 
-use crate::inquiry::{AnsweredBy, Inquiry};
+use crate::inquiry::{AnsweredBy, Inquiry, ReportAgent};
 use chain::Chain;
 use records::{Kept, Records};
 
@@ -42,6 +42,9 @@ pub struct Answer {
     pub leads_to: Option<LowerNameBuf>,
     /// Who it is from; `None` if that is nobody beyond this process.
     pub by: Option<AnsweredBy>,
+    /// Whom that server wants to be told if the answer is bogus (RFC 9567). Only authoritative servers are believed: none that
+    /// is forwarded to.
+    pub agent: Option<Box<ReportAgent>>,
     /// What the referrals on the way to it said of DS, from the root down. Only collected for questions with DO and CD.
     pub referrals: Vec<ReferralProof>,
 }
@@ -203,8 +206,8 @@ fn write(
     }
     let len = b.finish();
     let message = buf.get(..len).unwrap_or_default().into();
-    let (leads_to, by, referrals) = (None, None, Vec::new());
-    Ok(Answer { message, rcode, authentic, authoritative, negative_ttl, leads_to, by, referrals })
+    let (leads_to, by, agent, referrals) = (None, None, None, Vec::new());
+    Ok(Answer { message, rcode, authentic, authoritative, negative_ttl, leads_to, by, agent, referrals })
 }
 
 /// A record that is kept.

@@ -435,6 +435,10 @@ impl Internet {
                 if let Some(cookie) = cookie.filter(|_| host.is("badcookie") || host.is("cookies")) {
                     opt.option(b, OptionCode::COOKIE, &[&cookie[..8], &[7; 16]]).expect("fits");
                 }
+                if let Some(agent) = host.ways.iter().find_map(|way| way.strip_prefix("agent=")) {
+                    let agent = name(agent);
+                    opt.option(b, OptionCode::REPORT_CHANNEL, &[agent.as_name().as_wire()]).expect("fits");
+                }
             }
         })
     }

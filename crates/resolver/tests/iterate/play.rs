@@ -188,6 +188,19 @@ impl Play {
                 };
                 assert_eq!(shown, words[2..].join(" "), "{}", self.at);
             }
+            "agent" => {
+                let (client, wanted) = rest.split_once(' ').expect("a client and an agent");
+                let client = client.parse().expect("a number");
+                let settled = self.net.outcomes.settled.lock().expect("one thread");
+                let of = settled.iter().find(|(number, _)| *number == client);
+                let agent = match of.unwrap_or_else(|| panic!("{}: it still waits", self.at)) {
+                    (_, LookupOutcome::Answered(answer)) => answer.agent.clone(),
+                    (_, LookupOutcome::Failed(_)) => self.clients[&client].0.take_agent(),
+                };
+                let shown =
+                    agent.map_or("none".into(), |agent| format!("{} for {}", agent.domain, agent.zone));
+                assert_eq!(shown, wanted, "{}", self.at);
+            }
             "step" => {
                 let (client, wanted) = rest.split_once(' ').expect("a client and a step");
                 let (_, trace, taken) =

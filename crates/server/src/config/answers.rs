@@ -4,10 +4,12 @@ use std::fmt;
 
 use toml::Spanned;
 use toml::de::DeValue;
+use wire::NameBuf;
 
 use super::table::keys;
 use super::table::read::Reader;
 use super::table::value::{Int, Value, quote};
+use super::zones::{ZoneNameFault, zone_name};
 
 keys! {
     /// Answers, and what the server says of itself.
@@ -24,6 +26,10 @@ keys! {
         live "max-udp-size" max_udp_size: Int<u16, 512, 4096> = Int(1232), example 1232;
         /// Most CNAME and DNAME records followed for one answer.
         live "max-chain" max_chain: Int<u8, 1, 64> = Int(16), example 12;
+        /// Agent domain to which resolvers may report what they cannot resolve or validate in the zones here (RFC 9567). It
+        /// is named in every answer from a zone, if the client has EDNS and there is room, but not in those from a zone
+        /// that it is in itself: it must work where that does not. Unset: none is named.
+        live "report-channel" report_channel: Option<AgentDomain> = None, example "reports.example.net";
     }
 }
 
@@ -33,6 +39,7 @@ impl Answers {
         let mut config = engine::Config {
             max_udp_size: self.max_udp_size.0,
             nsid: self.nsid.value.as_ref().map(|n| n.0.as_slice().into()).unwrap_or_default(),
+            report_channel: self.report_channel.value.as_ref().map(|agent| agent.0),
             ..engine::Config::default()
         };
         config.identity.version = self.version.of_program();
@@ -180,6 +187,65 @@ impl Value for Nsid {
     }
 }
 
+/// An agent domain (RFC 9567 §3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentDomain(pub NameBuf);
+
+/// What is wrong with the text of an [`AgentDomain`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AgentFault {
+    /// It is no name.
+    Name(ZoneNameFault),
+    /// The root stands for no agent.
+    Root,
+    /// It has this many bytes, and leaves no room for a report.
+    TooLong(usize),
+}
+
+impl fmt::Display for AgentFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(fault) => fault.fmt(f),
+            Self::Root => f.write_str("the root is no agent domain (RFC 9567 §6.2); leave the key out"),
+            Self::TooLong(length) => write!(
+                f,
+                "a name of {length} bytes leaves no room for reports, which are names below it (at most {})",
+                AgentDomain::MAX_LEN
+            ),
+        }
+    }
+}
+
+impl AgentDomain {
+    /// Longest agent domain in bytes: half of what a report has for it and for the name that it is about.
+    pub const MAX_LEN: usize = 128;
+
+    /// Reads a name.
+    ///
+    /// # Errors
+    /// [`AgentFault`].
+    pub fn parse(text: &str) -> Result<Self, AgentFault> {
+        let name = zone_name(text).map_err(AgentFault::Name)?;
+        match name.as_name().len() {
+            1 => Err(AgentFault::Root),
+            length if length > Self::MAX_LEN => Err(AgentFault::TooLong(length)),
+            _ => Ok(Self(name)),
+        }
+    }
+}
+
+impl Value for AgentDomain {
+    fn kind() -> String {
+        "domain name".into()
+    }
+    fn read(node: &Spanned<DeValue<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.text(node, "a domain name in quotes", Self::parse)
+    }
+    fn render(&self) -> Option<String> {
+        Some(quote(&self.0.to_string()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,6 +267,17 @@ mod tests {
         assert_eq!(ChaosText::parse(&"x".repeat(255)), Ok(ChaosText::Text("x".repeat(255))));
         assert_eq!(ChaosText::parse(&"x".repeat(256)), Err(ChaosTextLength));
         assert_eq!(ChaosText::parse(""), Err(ChaosTextLength));
+    }
+
+    #[test]
+    fn an_agent_domain_leaves_room_for_reports() {
+        let read = |text: &str| AgentDomain::parse(text).map(|agent| agent.0.to_string());
+        assert_eq!(read("Reports.example.NET"), Ok("reports.example.net.".into()));
+        assert_eq!(read("."), Err(AgentFault::Root));
+        assert_eq!(read(""), Err(AgentFault::Name(ZoneNameFault::Empty)));
+        let label = "x".repeat(42);
+        assert!(read(&format!("{label}.{label}.{}", "x".repeat(40))).is_ok());
+        assert_eq!(read(&format!("{label}.{label}.{}", "x".repeat(41))), Err(AgentFault::TooLong(129)));
     }
 
     proptest! {

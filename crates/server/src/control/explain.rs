@@ -142,6 +142,11 @@ fn live(service: &Service, inquiry: Inquiry, steps: &mut Vec<Value>) -> Result<S
                 let withheld = "private addresses are in it: clients get an answer without records";
                 steps.push(said("withheld", withheld));
             }
+            if let Some(agent) = &answer.agent {
+                let domain = agent.domain.to_string();
+                let wanted = format!("its servers want failures to be reported to {domain} (RFC 9567)");
+                steps.push(with(said("report-channel", wanted), "agent", domain));
+            }
             text(&answer.message)?
         }
         Ok(LookupOutcome::Failed(failure)) => format!(";; no answer: {failure}\n"),

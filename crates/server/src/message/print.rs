@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 use wire::edns::{Edns, ErrorInfo, OptionCode};
 use wire::message::{Header, Malformed, Parser, RawRecord};
-use wire::{NameBuf, Rcode, Ttl, Type, rdata};
+use wire::{Name, NameBuf, Rcode, Ttl, Type, rdata};
 
 use super::lines;
 
@@ -252,6 +252,9 @@ fn option_text(code: OptionCode, data: &[u8]) -> String {
         }
         (OptionCode::EXPIRE, []) => "EXPIRE".into(),
         (OptionCode::ZONEVERSION, []) => "ZONEVERSION".into(),
+        (OptionCode::REPORT_CHANNEL, name) if Name::from_wire(name).is_ok() => {
+            format!("REPORT-CHANNEL: {}", Name::of_checked(name))
+        }
         (OptionCode::PADDING, _) => format!("PADDING: {} bytes", data.len()),
         (OptionCode::EXTENDED_ERROR, [a, b, text @ ..]) => {
             let info = ErrorInfo(u16::from_be_bytes([*a, *b]));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dnssec::AnchorState;
+use recursion::Unreported;
 use resolver::{RTT_BUCKETS, ShedReason, UpstreamStats};
 use wire::NameBuf;
 
@@ -68,6 +69,7 @@ impl Figures for RecursionFigures {
         local_root(recursive, out)?;
         trust_anchors(recursive, out)?;
         shed(recursive, out)?;
+        unreported(recursive, out)?;
         upstreams(&recursive.forward.upstreams(), out)
     }
 }
@@ -142,6 +144,18 @@ fn shed(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
     };
     let series = REASONS.iter().map(|&(word, reason)| ([("reason", word.into())], count(reason)));
     out.family("forward_shed", help, MetricType::Counter, series)
+}
+
+fn unreported(recursive: &Recursive, out: &mut Printer<'_>) -> fmt::Result {
+    let reports = &recursive.service.stats().reports;
+    let series =
+        Unreported::ALL.iter().map(|&(why, word)| ([("reason", word.into())], reports.unreported(why).get()));
+    out.family(
+        "error_reports_suppressed",
+        "Failures that servers wanted to hear of and that were not reported, by reason",
+        MetricType::Counter,
+        series,
+    )
 }
 
 /// A counter of one server: its name, what it counts, and where it stands.

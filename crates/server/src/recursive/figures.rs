@@ -63,6 +63,11 @@ fn service_counts(recursive: &Recursive) -> [Described; 14] {
         ("recursion_synthesized", "Answers with addresses made by DNS64", stats.synthesized.get()),
         ("recursion_withheld", "Answers withheld because of private addresses", stats.withheld.get()),
         ("recursion_failures", "Clients told that there is no answer", stats.failures.get()),
+        (
+            "error_reports",
+            "Reports sent of what could not be resolved or validated (error-reporting)",
+            stats.reports.sent.get(),
+        ),
     ]
 }
 

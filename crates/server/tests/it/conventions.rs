@@ -401,7 +401,16 @@ const PARTS: [(&str, &str, &[&str]); 12] = [
     (
         "Recursive service",
         "With `[resolver]`; see [RESOLVING.md](RESOLVING.md).",
-        &["cache_", "recursion_", "forward_", "upstream_", "validation_", "trust_anchor", "local_root"],
+        &[
+            "cache_",
+            "recursion_",
+            "forward_",
+            "upstream_",
+            "validation_",
+            "trust_anchor",
+            "local_root",
+            "error_reports",
+        ],
     ),
     (
         "The process",

@@ -27,6 +27,7 @@ mod pursue;
 mod query;
 mod recursion;
 mod reload;
+mod reporting;
 mod rollover;
 mod secondary;
 mod serve;

@@ -9,6 +9,7 @@ pub mod files;
 pub mod iterating;
 pub mod local_root;
 pub mod networks;
+pub mod reporting;
 pub mod validating;
 
 use std::collections::BTreeSet;
@@ -30,6 +31,7 @@ use asking::{Asking, AskingLimits, AskingTimes};
 use caching::Caching;
 use iterating::{Iterating, QueryBudget};
 use local_root::{RootCopy, RootSource};
+use reporting::Reporting;
 use validating::Validating;
 
 pub use access::AccessBlock;
@@ -59,6 +61,8 @@ section! {
         budget: QueryBudget;
         /// Validating answers.
         validating: Validating;
+        /// Reporting failures.
+        reporting: Reporting;
         /// How other servers are asked.
         asking: Asking;
         /// How long that takes.
@@ -100,7 +104,8 @@ impl<'s> Recursive<'s> {
 
     /// What clients are answered, on a machine with these interfaces.
     pub fn policy_config(&self, interfaces: &Interfaces) -> PolicyConfig {
-        let Resolver { caching, serving, local, private, synthesis, validating, limits, .. } = self.resolver;
+        let Resolver { caching, serving, local, private, synthesis, validating, reporting, limits, .. } =
+            self.resolver;
         let Settings { forwards, stubs, access, .. } = self.settings;
         let forwards = forwards.iter().map(|rule| rule.domain(validating));
         let forwarded = forwards.chain(stubs.iter().map(|rule| rule.domain(validating)));
@@ -121,6 +126,7 @@ impl<'s> Recursive<'s> {
             prefetch: *serving.prefetch,
             max_chain: serving.max_rule_chain.0,
             validation: validating.config(limits.clients_per_network()),
+            reports: reporting.limits(),
         }
     }
 
@@ -216,6 +222,7 @@ pub(super) fn check(
     resolver.iterating.check(opened, faults);
     let iterates = Recursive { resolver, settings }.iterates();
     resolver.root_copy.check(&resolver.iterating, iterates, faults);
+    resolver.reporting.check(faults);
     resolver.times.check(faults);
     asking::check(forwards, stubs, opened, faults);
     access::check(access, faults);

@@ -1,0 +1,243 @@
+//! Reports of what cannot be resolved or validated, to whom the servers of the zone name for that (RFC 9567). A report is a
+//! question like any other, by the ordinary way and with a budget of its own: its answer is validated and kept, and nobody
+//! waits for it. Only what fails for a client is reported, so that what a report needs is never the subject of another one.
+
+use std::collections::{HashSet, VecDeque};
+use std::net::Ipv4Addr;
+use std::sync::{Mutex, PoisonError};
+
+use cache::Now;
+use resolver::{Budget, ClientPrefix, Inquiry, LookupRequest, ReportAgent};
+use wire::edns::ErrorInfo;
+use wire::hash::HashedName;
+use wire::name::BadName;
+use wire::{Class, LowerName, LowerNameBuf, Name, Type};
+
+use crate::policy::{Policy, ReportLimits};
+use crate::service::{Known, Service};
+use crate::settler::Waiter;
+
+/// The first label of a report, and the one before the agent domain (RFC 9567 §6.1.1).
+const LABEL: &[u8] = b"_er";
+/// Most reports that are remembered as sent. With more, those that were sent first may be sent once more.
+const MOST: usize = 10_000;
+
+/// Why something is not reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreported {
+    /// The agent domain is in the zone that it is for, against RFC 9567 §8.1: what is broken there would break the report.
+    Agent,
+    /// What failed is a report itself.
+    Report,
+    /// The report's name would have more than 255 bytes (RFC 9567 §6.1.1).
+    Length,
+    /// The agent domain is a name that is answered here, or no rule says whom to ask for it.
+    Local,
+    /// It was reported a short time ago, or what came of that is still in the cache.
+    Repeated,
+    /// Enough was reported within this second.
+    Rate,
+    /// Too many questions wait for whoever asks.
+    Queue,
+}
+
+impl Unreported {
+    /// Every reason, with its word.
+    pub const ALL: [(Unreported, &str); 7] = [
+        (Unreported::Agent, "agent"),
+        (Unreported::Report, "report"),
+        (Unreported::Length, "length"),
+        (Unreported::Local, "local"),
+        (Unreported::Repeated, "repeated"),
+        (Unreported::Rate, "rate"),
+        (Unreported::Queue, "queue"),
+    ];
+}
+
+/// The reports that were sent a short time ago.
+#[derive(Default)]
+pub(crate) struct Reports(Mutex<Sent>);
+
+#[derive(Default)]
+struct Sent {
+    /// Hashes of their names, and when, in the order of their sending.
+    order: VecDeque<(u64, Now)>,
+    /// The same hashes.
+    recent: HashSet<u64>,
+}
+
+impl Reports {
+    /// Takes note of a report that is to be sent now, unless that is too soon.
+    fn take(&self, hash: u64, limits: ReportLimits, now: Now) -> Result<(), Unreported> {
+        let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Sent { order, recent } = &mut *sent;
+        let is_over = |at: Now| now.since(at) >= limits.interval;
+        while let Some((first, at)) = order.front()
+            && (is_over(*at) || order.len() >= MOST)
+        {
+            recent.remove(first);
+            order.pop_front();
+        }
+        if recent.contains(&hash) {
+            return Err(Unreported::Repeated);
+        }
+        let within_second = order.iter().rev().take_while(|(_, at)| now.since(*at) == 0).count();
+        if within_second >= limits.per_second {
+            return Err(Unreported::Rate);
+        }
+        order.push_back((hash, now));
+        recent.insert(hash);
+        Ok(())
+    }
+}
+
+impl Service {
+    /// Reports that this question of a client, who has been answered, failed with this error at servers that name an agent.
+    pub(crate) fn report(
+        &self,
+        policy: &Policy,
+        failed: &Inquiry,
+        error: ErrorInfo,
+        agent: &ReportAgent,
+        now: Now,
+    ) {
+        // Other says nothing without the text that goes with it: mostly that a limit of ours was reached.
+        let Some(limits) = policy.reports.filter(|_| error != ErrorInfo::OTHER) else { return };
+        let sent = self.write_report(policy, failed, error, agent, limits, now).and_then(|inquiry| {
+            let shed = self.request(LookupRequest {
+                inquiry,
+                recursion_desired: true,
+                // It is no client's.
+                client: ClientPrefix::of(Ipv4Addr::UNSPECIFIED.into()),
+                patience: None,
+                budget: Some(Budget::default()),
+                other_than: None,
+                trace: None,
+                waiter: Waiter::nobody(),
+            });
+            if shed.is_some() { Err(Unreported::Queue) } else { Ok(()) }
+        });
+        let stats = &self.stats().reports;
+        match sent {
+            Ok(()) => stats.sent.add(),
+            Err(why) => stats.unreported(why).add(),
+        }
+    }
+
+    /// The question that is the report, if it is to be sent.
+    fn write_report(
+        &self,
+        policy: &Policy,
+        failed: &Inquiry,
+        error: ErrorInfo,
+        agent: &ReportAgent,
+        limits: ReportLimits,
+        now: Now,
+    ) -> Result<Inquiry, Unreported> {
+        if agent.domain.as_lower().is_at_or_below(agent.zone.as_lower()) {
+            return Err(Unreported::Agent);
+        }
+        // Reports of others that come through here: about them nobody is to hear from us.
+        if failed.name.as_lower().labels().next() == Some(LABEL) {
+            return Err(Unreported::Report);
+        }
+        let domain = agent.domain.as_lower();
+        let name = report_name(failed.name.as_lower(), failed.qtype, error, domain);
+        let name = name.map_err(|BadName| Unreported::Length)?;
+        let (qtype, qclass) = (Type::TXT, Class::IN);
+        let inquiry = Inquiry { name, qtype, qclass, dnssec_ok: false, checking_disabled: false };
+        let mut hashed = HashedName::new();
+        hashed.set(self.cache().key(), name.as_name());
+        if policy.local.is_local(&hashed, qtype, qclass) {
+            return Err(Unreported::Local);
+        }
+        match self.known(policy, &inquiry, None, now) {
+            Known::Nothing(_) => {}
+            Known::NoRule => return Err(Unreported::Local),
+            Known::Answer(_) | Known::Link(..) | Known::Failure(_) | Known::Bogus(_) => {
+                return Err(Unreported::Repeated);
+            }
+        }
+        self.reports.take(hashed.hash(0).bits(), limits, now)?;
+        Ok(inquiry)
+    }
+}
+
+/// The name that is asked for to report (RFC 9567 §6.1.1): `_er`, QTYPE, QNAME, the code of the error, `_er`, the agent
+/// domain. [`BadName`] if that is too long.
+fn report_name(
+    qname: LowerName<'_>,
+    qtype: Type,
+    error: ErrorInfo,
+    agent: LowerName<'_>,
+) -> Result<LowerNameBuf, BadName> {
+    let (qtype, error) = (qtype.0.to_string(), error.0.to_string());
+    let before = [LABEL, qtype.as_bytes()].into_iter().chain(qname.labels());
+    let mut wire = Vec::new();
+    for label in before.chain([error.as_bytes(), LABEL]) {
+        // No label has more than 63 bytes.
+        wire.push(label.len() as u8);
+        wire.extend_from_slice(label);
+    }
+    wire.extend_from_slice(agent.as_wire());
+    Name::from_wire(&wire).map(Name::to_lower)
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::NameBuf;
+
+    use super::*;
+
+    fn name(text: &str) -> LowerNameBuf {
+        text.parse::<NameBuf>().expect("a name").as_name().to_lower()
+    }
+
+    fn report(qname: &str, qtype: Type, error: ErrorInfo, agent: &str) -> Option<String> {
+        let written = report_name(name(qname).as_lower(), qtype, error, name(agent).as_lower());
+        written.ok().map(|name| name.to_string())
+    }
+
+    #[test]
+    fn the_example_of_rfc_9567() {
+        // §4.1.
+        let written =
+            report("broken.test.", Type::A, ErrorInfo::SIGNATURE_EXPIRED, "a01.agent-domain.example.");
+        assert_eq!(written.as_deref(), Some("_er.1.broken.test.7._er.a01.agent-domain.example."));
+        let of_root = report(".", Type(65_535), ErrorInfo(65_535), "a.");
+        assert_eq!(of_root.as_deref(), Some("_er.65535.65535._er.a."));
+    }
+
+    #[test]
+    fn a_name_of_more_than_255_bytes_is_none() {
+        let label = "x".repeat(63);
+        let long = |last: usize| format!("{label}.{label}.{label}.{}.", "x".repeat(last));
+        // `_er`, `1`, `6`, `_er` and `a` take fourteen bytes.
+        let written = |last| report(&long(last), Type::A, ErrorInfo::DNSSEC_BOGUS, "a.");
+        assert!(written(47).is_some_and(|name| name.len() == 254));
+        assert_eq!(written(48), None);
+    }
+
+    #[test]
+    fn the_same_is_sent_once_in_a_while_and_not_too_much_at_once() {
+        let (reports, limits) = (Reports::default(), ReportLimits { per_second: 2, interval: 10 });
+        let take = |hash, at| reports.take(hash, limits, Now::since_start(at));
+        assert_eq!([take(1, 0), take(1, 0), take(2, 0)], [Ok(()), Err(Unreported::Repeated), Ok(())]);
+        assert_eq!([take(3, 0), take(3, 1)], [Err(Unreported::Rate), Ok(())]);
+        assert_eq!([take(1, 9), take(1, 10)], [Err(Unreported::Repeated), Ok(())]);
+        assert_eq!(take(2, 10), Ok(()));
+        assert_eq!(take(3, 10), Err(Unreported::Repeated));
+        assert_eq!(take(4, 10), Err(Unreported::Rate));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let (reports, limits) = (Reports::default(), ReportLimits { per_second: usize::MAX, interval: 10 });
+        let now = Now::since_start(0);
+        for hash in 0..2 * MOST as u64 {
+            assert_eq!(reports.take(hash, limits, now), Ok(()));
+        }
+        let sent = reports.0.lock().expect("one thread");
+        assert_eq!((sent.order.len(), sent.recent.len()), (MOST, MOST));
+    }
+}

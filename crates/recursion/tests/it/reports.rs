@@ -1,0 +1,145 @@
+//! What cannot be resolved or validated is reported to whom the servers of the zone name (RFC 9567).
+
+use recursion::{PolicyConfig, ReportLimits, SpecialOff, Unreported};
+use wire::Type;
+
+use crate::support::ask;
+use crate::validation::{Server, Validated, forged};
+
+const AGENT: [&str; 2] = ["agent.plain.test.", "nsec.test."];
+/// What is asked to report that `www.nsec.test. A` is bogus.
+const REPORT: &str = "_er.1.www.nsec.test.6._er.agent.plain.test. TXT do cd";
+
+fn reporting(policy: &mut PolicyConfig) {
+    policy.reports = Some(ReportLimits { per_second: 2, interval: 300 });
+}
+
+/// Servers that forge A records in zones of this agent.
+fn lying() -> Validated {
+    let server: Server = |inquiry, reply| forged(inquiry, reply, Type::A);
+    Validated { server, agent: Some(AGENT), ..Validated::new(reporting) }
+}
+
+/// The reports among what was asked.
+fn reports(with: &Validated) -> Vec<&str> {
+    let is_report = |asked: &&str| asked.starts_with("_er.") && asked.contains(" TXT ");
+    with.asked.iter().map(String::as_str).filter(is_report).collect()
+}
+
+fn counts(with: &Validated) -> (u64, Vec<(&'static str, u64)>) {
+    let stats = &with.world.service.stats().reports;
+    let unreported = Unreported::ALL.map(|(why, word)| (word, stats.unreported(why).get()));
+    (stats.sent.get(), unreported.into_iter().filter(|(_, count)| *count > 0).collect())
+}
+
+#[test]
+fn what_is_bogus_is_reported_once_and_its_client_does_not_wait_for_that() {
+    let mut with = lying();
+    with.world.miss(&ask("www.nsec.test. A"));
+    let mut answered = None;
+    while answered.is_none() {
+        with.validations.work(with.world.now(), with.wall);
+        answered = with.world.late().pop();
+        assert!(answered.is_some() || with.answer_one(), "nothing is asked, and there is no answer");
+    }
+    assert_eq!(answered.map(|reply| reply.says()).as_deref(), Some("SERVFAIL rd ra EDE 6"));
+    assert_eq!(with.world.asked(), [REPORT], "it is under way, and nobody waits for it");
+    with.run();
+    assert_eq!(reports(&with), [REPORT]);
+    assert_eq!(counts(&with), (1, vec![]));
+    // That it is bogus is remembered for a minute, and then found once more.
+    for seconds in [0, 61, 61, 61, 61] {
+        with.world.after(seconds);
+        with.wall += seconds;
+        assert_eq!(with.says("www.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
+    }
+    assert_eq!(reports(&with), [REPORT]);
+    assert_eq!(counts(&with), (1, vec![("repeated", 4)]));
+    // The zone plain.test. denies the report, which is kept for as long as it says; then it is sent again.
+    with.world.after(7200);
+    with.wall += 7200;
+    assert_eq!(with.says("www.nsec.test. A do"), "SERVFAIL rd ra EDE 6");
+    with.run();
+    assert_eq!(reports(&with), [REPORT; 2]);
+}
+
+#[test]
+fn nobody_is_told_unless_the_operator_wants_it() {
+    let mut with = lying();
+    with.world.change_policy(|policy| policy.reports = None);
+    assert_eq!(with.says("www.nsec.test. A"), "SERVFAIL rd ra EDE 6");
+    with.run();
+    assert_eq!((reports(&with), counts(&with)), (vec![], (0, vec![])));
+}
+
+#[test]
+fn one_server_that_lies_is_reported_although_another_does_not() {
+    let mut with = Validated { second: Some(|_, reply| Some(reply)), ..lying() };
+    assert_eq!(with.says("www.nsec.test. A do"), "NOERROR rd ra ad");
+    with.run();
+    assert_eq!(reports(&with), [REPORT]);
+}
+
+#[test]
+fn what_comes_of_a_report_is_not_reported() {
+    // The agent's answer is bogus, too, and its servers name an agent.
+    let server: Server = |inquiry, reply| {
+        if inquiry.qtype == Type::TXT {
+            return Some(reply.without(|line| line.rtype == Type::RRSIG));
+        }
+        forged(inquiry, reply, Type::A)
+    };
+    let agent = Some(["agent.hash.test.", "nsec.test."]);
+    let mut with = Validated { server, agent, ..Validated::new(reporting) };
+    with.says("www.nsec.test. A");
+    with.run();
+    assert_eq!(reports(&with).len(), 1, "{:?}", with.asked);
+    assert_eq!(counts(&with), (1, vec![]));
+    // Nor is a client's question for one.
+    let question = "_er.1.www.nsec.test.7._er.agent.hash.test. TXT";
+    assert!(with.says(question).starts_with("SERVFAIL rd ra EDE"));
+    assert_eq!(counts(&with), (1, vec![("report", 1)]));
+}
+
+#[test]
+fn what_must_not_be_sent_is_not() {
+    let label = "x".repeat(60);
+    let long: &str = format!("{label}.{label}.{label}.{label}.test.").leak();
+    for (agent, reason) in [
+        (["agent.nsec.test.", "nsec.test."], "agent"),
+        (["nsec.test.", "nsec.test."], "agent"),
+        ([long, "nsec.test."], "length"),
+    ] {
+        let mut with = Validated { agent: Some(agent), ..lying() };
+        with.says("www.nsec.test. A");
+        with.run();
+        assert_eq!((reports(&with), counts(&with)), (vec![], (0, vec![(reason, 1)])), "{agent:?}");
+    }
+    let mut with = lying();
+    let off = SpecialOff::These(vec![testkit::name("test.").as_name().to_lower()]);
+    with.world.change_policy(|policy| policy.local.special_off = off);
+    with.agent = Some(["agent.invalid.", "nsec.test."]);
+    with.says("www.nsec.test. A");
+    with.run();
+    assert_eq!((reports(&with), counts(&with)), (vec![], (0, vec![("local", 1)])));
+}
+
+#[test]
+fn there_are_so_many_in_a_second() {
+    let mut with = lying();
+    for zone in ["www.nsec.test.", "www.hash.test.", "www.child.nsec.test."] {
+        with.says(&format!("{zone} A"));
+    }
+    with.run();
+    assert_eq!((reports(&with).len(), counts(&with)), (2, (2, vec![("rate", 1)])));
+}
+
+#[test]
+fn what_a_validator_cannot_have_is_reported_with_the_error_that_the_client_is_told() {
+    let server: Server = |inquiry, reply| (inquiry.qtype != Type::DNSKEY).then_some(reply);
+    let mut with = Validated { server, agent: Some(AGENT), ..Validated::new(reporting) };
+    assert_eq!(with.says("www.nsec.test. A"), "SERVFAIL rd ra EDE 22");
+    with.run();
+    let report = "_er.1.www.nsec.test.22._er.agent.plain.test. TXT do cd";
+    assert_eq!(reports(&with).first(), Some(&report));
+}
