@@ -237,10 +237,8 @@ impl<M: Memory> Worker<M> {
             stats,
         };
         let served = || Served::of(route, aims, shared);
-        let facts = || match request.asks_of_zone() {
-            true => zone_facts(&shared.memory, *route, aims, request, qname),
-            false => None,
-        };
+        let known = || zone_facts(&shared.memory, *route, aims, request, qname);
+        let facts = || if request.asks_of_zone() { known() } else { None };
         let mut issue = || ticket(&frame, to(), received, (served(), facts()), account);
         let tickets = TicketOffice { issue: &mut issue };
         let answered = match *route {

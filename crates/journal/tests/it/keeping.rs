@@ -302,7 +302,7 @@ proptest! {
     fn every_zone_comes_back_as_it_was(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
         let disk = SimulatedDisk::new(1);
         let folder = folder(&disk);
-        let mut store: Option<(journal::ZoneStore, Arc<Zone>)> = None;
+        let mut store: Option<(ZoneStore, Arc<Zone>)> = None;
         testkit::versions::change_step_by_step(&mut Choices::new(&bytes), &mut |version, _| {
             let (store, last) = store.get_or_insert_with(|| {
                 let (mut store, _) = folder.zone(version.apex().as_name()).expect("a store");
