@@ -17,7 +17,7 @@ pub fn recursion_counts(recursive: &Recursive) -> Vec<Described> {
 }
 
 /// What the service and its cache count.
-fn service_counts(recursive: &Recursive) -> [Described; 14] {
+fn service_counts(recursive: &Recursive) -> [Described; 15] {
     let stats = recursive.service.stats();
     let cache = recursive.service.cache().stats();
     [
