@@ -218,11 +218,11 @@ mod tests {
     /// What is commented out in the defaults must be accepted as well once the comment signs are gone.
     #[test]
     fn each_documented_key_is_accepted() {
-        // A copy of the root comes from a file or from servers, and is of use only with `iterate`.
+        // A copy of the root comes from a file or from servers, and is of use only with `iterate`, which needs a family.
         let copies: [&[&str]; 3] = [
             &["local-root", "local-root-file", "local-root-primaries"],
-            &["iterate", "local-root-file"],
-            &["iterate", "local-root-primaries"],
+            &["iterate", "iterate-ipv4", "local-root-file"],
+            &["iterate", "iterate-ipv4", "local-root-primaries"],
         ];
         for (keys, copy) in
             [(&FILES[..], copies[0]), (&PRIMARIES[..], copies[1]), (&PRIMARIES[..], copies[2])]

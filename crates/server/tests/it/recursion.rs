@@ -312,7 +312,7 @@ fn upstream_dies_and_comes_back() {
     assert_eq!(server.query(&["brief.example", "+short"]), "192.0.2.1\n");
     drop(first);
     let failed = server.query(&["www.example"]);
-    assert!(failed.contains("status: SERVFAIL") && failed.contains("EDE: 22"), "{failed}");
+    assert!(failed.contains("status: SERVFAIL") && failed.contains("EDE: 23 (Network Error)"), "{failed}");
     // Its second is over, if not at once.
     eventually("an old answer is served", &server, || {
         let stale = server.query(&["brief.example"]);
