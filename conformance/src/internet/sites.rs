@@ -107,7 +107,8 @@ impl Reach {
 pub(crate) enum Alone {
     /// Servers that answer lead all the way.
     Reached,
-    /// Not by the delegations; but a server of a zone above has the zone, too, and may be the one that is asked.
+    /// Not by the delegations; but a server of a zone above has the zone, too, and may be the one that is asked. Or by the
+    /// delegations, but one of them leads to where nobody answers, which may take all the time that there is.
     ByChance,
     /// There is no way.
     Cut,
@@ -316,15 +317,29 @@ fn more_hosts(
 /// How far those get, zone by zone, that have IPv4 alone and IPv6 alone.
 fn alone(plans: &[Plan]) -> Vec<[Alone; 2]> {
     let [v4, v6] = [IpAddr::is_ipv4, IpAddr::is_ipv6].map(|is_mine: fn(&IpAddr) -> bool| {
-        let (sure, chance) = (reached(plans, is_mine, false), reached(plans, is_mine, true));
-        let each = sure.into_iter().zip(chance).map(|each| match each {
+        let (reached, near) = (reached(plans, is_mine, false), reached(plans, is_mine, true));
+        let sure = without_detours(plans, &reached);
+        let each = sure.into_iter().zip(reached.into_iter().zip(near)).map(|each| match each {
             (true, _) => Alone::Reached,
-            (_, true) => Alone::ByChance,
-            _ => Alone::Cut,
+            (_, (false, false)) => Alone::Cut,
+            _ => Alone::ByChance,
         });
         each.collect::<Vec<_>>()
     });
     v4.into_iter().zip(v6).map(|(v4, v6)| [v4, v6]).collect()
+}
+
+/// Of the zones that are reached those where each name server whose address is elsewhere leads there as well. Whoever looks for an
+/// address where nobody answers may have no time left for the other server.
+fn without_detours(plans: &[Plan], reached: &[bool]) -> Vec<bool> {
+    let mut all = reached.to_vec();
+    for _ in 0..plans.len() {
+        for (at, plan) in plans.iter().enumerate() {
+            all[at] &= all[plan.parent]
+                && plan.servers.iter().all(|server| server.home.is_none_or(|home| all[home]));
+        }
+    }
+    all
 }
 
 /// The zones that delegations lead to by servers that answer at addresses of one family; with `near`, by servers of a zone
