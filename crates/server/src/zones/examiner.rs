@@ -1,7 +1,7 @@
 //! What is to be known of a version that is in service already: what is wrong with it as a whole, and how long its
 //! signatures hold. A thread of its own finds out, so that no load waits for it. The thread also folds versions, where that
 //! pays: one at a time, so that no more than one zone is in memory twice for it. What takes long of both is done in
-//! [spare] time.
+//! spare time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
