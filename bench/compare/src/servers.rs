@@ -330,14 +330,13 @@ pub(crate) fn start(
     Ok(server)
 }
 
-/// Whether nomen has finished an image of a zone in its state folder: a file beside the key of its hashes, at any
-/// depth, whose name is not one of those under which files are written before they are whole.
+/// Whether nomen has finished an image of a zone in its state folder: a file among the images whose name is not one of those under
+/// which files are written before they are whole.
 pub(crate) fn image_is_kept(state: &Path) -> bool {
-    let Ok(entries) = fs::read_dir(state) else { return false };
+    let Ok(entries) = fs::read_dir(state.join("images")) else { return false };
     entries.filter_map(|entry| Some(entry.ok()?.path())).any(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let whole = !name.starts_with('.') && name != "hash-key";
-        whole && if path.is_dir() { image_is_kept(&path) } else { path.is_file() }
+        !name.starts_with('.') && path.is_file()
     })
 }
 
@@ -664,7 +663,8 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let images = state.path().join("images");
         fs::create_dir(&images).unwrap();
-        for name in ["hash-key", "images/.unfinished-test"] {
+        fs::create_dir(state.path().join("changes")).unwrap();
+        for name in ["hash-key", "changes/lock", "images/.unfinished-test"] {
             fs::write(state.path().join(name), "x").unwrap();
             assert!(!image_is_kept(state.path()), "{name}");
         }
