@@ -1,6 +1,6 @@
 //! nsd.conf, of NSD 4.3 to 4.12.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use crate::clauses;
@@ -191,7 +191,8 @@ fn explain(statement: &Statement) -> (Outcome, String) {
 }
 
 fn server_section(work: &mut Work, all: &[&Statement]) {
-    listen(work, all);
+    let everywhere = [IpAddr::from(Ipv4Addr::UNSPECIFIED), IpAddr::from(Ipv6Addr::UNSPECIFIED)];
+    listen(work, all, everywhere, |_| true);
     for (said, hide, key) in [("identity", "hide-identity", "id"), ("version", "hide-version", "version")] {
         let hidden = last(all, hide).is_some_and(|found| units::switch(found.value()) == Some(true));
         let text = last(all, said).map_or("auto", Statement::value);
@@ -266,7 +267,9 @@ fn user(work: &mut Work, all: &[&Statement]) {
     }
 }
 
-fn listen(work: &mut Work, all: &[&Statement]) {
+/// The addresses that clients ask, here and in unbound.conf: those that are named, or else these. Ports that are not `plain` are for
+/// TLS.
+pub(crate) fn listen(work: &mut Work, all: &[&Statement], unnamed: [IpAddr; 2], plain: impl Fn(u16) -> bool) {
     let port = last(all, "port");
     let usual = port.and_then(|port| port.value().parse().ok()).unwrap_or(53u16);
     if let Some(port) = port {
@@ -279,6 +282,9 @@ fn listen(work: &mut Work, all: &[&Statement]) {
         let (ip, own) =
             statement.value().split_once('@').map_or((statement.value(), None), |(ip, p)| (ip, Some(p)));
         match (ip.parse(), own.map_or(Some(usual), |port| port.parse().ok())) {
+            (Ok(_), Some(port)) if !plain(port) => {
+                work.ledger.missing(statement, "nomen listens for plain UDP and TCP alone");
+            }
             (Ok(ip), Some(port)) => {
                 block.add("addr", with_port(ip, port));
                 work.ledger.translated(statement, "`addr` of [[listen]]");
@@ -292,10 +298,7 @@ fn listen(work: &mut Work, all: &[&Statement]) {
         }
     }
     if !any {
-        ["0.0.0.0", "::"]
-            .iter()
-            .filter_map(|ip| ip.parse().ok())
-            .for_each(|ip| block.add("addr", with_port(ip, usual)));
+        unnamed.into_iter().for_each(|ip| block.add("addr", with_port(ip, usual)));
     }
     drop_families(all, &mut block);
     if block.0.is_empty() {
@@ -305,10 +308,10 @@ fn listen(work: &mut Work, all: &[&Statement]) {
 }
 
 /// Without addresses the usual ones count.
-pub(crate) const NOWHERE: &str = "it listens on no address that nomen could; without any [[listen]], nomen does on 127.0.0.1 and ::1 at port 5300";
+const NOWHERE: &str = "it listens on no address that nomen could; without any [[listen]], nomen does on 127.0.0.1 and ::1 at port 5300";
 
 /// `do-ip4` and `do-ip6`: addresses of a family that is off are not listened on.
-pub(crate) fn drop_families(all: &[&Statement], block: &mut Keys) {
+fn drop_families(all: &[&Statement], block: &mut Keys) {
     for (key, v6) in [("do-ip4", false), ("do-ip6", true)] {
         if last(all, key).is_some_and(|found| units::switch(found.value()) == Some(false)) {
             let kept = block.members("addr").iter().filter(|addr| addr.starts_with('[') != v6);

@@ -3,6 +3,7 @@
 mod rules;
 pub(crate) mod zones;
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use crate::anchors;
@@ -12,11 +13,11 @@ use crate::files::join;
 use crate::ledger::Outcome;
 use crate::model::{Keys, Section, Setting};
 use crate::network::Network;
-use crate::nsd::{NOWHERE, drop_families};
+use crate::nsd;
 use crate::text::{SyntaxFault, Texts};
 use crate::tree::{Statement, find, last};
 use crate::units;
-use crate::work::{Rule, SECOND, Work, domain, is_special, path_text, private_reverse, rule, with_port};
+use crate::work::{Rule, SECOND, Work, domain, is_special, path_text, private_reverse, rule};
 use rules::RULES;
 
 /// Words that begin a section.
@@ -208,47 +209,12 @@ fn modules(work: &mut Work, statement: &Statement) {
 }
 
 fn listen(work: &mut Work, all: &[&Statement]) {
-    let port = last(all, "port");
-    let usual = port.and_then(|port| port.value().parse().ok()).unwrap_or(53u16);
-    if let Some(port) = port {
-        work.ledger.translated(port, "the port in `addr` of [[listen]]");
-    }
-    let named: Vec<&&Statement> =
-        all.iter().filter(|s| s.key() == "interface" || s.key() == "ip-address").collect();
-    let mut block = Keys::default();
-    for statement in &named {
-        let (ip, own) =
-            statement.value().split_once('@').map_or((statement.value(), None), |(ip, p)| (ip, Some(p)));
-        let port = own.map_or(Some(usual), |port| port.parse().ok());
-        let of_tls = ["tls-port", "ssl-port", "https-port"].iter().any(|key| {
-            let of = last(all, key).map(|found| found.value().to_owned());
-            let usual = if *key == "https-port" { "443" } else { "853" };
-            port.is_some_and(|port| port.to_string() == of.unwrap_or(usual.to_owned()))
-        });
-        match (ip.parse(), port) {
-            (Ok(_), Some(_)) if of_tls => {
-                work.ledger.missing(statement, "nomen listens for plain UDP and TCP alone");
-            }
-            (Ok(ip), Some(port)) => {
-                block.add("addr", with_port(ip, port));
-                work.ledger.translated(statement, "`addr` of [[listen]]");
-            }
-            _ => {
-                work.ledger.missing(statement, "nomen listens on addresses, not on interfaces by their names")
-            }
-        }
-    }
-    if named.is_empty() {
-        ["127.0.0.1", "::1"]
-            .iter()
-            .filter_map(|ip| ip.parse().ok())
-            .for_each(|ip| block.add("addr", with_port(ip, usual)));
-    }
-    drop_families(all, &mut block);
-    if block.0.is_empty() {
-        return work.ledger.unwritten(Outcome::Differs, NOWHERE);
-    }
-    work.nomen.listens.push(block);
+    let of_tls = [("tls-port", 853), ("ssl-port", 853), ("https-port", 443)].map(|(key, usual)| {
+        let named = last(all, key).map(|found| found.value().parse().ok());
+        named.unwrap_or(Some(usual))
+    });
+    let here = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
+    nsd::listen(work, all, here, |port: u16| !of_tls.contains(&Some(port)));
 }
 
 /// Whether clients are answered over UDP and TCP. What other servers are asked over, nomen decides by itself.
@@ -549,11 +515,11 @@ fn pointer(text: &str) -> Option<String> {
         _ => return None,
     };
     let owner = match address.parse().ok()? {
-        std::net::IpAddr::V4(v4) => {
+        IpAddr::V4(v4) => {
             let [a, b, c, d] = v4.octets();
             format!("{d}.{c}.{b}.{a}.in-addr.arpa.")
         }
-        std::net::IpAddr::V6(v6) => {
+        IpAddr::V6(v6) => {
             let digits: Vec<String> =
                 format!("{:032x}", u128::from(v6)).chars().rev().map(String::from).collect();
             format!("{}.ip6.arpa.", digits.join("."))
@@ -570,9 +536,8 @@ fn pointer(text: &str) -> Option<String> {
 
 fn remote_control(work: &mut Work, section: &Statement) {
     for statement in section.block() {
-        let local = |text: &str| {
-            text.starts_with('/') || text.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
-        };
+        let local =
+            |text: &str| text.starts_with('/') || text.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
         match statement.key() {
             "control-interface" if !local(statement.value()) => {
                 work.ledger.missing(
