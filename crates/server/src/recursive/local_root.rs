@@ -66,7 +66,7 @@ pub struct LocalRootStatus {
     pub word: &'static str,
     /// The serial number of the version, in use or not.
     pub serial: Option<Serial>,
-    /// Why it is not used.
+    /// Why it is not used, or who knows that.
     pub fault: Option<String>,
     /// When its signatures end, in seconds since 1970.
     pub signed_until: Option<u64>,
@@ -202,7 +202,10 @@ impl LocalRoot {
         }
         let state = lock(&self.state);
         let (word, fault) = match &state.standing {
-            Standing::Missing => ("missing", None),
+            // That of the zone is known to whoever keeps it.
+            Standing::Missing => {
+                ("missing", Some("there is no version: see `nomen ctl zone status .`".to_owned()))
+            }
             Standing::Refused(why) => ("refused", Some(why.clone())),
             Standing::InUse => ("ok", None),
         };
