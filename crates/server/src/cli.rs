@@ -24,7 +24,9 @@ Exit status:
   0  everything went well
   1  faults were found: a bad configuration or zone, a refused control command, an answer with an error code
   2  the command line was wrong
-  3  something outside failed: nobody answered, a file or an address could not be opened";
+  3  something outside failed: nobody answered, a file or an address could not be opened
+
+Every verb but serve ends by SIGPIPE, without a word, once nobody reads its output any more, as of `| head`; shells call that 141.";
 
 const DIFF_HELP: &str = "\
 A line begins with `-` for a record that only A has and with `+` for one that only B has, in canonical order.
@@ -706,6 +708,9 @@ pub enum CtlZone {
 /// Parses the command line and runs the verb.
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
+    if !matches!(cli.verb, Verb::Serve(_)) {
+        tools::end_with_the_reader();
+    }
     let code = match cli.verb {
         Verb::Serve(args) => crate::serve::run(&args),
         Verb::Check(args) => tools::check::run(&args),
@@ -719,7 +724,9 @@ pub fn run() -> ExitCode {
         Verb::Update(args) => tools::update::run(&args),
         Verb::Ctl(args) => tools::ctl::run(&args),
         Verb::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "nomen", &mut std::io::stdout());
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "nomen", &mut text);
+            tools::print_out(&String::from_utf8_lossy(&text));
             EXIT_OK
         }
         Verb::Man { out } => man(out.as_deref()),

@@ -23,6 +23,8 @@
 //! | [`message`], [`words`] | making queries and printing messages; words for people |
 //! | [`tools`] | every verb but `nomen serve`; only [`cli`] knows them |
 #![forbid(unsafe_code)]
+// `println!` panics where nobody reads, or the disk is full: `tools::print_out`.
+#![deny(clippy::print_stdout)]
 
 pub mod builtin;
 pub mod changes;

@@ -30,9 +30,12 @@ pub fn bounded_list(words: &[&str]) -> String {
 
 /// The candidate that a misspelt word was probably meant to be, by edit distance; none if all are far off.
 pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let allowed = (word.chars().count() / 3).max(1);
+    let length = word.chars().count();
+    let allowed = (length / 3).max(1);
     candidates
         .into_iter()
+        // There may be millions; each edit makes a word longer by one at the most.
+        .filter(|c| c.chars().count().abs_diff(length) <= allowed)
         .map(|c| (edit_distance(word, c), c))
         .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance)

@@ -195,6 +195,33 @@ fn a_front_answers_as_the_sockets_do() {
     });
 }
 
+/// Sockets that somebody else opened, such as systemd, behind a front, and left for the next server.
+#[test]
+fn a_front_stands_before_passed_sockets_and_leaves_queries_in_them_to_the_next_server() {
+    let Some(link) = VethPair::make(1) else { return };
+    let passed = link.server(|| UdpSocket::bind("0.0.0.0:53").unwrap());
+    let serve = || {
+        link.server(|| {
+            let bound = Listener::from_udp(vec![passed.try_clone().unwrap()], &config()).unwrap();
+            let front = Listener::xdp(&[&bound], &config(), &front(XdpAttach::Auto)).unwrap();
+            [front, bound].map(|bound| bound.serve(mirror(), &Context::default()).unwrap())
+        })
+    };
+    let client = client(&link, V4);
+    let waiting = (0..).map(query).find(|q| answered(q)).unwrap();
+    let [front, sockets] = serve();
+    ask(&client, 0..100);
+    assert!(link.attached());
+    assert_eq!((end(front).queries, end(sockets).queries), (100, 0));
+    assert!(!link.attached());
+    // Nobody is there, and the socket still is.
+    client.send(&waiting).unwrap();
+    let [front, sockets] = serve();
+    assert_eq!(receive(&client), answer(&waiting, 1232));
+    ask(&client, 0..100);
+    assert_eq!((end(front).queries, end(sockets).queries), (100, 1));
+}
+
 #[test]
 fn several_queues_have_a_worker_each() {
     let Some(link) = VethPair::make(3) else { return };

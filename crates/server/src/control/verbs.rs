@@ -27,7 +27,10 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
         }
         Command::ZoneReload { name, force } => match zones::apex(&name) {
             Ok(apex) if force => drop(tokio::spawn(take_file(parts, apex, lines))),
-            Ok(apex) => drop(tokio::spawn(finish_reload(parts.keeping.reload_zone(apex, false), lines))),
+            Ok(apex) => {
+                let result = parts.keeping.reload_zone(apex.clone(), false);
+                drop(tokio::spawn(finish_zone(parts, apex, result, lines)));
+            }
             Err(error) => send(&lines, Err(error)),
         },
         Command::ZoneThaw { name } => drop(tokio::spawn(async move {
@@ -45,7 +48,10 @@ pub(super) fn answer(parts: &Arc<Parts>, command: Command, lines: mpsc::Sender<A
             drop(tokio::spawn(finish_reload(parts.keeping.add_zone(text), lines)));
         }
         Command::ZoneRemove { name } => match zones::apex(&name) {
-            Ok(apex) => drop(tokio::spawn(finish_reload(parts.keeping.remove_zone(apex), lines))),
+            Ok(apex) => {
+                let result = parts.keeping.remove_zone(apex.clone());
+                drop(tokio::spawn(finish_zone(parts, apex, result, lines)));
+            }
             Err(error) => send(&lines, Err(error)),
         },
         Command::ZoneDump { name } => {
@@ -169,14 +175,38 @@ pub(super) fn last(result: Result<Value, String>) -> AnswerLine {
 }
 
 async fn finish_reload(result: oneshot::Receiver<Reloaded>, lines: mpsc::Sender<AnswerLine>) {
+    report_reload(ended(result).await, lines).await;
+}
+
+/// What became of a request.
+async fn ended(result: oneshot::Receiver<Reloaded>) -> Reloaded {
     // Whoever took the request and let go of it is stopping.
-    let result = result.await.unwrap_or(Err(ReloadFault::Stopping));
-    report_reload(result, lines).await;
+    result.await.unwrap_or(Err(ReloadFault::Stopping))
+}
+
+/// The same for a request about one zone, which may be none.
+async fn finish_zone(
+    parts: Arc<Parts>,
+    apex: Apex,
+    result: oneshot::Receiver<Reloaded>,
+    lines: mpsc::Sender<AnswerLine>,
+) {
+    report_zone(parts, apex, ended(result).await, lines).await;
+}
+
+async fn report_zone(parts: Arc<Parts>, apex: Apex, result: Reloaded, lines: mpsc::Sender<AnswerLine>) {
+    match result {
+        Err(ReloadFault::NoSuchZone) => {
+            let looked = move || send(&lines, Err(zones::no_such_zone(&parts.kept, &apex)));
+            drop(tokio::task::spawn_blocking(looked));
+        }
+        result => report_reload(result, lines).await,
+    }
 }
 
 /// Reloads a zone whose file is taken though updates have changed the zone.
 async fn take_file(parts: Arc<Parts>, apex: Apex, lines: mpsc::Sender<AnswerLine>) {
-    let result = parts.keeping.reload_zone(apex.clone(), true).await.unwrap_or(Err(ReloadFault::Stopping));
+    let result = ended(parts.keeping.reload_zone(apex.clone(), true)).await;
     match (result, zones::taken(&parts, &apex).await) {
         (Ok(_), Some(Err(fault))) => drop(lines.send(last(Err(fault))).await),
         (Ok(report), Some(Ok(Some(step)))) => {
@@ -184,7 +214,7 @@ async fn take_file(parts: Arc<Parts>, apex: Apex, lines: mpsc::Sender<AnswerLine
             report.taken(&apex, step);
             report_reload(Ok(Arc::new(report)), lines).await;
         }
-        (result, _) => report_reload(result, lines).await,
+        (result, _) => report_zone(parts, apex, result, lines).await,
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use wire::Name;
 
 use super::AnswerLine;
 use super::parts::Parts;
@@ -14,6 +15,7 @@ use crate::changes::{Changes, CurrentFile, FileFault, FileState, TakeEnd};
 use crate::config::table::value::quote;
 use crate::config::zones::zone_name;
 use crate::secondaries::ZoneOrder;
+use crate::words::did_you_mean;
 use crate::zones::dump::dump_lines;
 use crate::zones::examiner::{self, FlawText};
 use crate::zones::keeping::{Kept, ReloadFault, unix_now};
@@ -28,8 +30,20 @@ pub(super) fn apex(name: &str) -> Result<Apex, String> {
     zone_name(name).map(|n| n.as_name().as_wire().into()).map_err(|fault| fault.to_string())
 }
 
+/// What is known of the zone that a command names. Where there is none, the names of all are looked through.
 pub(super) fn find(kept: &Kept, name: &str) -> Result<Arc<ZoneState>, String> {
-    kept.get(&apex(name)?).ok_or_else(|| format!("there is no zone {name} here"))
+    let apex = apex(name)?;
+    kept.get(&apex).ok_or_else(|| no_such_zone(kept, &apex))
+}
+
+/// Says that there is no such zone, and which one may have been meant.
+pub(super) fn no_such_zone(kept: &Kept, apex: &Apex) -> String {
+    let name = Name::from_wire(apex).unwrap_or(Name::ROOT).to_string();
+    let names: Vec<String> = kept.all().iter().map(|state| state.spec.name().to_string()).collect();
+    match did_you_mean(&name, names.iter().map(String::as_str)) {
+        Some(near) => format!("there is no zone {name} here; did you mean \"{near}\"?"),
+        None => format!("there is no zone {name} here"),
+    }
 }
 
 /// Every zone, or those that are not served in the newest version of their files.
@@ -175,7 +189,9 @@ fn put_file(answer: &mut Value, file: &CurrentFile) {
 
 /// Has a zone taken from its file, and take updates again.
 pub(super) async fn thaw(parts: Arc<Parts>, name: String) -> Result<Value, String> {
-    let state = find(&parts.kept, &name)?;
+    let kept = Arc::clone(&parts.kept);
+    let found = tokio::task::spawn_blocking(move || find(&kept, &name)).await;
+    let state = found.map_err(|_| ReloadFault::Stopping.to_string())??;
     let apex = &state.spec.apex;
     let mut answer = json!({"zone": state.spec.name().to_string(), "frozen": false, "was": false});
     if !changes_of(&parts, &state)?.is_frozen(apex) {

@@ -5,6 +5,7 @@ mod passed;
 mod sockets;
 pub mod trial;
 
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::net::TcpListener;
 use std::path::Path;
@@ -237,12 +238,14 @@ fn start_secondaries(
 
 /// Says what to try where there is no configuration file.
 fn greet(source: &ConfigSource, addresses: &[SocketAddr]) {
-    match source {
-        ConfigSource::File(_) => {}
-        ConfigSource::BuiltIn => print!("{}", builtin::greeting(addresses)),
-        ConfigSource::Forward(servers) => print!("{}", builtin::forwarder_greeting(addresses, servers)),
-        ConfigSource::Resolve => print!("{}", builtin::resolver_greeting(addresses)),
-    }
+    let greeting = match source {
+        ConfigSource::File(_) => return,
+        ConfigSource::BuiltIn => builtin::greeting(addresses),
+        ConfigSource::Forward(servers) => builtin::forwarder_greeting(addresses, servers),
+        ConfigSource::Resolve => builtin::resolver_greeting(addresses),
+    };
+    // Nobody has to read it.
+    let _ = io::stdout().write_all(greeting.as_bytes());
 }
 
 /// Loads the zones for the first time.

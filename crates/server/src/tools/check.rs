@@ -11,17 +11,18 @@ use crate::cli::{CheckArgs, EXIT_FAULTS, EXIT_OK};
 use crate::config::report::exit_code;
 use crate::config::{self, reference};
 use crate::serve::trial;
+use crate::tools::print_out;
 use crate::zones::ZoneSpec;
 use crate::zones::resolve::resolve;
 
 /// Runs `nomen check`; returns the exit code.
 pub fn run(args: &CheckArgs) -> u8 {
     if args.defaults {
-        print!("{}", reference::defaults());
+        print_out(&reference::defaults());
         return EXIT_OK;
     }
     if args.print_reference {
-        print!("{}", reference::markdown());
+        print_out(&reference::markdown());
         return EXIT_OK;
     }
     let mut accepted = match config::read_files(&args.file) {
@@ -54,7 +55,7 @@ pub fn run(args: &CheckArgs) -> u8 {
     let refused = wanted.refused.len();
     let file = args.file.display();
     if args.no_zones {
-        println!("{file}: the configuration is good ({} zones not checked)", wanted.specs.len());
+        say!("{file}: the configuration is good ({} zones not checked)", wanted.specs.len());
         return if refused == 0 { EXIT_OK } else { EXIT_FAULTS };
     }
     let specs = wanted.specs.into_iter().filter(|spec| spec.text.is_read()).collect();
@@ -65,7 +66,7 @@ pub fn run(args: &CheckArgs) -> u8 {
     }
     match checked.bad() {
         None if refused > 0 => {}
-        None => println!("{file}: {}", checked.good()),
+        None => say!("{file}: {}", checked.good()),
         Some(bad) => eprintln!("{file}: {bad}"),
     }
     checked.code

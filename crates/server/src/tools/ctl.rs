@@ -29,8 +29,6 @@ pub fn run(args: &CtlArgs) -> u8 {
     };
     match converse(stream, &command, args) {
         Ok(code) => code,
-        // Whoever reads our output has enough.
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => EXIT_OK,
         Err(e) => {
             eprintln!("nomen: the server did not answer: {}", reason(&e));
             EXIT_OUTSIDE

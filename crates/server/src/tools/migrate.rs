@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, MigrateArgs, MigrateFrom};
 use crate::config::read_text;
 use crate::config::report::{ConfigPlace, ConfigTexts, Diagnostic};
+use crate::tools::print_out;
 
 /// Runs the verb; returns the exit code.
 pub fn run(args: &MigrateArgs) -> u8 {
@@ -48,9 +49,9 @@ fn report(converted: &Converted, args: &MigrateArgs) -> u8 {
             "statements": converted.accounts.iter().map(|account| json_of(account, &texts)).collect::<Vec<_>>(),
             "faults": faults.map(Iterator::collect::<Vec<_>>).unwrap_or_default(),
         });
-        println!("{value:#}");
+        say!("{value:#}");
     } else {
-        print!("{}", converted.toml);
+        print_out(&converted.toml);
         eprint!("{}", text_of(converted, &texts, args.all));
         if let Some(rejected) = &rejected {
             eprintln!(

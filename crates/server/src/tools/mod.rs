@@ -1,5 +1,10 @@
 //! Every verb but `nomen serve`: programs that do one thing and end. The server knows nothing of them.
 
+/// Prints a line to standard output. `println!` panics where that cannot be done.
+macro_rules! say {
+    ($($words:tt)*) => { $crate::tools::print_out(&(format!($($words)*) + "\n")) };
+}
+
 pub mod audited;
 pub mod check;
 pub mod ctl;
@@ -14,18 +19,31 @@ pub mod zone_diff;
 pub mod zone_digest;
 pub mod zone_dump;
 
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::SIGPIPE;
 
 use wire::hash::HashKey;
 use zone::Zone;
 
-use crate::cli::{EXIT_FAULTS, EXIT_OUTSIDE, EXIT_USAGE};
+use crate::cli::{EXIT_FAULTS, EXIT_OK, EXIT_OUTSIDE, EXIT_USAGE};
 use crate::config::zones::{ZoneNameFault, zone_name};
 use crate::words::reason;
 use crate::zones::differences::DifferenceRule;
 use crate::zones::text::{Meter, examine};
 use crate::zones::{Origin, TextRules, ZoneSpec, ZoneText};
+
+/// Has the process end by SIGPIPE once nobody reads its output any more, as `nomen zone dump … | head` wants it, and as most programs
+/// do. Rust ignores that signal from the start, so that `println!` panics instead. Sockets are not meant: what is written to them
+/// raises no signal (MSG_NOSIGNAL), so that a server that goes away is a fault that is reported.
+pub fn end_with_the_reader() {
+    let always = Arc::new(AtomicBool::new(true));
+    // It fails for signals that nobody may catch, of which this is none.
+    let _ = signal_hook::flag::register_conditional_default(SIGPIPE, always);
+}
 
 /// The zone of this name in this file.
 pub fn zone_spec(origin: &str, file: &Path) -> Result<ZoneSpec, ZoneNameFault> {
@@ -51,12 +69,19 @@ fn read_zone(origin: &str, file: &Path) -> Result<Zone, u8> {
     })
 }
 
+/// Prints to standard output. Where that cannot be done, there is nobody to do anything else for: the process ends.
+pub fn print_out(text: &str) {
+    let mut out = io::stdout().lock();
+    let code = printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()), EXIT_OK);
+    if code != EXIT_OK {
+        std::process::exit(code.into());
+    }
+}
+
 /// The exit code of a verb that has written to standard output, which is `code` if nothing went wrong there.
 fn printed(done: io::Result<()>, code: u8) -> u8 {
     match done {
         Ok(()) => code,
-        // Whoever reads our output has enough.
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => code,
         Err(e) => {
             eprintln!("nomen: cannot write: {}", reason(&e));
             EXIT_OUTSIDE

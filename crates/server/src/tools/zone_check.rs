@@ -22,12 +22,12 @@ pub fn run(args: &ZoneCheckArgs) -> u8 {
     let audit_at = args.dnssec.then(|| args.at.unwrap_or_else(now));
     let examined = judge(&spec, &HashKey::random(), args.errors, audit_at, args.zonemd);
     if args.json {
-        println!("{:#}", json_of(&spec, &examined));
+        say!("{:#}", json_of(&spec, &examined));
     } else {
         eprint!("{}", text_of(&spec, &examined));
         report(&spec, &examined);
         if args.dnssec && examined.zone.as_ref().is_some_and(|zone| !is_meant_to_be_signed(zone)) {
-            println!("zone {}: not signed, so there is no DNSSEC to check", spec.name());
+            say!("zone {}: not signed, so there is no DNSSEC to check", spec.name());
         }
     }
     exit_code(&examined, args.fail_on)
@@ -38,7 +38,7 @@ fn report(spec: &ZoneSpec, examined: &Examined) {
     let name = spec.name();
     let warnings = format!("{} warnings", examined.warnings());
     if let (Some(zone), 0) = (&examined.zone, examined.errors()) {
-        println!("zone {name}: good, serial {}, {} records, {warnings}", zone.serial(), zone.record_count());
+        say!("zone {name}: good, serial {}, {} records, {warnings}", zone.serial(), zone.record_count());
         return;
     }
     let verdict = match Verdict::on(examined) {

@@ -8,6 +8,7 @@ use crate::config;
 use crate::config::Storage;
 use crate::config::report::exit_code;
 use crate::config::zones::zone_name;
+use crate::words::did_you_mean;
 use crate::zones::images::{self, StateFolder};
 use crate::zones::resolve::resolve;
 use crate::zones::text::{self, Meter};
@@ -55,7 +56,10 @@ fn chosen(specs: Vec<ZoneSpec>, names: &[String]) -> Result<Vec<ZoneSpec>, Strin
     for name in names {
         let name = zone_name(name).map_err(|fault| format!("nomen: {fault}"))?;
         if !specs.iter().any(|spec| spec.name() == name.as_name()) {
-            return Err(format!("nomen: the configuration has no zone {name}"));
+            let known: Vec<String> = specs.iter().map(|spec| spec.name().to_string()).collect();
+            let near = did_you_mean(&name.to_string(), known.iter().map(String::as_str));
+            let near = near.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
+            return Err(format!("nomen: the configuration has no zone {name}{near}"));
         }
         wanted.insert(name.as_name().as_wire().into());
     }
@@ -88,7 +92,7 @@ fn compile(state: &StateFolder, specs: &[ZoneSpec], least: u64) -> u8 {
             continue;
         };
         match state.write(spec, &built.zone, &provenance) {
-            Ok((path, bytes)) => println!(
+            Ok((path, bytes)) => say!(
                 "{}: zone {name}, {} records, {bytes} bytes, {:.2} s",
                 path.display(),
                 built.zone.record_count(),
@@ -101,7 +105,7 @@ fn compile(state: &StateFolder, specs: &[ZoneSpec], least: u64) -> u8 {
         }
     }
     if small > 0 {
-        println!("{small} zones have fewer than {least} records (`image-min-records`) and get no image");
+        say!("{small} zones have fewer than {least} records (`image-min-records`) and get no image");
     }
     code
 }

@@ -293,7 +293,7 @@ fn what_cannot_be_added_or_removed_is_refused_and_nothing_changes() {
         (&["add", "x\"\nfile=\"y", "--template", "members"], "cannot read the file"),
         (&["remove", "cat1"], "remove it from the configuration"),
         (&["remove", "a.test"], "not added at run time (catalog cat1.)"),
-        (&["remove", "c.test"], "there is no such zone"),
+        (&["remove", "c.test"], "there is no zone c.test. here"),
     ] {
         let said = refusal(&server, &[&["zone"], arguments].concat());
         assert!(said.contains(words), "{arguments:?}: {said}");

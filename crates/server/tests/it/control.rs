@@ -40,7 +40,31 @@ fn zones_are_listed_dumped_and_reloaded() {
     assert!(server.ctl(&["zone", "reload", "example"]).status.success());
     let unknown = server.ctl(&["zone", "status", "nosuch"]);
     assert_eq!(unknown.status.code(), Some(1));
-    assert!(text(&unknown.stderr).contains("there is no zone nosuch"), "{}", text(&unknown.stderr));
+    assert_eq!(text(&unknown.stderr), "nomen: there is no zone nosuch. here\n");
+}
+
+#[test]
+fn a_misspelt_zone_is_asked_back_for_by_every_command_that_names_one() {
+    let server = Server::start_with_folder(&["example.test", "example.org"], "");
+    let record = ["set", "WRONG", "x", "A", "192.0.2.1"];
+    let all = [
+        "status", "reload", "freeze", "thaw", "begin", "diff", "commit", "abort", "write", "remove",
+        "refresh",
+    ]
+    .into_iter()
+    .chain(["retransfer", "notify", "dump"]);
+    let mut commands: Vec<Vec<&str>> = all.map(|verb| vec![verb, "WRONG"]).collect();
+    commands.extend([record.to_vec(), vec!["unset", "WRONG", "x"], vec!["reload", "--force", "WRONG"]]);
+    for (wrong, near) in [("Exmaple.test", "example.test."), ("www.example.org.", "example.org.")] {
+        for command in &commands {
+            let words: Vec<&str> =
+                command.iter().map(|word| if *word == "WRONG" { wrong } else { word }).collect();
+            let output = server.ctl(&[&["zone"], &words[..]].concat());
+            let name = format!("{}.", wrong.trim_end_matches('.').to_lowercase());
+            let wanted = format!("nomen: there is no zone {name} here; did you mean \"{near}\"?\n");
+            assert_eq!((text(&output.stderr), output.status.code()), (wanted, Some(1)), "{words:?}");
+        }
+    }
 }
 
 #[test]

@@ -132,7 +132,9 @@ fn zones_are_compiled_beforehand() {
     assert_eq!(compile(&["small"]).0, Some(0));
     assert!(small.exists());
     let (code, said) = compile(&["elsewhere"]);
-    assert!(code == Some(1) && said.contains("no zone elsewhere."), "{said}");
+    assert!(code == Some(1) && said.contains("no zone elsewhere.\n"), "{said}");
+    let (code, said) = compile(&["smal"]);
+    assert!(code == Some(1) && said.contains("no zone smal.; did you mean \"small.\"?"), "{said}");
     fs::write(prepared.path().join("small.zone"), "nonsense").expect("written");
     let (code, said) = compile(&["small"]);
     assert!(code == Some(1) && said.contains("zone small.: bad"), "{said}");

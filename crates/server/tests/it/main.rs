@@ -25,6 +25,7 @@ mod primary;
 mod producer;
 mod pursue;
 mod query;
+mod readers;
 mod recursion;
 mod reload;
 mod reporting;

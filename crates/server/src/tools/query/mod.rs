@@ -66,7 +66,7 @@ pub fn run(args: &QueryArgs) -> u8 {
     let mut worst = EXIT_OK;
     for (at, wanted) in all.into_iter().enumerate() {
         if at > 0 && wanted.form == Form::Full && wanted.parts.comments {
-            println!();
+            say!("");
         }
         worst = worst.max(ask_one(wanted, key.as_ref(), &anchors));
     }
@@ -88,8 +88,6 @@ fn ask_one(wanted: Wanted, key: Option<&Arc<TsigKey>>, anchors: &TrustAnchors) -
     };
     match done {
         Ok(code) => code,
-        // Whoever reads our output has enough.
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => EXIT_OK,
         Err(e) => {
             eprintln!("nomen: cannot write: {}", reason(&e));
             EXIT_OUTSIDE

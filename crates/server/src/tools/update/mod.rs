@@ -127,13 +127,13 @@ impl Session {
             Command::Key(key) => self.sender.key = Some(key),
             Command::Record(record) => self.sender.records.push(record),
             Command::Show => match self.sender.message().map(|message| print::full(&message)) {
-                Ok(Ok(text)) => println!(";; Outgoing update:\n{text}"),
+                Ok(Ok(text)) => say!(";; Outgoing update:\n{text}"),
                 _ => eprintln!("nomen: the update does not fit into a message"),
             },
             Command::Send => return self.send(),
             Command::Answer => match self.sender.answer.as_deref().map(print::full) {
-                Some(Ok(text)) => println!(";; Answer:\n{text}"),
-                _ => println!(";; no answer yet"),
+                Some(Ok(text)) => say!(";; Answer:\n{text}"),
+                _ => say!(";; no answer yet"),
             },
             Command::Quit => return false,
             Command::Ignored(why) => eprintln!("nomen: {why}"),
@@ -150,7 +150,7 @@ impl Session {
         };
         if self.json {
             match outcome.json() {
-                Ok(answer) => println!("{answer}"),
+                Ok(answer) => say!("{answer}"),
                 Err(_) => return self.fail(EXIT_OUTSIDE, "the answer is malformed"),
             }
         }
