@@ -110,6 +110,11 @@ impl<M: AsRef<[u8]>> Arena<M> {
         std::iter::once(&self.first).chain(&self.more)
     }
 
+    /// Number of chunks.
+    pub(crate) fn chunk_count(&self) -> usize {
+        1 + self.more.len()
+    }
+
     #[inline]
     fn chunk(&self, index: usize) -> &[u8] {
         match index.checked_sub(1) {
@@ -151,15 +156,17 @@ impl<M: AsRef<[u8]>> Arena<M> {
 
     /// Every blob with its address, dead ones too, in the order they were appended.
     pub(crate) fn walk(&self) -> impl Iterator<Item = (NodeAddress, &[u8])> {
-        self.chunks().enumerate().flat_map(|(i, chunk)| {
-            let chunk = chunk.as_ref();
-            let mut at = 0;
-            std::iter::from_fn(move || {
-                let rest = chunk.get(at..).filter(|rest| !rest.is_empty())?;
-                let address = NodeAddress::new(i, at / UNIT);
-                at += blob::size(rest);
-                Some((address, &rest[..blob::size(rest)]))
-            })
+        (0..self.chunk_count()).flat_map(|i| self.walk_chunk(i))
+    }
+
+    /// The same of one chunk.
+    pub(crate) fn walk_chunk(&self, index: usize) -> impl Iterator<Item = (NodeAddress, &[u8])> {
+        let (chunk, mut at) = (self.chunk(index), 0);
+        std::iter::from_fn(move || {
+            let rest = chunk.get(at..).filter(|rest| !rest.is_empty())?;
+            let address = NodeAddress::new(index, at / UNIT);
+            at += blob::size(rest);
+            Some((address, &rest[..blob::size(rest)]))
         })
     }
 

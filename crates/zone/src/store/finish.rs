@@ -1,10 +1,10 @@
-//! Makes a [`Zone`] of the builder's blobs: index, names that came twice, empty non-terminals, occlusion, targets.
+//! Makes a [`Zone`] of the builder's blobs: names that came twice, empty non-terminals, occlusion.
 
 use std::sync::OnceLock;
 
 use wire::hash::{HashKey, HashedName};
 use wire::rdata::view::{Soa, SoaNumbers};
-use wire::{LowerName, LowerNameBuf, Name, NameHash, Ttl, Type};
+use wire::{LowerName, LowerNameBuf, NameHash, Ttl, Type};
 
 use super::Zone;
 use super::arena::{Arena, NodeAddress};
@@ -12,16 +12,15 @@ use super::blob::{self, entries};
 use super::build::{Blobs, BuildError, ZoneBuilder};
 use super::chains::Chains;
 use super::encode::{Encoder, is_child};
+use super::fill::fill;
 use super::index::Index;
 use super::memory::Region;
-use super::node::{DEAD, Node, NodeFlags, SETTLED, TARGETS};
+use super::node::{DEAD, Node, NodeFlags, SETTLED};
 use super::order;
+use super::parallel::threads_for;
 use super::pending::{NoteKind, Notes, Pending};
 use super::sorted::KeyedNodes;
-use super::{nsec, nsec3};
-
-/// Names handled together: their buckets of the index are prefetched before the first is read.
-const BATCH: usize = 32;
+use super::{nsec, nsec3, targets};
 
 /// Turns what the builder has gathered into a zone.
 pub(super) fn finish(builder: &mut ZoneBuilder) -> Result<Zone, BuildError> {
@@ -30,6 +29,7 @@ pub(super) fn finish(builder: &mut ZoneBuilder) -> Result<Zone, BuildError> {
         return Err(BuildError::TooBig);
     }
     let mut work = Finisher {
+        threads: threads_for(blobs.arena.len()),
         key: builder.key,
         apex: builder.gatherer.apex,
         arena: blobs.arena,
@@ -49,7 +49,7 @@ pub(super) fn finish(builder: &mut ZoneBuilder) -> Result<Zone, BuildError> {
         work.notes.add(NoteKind::NoApexNs, work.apex.as_name(), Type::NS, 0);
     }
     work.settle(apex)?;
-    work.resolve_targets();
+    targets::resolve(&mut work.arena, &work.index, work.apex.as_name(), &work.key, work.threads);
     Ok(work.into_zone(apex, soa, negative_ttl))
 }
 
@@ -65,6 +65,8 @@ pub(super) fn read_soa(apex: Node<'_>) -> Option<(SoaNumbers, Ttl)> {
 
 /// The builder's blobs on their way to a [`Zone`].
 struct Finisher<'b> {
+    /// How many threads work at once.
+    threads: usize,
     key: HashKey,
     apex: LowerNameBuf,
     arena: Arena<Region>,
@@ -104,30 +106,8 @@ impl Finisher<'_> {
     fn fill_index(&mut self, more: usize) -> Vec<(NameHash, NodeAddress)> {
         // The old one is freed first: nothing in it is needed.
         self.index = Index::for_entries(0);
-        let mut index = Index::for_entries(self.names + more);
         let mut repeated = Vec::new();
-        let mut hashed = HashedName::new();
-        let mut batch = Vec::with_capacity(BATCH);
-        let mut nodes = self.arena.walk().filter(|(_, blob)| indexed(blob));
-        loop {
-            batch.clear();
-            batch.extend(nodes.by_ref().take(BATCH).map(|(at, blob)| {
-                hashed.set(&self.key, blob::owner(blob).as_name());
-                (hashed.hash(0), at)
-            }));
-            if batch.is_empty() {
-                break;
-            }
-            batch.iter().for_each(|&(hash, _)| index.prefetch(hash));
-            for &(hash, at) in &batch {
-                let lower = blob::owner(self.arena.from(at));
-                match index.find(hash, |other| blob::owner(self.arena.from(other)) == lower) {
-                    None => index.insert(hash, at),
-                    Some(first) => repeated.extend([(hash, first), (hash, at)]),
-                }
-            }
-        }
-        self.index = index;
+        self.index = fill(&self.arena, &self.key, self.names + more, self.threads, &mut repeated);
         repeated
     }
 
@@ -222,16 +202,23 @@ impl Finisher<'_> {
         let apex_len = self.apex.as_name().len();
         let below_apex = below(blob::flags(self.arena.blob(apex)));
         let mut hashed = HashedName::new();
+        // In most zones a name follows its parent or its parent's children: then that need not be looked up.
+        let mut recent = apex;
         let mut next = self.arena.first();
         while let Some(at) = next {
             let blob = self.arena.blob(at);
             let (flags, owner) = (blob::flags(blob), blob::owner(blob));
             if flags & (DEAD | SETTLED | NodeFlags::NSEC3_ONLY.0 | NodeFlags::APEX.0) == 0 {
+                let parent = blob::owner(self.arena.from(recent));
                 if is_child(owner, apex_len) {
                     self.settle_one(at, apex, below_apex);
+                    recent = at;
+                } else if owner.parent() == Some(parent) {
+                    let inherited = below(blob::flags(self.arena.from(recent)));
+                    self.settle_one(at, recent, inherited);
                 } else {
                     hashed.set(&self.key, owner.as_name());
-                    self.settle_deep(at, apex, &hashed)?;
+                    recent = self.settle_deep(at, apex, &hashed)?;
                 }
             }
             next = self.arena.next(at);
@@ -251,13 +238,13 @@ impl Finisher<'_> {
         }
     }
 
-    /// Settles a node that is more than one label below the apex, its unsettled ancestors first.
+    /// Settles a node that is more than one label below the apex, its unsettled ancestors first. Returns its parent.
     fn settle_deep(
         &mut self,
         at: NodeAddress,
         apex: NodeAddress,
         name: &HashedName,
-    ) -> Result<(), BuildError> {
+    ) -> Result<NodeAddress, BuildError> {
         let apex_labels = self.apex.as_name().label_count();
         let mut unsettled = std::mem::take(&mut self.unsettled);
         unsettled.push(at);
@@ -273,13 +260,14 @@ impl Finisher<'_> {
             }
             unsettled.push(ancestor);
         }
+        let mut parent = base;
         while let Some(at) = unsettled.pop() {
             let inherited = below(blob::flags(self.arena.blob(base)));
             self.settle_one(at, base, inherited);
-            base = at;
+            (parent, base) = (base, at);
         }
         self.unsettled = unsettled;
-        Ok(())
+        Ok(parent)
     }
 
     /// Creates the empty non-terminal `name` without its `skip` leftmost labels.
@@ -328,35 +316,6 @@ impl Finisher<'_> {
             all.sort_unstable();
         }
         all
-    }
-
-    /// Looks up the target names and puts the addresses of their nodes into the RRsets.
-    fn resolve_targets(&mut self) {
-        let mut batch = TargetBatch::default();
-        let mut next = self.arena.first();
-        while let Some(at) = next {
-            let flags = blob::flags(self.arena.blob(at));
-            if flags & (TARGETS | DEAD) == TARGETS {
-                batch.gather(Node::alone(&self.arena, at), self.apex.as_name(), &self.key);
-            }
-            next = self.arena.next(at);
-            if batch.jobs.len() >= BATCH || next.is_none() {
-                self.resolve_batch(&mut batch);
-            }
-        }
-    }
-
-    fn resolve_batch(&mut self, batch: &mut TargetBatch) {
-        batch.jobs.iter().for_each(|job| self.index.prefetch(job.hash));
-        for job in &batch.jobs {
-            let name = LowerName::of_checked(&batch.names[job.name.clone()]);
-            if let Some(found) = self.find(name, job.hash) {
-                let slot = &mut self.arena.blob_mut(job.at)[job.slot..job.slot + 4];
-                slot.copy_from_slice(&found.stored());
-            }
-        }
-        batch.jobs.clear();
-        batch.names.clear();
     }
 
     fn into_zone(self, apex: NodeAddress, soa: SoaNumbers, negative_ttl: Ttl) -> Zone {
@@ -417,41 +376,4 @@ pub(super) fn unpack(node: Node<'_>, pending: &mut Pending) {
 pub(super) fn below(flags: u16) -> u16 {
     let hides = NodeFlags::CUT.0 | NodeFlags::DNAME.0 | NodeFlags::OCCLUDED.0;
     if flags & hides != 0 { NodeFlags::OCCLUDED.0 } else { 0 }
-}
-
-/// Target names that are looked up together.
-#[derive(Default)]
-struct TargetBatch {
-    jobs: Vec<TargetLookup>,
-    names: Vec<u8>,
-    rdata: Vec<u8>,
-    hashed: HashedName,
-}
-
-/// One target to look up: the address of the node that names it, where in its blob the result goes, the name's hash,
-/// and where the name lies in [`TargetBatch::names`].
-struct TargetLookup {
-    at: NodeAddress,
-    slot: usize,
-    hash: NameHash,
-    name: std::ops::Range<usize>,
-}
-
-impl TargetBatch {
-    /// Takes the target names of a node that lie in the zone.
-    fn gather(&mut self, node: Node<'_>, apex: Name<'_>, key: &HashKey) {
-        for (set, data) in node.rrsets_at() {
-            for (i, rdata) in set.target_slots(data).zip(set.rdatas()) {
-                self.rdata.clear();
-                rdata.copy_to(&mut self.rdata);
-                let target = super::encode::target(node.owner().as_name(), set.rtype(), &self.rdata);
-                let Some(target) = target.filter(|name| name.is_at_or_below(apex)) else { continue };
-                self.hashed.set(key, target);
-                let start = self.names.len();
-                self.names.extend_from_slice(self.hashed.as_lower().as_wire());
-                let name = start..self.names.len();
-                self.jobs.push(TargetLookup { at: node.address(), slot: i, hash: self.hashed.hash(0), name });
-            }
-        }
-    }
 }

@@ -85,6 +85,20 @@ fn set_address(bucket: &mut Bucket, slot: usize, at: NodeAddress) {
     bucket.as_chunks_mut::<4>().0[(4 + slot) & 15] = at.stored();
 }
 
+/// The slot with `tag` for whose address `same` holds.
+#[inline]
+fn slot_of(bucket: &Bucket, tag: u8, same: &mut impl FnMut(NodeAddress) -> bool) -> Option<u32> {
+    let mut matches = matches(bucket, tag);
+    while matches != 0 {
+        let slot = lowest(matches);
+        if same(address(bucket, slot)) {
+            return Some(slot);
+        }
+        matches &= matches - 1;
+    }
+    None
+}
+
 /// Puts an entry in; `false` if the bucket is full.
 #[inline]
 fn put(bucket: &mut Bucket, tag: u8, at: NodeAddress) -> bool {
@@ -160,13 +174,8 @@ impl<M: AsRef<[u8]>> Index<M> {
         for _ in 0..buckets.len() {
             let bucket = &buckets[at];
             prefetch::read(Part::Index, bucket);
-            let mut matches = matches(bucket, tag(hash));
-            while matches != 0 {
-                let slot = lowest(matches);
-                if same(address(bucket, slot)) {
-                    return Some((at, slot));
-                }
-                matches &= matches - 1;
+            if let Some(slot) = slot_of(bucket, tag(hash), same) {
+                return Some((at, slot));
             }
             if bucket[SPILT] == 0 {
                 return None;
@@ -213,6 +222,22 @@ impl Index<Region> {
         }
     }
 
+    /// Up to `count` ranges of buckets that follow one another, to be filled apart from each other.
+    pub(crate) fn parts(&mut self, count: usize) -> Vec<IndexPart<'_>> {
+        let buckets = self.buckets_mut();
+        let all = buckets.len();
+        let each = buckets_each(all, count);
+        let parts = buckets.chunks_mut(each).enumerate();
+        parts.map(|(i, buckets)| IndexPart { buckets, first: i * each, all }).collect()
+    }
+
+    /// Which of `count` [`parts`](Self::parts) a hash belongs to.
+    #[inline]
+    pub(crate) fn part_of(&self, hash: NameHash, count: usize) -> usize {
+        let all = self.buckets().len();
+        Self::home(hash, all) / buckets_each(all, count)
+    }
+
     /// Puts `new` in the place of the entry for which `same` holds.
     pub(crate) fn replace(
         &mut self,
@@ -228,6 +253,69 @@ impl Index<Region> {
     /// Makes the index unchangeable.
     pub(crate) fn freeze(self) -> Index {
         Index { sole: self.sole, bytes: self.bytes.map(Region::freeze) }
+    }
+}
+
+/// Buckets in each of `count` parts of an index, but for the last one.
+#[inline]
+fn buckets_each(all: usize, count: usize) -> usize {
+    all.div_ceil(count.max(1))
+}
+
+/// A range of an index' buckets, while it is filled.
+pub(crate) struct IndexPart<'i> {
+    buckets: &'i mut [Bucket],
+    /// Which of the index' buckets is the range's first.
+    first: usize,
+    /// Number of buckets of the whole index.
+    all: usize,
+}
+
+/// What came of adding an entry to a part of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Added {
+    /// It is in.
+    New,
+    /// There is one already, and so it was not added.
+    Again(NodeAddress),
+    /// It is not in, and would belong behind the range, since that is full from its bucket on.
+    Beyond,
+}
+
+impl IndexPart<'_> {
+    #[inline]
+    fn home(&self, hash: NameHash) -> usize {
+        Index::<Region>::home(hash, self.all) - self.first
+    }
+
+    /// Prefetches the first bucket that [`add`](Self::add) will read.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: NameHash) {
+        if let Some(bucket) = self.buckets.get(self.home(hash)) {
+            prefetch::value(bucket);
+        }
+    }
+
+    /// Adds an entry whose hash belongs to this part, if there is none for which `same` holds.
+    #[inline]
+    pub(crate) fn add(
+        &mut self,
+        hash: NameHash,
+        at: NodeAddress,
+        mut same: impl FnMut(NodeAddress) -> bool,
+    ) -> Added {
+        let home = self.home(hash);
+        for bucket in self.buckets.iter_mut().skip(home) {
+            if let Some(slot) = slot_of(bucket, tag(hash), &mut same) {
+                return Added::Again(address(bucket, slot));
+            }
+            // Behind a bucket that never spilt there is nothing to be found.
+            if bucket[SPILT] == 0 && put(bucket, tag(hash), at) {
+                return Added::New;
+            }
+            bucket[SPILT] = 1;
+        }
+        Added::Beyond
     }
 }
 
@@ -256,4 +344,49 @@ pub(super) fn is_sound(buckets: &[u8], is_node: impl Fn(NodeAddress) -> bool) ->
             && bucket[16 + 4 * len..].iter().all(|&byte| byte == 0)
             && (0..len as u32).all(|slot| is_node(address(bucket, slot)))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::hash::HashKey;
+
+    use super::*;
+
+    /// Parts are filled apart; what spills out of one is added to the whole, and everything is found there once.
+    #[test]
+    fn parts_filled_apart_make_one_index() {
+        let key = HashKey::new([11, 22, 33]);
+        let hash = |i: u32| {
+            let name: wire::NameBuf = format!("{i}.").parse().expect("a name");
+            key.name(name.as_name().to_lower().as_lower())
+        };
+        for count in 1..=9 {
+            // So full that buckets spill in every part.
+            let mut index = Index::for_entries(9 * 20);
+            let names = 12 * 21 - 1;
+            let place = |i| (hash(i), NodeAddress(i));
+            let belongs: Vec<usize> = (0..names).map(|i| index.part_of(hash(i), count)).collect();
+            let mut beyond = Vec::new();
+            for (number, mut part) in index.parts(count).into_iter().enumerate() {
+                for (hash, at) in (0..names).filter(|&i| belongs[i as usize] == number).map(place) {
+                    match part.add(hash, at, |other| other == at) {
+                        Added::Beyond => beyond.push((hash, at)),
+                        added => assert_eq!(added, Added::New),
+                    }
+                    assert_ne!(part.add(hash, at, |other| other == at), Added::New);
+                }
+            }
+            assert!(!beyond.is_empty(), "nothing spilt out of {count} parts");
+            beyond.iter().for_each(|&(hash, at)| index.insert(hash, at));
+            for (hash, at) in (0..names).map(place) {
+                let mut found = 0;
+                index.find(hash, |other| {
+                    found += (other == at) as u32;
+                    false
+                });
+                assert_eq!(found, 1, "{at:?} of {count} parts");
+            }
+            assert!(is_sound(index.freeze().bytes().as_ref(), |at| at.0 < names));
+        }
+    }
 }

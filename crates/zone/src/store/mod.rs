@@ -19,7 +19,9 @@
 //! | `pending.rs` | the records of the name being read, and what is wrong with them: [`Note`] |
 //! | `encode.rs` | records → blob: compression, fix-ups |
 //! | `build.rs` | [`ZoneBuilder`] |
-//! | `finish.rs` | index, empty non-terminals, occlusion, targets |
+//! | `finish.rs` | a zone of what was built: names that came twice, empty non-terminals, occlusion |
+//! | `fill.rs`, `targets.rs` | for that: the index of all names; which node each target is |
+//! | `parallel.rs` | the same work on several threads |
 //! | `version/` | versions that share what did not change: [`Zone::apply`], [`Zone::folded`], [`diff`](fn@diff) |
 //! | `parts.rs`, `verify.rs` | a snapshot taken apart and put together again; whether such parts can be searched |
 //!
@@ -31,6 +33,7 @@ mod blob;
 mod build;
 mod chains;
 mod encode;
+mod fill;
 mod finish;
 mod index;
 mod memory;
@@ -38,9 +41,11 @@ mod node;
 mod nsec;
 mod nsec3;
 mod order;
+mod parallel;
 mod parts;
 mod pending;
 mod sorted;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -61,10 +66,11 @@ pub use node::{Fixup, Node, NodeFlags, Rdata, RrSet, Target};
 pub use nsec::NsecChain;
 pub use nsec3::Nsec3Chain;
 pub use order::{Iter, StoredNodes};
+pub(crate) use parallel::in_parallel;
 pub(crate) use parts::{LAYOUT, Nsec3Parts, ZoneParts};
 pub use pending::{Note, NoteKind};
 pub use sorted::Search;
-pub(crate) use verify::{Unsound, ZoneCounts, in_parallel};
+pub(crate) use verify::{Unsound, ZoneCounts};
 
 pub use version::{ChangeError, ChangeSet, ChangedRecord, ChangedRecords, OverlaySize, RecordKey};
 pub use version::{Updated, ZoneUpdate, diff, diff_names, diff_within};

@@ -303,3 +303,43 @@ fn zones_without_any_order_are_put_together() {
     assert!(zone.memory() < 2_500_000, "dead blobs are gone: {}", zone.memory());
     assert!(kinds(&b).is_empty());
 }
+
+/// As it is made on several threads: names that come twice, targets and parents all lie in other chunks.
+#[test]
+fn a_zone_of_several_chunks_has_all_its_names_and_targets() {
+    let mut b = builder("example.");
+    let filler = [&[255][..], &[b'x'; 255]].concat().repeat(60);
+    let hosts = 5_000;
+    for round in ["first", "second"] {
+        for i in 0..hosts {
+            add(
+                &mut b,
+                &format!("h{i}.sub{}.example.", i % 700),
+                Type::TXT,
+                60,
+                format!("\x01{}", &round[..1]).as_bytes(),
+            );
+            let mail = (i * 7919) % hosts;
+            let target =
+                [&[0, 10], name(&format!("h{mail}.sub{}.example.", mail % 700)).as_name().as_wire()].concat();
+            add(&mut b, &format!("m{i}.{round}.example."), Type::MX, 60, &target);
+            if i % 4 == 0 {
+                add(&mut b, &format!("big{i}.{round}.example."), Type::TXT, 60, &filler);
+            }
+        }
+    }
+    let zone = b.finish().expect("a zone");
+    assert!(zone.arena.chunk_count() > 1, "one chunk is finished on one thread");
+    assert_eq!(zone.node_count(), 1 + 2 + 700 + hosts as u64 * 3 + 2 * hosts as u64 / 4);
+    for i in 0..hosts {
+        let texts = get(&zone, &format!("h{i}.sub{}.example.", i % 700)).rrset(Type::TXT).expect("TXT");
+        assert_eq!(texts.count(), 2, "h{i}");
+        assert!(get(&zone, &format!("sub{}.example.", i % 700)).flags().contains(NodeFlags::EMPTY));
+        for round in ["first", "second"] {
+            let mail = (i * 7919) % hosts;
+            let set = get(&zone, &format!("m{i}.{round}.example.")).rrset(Type::MX).expect("MX");
+            let at = get(&zone, &format!("h{mail}.sub{}.example.", mail % 700)).address();
+            assert_eq!(set.target_addresses().collect::<Vec<_>>(), [at], "m{i}.{round}");
+        }
+    }
+}

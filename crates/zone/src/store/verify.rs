@@ -6,7 +6,7 @@
 //! do what wrong text could do, too: make wrong answers.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use wire::message::{MAX_MESSAGE, MAX_POINTERS, POINTER, POINTER_LEN, QNAME_POINTER};
 use wire::name::MAX_LABEL;
@@ -16,6 +16,7 @@ use super::arena::{CHUNK, MAX_CHUNKS, NodeAddress, UNIT};
 use super::blob::{self, COMPILED_HEAD, COMPILED_RDLENGTH, DirectoryEntry, ENTRY, HEADER, Lead, be16_at};
 use super::index::{self, BUCKET};
 use super::node::{DEAD, NodeFlags};
+use super::parallel::in_parallel;
 use super::parts::ZoneParts;
 use super::sorted::{self, KEYED_NODE};
 
@@ -98,32 +99,6 @@ fn apex_is(parts: &ZoneParts, starts: &Bits, apex: LowerName<'_>) -> Result<(), 
         Some(node) if blob::owner(node) == apex && blob::flags(node) & DEAD == 0 => Ok(()),
         _ => Err(Unsound("the apex is not where it should be")),
     }
-}
-
-/// Runs `work` for the numbers below `jobs` on up to `threads` threads, until one fails.
-pub(crate) fn in_parallel<E: Send>(
-    threads: usize,
-    jobs: usize,
-    work: impl Fn(usize) -> Result<(), E> + Sync,
-) -> Result<(), E> {
-    let next = AtomicUsize::new(0);
-    let failed = Mutex::new(None);
-    let run = || {
-        while let Some(job) = Some(next.fetch_add(1, Relaxed)).filter(|&job| job < jobs) {
-            if let Err(error) = work(job) {
-                next.store(jobs, Relaxed);
-                failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(error);
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        // The caller's thread works, too; it works alone if no other can be started.
-        for _ in 1..threads.min(jobs) {
-            let _ = std::thread::Builder::new().spawn_scoped(scope, run);
-        }
-        run();
-    });
-    failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).map_or(Ok(()), Err)
 }
 
 /// One bit for each address of an arena.
@@ -407,19 +382,6 @@ fn name(records: &[u8], at: usize, owner: &OwnerName<'_>) -> Verified {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_job_is_done_once_and_the_first_failure_is_returned() {
-        for threads in [1, 2, 7] {
-            let sum = AtomicUsize::new(0);
-            let done = in_parallel(threads, 100, |i| {
-                sum.fetch_add(i, Relaxed);
-                Ok::<(), ()>(())
-            });
-            assert_eq!((done, sum.into_inner()), (Ok(()), 4950));
-            assert_eq!(in_parallel(threads, 9, |i| if i == 5 { Err(i) } else { Ok(()) }), Err(5));
-        }
-    }
 
     #[test]
     fn names_end_and_never_run_in_circles() {
