@@ -24,7 +24,7 @@ pub(super) struct Work<'a> {
     pub(super) computes: bool,
 }
 
-/// Why examining goes no further for now.
+/// Why examining goes no further.
 #[derive(Debug)]
 pub(super) enum Halt {
     /// These records are needed first.
