@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
@@ -27,7 +27,7 @@ use crate::stats::RecursionStats;
 use crate::validation::bogus::BogusAnswers;
 use crate::validation::denied;
 use crate::validation::queue::Queue;
-use crate::validation::{Unchecked, Validations};
+use crate::validation::{State, Unchecked, Validations, wall};
 
 /// Passes questions on to whoever asks other servers.
 pub trait Lookups: Send + Sync {
@@ -47,6 +47,8 @@ pub struct Service {
     report: OnceLock<Box<FailureReport>>,
     /// Answers on their way to whoever validates them.
     pub(crate) unvalidated: Queue,
+    /// Answers being validated, and what is known of the keys of zones.
+    pub(crate) validating: Mutex<State>,
     /// Why answers are remembered as failures that were bogus.
     pub(crate) bogus: BogusAnswers,
     /// What was proven not to be there.
@@ -97,12 +99,13 @@ impl Service {
     /// If the policy cannot be carried out.
     pub fn new(cache: Cache, start: Instant, policy: &PolicyConfig) -> Result<Arc<Service>, PolicyFault> {
         let policy = Policy::new(policy, cache.key())?;
-        let denials = denied::denials(&policy);
+        let (denials, policy) = (denied::denials(&policy), Arc::new(policy));
         Ok(Arc::new(Service {
             cache,
             start,
             stats: RecursionStats::default(),
-            policy: ArcSwap::from_pointee(policy),
+            validating: Mutex::new(State::new(Arc::clone(&policy))),
+            policy: ArcSwap::new(policy),
             lookups: OnceLock::new(),
             report: OnceLock::new(),
             unvalidated: Queue::default(),
@@ -172,10 +175,15 @@ impl Service {
 
     /// Where the outcomes of lookups go.
     pub fn settler(self: &Arc<Self>) -> Settler {
-        Settler::new(Arc::clone(self))
+        self.settler_by(|_| wall())
     }
 
-    /// Whoever validates answers: there is to be one, whose clones run on threads of their own.
+    /// The same by another clock than the system's, in seconds since 1970: the one that answers are validated by.
+    pub fn settler_by(self: &Arc<Self>, wall: impl Fn(Instant) -> u64 + Send + 'static) -> Settler {
+        Settler::new(Arc::clone(self), Box::new(wall))
+    }
+
+    /// Whoever validates answers, for threads of its own.
     pub fn validations(self: &Arc<Self>) -> Validations {
         Validations::new(Arc::clone(self))
     }
@@ -193,7 +201,7 @@ impl Service {
     /// Drops what is kept of a name, and of all names below it if `tree` is set, of one type or of every one; and what is known
     /// of keys there. Returns the number of answers.
     pub fn flush(&self, name: LowerName<'_>, tree: bool, qtype: Option<Type>) -> usize {
-        self.unvalidated.forget(name.to_buf().into());
+        self.forget_keys(name.as_name());
         self.denials.forget(name.as_name(), tree);
         self.cache.flush(&Flush { name, tree, qtype, realm: None })
     }

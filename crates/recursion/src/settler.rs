@@ -18,7 +18,7 @@ use crate::pursuit::{Pursuit, Step, shared};
 use crate::realms::Realm;
 use crate::service::{Piece, Service};
 use crate::validation::queue::Wanted;
-use crate::validation::{Unchecked, Verdict};
+use crate::validation::{Moment, Unchecked, Verdict};
 
 /// Whoever waits for the outcome of a lookup.
 pub struct Waiter {
@@ -76,9 +76,13 @@ pub(crate) struct Waiting {
 /// How long a withheld answer is remembered as none, in seconds.
 const WITHHELD_TTL: u32 = 60;
 
+/// Says how many seconds since 1970 it is at a moment.
+type Clock = dyn Fn(Instant) -> u64 + Send;
+
 /// Takes the outcomes of lookups.
 pub struct Settler {
     service: Arc<Service>,
+    wall: Box<Clock>,
     /// The answer that was judged last: most clients who wait for one get it one after the other.
     judged: Option<Judged>,
 }
@@ -91,8 +95,8 @@ struct Judged {
 }
 
 impl Settler {
-    pub(crate) fn new(service: Arc<Service>) -> Self {
-        Settler { service, judged: None }
+    pub(crate) fn new(service: Arc<Service>, wall: Box<Clock>) -> Self {
+        Settler { service, wall, judged: None }
     }
 
     /// What clients get in place of an answer that they may not have: one without any records. Clients may be settled long
@@ -159,13 +163,16 @@ impl Outlet for Settler {
     }
 
     fn settle(&mut self, waiter: Waiter, outcome: LookupOutcome, now: Instant) {
-        let policy = self.service.policy();
-        let now = self.service.now(now);
+        let (policy, at) = (self.service.policy(), now);
+        let now = self.service.now(at);
         let waiting = match (waiter.who, waiter.unchecked) {
             (Who::Validations(wanted), _) => return self.service.unvalidated.found(*wanted, outcome),
             (Who::Second(id), _) => return self.service.unvalidated.second(id, outcome),
             (who, Some(unchecked)) => match self.fit_to_validate(&policy, &unchecked, &outcome, now) {
-                Some(answer) => return self.service.validate(&policy, answer, *unchecked, who, now),
+                Some(answer) => {
+                    let at = Moment { cache: now, wall: (self.wall)(at) };
+                    return self.service.validate(&policy, answer, *unchecked, who, at);
+                }
                 None => match who {
                     Who::Client(waiting) => waiting,
                     who => return Waiter::new(who).told(outcome),

@@ -93,6 +93,8 @@ pub struct ValidationStats {
     pub bogus: SharedCount,
     /// Without a trust anchor above, or of a kind that cannot be signed.
     pub indeterminate: SharedCount,
+    /// Answers whose state followed from what was known of their zones, so that they were not handed to whoever validates.
+    pub recalled: SharedCount,
     /// Of the bogus ones those that would have taken more work than one query may cost.
     pub overspent: SharedCount,
     /// Not validated since DS or DNSKEY could not be had.

@@ -28,11 +28,23 @@ struct Spent {
     queries: u16,
     bytes: usize,
     fruitless: u16,
+    /// Lookups of servers' addresses that are waited for.
+    seeking: u16,
     minimised: u16,
     /// Queries to the servers of each zone.
     zones: Vec<(Box<[u8]>, u16)>,
     /// Whom the servers want to be told that it failed there.
     agent: Option<Box<ReportAgent>>,
+}
+
+/// That a server's address is being looked up, until this is dropped.
+pub(crate) struct Seeking(Arc<Mutex<Spent>>);
+
+impl Drop for Seeking {
+    fn drop(&mut self) {
+        let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.seeking = spent.seeking.saturating_sub(1);
+    }
 }
 
 /// Which part of a budget is spent: see [`BudgetLimits`].
@@ -167,6 +179,19 @@ impl Budget {
             return Err(Overspent::Queries);
         }
         if spent.fruitless >= limits.fruitless { Err(Overspent::Addresses) } else { Ok(()) }
+    }
+
+    /// Whether one more may be looked up beside those that are waited for, which may all find nothing.
+    pub(crate) fn may_seek_beside(&self, limits: &BudgetLimits) -> bool {
+        let spent = self.lock();
+        spent.queries < limits.queries && spent.fruitless.saturating_add(spent.seeking) < limits.fruitless
+    }
+
+    /// A server's address is being looked up.
+    pub(crate) fn seeks(&self) -> Seeking {
+        let mut spent = self.lock();
+        spent.seeking = spent.seeking.saturating_add(1);
+        Seeking(Arc::clone(&self.spent))
     }
 
     /// Takes a query that shows a part of the name only. Returns how many there were before, if it may be.

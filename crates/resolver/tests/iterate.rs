@@ -59,4 +59,4 @@ macro_rules! scenarios {
     )*};
 }
 
-scenarios! { referrals glue servers minimise budgets attacks aliases changes traces second copies agents }
+scenarios! { referrals glue addresses servers minimise budgets attacks aliases changes traces second copies agents }

@@ -4,10 +4,9 @@ use wire::message::Section;
 use wire::{Class, Name, NameBuf, Rcode, Ttl, Type};
 
 use super::Validated;
-use super::work::{Examined, Part, Work, is_expanded};
+use super::work::{Examined, Halt, Part, Work, is_expanded};
 use crate::denial::Claim;
 use crate::outcome::{BogusReason, Security};
-use crate::trust::Need;
 
 /// Links followed, CNAME and DNAME together.
 const LINKS: usize = 16;
@@ -69,7 +68,7 @@ impl Parts {
 
 impl Examined {
     /// Validates what answers the question.
-    pub(super) fn answer(&mut self, work: &mut Work<'_>) -> Result<Validated, Box<Need>> {
+    pub(super) fn answer(&mut self, work: &mut Work<'_>) -> Result<Validated, Halt> {
         let asked: NameBuf = self.response.name.into();
         let (qtype, rcode) = (self.response.qtype, self.response.rcode);
         let mut parts = Parts::new();
@@ -146,7 +145,7 @@ impl Examined {
     }
 
     /// An RRset of the answer: signed, and if it came of a wildcard, rightly so.
-    fn positive(&mut self, at: usize, parts: &mut Parts, work: &mut Work<'_>) -> Result<(), Box<Need>> {
+    fn positive(&mut self, at: usize, parts: &mut Parts, work: &mut Work<'_>) -> Result<(), Halt> {
         let settled = self.settle(at, None, work)?;
         parts.add(settled.part, Some(at));
         let owner = self.set(at).map(|set| set.owner);
@@ -167,7 +166,7 @@ impl Examined {
         name: NameBuf,
         parts: &mut Parts,
         work: &mut Work<'_>,
-    ) -> Result<Option<NameBuf>, Box<Need>> {
+    ) -> Result<Option<NameBuf>, Halt> {
         let settled = self.settle(at, None, work)?;
         parts.add(settled.part, Some(at));
         let next = self.set(at).and_then(|set| {
@@ -187,7 +186,7 @@ impl Examined {
     }
 
     /// That there is nothing at the end.
-    fn negative(&mut self, name: Name<'_>, parts: &mut Parts, work: &mut Work<'_>) -> Result<(), Box<Need>> {
+    fn negative(&mut self, name: Name<'_>, parts: &mut Parts, work: &mut Work<'_>) -> Result<(), Halt> {
         let claim = match self.response.rcode {
             Rcode::NXDOMAIN => Claim::Name,
             _ => Claim::Data(self.response.qtype),

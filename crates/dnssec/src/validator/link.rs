@@ -4,15 +4,15 @@ use wire::message::Section;
 use wire::{Name, NameBuf, Rcode, Type};
 
 use super::Learned;
-use super::work::{Examined, Part, Work, is_expanded};
+use super::work::{Examined, Halt, Part, Work, is_expanded};
 use crate::delegation;
 use crate::denial::Claim;
 use crate::outcome::{BogusReason, InsecureReason, Security};
-use crate::trust::{Need, Trust};
+use crate::trust::Trust;
 
 impl Examined {
     /// What a response to a question for DS says of its name.
-    pub(super) fn ds(&mut self, work: &mut Work<'_>) -> Result<Learned, Box<Need>> {
+    pub(super) fn ds(&mut self, work: &mut Work<'_>) -> Result<Learned, Halt> {
         let name: NameBuf = self.response.name.into();
         let name = name.as_name();
         if let Some(at) = self.response.find(Section::Answer, name, Type::DS) {
@@ -32,11 +32,7 @@ impl Examined {
     }
 
     /// What a referral says of the DS of the zone that it leads to; `None` if nothing.
-    pub(super) fn referral(
-        &mut self,
-        child: Name<'_>,
-        work: &mut Work<'_>,
-    ) -> Result<Option<Learned>, Box<Need>> {
+    pub(super) fn referral(&mut self, child: Name<'_>, work: &mut Work<'_>) -> Result<Option<Learned>, Halt> {
         // What the zone above says of a name with an anchor of its own does not count.
         if work.ways().is_anchored(child) {
             return Ok(None);
@@ -51,7 +47,7 @@ impl Examined {
     }
 
     /// There are DS.
-    fn with_ds(&mut self, at: usize, work: &mut Work<'_>) -> Result<Learned, Box<Need>> {
+    fn with_ds(&mut self, at: usize, work: &mut Work<'_>) -> Result<Learned, Halt> {
         let settled = self.settle(at, None, work)?;
         let rdatas = self.set(at).map_or(&[][..], |set| &set.rdatas);
         let trust = match settled.part.security {
@@ -64,7 +60,7 @@ impl Examined {
 
     /// There is an alias: no zone begins at a name with CNAME (RFC 2181 §10.1), or below a DNAME (RFC 6672 §2.4). Where
     /// it leads does not matter.
-    fn aliased(&mut self, name: Name<'_>, work: &mut Work<'_>) -> Result<Option<Learned>, Box<Need>> {
+    fn aliased(&mut self, name: Name<'_>, work: &mut Work<'_>) -> Result<Option<Learned>, Halt> {
         let above = |owner: Name<'_>| name != owner && name.is_at_or_below(owner);
         let is_alias = |set: &crate::response::ReceivedSet| {
             let owner = set.owner.as_name();
@@ -93,12 +89,7 @@ impl Examined {
     }
 
     /// There are no DS, so they are said to be absent.
-    fn without_ds(
-        &mut self,
-        name: Name<'_>,
-        claim: Claim,
-        work: &mut Work<'_>,
-    ) -> Result<Learned, Box<Need>> {
+    fn without_ds(&mut self, name: Name<'_>, claim: Claim, work: &mut Work<'_>) -> Result<Learned, Halt> {
         let absence = self.deny(name, claim, None, Some(name), work)?;
         let trust = match absence.part.security {
             Security::Secure if absence.delegation => Trust::Insecure(InsecureReason::Unsigned),

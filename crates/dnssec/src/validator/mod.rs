@@ -22,12 +22,12 @@ mod work;
 use wire::{Name, NameBuf, Ttl};
 
 use crate::anchors::TrustAnchors;
-use crate::budget::ValidationBudget;
+use crate::budget::{ValidationBudget, ValidationLimits};
 use crate::outcome::{BogusReason, Security};
 use crate::response::Response;
 use crate::settings::ValidationSettings;
-use crate::trust::{Need, Trust, TrustTable};
-use work::{Examined, Work};
+use crate::trust::{Need, Standing, Trust, TrustTable};
+use work::{Examined, Halt, Work};
 
 /// What validation goes by, but for what is learned.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +38,14 @@ pub struct Validation<'a> {
     pub anchors: &'a TrustAnchors,
     /// The time in seconds since 1970.
     pub now: u64,
+}
+
+impl Validation<'_> {
+    /// Whether it is known that no chain of trust leads to the zone that a name is in, so that what its servers answer is most
+    /// likely for [`Validator::recall`]. It takes a few looks into the table.
+    pub fn knows_insecure(&self, name: Name<'_>, table: &TrustTable) -> bool {
+        matches!(self.work_of(table).zone_of(name), Ok(Standing::Insecure(..) | Standing::NoAnchor))
+    }
 }
 
 /// What is known of a response.
@@ -181,6 +189,17 @@ impl Validator {
         self.stack.first().map(|task| &task.examined.response)
     }
 
+    /// What the answer is, if what is known of zones decides that by itself: nothing is asked for, no signature verified, no name
+    /// hashed, and nothing taken from any budget. It is what [`step`](Self::step) would come to, which goes on where this
+    /// returns `None`.
+    pub fn recall(&mut self, by: &Validation<'_>, table: &TrustTable) -> Option<Validated> {
+        let [Task { purpose: Purpose::Answer, examined, .. }] = self.stack.as_mut_slice() else {
+            return None;
+        };
+        let mut budget = ValidationBudget::new(ValidationLimits::default());
+        examined.answer(&mut Work { by, table, budget: &mut budget, computes: false }).ok()
+    }
+
     /// Goes on as far as it can be gone. Called again without a response in between it asks for the same again; called
     /// again when it is done, it says the same again.
     pub fn step(
@@ -202,20 +221,22 @@ impl Validator {
                 self.stack.pop();
                 continue;
             }
-            let mut work = Work { by, table, budget };
+            let mut work = Work { by, table, budget, computes: true };
             let learned = match (&task.second, task.purpose) {
                 (Second::None(learned), _) => Ok(Some(learned.clone())),
                 (_, Purpose::Answer) => match task.examined.answer(&mut work) {
                     Ok(validated) => return done(validated),
-                    Err(need) => Err(need),
+                    Err(halt) => Err(halt),
                 },
                 (_, Purpose::Ds) => task.examined.ds(&mut work).map(Some),
                 (_, Purpose::Referral) => task.examined.referral(name.as_name(), &mut work),
                 (_, Purpose::Keys) => Ok(task.examined.keys(&mut work)),
             };
             match learned {
-                Err(need) if self.need == Some(*need) => return Progress::Need(*need),
-                Err(need) => match budget.take_fetch() {
+                // Never here, where whatever it takes is computed.
+                Err(Halt::Computing) => return done(by.unreachable()),
+                Err(Halt::Need(need)) if self.need == Some(*need) => return Progress::Need(*need),
+                Err(Halt::Need(need)) => match budget.take_fetch() {
                     Ok(()) => {
                         self.need = Some(*need);
                         return Progress::Need(*need);

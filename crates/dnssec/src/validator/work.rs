@@ -20,6 +20,23 @@ pub(super) struct Work<'a> {
     pub(super) by: &'a Validation<'a>,
     pub(super) table: &'a TrustTable,
     pub(super) budget: &'a mut ValidationBudget,
+    /// Whether signatures are verified and names hashed, if that is what it takes.
+    pub(super) computes: bool,
+}
+
+/// Why examining goes no further.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// These records are needed first.
+    Need(Box<Need>),
+    /// It takes signatures or hashes, which are not wanted.
+    Computing,
+}
+
+impl From<Box<Need>> for Halt {
+    fn from(need: Box<Need>) -> Self {
+        Halt::Need(need)
+    }
 }
 
 impl Work<'_> {
@@ -134,7 +151,7 @@ impl Examined {
         at: usize,
         below: Option<Name<'_>>,
         work: &mut Work<'_>,
-    ) -> Result<Settled, Box<Need>> {
+    ) -> Result<Settled, Halt> {
         let Some(set) = self.set(at) else {
             return Ok(Settled::bogus(BogusReason::Unsigned, NameBuf::ROOT, work));
         };
@@ -153,6 +170,7 @@ impl Examined {
                 _ if inner.is_some_and(|name| work.ways().is_delegated(signer.as_name(), name)) => {
                     BogusReason::Signature(SigFault::WrongSigner)
                 }
+                Standing::Secure(_) if !work.computes => return Err(Halt::Computing),
                 Standing::Secure(keys) => match self.check(at, signer, &keys, work) {
                     Ok(checked) if never_expanded(rtype) && is_expanded(owner.as_name(), &checked) => {
                         BogusReason::Wildcard
@@ -186,7 +204,7 @@ impl Examined {
         zone: Option<NameBuf>,
         below: Option<Name<'_>>,
         work: &mut Work<'_>,
-    ) -> Result<Absence, Box<Need>> {
+    ) -> Result<Absence, Halt> {
         // DS are denied by the zone above the name (RFC 6840 §4.4).
         let below = below.map(Name::to_buf).or((claim == Claim::Data(Type::DS)).then_some(name.to_buf()));
         let below = below.filter(|below| !below.as_name().is_root());
@@ -199,6 +217,9 @@ impl Examined {
             let inner = if below.is_some() { name.parent() } else { Some(name) };
             if inner.is_some_and(|inner| work.ways().is_delegated(signer.as_name(), inner)) {
                 continue;
+            }
+            if !work.computes {
+                return Err(Halt::Computing);
             }
             match self.proven(signer, &keys, name, claim, work) {
                 Ok(absence) => return Ok(absence),
@@ -301,7 +322,7 @@ fn unsecured(
     ttl: Ttl,
     at: NameBuf,
     work: &Work<'_>,
-) -> Result<Part, Box<Need>> {
+) -> Result<Part, Halt> {
     let bogus = |why| Part { security: Security::Bogus(why), ttl: work.by.settings.bogus_ttl, at };
     if let BogusReason::Limit(_) = reason {
         return Ok(bogus(reason));

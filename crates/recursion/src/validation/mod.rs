@@ -1,11 +1,15 @@
-//! Answers are validated here before anybody gets them. Nothing of that is done on the query path, nor on the thread that asks
-//! other servers: [`Validations`] is for threads of its own, and answers come to them by a [`Queue`](queue::Queue).
+//! Answers are validated here before anybody gets them. No signature is verified and no name hashed on the query path, nor on the
+//! thread that asks other servers: [`Validations`] is for threads of its own, and answers come to them by a
+//! [`Queue`](queue::Queue).
 //!
 //! ```text
-//!     settler ──▶ queue ──▶ Validations ──▶ cache, clients
-//!        ▲                       │ DS and DNSKEY
-//!        └──── other servers ◀───┘
+//!     settler ─┬─▶ queue ──▶ Validations ─┬─▶ cache, clients
+//!        ▲     └─▶ recalled ──────────────┼──────▲
+//!        └──────── other servers ◀────────┘ DS and DNSKEY
 //! ```
+//!
+//! An answer whose state follows from what is known of its zone already, such as that it is not signed, comes to its clients
+//! where it arrived, by the same rules: nobody is woken for it. It has no job, asks for nothing, and is never bogus.
 //!
 //! Clients who wait for the same answer share one validation. Those that need the same DS or DNSKEY share the question for
 //! it; the one that came first pays. Whatever a client shares, it waits no longer than its own query's time; and where one that
@@ -37,7 +41,7 @@ use resolver::{
     Answer, AnsweredBy, Budget, ClientPrefix, Inquiry, LookupFailure, LookupOutcome, LookupRequest,
     ReplyFault, ReportAgent, ShedReason,
 };
-use wire::{Class, LowerNameBuf, NameBuf, Ttl, Type};
+use wire::{Class, LowerNameBuf, Name, NameBuf, Ttl, Type};
 
 use crate::message::Message;
 use crate::policy::{Policy, ValidationConfig};
@@ -73,15 +77,14 @@ pub struct Verdict {
 /// Answers whose validation is remembered for clients who are settled later than others.
 const RECENT: usize = 16;
 
-/// Answers being validated, and what is known of the keys of zones. Clones are the same.
+/// Validates answers for a service, on whatever threads. All of one service are the same.
 #[derive(Clone)]
 pub struct Validations {
     service: Arc<Service>,
-    state: Arc<Mutex<State>>,
 }
 
-/// What the threads share.
-struct State {
+/// Answers being validated, and what is known of the keys of zones: what the threads share.
+pub(crate) struct State {
     /// The policy seen last.
     policy: Arc<Policy>,
     basis: Arc<Basis>,
@@ -98,6 +101,25 @@ struct State {
 }
 
 impl State {
+    /// Nothing is being validated, or known.
+    pub(crate) fn new(policy: Arc<Policy>) -> State {
+        State {
+            basis: Basis::new(&policy.validation),
+            policy,
+            jobs: HashMap::new(),
+            by_answer: HashMap::new(),
+            needed: HashMap::new(),
+            ends: BTreeSet::new(),
+            recent: VecDeque::new(),
+            last: 0,
+        }
+    }
+
+    /// What an answer that has just been validated was found to be.
+    fn recent(&self, answer: &Arc<Answer>) -> Option<Arc<Finished>> {
+        self.recent.iter().find(|known| Arc::ptr_eq(&known.received, answer)).cloned()
+    }
+
     /// One more waits for a job.
     fn join(&mut self, id: u64, candidate: Candidate) {
         self.ends.extend(candidate.budget.ends().map(|end| (end, id)));
@@ -166,10 +188,15 @@ struct Finished {
 
 /// When something happens.
 #[derive(Clone, Copy)]
-struct Moment {
-    cache: Now,
+pub(crate) struct Moment {
+    pub(crate) cache: Now,
     /// Seconds since 1970.
-    wall: u64,
+    pub(crate) wall: u64,
+}
+
+/// The time in seconds since 1970, by the system's clock.
+pub(crate) fn wall() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 /// What holds while one task is done.
@@ -201,25 +228,155 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Service {
-    /// Has an answer validated, and then handed to whoever waits for it.
+    /// Has an answer validated, and then handed to whoever waits for it: at once, if what is known says by itself what it is.
     pub(crate) fn validate(
         &self,
-        policy: &Policy,
+        policy: &Arc<Policy>,
         answer: Arc<Answer>,
         unchecked: Unchecked,
         who: Who,
-        now: Now,
+        at: Moment,
     ) {
         let Unchecked { inquiry, client, budget } = unchecked;
         let config = &policy.validation;
-        match self.unvalidated.place(client, config.waiting, config.waiting_of_network) {
-            Some(place) => {
-                self.unvalidated.put(Candidate { answer, inquiry, client, budget, who, _place: place });
+        let Some(place) = self.unvalidated.place(client, config.waiting, config.waiting_of_network) else {
+            self.stats().validation.shed.add();
+            return self.give_up(policy, who, LookupFailure::Shed(ShedReason::Queue), None, at.cache);
+        };
+        let candidate = Candidate { answer, inquiry, client, budget, who, _place: place };
+        let basis = self.basis(policy);
+        if let Some(candidate) = self.recall(&Turn { policy, basis: &basis, at }, candidate) {
+            self.unvalidated.put(candidate);
+        }
+    }
+
+    /// Hands an answer over that was validated a moment ago, or is not bogus and takes neither signatures nor hashes nor records to
+    /// be told. Any other is returned, and nothing was done about it.
+    fn recall(&self, turn: &Turn<'_>, candidate: Candidate) -> Option<Candidate> {
+        let recent = lock(&self.validating).recent(&candidate.answer);
+        if let Some(finished) = recent {
+            hand_over(self, turn, &finished, candidate);
+            return None;
+        }
+        let (by, table) = (turn.by(), &turn.basis.table);
+        // Nothing is read here that will most likely be read again.
+        if !by.knows_insecure(candidate.inquiry.name.as_name(), table) {
+            return Some(candidate);
+        }
+        let left = match &candidate.who {
+            Who::Client(waiting) => waiting.pursuit.effort.clone(),
+            _ => None,
+        };
+        let budget = left.unwrap_or_else(|| ValidationBudget::new(turn.basis.config.limits));
+        let Ok(mut job) = Job::of(&candidate, budget).read() else { return Some(candidate) };
+        let validated = job.validator.recall(&by, table);
+        let sound = validated.filter(|validated| !matches!(validated.security, Security::Bogus(_)));
+        let Some(validated) = sound else { return Some(candidate) };
+        self.stats().validation.recalled.add();
+        let received = Arc::clone(&candidate.answer);
+        self.conclude(turn, job, validated, |_| Some((received, vec![candidate])));
+        None
+    }
+
+    /// What validating goes by under a policy.
+    fn basis(&self, policy: &Arc<Policy>) -> Arc<Basis> {
+        let mut state = lock(&self.validating);
+        if !Arc::ptr_eq(&state.policy, policy) {
+            state.policy = Arc::clone(policy);
+            if policy.validation != state.basis.config {
+                // What was learned goes by other anchors or settings.
+                state.basis = Basis::new(&policy.validation);
+                state.recent.clear();
             }
-            None => {
-                self.stats().validation.shed.add();
-                self.give_up(policy, who, LookupFailure::Shed(ShedReason::Queue), None, now);
+        }
+        Arc::clone(&state.basis)
+    }
+
+    /// What is known of the keys of a name and of those below may not be so any more.
+    pub(crate) fn forget_keys(&self, name: Name<'_>) {
+        let mut state = lock(&self.validating);
+        state.recent.clear();
+        let basis = Arc::clone(&state.basis);
+        drop(state);
+        basis.table.forget(name);
+    }
+
+    /// What an answer is stands now: that is counted and remembered, and those who wait for it get it. `who` says as which answer it
+    /// came first, and who waits.
+    fn conclude(
+        &self,
+        turn: &Turn<'_>,
+        job: Box<Job>,
+        validated: Validated,
+        who: impl FnOnce(&mut State) -> Option<(Arc<Answer>, Vec<Candidate>)>,
+    ) {
+        self.learn(turn, &job, &validated);
+        let form = Mutex::new(Form::of(job.validator.response(), &validated));
+        let Job { answer, inquiry, asked, budget, fault, .. } = *job;
+        let mut state = lock(&self.validating);
+        let Some((received, mut candidates)) = who(&mut state) else { return };
+        let finished = Arc::new(Finished { received, answer, form, validated, asked });
+        state.recent.truncate(RECENT - 1);
+        state.recent.push_front(Arc::clone(&finished));
+        drop(state);
+        if let Some(Candidate { who: Who::Client(waiting), .. }) = candidates.first_mut() {
+            // It may not be the one that the work was begun for.
+            waiting.pursuit.effort.get_or_insert(budget);
+        }
+        let for_client = candidates.iter().any(|candidate| matches!(candidate.who, Who::Client(_)));
+        for candidate in candidates {
+            hand_over(self, turn, &finished, candidate);
+        }
+        // Also where another server had a better answer: one of them has not, and no client will complain of it.
+        let fault = fault.filter(|reason| for_client && !matches!(reason, BogusReason::Limit(_)));
+        if let (Some(reason), Some(agent)) = (fault, &finished.received.agent) {
+            self.report(turn.policy, &inquiry, reason.extended_error(), agent, turn.at.cache);
+        }
+    }
+
+    /// Counts what an answer was found to be, and remembers of it what is of use for others.
+    fn learn(&self, turn: &Turn<'_>, job: &Job, validated: &Validated) {
+        let stats = &self.stats().validation;
+        match validated.security {
+            Security::Secure => stats.secure.add(),
+            Security::Insecure(_) => stats.insecure.add(),
+            Security::Indeterminate => stats.indeterminate.add(),
+            Security::Bogus(reason) => {
+                stats.bogus.add();
+                // What is too much work for one query says nothing about the next.
+                let ttl = match reason {
+                    BogusReason::Limit(_) => {
+                        stats.overspent.add();
+                        None
+                    }
+                    _ => Some(validated.ttl),
+                };
+                self.remember_bogus(turn.policy, &job.inquiry, reason, ttl, turn.at.cache);
             }
+        }
+        let Some(response) = job.validator.response() else { return };
+        let proven = (response, validated);
+        if let Some(ttl) = job.answer.negative_ttl {
+            let ttl = ttl.min(validated.ttl);
+            self.learn_denial(turn.policy, &job.inquiry, proven, ttl, turn.at.cache);
+        }
+        self.learn_wildcards(turn.policy, &job.inquiry, proven, turn.at.cache);
+    }
+
+    fn remember_bogus(
+        &self,
+        policy: &Policy,
+        inquiry: &Inquiry,
+        reason: BogusReason,
+        ttl: Option<Ttl>,
+        now: Now,
+    ) {
+        let failure = self.cache().config().failure;
+        let seconds = ttl.map_or(failure.min, Ttl::as_secs).clamp(failure.min, failure.max);
+        self.bogus.note(inquiry, reason, now.plus(seconds));
+        for dnssec_ok in [false, true] {
+            let inquiry = Inquiry { dnssec_ok, ..*inquiry };
+            self.keep_failure(policy, &inquiry, ttl, now);
         }
     }
 
@@ -248,29 +405,22 @@ impl Service {
 
 impl Validations {
     pub(crate) fn new(service: Arc<Service>) -> Self {
-        let policy = service.policy();
-        let state = State {
-            basis: Basis::new(&policy.validation),
-            policy,
-            jobs: HashMap::new(),
-            by_answer: HashMap::new(),
-            needed: HashMap::new(),
-            ends: BTreeSet::new(),
-            recent: VecDeque::new(),
-            last: 0,
-        };
-        Validations { service, state: Arc::new(Mutex::new(state)) }
+        Validations { service }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.service.validating)
     }
 
     /// Validates what comes, until [`Service::stop_validating`] is called. As many threads may do so as there are.
     pub fn run(&self) {
-        let wall = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         loop {
             self.expire(Instant::now(), wall());
             match self.service.unvalidated.wait(self.deadline()) {
                 Next::Task(task) => self.take(task, Instant::now(), wall()),
                 Next::Late => {}
-                Next::Closed => return,
+                // Whoever waits is told by that.
+                Next::Closed => return self.begin_anew(),
             }
         }
     }
@@ -278,7 +428,7 @@ impl Validations {
     /// When somebody who waits has to be told that its time is over, if nothing happens before: [`work`](Self::work) does
     /// that.
     pub fn deadline(&self) -> Option<Instant> {
-        lock(&self.state).ends.first().map(|(at, _)| *at)
+        self.state().ends.first().map(|(at, _)| *at)
     }
 
     /// Does what there is to do `now`, at `wall` seconds since 1970, and returns.
@@ -291,7 +441,7 @@ impl Validations {
 
     /// Drops what is being validated, and all that was learned: a thread has panicked, and nobody knows what it left behind.
     pub fn begin_anew(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state();
         let jobs = std::mem::take(&mut state.jobs);
         state.basis = Basis::new(&state.policy.validation);
         state.by_answer.clear();
@@ -305,17 +455,13 @@ impl Validations {
 
     fn take(&self, task: Task, now: Instant, wall: u64) {
         let policy = self.service.policy();
-        let basis = self.basis(&policy);
+        let basis = self.service.basis(&policy);
         let turn = self.turn(&policy, &basis, now, wall);
         match task {
             Task::Validate(candidate) => self.begin(&turn, *candidate),
             Task::Found(wanted, outcome) => self.found(&turn, wanted, outcome),
             Task::Resume(id, wanted, came) => self.resume(&turn, id, wanted, Some(&came)),
             Task::Second(id, outcome) => self.second(&turn, id, outcome),
-            Task::Forget(name) => {
-                basis.table.forget(name.as_name());
-                lock(&self.state).recent.clear();
-            }
         }
     }
 
@@ -329,10 +475,10 @@ impl Validations {
             return;
         }
         let policy = self.service.policy();
-        let basis = self.basis(&policy);
+        let basis = self.service.basis(&policy);
         let turn = self.turn(&policy, &basis, now, wall);
         loop {
-            let mut state = lock(&self.state);
+            let mut state = self.state();
             let Some(&(at, id)) = state.ends.first().filter(|(at, _)| *at <= now) else { return };
             state.ends.remove(&(at, id));
             drop(state);
@@ -341,29 +487,14 @@ impl Validations {
         }
     }
 
-    /// What validating goes by under a policy.
-    fn basis(&self, policy: &Arc<Policy>) -> Arc<Basis> {
-        let mut state = lock(&self.state);
-        if !Arc::ptr_eq(&state.policy, policy) {
-            state.policy = Arc::clone(policy);
-            if policy.validation != state.basis.config {
-                // What was learned goes by other anchors or settings.
-                state.basis = Basis::new(&policy.validation);
-                state.recent.clear();
-            }
-        }
-        Arc::clone(&state.basis)
-    }
-
     fn stats(&self) -> &ValidationStats {
         &self.service.stats().validation
     }
 
     /// Begins with an answer, unless others have brought it already.
     fn begin(&self, turn: &Turn<'_>, mut candidate: Candidate) {
-        let mut state = lock(&self.state);
-        let same = |known: &&Arc<Finished>| Arc::ptr_eq(&known.received, &candidate.answer);
-        if let Some(finished) = state.recent.iter().find(same).cloned() {
+        let mut state = self.state();
+        if let Some(finished) = state.recent(&candidate.answer) {
             drop(state);
             return hand_over(&self.service, turn, &finished, candidate);
         }
@@ -390,7 +521,7 @@ impl Validations {
 
     /// Takes a job that rests to work.
     fn take_job(&self, id: u64) -> Option<Box<Job>> {
-        lock(&self.state).jobs.get_mut(&id)?.job.take()
+        self.state().jobs.get_mut(&id)?.job.take()
     }
 
     /// Goes on with a job as far as it can be gone.
@@ -420,7 +551,7 @@ impl Validations {
         // That it has failed for the other one is remembered already.
         let outlived = std::mem::take(&mut job.outlived);
         let other_than = job.heard_from(&wanted.need).filter(|_| wanted.again);
-        let mut state = lock(&self.state);
+        let mut state = self.state();
         let Some((client, budget)) = state.rest(id, job) else { return };
         let is_first = match state.needed.entry(key(&wanted)) {
             Entry::Occupied(mut others) => {
@@ -488,12 +619,12 @@ impl Validations {
         }
         // The first job learns from it what the others then find in the table. Those that need it meanwhile do not ask for
         // it once more.
-        let ids = lock(&self.state).needed.get_mut(&key(&wanted)).map(|all| std::mem::take(&mut all.jobs));
+        let ids = self.state().needed.get_mut(&key(&wanted)).map(|all| std::mem::take(&mut all.jobs));
         let mut ids = ids.into_iter().flatten();
         if let Some(first) = ids.next() {
             self.resume(turn, first, wanted, Some(&came));
         }
-        let late = lock(&self.state).needed.remove(&key(&wanted));
+        let late = self.state().needed.remove(&key(&wanted));
         for id in ids.chain(late.into_iter().flat_map(|all| all.jobs)) {
             self.service.unvalidated.resume(id, wanted, Arc::clone(&came));
         }
@@ -523,7 +654,7 @@ impl Validations {
     /// was asked for a second time need not be had.
     fn not_found(&self, turn: &Turn<'_>, wanted: Wanted, failure: LookupFailure) {
         use LookupFailure::{Overspent, Shed, TimedOut};
-        let needed = lock(&self.state).needed.remove(&key(&wanted));
+        let needed = self.state().needed.remove(&key(&wanted));
         let Some(Needed { payer, jobs }) = needed else { return };
         let own = matches!(failure, Overspent(_) | Shed(_) | TimedOut);
         for (number, id) in jobs.into_iter().enumerate() {
@@ -551,7 +682,7 @@ impl Validations {
         failure: LookupFailure,
         leaves: impl Fn(&Candidate) -> bool,
     ) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state();
         let Some(underway) = state.jobs.get_mut(&id) else { return false };
         if underway.candidates.iter().all(&leaves) {
             drop(state);
@@ -568,7 +699,7 @@ impl Validations {
 
     /// A job cannot be finished.
     fn fail(&self, turn: &Turn<'_>, id: u64, failure: LookupFailure) {
-        let Some(Underway { received, candidates, job, .. }) = lock(&self.state).remove(id) else { return };
+        let Some(Underway { received, candidates, job, .. }) = self.state().remove(id) else { return };
         self.stats().unfinished.add();
         // That a client's time is over says nothing about the servers, which were asked by the forwarder.
         let of_servers = is_of_servers(failure) && failure != LookupFailure::TimedOut;
@@ -618,7 +749,7 @@ impl Validations {
     fn ask_again(&self, id: u64, job: Box<Job>) {
         let other_than = job.answer.by;
         let inquiry = Inquiry { dnssec_ok: true, checking_disabled: true, ..job.inquiry };
-        let Some((client, budget)) = lock(&self.state).rest(id, job) else { return };
+        let Some((client, budget)) = self.state().rest(id, job) else { return };
         let waiter = Waiter::new(Who::Second(id));
         if self.ask(inquiry, client, budget, other_than, waiter).is_some() {
             let failed = LookupOutcome::Failed(LookupFailure::Shed(ShedReason::Queue));
@@ -647,72 +778,11 @@ impl Validations {
 
     /// What an answer is stands now.
     fn finish(&self, turn: &Turn<'_>, id: u64, job: Box<Job>, validated: Validated) {
-        let stats = self.stats();
-        match validated.security {
-            Security::Secure => stats.secure.add(),
-            Security::Insecure(_) => stats.insecure.add(),
-            Security::Indeterminate => stats.indeterminate.add(),
-            Security::Bogus(reason) => {
-                stats.bogus.add();
-                // What is too much work for one query says nothing about the next.
-                let ttl = match reason {
-                    BogusReason::Limit(_) => {
-                        stats.overspent.add();
-                        None
-                    }
-                    _ => Some(validated.ttl),
-                };
-                self.remember_bogus(turn.policy, &job.inquiry, reason, ttl, turn.at.cache);
-            }
-        }
         self.count(&job);
-        if let (Some(ttl), Some(response)) = (job.answer.negative_ttl, job.validator.response()) {
-            let ttl = ttl.min(validated.ttl);
-            let proven = (response, &validated);
-            self.service.learn_denial(turn.policy, &job.inquiry, proven, ttl, turn.at.cache);
-        }
-        if let Some(response) = job.validator.response() {
-            let proven = (response, &validated);
-            self.service.learn_wildcards(turn.policy, &job.inquiry, proven, turn.at.cache);
-        }
-        let form = Mutex::new(Form::of(job.validator.response(), &validated));
-        let Job { answer, inquiry, asked, budget, fault, .. } = *job;
-        let mut state = lock(&self.state);
-        let Some(Underway { received, mut candidates, .. }) = state.remove(id) else { return };
-        let finished = Arc::new(Finished { received, answer, form, validated, asked });
-        state.recent.truncate(RECENT - 1);
-        state.recent.push_front(Arc::clone(&finished));
-        drop(state);
-        if let Some(Candidate { who: Who::Client(waiting), .. }) = candidates.first_mut() {
-            // It may not be the one that the work was begun for.
-            waiting.pursuit.effort.get_or_insert(budget);
-        }
-        let for_client = candidates.iter().any(|candidate| matches!(candidate.who, Who::Client(_)));
-        for candidate in candidates {
-            hand_over(&self.service, turn, &finished, candidate);
-        }
-        // Also where another server had a better answer: one of them has not, and no client will complain of it.
-        let fault = fault.filter(|reason| for_client && !matches!(reason, BogusReason::Limit(_)));
-        if let (Some(reason), Some(agent)) = (fault, &finished.received.agent) {
-            self.service.report(turn.policy, &inquiry, reason.extended_error(), agent, turn.at.cache);
-        }
-    }
-
-    fn remember_bogus(
-        &self,
-        policy: &Policy,
-        inquiry: &Inquiry,
-        reason: BogusReason,
-        ttl: Option<Ttl>,
-        now: Now,
-    ) {
-        let failure = self.service.cache().config().failure;
-        let seconds = ttl.map_or(failure.min, Ttl::as_secs).clamp(failure.min, failure.max);
-        self.service.bogus.note(inquiry, reason, now.plus(seconds));
-        for dnssec_ok in [false, true] {
-            let inquiry = Inquiry { dnssec_ok, ..*inquiry };
-            self.service.keep_failure(policy, &inquiry, ttl, now);
-        }
+        self.service.conclude(turn, job, validated, |state| {
+            let Underway { received, candidates, .. } = state.remove(id)?;
+            Some((received, candidates))
+        });
     }
 }
 

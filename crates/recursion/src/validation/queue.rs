@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use dnssec::{Need, Response};
 use resolver::{Answer, Budget, ClientPrefix, Inquiry, LookupOutcome};
-use wire::NameBuf;
 
 use crate::settler::Who;
 
@@ -50,8 +49,6 @@ pub(crate) enum Task {
     Resume(u64, Wanted, Arc<Came>),
     /// The second answer of a validation came, or cannot be had.
     Second(u64, LookupOutcome),
-    /// What is known of this name and of those below may not be so any more.
-    Forget(NameBuf),
 }
 
 /// What whoever waits for a task gets.
@@ -85,6 +82,10 @@ struct Taken {
 struct Tasks {
     waiting: VecDeque<Task>,
     closed: bool,
+    /// Threads that wait for a task.
+    idle: usize,
+    /// Of these, those that were called and have not looked yet.
+    called: usize,
 }
 
 /// The place of one who waits, from the queue to the end of the validation.
@@ -148,11 +149,6 @@ impl Queue {
         self.push(Task::Second(id, outcome));
     }
 
-    /// Has what is known of a name and of those below forgotten.
-    pub(crate) fn forget(&self, name: NameBuf) {
-        self.push(Task::Forget(name));
-    }
-
     fn push(&self, task: Task) {
         let mut tasks = lock(&self.tasks);
         if tasks.closed {
@@ -161,8 +157,14 @@ impl Queue {
             return drop(task);
         }
         tasks.waiting.push_back(task);
+        // A call is a system call. Threads that work look for the next task by themselves, and those that were called take all
+        // that there is by then.
+        let calls = tasks.called < tasks.idle.min(tasks.waiting.len());
+        tasks.called += usize::from(calls);
         drop(tasks);
-        self.came.notify_one();
+        if calls {
+            self.came.notify_one();
+        }
     }
 
     /// The next task, if there is one.
@@ -180,11 +182,17 @@ impl Queue {
             if let Some(task) = tasks.waiting.pop_front() {
                 return Next::Task(task);
             }
-            tasks = match until.map(|until| until.saturating_duration_since(Instant::now())) {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Next::Late;
+            }
+            tasks.idle += 1;
+            tasks = match left {
                 None => self.came.wait(tasks).unwrap_or_else(PoisonError::into_inner),
-                Some(left) if left.is_zero() => return Next::Late,
                 Some(left) => self.came.wait_timeout(tasks, left).unwrap_or_else(PoisonError::into_inner).0,
             };
+            // If it was another that was called, that one finds nothing, or is called once more.
+            (tasks.idle, tasks.called) = (tasks.idle - 1, tasks.called.saturating_sub(1));
         }
     }
 

@@ -36,7 +36,7 @@ impl Joined {
         // So the query's own time counts.
         config.timing.client = Duration::from_secs(60);
         config.limits.tries = 100;
-        let forwarder = Forwarder::new(config, with.world.service.settler(), ChaCha::new([1; 32]));
+        let forwarder = Forwarder::new(config, with.world.settler(), ChaCha::new([1; 32]));
         let start = with.world.now();
         Joined { with, forwarder, silent: silent.to_vec(), held: Vec::new(), start }
     }

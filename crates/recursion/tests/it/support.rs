@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use recursion::{
 };
 use resolver::{Inquiry, LookupFailure, LookupOutcome, LookupRequest, Outlet, Scope, scrub};
 use testkit::decode::{Decoded, decode};
+use testkit::tree::NOW;
 use wire::message::{Builder, Compressor, Offset, Owner, Section};
 use wire::{Class, Header, NameBuf, Rcode, Ttl, Type};
 use zone::catalog::{Catalog, Change};
@@ -43,6 +45,8 @@ pub(crate) struct World {
     pub(crate) noted: Noted,
     pub(crate) policy: PolicyConfig,
     pub(crate) settler: Settler,
+    /// The clock that answers are validated by, in seconds since 1970.
+    pub(crate) wall: Arc<AtomicU64>,
     engine: Arc<Engine<Both<Zones, Cached>>>,
     worker: Worker<Both<Zones, Cached>>,
     now: Instant,
@@ -121,8 +125,14 @@ impl World {
         let sources = Sources { elsewhere: Some(service.source()), ..Sources::default() };
         let engine = Arc::new(Engine::new(memory, sources, Config::default()));
         let worker = Worker::new(Arc::clone(&engine), Arc::new(Account::new(Waker::noop().clone())));
-        let settler = service.settler();
-        World { service, noted, policy, settler, engine, worker, now: start }
+        let wall = Arc::new(AtomicU64::new(NOW.into()));
+        let settler = settler(&service, &wall);
+        World { service, noted, policy, settler, wall, engine, worker, now: start }
+    }
+
+    /// One more settler.
+    pub(crate) fn settler(&self) -> Settler {
+        settler(&self.service, &self.wall)
     }
 
     /// Puts another policy in force.
@@ -272,6 +282,11 @@ impl World {
         all.sort();
         all
     }
+}
+
+fn settler(service: &Arc<Service>, wall: &Arc<AtomicU64>) -> Settler {
+    let wall = Arc::clone(wall);
+    service.settler_by(move |_| wall.load(Relaxed))
 }
 
 fn zone_record(line: &str) -> testkit::Record {

@@ -1,5 +1,6 @@
 //! Answers that are validated before anybody gets them, out of the tree of [`testkit::tree`]: signed for real.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock};
 
 use dnssec::{InsecureReason, TrustAnchors};
@@ -15,7 +16,7 @@ use testkit::name;
 use testkit::tree::{NOW, Reply as TreeReply, Tree, covered};
 use wire::{Name, Rcode, Ttl, Type};
 
-use crate::support::{Reply, World, ask, inquiry, show_inquiry};
+use crate::support::{Ask, Reply, World, ask, inquiry, show_inquiry};
 
 pub(crate) static TREE: LazyLock<Tree> = LazyLock::new(Tree::new);
 
@@ -133,6 +134,7 @@ impl Validated {
     }
 
     fn work(&mut self) {
+        self.world.wall.store(self.wall, Relaxed);
         self.validations.work(self.world.now(), self.wall);
     }
 
@@ -155,6 +157,7 @@ impl Validated {
         let mark = if other_than.is_some() { "!" } else { "" };
         self.asked.push(format!("{mark}{}", show_inquiry(&inquiry)));
         let outcome = self.outcome_of(&inquiry, other_than);
+        self.world.wall.store(self.wall, Relaxed);
         self.world.end(&inquiry, &outcome);
         true
     }
@@ -260,6 +263,111 @@ fn what_is_proven_not_to_be_signed_passes_without_ad() {
     assert_eq!(with.says("www.odd.test. A do"), "NOERROR rd ra EDE 1");
     assert_eq!(with.says("www.digest.test. A do"), "NOERROR rd ra EDE 2");
     assert_eq!(with.says("www.iter.test. AAAA do"), "NOERROR rd ra EDE 27");
+}
+
+/// What is asked is answered where the answer comes in: whoever validates has nothing to do. `None` if it has.
+fn recalled(with: &mut Validated, question: &str) -> Option<Reply> {
+    with.world.miss(&ask(question));
+    assert!(with.answer_one());
+    let reply = with.world.late().pop();
+    if reply.is_some() {
+        assert_eq!(with.world.service.unvalidated(), 0, "{question}");
+        with.work();
+        assert!(with.world.asked().is_empty() && with.world.late().is_empty(), "{question}");
+    }
+    reply
+}
+
+#[test]
+fn what_is_known_to_be_insecure_wakes_nobody_and_is_what_it_is_otherwise() {
+    let questions = [
+        "www.plain.test. A do",
+        "www.plain.test. TXT",
+        "www.plain.test. AAAA ad",
+        "nothing.plain.test. A do",
+        "alias.plain.test. A",
+        "www.child.plain.test. A do",
+        "www.bare.nsec.test. A do",
+        "nothing.bare.hash.test. A",
+        "www.odd.test. A do",
+    ];
+    for question in questions {
+        // Learned by another name of the same zone.
+        let mut with = Validated::new(|_| {});
+        let (_, zone) = question.split(' ').next().and_then(|name| name.split_once('.')).expect("a name");
+        assert!(recalled(&mut with, &format!("first.{zone} A do")).is_none(), "nothing is known yet");
+        with.run();
+        let first = with.world.later();
+        let reply = recalled(&mut with, question).unwrap_or_else(|| panic!("{question} is handed over"));
+        let mut fresh = Validated::new(|_| {});
+        assert_eq!(format!("{reply:?}"), format!("{:?}", fresh.resolve(question)), "{question}");
+        assert_eq!(with.world.hit(&ask(question)).rcode(), reply.rcode(), "{question}: from the cache");
+        assert_eq!(reply.says().contains("EDE 1"), first.says().contains("EDE 1"), "{question}");
+        assert_eq!((with.counts(), with.world.service.stats().validation.recalled.get()), ([0, 2, 0, 0], 1));
+    }
+}
+
+#[test]
+fn what_takes_a_signature_or_may_be_bogus_is_handed_over() {
+    let mut with = Validated::new(|_| {});
+    with.says("www.nsec.test. A do");
+    with.says("www.hash.test. A do");
+    let bare: Server = |_, mut reply| {
+        for lines in [&mut reply.answer, &mut reply.authority] {
+            lines.retain(|line| !matches!(line.rtype, Type::RRSIG | Type::NSEC | Type::NSEC3));
+        }
+        Some(reply)
+    };
+    for server in [bare, |_, reply| Some(reply)] {
+        with.server = server;
+        for question in ["www.nsec.test. TXT", "gone.nsec.test. A", "gone.hash.test. A", "www.hash.test. TXT"]
+        {
+            assert!(recalled(&mut with, question).is_none(), "{question}");
+            with.run();
+            with.world.later();
+            with.world.after(100_000);
+        }
+    }
+    assert_eq!(with.world.service.stats().validation.recalled.get(), 0);
+}
+
+#[test]
+fn below_negative_anchors_and_without_any_anchor_nobody_is_woken() {
+    let mut with =
+        Validated::new(|policy| policy.validation.anchors.add_negative(name("nsec.test.").as_name()));
+    // The data is signed, which does not matter there.
+    let reply = recalled(&mut with, "www.nsec.test. A do").expect("it is known what it is");
+    assert_eq!(reply.says(), "NOERROR rd ra");
+    let mut with = Validated::new(|policy| policy.validation.anchors = TrustAnchors::none());
+    let reply = recalled(&mut with, "www.hash.test. A do").expect("it is known what it is");
+    assert_eq!((reply.says(), with.counts()), ("NOERROR rd ra".into(), [0, 0, 0, 1]));
+}
+
+#[test]
+fn what_was_known_of_a_zone_is_not_recalled_when_it_is_over_or_flushed() {
+    let mut with = Validated::new(|_| {});
+    with.says("www.plain.test. A do");
+    assert!(recalled(&mut with, "www.plain.test. TXT").is_some());
+    with.world.service.flush(name("plain.test.").as_name().to_lower().as_lower(), true, None);
+    assert!(recalled(&mut with, "www.plain.test. TXT").is_none(), "its DS are asked for anew");
+    with.run();
+    assert_eq!(with.world.later().says(), "NOERROR rd ra");
+    assert!(recalled(&mut with, "www.plain.test. AAAA").is_some());
+    with.wall += 86_400;
+    assert!(recalled(&mut with, "alias.plain.test. A").is_none(), "that there are none was for a time");
+}
+
+#[test]
+fn all_who_wait_for_an_answer_that_is_recalled_get_it_and_it_counts_once() {
+    let mut with = Validated::new(|_| {});
+    with.says("www.plain.test. A do");
+    for id in 1..=3 {
+        with.world.miss(&Ask { id, ..ask("www.plain.test. TXT do") });
+    }
+    let outcome = with.outcome(&inquiry("www.plain.test. TXT do cd"));
+    with.world.end(&inquiry("www.plain.test. TXT do cd"), &outcome);
+    assert_eq!(with.world.late().len(), 3);
+    assert_eq!((with.counts(), with.world.service.stats().validation.recalled.get()), ([0, 2, 0, 0], 1));
 }
 
 #[test]
@@ -639,7 +747,7 @@ proptest! {
                 Event::Ask { question, dnssec_ok, checking_disabled } => {
                     let id = cds.len() as u16;
                     cds.push(checking_disabled);
-                    let ask = crate::support::Ask { id, dnssec_ok, checking_disabled, ..ask(question) };
+                    let ask = Ask { id, dnssec_ok, checking_disabled, ..ask(question) };
                     if let Some(reply) = with.world.ask(&ask) {
                         check(&reply, &cds);
                         answered += 1;

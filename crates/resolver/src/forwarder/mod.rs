@@ -219,6 +219,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         if self.lookups.get(&id).is_some_and(|lookup| lookup.clients.is_empty()) {
             // From now on it is not another client's query that pays.
             self.pays(id, client.budget.clone());
+            if self.is_stalled(id) {
+                self.woken.push_back(id);
+            }
         }
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         if let Some(tracer) = &client.tracer {
@@ -335,8 +338,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
         if let Some(walk) = &lookup.walk {
             self.load.zone_went(walk.cut.zone.as_lower());
-            for &other in &walk.waits {
-                self.depends_no_more(id, other, now, actions);
+            self.drop_timer(walk.seek_at, Timer::Seek(id));
+            for wait in &walk.waits {
+                self.depends_no_more(id, wait.on, now, actions);
             }
         }
         Some(lookup)
@@ -451,6 +455,7 @@ impl<O: Outlet, R: Random> Core for Forwarder<O, R> {
             match timer {
                 Timer::Client(id) => self.client_timer(id, now, actions),
                 Timer::Resume(id) => self.resume(id, now, actions),
+                Timer::Seek(id) => self.seek_longer(id, now, actions),
                 Timer::Try(id) => self.unanswered(id, now, actions),
                 Timer::Idle(link) => self.close_stream(link, now, actions),
                 Timer::Held(id) => {

@@ -40,7 +40,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             let Some(lookup) = self.lookups.get_mut(&next) else { continue };
             if next == id || lookup.clients.is_empty() && same(&lookup.budget, &before) {
                 lookup.paid_by(budget.clone());
-                left.extend(lookup.walk.iter().flat_map(|walk| &walk.waits));
+                left.extend(lookup.waits().iter().map(|wait| wait.on));
             }
         }
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use exchange::{Link, Transport};
 use wire::{NameBuf, Type};
 
-use crate::budget::{Budget, Overspent};
+use crate::budget::{Budget, Overspent, Seeking};
 use crate::delegations::Cut;
 use crate::inquiry::{AnsweredBy, ClientPrefix, Inquiry, ReportAgent};
 use crate::query::Opt;
@@ -36,6 +36,8 @@ pub(super) enum Timer {
     Client(LookupId),
     /// A lookup goes on to its next try.
     Resume(LookupId),
+    /// The address of a server that a lookup waits for has been long in coming.
+    Seek(LookupId),
     /// A try has not been answered.
     Try(TryId),
     /// A connection has been without traffic.
@@ -151,7 +153,17 @@ impl<W> Lookup<W> {
 
     /// Whether the addresses of servers are being looked up for it.
     pub(super) fn seeks(&self) -> bool {
-        self.walk.as_ref().is_some_and(|walk| !walk.waits.is_empty())
+        !self.waits().is_empty()
+    }
+
+    /// Lookups of servers' addresses that it waits for.
+    pub(super) fn waits(&self) -> &[Wait] {
+        self.walk.as_ref().map_or(&[], |walk| &walk.waits)
+    }
+
+    /// The one of them that was begun last.
+    pub(super) fn newest_wait(&self) -> Option<LookupId> {
+        self.waits().last().map(|wait| wait.on)
     }
 }
 
@@ -165,12 +177,22 @@ pub(super) struct Walk {
     pub(super) shown: usize,
     /// It shows the whole name, here and in zones below.
     pub(super) whole: bool,
-    /// Lookups of servers' addresses that are waited for.
-    pub(super) waits: Vec<LookupId>,
+    /// Lookups of servers' addresses that are waited for, the one begun last at the end: the others are set aside, which hear what
+    /// comes but ask nobody again.
+    pub(super) waits: Vec<Wait>,
+    /// When [`Timer::Seek`] is set to.
+    pub(super) seek_at: Option<Instant>,
     /// The zone's servers, by their place, whose addresses of a family were looked up.
     pub(super) sought: Vec<(usize, Type)>,
     /// Which of the zone's servers is the first whose address is looked up.
     pub(super) turn: usize,
+}
+
+/// A lookup of a server's address that is waited for.
+pub(super) struct Wait {
+    pub(super) on: LookupId,
+    /// It is counted among those under way for as long.
+    pub(super) _seeking: Seeking,
 }
 
 /// What was changed since the first try of a server in this lookup. Each is done once, so none goes in a circle.

@@ -205,6 +205,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             asked.silent += 1;
         }
         let more = self.lookups.get(&lookup_id).is_some_and(|lookup| lookup.tries_left > 0);
+        if more && self.is_set_aside(lookup_id) {
+            return;
+        }
         match more && !probe {
             true => self.ask_next(lookup_id, now, actions),
             false => self.go_on(lookup_id, now, actions),
@@ -279,8 +282,13 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
 
     /// Whether a lookup has something to wait for: a try that is still within its time, or its next one.
     pub(super) fn waits(&self, lookup: &Lookup<O::Waiter>) -> bool {
+        lookup.seeks() || self.asks(lookup)
+    }
+
+    /// Whether somebody was asked for a lookup who is still within the time for that, or is about to be.
+    pub(super) fn asks(&self, lookup: &Lookup<O::Waiter>) -> bool {
         let pending = |id: &TryId| self.tries.get(id).is_some_and(|one| one.timer.is_some());
-        lookup.resume.is_some() || lookup.seeks() || lookup.tries.iter().any(pending)
+        lookup.resume.is_some() || lookup.tries.iter().any(pending)
     }
 
     /// How long a lookup waits before it asks servers again whose links broke.
@@ -295,8 +303,12 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
 
     /// The pause is over.
     pub(super) fn resume(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+        let aside = self.is_set_aside(id);
         if let Some(lookup) = self.lookups.get_mut(&id) {
             lookup.resume = None;
+            if aside {
+                return;
+            }
             let open = lookup.asked.iter().filter(|asked| !asked.spent);
             lookup.round = open.map(|asked| asked.tries).min().unwrap_or_default() + 1;
             self.ask_next(id, now, actions);

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use exchange::Action;
 use wire::message::{Header, Parser};
-use wire::{Class, LowerName, Name, Rcode, Type};
+use wire::{Class, LowerName, LowerNameBuf, Name, Rcode, Type};
 
 use super::Forwarder;
 use super::minimise::lifetime;
-use super::state::{Lookup, LookupId, Timer, TryId, Walk};
+use super::state::{Lookup, LookupId, Timer, TryId, Wait, Walk};
 use crate::config::{Minimisation, Upstream};
 use crate::delegations::{Cut, CutServer};
 use crate::inquiry::{AnsweredBy, Inquiry, LookupFailure, LookupOutcome, Outlet, ReportAgent};
@@ -26,6 +26,9 @@ use crate::scrub::{address, may_be_asked, priming, referral, referral_proof, scr
 use crate::select::Asked;
 use crate::trace::{TraceEvent, TraceVerdict};
 
+/// So many times the first timeout of a server that was never measured an address may be in coming before another server's is
+/// looked up beside it.
+const SEEK_LONGER: u32 = 2;
 /// Between two attempts to learn who a rule's servers are.
 const PRIME_AGAIN: Duration = Duration::from_secs(60);
 /// How long a family of addresses to which there is no way is left alone.
@@ -98,15 +101,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         (lookup.fault, lookup.agent) = (None, None);
         let whole = lookup.walk.as_ref().is_some_and(|walk| walk.whole);
         self.leave_zone(id, now, actions);
-        let dead = {
-            let mut known = Vec::new();
-            self.addresses_of(&cut, now, &mut known);
-            let failing = |address: &SocketAddr| {
-                let server = self.servers.id_of(&Upstream::new(*address));
-                server.and_then(|id| self.servers.get(id)).is_some_and(|server| server.is_failing())
-            };
-            !known.is_empty() && known.iter().all(failing)
-        };
+        let dead = self.is_dead(&cut, now);
         let config = &self.config.iterate;
         let most = if dead { config.lookups_per_dead_zone } else { config.lookups_per_zone };
         if let Err(reason) = self.load.zone_came(cut.zone.as_lower(), most) {
@@ -118,10 +113,22 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         let shown = cut.zone.as_lower().label_count();
         let (question, waits, sought) = (lookup.inquiry, Vec::new(), Vec::new());
-        lookup.walk = Some(Box::new(Walk { cut, question, shown, whole, waits, sought, turn }));
+        let seek_at = None;
+        lookup.walk = Some(Box::new(Walk { cut, question, shown, whole, waits, seek_at, sought, turn }));
         if !self.ask_copy(id, now, actions) {
             self.ask_zone(id, now, actions);
         }
+    }
+
+    /// Whether the addresses of a zone's servers are known, and none of them answers.
+    fn is_dead(&mut self, cut: &Cut, now: Instant) -> bool {
+        let mut known = Vec::new();
+        self.addresses_of(cut, now, &mut known);
+        let failing = |address: &SocketAddr| {
+            let server = self.servers.id_of(&Upstream::new(*address));
+            server.and_then(|id| self.servers.get(id)).is_some_and(|server| server.is_failing())
+        };
+        !known.is_empty() && known.iter().all(failing)
     }
 
     /// Asks the copy of the zone that a lookup has come to, if there is one: for the whole name, which nobody else sees, and at
@@ -159,8 +166,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let walk = self.lookups.get_mut(&id).and_then(|lookup| lookup.walk.take());
         let Some(walk) = walk else { return };
         self.load.zone_went(walk.cut.zone.as_lower());
-        for other in walk.waits {
-            self.depends_no_more(id, other, now, actions);
+        self.drop_timer(walk.seek_at, Timer::Seek(id));
+        for wait in walk.waits {
+            self.depends_no_more(id, wait.on, now, actions);
         }
     }
 
@@ -475,7 +483,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     pub(super) fn has_another_way(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
         let Some(lookup) = self.lookups.get(&id).filter(|lookup| lookup.walk.is_some()) else { return false };
         if lookup.overspent.is_some() {
-            return lookup.seeks();
+            let newest = lookup.newest_wait();
+            newest.into_iter().for_each(|other| self.rouse(other, now, actions));
+            return newest.is_some();
         }
         if self.seek(id, now, actions) {
             return true;
@@ -493,11 +503,27 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
 
     /// Looks the address of one more server up, unless that is under way. Whether there is something to wait for.
     pub(super) fn seek(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) -> bool {
+        match self.lookups.get(&id).map(|lookup| lookup.newest_wait()) {
+            None => true,
+            Some(None) => self.seek_one(id, false, now, actions),
+            Some(Some(newest)) => {
+                if self.is_stalled(newest) {
+                    self.press_on(id, now, actions);
+                }
+                true
+            }
+        }
+    }
+
+    /// Looks the address of one more server up, beside those that are waited for or if there are none. Whether there is something more
+    /// to wait for.
+    fn seek_one(&mut self, id: LookupId, beside: bool, now: Instant, actions: &mut Vec<Action>) -> bool {
+        let before = self.lookups.get(&id).map_or(0, |lookup| lookup.waits().len());
         loop {
-            if self.lookups.get(&id).is_none_or(|lookup| lookup.seeks()) {
+            if self.lookups.get(&id).is_none_or(|lookup| lookup.waits().len() > before) {
                 return true;
             }
-            let Some(inquiry) = self.next_sought(id, now) else { return false };
+            let Some(inquiry) = self.next_sought(id, beside, now) else { return false };
             let Some(lookup) = self.lookups.get_mut(&id) else { return true };
             let Some(budget) = lookup.budget.clone() else { return false };
             let limits = &self.config.iterate;
@@ -505,6 +531,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
                 true => budget.may_seek(&limits.budget),
                 false => Err(crate::budget::Overspent::Depth),
             };
+            if beside && (allowed.is_err() || !budget.may_seek_beside(&limits.budget)) {
+                return false;
+            }
             if let Err(spent) = allowed {
                 // Where there are servers to ask, that was not what it failed of.
                 lookup.overspent = lookup.overspent.or(Some(spent).filter(|_| lookup.asked.is_empty()));
@@ -518,26 +547,81 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
+    /// A server's address has been long in coming: that of another is looked up beside it.
+    pub(super) fn seek_longer(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+        let Some(walk) = self.lookups.get_mut(&id).and_then(|lookup| lookup.walk.as_mut()) else { return };
+        walk.seek_at = None;
+        if !walk.waits.is_empty() && !self.is_set_aside(id) {
+            self.seek_one(id, true, now, actions);
+        }
+    }
+
+    /// Nobody is asked at the moment for the address that a lookup waits for. So another is looked up or, if there is none, those
+    /// servers are asked again.
+    fn press_on(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+        if !self.seek_one(id, true, now, actions)
+            && let Some(newest) = self.lookups.get(&id).and_then(|lookup| lookup.newest_wait())
+        {
+            self.rouse(newest, now, actions);
+        }
+    }
+
+    /// A lookup goes on that was set aside, and is not any more.
+    pub(super) fn rouse(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
+        if !self.is_stalled(id) {
+            return;
+        }
+        match self.lookups.get(&id).is_some_and(|lookup| lookup.seeks()) {
+            true => self.press_on(id, now, actions),
+            false => self.go_on(id, now, actions),
+        }
+    }
+
+    /// Whether nothing happens for a lookup unless something comes that was asked for before.
+    pub(super) fn is_stalled(&self, id: LookupId) -> bool {
+        let Some(lookup) = self.lookups.get(&id) else { return false };
+        !self.asks(lookup) && lookup.newest_wait().is_none_or(|newest| self.is_stalled(newest))
+    }
+
+    /// Whether a lookup finds the address of a server, and whoever waits for that has begun to look for another since. It then
+    /// takes what comes, but asks nobody again: no more is asked at a time than if one address were looked up after the other.
+    pub(super) fn is_set_aside(&self, id: LookupId) -> bool {
+        let Some(lookup) = self.lookups.get(&id) else { return false };
+        let wants = |other: &LookupId| {
+            let newest = self.lookups.get(other).and_then(|lookup| lookup.newest_wait());
+            newest == Some(id) && !self.is_set_aside(*other)
+        };
+        lookup.clients.is_empty() && !lookup.dependents.is_empty() && !lookup.dependents.iter().any(wants)
+    }
+
     /// The next server whose address may be looked up, by the family that is to be. Those with glue come last, since that
-    /// may be out of date; those below the zone never, since only its servers know them.
-    fn next_sought(&mut self, id: LookupId, now: Instant) -> Option<Inquiry> {
+    /// may be out of date; those below the zone never, since only its servers know them. Beside others, one is preferred of which
+    /// nothing was looked up so far, and left out whose name is in a zone where nobody answers: that is no other way.
+    fn next_sought(&mut self, id: LookupId, beside: bool, now: Instant) -> Option<Inquiry> {
         let families: Vec<Type> = [(false, Type::A), (true, Type::AAAA)]
             .into_iter()
             .filter(|(v6, _)| self.is_open(*v6, now))
             .map(|(_, qtype)| qtype)
             .collect();
-        let walk = self.lookups.get_mut(&id)?.walk.as_mut()?;
-        let count = walk.cut.servers.len();
-        for glueless in [true, false] {
-            for at in (0..count).map(|n| (n + walk.turn) % count) {
-                let server = walk.cut.servers.get(at)?;
-                let Some(name) = server.name().filter(|name| !name.is_at_or_below(walk.cut.zone.as_lower()))
+        let walk = self.lookups.get(&id)?.walk.as_ref()?;
+        let (cut, turn, sought) = (Arc::clone(&walk.cut), walk.turn, walk.sought.clone());
+        let ranks = [(true, true), (true, false), (false, true), (false, false)];
+        for (glueless, untouched) in ranks.into_iter().filter(|(_, untouched)| beside || !untouched) {
+            for at in (0..cut.servers.len()).map(|n| (n + turn) % cut.servers.len()) {
+                let server = cut.servers.get(at)?;
+                let Some(name) = server.name().filter(|name| !name.is_at_or_below(cut.zone.as_lower()))
                 else {
                     continue;
                 };
+                if untouched && sought.iter().any(|(touched, _)| *touched == at)
+                    || beside && self.leads_nowhere(name, now)
+                {
+                    continue;
+                }
                 for &qtype in families.iter().filter(|_| server.glue.is_empty() == glueless) {
                     let known = self.delegations.host(name, qtype).is_some_and(|found| found.holds(now));
-                    if !known && !walk.sought.contains(&(at, qtype)) {
+                    if !known && !sought.contains(&(at, qtype)) {
+                        let walk = self.lookups.get_mut(&id)?.walk.as_mut()?;
                         walk.sought.push((at, qtype));
                         return Some(plain(name, qtype));
                     }
@@ -545,6 +629,12 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             }
         }
         None
+    }
+
+    /// Whether it is known that none of the servers answers that would be asked for a name first.
+    fn leads_nowhere(&mut self, name: LowerName<'_>, now: Instant) -> bool {
+        let cut = self.delegations.closest(name, LowerNameBuf::ROOT.as_lower(), now);
+        cut.is_some_and(|cut| self.is_dead(&cut, now))
     }
 
     /// Has one lookup depend on another, which may have to be started; whether that could be done.
@@ -557,7 +647,9 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             if let Some(other) = self.lookups.get_mut(&other) {
                 other.dependents.push(id);
             }
-            return self.wait_for(id, other);
+            let waits = self.wait_for(id, other, now);
+            self.rouse(other, now, actions);
+            return waits;
         }
         let Some(rule) = self.rules.covering(&inquiry) else { return false };
         let Some(lookup) = self.lookups.get(&id) else { return false };
@@ -568,14 +660,20 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         self.stats.address_lookups.add(1);
         // It gets the next number.
         let other = LookupId(self.last + 1);
-        self.wait_for(id, other);
+        self.wait_for(id, other, now);
         self.start(Lookup { budget, depth, dependents, ..Lookup::new(inquiry, rule) }, now, actions);
         true
     }
 
-    fn wait_for(&mut self, id: LookupId, other: LookupId) -> bool {
-        let walk = self.lookups.get_mut(&id).and_then(|lookup| lookup.walk.as_mut());
-        walk.map(|walk| walk.waits.push(other)).is_some()
+    fn wait_for(&mut self, id: LookupId, other: LookupId, now: Instant) -> bool {
+        let Some(lookup) = self.lookups.get_mut(&id) else { return false };
+        let (Some(walk), Some(budget)) = (&mut lookup.walk, &lookup.budget) else { return false };
+        walk.waits.push(Wait { on: other, _seeking: budget.seeks() });
+        let at = now + self.config.timing.first_rto * SEEK_LONGER;
+        let before = walk.seek_at.replace(at);
+        self.drop_timer(before, Timer::Seek(id));
+        self.set_timer(at, Timer::Seek(id));
+        true
     }
 
     /// Whether `other` is the lookup itself, or waits for it, if by others in between.
@@ -645,12 +743,15 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         self.stats.delegation_bytes.set(self.delegations.bytes() as u64);
         for &dependent in &lookup.dependents {
             let Some(lookup) = self.lookups.get_mut(&dependent) else { continue };
-            if let Some(walk) = &mut lookup.walk {
-                walk.waits.retain(|other| *other != id);
-            }
             if let Some(budget) = lookup.budget.as_ref().filter(|_| fruitless) {
                 budget.was_fruitless();
             }
+            let walk = lookup.walk.as_mut();
+            let over = walk.and_then(|walk| {
+                walk.waits.retain(|wait| wait.on != id);
+                walk.seek_at.take_if(|_| walk.waits.is_empty())
+            });
+            self.drop_timer(over, Timer::Seek(dependent));
             self.woken.push_back(dependent);
         }
     }
@@ -671,6 +772,10 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
                 lookup.overspent = None;
             }
             self.note(id, now, || TraceEvent::Found { addresses });
+            let idle = self.lookups.get(&id).is_some_and(|lookup| lookup.seeks() && !self.asks(lookup));
+            if idle && !new {
+                self.press_on(id, now, actions);
+            }
             self.go_on(id, now, actions);
         }
     }

@@ -72,7 +72,7 @@ fn service_counts(recursive: &Recursive) -> [Described; 15] {
 }
 
 /// What validating counts.
-fn validation_counts(recursive: &Recursive) -> [Described; 13] {
+fn validation_counts(recursive: &Recursive) -> [Described; 14] {
     let validation = &recursive.service.stats().validation;
     [
         ("validation_secure", "Answers of other servers found secure", validation.secure.get()),
@@ -86,6 +86,11 @@ fn validation_counts(recursive: &Recursive) -> [Described; 13] {
             "validation_indeterminate",
             "Answers of other servers that no trust anchor is for",
             validation.indeterminate.get(),
+        ),
+        (
+            "validation_recalled",
+            "Answers of which it was known by their zones what they are, so that no thread that validates was woken",
+            validation.recalled.get(),
         ),
         ("validation_overspent", "Bogus answers that were too much work", validation.overspent.get()),
         ("validation_unfinished", "Answers whose DS or DNSKEY could not be had", validation.unfinished.get()),

@@ -16,6 +16,7 @@ mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use cache::Now;
@@ -113,7 +114,7 @@ impl Simulation {
         let zones = Zones::grow(&mut dice, &liars);
         let mut world = World::new(|policy| validating(policy, &zones));
         let validations = world.service.validations();
-        let forwarder = forwarder(world.service.settler(), &mut dice);
+        let forwarder = forwarder(world.settler(), &mut dice);
         let start = world.now();
         world.set_time(start);
         if shown {
@@ -146,6 +147,11 @@ impl Simulation {
 
     fn wall(&self) -> u64 {
         u64::from(NOW) + (self.now - self.start).as_secs()
+    }
+
+    fn set_clocks(&mut self) {
+        self.world.set_time(self.now);
+        self.world.wall.store(self.wall(), Relaxed);
     }
 
     /// All of it.
@@ -203,9 +209,9 @@ impl Simulation {
         service.cache().save(&mut saved, service.now(self.now), wall).expect("memory");
         let zones = &self.zones;
         self.world = World::new(|policy| validating(policy, zones));
-        self.world.set_time(self.now);
+        self.set_clocks();
         self.validations = self.world.service.validations();
-        self.forwarder = forwarder(self.world.service.settler(), &mut self.dice);
+        self.forwarder = forwarder(self.world.settler(), &mut self.dice);
         if self.dice.percent(50) {
             let now = self.world.service.now(self.now);
             self.world.service.cache().load(&mut saved.as_slice(), now, wall).expect("what was saved");
@@ -274,7 +280,7 @@ impl Simulation {
             let next = deadlines.into_iter().flatten().min().filter(|at| *at <= end);
             let Some(at) = next else { break };
             self.now = self.now.max(at);
-            self.world.set_time(self.now);
+            self.set_clocks();
             let mut actions = Vec::new();
             if self.net.next() == Some(at) {
                 if let Some((link, what)) = self.net.take() {
@@ -294,7 +300,7 @@ impl Simulation {
             }
         }
         self.now = end;
-        self.world.set_time(end);
+        self.set_clocks();
         Ok(())
     }
 
