@@ -313,7 +313,10 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             _ if lookup.other_than.is_some() => LookupFailure::NoOtherServer,
             (Some(overspent), _) => return self.spent(id, overspent, now, actions),
             (None, Some(fault)) => LookupFailure::BadReply(fault),
-            (None, None) if lookup.asked.is_empty() => LookupFailure::NoServers,
+            (None, None) if lookup.asked.is_empty() => match lookup.hindered {
+                Some(LookupFailure::Overspent(overspent)) => return self.spent(id, overspent, now, actions),
+                hindered => hindered.unwrap_or(LookupFailure::NoServers),
+            },
             (None, None) if cannot_be_reached(lookup) => LookupFailure::Network,
             (None, None) => LookupFailure::NoReply,
         };

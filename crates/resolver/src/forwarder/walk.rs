@@ -95,7 +95,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let turn = self.random.below(cut.servers.len() as u32) as usize;
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         lookup.asked.clear();
-        (lookup.fault, lookup.agent) = (None, None);
+        (lookup.fault, lookup.hindered, lookup.agent) = (None, None, None);
         let whole = lookup.walk.as_ref().is_some_and(|walk| walk.whole);
         self.leave_zone(id, now, actions);
         let dead = {
@@ -561,7 +561,10 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
         let Some(rule) = self.rules.covering(&inquiry) else { return false };
         let Some(lookup) = self.lookups.get(&id) else { return false };
-        if self.load.may_start(&self.config.limits, rule).is_err() {
+        if let Err(reason) = self.load.may_start(&self.config.limits, rule) {
+            if let Some(lookup) = self.lookups.get_mut(&id) {
+                lookup.hindered = lookup.hindered.or(Some(LookupFailure::Shed(reason)));
+            }
             return false;
         }
         let (budget, depth, dependents) = (lookup.budget.clone(), lookup.depth + 1, vec![id]);
@@ -643,16 +646,33 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             }
         }
         self.stats.delegation_bytes.set(self.delegations.bytes() as u64);
+        use LookupFailure::{Overspent, Shed, TimedOut};
+        let limit = match outcome {
+            LookupOutcome::Failed(failure @ (Overspent(_) | Shed(_) | TimedOut)) => Some(*failure),
+            _ => None,
+        };
         for &dependent in &lookup.dependents {
-            let Some(lookup) = self.lookups.get_mut(&dependent) else { continue };
-            if let Some(walk) = &mut lookup.walk {
-                walk.waits.retain(|other| *other != id);
-            }
-            if let Some(budget) = lookup.budget.as_ref().filter(|_| fruitless) {
-                budget.was_fruitless();
-            }
-            self.woken.push_back(dependent);
+            self.goes_on_without(dependent, id, fruitless, limit);
         }
+    }
+
+    /// A lookup waits no longer for another that it depended on, and that may have found nothing: of a `limit`, if there is one.
+    pub(super) fn goes_on_without(
+        &mut self,
+        dependent: LookupId,
+        id: LookupId,
+        fruitless: bool,
+        limit: Option<LookupFailure>,
+    ) {
+        let Some(lookup) = self.lookups.get_mut(&dependent) else { return };
+        if let Some(walk) = &mut lookup.walk {
+            walk.waits.retain(|other| *other != id);
+        }
+        if let Some(budget) = lookup.budget.as_ref().filter(|_| fruitless) {
+            budget.was_fruitless();
+        }
+        lookup.hindered = lookup.hindered.or(limit);
+        self.woken.push_back(dependent);
     }
 
     /// Lookups that have waited for others go on, and those that others pay for begin again.
