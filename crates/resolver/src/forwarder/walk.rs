@@ -207,18 +207,23 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         });
     }
 
-    /// The addresses of a zone's servers that are known and can be reached, each once.
+    /// The addresses of a zone's servers that are known and can be reached, each once; where there are none, those that could
+    /// not be reached a moment ago: to one of them there may be a way all the same.
     fn addresses_of(&mut self, cut: &Cut, now: Instant, into: &mut Vec<SocketAddr>) {
+        let iterate = &self.config.iterate;
+        let (most, wanted) = (iterate.addresses, [iterate.ipv4, iterate.ipv6]);
         let open = [false, true].map(|v6| self.is_open(v6, now));
-        let most = self.config.iterate.addresses;
-        for server in &cut.servers {
-            let mut own = self.own_addresses(server, now);
-            own.retain(|address| open[usize::from(address.is_ipv6())]);
-            own.dedup();
-            for address in own.into_iter().take(most) {
-                if !into.contains(&address) {
-                    into.push(address);
-                }
+        for families in [open, wanted] {
+            for server in &cut.servers {
+                let mut own = self.own_addresses(server, now);
+                own.retain(|address| families[usize::from(address.is_ipv6())]);
+                own.dedup();
+                own.truncate(most);
+                own.retain(|address| !into.contains(address));
+                into.extend(own);
+            }
+            if !into.is_empty() {
+                break;
             }
         }
     }
@@ -695,16 +700,19 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// There is no way to a family of addresses: a lookup that goes step by step asks others.
+    /// There is no way to an address, and most likely to none of its family: a lookup that goes step by step asks those of the
+    /// other one, if it has any.
     pub(super) fn shut(&mut self, id: LookupId, address: SocketAddr, now: Instant) {
         let v6 = address.is_ipv6();
         if let Some(shut) = self.no_way.get_mut(usize::from(v6)) {
             *shut = now.checked_add(NO_WAY);
         }
         let Some(lookup) = self.lookups.get_mut(&id).filter(|lookup| lookup.walk.is_some()) else { return };
+        let address_of = |asked: &Asked| self.servers.get(asked.server).map(|server| server.upstream.address);
+        let of_family = |asked: &Asked| address_of(asked).is_some_and(|address| address.is_ipv6() == v6);
+        let others = lookup.asked.iter().any(|asked| !asked.spent && !of_family(asked));
         for asked in &mut lookup.asked {
-            let server = self.servers.get(asked.server);
-            asked.spent |= server.is_some_and(|server| server.upstream.address.is_ipv6() == v6);
+            asked.spent |= if others { of_family(asked) } else { address_of(asked) == Some(address) };
         }
     }
 }

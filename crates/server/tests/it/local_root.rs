@@ -123,7 +123,11 @@ fn example() -> Server {
 /// A server that gives this version to everybody, and tells whoever is at the address of later ones.
 fn source(zone: &str, tells: SocketAddr) -> Server {
     ip("address add 10.53.0.9/32 dev lo");
-    let folder = tempfile::tempdir().expect("a folder");
+    source_in(folder(), zone, tells)
+}
+
+/// The same in a folder, at an address that is there.
+fn source_in(folder: tempfile::TempDir, zone: &str, tells: SocketAddr) -> Server {
     std::fs::write(folder.path().join("root.txt"), zone).expect("written");
     let more = format!(
         "[[zone]]\nname = \".\"\nfile = \"root.txt\"\nallow-transfer = [\"any\"]\nsource = [\"10.53.0.9\"]\n\
@@ -284,8 +288,8 @@ fn inside_a_copy_that_has_expired_is_not_asked_and_comes_back() {
     // The next version is good for two seconds, and then its source is gone.
     source.write("root.txt", &Version { expire: 2, ..Version::new(2, &old) }.text());
     source.ctl(&["reload"]);
-    server.wait_for_log("zone . from", 2);
-    drop(source);
+    server.wait_for_log("transfer received", 2);
+    let of_source = source.stop();
     let has_expired = |server: &Server| {
         until(server, "missing", 0);
         assert_eq!(measured(metrics), ["missing"]);
@@ -307,7 +311,7 @@ fn inside_a_copy_that_has_expired_is_not_asked_and_comes_back() {
     // What was kept on disk is as old after a restart.
     let server = resolver(own, server.stop(), &keys);
     has_expired(&server);
-    let _source = self::source(&root(3, &["www.own. 60 A 192.0.2.10"]), own);
+    let _source = source_in(of_source, &root(3, &["www.own. 60 A 192.0.2.10"]), own);
     server.ctl_json(&["zone", "refresh", "."]);
     until(&server, "ok", 3);
     assert_eq!(measured(metrics), ["ok"]);
