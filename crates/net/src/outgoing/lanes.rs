@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// How many lanes there are.
 const LANES: usize = 256;
-/// The share of all places that a lane has for itself, whatever the others hold.
+/// The share of all places that a lane has for itself, whatever the others hold; one at the least.
 const SHARE: usize = 16;
 /// Requests that an empty lane keeps memory for.
 const KEPT: usize = 16;
@@ -45,8 +45,8 @@ impl Waiting {
     /// Whether one more may wait there, where `most` in all are many: then lanes that hold less than their share go on up to
     /// twice as many in all. Threads that ask together may be let in together.
     pub(super) fn admits(&self, lane: Lane, most: usize) -> bool {
-        let all = self.all.load(Relaxed);
-        all < most || (all < most.saturating_mul(2) && self.of(lane).load(Relaxed) < most / SHARE)
+        let (all, share) = (self.all.load(Relaxed), (most / SHARE).max(1));
+        all < most || (all < most.saturating_mul(2) && self.of(lane).load(Relaxed) < share)
     }
 
     /// One more waits.
@@ -140,6 +140,16 @@ mod tests {
         assert_eq!(fill(flood), 0);
         waiting.remove(single);
         assert_eq!(fill(single), 1);
+    }
+
+    #[test]
+    fn where_there_were_few_places_in_all_one_origin_took_them_from_all_others() {
+        for most in [1, 2, 15] {
+            let waiting = Waiting::default();
+            let (flood, single) = two_lanes(&waiting);
+            (0..most).for_each(|_| waiting.add(flood));
+            assert!(!waiting.admits(flood, most) && waiting.admits(single, most), "{most}");
+        }
     }
 
     #[test]

@@ -45,8 +45,8 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// What a lookup is paid from is spent: whoever paid gets no answer. If it had spent a part of that elsewhere, the lookup
-    /// begins again for those who are left; else it costs more than anybody has.
+    /// What a lookup is paid from is spent: whoever paid gets no answer, be it a client or a lookup that depends on this one. If it
+    /// had spent a part of that elsewhere, the lookup begins again for those who are left; else it costs more than anybody has.
     pub(super) fn spent(&mut self, id: LookupId, spent: Overspent, now: Instant, actions: &mut Vec<Action>) {
         self.stats.overspent.add(1);
         let outcome = LookupOutcome::Failed(LookupFailure::Overspent(spent));
@@ -55,10 +55,20 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let Some(next) = others else { return self.end(id, outcome, now, actions) };
         let before = lookup.budget.clone();
         let gone: Vec<_> = lookup.clients.extract_if(.., |client| same(&client.budget, &before)).collect();
+        let dependents = std::mem::take(&mut lookup.dependents);
         lookup.paid_by(Some(next));
         // Not at once: there may be many who can no longer pay.
         lookup.begins_again = true;
         self.woken.push_back(id);
+        // Each pays once, or two of them would pay in turn for ever.
+        let has_paid = |id: &LookupId| self.lookups.get(id).is_none_or(|other| same(&other.budget, &before));
+        let (paid, left): (Vec<_>, Vec<_>) = dependents.into_iter().partition(has_paid);
+        if let Some(lookup) = self.lookups.get_mut(&id) {
+            lookup.dependents = left;
+        }
+        for dependent in paid {
+            self.goes_on_without(dependent, id, true, Some(LookupFailure::Overspent(spent)));
+        }
         for client in gone {
             self.went(client, outcome.clone(), now);
         }
@@ -81,7 +91,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
     /// A lookup begins again with what is known by now.
     pub(super) fn begin_again(&mut self, id: LookupId, now: Instant, actions: &mut Vec<Action>) {
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
-        (lookup.begins_again, lookup.overspent, lookup.fault) = (false, None, None);
+        (lookup.begins_again, lookup.overspent, lookup.fault, lookup.hindered) = (false, None, None, None);
         let resume = lookup.resume.take();
         let tries = std::mem::take(&mut lookup.tries);
         let walks = lookup.walk.is_some();

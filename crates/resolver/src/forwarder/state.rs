@@ -10,7 +10,7 @@ use wire::{NameBuf, Type};
 
 use crate::budget::{Budget, Overspent, Seeking};
 use crate::delegations::Cut;
-use crate::inquiry::{AnsweredBy, ClientPrefix, Inquiry, ReportAgent};
+use crate::inquiry::{AnsweredBy, ClientPrefix, Inquiry, LookupFailure, ReportAgent};
 use crate::query::Opt;
 use crate::scrub::{ReferralProof, ReplyFault};
 use crate::select::Asked;
@@ -96,6 +96,8 @@ pub(super) struct Lookup<W> {
     pub(super) resume: Option<Instant>,
     /// Why the last reply could not be used.
     pub(super) fault: Option<ReplyFault>,
+    /// What kept an address that it needs from being found, and says nothing of servers: a limit.
+    pub(super) hindered: Option<LookupFailure>,
     /// Whom the servers that are asked at the moment want to be told of failures, and which of them said so last.
     pub(super) agent: Option<(ServerId, Box<ReportAgent>)>,
 }
@@ -123,6 +125,7 @@ impl<W> Lookup<W> {
             tries: Vec::new(),
             resume: None,
             fault: None,
+            hindered: None,
             agent: None,
         }
     }

@@ -233,16 +233,16 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
         let Some(lookup) = one.lookup else { return };
         let refused = error != io::ErrorKind::QuotaExceeded;
-        if let Some(server) =
-            self.servers.get(one.server).filter(|_| error == io::ErrorKind::NetworkUnreachable)
-        {
-            self.shut(lookup, server.upstream.address, now);
-        }
         if let Some(asked) = self.lookups.get_mut(&lookup).and_then(|l| l.asked.get_mut(one.place)) {
             asked.silent += 1;
             asked.broken += 1;
             // It may be about to be started; and that the first was refused may be forged by who guesses a port.
             asked.spent |= refused && asked.broken >= REFUSALS;
+        }
+        // Of a connection, routers elsewhere say so, too (ICMP), and whose they are decides who serves the zone.
+        let is_ours = error == io::ErrorKind::NetworkUnreachable && !one.stream;
+        if let Some(server) = self.servers.get(one.server).filter(|_| is_ours) {
+            self.shut(lookup, server.upstream.address, now);
         }
         self.go_on(lookup, now, actions);
     }
@@ -325,7 +325,10 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             _ if lookup.other_than.is_some() => LookupFailure::NoOtherServer,
             (Some(overspent), _) => return self.spent(id, overspent, now, actions),
             (None, Some(fault)) => LookupFailure::BadReply(fault),
-            (None, None) if lookup.asked.is_empty() => LookupFailure::NoServers,
+            (None, None) if lookup.asked.is_empty() => match lookup.hindered {
+                Some(LookupFailure::Overspent(overspent)) => return self.spent(id, overspent, now, actions),
+                hindered => hindered.unwrap_or(LookupFailure::NoServers),
+            },
             (None, None) if cannot_be_reached(lookup) => LookupFailure::Network,
             (None, None) => LookupFailure::NoReply,
         };

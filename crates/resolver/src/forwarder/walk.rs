@@ -98,7 +98,7 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         let turn = self.random.below(cut.servers.len() as u32) as usize;
         let Some(lookup) = self.lookups.get_mut(&id) else { return };
         lookup.asked.clear();
-        (lookup.fault, lookup.agent) = (None, None);
+        (lookup.fault, lookup.hindered, lookup.agent) = (None, None, None);
         let whole = lookup.walk.as_ref().is_some_and(|walk| walk.whole);
         self.leave_zone(id, now, actions);
         let dead = self.is_dead(&cut, now);
@@ -215,18 +215,23 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         });
     }
 
-    /// The addresses of a zone's servers that are known and can be reached, each once.
+    /// The addresses of a zone's servers that are known and can be reached, each once; where there are none, those that could
+    /// not be reached a moment ago: to one of them there may be a way all the same.
     fn addresses_of(&mut self, cut: &Cut, now: Instant, into: &mut Vec<SocketAddr>) {
+        let iterate = &self.config.iterate;
+        let (most, wanted) = (iterate.addresses, [iterate.ipv4, iterate.ipv6]);
         let open = [false, true].map(|v6| self.is_open(v6, now));
-        let most = self.config.iterate.addresses;
-        for server in &cut.servers {
-            let mut own = self.own_addresses(server, now);
-            own.retain(|address| open[usize::from(address.is_ipv6())]);
-            own.dedup();
-            for address in own.into_iter().take(most) {
-                if !into.contains(&address) {
-                    into.push(address);
-                }
+        for families in [open, wanted] {
+            for server in &cut.servers {
+                let mut own = self.own_addresses(server, now);
+                own.retain(|address| families[usize::from(address.is_ipv6())]);
+                own.dedup();
+                own.truncate(most);
+                own.retain(|address| !into.contains(address));
+                into.extend(own);
+            }
+            if !into.is_empty() {
+                break;
             }
         }
     }
@@ -653,7 +658,10 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
         let Some(rule) = self.rules.covering(&inquiry) else { return false };
         let Some(lookup) = self.lookups.get(&id) else { return false };
-        if self.load.may_start(&self.config.limits, rule).is_err() {
+        if let Err(reason) = self.load.may_start(&self.config.limits, rule) {
+            if let Some(lookup) = self.lookups.get_mut(&id) {
+                lookup.hindered = lookup.hindered.or(Some(LookupFailure::Shed(reason)));
+            }
             return false;
         }
         let (budget, depth, dependents) = (lookup.budget.clone(), lookup.depth + 1, vec![id]);
@@ -741,19 +749,35 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
             }
         }
         self.stats.delegation_bytes.set(self.delegations.bytes() as u64);
+        use LookupFailure::{Overspent, Shed, TimedOut};
+        let limit = match outcome {
+            LookupOutcome::Failed(failure @ (Overspent(_) | Shed(_) | TimedOut)) => Some(*failure),
+            _ => None,
+        };
         for &dependent in &lookup.dependents {
-            let Some(lookup) = self.lookups.get_mut(&dependent) else { continue };
-            if let Some(budget) = lookup.budget.as_ref().filter(|_| fruitless) {
-                budget.was_fruitless();
-            }
-            let walk = lookup.walk.as_mut();
-            let over = walk.and_then(|walk| {
-                walk.waits.retain(|wait| wait.on != id);
-                walk.seek_at.take_if(|_| walk.waits.is_empty())
-            });
-            self.drop_timer(over, Timer::Seek(dependent));
-            self.woken.push_back(dependent);
+            self.goes_on_without(dependent, id, fruitless, limit);
         }
+    }
+
+    /// A lookup waits no longer for another that it depended on, and that may have found nothing: of a `limit`, if there is one.
+    pub(super) fn goes_on_without(
+        &mut self,
+        dependent: LookupId,
+        id: LookupId,
+        fruitless: bool,
+        limit: Option<LookupFailure>,
+    ) {
+        let Some(lookup) = self.lookups.get_mut(&dependent) else { return };
+        if let Some(budget) = lookup.budget.as_ref().filter(|_| fruitless) {
+            budget.was_fruitless();
+        }
+        lookup.hindered = lookup.hindered.or(limit);
+        let over = lookup.walk.as_mut().and_then(|walk| {
+            walk.waits.retain(|wait| wait.on != id);
+            walk.seek_at.take_if(|_| walk.waits.is_empty())
+        });
+        self.drop_timer(over, Timer::Seek(dependent));
+        self.woken.push_back(dependent);
     }
 
     /// Lookups that have waited for others go on, and those that others pay for begin again.
@@ -780,16 +804,19 @@ impl<O: Outlet, R: Random> Forwarder<O, R> {
         }
     }
 
-    /// There is no way to a family of addresses: a lookup that goes step by step asks others.
+    /// There is no way to an address, and most likely to none of its family: a lookup that goes step by step asks those of the
+    /// other one, if it has any.
     pub(super) fn shut(&mut self, id: LookupId, address: SocketAddr, now: Instant) {
         let v6 = address.is_ipv6();
         if let Some(shut) = self.no_way.get_mut(usize::from(v6)) {
             *shut = now.checked_add(NO_WAY);
         }
         let Some(lookup) = self.lookups.get_mut(&id).filter(|lookup| lookup.walk.is_some()) else { return };
+        let address_of = |asked: &Asked| self.servers.get(asked.server).map(|server| server.upstream.address);
+        let of_family = |asked: &Asked| address_of(asked).is_some_and(|address| address.is_ipv6() == v6);
+        let others = lookup.asked.iter().any(|asked| !asked.spent && !of_family(asked));
         for asked in &mut lookup.asked {
-            let server = self.servers.get(asked.server);
-            asked.spent |= server.is_some_and(|server| server.upstream.address.is_ipv6() == v6);
+            asked.spent |= if others { of_family(asked) } else { address_of(asked) == Some(address) };
         }
     }
 }

@@ -329,10 +329,11 @@ impl Internet {
             match action {
                 Action::Open { link, transport, to, .. } => {
                     assert!(self.links.insert(link, (to, transport)).is_none(), "a link in use");
-                    if self.no_way[usize::from(to.is_ipv6())] {
+                    let host = self.host_at(to).map(|(_, host)| host.clone()).unwrap_or_default();
+                    let no_route = host.is("no-route") || transport.is_stream() && host.is("no-route-tcp");
+                    if no_route || self.no_way[usize::from(to.is_ipv6())] {
                         self.comes(Duration::ZERO, link, Coming::Ended(ErrorKind::NetworkUnreachable));
                     } else if transport.is_stream() {
-                        let host = self.host_at(to).map(|(_, host)| host.clone()).unwrap_or_default();
                         if host.is("refuses-tcp") || host.is("closed") {
                             self.comes(ROUND_TRIP, link, Coming::Ended(ErrorKind::ConnectionRefused));
                         } else if !host.is("no-tcp") {

@@ -94,7 +94,8 @@ struct State {
 struct RootCopy {
     catalog: Catalog,
     serial: Serial,
-    /// When the signatures of its digest and its keys end, in seconds since 1970.
+    /// When the first of the signatures of its digest and its keys ends, in seconds since 1970: then it is judged anew. `None` if all
+    /// have ended, and nobody minds.
     until: Option<u64>,
 }
 
@@ -182,17 +183,27 @@ impl LocalRoot {
         *write(&self.in_use) = judged.and_then(Result::ok).map(Arc::new);
     }
 
-    /// The signatures of a copy in use have come to their end.
-    #[cold]
-    fn ended(&self, copy: &Arc<RootCopy>) {
-        let mut state = lock(&self.state);
-        let mut in_use = write(&self.in_use);
-        if in_use.as_ref().is_some_and(|now| Arc::ptr_eq(now, copy)) {
-            let why = format!("the signatures of serial {} have ended", copy.serial);
-            error!("local root: the copy is not used, the root servers are asked: {why}");
-            state.standing = Standing::Refused(why);
-            *in_use = None;
+    /// The copy that may be asked at this moment.
+    fn usable(&self) -> Option<Arc<RootCopy>> {
+        let copy = read(&self.in_use).clone()?;
+        if copy.until.is_some_and(|until| until < unix_seconds()) {
+            self.look_after(&copy)
+        } else {
+            Some(copy)
         }
+    }
+
+    /// A signature of a copy in use has come to its end. Which one counted nobody knows, for anybody can add one that is never looked
+    /// at and ends later: the copy is judged anew.
+    #[cold]
+    fn look_after(&self, copy: &Arc<RootCopy>) -> Option<Arc<RootCopy>> {
+        let mut state = lock(&self.state);
+        // Another thread may have done so.
+        let is_same = read(&self.in_use).as_ref().is_some_and(|now| Arc::ptr_eq(now, copy));
+        if is_same {
+            self.look(&mut state);
+        }
+        read(&self.in_use).clone()
     }
 
     /// What is known of it; `None` if it is not wanted.
@@ -200,6 +211,7 @@ impl LocalRoot {
         if !self.wanted.load(Relaxed) {
             return None;
         }
+        let signed_until = self.usable().and_then(|copy| copy.until);
         let state = lock(&self.state);
         let (word, fault) = match &state.standing {
             // That of the zone is known to whoever keeps it.
@@ -210,7 +222,6 @@ impl LocalRoot {
             Standing::InUse => ("ok", None),
         };
         let serial = state.version.as_ref().map(|zone| zone.serial());
-        let signed_until = read(&self.in_use).as_ref().and_then(|copy| copy.until);
         Some(LocalRootStatus { word, serial, fault, signed_until })
     }
 
@@ -225,13 +236,8 @@ impl ZoneCopy for LocalRoot {
         if !self.wanted.load(Relaxed) {
             return false;
         }
-        let copy = read(&self.in_use).clone();
-        let responded = copy.is_some_and(|copy| {
-            let is_over = copy.until.is_some_and(|until| until < unix_seconds());
-            if is_over {
-                self.ended(&copy);
-            }
-            !is_over && copy.respond(inquiry.name.as_name(), inquiry.qtype, inquiry.dnssec_ok, message)
+        let responded = self.usable().is_some_and(|copy| {
+            copy.respond(inquiry.name.as_name(), inquiry.qtype, inquiry.dnssec_ok, message)
         });
         if !responded {
             self.fallbacks.fetch_add(1, Relaxed);
@@ -255,9 +261,9 @@ impl RootCopy {
         let catalog = catalog.map_err(|fault| refused(&fault))?;
         let mut copy = RootCopy { catalog, serial, until: None };
         copy.validate(trust, now).map_err(|why| refused(&why))?;
-        let ends = [Type::ZONEMD, Type::DNSKEY].map(|rtype| copy.signed_until(rtype, now));
         let skew = u64::from(trust.settings.skew);
-        copy.until = ends.into_iter().flatten().min().map(|end| end + skew);
+        let ends = [Type::ZONEMD, Type::DNSKEY].into_iter().flat_map(|rtype| copy.signed_until(rtype, now));
+        copy.until = ends.map(|end| end + skew).filter(|until| *until >= now).min();
         Ok(copy)
     }
 
@@ -289,17 +295,17 @@ impl RootCopy {
         Err(cannot())
     }
 
-    /// When the signatures of a type at the apex end, the last of them; `None` without any.
-    fn signed_until(&self, rtype: Type, now: u64) -> Option<u64> {
-        let response = self.response(Name::ROOT, rtype)?;
-        let sets = response.sets.iter().filter(|set| set.rtype == rtype);
-        let ends = sets.flat_map(|set| &set.signatures).filter_map(|signature| {
+    /// When the signatures of a type at the apex end.
+    fn signed_until(&self, rtype: Type, now: u64) -> Vec<u64> {
+        let sets = self.response(Name::ROOT, rtype).map(|response| response.sets).unwrap_or_default();
+        let of_type = sets.iter().filter(|set| set.rtype == rtype);
+        let ends = of_type.flat_map(|set| &set.signatures).filter_map(|signature| {
             let end = Rrsig::read(&signature.rdata).ok()?.expiration.0;
             // Closest to now (RFC 4034 §3.1.5).
             let ahead = i64::from(end.wrapping_sub(now as u32) as i32);
             Some(now.saturating_add_signed(ahead))
         });
-        ends.max()
+        ends.collect()
     }
 
     /// What it says of a name, with DNSSEC records.
@@ -504,15 +510,55 @@ mod tests {
         assert_eq!((asked(), word()), (false, Some("missing")));
         local_root.take(Change::Serve(Arc::clone(&zone)));
         assert!(asked());
-        // Its signatures end.
-        let mut copy = RootCopy::judge(&zone, &trust(), unix_seconds()).expect("good");
-        copy.until = Some(unix_seconds() - 1);
-        *write(&local_root.in_use) = Some(Arc::new(copy));
-        assert_eq!((asked(), word()), (false, Some("refused")));
-        // A second look finds that they have not.
-        local_root.look_again();
-        assert_eq!((asked(), word()), (true, Some("ok")));
         local_root.want(false);
         assert_eq!((asked(), word()), (false, None));
+    }
+
+    /// One that is in use since a moment at which it was good, in seconds since 1970.
+    fn in_use(zone: &Arc<Zone>, trust: RootTrust, since: u32) -> Arc<LocalRoot> {
+        let local_root = Arc::new(LocalRoot::default());
+        local_root.want(true);
+        local_root.trust(trust.clone());
+        local_root.take(Change::Serve(Arc::clone(zone)));
+        let copy = RootCopy::judge(zone, &trust, since.into()).expect("good at that time");
+        (lock(&local_root.state).standing, *write(&local_root.in_use)) =
+            (Standing::InUse, Some(Arc::new(copy)));
+        local_root
+    }
+
+    fn word(local_root: &LocalRoot) -> &'static str {
+        local_root.status().expect("wanted").word
+    }
+
+    #[test]
+    fn signatures_end_while_a_version_is_in_use() {
+        let zone = root(&signing_key(), GOOD);
+        let asked =
+            |local_root: &LocalRoot| local_root.respond(&inquiry("nosuch.", Type::A), &mut Vec::new());
+        let local_root = in_use(&zone, trust(), GOOD.0);
+        assert_eq!((asked(&local_root), word(&local_root)), (false, "refused"));
+        let fault = local_root.status().and_then(|status| status.fault).expect("a fault");
+        assert!(fault.contains("its ZONEMD is bogus: ") && fault.contains("expired"), "{fault}");
+        // Whoever looks at the status hears of it, too, though nobody has asked since.
+        assert_eq!(word(&in_use(&zone, trust(), GOOD.0)), "refused");
+        // Where nothing is validated nobody minds.
+        let local_root = in_use(&zone, RootTrust { anchors: None, ..trust() }, GOOD.0);
+        assert_eq!((asked(&local_root), word(&local_root)), (true, "ok"));
+    }
+
+    #[test]
+    fn a_signature_that_nobody_made_keeps_no_version_in_use() {
+        let mut records = root_records(&signing_key(), GOOD);
+        // The digest is not of the signatures over it (RFC 8976 §3.3.1), so anybody may add some.
+        let covers = |record: &&Record| record.rdata.starts_with(&Type::ZONEMD.0.to_be_bytes());
+        let mut forged = records.iter().find(covers).cloned().expect("signed");
+        // Behind the type, algorithm, labels and TTL; and in the signature itself.
+        forged.rdata[8..12].copy_from_slice(&u32::MAX.wrapping_shr(1).to_be_bytes());
+        *forged.rdata.last_mut().expect("a signature") ^= 1;
+        records.push(forged);
+        let zone = Arc::new(testkit::build(Name::ROOT, &testkit::key(), &records));
+        let skew = u64::from(trust().settings.skew);
+        assert_eq!(judged(&zone, &trust(), GOOD.0), Ok(Some(u64::from(GOOD.1) + skew)));
+        assert_eq!(word(&in_use(&zone, trust(), GOOD.0)), "refused");
     }
 }

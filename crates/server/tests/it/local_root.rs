@@ -18,52 +18,99 @@ use wire::{Name, Ttl, Type};
 use zone::zonemd::{self, ZonemdHash};
 
 use crate::iterate::{authority, in_a_network, inside, ip};
-use crate::support::{Server, eventually, free_address, text};
+use crate::metrics::http;
+use crate::support::{Server, eventually, free_address, text, written};
 use crate::validate::{ds, key, says, signed};
 
-/// The root zone in a version, with these records besides, signed by this key; the signatures end so many hours from now.
-fn root_by(key: &SigningKey, serial: u32, more: &[&str], hours: i64) -> String {
-    let (soa, ds) = (format!(". 3600 SOA a.root. admin. {serial} 3600 600 86400 60"), ds("example."));
-    let lines = [&soa, &ds, ". 3600 NS a.root.", "a.root. 3600 A 10.53.0.1", "example. 3600 NS ns.example."];
-    let lines = lines.iter().chain(&["ns.example. 3600 A 10.53.0.2"]).chain(more);
-    let mut records: Vec<Record> = lines
-        .map(|line| {
-            let LocalRecord { owner, rtype, ttl, rdata } =
-                line.parse().unwrap_or_else(|e| panic!("{line}: {e}"));
-            Record { owner, rtype, ttl, rdata }
-        })
-        .collect();
-    let (apex, ttl) = (name("."), Ttl::from_secs(3600));
-    let no_digest = [&serial.to_be_bytes()[..], &[1, 1], &[0; 48]].concat();
-    for (rtype, rdata) in [(Type::DNSKEY, key.dnskey.clone()), (Type::ZONEMD, no_digest)] {
-        records.push(Record { owner: apex, rtype, ttl, rdata });
+/// A version of the root zone.
+struct Version<'v> {
+    serial: u32,
+    /// Records that it has besides those that lead to `example.`.
+    more: &'v [&'v str],
+    /// For how many seconds it is good, as its SOA record says.
+    expire: u32,
+    /// Who signs it, and who its digest.
+    keys: [SigningKey; 2],
+    /// In how many seconds the signatures end.
+    ends: i64,
+}
+
+impl Version<'_> {
+    /// A good one.
+    fn new<'v>(serial: u32, more: &'v [&'v str]) -> Version<'v> {
+        Version { serial, more, expire: 86_400, keys: [key("."), key(".")], ends: 86_400 }
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() as i64;
-    let at = |hours: i64| u32::try_from(now + 3600 * hours).expect("before 2106");
-    let validity = Validity { inception: at(hours - 48), expiration: at(hours) };
-    let sign = |owner, rtype, ttl, rdatas: &[Vec<u8>]| {
-        vec![key.sign(Name::ROOT, (owner, rtype, ttl), rdatas, validity)]
-    };
-    let mut records = sign_by(Name::ROOT, &records, &Chain::Nsec, &sign);
-    let zone = testkit::build(Name::ROOT, &testkit::key(), &records);
-    let digest = zonemd::records(&zone, &[ZonemdHash::Sha384]);
-    let over_it = key.sign(Name::ROOT, (apex, Type::ZONEMD, ttl), &digest, validity);
-    let mut out = String::new();
-    for record in &mut records {
-        if record.rtype == Type::ZONEMD {
-            record.rdata.clone_from(&digest[0]);
-        } else if record.rtype == Type::RRSIG && record.rdata.starts_with(&Type::ZONEMD.0.to_be_bytes()) {
-            record.rdata.clone_from(&over_it.rdata);
+
+    /// Without the signatures, and with the digest of nothing.
+    fn records(&self) -> Vec<Record> {
+        let Version { serial, expire, keys: [key, _], .. } = self;
+        let (soa, ds) = (format!(". 3600 SOA a.root. admin. {serial} 3600 600 {expire} 60"), ds("example."));
+        let lines =
+            [&soa, &ds, ". 3600 NS a.root.", "a.root. 3600 A 10.53.0.1", "example. 3600 NS ns.example."];
+        let lines = lines.iter().chain(&["ns.example. 3600 A 10.53.0.2"]).chain(self.more);
+        let mut records: Vec<Record> = lines
+            .map(|line| {
+                let LocalRecord { owner, rtype, ttl, rdata } =
+                    line.parse().unwrap_or_else(|e| panic!("{line}: {e}"));
+                Record { owner, rtype, ttl, rdata }
+            })
+            .collect();
+        let (owner, ttl) = (name("."), Ttl::from_secs(3600));
+        let no_digest = [&serial.to_be_bytes()[..], &[1, 1], &[0; 48]].concat();
+        for (rtype, rdata) in [(Type::DNSKEY, key.dnskey.clone()), (Type::ZONEMD, no_digest)] {
+            records.push(Record { owner, rtype, ttl, rdata });
         }
-        let data: String = record.rdata.iter().map(|byte| format!("{byte:02x}")).collect();
-        let (owner, ttl, rtype, len) = (record.owner, record.ttl.as_secs(), record.rtype, record.rdata.len());
-        writeln!(out, "{owner} {ttl} {rtype} \\# {len} {data}").expect("written");
+        records
     }
-    out
+
+    /// As text, signed.
+    fn text(&self) -> String {
+        self.text_of(&self.records())
+    }
+
+    /// The same of other records.
+    fn text_of(&self, records: &[Record]) -> String {
+        let Version { keys: [key, of_digest], ends, .. } = self;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() as i64;
+        let at = |seconds: i64| u32::try_from(now + seconds).expect("before 2106");
+        let validity = Validity { inception: at(ends - 172_800), expiration: at(*ends) };
+        let sign = |owner, rtype, ttl, rdatas: &[Vec<u8>]| {
+            vec![key.sign(Name::ROOT, (owner, rtype, ttl), rdatas, validity)]
+        };
+        let mut records = sign_by(Name::ROOT, records, &Chain::Nsec, &sign);
+        let zone = testkit::build(Name::ROOT, &testkit::key(), &records);
+        let digest = zonemd::records(&zone, &[ZonemdHash::Sha384]);
+        let set = (name("."), Type::ZONEMD, Ttl::from_secs(3600));
+        let over_it = of_digest.sign(Name::ROOT, set, &digest, validity);
+        let mut out = String::new();
+        for record in &mut records {
+            if record.rtype == Type::ZONEMD {
+                record.rdata.clone_from(&digest[0]);
+            } else if record.rtype == Type::RRSIG && record.rdata.starts_with(&Type::ZONEMD.0.to_be_bytes()) {
+                record.rdata.clone_from(&over_it.rdata);
+            }
+            let data: String = record.rdata.iter().map(|byte| format!("{byte:02x}")).collect();
+            let (owner, ttl, rtype, len) =
+                (record.owner, record.ttl.as_secs(), record.rtype, record.rdata.len());
+            writeln!(out, "{owner} {ttl} {rtype} \\# {len} {data}").expect("written");
+        }
+        out
+    }
 }
 
 fn root(serial: u32, more: &[&str]) -> String {
-    root_by(&key("."), serial, more, 24)
+    Version::new(serial, more).text()
+}
+
+/// The key of somebody who would like to run a root.
+fn forger() -> SigningKey {
+    SigningKey::new(999, SigningKey::KSK)
+}
+
+/// Whether a line of a zone's text is a signature over its digest.
+fn is_over_digest(line: &&str) -> bool {
+    let covers = format!(" {:04x}", Type::ZONEMD.0);
+    line.contains(" RRSIG ") && line.contains(&covers)
 }
 
 /// The server of `example.`.
@@ -76,7 +123,11 @@ fn example() -> Server {
 /// A server that gives this version to everybody, and tells whoever is at the address of later ones.
 fn source(zone: &str, tells: SocketAddr) -> Server {
     ip("address add 10.53.0.9/32 dev lo");
-    let folder = tempfile::tempdir().expect("a folder");
+    source_in(folder(), zone, tells)
+}
+
+/// The same in a folder, at an address that is there.
+fn source_in(folder: tempfile::TempDir, zone: &str, tells: SocketAddr) -> Server {
     std::fs::write(folder.path().join("root.txt"), zone).expect("written");
     let more = format!(
         "[[zone]]\nname = \".\"\nfile = \"root.txt\"\nallow-transfer = [\"any\"]\nsource = [\"10.53.0.9\"]\n\
@@ -174,8 +225,9 @@ fn inside_without_a_copy_that_is_right_the_root_servers_are_asked() {
     let (own, _example) = (free_address(), example());
     let root_server = authority(1, &[(".", &root(7, &["www.own. 60 A 192.0.2.9"]))]);
     // Its digest is right, and its signatures are of keys that no anchor leads to: somebody has made another root.
-    let forger = SigningKey::new(999, SigningKey::KSK);
-    let source = source(&root_by(&forger, 1, &["www.own. 60 A 192.0.2.66"], 24), own);
+    let keys = [forger(), forger()];
+    let other = Version { keys, ..Version::new(1, &["www.own. 60 A 192.0.2.66"]) };
+    let source = source(&other.text(), own);
     let server = resolver(own, folder(), FROM_SERVER);
     until(&server, "refused", 1);
     server.wait_for_log("the copy is not used, the root servers are asked: serial 1: its ZONEMD is bogus", 1);
@@ -187,7 +239,7 @@ fn inside_without_a_copy_that_is_right_the_root_servers_are_asked() {
     let why = server.ctl_json(&["status"])["local_root"]["fault"].to_string();
     assert!(why.contains("its ZONEMD is bogus"), "{why}");
     // One that is signed, but whose signatures have ended; then one without a digest, which is not taken at all.
-    source.write("root.txt", &root_by(&key("."), 2, &[], -24));
+    source.write("root.txt", &Version { ends: -86_400, ..Version::new(2, &[]) }.text());
     source.ctl(&["reload"]);
     until(&server, "refused", 2);
     assert_eq!(says(&server, &["nosuch", "+dnssec"]), "NXDOMAIN ad");
@@ -205,6 +257,170 @@ fn inside_without_a_copy_that_is_right_the_root_servers_are_asked() {
     assert_eq!(says(&server, &["www.example", "+dnssec"]), "NOERROR ad");
     assert_eq!(server.query(&["www.own", "+short"]), "192.0.2.9\n");
     assert_eq!(root_server.counter("udp.queries"), asked);
+}
+
+/// The series of `nomen_local_root` that are 1.
+fn measured(metrics: SocketAddr) -> Vec<String> {
+    let figures = http(metrics, "GET /metrics");
+    let of_state = figures.lines().filter_map(|line| line.strip_prefix("nomen_local_root{state=\""));
+    of_state.filter_map(|line| line.strip_suffix("\"} 1")).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_copy_that_has_expired_is_not_asked_and_comes_back() {
+    in_a_network("local_root::inside_a_copy_that_has_expired_is_not_asked_and_comes_back");
+}
+
+#[test]
+#[ignore = "runs in a network namespace, which the test without `inside_` makes"]
+fn inside_a_copy_that_has_expired_is_not_asked_and_comes_back() {
+    inside();
+    let (own, metrics, _example) = (free_address(), free_address(), example());
+    let root_server = authority(1, &[(".", &root(9, &["www.own. 60 A 192.0.2.9"]))]);
+    // What the copy says is out of date: the address is another by now, and one name is not there any more.
+    let old = ["www.own. 60 A 192.0.2.66", "www.gone. 60 A 192.0.2.66"];
+    let source = source(&root(1, &old), own);
+    let keys = format!("{FROM_SERVER}[metrics]\nlisten = {}\n", written(metrics));
+    let server = resolver(own, folder(), &keys);
+    until(&server, "ok", 1);
+    assert_eq!(server.query(&["www.gone", "+short"]), "192.0.2.66\n");
+    assert_eq!((measured(metrics), server.counter("local.root.fallbacks")), (vec!["ok".to_owned()], 0));
+    // The next version is good for two seconds, and then its source is gone.
+    source.write("root.txt", &Version { expire: 2, ..Version::new(2, &old) }.text());
+    source.ctl(&["reload"]);
+    server.wait_for_log("transfer received", 2);
+    let of_source = source.stop();
+    let has_expired = |server: &Server| {
+        until(server, "missing", 0);
+        assert_eq!(measured(metrics), ["missing"]);
+        assert_eq!(server.ctl_json(&["zone", "status", "."])["state"], "expired");
+        let fault = server.ctl_json(&["status"])["local_root"]["fault"].to_string();
+        assert!(fault.contains("nomen ctl zone status ."), "{fault}");
+        // What is in the cache may be answered as long as its TTL says.
+        server.ctl_json(&["cache", "flush", ".", "--tree"]);
+        let (asked, copied) = (root_server.counter("udp.queries"), server.counter("forward.local.root"));
+        assert_eq!(server.query(&["www.own", "+short"]), "192.0.2.9\n");
+        assert_eq!(says(server, &["www.gone", "+dnssec"]), "NXDOMAIN ad");
+        assert_eq!(says(server, &["www.example", "+dnssec"]), "NOERROR ad");
+        assert!(root_server.counter("udp.queries") > asked, "the root servers are asked");
+        assert_eq!(server.counter("forward.local.root"), copied, "and not the copy");
+        assert!(server.counter("local.root.fallbacks") > 0);
+    };
+    has_expired(&server);
+    server.wait_for_log("local root: there is no copy that may be used, the root servers are asked", 1);
+    // What was kept on disk is as old after a restart.
+    let server = resolver(own, server.stop(), &keys);
+    has_expired(&server);
+    let _source = source_in(of_source, &root(3, &["www.own. 60 A 192.0.2.10"]), own);
+    server.ctl_json(&["zone", "refresh", "."]);
+    until(&server, "ok", 3);
+    assert_eq!(measured(metrics), ["ok"]);
+    server.ctl_json(&["cache", "flush", ".", "--tree"]);
+    assert_eq!(server.query(&["www.own", "+short"]), "192.0.2.10\n");
+}
+
+#[test]
+fn signatures_of_a_copy_end_while_it_is_in_use() {
+    in_a_network("local_root::inside_signatures_of_a_copy_end_while_it_is_in_use");
+}
+
+#[test]
+#[ignore = "runs in a network namespace, which the test without `inside_` makes"]
+fn inside_signatures_of_a_copy_end_while_it_is_in_use() {
+    inside();
+    let (own, metrics, _example) = (free_address(), free_address(), example());
+    let _root_server = authority(1, &[(".", &root(9, &["www.own. 60 A 192.0.2.9"]))]);
+    let short = Version { ends: 3, ..Version::new(1, &["www.own. 60 A 192.0.2.66"]) };
+    let folder = folder();
+    std::fs::write(folder.path().join("copy.txt"), short.text()).expect("written");
+    let keys = format!(
+        "signature-skew = \"0s\"\nlocal-root = true\nlocal-root-file = \"copy.txt\"\n[metrics]\nlisten = {}\n",
+        written(metrics)
+    );
+    let server = resolver(own, folder, &keys);
+    // Nobody has asked anything; it is seen all the same.
+    until(&server, "refused", 1);
+    server.wait_for_log("local root: the copy is not used, the root servers are asked: serial 1:", 1);
+    assert_eq!(measured(metrics), ["refused"]);
+    assert_eq!(server.query(&["www.own", "+short"]), "192.0.2.9\n");
+    assert_eq!(server.counter("forward.local.root"), 0);
+}
+
+#[test]
+fn a_bogus_copy_is_never_asked_and_the_operator_is_told() {
+    in_a_network("local_root::inside_a_bogus_copy_is_never_asked_and_the_operator_is_told");
+}
+
+#[test]
+#[ignore = "runs in a network namespace, which the test without `inside_` makes"]
+fn inside_a_bogus_copy_is_never_asked_and_the_operator_is_told() {
+    inside();
+    let _example = example();
+    let root_server = authority(1, &[(".", &root(9, &["www.own. 60 A 192.0.2.9"]))]);
+    let more = ["www.own. 60 A 192.0.2.66"];
+    let good = root(1, &more);
+    let without = |unwanted: &dyn Fn(&&str) -> bool| {
+        good.lines().filter(|line| !unwanted(line)).flat_map(|line| [line, "\n"]).collect::<String>()
+    };
+    // Where the delegation of `example.` leads, 10.53.0.2 and another address.
+    let (right, wrong) = ("0a350002", "0a350042");
+    // Whoever changed it has made the digest anew, and has only the signature over the one before.
+    let altered = {
+        let version = Version::new(1, &more);
+        let mut records = version.records();
+        let glue = records.iter_mut().filter(|record| record.owner == name("ns.example."));
+        glue.for_each(|record| record.rdata = vec![10, 53, 0, 66]);
+        let text = version.text_of(&records);
+        let old = good.lines().find(is_over_digest).expect("signed");
+        let line = |line| if is_over_digest(&line) { old } else { line };
+        text.lines().flat_map(|own| [line(own), "\n"]).collect::<String>()
+    };
+    assert!(good.contains(right) && altered.contains(wrong) && !altered.contains(right), "{altered}");
+    let by_another = Version { keys: [key("."), forger()], ..Version::new(1, &more) };
+    let of_forger = Version { keys: [forger(), forger()], ..Version::new(1, &more) };
+    let ended = Version { ends: -3600, ..Version::new(1, &more) };
+    let bogus = "its ZONEMD is bogus: ";
+    for (what, zone, state, why) in [
+        (
+            "a delegation was altered",
+            good.replace(right, wrong),
+            "missing",
+            "the digest in ZONEMD is not that of the zone",
+        ),
+        ("a delegation was altered, and the digest made anew", altered, "refused", bogus),
+        ("the digest is not signed", without(&is_over_digest), "refused", bogus),
+        ("the digest is signed by another key", by_another.text(), "refused", bogus),
+        ("all is signed by another key", of_forger.text(), "refused", bogus),
+        ("the signatures have ended", ended.text(), "refused", "expired"),
+        (
+            "there is no digest",
+            without(&|line| line.contains(" ZONEMD ")),
+            "missing",
+            "the zone has no ZONEMD",
+        ),
+    ] {
+        let (metrics, folder) = (free_address(), folder());
+        std::fs::write(folder.path().join("copy.txt"), zone).expect("written");
+        let keys = format!(
+            "local-root = true\nlocal-root-file = \"copy.txt\"\n[metrics]\nlisten = {}\n",
+            written(metrics)
+        );
+        let server = resolver(free_address(), folder, &keys);
+        until(&server, state, if state == "refused" { 1 } else { 0 });
+        let asked = root_server.counter("udp.queries");
+        assert_eq!(server.query(&["www.own", "+short"]), "192.0.2.9\n", "{what}");
+        assert_eq!(says(&server, &["www.example", "+dnssec"]), "NOERROR ad", "{what}");
+        assert_eq!(says(&server, &["nosuch", "+dnssec"]), "NXDOMAIN ad", "{what}");
+        assert_eq!(server.counter("forward.local.root"), 0, "{what}");
+        assert!(server.counter("local.root.fallbacks") > 0, "{what}");
+        assert!(root_server.counter("udp.queries") > asked, "{what}");
+        assert_eq!(measured(metrics), [state], "{what}");
+        let status = server.ctl_json(&["status"])["local_root"]["fault"].to_string();
+        let of_zone = text(&server.ctl(&["zone", "status", "."]).stdout);
+        let said = if state == "refused" { &status } else { &of_zone };
+        assert!(said.contains(why), "{what}: {status} {of_zone}");
+        server.wait_for_log(why, 1);
+    }
 }
 
 #[test]
