@@ -513,7 +513,7 @@ fn nomen(settings: &Settings, zones: &ZoneSet) -> String {
     if let Role::TakesMany(primary) = settings.role {
         let _ = write!(
             text,
-            "\n[transfers]\nincoming = 256\nincoming-per-primary = 256\n\n[template.small]\n\
+            "\n[transfers]\nincoming = 64\nincoming-per-primary = 64\n\n[template.small]\n\
              primaries = [\"{}@{}\"]\nmin-refresh = \"1s\"\nmin-retry = \"1s\"\n",
             primary.ip(),
             primary.port()
@@ -618,8 +618,8 @@ fn knot(settings: &Settings, zones: &ZoneSet) -> String {
 const KNOT_FROM_FILES: &str = "    journal-content: none\n    zonefile-sync: -1\n    zonefile-load: whole\n";
 
 /// A secondary of many zones: all of them in the one file of its journal, none in a file of its own.
-const KNOT_WITH_MANY: &str = "    master: primary\n    journal-content: all\n    zonefile-sync: -1\n    \
-                              zonefile-load: none\n    refresh-min-interval: 1\n    retry-min-interval: 1\n";
+const KNOT_WITH_MANY: &str =
+    "    master: primary\n    journal-content: all\n    zonefile-sync: -1\n    zonefile-load: none\n";
 
 fn bind(settings: &Settings, zones: &ZoneSet) -> String {
     let folder = settings.folder.display();
