@@ -81,10 +81,10 @@ pub(crate) struct Goal {
 const USUAL: &str = "fixed rate, 20 clients";
 /// Records a zone must have to count for the goals about four million; fewer prove nothing.
 const BIG: u64 = 4_000_000;
-/// Zones that a secondary must have to count for the goals about very many.
-const MANY_ZONES: f64 = 100_000.0;
 /// The same for those about 35 million.
 const LARGE: u64 = 35_000_000;
+/// Zones that a secondary must have to count for the goals about very many.
+const MANY_ZONES: f64 = 100_000.0;
 /// Delegations that the goals speak of.
 const NAMES: &str = "1000000";
 /// Names that they want asked for with empty caches.
