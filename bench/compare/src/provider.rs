@@ -294,7 +294,10 @@ impl Provider {
         let mut waiting: VecDeque<usize> = (0..self.shared.zones.len()).collect();
         let mut unheard: HashMap<u16, (usize, Instant)> = HashMap::new();
         let (mut id, mut message, mut buffer) = (0u16, Vec::new(), [0; 4096]);
-        while !(waiting.is_empty() && unheard.is_empty()) && !over.load(SeqCst) && !sys::interrupted() {
+        while !(over.load(SeqCst) || sys::interrupted()) {
+            if waiting.is_empty() && unheard.is_empty() {
+                break;
+            }
             while unheard.len() < ANNOUNCED
                 && let Some(place) = waiting.pop_front()
             {

@@ -84,7 +84,7 @@ impl<'a> Sweep<'a> {
             let [high, low, ..] = answer else { continue };
             let number = usize::from(u16::from_be_bytes([*high, *low]).wrapping_sub(first));
             // Others belong to earlier batches.
-            if !answered.get(number).is_some_and(|answered| !answered) {
+            if answered.get(number).is_none_or(|answered| *answered) {
                 continue;
             }
             answered[number] = true;
