@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use crate::report::{Figures, Loading, Moved, Results, aligned, median};
+use crate::workloads::Phase;
 
 /// How a figure has to stand to what is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -82,6 +83,8 @@ const USUAL: &str = "fixed rate, 20 clients";
 const BIG: u64 = 4_000_000;
 /// The same for those about 35 million.
 const LARGE: u64 = 35_000_000;
+/// Zones that a secondary must have to count for the goals about very many.
+const MANY_ZONES: f64 = 100_000.0;
 /// Delegations that the goals speak of.
 const NAMES: &str = "1000000";
 /// Names that they want asked for with empty caches.
@@ -149,6 +152,7 @@ impl Judge<'_> {
         self.cold();
         self.attacks();
         self.transfers();
+        self.secondaries();
         self.updates();
         self.goals
     }
@@ -374,6 +378,28 @@ impl Judge<'_> {
         self.plain(goal, taken, Relation::AtMost, 0.05, "×", own);
     }
 
+    /// Very many zones; fewer prove nothing.
+    fn secondaries(&mut self) {
+        let seconds: Pick = |f| many(f)?.seconds;
+        for phase in [Phase::Start, Phase::Change, Phase::Restart] {
+            self.rivals("seconds until all are served", phase, seconds);
+        }
+        self.rivals("peak of memory", Phase::Start, |f| f.peak_bytes.filter(|_| many(f).is_some()));
+        self.rivals("memory at rest", Phase::Start, |f| many(f)?.resident);
+        let place = ("secondaries", Phase::Refresh.name());
+        let own = self.own(place.0, place.1, |f| many(f)?.late);
+        self.plain("zones asked for too late", place, Relation::AtMost, 0.0, "", own);
+    }
+
+    /// At most what the better of Knot and NSD needs.
+    fn rivals(&mut self, what: &str, phase: Phase, pick: Pick) {
+        let place = ("secondaries", phase.name());
+        let rivals = ["Knot", "NSD"].iter().filter_map(|peer| self.series(place.0, place.1, peer, pick));
+        let both = (self.own(place.0, place.1, pick), best(rivals.collect(), f64::min));
+        let goal = format!("{what}, to the less of Knot's and NSD's");
+        self.combined(&goal, place, both, RATIO, at_most(1.0, "×"));
+    }
+
     fn updates(&mut self) {
         for way in ["UDP", "TCP"] {
             for (clients, wanted) in [("1 client", 1.0), ("64 clients", 10.0)] {
@@ -512,6 +538,11 @@ impl Judge<'_> {
     fn peers_starts(&self, large: bool, pick: fn(&Loading) -> Vec<f64>) -> Vec<Series> {
         PEERS.iter().filter_map(|peer| self.start(peer, large, pick)).collect()
     }
+}
+
+/// What is known of zones that moved, if they were very many.
+fn many(figures: &Figures) -> Option<Moved> {
+    figures.moved.filter(|moved| moved.zones.is_some_and(|zones| zones >= MANY_ZONES))
 }
 
 /// What is known of a zone that moved, if it was a big one.
@@ -812,6 +843,40 @@ mod tests {
         let goals = evaluate(&Results { rows, ..Results::default() });
         let small = found(&goals, "CPU of the primary, 4M records", "axfr-out, whole zone");
         assert_eq!(small.verdict, Verdict::NotMeasured);
+    }
+
+    #[test]
+    fn a_secondary_of_very_many_zones_is_held_to_knot_and_nsd_and_to_its_timers() {
+        let moved = |zones: f64, seconds: f64, late: Option<f64>| {
+            let (resident, peak_bytes) = (Some(seconds * 1e7), Some(seconds * 2e7));
+            let (zones, seconds) = (Some(zones), Some(seconds));
+            let moved = Some(Moved { zones, seconds, resident, late, ..Moved::default() });
+            vec![Figures { moved, peak_bytes, ..Figures::default() }]
+        };
+        let (start, due) = (Phase::Start.name(), Phase::Refresh.name());
+        let rows = |zones: f64, late: f64| {
+            vec![
+                row("secondaries", start, "nomen", moved(zones, 12.0, None)),
+                row("secondaries", start, "NSD", moved(zones, 11.0, None)),
+                row("secondaries", start, "Knot", moved(zones, 20.0, None)),
+                // Of which nothing is asked.
+                row("secondaries", start, "BIND", moved(zones, 1.0, None)),
+                row("secondaries", due, "nomen", moved(zones, 102.0, Some(late))),
+            ]
+        };
+        let goals = evaluate(&Results { rows: rows(1e5, 0.0), ..Results::default() });
+        let place = format!("secondaries, {start}");
+        for what in ["seconds until all are served", "peak of memory", "memory at rest"] {
+            let goal = found(&goals, &format!("{what}, to the less of Knot's and NSD's"), &place);
+            assert!((goal.measured.unwrap() - 12.0 / 11.0).abs() < 1e-9, "{goal:?}");
+            assert_eq!(goal.verdict, Verdict::Missed);
+        }
+        let late = |zones: f64, late: f64| {
+            let goals = evaluate(&Results { rows: rows(zones, late), ..Results::default() });
+            found(&goals, "zones asked for too late", &format!("secondaries, {due}")).verdict
+        };
+        assert_eq!((late(1e5, 0.0), late(1e5, 1.0)), (Verdict::Met, Verdict::Missed));
+        assert_eq!(late(1e4, 0.0), Verdict::NotMeasured);
     }
 
     #[test]

@@ -5,12 +5,12 @@ use crate::client::Client;
 use crate::failure::{Failure, Result};
 use crate::internet::Internet;
 use crate::load::{self, Dnsperf, Load};
-use crate::measure::Watch;
+use crate::measure::{self, WORKING, Watch};
 use crate::queries;
 use crate::report::Figures;
 use crate::resolving::{CLIENT, CLIENT_RATE, LOAD, failed};
 use crate::servers::Server;
-use crate::session::{Plan, settle};
+use crate::session::Plan;
 use crate::workloads::{ATTACK_RATE, Attack, Cell, Names};
 
 /// Clients, and queries in flight over all of them, with empty caches.
@@ -47,7 +47,7 @@ impl Abroad<'_> {
         let before = self.internet.asked()?;
         let watch = Watch::start(server.group());
         let load = load::dnsperf_once(server.address, list, COLD, plan.patience)?;
-        settle(server)?;
+        measure::until_idle(server.group(), WORKING)?;
         let usage = watch.stop();
         let asked = self.internet.asked()?.since(before);
         if load.answered == 0 {
@@ -85,7 +85,7 @@ impl Abroad<'_> {
             let ended = |_| Err(Failure::new("the load failed"));
             (client, load.map(|load| load.join().unwrap_or_else(ended)).transpose())
         });
-        settle(self.server)?;
+        measure::until_idle(self.server.group(), WORKING)?;
         let usage = watch.stop();
         let (client, load) = (client?, load?);
         let alone = Figures {

@@ -14,15 +14,18 @@ mod message;
 mod namespaces;
 mod plot;
 mod primary;
+mod provider;
 mod queries;
 mod random;
 mod reflector;
 mod report;
 mod resolvers;
 mod resolving;
+mod secondaries;
 mod servers;
 mod session;
 mod stream;
+mod sweep;
 mod sys;
 mod transfers;
 mod updating;
@@ -95,6 +98,9 @@ struct Arguments {
     /// Delegations in the zone of the workload update, four records each.
     #[arg(long, default_value_t = 10_000)]
     updated_names: u64,
+    /// Zones of the workload secondaries [default: 100000, short: 10000].
+    #[arg(long)]
+    secondary_zones: Option<u64>,
     /// Queries in a file before it repeats.
     #[arg(long, default_value_t = 1_000_000)]
     queries: u64,
@@ -322,6 +328,7 @@ fn sizes(arguments: &Arguments) -> Sizes {
             cold: 300,
             client: 100,
             updated: 500,
+            taken: 50,
         }
     } else {
         Sizes {
@@ -334,6 +341,10 @@ fn sizes(arguments: &Arguments) -> Sizes {
             cold: arguments.resolvers.cold_names.clamp(100, 10_000_000),
             client: arguments.resolvers.client_names.clamp(1, 10_000_000),
             updated: arguments.updated_names.clamp(5, 25_000_000),
+            taken: arguments
+                .secondary_zones
+                .unwrap_or(if arguments.short { 10_000 } else { 100_000 })
+                .clamp(1, 1_000_000),
         }
     }
 }
@@ -353,6 +364,7 @@ fn describe(plan: &Plan, results: &mut Results) {
     set("names", plan.sizes.names.to_string());
     set("signed names", plan.sizes.signed.to_string());
     set("updated names", plan.sizes.updated.to_string());
+    set("secondary zones", plan.sizes.taken.to_string());
     set("cold names", plan.sizes.cold.to_string());
     set("queries", plan.sizes.queries.to_string());
     set("cache MiB", (plan.cache >> 20).to_string());

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::sys::{Event, HardwareCounter, UserClock};
+use crate::failure::{Failure, Result};
+use crate::sys::{self, Event, HardwareCounter, UserClock};
 
 /// The fields of `/proc/PID/stat` that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -324,6 +325,29 @@ impl Watch {
     }
 }
 
+/// Longest wait for what a server goes on with after it answers.
+pub(crate) const WORKING: Duration = Duration::from_secs(30);
+
+/// Waits until a server has no work of its own left from loading (Knot goes on for a while after it answers), so that none of
+/// it is counted against what comes next; no longer than `most`.
+pub(crate) fn until_idle(group: u32, most: Duration) -> Result<()> {
+    let window = Duration::from_millis(100);
+    let end = Instant::now() + most;
+    while Instant::now() < end {
+        let watch = Watch::start(group);
+        std::thread::sleep(window);
+        let used = watch.stop();
+        // Waiting for its CPU is work that is still to come.
+        if used.cpu + used.waiting < 0.02 * window.as_secs_f64() {
+            return Ok(());
+        }
+        if sys::interrupted() {
+            return Err(Failure::new("interrupted"));
+        }
+    }
+    Ok(())
+}
+
 /// CPU time and memory of a process group whose processes come and go, from looks at it now and then: what a process
 /// did after the last look at it is lost.
 pub(crate) struct Ledger {
@@ -335,12 +359,17 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Opens it with a look.
+    /// Opens it with a look: what was used before is no part of it.
     pub(crate) fn open(group: u32) -> Ledger {
-        let mut ledger = Ledger { group, first: BTreeMap::new(), last: BTreeMap::new(), peak: 0 };
+        let mut ledger = Ledger::of_all(group);
         ledger.look();
         ledger.first = ledger.last.clone();
         ledger
+    }
+
+    /// Opens it for all that the group has used since it was started.
+    pub(crate) fn of_all(group: u32) -> Ledger {
+        Ledger { group, first: BTreeMap::new(), last: BTreeMap::new(), peak: 0 }
     }
 
     /// Looks at every process there is.

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::report::{Loading, Results, Row};
+use crate::workloads::Phase;
 
 /// A bar: one or two parts of a figure, stacked.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,9 +85,44 @@ pub(crate) fn charts(results: &Results) -> Vec<(String, String)> {
             panels: panels(results, rows("client "), trip),
         },
     ];
-    let charts = charts.into_iter().chain(starts_charts(results));
+    let charts = charts.into_iter().chain(secondary_charts(results)).chain(starts_charts(results));
     let drawn = charts.filter(|chart| !chart.panels.is_empty());
     drawn.map(|chart| (format!("{}.svg", chart.file), draw(&chart))).collect()
+}
+
+/// Those about a secondary of very many zones.
+fn secondary_charts(results: &Results) -> [Chart; 3] {
+    let served = |row: &&Row| row.workload == "secondaries" && row.load != Phase::Refresh.name();
+    [
+        Chart {
+            file: "secondaries",
+            title: "Seconds until a secondary serves all its zones",
+            note: "Many small zones from one primary, on one CPU. Shorter is better.",
+            panels: panels(results, served, |row| {
+                let seconds = row.figures.moved?.seconds?;
+                Some((vec![seconds], format!("{seconds:.2} s")))
+            }),
+        },
+        Chart {
+            file: "secondaries-cpu",
+            title: "CPU seconds until a secondary has done all there is to do",
+            note: "Strong: user space (in brackets), pale: kernel. Shorter is better.",
+            panels: panels(results, served, |row| {
+                let moved = row.figures.moved?;
+                let (user, system) = (moved.user?, moved.system?);
+                Some((vec![user, system], format!("{:.2} s ({user:.2})", user + system)))
+            }),
+        },
+        Chart {
+            file: "secondaries-memory",
+            title: "Memory of a secondary of many zones",
+            note: "MB resident; strong: at rest, pale: up to the peak. Shorter is better.",
+            panels: panels(results, served, |row| {
+                let (rest, peak) = (row.figures.moved?.resident? / 1e6, row.figures.peak_bytes? / 1e6);
+                Some((vec![rest, (peak - rest).max(0.0)], format!("{rest:.0} / {peak:.0} MB")))
+            }),
+        },
+    ]
 }
 
 /// Those about starting.
@@ -237,7 +273,7 @@ fn thousands(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Figures, Noise};
+    use crate::report::{Figures, Moved, Noise};
     use std::collections::BTreeMap;
 
     fn row(server: &str, user: f64, system: f64, note: Option<&str>) -> Row {
@@ -253,6 +289,31 @@ mod tests {
             rcodes: BTreeMap::new(),
             note: note.map(String::from),
         }
+    }
+
+    #[test]
+    fn a_secondary_is_drawn_until_it_serves_its_zones() {
+        let moved = |load: Phase| {
+            let figures = Figures {
+                moved: Some(Moved {
+                    seconds: Some(2.0),
+                    user: Some(1.0),
+                    system: Some(0.5),
+                    resident: Some(1e7),
+                    ..Moved::default()
+                }),
+                peak_bytes: Some(3e7),
+                ..Figures::default()
+            };
+            let (workload, load) = ("secondaries".to_string(), load.name().to_string());
+            Row { workload, load, figures, ..row("nomen", 0.0, 0.0, None) }
+        };
+        let rows = vec![moved(Phase::Start), moved(Phase::Refresh)];
+        let drawn = charts(&Results { rows, ..Results::default() });
+        let files: Vec<&str> = drawn.iter().map(|(file, _)| file.as_str()).collect();
+        assert_eq!(files, ["secondaries.svg", "secondaries-cpu.svg", "secondaries-memory.svg"]);
+        assert!(drawn[2].1.contains("10 / 30 MB"), "{}", drawn[2].1);
+        assert!(drawn.iter().all(|(_, svg)| !svg.contains(Phase::Refresh.name())));
     }
 
     #[test]

@@ -156,22 +156,26 @@ impl Shared {
 }
 
 /// What is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Request {
-    id: [u8; 2],
-    qtype: u16,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) id: [u8; 2],
+    /// The zone, in lower case, as in messages.
+    pub(crate) zone: Vec<u8>,
+    pub(crate) qtype: u16,
     /// The serial that the server has, if it asks for what changed since.
-    has: Option<u32>,
+    pub(crate) has: Option<u32>,
+    /// Where the question ends.
+    pub(crate) end: usize,
 }
 
 /// Reads a request for the zone's serial, for what changed or for all of it; `None` for anything else.
-fn request(message: &[u8]) -> Option<Request> {
+pub(crate) fn request(message: &[u8]) -> Option<Request> {
     let header = message.get(..12)?;
     // A query with one question.
     if header[2] & 0xf8 != 0 || header[4..6] != [0, 1] {
         return None;
     }
-    let after = read_name(message, 12).ok()?.1;
+    let (zone, after) = read_name(message, 12).ok()?;
     let qtype = u16::from_be_bytes(message.get(after..after + 2)?.try_into().ok()?);
     // What the server has stands in the authority section (RFC 1995 §3).
     let known = || {
@@ -181,7 +185,8 @@ fn request(message: &[u8]) -> Option<Request> {
     };
     let has = if qtype == kind::IXFR { known() } else { None };
     let wanted = matches!(qtype, kind::SOA | kind::IXFR | kind::AXFR);
-    wanted.then_some(Request { id: [header[0], header[1]], qtype, has })
+    let end = after + 4;
+    (wanted && end <= message.len()).then_some(Request { id: [header[0], header[1]], zone, qtype, has, end })
 }
 
 /// Answers with the SOA record alone, which over UDP says that the rest is to be had over TCP (RFC 1995 §2).
@@ -293,7 +298,9 @@ mod tests {
     fn a_request_is_read_with_the_serial_it_names() {
         let mut plain = Vec::new();
         write_query(&mut plain, "test", kind::IXFR, Edns::None);
-        assert_eq!(request(&plain), Some(Request { id: [0, 0], qtype: kind::IXFR, has: None }));
+        let zone = b"\x04test\0".to_vec();
+        let asked = Request { id: [0, 0], zone, qtype: kind::IXFR, has: None, end: plain.len() };
+        assert_eq!(request(&plain), Some(asked));
         let mut since = plain.clone();
         since[9] = 1;
         since.extend([0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0, 0, 0, 1, 2]);

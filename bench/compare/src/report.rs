@@ -109,6 +109,19 @@ pub(crate) struct Moved {
     pub(crate) sending: Option<f64>,
     /// Of a zone that is taken: seconds from the last byte to the first answer with the new serial.
     pub(crate) after: Option<f64>,
+    /// Of very many: how many. Seconds are then those until all are answered for in their newest version, or those that they
+    /// were watched for.
+    pub(crate) zones: Option<f64>,
+    /// Of those: how many were transferred.
+    pub(crate) transfers: Option<f64>,
+    /// Bytes resident once the server had nothing left to do, pages shared between its processes counted once.
+    pub(crate) resident: Option<f64>,
+    /// Questions that the primary was asked while zones were watched.
+    pub(crate) questions: Option<f64>,
+    /// Zones of which one came more than a second later than its refresh time.
+    pub(crate) late: Option<f64>,
+    /// Seconds by which the latest was behind that time; negative if all were before it.
+    pub(crate) latest: Option<f64>,
 }
 
 impl Moved {
@@ -135,6 +148,12 @@ impl Moved {
             records: of(|m| m.records),
             sending: of(|m| m.sending),
             after: of(|m| m.after),
+            zones: of(|m| m.zones),
+            transfers: of(|m| m.transfers),
+            resident: of(|m| m.resident),
+            questions: of(|m| m.questions),
+            late: of(|m| m.late),
+            latest: of(|m| m.latest),
         })
     }
 }
@@ -567,7 +586,7 @@ pub(crate) fn table(results: &Results) -> String {
 }
 
 /// Columns of a table of loads; those without a figure in any row are left out.
-const LOAD_HEAD: [&str; 45] = [
+const LOAD_HEAD: [&str; 51] = [
     "load",
     "server",
     "wall s",
@@ -613,6 +632,12 @@ const LOAD_HEAD: [&str; 45] = [
     "records",
     "sending s",
     "after s",
+    "zones",
+    "transfers",
+    "rest MB",
+    "questions",
+    "late",
+    "latest s",
 ];
 
 fn load_table(rows: &[&Row]) -> String {
@@ -686,6 +711,12 @@ fn load_line(row: &Row) -> Vec<String> {
         thousands(m.records),
         cell(m.sending, 3),
         cell(m.after, 4),
+        thousands(m.zones),
+        thousands(m.transfers),
+        cell(m.resident.map(|bytes| bytes / 1e6), 1),
+        thousands(m.questions),
+        thousands(m.late),
+        cell(m.latest, 1),
     ]
 }
 

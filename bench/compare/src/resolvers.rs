@@ -250,6 +250,7 @@ mod tests {
             cpu: 0,
             xdp: false,
             folder: PathBuf::from("/f"),
+            keeps: false,
             response_size: 0,
             state: None,
             role: Role::Resolves(resolving),

@@ -199,8 +199,10 @@ pub(crate) struct Settings {
     /// Whether it answers with AF_XDP on the interface of [`namespaces`], beside its sockets, and is asked from the
     /// other end.
     pub(crate) xdp: bool,
-    /// Folder for its configuration and logs; emptied first.
+    /// Folder for its configuration and logs; emptied first, unless it `keeps` what it has there.
     pub(crate) folder: PathBuf,
+    /// Whether it has been started there before, and goes on with what it kept.
+    pub(crate) keeps: bool,
     /// Least size of a response of the reflector.
     pub(crate) response_size: usize,
     /// Folder where nomen keeps images of zones. It may then use every CPU until it answers, since that is what
@@ -221,6 +223,8 @@ pub(crate) enum Role {
     Sends,
     /// It takes its zones from this primary, and keeps them where it usually does.
     Takes(SocketAddr),
+    /// The same with very many small zones, with limits and timers as their operator would set them.
+    TakesMany(SocketAddr),
     /// It answers from zones in files, and whoever has its own address may update them.
     Updated,
     /// It has no zones.
@@ -270,6 +274,27 @@ impl Server {
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
+
+    /// Binds all its threads to a CPU. Knot's workers bind themselves to CPUs of their own choice, which may be the generator's.
+    pub(crate) fn pin(&self, cpu: usize) {
+        for thread in measure::threads(&measure::processes(self.group)) {
+            // A thread that has ended meanwhile needs no CPU.
+            let _ = sys::pin(thread, cpu);
+        }
+    }
+
+    /// Has it end as its operator would, and waits until it is gone.
+    pub(crate) fn end(mut self, patience: Duration) -> Result<()> {
+        sys::terminate(self.child.id());
+        let began = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            if sys::interrupted() || began.elapsed() > patience {
+                return Err(Failure::new("did not end when it was told to"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Server {
@@ -293,7 +318,9 @@ pub(crate) fn start(
     probes: &[Vec<u8>],
     patience: Duration,
 ) -> Result<Server> {
-    let _ = fs::remove_dir_all(&settings.folder);
+    if !settings.keeps {
+        let _ = fs::remove_dir_all(&settings.folder);
+    }
     fs::create_dir_all(&settings.folder)?;
     let program = find(&programs.of(kind)).context(|| format!("{} is not installed", kind.name()))?;
     let arguments = match settings.role {
@@ -316,10 +343,7 @@ pub(crate) fn start(
     let mut server = Server { child, group, log, address: settings.address, startup: Startup::default() };
     wait(kind, &mut server, settings, probes, began + patience)?;
     let processes = measure::processes(group);
-    // Knot's workers bind themselves to CPUs of their own choice, which may be the generator's.
-    for thread in measure::threads(&processes) {
-        sys::pin(thread, settings.cpu).context(|| format!("cannot pin {}", kind.name()))?;
-    }
+    server.pin(settings.cpu);
     server.startup = Startup {
         seconds: began.elapsed().as_secs_f64(),
         cpu: measure::cpu_time(&processes).with_ended_threads(),
@@ -328,6 +352,22 @@ pub(crate) fn start(
         entry: None,
     };
     Ok(server)
+}
+
+/// Has a server write out what it took, if it does not do so by itself when it ends.
+pub(crate) fn write_out(kind: Kind, programs: &Programs, settings: &Settings) -> Result<()> {
+    if kind != Kind::Nsd {
+        return Ok(());
+    }
+    let control = programs.nsd.with_file_name("nsd-control");
+    let control = find(&control).context(|| "nsd-control is not installed".to_string())?;
+    let mut command = Command::new(control);
+    command.arg("-c").arg(settings.folder.join("nsd.conf")).arg("write").stdin(Stdio::null());
+    let output = command.output().context(|| "nsd-control".to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("nsd-control: {}", String::from_utf8_lossy(&output.stderr).trim_end())))
 }
 
 /// Whether nomen has finished an image of a zone in its state folder: a file among the images whose name is not one of those under
@@ -405,6 +445,9 @@ fn wait(
 /// Writes the configuration and returns the arguments.
 fn configure(kind: Kind, settings: &Settings, zones: &ZoneSet) -> Result<Vec<String>> {
     let folder = &settings.folder;
+    if let Role::TakesMany(_) = settings.role {
+        fs::create_dir_all(folder.join("zones"))?;
+    }
     let path = |name: &str| folder.join(name).display().to_string();
     let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
     Ok(match kind {
@@ -459,7 +502,7 @@ fn nomen(settings: &Settings, zones: &ZoneSet) -> String {
     let mut text = "[server]\nworkers = 1\n".to_string();
     if let Some(state) = &settings.state {
         let _ = writeln!(text, "state-dir = \"{}\"\nimage-min-records = 1", state.display());
-    } else if matches!(settings.role, Role::Takes(_) | Role::Updated) {
+    } else if matches!(settings.role, Role::Takes(_) | Role::TakesMany(_) | Role::Updated) {
         let _ = writeln!(text, "state-dir = \"{folder}/state\"");
     }
     let _ = write!(text, "\n[[listen]]\naddr = [\"{ip}@{port}\"]\nproto = [\"udp\", \"tcp\"]\n");
@@ -467,6 +510,15 @@ fn nomen(settings: &Settings, zones: &ZoneSet) -> String {
         let _ = writeln!(text, "xdp = \"{}\"", namespaces::SERVER_INTERFACE);
     }
     let _ = write!(text, "\n[control]\nsocket = \"{folder}/control.sock\"\n");
+    if let Role::TakesMany(primary) = settings.role {
+        let _ = write!(
+            text,
+            "\n[transfers]\nincoming = 64\nincoming-per-primary = 64\n\n[template.small]\n\
+             primaries = [\"{}@{}\"]\nmin-refresh = \"1s\"\nmin-retry = \"1s\"\n",
+            primary.ip(),
+            primary.port()
+        );
+    }
     for zone in &zones.zones {
         let (name, file) = (origin(&zone.name), zone.file.display());
         let _ = write!(text, "\n[[zone]]\nname = \"{name}\"\n");
@@ -474,6 +526,7 @@ fn nomen(settings: &Settings, zones: &ZoneSet) -> String {
             Role::Takes(primary) => {
                 writeln!(text, "primaries = [\"{}@{}\"]", primary.ip(), primary.port())
             }
+            Role::TakesMany(_) => writeln!(text, "template = \"small\""),
             Role::Sends => writeln!(text, "file = \"{file}\"\nallow-transfer = [\"{ip}\"]"),
             Role::Updated => writeln!(text, "file = \"{file}\"\nallow-update = [\"{ip}\"]"),
             Role::Answers | Role::Resolves(_) => writeln!(text, "file = \"{file}\""),
@@ -490,8 +543,19 @@ fn nsd(settings: &Settings, zones: &ZoneSet) -> String {
          zonesdir: \"{folder}\"\n  database: \"\"\n  pidfile: \"{folder}/nsd.pid\"\n  \
          xfrdfile: \"{folder}/xfrd.state\"\n  xfrdir: \"{folder}\"\n  zonelistfile: \"{folder}/zone.list\"\n  \
          logfile: \"{folder}/nsd.log\"\n  verbosity: 0\n  rrl-ratelimit: 0\n  tcp-count: 1000\n  \
-         tcp-query-count: 0\nremote-control:\n  control-enable: no\n"
+         tcp-query-count: 0\n"
     );
+    let _ = match settings.role {
+        Role::TakesMany(primary) => write!(
+            text,
+            "  xfrd-tcp-max: 256\n  xfrd-tcp-pipeline: 256\nremote-control:\n  control-enable: yes\n  \
+             control-interface: \"{folder}/nsd.sock\"\npattern:\n  name: \"small\"\n  \
+             zonefile: \"{folder}/zones/%s\"\n  request-xfr: {}@{} NOKEY\n  allow-notify: {ip} NOKEY\n",
+            primary.ip(),
+            primary.port()
+        ),
+        _ => writeln!(text, "remote-control:\n  control-enable: no"),
+    };
     for zone in &zones.zones {
         let name = origin(&zone.name);
         let _ = write!(text, "zone:\n  name: \"{name}\"\n");
@@ -502,6 +566,7 @@ fn nsd(settings: &Settings, zones: &ZoneSet) -> String {
                 primary.ip(),
                 primary.port()
             ),
+            Role::TakesMany(_) => writeln!(text, "  include-pattern: \"small\""),
             _ => writeln!(text, "  zonefile: \"{}\"", zone.file.display()),
         };
         if settings.role == Role::Sends {
@@ -514,19 +579,23 @@ fn nsd(settings: &Settings, zones: &ZoneSet) -> String {
 fn knot(settings: &Settings, zones: &ZoneSet) -> String {
     let folder = settings.folder.display();
     let (ip, port) = (settings.address.ip(), settings.address.port());
-    let mut text = format!(
-        "server:\n  rundir: {folder}\n  listen: {ip}@{port}\n  udp-workers: 1\n  tcp-workers: 1\n  \
-         background-workers: 1\n"
-    );
+    let mut text =
+        format!("server:\n  rundir: {folder}\n  listen: {ip}@{port}\n  udp-workers: 1\n  tcp-workers: 1\n");
+    text += match settings.role {
+        // They wait for the primary most of the time.
+        Role::TakesMany(_) => "  background-workers: 10\n  remote-pool-limit: 10\n",
+        _ => "  background-workers: 1\n",
+    };
     if settings.xdp {
         let _ = write!(text, "xdp:\n  listen: {}@{port}\n", namespaces::SERVER_INTERFACE);
     }
     let _ = write!(text, "log:\n  - target: stderr\n    any: error\ndatabase:\n  storage: {folder}\n");
-    if let Role::Takes(primary) = settings.role {
+    if let Role::Takes(primary) | Role::TakesMany(primary) = settings.role {
         let _ = writeln!(text, "remote:\n  - id: primary\n    address: {}@{}", primary.ip(), primary.port());
     }
     let (action, keys) = match settings.role {
         Role::Takes(_) => (Some("notify"), "    master: primary\n"),
+        Role::TakesMany(_) => (Some("notify"), KNOT_WITH_MANY),
         Role::Updated => (Some("update"), "    zonefile-sync: -1\n    zonefile-load: whole\n"),
         Role::Sends => (Some("transfer"), KNOT_FROM_FILES),
         Role::Answers | Role::Resolves(_) => (None, KNOT_FROM_FILES),
@@ -538,7 +607,7 @@ fn knot(settings: &Settings, zones: &ZoneSet) -> String {
     text += if action.is_some() { "    acl: own\nzone:\n" } else { "zone:\n" };
     for zone in &zones.zones {
         let _ = writeln!(text, "  - domain: {}", origin(&zone.name));
-        if !matches!(settings.role, Role::Takes(_)) {
+        if !matches!(settings.role, Role::Takes(_) | Role::TakesMany(_)) {
             let _ = writeln!(text, "    file: {}", zone.file.display());
         }
     }
@@ -547,6 +616,10 @@ fn knot(settings: &Settings, zones: &ZoneSet) -> String {
 
 /// A primary from files: it writes none of them, and keeps no copy in its journal.
 const KNOT_FROM_FILES: &str = "    journal-content: none\n    zonefile-sync: -1\n    zonefile-load: whole\n";
+
+/// A secondary of many zones: all of them in the one file of its journal, none in a file of its own.
+const KNOT_WITH_MANY: &str =
+    "    master: primary\n    journal-content: all\n    zonefile-sync: -1\n    zonefile-load: none\n";
 
 fn bind(settings: &Settings, zones: &ZoneSet) -> String {
     let folder = settings.folder.display();
@@ -557,8 +630,9 @@ fn bind(settings: &Settings, zones: &ZoneSet) -> String {
         "options {{ directory \"{folder}\"; pid-file none; session-keyfile none; lock-file none; \
          listen-on port {port} {{ {ip}; }}; listen-on-v6 {{ none; }}; recursion no; allow-query {{ any; }}; \
          allow-transfer {{ {transfers}; }}; notify no; empty-zones-enable no; dnssec-validation no; \
-         zone-statistics none; tcp-clients 1000; tcp-listen-queue 1000; }};\ncontrols {{ }};\n\
-         logging {{ category default {{ null; }}; category queries {{ null; }}; }};\n"
+         zone-statistics none; tcp-clients 1000; tcp-listen-queue 1000;{} }};\ncontrols {{ }};\n\
+         logging {{ category default {{ null; }}; category queries {{ null; }}; }};\n",
+        if matches!(settings.role, Role::TakesMany(_)) { BIND_WITH_MANY } else { "" }
     );
     for zone in &zones.zones {
         let name = origin(&zone.name);
@@ -567,6 +641,12 @@ fn bind(settings: &Settings, zones: &ZoneSet) -> String {
             Role::Takes(primary) => writeln!(
                 text,
                 "zone \"{name}\" {{ type secondary; file \"zone\"; primaries port {} {{ {}; }}; }};",
+                primary.port(),
+                primary.ip()
+            ),
+            Role::TakesMany(primary) => writeln!(
+                text,
+                "zone \"{name}\" {{ type secondary; file \"zones/{name}\"; primaries port {} {{ {}; }}; }};",
                 primary.port(),
                 primary.ip()
             ),
@@ -582,6 +662,10 @@ fn bind(settings: &Settings, zones: &ZoneSet) -> String {
     }
     text
 }
+
+/// Its defaults of 10, 2 and 20, and those for timers of minutes, are for few zones that change seldom.
+const BIND_WITH_MANY: &str = " transfers-in 256; transfers-per-ns 256; serial-query-rate 100000; \
+                              min-refresh-time 1; min-retry-time 1;";
 
 fn pdns_zones(zones: &ZoneSet) -> String {
     let mut text = String::new();
@@ -684,6 +768,7 @@ mod tests {
             cpu: 0,
             xdp: false,
             folder: PathBuf::from("/f"),
+            keeps: false,
             response_size: 0,
             state: None,
             role: Role::Answers,
@@ -713,6 +798,7 @@ mod tests {
                 cpu: 0,
                 xdp: false,
                 folder: PathBuf::from("/f"),
+                keeps: false,
                 response_size: 0,
                 state: None,
                 role,
@@ -741,6 +827,15 @@ mod tests {
             "primaries port 5398",
         ]) {
             assert!(text.contains(words) && !text.contains("/z/a.zone"), "{text}");
+        }
+        let many = texts(Role::TakesMany(primary));
+        for (text, words) in many.iter().zip([
+            "template = \"small\"",
+            "include-pattern: \"small\"",
+            "journal-content: all",
+            "serial-query-rate",
+        ]) {
+            assert!(text.contains(words) && text.contains("5398") && !text.contains("/z/a.zone"), "{text}");
         }
         let [nomen, _, knot, bind, _] = texts(Role::Updated);
         assert!(nomen.contains("allow-update = [\"127.0.0.1\"]"), "{nomen}");

@@ -2,9 +2,12 @@
 //! Servers take turns (A B C, A B C) so that a machine that drifts drifts for all; the reflector lives beside
 //! nomen and is measured right before or after it, since what is wanted is their difference.
 
+mod gather;
+
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,21 +17,24 @@ use crate::failure::{Context, Failure, Result};
 use crate::internet::Internet;
 use crate::iterating::Abroad;
 use crate::load::{self, Dnsperf, Load};
-use crate::measure::{self, CpuTicks, Watch};
+use crate::measure::{self, CpuTicks, WORKING, Watch};
 use crate::message::{Count, Edns, Summary, kind, write_query};
 use crate::namespaces::{self, Pair};
 use crate::primary::{Primary, Versions};
+use crate::provider::{Provider, SmallZones};
 use crate::queries::{self, QuerySet};
-use crate::report::{Agreement, Figures, Group, Loading, Noise, Results, Row};
+use crate::report::{Figures, Results};
 use crate::resolvers::{Anchor, Resolving, Source};
 use crate::resolving::Ground;
+use crate::secondaries::{self, Secondaries};
 use crate::servers::{self, Kind, Programs, Role, Server, Settings, Startup};
 use crate::sys;
 use crate::transfers;
 use crate::updating::Updating;
 use crate::upstream::Upstream;
-use crate::workloads::{Base, Cell, Sizes, Stage, Workload, stages};
+use crate::workloads::{Base, Cell, Phase, Sizes, Stage, Workload, stages};
 use crate::zones::{self, DELEGATIONS, ZoneSet};
+use gather::{gather, judge};
 
 /// What the command line asked for.
 #[derive(Clone, Debug)]
@@ -160,6 +166,8 @@ struct Scene<'a> {
     tasks: Vec<Task>,
     /// What servers take in `axfr-in`.
     versions: Option<Versions>,
+    /// What they take in `secondaries`.
+    small: Option<Arc<SmallZones>>,
     /// What they must send in `axfr-out`.
     content: Option<Content>,
     /// Where resolvers find everything from the root on.
@@ -287,9 +295,24 @@ impl<'a> Scene<'a> {
         let images = stage.restarts() && plan.servers.contains(&Kind::Nomen) && plan.programs.keeps_images();
         let taken = stage.base == Base::Taken && !kinds.is_empty();
         let versions = taken.then(|| Versions::of(&zones)).transpose()?;
+        let many = stage.base == Base::TakenMany && !kinds.is_empty();
+        let small = many.then(|| secondaries::zones(plan, &zones));
         let sent = stage.workloads.contains(&Workload::AxfrOut);
         let content = sent.then(|| transfers::content(&zones)).transpose()?;
-        Ok(Scene { plan, stage, zones, tasks, versions, content, internet, anchor, kinds, lead, images })
+        Ok(Scene {
+            plan,
+            stage,
+            zones,
+            tasks,
+            versions,
+            small,
+            content,
+            internet,
+            anchor,
+            kinds,
+            lead,
+            images,
+        })
     }
 
     fn name(&self) -> String {
@@ -332,12 +355,13 @@ impl<'a> Scene<'a> {
                 Role::Resolves(Resolving { source: Source::Root(root), cache })
             }
             Base::Taken => Role::Takes(self.upstream_address()),
+            Base::TakenMany => Role::TakesMany(self.upstream_address()),
             Base::Updated => Role::Updated,
             _ if self.content.is_some() => Role::Sends,
             _ => Role::Answers,
         };
         // Clients of a resolver have several addresses, all of them on loopback, where a primary is as well.
-        let loopback = matches!(role, Role::Resolves(_) | Role::Takes(_));
+        let loopback = matches!(role, Role::Resolves(_) | Role::Takes(_) | Role::TakesMany(_));
         Settings {
             address: if apart && !loopback {
                 (namespaces::SERVER_ADDRESS, port).into()
@@ -347,6 +371,7 @@ impl<'a> Scene<'a> {
             cpu: self.plan.server_cpu,
             xdp: false,
             folder: self.plan.work.join("run").join(kind.name()),
+            keeps: false,
             response_size: size,
             state: None,
             role,
@@ -390,7 +415,7 @@ impl<'a> Scene<'a> {
         let server =
             servers::start(kind, &plan.programs, settings, &self.zones, &self.probes(), plan.patience)?;
         if plan.is_timed() {
-            settle(&server)?;
+            measure::until_idle(server.group(), WORKING)?;
         }
         Ok(server)
     }
@@ -453,10 +478,44 @@ fn reply_size(records: &Records, workload: Workload) -> usize {
 
 /// One server's turn in one round.
 fn turn(scene: &Scene, round: usize, kind: Kind, apart: bool, records: &mut Records) -> Result<()> {
-    match &scene.internet {
-        None => turn_here(scene, round, kind, apart, records),
-        Some(internet) if apart => turn_abroad(scene, internet, kind, records),
-        Some(_) => Err(Failure::new("no namespace to join to the small Internet")),
+    match (&scene.internet, &scene.small) {
+        (None, None) => turn_here(scene, round, kind, apart, records),
+        (None, Some(small)) => turn_secondary(scene, small, kind, records),
+        (Some(internet), _) if apart => turn_abroad(scene, internet, kind, records),
+        (Some(_), _) => Err(Failure::new("no namespace to join to the small Internet")),
+    }
+}
+
+/// A secondary's turn: each phase begins where the one before has ended, so none follows one that failed.
+fn turn_secondary(scene: &Scene, small: &Arc<SmallZones>, kind: Kind, records: &mut Records) -> Result<()> {
+    let Some(task) = scene.tasks.first() else { return Ok(()) };
+    let settings = scene.settings(kind, false, 0);
+    let provider = Provider::start(scene.upstream_address(), scene.plan.upstream_cpu, small)?;
+    let (plan, set) = (scene.plan, &scene.zones);
+    let all = Secondaries { plan, kind, settings: &settings, set, zones: small, provider: &provider };
+    let mut phase = Phase::Start;
+    let mut run = |records: &mut Records| -> Result<()> {
+        let add = |records: &mut Records, phase, measured| {
+            part(records, kind, task.workload).add(scene, Cell::Secondary(phase), Ok(measured))
+        };
+        let (server, measured) = all.start(phase)?;
+        add(records, phase, measured)?;
+        look(scene, task, kind, &server, records)?;
+        if part(records, kind, task.workload).trouble.is_some() {
+            return Ok(());
+        }
+        phase = Phase::Change;
+        add(records, phase, all.change(&server)?)?;
+        phase = Phase::Restart;
+        all.end(server)?;
+        let (server, measured) = all.start(phase)?;
+        add(records, phase, measured)?;
+        phase = Phase::Refresh;
+        add(records, phase, all.refresh(&server)?)
+    };
+    match run(records) {
+        Err(failure) => part(records, kind, task.workload).add(scene, Cell::Secondary(phase), Err(failure)),
+        done => done,
     }
 }
 
@@ -705,26 +764,6 @@ fn restart(scene: &Scene, apart: bool, records: &mut Records) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the server has no work of its own left from loading (Knot goes on for a while after it answers),
-/// so that none of it is counted against queries; half a minute at most.
-pub(crate) fn settle(server: &Server) -> Result<()> {
-    let window = Duration::from_millis(100);
-    let end = Instant::now() + Duration::from_secs(30);
-    while Instant::now() < end {
-        let watch = Watch::start(server.group());
-        std::thread::sleep(window);
-        let used = watch.stop();
-        // Waiting for its CPU is work that is still to come.
-        if used.cpu + used.waiting < 0.02 * window.as_secs_f64() {
-            return Ok(());
-        }
-        if sys::interrupted() {
-            return Err(Failure::new("interrupted"));
-        }
-    }
-    Ok(())
-}
-
 /// Share of a CPU the server uses with nothing to do.
 fn idle(plan: &Plan, server: &Server) -> f64 {
     let watch = Watch::start(server.group());
@@ -790,98 +829,12 @@ fn apply(plan: &Plan, server: &Server, cell: Cell, task: &Task, turn: usize, sec
         }
         Cell::Update { tcp, clients } => Updating { server: server.address, zone: DELEGATIONS, clients, tcp }
             .run(seconds, 2 * number + turn),
-        Cell::Alone | Cell::Flood | Cell::Overload | Cell::Transfer | Cell::Cold(_) | Cell::Attack(_) => {
-            Err(Failure::new(format!("{}: not a load of zones", cell.name())))
-        }
-    }
-}
-
-/// Compares the answers of the first round; who differs from the majority is not timed any further.
-fn judge(scene: &Scene, records: &mut Records, results: &mut Results) {
-    for task in &scene.tasks {
-        let workload = task.workload;
-        let given = given(workload, records);
-        let found = answers::compare(&given.iter().map(|(_, answers)| *answers).collect::<Vec<_>>());
-        let verdicts: Vec<(Kind, answers::Difference)> =
-            given.iter().map(|(kind, _)| *kind).zip(found).collect();
-        let asked = task.sample.len();
-        let mut agreements = Vec::new();
-        for (kind, difference) in verdicts {
-            if difference.count > 0 {
-                let text = differ_text(difference.count, asked);
-                let example = difference.example.as_deref().unwrap_or("");
-                eprintln!("  {}, {}: {text}: {example}", workload.name(), kind.name());
-                let part = part(records, kind, workload);
-                part.trouble = Some(text);
-                part.samples.clear();
-            }
-            let (differ, example) = (difference.count, difference.example);
-            agreements.push(Agreement { server: kind.name().to_string(), asked, differ, example });
-        }
-        let (workload, title) = (workload.name(), workload.title(&scene.plan.sizes));
-        results.groups.push(Group { workload, title, answers: agreements });
-    }
-}
-
-fn gather(scene: &Scene, records: &Records, results: &mut Results) {
-    for task in &scene.tasks {
-        gather_rows(task.workload, records, results);
-    }
-    let starts = scene.stage.of_starts().name();
-    let loading = |server: &str, starts_of: &[Startup]| {
-        Loading::new(&starts, server, &scene.zones.key, scene.zones.records, starts_of)
-    };
-    for (kind, record) in records {
-        let row = match (loading(kind.name(), &record.starts), &record.trouble) {
-            (None, Some(trouble)) => {
-                Some(Loading::missing(&starts, kind.name(), &scene.zones.key, scene.zones.records, trouble))
-            }
-            (row, _) => row,
-        };
-        results.loading.extend(row.filter(|_| kind.answers() && scene.stage.base.has_starts()));
-        results.loading.extend(loading(&format!("{}, from image", kind.name()), &record.restarts));
-        if let Some(trouble) = &record.trouble {
-            results.skip(*kind, format!("{}, {}: {trouble}", scene.name(), kind.name()));
-        }
-        for (what, trouble) in &record.aside {
-            results.skip(*kind, format!("{}, {}, {what}: {trouble}", scene.name(), kind.name()));
-        }
-    }
-    if scene.stage.restarts() && !scene.images && scene.plan.servers.contains(&Kind::Nomen) {
-        results.skipped.push("restart: this nomen keeps no images".to_string());
-    }
-}
-
-fn gather_rows(workload: Workload, records: &Records, results: &mut Results) {
-    let parts =
-        || records.iter().filter_map(|(kind, record)| Some((kind, record, record.parts.get(&workload)?)));
-    let mut cells: Vec<Cell> = parts().flat_map(|(_, _, part)| part.samples.keys().copied()).collect();
-    cells.sort();
-    cells.dedup();
-    for cell in cells {
-        for (kind, record, part) in parts() {
-            let Some(samples) = part.samples.get(&cell) else { continue };
-            results.rows.push(Row {
-                workload: workload.name(),
-                load: cell.name(),
-                server: kind.name().to_string(),
-                rounds: samples.len(),
-                figures: Figures::median(samples),
-                noise: Noise::of(samples),
-                samples: samples.clone(),
-                rcodes: part.rcodes.get(&cell).cloned().unwrap_or_default(),
-                note: part.trouble.clone().or_else(|| record.trouble.clone()),
-            });
-        }
-    }
-    let troubles: Vec<(Kind, String)> =
-        parts().filter_map(|(kind, _, part)| Some((*kind, part.trouble.clone()?))).collect();
-    let broken: Vec<(Kind, String)> = parts()
-        .flat_map(|(kind, _, part)| {
-            part.broken.iter().map(|(cell, why)| (*kind, format!("{}: {why}", cell.name())))
-        })
-        .collect();
-    for (kind, trouble) in troubles.into_iter().chain(broken) {
-        results.skip(kind, format!("{}, {}: {trouble}", workload.name(), kind.name()));
+        Cell::Alone
+        | Cell::Flood
+        | Cell::Overload
+        | Cell::Transfer
+        | Cell::Secondary(_)
+        | Cell::Cold(_)
+        | Cell::Attack(_) => Err(Failure::new(format!("{}: not a load of zones", cell.name()))),
     }
 }

@@ -30,6 +30,15 @@ pub(crate) fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
+/// Asks a process to end, as its operator would. One that is gone already is no error.
+pub(crate) fn terminate(process: u32) {
+    let Ok(process) = libc::pid_t::try_from(process) else { return };
+    if process > 1 {
+        // SAFETY: kill(2) reads no memory of ours.
+        unsafe { libc::kill(process, libc::SIGTERM) };
+    }
+}
+
 /// Kills the whole process group at once. A group that is gone already is no error.
 pub(crate) fn kill_group(group: u32) {
     let Ok(group) = libc::pid_t::try_from(group) else { return };
@@ -57,7 +66,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 /// Makes closing the stream send a reset, so that its port is free again at once.
-pub(crate) fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
+pub(crate) fn reset_on_close(stream: &impl AsRawFd) -> io::Result<()> {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     // SAFETY: the pointer and the size describe `linger`, which the kernel only reads.
     check(unsafe {

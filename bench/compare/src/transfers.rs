@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::axfr::{Connection, Content};
 use crate::failure::{Context, Failure, Result};
 use crate::load::Load;
-use crate::measure::{Ledger, Watch};
+use crate::measure::{self, Ledger, WORKING, Watch};
 use crate::message::{Edns, answered_serial, kind, write_query};
 use crate::primary::{Primary, Sent, Versions};
 use crate::report::{Figures, Moved};
@@ -87,7 +87,7 @@ pub(crate) fn take(
         let began = Instant::now();
         let served = serve(plan, server.address, primary, &asking, began);
         // What a server has put off until it answers with the zone is part of what taking it costs.
-        let settled = served.and_then(|served| crate::session::settle(server).map(|()| served));
+        let settled = served.and_then(|served| measure::until_idle(server.group(), WORKING).map(|()| served));
         done.store(true, Ordering::Relaxed);
         let ledger = ledger.join().map_err(|_| Failure::new("the server was not watched"))?;
         let (sent, served) = settled?;

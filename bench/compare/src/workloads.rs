@@ -46,6 +46,8 @@ pub(crate) enum Workload {
     AxfrOut,
     /// The delegations taken from a primary, whole.
     AxfrIn,
+    /// Very many small zones taken from a primary, changed at once, kept, and due at once.
+    Secondaries,
     /// Dynamic updates of a zone of delegations, each of them durable.
     Update,
     /// Resolvers: a hundred names, all of them cached.
@@ -93,6 +95,8 @@ pub(crate) struct Sizes {
     pub(crate) client: u64,
     /// Delegations in the zone that is updated.
     pub(crate) updated: u64,
+    /// Zones that servers are secondary for.
+    pub(crate) taken: u64,
 }
 
 /// Names of `cached-100` and `validated-100`.
@@ -139,6 +143,8 @@ pub(crate) enum Cell {
     Overload,
     /// A zone that moves as a whole.
     Transfer,
+    /// What happens to a secondary of very many zones.
+    Secondary(Phase),
     /// Names of the small Internet, each once.
     Cold(Names),
     /// A well-behaved client beside so many malicious queries a second.
@@ -150,6 +156,31 @@ pub(crate) enum Cell {
         /// Clients at a time.
         clients: usize,
     },
+}
+
+/// What happens to a secondary of very many zones, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// It is started and has none of them.
+    Start,
+    /// All change at once, and it is told of each.
+    Change,
+    /// It is started again, with what it kept.
+    Restart,
+    /// All are due, again and again.
+    Refresh,
+}
+
+impl Phase {
+    /// Words for tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Phase::Start => "start, with none of the zones",
+            Phase::Change => "all zones change, a NOTIFY for each",
+            Phase::Restart => "start again, with all that was kept",
+            Phase::Refresh => "all zones are due, again and again",
+        }
+    }
 }
 
 /// Names of the small Internet.
@@ -208,6 +239,7 @@ impl Cell {
             Cell::Flood => "client beside a flood".to_string(),
             Cell::Overload => "client beside twice the capacity".to_string(),
             Cell::Transfer => "whole zone".to_string(),
+            Cell::Secondary(phase) => phase.name().to_string(),
             Cell::Cold(Names::Unsigned) => "unsigned zones".to_string(),
             Cell::Cold(Names::Signed) => "signed zones".to_string(),
             Cell::Cold(Names::Mixed) => "all zones, broken ones too".to_string(),
@@ -244,6 +276,8 @@ pub(crate) enum Base {
     SignedNsec3,
     /// The delegations, which servers take from a primary.
     Taken,
+    /// Small zones, which servers take from a primary.
+    TakenMany,
     /// The zone that is updated.
     Updated,
     /// None: servers forward. Each such workload needs a cache in a state of its own, so it shares no start.
@@ -263,6 +297,7 @@ impl Base {
             Base::Root => maker.root(root),
             Base::Delegations | Base::Taken => maker.delegations(sizes.names),
             Base::Updated => maker.delegations(sizes.updated),
+            Base::TakenMany => Ok(maker.taken(sizes.taken)),
             Base::Large => maker.delegations(sizes.large),
             Base::Zones10k => maker.many(sizes.zones.0),
             Base::Zones100k => maker.many(sizes.zones.1),
@@ -291,7 +326,7 @@ impl Base {
 
     /// Whether how servers start here is shown: not where they have next to nothing yet.
     pub(crate) fn has_starts(self) -> bool {
-        !matches!(self, Base::Taken | Base::Updated)
+        !matches!(self, Base::Taken | Base::TakenMany | Base::Updated)
     }
 
     /// Whether a server can take part at all.
@@ -299,7 +334,7 @@ impl Base {
         match self {
             Base::Forwarding(_) => kind.forwards(),
             Base::Validating(_) | Base::Internet(_) => kind.validates(),
-            Base::Taken => kind.takes_zones(),
+            Base::Taken | Base::TakenMany => kind.takes_zones(),
             Base::Updated => kind.takes_updates(),
             _ => kind.serves_zones(),
         }
@@ -313,7 +348,9 @@ impl Base {
             Base::Validating(_) | Base::Internet(_) => {
                 Some(("### `trust-anchors`", "this one does not validate"))
             }
-            Base::Taken => Some(("### `primaries`", "this one takes no zones from primaries")),
+            Base::Taken | Base::TakenMany => {
+                Some(("### `primaries`", "this one takes no zones from primaries"))
+            }
             Base::Updated => Some(("### `allow-update`", "this one takes no updates")),
             _ => None,
         }
@@ -388,6 +425,7 @@ impl Workload {
             | Workload::Veth
             | Workload::AxfrOut => Base::Delegations,
             Workload::AxfrIn => Base::Taken,
+            Workload::Secondaries => Base::TakenMany,
             Workload::Update => Base::Updated,
             Workload::LoadLarge => Base::Large,
             Workload::Zones10k => Base::Zones10k,
@@ -457,6 +495,7 @@ impl Workload {
             Workload::Veth => format!("kxdpgun over veth, {} delegations", sizes.names),
             Workload::AxfrOut => format!("AXFR to a secondary, {} records", sizes.names * 4 + 5),
             Workload::AxfrIn => format!("AXFR from a primary, {} records", sizes.names * 4 + 5),
+            Workload::Secondaries => format!("secondary of {} small zones", sizes.taken),
             Workload::Update => format!("durable updates of a zone of {} records", sizes.updated * 4 + 5),
             Workload::Cached100 => format!("resolvers, {FEW} names, all cached"),
             Workload::Cached200k => format!("resolvers, {} cached names, Zipf", sizes.cached),
@@ -503,6 +542,9 @@ impl Workload {
         match self {
             Workload::Load | Workload::Restart | Workload::LoadLarge => Vec::new(),
             Workload::AxfrOut | Workload::AxfrIn => vec![Cell::Transfer],
+            Workload::Secondaries => {
+                [Phase::Start, Phase::Change, Phase::Restart, Phase::Refresh].map(Cell::Secondary).to_vec()
+            }
             Workload::Update => {
                 let ways = [(false, 1), (false, 64), (true, 1), (true, 64)];
                 ways.map(|(tcp, clients)| Cell::Update { tcp, clients }).to_vec()
@@ -546,6 +588,7 @@ impl Workload {
             | Workload::LoadLarge
             | Workload::AxfrOut
             | Workload::AxfrIn
+            | Workload::Secondaries
             | Workload::Update => false,
             _ => self.is_cached() || !(self.base().forwards() || self.base().iterates()),
         }
@@ -571,6 +614,7 @@ impl Workload {
             Workload::Nxdomain => Mix::Delegations { count: sizes.names, nxdomain: 100 },
             Workload::Zones10k => Mix::Many { count: sizes.zones.0 },
             Workload::Zones100k => Mix::Many { count: sizes.zones.1 },
+            Workload::Secondaries => Mix::Many { count: sizes.taken },
             Workload::SignedNsec | Workload::SignedNsec3 => Mix::Signed { count: sizes.signed },
             Workload::Cached100 | Workload::Validated100 | Workload::Overload => {
                 Mix::Even { count: FEW, known: self.which() }
@@ -589,6 +633,8 @@ impl Workload {
         let count = match self {
             // Those of which there are more are made on the way.
             Workload::OneName | Workload::Misses | Workload::Flood | Workload::Overload => 1000,
+            // Only the sample is asked.
+            Workload::Secondaries => 1000,
             _ => sizes.queries,
         };
         queries::make(&work.join("queries"), &key, &mix, seed, count)
@@ -630,6 +676,10 @@ mod tests {
             assert!(base.suits(Kind::Nomen) && base.suits(able), "{base:?}");
         }
         assert!(!Base::Taken.suits(Kind::Pdns) && !Base::Updated.suits(Kind::Nsd));
+        let many = Workload::Secondaries;
+        assert!(many.base().suits(Kind::Bind) && !many.base().suits(Kind::Pdns));
+        assert!(!many.base().has_starts() && !many.has_floor());
+        assert_eq!(many.cells(&[3])[0], Cell::Secondary(Phase::Start), "before anything can change");
     }
 
     #[test]

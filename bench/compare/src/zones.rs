@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::failure::{Context, Failure, Result};
 use crate::message::{Edns, kind};
+use crate::provider::RECORDS;
 use crate::queries::{MISSING, validated};
 use crate::random::{Random, label, mix};
 use crate::resolvers::Anchor;
@@ -142,6 +143,13 @@ impl Maker {
             .map(|index| Zone { name: small_zone_name(seed, index), file: file(&folder, index) })
             .collect();
         Ok(ZoneSet { key, zones, records, denial: None })
+    }
+
+    /// The same zones where servers take them from a primary that makes them: there are no files.
+    pub(crate) fn taken(&self, count: u64) -> ZoneSet {
+        let zone = |index| Zone { name: small_zone_name(self.seed, index), file: PathBuf::new() };
+        let zones = (0..count).map(zone).collect();
+        ZoneSet { key: format!("taken-{count}"), zones, records: count * RECORDS, denial: None }
     }
 
     /// A signed zone `signed.test` with `count` names below it; one in ten is an unsigned delegation.
