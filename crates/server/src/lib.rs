@@ -35,6 +35,7 @@ pub mod dnstap;
 pub mod frontend;
 pub mod in_force;
 pub mod interfaces;
+mod kept_threads;
 pub mod logging;
 pub mod message;
 pub mod metrics;

@@ -1,4 +1,4 @@
-//! One transfer from a primary, on a thread of its own that may wait: connect, ask, read, and make the version that it
+//! One transfer from a primary, on a thread that may wait: connect, ask, read, and make the version that it
 //! brings. What is in service meanwhile is not touched.
 
 use std::io::{self, Read, Write};
@@ -28,8 +28,10 @@ const CONNECT: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(500);
 /// Over this time the rate is counted.
 const RATE_OVER: Duration = Duration::from_secs(60);
-/// Bytes read at a time.
+/// Bytes read at a time, once more has come than a small zone has.
 const PIECE: usize = 64 * 1024;
+/// Bytes for what comes of a small zone.
+const SMALL: usize = 4 * 1024;
 /// Bytes of a request at the most: a question and an SOA, an OPT and a TSIG record.
 const REQUEST: usize = 2048;
 
@@ -233,16 +235,7 @@ struct Messages<'j> {
 impl<'j> Messages<'j> {
     fn new(stream: TcpStream, job: &'j FetchJob, begun: Instant) -> Self {
         let now = Instant::now();
-        Messages {
-            stream,
-            job,
-            buffer: vec![0; 2 * PIECE],
-            from: 0,
-            to: 0,
-            begun,
-            heard: now,
-            counted: (now, 0),
-        }
+        Messages { stream, job, buffer: vec![0; SMALL], from: 0, to: 0, begun, heard: now, counted: (now, 0) }
     }
 
     /// The next message, without its length.
@@ -264,6 +257,7 @@ impl<'j> Messages<'j> {
             if self.from + wanted > self.buffer.len() || self.to == self.buffer.len() {
                 self.buffer.copy_within(self.from..self.to, 0);
                 (self.from, self.to) = (0, self.to - self.from);
+                self.buffer.resize(2 * PIECE, 0);
             }
             match self.stream.read(&mut self.buffer[self.to..]) {
                 Ok(0) => return Err(SecondaryFault::BrokenOff),

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `plan` | the other servers of each zone, out of the configuration |
 //! | `core` | what is to be done: the state machine, driven by `net::Outgoing` on a thread of its own |
-//! | `fetch` | one transfer, on a thread of its own |
+//! | `fetch` | one transfer, on a thread that does nothing else meanwhile |
 //! | `notify` | NOTIFY from others |
 //! | `forward` | updates from others, passed on to primaries |
 //! | `store` | versions on disk |
@@ -44,6 +44,7 @@ use zone::store::ChangeSet;
 use crate::config::Settings;
 use crate::frontend::Served;
 use crate::in_force::Adopt;
+use crate::kept_threads::KeptThreads;
 use crate::spare::{Share, spare};
 use crate::sync::{read, write};
 use crate::zones::Apex;
@@ -123,6 +124,7 @@ struct Desk {
     keeping: OnceLock<ZoneKeeping>,
     store: Option<Arc<SecondaryStore>>,
     unread: Arc<Unread>,
+    transfers: Arc<KeptThreads>,
 }
 
 impl Desk {
@@ -149,7 +151,7 @@ impl Surroundings for Arc<Desk> {
             let fetched = fetched.unwrap_or(Err(SecondaryFault::Transfer(TransferFault::Malformed)));
             desk.request(SecondaryRequest::Fetched(number, of, figures, fetched));
         };
-        if !on_a_thread("transfer", work) {
+        if !self.transfers.run(work) {
             error!("no transfer, the system refuses a thread");
             let failed = Err(SecondaryFault::Unreachable);
             self.request(SecondaryRequest::Fetched(number, apex, FetchFigures::default(), failed));
@@ -219,7 +221,8 @@ impl Secondaries {
         });
         let (store, writer) = opened.unzip();
         let (outgoing, keeping) = (OnceLock::new(), OnceLock::new());
-        let desk = Arc::new(Desk { outgoing, keeping, store, unread: Arc::clone(&unread) });
+        let (of_desk, transfers) = (Arc::clone(&unread), KeptThreads::new("transfer"));
+        let desk = Arc::new(Desk { outgoing, keeping, store, unread: of_desk, transfers });
         let epoch = (Instant::now(), unix_seconds());
         let core =
             SecondaryCore::new(Arc::clone(&desk), ChaCha::new(seed), engine.key(), limits(settings), epoch);
