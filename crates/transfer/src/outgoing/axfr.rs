@@ -46,8 +46,8 @@ impl ZoneRecords {
     }
 
     /// Writes the nodes from a place on. `Err` has the place of what no longer fits. The records of a name and those below it
-    /// that it hides, a delegation and its glue, stay in one message where they can, even if it grows longer than pointers
-    /// reach: elsewhere their names would have to be written again.
+    /// that it hides, a delegation and its glue, stay in one message where they can: elsewhere their names would have to be
+    /// written again.
     fn nodes(
         &mut self,
         message: &mut TransferMessage<'_>,
@@ -59,9 +59,6 @@ impl ZoneRecords {
             message.next_owner();
             let is_apex = node.flags().contains(NodeFlags::APEX);
             if !node.flags().contains(NodeFlags::OCCLUDED) {
-                if message.is_full() {
-                    return Err(ZonePlace::Node(Some(node.address()), 0, 0));
-                }
                 together = Some((node.address(), message.mark()));
             }
             for (number, set) in node.rrsets().enumerate().skip(set_from) {

@@ -5,9 +5,9 @@ use wire::{LowerNameBuf, Serial, Type};
 
 use crate::tsig::ResponseSigner;
 
-/// The most bytes of a message, unless [`TransferFrame::with_limit`] says otherwise: as many as compression pointers reach,
-/// behind which names could not be pointed at, and room for the records that belong to those at the end of them.
-pub const DEFAULT_LIMIT: usize = Offset::REACH + 1024;
+/// Bytes of a message, unless [`TransferFrame::with_limit`] says otherwise: as many as compression pointers reach. In a
+/// longer one names behind that could not be pointed at.
+pub const DEFAULT_LIMIT: usize = Offset::REACH;
 
 /// Who knows the time: seconds since 1970.
 pub type TransferClock = Box<dyn FnMut() -> u64 + Send>;

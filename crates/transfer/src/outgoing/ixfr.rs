@@ -135,7 +135,6 @@ impl RecordSource for DifferenceSequences {
                     let records = if is_added { &difference.added } else { &difference.removed };
                     match records.get(at) {
                         None => ChangePlace::Change(number + is_added as usize, !is_added, 0),
-                        Some(_) if message.is_full() => return false,
                         Some(record) => {
                             let put = message.record(record.owner, record.rtype, record.ttl, record.rdata);
                             if put.is_err() {

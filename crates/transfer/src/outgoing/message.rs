@@ -159,12 +159,6 @@ impl<'b> TransferMessage<'b> {
         self.records
     }
 
-    /// Whether the message had better end: names that follow could not be pointed at.
-    #[inline]
-    pub(super) fn is_full(&self) -> bool {
-        self.len >= Offset::REACH && self.records > 0
-    }
-
     /// A place to end the message at.
     #[inline]
     pub(super) fn mark(&self) -> MessageMark {
