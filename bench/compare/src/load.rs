@@ -322,7 +322,10 @@ pub(crate) fn parse_dnsperf(text: &str) -> Option<Load> {
         rcodes,
         response_size,
         latency: Latency {
-            mean: number("Average Latency (s)").map(|seconds| seconds * 1e6),
+            // A reply that comes after dnsperf has given it up makes its sum nonsense now and then.
+            mean: number("Average Latency (s)")
+                .filter(|seconds| *seconds < 3600.0)
+                .map(|seconds| seconds * 1e6),
             p50: None,
             p99: None,
         },
@@ -500,6 +503,8 @@ mod tests {
         assert_eq!(load.rcodes["NXDOMAIN"], 22_750);
         assert!((load.latency.mean.unwrap() - 50.0).abs() < 1e-6);
         assert_eq!(parse_dnsperf("dnsperf: no such file"), None);
+        let nonsense = DNSPERF.replace("(s):  0.000050", "(s):  1443526.952200");
+        assert_eq!(parse_dnsperf(&nonsense).unwrap().latency.mean, None);
     }
 
     const KXDPGUN: &str = "using interface vga, XDP threads 1, UDP, native mode

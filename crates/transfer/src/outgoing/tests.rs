@@ -148,7 +148,7 @@ proptest! {
         let header = Header::query(0x4242).reply();
         let mut b = wire::message::Builder::new(&mut buf, MAX_MESSAGE, header, &mut names);
         b.question(apex.as_name(), Type::AXFR, Class::IN).expect("room");
-        b.learn(apex.as_name(), Offset::QNAME);
+        b.learn(apex.as_name(), wire::message::Offset::QNAME);
         let all = messages(axfr(Arc::new(zone), frame(apex.as_name(), Type::AXFR)));
         prop_assume!(all.len() == 1);
         for (owner, t, ttl, rdata) in self::records(&all, &request(apex.as_name(), Type::AXFR)[12..]) {
