@@ -16,6 +16,7 @@ type Work = Box<dyn FnOnce() + Send>;
 /// The threads.
 pub(crate) struct KeptThreads {
     name: &'static str,
+    kept: Duration,
     waiting: Mutex<Waiting>,
     more: Condvar,
 }
@@ -32,7 +33,11 @@ struct Waiting {
 impl KeptThreads {
     /// None yet. What runs there must not panic: a thread that does is lost, and nothing else.
     pub(crate) fn new(name: &'static str) -> Arc<Self> {
-        Arc::new(KeptThreads { name, waiting: Mutex::default(), more: Condvar::new() })
+        Self::kept_for(name, KEPT)
+    }
+
+    fn kept_for(name: &'static str, kept: Duration) -> Arc<Self> {
+        Arc::new(KeptThreads { name, kept, waiting: Mutex::default(), more: Condvar::new() })
     }
 
     /// Does work on a thread that has none, or on a new one, at once; says so if the system refuses that.
@@ -59,7 +64,7 @@ impl KeptThreads {
     fn next(&self) -> Option<Work> {
         let mut waiting = lock(&self.waiting);
         waiting.threads += 1;
-        let wait = self.more.wait_timeout_while(waiting, KEPT, |waiting| waiting.work.is_empty());
+        let wait = self.more.wait_timeout_while(waiting, self.kept, |waiting| waiting.work.is_empty());
         let (mut waiting, _) = wait.unwrap_or_else(PoisonError::into_inner);
         waiting.threads -= 1;
         waiting.work.pop_front()
@@ -75,7 +80,8 @@ mod tests {
 
     #[test]
     fn work_that_follows_is_done_by_the_same_thread() {
-        let threads = KeptThreads::new("kept");
+        // However slow the machine is, no thread goes meanwhile.
+        let threads = KeptThreads::kept_for("kept", Duration::from_secs(3600));
         let mut seen = HashSet::new();
         for _ in 0..100 {
             let (done, is_done) = channel();
