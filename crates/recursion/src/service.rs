@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -53,6 +54,8 @@ pub struct Service {
     pub(crate) bogus: BogusAnswers,
     /// What was proven not to be there.
     pub(crate) denials: ProvenDenials,
+    /// Answers made of it.
+    pub(crate) made: AtomicU32,
     /// What was reported a short time ago.
     pub(crate) reports: Reports,
 }
@@ -111,6 +114,7 @@ impl Service {
             unvalidated: Queue::default(),
             bogus: BogusAnswers::default(),
             denials,
+            made: AtomicU32::new(0),
             reports: Reports::default(),
         }))
     }
@@ -366,7 +370,7 @@ impl Service {
         match (validates, inquiry.checking_disabled) {
             (true, false) => {}
             (true, true) => {
-                let message = without_ad(&answer.message);
+                let message = with_ad(&answer.message, false);
                 self.keep(policy, inquiry, &message, answer.negative_ttl, now);
             }
             (false, _) => self.keep(policy, inquiry, &answer.message, answer.negative_ttl, now),
@@ -431,11 +435,11 @@ impl Service {
     }
 }
 
-/// A response with AD clear.
-pub(crate) fn without_ad(message: &[u8]) -> Vec<u8> {
+/// A response with this AD.
+pub(crate) fn with_ad(message: &[u8], authentic: bool) -> Vec<u8> {
     let mut message = message.to_vec();
     if let (Some(mut header), Some(front)) = (Header::of(&message), message.first_chunk_mut()) {
-        header.set_authentic_data(false);
+        header.set_authentic_data(authentic);
         *front = *header.as_bytes();
     }
     message

@@ -18,6 +18,9 @@ pub(super) const BATCH: usize = 32;
 const WRITE_PROGRESS: usize = 4096;
 /// A connection's first guess at the size of its answers.
 const FIRST_GUESS: usize = 16 * 1024;
+/// How long a client that has sent nothing yet is waited for once the listener stops: it connected just before, and its
+/// query may be on the way.
+const FIRST_GRACE: Duration = Duration::from_millis(250);
 
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +68,8 @@ pub(super) struct Life {
     pending: usize,
     ending: Option<Ending>,
     stream_failed: bool,
-    /// Set once the listener stops: when patience ends.
-    drain_until: Option<Instant>,
+    /// Set once the listener stops: when patience ends with a client that has sent nothing, and with every other.
+    drain_until: Option<(Instant, Instant)>,
     /// A message was received whole.
     greeted: bool,
     /// When something was last received whole, sent entirely or answered.
@@ -193,7 +196,7 @@ impl Life {
                 self.ending.get_or_insert(Ending::Evicted);
             }
             ConnectionEvent::Drain => {
-                self.drain_until.get_or_insert(now + drain);
+                self.drain_until.get_or_insert((now + drain.min(FIRST_GRACE), now + drain));
             }
         }
         self.touch(now);
@@ -236,7 +239,7 @@ impl Life {
             Some(Ending::Eof) => Some(Close::Peer),
             Some(Ending::Evicted) => Some(Close::Evicted),
             None => {
-                let stopping = self.drain_until.is_some() && self.partial.is_empty();
+                let stopping = self.drain_until.is_some() && self.greeted && self.partial.is_empty();
                 (stopping && quiet()).then_some(Close::Stopped)
             }
         }
@@ -249,7 +252,9 @@ impl Life {
 
     /// When patience ends, and what to call it. `load` is how full the limit of connections is.
     pub(super) fn deadline(&self, times: &TcpTimes, load: f64) -> Option<(Instant, Close)> {
-        let mut earliest: Option<(Instant, Close)> = self.drain_until.map(|at| (at, Close::Stopped));
+        let silent = !self.greeted && self.partial.is_empty();
+        let drained = self.drain_until.map(|(first, last)| if silent { first } else { last });
+        let mut earliest: Option<(Instant, Close)> = drained.map(|at| (at, Close::Stopped));
         let mut limit = |at: Instant, close| {
             if earliest.is_none_or(|(sooner, _)| at < sooner) {
                 earliest = Some((at, close));

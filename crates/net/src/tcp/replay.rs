@@ -343,6 +343,21 @@ fn the_end_of_the_listener_waits_for_answers_but_not_for_ever() {
 }
 
 #[test]
+fn a_client_that_connected_just_before_the_end_of_the_listener_is_answered() {
+    let patient = TcpTimes { first_message: ms(5000), message: ms(5000), idle: ms(5000), ..times() };
+    let new = || Replay::new(patient, 1000);
+    let late = new().event(ConnectionEvent::Drain).wait(200);
+    assert_eq!(late.over.get(), None);
+    let late = late.send(&message(b'e'));
+    assert!(late.received() > 0);
+    assert_eq!(late.end(), (Some(Close::Stopped), 200));
+    assert_eq!(new().event(ConnectionEvent::Drain).wait(ENOUGH).end(), (Some(Close::Stopped), 250), "silent");
+    let drain = ListenerConfig::default().drain.as_millis();
+    let half = new().event(ConnectionEvent::Drain).wait(200).send(&[0, 30, 1]).wait(ENOUGH);
+    assert_eq!(half.end(), (Some(Close::Stopped), drain), "half a query has all the time of the others");
+}
+
+#[test]
 fn new_times_hold_from_the_next_thing_a_client_does() {
     let limits = TcpLimits::new(10, 10, &times());
     limits.set_times(&TcpTimes { idle: ms(7), ..times() });

@@ -1,6 +1,8 @@
 //! Answers made of what was proven before (RFC 8198): nobody is asked for a name that is known not to be there, nor for one
 //! that a wildcard is known to stand for.
 
+use std::sync::atomic::Ordering;
+
 use cache::Now;
 use dnssec::{ProvenDenials, ReceivedSet, Response, Validated};
 use resolver::Inquiry;
@@ -10,10 +12,13 @@ use wire::{Class, LowerNameBuf, Rcode, Ttl, Type};
 use crate::message::Message;
 use crate::policy::Policy;
 use crate::realms::Realm;
-use crate::service::{Piece, Service};
+use crate::service::{Piece, Service, with_ad};
 
 /// Room for an answer; a longer one is asked for.
 const ROOM: usize = 4096;
+/// One in so many of these answers is kept in the cache, which has it ready sooner than it is made. Names that are asked for again and
+/// again get there soon; of a flood of names that are asked for once, few take the room of others.
+const KEPT_ONE_IN: u32 = 16;
 
 /// The time as denials are kept by: seconds.
 fn seconds(now: Now) -> u64 {
@@ -72,6 +77,7 @@ impl Service {
         let sets = denial.sets.iter().map(|set| &**set);
         let message = write(inquiry, denial.rcode, denial.ttl, sets).ok()?;
         self.stats().denied.add();
+        self.keep_made(policy, inquiry, &message, Some(denial.ttl), now);
         Some(Piece { negative_ttl: Some(denial.ttl), ..piece(message, denial.rcode, realm) })
     }
 
@@ -96,7 +102,17 @@ impl Service {
         }
         self.stats().expanded.add();
         let leads_to = made.leads_to.map(|name| name.as_name().to_lower());
+        if leads_to.is_none() {
+            self.keep_made(policy, inquiry, &message, None, now);
+        }
         Some((piece(message, Rcode::NOERROR, realm), leads_to))
+    }
+
+    /// Keeps an answer made here, if its turn has come.
+    fn keep_made(&self, policy: &Policy, inquiry: &Inquiry, message: &[u8], ttl: Option<Ttl>, now: Now) {
+        if self.made.fetch_add(1, Ordering::Relaxed) % KEPT_ONE_IN == KEPT_ONE_IN - 1 {
+            self.keep(policy, inquiry, &with_ad(message, true), ttl, now);
+        }
     }
 }
 

@@ -55,6 +55,38 @@ fn one_denial_of_a_type_answers_for_all_types_that_are_not_there() {
 }
 
 #[test]
+fn an_answer_that_is_made_again_and_again_is_soon_kept() {
+    let mut with = with_denials(|_| {});
+    let first = with.resolve("nothing.nsec.test. A do");
+    let ttl = u64::from(first.ttl().expect("a record").as_secs());
+    with.says("x.wild.nsec.test. A do");
+    let asked = with.asked.len();
+    let made = |with: &Validated| denied(with) + expanded(with);
+    for question in ["nothing0.nsec.test. TXT do", "y.x.wild.nsec.test. A do"] {
+        let before = made(&with);
+        let new = with.world.hit(&ask(question));
+        assert_eq!(made(&with), before + 1);
+        let old = (0..40).map(|_| with.world.hit(&ask(question))).last().expect("forty");
+        assert_eq!(
+            (old.says(), old.answers(), old.authorities()),
+            (new.says(), new.answers(), new.authorities())
+        );
+        assert!(old.says().ends_with(" ad"), "{old:?}");
+        assert!(made(&with) <= before + 16, "{}", made(&with));
+    }
+    let few = made(&with);
+    for i in 0..160 {
+        with.world.hit(&ask(&format!("nothing0.n{i}.nsec.test. A do")));
+    }
+    assert_eq!((made(&with), with.asked.len()), (few + 160, asked), "who is asked for once need not be kept");
+    with.world.after(ttl - 10);
+    let left = with.world.hit(&ask("nothing0.nsec.test. TXT do"));
+    assert!(left.ttl().is_some_and(|left| left <= Ttl::from_secs(10)), "{left:?}");
+    with.world.after(11);
+    with.world.miss(&ask("nothing0.nsec.test. TXT do"));
+}
+
+#[test]
 fn a_denial_is_used_no_longer_than_it_may_be_kept() {
     let mut with = with_denials(|_| {});
     let first = with.resolve("nothing.nsec.test. A do");

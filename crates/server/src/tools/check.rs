@@ -94,7 +94,12 @@ impl Checked {
     }
 
     fn good(&self) -> String {
-        let zones = if self.zones == 1 { "its zone".into() } else { format!("{} zones", self.zones) };
+        let zones = match self.zones {
+            // Those that come from elsewhere are not looked at here.
+            0 => return "the configuration is good; it names no zone that is read from a file here".into(),
+            1 => "its zone".into(),
+            many => format!("{many} zones"),
+        };
         let warned = match self.warned {
             0 => String::new(),
             some => format!(", {some} with warnings"),

@@ -117,6 +117,14 @@ fn good_configurations_and_zones_are_said_to_be_good() {
 }
 
 #[test]
+fn a_configuration_without_zone_files_said_that_0_zones_are_good() {
+    let config = "[[zone]]\nname = \"example\"\nprimaries = [\"192.0.2.1\"]\n";
+    let said = check_config(&[("nomen.toml", config)]);
+    let wanted = "nomen.toml: the configuration is good; it names no zone that is read from a file here\n";
+    assert_eq!(said, format!("exit Some(0)\n{wanted}"));
+}
+
+#[test]
 fn many_warnings_hide_no_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let warnings: String = (0..50).map(|i| format!("h{i} MX 10 nowhere{i}\n")).collect();
