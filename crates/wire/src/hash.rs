@@ -22,6 +22,12 @@ impl NameHash {
     pub const fn bits(self) -> u64 {
         self.0
     }
+
+    /// The hash of these [`bits`](Self::bits), for tables that keep those that they look at.
+    #[inline]
+    pub const fn of_bits(bits: u64) -> Self {
+        NameHash(bits)
+    }
 }
 
 impl HashKey {

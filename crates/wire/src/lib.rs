@@ -6,6 +6,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`bytes`] | short pieces of memory, copied and compared |
 //! | [`name`] | domain names in wire form, their order, their text; those known to be in lower case |
 //! | [`hash`] | one pass over a name: lower case, label offsets, the keyed hash of every suffix |
 //! | [`rr`] | record types and classes with their mnemonics |
@@ -17,6 +18,7 @@
 //! | [`text`] | tokens, escapes, numbers, addresses, base64 and hex |
 #![forbid(unsafe_code)]
 
+pub mod bytes;
 pub mod edns;
 pub mod hash;
 mod malformed;

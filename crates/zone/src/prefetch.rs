@@ -14,6 +14,17 @@ pub(crate) fn line(bytes: &[u8], at: usize) {
     }
 }
 
+/// How far ahead of a walk through memory it is prefetched, in bytes: some nodes.
+const AHEAD: usize = 768;
+
+/// Prefetches what a walk through `bytes` in steps of a node will soon reach. What the processor fetches by itself ends at each
+/// page.
+#[inline]
+pub(crate) fn ahead(bytes: &[u8]) {
+    line(bytes, AHEAD);
+    line(bytes, AHEAD + LINE);
+}
+
 /// Prefetches the cache line that holds the start of `value`.
 #[inline]
 pub(crate) fn value<T>(value: &T) {

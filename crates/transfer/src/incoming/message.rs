@@ -177,7 +177,7 @@ impl MessageReader {
             return Err(TransferFault::Limit(TransferLimit::Records));
         }
         if !self.has_same_owner(parser.message(), record.owner_at) {
-            self.owner = parser.name_at(record.owner_at)?;
+            parser.read_name_at(record.owner_at, &mut self.owner)?;
             if !self.owner.as_name().is_at_or_below(self.apex.as_name()) {
                 return Err(TransferFault::OutOfZone(Box::new(self.owner), record.rtype));
             }
@@ -191,7 +191,9 @@ impl MessageReader {
         }
         self.rdata.clear();
         parser.expand_rdata(record, &mut self.rdata)?;
-        rdata::validate(record.rtype, &self.rdata)?;
+        if !rdata::is_expanded(record.rtype) {
+            rdata::validate(record.rtype, &self.rdata)?;
+        }
         to.record(self.owner.as_name(), record.rtype, record.ttl(), &self.rdata)
     }
 

@@ -56,10 +56,14 @@ impl ZoneRecords {
         let (first, mut set_from, mut at) = from;
         let mut together = None;
         for node in self.zone.stored_from(first) {
-            message.next_owner();
             let is_apex = node.flags().contains(NodeFlags::APEX);
-            if !node.flags().contains(NodeFlags::OCCLUDED) {
-                together = Some((node.address(), message.mark()));
+            let is_cut = node.flags().contains(NodeFlags::CUT);
+            match node.flags().intersects(NodeFlags::OCCLUDED) {
+                true => message.next_below(node),
+                false => {
+                    message.next_owner();
+                    together = Some((node.address(), message.mark()));
+                }
             }
             for (number, set) in node.rrsets().enumerate().skip(set_from) {
                 self.names.clear();
@@ -67,9 +71,16 @@ impl ZoneRecords {
                 if at == 0 && is_apex && set.rtype() == Type::SOA {
                     at = records;
                 }
+                let hosts = at == 0 && is_cut && set.rtype() == Type::NS && !set.has_cased_targets();
+                let mut hosts = hosts.then(|| set.target_nodes());
                 while at < all {
                     match message.compiled(&set, at, &mut self.names) {
-                        Ok(next) => at = next,
+                        Ok(next) => {
+                            at = next;
+                            if let Some(host) = hosts.as_mut().and_then(Iterator::next).flatten() {
+                                message.names_host(host);
+                            }
+                        }
                         Err(_) => {
                             let place = ZonePlace::Node(Some(node.address()), number, at);
                             let before = together.filter(|(_, mark)| message.take_back(*mark));

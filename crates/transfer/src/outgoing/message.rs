@@ -1,17 +1,21 @@
 //! One message of a transfer while it is written: names compressed against all before them, RRsets taken from the snapshot
 //! in their compiled form.
 
+use wire::bytes::copy;
 use wire::message::{
     Full, HEADER_LEN, Header, MAX_MESSAGE, Offset, POINTER, POINTER_LEN, RECORD_HEAD, rdlength,
 };
 use wire::name::{MAX_LABELS, MAX_NAME};
 use wire::{Class, LowerName, Name, Ttl, Type};
-use zone::store::{COMPILED_HEAD, Node, NodeFlags, RrSet};
+use zone::store::{COMPILED_HEAD, Node, NodeAddress, NodeFlags, RrSet};
 
 use super::names::{DEEPEST, Standing, StandingNames};
 
 /// Names of one RRset that its later ones may point at: as many as the snapshot's compression has.
 const RECORD_NAMES: usize = 64;
+
+/// Hosts of one delegation whose places are remembered.
+const HOSTS: usize = 16;
 
 /// The most bytes that are taken back so that records with names in common are not torn apart.
 const MOST_TAKEN_BACK: usize = 1024;
@@ -81,11 +85,18 @@ pub(super) struct MessageScratch {
     owner: LabelPlaces,
     /// The labels of the name in record data that is being written.
     name: LabelPlaces,
+    /// Nodes named by the present delegation, and where: their records follow it in most zones.
+    hosts: Vec<(NodeAddress, Standing)>,
 }
 
 impl MessageScratch {
     pub(super) fn new() -> Self {
-        MessageScratch { names: StandingNames::new(), owner: LabelPlaces::new(), name: LabelPlaces::new() }
+        MessageScratch {
+            names: StandingNames::new(),
+            owner: LabelPlaces::new(),
+            name: LabelPlaces::new(),
+            hosts: Vec::with_capacity(HOSTS),
+        }
     }
 }
 
@@ -115,6 +126,7 @@ impl<'b> TransferMessage<'b> {
         scratch: &'b mut MessageScratch,
     ) -> Result<Self, Full> {
         scratch.names.clear();
+        scratch.hosts.clear();
         let limit = limit.min(out.len()).min(MAX_MESSAGE);
         let apex_at = apex.as_name().is_root().then_some(Standing::ROOT);
         let mut message = TransferMessage {
@@ -187,7 +199,7 @@ impl<'b> TransferMessage<'b> {
         if end > self.limit {
             return Err(Full);
         }
-        self.out[self.len..end].copy_from_slice(bytes);
+        copy(&mut self.out[self.len..end], bytes);
         self.len = end;
         Ok(())
     }
@@ -198,10 +210,33 @@ impl<'b> TransferMessage<'b> {
         self.put(record)
     }
 
-    /// Says that the records that follow have another owner.
+    /// Says that the records that follow have another owner, whose place is not known.
     #[inline]
     pub(super) fn next_owner(&mut self) {
         self.owner_at = None;
+        self.scratch.hosts.clear();
+    }
+
+    /// Says that the records that follow are those of a node below a delegation: one of its hosts, it may be, whose name
+    /// stands in the delegation's records then.
+    #[inline]
+    pub(super) fn next_below(&mut self, node: Node<'_>) {
+        let hosts = &self.scratch.hosts;
+        self.owner_at = hosts.iter().find(|(host, _)| *host == node.address()).map(|(_, standing)| *standing);
+        if self.owner_at.is_some() {
+            // Where the ends of its name stand is not known. Hardly any host has records in which they matter.
+            self.scratch.owner.count = 0;
+        }
+    }
+
+    /// Remembers that the record written last names `host`.
+    #[inline]
+    pub(super) fn names_host(&mut self, host: NodeAddress) {
+        let MessageScratch { name, hosts, .. } = &mut *self.scratch;
+        let standing = name.standing[0];
+        if hosts.len() < HOSTS && name.count > 0 && standing.is_within_reach() {
+            hosts.push((host, standing));
+        }
     }
 
     /// Writes the compiled record that stands at `at` of the RRset's [`records_and_sigs`](RrSet::records_and_sigs), and
@@ -549,7 +584,7 @@ impl Pen<'_> {
         if end > self.limit {
             return Err(Full);
         }
-        self.out[self.len..end].copy_from_slice(bytes);
+        copy(&mut self.out[self.len..end], bytes);
         self.len = end;
         Ok(())
     }

@@ -8,10 +8,11 @@
 //! `wire`'s compression does the same for messages of any kind. This one is for messages full of names of one zone, whose
 //! right ends are known to begin with.
 
+use wire::bytes::same;
 use wire::message::{HEADER_LEN, MAX_POINTERS, Offset, POINTER, POINTER_LEN};
 
-/// Slots; two messages' worth of labels, so that few collide.
-const SLOTS: usize = 4096;
+/// Slots; twice as many as a message has labels, so that few collide, and no more, so that they stay in the nearest cache.
+const SLOTS: usize = 2048;
 /// Slots that a step looks at. More would collide only where somebody chose the names so.
 const PROBES: usize = 8;
 const OFFSET_BITS: u32 = 14;
@@ -133,7 +134,7 @@ fn stands_at(message: &[u8], at: usize, label: &[u8], parent: Standing) -> bool 
     else {
         return false;
     };
-    there == label
+    same(there, label)
         && match parent.is_root() {
             true => high == 0,
             false => end == parent.at as usize || [high, low] == parent.pointer(),

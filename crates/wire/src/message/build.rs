@@ -5,12 +5,12 @@
 //! [`Builder::finish`] patches them into the header.
 
 use super::compress::{Compressor, Suffixes};
-use super::copy::copy;
 use super::header::{Header, Rcode};
 use super::layout::{
     HEADER_LEN, MAX_MESSAGE, Offset, POINTER, POINTER_LEN, QUESTION_TAIL, RDLENGTH_AT, RECORD_HEAD, TTL_AT,
 };
 use super::parse::Parser;
+use crate::bytes::copy;
 use crate::name::Name;
 use crate::rdata::{self, NameRule};
 use crate::rr::{Class, Type};

@@ -2,7 +2,6 @@
 
 mod build;
 mod compress;
-mod copy;
 mod header;
 mod layout;
 mod parse;

@@ -6,11 +6,11 @@
 
 use std::ops::Range;
 
-use super::copy::copy;
 use super::header::Header;
 use super::layout::{
     HEADER_LEN, MAX_MESSAGE, Offset, POINTER, POINTER_LEN, QUESTION_TAIL, RECORD_HEAD, TTL_AT, rdlength,
 };
+use crate::bytes::copy;
 use crate::malformed::Malformed;
 use crate::name::{MAX_LABEL, MAX_NAME, Name, NameBuf};
 use crate::rdata;
@@ -155,8 +155,14 @@ impl<'m> Parser<'m> {
     /// Decodes the name at `at`, which may be compressed; the cursor does not move.
     pub fn name_at(&mut self, at: Offset) -> Result<NameBuf, Malformed> {
         let mut name = NameBuf::ROOT;
-        self.decode(at.index(), self.message.len(), &mut name)?;
+        self.read_name_at(at, &mut name)?;
         Ok(name)
+    }
+
+    /// The same to a place that is there already. What is there after a fault is of no use.
+    #[inline]
+    pub fn read_name_at(&mut self, at: Offset, name: &mut NameBuf) -> Result<(), Malformed> {
+        self.decode(at.index(), self.message.len(), name).map(|_| ())
     }
 
     /// Decodes the name at the cursor and steps over it.

@@ -77,6 +77,12 @@ pub fn expand(
     done
 }
 
+/// Whether the names in data of type `t` may come compressed, so that [`expand`] validates it.
+#[inline]
+pub fn is_expanded(t: Type) -> bool {
+    layout(t).is_some_and(|layout| layout.may_be_compressed())
+}
+
 /// Lower-cases the names in RDATA that the canonical form wants in lower case (RFC 4034 §6.2, RFC 6840 §5.1).
 pub fn canonical(t: Type, rdata: &mut [u8]) {
     let Some(layout) = layout(t) else { return };

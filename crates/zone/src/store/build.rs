@@ -2,7 +2,8 @@
 //!
 //! The records of one owner usually come together: they wait until the owner changes and then become a node
 //! blob at the end of the arena. A name that comes back later gets a second blob; `finish` merges the two.
-//! So building needs neither an index nor an allocation for each name.
+//! So building needs neither an index nor an allocation for each name. What can be found out about a blob without an index
+//! is, while the next records are still to come: see [`super::blobs`].
 
 use std::fmt;
 
@@ -10,9 +11,8 @@ use wire::hash::HashKey;
 use wire::rdata::MAX_RDATA;
 use wire::{LowerNameBuf, Name, Ttl, Type};
 
-use super::arena::Arena;
+use super::blobs::Blobs;
 use super::encode::Encoder;
-use super::memory::Region;
 use super::node::NodeFlags;
 use super::pending::{Note, Notes, Pending};
 use super::{Zone, blob};
@@ -75,17 +75,6 @@ pub(super) struct Gatherer {
     pending: Pending,
 }
 
-/// The blobs of a zone that is being built.
-pub(super) struct Blobs {
-    pub(super) arena: Arena<Region>,
-    /// Blobs of the name space.
-    pub(super) names: usize,
-    /// Blobs of the NSEC3 chain only.
-    pub(super) hashed: usize,
-    /// The arena could take no more.
-    pub(super) full: bool,
-}
-
 impl Gatherer {
     fn new(apex: Name<'_>) -> Self {
         let (encoder, notes, pending) = (Encoder::new(), Notes::new(NOTES), Pending::new());
@@ -129,20 +118,6 @@ impl Gatherer {
     }
 }
 
-impl Blobs {
-    pub(super) fn new() -> Self {
-        Blobs { arena: Arena::building(), names: 0, hashed: 0, full: false }
-    }
-
-    fn push(&mut self, blob: &[u8]) {
-        match super::finish::indexed(blob) {
-            true => self.names += 1,
-            false => self.hashed += 1,
-        }
-        self.full |= self.arena.push(blob).is_err();
-    }
-}
-
 /// Whether a record can be in a zone.
 pub(super) fn check_fit(t: Type, rdata: &[u8]) -> Result<(), AddError> {
     match t.is_meta() {
@@ -155,7 +130,9 @@ pub(super) fn check_fit(t: Type, rdata: &[u8]) -> Result<(), AddError> {
 impl ZoneBuilder {
     /// A builder for the zone named `apex`. `key` is the one under which names will be looked up.
     pub fn new(apex: Name<'_>, key: &HashKey) -> Self {
-        ZoneBuilder { key: *key, gatherer: Gatherer::new(apex), blobs: Blobs::new(), copy: Vec::new() }
+        let gatherer = Gatherer::new(apex);
+        let blobs = Blobs::new(&gatherer.apex, key);
+        ZoneBuilder { key: *key, gatherer, blobs, copy: Vec::new() }
     }
 
     /// Adds a record of class IN; `rdata` is uncompressed. See [`add_from`](Self::add_from).

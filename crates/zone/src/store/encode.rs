@@ -199,9 +199,9 @@ impl Encoder {
         self.cased_targets = false;
         let signatures = group.iter().position(|r| r.rtype != t).unwrap_or(group.len());
         let (records, signatures) = group.split_at(signatures);
-        let count = self.records(pending, records, start, notes);
+        let (count, has_targets) = self.records(pending, records, start, apex, notes);
         let records_len = self.blob.len() - start;
-        let sig_count = self.records(pending, signatures, start, notes);
+        let (sig_count, _) = self.records(pending, signatures, start, apex, notes);
         let total = self.blob.len() - start;
         if blob::compiled_at(owner.len()) + total > MAX_MESSAGE || sig_count > blob::SIG_COUNT as usize {
             self.blob.truncate(start);
@@ -211,10 +211,6 @@ impl Encoder {
         for at in &self.fixups {
             self.blob.extend_from_slice(&at.to_le_bytes());
         }
-        let in_zone = |r: &PendingRecord| {
-            target(owner, r.rtype, pending.rdata(r)).is_some_and(|name| name.is_at_or_below(apex))
-        };
-        let has_targets = records.iter().any(in_zone);
         let mut flags = if has_targets { blob::HAS_TARGETS } else { 0 };
         flags |= if self.cased_targets { blob::CASED_TARGETS } else { 0 };
         if has_targets {
@@ -230,17 +226,18 @@ impl Encoder {
         });
     }
 
-    /// Writes records of one type, equal ones once. Returns how many there are.
+    /// Writes records of one type, equal ones once. Returns how many there are, and whether any has a target in the zone.
     fn records(
         &mut self,
         pending: &Pending,
         records: &[PendingRecord],
         start: usize,
+        apex: Name<'_>,
         notes: &mut Notes,
-    ) -> usize {
+    ) -> (usize, bool) {
         let owner = pending.owner.as_name();
         let mut seen = HashSet::new();
-        let mut count = 0;
+        let (mut count, mut has_targets) = (0, false);
         for (i, record) in records.iter().enumerate() {
             let duplicate = if records.len() <= PAIRWISE {
                 records[..i].iter().any(|r| rdata::is_same(r.rtype, pending.rdata(r), pending.rdata(record)))
@@ -262,13 +259,14 @@ impl Encoder {
             }
             let target = target(owner, record.rtype, pending.rdata(record));
             self.cased_targets |= target.is_some_and(Name::has_upper_case);
+            has_targets |= target.is_some_and(|name| name.is_at_or_below(apex));
             // An RRset too large for a message is dropped as a whole by the caller: no need to write on.
             if self.blob.len() - start <= u16::MAX as usize {
                 self.record(pending, record, first.ttl, start);
             }
             count += 1;
         }
-        count
+        (count, has_targets)
     }
 
     fn record(&mut self, pending: &Pending, record: &PendingRecord, ttl: Ttl, start: usize) {

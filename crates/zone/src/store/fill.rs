@@ -1,102 +1,143 @@
 //! Fills the index with the names of an arena, on several threads if they are many.
 //!
-//! Each thread fills a range of the buckets, so that none waits for another. Names are hashed before, by whoever has time,
-//! some chunks of the arena at once. What would spill out of a range is added at the end.
+//! Each thread fills a range of the buckets, so that none waits for another. What would spill out of a range is added at
+//! the end.
 
-use wire::NameHash;
 use wire::hash::{HashKey, HashedName};
 
 use super::arena::{Arena, NodeAddress};
 use super::blob;
-use super::finish::indexed;
+use super::blobs::indexed;
 use super::index::{Added, Index, IndexPart};
 use super::memory::Region;
+use super::names::{Hashed, HashedNames, Pile, of_word};
 use super::parallel::each;
 
 /// Names handled together: their buckets of the index are prefetched before the first is read.
 const BATCH: usize = 32;
-/// Chunks of the arena for each thread that are hashed before their names are added: they bound the memory for hashes.
-const AT_ONCE: usize = 1;
 
-/// A name of the arena: its hash, and where its blob is.
-pub(super) type Hashed = (NameHash, NodeAddress);
-
-/// The index of all names of an arena, with room for `room` of them. A name that came twice is in it once; `repeated` gets
-/// hash and address of all blobs of such names.
+/// The index of these names of an arena, with room for `more` beside them. A name that came twice is in it once; `repeated`
+/// gets the addresses of all blobs of such names.
 pub(super) fn fill(
     arena: &Arena<Region>,
-    key: &HashKey,
-    room: usize,
+    names: HashedNames,
+    more: usize,
     threads: usize,
-    repeated: &mut Vec<Hashed>,
+    repeated: &mut Vec<NodeAddress>,
 ) -> Index<Region> {
-    let mut index = Index::for_entries(room);
-    let chunks: Vec<usize> = (0..arena.chunk_count()).collect();
+    let mut index = Index::for_entries(names.len() + more);
+    let shares = shares(&mut index, names, threads);
     let mut beyond = Vec::new();
-    for chunks in chunks.chunks(AT_ONCE * threads) {
-        let hashed = each(threads, chunks.to_vec(), |chunk| hash_chunk(arena, key, chunk, threads, &index));
-        let mut shares: Vec<Share<'_>> = index.parts(threads).into_iter().map(Share::new).collect();
-        for names in hashed {
-            shares.iter_mut().zip(names).for_each(|(share, names)| share.names.push(names));
-        }
-        for (again, over) in each(threads, shares, |share| share.fill(arena)) {
-            repeated.extend(again);
-            beyond.extend(over);
-        }
+    for filled in each(threads, shares, |share| share.fill(arena)) {
+        repeated.extend(filled.repeated);
+        beyond.extend(filled.beyond);
     }
     for (hash, at) in beyond {
         let owner = blob::owner(arena.from(at));
         match index.find(hash, |other| blob::owner(arena.from(other)) == owner) {
             None => index.insert(hash, at),
-            Some(first) => repeated.extend([(hash, first), (hash, at)]),
+            Some(first) => repeated.extend([first, at]),
         }
     }
     index
 }
 
-/// The names of a chunk, by the part of the index to which they belong.
-fn hash_chunk(
-    arena: &Arena<Region>,
-    key: &HashKey,
-    chunk: usize,
-    parts: usize,
-    index: &Index<Region>,
-) -> Vec<Vec<Hashed>> {
-    let mut names = vec![Vec::new(); parts];
-    let mut hashed = HashedName::new();
-    for (at, blob) in arena.walk_chunk(chunk).filter(|(_, blob)| indexed(blob)) {
-        hashed.set(key, blob::owner(blob).as_name());
-        let hash = hashed.hash(0);
-        names[index.part_of(hash, parts)].push((hash, at));
+/// All names of an arena, hashed anew.
+pub(super) fn hashed_names(arena: &Arena<Region>, key: &HashKey, threads: usize) -> HashedNames {
+    let mut names = HashedNames::new();
+    let chunks: Vec<usize> = (0..arena.chunk_count()).collect();
+    // Some chunks at once: they bound the memory for hashes that are not where they belong yet.
+    for chunks in chunks.chunks(threads) {
+        let hashed = each(threads, chunks.to_vec(), |chunk| {
+            let mut hashed = HashedName::new();
+            let blobs = arena.walk_chunk(chunk).filter(|(_, blob)| indexed(blob));
+            let hash = |(at, blob)| {
+                hashed.set(key, blob::owner(blob).as_name());
+                (hashed.hash(0), at)
+            };
+            blobs.map(hash).collect::<Vec<Hashed>>()
+        });
+        hashed.into_iter().for_each(|hashed| names.extend(hashed));
     }
     names
+}
+
+/// Up to `threads` parts of the index, each with the names that belong there.
+fn shares(index: &mut Index<Region>, names: HashedNames, threads: usize) -> Vec<Share<'_>> {
+    let mut shares: Vec<Names> = (0..threads).map(|_| Names::default()).collect();
+    match names {
+        HashedNames::Few(names) => {
+            names.into_iter().for_each(|name| shares[index.part_of(name.0, threads)].apart.push(name));
+        }
+        HashedNames::Many(piles, _) => {
+            for (number, pile) in piles.into_iter().enumerate() {
+                let part = |word| index.part_of(of_word(number, word).0, threads);
+                match part(0) {
+                    first if first == part(u64::MAX) => shares[first].piles.push((number, pile)),
+                    _ => pile.blocks().flatten().for_each(|&word| {
+                        shares[part(word)].apart.push(of_word(number, word));
+                    }),
+                }
+            }
+        }
+    }
+    index.parts(threads).into_iter().zip(shares).map(|(part, names)| Share { part, names }).collect()
+}
+
+/// Names that belong to a part of the index.
+#[derive(Default)]
+struct Names {
+    /// Of piles that belong there as a whole, with their numbers.
+    piles: Vec<(usize, Pile)>,
+    /// Of others.
+    apart: Vec<Hashed>,
 }
 
 /// A part of the index, and the names to be added to it.
 struct Share<'i> {
     part: IndexPart<'i>,
-    names: Vec<Vec<Hashed>>,
+    names: Names,
 }
 
-impl<'i> Share<'i> {
-    fn new(part: IndexPart<'i>) -> Self {
-        Share { part, names: Vec::new() }
-    }
+/// What adding names to a part comes to.
+#[derive(Default)]
+struct Filled {
+    /// Those that came twice.
+    repeated: Vec<NodeAddress>,
+    /// Those for which the part had no room.
+    beyond: Vec<Hashed>,
+}
 
-    /// Adds the names. Returns those that came twice, and those for which the part had no room.
-    fn fill(mut self, arena: &Arena<Region>) -> (Vec<Hashed>, Vec<Hashed>) {
-        let (mut repeated, mut beyond) = (Vec::new(), Vec::new());
-        for batch in self.names.iter().flat_map(|names| names.chunks(BATCH)) {
-            batch.iter().for_each(|&(hash, _)| self.part.prefetch(hash));
-            for &(hash, at) in batch {
-                let owner = blob::owner(arena.from(at));
-                match self.part.add(hash, at, |other| blob::owner(arena.from(other)) == owner) {
-                    Added::New => {}
-                    Added::Again(first) => repeated.extend([(hash, first), (hash, at)]),
-                    Added::Beyond => beyond.push((hash, at)),
-                }
+impl Share<'_> {
+    /// Adds the names; each pile is freed when it is in.
+    fn fill(mut self, arena: &Arena<Region>) -> Filled {
+        let mut filled = Filled::default();
+        for (number, pile) in std::mem::take(&mut self.names.piles) {
+            for batch in pile.blocks().flat_map(|block| block.chunks(BATCH)) {
+                self.add(arena, batch.iter().map(|&word| of_word(number, word)), &mut filled);
             }
         }
-        (repeated, beyond)
+        for batch in std::mem::take(&mut self.names.apart).chunks(BATCH) {
+            self.add(arena, batch.iter().copied(), &mut filled);
+        }
+        filled
+    }
+
+    #[inline]
+    fn add(
+        &mut self,
+        arena: &Arena<Region>,
+        batch: impl Iterator<Item = Hashed> + Clone,
+        filled: &mut Filled,
+    ) {
+        batch.clone().for_each(|(hash, _)| self.part.prefetch(hash));
+        for (hash, at) in batch {
+            let same = |other| blob::owner(arena.from(other)) == blob::owner(arena.from(at));
+            match self.part.add(hash, at, same) {
+                Added::New => {}
+                Added::Again(first) => filled.repeated.extend([first, at]),
+                Added::Beyond => filled.beyond.push((hash, at)),
+            }
+        }
     }
 }

@@ -9,13 +9,15 @@ use wire::{LowerName, LowerNameBuf, NameHash, Ttl, Type};
 use super::Zone;
 use super::arena::{Arena, NodeAddress};
 use super::blob::{self, entries};
-use super::build::{Blobs, BuildError, ZoneBuilder};
+use super::blobs::{Blobs, Census, below, indexed, live, settle_one};
+use super::build::{BuildError, ZoneBuilder};
 use super::chains::Chains;
 use super::encode::{Encoder, is_child};
-use super::fill::fill;
+use super::fill::{fill, hashed_names};
 use super::index::Index;
 use super::memory::Region;
-use super::node::{DEAD, Node, NodeFlags, SETTLED};
+use super::names::{Hashed, HashedNames};
+use super::node::{DEAD, INHERITED, Node, NodeFlags, SETTLED, TARGETS};
 use super::order;
 use super::parallel::threads_for;
 use super::pending::{NoteKind, Notes, Pending};
@@ -24,10 +26,12 @@ use super::{nsec, nsec3, targets};
 
 /// Turns what the builder has gathered into a zone.
 pub(super) fn finish(builder: &mut ZoneBuilder) -> Result<Zone, BuildError> {
-    let blobs = std::mem::replace(&mut builder.blobs, Blobs::new());
+    let anew = Blobs::new(&builder.gatherer.apex, &builder.key);
+    let mut blobs = std::mem::replace(&mut builder.blobs, anew);
     if blobs.full {
         return Err(BuildError::TooBig);
     }
+    blobs.end();
     let mut work = Finisher {
         threads: threads_for(blobs.arena.len()),
         key: builder.key,
@@ -36,12 +40,15 @@ pub(super) fn finish(builder: &mut ZoneBuilder) -> Result<Zone, BuildError> {
         encoder: &mut builder.gatherer.encoder,
         notes: &mut builder.gatherer.notes,
         index: Index::for_entries(0),
-        names: blobs.names,
+        names: blobs.names.len(),
         hashed: blobs.hashed,
-        unsettled: Vec::new(),
+        census: blobs.census,
+        unsettled: blobs.unsettled,
+        unresolved: blobs.unresolved,
+        ancestors: Vec::new(),
         nsec3_only: None,
     };
-    let repeated = work.fill_index(0);
+    let repeated = work.fill_index(blobs.names, 0);
     work.merge(repeated)?;
     let apex = work.get(work.apex.as_lower()).ok_or(BuildError::NoSoa)?;
     let (soa, negative_ttl) = read_soa(Node::alone(&work.arena, apex)).ok_or(BuildError::NoSoa)?;
@@ -49,7 +56,8 @@ pub(super) fn finish(builder: &mut ZoneBuilder) -> Result<Zone, BuildError> {
         work.notes.add(NoteKind::NoApexNs, work.apex.as_name(), Type::NS, 0);
     }
     work.settle(apex)?;
-    targets::resolve(&mut work.arena, &work.index, work.apex.as_name(), &work.key, work.threads);
+    let (apex_name, unresolved) = (work.apex.as_name(), std::mem::take(&mut work.unresolved));
+    targets::resolve(&mut work.arena, &work.index, apex_name, &work.key, work.threads, &unresolved);
     Ok(work.into_zone(apex, soa, negative_ttl))
 }
 
@@ -77,19 +85,15 @@ struct Finisher<'b> {
     names: usize,
     /// Blobs of the NSEC3 chain only; no longer right once blobs are merged.
     hashed: usize,
-    /// Used again and again by [`Finisher::settle_deep`].
+    census: Census,
+    /// Nodes still to be settled.
     unsettled: Vec<NodeAddress>,
+    /// Nodes whose targets are still to be found.
+    unresolved: Vec<NodeAddress>,
+    /// Used again and again by [`Finisher::settle_deep`].
+    ancestors: Vec<NodeAddress>,
     /// Made when first needed: see [`Finisher::nsec3_only_at`].
     nsec3_only: Option<Vec<(u64, NodeAddress)>>,
-}
-
-/// Whether a blob is in the index: not dead, and not only of the NSEC3 chain.
-pub(super) fn indexed(blob: &[u8]) -> bool {
-    blob::flags(blob) & (DEAD | NodeFlags::NSEC3_ONLY.0) == 0
-}
-
-fn live(blob: &[u8]) -> bool {
-    blob::flags(blob) & DEAD == 0
 }
 
 impl Finisher<'_> {
@@ -101,30 +105,38 @@ impl Finisher<'_> {
         self.find(lower, self.key.name(lower))
     }
 
-    /// Builds the index anew from the arena, with room for `more` names. A name that came twice is in it once. Returns
-    /// hash and address of all blobs of such names.
-    fn fill_index(&mut self, more: usize) -> Vec<(NameHash, NodeAddress)> {
+    /// Builds the index of these names, with room for `more`. A name that came twice is in it once. Returns the addresses of
+    /// all blobs of such names.
+    fn fill_index(&mut self, names: HashedNames, more: usize) -> Vec<NodeAddress> {
         // The old one is freed first: nothing in it is needed.
         self.index = Index::for_entries(0);
         let mut repeated = Vec::new();
-        self.index = fill(&self.arena, &self.key, self.names + more, self.threads, &mut repeated);
+        self.index = fill(&self.arena, names, more, self.threads, &mut repeated);
         repeated
     }
 
-    /// Merges the blobs of names that came in several places; `repeated` has hash and address of those in the name space.
-    fn merge(&mut self, mut repeated: Vec<(NameHash, NodeAddress)>) -> Result<(), BuildError> {
+    /// Builds the index anew from the arena, with room for `more` names.
+    fn index_anew(&mut self, more: usize) {
+        let names = hashed_names(&self.arena, &self.key, self.threads);
+        self.names = names.len();
+        self.fill_index(names, more);
+    }
+
+    /// Merges the blobs of names that came in several places; `repeated` has the addresses of those in the name space.
+    fn merge(&mut self, mut repeated: Vec<NodeAddress>) -> Result<(), BuildError> {
         self.find_repeated_nsec3(&mut repeated);
         if repeated.is_empty() {
             return Ok(());
         }
         let name = |at: NodeAddress| blob::owner(self.arena.from(at));
+        let mut repeated: Vec<Hashed> =
+            repeated.into_iter().map(|at| (self.key.name(name(at)), at)).collect();
         repeated.sort_unstable_by(|a, b| {
             let by_name = || name(a.1).as_wire().cmp(name(b.1).as_wire());
             a.0.bits().cmp(&b.0.bits()).then_with(by_name).then(a.1.cmp(&b.1))
         });
         repeated.dedup();
-        let same =
-            |a: &(NameHash, NodeAddress), b: &(NameHash, NodeAddress)| a.0 == b.0 && name(a.1) == name(b.1);
+        let same = |a: &Hashed, b: &Hashed| a.0 == b.0 && name(a.1) == name(b.1);
         let ends: Vec<usize> = repeated.chunk_by(same).map(<[_]>::len).collect();
         let (mut pending, mut dead, mut rest) = (Pending::new(), 0, &repeated[..]);
         let mut rebuild = ends.len() > self.names / 16;
@@ -145,16 +157,33 @@ impl Finisher<'_> {
             rebuild = true;
         }
         if rebuild {
-            self.names = self.arena.walk().filter(|(_, blob)| indexed(blob)).count();
-            self.fill_index(0);
+            self.index_anew(0);
         }
+        self.begin_anew();
         Ok(())
+    }
+
+    /// Makes blobs that were merged, and the others, what they were when they came: what was found out about them then may
+    /// have been about blobs that are dead.
+    fn begin_anew(&mut self) {
+        (self.unsettled, self.unresolved) = (Vec::new(), Vec::new());
+        self.census = Census::default();
+        for (at, blob) in self.arena.walk().filter(|(_, blob)| live(blob)) {
+            self.census.add(blob);
+            self.unsettled.push(at);
+            self.unresolved.extend(Some(at).filter(|_| blob::flags(blob) & TARGETS != 0));
+        }
+        for &at in &self.unsettled {
+            let blob = self.arena.blob_mut(at);
+            let flags = blob::flags(blob) & !(INHERITED | SETTLED);
+            blob::set_flags(blob, flags);
+        }
     }
 
     /// Makes one blob of several of the same name. `dead` counts bytes that are of no more use.
     fn merge_group(
         &mut self,
-        group: &[(NameHash, NodeAddress)],
+        group: &[Hashed],
         pending: &mut Pending,
         dead: &mut usize,
     ) -> Result<Option<NodeAddress>, BuildError> {
@@ -173,15 +202,14 @@ impl Finisher<'_> {
     }
 
     /// Adds NSEC3 owners that came in several places, or that have other records elsewhere in the zone.
-    fn find_repeated_nsec3(&self, repeated: &mut Vec<(NameHash, NodeAddress)>) {
+    fn find_repeated_nsec3(&self, repeated: &mut Vec<NodeAddress>) {
         if self.hashed == 0 {
             return;
         }
         let chain = self.nsec3_only();
-        let mut add = |at: NodeAddress| repeated.push((self.key.name(blob::owner(self.arena.blob(at))), at));
         // Different hashes with equal prefixes do no harm: names are compared later.
         for run in chain.chunk_by(|a, b| a.0 == b.0).filter(|run| run.len() > 1) {
-            run.iter().for_each(|&(_, at)| add(at));
+            repeated.extend(run.iter().map(|&(_, at)| at));
         }
         for (at, blob) in self.arena.walk().filter(|(_, blob)| indexed(blob)) {
             let Some(prefix) = nsec3::hash_of(blob::owner(blob)).map(|hash| nsec3::prefix(&hash)) else {
@@ -190,8 +218,7 @@ impl Finisher<'_> {
             let start = chain.partition_point(|&(p, _)| p < prefix);
             for &(_, other) in chain[start..].iter().take_while(|&&(p, _)| p == prefix) {
                 if blob::owner(self.arena.from(other)) == blob::owner(blob) {
-                    add(at);
-                    add(other);
+                    repeated.extend([at, other]);
                 }
             }
         }
@@ -204,38 +231,24 @@ impl Finisher<'_> {
         let mut hashed = HashedName::new();
         // In most zones a name follows its parent or its parent's children: then that need not be looked up.
         let mut recent = apex;
-        let mut next = self.arena.first();
-        while let Some(at) = next {
+        for at in std::mem::take(&mut self.unsettled) {
             let blob = self.arena.blob(at);
             let (flags, owner) = (blob::flags(blob), blob::owner(blob));
             if flags & (DEAD | SETTLED | NodeFlags::NSEC3_ONLY.0 | NodeFlags::APEX.0) == 0 {
                 let parent = blob::owner(self.arena.from(recent));
                 if is_child(owner, apex_len) {
-                    self.settle_one(at, apex, below_apex);
+                    settle_one(&mut self.arena, at, apex, below_apex);
                     recent = at;
                 } else if owner.parent() == Some(parent) {
                     let inherited = below(blob::flags(self.arena.from(recent)));
-                    self.settle_one(at, recent, inherited);
+                    settle_one(&mut self.arena, at, recent, inherited);
                 } else {
                     hashed.set(&self.key, owner.as_name());
                     recent = self.settle_deep(at, apex, &hashed)?;
                 }
             }
-            next = self.arena.next(at);
         }
         Ok(())
-    }
-
-    /// Settles one node whose parent is settled; `occluded` has the flags it inherits from there.
-    fn settle_one(&mut self, at: NodeAddress, parent: NodeAddress, occluded: u16) {
-        let blob = self.arena.blob_mut(at);
-        let flags = blob::flags(blob) | occluded | SETTLED;
-        blob::set_flags(blob, flags);
-        if flags & NodeFlags::WILDCARD.0 != 0 {
-            let parent = self.arena.blob_mut(parent);
-            let flags = blob::flags(parent) | NodeFlags::WILDCARD_CHILD.0;
-            blob::set_flags(parent, flags);
-        }
     }
 
     /// Settles a node that is more than one label below the apex, its unsettled ancestors first. Returns its parent.
@@ -246,8 +259,8 @@ impl Finisher<'_> {
         name: &HashedName,
     ) -> Result<NodeAddress, BuildError> {
         let apex_labels = self.apex.as_name().label_count();
-        let mut unsettled = std::mem::take(&mut self.unsettled);
-        unsettled.push(at);
+        let mut ancestors = std::mem::take(&mut self.ancestors);
+        ancestors.push(at);
         let mut base = apex;
         for skip in 1..name.label_count() - apex_labels {
             let ancestor = match self.find(name.suffix(skip), name.hash(skip)) {
@@ -258,22 +271,22 @@ impl Finisher<'_> {
                 base = ancestor;
                 break;
             }
-            unsettled.push(ancestor);
+            ancestors.push(ancestor);
         }
         let mut parent = base;
-        while let Some(at) = unsettled.pop() {
+        while let Some(at) = ancestors.pop() {
             let inherited = below(blob::flags(self.arena.blob(base)));
-            self.settle_one(at, base, inherited);
+            settle_one(&mut self.arena, at, base, inherited);
             (parent, base) = (base, at);
         }
-        self.unsettled = unsettled;
+        self.ancestors = ancestors;
         Ok(parent)
     }
 
     /// Creates the empty non-terminal `name` without its `skip` leftmost labels.
     fn add_empty(&mut self, name: &HashedName, skip: usize) -> Result<NodeAddress, BuildError> {
         if self.names >= self.index.room() {
-            self.fill_index(self.names / 4 + 1);
+            self.index_anew(self.names / 4 + 1);
         }
         let owner = name.suffix(skip);
         let at = match self.nsec3_only_at(owner) {
@@ -284,7 +297,11 @@ impl Finisher<'_> {
                 blob::set_flags(blob, flags);
                 at
             }
-            None => self.arena.push(self.encoder.empty(owner)).map_err(|_| BuildError::TooBig)?,
+            None => {
+                let blob = self.encoder.empty(owner);
+                self.census.add(blob);
+                self.arena.push(blob).map_err(|_| BuildError::TooBig)?
+            }
         };
         self.index.insert(name.hash(skip), at);
         self.names += 1;
@@ -321,16 +338,11 @@ impl Finisher<'_> {
     fn into_zone(self, apex: NodeAddress, soa: SoaNumbers, negative_ttl: Ttl) -> Zone {
         let apex_len = self.apex.as_name().len();
         let (arena, index) = (self.arena.freeze(), self.index.freeze());
-        let mut records = 0;
-        let mut nodes = 0;
-        let mut wildcards = false;
-        let mut nsec = KeyedNodes::growing(self.names);
+        let Census { nodes, records, wildcards, denial } = self.census;
+        let mut nsec = KeyedNodes::growing(if denial { self.names } else { 0 });
         let mut nsec3 = Vec::new();
-        for (at, blob) in arena.walk().filter(|(_, blob)| live(blob)) {
-            nodes += 1;
-            wildcards |= blob::flags(blob) & NodeFlags::WILDCARD.0 != 0;
+        for (at, blob) in arena.walk().filter(|(_, blob)| denial && live(blob)) {
             for (entry, _) in entries(blob) {
-                records += entry.count as u64 + (entry.sigs & blob::SIG_COUNT) as u64;
                 if entry.rtype == Type::NSEC && blob::flags(blob) & NodeFlags::OCCLUDED.0 == 0 {
                     nsec.push(order::key(blob::owner(blob), apex_len), at);
                 }
@@ -370,10 +382,4 @@ pub(super) fn unpack(node: Node<'_>, pending: &mut Pending) {
             pending.push(t, record.ttl(), &rdata, 0);
         }
     }
-}
-
-/// The flags that names below one with `flags` inherit.
-pub(super) fn below(flags: u16) -> u16 {
-    let hides = NodeFlags::CUT.0 | NodeFlags::DNAME.0 | NodeFlags::OCCLUDED.0;
-    if flags & hides != 0 { NodeFlags::OCCLUDED.0 } else { 0 }
 }

@@ -19,6 +19,8 @@
 //! | `pending.rs` | the records of the name being read, and what is wrong with them: [`Note`] |
 //! | `encode.rs` | records → blob: compression, fix-ups |
 //! | `build.rs` | [`ZoneBuilder`] |
+//! | `blobs.rs` | the blobs as they come, and what is found out about each meanwhile |
+//! | `names.rs` | their hashes, as the index wants them |
 //! | `finish.rs` | a zone of what was built: names that came twice, empty non-terminals, occlusion |
 //! | `fill.rs`, `targets.rs` | for that: the index of all names; which node each target is |
 //! | `parallel.rs` | the same work on several threads |
@@ -30,6 +32,7 @@
 
 mod arena;
 mod blob;
+mod blobs;
 mod build;
 mod chains;
 mod encode;
@@ -37,6 +40,7 @@ mod fill;
 mod finish;
 mod index;
 mod memory;
+mod names;
 mod node;
 mod nsec;
 mod nsec3;

@@ -313,9 +313,16 @@ impl<'a> RrSet<'a> {
     /// The addresses of the targets' nodes in the arena, as the zone was built.
     #[inline]
     pub(super) fn target_addresses(&self) -> impl Iterator<Item = NodeAddress> + use<'a> {
+        self.target_nodes().flatten()
+    }
+
+    /// Of each record the address of the node that its target was when the zone's base was built, if that was one; for none if
+    /// no record had such a target. A node of that address, where the zone has it, has the target's name.
+    #[inline]
+    pub fn target_nodes(&self) -> impl Iterator<Item = Option<NodeAddress>> + use<'a> {
         let count = if self.entry.has_targets() { self.count() as usize } else { 0 };
         let slots = self.read(self.entry.targets_at(), 4 * count);
-        slots.as_chunks().0.iter().filter_map(|slot| NodeAddress::somewhere(*slot))
+        slots.as_chunks().0.iter().map(|slot| NodeAddress::somewhere(*slot))
     }
 
     #[inline]

@@ -10,6 +10,7 @@ use super::node::{DEAD, NodeFlags};
 use super::sorted::{KeyedNode, KeyedNodes, address, key as key_of};
 use super::version::{Merge, Overlay};
 use super::{Node, Zone, blob};
+use crate::prefetch;
 
 /// The first eight bytes of a name's order-preserving form, of the part below the apex.
 ///
@@ -207,6 +208,7 @@ impl<'a> Iterator for StoredNodes<'a> {
         loop {
             let at = self.next?;
             self.next = self.after(at);
+            prefetch::ahead(self.zone.arena.from(at));
             if self.is_node(at) {
                 return Some(self.zone.node(at));
             }

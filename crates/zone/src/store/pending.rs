@@ -34,7 +34,7 @@ impl Pending {
 
     /// Forgets the records and begins a name.
     pub(super) fn begin(&mut self, owner: Name<'_>) {
-        self.owner = owner.to_lower();
+        self.owner.set(owner);
         self.cased = owner.has_upper_case().then(|| owner.to_buf());
         self.records.clear();
         self.bytes.clear();

@@ -12,32 +12,52 @@ use super::parallel::each;
 
 /// Targets handled together: their buckets of the index are prefetched before the first is read.
 const BATCH: usize = 32;
-/// Chunks of the arena for each thread whose targets are found before they are written down.
-const AT_ONCE: usize = 1;
+/// Nodes for each thread whose targets are found before they are written down.
+const AT_ONCE: usize = 1 << 16;
 
-/// Looks up the target names that lie in the zone and puts the addresses of their nodes into the RRsets.
+/// Looks up the targets in the zone of these nodes, and puts the addresses of what they name into the RRsets.
 pub(super) fn resolve(
     arena: &mut Arena<Region>,
     index: &Index<Region>,
     apex: Name<'_>,
     key: &HashKey,
     threads: usize,
+    nodes: &[NodeAddress],
 ) {
-    let chunks: Vec<usize> = (0..arena.chunk_count()).collect();
-    for chunks in chunks.chunks(AT_ONCE * threads) {
+    for nodes in nodes.chunks(AT_ONCE * threads) {
         let search = TargetSearch { arena, index, apex, key };
-        for target in each(threads, chunks.to_vec(), |chunk| search.chunk(chunk)).iter().flatten() {
-            let slot = &mut arena.blob_mut(target.at)[target.slot..target.slot + 4];
-            slot.copy_from_slice(&target.found.stored());
+        let parts = nodes.chunks(AT_ONCE).collect();
+        for target in each(threads, parts, |part| search.part(part)).iter().flatten() {
+            arena.blob_mut(target.at)[target.slot..target.slot + 4].copy_from_slice(&target.found);
         }
     }
 }
 
-/// A target that was found: the address of the node that names it, where in that one's blob the target's own goes.
+/// Calls `f` with each target of a node that is a name of the zone, and where in the node's blob the address of what it names
+/// goes.
+pub(super) fn each_target(
+    node: Node<'_>,
+    apex: Name<'_>,
+    rdata: &mut Vec<u8>,
+    mut f: impl FnMut(usize, Name<'_>),
+) {
+    for (set, data) in node.rrsets_at() {
+        for (slot, record) in set.target_slots(data).zip(set.rdatas()) {
+            rdata.clear();
+            record.copy_to(rdata);
+            let target = super::encode::target(node.owner().as_name(), set.rtype(), rdata);
+            if let Some(target) = target.filter(|name| name.is_at_or_below(apex)) {
+                f(slot, target);
+            }
+        }
+    }
+}
+
+/// A target: the address of the node that names it, and where in that one's blob what is found for it goes.
 struct FoundTarget {
     at: NodeAddress,
     slot: usize,
-    found: NodeAddress,
+    found: [u8; 4],
 }
 
 /// What targets are looked up in.
@@ -49,12 +69,12 @@ struct TargetSearch<'a> {
 }
 
 impl TargetSearch<'_> {
-    /// The targets of a chunk's records.
-    fn chunk(&self, chunk: usize) -> Vec<FoundTarget> {
+    /// The targets of these nodes' records.
+    fn part(&self, nodes: &[NodeAddress]) -> Vec<FoundTarget> {
         let mut found = Vec::new();
         let mut batch = TargetBatch::default();
-        for (at, blob) in self.arena.walk_chunk(chunk) {
-            if blob::flags(blob) & (TARGETS | DEAD) == TARGETS {
+        for &at in nodes {
+            if blob::flags(self.arena.from(at)) & (TARGETS | DEAD) == TARGETS {
                 batch.gather(Node::alone(self.arena, at), self.apex, self.key);
             }
             if batch.jobs.len() >= BATCH {
@@ -67,10 +87,10 @@ impl TargetSearch<'_> {
 
     fn look_up(&self, batch: &mut TargetBatch, found: &mut Vec<FoundTarget>) {
         batch.jobs.iter().for_each(|job| self.index.prefetch(job.hash));
-        found.extend(batch.jobs.iter().filter_map(|&TargetLookup { at, slot, hash, ref name }| {
+        found.extend(batch.jobs.iter().map(|&TargetLookup { at, slot, hash, ref name }| {
             let name = LowerName::of_checked(&batch.names[name.clone()]);
-            let found = self.index.find(hash, |at| blob::owner(self.arena.from(at)) == name)?;
-            Some(FoundTarget { at, slot, found })
+            let found = self.index.find(hash, |at| blob::owner(self.arena.from(at)) == name);
+            FoundTarget { at, slot, found: found.map_or(NodeAddress::NOWHERE, NodeAddress::stored) }
         }));
         batch.jobs.clear();
         batch.names.clear();
@@ -96,20 +116,15 @@ struct TargetLookup {
 }
 
 impl TargetBatch {
-    /// Takes the target names of a node that lie in the zone.
+    /// Takes the targets of a node that lie in the zone.
     fn gather(&mut self, node: Node<'_>, apex: Name<'_>, key: &HashKey) {
-        for (set, data) in node.rrsets_at() {
-            for (i, rdata) in set.target_slots(data).zip(set.rdatas()) {
-                self.rdata.clear();
-                rdata.copy_to(&mut self.rdata);
-                let target = super::encode::target(node.owner().as_name(), set.rtype(), &self.rdata);
-                let Some(target) = target.filter(|name| name.is_at_or_below(apex)) else { continue };
-                self.hashed.set(key, target);
-                let start = self.names.len();
-                self.names.extend_from_slice(self.hashed.as_lower().as_wire());
-                let name = start..self.names.len();
-                self.jobs.push(TargetLookup { at: node.address(), slot: i, hash: self.hashed.hash(0), name });
-            }
-        }
+        let TargetBatch { jobs, names, rdata, hashed } = self;
+        each_target(node, apex, rdata, |slot, target| {
+            hashed.set(key, target);
+            let start = names.len();
+            names.extend_from_slice(hashed.as_lower().as_wire());
+            let name = start..names.len();
+            jobs.push(TargetLookup { at: node.address(), slot, hash: hashed.hash(0), name });
+        });
     }
 }

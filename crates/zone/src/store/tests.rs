@@ -343,3 +343,85 @@ fn a_zone_of_several_chunks_has_all_its_names_and_targets() {
         }
     }
 }
+
+/// Names of every kind of place in a zone, each with its records: those that are settled as they come where the order is that
+/// of most zones, and others.
+fn names_in_order(count: usize) -> Vec<(String, Vec<(Type, Vec<u8>)>)> {
+    let target = |host: &str| name(host).as_name().as_wire().to_vec();
+    let mx = |host: &str| [&[0, 10], &target(host)[..]].concat();
+    let mut all = Vec::new();
+    for i in 0..count {
+        let (cut, under) = (format!("d{i}.example."), format!("u{i}.example."));
+        let own = [format!("ns1.{cut}"), format!("NS2.{cut}")];
+        let own = if i % 3 == 0 { &own[..1] } else { &own };
+        let mut ns: Vec<_> = own.iter().map(|host| (Type::NS, target(host))).collect();
+        ns.push((Type::NS, target("ns.elsewhere.")));
+        if i % 3 > 0 {
+            ns.push((Type::NS, target(&format!("ns1.d{}.example.", (i + 1) % count))));
+            // Of some there are more than are waited for.
+            ns.extend((0..i % 40).map(|j| (Type::NS, target(&format!("u{}.example.", (i + j) % count)))));
+        }
+        all.push((cut.clone(), ns));
+        for host in own.iter().take(1 + i % 2) {
+            all.push((host.to_ascii_lowercase(), vec![(Type::A, vec![192, 0, 2, i as u8])]));
+        }
+        all.push((format!("deep.ns1.{cut}"), vec![(Type::MX, mx(&under))]));
+        all.push((under.clone(), vec![(Type::MX, mx(&format!("a.gap.{under}"))), (Type::A, vec![1; 4])]));
+        all.push((format!("*.{under}"), vec![(Type::CNAME, target(&under))]));
+        all.push((format!("a.gap.{under}"), vec![(Type::MX, mx(&format!("gap.{under}")))]));
+        all.push((format!("b.gap.{under}"), vec![(Type::MX, mx("example."))]));
+        if i % 5 == 0 {
+            all.push((format!("t.{under}"), vec![(Type::DNAME, target(&cut))]));
+            all.push((format!("*.t.{under}"), vec![(Type::TXT, b"\x01x".to_vec())]));
+        }
+    }
+    all
+}
+
+/// What a zone knows of its names: flags, records, and the names of the nodes that these lead to.
+fn known(zone: &Zone) -> BTreeMap<NameBuf, (NodeFlags, Vec<Option<NameBuf>>)> {
+    let of = |node: Node<'_>| {
+        let targets = node.rrsets().flat_map(|set| set.targets());
+        let targets = targets.map(|target| target.node.map(|node| node.owner().as_name().to_buf()));
+        (node.owner().as_name().to_buf(), (node.flags(), targets.collect()))
+    };
+    zone.iter().map(of).collect()
+}
+
+#[test]
+fn what_is_found_out_as_names_come_is_what_is_found_out_at_the_end() {
+    type Names<'a> = dyn Iterator<Item = &'a (String, Vec<(Type, Vec<u8>)>)> + 'a;
+    // Few names are in one pile, many in several; the most are for several threads.
+    for count in [3, 40, 1000, 25_000] {
+        let names = names_in_order(count);
+        let build = |names: &mut Names<'_>, last: Option<&str>| {
+            let mut b = builder("example.");
+            for (owner, records) in names {
+                records.iter().for_each(|(t, rdata)| add(&mut b, owner, *t, 60, rdata));
+            }
+            last.into_iter().for_each(|owner| add(&mut b, owner, Type::TXT, 60, b"\x01x"));
+            let left = (b.blobs.unsettled.len(), b.blobs.unresolved.len());
+            (left, b.finish().expect("a zone"))
+        };
+        let ((unsettled, unresolved), zone) = build(&mut names.iter(), None);
+        let expected = known(&zone);
+        assert!(zone.arena.chunk_count() > 1 || count < 25_000);
+        assert!(unsettled < 3 * count, "two have an empty non-terminal before them: {unsettled} of {count}");
+        assert!(unresolved >= 4 * count && unresolved < 5 * count, "{unresolved} of {count}");
+        assert_eq!((zone.node_count() as usize, zone.has_wildcards()), (expected.len(), true));
+        let sets = zone.iter().flat_map(|node| node.rrsets()).map(|set| u64::from(set.count())).sum::<u64>();
+        assert_eq!(zone.record_count(), sets);
+        let ((unsettled, _), reversed) = build(&mut names.iter().rev(), None);
+        assert!(unsettled > 3 * count, "{unsettled} of {count}");
+        assert_eq!(known(&reversed), expected, "{count} names the other way round");
+        assert_eq!((reversed.record_count(), reversed.node_count()), (sets, zone.node_count()));
+        // A name that comes again makes everything be done anew.
+        let lasts = ["example.", "d1.example.", "u2.example.", "ns1.d2.example."];
+        for last in &lasts[..if count > 1000 { 1 } else { 4 }] {
+            let (_, again) = build(&mut names.iter(), Some(last));
+            assert_eq!((again.record_count(), again.node_count()), (sets + 1, zone.node_count()));
+            let again = known(&again);
+            assert_eq!(again, expected, "{last} again, {count} names");
+        }
+    }
+}

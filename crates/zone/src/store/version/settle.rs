@@ -6,8 +6,8 @@ use wire::{LowerName, LowerNameBuf, Name, NameHash};
 
 use super::place::{Draft, Place, Rebuild};
 use crate::store::arena::NodeAddress;
+use crate::store::blobs::below;
 use crate::store::encode::{Encoder, is_nsec3_only};
-use crate::store::finish::below;
 use crate::store::node::{INHERITED, NodeFlags};
 use crate::store::{blob, order};
 

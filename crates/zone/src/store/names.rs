@@ -1,0 +1,150 @@
+//! The hashes of all names of a zone that is being built, with the places of their blobs, in the order in which the index
+//! has them.
+//!
+//! An index filled in the order in which names come is written all over, a line of memory for each. So names are
+//! put in piles by the upper eight bits of their hashes, each a range of the index that the cache holds. What a pile is for
+//! need not be said again in it: of a hash there remain the 24 bits below, which with the eight above say the bucket, and the
+//! lowest eight, which are the tag, and with the address of the blob that is one word. A name of a pile of 0x12:
+//!
+//! ```text
+//! hash     12 34 56 78 .. .. .. 9a          address  de ad be ef
+//! word        34 56 78 9a de ad be ef
+//! ```
+//!
+//! While names are few they are all in one pile.
+
+use wire::NameHash;
+
+use super::arena::NodeAddress;
+
+/// Number of piles: as many as eight bits tell apart.
+pub(super) const PILES: usize = 256;
+/// Up to so many names are in one pile.
+const FEW: usize = 4096;
+/// Names in one allocation of a pile.
+const BLOCK: usize = 512;
+
+/// A name: its hash, as far as the index looks at it, and where its blob is.
+pub(super) type Hashed = (NameHash, NodeAddress);
+
+/// The names of one pile, as words.
+#[derive(Default)]
+pub(super) struct Pile {
+    full: Vec<Vec<u64>>,
+    last: Vec<u64>,
+}
+
+impl Pile {
+    #[inline]
+    fn push(&mut self, hash: NameHash, at: NodeAddress) {
+        if self.last.len() == self.last.capacity() {
+            let full = std::mem::replace(&mut self.last, Vec::with_capacity(BLOCK));
+            self.full.extend(Some(full).filter(|full| !full.is_empty()));
+        }
+        self.last.push((hash.bits() & 0xff) << 32 | (hash.bits() >> 32) << 40 | u64::from(at.0));
+    }
+
+    /// The blocks of words.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = &[u64]> {
+        self.full.iter().chain([&self.last]).map(Vec::as_slice)
+    }
+}
+
+/// The name that a word of a pile stands for.
+#[inline]
+pub(super) fn of_word(pile: usize, word: u64) -> Hashed {
+    let upper = (pile as u64) << 24 | word >> 40;
+    (NameHash::of_bits(upper << 32 | (word >> 32 & 0xff)), NodeAddress(word as u32))
+}
+
+/// All names; see the module.
+pub(super) enum HashedNames {
+    /// In the order in which they came.
+    Few(Vec<Hashed>),
+    /// In [`PILES`] piles, and their number.
+    Many(Vec<Pile>, usize),
+}
+
+impl HashedNames {
+    pub(super) const fn new() -> Self {
+        HashedNames::Few(Vec::new())
+    }
+
+    /// Number of names.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            HashedNames::Few(names) => names.len(),
+            HashedNames::Many(_, count) => *count,
+        }
+    }
+
+    /// Adds a name.
+    #[inline]
+    pub(super) fn push(&mut self, hash: NameHash, at: NodeAddress) {
+        match self {
+            HashedNames::Many(piles, count) => {
+                piles[pile_of(hash)].push(hash, at);
+                *count += 1;
+            }
+            HashedNames::Few(names) => {
+                names.push((hash, at));
+                if names.len() > FEW {
+                    self.divide();
+                }
+            }
+        }
+    }
+
+    /// Adds names.
+    pub(super) fn extend(&mut self, names: impl IntoIterator<Item = Hashed>) {
+        names.into_iter().for_each(|(hash, at)| self.push(hash, at));
+    }
+
+    /// Puts what is in one pile into many.
+    #[cold]
+    fn divide(&mut self) {
+        let piles = (0..PILES).map(|_| Pile::default()).collect();
+        if let HashedNames::Few(names) = std::mem::replace(self, HashedNames::Many(piles, 0)) {
+            self.extend(names);
+        }
+    }
+}
+
+/// The pile of a hash.
+#[inline]
+fn pile_of(hash: NameHash) -> usize {
+    (hash.bits() >> 56) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::hash::HashKey;
+
+    use super::*;
+
+    #[test]
+    fn all_that_the_index_looks_at_comes_back_of_few_names_and_of_many() {
+        let key = HashKey::new([11, 22, 33]);
+        for count in [1, FEW, FEW + 1, 2 * BLOCK * PILES] {
+            let hash = |i: usize| key.child(key.root(), &(i as u64).to_le_bytes());
+            let mut names = HashedNames::new();
+            names.extend((0..count).map(|i| (hash(i), NodeAddress(u32::MAX - i as u32))));
+            assert_eq!(names.len(), count);
+            let mut found: Vec<Hashed> = match &names {
+                HashedNames::Few(names) => names.clone(),
+                HashedNames::Many(piles, _) => {
+                    let words = |(i, pile): (usize, &Pile)| {
+                        pile.blocks().flatten().map(move |&word| of_word(i, word)).collect::<Vec<_>>()
+                    };
+                    piles.iter().enumerate().flat_map(words).collect()
+                }
+            };
+            found.sort_by_key(|(_, at)| std::cmp::Reverse(at.0));
+            assert_eq!(found.len(), count);
+            for (i, (found, at)) in found.into_iter().enumerate() {
+                let seen = |hash: NameHash| (hash.bits() >> 32, hash.bits() & 0xff);
+                assert_eq!((seen(found), at.0), (seen(hash(i)), u32::MAX - i as u32));
+            }
+        }
+    }
+}
