@@ -221,8 +221,10 @@ impl<'b> TransferMessage<'b> {
     /// stands in the delegation's records then.
     #[inline]
     pub(super) fn next_below(&mut self, node: Node<'_>) {
-        let hosts = &self.scratch.hosts;
-        self.owner_at = hosts.iter().find(|(host, _)| *host == node.address()).map(|(_, standing)| *standing);
+        let is_host = |(host, _): &&(NodeAddress, Standing)| *host == node.address();
+        // An owner with upper-case letters is written as it is.
+        let mut hosts = self.scratch.hosts.iter().filter(|_| !node.flags().contains(NodeFlags::CASED));
+        self.owner_at = hosts.find(is_host).map(|(_, standing)| *standing);
         if self.owner_at.is_some() {
             // Where the ends of its name stand is not known. Hardly any host has records in which they matter.
             self.scratch.owner.count = 0;

@@ -189,6 +189,40 @@ fn pointers_stay_few_in_deep_names() {
     check(build(apex.as_name(), &key(), &all), DEFAULT_LIMIT, apex.as_name());
 }
 
+/// The owners of records that follow a delegation's point into its records, wherever messages end; letter case stays.
+#[test]
+fn hosts_of_a_delegation_are_pointed_at() {
+    let (apex, mut all) = (name("example."), Vec::new());
+    let mut add = |owner: &str, rtype, rdata: &[u8]| {
+        all.push(Record { owner: name(owner), rtype, ttl: Ttl::from_secs(60), rdata: rdata.to_vec() });
+    };
+    add("example.", Type::SOA, &testkit::random::soa(apex.as_name(), 1));
+    for i in 0..20u8 {
+        let cut = format!("delegation-{i}.example.");
+        let hosts: Vec<String> =
+            ["ns1", "Ns2", "ns3", "a.ns4"].iter().map(|host| format!("{host}.{cut}")).collect();
+        // Of one RRset with an upper-case letter nothing is pointed at, so it is in every other one.
+        for host in hosts.iter().filter(|host| i % 2 == 0 || !host.starts_with('N')) {
+            add(&cut, Type::NS, name(host).as_name().as_wire());
+        }
+        for host in &hosts {
+            add(&host.to_ascii_lowercase(), Type::A, &[192, 0, 2, i]);
+            add(&host.to_ascii_lowercase(), Type::MX, &[&[0, 1], name(host).as_name().as_wire()].concat());
+        }
+        add(&format!("NS9.{cut}"), Type::A, &[192, 0, 2, i]);
+        add(&format!("other.{cut}"), Type::NS, name(&format!("NS9.{cut}")).as_name().as_wire());
+        add(
+            &format!("upper-{i}.example."),
+            Type::NS,
+            name(&format!("h.upper-{i}.example.")).as_name().as_wire(),
+        );
+        add(&format!("H.upper-{i}.example."), Type::A, &[192, 0, 2, i]);
+    }
+    for limit in (100..2000).step_by(7).chain([DEFAULT_LIMIT]) {
+        check(build(apex.as_name(), &key(), &all), limit, apex.as_name());
+    }
+}
+
 /// A large zone: many messages, each full.
 #[test]
 fn large_zones_fill_their_messages() {
