@@ -344,9 +344,12 @@ fn a_zone_of_several_chunks_has_all_its_names_and_targets() {
     }
 }
 
+/// A name and its records.
+type Named = (String, Vec<(Type, Vec<u8>)>);
+
 /// Names of every kind of place in a zone, each with its records: those that are settled as they come where the order is that
 /// of most zones, and others.
-fn names_in_order(count: usize) -> Vec<(String, Vec<(Type, Vec<u8>)>)> {
+fn names_in_order(count: usize) -> Vec<Named> {
     let target = |host: &str| name(host).as_name().as_wire().to_vec();
     let mx = |host: &str| [&[0, 10], &target(host)[..]].concat();
     let mut all = Vec::new();
@@ -390,7 +393,7 @@ fn known(zone: &Zone) -> BTreeMap<NameBuf, (NodeFlags, Vec<Option<NameBuf>>)> {
 
 #[test]
 fn what_is_found_out_as_names_come_is_what_is_found_out_at_the_end() {
-    type Names<'a> = dyn Iterator<Item = &'a (String, Vec<(Type, Vec<u8>)>)> + 'a;
+    type Names<'a> = dyn Iterator<Item = &'a Named> + 'a;
     // Few names are in one pile, many in several; the most are for several threads.
     for count in [3, 40, 1000, 25_000] {
         let names = names_in_order(count);
