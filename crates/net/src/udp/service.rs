@@ -128,7 +128,11 @@ impl<F: HandlerFactory> DatagramService<F> {
         stats.queries.add(n as u64);
         stats.bytes_in.add(batch.bytes());
         self.guarded.batch(&mut batch);
-        self.due += datagrams.send();
+        let due = datagrams.send();
+        if due < n as u64 {
+            self.duty.answered();
+        }
+        self.due += due;
     }
 
     /// Acts on what others are to be asked and on what they replied, a little at a time; then sends the late answers that are
